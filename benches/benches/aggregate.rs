@@ -1,6 +1,6 @@
-//! Stage `aggregate`: messages of a batch's largest block to its destinations, 128 columns wide, and the gradients
-//! on their way back. The rate is edges of the block. `-backward` is over a block whose edges are listed by source
-//! already, `-backward-transpose` over a fresh one, as in training.
+//! Stage `aggregate`: aggregates messages of 128 columns over the largest block of a batch, and computes the gradients.
+//! The rate counts edges of the block. `-backward` uses a block that is already transposed; `-backward-transpose`
+//! transposes a fresh block, as in training.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -11,11 +11,11 @@ use kiln_graph::Block;
 use kiln_kernels::DeviceBlock;
 use kiln_kernels::ops::{self, Reduction};
 
-/// The aggregations of the layers.
+/// The benched reductions, each with its name in bench names.
 const REDUCTIONS: [(&str, Reduction); 3] =
     [("mean", Reduction::Mean), ("sum", Reduction::Sum), ("max", Reduction::Max)];
 
-/// Columns of the rows.
+/// The number of columns of the aggregated rows.
 const DIM: usize = 128;
 
 fn main() -> Result {
@@ -38,7 +38,7 @@ fn main() -> Result {
             })?;
         }
         let transposing = backward_work(host);
-        // Building the list by source is about three passes over 8 bytes an edge.
+        // Transposing reads or writes 8 bytes per edge about three times.
         let transposing = transposing.streamed(transposing.streamed + 24 * host.n_edges() as u64);
         stage.bench("mean-backward-transpose", name, transposing, |bencher| {
             bencher.iter_custom(|n| {
@@ -54,7 +54,7 @@ fn main() -> Result {
     Ok(())
 }
 
-/// A copy of the block with its edges by source, and how long listing them took.
+/// Returns a copy of the block that caches its transposed block, and the time that transposing took.
 fn transposed(block: &Block) -> (Block, Duration) {
     let mut block = block.clone();
     let started = Instant::now();
@@ -62,7 +62,7 @@ fn transposed(block: &Block) -> (Block, Duration) {
     (block, started.elapsed())
 }
 
-/// The time of the gradient alone, of a sum of all results.
+/// Returns the time of the backward pass only. The loss is the sum of all results.
 fn backward(block: &DeviceBlock, reduce: Reduction, x: &Tensor<2>) -> Duration {
     let out = ops::aggregate(block, x.clone(), reduce);
     let started = Instant::now();
@@ -72,12 +72,13 @@ fn backward(block: &DeviceBlock, reduce: Reduction, x: &Tensor<2>) -> Duration {
     elapsed
 }
 
-/// Of each edge the row of its source, at a random place; its number, and each result with its offset, in order.
+/// Returns the work of a forward pass. For each edge, it reads the source's row randomly and the index sequentially.
+/// For each destination, it writes the result and reads the offset, both sequentially.
 fn forward_work(block: &Block) -> Work {
     work(block, block.n_src(), block.n_dst())
 }
 
-/// The same over the edges by source.
+/// Returns the work of a backward pass, which is that of a forward pass over the transposed block.
 fn backward_work(block: &Block) -> Work {
     work(block, block.n_dst(), block.n_src())
 }

@@ -1,5 +1,5 @@
-//! Stage `dense`: the matrix products of the layers of a step, GraphSAGE of width 256: a layer's forward product, and
-//! the gradients of its weights and, but for the first layer, of its input. The rate is rows.
+//! Stage `dense`: the matrix products of the layers of a GraphSAGE step of width 256: a layer's forward product, and
+//! the gradients of its weights and, except for the first layer, of its input. The rate counts rows.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -37,16 +37,16 @@ fn main() -> Result {
     Ok(())
 }
 
-/// Whether a layer's input has a gradient.
+/// The input of a layer.
 #[derive(PartialEq)]
 enum X {
-    /// The features: none.
+    /// The features, which have no gradient.
     Given,
-    /// The output of the layer before.
+    /// The output of the previous layer, which has a gradient.
     Tracked,
 }
 
-/// One layer's product, with gradients.
+/// The dense product of one layer: its input and its parameters, on a device that tracks gradients.
 struct Layer {
     x: Tensor<2>,
     weight: Tensor<2>,
@@ -69,12 +69,12 @@ impl Layer {
         ops::linear(self.bias.clone(), self.x.clone(), self.weight.clone())
     }
 
-    /// The product without a gradient to come.
+    /// Computes the product without tracking gradients.
     fn plain(&self) -> Tensor<2> {
         ops::linear(self.bias.clone().inner(), self.x.clone().inner(), self.weight.clone().inner())
     }
 
-    /// The time of the gradients alone, of a sum of all results.
+    /// Returns the time of the backward pass only. The loss is the sum of all results.
     fn backward(&self) -> Duration {
         let out = self.forward();
         let started = Instant::now();

@@ -1,9 +1,9 @@
-//! Stage `device`: what runs on a device, with the wait for it inside the measured time. Means over segments of rows at
-//! random places, the blocks of fresh batches, their features, and whole training steps, all made there. The device is
-//! that of `KILN_DEVICE`, the processor where that is not set; on a GPU the tables are larger than its caches.
+//! Stage `device`: means over segments of random rows, sampling and gathering of fresh batches, and whole training
+//! steps, all on the device that `KILN_DEVICE` names, or on the CPU. The measured time includes the wait for the
+//! device. On a GPU, the tables exceed its caches.
 //!
-//! What is bound by memory is given in bytes, every one that is read or written being counted, so that its rate is to be
-//! compared with that of `copy`.
+//! Benches that are limited by memory bandwidth count all bytes that are read or written, so that their rates can be
+//! compared with the rate of `copy`.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -18,23 +18,23 @@ use kiln_kernels::{DeviceBlock, DeviceFeatures, DeviceGraph, DeviceSampler, run_
 use kiln_sample::{Scratch, Seeds};
 use kiln_train::DeviceNodeBatcher;
 
-/// Batches that a bench goes round.
+/// The number of batches that a bench cycles through.
 const N_BATCHES: usize = 16;
 
-/// Columns, and how their values are stored.
+/// The number of columns and the element type of the rows, for each bench of means.
 const ROWS: [(usize, DType); 4] =
     [(100, DType::F32), (128, DType::F32), (256, DType::F32), (256, DType::BF16)];
 
-/// How large the tables are.
+/// The sizes of the benches' inputs.
 struct Scale {
     name: &'static str,
     n_rows: usize,
     n_edges: usize,
-    /// f32 values that are copied.
+    /// The number of f32 values that the bench `copy` reads and writes.
     n_copied: usize,
 }
 
-/// Small where the processor computes, which has to finish; else more than any cache.
+/// Returns small sizes for the CPU, and sizes that exceed all caches for GPUs.
 fn scale() -> Scale {
     let name = std::env::var("KILN_DEVICE").unwrap_or_default();
     if name.starts_with("cuda") || name.starts_with("wgpu") {
@@ -57,18 +57,18 @@ fn main() -> Result {
     Ok(())
 }
 
-/// Waits until the device has done all that it was asked for.
+/// Waits until the device has completed all submitted work.
 fn wait(device: &Device) {
-    device.sync().expect("the device should do what it was asked for");
+    device.sync().expect("the device should not fail");
 }
 
-/// What the others are compared with: a pass that reads and writes each value once.
+/// Benches a pass that reads and writes each value once, as the reference for other rates.
 fn copy(stage: &mut Stage, device: &Device, scale: &Scale) -> Result {
     let x = Tensor::<1>::ones([scale.n_copied], device);
     let work = Work::new(8 * scale.n_copied as u64, "bytes", 1);
     stage.bench("copy", scale.name, work, |bencher| {
         bencher.iter(|| {
-            // The tensor is still held, so that the result is another one.
+            // The clone keeps the tensor in use, so the result is written to another buffer.
             black_box(x.clone().add_scalar(1.0));
             wait(device);
         });
@@ -100,11 +100,11 @@ fn means(stage: &mut Stage, device: &Device, scale: &Scale) -> Result {
     Ok(())
 }
 
-/// Destinations of one degree, whose sources are anywhere in the table.
+/// Returns a block in which every destination has this degree, and the sources are random rows of the table.
 fn random_block(scale: &Scale, degree: usize) -> Block {
     let (n_dst, n_rows) = (scale.n_edges / degree, scale.n_rows as u64);
     let n_edges = n_dst * degree;
-    // The upper bits of the golden ratio's multiples are spread evenly and come in no order that a cache would like.
+    // The upper bits of the golden ratio's multiples give evenly distributed rows without locality.
     let upper = |edge: usize| (edge as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
     let source = |edge: usize| (upper(edge) * n_rows) >> 32;
     Block::new(BlockParts {
@@ -157,7 +157,7 @@ fn parts(device: &Device, input: &Input) -> Result<(DeviceSampler, DeviceFeature
     Ok((DeviceSampler::new(graph, input.fanouts.clone()), features))
 }
 
-/// GraphSAGE, three layers of 256, on batches that the device makes.
+/// Benches steps of GraphSAGE with three layers of 256, on batches that are sampled and gathered on the device.
 fn steps(stage: &mut Stage, device: &Device, input: &Input) -> Result {
     let (sampler, features) = parts(device, input)?;
     let batcher = DeviceNodeBatcher::new(sampler.into(), features.into(), input.dataset.labels.clone());

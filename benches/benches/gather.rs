@@ -1,10 +1,10 @@
-//! Stage `gather`: the feature rows of the input nodes of fresh batches, on one thread. The rate is rows.
+//! Stage `gather`: gathers the feature rows of the input nodes of fresh batches, on one thread. The rate counts rows.
 
 use kiln_benches::{Access, Result, Stage, Work, inputs};
 use kiln_feature::FeatureBuffer;
 use kiln_graph::NodeId;
 
-/// Batches that a bench goes round.
+/// The number of batches that a bench cycles through.
 const N_BATCHES: usize = 4;
 
 fn main() -> Result {

@@ -1,5 +1,5 @@
-//! Stage `graph`: opening a set that lies on disk, and `ingest`, from an edge list in memory to a [`Csc`]. The rates
-//! are sets, and edges of the list.
+//! Stage `graph`: `open` opens a data set on disk, `ingest` builds a [`Csc`] from an edge list in memory. The rates
+//! count data sets for `open`, and edges of the list for `ingest`.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use kiln_benches::{Input, Result, Stage, Work, inputs, n_threads};
 use kiln_data::format;
 use kiln_graph::{Csc, CscBuilder, Duplicates, NodeId};
 
-/// A list of more edges takes seconds, and twice its memory where both directions are made.
+/// The number of edges above which fewer samples and variants are measured, because an iteration takes seconds.
 const MANY_EDGES: u64 = 20_000_000;
 
 fn main() -> Result {
@@ -16,7 +16,7 @@ fn main() -> Result {
         bench_open(&mut stage, &input)?;
         let (graph, name) = (&input.dataset.graph, &input.name);
         let (n_nodes, n_edges) = (graph.n_nodes() as u64, graph.n_edges());
-        // At least, each edge is read once and each source written once.
+        // The lower bound assumes that each edge of the list is read once, and the CSC's arrays are written once.
         let bytes = 12 * n_edges + 8 * n_nodes;
         let work = Work::new(n_edges, "edges", n_threads()).streamed(bytes);
         let (srcs, dsts) = scattered_edges(graph);
@@ -26,12 +26,12 @@ fn main() -> Result {
             stage.samples(10);
         }
         stage.bench("ingest", name, work, |bencher| {
-            bencher.iter(|| plain.build(&srcs, &dsts).expect("the edges should be a graph's"));
+            bencher.iter(|| plain.build(&srcs, &dsts).expect("the edges should be valid"));
         })?;
         if !is_large {
             let both = plain.clone().symmetrize().duplicates(Duplicates::Remove);
             stage.bench("ingest-symmetrize-deduplicate", name, work, |bencher| {
-                bencher.iter(|| both.build(&srcs, &dsts).expect("the edges should be a graph's"));
+                bencher.iter(|| both.build(&srcs, &dsts).expect("the edges should be valid"));
             })?;
         }
     }
@@ -39,14 +39,14 @@ fn main() -> Result {
     Ok(())
 }
 
-/// A set that was made on the spot is written first, in kiln's form.
+/// Benches opening a data set. A generated data set is first written in the kiln format.
 fn bench_open(stage: &mut Stage, input: &Input) -> Result {
     let (folder, is_written) = match &input.folder {
         Some(folder) => (folder.clone(), false),
         None => (write(input)?, true),
     };
     stage.bench("open", &input.name, Work::new(1, "sets", 1), |bencher| {
-        bencher.iter(|| kiln_data::open(&folder).expect("the set should open"));
+        bencher.iter(|| kiln_data::open(&folder).expect("the data set should open"));
     })?;
     if is_written {
         std::fs::remove_dir_all(folder)?;
@@ -61,7 +61,7 @@ fn write(input: &Input) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// The graph's edges in an order that is neither by source nor by destination, as files have them.
+/// Returns the sources and destinations of the graph's edges, sorted by neither, as in typical edge-list files.
 fn scattered_edges(graph: &Csc) -> (Vec<u32>, Vec<u32>) {
     let n_edges = graph.n_edges() as usize;
     if n_edges == 0 {
@@ -71,7 +71,7 @@ fn scattered_edges(graph: &Csc) -> (Vec<u32>, Vec<u32>) {
     for dst in 0..graph.n_nodes() as u32 {
         dst_of_edge.extend(std::iter::repeat_n(dst, graph.in_neighbors(NodeId(dst)).len()));
     }
-    // A prime stride that does not divide the number of edges meets each edge once.
+    // A prime stride that does not divide the number of edges visits each edge once.
     const STRIDE: usize = 1_000_003;
     assert_ne!(n_edges % STRIDE, 0, "{n_edges} edges are a multiple of the stride");
     let order = || (0..n_edges).map(|i| i * STRIDE % n_edges);

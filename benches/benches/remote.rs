@@ -1,7 +1,7 @@
-//! Stage `remote`: the graph in two parts, by chance, so that half of all is elsewhere: one lies here, the other is
-//! served by this process to itself, over loopback. Rows of features through one connection, and the rows of batches of
-//! the own seeds, without and with the rows that are kept of the other part. The rate is bytes, and rows. Beside it the
-//! same rows through a bare socket, by a thread that sends and one that receives.
+//! Stage `remote`: gathers features of a graph in two random partitions, so that half of the nodes are remote. One
+//! partition is local; a server in this process serves the other one over loopback. The benches fetch remote rows over
+//! one connection, and the rows of batches of local seeds with and without the static cache. The rates count bytes and
+//! rows. For comparison, two threads transfer the same rows over a bare socket.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -18,26 +18,27 @@ use kiln_partition::{
 use kiln_remote::{ConnectConfig, DistFeatureStore, DistGraph, ServeConfig, Server};
 use kiln_sample::{FrontierSampler, Scratch, Seeds};
 
-/// Batches that a bench goes round.
+/// The number of batches that a bench cycles through.
 const N_BATCHES: usize = 4;
 
-/// Rows of other parts that are kept, as a share of all nodes.
+/// The size of the static cache, as a share of all nodes.
 const CACHE_RATIO: f64 = 0.2;
 
-/// Bytes of rows that are asked for at once: those of a batch.
+/// The total size in bytes of the rows of one request, which is about that of a batch.
 const GATHER_BYTES: usize = 64 << 20;
 
-/// Bytes that go through the bare socket at once.
+/// The size in bytes of a write to the bare socket.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// What cannot be left out, and no protocol: rows go out of a part, through a socket, into their places.
+/// A transfer without a protocol, as a lower bound of the time: a thread gathers rows of a partition and sends them
+/// over a socket, and the caller stores them at their positions.
 struct Bare {
     socket: TcpStream,
     piece: Vec<u8>,
 }
 
 impl Bare {
-    /// A thread that sends these rows, which are f32, whenever it is asked, until this is dropped.
+    /// Starts a thread that sends these rows of f32 values on each request. The thread ends when the value is dropped.
     fn start(part: Arc<Part>, rows: Vec<NodeId>, row_bytes: usize) -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let socket = TcpStream::connect(listener.local_addr()?)?;
@@ -58,7 +59,7 @@ impl Bare {
         Ok(Self { socket, piece: vec![0; rows_at_once * row_bytes] })
     }
 
-    /// Puts the rows, as they come, where each belongs.
+    /// Requests the rows, and stores each at its position in `all` as it arrives.
     fn gather(&mut self, places: &[usize], row_bytes: usize, all: &mut [u8]) -> io::Result<()> {
         self.socket.write_all(&[0])?;
         for places in places.chunks(self.piece.len() / row_bytes) {
@@ -72,15 +73,15 @@ impl Bare {
     }
 }
 
-/// One part here, and one at a server.
-struct Parted {
-    // Says goodbye to the server.
+/// A graph with a local partition and a partition on a server.
+struct Partitioned {
+    // The graph must be dropped before the server, because dropping the graph releases its lease at the server.
     graph: Arc<DistGraph>,
     _server: Server,
     there: Arc<Part>,
 }
 
-impl Parted {
+impl Partitioned {
     fn of(input: &Input) -> Result<Self> {
         let data = &input.dataset;
         let parts = partition_nodes(&data.graph, &data.split.train, 2, Method::Random, 0)?;
@@ -93,7 +94,7 @@ impl Parted {
         write_parts(data, &book, &meta, Some(&cache), &folder)?;
         let open = |part| Part::open(part_dir(&folder, part)).map(Arc::new);
         let (here, there) = (open(0)?, open(1)?);
-        // What is mapped stays.
+        // Mapped files remain readable after their removal.
         std::fs::remove_dir_all(&folder)?;
         let token = Token::new(&Token::random_text()?)?;
         let server = Server::start(Arc::clone(&there), ServeConfig::new("127.0.0.1:0", token.clone()))?;
@@ -102,19 +103,19 @@ impl Parted {
         Ok(Self { graph: Arc::new(graph), _server: server, there })
     }
 
-    /// As many rows of the other part as a batch may have, in no order.
+    /// Returns remote nodes in random order, whose rows have at most [`GATHER_BYTES`] in total.
     fn others(&self, row_bytes: usize) -> Vec<NodeId> {
         let book = self.graph.book();
         let nodes = (0..book.n_nodes() as u32).map(NodeId);
         let mut others: Vec<NodeId> =
             nodes.filter(|node| book.place(*node).is_some_and(|place| place.part == 1)).collect();
-        // By a hash, so that neighbours in the list are none in the part.
+        // The nodes are sorted by a hash, so that adjacent nodes of the list are not adjacent in the partition.
         others.sort_by_key(|node| node.0.wrapping_mul(0x9E37_79B1).rotate_left(16));
         others.truncate(GATHER_BYTES / row_bytes);
         others
     }
 
-    /// The input nodes of batches of the seeds that lie here.
+    /// Returns the input nodes of [`N_BATCHES`] batches whose seeds are local.
     fn inputs_of_batches(&self, input: &Input) -> Result<Vec<Vec<NodeId>>> {
         let (book, sampler, mut scratch) = (self.graph.book(), input.sampler(), Scratch::default());
         let is_own = |node: &&NodeId| book.place(**node).is_some_and(|place| place.part == 0);
@@ -131,28 +132,28 @@ impl Parted {
 fn main() -> Result {
     let mut stage = Stage::new("remote");
     for input in inputs()? {
-        let parted = Parted::of(&input)?;
-        let (features, graph) = (&input.dataset.features, &parted.graph);
+        let partitioned = Partitioned::of(&input)?;
+        let (features, graph) = (&input.dataset.features, &partitioned.graph);
         let row_bytes = features.dim() * features.dtype().bytes();
         let mut rows = FeatureBuffer::empty(graph.dtype());
-        let others = parted.others(row_bytes);
+        let others = partitioned.others(row_bytes);
         let bytes = (others.len() * row_bytes) as u64;
-        // Read by one thread and written by another, and the other way round: twice a copy is the least.
+        // The rows are copied at least twice, into the socket and out of it. A copy reads and writes each byte.
         let work = Work::new(bytes, "bytes", n_threads()).streamed(4 * bytes);
         let remote = DistFeatureStore::without_cache(Arc::clone(graph));
         stage.bench(&format!("gather-{}x{}", graph.dtype(), graph.dim()), &input.name, work, |bencher| {
-            bencher.iter(|| remote.gather(&others, &mut rows).expect("rows should come"));
+            bencher.iter(|| remote.gather(&others, &mut rows).expect("the server should send the rows"));
         })?;
         if graph.dtype() == FeatureDType::F32 {
             let rows_there = others.iter().filter_map(|node| graph.book().place(*node));
             let rows_there = rows_there.map(|place| place.row.local_node()).collect();
-            let mut bare = Bare::start(Arc::clone(&parted.there), rows_there, row_bytes)?;
+            let mut bare = Bare::start(Arc::clone(&partitioned.there), rows_there, row_bytes)?;
             let (places, mut all): (Vec<usize>, _) = ((0..others.len()).collect(), vec![0; bytes as usize]);
             stage.bench(&format!("gather-bare-f32x{}", graph.dim()), &input.name, work, |bencher| {
-                bencher.iter(|| bare.gather(&places, row_bytes, &mut all).expect("rows should come"));
+                bencher.iter(|| bare.gather(&places, row_bytes, &mut all).expect("the rows should arrive"));
             })?;
         }
-        let batches = parted.inputs_of_batches(&input)?;
+        let batches = partitioned.inputs_of_batches(&input)?;
         let n_rows = (batches.iter().map(Vec::len).sum::<usize>() / batches.len()) as u64;
         let work = Work::new(n_rows, "rows", n_threads()).rows(
             2 * n_rows * row_bytes as u64,
@@ -170,14 +171,16 @@ fn main() -> Result {
             stage.bench(variant, &input.name, work, |bencher| {
                 bencher.iter(|| {
                     next = (next + 1) % batches.len();
-                    remote.gather(&batches[next], &mut rows).expect("rows should come");
+                    remote.gather(&batches[next], &mut rows).expect("the server should send the rows");
                 });
             })?;
         }
-        let [without, with] = travelled[..] else { return Err("two ways were run".into()) };
+        let [without, with] = travelled[..] else {
+            return Err("expected row counts of the variants batch and batch-cached".into());
+        };
         let fewer = 100.0 * (1.0 - with as f64 / without.max(1) as f64);
         eprintln!(
-            "{}: {without} rows of {N_BATCHES} batches travel, with the cache {with}: {fewer:.1} % fewer",
+            "{}: {N_BATCHES} batches transfer {without} rows without the cache, {with} with it: {fewer:.1} % fewer",
             input.name
         );
     }

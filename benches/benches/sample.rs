@@ -1,5 +1,5 @@
-//! Stage `sample`: the blocks of fresh batches, relabelled. On one thread, as one of a loader's workers makes them;
-//! `-workers` is as many workers as there are threads. The rate is edges of the blocks.
+//! Stage `sample`: samples and relabels the blocks of fresh batches, on one thread as in a loader's worker; `-workers`
+//! uses a loader with one worker per thread. The rate counts edges of the blocks.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use kiln_graph::{Block, NodeId};
 use kiln_loader::{BatchError, Batcher, Loader, LoaderConfig, SeedBatch, StageTimes};
 use kiln_sample::{FrontierSampler, NeighborSampler, Rule, SampledBlocks, Scratch, Seeds};
 
-/// Batches that a bench goes round: their lines together are more than most caches hold.
+/// The number of batches that a bench cycles through. Together their cache lines exceed most caches.
 const N_BATCHES: usize = 16;
 
-/// Batches that are timed together where several workers make them: they come several at a time.
+/// The number of batches that are timed together if several workers sample, because batches arrive in groups.
 const N_TOGETHER: u32 = 8;
 
 fn main() -> Result {
@@ -28,7 +28,7 @@ fn main() -> Result {
         );
         bench(&mut stage, &format!("uniform-{fanouts}"), &input, &input.sampler(), work)?;
         bench(&mut stage, &format!("replacement-{fanouts}"), &input, &replacement, work)?;
-        // Whole neighbourhoods are read in order.
+        // Whole neighbourhoods are read sequentially, so the ceiling of random reads does not apply.
         let without_ceiling =
             |input: &Input, sampled: &[SampledBlocks], threads| work(input, sampled, threads).lines(0, 0);
         bench(&mut stage, "full-1", &input, &NeighborSampler::full(Arc::clone(graph), 1), without_ceiling)?;
@@ -70,7 +70,7 @@ fn bench_workers(stage: &mut Stage, variant: &str, input: &Input) -> Result {
     let mut take = || batches.next().map(|batch| batch.expect("the seeds should be nodes of the graph"));
     stage.bench(variant, &input.name, work, |bencher| {
         bencher.iter_custom(|n| {
-            // What the workers made ahead while nothing was timed.
+            // The workers prefetched these batches outside the measured time, so they are discarded.
             (0..N_TOGETHER).for_each(|_| drop(take()));
             let started = Instant::now();
             (0..n * u64::from(N_TOGETHER)).for_each(|_| drop(black_box(take())));
@@ -79,8 +79,8 @@ fn bench_workers(stage: &mut Stage, variant: &str, input: &Input) -> Result {
     })
 }
 
-/// The mean of these batches. Of an edge, the line of `indices` that its source is read from; of a new node, that of
-/// the table that numbers it; of a destination, those of `indptr` and of where its edges begin.
+/// Returns the mean work of these batches in cache lines: one line of `indices` per edge, one of the relabelling table
+/// per new node, and two per destination (its entry of `indptr` and its first edge).
 fn work(input: &Input, sampled: &[SampledBlocks], threads: usize) -> Work {
     let lines_of = |block: &Block| block.n_edges() + (block.n_src() - block.n_dst()) + 2 * block.n_dst();
     let mean_of = |count: fn(&Block) -> usize| {
@@ -91,7 +91,7 @@ fn work(input: &Input, sampled: &[SampledBlocks], threads: usize) -> Work {
     Work::new(mean_of(Block::n_edges), "edges", threads).lines(mean_of(lines_of), indices_bytes)
 }
 
-/// Sampling alone, in a loader.
+/// A batcher that samples blocks, but gathers neither features nor labels.
 struct SampleOnly(NeighborSampler);
 
 impl Batcher for SampleOnly {

@@ -1,6 +1,7 @@
-//! Stage `step`: whole training steps as users run them, over fresh batches that one worker samples, gathers and
-//! copies to the device ahead: forward, backward, update. GraphSAGE, three layers of 256, and a GCN, two of 64: a step; GIN, two
-//! layers of 64: an epoch with loading and batching. The rates are seeds and graphs.
+//! Stage `step`: whole training steps (forward, backward, update) as users run them, on fresh batches that one worker
+//! samples, gathers and copies to the device in advance. The benches are a step of GraphSAGE with three layers of 256,
+//! a step of a GCN with two layers of 64, and an epoch of GIN with two layers of 64, including loading and batching.
+//! The rates count seeds and graphs.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +19,7 @@ use kiln_train::{
     TaskTrainer, TrainerConfig,
 };
 
-/// One thread beside the trainer's.
+/// The loader configuration of the GCN and GIN benches: one worker besides the trainer's threads.
 const LOADER: LoaderConfig = LoaderConfig { workers: 1, queue_bytes: 256 << 20 };
 
 fn main() -> Result {
@@ -50,7 +51,7 @@ fn sage(stage: &mut Stage, input: &Input) -> Result {
     })
 }
 
-/// The time of so many steps in a steady state: one step before them uses up what was made ahead.
+/// Returns the time of `n_steps` steps in a steady state. An unmeasured first step consumes a prefetched batch.
 fn steps<T: Task, F: Batcher<Batch = DeviceBatch<T::Input>>>(
     trainer: &mut TaskTrainer<T>,
     batches: &mut Endless<F>,

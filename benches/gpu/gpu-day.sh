@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Tests and measures kiln on a machine with a GPU, a driver and Python but without a network and without cargo.
+# Tests and measures kiln on a machine with a GPU, a driver and Python, but without network and cargo.
 #
-#   gpu-day.sh pack [MiB]      with cargo: builds for `cuda`, strips, and packs what fits (45 MiB) into target/gpu-day/package
-#   gpu-day.sh run [PART...]   with the GPU, in the checkout with that folder: all parts in their order, or some of them
+#   gpu-day.sh pack [MiB]      with cargo: builds for `cuda`, strips, and packs up to 45 MiB into target/gpu-day/package
+#   gpu-day.sh run [PART...]   with the GPU, in a checkout with that folder: runs all parts in order, or the given ones
 #
 # Parts, by value: look smoke train bench torch start ncu suite sanitize large; 1 to 4 are groups of them, see README.md.
 # Each part has a time limit and writes a log. $OUT (target/gpu-results) receives table.txt, which grows line by line, and
-# logs.tar.xz at the end. $BUDGET (seconds, 540) ends a run early; the parts that are left out are listed.
+# logs.tar.xz at the end. $BUDGET (seconds, 540) ends a run early; the omitted parts are listed.
 set -u
 root=$(cd "$(dirname "$0")" && pwd)
 script=$root/$(basename "$0")
@@ -14,10 +14,10 @@ while [ ! -e "$root/Cargo.toml" ] && [ "$root" != / ]; do root=$(dirname "$root"
 cd "$root" || exit 2
 
 package=target/gpu-day/package
-# By value: whether anything runs is decided first. PACKAGE-TARGET, as the build names them.
+# The programs as PACKAGE-TARGET, most important first: the first ones show whether the GPU runs kiln at all.
 programs="kernels-device cli-kiln nn-device train-device benches-device
   benches-first_step kernels-sampler_large"
-# The modules of kernels-device, each a run of its own, so that one that fails ends no other.
+# The modules of kernels-device. Each is a separate run, so that a crash does not affect the others.
 smoke_modules="devices ops sampler"
 suite_modules="segments features gradient dense maxima half_precision dropout rows own"
 
@@ -38,21 +38,21 @@ for line in open(sys.argv[1]):
 PY
   for name in $programs; do
     path=$(awk -v name="$name" '$1 == name { print $2 }' "$built/list")
-    [ -n "$path" ] || { echo "the build made no $name"; return 1; }
+    [ -n "$path" ] || { echo "the build has no program $name"; return 1; }
     strip -o "$built/$name" "$path" && echo "$name" >> "$package/order" || return
   done
   pwd > "$package/built-in"
   cp "$script" "$package/" || return
-  # Exponentials and logarithms come from the toolkit's libdevice, which kernels are linked with when they are compiled.
+  # Kernels are linked with the toolkit's libdevice for exponentials and logarithms when they are compiled at run time.
   libdevice=$(find "${CUDA_PATH:-/usr/local/cuda}" target/cuda-stub -name libdevice.10.bc 2> /dev/null | head -1)
   [ -n "$libdevice" ] && mkdir -p "$package/cuda/nvvm/libdevice" && cp "$libdevice" "$package/cuda/nvvm/libdevice/"
-  # One archive with a dictionary as large as all of it, since the programs share most of their code. The last ones are left
-  # out until it fits.
+  # The dictionary is as large as the archive, because the programs share most of their code. The last programs are
+  # omitted until the archive fits.
   python3 - "$limit" "$package" "$built" <<'PY' || return
 import io, lzma, sys, tarfile
 limit, package, built = int(sys.argv[1]), sys.argv[2], sys.argv[3]
 names = open(f"{package}/order").read().split()
-# No filter for jumps: it would make shared code differ.
+# xz's filter for jumps is not used, because it would make shared code differ.
 filters = [{"id": lzma.FILTER_LZMA2, "preset": 6, "dict_size": 512 << 20}]
 while names:
     buffer = io.BytesIO()
@@ -92,7 +92,7 @@ part() {
   row "$name" "status $status after $(($(date +%s) - before)) s"
   return $status
 }
-# summary NAME LOG PATTERN: the matching lines of a log in one row
+# summary NAME LOG PATTERN: writes the matching lines of a log as one row
 summary() { row "  $1" "$(grep -hE "$3" "$logs/$2.log" 2> /dev/null | tr -s ' ' | tail -8 | tr '\n' ';')"; }
 
 unpack() {
@@ -103,14 +103,14 @@ import lzma, sys, tarfile
 with lzma.open(sys.argv[1], format=lzma.FORMAT_XZ) as file, tarfile.open(fileobj=file) as tar:
     tar.extractall(sys.argv[2])
 PY
-  # Tests find their fixtures by the path of the checkout in which they were built.
+  # Tests find their fixtures by the path of the checkout in which they were built, so that path must exist here.
   local built
   built=$(cat "$package/built-in")
   [ -e "$built" ] || { mkdir -p "$(dirname "$built")" && ln -s "$PWD" "$built"; }
   touch "$bin/ready"
 }
 
-# CubeCL looks for libdevice below CUDA_PATH: without it, no exponential compiles, and so no loss.
+# CubeCL searches libdevice below CUDA_PATH. Kernels with exponentials, such as the loss, do not compile without it.
 toolkit() {
   for path in "${CUDA_PATH:-}" /usr/local/cuda /opt/cuda "$PWD/$package/cuda"; do
     [ -n "$path" ] && [ -e "$path/nvvm/libdevice/libdevice.10.bc" ] && { export CUDA_PATH=$path; return; }
@@ -118,7 +118,7 @@ toolkit() {
   row toolkit "no libdevice.10.bc: set CUDA_PATH to a toolkit"
 }
 
-# A graph of ogbn-products' size, made while the tests run.
+# Generates a graph of the size of ogbn-products in the background, while the tests run.
 make_data() {
   [ -e "$data/products-like/test_idx.npy" ] || [ -e "$data/making" ] && return
   mkdir -p "$data"
@@ -130,7 +130,7 @@ await_data() {
     [ -e "$data/products-like/test_idx.npy" ] && return 0
     sleep 1
   done
-  row data "products-like is not there after two minutes"
+  row data "products-like was not generated within two minutes"
   return 1
 }
 
@@ -140,7 +140,7 @@ look() {
     nproc; free -g; df -h .; ldd "$0"; "$0" --help | head -3' "$bin/cli-kiln"
 }
 
-# tests LOG LIMIT PROGRAM [FILTER]: a row of counts, and the first failures
+# tests LOG LIMIT PROGRAM [FILTER]: runs tests, and writes a row of counts and the first failures
 tests() {
   local log=$1 limit=$2 program=$3
   [ -e "$bin/$program" ] || { row "$log" "not packed"; return; }
@@ -157,7 +157,7 @@ suite() {
 }
 
 products="--layers 3 --hidden 256 --fanouts 15,10,5 --batch-size 1024 --device cuda --graph-mode device"
-# Compares what is learned on the GPU with the CPU: the same blocks, losses within rounding.
+# Compares training on the GPU with the CPU: identical blocks, and losses that differ by rounding only.
 train() {
   local name kiln=$bin/cli-kiln
   for name in cpu cuda cuda-graph; do
@@ -186,7 +186,7 @@ for path in sorted(glob.glob(f"{sys.argv[1]}/**/new/estimates.json", recursive=T
     ns = json.load(open(path))["median"]["point_estimate"]
     print(f"{os.path.relpath(os.path.dirname(folder), sys.argv[1])} {ns / 1e6:.4f} ms")
 PY
-  # What an iteration of each bench moves, for rates.
+  # The file contains the work per iteration of each bench, from which rates are computed.
   cp "$criterion/work.jsonl" "$logs/" 2> /dev/null
 }
 
@@ -195,7 +195,7 @@ torch() {
   tail -30 "$logs/torch.log" >> "$out/table.txt"
 }
 
-# The first step of a process, cold and again: shows whether compiled kernels outlive the process.
+# Measures the first step of two processes, which shows whether the second process reuses compiled kernels.
 start() {
   local time before
   await_data || return
@@ -206,7 +206,7 @@ start() {
   done
 }
 
-# Bytes, hits, warps and sectors of each kernel, over some hundred launches after the first ones.
+# Measures bytes, cache hits, warps and sectors of each kernel over 600 launches. The first 1200 launches are skipped.
 ncu_part() {
   local metrics=gpu__time_duration.sum,dram__throughput.avg.pct_of_peak_sustained_elapsed,dram__bytes.sum,lts__t_sector_hit_rate.pct
   metrics+=,l1tex__t_sector_hit_rate.pct,sm__warps_active.avg.pct_of_peak_sustained_active,smsp__inst_executed.sum
@@ -245,7 +245,7 @@ sanitize() {
   done
 }
 
-# A graph of ogbn-papers100M's shape: 111 M nodes of 15 edges, 128 columns of f16 in a sparse file.
+# Trains on a graph of the shape of ogbn-papers100M: 111 M nodes of degree 15, and 128 columns of f16 in a sparse file.
 large() {
   local at=$data/papers-like
   part large-data 200 python3 - "$at" <<'PY'

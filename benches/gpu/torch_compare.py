@@ -1,10 +1,10 @@
-"""PyTorch and, where it is installed, PyG on the data of the stage `device`: means over rows at random places.
+"""Measures PyTorch and, if it is installed, PyG on the data of the bench stage `device`: means over random rows.
 
     python benches/gpu/torch_compare.py --device cuda > torch.jsonl
     python benches/gpu/torch_compare.py --device cpu --rows 16384 --edges 40000
 
-One JSON object a line, in milliseconds with the wait for the device included: minimum, median and maximum of the
-iterations, and the bytes a second of the median, counted as `cargo xtask bench --device` counts them.
+The script prints one JSON object per line: minimum, median and maximum over the iterations in milliseconds, including
+the wait for the device, and the bytes per second at the median, counted as by `cargo xtask bench --device`.
 """
 
 import argparse
@@ -40,22 +40,22 @@ def main():
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda")
-    parser.add_argument("--rows", type=int, default=1 << 21, help="rows of the table")
+    parser.add_argument("--rows", type=int, default=1 << 21, help="number of rows of the table")
     parser.add_argument("--edges", type=int, default=10_000_000)
-    parser.add_argument("--copied", type=int, default=1 << 28, help="values that are copied")
+    parser.add_argument("--copied", type=int, default=1 << 28, help="number of copied values")
     parser.add_argument("--iterations", type=int, default=20)
     return parser.parse_args()
 
 
 def random_sources(n_edges, n_rows):
-    """The rows that `random_block` of benches/benches/device.rs reads."""
+    """Returns the rows that `random_block` in benches/benches/device.rs reads."""
     edges = numpy.arange(n_edges, dtype=numpy.uint64)
     upper = (edges * numpy.uint64(SPREAD)) >> numpy.uint64(32)
     return ((upper * numpy.uint64(n_rows)) >> numpy.uint64(32)).astype(numpy.int64)
 
 
 def means(x, sources, dsts, indptr, degree):
-    """The ways to a mean of `degree` rows each, by library."""
+    """Yields the names and functions of the libraries' ways to compute means of `degree` rows each."""
     n_dst = len(indptr) - 1
 
     def index_add():
@@ -63,7 +63,7 @@ def means(x, sources, dsts, indptr, degree):
         return sums.index_add_(0, dsts, x.index_select(0, sources)) / degree
 
     yield "torch-index-add", index_add
-    # A number for each edge is made once, as a graph's own would be.
+    # The weights of the edges are created once, like those of a graph.
     weights = torch.full((len(sources),), 1.0 / degree, dtype=x.dtype, device=x.device)
     matrix = torch.sparse_csr_tensor(indptr, sources, weights, size=(n_dst, x.shape[0]))
     yield "torch-csr", lambda: matrix @ x

@@ -1,5 +1,5 @@
-"""The mean of neighbours over the largest block of a batch, forward and backward. The block is new each time, as in
-training, so that its edges are listed by source within the backward pass."""
+"""Measures the mean of neighbours over the largest block of a batch, forward and backward. Each iteration uses a new
+block, as in training, so that the time of the backward pass includes sorting the edges by source."""
 import common
 
 args = common.arguments(__doc__, fanouts="15,10,5", dim=128, rounds=9)

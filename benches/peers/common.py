@@ -1,10 +1,10 @@
-"""What the scripts share: arguments, arrays, batches, and one JSON object a result."""
+"""Functions that DGL's scripts share: arguments, arrays, batches, times, and one JSON object per result."""
 import argparse, json, os, statistics, time
 import numpy as np
 
 
 def arguments(doc, **flags):
-    """The folder of the data and `--threads`, and the script's own flags with their defaults."""
+    """Parses the folder of the data, `--threads`, and the flags of the script, whose defaults are given."""
     parser = argparse.ArgumentParser(description=doc)
     parser.add_argument("data")
     parser.add_argument("--threads", type=int, default=1)
@@ -16,7 +16,7 @@ def arguments(doc, **flags):
 
 
 def read(folder, *names):
-    """The first of these arrays that the folder has: kiln's own form and the generator name some differently."""
+    """Reads the first of these arrays that the folder contains. The kiln format and the generator differ in names."""
     paths = [os.path.join(folder, name + ".npy") for name in names]
     return np.load(next(path for path in paths if os.path.exists(path)))
 
@@ -31,7 +31,7 @@ def fanouts(text):
 
 
 def since_start():
-    """Seconds since this process was started."""
+    """Returns the seconds since this process was started."""
     with open("/proc/self/stat") as f:
         ticks = int(f.read().rsplit(")", 1)[1].split()[19])
     with open("/proc/uptime") as f:
@@ -45,6 +45,6 @@ def timed(run, *args):
 
 
 def report(what, values, unit):
-    """Prints the median of the values with the smallest and the largest."""
+    """Prints the median, the minimum and the maximum of the values."""
     line = dict(what=what, value=statistics.median(values), min=min(values), max=max(values), unit=unit)
     print(json.dumps(line), flush=True)

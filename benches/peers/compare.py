@@ -1,6 +1,7 @@
 """Measures kiln's benches and DGL's scripts in turn and compares them: `cargo xtask bench --peers` starts it.
 
-All rows together are written to docs/benchmarks as peers.md and peers.svg; chosen rows are printed only."""
+A comparison of all rows is written to docs/benchmarks as peers.md and peers.svg. A comparison of selected rows is only
+printed."""
 import argparse, json, os, statistics, subprocess, sys
 
 sys.dont_write_bytecode = True
@@ -38,17 +39,17 @@ def main(argv=None):
 
 def parse(argv):
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--machine", required=True, help="a saved run of `cargo xtask bench`, for the machine and its ceilings")
-    parser.add_argument("--python", help="the Python that has DGL; without it one is made, which downloads packages")
-    parser.add_argument("--rounds", type=int, default=2, help="how often each row is measured")
-    parser.add_argument("--row", action="append", default=[], choices=[row.name for row in ROWS], help="measures this row only")
-    parser.add_argument("--data", action="append", default=[], help="the folder of a data set; others are generated")
-    parser.add_argument("--in-memory", action="store_true", help="kiln's benches copy their data into memory")
+    parser.add_argument("--machine", required=True, help="saved run of `cargo xtask bench`, with the machine and its ceilings")
+    parser.add_argument("--python", help="Python with DGL; by default an environment is created from downloads")
+    parser.add_argument("--rounds", type=int, default=2, help="number of measurements per row")
+    parser.add_argument("--row", action="append", default=[], choices=[row.name for row in ROWS], help="measures only this row")
+    parser.add_argument("--data", action="append", default=[], help="folder of a data set; others are generated")
+    parser.add_argument("--in-memory", action="store_true", help="copies the data of kiln's benches into memory")
     return parser.parse_args(argv)
 
 
 def measure(rows, rounds, ours, peer):
-    """Measures each row in each round, kiln and the peer in turn."""
+    """Measures each row in each round, first kiln and then DGL. Slow rows are measured in the first round only."""
     found = [([], [[] for _ in row.peers]) for row in rows]
     for round_no in range(1, rounds + 1):
         peer.printed.clear()
@@ -64,7 +65,7 @@ def measure(rows, rounds, ours, peer):
 
 
 def outcome(row, cells, theirs):
-    """The medians over the rounds; of several ways of the peer, the best one."""
+    """Returns the medians over the rounds. If DGL has several ways to compute a row, the best one counts."""
     fractions = [fraction for _, fraction in cells if fraction is not None]
     medians = [statistics.median(values) for values in theirs if values]
     best = max if row.unit in RATES else min

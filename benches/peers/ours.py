@@ -1,21 +1,21 @@
-"""kiln's side: benches through `cargo xtask bench`, and programs that are measured from outside."""
+"""kiln's measurements: benches, which `cargo xtask bench` runs, and programs, which are measured from outside."""
 import json, os, shutil, statistics, subprocess, sys, time
 
 from rows import FAKE, PRODUCTS, Bench
 
 PROGRAMS = ("first_step", "kiln", "write_fake")
-# Steps after which peak memory is read: the loader's queue is full by then, and buffers are reused.
+# The number of steps of a measurement of peak memory. It fills the loader's queue, and buffers are reused.
 MEMORY_STEPS = 20
-# A process is started several times and the median counts: the first start may wait for free memory.
+# The number of starts of a process. The median counts, because the first start may wait for free memory.
 STARTS = 5
 FANOUTS = f"{PRODUCTS}=15,10,5"
-# The settings of `train.py --epochs 5`; validation is sampled too.
+# The settings of `train.py --epochs 5`. Both sample neighbours in validation.
 ACCURACY = "--layers 3 --hidden 256 --dropout 0 --lr 0.01 --fanouts 10,10,10 --batch-size 1024 --epochs 5 --threads-per-rank 2"
 
 
 class Ours:
-    """`root` is the workspace, `machine` a saved run with the machine's ceilings, `in_memory` whether benches copy
-    their data into memory; `data` maps the name of each data set to its folder."""
+    """`root` is the folder of the workspace, and `machine` the file of a saved run with the machine's ceilings. If
+    `in_memory` is true, benches copy their data into memory. `data` maps the name of each data set to its folder."""
 
     def __init__(self, root, machine, in_memory):
         self.root, self.machine, self.in_memory = root, machine, in_memory
@@ -23,7 +23,7 @@ class Ours:
         self.data, self.programs, self.ceilings = {}, {}, []
 
     def build(self):
-        """Builds the programs and finds out where they are."""
+        """Builds the programs, and stores the paths of their executables."""
         command = ["build", "--quiet", "--release", "--locked", "--message-format=json", "--package", "kiln-benches",
                    "--package", "kiln-cli"]
         text = self.run_cargo(command + [word for program in PROGRAMS for word in ("--bin", program)])
@@ -36,7 +36,7 @@ class Ours:
         return output_of([self.cargo, *args], cwd=self.root)
 
     def measure(self, ours):
-        """A value, and its fraction of the machine's ceiling or None."""
+        """Returns a measured value, and its fraction of the machine's ceiling or None."""
         if isinstance(ours, Bench):
             return self.bench(ours)
         return getattr(self, ours.measure)(ours.data), None
@@ -55,11 +55,11 @@ class Ours:
         return found[0][bench.value], found[0]["ceiling_fraction"]
 
     def bench_data(self, name):
-        """The value of `--data`: a folder, or the name of the data set that the benches generate."""
+        """Returns the value of `--data`: a folder, or the name of the data set that the benches generate."""
         return name if name == FAKE else self.data[name]
 
     def first_step(self, name):
-        """Seconds from the start of a process, which opens a data set and makes one step, to the end of that step."""
+        """Returns the seconds from the start of a process to the end of its first training step."""
         return statistics.median(self.seconds_to_first_line(name) for _ in range(STARTS))
 
     def seconds_to_first_line(self, name):
@@ -72,7 +72,7 @@ class Ours:
         return seconds
 
     def memory(self, name):
-        """The peak of anonymous memory in bytes, polled every millisecond: the kernel keeps no such mark."""
+        """Returns the peak of anonymous memory in bytes, polled every millisecond: the kernel does not record it."""
         peak = 0
         with subprocess.Popen(**self.steps(name, MEMORY_STEPS), stdout=subprocess.DEVNULL) as process:
             while process.poll() is None:
@@ -84,12 +84,12 @@ class Ours:
 
     def steps(self, name, n_steps):
         env = {**os.environ, "RAYON_NUM_THREADS": "2", "KILN_BENCH_FANOUTS": FANOUTS}
-        # The CPUs are compared.
+        # The variable is removed, because the comparison is on the CPU.
         env.pop("KILN_DEVICE", None)
         return dict(args=[self.programs["first_step"], self.bench_data(name), str(n_steps)], env=env)
 
     def accuracy(self, name):
-        """The validation accuracy of the last epoch, as the peer's is."""
+        """Returns the validation accuracy of the last epoch. DGL's script reports the same."""
         out = os.path.join(self.root, "target", "peers", "run")
         shutil.rmtree(out, ignore_errors=True)
         output_of([self.programs["kiln"], "train", "--data", self.data[name], "--out", out, *ACCURACY.split()])
@@ -98,7 +98,7 @@ class Ours:
 
 
 def output_of(command, **options):
-    """Runs a command and returns what it printed."""
+    """Runs a command and returns its standard output."""
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, **options)
     if done.returncode != 0:
         sys.stdout.write(done.stdout)
@@ -107,7 +107,7 @@ def output_of(command, **options):
 
 
 def anonymous_bytes(pid):
-    """The anonymous memory of a process; 0 once it has ended."""
+    """Returns the anonymous memory of a process in bytes, or 0 if the process has ended."""
     try:
         with open(f"/proc/{pid}/status") as file:
             return parse_anonymous(file.read()) or 0

@@ -1,4 +1,4 @@
-"""The comparison as a table in Markdown and as a chart in SVG."""
+"""Formats the comparison as a table in Markdown and as a chart in SVG."""
 import math
 from dataclasses import dataclass
 from html import escape
@@ -8,18 +8,18 @@ from rows import RATES, SHARE, say
 
 @dataclass(frozen=True)
 class About:
-    """Where, when and how the rows were measured."""
+    """The machine, the date and the settings of a comparison."""
     host: str
     date: str
     commit: str
     rounds: int
     in_memory: bool
-    # The lines that `cargo xtask bench` prints of the machine's ceilings.
+    # The lines about the machine's ceilings that `cargo xtask bench` prints.
     ceilings: tuple
 
 
 def markdown(outcomes, about):
-    """The text of peers.md."""
+    """Returns the text of peers.md."""
     s = "" if about.rounds == 1 else "s"
     held = "copied into memory" if about.in_memory else "mapped"
     lines = [
@@ -58,9 +58,9 @@ def describe_target(row):
     return text if row.least_fraction is None else f"{text}, {row.least_fraction * 100:.0f} % of the ceiling"
 
 
-# Where bars start and how wide the longest may be, in pixels.
+# In pixels: the left edge of the bars, the width of the longest bar, the height of a row, and the top of the first row.
 LEFT, WIDTH, ROW_HEIGHT, TOP = 560, 360, 26, 78
-# Colours that can be read on white and on black.
+# The colours are readable on white and on black.
 STYLE = (
     "text{font:13px system-ui,sans-serif;fill:#57606a}.title{font-size:17px;font-weight:600}"
     ".bar{fill:#2f81f7}.grid{stroke:#8b949e;stroke-opacity:.35}.even{stroke:#8b949e}.target{stroke:#db6d28;stroke-width:2.5}"
@@ -69,7 +69,7 @@ STYLE = (
 
 
 class Axis:
-    """A logarithmic axis from 1, or from what is less, to what is most."""
+    """A logarithmic axis from 1, or from `least` if that is smaller, to `most`."""
 
     def __init__(self, least, most):
         self.least, self.most = math.log2(min(least, 1.0)), math.log2(most)
@@ -78,12 +78,12 @@ class Axis:
         return LEFT + WIDTH * (math.log2(times) - self.least) / (self.most - self.least)
 
     def ticks(self):
-        """The powers of two on it."""
+        """Returns the powers of two on the axis."""
         return [2.0 ** power for power in range(math.ceil(self.least), math.floor(self.most) + 1)]
 
 
 def svg(outcomes, about):
-    """The text of peers.svg. Rows without a peer, and shares, have no bar."""
+    """Returns the text of peers.svg. Rows without a result of DGL, and rows of shares, have no bar."""
     bars = [(outcome, times_better(outcome)) for outcome in outcomes if times_better(outcome) is not None]
     most = max([2.0] + [max(times, target_times(outcome) or 1.0) for outcome, times in bars])
     axis = Axis(min([1.0] + [times for _, times in bars]), most)
@@ -107,7 +107,7 @@ def svg(outcomes, about):
 
 
 def bar(outcome, times, y, axis):
-    """The name of a row, its bar from 1x, its number, and the mark of its target."""
+    """Returns the name of a row, its bar from 1x, its number, and the mark of its target."""
     start, end, base = axis.x(min(times, 1.0)), axis.x(max(times, 1.0)), y + 16
     lines = [
         f'<text x="{LEFT - 10}" y="{base}" text-anchor="end">{escape(outcome.row.what)}</text>',
@@ -117,14 +117,14 @@ def bar(outcome, times, y, axis):
     if target is not None:
         x = axis.x(target)
         lines.append(f'<line class="target" x1="{x:.1f}" x2="{x:.1f}" y1="{y}" y2="{y + 22}"/>')
-        # Keeps the number clear of a mark just behind the bar.
+        # The number is moved behind the mark, because it would overlap a mark just behind the bar.
         if end - 2 <= x < end + 50:
             end = x
     return lines + [f'<text x="{end + 6:.1f}" y="{base}">{times:.1f}x</text>']
 
 
 def times_better(outcome):
-    """The multiple of the peer's rate, or the peer's time divided by kiln's."""
+    """Returns kiln's rate divided by DGL's, or DGL's time divided by kiln's."""
     ratio = outcome.ratio()
     if outcome.row.unit == SHARE or ratio is None or not 0 < ratio < math.inf:
         return None
@@ -132,7 +132,7 @@ def times_better(outcome):
 
 
 def target_times(outcome):
-    """The same of the target, where it is relative to the peer."""
+    """Returns the target as a multiple of DGL's performance, or None if it cannot be expressed as one."""
     target = outcome.row.target
     return {
         "times_peer": lambda: target.value,

@@ -1,11 +1,11 @@
-"""The rows of the comparison: for each one kiln's measurement, DGL's scripts, and the target."""
+"""The rows of the comparison. A row contains kiln's measurement, DGL's scripts, and the target."""
 from dataclasses import dataclass
 from typing import Optional
 
 GIB = float(1 << 30)
 ARXIV, PRODUCTS, IMDB, FAKE = "arxiv-like", "products-like", "imdb-like", "fake"
 
-# Units. Of a rate, more is better.
+# The units. Higher values are better for the units in RATES, lower values for all others.
 MS, SECONDS, EDGES, ROWS_S, BYTES, SHARE = "ms", "s", "edges/s", "rows/s", "bytes", "share"
 RATES = (EDGES, ROWS_S, SHARE)
 FORMATS = {
@@ -20,7 +20,7 @@ FORMATS = {
 
 @dataclass(frozen=True)
 class Bench:
-    """The bench `stage/variant/DATA`; `value` is a key of its JSON object, `rate` or `median_ms`."""
+    """The bench `stage/variant/data`. `value` is the key of its JSON object that is read: `rate` or `median_ms`."""
     data: str
     stage: str
     variant: str
@@ -30,14 +30,14 @@ class Bench:
 
 @dataclass(frozen=True)
 class Program:
-    """A measurement of a program as a whole: `first_step`, `memory` or `accuracy`, a function of ours.py."""
+    """A measurement of a whole program. `measure` is a method in ours.py: `first_step`, `memory` or `accuracy`."""
     data: str
     measure: str
 
 
 @dataclass(frozen=True)
 class Script:
-    """A script of this folder, its arguments, and the name of the result that is read."""
+    """A script in this folder, its arguments, and `what`, the name of the result that is read."""
     data: str
     file: str
     args: str
@@ -46,13 +46,14 @@ class Script:
 
 @dataclass(frozen=True)
 class Target:
-    """What a row is to reach. Ratios are kiln's value divided by the other one.
+    """The target of a row. Ratios are kiln's value divided by the other value.
 
     times_peer  at least this multiple of the peer's rate
     of_peer     at most this fraction of the peer's time
     times_row   at least this multiple of kiln's rate in the row `row`
     peer_less   at least the peer's value minus this
-    at_most, at_least
+    at_most     at most this value
+    at_least    at least this value
     """
     kind: str
     value: float
@@ -65,18 +66,18 @@ class Row:
     what: str
     unit: str
     ours: object
-    # The peer's ways of doing it; the best one counts.
+    # DGL's scripts for the same task. The best result counts.
     peers: tuple
     target: Target
-    # The fraction of the machine's ceiling to reach.
+    # The minimum fraction of the machine's ceiling; None for a row without this target.
     least_fraction: Optional[float] = None
-    # Takes minutes and is measured in the first round only.
+    # True if a measurement takes minutes, so that the row is measured in the first round only.
     slow: bool = False
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """A row with the medians over the rounds."""
+    """A row with the medians over the rounds; `peer` is None for a row without a script of DGL."""
     row: Row
     ours: float
     ceiling_fraction: Optional[float]
@@ -86,7 +87,7 @@ class Outcome:
         return None if self.peer is None else self.ours / self.peer
 
     def is_met(self, outcomes):
-        """Whether target and ceiling are reached; None when what the row is compared with was not measured."""
+        """Returns True if target and ceiling are reached, and None if the value for comparison was not measured."""
         target, ratio = self.row.target, self.ratio()
         if target.kind in ("times_peer", "of_peer", "peer_less") and ratio is None:
             return None
@@ -110,7 +111,7 @@ class Outcome:
 
 
 def say(unit, value):
-    """A value with its unit."""
+    """Formats a value with its unit."""
     return FORMATS[unit](value)
 
 
@@ -130,7 +131,7 @@ TRAIN_ARXIV = "--steps 20"
 TRAIN_PRODUCTS = "--steps 20 --fanouts 15,10,5"
 TRAIN_GCN = "--model gcn --fanouts 50,50 --hidden 64 --batch 128 --decay 0.0005 --steps 40"
 
-# In the order of a step. The batches are DGL's: each hop samples for all nodes reached so far.
+# The rows, in the order of a training step. As in DGL, each hop samples neighbours of all nodes reached so far.
 ROWS = (
     Row("sample", "sample and relabel, products-like [15, 10, 5], 1,024 seeds, 1 thread", EDGES,
         Bench(PRODUCTS, "sample", "uniform-15-10-5", 1, "rate"),

@@ -3,7 +3,7 @@
 --mode classic    dgl.dataloading.NeighborSampler.sample_blocks
 --mode graphbolt  FusedCSCSamplingGraph.sample_neighbors and unique_and_compact, hop by hop
 --mode rows       torch.index_select of the rows of the input nodes
-Edges are those of all blocks of a batch; each hop samples for all nodes reached so far."""
+The rate of edges counts those of all blocks of a batch. Each hop samples neighbours of all nodes reached so far."""
 import common
 
 args = common.arguments(__doc__, mode="classic", fanouts="10,10,10", batches=16, rounds=3)

@@ -152,7 +152,8 @@ class Rounds(unittest.TestCase):
 
         rows = [row("sample"), row("ingest")]
         with contextlib.redirect_stdout(io.StringIO()):
-            # The row `ingest` is slow and has no peer: one value. The row `sample` has two ways, measured twice.
+            # The row `ingest` is slow and has no script of DGL, so it has one value. The row `sample` has two scripts,
+            # each measured twice.
             found = compare.measure(rows, 2, Fixed([10e6, 1e6, 30e6]), Fixed([3e6, 5e6, 5e6, 1e6]))
         self.assertEqual([(outcome.ours, outcome.peer) for outcome in found], [(20e6, 4e6), (1e6, None)])
 
@@ -161,7 +162,7 @@ class Rounds(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             path = lambda name: os.path.join(folder, name)
             write_program(path("first_step"), "print('a line')")
-            # A `cargo` that names programs it has built, and benches that take 2 ms.
+            # A stub of `cargo` that prints the paths of built programs, and benches that take 2 ms.
             write_program(path("cargo"), f"""
 import json, sys
 if sys.argv[1] == "build":
@@ -175,7 +176,7 @@ else:
     open(flags["--json"], "w").write(json.dumps(line) + "\\n")
     print("ceilings of 2 threads: read 3.0 GB/s")
 """)
-            # A Python of the peer that ignores the script.
+            # A stub of DGL's Python that ignores the script.
             write_program(path("python"), """
 import json
 print(json.dumps(dict(what="step", value=8.0)))
@@ -201,7 +202,7 @@ print(json.dumps(dict(what="first_step", value=1e6)))
 
 
 def write_program(path, text):
-    """A Python program that can be executed."""
+    """Writes an executable Python program."""
     with open(path, "w") as file:
         file.write(f"#!{sys.executable}\n{text}\n")
     os.chmod(path, os.stat(path).st_mode | stat.S_IXUSR)

@@ -1,7 +1,9 @@
-"""Training on GraphBolt's batches: GraphSAGE with means or a GCN, Adam, no dropout, cross entropy.
+"""Measures training on GraphBolt's batches: GraphSAGE with means or a GCN, Adam, no dropout, cross entropy.
 
---steps K  times K steps after two that warm up; --epochs N trains whole epochs and then validates, sampled.
-Reports steps, the end of the first step since the start of the process, and peak resident memory."""
+--steps K   measures K steps after two steps of warm-up
+--epochs N  trains N epochs, and then validates with sampled neighbours
+The script reports the times of steps, the time from the start of the process to the end of its first step, and peak
+resident memory."""
 import common
 
 args = common.arguments(__doc__, model="sage", fanouts="10,10,10", hidden=256, batch=1024, decay=0.0, steps=0, epochs=1)
@@ -12,7 +14,7 @@ import dgl.graphbolt as gb, dgl.nn as dglnn
 
 fanouts = common.fanouts(args.fanouts)
 indptr, indices = common.read(args.data, "indptr").astype(np.int64), common.read(args.data, "indices").astype(np.int64)
-if args.model == "gcn":  # a loop on each node, as PyG's GCN adds them
+if args.model == "gcn":  # adds a self-loop to each node, as PyG's GCN does
     n_nodes = len(indptr) - 1
     indices = np.insert(indices, indptr[:-1], np.arange(n_nodes))
     indptr = indptr + np.arange(n_nodes + 1)

@@ -1,8 +1,8 @@
-//! What the machine can do: the rates that benches are compared with, measured before them in a process of its own.
+//! The ceilings of the machine: the rates that benches are compared with, measured before them in a separate process.
 //!
-//! Each rate is the best of several passes, as a ceiling is what nothing exceeds. Arrays are as large as memory
-//! allows, up to 2 GiB, so that random places are in no cache, and lie in huge pages, which the benches' allocator
-//! gives, unless said otherwise.
+//! Each rate is the best of several passes, because a ceiling is an upper bound. Arrays are as large as memory allows,
+//! up to 2 GiB, so that random accesses miss the caches. They are in huge pages, from the benches' allocator, unless
+//! stated otherwise.
 
 mod arrays;
 mod compute;
@@ -12,57 +12,57 @@ use serde::Serialize;
 
 use arrays::Arrays;
 
-/// Columns of rows whose rates are measured: those of ogbn-products and of ogbn-arxiv.
+/// The numbers of columns of the measured rows: 100 as in ogbn-products, and 128 as in ogbn-arxiv.
 const ROW_WIDTHS: [usize; 2] = [100, 128];
 
-/// Bytes of the largest array.
+/// The size in bytes of the largest array.
 const MAX_ARRAY_BYTES: usize = 2 << 30;
 
-/// Bytes of the smaller arrays that random places are in: what a core's neighbours share of their last cache at most,
-/// and what is larger than most last caches, but not than all.
+/// The sizes in bytes of the smaller arrays for random accesses: that of a large last-level cache shared by a group of
+/// cores, and one that exceeds most, but not all, last-level caches.
 const SMALLER_ARRAYS: [usize; 2] = [32 << 20, 512 << 20];
 
-/// Rates of one number of threads, all together.
+/// The rates that a number of threads reach together.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Ceilings {
-    /// Number of threads.
+    /// The number of threads.
     pub threads: usize,
-    /// Bytes a second that are read one after the other.
+    /// The rate of sequential reads, in bytes per second.
     pub stream_read: f64,
-    /// Bytes a second that are read and written one after the other, both counted.
+    /// The rate of sequential copies, in bytes per second; reads and writes both count.
     pub stream_copy: f64,
-    /// Cache lines a second that are read at random places of the largest array in pages of 4 KiB.
+    /// The rate of random reads of the largest array with pages of 4 KiB, in cache lines per second.
     pub random_lines_small_pages: f64,
-    /// Random places of arrays in huge pages, by the array's size, ascending.
+    /// The rates of random accesses with huge pages, ascending by the array's size.
     pub random: Vec<RandomPlaces>,
-    /// Floating-point operations a second of fused multiplications and additions, each being two.
+    /// The rate of floating-point operations per second; a fused multiply-add counts as two.
     pub fma: f64,
 }
 
-/// Rates of random places of an array.
+/// The rates of random accesses to an array.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RandomPlaces {
-    /// Bytes of the array.
+    /// The size of the array in bytes.
     pub array_bytes: usize,
-    /// Cache lines a second.
+    /// The number of cache lines read per second.
     pub lines: f64,
-    /// Rows, read and written one after the other, both counted.
+    /// The rates of copying random rows to sequential rows, by width; reads and writes both count.
     pub gather_rows: Vec<RowRate>,
-    /// Rows, read and added up.
+    /// The rates of summing random rows, by width.
     pub read_rows: Vec<RowRate>,
 }
 
-/// The rate of rows of one width.
+/// The rate of accesses to rows of one width.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct RowRate {
-    /// Bytes of a row.
+    /// The size of a row in bytes.
     pub row_bytes: usize,
-    /// Bytes a second.
+    /// The rate in bytes per second.
     pub bytes_per_second: f64,
 }
 
 impl Ceilings {
-    /// Measures them on each of these numbers of threads, in arrays of at most so many bytes.
+    /// Measures the ceilings for each number in `threads`, in arrays of at most `array_bytes` bytes.
     pub fn measure(threads: &[usize], array_bytes: usize) -> Vec<Self> {
         let mut small_pages = arrays::random_lines_small_pages(threads, array_bytes).into_iter();
         let arrays = Arrays::new(array_bytes);
@@ -94,7 +94,8 @@ impl RandomPlaces {
     }
 }
 
-/// Bytes of an array that leave three quarters of the free memory alone: a power of two, at most 2 GiB.
+/// Returns the size in bytes of the largest array: a power of two, at most a quarter of the free memory and 2 GiB, but
+/// at least 64 MiB.
 pub fn array_bytes() -> usize {
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
@@ -108,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_rate_of_every_number_of_threads_is_measured() {
+    fn measures_all_rates_for_each_number_of_threads() {
         let found = Ceilings::measure(&[1, 2], 1 << 20);
         assert_eq!(found.iter().map(|of| of.threads).collect::<Vec<_>>(), [1, 2]);
         for of in found {
@@ -123,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn arrays_are_a_power_of_two_of_bytes() {
+    fn array_bytes_is_a_power_of_two() {
         assert!(array_bytes().is_power_of_two() && array_bytes() <= MAX_ARRAY_BYTES);
     }
 }

@@ -2,7 +2,7 @@ use std::fmt;
 
 use kiln_loader::{Batcher, Batches, Loader, Phase};
 
-/// A loader's batches, epoch after epoch: always fresh ones, for benches of a steady state.
+/// An endless iterator over a loader's batches, epoch after epoch, for benches that measure a steady state.
 pub struct Endless<F: Batcher> {
     loader: Loader<F>,
     epoch: u64,
@@ -10,7 +10,7 @@ pub struct Endless<F: Batcher> {
 }
 
 impl<F: Batcher> Endless<F> {
-    /// The batches of this loader, from epoch 0 on. Its workers begin at once.
+    /// Creates an iterator over a loader's batches, from epoch 0 on. The loader's workers start immediately.
     pub fn new(loader: Loader<F>) -> Self {
         let batches = loader.epoch(Phase::Train { epoch: 0 });
         Self { loader, epoch: 0, batches }
@@ -20,7 +20,7 @@ impl<F: Batcher> Endless<F> {
 impl<F: Batcher> Iterator for Endless<F> {
     type Item = kiln_loader::Result<F::Batch>;
 
-    /// The next batch; nothing only when an epoch has no steps.
+    /// Returns the next batch, or `None` if an epoch has no steps.
     fn next(&mut self) -> Option<Self::Item> {
         if let Some(batch) = self.batches.next() {
             return Some(batch);

@@ -11,54 +11,56 @@ use kiln_store::npy;
 
 use crate::Result;
 
-/// Seeds of a batch.
+/// The number of seeds of a batch.
 pub const BATCH_SIZE: usize = 1024;
 
-/// Folders that are benched in place of the built-in inputs, separated as in `PATH`.
+/// The environment variable with the folders to bench instead of the built-in inputs, separated as in `PATH`.
 const DATA: &str = "KILN_BENCH_DATA";
 
-/// When it is set, named data is copied into memory, in huge pages; else it stays mapped.
+/// The environment variable that, if set, makes the benches copy the data of folders into huge pages of memory instead
+/// of mapping the files.
 const IN_MEMORY: &str = "KILN_BENCH_IN_MEMORY";
 
-/// Fanouts of single sets, `NAME=15,10,5`, separated by semicolons.
+/// The environment variable with the fanouts of single data sets, as `NAME=15,10,5`, separated by semicolons.
 const FANOUTS: &str = "KILN_BENCH_FANOUTS";
 
-/// Node degrees from this one on share a column of the features of sets of graphs.
+/// The largest node degree with its own feature column in sets of graphs. Larger degrees share its column.
 const LARGEST_DEGREE: u64 = 64;
 
-/// A data set for node tasks and how it is called in a bench's name.
+/// A data set for node tasks, with its name in bench names.
 #[derive(Debug)]
 pub struct Input {
-    /// The last part of a bench's name.
+    /// The name of the data set, which is the last component of a bench's name.
     pub name: String,
-    /// What is benched.
+    /// The opened or generated data set.
     pub dataset: Dataset,
-    /// Neighbours for each layer of a batch, input layer first.
+    /// The fanout of each layer, input layer first.
     pub fanouts: Vec<Fanout>,
-    /// Where it lies; nothing for one that was made on the spot.
+    /// The folder of the data set; `None` if it was generated.
     pub folder: Option<PathBuf>,
 }
 
-/// A set of small graphs and how it is called in a bench's name.
+/// A set of small graphs, with its name in bench names.
 #[derive(Debug)]
 pub struct GraphInput {
-    /// The last part of a bench's name.
+    /// The name of the set, which is the last component of a bench's name.
     pub name: String,
-    /// All graphs as one, block after block.
+    /// The disjoint union of all graphs.
     pub graph: Arc<Csc>,
-    /// Where each graph's nodes start.
+    /// The first node of each graph in the union, and at the end the number of nodes.
     pub node_offsets: Vec<u32>,
-    /// Each node's degree, up to 64, as one-hot columns.
+    /// The one-hot degree of each node; degrees above 64 share a column.
     pub features: Arc<dyn FeatureStore>,
-    /// Each graph's class.
+    /// The class of each graph.
     pub labels: Arc<Labels<GraphId>>,
 }
 
-/// The sets that `KILN_BENCH_DATA` names. Without it: a power-law graph of 2^17 nodes, 2^21 edges and 128
-/// feature columns, too large for most caches; and the built-in data set, which fits into them.
+/// Opens the data sets for node tasks that `KILN_BENCH_DATA` lists, except `fake`. By default these are a power-law
+/// graph of 2^17 nodes, 2^21 edges and 128 feature columns, which exceeds most caches, and the built-in data set
+/// `debian-packages`, which fits into them.
 ///
 /// # Errors
-/// When a set cannot be opened, or fanouts cannot be read.
+/// Returns an error if a data set cannot be opened, or if fanouts cannot be parsed.
 pub fn inputs() -> Result<Vec<Input>> {
     let Some(folders) = folders() else {
         return Ok(vec![
@@ -70,10 +72,10 @@ pub fn inputs() -> Result<Vec<Input>> {
     of_nodes.map(|folder| Input::open(&folder)).collect()
 }
 
-/// The sets of graphs that `KILN_BENCH_DATA` names; without it the built-in one, `mutag`.
+/// Opens the sets of graphs that `KILN_BENCH_DATA` lists; by default the built-in one, `mutag`.
 ///
 /// # Errors
-/// When a set cannot be read.
+/// Returns an error if a set cannot be read.
 pub fn graph_inputs() -> Result<Vec<GraphInput>> {
     let Some(folders) = folders() else {
         let set = kiln_data::mutag()?;
@@ -83,15 +85,15 @@ pub fn graph_inputs() -> Result<Vec<GraphInput>> {
     folders.iter().filter(|folder| is_of_graphs(folder)).map(|folder| GraphInput::read(folder)).collect()
 }
 
-/// Whether the graph of [`fake`] is benched: unless other data is named, or it is named itself.
+/// Returns true if the graph of [`fake`] is benched: if `KILN_BENCH_DATA` is not set, or lists `fake`.
 pub fn wants_fake() -> bool {
     folders().is_none_or(|folders| folders.iter().any(|folder| is_fake(folder)))
 }
 
-/// About 100,000 nodes with random edges, features and classes: PyG's `FakeDataset` at the size of its benches.
+/// Generates a graph of about 100,000 nodes with random edges, features and classes, like PyG's `FakeDataset`.
 ///
 /// # Errors
-/// None: the parameters are in range.
+/// Never returns an error, because the parameters are in range.
 pub fn fake() -> Result<Dataset> {
     Ok(synthetic::fake(synthetic::FakeConfig { avg_num_nodes: 100_000, ..Default::default() })?)
 }
@@ -100,7 +102,7 @@ fn folders() -> Option<Vec<PathBuf>> {
     Some(env::split_paths(&env::var_os(DATA)?).collect())
 }
 
-/// Sets of graphs are folders with `node_ptr.npy`, as the peers' generator writes them.
+/// Returns true if the folder contains a set of graphs, in the format of the generator in `benches/peers`.
 fn is_of_graphs(folder: &Path) -> bool {
     folder.join("node_ptr.npy").exists()
 }
@@ -124,10 +126,10 @@ impl Input {
         Ok(Self { name, dataset, fanouts, folder: None })
     }
 
-    /// The set in a folder that `kiln_data::open` recognises, copied into memory where `KILN_BENCH_IN_MEMORY` is set.
+    /// Opens a folder with `kiln_data::open`, and copies it into memory if `KILN_BENCH_IN_MEMORY` is set.
     ///
     /// # Errors
-    /// When there is none, or fanouts cannot be read.
+    /// Returns an error if the folder is not a data set, or if fanouts cannot be parsed.
     pub fn open(folder: &Path) -> Result<Self> {
         let dataset = kiln_data::open(folder)?;
         let dataset = if env::var_os(IN_MEMORY).is_some() { dataset.in_memory() } else { dataset };
@@ -135,35 +137,35 @@ impl Input {
         Ok(Self { folder: Some(folder.to_owned()), ..input })
     }
 
-    /// The first batches of the training nodes, at most `n` and all of [`BATCH_SIZE`] where there are so many
-    /// nodes. Benches go round them, so that no batch finds the lines of the one before in a cache.
+    /// Returns the first batches of the training nodes: at most `n`, each of [`BATCH_SIZE`] nodes if there are enough.
+    /// Benches cycle through the batches, so that the data of a batch is not in a cache.
     ///
     /// # Errors
-    /// When there is no training node.
+    /// Returns an error if there are no training nodes.
     pub fn batches(&self, n: usize) -> Result<Vec<SeedBatch>> {
         let order = self.items(BATCH_SIZE)?.epoch(Phase::Train { epoch: 0 });
         let n_whole = (order.items().len() / BATCH_SIZE).max(1);
         Ok((0..n.min(n_whole)).map(|step| order.step(step)).collect())
     }
 
-    /// The training nodes in batches of this size.
+    /// Returns an item sampler that divides the training nodes into batches of this size.
     ///
     /// # Errors
-    /// What the loader says.
+    /// Returns the errors of [`ItemSampler::new`].
     pub fn items(&self, batch_size: usize) -> Result<ItemSampler> {
         let config = ItemSamplerConfig { batch_size, ..ItemSamplerConfig::default() };
         Ok(ItemSampler::new(self.dataset.split.train.to_vec(), config)?)
     }
 
-    /// The sampler that every stage behind the sampler uses.
+    /// Returns a uniform neighbour sampler of the graph with the input's fanouts.
     pub fn sampler(&self) -> NeighborSampler {
         NeighborSampler::new(Arc::clone(&self.dataset.graph), self.fanouts.clone())
     }
 
-    /// The blocks of the first batches.
+    /// Samples the blocks of the first `n` batches.
     ///
     /// # Errors
-    /// When the graph is damaged or there is no training node.
+    /// Returns an error if the graph is invalid or there are no training nodes.
     pub fn sampled(&self, n: usize) -> Result<Vec<SampledBlocks>> {
         let (sampler, mut scratch) = (self.sampler(), Scratch::default());
         let batches = self.batches(n)?;
@@ -173,7 +175,7 @@ impl Input {
             .collect::<kiln_sample::Result<_>>()?)
     }
 
-    /// The fanouts as they stand in a bench's name: `15-10-5`.
+    /// Returns the fanouts as they occur in bench names: `15-10-5`.
     pub fn fanouts_name(&self) -> String {
         let name = |fanout: &Fanout| match fanout {
             Fanout::All => "all".to_owned(),
@@ -200,8 +202,8 @@ impl GraphInput {
         Ok(Self { name: name.to_owned(), graph, node_offsets, features, labels })
     }
 
-    /// A folder of arrays: `node_ptr`, `edge_ptr` and `labels` by graph, `src` and `dst` by edge, local to the
-    /// graph.
+    /// Reads a folder of arrays: `node_ptr`, `edge_ptr` and `labels` per graph, and `src` and `dst` per edge. The ids
+    /// in `src` and `dst` are relative to the first node of their graph.
     fn read(folder: &Path) -> Result<Self> {
         let bytes = |name: &str| std::fs::read(folder.join(name));
         let longs = |name: &str| Ok::<_, Box<dyn std::error::Error>>(npy::read::<i64>(&bytes(name)?)?.values);
@@ -214,7 +216,8 @@ impl GraphInput {
                 dsts[edge] += *first_node as i32;
             }
         }
-        let n_nodes = *node_ptr.last().ok_or("node_ptr.npy has no entries, expected graphs + 1")?;
+        let n_nodes =
+            *node_ptr.last().ok_or("node_ptr.npy has no entries, expected one more than there are graphs")?;
         let [srcs, dsts] = [srcs, dsts].map(|ids| ids.into_iter().map(|id| id as u32).collect::<Vec<_>>());
         let graph = CscBuilder::new(n_nodes as usize).build(&srcs, &dsts)?;
         let labels: Vec<i32> = longs("labels.npy")?.into_iter().map(|label| label as i32).collect();
@@ -223,13 +226,13 @@ impl GraphInput {
         Self::new(&name_of(folder), Arc::new(graph), offsets, Arc::new(Labels::new(labels, n_classes)))
     }
 
-    /// The first four fifths of the graphs, which train.
+    /// Returns the training graphs, which are the first four fifths of all graphs.
     pub fn train(&self) -> Vec<GraphId> {
         (0..(self.labels.len() * 4 / 5) as u32).map(GraphId).collect()
     }
 }
 
-/// The fanouts of one set in a list for several.
+/// Returns the fanouts of a data set from a list for several data sets, or `None` if the list does not contain it.
 fn fanouts_of(name: &str, text: &str) -> Result<Option<Vec<Fanout>>> {
     for part in text.split(';').filter(|part| !part.is_empty()) {
         let (set, fanouts) = part.split_once('=').ok_or_else(|| bad_fanouts(part))?;
@@ -242,7 +245,7 @@ fn fanouts_of(name: &str, text: &str) -> Result<Option<Vec<Fanout>>> {
 }
 
 fn bad_fanouts(part: &str) -> String {
-    format!("found the fanouts {part:?}, expected NAME=15,10,5")
+    format!("invalid fanouts {part:?}: expected NAME=15,10,5")
 }
 
 #[cfg(test)]
@@ -252,7 +255,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_set_finds_its_own_fanouts() {
+    fn finds_the_fanouts_of_a_data_set() {
         let text = "a=15,10,5;b=3";
         assert_eq!(fanouts_of("a", text).unwrap().unwrap(), [15, 10, 5].map(Fanout::UpTo));
         assert_eq!(fanouts_of("b", text).unwrap().unwrap(), [Fanout::UpTo(3)]);

@@ -1,8 +1,8 @@
-//! What the benches share: the data that they run on, what an iteration moves, and criterion's settings.
+//! The shared code of the benches: their data, the work of an iteration, and criterion's settings.
 //!
-//! A bench is called `stage/variant/size`, the size being a data set's name. Everything is drawn from fixed keys,
-//! so that two runs of a commit measure the same work. `cargo xtask bench` runs them, compares their times with
-//! the machine's own [`ceilings`], and prints the rates.
+//! A bench is called `stage/variant/size`, where the size is a data set's name. All random numbers come from fixed
+//! keys, so two runs of a commit measure the same work. `cargo xtask bench` runs the benches, compares their times with
+//! the machine's [`ceilings`], and prints the rates.
 
 pub mod ceilings;
 mod endless;
@@ -16,9 +16,9 @@ pub use input::{BATCH_SIZE, GraphInput, Input, fake, graph_inputs, inputs, wants
 pub use stage::{Stage, n_threads};
 pub use work::{Access, Work};
 
-/// The allocator of the example programs, so that benches measure what they do.
+/// The allocator, which is that of kiln's programs, so that the benches measure the same code.
 #[global_allocator]
 static ALLOCATOR: kiln_mem::HugePageAllocator = kiln_mem::HugePageAllocator::new();
 
-/// What a bench's main gives back.
+/// The result of a bench's `main`.
 pub type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;

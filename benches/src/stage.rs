@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::{Result, Work};
 
-/// Threads of a bench's parallel loops: `RAYON_NUM_THREADS`, or all cores.
+/// Returns the number of threads of a bench's parallel loops: `RAYON_NUM_THREADS`, or all cores.
 pub fn n_threads() -> usize {
     let given = std::env::var("RAYON_NUM_THREADS").ok().and_then(|text| text.parse().ok());
     given.filter(|&n| 0 < n).unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
@@ -21,8 +21,8 @@ pub struct Stage {
     n_samples: usize,
 }
 
-/// A line of `work.jsonl`, which lies beside criterion's files and is read by `cargo xtask bench`: criterion
-/// itself keeps one number of an iteration's work.
+/// A line of `work.jsonl`, a file in criterion's folder that `cargo xtask bench` reads. It is needed because criterion
+/// stores only one number for the work of an iteration.
 #[derive(Serialize)]
 struct Declared<'a> {
     bench: &'a str,
@@ -31,27 +31,28 @@ struct Declared<'a> {
 }
 
 impl Stage {
-    /// The stage of this name. Criterion is set so that a bench takes three seconds or twenty iterations; arguments
-    /// on the command line change it further.
+    /// Creates the stage of this name. By default a bench takes about three seconds, or longer if twenty iterations do.
+    /// Command-line arguments override criterion's settings.
     pub fn new(name: &'static str) -> Self {
         let criterion = Criterion::default()
             .warm_up_time(Duration::from_millis(500))
             .measurement_time(Duration::from_secs(2))
-            // `cargo xtask bench` reads the samples themselves and no estimate that resampling gives.
+            // `cargo xtask bench` reads the samples and ignores criterion's bootstrap estimates, so few resamples
+            // suffice.
             .nresamples(1001)
             .configure_from_args();
         Self { name, criterion, n_samples: 20 }
     }
 
-    /// How many samples later benches take, at least 10; for those whose iterations take seconds.
+    /// Sets the number of samples of the following benches, which must be at least 10.
     pub fn samples(&mut self, n_samples: usize) {
         self.n_samples = n_samples;
     }
 
-    /// Runs the bench `stage/variant/size`, whose iterations do this work.
+    /// Runs the bench `stage/variant/size`. `work` is the work of one iteration.
     ///
     /// # Errors
-    /// When what it declares cannot be written.
+    /// Returns an error if `work.jsonl` cannot be written.
     pub fn bench(
         &mut self,
         variant: &str,
@@ -68,7 +69,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Prints criterion's last words.
+    /// Prints criterion's final summary.
     pub fn finish(self) {
         self.criterion.final_summary();
     }
@@ -80,7 +81,7 @@ impl std::fmt::Debug for Stage {
     }
 }
 
-/// Writes down what a bench's iterations do, where `cargo xtask bench` asked for it by `CRITERION_HOME`.
+/// Appends the work of a bench to `work.jsonl`, if `cargo xtask bench` has set `CRITERION_HOME`.
 fn declare(bench: &str, work: Work) -> Result {
     let Some(folder) = std::env::var_os("CRITERION_HOME").map(PathBuf::from) else { return Ok(()) };
     std::fs::create_dir_all(&folder)?;

@@ -1,5 +1,5 @@
-//! The training that benches and the program of the first step share: GraphSAGE, three layers of 256, over batches
-//! that a worker makes beside it.
+//! The training that the benches and the program `first_step` share: GraphSAGE with three layers of 256, on batches
+//! that a worker prefetches.
 
 use burn::tensor::Device;
 use kiln_comm::SingleRank;
@@ -12,35 +12,36 @@ use kiln_train::{DeviceBatcher, NodeClassification, OptimizerConfig, TaskTrainer
 
 use crate::{BATCH_SIZE, Endless, Input, Result};
 
-/// Width of the hidden layers.
+/// The width of the hidden layers.
 pub const HIDDEN: usize = 256;
 
-/// What makes the batches.
+/// An endless iterator over the batches of GraphSAGE training.
 pub type SageBatches = Endless<DeviceBatcher<NodeBatcher<NeighborSampler, dyn FeatureStore>>>;
 
-/// Fresh batches of an input on a device, made by one worker ahead of the trainer.
+/// Returns an endless iterator over the batches of an input on a device. One worker prefetches them.
 ///
 /// # Errors
-/// What the loader says.
+/// Returns the errors of [`loader`].
 pub fn batches(input: &Input, device: &Device) -> Result<SageBatches> {
     let data = &input.dataset;
     let batcher = NodeBatcher::new(input.sampler().into(), data.features.clone(), data.labels.clone());
     Ok(Endless::new(loader(input, DeviceBatcher::new(batcher, device))?))
 }
 
-/// A loader of one worker over an input's training nodes.
+/// Returns a loader with one worker over an input's training nodes.
 ///
 /// # Errors
-/// What the loader says.
+/// Returns the errors of [`Input::items`] and [`Loader::new`].
 pub fn loader<F: Batcher<Item = NodeId>>(input: &Input, batcher: F) -> Result<Loader<F>> {
     let config = LoaderConfig { workers: 1, ..LoaderConfig::default() };
     Ok(Loader::new(input.items(BATCH_SIZE)?, batcher, config)?)
 }
 
-/// A trainer on a device of GraphSAGE with as many layers as the input has fanouts: means, no dropout, Adam 0.01.
+/// Returns a trainer of GraphSAGE on a device, with a layer per fanout of the input, mean aggregation, no dropout, and
+/// Adam with a learning rate of 0.01.
 ///
 /// # Errors
-/// When the set has no class or no column.
+/// Returns an error if the data set has no classes or no feature columns.
 pub fn trainer(input: &Input, device: &Device) -> Result<TaskTrainer<NodeClassification<Sage>>> {
     let data = &input.dataset;
     let model = SageConfig {
@@ -58,9 +59,9 @@ pub fn trainer(input: &Input, device: &Device) -> Result<TaskTrainer<NodeClassif
     Ok(TaskTrainer::new(NodeClassification::new(), &config, Box::new(SingleRank), init)?)
 }
 
-/// Floating-point operations of the dense products of a step on these blocks, in the cheaper order of projecting
-/// and aggregating: a layer has two products forward, two for its weights' gradients and, but for the first
-/// layer, two for its input's. 18 GFLOP for three layers of 256 on a graph like ogbn-arxiv.
+/// Returns the number of floating-point operations of the dense products of a training step on these blocks, if layers
+/// aggregate before they project, which needs the fewest operations. A layer has two forward products, two for its
+/// weights' gradients and, except for the first layer, two for its input's gradients.
 pub fn flop(input: &Input, sampled: &SampledBlocks) -> u64 {
     let (d_in, n_classes) = (input.dataset.features.dim(), input.dataset.labels.n_classes());
     let n_layers = sampled.blocks.len();

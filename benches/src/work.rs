@@ -1,68 +1,69 @@
 use serde::Serialize;
 
-/// What one iteration of a bench handles and moves: from it follow the rate, and the least time that the machine
-/// would need.
+/// The work of one iteration of a bench, from which `cargo xtask bench` computes the rate and a lower bound of the
+/// time.
 ///
-/// `cargo xtask bench` divides each of streamed bytes, rows' bytes, lines and floating-point operations by the
-/// measured ceiling of its kind for so many threads; the largest of these times is the bench's bound, and the bound by
-/// the median is its fraction of the ceiling. A bench that declares none of them has no ceiling.
+/// `cargo xtask bench` divides the streamed bytes, the rows' bytes, the cache lines and the floating-point operations
+/// by the measured ceilings for this number of threads. The largest of these times is the lower bound. The bound
+/// divided by the median is the bench's fraction of the ceiling. A bench in which all four numbers are 0 has no
+/// ceiling.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Work {
-    /// How many things it handles.
+    /// The number of processed elements.
     pub elements: u64,
-    /// What they are: `edges`, `rows`, `seeds`.
+    /// The unit of the elements, such as `edges`, `rows` or `seeds`.
     pub unit: &'static str,
-    /// Threads that work on it.
+    /// The number of threads that do the work.
     pub threads: usize,
-    /// Bytes that are read or written one after the other at least; 0 when that is not what bounds it.
+    /// The minimum number of bytes that are read or written sequentially; 0 if they do not bound the bench.
     pub streamed: u64,
-    /// Bytes of rows at random places; 0 for none.
+    /// The number of bytes of randomly accessed rows; 0 if no rows are accessed.
     pub row_traffic: u64,
-    /// What these rows are and what is done with them.
+    /// The kind of access to the rows.
     pub access: Access,
-    /// Cache lines that are read at random places, one element of each; 0 for none.
+    /// The number of cache lines that are read randomly, besides those of rows; 0 if there are no such reads.
     pub lines: u64,
-    /// Bytes of the array that rows or lines are read from: a small one is in a cache.
+    /// The size in bytes of the array that rows or lines are read from. A small array fits into a cache.
     pub among: u64,
-    /// Floating-point operations, a multiplication with its addition being two; 0 where they do not count.
+    /// The number of floating-point operations; a fused multiply-add counts as two. 0 if they do not bound the bench.
     pub flop: u64,
 }
 
-/// What is done with the rows of a [`Work`], and so which ceiling is theirs.
+/// The kind of access to the rows of a [`Work`], which selects their ceiling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Access {
-    /// There are none.
+    /// The bench accesses no rows.
     Nothing,
-    /// Rows of so many bytes, read and then written one after the other; both count.
+    /// The bench reads rows randomly and writes them sequentially; both count. The value is the size of a row in bytes.
     Gather(u64),
-    /// Rows of so many bytes, read and added up.
+    /// The bench reads rows randomly and sums them. The value is the size of a row in bytes.
     Read(u64),
 }
 
 impl Work {
-    /// So many things on so many threads, and no ceiling.
+    /// Returns the work of a bench without a ceiling.
     pub fn new(elements: u64, unit: &'static str, threads: usize) -> Self {
         let (streamed, row_traffic, lines, among, flop) = (0, 0, 0, 0, 0);
         Self { elements, unit, threads, streamed, row_traffic, access: Access::Nothing, lines, among, flop }
     }
 
-    /// The same, which streams so many bytes.
+    /// Sets the number of sequentially accessed bytes.
     pub fn streamed(self, streamed: u64) -> Self {
         Self { streamed, ..self }
     }
 
-    /// The same, with so many bytes of rows out of an array of so many.
+    /// Sets the bytes of randomly accessed rows, the kind of access, and the size of their array in bytes.
     pub fn rows(self, row_traffic: u64, access: Access, among: u64) -> Self {
         Self { row_traffic, access, among, ..self }
     }
 
-    /// The same, which reads lines at so many random places of an array of so many bytes.
+    /// Sets the number of randomly read cache lines, and the size of their array in bytes.
     pub fn lines(self, lines: u64, among: u64) -> Self {
         Self { lines, among, ..self }
     }
 
-    /// The same, which computes so much.
+    /// Sets the number of floating-point operations.
     pub fn flop(self, flop: u64) -> Self {
         Self { flop, ..self }
     }

@@ -9,7 +9,7 @@ fn main() {
     };
     let commit = git(&["rev-parse", "--short=10", "HEAD"]).unwrap_or_else(|| "unknown".to_owned());
     println!("cargo:rustc-env=KILN_COMMIT={commit}");
-    // The file that moves with each commit; without a repository, none does.
+    // `logs/HEAD` changes with each commit. Without a repository, the commit is never updated.
     match git(&["rev-parse", "--git-path", "logs/HEAD"]) {
         Some(path) => println!("cargo:rerun-if-changed={path}"),
         None => println!("cargo:rerun-if-changed=build.rs"),

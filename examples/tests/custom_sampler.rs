@@ -1,5 +1,5 @@
-//! What the two rules of `custom_sampler` claim: each neighbour alike, or those of low degree rather.
-#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+//! Tests of the two sampling rules of `custom_sampler`: uniform sampling, and preference for neighbours of low degree.
+#![allow(clippy::unwrap_used, reason = "helper functions of tests may unwrap")]
 
 use std::sync::Arc;
 
@@ -8,13 +8,13 @@ use kiln::feature::{DenseFeatures, Labels};
 use kiln::graph::CscBuilder;
 use kiln::prelude::*;
 
-#[allow(dead_code, reason = "its main function")]
+#[allow(dead_code, reason = "the tests do not call the program's main function")]
 #[path = "../src/bin/custom_sampler.rs"]
 mod custom_sampler;
 
 use custom_sampler::{LowDegree, uniform};
 
-/// The rules by name, for a graph.
+/// Sets the rule of this name on a loader.
 fn with_rule(loader: NeighborLoader, rule: &str, data: &Dataset) -> NeighborLoader {
     match rule {
         "low-degree" => loader.rule(LowDegree(data.graph.clone())),
@@ -23,7 +23,7 @@ fn with_rule(loader: NeighborLoader, rule: &str, data: &Dataset) -> NeighborLoad
 }
 
 #[test]
-fn weights_do_not_depend_on_workers_and_threads_but_on_the_rule() {
+fn weights_depend_on_the_rule_but_not_on_workers_and_threads() {
     let folder = tempfile::tempdir().unwrap();
     let data = synthetic::fake(synthetic::FakeConfig { avg_num_nodes: 2000, ..Default::default() }).unwrap();
     let hash = |rule: &str, workers: usize, threads: usize| {
@@ -52,11 +52,11 @@ fn weights_do_not_depend_on_workers_and_threads_but_on_the_rule() {
 const N_CLASSES: u32 = 4;
 const N_LEAVES: u32 = 4000;
 
-/// Enough hubs that no model learns which of them a leaf has.
+/// The number of hubs. It is so large that a model cannot learn which hubs a leaf has.
 const N_HUBS: u32 = 400;
 
-/// Nodes to be classified, the leaves, have ten neighbours: one of degree 1, which shows the leaf's class,
-/// and nine hubs of degree 90, which show any class.
+/// Returns a graph whose leaves are classified. A leaf has ten neighbours: a partner of degree 1, whose features show
+/// the leaf's class, and nine hubs of degree 90, whose features show arbitrary classes.
 ///
 /// ```text
 ///   leaves 0..n, partners n..2n, hubs 2n..          partner -> leaf -> hub      hub -> leaf
@@ -70,7 +70,7 @@ fn leaves_and_hubs() -> Dataset {
         srcs.extend([partner, leaf]);
         dsts.extend([leaf, partner]);
         for nth in 0..9 {
-            // Odd and not divisible by 5, so that a leaf's nine are distinct.
+            // The stride is coprime to the number of hubs, so the nine hubs of a leaf are distinct.
             let hub = hub(leaf * 31 + leaf / N_HUBS * 17 + nth * 43);
             srcs.extend([hub, leaf]);
             dsts.extend([leaf, hub]);
@@ -99,12 +99,12 @@ fn leaves_and_hubs() -> Dataset {
     }
 }
 
-/// A model that sees one neighbour of a leaf is right when that is the partner, or a hub that happens to show
-/// the class. By the inverse of the degrees the partner is picked 1 / (1 + 9 / 90) of the time, so that
-/// 0.93 are right; when all are alike, 1 / 10 of the time, so that 0.33 are.
+/// A model that receives one neighbour of a leaf predicts the class correctly if that neighbour is the partner, or a
+/// hub that shows the class by chance. With inverse degrees the partner is picked with probability 1 / (1 + 9 / 90), so
+/// the expected accuracy is 0.93. With uniform sampling the probability is 1 / 10, and the expected accuracy 0.33.
 #[test]
-fn the_rules_pick_as_they_say() {
-    /// Four deviations of the share that is right of 1500 test nodes.
+fn accuracy_matches_the_rules_probabilities() {
+    /// The tolerance of the accuracy: four standard deviations on 1500 test nodes.
     const TOLERANCE: f64 = 0.05;
     let (folder, data) = (tempfile::tempdir().unwrap(), leaves_and_hubs());
     let chance = 1.0 / f64::from(N_CLASSES);
@@ -116,6 +116,6 @@ fn the_rules_pick_as_they_say() {
         let expected = partner + (1.0 - partner) * chance;
         let found = best.evaluate(&loader, Phase::Test).unwrap().accuracy();
         println!("{rule}: {found}, expected {expected}");
-        assert!((found - expected).abs() < TOLERANCE, "{rule}: {found}, {expected} expected");
+        assert!((found - expected).abs() < TOLERANCE, "{rule}: the accuracy is {found}, expected {expected}");
     }
 }

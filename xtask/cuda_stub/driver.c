@@ -1,14 +1,14 @@
 // A stub of the CUDA driver (libcuda.so.1) for machines without a GPU. It reports H200 devices, translates the PTX of
-// every kernel to C (ptx_to_c.py), compiles that with the system's C compiler and runs it on the CPU, and writes a trace
-// of launches, copies, waits and allocations.
+// every kernel to C (ptx_to_c.py), compiles that with the system's C compiler and runs it on the CPU, and writes a
+// trace of launches, copies, waits and allocations.
 //
-// The stub is strict. A kernel that cannot be translated, a driver function that it does not implement, a pointer to the
-// memory of another device and an access past an allocation each end the process with status 99 (the last one with a
-// signal) and a line in CUDA_STUB_DIR/errors.
+// The stub is strict. A kernel that cannot be translated, a driver function that it does not implement, a pointer to
+// the memory of another device and an access past an allocation each end the process with status 99 and a line in
+// CUDA_STUB_DIR/errors.
 //
 //   CUDA_STUB_DIR      the folder for kernels, traces and errors (default: cuda-stub). Translated kernels are reused.
 //   CUDA_STUB_DEVICES  the number of devices (default: 1, at most 8)
-//   CUDA_STUB_SECTORS  counts 32-byte sectors per warp request in so many blocks of each launch (default: 0, slower)
+//   CUDA_STUB_SECTORS  the number of blocks per launch in which 32-byte sectors are counted (default: 0, the fastest)
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -60,7 +60,8 @@ static void record(const char *format, ...) {
     va_end(args);
 }
 
-// Writes the error where the caller of the program looks for it, and ends the process: a runtime may swallow an error code.
+// Appends the error to the file in which `cargo xtask` looks for errors, and ends the process. It does not return an
+// error code, because a runtime may ignore it.
 __attribute__((noreturn, format(printf, 1, 2))) static void fail(const char *format, ...) {
     char line[1024], path[600];
     va_list args;
@@ -87,7 +88,7 @@ __attribute__((constructor)) static void init(void) {
     value = getenv("CUDA_STUB_DIR");
     if (!realpath(value ? value : "cuda-stub", dir)) {
         mkdir(value ? value : "cuda-stub", 0777);
-        if (!realpath(value ? value : "cuda-stub", dir)) fail("CUDA_STUB_DIR cannot be made");
+        if (!realpath(value ? value : "cuda-stub", dir)) fail("the folder CUDA_STUB_DIR cannot be created");
     }
     if ((value = getenv("CUDA_STUB_DEVICES"))) n_devices = atoi(value);
     if (n_devices < 0 || 8 < n_devices) fail("CUDA_STUB_DEVICES is %s, expected 0 to 8", value);
@@ -106,9 +107,9 @@ static __thread Context *current;
 
 static Result check_device(int device) { return 0 <= device && device < n_devices ? SUCCESS : INVALID_DEVICE; }
 
-// The device of the calling thread's context, which every call that allocates, loads or creates needs.
+// Returns the device of the calling thread's context. Calls that allocate, load or create objects need a context.
 static int current_device(const char *call) {
-    if (!current) fail("%s without a current context", call);
+    if (!current) fail("%s was called without a current context", call);
     return current->device;
 }
 
@@ -182,7 +183,7 @@ static Result allocate(DevicePtr *to, size_t n_bytes, int device) {
     Arena *arena = &arenas[device];
     if (!arena->start) {
         void *start = mmap(0, arena_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (start == MAP_FAILED) fail("no addresses for device %d", device);
+        if (start == MAP_FAILED) fail("the addresses of device %d cannot be reserved", device);
         arena->start = arena->next = start;
     }
     size_t room = (n_bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
@@ -193,7 +194,7 @@ static Result allocate(DevicePtr *to, size_t n_bytes, int device) {
     }
     if (mprotect(arena->next, pages, PROT_READ | PROT_WRITE)) fail("mprotect: %s", strerror(errno));
     char *at = arena->next + pages - room;
-    // A GPU's memory is not zero when a program gets it.
+    // A GPU does not zero the memory that a program allocates.
     memset(at, 0xA5, room);
     arena->next += pages + PAGE;
     allocations = realloc(allocations, sizeof *allocations * (n_allocations + 1));
@@ -215,11 +216,11 @@ static Result release(DevicePtr pointer) {
             found = 1;
         }
     pthread_mutex_unlock(&memory_lock);
-    if (!found) fail("free of %llx, which is not allocated", pointer);
+    if (!found) fail("%llx was freed, but is not allocated", pointer);
     return SUCCESS;
 }
 
-// The device whose range contains the address; -1 for the host's.
+// Returns the device whose range contains the address, or -1 for an address of the host.
 static int device_of(uint64_t address) {
     for (int device = 0; device < n_devices; device++) {
         char *start = arenas[device].start;
@@ -230,7 +231,7 @@ static int device_of(uint64_t address) {
 
 static void on_crash(int signal, siginfo_t *info, void *context) {
     int device = device_of((uint64_t)info->si_addr);
-    if (0 <= device) fail("access to %p of device %d, outside of all allocations", info->si_addr, device);
+    if (0 <= device) fail("address %p of device %d was accessed, but is outside of all allocations", info->si_addr, device);
     fail("signal %d at address %p", signal, info->si_addr);
 }
 
@@ -253,7 +254,7 @@ Result cuMemAllocHost_v2(void **to, size_t n) {
 }
 Result cuMemFreeHost(void *p) { free(p); return SUCCESS; }
 
-// --- streams and events: everything is done at once, but for what the stub of NCCL adds to a stream ----------------------
+// --- streams and events: all work is synchronous, except the operations that the stub of NCCL adds to a stream -------
 typedef struct { int number, device, n_pending; } Stream;
 static Result new_stream(Stream **to) {
     static int n;
@@ -304,7 +305,7 @@ Result cuEventElapsedTime(float *ms, Event *a, Event *b) { *ms = 1e3 * (b->at - 
 Result cuEventElapsedTime_v2(float *ms, Event *a, Event *b) { return cuEventElapsedTime(ms, a, b); }
 
 // --- copies --------------------------------------------------------------------------------------------------------------
-// Ends the process for device memory of another device than the stream's, which a GPU could reach only as a peer.
+// Ends the process if the memory is not on the stream's device, because a GPU could access such memory only as a peer.
 static void check_memory(const void *at, size_t n, const Stream *stream, const char *call) {
     if (n && device_of((uint64_t)at) != device_of_stream(stream, call))
         fail("%s: %p is not memory of device %d", call, at, device_of_stream(stream, call));
@@ -362,7 +363,7 @@ static uint64_t hash_of(const char *text) {
     return hash;
 }
 
-// The folder of this library, which holds the translator.
+// Returns the folder of this library, which contains the translator.
 static const char *home(void) {
     static char path[512];
     Dl_info info;
@@ -377,7 +378,7 @@ static const char *home(void) {
 Result cuModuleLoadData(void **to, const void *image) {
     const char *ptx = image, *entry = strstr(ptx, ".entry");
     char path[720];
-    if (!entry) fail("a module without an entry");
+    if (!entry) fail("the module has no entry");
     Kernel *kernel = calloc(1, sizeof *kernel);
     kernel->device = current_device("cuModuleLoadData");
     sscanf(entry, ".entry %255[^( \n]", kernel->name);
@@ -397,7 +398,7 @@ Result cuModuleLoadData(void **to, const void *image) {
         char one[512];
         size_t n = strcspn(p, ",)");
         snprintf(one, sizeof one, "%.*s", (int)(n < 511 ? n : 511), p);
-        // A type begins with a point, which no name contains.
+        // A type begins with a dot, which no name contains.
         int size = 0, align = 0;
         const char *array = strchr(one, '['), *aligned = strstr(one, ".align");
         if (array) {
@@ -408,7 +409,7 @@ Result cuModuleLoadData(void **to, const void *image) {
             for (int i = 0; i < 8 && !size; i++)
                 if (strstr(one, types[i])) size = align = i < 4 ? 8 : 4;
         }
-        if (!size) fail("%s has the parameter `%s`, of a type that is not known", kernel->name, one);
+        if (!size) fail("%s has the parameter `%s`, of an unknown type", kernel->name, one);
         if (kernel->n_params == MAX_PARAMS) fail("%s has more than %d parameters", kernel->name, MAX_PARAMS);
         int offset = (kernel->n_param_bytes + align - 1) / align * align;
         kernel->offset[kernel->n_params] = offset;
@@ -421,7 +422,7 @@ Result cuModuleLoadData(void **to, const void *image) {
     return SUCCESS;
 }
 
-// Translates and compiles the kernel, once per content.
+// Translates and compiles the kernel, unless this was done before for the same PTX.
 static void prepare(Kernel *kernel) {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     if (__atomic_load_n(&kernel->is_ready, __ATOMIC_ACQUIRE)) return;
@@ -437,7 +438,7 @@ static void prepare(Kernel *kernel) {
                      "%s python3 '%s/ptx_to_c.py' '%s.ptx' '%s.%d.c' && %s cc -w -O2 -fwrapv -fno-strict-aliasing -ffp-contract=off "
                      "-march=native -shared -fPIC -I'%s' -o '%s.%d.tmp' '%s.%d.c' -lm && mv '%s.%d.c' '%s.c' && mv '%s.%d.tmp' '%s'",
                      clean, home(), base, base, pid, clean, home(), base, pid, base, pid, base, pid, base, base, pid, library);
-            if (system(command)) fail("%s is not translated: see %s.ptx", kernel->name, base);
+            if (system(command)) fail("%s could not be translated: see %s.ptx", kernel->name, base);
         }
         void *handle = dlopen(library, RTLD_NOW);
         if (handle) kernel->run = (void (*)(Launch *))dlsym(handle, "run");
@@ -458,7 +459,7 @@ Result cuLaunchKernel(Kernel *kernel, unsigned gx, unsigned gy, unsigned gz, uns
     int device = device_of_stream(stream, "cuLaunchKernel");
     if (kernel->device != device) fail("%s of device %d is launched on device %d", kernel->name, kernel->device, device);
     if (current_device("cuLaunchKernel") != device) fail("%s is launched on device %d, but the current context is another one", kernel->name, device);
-    // What the driver refuses with CUDA_ERROR_INVALID_VALUE.
+    // The driver rejects these launches with CUDA_ERROR_INVALID_VALUE.
     if (!gx || !gy || !gz || !bx || !by || !bz || 1024 < (uint64_t)bx * by * bz || 65535 < gy || 65535 < gz || 0x7fffffff < gx || 64 < bz || 232448 < shared)
         fail("%s is launched with grid %u %u %u, block %u %u %u and %u bytes of shared memory", kernel->name, gx, gy, gz, bx, by, bz, shared);
     for (int i = 0; i < kernel->n_params; i++) memcpy(block + kernel->offset[i], params[i], kernel->size[i]);
@@ -482,11 +483,12 @@ Result cuLaunchKernel(Kernel *kernel, unsigned gx, unsigned gy, unsigned gz, uns
     return SUCCESS;
 }
 
-// Graph capture: not supported, as the runtime is told.
+// Graph capture is not supported, and the runtime receives NOT_SUPPORTED.
 Result cuStreamBeginCapture_v2(void *stream, int mode) { return NOT_SUPPORTED; }
 Result cuStreamEndCapture(void *stream, void **graph) { return NOT_SUPPORTED; }
 Result cuStreamIsCapturing(void *stream, int *status) { *status = 0; return SUCCESS; }
 
-// Every other function of the driver that the bindings may load: `unresolved.inc` is made from their list.
+// All other functions that the bindings may load end the process. `cargo xtask` generates `unresolved.inc` from the
+// bindings.
 #define UNRESOLVED(name) Result name(void) { fail("%s is not implemented", #name); }
 #include "unresolved.inc"

@@ -1,7 +1,7 @@
 // A stub of NCCL (libnccl.so.2) on top of the stub driver: communicators of ranks that are threads of one process. Sums
-// are made in the order of the ranks. Communicators are non-blocking: a call returns 7 (in progress), the communicator
-// reports 7 and its stream is busy until all ranks have called; a rank that does not call keeps the others waiting until
-// they abort. Calls that do not agree end the process.
+// are computed in the order of the ranks. Communicators are non-blocking: a call returns 7 (in progress), and until all
+// ranks have called, the communicator reports 7 and its stream is busy. If a rank does not call, the others wait until
+// they abort. Mismatched calls end the process.
 //
 //   NCCL_STUB_TRACE  a file that gets a line for each call
 #define _GNU_SOURCE
@@ -20,7 +20,7 @@ extern void cuda_stub_pending(void *stream, int change);
 extern int cuda_stub_device_of(unsigned long long address);
 extern Result cuCtxGetDevice(int *device);
 
-// What one rank asks for: a sum, or the parts that it sends and receives.
+// The operation of one rank: a sum, or the parts that the rank sends and receives.
 typedef struct { void *at; size_t n; int peer; } Part;
 typedef struct { int is_sum, n_sends, n_recvs; const void *from; void *to; size_t n; Part sends[MAX_RANKS], recvs[MAX_RANKS]; } Op;
 typedef struct World World;
@@ -53,9 +53,9 @@ static void record(const char *call, const Comm *comm, size_t n) {
     fclose(file);
 }
 
-// Ends the process for memory of another device than the communicator's.
+// Ends the process if the memory is not on the communicator's device.
 static void check_memory(const Comm *comm, const void *at, size_t n) {
-    if (n && cuda_stub_device_of((unsigned long long)at) != comm->device) stub_fail("a buffer in the memory of another device");
+    if (n && cuda_stub_device_of((unsigned long long)at) != comm->device) stub_fail("a buffer is in the memory of another device");
 }
 
 const char *ncclGetErrorString(Result error) {
@@ -77,8 +77,8 @@ Result ncclGetUniqueId(Id *id) {
 Result ncclCommInitRankConfig(Comm **to, int n_ranks, Id id, int rank, Config *config) {
     int device;
     Result result = SUCCESS;
-    if (config->magic != 0xcafebeef || config->version < 21400 || config->size < 20) stub_fail("an invalid configuration");
-    if (config->blocking) stub_fail("a blocking communicator: its calls cannot be ended by a deadline");
+    if (config->magic != 0xcafebeef || config->version < 21400 || config->size < 20) stub_fail("the configuration is invalid");
+    if (config->blocking) stub_fail("the communicator is blocking: a deadline cannot end its calls");
     cuCtxGetDevice(&device);
     pthread_mutex_lock(&lock);
     if (n_ranks < 1 || MAX_RANKS < n_ranks || rank < 0 || n_ranks <= rank) result = INVALID_ARGUMENT;
@@ -114,7 +114,7 @@ static int all_have_called(World *world) {
     return 1;
 }
 
-// Runs the operation of all ranks: with the lock, by the last one to call.
+// Runs the operation of all ranks. The worker of the last rank that called runs it and holds the lock.
 static void run(World *world) {
     Comm **comms = world->comms;
     for (int rank = 1; rank < world->n_ranks; rank++)
@@ -136,7 +136,7 @@ static void run(World *world) {
                 int n_matching = 0;
                 for (int s = 0; s < from->n_sends; s++)
                     if (from->sends[s].peer == to && from->sends[s].n == recv.n && ++n_matching) memcpy(recv.at, from->sends[s].at, recv.n);
-                if (n_matching != 1) stub_fail("a rank receives what no rank sends");
+                if (n_matching != 1) stub_fail("a rank receives data that no rank sends");
             }
     for (int rank = 0; rank < world->n_ranks; rank++) comms[rank]->has_op = 0;
     pthread_cond_broadcast(&changed);
@@ -158,7 +158,7 @@ static void *work(void *argument) {
 static Result start(Comm *comm) {
     pthread_t thread;
     pthread_mutex_lock(&lock);
-    // A rank may call again before another one's thread has seen the end of the last call.
+    // A rank may call again before its worker has seen the end of the previous call.
     while (comm->n_workers) pthread_cond_wait(&changed, &lock);
     comm->has_op = comm->n_workers = 1;
     cuda_stub_pending(comm->stream, 1);
@@ -192,7 +192,7 @@ Result ncclAllReduce(const void *from, void *to, size_t n, int type, int op, Com
     return start(comm);
 }
 
-// The operation of this thread's group that the part belongs to.
+// Returns the communicator's operation in this thread's group, to which sends and receives are added.
 static Op *queue(Comm *comm, void *stream) {
     for (int i = 0; i < n_queued; i++)
         if (queued[i] == comm) return &comm->op;
@@ -229,7 +229,7 @@ Result ncclCommGetAsyncError(Comm *comm, Result *error) {
     return SUCCESS;
 }
 
-// As with NCCL, a rank ends alone: the others are not told, and wait for it in their next call.
+// As with NCCL, a rank finalizes alone: the other ranks are not notified, and wait for it in their next call.
 Result ncclCommFinalize(Comm *comm) {
     pthread_mutex_lock(&lock);
     record("finalize", comm, 0);
@@ -241,16 +241,16 @@ Result ncclCommFinalize(Comm *comm) {
 Result ncclCommDestroy(Comm *comm) {
     pthread_mutex_lock(&lock);
     record("destroy", comm, 0);
-    if (!comm->is_final || comm->has_op) stub_fail("a communicator is destroyed before it was finalized");
+    if (!comm->is_final || comm->has_op) stub_fail("a communicator was destroyed before it was finalized");
     pthread_mutex_unlock(&lock);
     return SUCCESS;
 }
 
-// The other ranks are not told: as with NCCL, they wait until they abort, too.
+// As with NCCL, the other ranks are not notified: they wait until they abort, too.
 Result ncclCommAbort(Comm *comm) {
     pthread_mutex_lock(&lock);
     record("abort", comm, 0);
-    if (comm->is_aborted) stub_fail("a communicator is aborted twice");
+    if (comm->is_aborted) stub_fail("a communicator was aborted twice");
     comm->is_aborted = 1;
     pthread_cond_broadcast(&changed);
     while (comm->n_workers) pthread_cond_wait(&changed, &lock);

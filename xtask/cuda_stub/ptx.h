@@ -1,5 +1,5 @@
-// The runtime of translated kernels: types, conversions, the threads of a block (one after the other, or as fibers where
-// they wait for each other), and the counting of 32-byte sectors.
+// The runtime of translated kernels: types, conversions, the threads of a block (which run one after the other, or as
+// fibers if they wait for each other), and the counting of 32-byte sectors.
 #include <fenv.h>
 #include <math.h>
 #include <stdint.h>
@@ -23,7 +23,7 @@ static inline uint32_t TF(float f) { uint32_t u = FI(f); if (f != f) return u; r
 #define PACK(lo, hi) ((uint32_t)(uint16_t)(lo) | (uint32_t)(uint16_t)(hi) << 16)
 static inline int64_t to_s64(double x, double lo, double hi) { if (x != x) return 0; if (x <= lo) return (int64_t)lo; if (x >= hi) return hi > 9e18 ? INT64_MAX : (int64_t)hi; return (int64_t)x; }
 static inline uint64_t to_u64(double x, double hi) { if (!(x > 0)) return 0; if (x >= hi) return hi > 1.8e19 ? UINT64_MAX : (uint64_t)hi; return (uint64_t)x; }
-// With another rounding than to the nearest, which the processor's own instruction obeys.
+// A fused multiply-add with a rounding mode other than round-to-nearest. The processor's instruction obeys the mode.
 static inline float fma_rounded(float a, float b, float c, int mode) {
     int before = fegetround();
     volatile float x = a, y = b, z = c, result;
@@ -40,7 +40,7 @@ static inline uint32_t prmt(uint32_t a, uint32_t b, uint32_t s) {
 }
 static inline uint32_t brev32(uint32_t x) { uint32_t y = 0; for (int i = 0; i < 32; i++) y |= (x >> i & 1) << (31 - i); return y; }
 
-// Writes the error where the driver's stub writes its own, and ends the process.
+// Appends the error to the file that the stub driver uses for errors, and ends the process.
 __attribute__((noreturn)) static void stub_fail(const char *what) {
     char path[600];
     const char *dir = getenv("CUDA_STUB_DIR");
@@ -51,14 +51,14 @@ __attribute__((noreturn)) static void stub_fail(const char *what) {
     _exit(99);
 }
 // A GPU traps at an access that is not aligned to its width.
-#define ALIGNED(at, n) do { if ((at) & ((n) - 1)) stub_fail("a misaligned access of " #n " bytes in " KERNEL); } while (0)
+#define ALIGNED(at, n) do { if ((at) & ((n) - 1)) stub_fail("an access of " #n " bytes is misaligned in " KERNEL); } while (0)
 
 enum { N_SITES_MAX = 512, N_TIMES = 2048 };
 typedef struct { int n[32]; uint64_t *at; unsigned char size; unsigned char is_store; } Site; // at[time * 32 + lane]
 struct Block; 
 typedef struct {
     unsigned tx, ty, tz, cx, cy, cz, lane; struct Block *block; char *local; char *shared;
-    // Of a thread that is a fiber:
+    // These fields are used if the thread is a fiber.
     void *stack; void *sp; int state; unsigned in[32], out[32]; int op;
 } Thread;
 typedef struct Block { Launch *l; Thread *threads; unsigned n; Site *sites; void *main_sp; unsigned waiting; } Block;
@@ -146,7 +146,8 @@ static void warp_op(Thread *w, unsigned n) {
         }
         for (unsigned i = 0; i < n; i++) if (here >> i & 1) w[i].out[0] = v;
     } else if (op == WMMA_F32) {
-        // in: 0..7 A, 8..15 B, 16..23 C (f32); in[24] m, 25 n, 26 k, 27 kind. The layout of fragments is this file's own.
+        // in: 0..7 A, 8..15 B, 16..23 C (f32); in[24] m, 25 n, 26 k, 27 kind. This file and ptx_to_c.py define the
+        // layout of fragments.
         int m = w[0].in[24], nn = w[0].in[25], k = w[0].in[26], kind = w[0].in[27];
         for (int i = 0; i < m * nn; i++) {
             int row = i / nn, col = i % nn; float sum = F(w[i % 32].in[16 + i / 32]);

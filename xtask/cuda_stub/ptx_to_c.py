@@ -1,7 +1,7 @@
 """Translates the PTX of one kernel, as LLVM writes it, to C that runs one thread of it: `ptx_to_c.py IN.ptx OUT.c`.
 
-An instruction, operand or modifier that it does not know ends it with status 1 and a line on standard error. It does not
-optimize: the C compiler does.
+An unknown instruction, operand or modifier ends the program with status 1 and a line on standard error. The C compiler
+optimizes the result.
 """
 
 import re
@@ -15,7 +15,7 @@ TYPES = {
 BITS = {"b8": 8, "u8": 8, "s8": 8, "b16": 16, "u16": 16, "s16": 16, "b32": 32, "u32": 32, "s32": 32, "b64": 64,
         "u64": 64, "s64": 64, "f32": 32, "f64": 64, "f16": 16, "bf16": 16, "f16x2": 32, "bf16x2": 32, "tf32": 32,
         "pred": 1, "b128": 128}
-# Modifiers that are understood, or make no difference here: caches, order of memory, uniform branches, flushed subnormals.
+# Modifiers that are supported, or have no effect here: caches, order of memory, uniform branches, flushed subnormals.
 KNOWN = set(BITS) | set("""
 global shared local param const generic v2 v4 v8 volatile relaxed acquire release acq_rel gpu sys cta cluster weak nc
 L1::evict_first L1::no_allocate L2::128B L1 L2 lu ca cg cs cv wb wt unified to ptr uni sync aligned warp
@@ -34,7 +34,7 @@ class Unknown(Exception):
 
 
 def split_operands(text):
-    """The operands of an instruction; a list in braces is one operand."""
+    """Splits the operands of an instruction; a list in braces is one operand."""
     out, depth, one = [], 0, ""
     for c in text:
         if c in "{[(":
@@ -86,7 +86,7 @@ class Kernel:
             self.symbols[re.split(r"\s+", re.sub(r"\[.*\]", "", one).strip())[-1]] = f"((uint64_t)l->params + {offset})"
             offset += size
         self.declare_globals(head)
-        # Only the entry: inlined math functions may follow it.
+        # Only the entry is translated: inlined math functions may follow it.
         start = rest.index("{")
         text = rest[start + 1: rest.index("\n}", start)]
         self.statements(text)
@@ -191,7 +191,7 @@ class Kernel:
         return "r_" + clean(register.lstrip("%"))
 
     def value(self, x, kind):
-        """An operand as a C expression of the type."""
+        """Returns an operand as a C expression of the type."""
         x = x.strip()
         if kind == "pred":
             if x.startswith("%"):
@@ -422,7 +422,7 @@ class Kernel:
         if "hi" in mods:
             big = {16: f"{'' if sign == 's' else 'u'}int32_t", 32: f"{'' if sign == 's' else 'u'}int64_t", 64: f"{'' if sign == 's' else 'unsigned '}__int128"}[bits]
             return self.put(ops[0], kind, f"({TYPES[kind]})((({big}){a} * {b}) >> {bits}){c}")
-        # The low half, in unsigned arithmetic: C does not define signed overflow.
+        # The low half is computed in unsigned arithmetic, because C does not define signed overflow.
         u = "u" + kind[1:]
         return self.put(ops[0], kind, f"({TYPES[u]})({self.value(ops[1], u)} * (uint64_t){self.value(ops[2], u)}){c}")
 
@@ -612,7 +612,8 @@ class Kernel:
         raise Unknown(op)
 
     def wmma(self, name, mods, ops):
-        """Tiles of a warp. Register i of lane l holds element 32 i + l of the tile, row by row (halves: 2 i and 2 i + 1)."""
+        """Translates operations on tiles of a warp. Register i of lane l holds element 32 i + l of the tile, row by
+        row (for halves, the elements of 2 i and 2 i + 1)."""
         shape = next(re.match(r"m(\d+)n(\d+)k(\d+)", x) for x in mods if re.match(r"m\d+n\d+k\d+", x))
         m, n, k = (int(x) for x in shape.groups())
         lists = lambda x: split_operands(x.strip()[1:-1])
@@ -654,7 +655,7 @@ class Kernel:
             else:
                 for j, x in enumerate(e):
                     code += f"*({c} *){place(x)} = {v(register, 'u32')} >> {16 * j if per == 2 else 0}; "
-        # All lanes load, or store, before any of them continues.
+        # All lanes must have loaded or stored their elements before one of them continues.
         self.fibers = True
         return code + "collective(t, SYNC_WARP);"
 

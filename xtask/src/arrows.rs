@@ -1,20 +1,20 @@
-//! Which crate may depend on which. A new arrow is a design change: it goes through this table.
+//! The check of dependencies between crates. A new dependency is a design change, and must be added to the table below.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use cargo_metadata::{DependencyKind, Metadata, Node, PackageId};
 
-/// One crate's allowed arrows, among the workspace's crates and the tensor libraries.
+/// The dependencies that a crate may have on crates of the workspace and on tensor libraries.
 struct Row {
     name: &'static str,
-    /// What the crate itself may use.
+    /// The allowed normal dependencies.
     normal: &'static [&'static str],
-    /// What its tests may use besides, next to [`TESTKIT`].
+    /// The allowed additional dev-dependencies, besides [`TESTKIT`].
     dev: &'static [&'static str],
     tensors: Tensors,
 }
 
-/// Whether a tensor library may stand anywhere below a crate.
+/// The policy for tensor libraries among the direct and transitive dependencies of a crate.
 #[derive(Clone, Copy, PartialEq)]
 enum Tensors {
     Allowed,
@@ -23,10 +23,10 @@ enum Tensors {
 
 use Tensors::{Allowed, Forbidden};
 
-/// Fixtures: a dev-dependency of anybody, a normal dependency of nobody.
+/// The crate with test fixtures: every crate may have it as a dev-dependency, none as a normal dependency.
 const TESTKIT: &str = "kiln-testkit";
 
-/// What the umbrella crate, the examples and the benches assemble.
+/// The allowed dependencies of the umbrella crate and the benches.
 const ALL: &[&str] = &[
     "kiln",
     "kiln-mem",
@@ -68,19 +68,22 @@ const ROWS: &[Row] = &[
     Row { name: "kiln-examples", normal: &["kiln"], dev: &[], tensors: Allowed },
     Row { name: "kiln-benches", normal: ALL, dev: &[], tensors: Allowed },
     Row { name: "debian-packages", normal: &["kiln-data", "kiln-store"], dev: &[], tensors: Forbidden },
-    // xtask is built before anything else, so it stays light.
+    // xtask is built before all other crates, so it depends on none of them.
     Row { name: "xtask", normal: &[], dev: &[], tensors: Forbidden },
 ];
 
-/// A package is a tensor library when its name is one of these or starts with one and a hyphen.
+/// The names of the tensor libraries. Packages whose names start with a listed name and a hyphen, such as
+/// `burn-cubecl`, also count as tensor libraries.
 const TENSOR_LIBRARIES: &[&str] = &["burn", "cubecl", "candle", "ndarray", "tch"];
 
-/// The crate that people use from their own training stack, and how many packages it may bring, itself
-/// included: as many as `cargo tree -p kiln-sample -e normal` lists at most.
+/// The crate that must have few dependencies, because other projects use it in their own training stack.
 const LIGHT: &str = "kiln-sample";
+
+/// The maximum number of packages in the output of `cargo tree -p kiln-sample -e normal`, `kiln-sample` included.
 const LIGHT_MAX_PACKAGES: usize = 39;
 
-/// Everything that contradicts the table, one sentence each.
+/// Returns a message for each dependency that the table forbids, for each crate that must not build tensor libraries
+/// but does, for each crate without a row, for each row without a crate, and if [`LIGHT`] has too many dependencies.
 pub(crate) fn problems(metadata: &Metadata) -> Vec<String> {
     let mut problems = Vec::new();
     let packages = metadata.workspace_packages();
@@ -93,18 +96,18 @@ pub(crate) fn problems(metadata: &Metadata) -> Vec<String> {
         for dependency in &package.dependencies {
             let (name, kind) = (dependency.name.as_str(), dependency.kind);
             if (ours.contains(name) || is_tensor_library(name)) && !is_allowed(row, name, kind) {
-                problems.push(format!("{} -> {name} ({kind}) is not an allowed arrow", row.name));
+                problems.push(format!("{} -> {name} ({kind}) is not an allowed dependency", row.name));
             }
         }
     }
     for row in ROWS.iter().filter(|row| !ours.contains(row.name)) {
-        problems.push(format!("xtask/src/arrows.rs has a row for {}, which is no package", row.name));
+        problems.push(format!("xtask/src/arrows.rs has a row for {}, which is not a package", row.name));
     }
     problems.extend(tree_problems(metadata));
     problems
 }
 
-/// Whether a tensor library stands anywhere below a package.
+/// Returns true if a package depends on a tensor library, directly or transitively.
 pub(crate) fn builds_tensors(metadata: &Metadata, name: &str) -> bool {
     normal_tree(metadata, name).into_iter().any(is_tensor_library)
 }
@@ -119,14 +122,14 @@ fn is_allowed(row: &Row, name: &str, kind: DependencyKind) -> bool {
     }
 }
 
-/// What is wrong further down: a tensor library below a crate that forbids it, or too many packages.
+/// Returns the problems of transitive dependencies: forbidden tensor libraries, and too many packages.
 fn tree_problems(metadata: &Metadata) -> Vec<String> {
     let mut problems = Vec::new();
     for row in ROWS {
         let tree = normal_tree(metadata, row.name);
         let libraries: Vec<&str> = tree.iter().copied().filter(|name| is_tensor_library(name)).collect();
         if row.tensors == Forbidden && !libraries.is_empty() {
-            problems.push(format!("{} builds tensor libraries: {}", row.name, libraries.join(", ")));
+            problems.push(format!("{} must not build tensor libraries: {}", row.name, libraries.join(", ")));
         }
         if row.name == LIGHT && LIGHT_MAX_PACKAGES < tree.len() {
             let n_packages = tree.len();
@@ -137,7 +140,7 @@ fn tree_problems(metadata: &Metadata) -> Vec<String> {
     problems
 }
 
-/// The packages that `name` is built with, itself included, as `cargo tree -e normal` lists them.
+/// Returns the package `name` and its direct and transitive normal dependencies, as in `cargo tree -e normal`.
 fn normal_tree<'a>(metadata: &'a Metadata, name: &str) -> Vec<&'a str> {
     let names: BTreeMap<&PackageId, &str> =
         metadata.packages.iter().map(|package| (&package.id, package.name.as_str())).collect();
@@ -174,7 +177,7 @@ mod tests {
     use crate::workspace;
     use crate::workspace::tests::{dependency, metadata_of, node, package};
 
-    /// A made-up workspace: every row's package, no dependencies; then one more arrow of a kind.
+    /// Returns the metadata of a made-up workspace with a package for each row. Only `from` has a dependency, `to`.
     fn with_arrow(from: &str, to: &str, kind: Option<&str>) -> Metadata {
         let members: Vec<&str> = ROWS.iter().map(|row| row.name).collect();
         let mut names = members.clone();
@@ -191,14 +194,14 @@ mod tests {
         metadata_of(packages, &members, nodes)
     }
 
-    /// Adds an edge of the resolved graph.
+    /// Adds a normal dependency of `from` on `to` to the resolved graph.
     fn add_edge(metadata: &mut Metadata, from: &str, to: &str) {
         let nodes = &mut metadata.resolve.as_mut().unwrap().nodes;
         let added: Node = serde_json::from_value(node(from, &[(to, None)])).unwrap();
         nodes.iter_mut().find(|node| node.id.repr == from).unwrap().deps.extend(added.deps);
     }
 
-    /// Adds a package that is no member.
+    /// Adds a package that is not a member of the workspace.
     fn add_package(metadata: &mut Metadata, name: &str) {
         metadata.packages.push(serde_json::from_value(package(name, json!({}))).unwrap());
         let nodes = &mut metadata.resolve.as_mut().unwrap().nodes;
@@ -206,19 +209,19 @@ mod tests {
     }
 
     #[test]
-    fn the_workspace_has_allowed_arrows_only() {
+    fn workspace_dependencies_are_allowed() {
         assert_eq!(problems(&workspace::metadata().unwrap()), [""; 0]);
     }
 
     #[test]
-    fn an_allowed_arrow_is_no_problem() {
+    fn accepts_allowed_dependencies() {
         assert_eq!(problems(&with_arrow("kiln-nn", "kiln-kernels", None)), [""; 0]);
         assert_eq!(problems(&with_arrow("kiln-graph", TESTKIT, Some("dev"))), [""; 0]);
         assert_eq!(problems(&with_arrow("kiln-train", "kiln-data", Some("dev"))), [""; 0]);
     }
 
     #[test]
-    fn a_forbidden_arrow_is_found() {
+    fn finds_forbidden_dependencies() {
         for (from, to, kind) in [
             ("kiln-graph", "kiln-sample", None),
             ("kiln-loader", TESTKIT, None),
@@ -226,29 +229,30 @@ mod tests {
             ("kiln-sample", "kiln-data", Some("dev")),
             ("kiln-data", "kiln-graph", Some("build")),
         ] {
-            let expected = format!("{from} -> {to} ({}) is not an allowed arrow", kind.unwrap_or("normal"));
+            let expected =
+                format!("{from} -> {to} ({}) is not an allowed dependency", kind.unwrap_or("normal"));
             assert_eq!(problems(&with_arrow(from, to, kind)), [expected]);
         }
     }
 
     #[test]
-    fn a_tensor_library_below_kernels_is_found_directly() {
+    fn finds_a_direct_tensor_dependency() {
         let found = problems(&with_arrow("kiln-loader", "burn", None));
         assert_eq!(found.len(), 2, "{found:?}");
-        assert_eq!(found[0], "kiln-loader -> burn (normal) is not an allowed arrow");
-        assert_eq!(found[1], "kiln-loader builds tensor libraries: burn");
+        assert_eq!(found[0], "kiln-loader -> burn (normal) is not an allowed dependency");
+        assert_eq!(found[1], "kiln-loader must not build tensor libraries: burn");
     }
 
     #[test]
-    fn a_tensor_library_below_kernels_is_found_behind_another_package() {
+    fn finds_a_transitive_tensor_dependency() {
         let mut metadata = with_arrow("kiln-data", "npy-reader", None);
         add_package(&mut metadata, "ndarray-stats");
         add_edge(&mut metadata, "npy-reader", "ndarray-stats");
-        assert_eq!(problems(&metadata), ["kiln-data builds tensor libraries: ndarray-stats"]);
+        assert_eq!(problems(&metadata), ["kiln-data must not build tensor libraries: ndarray-stats"]);
     }
 
     #[test]
-    fn a_heavy_sample_crate_is_found() {
+    fn finds_too_many_dependencies_of_kiln_sample() {
         let mut metadata = with_arrow("kiln-sample", "kiln-graph", None);
         for i in 0..LIGHT_MAX_PACKAGES - 1 {
             let name = format!("small-{i}");
@@ -259,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crate_without_a_row_and_a_row_without_a_crate_are_found() {
+    fn finds_crates_without_a_row_and_rows_without_a_crate() {
         let mut metadata = with_arrow("kiln-nn", "kiln-kernels", None);
         let data = metadata.packages.iter_mut().find(|package| package.name == "kiln-data").unwrap();
         data.name = PackageName::new("kiln-dota".into());
@@ -267,7 +271,7 @@ mod tests {
             problems(&metadata),
             [
                 "kiln-dota has no row in xtask/src/arrows.rs",
-                "xtask/src/arrows.rs has a row for kiln-data, which is no package"
+                "xtask/src/arrows.rs has a row for kiln-data, which is not a package"
             ]
         );
     }

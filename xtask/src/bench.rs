@@ -1,5 +1,5 @@
-//! `cargo xtask bench`: measures the machine, runs the benches, and turns criterion's files into times, rates and
-//! fractions of what the machine can do; with `--peers`, starts the comparison with DGL in `benches/peers`.
+//! `cargo xtask bench`: measures the machine's ceilings, runs the benches, and converts criterion's files to times,
+//! rates and fractions of the ceilings. With `--peers`, it starts the comparison with DGL in `benches/peers`.
 
 mod ceilings;
 mod lines;
@@ -19,60 +19,59 @@ use self::ceilings::Machine;
 use self::runs::Run;
 use crate::workspace;
 
-/// The stages, in the order of a step, each a file of `benches/benches`.
+/// The bench stages, in the order of a training step. Each stage is a file in `benches/benches`.
 const STAGES: [&str; 7] = ["graph", "sample", "gather", "remote", "aggregate", "dense", "step"];
 
-/// What `--device` runs, in place of these.
+/// The stage that `--device` runs instead of the others.
 const DEVICE_STAGE: &str = "device";
 
 /// Options of `cargo xtask bench`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Runs this stage only (graph, sample, gather, remote, aggregate, dense, step); may be given several times
+    /// Runs only this stage (graph, sample, gather, remote, aggregate, dense, step); may be given several times
     #[arg(long, value_parser = clap::builder::PossibleValuesParser::new(STAGES), conflicts_with = "peers")]
     stage: Vec<String>,
-    /// Runs the stage of devices on this one, cuda, cuda:1, wgpu or cube-cpu, in place of the others
+    /// Runs the device stage instead of the others, on this device: cuda, cuda:1, wgpu or cube-cpu
     #[arg(long, value_name = "NAME", value_parser = crate::test::device, conflicts_with_all = ["stage", "peers"])]
     device: Option<String>,
-    /// Runs the bench of this name only, as sample/uniform-10-10-10/arxiv-like
+    /// Runs only the bench of this name, such as sample/uniform-10-10-10/arxiv-like
     #[arg(long, value_name = "NAME", value_parser = parse_bench, conflicts_with_all = ["stage", "device", "peers"])]
     only: Option<String>,
-    /// Benches the data set of this folder, of any format that is detected, in place of the built-in inputs, or `fake`, the
-    /// random graph of the GCN; may be given several times
+    /// Benches the data set in this folder (any supported format) instead of the built-in inputs; `fake` selects the
+    /// random graph of the GCN bench; may be given several times
     #[arg(long, value_name = "DIR")]
     data: Vec<PathBuf>,
-    /// Copies the data sets of --data into memory before they are benched; else they are mapped
+    /// Copies the data sets of --data into memory instead of mapping them
     #[arg(long)]
     in_memory: bool,
-    /// Neighbours for each layer of one data set, input layer first, as NAME=15,10,5; 10,10,10 where none are
-    /// given; may be given several times
+    /// Fanouts for one data set, input layer first, such as NAME=15,10,5; default 10,10,10; may be given several times
     #[arg(long, value_name = "NAME=LIST", value_parser = parse_fanouts, conflicts_with = "peers")]
     fanouts: Vec<String>,
-    /// How many threads parallel loops use; all cores unless given
+    /// Number of threads of parallel loops; default all cores
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..), conflicts_with = "peers")]
     threads: Option<u32>,
     /// Writes the run to benches/runs/NAME.json
     #[arg(long, value_name = "NAME", value_parser = parse_name, conflicts_with = "peers")]
     save: Option<String>,
-    /// Prints how each median compares with the one of benches/runs/NAME.json
+    /// Compares each median with that of the run in benches/runs/NAME.json
     #[arg(long, value_name = "NAME", value_parser = parse_name, conflicts_with = "peers")]
     against: Option<String>,
-    /// Writes one JSON object a line to this file
+    /// Writes a JSON object per bench to this file, one per line
     #[arg(long, value_name = "FILE", conflicts_with = "peers")]
     json: Option<PathBuf>,
-    /// Takes the machine's ceilings from this saved run in place of measuring them
+    /// Reads the machine's ceilings from this saved run instead of measuring them
     #[arg(long, value_name = "FILE", conflicts_with = "peers")]
     ceilings: Option<PathBuf>,
-    /// Runs DGL and the benches in turn and writes the comparison to docs/benchmarks
+    /// Compares the benches with DGL, and writes the comparison to docs/benchmarks unless --row selects rows
     #[arg(long)]
     peers: bool,
-    /// With --peers: the Python that has DGL; without it one is made below target/peers, which downloads packages
+    /// Python interpreter with DGL, for --peers; default: an environment in target/peers, with downloaded packages
     #[arg(long, value_name = "PATH", requires = "peers")]
     python: Option<PathBuf>,
-    /// With --peers: how often each row is measured, kiln and DGL in turn
+    /// Number of times (1 to 99) that each row is measured, alternating between kiln and DGL, for --peers
     #[arg(long, default_value = "2", requires = "peers", value_parser = clap::value_parser!(u32).range(1..100))]
     rounds: u32,
-    /// With --peers: measures this row of benches/peers/rows.py only; may be given several times
+    /// Measures only this row of benches/peers/rows.py, for --peers; may be given several times
     #[arg(long, value_name = "ROW", requires = "peers")]
     row: Vec<String>,
 }
@@ -96,34 +95,34 @@ fn parse_fanouts(text: &str) -> Result<String, String> {
     let is_number = |number: &str| number.parse::<u32>().is_ok();
     match list {
         Some((_, list)) if list.split(',').all(is_number) => Ok(text.to_owned()),
-        _ => Err("expected NAME=15,10,5, one number a layer".into()),
+        _ => Err("expected NAME=15,10,5, a number per layer".into()),
     }
 }
 
-/// What bench processes are told.
+/// The settings of bench processes.
 #[derive(Debug, Clone, Default)]
 struct Settings {
-    /// Folders in place of the built-in inputs; none for those.
+    /// The folders of data sets to bench; the built-in inputs if empty.
     data: Vec<PathBuf>,
-    /// Whether these are copied into memory.
+    /// True if the data sets are copied into memory.
     in_memory: bool,
-    /// `NAME=15,10,5`.
+    /// The fanouts of data sets, each as `NAME=15,10,5`.
     fanouts: Vec<String>,
-    /// Threads of parallel loops; all cores unless given.
+    /// The number of threads of parallel loops; `None` for all cores.
     threads: Option<u32>,
-    /// The only bench that is to run; all unless given.
+    /// The only bench to run; `None` for all.
     only: Option<String>,
-    /// The device of the stage of devices.
+    /// The device on which the device stage runs; `None` to run the other stages.
     device: Option<String>,
 }
 
 impl Settings {
-    /// The environment of a bench process.
+    /// Returns the environment variables of a bench process.
     fn env(&self) -> Result<BTreeMap<&'static str, OsString>> {
         let mut env = BTreeMap::new();
         if !self.data.is_empty() {
-            let paths =
-                env::join_paths(&self.data).context("a folder's path cannot stand in a list of paths")?;
+            let paths = env::join_paths(&self.data)
+                .context("a path given with --data contains the separator of path lists")?;
             env.insert("KILN_BENCH_DATA", paths);
         }
         if self.in_memory {
@@ -146,7 +145,8 @@ impl Settings {
     }
 }
 
-/// Measures the machine, runs the chosen stages, prints a line per bench, then saves and compares as asked.
+/// Measures the machine, runs the selected stages, prints a line per bench, and saves and compares the run if
+/// requested.
 pub(crate) fn run(mut args: Args) -> Result<()> {
     args.data = args.data.iter().map(|folder| existing(folder)).collect::<Result<_>>()?;
     if args.peers {
@@ -157,7 +157,7 @@ pub(crate) fn run(mut args: Args) -> Result<()> {
     if let Some(device) = &settings.device {
         crate::llvm::run_for(crate::test::feature(device))?;
     }
-    // Read first: a name that does not exist should not cost a run.
+    // The base run is loaded first, so that a missing file is reported before the benches run.
     let base = args.against.as_deref().map(runs::load).transpose()?;
     let machine = match &args.ceilings {
         Some(path) => runs::ceilings(path)?,
@@ -173,12 +173,11 @@ pub(crate) fn run(mut args: Args) -> Result<()> {
         benches.extend(measured);
     }
     if benches.is_empty() {
-        bail!("no bench of these stages runs on this data");
+        bail!("the selected stages have no bench for this data");
     }
     let run = Run::now(threads, Some(machine), benches)?;
     if let Some(path) = &args.json {
-        fs::write(path, lines::json(&run)?)
-            .with_context(|| format!("{} cannot be written", path.display()))?;
+        fs::write(path, lines::json(&run)?).with_context(|| format!("cannot write {}", path.display()))?;
     }
     if let (Some(base), Some(name)) = (&base, &args.against) {
         print!("{}", lines::comparison(&run.benches, base, name));
@@ -186,15 +185,16 @@ pub(crate) fn run(mut args: Args) -> Result<()> {
     args.save.map_or(Ok(()), |name| runs::save(&name, &run))
 }
 
-/// The full path of a data set's folder; `fake` names the graph that the benches generate.
+/// Returns the absolute path of a data set's folder. The name `fake`, which selects the graph that the benches
+/// generate, is returned unchanged.
 fn existing(folder: &Path) -> Result<PathBuf> {
     if folder == Path::new("fake") {
         return Ok(folder.to_owned());
     }
-    fs::canonicalize(folder).with_context(|| format!("{} cannot be read", folder.display()))
+    fs::canonicalize(folder).with_context(|| format!("cannot read {}", folder.display()))
 }
 
-/// The stages to run, of those that were asked for by name.
+/// Returns the stages to run: the device stage, the stage of a single bench, those given by name, or all.
 fn stages<'a>(asked: &[String], settings: &'a Settings) -> Vec<&'a str> {
     match (&settings.device, &settings.only) {
         (Some(_), _) => vec![DEVICE_STAGE],
@@ -206,7 +206,7 @@ fn stages<'a>(asked: &[String], settings: &'a Settings) -> Vec<&'a str> {
     }
 }
 
-/// Measures the machine and starts the comparison, which runs `cargo xtask bench` for each of its rows.
+/// Measures the machine and starts the comparison with DGL, which runs `cargo xtask bench` for each of its rows.
 fn run_peers(args: &Args) -> Result<()> {
     let root = workspace::root()?;
     let machine = Machine::measure(runs::n_cores())?;
@@ -235,14 +235,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_runs_stay_inside_their_folder() {
+    fn rejects_run_names_that_contain_a_path() {
         assert!(parse_name("two-cores_1").is_ok());
         assert!(parse_name("../x").is_err());
         assert!(parse_name("").is_err());
     }
 
     #[test]
-    fn one_bench_runs_its_stage_only() {
+    fn selects_the_stages_of_a_bench_or_a_device() {
         let only = Some(parse_bench("sample/uniform-10-10-10/arxiv-like").unwrap());
         assert!(parse_bench("sample").is_err() && parse_bench("train/a/b").is_err());
         assert_eq!(stages(&[], &Settings { only, ..Settings::default() }), ["sample"]);
@@ -252,21 +252,21 @@ mod tests {
     }
 
     #[test]
-    fn the_comparison_with_peers_passes_its_own_tests() {
+    fn python_unit_tests_of_the_peer_comparison_pass() {
         let folder = workspace::root().unwrap().join("benches").join("peers");
         let mut python = Command::new("python3");
         python.args(["-m", "unittest", "discover"]).arg(folder).env("PYTHONDONTWRITEBYTECODE", "1");
         match python.output() {
             Ok(tests) => assert!(tests.status.success(), "{}", String::from_utf8_lossy(&tests.stderr)),
             Err(_) => {
-                let skip = "kiln-skip: other: the comparison with peers: python3 does not start";
+                let skip = "kiln-skip: other: the comparison with peers: python3 cannot be started";
                 writeln!(std::io::stdout(), "{skip}").unwrap();
             }
         }
     }
 
     #[test]
-    fn fanouts_name_their_set() {
+    fn fanouts_must_name_their_data_set() {
         assert!(parse_fanouts("products-like=15,10,5").is_ok());
         for wrong in ["15,10,5", "=15", "a=", "a=15,x", "a;b=15"] {
             assert!(parse_fanouts(wrong).is_err(), "{wrong}");
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bench_process_is_told_what_was_asked_for() {
+    fn settings_become_environment_variables_of_bench_processes() {
         let fanouts = vec!["a=1".into(), "b=2,3".into()];
         let data = vec!["x/a".into(), "y/b".into()];
         let device = Some("cuda:1".into());

@@ -1,9 +1,10 @@
-//! A stub of the CUDA driver and of NCCL, for the CUDA path on machines without a GPU: `cargo xtask test --device cuda
-//! --stub`, or `cargo xtask cuda-stub -- COMMAND` for any program that was built with the feature `cuda`.
+//! A stub of the CUDA driver and of NCCL, which runs CUDA code on machines without a GPU: `cargo xtask test --device
+//! cuda --stub`, or `cargo xtask cuda-stub -- COMMAND` for any program that was built with the feature `cuda`.
 //!
-//! The stub (`xtask/cuda_stub/`) executes the kernels' PTX on the CPU and traces what a program asks of the driver. It is
-//! strict: an instruction or a driver function that it does not know, memory of another device, and an access outside of
-//! all allocations end the process. It measures no time, and shows no race between blocks and nothing of memory order.
+//! The stub (`xtask/cuda_stub/`) executes the kernels' PTX on the CPU and traces a program's driver calls. It ends the
+//! process at an unknown instruction or driver function, at an access to the memory of another device, and at an access
+//! outside all allocations. It does not measure time, and detects neither races between blocks nor errors of memory
+//! ordering.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -16,7 +17,8 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::wheel::{self, Wheel};
 use crate::workspace::{self, SourceFile};
 
-/// `libdevice`: the exponentials and logarithms that CubeCL links into kernels, otherwise a part of the CUDA toolkit.
+/// The wheel with `libdevice`, the library of exponentials and logarithms that CubeCL links into kernels. On machines
+/// with a GPU, the CUDA toolkit contains `libdevice`.
 const NVVM: Wheel = Wheel {
     requirement: "nvidia-nvvm==13.5.37",
     file: "nvidia_nvvm-13.5.37-py3-none-manylinux2010_x86_64.manylinux_2_12_x86_64.whl",
@@ -29,12 +31,12 @@ pub(crate) struct Args {
     /// Number of devices that the stub reports
     #[arg(long, default_value = "2")]
     devices: usize,
-    /// The program and its arguments; without one, prints the environment variables to set
+    /// The program and its arguments; without a program, prints the environment variables to set
     #[arg(trailing_var_arg = true)]
     command: Vec<OsString>,
 }
 
-/// The stub's libraries and the folder of its traces.
+/// The built stub: the folder with its libraries and traces, and the number of devices that it reports.
 #[derive(Debug)]
 pub(crate) struct Stub {
     folder: PathBuf,
@@ -56,10 +58,10 @@ pub(crate) fn run(args: Args) -> Result<()> {
 }
 
 impl Stub {
-    /// Compiles the libraries and provides `libdevice`, below `target/cuda-stub`. Traces of earlier runs are removed.
+    /// Compiles the libraries and installs `libdevice`, below `target/cuda-stub`. Removes the traces of earlier runs.
     ///
     /// # Errors
-    /// Without a C compiler or Python, or when the package index cannot be reached.
+    /// Returns an error if the libraries cannot be compiled, or if `libdevice` is missing and cannot be downloaded.
     pub(crate) fn build(n_devices: usize) -> Result<Self> {
         let root = workspace::root()?;
         let stub = Self { folder: root.join("target/cuda-stub"), n_devices };
@@ -68,7 +70,7 @@ impl Stub {
         fs::create_dir_all(stub.traces())?;
         for entry in fs::read_dir(stub.traces())? {
             let path = entry?.path();
-            // Kernels are kept by the hash of their code.
+            // Compiled kernels are kept, because their file names contain the hash of their code.
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
             if name == "errors" || name == "nccl" || name.starts_with("trace.") {
                 fs::remove_file(&path)?;
@@ -78,7 +80,7 @@ impl Stub {
         fs::write(library.join("unresolved.inc"), unresolved(&driver, &bindings()?))?;
         for file in ["ptx.h", "ptx_to_c.py"] {
             let text = fs::read(source.join(file))?;
-            // Kernels that another translator made are of no use.
+            // Kernels compiled by another version of the translator are invalid.
             if fs::read(library.join(file)).is_ok_and(|before| before != text) {
                 fs::remove_dir_all(stub.traces())?;
                 fs::create_dir_all(stub.traces())?;
@@ -104,7 +106,7 @@ impl Stub {
         Ok(stub)
     }
 
-    /// Has a command run on the stub.
+    /// Sets the environment with which a command runs on the stub.
     pub(crate) fn set<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         command.envs(self.vars())
     }
@@ -131,10 +133,10 @@ impl Stub {
         self.folder.join("run")
     }
 
-    /// What ran since the stub was built: launches of each kernel and device.
+    /// Returns a table of the launches since the stub was built, by kernel and device.
     ///
     /// # Errors
-    /// When the stub ended a process, or a kernel among `expected` was not launched.
+    /// Returns an error if the stub ended a process, or if a kernel in `expected` was not launched.
     pub(crate) fn report(&self, expected: &[Kernel]) -> Result<String> {
         let errors = self.traces().join("errors");
         if errors.exists() {
@@ -156,19 +158,19 @@ impl Stub {
     }
 }
 
-/// The functions of the driver that Rust's bindings may load.
+/// Returns the source of the Rust bindings (cudarc), which lists the driver functions that they may load.
 fn bindings() -> Result<String> {
     let metadata = workspace::metadata()?;
     let cudarc = metadata.packages.iter().find(|package| package.name == "cudarc");
     let manifest = &cudarc.context("cudarc is not among the packages")?.manifest_path;
     let path = manifest.with_file_name("src/driver/sys/mod.rs");
-    fs::read_to_string(&path).with_context(|| format!("{path} cannot be read"))
+    fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))
 }
 
-/// How the bindings define a function.
+/// The text with which the bindings begin the definition of a function.
 const FUNCTION: &str = concat!("pub ", "unsafe", " fn cu");
 
-/// A line for each function that the bindings may load and the stub does not define.
+/// Returns a line for each function that the bindings may load and the stub does not define.
 fn unresolved(driver: &str, bindings: &str) -> String {
     let name = |text: &str| {
         text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').next().unwrap_or("").to_owned()
@@ -182,11 +184,11 @@ fn unresolved(driver: &str, bindings: &str) -> String {
     missing.iter().map(|name| format!("UNRESOLVED({name})\n")).collect()
 }
 
-/// A kernel of kiln's own, as its name begins in a trace.
+/// A kernel that kiln defines. Its name in a trace starts with `name`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Kernel {
     name: String,
-    /// The element type, of kernels that have several.
+    /// The element type; `None` for kernels that are not generic in it.
     dtype: Option<&'static str>,
 }
 
@@ -199,7 +201,7 @@ impl std::fmt::Display for Kernel {
     }
 }
 
-/// The kernels that the sources define: one for each element type where a kernel is generic in it.
+/// Returns the kernels that the sources define. A kernel that is generic in its element type counts once per type.
 pub(crate) fn own_kernels(files: &[SourceFile]) -> Vec<Kernel> {
     let mut kernels = Vec::new();
     for file in files.iter().filter(|file| file.path.starts_with("crates/kernels/src/cube/")) {
@@ -218,14 +220,14 @@ pub(crate) fn own_kernels(files: &[SourceFile]) -> Vec<Kernel> {
     kernels
 }
 
-/// Launches by the kernel's name in the trace, without the hash, and by device.
+/// The numbers of launches, by the kernel's name in the trace without its hash, and by device.
 #[derive(Debug, Default)]
 struct Launches {
     by_kernel: BTreeMap<String, BTreeMap<String, u64>>,
 }
 
 impl Launches {
-    /// `SECONDS tTHREAD launch NAME_HASH HASH grid … qQUEUE dDEVICE …`
+    /// Parses the lines `SECONDS tTHREAD launch NAME_HASH HASH grid … qQUEUE dDEVICE …`.
     fn read(traces: &str) -> Self {
         let mut launches = Self::default();
         for line in traces.lines() {
@@ -248,7 +250,7 @@ impl Launches {
                 let start = format!("{name}_f_{dtype}");
                 self.by_kernel.keys().any(|name| *name == start || name.starts_with(&format!("{start}_")))
             }
-            // A kernel's name, then its vector's width.
+            // The name may be followed by the vector width.
             None => {
                 self.by_kernel.keys().any(|other| other == name || other.starts_with(&format!("{name}_n_")))
             }
@@ -289,7 +291,7 @@ mod tests {
         assert!(launches.has(&kernel("segment_sum", Some("f32"))));
         assert!(!launches.has(&kernel("segment_sum", Some("f16"))));
         assert!(launches.has(&kernel("chunk_sums", None)));
-        // The one for sums of rows, which has an element type, was not launched.
+        // The kernel of the same name with an element type was not launched.
         assert!(!launches.has(&kernel("chunk_sums", Some("f32"))));
     }
 
@@ -305,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn functions_without_a_definition_end_the_process() {
+    fn lists_driver_functions_without_a_definition() {
         let driver = "Result cuInit(unsigned flags) { return SUCCESS; }";
         let bindings: String = ["Init(Flags: u32)", "GraphLaunch(a: b)", "lib()"]
             .map(|rest| format!("{FUNCTION}{rest}\n"))

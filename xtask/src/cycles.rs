@@ -1,9 +1,9 @@
-//! Import cycles: files of one crate that all need each other can only be read and changed together.
+//! The check for import cycles: files of a crate that all import each other can only be read and changed together.
 //!
-//! A file has an edge to each file of its crate that it names with `crate::`, `super::`, `self::` or a `use` declaration.
-//! A re-export (`pub use`) makes no edge, so that a `lib.rs` or `mod.rs` that lists its crate's items is in no cycle: a path
-//! through it leads to the file that defines the item, where the `use` declarations on the way tell it, and to the
-//! file of the module otherwise. Code under `#[cfg(test)]` and files outside `src` are left out.
+//! A file has an edge to each file of its crate that it names with `crate::`, `super::`, `self::` or a `use`
+//! declaration. A re-export (`pub use`) is not an edge, so a `lib.rs` or `mod.rs` that only lists items is in no cycle.
+//! A path through such a file leads to the file that defines the item if `use` declarations name the item, and
+//! otherwise to the file of the module. Code under `#[cfg(test)]` and files outside `src` are left out.
 
 mod imports;
 
@@ -12,16 +12,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use self::imports::{Imports, Path};
 use crate::workspace::SourceFile;
 
-/// The most files that may import each other in a cycle.
+/// The maximum number of files that may import each other in a cycle.
 const MAX_FILES: usize = 5;
 
-/// Crates that still have larger cycles, until they are restructured.
+/// The folders that may have larger cycles until they are restructured.
 const EXEMPT: &[&str] = &["examples"];
 
-/// The longest chain of re-exports that is followed.
+/// The maximum number of re-exports that are followed to resolve one path.
 const MAX_RE_EXPORTS: usize = 16;
 
-/// Cycles of more than [`MAX_FILES`] files, one sentence each.
+/// Returns a message for each cycle of more than [`MAX_FILES`] files.
 pub(crate) fn problems(files: &[SourceFile]) -> Vec<String> {
     let mut problems = Vec::new();
     for (root, tree) in trees(files).into_iter().filter(|(root, _)| !is_exempt(root)) {
@@ -41,21 +41,21 @@ fn is_exempt(root: &str) -> bool {
     EXEMPT.iter().any(|folder| root == *folder || root.starts_with(&format!("{folder}/")))
 }
 
-/// The modules of one crate root: of a library, or of one program.
+/// The modules of one library or of one program.
 #[derive(Debug, Default)]
 struct Tree<'a> {
-    /// By their paths from the root, without `crate`.
+    /// The modules by their paths, without the leading `crate`. The path of the root is empty.
     modules: BTreeMap<Path, Module<'a>>,
 }
 
 #[derive(Debug)]
 struct Module<'a> {
-    /// The file, from the tree's folder.
+    /// The path of the file, relative to the tree's folder.
     file: &'a str,
     imports: Imports,
 }
 
-/// The trees of all files, by the folder of their root: `crates/data/src`.
+/// Returns the trees of all libraries and programs, by the folder of their root, such as `crates/data/src`.
 fn trees(files: &[SourceFile]) -> BTreeMap<String, Tree<'_>> {
     let mut trees: BTreeMap<String, Tree<'_>> = BTreeMap::new();
     for SourceFile { path, text } in files.iter().filter(|file| file.is_rust()) {
@@ -63,7 +63,7 @@ fn trees(files: &[SourceFile]) -> BTreeMap<String, Tree<'_>> {
         let (root, file) = match file.strip_prefix("bin/").map(|program| program.split_once('/')) {
             None => (format!("{folder}/src"), file),
             Some(Some((program, file))) => (format!("{folder}/src/bin/{program}"), file),
-            // A program in one file.
+            // A program in a single file has no cycles.
             Some(None) => continue,
         };
         let module = Module { file, imports: Imports::of(text) };
@@ -72,7 +72,7 @@ fn trees(files: &[SourceFile]) -> BTreeMap<String, Tree<'_>> {
     trees
 }
 
-/// The path of the module in a file: `format`, `copy` of `format/copy.rs`.
+/// Returns the path of the module in a file: `["format", "copy"]` for `format/copy.rs`.
 fn path_of(file: &str) -> Path {
     let path = file.strip_suffix(".rs").unwrap_or(file);
     let path = path.strip_suffix("/mod").unwrap_or(path);
@@ -83,7 +83,7 @@ fn path_of(file: &str) -> Path {
 }
 
 impl Tree<'_> {
-    /// The groups of at least two files that import each other, each in the order of its files.
+    /// Returns the groups of at least two files that import each other, directly or not, each sorted by module.
     fn cycles(&self) -> Vec<Vec<&str>> {
         let edges: BTreeMap<&Path, BTreeSet<&Path>> =
             self.modules.keys().map(|module| (module, self.edges(module))).collect();
@@ -101,7 +101,7 @@ impl Tree<'_> {
         cycles
     }
 
-    /// The other modules that a module imports from.
+    /// Returns the other modules that a module imports from.
     fn edges(&self, module: &Path) -> BTreeSet<&Path> {
         let uses = self.modules[module].imports.uses.iter();
         let mut edges: BTreeSet<&Path> =
@@ -110,7 +110,8 @@ impl Tree<'_> {
         edges
     }
 
-    /// The module that defines what a path in `module` names; `None` for other crates.
+    /// Returns the module that defines the item that `path` names inside `module`, after at most `n_left` re-exports.
+    /// Returns `None` for items of other crates.
     fn resolve(&self, module: &Path, path: &[String], n_left: usize) -> Option<&Path> {
         let (first, mut rest) = path.split_first()?;
         let mut at = module.clone();
@@ -143,7 +144,8 @@ impl Tree<'_> {
         self.key(&at)
     }
 
-    /// The module that defines an item which is named through `module`, where its `use` declarations tell.
+    /// Returns the module that defines an item of `module`, after at most `n_left` re-exports. Returns `None` if
+    /// neither `module` nor its `use` declarations name the item.
     fn definer(&self, module: &Path, item: &str, n_left: usize) -> Option<&Path> {
         let (key, Module { imports, .. }) = self.modules.get_key_value(module)?;
         if imports.items.contains(item) || n_left == 0 {
@@ -169,7 +171,7 @@ impl Tree<'_> {
     }
 }
 
-/// All modules that are reached from one, itself included.
+/// Returns all modules that are reachable from `start`, including itself.
 fn reachable<'a>(start: &'a Path, edges: &BTreeMap<&'a Path, BTreeSet<&'a Path>>) -> BTreeSet<&'a Path> {
     let mut reached = BTreeSet::from([start]);
     let mut open = vec![start];
@@ -188,7 +190,7 @@ mod tests {
         texts.iter().map(file).collect()
     }
 
-    /// The cycles of a crate with these files.
+    /// Returns the cycles of a crate with these files.
     fn cycles(texts: &[(&str, &str)]) -> Vec<Vec<String>> {
         let paths: Vec<(String, &str)> =
             texts.iter().map(|(file, text)| (format!("crates/made-up/src/{file}"), *text)).collect();
@@ -233,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_an_item_of_unknown_origin_to_its_module() {
+    fn resolves_an_item_that_no_file_defines_to_its_module() {
         let found = cycles(&[
             ("lib.rs", "mod a; use a::A; made_by_a_macro!(B);"),
             ("a.rs", "use crate::B; pub struct A;"),

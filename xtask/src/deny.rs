@@ -1,7 +1,7 @@
-//! Licences, sources and bans: all packages that any feature of the workspace brings, by the rules of `deny.toml`.
+//! The check of licences, sources and bans: applies the rules of `deny.toml` to all packages that any feature needs.
 //!
-//! The file is one of cargo-deny's, for those who have that program. This check needs `cargo metadata` alone. It reads
-//! the keys below and refuses others, so that the file holds no rule that only one of the two checks.
+//! The file has the format of cargo-deny, which can apply the same rules. This check only needs `cargo metadata`. It
+//! rejects unknown keys, so the file cannot contain rules that only cargo-deny applies.
 
 use anyhow::{Context, Result};
 use cargo_metadata::semver::VersionReq;
@@ -12,10 +12,10 @@ use serde::de::IgnoredAny;
 use crate::license;
 use crate::workspace;
 
-/// The rules' file.
+/// The path of the rules, relative to the workspace's folder.
 pub(crate) const PATH: &str = "deny.toml";
 
-/// The rules.
+/// The rules of `deny.toml`.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(crate) struct Rules {
@@ -25,26 +25,26 @@ pub(crate) struct Rules {
     sources: Sources,
 }
 
-/// Which packages are looked at.
+/// The selection of the packages to check.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(crate) struct Graph {
-    /// The targets that programs are built for.
+    /// The target triples for which the programs are built.
     pub(crate) targets: Vec<String>,
     #[serde(rename = "all-features")]
     _all_features: True,
 }
 
-/// Which licences packages may have.
+/// The licences that packages may have.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(crate) struct Licenses {
-    /// Those of any package.
+    /// The licences that any package may have.
     allow: Vec<String>,
-    /// Those of single packages, besides.
+    /// Additional licences of single packages.
     #[serde(default)]
     exceptions: Vec<Exception>,
-    /// Licences of packages whose manifests state none.
+    /// The licences of single packages, which replace those in their manifests.
     #[serde(default)]
     clarify: Vec<Clarification>,
 }
@@ -67,7 +67,7 @@ struct Clarification {
     _license_files: Vec<IgnoredAny>,
 }
 
-/// Which packages may not be there.
+/// The banned packages, and the rules for versions of dependencies.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 struct Bans {
@@ -75,7 +75,7 @@ struct Bans {
     _multiple_versions: Allow,
     #[serde(rename = "wildcards")]
     _wildcards: Deny,
-    /// The fixtures of tests have a path and no version.
+    /// Always true, because dependencies on the test fixtures have a path and no version.
     #[serde(rename = "allow-wildcard-paths")]
     _allow_wildcard_paths: True,
     deny: Vec<Ban>,
@@ -89,7 +89,7 @@ struct Ban {
     reason: String,
 }
 
-/// Where packages may come from.
+/// The sources that packages may come from.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 struct Sources {
@@ -101,7 +101,7 @@ struct Sources {
     allow_git: Vec<String>,
 }
 
-/// The one value of a key whose others this check does not know.
+/// The value of keys for which this check supports only `deny`.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Deny {
@@ -114,7 +114,7 @@ enum Allow {
     Allow,
 }
 
-/// The same for a key that is on or off.
+/// The value of boolean keys for which this check supports only `true`.
 #[derive(Debug, Deserialize)]
 #[serde(try_from = "bool")]
 struct True;
@@ -123,26 +123,27 @@ impl TryFrom<bool> for True {
     type Error = &'static str;
 
     fn try_from(is_set: bool) -> std::result::Result<Self, Self::Error> {
-        if is_set { Ok(Self) } else { Err("expected `true`: `cargo xtask check` knows no other") }
+        if is_set { Ok(Self) } else { Err("expected `true`: `cargo xtask check` supports no other value") }
     }
 }
 
 impl Rules {
-    /// Reads the workspace's file.
+    /// Reads the rules of the workspace.
     pub(crate) fn load() -> Result<Self> {
         let path = workspace::root()?.join(PATH);
-        let text = std::fs::read_to_string(&path).with_context(|| format!("{PATH} cannot be read"))?;
+        let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {PATH}"))?;
         Self::parse(&text)
     }
 
     fn parse(text: &str) -> Result<Self> {
-        toml::from_str(text)
-            .with_context(|| format!("{PATH} has rules that `cargo xtask check` does not know"))
+        toml::from_str(text).with_context(|| {
+            format!("{PATH} is invalid or has rules that `cargo xtask check` does not support")
+        })
     }
 }
 
 impl Licenses {
-    /// The licence of a package whose manifest states this one, or none.
+    /// Returns the licence of a package: its clarification if there is one, otherwise the licence in its manifest.
     pub(crate) fn stated<'a>(&'a self, name: &str, license: Option<&'a str>) -> Option<&'a str> {
         let clarified = self.clarify.iter().find(|clarified| clarified.name == name);
         clarified.map(|clarified| &*clarified.expression).or(license)
@@ -163,7 +164,7 @@ impl Licenses {
             Ok(false) => Some(format!(
                 "{name} {version} has the licence `{expression}`, which [licenses] does not allow"
             )),
-            Err(error) => Some(format!("{name} {version} has the licence `{expression}`: {error}")),
+            Err(error) => Some(format!("{name} {version} has the invalid licence `{expression}`: {error}")),
         }
     }
 }
@@ -177,7 +178,10 @@ impl Bans {
         let is_wild =
             |dependency: &&Dependency| dependency.req == VersionReq::STAR && dependency.path.is_none();
         for dependency in package.dependencies.iter().filter(is_wild) {
-            problems.push(format!("{name} {version} takes any version of {}: state one", dependency.name));
+            problems.push(format!(
+                "{name} {version} accepts any version of {}: state a version",
+                dependency.name
+            ));
         }
         problems
     }
@@ -187,7 +191,7 @@ impl Sources {
     fn problem(&self, package: &Package, is_member: bool) -> Option<String> {
         let Package { name, version, source, .. } = package;
         let Some(source) = source else {
-            return (!is_member).then(|| format!("{name} {version} is in a folder outside of the workspace"));
+            return (!is_member).then(|| format!("{name} {version} is in a folder outside the workspace"));
         };
         let (kind, address) = source.repr.split_once('+').unwrap_or(("", &source.repr));
         let address = address.split(['?', '#']).next().unwrap_or(address);
@@ -200,7 +204,7 @@ impl Sources {
     }
 }
 
-/// Every package that breaks a rule, one sentence a rule.
+/// Returns a message for each rule that a package violates.
 pub(crate) fn problems(metadata: &Metadata, rules: &Rules) -> Vec<String> {
     let mut problems = Vec::new();
     for package in &metadata.packages {
@@ -234,7 +238,7 @@ mod tests {
         multiple-versions = "allow"
         wildcards = "deny"
         allow-wildcard-paths = true
-        deny = [{ crate = "openssl-sys", reason = "rustls is there" }]
+        deny = [{ crate = "openssl-sys", reason = "use rustls" }]
         [sources]
         unknown-registry = "deny"
         unknown-git = "deny"
@@ -242,7 +246,7 @@ mod tests {
         allow-git = []
     "#;
 
-    /// What is wrong with a package of the registry that has these entries besides, or in place of others.
+    /// Returns the problems of a registry package with these entries, which override the defaults.
     fn check(name: &str, entries: Value) -> Vec<String> {
         let mut entries = entries;
         let defaults = json!({
@@ -258,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn the_packages_of_the_workspace_keep_the_rules() {
+    fn workspace_packages_satisfy_the_rules() {
         let rules = Rules::load().unwrap();
         let metadata = workspace::metadata_of_all_features(&rules.graph.targets).unwrap();
         assert_eq!(problems(&metadata, &rules), [""; 0]);
@@ -282,13 +286,13 @@ mod tests {
         assert_eq!(check("a", json!({ "license": null })), [stated_none]);
         let invalid = check("a", json!({ "license": "MIT OR" }));
         assert!(
-            invalid.len() == 1 && invalid[0].starts_with("a 1.2.3 has the licence `MIT OR`: "),
+            invalid.len() == 1 && invalid[0].starts_with("a 1.2.3 has the invalid licence `MIT OR`: "),
             "{invalid:?}"
         );
     }
 
     #[test]
-    fn rejects_other_sources() {
+    fn rejects_packages_from_other_registries_repositories_and_folders() {
         for source in [
             "registry+https://example.org/other",
             "sparse+https://example.com/index",
@@ -297,21 +301,18 @@ mod tests {
             let expected = format!("a 1.2.3 comes from {source}, which [sources] does not allow");
             assert_eq!(check("a", json!({ "source": source })), [expected]);
         }
-        assert_eq!(
-            check("a", json!({ "source": null })),
-            ["a 1.2.3 is in a folder outside of the workspace"]
-        );
+        assert_eq!(check("a", json!({ "source": null })), ["a 1.2.3 is in a folder outside the workspace"]);
     }
 
     #[test]
     fn rejects_banned_crates_and_wildcard_versions() {
-        assert_eq!(check("openssl-sys", json!({})), ["openssl-sys 1.2.3 is banned: rustls is there"]);
+        assert_eq!(check("openssl-sys", json!({})), ["openssl-sys 1.2.3 is banned: use rustls"]);
         let any = json!({ "dependencies": [dependency("b", json!({}))] });
-        assert_eq!(check("a", any), ["a 1.2.3 takes any version of b: state one"]);
+        assert_eq!(check("a", any), ["a 1.2.3 accepts any version of b: state a version"]);
     }
 
     #[test]
-    fn rejects_rules_that_it_does_not_check() {
+    fn rejects_unsupported_rules() {
         for (from, to) in [
             ("wildcards = \"deny\"", "wildcards = \"warn\""),
             ("all-features = true", "all-features = false"),

@@ -1,9 +1,10 @@
-//! Licence expressions of manifests: SPDX's (version 2.3, annex D), and `/` for `OR` as old manifests have it.
+//! Licence expressions of manifests: SPDX (version 2.3, annex D), and `/` for `OR` as in old manifests.
 
-/// Whether an expression is met by licences that `is_allowed`: `MIT`, or `Apache-2.0 WITH LLVM-exception`.
+/// Returns true if the licences that `is_allowed` accepts satisfy the expression. `is_allowed` receives names such as
+/// `MIT` or `Apache-2.0 WITH LLVM-exception`.
 ///
 /// # Errors
-/// What was expected in the place of which word, where the text is no expression.
+/// Returns a message that states what was expected if the text is not a valid expression.
 pub(crate) fn is_met(expression: &str, is_allowed: impl Fn(&str) -> bool) -> Result<bool, String> {
     let spaced = expression.replace('(', " ( ").replace(')', " ) ").replace('/', " OR ");
     let mut words = Words { words: spaced.split_whitespace().collect(), n_read: 0 };
@@ -25,7 +26,7 @@ impl<'a> Words<'a> {
         self.words.get(self.n_read - 1).copied()
     }
 
-    /// Reads the next word if it is this one.
+    /// Returns true if the next word is `word`, and consumes it in this case.
     fn skip(&mut self, word: &str) -> bool {
         let is_next = self.words.get(self.n_read) == Some(&word);
         self.n_read += usize::from(is_next);
@@ -33,7 +34,7 @@ impl<'a> Words<'a> {
     }
 }
 
-/// `A OR B OR …`, which binds less than `AND`.
+/// Parses `A OR B OR …`, whose operands may contain `AND`, and returns true if one of the operands is met.
 fn any(words: &mut Words<'_>, is_allowed: &impl Fn(&str) -> bool) -> Result<bool, String> {
     let mut is_met = all(words, is_allowed)?;
     while words.skip("OR") {
@@ -42,7 +43,7 @@ fn any(words: &mut Words<'_>, is_allowed: &impl Fn(&str) -> bool) -> Result<bool
     Ok(is_met)
 }
 
-/// `A AND B AND …`.
+/// Parses `A AND B AND …`, and returns true if all operands are met.
 fn all(words: &mut Words<'_>, is_allowed: &impl Fn(&str) -> bool) -> Result<bool, String> {
     let mut is_met = one(words, is_allowed)?;
     while words.skip("AND") {
@@ -51,7 +52,7 @@ fn all(words: &mut Words<'_>, is_allowed: &impl Fn(&str) -> bool) -> Result<bool
     Ok(is_met)
 }
 
-/// A licence, one with an exception, or an expression in parentheses.
+/// Parses a licence, a licence with an exception, or an expression in parentheses, and returns true if it is met.
 fn one(words: &mut Words<'_>, is_allowed: &impl Fn(&str) -> bool) -> Result<bool, String> {
     if words.skip("(") {
         let is_met = any(words, is_allowed)?;
@@ -82,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn any_side_of_or_and_each_side_of_and_must_be_allowed() {
+    fn license_needs_one_allowed_side_of_or_and_both_allowed_sides_of_and() {
         let allowed = ["MIT", "Apache-2.0 WITH LLVM-exception"];
         for (expression, expected) in [
             ("MIT", true),
@@ -91,7 +92,7 @@ mod tests {
             ("ISC/MIT", true),
             ("ISC / Zlib", false),
             ("MIT AND ISC", false),
-            // AND binds tighter than OR.
+            // In this expression, AND binds tighter than OR.
             ("MIT OR ISC AND Zlib", true),
             ("(MIT OR ISC) AND Zlib", false),
             ("(MIT OR ISC) AND (Zlib OR MIT)", true),
@@ -104,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn rejects_what_is_no_expression() {
+    fn rejects_invalid_expressions() {
         for expression in
             ["", "MIT OR", "AND MIT", "MIT ISC", "(MIT", "MIT)", "()", "MIT WITH", "MIT WITH OR ISC"]
         {

@@ -1,8 +1,8 @@
-//! `cargo xtask llvm`: the LLVM that CubeCL's compilers for CPU and CUDA link.
+//! `cargo xtask llvm`: installs the LLVM that CubeCL's CPU and CUDA compilers link.
 //!
-//! The build of `tracel-llvm-bundler` downloads it from its project's releases into the data folder, which
-//! `.cargo/config.toml` sets to `target/llvm`. Where those cannot be reached, the same libraries, of the same version of
-//! LLVM, stand in two wheels of the Python package index.
+//! The build of `tracel-llvm-bundler` downloads LLVM from that project's releases into the data folder, which
+//! `.cargo/config.toml` sets to `target/llvm`. If the releases cannot be reached, this task installs the same libraries
+//! of the same version from two wheels of the Python package index.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,13 +12,13 @@ use anyhow::{Context, Result};
 
 use crate::wheel::{self, Wheel};
 
-/// The folder that the bundler looks for, below the data folder.
+/// The folder in which the bundler expects LLVM, relative to the data folder.
 const BUNDLE: &str = "tracel/tracel-llvm-23.1.0-4";
 
-/// What it finds in a folder that is whole.
+/// The file by which the bundler recognizes a complete folder.
 const SENTINEL: &str = ".tracel-llvm-installed";
 
-/// The smallest file that the bundler downloads.
+/// The smallest file that the bundler downloads, which is used to test the connection.
 const RELEASE: &str =
     "https://github.com/tracel-ai/tracel-llvm/releases/download/v23.1.0-4/linux-x64.checksums.json";
 
@@ -35,18 +35,18 @@ const WHEELS: [Wheel; 2] = [
     },
 ];
 
-/// What of a wheel is the bundle.
+/// The folder of the bundle inside the wheels.
 const INSIDE: &str = "mlc_llvm_static/static/";
 
-/// The same where one of these features of the workspace, separated by commas, needs it.
+/// Installs LLVM if one of these features needs it. `features` is a list that is separated by commas.
 pub(crate) fn run_for(features: &str) -> Result<()> {
     if features.split(',').any(|feature| ["cuda", "cube-cpu"].contains(&feature)) { run() } else { Ok(()) }
 }
 
-/// Makes sure that a build with `cube-cpu` or `cuda` finds its LLVM.
+/// Installs LLVM for builds with `cube-cpu` or `cuda`, unless it is installed or the build can download it.
 ///
 /// # Errors
-/// When neither the releases nor the package index can be reached.
+/// Returns an error if `XDG_DATA_HOME` is not set, or if the installation from the package index fails.
 pub(crate) fn run() -> Result<()> {
     let data_home = data_home()?;
     let bundle = data_home.join(BUNDLE);
@@ -55,20 +55,22 @@ pub(crate) fn run() -> Result<()> {
         return Ok(());
     }
     if releases_can_be_reached() {
-        println!("LLVM: the build downloads it");
+        println!("LLVM is not installed yet: the build will download it");
         return Ok(());
     }
     if !cfg!(all(target_os = "linux", target_arch = "x86_64")) {
-        println!("LLVM: the package index has it for Linux on x86-64 only; the build has to reach {RELEASE}");
+        println!(
+            "LLVM: {RELEASE} cannot be reached, and the Python package index has LLVM only for Linux on x86-64"
+        );
         return Ok(());
     }
-    println!("LLVM: its releases cannot be reached; taking it from the Python package index");
+    println!("LLVM: the releases cannot be reached, installing from the Python package index");
     install(&data_home, &bundle)?;
     println!("LLVM is in {}", bundle.display());
     Ok(())
 }
 
-/// Where builds look, as `.cargo/config.toml` says; cargo hands it to this program too.
+/// Returns the data folder: `XDG_DATA_HOME`, which `.cargo/config.toml` sets for cargo's processes.
 fn data_home() -> Result<PathBuf> {
     let data_home = std::env::var_os("XDG_DATA_HOME").filter(|path| !path.is_empty());
     data_home.map(PathBuf::from).context("XDG_DATA_HOME is not set: run this as `cargo xtask llvm`")
@@ -80,7 +82,8 @@ fn releases_can_be_reached() -> bool {
     status.is_ok_and(|status| status.success())
 }
 
-/// Puts the bundle together under another name: what is not whole is never found.
+/// Installs LLVM from the wheels. The bundle is assembled under a temporary name, so that no build finds an incomplete
+/// bundle.
 fn install(data_home: &Path, bundle: &Path) -> Result<()> {
     let unfinished = data_home.join(format!("unfinished-{}", std::process::id()));
     let made = wheel::download(&WHEELS, &unfinished).and_then(|()| {
@@ -89,18 +92,18 @@ fn install(data_home: &Path, bundle: &Path) -> Result<()> {
             wheel.unpack(&unfinished, INSIDE, &parts)?;
         }
         fs::write(parts.join(SENTINEL), "")?;
-        fs::create_dir_all(bundle.parent().expect("the bundle's path should have two parts"))?;
+        fs::create_dir_all(bundle.parent().expect("the bundle's path should have a parent folder"))?;
         if bundle.exists() && !bundle.join(SENTINEL).exists() {
-            // A download that was ended before its end.
-            fs::remove_dir_all(bundle).with_context(|| format!("{} cannot be removed", bundle.display()))?;
+            // An interrupted download left an incomplete folder.
+            fs::remove_dir_all(bundle).with_context(|| format!("cannot remove {}", bundle.display()))?;
         }
         match fs::rename(&parts, bundle) {
-            // Another process was faster.
+            // Another process has installed LLVM in the meantime.
             Err(_) if bundle.join(SENTINEL).exists() => Ok(()),
-            renamed => renamed.with_context(|| format!("{} cannot be made", bundle.display())),
+            renamed => renamed.with_context(|| format!("cannot create {}", bundle.display())),
         }
     });
-    // Whatever has come of it: the next attempt takes a folder of its own.
+    // A leftover folder is harmless, because the next attempt uses another one.
     let _ = fs::remove_dir_all(&unfinished);
     made
 }

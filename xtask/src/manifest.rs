@@ -1,6 +1,6 @@
-//! Rules of the manifests: each dependency is named once, in the workspace's manifest, with a comment that gives the
-//! reason, and every crate takes it from there. A package that is a workspace of its own, as the fuzz targets are, gives
-//! the reasons itself.
+//! The rules for manifests: the workspace's manifest lists each dependency once, with a comment that gives the reason,
+//! and every crate inherits it. A package that is its own workspace, such as the fuzz targets, states the reasons
+//! itself.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use toml::{Spanned, Table};
 
 use crate::workspace::SourceFile;
 
-/// The dependencies of a section, by name and by the place of the name in the text.
+/// The dependencies of a section, by name and position of the name in the text.
 type Dependencies = BTreeMap<Spanned<String>, Dependency>;
 
 #[derive(Debug, Deserialize)]
@@ -54,10 +54,10 @@ struct Manifest<'a> {
     tables: Tables,
 }
 
-/// Everything that is wrong with the workspace's manifest or a crate's, one sentence each.
+/// Returns a message for each problem of the workspace's manifest and of the crates' manifests.
 ///
 /// # Errors
-/// For a manifest that is no TOML.
+/// Returns an error if a manifest is not valid TOML.
 pub(crate) fn problems(files: &[SourceFile]) -> Result<Vec<String>> {
     let is_manifest = |path: &str| path == "Cargo.toml" || path.ends_with("/Cargo.toml");
     let manifests: Vec<Manifest<'_>> =
@@ -80,14 +80,14 @@ pub(crate) fn problems(files: &[SourceFile]) -> Result<Vec<String>> {
 }
 
 impl Sections {
-    /// The dependencies of all kinds and targets.
+    /// Returns the normal, dev- and build dependencies, including those of single targets.
     fn all(&self) -> Vec<(&Spanned<String>, &Dependency)> {
         let own = self.dependencies.iter().chain(&self.dev_dependencies).chain(&self.build_dependencies);
         own.chain(self.target.values().flat_map(Self::all)).collect()
     }
 }
 
-/// Sorts by the place in the text.
+/// Sorts dependencies by position in the text.
 fn in_order<'a>(
     dependencies: impl Iterator<Item = (&'a Spanned<String>, &'a Dependency)>,
 ) -> Vec<(&'a Spanned<String>, &'a Dependency)> {
@@ -98,19 +98,19 @@ fn in_order<'a>(
 
 impl<'a> Manifest<'a> {
     fn read(file: &'a SourceFile) -> Result<Self> {
-        let bad = || format!("{} cannot be read as a manifest", file.path);
+        let bad = || format!("cannot parse {} as a manifest", file.path);
         let sections = toml::from_str(&file.text).with_context(bad)?;
         let tables = toml::from_str(&file.text).with_context(bad)?;
         Ok(Self { file, sections, tables })
     }
 
-    /// `path:line` of a name.
+    /// Returns the position of a name as `path:line`.
     fn place(&self, name: &Spanned<String>) -> String {
         let line_idx = self.file.text[..name.span().start].matches('\n').count();
         format!("{}:{}", self.file.path, line_idx + 1)
     }
 
-    /// A dependency on somebody else's package needs a version and a reason.
+    /// Checks that a dependency on an external package has a version and a reason.
     fn reasons_and_versions(&self, name: &Spanned<String>, dependency: &Dependency) -> Vec<String> {
         let version = match dependency {
             Dependency::Table { path: Some(_), .. } => return Vec::new(),
@@ -120,7 +120,7 @@ impl<'a> Manifest<'a> {
         let (mut problems, place) = (Vec::new(), self.place(name));
         let above = self.file.text[..name.span().start].lines().next_back();
         if !above.is_some_and(|line| line.trim_start().starts_with('#')) {
-            problems.push(format!("{place}: no comment says why {name} is there"));
+            problems.push(format!("{place}: no comment above {name} gives the reason for the dependency"));
         }
         if !version.contains('.') {
             problems.push(format!("{place}: {name} has no version with a minor number"));
@@ -138,24 +138,24 @@ impl<'a> Manifest<'a> {
         }
         let (path, package) = (&self.file.path, &self.tables.package);
         if self.tables.lints.get("workspace").and_then(toml::Value::as_bool) != Some(true) {
-            problems.push(format!("{path}: [lints] does not say `workspace = true`"));
+            problems.push(format!("{path}: [lints] lacks `workspace = true`"));
         }
         for name in ["version", "edition", "rust-version", "license"] {
             if !inherits(package, name) {
-                problems.push(format!("{path}: [package] does not say `{name}.workspace = true`"));
+                problems.push(format!("{path}: [package] lacks `{name}.workspace = true`"));
             }
         }
         let publish = package.get("publish").and_then(toml::Value::as_bool);
         if publish != Some(false) && !inherits(package, "publish") {
             problems.push(format!(
-                "{path}: [package] says neither `publish.workspace = true` nor `publish = false`"
+                "{path}: [package] has neither `publish.workspace = true` nor `publish = false`"
             ));
         }
         problems
     }
 }
 
-/// Whether a package takes a field from the workspace's manifest.
+/// Returns true if a package inherits a field from the workspace's manifest.
 fn inherits(package: &Table, name: &str) -> bool {
     let value = package.get(name).and_then(|value| value.get("workspace"));
     value.and_then(toml::Value::as_bool) == Some(true)
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn tidy_manifests_have_no_problems() {
+    fn accepts_manifests_that_follow_the_rules() {
         let root = "[workspace.dependencies]\na = { path = \"crates/a\" }\n\n# Loops.\nrayon = \"1.11\"\n\
             # Half floats.\nhalf = { version = \"2.7\", features = [\n    \"std\",\n] }\n\
             [profile.release]\ndebug = 0\n";
@@ -187,21 +187,21 @@ mod tests {
     }
 
     #[test]
-    fn an_unexplained_a_vague_and_an_unused_dependency_are_found() {
+    fn finds_dependencies_without_reason_version_or_use() {
         let root =
             "[workspace.dependencies]\n# Loops.\nrayon = \"1\"\nhalf = \"2.7\"\n# Trees.\ntree = \"0.1\"\n";
         assert_eq!(
             check(root, MEMBER),
             [
                 "Cargo.toml:3: rayon has no version with a minor number",
-                "Cargo.toml:4: no comment says why half is there",
+                "Cargo.toml:4: no comment above half gives the reason for the dependency",
                 "Cargo.toml:6: no crate uses tree",
             ]
         );
     }
 
     #[test]
-    fn a_dependency_beside_the_workspace_manifest_is_found() {
+    fn finds_dependencies_outside_the_workspace_manifest() {
         let expected = "crates/a/Cargo.toml:9: rayon does not come from the workspace's manifest";
         assert_eq!(check("", &MEMBER.replace("rayon.workspace = true", "rayon = \"1.11\"")), [expected]);
         let on_linux = "[target.'cfg(target_os = \"linux\")'.dependencies]\nlibc = \"0.2\"\n[lints]";
@@ -213,35 +213,35 @@ mod tests {
     }
 
     #[test]
-    fn a_package_that_is_its_own_workspace_says_why_itself() {
+    fn checks_dependencies_of_a_package_that_is_its_own_workspace() {
         let own = "[workspace]\n[package]\nname = \"fuzz\"\n[dependencies]\n# Loops.\nrayon = \"1.11\"\n\
             a = { path = \"..\" }\nhalf = \"2\"\n";
         assert_eq!(
             check("", own),
             [
-                "crates/a/Cargo.toml:8: no comment says why half is there",
+                "crates/a/Cargo.toml:8: no comment above half gives the reason for the dependency",
                 "crates/a/Cargo.toml:8: half has no version with a minor number",
             ]
         );
     }
 
     #[test]
-    fn a_crate_with_its_own_lints_or_version_is_found() {
+    fn finds_crates_that_do_not_inherit_lints_or_edition() {
         let own = MEMBER.replace("[lints]\nworkspace = true\n", "").replace("edition.workspace = true\n", "");
         assert_eq!(
             check("", &own),
             [
-                "crates/a/Cargo.toml: [lints] does not say `workspace = true`",
-                "crates/a/Cargo.toml: [package] does not say `edition.workspace = true`",
+                "crates/a/Cargo.toml: [lints] lacks `workspace = true`",
+                "crates/a/Cargo.toml: [package] lacks `edition.workspace = true`",
             ]
         );
         let expected =
-            "crates/a/Cargo.toml: [package] says neither `publish.workspace = true` nor `publish = false`";
+            "crates/a/Cargo.toml: [package] has neither `publish.workspace = true` nor `publish = false`";
         assert_eq!(check("", &MEMBER.replace("publish.workspace = true", "publish = true")), [expected]);
     }
 
     #[test]
-    fn the_manifests_of_the_workspace_keep_the_rules() {
+    fn workspace_manifests_satisfy_the_rules() {
         let files = crate::workspace::text_files(&crate::workspace::paths().unwrap()).unwrap();
         assert_eq!(problems(&files).unwrap(), [""; 0]);
     }

@@ -1,17 +1,18 @@
-//! Names of public types: each occurs once in the workspace's crates, so that a name in a program or a search means one
-//! type.
+//! The check of public type names: each occurs only once in the workspace's crates, so that a name always means the
+//! same type.
 
 use std::collections::BTreeMap;
 
 use crate::exceptions::beyond;
 use crate::workspace::SourceFile;
 
-/// Names that still occur more than once. The list may only shrink.
+/// The names that still occur more than once. The list may only shrink.
 const REPEATED: &[&str] = &[];
 
 const ITEMS: [&str; 5] = ["struct", "enum", "trait", "type", "union"];
 
-/// Public type names that occur more than once, but for `Error`, `Result` and names that end in `Config`.
+/// Returns a message for each public type name that occurs more than once. `Error`, `Result` and names that end in
+/// `Config` may repeat.
 pub(crate) fn repeated_types(files: &[SourceFile]) -> Vec<String> {
     beyond(repeated(files), REPEATED, "REPEATED in xtask/src/names.rs")
 }
@@ -32,7 +33,7 @@ fn repeated(files: &[SourceFile]) -> BTreeMap<String, String> {
     places.into_iter().map(say).collect()
 }
 
-/// Whether a path is that of a source file of a library crate. Tests and the messages of a protocol are private.
+/// Returns true for the source files of library crates, except tests and generated protocol messages.
 fn is_of_a_crate(path: &str) -> bool {
     let is_private =
         path.ends_with("/tests.rs") || path.contains("/tests/") || path.ends_with("/generated.rs");
@@ -43,7 +44,7 @@ fn may_repeat(name: &str) -> bool {
     name == "Error" || name == "Result" || name.ends_with("Config")
 }
 
-/// The lines of a file, counted from zero, without those of its modules for tests.
+/// Returns the lines of a file with their indices from 0, without its test modules.
 fn lines_outside_tests(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let (mut after_cfg, mut end) = (false, None::<String>);
     text.lines().enumerate().filter(move |(_, line)| {
@@ -57,13 +58,13 @@ fn lines_outside_tests(text: &str) -> impl Iterator<Item = (usize, &str)> {
         if after_cfg && code.contains("mod ") && code.ends_with('{') {
             end = Some(format!("{}}}", &line[..line.len() - code.len()]));
         }
-        // Other attributes may stand between the two.
+        // There may be other attributes between `#[cfg(test)]` and the module.
         after_cfg = code.starts_with("#[cfg(test)]") || after_cfg && code.starts_with("#[");
         end.is_none()
     })
 }
 
-/// `Name` of `pub struct Name…`, and of the other items that are types.
+/// Returns `Name` for `pub struct Name…`, and likewise for other items that define types.
 fn public_type(line: &str) -> Option<&str> {
     let (item, rest) = line.trim_start().strip_prefix("pub ")?.split_once(' ')?;
     let name = rest.split(|c: char| !c.is_alphanumeric() && c != '_').next()?;
@@ -79,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_of_two_public_types_is_found_with_both_places() {
+    fn finds_a_repeated_type_name_with_both_places() {
         let files = [
             file("crates/a/src/lib.rs", "pub struct Place<T>(T);\n    pub enum Once {}\n"),
             file("crates/b/src/x/y.rs", "//! Docs.\npub trait Place: Send {}\npub union Bits {}\n"),
@@ -106,14 +107,14 @@ mod tests {
     }
 
     #[test]
-    fn types_after_a_module_of_tests_count() {
+    fn finds_types_after_a_test_module() {
         let text = "#[cfg(test)]\nmod tests {\n    pub struct Place;\n}\npub struct Place;\n";
         let found = repeated(&[file("crates/a/src/lib.rs", text), file("crates/b/src/lib.rs", text)]);
         assert!(found["Place"].ends_with("crates/a/src/lib.rs:5, crates/b/src/lib.rs:5"), "{found:?}");
     }
 
     #[test]
-    fn errors_results_and_configs_may_repeat() {
+    fn types_named_error_result_or_config_may_repeat_in_crates() {
         let text = "pub enum Error {}\npub type Result<T> = T;\npub struct SageConfig;\n";
         let files = [file("crates/a/src/lib.rs", text), file("crates/b/src/lib.rs", text)];
         assert_eq!(repeated(&files), BTreeMap::new());

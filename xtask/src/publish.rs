@@ -1,5 +1,5 @@
-//! Every library crate can be taken alone: its manifest has what users of a registry look for, `cargo package` accepts it,
-//! and it builds without the rest of the workspace.
+//! Checks that every library crate can be published: its manifest has the metadata of a registry, `cargo package`
+//! accepts it, and it builds without the rest of the workspace.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use cargo_metadata::{DependencyKind, Metadata, Package};
 use crate::exceptions::beyond;
 use crate::{arrows, workspace};
 
-/// Crates whose manifests are not complete. The list may only shrink.
+/// The crates whose manifests may be incomplete. The list may only shrink.
 const INCOMPLETE: &[&str] = &[];
 
-/// What the manifests of the crates that are published lack, one sentence a crate.
+/// Returns a message for each published crate whose manifest is incomplete or that needs a private crate.
 pub(crate) fn problems(metadata: &Metadata) -> Vec<String> {
     let mut problems = beyond(incomplete(metadata), INCOMPLETE, "INCOMPLETE in xtask/src/publish.rs");
     let packages = metadata.workspace_packages();
@@ -22,10 +22,13 @@ pub(crate) fn problems(metadata: &Metadata) -> Vec<String> {
         .map(|package| package.name.as_str())
         .collect();
     for package in packages.iter().filter(|package| is_published(package)) {
-        // Development dependencies without a version are left out of a published manifest.
+        // Cargo removes development dependencies without a version from published manifests.
         let needed = package.dependencies.iter().filter(|other| other.kind != DependencyKind::Development);
         for other in needed.filter(|other| private.contains(&other.name.as_str())) {
-            problems.push(format!("{} is published and needs {}, which is not", package.name, other.name));
+            problems.push(format!(
+                "{} is published but needs {}, which is not published",
+                package.name, other.name
+            ));
         }
     }
     problems
@@ -54,14 +57,14 @@ fn incomplete(metadata: &Metadata) -> BTreeMap<String, String> {
     incomplete
 }
 
-/// Packages every crate as for a registry, without a build.
+/// Runs `cargo package` for every crate, without building the crates.
 pub(crate) fn package() -> Result<()> {
     let args = "package --quiet --locked --offline --workspace --no-verify --allow-dirty";
     workspace::run(workspace::cargo()?.args(args.split(' ')))
 }
 
-/// Builds each library crate below the tensors alone: with its default features, and without them where it has any. The
-/// crates above are built with all that they have by the other steps.
+/// Builds each published crate that has no tensor dependency on its own: once with its default features and, if it has
+/// default features, once without them. The other steps build the remaining crates with all features.
 pub(crate) fn build_alone(metadata: &Metadata) -> Result<()> {
     for package in metadata.workspace_packages().into_iter().filter(|package| is_published(package)) {
         if arrows::builds_tensors(metadata, &package.name) {
@@ -84,7 +87,8 @@ pub(crate) fn build_alone(metadata: &Metadata) -> Result<()> {
     Ok(())
 }
 
-/// The flags of each set of features.
+/// Returns cargo's flag for each feature set to build: no flag for the default features and, if there are default
+/// features, `--no-default-features`.
 fn feature_flags(package: &Package) -> Vec<Option<&'static str>> {
     let has_default = package.features.get("default").is_some_and(|default| !default.is_empty());
     if has_default { vec![None, Some("--no-default-features")] } else { vec![None] }
@@ -111,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn an_incomplete_manifest_is_found_unless_it_is_not_published() {
+    fn finds_incomplete_manifests_of_published_crates() {
         let lacking = json!({ "keywords": [], "readme": null });
         let private = package("c", json!({ "publish": [] }));
         let packages = vec![complete("a", json!({})), complete("b", lacking), private];
@@ -120,17 +124,17 @@ mod tests {
     }
 
     #[test]
-    fn a_published_crate_that_needs_a_private_one_is_found() {
+    fn finds_published_crates_that_need_private_ones() {
         let on = |kind: Option<&str>| json!({ "dependencies": [dependency("c", json!({ "kind": kind }))] });
         let private = package("c", json!({ "publish": [] }));
         let packages = vec![complete("a", on(None)), complete("b", on(Some("dev"))), private];
         let problems = problems(&metadata_of(packages, &["a", "b", "c"], Vec::new()));
         let of_c: Vec<&String> = problems.iter().filter(|problem| problem.contains(" needs c")).collect();
-        assert_eq!(of_c, ["a is published and needs c, which is not"]);
+        assert_eq!(of_c, ["a is published but needs c, which is not published"]);
     }
 
     #[test]
-    fn a_crate_with_default_features_is_built_without_them_too() {
+    fn builds_crates_with_and_without_default_features() {
         let flags = |features: Value| {
             let package = serde_json::from_value(package("a", json!({ "features": features }))).unwrap();
             feature_flags(&package)

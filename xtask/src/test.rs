@@ -1,13 +1,13 @@
-//! `cargo xtask test`: all tests that this machine can run, and what it could not.
+//! `cargo xtask test`: runs all tests that this machine can run, and lists the skipped ones.
 //!
-//! A test that finds that its machine lacks something ends early and says so with one line on standard
-//! output, written past the capture of the test harness:
+//! A test whose requirements the machine does not meet returns early, and writes a line to standard output that the
+//! test harness does not capture:
 //!
 //! ```text
 //! writeln!(std::io::stdout(), "kiln-skip: gpu: neighbor_sum on CUDA: no CUDA device")
 //! ```
 //!
-//! The words are the kind (`gpu`, `browser`, or `other`), what was skipped, and the reason.
+//! The line contains the kind (`gpu`, `browser` or `other`), the skipped test and the reason.
 
 mod binaries;
 mod tally;
@@ -23,22 +23,24 @@ use self::tally::{Kind, Skip, Tally};
 use crate::cuda_stub::{Stub, own_kernels};
 use crate::{llvm, workspace};
 
-/// Devices of the stub driver: several, so that ranks get one each, and sums have an order.
+/// The number of devices of the stub driver. Each rank uses its own device, and three ranks are the fewest with which
+/// the result of a sum depends on the order of its terms.
 const N_STUB_DEVICES: usize = 3;
 
 /// Options of `cargo xtask test`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Also builds the device runtimes (CubeCL's CPU runtime, CUDA, NCCL) and, where they are installed, MPI and METIS, and runs the tests that need them, the device tests on CubeCL's CPU runtime
+    /// Also builds the device runtimes (CubeCL's CPU runtime, CUDA, NCCL), METIS if clang is installed, and MPI if
+    /// clang and MPI are installed, and runs the tests that need them; device tests run on CubeCL's CPU runtime
     #[arg(long, conflicts_with = "device")]
     all: bool,
-    /// With --all: leaves out the packages that a run without --all tests with the same features
+    /// Excludes the packages that `cargo xtask test` without --all builds with the same features; for --all
     #[arg(long, requires = "all")]
     rest: bool,
     /// Runs only the tests of kernels, layers, sampling and programs, on this device: cuda, cuda:1, wgpu, cube-cpu
     #[arg(long, value_name = "DEVICE", value_parser = device)]
     device: Option<String>,
-    /// With --device cuda: runs them on a stub of the CUDA driver, which needs no GPU, and fails unless every kernel is launched
+    /// Uses a stub of the CUDA driver, without a GPU, and fails unless every kernel is launched; for --device cuda
     #[arg(long, requires = "device")]
     stub: bool,
 }
@@ -46,23 +48,24 @@ pub(crate) struct Args {
 /// The test binaries that run on the device that the environment variable `KILN_DEVICE` names.
 const DEVICE_TESTS: &[&str] = &["device", "sampler_large"];
 
-/// The programs on a device, which are among all tests on CubeCL's CPU runtime.
+/// The test binary of the programs on a device. Without `--device`, it uses CubeCL's CPU runtime if that is built in.
 const PROGRAM_TESTS: &str = "devices";
 
-/// The test binaries that take longest, the longest first.
+/// The slowest test binaries, in descending order of their time.
 const LONGEST: &[&str] = &["programs", "processes", "servers"];
 
-/// The test binaries beside which nothing runs: that of a Slurm on this machine.
+/// The test binaries that must not run beside others: the one that starts a Slurm cluster on this machine.
 const ALONE: &[&str] = &["kiln-cli jobs"];
 
-/// The features of tests and lints without devices: the examples whose ranks are processes, too.
+/// The features of tests and lints without devices. `grpc` enables the examples whose ranks are processes.
 pub(crate) const DEFAULT_FEATURES: &str = "grpc";
 
-/// The packages of tests and lints: all but the generator of the built-in data set, whose dependencies nothing else has.
+/// The packages of tests and lints: all except the generator of the built-in data set, which needs extra dependencies.
 pub(crate) const PACKAGES: [&str; 3] = ["--workspace", "--exclude", "debian-packages"];
 
-/// The features of `--all`, of every device test and of the lints: one set, so that the dependencies are compiled once.
-/// METIS's bindings need libclang, and MPI's the machine's own library.
+/// Returns the features of `--all`, of tests on devices except wgpu, and of the lints with devices: a single set, so
+/// that dependencies are compiled once. METIS's and MPI's bindings need libclang, and MPI's also need an installed MPI
+/// library.
 pub(crate) fn all_features() -> &'static str {
     let has = |program: &&str| {
         let mut command = Command::new(program);
@@ -76,11 +79,10 @@ pub(crate) fn all_features() -> &'static str {
     }
 }
 
-/// What these tests leave out, on any machine.
+/// Returns the skips that apply to every machine.
 fn standing_skips(all: bool) -> Vec<Skip> {
     let skip = |what: &str, reason: &str, kind| Skip { what: what.into(), reason: reason.into(), kind };
-    let gpu =
-        skip("kernels on a GPU", "`cargo xtask test --device cuda` (or wgpu) runs them there", Kind::Gpu);
+    let gpu = skip("kernels on a GPU", "`cargo xtask test --device cuda` (or wgpu) runs them", Kind::Gpu);
     let runtimes = "device runtimes, MPI, NCCL, Slurm and METIS";
     let runtimes = skip(runtimes, "`cargo xtask test --all` runs their tests", Kind::Run);
     if all { vec![gpu] } else { vec![gpu, runtimes] }
@@ -90,14 +92,14 @@ fn standing_skips(all: bool) -> Vec<Skip> {
 pub(crate) fn run(args: Args) -> Result<()> {
     let start = Instant::now();
     let features = match &args.device {
-        // Other GPUs need a runtime that `--all` has not.
+        // The features of `--all` do not include `wgpu`, the runtime of GPUs that CUDA does not support.
         Some(device) if feature(device) == "wgpu" => "grpc,wgpu",
         Some(_) => all_features(),
         None if args.all => all_features(),
         None => DEFAULT_FEATURES,
     };
     llvm::run_for(features)?;
-    ensure!(!args.stub || args.device.as_deref().map(feature) == Some("cuda"), "--stub is for --device cuda");
+    ensure!(!args.stub || args.device.as_deref().map(feature) == Some("cuda"), "--stub needs --device cuda");
     let stub = if args.stub { Some(Stub::build(N_STUB_DEVICES)?) } else { None };
     let skips = if args.device.is_none() { standing_skips(args.all) } else { Vec::new() };
     let (mut tally, mut times) = (Tally { skips, ..Tally::default() }, Vec::new());
@@ -119,14 +121,14 @@ pub(crate) fn run(args: Args) -> Result<()> {
     end_part("build");
 
     let mut runs = runs(&args, &binaries);
-    // A device is one, and its tests count what happens on it.
+    // Device tests share one device and count its launches, so they must not overlap.
     let at_once = if args.device.is_some() { 1 } else { std::thread::available_parallelism()?.get() };
     if let Some(stub) = &stub {
         runs.iter_mut().for_each(|run| {
             stub.set(&mut run.command);
         });
     }
-    // A Slurm that waits for its nodes in vain takes them for lost.
+    // Under load, Slurm may declare its nodes lost, so its tests run alone.
     let (alone, beside) = runs.into_iter().partition(|run| ALONE.iter().any(|test| run.name.ends_with(test)));
     tally.add(binaries::run_all(beside, at_once, std::io::stdout())?);
     tally.add(binaries::run_all(alone, 1, std::io::stdout())?);
@@ -135,7 +137,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
         let mut examples = cargo_test(features, &packages)?;
         examples.arg("--doc");
         read_output(examples, &mut tally)?;
-        end_part("documentation's examples");
+        end_part("doc examples");
     }
 
     println!("\n{} passed, {} failed, in {} s", tally.n_passed, tally.n_failed, start.elapsed().as_secs());
@@ -157,7 +159,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
     }
 }
 
-/// The packages to test, as arguments of cargo.
+/// Returns the packages to test, as arguments of cargo.
 fn packages(args: &Args, features: &str) -> Result<Vec<String>> {
     if !args.rest {
         return Ok(PACKAGES.map(str::to_owned).to_vec());
@@ -168,13 +170,14 @@ fn packages(args: &Args, features: &str) -> Result<Vec<String>> {
     Ok(packages.into_iter().flat_map(|package| ["--package".to_owned(), package]).collect())
 }
 
-/// The runs of the binaries: once each, and the device tests once more on CubeCL's CPU runtime, where it was built.
+/// Returns the runs of the test binaries: one run per binary and, with `--all`, a second run of the device tests on
+/// CubeCL's CPU runtime.
 fn runs(args: &Args, binaries: &[Binary]) -> Vec<Run> {
     let on_device = |device| {
         let is_of_device = |binary: &&Binary| DEVICE_TESTS.contains(&&*binary.target);
         binaries.iter().filter(is_of_device).map(move |binary| binary.run(Some(device)))
     };
-    // First, so that the others run beside them.
+    // The slowest binaries start first, so that the others run concurrently with them.
     let mut sorted: Vec<&Binary> = binaries.iter().collect();
     sorted.sort_by_key(|binary| {
         LONGEST.iter().position(|test| *test == binary.target).unwrap_or(LONGEST.len())
@@ -182,7 +185,7 @@ fn runs(args: &Args, binaries: &[Binary]) -> Vec<Run> {
     let default = || sorted.iter().map(|binary| binary.run(None));
     match &args.device {
         Some(device) => binaries.iter().map(|binary| binary.run(Some(device))).collect(),
-        // These take longest.
+        // The runs on CubeCL's CPU runtime are the slowest, so they start first.
         None if args.all => on_device("cube-cpu").chain(default()).collect(),
         None => default().collect(),
     }
@@ -195,26 +198,26 @@ fn cargo_test(features: &str, packages: &[String]) -> Result<Command> {
     Ok(command)
 }
 
-/// Reads a device that a feature brings.
+/// Parses the name of a device that needs a feature.
 pub(crate) fn device(name: &str) -> Result<String, String> {
     match feature(name) {
         "cuda" | "wgpu" | "cube-cpu" => Ok(name.to_owned()),
         _ => {
-            Err("expected cuda, cuda:N, wgpu, wgpu:N or cube-cpu; without --device, the processor is used"
+            Err("expected cuda, cuda:N, wgpu, wgpu:N or cube-cpu; without --device, tests run on the CPU"
                 .into())
         }
     }
 }
 
-/// The feature that brings a device: its name without the number.
+/// Returns the feature that a device needs: its name without the number.
 pub(crate) fn feature(device: &str) -> &str {
     device.split(':').next().unwrap_or(device)
 }
 
-/// Runs a command, passes its output on and counts it.
+/// Runs a command, forwards its output, and adds its test results to the tally.
 fn read_output(mut command: Command, tally: &mut Tally) -> Result<()> {
-    let mut child = command.stdout(Stdio::piped()).spawn().context("`cargo test` does not start")?;
-    let mut output = BufReader::new(child.stdout.take().expect("stdout should be piped, as asked for"));
+    let mut child = command.stdout(Stdio::piped()).spawn().context("cannot start `cargo test`")?;
+    let mut output = BufReader::new(child.stdout.take().expect("stdout should be piped"));
     let mut line = Vec::new();
     while output.read_until(b'\n', &mut line)? != 0 {
         std::io::stdout().write_all(&line)?;

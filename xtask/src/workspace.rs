@@ -1,4 +1,4 @@
-//! The workspace as the tasks see it: its folder, its files, its packages, and its `cargo`.
+//! Access to the workspace for the tasks: its folder, its files, its packages and its `cargo`.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -7,10 +7,10 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use cargo_metadata::{Metadata, MetadataCommand};
 
-/// A committed (or about to be committed) text file.
+/// A text file that git tracks or would track.
 #[derive(Debug, Clone)]
 pub(crate) struct SourceFile {
-    /// From the workspace's folder, with `/` between the parts.
+    /// The path relative to the workspace's folder, with `/` as the separator.
     pub(crate) path: String,
     pub(crate) text: String,
 }
@@ -21,51 +21,54 @@ impl SourceFile {
     }
 }
 
-/// The packages of the default features, for this machine's platform only, so that nothing is downloaded for others.
+/// Returns the packages that the default features need on this machine's platform. Packages that only other platforms
+/// need are left out, so that cargo does not download them.
 pub(crate) fn metadata() -> Result<Metadata> {
     metadata_with(&["--filter-platform", &host()?])
 }
 
-/// The packages of all features on these targets.
+/// Returns the packages that all features need on these targets.
 pub(crate) fn metadata_of_all_features(targets: &[String]) -> Result<Metadata> {
     let targets = targets.iter().flat_map(|target| ["--filter-platform", target]);
     metadata_with(&["--all-features"].into_iter().chain(targets).collect::<Vec<_>>())
 }
 
-/// As [`metadata`], with these features, separated by commas.
+/// Same as [`metadata`], but with these features, separated by commas.
 pub(crate) fn metadata_of_features(features: &str) -> Result<Metadata> {
     metadata_with(&["--filter-platform", &host()?, "--features", features])
 }
 
 fn metadata_with(args: &[&str]) -> Result<Metadata> {
     let json = stdout_of(cargo()?.args(["metadata", "--format-version", "1", "--locked"]).args(args))?;
-    MetadataCommand::parse(json).context("`cargo metadata` printed something unexpected")
+    MetadataCommand::parse(json).context("cannot parse the output of `cargo metadata`")
 }
 
-/// This machine's target triple.
+/// Returns this machine's target triple.
 pub(crate) fn host() -> Result<String> {
     let version = stdout_of(Command::new("rustc").arg("-vV"))?;
     let host = version.lines().find_map(|line| line.strip_prefix("host: "));
-    Ok(host.context("`rustc -vV` names no host")?.to_owned())
+    Ok(host.context("`rustc -vV` printed no host")?.to_owned())
 }
 
-/// The workspace's folder.
+/// Returns the workspace's folder.
 pub(crate) fn root() -> Result<PathBuf> {
-    let manifest_dir =
-        std::env::var_os("CARGO_MANIFEST_DIR").context("not started by cargo; use `cargo xtask`")?;
+    let manifest_dir = std::env::var_os("CARGO_MANIFEST_DIR")
+        .context("this program was not started by cargo: use `cargo xtask`")?;
     let parent = Path::new(&manifest_dir).parent().context("xtask's folder has no parent")?;
     Ok(parent.to_owned())
 }
 
-/// The cargo that started this program, to be run in the workspace's folder, where it selects the default members.
+/// Returns a command that runs cargo in the workspace's folder, so that it selects the default members. It is the cargo
+/// that started this program.
 pub(crate) fn cargo() -> Result<Command> {
     let mut command = Command::new(std::env::var_os("CARGO").as_deref().unwrap_or(OsStr::new("cargo")));
     without_own_package(command.current_dir(root()?));
     Ok(command)
 }
 
-/// Clears what `cargo run` sets of this program's own package: a build script of another package that reads such a
-/// variable runs again, and everything above it is built again, where it is set in one command and not in the next.
+/// Removes the variables that `cargo run` sets for this program's package from a command's environment. If the build
+/// script of another package reads one of them, cargo runs the script again and rebuilds its dependents whenever the
+/// variable is set in one command and not in the next.
 pub(crate) fn without_own_package(command: &mut Command) -> &mut Command {
     let own = |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(own)) {
@@ -74,51 +77,51 @@ pub(crate) fn without_own_package(command: &mut Command) -> &mut Command {
     command
 }
 
-/// Runs a command with this program's own output and fails when it fails.
+/// Runs a command that inherits the standard streams, and returns an error if it fails.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
-    let status = command.status().with_context(|| format!("{command:?} does not start"))?;
+    let status = command.status().with_context(|| format!("cannot start {command:?}"))?;
     if !status.success() {
-        bail!("{} ended with {status}", short_name(command));
+        bail!("{} failed with {status}", short_name(command));
     }
     Ok(())
 }
 
-/// Runs a command and gives back what it printed.
+/// Runs a command and returns its standard output.
 pub(crate) fn stdout_of(command: &mut Command) -> Result<String> {
-    let output = command.output().with_context(|| format!("{command:?} does not start"))?;
+    let output = command.output().with_context(|| format!("cannot start {command:?}"))?;
     if !output.status.success() {
         let message = String::from_utf8_lossy(&output.stderr);
-        bail!("{} ended with {}: {}", short_name(command), output.status, message.trim());
+        bail!("{} failed with {}: {}", short_name(command), output.status, message.trim());
     }
-    String::from_utf8(output.stdout).with_context(|| format!("{command:?} printed no UTF-8"))
+    String::from_utf8(output.stdout).with_context(|| format!("the output of {command:?} is not UTF-8"))
 }
 
-/// `cargo clippy --release …` without the path of cargo.
+/// Returns the command line without the folder of the program: `cargo clippy --release …`.
 fn short_name(command: &Command) -> String {
     let program = Path::new(command.get_program()).file_stem().unwrap_or(command.get_program());
     let words = std::iter::once(program).chain(command.get_args());
     words.map(OsStr::to_string_lossy).collect::<Vec<_>>().join(" ")
 }
 
-/// Every file that git tracks or would track, by path; ignored files are left out.
+/// Returns the sorted paths of all files that git tracks or would track. Ignored files are left out.
 pub(crate) fn paths() -> Result<Vec<String>> {
     let args = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"];
     let list = stdout_of(Command::new("git").current_dir(root()?).args(args))?;
     let root = root()?;
     let mut paths: Vec<String> = list.split_terminator('\0').map(str::to_owned).collect();
-    // A file that was deleted but not yet committed is still in git's list.
+    // git still lists files whose deletion is not committed.
     paths.retain(|path| root.join(path).exists());
     paths.sort();
     paths.dedup();
     Ok(paths)
 }
 
-/// The text files among `paths`; what is not UTF-8 is data and left out.
+/// Reads the text files among `paths`. Files that are not UTF-8 are data, and are left out.
 pub(crate) fn text_files(paths: &[String]) -> Result<Vec<SourceFile>> {
     let root = root()?;
     let mut files = Vec::new();
     for path in paths {
-        let bytes = std::fs::read(root.join(path)).with_context(|| format!("{path} cannot be read"))?;
+        let bytes = std::fs::read(root.join(path)).with_context(|| format!("cannot read {path}"))?;
         if let Ok(text) = String::from_utf8(bytes) {
             files.push(SourceFile { path: path.clone(), text });
         }
@@ -132,7 +135,8 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// The JSON of a package without dependencies, with these entries besides, or in place of the defaults.
+    /// Returns the JSON of a package with these entries, which override the defaults. By default it has no
+    /// dependencies.
     pub(crate) fn package(name: &str, entries: Value) -> Value {
         let package = json!({
             "id": name, "name": name, "version": "0.1.0", "manifest_path": format!("{name}/Cargo.toml"),
@@ -141,7 +145,8 @@ pub(crate) mod tests {
         merged(package, entries)
     }
 
-    /// The JSON of a dependency on any version of a package, with these entries besides.
+    /// Returns the JSON of a dependency with these entries, which override the defaults. By default it accepts any
+    /// version.
     pub(crate) fn dependency(name: &str, entries: Value) -> Value {
         let dependency = json!({
             "name": name, "kind": null, "req": "*", "optional": false, "uses_default_features": true, "features": [],
@@ -149,13 +154,13 @@ pub(crate) mod tests {
         merged(dependency, entries)
     }
 
-    /// The JSON of a package's place in the resolved graph, above other packages by a kind of dependency.
+    /// Returns the JSON of a package's node in the resolved graph, with its dependencies and their kinds.
     pub(crate) fn node(name: &str, below: &[(&str, Option<&str>)]) -> Value {
         let dep = |&(name, kind): &(&str, Option<&str>)| json!({ "name": name, "pkg": name, "dep_kinds": [{ "kind": kind, "target": null }] });
         json!({ "id": name, "dependencies": [], "deps": below.iter().map(dep).collect::<Vec<_>>() })
     }
 
-    /// What cargo would print of these packages.
+    /// Returns the metadata that cargo would print for these packages.
     pub(crate) fn metadata_of(packages: Vec<Value>, members: &[&str], nodes: Vec<Value>) -> Metadata {
         let metadata = json!({
             "packages": packages, "workspace_members": members, "resolve": { "nodes": nodes, "root": null },

@@ -1,4 +1,4 @@
-//! Measures what this machine can do and prints it, a JSON object for each number of threads: `ceilings 1 2`.
+//! Measures the ceilings of this machine, and prints a JSON object for each number of threads: `ceilings 1 2`.
 
 use kiln_benches::Result;
 use kiln_benches::ceilings::{Ceilings, array_bytes};

@@ -1,6 +1,5 @@
-//! Opens a data set, makes everything that training needs, trains for some steps and prints what it took:
-//! `first_step FOLDER STEPS`. What `cargo xtask bench --peers` times from the start of the process to what it prints, and
-//! reads the memory of.
+//! Opens a data set, sets up training, trains for some steps and prints the loss: `first_step FOLDER STEPS`. `cargo
+//! xtask bench --peers` measures the memory of the process, and the time from its start to its output.
 
 use std::path::Path;
 
@@ -9,7 +8,7 @@ use kiln_benches::{Input, Result, train};
 fn main() -> Result {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let [folder, n_steps] = args.as_slice() else {
-        return Err("expected a folder and a number of steps".into());
+        return Err("expected two arguments: a folder and a number of steps".into());
     };
     let n_steps: usize = n_steps.parse()?;
     let input = Input::open(Path::new(folder))?;

@@ -1,4 +1,4 @@
-//! Writes the random graph of the GCN's bench to a folder, for another library: `write_fake FOLDER`.
+//! Writes the random graph of the GCN bench to a folder, for benches of other libraries: `write_fake FOLDER`.
 
 use kiln_benches::{Result, fake};
 use kiln_data::format;
@@ -6,7 +6,7 @@ use kiln_data::format;
 fn main() -> Result {
     let mut args = std::env::args().skip(1);
     let (Some(folder), None) = (args.next(), args.next()) else {
-        return Err("expected a folder".into());
+        return Err("expected one argument: the output folder".into());
     };
     format::write(&fake()?, folder)?;
     Ok(())

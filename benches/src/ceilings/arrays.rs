@@ -6,45 +6,50 @@ use pulp::{Arch, Simd, WithSimd};
 use super::RowRate;
 use super::timing::best_rate;
 
-/// Numbers of a cache line.
+/// The number of f32 values in a cache line.
 const LINE: usize = 16;
 
-/// Lines that are asked for ahead of their use: into the first level of caches, and into the second, which waits for
-/// more at once. Which is faster depends on where the array is; the ceiling is the better.
+/// The distance in cache lines of prefetches to the first-level cache. Whether this distance or [`LINES_FAR_AHEAD`] is
+/// faster depends on the cache or memory that contains the array; the ceiling is the larger rate.
 const LINES_AHEAD: usize = 32;
+
+/// The distance in cache lines of prefetches to the second-level cache, which supports more outstanding requests.
 const LINES_FAR_AHEAD: usize = 64;
 
-/// The same for rows.
+/// The distance in rows of prefetches to the first-level cache.
 const ROWS_AHEAD: usize = 8;
+
+/// The distance in rows of prefetches to the second-level cache.
 const ROWS_FAR_AHEAD: usize = 48;
 
-/// Lines that a thread reads in a pass: some 30 ms.
+/// The number of cache lines that a thread reads in a pass.
 const N_LINES: usize = 1 << 22;
 
-/// Rows that a thread reads in a pass, and the rows that it writes: more bytes than most caches.
+/// The number of rows that a thread reads and writes in a pass. Together these rows exceed most caches.
 const N_ROWS: usize = 1 << 19;
 
-/// Numbers of one piece of the array in small pages: the allocator gives huge ones from 1 MiB on.
+/// The number of values in a piece of the array with small pages. A piece has 512 KiB, because the allocator uses huge
+/// pages for buffers of at least 1 MiB.
 const PIECE: usize = 1 << 17;
 
-/// The array that is read: in huge pages, from the start of a line.
+/// The array that is read, in huge pages and aligned to cache lines.
 pub(super) struct Arrays {
     values: Vec<f32>,
 }
 
-/// The first part of it, which random places are in.
+/// A prefix of the array, to which random accesses are limited.
 pub(super) struct Part<'a> {
     values: &'a [f32],
 }
 
-/// Which cache rows are asked for into.
+/// The cache into which rows are prefetched.
 #[derive(Clone, Copy)]
 enum Ask {
     Near,
     Far,
 }
 
-/// The place of the `i`-th random draw among `n`.
+/// Returns the `i`-th random number below `n`.
 #[inline(always)]
 fn place(i: usize, n: usize) -> usize {
     let mixed = (i as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -52,8 +57,8 @@ fn place(i: usize, n: usize) -> usize {
     ((mixed >> 32) as usize * n) >> 32
 }
 
-/// Lines a second at random places of an array in pieces that the system's allocator gives, in pages of 4 KiB
-/// where huge ones are on request only. The table of pieces, 64 KiB, stays in a cache.
+/// Measures random reads of an array with pages of 4 KiB, in cache lines per second. The array consists of small
+/// pieces, for which the allocator does not request huge pages. The table of pieces fits into a cache.
 pub(super) fn random_lines_small_pages(threads: &[usize], array_bytes: usize) -> Vec<f64> {
     let n_pieces = (array_bytes / 4 / PIECE).max(1);
     let pieces: Vec<Vec<f32>> = (0..n_pieces).map(|_| vec![1.0; PIECE]).collect();
@@ -83,13 +88,13 @@ impl Arrays {
         Self { values: vec![1.0; array_bytes / 4] }
     }
 
-    /// A thread's share, a whole number of lines.
+    /// Returns a thread's share of the array. Its size is a multiple of a cache line.
     fn share(&self, thread: usize, n_threads: usize) -> &[f32] {
         let length = self.values.len() / n_threads / LINE * LINE;
         &self.values[thread * length..][..length]
     }
 
-    /// Bytes a second, read in order.
+    /// Measures sequential reads, in bytes per second.
     pub(super) fn stream_read(&self, n_threads: usize) -> f64 {
         let bytes = n_threads * size_of_val(self.share(0, n_threads));
         best_rate(n_threads, bytes, |thread| {
@@ -100,9 +105,9 @@ impl Arrays {
         })
     }
 
-    /// Bytes a second, read and written in order.
+    /// Measures sequential copies, in bytes read and written per second.
     pub(super) fn stream_copy(&self, n_threads: usize) -> f64 {
-        // A quarter: the copy needs memory, too.
+        // Only a quarter of the array is copied, because the copy needs memory, too.
         let length = self.share(0, n_threads).len() / 4;
         best_rate(n_threads, 2 * n_threads * length * size_of::<f32>(), |thread| {
             let share = &self.share(thread, n_threads)[..length];
@@ -114,14 +119,14 @@ impl Arrays {
         })
     }
 
-    /// The first so many bytes.
+    /// Returns the first `array_bytes` bytes of the array.
     pub(super) fn first(&self, array_bytes: usize) -> Part<'_> {
         Part { values: &self.values[..array_bytes / size_of::<f32>()] }
     }
 }
 
 impl Part<'_> {
-    /// Lines a second, at random places.
+    /// Measures random reads, in cache lines per second.
     pub(super) fn random_lines(&self, n_threads: usize) -> f64 {
         let near = self.lines_asked(n_threads, LINES_AHEAD, prefetch);
         near.max(self.lines_asked(n_threads, LINES_FAR_AHEAD, prefetch_far))
@@ -142,8 +147,8 @@ impl Part<'_> {
         })
     }
 
-    /// Bytes a second of rows at random places, copied to rows in order: by a plain loop, or past the caches as
-    /// feature sources copy them, whichever is faster.
+    /// Measures copies of random rows to sequential rows, in bytes read and written per second: the faster of a plain
+    /// loop and of the non-temporal copy that feature stores use.
     pub(super) fn gather_rows(&self, n_threads: usize, dim: usize) -> RowRate {
         let (row_bytes, n_places) = (dim * size_of::<f32>(), self.values.len() / dim);
         let plain = best_rate(n_threads, 2 * n_threads * N_ROWS * row_bytes, |thread| {
@@ -166,7 +171,7 @@ impl Part<'_> {
         RowRate { row_bytes, bytes_per_second: plain.max(streamed) }
     }
 
-    /// Bytes a second of rows at random places, added up.
+    /// Measures sums of random rows, in bytes read per second.
     pub(super) fn read_rows(&self, n_threads: usize, dim: usize) -> RowRate {
         let row_bytes = dim * size_of::<f32>();
         let asked = |ask: Ask| {
@@ -181,7 +186,7 @@ impl Part<'_> {
         RowRate { row_bytes, bytes_per_second: asked(Ask::Near).max(asked(Ask::Far)) }
     }
 
-    /// Calls `each` with random rows, others for each thread, asking for rows ahead of their use.
+    /// Calls `each` with random rows, which differ between threads, and prefetches the rows in advance.
     #[inline(always)]
     fn for_each_row(&self, thread: usize, dim: usize, ask: Ask, mut each: impl FnMut(&[f32])) {
         let n_places = self.values.len() / dim;
@@ -196,7 +201,7 @@ impl Part<'_> {
     }
 }
 
-/// The sum of an array, by four vectors.
+/// An operation that sums an array with four vector accumulators.
 struct Sum<'a>(&'a [f32]);
 
 impl WithSimd for Sum<'_> {
@@ -215,7 +220,7 @@ impl WithSimd for Sum<'_> {
     }
 }
 
-/// One thread's random rows, added to one row.
+/// An operation that adds a thread's random rows to `total`.
 struct RowSum<'a> {
     part: &'a Part<'a>,
     thread: usize,

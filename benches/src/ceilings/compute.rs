@@ -4,14 +4,15 @@ use pulp::{Arch, Simd, WithSimd};
 
 use super::timing::best_rate;
 
-/// Chains that do not wait for each other. A processor starts two operations a cycle and has each ready after four
-/// or five, so that 8 to 10 are in flight; more than 14 do not fit the registers of AVX2.
+/// The number of independent chains of operations. A processor starts two operations per cycle with a latency of four
+/// or five cycles, so 8 to 10 are in flight; more than 14 do not fit into the registers of AVX2.
 const N_CHAINS: usize = 12;
 
-/// Operations of a chain in a pass: some 20 ms.
+/// The number of fused multiply-adds of a chain in a pass.
 const N_ROUNDS: usize = 1 << 22;
 
-/// Floating-point operations a second, as wide as the processor has them.
+/// Measures floating-point operations per second with the widest vectors of the processor. A fused multiply-add counts
+/// as two operations.
 pub(super) fn fma(n_threads: usize) -> f64 {
     let arch = Arch::new();
     let lanes = arch.dispatch(Lanes);
@@ -23,7 +24,7 @@ pub(super) fn fma(n_threads: usize) -> f64 {
     })
 }
 
-/// How many numbers a vector has.
+/// An operation that returns the number of f32 lanes of a vector.
 struct Lanes;
 
 impl WithSimd for Lanes {
@@ -34,8 +35,8 @@ impl WithSimd for Lanes {
     }
 }
 
-/// The chains `x = x * a + a`, which end near `a / (1 - a)`: no number grows or becomes too small to be normal. They
-/// begin apart and are added up at the end, so that none can be left out.
+/// The chains `x = x * a + a`, which converge to `a / (1 - a)`, so that no value overflows or becomes subnormal. They
+/// have different start values and are summed at the end, so that the compiler cannot remove a chain.
 struct Chains(f32);
 
 impl WithSimd for Chains {

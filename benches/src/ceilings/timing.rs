@@ -2,11 +2,11 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::Instant;
 
-/// Passes of a measurement. The first one maps what is written.
+/// The number of passes of a measurement. The first one also maps the pages that are written.
 const PASSES: usize = 5;
 
-/// The most units a second over several passes that all threads make together. `start` makes what a thread runs in
-/// each pass; a pass handles so many units on all threads.
+/// Returns the best rate in units per second over several passes, which all threads start together. `start` returns the
+/// function that a thread runs in each pass; a pass processes `units` units on all threads.
 pub(super) fn best_rate<R: FnMut()>(
     n_threads: usize,
     units: usize,

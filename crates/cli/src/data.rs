@@ -1,4 +1,4 @@
-//! `kiln data`: converts, verifies and partitions datasets (docs/format.md).
+//! `kiln data`: converts, verifies and partitions datasets (docs/formats.md).
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -20,84 +20,88 @@ use crate::source::hash;
 /// The subcommands of `kiln data`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum DataCommand {
-    /// Converts a dataset or an edge list to kiln's format, within a given memory.
+    /// Converts a dataset or an edge list to the kiln format, within a memory limit.
     Convert(ConvertArgs),
-    /// Reads a whole dataset and checks its hashes and values.
+    /// Verifies the hashes and validates the values of a dataset.
     Verify {
-        /// A folder in kiln's format, or of .npy files, which has no hashes.
+        /// Folder in the kiln format, or folder of .npy files. The latter has no hashes; only its values are validated.
         folder: PathBuf,
     },
-    /// Cuts a dataset into partitions, each a folder that needs no other.
+    /// Partitions a dataset into self-contained folders.
     Partition(PartitionArgs),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ConvertArgs {
-    /// A folder of .npy files, with indptr.npy and indices.npy or an edge list (edges.npy, src.npy and dst.npy, edges.csv, edges.csv.gz), a GraphBolt or OGB folder, or an edge list alone.
+    /// Dataset or edge list to convert: a folder of .npy files, a folder in the kiln, GraphBolt or OGB format, or an
+    /// edge list file. A folder of .npy files contains either indptr.npy and indices.npy, or an edge list: edges.npy,
+    /// edges.csv, edges.csv.gz, or the pair src.npy and dst.npy.
     input: PathBuf,
-    /// The folder to make; it must not exist, or be empty.
+    /// New or empty output folder.
     #[arg(long)]
     out: PathBuf,
-    /// The most memory to use, such as 512MiB or 1000000.
+    /// Memory limit in bytes, such as 512MiB or 1000000.
     #[arg(long, default_value = "1GiB", value_parser = convert::parse_bytes)]
     memory: u64,
-    /// Number of nodes; without it the number of labels or feature rows, or the largest id and one.
+    /// Number of nodes. Default: the number of labels or feature rows, or else the largest node id plus 1.
     #[arg(long)]
     nodes: Option<usize>,
     /// Adds the reverse of each edge.
     #[arg(long)]
     symmetrize: bool,
-    /// What to do with parallel edges.
+    /// Treatment of parallel edges.
     #[arg(long, default_value = "keep", value_parser = flags::choice([
         ("keep", "", Duplicates::Keep),
-        ("remove", "The first in the order of the list is kept", Duplicates::Remove),
+        ("remove", "Keeps only the first one in the edge list", Duplicates::Remove),
     ]))]
     duplicates: Duplicates,
-    /// What to do with edges from a node to itself.
+    /// Treatment of self-loops.
     #[arg(long, default_value = "keep", value_parser = flags::choice([
         ("keep", "", SelfLoops::Keep),
         ("remove", "", SelfLoops::Remove),
-        ("add", "Each node that has none gets one", SelfLoops::Add),
+        ("add", "Adds one to each node that has none", SelfLoops::Add),
     ]))]
     self_loops: SelfLoops,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct PartitionArgs {
-    /// A dataset of any format that kiln opens, or `debian-packages`.
+    /// Path of a dataset in any supported format, or `debian-packages`.
     source: PathBuf,
-    /// The folder to make, with `part0` and so on in it; it must not exist, or be empty.
+    /// New or empty output folder, which receives `part0`, `part1`, and so on.
     #[arg(long)]
     out: PathBuf,
-    /// Number of parts.
+    /// Number of partitions.
     #[arg(long, default_value = "2")]
     parts: usize,
-    /// What decides which part owns which node.
+    /// Algorithm that assigns nodes to partitions.
     #[arg(long, default_value = "auto", value_parser = flags::choice([
-        ("auto", "METIS where this program was built with it and the graph fits it and the memory; else Fennel", None),
-        ("random", "At random", Some(Method::Random)),
-        ("fennel", "In a stream, in a memory that grows with the nodes alone", Some(Method::Fennel)),
-        ("metis", "METIS, which takes about 60 bytes of memory an edge (feature `metis`)", Some(Method::Metis)),
+        ("auto", "METIS if it is built in and the graph fits its limits and the memory, else Fennel", None),
+        ("random", "Random assignment", Some(Method::Random)),
+        ("fennel", "Streaming partitioning; memory grows with the number of nodes only", Some(Method::Fennel)),
+        ("metis", "METIS; needs about 60 bytes of memory per edge (feature `metis`)", Some(Method::Metis)),
     ]))]
     method: std::option::Option<Method>,
-    /// The most feature rows of other parts' nodes that a part keeps, as a share of all nodes; 0 to sample nothing ahead.
+    /// Size limit of each partition's static cache of remote feature rows, as a share of all nodes; 0 disables the
+    /// cache and the presampling that fills it.
     #[arg(long, default_value = "0.2")]
     cache_ratio: f64,
-    /// How many neighbours to sample ahead at each hop, counted from the seeds, which is the reverse of the order of `kiln train`: numbers or `all`.
+    /// Fanouts for presampling, one per hop from the seeds (the reverse of the order of `kiln train`): numbers or
+    /// `all`.
     #[arg(long, value_delimiter = ',', value_parser = flags::fanouts, default_value = "15,10,5")]
     fanouts: Vec<Fanout>,
-    /// Training nodes of a batch that is sampled ahead.
+    /// Batch size for presampling.
     #[arg(long, default_value = "1024")]
     batch_size: usize,
-    /// Scales feature columns to mean 0 and standard deviation 1, as `kiln train` does with built-in sets; in memory.
+    /// Scales feature columns to mean 0 and standard deviation 1 (in memory), as `kiln train` does for debian-packages.
     #[arg(long)]
     standardize: bool,
-    /// The seed of whatever is drawn.
+    /// Seed of the assignment and of presampling.
     #[arg(long, default_value = "0")]
     seed: u64,
 }
 
-/// Runs a subcommand.
+/// Runs a subcommand of `kiln data`.
 pub(crate) fn run(command: &DataCommand) -> anyhow::Result<()> {
     match command {
         DataCommand::Convert(args) => run_convert(args),
@@ -132,12 +136,12 @@ fn run_verify(folder: &PathBuf) -> anyhow::Result<()> {
         print_rank_zero(format_args!("note: {note}"));
     }
     let hashes = match n_hashed {
-        0 => "no kiln.json and so no hashes".to_owned(),
-        n => format!("the hashes of {n} files are right"),
+        0 => "no kiln.json, so no hashes to verify".to_owned(),
+        n => format!("the hashes of {n} files match"),
     };
     let seconds = start.elapsed().as_secs_f64();
     print_rank_zero(format_args!(
-        "{n_nodes} nodes, {n_edges} edges: all values can be; {hashes}; {seconds:.1} s"
+        "{n_nodes} nodes, {n_edges} edges: all values are valid; {hashes}; {seconds:.1} s"
     ));
     Ok(())
 }
@@ -156,7 +160,7 @@ fn run_partition(args: &PartitionArgs) -> anyhow::Result<()> {
     drop(parts);
     let start = Instant::now();
     let meta = PartitionMeta { hash, method, n_cut_edges: stats.n_cut_edges };
-    // Fanouts of samplers begin at the input layer.
+    // Samplers expect the fanout of the input layer first.
     let fanouts = args.fanouts.iter().rev().copied().collect();
     let (ratio, batch_size, seed) = (args.cache_ratio, args.batch_size, args.seed);
     let cache = (ratio != 0.0).then_some(CacheConfig { ratio, fanouts, batch_size, seed });
@@ -165,11 +169,11 @@ fn run_partition(args: &PartitionArgs) -> anyhow::Result<()> {
         print_rank_zero(format_args!("part {part}: {written}"));
     }
     let (first, seconds) = (part_dir(&args.out, 0), start.elapsed().as_secs_f64());
-    print_rank_zero(format_args!("written: {} and so on, in {seconds:.1} s", first.display()));
+    print_rank_zero(format_args!("written: {} and the other parts, in {seconds:.1} s", first.display()));
     Ok(())
 }
 
-/// The dataset and its hash: of one in kiln's own format that which is stored there, as `kiln train` takes it.
+/// Opens the dataset and returns it with the hash by which `kiln train` would identify it.
 fn open(args: &PartitionArgs) -> anyhow::Result<(Dataset, String)> {
     let data = match args.source.to_str() {
         Some("debian-packages") => kiln::data::debian_packages()?,

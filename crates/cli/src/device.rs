@@ -1,4 +1,4 @@
-//! Where `kiln train` samples neighbours and gathers features.
+//! The flags of `kiln train` that select where neighbours are sampled and features are gathered.
 
 use anyhow::ensure;
 use clap::Args;
@@ -7,47 +7,50 @@ use kiln::{CachedNodes, GraphMode, NeighborLoader};
 use crate::flags;
 use crate::output::print_rank_zero;
 
-/// Where graph and features are read.
+/// The flags for the placement of graph and features.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Devices")]
 pub(crate) struct DeviceArgs {
-    /// Where neighbours are sampled, and features gathered for them. The batches are the same. Of a partitioned graph, that is the rank's own part; servers sample on their processors.
+    /// Place where neighbours are sampled and their features gathered; the batches do not depend on it. For a
+    /// partitioned graph, it applies to the rank's local partition; graph servers always sample on the CPU.
     #[arg(long, default_value = "cpu", value_parser = flags::choice([
-        ("cpu", "On the host, from the graph as it is", GraphMode::Host),
-        ("device", "On the device that computes, from a copy in its memory", GraphMode::Device),
-        ("zero-copy", "On the device, to which the host sends the neighbour lists of each hop", GraphMode::ZeroCopy),
+        ("cpu", "On the host", GraphMode::Host),
+        ("device", "On the compute device, from a copy of the graph in its memory", GraphMode::Device),
+        ("zero-copy", "On the compute device; the host sends the neighbour lists of each hop", GraphMode::ZeroCopy),
     ]))]
     pub(crate) graph_mode: GraphMode,
-    /// Bytes of features that the device holds, as in 2GiB, the hottest ones first; the others are sent batch by batch. All, if not given.
+    /// Size of the feature cache on each device, such as 2GiB, filled with the hottest rows; the host sends the other
+    /// rows with each batch. Default: all rows.
     #[arg(long, value_parser = kiln::data::convert::parse_bytes)]
     feature_cache: Option<u64>,
-    /// Which features count as hot: by degree, if not given.
+    /// Ranking of the rows for --feature-cache. Default: degree.
     #[arg(long, value_parser = flags::choice([
-        ("degree", "Those of nodes that are many nodes' neighbours", CachedNodes::ByDegree),
-        ("presampling", "Those that the first epoch reads most often, which is sampled to find out", CachedNodes::ByPresampling),
+        ("degree", "The nodes with the most out-edges", CachedNodes::ByDegree),
+        ("presampling", "The nodes that a presampled first epoch reads most often", CachedNodes::ByPresampling),
     ]))]
     hot_by: Option<CachedNodes>,
 }
 
 impl DeviceArgs {
-    /// The loader, whose batches are prepared there.
+    /// Configures the loader to prepare its batches at the selected place.
     pub(crate) fn place(&self, loader: NeighborLoader) -> anyhow::Result<NeighborLoader> {
         let is_for_cache = self.feature_cache.is_some() || self.hot_by.is_none();
-        ensure!(is_for_cache, "--hot-by is for --feature-cache: give both or neither");
+        ensure!(is_for_cache, "--hot-by requires --feature-cache: add it, or remove --hot-by");
         let loader = loader.graph_mode(self.graph_mode);
         let Some(n_bytes) = self.feature_cache else { return Ok(loader) };
         ensure!(
             self.graph_mode != GraphMode::Host,
-            "--feature-cache is for --graph-mode device or zero-copy: give both or neither"
+            "--feature-cache requires --graph-mode device or zero-copy: add one, or remove --feature-cache"
         );
         Ok(loader.feature_cache_of(n_bytes, self.hot_by.unwrap_or_default()))
     }
 
-    /// Prints what was copied to devices, and how often they had what was asked for.
+    /// Prints the numbers of edges and feature rows that were copied to a device, and the hit rate of its feature
+    /// cache.
     pub(crate) fn report(&self, loader: &NeighborLoader) {
         let Some(copy) = loader.device_copies().into_iter().next() else { return };
         let place =
-            if self.graph_mode == GraphMode::ZeroCopy { "stay with the host" } else { "are on the device" };
+            if self.graph_mode == GraphMode::ZeroCopy { "stay on the host" } else { "are on the device" };
         let (n_edges, n_cached) = (copy.sampler.graph().n_edges(), copy.features.n_cached());
         let n_rows = copy.features.n_rows();
         print_rank_zero(format_args!(

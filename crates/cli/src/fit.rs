@@ -1,4 +1,4 @@
-//! How the model of `kiln train` learns, for how long, and what is kept of the run.
+//! The flags of `kiln train` for the optimizer, the length of the run and its folder.
 
 use std::path::PathBuf;
 
@@ -9,70 +9,73 @@ use kiln::train::{Optimizer, OptimizerConfig, RunDir, StepDecay};
 
 use crate::flags;
 
-/// How the model learns, and for how long.
+/// The flags for training, checkpoints and the run's folder.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Training")]
 pub(crate) struct FitArgs {
-    /// Passes over the training items.
+    /// Number of epochs.
     #[arg(long, value_parser = flags::size, default_value = "20")]
     pub(crate) epochs: usize,
-    /// Step size of the optimizer: 0.003 if not given, and 0.01 on graphs.
+    /// Learning rate. Default: 0.003, or 0.01 for graphs.
     #[arg(long, value_parser = flags::positive)]
     lr: Option<f64>,
-    /// Epochs after which the step size is multiplied by --lr-decay, over and over; never, if not given.
+    /// Multiplies the learning rate by --lr-decay after every N epochs. Default: never.
     #[arg(long, value_parser = flags::size)]
     lr_decay_every: Option<usize>,
-    /// What the step size is multiplied by; 0.5 if not given.
+    /// Factor for --lr-decay-every. Default: 0.5.
     #[arg(long, value_parser = flags::share)]
     lr_decay: Option<f64>,
-    /// Update rule.
+    /// Optimizer.
     #[arg(long, default_value = "adam", value_parser = flags::choice([
         ("adam", "Adam; weight decay is added to the gradients", Optimizer::Adam),
         ("adamw", "AdamW; weight decay is applied to the weights", Optimizer::AdamW),
     ]))]
     optimizer: Optimizer,
-    /// Weight decay.
+    /// Weight decay factor; --optimizer determines how it is applied.
     #[arg(long, value_parser = flags::non_negative, default_value = "0")]
     weight_decay: f64,
-    /// Prints the loss after so many steps of an epoch; never, if not given.
+    /// Prints the loss every N steps of an epoch. Default: never.
     #[arg(long, value_parser = flags::size)]
     pub(crate) loss_every: Option<usize>,
-    /// Stops after so many epochs without a better validation accuracy; never, if not given.
+    /// Stops early after N epochs without a better validation accuracy. Default: never.
     #[arg(long, value_parser = flags::size)]
     patience: Option<usize>,
-    /// Writes a checkpoint after so many steps of an epoch, besides the one at its end.
+    /// Writes a checkpoint after every N steps of an epoch, in addition to the one at its end.
     #[arg(long, value_parser = flags::size)]
     checkpoint_every: Option<usize>,
-    /// New or empty folder for the results; `runs/train-NNN` if not given.
+    /// New or empty folder for the results. Default: `runs/train-NNN`.
     #[arg(long)]
     out: Option<PathBuf>,
-    /// Folder of a run that was stopped: continues from its last checkpoint, with the same results as if it had not been. Give the same flags again but for --out; --epochs may be larger, and --ranks where --batch-size keeps the batch of all ranks.
+    /// Resumes the run in this folder from its last checkpoint; the results are bit-identical to those of an
+    /// uninterrupted run. Repeat its flags except --out. --epochs may be larger; --ranks may change if --batch-size
+    /// times --ranks does not, which changes the results by rounding only.
     #[arg(long, conflicts_with = "out")]
     resume: Option<PathBuf>,
-    /// Folder of the run, which is started there, or continued where it holds a checkpoint: for jobs that are started again by the same command.
+    /// Starts a run in this folder, or resumes it if the folder contains a checkpoint: for jobs that a scheduler
+    /// restarts with the same command.
     #[arg(long = "continue", conflicts_with_all = ["out", "resume"])]
     start_or_resume: Option<PathBuf>,
 }
 
 impl FitArgs {
-    /// The step size that was not given.
+    /// Returns the learning rate, with the task's default if the flag was not given.
     pub(crate) fn lr(&self, is_of_graphs: bool) -> f64 {
         self.lr.unwrap_or(if is_of_graphs { 0.01 } else { 0.003 })
     }
 
-    /// The update rule with its numbers.
+    /// Returns the configuration of the optimizer.
     pub(crate) fn optimizer(&self, is_of_graphs: bool) -> anyhow::Result<OptimizerConfig> {
         let &Self { lr_decay, lr_decay_every, weight_decay, optimizer: kind, .. } = self;
         ensure!(
             lr_decay.is_none() || lr_decay_every.is_some(),
-            "--lr-decay is for --lr-decay-every: give both"
+            "--lr-decay requires --lr-decay-every: give both"
         );
         let factor = lr_decay.unwrap_or(0.5);
         let decay = lr_decay_every.map(|every_epochs| StepDecay { every_epochs, factor });
         Ok(OptimizerConfig { kind, learning_rate: self.lr(is_of_graphs), weight_decay, decay })
     }
 
-    /// How long to train, and where the run's files go.
+    /// Returns the settings of the run: its epochs, its folder, early stopping and checkpoints.
     pub(crate) fn config(&self) -> FitConfig {
         let dir = match (&self.resume, &self.start_or_resume, &self.out) {
             (Some(path), ..) => RunDir::Resume(path.clone()),

@@ -1,4 +1,4 @@
-//! Readers of single flags: each returns the value, or a message that says what is expected.
+//! Parsers of flag values. Each returns the value, or a message with the expected values.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
@@ -12,15 +12,15 @@ use kiln::sample::Fanout;
 use crate::ranks::RankCount;
 use crate::source::DataSource;
 
-/// The flags of a command by their long names.
+/// The values of a command's flags, by their long names.
 pub(crate) struct GivenFlags {
-    /// What each was set to, defaults included, as text.
+    /// The value of each flag as text, including defaults. The values of a list are joined by commas.
     pub(crate) all: BTreeMap<String, String>,
-    /// Those that stand on the command line.
+    /// The flags that were passed on the command line.
     pub(crate) on_command_line: BTreeSet<String>,
 }
 
-/// The flags that a command was given.
+/// Reads the values of all flags of `command` from its parsed arguments.
 pub(crate) fn given(command: &clap::Command, matches: &clap::ArgMatches) -> GivenFlags {
     let text = |id: &str| {
         let values = matches.get_raw(id).into_iter().flatten();
@@ -39,7 +39,8 @@ pub(crate) fn given(command: &clap::Command, matches: &clap::ArgMatches) -> Give
     GivenFlags { all, on_command_line }
 }
 
-/// One of some names, each with its help and its value.
+/// Returns a parser of an enumeration, whose choices are triples of a name, a help text (which may be empty) and a
+/// value.
 pub(crate) fn choice<T: Clone + Send + Sync + 'static>(
     choices: impl IntoIterator<Item = (&'static str, &'static str, T)>,
 ) -> impl TypedValueParser<Value = T> {
@@ -50,11 +51,11 @@ pub(crate) fn choice<T: Clone + Send + Sync + 'static>(
     });
     PossibleValuesParser::new(possible).try_map(move |text| {
         let found = choices.iter().find(|(name, ..)| *name == text).map(|(.., value)| value.clone());
-        found.ok_or("not one of the possible values")
+        found.ok_or("the value is not one of the possible values")
     })
 }
 
-/// Where data comes from.
+/// Parses `--data`: the name of a built-in or synthetic dataset, or an existing path.
 pub(crate) fn data(text: &str) -> Result<DataSource, String> {
     match text {
         "debian-packages" => return Ok(DataSource::DebianPackages),
@@ -73,18 +74,18 @@ pub(crate) fn data(text: &str) -> Result<DataSource, String> {
     }
 }
 
-/// One fanout of a list: a number, or `all`.
+/// Parses one fanout of a list: a number, or `all`.
 pub(crate) fn fanouts(text: &str) -> Result<Fanout, String> {
     match text.trim() {
         "all" => Ok(Fanout::All),
         number => number
             .parse()
             .map(Fanout::UpTo)
-            .map_err(|_| "expected one number a layer, or `all`, separated by commas".into()),
+            .map_err(|_| "expected a number per layer or `all`, separated by commas".into()),
     }
 }
 
-/// A number of ranks, or `auto`.
+/// Parses a number of ranks from 1 to 1024, or `auto`.
 pub(crate) fn ranks(text: &str) -> Result<RankCount, String> {
     match text {
         "auto" => Ok(RankCount::Auto),
@@ -92,36 +93,36 @@ pub(crate) fn ranks(text: &str) -> Result<RankCount, String> {
     }
 }
 
-/// The name or address of a machine.
+/// Parses a host name or an IP address, without a port.
 pub(crate) fn host(text: &str) -> Result<String, String> {
     let is_v6 = text.parse::<std::net::Ipv6Addr>().is_ok();
     match !text.is_empty() && (is_v6 || !text.contains([':', '[', ' '])) {
         true => Ok(text.to_owned()),
-        false => Err("expected a name or an address, without a port".into()),
+        false => Err("expected a host name or an IP address, without a port".into()),
     }
 }
 
-/// A number of threads that compute.
+/// Parses a number of compute threads, from 1 to 1024.
 pub(crate) fn threads(text: &str) -> Result<usize, String> {
     within(text, 1, 1024)
 }
 
-/// A number of threads that sample and gather.
+/// Parses a number of loader threads, from 0 to 1024.
 pub(crate) fn workers(text: &str) -> Result<usize, String> {
     within(text, 0, 1024)
 }
 
-/// A number of layers.
+/// Parses a number of layers, from 1 to 1000.
 pub(crate) fn layers(text: &str) -> Result<usize, String> {
     within(text, 1, 1000)
 }
 
-/// A number of folds: one to judge on, one to choose by, and one to learn from.
+/// Parses a number of folds. At least 3 are needed: one each for testing, validation and training.
 pub(crate) fn folds(text: &str) -> Result<usize, String> {
     within(text, 3, 1_000_000)
 }
 
-/// A width, a batch size or a number of epochs.
+/// Parses a size or a count, such as a layer width, a batch size or a number of epochs, from 1 to 1,000,000.
 pub(crate) fn size(text: &str) -> Result<usize, String> {
     within(text, 1, 1_000_000)
 }
@@ -133,24 +134,24 @@ fn within<T: FromStr + PartialOrd + Display>(text: &str, min: T, max: T) -> Resu
     }
 }
 
-/// A probability of dropping, below 1.
+/// Parses a dropout rate: at least 0 and below 1.
 pub(crate) fn rate(text: &str) -> Result<f64, String> {
-    number(text, |value| (0.0..1.0).contains(&value), "expected a number from 0 up to, not including, 1")
+    number(text, |value| (0.0..1.0).contains(&value), "expected a number of at least 0 and below 1")
 }
 
-/// A number above zero.
+/// Parses a number above 0.
 pub(crate) fn positive(text: &str) -> Result<f64, String> {
     number(text, |value| value > 0.0, "expected a number above 0")
 }
 
-/// A number above 0 and up to 1.
+/// Parses a number above 0 and at most 1.
 pub(crate) fn share(text: &str) -> Result<f64, String> {
-    number(text, |value| 0.0 < value && value <= 1.0, "expected a number above 0 and up to 1")
+    number(text, |value| 0.0 < value && value <= 1.0, "expected a number above 0 and at most 1")
 }
 
-/// A number that is not below zero.
+/// Parses a number of at least 0.
 pub(crate) fn non_negative(text: &str) -> Result<f64, String> {
-    number(text, |value| value >= 0.0, "expected 0 or a number above it")
+    number(text, |value| value >= 0.0, "expected a number of at least 0")
 }
 
 fn number(text: &str, is_good: impl Fn(f64) -> bool, expected: &str) -> Result<f64, String> {

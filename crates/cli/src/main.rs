@@ -1,7 +1,7 @@
 //! The program `kiln`: trains graph neural networks, converts and partitions datasets, and serves partitions.
 //!
-//! It contains flags and printing. Everything else is the public API of the crate `kiln`, so that a program of one's own
-//! can do whatever this one does.
+//! This crate parses flags and prints results. Everything else is the public API of the crate `kiln`, which other
+//! programs can use in the same way.
 //!
 //! ```text
 //! kiln train --data debian-packages --ranks 2
@@ -31,7 +31,8 @@ use anyhow::Context;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
 
-/// Activations, gradients and batches are allocated and freed in each step.
+/// The allocator of the program, which reuses the pages of large buffers: each step allocates and frees activations,
+/// gradients and batches.
 #[global_allocator]
 static ALLOCATOR: kiln::mem::HugePageAllocator = kiln::mem::HugePageAllocator::new();
 
@@ -46,23 +47,26 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 #[allow(clippy::large_enum_variant, reason = "there is one")]
 enum Command {
-    /// Trains a model, keeps the best epoch's, and tests it.
+    /// Trains a model, keeps the weights of the best epoch and evaluates them on the test split.
     Train(train::TrainArgs),
     /// Converts, verifies and partitions datasets.
     #[command(subcommand)]
     Data(data::DataCommand),
-    /// Serves a part of a graph to programs that train. It holds no state of a training, so that it may be restarted at any time, and ends by SIGTERM. Clients must know the token in KILN_GRAPH_TOKEN, or in a file that KILN_GRAPH_TOKEN_FILE names; or show a certificate.
+    /// Serves a partition of a graph to training processes. The server holds no training state and can be restarted at
+    /// any time; SIGTERM stops it. Clients authenticate with the token in KILN_GRAPH_TOKEN, or in the file that
+    /// KILN_GRAPH_TOKEN_FILE names, or with a certificate.
     Serve(serve::ServeArgs),
-    /// Asks a graph server which part it holds, how many clients it has and since when it runs; fails if it says nothing for 5 s.
+    /// Prints a graph server's partition, number of clients, uptime and age of the oldest request; fails if the server
+    /// does not respond within 5 s.
     Health(serve::HealthArgs),
-    /// Prints a script that completes commands and flags in a shell.
+    /// Prints a shell completion script.
     Completions {
-        /// The shell.
+        /// The shell to generate the script for.
         shell: Shell,
     },
 }
 
-/// The version, the commit and the features of this build.
+/// Returns the version, the commit and the features of this build.
 fn version() -> String {
     let features = [
         ("cuda", cfg!(feature = "cuda")),
@@ -79,7 +83,7 @@ fn version() -> String {
 }
 
 fn command() -> clap::Command {
-    // clap takes a version that lives as long as the program.
+    // clap requires a version with the lifetime `'static`.
     Cli::command().version(&*version().leak())
 }
 
@@ -94,7 +98,7 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: Cli, matches: &clap::ArgMatches) -> anyhow::Result<ExitCode> {
-    // Datasets are mapped.
+    // Datasets are memory-mapped, so reading a truncated file raises SIGBUS.
     kiln::graph::handle_bus_errors().context("handling SIGBUS")?;
     match cli.command {
         Command::Train(args) => {
@@ -108,7 +112,7 @@ fn run(cli: Cli, matches: &clap::ArgMatches) -> anyhow::Result<ExitCode> {
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut command(), "kiln", &mut script);
-            std::io::stdout().write_all(&script).context("printing the script")?;
+            std::io::stdout().write_all(&script).context("the completion script could not be printed")?;
         }
     }
     Ok(ExitCode::SUCCESS)

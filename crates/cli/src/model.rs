@@ -1,4 +1,4 @@
-//! The model of `kiln train`.
+//! The model flags of `kiln train`, and the configurations that they select.
 
 use anyhow::{bail, ensure};
 use clap::{Args, ValueEnum};
@@ -9,73 +9,75 @@ use kiln::sample::Fanout;
 
 use crate::flags;
 
-/// A kind of model.
+/// The kind of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ModelKind {
-    /// GraphSAGE with means, of nodes.
+    /// GraphSAGE with mean aggregation, for nodes.
     Sage,
-    /// Graph convolutions, normalised over the whole graph, of nodes.
+    /// GCN, normalised over the whole graph, for nodes.
     Gcn,
-    /// The network of the GIN paper, of graphs.
+    /// The network of the GIN paper, for graphs.
     Gin,
-    /// Two GIN layers of one product each and a sum over each graph's nodes: that of DGL's tutorial.
+    /// The network of DGL's tutorial, for graphs: two GIN layers with one linear layer each, and sum pooling.
     Simplified,
 }
 
-/// The shape of the model.
+/// The flags for the model and its shape.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Model")]
 pub(crate) struct ModelArgs {
-    /// Kind of model: sage if not given, and gin for graphs.
+    /// Kind of model. Default: sage, or gin for graphs.
     #[arg(long = "model", id = "model", value_enum)]
     kind: Option<ModelKind>,
-    /// Number of layers: as many as fanouts if not given. Of gin the input counts as one, as in the paper: 5 if not given.
+    /// Number of layers. Default: the number of fanouts, or 5 for gin, which counts the input as a layer, as in its
+    /// paper.
     #[arg(long, value_parser = flags::layers)]
     layers: Option<usize>,
-    /// Width of the hidden layers: 256 if not given, and 64 of gin.
+    /// Width of the hidden layers. Default: 256, or 64 for gin.
     #[arg(long, value_parser = flags::size)]
     hidden: Option<usize>,
-    /// Fraction of the hidden values, of gin of the scores, that is dropped in training: 0.5 if not given.
+    /// Dropout rate of the hidden layers; for gin, of the scores. Default: 0.5.
     #[arg(long, value_parser = flags::rate)]
     dropout: Option<f64>,
-    /// Fraction of the input features that is dropped in training, of sage and gcn.
+    /// Dropout rate of the input features, for sage and gcn.
     #[arg(long, value_parser = flags::rate, default_value = "0")]
     input_dropout: f64,
-    /// With `--model gin`: products in a layer; 2 if not given.
+    /// Linear layers in the MLP of each layer, for gin. Default: 2.
     #[arg(long, value_parser = flags::layers)]
     mlp_layers: Option<usize>,
-    /// With `--model gin`: normalisation; batch if not given.
+    /// Normalisation, for gin. Default: batch.
     #[arg(long, value_parser = flags::choice([
-        ("batch", "By the statistics of batches", Normalization::Batch),
-        ("none", "Not at all", Normalization::None),
+        ("batch", "Batch normalisation", Normalization::Batch),
+        ("none", "No normalisation", Normalization::None),
     ]))]
     norm: Option<Normalization>,
-    /// With `--model gin`: learns by how much a node's own row weighs more than a neighbour's (GIN-eps); 0 if not given (GIN-0).
+    /// Learns epsilon, the extra weight of a node's own row (GIN-eps), for gin. Default: a fixed 0 (GIN-0).
     #[arg(long)]
     learn_epsilon: bool,
-    /// With `--model gin`: how a graph's nodes are put together; sum if not given.
+    /// Pooling of the nodes of a graph, for gin. Default: sum.
     #[arg(long, value_parser = flags::choice([
-        ("sum", "By their sum", Readout::Sum),
-        ("mean", "By their mean", Readout::Mean),
-        ("max", "By their largest values", Readout::Max),
+        ("sum", "Sum pooling", Readout::Sum),
+        ("mean", "Mean pooling", Readout::Mean),
+        ("max", "Max pooling", Readout::Max),
     ]))]
     readout: Option<Readout>,
-    /// With `--model gin`: layers that are read out; all if not given.
+    /// Layers that are pooled for the scores, for gin. Default: all.
     #[arg(long, value_parser = flags::choice([
         ("all", "The input and all layers, as in the paper", JumpingKnowledge::Sum),
-        ("last", "The last one", JumpingKnowledge::Last),
+        ("last", "The last layer", JumpingKnowledge::Last),
     ]))]
     jumping: Option<JumpingKnowledge>,
 }
 
-/// A model of nodes.
+/// The configuration of a model for node classification.
 pub(crate) enum NodeModel {
     Sage(SageConfig),
     Gcn(GcnConfig),
 }
 
 impl ModelArgs {
-    /// The number of layers, the width and the dropout that were not given.
+    /// Returns the kind of model, the hidden width and the dropout rate, with the defaults for flags that were not
+    /// given.
     pub(crate) fn defaults(&self, is_of_graphs: bool) -> Vec<(&'static str, String)> {
         let kind = self.kind.unwrap_or(if is_of_graphs { ModelKind::Gin } else { ModelKind::Sage });
         let kind = kind.to_possible_value().map(|kind| kind.get_name().to_owned()).unwrap_or_default();
@@ -84,23 +86,26 @@ impl ModelArgs {
         vec![("model", kind), ("hidden", hidden.to_string()), ("dropout", dropout.to_string())]
     }
 
-    /// Whether a GCN was asked for.
+    /// Returns true if `--model gcn` was given.
     pub(crate) fn is_gcn(&self) -> bool {
         self.kind == Some(ModelKind::Gcn)
     }
 
-    /// A fanout for each layer: those given, or the only one given for every layer.
+    /// Returns a fanout for each layer: the given ones, or a single given fanout repeated `--layers` times.
     pub(crate) fn fanouts(&self, given: &[Fanout]) -> anyhow::Result<Vec<Fanout>> {
         match (self.layers, given) {
             (Some(n_layers), [fanout]) => Ok(vec![*fanout; n_layers]),
             (Some(n_layers), fanouts) if fanouts.len() != n_layers => {
-                bail!("{} fanouts for --layers {n_layers}: give one a layer, or one for all", fanouts.len())
+                bail!(
+                    "--fanouts has {} values for --layers {n_layers}: give one per layer, or one for all",
+                    fanouts.len()
+                )
             }
             _ => Ok(given.to_vec()),
         }
     }
 
-    /// The model of nodes with these dimensions.
+    /// Returns the node classification model for this input width and number of classes.
     pub(crate) fn of_nodes(
         &self,
         (d_in, n_classes): (usize, usize),
@@ -108,7 +113,7 @@ impl ModelArgs {
     ) -> anyhow::Result<NodeModel> {
         ensure!(
             !self.has_gin_flags(),
-            "flags that shape a gin are for --model gin on graphs: leave them out"
+            "--mlp-layers, --norm, --learn-epsilon, --readout and --jumping require --model gin: remove them"
         );
         let (hidden, dropout) = (self.hidden.unwrap_or(256), self.dropout.unwrap_or(0.5));
         let &Self { input_dropout, .. } = self;
@@ -129,12 +134,12 @@ impl ModelArgs {
                 Ok(NodeModel::Gcn(GcnConfig { d_in, hidden, n_classes, n_layers, input_dropout, dropout }))
             }
             ModelKind::Gin | ModelKind::Simplified => {
-                bail!("--model gin is for graphs: give --data a set of graphs")
+                bail!("--model gin and simplified classify graphs: give --data a set of graphs")
             }
         }
     }
 
-    /// The model of graphs with these dimensions.
+    /// Returns the graph classification model for this input width and number of classes.
     pub(crate) fn of_graphs(&self, (d_in, n_classes): (usize, usize)) -> anyhow::Result<GinConfig> {
         let has_shape = self.has_gin_flags() || self.layers.is_some() || self.hidden.is_some();
         match self.kind.unwrap_or(ModelKind::Gin) {
@@ -142,16 +147,19 @@ impl ModelArgs {
             ModelKind::Simplified => {
                 ensure!(
                     !has_shape && self.dropout.is_none(),
-                    "flags that shape the model are for --model gin: add it"
+                    "flags that shape the model require --model gin: add --model gin, or remove these flags"
                 );
                 return Ok(GinConfig::simplified(d_in, n_classes, n_classes));
             }
             ModelKind::Sage | ModelKind::Gcn => {
-                bail!("--model sage and gcn are for nodes: graphs take gin or simplified")
+                bail!("--model sage and gcn classify nodes: use gin or simplified for graphs")
             }
         }
         let paper = GinConfig::paper(d_in, self.hidden.unwrap_or(64), n_classes);
-        ensure!(self.layers != Some(1), "--layers 1: the input of a gin counts as a layer, give at least 2");
+        ensure!(
+            self.layers != Some(1),
+            "--layers is 1, but the input of a gin counts as a layer: give at least 2"
+        );
         Ok(GinConfig {
             n_layers: self.layers.map_or(paper.n_layers, |n_layers| n_layers - 1),
             mlp_layers: self.mlp_layers.unwrap_or(paper.mlp_layers),

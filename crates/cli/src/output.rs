@@ -1,18 +1,18 @@
-//! Lines on standard output.
+//! Printing to standard output.
 
 use std::fmt;
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Whether this process prints nothing, because the process of rank 0 does.
+/// True if this process prints nothing, because the process of rank 0 prints for all.
 static IS_QUIET: AtomicBool = AtomicBool::new(false);
 
-/// Leaves printing to another process.
+/// Silences this process, because the process of rank 0 prints for all.
 pub(crate) fn be_quiet() {
     IS_QUIET.store(true, Ordering::Relaxed);
 }
 
-/// Prints a line, where ranks are processes on rank 0. That nobody reads it any more (`| head`) is no reason to stop a run
+/// Prints a line, unless this process was silenced. Errors are ignored: a closed pipe (`| head`) must not stop a run
 /// that writes files.
 pub(crate) fn print_rank_zero(line: impl fmt::Display) {
     if !IS_QUIET.load(Ordering::Relaxed) {

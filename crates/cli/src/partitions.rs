@@ -1,4 +1,4 @@
-//! The partitioned graphs of `kiln train`.
+//! The flags of `kiln train` for partitioned graphs, and the lines that it prints about them.
 
 use std::cell::Cell;
 use std::io::{self, Write};
@@ -15,57 +15,61 @@ use crate::flags;
 use crate::output::print_rank_zero;
 use crate::ranks::TlsArgs;
 
-/// Who holds the parts.
+/// The processes that hold the partitions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Mode {
-    /// The ranks: each holds a part, which it serves to the others, and trains.
+    /// Each rank trains, and serves its local partition to the other ranks.
     Worker,
-    /// Servers (`kiln serve`): ranks hold none.
+    /// Dedicated servers (`kiln serve`) hold the partitions; ranks hold none.
     Server,
 }
 
-/// Where the parts of the graph are, and how they are reached.
+/// The flags for the location of the partitions and the access to them.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Partitioned graphs, in the place of --data")]
+#[command(next_help_heading = "Partitioned graphs, instead of --data")]
 pub(crate) struct PartitionArgs {
-    /// Who holds the parts; if not given, servers with --servers and otherwise ranks.
+    /// Processes that hold the partitions. Default: server if --servers is given, else worker.
     #[arg(long, value_enum)]
     mode: Option<Mode>,
-    /// With `--mode worker`: folder with `part0`, `part1`, ... (`kiln data partition`). A machine needs those of its own ranks only; where there are more ranks than parts, each part has as many ranks, those that follow each other.
+    /// Folder with `part0`, `part1`, ... from `kiln data partition`, for `--mode worker`. A machine needs only the
+    /// partitions of its own ranks. The number of ranks must be a multiple of the number of partitions; consecutive
+    /// ranks share a partition.
     #[arg(long, value_name = "DIR")]
     parts: Option<PathBuf>,
-    /// With `--mode server`: the servers of all parts. They want a token, in KILN_GRAPH_TOKEN or a file that KILN_GRAPH_TOKEN_FILE names, unless there are certificates.
+    /// Addresses of the servers of all partitions, for `--mode server`. Without certificates, the servers' token is
+    /// required, in KILN_GRAPH_TOKEN or in the file that KILN_GRAPH_TOKEN_FILE names.
     #[arg(long, value_name = "HOST:PORT", value_delimiter = ',')]
     servers: Vec<String>,
-    /// With `--mode worker`: name or address of this machine, by which other ranks reach it; if not given, the address from which it reaches rank 0.
+    /// Name or address by which other ranks reach this machine, for `--mode worker`. Default: the local address of the
+    /// connection to rank 0.
     #[arg(long, value_parser = flags::host)]
     host: Option<String>,
-    /// Asks for the feature rows that are kept beside the own part, too, as if they were not.
+    /// Disables the static feature cache, which holds the remote rows that were stored with the local partition.
     #[arg(long)]
     no_static_cache: bool,
-    /// Bytes of other rows to keep as they come, as in 256MiB: those that are asked for again stay (SIEVE).
+    /// Size of each rank's dynamic cache of remote feature rows (SIEVE eviction), such as 256MiB.
     #[arg(long, value_parser = kiln::data::convert::parse_bytes, default_value = "0")]
     cache_size: u64,
-    /// Batches that each of the --workers prepares at once, most of which wait for the network.
+    /// Number of batches that each loader worker (--workers) prepares concurrently, to overlap network latency.
     #[arg(long, value_parser = flags::threads, default_value = "4")]
     pub(crate) worker_concurrency: usize,
-    /// Bytes of batches that may be finished or in preparation.
+    /// Size limit of the prefetched batches of each rank, finished or in preparation.
     #[arg(long, value_parser = kiln::data::convert::parse_bytes, default_value = "1GiB")]
     channel_size: u64,
 }
 
 impl PartitionArgs {
-    /// Whether the graph is partitioned.
+    /// Returns true if the flags select a partitioned graph.
     pub(crate) fn are_given(&self) -> bool {
         self.parts.is_some() || !self.servers.is_empty() || self.mode.is_some()
     }
 
-    /// Bytes of batches that may be finished or in preparation.
+    /// Returns the size limit of the prefetched batches, in bytes.
     pub(crate) fn queue_bytes(&self) -> usize {
         self.channel_size as usize
     }
 
-    /// Opens the parts, or asks the servers.
+    /// Opens the folder of partitions or connects to the servers, and prints a summary.
     pub(crate) fn open(&self, tls: &TlsArgs, graph_mode: GraphMode) -> anyhow::Result<PartitionedGraph> {
         let default = if self.servers.is_empty() { Mode::Worker } else { Mode::Server };
         let config = PartitionsConfig {
@@ -78,21 +82,26 @@ impl PartitionArgs {
         let graph = match (self.mode.unwrap_or(default), &self.parts, &self.servers[..]) {
             (Mode::Worker, Some(folder), []) => PartitionedGraph::open(folder, config)?,
             (Mode::Worker, ..) => {
-                bail!("--mode worker needs --parts DIR, the folder with this rank's part, and no --servers")
+                bail!(
+                    "--mode worker needs --parts DIR, the folder with this rank's partition, and cannot be used with \
+                     --servers"
+                )
             }
             (Mode::Server, None, [_, ..]) => {
                 ensure!(
                     self.host.is_none(),
-                    "--host is for --mode worker: with servers, ranks serve nothing"
+                    "--host requires --mode worker: with servers, ranks serve no partition"
                 );
                 ensure!(
                     graph_mode == GraphMode::Host,
-                    "--graph-mode device and zero-copy are for --mode worker: servers sample on their processors"
+                    "--graph-mode device and zero-copy require --mode worker: servers sample on the CPU"
                 );
                 PartitionedGraph::connect(self.servers.clone(), config)?
             }
             (Mode::Server, ..) => {
-                bail!("--mode server needs --servers HOST:PORT,..., those of all parts, and no --parts")
+                bail!(
+                    "--mode server needs --servers HOST:PORT,... for all partitions, and cannot be used with --parts"
+                )
             }
         };
         print_rank_zero(&graph);
@@ -100,42 +109,42 @@ impl PartitionArgs {
     }
 }
 
-/// The word between graph servers and their clients, as the environment has it. With certificates it may be left out.
+/// Returns the token that graph servers and their clients share, from the environment. It is optional with
+/// certificates.
 pub(crate) fn graph_token(tls: &TlsArgs) -> anyhow::Result<Option<Token>> {
-    // What servers and clients take that have certificates instead.
+    // The protocol always has a token. Servers and clients that authenticate by certificates use this constant.
     const CERTIFICATES: &str = "certificates-in-place-of-a-token";
     let word = secret("KILN_GRAPH_TOKEN", |name| std::env::var(name).ok())?;
     let word = word.or(tls.files()?.map(|_| CERTIFICATES.to_owned()));
     Ok(word.map(|word| Token::new(&word)).transpose()?)
 }
 
-/// Prints where the own part is sampled, and how much memory the graph takes at most, which is what grows with it.
+/// Prints where the local partition is sampled, and upper bounds of the memory that grows with the graph and the queue.
 pub(crate) fn print_memory(joined: &JoinedGraph, workers: usize, queue_bytes: usize, mode: GraphMode) {
     let n_nodes = joined.graph.n_nodes();
-    // Each worker numbers nodes by a table of all: those of the loaders to train, to validate and to test.
+    // Each worker of the three loaders (training, validation, test) has a relabelling table with 8 bytes per node.
     let tables = 3 * workers.max(1) * 8 * n_nodes;
-    // Where a device samples, the own part by nodes.
+    // A device samples the local partition through an index of all nodes.
     let by_node = if mode == GraphMode::Host { 0 } else { 8 * n_nodes };
     let mib = |bytes: usize| bytes.div_ceil(1 << 20);
     let graph = mib(joined.graph.memory_bytes() + joined.features.memory_bytes() + tables + by_node);
     let batches = mib(queue_bytes);
     let (besides, place) = match mode {
         GraphMode::Host => ("", None),
-        GraphMode::Device => (", and the own part on the device", Some("are on the device")),
-        GraphMode::ZeroCopy => {
-            (", and the neighbours of each hop that is sampled", Some("stay with the host"))
-        }
+        GraphMode::Device => (" and the local partition on the device", Some("are on the device")),
+        GraphMode::ZeroCopy => (" and the neighbour lists of each sampled hop", Some("stay on the host")),
     };
     if let (Some(part), Some(place)) = (joined.graph.part(), place) {
         let (index, n_edges) = (part.index, part.graph.n_edges());
-        print_rank_zero(format_args!("sampling        of part {index}, {n_edges} edges {place}"));
+        print_rank_zero(format_args!("sampling        partition {index}: {n_edges} edges {place}"));
     }
     print_rank_zero(format_args!(
-        "memory          at most {graph} MiB for the graph, {batches} MiB of batches ahead, a rank; and the step's{besides}"
+        "memory          at most {graph} MiB for the graph and {batches} MiB for prefetched batches per rank, \
+         plus a training step{besides}"
     ));
 }
 
-/// Prints a line an epoch for each rank, with the traffic of training; that of validation is left out.
+/// Prints a line per epoch and rank with the fetch statistics of training, without those of validation.
 pub(crate) struct TrafficLines {
     rank: usize,
     joined: Option<JoinedGraph>,
@@ -143,7 +152,7 @@ pub(crate) struct TrafficLines {
 }
 
 impl TrafficLines {
-    /// The lines of a rank and its loader.
+    /// Returns a callback that prints the lines of a rank and its loader.
     pub(crate) fn new(rank: &RankHandle, loader: &NeighborLoader) -> Self {
         let (rank, joined) = (rank.index(), loader.partition().cloned());
         Self { rank, joined, stats: Cell::default() }
@@ -169,7 +178,7 @@ impl TrainCallback for TrafficLines {
         self.take();
         let (rank, loss, seconds) = (self.rank, train.counts.loss(), train.wall.as_secs_f64());
         let stats = self.stats.get();
-        // Of every process, not of the first one alone.
+        // Every rank prints its own line, so `print_rank_zero` is not used.
         let line = format!("trainer {rank}  epoch {epoch:3}  loss {loss:.4}  {seconds:.2} s  {stats}");
         let _ = writeln!(io::stdout(), "{line}");
     }

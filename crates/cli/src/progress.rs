@@ -1,4 +1,4 @@
-//! The progress of a run: a bar on a terminal, and lines of epochs.
+//! The progress of a run: a bar on a terminal, and a line per epoch.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -9,10 +9,10 @@ use kiln::train::{EpochReport, MeanStepTime, MetricSums, Resumed, Run, StepRepor
 
 use crate::output::print_rank_zero;
 
-/// Steps that the mean time of an iteration leaves out.
+/// The number of first steps that the mean iteration time excludes.
 const WARMUP_STEPS: u64 = 10;
 
-/// Progress over all steps of a run.
+/// A callback that shows the progress over all steps of a run.
 #[derive(Debug)]
 pub(crate) struct Progress {
     bar: ProgressBar,
@@ -21,13 +21,13 @@ pub(crate) struct Progress {
     n_seeds: u64,
     loss_every: Option<usize>,
     step_time: MeanStepTime,
-    /// Files that were reported as replaced.
+    /// The files already reported as replaced.
     replaced: BTreeSet<PathBuf>,
 }
 
 impl Progress {
-    /// A bar for `n_epochs`, on standard error if that is a terminal. With `loss_every`, a line after so many steps of an
-    /// epoch.
+    /// Returns a progress bar for `n_epochs`, drawn on standard error if that is a terminal. With `loss_every`, it also
+    /// prints the loss every `loss_every` steps of an epoch.
     pub(crate) fn new(n_epochs: usize, n_ranks: usize, loss_every: Option<usize>) -> Self {
         let bar = ProgressBar::no_length();
         let style = ProgressStyle::with_template("{bar:30} step {pos}/{len}  {msg}  {eta} left");
@@ -38,7 +38,7 @@ impl Progress {
     }
 }
 
-/// Takes the bar away, and prints how long an iteration took.
+/// Clears the bar, and prints the mean iteration time.
 impl Drop for Progress {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
@@ -56,13 +56,14 @@ impl TrainCallback for Progress {
         self.bar.set_length(self.n_epochs.saturating_mul(n_steps) as u64);
         let Some(Resumed { epoch, step, n_ranks, damage }) = run.resumed() else { return };
         if let Some(damage) = damage {
-            print_rank_zero(format_args!("note: {damage}: going on from the checkpoint before it"));
+            print_rank_zero(format_args!("note: {damage}: resuming from the previous checkpoint"));
         }
-        print_rank_zero(format_args!("going on after {epoch} epochs and {step} steps"));
+        print_rank_zero(format_args!("resumed after {epoch} epochs and {step} steps"));
         if *n_ranks != self.n_ranks {
             let ranks = self.n_ranks;
             print_rank_zero(format_args!(
-                "note: on {ranks} ranks after {n_ranks}: the same items, samples and masks, but sums round otherwise, and a batch normalisation sees other batches"
+                "note: resumed on {ranks} ranks, previously {n_ranks}: items, samples and dropout masks are identical, \
+                 but sums round differently and batch normalisation sees other batches"
             ));
         }
         self.bar.set_position((epoch * n_steps + step) as u64);
@@ -96,7 +97,7 @@ impl TrainCallback for Progress {
     }
 
     fn warning(&mut self, text: &str) {
-        // Standard output may be a file on the disk that is full.
+        // Warnings go to standard error: standard output may be a file on a full disk.
         self.bar.suspend(|| drop(writeln!(io::stderr(), "warning: {text}")));
     }
 
@@ -104,7 +105,7 @@ impl TrainCallback for Progress {
         if self.replaced.insert(path.to_owned()) {
             let path = path.display();
             let line = format!(
-                "note: {path} was replaced or removed: this run goes on with the file that it has opened"
+                "note: {path} was replaced or removed: this run continues with the file that it opened"
             );
             self.bar.suspend(|| print_rank_zero(line));
         }

@@ -14,102 +14,106 @@ use kiln::train::BatchConfig;
 
 use crate::flags;
 
-/// A number of ranks.
+/// The value of `--ranks`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RankCount {
-    /// One per device; on the CPU, as many as the cores have room for.
+    /// One rank per device; on the CPU, the number of cores divided by the compute threads of a rank.
     Auto,
     Exactly(usize),
 }
 
-/// Where and how the program runs.
+/// The flags for ranks, batches and devices.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Ranks and batches")]
 pub(crate) struct RankArgs {
-    /// Number of ranks that train together, each a thread with a model of its own; `auto` is one rank per device, or on the CPU the number of cores divided by --threads-per-rank.
+    /// Number of ranks, each a thread with its own replica of the model. `auto` is one rank per device, or on the CPU
+    /// the number of cores divided by --threads-per-rank.
     #[arg(long, value_parser = flags::ranks, default_value = "1")]
     ranks: RankCount,
-    /// Threads that compute in each rank; its share of the cores if not given.
+    /// Compute threads of each rank. Default: the rank's share of the cores.
     #[arg(long, value_parser = flags::threads)]
     threads_per_rank: Option<usize>,
-    /// Seconds that ranks wait for one that does not come, before all of them give up; if not given, 600, and 120 where ranks are processes.
+    /// Seconds that ranks wait for a missing rank before all ranks fail. Default: 600, or 120 if ranks are processes.
     #[arg(long, value_parser = flags::size)]
     deadline: Option<usize>,
-    /// Nodes or graphs in a batch of one rank: 1024 if not given, and 32 graphs.
+    /// Nodes or graphs in a batch of one rank. Default: 1024 nodes or 32 graphs.
     #[arg(long, value_parser = flags::size)]
     batch_size: Option<usize>,
-    /// Leaves out the last step of an epoch, if it has fewer items than a batch for each rank.
+    /// Drops the last step of an epoch if it has fewer items than a full batch for each rank.
     #[arg(long)]
     drop_last: bool,
-    /// What happens to the items of an epoch's last step that do not divide by the number of ranks.
+    /// Policy for a last step whose number of items is not a multiple of the number of ranks.
     #[arg(long, default_value = "join", value_parser = flags::choice([
-        ("join", "All are used, some ranks get one more than others", UnevenShards::Join),
-        ("drop", "The last ones are left out", UnevenShards::Drop),
-        ("pad", "The first ones of the epoch are used once more", UnevenShards::Pad),
+        ("join", "Uses all items; some ranks get one item more", UnevenShards::Join),
+        ("drop", "Drops the last items", UnevenShards::Drop),
+        ("pad", "Repeats the first items of the epoch", UnevenShards::Pad),
     ]))]
     uneven: UnevenShards,
-    /// Seed of the order, the samples, the initial weights and dropout, and of the split of a set of graphs.
+    /// Seed of item order, sampling, initial weights, dropout, synthetic data and the split of a set of graphs.
     #[arg(long, default_value = "0")]
     pub(crate) seed: u64,
-    /// Threads of each rank that sample and gather ahead, besides those that compute; 0 does so between the steps. If not given, 1 where a rank computes on several threads, or there is one rank; with partitions 2.
+    /// Loader threads of each rank, in addition to its compute threads; 0 prepares each batch between the steps.
+    /// Default: 1 if a rank has several compute threads or is the only one, otherwise 0; for a
+    /// partitioned graph 2.
     #[arg(long, value_parser = flags::workers)]
     pub(crate) workers: Option<usize>,
-    /// Device that computes: `cpu`, or with the feature of that name `cuda`, `wgpu` or `cube-cpu`. `cuda` is all GPUs: the rank with local rank i takes GPU i mod n. `cuda:1` is one of them, `cuda:0,cuda:2` are two.
+    /// Compute devices: `cpu`, or with the feature of that name `cuda`, `wgpu` or `cube-cpu`. `cuda` is all n GPUs;
+    /// local rank i uses GPU i mod n. `cuda:1` is one GPU, `cuda:0,cuda:2` are two.
     #[arg(long, value_parser = |names: &str| Devices::open(names), default_value = "cpu")]
     pub(crate) device: Devices,
     #[command(flatten)]
     launch: LaunchArgs,
 }
 
-/// How this process finds the others, where ranks are processes.
+/// The flags by which ranks that are processes find each other.
 #[derive(Debug, Args)]
 #[command(
     next_help_heading = "Ranks that are processes (read from the environment of torchrun, mpirun or srun)"
 )]
 struct LaunchArgs {
-    /// This process among all.
+    /// Rank of this process.
     #[arg(long)]
     rank: Option<usize>,
-    /// Processes that train together.
+    /// Number of processes.
     #[arg(long)]
     world_size: Option<usize>,
-    /// This process among those of its machine: which of its devices it takes.
+    /// Rank of this process among those of its machine, which selects its device.
     #[arg(long)]
     local_rank: Option<usize>,
-    /// Where rank 0 serves the others.
+    /// Address at which rank 0 listens for the other ranks.
     #[arg(long, value_name = "HOST:PORT")]
     master: Option<MasterAddress>,
-    /// What carries gradients.
+    /// Backend of the collectives.
     #[arg(long, default_value = "auto", value_parser = flags::choice([
-        ("auto", "The first of mpi and nccl that was built in and works on this machine", CommBackend::Auto),
+        ("auto", "MPI if it is built in, otherwise NCCL; joining fails if it does not work", CommBackend::Auto),
         ("mpi", "MPI (feature `mpi`)", CommBackend::Mpi),
-        ("nccl", "NCCL, one GPU a rank (feature `nccl`)", CommBackend::Nccl),
-        ("store", "The first process; needs nothing, and is for small models", CommBackend::Store),
+        ("nccl", "NCCL, one GPU per rank (feature `nccl`)", CommBackend::Nccl),
+        ("store", "Through rank 0: needs no library, suits small models only", CommBackend::Store),
     ]))]
     engine: CommBackend,
-    /// Seconds that a process waits for all others to start.
+    /// Seconds that a process waits for all others to join.
     #[arg(long, value_parser = flags::size, default_value = "300")]
     join_within: usize,
     #[command(flatten)]
     tls: TlsArgs,
 }
 
-/// Certificates, which this process shows others and expects of them.
+/// The flags for mutual TLS between processes.
 #[derive(Debug, Args)]
 pub(crate) struct TlsArgs {
-    /// Certificate of the authority that has signed those of all processes, as PEM (feature `tls`).
+    /// PEM file with the certificate of the authority that signed the certificates of all processes (feature `tls`).
     #[arg(long, requires = "tls_cert", requires = "tls_key")]
     tls_ca: Option<PathBuf>,
-    /// Certificate that this process shows.
+    /// PEM file with the certificate of this process.
     #[arg(long, requires = "tls_ca")]
     tls_cert: Option<PathBuf>,
-    /// Its private key.
+    /// PEM file with the private key of --tls-cert, readable only by its owner.
     #[arg(long, requires = "tls_ca")]
     tls_key: Option<PathBuf>,
 }
 
 impl TlsArgs {
-    /// The files, if they were given. A key that others can read is refused.
+    /// Returns the TLS files if the flags were given. Rejects a key file that other users can read.
     pub(crate) fn files(&self) -> anyhow::Result<Option<Tls>> {
         let Self { tls_ca: Some(ca), tls_cert: Some(cert), tls_key: Some(key) } = self else {
             return Ok(None);
@@ -120,24 +124,27 @@ impl TlsArgs {
 }
 
 impl RankArgs {
-    /// How this process was started, where it is one of several.
+    /// Returns the launch environment of this process, or `None` if it is the only process.
     pub(crate) fn launch(&self) -> anyhow::Result<Option<LaunchEnv>> {
         let &LaunchArgs { rank, world_size, local_rank, ref master, .. } = &self.launch;
         let flags = LaunchFlags { rank, world_size, local_rank, master: master.clone() };
-        // A world of one process needs no other.
+        // A launcher that started a single process is ignored, so the user may set --ranks.
         let launch = LaunchEnv::detect(&flags, |name| std::env::var(name).ok())?;
         Ok(launch.filter(|launch| 1 < launch.world_size))
     }
 
-    /// The ranks of this process, for a process that was started so.
+    /// Returns the configuration of this process's ranks: one rank if a launcher started it, otherwise threads.
     pub(crate) fn config(&self, launch: Option<&LaunchEnv>) -> anyhow::Result<RankConfig> {
         let LaunchArgs { engine, join_within, tls, .. } = &self.launch;
         let has_nccl = cfg!(feature = "nccl") || launch.is_some() || *engine != CommBackend::Nccl;
-        ensure!(has_nccl, "--engine nccl needs the feature `nccl`, which this build leaves out");
+        ensure!(has_nccl, "--engine nccl needs the feature `nccl`, which this build lacks");
         let mut config = match launch {
             Some(launch) => {
                 let has_threads = self.ranks != RankCount::Auto && self.n_threads() != 1;
-                ensure!(!has_threads, "{launch}: leave out --ranks, each process is a rank");
+                ensure!(
+                    !has_threads,
+                    "this process is {launch}: remove --ranks, because each process is one rank"
+                );
                 let mut config = RankConfig::process(launch.clone());
                 if let Some(cuda_device) = self.device.cuda_index(launch.local_rank) {
                     config = config.cuda_device(cuda_device);
@@ -165,12 +172,12 @@ impl RankArgs {
         Ok(config)
     }
 
-    /// The certificates of this process.
+    /// Returns the TLS flags of this process.
     pub(crate) fn tls(&self) -> &TlsArgs {
         &self.launch.tls
     }
 
-    /// Ranks that are threads of this process.
+    /// Returns the number of ranks that are threads of this process.
     fn n_threads(&self) -> usize {
         let device = &self.device.of_rank(0).device;
         match self.ranks {
@@ -182,18 +189,19 @@ impl RankArgs {
         }
     }
 
-    /// Ranks that train together.
+    /// Returns the number of ranks of the job.
     pub(crate) fn n_ranks(&self, launch: Option<&LaunchEnv>) -> usize {
         launch.map_or_else(|| self.n_threads(), |launch| launch.world_size)
     }
 
-    /// How items become a rank's batches.
+    /// Returns the batch settings, with the default batch size of the task.
     pub(crate) fn batches(&self, is_of_graphs: bool) -> BatchConfig {
         let batch_size = self.batch_size.unwrap_or(if is_of_graphs { 32 } else { 1024 });
         BatchConfig { batch_size, shuffle: true, drop_last: self.drop_last, uneven: self.uneven }
     }
 
-    /// The workers that prepare batches of a partitioned graph.
+    /// Returns the number of loader workers for a partitioned graph: `--workers` times the batches that each prepares
+    /// at once, at most 1024.
     pub(crate) fn remote_workers(&self, concurrency: usize) -> usize {
         const MAX_WORKERS: usize = 1024;
         let default = LoaderConfig::default().workers.max(2);
@@ -215,11 +223,11 @@ mod tests {
 
     fn n_ranks(flags: &str) -> usize {
         let words = ["program"].into_iter().chain(flags.split_whitespace());
-        Program::try_parse_from(words).expect("these flags should be understood").ranks.n_ranks(None)
+        Program::try_parse_from(words).expect("the flags should be valid").ranks.n_ranks(None)
     }
 
     #[test]
-    fn auto_is_one_rank_per_device_or_the_cores() {
+    fn ranks_auto_counts_the_devices_or_divides_the_cores_by_threads_per_rank() {
         assert_eq!(n_ranks("--ranks 3"), 3);
         assert_eq!(n_ranks("--ranks auto --device cpu,cpu,cpu"), 3);
         let n_cores = ThreadRanks::of(1).threads_per_rank;

@@ -1,4 +1,4 @@
-//! `kiln serve` and `kiln health`.
+//! The commands `kiln serve` and `kiln health`.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,34 +16,36 @@ use crate::output::print_rank_zero;
 use crate::partitions::graph_token;
 use crate::ranks::TlsArgs;
 
-/// How often the server looks whether it should end.
+/// The interval at which the server checks for a signal, for its release by all clients, and for changed files.
 const POLL: Duration = Duration::from_millis(100);
 
-/// How long a server may take to answer `kiln health`.
+/// The timeout of `kiln health`.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The flags of `kiln serve`.
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
-    /// Folder of the part (`kiln data partition`).
+    /// Folder of the partition, from `kiln data partition`.
     #[arg(long, value_name = "DIR")]
     part: PathBuf,
-    /// Address of this machine to listen at, and at no other; port 0 is any that is free.
+    /// Address to listen on; port 0 selects a free port.
     #[arg(long, value_name = "HOST:PORT")]
     listen: String,
-    /// Responses that are computed at once; one a core, if not given.
+    /// Threads that compute responses. Default: the number of cores.
     #[arg(long, value_parser = flags::threads)]
     threads: Option<usize>,
-    /// Connections at once, of which a client has two; at most half of the files that the process may have open. Further ones wait.
+    /// Maximum number of connections, two per client; at most half of the process's open file limit. Further
+    /// connections wait.
     #[arg(long, value_parser = flags::size, default_value = "1024")]
     max_connections: usize,
-    /// Seconds that a client which says nothing still counts, and that one which takes nothing of its response is waited for.
+    /// Seconds after which a silent client is no longer counted, and a response that its client does not read is
+    /// dropped.
     #[arg(long, value_parser = flags::size, default_value = "30")]
     lease: usize,
-    /// Ends when nobody has used it for so many seconds, after somebody did; never, if not given.
+    /// Exits after N seconds without clients, once there was at least one. Default: never.
     #[arg(long, value_name = "SECONDS", value_parser = flags::size)]
     until_released: Option<usize>,
-    /// Reads the whole part once before and checks it.
+    /// Verifies the whole partition before serving it.
     #[arg(long)]
     verify: bool,
     #[command(flatten)]
@@ -53,14 +55,14 @@ pub(crate) struct ServeArgs {
 /// The flags of `kiln health`.
 #[derive(Debug, Args)]
 pub(crate) struct HealthArgs {
-    /// The server's address.
+    /// Address of the server.
     #[arg(value_name = "HOST:PORT")]
     address: String,
     #[command(flatten)]
     tls: TlsArgs,
 }
 
-/// Asks a server how it is.
+/// Queries a server's health and prints it.
 pub(crate) fn health(args: &HealthArgs) -> anyhow::Result<()> {
     let Health { part, n_clients, uptime, oldest_request } =
         Health::ask(&args.address, token(&args.tls)?, args.tls.files()?, PATIENCE)?;
@@ -71,7 +73,8 @@ pub(crate) fn health(args: &HealthArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Serves a part until a signal, or until it is released.
+/// Serves a partition until a signal arrives or, with `--until-released`, until all clients have been gone for that
+/// time.
 pub(crate) fn serve(args: &ServeArgs) -> anyhow::Result<()> {
     let token = token(&args.tls)?;
     let stop = kiln::stop_on_signals().context("catching signals")?;
@@ -88,11 +91,11 @@ pub(crate) fn serve(args: &ServeArgs) -> anyhow::Result<()> {
         ..config
     };
     let server = Server::start(Arc::clone(&part), config)?;
-    // Debian gives a machine's own name such an address.
+    // On Debian a machine's own name resolves to a loopback address. A loopback address given explicitly is accepted.
     let is_meant = ["127.", "localhost:", "[::1]"].iter().any(|start| args.listen.starts_with(start));
     ensure!(
         is_meant || !server.address().ip().is_loopback(),
-        "{} is {} here, which other machines cannot reach: give an address of this machine",
+        "{} resolves to {}, which other machines cannot reach: give an address of this machine",
         args.listen,
         server.address()
     );
@@ -104,19 +107,19 @@ pub(crate) fn serve(args: &ServeArgs) -> anyhow::Result<()> {
     let released = args.until_released.map(|seconds| Duration::from_secs(seconds as u64));
     let is_released = || released.is_some_and(|wait| server.free_for().is_some_and(|free| wait <= free));
     while !stop.load(Ordering::Relaxed) && !is_released() {
-        // A path that cannot be looked up now is looked up again.
+        // Other errors mean that a path could not be looked up. They may be transient, so the next check retries.
         if let Err(error @ kiln::graph::Error::FileChanged { .. }) = kiln::graph::check_mapped_files() {
             bail!(error);
         }
         std::thread::sleep(POLL);
     }
-    print_rank_zero(format_args!("part {index} ends, with {} clients", server.n_clients()));
+    print_rank_zero(format_args!("part {index}: exiting, {} clients", server.n_clients()));
     Ok(())
 }
 
 fn token(tls: &TlsArgs) -> anyhow::Result<Token> {
     graph_token(tls)?.context(
-        "set KILN_GRAPH_TOKEN to a word that clients know, or KILN_GRAPH_TOKEN_FILE to a file with it that only you can read; \
-         or give certificates",
+        "set KILN_GRAPH_TOKEN to a secret that clients share, or KILN_GRAPH_TOKEN_FILE to a file that contains it and \
+         that only you can read, or give certificates",
     )
 }

@@ -1,4 +1,4 @@
-//! The data of `kiln train`.
+//! The data flags of `kiln train`, and the datasets that they open.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -10,26 +10,29 @@ use kiln::data::{Dataset, DatasetFormat, GraphDataset, NodeFeatures, synthetic};
 use crate::flags;
 use crate::output::print_rank_zero;
 
-/// Where data comes from.
+/// The source of a dataset: built-in, synthetic or a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum DataSource {
     DebianPackages,
     Mutag,
     Sbm,
-    /// Random edges, labels and features, as PyG's `FakeDataset`, of about so many nodes.
+    /// A random graph like that of PyG's `FakeDataset`, with this average number of nodes.
     Fake(usize),
-    /// A folder or file of a format that is detected.
+    /// A folder or a file, whose format is detected.
     Path(PathBuf),
 }
 
-/// Which data, and what is done to it.
+/// The flags for the dataset and its preprocessing.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Data")]
 pub(crate) struct DataArgs {
-    /// Dataset: `debian-packages` (built in), `sbm`, `fake:NODES`, or the path of a folder: kiln's own format, `.npy` arrays, an edge list, GraphBolt's, OGB's. Of graphs: `mutag` (built in), a file of DGL's GIN collection, or a folder of the TU collection.
+    /// Dataset. For node classification: `debian-packages` (built in), `sbm`, `fake:NODES`, or the path of a folder
+    /// (kiln, GraphBolt or OGB format, `.npy` arrays, or an edge list). For graph classification: `mutag` (built in), a
+    /// file of DGL's GIN collection, or a folder of the TU collection.
     #[arg(long, value_parser = flags::data, default_value = "debian-packages")]
     pub(crate) data: DataSource,
-    /// Whether feature columns are scaled to mean 0 and standard deviation 1 (in memory); if not given, those of built-in sets are.
+    /// If true, scales feature columns to mean 0 and standard deviation 1 (in memory). Default: true for
+    /// debian-packages, false for other data.
     #[arg(long)]
     standardize: Option<bool>,
     /// Divides each feature row by its sum (in memory).
@@ -38,25 +41,25 @@ pub(crate) struct DataArgs {
     /// Adds the reverse of each edge (in memory).
     #[arg(long)]
     symmetrize: bool,
-    /// Copies graph and features into memory, in huge pages where the system has them; if not given, files of arrays are read where they are, page by page.
+    /// Copies graph and features into memory, in huge pages if available. Otherwise files of arrays are memory-mapped.
     #[arg(long)]
     in_memory: bool,
-    /// Reads all data once before the run and checks it.
+    /// Reads and validates all data before the run.
     #[arg(long)]
     verify: bool,
-    /// Features of the nodes of graphs.
+    /// Node features, for graph classification.
     #[arg(long, default_value = "auto", value_parser = flags::choice([
-        ("auto", "Those of the data, else its nodes' labels, else a constant", NodeFeatures::Auto),
-        ("data", "Those of the data", NodeFeatures::Stored),
-        ("labels", "A column for each label of the data's nodes", NodeFeatures::Labels),
-        ("degrees", "A column for each degree that occurs", NodeFeatures::Degrees),
+        ("auto", "The stored features, else the node labels, else a constant", NodeFeatures::Auto),
+        ("data", "The stored features", NodeFeatures::Stored),
+        ("labels", "One-hot node labels", NodeFeatures::Labels),
+        ("degrees", "One-hot node degrees", NodeFeatures::Degrees),
         ("constant", "The number 1", NodeFeatures::Constant),
     ]))]
     pub(crate) node_features: NodeFeatures,
 }
 
 impl DataArgs {
-    /// Whether the data is a set of graphs.
+    /// Returns true if the data is a set of graphs.
     pub(crate) fn has_graphs(&self) -> anyhow::Result<bool> {
         Ok(match &self.data {
             DataSource::Mutag => true,
@@ -67,15 +70,15 @@ impl DataArgs {
         })
     }
 
-    /// Opens or generates a graph, transforms it as asked for, and prints what it is. Returns it with the hash by which a
-    /// run recognizes it.
+    /// Opens or generates a graph, preprocesses it as the flags request, and prints a summary. Returns the dataset and
+    /// its hash, by which a resumed run recognizes it.
     pub(crate) fn open(&self, seed: u64) -> anyhow::Result<(Dataset, String)> {
         let mut data = self.load(seed)?;
         for (part, nodes) in data.split.parts() {
-            ensure!(!nodes.is_empty(), "the {part} split of {} has no nodes: give it some", data.name);
+            ensure!(!nodes.is_empty(), "the {part} split of {} has no nodes: add at least one", data.name);
         }
         if self.verify {
-            for note in data.validate().context("verifying the data")? {
+            for note in data.validate().context("the data could not be verified")? {
                 if !data.notes.contains(&note) {
                     data.notes.push(note);
                 }
@@ -89,7 +92,7 @@ impl DataArgs {
         } else if self.standardize.unwrap_or(self.data == DataSource::DebianPackages) {
             data = data.standardize()?;
         }
-        // Last: what was computed above is in memory already.
+        // The copy comes last, because transformed arrays are in memory already and are not copied again.
         if self.in_memory {
             data = data.in_memory();
         }
@@ -109,7 +112,7 @@ impl DataArgs {
             DataSource::DebianPackages => {
                 return kiln::data::debian_packages().context("loading debian-packages");
             }
-            DataSource::Mutag => bail!("mutag is a set of graphs: leave out --task node"),
+            DataSource::Mutag => bail!("mutag is a set of graphs: remove --task node"),
             DataSource::Sbm => {
                 let (n_nodes, n_classes, degree, dim) = (10_000, 8, 10, 32);
                 let config = synthetic::SbmConfig {
@@ -134,14 +137,15 @@ impl DataArgs {
         let mut data = kiln::data::open(path)?;
         let ms = started.elapsed().as_secs_f64() * 1e3;
         print_rank_zero(format_args!("{} is {kind}, opened in {ms:.0} ms", path.display()));
-        // The readers of other formats have read the split; kiln's own opens in constant time.
+        // The readers of other formats validate the split. The kiln format opens in constant time, without reading the
+        // split, so the split is checked here.
         if kind == DatasetFormat::Kiln {
-            data.notes = data.check_split().context("checking the split")?;
+            data.notes = data.check_split().context("the split could not be checked")?;
         }
         Ok(data)
     }
 
-    /// Opens a set of graphs and prints what it is.
+    /// Opens a set of graphs and prints a summary.
     pub(crate) fn open_graphs(&self) -> anyhow::Result<GraphDataset> {
         let set = match &self.data {
             DataSource::Path(path) => {
@@ -169,7 +173,7 @@ impl DataArgs {
     }
 }
 
-/// The hash of a dataset: of one in kiln's own format the one that is stored there; any other is read once.
+/// Returns the hash of the dataset at `path`. In the kiln format it comes from the manifest; other data is read once.
 pub(crate) fn hash(path: &std::path::Path, data: &Dataset) -> anyhow::Result<String> {
     match kiln::data::detect_format(path)? {
         DatasetFormat::Kiln => Ok(kiln::data::format::hash(path)?),

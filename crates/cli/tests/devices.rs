@@ -1,8 +1,8 @@
-//! The programs on another device: that of the environment variable `KILN_DEVICE`, or CubeCL's CPU runtime where the build
-//! has it: losses agree with the processor's.
+//! Tests of `kiln train` on the device of the environment variable `KILN_DEVICE`, or else on CubeCL's CPU runtime if it
+//! is built in. Losses must agree with those of the device `cpu`.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
-mod parted;
+mod partitioned;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -19,7 +19,7 @@ use kiln::remote::{ConnectConfig, DistGraph, DistNeighborSampler, ServeConfig, S
 use kiln::sample::{Fanout, FrontierSampler, NeighborSampler, RngKey, Rule, SamplerConfig, Scratch, Seeds};
 use serde_json::Value;
 
-/// Losses after a few steps: sums in other orders, rounded otherwise, and what a step makes of that.
+/// The relative tolerance of losses after a few steps, which amplify the differences of summation order and rounding.
 const LOSS_TOLERANCE: f64 = 1e-3;
 
 fn command(flags: &str) -> Command {
@@ -36,15 +36,16 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The device that is compared with the processor, if there is one.
+/// Returns the device to compare with the device `cpu`, if there is one.
 fn device() -> Option<String> {
     let named = std::env::var("KILN_DEVICE").ok().filter(|name| name != "cpu");
     named.or(cfg!(feature = "cube-cpu").then(|| "cube-cpu".into()))
 }
 
-/// Four ranks on two devices of the stub driver: each device has launches, and gets the graph and the features once.
+/// Four ranks run on two devices of the stub driver. Each device launches kernels, and receives graph and features
+/// once.
 #[test]
-fn each_device_gets_one_copy_for_all_its_ranks() {
+fn ranks_of_a_device_share_one_copy_of_graph_and_features() {
     if std::env::var_os("CUDA_STUB_DIR").is_none() {
         let mut out = std::io::stdout();
         return writeln!(out, "kiln-skip: gpu: copies per device: not on the stub driver").unwrap();
@@ -62,15 +63,15 @@ fn each_device_gets_one_copy_for_all_its_ranks() {
     let mut traces = traces.filter(|path| path.file_name().unwrap().to_string_lossy().starts_with("trace."));
     let trace = std::fs::read_to_string(traces.next().unwrap()).unwrap();
     let lines: Vec<Vec<&str>> = trace.lines().map(|line| line.split(' ').collect()).collect();
-    // `SECONDS tTHREAD stream qQUEUE dDEVICE`
+    // These lines have the form `SECONDS tTHREAD stream qQUEUE dDEVICE`.
     let streams: BTreeMap<&str, &str> =
         lines.iter().filter(|line| line[2] == "stream").map(|line| (line[3], line[4])).collect();
-    // `SECONDS tTHREAD copy h2d BYTES qQUEUE`
+    // These lines have the form `SECONDS tTHREAD copy h2d BYTES qQUEUE`.
     let copies = lines.iter().filter(|line| line[2] == "copy" && line[3] == "h2d");
     let copies: Vec<(usize, &str)> =
         copies.map(|line| (line[4].parse().unwrap(), streams.get(line[5]).copied().unwrap_or("?"))).collect();
     let [n_nodes, n_edges, dim] = sizes(&text(&output.stdout));
-    // No weight, gradient or batch of this run has one of these sizes.
+    // The sizes are unique in this run: no weight, gradient or batch has one of them.
     let arrays = [("offsets", 8 * (n_nodes + 1)), ("sources", 4 * n_edges), ("features", 4 * n_nodes * dim)];
     for device in ["d0", "d1"] {
         let n_launches = lines.iter().filter(|line| line[2] == "launch" && line.contains(&device)).count();
@@ -84,17 +85,18 @@ fn each_device_gets_one_copy_for_all_its_ranks() {
     assert!(on_third.is_none(), "the third device is not used: {on_third:?}");
 }
 
-/// Numbers of nodes, edges and feature columns, as the program prints them first: `fake: N nodes, N edges, N features, ..`.
+/// Parses the numbers of nodes, edges and feature columns from the program's first line: `fake: N nodes, N edges, N
+/// features, ..`.
 fn sizes(said: &str) -> [usize; 3] {
     ["nodes", "edges", "features"].map(|what| {
         let number = said.split(&format!(" {what}")).next().unwrap().rsplit([' ', ',']).next();
-        number.unwrap().parse().unwrap_or_else(|_| panic!("no number of {what}: {said}"))
+        number.unwrap().parse().unwrap_or_else(|_| panic!("expected the number of {what} in: {said}"))
     })
 }
 
-/// Ranks that are threads, each with a device of its own, sum their gradients by NCCL.
+/// Each of the two thread ranks has its own device, and NCCL sums their gradients.
 #[test]
-fn threads_on_two_devices_sum_by_nccl() {
+fn thread_ranks_on_two_devices_sum_gradients_by_nccl() {
     if std::env::var_os("CUDA_STUB_DIR").is_none() || !cfg!(feature = "nccl") {
         let mut out = std::io::stdout();
         return writeln!(out, "kiln-skip: gpu: programs with NCCL: not on its stub").unwrap();
@@ -117,7 +119,7 @@ fn threads_on_two_devices_sum_by_nccl() {
 }
 
 #[test]
-fn cross_validation_trains_there() {
+fn cross_validation_runs_on_the_device() {
     let device = device().unwrap_or_else(|| "cpu".into());
     let flags =
         format!("--data mutag --folds 3 --epochs 1 --hidden 8 --layers 2 --ranks 2 --device {device}");
@@ -126,14 +128,14 @@ fn cross_validation_trains_there() {
     assert!(text(&output.stdout).contains("inner validation"), "{}", text(&output.stdout));
 }
 
-/// What a run has learned.
+/// Returns the hash of a run's weights.
 fn weights_hash(out: &Path) -> String {
     let summary = std::fs::read_to_string(out.join("summary.json")).unwrap();
     let summary: Value = serde_json::from_str(&summary).unwrap();
     summary["weights_hash"].as_str().unwrap().to_owned()
 }
 
-/// Each epoch's losses of these names.
+/// Trains, and returns the metrics of these names for each epoch.
 fn losses(flags: &str, device: &str, out: &Path, names: &[&str]) -> Vec<f64> {
     let out = out.join(device);
     let output = run(&format!("{flags} --device {device} --out {}", out.display()));
@@ -149,7 +151,7 @@ fn check(flags: &str) {
 
 fn check_losses(flags: &str, names: &[&str]) {
     let Some(device) = device() else {
-        // Past the harness, which keeps what a test that passes prints.
+        // A direct write bypasses the output capture of the test harness.
         let mut out = std::io::stdout();
         return writeln!(out, "kiln-skip: gpu: losses: KILN_DEVICE names no other device").unwrap();
     };
@@ -163,7 +165,7 @@ fn check_losses(flags: &str, names: &[&str]) {
 }
 
 #[test]
-fn node_classification_trains_there() {
+fn node_classification_losses_match_the_cpu() {
     let flags = "--data sbm --hidden 16 --fanouts 5,5 --batch-size 512 --epochs 1";
     check(flags);
     check(&format!("{flags} --model gcn --ranks 2"));
@@ -173,9 +175,9 @@ fn node_classification_trains_there() {
     }
 }
 
-/// Where the batches are made is no part of what a run learns.
+/// The place where batches are prepared must not affect the weights.
 #[test]
-fn batches_that_the_device_makes_give_the_same_weights() {
+fn device_sampled_batches_give_identical_weights() {
     let device = device().unwrap_or_else(|| "cpu".into());
     let folder = tempfile::tempdir().unwrap();
     for model in ["sage", "gcn"] {
@@ -193,17 +195,17 @@ fn batches_that_the_device_makes_give_the_same_weights() {
             assert_eq!(got, expected, "{model} {how}");
             let has_all = !how.contains("cache") || device == "cpu";
             assert_eq!(said.contains("feature hits    100.0 %"), has_all, "{model} {how}: {said}");
-            assert_eq!(said.contains("stay with the host"), how == "zero-copy", "{said}");
+            assert_eq!(said.contains("stay on the host"), how == "zero-copy", "{said}");
         }
     }
 }
 
-/// Which device a rank computes on is no part of what the ranks learn.
+/// The device that a rank computes on must not affect the weights.
 #[test]
-fn two_ranks_learn_the_same_on_one_device_and_on_two() {
+fn two_ranks_on_one_device_match_two_devices() {
     let device = device().unwrap_or_else(|| "cpu".into());
     let one = if device == "cuda" { "cuda:0" } else { &device };
-    // Where there is one, it counts as two if it is named twice.
+    // On a machine with one device, the flag names it twice, which counts as two devices.
     let two = match Devices::open(&device).unwrap().len() {
         1 => format!("{one},{one}"),
         _ => format!("{device}:0,{device}:1"),
@@ -226,19 +228,19 @@ fn two_ranks_learn_the_same_on_one_device_and_on_two() {
 }
 
 #[test]
-fn multi_node_trains_there() {
+fn multi_node_losses_match_the_cpu() {
     check(
         "--data fake:600 --model gcn --hidden 16 --dropout 0 --lr 0.01 --weight-decay 0.0005 --batch-size 128 \
          --fanouts 5,5 --val-batches 2 --epochs 1",
     );
 }
 
-/// The same where each rank's device samples its part, and others are asked for the rest.
+/// Each rank's device samples its local partition; the remaining hops are requested from the other rank.
 #[test]
-fn hops_that_the_device_samples_of_a_part_give_the_same_weights() {
+fn device_sampling_of_a_partition_gives_identical_weights() {
     let device = device().unwrap_or_else(|| "cpu".into());
     let folder = tempfile::tempdir().unwrap();
-    parted::write(FakeConfig { avg_num_nodes: 300, ..Default::default() }, None, folder.path());
+    partitioned::write(FakeConfig { avg_num_nodes: 300, ..Default::default() }, None, folder.path());
     let trained = |mode: &str| {
         let (parts, out) = (folder.path().join("parts"), folder.path().join(mode));
         let flags = format!(
@@ -252,21 +254,21 @@ fn hops_that_the_device_samples_of_a_part_give_the_same_weights() {
         (weights_hash(&out), text(&output.stdout))
     };
     let (expected, _) = trained("cpu");
-    for (mode, told) in [("device", "are on the device"), ("zero-copy", "stay with the host")] {
+    for (mode, told) in [("device", "are on the device"), ("zero-copy", "stay on the host")] {
         let (got, said) = trained(mode);
         assert_eq!(got, expected, "{mode}");
         assert!(said.contains(told), "{mode}: {said}");
     }
 }
 
-/// Blocks of a graph in parts, of which this process holds one and the device samples it: those of the whole graph, with
-/// their edges' ids.
+/// This process holds one of two partitions, and the device samples it. The blocks and their edge ids equal those of
+/// the whole graph.
 #[test]
-fn blocks_whose_own_part_the_device_samples_are_those_of_the_whole_graph() {
+fn blocks_with_a_device_sampled_partition_match_the_whole_graph() {
     let device = open_device(&device().unwrap_or_else(|| "cpu".into())).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let config = FakeConfig { avg_num_nodes: 600, ..Default::default() };
-    parted::write(config, None, folder.path());
+    partitioned::write(config, None, folder.path());
     let part = |part| Arc::new(Part::open(part_dir(folder.path().join("parts"), part)).unwrap());
     let whole = kiln::data::open(folder.path().join("whole")).unwrap();
     let (own, token) = (part(0), Token::new("a-word-of-this-test").unwrap());
@@ -291,10 +293,10 @@ fn blocks_whose_own_part_the_device_samples_are_those_of_the_whole_graph() {
     assert!(0 < stats.own_dsts && 0 < stats.remote_dsts, "{stats:?}");
 }
 
-/// Batches differ in their shapes; what was compiled for the first epoch serves all others. CubeCL writes down each launch
-/// with what its kernel was compiled for.
+/// Batches have different shapes, but the kernels that were compiled in the first epoch serve all later ones. The
+/// CubeCL log lists each launch with the parameters that its kernel was compiled for.
 #[test]
-fn no_kernel_is_compiled_for_the_shapes_of_a_batch() {
+fn kernels_are_not_recompiled_for_new_batch_shapes() {
     let Some(device) = device() else {
         let mut out = std::io::stdout();
         return writeln!(out, "kiln-skip: gpu: compiled kernels: KILN_DEVICE names no other device").unwrap();
@@ -314,7 +316,7 @@ fn no_kernel_is_compiled_for_the_shapes_of_a_batch() {
             .unwrap();
         assert!(output.status.success(), "{}", text(&output.stderr));
         let log = std::fs::read_to_string(log).unwrap();
-        // `| 1.2ms | name: what it was compiled for CubeCount (1, 2, 3)`, over several lines.
+        // An entry has the form `| 1.2ms | name: compilation parameters CubeCount (1, 2, 3)`, over several lines.
         let launches =
             log.split(" | ").filter_map(|launch| Some(launch.split_once(" CubeCount (")?.0.to_owned()));
         let launches: Vec<String> = launches.collect();
@@ -327,24 +329,25 @@ fn no_kernel_is_compiled_for_the_shapes_of_a_batch() {
 }
 
 #[test]
-fn graph_classification_trains_there_on_two_ranks() {
+fn graph_classification_losses_on_two_ranks_match_the_cpu() {
     let flags = "--data mutag --batch-size 32 --epochs 2 --ranks 2";
     check(&format!("{flags} --model simplified"));
-    // A bias that a batch normalisation follows has no gradient but rounding, which Adam takes for a direction: what
-    // training takes away again, the running means of validation follow later.
+    // The gradient of a bias before a batch normalisation is only rounding noise, which Adam scales to full steps.
+    // Batch statistics cancel the bias in training, but the running means of validation lag behind, so only the
+    // training loss is compared.
     let flags = format!("{flags} --model gin --hidden 16");
     check_losses(&flags, &["train_loss"]);
 }
 
 #[test]
-fn a_device_that_is_not_there_ends_the_program_with_what_was_looked_for() {
+fn rejects_a_missing_device_with_its_name() {
     for (name, is_built) in [("cuda:99", cfg!(feature = "cuda")), ("wgpu:99", cfg!(feature = "wgpu"))] {
         let output = run(&format!("--data sbm --epochs 1 --device {name}"));
         assert!(!output.status.success());
         let said = text(&output.stderr);
         let feature = name.split(':').next().unwrap();
         let expected = match is_built {
-            true => format!("there is no `{name}`"),
+            true => format!("device `{name}` does not exist"),
             false => format!("`{name}` needs the feature `{feature}`"),
         };
         assert!(said.contains(&expected), "{said}");

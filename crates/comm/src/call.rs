@@ -3,22 +3,22 @@ use std::fmt;
 use crate::cause::Meeting;
 use crate::sums::Number;
 
-/// A collective and all that ranks must agree on to meet in it. Its text is what messages call it.
+/// A collective with the arguments that must be equal on all ranks. Messages show it by its `Display` text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Call {
-    /// A sum of so many values of each rank, of this type.
+    /// An element-wise sum over the ranks, in host memory. `element` is the name of the element type.
     AllReduceSum {
         n_values: usize,
         element: &'static str,
     },
-    /// A sum of so many values of each rank, on a device: between processes, which watch it.
+    /// An element-wise sum over processes, in device memory. The watchdog checks its deadline as for other collectives.
     #[cfg(feature = "grpc")]
     DeviceSum {
         n_values: usize,
     },
     AllGather,
     AllToAll,
-    /// From this rank of the world.
+    /// A broadcast; `root` is a rank of the world.
     Broadcast {
         root: usize,
     },
@@ -26,12 +26,12 @@ pub(crate) enum Call {
 }
 
 impl Call {
-    /// The sum of values like these.
+    /// Returns the call that sums slices of this length and element type.
     pub(crate) fn all_reduce_sum<T: Number>(values: &[T]) -> Self {
         Self::AllReduceSum { n_values: values.len(), element: T::NAME }
     }
 
-    /// The meeting of a group's ranks in it, the `number`-th of the group.
+    /// Returns this call as the `number`-th collective of the group.
     pub(crate) fn meeting(&self, number: u64, group: &str) -> Meeting {
         Meeting { collective: self.to_string(), number, group: group.to_owned() }
     }
@@ -51,7 +51,8 @@ impl fmt::Display for Call {
     }
 }
 
-/// What messages call the `nth` group (from 0) of this name that was taken from the parent; the world has no name.
+/// Returns the name of a child group. `nth` counts the groups of this name that the parent has created before. The
+/// world has an empty name. Engines identify groups by these names, so all ranks must derive the same one.
 pub(crate) fn group_name(name: &str, nth: u64, parent: &str) -> String {
     let taking = if nth > 0 { format!(" (taking {})", nth + 1) } else { String::new() };
     let parent = if parent.is_empty() { String::new() } else { format!(" of {parent}") };

@@ -1,47 +1,47 @@
-//! Why the ranks of a world have ended, and the words of messages about it.
+//! The reasons why a world has ended, and their messages.
 
 use std::fmt;
 use std::time::Duration;
 
 use crate::Error;
 
-/// One collective of one group, as messages name it.
+/// One collective of one group, as shown in messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Meeting {
-    /// The collective, with what ranks must agree on: `all_reduce_sum of 5 f32`.
+    /// The collective with the arguments that ranks must agree on, such as `all_reduce_sum of 5 f32`.
     pub(crate) collective: String,
-    /// Which one of its group it is, from 1.
+    /// The sequence number of the collective in its group, from 1.
     pub(crate) number: u64,
-    /// The channel or subgroup, nothing for the world: `channel "loss" of subgroup [0, 2]`.
+    /// The channel or subgroup, such as `channel "loss" of subgroup [0, 2]`; empty for the world.
     pub(crate) group: String,
 }
 
-/// Why the ranks of a world do not meet any more. Ranks are counted as in the world, also where the meeting
-/// was one of a subgroup; a step is the one that a rank last said it was in.
+/// The reason why a world has ended. All ranks are ranks of the world, also if the collective belonged to a subgroup. A
+/// step is the last one that the rank set with `set_step`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Cause {
-    /// A rank panicked, with this message where it is known.
+    /// A rank panicked; the message is `None` if it is unknown.
     Panicked { rank: usize, step: Option<u64>, message: Option<String> },
-    /// A rank ended with an error of its own: the error and its sources.
+    /// A rank's body returned an error; the message includes the error's sources.
     Failed { rank: usize, step: Option<u64>, message: String },
-    /// A rank ended without an error, or dropped its communicator, and another wanted to meet it.
+    /// A rank returned without an error, or dropped its communicator, while another rank waited for it.
     Left { rank: usize, step: Option<u64> },
-    /// A rank did not come within the deadline.
+    /// A rank did not join a collective within the deadline.
     Missed {
-        /// Of several that did not come, the first that was in no collective of another group.
+        /// The missing rank. If several are missing, the first that waits in no other collective, or else the first.
         rank: usize,
         step: Option<u64>,
-        /// The collective that it missed.
+        /// The collective that the rank missed.
         meeting: Box<Meeting>,
-        /// How long another rank had waited there.
+        /// The time that another rank had waited in the collective.
         deadline: Duration,
         whereabouts: Whereabouts,
-        /// The other ranks that did not come.
+        /// The missing ranks other than `rank`.
         others: Vec<usize>,
     },
-    /// Two ranks met in different collectives.
+    /// Two ranks called different collectives.
     Mismatch {
-        /// The collective of the rank that had come before the other.
+        /// The collective of the rank that called first.
         meeting: Box<Meeting>,
         rank: usize,
         step: Option<u64>,
@@ -51,20 +51,20 @@ pub(crate) enum Cause {
     },
 }
 
-/// Where a rank is that does not come to a collective.
+/// The state of a rank that is missing from a collective.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Whereabouts {
-    /// In no collective.
+    /// The rank is not in any collective.
     Away,
-    /// It never took the channel or subgroup.
+    /// The rank never created the channel or subgroup.
     Untaken,
-    /// In a collective of another group.
+    /// The rank waits in a collective of another group.
     Elsewhere(Meeting),
 }
 
 impl Cause {
-    /// The rank to look at first: the one that panicked, failed, left or did not come; of two in different
-    /// collectives the lower one.
+    /// Returns the rank to investigate first: the one that panicked, failed, left or was missing. After a mismatch,
+    /// this is the lower of the two ranks.
     pub(crate) fn rank(&self) -> usize {
         match self {
             Self::Panicked { rank, .. }
@@ -75,7 +75,7 @@ impl Cause {
         }
     }
 
-    /// The error of a rank that calls or waits in this collective.
+    /// Returns the error for a rank that calls or waits in this collective.
     pub(crate) fn error(&self, called: &Meeting) -> Error {
         let is_named = match self {
             Self::Missed { meeting, .. } | Self::Mismatch { meeting, .. } => {
@@ -108,27 +108,27 @@ impl fmt::Display for Cause {
             Self::Failed { rank, step, message } => write!(f, "rank {rank} failed {}: {message}", When(step)),
             Self::Left { rank, step } => write!(
                 f,
-                "rank {rank} left {}: it ended without an error, or dropped its communicator; \
+                "rank {rank} left {}: it returned without an error, or dropped its communicator; \
                  all ranks must call the same collectives",
                 When(step)
             ),
             Self::Missed { rank, step, meeting, deadline, whereabouts, others } => {
                 write!(
                     f,
-                    "rank {rank}, last seen {}, did not come to {meeting} within {deadline:?}",
+                    "rank {rank}, last seen {}, did not join {meeting} within {deadline:?}",
                     When(step)
                 )?;
                 match whereabouts {
-                    Whereabouts::Away => f.write_str("; find what held it up, or give a longer deadline")?,
-                    Whereabouts::Untaken => write!(f, "; it never took {}", meeting.group)?,
+                    Whereabouts::Away => f.write_str("; find what delayed it, or set a longer deadline")?,
+                    Whereabouts::Untaken => write!(f, "; it never created {}", meeting.group)?,
                     Whereabouts::Elsewhere(place) => write!(f, "; it waits in {place}")?,
                 }
-                if others.is_empty() { Ok(()) } else { write!(f, "; nor did ranks {others:?} come") }
+                if others.is_empty() { Ok(()) } else { write!(f, "; also missing: ranks {others:?}") }
             }
             Self::Mismatch { meeting, rank, step, other_rank, other_step, other_collective } => write!(
                 f,
-                "ranks met in different collectives: rank {rank} in {meeting}, {}; rank {other_rank} in \
-                 {other_collective}, {}; all ranks must call the same ones in the same order",
+                "ranks called different collectives: rank {rank} is in {meeting}, {}; rank {other_rank} is in \
+                 {other_collective}, {}; all ranks must call the same collectives in the same order",
                 When(step),
                 When(other_step)
             ),
@@ -136,7 +136,7 @@ impl fmt::Display for Cause {
     }
 }
 
-/// The step that a rank was last seen in.
+/// Formats the last known step of a rank, as in `in step 7`.
 pub(crate) struct When<'a>(pub(crate) &'a Option<u64>);
 
 impl fmt::Display for When<'_> {

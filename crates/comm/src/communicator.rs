@@ -4,22 +4,23 @@ use std::time::Duration;
 
 use crate::{Error, Result};
 
-/// The number of a rank, of all ranks and of those of its machine.
+/// The position of a rank in its group and on its machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RankInfo {
-    /// This rank, below `world_size`.
+    /// The number of this rank, below `world_size`.
     pub rank: usize,
-    /// Number of ranks, at least 1.
+    /// The number of ranks in the group, at least 1.
     pub world_size: usize,
-    /// This rank among those of its machine, from 0: which of the machine's devices is its own.
+    /// The position of this rank among the ranks of its machine, from 0. By default it selects the machine's device.
     pub local_rank: usize,
 }
 
 impl RankInfo {
-    /// This rank's own rank in the subgroup of these ranks.
+    /// Returns the position of this rank in a subgroup of the listed ranks.
     ///
     /// # Errors
-    /// [`Error::BadSubgroup`] when a rank stands twice or does not exist, or this one is not in the list.
+    /// Returns [`Error::BadSubgroup`] if the list contains a rank twice or a rank that does not exist, or lacks this
+    /// rank.
     pub fn rank_in(&self, ranks: &[usize]) -> Result<usize> {
         let &Self { rank, world_size, .. } = self;
         let distinct: BTreeSet<usize> = ranks.iter().copied().filter(|rank| *rank < world_size).collect();
@@ -29,94 +30,94 @@ impl RankInfo {
     }
 }
 
-/// What is summed over the ranks, in place.
+/// The values that a sum over the ranks replaces in place.
 #[derive(Debug)]
 pub enum Reduce<'a> {
-    /// Floats. Each sum is made in the order of the ranks, so that it has the same bits on every rank, in
-    /// every run, and whatever carries the values from rank to rank.
+    /// Floats. They are added in the order of the ranks, so each sum is bit-identical on every rank, in every run and
+    /// with every engine.
     F32(&'a mut [f32]),
-    /// Counts. They wrap where they pass 2^64.
+    /// Counts. Sums wrap modulo 2^64.
     U64(&'a mut [u64]),
 }
 
-/// One rank's way to the others of its group: collectives over host memory.
+/// A rank's handle to the other ranks of its group: collectives over host memory.
 ///
-/// A collective is a meeting: every rank of the group calls it, each the same ones in the same order, and
-/// none returns before all have come (which is all that [`Communicator::barrier`] is). It succeeds on all
-/// ranks or on none. `&mut self` keeps the order: one thread at a time, by type. Threads that need
-/// collectives of their own take a [`Communicator::duplicate`] each.
+/// Every rank of the group must call the same collectives in the same order. A collective returns after all ranks have
+/// called it, and succeeds on all ranks or on none. It takes `&mut self`, so a communicator is used by one thread at a
+/// time; each further thread needs its own [`Communicator::duplicate`].
 ///
 /// # Errors
-/// Of every collective: another rank failed, panicked, left or did not come within the deadline; ranks met
-/// in different collectives, or in one with different lengths, element types or roots. The error names the
-/// rank, the collective and the step. It is the end of the group: every later collective of any rank, in any
-/// channel or subgroup, gives an error too. Buffers are left as they were.
+/// Every collective returns an error if another rank failed, panicked, left or missed the deadline, or if ranks called
+/// different collectives, lengths, element types or roots. The error contains the rank, the collective and the step. It
+/// ends the group: every later collective of any rank, in any channel or subgroup, returns an error too. Buffers are
+/// left unchanged.
 pub trait Communicator: Debug + Send {
-    /// The number of this rank in the group.
+    /// Returns the position of this rank in the group.
     fn rank_info(&self) -> RankInfo;
 
-    /// Sets the training step that this rank is in, for messages about it on other ranks; for all its channels
-    /// and subgroups at once.
+    /// Sets the training step of this rank, which messages on other ranks show. It applies to all channels and
+    /// subgroups of this rank.
     fn set_step(&mut self, step: u64);
 
-    /// Sets the stage of the step that this rank is in (`backward`), as [`Communicator::set_step`] does. Ranks that are
-    /// threads of one process end together and do not ask.
+    /// Sets the stage of the step, such as `backward`, which messages on other ranks show next to the step. Ranks that
+    /// are threads of one process ignore the stage.
     fn set_stage(&mut self, _: &'static str) {}
 
-    /// Replaces each value by its sum over the ranks. All ranks give equally many, of one type.
+    /// Replaces each value by its sum over the ranks. All ranks must pass the same number of values of the same type.
     ///
     /// # Errors
     /// See [`Communicator`].
     fn all_reduce_sum(&mut self, buf: Reduce<'_>) -> Result<()>;
 
-    /// Has `sum` replace so many floats, which lie on a device, by their sums over the ranks, with means of its own
-    /// (NCCL). This rank's group counts and watches it as a collective: its ranks come to it with equally many values.
-    /// Ranks that are threads of one process just call `sum`.
+    /// Calls `sum`, which replaces `n_values` floats in device memory by their sums over the ranks, for example with
+    /// NCCL. The group counts it as a collective with a deadline: all ranks must call it with the same `n_values`.
+    /// For ranks that are threads of one process, it only calls `sum`, without a deadline.
     ///
     /// # Errors
-    /// See [`Communicator`]; what `sum` says of its own failure, its caller keeps.
+    /// See [`Communicator`]. `sum` returns no errors, so the closure must store its own.
     fn device_sum(&mut self, _n_values: usize, sum: &mut dyn FnMut()) -> Result<()> {
         sum();
         Ok(())
     }
 
-    /// Gives every rank the bytes of all, by rank. They may differ in length.
+    /// Returns the bytes that each rank passed, in the order of the ranks. The lengths may differ.
     ///
     /// # Errors
     /// See [`Communicator`].
     fn all_gather(&mut self, send: &[u8]) -> Result<Vec<Vec<u8>>>;
 
-    /// Gives the rank `r` what this one has at `send[r]`, and returns what each rank had for this one, by
-    /// rank. Lengths may differ, and be 0.
+    /// Sends `send[r]` to rank `r`, and returns the messages that this rank received, in the order of their senders.
+    /// Messages may be empty and may differ in length.
     ///
     /// # Errors
-    /// See [`Communicator`]; also when `send` has not one entry a rank.
+    /// See [`Communicator`]. Returns [`Error::SendCount`] if `send` does not contain one message per rank.
     fn all_to_all(&mut self, send: &[Vec<u8>]) -> Result<Vec<Vec<u8>>>;
 
-    /// Replaces the bytes, whatever their number, by those of the rank `root`.
+    /// Replaces `bytes` by those of the rank `root`, which may have another length.
     ///
     /// # Errors
-    /// See [`Communicator`]; also when there is no such rank.
+    /// See [`Communicator`]. Returns [`Error::NoSuchRank`] if `root` is not a rank of the group.
     fn broadcast(&mut self, root: usize, bytes: &mut Vec<u8>) -> Result<()>;
 
-    /// Waits for all ranks, at most for `deadline`, which takes the place of the group's own. Of ranks that
-    /// wait with different deadlines the shortest counts for all.
+    /// Waits until all ranks have called `barrier`, at most for `deadline`, which replaces the deadline of the group.
+    /// If ranks pass different deadlines, the shortest deadline of the waiting ranks applies to all ranks.
     ///
     /// # Errors
     /// See [`Communicator`].
     fn barrier(&mut self, deadline: Duration) -> Result<()>;
 
-    /// The group of these ranks of this group, in this order: the first is its rank 0. The listed ranks
-    /// meet in it, each with the same list; the others need not call. It waits for nobody: a rank that
-    /// never calls is missed in the first collective. The same list again gives another group.
+    /// Creates a group of the listed ranks of this group; the first one becomes its rank 0. Each listed rank must call
+    /// this with the same list; other ranks need not call it. It does not wait for the other ranks: if a rank never
+    /// calls it, the first collective of the subgroup fails. A repeated call with the same list creates another group.
     ///
     /// # Errors
-    /// When a rank stands twice or does not exist, or this one is not in the list.
+    /// Returns [`Error::BadSubgroup`] if the list contains a rank twice or a rank that does not exist, or lacks this
+    /// rank.
     fn subgroup(&mut self, ranks: &[usize]) -> Result<Box<dyn Communicator>>;
 
-    /// Duplicates the group, for another thread of each rank: its collectives are counted apart. Ranks
-    /// find each other by the name; a name taken again gives another channel. It waits for nobody: a rank
-    /// that never takes the name is missed in the first collective.
+    /// Creates a channel: a duplicate of the group with its own sequence of collectives, for another thread of each
+    /// rank. Ranks are matched by the name; a repeated call with the same name creates another channel. It does not
+    /// wait for the other ranks: if a rank never calls it, the first collective of the channel fails.
     ///
     /// # Errors
     /// See [`Communicator`].

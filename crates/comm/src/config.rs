@@ -9,20 +9,20 @@ use crate::{JobError, LaunchEnv, LaunchFlags};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum CommBackend {
-    /// The first of MPI and NCCL that was built in and works on this machine.
+    /// MPI if the program was built with it, otherwise NCCL. If the engine does not work, joining fails.
     #[default]
     Auto,
     /// MPI.
     Mpi,
-    /// NCCL, one GPU a process.
+    /// NCCL, with one GPU per process.
     Nccl,
-    /// The first process, over the connection by which the processes meet: nothing else is needed, everything goes
-    /// through one machine. For small models, and to try things out.
+    /// Rank 0 over gRPC. It needs no library, but all data goes through one machine, so it suits small models and
+    /// experiments only.
     Store,
 }
 
-/// The ranks of a program: threads of this process, or processes of which this is one; and how long they wait for each
-/// other.
+/// The configuration of a program's ranks. It determines whether they are threads of this process or processes that a
+/// launcher started, and sets their engine and deadlines.
 ///
 /// ```
 /// use kiln_comm::{RankConfig, RankError, launch};
@@ -32,10 +32,10 @@ pub enum CommBackend {
 /// ```
 #[cfg_attr(
     not(feature = "grpc"),
-    allow(dead_code, reason = "processes are refused before they read their settings")
+    allow(dead_code, reason = "without grpc, processes are rejected before these settings are read")
 )]
 pub struct RankConfig {
-    /// An error is that of the first step of [`RankGroup::join`](crate::RankGroup::join).
+    /// The way ranks start, or the error that [`RankGroup::join`](crate::RankGroup::join) returns.
     pub(crate) start: Result<Start, JobError>,
     pub(crate) threads_per_rank: Option<usize>,
     pub(crate) deadline: Option<Duration>,
@@ -52,39 +52,40 @@ pub struct RankConfig {
 /// The way in which ranks start.
 #[derive(Debug)]
 pub(crate) enum Start {
-    /// This process starts so many threads.
+    /// This process starts this number of threads.
     Threads(usize),
     /// A launcher has started this process as one of the ranks.
     Process(LaunchEnv),
 }
 
 impl RankConfig {
-    /// Ranks that are threads of this process.
+    /// Configures `n_ranks` ranks that are threads of this process.
     pub fn threads(n_ranks: usize) -> Self {
         Self::new(Ok(Start::Threads(n_ranks)))
     }
 
-    /// The rank of this process, of the processes that a launcher started.
+    /// Configures this process as one of the ranks that a launcher started.
     pub fn process(launch: LaunchEnv) -> Self {
         Self::new(Ok(Start::Process(launch)))
     }
 
-    /// The rank of this process where `srun`, `mpirun` or `torchrun` started several; otherwise `n_ranks` threads. Reads
-    /// the environment, as [`RankConfig::from_vars_or_threads`] does with its function.
+    /// Configures this process as one rank if `srun`, `mpirun` or `torchrun` started several processes, otherwise
+    /// `n_ranks` threads. Same as [`RankConfig::from_vars_or_threads`] without flags, but reads the environment.
     pub fn from_env_or_threads(n_ranks: usize) -> Self {
         Self::from_vars_or_threads(n_ranks, &LaunchFlags::default(), |name| std::env::var(name).ok())
     }
 
-    /// The rank of this process where the flags or the variables of a launcher ([`LaunchEnv::detect`]) name several
-    /// processes; otherwise `n_ranks` threads. The token of processes is that of `KILN_JOB_TOKEN`, or of the file that
-    /// `KILN_JOB_TOKEN_FILE` names. What is wrong with either is the error of joining the ranks.
+    /// Configures this process as one rank if the flags or the launcher's variables ([`LaunchEnv::detect`]) describe
+    /// several processes, otherwise `n_ranks` threads. Processes read their token from `KILN_JOB_TOKEN`, or from the
+    /// file that `KILN_JOB_TOKEN_FILE` names. [`RankGroup::join`](crate::RankGroup::join) returns the errors of launch
+    /// and token.
     pub fn from_vars_or_threads(
         n_ranks: usize,
         flags: &LaunchFlags,
         var: impl Fn(&str) -> Option<String>,
     ) -> Self {
         match LaunchEnv::detect(flags, &var) {
-            // A world of one process needs no other.
+            // A world of one process needs no rendezvous, so its ranks are threads.
             Ok(launch) => match launch.filter(|launch| 1 < launch.world_size) {
                 Some(launch) => Self::process(launch).read_token(var),
                 None => Self::threads(n_ranks),
@@ -124,74 +125,75 @@ impl RankConfig {
         }
     }
 
-    /// The number of threads of each rank's pool, at least 1. If not given, ranks that are threads share the machine's
-    /// cores, and a process has the cores that it may use, or its share of them where the processes of the machine may all
-    /// use the same.
+    /// Sets the number of threads of each rank's pool, at least 1. By default, ranks that are threads share the
+    /// machine's cores. A process uses all cores available to it, divided by the number of processes on the machine
+    /// unless each of them is bound to its own cores.
     pub fn threads_per_rank(mut self, threads_per_rank: usize) -> Self {
         self.threads_per_rank = Some(threads_per_rank);
         self
     }
 
-    /// How long a rank waits in a collective, and for a process without a sign of life, before all ranks end. If not given,
-    /// 10 minutes, and 2 where ranks are processes.
+    /// Sets the deadline. All ranks end if one waits longer in a collective, or if a process sends no heartbeat for
+    /// longer. Defaults to 10 minutes for threads and 2 minutes for processes.
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = Some(deadline);
         self
     }
 
-    /// How long a process waits for all to join: 5 minutes if not given.
+    /// Sets the maximum time that a process waits for all processes to join. Defaults to 5 minutes.
     pub fn join_within(mut self, join_within: Duration) -> Self {
         self.join_within = join_within;
         self
     }
 
-    /// The transport of collectives between processes. If not given, [`CommBackend::Auto`], and [`CommBackend::Store`]
-    /// in a program that was built with neither MPI nor NCCL.
+    /// Sets the transport of collectives between processes. Defaults to [`CommBackend::Auto`], or to
+    /// [`CommBackend::Store`] in a program that was built with neither MPI nor NCCL.
     pub fn backend(mut self, engine: CommBackend) -> Self {
         self.engine = engine;
         self
     }
 
-    /// The transport that was set.
+    /// Returns the configured transport of collectives.
     pub fn comm_backend(&self) -> CommBackend {
         self.engine
     }
 
-    /// The CUDA device of the engine NCCL, counted from 0: the one that this process computes on. If not given, the one of
-    /// the local rank's number, or the only one.
+    /// Sets the CUDA device of the NCCL engine, counted from 0: the one that this process computes on. Defaults to the
+    /// only visible device; if there are several, to the one whose number is the local rank.
     pub fn cuda_device(mut self, cuda_device: usize) -> Self {
         self.cuda_device = Some(cuda_device);
         self
     }
 
-    /// The secret word by which the processes of a job know each other. With MPI one is made, if none is given.
+    /// Sets the shared secret that authenticates the processes of a job. With MPI, it defaults to
+    /// a random one; otherwise it is required.
     pub fn token(mut self, token: impl Into<String>) -> Self {
         self.token = Some(token.into());
         self
     }
 
-    /// Certificates for the connections of the processes to rank 0.
+    /// Sets the certificates for the connections of the processes to rank 0.
     #[cfg(feature = "grpc")]
     pub fn tls(mut self, tls: Tls) -> Self {
         self.tls = Some(tls);
         self
     }
 
-    /// The version of the program, which must be the same on all processes: this crate's if not given.
+    /// Sets the version of the program, which must be the same in all processes. Defaults to the version of this crate.
     pub fn version(mut self, version: impl Into<String>) -> Self {
         self.version = version.into();
         self
     }
 
-    /// A setting that must be the same on all processes, as the hash of the data: they refuse to join otherwise, with an
-    /// error that has its name and both values.
+    /// Adds a setting that must be the same in all processes, such as a hash of the data. If it differs, joining fails
+    /// with an error that contains the name and both values.
     pub fn agree_on(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.settings.push((name.into(), value.into()));
         self
     }
 }
 
-/// The token is left out.
+/// Omits the token, which is a secret.
 impl fmt::Debug for RankConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { start, threads_per_rank, deadline, join_within, engine, version, settings, .. } = self;

@@ -2,70 +2,73 @@ use std::time::Duration;
 
 use crate::cause::When;
 
-/// What can go wrong between ranks.
+/// An error of a collective, or of creating a subgroup or channel.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A rank that does not exist.
-    #[error("rank {rank} of a group of {world_size}: ranks count from 0")]
+    /// The rank does not exist in the group.
+    #[error("rank {rank} does not exist in a group of {world_size}: ranks count from 0")]
     NoSuchRank {
-        /// The rank asked for.
+        /// The requested rank.
         rank: usize,
-        /// Ranks of the group.
+        /// The number of ranks in the group.
         world_size: usize,
     },
-    /// Not one message a rank.
-    #[error("{got} messages for {world_size} ranks: give one a rank, empty where there is nothing to say")]
+    /// The number of messages differs from the number of ranks.
+    #[error(
+        "{got} messages for {world_size} ranks: pass one per rank, an empty one if there is nothing to send"
+    )]
     SendCount {
-        /// Ranks of the group.
+        /// The number of ranks in the group.
         world_size: usize,
-        /// Messages given.
+        /// The number of messages passed.
         got: usize,
     },
-    /// A list of ranks that is no subgroup with this rank in it.
+    /// The list of ranks is not a valid subgroup that contains this rank.
     #[error(
-        "{ranks:?} is no subgroup with rank {rank} of {world_size} in it: list each of its ranks once, this one too"
+        "invalid subgroup {ranks:?} on rank {rank} of {world_size}: list each member once, including this rank"
     )]
     BadSubgroup {
-        /// The ranks asked for.
+        /// The requested ranks.
         ranks: Vec<usize>,
         /// This rank.
         rank: usize,
-        /// Ranks of the group.
+        /// The number of ranks in the group.
         world_size: usize,
     },
-    /// The ranks have ended together: one panicked, failed, left or missed a deadline, or they called different
-    /// collectives. The same for all ranks, up to the collective that each of them called.
+    /// The world has ended: a rank panicked, failed, left or missed a deadline, or ranks called different collectives.
+    /// All ranks get the same error, except for the collective that each of them called.
     #[error("{reason}")]
     Over {
-        /// The rank to look at first: the one that panicked, failed, left or missed the deadline; of two in different
-        /// collectives the lower one. Counted as in the world, also in a subgroup.
+        /// The rank to investigate first: the one that panicked, failed, left or missed the deadline. If two ranks
+        /// called different collectives, it is the lower of the two. It is the rank in the world, even if the collective
+        /// belonged to a subgroup.
         rank: usize,
-        /// The collective that this rank called, and what ended the ranks.
+        /// The collective that this rank called, and the cause.
         reason: String,
     },
-    /// What carries bytes between processes has failed.
-    #[error("{meeting}: {reason}")]
+    /// The engine that transfers data between processes failed.
+    #[error("{meeting} failed: {reason}")]
     Engine {
         /// The collective that this rank called.
         meeting: String,
-        /// What it says.
+        /// The engine's error.
         reason: String,
     },
-    /// This rank is the one that the others waited for until the deadline.
+    /// The other ranks waited for this rank until their deadline.
     #[error(
-        "this rank, {rank}, came too late {}: the others had waited for it {deadline:?} in {meeting} and gave up; \
-         find what held it up, or give a longer deadline",
+        "this rank, {rank}, was late {}: the other ranks waited {deadline:?} for it in {meeting} and failed; find what \
+         delayed it, or set a longer deadline",
         When(step)
     )]
     Late {
-        /// This rank, in the world.
+        /// This rank, as a rank of the world.
         rank: usize,
-        /// The step that it was in when the others gave up.
+        /// The step of this rank when the deadline passed.
         step: Option<u64>,
-        /// The collective that it missed.
+        /// The collective that this rank missed.
         meeting: String,
-        /// How long the others waited.
+        /// The time that the other ranks waited.
         deadline: Duration,
     },
 }

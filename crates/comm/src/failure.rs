@@ -5,61 +5,61 @@ use rayon::ThreadPoolBuildError;
 
 use crate::{EXIT_FAILED, EXIT_RETRY, JobError, TransientError};
 
-/// Whatever a rank's body ends with.
+/// The error type of a rank's body.
 pub type BoxError = Box<dyn StdError + Send + Sync>;
 
-/// Why a run of ranks has no results.
+/// An error of starting or running the ranks.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum RankError {
-    /// The processes could not be joined.
+    /// This process could not join the others.
     Join(JobError),
-    /// No ranks were asked for.
+    /// The number of ranks is 0.
     NoRanks,
-    /// No threads were asked for.
+    /// The number of threads per rank is 0.
     NoThreads,
-    /// More threads than anybody means.
+    /// The total number of threads exceeds the limit.
     TooManyThreads {
-        /// Ranks asked for.
+        /// The number of ranks.
         n_ranks: usize,
-        /// Threads of each.
+        /// The number of threads of each rank.
         threads_per_rank: usize,
-        /// The most that is taken, of all ranks together.
+        /// The maximum number of threads of all ranks together.
         max: usize,
     },
-    /// The threads of a pool that belongs to no rank could not be started.
+    /// The threads of the machine's pool could not be started.
     Pool(ThreadPoolBuildError),
-    /// A rank did not end well: of several the first, whose end is the reason for that of the others.
+    /// A rank failed. If several failed, this is the one that caused the others to end.
     Rank {
         /// The rank.
         rank: usize,
-        /// Of how many.
+        /// The number of ranks.
         n_ranks: usize,
-        /// What became of it.
+        /// The failure of the rank.
         failure: Failure,
     },
 }
 
-/// What became of a rank that gave no result.
+/// The reason why a rank has no result.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Failure {
-    /// Its body returned this.
+    /// The body returned this error.
     Failed(BoxError),
-    /// Its body panicked, or a job that it had left to its pool.
+    /// The body, or a job that the body had spawned in its pool, panicked.
     Panicked {
-        /// What the panic said.
+        /// The message of the panic.
         message: String,
     },
-    /// Its thread could not be started.
+    /// The rank's thread could not be started.
     Spawn(io::Error),
-    /// The threads of its pool could not be started.
+    /// The threads of the rank's pool could not be started.
     Pool(ThreadPoolBuildError),
 }
 
 impl RankError {
-    /// The status that a process should exit with for this error: [`EXIT_RETRY`] where another attempt may succeed,
-    /// otherwise [`EXIT_FAILED`].
+    /// Returns the status with which a process should exit: [`EXIT_RETRY`] if another attempt may succeed, otherwise
+    /// [`EXIT_FAILED`].
     pub fn exit_status(&self) -> u8 {
         match self {
             Self::Join(error) => error.status(),
@@ -68,7 +68,7 @@ impl RankError {
         }
     }
 
-    /// The rank that did not end well, if it is about one.
+    /// Returns the failed rank, or `None` if the error does not concern a single rank.
     pub fn rank(&self) -> Option<usize> {
         match self {
             Self::Rank { rank, .. } => Some(*rank),
@@ -81,21 +81,21 @@ impl fmt::Display for RankError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Join(error) => write!(f, "{error}"),
-            Self::NoRanks => f.write_str("no ranks: ask for 1 at least"),
-            Self::NoThreads => f.write_str("no threads for a rank: ask for 1 at least"),
+            Self::NoRanks => f.write_str("0 ranks requested: expected at least 1"),
+            Self::NoThreads => f.write_str("0 threads per rank requested: expected at least 1"),
             Self::TooManyThreads { n_ranks, threads_per_rank, max } => write!(
                 f,
-                "{n_ranks} ranks of {threads_per_rank} threads are more than {max} threads: \
-                 ask for fewer, as many as there are cores are best"
+                "{n_ranks} ranks with {threads_per_rank} threads each exceed the limit of {max} threads: \
+                 use fewer, ideally one per core"
             ),
-            Self::Pool(_) => f.write_str("the threads for work of all ranks could not be started"),
+            Self::Pool(_) => f.write_str("failed to start the threads of the machine's pool"),
             Self::Rank { n_ranks: 1, failure, .. } => write!(f, "{failure}"),
             Self::Rank { rank, failure, .. } => write!(f, "rank {rank}: {failure}"),
         }
     }
 }
 
-/// Every text stands once in the chain of sources: a rank's error is told with the rank's name.
+/// The `Display` text already contains the first error, so `source` skips it and each text occurs once in the chain.
 impl StdError for RankError {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         match self {
@@ -118,8 +118,8 @@ impl fmt::Display for Failure {
         match self {
             Self::Failed(error) => write!(f, "{error}"),
             Self::Panicked { message } => write!(f, "panicked: {message}"),
-            Self::Spawn(_) => f.write_str("its thread could not be started: ask for fewer threads"),
-            Self::Pool(_) => f.write_str("the threads of its pool could not be started: ask for fewer"),
+            Self::Spawn(_) => f.write_str("failed to start the thread of the rank: use fewer threads"),
+            Self::Pool(_) => f.write_str("failed to start the threads of the rank's pool: use fewer threads"),
         }
     }
 }
@@ -135,7 +135,7 @@ impl StdError for Failure {
     }
 }
 
-/// An error and its sources, in a line.
+/// Formats an error and its sources in one line, separated by colons.
 pub(crate) fn chain(error: &(dyn StdError + 'static)) -> String {
     let sources = std::iter::successors(Some(error), |&error| error.source());
     sources.map(ToString::to_string).collect::<Vec<_>>().join(": ")

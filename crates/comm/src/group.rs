@@ -11,36 +11,36 @@ use crate::{BoxError, CommBackend, Communicator, JobError, RankConfig, RankError
 /// One rank of a program.
 #[derive(Debug)]
 pub struct Rank {
-    /// The way to the other ranks.
+    /// The communicator of all ranks.
     pub comm: Box<dyn Communicator>,
-    /// The number of this rank, of all ranks and of those of its machine.
+    /// The position of this rank in the world and on its machine.
     pub info: RankInfo,
-    /// The number of threads of this rank's pool, in which its data-parallel loops run.
+    /// The number of threads of this rank's pool, which runs its data-parallel loops.
     pub threads: usize,
 }
 
-/// The ranks of this process, before they run.
+/// The joined ranks of this process, before they run.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum RankGroup {
-    /// Threads of this process.
+    /// All ranks, which are threads of this process.
     Threads(ThreadRanks),
-    /// This process, of several that have joined.
+    /// One rank, which is this process; the others have joined too.
     #[cfg(feature = "grpc")]
     Process(ProcessGroup),
 }
 
-/// Starts the ranks as threads, or joins the processes that a launcher started, runs `body` once on each rank of this
-/// process, and returns the results by rank: of all ranks that are threads, or of this process's one.
+/// Starts the ranks as threads, or joins the processes that a launcher started. Then runs `body` once on each rank of
+/// this process, and returns one result per thread in the order of the ranks, or the single result of this process.
 ///
-/// From joining on, a process ends with its job: where another rank fails or is lost, `launch` does not return, and the
-/// process exits with [`EXIT_FAILED`](crate::EXIT_FAILED) or [`EXIT_RETRY`](crate::EXIT_RETRY). A body that returns a
-/// [`TransientError`](crate::TransientError) asks for the latter. A program that has something to do between joining and
-/// running calls [`RankGroup::join`] and [`RankGroup::run`].
+/// Once it has joined, a process ends with its job: if any rank fails or is lost, `launch` does not return, and the
+/// process exits with [`EXIT_FAILED`](crate::EXIT_FAILED) or [`EXIT_RETRY`](crate::EXIT_RETRY). The latter is used if a
+/// rank is lost or its body returns a [`TransientError`](crate::TransientError). To do work between joining and
+/// running, call [`RankGroup::join`] and [`RankGroup::run`] instead.
 ///
 /// # Errors
-/// [`RankError::Join`] where the ranks could not be joined, and those of [`ThreadRanks::run`]. A program that launchers
-/// start again should exit with [`RankError::exit_status`].
+/// Returns [`RankError::Join`] if joining fails, and the errors of [`ThreadRanks::run`]. A program that a launcher
+/// restarts should exit with [`RankError::exit_status`].
 pub fn launch<R: Send, E: Into<BoxError>>(
     config: RankConfig,
     body: impl Fn(Rank) -> Result<R, E> + Sync,
@@ -49,12 +49,12 @@ pub fn launch<R: Send, E: Into<BoxError>>(
 }
 
 impl RankGroup {
-    /// Joins the other processes, and returns when all have; threads have nothing to join.
+    /// Joins the other processes, and returns when all have joined. Returns at once if the ranks are threads.
     ///
     /// # Errors
-    /// When the launcher's variables are incomplete or contradict each other, when this process is one of several and the
-    /// program was built without the feature `grpc`, when there is no engine, when rank 0 cannot be reached, and when
-    /// processes do not join in time or were started differently: then all of them get the error.
+    /// Returns an error if the launcher's variables are incomplete or contradictory, if there are several processes and
+    /// the feature `grpc` is off, if the engine, the token or a certificate cannot be used, or if rank 0 cannot be
+    /// reached. All processes get an error if one does not join in time or was started with different settings.
     pub fn join(mut config: RankConfig) -> Result<Self, JobError> {
         match std::mem::replace(&mut config.start, Ok(Start::Threads(0)))? {
             Start::Threads(_) if config.engine == CommBackend::Nccl && cfg!(not(feature = "nccl")) => {
@@ -73,7 +73,7 @@ impl RankGroup {
         }
     }
 
-    /// The number of threads of each rank's pool.
+    /// Returns the number of threads of each rank's pool.
     pub fn threads(&self) -> usize {
         match self {
             Self::Threads(ranks) => ranks.threads_per_rank,
@@ -82,7 +82,7 @@ impl RankGroup {
         }
     }
 
-    /// The threads that the ranks of this process may use together: for what one of them does while the others wait.
+    /// Returns the number of threads for work that one rank of this machine does while the others wait.
     pub fn machine_threads(&self) -> usize {
         match self {
             Self::Threads(ranks) => ranks.n_ranks.saturating_mul(ranks.threads_per_rank),
@@ -91,7 +91,7 @@ impl RankGroup {
         }
     }
 
-    /// How long a rank waits in a collective for the others.
+    /// Returns the maximum time that a rank waits in a collective.
     pub fn deadline(&self) -> Duration {
         match self {
             Self::Threads(ranks) => ranks.deadline,
@@ -100,10 +100,10 @@ impl RankGroup {
         }
     }
 
-    /// The address by which other ranks reach what this process serves.
+    /// Returns the address at which other ranks reach servers of this process.
     ///
     /// # Errors
-    /// [`JobError::NoAddress`] where there is none that those of other machines could use.
+    /// Returns [`JobError::NoAddress`] if there is no address that ranks on other machines can reach.
     #[cfg(feature = "grpc")]
     pub fn local_ip(&self) -> Result<IpAddr, JobError> {
         match self {
@@ -115,7 +115,7 @@ impl RankGroup {
     /// Runs `body` once on each rank of this process, as [`launch`] does.
     ///
     /// # Errors
-    /// Those of [`ThreadRanks::run`]; none where ranks are processes.
+    /// Returns the errors of [`ThreadRanks::run`] if the ranks are threads. A process exits instead.
     pub fn run<R: Send, E: Into<BoxError>>(
         self,
         body: impl Fn(Rank) -> Result<R, E> + Sync,
@@ -133,7 +133,7 @@ impl RankGroup {
     }
 }
 
-/// A line on the ranks: their number, what started them and, of processes, their machines and the engine.
+/// Formats a one-line summary: the number of ranks and, for processes, their launcher, machines and engine.
 impl fmt::Display for RankGroup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,11 +1,11 @@
-//! Ranks that train together. A [`Communicator`] is one rank's way to all others: the ranks of a program meet in
-//! collectives and nowhere else, each rank calling the same ones in the same order. [`launch`] runs a closure on each rank:
-//! the ranks are threads of one process or, with the feature `grpc`, processes that `srun`, `mpirun` or `torchrun` started.
-//! They end together, whichever of them fails.
+//! Communication between the ranks of a training program. [`launch`] runs a closure on each rank. Ranks are threads of
+//! one process or, with the feature `grpc`, processes started by `srun`, `mpirun` or `torchrun`. They exchange data
+//! through the collectives of a [`Communicator`], which every rank must call in the same order. If a rank fails, all
+//! ranks end.
 //!
-//! This crate knows no tensor, no graph and no model: numbers and bytes travel. It starts the threads of ranks, and reads
-//! the clock for deadlines only. It starts no process. It reads environment variables in
-//! [`RankConfig::from_env_or_threads`] only.
+//! The crate transfers numbers and bytes; it does not depend on tensors, graphs or models. It starts the threads of
+//! ranks, but no processes. It reads the clock for deadlines only, and environment variables only in
+//! [`RankConfig::from_env_or_threads`].
 //!
 //! ```
 //! use kiln_comm::{Error, RankConfig, Reduce, launch};
@@ -18,8 +18,8 @@
 //! # Ok::<(), kiln_comm::RankError>(())
 //! ```
 //!
-//! Features, none of them default: `grpc`, ranks that are processes, and the module `rpc`; `tls`, certificates between
-//! them; `mpi` and `nccl`, collectives by those libraries.
+//! Features, all off by default: `grpc` adds ranks that are processes, and the module `rpc`; `tls` adds certificates on
+//! their connections; `mpi` and `nccl` add collectives through these libraries.
 
 mod call;
 mod cause;
@@ -51,7 +51,7 @@ pub use threads::{ThreadGroup, ThreadRanks};
 /// The result of this crate's fallible functions.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// The snippet of this crate's README.
+/// The code of this crate's README, compiled as a doc test.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct CrateReadMe;

@@ -2,12 +2,12 @@ use std::time::Duration;
 
 use crate::{Communicator, Error, RankInfo, Reduce, Result};
 
-/// The group of one rank: every collective gives what it is given.
+/// A group of one rank, in which every collective returns its input.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SingleRank;
 
 impl SingleRank {
-    /// The only rank there is.
+    /// Returns the communicator of the only rank.
     pub fn new() -> Self {
         Self
     }

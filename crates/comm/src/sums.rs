@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use crate::Result;
 
-/// What can be summed over ranks.
+/// A number type that can be summed over ranks.
 pub(crate) trait Number: Copy + Debug + Send + Sync + 'static {
-    /// For messages.
+    /// The name of the type in messages.
     const NAME: &'static str;
 
-    /// The sum of both; of counts, without what passes 2^64.
+    /// Returns the sum; integers wrap.
     fn plus(self, other: Self) -> Self;
 }
 
@@ -29,17 +29,18 @@ impl Number for u64 {
     }
 }
 
-/// One rank's buffers for sums over ranks, kept from one sum to the next.
+/// One rank's reusable buffers for sums over ranks.
 ///
-/// A sum takes two exchanges: all values, of which each rank sums one share over all ranks, in the order
-/// of the ranks; then the shares. The work of a rank does not grow with their number.
+/// A sum is a reduce-scatter followed by an all-gather. First the ranks exchange all values, and each rank sums its
+/// share over all ranks in rank order. Then they exchange the shares. The work per rank does not grow with the number
+/// of ranks.
 #[derive(Debug)]
 pub(crate) struct Sums<T> {
-    /// This rank's values. Nobody else holds them when a sum is over: each rank lets go of them before it
-    /// gives its share.
+    /// This rank's values. Other ranks drop their references before they contribute their share, so the buffer is
+    /// unshared when a sum ends.
     pub(crate) values: Arc<Vec<T>>,
-    /// The sums of this rank's share. Nobody else holds them when they are written the next time: each
-    /// rank lets go of them before it gives its next values.
+    /// The sums of this rank's share. Other ranks drop their references before they contribute their next values, so
+    /// the buffer is unshared when it is written again.
     pub(crate) share: Arc<Vec<T>>,
 }
 
@@ -50,8 +51,8 @@ impl<T> Default for Sums<T> {
 }
 
 impl<T: Number> Sums<T> {
-    /// Replaces `buf` by its sum over the ranks; on an error leaves it as it is. `exchange` gives every
-    /// rank what all have brought.
+    /// Replaces `buf` by its sum over the ranks. On an error `buf` is unchanged. `exchange` is an all-gather of
+    /// buffers.
     pub(crate) fn all_reduce(
         &mut self,
         member: usize,
@@ -59,7 +60,7 @@ impl<T: Number> Sums<T> {
         buf: &mut [T],
         exchange: impl Fn(Arc<Vec<T>>) -> Result<Vec<Arc<Vec<T>>>>,
     ) -> Result<()> {
-        // After an error somebody may hold on to them; then, and only then, this makes new ones.
+        // After an error, another rank may still hold a reference to the values. Only then does `make_mut` copy them.
         let values = Arc::make_mut(&mut self.values);
         values.clear();
         values.extend_from_slice(buf);
@@ -85,8 +86,8 @@ impl<T: Number> Sums<T> {
     }
 }
 
-/// The part of `n_values` that one of the ranks sums. Parts are in the order of the ranks, differ in length
-/// by 1 at most, and may be empty.
+/// Returns the range of `n_values` that one rank sums. The ranges are in rank order, differ in length by at most 1, and
+/// may be empty.
 pub(crate) fn share(n_values: usize, member: usize, n_ranks: usize) -> Range<usize> {
     let (each, rest) = (n_values / n_ranks, n_values % n_ranks);
     let start = member * each + member.min(rest);

@@ -1,5 +1,5 @@
-//! Arrays as data sets use them: ids, offsets, labels, rows, each from the element types that it may be
-//! stored in. What can be used as it is stays mapped; what cannot is copied, with a note.
+//! Conversion of array files to the types of a data set: ids, offsets, labels and feature rows. An array whose element
+//! type can be used directly stays mapped; any other is copied, with a note.
 
 use half::f16;
 use kiln_feature::{DenseFeatures, FeatureArray, MAX_DIM};
@@ -10,8 +10,8 @@ use kiln_store::{ArrayFile, Error as StoreError};
 use crate::limits::{bad_dim, check_node_count};
 use crate::{Note, Result};
 
-/// Offsets, as an `indptr` has them. Neither order nor range is checked: a negative one becomes a number
-/// beyond all others.
+/// Returns the offsets of an `indptr` array. Order and range are not checked here: a negative offset becomes a very
+/// large one, which fails the checks where offsets are used.
 pub(crate) fn offsets_of(array: &ArrayFile, notes: &mut Vec<Note>) -> Result<SharedArray<u64>> {
     array.check_vector()?;
     check_node_count(array.n_values().saturating_sub(1))?;
@@ -30,8 +30,8 @@ pub(crate) fn offsets_of(array: &ArrayFile, notes: &mut Vec<Note>) -> Result<Sha
     }
 }
 
-/// Node ids. 32-bit ones stay as they are stored, and are checked where they are used; 64-bit ones are
-/// copied and checked to be below `n_nodes`. `what` is one of them: `edge`, `entry`.
+/// Returns an array of node ids. 32-bit ids are not copied and are checked where they are used; 64-bit ids are copied
+/// and checked to be below `n_nodes`. `what` is the noun for an element in error messages: `edge` or `entry`.
 pub(crate) fn nodes_of(
     array: &ArrayFile,
     what: &'static str,
@@ -42,8 +42,8 @@ pub(crate) fn nodes_of(
     match array.dtype() {
         DType::I32 | DType::U32 => Ok(array.elements()?),
         DType::I64 | DType::U64 => {
-            // Read unsigned, a negative id is beyond every node. Finding a bad one first and converting
-            // after lets both loops run at the speed of memory.
+            // A negative id, read as unsigned, is larger than every valid id. Checking all ids before converting them
+            // keeps both loops simple enough to run at memory speed.
             let ids = array.elements::<u64>()?;
             let mut nodes = array.room()?;
             if let Some(position) = ids.iter().position(|&id| id >= n_nodes as u64) {
@@ -61,7 +61,7 @@ pub(crate) fn nodes_of(
     }
 }
 
-/// An id as a node; an error for one that is none.
+/// Returns an id as a node, or an error if it is not below `n_nodes`.
 pub(crate) fn node_of(
     array: &ArrayFile,
     what: &'static str,
@@ -75,7 +75,7 @@ pub(crate) fn node_of(
     }
 }
 
-/// An error for an id that is no node.
+/// Returns the error for an id that is not a node.
 pub(crate) fn node_error(
     array: &ArrayFile,
     what: &'static str,
@@ -83,10 +83,10 @@ pub(crate) fn node_error(
     id: i128,
     n_nodes: usize,
 ) -> StoreError {
-    array.bad_value(what, position, format!("a node, 0 to {n_nodes} - 1"), id)
+    array.bad_value(what, position, format!("a node id below {n_nodes}"), id)
 }
 
-/// Classes, one a node; negative means that there is none. 32-bit ones stay as they are stored.
+/// Returns the class of each node; a negative number stands for no class. 32-bit classes are not copied.
 pub(crate) fn labels_of(array: &ArrayFile, notes: &mut Vec<Note>) -> Result<SharedArray<i32>> {
     const TO: &str = "32-bit classes: save them as <i4 to have them mapped";
     array.check_vector()?;
@@ -114,19 +114,19 @@ pub(crate) fn labels_of(array: &ArrayFile, notes: &mut Vec<Note>) -> Result<Shar
     }
 }
 
-/// A class as it is kept: negative ones stand for none, and become -1 where they were not 32-bit
-/// integers.
+/// Returns a class as a 32-bit integer. A negative number stands for no class; it becomes -1, except in 32-bit arrays,
+/// where it is kept.
 pub(crate) fn label_of(array: &ArrayFile, position: usize, label: i128) -> Result<i32> {
     let least = if array.dtype() == DType::I32 { i128::from(i32::MIN) } else { -1 };
     i32::try_from(label.max(least)).map_err(|_| label_error(array, position, label).into())
 }
 
-/// An error for a class that is too large to be one.
+/// Returns the error for a class that does not fit in 31 bits.
 fn label_error(array: &ArrayFile, position: usize, label: i128) -> StoreError {
     array.bad_value("the label of node", position, "below 2^31", label)
 }
 
-/// Rows of features, `[n_rows, dim]` or `[n_rows]` for one column.
+/// Returns the feature rows of an array `[n_rows, dim]`, or `[n_rows]` for one column.
 pub(crate) fn rows_of(array: &ArrayFile, notes: &mut Vec<Note>) -> Result<DenseFeatures> {
     let (_, dim) = row_shape(array)?;
     match array.dtype() {
@@ -143,21 +143,18 @@ pub(crate) fn rows_of(array: &ArrayFile, notes: &mut Vec<Note>) -> Result<DenseF
     }
 }
 
-/// Number of rows and of columns; one dimension is one column.
+/// Returns the number of rows and the number of columns. An array of one dimension has one column.
 pub(crate) fn row_shape(array: &ArrayFile) -> Result<(usize, usize)> {
     match *array.shape() {
         [_, dim] if !(1..=MAX_DIM).contains(&dim) => Err(bad_dim(array.path(), dim).into()),
         [n_rows, dim] => Ok((n_rows, dim)),
         [n_rows] => Ok((n_rows, 1)),
-        ref shape => {
-            let found = format!("{shape:?}");
-            Err(array.bad_value("the shape, of dimension", 0, "(n, dim)", found).into())
-        }
+        _ => Err(array.bad_shape("(n, dim)").into()),
     }
 }
 
-/// Checks features that were made of the `<f8` elements from `first` on, `dim` a node: what is too large
-/// for 32 bits became infinite.
+/// Checks that features converted from `<f8` are finite: values too large for `f32` became infinite. `first` is the
+/// position of `values[0]` in the array, which has `dim` elements per node.
 pub(crate) fn check_converted(array: &ArrayFile, values: &[f32], first: usize, dim: usize) -> Result<()> {
     let Some(position) = values.iter().position(|value| !value.is_finite()) else {
         return Ok(());
@@ -165,7 +162,7 @@ pub(crate) fn check_converted(array: &ArrayFile, values: &[f32], first: usize, d
     let element = first + position;
     let bytes = &array.value_bytes()[8 * element..8 * (element + 1)];
     let found = format!("{:?}", bytemuck::pod_read_unaligned::<f64>(bytes));
-    let expected = "finite numbers of 32 bits: replace the others before saving";
+    let expected = "finite numbers of 32 bits: replace NaN, infinite and larger values before saving";
     Err(array.bad_value("a feature of node", element / dim, expected, found).into())
 }
 

@@ -1,4 +1,4 @@
-//! A dataset from arrays that a program has in memory or has mapped.
+//! A builder of datasets from arrays that a program holds in memory or has mapped.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::node_names::NodeNames;
 /// Builds a [`Dataset`] from a program's own arrays.
 ///
 /// Features, labels and split are moved into the dataset and not copied; each of them may also be a range of a mapped
-/// file. An edge list is only borrowed and becomes a new graph.
+/// file. An edge list is borrowed, and the dataset's graph is built from it.
 ///
 /// ```
 /// use kiln_data::Dataset;
@@ -44,14 +44,14 @@ pub struct DatasetBuilder<'a> {
     edge_type_names: Vec<String>,
 }
 
-/// The topology as given.
+/// The topology as it was passed to the builder.
 #[derive(Debug, Clone)]
 enum Edges<'a> {
     List { srcs: &'a [u32], dsts: &'a [u32] },
     Graph(Arc<Csc>),
 }
 
-/// The feature rows as given.
+/// The feature rows as they were passed to the builder.
 #[derive(Debug, Clone)]
 enum Features {
     Rows { rows: FeatureArray, dim: usize },
@@ -79,12 +79,12 @@ impl Dataset {
 }
 
 impl<'a> DatasetBuilder<'a> {
-    /// Sets the edges `srcs[i] -> dsts[i]`, along which messages go.
+    /// Sets the edges `srcs[i] -> dsts[i]`. Messages flow from source to destination.
     pub fn edges(self, srcs: &'a [u32], dsts: &'a [u32]) -> Self {
         Self { edges: Some(Edges::List { srcs, dsts }), ..self }
     }
 
-    /// Sets a graph that is already built or mapped, in the place of an edge list.
+    /// Sets a graph that is already built or mapped, instead of an edge list.
     pub fn graph(self, graph: impl Into<Arc<Csc>>) -> Self {
         Self { edges: Some(Edges::Graph(graph.into())), ..self }
     }
@@ -104,22 +104,23 @@ impl<'a> DatasetBuilder<'a> {
         Self { symmetrize: true, ..self }
     }
 
-    /// Sets the features, row-major, `[n_nodes, dim]`: a `Vec` of `f32`, `f16` or `bf16`, or a range of a mapped file.
+    /// Sets the features `[n_nodes, dim]`, row-major. `rows` is a `Vec` of `f32`, `f16` or `bf16`, or a range of a
+    /// mapped file.
     pub fn features(self, rows: impl Into<FeatureArray>, dim: usize) -> Self {
         Self { features: Some(Features::Rows { rows: rows.into(), dim }), ..self }
     }
 
-    /// Sets features of any other kind, such as sparse ones.
+    /// Sets a feature store, for features that are not one dense array, such as sparse ones.
     pub fn feature_store(self, features: Arc<dyn FeatureStore>) -> Self {
         Self { features: Some(Features::Source(features)), ..self }
     }
 
-    /// Sets the class of each node, 0 to `n_classes - 1`; a negative number is a node without a label.
+    /// Sets the class of each node, 0 to `n_classes - 1`; a negative number marks a node without a label.
     pub fn labels(self, classes: impl Into<SharedArray<i32>>, n_classes: usize) -> Self {
         Self { labels: Some(Labels::new(classes, n_classes)), ..self }
     }
 
-    /// Sets the nodes that training, validation and test use. Each of them has a label and is in one part only.
+    /// Sets the nodes of the training, validation and test split. Each node must have a label and be in only one split.
     pub fn split(
         self,
         train: impl Into<SharedArray<NodeId>>,
@@ -129,7 +130,7 @@ impl<'a> DatasetBuilder<'a> {
         Self { split: Some(Split { train: train.into(), val: val.into(), test: test.into() }), ..self }
     }
 
-    /// Sets the name, by which reports call the dataset; `dataset` by default.
+    /// Sets the dataset's name in reports; `dataset` by default.
     pub fn name(self, name: impl Into<String>) -> Self {
         Self { name: name.into(), ..self }
     }
@@ -144,18 +145,19 @@ impl<'a> DatasetBuilder<'a> {
         Self { class_names: names.into_iter().map(Into::into).collect(), ..self }
     }
 
-    /// Sets the edge types' names, by type.
+    /// Sets the edge types' names, one per type.
     pub fn edge_type_names(self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self { edge_type_names: names.into_iter().map(Into::into).collect(), ..self }
     }
 
-    /// Builds the graph of the edges, checks that all pieces fit each other, and puts them together. Reads the labels and
-    /// the split, and no feature: [`Dataset::validate`] also looks for values that are not finite.
+    /// Builds the graph, checks that all parts are consistent, and returns the dataset. Labels and split are read,
+    /// features are not: [`Dataset::validate`] also finds features that are not finite.
     ///
     /// # Errors
-    /// [`BuildError`] for a piece that is missing or does not fit the others, [`kiln_graph::Error`] for edge arrays of
-    /// different lengths and for edges that name a node out of range, and [`kiln_feature::Error`] for features that are not
-    /// a whole number of rows and for labels out of range.
+    /// Returns [`Error::Build`](crate::Error::Build) if a part is missing or inconsistent with the others,
+    /// [`Error::Graph`](crate::Error::Graph) if the edge arrays differ in length or contain a node out of range, and
+    /// [`Error::Feature`](crate::Error::Feature) if the features are not a whole number of rows or a label is out of
+    /// range.
     pub fn build(self) -> Result<Dataset> {
         let graph = self.build_graph()?;
         let features = match self.features.ok_or(missing("features", ".features(x, dim)"))? {
@@ -202,7 +204,7 @@ impl<'a> DatasetBuilder<'a> {
                 if let Some((what, _)) = edge_data.into_iter().find(|(_, is_given)| *is_given) {
                     return Err(BuildError::EdgeDataOfGraph { what }.into());
                 }
-                check_length("nodes of the graph", "node", self.n_nodes, graph.n_nodes())?;
+                check_length("nodes of the graph", "node of the dataset", self.n_nodes, graph.n_nodes())?;
                 match self.symmetrize {
                     true => Arc::new(symmetrized(graph)?),
                     false => graph.clone(),
@@ -245,7 +247,8 @@ fn check_length(what: &'static str, per: &'static str, expected: usize, got: usi
     }
 }
 
-/// Checks that each node of the split exists, has a label and is in one part only. A node may be repeated within a part.
+/// Checks that each node of the split exists, has a label and is in only one part. A node may occur several times in
+/// the same part.
 fn check_split(split: &Split, labels: &Labels) -> Result<()> {
     const NONE: u8 = u8::MAX;
     let parts = split.parts();

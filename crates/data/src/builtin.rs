@@ -1,4 +1,4 @@
-//! The sets that come with the program, and made-up ones.
+//! The built-in data sets and the generators of synthetic ones.
 
 mod debian;
 mod mutag;

@@ -1,4 +1,4 @@
-//! What is read once, value by value, to know that a set is sound. Opening a mapped set does not.
+//! Checks of all values of a set. The checks read each array once, so opening a mapped set does not run them.
 
 use std::path::{Path, PathBuf};
 
@@ -10,23 +10,24 @@ use kiln_store::paths::find;
 use crate::limits::bad_dim;
 use crate::{Dataset, Error, NodeNames, Note, Result, Split};
 
-/// Elements that are gathered in one go, unless a single row has more.
+/// The maximum number of feature values that are gathered at a time. A row with more values is gathered alone.
 pub(crate) const VALUES_AT_ONCE: usize = 1 << 16;
 
-/// The files that say how many columns the features have.
+/// The files that determine the number of feature columns of a folder: dense features, or the columns of a CSR matrix.
 const FEATURES: [&str; 2] = ["features.npy", "features_indices.npy"];
 
-/// What messages say of where a value is.
+/// The location of a value, for error messages.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Place<'a> {
-    /// In a set in memory, or in a file: what to call it.
+    /// A set in memory or a single file. Messages contain the set's name or the file's path.
     Set(&'a Path),
-    /// In the files of this folder.
+    /// A folder of arrays. Messages contain the path of the array.
     Folder(&'a Path),
 }
 
 impl Place<'_> {
-    /// What to call the first of these files that is there.
+    /// Returns the path that an error message contains. In a folder, this is the path of the first of `names` that
+    /// exists, or of `names[0]` if none exists.
     fn file(&self, names: &[&str]) -> PathBuf {
         match self {
             Self::Set(name) => name.to_path_buf(),
@@ -46,12 +47,12 @@ impl Place<'_> {
         StoreError::BadValue { path, what, position, expected, found }.into()
     }
 
-    /// The file of a part of the split.
+    /// Returns the path of the file that contains a part of the split.
     fn part(&self, part: &str) -> PathBuf {
         self.file(&[&format!("{part}.npy"), &format!("{part}_idx.npy")])
     }
 
-    /// The error of an array, told as one of its file.
+    /// Converts the error of an array to one that names the array's file, if the set is in a folder.
     pub(crate) fn located(&self, error: Error) -> Error {
         use kiln_feature::Error as Feature;
         use kiln_graph::Error as Graph;
@@ -63,29 +64,28 @@ impl Place<'_> {
             Error::Feature(Feature::InFile { source, .. }) => Error::Feature(*source),
             other => other,
         };
-        let below = |n: usize| format!("0 to {n} - 1");
         match error {
             Error::Graph(Graph::NodeOutOfRange { edge, node, n_nodes }) => self.bad(
                 "indices.npy",
                 "the source of edge",
                 edge,
-                format!("a node, {}", below(n_nodes)),
+                format!("a node id below {n_nodes}"),
                 stored_id(node),
             ),
             Error::Graph(Graph::LengthMismatch { what, expected, got }) => {
                 let file = self.file(&[&format!("{what}.npy")]);
                 StoreError::Inconsistent { file, what: "the number of entries", expected, got }.into()
             }
-            // The entry before the first would be 0: no `indptr` falls there.
+            // The graph reports a first offset other than 0 as this error at node 0.
             Error::Graph(Graph::IndptrNotMonotone { node: 0, before: 0, after }) => {
                 self.bad("indptr.npy", "entry", 0, "0, where the first node's edges start", after)
             }
             Error::Graph(Graph::IndptrNotMonotone { node, before, after }) => {
-                let expected = format!("at least {before}, as the entry before it");
+                let expected = format!("at least {before}, the entry before it");
                 self.bad("indptr.npy", "entry", node + 1, expected, after)
             }
             Error::Feature(Feature::LabelOutOfRange { id, label, n_classes, .. }) => {
-                let expected = format!("a class, {}, or a negative number", below(n_classes));
+                let expected = format!("a class below {n_classes} or a negative number");
                 self.bad("labels.npy", "the label of node", id.into(), expected, label)
             }
             Error::Feature(Feature::ZeroDim) => bad_dim(&self.file(&FEATURES), 0).into(),
@@ -95,12 +95,12 @@ impl Place<'_> {
                 StoreError::Inconsistent { file, what, expected, got }.into()
             }
             Error::Feature(Feature::BadSparseRow { node, start, end, n_values }) => {
-                let expected = format!("a range within 0 to {n_values} that does not fall");
+                let expected = format!("a range within 0 to {n_values} that does not decrease");
                 let found = format!("{start} to {end}");
                 self.bad("features_indptr.npy", "the values of row", node.0.into(), expected, found)
             }
             Error::Feature(Feature::ColumnOutOfRange { node, column, dim }) => {
-                let expected = format!("a column, {}", below(dim));
+                let expected = format!("a column below {dim}");
                 self.bad("features_indices.npy", "a column of row", node.0.into(), expected, column)
             }
             other => other,
@@ -108,7 +108,8 @@ impl Place<'_> {
     }
 }
 
-/// An id as its file may hold it: 32-bit ids are mapped as unsigned, and a negative one is then very large.
+/// Formats an id. An id of 2^31 or more is formatted as a signed number, too: 32-bit ids are mapped as unsigned, so a
+/// negative id in the file becomes a very large one.
 fn stored_id(id: u32) -> String {
     match id as i32 {
         signed @ ..0 => format!("{signed} ({id} as <u4)"),
@@ -116,7 +117,7 @@ fn stored_id(id: u32) -> String {
     }
 }
 
-/// The whole set but its split.
+/// Checks all values of the set except its split.
 pub(crate) fn check_values(data: &Dataset, place: Place<'_>) -> Result<()> {
     check_graph(&data.graph, &data.edge_type_names, place)?;
     data.labels.validate().map_err(|error| place.located(error.into()))?;
@@ -124,7 +125,7 @@ pub(crate) fn check_values(data: &Dataset, place: Place<'_>) -> Result<()> {
     check_names(&data.names, place)
 }
 
-/// Checks that the nodes of a split exist and have a class, and notes parts that overlap.
+/// Checks that the nodes of a split exist and have a class, and adds a note for each pair of parts that overlap.
 pub(crate) fn check_split(
     place: Place<'_>,
     split: &Split,
@@ -134,19 +135,20 @@ pub(crate) fn check_split(
     let classes = labels.as_slice();
     for (name, nodes) in split.parts() {
         let what = match name {
-            "train" => "entry of the train split,",
-            "val" => "entry of the val split,",
-            _ => "entry of the test split,",
+            "train" => "train split entry",
+            "val" => "val split entry",
+            _ => "test split entry",
         };
         let is_bad = |node: &NodeId| classes.get(node.index()).is_none_or(|&class| class < 0);
         if let Some(position) = nodes.iter().position(is_bad) {
             let node = nodes[position];
             let expected = match node.index() < classes.len() {
                 true => "a node that has a label".into(),
-                false => format!("a node, 0 to {} - 1", classes.len()),
+                false => format!("a node id below {}", classes.len()),
             };
             let path = nodes.path().map_or_else(|| place.part(name), Path::to_owned);
-            // Only the ids of a mapped file may be negative numbers that are read as others.
+            // An id that was read from a file may be a negative number that was mapped as an unsigned one. `stored_id`
+            // restores it for the message.
             let is_stored = matches!(place, Place::Folder(_)) || nodes.path().is_some();
             let id = if is_stored { stored_id(node.0) } else { node.0.to_string() };
             let found = format!("node {id}");
@@ -159,7 +161,8 @@ pub(crate) fn check_split(
     Ok(())
 }
 
-/// Counts the nodes that stand in two parts of a split, a range of nodes at a time.
+/// Adds a note with the number of shared nodes for each pair of parts of a split that overlap. It counts one range of
+/// nodes at a time, so that memory stays bounded.
 fn note_overlaps(split: &Split, n_nodes: usize, notes: &mut Vec<Note>) {
     const NODES_AT_ONCE: usize = 1 << 26;
     let pairs = [(0b011, ["train", "val"]), (0b101, ["train", "test"]), (0b110, ["val", "test"])];
@@ -185,13 +188,13 @@ fn note_overlaps(split: &Split, n_nodes: usize, notes: &mut Vec<Note>) {
     }
 }
 
-/// Order, ids, weights, and types where they have names.
+/// Checks a graph's offsets, node ids and weights, and its edge types if they have names.
 pub(crate) fn check_graph(graph: &Csc, edge_type_names: &[String], place: Place<'_>) -> Result<()> {
     graph.validate().map_err(|error| place.located(error.into()))?;
     check_edge_data(graph, edge_type_names, place)
 }
 
-/// Weights, and types where they have names.
+/// Checks that weights are finite, and that all edge types have names if any edge type has a name.
 pub(crate) fn check_edge_data(graph: &Csc, edge_type_names: &[String], place: Place<'_>) -> Result<()> {
     check_finite(graph.weights().unwrap_or_default(), "weights.npy", "the weight of edge", place)?;
     let n_types = edge_type_names.len();
@@ -199,7 +202,7 @@ pub(crate) fn check_edge_data(graph: &Csc, edge_type_names: &[String], place: Pl
     if n_types > 0
         && let Some(edge) = types.iter().position(|&ty| usize::from(ty) >= n_types)
     {
-        let expected = format!("one of the {n_types} types that have names, 0 to {n_types} - 1");
+        let expected = format!("a type below {n_types}, the number of types that have names");
         return Err(place.bad("edge_types.npy", "the type of edge", edge as u64, expected, types[edge]));
     }
     Ok(())
@@ -213,7 +216,7 @@ fn check_finite(values: &[f32], file: &str, what: &'static str, place: Place<'_>
 }
 
 fn not_finite(file: &str, what: &'static str, position: u64, found: f32, place: Place<'_>) -> Error {
-    place.bad(file, what, position, "finite numbers: replace the others before saving", found)
+    place.bad(file, what, position, "finite numbers: replace NaN and infinite values before saving", found)
 }
 
 pub(crate) fn check_features(features: &dyn FeatureStore, place: Place<'_>) -> Result<()> {
@@ -234,7 +237,7 @@ pub(crate) fn check_features(features: &dyn FeatureStore, place: Place<'_>) -> R
     })
 }
 
-/// All rows in order, some at a time: `visit` gets the number of the first one.
+/// Calls `visit` with each chunk of rows, in order, and with the index of the chunk's first row.
 pub(crate) fn for_each_rows(
     features: &dyn FeatureStore,
     mut visit: impl FnMut(usize, &mut FeatureBuffer) -> Result<()>,
@@ -254,7 +257,8 @@ fn check_names(names: &NodeNames, place: Place<'_>) -> Result<()> {
     let (mut start, n_bytes, n_names) = (0, names.text().len() as u64, names.len());
     for (node, &end) in names.ends().iter().enumerate() {
         if names.get(NodeId(node as u32)).is_none() {
-            let expected = format!("UTF-8 from byte {start} to a byte up to {n_bytes} of names_text.npy");
+            let expected =
+                format!("the end of UTF-8 text from byte {start} of names_text.npy, at most {n_bytes}");
             return Err(place.bad("names_ends.npy", "the name of node", node as u64, expected, end));
         }
         start = end;

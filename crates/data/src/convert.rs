@@ -1,25 +1,24 @@
-//! From edge lists and folders of arrays to [kiln's own form](crate::format), within a given memory.
+//! Conversion of edge lists and of folders in other formats to [the kiln format](crate::format), within a memory limit.
 //!
-//! [`convert()`] takes a folder or a file; [`write_graph`] takes the edges of any [`EdgeSource`]. Neither
-//! needs the edges to fit the memory. The graph is the one that [`CscBuilder`] builds of the same list, to
-//! the byte.
+//! [`convert()`] converts a folder or a file; [`write_graph`] writes the edges of any [`EdgeSource`]. The edges need
+//! not fit in memory. The graph is identical to the one that [`CscBuilder`] builds from the same list.
 //!
 //! # Memory
-//! The heap holds at most [`ConvertOptions::memory_bytes`]:
+//! The heap usage is at most [`ConvertOptions::memory_bytes`]:
 //!
-//! | what | bytes |
+//! | data | bytes |
 //! |---|---|
-//! | where each node's edges end | 8 a node |
-//! | before that, labels and split of GraphBolt and OGB folders | 16 a node |
-//! | edges, and then features, of an OGB folder of archives | all of the array |
-//! | one bucket of edges, or the buffers of the buckets' files | what is left |
+//! | the offsets of each node's edges | 8 per node |
+//! | before that, labels and split of GraphBolt and OGB folders | 16 per node |
+//! | edges, and later features, of an OGB folder of archives | the size of the array |
+//! | one bucket of edges, or the buffers of the buckets' files | the remainder |
 //! | chunks and buffers | 499,712 |
 //!
-//! What is left must be 4096 bytes, and hold the edges into the node that has most: 4 bytes each, with
-//! weights or types 8, and 4 more for weights and 1 more for types.
+//! The remainder must be at least 4096 bytes and fit the in-edges of the node with the highest degree: 4 bytes per
+//! edge, or 8 bytes with weights or types, and then 4 more for weights and 1 more for types.
 //!
-//! Files that are read are mapped: their pages belong to the system, which takes them back when it needs
-//! them. On the disk, next to the finished set, the buckets take up to 8 bytes an edge and its data.
+//! Files that are read are mapped; the kernel can reclaim their pages at any time. On disk, the buckets take up to 8
+//! bytes per edge, plus its data, beside the finished set.
 //!
 //! [`CscBuilder`]: kiln_graph::CscBuilder
 
@@ -49,27 +48,27 @@ pub use kiln_store::parse_bytes;
 
 pub use crate::edges::{EdgeChunk, EdgeData, EdgeSource};
 
-/// Most bucket files that are open at a time.
+/// The maximum number of bucket files that are open at a time.
 const MOST_OPEN_FILES: u64 = 256;
 
-/// The options of a conversion: the graph to make of an edge list, and the memory that it may take.
+/// The options of a conversion: the memory limit, and how a graph is built from an edge list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConvertOptions {
-    /// The most bytes of heap; see [the table](self).
+    /// The maximum number of bytes on the heap; see [the table](self).
     pub memory_bytes: u64,
-    /// Number of nodes; `None` for the number of labels or feature rows, and where there are none, one more
-    /// than the largest id.
+    /// The number of nodes. `None` stands for the number of labels or feature rows; if the input has neither, for the
+    /// largest id plus 1.
     pub n_nodes: Option<usize>,
-    /// Whether to add the reverse of each edge, with its weight and type; self loops are not doubled.
+    /// True to add the reverse of each edge, with its weight and type. Self loops are not duplicated.
     pub symmetrize: bool,
-    /// What to do with parallel edges.
+    /// The treatment of parallel edges.
     pub duplicates: Duplicates,
-    /// What to do with self loops.
+    /// The treatment of self loops.
     pub self_loops: SelfLoops,
 }
 
 impl Default for ConvertOptions {
-    /// 1 GiB, and the edges as they are.
+    /// Returns a limit of 1 GiB and options that do not change the edges.
     fn default() -> Self {
         Self {
             memory_bytes: MEMORY_BYTES,
@@ -84,66 +83,69 @@ impl Default for ConvertOptions {
 /// The report of a conversion.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConvertReport {
-    /// Number of nodes.
+    /// The number of nodes.
     pub n_nodes: usize,
-    /// Number of edges that were read.
+    /// The number of edges in the input.
     pub n_coo_edges: u64,
-    /// Number of edges of the graph.
+    /// The number of edges of the graph.
     pub n_edges: usize,
-    /// How many buckets the edges were sorted in; 0 for edges that were in CSC order.
+    /// The number of buckets in which the edges were sorted; 0 if the input was in CSC order.
     pub n_buckets: usize,
-    /// How often the edge list was read, once it was known how many nodes there are: once to count, then
-    /// once for each 256 buckets, or fewer where the memory holds no buffers for as many files, or the system
-    /// lets fewer be open.
+    /// The number of times the edge list was read after the number of nodes was known: once to count the edges, then
+    /// once for each group of at most 256 buckets. A group has fewer buckets if the memory limit is too low for the
+    /// buffers of 256 files, or if the operating system allows fewer open files. 0 if the input was in CSC order.
     pub n_readings: usize,
-    /// What the user should know.
+    /// Notes about the input.
     pub notes: Vec<Note>,
 }
 
-/// A line on the numbers of nodes and edges, and on how the edges were sorted.
+/// Formats one line with the number of nodes and edges, and with how the edges were sorted.
 impl fmt::Display for ConvertReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { n_nodes, n_coo_edges, n_edges, n_buckets, n_readings, .. } = self;
         write!(f, "{n_nodes} nodes, {n_edges} edges")?;
         match (n_readings, n_buckets) {
-            (0, _) => write!(f, ", copied as they are"),
+            (0, _) => write!(f, ", copied unchanged"),
             (_, 0) => write!(f, ": the list is empty"),
             (_, n) => {
-                let parts = if *n == 1 { "part" } else { "parts" };
-                write!(f, " of a list of {n_coo_edges}, sorted in {n} {parts}, read {n_readings} times")
+                let buckets = if *n == 1 { "bucket" } else { "buckets" };
+                write!(f, " from a list of {n_coo_edges}, sorted in {n} {buckets}, read {n_readings} times")
             }
         }
     }
 }
 
-/// Converts a folder or an edge list to a new folder in kiln's form, as [`format::write`] writes it.
+/// Converts a folder or an edge list to a new folder in the kiln format.
 ///
 /// `input` may be
 ///
-/// - a folder that [`npy::open`](crate::npy::open) opens. With `edges.npy`, `src.npy` and `dst.npy`,
-///   `edges.csv` or `edges.csv.gz` in place of `indptr.npy` and `indices.npy`, the edges are sorted;
+/// - a folder that [`npy::open`](crate::npy::open) opens. If it has an edge list (`edges.npy`, `edges.csv`,
+///   `edges.csv.gz`, or both `src.npy` and `dst.npy`) instead of `indptr.npy` and `indices.npy`, the edges are sorted;
 ///   otherwise they are copied in their order;
-/// - such a folder with edges alone, without features, labels and split: the set is then a graph alone,
+/// - such a folder with edges only, without features, labels and split: the result is then a graph without node data,
 ///   which [`format::open_graph`] opens;
-/// - an edge list alone: a file that ends in `.npy`, `.csv` or `.csv.gz`;
-/// - a folder that [`graphbolt::open`] or [`ogb::open`] opens. Its edges are sorted, with the reverse of each
-///   where OGB's library adds it; text is read line by line, and the arrays of OGB's archives are read whole;
-/// - a folder in kiln's form, which is copied once each file was found to have the SHA-256 of its manifest.
+/// - an edge list: a file whose name ends in `.npy`, `.csv` or `.csv.gz`;
+/// - a folder that [`graphbolt::open`] or [`ogb::open`] opens. Its edges are sorted, and the reverse of each is added
+///   if OGB's library adds it; text is read line by line, and the arrays of OGB's archives are read into memory;
+/// - a folder in the kiln format, which is copied after the SHA-256 of each file was verified.
 ///
-/// Without options the bytes are those of [`format::write`] for the set that [`open`](crate::open) gives.
+/// With the default options, the output is identical to the one of [`format::write`] for the set that
+/// [`open`](crate::open) returns.
 ///
-/// `edges.npy` is `[2, n_edges]` or `[n_edges, 2]` in any order, `src.npy` and `dst.npy` are `[n_edges]`, all
-/// of integers. A text file has a source, a destination and perhaps a weight in each line; a first line
-/// of names, which start with a letter or `_`, is skipped. `weights.npy` (`f32`) and `edge_types.npy` (`u8`)
-/// beside an edge list are in its order.
+/// `edges.npy` has the shape `[2, n_edges]` or `[n_edges, 2]`, row-major or column-major; `src.npy` and `dst.npy`
+/// have the shape `[n_edges]`. All of them contain integers. A text file has a source, a destination and optionally a
+/// weight in each line; a header, whose fields start with a letter or `_`, is skipped. `weights.npy` (`f32`) and
+/// `edge_types.npy` (`u8`) beside an edge list have the order of the list.
 ///
 /// # Errors
-/// [`kiln_store::Error::NotEmpty`] for an output that exists and is not an empty folder, before any work;
-/// [`Error::Memory`] for a memory that is too small, with the least that would do;
-/// [`kiln_store::Error::Missing`] and [`Error::Unrecognised`] for an input that is no data set, [`Error::WrongKind`] for
-/// graphs to classify; [`kiln_store::Error::BadValue`], [`kiln_store::Error::BadLine`], [`kiln_store::Error::Npy`], [`kiln_store::Error::Inconsistent`],
-/// [`kiln_store::Error::Metadata`], [`Error::Unsupported`], [`kiln_store::Error::HashMismatch`] and [`kiln_store::Error::Io`] for what is wrong in
-/// it. Nothing is left behind.
+/// Returns [`kiln_store::Error::NotEmpty`] if the output exists and is not an empty folder, before any work;
+/// [`Error::Memory`] if the memory limit is too small, with the smallest sufficient limit;
+/// [`kiln_store::Error::Missing`] or [`Error::Unrecognised`] if the input is not a data set; [`Error::WrongKind`] if
+/// the input is a graph classification set; [`Error::BadParameter`] if an option for edge lists is set but the edges of
+/// the input are in CSC order, or if the edge list changes during the conversion; and [`kiln_store::Error::BadValue`],
+/// [`kiln_store::Error::BadLine`], [`kiln_store::Error::Npy`], [`kiln_store::Error::Inconsistent`],
+/// [`kiln_store::Error::Metadata`], [`Error::Unsupported`], [`kiln_store::Error::HashMismatch`] or
+/// [`kiln_store::Error::Io`] if the input is invalid or cannot be read. An error leaves no output behind.
 pub fn convert(
     input: impl AsRef<Path>,
     out: impl AsRef<Path>,
@@ -154,7 +156,7 @@ pub fn convert(
         Ok(DatasetFormat::GraphBolt) => return convert_stored(input, graphbolt::read, out, options),
         Ok(DatasetFormat::Ogb) => return convert_stored(input, ogb::read, out, options),
         Ok(kind @ (DatasetFormat::Tu | DatasetFormat::Gin)) => return Err(kind.of_graphs(input)),
-        // What is no data set may be edges alone.
+        // An input of an unknown format may be an edge list without node data.
         Ok(DatasetFormat::Kiln | DatasetFormat::Npy) | Err(_) => {}
     }
     let about = std::fs::metadata(input).map_err(io_error(input))?;
@@ -189,8 +191,8 @@ pub fn convert(
     commit(set, name_of(input), n_nodes, written, sizes, notes)
 }
 
-/// Converts a folder of another library: what is small first, which is then forgotten, then the edges, then
-/// the features.
+/// Converts a folder of another library. Labels and split are written and freed first, then the edges are sorted,
+/// then the features are copied, so that the memory of the three is not needed at the same time.
 fn convert_stored(
     folder: &Path,
     read: impl Fn(&Path) -> Result<Stored>,
@@ -199,7 +201,7 @@ fn convert_stored(
 ) -> Result<ConvertReport> {
     let mut set = FolderWriter::create(out)?;
     let Stored { name, labels, split, features, edges, mut notes } = read(folder)?;
-    // That an array is converted on the way to the disk is no news.
+    // Notes about converted arrays are redundant: a conversion writes every array with its type in the kiln format.
     notes.retain(|note| !matches!(note, Note::Converted { .. }));
     if options.symmetrize {
         notes.retain(|note| !matches!(note, Note::ReverseEdgesNotAdded { .. }));
@@ -208,7 +210,7 @@ fn convert_stored(
     check_count(folder, "the number of nodes", options.n_nodes.unwrap_or(n_nodes), n_nodes)?;
     let needed_bytes = FIXED_BYTES + 16 * n_nodes as u64 + LEAST_ROOM;
     if budget_bytes < needed_bytes {
-        let what = format!("reading labels and split of {n_nodes} nodes");
+        let what = format!("reading the labels and the split of {n_nodes} nodes");
         return Err(Error::Memory { what, needed_bytes, budget_bytes });
     }
     check_memory(&features, budget_bytes)?;
@@ -223,11 +225,11 @@ fn convert_stored(
     commit(set, name, n_nodes, written, Sizes { dim: Some(dim), n_classes: Some(n_classes) }, notes)
 }
 
-/// Writes the edges of any source as a graph alone in kiln's form, for [`format::open_graph`]. It has
-/// `n_nodes` nodes, whatever the options say.
+/// Writes the edges of any source as a graph without node data in the kiln format, for [`format::open_graph`]. The
+/// graph has `n_nodes` nodes; [`ConvertOptions::n_nodes`] is ignored.
 ///
 /// # Errors
-/// As [`convert()`], and those of the source.
+/// Returns the errors of [`convert()`] and those of the source.
 pub fn write_graph(
     source: &dyn EdgeSource,
     n_nodes: usize,
@@ -242,13 +244,14 @@ pub fn write_graph(
 }
 
 impl ConvertOptions {
-    /// Whether nothing is asked of the edges.
+    /// Returns true if the options do not change the edges.
     fn keeps_edges(&self) -> bool {
         *self == Self { memory_bytes: self.memory_bytes, ..Self::default() }
     }
 }
 
-/// The number of nodes of an edge list, of which `n_rows` have labels or features.
+/// Returns the number of nodes of an edge list: the number in the options, else `n_rows` (the number of labels or
+/// feature rows), else the largest id plus 1.
 fn count_nodes(list: &EdgeList, n_rows: Option<usize>, options: &ConvertOptions) -> Result<usize> {
     let n_nodes = match options.n_nodes.or(n_rows) {
         Some(n_nodes) => n_nodes,
@@ -258,7 +261,7 @@ fn count_nodes(list: &EdgeList, n_rows: Option<usize>, options: &ConvertOptions)
     Ok(n_nodes)
 }
 
-/// `edges` for `edges.csv.gz`.
+/// Returns the name of an edge list without its extension: `edges` for `edges.csv.gz`.
 fn name_of_file(path: &Path) -> String {
     let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
     let ends = [".npy", ".csv.gz", ".csv"];
@@ -280,7 +283,8 @@ fn commit(
         n_edges: written.n_edges,
         dim: sizes.dim,
         n_classes: sizes.n_classes,
-        // Classes that are numbered need no names: a single label must not take all memory.
+        // Classes that are named by their numbers get no names in the manifest. Otherwise a single large label could
+        // make the manifest huge.
         class_names: Vec::new(),
         edge_type_names: Vec::new(),
         files: Entries::new(),
@@ -299,14 +303,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_report_says_how_the_edges_were_sorted() {
+    fn report_states_how_the_edges_were_sorted() {
         let (n_nodes, n_coo_edges, n_edges, n_buckets, n_readings) = (4, 5, 10, 3, 2);
         let converted =
             ConvertReport { n_nodes, n_coo_edges, n_edges, n_buckets, n_readings, notes: Vec::new() };
-        let sorted = "4 nodes, 10 edges of a list of 5, sorted in 3 parts, read 2 times";
+        let sorted = "4 nodes, 10 edges from a list of 5, sorted in 3 buckets, read 2 times";
         assert_eq!(converted.to_string(), sorted);
         let copied = ConvertReport { n_buckets: 0, n_readings: 0, ..converted };
-        assert_eq!(copied.to_string(), "4 nodes, 10 edges, copied as they are");
+        assert_eq!(copied.to_string(), "4 nodes, 10 edges, copied unchanged");
         let empty = ConvertReport { n_nodes: 0, n_edges: 0, n_readings: 1, ..copied };
         assert_eq!(empty.to_string(), "0 nodes, 0 edges: the list is empty");
     }

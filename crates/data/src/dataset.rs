@@ -10,45 +10,45 @@ use crate::draws::Draws;
 use crate::error::require;
 use crate::{NodeNames, Note, Result};
 
-/// A graph with all that node classification needs. Cloning shares the arrays.
+/// A data set for node classification: a graph with features, labels and a split. Cloning shares the arrays.
 #[derive(Debug, Clone)]
 pub struct Dataset {
-    /// What the set is called on a command line.
+    /// The name of the set in messages and reports.
     pub name: String,
-    /// The topology.
+    /// The graph in CSC order.
     pub graph: Arc<Csc>,
-    /// One row a node, `[n_nodes, dim]`.
+    /// One feature row per node, `[n_nodes, dim]`.
     pub features: Arc<dyn FeatureStore>,
-    /// One class a node, or none.
+    /// The class of each node; a node may have no class.
     pub labels: Arc<Labels>,
-    /// Which labelled nodes to train and to judge on.
+    /// The labelled nodes for training, validation and test.
     pub split: Split,
-    /// The nodes' names; empty for sets whose nodes have none.
+    /// The nodes' names; empty for sets whose nodes have no names.
     pub names: Arc<NodeNames>,
     /// The classes' names, by class.
     pub class_names: Vec<String>,
     /// The edge types' names, by type; empty for graphs without edge types.
     pub edge_type_names: Vec<String>,
-    /// What the user should know of how the set was read: what was converted, what looks wrong.
+    /// Notes about how the set was read: converted arrays and suspicious data.
     pub notes: Vec<Note>,
 }
 
-/// Three sets of labelled items, disjoint in sets that are built in or made: nodes ([`NodeId`]), or the graphs of a
-/// [`GraphDataset`](crate::GraphDataset) ([`GraphId`](kiln_graph::GraphId)).
+/// Three sets of labelled items: nodes ([`NodeId`]), or the graphs of a [`GraphDataset`](crate::GraphDataset)
+/// ([`GraphId`](kiln_graph::GraphId)). They are disjoint in built-in and synthetic sets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Split<I: ItemId = NodeId> {
-    /// The items whose labels the loss reads.
+    /// The items that the model is trained on.
     pub train: SharedArray<I>,
-    /// The items that choose the epoch and the settings.
+    /// The items whose metrics select the best epoch and the hyperparameters.
     pub val: SharedArray<I>,
-    /// The items that are read once, at the end.
+    /// The items that the final model is evaluated on.
     pub test: SharedArray<I>,
 }
 
 impl<I: ItemId> Split<I> {
-    /// A random split of the items `0..n_items`: nodes, or the graphs of a set. The first part gets the share
-    /// `shares[0]` of them, the second `shares[1]`, both rounded, and the third the rest. Each part ascends.
-    /// `docs/rng.md` has the stream and an example.
+    /// Returns a random split of the items `0..n_items`: nodes, or the graphs of a set. The first part gets the share
+    /// `shares[0]` of the items and the second `shares[1]`, both rounded; the third gets the rest. Each part is in
+    /// ascending order. `docs/rng.md` specifies the random numbers and has an example.
     ///
     /// ```
     /// use kiln_data::Split;
@@ -60,9 +60,10 @@ impl<I: ItemId> Split<I> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::BadParameter`](crate::Error::BadParameter) for shares that are not 0 to 1, alone and together, and for 2^32 items or more.
+    /// Returns [`Error::BadParameter`](crate::Error::BadParameter) if a share or the sum of both is not in `0..=1`, or
+    /// if there are 2^32 items or more.
     pub fn random(n_items: usize, shares: [f64; 2], seed: u64) -> Result<Self> {
-        // What sums of decimal fractions are off by.
+        // Decimal fractions are not exact in binary: the sum of two that add up to 1 may round to slightly more.
         const TOLERANCE: f64 = 1e-9;
         require(n_items <= u32::MAX as usize, "n_items", "at most 2^32 - 1", n_items)?;
         for share in shares {
@@ -74,11 +75,11 @@ impl<I: ItemId> Split<I> {
         Ok(Draws::new(seed).split(n_items, n_train, (n_train + n_val).min(n_items)))
     }
 
-    /// The split of cross-validation that leaves out some folds: the first of them is the test split, the second one, if
-    /// any, the validation split, and all other folds together are the training split.
+    /// Returns the cross-validation split that leaves out the folds `left_out`: the first is the test split and the
+    /// second, if any, the validation split. All other folds form the training split.
     ///
     /// # Panics
-    /// When `left_out` is empty or names a fold that is not there.
+    /// Panics if `left_out` is empty or contains an index that is not below `folds.len()`.
     pub fn leave_out(folds: &[Vec<I>], left_out: &[usize]) -> Self {
         let rest = folds.iter().enumerate().filter(|(fold, _)| !left_out.contains(fold));
         let train: Vec<I> = rest.flat_map(|(_, items)| items.iter().copied()).collect();
@@ -86,17 +87,17 @@ impl<I: ItemId> Split<I> {
         Self { train: train.into(), val: val.into(), test: folds[left_out[0]].clone().into() }
     }
 
-    /// The labelled items in `n_folds` parts, each class dealt out as evenly as can be, for cross-validation: of
-    /// each class, and of all classes together, two folds differ by one item at most. Every labelled item is in
-    /// exactly one fold, and items without a class are in none. Each fold ascends.
+    /// Splits the labelled items into `n_folds` stratified folds for cross-validation. Any two folds differ by at most
+    /// one in their number of items of each class, and in their total number of items. Every labelled item is in
+    /// exactly one fold, and items without a class are in no fold. Each fold is in ascending order.
     ///
-    /// The items of each class, in ascending order, are shuffled as [`Split::random`] shuffles, one class after
-    /// the other from one stream, and dealt to the folds in turn, from where the class before ended.
-    /// `docs/rng.md` has the stream and an example.
+    /// The items of each class, in ascending order, are shuffled as by [`Split::random`], one class after another
+    /// from one stream of random numbers, and dealt to the folds in turn; each class continues at the fold after the
+    /// last item of the previous class. `docs/rng.md` specifies the random numbers and has an example.
     ///
     /// # Errors
-    /// [`Error::BadParameter`](crate::Error::BadParameter) for fewer than 2 folds and for more than there are labelled items, and
-    /// [`Error::Feature`](crate::Error::Feature) for a label that is no class.
+    /// Returns [`Error::BadParameter`](crate::Error::BadParameter) if there are fewer than 2 folds or more folds than
+    /// labelled items, and [`Error::Feature`](crate::Error::Feature) if a label is out of range.
     pub fn folds(labels: &Labels<I>, n_folds: usize, seed: u64) -> Result<Vec<Vec<I>>> {
         labels.validate()?;
         require(n_folds >= 2, "n_folds", "at least 2", n_folds)?;
@@ -107,7 +108,7 @@ impl<I: ItemId> Split<I> {
             }
         }
         let n_labelled: usize = by_class.iter().map(Vec::len).sum();
-        require(n_folds <= n_labelled, "n_folds", "at most one a labelled item", n_folds)?;
+        require(n_folds <= n_labelled, "n_folds", "at most one per labelled item", n_folds)?;
         let mut draws = Draws::new(seed);
         by_class.iter_mut().for_each(|items| draws.shuffle(items));
         let mut folds = vec![Vec::with_capacity(n_labelled.div_ceil(n_folds)); n_folds];
@@ -118,21 +119,21 @@ impl<I: ItemId> Split<I> {
         Ok(folds)
     }
 
-    /// The three parts with their names.
+    /// Returns the three parts with their names: `train`, `val` and `test`.
     pub fn parts(&self) -> [(&'static str, &SharedArray<I>); 3] {
         [("train", &self.train), ("val", &self.val), ("test", &self.test)]
     }
 }
 
 impl<I: ItemId> Default for Split<I> {
-    /// Three empty parts.
+    /// Returns a split with three empty parts.
     fn default() -> Self {
         Self { train: SharedArray::default(), val: SharedArray::default(), test: SharedArray::default() }
     }
 }
 
 impl fmt::Display for Dataset {
-    /// One line: the name and the sizes.
+    /// Writes one line with the name and the sizes.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (graph, split) = (&self.graph, &self.split);
         write!(
@@ -151,26 +152,24 @@ impl fmt::Display for Dataset {
 }
 
 impl Dataset {
-    /// The same set with graph and features in the process's own memory, where they are mapped; it opens no
-    /// longer in constant time, and takes their bytes. With an allocator that gives large buffers in huge
-    /// pages, of which the processor has fewer to look up, random places are read faster: a batch of 1024 nodes and
-    /// 605,000 input nodes, out of 1.5 GB, took one thread 26 + 58 ms to sample and to gather mapped, and takes
-    /// 23 + 46 ms. The copy took 1.3 to 2.7 s.
+    /// Copies the graph and the features into the process's memory if they are mapped. This takes time and memory in
+    /// proportion to the size of the set. With an allocator that uses huge pages, random reads are faster than in the
+    /// mapped set, since they cause fewer TLB misses.
     pub fn in_memory(self) -> Self {
         let graph = Arc::new(self.graph.in_memory());
         let features = self.features.in_memory().unwrap_or(self.features);
         Self { graph, features, ..self }
     }
 
-    /// The same set with each feature column shifted and scaled to mean 0 and standard deviation 1, in
-    /// 32-bit floats in memory. A column of one value becomes 0.
+    /// Returns the set with each feature column shifted and scaled to mean 0 and standard deviation 1, as 32-bit
+    /// floats in memory. A constant column becomes 0.
     ///
-    /// Mean and deviation are taken over all nodes, those of the validation and test parts too: features
+    /// Mean and deviation are computed over all nodes, including those of the validation and test split: the features
     /// of all nodes are known when training starts (the transductive setting). No label is read.
     ///
     /// # Errors
-    /// [`Error::Feature`](crate::Error::Feature) for rows of a damaged file, and
-    /// [`kiln_store::Error::OutOfMemory`].
+    /// Returns [`Error::Feature`](crate::Error::Feature) if a row of a damaged file cannot be read, and
+    /// [`kiln_store::Error::OutOfMemory`] if the rows do not fit in memory.
     pub fn standardize(self) -> Result<Self> {
         self.map_features(|values, dim| {
             let scaling = Scaling::of_columns(values, dim);
@@ -183,15 +182,14 @@ impl Dataset {
         })
     }
 
-    /// The same set with each feature row divided by its sum, in memory: bags of words become frequencies, as
-    /// with PyG's `NormalizeFeatures`, which before that subtracts the least value of the whole matrix from
-    /// all of it, and divides by 1 where a sum is below 1. A row whose sum is 0 stays as it is. Sparse rows
-    /// stay sparse, others become 32-bit floats.
+    /// Returns the set with each feature row divided by its sum, in memory: bags of words become frequencies. A row
+    /// whose sum is 0 is not changed. Sparse rows stay sparse; others become 32-bit floats. PyG's `NormalizeFeatures`
+    /// differs: it first subtracts the minimum of the whole matrix, and it divides by 1 if a sum is below 1.
     ///
     /// # Errors
-    /// [`kiln_store::Error::BadValue`] for a row with a negative value, whose sum says nothing;
-    /// [`Error::Feature`](crate::Error::Feature) for rows of a damaged file, and
-    /// [`kiln_store::Error::OutOfMemory`].
+    /// Returns [`kiln_store::Error::BadValue`] if a row has a negative value, [`Error::Feature`](crate::Error::Feature)
+    /// if a row of a damaged file cannot be read, and [`kiln_store::Error::OutOfMemory`] if the rows do not fit in
+    /// memory.
     pub fn row_normalize(self) -> Result<Self> {
         let normalize = |node: NodeId, row: &mut [f32]| {
             if let Some(negative) = row.iter().find(|&&value| value < 0.0) {
@@ -199,7 +197,7 @@ impl Dataset {
                     path: self.name.clone().into(),
                     what: "a feature of node",
                     position: node.0.into(),
-                    expected: "no negative value, so that a row has a sum to divide by".into(),
+                    expected: "no negative values: a row is divided by its sum".into(),
                     found: negative.to_string(),
                 }
                 .into());
@@ -220,42 +218,43 @@ impl Dataset {
         })
     }
 
-    /// The same set with the reverse of each edge added, in memory; edges that then stand twice become
-    /// one. Weights and edge types are kept, the reverse having those of its edge.
+    /// Returns the set with the reverse of each edge added and duplicate edges removed, with the graph in memory. The
+    /// reverse of an edge has its weight and edge type.
     ///
     /// # Errors
-    /// [`Error::Graph`](crate::Error::Graph) for a damaged graph.
+    /// Returns [`Error::Graph`](crate::Error::Graph) if the graph is damaged.
     pub fn symmetrize(self) -> Result<Self> {
         let graph = Arc::new(symmetrized(&self.graph)?);
         Ok(Self { graph, ..self })
     }
 
-    /// Reads everything once and checks what opening a mapped set does not: that edges and labels are in
-    /// range, that weights and features are finite numbers, and that the split's nodes exist and have
-    /// labels. Gives what it noticed. For a set on disk, [`format::verify`](crate::format::verify) does the
-    /// same and names the files.
+    /// Reads all data once and checks what opening a mapped set does not: that edges and labels are in range, that
+    /// weights and features are finite, and that the split's nodes exist and have labels. Returns notes, for example
+    /// about splits that overlap. For a set on disk, [`format::verify`](crate::format::verify) performs these checks
+    /// and names the files in its errors.
     ///
     /// # Errors
-    /// [`Error::Graph`](crate::Error::Graph) and [`Error::Feature`](crate::Error::Feature) for edges, labels
-    /// and rows that cannot be, [`kiln_store::Error::BadValue`] for values that are no finite
-    /// numbers, and for types, names and splits.
+    /// Returns [`Error::Graph`](crate::Error::Graph) or [`Error::Feature`](crate::Error::Feature) if edges, labels or
+    /// rows are invalid, and [`kiln_store::Error::BadValue`] if a value is not finite or a type, name or split is
+    /// invalid.
     pub fn validate(&self) -> Result<Vec<Note>> {
         check_values(self, Place::Set(self.name.as_ref()))?;
         self.check_split()
     }
 
-    /// Reads the split and its nodes' labels: that the nodes exist and have labels. Gives what it noticed: parts
-    /// that overlap. It is part of [`Dataset::validate`], and cheap enough to do before every run.
+    /// Checks that the split's nodes exist and have labels, and returns notes about parts that overlap. It is part of
+    /// [`Dataset::validate`], and cheap enough to call before every run.
     ///
     /// # Errors
-    /// [`kiln_store::Error::BadValue`] for the first node that cannot be in a split.
+    /// Returns [`kiln_store::Error::BadValue`] for the first node that does not exist or has no label.
     pub fn check_split(&self) -> Result<Vec<Note>> {
         let mut notes = Vec::new();
         check_split(Place::Set(self.name.as_ref()), &self.split, &self.labels, &mut notes)?;
         Ok(notes)
     }
 
-    /// All rows through `change`, which gets them row by row and their number of columns.
+    /// Copies all rows to memory as 32-bit floats, calls `change` with the values (row-major) and the number of
+    /// columns, and returns the set with the changed features.
     fn map_features(self, change: impl FnOnce(&mut [f32], usize) -> Result<()>) -> Result<Self> {
         let (dim, n_rows) = (self.features.dim(), self.features.n_rows());
         let mut values = Vec::new();
@@ -273,7 +272,7 @@ impl Dataset {
     }
 }
 
-/// A graph with the reverse of each edge added and duplicates removed.
+/// Returns the graph with the reverse of each edge added and duplicates removed.
 pub(crate) fn symmetrized(graph: &Csc) -> Result<Csc> {
     graph.validate()?;
     let srcs: &[u32] = bytemuck::cast_slice(graph.indices());
@@ -291,10 +290,10 @@ pub(crate) fn symmetrized(graph: &Csc) -> Result<Csc> {
     Ok(builder.build(srcs, &dsts)?)
 }
 
-/// What takes each column to mean 0 and standard deviation 1.
+/// The shift and factor of each column that scale it to mean 0 and standard deviation 1.
 struct Scaling {
     means: Vec<f64>,
-    /// One over the standard deviation; 0 for a column of one value.
+    /// The reciprocals of the standard deviations; 0 for constant columns.
     factors: Vec<f64>,
 }
 
@@ -313,7 +312,7 @@ impl Scaling {
                 *variance += (f64::from(value) - mean).powi(2) / n_rows;
             }
         }
-        // Whether a column varies is read from the values: a rounded mean gives it a variance of its own.
+        // A constant column may have a tiny variance because the mean is rounded, so the values are compared instead.
         let first: Vec<f32> = values.iter().take(dim).copied().collect();
         let mut varies = vec![false; dim];
         for row in values.chunks_exact(dim) {

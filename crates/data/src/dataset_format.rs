@@ -12,36 +12,37 @@ use crate::readers::{name_of, npy};
 use crate::{Dataset, Error, Result, debian_packages, format, graphbolt, ogb};
 use crate::{GraphDataset, gin, mutag, tu};
 
-/// The files of which one makes a folder of this kind.
+/// The file that identifies a folder in the kiln format. In the lists below, each of the files identifies the format
+/// alone.
 const KILN: [&str; 1] = ["kiln.json"];
 const GRAPHBOLT: [&str; 2] = ["metadata.yaml", "preprocessed/metadata.yaml"];
 const NPY: [&str; 5] = ["indptr.npy", "edges.npy", "edges.csv", "edges.csv.gz", "src.npy"];
 
-/// What to look for, for messages.
+/// The files that identify each format, as an error message lists them.
 const LOOKED_FOR: &str = "looked for kiln.json (kiln), metadata.yaml (GraphBolt), raw/edge.csv.gz or \
     raw/data.npz (OGB), a file that ends in _A.txt (TU), indptr.npy, edges.npy, edges.csv, edges.csv.gz or \
-    src.npy (.npy files), or for a text file that starts with numbers (GIN)";
+    src.npy (.npy files), and for a text file that starts with numbers (GIN)";
 
-/// More folders in a folder than this are not looked into for a hint.
+/// The maximum number of subfolders that are searched for a data set to suggest in an error message.
 const MAX_FOLDERS: usize = 100;
 
-/// A format of data sets that open by path.
+/// The format of a data set on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DatasetFormat {
-    /// A folder in kiln's own form: it has `kiln.json`.
+    /// A folder in the kiln format: it contains `kiln.json`.
     Kiln,
-    /// A folder of `.npy` files, or with an edge list: it has `indptr.npy`, `edges.npy`, `edges.csv`,
+    /// A folder of `.npy` files or with an edge list: it contains `indptr.npy`, `edges.npy`, `edges.csv`,
     /// `edges.csv.gz` or `src.npy`.
     Npy,
-    /// A folder for DGL GraphBolt: it has `metadata.yaml`.
+    /// A folder in the format of DGL GraphBolt: it contains `metadata.yaml`.
     GraphBolt,
-    /// A folder that OGB's library downloaded: `raw` in it has `edge.csv.gz` or `data.npz`.
+    /// A folder that OGB's library downloaded: its folder `raw` contains, for example, `edge.csv.gz` or `data.npz`.
     Ogb,
-    /// A folder of the TU collection of graph classification sets: it has a file that ends in `_A.txt`
-    /// or `_A.txt.gz`.
+    /// A folder of the TU collection of graph classification sets: it contains a file whose name ends in `_A.txt` or
+    /// `_A.txt.gz`.
     Tu,
-    /// A text file with graphs to classify, as the authors of GIN wrote them: it starts with numbers.
+    /// A text file of graphs for classification, in the format of the GIN paper: it starts with numbers.
     Gin,
 }
 
@@ -58,12 +59,13 @@ impl fmt::Display for DatasetFormat {
     }
 }
 
-/// Detects a data set's format by the names of the folder's files; a folder that fits several formats is
-/// of the first of kiln, GraphBolt, OGB, `.npy` with `indptr.npy`, TU, other `.npy`. Nothing but the start of a text file is read.
+/// Detects the format of a data set from the names of the files in a folder, or from the beginning of a single file. If
+/// a folder fits several formats, the first of these is returned: kiln, GraphBolt, OGB, `.npy` with `indptr.npy`, TU,
+/// other `.npy`.
 ///
 /// # Errors
-/// [`kiln_store::Error::Io`] for a path that cannot be read, [`Error::Unrecognised`] for what is of no known kind; when
-/// the folder above it or one in it is, the message says so.
+/// Returns [`kiln_store::Error::Io`] if the path cannot be read and [`Error::Unrecognised`] if its format is not
+/// known. The message names a data set in a parent folder or a subfolder, if there is one.
 pub fn detect_format(path: impl AsRef<Path>) -> Result<DatasetFormat> {
     let path = path.as_ref();
     let io = |source| StoreError::Io { path: path.to_owned(), source };
@@ -75,21 +77,22 @@ pub fn detect_format(path: impl AsRef<Path>) -> Result<DatasetFormat> {
     })
 }
 
-/// Opens a node classification set of any kind that [`detect_format`] tells, with compressed edge lists of at
-/// most 1 GiB ([`open_within`]).
+/// Opens a node classification set of any format that [`detect_format`] knows. A compressed edge list may take at most
+/// 1 GiB of memory; [`open_within`] sets another limit.
 ///
 /// # Errors
-/// Those of [`detect_format`] and of the kind's own reader; [`Error::WrongKind`] for graph classification sets.
+/// Returns the errors of [`detect_format`] and of the format's reader, and [`Error::WrongKind`] for a graph
+/// classification set.
 pub fn open(path: impl AsRef<Path>) -> Result<Dataset> {
     open_within(path, MEMORY_BYTES)
 }
 
-/// Opens a node classification set, whose edges, where they are a compressed list (a name that ends in `.gz`), may take
-/// `memory_bytes` as they are read: 8 an edge, and 4 more with a weight and 1 more with a type. Building the graph takes up to
-/// twice as much again. [`convert`](crate::convert::convert()) needs no more memory than it is given.
+/// Opens a node classification set with a memory limit for compressed edge lists (files whose names end in `.gz`).
+/// While such a list is read, an edge takes 8 bytes, 4 more with a weight and 1 more with a type. Building the graph
+/// takes up to twice as much in addition. [`convert`](crate::convert::convert()) takes no more memory than its limit.
 ///
 /// # Errors
-/// As [`open`]; [`Error::EdgeListTooLarge`] for a list that takes more.
+/// Returns the errors of [`open`], and [`Error::EdgeListTooLarge`] if a compressed list exceeds `memory_bytes`.
 pub fn open_within(path: impl AsRef<Path>, memory_bytes: u64) -> Result<Dataset> {
     let path = path.as_ref();
     match detect_format(path)? {
@@ -102,10 +105,11 @@ pub fn open_within(path: impl AsRef<Path>, memory_bytes: u64) -> Result<Dataset>
 }
 
 impl Dataset {
-    /// Opens a node classification set by name or path: `debian-packages`, which is built in, or what [`open`] opens.
+    /// Opens a node classification set by name or path: the built-in set `debian-packages`, or a path that [`open`]
+    /// opens. A file or folder with the name of the built-in set takes precedence.
     ///
     /// # Errors
-    /// As [`open`].
+    /// Returns the errors of [`open`].
     pub fn open(name_or_path: impl AsRef<Path>) -> Result<Self> {
         let path = name_or_path.as_ref();
         match path == Path::new("debian-packages") && !path.exists() {
@@ -116,11 +120,12 @@ impl Dataset {
 }
 
 impl GraphDataset {
-    /// Opens a graph classification set by name or path: `mutag`, which is built in, a file of DGL's GIN collection, or a
-    /// folder of the TU collection.
+    /// Opens a graph classification set by name or path: the built-in set `mutag`, a GIN file or a folder of the TU
+    /// collection.
     ///
     /// # Errors
-    /// Those of [`detect_format`] and of the kind's own reader; [`Error::WrongKind`] for node classification sets.
+    /// Returns the errors of [`detect_format`] and of the format's reader, and [`Error::WrongKind`] for a node
+    /// classification set.
     pub fn open(name_or_path: impl AsRef<Path>) -> Result<Self> {
         let path = name_or_path.as_ref();
         if path == Path::new("mutag") && !path.exists() {
@@ -139,7 +144,7 @@ impl GraphDataset {
 }
 
 impl DatasetFormat {
-    /// An error for a graph classification set where one for node classification is needed.
+    /// Returns the error for a graph classification set where a node classification set is needed.
     pub(crate) fn of_graphs(self, path: &Path) -> Error {
         Error::WrongKind {
             path: path.to_owned(),
@@ -154,7 +159,7 @@ fn kind_of_folder(folder: &Path) -> io::Result<Option<DatasetFormat>> {
         () if find(folder, &KILN).is_some() => Some(DatasetFormat::Kiln),
         () if find(folder, &GRAPHBOLT).is_some() => Some(DatasetFormat::GraphBolt),
         () if ogb::is_one(folder) => Some(DatasetFormat::Ogb),
-        // Any text file's name may end as those of TU do; no TU folder has this file.
+        // The name of any text file may end in `_A.txt`, but no TU folder contains `indptr.npy`.
         () if find(folder, &NPY[..1]).is_some() => Some(DatasetFormat::Npy),
         () if has_tu_edges(folder)? => Some(DatasetFormat::Tu),
         () if find(folder, &NPY).is_some() => Some(DatasetFormat::Npy),
@@ -173,7 +178,7 @@ fn has_tu_edges(folder: &Path) -> io::Result<bool> {
     Ok(false)
 }
 
-/// A GIN file's first line is the number of graphs; the second, the first graph's number of nodes and class.
+/// Detects a GIN file: its first line is the number of graphs, its second the first graph's number of nodes and class.
 fn kind_of_file(path: &Path) -> io::Result<Option<DatasetFormat>> {
     const LONGEST: u64 = 4096;
     let mut start = BufReader::new(open_file(path)?.take(LONGEST));
@@ -187,17 +192,18 @@ fn kind_of_file(path: &Path) -> io::Result<Option<DatasetFormat>> {
     Ok((numbers()? == Some(1) && numbers()? == Some(2)).then_some(DatasetFormat::Gin))
 }
 
-/// Whether a path is a folder whose files can be asked for: in others any file might be there.
+/// Returns true if the path is a folder in which this process may look up files. In other folders, a failed look-up
+/// does not prove that a file is absent.
 fn can_enter(path: &Path) -> bool {
     path.join(".").is_dir()
 }
 
-/// Which folder near this path is a data set, if one is.
+/// Returns advice for the error message if a data set is in a folder above the path or in a subfolder.
 fn hint(path: &Path) -> Option<String> {
     let resolved = path.canonicalize().ok()?;
     let mut above = resolved.ancestors().skip(1).take(2);
     if let Some((folder, kind)) = above.find_map(|folder| Some((folder, kind_of_folder(folder).ok()??))) {
-        return Some(format!("but it lies in {}, which is {kind}: open that", folder.display()));
+        return Some(format!("but it is inside {}, which is {kind}: open that", folder.display()));
     }
     let entries = fs::read_dir(path).ok()?.flatten().take(MAX_FOLDERS);
     let folders: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(|path| can_enter(path)).collect();
@@ -207,10 +213,10 @@ fn hint(path: &Path) -> Option<String> {
     found.sort_by(|a, b| a.0.cmp(&b.0));
     match &found[..] {
         [] => None,
-        [(name, kind)] => Some(format!("but {name} in it is {kind}: open that")),
+        [(name, kind)] => Some(format!("but its subfolder {name} is {kind}: open that")),
         _ => {
             let all: Vec<String> = found.iter().map(|(name, kind)| format!("{name} ({kind})")).collect();
-            Some(format!("but there are several sets in it, open one: {}", all.join(", ")))
+            Some(format!("but it contains several data sets, open one: {}", all.join(", ")))
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Lists of edges, of which some are read at a time.
+//! Edge lists that are read in chunks.
 
 mod arrays;
 mod list;

@@ -2,156 +2,161 @@ use std::path::PathBuf;
 
 use kiln_feature::FeatureDType;
 
-/// Why a data set could not be made, read or written.
+/// An error from creating, reading, converting or writing a data set.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A parameter is out of its range.
     #[error("{what} is {got}, expected {expected}")]
     BadParameter {
-        /// Which parameter.
+        /// The name of the parameter.
         what: &'static str,
-        /// What it may be.
+        /// The allowed values.
         expected: &'static str,
-        /// What it is.
+        /// The given value.
         got: String,
     },
-    /// A path is of no kind that is known.
-    #[error("{path} is no data set that is known: {looked_for}")]
+    /// The format of a path was not recognised.
+    #[error("{path} is not a data set of a known format: {looked_for}")]
     Unrecognised {
-        /// The path.
+        /// The path of the file or folder.
         path: PathBuf,
-        /// What was looked for.
+        /// The files that identify the known formats, and a hint if a data set is nearby.
         looked_for: String,
     },
-    /// A path is a data set, but for another task.
+    /// A path is a data set of a kind that cannot be used here, for example for another task.
     #[error("{path} is {kind}, expected {expected}")]
     WrongKind {
-        /// The path.
+        /// The path of the file or folder.
         path: PathBuf,
-        /// What it is.
+        /// The kind of data set at the path.
         kind: String,
-        /// What was needed.
+        /// The required kind.
         expected: &'static str,
     },
-    /// A data set or file is of a form that is not read.
+    /// A data set or file has a form that is not supported.
     #[error("{path}: {what} is not supported: {instead}")]
     Unsupported {
         /// The file or folder.
         path: PathBuf,
-        /// The form.
+        /// The unsupported form.
         what: String,
-        /// What to do.
+        /// The advice on what to do instead.
         instead: String,
     },
-    /// The memory that was allowed is not enough.
-    #[error("{what} needs {needed_bytes} bytes of memory, {budget_bytes} are allowed: raise the limit")]
+    /// The memory limit is too small.
+    #[error(
+        "{what} needs {needed_bytes} bytes of memory, but only {budget_bytes} are allowed: raise the limit"
+    )]
     Memory {
-        /// What needs it.
+        /// The step or the data that needs the memory.
         what: String,
-        /// The least that is needed.
+        /// The smallest sufficient limit, in bytes.
         needed_bytes: u64,
-        /// What was allowed.
+        /// The limit, in bytes.
         budget_bytes: u64,
     },
     /// A compressed edge list has more edges than may be read into memory.
     #[error(
-        "{path}: more than {n_edges} edges, which take more than {budget_bytes} bytes, the limit of a compressed edge list that is opened: convert it once (kiln data convert), which sorts on the disk, or raise the limit (open_within)"
+        "{path}: the compressed edge list has more than {n_edges} edges, the most that fit the limit of {budget_bytes} \
+         bytes: convert it once (kiln data convert), which sorts on disk, or raise the limit (open_within)"
     )]
     EdgeListTooLarge {
-        /// The file.
+        /// The path of the edge list.
         path: PathBuf,
-        /// The edges that the limit has room for.
+        /// The number of edges that fit the limit.
         n_edges: u64,
-        /// What was allowed.
+        /// The limit, in bytes.
         budget_bytes: u64,
     },
-    /// A file could not be read or written, or does not contain what it should.
+    /// A file could not be read or written, or its content is invalid.
     #[error(transparent)]
     Store(#[from] kiln_store::Error),
-    /// Pieces of a dataset that a program builds are missing or do not fit each other.
+    /// Parts of a dataset that a program builds are missing or inconsistent.
     #[error(transparent)]
     Build(#[from] BuildError),
-    /// The edges are no graph.
-    #[error("graph: {0}")]
+    /// The edges do not form a valid graph.
+    #[error("cannot use the graph: {0}")]
     Graph(#[from] kiln_graph::Error),
     /// The features or labels are not valid.
-    #[error("features: {0}")]
+    #[error("cannot use the features or labels: {0}")]
     Feature(#[from] kiln_feature::Error),
 }
 
 /// The result of this crate's fallible functions.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why a [`DatasetBuilder`](crate::DatasetBuilder) could not build a dataset.
+/// An error from [`DatasetBuilder::build`](crate::DatasetBuilder::build).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// The program did not give something that every dataset has.
+    /// A required part of the dataset was not set.
     #[error("the dataset has no {what}: call {call}")]
     Missing {
-        /// The missing piece.
+        /// The name of the missing part, such as `labels`.
         what: &'static str,
-        /// The call that gives it.
+        /// The builder call that sets the missing part.
         call: &'static str,
     },
-    /// An array has too few or too many entries.
-    #[error("{what}: got {got}, expected {expected}, one per {per}")]
+    /// An array of the dataset has too few or too many entries.
+    #[error("the number of {what} is {got}, expected {expected}, one per {per}")]
     Length {
-        /// The array.
+        /// The noun for the entries of the array, such as `feature rows`.
         what: &'static str,
-        /// What an entry belongs to.
+        /// The item that each entry belongs to, such as `node`.
         per: &'static str,
         /// The expected number of entries.
         expected: usize,
         /// The given number of entries.
         got: usize,
     },
-    /// The classifier would have no output.
+    /// The number of classes is 0, so that a classifier would have no output.
     #[error("the number of classes is 0, expected at least 1: pass it to .labels(y, n_classes)")]
     NoClasses,
-    /// Weights and types were given for a graph that is already built.
+    /// Edge weights or edge types were given for a graph that is already built.
     #[error("{what} belong to an edge list, but .graph() was called: add them to the graph instead")]
     EdgeDataOfGraph {
-        /// The edge data.
+        /// The kind of edge data: `edge weights` or `edge types`.
         what: &'static str,
     },
     /// A split contains a node that does not exist.
-    #[error("the {part} split contains node {node} at position {position}, expected 0 to {n_nodes} - 1")]
+    #[error(
+        "the {part} split contains node {node} at position {position}, expected a node id below {n_nodes}"
+    )]
     SplitOutOfRange {
-        /// The part of the split.
+        /// The name of the part: `train`, `val` or `test`.
         part: &'static str,
-        /// The position in that part.
+        /// The position of the node in the part, from 0.
         position: usize,
-        /// The node.
+        /// The id of the node.
         node: u32,
-        /// The number of nodes.
+        /// The number of nodes of the dataset.
         n_nodes: usize,
     },
     /// A split contains a node without a label.
     #[error("the {part} split contains node {node} at position {position}, which has no label: remove it")]
     Unlabelled {
-        /// The part of the split.
+        /// The name of the part: `train`, `val` or `test`.
         part: &'static str,
-        /// The position in that part.
+        /// The position of the node in the part, from 0.
         position: usize,
-        /// The node.
+        /// The id of the node.
         node: u32,
     },
     /// Two parts of the split contain the same node.
     #[error("node {node} is in both the {first} and the {second} split: remove it from one of them")]
     SplitsOverlap {
-        /// The node.
+        /// The id of the node.
         node: u32,
-        /// The part that comes first.
+        /// The name of the first of the two parts.
         first: &'static str,
-        /// The other part.
+        /// The name of the second of the two parts.
         second: &'static str,
     },
 }
 
 impl Error {
-    /// That of features whose elements are stored in no way that is known, or not in the same in all rows.
+    /// Returns the error for features whose element type is unknown or differs between rows.
     pub(crate) fn unknown_row_type(row_type: FeatureDType) -> Self {
         Self::BadParameter {
             what: "the element type of the features",
@@ -161,7 +166,7 @@ impl Error {
     }
 }
 
-/// Checks a parameter.
+/// Returns [`Error::BadParameter`] unless `holds` is true.
 pub(crate) fn require(
     holds: bool,
     what: &'static str,

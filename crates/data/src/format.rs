@@ -1,6 +1,6 @@
-//! kiln's own form of a data set on disk: a folder of plain `.npy` arrays, as [`npy::open`](crate::npy::open)
-//! and NumPy read them too, and a small manifest, `kiln.json`, with the counts, the names of classes and
-//! edge types, and each file's element type, shape and SHA-256. `docs/format.md` describes it.
+//! The kiln format of a data set on disk: a folder of plain `.npy` arrays, which NumPy and
+//! [`npy::open`](crate::npy::open) can read, and a small manifest, `kiln.json`, with the counts, the names of classes
+//! and edge types, and the element type, shape and SHA-256 of each file. `docs/formats.md` specifies it.
 //!
 //! ```
 //! use kiln_data::{format, synthetic};
@@ -33,69 +33,65 @@ use crate::{Dataset, Result, Split};
 pub(crate) use self::copy::copy;
 pub use self::verify::{VerifyReport, verify};
 
-/// Opens a set in kiln's form, in a time that does not depend on its size: the manifest and the headers of
-/// the arrays are read, the arrays are mapped.
+/// Opens a set in the kiln format. The time does not depend on the size of the set: the manifest and the headers of the
+/// arrays are read, and the arrays are mapped.
 ///
-/// Element types, shapes and the files' lengths are checked; values are not. Samplers and sources check
-/// those that they meet, and [`verify`] reads all, and the hashes.
+/// Element types, shapes and the files' lengths are checked; values are not. Samplers and feature stores check the
+/// values that they use, and [`verify`] checks all values and the hashes.
 ///
 /// # Errors
-/// [`kiln_store::Error::Missing`] for a folder without a manifest,
-/// [`kiln_store::Error::Manifest`] for one that cannot be read,
-/// [`kiln_store::Error::Format`] for one of another version,
-/// [`kiln_store::Error::Metadata`] for one that contradicts itself or the files,
-/// [`kiln_store::Error::Io`] and [`kiln_store::Error::Npy`] for files that are absent, cut off
-/// or of another element type, [`Error::Graph`](crate::Error::Graph) and
-/// [`Error::Feature`](crate::Error::Feature) for offsets that do not end where the edges do,
-/// [`Error::WrongKind`](crate::Error::WrongKind) for a graph alone.
+/// Returns [`kiln_store::Error::Missing`] if the folder has no manifest, [`kiln_store::Error::Manifest`] if it is not
+/// valid JSON of a manifest, [`kiln_store::Error::Format`] if it has another version, [`kiln_store::Error::Metadata`]
+/// if it contradicts itself or the files, [`kiln_store::Error::Io`] or [`kiln_store::Error::Npy`] if a file is
+/// missing, truncated or of another element type, [`kiln_store::Error::Inconsistent`] or
+/// [`kiln_store::Error::BadValue`] if offsets do not start at 0 or do not end at the number of edges or values, and
+/// [`Error::WrongKind`](crate::Error::WrongKind) for a graph without node data.
 pub fn open(folder: impl AsRef<Path>) -> Result<Dataset> {
     Set::open(folder.as_ref())?.dataset()
 }
 
-/// Opens the topology of a set in kiln's form; also of one that has nothing else, as
-/// [`convert`](crate::convert::convert) makes it of an edge list alone.
+/// Opens the topology of a set in the kiln format. The set may be a graph without node data, which
+/// [`convert`](crate::convert::convert) writes for an edge list.
 ///
 /// # Errors
-/// As [`open`], but for [`Error::WrongKind`](crate::Error::WrongKind).
+/// Returns the errors of [`open`] except [`Error::WrongKind`](crate::Error::WrongKind).
 pub fn open_graph(folder: impl AsRef<Path>) -> Result<Csc> {
     read_graph(&Set::open(folder.as_ref())?.arrays)
 }
 
-/// A SHA-256, in lower-case hexadecimal, of all that training can see of a set in kiln's own form, or of a graph
-/// alone: topology, features, labels and split, but no names. It is made of the manifest, which holds the
-/// hashes of the files, so it takes a time that does not depend on the set's size.
+/// Returns the SHA-256, in lower-case hexadecimal, of all training data of a set in the kiln format, which may be a
+/// graph without node data: topology, features, labels and split, but no names. It is computed from the manifest,
+/// which contains the hashes of the files, so the time does not depend on the size of the set.
 ///
-/// The files are trusted to be those that the manifest was written for: [`verify`] reads them. It is another
-/// number than [`Dataset::hash`] gives for the same set, since it also depends on how the arrays stand in
-/// their files.
+/// The files are assumed to match the manifest; [`verify`] checks that. The hash differs from [`Dataset::hash`] for the
+/// same set, since it also depends on the layout of the arrays in their files.
 ///
-/// Hashed is the line `kiln format 1`, then the line `dim D` and the line `n_classes C` where the manifest has
-/// them, and a line `NAME TYPE LENGTHS SHA256` for each file, in the order of their names, as
+/// The hashed bytes are the line `kiln format 1`, then the line `dim D` and the line `n_classes C` if the manifest has
+/// them, and then a line `NAME TYPE LENGTHS SHA256` for each file, in the order of their names, such as
 /// `features.npy f32 34x2 9f86…`.
 ///
 /// # Errors
-/// [`kiln_store::Error::Missing`], [`kiln_store::Error::Manifest`],
-/// [`kiln_store::Error::Format`], [`kiln_store::Error::Metadata`] and
-/// [`kiln_store::Error::Io`] as [`open`].
+/// Returns [`kiln_store::Error::Missing`], [`kiln_store::Error::Manifest`], [`kiln_store::Error::Format`],
+/// [`kiln_store::Error::Metadata`] or [`kiln_store::Error::Io`] in the cases in which [`open`] does.
 pub fn hash(folder: impl AsRef<Path>) -> Result<String> {
     Ok(Manifest::read(folder.as_ref())?.hash())
 }
 
-/// Writes a set to a new folder, whose parents are made where they lack.
+/// Writes a set to a new folder. Missing parent folders are created.
 ///
-/// The folder appears whole or not at all: all files go to `FOLDER.unfinished-…` beside it, are seen to the
-/// disk, the manifest last, and then the folder is renamed. On an error what was written is removed; after
-/// a crash an unfinished folder is left, which can be deleted.
+/// The folder appears atomically: all files are written to `FOLDER.unfinished-…` beside it and synced to disk, the
+/// manifest last, and then that folder is renamed. An error removes the written files; a crash leaves an unfinished
+/// folder, which can be deleted.
 ///
-/// The same set gives the same bytes. Features are written some rows at a time, as they are stored: dense
-/// ones as `f32`, `f16` or `bf16`, sparse ones as the arrays of a CSR matrix. [`Dataset::notes`] are not
-/// part of a set. Values are not checked.
+/// The output is a function of the set. Features are written in chunks of rows with their stored element type: dense
+/// ones as `f32`, `f16` or `bf16`, sparse ones as the arrays of a CSR matrix. [`Dataset::notes`] are not written.
+/// Values are not checked.
 ///
 /// # Errors
-/// [`kiln_store::Error::NotEmpty`] for a folder that exists and is not empty, before anything is
-/// written; [`kiln_store::Error::Inconsistent`] for a set whose parts do not fit each other;
-/// [`kiln_store::Error::Metadata`] for more names than classes;
-/// [`Error::Feature`](crate::Error::Feature) for rows that cannot be read; [`kiln_store::Error::Io`].
+/// Returns [`kiln_store::Error::NotEmpty`] if the folder exists and is not empty, before anything is written;
+/// [`kiln_store::Error::Inconsistent`] if the parts of the set are inconsistent; [`kiln_store::Error::Metadata`] if
+/// the number of class names differs from the number of classes; [`Error::Feature`](crate::Error::Feature) if rows
+/// cannot be read; and [`kiln_store::Error::Io`] if writing fails.
 pub fn write(data: &Dataset, folder: impl AsRef<Path>) -> Result<()> {
     let n_nodes = data.graph.n_nodes();
     check_count(&data.name, "the number of feature rows", n_nodes, data.features.n_rows())?;

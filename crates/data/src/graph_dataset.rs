@@ -10,8 +10,8 @@ use kiln_store::check_count;
 use crate::limits::numbers;
 use crate::{Note, Result};
 
-/// Many small graphs with all that graph classification needs. The graphs stand one after the other in one
-/// block-diagonal graph, so that any run of them is a range of nodes and of edges. Cloning shares the arrays.
+/// A data set for graph classification: many small graphs with labels. They are consecutive parts of one block-diagonal
+/// graph, so that any range of graphs is a range of nodes and of edges. Cloning shares the arrays.
 ///
 /// | array | element | length | indexed by |
 /// |---|---|---|---|
@@ -21,19 +21,19 @@ use crate::{Note, Result};
 /// | `node_labels` | class, negative for none | `n_nodes`, or absent | [`NodeId`] |
 /// | `features` | row | `n_nodes`, or absent | [`NodeId`] |
 ///
-/// There is at least one graph, `node_offsets` starts at 0, never falls and ends at the number of nodes, and
-/// no edge leaves its graph. A graph may have no nodes.
+/// There is at least one graph. `node_offsets` starts at 0, never decreases and ends at the number of nodes. Both
+/// ends of an edge are in the same graph. A graph may have no nodes.
 #[derive(Debug, Clone)]
 pub struct GraphDataset {
-    /// What the set is called on a command line.
+    /// The name of the set in messages and reports.
     pub name: String,
-    /// The classes' names, by class: the labels as the file has them.
+    /// The classes' names, by class. For a set that was read from files, these are the labels in the file.
     pub class_names: Vec<String>,
     /// The node labels' names, by class; empty for sets without node labels.
     pub node_label_names: Vec<String>,
     /// The edge types' names, by type; empty for graphs without edge types.
     pub edge_type_names: Vec<String>,
-    /// What the user should know of how the set was read.
+    /// Notes about how the set was read.
     pub notes: Vec<Note>,
     graph: Arc<Csc>,
     node_offsets: SharedArray<u32>,
@@ -43,13 +43,14 @@ pub struct GraphDataset {
 }
 
 impl GraphDataset {
-    /// A set without features and node labels; see the table on [`GraphDataset`]. Reads the whole graph and
-    /// all labels once. Classes are named by their numbers.
+    /// Creates a set without features and node labels; see the table on [`GraphDataset`]. It reads the whole graph
+    /// and all labels once. Classes are named by their numbers.
     ///
     /// # Errors
-    /// [`kiln_store::Error::Inconsistent`] for arrays whose lengths contradict each other, [`kiln_store::Error::BadValue`] for
-    /// offsets that fall and edges that leave their graph, [`Error::Graph`](crate::Error::Graph) and [`Error::Feature`](crate::Error::Feature) for a graph
-    /// or labels that cannot be. Messages call the set by its name.
+    /// Returns [`kiln_store::Error::Inconsistent`] if the lengths of the arrays are inconsistent,
+    /// [`kiln_store::Error::BadValue`] if offsets decrease or an edge connects two graphs, and
+    /// [`Error::Graph`](crate::Error::Graph) or [`Error::Feature`](crate::Error::Feature) if the graph or a label is
+    /// invalid. Error messages contain `name` instead of a path.
     pub fn new(
         name: impl Into<String>,
         graph: Csc,
@@ -76,20 +77,21 @@ impl GraphDataset {
         })
     }
 
-    /// The same set with a feature row for each node.
+    /// Returns the set with a feature row for each node.
     ///
     /// # Errors
-    /// [`kiln_store::Error::Inconsistent`] unless there is one row a node.
+    /// Returns [`kiln_store::Error::Inconsistent`] unless there is one row per node.
     pub fn with_features(self, features: Arc<dyn FeatureStore>) -> Result<Self> {
         let n_nodes = self.graph.n_nodes();
         check_count(&self.name, "the number of feature rows", n_nodes, features.n_rows())?;
         Ok(Self { features: Some(features), ..self })
     }
 
-    /// The same set with a class for each node. They are named by their numbers.
+    /// Returns the set with a class for each node. The classes are named by their numbers.
     ///
     /// # Errors
-    /// [`kiln_store::Error::Inconsistent`] unless there is one label a node, [`Error::Feature`](crate::Error::Feature) for one that is no class.
+    /// Returns [`kiln_store::Error::Inconsistent`] unless there is one label per node, and
+    /// [`Error::Feature`](crate::Error::Feature) if a label is out of range.
     pub fn with_node_labels(self, labels: Labels) -> Result<Self> {
         labels.validate()?;
         check_count(&self.name, "the number of node labels", self.graph.n_nodes(), labels.len())?;
@@ -97,45 +99,45 @@ impl GraphDataset {
         Ok(Self { node_labels: Some(Arc::new(labels)), node_label_names, ..self })
     }
 
-    /// Number of graphs, at least 1.
+    /// Returns the number of graphs, at least 1.
     pub fn n_graphs(&self) -> usize {
         self.node_offsets.len() - 1
     }
 
-    /// The nodes of one graph, as positions of [`NodeId`]s.
+    /// Returns the nodes of one graph, as a range of indices of [`NodeId`]s.
     ///
     /// # Panics
-    /// When there is no such graph.
+    /// Panics if `graph` is not below [`GraphDataset::n_graphs`].
     pub fn nodes(&self, graph: usize) -> Range<usize> {
         self.node_offsets[graph] as usize..self.node_offsets[graph + 1] as usize
     }
 
-    /// All graphs as one; see the table on [`GraphDataset`].
+    /// Returns the block-diagonal graph of all graphs; see the table on [`GraphDataset`].
     pub fn graph(&self) -> &Arc<Csc> {
         &self.graph
     }
 
-    /// Where each graph's nodes start; see the table on [`GraphDataset`].
+    /// Returns the offsets of each graph's nodes; see the table on [`GraphDataset`].
     pub fn node_offsets(&self) -> &SharedArray<u32> {
         &self.node_offsets
     }
 
-    /// The class of each graph.
+    /// Returns the class of each graph.
     pub fn labels(&self) -> &Arc<Labels<GraphId>> {
         &self.labels
     }
 
-    /// The class of each node, if the nodes have classes.
+    /// Returns the class of each node, if the nodes have classes.
     pub fn node_labels(&self) -> Option<&Arc<Labels>> {
         self.node_labels.as_ref()
     }
 
-    /// The features of each node, if the nodes have features.
+    /// Returns the features of each node, if the nodes have features.
     pub fn features(&self) -> Option<&Arc<dyn FeatureStore>> {
         self.features.as_ref()
     }
 
-    /// The same set with a note if an edge lacks its reverse: such files are meant to have both.
+    /// Adds a note if an edge lacks its reverse, because GIN and TU files should contain both directions of each edge.
     pub(crate) fn note_asymmetry(mut self) -> Result<Self> {
         let graph = &self.graph;
         let mut dsts = Vec::with_capacity(graph.indices().len());
@@ -145,8 +147,8 @@ impl GraphDataset {
         let srcs = bytemuck::cast_slice(graph.indices());
         let reversed = CscBuilder::new(graph.n_nodes()).build(&dsts, srcs)?;
         if (reversed.indptr(), reversed.indices()) != (graph.indptr(), graph.indices()) {
-            let text = "some edges lack their reverse: they are read as they stand, from the first node named to \
-                        the second";
+            let text = "some edges lack their reverse: they are kept as directed edges, from the first node of the \
+                        file's entry to the second";
             self.notes.push(Note::Other(text.to_owned()));
         }
         Ok(self)
@@ -154,7 +156,7 @@ impl GraphDataset {
 }
 
 impl fmt::Display for GraphDataset {
-    /// One line: the name and the sizes.
+    /// Writes one line with the name and the sizes.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let n_graphs = self.n_graphs() as f64;
         write!(
@@ -182,7 +184,7 @@ fn check_offsets(name: &str, offsets: &[u32], n_nodes: usize) -> Result<()> {
             path: name.into(),
             what: "node offset",
             position: graph as u64 + 1,
-            expected: format!("at least {}, the one before it", offsets[graph]),
+            expected: format!("at least {}, the previous offset", offsets[graph]),
             found: offsets[graph + 1].to_string(),
         }
         .into());
@@ -190,7 +192,7 @@ fn check_offsets(name: &str, offsets: &[u32], n_nodes: usize) -> Result<()> {
     Ok(check_count(name, "the last node offset", n_nodes, last as usize)?)
 }
 
-/// Checks that both ends of each edge are in one graph. The graph is valid and the offsets are.
+/// Checks that both ends of each edge are in the same graph. The graph and the offsets must be valid.
 fn check_edges(name: &str, offsets: &[u32], graph: &Csc) -> Result<()> {
     for (position, nodes) in offsets.windows(2).enumerate() {
         let first_edge = graph.indptr()[nodes[0] as usize] as usize;
@@ -201,7 +203,7 @@ fn check_edges(name: &str, offsets: &[u32], graph: &Csc) -> Result<()> {
                 path: name.into(),
                 what: "the source of edge",
                 position: (first_edge + edge) as u64,
-                expected: format!("a node of graph {position}, as its destination is"),
+                expected: format!("a node of graph {position}, the graph of its destination"),
                 found: format!("node {}", srcs[edge].0),
             }
             .into());

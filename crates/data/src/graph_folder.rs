@@ -1,6 +1,6 @@
-//! What folders of arrays that hold a graph have alike ([`array_folder`](kiln_store::array_folder)): the kiln format
-//! ([`format`](crate::format)), and the parts of a graph. Topology, labels and split stand under the same names in
-//! each; feature rows under the names of [`RowFiles`].
+//! The arrays that two folder formats share: the kiln format ([`format`](crate::format)) and the partitions of a graph.
+//! Both are [`array_folder`](kiln_store::array_folder)s with the same file names for topology, labels and split; a
+//! [`RowFiles`] contains the file names of feature rows.
 
 mod class_names;
 mod rows;
@@ -15,10 +15,11 @@ use crate::{Note, Result, Split};
 pub use self::class_names::{check_class_names, class_names_of, class_names_to_write};
 pub use self::rows::{FEATURES, RowFiles, push_rows, read_rows, row_element_type, verify_rows};
 
-/// Returns the topology in `indptr.npy` and `indices.npy`, with `weights.npy` and `edge_types.npy` where they are there.
+/// Returns the topology in `indptr.npy` and `indices.npy`, with `weights.npy` and `edge_types.npy` if they exist.
 ///
 /// # Errors
-/// [`kiln_store::Error::Inconsistent`] and [`kiln_store::Error::BadValue`] for offsets that do not end where the edges do.
+/// Returns [`kiln_store::Error::Inconsistent`] or [`kiln_store::Error::BadValue`] if the offsets do not start at 0 or
+/// do not end at the number of edges.
 pub fn read_graph(arrays: &ArrayFolder) -> Result<Csc> {
     let weights = arrays.optional("weights.npy")?;
     let types = arrays.optional("edge_types.npy")?;
@@ -26,7 +27,7 @@ pub fn read_graph(arrays: &ArrayFolder) -> Result<Csc> {
     graph_of(Place::Folder(arrays.folder()), indptr, indices, weights, types)
 }
 
-/// The graph of these arrays; `place` is where they are.
+/// Returns the graph of the given arrays. `place` is the location of the arrays for error messages.
 pub(crate) fn graph_of(
     place: Place<'_>,
     indptr: SharedArray<u64>,
@@ -48,7 +49,7 @@ pub(crate) fn graph_of(
 /// Returns the classes in `labels.npy`.
 ///
 /// # Errors
-/// As [`ArrayFolder::values`].
+/// Returns the errors of [`ArrayFolder::values`].
 pub fn read_labels(arrays: &ArrayFolder, n_classes: usize) -> Result<Labels> {
     Ok(Labels::new(arrays.values::<i32>("labels.npy")?, n_classes))
 }
@@ -56,7 +57,7 @@ pub fn read_labels(arrays: &ArrayFolder, n_classes: usize) -> Result<Labels> {
 /// Returns the split in `train.npy`, `val.npy` and `test.npy`.
 ///
 /// # Errors
-/// As [`ArrayFolder::values`].
+/// Returns the errors of [`ArrayFolder::values`].
 pub fn read_split(arrays: &ArrayFolder) -> Result<Split> {
     Ok(Split {
         train: arrays.values("train.npy")?,
@@ -65,19 +66,20 @@ pub fn read_split(arrays: &ArrayFolder) -> Result<Split> {
     })
 }
 
-/// Reads all weights and edge types and checks that they are finite, and have names where there are any.
+/// Reads all weights and edge types, and checks that weights are finite and that all types have names if any type has a
+/// name.
 ///
 /// # Errors
-/// [`kiln_store::Error::BadValue`] with the first that is not.
+/// Returns [`kiln_store::Error::BadValue`] with the first invalid value.
 pub fn verify_edge_data(arrays: &ArrayFolder, edge_type_names: &[String]) -> Result<()> {
     check_edge_data(&read_graph(arrays)?, edge_type_names, Place::Folder(arrays.folder()))
 }
 
-/// Reads labels and split and checks that classes exist, and that the nodes of the split have one. Notes parts of the
-/// split that overlap.
+/// Reads labels and split, and checks that the classes are in range and that the nodes of the split exist and have a
+/// class. Adds a note if parts of the split overlap.
 ///
 /// # Errors
-/// [`kiln_store::Error::BadValue`] with the first that is not, [`Error::Feature`](crate::Error::Feature).
+/// Returns [`kiln_store::Error::BadValue`] or [`Error::Feature`](crate::Error::Feature) with the first invalid value.
 pub fn verify_labels(arrays: &ArrayFolder, n_classes: usize, notes: &mut Vec<Note>) -> Result<()> {
     let (place, labels) = (Place::Folder(arrays.folder()), read_labels(arrays, n_classes)?);
     labels.validate().map_err(|error| place.located(error.into()))?;

@@ -1,4 +1,4 @@
-//! What a set holds, as one SHA-256: so that a run that goes on is known to go on with the same data.
+//! The SHA-256 of a set's content, with which a resumed run checks that its data has not changed.
 
 use std::fmt;
 
@@ -10,28 +10,27 @@ use kiln_store::Hasher;
 use crate::check::for_each_rows;
 use crate::{Dataset, Error, GraphDataset, Result, Split};
 
-/// How the hashed bytes start. Another recipe gets another number.
+/// The first hashed bytes. Any change of the hashed content must change the version number in them.
 const START: &str = "kiln data 1\n";
 
 impl Dataset {
-    /// The SHA-256, in lower-case hexadecimal, of all that training can see: topology, features as they are
-    /// stored, labels and split. It changes with any value. It does not depend on the name and the notes, on
-    /// the names of nodes, classes and edge types, nor on whether arrays are mapped or owned.
+    /// Returns the SHA-256, in lower-case hexadecimal, of all training data: topology, features with their stored
+    /// element type, labels and split. Every change of a value changes the hash. The name, the notes and the names of
+    /// nodes, classes and edge types are not hashed, and mapped and in-memory arrays have the same hash.
     ///
-    /// Hashed is the line `kiln data 1`, and then for each of these arrays a line of its name, element type and
-    /// lengths, and its values, little-endian: `indptr u64 N+1`, `indices u32 M`, where they are there
-    /// `weights f32 M` and `edge_types u8 M`, then `features f32 NxD` (or `f16`, `bf16`), or for sparse ones
-    /// `features_indptr u64 N+1`, `features_indices u32 K` and `features_data f32 KxD` (D is the number of
-    /// columns), then `labels i32 NxC` (C is the number of classes), `train u32 P`, `val u32 Q`, `test u32 R`.
+    /// The hashed bytes are the line `kiln data 1`, and then for each of these arrays a line of its name, element
+    /// type and lengths, and its values, little-endian: `indptr u64 N+1`, `indices u32 M`, if present `weights f32 M`
+    /// and `edge_types u8 M`, then `features f32 NxD` (or `f16`, `bf16`), or for sparse ones `features_indptr u64
+    /// N+1`, `features_indices u32 K` and `features_data f32 KxD` (D is the number of columns), then `labels i32 NxC`
+    /// (C is the number of classes), `train u32 P`, `val u32 Q`, `test u32 R`.
     ///
-    /// Reads the whole set once, of a mapped one from the disk, in memory that does not grow with it: at
-    /// 1.6 GB/s on one core of an Intel Xeon that has instructions for SHA (November 2026; 530 MB in memory),
-    /// several times slower without. For a set in kiln's own form,
-    /// [`format::hash`](crate::format::hash) gives another hash in no time.
+    /// This reads the whole set once, with constant memory, and is several times faster on a CPU with SHA instructions.
+    /// For a set in the kiln format, [`format::hash`](crate::format::hash) returns a different hash without reading the
+    /// arrays.
     ///
     /// # Errors
-    /// [`Error::Feature`] for rows that cannot be read, [`Error::BadParameter`] for rows of an element type that
-    /// has no name here. Values are not checked.
+    /// Returns [`Error::Feature`] if rows cannot be read and [`Error::BadParameter`] if their element type is not
+    /// `f32`, `f16` or `bf16`. Values are not checked.
     pub fn hash(&self) -> Result<String> {
         let mut hasher = ArrayHasher::new();
         hasher.graph(&self.graph);
@@ -45,23 +44,23 @@ impl Dataset {
 }
 
 impl GraphDataset {
-    /// The SHA-256 of all that training can see, as [`Dataset::hash`]: of the line `kiln data 1`, the graph,
-    /// `node_offsets u32 G+1`, the features where there are any, `labels i32 GxC`, and
-    /// `node_labels i32 NxC` where there are any. Features that are made of these,
-    /// [`one_hot_degrees`](GraphDataset::one_hot_degrees) for one, are no part of it unless the set was
-    /// given them; a split never is.
+    /// Returns the SHA-256 of the set in the form of [`Dataset::hash`]. The hashed bytes are the line `kiln data 1`,
+    /// the graph, `node_offsets u32 G+1` (G is the number of graphs), the features if present, `labels i32 GxC`, and
+    /// `node_labels i32 NxC` if present. Features that are computed from these arrays, such as
+    /// [`one_hot_degrees`](GraphDataset::one_hot_degrees), are not included unless they were added to the set; a split
+    /// is never included.
     ///
     /// # Errors
-    /// As [`Dataset::hash`].
+    /// Returns the errors of [`Dataset::hash`].
     pub fn hash(&self) -> Result<String> {
         Ok(self.hasher()?.finish())
     }
 
-    /// The SHA-256 of the set, of features of its nodes, as `node_features f32 NxD` or what they are, and of a split, as in
-    /// [`Dataset::hash`]: of all that training on these sees.
+    /// Returns the SHA-256 of all data of a training run: the set, the given features of its nodes and a split.
+    /// Features and split are hashed as by [`Dataset::hash`].
     ///
     /// # Errors
-    /// As [`Dataset::hash`].
+    /// Returns the errors of [`Dataset::hash`].
     pub fn hash_with(&self, features: &dyn FeatureStore, split: &Split<GraphId>) -> Result<String> {
         let mut hasher = self.hasher()?;
         hasher.features(features)?;
@@ -86,8 +85,8 @@ impl GraphDataset {
     }
 }
 
-/// Hashes named arrays one after the other. A line with its lengths is before each, so that no two lists of
-/// arrays are the same bytes.
+/// A hasher of named arrays. A line with its name, type and lengths precedes each array, so that different lists of
+/// arrays never produce the same bytes.
 struct ArrayHasher(Hasher);
 
 impl ArrayHasher {

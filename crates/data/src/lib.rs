@@ -1,9 +1,12 @@
-//! Data sets: the built-in [`debian_packages`] and [`mutag`], [`synthetic`] graphs, graphs to classify in the
-//! formats of [`gin`] and [`tu`], and whatever folder [`open`] recognises: kiln's own form on disk
-//! ([`mod@format`]), `.npy` arrays ([`npy`]), [`graphbolt`]'s and [`ogb`]'s. [`convert`] makes kiln's form of
-//! folders and edge lists that do not fit the memory.
+//! Data sets for graph neural networks.
 //!
-//! Nothing is fetched from a network. This crate knows no sampler, no tensor and no thread.
+//! - [`open`] detects the format of a folder and opens it: the kiln format ([`mod@format`]), `.npy` arrays and edge
+//!   lists ([`npy`]), DGL GraphBolt ([`graphbolt`]) or the Open Graph Benchmark ([`ogb`]).
+//! - [`gin`] and [`tu`] read sets of small graphs for graph classification.
+//! - [`debian_packages`] and [`mutag`] are built in, and [`synthetic`] generates graphs.
+//! - [`convert`] writes folders and edge lists that do not fit in memory in the kiln format.
+//!
+//! Nothing is fetched from a network. This crate contains no sampler, no tensors and no threads.
 //!
 //! ```
 //! use kiln_graph::NodeId;
@@ -44,7 +47,7 @@ pub use node_names::NodeNames;
 pub use note::Note;
 pub use readers::{gin, graphbolt, npy, ogb, tu};
 
-/// The example of the README, which the tests of the docs run.
+/// The README, so that the doc tests run its example.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

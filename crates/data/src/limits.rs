@@ -1,4 +1,4 @@
-//! What counts may be: ids have 32 bits, and an absurd number must not take all memory.
+//! Limits of counts: ids have 32 bits, and a count in a damaged file must not make a reader allocate all memory.
 
 use std::path::Path;
 
@@ -7,18 +7,20 @@ use kiln_store::Error as StoreError;
 
 use crate::Result;
 
-/// The memory of a conversion by default, and the limit of a compressed edge list that is opened.
+/// The default memory limit, in bytes, of a conversion and of a compressed edge list that is opened.
 pub(crate) const MEMORY_BYTES: u64 = 1 << 30;
 
-/// Names for classes that have none.
+/// Returns the default names of classes: the numbers `0..n_classes` as text.
 pub(crate) fn numbers(n_classes: usize) -> Vec<String> {
     (0..n_classes).map(|class| class.to_string()).collect()
 }
 
-/// Classes have names, so that an absurd one would take all memory.
+/// The maximum number of classes. Each class has a name in memory, so a single very large label in a damaged file could
+/// otherwise exhaust the memory.
 pub(crate) const MAX_CLASSES: usize = 1 << 20;
 
-/// Checks that there are not absurdly many classes. `path` is what states the number.
+/// Checks that there are at most [`MAX_CLASSES`] classes and returns the number of classes. `path` is the file that
+/// states `n_classes`, for the error.
 pub(crate) fn check_n_classes(path: &Path, n_classes: u64) -> Result<usize> {
     usize::try_from(n_classes).ok().filter(|&n_classes| n_classes <= MAX_CLASSES).ok_or_else(|| {
         StoreError::Metadata {
@@ -31,7 +33,8 @@ pub(crate) fn check_n_classes(path: &Path, n_classes: u64) -> Result<usize> {
     })
 }
 
-/// Checks that so many nodes have ids. `path` is what states the number.
+/// Checks that the ids of all nodes fit in 32 bits and returns the number of nodes. `path` is the file that states
+/// `n_nodes`, for the error.
 pub(crate) fn check_n_nodes(path: &Path, n_nodes: u64) -> Result<usize> {
     let is_usable = n_nodes < u64::from(u32::MAX);
     usize::try_from(n_nodes).ok().filter(|_| is_usable).ok_or_else(|| {
@@ -45,7 +48,7 @@ pub(crate) fn check_n_nodes(path: &Path, n_nodes: u64) -> Result<usize> {
     })
 }
 
-/// Checks that so many nodes have ids.
+/// Checks that the ids of all nodes fit in 32 bits.
 pub(crate) fn check_node_count(n_nodes: usize) -> Result<()> {
     let (n, max) = (n_nodes as u64, u32::MAX.into());
     if n > max {
@@ -54,7 +57,7 @@ pub(crate) fn check_node_count(n_nodes: usize) -> Result<()> {
     Ok(())
 }
 
-/// An error for features of no columns, or of absurdly many.
+/// Returns the error for a number of feature columns that is 0 or above [`MAX_DIM`].
 pub(crate) fn bad_dim(path: &Path, dim: usize) -> StoreError {
     StoreError::Metadata {
         path: path.to_owned(),

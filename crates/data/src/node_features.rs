@@ -1,4 +1,4 @@
-//! Features for the nodes of graphs that have none: made of the topology, of the node labels, or of nothing.
+//! Generated features for graphs without node features: from the degrees, from the node labels, or constant.
 
 use std::sync::Arc;
 
@@ -8,35 +8,35 @@ use kiln_graph::NodeId;
 use crate::error::require;
 use crate::{Error, GraphDataset, Result};
 
-/// The features of the nodes of a [`GraphDataset`].
+/// The kind of node features of a [`GraphDataset`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum NodeFeatures {
-    /// Those of the data, else its nodes' labels, else a constant.
+    /// The features of the set. If it has none, one-hot node labels; if it has no node labels either, a column of ones.
     #[default]
     Auto,
-    /// Those of the data.
+    /// The features of the set.
     Stored,
-    /// A column for each label of the data's nodes.
+    /// One-hot node labels: a column for each label.
     Labels,
-    /// A column for each degree that occurs.
+    /// One-hot degrees: a column for each degree that occurs.
     Degrees,
-    /// The number 1.
+    /// A single column of ones.
     Constant,
 }
 
 impl GraphDataset {
-    /// The features of the nodes, of which a set may have several.
+    /// Returns node features of the given kind.
     ///
     /// # Errors
-    /// [`Error::BadParameter`](crate::Error::BadParameter) for features that the set does not have, and those of the
-    /// methods below.
+    /// Returns [`Error::BadParameter`](crate::Error::BadParameter) if the set has no features of this kind, and the
+    /// errors of [`GraphDataset::one_hot_node_labels`] and [`GraphDataset::one_hot_degrees`].
     pub fn node_features(&self, kind: NodeFeatures) -> Result<Arc<dyn FeatureStore>> {
         let has_labels = self.node_labels().is_some_and(|labels| 0 < labels.n_classes());
         match (kind, self.features()) {
             (NodeFeatures::Auto | NodeFeatures::Stored, Some(features)) => Ok(features.clone()),
             (NodeFeatures::Stored, None) => Err(Error::BadParameter {
-                what: "the features of the nodes",
-                expected: "labels, degrees or a constant, as the set has no features",
+                what: "the kind of node features",
+                expected: "labels, degrees or constant: the set has no features",
                 got: "data".to_owned(),
             }),
             (NodeFeatures::Auto, None) if !has_labels => Ok(self.constant_features()),
@@ -46,16 +46,16 @@ impl GraphDataset {
         }
     }
 
-    /// One column for each number of in-neighbours that some node of the set has, ascending: a node's row is 1
-    /// in the column of its own. Parallel edges and loops count. So the GIN paper does with graphs without
-    /// node labels (Xu et al. 2019, section 7), over the graphs of all parts of the split: no label is read.
+    /// Returns one-hot in-degrees: one column for each in-degree that occurs in the set, ascending. Parallel edges
+    /// and self loops count. All graphs are included, also those of the validation and test split; no label is read.
+    /// The GIN paper does the same for graphs without node labels (Xu et al. 2019, section 7).
     ///
-    /// 16 bytes a node, whatever the number of columns.
+    /// The features take 16 bytes per node for any number of columns.
     ///
     /// # Errors
-    /// [`Error::BadParameter`](crate::Error::BadParameter) for graphs without a single node, whose features
-    /// would have no columns, and [`Error::Feature`](crate::Error::Feature) for more than
-    /// [`kiln_feature::MAX_DIM`] different numbers: more columns than are gathered.
+    /// Returns [`Error::BadParameter`](crate::Error::BadParameter) if the graphs have no nodes, since the features
+    /// would have no columns, and [`Error::Feature`](crate::Error::Feature) if there are more than
+    /// [`kiln_feature::MAX_DIM`] different degrees.
     pub fn one_hot_degrees(&self) -> Result<Arc<dyn FeatureStore>> {
         let n_nodes = self.graph().n_nodes();
         require(n_nodes > 0, "the number of nodes of the set", "at least 1", n_nodes)?;
@@ -68,33 +68,32 @@ impl GraphDataset {
         one_hot(degrees.iter().map(column), distinct.len())
     }
 
-    /// One column for each class of the node labels: a node's row is 1 in the column of its class, and all 0
-    /// where it has none.
+    /// Returns one-hot node labels: one column for each class. The row of a node without a class contains only zeros.
     ///
-    /// 16 bytes a node, whatever the number of columns.
+    /// The features take 16 bytes per node for any number of columns.
     ///
     /// # Errors
-    /// [`Error::BadParameter`](crate::Error::BadParameter) for a set without node labels or without classes of
-    /// them, and [`Error::Feature`](crate::Error::Feature) for more than [`kiln_feature::MAX_DIM`] classes: more
-    /// columns than are gathered.
+    /// Returns [`Error::BadParameter`](crate::Error::BadParameter) if the set has no node labels or they have no
+    /// classes, and [`Error::Feature`](crate::Error::Feature) if there are more than [`kiln_feature::MAX_DIM`]
+    /// classes.
     pub fn one_hot_node_labels(&self) -> Result<Arc<dyn FeatureStore>> {
         let (classes, n_classes) = match self.node_labels() {
             Some(labels) => (labels.as_slice(), labels.n_classes()),
             None => (&[][..], 0),
         };
-        let expected = "at least 1: without node labels, take one_hot_degrees or constant_features";
+        let expected = "at least 1: without node labels, use one-hot degrees or constant features";
         require(n_classes > 0, "the number of classes of the node labels", expected, n_classes)?;
         one_hot(classes.iter().map(|&class| u32::try_from(class).ok()), n_classes)
     }
 
-    /// One column that is 1 for each node: the model sees the topology alone, as in DGL's tutorial.
+    /// Returns one column of ones: the model sees only the topology, as in DGL's tutorial.
     pub fn constant_features(&self) -> Arc<dyn FeatureStore> {
         let ones = DenseFeatures::from_f32(vec![1.0; self.graph().n_nodes()], 1);
-        Arc::new(ones.expect("any number of values should be rows of one"))
+        Arc::new(ones.expect("any number of values should form rows of one column"))
     }
 }
 
-/// Rows of one 1, or of none.
+/// Returns sparse rows that contain a single 1 in the given column, or only zeros.
 fn one_hot(
     columns_of: impl ExactSizeIterator<Item = Option<u32>>,
     dim: usize,

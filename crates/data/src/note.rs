@@ -1,52 +1,52 @@
 use std::fmt;
 use std::path::PathBuf;
 
-/// What a reader did or noticed that the user should know. Nothing is wrong enough to stop.
+/// Information from a reader that the user should know. A note is not an error: reading has succeeded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Note {
-    /// An array could not be used as it is stored, and was copied to memory.
+    /// An array could not be mapped with its stored element type or layout and was copied to memory.
     Converted {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// What it holds.
+        /// The stored elements, such as `4 elements of <i8`.
         from: String,
-        /// What was made of it, and what would spare the copy.
+        /// The elements of the copy, and how to avoid the copy.
         to: String,
     },
-    /// Nodes stand in two parts of the split: what is measured on one part was learnt on the other.
+    /// Two parts of the split share nodes, so that a score on one part includes nodes of the other.
     SplitsOverlap {
-        /// The names of the parts.
+        /// The names of the two parts, such as `train` and `test`.
         parts: [&'static str; 2],
-        /// How many nodes stand in both.
+        /// The number of nodes that are in both parts.
         n_nodes: usize,
     },
     /// The reverse of each edge was added.
     ReverseEdgesAdded {
-        /// Why.
+        /// The reason for adding the reverse edges.
         reason: String,
     },
-    /// The reverse edges that OGB's library adds to some sets were not added: which set it is cannot be told.
+    /// The reverse edges that OGB's library adds to some sets were not added, because the set could not be identified.
     ReverseEdgesNotAdded {
-        /// The folder's name, by which OGB's sets are told.
+        /// The folder's name, which does not identify an OGB set.
         name: String,
     },
-    /// Something that only one kind of data has.
+    /// A note that is specific to one format.
     Other(String),
 }
 
 impl fmt::Display for Note {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Converted { path, from, to } => write!(f, "{}: {from} were copied: {to}", path.display()),
+            Self::Converted { path, from, to } => write!(f, "{}: {from} were copied to {to}", path.display()),
             Self::SplitsOverlap { parts: [a, b], n_nodes } => write!(
                 f,
-                "{n_nodes} nodes stand in both {a} and {b}: a score on {b} is not one on unseen nodes"
+                "{n_nodes} nodes are in both the {a} and the {b} split: scores on {b} do not measure unseen nodes"
             ),
             Self::ReverseEdgesAdded { reason } => write!(f, "the reverse of each edge was added: {reason}"),
             Self::ReverseEdgesNotAdded { name } => write!(
                 f,
-                "no reverse edges were added: {name} is the name of no OGB set that is known; if it is ogbn-products, \
+                "no reverse edges were added: {name} is not the name of a known OGB set; if it is ogbn-products, \
                 add them with Dataset::symmetrize or convert --symmetrize"
             ),
             Self::Other(text) => f.write_str(text),

@@ -1,4 +1,4 @@
-//! Readers of the formats in which others keep data sets.
+//! Readers of the data set formats of other libraries.
 
 mod classes;
 pub(crate) mod files;
@@ -12,7 +12,7 @@ pub mod tu;
 
 use std::path::Path;
 
-/// The folder's own name: what a set without one is called.
+/// Returns the name of the folder, the default name of its data set.
 pub(crate) fn name_of(folder: &Path) -> String {
     let resolved = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
     resolved.file_name().map_or_else(|| "data".into(), |name| name.to_string_lossy().into_owned())

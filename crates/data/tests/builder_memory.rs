@@ -1,4 +1,5 @@
-//! That building a dataset copies no array, by addresses and by the heap, which the allocator of this binary counts.
+//! Checks that building a dataset copies no array, by addresses and by the heap usage, which this binary's allocator
+//! counts.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::fs;
@@ -15,7 +16,7 @@ static HEAP: PeakAlloc = PeakAlloc;
 const N_NODES: usize = 50_000;
 const DIM: usize = 32;
 
-/// What the check of the split takes, and what else is small.
+/// The allowed heap usage: two bytes per node for the check of the split, and small allocations.
 const SMALL_BYTES: usize = 2 * N_NODES + (32 << 10);
 
 fn peak_bytes<R>(run: impl FnOnce() -> R) -> (R, usize) {
@@ -25,7 +26,7 @@ fn peak_bytes<R>(run: impl FnOnce() -> R) -> (R, usize) {
     (result, HEAP.peak_usage() - before)
 }
 
-/// One test, because the heap is counted for the whole process.
+/// Runs all checks in one test, because the allocator counts the heap of the whole process.
 #[test]
 fn building_a_dataset_copies_no_array() {
     let graph = Arc::new(CscBuilder::new(N_NODES).build(&[], &[]).unwrap());
@@ -36,7 +37,7 @@ fn building_a_dataset_copies_no_array() {
     let given = (rows.as_ptr(), classes.as_ptr(), train.as_ptr().cast::<NodeId>());
 
     let rows = FeatureArray::from(rows);
-    let FeatureArray::F32(values) = &rows else { panic!("{:?}", rows.dtype()) };
+    let FeatureArray::F32(values) = &rows else { panic!("the rows should be f32, got {:?}", rows.dtype()) };
     assert_eq!(values.as_ptr(), given.0);
     let builder = Dataset::builder(N_NODES).graph(graph.clone());
     let (data, peak) =
@@ -44,12 +45,12 @@ fn building_a_dataset_copies_no_array() {
     let data = data.unwrap();
     assert!(
         peak <= SMALL_BYTES,
-        "{peak} bytes at the peak, a copy of the labels alone takes {}",
+        "the peak heap usage is {peak} bytes, and a copy of the labels alone takes {}",
         4 * N_NODES
     );
     assert_eq!((data.labels.as_slice().as_ptr(), data.split.train.as_ptr()), (given.1, given.2));
 
-    // The same with rows that stay in their file.
+    // The second check uses rows that stay in their mapped file.
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("rows");
     fs::write(&path, bytemuck::cast_slice(&vec![0.25_f32; N_NODES * DIM])).unwrap();
@@ -59,6 +60,6 @@ fn building_a_dataset_copies_no_array() {
     let builder = Dataset::builder(N_NODES).graph(graph).labels(classes, 1);
     let (data, peak) =
         peak_bytes(|| builder.features(mapped, DIM).split(split.train, split.val, split.test).build());
-    assert!(peak <= SMALL_BYTES, "{peak} bytes at the peak");
+    assert!(peak <= SMALL_BYTES, "the peak heap usage is {peak} bytes, expected at most {SMALL_BYTES}");
     assert_eq!(data.unwrap().features.row(NodeId(7)).unwrap(), [0.25; DIM]);
 }

@@ -1,5 +1,5 @@
-//! The corpus of the fuzz targets, and a few thousand mutations of it, through every reader. The same bodies
-//! run under the fuzzer: docs/testing.md.
+//! Runs the corpus of the fuzz targets, and a few thousand mutations of it, through every reader. The fuzzer runs the
+//! same bodies (see docs/testing.md).
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 #[path = "corpus/mutate.rs"]
@@ -16,18 +16,19 @@ use rand_xoshiro::Xoshiro256StarStar;
 use rand_xoshiro::rand_core::SeedableRng;
 use targets::{TARGETS, Target};
 
-/// Mutations of a target's corpus, over all its entries.
+/// The number of mutations per target, distributed over all entries of its corpus.
 const N_MUTATIONS: usize = 3000;
 
-/// Entries that are longer stand for one large thing, as a decompression bomb does: they are replayed, and
-/// mutated a few times only.
+/// The maximum length, in bytes, of entries that receive an equal share of the mutations. Longer entries test one large
+/// structure, such as a decompression bomb; each is replayed and mutated once.
 const LONG_BYTES: usize = 4096;
 
-/// Memory that no input may take, of which it has some kilobytes: a reader that trusts a count takes more.
+/// The maximum memory of the process in KiB. Inputs have a few kilobytes, so a reader exceeds it only if it allocates
+/// memory for a count in the input.
 #[cfg(target_os = "linux")]
 const MAX_PEAK_KIB: u64 = 768 << 10;
 
-/// The entries of a target's corpus, by name.
+/// Returns the name and content of each entry of a target's corpus, sorted by name.
 fn corpus(target: &Target) -> Vec<(String, Vec<u8>)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(target.name);
     let mut paths: Vec<PathBuf> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -36,7 +37,7 @@ fn corpus(target: &Target) -> Vec<(String, Vec<u8>)> {
     paths.iter().map(|path| (name(path), fs::read(path).unwrap())).collect()
 }
 
-/// Runs a target on one input; the message of a panic says how to repeat it. Gives whether the input opened.
+/// Runs a target on one input and returns true if the input opened. A panic message names the entry and the mutation.
 fn run(target: &Target, entry: &str, mutation: Option<usize>, input: &[u8]) -> bool {
     let result = catch_unwind(AssertUnwindSafe(|| (target.body)(input, |_| {})));
     let which = || match mutation {
@@ -44,10 +45,11 @@ fn run(target: &Target, entry: &str, mutation: Option<usize>, input: &[u8]) -> b
         Some(number) => format!("{}/{entry}, mutation {number}", target.name),
     };
     check_memory(&which);
-    result.unwrap_or_else(|_| panic!("{} broke a promise: the panic above says which", which()))
+    result.unwrap_or_else(|_| panic!("{} violates an invariant: see the panic above", which()))
 }
 
-/// The most memory that this process had so far, which the input before kept within bounds.
+/// Checks the peak memory of this process so far. The check ran after each previous input, so a failure is caused by
+/// the current input.
 #[cfg(target_os = "linux")]
 fn check_memory(which: &dyn Fn() -> String) {
     let status = fs::read_to_string("/proc/self/status").unwrap();
@@ -64,11 +66,11 @@ fn check_target(name: &str) {
     let corpus = corpus(target);
     let n_opened = corpus.iter().filter(|(entry, input)| run(target, entry, None, input)).count();
     assert!(4 <= n_opened, "only {n_opened} of {} entries of {name} open", corpus.len());
-    assert!(4 <= corpus.len() - n_opened, "only {} entries of {name} are refused", corpus.len() - n_opened);
+    assert!(4 <= corpus.len() - n_opened, "only {} entries of {name} are rejected", corpus.len() - n_opened);
     let mutable: Vec<_> = corpus.iter().filter(|(_, input)| input.len() <= LONG_BYTES).collect();
     let (mut n_opened, mut mutator) = (0, Mutator::default());
     for number in 0..N_MUTATIONS {
-        // Each mutation has a stream of its own, so that one can be repeated alone.
+        // Each mutation has a separate random stream, so that it can be repeated alone.
         let mut rng = Xoshiro256StarStar::seed_from_u64(number as u64);
         let (entry, input) = mutable[number % mutable.len()];
         let (_, other) = mutable[(number / mutable.len() + number + 1) % mutable.len()];

@@ -1,4 +1,4 @@
-//! A conversion under a small limit of open files, which is set for a process of its own.
+//! Tests a conversion with a low limit of open files, which is set in a child process.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
@@ -12,10 +12,10 @@ use kiln_store::npy;
 
 use common::{contents, numbers};
 
-/// Where the second process works.
+/// The environment variable with the child process's folder.
 const FOLDER: &str = "KILN_TEST_FEW_FILES";
 
-/// Enough memory for the buffers of 64 files, and few enough for more than 40 buckets.
+/// Converts with a memory limit that allows the buffers of 64 files and requires more than 40 buckets.
 fn convert_in_many_buckets(folder: &Path, out: &str) -> ConvertReport {
     let memory_bytes = 499_712 + 8 * 1000 + (64 << 12);
     let options = ConvertOptions { memory_bytes, n_nodes: Some(1000), ..ConvertOptions::default() };
@@ -23,7 +23,7 @@ fn convert_in_many_buckets(folder: &Path, out: &str) -> ConvertReport {
 }
 
 #[test]
-fn a_limit_of_open_files_makes_more_readings_of_fewer_buckets() {
+fn low_open_file_limit_makes_convert_read_the_input_more_often() {
     if let Some(folder) = std::env::var_os(FOLDER) {
         let converted = convert_in_many_buckets(&PathBuf::from(folder), "few");
         println!("{} readings", converted.n_readings);

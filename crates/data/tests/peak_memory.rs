@@ -1,4 +1,4 @@
-//! The heap of conversions and of writing and verifying, counted by the allocator of this test binary.
+//! Tests the heap usage of converting, writing and verifying, which this binary's allocator counts.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::fs;
@@ -18,7 +18,7 @@ use peak_alloc::PeakAlloc;
 #[global_allocator]
 static HEAP: PeakAlloc = PeakAlloc;
 
-/// Bytes of heap that `run` takes at its peak, besides what there was before.
+/// Returns the peak heap usage of `run` in bytes, above the usage before it.
 fn peak_bytes(run: impl FnOnce()) -> usize {
     let before = HEAP.current_usage();
     HEAP.reset_peak_usage();
@@ -26,7 +26,7 @@ fn peak_bytes(run: impl FnOnce()) -> usize {
     HEAP.peak_usage() - before
 }
 
-/// Writes a list of edges whose destinations are spread, with the number of bytes.
+/// Writes a list of edges with scattered destinations and returns the size of the file in bytes.
 fn write_edges(path: &Path, n_nodes: u32, n_edges: usize) -> usize {
     let id = |i: usize, factor: u64| (((i as u64 * factor) >> 7) % u64::from(n_nodes)) as u32;
     let srcs = (0..n_edges).map(|i| id(i, 0x9e37_79b9_7f4a));
@@ -49,10 +49,16 @@ fn check_conversion(root: &Path) {
         let mut n_buckets = 0;
         let peak = peak_bytes(|| n_buckets = convert(&input, root.join(name), options).unwrap().n_buckets);
         println!("{name}: {peak} bytes at the peak, {n_buckets} buckets");
-        assert!(n_buckets > 3, "{n_buckets} buckets");
-        assert!(peak <= BUDGET + BUDGET / 10, "{name}: {peak} bytes at the peak, {BUDGET} are allowed");
-        // That the memory is used is what makes the buckets few.
-        assert!(BUDGET / 2 < peak, "{name}: {peak} bytes at the peak of {BUDGET}");
+        assert!(n_buckets > 3, "got {n_buckets} buckets, expected more than 3");
+        assert!(
+            peak <= BUDGET + BUDGET / 10,
+            "{name}: the peak heap usage is {peak} bytes, expected at most 1.1 * {BUDGET}"
+        );
+        // The conversion should use most of its memory, because this keeps the number of buckets low.
+        assert!(
+            BUDGET / 2 < peak,
+            "{name}: the peak heap usage is {peak} bytes, expected half of {BUDGET} or more"
+        );
     };
     check("plain", &options);
     options.symmetrize = true;
@@ -61,7 +67,7 @@ fn check_conversion(root: &Path) {
     check("symmetric with data", &options);
 }
 
-/// Text whose rows and edges are larger than the memory.
+/// Converts text whose rows and edges exceed the memory limit.
 fn check_text(root: &Path) {
     const BUDGET: usize = 1 << 20;
     let (n_nodes, n_edges, dim) = (10_000, 300_000, 256);
@@ -85,11 +91,14 @@ fn check_text(root: &Path) {
     let (input, out) = (root.join("ogbn_products"), root.join("text"));
     let peak = peak_bytes(|| n_buckets = convert(&input, out, &options).unwrap().n_buckets);
     println!("text: {peak} bytes at the peak, {n_buckets} buckets");
-    assert!(n_buckets > 3, "{n_buckets} buckets");
-    assert!(peak <= BUDGET + BUDGET / 10, "{peak} bytes at the peak, {BUDGET} are allowed");
+    assert!(n_buckets > 3, "got {n_buckets} buckets, expected more than 3");
+    assert!(
+        peak <= BUDGET + BUDGET / 10,
+        "the peak heap usage is {peak} bytes, expected at most 1.1 * {BUDGET}"
+    );
 }
 
-/// One label asks for as many classes as there may be, and features are converted on the way.
+/// Converts a set with the maximum number of classes, which a single label sets, and with `f64` features.
 fn check_labels(root: &Path) {
     const BUDGET: usize = 1 << 20;
     let input = root.join("labels");
@@ -108,17 +117,21 @@ fn check_labels(root: &Path) {
     let options = ConvertOptions { memory_bytes: BUDGET as u64, ..ConvertOptions::default() };
     let peak = peak_bytes(|| drop(convert(&input, root.join("classes"), &options).unwrap()));
     println!("labels: {peak} bytes at the peak");
-    assert!(peak <= BUDGET + BUDGET / 10, "{peak} bytes at the peak, {BUDGET} are allowed");
+    assert!(
+        peak <= BUDGET + BUDGET / 10,
+        "the peak heap usage is {peak} bytes, expected at most 1.1 * {BUDGET}"
+    );
     let manifest = fs::read(root.join("classes/kiln.json")).unwrap();
-    assert!(manifest.len() < 4096, "{} bytes of manifest", manifest.len());
+    assert!(manifest.len() < 4096, "the manifest has {} bytes, expected fewer than 4096", manifest.len());
     let data = format::open(root.join("classes")).unwrap();
     assert_eq!(data.class_names.last().unwrap(), "1048575");
-    // What opens is written as it was.
+    // Writing the opened set reproduces the manifest.
     format::write(&data, root.join("again")).unwrap();
     assert!(manifest == fs::read(root.join("again/kiln.json")).unwrap());
 }
 
-/// A compressed edge list that stands for 80 times the limit, which refuses it early.
+/// Opens a compressed edge list whose edges take 80 times the memory limit. The reader must reject the list before it
+/// has read all edges.
 fn check_compressed_edges(root: &Path) {
     const LIMIT: usize = 1 << 20;
     let input = root.join("compressed");
@@ -134,10 +147,10 @@ fn check_compressed_edges(root: &Path) {
         assert!(matches!(error, Error::EdgeListTooLarge { .. }), "{error}");
     });
     println!("compressed: {peak} bytes at the peak");
-    assert!(peak < 3 * LIMIT, "{peak} bytes at the peak, {LIMIT} for the edges");
+    assert!(peak < 3 * LIMIT, "the peak heap usage is {peak} bytes, expected less than 3 * {LIMIT}");
 }
 
-/// Features that are as large as the rest together, mapped.
+/// Writes, opens and verifies a set with large features. None of these steps may hold all features in memory.
 fn check_writing(root: &Path) {
     let (n_nodes, dim) = (50_000, 64);
     let data = Dataset {
@@ -154,16 +167,16 @@ fn check_writing(root: &Path) {
     let check = |what: &str, run: &dyn Fn()| {
         let peak = peak_bytes(run);
         println!("{what}: {peak} bytes at the peak");
-        assert!(peak < 1 << 20, "{what}: {peak} bytes at the peak");
+        assert!(peak < 1 << 20, "{what}: the peak heap usage is {peak} bytes, expected less than 1 MiB");
     };
     check("writing", &|| format::write(&data, root.join("large")).unwrap());
     check("opening", &|| drop(format::open(root.join("large")).unwrap()));
     check("verifying", &|| drop(format::verify(root.join("large")).unwrap()));
 }
 
-/// One test, so that no other allocates meanwhile.
+/// Runs all checks in a single test, because the allocator would also count the allocations of concurrent tests.
 #[test]
-fn the_heap_stays_within_what_is_allowed() {
+fn heap_usage_stays_within_the_memory_limit() {
     let root = tempfile::tempdir().unwrap();
     check_conversion(root.path());
     check_text(root.path());

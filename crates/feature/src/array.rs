@@ -8,20 +8,20 @@ use kiln_mem::copy_rows;
 
 use crate::{Error, MAX_DIM, Result};
 
-/// The element type of feature rows. There is room for bytes.
+/// The element type of feature rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FeatureDType {
-    /// 32-bit IEEE 754.
+    /// 32-bit IEEE 754 floats.
     F32,
-    /// 16-bit IEEE 754.
+    /// 16-bit IEEE 754 floats.
     F16,
-    /// The upper half of a 32-bit float.
+    /// The upper halves of 32-bit floats (bfloat16).
     BF16,
 }
 
 impl FeatureDType {
-    /// Bytes of one element.
+    /// Returns the size of one element in bytes.
     pub fn bytes(self) -> usize {
         match self {
             Self::F32 => 4,
@@ -45,10 +45,9 @@ impl fmt::Display for FeatureDType {
     }
 }
 
-/// A buffer of gathered rows as they are stored, which its owner reuses.
+/// A reusable buffer of gathered rows, in their stored element type.
 ///
-/// The rows lie one after the other; how many columns there are is known by the source
-/// ([`FeatureStore::dim`](crate::FeatureStore::dim)).
+/// The rows are contiguous; the store has the number of columns ([`FeatureStore::dim`](crate::FeatureStore::dim)).
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum FeatureBuffer {
@@ -56,19 +55,19 @@ pub enum FeatureBuffer {
     F32(Vec<f32>),
     /// 16-bit IEEE 754 floats.
     F16(Vec<f16>),
-    /// Upper halves of 32-bit floats.
+    /// The upper halves of 32-bit floats (bfloat16).
     BF16(Vec<bf16>),
 }
 
 impl Default for FeatureBuffer {
-    /// An empty buffer of 32-bit floats.
+    /// Returns an empty buffer of 32-bit floats.
     fn default() -> Self {
         Self::F32(Vec::new())
     }
 }
 
 impl FeatureBuffer {
-    /// An empty buffer of one element type.
+    /// Returns an empty buffer of the given element type.
     pub fn empty(row_type: FeatureDType) -> Self {
         match row_type {
             FeatureDType::F32 => Self::F32(Vec::new()),
@@ -77,7 +76,7 @@ impl FeatureBuffer {
         }
     }
 
-    /// The element type.
+    /// Returns the element type.
     pub fn dtype(&self) -> FeatureDType {
         match self {
             Self::F32(_) => FeatureDType::F32,
@@ -86,7 +85,7 @@ impl FeatureBuffer {
         }
     }
 
-    /// Number of elements: rows times columns.
+    /// Returns the number of elements: rows times columns.
     pub fn n_values(&self) -> usize {
         match self {
             Self::F32(values) => values.len(),
@@ -95,12 +94,13 @@ impl FeatureBuffer {
         }
     }
 
-    /// Bytes of the elements.
+    /// Returns the size of the elements in bytes.
     pub fn n_bytes(&self) -> usize {
         self.n_values() * self.dtype().bytes()
     }
 
-    /// The elements as 32-bit floats: every stored value is kept exactly. Moves 32-bit rows without a copy.
+    /// Converts the elements to 32-bit floats, which represent every stored value exactly. 32-bit elements are moved,
+    /// not copied.
     pub fn into_f32(self) -> Vec<f32> {
         match self {
             Self::F32(values) => values,
@@ -110,7 +110,7 @@ impl FeatureBuffer {
     }
 }
 
-/// An array of all rows of a store, read-only: owned or a range of a mapped file. Cloning shares them.
+/// A read-only array of all rows of a store, owned or in a mapped file. Clones share the array.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum FeatureArray {
@@ -118,11 +118,11 @@ pub enum FeatureArray {
     F32(SharedArray<f32>),
     /// 16-bit IEEE 754 floats.
     F16(SharedArray<f16>),
-    /// Upper halves of 32-bit floats.
+    /// The upper halves of 32-bit floats (bfloat16).
     BF16(SharedArray<bf16>),
 }
 
-/// Rows that are moved or mapped, never copied.
+/// Implements `From` for arrays of each element type. The conversions do not copy the rows.
 macro_rules! rows_from {
     ($($element:ty => $variant:ident),*) => {$(
         impl From<SharedArray<$element>> for FeatureArray {
@@ -142,7 +142,7 @@ macro_rules! rows_from {
 rows_from!(f32 => F32, f16 => F16, bf16 => BF16);
 
 impl FeatureArray {
-    /// The element type.
+    /// Returns the element type.
     pub fn dtype(&self) -> FeatureDType {
         match self {
             Self::F32(_) => FeatureDType::F32,
@@ -151,7 +151,7 @@ impl FeatureArray {
         }
     }
 
-    /// Number of elements: rows times columns.
+    /// Returns the number of elements: rows times columns.
     pub fn n_values(&self) -> usize {
         match self {
             Self::F32(values) => values.len(),
@@ -160,7 +160,7 @@ impl FeatureArray {
         }
     }
 
-    /// Bytes that the rows hold in this process's own memory: zero when they are mapped.
+    /// Returns the memory in bytes that the rows occupy; 0 if they are mapped.
     pub fn owned_bytes(&self) -> usize {
         match self {
             Self::F32(values) => values.owned_bytes(),
@@ -169,7 +169,7 @@ impl FeatureArray {
         }
     }
 
-    /// The same rows in this process's own memory: mapped ones are read once and copied, owned ones are shared.
+    /// Returns the same rows in memory: mapped rows are read and copied, owned rows are shared.
     pub fn in_memory(&self) -> Self {
         match self {
             Self::F32(values) => Self::F32(values.in_memory()),
@@ -178,7 +178,7 @@ impl FeatureArray {
         }
     }
 
-    /// See [`FeatureStore::gather`](crate::FeatureStore::gather).
+    /// Implements [`FeatureStore::gather`](crate::FeatureStore::gather) for rows of `dim` columns.
     pub(crate) fn gather(&self, dim: usize, ids: &[NodeId], out: &mut FeatureBuffer) -> Result<()> {
         check_ids("feature row", ids, self.n_values() / dim)?;
         let ids: &[u32] = bytemuck::cast_slice(ids);
@@ -194,7 +194,7 @@ impl FeatureArray {
     }
 }
 
-/// An error for a number of columns that no source has.
+/// Returns an error if the number of columns is 0 or above [`MAX_DIM`].
 pub(crate) fn check_dim(dim: usize) -> Result<()> {
     match dim {
         0 => Err(Error::ZeroDim),
@@ -203,7 +203,7 @@ pub(crate) fn check_dim(dim: usize) -> Result<()> {
     }
 }
 
-/// An error for the first id that is not below `n_rows`; `what` is the thing that is missing.
+/// Returns an error for the first id that is not below `n_rows`; `what` names the rows in the message.
 pub(crate) fn check_ids(what: &'static str, ids: &[NodeId], n_rows: usize) -> Result<()> {
     match ids.iter().find(|node| node.index() >= n_rows) {
         Some(&node) => Err(Error::NodeOutOfRange { what, node, n_rows }),

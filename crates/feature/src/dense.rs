@@ -7,11 +7,10 @@ use kiln_graph::{MappedFile, NodeId, SharedArray};
 use crate::array::check_dim;
 use crate::{Error, FeatureArray, FeatureBuffer, FeatureDType, FeatureStore, Result};
 
-/// Features of which every value is stored, in memory or in a mapped file: row `v` belongs to node `v`.
-/// Cloning shares the rows.
+/// Dense feature rows in memory or in a mapped file; row `v` belongs to node `v`. Clones share the rows.
 ///
-/// Of a mapped file, rows are read when they are gathered. The system keeps the pages that are used;
-/// nothing is held in this process's own memory. The file must not change while it is mapped: see [`MappedFile`].
+/// Rows of a mapped file are read when they are gathered and stay in the page cache of the operating system, not in
+/// the memory of this process. The file must not change while it is mapped: see [`MappedFile`].
 ///
 /// Invariant: the values are a whole number of rows of `dim >= 1` columns.
 #[derive(Debug, Clone)]
@@ -20,25 +19,26 @@ pub struct DenseFeatures {
     dim: usize,
 }
 
-/// Where the rows lie in their file: `n_rows` x `dim` elements, row-major, without gaps. Whatever comes
-/// before and after them is not read.
+/// The position of feature rows in a file: `n_rows` x `dim` elements from `offset_bytes` on, row-major, without gaps.
+/// Bytes before and after the rows are not read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MappedLayout {
-    /// How the elements are stored.
+    /// The element type.
     pub dtype: FeatureDType,
-    /// Number of columns.
+    /// The number of columns.
     pub dim: usize,
-    /// Number of rows.
+    /// The number of rows.
     pub n_rows: usize,
-    /// The byte of the file where row 0 starts, a multiple of the element's bytes.
+    /// The file offset of row 0, a multiple of the element size.
     pub offset_bytes: u64,
 }
 
 impl DenseFeatures {
-    /// Features from rows of any element type, row-major.
+    /// Creates features from rows of any element type, row-major.
     ///
     /// # Errors
-    /// [`Error::ZeroDim`] and [`Error::TooManyColumns`] for `dim`, [`Error::PartialRow`] when the values are not a multiple of `dim`.
+    /// Returns [`Error::ZeroDim`] or [`Error::TooManyColumns`] if `dim` is out of range, and [`Error::PartialRow`] if
+    /// the number of values is not a multiple of `dim`.
     pub fn new(rows: FeatureArray, dim: usize) -> Result<Self> {
         check_dim(dim)?;
         let n_values = rows.n_values();
@@ -48,28 +48,28 @@ impl DenseFeatures {
         Ok(Self { rows, dim })
     }
 
-    /// Features from 32-bit floats, row-major.
+    /// Creates features from 32-bit floats, row-major.
     ///
     /// # Errors
-    /// As [`DenseFeatures::new`].
+    /// Returns the errors of [`DenseFeatures::new`].
     pub fn from_f32(rows: impl Into<SharedArray<f32>>, dim: usize) -> Result<Self> {
         Self::new(FeatureArray::F32(rows.into()), dim)
     }
 
-    /// Maps the rows of a file: little-endian, row by row.
+    /// Maps the rows of a file of little-endian elements, row-major.
     ///
     /// # Errors
-    /// [`Error::Graph`] when the file cannot be opened; otherwise as [`DenseFeatures::mapped`].
+    /// Returns [`Error::Graph`] if the file cannot be opened or mapped, and the errors of [`DenseFeatures::mapped`].
     pub fn open(path: impl AsRef<Path>, layout: MappedLayout) -> Result<Self> {
         Self::mapped(&MappedFile::open(path)?, layout)
     }
 
-    /// The rows in a file that is mapped already.
+    /// Creates features from the rows in an already mapped file.
     ///
     /// # Errors
-    /// [`Error::ZeroDim`] and [`Error::TooManyColumns`] for `dim`, [`Error::Misaligned`] for a start that is not a multiple of the
-    /// element's bytes, [`Error::FileTooShort`] when the file ends before the last row, and
-    /// [`Error::TooLarge`] when the layout's bytes cannot be counted.
+    /// Returns [`Error::ZeroDim`] or [`Error::TooManyColumns`] if `dim` is out of range, [`Error::Misaligned`] if the
+    /// offset is not a multiple of the element size, [`Error::FileTooShort`] if the file ends before the last row, and
+    /// [`Error::TooLarge`] if the size of the layout overflows.
     pub fn mapped(mapping: &MappedFile, layout: MappedLayout) -> Result<Self> {
         let bytes = byte_range(mapping, layout)?;
         let rows = match layout.dtype {
@@ -80,7 +80,7 @@ impl DenseFeatures {
         Ok(Self { rows, dim: layout.dim })
     }
 
-    /// All rows, row-major.
+    /// Returns the array of all rows, row-major.
     pub fn rows(&self) -> &FeatureArray {
         &self.rows
     }

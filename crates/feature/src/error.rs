@@ -2,152 +2,152 @@ use std::path::{Path, PathBuf};
 
 use kiln_graph::NodeId;
 
-/// What can be wrong with features, labels or a request for them.
+/// An error in features or labels, or in a request for them.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A node was asked for that has no row.
-    #[error("node {} has no {what}: there are {n_rows} (ids 0 to n_rows - 1)", node.0)]
+    /// A requested node has no row.
+    #[error("node {} has no {what}: expected an id below {n_rows}", node.0)]
     NodeOutOfRange {
-        /// What was asked for: feature rows or labels.
+        /// The kind of row that was requested, for the message.
         what: &'static str,
-        /// The id that is too large.
+        /// The id that is out of range.
         node: NodeId,
-        /// How many rows there are.
+        /// The number of rows.
         n_rows: usize,
     },
-    /// Rows without columns.
+    /// The number of feature columns is 0.
     #[error("the feature dimension is 0, expected at least 1")]
     ZeroDim,
-    /// Rows that are too wide to be gathered: a damaged file, most likely.
+    /// The number of feature columns is above [`MAX_DIM`](crate::MAX_DIM); the file is probably damaged.
     #[error("the feature dimension is {dim}, expected at most {max}")]
     TooManyColumns {
         /// The number of columns.
         dim: usize,
-        /// The largest that is read.
+        /// The largest supported number of columns.
         max: usize,
     },
     /// The values are not a whole number of rows.
-    #[error("{n_values} values are not a whole number of rows of {dim}")]
+    #[error("the number of feature values is {n_values}, expected a multiple of the dimension {dim}")]
     PartialRow {
-        /// How many values there are.
+        /// The number of values.
         n_values: usize,
         /// The number of columns.
         dim: usize,
     },
-    /// A file ends before the last row that it should hold.
+    /// A file ends before its last row.
     #[error(
-        "{path}: {expected} bytes are needed for {n_rows} rows of {dim} x {row_type}, the file has {got}"
+        "{path}: the file has {got} bytes, expected at least {expected} for {n_rows} rows of {dim} x {row_type}"
     )]
     FileTooShort {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// How many rows were asked for.
+        /// The requested number of rows.
         n_rows: usize,
         /// The number of columns.
         dim: usize,
         /// The element type's name.
         row_type: &'static str,
-        /// Where the last row should end.
+        /// The file offset at which the last row should end.
         expected: u64,
         /// The file's size in bytes.
         got: u64,
     },
-    /// Rows start at a byte where their element type cannot be read in place.
+    /// The file offset of the rows is not a multiple of the element size.
     #[error("{path}: rows start at byte {offset_bytes}, expected a multiple of {align_bytes}")]
     Misaligned {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// Where the rows start.
+        /// The file offset of the first row.
         offset_bytes: u64,
-        /// What the start must be a multiple of.
+        /// The required alignment: the element size.
         align_bytes: usize,
     },
-    /// More bytes than a machine word counts.
-    #[error("{n_rows} rows of {dim} x {row_type} at byte {offset_bytes} do not fit the address space")]
+    /// The size of the rows in bytes overflows `usize`.
+    #[error("{n_rows} rows of {dim} x {row_type} at byte {offset_bytes} exceed the address space")]
     TooLarge {
-        /// How many rows were asked for.
+        /// The requested number of rows.
         n_rows: usize,
         /// The number of columns.
         dim: usize,
         /// The element type's name.
         row_type: &'static str,
-        /// Where the rows start.
+        /// The file offset of the first row.
         offset_bytes: u64,
     },
-    /// The arrays of sparse features contradict each other.
+    /// The arrays of sparse features are inconsistent.
     #[error(
         "sparse features: {what} is {got}, expected {expected}: save indptr, indices and data of one CSR matrix"
     )]
     BadSparse {
-        /// What does not fit.
+        /// The property that is wrong, for the message.
         what: &'static str,
-        /// What it should be.
+        /// The expected value of the property.
         expected: u64,
-        /// What it is.
+        /// The actual value of the property.
         got: u64,
     },
-    /// The values of a sparse row lie where there are none: its file is damaged.
-    #[error("the feature values of node {} would be {start} to {end} of {n_values}: the file is damaged, make it again", node.0)]
+    /// The value range of a sparse row is invalid.
+    #[error("the feature values of node {} are {start}..{end}, expected a range within 0..{n_values}: the file is damaged: restore or regenerate it", node.0)]
     BadSparseRow {
-        /// The node.
+        /// The node whose row is invalid.
         node: NodeId,
-        /// Where its values would start.
+        /// The start of the row's values.
         start: u64,
-        /// Where they would end.
+        /// The end of the row's values.
         end: u64,
-        /// How many values there are.
+        /// The number of stored values.
         n_values: u64,
     },
-    /// A value of a sparse row lies in a column that does not exist.
-    #[error("node {} has a feature in column {column}, but there are {dim} (0 to dim - 1): the file is damaged, make it again", node.0)]
+    /// A column of a sparse row is not below the dimension.
+    #[error("node {} has a feature in column {column}, expected a column below {dim}: the file is damaged: restore or regenerate it", node.0)]
     ColumnOutOfRange {
-        /// The node.
+        /// The node whose row is invalid.
         node: NodeId,
-        /// The column.
+        /// The invalid column.
         column: u32,
-        /// How many columns there are.
+        /// The number of columns.
         dim: usize,
     },
-    /// A label names a class that does not exist.
-    #[error("{item} {id} has label {label}, but there are {n_classes} classes (0 to n_classes - 1)")]
+    /// A label is not below the number of classes.
+    #[error("{item} {id} has label {label}, expected a class below {n_classes}")]
     LabelOutOfRange {
-        /// What is labelled: a node or a graph.
+        /// The kind of item: `node` or `graph`.
         item: &'static str,
-        /// Its number.
+        /// The id of the item.
         id: u32,
-        /// Its label.
+        /// The label of the item.
         label: i32,
-        /// How many classes there are.
+        /// The number of classes.
         n_classes: usize,
     },
-    /// A batch or a split contains an item without a label.
-    #[error("{item} {id} has no label: leave it out of the split")]
+    /// A batch or a split contains an unlabelled item.
+    #[error("{item} {id} has no label: remove it from the split")]
     Unlabelled {
-        /// What is labelled: a node or a graph.
+        /// The kind of item: `node` or `graph`.
         item: &'static str,
-        /// Its number.
+        /// The id of the item.
         id: u32,
     },
-    /// A label was asked for of an item that is none of these labels'.
-    #[error("{item} {id} has no label: there are {n_labels} (ids 0 to n_labels - 1)")]
+    /// The id of a requested item is not below the number of labels.
+    #[error("{item} {id} has no label: expected an id below {n_labels}")]
     NoSuchItem {
-        /// What is labelled: a node or a graph.
+        /// The kind of item: `node` or `graph`.
         item: &'static str,
-        /// The number that is too large.
+        /// The id that is out of range.
         id: u32,
         /// The number of labels.
         n_labels: usize,
     },
-    /// A mapped array is damaged.
+    /// An array that is mapped from a file is invalid.
     #[error("{path}: {source}")]
     InFile {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The error in the file's values.
         source: Box<Error>,
     },
-    /// A source whose rows lie elsewhere did not get them.
+    /// A store could not fetch remote rows.
     #[error(transparent)]
     Elsewhere(Box<dyn std::error::Error + Send + Sync>),
     /// A file could not be opened or mapped.
@@ -156,7 +156,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// The same error, with the file that the array is mapped from, where it is.
+    /// Adds the path of the file from which the array is mapped; `None` leaves the error unchanged.
     pub(crate) fn in_file(self, path: Option<&Path>) -> Self {
         match path {
             Some(path) => Self::InFile { path: path.to_owned(), source: Box::new(self) },

@@ -4,10 +4,10 @@ use kiln_graph::{ItemId, NodeId, SharedArray};
 
 use crate::{Error, Result};
 
-/// The class of each item, or none. Items are nodes, or the graphs of a set. Cloning shares the array.
+/// The class labels of nodes, or of the graphs of a set. Clones share the array.
 ///
-/// Every label is negative (unlabelled) or below `n_classes`; of a mapped file this is checked where labels
-/// are read.
+/// A label is a class below `n_classes`, or negative for an unlabelled item. Labels of a mapped file are checked when
+/// they are read.
 #[derive(Debug, Clone)]
 pub struct Labels<I = NodeId> {
     classes: SharedArray<i32>,
@@ -16,17 +16,18 @@ pub struct Labels<I = NodeId> {
 }
 
 impl<I: ItemId> Labels<I> {
-    /// Labels from one class an item, indexed by the item's id; any negative number means that the item has
-    /// none. Runs in constant time, as a mapped file must: [`Labels::validate`] reads all classes, and
-    /// [`Labels::gather`] checks those that it meets.
+    /// Creates labels from one class per item, indexed by the item's id; any negative number means unlabelled.
+    ///
+    /// Runs in constant time, so that mapped files need not be read: [`Labels::validate`] checks all classes, and
+    /// [`Labels::gather`] checks the classes that it reads.
     pub fn new(classes: impl Into<SharedArray<i32>>, n_classes: usize) -> Self {
         Self { classes: classes.into(), n_classes, items: PhantomData }
     }
 
-    /// Reads all labels once.
+    /// Reads and checks all labels.
     ///
     /// # Errors
-    /// [`Error::LabelOutOfRange`] for the first label that is not below [`Labels::n_classes`].
+    /// Returns [`Error::LabelOutOfRange`] for the first label that is not below [`Labels::n_classes`].
     pub fn validate(&self) -> Result<()> {
         let is_bad = |&label: &i32| usize::try_from(label).is_ok_and(|class| class >= self.n_classes);
         match self.classes.iter().position(is_bad) {
@@ -41,40 +42,40 @@ impl<I: ItemId> Labels<I> {
         error.in_file(self.classes.path())
     }
 
-    /// Number of classes.
+    /// Returns the number of classes.
     pub fn n_classes(&self) -> usize {
         self.n_classes
     }
 
-    /// Number of items, labelled or not.
+    /// Returns the number of items, labelled or not.
     pub fn len(&self) -> usize {
         self.classes.len()
     }
 
-    /// Whether there are no items.
+    /// Returns true if there are no items.
     pub fn is_empty(&self) -> bool {
         self.classes.is_empty()
     }
 
-    /// An item's class; `None` when it has none, or one that does not exist, or is not an item of these labels.
+    /// Returns an item's class, or `None` if the item is unlabelled, its class does not exist or its id is out of
+    /// range.
     pub fn get(&self, item: I) -> Option<u32> {
         let class = u32::try_from(*self.classes.get(item.get() as usize)?).ok()?;
         ((class as usize) < self.n_classes).then_some(class)
     }
 
-    /// The array that the labels were made from, indexed by the item's id; negative means unlabelled.
+    /// Returns the labels of all items, indexed by the item's id; negative means unlabelled.
     pub fn as_slice(&self) -> &[i32] {
         &self.classes
     }
 
-    /// Overwrites `out` with the classes of `items`, in their order; repeated items repeat their class.
+    /// Overwrites `out` with the classes of `items`, in their order. Items may repeat.
     ///
-    /// The classes are never negative; they are signed because integer tensors are.
+    /// The classes are never negative; they have a signed type, because integer tensors are signed.
     ///
     /// # Errors
-    /// [`Error::NoSuchItem`] or [`Error::Unlabelled`] for the first item without a class, and
-    /// [`Error::LabelOutOfRange`] for one with a class that does not exist. What `out` holds then is
-    /// unspecified.
+    /// Returns [`Error::NoSuchItem`], [`Error::Unlabelled`] or [`Error::LabelOutOfRange`] for the first item whose id
+    /// is out of range, that has no class, or whose class does not exist. The content of `out` is then unspecified.
     pub fn gather(&self, items: &[I], out: &mut Vec<i32>) -> Result<()> {
         out.clear();
         out.reserve(items.len());

@@ -1,10 +1,10 @@
-//! Feature rows and labels by node id: [`FeatureStore`] gathers the rows of a list of nodes into a
-//! buffer that the caller owns, from rows in memory or in a mapped file ([`DenseFeatures`]), or from rows of which
-//! only the values that are not zero are stored ([`SparseFeatures`]).
+//! Feature rows and labels by node id.
 //!
-//! Rows are handed on as they are stored; widening half precision is a step of its own
-//! ([`FeatureBuffer::into_f32`]). This crate never sees an edge, draws no random number, starts no thread and
-//! knows no tensor.
+//! A [`FeatureStore`] gathers the rows of a list of nodes into a buffer that the caller owns. [`DenseFeatures`]
+//! stores whole rows and [`SparseFeatures`] stores the nonzero values only; both work in memory and on mapped files.
+//!
+//! Rows keep their stored element type; [`FeatureBuffer::into_f32`] widens half precision. This crate does not use
+//! edges, random numbers, threads or tensors.
 //!
 //! ```
 //! use kiln_feature::{DenseFeatures, FeatureBuffer, FeatureStore};
@@ -30,14 +30,14 @@ pub use labels::Labels;
 pub use sparse::SparseFeatures;
 pub use store::FeatureStore;
 
-/// No source has more columns: a row would take 64 MiB, and a damaged file that promises more would take all
-/// memory when rows are gathered.
+/// The largest number of feature columns, at which a row of f32 takes 64 MiB. The limit rejects damaged files before
+/// a gather allocates memory for their rows.
 pub const MAX_DIM: usize = 1 << 24;
 
 /// The result of this crate's fallible functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// The snippet of this crate's README.
+/// The example in the README, compiled and run as a doc test.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct CrateReadMe;

@@ -5,14 +5,14 @@ use kiln_graph::NodeId;
 
 use crate::{FeatureBuffer, FeatureDType, Result, SparseFeatures};
 
-/// A store of feature rows by node id: memory, a mapped file or a network.
+/// A store of feature rows by node id, in memory, in a mapped file or on a network.
 ///
-/// A source is shared by all workers of a loader, hence `Send + Sync` and `&self`.
+/// All workers of a loader share one store, hence `Send + Sync` and `&self`.
 pub trait FeatureStore: fmt::Debug + Send + Sync {
-    /// Number of columns, at least 1.
+    /// The number of columns, at least 1.
     fn dim(&self) -> usize;
 
-    /// Number of rows: valid ids are `0..n_rows`.
+    /// The number of rows; valid ids are `0..n_rows`.
     fn n_rows(&self) -> usize;
 
     /// The element type of a row.
@@ -20,34 +20,33 @@ pub trait FeatureStore: fmt::Debug + Send + Sync {
 
     /// Writes the row of `ids[i]` to the elements `i * dim .. (i + 1) * dim` of `out`, as stored.
     ///
-    /// `out` is overwritten: it gets this source's element type and `ids.len() * dim` elements, and keeps
-    /// its allocation where the element type already fits. Ids may repeat and come in any order; no ids
-    /// give no rows.
+    /// `out` is overwritten: it gets this store's element type and `ids.len() * dim` elements. It keeps its
+    /// allocation if its element type is already the store's. Ids may repeat and come in any order.
     ///
     /// # Errors
-    /// [`Error::NodeOutOfRange`](crate::Error::NodeOutOfRange) for an id that is not below `n_rows`; a
-    /// source that reads files or a network adds its own. What `out` holds then is unspecified.
+    /// Returns [`Error::NodeOutOfRange`](crate::Error::NodeOutOfRange) if an id is not below `n_rows`. A store that
+    /// reads files or a network also returns its own errors. The content of `out` is then unspecified.
     fn gather(&self, ids: &[NodeId], out: &mut FeatureBuffer) -> Result<()>;
 
-    /// One node's row as 32-bit floats, in a vector of its own: to look at single nodes. Many rows are
-    /// [gathered](FeatureStore::gather).
+    /// Returns one node's row as a new vector of 32-bit floats. For many rows, use [`FeatureStore::gather`], which
+    /// reuses its buffer.
     ///
     /// # Errors
-    /// As [`FeatureStore::gather`].
+    /// Returns the errors of [`FeatureStore::gather`].
     fn row(&self, node: NodeId) -> Result<Vec<f32>> {
         let mut row = FeatureBuffer::empty(self.dtype());
         self.gather(&[node], &mut row)?;
         Ok(row.into_f32())
     }
 
-    /// The same source with its mapped arrays copied into the process's memory. Sources that map no file leave
-    /// this as it is: `None`.
+    /// Returns the same store with its mapped arrays copied into memory. The default implementation returns `None`, for
+    /// stores that map no file.
     fn in_memory(&self) -> Option<Arc<dyn FeatureStore>> {
         None
     }
 
-    /// The source itself where it stores only what is not zero, so that it can be saved as it is. Sources
-    /// that have whole rows leave this as it is.
+    /// Returns the store as [`SparseFeatures`] if it has this type, so that it can be saved without zeros. The default
+    /// implementation returns `None`, for stores of dense rows.
     fn as_sparse(&self) -> Option<&SparseFeatures> {
         None
     }

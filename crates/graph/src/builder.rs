@@ -1,5 +1,7 @@
-//! From an edge list (COO) to [`Csc`]: a parallel sort by destination, and of each destination's edges, so that
-//! the result does not depend on the number of threads.
+//! The builder that converts an edge list (COO) to [`Csc`].
+//!
+//! Edges are sorted in parallel by destination and then by source, so the result does not depend on the number of
+//! threads.
 
 use rayon::prelude::*;
 
@@ -8,58 +10,59 @@ use crate::coo::{Codes, Directions, Edges, remove_duplicates};
 use crate::csc::check_node_count;
 use crate::{Csc, EdgeId, Error, NodeId, Result, SharedArray};
 
-/// Edges of one destination that are sorted on all threads.
+/// The in-degree from which the edges of one destination are sorted on all threads.
 const LEAST_PARALLEL: usize = 1 << 16;
 
-/// What to do with several edges from one node to another.
+/// The policy for parallel edges, which have the same source and the same destination. It also applies to parallel
+/// self loops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Duplicates {
-    /// Keep each; they stand next to each other, in the order of the edge list.
+    /// Keeps all parallel edges, adjacent and in the order of the edge list.
     #[default]
     Keep,
-    /// Keep the first in the order of the edge list, with its weight and type.
+    /// Keeps only the first of the parallel edges in the edge list, with its weight and type.
     Remove,
 }
 
-/// What to do with edges from a node to itself.
+/// The policy for self loops, the edges from a node to itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SelfLoops {
-    /// Leave them as they are.
+    /// Keeps self loops as given.
     #[default]
     Keep,
-    /// Drop them.
+    /// Removes all self loops.
     Remove,
-    /// Give one, of weight 1 and type 0, to each node that has none.
+    /// Adds a self loop with weight 1 and type 0 to each node without a self loop.
     Add,
 }
 
-/// Where an edge of a finished graph comes from.
+/// The entry of the edge list from which an edge of the graph was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EdgeOrigin {
     /// The edge at this position of the edge list, as given.
     Forward(u64),
-    /// The reverse, made by symmetrizing, of the edge at this position.
+    /// The reverse of the edge at this position, added by [`CscBuilder::symmetrize`].
     Reverse(u64),
-    /// A self loop that [`SelfLoops::Add`] made.
+    /// A self loop added by [`SelfLoops::Add`].
     AddedLoop,
 }
 
-/// A finished graph with the way back to the edge list.
+/// A graph with the origin of each edge in the edge list.
 #[derive(Debug, Clone)]
 pub struct TracedGraph {
-    /// The graph.
+    /// The graph that was built.
     pub graph: Csc,
-    /// One entry an edge, in CSC order: twice the position in the edge list, plus one for a reverse;
-    /// [`TracedGraph::ADDED_LOOP`] or above for an added self loop.
+    /// The origin code of each edge, in CSC order: twice the position in the edge list, plus 1 for a reverse edge;
+    /// `2 * n_coo_edges` or above for an added self loop.
     origins: SharedArray<u64>,
     n_coo_edges: u64,
 }
 
 impl TracedGraph {
-    /// Where an edge comes from.
+    /// Returns the origin of an edge in the edge list.
     ///
     /// # Panics
-    /// When the edge is not one of the graph's.
+    /// Panics if the graph does not have the edge.
     pub fn origin(&self, edge: EdgeId) -> EdgeOrigin {
         let code = self.origins[edge.index()];
         match code / 2 {
@@ -69,9 +72,9 @@ impl TracedGraph {
         }
     }
 
-    /// For each edge of a symmetrized graph, in CSC order, the edge that runs the other way and comes
-    /// from the same entry of the edge list. `None` for self loops, for graphs that were not symmetrized,
-    /// and where [`Duplicates::Remove`] dropped the twin in favour of another entry's edge.
+    /// Returns the reverse edge of each edge of a symmetrized graph, in CSC order: the edge of the opposite direction
+    /// that comes from the same entry of the edge list. `None` for self loops, for graphs that were not symmetrized,
+    /// and if [`Duplicates::Remove`] removed the reverse edge in favour of another entry's edge.
     pub fn reverse_edges(&self) -> Vec<Option<EdgeId>> {
         const NONE: u64 = u64::MAX;
         let mut edge_of_code = vec![NONE; 2 * self.n_coo_edges as usize];
@@ -90,9 +93,9 @@ impl TracedGraph {
 
 /// Builds a [`Csc`] from an edge list in memory.
 ///
-/// Peak memory, the edge list itself not counted, is at most 2.5 times the arrays of the graph before
-/// duplicates are removed, and 1 MiB a thread: 8 bytes a node and 4 an edge, and 4 an edge more while weights, types or
-/// origins are put in order (8 beyond 2^31 entries of the edge list).
+/// Peak memory, without the edge list itself, is at most 2.5 times the graph's arrays before duplicates are removed,
+/// plus 1 MiB per thread. The arrays take 8 bytes per node and 4 per edge. Graphs with weights, types or origins need
+/// 4 more bytes per edge during the build (8 if the edge list has more than about 2^31 entries).
 ///
 /// ```
 /// use kiln_graph::{CscBuilder, NodeId};
@@ -113,7 +116,7 @@ pub struct CscBuilder<'a> {
 }
 
 impl<'a> CscBuilder<'a> {
-    /// A builder for a graph of `n_nodes` nodes that keeps all edges as they are.
+    /// Creates a builder for a graph of `n_nodes` nodes that keeps all edges as given.
     pub fn new(n_nodes: usize) -> Self {
         Self {
             n_nodes,
@@ -126,33 +129,33 @@ impl<'a> CscBuilder<'a> {
         }
     }
 
-    /// Adds the reverse of each edge, with the same weight; self loops are not doubled.
+    /// Adds the reverse of each edge, with the same weight. Self loops are not duplicated.
     pub fn symmetrize(self) -> Self {
         Self { symmetrize: true, ..self }
     }
 
-    /// What to do with parallel edges.
+    /// Sets the policy for parallel edges.
     pub fn duplicates(self, duplicates: Duplicates) -> Self {
         Self { duplicates, ..self }
     }
 
-    /// What to do with self loops.
+    /// Sets the policy for self loops.
     pub fn self_loops(self, self_loops: SelfLoops) -> Self {
         Self { self_loops, ..self }
     }
 
-    /// Gives each edge of the list a weight.
+    /// Sets the weight of each edge of the list.
     pub fn weights(self, weights: &'a [f32]) -> Self {
         Self { weights: Some(weights), ..self }
     }
 
-    /// Gives each edge of the list a type.
+    /// Sets the type of each edge of the list.
     pub fn edge_types(self, edge_types: &'a [u8]) -> Self {
         Self { edge_types: Some(edge_types), ..self }
     }
 
-    /// Adds `offset` to the type of the edges that symmetrizing makes, so that the two directions can be
-    /// told apart. The sum must stay below 256.
+    /// Adds `offset` to the type of the reverse edges that [`CscBuilder::symmetrize`] adds, to distinguish the two
+    /// directions. The largest type plus `offset` must be below 256.
     pub fn reverse_type_offset(self, offset: u8) -> Self {
         Self { reverse_type_offset: offset, ..self }
     }
@@ -160,9 +163,8 @@ impl<'a> CscBuilder<'a> {
     /// Builds the graph of the edges `srcs[i] -> dsts[i]`.
     ///
     /// # Errors
-    /// [`Error::NodeOutOfRange`] for the first edge that names a node the graph does not have,
-    /// [`Error::LengthMismatch`] for arrays of different lengths, [`Error::TooMany`] for more than
-    /// 2^32 - 1 nodes or edge types that leave a byte.
+    /// Returns [`Error::NodeOutOfRange`] for the first edge with a node id out of range, [`Error::LengthMismatch`] for
+    /// arrays of different lengths, and [`Error::TooMany`] for more than 2^32 - 1 nodes or edge types above 255.
     pub fn build(&self, srcs: &[u32], dsts: &[u32]) -> Result<Csc> {
         if self.weights.is_some() || self.edge_types.is_some() {
             return Ok(self.build_ordered(srcs, dsts)?.0);
@@ -180,17 +182,17 @@ impl<'a> CscBuilder<'a> {
         Csc::new(indptr.into(), indices.into())
     }
 
-    /// Builds the graph and keeps the way back from its edges to the edge list, 8 bytes an edge.
+    /// Builds the graph and keeps the origin of each edge in the edge list, 8 bytes per edge.
     ///
     /// # Errors
-    /// As for [`CscBuilder::build`].
+    /// Returns the same errors as [`CscBuilder::build`].
     pub fn build_with_origins(&self, srcs: &[u32], dsts: &[u32]) -> Result<TracedGraph> {
         let (graph, origins) = self.build_ordered(srcs, dsts)?;
         Ok(TracedGraph { graph, origins: origins.into(), n_coo_edges: srcs.len() as u64 })
     }
 
-    /// The graph with its edge data, and the code of each edge's origin. The codes are sorted in place of
-    /// the sources, since a code stands for its source and says where the edge data is.
+    /// Builds the graph with its edge data, and returns the origin code of each edge. The codes are sorted instead of
+    /// the sources, because a code identifies both its source and its edge data.
     fn build_ordered(&self, srcs: &[u32], dsts: &[u32]) -> Result<(Csc, Codes)> {
         let edges = self.edges(srcs, dsts)?;
         let codes_fit_32_bits = 2 * srcs.len() as u64 + self.n_nodes as u64 <= u64::from(u32::MAX);
@@ -205,7 +207,7 @@ impl<'a> CscBuilder<'a> {
         Ok((graph, codes))
     }
 
-    /// The codes by destination, then by source, then by position in the edge list.
+    /// Sorts the origin codes by destination, then by source, then by position in the edge list.
     fn codes_by_dst<C: Entry + Ord + Into<u64>>(
         &self,
         edges: &Edges<'_>,
@@ -214,11 +216,12 @@ impl<'a> CscBuilder<'a> {
         let src = |code: C| edges.src(code.into());
         let order = |codes: &mut [C], pairs: &mut Vec<(u32, C)>| {
             if LEAST_PARALLEL <= codes.len() {
-                // Without a copy, which would take too much memory where nearly all edges have one destination.
+                // The codes are sorted in place, because pairs would need too much memory if nearly all edges have the
+                // same destination.
                 return codes.par_sort_unstable_by_key(|&code| (src(code), code));
             }
-            // A source is a read at a random place: once an edge rather than in each comparison. With weights, 124 M
-            // edges took 27 s of processor time, and take 11 s.
+            // Looking up a source is a random read. Sorting pairs needs one such read per edge instead of one per
+            // comparison.
             pairs.clear();
             pairs.extend(codes.iter().map(|&code| (src(code), code)));
             pairs.sort_unstable();
@@ -249,7 +252,7 @@ impl<'a> CscBuilder<'a> {
         Ok(graph)
     }
 
-    /// The checked edge list.
+    /// Checks the edge list and its edge data.
     fn edges<'e>(&self, srcs: &'e [u32], dsts: &'e [u32]) -> Result<Edges<'e>> {
         check_node_count(self.n_nodes)?;
         let n_edges = srcs.len() as u64;
@@ -270,7 +273,7 @@ impl<'a> CscBuilder<'a> {
         }
         let n_nodes = self.n_nodes;
         let outside = |edge: usize| srcs[edge].max(dsts[edge]) as usize >= n_nodes;
-        // The largest of all is found many at a time; which edge it is of matters only where it is too large.
+        // A parallel maximum over all ids is fast; the edge is searched for only if an id is out of range.
         let largest = srcs.par_iter().chain(dsts).max().copied().unwrap_or(0) as usize;
         let first = || (0..srcs.len()).into_par_iter().find_first(|&edge| outside(edge));
         if let Some(edge) = (n_nodes <= largest).then(first).flatten() {

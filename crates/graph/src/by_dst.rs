@@ -1,9 +1,8 @@
-//! The builder's sort by destination, in two passes whose places for writing fit the caches.
+//! The builder's sort by destination: a cache-friendly bucket sort in two passes.
 //!
-//! To put each edge at its destination's place at once is one miss of the cache and of the address translation
-//! an edge, and threads meet at the counters of hubs. So edges first go to bins, which are ranges of
-//! destinations, and then each bin is put in order by itself. 124 M edges of 2.4 M nodes, in no order, on 2
-//! threads took 12.6 s of processor time by atomic counters and random places, and take 2.5 s.
+//! A direct scatter of edges to their destinations costs a cache miss and a TLB miss per edge, and threads contend for
+//! the counters of hubs. Therefore the first pass distributes the edges to bins, which are ranges of destinations, and
+//! the second pass sorts each bin independently.
 
 use std::slice::{ChunksMut, IterMut};
 
@@ -11,31 +10,32 @@ use rayon::prelude::*;
 
 use crate::coo::{Chunk, Edges};
 
-/// Bins are made to hold about so many edges, so that the second pass stays in a core's second-level cache.
+/// The target number of edges per bin. The second pass then works within a core's L2 cache.
 const EDGES_A_BIN: usize = 1 << 17;
 
-/// The first pass writes to as many places at a time; more would miss the caches again.
+/// The maximum number of bins. The first pass writes to all bins at once; with more bins, the write positions would not
+/// fit in the caches.
 const MAX_BINS: usize = 1 << 11;
 
-/// What of a destination is not said by its bin has 16 bits.
+/// The maximum number of low bits of a destination, which are stored in a `u16` beside each entry.
 const MAX_SHIFT: u32 = 16;
 
-/// Chunks of the edge list a thread, so that a thread that is late leaves the others something to take over.
+/// The number of chunks of the edge list per thread. Several chunks balance the load between threads.
 const CHUNKS_A_THREAD: usize = 4;
 
-/// A chunk of fewer edges is not worth handing out.
+/// The minimum number of edges per chunk, to amortise the cost of scheduling it.
 const LEAST_EDGES_A_CHUNK: usize = 1 << 14;
 
-/// What stands for an edge while edges are sorted: its source, or the code of its origin.
+/// The sorted representation of an edge: its source, or the code of its origin.
 pub(crate) trait Entry: Copy + Default + Send + Sync + 'static {}
 
 impl Entry for u32 {}
 impl Entry for u64 {}
 
-/// Where each destination's edges start, one entry more than nodes, and an entry for each edge, by destination:
-/// what `entry(code, src)` gives, each destination's put in order by `order`, which gets memory to work in.
+/// Sorts edges by destination. Returns `indptr` (the number of nodes plus 1) and one entry per edge, `entry(code,
+/// src)`. The entries of each destination are sorted by `order`, which also gets a reusable work buffer of its thread.
 ///
-/// Besides the entries it takes 2 bytes an edge, and for each thread the entries of one bin.
+/// Besides the result it needs 2 bytes per edge, and per thread a copy of the entries of one bin.
 pub(crate) fn sort_by_dst<E: Entry, M: Default>(
     edges: &Edges<'_>,
     entry: impl Fn(u64, u32) -> E + Sync,
@@ -46,7 +46,7 @@ pub(crate) fn sort_by_dst<E: Entry, M: Default>(
     let in_bin = |bin: usize| counts.iter().map(|counts| counts[bin]).sum();
     let bin_counts: Vec<usize> = (0..plan.n_bins).map(in_bin).collect();
     let n_edges = bin_counts.iter().sum();
-    // The system gives these as zeros, or they are cleared at once: no pass over them of our own.
+    // The allocator usually provides zeroed memory without writing it, so this costs no pass over the arrays.
     let (mut entries, mut lows) = (vec![E::default(); n_edges], vec![0_u16; n_edges]);
     let places = split(&mut entries, &mut lows, &counts);
     plan.chunks().zip(places).for_each(|(chunk, mut places)| {
@@ -62,10 +62,10 @@ pub(crate) fn sort_by_dst<E: Entry, M: Default>(
     (indptr, entries)
 }
 
-/// How the work is divided.
+/// The division of the work into bins and chunks.
 #[derive(Debug, Clone, Copy)]
 struct Plan {
-    /// So many bits of a destination are not said by its bin.
+    /// The number of low bits of a destination within its bin; the bits above them are the bin's index.
     shift: u32,
     n_bins: usize,
     n_chunks: usize,
@@ -82,7 +82,7 @@ impl Plan {
         Self { shift, n_bins: n_nodes.div_ceil(1 << shift), n_chunks }
     }
 
-    /// The parts of the edge list, in parallel.
+    /// Returns the chunks of the edge list as a parallel iterator.
     fn chunks(self) -> impl IndexedParallelIterator<Item = Chunk> {
         let n_chunks = self.n_chunks;
         (0..n_chunks).into_par_iter().map(move |index| Chunk { index, n_chunks })
@@ -93,13 +93,13 @@ impl Plan {
         (dst >> self.shift) as usize
     }
 
-    /// What of a destination its bin does not say.
+    /// Returns the low bits of a destination, which are its position within its bin.
     #[inline(always)]
     fn low(self, dst: u32) -> u16 {
         (dst & ((1 << self.shift) - 1)) as u16
     }
 
-    /// How many of a chunk's edges go to each bin.
+    /// Counts a chunk's edges in each bin.
     fn count(self, edges: &Edges<'_>, chunk: Chunk) -> Vec<usize> {
         let mut counts = vec![0; self.n_bins];
         edges.for_each_in(chunk, |_, _, dst| counts[self.bin(dst)] += 1);
@@ -107,7 +107,7 @@ impl Plan {
     }
 }
 
-/// Where a chunk writes its edges of one bin.
+/// The output range of one chunk in one bin.
 struct Place<'a, E> {
     entries: IterMut<'a, E>,
     lows: IterMut<'a, u16>,
@@ -122,7 +122,8 @@ impl<E> Place<'_, E> {
     }
 }
 
-/// The places of each chunk, one a bin: bins stand one after the other, and in each the chunks'.
+/// Splits the output into places, `[chunk][bin]`. In memory the bins are consecutive, and so are the chunks within each
+/// bin.
 fn split<'a, E>(
     mut entries: &'a mut [E],
     mut lows: &'a mut [u16],
@@ -132,25 +133,28 @@ fn split<'a, E>(
     let mut places: Vec<Vec<Place<'a, E>>> = counts.iter().map(|_| Vec::with_capacity(n_bins)).collect();
     for bin in 0..n_bins {
         for (places, counts) in places.iter_mut().zip(counts) {
-            let here = entries.split_off_mut(..counts[bin]).expect("the counts should add up");
-            let lows = lows.split_off_mut(..counts[bin]).expect("the counts should add up");
+            let here = entries
+                .split_off_mut(..counts[bin])
+                .expect("the counts should add up to the number of edges");
+            let lows =
+                lows.split_off_mut(..counts[bin]).expect("the counts should add up to the number of edges");
             places.push(Place { entries: here.iter_mut(), lows: lows.iter_mut() });
         }
     }
     places
 }
 
-/// The edges into a range of destinations.
+/// The edges of one bin, which the second pass sorts.
 struct Bin<'a, E> {
     first_edge: u64,
-    /// For each destination 0, to become where its edges end.
+    /// The end of each destination's edges; contains zeros before the sort.
     ends: &'a mut [u64],
     entries: &'a mut [E],
-    /// The destination of each entry, counted from the first of the range.
+    /// The destination of each entry, relative to the first one of the range.
     lows: &'a [u16],
 }
 
-/// All bins; `ends` are the destinations of each.
+/// Splits the arrays into bins; `ends` yields each bin's slice of `indptr`.
 fn bins<'a, E>(
     ends: ChunksMut<'a, u64>,
     mut entries: &'a mut [E],
@@ -159,8 +163,9 @@ fn bins<'a, E>(
 ) -> Vec<Bin<'a, E>> {
     let mut first_edge = 0;
     let bin = |(ends, &n_edges): (&'a mut [u64], &usize)| {
-        let entries = entries.split_off_mut(..n_edges).expect("the counts should add up");
-        let lows = lows.split_off(..n_edges).expect("the counts should add up");
+        let entries =
+            entries.split_off_mut(..n_edges).expect("the counts should add up to the number of edges");
+        let lows = lows.split_off(..n_edges).expect("the counts should add up to the number of edges");
         let bin = Bin { first_edge, ends, entries, lows };
         first_edge += n_edges as u64;
         bin
@@ -169,7 +174,7 @@ fn bins<'a, E>(
 }
 
 impl<E: Entry> Bin<'_, E> {
-    /// A counting sort by destination, then an order of each destination's entries.
+    /// Sorts the bin by destination (counting sort), then calls `order` for each destination's entries.
     fn sort(self, unsorted: &mut Vec<E>, mut order: impl FnMut(&mut [E])) {
         let Self { first_edge, ends, entries, lows } = self;
         for &low in lows {

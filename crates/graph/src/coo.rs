@@ -1,5 +1,4 @@
-//! The parts of the builder: the edges that an edge list stands for, the codes of their origins, and the end of
-//! duplicates.
+//! Helpers of the builder: the expansion of an edge list, origin codes, and the removal of duplicates.
 
 use std::ops::Range;
 
@@ -15,11 +14,11 @@ pub(crate) struct Edges<'e> {
     dsts: &'e [u32],
     directions: Directions,
     keep_loops: bool,
-    /// Nodes that get a self loop, ascending.
+    /// The nodes to which a self loop is added, ascending.
     added_loops: Vec<u32>,
 }
 
-/// Which edges an entry of the edge list stands for.
+/// The edges that an entry of the edge list expands to: the edge itself, or the edge and its reverse.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Directions {
     AsGiven,
@@ -27,12 +26,12 @@ pub(crate) enum Directions {
 }
 
 impl<'e> Edges<'e> {
-    /// How many nodes there are.
+    /// Returns the number of nodes of the graph.
     pub(crate) fn n_nodes(&self) -> usize {
         self.n_nodes
     }
 
-    /// The edges of lists of equal lengths whose ids are below `n_nodes`.
+    /// Creates the edges from lists of equal length whose ids are below `n_nodes`; the caller has checked both.
     pub(crate) fn new(
         n_nodes: usize,
         srcs: &'e [u32],
@@ -51,13 +50,13 @@ impl<'e> Edges<'e> {
         Self { n_nodes, srcs, dsts, directions, keep_loops: self_loops != SelfLoops::Remove, added_loops }
     }
 
-    /// At most how many edges there are.
+    /// Returns an upper bound on the number of edges, before duplicates are removed.
     pub(crate) fn n_at_most(&self) -> usize {
         let directions = if self.directions == Directions::Both { 2 } else { 1 };
         directions * self.srcs.len() + self.added_loops.len()
     }
 
-    /// Calls `visit(code, src, dst)` for each edge of one of `n_chunks` chunks.
+    /// Calls `visit(code, src, dst)` for each edge of a chunk.
     #[inline(always)]
     pub(crate) fn for_each_in(&self, chunk: Chunk, mut visit: impl FnMut(u64, u32, u32)) {
         let positions = chunk.range(self.srcs.len());
@@ -79,7 +78,7 @@ impl<'e> Edges<'e> {
         }
     }
 
-    /// The source of the edge with this code.
+    /// Returns the source of the edge with the given origin code.
     pub(crate) fn src(&self, code: u64) -> u32 {
         let position = code as usize / 2;
         match self.srcs.get(position) {
@@ -90,7 +89,7 @@ impl<'e> Edges<'e> {
     }
 }
 
-/// One of so many parts of the edge list, which are about equally long.
+/// One of `n_chunks` chunks of the edge list, of about equal length.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Chunk {
     pub(crate) index: usize,
@@ -98,14 +97,14 @@ pub(crate) struct Chunk {
 }
 
 impl Chunk {
-    /// Its part of `0..n`.
+    /// Returns the part of the range `0..n` that belongs to this chunk.
     fn range(self, n: usize) -> Range<usize> {
         let start = |index: usize| (n as u128 * index as u128 / self.n_chunks as u128) as usize;
         start(self.index)..start(self.index + 1)
     }
 }
 
-/// Origin codes in CSC order, four bytes each where that is enough.
+/// Origin codes in CSC order, as `u32` if all codes fit.
 pub(crate) enum Codes {
     Narrow(Vec<u32>),
     Wide(Vec<u64>),
@@ -129,7 +128,7 @@ impl From<Codes> for SharedArray<u64> {
     }
 }
 
-/// Keeps the first of each run of entries with the same source in each destination's part.
+/// Removes duplicate edges. Of consecutive entries of a destination that have the same source, keeps the first.
 pub(crate) fn remove_duplicates<T: Copy, K: PartialEq>(
     indptr: &mut [u64],
     data: &mut Vec<T>,

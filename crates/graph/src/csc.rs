@@ -4,8 +4,8 @@ use rayon::prelude::*;
 
 use crate::{EdgeId, Error, NodeId, Result, SharedArray};
 
-/// A directed graph by in-neighbours: for each destination, the sources of its edges, ascending where
-/// [`CscBuilder`](crate::CscBuilder) made it; arrays from elsewhere keep their order.
+/// A directed graph in compressed sparse column (CSC) form: the in-neighbours of each node. They ascend in graphs
+/// built by [`CscBuilder`](crate::CscBuilder); graphs made from existing arrays keep the given order.
 ///
 /// ```text
 /// 0 -> 2, 1 -> 2, 2 -> 0        indptr  = [0, 1, 1, 3]
@@ -19,7 +19,7 @@ use crate::{EdgeId, Error, NodeId, Result, SharedArray};
 /// | `weights` | `f32` | `n_edges` | [`EdgeId`] |
 /// | `edge_types` | `u8` | `n_edges` | [`EdgeId`] |
 ///
-/// Cloning shares the arrays. `weights` and `edge_types` are `None` when the graph has none.
+/// Cloning shares the arrays. `weights` and `edge_types` are optional.
 #[derive(Debug, Clone)]
 pub struct Csc {
     indptr: SharedArray<u64>,
@@ -29,13 +29,13 @@ pub struct Csc {
 }
 
 impl Csc {
-    /// A graph from arrays that exist already, owned or mapped. Runs in constant time, as a mapped graph
-    /// must: ids and monotony are not read here, [`Csc::validate`] reads them, and samplers check each
-    /// range and id that they meet.
+    /// Creates a graph from owned or mapped arrays. It runs in constant time, so that opening a mapped graph does not
+    /// read it: only the lengths and the ends of `indptr` are checked. [`Csc::validate`] checks all values, and
+    /// samplers check each range and id that they read.
     ///
     /// # Errors
-    /// [`Error::LengthMismatch`] when `indptr` is empty, does not end at the number of `indices`, and
-    /// [`Error::TooMany`] for more than 2^32 - 1 nodes.
+    /// Returns [`Error::LengthMismatch`] if `indptr` is empty or does not end at the number of `indices`,
+    /// [`Error::IndptrNotMonotone`] if it does not start at 0, and [`Error::TooMany`] for more than 2^32 - 1 nodes.
     pub fn new(indptr: SharedArray<u64>, indices: SharedArray<NodeId>) -> Result<Self> {
         let (Some(&first), Some(&last)) = (indptr.first(), indptr.last()) else {
             return Err(Error::LengthMismatch { what: "indptr", expected: 1, got: 0 });
@@ -50,36 +50,36 @@ impl Csc {
         Ok(Self { indptr, indices, weights: None, edge_types: None })
     }
 
-    /// The same graph with a weight for each edge, in CSC order.
+    /// Sets a weight for each edge, in CSC order.
     ///
     /// # Errors
-    /// [`Error::LengthMismatch`] unless there is one weight an edge.
+    /// Returns [`Error::LengthMismatch`] unless there is one weight per edge.
     pub fn with_weights(self, weights: SharedArray<f32>) -> Result<Self> {
         self.check_edge_data("weights", weights.len())?;
         Ok(Self { weights: Some(weights), ..self })
     }
 
-    /// The same graph with a type for each edge, in CSC order.
+    /// Sets a type for each edge, in CSC order.
     ///
     /// # Errors
-    /// [`Error::LengthMismatch`] unless there is one type an edge.
+    /// Returns [`Error::LengthMismatch`] unless there is one type per edge.
     pub fn with_edge_types(self, edge_types: SharedArray<u8>) -> Result<Self> {
         self.check_edge_data("edge_types", edge_types.len())?;
         Ok(Self { edge_types: Some(edge_types), ..self })
     }
 
-    /// The same edges for `n_nodes` destinations, of which `nodes[row]` has those of each row here and the others none.
-    /// `nodes` ascend; the edges' arrays are shared.
+    /// Scatters the rows (destinations) of this graph to a graph of `n_nodes` nodes: destination `nodes[row]` gets the
+    /// edges of `row`, the other destinations get none. `nodes` must ascend. The arrays of the edges are shared.
     ///
     /// # Errors
-    /// [`Error::LengthMismatch`] unless there is one node a row, [`Error::BadRow`] for nodes that do not ascend or are not
-    /// below `n_nodes`, [`Error::IndptrNotMonotone`] for rows that fall, and [`Error::TooMany`]; of a mapped array within an
-    /// [`Error::InFile`].
+    /// Returns [`Error::LengthMismatch`] unless there is one node per row, [`Error::BadRow`] for nodes that do not
+    /// ascend or are not below `n_nodes`, [`Error::IndptrNotMonotone`] if `indptr` decreases, and [`Error::TooMany`]
+    /// for too many nodes. Errors in the values of a mapped array are wrapped in [`Error::InFile`].
     pub fn scatter_rows(&self, nodes: &SharedArray<NodeId>, n_nodes: usize) -> Result<Self> {
         check_node_count(n_nodes)?;
         let (expected, got) = (self.n_nodes() as u64, nodes.len() as u64);
         if expected != got {
-            return Err(Error::LengthMismatch { what: "nodes of rows", expected, got });
+            return Err(Error::LengthMismatch { what: "nodes", expected, got });
         }
         let mut indptr = Vec::with_capacity(n_nodes + 1);
         for (row, node) in nodes.iter().enumerate() {
@@ -91,7 +91,7 @@ impl Csc {
                 let error = Error::IndptrNotMonotone { node: row as u64, before, after };
                 return Err(error.in_file(self.indptr.path()));
             }
-            // Nodes without an edge start where the next one with some does.
+            // The nodes between two rows have no edges: their ranges start and end at the start of the next row.
             indptr.resize(node.index() + 1, before);
         }
         indptr.resize(n_nodes + 1, self.n_edges());
@@ -105,12 +105,12 @@ impl Csc {
         Ok(())
     }
 
-    /// Reads the whole graph once and checks what [`Csc::new`] cannot: `indptr` never falls and every id
+    /// Reads the whole graph once and checks what [`Csc::new`] does not: `indptr` never decreases and every node id
     /// is in range.
     ///
     /// # Errors
-    /// [`Error::IndptrNotMonotone`] or [`Error::NodeOutOfRange`], naming the first offence; of a mapped array
-    /// within an [`Error::InFile`].
+    /// Returns [`Error::IndptrNotMonotone`] or [`Error::NodeOutOfRange`] for the first invalid value, wrapped in
+    /// [`Error::InFile`] if the array is mapped.
     pub fn validate(&self) -> Result<()> {
         let falls = |pair: &[u64]| pair[1] < pair[0];
         if let Some(node) = self.indptr.par_windows(2).position_first(falls) {
@@ -129,47 +129,47 @@ impl Csc {
         }
     }
 
-    /// Number of nodes.
+    /// Returns the number of nodes.
     pub fn n_nodes(&self) -> usize {
         self.indptr.len() - 1
     }
 
-    /// Number of edges.
+    /// Returns the number of edges.
     pub fn n_edges(&self) -> u64 {
         self.indices.len() as u64
     }
 
-    /// Where each destination's edges start; see the table on [`Csc`].
+    /// Returns the offsets of the edges by destination: those into `v` are `indptr[v]..indptr[v + 1]`.
     pub fn indptr(&self) -> &[u64] {
         &self.indptr
     }
 
-    /// The source of each edge; see the table on [`Csc`].
+    /// Returns the source of each edge, in CSC order.
     pub fn indices(&self) -> &[NodeId] {
         &self.indices
     }
 
-    /// The file that the weights are mapped from; `None` when there are none or they are owned.
+    /// The file that the weights are mapped from; `None` if the graph has no weights or owns them.
     pub fn weights_path(&self) -> Option<&Path> {
         self.weights.as_ref().and_then(SharedArray::path)
     }
 
-    /// The weight of each edge, if the graph has weights.
+    /// Returns the weight of each edge in CSC order; `None` if the graph has no weights.
     pub fn weights(&self) -> Option<&[f32]> {
         self.weights.as_deref()
     }
 
-    /// The type of each edge, if the graph has types.
+    /// Returns the type of each edge in CSC order; `None` if the graph has no types.
     pub fn edge_types(&self) -> Option<&[u8]> {
         self.edge_types.as_deref()
     }
 
-    /// The file that `indptr` is mapped from, if it is.
+    /// The file that `indptr` is mapped from; `None` if it is owned.
     pub fn indptr_path(&self) -> Option<&Path> {
         self.indptr.path()
     }
 
-    /// The file that `indices` are mapped from, if they are.
+    /// The file that `indices` are mapped from; `None` if they are owned.
     pub fn indices_path(&self) -> Option<&Path> {
         self.indices.path()
     }
@@ -177,29 +177,28 @@ impl Csc {
     /// The sources of the edges into `dst`.
     ///
     /// # Panics
-    /// When `dst` is not a node of the graph, or `indptr` falls there ([`Csc::validate`]).
+    /// Panics if `dst` is not a node of the graph, or if `indptr` decreases there ([`Csc::validate`]).
     pub fn in_neighbors(&self, dst: NodeId) -> &[NodeId] {
         &self.indices[self.indptr[dst.index()] as usize..self.indptr[dst.index() + 1] as usize]
     }
 
-    /// The first edge into `dst`; the others follow it without a gap.
+    /// The id of the first edge into `dst`; its other edges have the ids after it.
     ///
     /// # Panics
-    /// When `dst` is not a node of the graph.
+    /// Panics if `dst` is not a node of the graph.
     pub fn first_edge(&self, dst: NodeId) -> EdgeId {
         EdgeId(self.indptr[dst.index()])
     }
 
-    /// How many edges end in `dst`; 0 where `indptr` falls ([`Csc::validate`]).
+    /// The number of edges into `dst`; 0 if `indptr` decreases there ([`Csc::validate`]).
     ///
     /// # Panics
-    /// When `dst` is not a node of the graph.
+    /// Panics if `dst` is not a node of the graph.
     pub fn in_degree(&self, dst: NodeId) -> u64 {
         self.indptr[dst.index() + 1].saturating_sub(self.indptr[dst.index()])
     }
 
-    /// How many edges begin in each node, in one pass over all edges: how often a node is anybody's neighbour. At most
-    /// `u32::MAX`.
+    /// Counts the outgoing edges of each node, in one pass over all edges. Counts saturate at `u32::MAX`.
     ///
     /// ```
     /// use kiln_graph::CscBuilder;
@@ -210,7 +209,7 @@ impl Csc {
     /// ```
     ///
     /// # Panics
-    /// When an edge comes from a node that the graph does not have ([`Csc::validate`]).
+    /// Panics if an edge comes from a node that the graph does not have ([`Csc::validate`]).
     pub fn out_degrees(&self) -> Vec<u32> {
         let mut degrees = vec![0_u32; self.n_nodes()];
         for src in self.indices() {
@@ -220,12 +219,11 @@ impl Csc {
         degrees
     }
 
-    /// The same graph with its mapped arrays copied into the process's memory; owned ones are shared.
+    /// Copies the mapped arrays into the process's memory; owned arrays are shared.
     ///
-    /// It costs 4 bytes an edge and 8 bytes a node, and 5 bytes an edge for weights and types. Errors name
-    /// no file any more. Where large buffers come in huge pages ([`SharedArray::in_memory`]), sampling from a graph of
-    /// 124 million edges takes about a tenth less time (24.4 ms a batch against 27.7 mapped; one core of an
-    /// Intel Xeon, November 2026).
+    /// The copy takes 8 bytes per node and 4 per edge, plus 4 per edge for weights and 1 for types. Later errors
+    /// about invalid values contain no file path. If the allocator backs large buffers with huge pages
+    /// ([`SharedArray::in_memory`]), sampling from the copy of a large graph is faster than from the mapped graph.
     pub fn in_memory(&self) -> Self {
         Self {
             indptr: self.indptr.in_memory(),
@@ -235,7 +233,7 @@ impl Csc {
         }
     }
 
-    /// Bytes of this graph's arrays in the process's own memory; mapped arrays count as zero.
+    /// Returns the memory of the owned arrays in bytes; mapped arrays count as zero.
     pub fn owned_bytes(&self) -> usize {
         self.indptr.owned_bytes()
             + self.indices.owned_bytes()

@@ -2,120 +2,118 @@ use std::path::{Path, PathBuf};
 
 use crate::FileVersion;
 
-/// What can be wrong with a graph or the arrays it is made from.
+/// An error in a graph, in the arrays it is made from, or in a mapped file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// An edge names a node that the graph does not have.
-    #[error("edge {edge} names node {node}, but the graph has {n_nodes} nodes (ids 0 to n_nodes - 1)")]
+    /// An edge refers to a node that the graph does not have.
+    #[error("edge {edge} refers to node {node}, but the graph has {n_nodes} nodes, numbered from 0")]
     NodeOutOfRange {
-        /// Position of the edge in the input.
+        /// The position of the edge in the edge list or in `indices`.
         edge: u64,
-        /// The id that is too large.
+        /// The node id that is out of range.
         node: u32,
-        /// How many nodes there are.
+        /// The number of nodes in the graph.
         n_nodes: usize,
     },
-    /// Two arrays that describe the same things differ in length.
+    /// An array has a length that does not match the others.
     #[error("{what} has {got} entries, expected {expected}")]
     LengthMismatch {
-        /// Which array.
+        /// The name of the array.
         what: &'static str,
-        /// The length it should have.
+        /// The expected length.
         expected: u64,
-        /// The length it has.
+        /// The actual length.
         got: u64,
     },
-    /// `indptr` does not start at zero or falls somewhere.
+    /// `indptr` does not start at 0, or decreases.
     #[error(
-        "indptr falls at node {node}: {before} is followed by {after}; it must start at 0 and never fall"
+        "invalid indptr at node {node}: {before} is followed by {after}; it must start at 0 and never decrease"
     )]
     IndptrNotMonotone {
-        /// The node whose range would be negative.
+        /// The node whose edge range is invalid; 0 if `indptr` does not start at 0.
         node: u64,
-        /// The start of its range.
+        /// The start of the node's edge range, or the expected 0.
         before: u64,
-        /// The end of its range.
+        /// The end of the node's edge range, or the first entry of `indptr`, which should be 0.
         after: u64,
     },
-    /// Rows do not go to nodes in ascending order.
-    #[error(
-        "row {row} would be that of node {node}, expected a node above that of the row before, and below {n_nodes}"
-    )]
+    /// The node ids of rows do not ascend, or one is out of range.
+    #[error("row {row} belongs to node {node}, expected strictly ascending node ids below {n_nodes}")]
     BadRow {
-        /// Position of the row.
+        /// The position of the row, from 0.
         row: usize,
-        /// The node that it would be of.
+        /// The node id of the row.
         node: u32,
-        /// How many nodes there are.
+        /// The number of nodes in the graph.
         n_nodes: usize,
     },
-    /// An edge's weight cannot be normalised.
-    #[error("edge {edge} has the weight {weight}, expected a finite one: clean the weights first")]
+    /// An edge weight is infinite or NaN, so it cannot be normalised.
+    #[error("edge {edge} has weight {weight}, expected a finite number: clean the weights first")]
     WeightNotFinite {
-        /// Position of the edge in the graph's `indices`.
+        /// The position of the edge in the graph's `indices`.
         edge: u64,
-        /// Its weight.
+        /// The weight of the edge.
         weight: f32,
     },
-    /// More nodes or edges than the id types hold.
+    /// A count exceeds what the id types can represent.
     #[error("{n} {what} do not fit: at most {max} are supported")]
     TooMany {
-        /// What there are too many of.
+        /// The plural name of the counted elements, for the message.
         what: &'static str,
-        /// How many were asked for.
+        /// The requested count.
         n: u64,
         /// The largest supported count.
         max: u64,
     },
-    /// A mapped array is damaged.
-    #[error("{path}: {source}: the file is damaged, make it again")]
+    /// An array that is mapped from a file is invalid.
+    #[error("{path}: {source}: the file is damaged: restore or regenerate it")]
     InFile {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The error in the file's values.
         source: Box<Error>,
     },
     /// A file could not be opened or mapped.
     #[error("{path}: {source}")]
     Io {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// What the system said.
+        /// The operating system's error.
         source: std::io::Error,
     },
-    /// A file was changed in place while it was mapped.
+    /// A file was modified in place while it was mapped.
     #[error(
-        "{path}: the file was changed while it was mapped: expected {expected}, found {found}; what was computed since then may be wrong: restore the file, never change one that is in use (rename a new one over it), and start again from the last checkpoint"
+        "{path}: the file was changed while it was mapped: expected {expected}, found {found}; results computed since then may be wrong: restore the file and restart from the last checkpoint; to update a file in use, rename a new one over it"
     )]
     FileChanged {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// What it was when it was mapped.
+        /// The length and modification time of the file when it was mapped.
         expected: FileVersion,
-        /// What it is now.
+        /// The current length and modification time of the file.
         found: FileVersion,
     },
     /// A range of a mapped file cannot be read as an array.
     #[error("{path}: bytes {start} to {end} of {file_bytes} cannot be read as {ty} elements: {reason}")]
     BadRange {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// First byte of the range.
+        /// The offset of the first byte of the range.
         start: u64,
-        /// One past the last byte of the range.
+        /// The offset after the last byte of the range.
         end: u64,
         /// The file's size in bytes.
         file_bytes: u64,
         /// The element type.
         ty: &'static str,
-        /// What is wrong with it.
+        /// The reason why the range cannot be read, for the message.
         reason: &'static str,
     },
 }
 
 impl Error {
-    /// The same error, with the file that the array is mapped from, where it is.
+    /// Adds the path of the file from which the array is mapped; `None` leaves the error unchanged.
     pub(crate) fn in_file(self, path: Option<&Path>) -> Self {
         match path {
             Some(path) => Self::InFile { path: path.to_owned(), source: Box::new(self) },

@@ -3,53 +3,53 @@ use std::hash::Hash;
 
 use bytemuck::{Pod, Zeroable};
 
-/// An item that splits and batches are made of: a node of a graph, or a graph of a set.
+/// The id of a training item, which is a node of a graph or a graph of a set. Splits and batches are lists of items.
 pub trait ItemId: Pod + Ord + Hash + fmt::Debug + Send + Sync + 'static {
-    /// The name of such an item in error messages.
+    /// The noun for the item in error messages: `node` or `graph`.
     const NAME: &'static str;
 
-    /// The item with this number.
+    /// Creates the id from its number.
     fn new(id: u32) -> Self;
 
-    /// The item's number.
+    /// Returns the number of the id.
     fn get(self) -> u32;
 }
 
-/// A node of the whole graph.
+/// The id of a node in the whole graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Pod, Zeroable)]
 #[repr(transparent)]
 pub struct NodeId(pub u32);
 
-/// A graph of a set of graphs: its position in the set.
+/// The id of a graph in a set of graphs: the position of the graph in the set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Pod, Zeroable)]
 #[repr(transparent)]
 pub struct GraphId(pub u32);
 
-/// A node's position in one block's source list.
+/// The position of a node in one block's source list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Pod, Zeroable)]
 #[repr(transparent)]
 pub struct LocalId(pub u32);
 
-/// An edge of the whole graph: its position in the graph's `indices`, so that edge data in CSC order
-/// needs no second index.
+/// The id of an edge in the whole graph: the position of the edge in the graph's `indices`. Edge data in CSC order is
+/// therefore indexed by edge id directly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Pod, Zeroable)]
 #[repr(transparent)]
 pub struct EdgeId(pub u64);
 
 impl NodeId {
-    /// The id as an array index.
+    /// Returns the id as an array index.
     pub fn index(self) -> usize {
         self.0 as usize
     }
 
-    /// The plain numbers as ids, without a copy.
+    /// Reinterprets integers as node ids, without a copy.
     pub fn from_slice(ids: &[u32]) -> &[NodeId] {
         bytemuck::cast_slice(ids)
     }
 }
 
 impl GraphId {
-    /// The id as an array index.
+    /// Returns the id as an array index.
     pub fn index(self) -> usize {
         self.0 as usize
     }
@@ -80,14 +80,14 @@ impl ItemId for GraphId {
 }
 
 impl LocalId {
-    /// The id as an array index.
+    /// Returns the id as an array index.
     pub fn index(self) -> usize {
         self.0 as usize
     }
 }
 
 impl EdgeId {
-    /// The id as an array index.
+    /// Returns the id as an array index.
     pub fn index(self) -> usize {
         self.0 as usize
     }

@@ -1,8 +1,10 @@
-//! Graph topology: node and edge ids, the compressed in-neighbour form [`Csc`], the builder that makes
-//! it from an edge list, and the message-flow [`Block`] that samplers hand to layers, with its edges by source
-//! ([`TransposedBlock`]) where gradients will flow.
+//! Graph topology for graph neural networks.
 //!
-//! This crate never sees a float feature, draws no random number and starts no thread of its own.
+//! [`Csc`] stores the in-neighbours of each node, in memory or memory-mapped; [`CscBuilder`] builds it from an edge
+//! list. Samplers pass a [`Block`] (message-flow graph) to each layer. Its [`TransposedBlock`] lists the same edges by
+//! source, for the backward pass.
+//!
+//! The crate contains no features and no sampling. Parallel work runs on the current rayon pool.
 //!
 //! ```
 //! use kiln_graph::{CscBuilder, NodeId};
@@ -39,7 +41,7 @@ pub use transposed_block::TransposedBlock;
 /// The result of this crate's fallible functions.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// The snippet of this crate's README.
+/// The code example of this crate's README, run as a doc test.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct CrateReadMe;

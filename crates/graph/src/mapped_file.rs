@@ -1,4 +1,4 @@
-//! Mapped files: what they were when they were mapped, and which of them has an address.
+//! Memory-mapped files, and the registry that finds a file by address and detects changed files.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, Metadata};
@@ -14,43 +14,44 @@ use memmap2::Mmap;
 
 use crate::{Error, Result, SharedArray};
 
-/// A whole file, mapped read-only; cloning shares the mapping.
+/// A whole file, mapped read-only. Cloning shares the mapping.
 ///
-/// The mapping has the pages of the file, not a copy of them. A file that is replaced by another one of its name
-/// (`rename`) stays as it was for the mapping. One that is changed in place changes under its reader: never do that to a
-/// file that is in use; [`check_mapped_files`] notices it. To read a part that was cut off is a `SIGBUS`:
-/// [`handle_bus_errors`](crate::handle_bus_errors).
+/// The mapping refers to the pages of the file and is not a copy. If a new file is renamed over the path, the mapping
+/// keeps the old file. If the file is modified in place, readers of the mapping see the modified bytes: never modify a
+/// file that is in use. [`check_mapped_files`] detects such changes. Reading beyond the end of a truncated file raises
+/// `SIGBUS`; see [`handle_bus_errors`](crate::handle_bus_errors).
 #[derive(Debug, Clone)]
 pub struct MappedFile(Arc<MappedRegion>);
 
-/// A mapping with the state of its file when it was mapped. It is in [`MAPPED`] for as long as it lives.
+/// A mapping with the state of its file when it was mapped. It is registered in [`MAPPED`] until it is dropped.
 #[derive(Debug)]
 pub(crate) struct MappedRegion {
     map: Mmap,
     path: PathBuf,
     inode: [u64; 2],
     version: FileVersion,
-    /// Whether the path named the file when it was mapped. Nobody else reaches a file without a name.
+    /// True if the path referred to the file when it was mapped. An unlinked file is not checked for changes, because
+    /// no other process can open it.
     is_named: bool,
-    /// The line that the handler of `SIGBUS` prints, which cannot put one together.
+    /// The line that the `SIGBUS` handler prints, formatted in advance because the handler must not allocate.
     bus_error: String,
 }
 
-/// The length of a file and the time of its last change.
+/// The length and the modification time of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileVersion {
     /// The length in bytes.
     pub n_bytes: u64,
-    /// The time of the last change; `None` where the file system keeps none.
+    /// The modification time; `None` if the file system does not store one.
     pub modified: Option<SystemTime>,
 }
 
-/// The files that are mapped now, by the address of the first byte.
+/// The registry of mapped files, by the address of the first byte.
 ///
-/// This is the one global of the crate: a signal handler is given an address and nothing else, and a file is changed by
-/// other processes, whoever in this one has mapped it. The lock is held to add, to remove and to look up an entry,
-/// and never while a mapped byte is read. So the thread that a fault interrupts does not hold it, and the handler,
-/// which tries for it without blocking, gets it as soon as another thread has done its look-up.
+/// It is global because a signal handler receives only an address, and because files are changed by other processes,
+/// independently of which code has mapped them. The lock is held to insert, remove and look up entries, and never while
+/// mapped bytes are read. The thread that a fault interrupts therefore does not hold it, and the handler, which spins
+/// on `try_lock`, gets it as soon as another thread has finished its look-up.
 static MAPPED: Mutex<BTreeMap<usize, Entry>> = Mutex::new(BTreeMap::new());
 
 #[derive(Debug)]
@@ -59,31 +60,33 @@ struct Entry {
     file: Weak<MappedRegion>,
 }
 
-/// Opens a file for reading, as [`MappedFile::open`] does. What is no regular file is refused before it is opened:
-/// opening a pipe would wait for somebody to write to it.
+/// Opens a regular file for reading, as [`MappedFile::open`] does. Other kinds of files are rejected before they are
+/// opened, because opening a named pipe would block until a writer opens it.
 ///
 /// # Errors
-/// That of the system, or one of the kind [`io::ErrorKind::InvalidInput`] that says that it is no regular file.
+/// Returns the operating system's error if the file cannot be opened, and an error of the kind
+/// [`io::ErrorKind::InvalidInput`] if the path is not a regular file.
 pub fn open_file(path: impl AsRef<Path>) -> io::Result<File> {
     let path = path.as_ref();
     if !fs::metadata(path)?.is_file() {
-        let said = "is no regular file, which is the only kind that is read";
+        let said = "not a regular file: pipes, devices and folders cannot be read as data";
         return Err(io::Error::new(io::ErrorKind::InvalidInput, said));
     }
     File::open(path)
 }
 
-/// Compares every file that this process has mapped with what it was then, by inode, length and time of the last
-/// change: one `stat` a file, nothing is read. Returns the paths, in order, that name another file by now, or none: the
-/// mappings of these still have the bytes of the old file.
+/// Checks every mapped file of this process for changes since it was mapped, by inode, length and modification time. It
+/// costs one `stat` per file and reads no data. Returns the sorted paths of files that were replaced or removed; their
+/// mappings still contain the old bytes.
 ///
-/// A file that was moved away and changed in place under its new name is not noticed.
+/// A file that was renamed and then modified in place under its new name is not detected.
 ///
 /// # Errors
-/// [`Error::FileChanged`] for a file that is still the same one with another length or time, and [`Error::Io`] for one
-/// whose path cannot be looked up.
+/// Returns [`Error::FileChanged`] for a file with the same inode but another length or modification time, and
+/// [`Error::Io`] if a path cannot be looked up.
 pub fn check_mapped_files() -> Result<Vec<PathBuf>> {
-    // No file is dropped under the lock, which the drop takes, too.
+    // The files are collected before they are checked: dropping a file takes the lock, so no file may be dropped while
+    // the lock is held.
     let mut files: Vec<Arc<MappedRegion>> =
         lock().values().filter_map(|entry| entry.file.upgrade()).collect();
     files.retain(|file| file.is_named);
@@ -102,31 +105,31 @@ impl MappedFile {
     /// Maps a file, in constant time.
     ///
     /// # Errors
-    /// [`Error::Io`] when the file is no regular file, or cannot be opened or mapped.
+    /// Returns [`Error::Io`] if the path is not a regular file, or if it cannot be opened or mapped.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let io = |source| Error::Io { path: path.to_owned(), source };
         Self::of_file(&open_file(path).map_err(io)?, path)
     }
 
-    /// Maps a file that is open for reading. `path` is what messages call it; the file need not have that
-    /// name any more.
+    /// Maps a file that is open for reading. `path` is used in messages and to detect changes; the file may have been
+    /// renamed or removed since it was opened.
     ///
     /// # Errors
-    /// [`Error::Io`] when the file cannot be mapped.
+    /// Returns [`Error::Io`] if the file cannot be mapped.
     pub fn of_file(file: &File, path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let io = |source| Error::Io { path: path.to_owned(), source };
         let metadata = file.metadata().map_err(io)?;
-        // SAFETY: the mapping is read-only and private to this process's address space; that nobody
-        // changes the file underneath it is the documented condition of `MappedFile`.
+        // SAFETY: the mapping is read-only and private to this process's address space. The docs of `MappedFile`
+        // require that the file is not modified in place.
         let map = unsafe { Mmap::map(file) }.map_err(io)?;
         let inode = inode(&metadata);
         let is_named = fs::metadata(path).is_ok_and(|found| self::inode(&found) == inode);
         let version = FileVersion::of(&metadata);
         let bus_error = format!(
-            "kiln: {}: the file was truncated while it was mapped, or its disk or network failed: restore it, never change \
-             a file that is in use, and start again (from the last checkpoint)\n",
+            "kiln: {}: the file was truncated while it was mapped, or its disk or network failed: restore it and \
+             restart from the last checkpoint; never modify a file in use\n",
             path.display()
         );
         let file = Arc::new(MappedRegion { map, path: path.to_owned(), inode, version, is_named, bus_error });
@@ -135,20 +138,20 @@ impl MappedFile {
         Ok(Self(file))
     }
 
-    /// The file's bytes.
+    /// Returns the contents of the file.
     pub fn bytes(&self) -> &[u8] {
         &self.0.map
     }
 
-    /// The file that is mapped.
+    /// The path that the file was mapped with.
     pub fn path(&self) -> &Path {
         &self.0.path
     }
 
-    /// The elements in `bytes` of the file, without a copy.
+    /// Returns a byte range of the file as an array of `T`, without a copy.
     ///
     /// # Errors
-    /// [`Error::BadRange`] when the range leaves the file, is not a whole number of elements, or is not
+    /// Returns [`Error::BadRange`] if the range exceeds the file, is not a whole number of elements, or is not
     /// aligned for `T`.
     pub fn slice<T: Pod>(&self, bytes: Range<usize>) -> Result<SharedArray<T>> {
         let bad = |reason| Error::BadRange {
@@ -159,7 +162,7 @@ impl MappedFile {
             ty: std::any::type_name::<T>(),
             reason,
         };
-        let raw = self.bytes().get(bytes.clone()).ok_or_else(|| bad("the range leaves the file"))?;
+        let raw = self.bytes().get(bytes.clone()).ok_or_else(|| bad("the range exceeds the file"))?;
         if !raw.len().is_multiple_of(size_of::<T>()) {
             return Err(bad("the range is not a whole number of elements"));
         }
@@ -173,13 +176,14 @@ impl MappedRegion {
         self.map.as_ptr() as usize
     }
 
-    /// The line that says that the file cannot be read any more.
+    /// The error message that the `SIGBUS` handler prints for this file.
     #[cfg(unix)]
     pub(crate) fn bus_error(&self) -> &str {
         &self.bus_error
     }
 
-    /// Whether the path still names the file; an error where it does and the file was changed.
+    /// Returns true if the path still refers to the unchanged file, false if the file was replaced or removed, and an
+    /// error if it was changed in place.
     fn is_unchanged(&self) -> Result<bool> {
         let path = || self.path.clone();
         let found = match fs::metadata(&self.path) {
@@ -189,7 +193,7 @@ impl MappedRegion {
             }
             Err(source) => return Err(Error::Io { path: path(), source }),
         };
-        // As long as the file is mapped, no other file gets its inode.
+        // The inode is not reused while the file is mapped.
         if inode(&found) != self.inode {
             return Ok(false);
         }
@@ -199,7 +203,7 @@ impl MappedRegion {
 }
 
 impl Drop for MappedRegion {
-    /// The entry goes before the mapping does, so that no other mapping has the address by then.
+    /// Removes the entry before the file is unmapped, since another mapping may get the address right after that.
     fn drop(&mut self) {
         lock().remove(&self.address());
     }
@@ -223,10 +227,11 @@ impl std::fmt::Display for FileVersion {
     }
 }
 
-/// The mapped file that has this address. It neither blocks nor takes memory, so that a signal handler may call it.
-#[cfg_attr(not(unix), expect(dead_code, reason = "only unix has the signal"))]
+/// Finds the mapped file that contains an address. It neither blocks nor allocates, so a signal handler may call it.
+#[cfg_attr(not(unix), expect(dead_code, reason = "the signal exists only on Unix"))]
 pub(crate) fn file_at(address: usize) -> Option<Arc<MappedRegion>> {
-    /// Far more often than a look-up or a change of the map takes; then the file is not known.
+    /// The maximum number of attempts to lock, far more than another thread needs to release the lock. If all fail, no
+    /// file is found.
     const TRIES: usize = 100_000;
     for _ in 0..TRIES {
         let files = match MAPPED.try_lock() {
@@ -238,25 +243,26 @@ pub(crate) fn file_at(address: usize) -> Option<Arc<MappedRegion>> {
             }
         };
         let (start, entry) = files.range(..=address).next_back()?;
-        // Only the one that is read is upgraded: its reader holds it, so that it is not dropped here.
+        // Only the file of this address is upgraded: its reader holds a reference, so it is not dropped here.
         return if address - start < entry.n_bytes { entry.file.upgrade() } else { None };
     }
     None
 }
 
-/// The map is whole at every moment: a panic beside it does not harm it.
+/// Locks the registry. A poisoned lock is accepted, because no code that can panic leaves the map inconsistent.
 fn lock() -> MutexGuard<'static, BTreeMap<usize, Entry>> {
     MAPPED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What tells a file from all others: its device and its number there.
+/// The identity of a file: its device and inode number.
 #[cfg(unix)]
 fn inode(metadata: &Metadata) -> [u64; 2] {
     use std::os::unix::fs::MetadataExt;
     [metadata.dev(), metadata.ino()]
 }
 
-/// Elsewhere the path stands for the file.
+/// Returns the same identity for every file: on platforms other than Unix, a path is assumed to refer to the mapped
+/// file.
 #[cfg(not(unix))]
 fn inode(_: &Metadata) -> [u64; 2] {
     [0; 2]

@@ -1,32 +1,31 @@
-//! The symmetric normalisation that graph convolutions weigh their edges with.
+//! The symmetric normalisation of edge weights for graph convolutions (GCN).
 
 use rayon::prelude::*;
 
 use crate::{Csc, Error, NodeId, Result};
 
-/// The graph with a self loop on each node and the normalised edge weights of a GCN (Kipf and Welling
-/// 2017, equation 2 with the renormalisation trick of section 2.2):
+/// Adds a self loop to each node and computes the normalised edge weights of a GCN (Kipf and Welling 2017,
+/// equation 2 with the renormalisation trick of section 2.2):
 ///
 /// ```text
 /// w'(u -> v) = w(u -> v) / sqrt(d_u d_v)        d_v = sum of w over the edges into v, its loop included
 /// ```
 ///
-/// `w` are the graph's own weights, or 1. As in PyG's `gcn_norm` both degrees are sums over *incoming*
-/// edges, which in a graph with an edge either way are those of the paper, and each node without a loop gets
-/// one of weight 1 and type 0. Loops that exist stay as they are, several on one node included, of which PyG
-/// keeps one.
+/// `w` is the graph's weight, or 1 if it has none. As in PyG's `gcn_norm`, both degrees are sums over *incoming* edges;
+/// in an undirected graph these are the degrees of the paper. Each node without a self loop gets one of weight 1 and
+/// type 0. Existing self loops are kept, even if a node has several; PyG keeps only one of them.
 ///
-/// Neighbours that ascend still do: the loop stands after the last neighbour with a smaller id, also
-/// where they do not ascend. Weights may be negative; a node whose degree is not above 0 has the factor 0
-/// in place of `1 / sqrt(d)`. Degrees and factors are f64, summed in edge order with an added loop last,
-/// so that the result does not depend on the number of threads.
+/// An added loop is inserted after the last neighbour with a smaller id, so ascending neighbours stay ascending.
+/// Weights may be negative; a node whose degree is not positive gets the factor 0 instead of `1 / sqrt(d)`. Degrees and
+/// factors are f64, summed in edge order with an added loop last, so the result does not depend on the number of
+/// threads.
 ///
-/// Four passes over the edges. Memory: the result's arrays, which are 8 bytes a node and 8 an edge, or
-/// 9 with types, and 8 bytes a node besides while it runs.
+/// It makes four passes over the edges. The result takes 8 bytes per node and 8 per edge (9 with types); the
+/// computation needs 8 more bytes per node.
 ///
 /// ```
 /// use kiln_graph::{CscBuilder, NodeId, gcn_norm};
-/// // 0 -> 1: node 0 has its loop only, node 1 two edges.
+/// // 0 -> 1: node 0 gets only its self loop, node 1 has two edges.
 /// let graph = gcn_norm(&CscBuilder::new(2).build(&[0], &[1])?)?;
 /// assert_eq!(graph.in_neighbors(NodeId(1)), [NodeId(0), NodeId(1)]);
 /// assert_eq!(graph.weights(), Some(&[1.0, 0.5_f32.sqrt(), 0.5][..]));
@@ -34,8 +33,8 @@ use crate::{Csc, Error, NodeId, Result};
 /// ```
 ///
 /// # Errors
-/// [`Error::WeightNotFinite`] for the first weight that is infinite or not a number, and what
-/// [`Csc::validate`] finds: the graph may be a mapped file that nobody has read.
+/// Returns [`Error::WeightNotFinite`] for the first weight that is infinite or NaN, and the errors of
+/// [`Csc::validate`], which is called because a mapped graph may not have been validated yet.
 pub fn gcn_norm(graph: &Csc) -> Result<Csc> {
     graph.validate()?;
     if let Some(weights) = graph.weights()
@@ -59,7 +58,7 @@ pub fn gcn_norm(graph: &Csc) -> Result<Csc> {
     }
 }
 
-/// `1 / sqrt` of the node's degree, the loop that it may still get included.
+/// The factor `1 / sqrt(d)` of a node, where the degree `d` includes the self loop that will be added.
 fn factor(graph: &Csc, dst: usize) -> f64 {
     let edges = edges_into(graph, dst);
     let own: f64 = match graph.weights() {
@@ -70,7 +69,7 @@ fn factor(graph: &Csc, dst: usize) -> f64 {
     if 0.0 < degree { degree.sqrt().recip() } else { 0.0 }
 }
 
-/// Where each destination's edges start once each has a loop.
+/// The `indptr` of the result, in which each node has a self loop.
 fn indptr_with_loops(graph: &Csc) -> Vec<u64> {
     let mut indptr = vec![0; graph.n_nodes() + 1];
     indptr[1..].par_iter_mut().enumerate().for_each(|(dst, n_edges)| {
@@ -84,7 +83,7 @@ fn indptr_with_loops(graph: &Csc) -> Vec<u64> {
     indptr
 }
 
-/// The edges of consecutive destinations in the arrays that are filled.
+/// The output arrays' slices for the edges of consecutive destinations.
 struct Edges<'a> {
     indices: &'a mut [NodeId],
     weights: &'a mut [f32],
@@ -104,13 +103,13 @@ impl<'a> Edges<'a> {
 struct Filler<'a> {
     graph: &'a Csc,
     factors: &'a [f64],
-    /// Of the result.
+    /// The `indptr` of the result.
     indptr: &'a [u64],
 }
 
 impl Filler<'_> {
-    /// Fills the edges of the destinations `start..end`, in parallel, halving by edges so that hubs do not
-    /// unbalance the work.
+    /// Fills the edges of the destinations `start..end` in parallel. The range is halved by edges, not by destinations,
+    /// to balance the work despite hubs.
     fn fill(&self, start: usize, end: usize, mut edges: Edges<'_>) {
         const EDGES_IN_SEQUENCE: usize = 1 << 14;
         if edges.indices.len() <= EDGES_IN_SEQUENCE || end - start == 1 {
@@ -132,7 +131,7 @@ impl Filler<'_> {
     fn fill_destination(&self, dst: usize, mut out: Edges<'_>) {
         let edges = edges_into(self.graph, dst);
         let ids = &self.graph.indices()[edges.clone()];
-        // Edges from here on move one place to make room for the loop.
+        // The added loop is placed after the last smaller neighbour. The edges behind it move by one place.
         let added_loop = (ids.len() < out.indices.len())
             .then(|| ids.iter().rposition(|src| src.index() < dst).map_or(0, |last| last + 1));
         for (position, (edge, &src)) in edges.zip(ids).enumerate() {
@@ -145,14 +144,14 @@ impl Filler<'_> {
             }
         }
         if let Some(place) = added_loop {
-            // The type is 0 already.
+            // The types are initialised to 0, the type of an added loop.
             out.indices[place] = NodeId(dst as u32);
             out.weights[place] = (self.factors[dst] * self.factors[dst]) as f32;
         }
     }
 }
 
-/// The positions of the edges into a node of a validated graph.
+/// The range of the edges into a node of a validated graph.
 fn edges_into(graph: &Csc, dst: usize) -> std::ops::Range<usize> {
     graph.indptr()[dst] as usize..graph.indptr()[dst + 1] as usize
 }

@@ -7,24 +7,24 @@ use rayon::prelude::*;
 
 use crate::{MappedFile, NodeId};
 
-/// A read-only array that is either owned or a range of a memory-mapped file; cloning shares it.
+/// A read-only array that is either owned or a range of a memory-mapped file. Cloning shares the memory.
 ///
-/// Mapped elements are read as the machine's own byte order, which is little-endian on every platform
-/// that kiln's files are made for.
+/// Mapped elements are read in native byte order. The kiln format is little-endian.
 #[derive(Debug, Clone)]
 pub struct SharedArray<T>(Storage<T>);
 
 #[derive(Debug, Clone)]
 enum Storage<T> {
     Owned(Arc<Vec<T>>),
-    /// The range was checked for bounds, size and alignment when the variant was made.
+    /// A range of a mapped file, checked for bounds, size and alignment.
     Mapped {
         mapping: MappedFile,
         bytes: Range<usize>,
     },
 }
 
-/// How a message about an array starts: with the file that it is mapped from, where it is.
+/// Formats the prefix of an error message about an array: the path of the file from which it is mapped, or an empty
+/// prefix if it is in memory.
 ///
 /// ```
 /// use std::path::Path;
@@ -41,7 +41,7 @@ impl<T> From<Vec<T>> for SharedArray<T> {
     }
 }
 
-/// Plain numbers as ids, without a copy.
+/// Converts integers to node ids without a copy.
 impl From<Vec<u32>> for SharedArray<NodeId> {
     fn from(ids: Vec<u32>) -> Self {
         bytemuck::cast_vec::<u32, NodeId>(ids).into()
@@ -49,12 +49,12 @@ impl From<Vec<u32>> for SharedArray<NodeId> {
 }
 
 impl<T: Pod> SharedArray<T> {
-    /// The range of a mapped file, which was checked for bounds, size and alignment.
+    /// Creates an array from a range of a mapped file that has been checked for bounds, size and alignment.
     pub(crate) fn of_mapping(mapping: MappedFile, bytes: Range<usize>) -> Self {
         Self(Storage::Mapped { mapping, bytes })
     }
 
-    /// Bytes that this array holds in this process's own memory: zero when it is mapped.
+    /// Returns the memory in bytes that this array owns; zero if it is mapped.
     pub fn owned_bytes(&self) -> usize {
         match &self.0 {
             Storage::Owned(vec) => vec.capacity() * size_of::<T>(),
@@ -64,11 +64,11 @@ impl<T: Pod> SharedArray<T> {
 }
 
 impl<T: Pod + Send + Sync> SharedArray<T> {
-    /// The same array in this process's own memory: a mapped one is read once and copied, an owned one is
-    /// shared. It costs the array's bytes, and no file is reached any more: [`SharedArray::path`] is `None`.
+    /// Copies a mapped array into the process's memory; an owned array is shared. [`SharedArray::path`] of the result
+    /// is `None`.
     ///
-    /// Mapped files lie in pages of 4 KiB. A program whose allocator gives large buffers in huge pages
-    /// (`kiln_mem::HugePageAllocator`) reads a copy at random places with fewer address translations.
+    /// Mapped files use pages of 4 KiB. If the program's allocator backs large buffers with huge pages
+    /// (`kiln_mem::HugePageAllocator`), random access to a copy causes fewer TLB misses.
     pub fn in_memory(&self) -> Self {
         match &self.0 {
             Storage::Owned(_) => self.clone(),
@@ -77,18 +77,18 @@ impl<T: Pod + Send + Sync> SharedArray<T> {
     }
 }
 
-/// Elements that a thread copies at a time, enough to make its work worth handing out.
+/// The number of elements per parallel task of a copy, enough to amortise the cost of scheduling the task.
 const COPIED_AT_ONCE: usize = 1 << 18;
 
-/// A copy made by all threads of the pool. The memory is not cleared first, which would be a pass of its own.
+/// Copies values on all threads of the pool, into memory that is not zeroed first.
 fn copied<T: Pod + Send + Sync>(values: &[T]) -> Vec<T> {
     let mut copy = Vec::with_capacity(values.len());
     let places = copy.spare_capacity_mut()[..values.len()].par_chunks_mut(COPIED_AT_ONCE);
     places.zip(values.par_chunks(COPIED_AT_ONCE)).for_each(|(places, values)| {
         places.write_copy_of_slice(values);
     });
-    // SAFETY: the chunks of both slices, which are equally long, are equally long, and so each of the first
-    // `values.len()` places has been written.
+    // SAFETY: both slices have `values.len()` elements and are split into chunks of the same size, so each of the
+    // first `values.len()` places has been written.
     unsafe { copy.set_len(values.len()) };
     copy
 }
@@ -115,7 +115,7 @@ impl<'a, T: Pod> IntoIterator for &'a SharedArray<T> {
 }
 
 impl<T: Pod + PartialEq> PartialEq for SharedArray<T> {
-    /// Whether the elements are equal, wherever they are kept.
+    /// Compares the elements; owned and mapped arrays can be equal.
     fn eq(&self, other: &Self) -> bool {
         **self == **other
     }
@@ -124,7 +124,7 @@ impl<T: Pod + PartialEq> PartialEq for SharedArray<T> {
 impl<T: Pod + Eq> Eq for SharedArray<T> {}
 
 impl<T> SharedArray<T> {
-    /// The file that this array is a range of; `None` when it is owned.
+    /// The file that this array is mapped from; `None` if it is owned.
     pub fn path(&self) -> Option<&Path> {
         match &self.0 {
             Storage::Owned(_) => None,

@@ -1,24 +1,24 @@
-//! Counts, for each thread, which implementation of an op ran. A count costs one addition to a
-//! thread-local number for each op, not for each edge.
+//! Thread-local counters of the ops that ran, by implementation, and of the reads from devices. Counting costs one
+//! addition to a thread-local number per op.
 
 use std::cell::Cell;
 
-/// How many ops ran, by implementation.
+/// The numbers of ops that ran, by implementation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Launches {
-    /// Ops that a backend ran with its own kernel.
+    /// The number of ops that ran with an implementation of the backend: CPU loops or CubeCL kernels.
     pub direct: u64,
-    /// Ops that ran as the reference in stock tensor operations.
+    /// The number of ops that ran with the reference implementation, in Burn's own tensor operations.
     pub reference: u64,
 }
 
-/// What came back from devices other than the processor; what a caller read by other means than this crate's is not
-/// counted.
+/// The number and the size of the reads from devices other than the CPU. Reads that a caller makes without this crate
+/// are not counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Reads {
-    /// Waits for the device.
+    /// The number of times that the host waited for a read.
     pub n_reads: u64,
-    /// Bytes that were then on the host.
+    /// The number of bytes copied to the host.
     pub n_bytes: u64,
 }
 
@@ -39,7 +39,7 @@ pub(crate) fn so_far() -> Launches {
     LAUNCHES.with(Cell::get)
 }
 
-/// Counts one wait for a device, at whose end so many bytes are on the host.
+/// Counts one read from a device that copies `n_bytes` to the host.
 pub(crate) fn count_read(n_bytes: u64) {
     READS.with(|cell| {
         let Reads { n_reads, n_bytes: before } = cell.get();

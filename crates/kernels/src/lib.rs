@@ -1,15 +1,16 @@
-//! Message passing on a tensor device: blocks as tensors, and aggregation over them as Burn ops with
-//! gradients.
+//! Message passing on a tensor device: sampled blocks as Burn tensors, and differentiable aggregation over them.
 //!
-//! This crate does not know where a block came from, holds no parameter and draws no random number that
-//! its caller did not key. It is the only crate that names a Burn backend.
+//! The crate has the ops ([`ops`]), the arrays that they read ([`DeviceBlock`], [`DeviceSegments`], [`DeviceRows`]),
+//! and sampling and feature gathering on a device ([`DeviceSampler`], [`DeviceFeatures`]). It is independent of how a
+//! block was sampled, holds no model parameters, and takes all randomness from keys that the caller passes. It is the
+//! only crate of the workspace that names a Burn backend.
 //!
 //! ```
 //! use burn::tensor::{Device, Tensor};
 //! use kiln_graph::{Block, BlockParts, EdgeId, LocalId, NodeId};
 //! use kiln_kernels::ops::{self, Reduction};
 //! use kiln_kernels::{DeviceBlock, to_vec_f32};
-//! // 7 -> 2 and 9 -> 2, for the one destination 2.
+//! // The edges 7 -> 2 and 9 -> 2 of the destination 2.
 //! let block = Block::new(BlockParts {
 //!     srcs: vec![NodeId(2), NodeId(7), NodeId(9)],
 //!     indptr: vec![0, 2],

@@ -1,5 +1,5 @@
-//! Checks of ops and layers that need tensors, the reference that ops are checked against, and a view of
-//! which implementation ran.
+//! Test helpers: checks of ops, gradients and layers, the reference ops that they are compared to, and counters of the
+//! implementations that ran.
 
 use std::io::Write;
 use std::sync::Once;
@@ -20,7 +20,7 @@ pub mod reference;
 
 pub use crate::counts::{Launches, Reads};
 
-/// The ops that ran on this thread during a call, gradients included.
+/// Counts the ops that run on this thread during a call, including those of the backward pass.
 pub fn launches_of(call: impl FnOnce()) -> Launches {
     let before = counts::so_far();
     call();
@@ -28,7 +28,7 @@ pub fn launches_of(call: impl FnOnce()) -> Launches {
     Launches { direct: after.direct - before.direct, reference: after.reference - before.reference }
 }
 
-/// What came back from devices on this thread during a call.
+/// Counts the reads from devices on this thread during a call.
 pub fn reads_of(call: impl FnOnce()) -> Reads {
     let before = counts::reads_so_far();
     call();
@@ -36,26 +36,29 @@ pub fn reads_of(call: impl FnOnce()) -> Reads {
     Reads { n_reads: after.n_reads - before.n_reads, n_bytes: after.n_bytes - before.n_bytes }
 }
 
-/// The device that tests run on: that of the name in the environment variable `KILN_DEVICE` ([`open_device`]), or the
-/// processor where that is not set.
+/// Returns the device that tests run on: the one that the environment variable `KILN_DEVICE` names (see
+/// [`open_device`]), or the CPU if it is not set.
 ///
 /// # Panics
-/// When there is no such device.
+/// Panics if there is no such device.
 pub fn device() -> Device {
     match std::env::var("KILN_DEVICE") {
-        Ok(name) => open_device(&name).unwrap_or_else(|error| panic!("KILN_DEVICE: {error}")),
+        Ok(name) => open_device(&name)
+            .unwrap_or_else(|error| panic!("the device that KILN_DEVICE names could not be opened: {error}")),
         Err(_) => Device::flex(),
     }
 }
 
-/// Whether kernels of this element type run on a device; where they do not, standard output says what is skipped. CubeCL's
-/// CPU runtime reports bf16 on every processor, but its compiler calls a function that is not there (`__truncsfbf2`) where
-/// the processor has no instruction for it.
+/// Returns true if kernels of this element type run on a device.
+///
+/// CubeCL's CPU runtime reports bf16 on every CPU, but on a CPU without AVX-512 BF16 instructions its compiler calls a
+/// function that does not exist (`__truncsfbf2`). There, this function returns false for bf16 and prints a `kiln-skip:`
+/// line once.
 pub fn supports(device: &Device, dtype: DType) -> bool {
     let is_missing = dtype == DType::BF16 && is_cube_cpu(device) && !has_bf16_instructions();
     if is_missing {
         static ONCE: Once = Once::new();
-        // Past the harness, which keeps what a test that passes prints.
+        // `writeln!` bypasses the test harness, which captures the `println!` output of passing tests.
         let reason = "CubeCL's CPU runtime compiles them on processors with AVX-512 BF16 only";
         ONCE.call_once(|| drop(writeln!(std::io::stdout(), "kiln-skip: gpu: bf16 kernels: {reason}")));
     }
@@ -79,59 +82,59 @@ fn has_bf16_instructions() -> bool {
     false
 }
 
-/// A tensor of numbers in `[-1, 1)` that look random and are the same everywhere.
+/// Returns a tensor of irregular values in `[-1, 1)` that depend on the shape only and are the same on every platform.
 pub fn ramp<const D: usize>(shape: [usize; D], device: &Device) -> Tensor<D> {
     let n_values: usize = shape.iter().product();
-    // The golden ratio's multiples modulo 1 spread evenly and do not repeat (Weyl 1916).
+    // Multiples of the golden ratio modulo 1 are evenly distributed and do not repeat (Weyl 1916).
     let values = (0..n_values as u32).map(|idx| idx.wrapping_mul(2_654_435_769) >> 8);
     let values: Vec<f32> = values.map(|word| word as f32 / 8_388_608.0 - 1.0).collect();
     Tensor::from_data(TensorData::new(values, shape), device)
 }
 
-/// The values of a tensor, row by row.
+/// Returns the values of a tensor in row-major order.
 ///
 /// # Panics
-/// When they are not f32: a test should see that an op changed the element type.
+/// Panics if the tensor is not f32, so that a test notices an op that changes the element type.
 pub fn values<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
-    assert_eq!(tensor.dtype(), DType::F32, "the tensor's element type");
+    assert_eq!(tensor.dtype(), DType::F32, "the tensor should be f32");
     to_vec_f32(tensor)
 }
 
-/// A copy of a tensor on the CPU, where expected values are computed: Burn's matrix products round f32 to TF32 on CUDA, and
-/// take seconds each on CubeCL's CPU runtime.
+/// Copies a tensor to the CPU. Tests compute expected values there, because Burn's matrix products round f32 to TF32 on
+/// CUDA and are very slow on CubeCL's CPU runtime.
 pub fn on_cpu<const D: usize>(tensor: &Tensor<D>) -> Tensor<D> {
     Tensor::from_data(TensorData::new(values(tensor.clone()), tensor.dims()), &Device::flex())
 }
 
-/// Checks that two lists of numbers are equal up to `tolerance`, absolutely where they are below 1 and
-/// relatively above.
+/// Checks that two lists of numbers are equal up to `tolerance`, which is absolute for expected values below 1 and
+/// relative for larger ones.
 ///
 /// # Panics
-/// When they are not, with the first place.
+/// Panics if the lengths differ or a value is out of tolerance; the message names the first such index.
 pub fn check_close(got: &[f32], expected: &[f32], tolerance: f32) {
-    assert_eq!(got.len(), expected.len(), "numbers of values");
+    assert_eq!(got.len(), expected.len(), "the numbers of values differ");
     for (idx, (got, expected)) in got.iter().zip(expected).enumerate() {
         let error = (got - expected).abs();
         assert!(error <= tolerance * expected.abs().max(1.0), "value {idx}: got {got}, expected {expected}");
     }
 }
 
-/// The step of the finite differences. Values are about 1 and sums about 10, where f32 resolves 1e-6, so
-/// a difference over this step has an error of about 1e-4 from rounding.
+/// The step of the finite differences. Values are about 1 and sums about 10, where the resolution of f32 is about 1e-6;
+/// rounding therefore changes a difference quotient by about 1e-4.
 const STEP: f32 = 1.0 / 64.0;
 
-/// What a gradient may differ from the finite difference, of which the step's square is the larger part
-/// for smooth functions.
+/// The tolerance of a gradient against its finite difference. For smooth functions, the larger part of the error grows
+/// with the square of the step.
 pub const GRADIENT_TOLERANCE: f32 = 5e-3;
 
 /// Checks the gradient of a function of one tensor against central differences of a fixed weighted sum
 /// of its results.
 ///
-/// It costs two calls of `f` for each value of `x`. At a kink (an equal maximum, a ReLU at 0) the two
-/// differ by right: choose an `x` that is away from them.
+/// It calls `f` once, and then twice for each value of `x`. At a kink (two equal maxima, a ReLU at 0) the function has
+/// no derivative and the check may fail: choose an `x` away from kinks.
 ///
 /// # Panics
-/// When a value of the gradient differs by more than [`GRADIENT_TOLERANCE`], with its place.
+/// Panics if a value of the gradient differs by more than [`GRADIENT_TOLERANCE`]; the message names its index.
 pub fn check_gradient<const D: usize, const E: usize>(x: Tensor<D>, f: impl Fn(Tensor<D>) -> Tensor<E>) {
     let plain = x.device().inner();
     let shape = x.dims();
@@ -160,10 +163,10 @@ pub fn check_gradient<const D: usize, const E: usize>(x: Tensor<D>, f: impl Fn(T
     check_close(&values(gradient), &expected, GRADIENT_TOLERANCE);
 }
 
-/// A block read back from its device.
+/// Reads a block back from its device.
 ///
 /// # Panics
-/// When its arrays contradict each other.
+/// Panics if the arrays of the block are inconsistent (see [`Block::new`]).
 pub fn read_block(block: &DeviceBlock) -> Block {
     let Adjacency { indptr, indices, .. } = block.adjacency();
     let read = |array| read_i64(Tensor::from_dispatch(array)).into_iter();
@@ -176,10 +179,11 @@ pub fn read_block(block: &DeviceBlock) -> Block {
     })
 }
 
-/// A block's edges by source as its device lists them, as the arrays of [`TransposedBlock`]: `indptr`, `dsts`, `edges`.
+/// Builds the transposed block on the device and returns its arrays: `indptr`, `dsts` and `edges` (see
+/// [`TransposedBlock`]). For a device without CubeCL kernels, the host builds the transposed block.
 ///
 /// # Panics
-/// When the device fails.
+/// Panics if the device fails.
 pub fn read_by_source(block: &DeviceBlock) -> [Vec<u32>; 3] {
     #[cfg(feature = "cube")]
     {
@@ -193,15 +197,15 @@ pub fn read_by_source(block: &DeviceBlock) -> [Vec<u32>; 3] {
     [listed.indptr().to_vec(), listed.dsts().to_vec(), listed.edges().to_vec()]
 }
 
-/// What a layer's result may change when the edges of each destination change places: sums of a few
-/// numbers of about 1 in another order.
+/// The tolerance of a layer's result when the edges of each destination are reordered. A few numbers of about 1 are
+/// then added in another order.
 const ORDER_TOLERANCE: f32 = 1e-5;
 
-/// Checks a layer on a block: the shape of its result, that the order of a destination's edges does not
-/// matter, and its gradient for its input by [`check_gradient`].
+/// Checks a layer on a block: the shape of its result, its independence of the order of a destination's edges, and its
+/// gradient with respect to its input by [`check_gradient`].
 ///
 /// # Panics
-/// When one of these does not hold.
+/// Panics if one of these checks fails.
 pub fn check_layer(
     block: &Block,
     d_in: usize,
@@ -212,13 +216,13 @@ pub fn check_layer(
     let uploaded = DeviceBlock::upload(block, device);
     let x = ramp([block.n_src(), d_in], device);
     let result = layer(&uploaded, x.clone());
-    assert_eq!(result.dims(), [block.n_dst(), d_out], "the result's shape");
+    assert_eq!(result.dims(), [block.n_dst(), d_out], "the result should be [n_dst, d_out]");
     let reversed = DeviceBlock::upload(&with_reversed_edges(block), device);
     check_close(&values(layer(&reversed, x.clone())), &values(result), ORDER_TOLERANCE);
     check_gradient(x, |x| layer(&uploaded, x));
 }
 
-/// The same block with the edges of each destination in opposite order.
+/// Returns a copy of the block with the edges of each destination in reverse order.
 fn with_reversed_edges(block: &Block) -> Block {
     let mut parts: BlockParts = block.clone().into_parts();
     for range in block.indptr().windows(2) {

@@ -1,5 +1,5 @@
-//! A graph of more than 2^31 edges on a device. It takes 9 GB of the device's memory, so that it runs on GPUs, and on
-//! CubeCL's CPU runtime where the environment variable `KILN_LARGE` is set (which takes a minute and a half).
+//! Sampling on a device from a graph of more than 2^31 edges. The graph takes 9 GB of the device's memory, so the test
+//! runs on CUDA devices only, or on any device if the environment variable `KILN_LARGE` is set.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::fs::File;
@@ -14,13 +14,13 @@ use kiln_sample::{Fanout, FrontierSampler, NeighborSampler, RngKey, Scratch, See
 
 const N_NODES: u64 = 2000;
 
-/// Edges of node 0, all of them loops.
+/// The number of in-edges of node 0, all of them self loops.
 const N_LOOPS: u64 = (1 << 31) + 5;
 
-/// Edges of node 1, from nodes 2 on.
+/// The number of in-edges of node 1, whose sources are node 2 and later nodes.
 const N_OTHERS: u64 = 1000;
 
-/// The graph in a file that is mostly holes.
+/// The graph, mapped from a sparse file.
 fn graph(folder: &tempfile::TempDir) -> Arc<Csc> {
     let path = folder.path().join("indices");
     let file = File::create(&path).unwrap();
@@ -35,10 +35,10 @@ fn graph(folder: &tempfile::TempDir) -> Arc<Csc> {
 }
 
 #[test]
-fn edges_past_31_bits_are_sampled_alike() {
+fn device_and_host_sample_identical_blocks_with_edge_ids_above_31_bits() {
     let device_name = std::env::var("KILN_DEVICE").unwrap_or_default();
     if !device_name.starts_with("cuda") && std::env::var_os("KILN_LARGE").is_none() {
-        // Past the harness, which keeps what a test that passes prints.
+        // `writeln!` bypasses the test harness, which captures the `println!` output of passing tests.
         let mut out = std::io::stdout();
         let skip =
             "kiln-skip: gpu: a graph of 2^31 edges: it takes 9 GB of a device's memory; KILN_LARGE=1 runs it";

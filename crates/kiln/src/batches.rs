@@ -3,20 +3,21 @@ use kiln_graph::ItemId;
 use kiln_loader::{ItemSampler, ItemSamplerConfig, Shard, UnevenShards};
 use kiln_train::BatchConfig;
 
-/// The workers that were set, or one where the rank has a second thread.
+/// Returns the number of workers that was set. The default is 1 if the rank is alone or has more than one thread, else
+/// 0.
 pub(crate) fn n_workers<I: ItemId>(workers: Option<usize>, items: &ItemSampler<I>) -> usize {
     let has_second_thread = items.config().shard.world_size == 1 || 1 < rayon::current_num_threads();
     workers.unwrap_or(usize::from(has_second_thread))
 }
 
-/// The same items, as one rank would take those of all.
+/// Returns the configuration by which a single rank takes the items of all ranks, with the global batch size.
 pub(crate) fn items_of_all_ranks(config: &ItemSamplerConfig) -> ItemSamplerConfig {
     let batch_size = config.batch_size * config.shard.world_size;
     ItemSamplerConfig { batch_size, shard: Shard::default(), ..*config }
 }
 
-/// The settings of batches that a run's result depends on: of ranks only the batch of all, unless the items of an uneven
-/// step depend on their number.
+/// Returns the batch settings that a run's result depends on. They include the number of ranks only if the policy for
+/// uneven steps depends on it; otherwise only the global batch size counts.
 pub(crate) fn batch_settings<I: ItemId>(
     batches: BatchConfig,
     split: &Split<I>,

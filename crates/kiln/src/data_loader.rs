@@ -4,46 +4,50 @@ use kiln_train::{DeviceBatch, Evaluation, Evaluator, MetricSums, Task, TaskTrain
 
 use crate::{RankHandle, Result};
 
-/// A description of minibatches, from which a [`Trainer`](crate::Trainer) makes its rank's batches of each pass. One
-/// description serves training, validation and test: [`NeighborLoader`](crate::NeighborLoader) for node tasks,
+/// A description of minibatches, from which a [`Trainer`](crate::Trainer) creates its rank's batches for each phase.
+/// One description serves training, validation and test. [`NeighborLoader`](crate::NeighborLoader) is for node tasks,
 /// [`GraphLoader`](crate::GraphLoader) for graph tasks.
 pub trait DataLoader<M: Module> {
-    /// What is learned.
+    /// The learning task.
     type Task: Task<Model = M>;
-    /// What prepares a batch.
+    /// The type that prepares batches.
     type Batcher: Batcher<Batch = DeviceBatch<<Self::Task as Task>::Input>>;
 
     /// Returns the task.
     fn task(&self) -> Self::Task;
 
-    /// The dataset's name and its classes' names.
+    /// Returns the name of the dataset and the names of its classes.
     fn names(&self) -> (&str, &[String]);
 
-    /// The hash of the data, by which a run recognizes the data that it continues with. Reads all of it.
+    /// Returns the hash of the data, by which a resumed run recognizes its data. May read all of it.
     ///
     /// # Errors
-    /// Those of reading.
+    /// Returns an error if the data cannot be read.
     fn data_hash(&self) -> Result<String>;
 
-    /// The settings that a run's result depends on, by name: of ranks only the batch of all.
+    /// Returns the settings that a run's result depends on, by name. They include the number of ranks only if
+    /// the policy for uneven steps is not [`UnevenShards::Join`](kiln_loader::UnevenShards::Join); otherwise only the
+    /// global batch size counts.
     fn settings(&self, n_ranks: usize) -> Vec<(&'static str, String)>;
 
-    /// Checks that a model with so many layers, which reads edge weights or not, fits the batches.
+    /// Checks that the batches suit a model with `n_layers` layers, which reads edge weights if `needs_edge_weights` is
+    /// true.
     ///
     /// # Errors
-    /// What does not fit.
+    /// Returns [`Error::FanoutsMismatch`](crate::Error::FanoutsMismatch) or
+    /// [`Error::NoEdgeWeights`](crate::Error::NoEdgeWeights) if they do not.
     fn check(&self, n_layers: usize, needs_edge_weights: bool) -> Result<()>;
 
-    /// What evaluates a model on batches of this description.
+    /// Returns the evaluator, which determines the ranks that evaluate and the neighbours that they read.
     ///
     /// # Errors
-    /// Settings that do not fit each other.
+    /// Returns an error if the settings are inconsistent.
     fn evaluator(&self, rank: &RankHandle) -> Result<Evaluator>;
 
-    /// The batches of a pass over its split, for the trainer's rank, seed and device.
+    /// Returns the loader of a phase's batches, for the trainer's rank, seed and device.
     ///
     /// # Errors
-    /// Settings that do not fit each other, and those of copying to the device.
+    /// Returns an error if the settings are inconsistent or data cannot be copied to the device.
     fn loader(
         &self,
         phase: Phase,
@@ -51,10 +55,11 @@ pub trait DataLoader<M: Module> {
         evaluator: &Evaluator,
     ) -> Result<Loader<Self::Batcher>>;
 
-    /// Loss and accuracy on the batches of a pass, over all ranks. A collective.
+    /// Computes loss and accuracy on the batches of a phase, summed over all ranks. Collective: every rank must call
+    /// it.
     ///
     /// # Errors
-    /// Those of preparing batches.
+    /// Returns an error if a batch cannot be prepared or another rank fails.
     fn count(
         evaluator: &Evaluator,
         trainer: &mut TaskTrainer<Self::Task>,
@@ -62,10 +67,10 @@ pub trait DataLoader<M: Module> {
         phase: Phase,
     ) -> kiln_train::Result<MetricSums>;
 
-    /// The outputs for this rank's share of a pass. A collective.
+    /// Computes the outputs for this rank's share of a phase. Collective: every rank must call it.
     ///
     /// # Errors
-    /// Those of preparing batches.
+    /// Returns an error if a batch cannot be prepared or another rank fails.
     fn evaluate(
         evaluator: &Evaluator,
         trainer: &mut TaskTrainer<Self::Task>,

@@ -9,28 +9,29 @@ use kiln_sample::{NeighborSampler, SamplerConfig, Seeds, count_node_accesses};
 
 use crate::{Error, Result};
 
-/// The nodes whose features are cached on a device, where there is no room for all.
+/// The nodes whose features are cached on a device that does not hold all features.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum CachedNodes {
-    /// Those with the most out-edges.
+    /// The nodes with the most out-edges.
     #[default]
     ByDegree,
-    /// Those that the first epoch's batches read most often, which are sampled on the host to find out (GNNLab's
-    /// presampling, Yang et al. 2022).
+    /// The nodes that the batches of the first epoch read most often. The reads are counted by sampling that epoch
+    /// once on the host (presampling; Yang et al. 2022, "GNNLab").
     ByPresampling,
 }
 
 /// The copy of a graph and its features that one device reads.
 #[derive(Debug, Clone)]
 pub struct DeviceCopy {
-    /// Samples blocks.
+    /// The sampler of blocks on the device.
     pub sampler: Arc<DeviceSampler>,
-    /// Gathers features.
+    /// The features on the device.
     pub features: Arc<DeviceFeatures>,
 }
 
 impl CachedNodes {
-    /// How often batches ask for each node; `items` are the training items of all ranks.
+    /// Returns the hotness of each node: its out-degree, or its number of reads in a presampled epoch. `items` returns
+    /// the training items of all ranks.
     pub(crate) fn hotness(
         self,
         graph: &Arc<Csc>,
@@ -51,7 +52,8 @@ impl CachedNodes {
 }
 
 impl DeviceCopy {
-    /// Copies to a device what it samples and gathers from: of the features all, or so many bytes of the hottest nodes'.
+    /// Copies the graph and features to a device: all feature rows, or those of the hottest nodes up to a number of
+    /// bytes.
     pub(crate) fn new(
         device: &Device,
         mode: GraphMode,
@@ -71,20 +73,20 @@ impl DeviceCopy {
     }
 }
 
-/// The copies of one description of batches, by device.
+/// The copies of a loader's graph and features, by device.
 #[derive(Clone, Default)]
 pub(crate) struct DeviceCopies(Arc<Mutex<Copies>>);
 
 #[derive(Default)]
 struct Copies {
     all: Vec<(Device, DeviceCopy)>,
-    /// Counted once for all devices.
+    /// The hotness of each node, which is computed once for all devices.
     hotness: Option<Arc<Vec<u32>>>,
 }
 
 impl DeviceCopies {
-    /// The copy on a device, which the first rank that computes there makes while the others wait. `make` finds the hotness
-    /// of the nodes there, once some rank has counted it.
+    /// Returns the copy on a device. The first rank that uses the device creates it with `make`, while the others wait.
+    /// `make` receives the hotness of the nodes if an earlier call has computed it, and may store it for later calls.
     pub(crate) fn get_or_make(
         &self,
         device: &Device,

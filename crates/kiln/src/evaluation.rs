@@ -9,27 +9,28 @@ use kiln_train::{Evaluator, ExactEvaluator, LayerWiseConfig, LayerWiseInference,
 use crate::Error;
 use crate::{RankHandle, Result};
 
-/// The neighbours that evaluation reads, and who evaluates.
+/// The neighbours that evaluation reads, and the ranks that evaluate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum EvalMode {
-    /// Each rank takes its share of the nodes, with sampled neighbours as in training.
+    /// All ranks evaluate their shares of the nodes, with sampled neighbours as in training.
     #[default]
     Sampled,
-    /// Rank 0 takes all nodes, with sampled neighbours; validation takes so many batches at most.
+    /// Rank 0 evaluates alone, with sampled neighbours. Metrics are computed on at most `n_batches` batches of a
+    /// split, predictions on the whole split.
     FirstRank {
-        /// The number of batches.
+        /// The maximum number of batches for metrics.
         n_batches: usize,
     },
-    /// All neighbours, layer by layer over the whole graph, on rank 0.
+    /// Rank 0 evaluates alone on all neighbours, layer by layer over the whole graph.
     Exact {
-        /// The bytes of layers' outputs that may be held in memory, with files in the system's folder for temporary ones
-        /// for the rest; `None` for no limit.
+        /// The limit in bytes for layer outputs in memory; the rest is written to files in the system's folder for
+        /// temporary files. `None` sets no limit.
         memory_bytes: Option<u64>,
     },
 }
 
 impl EvalMode {
-    /// What a run's result depends on.
+    /// Returns the setting that identifies this mode in a run's fingerprint.
     pub(crate) fn setting(self) -> String {
         match self {
             Self::Sampled => "sampled".to_owned(),
@@ -64,12 +65,12 @@ impl EvalMode {
         Ok(Evaluator::Exact(ExactEvaluator { inference, features, labels, threads }))
     }
 
-    /// The evaluator of a partitioned graph, of which nobody has all edges.
+    /// Returns the evaluator for a partitioned graph, on which only sampled evaluation is possible.
     #[cfg(feature = "grpc")]
     pub(crate) fn sampled(self) -> Result<Evaluator> {
         match self {
             Self::Sampled => Ok(Evaluator::Sampled),
-            Self::FirstRank { .. } => Err(Error::NeedsWholeGraph { what: "evaluation by the first rank" }),
+            Self::FirstRank { .. } => Err(Error::NeedsWholeGraph { what: "evaluation on rank 0" }),
             Self::Exact { .. } => Err(Error::NeedsWholeGraph { what: "exact evaluation" }),
         }
     }

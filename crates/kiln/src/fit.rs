@@ -8,28 +8,28 @@ use std::time::Instant;
 
 use kiln_train::{EpochReport, MetricSums, RunDir, RunIdentity, StepReport, TrainCallback};
 
-/// How long a run trains, and where it keeps its files.
+/// The settings of a run: the number of epochs, checkpoints, early stopping and the run's folder.
 #[must_use = "pass it to Trainer::fit"]
 pub struct FitConfig {
     pub(crate) schedule: kiln_train::FitConfig,
-    /// If not set, a numbered folder with the dataset's name.
+    /// The run's folder; by default a numbered folder with the dataset's name.
     pub(crate) dir: Option<RunDir>,
     pub(crate) stop: Arc<AtomicBool>,
     pub(crate) callback: Box<dyn TrainCallback>,
     pub(crate) is_quiet: bool,
-    /// If not set, the settings of model, optimizer and loader, and the hash of the data.
+    /// The identity of the run; by default the settings of model, optimizer and loader, and the hash of the data.
     pub(crate) fingerprint: Option<RunIdentity>,
-    /// If not set, the settings of the fingerprint.
+    /// The settings in `config.json`; by default those of the fingerprint.
     pub(crate) settings: Option<BTreeMap<String, String>>,
-    /// If not set, the dataset's name.
+    /// The title of the report; by default the dataset's name.
     pub(crate) title: Option<String>,
-    /// If not set, when `fit` was called.
+    /// The start of the run; by default the time of the call of `fit`.
     pub(crate) started: Option<Instant>,
 }
 
 impl FitConfig {
-    /// So many epochs at most, each of which prints a line. The run's files go to `runs/NAME-001`, or the first number
-    /// that is free, where NAME is the dataset's.
+    /// Returns settings for at most `n_epochs` epochs, each of which prints a line. The run's files are written to
+    /// `runs/NAME-001`, or the next free number, where NAME is the dataset's name.
     pub fn epochs(n_epochs: usize) -> Self {
         let schedule = kiln_train::FitConfig { n_epochs, patience: None, checkpoint_every: None };
         let (stop, callback) = (Arc::default(), Box::new(()));
@@ -37,45 +37,45 @@ impl FitConfig {
         Self { schedule, dir: None, stop, callback, is_quiet: false, fingerprint, settings, title, started }
     }
 
-    /// Stops after so many epochs without a better validation accuracy.
+    /// Stops early after `n_epochs` epochs without a better validation accuracy.
     pub fn patience(mut self, n_epochs: usize) -> Self {
         self.schedule.patience = Some(n_epochs);
         self
     }
 
-    /// Writes a checkpoint after so many steps of an epoch, besides the one at its end.
+    /// Writes a checkpoint after every `n_steps` steps of an epoch, in addition to the one at its end.
     pub fn checkpoint_every(mut self, n_steps: usize) -> Self {
         self.schedule.checkpoint_every = Some(n_steps);
         self
     }
 
-    /// Sets the run's folder, which is new or empty.
+    /// Sets the run's folder, which must be new or empty.
     pub fn out(self, folder: impl Into<PathBuf>) -> Self {
         Self { dir: Some(RunDir::New(folder.into())), ..self }
     }
 
-    /// Continues the run of this folder from its last checkpoint, to the weights of a run that never stopped. Settings and
-    /// data must be the same; the number of epochs may grow.
+    /// Resumes the run in this folder from its last checkpoint. The weights are bit-identical to those of an
+    /// uninterrupted run. Settings and data must be the same; the number of epochs may grow.
     pub fn resume(self, folder: impl Into<PathBuf>) -> Self {
         Self { dir: Some(RunDir::Resume(folder.into())), ..self }
     }
 
-    /// Continues the run of this folder where it has a checkpoint, and starts it otherwise: for jobs that are requeued.
+    /// Resumes the run in this folder if it contains a checkpoint, and starts it otherwise: for jobs that are requeued.
     pub fn start_or_resume(self, folder: impl Into<PathBuf>) -> Self {
         Self { dir: Some(RunDir::StartOrResume(folder.into())), ..self }
     }
 
-    /// Stops the run with a checkpoint after a step in which the flag is set on some rank.
+    /// Sets the flag that stops the run. When it is true on any rank after a step, all ranks stop with a checkpoint.
     pub fn stop_flag(self, stop: Arc<AtomicBool>) -> Self {
         Self { stop, ..self }
     }
 
-    /// Notifies an observer of each step and epoch, on every rank.
+    /// Sets a callback for each step and epoch, on every rank.
     pub fn callback(self, callback: impl TrainCallback + 'static) -> Self {
         Self { callback: Box::new(callback), ..self }
     }
 
-    /// Sets the settings and the hash of the data by which a resumed run recognizes itself, in the place of those of model,
+    /// Sets the settings and the data hash that must match when the run is resumed, instead of those of model,
     /// optimizer and loader.
     pub fn fingerprint(self, fingerprint: RunIdentity) -> Self {
         Self { fingerprint: Some(fingerprint), ..self }
@@ -91,7 +91,7 @@ impl FitConfig {
         Self { title: Some(title.into()), ..self }
     }
 
-    /// Sets the start of the run, for the time in the summary.
+    /// Sets the start of the run, from which the elapsed time in the summary counts.
     pub fn started(self, started: Instant) -> Self {
         Self { started: Some(started), ..self }
     }
@@ -101,7 +101,7 @@ impl FitConfig {
         Self { dir: Some(dir), ..self }
     }
 
-    /// Prints nothing.
+    /// Disables the line per epoch.
     pub fn quiet(self) -> Self {
         Self { is_quiet: true, ..self }
     }
@@ -114,7 +114,7 @@ impl fmt::Debug for FitConfig {
     }
 }
 
-/// Prints a line per epoch.
+/// A callback that prints a line per epoch.
 pub(crate) struct EpochLines {
     pub(crate) n_epochs: usize,
 }
@@ -126,7 +126,7 @@ impl TrainCallback for EpochLines {
         let (n_epochs, seconds, mark) =
             (self.n_epochs, train.wall.as_secs_f64(), if is_best { "  *" } else { "" });
         let (loss, accuracy, val) = (train.counts.loss(), train.counts.accuracy(), val.accuracy());
-        // That nobody reads it any more is no reason to stop a run that writes files.
+        // Errors are ignored: a closed pipe must not stop a run that writes files.
         let _ = writeln!(
             io::stdout(),
             "epoch {epoch:3}/{n_epochs}  loss {loss:.4}  train {accuracy:.4}  val {val:.4}  {seconds:.2} s{mark}"

@@ -13,8 +13,8 @@ use kiln_train::{
 use crate::batches::{batch_settings, n_workers};
 use crate::{DataLoader, RankHandle, Result};
 
-/// Minibatches of whole graphs, each batch one graph of several components. As
-/// [`NeighborLoader`](crate::NeighborLoader), it is a description that is cheap to clone.
+/// A description of minibatches of whole graphs; each batch is their disjoint union. It is cheap to clone, like a
+/// [`NeighborLoader`](crate::NeighborLoader).
 #[derive(Clone)]
 #[must_use = "pass it to Trainer::fit"]
 pub struct GraphLoader {
@@ -26,8 +26,8 @@ pub struct GraphLoader {
 }
 
 impl GraphLoader {
-    /// Batches of 32 graphs with these features of their nodes ([`GraphDataset::node_features`]), of which `split` names
-    /// some.
+    /// Returns a loader of batches of 32 graphs with these node features ([`GraphDataset::node_features`]), for the
+    /// graphs in `split`.
     pub fn new(graphs: &GraphDataset, features: Arc<dyn FeatureStore>, split: &Split<GraphId>) -> Self {
         let batches = BatchConfig { batch_size: 32, ..BatchConfig::default() };
         Self { graphs: graphs.clone(), features, split: split.clone(), batches, workers: None }
@@ -39,13 +39,13 @@ impl GraphLoader {
         self
     }
 
-    /// Sets the number of threads that prepare batches ahead of their use, as
+    /// Sets the number of threads that prefetch batches; see
     /// [`NeighborLoader::workers`](crate::NeighborLoader::workers).
     pub fn workers(self, workers: usize) -> Self {
         Self { workers: Some(workers), ..self }
     }
 
-    /// Sets how items become batches: size, order, and what becomes of a short last step.
+    /// Sets the batch settings: size, order, and the treatment of a short last step.
     pub fn batches(self, batches: BatchConfig) -> Self {
         Self { batches, ..self }
     }

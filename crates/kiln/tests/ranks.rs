@@ -1,4 +1,4 @@
-//! Ranks that are threads: each has its share, and all have one model.
+//! Tests of thread ranks: each trains on its share of the nodes, and all have the same model.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::path::Path;
@@ -42,12 +42,12 @@ fn ranks_train_one_model() {
     let (one, two) = (run(1, 64), run(2, 32));
     assert_eq!((one.len(), two.len()), (1, 2));
     assert_eq!(two[0].best, two[1].best);
-    // The same items, samples and masks; sums round otherwise.
+    // Items, samples and dropout masks are identical, but sums round differently.
     let (one_loss, two_loss) = (one[0].best.val.loss(), two[0].best.val.loss());
     assert!((one_loss - two_loss).abs() < 1e-4 * one_loss, "{one_loss} {two_loss}");
     assert!(two[0].folder().is_some() && two[1].folder().is_none());
 
-    // Models outlive their ranks, collectives do not.
+    // A model outlives its ranks, but its collectives fail.
     let error = two[0].evaluate(&NeighborLoader::new(&data, [5, 5]), Phase::Test).unwrap_err();
     assert!(matches!(error, Error::RanksEnded), "{error}");
 }

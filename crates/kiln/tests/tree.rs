@@ -1,4 +1,4 @@
-//! What a program that trains on threads compiles.
+//! A test of the dependencies that the crate has with default features.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::process::Command;
@@ -12,6 +12,6 @@ fn default_features_bring_no_grpc_mpi_cuda_or_plots() {
     let has = |name: &str| tree.lines().any(|line| line.split(' ').next() == Some(name));
     assert!(has("kiln-train") && has("burn"), "{tree}{}", String::from_utf8_lossy(&output.stderr));
     for name in ["tonic", "prost", "mpi", "cudarc", "plotters"] {
-        assert!(!has(name), "{name} is in the tree of kiln");
+        assert!(!has(name), "kiln should not depend on {name}");
     }
 }

@@ -8,27 +8,27 @@ use kiln_sample::{FrontierSampler, RngKey, Scratch, Seeds};
 
 use crate::{BatchError, SeedBatch, StageTimes};
 
-/// Makes a batch of its seeds: the part of a [`Loader`](crate::Loader) that depends on the task.
+/// Makes a batch from its seeds: the task-specific part of a [`Loader`](crate::Loader).
 ///
-/// It must be a pure function of the seeds and their key: the loader calls it in any thread and, for
-/// different steps, in any order. It must not wait for the thread that takes the batches, nor for a thread
-/// pool that this thread belongs to.
+/// A batcher must be a pure function of the seeds and their key: the loader calls it in any thread and, for different
+/// steps, in any order. To avoid a deadlock it must not wait for the thread that takes the batches, nor for a thread
+/// pool of which that thread is a part.
 pub trait Batcher: Send + Sync + 'static {
-    /// What batches are made of.
+    /// The type of the seeds: nodes or graphs.
     type Item: ItemId;
 
-    /// What comes out of the loader.
+    /// The type of the batches.
     type Batch: Send + 'static;
 
-    /// Buffers that a worker keeps from one batch to the next; `()` when there are none. No result may
-    /// depend on what a scratch was used for before. A scratch that saw a panic is not used again.
+    /// The buffers that a worker reuses from batch to batch, or `()`. A batch must not depend on earlier uses of its
+    /// scratch. The loader discards a scratch after a panic.
     type Scratch: Send + Default + 'static;
 
-    /// Makes the batch of one step. `times` comes with the time of the seeds, and has the others added.
+    /// Makes the batch of one step. `times.seeds` is already set; the batcher sets the times of the other stages.
     ///
     /// # Errors
-    /// Whatever goes wrong: it reaches the loader's caller at this step and ends the epoch. A panic does
-    /// the same.
+    /// Returns any error that occurs. The loader returns the error for this step and ends the epoch. A panic has the
+    /// same effect.
     fn batch(
         &self,
         seeds: SeedBatch<Self::Item>,
@@ -36,16 +36,15 @@ pub trait Batcher: Send + Sync + 'static {
         times: &mut StageTimes,
     ) -> Result<Self::Batch, BatchError>;
 
-    /// Bytes that a finished batch holds, for the bound on the loader's queue.
+    /// Returns the size of a finished batch in bytes, which counts towards the limit of the loader's queue.
     fn n_bytes(batch: &Self::Batch) -> usize;
 }
 
-/// A batcher for node tasks: samples blocks, gathers the input features and the seeds' labels.
+/// A batcher for node tasks: samples blocks, and gathers the input features and the seeds' labels.
 ///
-/// In training each block but the first carries its transposed block, made here, in the loader's worker, where the
-/// backward pass would otherwise make it. The first block's input is usually features, which get no gradient. Where
-/// something before its aggregation learns (a layer that projects wide features first), its transposed block is made in
-/// the backward pass.
+/// In training, the loader's worker also transposes each block except the first, so that the backward pass need not do
+/// it. The input of the first block is usually features, which need no gradient. If parameters precede its aggregation
+/// (a layer that projects wide features first), the backward pass transposes the first block.
 pub struct NodeBatcher<S: ?Sized, F: ?Sized> {
     sampler: Arc<S>,
     features: Arc<F>,
@@ -53,7 +52,7 @@ pub struct NodeBatcher<S: ?Sized, F: ?Sized> {
 }
 
 impl<S: FrontierSampler + ?Sized, F: FeatureStore + ?Sized> NodeBatcher<S, F> {
-    /// Batches from these parts, which are shared with the caller.
+    /// Creates a batcher from a sampler, a feature store and labels.
     pub fn new(sampler: Arc<S>, features: Arc<F>, labels: Arc<Labels>) -> Self {
         Self { sampler, features, labels }
     }
@@ -65,33 +64,33 @@ impl<S: ?Sized, F: ?Sized> fmt::Debug for NodeBatcher<S, F> {
     }
 }
 
-/// All that a model and its loss need of one step of a node task.
+/// The inputs of a model and its loss for one step of a node task.
 #[derive(Debug, Clone)]
 pub struct MiniBatch {
-    /// The step within the pass, from 0.
+    /// The step within the phase, from 0.
     pub step: usize,
-    /// The key that the blocks were sampled with, for whatever else is random in this step.
+    /// The key of this step. The blocks were sampled with it, and all other random draws of the step must use it.
     pub key: RngKey,
-    /// The seeds as given, duplicates included.
+    /// The seeds in the given order, including duplicates.
     pub seeds: Seeds,
-    /// One block a layer, input layer first.
+    /// The blocks, one per layer, input layer first.
     pub blocks: Vec<Block>,
-    /// For each seed the destination of the last block, and so the row of the model's output, that
-    /// belongs to it: a node that is a seed twice is one destination and two entries here.
+    /// For each seed, its destination in the last block, which is also its row in the model's output. A node that
+    /// occurs twice in `seeds` has one destination and two entries here.
     pub seed_index: Vec<LocalId>,
-    /// Features of the input nodes as stored, `[n_src, x_dim]`: those of `blocks[0].srcs()`, or of the
-    /// distinct seeds in the order of `seed_index` for a model without layers.
+    /// The features of the input nodes in their stored type, `[n_src, x_dim]`: those of `blocks[0].srcs()`, or, for a
+    /// model without layers, of the distinct seeds in the order of their first appearance.
     pub x: FeatureBuffer,
-    /// Number of feature columns.
+    /// The number of feature columns.
     pub x_dim: usize,
-    /// Each seed's class, aligned with `seeds` and `seed_index`; never negative.
+    /// The class of each seed, aligned with `seeds` and `seed_index`; never negative.
     pub labels: Vec<i32>,
-    /// How long the stages took.
+    /// The durations of the stages that made this batch.
     pub times: StageTimes,
 }
 
 impl MiniBatch {
-    /// Bytes of the batch's arrays.
+    /// Returns the size of the batch's arrays in bytes.
     pub fn n_bytes(&self) -> usize {
         self.blocks.iter().map(Block::n_bytes).sum::<usize>()
             + size_of_val(self.seeds.as_nodes())

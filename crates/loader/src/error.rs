@@ -2,60 +2,60 @@ use std::path::PathBuf;
 
 use kiln_graph::{GraphId, NodeId, file_prefix};
 
-/// What can be wrong with a loader's settings, and how an epoch can end early.
+/// An error in a loader's settings, or an error that ends an epoch early.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Batches without seeds.
+    /// The batch size is 0.
     #[error("the batch size is 0, expected at least 1")]
     ZeroBatchSize,
-    /// A rank that does not exist.
-    #[error("rank {rank} of {world_size} ranks does not exist (ranks are 0 to world_size - 1)")]
+    /// The rank is not below the world size.
+    #[error("rank {rank} of {world_size} ranks is out of range: expected a rank below the number of ranks")]
     BadShard {
-        /// The rank asked for.
+        /// The given rank.
         rank: usize,
-        /// How many ranks there are.
+        /// The number of ranks.
         world_size: usize,
     },
-    /// Items that belong to ranks are neither dropped nor repeated.
-    #[error("ranks that take their own items cannot drop or pad them: leave the uneven last step joined")]
+    /// Items are sharded by owner, but the policy for uneven shards drops or pads.
+    #[error("items that are sharded by owner cannot be dropped or padded: use UnevenShards::Join")]
     OwnersNeedJoin,
-    /// More worker threads than any machine has a use for.
-    #[error("{workers} workers are too many, expected at most {max}")]
+    /// The number of worker threads is too large.
+    #[error("the number of workers is {workers}, expected at most {max}")]
     TooManyWorkers {
-        /// The number asked for.
+        /// The given number of workers.
         workers: usize,
-        /// The largest number taken.
+        /// The largest supported number of workers.
         max: usize,
     },
-    /// The system refused to start a worker thread.
-    #[error("worker thread {worker} could not be started: {source}")]
+    /// A worker thread could not be started.
+    #[error("failed to start worker thread {worker}: {source}")]
     Spawn {
-        /// The worker, from 0.
+        /// The index of the worker, from 0.
         worker: usize,
-        /// What the system said.
+        /// The operating system's error.
         source: std::io::Error,
     },
-    /// Making a batch panicked. The epoch ends here.
-    #[error("the batch of step {step} panicked: {message}")]
+    /// A panic occurred while a batch was made. The epoch ends here.
+    #[error("loading the batch of step {step} panicked: {message}")]
     WorkerPanicked {
-        /// The step whose batch was being made.
+        /// The step of the batch.
         step: usize,
-        /// What the panic said.
+        /// The message of the panic.
         message: String,
     },
-    /// Making a batch failed. The epoch ends here.
-    #[error("the batch of step {step} failed: {source}")]
+    /// An error occurred while a batch was made. The epoch ends here.
+    #[error("loading the batch of step {step} failed: {source}")]
     Batch {
-        /// The step whose batch was being made.
+        /// The step of the batch.
         step: usize,
-        /// Why it failed.
+        /// The batcher's error.
         source: BatchError,
     },
 }
 
-/// The reason why one batch could not be made, which [`Batcher::batch`](crate::Batcher::batch) returns. The loader adds
-/// the step.
+/// An error of [`Batcher::batch`](crate::Batcher::batch) for one batch. The loader adds the step
+/// ([`Error::Batch`]).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BatchError {
@@ -65,61 +65,64 @@ pub enum BatchError {
     /// Features or labels could not be gathered.
     #[error(transparent)]
     Feature(#[from] kiln_feature::Error),
-    /// An item is no graph of the set.
-    #[error("item {} at position {position} is no graph: there are {n_graphs} (ids 0 to n_graphs - 1)", graph.0)]
+    /// An item is not a graph of the dataset.
+    #[error("item {} at position {position} is not a graph: expected an id below {n_graphs}", graph.0)]
     GraphOutOfRange {
-        /// The id that is too large.
+        /// The id that is out of range.
         graph: GraphId,
-        /// Its position in the batch.
+        /// The position of the id in the batch.
         position: usize,
-        /// How many graphs there are.
+        /// The number of graphs.
         n_graphs: usize,
     },
-    /// The node offsets of a set of graphs are damaged.
-    #[error("{}the nodes of graph {} would be {start} to {end} of {n_nodes}: the set is damaged, make it again", file_prefix(file.as_deref()), graph.0)]
+    /// The node offsets of a set of graphs are invalid.
+    #[error("{}the nodes of graph {} are {start}..{end}, expected a range within 0..{n_nodes}: the data set is damaged: restore or regenerate it", file_prefix(file.as_deref()), graph.0)]
     BadNodeRange {
-        /// The graph.
+        /// The graph whose node range is invalid.
         graph: GraphId,
-        /// Where its nodes would start.
+        /// The start of the graph's nodes.
         start: u32,
-        /// Where they would end.
+        /// The end of the graph's nodes.
         end: u32,
-        /// How many nodes all graphs have.
+        /// The number of nodes of all graphs.
         n_nodes: usize,
-        /// The file that the offsets are mapped from, where they are.
+        /// The file from which the offsets are mapped; `None` if they are in memory.
         file: Option<PathBuf>,
     },
-    /// An edge of a set of graphs comes from another graph than its own.
-    #[error("{}edge {edge} comes from node {}, but ends in graph {}, whose nodes are {start} to {end} - 1: the set is damaged, make it again", file_prefix(file.as_deref()), node.0, graph.0)]
+    /// An edge of a set of graphs connects two graphs.
+    #[error("{}edge {edge} comes from node {}, expected a node of graph {} ({start}..{end}): the data set is damaged: restore or regenerate it", file_prefix(file.as_deref()), node.0, graph.0)]
     EdgeLeavesGraph {
         /// The edge's position in the `indices` of all graphs.
         edge: u64,
-        /// Its source.
+        /// The source of the edge.
         node: NodeId,
-        /// The graph of its destination.
+        /// The graph that contains the edge's destination.
         graph: GraphId,
         /// The graph's first node.
         start: u32,
         /// One past the graph's last node.
         end: u32,
-        /// The file that the edges are mapped from, where they are.
+        /// The file from which the edges are mapped; `None` if they are in memory.
         file: Option<PathBuf>,
     },
-    /// The graphs of a batch have more nodes or edges than 32 bits count.
-    #[error("the graphs of the batch have {n} {what}, at most {} fit a block: use smaller batches", u32::MAX)]
+    /// The graphs of a batch have more nodes or edges than 32-bit offsets can address.
+    #[error(
+        "the graphs of the batch have {n} {what}, expected at most {}: use a smaller batch size",
+        u32::MAX
+    )]
     BatchTooLarge {
-        /// What there are too many of.
+        /// The counted elements: `nodes` or `edges`.
         what: &'static str,
-        /// How many there are.
+        /// The number of nodes or edges.
         n: u64,
     },
-    /// Something that only this kind of batch knows.
+    /// An error of a user-defined [`Batcher`](crate::Batcher).
     #[error(transparent)]
     Other(Box<dyn std::error::Error + Send + Sync>),
 }
 
 impl BatchError {
-    /// An error of a kind of batch that is not made from sampled nodes.
+    /// Wraps an error of a user-defined [`Batcher`](crate::Batcher).
     pub fn other(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self::Other(source.into())
     }

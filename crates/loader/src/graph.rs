@@ -10,13 +10,13 @@ use kiln_sample::RngKey;
 
 use crate::{BatchError, Batcher, Result, SeedBatch, StageTimes};
 
-/// A batcher for tasks on whole graphs: the graphs of a batch are copied out of one block-diagonal graph that
-/// holds all of them, and stand one after the other.
+/// A batcher for tasks on whole graphs. The whole set is one block-diagonal graph, from which the batcher copies the
+/// graphs of a batch one after the other.
 ///
 /// Nothing is sampled, so a batch does not depend on its key.
 ///
-/// In training the block carries its transposed block, made here, in the loader's worker, where the backward pass would
-/// otherwise make it. It serves all layers but the first, whose input usually gets no gradient.
+/// In training, the loader's worker also transposes the block, so that the backward pass need not do it. All layers
+/// except the first use the transposed block; the input of the first layer usually needs no gradient.
 pub struct GraphBatcher<F: ?Sized> {
     graph: Arc<Csc>,
     node_offsets: SharedArray<u32>,
@@ -25,14 +25,13 @@ pub struct GraphBatcher<F: ?Sized> {
 }
 
 impl<F: FeatureStore + ?Sized> GraphBatcher<F> {
-    /// Batches from these parts, which are shared with the caller. The nodes of graph `g` are
-    /// `node_offsets[g]..node_offsets[g + 1]` of `graph`; `labels` has one class a graph.
+    /// Creates a batcher from a set of graphs. The nodes of graph `g` are `node_offsets[g]..node_offsets[g + 1]` of
+    /// `graph`; `labels` has one class per graph.
     ///
-    /// Runs in constant time: that offsets never fall and that no edge leaves its graph is checked of the
-    /// graphs that a batch takes.
+    /// Runs in constant time. The offsets and edges of a graph are checked when a batch contains it.
     ///
     /// # Panics
-    /// When there is not one label a graph and one feature row a node.
+    /// Panics unless there is one label per graph and one feature row per node.
     pub fn new(
         graph: Arc<Csc>,
         node_offsets: SharedArray<u32>,
@@ -40,14 +39,14 @@ impl<F: FeatureStore + ?Sized> GraphBatcher<F> {
         labels: Arc<Labels<GraphId>>,
     ) -> Self {
         let n_graphs = node_offsets.len().saturating_sub(1);
-        assert_eq!(labels.len(), n_graphs, "labels and graphs differ in number");
-        assert_eq!(features.n_rows(), graph.n_nodes(), "feature rows and nodes differ in number");
+        assert_eq!(labels.len(), n_graphs, "expected one label per graph");
+        assert_eq!(features.n_rows(), graph.n_nodes(), "expected one feature row per node");
         Self { graph, node_offsets, features, labels }
     }
 }
 
 impl<F: ?Sized> GraphBatcher<F> {
-    /// Number of graphs.
+    /// The number of graphs.
     pub fn n_graphs(&self) -> usize {
         self.labels.len()
     }
@@ -59,34 +58,33 @@ impl<F: ?Sized> fmt::Debug for GraphBatcher<F> {
     }
 }
 
-/// All that a model and its loss need of one step of a task on whole graphs.
+/// The inputs of a model and its loss for one step of a task on whole graphs.
 #[derive(Debug, Clone)]
 pub struct GraphBatch {
-    /// The step within the pass, from 0.
+    /// The step within the phase, from 0.
     pub step: usize,
-    /// The key of whatever is random in this step.
+    /// The key for all random draws of this step.
     pub key: RngKey,
-    /// The graphs as given, by their positions; a graph that is given twice stands here twice and is two
-    /// copies in the arrays below.
+    /// The graphs in the given order, including duplicates. Each duplicate has its own copy in the arrays below.
     pub graphs: Vec<GraphId>,
-    /// All edges of these graphs. Sources and destinations are the same: every node of the batch, graph
-    /// after graph, so that one block serves all layers. `edge_ids` are those of the graph that holds all.
+    /// All edges of the batch's graphs. The sources and the destinations are all nodes of the batch, graph by graph, so
+    /// all layers use the same block. `edge_ids` are those of the block-diagonal graph.
     pub block: Block,
-    /// Where the nodes of each graph start in the batch, `n_graphs + 1` entries:
-    /// `node_offsets[i]..node_offsets[i + 1]` are the rows of `graphs[i]`, none for a graph without nodes.
+    /// The start of each graph's nodes in the batch, `n_graphs + 1` entries: `node_offsets[i]..node_offsets[i + 1]` are
+    /// the rows of `graphs[i]`, an empty range for a graph without nodes.
     pub node_offsets: Vec<u32>,
-    /// Features of the nodes as stored, `[n_nodes, x_dim]`: those of `block.srcs()`.
+    /// The features of `block.srcs()` in their stored type, `[n_nodes, x_dim]`.
     pub x: FeatureBuffer,
-    /// Number of feature columns.
+    /// The number of feature columns.
     pub x_dim: usize,
-    /// Each graph's class, aligned with `graphs`; never negative.
+    /// The class of each graph, aligned with `graphs`; never negative.
     pub labels: Vec<i32>,
-    /// How long the stages took.
+    /// The durations of the stages that made this batch.
     pub times: StageTimes,
 }
 
 impl GraphBatch {
-    /// Bytes of the batch's arrays.
+    /// Returns the size of the batch's arrays in bytes.
     pub fn n_bytes(&self) -> usize {
         self.block.n_bytes()
             + size_of_val(self.graphs.as_slice())
@@ -130,7 +128,7 @@ impl<F: FeatureStore + ?Sized + 'static> Batcher for GraphBatcher<F> {
 }
 
 impl<F: ?Sized> GraphBatcher<F> {
-    /// The graphs one after the other as a block, and where each one's nodes start.
+    /// Copies the graphs one after the other into a block, and returns it with the start of each graph's nodes.
     fn copy(&self, graphs: &[GraphId]) -> Result<(Block, Vec<u32>), BatchError> {
         let mut ranges = Vec::with_capacity(graphs.len());
         let (mut n_nodes, mut n_edges) = (0_u64, 0_u64);
@@ -164,7 +162,7 @@ impl<F: ?Sized> GraphBatcher<F> {
         Ok((Block::new(parts), node_offsets))
     }
 
-    /// Where a graph's nodes lie: an existing range of the nodes.
+    /// Returns the range of a graph's nodes, which is checked to be within `0..n_nodes`.
     fn nodes(&self, graph: GraphId, position: usize) -> Result<Range<usize>, BatchError> {
         let n_graphs = self.n_graphs();
         if graph.index() >= n_graphs {
@@ -179,11 +177,11 @@ impl<F: ?Sized> GraphBatcher<F> {
         Ok(start as usize..end as usize)
     }
 
-    /// Where the edges of these nodes lie: an existing range of `indices`. No nodes have no edges, and what
-    /// stands at their place in `indptr` belongs to others.
+    /// Returns the range in `indices` of the edges into `nodes`, which is checked to be within `0..n_edges`. An empty
+    /// range of nodes has no edges, whatever `indptr` contains there.
     ///
-    /// The nodes exist, so that `indptr`, which has an entry more than there are nodes, has both of theirs. Of
-    /// the offsets between these two, `append` checks that none falls; so each node's edges are in the range.
+    /// The nodes exist, so `indptr`, which has one more entry than there are nodes, contains both ends of the range.
+    /// `append` checks that the offsets between them do not decrease, so each node's edges are within the range.
     fn edges(&self, nodes: &Range<usize>) -> Result<Range<usize>, BatchError> {
         if nodes.is_empty() {
             return Ok(0..0);
@@ -195,7 +193,7 @@ impl<F: ?Sized> GraphBatcher<F> {
         Ok(start as usize..end as usize)
     }
 
-    /// Copies one graph behind those that are there. Its sources keep their distance to its first node.
+    /// Appends one graph to the block. All its nodes keep their order and are shifted by the same number of positions.
     fn append(
         &self,
         graph: GraphId,
@@ -207,11 +205,11 @@ impl<F: ?Sized> GraphBatcher<F> {
         if indptr.windows(2).any(|pair| pair[1] < pair[0]) {
             return Err(self.bad_edge_range(&nodes));
         }
-        // Both fit: the batch's nodes and edges were counted.
+        // No cast truncates: `copy` has checked that the batch's nodes and edges fit 32 bits.
         let (first_node, first_edge) = (nodes.start as u32, edges.start as u64);
         let (node_base, edge_base) = (to.srcs.len() as u32, to.indices.len() as u64);
         let srcs = &self.graph.indices()[edges.clone()];
-        // A source before the first node becomes a very large number, so one comparison is enough.
+        // The subtraction wraps for a source before the first node, so one comparison checks both bounds.
         let largest = srcs.iter().map(|src| src.0.wrapping_sub(first_node)).max().unwrap_or(0);
         if !srcs.is_empty() && largest as usize >= nodes.len() {
             return Err(self.edge_leaves_graph(graph, nodes, edges));
@@ -223,7 +221,7 @@ impl<F: ?Sized> GraphBatcher<F> {
         Ok(())
     }
 
-    /// The error for the first of these nodes whose edges lie where there are none.
+    /// Returns the error for the first node of `nodes` whose edge range is invalid.
     fn bad_edge_range(&self, nodes: &Range<usize>) -> BatchError {
         let (indptr, n_edges) = (self.graph.indptr(), self.graph.n_edges());
         let is_bad = |&node: &usize| indptr[node + 1] < indptr[node] || indptr[node + 1] > n_edges;
@@ -237,7 +235,7 @@ impl<F: ?Sized> GraphBatcher<F> {
         })
     }
 
-    /// The error for the first of these edges that comes from none of these nodes.
+    /// Returns the error for the first edge of `edges` whose source is not in `nodes`.
     fn edge_leaves_graph(&self, graph: GraphId, nodes: Range<usize>, edges: Range<usize>) -> BatchError {
         let is_outside = |&edge: &usize| !nodes.contains(&self.graph.indices()[edge].index());
         let edge = edges.clone().find(is_outside).unwrap_or(edges.start);

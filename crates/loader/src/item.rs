@@ -9,63 +9,64 @@ use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
 use crate::{Error, Result};
 
-/// The value folded in [`KeyDomain::Host`] for the stream that shuffles items.
+/// The value that is folded into the epoch's key in [`KeyDomain::Host`] to derive the random stream that shuffles
+/// items.
 const HOST_ITEM_ORDER: u64 = 0;
 
-/// One rank of those that train together.
+/// A rank and the number of ranks among which items are sharded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shard {
     /// This rank, below `world_size`.
     pub rank: usize,
-    /// Number of ranks, at least 1.
+    /// The number of ranks, at least 1.
     pub world_size: usize,
 }
 
 impl Default for Shard {
-    /// The only rank there is.
+    /// Returns rank 0 of a single rank.
     fn default() -> Self {
         Self { rank: 0, world_size: 1 }
     }
 }
 
-/// The treatment of a training step whose items do not divide by the number of ranks, as happens in a
-/// short last step only. Evaluation is always [`UnevenShards::Join`].
+/// The policy for a training step whose number of items is not a multiple of the number of ranks. Only a short last
+/// step can be uneven. Evaluation always uses [`UnevenShards::Join`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum UnevenShards {
-    /// Each item is used exactly once. The ranks' shares differ by one item at most, and a rank may have
-    /// none, but never the first: it takes part in the step with weight zero. Of the three, this alone gives
-    /// a step the same items for any number of ranks.
+    /// Uses each item exactly once. The shares of the ranks differ by at most one item. Ranks other than rank 0 may
+    /// have no items; they take part in the step with weight zero. With the other policies, the items of the last step
+    /// depend on the number of ranks.
     #[default]
     Join,
-    /// The last items of the step are left out, fewer than there are ranks, so that all ranks have equally
-    /// many. A step that has fewer items than there are ranks is left out.
+    /// Drops up to `world_size - 1` items at the end of the step, so that all shares are equal. A step with fewer items
+    /// than ranks is dropped.
     Drop,
-    /// The step is filled up with items from the start of the pass's order, fewer than there are ranks, so
-    /// that all ranks have equally many: some items are used twice. Where there are fewer items than are to
-    /// be added, they are repeated, as PyTorch's `DistributedSampler` does.
+    /// Pads the step with up to `world_size - 1` items from the start of the epoch's order, so that all shares are
+    /// equal. Some items are then used twice. If the padding needs more items than the epoch has, the order repeats, as
+    /// in PyTorch's `DistributedSampler`.
     Pad,
 }
 
-/// How items become batches.
+/// The settings by which an [`ItemSampler`] splits items into batches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ItemSamplerConfig {
-    /// Seeds in a batch of one rank. All ranks together take `batch_size * world_size` items a step.
+    /// The number of seeds in a batch of one rank. All ranks together take `batch_size * world_size` items per step.
     pub batch_size: usize,
-    /// Whether each training epoch has its own random order. Evaluation never shuffles.
+    /// True if each training epoch has its own random order. Evaluation never shuffles.
     pub shuffle: bool,
-    /// Whether training leaves out a last step with fewer than `batch_size * world_size` items. Evaluation
-    /// never does.
+    /// True if training drops a last step with fewer than `batch_size * world_size` items. Evaluation never drops
+    /// items.
     pub drop_last: bool,
-    /// What training does with a last step whose items do not divide by the number of ranks.
+    /// The policy for a last training step whose number of items is not a multiple of the number of ranks.
     pub uneven: UnevenShards,
-    /// The run's seed, from which every key is folded.
+    /// The seed of the run, from which all keys are derived.
     pub seed: u64,
-    /// The rank whose share of each step is taken.
+    /// The rank whose seeds this sampler returns, and the number of ranks.
     pub shard: Shard,
 }
 
 impl Default for ItemSamplerConfig {
-    /// Shuffled batches of 1,024 on one rank, the short last one kept, seed 0.
+    /// Returns shuffled batches of 1,024 seeds on one rank, with a short last batch and seed 0.
     fn default() -> Self {
         Self {
             batch_size: 1024,
@@ -81,25 +82,25 @@ impl Default for ItemSamplerConfig {
 /// A pass over the items: a training epoch or an evaluation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Phase {
-    /// A training epoch: its order and its samples are its own.
+    /// A training epoch, which has its own order and its own random draws.
     Train {
         /// The epoch, from 0.
         epoch: u64,
     },
-    /// An evaluation on the validation split: every item exactly once over all ranks, in the given order, with the same
-    /// samples whenever it is repeated.
+    /// An evaluation on the validation split. It uses every item exactly once over all ranks, in the given order, and
+    /// repeats the same random draws each time.
     Validation,
-    /// An evaluation on the test split, as the one on the validation split but for its samples.
+    /// An evaluation on the test split. Same as [`Phase::Validation`], but with other random draws.
     Test,
 }
 
 impl Phase {
-    /// Whether the pass is an epoch of training.
+    /// Returns true if the phase is a training epoch.
     pub fn is_training(self) -> bool {
         matches!(self, Self::Train { .. })
     }
 
-    /// The key of the pass: `RngKey::new(seed)` folded with the epoch or the evaluation.
+    /// Returns the key of the phase: `RngKey::new(seed)` folded with the epoch, or with the kind of evaluation.
     pub fn key(self, seed: u64) -> RngKey {
         let run = RngKey::new(seed);
         match self {
@@ -110,37 +111,36 @@ impl Phase {
     }
 }
 
-/// Turns a list of items into shuffled, sharded batches of seeds. Items are nodes ([`NodeId`]) or the graphs of a set
-/// ([`GraphId`](kiln_graph::GraphId)).
+/// Splits a list of items into shuffled, sharded batches of seeds. Items are nodes ([`NodeId`]) or the graphs of a set
+/// ([`GraphId`](kiln_graph::GraphId)). An item that occurs several times in the list is used the same number of times
+/// per epoch.
 ///
-/// Step `s` of a pass covers the items `s * g .. (s + 1) * g` of the pass's order, where
+/// Step `s` of a phase covers the items `s * g .. (s + 1) * g` of the phase's order, where
 /// `g = batch_size * world_size`; the last step may be short. Of the `m` items of a step, rank `r` of `n`
-/// takes `r * m / n .. (r + 1) * m / n`, both rounded up. So all ranks have the same number of steps, the ranks of a step
-/// together are what a single rank with batches of `g` sees in that step, and a short last step is
-/// spread over the ranks, of which some may get no seeds at all, but never the first, whose running
-/// statistics are those that are kept. In training, [`UnevenShards`] and
-/// [`ItemSamplerConfig::drop_last`] may change the items of that last step; everything else depends on
-/// `g` alone, so that 1 rank with batches of 4,096 sees what 4 ranks with batches of 1,024 see.
+/// takes `r * m / n .. (r + 1) * m / n`, both rounded up.
 ///
-/// An item that stands in the list more than once is drawn as often.
+/// All ranks therefore have the same number of steps, and in each step the ranks together use the items that a single
+/// rank with batches of `g` uses. A short last step is spread over the ranks. Some ranks may get no seeds in it, but
+/// rank 0 always does, because the running statistics of batch normalisation are taken from rank 0. In training,
+/// [`UnevenShards`] and [`ItemSamplerConfig::drop_last`] may change the items of the last step. Everything else depends
+/// on `g` alone: 4 ranks with batches of 1,024 use the same items in each step as 1 rank with batches of 4,096.
 ///
-/// # In the words of DGL and PyTorch
-/// | there | here |
+/// # Equivalents in DGL and PyTorch
+/// | DGL or PyTorch | kiln |
 /// |---|---|
-/// | `shuffle` | [`ItemSamplerConfig::shuffle`]: one permutation of all items an epoch, of which the ranks take their parts. GraphBolt's `DistributedItemSampler`, in versions that split before they shuffle, gives a rank the same items in each epoch |
-/// | `drop_last` | [`ItemSamplerConfig::drop_last`]: of a step over all ranks. GraphBolt drops a rank's short batch, so that ranks may differ in their number of batches |
-/// | `drop_uneven_inputs` | [`UnevenShards::Drop`]. GraphBolt leaves out batches that not all ranks have, and the batches that are left may differ in size; here all ranks have the same number of steps in any case, and fewer items are lost than there are ranks |
-/// | the `Join` context | [`UnevenShards::Join`], without a wrapper around each path |
+/// | `shuffle` | [`ItemSamplerConfig::shuffle`]: one permutation of all items per epoch, which the ranks split. GraphBolt's `DistributedItemSampler`, in versions that split before they shuffle, gives a rank the same items in each epoch |
+/// | `drop_last` | [`ItemSamplerConfig::drop_last`]: drops a step over all ranks. GraphBolt drops the short batch of a rank, so the number of batches may differ between ranks |
+/// | `drop_uneven_inputs` | [`UnevenShards::Drop`]. GraphBolt drops batches that not all ranks have, and the remaining batches may differ in size. Here all ranks always have the same number of steps, and fewer items are dropped than there are ranks |
+/// | the `Join` context | [`UnevenShards::Join`], without a context manager |
 /// | the padding of `DistributedSampler` | [`UnevenShards::Pad`] |
-/// | `set_epoch(e)` | `Phase::Train { epoch: e }`: there is nothing to forget |
+/// | `set_epoch(e)` | `Phase::Train { epoch: e }`, a required argument |
 ///
 /// # The order of a shuffled epoch
-/// With `h = RngKey::new(seed).fold_in(Epoch, epoch).fold_in(Host, 0)`, the generator is xoshiro256** (Blackman
-/// and Vigna 2018, "Scrambled linear pseudorandom number generators"), its state filled by four outputs of
-/// SplitMix64 that starts from the 64-bit number `h` (first key word low). For `i` from the last position
-/// down to 1, draw a 64-bit `u`, let `j = (u * (i + 1)) >> 64` in 128-bit arithmetic, and swap the
-/// items at `i` and `j` (Fisher and Yates; Durstenfeld 1964, algorithm 235). The bias of a draw is below
-/// `(i + 1) / 2^64`.
+/// The generator is xoshiro256** (Blackman and Vigna 2018, "Scrambled linear pseudorandom number generators"). Its
+/// state is filled by four outputs of SplitMix64 that starts from the 64-bit number
+/// `h = RngKey::new(seed).fold_in(Epoch, epoch).fold_in(Host, 0)` (first key word low). For `i` from the last position
+/// down to 1, draw a 64-bit `u`, let `j = (u * (i + 1)) >> 64` in 128-bit arithmetic, and swap the items at `i` and `j`
+/// (Fisher and Yates; Durstenfeld 1964, algorithm 235). The bias of a draw is below `(i + 1) / 2^64`.
 #[derive(Debug, Clone)]
 pub struct ItemSampler<I = NodeId> {
     items: Arc<[I]>,
@@ -148,7 +148,7 @@ pub struct ItemSampler<I = NodeId> {
     owners: Option<Owners<I>>,
 }
 
-/// The rank that each item belongs to.
+/// The function that returns the rank that owns an item.
 #[derive(Clone)]
 struct Owners<I>(Arc<dyn Fn(I) -> usize + Send + Sync>);
 
@@ -159,10 +159,11 @@ impl<I> fmt::Debug for Owners<I> {
 }
 
 impl<I: ItemId> ItemSampler<I> {
-    /// Batches of the items as configured. No items give no steps.
+    /// Creates a sampler of these items, which may be empty.
     ///
     /// # Errors
-    /// [`Error::ZeroBatchSize`], or [`Error::BadShard`] when the rank is not below the world size.
+    /// Returns [`Error::ZeroBatchSize`] if the batch size is 0, and [`Error::BadShard`] if the rank is not below the
+    /// world size.
     pub fn new(items: impl Into<Arc<[I]>>, config: ItemSamplerConfig) -> Result<Self> {
         if config.batch_size == 0 {
             return Err(Error::ZeroBatchSize);
@@ -174,13 +175,16 @@ impl<I: ItemId> ItemSampler<I> {
         Ok(Self { items: items.into(), config, owners: None })
     }
 
-    /// The same batches over all ranks, of which each rank takes the items that it owns, in their order, in training and
-    /// in evaluation: for graphs that are parted among ranks. Steps are the same as without owners, so that training is,
-    /// too, but for the order in which gradients are added up. A rank's batches then vary about
-    /// [`ItemSamplerConfig::batch_size`], as owners of items drawn at random do, and any rank may have none in a step.
+    /// Gives each rank those items of a step that it owns, in the order of the epoch, instead of an equal share. Use it
+    /// for graphs that are partitioned among ranks. It applies to training and evaluation.
+    ///
+    /// The items of a step over all ranks do not change, so training differs only in the order in which gradients are
+    /// summed. The size of a rank's batches varies around [`ItemSamplerConfig::batch_size`], and any rank may have no
+    /// seeds in a step.
     ///
     /// # Errors
-    /// [`Error::OwnersNeedJoin`] unless the uneven last step is joined: that of each rank is uneven here.
+    /// Returns [`Error::OwnersNeedJoin`] unless [`ItemSamplerConfig::uneven`] is [`UnevenShards::Join`], because shares
+    /// by owner are uneven in every step.
     pub fn shard_by_owner(self, owner: impl Fn(I) -> usize + Send + Sync + 'static) -> Result<Self> {
         match self.config.uneven {
             UnevenShards::Join => Ok(Self { owners: Some(Owners(Arc::new(owner))), ..self }),
@@ -188,17 +192,17 @@ impl<I: ItemId> ItemSampler<I> {
         }
     }
 
-    /// The items in their given order.
+    /// Returns the items in their given order.
     pub fn items(&self) -> &[I] {
         &self.items
     }
 
-    /// How items become batches.
+    /// Returns the settings of the sampler.
     pub fn config(&self) -> &ItemSamplerConfig {
         &self.config
     }
 
-    /// Number of steps in a pass, the same on all ranks.
+    /// Returns the number of steps of a phase, the same on all ranks.
     pub fn n_steps(&self, phase: Phase) -> usize {
         let (n_items, per_step) = (self.items.len(), self.items_per_step());
         let n_in_last = n_items % per_step;
@@ -209,7 +213,7 @@ impl<I: ItemId> ItemSampler<I> {
         if drops_last { n_items / per_step } else { n_items.div_ceil(per_step) }
     }
 
-    /// The batches of one pass. Shuffling happens here, once: `n_items` swaps.
+    /// Returns the plan of one phase. For a shuffled epoch this copies and permutes the items once.
     pub fn epoch(&self, phase: Phase) -> EpochPlan<I> {
         let key = phase.key(self.config.seed);
         let mut order = Arc::clone(&self.items);
@@ -220,11 +224,11 @@ impl<I: ItemId> ItemSampler<I> {
     }
 
     fn items_per_step(&self) -> usize {
-        // A product that does not fit is more than any list holds, and so is the largest number.
+        // If the product overflows, `usize::MAX` is used instead: both exceed the length of any list.
         self.config.batch_size.saturating_mul(self.config.shard.world_size)
     }
 
-    /// How many items all ranks together use in a step that has `n_items` of the list.
+    /// Returns the number of items that all ranks together use in a step with `n_items` items of the list.
     fn n_used(&self, phase: Phase, n_items: usize) -> usize {
         let n_ranks = self.config.shard.world_size;
         match (phase, self.config.uneven) {
@@ -235,33 +239,34 @@ impl<I: ItemId> ItemSampler<I> {
     }
 }
 
-/// The plan of one pass, which gives the batch of each step: see [`ItemSampler::epoch`].
+/// The plan of one phase, which returns the seeds of each step: see [`ItemSampler::epoch`].
 #[derive(Debug, Clone)]
 pub struct EpochPlan<I = NodeId> {
-    /// The same sampler over the items in this pass's order.
+    /// The sampler of the items in this phase's order.
     sampler: ItemSampler<I>,
     phase: Phase,
     key: RngKey,
 }
 
 impl<I: ItemId> EpochPlan<I> {
-    /// Number of steps, the same on all ranks.
+    /// Returns the number of steps, the same on all ranks.
     pub fn n_steps(&self) -> usize {
         self.sampler.n_steps(self.phase)
     }
 
-    /// All items in the order of this pass, over all ranks; those that a short last step leaves out too.
+    /// Returns the items of all ranks in the order of this phase, including items that a short last step drops.
     pub fn items(&self) -> &[I] {
         self.sampler.items()
     }
 
-    /// This rank's seeds of one step. They may be empty in the last step, and with owners in any.
+    /// Returns this rank's seeds of one step. They may be empty in the last step, or in any step if items are sharded
+    /// by owner.
     ///
     /// # Panics
-    /// When `step` is not below [`EpochPlan::n_steps`].
+    /// Panics if `step` is not below [`EpochPlan::n_steps`].
     pub fn step(&self, step: usize) -> SeedBatch<I> {
         let n_steps = self.n_steps();
-        assert!(step < n_steps, "step {step} of a pass of {n_steps}");
+        assert!(step < n_steps, "step {step} is out of range: the phase has {n_steps} steps");
         let (items, per_step) = (self.items(), self.sampler.items_per_step());
         let start = step * per_step;
         let n_of_step = per_step.min(items.len() - start);
@@ -277,8 +282,8 @@ impl<I: ItemId> EpochPlan<I> {
             return batch(of_step.filter(|item| owner(*item) == rank).collect());
         }
         let share = share(self.sampler.n_used(self.phase, n_of_step), self.sampler.config.shard);
-        // What lies behind the step's own items pads it: it comes from the start of the order, which may have
-        // to be gone through more than once.
+        // Positions after the step's items are padding, which is taken from the start of the order. The order repeats
+        // if it has fewer items than the padding needs.
         let own = share.start.min(n_of_step)..share.end.min(n_of_step);
         let padding = share.start.max(n_of_step)..share.end.max(n_of_step);
         let mut seeds = items[start..][own].to_vec();
@@ -287,21 +292,22 @@ impl<I: ItemId> EpochPlan<I> {
     }
 }
 
-/// One rank's seeds of one step, and the key of all that is random in it.
+/// One rank's seeds of one step, with the key for the step's random draws.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SeedBatch<I = NodeId> {
-    /// The pass: in training, blocks are prepared for the backward pass, too.
+    /// The phase; in training, batchers also prepare blocks for the backward pass.
     pub phase: Phase,
-    /// The step within the pass, from 0, the same on all ranks.
+    /// The step within the phase, from 0, the same on all ranks.
     pub step: usize,
-    /// The pass's key folded with the step; the same on all ranks, so that a node's picks do not depend
-    /// on the rank whose seed it is.
+    /// The phase's key folded with the step. It is the same on all ranks, so the neighbours sampled for a node do not
+    /// depend on the rank whose seed it is.
     pub key: RngKey,
-    /// This rank's seeds.
+    /// The seeds of this rank.
     pub seeds: Vec<I>,
 }
 
-/// The part of `n_items` that a rank takes; the first has some wherever there are any.
+/// Returns the part of `0..n_items` that a rank takes. Its bounds are rounded up, so rank 0 gets an item unless
+/// `n_items` is 0.
 fn share(n_items: usize, shard: Shard) -> Range<usize> {
     let bound = |rank: usize| (rank as u128 * n_items as u128).div_ceil(shard.world_size as u128) as usize;
     bound(shard.rank)..bound(shard.rank + 1)

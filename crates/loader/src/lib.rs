@@ -1,10 +1,11 @@
-//! Order and overlap: which seeds make up a batch, and worker threads that make batches ahead of use.
+//! Minibatch loading: shuffled and sharded seeds, and worker threads that prefetch batches.
 //!
-//! [`ItemSampler`] turns a list of items into shuffled, sharded batches of seeds; a [`Batcher`] makes a
-//! batch of seeds into whatever a task needs ([`NodeBatcher`]: blocks, features and labels; [`GraphBatcher`]:
-//! many small graphs as one); the [`Loader`] runs it in threads and hands the batches out in order. This
-//! crate knows no tensor, no model and no other rank but by number. It alone starts threads for data, and it
-//! draws no random number but for the order of items.
+//! An [`ItemSampler`] splits a list of items into shuffled, sharded batches of seeds. A [`Batcher`] turns the seeds
+//! of a batch into the inputs of a task: a [`NodeBatcher`] into blocks, features and labels, a [`GraphBatcher`] into
+//! one block of many small graphs. A [`Loader`] runs the batcher in worker threads and returns the batches in order.
+//!
+//! This crate does not use tensors or models and does not communicate with other ranks. Its only random numbers are
+//! those that shuffle the items.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -48,7 +49,7 @@ pub use time::StageTimes;
 /// The result of this crate's fallible functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// The snippet of this crate's README.
+/// The example in the README, compiled and run as a doc test.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct CrateReadMe;

@@ -9,55 +9,55 @@ use std::time::{Duration, Instant};
 use crate::queue::{Made, Queue};
 use crate::{Batcher, EpochPlan, Error, ItemSampler, Phase, Result, StageTimes};
 
-/// The largest number of workers that is taken: more is a slip of the keyboard.
+/// The upper bound on the number of workers, which catches typing errors.
 const MAX_WORKERS: usize = 1024;
 
-/// How batches are made ahead of their use.
+/// The settings of a loader's worker threads and queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LoaderConfig {
-    /// Worker threads, at most 1,024. With 0 each batch is made in the caller's thread when it is asked
-    /// for.
+    /// The number of worker threads, at most 1,024. With 0, the caller's thread makes each batch on request.
     pub workers: usize,
-    /// Bytes of batches that may be finished or in the making, apart from those that the caller has
-    /// taken. One batch is always allowed, whatever its size.
+    /// The limit in bytes of all batches that are finished or being made. Batches that the caller has taken do not
+    /// count. One batch is always allowed, whatever its size.
     pub queue_bytes: usize,
 }
 
 impl Default for LoaderConfig {
-    /// Two workers and 256 MiB.
+    /// Returns two workers and a queue of 256 MiB.
     fn default() -> Self {
         Self { workers: 2, queue_bytes: 256 << 20 }
     }
 }
 
-/// Makes the batches of each pass over a list of items, in worker threads, and hands them out in order.
+/// A data loader: makes the batches of each phase in worker threads and returns them in order.
 ///
-/// The batches do not depend on the number of workers or on the bytes of the queue. Threads live as long
-/// as the [`Batches`] of one pass; the loader itself only keeps the workers' buffers from pass to pass.
+/// The batches do not depend on the number of workers or on the size of the queue. Each phase starts its own threads,
+/// which exit at the latest when its [`Batches`] is dropped. Between phases the loader keeps only the workers' buffers.
 pub struct Loader<F: Batcher> {
     items: ItemSampler<F::Item>,
     config: LoaderConfig,
     shared: Arc<Shared<F>>,
 }
 
-/// What outlives a pass.
+/// The state that phases share.
 struct Shared<F: Batcher> {
     batcher: F,
     kept: Mutex<Kept<F::Scratch>>,
 }
 
-/// The lock around this is never held together with another, nor while code of the user's runs.
+/// The state that a phase leaves for later phases. Its lock is never held together with another lock or while user
+/// code runs.
 struct Kept<S> {
     scratches: Vec<S>,
-    /// The largest batch of earlier passes, 0 before the first.
+    /// The size of the largest batch of earlier phases in bytes; 0 before the first phase.
     largest_bytes: usize,
 }
 
 impl<F: Batcher> Loader<F> {
-    /// A loader of the items' batches, made by `batcher`.
+    /// Creates a loader of the sampler's batches, which `batcher` makes.
     ///
     /// # Errors
-    /// [`Error::TooManyWorkers`] for more than 1,024 workers.
+    /// Returns [`Error::TooManyWorkers`] for more than 1,024 workers.
     pub fn new(items: ItemSampler<F::Item>, batcher: F, config: LoaderConfig) -> Result<Self> {
         if config.workers > MAX_WORKERS {
             return Err(Error::TooManyWorkers { workers: config.workers, max: MAX_WORKERS });
@@ -66,25 +66,25 @@ impl<F: Batcher> Loader<F> {
         Ok(Self { items, config, shared: Arc::new(Shared { batcher, kept }) })
     }
 
-    /// Number of steps in a pass, the same on all ranks.
+    /// Returns the number of steps of a phase, the same on all ranks.
     pub fn n_steps(&self, phase: Phase) -> usize {
         self.items.n_steps(phase)
     }
 
-    /// The items and how they become batches.
+    /// Returns the item sampler.
     pub fn items(&self) -> &ItemSampler<F::Item> {
         &self.items
     }
 
-    /// The batches of one pass. Shuffles the items and starts the workers, which begin at once; if one
-    /// cannot be started, the first item is [`Error::Spawn`]. Passes may overlap: each has threads and a
-    /// queue of its own.
+    /// Starts a phase and returns its batches. Shuffles the items and starts the worker threads, which start to make
+    /// batches immediately. If a thread cannot be started, the iterator's first item is [`Error::Spawn`]. Phases may
+    /// overlap: each has its own threads and queue.
     pub fn epoch(&self, phase: Phase) -> Batches<F> {
         self.epoch_from(phase, 0)
     }
 
-    /// The batches of [`Loader::epoch`] from `first_step` on, as if the earlier ones had been taken, without
-    /// the work of making them: to go on where a run was stopped. None when there are no more steps.
+    /// Same as [`Loader::epoch`], but starts at `first_step` and does not make the earlier batches. Use it to resume a
+    /// run. Returns no batches if `first_step` is not below the number of steps.
     pub fn epoch_from(&self, phase: Phase, first_step: usize) -> Batches<F> {
         let start = Instant::now();
         let order = self.items.epoch(phase);
@@ -119,27 +119,25 @@ impl<F: Batcher> fmt::Debug for Loader<F> {
     }
 }
 
-/// The batches of one pass, in the order of their steps.
+/// The batches of one phase, in the order of their steps.
 ///
-/// After an `Err` the iterator is at its end: batches before the fault have all been handed out, later
-/// ones never are.
+/// The iterator ends after an `Err`: it has then returned all batches before the failed step and discards later ones.
 ///
-/// This owns the pass's worker threads. They end when all steps are made, after a fault, and when this is
-/// dropped, which joins them: dropping waits for the batches that are being made, which cannot be
-/// interrupted, and for nothing else. The queue is bounded by [`LoaderConfig::queue_bytes`]. Nothing else
-/// can wait for ever: steps are started and taken in order, a step may always be started when nothing
-/// before it is ready or in flight, and every started step is handed over, panicked or not.
+/// `Batches` owns the worker threads of the phase. They exit when all steps are made, after a fault, and on drop, which
+/// joins them. A drop waits only for batches that are being made, because they cannot be interrupted. The queue is
+/// bounded by [`LoaderConfig::queue_bytes`]. The threads cannot deadlock: steps are started and taken in order, a step
+/// may always start if no earlier step is ready or in flight, and every started step is published, even after a panic.
 pub struct Batches<F: Batcher> {
     run: Arc<Run<F>>,
     threads: Vec<JoinHandle<()>>,
-    /// The caller's own buffers when there are no workers.
+    /// The buffers of the caller's thread if there are no workers.
     inline: Option<Scratch<F>>,
-    /// Why the threads could not be started, until it is handed out.
+    /// The error of a thread that could not be started; `None` after the iterator has returned it.
     fault: Option<Error>,
     next_step: usize,
 }
 
-/// What the threads of one pass share.
+/// The state that the threads of one phase share.
 struct Run<F: Batcher> {
     queue: Queue<F::Batch>,
     order: EpochPlan<F::Item>,
@@ -149,7 +147,7 @@ struct Run<F: Batcher> {
 }
 
 impl<F: Batcher> Batches<F> {
-    /// Number of steps in the whole pass, those before the first batch of these included.
+    /// Returns the number of steps of the whole phase, including the steps that [`Loader::epoch_from`] skipped.
     pub fn n_steps(&self) -> usize {
         self.run.order.n_steps()
     }
@@ -168,13 +166,13 @@ impl<F: Batcher> Batches<F> {
         }
     }
 
-    /// Ends the pass: no batch is started or handed out any more, and no thread is left.
+    /// Ends the phase: starts and returns no further batches, and joins all threads.
     fn finish(&mut self) {
         self.next_step = self.n_steps();
         self.run.queue.close();
         for thread in self.threads.drain(..) {
-            // A thread can only have panicked after it published its last step, while dropping what the
-            // user gave it; the panic hook has told of it and no batch is lost.
+            // A thread can only panic after it has published its last step, while it drops values of the user's
+            // types. The panic hook has reported it and no batch is lost, so the error is ignored.
             let _ = thread.join();
         }
         self.inline = None;
@@ -207,7 +205,7 @@ impl<F: Batcher> Iterator for Batches<F> {
         Some(outcome)
     }
 
-    /// At most the steps that are left; a fault makes it fewer.
+    /// Returns 0 and the number of remaining steps as bounds, because a fault ends the iterator early.
     fn size_hint(&self) -> (usize, Option<usize>) {
         (0, Some(self.n_steps() - self.next_step))
     }
@@ -239,9 +237,9 @@ impl<F: Batcher> Run<F> {
         }
     }
 
-    /// Makes one batch; a panic of the user's code becomes an error here.
+    /// Makes one batch. Converts a panic of the batcher into an error.
     fn make(&self, step: usize, scratch: &mut Scratch<F>) -> Made<F::Batch> {
-        // After a panic the buffers are not used again and the pass ends, so nobody sees them broken.
+        // Unwind safety: after a panic the buffers are discarded and the phase ends, so no code uses broken buffers.
         let outcome = catch_unwind(AssertUnwindSafe(|| {
             let start = Instant::now();
             let seeds = self.order.step(step);
@@ -260,7 +258,8 @@ impl<F: Batcher> Run<F> {
             Err(payload) => {
                 scratch.is_broken = true;
                 let message = message(payload.as_ref());
-                // The payload is the user's: a panic while it is dropped would come before the hand-over.
+                // The payload can have any type. If dropping it panicked, this step would never be published, so it is
+                // not dropped.
                 std::mem::forget(payload);
                 Made { outcome: Err(Error::WorkerPanicked { step, message }), n_bytes: 0 }
             }
@@ -268,11 +267,11 @@ impl<F: Batcher> Run<F> {
     }
 }
 
-/// One thread's buffers, which go back to the loader when the thread is done with them.
+/// The buffers of one thread. On drop they are returned to the loader for later phases.
 struct Scratch<F: Batcher> {
-    /// Made when they are first needed, where a panic is caught.
+    /// The buffers; created on first use, inside the code that catches panics.
     buffers: Option<F::Scratch>,
-    /// Whether a panic came by while they were in use.
+    /// True if a panic occurred while the buffers were in use.
     is_broken: bool,
     shared: Arc<Shared<F>>,
 }
@@ -297,7 +296,7 @@ impl<F: Batcher> Shared<F> {
     }
 }
 
-/// What a panic said.
+/// Returns the message of a panic.
 fn message(payload: &(dyn Any + Send)) -> String {
     if let Some(text) = payload.downcast_ref::<&str>() {
         (*text).to_owned()
@@ -335,9 +334,9 @@ mod tests {
         }
     }
 
-    /// The system cannot be made to refuse a thread, so the refusal is put where `spawn` puts it.
+    /// A test cannot make the system refuse a thread, so this test sets the error that `spawn` would set.
     #[test]
-    fn a_thread_that_cannot_be_started_is_the_first_item() {
+    fn a_failed_thread_start_is_returned_as_the_first_item() {
         let config = ItemSamplerConfig { batch_size: 1, ..Default::default() };
         let items = ItemSampler::new([0, 1, 2].map(NodeId), config).unwrap();
         let loader = Loader::new(items, Steps, LoaderConfig { workers: 2, queue_bytes: 1 }).unwrap();

@@ -4,51 +4,49 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::Error;
 
-/// Finished batches on their way from the workers to the caller, in the order of their steps.
+/// A bounded queue of finished batches from the workers to the caller, in the order of their steps.
 ///
-/// **Bound.** A worker starts a step only when the bytes that are ready, and the bytes that the steps in
-/// flight and this one will take, fit `queue_bytes`; a step not made yet counts as the largest batch so
-/// far. Before the first batch is known, and when a single batch is larger than the queue, one step at a
-/// time is made. The bytes exceed the bound only by what the steps in flight turn out larger than the
-/// largest batch before them.
+/// **Bound.** A worker starts a step only if the ready batches, the steps in flight and this step fit `queue_bytes`,
+/// where an unfinished step counts as the largest batch so far. Until the size of a first batch is known, and if a
+/// single batch is larger than the queue, steps are made one at a time. The queue exceeds the bound only if a batch in
+/// flight is larger than all batches before it, and only by the difference.
 ///
-/// **Nothing waits for ever.** Steps are started in ascending order and the caller takes them in
-/// ascending order. When the caller waits for step `s`, every step before it was taken, so `s` is ready,
-/// in flight or the next to be started. Ready: the caller takes it. In flight: its worker holds no lock
-/// while it makes the batch, and publishes whatever comes of it, a panic included. Next to be started:
-/// then nothing is ready or in flight, and such a start is always allowed. A fault keeps later steps from
-/// being started, and the caller asks for none of them. A worker waits only for a step that it may start,
-/// and is woken by [`Queue::close`], by a fault, and when the last step was started.
+/// **No deadlock.** Workers start steps in ascending order and the caller takes them in ascending order. While the
+/// caller waits for step `s`, every step before it has been taken, so `s` is ready, in flight or the next to start. If
+/// it is ready, the caller takes it. If it is in flight, its worker makes the batch without holding a lock and
+/// publishes the outcome, even after a panic. If it is the next to start, nothing is ready or in flight, and such a
+/// start is always allowed. After a fault no later step is started, and the caller takes no further step. A worker
+/// waits only until it may start a step; [`Queue::close`], a fault and the start of the last step also wake it.
 ///
-/// **Locks.** The state's mutex is the only lock taken here; no code of the user's runs under it, so a
-/// poisoned one still guards a valid state and is used on.
+/// **Locks.** The mutex of the state is the only lock taken here. No user code runs while it is held, so the state is
+/// valid even if the mutex is poisoned.
 #[derive(Debug)]
 pub(crate) struct Queue<B> {
     state: Mutex<State<B>>,
-    /// Notified, for all, at every change of the state.
+    /// The condition variable that wakes all waiters at every change of the state.
     changed: Condvar,
 }
 
 #[derive(Debug)]
 struct State<B> {
-    /// The step that a worker starts next.
+    /// The next step to start.
     next_step: usize,
-    /// The first step that is not to be started: the number of steps, or what follows the first fault.
+    /// One past the last step to start: the number of steps, or the step after the first fault.
     end_step: usize,
     n_in_flight: usize,
-    /// Steps that are finished and not taken.
+    /// The finished steps that the caller has not taken.
     ready: BTreeMap<usize, Made<B>>,
     ready_bytes: usize,
     largest_bytes: usize,
     queue_bytes: usize,
 }
 
-/// What came of one step.
+/// The outcome of one step.
 #[derive(Debug)]
 pub(crate) struct Made<B> {
-    /// The batch, or why there is none.
+    /// The batch of the step, or the error.
     pub(crate) outcome: Result<B, Error>,
-    /// Bytes of the batch; 0 without one.
+    /// The size of the batch in bytes; 0 for an error.
     pub(crate) n_bytes: usize,
 }
 
@@ -63,7 +61,7 @@ impl<B> State<B> {
 }
 
 impl<B> Queue<B> {
-    /// A queue for these steps; `largest_bytes` is the largest batch known from before, or 0.
+    /// Creates a queue for these steps; `largest_bytes` is the size of the largest batch of earlier phases, or 0.
     pub(crate) fn new(steps: Range<usize>, queue_bytes: usize, largest_bytes: usize) -> Self {
         let state = State {
             next_step: steps.start,
@@ -77,7 +75,7 @@ impl<B> Queue<B> {
         Self { state: Mutex::new(state), changed: Condvar::new() }
     }
 
-    /// Waits until a step may be started and returns it; `None` when no more are to be.
+    /// Waits until a step may be started and returns it, or `None` if no step is left to start.
     pub(crate) fn start(&self) -> Option<usize> {
         let mut state = self.lock();
         while state.next_step < state.end_step {
@@ -93,13 +91,13 @@ impl<B> Queue<B> {
         None
     }
 
-    /// Hands over what came of a step that was started.
+    /// Publishes the outcome of a step that was started.
     pub(crate) fn publish(&self, step: usize, made: Made<B>) {
         let mut state = self.lock();
         state.n_in_flight -= 1;
         state.ready_bytes = state.ready_bytes.saturating_add(made.n_bytes);
         match made.outcome {
-            // At least 1, which says that a batch is known.
+            // The size is at least 1, because 0 means that no batch size is known.
             Ok(_) => state.largest_bytes = state.largest_bytes.max(made.n_bytes).max(1),
             Err(_) => state.end_step = state.end_step.min(step + 1),
         }
@@ -107,7 +105,8 @@ impl<B> Queue<B> {
         self.changed.notify_all();
     }
 
-    /// Waits for a step and takes what came of it. Steps are taken in ascending order, none after a fault.
+    /// Waits for a step and takes its outcome. The caller must take steps in ascending order, and must not take a step
+    /// after a fault.
     pub(crate) fn take(&self, step: usize) -> Result<B, Error> {
         let mut state = self.lock();
         loop {
@@ -120,20 +119,20 @@ impl<B> Queue<B> {
         }
     }
 
-    /// Lets no further step be started.
+    /// Prevents further steps from being started.
     pub(crate) fn close(&self) {
         self.lock().end_step = 0;
         self.changed.notify_all();
     }
 
-    /// Gives back what nobody will take, to be dropped without the lock.
+    /// Removes and returns the outcomes that were not taken, so that the caller can drop them without the lock.
     pub(crate) fn drain(&self) -> BTreeMap<usize, Made<B>> {
         let mut state = self.lock();
         state.ready_bytes = 0;
         std::mem::take(&mut state.ready)
     }
 
-    /// The largest batch so far, in bytes.
+    /// Returns the size of the largest batch so far, in bytes.
     pub(crate) fn largest_bytes(&self) -> usize {
         self.lock().largest_bytes
     }
@@ -160,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn one_step_at_a_time_is_made_until_a_batch_is_known() {
+    fn steps_start_one_at_a_time_until_a_batch_size_is_known() {
         let queue = Queue::new(0..10, 30, 0);
         assert_eq!(queue.start(), Some(0));
         assert!(!may_start(&queue));
@@ -169,11 +168,11 @@ mod tests {
     }
 
     #[test]
-    fn steps_in_flight_count_as_the_largest_batch() {
+    fn steps_in_flight_are_assumed_to_have_the_size_of_the_largest_batch() {
         let queue = Queue::new(0..10, 30, 10);
         assert_eq!((queue.start(), queue.start(), queue.start()), (Some(0), Some(1), Some(2)));
         assert!(!may_start(&queue));
-        // A smaller batch than feared leaves too little room for another of the largest size.
+        // The batch has 4 bytes instead of the assumed 10, which leaves too little room for another 10.
         publish(&queue, 1, 4);
         assert!(!may_start(&queue));
         publish(&queue, 0, 6);
@@ -189,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_larger_than_the_queue_is_made_alone() {
+    fn batches_larger_than_the_queue_are_made_one_at_a_time() {
         for queue_bytes in [0, 5] {
             let queue = Queue::new(0..3, queue_bytes, 0);
             for step in 0..3 {

@@ -1,15 +1,14 @@
 use std::ops::AddAssign;
 use std::time::Duration;
 
-/// How long the stages of one batch took in the thread that made it. Sums over batches are made with
-/// `+=`.
+/// The durations of the stages of one batch, in the thread that made it. Use `+=` to sum them over batches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct StageTimes {
-    /// Picking the seeds; the epoch's shuffle counts in its first batch.
+    /// The time to select the seeds; the first batch of a phase includes the shuffle.
     pub seeds: Duration,
-    /// Sampling the blocks, and listing their edges by source where they are for training.
+    /// The time to sample blocks or copy graphs, and in training to transpose the blocks.
     pub sample: Duration,
-    /// Gathering features and labels.
+    /// The time to gather features and labels.
     pub gather: Duration,
 }
 

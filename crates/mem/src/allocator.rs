@@ -1,48 +1,51 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 
-/// A global allocator that keeps large freed buffers and hands them out again, in huge pages.
+/// A global allocator that keeps large freed buffers for reuse and backs them with huge pages.
 ///
-/// A training step takes and frees buffers of megabytes over and over. The system's allocator gives their
-/// pages back, and the next taker has each 4 KiB of them mapped and cleared again: a third of a step's
-/// processor time. Here a buffer of at least [`HugePageAllocator::LEAST_BYTES`] is a region of its own, mapped at a
-/// multiple of 2 MiB with huge pages where the system has them, which makes random reads of rows up to twice as
-/// fast, and a freed region serves the next buffer of about its size, whoever takes it. Smaller buffers, and all
-/// on other systems than Linux, are [`System`]'s.
+/// A training step repeatedly allocates and frees buffers of megabytes. The system allocator returns their pages to the
+/// kernel, which maps and zeroes each page of 4 KiB again for the next buffer; this takes a large part of a step's CPU
+/// time. Here each buffer of at least [`HugePageAllocator::LEAST_BYTES`] is a separate region, mapped at a multiple of
+/// 2 MiB and backed with huge pages where the system supports them, which makes random reads of rows faster. A freed
+/// region is reused for the next buffer of similar size, on any thread. Smaller buffers, and all buffers on systems
+/// other than Linux, come from [`System`].
 ///
 /// ```
 /// #[global_allocator]
 /// static ALLOCATOR: kiln_mem::HugePageAllocator = kiln_mem::HugePageAllocator::new();
 /// ```
 ///
-/// **Bound.** Before a region is mapped, and now and then besides, those freed longest ago are unmapped until all
-/// together are at most a quarter more than was lately in use at one time: while the last one to two thousand
-/// large buffers were taken. A program that takes no more of them keeps what it last had. A buffer of 1 MiB takes a
-/// huge page of 2, one of 2 MiB takes two.
+/// **Memory bound.** Before a region is mapped, and periodically, the least recently freed regions are unmapped until
+/// the total is at most 25 % above the recent peak of memory in use, over the last 1,024 to 2,048 allocations of large
+/// buffers. A program that stops allocating large buffers keeps its regions. A buffer of 1 MiB takes one huge page of
+/// 2 MiB; one of 2 MiB takes two, because of the region's header.
 ///
-/// It is made in a static: what is kept is not given back when it is dropped.
+/// The allocator must be a static: dropping it does not unmap the kept regions.
 ///
-/// It is for programs: a library leaves the choice of an allocator to them.
+/// It is meant for programs; a library should leave the choice of the allocator to the program.
 #[derive(Debug)]
 pub struct HugePageAllocator {
     #[cfg(target_os = "linux")]
     regions: regions::Regions,
 }
 
-/// The memory that a [`HugePageAllocator`] holds.
+/// The memory held by a [`HugePageAllocator`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AllocatorStats {
     /// Bytes of regions in use.
     pub used_bytes: usize,
-    /// Bytes of regions that were freed and are kept.
+    /// Bytes of freed regions that are kept for reuse.
     pub kept_bytes: usize,
 }
 
 impl HugePageAllocator {
-    /// Buffers of at least this many bytes are regions.
+    /// The size in bytes from which a buffer is a separate region.
     pub const LEAST_BYTES: usize = 1 << 20;
 
-    /// An allocator that holds nothing yet.
-    #[expect(clippy::new_without_default, reason = "it is made in a static, which no default can do")]
+    /// Creates an allocator without any regions.
+    #[expect(
+        clippy::new_without_default,
+        reason = "a static needs a const constructor, and `default` is not const"
+    )]
     pub const fn new() -> Self {
         Self {
             #[cfg(target_os = "linux")]
@@ -50,7 +53,7 @@ impl HugePageAllocator {
         }
     }
 
-    /// The memory that is held now.
+    /// Returns the memory that the allocator holds at present.
     pub fn stats(&self) -> AllocatorStats {
         #[cfg(target_os = "linux")]
         return self.regions.stats();
@@ -59,7 +62,7 @@ impl HugePageAllocator {
     }
 }
 
-/// Whether a buffer is a region: only by its layout, so that freeing it comes to the same answer.
+/// Returns true if a buffer is a region. It depends only on the layout, so `dealloc` gets the same result as `alloc`.
 #[inline]
 fn is_large(layout: Layout) -> bool {
     cfg!(target_os = "linux")
@@ -67,12 +70,12 @@ fn is_large(layout: Layout) -> bool {
         && layout.align() <= MAX_ALIGN
 }
 
-/// Buffers that want to start at a multiple of more are the system's. Matrix products ask for 128.
+/// The maximum alignment of buffers in regions; buffers with a larger alignment come from the system allocator.
 const MAX_ALIGN: usize = 4096;
 
-// SAFETY: a large buffer is a region's bytes behind the header, mapped, of at least the layout's size, aligned as
-// the layout says, and nobody else's until it is freed; everything else is the system allocator's. Which of the
-// two a buffer is follows from its layout.
+// SAFETY: a large buffer is the mapped memory of a region after its header, has at least the layout's size and
+// alignment, and is used by no other buffer until it is freed. All other buffers come from the system allocator. The
+// layout determines which of the two a buffer is.
 unsafe impl GlobalAlloc for HugePageAllocator {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -80,7 +83,7 @@ unsafe impl GlobalAlloc for HugePageAllocator {
         if is_large(layout) {
             return self.regions.take(layout).0;
         }
-        // SAFETY: the caller's promises are those that the system allocator asks for.
+        // SAFETY: the caller upholds the contract of the system allocator.
         unsafe { System.alloc(layout) }
     }
 
@@ -90,12 +93,12 @@ unsafe impl GlobalAlloc for HugePageAllocator {
         if is_large(layout) {
             let (buffer, is_fresh) = self.regions.take(layout);
             if !buffer.is_null() && !is_fresh {
-                // SAFETY: the region has at least this many bytes behind its header, and they are ours.
+                // SAFETY: the region has at least this many bytes after its header, and no other buffer uses them.
                 unsafe { buffer.write_bytes(0, layout.size()) };
             }
             return buffer;
         }
-        // SAFETY: the caller's promises are those that the system allocator asks for.
+        // SAFETY: the caller upholds the contract of the system allocator.
         unsafe { System.alloc_zeroed(layout) }
     }
 
@@ -103,24 +106,25 @@ unsafe impl GlobalAlloc for HugePageAllocator {
     unsafe fn dealloc(&self, buffer: *mut u8, layout: Layout) {
         #[cfg(target_os = "linux")]
         if is_large(layout) {
-            // SAFETY: a buffer of such a layout came from `take`, and the caller gives it up.
+            // SAFETY: a buffer with such a layout came from `take`, and the caller no longer uses it.
             return unsafe { self.regions.give_back(buffer) };
         }
-        // SAFETY: the caller's promises are those that the system allocator asks for.
+        // SAFETY: the caller upholds the contract of the system allocator.
         unsafe { System.dealloc(buffer, layout) }
     }
 
     unsafe fn realloc(&self, buffer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // SAFETY: the caller promises that `size` with this alignment is a layout.
+        // SAFETY: the caller guarantees that `size` with this alignment is a valid layout.
         let wanted = unsafe { Layout::from_size_align_unchecked(size, layout.align()) };
         match (is_large(layout), is_large(wanted)) {
-            // SAFETY: the caller's promises are those that the system allocator asks for.
+            // SAFETY: the caller upholds the contract of the system allocator.
             (false, false) => unsafe { System.realloc(buffer, layout, size) },
             #[cfg(target_os = "linux")]
-            // SAFETY: a buffer of such a layout came from `take`, and the caller owns it.
+            // SAFETY: a buffer with such a layout came from `take`, and the caller owns it.
             (true, true) if unsafe { self.regions.resize(buffer, size) } => buffer,
             _ => {
-                // SAFETY: as for `alloc`; both buffers have at least the smaller size, and are not the same.
+                // SAFETY: the buffers are allocated and freed under the same conditions as in `alloc` and `dealloc`;
+                // both have at least the smaller size and do not overlap.
                 unsafe {
                     let moved = self.alloc(wanted);
                     if !moved.is_null() {

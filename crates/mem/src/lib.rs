@@ -1,8 +1,7 @@
-//! How memory is reached: asking for it ahead of its use ([`prefetch`]), copying rows from random places
-//! ([`copy_rows`]), and large buffers whose pages are used again ([`HugePageAllocator`]).
+//! Fast memory access: prefetching ([`prefetch`]), copies of rows at random positions ([`copy_rows`]), and a global
+//! allocator that reuses large buffers and backs them with huge pages ([`HugePageAllocator`]).
 //!
-//! This crate knows no graph, no feature and no tensor. What it does changes how long things take and never
-//! what they give.
+//! The crate is independent of graphs, features and tensors. It affects performance only, never results.
 //!
 //! ```
 //! use kiln_mem::prefetch;
@@ -27,7 +26,7 @@ pub use allocator::{AllocatorStats, HugePageAllocator};
 pub use prefetch::{prefetch, prefetch_far, prefetch_range, prefetch_range_far};
 pub use rows::copy_rows;
 
-/// The snippet of this crate's README.
+/// The code example of this crate's README, run as a doc test.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct CrateReadMe;

@@ -1,35 +1,34 @@
-/// Bytes of a cache line, on the processors that kiln is tuned for.
+/// The size of a cache line on the supported processors, in bytes.
 pub(crate) const LINE_BYTES: usize = 64;
 
-/// Asks the processor to load the line of `values[index]`; an index beyond the end asks for nothing that is
-/// read. A loop over random places that asks 8 to 32 of them ahead waits for many lines at once instead of
-/// one after the other: 20 to 30 times the rate of a chain of loads on a table larger than the caches.
+/// Prefetches the cache line of `values[index]` into the L1 cache. An index beyond the end is harmless. A loop over
+/// random positions of a large table should prefetch 8 to 32 positions ahead, to overlap its cache misses.
 #[inline(always)]
 pub fn prefetch<T>(values: &[T], index: usize) {
     line::<false>(values.as_ptr().wrapping_add(index).cast());
 }
 
-/// Asks as [`prefetch`] does, but only as far as the second level of caches, which waits for more lines at once
-/// than the first: 105 million random lines a second of an array of 495 MB in huge pages instead of 77 (one core
-/// of an Intel Xeon, November 2026). For loops that ask 64 places ahead or more.
+/// Same as [`prefetch`], but into the L2 cache only, which supports more outstanding misses than the L1 cache. Use it
+/// in loops that prefetch 64 positions ahead or more.
 #[inline(always)]
 pub fn prefetch_far<T>(values: &[T], index: usize) {
     line::<true>(values.as_ptr().wrapping_add(index).cast());
 }
 
-/// Asks for all lines of `values[start..start + n]`.
+/// Prefetches all cache lines of `values[start..start + n]` into the L1 cache.
 #[inline(always)]
 pub fn prefetch_range<T>(values: &[T], start: usize, n: usize) {
     for_each_line::<_, false>(values, start, n);
 }
 
-/// The same as [`prefetch_far`] asks: long rows at random places arrive 1.5 times as fast.
+/// Prefetches all cache lines of `values[start..start + n]` into the L2 cache, like [`prefetch_far`]. It suits long
+/// rows at random positions.
 #[inline(always)]
 pub fn prefetch_range_far<T>(values: &[T], start: usize, n: usize) {
     for_each_line::<_, true>(values, start, n);
 }
 
-/// Asks for each line of `values[start..start + n]`.
+/// Prefetches each cache line of `values[start..start + n]`, into the L2 cache if `FAR`.
 #[inline(always)]
 fn for_each_line<T, const FAR: bool>(values: &[T], start: usize, n: usize) {
     if n == 0 {
@@ -37,19 +36,19 @@ fn for_each_line<T, const FAR: bool>(values: &[T], start: usize, n: usize) {
     }
     let first: *const u8 = values.as_ptr().wrapping_add(start).cast();
     let n_bytes = n * size_of::<T>();
-    // From where the first line starts, so that the last bytes are in a line that is asked for.
+    // The offsets count from the start of the first line, so that the line of the last byte is included.
     let before = first.addr() % LINE_BYTES;
     for offset in (0..before + n_bytes).step_by(LINE_BYTES) {
         line::<FAR>(first.wrapping_sub(before).wrapping_add(offset));
     }
 }
 
-/// Asks for the line of an address, into the first level of caches, or only into the second. An address that is
-/// not mapped is no fault: the processor drops the request.
+/// Prefetches the cache line of an address into the L1 cache, or into the L2 cache if `FAR`. The processor ignores
+/// unmapped addresses.
 #[inline(always)]
 fn line<const FAR: bool>(address: *const u8) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch reads nothing that the program can see, and no address makes it fault.
+    // SAFETY: a prefetch has no architectural effect and never faults, whatever the address.
     unsafe {
         use std::arch::x86_64::{_MM_HINT_T0, _MM_HINT_T1, _mm_prefetch};
         match FAR {
@@ -58,7 +57,7 @@ fn line<const FAR: bool>(address: *const u8) {
         }
     }
     #[cfg(target_arch = "aarch64")]
-    // SAFETY: as above; the instructions change no register and no memory.
+    // SAFETY: a prefetch never faults, whatever the address; the instructions modify no register and no memory.
     unsafe {
         use std::arch::asm;
         match FAR {

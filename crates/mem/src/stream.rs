@@ -1,4 +1,4 @@
-//! Writing a large array past the caches.
+//! Streaming stores: writes of a large array that bypass the caches.
 
 use std::arch::x86_64::{
     _mm_load_si128, _mm_sfence, _mm_stream_si128, _mm256_load_si256, _mm256_stream_si256,
@@ -9,26 +9,26 @@ use bytemuck::Pod;
 
 use crate::prefetch::LINE_BYTES;
 
-/// Bytes that are collected before they are written. A core has few places for lines that are on their way to
-/// memory, and requests for lines from there wait for the same ones; so whole lines go out many at a time.
-/// A gather of 53 ms took 65 ms with 1 KiB, 57 with 2 and 55 with 4; more changed nothing.
+/// The size of the staging buffer in bytes. Streaming stores compete with loads for a core's few line-fill buffers.
+/// Therefore a full stage is written at a time, instead of interleaving loads and stores.
 const STAGE_BYTES: usize = 8 << 10;
 
-/// Appends elements to a vector that has room for them, as whole lines that pass by the caches.
+/// A writer that appends elements to a vector's spare capacity by streaming stores of whole cache lines.
 ///
-/// What was written belongs to the vector after [`Writer::finish`]; without it, it has none of them.
+/// The elements become part of the vector in [`Writer::finish`]; a dropped writer leaves the vector unchanged.
 #[derive(Debug)]
 pub(crate) struct Writer<'v, T> {
     out: &'v mut Vec<T>,
-    /// Bytes behind the vector's elements that were written.
+    /// The number of bytes written to the spare capacity.
     n_written: usize,
-    /// The next bytes.
+    /// The staging buffer, with the next bytes to write.
     stage: Stage,
-    /// How many of the stage's bytes are filled.
+    /// The number of filled bytes in the staging buffer.
     n_staged: usize,
-    /// When so many are filled they are written: up to the start of a line at first, then a whole stage.
+    /// The value of `n_staged` at which the stage is written. The first write ends at the start of a cache line of the
+    /// output; all later ones have the size of the stage.
     n_wanted: usize,
-    /// Whether the processor writes 32 bytes by one instruction: 8 % faster than by two.
+    /// True if the processor supports AVX, whose 32-byte stores are faster than 16-byte ones.
     is_wide: bool,
 }
 
@@ -44,10 +44,10 @@ impl<'v, T: Pod> Writer<'v, T> {
         Self { out, n_written: 0, stage, n_staged: 0, n_wanted, is_wide: is_x86_feature_detected!("avx") }
     }
 
-    /// Appends these elements.
+    /// Appends elements.
     ///
     /// # Panics
-    /// When the vector has no room for them.
+    /// Panics if they exceed the vector's capacity.
     #[inline(always)]
     pub(crate) fn write(&mut self, values: &[T]) {
         let mut bytes: &[u8] = bytemuck::cast_slice(values);
@@ -63,30 +63,33 @@ impl<'v, T: Pod> Writer<'v, T> {
         }
     }
 
-    /// The vector has all that was written.
+    /// Writes the rest of the stage and adds all written elements to the vector.
     pub(crate) fn finish(mut self) {
         self.write_stage();
         fence();
         let n_values = self.n_written / size_of::<T>().max(1);
-        // SAFETY: the elements behind the vector's own, which it has room for, were written.
+        // SAFETY: the elements after the vector's length are within its capacity and have been written.
         unsafe { self.out.set_len(self.out.len() + n_values) };
     }
 
-    /// Writes what the stage holds.
+    /// Writes the filled bytes of the stage.
     fn write_stage(&mut self) {
         let room = self.out.spare_capacity_mut();
         let room_bytes = size_of_val(room);
         let (stage, n_bytes) = (self.stage.0.as_ptr().cast::<u8>(), self.n_staged);
-        assert!(n_bytes <= room_bytes - self.n_written, "{n_bytes} bytes for room of {room_bytes}");
-        // SAFETY: by the assertion, so many bytes lie in the vector's room.
+        assert!(
+            n_bytes <= room_bytes - self.n_written,
+            "{n_bytes} bytes exceed the spare capacity of {room_bytes} bytes"
+        );
+        // SAFETY: by the assertion, the target is within the vector's spare capacity.
         let target = unsafe { room.as_mut_ptr().cast::<u8>().add(self.n_written) };
         match n_bytes == STAGE_BYTES {
-            // SAFETY: the whole stage is filled and lies at a line; so does the target, since the first stage ended
-            // there and all others are whole lines. The processor has what the wide one needs.
+            // SAFETY: the whole stage is filled and aligned to a line; so is the target, since the first write ended
+            // at a line and all others are whole lines. `is_wide` implies that the processor supports AVX.
             true if self.is_wide => unsafe { stream_wide(stage, target) },
-            // SAFETY: as above.
+            // SAFETY: stage and target are aligned and filled as for `stream_wide`.
             true => unsafe { stream(stage, target) },
-            // SAFETY: the stage has so many filled bytes, and the vector room for them.
+            // SAFETY: the stage has `n_bytes` filled bytes, and the vector has the capacity for them.
             false => unsafe { target.copy_from_nonoverlapping(stage, n_bytes) },
         }
         self.n_written += n_bytes;
@@ -94,17 +97,21 @@ impl<'v, T: Pod> Writer<'v, T> {
     }
 }
 
+/// Copies a stage to the target with 16-byte streaming stores.
+///
 /// # Safety
-/// Both are a stage's bytes, start at a line and do not overlap; those of the stage are filled.
+/// Both are valid for [`STAGE_BYTES`], aligned to a cache line and do not overlap; the stage is initialised.
 unsafe fn stream(stage: *const u8, target: *mut u8) {
     for offset in (0..STAGE_BYTES).step_by(16) {
-        // SAFETY: the offset is within the stage; every processor of this kind has the instructions.
+        // SAFETY: the offset is within the stage; every x86-64 processor supports SSE2.
         unsafe { _mm_stream_si128(target.add(offset).cast(), _mm_load_si128(stage.add(offset).cast())) };
     }
 }
 
+/// Copies a stage to the target with 32-byte streaming stores.
+///
 /// # Safety
-/// As for [`stream`].
+/// Same as for [`stream`]; the processor supports AVX.
 #[target_feature(enable = "avx")]
 unsafe fn stream_wide(stage: *const u8, target: *mut u8) {
     for offset in (0..STAGE_BYTES).step_by(32) {
@@ -115,16 +122,16 @@ unsafe fn stream_wide(stage: *const u8, target: *mut u8) {
     }
 }
 
-/// Also when a writer is given up half way: the vector's memory may be anybody's next.
+/// Orders the stores also if a writer is dropped before [`Writer::finish`], because the vector's memory may be reused.
 impl<T> Drop for Writer<'_, T> {
     fn drop(&mut self) {
         fence();
     }
 }
 
-/// The stores so far come before all that this thread does afterwards, as ordinary ones do by themselves.
+/// Orders all streaming stores before later stores of this thread, as is the case for ordinary stores.
 fn fence() {
-    // SAFETY: no memory is touched.
+    // SAFETY: the instruction accesses no memory.
     unsafe { _mm_sfence() };
 }
 
@@ -132,7 +139,7 @@ fn fence() {
 mod tests {
     use super::*;
 
-    /// Writes numbers in parts of `n_part` behind `n_before` elements of the vector.
+    /// Writes numbers in chunks of `n_part` after `n_before` elements of the vector.
     fn check(n_before: usize, n_values: usize, n_part: usize, is_wide: bool) {
         let mut out: Vec<u16> = Vec::with_capacity(n_before + n_values);
         out.resize(n_before, 7);
@@ -144,13 +151,13 @@ mod tests {
         }
         writer.finish();
         assert!(out[..n_before].iter().all(|value| *value == 7));
-        assert_eq!(out[n_before..], values, "{n_before} before, parts of {n_part}");
+        assert_eq!(out[n_before..], values, "{n_before} before, chunks of {n_part}");
     }
 
     #[test]
-    fn every_element_is_written_wherever_lines_and_stages_begin() {
+    fn writes_all_elements_at_any_alignment_and_length() {
         for n_before in [0, 1, 31, 32, 33, 5000] {
-            // Parts that end within a line, at a stage's end, and that are longer than several stages.
+            // The chunks end within a line or at the end of a stage, or are longer than several stages.
             for n_part in [1, 100, STAGE_BYTES / 2, STAGE_BYTES / 2 + 1, 3 * STAGE_BYTES + 5] {
                 for n_values in [0, 1, 32, 33, STAGE_BYTES / 2, 5 * STAGE_BYTES + 17] {
                     check(n_before, n_values, n_part, true);
@@ -161,15 +168,15 @@ mod tests {
     }
 
     #[test]
-    fn without_its_finish_nothing_is_there() {
+    fn dropped_writer_leaves_the_vector_unchanged() {
         let mut out: Vec<u16> = Vec::with_capacity(2 * STAGE_BYTES);
         Writer::new(&mut out).write(&[1; STAGE_BYTES]);
         assert_eq!(out, []);
     }
 
     #[test]
-    #[should_panic(expected = "bytes for room of")]
-    fn more_than_there_is_room_for_is_refused() {
+    #[should_panic(expected = "bytes exceed the spare capacity of")]
+    fn panics_if_elements_exceed_the_capacity() {
         let mut out: Vec<u16> = Vec::with_capacity(10);
         let mut writer = Writer::new(&mut out);
         writer.write(&[1; 2 * STAGE_BYTES]);

@@ -1,4 +1,4 @@
-//! The allocator, as this test program's own.
+//! Tests of the allocator, which is also the global allocator of this test binary.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used)]
 
@@ -10,7 +10,7 @@ use kiln_mem::HugePageAllocator;
 #[global_allocator]
 static ALLOCATOR: HugePageAllocator = HugePageAllocator::new();
 
-/// Tests look at what the one allocator of the process holds, so they run one at a time.
+/// Serialises the tests that check the process's global allocator.
 static ALONE: Mutex<()> = Mutex::new(());
 
 const MIB: usize = 1 << 20;
@@ -20,7 +20,7 @@ fn bytes(n: usize, value: u8) -> Vec<u8> {
 }
 
 #[test]
-fn a_freed_buffer_serves_the_next_of_about_its_size() {
+fn freed_buffer_is_reused_for_one_of_similar_size() {
     let _alone = ALONE.lock().unwrap();
     let first = bytes(40 * MIB, 1);
     let address = first.as_ptr() as usize;
@@ -31,17 +31,17 @@ fn a_freed_buffer_serves_the_next_of_about_its_size() {
 }
 
 #[test]
-fn zeroed_buffers_are_zeros_whatever_was_there() {
+fn reused_zeroed_buffers_are_zero() {
     let _alone = ALONE.lock().unwrap();
     drop(bytes(7 * MIB, 255));
     let zeroed = bytes(7 * MIB, 0);
     assert!(zeroed.iter().all(|byte| *byte == 0));
 }
 
-/// Takes a buffer from an allocator that is not the program's, and gives it back; whether there was one.
+/// Allocates and frees a buffer with a separate allocator. Returns false if the allocation failed.
 fn takes_and_frees(allocator: &HugePageAllocator, n_bytes: usize) -> bool {
     let layout = Layout::from_size_align(n_bytes, 8).unwrap();
-    // SAFETY: the layout has a size; the buffer is freed with the layout it was taken with.
+    // SAFETY: the layout has a nonzero size; the buffer is freed with the layout of its allocation.
     unsafe {
         let buffer = allocator.alloc(layout);
         if buffer.is_null() {
@@ -53,9 +53,10 @@ fn takes_and_frees(allocator: &HugePageAllocator, n_bytes: usize) -> bool {
 }
 
 #[test]
-fn at_most_a_quarter_more_is_held_than_was_lately_used() {
+fn held_memory_is_at_most_a_quarter_above_recent_peak() {
     let allocator = HugePageAllocator::new();
-    // Few of these serve each other; each alone, so that the most in use is the largest.
+    // Few of these sizes can reuse each other's regions. One buffer is in use at a time, so the peak is the largest
+    // size.
     for n in [3, 160, 10, 90, 20, 45, 5, 130] {
         assert!(takes_and_frees(&allocator, n * MIB));
         let held = allocator.stats();
@@ -65,10 +66,10 @@ fn at_most_a_quarter_more_is_held_than_was_lately_used() {
 }
 
 #[test]
-fn what_was_used_long_ago_is_given_back() {
+fn regions_unused_for_two_windows_are_unmapped() {
     let allocator = HugePageAllocator::new();
     takes_and_frees(&allocator, 600 * MIB);
-    // Buffers that the large region does not serve.
+    // The large region cannot be reused for these small buffers.
     for _ in 0..500 {
         takes_and_frees(&allocator, 3 * MIB);
     }
@@ -80,7 +81,7 @@ fn what_was_used_long_ago_is_given_back() {
 }
 
 #[test]
-fn before_a_buffer_is_refused_what_is_kept_is_given_back() {
+fn kept_regions_are_unmapped_before_an_allocation_fails() {
     let allocator = HugePageAllocator::new();
     takes_and_frees(&allocator, 30 * MIB);
     assert_eq!(allocator.stats().kept_bytes, 32 * MIB);
@@ -90,10 +91,10 @@ fn before_a_buffer_is_refused_what_is_kept_is_given_back() {
 }
 
 #[test]
-fn growing_and_shrinking_keep_what_is_in_a_buffer() {
+fn realloc_keeps_the_contents_when_growing_and_shrinking() {
     let _alone = ALONE.lock().unwrap();
     let mut values: Vec<u32> = Vec::new();
-    // From the small ones of the system's allocator through many regions.
+    // The buffer grows from the system allocator's small buffers through many regions.
     for value in 0..3_000_000 {
         values.push(value);
     }
@@ -106,7 +107,7 @@ fn growing_and_shrinking_keep_what_is_in_a_buffer() {
 }
 
 #[test]
-fn shrinking_gives_pages_back() {
+fn shrinking_unmaps_pages() {
     let _alone = ALONE.lock().unwrap();
     let before = ALLOCATOR.stats();
     let mut values = bytes(100 * MIB, 1);
@@ -118,13 +119,13 @@ fn shrinking_gives_pages_back() {
 }
 
 #[test]
-fn buffers_start_at_a_cache_line_and_larger_alignments_are_kept() {
+fn buffers_are_aligned_to_cache_lines_and_their_layout() {
     let _alone = ALONE.lock().unwrap();
     let buffer = bytes(2 * MIB, 1);
     assert_eq!(buffer.as_ptr() as usize % 64, 0);
     for align in [1, 128, 4096, 8192, 4 * MIB] {
         let layout = Layout::from_size_align(4 * MIB, align).unwrap();
-        // SAFETY: the layout has a size; the buffer is resized and freed with the layout it has.
+        // SAFETY: the layout has a nonzero size; the buffer is resized and freed with its current layout.
         unsafe {
             let buffer = ALLOCATOR.alloc(layout);
             assert_eq!(buffer as usize % align, 0);
@@ -138,7 +139,7 @@ fn buffers_start_at_a_cache_line_and_larger_alignments_are_kept() {
 }
 
 #[test]
-fn a_size_that_no_machine_has_is_refused() {
+fn rejects_sizes_beyond_the_address_space() {
     let _alone = ALONE.lock().unwrap();
     let mut huge: Vec<u8> = Vec::new();
     assert!(huge.try_reserve_exact(isize::MAX as usize - 100).is_err());
@@ -146,7 +147,7 @@ fn a_size_that_no_machine_has_is_refused() {
 }
 
 #[test]
-fn threads_have_buffers_of_their_own() {
+fn concurrent_threads_get_distinct_buffers() {
     let _alone = ALONE.lock().unwrap();
     std::thread::scope(|scope| {
         for thread in 0..8_u8 {

@@ -1,20 +1,20 @@
-//! Copied rows are those of a plain loop, whatever their type, width and number.
+//! Compares `copy_rows` with a naive loop, for several types, widths and numbers of rows.
 #![allow(clippy::unwrap_used)]
 
 use bytemuck::Pod;
 use kiln_mem::copy_rows;
 
-/// The same by the plainest means.
+/// A naive reference for `copy_rows`.
 fn reference<T: Pod>(rows: &[T], dim: usize, ids: &[u32]) -> Vec<T> {
     ids.iter().flat_map(|&id| rows[id as usize * dim..][..dim].to_vec()).collect()
 }
 
-/// `n_ids` rows of `dim` elements, at places that repeat and come in no order.
+/// Copies `n_ids` rows of `dim` elements, with repeated and unsorted ids, and compares the result with the reference.
 fn check<T: Pod + PartialEq + std::fmt::Debug>(dim: usize, n_ids: usize, value: impl Fn(usize) -> T) {
     let n_rows = 1009;
     let rows: Vec<T> = (0..n_rows * dim).map(value).collect();
     let ids: Vec<u32> = (0..n_ids).map(|at| (at * 40_503 % n_rows) as u32).collect();
-    // Whatever was there is replaced.
+    // `copy_rows` should replace the previous contents of the vector.
     let mut out = rows[..dim].to_vec();
     copy_rows(&rows, dim, &ids, &mut out);
     assert!(out == reference(&rows, dim, &ids), "{n_ids} rows of {dim}");
@@ -31,8 +31,9 @@ fn rows_are_copied_in_the_order_of_their_ids() {
 }
 
 #[test]
-fn outputs_larger_than_the_caches_are_the_same() {
-    // 40 MB each: rows of whole lines, of parts of lines, and of many stages.
+fn streamed_outputs_equal_the_reference() {
+    // The outputs have at least 40 MB. A row is a whole number of cache lines, a part of a line, or longer than many
+    // stages.
     for (dim, n_ids) in [(128, 80_000), (101, 100_000), (100_000, 100)] {
         check(dim, n_ids, |at| at as u32);
         check(dim, 2 * n_ids, |at| at as u16);
@@ -40,7 +41,7 @@ fn outputs_larger_than_the_caches_are_the_same() {
 }
 
 #[test]
-fn an_allocation_that_is_large_enough_is_kept() {
+fn sufficient_allocation_is_reused() {
     let mut out: Vec<f32> = Vec::with_capacity(64);
     let address = out.as_ptr();
     copy_rows(&[0.5, 1.5, 2.5], 1, &[2, 2], &mut out);
@@ -49,6 +50,6 @@ fn an_allocation_that_is_large_enough_is_kept() {
 
 #[test]
 #[should_panic(expected = "range end index 6 out of range")]
-fn a_row_that_is_not_there_is_refused() {
+fn panics_on_id_out_of_range() {
     copy_rows(&[0, 1, 2, 3], 2, &[0, 2], &mut Vec::new());
 }

@@ -14,83 +14,87 @@ use crate::library::{
     self, FLOAT32, IN_PROGRESS, Nccl, RawComm, RawConfig, RawId, RawStream, SUCCESS, SUM, UINT8,
 };
 
-/// Bytes of a [`UniqueId`].
+/// The number of bytes of a [`UniqueId`].
 pub const ID_BYTES: usize = 128;
 
-/// The name of a communicator, which its first rank makes and sends to the others.
+/// The id of a communicator. One rank creates it and sends it to the others before all of them join.
 #[derive(Debug, Clone, Copy)]
 pub struct UniqueId(RawId);
 
 impl UniqueId {
-    /// A new id.
+    /// Creates a new id.
     ///
     /// # Errors
-    /// [`Error::NotFound`], [`Error::Outdated`] and [`Error::Failed`].
+    /// Returns [`Error::NotFound`] if NCCL is not installed, [`Error::Outdated`] if it is too old, and
+    /// [`Error::Failed`] if NCCL cannot create an id.
     pub fn new() -> Result<Self, Error> {
         let nccl = library::nccl()?;
         let mut id = RawId([0; ID_BYTES]);
-        // SAFETY: `id` has room for an id.
+        // SAFETY: `id` has the size of an NCCL id, and NCCL writes only to it.
         nccl.ok("ncclGetUniqueId", unsafe { (nccl.get_unique_id)(&mut id) })?;
         Ok(Self(id))
     }
 
-    /// The id of another rank.
+    /// Restores the id that another rank sent as [`bytes`](Self::bytes).
     ///
     /// # Errors
-    /// [`Error::BadId`] where there are not [`ID_BYTES`] bytes.
+    /// Returns [`Error::BadId`] if there are not exactly [`ID_BYTES`] bytes.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, Error> {
         let bytes: [u8; ID_BYTES] =
             bytes.try_into().map_err(|_| Error::BadId { expected: ID_BYTES, got: bytes.len() })?;
         Ok(Self(RawId(bytes.map(|byte| byte as c_char))))
     }
 
-    /// The bytes to send to the other ranks, [`ID_BYTES`] of them.
+    /// Returns the [`ID_BYTES`] bytes of the id, which must be sent to the other ranks.
     pub fn bytes(&self) -> Vec<u8> {
         self.0.0.iter().map(|byte| *byte as u8).collect()
     }
 }
 
-/// How long a call still waits after another rank of the process is gone: that rank may have finished the same call.
+/// The time for which a call continues to wait after a rank of the same [`Comm::for_devices`] call has failed or ended,
+/// because that rank may have finished the same collective. Also the deadline of finalizing a communicator.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Device memory: so many bytes or values from an address on.
+/// A range of device memory.
 #[derive(Debug, Clone, Copy)]
 pub struct Buffer {
-    /// The address on the device of the communicator.
+    /// The start address on the device of the communicator.
     pub address: u64,
-    /// The number of values.
+    /// The length, in f32 values for [`Comm::all_reduce_sum`] and in bytes for [`Comm::exchange`].
     pub len: usize,
 }
 
 /// One rank of a communicator, on one GPU.
 ///
-/// A call returns when the GPU has finished it. Ranks call the same functions in the same order, each on a thread of its
-/// own. A rank that does not call keeps the others waiting until the deadline, or until its own [`Comm`] is dropped, if
-/// it belongs to the same process. The communicator does not block inside NCCL, so that the deadline covers initialization
-/// and the connection at the first call, too.
+/// Calls are collective: all ranks make the same calls in the same order, each on its own thread. A call returns when
+/// the GPU has finished it. If a rank does not call, the others wait until the deadline. Ranks that were created by one
+/// [`Comm::for_devices`] call wait at most two seconds after one of them has failed or was dropped. The communicator
+/// does not block inside NCCL, so the deadline also covers initialization and the connections of the first call.
 pub struct Comm {
     nccl: &'static Nccl,
-    /// The place of the handle, null once the communicator has ended. NCCL reads it from threads of its own until it has
-    /// initialized or aborted the communicator, so that it stays where it is.
+    /// Points to the handle, which is null once the communicator has ended. The handle must not move: NCCL's threads
+    /// access it until the communicator is initialized or aborted.
     raw: NonNull<RawComm>,
     stream: Arc<CudaStream>,
     rank: usize,
     n_ranks: usize,
     deadline: Duration,
-    /// Set when a communicator of the same group in this process has failed or ended.
+    /// True once a communicator of the same [`Comm::for_devices`] call has failed or ended.
     is_over: Arc<AtomicBool>,
 }
 
-// SAFETY: NCCL lets any thread use a communicator if no two do at the same time, which `&mut self` excludes; each call
-// makes the GPU's context current first.
+// SAFETY: NCCL lets any thread use a communicator as long as no two use it at the same time, which `&mut self` rules
+// out. Each call first makes the GPU's context current on its thread.
 unsafe impl Send for Comm {}
 
 impl Comm {
-    /// Joins a communicator as one of its ranks, each in a process of its own, on a GPU of this process. Waits for the
-    /// others, at most for the deadline.
+    /// Joins a communicator as one rank, on the GPU with the index `device`. Waits until all ranks have joined, at most
+    /// until the deadline. For several ranks on one thread, use [`Comm::for_devices`].
     ///
     /// # Errors
-    /// [`Error::NoDevice`], [`Error::NotFound`], [`Error::Outdated`], [`Error::Failed`] and [`Error::Aborted`].
+    /// Returns [`Error::NoDevice`] if the process has no such GPU, [`Error::NotFound`] if NCCL or the driver is not
+    /// installed, [`Error::Outdated`] if NCCL is too old, [`Error::Failed`] if a call fails, and [`Error::Aborted`] if
+    /// a rank does not join before the deadline.
     pub fn join(
         device: usize,
         rank: usize,
@@ -105,13 +109,14 @@ impl Comm {
         Ok(comm)
     }
 
-    /// A communicator for each of these GPUs of this process, by rank, initialized together in one group: a thread that
-    /// initialized one alone would wait for the others.
+    /// Creates one communicator for each of the given GPUs of this process; `devices[r]` is the GPU of rank `r`. All
+    /// communicators are initialized in one NCCL group, because a thread that initialized only one would wait for the
+    /// others.
     ///
-    /// When one of them is dropped, or fails, the waits of the others end with [`Error::Aborted`].
+    /// Two seconds after a communicator is dropped or fails, the calls of the others return [`Error::Aborted`].
     ///
     /// # Errors
-    /// [`Error::SharedDevice`] where a GPU occurs twice, and those of [`Comm::join`].
+    /// Returns [`Error::SharedDevice`] if a GPU occurs twice, and the errors of [`Comm::join`].
     pub fn for_devices(devices: &[usize], deadline: Duration) -> Result<Vec<Self>, Error> {
         let mut distinct = BTreeSet::new();
         if let Some(index) = devices.iter().find(|index| !distinct.insert(**index)) {
@@ -122,20 +127,20 @@ impl Comm {
         let new =
             |(rank, stream)| Self::new(nccl, stream, rank, devices.len(), deadline, Arc::clone(&is_over));
         let mut comms: Vec<Self> = streams.into_iter().enumerate().map(new).collect();
-        // SAFETY: starts a group of this thread, which ends below on every path.
+        // SAFETY: the call starts a group of this thread, and the group ends below on every path.
         nccl.ok("ncclGroupStart", unsafe { (nccl.group_start)() })?;
         let mut started = comms.iter_mut().try_for_each(|comm| comm.start(&id));
         // SAFETY: the group of this thread was started above; the handles are written until it ends.
         let ended = nccl.started("ncclGroupEnd", unsafe { (nccl.group_end)() });
         started = started.and(ended);
         for comm in &mut comms {
-            // After an error all are aborted: those that were initialized would wait for the others.
+            // After an error all communicators are aborted, because the initialized ones would wait for the others.
             started = comm.finish("ncclCommInitRankConfig", started.clone());
         }
         started.map(|()| comms)
     }
 
-    /// Of a rank that has not joined the others.
+    /// Creates the `Comm` of a rank that has not joined yet; its handle is null.
     fn new(
         nccl: &'static Nccl,
         stream: Arc<CudaStream>,
@@ -148,79 +153,82 @@ impl Comm {
         Self { nccl, raw, stream, rank, n_ranks, deadline, is_over }
     }
 
-    /// The handle; null where there is no communicator.
+    /// Returns the handle, or null if there is no communicator.
     fn raw(&self) -> RawComm {
-        // SAFETY: the place lives as long as this value, and NCCL writes to it only before it returns the first time.
+        // SAFETY: the box lives as long as this value, and NCCL writes to it only before the initialization returns.
         unsafe { self.raw.read() }
     }
 
-    /// Starts to join the others; in a group of this thread, when the group ends.
+    /// Starts to join the other ranks. Within an NCCL group of this thread, the join starts when the group ends.
     fn start(&mut self, id: &UniqueId) -> Result<(), Error> {
         self.bind()?;
         let (n_ranks, rank, mut config) =
             (self.n_ranks as c_int, self.rank as c_int, RawConfig::non_blocking());
-        // SAFETY: the handle's place lives as long as this value, and the configuration has the layout of its version.
+        // SAFETY: the handle's box lives as long as this value, and the configuration has the layout of its version.
         let status =
             unsafe { (self.nccl.comm_init_rank_config)(self.raw.as_ptr(), n_ranks, id.0, rank, &mut config) };
         self.nccl.started("ncclCommInitRankConfig", status)
     }
 
-    /// This rank.
+    /// Returns the rank of this communicator, from 0.
     pub fn rank(&self) -> usize {
         self.rank
     }
 
-    /// The number of ranks.
+    /// Returns the number of ranks of the communicator.
     pub fn n_ranks(&self) -> usize {
         self.n_ranks
     }
 
-    /// The stream that the calls run on and wait for.
+    /// Returns the stream on which the calls run and for which they wait.
     pub fn stream(&self) -> &Arc<CudaStream> {
         &self.stream
     }
 
-    /// Replaces each f32 value of the buffer by its sum over the ranks, whose buffers are equally long. The order of the
-    /// sums is NCCL's own: the same in every run of as many ranks on the same machines.
+    /// Replaces each f32 value of the buffer by its sum over the ranks. The buffers of all ranks must have the same
+    /// length. NCCL chooses the order of the additions; it is the same in every run with the same number of ranks on
+    /// the same machines.
     ///
     /// # Safety
-    /// The buffer is memory of this communicator's GPU, written by now, that nothing else uses until this returns.
+    /// The buffer must be memory of this communicator's GPU. It must be completely written before the call, and nothing
+    /// else may use it until the call returns.
     ///
     /// # Errors
-    /// [`Error::Failed`] and [`Error::Aborted`].
+    /// Returns [`Error::Failed`] if a call of NCCL or the driver fails, and [`Error::Aborted`] if another rank fails or
+    /// does not call before the deadline, or if an earlier call failed.
     pub unsafe fn all_reduce_sum(&mut self, buffer: Buffer) -> Result<(), Error> {
         self.check()?;
         let (at, stream) = (buffer.address as *mut c_void, self.raw_stream());
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller guarantees that the buffer is valid and unused.
         let status = unsafe { (self.nccl.all_reduce)(at, at, buffer.len, FLOAT32, SUM, self.raw(), stream) };
         let started = self.nccl.started("ncclAllReduce", status);
         self.finish("ncclAllReduce", started)
     }
 
-    /// Sends `sends[r]`, in bytes, to every rank `r` and receives `recvs[r]` from it, all at once. Empty buffers are
-    /// left out, on both sides.
+    /// Sends the bytes of `sends[r]` to every rank `r` and receives `recvs[r]` from it, all in one NCCL group (an
+    /// all-to-all with variable lengths). Empty buffers are not transferred, so both sides must agree on the lengths.
     ///
     /// # Safety
-    /// The buffers are memory of this communicator's GPU that do not overlap; those that are sent are written by now, and
-    /// nothing else uses any of them until this returns.
+    /// The buffers must be memory of this communicator's GPU and must not overlap. Those in `sends` must be completely
+    /// written when this is called. Nothing else may use any of them until this returns.
     ///
     /// # Errors
-    /// [`Error::Failed`] and [`Error::Aborted`].
+    /// Same as [`Comm::all_reduce_sum`].
     pub unsafe fn exchange(&mut self, sends: &[Buffer], recvs: &[Buffer]) -> Result<(), Error> {
         self.check()?;
         let (nccl, stream) = (self.nccl, self.raw_stream());
-        // SAFETY: starts a group of this thread, which ends below on every path.
+        // SAFETY: the call starts a group of this thread, and the group ends below on every path.
         nccl.ok("ncclGroupStart", unsafe { (nccl.group_start)() })?;
         let mut started = Ok(());
         for (peer, buffer) in sends.iter().enumerate().filter(|(_, buffer)| 0 < buffer.len) {
             let at = buffer.address as *const c_void;
-            // SAFETY: as the caller promises.
+            // SAFETY: the caller guarantees that the buffer is valid, written and unused.
             let status = unsafe { (nccl.send)(at, buffer.len, UINT8, peer as c_int, self.raw(), stream) };
             started = started.and(nccl.started("ncclSend", status));
         }
         for (peer, buffer) in recvs.iter().enumerate().filter(|(_, buffer)| 0 < buffer.len) {
             let at = buffer.address as *mut c_void;
-            // SAFETY: as the caller promises.
+            // SAFETY: the caller guarantees that the buffer is valid and unused.
             let status = unsafe { (nccl.recv)(at, buffer.len, UINT8, peer as c_int, self.raw(), stream) };
             started = started.and(nccl.started("ncclRecv", status));
         }
@@ -229,7 +237,7 @@ impl Comm {
         self.finish("ncclSend and ncclRecv", started.and(ended))
     }
 
-    /// Refuses an aborted communicator, and makes the GPU's context current.
+    /// Returns an error if the communicator is aborted; otherwise makes the GPU's context current on this thread.
     fn check(&self) -> Result<(), Error> {
         if self.raw().is_null() {
             return Err(Error::Aborted { rank: self.rank, reason: "an earlier call failed" });
@@ -241,8 +249,8 @@ impl Comm {
         self.stream.context().bind_to_thread().map_err(|error| driver("cuCtxSetCurrent", error))
     }
 
-    /// Waits for what was started. An error leaves the order of the ranks' calls unknown, so that the communicator is
-    /// aborted.
+    /// Waits for a call that was started. Aborts the communicator after an error, because the ranks' calls may no
+    /// longer be in the same order.
     fn finish(&mut self, call: &'static str, started: Result<(), Error>) -> Result<(), Error> {
         let outcome = started.and_then(|()| self.wait(call, self.deadline));
         if outcome.is_err() {
@@ -251,7 +259,8 @@ impl Comm {
         outcome
     }
 
-    /// Waits for the call and for the stream, as long as no rank of this process is lost.
+    /// Waits until NCCL has finished the call and the stream is idle. Returns [`Error::Aborted`] after the deadline, or
+    /// [`GRACE`] after a rank of the same [`Comm::for_devices`] call has failed or ended.
     fn wait(&self, call: &'static str, deadline: Duration) -> Result<(), Error> {
         let (start, aborted) = (Instant::now(), |reason| Err(Error::Aborted { rank: self.rank, reason }));
         let mut over_since = None;
@@ -267,15 +276,16 @@ impl Comm {
             if deadline < start.elapsed() {
                 return aborted("a rank did not call within the deadline");
             }
-            // Sums of gradients take less than a millisecond: sleeping would be most of the wait.
+            // The thread yields instead of sleeping, because the shortest sleep takes long compared to the all-reduce
+            // of a gradient.
             std::thread::yield_now();
         }
     }
 
-    /// Whether the call still works in the background; its error, or one of the network's.
+    /// Returns true if the call still runs in the background. Returns an error if the call or the network has failed.
     fn is_in_progress(&self, call: &'static str) -> Result<bool, Error> {
         let mut status = SUCCESS;
-        // SAFETY: the communicator is not aborted, and `status` has room for a number.
+        // SAFETY: the communicator is not aborted, and `status` is a valid pointer.
         let asked = unsafe { (self.nccl.comm_get_async_error)(self.raw(), &mut status) };
         self.nccl.ok("ncclCommGetAsyncError", asked)?;
         self.nccl.started(call, status)?;
@@ -295,19 +305,23 @@ impl Comm {
         self.stream.cu_stream().cast()
     }
 
-    /// Ends the communicator and what it runs; the other ranks of this process end their waits.
+    /// Aborts the communicator with its running calls. Waiting ranks of the same [`Comm::for_devices`] call fail after
+    /// [`GRACE`].
     fn abort(&mut self) {
         self.is_over.store(true, Ordering::Release);
         if !self.raw().is_null() && self.bind().is_ok() {
-            // SAFETY: the communicator was created, and is aborted once. The result no longer matters.
+            // SAFETY: the handle belongs to a communicator that is aborted only once. A failure is ignored, because the
+            // communicator is not used again.
             unsafe { (self.nccl.comm_abort)(self.raw()) };
-            // Its kernels may still write to the caller's memory.
+            // This waits for the communicator's kernels, which may still write to the caller's memory.
             let _ = self.stream.synchronize();
         }
         self.forget();
     }
 
-    /// Ends the communicator, which no call works on; false where that fails, or another rank of the process has ended.
+    /// Finalizes and destroys the communicator. Returns false if finalizing fails. Also returns false, without trying,
+    /// if there is no communicator, during a panic, or if a rank of the same [`Comm::for_devices`] call has failed or
+    /// ended.
     fn end(&mut self) -> bool {
         let is_idle = !self.raw().is_null() && !std::thread::panicking();
         if !is_idle || self.is_over.load(Ordering::Acquire) || self.bind().is_err() {
@@ -326,13 +340,13 @@ impl Comm {
     }
 
     fn forget(&mut self) {
-        // SAFETY: the place lives as long as this value; NCCL has ended the communicator and reads it no more.
+        // SAFETY: the box lives as long as this value; NCCL has ended the communicator and no longer reads the handle.
         unsafe { self.raw.write(null_mut()) };
     }
 }
 
-/// NCCL does not tell the other ranks that one has ended: those of this process end their waits two seconds later, as they
-/// may have finished the same call.
+/// Ends this rank. NCCL does not notify the other ranks. Those of the same [`Comm::for_devices`] call abort their waits
+/// after two seconds, a grace period in which they can finish a collective that this rank has finished.
 impl Drop for Comm {
     fn drop(&mut self) {
         if !self.end() {
@@ -361,7 +375,7 @@ fn new_stream(device: usize) -> Result<Arc<CudaStream>, Error> {
     context(device)?.new_stream().map_err(|error| driver("cuStreamCreate", error))
 }
 
-/// The context of a GPU of this process.
+/// Returns the primary CUDA context of a GPU of this process.
 fn context(device: usize) -> Result<Arc<CudaContext>, Error> {
     let n_devices = library::device_count()?;
     if n_devices <= device {
@@ -374,10 +388,11 @@ fn driver(call: &'static str, error: DriverError) -> Error {
     Error::Failed { call, reason: error.to_string() }
 }
 
-/// The name of a GPU of this process that no other GPU has, on any machine.
+/// Returns the UUID of a GPU of this process as 32 hexadecimal digits. The UUID is unique across machines.
 ///
 /// # Errors
-/// [`Error::NoDevice`], [`Error::NotFound`] and [`Error::Failed`].
+/// Returns [`Error::NoDevice`] if the process has no such GPU, [`Error::NotFound`] if the driver is not installed, and
+/// [`Error::Failed`] if a call of the driver fails.
 pub fn device_uuid(device: usize) -> Result<String, Error> {
     let uuid = context(device)?.uuid().map_err(|error| driver("cuDeviceGetUuid", error))?;
     Ok(uuid.bytes.iter().map(|byte| format!("{:02x}", *byte as u8)).collect())

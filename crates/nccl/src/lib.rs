@@ -1,12 +1,14 @@
-//! NCCL communicators: sums and exchanges between GPUs, for ranks that are processes or threads of one process.
+//! NCCL communicators for ranks that are processes or threads of one process: all-reduce and exchange between GPUs.
 //!
-//! The library is loaded at run time (`libnccl.so.2`, then `libnccl.so`): nothing is linked, and a machine without it gets
-//! [`Error::NotFound`]. Every [`Comm`] belongs to one rank, one GPU and one stream; its calls wait for the stream, so that
-//! results may be read when they return. A wait ends when another rank of the process fails: the communicator is then
-//! aborted, because NCCL itself would wait forever.
+//! The library is loaded at run time (`libnccl.so.2`, then `libnccl.so`) and never linked; a machine without it gets
+//! [`Error::NotFound`]. Every [`Comm`] belongs to one rank, one GPU and one stream. Its calls wait for the stream, so
+//! the results are ready when they return. If another rank does not call before the deadline, or a rank of the same
+//! [`Comm::for_devices`] call fails, the communicator is aborted and the call returns [`Error::Aborted`]; NCCL itself
+//! would wait forever.
 //!
-//! This crate knows neither tensors nor a launcher: it takes addresses of device memory, and the bytes of a [`UniqueId`]
-//! that the caller sends to the other ranks. It has not run on hardware yet: its tests run on a stub library.
+//! This crate is independent of tensor libraries and launchers. It takes addresses of device memory, and the bytes of a
+//! [`UniqueId`] that the caller sends to the other ranks. It has been tested with a stub library only, not yet on
+//! hardware.
 //!
 //! ```
 //! let id = kiln_nccl::UniqueId::from_bytes(&[7; kiln_nccl::ID_BYTES])?;
@@ -14,7 +16,7 @@
 //! # Ok::<(), kiln_nccl::Error>(())
 //! ```
 //!
-//! A rank for each GPU of this process:
+//! One rank for each GPU of this process:
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -32,7 +34,7 @@ pub use cudarc::driver::{CudaContext, CudaStream};
 pub use error::Error;
 pub use library::check;
 
-/// The example of the README.
+/// The example of the README, compiled and run as a test.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -1,4 +1,4 @@
-//! The functions of libnccl, found at run time.
+//! The functions of libnccl, resolved at run time.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::OnceLock;
@@ -8,21 +8,21 @@ use libloading::Library;
 
 use crate::Error;
 
-/// File names of the library. Packages for running programs have the first one only; the second is for development.
+/// The file names of the library. Runtime packages contain the first one only; the second is in development packages.
 const NAMES: [&str; 2] = ["libnccl.so.2", "libnccl.so"];
 
-/// `ncclComm_t`.
+/// The C type `ncclComm_t`.
 pub(crate) type RawComm = *mut c_void;
 
-/// `cudaStream_t`.
+/// The C type `cudaStream_t`.
 pub(crate) type RawStream = *mut c_void;
 
-/// `ncclUniqueId`.
+/// The C type `ncclUniqueId`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub(crate) struct RawId(pub(crate) [c_char; crate::ID_BYTES]);
 
-/// `ncclConfig_t` of version 2.14, the first one: what later versions add has its default.
+/// The C type `ncclConfig_t` as NCCL 2.14 introduced it. Fields that later versions added keep their defaults.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct RawConfig {
@@ -33,22 +33,23 @@ pub(crate) struct RawConfig {
 }
 
 impl RawConfig {
-    /// Calls return at once, also those that wait for other ranks: otherwise no deadline could end them.
+    /// Returns the configuration of a non-blocking communicator: its calls return before the other ranks have called,
+    /// so that a deadline can end the wait.
     pub(crate) fn non_blocking() -> Self {
         Self { size: size_of::<Self>(), magic: 0xcafe_beef, version: 21_400, blocking: 0 }
     }
 }
 
-/// Values of `ncclResult_t`.
+/// The values of `ncclResult_t` that this crate uses.
 pub(crate) const SUCCESS: c_int = 0;
 pub(crate) const IN_PROGRESS: c_int = 7;
 
-/// Values of `ncclDataType_t` and `ncclRedOp_t`.
+/// The values of `ncclDataType_t` and `ncclRedOp_t` that this crate uses.
 pub(crate) const UINT8: c_int = 1;
 pub(crate) const FLOAT32: c_int = 7;
 pub(crate) const SUM: c_int = 0;
 
-/// The functions that are called, with the signatures of `nccl.h` of version 2.
+/// The functions that this crate calls, with the signatures of `nccl.h` of NCCL 2.
 pub(crate) struct Nccl {
     pub(crate) get_unique_id: unsafe extern "C" fn(*mut RawId) -> c_int,
     pub(crate) comm_init_rank_config:
@@ -64,26 +65,28 @@ pub(crate) struct Nccl {
     pub(crate) group_start: unsafe extern "C" fn() -> c_int,
     pub(crate) group_end: unsafe extern "C" fn() -> c_int,
     get_error_string: unsafe extern "C" fn(c_int) -> *const c_char,
-    /// Keeps the functions' code in memory.
+    /// The library, which must stay loaded while its functions are used.
     _library: Library,
 }
 
-/// Checks that libnccl and a GPU are there, without a communicator.
+/// Checks that libnccl can be loaded and the process has a GPU, without creating a communicator.
 ///
 /// # Errors
-/// [`Error::NotFound`], [`Error::Outdated`] and [`Error::NoDevice`].
+/// Returns [`Error::NotFound`] if NCCL or the driver is not installed, [`Error::Outdated`] if NCCL is too old,
+/// [`Error::NoDevice`] if there is no GPU, and [`Error::Failed`] if the driver does not start.
 pub fn check() -> Result<(), Error> {
     nccl()?;
     device_count()?;
     Ok(())
 }
 
-/// The number of GPUs of this process, at least one.
+/// Returns the number of GPUs of this process, at least one.
 ///
 /// # Errors
-/// [`Error::NotFound`], [`Error::NoDevice`], and [`Error::Failed`] where the driver does not start.
+/// Returns [`Error::NotFound`] if the driver is not installed, [`Error::Failed`] if it does not start, and
+/// [`Error::NoDevice`] if it reports no GPU.
 pub(crate) fn device_count() -> Result<usize, Error> {
-    // SAFETY: opens the driver's library by its name and closes it.
+    // SAFETY: the call only opens the driver's library by its name and closes it.
     if !unsafe { cudarc::driver::sys::is_culib_present() } {
         return Err(Error::NotFound { library: "the NVIDIA driver", names: vec!["libcuda.so.1".to_owned()] });
     }
@@ -94,7 +97,7 @@ pub(crate) fn device_count() -> Result<usize, Error> {
     }
 }
 
-/// The library, loaded by the first call.
+/// Returns the NCCL library. The first call loads it; later calls return the same result.
 pub(crate) fn nccl() -> Result<&'static Nccl, Error> {
     static NCCL: OnceLock<Result<Nccl, Error>> = OnceLock::new();
     NCCL.get_or_init(load).as_ref().map_err(Clone::clone)
@@ -102,7 +105,7 @@ pub(crate) fn nccl() -> Result<&'static Nccl, Error> {
 
 fn load() -> Result<Nccl, Error> {
     for file in NAMES {
-        // SAFETY: NCCL's initializers may run at any time.
+        // SAFETY: loading the library runs its initializers, which have no precondition.
         if let Ok(library) = unsafe { Library::new(file) } {
             return functions(library, file);
         }
@@ -111,7 +114,7 @@ fn load() -> Result<Nccl, Error> {
 }
 
 fn functions(library: Library, file: &'static str) -> Result<Nccl, Error> {
-    /// The function of a name, of the type that the field has.
+    /// Looks up a function by name; the field that it initializes gives its type.
     macro_rules! function {
         ($name:literal) => {{
             // SAFETY: `nccl.h` declares the function with the type of the field that this initializes.
@@ -137,17 +140,17 @@ fn functions(library: Library, file: &'static str) -> Result<Nccl, Error> {
 }
 
 impl Nccl {
-    /// An error, unless the call succeeded or goes on in the background.
+    /// Returns an error unless the call succeeded or continues in the background.
     pub(crate) fn started(&self, call: &'static str, status: c_int) -> Result<(), Error> {
         if status == IN_PROGRESS { Ok(()) } else { self.ok(call, status) }
     }
 
-    /// An error, unless the call succeeded.
+    /// Returns an error unless the call succeeded.
     pub(crate) fn ok(&self, call: &'static str, status: c_int) -> Result<(), Error> {
         if status == SUCCESS {
             return Ok(());
         }
-        // SAFETY: NCCL returns a string of its own for any number.
+        // SAFETY: NCCL returns a static string for any status.
         let text = unsafe { CStr::from_ptr((self.get_error_string)(status)) };
         Err(Error::Failed { call, reason: format!("{} (status {status})", text.to_string_lossy()) })
     }

@@ -1,18 +1,17 @@
-//! How rows become one: those of a node's neighbours, and those of a graph's nodes.
+//! Aggregation of rows: of a node's neighbours, and of a graph's nodes.
 
 use burn::tensor::Tensor;
 use kiln_kernels::DeviceSegments;
 use kiln_kernels::ops::{self, Reduction};
 
-/// How a node's neighbours become one row.
+/// The aggregation of a node's neighbours into one row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Aggregate {
-    /// The mean; DGL's and PyG's `"mean"`.
+    /// The mean: `"mean"` in DGL and PyG.
     Mean,
-    /// The largest value of each column: PyG's `"max"`. DGL's `"pool"` runs a dense layer first, this
-    /// does not.
+    /// The maximum of each column: `"max"` in PyG. DGL's `"pool"` differs: it runs a dense layer first.
     Max,
-    /// The sum; PyG's `"sum"`.
+    /// The sum: `"sum"` in PyG.
     Sum,
 }
 
@@ -26,22 +25,22 @@ impl From<Aggregate> for Reduction {
     }
 }
 
-/// How a graph's nodes become one row.
+/// The pooling of a graph's nodes into one row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Readout {
     /// The sum: DGL's `SumPooling`, PyG's `global_add_pool`.
     Sum,
     /// The mean.
     Mean,
-    /// The largest value of each column.
+    /// The maximum of each column.
     Max,
 }
 
 impl Readout {
-    /// Each graph's row, `[n_nodes, d] -> [n_graphs, d]`; zeros for a graph without nodes.
+    /// Pools the rows of each graph, `[n_nodes, d] -> [n_graphs, d]`. A graph without nodes gets a row of zeros.
     ///
     /// # Panics
-    /// When `x` has another number of rows than the segments.
+    /// Panics if the number of rows of `x` differs from that of the segments.
     pub fn pool(self, segments: &DeviceSegments, x: Tensor<2>) -> Tensor<2> {
         let reduce = match self {
             Self::Sum => Reduction::Sum,

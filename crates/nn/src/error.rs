@@ -1,128 +1,133 @@
 use std::fmt;
 
-/// What can be wrong with a model's configuration, or with weights for it.
+/// An error in a model's configuration, or in a file of weights for it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A width or number of layers is 0, or larger than any model's.
+    /// A width or number of layers is 0 or too large.
     #[error("{name} is {got}, expected 1 to {max}")]
     OutOfRange {
         /// The configuration's field.
         name: &'static str,
-        /// Its value.
+        /// The value of the field.
         got: usize,
-        /// The largest value taken.
+        /// The largest supported value.
         max: usize,
     },
-    /// A weight matrix that fits no memory.
-    #[error("a weight of {d_in} x {d_out} values, at most {max} in all are taken")]
+    /// A weight matrix has too many values.
+    #[error(
+        "a weight of {d_in} x {d_out} values is too large, expected at most {max} values: use smaller widths"
+    )]
     WeightTooLarge {
-        /// Its rows.
+        /// The number of rows.
         d_in: usize,
-        /// Its columns.
+        /// The number of columns.
         d_out: usize,
-        /// The largest number of values taken.
+        /// The largest supported number of values.
         max: usize,
     },
-    /// The dropout probability is not one that leaves anything.
-    #[error("{name} probability {dropout}, expected 0 <= {name} < 1")]
+    /// A dropout probability is not in `[0, 1)`.
+    #[error("{name} is {dropout}, expected a probability of at least 0 and below 1")]
     Dropout {
         /// The configuration's field.
         name: &'static str,
-        /// The probability given.
+        /// The value of the field.
         dropout: f64,
     },
-    /// A number that would make every output not a number.
+    /// A setting is infinite or NaN.
     #[error("{name} is {got}, expected a finite number")]
     NotFinite {
         /// The configuration's field.
         name: &'static str,
-        /// Its value.
+        /// The value of the field.
         got: f32,
     },
-    /// The bytes are not those of a safetensors file, or not all of them.
-    #[error("the weights are not a whole safetensors file: {reason}")]
+    /// The bytes are not a complete safetensors file.
+    #[error("the weights are not a complete safetensors file: {reason}")]
     NotSafetensors {
-        /// What is wrong with it.
+        /// The error of the safetensors reader.
         reason: String,
     },
-    /// No tensor has the name of a weight.
-    #[error("no tensor's name ends in {expected}; the file has {got}: save the layers of such a model")]
+    /// No tensor in the file has the name of a weight of the model's layers.
+    #[error(
+        "no tensor name ends in {expected}; the file has {got}: save the layers of a PyG or DGL model of the same type"
+    )]
     UnknownNames {
-        /// What the names of weights end in.
+        /// The suffixes of weight names.
         expected: TensorNames,
-        /// The file's tensors.
+        /// The names of the file's tensors.
         got: TensorNames,
     },
-    /// Some tensors have the names of one library, some those of the other.
-    #[error("{pyg} is named as in PyG, {dgl} as in DGL: save the layers of one model only")]
+    /// Some tensors have PyG names and some have DGL names.
+    #[error("{pyg} is a PyG name and {dgl} a DGL name: save the layers of one model only")]
     MixedNames {
-        /// A tensor of the one kind.
+        /// The name in the format of PyG.
         pyg: String,
-        /// A tensor of the other kind.
+        /// The name in the format of DGL.
         dgl: String,
     },
-    /// Tensors that no layer has.
-    #[error("the model has no place for {names}: save its layers only, and check their kind")]
+    /// The file has tensors that belong to no layer.
+    #[error("the model has no parameter for {names}: save only its layers, and check their type")]
     SurplusTensors {
-        /// The tensors.
+        /// The names of the tensors.
         names: TensorNames,
     },
-    /// A weight that a layer needs.
+    /// The file lacks a weight of a layer.
     #[error(
-        "the file has no {name}: save a model whose layers have it (root_weight=True in PyG; weight=True and another aggregator than \"gcn\" in DGL)"
+        "the file has no tensor {name}: save a model whose layers have it (root_weight=True in PyG; \
+         weight=True and an aggregator other than \"gcn\" in DGL)"
     )]
     MissingTensor {
-        /// The tensor.
+        /// The name of the tensor.
         name: String,
     },
-    /// Two tensors are one parameter.
+    /// The names of two tensors stand for the same parameter.
     #[error("{one} and {other} are the same parameter of one layer: keep one of them")]
     AmbiguousTensors {
-        /// A tensor.
+        /// The name of one tensor.
         one: String,
-        /// The other.
+        /// The name of the other tensor.
         other: String,
     },
-    /// The file has more layers than the model, or fewer.
-    #[error("the file has {got} layers ({layers}), the model {expected}: make a model of {got} layers")]
+    /// The file has more or fewer layers than the model.
+    #[error("the file has {got} layers ({layers}), expected {expected}: create a model of {got} layers")]
     LayerCount {
-        /// The model's layers.
+        /// The number of layers of the model.
         expected: usize,
-        /// The file's layers.
+        /// The number of layers in the file.
         got: usize,
-        /// What their names start with.
+        /// The prefixes of the layers' tensor names.
         layers: TensorNames,
     },
-    /// The names of layers do not say which comes first.
-    #[error("which of the layers {one} and {other} comes first is not clear: number them under one name")]
+    /// The names of two layers do not determine their order.
+    #[error("the order of the layers {one} and {other} is ambiguous: number them after a common prefix")]
     LayerOrder {
-        /// What a layer's names start with.
+        /// The prefix of one layer's tensor names.
         one: String,
-        /// The same of another.
+        /// The prefix of the other layer's tensor names.
         other: String,
     },
-    /// A tensor of the wrong shape.
-    #[error("{name} has the shape {got:?}, expected {expected:?}: make a model of the file's widths")]
+    /// A tensor has the wrong shape.
+    #[error("{name} has shape {got:?}, expected {expected:?}: create a model with the widths of the file")]
     TensorShape {
-        /// The tensor.
+        /// The name of the tensor.
         name: String,
-        /// The shape that the model's widths ask for.
+        /// The shape that follows from the model's widths.
         expected: Vec<usize>,
-        /// Its shape.
+        /// The shape in the file.
         got: Vec<usize>,
     },
-    /// A tensor of elements that are not read.
-    #[error("{name} has {dtype} elements, expected F32, F64, F16 or BF16: cast the weights before saving")]
+    /// A tensor has an unsupported element type.
+    #[error("{name} has element type {dtype}, expected F32, F64, F16 or BF16: convert the weights first")]
     TensorType {
-        /// The tensor.
+        /// The name of the tensor.
         name: String,
-        /// Its element type, as safetensors spells it.
+        /// The element type, as spelled by safetensors.
         dtype: String,
     },
 }
 
-/// Names of tensors in a message, of which it shows a few.
+/// A list of tensor names; a message shows the first six.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TensorNames(pub Vec<String>);
 
@@ -146,13 +151,13 @@ impl fmt::Display for TensorNames {
     }
 }
 
-/// The largest width or number of layers: more is a slip of the keyboard, and its weights fit no memory.
+/// The upper bound on widths and numbers of layers, which catches typing errors.
 const MAX: usize = 1 << 20;
 
 /// The largest number of values in one weight: 4 GiB.
 const MAX_WEIGHT: usize = 1 << 30;
 
-/// `Ok` if a layer of these widths has a weight that a machine may hold.
+/// Returns an error if a width is out of range or the weight matrix of these widths is too large.
 pub(crate) fn check_weight(d_in: usize, d_out: usize) -> Result<(), Error> {
     check_size("d_in", d_in)?;
     check_size("d_out", d_out)?;
@@ -160,12 +165,12 @@ pub(crate) fn check_weight(d_in: usize, d_out: usize) -> Result<(), Error> {
     if d_in * d_out <= max { Ok(()) } else { Err(Error::WeightTooLarge { d_in, d_out, max }) }
 }
 
-/// `Ok` if dropout with this probability leaves anything.
+/// Returns an error if the dropout probability is not in `[0, 1)`.
 pub(crate) fn check_dropout(name: &'static str, dropout: f64) -> Result<(), Error> {
     if (0.0..1.0).contains(&dropout) { Ok(()) } else { Err(Error::Dropout { name, dropout }) }
 }
 
-/// `Ok` if the field is at least 1, and not absurd.
+/// Returns an error if the value of a field is not in `1..=MAX`.
 pub(crate) fn check_size(name: &'static str, got: usize) -> Result<(), Error> {
     if (1..=MAX).contains(&got) { Ok(()) } else { Err(Error::OutOfRange { name, got, max: MAX }) }
 }

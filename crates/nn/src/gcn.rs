@@ -6,14 +6,14 @@ use kiln_sample::{KeyDomain, RngKey};
 use crate::stack::{Dropout, Widths};
 use crate::{BlockModel, ForwardContext, GcnConv, GcnConvConfig, LayerWiseModel, ModelConfig, Result};
 
-/// The shape of a [`Gcn`] model.
+/// The configuration of a [`Gcn`] model.
 #[derive(Debug, Clone)]
 pub struct GcnConfig {
     /// Width of the input features.
     pub d_in: usize,
-    /// Width between layers.
+    /// Width of the rows between layers.
     pub hidden: usize,
-    /// Width of the output.
+    /// Width of the output rows, one column per class.
     pub n_classes: usize,
     /// Number of layers, at least 1.
     pub n_layers: usize,
@@ -24,12 +24,12 @@ pub struct GcnConfig {
 }
 
 impl GcnConfig {
-    /// Three layers, 256 wide, with a dropout of 0.5 between them.
+    /// Creates a configuration of three layers with a hidden width of 256 and a dropout of 0.5 between layers.
     pub fn new(d_in: usize, n_classes: usize) -> Self {
         Self { d_in, hidden: 256, n_classes, n_layers: 3, input_dropout: 0.0, dropout: 0.5 }
     }
 
-    /// Sets the width between layers.
+    /// Sets the width of the rows between layers.
     #[must_use]
     pub fn hidden(self, hidden: usize) -> Self {
         Self { hidden, ..self }
@@ -53,10 +53,10 @@ impl GcnConfig {
         Self { dropout, ..self }
     }
 
-    /// A model with initial weights from the key; layer `i` takes `key.fold_in(KeyDomain::Layer, i)`.
+    /// Creates a model with initial weights drawn from the key; layer `i` uses `key.fold_in(KeyDomain::Layer, i)`.
     ///
     /// # Errors
-    /// When a width or the number of layers is 0 or absurdly large, or a dropout is not in `[0, 1)`.
+    /// Returns an error if a width or the number of layers is 0 or too large, or if a dropout is not in `[0, 1)`.
     pub fn init(&self, key: RngKey, device: &Device) -> Result<Gcn> {
         let &Self { d_in, hidden, n_classes, n_layers, input_dropout, dropout } = self;
         let widths = Widths { d_in, hidden, n_classes, n_layers }.of_layers()?;
@@ -92,12 +92,12 @@ impl ModelConfig for GcnConfig {
 /// A graph convolutional network (Kipf and Welling 2017): [`GcnConv`] layers, with ReLU and then dropout
 /// after each but the last, and dropout of the input features, as in the authors' code.
 ///
-/// Blocks carry the weights of `kiln_graph::gcn_norm`. With sampled neighbours and
-/// [`EdgeWeights::Unbiased`](kiln_sample::EdgeWeights::Unbiased) each layer is an unbiased estimate of
-/// the layer over whole neighbourhoods, given its input.
+/// Blocks must have the edge weights of `kiln_graph::gcn_norm`. With sampled neighbours and
+/// [`EdgeWeights::Unbiased`](kiln_sample::EdgeWeights::Unbiased), each layer is an unbiased estimate, given its input,
+/// of the layer over whole neighbourhoods.
 ///
-/// The dropout mask of a row belongs to its node's global id, the layer and the key of the step, so that
-/// it does not depend on how the step's seeds are dealt out to ranks.
+/// The dropout mask of a row is a function of its node's global id, the layer and the key of the step. It does not
+/// depend on the distribution of a step's seeds over ranks.
 #[derive(Module, Debug)]
 pub struct Gcn {
     /// The layers, input layer first.
@@ -111,10 +111,10 @@ impl BlockModel for Gcn {
         self.layers.len()
     }
 
-    /// As [`BlockModel::layer`].
+    /// Runs layer `i`, followed by ReLU and dropout unless it is the last; see [`BlockModel::layer`].
     ///
     /// # Panics
-    /// Also when the block carries no weights.
+    /// Panics if the block has no edge weights, and when [`BlockModel::layer`] panics.
     fn layer(&self, i: usize, block: &DeviceBlock, x: Tensor<2>, ctx: &ForwardContext) -> Tensor<2> {
         let x = self.layers[i].forward(block, self.dropout.before(i, block, x, ctx));
         if i + 1 == self.layers.len() { x } else { self.dropout.after(i, block, x, ctx) }

@@ -9,7 +9,7 @@ use crate::error::check_weight;
 use crate::init::{NO_GAIN, xavier_uniform, zeros};
 use crate::stack::{product, projects_first};
 
-/// A GCN layer's widths.
+/// The widths of a [`GcnConv`] layer.
 #[derive(Debug, Clone)]
 pub struct GcnConvConfig {
     /// Width of the input rows.
@@ -19,11 +19,11 @@ pub struct GcnConvConfig {
 }
 
 impl GcnConvConfig {
-    /// A layer with initial weights from the key: Xavier uniform without a gain, as in Kipf's code, DGL's
-    /// `GraphConv` and PyG's `GCNConv`, and no bias.
+    /// Creates a layer with initial weights drawn from the key: Xavier uniform without a gain, as in Kipf's code, DGL's
+    /// `GraphConv` and PyG's `GCNConv`, and a bias of zeros.
     ///
     /// # Errors
-    /// When a width is 0, or the widths are so large that the weights would fit no machine.
+    /// Returns an error if a width is 0 or too large, or if the weight matrix would be too large.
     pub fn init(&self, key: RngKey, device: &Device) -> Result<GcnConv> {
         let &Self { d_in, d_out } = self;
         check_weight(d_in, d_out)?;
@@ -36,37 +36,36 @@ impl GcnConvConfig {
 
 /// A graph convolution: `h_v = (sum over u -> v of w_uv x_u) W + b`.
 ///
-/// With the weights `w` of `kiln_graph::gcn_norm` this is equation 2 of
-/// Kipf and Welling 2017 before the nonlinearity. The layer itself knows no degrees: it takes the
-/// weights of the block's edges as they are. On blocks of
-/// [`EdgeWeights::Unbiased`](kiln_sample::EdgeWeights::Unbiased) the sum is an unbiased
-/// estimate of the whole neighbourhood's, with the degrees of the whole graph; PyG's `GCNConv` on a
-/// sampled subgraph normalises by the degrees within the subgraph instead, which estimates another
-/// function.
+/// With the weights `w` of `kiln_graph::gcn_norm` this is equation 2 of Kipf and Welling 2017 before the nonlinearity.
+/// The layer does not compute degrees: it uses the edge weights of the block.
+///
+/// On blocks with [`EdgeWeights::Unbiased`](kiln_sample::EdgeWeights::Unbiased), the sum is an unbiased estimate of the
+/// sum over the whole neighbourhood, normalised by the degrees of the whole graph. PyG's `GCNConv` on a sampled
+/// subgraph normalises by the degrees within the subgraph instead, which estimates another function.
 #[derive(Module, Debug)]
 pub struct GcnConv {
-    /// What the weighted sum is multiplied by, `[d_in, d_out]`.
+    /// The weight matrix, `[d_in, d_out]`.
     pub weight: Param<Tensor<2>>,
-    /// What is added, `[d_out]`.
+    /// The bias, `[d_out]`.
     pub bias: Param<Tensor<1>>,
 }
 
 impl GcnConv {
     /// Runs the layer.
     ///
-    /// The sum commutes with the product, so rows are projected first where that is cheaper; the two
-    /// orders differ by rounding. A block always takes the same one.
+    /// The sum commutes with the product, so rows are projected first if that is cheaper. The two orders differ only by
+    /// rounding, and the block's size and the widths alone decide which is used.
     ///
     /// # Shapes
     /// `x` is `[n_src, d_in]`, the result `[n_dst, d_out]`.
     ///
     /// # Panics
-    /// When the block carries no weights, or `x` has other dimensions.
+    /// Panics if the block has no edge weights, or if `x` does not have this shape.
     pub fn forward(&self, block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
         let Some(weights) = block.weights() else {
             panic!(
-                "a GCN needs the weights of kiln_graph::gcn_norm: sample all neighbours with \
-                 EdgeWeights::Stored, or some with EdgeWeights::Unbiased"
+                "a GCN needs a block with the edge weights of kiln_graph::gcn_norm: use EdgeWeights::Stored \
+                 for all neighbours, or EdgeWeights::Unbiased for sampled neighbours"
             );
         };
         let weighted_sum = Aggregation { weights: Some(weights.clone()), ..Reduction::Sum.into() };

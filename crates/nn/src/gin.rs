@@ -11,53 +11,53 @@ use crate::{
     Normalization, Readout, Result,
 };
 
-/// The layers from which a graph's scores come.
+/// The layers from which a graph's scores are computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JumpingKnowledge {
-    /// From the last, directly: its rows have one column a class, and nothing but the readout follows.
+    /// The last layer alone, without a linear layer. Its rows have one column per class, and the readout returns the
+    /// scores.
     Direct,
-    /// From the last, by a linear layer on its pooled rows.
+    /// The last layer alone, with a linear layer on its pooled rows.
     Last,
-    /// From all, the input among them: each has a linear layer of its own on its pooled rows, and their
-    /// scores add up. That is the paper's way, and one linear layer on the pooled rows of all layers side
-    /// by side (the concatenation of Xu, Li, Tian, Sonobe, Kawarabayashi and Jegelka 2018) with other
-    /// initial weights.
+    /// All layers and the input, as in the paper: each has its own linear layer on its pooled rows, and the scores are
+    /// summed. Except for the initial weights, this equals one linear layer on the concatenated pooled rows of all
+    /// layers (Xu, Li, Tian, Sonobe, Kawarabayashi and Jegelka 2018).
     Sum,
 }
 
-/// The shape of a [`Gin`] model.
+/// The configuration of a [`Gin`] model.
 #[derive(Debug, Clone)]
 pub struct GinConfig {
     /// Width of the input features.
     pub d_in: usize,
-    /// Width between layers, and inside their MLPs.
+    /// Width of the rows between layers and inside their MLPs.
     pub hidden: usize,
-    /// Width of the output.
+    /// Width of the output rows, one column per class.
     pub n_classes: usize,
-    /// Number of [`GinConv`] layers, at least 1. The paper counts the input as a layer: its 5 are 4 here.
+    /// Number of [`GinConv`] layers, at least 1. The paper also counts the input, so its 5 layers are 4 here.
     pub n_layers: usize,
     /// Number of dense layers in each layer's MLP, at least 1.
     pub mlp_layers: usize,
     /// Normalisation inside the MLPs and after each of them.
     pub norm: Normalization,
-    /// By how much a node's own row weighs more than a neighbour's, in each layer.
+    /// The epsilon of each layer: a node's own row has the weight `1 + epsilon`.
     pub epsilon: Epsilon,
-    /// How neighbours are put together.
+    /// The aggregation of neighbours.
     pub aggregate: Aggregate,
-    /// How a graph's nodes are put together.
+    /// The pooling of a graph's nodes.
     pub readout: Readout,
-    /// From which layers the scores come.
+    /// The layers from which the scores are computed.
     pub jumping: JumpingKnowledge,
-    /// Probability that dropout zeroes a score of a linear layer after the readout (the paper's "final
-    /// dropout"), in `[0, 1)`. [`JumpingKnowledge::Direct`] has none.
+    /// Probability that dropout zeroes a score of a linear layer after the readout (the paper's "final dropout"), in
+    /// `[0, 1)`. It has no effect with [`JumpingKnowledge::Direct`].
     pub dropout: f64,
 }
 
 impl GinConfig {
-    /// The GIN of DGL's tutorial on graph classification by several GPUs: a [`GinConv`] of one dense layer
-    /// `d_in -> hidden`, ReLU, another `hidden -> n_classes`, and the sum of its rows for each graph.
-    /// Neighbours are summed, epsilon is 0 and fixed, and nothing is normalised. The tutorial's `hidden`
-    /// is its number of classes, 2.
+    /// Creates the configuration of DGL's tutorial on graph classification with several GPUs: a [`GinConv`] of one
+    /// dense layer `d_in -> hidden`, ReLU, another `hidden -> n_classes`, and the sum of its rows for each graph.
+    /// Neighbours are summed, epsilon is fixed at 0, and there is no normalisation. The tutorial sets `hidden` to its
+    /// number of classes, 2.
     pub fn simplified(d_in: usize, hidden: usize, n_classes: usize) -> Self {
         Self {
             n_layers: 2,
@@ -69,10 +69,10 @@ impl GinConfig {
         }
     }
 
-    /// The GIN-0 of the paper's section 7: 5 layers with the input, MLPs of 2 dense layers, batch
-    /// normalisation, sums of neighbours, of nodes and of the layers' scores, and a dropout of 0.5, of the
-    /// two that its search took. The paper's GIN-eps has [`Epsilon::Learnable`]`(0.0)`; its readout for
-    /// social networks is the mean.
+    /// Creates the configuration of GIN-0 in section 7 of the paper: 5 layers including the input, MLPs of 2 dense
+    /// layers, batch normalisation, sums over neighbours, nodes and the layers' scores, and a dropout of 0.5, one of
+    /// the two values that the paper's search tried. The paper's GIN-eps uses [`Epsilon::Learnable`]`(0.0)`; for social
+    /// networks the paper's readout is the mean.
     pub fn paper(d_in: usize, hidden: usize, n_classes: usize) -> Self {
         Self {
             d_in,
@@ -89,12 +89,12 @@ impl GinConfig {
         }
     }
 
-    /// A model with initial weights from the key, uniform as in PyTorch's `Linear`: layer `i` takes
-    /// `key.fold_in(KeyDomain::Layer, i)`, the linear layers after the readout take `i = n_layers`.
+    /// Creates a model with initial weights drawn from the key, uniform as in PyTorch's `Linear`. Layer `i` uses
+    /// `key.fold_in(KeyDomain::Layer, i)`; the linear layers after the readout use `i = n_layers`.
     ///
     /// # Errors
-    /// When a width or a number of layers is 0 or absurdly large, epsilon is not finite, or the dropout is
-    /// not in `[0, 1)`.
+    /// Returns an error if a width or a number of layers is 0 or too large, if epsilon is not finite, or if the dropout
+    /// is not in `[0, 1)`.
     pub fn init(&self, key: RngKey, device: &Device) -> Result<Gin> {
         check_size("n_classes", self.n_classes)?;
         check_size("n_layers", self.n_layers)?;
@@ -129,7 +129,7 @@ impl GinConfig {
 impl ModelConfig for GinConfig {
     type Model = Gin;
 
-    /// The paper's network with layers of 64 columns.
+    /// Returns [`GinConfig::paper`] with a hidden width of 64.
     fn for_dims(d_in: usize, n_classes: usize) -> Self {
         Self::paper(d_in, 64, n_classes)
     }
@@ -146,15 +146,15 @@ impl ModelConfig for GinConfig {
 /// A graph isomorphism network (Xu, Hu, Leskovec and Jegelka 2019), as in the authors' code: [`GinConv`]
 /// layers, each followed by batch normalisation and ReLU, and scores from the pooled rows of all layers.
 ///
-/// The dropout mask of a score belongs to its graph's number in the set, the linear layer that gave it and
-/// the key of the step, so that it does not depend on how the step's graphs are dealt out to ranks. The
-/// statistics of a batch normalisation are those of the graphs that one rank sees.
+/// The dropout mask of a score is a function of its graph's id, the linear layer and the key of the step. It does not
+/// depend on the distribution of a step's graphs over ranks. Batch normalisation uses the statistics of the graphs of
+/// one rank.
 #[derive(Module, Debug)]
 pub struct Gin {
     /// The layers, input layer first.
     pub layers: Vec<GinLayer>,
-    /// The linear layers after the readout: of the input's and each layer's pooled rows
-    /// ([`JumpingKnowledge::Sum`]), of the last layer's ([`JumpingKnowledge::Last`]), or none
+    /// The linear layers after the readout: one for the pooled rows of the input and of each layer
+    /// ([`JumpingKnowledge::Sum`]), one for those of the last layer ([`JumpingKnowledge::Last`]), or none
     /// ([`JumpingKnowledge::Direct`]).
     pub heads: Vec<Linear>,
     #[module(skip)]
@@ -164,7 +164,7 @@ pub struct Gin {
 }
 
 impl Gin {
-    /// The scores by linear layer `k` of what it reads.
+    /// Returns the scores of linear layer `k` for the node rows `x`: readout, linear layer and, in training, dropout.
     fn head(&self, k: usize, graphs: &DeviceGraphs, x: Tensor<2>, ctx: &ForwardContext) -> Tensor<2> {
         let scores = self.heads[k].forward(self.readout.pool(graphs.segments(), x));
         match ctx.mode {
@@ -191,22 +191,22 @@ impl GraphModel for Gin {
     }
 }
 
-/// A [`GinConv`] with what follows it before the next.
+/// A [`GinConv`], followed by normalisation and ReLU unless its output is the scores.
 #[derive(Module, Debug)]
 pub struct GinLayer {
     /// The convolution.
     pub conv: GinConv<Mlp>,
-    /// What normalises its output, if anything does.
+    /// The normalisation of its output, if there is one.
     pub norm: Option<BatchNorm>,
     #[module(skip)]
     follow: Follow,
 }
 
-/// What ends a layer.
+/// The activation at the end of a layer.
 #[derive(Debug, Clone, Copy)]
 enum Follow {
     Relu,
-    /// The layer gives scores.
+    /// No activation, because the output of the layer is the scores.
     Nothing,
 }
 

@@ -5,26 +5,25 @@ use kiln_kernels::ops::{self, Aggregation, OwnRow, Reduction};
 
 use crate::{Aggregate, Error, ForwardContext, NodeModule, Result};
 
-/// By how much a node's own row weighs more than a neighbour's in a [`GinConv`].
+/// The epsilon of a [`GinConv`]: a node's own row has weight `1 + epsilon`, and the row of a neighbour has weight 1.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Epsilon {
-    /// This number; 0 in the paper's GIN-0, in DGL and in PyG.
+    /// A constant; 0 in the paper's GIN-0, in DGL and in PyG.
     Fixed(f32),
-    /// A parameter that starts at this number: the paper's GIN-eps.
+    /// A learned parameter with this initial value: the paper's GIN-eps.
     Learnable(f32),
 }
 
 /// A graph isomorphism layer: `h_v = mlp((1 + eps) x_v + aggregate({x_u : u -> v}))`.
 ///
-/// With the sum this is equation 4.1 of Xu, Hu, Leskovec and Jegelka 2019; mean and maximum are what the
-/// paper compares it with (section 5) and what DGL's `GINConv` takes. What is in the place of the MLP is
-/// any [`NodeModule`].
+/// With the sum this is equation 4.1 of Xu, Hu, Leskovec and Jegelka 2019. The paper compares it with the mean and the
+/// maximum (section 5), which DGL's `GINConv` supports, too. Any [`NodeModule`] can be used as the MLP.
 #[derive(Module, Debug)]
 pub struct GinConv<M: Module> {
-    /// What follows the sum.
+    /// The MLP, which is applied to the aggregated rows.
     pub mlp: M,
-    /// Epsilon, `[1]`, where it is learned. A fixed one is a setting, not a weight: it is neither saved nor
-    /// handed on between ranks.
+    /// The learned epsilon, `[1]`. A fixed epsilon is a setting, not a weight: it is neither saved nor synchronised
+    /// between ranks.
     pub epsilon: Option<Param<Tensor<1>>>,
     #[module(skip)]
     configured: Epsilon,
@@ -33,23 +32,22 @@ pub struct GinConv<M: Module> {
 }
 
 impl<M: NodeModule> GinConv<M> {
-    /// A layer around this MLP, whose device is this one.
+    /// Creates a layer from an MLP whose parameters are on `device`.
     ///
     /// # Errors
-    /// When epsilon is not finite.
+    /// Returns [`Error::NotFinite`] if epsilon is not finite.
     ///
     /// # Panics
-    /// When the MLP has parameters on another device, or on this one with or without gradients where this one is
-    /// the other.
+    /// Panics if the MLP has parameters on another device, or if only one of the two devices tracks gradients.
     pub fn new(mlp: M, epsilon: Epsilon, aggregate: Aggregate, device: &Device) -> Result<Self> {
         let (Epsilon::Fixed(value) | Epsilon::Learnable(value)) = epsilon;
         if !value.is_finite() {
             return Err(Error::NotFinite { name: "epsilon", got: value });
         }
         let devices = mlp.devices();
-        // To Burn a device that tracks gradients and the same that does not are equal.
+        // Burn's comparison of devices ignores gradient tracking.
         let is_same = |own: &Device| own == device && own.is_autodiff() == device.is_autodiff();
-        assert!(devices.iter().all(is_same), "an MLP on {devices:?} for a layer on {device:?}");
+        assert!(devices.iter().all(is_same), "the MLP is on {devices:?}, expected {device:?}");
         let parameter = match epsilon {
             Epsilon::Fixed(_) => None,
             Epsilon::Learnable(start) => Some(Param::from_tensor(Tensor::from_data([start], device))),
@@ -63,7 +61,7 @@ impl<M: NodeModule> GinConv<M> {
     /// `x` is `[n_src, d_in]`, the result `[n_dst, d_out]`.
     ///
     /// # Panics
-    /// When `x` has other dimensions.
+    /// Panics if `x` does not have this shape.
     pub fn forward(&self, block: &DeviceBlock, x: Tensor<2>, ctx: &ForwardContext) -> Tensor<2> {
         let reduce = Reduction::from(self.aggregate);
         let rows = match (&self.epsilon, self.configured) {

@@ -1,4 +1,4 @@
-//! Initial weights, drawn on the host so that they are the same on every device.
+//! Initial weights, drawn on the host so that they are identical on every device.
 
 use burn::module::Param;
 use burn::tensor::{Device, Tensor, TensorData};
@@ -6,13 +6,13 @@ use kiln_sample::{KeyDomain, RngKey};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
-/// The gain of a ReLU (He, Zhang, Ren, Sun 2015, section 2.2), which DGL's `SAGEConv` starts from.
+/// The gain for a ReLU (He, Zhang, Ren, Sun 2015, section 2.2), as in DGL's `SAGEConv`.
 pub(crate) const RELU_GAIN: f64 = std::f64::consts::SQRT_2;
 
-/// The gain of a layer that is taken as linear.
+/// The gain for a linear layer.
 pub(crate) const NO_GAIN: f64 = 1.0;
 
-/// A matrix `[d_in, d_out]`, uniform in `[-a, a)` with `a = gain * sqrt(6 / (d_in + d_out))` (Glorot and
+/// Draws a matrix `[d_in, d_out]`, uniform in `[-a, a)` with `a = gain * sqrt(6 / (d_in + d_out))` (Glorot and
 /// Bengio 2010, equation 16).
 pub(crate) fn xavier_uniform(
     key: RngKey,
@@ -25,9 +25,9 @@ pub(crate) fn xavier_uniform(
     uniform(key, parameter, [d_in, d_out], bound, device)
 }
 
-/// A tensor of numbers that are uniform in `[-bound, bound)`.
+/// Draws a tensor of numbers that are uniform in `[-bound, bound)`.
 ///
-/// Row by row, each number takes the upper 24 bits of one output of xoshiro256++ seeded (through
+/// The numbers are drawn in row-major order. Each uses the upper 24 bits of one output of xoshiro256++ seeded (through
 /// SplitMix64) with `key.fold_in(KeyDomain::Host, parameter)`.
 pub(crate) fn uniform<const D: usize>(
     key: RngKey,
@@ -47,7 +47,7 @@ pub(crate) fn uniform<const D: usize>(
     Param::from_tensor(Tensor::from_data(TensorData::new(values, shape), device))
 }
 
-/// A vector of zeros.
+/// Returns a vector of zeros.
 pub(crate) fn zeros(width: usize, device: &Device) -> Param<Tensor<1>> {
     Param::from_tensor(Tensor::zeros([width], device))
 }

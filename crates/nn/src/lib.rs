@@ -1,7 +1,7 @@
-//! Layers and models over blocks.
+//! Graph neural network layers and models on blocks.
 //!
-//! A layer sees one block and its input, nothing else: no graph, no sampler, no other layer. Randomness
-//! comes from the [`RngKey`](kiln_sample::RngKey)s that callers pass.
+//! A layer depends only on one block and its input, not on a graph, a sampler or other layers. All randomness comes
+//! from the [`RngKey`](kiln_sample::RngKey)s that callers pass.
 //!
 //! ```
 //! use burn::tensor::Device;
@@ -49,7 +49,7 @@ pub use weights::{PortableWeights, WeightFormat, load_safetensors, to_safetensor
 /// The result of this crate's fallible functions.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// The example of the README, compiled and run as a test.
+/// The example in the README, compiled and run as a doc test.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

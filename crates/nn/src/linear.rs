@@ -10,14 +10,14 @@ use crate::init::uniform;
 /// A dense layer: `x W + b`.
 #[derive(Module, Debug)]
 pub struct Linear {
-    /// What rows are multiplied by, `[d_in, d_out]`.
+    /// The weight matrix, `[d_in, d_out]`.
     pub weight: Param<Tensor<2>>,
-    /// What is added, `[d_out]`.
+    /// The bias, `[d_out]`.
     pub bias: Param<Tensor<1>>,
 }
 
 impl Linear {
-    /// Layer `i` of those that share a key: weight and bias are parameters `2 i` and `2 i + 1` of the key,
+    /// Creates layer `i` of the layers that share a key. Weight and bias are parameters `2 i` and `2 i + 1` of the key,
     /// both uniform in `[-b, b)` with `b = 1 / sqrt(d_in)`, as in PyTorch's `Linear`.
     pub(crate) fn init(key: RngKey, i: usize, [d_in, d_out]: [usize; 2], device: &Device) -> Result<Self> {
         check_weight(d_in, d_out)?;
@@ -35,7 +35,7 @@ impl Linear {
     /// `x` is `[n, d_in]`, the result `[n, d_out]`.
     ///
     /// # Panics
-    /// When `x` has another width.
+    /// Panics if the width of `x` is not `d_in`.
     pub fn forward(&self, x: Tensor<2>) -> Tensor<2> {
         ops::linear(self.bias.val().unsqueeze(), x, self.weight.val())
     }

@@ -8,24 +8,24 @@ use crate::error::check_size;
 use crate::normalization::normalize;
 use crate::{ForwardContext, Linear, Normalization, Result};
 
-/// A module that maps the row of each node, as a [`GinConv`](crate::GinConv) applies it.
+/// A module that maps node rows, such as the MLP of a [`GinConv`](crate::GinConv).
 pub trait NodeModule: Module {
-    /// Runs it.
+    /// Runs the module.
     ///
     /// # Shapes
     /// `x` is `[n, d_in]`, the result `[n, d_out]`.
     ///
     /// # Panics
-    /// When `x` has another width.
+    /// Panics if the width of `x` is not `d_in`.
     fn forward(&self, x: Tensor<2>, ctx: &ForwardContext) -> Tensor<2>;
 }
 
-/// The shape of an [`Mlp`].
+/// The configuration of an [`Mlp`].
 #[derive(Debug, Clone)]
 pub struct MlpConfig {
     /// Width of the input rows.
     pub d_in: usize,
-    /// Width between layers.
+    /// Width of the rows between dense layers.
     pub hidden: usize,
     /// Width of the output rows.
     pub d_out: usize,
@@ -36,11 +36,11 @@ pub struct MlpConfig {
 }
 
 impl MlpConfig {
-    /// A network with initial weights from the key, uniform as in PyTorch's `Linear`, biases too; dense
-    /// layer `i` takes the key's parameters `2 i` and `2 i + 1`.
+    /// Creates an MLP with initial weights and biases drawn from the key, uniform as in PyTorch's `Linear`. Dense layer
+    /// `i` uses the key's parameters `2 i` and `2 i + 1`.
     ///
     /// # Errors
-    /// When a width or the number of layers is 0 or absurdly large.
+    /// Returns an error if a width or the number of layers is 0 or too large.
     pub fn init(&self, key: RngKey, device: &Device) -> Result<Mlp> {
         let &Self { d_in, hidden, d_out, n_layers, norm } = self;
         check_size("hidden", hidden)?;
@@ -58,12 +58,12 @@ impl MlpConfig {
     }
 }
 
-/// Dense layers with normalisation, if asked for, and ReLU between them.
+/// A multilayer perceptron: dense layers with optional normalisation and ReLU between them.
 #[derive(Module, Debug)]
 pub struct Mlp {
     /// The dense layers.
     pub linears: Vec<Linear>,
-    /// What normalises the output of each dense layer but the last; none without normalisation.
+    /// The normalisations after each dense layer but the last; empty for [`Normalization::None`].
     pub norms: Vec<BatchNorm>,
 }
 

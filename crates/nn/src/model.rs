@@ -7,91 +7,90 @@ use kiln_sample::RngKey;
 
 use crate::Result;
 
-/// Whether a model runs to learn or to predict.
+/// The mode of a forward pass: training or prediction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// Training: dropout is on.
+    /// Training, with dropout.
     Train,
-    /// Prediction: nothing is random.
+    /// Prediction, without random draws.
     Eval,
 }
 
-/// The context of a forward pass: all that it depends on besides parameters and input.
+/// The context of a forward pass: everything that it depends on besides parameters and input.
 #[derive(Debug, Clone, Copy)]
 pub struct ForwardContext {
-    /// The key of the step, the same on all ranks; dropout masks are made from it.
+    /// The key of the step, the same on all ranks, from which dropout masks are drawn.
     pub key: RngKey,
-    /// Whether the pass is for training.
+    /// The mode of the pass.
     pub mode: Mode,
 }
 
-/// A model that consumes one block a layer.
+/// A model that takes one block per layer.
 ///
-/// A model whose layers see more than one input (jumping knowledge, say) overrides `forward`; one whose
-/// `forward` is nothing but its layers in order says so by [`LayerWiseModel`].
+/// A model whose layers have more than one input (for example, jumping knowledge) overrides `forward`. A model whose
+/// `forward` runs just its layers in order also implements [`LayerWiseModel`].
 pub trait BlockModel: Module {
-    /// Number of layers, and of blocks that [`BlockModel::forward`] takes.
+    /// The number of layers, and of blocks that [`BlockModel::forward`] takes.
     fn n_layers(&self) -> usize;
 
-    /// Runs layer `i`, with what follows it before the next (activation, dropout).
+    /// Runs layer `i`, including the activation and dropout after it.
     ///
     /// # Shapes
     /// `x` is `[n_src, d_i]`, the result `[n_dst, d_{i+1}]`.
     ///
     /// # Panics
-    /// When `i` is not below [`BlockModel::n_layers`], or `x` does not fit the block or the layer.
+    /// Panics if `i` is not below [`BlockModel::n_layers`], or if `x` does not match the block or the layer.
     fn layer(&self, i: usize, block: &DeviceBlock, x: Tensor<2>, ctx: &ForwardContext) -> Tensor<2>;
 
-    /// Runs all layers, each on the block of its own: `blocks[0]` belongs to the input layer.
+    /// Runs all layers, layer `i` on `blocks[i]`; layer 0 is the input layer.
     ///
     /// # Shapes
     /// `x` is `[n_src of blocks[0], d_0]`, the result `[n_dst of the last block, d_n]`.
     ///
     /// # Panics
-    /// When the number of blocks is not [`BlockModel::n_layers`], or as [`BlockModel::layer`] does.
+    /// Panics if the number of blocks is not [`BlockModel::n_layers`], or when [`BlockModel::layer`] panics.
     fn forward(&self, blocks: &[DeviceBlock], x: Tensor<2>, ctx: &ForwardContext) -> Tensor<2> {
         let n_layers = self.n_layers();
-        assert_eq!(blocks.len(), n_layers, "{} blocks for a model of {n_layers} layers", blocks.len());
+        assert_eq!(blocks.len(), n_layers, "got {} blocks, expected one per layer: {n_layers}", blocks.len());
         let layers = blocks.iter().enumerate();
         layers.fold(x, |x, (i, block)| self.layer(i, block, x, ctx))
     }
 }
 
-/// A model whose [`BlockModel::forward`] is its layers in order and nothing else, so that it can be run
-/// layer by layer over a whole graph: layer 0 for all nodes, in parts of any size, then layer 1 on the rows
-/// that came out.
+/// A model whose [`BlockModel::forward`] just runs its layers in order. It can therefore be evaluated layer by layer
+/// over a whole graph: layer 0 for all nodes, in chunks of any size, then layer 1 on the output rows of layer 0.
 pub trait LayerWiseModel: BlockModel {
-    /// The widths of the rows that layer `i` takes and gives, `[d_in, d_out]`.
+    /// The widths of the input and output rows of layer `i`, `[d_in, d_out]`.
     ///
     /// # Panics
-    /// When `i` is not below [`BlockModel::n_layers`].
+    /// Panics if `i` is not below [`BlockModel::n_layers`].
     fn widths(&self, i: usize) -> [usize; 2];
 }
 
-/// The shape of a model, from which it is initialized.
+/// The configuration from which a model is created.
 pub trait ModelConfig: Debug + Clone + Send + Sync {
-    /// The model.
+    /// The type of the model.
     type Model: Module + Sync;
 
-    /// The default shape for features of `d_in` columns and for `n_classes` classes.
+    /// Returns the default configuration for features of `d_in` columns and `n_classes` classes.
     fn for_dims(d_in: usize, n_classes: usize) -> Self;
 
-    /// The number of layers: of a node classifier, one block each.
+    /// The number of layers. A node classifier takes one block per layer.
     fn n_layers(&self) -> usize;
 
-    /// Whether the model reads edge weights, without which [`BlockModel::layer`] panics.
+    /// Returns true if the model reads edge weights. [`BlockModel::layer`] then panics on blocks without them.
     fn needs_edge_weights(&self) -> bool {
         false
     }
 
-    /// Initializes a model with weights drawn from the key.
+    /// Creates a model with initial weights drawn from the key.
     ///
     /// # Errors
-    /// When a width, the number of layers or a dropout is out of its range.
+    /// Returns an error if a width, a number of layers or a dropout is out of range.
     fn init(&self, key: RngKey, device: &Device) -> Result<Self::Model>;
 }
 
-/// A model that gives one row for each graph of a batch.
+/// A model that returns one row for each graph of a batch.
 pub trait GraphModel: Module {
     /// Runs the model.
     ///
@@ -100,6 +99,6 @@ pub trait GraphModel: Module {
     /// `[n_graphs, n_classes]`.
     ///
     /// # Panics
-    /// When `x` does not fit the graphs or the model.
+    /// Panics if `x` does not match the graphs or the model.
     fn forward(&self, graphs: &DeviceGraphs, x: Tensor<2>, ctx: &ForwardContext) -> Tensor<2>;
 }

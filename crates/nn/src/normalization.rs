@@ -3,19 +3,19 @@ use burn::tensor::{Device, Tensor, module};
 
 use crate::{ForwardContext, Mode};
 
-/// A normalisation, which brings the columns of hidden rows to one scale.
+/// The normalisation of hidden rows, which scales each column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Normalization {
-    /// Nothing.
+    /// No normalisation.
     None,
-    /// Batch normalisation (Ioffe and Szegedy 2015), Burn's: over all rows of the batch, with the running
-    /// statistics of momentum 0.1 for prediction. Their variance is the biased one; PyTorch's divides by
-    /// the number of rows less 1.
+    /// Burn's batch normalisation (Ioffe and Szegedy 2015) over all rows of the batch, with running statistics of
+    /// momentum 0.1 for prediction. The running variance is biased, whereas PyTorch's divides by the number of rows
+    /// less 1.
     Batch,
 }
 
 impl Normalization {
-    /// The normalisation of rows of this width, if there is any.
+    /// Creates the module that normalises rows of this width, or returns `None` for [`Normalization::None`].
     pub(crate) fn init(self, width: usize, device: &Device) -> Option<BatchNorm> {
         match self {
             Self::None => None,
@@ -24,22 +24,23 @@ impl Normalization {
     }
 }
 
-/// Normalises rows: in training, on a device that tracks gradients, by their own mean and variance, which
-/// also move the running ones; in prediction by the running ones. No rows have no statistics, and change none.
+/// Normalises rows. Training on a device that tracks gradients uses the mean and variance of the rows and updates the
+/// running statistics. Prediction uses the running statistics. A batch without rows is returned unchanged and updates
+/// nothing.
 ///
-/// Burn looks at the device alone. Here [`Mode::Eval`] means prediction on every device, so that predicting by
-/// a model that is being trained changes nothing. [`Mode::Train`] on a device that tracks no gradients is left
-/// as Burn has it: by the running statistics, which do not move.
+/// Burn chooses between training and prediction by the device alone. Here [`Mode::Eval`] means prediction on every
+/// device, so that predictions by a model in training do not change it. [`Mode::Train`] on a device without gradient
+/// tracking keeps Burn's behaviour: it uses the running statistics and does not update them.
 ///
-/// Burn holds each thread's last update back, and clones of a model share them: one thread at a time trains
-/// a model and its clones, and `Module::valid` is what others predict by.
+/// Burn buffers the last update of each thread, and clones of a model share their statistics. Therefore only one thread
+/// at a time may train a model and its clones, and other threads must predict with the result of `Module::valid`.
 pub(crate) fn normalize(norm: &BatchNorm, x: Tensor<2>, ctx: &ForwardContext) -> Tensor<2> {
     let [n_rows, _] = x.dims();
     match ctx.mode {
         _ if n_rows == 0 => x,
         Mode::Train => norm.forward(x),
         Mode::Eval => {
-            // Only the synced value has this thread's last training step in it.
+            // Only the synced value contains this thread's last training step.
             let (mean, variance) = (norm.running_mean.value_sync(), norm.running_var.value_sync());
             module::batch_norm(x, norm.gamma.val(), norm.beta.val(), mean, variance, norm.epsilon)
         }

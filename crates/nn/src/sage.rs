@@ -8,18 +8,18 @@ use crate::{
     Aggregate, BlockModel, ForwardContext, LayerWiseModel, ModelConfig, Result, SageConv, SageConvConfig,
 };
 
-/// The shape of a [`Sage`] model.
+/// The configuration of a [`Sage`] model.
 #[derive(Debug, Clone)]
 pub struct SageConfig {
     /// Width of the input features.
     pub d_in: usize,
-    /// Width between layers.
+    /// Width of the rows between layers.
     pub hidden: usize,
-    /// Width of the output.
+    /// Width of the output rows, one column per class.
     pub n_classes: usize,
     /// Number of layers, at least 1.
     pub n_layers: usize,
-    /// How neighbours are put together.
+    /// The aggregation of neighbours.
     pub aggregate: Aggregate,
     /// Probability that dropout zeroes a value of the input features, in `[0, 1)`.
     pub input_dropout: f64,
@@ -28,13 +28,14 @@ pub struct SageConfig {
 }
 
 impl SageConfig {
-    /// Three layers of means over neighbours, 256 wide, with a dropout of 0.5 between them.
+    /// Creates a configuration of three layers with mean aggregation, a hidden width of 256 and a dropout of 0.5
+    /// between layers.
     pub fn new(d_in: usize, n_classes: usize) -> Self {
         let (hidden, n_layers, aggregate) = (256, 3, Aggregate::Mean);
         Self { d_in, hidden, n_classes, n_layers, aggregate, input_dropout: 0.0, dropout: 0.5 }
     }
 
-    /// Sets the width between layers.
+    /// Sets the width of the rows between layers.
     #[must_use]
     pub fn hidden(self, hidden: usize) -> Self {
         Self { hidden, ..self }
@@ -64,10 +65,10 @@ impl SageConfig {
         Self { dropout, ..self }
     }
 
-    /// A model with initial weights from the key; layer `i` takes `key.fold_in(KeyDomain::Layer, i)`.
+    /// Creates a model with initial weights drawn from the key; layer `i` uses `key.fold_in(KeyDomain::Layer, i)`.
     ///
     /// # Errors
-    /// When a width or the number of layers is 0 or absurdly large, or a dropout is not in `[0, 1)`.
+    /// Returns an error if a width or the number of layers is 0 or too large, or if a dropout is not in `[0, 1)`.
     pub fn init(&self, key: RngKey, device: &Device) -> Result<Sage> {
         let &Self { d_in, hidden, n_classes, n_layers, aggregate, input_dropout, dropout } = self;
         let widths = Widths { d_in, hidden, n_classes, n_layers }.of_layers()?;
@@ -96,11 +97,11 @@ impl ModelConfig for SageConfig {
     }
 }
 
-/// GraphSAGE (Hamilton, Ying and Leskovec 2017): [`SageConv`] layers, with ReLU and then dropout after
-/// each but the last, and dropout of the input features if asked for.
+/// GraphSAGE (Hamilton, Ying and Leskovec 2017): [`SageConv`] layers, with ReLU and then dropout after each but the
+/// last, and optional dropout of the input features.
 ///
-/// The dropout mask of a row belongs to its node's global id, the layer and the key of the step, so that
-/// it does not depend on how the step's seeds are dealt out to ranks.
+/// The dropout mask of a row is a function of its node's global id, the layer and the key of the step. It does not
+/// depend on the distribution of a step's seeds over ranks.
 #[derive(Module, Debug)]
 pub struct Sage {
     /// The layers, input layer first.

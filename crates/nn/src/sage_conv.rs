@@ -9,23 +9,23 @@ use crate::init::{RELU_GAIN, xavier_uniform, zeros};
 use crate::stack::{product, projects_first};
 use crate::{Aggregate, Result};
 
-/// A GraphSAGE layer's widths and aggregate.
+/// The widths and the aggregation of a [`SageConv`] layer.
 #[derive(Debug, Clone)]
 pub struct SageConvConfig {
     /// Width of the input rows.
     pub d_in: usize,
     /// Width of the output rows.
     pub d_out: usize,
-    /// How neighbours are put together.
+    /// The aggregation of neighbours.
     pub aggregate: Aggregate,
 }
 
 impl SageConvConfig {
-    /// A layer with initial weights from the key: Xavier uniform with the gain of a ReLU as in DGL's
-    /// `SAGEConv`, and no bias. (PyG's starts from the smaller uniform `1 / sqrt(d_in)`.)
+    /// Creates a layer with initial weights drawn from the key: Xavier uniform with the gain of a ReLU, as in DGL's
+    /// `SAGEConv`, and a bias of zeros. (PyG draws uniformly within `1 / sqrt(d_in)`, a smaller range.)
     ///
     /// # Errors
-    /// When a width is 0, or the widths are so large that the weights would fit no machine.
+    /// Returns an error if a width is 0 or too large, or if the weight matrices would be too large.
     pub fn init(&self, key: RngKey, device: &Device) -> Result<SageConv> {
         let &Self { d_in, d_out, aggregate } = self;
         check_weight(d_in, d_out)?;
@@ -40,17 +40,16 @@ impl SageConvConfig {
 
 /// A GraphSAGE layer: `h_v = x_v W_self + aggregate({x_u : u -> v}) W_neigh + b`.
 ///
-/// This is lines 4 and 5 of algorithm 1 of Hamilton, Ying and Leskovec 2017 before the nonlinearity, the
-/// product with the concatenation being written as two products. Like DGL's and PyG's it leaves out the
-/// paper's normalisation of rows (line 7). DGL's and ours have one bias; PyG keeps it with the
-/// neighbours' weights, which is the same function.
+/// This is lines 4 and 5 of algorithm 1 of Hamilton, Ying and Leskovec 2017 before the nonlinearity, with the product
+/// of the concatenation written as two products. Like DGL's and PyG's layers it omits the paper's normalisation of rows
+/// (line 7). The layer has one bias, as in DGL and PyG; PyG stores it with the neighbours' weights.
 #[derive(Module, Debug)]
 pub struct SageConv {
-    /// What a node's own row is multiplied by, `[d_in, d_out]`.
+    /// The weight matrix of a node's own row, `[d_in, d_out]`.
     pub weight_self: Param<Tensor<2>>,
-    /// What the aggregate of its neighbours is multiplied by, `[d_in, d_out]`.
+    /// The weight matrix of the aggregated neighbours, `[d_in, d_out]`.
     pub weight_neigh: Param<Tensor<2>>,
-    /// What is added, `[d_out]`.
+    /// The bias, `[d_out]`.
     pub bias: Param<Tensor<1>>,
     #[module(skip)]
     aggregate: Aggregate,
@@ -59,21 +58,21 @@ pub struct SageConv {
 impl SageConv {
     /// Runs the layer.
     ///
-    /// A mean or sum commutes with the product, so the neighbours' rows are projected first where that is
-    /// cheaper; the two orders differ by rounding. A block always takes the same one.
+    /// A mean or sum commutes with the product, so the neighbours' rows are projected first if that is cheaper. The two
+    /// orders differ only by rounding, and the block's size and the widths alone decide which is used.
     ///
     /// # Shapes
     /// `x` is `[n_src, d_in]`, the result `[n_dst, d_out]`.
     ///
     /// # Panics
-    /// When `x` has other dimensions.
+    /// Panics if `x` does not have this shape.
     pub fn forward(&self, block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
         let (own, neigh) = (self.weight_self.val(), self.weight_neigh.val());
         let bias = self.bias.val().unsqueeze();
         let commutes = self.aggregate != Aggregate::Max;
         let reduce = Reduction::from(self.aggregate);
         if commutes && !projects_first(block, neigh.dims()) {
-            // One product of twice the depth takes a tenth less than two, and its gradient comes in one pass.
+            // One product of twice the depth is faster than two products, and so is its gradient.
             let beside = Aggregation { own: OwnRow::Concatenated, ..reduce.into() };
             return ops::linear(bias, ops::aggregate(block, x, beside), Tensor::cat(vec![own, neigh], 0));
         }

@@ -8,33 +8,34 @@ use serde::{Deserialize, Serialize};
 use crate::balance::TrainSet;
 use crate::{Error, Result, fennel, random};
 
-/// The most parts that there may be.
+/// The largest supported number of partitions.
 pub const MAX_PARTS: usize = 65_535;
 
-/// Bytes of memory that METIS takes for an edge, that of the symmetric graph which is made for it included. Measured
-/// were 36 to 57 (November 2026).
+/// The maximum memory in bytes that METIS needs per edge, including the symmetric graph that kiln builds for it.
 const METIS_BYTES_PER_EDGE: u64 = 60;
 
-/// The most entries of an adjacency list that METIS counts.
+/// The largest number of adjacency entries that METIS supports; it counts them with `i32`.
 const METIS_MAX_ENTRIES: u64 = (1 << 31) - 1;
 
-/// What decides which part owns which node.
+/// The algorithm that assigns nodes to partitions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Method {
-    /// Chance, by a seed. Of `k` parts it cuts `1 - 1 / k` of the edges.
+    /// Assigns nodes at random; the seed determines the assignment. With `k` partitions, about `1 - 1 / k` of the edges
+    /// are cut.
     Random,
-    /// Nodes in a stream, several times over, each to the part that has most of its neighbours and not too many nodes.
-    /// A few seconds for a hundred million edges, in memory that grows with the nodes alone.
+    /// Streaming partitioning: assigns each node to the partition with the most neighbours of the node, minus a cost
+    /// for the partition's size. The nodes are streamed several times. The required memory grows with the number of
+    /// nodes, not with the number of edges.
     Fennel,
-    /// METIS's k-way partitioning, the best and the most expensive: about 60 bytes of memory an edge, and at most
-    /// 2^31 - 1 entries in the adjacency list of the symmetric graph. Needs the feature `metis`.
+    /// METIS's k-way partitioning, which cuts the fewest edges at the highest cost: about 60 bytes of memory per edge,
+    /// and at most 2^31 - 1 adjacency entries in the symmetric graph. Requires the feature `metis`.
     Metis,
 }
 
 impl Method {
-    /// The best method for a graph on this machine: METIS where this program was built with it and the graph fits it
-    /// and the memory that the system says to be available, otherwise Fennel.
+    /// Returns METIS if this program was built with it, the number of edges is within its limits, and the system does
+    /// not report too little available memory; otherwise Fennel.
     pub fn auto(n_edges: u64) -> Self {
         match check_metis(n_edges) {
             Ok(()) => Self::Metis,
@@ -71,19 +72,19 @@ impl FromStr for Method {
     }
 }
 
-/// Decides which part owns each node: node `v` goes to part `parts[v]`, below `n_parts`.
+/// Assigns each node to a partition. Element `v` of the result is the partition of node `v`, below `n_parts`.
 ///
-/// Nodes and training nodes are balanced: no part has more than 1.05 times an equal share of either or, of so few that
-/// this is no whole node more, the share rounded up. Where there are more parts than nodes, some are empty. The same
-/// graph, nodes and seed give the same parts; Fennel draws nothing.
+/// Nodes and training nodes are balanced: no partition has more than 1.05 times an equal share of either, or the share
+/// rounded up if that is more. If there are more partitions than nodes, some partitions are empty. The same graph,
+/// training nodes and seed give the same assignment; Fennel ignores the seed.
 ///
 /// # Memory
-/// Above the graph, which is streamed, and with the 2 bytes a node that are returned: 7 bytes a node for random, 3 bytes
-/// a node and 20 a part for Fennel; for METIS see [`Method::Metis`].
+/// In addition to the graph, which is streamed, random takes 7 bytes per node, and Fennel 3 bytes per node and 20 per
+/// partition. Both figures include the result, 2 bytes per node. For METIS see [`Method::Metis`].
 ///
 /// # Errors
-/// [`Error::BadParameter`] for a number of parts that cannot be and training nodes that are none, [`Error::Graph`] for
-/// a graph that is damaged; for METIS [`Error::NoMetis`], [`Error::TooLargeForMetis`], [`Error::MemoryForMetis`] and
+/// Returns [`Error::BadParameter`] if the number of partitions or a training node is out of range, [`Error::Graph`] if
+/// the graph is damaged, and for METIS [`Error::NoMetis`], [`Error::TooLargeForMetis`], [`Error::MemoryForMetis`] or
 /// [`Error::Metis`].
 pub fn partition_nodes(
     graph: &Csc,
@@ -113,12 +114,13 @@ fn metis_assign(_: &Csc, _: &TrainSet, _: usize, _: u64) -> Result<Vec<u16>> {
     Err(Error::NoMetis)
 }
 
-/// Checks that METIS is there and takes a graph of so many edges, by what is known before it is made symmetric.
+/// Checks that METIS is compiled in and that a graph of `n_edges` edges is within its limits and the available memory.
+/// The size of the symmetric graph is not known yet, so it is estimated.
 fn check_metis(n_edges: u64) -> Result<()> {
     if !cfg!(feature = "metis") {
         return Err(Error::NoMetis);
     }
-    // Of a graph whose edges all have a reverse, as many entries remain as there are edges.
+    // If all edges have a reverse edge, the symmetric graph has one entry per edge.
     check_entries(n_edges)?;
     let needed_bytes = n_edges.saturating_mul(METIS_BYTES_PER_EDGE);
     match available_bytes() {
@@ -129,45 +131,46 @@ fn check_metis(n_edges: u64) -> Result<()> {
     }
 }
 
-/// Checks that METIS counts so many entries of an adjacency list.
+/// Checks that METIS supports `n_entries` adjacency entries.
 pub(crate) fn check_entries(n_entries: u64) -> Result<()> {
     if METIS_MAX_ENTRIES < n_entries {
-        let (what, max) = ("entries of an adjacency list", METIS_MAX_ENTRIES);
+        let (what, max) = ("adjacency entries", METIS_MAX_ENTRIES);
         return Err(Error::TooLargeForMetis { what, n: n_entries, max });
     }
     Ok(())
 }
 
-/// Memory that programs can have before the system runs out of it; `None` where it does not say.
+/// Returns the memory that is available to programs, in bytes; `None` if the system does not report it.
 fn available_bytes() -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// Checks that there may be so many parts.
+/// Checks that the number of partitions is 1 to [`MAX_PARTS`].
 pub(crate) fn check_n_parts(n_parts: usize) -> Result<()> {
     if (1..=MAX_PARTS).contains(&n_parts) {
         return Ok(());
     }
     let expected = format!("1 to {MAX_PARTS}");
-    Err(Error::BadParameter { what: "the number of parts", expected, got: n_parts.to_string() })
+    Err(Error::BadParameter { what: "the number of partitions", expected, got: n_parts.to_string() })
 }
 
-/// Checks that each node has a part, and that training nodes are nodes.
+/// Checks that `parts` has a partition below `n_parts` for each node, and that training nodes are nodes of the graph.
 pub(crate) fn check_parts(n_nodes: usize, train: &[NodeId], parts: &[u16], n_parts: usize) -> Result<()> {
     check_n_parts(n_parts)?;
     let bad = |what, expected: String, got: String| Err(Error::BadParameter { what, expected, got });
     if parts.len() != n_nodes {
-        return bad("the number of nodes that have a part", n_nodes.to_string(), parts.len().to_string());
+        return bad("the number of assigned nodes", n_nodes.to_string(), parts.len().to_string());
     }
     if let Some(part) = parts.iter().find(|part| n_parts <= usize::from(**part)) {
-        return bad("a node's part", format!("below {n_parts}, the number of parts"), part.to_string());
+        let expected = format!("below {n_parts}, the number of partitions");
+        return bad("the partition of a node", expected, part.to_string());
     }
     check_train(n_nodes, train)
 }
 
-/// Checks that training nodes are nodes.
+/// Checks that training nodes are nodes of the graph.
 pub(crate) fn check_train(n_nodes: usize, train: &[NodeId]) -> Result<()> {
     match train.iter().find(|node| n_nodes <= node.index()) {
         Some(node) => {

@@ -1,14 +1,14 @@
-//! What is balanced: nodes, and training nodes among them.
+//! Balance limits for nodes and training nodes.
 
 use kiln_graph::NodeId;
 
 use crate::Result;
 use crate::assign::check_train;
 
-/// How much more than its share a part may have, of nodes and of training nodes.
+/// The largest size of a partition as a multiple of an equal share, for nodes and for training nodes.
 pub(crate) const MOST_OF_SHARE: f64 = 1.05;
 
-/// Which nodes are for training. 1 byte a node.
+/// The set of training nodes, in 1 byte per node of the graph.
 #[derive(Debug)]
 pub(crate) struct TrainSet {
     is_train: Vec<bool>,
@@ -16,7 +16,7 @@ pub(crate) struct TrainSet {
 }
 
 impl TrainSet {
-    /// Checks that the training nodes are nodes; one that is given twice counts once.
+    /// Creates the set. Checks that the training nodes are nodes of the graph; duplicates count once.
     pub(crate) fn new(n_nodes: usize, train: &[NodeId]) -> Result<Self> {
         check_train(n_nodes, train)?;
         let mut is_train = vec![false; n_nodes];
@@ -40,8 +40,8 @@ impl TrainSet {
     }
 }
 
-/// The most of `n` nodes that one of the parts may have: [`MOST_OF_SHARE`] times its share or, of few, the share
-/// rounded up. All parts together have room for `n`.
+/// Returns the maximum number of nodes per partition for `n` nodes in `n_parts` partitions: [`MOST_OF_SHARE`] times an
+/// equal share, or the share rounded up if that is more. `n_parts` times this maximum is at least `n`.
 pub(crate) fn most_of(n: usize, n_parts: usize) -> u32 {
     let widened = (MOST_OF_SHARE * n as f64 / n_parts as f64) as usize;
     widened.max(n.div_ceil(n_parts)) as u32

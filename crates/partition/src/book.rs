@@ -6,14 +6,14 @@ use kiln_graph::{NodeId, SharedArray};
 use crate::assign::check_n_parts;
 use crate::{Error, PartitionRow, Result};
 
-/// Which part owns each node, and the node's row there.
+/// The partition book: maps each node to the partition that owns it and to its row in that partition.
 ///
-/// Nodes have a second, new id, by which the nodes of a part are one range; within a part new ids ascend as the
-/// nodes' own do. New ids say where a node is and nothing else: seeds, edges and draws go by a node's own id.
+/// Each node has a second id, its new id. The nodes of a partition have consecutive new ids, in the order of their node
+/// ids. New ids only locate nodes: seeds, edges and random draws use node ids.
 ///
 /// | array | element | length | indexed by |
 /// |---|---|---|---|
-/// | `offsets` | `u32` | `n_parts + 1` | part; its new ids are `offsets[p]..offsets[p + 1]`, which may be none |
+/// | `offsets` | `u32` | `n_parts + 1` | partition; its new ids are `offsets[p]..offsets[p + 1]`, possibly empty |
 /// | `new_ids` | `u32` | `n_nodes` | [`NodeId`]; the node's new id |
 ///
 /// Cloning shares `new_ids`.
@@ -23,22 +23,22 @@ pub struct PartitionBook {
     new_ids: SharedArray<u32>,
 }
 
-/// Where a node is.
+/// The location of a node in a partitioned graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
-    /// The part that owns it.
+    /// The partition that owns the node.
     pub part: usize,
-    /// Its row in the part's arrays: its new id less the part's first.
+    /// The node's row in the partition's arrays: its new id minus the partition's first new id.
     pub row: PartitionRow,
 }
 
 impl PartitionBook {
-    /// A book of arrays that exist already, owned or mapped. Runs in a time that does not depend on the number of
-    /// nodes: [`PartitionBook::validate`] reads the new ids.
+    /// Creates a book from existing arrays, owned or memory-mapped. The time does not depend on the number of nodes:
+    /// only [`PartitionBook::validate`] reads the new ids.
     ///
     /// # Errors
-    /// [`Error::BadBook`] unless the offsets start at 0, never fall and end at the number of nodes;
-    /// [`Error::BadParameter`] for no part or more than [`MAX_PARTS`](crate::MAX_PARTS).
+    /// Returns [`Error::BadBook`] unless the offsets start at 0, never decrease and end at the number of nodes, and
+    /// [`Error::BadParameter`] if there is no partition or more than [`MAX_PARTS`](crate::MAX_PARTS).
     pub fn new(offsets: Vec<u32>, new_ids: SharedArray<u32>) -> Result<Self> {
         check_n_parts(offsets.len().saturating_sub(1))?;
         let bad = |what: &str, expected: String, got| Err(bad(&new_ids, what.to_owned(), expected, got));
@@ -47,7 +47,7 @@ impl PartitionBook {
             return bad("the first offset", "0".into(), first);
         }
         if let Some(pair) = offsets.windows(2).find(|pair| pair[1] < pair[0]) {
-            return bad("an offset", format!("at least {}, as the one before it", pair[0]), pair[1]);
+            return bad("an offset", format!("at least {}, the previous one", pair[0]), pair[1]);
         }
         if last as usize != new_ids.len() {
             return bad("the last offset", format!("{}, the number of nodes", new_ids.len()), last);
@@ -55,11 +55,12 @@ impl PartitionBook {
         Ok(Self { offsets, new_ids })
     }
 
-    /// The book in which node `v` is in part `parts[v]`, as [`partition_nodes`](crate::partition_nodes) gives it.
+    /// Creates the book in which partition `parts[v]` owns node `v`; [`partition_nodes`](crate::partition_nodes)
+    /// returns such assignments.
     ///
     /// # Errors
-    /// [`Error::BadParameter`] for a part that is not below `n_parts`, more than 2^32 - 1 nodes, and a number of
-    /// parts that cannot be.
+    /// Returns [`Error::BadParameter`] if a node's partition is not below `n_parts`, if there are more than 2^32 - 1
+    /// nodes, or if `n_parts` is out of range.
     pub fn from_parts(parts: &[u16], n_parts: usize) -> Result<Self> {
         check_n_parts(n_parts)?;
         if u32::try_from(parts.len()).is_err() {
@@ -69,8 +70,9 @@ impl PartitionBook {
         let mut offsets = vec![0_u32; n_parts + 1];
         for &part in parts {
             let Some(count) = offsets[1..].get_mut(usize::from(part)) else {
-                let expected = format!("below {n_parts}, the number of parts");
-                return Err(Error::BadParameter { what: "a node's part", expected, got: part.to_string() });
+                let (what, got) = ("the partition of a node", part.to_string());
+                let expected = format!("below {n_parts}, the number of partitions");
+                return Err(Error::BadParameter { what, expected, got });
             };
             *count += 1;
         }
@@ -87,17 +89,17 @@ impl PartitionBook {
         Ok(Self { offsets, new_ids: new_ids.into() })
     }
 
-    /// Number of parts, empty ones among them.
+    /// The number of partitions, including empty ones.
     pub fn n_parts(&self) -> usize {
         self.offsets.len() - 1
     }
 
-    /// Number of nodes of the whole graph.
+    /// The number of nodes of the whole graph.
     pub fn n_nodes(&self) -> usize {
         self.new_ids.len()
     }
 
-    /// The first new id of each part, and the number of nodes; see the table on [`PartitionBook`].
+    /// The first new id of each partition, followed by the number of nodes; see the table on [`PartitionBook`].
     pub fn offsets(&self) -> &[u32] {
         &self.offsets
     }
@@ -107,38 +109,39 @@ impl PartitionBook {
         &self.new_ids
     }
 
-    /// The new ids of a part's nodes.
+    /// The new ids of a partition's nodes.
     ///
     /// # Panics
-    /// When `part` is not below [`PartitionBook::n_parts`].
+    /// Panics if `part` is not below [`PartitionBook::n_parts`].
     pub fn owned(&self, part: usize) -> Range<u32> {
         self.offsets[part]..self.offsets[part + 1]
     }
 
-    /// Number of nodes of a part.
+    /// The number of nodes of a partition.
     ///
     /// # Panics
-    /// As [`PartitionBook::owned`].
+    /// Panics if `part` is not below [`PartitionBook::n_parts`].
     pub fn n_owned(&self, part: usize) -> usize {
         self.owned(part).len()
     }
 
-    /// A node's new id; `None` for an id that is no node.
+    /// The new id of a node; `None` if the graph has no such node.
     #[inline]
     pub fn new_id(&self, node: NodeId) -> Option<u32> {
         self.new_ids.get(node.index()).copied()
     }
 
-    /// The part that owns a new id, found in a time that grows with the logarithm of the number of parts; `None`
-    /// for a number that is no new id.
+    /// The partition that owns a new id, found by binary search over the partitions; `None` if there is no such new
+    /// id.
     #[inline]
     pub fn part_of(&self, new_id: u32) -> Option<usize> {
-        // The first offset is 0 and so never above; of parts that start together the last is not empty.
+        // The first offset is 0, so the partition point is at least 1. Among partitions that start at the same offset,
+        // only the last can own nodes, and the search returns the last.
         let part = self.offsets.partition_point(|&offset| offset <= new_id) - 1;
         (part < self.n_parts()).then_some(part)
     }
 
-    /// Where a node is; `None` for an id that is no node, or whose new id is none since its file is damaged.
+    /// The location of a node; `None` if the graph has no such node, or if a damaged file gives it an invalid new id.
     ///
     /// ```
     /// use kiln_graph::NodeId;
@@ -154,17 +157,18 @@ impl PartitionBook {
         self.place_of(self.new_id(node)?)
     }
 
-    /// Where the node of a new id is; `None` where there is none.
+    /// The location of the node with a new id; `None` if there is no such new id.
     #[inline]
     pub fn place_of(&self, new_id: u32) -> Option<Place> {
         let part = self.part_of(new_id)?;
         Some(Place { part, row: PartitionRow(new_id - self.offsets[part]) })
     }
 
-    /// All nodes in the order of their new ids, `[n_nodes]`: those of each part one after the other, ascending.
+    /// Returns all nodes in the order of their new ids, `[n_nodes]`: partition by partition, and by ascending node id
+    /// within a partition.
     ///
     /// # Errors
-    /// As [`PartitionBook::validate`].
+    /// Returns the errors of [`PartitionBook::validate`].
     pub fn old_ids(&self) -> Result<Vec<NodeId>> {
         self.validate()?;
         let mut old_ids = vec![NodeId(0); self.n_nodes()];
@@ -174,12 +178,12 @@ impl PartitionBook {
         Ok(old_ids)
     }
 
-    /// Reads all new ids once and checks that each is there once, and that those of a part ascend.
+    /// Checks that the new ids are a permutation and that those of each partition ascend. Reads all of them once.
     ///
     /// # Errors
-    /// [`Error::BadBook`] with the first node whose new id cannot be.
+    /// Returns [`Error::BadBook`] for the first node whose new id is invalid.
     pub fn validate(&self) -> Result<()> {
-        // Where new ids of a part ascend without a gap from its first, and end at its last, each is there once.
+        // If the new ids of each partition ascend from its first one without gaps, each new id occurs exactly once.
         let mut next = self.offsets.clone();
         for (node, &new_id) in self.new_ids.iter().enumerate() {
             let bad =
@@ -188,7 +192,7 @@ impl PartitionBook {
                 return bad(format!("below {}, the number of nodes", self.n_nodes()));
             };
             if new_id != next[part] {
-                return bad(format!("{}, the next of part {part}", next[part]));
+                return bad(format!("{}, the next of partition {part}", next[part]));
             }
             next[part] += 1;
         }

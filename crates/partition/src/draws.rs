@@ -2,7 +2,7 @@ use kiln_graph::NodeId;
 use rand_xoshiro::Xoshiro256StarStar;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
-/// Brings nodes into a random order: Fisher and Yates from the last position down, as `docs/rng.md` has it.
+/// Shuffles nodes by the Fisher-Yates algorithm, from the last position to the first, as `docs/rng.md` specifies.
 pub(crate) fn shuffle(nodes: &mut [NodeId], seed: u64) {
     let mut draws = Xoshiro256StarStar::seed_from_u64(seed);
     for last in (1..nodes.len()).rev() {

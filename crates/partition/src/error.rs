@@ -2,82 +2,85 @@ use std::path::PathBuf;
 
 use kiln_graph::file_prefix;
 
-/// Why a graph could not be parted, or a part not be written or read.
+/// An error of partitioning a graph, or of writing or reading partitions.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A parameter is out of its range.
     #[error("{what} is {got}, expected {expected}")]
     BadParameter {
-        /// Which parameter.
+        /// The name of the parameter.
         what: &'static str,
-        /// What it may be.
+        /// The valid values.
         expected: String,
-        /// What it is.
+        /// The value given.
         got: String,
     },
-    /// A partition book contradicts itself.
-    #[error("{}the partition book: {what} is {got}, expected {expected}: make the parts again", file_prefix(file.as_deref()))]
+    /// A partition book is inconsistent.
+    #[error(
+        "{}partition book: {what} is {got}, expected {expected}: partition the data set again",
+        file_prefix(file.as_deref())
+    )]
     BadBook {
-        /// The file that the new ids are mapped from, if they are.
+        /// The file from which the new ids are memory-mapped; `None` if they are in memory.
         file: Option<PathBuf>,
-        /// What does not fit.
+        /// The name and the position of the invalid value, for the message.
         what: String,
-        /// What it may be.
+        /// The valid values.
         expected: String,
-        /// What it is.
+        /// The value found.
         got: u32,
     },
-    /// METIS was asked for and is not there.
+    /// METIS was requested, but this program was built without it.
     #[error(
-        "this program was built without METIS: build it with the feature `metis`, or take the method fennel"
+        "this program was built without METIS: build it with the feature `metis`, or use the method fennel"
     )]
     NoMetis,
-    /// METIS counts with 32 bits.
-    #[error("METIS takes at most {max} {what}, the graph has {n}: take the method fennel")]
+    /// The graph is too large for METIS, which counts with `i32`.
+    #[error("METIS supports at most {max} {what}, but the graph has {n}: use the method fennel")]
     TooLargeForMetis {
-        /// What there are too many of.
+        /// The elements counted: nodes or adjacency entries.
         what: &'static str,
-        /// How many there are.
+        /// The number of elements in the graph.
         n: u64,
-        /// The most that it takes.
+        /// The largest number that METIS supports.
         max: u64,
     },
-    /// METIS keeps the graph in memory several times.
+    /// METIS, which holds the graph in memory several times, needs more memory than is available.
     #[error(
-        "METIS needs about {needed_bytes} bytes of memory, {available_bytes} are available: take the method fennel"
+        "METIS needs about {needed_bytes} bytes of memory, but {available_bytes} are available: use the method fennel"
     )]
     MemoryForMetis {
-        /// By the rule on [`Method::Metis`](crate::Method::Metis).
+        /// The estimated memory that METIS needs, in bytes; see [`Method::Metis`](crate::Method::Metis).
         needed_bytes: u64,
-        /// What the system says.
+        /// The available memory that the system reports, in bytes.
         available_bytes: u64,
     },
-    /// METIS gave up.
-    #[error("METIS: {said}: take the method fennel")]
+    /// METIS failed.
+    #[error("METIS failed: {said}: use the method fennel")]
     Metis {
-        /// What it said.
+        /// The error message of METIS.
         said: String,
     },
-    /// Files could not be read or written, or do not contain what they should.
+    /// Files could not be read or written, or have invalid contents.
     #[error(transparent)]
     Store(#[from] kiln_store::Error),
-    /// The data of a part are no data set.
+    /// The data of a partition are not a valid data set.
     #[error(transparent)]
     Data(kiln_data::Error),
     /// The graph is damaged.
-    #[error("graph: {0}")]
+    #[error("cannot use the graph: {0}")]
     Graph(#[from] kiln_graph::Error),
     /// Feature rows could not be read.
-    #[error("features: {0}")]
+    #[error("feature rows could not be read: {0}")]
     Feature(#[from] kiln_feature::Error),
-    /// Batches could not be sampled ahead.
-    #[error("sampling ahead: {0}")]
+    /// An epoch could not be presampled.
+    #[error("an epoch could not be presampled: {0}")]
     Sample(#[from] kiln_sample::Error),
 }
 
 impl From<kiln_data::Error> for Error {
-    /// An error of a file is [`Error::Store`], whichever crate read the file.
+    /// Converts file errors to [`Error::Store`], so that they do not depend on the crate that read the file.
     fn from(error: kiln_data::Error) -> Self {
         match error {
             kiln_data::Error::Store(error) => Self::Store(error),

@@ -2,27 +2,27 @@ use kiln_graph::{Csc, NodeId};
 
 use crate::balance::{TrainSet, most_of};
 
-/// How often the nodes are streamed at most, and the share of them that a pass must move for another to follow. Passes
-/// cut 0.318, 0.185, 0.184 and 0.184 of the edges of products-like (2.4 M nodes, 124 M edges) in four parts, and of those
-/// of debian-packages 0.37, 0.23, 0.19, 0.18, 0.16 and 0.16.
+/// The maximum number of times that the nodes are streamed.
 const MOST_PASSES: usize = 10;
+/// The nodes are streamed again only if the last stream moved at least this share of the nodes. If fewer move, further
+/// streams hardly reduce the edge cut.
 const LEAST_MOVED: f64 = 0.01;
 
-/// By how much a part's size costs more than the authors say. With less, parts grow until they are full, and the nodes
-/// that come then go where there is room: with 1, three passes cut 0.221 of products-like and 0.28 of debian-packages, with
-/// 4 they cut 0.184 and 0.19. More gains nothing.
+/// A factor by which the size cost of the FENNEL paper is multiplied. With factor 1, partitions grow until they are
+/// full, and later nodes go to any partition with room, which cuts more edges. Factors above 4 do not reduce the cut
+/// further.
 const COST_FACTOR: f64 = 4.0;
 
-/// What a node's part is before it has one.
+/// The value of `Stream::parts` for a node that is not assigned to a partition.
 const NOWHERE: u16 = u16::MAX;
 
-/// Streams the nodes, each to the part that has most of its neighbours, less what the part's size costs (Tsourakakis,
-/// Gkantsidis, Radunovic and Vojnovic 2014, "FENNEL", with gamma 1.5), several times over, so that later passes see
-/// where all neighbours went before (Nishimura and Ugander 2013). We differ in that neighbours are those of a node's
-/// in-edges, that size costs more, and that training nodes are balanced, too.
+/// Streams the nodes and assigns each to the partition with the highest score: the number of its neighbours there,
+/// minus a cost of the partition's size (Tsourakakis, Gkantsidis, Radunovic and Vojnovic 2014, "FENNEL", with gamma
+/// 1.5). The stream is repeated, so that later streams know the partitions of all neighbours (Nishimura and Ugander
+/// 2013). Differences from the paper: only in-neighbours count, size costs more, and training nodes are balanced, too.
 ///
-/// Memory: 3 bytes a node, the training set's among them, and 20 bytes a part. Cost of a pass: the edges, and the nodes
-/// times the parts.
+/// Memory: 3 bytes per node, including the training set, and 20 bytes per partition. Time of a stream: proportional to
+/// the edges, plus nodes times partitions.
 pub(crate) fn assign(graph: &Csc, train: &TrainSet, n_parts: usize) -> Vec<u16> {
     let mut stream = Stream::new(graph, train, vec![NOWHERE; graph.n_nodes()], n_parts);
     for _ in 0..MOST_PASSES {
@@ -34,37 +34,38 @@ pub(crate) fn assign(graph: &Csc, train: &TrainSet, n_parts: usize) -> Vec<u16> 
     stream.settle()
 }
 
-/// Moves nodes out of parts that have too many, each to the part with room where it is best placed.
+/// Moves nodes out of partitions that exceed their limits, each to the partition with the highest score among those
+/// with room.
 #[cfg(feature = "metis")]
 pub(crate) fn settle(graph: &Csc, train: &TrainSet, parts: Vec<u16>, n_parts: usize) -> Vec<u16> {
     Stream::new(graph, train, parts, n_parts).settle()
 }
 
-/// Nodes on their way to parts.
+/// The state of the stream: an assignment of the nodes and the sizes of the partitions.
 struct Stream<'a> {
     graph: &'a Csc,
     train: &'a TrainSet,
-    /// Where each node is, or [`NOWHERE`].
+    /// The partition of each node, or [`NOWHERE`].
     parts: Vec<u16>,
-    /// How many nodes each part has, and may have.
+    /// The number of nodes in each partition, at most `most_nodes` in the result.
     n_nodes: Vec<u32>,
     most_nodes: u32,
-    /// The same of training nodes.
+    /// The number of training nodes in each partition, at most `most_train` in the result.
     n_train: Vec<u32>,
     most_train: u32,
-    /// What one more node in each part costs, in neighbours.
+    /// The cost of adding a node to each partition, in units of one neighbour.
     costs: Vec<f64>,
-    /// What it costs in a part of one node.
+    /// The cost of adding a node to a partition of one node, in units of one neighbour.
     unit_cost: f64,
-    /// How many neighbours of the node at hand each part has.
+    /// The number of neighbours of the current node in each partition.
     n_near: Vec<u32>,
 }
 
 impl<'a> Stream<'a> {
     fn new(graph: &'a Csc, train: &'a TrainSet, parts: Vec<u16>, n_parts: usize) -> Self {
         let (n_nodes, n_edges) = (graph.n_nodes() as f64, graph.n_edges() as f64);
-        // With alpha = m sqrt(k) / n^1.5 (section 4.1), adding a node to a part of `size` costs alpha times the
-        // derivative of size^1.5.
+        // With alpha = m sqrt(k) / n^1.5 (section 4.1 of the FENNEL paper), adding a node to a partition of `size`
+        // nodes costs alpha times the derivative of size^1.5.
         let alpha = n_edges * (n_parts as f64).sqrt() / n_nodes.max(1.0).powf(1.5);
         let mut stream = Self {
             graph,
@@ -86,7 +87,7 @@ impl<'a> Stream<'a> {
         stream
     }
 
-    /// Puts a node where it is best placed; gives whether that is elsewhere than it was.
+    /// Moves a node to the partition with the highest score. Returns true if its partition changed.
     fn place(&mut self, node: usize) -> bool {
         let before = self.parts[node];
         if before != NOWHERE {
@@ -116,18 +117,18 @@ impl<'a> Stream<'a> {
         self.costs[part] = self.unit_cost * f64::from(self.n_nodes[part]).sqrt();
     }
 
-    /// Counts the neighbours in each part of a node that is nowhere.
+    /// Counts the neighbours of an unassigned node in each partition.
     fn count_near(&mut self, node: usize) {
         self.n_near.fill(0);
         for src in self.graph.in_neighbors(NodeId(node as u32)) {
-            // Those that are nowhere say nothing, and so a loop.
+            // Unassigned neighbours do not count; neither does a self-loop, as the node itself is unassigned.
             if let Some(n_near) = self.n_near.get_mut(usize::from(self.parts[src.index()])) {
                 *n_near += 1;
             }
         }
     }
 
-    /// The part with room that is best for a node; of equals the first.
+    /// Returns the partition with the highest score among those with room; for equal scores, the first one.
     fn best(&self, is_train: bool) -> usize {
         let mut best = None;
         for part in 0..self.costs.len() {
@@ -136,12 +137,12 @@ impl<'a> Stream<'a> {
                 best = Some((part, score));
             }
         }
-        // One node is nowhere, and the parts together may have all.
-        best.expect("a part should have room").0
+        // The partitions together have room for all nodes, and one node is unassigned.
+        best.expect("at least one partition should have room for the node").0
     }
 
-    /// Training nodes are balanced among themselves, so that they always find room; others make room for them in the
-    /// end.
+    /// Returns true if a node fits in the partition. Training nodes are limited by the number of training nodes only,
+    /// so that they always find room; `settle` moves other nodes out later.
     fn has_room(&self, part: usize, is_train: bool) -> bool {
         match is_train {
             true => self.n_train[part] < self.most_train,
@@ -149,7 +150,8 @@ impl<'a> Stream<'a> {
         }
     }
 
-    /// Moves training nodes out of parts that have too many of them, then others out of parts that have too many nodes.
+    /// Moves training nodes out of partitions with too many training nodes, then other nodes out of partitions with too
+    /// many nodes.
     fn settle(mut self) -> Vec<u16> {
         for are_train in [true, false] {
             for node in 0..self.parts.len() {
@@ -161,7 +163,8 @@ impl<'a> Stream<'a> {
         self.parts
     }
 
-    /// Whether a node's part has more of its kind than it may.
+    /// Returns true if the node's partition has too many training nodes (for a training node) or too many nodes (for
+    /// any other node).
     fn is_too_many(&self, node: usize, is_train: bool) -> bool {
         let part = usize::from(self.parts[node]);
         match is_train {

@@ -7,21 +7,23 @@ use kiln_sample::{Fanout, KeyDomain, NeighborSampler, RngKey, Seeds, count_node_
 use crate::draws::shuffle;
 use crate::{Error, PartitionBook, Result};
 
-/// The value folded in [`KeyDomain::Host`] for the order of training nodes: that of `kiln_loader::ItemSampler`.
+/// The value folded into [`KeyDomain::Host`] for the order of training nodes, the same as in
+/// `kiln_loader::ItemSampler`.
 const HOST_ITEM_ORDER: u64 = 0;
 
-/// Which feature rows of other parts' nodes a part keeps: those that most batches ask for, in an epoch of the part's own
-/// training nodes that is sampled ahead on the whole graph (Yang et al. 2022, "GNNLab", calls it presampling).
+/// The configuration of the static cache: each partition stores the remote feature rows that are inputs of the largest
+/// number of batches. To count these batches, an epoch of the partition's training nodes is presampled on the whole
+/// graph (Yang et al. 2022, "GNNLab").
 #[derive(Debug, Clone, PartialEq)]
 pub struct CacheConfig {
-    /// The most rows that a part keeps, as a share of all nodes, 0 to 1.
+    /// The largest number of cached rows of a partition, as a share of all nodes, 0 to 1.
     pub ratio: f64,
-    /// How many neighbours to sample, input layer first as everywhere; no layer for none.
+    /// The fanout of each layer, input layer first. If the list is empty, no rows are cached.
     pub fanouts: Vec<Fanout>,
-    /// Seeds of a batch, at least 1.
+    /// The number of seeds in a batch, at least 1.
     pub batch_size: usize,
-    /// The seed of a run: what is sampled is the first epoch of one that trains with these settings on the part's nodes
-    /// alone.
+    /// The seed of the run. The presampled epoch is the first epoch of a run with these settings that trains on the
+    /// partition's nodes only.
     pub seed: u64,
 }
 
@@ -40,18 +42,18 @@ impl CacheConfig {
     }
 }
 
-/// Nodes of other parts whose rows a part keeps.
+/// The remote nodes whose rows a partition caches.
 #[derive(Debug, Default)]
 pub(crate) struct CacheList {
-    /// Ascending.
+    /// The cached nodes, ascending.
     pub(crate) ids: Vec<NodeId>,
-    /// In how many batches each was an input.
+    /// The number of batches in which each cached node was an input.
     pub(crate) counts: Vec<u32>,
-    /// The sum of the counts of all nodes of other parts, kept or not.
+    /// The sum of the counts of all remote nodes, cached or not.
     pub(crate) n_remote: u64,
 }
 
-/// Samples ahead for one part after the other, so that there is one array of counts at a time.
+/// Presamples an epoch for one partition after another, so that memory holds one array of counts at a time.
 #[derive(Debug)]
 pub(crate) struct Presampler<'a> {
     config: &'a CacheConfig,
@@ -65,7 +67,8 @@ impl<'a> Presampler<'a> {
         Self { config, train: &data.split.train, sampler }
     }
 
-    /// The nodes of other parts that this part's training asks for most; of equals the lower ids.
+    /// Returns the remote nodes that are inputs of the most batches of a partition, at most [`CacheConfig::ratio`] of
+    /// all nodes. Of nodes with equal counts, those with lower ids are preferred.
     pub(crate) fn cache_list(&self, book: &PartitionBook, part: usize) -> Result<CacheList> {
         let owned = book.owned(part);
         let is_own = |node: NodeId| book.new_id(node).is_some_and(|new_id| owned.contains(&new_id));
@@ -74,7 +77,7 @@ impl<'a> Presampler<'a> {
         let count_of = |node: &NodeId| counts[node.index()];
         let nodes = (0..book.n_nodes() as u32).map(NodeId);
         let remote = nodes.filter(|node| count_of(node) > 0 && !is_own(*node));
-        // Counted first, since a list that grows takes twice its bytes.
+        // The nodes are counted first, because a growing vector needs up to twice the memory.
         let mut ids = Vec::with_capacity(remote.clone().count());
         ids.extend(remote);
         let n_remote = ids.iter().map(|node| u64::from(count_of(node))).sum();
@@ -89,7 +92,7 @@ impl<'a> Presampler<'a> {
         Ok(CacheList { ids, counts, n_remote })
     }
 
-    /// In how many batches of an epoch each node is an input.
+    /// Returns the number of batches of an epoch in which each node is an input.
     fn count(&self, mut seeds: Vec<NodeId>, n_nodes: usize) -> Result<Vec<u32>> {
         let epoch = RngKey::new(self.config.seed).fold_in(KeyDomain::Epoch, 0);
         shuffle(&mut seeds, epoch.fold_in(KeyDomain::Host, HOST_ITEM_ORDER).to_u64());

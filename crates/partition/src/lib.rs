@@ -1,11 +1,11 @@
-//! A graph in parts: which part owns which node ([`PartitionBook`]), partitioners that decide it
-//! ([`partition_nodes()`]), and parts on disk, each a folder that opens by mapping and needs no other ([`Part`]).
+//! Graph partitioning: partitioners ([`partition_nodes()`]), the assignment of nodes to partitions ([`PartitionBook`])
+//! and partitions on disk, each a memory-mapped folder that opens without the others ([`Part`]).
 //!
-//! A part has the in-edges, features and place of the nodes that it owns, and of the others the feature rows that its
-//! own training nodes are likely to ask for most ([`CacheConfig`]). Node ids stay those of the whole graph
-//! everywhere, so that samples of a graph in parts are those of the whole graph, to the bit.
+//! A partition stores the in-edges and features of the nodes that it owns. It can also cache the remote feature rows
+//! that its training nodes read most often ([`CacheConfig`]). Node ids are always those of the whole graph, so samples
+//! of a partitioned graph are bit-identical to samples of the whole graph.
 //!
-//! This crate knows no network and no rank, and reads no clock.
+//! This crate uses no network, no ranks and no clock.
 //!
 //! ```
 //! use kiln_partition::{Method, Part, PartitionBook, PartitionMeta, PartitionStats, part_dir, partition_nodes, write_parts};

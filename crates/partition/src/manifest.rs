@@ -1,4 +1,4 @@
-//! `part.json`: what a part is and what its files hold (`docs/format.md`).
+//! The manifest `part.json`: metadata of a partition and the list of its files (`docs/formats.md`).
 
 use std::path::{Path, PathBuf};
 
@@ -13,47 +13,46 @@ use crate::{Error, Method, Result};
 /// The manifest's file name.
 pub(crate) const FILE_NAME: &str = "part.json";
 
-/// The version of the form that is written, and the only one that is read.
+/// The version of the format that is written, and the only one that is read.
 pub(crate) const VERSION: u32 = 1;
 
-/// The files of the rows of nodes that other parts own.
+/// The files of the cached feature rows of remote nodes.
 pub(crate) const CACHE: RowFiles = RowFiles {
     dense: "cache_features.npy",
     sparse: ["cache_features_indptr.npy", "cache_features_indices.npy", "cache_features_data.npy"],
 };
 
-/// Everything about a part but its arrays.
+/// The metadata of a partition. All keys except `part` and `files` describe the whole data set.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Manifest {
-    /// [`VERSION`].
+    /// The version of the format, [`VERSION`].
     pub(crate) format: u32,
-    /// Of the whole set, as all keys but `part` and `files`.
     pub(crate) name: String,
-    /// What of the whole set training can see.
+    /// The hash of all data of the whole set that training reads.
     pub(crate) hash: String,
     pub(crate) n_nodes: usize,
     pub(crate) n_edges: u64,
     pub(crate) dim: usize,
     pub(crate) n_classes: usize,
-    /// By class; empty where they have no names.
+    /// The name of each class; empty if classes have no names.
     pub(crate) class_names: Vec<String>,
-    /// By edge type; empty where they have no names.
+    /// The name of each edge type; empty if edge types have no names.
     pub(crate) edge_type_names: Vec<String>,
     pub(crate) method: Method,
     pub(crate) n_cut_edges: u64,
-    /// The partition book's; see [`PartitionBook`](crate::PartitionBook).
+    /// The offsets of the [`PartitionBook`](crate::PartitionBook).
     pub(crate) offsets: Vec<u32>,
-    /// Which part this is, from 0.
+    /// The index of this partition, from 0.
     pub(crate) part: usize,
-    /// By file name.
+    /// The element type, shape and hash of each file, by file name.
     pub(crate) files: Entries,
 }
 
 impl Manifest {
-    /// Reads the manifest of a folder and checks that it contradicts neither itself nor the form.
+    /// Reads the manifest at `path` and checks that it is consistent and lists exactly the files of the format.
     pub(crate) fn read(path: &Path) -> Result<Self> {
-        let manifest: Self = read_manifest(path, VERSION, "the manifest of a part of a graph")?;
+        let manifest: Self = read_manifest(path, VERSION, "the manifest of a partition")?;
         check_class_names(path, Some(manifest.dim), manifest.n_classes, &manifest.class_names)?;
         let known = manifest.known(path)?;
         check_entries(path, &manifest.files, &known)?;
@@ -63,27 +62,28 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// See [`Part::partition_hash`](crate::Part::partition_hash).
+    /// Returns the hash of the partitioning; see [`Part::partition_hash`](crate::Part::partition_hash).
     pub(crate) fn partition_hash(&self) -> String {
         let book = self.files.get("new_ids.npy").map_or("", |entry| &entry.sha256);
         let short = |hash: &str| hash.chars().take(16).collect::<String>();
         format!("{}-{}-{}", short(&self.hash), self.offsets.len().saturating_sub(1), short(book))
     }
 
-    /// Whether rows of other parts are kept.
+    /// Returns true if the partition has cached rows.
     pub(crate) fn has_cache(&self) -> bool {
         self.files.contains_key("cache_ids.npy")
     }
 
-    /// The files of a part, of the lengths that the counts ask for.
+    /// Returns the files of a partition with the shapes that follow from the manifest's counts.
     fn known(&self, path: &Path) -> Result<Vec<Known>> {
         use ElementType::{F32, I32, U8, U32, U64};
         let Some(&[start, end]) = self.offsets.get(self.part..).and_then(|rest| rest.first_chunk()) else {
-            let expected = format!("below {}, the number of parts", self.offsets.len().saturating_sub(1));
+            let n_parts = self.offsets.len().saturating_sub(1);
+            let expected = format!("below {n_parts}, the number of partitions");
             return Err(bad_key(path, "part", expected, self.part).into());
         };
         let Some(n_owned) = end.checked_sub(start).map(|n| n as usize) else {
-            let expected = format!("at least {start}, as the one before it");
+            let expected = format!("at least {start}, the previous one");
             return Err(bad_key(path, "an offset", expected, end).into());
         };
         let n_kept = self.files.get("cache_ids.npy").and_then(|entry| entry.shape.first()).copied();
@@ -110,12 +110,12 @@ impl Manifest {
     }
 }
 
-/// Where the manifest of a folder would be.
+/// Returns the path of the manifest in a folder.
 pub(crate) fn path_in(folder: &Path) -> PathBuf {
     folder.join(FILE_NAME)
 }
 
-/// An error for a value in a file of a part.
+/// Creates an error for an invalid value in a file of a partition.
 pub(crate) fn bad_value(
     folder: &Path,
     file: &str,

@@ -9,24 +9,26 @@ use crate::balance::{MOST_OF_SHARE, TrainSet};
 use crate::fennel::settle;
 use crate::{Error, Result};
 
-/// The seed that METIS takes where it is given none; ours is added to it.
+/// METIS's default seed, to which the caller's seed is added.
 const METIS_SEED: u64 = 4321;
 
-/// METIS draws from the C library's one generator, which it seeds itself: two calls at a time would draw from each
-/// other's stream, and neither would give the same parts again.
+/// Serialises calls of METIS. It seeds and draws from the C library's global generator, so concurrent calls would share
+/// one random stream and their results would not be reproducible.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// Multilevel k-way partitioning (Karypis and Kumar 1998, "Multilevel k-way partitioning scheme for irregular graphs"),
-/// with nodes and training nodes as two constraints. METIS may miss its tolerance, so nodes of which a part has too
-/// many are moved to where they are best placed.
+/// with nodes and training nodes as two balance constraints. METIS may exceed its tolerance, so surplus nodes are then
+/// moved to other partitions.
 ///
-/// Memory: see [`Method::Metis`](crate::Method::Metis); of it, 4 bytes for each in-edge and its reverse are ours.
+/// Memory: see [`Method::Metis`](crate::Method::Metis). It includes the symmetric graph, 4 bytes for each in-edge and
+/// for each reverse edge.
 pub(crate) fn assign(graph: &Csc, train: &TrainSet, n_parts: usize, seed: u64) -> Result<Vec<u16>> {
     let symmetric = Symmetric::new(graph)?;
     let mut parts = vec![0; graph.n_nodes()];
-    // METIS takes neither graphs without edges nor more parts than nodes, where there is nothing to choose.
+    // METIS rejects graphs without edges and more partitions than nodes. In both cases `settle` alone distributes the
+    // nodes.
     if n_parts < graph.n_nodes() && !symmetric.neighbors.is_empty() {
-        // A constraint that all nodes weigh nothing in divides by 0 in METIS.
+        // METIS divides by 0 if the weights of a constraint sum to 0.
         let n_constraints = if train.n_train() == 0 { 1 } else { 2 };
         let weigh = |node| [1, i32::from(train.contains(node))].into_iter().take(n_constraints);
         let weights: Vec<i32> = (0..graph.n_nodes()).flat_map(weigh).collect();
@@ -44,10 +46,10 @@ pub(crate) fn assign(graph: &Csc, train: &TrainSet, n_parts: usize, seed: u64) -
     Ok(settle(graph, train, parts, n_parts))
 }
 
-/// A graph as METIS takes it: each edge stands at both of its ends, once, and none at its own.
+/// The symmetric adjacency lists that METIS requires, without self-loops and parallel edges.
 #[derive(Debug, PartialEq, Eq)]
 struct Symmetric {
-    /// Where the neighbours of each node start, `[n_nodes + 1]`.
+    /// The start of each node's neighbours in `neighbors`, `[n_nodes + 1]`.
     indptr: Vec<i32>,
     /// The neighbours of each node, ascending.
     neighbors: Vec<i32>,
@@ -70,7 +72,7 @@ impl Symmetric {
             neighbors[ends[node] as usize] = neighbor as i32;
             ends[node] += 1;
         });
-        // Each end is now where the next node starts.
+        // `ends[node]` has advanced to the end of the node's neighbours, which is the start of the next node's.
         let (mut indptr, mut n_kept, mut start) = (vec![0_i32], 0, 0);
         for end in ends.into_iter().take(n_nodes).map(|end| end as usize) {
             neighbors[start..end].sort_unstable();
@@ -91,7 +93,7 @@ impl Symmetric {
     }
 }
 
-/// Both ends of each edge that is no loop, each with the other.
+/// Calls `visit(node, neighbor)` twice for each edge that is not a self-loop, once from each end.
 fn for_each_end(graph: &Csc, mut visit: impl FnMut(usize, usize)) {
     for dst in 0..graph.n_nodes() {
         for src in graph.in_neighbors(NodeId(dst as u32)).iter().filter(|src| src.index() != dst) {
@@ -106,8 +108,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_graph_becomes_symmetric_without_loops_and_parallel_edges() {
-        // 0: -    1: 0    2: 1 3 4    3: 3 4    4: -    5: 2
+    fn symmetric_graph_has_no_loops_or_parallel_edges() {
+        // The in-neighbours are 0: -    1: 0    2: 1 3 4    3: 3 4    4: -    5: 2
         let symmetric = Symmetric::new(&kiln_testkit::six_nodes()).unwrap();
         assert_eq!(symmetric.indptr, [0, 1, 3, 7, 9, 11, 12]);
         assert_eq!(symmetric.neighbors, [1, 0, 2, 1, 3, 4, 5, 2, 4, 2, 3, 2]);

@@ -11,72 +11,72 @@ use crate::manifest::{self, CACHE, Manifest};
 use crate::verify::{PartVerifyReport, verify};
 use crate::{Error, Method, PartitionBook, Result};
 
-/// One part of a graph, with all that a machine needs to serve it or to train with it. Rows are the nodes that the
-/// part owns, in ascending order; ids are those of the whole graph.
+/// One partition of a data set, with everything that a machine needs to serve it or to train on it. Its rows are the
+/// nodes that it owns, in ascending order; ids are those of the whole graph.
 ///
 /// Cloning shares the arrays.
 #[derive(Debug, Clone)]
 pub struct Part {
-    /// Which part this is, from 0.
+    /// The index of this partition, from 0.
     pub index: usize,
-    /// What the whole set is called.
+    /// The name of the whole data set.
     pub name: String,
-    /// The hash of the whole set: parts that train together have the same.
+    /// The hash of the whole data set. Partitions that are used in one training must have the same hash.
     pub hash: String,
-    /// Parts of one set that was parted in one way have the same: 64 bits of the set's hash, the number of parts, and 64
-    /// bits of the book's.
+    /// The hash of the partitioning, the same in all its partitions: 64 bits of the data set's hash, the number of
+    /// partitions, and 64 bits of the hash of the partition book.
     pub partition_hash: String,
-    /// Which part owns each node of the whole graph.
+    /// The partition book of the whole graph.
     pub book: Arc<PartitionBook>,
     /// The node of each row, ascending, `[n_owned]`.
     pub old_ids: SharedArray<NodeId>,
-    /// The edges into the nodes of this part: destinations are rows, `indices` the **nodes of the whole graph** that
-    /// edges come from, in the whole graph's order. So [`Csc::validate`], which takes both for the same ids, does not
-    /// apply: [`Part::verify`] does.
+    /// The edges into the nodes of this partition: destinations are rows, and `indices` contains **nodes of the whole
+    /// graph**, in the order of the whole graph. [`Csc::validate`] does not apply, because it expects destinations and
+    /// `indices` to use the same ids; use [`Part::verify`] instead.
     pub graph: Arc<Csc>,
-    /// The whole graph's id of the first edge into each row, `[n_owned]`; the others follow it without a gap.
+    /// The id, in the whole graph, of the first edge into each row, `[n_owned]`. The row's other edges have the
+    /// following ids.
     pub first_edges: SharedArray<u64>,
     /// The features of each row, `[n_owned, dim]`.
     pub features: Arc<dyn FeatureStore>,
-    /// Feature rows of nodes that other parts own; `None` when none were to be kept, or none would be asked for.
+    /// The cached feature rows of remote nodes; `None` if the partition has no cache.
     pub cache: Option<Cache>,
-    /// The class of each node of the whole graph, or none.
+    /// The class of each node of the whole graph; unlabelled nodes have no class.
     pub labels: Arc<Labels>,
-    /// The split of the whole set.
+    /// The split of the whole data set.
     pub split: Split,
-    /// The classes' names, by class.
+    /// The name of each class; empty if classes have no names.
     pub class_names: Vec<String>,
-    /// The edge types' names, by type; empty where they have none.
+    /// The name of each edge type; empty if the types have no names.
     pub edge_type_names: Vec<String>,
-    /// Number of edges of the whole graph.
+    /// The number of edges of the whole graph.
     pub n_edges: u64,
-    /// Number of edges of the whole graph whose ends are in different parts.
+    /// The number of edges of the whole graph whose ends are in different partitions.
     pub n_cut_edges: u64,
-    /// What decided which part owns which node.
+    /// The algorithm that assigned nodes to partitions.
     pub method: Method,
 }
 
-/// Feature rows of nodes that other parts own, kept since the part's training asks for them often.
+/// The static cache of a partition: feature rows of remote nodes that its training reads often.
 #[derive(Debug, Clone)]
 pub struct Cache {
     /// The node of each row, ascending, `[n_rows]`.
     pub ids: SharedArray<NodeId>,
-    /// In how many batches of the epoch that was sampled ahead each was an input, `[n_rows]`.
+    /// The number of batches of the presampled epoch in which each node was an input, `[n_rows]`.
     pub counts: SharedArray<u32>,
     /// The features of each row, `[n_rows, dim]`.
     pub features: Arc<dyn FeatureStore>,
 }
 
 impl Part {
-    /// Opens a part in a time that does not depend on its size: the manifest and the headers of the arrays are read,
-    /// the arrays are mapped.
+    /// Opens a partition in constant time: reads the manifest and the headers of the arrays, and maps the arrays.
     ///
-    /// Element types, shapes and the files' lengths are checked; values are not. Samplers and sources check those that
-    /// they meet, and [`Part::verify`] reads all, and the hashes.
+    /// Element types, shapes and file lengths are checked, values are not. Samplers and feature stores check the values
+    /// that they read; [`Part::verify`] checks all values and the hashes.
     ///
     /// # Errors
-    /// [`Error::Store`](crate::Error::Store) and [`Error::Data`](crate::Error::Data) as [`kiln_data::format::open`], and
-    /// [`Error::BadBook`](crate::Error::BadBook).
+    /// Returns [`Error::Store`](crate::Error::Store) or [`Error::Data`](crate::Error::Data) if the manifest or an array
+    /// cannot be read or is invalid, and [`Error::BadBook`](crate::Error::BadBook) if the book's offsets are invalid.
     pub fn open(folder: impl AsRef<Path>) -> Result<Self> {
         let path = manifest::path_in(folder.as_ref());
         let manifest = Manifest::read(&path)?;
@@ -111,11 +111,12 @@ impl Part {
         })
     }
 
-    /// The edges into the nodes of this part, by **nodes of the whole graph**, of which those of other parts have none.
-    /// Edges have the ids that they have in [`Part::graph`], whose arrays are shared; 8 bytes a node of the whole.
+    /// Returns the edges into the nodes of this partition, indexed by **nodes of the whole graph**; remote nodes have
+    /// no edges. Edge ids are those of [`Part::graph`], whose arrays are shared. Memory: 8 bytes per node of the whole
+    /// graph.
     ///
     /// # Errors
-    /// [`Error::BadBook`] where `old_ids` is damaged, [`Error::Graph`] where `indptr` is.
+    /// Returns [`Error::BadBook`] if `old_ids` is damaged and [`Error::Graph`] if `indptr` is damaged.
     pub fn graph_by_node(&self) -> Result<Csc> {
         if let Some((row, new_id, node)) = self.bad_row() {
             let file = self.old_ids.path().map(Path::to_owned);
@@ -126,27 +127,27 @@ impl Part {
         Ok(self.graph.scatter_rows(&self.old_ids, self.book.n_nodes())?)
     }
 
-    /// The first row that is not of the node that the book says, the new id that it is of, and its node.
+    /// Returns the first row whose node contradicts the book: the row, its expected new id and its node.
     pub(crate) fn bad_row(&self) -> Option<(usize, u32, NodeId)> {
         let rows = self.old_ids.iter().zip(self.book.owned(self.index)).enumerate();
         let mut rows = rows.map(|(row, (&node, new_id))| (row, new_id, node));
         rows.find(|(_, new_id, node)| self.book.new_id(*node) != Some(*new_id))
     }
 
-    /// Reads each file of a part twice, once for its hash and once for its values, and checks what opening does not:
-    /// that each file is the one that was written, that the book is a permutation and says of this part's nodes what
-    /// their rows say, that edges come from nodes and have ids of the whole graph, that numbers are finite, and that
-    /// cached rows are of other parts' nodes.
+    /// Verifies a partition: opens it and checks the hashes of all files, that the book is a permutation and agrees
+    /// with the rows, that edges have valid sources and ids, that numbers are finite, and that cached rows belong to
+    /// remote nodes. Reads each file twice, once for its hash and once for its values.
     ///
     /// # Errors
-    /// Those of [`Part::open`]; [`kiln_store::Error::HashMismatch`] for a file that is not the one that was written;
-    /// [`kiln_store::Error::BadValue`] with the file and the position of the first value that cannot be.
+    /// Returns the errors of [`Part::open`]; [`kiln_store::Error::HashMismatch`] if a file's hash differs from the
+    /// manifest's; [`kiln_store::Error::BadValue`] with the file and the position of the first invalid value;
+    /// [`Error::BadBook`] if the book is invalid.
     pub fn verify(folder: impl AsRef<Path>) -> Result<PartVerifyReport> {
         verify(folder.as_ref())
     }
 }
 
-/// The folder of a part, in the folder that [`write_parts`](crate::write_parts) made: `part0` and so on.
+/// Returns the folder of a partition, `part0` and so on, in the folder that [`write_parts`](crate::write_parts) wrote.
 pub fn part_dir(parts: impl AsRef<Path>, part: usize) -> PathBuf {
     parts.as_ref().join(format!("part{part}"))
 }

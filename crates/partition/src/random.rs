@@ -3,8 +3,8 @@ use kiln_graph::NodeId;
 use crate::balance::TrainSet;
 use crate::draws::shuffle;
 
-/// Deals out the training nodes in a random order, and then the others, to the parts in turn: parts differ by one
-/// node at most, and by one training node. Memory: 7 bytes a node, the training set's among them.
+/// Assigns nodes in a random order to the partitions in turn, training nodes first: partitions differ by at most one
+/// node and one training node. Memory: 7 bytes per node, including the training set.
 pub(crate) fn assign(train: &TrainSet, n_parts: usize, seed: u64) -> Vec<u16> {
     let mut order: Vec<NodeId> = (0..train.n_nodes() as u32).map(NodeId).collect();
     shuffle(&mut order, seed);

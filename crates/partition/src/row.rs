@@ -1,25 +1,25 @@
 use bytemuck::{Pod, Zeroable};
 use kiln_graph::NodeId;
 
-/// A row of one partition: the position of a node that it owns in its arrays. The same number is another node in each
-/// partition.
+/// A row of one partition: the position of an owned node in the partition's arrays. Equal rows of different partitions
+/// are different nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Pod, Zeroable)]
 #[repr(transparent)]
 pub struct PartitionRow(pub u32);
 
 impl PartitionRow {
-    /// The row as an array index.
+    /// Returns the row as an array index.
     pub fn index(self) -> usize {
         self.0 as usize
     }
 
-    /// The id of the row in the partition's own graph ([`Part::graph`](crate::Part::graph)) and features, whose nodes
-    /// are the rows.
+    /// Returns the row as a node id of [`Part::graph`](crate::Part::graph) and `Part::features`, which are indexed by
+    /// rows.
     pub fn local_node(self) -> NodeId {
         NodeId(self.0)
     }
 
-    /// The ids of the rows in the partition's own graph and features, without a copy.
+    /// Returns the rows as node ids of the partition's graph and features, without a copy.
     pub fn local_nodes(rows: &[Self]) -> &[NodeId] {
         bytemuck::cast_slice(rows)
     }

@@ -1,4 +1,4 @@
-//! Writing the feature rows of some nodes, as they are stored, a few at a time.
+//! Writing feature rows in their stored element type, in chunks.
 
 use kiln_data::graph_folder::{RowFiles, push_rows, row_element_type};
 use kiln_feature::{FeatureBuffer, FeatureStore, SparseFeatures};
@@ -7,10 +7,10 @@ use kiln_store::array_folder::{ElementType, FolderWriter};
 
 use crate::Result;
 
-/// Elements that are gathered in one go, unless a single row has more.
+/// The number of elements in a chunk, unless a single row has more.
 const VALUES_AT_ONCE: usize = 1 << 16;
 
-/// Writes the rows of these nodes, in their order.
+/// Writes the feature rows of `nodes`, in the order of `nodes`.
 pub(crate) fn put_rows(
     folder: &mut FolderWriter,
     files: &RowFiles,

@@ -8,34 +8,35 @@ use crate::assign::check_parts;
 /// Statistics of a partitioning: its edge cut and its balance.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PartitionStats {
-    /// Number of edges whose ends are in different parts.
+    /// The number of edges whose ends are in different partitions.
     pub n_cut_edges: u64,
-    /// The share of the edges that is cut; 0 of none.
+    /// The share of the edges that are cut, 0 to 1; 0 for a graph without edges.
     pub cut: f64,
-    /// The nodes of the largest part by those of an equal share; 1 for none.
+    /// The largest number of nodes in a partition, divided by an equal share; 1 for a graph without nodes.
     pub node_balance: f64,
-    /// The same of training nodes.
+    /// The largest number of training nodes in a partition, divided by an equal share; 1 if there are no training
+    /// nodes.
     pub train_balance: f64,
 }
 
-/// Two lines: the cut and the balance.
+/// Writes two lines: the edge cut and the balance.
 impl fmt::Display for PartitionStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { n_cut_edges, cut, node_balance, train_balance } = self;
         writeln!(f, "cut: {cut:.4} of the edges, {n_cut_edges}")?;
         write!(
             f,
-            "largest part by an equal share: {node_balance:.4} of the nodes, {train_balance:.4} of those for training"
+            "balance: {node_balance:.4} for nodes, {train_balance:.4} for training nodes (largest partition / mean)"
         )
     }
 }
 
 impl PartitionStats {
-    /// Judges parts, node `v` being in part `parts[v]`; reads each edge once.
+    /// Computes the statistics of an assignment of node `v` to partition `parts[v]`. Reads each edge once.
     ///
     /// # Errors
-    /// [`Error::BadParameter`](crate::Error::BadParameter) unless each node has a part below `n_parts` and training
-    /// nodes are nodes; [`Error::Graph`](crate::Error::Graph) for a graph that is damaged.
+    /// Returns [`Error::BadParameter`](crate::Error::BadParameter) unless each node has a partition below `n_parts` and
+    /// the training nodes are nodes of the graph, and [`Error::Graph`](crate::Error::Graph) if the graph is damaged.
     pub fn of(graph: &Csc, train: &[NodeId], parts: &[u16], n_parts: usize) -> Result<Self> {
         graph.validate()?;
         check_parts(graph.n_nodes(), train, parts, n_parts)?;
@@ -53,7 +54,7 @@ impl PartitionStats {
     }
 }
 
-/// The largest part by an equal share.
+/// Returns the size of the largest partition divided by an equal share.
 fn balance(parts: impl Iterator<Item = u16>, n_parts: usize) -> f64 {
     let mut counts = vec![0_usize; n_parts];
     parts.for_each(|part| counts[usize::from(part)] += 1);

@@ -7,20 +7,20 @@ use kiln_store::array_folder::ArrayFolder;
 use crate::manifest::{self, CACHE, Manifest, bad_value};
 use crate::{Part, PartitionRow, Result};
 
-/// The report of [`Part::verify`] on a sound part.
+/// The report of [`Part::verify`] on a valid partition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PartVerifyReport {
-    /// Number of nodes that the part owns.
+    /// The number of nodes that the partition owns.
     pub n_owned: usize,
-    /// Number of edges into them.
+    /// The number of edges into the nodes that the partition owns.
     pub n_edges: u64,
-    /// Files whose SHA-256 is the manifest's.
+    /// The number of files whose SHA-256 matches the manifest.
     pub n_hashed: usize,
-    /// What is not wrong, but should be known: parts of the split that overlap.
+    /// Notices that are not errors, such as overlapping parts of the split.
     pub notes: Vec<Note>,
 }
 
-/// See [`Part::verify`].
+/// Verifies a partition; see [`Part::verify`].
 pub(crate) fn verify(folder: &Path) -> Result<PartVerifyReport> {
     let path = manifest::path_in(folder);
     let manifest = Manifest::read(&path)?;
@@ -42,32 +42,34 @@ pub(crate) fn verify(folder: &Path) -> Result<PartVerifyReport> {
     Ok(PartVerifyReport { n_owned, n_edges, n_hashed, notes })
 }
 
-/// Checks that rows are the nodes that the book says. That they ascend follows from a book that is valid.
+/// Checks that the node of each row agrees with the partition book. If the book is valid, the nodes then ascend.
 fn check_rows(folder: &Path, part: &Part) -> Result<()> {
     let Some((row, new_id, node)) = part.bad_row() else { return Ok(()) };
     let expected = format!("the node whose new id is {new_id}");
     Err(bad_value(folder, "old_ids.npy", "the node of row", row, expected, node.0))
 }
 
-/// Checks that edges come from nodes, and that their ids are those that a whole graph can have.
+/// Checks that the sources of edges are nodes of the whole graph, and that edge ids ascend and are below its number of
+/// edges.
 fn check_edges(folder: &Path, part: &Part) -> Result<()> {
     let indptr = part.graph.indptr();
     if let Some(row) = indptr.windows(2).position(|pair| pair[1] < pair[0]) {
-        let expected = format!("at least {}, as the entry before it", indptr[row]);
+        let expected = format!("at least {}, the previous entry", indptr[row]);
         return Err(bad_value(folder, "indptr.npy", "entry", row + 1, expected, indptr[row + 1]));
     }
     let n_nodes = part.book.n_nodes();
     if let Some(edge) = part.graph.indices().iter().position(|src| src.index() >= n_nodes) {
-        let (expected, found) = (format!("a node, 0 to {n_nodes} - 1"), part.graph.indices()[edge].0);
+        let (expected, found) = (format!("a node id below {n_nodes}"), part.graph.indices()[edge].0);
         return Err(bad_value(folder, "indices.npy", "the source of edge", edge, expected, found));
     }
     let mut least = 0;
     for (row, &first) in part.first_edges.iter().enumerate() {
         let degree = part.graph.in_degree(PartitionRow(row as u32).local_node());
-        // What is below `least` would be edges of the row before.
+        // Edge ids below `least` belong to the previous rows.
         let end = first.checked_add(degree).filter(|&end| least <= first && end <= part.n_edges);
         let Some(end) = end else {
-            let expected = format!("{least} to {} less its {degree} edges", part.n_edges);
+            let expected =
+                format!("at least {least} and at most {} minus the row's {degree} edges", part.n_edges);
             return Err(bad_value(folder, "first_edges.npy", "the first edge of row", row, expected, first));
         };
         least = end;
@@ -75,20 +77,20 @@ fn check_edges(folder: &Path, part: &Part) -> Result<()> {
     Ok(())
 }
 
-/// Checks that cached rows are of nodes that other parts own, ascending, each of which was met.
+/// Checks that cached rows belong to remote nodes in ascending order, and that their counts are at least 1.
 fn check_cache(folder: &Path, part: &Part) -> Result<()> {
     let Some(cache) = &part.cache else { return Ok(()) };
     let mut least = 0;
     for (row, (&node, &count)) in cache.ids.iter().zip(&cache.counts).enumerate() {
         let is_remote = part.book.place(node).is_some_and(|place| place.part != part.index);
         if node.0 < least || !is_remote {
-            let expected = format!("a node of another part that is at least {least}");
+            let expected = format!("a node of another partition, at least {least}");
             return Err(bad_value(folder, "cache_ids.npy", "the node of row", row, expected, node.0));
         }
         if count == 0 {
             return Err(bad_value(folder, "cache_counts.npy", "the count of row", row, "at least 1", 0));
         }
-        // A valid node is below 2^32 - 1.
+        // The sum cannot overflow, because a valid node is below 2^32 - 1.
         least = node.0 + 1;
     }
     Ok(())

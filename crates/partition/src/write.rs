@@ -12,35 +12,36 @@ use crate::manifest::{self, CACHE, Manifest};
 use crate::rows::put_rows;
 use crate::{Error, Method, PartitionBook, Result, part_dir};
 
-/// The metadata that each part keeps of the set and of how it was partitioned.
+/// The metadata of a partitioned data set, which each partition stores.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PartitionMeta {
-    /// The hash of the whole set: [`Dataset::hash`], or [`kiln_data::format::hash`] of a set in kiln's form.
+    /// The hash of the whole data set: [`Dataset::hash`], or [`kiln_data::format::hash`] if it is in the kiln format.
     pub hash: String,
-    /// What decided which part owns which node.
+    /// The algorithm that assigned nodes to partitions.
     pub method: Method,
-    /// Number of edges whose ends are in different parts; [`PartitionStats`](crate::PartitionStats) counts them.
+    /// The number of edges whose ends are in different partitions; [`PartitionStats`](crate::PartitionStats) counts
+    /// them.
     pub n_cut_edges: u64,
 }
 
-/// The report of one part that was written.
+/// The report of writing one partition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WriteReport {
-    /// Number of nodes that it owns.
+    /// The number of nodes that the partition owns.
     pub n_owned: usize,
-    /// Number of edges into them.
+    /// The number of edges into the nodes that the partition owns.
     pub n_edges: u64,
-    /// Number of rows of other parts' nodes that it keeps.
+    /// The number of cached rows of remote nodes.
     pub n_cached: usize,
-    /// How often the epoch that was sampled ahead asked for a row of another part's node; 0 when none was sampled.
+    /// The number of reads of remote feature rows in the presampled epoch; 0 if no epoch was presampled.
     pub n_remote: u64,
-    /// How many of these the cached rows would have answered.
+    /// The number of reads of remote feature rows in the presampled epoch that the cache serves.
     pub n_answered: u64,
-    /// Bytes of its arrays.
+    /// The size of the partition's arrays in bytes.
     pub n_bytes: u64,
 }
 
-/// A line on the part's size and its cache.
+/// Writes one line: the partition's size and its cache.
 impl fmt::Display for WriteReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { n_owned, n_edges, n_cached, n_remote, n_answered, n_bytes } = self;
@@ -52,27 +53,28 @@ impl fmt::Display for WriteReport {
         let share = 100.0 * *n_answered as f64 / *n_remote as f64;
         write!(
             f,
-            ", {n_cached} rows of others for {share:.1} % of the {n_remote} that an epoch asks of others"
+            ", {n_cached} cached rows for {share:.1} % of the {n_remote} remote rows that an epoch reads"
         )
     }
 }
 
-/// Writes the parts of a set to a new folder, `part0` and so on in it, each a folder of its own that opens as a
-/// [`Part`](crate::Part). With `cache`, each also gets the feature rows of other parts' nodes that an epoch of its own
-/// training nodes, sampled ahead, asks for most.
+/// Writes the partitions of a data set to a new folder. Each is a subfolder, `part0` and so on, that opens as a
+/// [`Part`](crate::Part). If `cache` is given, each also stores the remote feature rows that an epoch of its training
+/// nodes reads most often.
 ///
-/// The folder appears whole or not at all, as that of [`kiln_data::format::write`]. The same set and book give the same
-/// bytes.
+/// The folder is written atomically, like that of [`kiln_data::format::write`]. The same data set and book give
+/// identical files.
 ///
 /// # Memory
-/// Above the set and the book: 4 bytes a node; with a cache 12 more for counts and the sampler's table, 4 for each
-/// training node of a part, and the blocks of one batch. Mapped arrays are streamed.
+/// In addition to the data set and the book: 4 bytes per node. A cache takes 12 more bytes per node for counts and the
+/// sampler's table, 4 per training node of a partition, and the blocks of one batch. Mapped arrays are streamed.
 ///
 /// # Errors
-/// [`kiln_store::Error::NotEmpty`] for a folder that exists and is not empty, before anything is written;
-/// [`Error::BadParameter`] for a set whose parts do not fit each other or the book, and what [`CacheConfig`] asks;
-/// [`Error::Graph`], [`Error::Feature`] and [`Error::Sample`] for a set that is damaged; [`Error::Store`] for files that
-/// cannot be written.
+/// Returns [`kiln_store::Error::NotEmpty`], before anything is written, if the folder exists and is not empty;
+/// [`Error::BadParameter`] if lengths in the data set or the book differ, or if a training node or a value of `cache`
+/// is out of range; [`Error::BadBook`] if the book is invalid; [`Error::Graph`], [`Error::Feature`] or
+/// [`Error::Sample`] if the data set is damaged; [`Error::Store`] if the number of columns, classes or class names is
+/// invalid, or if files cannot be written.
 pub fn write_parts(
     data: &Dataset,
     book: &PartitionBook,
@@ -101,12 +103,12 @@ pub fn write_parts(
     Ok(written)
 }
 
-/// What parts are written of.
+/// The inputs from which partitions are written.
 struct Set<'a> {
     data: &'a Dataset,
     book: &'a PartitionBook,
     meta: &'a PartitionMeta,
-    /// Of the book: the nodes of each part one after the other.
+    /// All nodes in the order of their new ids: the result of [`PartitionBook::old_ids`].
     old_ids: Vec<NodeId>,
 }
 
@@ -149,7 +151,7 @@ impl Set<'_> {
     }
 }
 
-/// Writes what is the same in each part.
+/// Writes the arrays of the whole data set, which are the same in each partition.
 fn put_whole(folder: &mut FolderWriter, data: &Dataset, book: &PartitionBook) -> Result<()> {
     folder.put("new_ids.npy", ElementType::U32, book.new_ids())?;
     folder.put("labels.npy", ElementType::I32, data.labels.as_slice())?;
@@ -159,7 +161,7 @@ fn put_whole(folder: &mut FolderWriter, data: &Dataset, book: &PartitionBook) ->
     Ok(())
 }
 
-/// Writes the edges into these nodes, whose graph was validated.
+/// Writes the edges into `nodes`. The graph must be valid.
 fn put_edges(folder: &mut FolderWriter, graph: &Csc, nodes: &[NodeId]) -> Result<()> {
     folder.put("old_ids.npy", ElementType::U32, nodes)?;
     let mut indptr = folder.vector("indptr.npy", ElementType::U64)?;
@@ -217,13 +219,13 @@ fn written(files: &Entries, n_owned: usize, list: &CacheList) -> WriteReport {
 fn check_set(data: &Dataset, book: &PartitionBook, out: &Path) -> Result<()> {
     let n_nodes = data.graph.n_nodes();
     let counts = [
-        ("the number of nodes of the book", book.n_nodes()),
+        ("the number of nodes in the partition book", book.n_nodes()),
         ("the number of feature rows", data.features.n_rows()),
         ("the number of labels", data.labels.len()),
     ];
     for (what, got) in counts {
         if got != n_nodes {
-            let expected = format!("{n_nodes}, as the graph has nodes");
+            let expected = format!("{n_nodes}, the number of nodes in the graph");
             return Err(Error::BadParameter { what, expected, got: got.to_string() });
         }
     }

@@ -1,4 +1,4 @@
-//! The heap of partitioning and writing, counted by the allocator of this test binary.
+//! The peak heap usage of partitioning and writing, counted by the allocator of this test binary.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use kiln_data::synthetic;
@@ -12,38 +12,41 @@ use peak_alloc::PeakAlloc;
 #[global_allocator]
 static HEAP: PeakAlloc = PeakAlloc;
 
-/// What each step takes besides what grows with the nodes: buffers of files, strings.
+/// The allowance of each step for memory that does not grow with the nodes: file buffers and strings.
 const FIXED_BYTES: usize = 1 << 20;
 
-/// Bytes of heap that `run` takes at its peak, besides what there was before.
+/// Checks that `run` allocates at most `most` bytes of heap at its peak, in addition to the fixed allowance.
 fn check_peak<T>(what: &str, most: usize, run: impl FnOnce() -> T) -> T {
     let before = HEAP.current_usage();
     HEAP.reset_peak_usage();
     let result = run();
     let peak = HEAP.peak_usage() - before;
-    println!("{what}: {peak} bytes at the peak, {most} are allowed");
+    println!("{what}: {peak} bytes at the peak, at most {most} expected");
     assert!(
         peak <= most + FIXED_BYTES,
-        "{what}: {peak} bytes at the peak, {most} and {FIXED_BYTES} are allowed"
+        "{what}: {peak} bytes at the peak, expected at most {most} + {FIXED_BYTES}"
     );
     result
 }
 
-/// A power-law graph of 2^18 nodes and 16 times as many edges, whose features are as large as its edges, mapped.
+/// A memory-mapped power-law graph of 2^18 nodes and 2^22 edges. Its features are as large as its edges.
 fn mapped(root: &std::path::Path) -> Dataset {
     format::write(&synthetic::rmat(18, 16, 16, 1).unwrap(), root.join("set")).unwrap();
     format::open(root.join("set")).unwrap()
 }
 
-/// One test, so that no other allocates meanwhile.
+/// This binary has a single test, because concurrent tests would share the allocator's counters.
 #[test]
-fn the_heap_stays_within_what_is_stated() {
+fn peak_heap_stays_within_documented_limits() {
     const N_PARTS: usize = 4;
     let root = tempfile::tempdir().unwrap();
     let data = mapped(root.path());
     let (n_nodes, n_train) = (data.graph.n_nodes(), data.split.train.len());
     let file_bytes = 4 * data.graph.n_edges() as usize + 4 * n_nodes * data.features.dim();
-    assert!(12 * n_nodes + 4 * FIXED_BYTES < file_bytes, "{file_bytes} bytes of files tell nothing");
+    assert!(
+        12 * n_nodes + 4 * FIXED_BYTES < file_bytes,
+        "the files should be larger than the limits, but have {file_bytes} bytes"
+    );
     let of = |method| partition_nodes(&data.graph, &data.split.train, N_PARTS, method, 0).unwrap();
     check_peak("random", 7 * n_nodes, || of(Method::Random));
     let parts = check_peak("fennel", 3 * n_nodes, || of(Method::Fennel));
@@ -54,7 +57,7 @@ fn the_heap_stays_within_what_is_stated() {
         write_parts(&data, &book, &meta, cache, root.path().join(name)).unwrap()
     };
     check_peak("writing", 4 * n_nodes, || write(None, "plain"));
-    // Small batches, so that what one takes is little beside what grows with the nodes.
+    // With small batches the memory of a batch is small compared to the memory that grows with the nodes.
     let cache = CacheConfig { ratio: 0.2, fanouts: vec![Fanout::UpTo(2); 2], batch_size: 16, seed: 0 };
     check_peak("with a cache", 16 * n_nodes + 4 * n_train, || write(Some(&cache), "cached"));
     check_peak("opening", 0, || Part::open(part_dir(root.path().join("cached"), 1)).unwrap());

@@ -9,33 +9,35 @@ use kiln_partition::{Part, PartitionBook};
 
 use crate::{ConnectConfig, DistGraph, Error, Result, RuleRegistry, ServeConfig, Server};
 
-/// The addresses and limits by which the ranks of worker mode reach each other.
+/// The configuration of a rank in worker mode.
 #[derive(Debug, Clone)]
 pub struct ColocatedWorkerConfig {
-    /// Name or address of this machine, at which the others reach it; nothing is served at any other.
+    /// The name or address at which other ranks reach this machine. The server listens at this address only.
     pub host: String,
-    /// What ranks want to hear of each other: rank 0's counts for all, and if it has none, it makes one.
+    /// The token that rank 0 sends to all ranks; if `None`, rank 0 draws a random token. The values on other ranks are
+    /// ignored.
     pub token: Option<Token>,
-    /// Certificates, for both sides.
+    /// The certificates of clients and servers; `None` for connections without TLS.
     pub tls: Option<Tls>,
-    /// What edges may be picked by.
+    /// The sampling rules that ranks know by name.
     pub rules: RuleRegistry,
-    /// Bytes of answers that may be under way: as [`ConnectConfig::in_flight_bytes`].
+    /// The limit on in-flight response bytes; see [`ConnectConfig::in_flight_bytes`].
     pub in_flight_bytes: usize,
 }
 
 impl ColocatedWorkerConfig {
-    /// A token of rank 0, no certificates, the built-in rules, 256 MiB under way.
+    /// Creates a configuration with a random token, the built-in rules, 256 MiB of in-flight responses and no
+    /// certificates.
     pub fn new(host: impl Into<String>) -> Self {
         let (host, rules) = (host.into(), RuleRegistry::default());
         Self { host, token: None, tls: None, rules, in_flight_bytes: 256 << 20 }
     }
 }
 
-/// A rank of worker mode: it holds a part of the graph, which it serves to the other ranks, and trains.
+/// A rank in worker mode: it trains, holds a partition of the graph and serves it to the other ranks.
 ///
-/// Where there are more ranks than parts, each part has as many ranks, those that follow each other: the ranks of a
-/// machine, of which the first one serves the part and the others map the same files.
+/// If there are more ranks than partitions, each partition is shared by the same number of consecutive ranks, which run
+/// on one machine. The first of them serves the partition, the others map the same files.
 #[derive(Debug)]
 pub struct ColocatedWorker {
     graph: Arc<DistGraph>,
@@ -44,18 +46,20 @@ pub struct ColocatedWorker {
 }
 
 impl ColocatedWorker {
-    /// The part of a rank, among so many parts; `None` where the ranks cannot share them equally.
+    /// Returns the partition of a rank, or `None` if the ranks cannot share `n_parts` partitions equally.
     pub fn part_of(rank_info: RankInfo, n_parts: usize) -> Option<usize> {
         let ranks_per_part = ranks_per_part(rank_info.world_size, n_parts)?;
         Some(rank_info.rank / ranks_per_part)
     }
 
-    /// Serves this rank's part where it is its first rank, and connects to the servers of the others. A meeting;
-    /// `meeting` is a channel of its own, so that nothing of this waits for gradients.
+    /// Serves the partition if this rank is the first of the ranks that share it, and connects to the servers of the
+    /// other partitions. Collective: every rank must call it. `meeting` must be a duplicated communicator that is used
+    /// for nothing else, so that its collectives do not wait for those of gradients.
     ///
     /// # Errors
-    /// [`Error::BadParts`] for another part than [`ColocatedWorker::part_of`] says or parts that do not belong
-    /// together, what [`Server::start`] and [`DistGraph::connect`] say, and [`Error::Ranks`].
+    /// Returns [`Error::BadParts`] if `part` is not the one that [`ColocatedWorker::part_of`] assigns or the partitions
+    /// do not form one graph, [`Error::Ranks`] if a collective fails, and the errors of [`Server::start`] and
+    /// [`DistGraph::connect`].
     pub fn meet(
         mut meeting: Box<dyn Communicator>,
         part: Arc<Part>,
@@ -66,8 +70,8 @@ impl ColocatedWorker {
         if Self::part_of(rank_info, n_parts) != Some(index) {
             let RankInfo { rank, world_size, .. } = rank_info;
             let reason = format!(
-                "rank {rank} of {world_size} holds part {index} of {n_parts}: start as many ranks as there are parts, or a \
-                 multiple, and give each part to as many ranks, in order"
+                "rank {rank} of {world_size} holds partition {index} of {n_parts}: start as many ranks as partitions, \
+                 or a multiple, and give each partition to the same number of consecutive ranks"
             );
             return Err(Error::BadParts { reason });
         }
@@ -100,26 +104,27 @@ impl ColocatedWorker {
         Ok(Self { graph, server, meeting })
     }
 
-    /// The whole graph.
+    /// Returns the client of the whole graph.
     pub fn graph(&self) -> &Arc<DistGraph> {
         &self.graph
     }
 
-    /// Which rank trains on which node: one that holds its part, so that neither its edges nor its row travel. For
-    /// `ItemSampler::shard_by_owner`.
+    /// Returns a function from a node to the rank that trains on it, for `ItemSampler::shard_by_owner`. That rank holds
+    /// the node's partition, so the node's edges and features are local.
     pub fn owner(&self) -> impl Fn(NodeId) -> usize + Send + Sync + 'static {
         let book = Arc::clone(self.graph.book());
         let ranks_per_part = ranks_per_part(self.meeting.rank_info().world_size, book.n_parts()).unwrap_or(1);
         move |node| owner(&book, ranks_per_part, node)
     }
 
-    /// Waits until no rank asks any more, at most so long, and ends what it serves. A meeting.
+    /// Waits at most `deadline` until all ranks have finished, and stops this rank's server. Collective: every rank
+    /// must call it.
     ///
     /// # Errors
-    /// [`Error::Ranks`].
+    /// Returns [`Error::Ranks`] if another rank does not call it in time or has failed.
     pub fn end(self, deadline: Duration) -> Result<()> {
         let Self { graph, server, mut meeting } = self;
-        // Gives the leases back, unless somebody else still holds the graph.
+        // This drop ends the leases, unless other references to the graph exist.
         drop(graph);
         meeting.barrier(deadline)?;
         drop(server);
@@ -131,14 +136,15 @@ fn ranks_per_part(world_size: usize, n_parts: usize) -> Option<usize> {
     (0 < n_parts && world_size.is_multiple_of(n_parts)).then(|| world_size / n_parts)
 }
 
-/// The nodes of a part go round among its ranks.
+/// Returns the rank that trains on a node: the nodes of a partition are dealt to its ranks in turn.
 fn owner(book: &PartitionBook, ranks_per_part: usize, node: NodeId) -> usize {
-    // Nodes that are not there are an error of whoever samples them.
+    // Invalid nodes may go to any rank, because the sampler returns an error for them.
     let place = book.place(node);
     place.map_or(0, |place| place.part * ranks_per_part + place.row.index() % ranks_per_part)
 }
 
-/// The word of rank 0, that it was given or makes. Others' do not count: launchers give the environment to some alone.
+/// Broadcasts the token of rank 0, which is given or random. Tokens given to other ranks are ignored, because some
+/// launchers set environment variables on some ranks only.
 fn agree(meeting: &mut dyn Communicator, given: Option<Token>) -> Result<Token> {
     let mut word = match (meeting.rank_info().rank, given) {
         (0, Some(token)) => token.word().as_bytes().to_vec(),

@@ -15,31 +15,33 @@ use crate::peer::{Peer, Question, ReplyEvent};
 use crate::proto::{Array, FetchRequest, Opened};
 use crate::{Error, Result, RuleRegistry};
 
-/// How the parts of a graph are reached.
+/// The configuration of a client of a partitioned graph.
 #[derive(Debug, Clone)]
 pub struct ConnectConfig {
-    /// `HOST:PORT` of the servers of all parts, in any order; that of the own part may be left out.
+    /// The servers of all partitions, `HOST:PORT` each, in any order. The server of the local partition is optional.
     pub servers: Vec<String>,
-    /// The part that lies here, if one does.
+    /// The local partition, if there is one.
     pub own: Option<Arc<Part>>,
-    /// What servers want to hear.
+    /// The token that servers require.
     pub token: Token,
-    /// Certificates, for both sides.
+    /// The certificates of client and servers; `None` for connections without TLS.
     pub tls: Option<Tls>,
-    /// What edges may be picked by.
+    /// The sampling rules that this process knows by name.
     pub rules: RuleRegistry,
-    /// Connections to each server, at least 1.
+    /// The number of connections to each server, at least 1.
     pub n_channels: usize,
-    /// How long a server may say nothing before it is given up; all that time it is asked again.
+    /// The time without progress after which a request fails. Until then it is retried.
     pub deadline: Duration,
-    /// How long servers may take to be there at all.
+    /// The longest time to wait for servers to start.
     pub join_within: Duration,
-    /// Bytes of answers that may be under way; further questions wait. An answer counts as what is expected of it.
+    /// The limit on in-flight responses in bytes, counted by their expected sizes. Requests that would exceed it wait.
+    /// A request that exceeds it alone is sent when no other request is in flight.
     pub in_flight_bytes: usize,
 }
 
 impl ConnectConfig {
-    /// Two connections a server, 60 s of patience, 300 s to be there, 256 MiB under way, the built-in rules.
+    /// Creates a configuration with two connections per server, a deadline of 60 s, 300 s for servers to start, 256 MiB
+    /// of in-flight responses and the built-in rules, without certificates and without a local partition.
     pub fn new(servers: impl Into<Vec<String>>, token: Token) -> Self {
         Self {
             servers: servers.into(),
@@ -55,11 +57,11 @@ impl ConnectConfig {
     }
 }
 
-/// What all parts have alike.
+/// The arrays of the whole graph, which are the same in all partitions.
 pub(crate) struct Shared {
     pub(crate) book: Arc<PartitionBook>,
     pub(crate) labels: Arc<Labels>,
-    /// To train, to validate, to test on.
+    /// The training, validation and test nodes.
     pub(crate) split: [SharedArray<NodeId>; 3],
 }
 
@@ -76,7 +78,7 @@ impl Shared {
     pub(crate) fn fetch(runtime: &Runtime, owners: &[Owner], told: &Opened) -> Result<Self> {
         let Some(Owner::Remote(owner)) = owners.first() else {
             return Err(Error::BadParts {
-                reason: "there is neither a part here nor a server: name servers".to_owned(),
+                reason: "neither a local partition nor a server is given: give all servers".to_owned(),
             });
         };
         let bytes = |array: Array| -> Result<Vec<u8>> {
@@ -89,14 +91,14 @@ impl Shared {
                     Some(ReplyEvent::Piece { start, bytes: piece, .. }) => put(&mut bytes, start, &piece),
                     Some(ReplyEvent::End { outcome, .. }) => break outcome?,
                     None => {
-                        let reason = "the threads that wait for the network have ended".to_owned();
+                        let reason = "the network threads have ended".to_owned();
                         return Err(Error::BadParts { reason });
                     }
                 }
             }
             match bytes.len().is_multiple_of(size_of::<u32>()) {
                 true => Ok(bytes),
-                false => Err(bad_array(owner, "of 4 bytes each", bytes.len())),
+                false => Err(bad_array(owner, "elements of 4 bytes", bytes.len())),
             }
         };
         let ids = |array| -> Result<SharedArray<NodeId>> {
@@ -106,7 +108,7 @@ impl Shared {
         let book = PartitionBook::new(told.offsets.clone(), new_ids.into())?;
         let classes: Vec<i32> = bytemuck::pod_collect_to_vec(&bytes(Array::Labels)?);
         if classes.len() != book.n_nodes() {
-            let expected = format!("{} classes", book.n_nodes());
+            let expected = format!("{} labels of 4 bytes", book.n_nodes());
             return Err(bad_array(owner, &expected, classes.len() * size_of::<i32>()));
         }
         let labels = Labels::new(classes, told.n_classes as usize);
@@ -119,7 +121,7 @@ fn bad_array(peer: &Peer, expected: &str, n_bytes: usize) -> Error {
     peer.bad_answer("an array", expected.to_owned(), format!("{n_bytes} bytes"))
 }
 
-/// Takes a lease of each server, all at once, and keeps it.
+/// Takes a lease from each server, concurrently, and starts tasks that renew the leases.
 pub(crate) fn open_all(runtime: &Runtime, peers: &[Arc<Peer>], within: Duration) -> Result<Vec<Opened>> {
     let mut tasks = JoinSet::new();
     for (number, peer) in peers.iter().enumerate() {
@@ -139,7 +141,8 @@ pub(crate) fn open_all(runtime: &Runtime, peers: &[Arc<Peer>], within: Duration)
     Ok(opened)
 }
 
-/// Who answers for each part; what a part says of the whole.
+/// Checks that the local partition and those of the servers form one graph. Returns the owner of each partition, and
+/// the description of one partition for the properties of the whole graph.
 pub(crate) fn assemble(
     own: Option<Arc<LocalPart>>,
     peers: &[Arc<Peer>],
@@ -148,7 +151,7 @@ pub(crate) fn assemble(
     let told_here = own.as_ref().map(|held| held.told());
     let Some(first) = told_here.or_else(|| opened.first().cloned()) else {
         return Err(Error::BadParts {
-            reason: "there is neither a part here nor a server: name servers".to_owned(),
+            reason: "neither a local partition nor a server is given: give all servers".to_owned(),
         });
     };
     let n_parts = first.offsets.len().saturating_sub(1);
@@ -162,22 +165,25 @@ pub(crate) fn assemble(
         if told.partition_hash != first.partition_hash || !is_alike {
             let (address, other, hash) = (&peer.address, &told.partition_hash, &first.partition_hash);
             let reason = format!(
-                "{address} holds a part of the partition {other}, expected {hash}: all must be of one"
+                "graph server {address} holds a partition of the partitioning {other}, expected {hash}: serve \
+                 partitions of one partitioning"
             );
             return Err(Error::BadParts { reason });
         }
         match owners.get_mut(told.part as usize) {
             Some(owner @ None) => *owner = Some(Owner::Remote(Arc::clone(peer))),
-            // The own part's server may be among those that were named.
+            // The given servers may include the server of the local partition, which is not used then.
             Some(Some(Owner::Local(_))) => {}
             Some(Some(Owner::Remote(other))) => {
                 let (one, other) = (&peer.address, &other.address);
                 return Err(Error::BadParts {
-                    reason: format!("{one} and {other} both hold part {}", told.part),
+                    reason: format!("graph servers {one} and {other} both hold partition {}", told.part),
                 });
             }
             None => {
-                let reason = format!("{} holds part {} of {n_parts}", peer.address, told.part);
+                let (address, part) = (&peer.address, told.part);
+                let reason =
+                    format!("graph server {address} holds partition {part}, expected below {n_parts}");
                 return Err(Error::BadParts { reason });
             }
         }
@@ -185,7 +191,8 @@ pub(crate) fn assemble(
     let missing: Vec<String> =
         (0..n_parts).filter(|part| owners[*part].is_none()).map(|part| part.to_string()).collect();
     if !missing.is_empty() {
-        let reason = format!("nobody holds part {} of {n_parts}: name its server, too", missing.join(", "));
+        let missing = missing.join(", ");
+        let reason = format!("no server holds partition {missing} of {n_parts}: add its server");
         return Err(Error::BadParts { reason });
     }
     Ok((owners.into_iter().flatten().collect(), first))

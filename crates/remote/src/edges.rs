@@ -7,19 +7,20 @@ use kiln_sample::{
     Fanout, Frontier, FrontierSampler, HopRequest, NeighborSampler, Rule, Scratch, in_edge_range,
 };
 
-/// All in-edges of some nodes of a graph: those of a part, or lists that were fetched.
+/// All in-edges of some nodes of a graph: of the nodes of a partition, or of nodes whose lists a server has sent.
 #[derive(Debug, Clone)]
 pub(crate) struct Edges {
-    /// A row for each of the nodes; its sources are ids of the whole graph, in the whole graph's order.
+    /// The in-edges, with a row for each of `nodes`. Sources are nodes of the whole graph, in the whole graph's order.
     pub(crate) graph: Arc<Csc>,
-    /// The nodes.
+    /// The node of each row.
     pub(crate) nodes: SharedArray<NodeId>,
-    /// The whole graph's id of each node's first edge.
+    /// The id, in the whole graph, of each row's first edge.
     pub(crate) first_edges: SharedArray<u64>,
 }
 
 impl Edges {
-    /// Picks edges of these rows, as a sampler of the whole graph does: sources and edges have the whole graph's ids.
+    /// Samples edges of rows exactly as a sampler of the whole graph does. Sources and edge ids are those of the whole
+    /// graph.
     pub(crate) fn sample(
         &self,
         rows: &[PartitionRow],
@@ -35,10 +36,10 @@ impl Edges {
         Ok(())
     }
 
-    /// The positions of each row's edges, checked: the graph may be a damaged file.
+    /// Returns the positions of each row's edges. The positions are checked, because the graph may be a damaged file.
     ///
     /// # Errors
-    /// Those of [`in_edge_range`].
+    /// Returns the errors of [`in_edge_range`].
     pub(crate) fn ranges(&self, rows: &[PartitionRow]) -> kiln_sample::Result<Vec<Range<usize>>> {
         rows.iter()
             .enumerate()
@@ -46,11 +47,11 @@ impl Edges {
             .collect()
     }
 
-    /// Whether these may have been picked of these rows: edges of each, all of them where no more than the fanout are
-    /// drawn, as by rules that draw without replacement.
+    /// Returns true if `picked` is a possible sample of the rows: each row has only its own edges, and enough of them
+    /// for the fanout and the rule.
     ///
     /// # Errors
-    /// Those of [`in_edge_range`].
+    /// Returns the errors of [`in_edge_range`].
     pub(crate) fn may_give(
         &self,
         rows: &[PartitionRow],
@@ -63,7 +64,7 @@ impl Edges {
             let ids = &picked.edge_ids[bounds[0] as usize..bounds[1] as usize];
             let is_whole = match (fanout, rule) {
                 (Fanout::All, _) => ids.len() == edges.len(),
-                // A user's rule may leave out what it likes.
+                // A custom rule may select fewer edges than the fanout.
                 (_, Rule::Custom { .. }) => true,
                 (Fanout::UpTo(fanout), _) => edges.len().min(fanout as usize) <= ids.len(),
             };
@@ -74,7 +75,7 @@ impl Edges {
         Ok(true)
     }
 
-    /// Gives edges that were picked of these rows the whole graph's ids.
+    /// Replaces the edge ids of a sample of these rows, which are positions in `graph`, by ids of the whole graph.
     pub(crate) fn number(&self, rows: &[PartitionRow], out: &mut Frontier) {
         let indptr = self.graph.indptr();
         for (dst, row) in rows.iter().enumerate() {

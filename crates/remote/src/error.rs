@@ -1,126 +1,127 @@
 use std::io;
 use std::time::Duration;
 
-/// Why a graph that lies elsewhere could not be used.
+/// An error of using a partitioned graph or of serving a partition.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A server has not answered for as long as it was given, whatever was tried.
+    /// A request has made no progress within its deadline, despite retries.
     #[error(
-        "the graph server {server}{} is lost: {asked} has waited {waited:.1?} for it; {reason}. Start it again with the \
-         same part, or give it more time",
+        "graph server {server}{} is lost: waited {waited:.1?} for {asked}: {reason}; restart it with the same \
+         partition, or increase the deadline",
         of_part(*part)
     )]
     PeerLost {
-        /// Its address.
+        /// The server's address.
         server: String,
-        /// The part that it holds; not known of one that has never answered.
+        /// The server's partition; `None` if the server has never responded.
         part: Option<usize>,
-        /// What it was asked for.
+        /// The kind of data requested.
         asked: &'static str,
-        /// How long it was tried.
+        /// The time without progress.
         waited: Duration,
-        /// What came of the last try.
+        /// The outcome of the last attempt.
         reason: String,
     },
-    /// A server does not answer this client.
-    #[error("the graph server {server} refuses: {reason}")]
+    /// A server refused a request, and would refuse it again.
+    #[error("graph server {server} refused the request: {reason}")]
     Refused {
-        /// Its address.
+        /// The server's address.
         server: String,
-        /// Why, and what to do.
+        /// The reason, and what to do.
         reason: String,
     },
     /// A server panicked while it computed a response.
     #[error(
-        "the graph server {server} panicked while it computed {asked}: {reason}. Its log has the place; a sampling rule of \
-         one's own is the likely cause"
+        "graph server {server} panicked while computing {asked}: {reason}; its log has the location, and a custom \
+         sampling rule is the likely cause"
     )]
     ServerPanicked {
-        /// Its address.
+        /// The server's address.
         server: String,
-        /// What it was asked for.
+        /// The kind of data requested.
         asked: &'static str,
         /// The panic's message.
         reason: String,
     },
-    /// A server answers what cannot be.
+    /// A server sent an invalid response.
     #[error(
-        "the graph server {server} answers {asked} with {found}, expected {expected}: is it of this version?"
+        "graph server {server} sent {found} in response to a request for {asked}, expected {expected}: use the same \
+         version of kiln for clients and servers"
     )]
     BadAnswer {
-        /// Its address.
+        /// The server's address.
         server: String,
-        /// What it was asked for.
+        /// The kind of data requested.
         asked: &'static str,
-        /// What should have come.
+        /// A description of a valid response.
         expected: String,
-        /// What came.
+        /// A description of the response received.
         found: String,
     },
-    /// The servers together are not the graph.
+    /// The partitions cannot be read, are invalid, do not form one complete graph, or cannot be shared by the ranks.
     #[error("{reason}")]
     BadParts {
-        /// What is missing, twice there or different.
+        /// The problem, such as a missing or duplicate partition, and what to do.
         reason: String,
     },
-    /// Servers expect a token, and there is none.
+    /// The token that servers require is not set.
     #[error(
-        "graph servers expect a token: set KILN_GRAPH_TOKEN to theirs, or KILN_GRAPH_TOKEN_FILE to a file with it that only \
-         you can read"
+        "graph servers require a token: set KILN_GRAPH_TOKEN to the token of the servers, or KILN_GRAPH_TOKEN_FILE to \
+         a file that contains it and that only you can read"
     )]
     NoToken,
-    /// A rank serves its part, and other ranks do not know where.
+    /// The address at which other ranks reach this rank's partition is unknown.
     #[error("{reason}: give the name or address of this machine (--host)")]
     NoHost {
-        /// Why its address is not known.
+        /// The reason why the address is unknown.
         reason: String,
     },
-    /// A rule of this name is not known, or is there already.
+    /// A sampling rule is not registered, or is registered already.
     #[error("{reason}")]
     BadRule {
-        /// Which one, and what is known.
+        /// The problem with the rule's name, and what to do.
         reason: String,
     },
-    /// The sampler that was given for the part that lies here does not fit.
-    #[error("the sampler of the part that lies here {reason}")]
+    /// The sampler given for the local partition does not match it.
+    #[error("the sampler of the local partition {reason}")]
     BadSampler {
-        /// In what, and what to do.
+        /// The mismatch, and what to do.
         reason: String,
     },
-    /// A server cannot serve there.
-    #[error("a graph server cannot listen at {address}: give it a free port of this machine")]
+    /// A server cannot listen at its address.
+    #[error("graph server cannot listen at {address}: give it a free port of this machine")]
     Listen {
         /// The address.
         address: String,
-        /// What the system says.
+        /// The operating system's error.
         source: io::Error,
     },
-    /// The threads that wait for the network could not be started.
-    #[error("the threads that wait for the network could not be started")]
+    /// The network threads could not be started.
+    #[error("cannot start the network threads")]
     Threads(#[source] io::Error),
-    /// The processes cannot let each other in.
+    /// The token, certificates or address of a connection cannot be used.
     #[error(transparent)]
     Rpc(#[from] kiln_comm::rpc::Error),
-    /// The ranks of worker mode could not meet.
+    /// A collective of the ranks of worker mode failed.
     #[error(transparent)]
     Ranks(#[from] kiln_comm::Error),
-    /// A part or a partition book cannot be used.
+    /// A partition or a partition book cannot be used.
     #[error(transparent)]
     Partition(#[from] kiln_partition::Error),
-    /// The part that lies here cannot be sampled.
+    /// The local partition could not be sampled.
     #[error(transparent)]
     Sample(#[from] kiln_sample::Error),
-    /// The rows that lie here cannot be gathered.
+    /// Local feature rows could not be gathered.
     #[error(transparent)]
     Feature(#[from] kiln_feature::Error),
 }
 
 fn of_part(part: Option<usize>) -> String {
-    part.map_or_else(String::new, |part| format!(" (part {part})"))
+    part.map_or_else(String::new, |part| format!(" (partition {part})"))
 }
 
-/// An error and its sources, in a line.
+/// Formats an error and its sources on one line.
 pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let sources = std::iter::successors(Some(error), |&error| error.source());
     sources.map(ToString::to_string).collect::<Vec<_>>().join(": ")

@@ -14,14 +14,15 @@ use crate::sieve::Sieve;
 use crate::wire::bytes_of;
 use crate::{Error, MAX_ROWS, Result};
 
-/// About how many bytes of rows one question asks for.
+/// The target size of a response, in bytes.
 const ANSWER_BYTES: usize = 4 << 20;
 
-/// A feature store of a partitioned graph, by the whole graph's ids: the same rows as in one piece.
+/// A feature store of a partitioned graph, indexed by nodes of the whole graph. Its rows are bit-identical to those of
+/// the whole graph's features.
 ///
-/// Rows of the part that lies here are read where they are; those of other parts that are asked for often are kept here
-/// (the part's cache list, and those of [`DistFeatureStore::with_dynamic_cache`]); and all others are asked for, each
-/// once a call, from all owners at once.
+/// Rows of the local partition are read in place, and cached remote rows from the partition's static cache or the
+/// dynamic cache ([`DistFeatureStore::with_dynamic_cache`]). All other rows are requested from all servers
+/// concurrently, each row once per call.
 #[derive(Debug)]
 pub struct DistFeatureStore {
     graph: Arc<DistGraph>,
@@ -29,7 +30,7 @@ pub struct DistFeatureStore {
     sieve: Option<Sieve>,
 }
 
-/// Rows of other parts.
+/// The static cache: remote rows that the partition stores.
 #[derive(Debug)]
 struct Hot {
     nodes: NodeSet,
@@ -37,10 +38,10 @@ struct Hot {
 }
 
 impl DistFeatureStore {
-    /// With the rows that the own part keeps of others.
+    /// Creates a store with the static cache of the local partition, if there is one.
     ///
     /// # Errors
-    /// [`Error::BadParts`] for a cache list that is damaged.
+    /// Returns [`Error::BadParts`] if the partition's list of cached rows is damaged.
     pub fn new(graph: Arc<DistGraph>) -> Result<Self> {
         let cache = graph.own().and_then(|held| held.part.cache.clone());
         match cache {
@@ -49,20 +50,21 @@ impl DistFeatureStore {
         }
     }
 
-    /// With no rows of other parts.
+    /// Creates a store without a static cache.
     pub fn without_cache(graph: Arc<DistGraph>) -> Self {
         Self { graph, hot: None, sieve: None }
     }
 
-    /// The same, which keeps so many bytes of other rows as they come, and throws out those that are not asked for again
-    /// (SIEVE); besides, 16 bytes a row and 4 a node of the graph. Nothing, where not one row fits.
+    /// Adds a dynamic cache for `n_bytes` of remote rows, with SIEVE eviction. It takes 16 additional bytes per cached
+    /// row and 4 per node of the graph. If not even one row fits, there is no dynamic cache.
     #[must_use]
     pub fn with_dynamic_cache(self, n_bytes: usize) -> Self {
         let sieve = Sieve::new(self.n_rows(), self.row_bytes(), n_bytes);
         Self { sieve, ..self }
     }
 
-    /// The most memory that caches take: of the part's list what finds a row, of a dynamic one all.
+    /// Returns the memory limit of the caches, in bytes: the index of the static cache and the whole dynamic cache. The
+    /// rows of the static cache are mapped from a file and do not count.
     pub fn memory_bytes(&self) -> usize {
         let hot = self.hot.as_ref().map_or(0, |hot| hot.nodes.memory_bytes());
         hot + self.sieve.as_ref().map_or(0, Sieve::memory_bytes)
@@ -72,7 +74,7 @@ impl DistFeatureStore {
         let nodes = NodeSet::new(graph.n_nodes(), &cache.ids);
         let fits = cache.features.n_rows() == cache.ids.len() && cache.features.dim() == graph.dim();
         let damaged = || Error::BadParts {
-            reason: "the part's list of cached rows is damaged: partition again".to_owned(),
+            reason: "the partition's list of cached rows is damaged: partition the data set again".to_owned(),
         };
         let nodes = nodes.filter(|_| fits).ok_or_else(damaged)?;
         Ok(Self { hot: Some(Hot { nodes, rows: cache.features }), ..Self::without_cache(graph) })
@@ -114,7 +116,7 @@ impl DistFeatureStore {
         Ok(())
     }
 
-    /// Takes what was kept before out of what is to be asked for.
+    /// Returns the requested rows that the dynamic cache contains, and removes them from the rows to fetch.
     fn find_kept(&self, places: &mut Places, ids: &[NodeId]) -> Kept {
         let mut kept = Kept::default();
         let Some(sieve) = &self.sieve else { return kept };
@@ -128,10 +130,10 @@ impl DistFeatureStore {
         kept
     }
 
-    /// Makes room for all rows, with those that lie here in their places.
+    /// Resizes the output to `n_rows` rows, and fills in the local ones.
     fn gather_own(&self, places: &Places, n_rows: usize, out: &mut FeatureBuffer) -> Result<()> {
         match self.graph.own().filter(|_| 0 < places.n_own) {
-            // In one go, with any row in the places of others.
+            // One gather is faster than many. It writes arbitrary rows for remote nodes, which are overwritten later.
             Some(held) => held.gather(&places.own, out),
             None => fit(out, self.dtype(), n_rows * self.dim()).ok_or_else(|| self.unknown()),
         }
@@ -151,7 +153,7 @@ impl DistFeatureStore {
     }
 
     fn unknown(&self) -> Error {
-        Error::BadParts { reason: format!("rows of {}, which this version does not know", self.dtype()) }
+        Error::BadParts { reason: format!("features of {} are not supported", self.dtype()) }
     }
 }
 
@@ -173,7 +175,7 @@ impl FeatureStore for DistFeatureStore {
     }
 }
 
-/// Rows that were kept before, and where they belong.
+/// Rows from the dynamic cache, and their positions in the output.
 #[derive(Default)]
 struct Kept {
     rows: Vec<u8>,
@@ -189,14 +191,14 @@ impl Kept {
     }
 }
 
-/// Where the rows of some nodes are.
+/// The locations of the requested rows. Positions are those of the output.
 struct Places {
-    /// By position: the row that lies here; any, where it is elsewhere.
+    /// The local row of each position; an arbitrary row for remote nodes.
     own: Vec<PartitionRow>,
     n_own: usize,
-    /// Rows of other parts that are kept here, and their positions.
+    /// The requested rows of the static cache and their positions.
     hot: Vec<(CacheRow, u32)>,
-    /// By part: rows that are elsewhere and their positions, equal rows together.
+    /// The remote rows of each partition and their positions, with equal rows next to each other.
     there: Vec<Vec<(PartitionRow, u32)>>,
 }
 
@@ -210,7 +212,7 @@ impl Places {
             hot: Vec::new(),
             there: vec![Vec::new(); book.n_parts()],
         };
-        // Ahead of all else, as a loop of its own waits for many places of the book at once.
+        // The ids are looked up in a separate loop, because the CPU then overlaps the cache misses.
         let found: Vec<Option<u32>> = ids.iter().map(|node| book.new_id(*node)).collect();
         for ((position, &node), found) in (0..).zip(ids).zip(found) {
             let (what, n_rows) = ("feature row", book.n_nodes());
@@ -228,7 +230,8 @@ impl Places {
             }
         }
         for (part, wanted) in places.there.iter_mut().enumerate() {
-            // In the order in which they are wanted, they are written one after the other.
+            // Only a list with duplicate rows is sorted. Distinct rows keep the order of their output positions, so
+            // that the output is written sequentially.
             if !are_distinct(wanted, book.n_owned(part)) {
                 wanted.sort_unstable();
             }
@@ -236,7 +239,7 @@ impl Places {
         Ok(places)
     }
 
-    /// Questions of at most so many rows; those that are equal stand together.
+    /// Divides the remote rows into requests of at most `rows_at_once` distinct rows.
     fn pieces<'a>(&'a self, graph: &'a DistGraph, rows_at_once: usize) -> Vec<Piece<'a>> {
         let mut pieces = Vec::new();
         for (part, wanted) in self.there.iter().enumerate() {
@@ -248,7 +251,8 @@ impl Places {
     }
 }
 
-/// Whether no row is wanted twice; may say no where it would take longer to find out than to sort.
+/// Returns true if all rows are distinct. May return false for distinct rows if the check would take longer than
+/// sorting.
 fn are_distinct(wanted: &[(PartitionRow, u32)], n_rows: usize) -> bool {
     if wanted.len() < n_rows / 64 {
         return wanted.is_sorted_by(|a, b| a.0 < b.0);
@@ -262,7 +266,7 @@ fn are_distinct(wanted: &[(PartitionRow, u32)], n_rows: usize) -> bool {
     })
 }
 
-/// Rows of one question, each with all its positions.
+/// The rows of one request, each with all its positions.
 struct Piece<'a> {
     peer: &'a Arc<Peer>,
     rows: Vec<&'a [(PartitionRow, u32)]>,
@@ -276,7 +280,7 @@ impl Piece<'_> {
         PeerRequest { peer: Arc::clone(self.peer), question, n_bytes }
     }
 
-    /// Puts whole rows into their places, which it returns.
+    /// Copies the rows of a chunk to their positions in the output. Returns the chunk's rows with their positions.
     fn put(
         &self,
         start: u64,
@@ -304,12 +308,12 @@ impl Piece<'_> {
     }
 
     fn bad(&self, n_bytes: usize, row_bytes: usize) -> Error {
-        let expected = format!("{} rows of {row_bytes} bytes, each in one piece", self.rows.len());
-        self.peer.bad_answer("rows of features", expected, format!("{n_bytes} bytes"))
+        let expected = format!("{} rows of {row_bytes} bytes, each in one chunk", self.rows.len());
+        self.peer.bad_answer("feature rows", expected, format!("{n_bytes} bytes"))
     }
 }
 
-/// Makes room for so many values, of which each will be written; `None` for a type that is newer than this.
+/// Resizes the output to `n_values`, which the caller overwrites. Returns `None` if the element type is not supported.
 fn fit(out: &mut FeatureBuffer, row_type: FeatureDType, n_values: usize) -> Option<()> {
     if out.dtype() != row_type {
         *out = FeatureBuffer::empty(row_type);
@@ -323,7 +327,7 @@ fn fit(out: &mut FeatureBuffer, row_type: FeatureDType, n_values: usize) -> Opti
     Some(())
 }
 
-/// What was there stays, and new memory is the system's zeros.
+/// Resizes a vector whose values the caller overwrites. A new allocation is zeroed by the system, not value by value.
 fn resize<T: Zeroable + Clone>(values: &mut Vec<T>, n: usize) {
     match n <= values.capacity() {
         true => values.resize(n, T::zeroed()),
@@ -331,7 +335,7 @@ fn resize<T: Zeroable + Clone>(values: &mut Vec<T>, n: usize) {
     }
 }
 
-/// The bytes of gathered rows; `None` for a type that is newer than this.
+/// Returns the bytes of gathered rows, or `None` if the element type is not supported.
 fn bytes_mut(rows: &mut FeatureBuffer) -> Option<&mut [u8]> {
     match rows {
         FeatureBuffer::F32(values) => Some(bytemuck::cast_slice_mut(values)),

@@ -1,29 +1,29 @@
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counts of the nodes and rows that were fetched since the last look, by where they were.
+/// Counts of sampled nodes and gathered feature rows, by location.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FetchStats {
-    /// Rows of features that lie here.
+    /// The number of feature rows read from the local partition.
     pub own_rows: u64,
-    /// Rows of other parts that are kept here, since they are asked for often.
+    /// The number of remote rows read from the partition's static cache.
     pub hot_rows: u64,
-    /// Rows of other parts that had been kept as they came.
+    /// The number of remote rows read from the dynamic cache.
     pub kept_rows: u64,
-    /// Rows that came over the network.
+    /// The number of rows received over the network.
     pub remote_rows: u64,
-    /// Nodes whose edges were sampled here.
+    /// The number of destinations that were sampled locally.
     pub own_dsts: u64,
-    /// Nodes whose edges were sampled elsewhere.
+    /// The number of destinations that servers sampled.
     pub remote_dsts: u64,
-    /// Bytes of answers that came over the network.
+    /// The number of response bytes received over the network.
     pub remote_bytes: u64,
-    /// Questions to servers.
+    /// The number of requests to servers.
     pub n_requests: u64,
 }
 
 impl FetchStats {
-    /// The share of other parts' rows that did not travel; `None` where there were none.
+    /// Returns the share of remote rows that caches served, 0 to 1; `None` if no remote row was read.
     pub fn hit_rate(&self) -> Option<f64> {
         let n_cached = self.hot_rows + self.kept_rows;
         let n_others = n_cached + self.remote_rows;
@@ -31,7 +31,7 @@ impl FetchStats {
     }
 }
 
-/// As a line of an epoch's report has it.
+/// Writes the row counts, the cache hit rate and the received MiB for the report of an epoch.
 impl fmt::Display for FetchStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { own_rows, hot_rows, kept_rows, remote_rows, remote_bytes, .. } = self;
@@ -45,7 +45,7 @@ impl fmt::Display for FetchStats {
     }
 }
 
-/// Counts, from many threads.
+/// Thread-safe counters of [`FetchStats`].
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) own_rows: AtomicU64,
@@ -59,7 +59,7 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    /// What was counted since the last time.
+    /// Returns the counts and resets them to 0.
     pub(crate) fn take(&self) -> FetchStats {
         let take = |counter: &AtomicU64| counter.swap(0, Ordering::Relaxed);
         FetchStats {
@@ -75,7 +75,7 @@ impl Counters {
     }
 }
 
-/// Adds to a count.
+/// Adds `n` to a counter.
 pub(crate) fn count(counter: &AtomicU64, n: usize) {
     counter.fetch_add(n as u64, Ordering::Relaxed);
 }

@@ -16,29 +16,30 @@ use crate::peer::{Peer, Question, ReplyEvent};
 use crate::proto::Opened;
 use crate::{Error, FetchStats, Result, RuleRegistry, WINDOW_BYTES};
 
-/// Pieces of answers that wait for the thread that asked.
+/// The number of received chunks that are buffered for the requesting thread.
 pub(crate) const PIECES_AHEAD: usize = 16;
 
-/// Bytes under way that a permit stands for.
+/// The number of in-flight response bytes of one permit.
 const PERMIT_BYTES: usize = 1 << 10;
 
-/// A partitioned graph all of whose parts can be reached: the local one, if any, and those of servers.
+/// A client of a partitioned graph: the local partition, if any, and connections to the servers of the others.
 ///
-/// **Memory.** Where a part lies here, what all parts have alike is mapped. Otherwise it is fetched: 8 bytes a node (its
-/// new id and its label) and 4 a node to train, validate and test on. Besides there are the answers under way
-/// ([`ConnectConfig::in_flight_bytes`]) and what connections hold, 16 MiB each at most: [`DistGraph::memory_bytes`].
+/// **Memory.** If there is a local partition, the arrays of the whole graph are mapped from it. Otherwise they are
+/// fetched: 8 bytes per node for its new id and label, and 4 per node of the split. In addition there are in-flight
+/// responses ([`ConnectConfig::in_flight_bytes`]) and at most 16 MiB per connection; see [`DistGraph::memory_bytes`].
 ///
-/// **Threads.** Two wait for the network. Those that sample and gather wait for them, so they must not be theirs.
+/// **Threads.** The client runs two network threads. Sampling and gathering wait for these threads, so they must run on
+/// other threads.
 #[derive(Debug)]
 pub struct DistGraph {
-    // Dropped first: tasks end before what they use.
+    // The runtime is dropped first, so that its tasks end before the data that they use.
     runtime: Option<Runtime>,
-    /// By part.
+    /// The owner of each partition.
     owners: Vec<Owner>,
     peers: Peers,
     book: Arc<PartitionBook>,
     labels: Arc<Labels>,
-    /// To train, to validate, to test on.
+    /// The training, validation and test nodes.
     split: [SharedArray<NodeId>; 3],
     told: Opened,
     row_type: FeatureDType,
@@ -48,7 +49,7 @@ pub struct DistGraph {
     n_permits: usize,
 }
 
-/// Who answers for the nodes of a part.
+/// The owner of a partition: this process or a server.
 #[derive(Debug, Clone)]
 pub(crate) enum Owner {
     Local(Arc<LocalPart>),
@@ -56,12 +57,14 @@ pub(crate) enum Owner {
 }
 
 impl DistGraph {
-    /// Waits for all servers, and makes sure that together with the own part they are one graph.
+    /// Connects to all servers, and checks that they form one graph together with the local partition. Waits for
+    /// servers that have not started yet.
     ///
     /// # Errors
-    /// [`Error::PeerLost`] for a server that is not there in time, [`Error::Refused`] for one that does not let this process
-    /// in, [`Error::BadParts`] where a part is missing or twice there or of another partition; [`Error::Rpc`],
-    /// [`Error::Threads`].
+    /// Returns [`Error::PeerLost`] if a server does not start in time, [`Error::Refused`] if one rejects the token or
+    /// certificate, [`Error::BadParts`] if a partition is missing, is a duplicate or belongs to another partitioning,
+    /// [`Error::Rpc`] if an address or the certificates cannot be used, [`Error::Threads`] if the network threads
+    /// cannot be started, and [`Error::BadAnswer`] or [`Error::Partition`] if a server sends invalid arrays.
     pub fn connect(config: ConnectConfig) -> Result<Self> {
         let ConnectConfig { servers, own, token, tls, rules, n_channels, deadline, join_within, .. } = config;
         let runtime = Builder::new_multi_thread()
@@ -77,7 +80,7 @@ impl DistGraph {
         };
         let peers = servers.into_iter().map(peer).collect::<Result<Vec<_>>>()?;
         drop(inside);
-        // From here on, whatever comes, leases are given back.
+        // From here on, every return drops `Peers`, which ends the leases.
         let peers = Peers { all: peers, runtime: runtime.handle().clone() };
         let opened = open_all(&runtime, &peers.all, join_within)?;
         let own = own.map(|part| Arc::new(LocalPart::new(part, rules.clone())));
@@ -87,14 +90,17 @@ impl DistGraph {
             None => Shared::fetch(&runtime, &owners, &told)?,
         };
         if told.dim == 0 {
-            let reason = "features without a column: partition a data set that has some".to_owned();
+            let reason = "the features have no columns: partition a data set with features".to_owned();
             return Err(Error::BadParts { reason });
         }
         let row_type = [FeatureDType::F32, FeatureDType::F16, FeatureDType::BF16]
             .into_iter()
             .find(|it| it.name() == told.row_type);
         let row_type = row_type.ok_or_else(|| Error::BadParts {
-            reason: format!("features of {}, which this version does not know", told.row_type),
+            reason: format!(
+                "features of {} are not supported: use the same version of kiln for clients and servers",
+                told.row_type
+            ),
         })?;
         let n_permits = (config.in_flight_bytes / PERMIT_BYTES).clamp(1, 1 << 28);
         let budget = Arc::new(Semaphore::new(n_permits));
@@ -116,67 +122,67 @@ impl DistGraph {
         })
     }
 
-    /// The data set's name.
+    /// Returns the name of the data set.
     pub fn name(&self) -> &str {
         &self.told.name
     }
 
-    /// The hash of the whole data set.
+    /// Returns the hash of the whole data set.
     pub fn hash(&self) -> &str {
         &self.told.hash
     }
 
-    /// Where each node is.
+    /// Returns the partition book, which maps each node to its partition.
     pub fn book(&self) -> &Arc<PartitionBook> {
         &self.book
     }
 
-    /// Number of nodes of the whole graph.
+    /// Returns the number of nodes of the whole graph.
     pub fn n_nodes(&self) -> usize {
         self.book.n_nodes()
     }
 
-    /// Number of edges of the whole graph.
+    /// Returns the number of edges of the whole graph.
     pub fn n_edges(&self) -> u64 {
         self.told.n_edges
     }
 
-    /// Number of feature columns.
+    /// Returns the number of feature columns.
     pub fn dim(&self) -> usize {
         self.told.dim as usize
     }
 
-    /// The element type of the features.
+    /// Returns the element type of the features.
     pub fn dtype(&self) -> FeatureDType {
         self.row_type
     }
 
-    /// The classes of all nodes.
+    /// Returns the classes of all nodes.
     pub fn labels(&self) -> &Arc<Labels> {
         &self.labels
     }
 
-    /// The classes' names.
+    /// Returns the name of each class.
     pub fn class_names(&self) -> &[String] {
         &self.told.class_names
     }
 
-    /// The nodes to train on, in the data set's order.
+    /// Returns the training nodes, in the order of the data set.
     pub fn train(&self) -> &SharedArray<NodeId> {
         &self.split[0]
     }
 
-    /// The nodes to validate on.
+    /// Returns the validation nodes, in the order of the data set.
     pub fn val(&self) -> &SharedArray<NodeId> {
         &self.split[1]
     }
 
-    /// The nodes to test on.
+    /// Returns the test nodes, in the order of the data set.
     pub fn test(&self) -> &SharedArray<NodeId> {
         &self.split[2]
     }
 
-    /// The most memory that this takes: nothing of it grows with the graph's edges or features.
+    /// Returns the memory limit of the client in bytes. The limit does not grow with the graph's edges or features.
     pub fn memory_bytes(&self) -> usize {
         let fetched = match self.own() {
             Some(_) => 0,
@@ -189,21 +195,20 @@ impl DistGraph {
         fetched + self.n_permits * PERMIT_BYTES + peers.sum::<usize>()
     }
 
-    /// Returns the counts since the last call, by where nodes and rows were.
+    /// Returns the counts of nodes and rows since the last call, by location.
     pub fn take_fetch_stats(&self) -> FetchStats {
         self.counters.take()
     }
 
-    /// The part that lies here.
+    /// Returns the local partition, if there is one.
     pub fn part(&self) -> Option<&Arc<Part>> {
         self.own().map(|held| &held.part)
     }
 
-    /// The sampling rule that this process knows by this name: a built-in one, or one that was registered
-    /// ([`RuleRegistry::register`]).
+    /// Returns the sampling rule with a name: a built-in one, or one registered with [`RuleRegistry::register`].
     ///
     /// # Errors
-    /// [`Error::BadRule`] where there is none.
+    /// Returns [`Error::BadRule`] if no rule has this name.
     pub fn rule(&self, name: &str) -> Result<Rule> {
         self.rules.get(name).cloned()
     }
@@ -220,7 +225,7 @@ impl DistGraph {
         &self.owners[part]
     }
 
-    /// The part that lies here.
+    /// Returns the local partition, if there is one.
     pub(crate) fn own(&self) -> Option<&Arc<LocalPart>> {
         self.owners.iter().find_map(|owner| match owner {
             Owner::Local(held) => Some(held),
@@ -228,7 +233,7 @@ impl DistGraph {
         })
     }
 
-    /// Starts to ask servers; the answers are taken by [`PendingReplies::next`].
+    /// Sends requests to servers concurrently. [`PendingReplies::next`] receives the responses.
     pub(crate) fn ask(&self, questions: impl IntoIterator<Item = PeerRequest>) -> PendingReplies<'_> {
         let (tell, pieces) = mpsc::channel(PIECES_AHEAD);
         let (mut tasks, mut n_open) = (JoinSet::new(), 0);
@@ -238,7 +243,7 @@ impl DistGraph {
         for (number, asking) in questions.into_iter().enumerate() {
             let PeerRequest { peer, question, n_bytes } = asking;
             let (tell, budget) = (tell.clone(), Arc::clone(&self.budget));
-            // What is more than all that may be under way goes alone.
+            // A request above the limit takes all permits, so it is sent alone.
             let n_permits = n_bytes.div_ceil(PERMIT_BYTES).clamp(1, self.n_permits) as u32;
             count(&self.counters.n_requests, 1);
             n_open += 1;
@@ -253,7 +258,7 @@ impl DistGraph {
 }
 
 impl Drop for DistGraph {
-    /// Gives the leases back, as long as there is somebody to do so.
+    /// Ends the leases while the runtime still runs.
     fn drop(&mut self) {
         self.peers.say_goodbye();
         if let Some(runtime) = self.runtime.take() {
@@ -262,7 +267,7 @@ impl Drop for DistGraph {
     }
 }
 
-/// All servers that were named.
+/// The servers of the configuration. Dropping this ends the client's leases.
 #[derive(Debug)]
 struct Peers {
     all: Vec<Arc<Peer>>,
@@ -270,13 +275,13 @@ struct Peers {
 }
 
 impl Peers {
-    /// Gives the leases back, once.
+    /// Ends the leases. Further calls have no effect.
     fn say_goodbye(&mut self) {
         let mut goodbyes = JoinSet::new();
         for peer in self.all.drain(..) {
             goodbyes.spawn_on(peer.close(), &self.runtime);
         }
-        // Not from within a runtime, in which nobody may wait.
+        // Inside a runtime, blocking would panic, so the tasks may not finish. Leases that they do not end expire.
         if Handle::try_current().is_err() {
             self.runtime.block_on(async { while goodbyes.join_next().await.is_some() {} });
         }
@@ -289,17 +294,18 @@ impl Drop for Peers {
     }
 }
 
-/// A request to a peer, with about how many bytes its answer will have.
+/// A request to a server.
 pub(crate) struct PeerRequest {
     pub(crate) peer: Arc<Peer>,
     pub(crate) question: Question,
+    /// The expected size of the response in bytes.
     pub(crate) n_bytes: usize,
 }
 
-/// The replies to requests in flight, which end when this is dropped.
+/// The responses to in-flight requests. Dropping it cancels the requests.
 pub(crate) struct PendingReplies<'a> {
     graph: &'a DistGraph,
-    // Dropping it ends the tasks.
+    // The tasks are cancelled when the set is dropped.
     #[allow(dead_code, reason = "held for its drop")]
     tasks: JoinSet<()>,
     pieces: mpsc::Receiver<ReplyEvent>,
@@ -307,15 +313,13 @@ pub(crate) struct PendingReplies<'a> {
 }
 
 impl PendingReplies<'_> {
-    /// Waits for what comes next; nothing, when all have been answered.
+    /// Waits for the next event. Returns `None` once all responses are complete.
     pub(crate) fn next(&mut self) -> Result<Option<ReplyEvent>> {
         if self.n_open == 0 {
             return Ok(None);
         }
         let Some(told) = self.pieces.blocking_recv() else {
-            return Err(Error::BadParts {
-                reason: "the threads that wait for the network have ended".to_owned(),
-            });
+            return Err(Error::BadParts { reason: "the network threads have ended".to_owned() });
         };
         match told {
             ReplyEvent::Piece { ref bytes, .. } => count(&self.graph.counters.remote_bytes, bytes.len()),
@@ -325,7 +329,7 @@ impl PendingReplies<'_> {
         Ok(Some(told))
     }
 
-    /// All answers, by question.
+    /// Waits for all responses, and returns them in the order of the requests.
     pub(crate) fn collect(mut self, n_questions: usize) -> Result<Vec<Vec<u8>>> {
         let mut answers = vec![Vec::new(); n_questions];
         while let Some(told) = self.next()? {
@@ -337,7 +341,8 @@ impl PendingReplies<'_> {
     }
 }
 
-/// Puts a piece at its place, which is the end unless the answer began anew.
+/// Writes a chunk at its offset and drops all bytes behind it. The offset is the end of the bytes received so far, or
+/// lies before it if a retry sends the response again.
 pub(crate) fn put(answer: &mut Vec<u8>, start: u64, bytes: &[u8]) {
     answer.truncate(start as usize);
     answer.extend_from_slice(bytes);

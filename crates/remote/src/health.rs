@@ -6,30 +6,31 @@ use tokio::runtime::Builder;
 use crate::peer::Peer;
 use crate::{Error, Result};
 
-/// What a server says of itself, to whoever looks after servers.
+/// The health of a server, for monitoring.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Health {
-    /// The part that it holds.
+    /// The partition that the server holds.
     pub part: usize,
-    /// Clients that use it.
+    /// The number of clients with a lease.
     pub n_clients: usize,
-    /// How long it has been there.
+    /// The time since the server was started.
     pub uptime: Duration,
-    /// The age of the oldest request whose response is not complete; `None` where there is none. An age that grows shows a
-    /// server that does not get on: a rule that never returns, or too few threads.
+    /// The age of the oldest request whose response is not complete; `None` if all responses are complete. A growing
+    /// age indicates that a rule never returns or that the server has too few threads.
     pub oldest_request: Option<Duration>,
 }
 
 impl Health {
-    /// Asks a server, which may be about to start: until it answers, or the time is up. Takes no lease, so that who asks
-    /// does not count as a client.
+    /// Requests the health of a server, and retries until it responds or `within` has passed. It takes no lease, so the
+    /// caller does not count as a client.
     ///
     /// # Errors
-    /// [`Error::PeerLost`] where it does not answer, [`Error::Refused`] for another token or certificate; [`Error::Rpc`],
-    /// [`Error::Threads`].
+    /// Returns [`Error::PeerLost`] if the server does not respond, [`Error::Refused`] if it rejects the token or
+    /// certificate, [`Error::Rpc`] if the address or certificates cannot be used, and [`Error::Threads`] if the runtime
+    /// cannot be started.
     ///
     /// # Panics
-    /// In a thread of a tokio runtime, since it waits.
+    /// Panics in a thread of a tokio runtime, because it blocks.
     pub fn ask(address: impl Into<String>, token: Token, tls: Option<Tls>, within: Duration) -> Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build().map_err(Error::Threads)?;
         let rpc_endpoint = RpcEndpoint { address: address.into(), token, tls };

@@ -1,7 +1,7 @@
 use bytemuck::{Pod, Zeroable};
 use kiln_graph::NodeId;
 
-/// Nodes of a block of 64.
+/// The number of nodes of a bitmap word.
 const WORD: usize = 64;
 
 /// A row of a cache: the position of a cached node in the cache's list and features.
@@ -10,13 +10,13 @@ const WORD: usize = 64;
 pub(crate) struct CacheRow(u32);
 
 impl CacheRow {
-    /// The ids of the rows in the cache's own features, without a copy.
+    /// Returns the rows as ids of the cache's feature store, without a copy.
     pub(crate) fn local_nodes(rows: &[Self]) -> &[NodeId] {
         bytemuck::cast_slice(rows)
     }
 }
 
-/// A set of nodes, each with the row of a cache: 2 bits a node of the graph.
+/// A map from cached nodes to cache rows: a bitmap with a prefix count per word. It takes 2 bits per node of the graph.
 #[derive(Debug)]
 pub(crate) struct NodeSet {
     words: Vec<Word>,
@@ -25,7 +25,7 @@ pub(crate) struct NodeSet {
 #[derive(Debug, Clone, Copy, Default)]
 struct Word {
     bits: u64,
-    /// Members in the words before.
+    /// The number of members in the preceding words.
     n_before: u32,
 }
 
@@ -34,7 +34,7 @@ impl NodeSet {
         size_of_val(&self.words[..])
     }
 
-    /// Nodes in ascending order, below `n_nodes`; `None` where they are not.
+    /// Creates a set of nodes. Returns `None` unless they ascend strictly and are below `n_nodes`.
     pub(crate) fn new(n_nodes: usize, nodes: &[NodeId]) -> Option<Self> {
         if !nodes.is_sorted_by(|a, b| a < b) || nodes.last().is_some_and(|last| n_nodes <= last.index()) {
             return None;
@@ -51,7 +51,7 @@ impl NodeSet {
         Some(Self { words })
     }
 
-    /// The row of this node, which is the number of members below it; `None` where it is not a member.
+    /// Returns the row of a node, which is the number of members below the node, or `None` if the node is not a member.
     #[inline]
     pub(crate) fn row(&self, node: NodeId) -> Option<CacheRow> {
         let word = self.words.get(node.index() / WORD)?;
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn members_have_their_place_in_the_list() {
+    fn row_of_a_hot_node_is_its_position_in_the_list() {
         let nodes: Vec<NodeId> =
             (0..1000).filter(|node| node % 7 == 3 || (128..200).contains(node)).map(NodeId).collect();
         let set = NodeSet::new(1000, &nodes).unwrap();
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_that_cannot_be_are_refused() {
+    fn rejects_unsorted_duplicate_and_out_of_range_nodes() {
         assert!(NodeSet::new(10, &[NodeId(3), NodeId(3)]).is_none());
         assert!(NodeSet::new(10, &[NodeId(4), NodeId(3)]).is_none());
         assert!(NodeSet::new(10, &[NodeId(10)]).is_none());

@@ -2,7 +2,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Who uses a server: clients that have been heard of for less than a lease's time.
+/// The leases of a server's clients. A lease expires if its client makes no call for the lease time.
 #[derive(Debug)]
 pub(crate) struct Leases {
     time: Duration,
@@ -11,14 +11,16 @@ pub(crate) struct Leases {
 
 #[derive(Debug)]
 struct State {
+    /// The time of the last call with each lease.
     heard: HashMap<u64, Instant>,
     next: u64,
-    /// When the last lease ended; `None` before the first was taken.
+    /// The time at which a lease was last taken or ended; `None` before the first lease.
     free_since: Option<Instant>,
 }
 
 impl Leases {
-    /// Ids of another server's leases are others than of this one, also where it took the place of that.
+    /// Creates an empty set of leases whose ids start at `first`. `first` should be random, so that ids differ from
+    /// those of other servers, including one that ran at the same address before.
     pub(crate) fn new(time: Duration, first: u64) -> Self {
         let state = State { heard: HashMap::new(), next: first, free_since: None };
         Self { time, state: Mutex::new(state) }
@@ -37,7 +39,7 @@ impl Leases {
         id
     }
 
-    /// Whether there is such a lease, which is kept for another while.
+    /// Renews a lease. Returns false if there is no such lease.
     pub(crate) fn renew(&self, id: u64, now: Instant) -> bool {
         let mut state = self.state(now);
         let heard = state.heard.get_mut(&id);
@@ -57,13 +59,13 @@ impl Leases {
         self.state(now).heard.len()
     }
 
-    /// For how long there has been none, after there were some.
+    /// Returns the time since the last lease ended; `None` while there are leases, and before the first lease.
     pub(crate) fn free_for(&self, now: Instant) -> Option<Duration> {
         let state = self.state(now);
         state.free_since.filter(|_| state.heard.is_empty()).map(|since| now.saturating_duration_since(since))
     }
 
-    /// Without the leases whose time is up.
+    /// Locks the state, and removes expired leases.
     fn state(&self, now: Instant) -> MutexGuard<'_, State> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let ends = |heard: &Instant| *heard + self.time;
@@ -81,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn leases_last_as_long_as_they_are_renewed() {
+    fn leases_expire_unless_renewed() {
         let (start, second) = (Instant::now(), Duration::from_secs(1));
         let leases = Leases::new(10 * second, 7);
         assert_eq!(leases.free_for(start), None);
@@ -89,11 +91,15 @@ mod tests {
         assert_ne!(first, other);
         assert!(leases.renew(first, start + 9 * second));
         assert_eq!(leases.n_held(start + 12 * second), 1);
-        assert!(!leases.renew(other, start + 12 * second), "its time was up");
+        assert!(!leases.renew(other, start + 12 * second), "the lease should have expired");
         assert_eq!(leases.free_for(start + 12 * second), None);
         assert_eq!(leases.free_for(start + 24 * second), Some(5 * second));
         leases.end(first, start + 24 * second);
-        assert_eq!(leases.free_for(start + 24 * second), Some(5 * second), "it had ended before");
+        assert_eq!(
+            leases.free_for(start + 24 * second),
+            Some(5 * second),
+            "ending an expired lease should have no effect"
+        );
         let third = leases.take(start + 30 * second);
         leases.end(third, start + 31 * second);
         assert_eq!(leases.free_for(start + 33 * second), Some(2 * second));

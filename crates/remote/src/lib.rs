@@ -1,10 +1,11 @@
-//! Graphs whose parts other processes hold: [`Server`] gives out a part's edges and rows, [`DistGraph`] knows all
-//! parts of a graph, and [`DistNeighborSampler`] and [`DistFeatureStore`] are samplers and features like those of a
-//! graph that lies here: the same blocks and the same rows, to the bit.
+//! Neighbour sampling and features of a graph whose partitions are held by other processes. A [`Server`] serves the
+//! edges and feature rows of one partition, and a [`DistGraph`] connects to the servers of all partitions.
+//! [`DistNeighborSampler`] and [`DistFeatureStore`] return blocks and rows that are bit-identical to those of the whole
+//! graph.
 //!
-//! A process that trains and holds a part of its own serves it to the others (worker mode); or parts lie in processes
-//! that do nothing else, and those that train hold none (server-client mode). It is the same client with other
-//! addresses. How parts are made: `kiln-partition`. Pictures of both: `docs/distributed.md`.
+//! In worker mode, each training process holds a partition and serves it to the others. In server-client mode,
+//! dedicated servers hold the partitions, and training processes hold none. Both modes use the same client.
+//! `kiln-partition` creates partitions; `docs/distributed.md` has diagrams of both modes.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -13,7 +14,7 @@
 //! use kiln_partition::{Method, Part, PartitionBook, PartitionMeta, part_dir, write_parts};
 //! use kiln_remote::{ConnectConfig, DistGraph, DistNeighborSampler, ServeConfig, Server};
 //! use kiln_sample::{Fanout, FrontierSampler, NeighborSampler, RngKey, Scratch, Seeds};
-//! // A ring, of which every other node is in the other part.
+//! // A ring whose nodes alternate between two partitions.
 //! let data = kiln_data::synthetic::ring(60)?;
 //! let owners: Vec<u16> = (0..60).map(|node| node % 2).collect();
 //! let book = PartitionBook::from_parts(&owners, 2)?;
@@ -21,9 +22,9 @@
 //! let root = tempfile::tempdir()?;
 //! let folder = root.path().join("ring2");
 //! write_parts(&data, &book, &meta, None, &folder)?;
-//! // One part is served, the other lies here.
+//! // Partition 1 is served, partition 0 is local.
 //! let part = |part| Part::open(part_dir(&folder, part)).map(Arc::new);
-//! let token = Token::new("a-word-that-nobody-guesses")?;
+//! let token = Token::new("a-long-random-secret")?;
 //! let server = Server::start(part(1)?, ServeConfig::new("127.0.0.1:0", token.clone()))?;
 //! let config = ConnectConfig::new(vec![server.address().to_string()], token);
 //! let graph = Arc::new(DistGraph::connect(ConnectConfig { own: Some(part(0)?), ..config })?);
@@ -75,31 +76,31 @@ pub use server::{ServeConfig, Server};
 /// The result of this crate's fallible functions.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// The version of what clients and servers say to each other.
+/// The version of the protocol between clients and servers.
 const PROTOCOL: u32 = 2;
 
-/// How often each side of a connection asks whether the other is there.
+/// The interval of HTTP/2 keep-alive pings, on both sides of a connection.
 const BEAT: Duration = Duration::from_secs(2);
 
-/// How long the other side may take to say so, before the connection is given up.
+/// The timeout of a keep-alive ping, after which the connection is closed.
 const SILENCE: Duration = Duration::from_secs(3);
 
-/// Bytes that may be under way in a stream, and in a connection, before the other side has taken them.
+/// The HTTP/2 flow-control window of a stream and of a connection, in bytes.
 const WINDOW_BYTES: u32 = 16 << 20;
 
-/// The largest message: a piece of an answer, of which wide rows may make a long one.
+/// The largest message in bytes that a client accepts. A chunk of a response has at least one row, which may be wide.
 const MAX_MESSAGE_BYTES: usize = 256 << 20;
 
-/// The longest question.
+/// The largest request in bytes.
 const MAX_QUESTION_BYTES: usize = 2 << 20;
 
-/// The most rows of features of one question: its own length is then a MiB.
+/// The most feature rows of one request, whose row ids then take 1 MiB.
 const MAX_ROWS: usize = 1 << 18;
 
-/// The most nodes of one question for edges: what is drawn of them is some MiB.
+/// The most destinations of one request for edges. With usual fanouts, the response then has a few MiB.
 const MAX_DSTS: usize = 1 << 14;
 
-/// Questions that a client may have under way in one connection.
+/// The most in-flight requests of a connection.
 const MAX_QUESTIONS: u32 = 512;
 
 /// The example of the README.

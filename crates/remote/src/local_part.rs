@@ -8,7 +8,7 @@ use crate::edges::Edges;
 use crate::proto::Opened;
 use crate::{Error, Result, RuleRegistry};
 
-/// A local part and its answers: to its own process and, through a server, to others.
+/// A local partition, which answers requests of its own process and, through a server, of other processes.
 #[derive(Debug, Clone)]
 pub(crate) struct LocalPart {
     pub(crate) part: Arc<Part>,
@@ -26,12 +26,12 @@ impl LocalPart {
         Self { part, edges, rules }
     }
 
-    /// Number of nodes.
+    /// Returns the number of rows, one for each node of the partition.
     pub(crate) fn n_rows(&self) -> usize {
         self.edges.nodes.len()
     }
 
-    /// Picks edges of these rows.
+    /// Samples edges of rows; see [`Edges::sample`].
     pub(crate) fn sample(
         &self,
         rows: &[PartitionRow],
@@ -43,7 +43,7 @@ impl LocalPart {
         Ok(self.edges.sample(rows, rule, request, scratch, out)?)
     }
 
-    /// Rows of features.
+    /// Gathers the feature rows of `rows`.
     pub(crate) fn gather(&self, rows: &[PartitionRow], out: &mut FeatureBuffer) -> Result<()> {
         Ok(self.features().gather(PartitionRow::local_nodes(rows), out)?)
     }
@@ -52,7 +52,7 @@ impl LocalPart {
         &*self.part.features
     }
 
-    /// What clients are told of it, but for the lease.
+    /// Returns the description of the partition for clients, without a lease.
     pub(crate) fn told(&self) -> Opened {
         let (part, graph, features) = (&self.part, &self.part.graph, self.features());
         Opened {
@@ -74,12 +74,16 @@ impl LocalPart {
         }
     }
 
+    /// Checks that the partition has these rows.
+    ///
     /// # Errors
-    /// For a row that is not there.
+    /// Returns a message with the first row that is out of range.
     pub(crate) fn check(&self, rows: &[PartitionRow]) -> std::result::Result<(), String> {
         let n_rows = self.n_rows();
         match rows.iter().find(|row| n_rows <= row.index()) {
-            Some(row) => Err(format!("part {} has no row {}, it has {n_rows}", self.part.index, row.0)),
+            Some(row) => {
+                Err(format!("partition {} has no row {}, it has {n_rows} rows", self.part.index, row.0))
+            }
             None => Ok(()),
         }
     }
@@ -111,7 +115,7 @@ pub(crate) mod testing {
     use kiln_data::Dataset;
     use kiln_partition::{Method, Part, PartitionBook, PartitionMeta, part_dir, write_parts};
 
-    /// The only part of a data set. Its mapped files outlive their names.
+    /// Writes a data set as a single partition and opens it. The mapped files outlive the removed folder.
     pub(crate) fn only_part(data: &Dataset) -> Arc<Part> {
         let book = PartitionBook::from_parts(&vec![0; data.graph.n_nodes()], 1).unwrap();
         let meta = PartitionMeta { hash: data.hash().unwrap(), method: Method::Random, n_cut_edges: 0 };

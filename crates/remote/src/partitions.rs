@@ -12,32 +12,32 @@ use kiln_partition::{Part, part_dir};
 
 use crate::{ColocatedWorker, ColocatedWorkerConfig, ConnectConfig, DistGraph, Error, Result, RuleRegistry};
 
-/// A partitioned graph that ranks can join: a folder with its parts, which the ranks hold and serve to each other (worker
-/// mode), or servers that hold all of them (server-client mode).
+/// A partitioned graph that ranks can join: a folder with partitions, which the ranks hold and serve to each other
+/// (worker mode), or servers that hold all partitions (server-client mode).
 pub struct Partitions {
     source: Source,
     config: PartitionsConfig,
     info: PartitionsInfo,
 }
 
-/// How a process reaches a partitioned graph.
+/// The configuration of a process's connections to a partitioned graph.
 #[derive(Debug, Clone)]
 pub struct PartitionsConfig {
-    /// The name or address of this machine by which other ranks reach its parts; if not given, the one that the ranks'
-    /// launcher shows.
+    /// The name or address at which other ranks reach this machine; if `None`, the `local_ip` given to
+    /// [`Partitions::join`].
     pub host: Option<String>,
-    /// The token that servers expect. Ranks that serve each other make one if none is given.
+    /// The token that servers require. In worker mode, rank 0 draws a random token if it has none.
     pub token: Option<Token>,
-    /// Certificates, for both sides.
+    /// The certificates of clients and servers; `None` for connections without TLS.
     pub tls: Option<Tls>,
-    /// The rules that edges may be picked by.
+    /// The sampling rules that clients and servers know by name.
     pub rules: RuleRegistry,
-    /// The bytes of responses that may be under way: as [`ConnectConfig::in_flight_bytes`].
+    /// The limit on in-flight response bytes; see [`ConnectConfig::in_flight_bytes`].
     pub in_flight_bytes: usize,
 }
 
 impl Default for PartitionsConfig {
-    /// No certificates, the built-in rules, 256 MiB under way.
+    /// Returns a configuration without certificates, with the built-in rules and 256 MiB of in-flight responses.
     fn default() -> Self {
         Self {
             host: None,
@@ -49,14 +49,14 @@ impl Default for PartitionsConfig {
     }
 }
 
-/// What is known of a partitioned graph before ranks join it.
+/// Properties of a partitioned graph that are known before ranks join it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PartitionsInfo {
-    /// The name of the dataset.
+    /// The name of the data set.
     pub name: String,
-    /// The hash of the whole dataset.
+    /// The hash of the whole data set.
     pub hash: String,
-    /// The number of parts.
+    /// The number of partitions.
     pub n_parts: usize,
     /// The number of nodes of the whole graph.
     pub n_nodes: usize,
@@ -66,27 +66,29 @@ pub struct PartitionsInfo {
     pub dim: usize,
     /// The number of classes.
     pub n_classes: usize,
-    /// The classes' names, by class.
+    /// The name of each class.
     pub class_names: Vec<String>,
 }
 
 enum Source {
-    /// A folder with `part0`, `part1` and so on, of which this machine needs its ranks' own.
+    /// A folder with `part0`, `part1` and so on. A machine only needs the partitions of its own ranks.
     Folder(PathBuf),
-    /// Servers. The first rank of this process takes the connection by which they were asked for the info.
+    /// The addresses of servers, and the connection that fetched the info. The first rank of this process reuses it.
     Servers(Vec<String>, Mutex<Option<Arc<DistGraph>>>),
 }
 
 impl Partitions {
-    /// Opens a folder with parts (worker mode). A machine needs the parts of its own ranks only; where there are more ranks
-    /// than parts, each part has as many ranks, those that follow each other.
+    /// Opens a folder with partitions (worker mode). A machine only needs the partitions of its own ranks. If there are
+    /// more ranks than partitions, each partition is shared by the same number of consecutive ranks.
     ///
     /// # Errors
-    /// [`Error::BadParts`] for a folder without parts, and [`Error::Partition`].
+    /// Returns [`Error::BadParts`] if the folder cannot be read or contains no partition, and [`Error::Partition`] if a
+    /// partition cannot be opened.
     pub fn open(folder: impl AsRef<Path>, config: PartitionsConfig) -> Result<Self> {
         let folder = folder.as_ref();
-        let unreadable =
-            |error: io::Error| Error::BadParts { reason: format!("{}: {error}", folder.display()) };
+        let unreadable = |error: io::Error| Error::BadParts {
+            reason: format!("cannot read {}: {error}", folder.display()),
+        };
         let mut first: Option<usize> = None;
         for entry in std::fs::read_dir(folder).map_err(unreadable)? {
             let name = entry.map_err(unreadable)?.file_name();
@@ -98,7 +100,7 @@ impl Partitions {
         }
         let Some(first) = first else {
             let folder = folder.display();
-            let reason = format!("{folder} holds no part: make some by `kiln data partition`");
+            let reason = format!("{folder} contains no partition: create some with `kiln data partition`");
             return Err(Error::BadParts { reason });
         };
         let part = Part::open(part_dir(folder, first))?;
@@ -115,10 +117,10 @@ impl Partitions {
         Ok(Self { source: Source::Folder(folder.to_owned()), config, info })
     }
 
-    /// Connects to the servers of all parts, `HOST:PORT` each (server-client mode).
+    /// Connects to the servers of all partitions, `HOST:PORT` each (server-client mode).
     ///
     /// # Errors
-    /// [`Error::NoToken`] without a token, and those of [`DistGraph::connect`].
+    /// Returns [`Error::NoToken`] if the configuration has no token, and the errors of [`DistGraph::connect`].
     pub fn connect(servers: impl Into<Vec<String>>, config: PartitionsConfig) -> Result<Self> {
         let servers = servers.into();
         let graph = config.connect(&servers)?;
@@ -136,21 +138,22 @@ impl Partitions {
         Ok(Self { source, config, info })
     }
 
-    /// What is known of the graph.
+    /// Returns the properties of the graph that are known before ranks join it.
     pub fn info(&self) -> &PartitionsInfo {
         &self.info
     }
 
-    /// Checks that so many ranks can share the parts: in worker mode each rank holds one.
+    /// Checks that `n_ranks` ranks can share the partitions equally. Any number is valid in server-client mode.
     ///
     /// # Errors
-    /// [`Error::BadParts`].
+    /// Returns [`Error::BadParts`] if, in worker mode, `n_ranks` is not a multiple of the number of partitions.
     pub fn check_ranks(&self, n_ranks: usize) -> Result<()> {
         let n_parts = self.info.n_parts;
         match &self.source {
             Source::Folder(_) if n_parts == 0 || !n_ranks.is_multiple_of(n_parts) => {
                 let reason = format!(
-                    "{n_ranks} ranks cannot share {n_parts} parts equally: start {n_parts} or a multiple, or partition anew"
+                    "{n_ranks} ranks cannot share {n_parts} partitions equally: start {n_parts} ranks or a multiple, \
+                     or partition the data set again"
                 );
                 Err(Error::BadParts { reason })
             }
@@ -158,12 +161,14 @@ impl Partitions {
         }
     }
 
-    /// Joins the other ranks: in worker mode each serves its part, so that `local_ip` is the address by which other ranks
-    /// reach this machine, unless the configuration has one. A collective; `comm` is a channel of its own, so that nothing
-    /// of this waits for gradients.
+    /// Joins the other ranks and connects to all partitions. Collective: every rank must call it. In worker mode, the
+    /// first rank of each partition serves it at the configured host, or at `local_ip` if no host is configured. `comm`
+    /// must be a duplicated communicator that is used for nothing else, so that its collectives do not wait for those
+    /// of gradients.
     ///
     /// # Errors
-    /// [`Error::BadParts`] where the ranks cannot share the parts equally, [`Error::NoHost`], and those of
+    /// Returns [`Error::BadParts`] if the ranks cannot share the partitions equally, [`Error::NoHost`] if no address of
+    /// this machine is known, [`Error::Partition`] if the partition cannot be opened, and the errors of
     /// [`ColocatedWorker::meet`] and [`DistGraph::connect`].
     pub fn join(
         &self,
@@ -215,7 +220,7 @@ impl fmt::Debug for Partitions {
     }
 }
 
-/// A line on the graph: its name, its size and who holds it.
+/// Writes one line: the graph's name and size, the mode, and the number of partitions or servers.
 impl fmt::Display for Partitions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let PartitionsInfo { name, n_nodes, n_edges, n_parts, .. } = &self.info;
@@ -227,7 +232,7 @@ impl fmt::Display for Partitions {
     }
 }
 
-/// A rank's way to a partitioned graph, with the part that it serves in worker mode.
+/// A rank's connection to a partitioned graph and, in worker mode, the server of its partition.
 #[derive(Debug)]
 pub struct JoinedPartition {
     graph: Arc<DistGraph>,
@@ -235,22 +240,22 @@ pub struct JoinedPartition {
 }
 
 impl JoinedPartition {
-    /// The whole graph.
+    /// Returns the client of the whole graph.
     pub fn graph(&self) -> &Arc<DistGraph> {
         &self.graph
     }
 
-    /// In worker mode, the rank that trains on a node: one that holds its part, so that neither its edges nor its row
-    /// travel. For `ItemSampler::shard_by_owner`.
+    /// Returns a function from a node to the rank that trains on it, for `ItemSampler::shard_by_owner`; `None` in
+    /// server-client mode. That rank holds the node's partition, so the node's edges and features are local.
     pub fn owner(&self) -> Option<impl Fn(NodeId) -> usize + Send + Sync + 'static> {
         self.worker.as_ref().map(ColocatedWorker::owner)
     }
 
-    /// Waits until no rank asks for anything any more, for at most `deadline`, and ends what this rank serves. A collective
-    /// in worker mode.
+    /// Waits at most `deadline` until all ranks have finished, and stops this rank's server. Collective in worker mode:
+    /// every rank must call it.
     ///
     /// # Errors
-    /// [`Error::Ranks`].
+    /// Returns [`Error::Ranks`] if another rank does not call it in time or has failed.
     pub fn end(self, deadline: Duration) -> Result<()> {
         let Self { graph, worker } = self;
         drop(graph);

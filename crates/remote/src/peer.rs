@@ -19,41 +19,41 @@ use crate::{BEAT, Error, MAX_MESSAGE_BYTES, PROTOCOL, Result, SILENCE, WINDOW_BY
 
 type Client = GraphClient<InterceptedService<Channel, Token>>;
 
-/// The first pause before a question is asked again; each is twice the one before.
+/// The pause before the first retry. Each further pause is twice as long, up to [`LAST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 
-/// The longest pause.
+/// The longest pause before a retry.
 const LAST_PAUSE: Duration = Duration::from_secs(1);
 
-/// A server, and the ways to it.
+/// A server and this client's connections to it.
 ///
-/// Requests are retried, on any connection, until the response is complete or has made no progress for the deadline: the
-/// server may have been restarted in between. Progress is a byte of the response beyond the furthest that was received
-/// so far, so that a server which accepts requests and never responds is lost, too. Responses depend on nothing but the
-/// request, so that it does not matter which attempt they come from.
+/// Requests are retried on any connection until the response is complete or has made no progress within the deadline,
+/// so the server may be restarted meanwhile. Progress is a byte beyond the furthest byte of the response received so
+/// far, so a server that accepts requests and never responds counts as lost. Responses depend only on the request, so
+/// attempts can be combined.
 #[derive(Debug)]
 pub(crate) struct Peer {
     pub(crate) address: String,
-    /// What it must hold, once it is known.
+    /// The server's partition and rules, once known. A restarted server must hold the same partition.
     holds: OnceLock<Holds>,
     clients: Vec<Client>,
     next: AtomicUsize,
     lease: AtomicU64,
-    /// Held by who takes a lease.
+    /// Locked while a new lease is taken.
     opening: Mutex<()>,
     deadline: Duration,
 }
 
-/// What a server holds.
+/// The partition and the rules of a server.
 #[derive(Debug)]
 struct Holds {
     part: usize,
     partition_hash: String,
-    /// Names of the rules that it knows.
+    /// The names of the rules that the server knows.
     rules: Vec<String>,
 }
 
-/// What can be asked.
+/// A request whose response is a stream of chunks.
 #[derive(Debug, Clone)]
 pub(crate) enum Question {
     Fetch(FetchRequest),
@@ -67,8 +67,8 @@ impl Question {
         match self {
             Self::Fetch(_) => "an array",
             Self::Sample(_) => "a sample",
-            Self::List(_) => "lists of neighbours",
-            Self::Gather(_) => "rows of features",
+            Self::List(_) => "neighbour lists",
+            Self::Gather(_) => "feature rows",
         }
     }
 
@@ -86,38 +86,36 @@ impl Question {
     }
 }
 
-/// An event of a reply, in the order in which they come.
+/// An event of the response to a request, in order of receipt.
 pub(crate) enum ReplyEvent {
-    /// Of an answer that may still fail, and be told again from its start.
+    /// A chunk of a response. If the response fails, a retry sends it again from its start.
     Piece {
-        /// Of the question.
+        /// The number of the request.
         number: usize,
-        /// The byte of the answer that it starts at.
+        /// The offset of the chunk in the response.
         start: u64,
         bytes: Bytes,
     },
-    End {
-        number: usize,
-        outcome: Result<()>,
-    },
+    /// The end of a response, successful or not.
+    End { number: usize, outcome: Result<()> },
 }
 
-/// What follows on a call that went wrong.
+/// The failure of one attempt of a call.
 enum Failure {
-    /// It may go well another time.
+    /// A transient failure. The call is retried.
     Again(String),
-    /// The server does not know this client: it was started anew.
+    /// The server does not know the lease, because it was restarted or the lease has expired.
     Unknown,
     Refused(String),
-    /// The server panicked while it computed the response, as it would again.
+    /// The server panicked while it computed the response. A retry would panic, too.
     Panicked(String),
 }
 
-/// How far the response to one request has come, over all attempts.
+/// The progress of the response to one request, over all attempts.
 struct Progress {
-    /// The end of what was received.
+    /// The offset of the first byte that no attempt has received.
     furthest: u64,
-    /// When that was received, or the request was first sent.
+    /// The time at which `furthest` last increased, or of the first attempt.
     at: Instant,
 }
 
@@ -126,7 +124,8 @@ impl Progress {
         Self { furthest: 0, at: Instant::now() }
     }
 
-    /// Counts what was received up to this byte. The time that this process took to accept it is not the server's.
+    /// Records that bytes up to `end` were received. The time `accepting`, which this process took to accept them, does
+    /// not count towards the deadline.
     fn received(&mut self, end: u64, accepting: Duration) {
         if self.furthest < end {
             (self.furthest, self.at) = (end, Instant::now());
@@ -135,14 +134,14 @@ impl Progress {
         }
     }
 
-    /// How long the server may still take.
+    /// Returns the time that is left for the server to make progress.
     fn rest(&self, deadline: Duration) -> Duration {
         deadline.saturating_sub(self.at.elapsed())
     }
 }
 
 impl Peer {
-    /// Ways to a server, of which none is tried yet. Needs the runtime whose threads wait for them.
+    /// Creates connections to a server, which connect on first use. Must be called inside the runtime that drives them.
     pub(crate) fn new(rpc_endpoint: &RpcEndpoint, n_channels: usize, deadline: Duration) -> Result<Self> {
         let way = || -> Result<Client> {
             let endpoint = rpc_endpoint
@@ -184,12 +183,12 @@ impl Peer {
         self.holds.get().map(|holds| holds.part)
     }
 
-    /// Takes a lease, as soon as the server is there, and says what it holds.
+    /// Takes a lease as soon as the server has started. Returns a description of its partition.
     pub(crate) async fn open(&self, within: Duration) -> Result<Opened> {
         self.insist("a lease", within, || self.try_open()).await
     }
 
-    /// What it says of itself, as soon as it is there.
+    /// Requests the server's health as soon as it has started.
     pub(crate) async fn health(&self, within: Duration) -> Result<Healthy> {
         let try_once = || async {
             let answer = self.client().health(Nothing {}).await;
@@ -198,7 +197,7 @@ impl Peer {
         self.insist("its health", within, try_once).await
     }
 
-    /// Tries until there is an answer or the time is up, of which each try is given what is left.
+    /// Retries a call until it succeeds or `within` has passed. Each attempt may take the remaining time.
     async fn insist<T, Try>(
         &self,
         asked: &'static str,
@@ -215,10 +214,10 @@ impl Peer {
                 Ok(Ok(answer)) => return Ok(answer),
                 Ok(Err(Failure::Refused(reason))) => return Err(self.refused(reason)),
                 Ok(Err(Failure::Again(reason) | Failure::Panicked(reason))) => reason,
-                // Nothing was said of a lease.
-                Ok(Err(Failure::Unknown)) => "it asks for a lease, as no graph server does".to_owned(),
-                // A try that the end of the time has cut short says less than the one before.
-                Err(_) => before.unwrap_or_else(|| "it says nothing".to_owned()),
+                // These calls carry no lease, so graph servers do not fail with this code.
+                Ok(Err(Failure::Unknown)) => "it unexpectedly requires a lease".to_owned(),
+                // A timeout is less informative than the reason why the previous attempt failed.
+                Err(_) => before.unwrap_or_else(|| "it does not respond".to_owned()),
             };
             self.wait(&mut pause, asked, started, within, reason.clone()).await?;
             before = Some(reason);
@@ -231,20 +230,20 @@ impl Peer {
         let opened = self.client().open(request).await.map_err(|status| failure(&status))?.into_inner();
         self.lease.store(opened.lease.map_or(0, |lease| lease.id), Ordering::Relaxed);
         let (part, partition_hash) = (opened.part as usize, opened.partition_hash.clone());
-        // It may have been started again, but with the same.
+        // The server may have been restarted, but only with the same partition.
         let rules = opened.rules.clone();
         let expected = self.holds.get_or_init(|| Holds { part, partition_hash, rules }).part;
         if expected != part {
             let found = part;
             return Err(Failure::Refused(format!(
-                "it holds part {found}, expected part {expected}: start it with the part that this job began with"
+                "it holds partition {found}, expected partition {expected}: restart it with the partition of this job"
             )));
         }
         Ok(opened)
     }
 
-    /// Takes a lease in the place of one that the server does not know, unless somebody has done so meanwhile.
-    /// The caller finds out where the time is up.
+    /// Replaces a lease that the server does not know, unless another task has done so already. Also returns `Ok` if
+    /// `within` passes while another task takes a lease; the caller checks its deadline.
     async fn open_again(&self, unknown: u64, within: Duration) -> Result<()> {
         let started = Instant::now();
         let Ok(_opening) = timeout(within, self.opening.lock()).await else { return Ok(()) };
@@ -254,10 +253,10 @@ impl Peer {
         Ok(())
     }
 
-    /// Asks until there is a whole answer, and tells what comes.
+    /// Sends a request, retries it until the response is complete, and sends its events to `tell`.
     pub(crate) async fn ask(&self, question: Question, number: usize, tell: &mpsc::Sender<ReplyEvent>) {
         let outcome = self.ask_again(question, number, tell).await;
-        // Who does not listen any more needs no answer.
+        // The send fails if the receiver was dropped, and then nothing needs the response.
         let _ = tell.send(ReplyEvent::End { number, outcome }).await;
     }
 
@@ -299,7 +298,7 @@ impl Peer {
         tell: &mpsc::Sender<ReplyEvent>,
         progress: &mut Progress,
     ) -> std::result::Result<(), Failure> {
-        let silent = |_| Failure::Again(format!("it has sent nothing new for {:?}", self.deadline));
+        let silent = |_| Failure::Again(format!("it has made no progress for {:?}", self.deadline));
         let mut client = self.client();
         let answer = timeout(progress.rest(self.deadline), question.ask(&mut client, lease)).await;
         let mut chunks = answer.map_err(silent)?.map_err(|status| failure(&status))?.into_inner();
@@ -307,10 +306,10 @@ impl Peer {
         loop {
             let chunk = timeout(progress.rest(self.deadline), chunks.message()).await.map_err(silent)?;
             let chunk = chunk.map_err(|status| failure(&status))?;
-            let broken = || Failure::Again("its answer has broken off".to_owned());
+            let broken = || Failure::Again("its response is incomplete".to_owned());
             let bytes = chunk.map(|Chunk { data }| data).ok_or_else(broken)?;
-            // That is the end of a whole answer; the stream's own comes right after it. Streams that are given up before it
-            // count as errors of the connection.
+            // An empty chunk ends a complete response, and the end of the stream follows. The stream is read to its
+            // end, because dropping it before counts as an error of the connection.
             if bytes.is_empty() {
                 let _ = timeout(progress.rest(self.deadline), chunks.message()).await;
                 return Ok(());
@@ -324,7 +323,7 @@ impl Peer {
         }
     }
 
-    /// Pauses before the next try, unless the time is up.
+    /// Pauses before the next attempt. Returns [`Error::PeerLost`] if the time is up.
     async fn wait(
         &self,
         pause: &mut Duration,
@@ -351,15 +350,15 @@ impl Peer {
         Error::BadAnswer { server: self.address.clone(), asked, expected, found }
     }
 
-    /// Keeps the lease for as long as somebody holds the peer.
+    /// Renews the lease until the peer is dropped.
     pub(crate) async fn keep(peer: std::sync::Weak<Self>, every: Duration) {
         loop {
             tokio::time::sleep(every).await;
             let Some(peer) = peer.upgrade() else { return };
             let id = peer.lease.load(Ordering::Relaxed);
             let renewed = timeout(every, async { peer.client().renew(Lease { id }).await }).await;
-            // A server that was started anew, or has forgotten this process while it stood still. Of all else, who really
-            // asks something finds out what is wrong.
+            // The server was restarted, or the lease expired while this process was suspended. Other failures are left
+            // to the next request, which reports them.
             if let Ok(Err(status)) = renewed
                 && matches!(failure(&status), Failure::Unknown)
             {
@@ -368,7 +367,7 @@ impl Peer {
         }
     }
 
-    /// Gives the lease back; a server that does not hear it will find out.
+    /// Ends the lease. If the call fails, the lease expires on the server.
     pub(crate) async fn close(self: Arc<Self>) {
         let id = self.lease.load(Ordering::Relaxed);
         if id == 0 {
@@ -378,14 +377,14 @@ impl Peer {
     }
 }
 
-/// What follows on what a server or the way to it says.
+/// Classifies the status of a server or of the transport.
 fn failure(status: &Status) -> Failure {
     let text = match std::error::Error::source(status) {
         Some(source) => format!("{}: {}", status.message(), chain(source)),
         None => status.message().to_owned(),
     };
     match status.code() {
-        _ if is_tls_failure(status) => Failure::Refused(format!("certificates: {text}")),
+        _ if is_tls_failure(status) => Failure::Refused(format!("a certificate was rejected: {text}")),
         Code::FailedPrecondition => Failure::Unknown,
         Code::DataLoss => Failure::Panicked(text),
         Code::Unauthenticated

@@ -8,22 +8,23 @@ use crate::local_part::LocalPart;
 use crate::respond::ResponseSender;
 use crate::wire::{SampledRange, chunks};
 
-/// The most rows that are sampled before the server looks whether its client is still connected.
+/// The number of rows that are sampled between two checks that the client is still connected.
 const GROUP: usize = 256;
 
-/// Memory of a picked edge: source, id and weight where it is sampled, and its pick; source, position and weight as it is
-/// sent, in arrays that have room for as much again while they grow.
+/// The memory of a sampled edge in bytes: 16 for source, id and weight in the sampler, 4 for its selection, and 12 for
+/// source, position and weight in the response, doubled because growing arrays have spare capacity.
 const EDGE_BYTES: usize = 16 + 4 + 2 * 12;
 
-/// Memory of a row besides its edges: the end of its edges; their number and the id of the first as they are sent.
+/// The memory of a row without its edges in bytes: 4 for the end of its edges in the sampler, and 12 for the number of
+/// edges and the first id in the response.
 const ROW_BYTES: usize = 4 + 12;
 
-/// Samples edges of rows and sends them in ranges of rows. A range takes at most `response_bytes` of memory, unless it is
-/// one row that takes more. A rule of a user's that picks more than its fanout ends a range early. Returns early when the
-/// client disconnects.
+/// Samples edges of rows and sends them in ranges of rows. A range takes at most `response_bytes` of memory, unless it
+/// is a single row that takes more. If a custom rule selects more edges than the fanout, the range ends early. Returns
+/// early when the client disconnects.
 ///
 /// # Errors
-/// Those of sampling.
+/// Returns the errors of sampling.
 pub(crate) fn send_samples(
     held: &LocalPart,
     rows: &[PartitionRow],
@@ -52,17 +53,17 @@ pub(crate) fn send_samples(
     Ok(())
 }
 
-/// The memory that a row with so many picked edges takes.
+/// Returns the memory of a row with `n_edges` sampled edges, in bytes.
 pub(crate) fn row_bytes(n_edges: usize) -> usize {
     ROW_BYTES.saturating_add(n_edges.saturating_mul(EDGE_BYTES))
 }
 
-/// Sends a range, unless it has no rows; returns whether to go on.
+/// Sends a range, unless it has no rows. Returns false if the client no longer reads the response.
 fn send(sampled: SampledRange, response: &ResponseSender) -> bool {
     sampled.n_bytes() == 0 || chunks(sampled.into_arrays()).all(|chunk| response.send(chunk))
 }
 
-/// The rows in ranges, each of which takes at most so many bytes when it is sampled.
+/// Divides rows into ranges that take at most `most_bytes` each when they are sampled.
 fn ranges(
     held: &LocalPart,
     rows: &[PartitionRow],
@@ -70,7 +71,7 @@ fn ranges(
     fanout: Fanout,
     most_bytes: usize,
 ) -> Result<Vec<Range<usize>>> {
-    // Most requests fit one range whatever the degrees are.
+    // Most requests fit in one range regardless of the degrees.
     if let Fanout::UpTo(fanout) = fanout
         && row_bytes(fanout as usize).saturating_mul(rows.len()) <= most_bytes
     {
@@ -103,8 +104,8 @@ mod tests {
     use crate::local_part::testing::only_part;
 
     #[test]
-    fn ranges_take_as_much_memory_as_they_may() {
-        // Each node of a ring has as many edges as any other.
+    fn ranges_stay_within_the_memory_limit() {
+        // All nodes of a ring have the same degree.
         let held =
             LocalPart::new(only_part(&kiln_data::synthetic::ring(60).unwrap()), RuleRegistry::default());
         let rows: Vec<PartitionRow> = (0..10).map(PartitionRow).collect();

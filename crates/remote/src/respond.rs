@@ -19,28 +19,28 @@ use crate::Error;
 use crate::local_part::LocalPart;
 use crate::proto::Chunk;
 
-/// Chunks of a response that are computed ahead of the network.
+/// The number of chunks of a response that are computed ahead of the network.
 const AHEAD: usize = 2;
 
-/// The most bytes of requests that a server holds: those that wait for a thread and those that are computed.
+/// The most bytes of requests that a server holds, waiting or being computed.
 pub(crate) const REQUEST_BYTES: usize = 256 << 20;
 
-/// Bytes of requests that one permit stands for.
+/// The number of request bytes of one permit.
 const PERMIT_BYTES: usize = 1 << 10;
 
 pub(crate) type Answer<T> = Result<Response<T>, Status>;
 pub(crate) type Chunks = Pin<Box<dyn Stream<Item = Result<Chunk, Status>> + Send>>;
 
-/// Computes responses on threads, and sends them in chunks.
+/// Computes responses on a limited number of threads, and sends them in chunks.
 #[derive(Debug, Clone)]
 pub(crate) struct Responder {
     held: Arc<LocalPart>,
-    /// One permit for each response that is computed at once; other requests wait.
+    /// One permit for each response that is computed concurrently; other requests wait.
     threads: Arc<Semaphore>,
     /// One permit for each KiB of requests.
     requests: Arc<Semaphore>,
     pending: Arc<Pending>,
-    /// How long a client that reads nothing keeps its thread.
+    /// The longest time that a response waits for a client that does not read.
     patience: Duration,
 }
 
@@ -51,16 +51,16 @@ impl Responder {
         Self { held, threads, requests, pending: Arc::default(), patience }
     }
 
-    /// The age of the oldest request whose response is not complete.
+    /// Returns the age of the oldest request whose response is not complete, or `None` if all responses are complete.
     pub(crate) fn oldest_request(&self, now: Instant) -> Option<Duration> {
         self.pending.oldest().map(|start| now.saturating_duration_since(start))
     }
 
-    /// Computes a response on a thread, as soon as one is free, and sends it chunk by chunk as fast as the client reads.
-    /// The request is dropped when its client disconnects.
+    /// Computes a response on a thread as soon as one is free, and sends it in chunks as fast as the client reads. The
+    /// request is dropped when its client disconnects.
     ///
     /// # Errors
-    /// `RESOURCE_EXHAUSTED` while the server holds [`REQUEST_BYTES`] of other requests; clients retry.
+    /// Returns the status `RESOURCE_EXHAUSTED` if the requests would exceed [`REQUEST_BYTES`]; clients retry.
     pub(crate) fn respond(
         &self,
         request_bytes: usize,
@@ -68,7 +68,7 @@ impl Responder {
     ) -> Answer<Chunks> {
         let n_permits = request_bytes.div_ceil(PERMIT_BYTES).max(1) as u32;
         let Ok(memory) = Arc::clone(&self.requests).try_acquire_many_owned(n_permits) else {
-            let text = format!("it holds {REQUEST_BYTES} bytes of requests, the most that it takes");
+            let text = format!("it is overloaded: it holds at most {REQUEST_BYTES} bytes of requests");
             return Err(Status::resource_exhausted(text));
         };
         let (held, threads) = (Arc::clone(&self.held), Arc::clone(&self.threads));
@@ -97,18 +97,18 @@ pub(crate) struct ResponseSender {
     sender: mpsc::Sender<Result<Chunk, Status>>,
     runtime: Handle,
     patience: Duration,
-    /// Whether the client has read everything so far.
+    /// True if no chunk was dropped so far.
     is_open: Cell<bool>,
 }
 
 impl ResponseSender {
-    /// Sends a chunk, and waits until the client has read those before. Returns whether to go on: false once a chunk was
-    /// dropped, since a response with a gap must not look complete.
+    /// Sends a chunk, and waits until there is room for it. Returns false once a chunk was dropped, because the client
+    /// did not read in time: the caller must stop, since a response with a gap must not look complete.
     pub(crate) fn send(&self, data: Bytes) -> bool {
         self.send_result(Ok(Chunk { data }))
     }
 
-    /// Whether the client still reads this response.
+    /// Returns true if the client still reads this response.
     pub(crate) fn is_open(&self) -> bool {
         self.is_open.get() && !self.sender.is_closed()
     }
@@ -125,18 +125,18 @@ impl ResponseSender {
         self.is_open.get()
     }
 
-    /// Sends how the response ended. An empty chunk marks a complete one: clients retry a response that ends without it.
+    /// Sends the outcome of the response. An empty chunk marks a complete response; clients retry one without it.
     fn finish(self, outcome: std::thread::Result<crate::Result<()>>) {
         self.send_result(match outcome {
             Ok(Ok(())) => Ok(Chunk { data: Bytes::new() }),
             Ok(Err(error)) => Err(refusal(&error)),
-            // The panic hook has logged it, with the place.
+            // The panic hook has logged the panic with its location.
             Err(panic) => Err(panicked(&*panic)),
         });
     }
 }
 
-/// The status of a request that would fail again.
+/// Returns the status for a request that would fail again in a retry.
 pub(crate) fn refusal(error: &Error) -> Status {
     match error {
         Error::BadRule { reason } => Status::not_found(reason.clone()),
@@ -144,8 +144,8 @@ pub(crate) fn refusal(error: &Error) -> Status {
     }
 }
 
-/// The status of a request during which the server panicked. No transport uses this code, so that a client tells a panic,
-/// which a retry would repeat, from a connection that broke off.
+/// Returns the status for a request during which the server panicked. No transport uses this code, so clients can
+/// distinguish a panic, which a retry would repeat, from a broken connection.
 fn panicked(panic: &(dyn Any + Send)) -> Status {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
@@ -159,7 +159,7 @@ struct Pending(Mutex<Starts>);
 #[derive(Debug, Default)]
 struct Starts {
     next: u64,
-    /// By number, so that the first is the oldest.
+    /// The start of each request by its number; the first entry is the oldest.
     starts: BTreeMap<u64, Instant>,
 }
 
@@ -168,7 +168,7 @@ impl Pending {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a request until the result is dropped.
+    /// Registers a request until the result is dropped.
     fn start(pending: &Arc<Self>, now: Instant) -> PendingRequest {
         let mut starts = pending.lock();
         let number = starts.next;
@@ -200,22 +200,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_response_with_a_dropped_chunk_does_not_end_as_a_complete_one() {
+    fn response_with_a_dropped_chunk_does_not_look_complete() {
         let runtime = tokio::runtime::Runtime::new().unwrap();
         let (sender, mut chunks) = mpsc::channel(1);
         let (patience, is_open) = (Duration::from_millis(20), Cell::new(true));
         let sender = ResponseSender { sender, runtime: runtime.handle().clone(), patience, is_open };
         assert!(sender.send(Bytes::from_static(b"first")));
-        assert!(!sender.send(Bytes::from_static(b"second")), "nobody reads it");
+        assert!(
+            !sender.send(Bytes::from_static(b"second")),
+            "the chunk should be dropped, because the client does not read"
+        );
         assert_eq!(chunks.blocking_recv().unwrap().unwrap().data, b"first"[..]);
-        // There is room again.
+        // Although there is room again, no chunk may follow the dropped one.
         assert!(!sender.send(Bytes::from_static(b"third")));
         sender.finish(Ok(Ok(())));
         assert!(chunks.blocking_recv().is_none());
     }
 
     #[test]
-    fn the_oldest_pending_request_is_found() {
+    fn oldest_returns_the_start_of_the_oldest_pending_request() {
         let (pending, start) = (Arc::<Pending>::default(), Instant::now());
         assert_eq!(pending.oldest(), None);
         let first = Pending::start(&pending, start);

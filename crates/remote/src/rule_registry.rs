@@ -5,14 +5,14 @@ use kiln_sample::{Rule, SamplingRule};
 
 use crate::{Error, Result};
 
-/// A registry of the sampling rules that an owner of nodes knows by name. Servers and clients know the built-in ones
-/// (`uniform`, `uniform-with-loop`, `uniform-with-replacement`), and those that were registered on both sides under one
-/// name.
+/// A registry of sampling rules by name. Clients send the name of a rule, and servers look it up. The built-in rules
+/// (`uniform`, `uniform-with-loop`, `uniform-with-replacement`) are always registered; others must be registered on
+/// both sides under one name.
 #[derive(Clone)]
 pub struct RuleRegistry(BTreeMap<String, Rule>);
 
 impl Default for RuleRegistry {
-    /// The built-in rules.
+    /// Returns a registry of the built-in rules.
     fn default() -> Self {
         let named = |rule: Rule| rule.name().map(str::to_owned).map(|name| (name, rule));
         Self(Rule::BUILT_IN.into_iter().filter_map(named).collect())
@@ -20,28 +20,28 @@ impl Default for RuleRegistry {
 }
 
 impl RuleRegistry {
-    /// These rules and one of the user's. The rule must be identical on all sides; this is not checked.
+    /// Registers a custom rule under a name. The rule must be identical on all sides; this is not checked.
     ///
     /// # Errors
-    /// [`Error::BadRule`] where the name is taken.
+    /// Returns [`Error::BadRule`] if the name is registered already.
     pub fn register(mut self, name: &str, rule: impl SamplingRule + 'static) -> Result<Self> {
         if self.0.contains_key(name) {
             return Err(Error::BadRule {
-                reason: format!("there is a rule `{name}` already: give yours another name"),
+                reason: format!("a rule `{name}` is registered already: choose another name"),
             });
         }
         self.0.insert(name.to_owned(), Rule::named(name, rule));
         Ok(self)
     }
 
-    /// The rule of this name.
+    /// Returns the rule with a name.
     ///
     /// # Errors
-    /// [`Error::BadRule`].
+    /// Returns [`Error::BadRule`] if no rule has this name.
     pub(crate) fn get(&self, name: &str) -> Result<&Rule> {
         self.0.get(name).ok_or_else(|| Error::BadRule {
             reason: format!(
-                "no rule `{name}`, there are {}: register it with RuleRegistry::register",
+                "unknown sampling rule `{name}`, expected one of {}: register it with RuleRegistry::register",
                 self.names().join(", ")
             ),
         })

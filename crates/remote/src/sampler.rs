@@ -13,35 +13,36 @@ use crate::proto::ListRequest;
 use crate::wire::{self, bytes_of};
 use crate::{Error, MAX_DSTS, Result};
 
-/// Samples neighbours of a partitioned graph: for the same key the blocks of a
-/// [`NeighborSampler`](kiln_sample::NeighborSampler) on the whole graph, bit for bit, however it is parted.
+/// A neighbour sampler of a partitioned graph. For the same key its blocks are bit-identical to those of a
+/// [`NeighborSampler`](kiln_sample::NeighborSampler) on the whole graph, however it is partitioned.
 ///
-/// For each hop, each owner is asked once for all of its nodes (in several questions, where they are more than 16,384),
-/// all owners at once; nodes of the part that lies here are sampled meanwhile.
+/// For each hop, it sends the destinations to the servers of their partitions, all servers concurrently and at most
+/// 16,384 destinations per request. Meanwhile it samples the destinations of the local partition.
 ///
-/// Owners pick by the rules that they know by name: the built-in ones, and those that were registered on both sides
-/// ([`DistGraph::rule`]). Of a rule without a name, which only this process knows, owners send all edges of each node,
-/// of which this process picks: see [`DistNeighborSampler::warning`].
+/// Servers sample by the rules that they know by name: the built-in ones and those registered on both sides
+/// ([`DistGraph::rule`]). If the rule has no name, servers send all edges of each node, and this process samples them;
+/// see [`DistNeighborSampler::warning`].
 ///
-/// `fanouts[i]` belongs to layer `i`, input layer first, as everywhere in kiln.
+/// `fanouts[i]` belongs to layer `i`, input layer first, as in all samplers of kiln.
 pub struct DistNeighborSampler {
     graph: Arc<DistGraph>,
     config: SamplerConfig,
-    /// Samples the local nodes in the place of the processor.
+    /// The sampler of the local nodes; if `None`, they are sampled on the CPU.
     own: Option<Box<dyn FrontierSampler>>,
 }
 
 impl DistNeighborSampler {
-    /// A sampler without replacement: a destination with no more neighbours than its fanout gets all.
+    /// Creates a uniform sampler without replacement. A destination with no more neighbours than its fanout gets all of
+    /// them.
     pub fn new(graph: Arc<DistGraph>, fanouts: impl IntoIterator<Item = impl Into<Fanout>>) -> Self {
         Self { graph, config: SamplerConfig::new(fanouts), own: None }
     }
 
-    /// A sampler with this configuration.
+    /// Creates a sampler with this configuration.
     ///
     /// # Errors
-    /// [`kiln_sample::Error::NoWeights`] when edges are to carry weights and the graph has none; [`Error::BadRule`] for
-    /// a rule with a name that an owner does not know.
+    /// Returns [`kiln_sample::Error::NoWeights`] if edge weights are requested and the graph has none, and
+    /// [`Error::BadRule`] if a server does not know the name of the rule.
     pub fn with_config(graph: Arc<DistGraph>, config: SamplerConfig) -> Result<Self> {
         if config.weights != EdgeWeights::None && !graph.has_weights() {
             return Err(kiln_sample::Error::NoWeights.into());
@@ -52,23 +53,24 @@ impl DistNeighborSampler {
         Ok(Self { graph, config, own: None })
     }
 
-    /// The same sampler, which has nodes of the local part sampled by `own`, for example on a device. That is a sampler
-    /// of [`Part::graph_by_node`](kiln_partition::Part::graph_by_node) by the same rule and with the same fanouts;
-    /// with another rule, blocks differ from those of the whole graph. ([`EdgeWeights::Unbiased`] is rounded by the
-    /// division of the sampler that computes it.)
+    /// Samples the nodes of the local partition with `own`, for example on a device. `own` must sample
+    /// [`Part::graph_by_node`](kiln_partition::Part::graph_by_node) by the same rule and with the same fanouts;
+    /// with another rule, blocks differ from those of the whole graph. [`EdgeWeights::Unbiased`] weights are quotients,
+    /// which `own` may round differently on a device.
     ///
     /// # Errors
-    /// [`Error::BadSampler`] where no part lies here, or the sampler has another number of layers or of nodes.
+    /// Returns [`Error::BadSampler`] if there is no local partition, or if the number of layers or nodes of `own`
+    /// differs from that of this sampler.
     pub fn with_local_sampler(self, own: impl FrontierSampler + 'static) -> Result<Self> {
         if self.graph.own().is_none() {
-            let reason = "has nothing to sample: all parts lie with servers, which sample them".to_owned();
+            let reason = "has nothing to sample: servers hold all partitions, and sample them".to_owned();
             return Err(Error::BadSampler { reason });
         }
         let expected = (self.n_layers(), self.graph.n_nodes());
         let found = (own.n_layers(), own.n_nodes());
         if found != expected {
             let reason = format!(
-                "has {} layers and {} nodes, expected {} and {}: give it the same fanouts, and Part::graph_by_node",
+                "has {} layers and {} nodes, expected {} and {}: give it the same fanouts and Part::graph_by_node",
                 found.0, found.1, expected.0, expected.1
             );
             return Err(Error::BadSampler { reason });
@@ -76,16 +78,16 @@ impl DistNeighborSampler {
         Ok(Self { own: Some(Box::new(own)), ..self })
     }
 
-    /// What a rule that only this process knows costs, for who started the program; nothing for others.
+    /// Returns a warning for the user if the rule has no name: servers must send all edges then.
     pub fn warning(&self) -> Option<String> {
         if self.config.rule.name().is_some() {
             return None;
         }
         let (n_nodes, n_edges) = (self.graph.n_nodes().max(1), self.graph.n_edges());
         Some(format!(
-            "the rule is known to this process alone: of each node all edges travel, {:.1} on the mean, whatever the \
-             fanout; register it on servers and clients under one name (RuleRegistry::register) to have it \
-             run where the edges are",
+            "the sampling rule has no name, so servers send all edges of each node, {:.1} on average, regardless of \
+             the fanout: register it on servers and clients under one name (RuleRegistry::register) to run it on the \
+             servers",
             n_edges as f64 / n_nodes as f64
         ))
     }
@@ -134,7 +136,7 @@ impl DistNeighborSampler {
         PeerRequest { peer: Arc::clone(peer), question, n_bytes }
     }
 
-    /// Samples the local nodes.
+    /// Samples the destinations of the local partition.
     fn sample_own(
         &self,
         requests: &Requests<'_>,
@@ -150,19 +152,19 @@ impl DistNeighborSampler {
         sampler.sample_frontier(request, nodes, scratch, &mut own)?;
         own.check(request.layer, nodes.len())?;
         if own.weights.is_none() && request.weights != EdgeWeights::None {
-            let reason = "gives no weights: have it carry them, too".to_owned();
+            let reason = "returns no edge weights: configure it to return them".to_owned();
             return Err(Error::BadSampler { reason });
         }
         if !held.edges.may_give(rows, request.fanout, rule, &own)? {
-            let reason = "gives other edges than its nodes have: let it sample Part::graph_by_node of this part, by \
-                          the same rule and fanouts";
+            let reason = "returns edges that its nodes do not have, or too few: let it sample Part::graph_by_node of \
+                          this partition, by the same rule and fanouts";
             return Err(Error::BadSampler { reason: reason.to_owned() });
         }
         held.edges.number(rows, &mut own);
         Ok(own)
     }
 
-    /// What an answer says, or what is picked of it.
+    /// Decodes a response: the sampled edges or, for a rule without a name, lists of all edges, which are sampled here.
     fn picked(
         &self,
         peer: &Peer,
@@ -179,7 +181,7 @@ impl DistNeighborSampler {
             None => {
                 let (weighs, types) = (self.graph.has_weights(), self.graph.has_edge_types());
                 let edges = wire::lists(answer, rows.nodes, weighs, types)
-                    .map_err(|expected| peer.bad_answer("lists of neighbours", expected, found()))?;
+                    .map_err(|expected| peer.bad_answer("neighbour lists", expected, found()))?;
                 let all: Vec<PartitionRow> = (0..n_dst as u32).map(PartitionRow).collect();
                 let mut picked = Frontier::default();
                 edges.sample(&all, &self.config.rule, request, scratch, &mut picked)?;
@@ -189,8 +191,10 @@ impl DistNeighborSampler {
     }
 }
 
+/// Checks that all servers know a rule.
+///
 /// # Errors
-/// [`Error::BadRule`] for a rule that an owner does not know.
+/// Returns [`Error::BadRule`] with the first server that does not know it.
 fn check_owners_know(graph: &DistGraph, name: &str) -> Result<()> {
     for part in 0..graph.book().n_parts() {
         if let Owner::Remote(peer) = graph.owner(part)
@@ -198,7 +202,7 @@ fn check_owners_know(graph: &DistGraph, name: &str) -> Result<()> {
         {
             let address = &peer.address;
             let reason = format!(
-                "the graph server {address} knows no rule `{name}`: register it there under the same name"
+                "graph server {address} does not know the sampling rule `{name}`: register it there under the same name"
             );
             return Err(Error::BadRule { reason });
         }
@@ -236,17 +240,18 @@ impl FrontierSampler for DistNeighborSampler {
     }
 }
 
-/// The nodes of one hop by who owns them.
+/// The destinations of one hop, grouped by the partition that owns them.
 struct Requests<'a> {
     graph: &'a DistGraph,
-    /// By part: the nodes, and their rows there.
+    /// The destinations of each partition.
     nodes: Vec<Vec<NodeId>>,
+    /// The rows of `nodes` in their partitions.
     rows: Vec<Vec<PartitionRow>>,
-    /// By destination: whose it is.
+    /// The partition of each destination.
     parts: Vec<u16>,
 }
 
-/// Nodes of one part.
+/// Nodes of one partition and their rows.
 struct Rows<'a> {
     nodes: &'a [NodeId],
     rows: &'a [PartitionRow],
@@ -271,14 +276,14 @@ impl<'a> Requests<'a> {
         Ok(Self { graph, nodes, rows, parts })
     }
 
-    /// What lies here.
+    /// Returns the destinations of the local partition.
     fn here(&self) -> Option<(&'a LocalPart, Rows<'_>)> {
         let held: &'a Arc<LocalPart> = self.graph.own()?;
         let part = held.part.index;
         Some((held, Rows { nodes: &self.nodes[part], rows: &self.rows[part] }))
     }
 
-    /// Questions to servers.
+    /// Returns the destinations of servers, in groups of at most [`MAX_DSTS`], one for each request.
     fn there(&self) -> Vec<(&'a Arc<Peer>, Rows<'_>)> {
         let mut pieces = Vec::new();
         for (part, (nodes, rows)) in self.nodes.iter().zip(&self.rows).enumerate() {
@@ -290,7 +295,8 @@ impl<'a> Requests<'a> {
         pieces
     }
 
-    /// Puts the edges of all into the order of the destinations. `there` are those of [`Requests::there`].
+    /// Merges the local sample and the servers' samples in the order of the destinations. `there` has a sample for each
+    /// element of [`Requests::there`].
     fn merge(&self, own: &Frontier, there: &[Frontier], has_weights: bool, out: &mut Frontier) {
         let n_edges = own.srcs.len() + there.iter().map(|frontier| frontier.srcs.len()).sum::<usize>();
         out.indptr.clear();
@@ -300,7 +306,7 @@ impl<'a> Requests<'a> {
         out.edge_ids.clear();
         out.edge_ids.reserve(n_edges);
         out.weights = has_weights.then(|| Vec::with_capacity(n_edges));
-        // Where each part's answers start among all, and how many of its nodes have been gone through.
+        // `firsts[part]` is the position in `there` of the partition's first sample.
         let (mut first, mut firsts) = (0, vec![0; self.nodes.len()]);
         for (part, nodes) in self.nodes.iter().enumerate() {
             firsts[part] = first;
@@ -308,6 +314,7 @@ impl<'a> Requests<'a> {
                 first += nodes.len().div_ceil(MAX_DSTS);
             }
         }
+        // `n_done[part]` is the number of the partition's destinations that have been merged.
         let mut n_done = vec![0; self.nodes.len()];
         for part in &self.parts {
             let part = usize::from(*part);
@@ -323,7 +330,7 @@ impl<'a> Requests<'a> {
             if let (Some(weights), Some(all)) = (&frontier.weights, &mut out.weights) {
                 all.extend_from_slice(&weights[picked]);
             }
-            // Too many for 32 bits are found afterwards.
+            // The caller checks that the number of edges fits in 32 bits.
             out.indptr.push(out.srcs.len() as u32);
         }
     }

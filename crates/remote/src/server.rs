@@ -14,33 +14,34 @@ use crate::respond::{REQUEST_BYTES, Responder};
 use crate::service::Service;
 use crate::{BEAT, Error, MAX_QUESTION_BYTES, MAX_QUESTIONS, Result, RuleRegistry, SILENCE, WINDOW_BYTES};
 
-/// How a part is served.
+/// The configuration of a server.
 #[derive(Debug, Clone)]
 pub struct ServeConfig {
-    /// `HOST:PORT` of this machine, at which clients are let in, and at no other; port 0 is any that is free.
+    /// The only address at which the server listens, `HOST:PORT`. With port 0, the system chooses a free port.
     pub address: String,
-    /// What clients must know.
+    /// The token that clients must send.
     pub token: Token,
-    /// Certificates, for both sides.
+    /// The certificates of server and clients; `None` for connections without TLS.
     pub tls: Option<Tls>,
-    /// What edges may be picked by.
+    /// The sampling rules that clients can request by name.
     pub rules: RuleRegistry,
-    /// Answers that are made at once, each by a thread, at least 1.
+    /// The number of responses that are computed concurrently, each by a thread, at least 1.
     pub n_threads: usize,
-    /// Connections at once, of which a client has [two](crate::ConnectConfig::n_channels); further ones wait until one is
-    /// closed. At most half of the files that the process may have open, whatever is given here. A connection whose other
-    /// side does not authenticate within 5 s is closed.
+    /// The limit on concurrent connections; a client has [two](crate::ConnectConfig::n_channels). Further connections
+    /// wait until one is closed. At most half of the files that the process may open are used, even if this limit is
+    /// higher. A connection whose client does not authenticate within 5 s is closed.
     pub max_connections: usize,
-    /// How long a client that says nothing still counts, and how long one that takes nothing of its answer is waited for:
-    /// then the answer breaks off, and the client asks again.
+    /// The time after which the lease of a silent client expires, and after which a response is dropped if its client
+    /// does not read it. The client then retries the request.
     pub lease: Duration,
-    /// The most memory, in bytes, that one response takes while it is computed. A response that takes more is sent in
-    /// ranges of rows; a single row that takes more is sent alone.
+    /// The memory limit of one response while it is computed, in bytes. A larger response is sent in ranges of rows; a
+    /// single row above the limit is sent alone.
     pub response_bytes: usize,
 }
 
 impl ServeConfig {
-    /// One thread a core, the built-in rules, 1,024 connections, leases of 30 s, 64 MiB a response.
+    /// Creates a configuration with one thread per core, the built-in rules, 1,024 connections, leases of 30 s and
+    /// 64 MiB per response, without certificates.
     pub fn new(address: impl Into<String>, token: Token) -> Self {
         Self {
             address: address.into(),
@@ -54,25 +55,26 @@ impl ServeConfig {
         }
     }
 
-    /// The most memory, in bytes, that the requests of clients take: the responses that are computed and the requests
-    /// that wait. A row whose edges take more than `response_bytes` (44 bytes an edge that is picked) adds its excess.
-    /// Besides, each connection has buffers: up to 16 MiB of requests that were not read yet, and 1 MiB a response.
+    /// Returns the memory limit of all requests and responses together, in bytes. A response can exceed its share if
+    /// the sampled edges of a single row, at 44 bytes per edge, take more than `response_bytes`. The buffers of
+    /// connections are not included: up to 16 MiB of unread requests per connection, and 1 MiB per response.
     pub fn memory_bytes(&self) -> usize {
         self.n_threads.max(1) * self.response_bytes + REQUEST_BYTES
     }
 
-    /// As many connections as are accepted at once: where the system allows few files, those of the part come first.
+    /// Returns the number of connections that are accepted concurrently. If the process may open few files, half of
+    /// these files are left for other uses, such as the partition.
     fn n_connections(&self) -> usize {
         let at_most = max_open_files().map_or(usize::MAX, |n_files| n_files / 2);
         self.max_connections.min(at_most).max(1)
     }
 }
 
-/// A part of a graph that other processes use, for as long as this lives.
+/// A gRPC server of one partition. Dropping it stops serving.
 ///
-/// It has threads of its own: two that wait for the network, and `n_threads` that compute responses. Its memory is bounded:
-/// [`ServeConfig::memory_bytes`]. A panic while a response is computed, in a rule say, ends that request alone; where
-/// the process is a rank of a job, as in worker mode, it ends the job, as any panic does.
+/// It runs two network threads and `n_threads` threads that compute responses. Its memory is bounded by
+/// [`ServeConfig::memory_bytes`]. A panic while a response is computed, for example in a custom rule, fails only that
+/// request. In a rank of a job, as in worker mode, it ends the job like any panic.
 #[derive(Debug)]
 pub struct Server {
     runtime: Option<Runtime>,
@@ -82,10 +84,11 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts to serve a part.
+    /// Starts a server of a partition.
     ///
     /// # Errors
-    /// [`Error::Listen`], [`Error::Rpc`], [`Error::Threads`].
+    /// Returns [`Error::Listen`] if the address cannot be used, [`Error::Rpc`] if the certificates cannot be used, and
+    /// [`Error::Threads`] if threads cannot be started.
     pub fn start(part: Arc<Part>, config: ServeConfig) -> Result<Self> {
         let n_connections = config.n_connections();
         let ServeConfig { address, token, tls, rules, n_threads, lease, response_bytes, .. } = config;
@@ -108,8 +111,9 @@ impl Server {
             response_bytes,
         };
         let rpc_endpoint = RpcEndpoint { address: address.clone(), token, tls };
-        let guard =
-            rpc_endpoint.auth_interceptor("another token: clients and servers of a graph have the same");
+        let guard = rpc_endpoint.auth_interceptor(
+            "missing or wrong token: use the same token for clients and servers of a graph",
+        );
         let wrong_tokens = guard.wrong_tokens();
         let graph = GraphServer::new(service.clone()).max_decoding_message_size(MAX_QUESTION_BYTES);
         let router = rpc_endpoint
@@ -127,30 +131,30 @@ impl Server {
         Ok(Self { runtime: Some(runtime), address: bound, service, wrong_tokens })
     }
 
-    /// Where it serves.
+    /// Returns the address at which the server listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// How many clients use it.
+    /// Returns the number of clients with a lease.
     pub fn n_clients(&self) -> usize {
         self.service.leases.n_held(Instant::now())
     }
 
-    /// The number of calls without the token or with another one, which were refused. Log lines name the last of them, at
+    /// Returns the number of calls that were refused because of a missing or wrong token. The server logs such calls at
     /// most once a minute.
     pub fn n_wrong_tokens(&self) -> u64 {
         self.wrong_tokens.n_events()
     }
 
-    /// For how long nobody has used it, after somebody did.
+    /// Returns the time since the last lease ended, or `None` while there are leases, and before the first lease.
     pub fn free_for(&self) -> Option<Duration> {
         self.service.leases.free_for(Instant::now())
     }
 }
 
 impl Drop for Server {
-    /// Ends it at once: whoever waits for an answer asks again, here or elsewhere.
+    /// Stops the server without waiting for responses. Clients retry their requests.
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
@@ -158,8 +162,8 @@ impl Drop for Server {
     }
 }
 
-/// Leases of a server that takes the place of another have other numbers, and nobody guesses them.
+/// Returns a random first lease id, so that a restarted server does not know the leases of its predecessor.
 fn first_lease() -> Result<u64> {
-    // Hexadecimal digits.
+    // The text consists of hexadecimal digits, so the parse cannot fail.
     Ok(u64::from_str_radix(&Token::random_text()?[..16], 16).unwrap_or(1))
 }

@@ -18,17 +18,17 @@ use crate::respond::{Answer, Chunks, Responder, refusal};
 use crate::wire::{self, CHUNK_BYTES};
 use crate::{MAX_DSTS, MAX_ROWS, PROTOCOL};
 
-/// The most draws with replacement of one request.
+/// The largest number of draws with replacement of one request.
 const MAX_DRAWS: u64 = 1 << 26;
 
-/// The graph service of one part. It holds no state of any training but the leases of its clients.
+/// The graph service of one partition. Its only state is the leases of its clients.
 #[derive(Debug, Clone)]
 pub(crate) struct Service {
     pub(crate) held: Arc<LocalPart>,
     pub(crate) leases: Arc<Leases>,
     pub(crate) started: Instant,
     pub(crate) responder: Responder,
-    /// The most memory that one response takes at a time.
+    /// The memory limit of one response, in bytes.
     pub(crate) response_bytes: usize,
 }
 
@@ -36,30 +36,32 @@ impl Service {
     fn renew(&self, lease: u64) -> Result<(), Status> {
         match self.leases.renew(lease, Instant::now()) {
             true => Ok(()),
-            // Clients take this code to mean that they should open again.
-            false => Err(Status::failed_precondition("there is no such lease")),
+            // Clients that receive this status code open a new lease.
+            false => Err(Status::failed_precondition("unknown lease")),
         }
     }
 
-    /// The rows of a request, which this part has, and at most as many as one request may name.
+    /// Decodes the rows of a request. Checks that there are at most `most`, and that the partition has them.
     fn rows(&self, bytes: &[u8], most: usize) -> Result<Vec<PartitionRow>, Status> {
-        let rows = wire::rows(bytes).ok_or_else(|| Status::invalid_argument("rows of other than 4 bytes"))?;
+        let rows =
+            wire::rows(bytes).ok_or_else(|| Status::invalid_argument("rows must have 4 bytes each"))?;
         if most < rows.len() {
-            let text = format!("{} rows in one question, expected at most {most}", rows.len());
+            let text = format!("{} rows in one request, expected at most {most}", rows.len());
             return Err(Status::invalid_argument(text));
         }
         self.held.check(&rows).map_err(Status::invalid_argument)?;
         Ok(rows)
     }
 
-    /// The rows of a request for edges, each named once: a hub that is named many times would take memory for each.
+    /// Decodes the rows of a request for edges. Rejects duplicates, because the response contains the edges of a row
+    /// once for each time that the row is listed, which takes much memory for a hub.
     fn distinct_rows(&self, bytes: &[u8]) -> Result<Vec<PartitionRow>, Status> {
         let rows = self.rows(bytes, MAX_DSTS)?;
         let mut sorted = rows.clone();
         sorted.sort_unstable();
         match sorted.windows(2).find(|pair| pair[0] == pair[1]) {
             Some(pair) => {
-                let text = format!("row {} twice in one request: name each row once", pair[0].0);
+                let text = format!("duplicate row {} in one request: list each row once", pair[0].0);
                 Err(Status::invalid_argument(text))
             }
             None => Ok(rows),
@@ -78,15 +80,15 @@ impl Graph for Service {
         let OpenRequest { protocol, partition_hash, .. } = request.into_inner();
         if protocol != PROTOCOL {
             let text = format!(
-                "protocol {protocol}, this server speaks {PROTOCOL}: use one version of kiln everywhere"
+                "protocol version {protocol}, expected {PROTOCOL}: use the same version of kiln for clients and servers"
             );
             return Err(Status::unimplemented(text));
         }
         let part = &self.held.part;
         if !partition_hash.is_empty() && partition_hash != part.partition_hash {
             let text = format!(
-                "it holds part {} of another partition, {}, expected {partition_hash}: start it with the part that this \
-                 job began with",
+                "it holds partition {} of another partitioning, {}, expected {partition_hash}: restart it with the \
+                 partition of this job",
                 part.index, part.partition_hash
             );
             return Err(Status::aborted(text));
@@ -109,8 +111,7 @@ impl Graph for Service {
     async fn fetch(&self, request: Request<FetchRequest>) -> Answer<Chunks> {
         let request = request.into_inner();
         self.renew(request.lease)?;
-        let array =
-            Array::try_from(request.array).map_err(|_| Status::invalid_argument("an unknown array"))?;
+        let array = Array::try_from(request.array).map_err(|_| Status::invalid_argument("unknown array"))?;
         self.responder.respond(0, move |held, response| {
             let part = &held.part;
             let bytes: &[u8] = match array {
@@ -131,18 +132,18 @@ impl Graph for Service {
         let rows = self.distinct_rows(&request.rows)?;
         let rule = self.held.rules.get(&request.rule).map_err(|error| refusal(&error))?.clone();
         let hop = wire::hop_request(&request).map_err(Status::invalid_argument)?;
-        // Other rules pick no edge twice.
+        // Other rules select each edge at most once, so their samples are limited by the degrees.
         let is_repeated = matches!(rule, Rule::UniformWithReplacement);
         let n_draws = rows.len() as u64 * u64::from(request.fanout.unwrap_or(0));
         if is_repeated && MAX_DRAWS < n_draws {
             let text =
-                format!("{n_draws} draws in one question, expected at most {MAX_DRAWS}: lower the fanout");
+                format!("{n_draws} draws in one request, expected at most {MAX_DRAWS}: lower the fanout");
             return Err(Status::invalid_argument(text));
         }
         let row_bytes = row_bytes(request.fanout.unwrap_or(0) as usize);
         if is_repeated && self.response_bytes < row_bytes {
             let text = format!(
-                "{row_bytes} bytes of draws of one row, expected at most {}: lower the fanout",
+                "{row_bytes} bytes for the draws of one row, expected at most {}: lower the fanout",
                 self.response_bytes
             );
             return Err(Status::invalid_argument(text));
@@ -213,9 +214,9 @@ mod tests {
     use crate::wire::bytes_of;
     use crate::{ServeConfig, Server};
 
-    /// A client that has taken none of its answer holds the server's only place, until its time is up.
+    /// A client that does not read its response occupies the server's only thread until the timeout.
     #[test]
-    fn who_does_not_listen_keeps_nobody_waiting() {
+    fn clients_that_do_not_read_release_their_thread_after_the_timeout() {
         let part = only_part(&kiln_data::synthetic::rmat(10, 2, 512, 0).unwrap());
         let token = Token::new("a-word-of-this-test").unwrap();
         let config = ServeConfig {
@@ -231,7 +232,8 @@ mod tests {
             let mut client = GraphClient::with_interceptor(channel, token.clone());
             let request = OpenRequest { protocol: PROTOCOL, partition_hash: String::new() };
             let lease = client.open(request).await.unwrap().into_inner().lease.unwrap().id;
-            // 4 MiB, of which a stream takes 64 KiB before somebody reads, and the server's side some more.
+            // The response has 4 MiB. The window of the stream (64 KiB) and the server's buffer hold less than that
+            // until the client reads.
             let rows = bytes_of((0..2048_u32).map(|at| at % 1024).collect::<Vec<_>>());
             client.gather(Request::new(GatherRequest { lease, rows })).await.unwrap().into_inner()
         };
@@ -251,14 +253,14 @@ mod tests {
             (answer, timeout(within, read(unread)).await.unwrap())
         });
         assert_eq!(answer, (2048 * 512 * 4, true));
-        // What had been sent before comes, and does not look like the whole.
+        // The chunks that were sent before the timeout arrive, but do not look like a complete response.
         assert!(unread.0 < answer.0 && !unread.1, "{unread:?}");
     }
 
-    /// The thread that waits for the client outlives the server by a moment, and must not take a timer of its runtime for
-    /// granted: a panic in any thread ends a rank of a job.
+    /// The thread that waits for the client outlives the server's runtime, and must not panic without its timers: a
+    /// panic in any thread ends a rank of a job.
     #[test]
-    fn a_server_that_is_dropped_while_a_response_waits_does_not_panic() {
+    fn dropping_a_server_while_a_response_waits_does_not_panic() {
         static N_PANICS: AtomicUsize = AtomicUsize::new(0);
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
@@ -280,11 +282,11 @@ mod tests {
                 let mut client = GraphClient::with_interceptor(channel, token.clone());
                 let request = OpenRequest { protocol: PROTOCOL, partition_hash: String::new() };
                 let lease = client.open(request).await.unwrap().into_inner().lease.unwrap().id;
-                // More than is sent before somebody reads.
+                // The response is larger than the buffers, so it waits for the client.
                 let rows = bytes_of((0..2048_u32).map(|at| at % 1024).collect::<Vec<_>>());
                 client.gather(Request::new(GatherRequest { lease, rows })).await.unwrap().into_inner()
             });
-            // The response is computed and waits.
+            // During this pause, the server computes the response and starts to wait for the client.
             std::thread::sleep(Duration::from_millis(200));
             drop(server);
             std::thread::sleep(Duration::from_millis(200));
@@ -293,9 +295,9 @@ mod tests {
         assert_eq!(N_PANICS.load(Ordering::SeqCst), 0);
     }
 
-    /// 64 KiB that name one hub 16,384 times would take memory for its edges as often.
+    /// The response to a request of 64 KiB that lists one hub 16,384 times would contain the hub's edges 16,384 times.
     #[test]
-    fn a_request_that_names_a_row_twice_is_refused() {
+    fn rejects_requests_with_duplicate_rows() {
         let part = only_part(&kiln_data::synthetic::rmat(10, 2, 4, 0).unwrap());
         let token = Token::new("a-word-of-this-test").unwrap();
         let server = Server::start(part, ServeConfig::new("127.0.0.1:0", token.clone())).unwrap();
@@ -311,7 +313,7 @@ mod tests {
             let request = SampleRequest { lease, rows, rule, ..SampleRequest::default() };
             let sampled = client.sample(request).await.unwrap_err();
             for status in [listed, sampled] {
-                assert_eq!(status.message(), "row 0 twice in one request: name each row once");
+                assert_eq!(status.message(), "duplicate row 0 in one request: list each row once");
             }
         });
     }

@@ -2,18 +2,18 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use kiln_graph::NodeId;
 
-/// No slot.
+/// The value that stands for no slot: the node is not cached, or the queue ends here.
 const NONE: u32 = u32::MAX;
 
-/// Rows of other parts, kept as they come, as many as fit.
+/// A dynamic cache of remote feature rows.
 ///
-/// Which one goes when there is no room says SIEVE (Zhang et al. 2024, "SIEVE is Simpler than LRU: an Efficient
-/// Turn-Key Eviction Algorithm for Web Caches"): in a queue from new to old, a row that is asked for again stays where it
-/// is and is marked; a hand that goes from old to new, and at the end starts anew, takes marks away and throws out the
-/// first row without one. So what one batch asks for and no other goes soon, and a hit moves nothing.
+/// It evicts by SIEVE (Zhang et al. 2024, "SIEVE is Simpler than LRU: an Efficient Turn-Key Eviction Algorithm for Web
+/// Caches"). Rows are in a queue from new to old. A hit marks the row and moves nothing. To evict, a hand moves from
+/// old to new, and from the newest back to the oldest; it removes marks until it finds a row without one, which is
+/// evicted. So rows that only one batch reads are evicted soon.
 ///
-/// **Memory.** The rows, 16 bytes for each besides, and 4 bytes for each node of the graph; nothing of it moves, as all
-/// of its address space is taken at the start, and pages are when they are written.
+/// **Memory.** In addition to the rows: 16 bytes per row and 4 bytes per node of the graph. All address space is
+/// reserved at the start, so that nothing is moved later; pages take memory once they are written.
 #[derive(Debug)]
 pub(crate) struct Sieve {
     kept: Mutex<Kept>,
@@ -21,16 +21,16 @@ pub(crate) struct Sieve {
 
 #[derive(Debug)]
 struct Kept {
-    /// By node: its slot.
+    /// The slot of each node, or [`NONE`].
     slots: Vec<u32>,
     queue: Queue,
-    /// By slot: its row.
+    /// The row of each slot.
     rows: Vec<u8>,
     row_bytes: usize,
 }
 
 impl Sieve {
-    /// For so many bytes of rows; `None` where not one fits.
+    /// Creates a cache for `n_bytes` of rows. Returns `None` if not even one row fits.
     pub(crate) fn new(n_nodes: usize, row_bytes: usize, n_bytes: usize) -> Option<Self> {
         let n_slots = n_bytes.checked_div(row_bytes)?.min(n_nodes);
         if n_slots == 0 {
@@ -47,7 +47,8 @@ impl Sieve {
         n_slots * (kept.row_bytes + size_of::<Place>()) + kept.slots.len() * size_of::<u32>()
     }
 
-    /// Leaves of `wanted` what is not kept, and gives the other rows to `found`. `node_of` says which node is meant.
+    /// Removes the cached items from `wanted`, and calls `found` with each of them and its row. `node_of` returns the
+    /// node of an item.
     pub(crate) fn find<T>(
         &self,
         wanted: &mut Vec<T>,
@@ -65,11 +66,11 @@ impl Sieve {
         });
     }
 
-    /// Keeps these rows.
+    /// Inserts rows, and evicts others if there is no room.
     pub(crate) fn keep<'a>(&self, rows: impl Iterator<Item = (NodeId, &'a [u8])>) {
         let kept = &mut *self.lock();
         for (node, row) in rows {
-            // Another thread may have asked for the same.
+            // Another thread may have inserted the same row.
             if kept.slots[node.index()] != NONE {
                 continue;
             }
@@ -80,7 +81,7 @@ impl Sieve {
                     kept.slots[gone.index()] = NONE;
                     kept.rows[slot as usize * kept.row_bytes..][..kept.row_bytes].copy_from_slice(row);
                 }
-                // Slots are taken in order until there is none left.
+                // New slots are used in order, so the row belongs at the end.
                 None => kept.rows.extend_from_slice(row),
             }
         }
@@ -91,10 +92,10 @@ impl Sieve {
     }
 }
 
-/// The nodes that are kept, from new to old.
+/// The cached nodes, from new to old, as a doubly linked list.
 #[derive(Debug)]
 struct Queue {
-    /// By slot.
+    /// The list entry of each slot.
     places: Vec<Place>,
     newest: u32,
     oldest: u32,
@@ -119,7 +120,7 @@ impl Queue {
         self.places[slot as usize].is_marked = true;
     }
 
-    /// Makes a node the newest; its slot, and the node that had to leave it.
+    /// Inserts a node as the newest. Returns its slot, and the node evicted from the slot.
     fn enter(&mut self, node: NodeId) -> (u32, Option<NodeId>) {
         let place = Place { node, is_marked: false, newer: NONE, older: NONE };
         let (slot, gone) = match self.places.len() < self.n_slots {
@@ -142,7 +143,8 @@ impl Queue {
         (slot, gone)
     }
 
-    /// Takes the first place without a mark out of the queue, from the hand on; there is one after a round at most.
+    /// Removes the first entry without a mark from the queue, starting at the hand. The search ends after at most one
+    /// round, because it removes marks on the way.
     fn throw_out(&mut self) -> (u32, NodeId) {
         let from_hand = |hand: u32, oldest: u32| if hand == NONE { oldest } else { hand };
         let mut slot = from_hand(self.hand, self.oldest);
@@ -168,16 +170,16 @@ impl Queue {
 mod tests {
     use super::*;
 
-    /// The same as its paper has it, with a list that is searched.
+    /// A reference implementation of the paper's algorithm, with linear search.
     struct Paper {
-        /// From old to new, with marks.
+        /// The nodes from old to new, with marks.
         list: Vec<(u32, bool)>,
         hand: usize,
         room: usize,
     }
 
     impl Paper {
-        /// Whether it was there.
+        /// Requests a node and inserts it if it is missing. Returns true on a hit.
         fn ask(&mut self, node: u32) -> bool {
             if let Some(entry) = self.list.iter_mut().find(|entry| entry.0 == node) {
                 entry.1 = true;
@@ -193,7 +195,8 @@ mod tests {
                     self.hand += 1;
                 }
                 self.list.remove(self.hand);
-                // At the newest one's end the hand starts anew, even if a newer one comes now.
+                // If the hand was at the newest node, it returns to the oldest one and skips the node that is inserted
+                // below.
                 self.hand = if self.hand < self.list.len() { self.hand } else { usize::MAX };
             }
             self.list.push((node, false));
@@ -201,7 +204,7 @@ mod tests {
         }
     }
 
-    /// Asks for a node's row, which is its number, and keeps it.
+    /// Requests a node's row, which is its id, and inserts it if it is missing. Returns true on a hit.
     fn ask(sieve: &Sieve, node: u32) -> bool {
         let mut wanted = vec![NodeId(node)];
         let check = |item: &NodeId, row: &[u8]| assert_eq!(row, item.0.to_le_bytes());
@@ -212,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn it_keeps_what_the_paper_keeps() {
+    fn hits_equal_those_of_the_reference_implementation() {
         for room in [1, 2, 3, 10, 40] {
             let sieve = Sieve::new(50, 4, room * 4 + 3).unwrap();
             let mut paper = Paper { list: Vec::new(), hand: 0, room };
@@ -220,18 +223,18 @@ mod tests {
             for step in 0..20_000 {
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                 let draw = (state >> 33) as u32;
-                // Some are asked for more often than others.
+                // Some nodes are requested more often than others.
                 let node = if draw.is_multiple_of(3) { draw / 3 % 50 } else { draw / 3 % 12 };
                 let was_there = ask(&sieve, node);
-                assert_eq!(was_there, paper.ask(node), "{step} of room {room}");
+                assert_eq!(was_there, paper.ask(node), "step {step}, room for {room} rows");
                 n_hits += u32::from(was_there);
             }
-            assert!(0 < n_hits && n_hits < 20_000, "{n_hits} hits of room {room}");
+            assert!(0 < n_hits && n_hits < 20_000, "{n_hits} hits, room for {room} rows");
         }
     }
 
     #[test]
-    fn one_that_is_asked_for_again_stays() {
+    fn frequently_read_rows_are_not_evicted() {
         let sieve = Sieve::new(1000, 4, 10 * 4).unwrap();
         ask(&sieve, 7);
         for node in 100..900 {
@@ -241,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_none_without_room() {
+    fn new_returns_none_if_no_row_fits() {
         assert!(Sieve::new(10, 4, 3).is_none());
         assert!(Sieve::new(10, 0, 100).is_none());
         assert!(Sieve::new(0, 4, 100).is_none());

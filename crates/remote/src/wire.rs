@@ -1,4 +1,4 @@
-//! How ids, edges and rows travel: see `proto/graph.proto`.
+//! Encoding and decoding of ids, edges and rows, as `proto/graph.proto` specifies.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,16 +13,16 @@ use kiln_sample::{EdgeWeights, Fanout, Frontier, HopRequest, RngKey};
 use crate::edges::Edges;
 use crate::proto::{SampleRequest, Weights};
 
-/// The most bytes of a message, but for a row that is longer: few enough to stay in a cache, too few for an
-/// allocator to map each anew.
+/// The largest chunk in bytes, unless a single row is larger. It fits in CPU caches, and is too small for allocators to
+/// map and unmap memory for each chunk.
 pub(crate) const CHUNK_BYTES: usize = 1 << 16;
 
-/// Values as bytes, without a copy.
+/// Returns the values as bytes, without a copy.
 pub(crate) fn bytes_of<T: Pod + Send>(values: Vec<T>) -> Bytes {
     Bytes::from_owner(Owner(values))
 }
 
-/// Gathered rows as bytes, without a copy.
+/// Returns gathered rows as bytes, without a copy.
 pub(crate) fn bytes_of_rows(rows: FeatureBuffer) -> Option<Bytes> {
     match rows {
         FeatureBuffer::F32(values) => Some(bytes_of(values)),
@@ -40,12 +40,12 @@ impl<T: Pod> AsRef<[u8]> for Owner<T> {
     }
 }
 
-/// The rows that were sent; `None` where the last one is incomplete.
+/// Decodes rows. Returns `None` if the last row is incomplete.
 pub(crate) fn rows(bytes: &[u8]) -> Option<Vec<PartitionRow>> {
     bytes.len().is_multiple_of(size_of::<PartitionRow>()).then(|| pod_collect_to_vec(bytes))
 }
 
-/// A request for edges of these rows as it is sent, but for the lease.
+/// Encodes a request to sample edges of these rows, without a lease.
 pub(crate) fn sample_request(request: HopRequest, rule: &str, rows: Bytes) -> SampleRequest {
     let weights = match request.weights {
         EdgeWeights::None => Weights::None,
@@ -60,23 +60,23 @@ pub(crate) fn sample_request(request: HopRequest, rule: &str, rows: Bytes) -> Sa
     SampleRequest { lease: 0, rows, key, rule, fanout, weights: weights.into() }
 }
 
-/// The request that was sent. Its layer is not, as no pick depends on it.
+/// Decodes a request to sample edges. Its layer is not sent, because samples do not depend on it.
 ///
 /// # Errors
-/// For weights that this version does not know.
+/// Returns a message if the kind of weights is unknown.
 pub(crate) fn hop_request(request: &SampleRequest) -> Result<HopRequest, &'static str> {
     let weights = match Weights::try_from(request.weights) {
         Ok(Weights::None) => EdgeWeights::None,
         Ok(Weights::Stored) => EdgeWeights::Stored,
         Ok(Weights::Scaled) => EdgeWeights::Unbiased,
-        Err(_) => return Err("unknown weights"),
+        Err(_) => return Err("unknown kind of edge weights"),
     };
     let fanout = request.fanout.map_or(Fanout::All, Fanout::UpTo);
     Ok(HopRequest { key: RngKey::new(request.key), layer: 0, fanout, weights })
 }
 
-/// Pieces of bytes that each fit a message. A piece of a longer array is a copy: one that waits for a slow client does not
-/// keep the array in memory.
+/// Divides arrays into chunks of at most [`CHUNK_BYTES`]. Chunks of longer arrays are copies, so a chunk that waits for
+/// a slow client does not keep the whole array in memory.
 pub(crate) fn chunks(arrays: impl IntoIterator<Item = Bytes>) -> impl Iterator<Item = Bytes> {
     arrays.into_iter().flat_map(|mut bytes| {
         std::iter::from_fn(move || match bytes.len() {
@@ -87,7 +87,7 @@ pub(crate) fn chunks(arrays: impl IntoIterator<Item = Bytes>) -> impl Iterator<I
     })
 }
 
-/// The edges that were picked of a range of rows, in the arrays in which they are sent.
+/// The sampled edges of a range of rows, in the arrays of the response.
 #[derive(Debug, Default)]
 pub(crate) struct SampledRange {
     counts: Vec<u32>,
@@ -98,7 +98,7 @@ pub(crate) struct SampledRange {
 }
 
 impl SampledRange {
-    /// Appends the edges that were picked of further rows.
+    /// Appends the sampled edges of further rows.
     pub(crate) fn push(&mut self, edges: &Edges, rows: &[PartitionRow], picked: &Frontier) {
         let Frontier { indptr, srcs, edge_ids, weights } = picked;
         for (row, bounds) in rows.iter().zip(indptr.windows(2)) {
@@ -114,12 +114,12 @@ impl SampledRange {
         }
     }
 
-    /// The bytes of the arrays.
+    /// Returns the size of the arrays in bytes.
     pub(crate) fn n_bytes(&self) -> usize {
         12 * self.counts.len() + 8 * self.srcs.len() + 4 * self.weights.len()
     }
 
-    /// The range as it is sent: the number of its rows as u32, and the arrays.
+    /// Encodes the range: the number of its rows as u32, and the arrays.
     pub(crate) fn into_arrays(self) -> [Bytes; 6] {
         let n_rows = self.counts.len() as u32;
         [
@@ -133,7 +133,7 @@ impl SampledRange {
     }
 }
 
-/// The edges that were picked of so many nodes, in one or more ranges; the error is what was expected.
+/// Decodes the sampled edges of `n_dst` nodes, in one or more ranges. The error describes the expected contents.
 pub(crate) fn frontier(bytes: &[u8], n_dst: usize, has_weights: bool) -> Result<Frontier, String> {
     let mut rest = Reader(bytes);
     let mut all = Frontier { indptr: vec![0], weights: has_weights.then(Vec::new), ..Frontier::default() };
@@ -149,7 +149,7 @@ pub(crate) fn frontier(bytes: &[u8], n_dst: usize, has_weights: bool) -> Result<
     Ok(all)
 }
 
-/// All edges of these rows, whose positions are `ranges`, in chunks that are copied one at a time.
+/// Encodes all edges of these rows, whose positions are `ranges`, in chunks. Each chunk is copied when it is requested.
 pub(crate) fn of_lists<'a>(
     edges: &'a Edges,
     rows: &[PartitionRow],
@@ -164,7 +164,7 @@ pub(crate) fn of_lists<'a>(
     chunks([bytes_of(counts), bytes_of(firsts)]).chain(srcs).chain(weights).chain(types)
 }
 
-/// The values at these positions, one range after the other, in chunks.
+/// Copies the values at these positions, range by range, in chunks.
 fn values_of<'a, T: Pod + Send>(
     ranges: &'a [Range<usize>],
     values: &'a [T],
@@ -187,7 +187,7 @@ fn values_of<'a, T: Pod + Send>(
     })
 }
 
-/// All edges of these nodes; the error is what was expected.
+/// Decodes all edges of these nodes. The error describes the expected contents.
 pub(crate) fn lists(
     bytes: &[u8],
     nodes: &[NodeId],
@@ -213,10 +213,10 @@ pub(crate) fn lists(
     Ok(Edges { graph: Arc::new(graph), nodes: SharedArray::from(nodes.to_vec()), first_edges: firsts.into() })
 }
 
-/// What is expected of a response with more edges than an index counts.
-const TOO_MANY: &str = "edges that 32 bits count";
+/// The expected contents, in the error for a response with too many edges for an index of 32 bits.
+const TOO_MANY: &str = "at most 2^32 - 1 edges";
 
-/// Appends values, without a copy where there are none yet.
+/// Appends values to `all`. If `all` is empty, they are moved instead of copied.
 fn append<T: Clone>(all: &mut Vec<T>, values: Vec<T>) {
     match all.is_empty() {
         true => *all = values,
@@ -227,16 +227,16 @@ fn append<T: Clone>(all: &mut Vec<T>, values: Vec<T>) {
 struct Reader<'a>(&'a [u8]);
 
 impl Reader<'_> {
-    /// So many values.
+    /// Reads `n` values.
     fn take<T: Pod>(&mut self, n: usize) -> Result<Vec<T>, String> {
         let n_bytes = n.saturating_mul(size_of::<T>());
-        let short = || format!("{n_bytes} bytes more than the {} that are left", self.0.len());
+        let short = || format!("{n_bytes} bytes where only {} are left", self.0.len());
         let (values, rest) = self.0.split_at_checked(n_bytes).ok_or_else(short)?;
         self.0 = rest;
         Ok(pod_collect_to_vec(values))
     }
 
-    /// Appends a range of so many rows to what was read before.
+    /// Reads a range of `n_rows` rows and appends its edges.
     fn append_range(&mut self, n_rows: usize, all: &mut Frontier) -> Result<(), String> {
         let (indptr, firsts) = self.ranges(n_rows)?;
         let n_edges = indptr[n_rows] as usize;
@@ -258,7 +258,8 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Where each node's edges start among all, and where in the whole graph.
+    /// Reads the start of each node's edges in the response, `[n_nodes + 1]`, and the id in the whole graph of each
+    /// node's first edge.
     fn ranges(&mut self, n_nodes: usize) -> Result<(Vec<u32>, Vec<u64>), String> {
         let counts: Vec<u32> = self.take(n_nodes)?;
         let mut indptr = Vec::with_capacity(n_nodes + 1);
@@ -271,7 +272,7 @@ impl Reader<'_> {
     }
 
     fn end(&self) -> Result<(), String> {
-        if self.0.is_empty() { Ok(()) } else { Err(format!("{} bytes less", self.0.len())) }
+        if self.0.is_empty() { Ok(()) } else { Err(format!("{} bytes fewer", self.0.len())) }
     }
 }
 
@@ -296,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn edges_that_were_picked_come_as_they_were_sent() {
+    fn decodes_sampled_edges_in_one_or_more_ranges() {
         let rows = [PartitionRow(2), PartitionRow(0)];
         let frontier = Frontier {
             indptr: vec![0, 2, 3],
@@ -313,7 +314,7 @@ mod tests {
         }
         assert!(super::frontier(&bytes, 2, false).is_err());
         assert!(super::frontier(&bytes, 1, true).is_err());
-        // The same in two ranges.
+        // The same edges are now sent in two ranges.
         let mut bytes = Vec::new();
         for (at, row) in rows.iter().enumerate() {
             let picked = frontier.indptr[at] as usize..frontier.indptr[at + 1] as usize;
@@ -328,12 +329,12 @@ mod tests {
             bytes.extend(joined(chunks(range.into_arrays())));
         }
         assert_eq!(super::frontier(&bytes, 2, true), Ok(frontier));
-        // A range without rows would never end.
+        // Ranges without rows are rejected, because a response that consists of them would never end.
         assert!(super::frontier(&[0; 8], 1, false).unwrap_err().contains("a range of 1 to 1 rows"));
     }
 
     #[test]
-    fn lists_come_as_they_were_sent() {
+    fn decodes_neighbor_lists() {
         let rows = [2, 1, 0].map(PartitionRow);
         let nodes = [8, 5, 4].map(NodeId);
         let edges = edges();
@@ -357,12 +358,12 @@ mod tests {
     }
 
     #[test]
-    fn long_arrays_go_in_pieces() {
+    fn long_arrays_are_sent_in_copied_chunks() {
         let pieces: Vec<Bytes> =
             chunks([bytes_of(vec![1_u8; CHUNK_BYTES + 3]), bytes_of::<u32>(Vec::new())]).collect();
         assert_eq!(pieces.iter().map(Bytes::len).collect::<Vec<_>>(), [CHUNK_BYTES, 3]);
         let mut pieces = chunks([bytes_of(vec![1_u8; 2 * CHUNK_BYTES])]);
-        let first = pieces.next().expect("there are two");
-        assert!(first.is_unique(), "a piece that waits keeps the whole array");
+        let first = pieces.next().expect("there should be two chunks");
+        assert!(first.is_unique(), "a waiting chunk should not keep the whole array");
     }
 }

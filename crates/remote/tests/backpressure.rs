@@ -1,4 +1,4 @@
-//! A trainer that is slower than its servers: batches and answers wait where they are, within the memory that was given.
+//! Backpressure: if a trainer is slower than its servers, batches and responses wait within the configured memory.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use kiln_sample::Fanout;
 
 const MIB: usize = 1 << 20;
 
-/// Columns of the features: a row is 2 KiB.
+/// The number of feature columns. A row takes 2 KiB.
 const DIM: usize = 512;
 
-/// Bytes of memory that are no file's.
+/// Returns the anonymous memory of this process in bytes, without mapped files.
 fn anonymous() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
@@ -24,8 +24,8 @@ fn anonymous() -> usize {
 }
 
 #[test]
-fn a_slow_trainer_is_not_buried_in_batches() {
-    // Where there is no such file there is nothing to look at.
+fn slow_trainer_keeps_memory_within_the_documented_limits() {
+    // Systems without this file do not report the memory.
     if !std::path::Path::new("/proc/self/status").exists() {
         return;
     }
@@ -66,11 +66,11 @@ fn a_slow_trainer_is_not_buried_in_batches() {
         peak = peak.max(anonymous());
     }
     assert_eq!(graph.take_fetch_stats().remote_rows, n_rows as u64);
-    // What the graph says that it takes, what the loader may hold, one batch that is being trained on, the same of what
-    // servers send as of what is received, and what allocators keep of freed memory.
+    // The limit is the sum of the graph's limit, the loader's queue, one batch in training, the buffers of the servers'
+    // connections, and freed memory that allocators retain.
     let told = graph.memory_bytes() + queue_bytes + 4 * MIB + servers.len() * 16 * MIB + 16 * MIB;
     let grown = peak.saturating_sub(before);
-    println!("{} MiB came, memory grew by {} MiB, at most {}", n_bytes / MIB, grown / MIB, told / MIB);
-    assert!(2 * told < n_bytes, "nothing would be seen: {n_bytes}");
-    assert!(grown < told, "{grown} {told}");
+    println!("{} MiB received, memory grew by {} MiB, limit {}", n_bytes / MIB, grown / MIB, told / MIB);
+    assert!(2 * told < n_bytes, "{n_bytes} bytes of batches are too few for this test");
+    assert!(grown < told, "memory grew by {grown} bytes, expected less than {told}");
 }

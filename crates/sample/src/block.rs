@@ -6,14 +6,14 @@ use crate::{Error, Frontier, FrontierSampler, HopRequest, Result, RngKey, Seeds,
 /// The sampled blocks of one batch.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SampledBlocks {
-    /// One block a layer, input layer first: `blocks[i].dsts()` equals `blocks[i + 1].srcs()`.
+    /// One block per layer, input layer first: `blocks[i].dsts()` equals `blocks[i + 1].srcs()`.
     pub blocks: Vec<Block>,
-    /// For each seed, as given, its row among the last block's destinations.
+    /// The row of each seed among the last block's destinations, in the given order of the seeds.
     pub seed_index: Vec<LocalId>,
 }
 
-/// Relabels a frontier: destinations first, in the order given, then the other sources by first
-/// appearance.
+/// Relabels a frontier to a block with local ids: the destinations first, in the given order, then the other sources
+/// in the order of their first appearance.
 ///
 /// ```
 /// use kiln_graph::{EdgeId, LocalId, NodeId};
@@ -32,10 +32,10 @@ pub struct SampledBlocks {
 /// ```
 ///
 /// # Errors
-/// [`Error::SeedOutOfRange`] or [`Error::NeighborOutOfRange`] for a node that is not below `n_nodes`.
+/// Returns [`Error::SeedOutOfRange`] or [`Error::NeighborOutOfRange`] for a node that is not below `n_nodes`.
 ///
 /// # Panics
-/// When the frontier's arrays do not fit each other or `dsts`, or a destination stands twice.
+/// Panics if the frontier's arrays are inconsistent or do not match `dsts`, or if `dsts` contains a duplicate.
 pub fn to_block(
     dsts: &[NodeId],
     frontier: &Frontier,
@@ -43,12 +43,12 @@ pub fn to_block(
     scratch: &mut Scratch,
 ) -> Result<Block> {
     let fits = frontier.check(0, dsts.len()).is_ok();
-    assert!(fits, "the frontier's arrays do not fit {} destinations", dsts.len());
+    assert!(fits, "the frontier's arrays should be consistent and match the {} destinations", dsts.len());
     let relabel = &mut scratch.relabel;
     relabel.begin(n_nodes);
     for (position, &node) in dsts.iter().enumerate() {
         let local = relabel.local(node).ok_or(Error::SeedOutOfRange { node, position, n_nodes })?;
-        assert_eq!(local.index(), position, "destination {} stands twice", node.0);
+        assert_eq!(local.index(), position, "duplicate destination {}", node.0);
     }
     let indices = relabel.number(frontier, None)?;
     Ok(Block::new(BlockParts {
@@ -60,8 +60,8 @@ pub fn to_block(
     }))
 }
 
-/// A worker's tables and buffers, used again for each batch. It holds no result: a fresh one gives the
-/// same blocks.
+/// The tables and buffers of a worker, which it reuses for each batch. They do not affect results: a new `Scratch`
+/// gives equal blocks.
 #[derive(Debug, Default)]
 pub struct Scratch {
     pub(crate) picks: Selection,
@@ -69,14 +69,14 @@ pub struct Scratch {
     relabel: Relabel,
 }
 
-/// Samples one block a layer, one hop each, from the seeds to the input layer.
+/// Samples one block (one hop) per layer, from the seeds to the input layer.
 pub(crate) fn sample_blocks<S: FrontierSampler + ?Sized>(
     sampler: &S,
     seeds: &Seeds,
     key: RngKey,
     scratch: &mut Scratch,
 ) -> Result<SampledBlocks> {
-    // Both are taken out of the scratch, so that the sampler may use the rest of it.
+    // The frontier and the table are moved out of the scratch, because the sampler borrows the scratch mutably.
     let mut frontier = std::mem::take(&mut scratch.frontier);
     let mut relabel = std::mem::take(&mut scratch.relabel);
     relabel.begin(sampler.n_nodes());
@@ -91,9 +91,9 @@ pub(crate) fn sample_blocks<S: FrontierSampler + ?Sized>(
         let request = HopRequest::new(key, layer, fanout, sampler.weights());
         sampler.sample_frontier(request, &relabel.nodes, scratch, &mut frontier)?;
         frontier.check(layer, relabel.nodes.len())?;
-        // The sources so far are this hop's destinations and keep their numbers.
+        // The sources of the previous hop are the destinations of this hop and keep their local ids.
         let indices = relabel.number(&frontier, sampler.indices_path())?;
-        // Nobody numbers on from the input layer's sources.
+        // The input layer is the last hop, so its sources are moved instead of cloned.
         let srcs = if layer == 0 { std::mem::take(&mut relabel.nodes) } else { relabel.nodes.clone() };
         blocks.push(Block::new(BlockParts {
             srcs,

@@ -1,12 +1,11 @@
 use crate::{KeyDomain, RngKey, Rule};
 
-/// The number of in-neighbours to pick for each destination of one layer. An integer converts into
-/// [`Fanout::UpTo`].
+/// The number of in-neighbours to pick for each destination of one layer. Integers convert to [`Fanout::UpTo`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fanout {
-    /// All of them.
+    /// All in-neighbours.
     All,
-    /// At most this many.
+    /// A maximum number of in-neighbours.
     UpTo(u32),
 }
 
@@ -22,23 +21,22 @@ impl From<&Fanout> for Fanout {
     }
 }
 
-/// The weights that the edges of sampled blocks carry.
+/// The kind of edge weights that sampled blocks have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum EdgeWeights {
-    /// Edges carry no weight.
+    /// Blocks have no edge weights.
     #[default]
     None,
-    /// Edges carry the graph's weights.
+    /// Edges have the weights that the graph stores.
     Stored,
-    /// Edges carry weights that make each destination's weighted sum an unbiased estimate of the sum over
+    /// Edges have weights that make each destination's weighted sum an unbiased estimate of the sum over
     /// all its edges: an edge's weight in the graph times the number of its destination's edges, divided by
     /// the number of picks (Horvitz and Thompson 1952).
     ///
-    /// This holds for rules that pick each neighbour with the same probability, as the built-in ones do, and
-    /// for fanouts above 0. Self loops that the rule always keeps
-    /// ([`SamplingRule::keeps_self_loops`](crate::SamplingRule::keeps_self_loops)) count in neither number, and
-    /// their weights stay as they are. A destination all of whose edges are picked carries exactly the
-    /// graph's weights.
+    /// The estimate is unbiased for rules that pick each neighbour with equal probability, as the built-in ones do,
+    /// and for fanouts above 0. Self loops that the rule always keeps
+    /// ([`SamplingRule::keeps_self_loops`](crate::SamplingRule::keeps_self_loops)) are excluded from both numbers and
+    /// keep their weights. If all edges of a destination are picked, they have exactly the graph's weights.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -52,7 +50,7 @@ pub enum EdgeWeights {
     /// let sampler = NeighborSampler::with_config(graph, config)?;
     /// let seeds = Seeds::nodes(vec![NodeId(0)]);
     /// let block = &sampler.sample_blocks(&seeds, RngKey::new(0), &mut Scratch::default())?.blocks[0];
-    /// // The loop, and two picks that stand for two edges each.
+    /// // The self loop, and two picks with twice the weight, since two of four edges are picked.
     /// assert_eq!(block.n_edges(), 3);
     /// let edge = 1.0 / 5.0_f64.sqrt();
     /// assert_eq!(block.weights(), Some(&[0.2, 2.0 * edge as f32, 2.0 * edge as f32][..]));
@@ -61,58 +59,57 @@ pub enum EdgeWeights {
     Unbiased,
 }
 
-/// The request for one layer's edges of one batch: all that the picks depend on besides the graph, the rule
-/// and the destinations. Samplers on the host, on devices and at the owners of partitions take the same one.
+/// The parameters of one hop: all inputs of sampling except the graph, the rule and the destinations. Samplers on the
+/// host, on devices and on the owners of remote partitions take the same request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HopRequest {
     /// The step's key with the layer folded in.
     pub key: RngKey,
-    /// The layer whose block is sampled; 0 is the input layer, sampled last. Errors name it.
+    /// The layer whose block is sampled, for error messages; 0 is the input layer, which is sampled last.
     pub layer: usize,
-    /// The number of edges of each destination.
+    /// The number of edges to pick for each destination.
     pub fanout: Fanout,
-    /// The weights that the edges carry.
+    /// The kind of edge weights to return.
     pub weights: EdgeWeights,
 }
 
 impl HopRequest {
-    /// The request of one layer in the step of this key, into which the layer is folded.
+    /// Creates the request for one layer. The layer is folded into the step's key.
     pub fn new(step_key: RngKey, layer: usize, fanout: Fanout, weights: EdgeWeights) -> Self {
         Self { key: step_key.fold_in(KeyDomain::Layer, layer as u64), layer, fanout, weights }
     }
 }
 
-/// The configuration of a sampler on the host, on a device or of a partitioned graph.
+/// The configuration of a sampler, on the host, on a device or on a partitioned graph.
 #[derive(Debug, Clone, Default)]
 pub struct SamplerConfig {
-    /// One fanout a layer, input layer first, which is DGL's order: the last number is the hop next to the
-    /// seeds.
+    /// One fanout per layer, input layer first (DGL's order): the last fanout is that of the hop from the seeds.
     pub fanouts: Vec<Fanout>,
     /// The rule that picks each destination's edges.
     pub rule: Rule,
-    /// The weights that edges carry; the graph needs weights unless it is [`EdgeWeights::None`].
+    /// The kind of edge weights that blocks have. All kinds except [`EdgeWeights::None`] require a graph with weights.
     pub weights: EdgeWeights,
 }
 
 impl SamplerConfig {
-    /// Uniform picks without replacement, whose edges carry no weights: a destination with no more
-    /// neighbours than its fanout gets all.
+    /// Creates a configuration that samples uniformly without replacement ([`Rule::Uniform`]) and returns no edge
+    /// weights.
     pub fn new(fanouts: impl IntoIterator<Item = impl Into<Fanout>>) -> Self {
         Self { fanouts: fanouts.into_iter().map(Into::into).collect(), ..Self::default() }
     }
 
-    /// Every in-neighbour in each of `n_layers` layers.
+    /// Creates a configuration that takes all in-neighbours in each of `n_layers` layers.
     pub fn full(n_layers: usize) -> Self {
         Self::new(vec![Fanout::All; n_layers])
     }
 
-    /// The same configuration with another rule: a built-in one or the user's own.
+    /// Sets the rule: a built-in or a custom one.
     #[must_use]
     pub fn with_rule(self, rule: impl Into<Rule>) -> Self {
         Self { rule: rule.into(), ..self }
     }
 
-    /// The same configuration, whose edges carry these weights.
+    /// Sets the kind of edge weights that blocks have.
     #[must_use]
     pub fn with_weights(self, weights: EdgeWeights) -> Self {
         Self { weights, ..self }

@@ -2,110 +2,110 @@ use std::path::PathBuf;
 
 use kiln_graph::{NodeId, file_prefix};
 
-/// What can go wrong while sampling.
+/// An error of sampling.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A seed, or a destination given to a sampler, is not a node of the graph.
-    #[error("seed {} at position {position} is not a node: the graph has {n_nodes} nodes (ids 0 to n_nodes - 1)", node.0)]
+    #[error("seed {} at position {position} is not a node: the graph has {n_nodes} nodes, numbered from 0", node.0)]
     SeedOutOfRange {
-        /// The id that is too large.
+        /// The node id that is out of range.
         node: NodeId,
-        /// Its position in the list given.
+        /// The position of the node in the given list.
         position: usize,
-        /// How many nodes there are.
+        /// The number of nodes in the graph.
         n_nodes: usize,
     },
-    /// The graph holds an edge from a node that it does not have: its file is damaged.
-    #[error("{}edge {edge} comes from node {}, but the graph has {n_nodes} nodes: the graph is damaged, make it again", file_prefix(file.as_deref()), node.0)]
+    /// The graph contains an edge from a node that does not exist: the graph's file is damaged.
+    #[error("{}edge {edge} comes from node {}, but the graph has {n_nodes} nodes: the graph is damaged: restore or regenerate it", file_prefix(file.as_deref()), node.0)]
     NeighborOutOfRange {
-        /// The id that is too large.
+        /// The node id that is out of range.
         node: NodeId,
         /// The edge's position in the graph's `indices`.
         edge: u64,
-        /// How many nodes there are.
+        /// The number of nodes in the graph.
         n_nodes: usize,
-        /// The file that `indices` are mapped from, where that is known.
+        /// The file from which `indices` are mapped; `None` if they are in memory.
         file: Option<PathBuf>,
     },
     /// The graph's `indptr` is damaged at this node.
-    #[error("{}the edges of node {} would be {start} to {end} of {n_edges}: the graph is damaged, make it again", file_prefix(file.as_deref()), node.0)]
+    #[error("{}node {} has the edge range {start} to {end}, expected an ascending range within {n_edges} edges: the graph is damaged: restore or regenerate it", file_prefix(file.as_deref()), node.0)]
     BadEdgeRange {
         /// The destination.
         node: NodeId,
-        /// Where its edges would start.
+        /// The start of the destination's edge range.
         start: u64,
-        /// Where they would end.
+        /// The end of the destination's edge range.
         end: u64,
-        /// How many edges the graph has.
+        /// The number of edges in the graph.
         n_edges: u64,
-        /// The file that `indptr` is mapped from, where that is known.
+        /// The file from which `indptr` is mapped; `None` if it is in memory.
         file: Option<PathBuf>,
     },
-    /// A layer has more edges than 32 bits count.
+    /// A layer has more edges than a block's 32-bit positions can represent.
     #[error(
-        "layer {layer} has {n_edges} or more edges, at most {} fit a block: use smaller batches or fanouts",
+        "layer {layer} has at least {n_edges} edges, expected at most {} in a block: use smaller batches or fanouts",
         u32::MAX
     )]
     BlockTooLarge {
-        /// The layer.
+        /// The index of the layer; 0 is the input layer.
         layer: usize,
-        /// Edges picked when the count passed the limit.
+        /// The number of picked edges when the limit was exceeded.
         n_edges: u64,
     },
-    /// A device was asked to draw more neighbours of a node than it does.
+    /// The fanout is larger than device sampling supports.
     #[error(
-        "layer {layer}: a device draws at most {most} of a node's neighbours: take all of them, or sample on the host"
+        "layer {layer}: device sampling supports fanouts up to {most}: reduce the fanout, use all neighbours, or sample on the host"
     )]
     FanoutTooLarge {
-        /// The layer.
+        /// The index of the layer; 0 is the input layer.
         layer: usize,
-        /// The largest fanout that is drawn.
+        /// The largest supported fanout.
         most: u64,
     },
-    /// A device was asked to pick by a rule that is not built in.
-    #[error("a device has the built-in sampling rules only: sample by a rule of your own on the host")]
+    /// A custom rule was given to a device sampler.
+    #[error("device sampling supports only the built-in rules: use the custom rule on the host")]
     CustomRule,
-    /// A user's rule picked a neighbour that the destination does not have.
-    #[error("the rule picked neighbour {pick} of node {}, which has {degree}", dst.0)]
+    /// A custom rule picked a position that is not below the destination's degree.
+    #[error("the sampling rule picked position {pick} of node {}, expected a position below the node's degree {degree}", dst.0)]
     PickOutOfRange {
         /// The destination.
         dst: NodeId,
-        /// The position picked.
+        /// The picked position among the destination's neighbours.
         pick: u32,
-        /// How many neighbours there are.
+        /// The number of the destination's neighbours.
         degree: usize,
     },
-    /// A destination has more edges than a position counts.
-    #[error("node {} has {degree} edges, at most {} can be sampled from", dst.0, u32::MAX)]
+    /// A destination has more edges than a 32-bit position can represent.
+    #[error("node {} has {degree} edges, expected at most {} for sampling", dst.0, u32::MAX)]
     DegreeTooLarge {
         /// The destination.
         dst: NodeId,
-        /// Its edges.
+        /// The number of edges into the destination.
         degree: u64,
     },
-    /// A user's sampler gave a frontier whose arrays contradict each other or the destinations asked for.
+    /// A custom sampler returned a frontier whose arrays are inconsistent or do not match the destinations.
     #[error(
-        "layer {layer}: the sampler gave a frontier of {n_dst} destinations, {n_srcs} sources and {n_edge_ids} edge ids for {expected} destinations"
+        "layer {layer}: the sampler returned a frontier with {n_dst} destinations, {n_srcs} sources and {n_edge_ids} edge ids, expected consistent arrays for {expected} destinations"
     )]
     BadFrontier {
-        /// The layer.
+        /// The index of the layer; 0 is the input layer.
         layer: usize,
-        /// Destinations of the frontier.
+        /// The number of destinations in the frontier.
         n_dst: usize,
-        /// Sources of the frontier.
+        /// The number of sources in the frontier.
         n_srcs: usize,
-        /// Edge ids of the frontier.
+        /// The number of edge ids in the frontier.
         n_edge_ids: usize,
-        /// Destinations asked for.
+        /// The number of requested destinations.
         expected: usize,
     },
-    /// Weights were asked for, but the graph has none.
+    /// The sampler is configured for edge weights, but the graph has none.
     #[error(
-        "the sampler was asked for edge weights, but the graph has none: give them to CscBuilder::weights"
+        "the sampler is configured for edge weights, but the graph has none: set them with CscBuilder::weights"
     )]
     NoWeights,
-    /// A sampler whose graph lies elsewhere did not get its edges.
+    /// A sampler of a remote graph failed to fetch edges.
     #[error(transparent)]
     Elsewhere(Box<dyn std::error::Error + Send + Sync>),
 }

@@ -4,24 +4,24 @@ use kiln_graph::{EdgeId, NodeId};
 
 use crate::{EdgeWeights, Error, Fanout, HopRequest, Result, RngKey, SampledBlocks, Scratch, Seeds, block};
 
-/// The edges picked in one hop, in global ids: for each destination, in the order given, its picked
-/// edges in ascending edge order.
+/// The edges picked in one hop, in global ids. Destinations are in the given order, the edges of each destination in
+/// ascending order of edge ids.
 ///
 /// | array | element | length | indexed by |
 /// |---|---|---|---|
 /// | `indptr` | `u32` | `n_dst + 1` | destination |
 /// | `srcs` | [`NodeId`] | `n_edges` | position of the edge in the frontier; its source |
 /// | `edge_ids` | [`EdgeId`] | `n_edges` | the same; the graph's edge |
-/// | `weights` | `f32` | `n_edges` | the same; `None` when weights were not asked for |
+/// | `weights` | `f32` | `n_edges` | the same; `None` if the request has [`EdgeWeights::None`] |
 #[derive(Debug, Clone, PartialEq)]
 pub struct Frontier {
-    /// Where each destination's edges start.
+    /// The offsets of the edges by destination: those of `v` are `indptr[v]..indptr[v + 1]`.
     pub indptr: Vec<u32>,
     /// Each edge's source.
     pub srcs: Vec<NodeId>,
     /// Each edge's id in the graph.
     pub edge_ids: Vec<EdgeId>,
-    /// Each edge's weight, where asked for.
+    /// Each edge's weight; `None` if the request has [`EdgeWeights::None`].
     pub weights: Option<Vec<f32>>,
 }
 
@@ -32,15 +32,15 @@ impl Default for Frontier {
 }
 
 impl Frontier {
-    /// Number of destinations.
+    /// Returns the number of destinations.
     pub fn n_dst(&self) -> usize {
         self.indptr.len().saturating_sub(1)
     }
 
-    /// Whether the arrays fit each other and this number of destinations.
+    /// Checks that the arrays are consistent and match the number of destinations. The error contains `layer`.
     ///
     /// # Errors
-    /// [`Error::BadFrontier`], which names the layer.
+    /// Returns [`Error::BadFrontier`] if the arrays are inconsistent or have another number of destinations.
     pub fn check(&self, layer: usize, n_dst: usize) -> Result<()> {
         let is_right = self.indptr.len() == n_dst + 1
             && self.indptr[0] == 0
@@ -57,38 +57,37 @@ impl Frontier {
         }
     }
 
-    /// Number of edges.
+    /// Returns the number of edges.
     pub fn n_edges(&self) -> usize {
         self.srcs.len()
     }
 }
 
-/// Samples a batch hop by hop: it picks the edges of one hop, and joins the hops to blocks. A sampler holds
-/// its graph, so this trait does not name one.
+/// A neighbour sampler: picks the edges of one hop, and combines the hops of a batch to blocks. A sampler owns its
+/// graph or the connection to it.
 pub trait FrontierSampler: Send + Sync {
-    /// One fanout a layer, input layer first.
+    /// The fanout of each layer, input layer first.
     fn fanouts(&self) -> &[Fanout];
 
-    /// The weights that the edges of its blocks carry.
+    /// The kind of edge weights that the sampler's blocks have. The default is [`EdgeWeights::None`].
     fn weights(&self) -> EdgeWeights {
         EdgeWeights::None
     }
 
-    /// Number of nodes of the graph; ids are below it.
+    /// The number of nodes in the graph; all node ids are below it.
     fn n_nodes(&self) -> usize;
 
-    /// The file that the sources of its edges are mapped from, where there is one: errors name it.
+    /// The file from which the graph's `indices` are mapped, for error messages; `None` if they are not mapped.
     fn indices_path(&self) -> Option<&Path> {
         None
     }
 
-    /// Fills `out` with the edges picked for `dsts`, which are distinct. What `out` held before is
-    /// overwritten; its memory is used again. The fanout and the weights are the request's, whatever those
-    /// of the sampler are.
+    /// Fills `out` with the edges picked for `dsts`, which must be distinct. Overwrites the contents of `out` and
+    /// reuses its memory. The fanout and the kind of weights of the request apply, not those of the sampler.
     ///
     /// # Errors
-    /// A destination that the graph does not have, a damaged graph, weights of a graph without weights, or
-    /// more edges than a block holds.
+    /// Returns an error if a destination is not a node of the graph, if the graph is damaged, if weights are requested
+    /// from a graph without weights, or if there are more edges than a block can hold.
     fn sample_frontier(
         &self,
         request: HopRequest,
@@ -97,18 +96,19 @@ pub trait FrontierSampler: Send + Sync {
         out: &mut Frontier,
     ) -> Result<()>;
 
-    /// Number of layers, one hop and one block each.
+    /// The number of layers, each of which is one hop and one block.
     fn n_layers(&self) -> usize {
         self.fanouts().len()
     }
 
-    /// Samples one block a layer for `seeds`, drawing from `key` only, which is the step's. A sampler that
-    /// does not work hop by hop implements this method itself.
+    /// Samples one block per layer for `seeds`. All random draws come from `key`, the key of the step. Samplers that do
+    /// not work hop by hop override this method.
     ///
     /// The last block's destinations are the distinct seeds in the order of their first appearance.
     ///
     /// # Errors
-    /// A seed that the graph does not have, and the errors of [`sample_frontier`](Self::sample_frontier).
+    /// Returns [`Error::SeedOutOfRange`] for a seed that the graph does not have, and the errors of
+    /// [`sample_frontier`](Self::sample_frontier).
     fn sample_blocks(&self, seeds: &Seeds, key: RngKey, scratch: &mut Scratch) -> Result<SampledBlocks> {
         block::sample_blocks(self, seeds, key, scratch)
     }

@@ -6,30 +6,27 @@ use kiln_mem::prefetch;
 
 use crate::{EdgeWeights, Error, Fanout, Frontier, HopRequest, Neighbors, Result, SamplingRule, Selection};
 
-/// Picks one hop's edges, in groups of destinations.
+/// The sampler of one hop, which picks edges in groups of destinations.
 ///
-/// Nearly every read is of a random place in memory, and a processor waits for many of them in the time of
-/// one. So a group's places in `indptr` are asked for while the group before it is picked, and its sources
-/// are read after all its picks, in a loop that does nothing else, so that a hundred reads are under way at
-/// once. Asking for `indptr` ahead takes a batch of 950,000 edges from 32.8 to 24.5 ms (one core of an Intel
-/// Xeon, November 2026, [15, 10, 5] of 1024 seeds in a graph of 2.4 million nodes and 124 million edges in
-/// huge pages; so are all figures of this crate). Asking for `indices` while picking gained nothing.
+/// Nearly every read is a cache miss at a random address, but a processor overlaps many of them. Therefore the `indptr`
+/// entries of a group are prefetched while the previous group is picked. The sources are read after all picks of the
+/// group, in a loop that does nothing else, so the processor overlaps about a hundred reads.
 pub(crate) struct HopSampler<'a, R: ?Sized> {
     pub(crate) graph: &'a Csc,
     pub(crate) rule: &'a R,
     pub(crate) request: HopRequest,
-    /// The ids of the graph's nodes that draws are keyed by; their own ids, if `None`.
+    /// The global id of each node, which keys its random draws; `None` if the graph's own ids are global.
     pub(crate) global_ids: Option<&'a [NodeId]>,
 }
 
-/// The most destinations of a group.
+/// The maximum number of destinations in a group.
 const GROUP: usize = 64;
 
-/// About the most edges of a group: enough for the loop that reads them, and few enough that their ids are
-/// still in the nearest cache.
+/// The approximate maximum number of edges in a group: enough to overlap their reads, and few enough that their ids
+/// stay in the L1 cache.
 const GROUP_EDGES: usize = 1024;
 
-/// Most edges that room is asked for at once: 200 MB.
+/// The maximum number of edges to reserve memory for in advance: about 200 MB.
 const MOST_RESERVED: usize = 1 << 24;
 
 impl<R: SamplingRule + ?Sized> HopSampler<'_, R> {
@@ -53,7 +50,7 @@ impl<R: SamplingRule + ?Sized> HopSampler<'_, R> {
         Ok(())
     }
 
-    /// About how many edges a destination will have, from the mean over the graph.
+    /// Estimates the number of edges per destination from the graph's mean degree.
     fn edges_per_dst(&self) -> usize {
         let mean = self.graph.n_edges().div_ceil(self.graph.n_nodes().max(1) as u64) as usize;
         match self.request.fanout {
@@ -79,8 +76,8 @@ impl<R: SamplingRule + ?Sized> HopSampler<'_, R> {
         });
     }
 
-    /// Room for so many edges is asked for at once. Whole neighbourhoods may be many more or far fewer than the
-    /// graph's mean says, so that their vectors grow instead.
+    /// Returns the number of edges to reserve memory for. It is 0 for whole neighbourhoods: their sizes differ too much
+    /// from the graph's mean, so the vectors grow on demand.
     fn n_reserved(&self, n_dst: usize, edges_per_dst: usize) -> usize {
         match self.request.fanout {
             Fanout::All => 0,
@@ -95,7 +92,7 @@ impl<R: SamplingRule + ?Sized> HopSampler<'_, R> {
         }
     }
 
-    /// Picks one destination's edges, appends their ids, and what their weights are multiplied by.
+    /// Picks one destination's edges, and appends their ids and weight factors.
     #[inline]
     fn pick(&self, dst: NodeId, position: usize, picks: &mut Selection, out: &mut Frontier) -> Result<()> {
         let edges = in_edge_range(self.graph, dst, position)?;
@@ -126,7 +123,7 @@ impl<R: SamplingRule + ?Sized> HopSampler<'_, R> {
         out.edge_ids.extend(edges.map(|edge| EdgeId(edge as u64)));
     }
 
-    /// Takes the picks, which ascend: the last one is the largest.
+    /// Appends the picked edges. The picks ascend, so only the last one is checked against the degree.
     #[inline]
     fn take_picks(&self, neighbors: Neighbors<'_>, picks: &[u32], out: &mut Frontier) -> Result<()> {
         if let Some(&pick) = picks.last().filter(|&&pick| pick as usize >= neighbors.degree()) {
@@ -139,8 +136,9 @@ impl<R: SamplingRule + ?Sized> HopSampler<'_, R> {
         Ok(())
     }
 
-    /// What each pick's weight is to be multiplied by: the number of edges that a pick stands for, but 1 for
-    /// the loops that the rule keeps, which are not drawn. Where all edges are picked it is exactly 1.
+    /// Appends the factor by which the weight of each pick is multiplied: 1 with [`EdgeWeights::Stored`], otherwise the
+    /// number of edges divided by the number of picks, which is exactly 1 if all edges are picked. Self loops that the
+    /// rule always keeps are excluded from both numbers; their factor is 1.
     fn push_factors(&self, neighbors: Neighbors<'_>, picks: &[u32], factors: &mut Vec<f32>) {
         if self.request.weights == EdgeWeights::Stored {
             return factors.resize(factors.len() + picks.len(), 1.0);
@@ -152,7 +150,7 @@ impl<R: SamplingRule + ?Sized> HopSampler<'_, R> {
         factors.extend(picks.iter().map(|&pick| if is_drawn(pick) { factor } else { 1.0 }));
     }
 
-    /// Reads the sources and the weights of the edges that were picked since the last time.
+    /// Reads the sources and the weights of the edges that were picked since the last call.
     fn read(&self, out: &mut Frontier) {
         let n_read = out.srcs.len();
         let edge_ids = &out.edge_ids[n_read..];
@@ -166,11 +164,12 @@ impl<R: SamplingRule + ?Sized> HopSampler<'_, R> {
     }
 }
 
-/// The positions of the edges into `dst` in a graph's `indices`, checked: the graph may be a mapped file that nobody has
-/// read. `position` is that of `dst` among the nodes given, for errors.
+/// Returns the range of the edges into `dst` in a graph's `indices`. All values are checked, because a mapped graph may
+/// not have been validated. `position` is the position of `dst` in the caller's list, for errors.
 ///
 /// # Errors
-/// [`Error::SeedOutOfRange`], [`Error::BadEdgeRange`] and [`Error::DegreeTooLarge`].
+/// Returns [`Error::SeedOutOfRange`] if the graph does not have the node, [`Error::BadEdgeRange`] if the range is
+/// invalid, and [`Error::DegreeTooLarge`] if it has more than 2^32 - 1 edges.
 #[inline]
 pub fn in_edge_range(graph: &Csc, dst: NodeId, position: usize) -> Result<Range<usize>> {
     let indptr = graph.indptr();

@@ -1,7 +1,7 @@
 use crate::{FrontierSampler, Result, RngKey, Scratch, Seeds};
 
-/// How often each node is an input of these batches, given by their seeds and keys: which features are worth keeping at
-/// hand. The batches are sampled and thrown away.
+/// Counts how often each node is an input of the given batches, to decide which features are worth caching. `batches`
+/// contains the seeds and the key of each batch; the function samples each batch and discards its blocks.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -16,10 +16,10 @@ use crate::{FrontierSampler, Result, RngKey, Scratch, Seeds};
 /// ```
 ///
 /// # Errors
-/// What the sampler says.
+/// Returns the sampler's errors.
 ///
 /// # Panics
-/// When a sampled node is not below `n_nodes`.
+/// Panics if a sampled node is not below `n_nodes`.
 pub fn count_node_accesses(
     sampler: &(impl FrontierSampler + ?Sized),
     n_nodes: usize,

@@ -10,10 +10,10 @@ use crate::{
     SamplingRule, Scratch, Selection,
 };
 
-/// Picks in-neighbours by a rule, uniformly and without replacement by default.
+/// A sampler that picks in-neighbours by a rule, by default uniformly without replacement.
 ///
-/// `fanouts[i]` belongs to layer `i`, input layer first, which is DGL's order: the last number is the
-/// hop next to the seeds.
+/// `fanouts[i]` is the fanout of layer `i`, input layer first (DGL's order): the last fanout is that of the hop from
+/// the seeds.
 #[derive(Debug, Clone)]
 pub struct NeighborSampler {
     graph: Arc<Csc>,
@@ -22,12 +22,13 @@ pub struct NeighborSampler {
 }
 
 impl NeighborSampler {
-    /// A sampler without replacement: a destination with no more neighbours than its fanout gets all.
+    /// Creates a sampler that picks uniformly without replacement. A destination with no more neighbours than its
+    /// fanout gets all of them.
     pub fn new(graph: Arc<Csc>, fanouts: impl IntoIterator<Item = impl Into<Fanout>>) -> Self {
         Self { graph, config: SamplerConfig::new(fanouts), global_ids: None }
     }
 
-    /// A sampler by another rule: a built-in one or the user's own.
+    /// Creates a sampler with a built-in or custom rule.
     pub fn with_rule(
         graph: Arc<Csc>,
         fanouts: impl IntoIterator<Item = impl Into<Fanout>>,
@@ -36,16 +37,16 @@ impl NeighborSampler {
         Self { graph, config: SamplerConfig::new(fanouts).with_rule(rule), global_ids: None }
     }
 
-    /// A sampler of whole neighbourhoods in each of `n_layers` layers: blocks without sampling noise, for
-    /// exact evaluation on small graphs.
+    /// Creates a sampler that takes all in-neighbours in each of `n_layers` layers, for exact evaluation on small
+    /// graphs.
     pub fn full(graph: Arc<Csc>, n_layers: usize) -> Self {
         Self { graph, config: SamplerConfig::full(n_layers), global_ids: None }
     }
 
-    /// A sampler with this configuration.
+    /// Creates a sampler from a configuration.
     ///
     /// # Errors
-    /// [`Error::NoWeights`] when edges are to carry weights and the graph has none.
+    /// Returns [`Error::NoWeights`] if edge weights are configured and the graph has none.
     pub fn with_config(graph: Arc<Csc>, config: SamplerConfig) -> Result<Self> {
         if config.weights != EdgeWeights::None && graph.weights().is_none() {
             return Err(Error::NoWeights);
@@ -53,17 +54,17 @@ impl NeighborSampler {
         Ok(Self { graph, config, global_ids: None })
     }
 
-    /// The same sampler over a graph that holds the in-edges of some nodes of a larger one: node `v` of this
-    /// graph is `global_ids[v]` of the larger one, which is what rules see and draws are keyed by.
-    /// Destinations are nodes of this graph. Sources are the entries of its `indices`, usually ids of the
-    /// larger graph: so a partition of a graph gives the edges that the whole graph would.
+    /// Sets the global ids of the graph's nodes, for a graph that contains the in-edges of some nodes of a larger graph
+    /// (a partition): node `v` is node `global_ids[v]` of the larger graph. Rules get the global id, and draws are
+    /// keyed by it, so a partition gives the same edges as the whole graph. Destinations are still node ids of this
+    /// graph; sources are the entries of its `indices`, usually ids of the larger graph.
     ///
     /// # Panics
-    /// When there is not one id a node.
+    /// Panics unless there is one id per node.
     #[must_use]
     pub fn with_global_ids(self, global_ids: impl Into<SharedArray<NodeId>>) -> Self {
         let global_ids = global_ids.into();
-        assert_eq!(global_ids.len(), self.graph.n_nodes(), "global ids and nodes differ in number");
+        assert_eq!(global_ids.len(), self.graph.n_nodes(), "the numbers of global ids and nodes differ");
         Self { global_ids: Some(global_ids), ..self }
     }
 
@@ -105,7 +106,7 @@ impl FrontierSampler for NeighborSampler {
         out: &mut Frontier,
     ) -> Result<()> {
         let picks = &mut scratch.picks;
-        // Built-in rules are compiled into the loop over destinations.
+        // Built-in rules are dispatched statically, so they are inlined into the loop over destinations.
         match &self.config.rule {
             Rule::Uniform => self.fill(&Uniform, request, dsts, picks, out),
             Rule::UniformWithReplacement => self.fill(&UniformWithReplacement, request, dsts, picks, out),

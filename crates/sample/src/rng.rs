@@ -1,21 +1,22 @@
-//! Counter-based random numbers: every draw is a pure function of a key and a counter.
+//! A counter-based random number generator: every draw is a pure function of a key and a counter.
 //!
-//! The generator is Philox4x32 with [`ROUNDS`] rounds (Salmon, Moraes, Dror, Shaw 2011, "Parallel random
-//! numbers: as easy as 1, 2, 3", section 3.3 and table 2), chosen because it needs 32-bit
-//! multiplications only, so that a GPU kernel repeats it bit for bit. `docs/rng.md` is its contract.
+//! The generator is Philox4x32 with [`ROUNDS`] rounds (Salmon, Moraes, Dror, Shaw 2011, "Parallel random numbers: as
+//! easy as 1, 2, 3", section 3.3 and table 2). It needs only 32-bit multiplications, so GPU kernels give bit-identical
+//! draws. `docs/rng.md` specifies it.
 
 use kiln_graph::NodeId;
 
-/// Rounds of Philox. Seven is the least number that passes the authors' battery of statistical tests.
+/// The number of rounds of Philox. Seven is the smallest number that passes the authors' battery of statistical tests.
 pub const ROUNDS: usize = 7;
 
 const MULTIPLIER: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
 const WEYL: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
 
-/// The counter word that sets draws apart from folds.
+/// The last counter word of draws. Folds have their domain in this word, which is never 0, so draws and folds never use
+/// the same counter.
 const DRAW: u32 = 0;
 
-/// The meaning of a value that is folded into a key. The number is part of the contract: never reuse one.
+/// The meaning of a value that is folded into a key. `docs/rng.md` specifies the numbers; they must never be reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum KeyDomain {
@@ -23,67 +24,65 @@ pub enum KeyDomain {
     Epoch = 1,
     /// The step within the epoch, the same on all ranks.
     Step = 2,
-    /// The layer whose block is sampled, or whose weights are drawn, input layer first.
+    /// The layer whose block is sampled or whose weights are initialised, input layer first.
     Layer = 3,
     /// The layer whose output is masked by dropout.
     Dropout = 4,
-    /// An evaluation pass: 0 validation, 1 test. Takes the place of the epoch.
+    /// The evaluation phase: 0 for validation, 1 for test. Keys of evaluations are folded with it instead of the epoch.
     Evaluation = 5,
-    /// A host-side stream that is seeded from the key: see `docs/rng.md`.
+    /// A host-side generator that is seeded from the key; see `docs/rng.md`.
     Host = 6,
 }
 
-/// A 64-bit key that all draws of one thing share. Keys are made by folding, from the seed down:
-/// seed, epoch, step, layer.
+/// A 64-bit key of random draws. Keys are derived by folding: seed, epoch, step, layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RngKey([u32; 2]);
 
 impl RngKey {
-    /// The key of a whole run.
+    /// Creates the key of a run from its seed.
     pub fn new(seed: u64) -> Self {
         Self([seed as u32, (seed >> 32) as u32])
     }
 
-    /// The key's two words, for a device that repeats the draws.
+    /// Returns the key's two words, low word first, for device kernels.
     pub fn words(self) -> [u32; 2] {
         self.0
     }
 
-    /// The key as one number, to seed a host-side generator.
+    /// Returns the key as one number, to seed a host-side generator.
     pub fn to_u64(self) -> u64 {
         u64::from(self.0[0]) | u64::from(self.0[1]) << 32
     }
 
-    /// The key for one value of a domain; different values and domains give unrelated keys.
+    /// Derives the key for one value of a domain. Different values and domains give independent keys.
     pub fn fold_in(self, domain: KeyDomain, value: u64) -> Self {
         let out = philox([value as u32, (value >> 32) as u32, 0, domain as u32], self.0);
         Self([out[0], out[1]])
     }
 
-    /// Four draws: words `4 * group` to `4 * group + 3` of the stream of node `node` of type `node_type`.
+    /// Returns four draws: words `4 * group` to `4 * group + 3` of the stream of node `node` of type `node_type`.
     #[inline]
     pub fn draw4(self, node_type: u32, node: u32, group: u32) -> [u32; 4] {
         philox([node, node_type, group, DRAW], self.0)
     }
 
-    /// The draws of [`draw4`](Self::draw4) for `N` groups from `first` on: `words[word][group]`.
+    /// Returns the draws of [`draw4`](Self::draw4) for `N` groups, starting with group `first`: `words[word][group]`.
     ///
-    /// The groups are computed side by side, in loops that the compiler makes vectors of, for the
-    /// instructions that the caller is compiled for.
+    /// The loops over the groups are auto-vectorised for the instruction set that the caller is compiled for.
     #[inline(always)]
     pub fn draw_groups<const N: usize>(self, node_type: u32, node: u32, first: u32) -> [[u32; N]; 4] {
         let groups = std::array::from_fn(|group| first.wrapping_add(group as u32));
         philox_groups([[node; N], [node_type; N], groups, [DRAW; N]], self.0)
     }
 
-    /// The stream of draws that belongs to one node (of type 0).
+    /// Derives the key of one node's draws (node type 0).
     #[inline]
     pub fn node(self, node: NodeId) -> NodeKey {
         NodeKey { key: self, node_type: 0, node: node.0 }
     }
 }
 
-/// The key of one node's draws: an [`RngKey`] with the node's type and id.
+/// The key of one node's draws: an [`RngKey`] plus the node's type and id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NodeKey {
     key: RngKey,
@@ -92,13 +91,13 @@ pub struct NodeKey {
 }
 
 impl NodeKey {
-    /// The generator of the node's draws, from number 0 on.
+    /// Creates a generator of the node's draws, starting with draw 0.
     #[inline]
     pub fn rng(self) -> NodeRng {
         NodeRng { key: self, group: 0, words: [0; 4], n_left: 0 }
     }
 
-    /// The node's draws from number `16 * batch` on, in order: the same as those of [`rng`](Self::rng).
+    /// Returns the draws `16 * batch..16 * (batch + 1)` of [`rng`](Self::rng).
     #[inline(always)]
     pub(crate) fn draw16(self, batch: u32) -> [u32; 16] {
         let words = self.key.draw_groups::<4>(self.node_type, self.node, 4 * batch);
@@ -106,7 +105,7 @@ impl NodeKey {
     }
 }
 
-/// A random number generator of one node: its stream of 32-bit draws.
+/// The random number generator of one node, a stream of 32-bit draws.
 #[derive(Debug, Clone)]
 pub struct NodeRng {
     key: NodeKey,
@@ -116,7 +115,7 @@ pub struct NodeRng {
 }
 
 impl NodeRng {
-    /// The next draw, uniform over all 32-bit numbers.
+    /// Returns the next draw, uniform over all 32-bit numbers.
     #[inline]
     pub fn next_u32(&mut self) -> u32 {
         if self.n_left == 0 {
@@ -129,14 +128,14 @@ impl NodeRng {
         word
     }
 
-    /// The next draw as a number below `n`: the high word of draw times `n` (Lemire 2019, without the
-    /// rejection step, so that one draw is always enough). Its bias is below `n / 2^32`.
+    /// Returns a number below `n` from the next draw: the high word of the draw times `n` (Lemire 2019, without the
+    /// rejection step, so it always takes one draw). The bias is below `n / 2^32`.
     #[inline]
     pub fn below(&mut self, n: u32) -> u32 {
         mul_hi(self.next_u32(), n)
     }
 
-    /// The next draw as a number in `[0, 1)`, a multiple of 2^-24.
+    /// Returns a number in `[0, 1)` from the next draw, a multiple of 2^-24.
     #[inline]
     pub fn unit_f32(&mut self) -> f32 {
         (self.next_u32() >> 8) as f32 * (1.0 / 16_777_216.0)
@@ -153,7 +152,7 @@ fn philox(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
     philox_groups(counter.map(|word| [word]), key).map(|[word]| word)
 }
 
-/// [`philox`] for `N` counters, given and returned word by word.
+/// Same as [`philox`], but for `N` counters at once, as `[word][counter]`.
 #[inline(always)]
 fn philox_groups<const N: usize>(counters: [[u32; N]; 4], key: [u32; 2]) -> [[u32; N]; 4] {
     let mut c = counters;
@@ -179,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn groups_side_by_side_are_the_groups_one_by_one() {
+    fn vectorised_draws_equal_sequential_draws() {
         for key in [RngKey::new(0), RngKey::new(0x0123_4567_89ab_cdef)] {
             for (node_type, node, first) in [(0, 0, 0), (0, 42, 7), (3, u32::MAX, u32::MAX - 1)] {
                 let words = key.draw_groups::<5>(node_type, node, first);
@@ -196,9 +195,9 @@ mod tests {
         }
     }
 
-    /// Known answers of Random123 1.09 (`kat_vectors`, philox4x32 with 7 rounds).
+    /// Compares with the known-answer vectors of Random123 1.09 (`kat_vectors`, philox4x32 with 7 rounds).
     #[test]
-    fn philox_gives_the_published_answers() {
+    fn philox_matches_published_test_vectors() {
         assert_eq!(philox([0; 4], [0; 2]), [0x5f6f_b709, 0x0d89_3f64, 0x4f12_1f81, 0x4f73_0a48]);
         assert_eq!(
             philox([u32::MAX; 4], [u32::MAX; 2]),

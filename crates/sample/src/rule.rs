@@ -7,16 +7,16 @@ use kiln_graph::{EdgeId, NodeId};
 use crate::NodeKey;
 use crate::uniform::{Uniform, UniformKeepSelfLoops, UniformWithReplacement};
 
-/// What a rule sees of one destination: its in-neighbours in ascending edge order.
+/// The in-neighbours of one destination, in ascending order of edge ids: the input of a sampling rule.
 ///
-/// Parallel edges are entries of their own. The arrays have equal lengths.
+/// Parallel edges are separate entries. All arrays have the same length.
 #[derive(Debug, Clone, Copy)]
 pub struct Neighbors<'a> {
     /// The destination.
     pub dst: NodeId,
-    /// The neighbours.
+    /// The node ids of the neighbours.
     pub ids: &'a [NodeId],
-    /// The id of the first edge; the others follow it.
+    /// The id of the first edge; the other edges have the ids after it.
     pub(crate) first_edge: EdgeId,
     /// The edges' weights, if the graph has weights.
     pub weights: Option<&'a [f32]>,
@@ -25,28 +25,27 @@ pub struct Neighbors<'a> {
 }
 
 impl<'a> Neighbors<'a> {
-    /// The in-neighbours of one destination, whose edges follow each other from `first_edge` on; weights
-    /// and types can be set on it.
+    /// Creates the in-neighbours of one destination, whose edges have consecutive ids from `first_edge` on. Weights and
+    /// types are `None`; set the fields to provide them.
     pub fn new(dst: NodeId, ids: &'a [NodeId], first_edge: EdgeId) -> Self {
         Self { dst, ids, first_edge, weights: None, edge_types: None }
     }
 
-    /// Number of neighbours.
+    /// Returns the number of neighbours.
     pub fn degree(&self) -> usize {
         self.ids.len()
     }
 
-    /// The id of the edge to `ids[position]`.
+    /// Returns the id of the edge from `ids[position]`.
     pub fn edge_id(&self, position: usize) -> EdgeId {
         EdgeId(self.first_edge.0 + position as u64)
     }
 
-    /// The positions of the edges from the destination to itself, one after the other; empty when there
-    /// are none.
+    /// Returns the range of the positions of self loops; empty if there are no self loops.
     ///
-    /// By binary search, for the neighbours ascend in every graph that
-    /// [`CscBuilder`](kiln_graph::CscBuilder) made. Where they do not, loops may be missed, and are then
-    /// neighbours like the others.
+    /// The range is found by binary search, because neighbours ascend in every graph built by
+    /// [`CscBuilder`](kiln_graph::CscBuilder). In other graphs self loops may be missed; they then count as ordinary
+    /// neighbours.
     pub fn self_loops(&self) -> Range<usize> {
         let Ok(found) = self.ids.binary_search(&self.dst) else { return 0..0 };
         let is_other = |id: &NodeId| *id != self.dst;
@@ -56,55 +55,55 @@ impl<'a> Neighbors<'a> {
     }
 }
 
-/// The positions that a rule picks, below the destination's degree. Their order does not
-/// matter: they are put in ascending order afterwards. A position may be picked more than once.
+/// The positions that a rule picks, each below the destination's degree. They may be pushed in any order and are sorted
+/// afterwards. A position may be picked more than once.
 #[derive(Debug, Clone, Default)]
 pub struct Selection {
     positions: Vec<u32>,
-    /// Whether the rule that made all picks says that they ascend, so that nobody has to look.
+    /// True if the picks are known to ascend, so they need no sort.
     ascend: bool,
-    /// A bit for each neighbour, for rules that ask whether one is picked. All are clear between calls.
+    /// A bitset of picked neighbours, for rules that pick without replacement. All bits are clear between calls.
     pub(crate) taken: Vec<u64>,
 }
 
 impl Selection {
-    /// Picks the neighbour at `position`.
+    /// Adds the neighbour at `position` to the picks.
     #[inline]
     pub fn push(&mut self, position: u32) {
         self.ascend = false;
         self.positions.push(position);
     }
 
-    /// How many positions were picked.
+    /// Returns the number of picks.
     pub fn len(&self) -> usize {
         self.positions.len()
     }
 
-    /// Whether nothing was picked.
+    /// Returns true if nothing is picked.
     pub fn is_empty(&self) -> bool {
         self.positions.is_empty()
     }
 
-    /// The picks so far.
+    /// Returns the picked positions.
     pub fn positions(&self) -> &[u32] {
         &self.positions
     }
 
-    /// Picks these positions.
+    /// Adds positions to the picks.
     #[inline]
     pub(crate) fn extend(&mut self, positions: &[u32]) {
         self.ascend = false;
         self.positions.extend_from_slice(positions);
     }
 
-    /// Picks these positions, which ascend.
+    /// Adds positions, which must ascend, to the picks.
     #[inline]
     pub(crate) fn extend_ascending(&mut self, positions: impl Iterator<Item = u32>) {
         self.ascend = self.positions.is_empty();
         self.positions.extend(positions);
     }
 
-    /// The picks from number `first` on, to be changed.
+    /// Returns a mutable slice of the picks from index `first` on.
     pub(crate) fn positions_from(&mut self, first: usize) -> &mut [u32] {
         self.ascend = false;
         &mut self.positions[first..]
@@ -115,7 +114,7 @@ impl Selection {
         self.ascend = false;
     }
 
-    /// Puts the picks in ascending order.
+    /// Sorts the picks in ascending order.
     #[inline]
     pub(crate) fn sort(&mut self) {
         match self.positions.len() {
@@ -127,11 +126,11 @@ impl Selection {
     }
 }
 
-/// Sorts at most `N` numbers: each goes to the place that is the number of those before it. No branch depends
-/// on the numbers: a batch takes 24.7 ms, and 25.7 with the standard library's sort.
+/// Sorts at most `N` numbers by rank: the new position of a number is the count of numbers that sort before it. The
+/// function has no data-dependent branches, so it is faster than the standard sort for a few random numbers.
 #[inline]
 fn sort_by_rank<const N: usize>(numbers: &mut [u32]) {
-    // Signed, because comparing unsigned numbers takes more instructions.
+    // Signed comparisons take fewer vector instructions than unsigned ones.
     let mut keys = [i32::MAX; N];
     for (key, number) in keys.iter_mut().zip(&*numbers) {
         *key = (*number ^ 1 << 31) as i32;
@@ -139,7 +138,7 @@ fn sort_by_rank<const N: usize>(numbers: &mut [u32]) {
     let mut ranks = [0_u32; N];
     for (other_place, &other) in keys.iter().enumerate() {
         for place in 0..N {
-            // Equal numbers keep their order, so that each has a place of its own.
+            // Equal numbers keep their order, so all ranks are distinct.
             let is_before = if other_place < place { other <= keys[place] } else { other < keys[place] };
             ranks[place] += u32::from(is_before);
         }
@@ -151,18 +150,19 @@ fn sort_by_rank<const N: usize>(numbers: &mut [u32]) {
     numbers.copy_from_slice(&sorted[..numbers.len()]);
 }
 
-/// A rule that picks some of one destination's neighbours. A rule is a pure function of what it is given, so that
-/// it can run where the neighbours are.
+/// A sampling rule: picks some of one destination's neighbours. It must be a pure function of its arguments, so that it
+/// gives equal picks on the rank that owns the neighbours.
 ///
-/// It is asked only for destinations with more than zero neighbours and a fanout above zero (or any, where
-/// the rule keeps self loops), whatever their number: a rule that wants to keep small neighbourhoods whole
-/// says so itself. Closures of the method's shape are rules.
+/// The sampler calls it only for destinations with at least one neighbour and for fanouts above 0 (also for fanout 0 if
+/// the rule keeps self loops), but not for [`Fanout::All`](crate::Fanout::All). The number of neighbours may be below
+/// the fanout: a rule that picks all neighbours in this case must check this itself. Closures with the signature of
+/// [`SamplingRule::pick`] implement the trait.
 pub trait SamplingRule: Send + Sync {
-    /// Picks about `fanout` of `neighbors`, drawing from `key` only.
+    /// Adds the positions of about `fanout` of the `neighbors` to `picks`. All random draws must come from `key`.
     fn pick(&self, neighbors: Neighbors<'_>, key: NodeKey, fanout: u32, picks: &mut Selection);
 
-    /// Whether the rule always picks [`Neighbors::self_loops`], next to what it draws among the others.
-    /// [`EdgeWeights::Unbiased`](crate::EdgeWeights::Unbiased) leaves their weights as they are.
+    /// Returns true if the rule always picks [`Neighbors::self_loops`], in addition to its draws among the others.
+    /// [`EdgeWeights::Unbiased`](crate::EdgeWeights::Unbiased) does not scale the weights of these self loops.
     fn keeps_self_loops(&self) -> bool {
         false
     }
@@ -177,28 +177,28 @@ where
     }
 }
 
-/// The rule of a sampler: a built-in one, which every device and every owner of a partition has, or one of
-/// the user's. A [`SamplingRule`] converts into a rule without a name.
+/// The rule of a sampler: a built-in one, which every device and every owner of a partition supports, or a custom one.
+/// A [`SamplingRule`] converts to an unnamed custom rule.
 #[derive(Clone, Default)]
 pub enum Rule {
-    /// `min(fanout, degree)` distinct neighbours, each set of that size being equally likely.
+    /// Picks `min(fanout, degree)` distinct neighbours; all sets of this size are equally likely.
     #[default]
     Uniform,
-    /// `fanout` independent neighbours, each equally likely; the same one may be picked more than once. A
-    /// destination without neighbours gets none.
+    /// Picks `fanout` independent, equally likely neighbours; the same one may be picked more than once. A destination
+    /// without neighbours has no picks.
     UniformWithReplacement,
-    /// The destination's self loop, if it has one, and the picks of [`Rule::Uniform`] among its other
-    /// neighbours, for models that count a node among its own neighbours ([`kiln_graph::gcn_norm`]).
+    /// Picks the destination's self loops, plus the picks of [`Rule::Uniform`] among its other neighbours, for models
+    /// that include a node in its own neighbourhood ([`kiln_graph::gcn_norm`]).
     ///
-    /// The loop does not count for the fanout and takes no draw. A node without a loop gets exactly the
-    /// picks of [`Rule::Uniform`]. Parallel loops are all kept. Neighbours must ascend
-    /// ([`Neighbors::self_loops`]).
+    /// Self loops do not count toward the fanout and need no draw; parallel ones are all kept. A node without a self
+    /// loop gets exactly the picks of [`Rule::Uniform`]. Neighbours must ascend ([`Neighbors::self_loops`]).
     UniformKeepSelfLoops,
-    /// A rule of the user's.
+    /// A custom rule.
     Custom {
-        /// The name under which the owners of other partitions know the rule, if they do.
+        /// The name under which the owners of other partitions have registered the rule; `None` for a rule that is not
+        /// registered.
         name: Option<Arc<str>>,
-        /// The rule.
+        /// The implementation of the rule.
         rule: Arc<dyn SamplingRule>,
     },
 }
@@ -207,12 +207,12 @@ impl Rule {
     /// The built-in rules.
     pub const BUILT_IN: [Self; 3] = [Self::Uniform, Self::UniformWithReplacement, Self::UniformKeepSelfLoops];
 
-    /// A rule of the user's that the owners of other partitions know by name.
+    /// Creates a custom rule that the owners of other partitions have registered under the same name.
     pub fn named(name: &str, rule: impl SamplingRule + 'static) -> Self {
         Self::Custom { name: Some(name.into()), rule: Arc::new(rule) }
     }
 
-    /// The name by which owners of partitions know the rule; `None` for a rule that only this process has.
+    /// The name under which the owners of partitions find the rule; `None` for a rule that only this process has.
     pub fn name(&self) -> Option<&str> {
         match self {
             Self::Uniform => Some("uniform"),
@@ -222,8 +222,8 @@ impl Rule {
         }
     }
 
-    /// Picks about `fanout` of `neighbors`, drawing from `key` only: what a user's rule calls that picks by
-    /// another one in some cases.
+    /// Picks about `fanout` of `neighbors`, like [`SamplingRule::pick`]. Custom rules can use it to fall back to a
+    /// built-in rule.
     pub fn pick(&self, neighbors: Neighbors<'_>, key: NodeKey, fanout: u32, picks: &mut Selection) {
         match self {
             Self::Uniform => Uniform.pick(neighbors, key, fanout, picks),

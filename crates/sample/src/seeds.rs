@@ -1,28 +1,27 @@
 use kiln_graph::{LocalId, NodeId};
 
-/// What a batch is computed for: today a list of nodes of one type.
+/// The seeds of a batch: the nodes for which outputs are computed.
 ///
-/// A node may stand in the list more than once. It then becomes one destination of the last block, in
-/// the place of its first appearance, and `SampledBlocks::seed_index` says for each entry of the list which
-/// row of the model's output belongs to it; labels align with the list as given, so that a seed that
-/// stands twice counts twice in the loss.
+/// The list may contain duplicates. A duplicate node is one destination of the last block, at the position of its
+/// first appearance. `SampledBlocks::seed_index` maps each entry of the list to its row of the model's output. Labels
+/// align with the list, so a duplicate seed counts twice in the loss.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Seeds {
     nodes: Vec<NodeId>,
 }
 
 impl Seeds {
-    /// Seeds that are nodes.
+    /// Creates seeds from node ids.
     pub fn nodes(nodes: Vec<NodeId>) -> Self {
         Self { nodes }
     }
 
-    /// The nodes, as given.
+    /// Returns the node ids in the given order, including duplicates.
     pub fn as_nodes(&self) -> &[NodeId] {
         &self.nodes
     }
 
-    /// The nodes without repetitions, in the order of their first appearance, from the row of each entry
+    /// Returns the distinct nodes in the order of their first appearance. `rows` is the row of each entry
     /// ([`SampledBlocks::seed_index`](crate::SampledBlocks::seed_index)).
     pub fn distinct(&self, rows: &[LocalId]) -> Vec<NodeId> {
         let mut nodes = Vec::new();
@@ -34,12 +33,12 @@ impl Seeds {
         nodes
     }
 
-    /// How many entries there are, duplicates counted.
+    /// Returns the number of seeds, including duplicates.
     pub fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Whether there is nothing to compute.
+    /// Returns true if there are no seeds.
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }

@@ -1,10 +1,10 @@
 use crate::rng::mul_hi;
 use crate::{Neighbors, NodeKey, SamplingRule, Selection};
 
-/// The picks of [`Rule::Uniform`](crate::Rule::Uniform).
+/// The implementation of [`Rule::Uniform`](crate::Rule::Uniform).
 ///
-/// The algorithm is Floyd's (Bentley and Floyd 1987, "Programming pearls: a sample of brilliance"): one
-/// draw for each pick, whatever the degree.
+/// The algorithm is Floyd's (Bentley and Floyd 1987, "Programming pearls: a sample of brilliance"), which needs one
+/// draw per pick, independent of the degree.
 pub(crate) struct Uniform;
 
 impl SamplingRule for Uniform {
@@ -14,8 +14,8 @@ impl SamplingRule for Uniform {
     }
 }
 
-/// The picks of [`Rule::UniformKeepSelfLoops`](crate::Rule::UniformKeepSelfLoops): positions are drawn as if the node
-/// had no loop, and those from the loop's position on move behind it.
+/// The implementation of [`Rule::UniformKeepSelfLoops`](crate::Rule::UniformKeepSelfLoops). Positions are drawn as if
+/// the self loops did not exist; picks at or after the position of the loops are then increased by the number of loops.
 pub(crate) struct UniformKeepSelfLoops;
 
 impl SamplingRule for UniformKeepSelfLoops {
@@ -38,7 +38,7 @@ impl SamplingRule for UniformKeepSelfLoops {
     }
 }
 
-/// The picks of [`Rule::UniformWithReplacement`](crate::Rule::UniformWithReplacement).
+/// The implementation of [`Rule::UniformWithReplacement`](crate::Rule::UniformWithReplacement).
 pub(crate) struct UniformWithReplacement;
 
 impl SamplingRule for UniformWithReplacement {
@@ -52,22 +52,23 @@ impl SamplingRule for UniformWithReplacement {
     }
 }
 
-/// Draws that are made at once.
+/// The number of draws that are computed at once.
 const BATCH: usize = 16;
 
-/// Up to this many picks, looking through them all finds whether a neighbour is among them.
+/// The largest fanout for which a linear search through the picks is used.
 const LINEAR_SEARCH: u32 = 48;
 
-/// Up to this many neighbours, one word has a bit for each.
+/// The largest degree for which the set of picks fits one `u64`.
 const WORD: u32 = 64;
 
-/// `min(fanout, degree)` distinct positions below `degree`.
+/// Picks `min(fanout, degree)` distinct positions below `degree`.
 #[inline]
 fn pick_uniformly(degree: u32, fanout: u32, key: NodeKey, picks: &mut Selection) {
     if degree <= fanout {
         picks.extend_ascending(0..degree);
     } else if !picks.is_empty() && fanout <= LINEAR_SEARCH {
-        // Here it also matters what the caller has picked before.
+        // The linear search also skips positions that the caller has already picked. The bitsets of the other variants
+        // do not contain them.
         floyd(degree, fanout, key, picks);
     } else if degree <= WORD {
         floyd_in_a_word(degree, fanout, key, picks);
@@ -76,7 +77,7 @@ fn pick_uniformly(degree: u32, fanout: u32, key: NodeKey, picks: &mut Selection)
     }
 }
 
-/// Floyd's picks, plainly: what the others are compared with.
+/// Floyd's method in its simple form, the reference for the other variants.
 fn floyd(degree: u32, fanout: u32, key: NodeKey, picks: &mut Selection) {
     let mut rng = key.rng();
     for last in degree - fanout..degree {
@@ -86,9 +87,8 @@ fn floyd(degree: u32, fanout: u32, key: NodeKey, picks: &mut Selection) {
     }
 }
 
-/// The same picks as [`floyd`] for at most 64 neighbours, in ascending order. With this and
-/// [`floyd_with_bits`], which ask for one bit instead of looking through all picks and draw sixteen numbers
-/// side by side, a batch takes 24.7 ms instead of 29.4.
+/// Picks the same positions as [`floyd`], in ascending order, from at most 64 neighbours. This function and
+/// [`floyd_with_bits`] are faster: they test one bit instead of searching the picks, and vectorise the draws.
 #[inline]
 fn floyd_in_a_word(degree: u32, fanout: u32, key: NodeKey, picks: &mut Selection) {
     let mut taken = 0_u64;
@@ -106,7 +106,7 @@ fn floyd_in_a_word(degree: u32, fanout: u32, key: NodeKey, picks: &mut Selection
     }));
 }
 
-/// The same picks as [`floyd`], found through a bit for each neighbour.
+/// Picks the same positions as [`floyd`], in ascending order, with a bitset of one bit per neighbour.
 #[inline]
 fn floyd_with_bits(degree: u32, fanout: u32, key: NodeKey, picks: &mut Selection) {
     let mut taken = std::mem::take(&mut picks.taken);
@@ -133,9 +133,9 @@ fn floyd_with_bits(degree: u32, fanout: u32, key: NodeKey, picks: &mut Selection
     picks.taken = taken;
 }
 
-/// What Floyd's method draws in one batch.
+/// One batch of draws of Floyd's method.
 struct Drawn {
-    /// `last` of the first draw.
+    /// The value of `last` in [`floyd`] for the first draw of the batch.
     first: u32,
     n: usize,
     numbers: [u32; BATCH],
@@ -174,7 +174,7 @@ mod tests {
     use crate::RngKey;
 
     #[test]
-    fn all_ways_to_pick_give_floyds_picks() {
+    fn bitset_variants_give_the_picks_of_the_reference() {
         let mut picks = Selection::default();
         for node in 0..200 {
             let key = RngKey::new(7).node(NodeId(node));
@@ -190,7 +190,7 @@ mod tests {
                     picks.positions(),
                     "{fanout} of {degree} of node {node} with bits"
                 );
-                assert!(picks.taken.iter().all(|word| *word == 0), "no bit stays");
+                assert!(picks.taken.iter().all(|word| *word == 0), "all bits should be cleared");
                 if degree <= WORD {
                     plain.sort();
                     picks.clear();

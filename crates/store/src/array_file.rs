@@ -5,8 +5,8 @@ use kiln_graph::{MappedFile, SharedArray};
 use crate::npy::{self, DType, Element, Header, Order};
 use crate::{Error, Result};
 
-/// An array in a file, mapped or in memory. Its header was read and fits the file's length; its values were not looked
-/// at.
+/// An `.npy` array, memory-mapped or in memory. Its header is parsed and matches the file's length; its values are not
+/// validated.
 #[derive(Debug)]
 pub struct ArrayFile {
     path: PathBuf,
@@ -18,23 +18,24 @@ pub struct ArrayFile {
 #[derive(Debug)]
 enum Bytes {
     Mapped(MappedFile),
-    /// The whole file, its header included.
+    /// The bytes of the whole file, including its header.
     Owned(Vec<u8>),
 }
 
 impl ArrayFile {
-    /// Maps an `.npy` file. Only its header is read.
+    /// Maps an `.npy` file and reads only its header.
     ///
     /// # Errors
-    /// [`Error::Io`], and [`Error::Npy`] for what is no such array, is cut off, or lies column by column.
+    /// Returns [`Error::Io`] if the file cannot be opened, and [`Error::Npy`] if it is not an `.npy` array of a
+    /// supported element type, is truncated or is in Fortran order.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self> {
         Self::open_in_any_order(path)?.in_rows()
     }
 
-    /// The same for arrays that may also lie column by column, which [`ArrayFile::order`] tells.
+    /// Same as [`ArrayFile::open`], but also accepts Fortran order; see [`ArrayFile::order`].
     ///
     /// # Errors
-    /// As [`ArrayFile::open`], but for the order.
+    /// Returns the same errors as [`ArrayFile::open`], except for the order.
     pub fn open_in_any_order(path: impl Into<PathBuf>) -> Result<Self> {
         let path = path.into();
         let mapping = MappedFile::open(&path).map_err(|error| match error {
@@ -44,18 +45,18 @@ impl ArrayFile {
         Self::new(path, Bytes::Mapped(mapping))
     }
 
-    /// The bytes of an `.npy` file that came from somewhere else: `path` is what messages call it.
+    /// Creates an array from the bytes of an `.npy` file. `path` is used in error messages.
     ///
     /// # Errors
-    /// [`Error::Npy`] as [`ArrayFile::open`].
+    /// Returns [`Error::Npy`] as [`ArrayFile::open`] does.
     pub fn from_bytes(path: impl Into<PathBuf>, bytes: Vec<u8>) -> Result<Self> {
         Self::from_bytes_in_any_order(path, bytes)?.in_rows()
     }
 
-    /// The same for arrays that may also lie column by column.
+    /// Same as [`ArrayFile::from_bytes`], but also accepts Fortran order.
     ///
     /// # Errors
-    /// [`Error::Npy`] as [`ArrayFile::open`], but for the order.
+    /// Returns [`Error::Npy`] as [`ArrayFile::open`] does, except for the order.
     pub fn from_bytes_in_any_order(path: impl Into<PathBuf>, bytes: Vec<u8>) -> Result<Self> {
         Self::new(path.into(), Bytes::Owned(bytes))
     }
@@ -78,17 +79,17 @@ impl ArrayFile {
         Ok(Self { path, header, order, bytes })
     }
 
-    /// Where the array is stored.
+    /// Returns the path of the file, which error messages contain.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Length of each dimension.
+    /// Returns the length of each dimension.
     pub fn shape(&self) -> &[usize] {
         &self.header.shape
     }
 
-    /// Bytes of heap that the array takes.
+    /// Returns the number of bytes that the array takes on the heap; 0 if the array is mapped.
     pub fn heap_bytes(&self) -> u64 {
         match &self.bytes {
             Bytes::Mapped(_) => 0,
@@ -96,22 +97,22 @@ impl ArrayFile {
         }
     }
 
-    /// How the values lie.
+    /// Returns the memory order of the values.
     pub fn order(&self) -> Order {
         self.order
     }
 
-    /// The type of the elements.
+    /// Returns the type of the elements.
     pub fn dtype(&self) -> DType {
         self.header.dtype
     }
 
-    /// Number of elements.
+    /// Returns the number of elements.
     pub fn n_values(&self) -> usize {
         self.header.n_values()
     }
 
-    /// The bytes of the elements.
+    /// Returns the bytes of the elements.
     pub fn value_bytes(&self) -> &[u8] {
         match &self.bytes {
             Bytes::Mapped(mapping) => &mapping.bytes()[self.header.data_offset..],
@@ -119,18 +120,25 @@ impl ArrayFile {
         }
     }
 
-    /// The elements, of type `T` or of one that has the same bits, like signed and unsigned integers.
+    /// Returns the elements as `T`, which may be any type with the size of an element: `i64` elements can be returned
+    /// as `u64`, for example. Mapped elements are not copied if they are aligned.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] for an array that is not aligned, so that it has to be copied.
+    /// Returns [`Error::OutOfMemory`] if the array must be copied because it is not mapped or not aligned, and the copy
+    /// does not fit in memory.
     ///
     /// # Panics
-    /// When an element has not the bytes of a `T`.
+    /// Panics if the size of an element is not that of `T`.
     pub fn elements<T: bytemuck::Pod>(&self) -> Result<SharedArray<T>> {
-        assert_eq!(size_of::<T>(), self.dtype().bytes(), "elements of {} read as others", self.dtype());
+        assert_eq!(
+            size_of::<T>(),
+            self.dtype().bytes(),
+            "the size of T should be that of {} elements",
+            self.dtype()
+        );
         let start = self.header.data_offset;
         match &self.bytes {
-            // Files of other writers may not be aligned; then they are copied.
+            // Arrays that kiln did not write may be unaligned. They are copied below.
             Bytes::Mapped(mapping) if start.is_multiple_of(align_of::<T>()) => {
                 Ok(mapping.slice(start..mapping.bytes().len())?)
             }
@@ -144,10 +152,11 @@ impl ArrayFile {
         }
     }
 
-    /// Room for as many values as there are. A file that was never filled may state any number of them.
+    /// Allocates an empty vector with capacity for all values of the array. The allocation can fail, because a sparse
+    /// file may contain more values than fit in memory.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`].
+    /// Returns [`Error::OutOfMemory`] if the allocation fails.
     pub fn room<T>(&self) -> Result<Vec<T>> {
         let (mut values, n_values) = (Vec::new(), self.n_values());
         values.try_reserve_exact(n_values).map_err(|_| Error::OutOfMemory {
@@ -156,13 +165,18 @@ impl ArrayFile {
         Ok(values)
     }
 
-    /// An error for an array of a type that cannot be used.
+    /// Creates an error for an array with an unsupported element type. `expected` names the supported types.
     pub fn wrong_type(&self, expected: &str) -> Error {
         let (expected, got) = (expected.to_owned(), self.dtype().descr().to_owned());
         Error::Npy { path: self.path.clone(), source: npy::Error::WrongType { expected, got } }
     }
 
-    /// An error for a value that cannot be used.
+    /// Creates an error for an unsupported shape. `expected` describes the supported shapes.
+    pub fn bad_shape(&self, expected: &'static str) -> Error {
+        Error::BadShape { path: self.path.clone(), expected, found: self.shape().to_vec() }
+    }
+
+    /// Creates an error for the invalid value `found` at `position`; see the fields of [`Error::BadValue`].
     pub fn bad_value(
         &self,
         what: &'static str,
@@ -179,30 +193,31 @@ impl ArrayFile {
         }
     }
 
-    /// Checks that the array has one dimension; `[n, 1]` is taken for one.
+    /// Checks that the array has one dimension. The shape `[n, 1]` is also accepted.
     ///
     /// # Errors
-    /// [`Error::BadValue`].
+    /// Returns [`Error::BadShape`] for another shape.
     pub fn check_vector(&self) -> Result<()> {
         match self.shape() {
             [_] | [_, 1] => Ok(()),
-            shape => Err(self.bad_value("the shape, of dimension", 0, "(n,)", format!("{shape:?}"))),
+            _ => Err(self.bad_shape("(n,)")),
         }
     }
 
-    /// Checks that the array has one dimension and just this element type.
+    /// Checks that the array has one dimension (or the shape `[n, 1]`) and exactly this element type.
     ///
     /// # Errors
-    /// [`Error::BadValue`] and [`Error::Npy`].
+    /// Returns [`Error::BadShape`] for another shape and [`Error::Npy`] for another type.
     pub fn check_vector_of(&self, dtype: DType) -> Result<()> {
         self.check_vector()?;
         if self.dtype() == dtype { Ok(()) } else { Err(self.wrong_type(dtype.descr())) }
     }
 
-    /// Calls `visit` with the position and value of every element of an integer array, as they lie. Nothing is copied.
+    /// Calls `visit` with the position and value of every element of an array of integers or booleans (0 or 1), in
+    /// memory order and without a copy of the array.
     ///
     /// # Errors
-    /// [`Error::Npy`] for floats, and those of `visit`, the first of which ends the reading.
+    /// Returns [`Error::Npy`] for floats, and the first error of `visit`, which stops the iteration.
     pub fn for_each_integer<E: From<Error>>(
         &self,
         mut visit: impl FnMut(usize, i128) -> Result<(), E>,
@@ -229,10 +244,10 @@ impl ArrayFile {
         }
     }
 
-    /// The values of an array of one dimension and of just this element type.
+    /// Returns the values of an array with one dimension and exactly this element type.
     ///
     /// # Errors
-    /// As [`ArrayFile::check_vector_of`] and [`ArrayFile::elements`].
+    /// Returns the errors of [`ArrayFile::check_vector_of`] and [`ArrayFile::elements`].
     pub fn values<T: Element>(&self) -> Result<SharedArray<T>> {
         self.check_vector_of(T::DTYPE)?;
         self.elements()

@@ -1,8 +1,7 @@
-//! A folder of plain `.npy` arrays with a small manifest. A form of such folders is a manifest, which has [`Entries`] among
-//! other things, and a list of the arrays that it knows ([`Known`]).
+//! Folders of plain `.npy` arrays with a small JSON manifest. A folder format consists of a manifest type, which
+//! contains [`Entries`], and the list of arrays that it defines ([`Known`]).
 //!
-//! A folder is written by a [`FolderWriter`], appears whole or not at all, and is opened by mapping, as an
-//! [`ArrayFolder`].
+//! A [`FolderWriter`] writes a folder atomically. An [`ArrayFolder`] maps the arrays of a folder.
 //!
 //! ```
 //! use kiln_store::array_folder::{ArrayFolder, ElementType, Entries, FolderWriter, read_manifest};

@@ -2,152 +2,162 @@ use std::path::{Path, PathBuf};
 
 use crate::npy;
 
-/// Why a file could not be read or written, or does not contain what it should.
+/// An error from reading, writing or validating a file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A file could not be read, written or decompressed.
     #[error("{path}: {source}")]
     Io {
-        /// The file; for one in the program itself, its name.
+        /// The path of the file, or the name of a file that is embedded in the program.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The operating system's or the decompressor's error.
         source: std::io::Error,
     },
-    /// A file is no array of an element type that can be used there.
+    /// A file is not an `.npy` array, is truncated, or has an unsupported element type or order.
     #[error("{path}: {source}")]
     Npy {
-        /// The file; for one in the program itself, its name.
+        /// The path of the file, or the name of a file that is embedded in the program.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The error in the file's contents.
         source: npy::Error,
     },
-    /// A manifest is not what a reader of this version expects.
+    /// A manifest is not JSON with the expected keys.
     #[error("{path}: {source}")]
     Manifest {
-        /// The file; for one in the program itself, its name.
+        /// The path of the file, or the name of a file that is embedded in the program.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The parser's error.
         source: serde_json::Error,
     },
-    /// A set was made in another version of its layout.
-    #[error("{path}: the set has format {got}, expected {expected}: make it again with this version")]
+    /// A data set was written in another version of its format.
+    #[error("{path}: the set has format {got}, expected {expected}: regenerate it with this version of kiln")]
     Format {
-        /// The manifest.
+        /// The path of the manifest.
         path: PathBuf,
-        /// The format that this version reads.
+        /// The format version that this program reads.
         expected: u32,
-        /// The format that the manifest states.
+        /// The format version in the manifest.
         got: u32,
     },
-    /// An entry of a metadata file cannot be used.
+    /// An entry of a metadata file is invalid.
     #[error("{path}: {key} is {found}, expected {expected}")]
     Metadata {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// The entry, as a path of keys.
+        /// The entry, as a path of keys such as `tasks[0].name`.
         key: String,
-        /// What it may be.
+        /// The allowed values.
         expected: String,
-        /// What it is.
+        /// The value in the file.
         found: String,
     },
-    /// A folder lacks a file.
+    /// A folder or archive lacks a file.
     #[error("{folder} has no {expected}")]
     Missing {
-        /// The folder.
+        /// The path of the folder or archive.
         folder: PathBuf,
-        /// The names that the file may have, and what it is for.
+        /// The possible names of the file, and its purpose.
         expected: String,
     },
-    /// A line of a text file is not what it should be.
-    #[error("{path}, line {line}: {found:?}, expected {expected} (correct the line or make the file again)")]
+    /// A line of a text file is invalid.
+    #[error("{path}, line {line}: {found:?}, expected {expected} (correct the line or regenerate the file)")]
     BadLine {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// The line, from 1.
+        /// The number of the line, from 1.
         line: u64,
-        /// What it should hold.
+        /// The expected contents.
         expected: String,
-        /// What it holds, shortened.
+        /// The contents of the line or of the invalid field, shortened.
         found: String,
     },
-    /// A value of an array is not one that can be used.
+    /// A value of an array is invalid.
     #[error("{path}: {what} {position} is {found}, expected {expected}")]
     BadValue {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// What the values are: `entry`, `edge`, `node`, `row`.
+        /// The noun for the value, such as `entry` or `the source of edge`.
         what: &'static str,
-        /// Which of them, from 0.
+        /// The position of the value, from 0.
         position: u64,
-        /// What it may be.
+        /// The allowed values.
         expected: String,
-        /// What it is.
+        /// The value in the file.
         found: String,
     },
-    /// An array or file does not fit the others.
+    /// An array has an unsupported shape.
+    #[error("{path}: the shape is {found:?}, expected {expected}")]
+    BadShape {
+        /// The path of the file.
+        path: PathBuf,
+        /// The supported shapes.
+        expected: &'static str,
+        /// The shape of the array.
+        found: Vec<usize>,
+    },
+    /// A count in one file does not match the other files of the set.
     #[error(
-        "{file}: {what} is {got}, expected {expected}: correct the one that is wrong",
+        "{file}: {what} is {got}, expected {expected}: correct this file or the files it must match",
         file = file.display()
     )]
     Inconsistent {
-        /// The file.
+        /// The path of the file, or the name of a data set in memory.
         file: PathBuf,
-        /// What does not fit.
+        /// The noun phrase for the count, such as `the number of labels`.
         what: &'static str,
-        /// What the others ask for.
+        /// The count that the other files imply.
         expected: u64,
-        /// What it is.
+        /// The count in the file.
         got: u64,
     },
-    /// A file's contents are not those that its manifest was written for.
+    /// A file's hash differs from the one in the manifest.
     #[error(
-        "{path}: its SHA-256 is {got}, the manifest says {expected}: the file was changed or damaged, make the set again"
+        "{path}: its SHA-256 is {got}, the manifest has {expected}: the file was changed or damaged: restore it or regenerate the folder"
     )]
     HashMismatch {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
         /// The hash in the manifest.
         expected: String,
         /// The hash of the file.
         got: String,
     },
-    /// A folder to write to contains something already.
-    #[error("{path} exists and is not an empty folder: name a new one, so that nothing is overwritten")]
+    /// An output folder is not empty, or the path is a file.
+    #[error("{path} exists and is not an empty folder: choose another path, existing files are kept")]
     NotEmpty {
-        /// The folder.
+        /// The path of the output folder.
         path: PathBuf,
     },
-    /// A text is no number of bytes.
-    #[error("a size is {got:?}, expected a number of bytes, as in 1000000, 512MiB or 2GiB")]
+    /// A text is not a number of bytes.
+    #[error("invalid size {got:?}: expected a number of bytes, such as 1000000, 512MiB or 2GiB")]
     BadSize {
-        /// The text.
+        /// The text that was parsed.
         got: String,
     },
-    /// The machine has not enough memory.
-    #[error("{what} do not fit the memory of this machine")]
+    /// The machine does not have enough memory.
+    #[error("this machine does not have enough memory for {what}")]
     OutOfMemory {
-        /// What needs it.
+        /// The data that does not fit in memory.
         what: String,
     },
     /// A file could not be mapped.
-    #[error("graph: {0}")]
+    #[error(transparent)]
     Mapping(#[from] kiln_graph::Error),
 }
 
 /// The result of this crate's fallible functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Returns what makes an error of one that the system reports for a file.
+/// Returns a function that converts an operating system's error about `path` to [`Error::Io`].
 pub fn io_error(path: &Path) -> impl Fn(std::io::Error) -> Error + '_ {
     |source| Error::Io { path: path.to_owned(), source }
 }
 
-/// Checks a number that one file states against another's.
+/// Checks that a count in one file equals the count that other files imply.
 ///
 /// # Errors
-/// [`Error::Inconsistent`].
+/// Returns [`Error::Inconsistent`] if they differ.
 pub fn check_count(file: impl AsRef<Path>, what: &'static str, expected: usize, got: usize) -> Result<()> {
     if expected != got {
         return Err(Error::Inconsistent {

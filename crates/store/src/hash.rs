@@ -6,15 +6,15 @@ use sha2::{Digest, Sha256};
 
 use crate::{Error, Result};
 
-/// Bytes that are read at a time.
+/// The buffer size for reading files.
 const BUFFER_BYTES: usize = 1 << 16;
 
-/// A SHA-256 of bytes that come one after the other.
+/// An incremental SHA-256 hasher.
 #[derive(Debug, Clone, Default)]
 pub struct Hasher(Sha256);
 
 impl Hasher {
-    /// Appends bytes to what is hashed.
+    /// Adds bytes to the hash.
     pub fn update(&mut self, bytes: impl AsRef<[u8]>) {
         self.0.update(bytes);
     }
@@ -37,10 +37,10 @@ pub fn sha256(bytes: &[u8]) -> String {
     hasher.finish()
 }
 
-/// Returns the SHA-256 of a file, in lower-case hexadecimal. It is read some bytes at a time.
+/// Returns the SHA-256 of a file, in lower-case hexadecimal. The file is read through a small buffer.
 ///
 /// # Errors
-/// [`Error::Io`].
+/// Returns [`Error::Io`] if the file cannot be read.
 pub fn sha256_of_file(path: &Path) -> Result<String> {
     let io = |source| Error::Io { path: path.to_owned(), source };
     let mut file = open_file(path).map_err(io)?;

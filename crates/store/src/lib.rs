@@ -1,9 +1,10 @@
 //! Arrays and small files on disk: `.npy` arrays ([`npy`], [`ArrayFile`]), folders of arrays with a manifest
-//! ([`array_folder`]), files and folders that are complete or absent ([`whole_file`], [`array_folder::FolderWriter`]), and
-//! hashes ([`Hasher`]). With the feature `formats` also archives of arrays, tables of text and YAML.
+//! ([`array_folder`]), atomic writes of files and folders ([`whole_file`], [`array_folder::FolderWriter`]), and SHA-256
+//! hashes ([`Hasher`]). The feature `formats` adds `.npz` archives, text tables and YAML.
 //!
-//! Files of any bytes give values or an error that names the file, within memory that their bytes justify. This crate
-//! knows no data set, no tensor and no thread; of the graph crate it uses mapped files and arrays.
+//! Untrusted input is safe to read: invalid files are rejected with an error that contains the path, and memory is
+//! limited by the size of the file. The crate is independent of data sets and tensors and starts no threads. It uses
+//! mapped files and shared arrays from `kiln_graph`.
 //!
 //! ```
 //! let folder = tempfile::tempdir()?;
@@ -36,7 +37,7 @@ pub use hash::{Hasher, sha256, sha256_of_file};
 pub use npz::Npz;
 pub use parse_bytes::parse_bytes;
 
-/// The example of the README, which the tests of the docs run.
+/// The code example of this crate's README, run as a doc test.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -1,4 +1,4 @@
-//! `.npy` arrays: NumPy's format (NumPy enhancement proposal 1), little-endian, row by row.
+//! `.npy` arrays: NumPy's format (NumPy enhancement proposal 1), little-endian, in C order.
 //!
 //! ```
 //! use kiln_store::npy;
@@ -14,22 +14,22 @@ use bytemuck::Pod;
 use half::f16;
 
 #[cfg(target_endian = "big")]
-compile_error!("kiln's files are little-endian and read as they are");
+compile_error!("big-endian platforms are not supported: little-endian files are read without conversion");
 
 const MAGIC: &[u8] = b"\x93NUMPY";
 
-/// Longer headers are refused, as NumPy does: they are no array's.
+/// The maximum length of a header in bytes, the same as in NumPy.
 const MAX_HEADER: usize = 10_000;
 
-/// More dimensions are refused, as NumPy does.
+/// The maximum number of dimensions, the same as in NumPy.
 const MAX_DIMENSIONS: usize = 64;
 
-/// Headers are padded so that the values start at a multiple of this.
+/// The alignment of the values in a file; headers are padded to a multiple of it.
 const ALIGNMENT: usize = 64;
 
-/// The element types that are read.
+/// The supported element types.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[allow(missing_docs, reason = "the names say it")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum DType {
     Bool,
     U8,
@@ -45,7 +45,7 @@ pub enum DType {
     F64,
 }
 
-/// Each type with NumPy's name for it and its bytes.
+/// Each element type with its NumPy name and the size of an element in bytes.
 const DTYPES: [(DType, &str, usize); 12] = [
     (DType::Bool, "|b1", 1),
     (DType::U8, "|u1", 1),
@@ -62,12 +62,12 @@ const DTYPES: [(DType, &str, usize); 12] = [
 ];
 
 impl DType {
-    /// NumPy's name: `<i8`.
+    /// Returns NumPy's name of the type, such as `<i8`.
     pub fn descr(self) -> &'static str {
         DTYPES[self as usize].1
     }
 
-    /// Bytes of one element.
+    /// Returns the size of an element in bytes.
     pub fn bytes(self) -> usize {
         DTYPES[self as usize].2
     }
@@ -79,9 +79,9 @@ impl fmt::Display for DType {
     }
 }
 
-/// A type that an array may consist of.
+/// A Rust type that can be an array's element.
 pub trait Element: Pod {
-    /// How it is named in a file.
+    /// The corresponding element type in files.
     const DTYPE: DType;
 }
 
@@ -95,89 +95,92 @@ macro_rules! elements {
 
 elements!(u8: U8, i8: I8, u16: U16, i16: I16, u32: U32, i32: I32, u64: U64, i64: I64, f16: F16, f32: F32, f64: F64);
 
-/// An array with its shape.
+/// An array in memory with its shape.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Array<T> {
-    /// Length of each dimension.
+    /// The length of each dimension.
     pub shape: Vec<usize>,
-    /// The values, row by row.
+    /// The values in C order (row-major).
     pub values: Vec<T>,
 }
 
-/// Why bytes are not the array that was asked for.
+/// An error from parsing an `.npy` array.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The bytes do not start as a file of a known version does.
+    /// The bytes do not start with the magic string and a known version, or the header is truncated.
     #[error(
-        "these are no .npy array of format 1, 2 or 3: the file is cut off or not of numpy.save, copy or save it again"
+        "the file is not an .npy array of format 1 to 3: it is truncated or not from numpy.save: copy or save it again"
     )]
     NotNpy,
-    /// The header is cut off or not what NumPy writes.
+    /// The header lacks a key, or its value cannot be parsed.
     #[error(
-        "the header {header:?} has no readable {key}: save the array with numpy.save, one of plain numbers instead of a structured one"
+        "the header {header:?} has no valid {key}: save an array of plain numbers (not structured) with numpy.save"
     )]
     BadHeader {
-        /// The header, as far as it goes.
+        /// The header.
         header: String,
-        /// What could not be read.
+        /// The key that is missing or invalid.
         key: &'static str,
     },
-    /// The elements are of a type that cannot be used there.
+    /// The element type is not one of the types that the reader of this array supports.
     #[error("the elements are {got}, expected {expected}: save the array with that dtype")]
     WrongType {
-        /// The types that can be used, as NumPy names them.
+        /// The supported types, by NumPy's names.
         expected: String,
         /// The type in the header.
         got: String,
     },
-    /// The elements have their most significant byte first.
-    #[error("the elements are {got}, big-endian: save the array.astype({little:?})")]
+    /// The elements are big-endian.
+    #[error("the elements are {got}, expected little-endian: save array.astype({little:?})")]
     BigEndian {
         /// The type in the header.
         got: String,
-        /// The same type in the byte order that is read.
+        /// The corresponding little-endian type.
         little: String,
     },
-    /// The elements are Python objects, which only Python can read.
+    /// The elements are pickled Python objects.
     #[error(
-        "the elements are Python objects: save an array of numbers (array.astype(...), without allow_pickle)"
+        "the elements are Python objects, expected numbers: convert with array.astype(...), save without allow_pickle"
     )]
     Objects,
-    /// The values lie column by column.
-    #[error("the values lie column by column (Fortran order): save numpy.ascontiguousarray of the array")]
-    FortranOrder,
-    /// There are too few or too many bytes for the shape.
+    /// The array is in Fortran order, but the reader of this array supports only C order.
     #[error(
-        "{got} bytes of values for the shape {shape:?}, expected {expected}: the file is cut off or damaged, copy or save it again"
+        "the array is in Fortran order (column-major), expected C order: save numpy.ascontiguousarray(array)"
+    )]
+    FortranOrder,
+    /// The number of bytes does not match the shape.
+    #[error(
+        "the file has {got} bytes of values for the shape {shape:?}, expected {expected}: \
+        the file is truncated or damaged: copy or save it again"
     )]
     WrongLength {
         /// The shape in the header.
         shape: Vec<usize>,
-        /// Bytes that it asks for.
+        /// The number of bytes that the shape implies.
         expected: u64,
-        /// Bytes that there are.
+        /// The number of bytes after the header.
         got: u64,
     },
 }
 
-/// The bytes of an array, as `numpy.save` writes them.
+/// Serialises an array to the bytes that `numpy.save` writes.
 ///
 /// # Panics
-/// When the shape is not that of the values.
+/// Panics if the shape does not match the number of values.
 pub fn write<T: Element>(values: &[T], shape: &[usize]) -> Vec<u8> {
     let n_values = shape.iter().try_fold(1_usize, |n, &length| n.checked_mul(length));
     let n_values = if shape.contains(&0) { Some(0) } else { n_values };
-    assert_eq!(Some(values.len()), n_values, "{} values for the shape {shape:?}", values.len());
+    assert_eq!(Some(values.len()), n_values, "the {} values should match the shape {shape:?}", values.len());
     let mut bytes = header(T::DTYPE, shape);
     bytes.extend_from_slice(bytemuck::cast_slice(values));
     bytes
 }
 
-/// What stands before the values of an array, padded so that they start at a multiple of [`ALIGNMENT`].
+/// Formats the magic string and header of an array, padded to a multiple of [`ALIGNMENT`].
 pub(crate) fn header(dtype: DType, shape: &[usize]) -> Vec<u8> {
     let lengths: Vec<String> = shape.iter().map(usize::to_string).collect();
-    // A tuple of one needs its comma.
+    // A Python tuple with one element needs a trailing comma.
     let comma = if shape.len() == 1 { "," } else { "" };
     let shape = format!("({}{comma})", lengths.join(", "));
     let mut header = format!("{{'descr': '{dtype}', 'fortran_order': False, 'shape': {shape}, }}");
@@ -187,34 +190,35 @@ pub(crate) fn header(dtype: DType, shape: &[usize]) -> Vec<u8> {
     [MAGIC, &[1, 0], &(header.len() as u16).to_le_bytes(), header.as_bytes()].concat()
 }
 
-/// How the values of an array lie in a file.
+/// The memory order of an array's values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
-    /// Row by row (C order).
+    /// C order (row-major).
     Rows,
-    /// Column by column (Fortran order): what NumPy writes for `array.T`.
+    /// Fortran order (column-major), which NumPy writes for `array.T`.
     Columns,
 }
 
-/// What a file says of its array before the values.
+/// The parsed header of an `.npy` file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Header {
     /// The type of the elements.
     pub dtype: DType,
-    /// Length of each dimension.
+    /// The length of each dimension.
     pub shape: Vec<usize>,
-    /// The byte of the file where the values start.
+    /// The offset of the values in the file, in bytes.
     pub data_offset: usize,
 }
 
 impl Header {
-    /// The longest that a header is, with the bytes before it.
+    /// The maximum length of a header in bytes, including the magic string, version and length before it.
     pub const MAX_BYTES: usize = MAX_HEADER + 12;
 
-    /// The header at the start of a file, of which `bytes` are all or the first [`Header::MAX_BYTES`].
+    /// Parses the header at the start of a file. `bytes` is the whole file, or its first [`Header::MAX_BYTES`].
     ///
     /// # Errors
-    /// When there is none, or the array is of a form that is not read.
+    /// Returns an error if the bytes do not start with a valid header, or if the element type or the order is not
+    /// supported.
     pub fn read(bytes: &[u8]) -> Result<Self, Error> {
         match Self::read_with_order(bytes)? {
             (header, Order::Rows) => Ok(header),
@@ -222,10 +226,10 @@ impl Header {
         }
     }
 
-    /// The same for arrays that may also lie column by column.
+    /// Same as [`Header::read`], but also accepts Fortran order, and returns the order.
     ///
     /// # Errors
-    /// As [`Header::read`], but for the order.
+    /// Returns the same errors as [`Header::read`], except for the order.
     pub fn read_with_order(bytes: &[u8]) -> Result<(Self, Order), Error> {
         let (header, data_offset) = split(bytes).ok_or(Error::NotNpy)?;
         let bad = |key| Error::BadHeader { header: header.clone(), key };
@@ -234,7 +238,7 @@ impl Header {
         let order = value_of(&header, "'fortran_order'").ok_or_else(|| bad("fortran_order"))?;
         let shape = value_of(&header, "'shape'").and_then(tuple).ok_or_else(|| bad("shape"))?;
         let order = match order.split_once(',').map(|(word, _)| word.trim()) {
-            // With one dimension or none the two orders are the same.
+            // With at most one dimension the two orders are equal.
             Some("True") if shape.len() > 1 => Order::Columns,
             Some("True" | "False") => Order::Rows,
             _ => return Err(bad("fortran_order")),
@@ -242,7 +246,7 @@ impl Header {
         Ok((Self { dtype, shape, data_offset }, order))
     }
 
-    /// Bytes of the values; the largest number where that does not fit.
+    /// Returns the number of bytes of the values, saturating at `u64::MAX`.
     pub fn data_bytes(&self) -> u64 {
         if self.shape.contains(&0) {
             return 0;
@@ -251,15 +255,16 @@ impl Header {
         lengths.fold(self.dtype.bytes() as u64, u64::saturating_mul)
     }
 
-    /// Number of elements, in a file whose length was checked.
+    /// Returns the number of elements. Call [`Header::check_file_bytes`] first: it rejects shapes whose product
+    /// overflows.
     pub fn n_values(&self) -> usize {
         if self.shape.contains(&0) { 0 } else { self.shape.iter().product() }
     }
 
-    /// `Ok` if a file of this many bytes holds the values and nothing else.
+    /// Checks that a file of this many bytes contains exactly the header and the values.
     ///
     /// # Errors
-    /// [`Error::WrongLength`].
+    /// Returns [`Error::WrongLength`] if it does not.
     pub fn check_file_bytes(&self, file_bytes: u64) -> Result<(), Error> {
         let (expected, got) = (self.data_bytes(), file_bytes.saturating_sub(self.data_offset as u64));
         if expected != got {
@@ -269,10 +274,10 @@ impl Header {
     }
 }
 
-/// The array in the bytes of a file.
+/// Parses the array in the bytes of a file.
 ///
 /// # Errors
-/// When the bytes are not a whole array of `T`.
+/// Returns an error if the bytes are not a complete array of `T` in C order.
 pub fn read<T: Element>(bytes: &[u8]) -> Result<Array<T>, Error> {
     let header = Header::read(bytes)?;
     if header.dtype != T::DTYPE {
@@ -284,9 +289,9 @@ pub fn read<T: Element>(bytes: &[u8]) -> Result<Array<T>, Error> {
     Ok(Array { shape: header.shape, values })
 }
 
-/// The type that NumPy calls so.
+/// Returns the type with this NumPy name.
 fn dtype(descr: &str) -> Result<DType, Error> {
-    // A single byte has no order; NumPy writes `|`, others write what they like.
+    // A type of one byte has no byte order: NumPy writes `|`, and other programs may write `<`, `>` or `=`.
     let is_it = |name: &str| name == descr || name.starts_with('|') && name[1..] == descr[1..];
     if descr.len() >= 2 && descr.is_ascii() {
         if let Some((dtype, ..)) = DTYPES.iter().find(|(_, name, _)| is_it(name)) {
@@ -300,10 +305,10 @@ fn dtype(descr: &str) -> Result<DType, Error> {
             return Err(Error::Objects);
         }
     }
-    Err(Error::WrongType { expected: "a type of numbers".into(), got: descr.to_owned() })
+    Err(Error::WrongType { expected: "a numeric type".into(), got: descr.to_owned() })
 }
 
-/// The header and where the values start.
+/// Separates the header from the values. Returns the text of the header and the offset of the values.
 fn split(bytes: &[u8]) -> Option<(String, usize)> {
     let rest = bytes.strip_prefix(MAGIC)?;
     let (length, rest) = match *rest.first()? {
@@ -315,7 +320,7 @@ fn split(bytes: &[u8]) -> Option<(String, usize)> {
     Some((String::from_utf8_lossy(header).trim_end().to_owned(), bytes.len() - rest.len() + length))
 }
 
-/// What stands behind a key of the header's dictionary.
+/// Returns the text after a key (and its colon) of the header's dictionary.
 fn value_of<'a>(header: &'a str, key: &str) -> Option<&'a str> {
     let (_, after) = header.split_once(key)?;
     Some(after.trim_start().strip_prefix(':')?.trim_start())
@@ -325,7 +330,7 @@ fn quoted(text: &str) -> Option<&str> {
     text.strip_prefix('\'')?.split_once('\'').map(|(inside, _)| inside)
 }
 
-/// The numbers of a tuple.
+/// Parses a Python tuple of numbers, such as `(3, 2)`.
 fn tuple(text: &str) -> Option<Vec<usize>> {
     let (inside, _) = text.strip_prefix('(')?.split_once(')')?;
     let numbers = inside.split(',').map(str::trim).filter(|number| !number.is_empty());

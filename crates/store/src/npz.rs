@@ -9,7 +9,7 @@ use crate::array_file::ArrayFile;
 use crate::npy::{self, Header};
 use crate::{Error, Result};
 
-/// No deflated byte stands for more bytes than this: a block of two bits a symbol, each a match of 258.
+/// The maximum number of bytes that a deflated byte expands to: it can encode 4 matches of 258 bytes, each in 2 bits.
 const MAX_INFLATION: u64 = 1032;
 
 /// An open `.npz` archive: a zip file of `.npy` arrays, stored or deflated, as NumPy writes them.
@@ -21,10 +21,10 @@ pub struct Npz {
 }
 
 impl Npz {
-    /// Opens an archive. Only its directory is read.
+    /// Opens an archive and reads only its directory.
     ///
     /// # Errors
-    /// [`Error::Io`], also for what is no archive.
+    /// Returns [`Error::Io`] if the file cannot be read or is not a zip archive.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self> {
         let path = path.into();
         let io = |source: io::Error| Error::Io { path: path.clone(), source };
@@ -34,34 +34,36 @@ impl Npz {
         Ok(Self { path, file_bytes, archive })
     }
 
-    /// Where the archive is.
+    /// Returns the path of the archive.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Returns whether there is an array of this name.
+    /// Returns true if the archive contains an array of this name.
     pub fn has(&self, name: &str) -> bool {
         self.archive.index_for_name(&format!("{name}.npy")).is_some()
     }
 
-    /// Bytes of an array, as the archive's directory states them; 0 for one that cannot be read.
+    /// Returns the uncompressed size of an array in bytes, according to the archive's directory; 0 if the archive has
+    /// no such array.
     pub fn array_bytes(&mut self, name: &str) -> u64 {
         self.archive.by_name(&format!("{name}.npy")).map_or(0, |file| file.size())
     }
 
-    /// Reads an array into memory. Messages call it `data.npz/NAME.npy`.
+    /// Reads an array into memory. Error messages contain the path of the archive with `/NAME.npy` appended.
     ///
     /// # Errors
-    /// [`Error::Missing`] for a name that the archive lacks, [`Error::Npy`] for what is no such array, [`Error::Io`].
+    /// Returns [`Error::Missing`] if the archive has no array of this name, [`Error::Npy`] if the member is not an
+    /// array in C order, and [`Error::Io`] if it cannot be read.
     pub fn array(&mut self, name: &str) -> Result<ArrayFile> {
         let (path, bytes) = self.member(name)?;
         ArrayFile::from_bytes(path, bytes)
     }
 
-    /// The same for arrays that may also lie column by column.
+    /// Same as [`Npz::array`], but also accepts Fortran order (column-major).
     ///
     /// # Errors
-    /// As [`Npz::array`], but for the order.
+    /// Returns the same errors as [`Npz::array`], except for the order.
     pub fn array_in_any_order(&mut self, name: &str) -> Result<ArrayFile> {
         let (path, bytes) = self.member(name)?;
         ArrayFile::from_bytes_in_any_order(path, bytes)
@@ -82,14 +84,14 @@ impl Npz {
         Ok((path, bytes))
     }
 
-    /// The bytes of a member. Memory is taken once the archive's and the array's header agree on their
-    /// number and the compressed bytes, of which there are as many, can stand for so many.
+    /// Reads the bytes of a member. Memory is allocated only if the sizes in the archive's directory and in the array's
+    /// header agree, and the compressed bytes in the file can expand to that size.
     fn read(&mut self, member: &str) -> std::result::Result<Vec<u8>, ReadError> {
         let file_bytes = self.file_bytes;
         let mut file = self.archive.by_name(member).map_err(io::Error::from)?;
         let (n_bytes, n_compressed) = (file.size(), file.compressed_size().min(file_bytes));
         if n_bytes > n_compressed.saturating_mul(MAX_INFLATION) {
-            let said = format!("{n_bytes} bytes in {n_compressed} compressed ones cannot be");
+            let said = format!("{n_compressed} compressed bytes cannot expand to {n_bytes}: damaged archive");
             return Err(io::Error::new(io::ErrorKind::InvalidData, said).into());
         }
         let mut bytes = Vec::new();
@@ -97,7 +99,8 @@ impl Npz {
         Header::read_with_order(&bytes)?.0.check_file_bytes(n_bytes)?;
         let n_left = n_bytes.saturating_sub(bytes.len() as u64);
         bytes.try_reserve_exact(usize::try_from(n_left).unwrap_or(usize::MAX)).map_err(io::Error::from)?;
-        // One byte more, since only a read to the end compares the checksum.
+        // The limit is one byte larger than the member, because the checksum is verified only when the end of the
+        // member is read.
         file.take(n_left + 1).read_to_end(&mut bytes)?;
         Ok(bytes)
     }

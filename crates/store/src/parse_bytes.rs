@@ -1,6 +1,6 @@
 use crate::{Error, Result};
 
-/// Reads a number of bytes, as command lines have it: `1000000`, or with a unit of 1024, `512MiB`.
+/// Parses a number of bytes from a command line: plain (`1000000`) or with a binary unit (`512MiB`).
 ///
 /// ```
 /// assert_eq!(kiln_store::parse_bytes("3KiB")?, 3072);
@@ -8,7 +8,7 @@ use crate::{Error, Result};
 /// ```
 ///
 /// # Errors
-/// [`Error::BadSize`] for anything else, and for 2^64 bytes or more.
+/// Returns [`Error::BadSize`] if the text is not such a number or if it is 2^64 or more.
 pub fn parse_bytes(text: &str) -> Result<u64> {
     let n_digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (digits, unit) = text.split_at(n_digits);

@@ -1,29 +1,30 @@
-//! Finding the files of a folder.
+//! Functions that find the files of a folder.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use crate::{Error, Result};
 
-/// Returns whether there is anything of this name, also what cannot be reached, such as a link to nowhere: opening it
-/// then tells why. To take it for absent would be to leave out a part of the set in silence.
+/// Returns true if the path exists, even if it is a dangling symlink or cannot be opened. Opening such a path then
+/// returns an error, whereas treating it as absent would silently ignore a part of the data set.
 pub fn is_there(path: &Path) -> bool {
     match path.symlink_metadata() {
         Ok(_) => true,
-        // Below a file there is nothing.
+        // The error `NotADirectory` means that a parent of the path is a file, so the path does not exist.
         Err(error) => !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory),
     }
 }
 
-/// Returns the first of these files that the folder has.
+/// Returns the path of the first of these files that exists in the folder.
 pub fn find(folder: &Path, names: &[&str]) -> Option<PathBuf> {
     names.iter().map(|name| folder.join(name)).find(|path| is_there(path))
 }
 
-/// The first of these files that the folder has; an error where it has none.
+/// Returns the path of the first of these files that exists in the folder. `what` is the purpose of the file, for the
+/// error message.
 ///
 /// # Errors
-/// [`Error::Missing`] with the names and `what` the file is for.
+/// Returns [`Error::Missing`] with the names and the purpose if the folder has none of them.
 pub fn required(folder: &Path, names: &[&str], what: &str) -> Result<PathBuf> {
     find(folder, names).ok_or_else(|| Error::Missing {
         folder: folder.to_owned(),

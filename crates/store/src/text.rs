@@ -1,4 +1,4 @@
-//! Tables of numbers in text files, plain or compressed with gzip, with errors that name the line.
+//! Tables of numbers in text files, plain or gzip-compressed. Errors contain the line number.
 
 use std::fmt;
 use std::io::{self, BufReader, Read};
@@ -10,20 +10,21 @@ use kiln_graph::open_file;
 
 use crate::{Error, Result};
 
-/// Longer lines are refused: a few kilobytes of gzip can stand for one that takes all memory.
+/// The maximum length of a line in bytes. The limit protects from gzip bombs, in which a small file expands to one huge
+/// line.
 pub const MAX_LINE_BYTES: usize = 1 << 24;
 
-/// Returns whether a file is compressed, by its name.
+/// Returns true if the file's name ends in `.gz`.
 pub fn is_gz(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "gz")
 }
 
-/// The lines of a table. Every line has as many fields as the first; empty lines are skipped.
+/// A reader of the lines of a table. Every line must have as many fields as the first; empty lines are skipped.
 pub struct TextTable {
     path: PathBuf,
     reader: csv::Reader<Box<dyn Read>>,
     record: csv::ByteRecord,
-    /// Fields of the first line, once it is read.
+    /// The number of fields in the first line, once it is read.
     n_columns: Option<usize>,
 }
 
@@ -34,10 +35,10 @@ impl fmt::Debug for TextTable {
 }
 
 impl TextTable {
-    /// Opens a file whose fields are separated by commas; one whose name ends in `.gz` is decompressed.
+    /// Opens a file of comma-separated fields. A file whose name ends in `.gz` is decompressed.
     ///
     /// # Errors
-    /// [`Error::Io`].
+    /// Returns [`Error::Io`] if the file cannot be opened.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self> {
         let path = path.into();
         let file = open_file(&path).map_err(|source| Error::Io { path: path.clone(), source })?;
@@ -46,10 +47,10 @@ impl TextTable {
         Ok(Self::new(path, bytes))
     }
 
-    /// A table whose bytes come from somewhere else: `path` is what messages call it.
+    /// Creates a table from a reader. `path` is used in error messages.
     pub fn new(path: PathBuf, bytes: Box<dyn Read>) -> Self {
-        // Only a line feed ends a line, the last one too, so that lines are counted as they are read. A carriage
-        // return before it is a blank at the end of a field.
+        // Each line, including the last one, ends with a line feed, so the parser's line count is exact. A carriage
+        // return before it is trimmed as white space of the last field.
         let lines = ShortLines { bytes: Box::new(bytes.chain(&b"\n"[..])), n_since_break: 0 };
         let reader = csv::ReaderBuilder::new()
             .has_headers(false)
@@ -61,11 +62,11 @@ impl TextTable {
         Self { path, reader, record: csv::ByteRecord::new(), n_columns: None }
     }
 
-    /// The next line; `None` at the end.
+    /// Reads the next line; returns `None` at the end of the file.
     ///
     /// # Errors
-    /// [`Error::BadLine`] for another number of fields than the first line has, [`Error::Io`] for a file
-    /// that cannot be read or decompressed.
+    /// Returns [`Error::BadLine`] if the number of fields differs from that of the first line, and [`Error::Io`] if the
+    /// file cannot be read or decompressed or a line is longer than [`MAX_LINE_BYTES`].
     pub fn next_row(&mut self) -> Result<Option<TextRow<'_>>> {
         loop {
             match self.reader.read_byte_record(&mut self.record) {
@@ -81,27 +82,28 @@ impl TextTable {
                 }
             }
         }
-        // The record's own position is that of the empty lines before it.
+        // The position of the record cannot be used, because the parser sets it to the first empty line before the
+        // record.
         let line = self.reader.position().line() - 1;
         let n_columns = *self.n_columns.get_or_insert(self.record.len());
         if self.record.len() != n_columns {
             return Err(Error::BadLine {
                 path: self.path.clone(),
                 line,
-                expected: format!("{n_columns} fields, as the first line has"),
+                expected: format!("{n_columns} fields, as in the first line"),
                 found: format!("{} fields", self.record.len()),
             });
         }
         Ok(Some(TextRow { path: &self.path, line, record: &self.record }))
     }
 
-    /// What messages call the table.
+    /// Returns the path of the table, which error messages contain.
     pub fn path(&self) -> &Path {
         &self.path
     }
 }
 
-/// Bytes whose lines are at most [`MAX_LINE_BYTES`] long; an error for the first longer one.
+/// A reader that fails at the first line of more than [`MAX_LINE_BYTES`] bytes.
 struct ShortLines {
     bytes: Box<dyn Read>,
     n_since_break: usize,
@@ -115,7 +117,7 @@ impl Read for ShortLines {
             None => self.n_since_break + n_bytes,
         };
         if self.n_since_break > MAX_LINE_BYTES {
-            let said = format!("a line of more than {MAX_LINE_BYTES} bytes, which is no line of a table");
+            let said = format!("a line of more than {MAX_LINE_BYTES} bytes: the file is not a text table");
             return Err(io::Error::new(io::ErrorKind::InvalidData, said));
         }
         Ok(n_bytes)
@@ -131,21 +133,21 @@ pub struct TextRow<'a> {
 }
 
 impl TextRow<'_> {
-    /// Number of fields.
+    /// Returns the number of fields.
     pub fn n_fields(&self) -> usize {
         self.record.len()
     }
 
-    /// Parses a field; `expected` is what it should be, for the message.
+    /// Parses the field at index `field`, from 0. `expected` describes the expected value, for the error.
     ///
     /// # Errors
-    /// [`Error::BadLine`].
+    /// Returns [`Error::BadLine`] if the line has no such field or it cannot be parsed.
     pub fn parse<T: FromStr>(&self, field: usize, expected: &str) -> Result<T> {
         let text = self.field(field).and_then(|bytes| std::str::from_utf8(bytes).ok());
         text.and_then(|text| text.parse().ok()).ok_or_else(|| self.bad(field, expected))
     }
 
-    /// An error for a field that cannot be used.
+    /// Creates an error for the field at index `field`. `expected` describes the expected value.
     pub fn bad(&self, field: usize, expected: &str) -> Error {
         const LONGEST: usize = 60;
         let found = match self.field(field) {
@@ -156,7 +158,7 @@ impl TextRow<'_> {
         Error::BadLine { path, line: self.line, expected, found }
     }
 
-    /// A field without the blanks around it. The reader's own trimming allocates for each line.
+    /// Returns a field without surrounding white space. The reader's own trimming would allocate for each line.
     fn field(&self, field: usize) -> Option<&[u8]> {
         self.record.get(field).map(<[u8]>::trim_ascii)
     }

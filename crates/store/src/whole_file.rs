@@ -1,27 +1,27 @@
-//! Files that are complete or absent: written under a temporary name, synced to the disk and renamed.
+//! Atomic file writes: a file is written under a temporary name, synced to disk and renamed.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// The suffix of a file's name until the file is complete.
+/// The suffix of a file's temporary name.
 pub const UNFINISHED: &str = ".unfinished";
 
-/// Writes a file in the place of the one before it.
+/// Writes a file atomically, replacing an existing one.
 ///
 /// # Errors
-/// What the system reports.
+/// Returns the operating system's error.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let unfinished = write_unfinished(path, bytes)?;
     fs::rename(&unfinished, path).inspect_err(|_| drop(fs::remove_file(&unfinished)))?;
     path.parent().map_or(Ok(()), sync_folder)
 }
 
-/// Writes a file under its temporary name, syncs it and returns that name. A write that fails leaves no file, as far as
-/// the system can remove it: a partial file on a full disk would take the room that the next attempt needs.
+/// Writes a file under its temporary name, syncs it and returns the temporary path. If the write fails, the temporary
+/// file is removed, because on a full disk a partial file would take the space that the next attempt needs.
 ///
 /// # Errors
-/// What the system reports.
+/// Returns the operating system's error.
 pub fn write_unfinished(path: &Path, bytes: &[u8]) -> io::Result<PathBuf> {
     let mut name = path.as_os_str().to_owned();
     name.push(UNFINISHED);
@@ -40,23 +40,23 @@ pub fn write_unfinished(path: &Path, bytes: &[u8]) -> io::Result<PathBuf> {
     }
 }
 
-/// Makes a folder, with its name on the disk, unless it exists.
+/// Creates a folder and syncs its folder `parent`. Does nothing if the folder exists.
 ///
 /// # Errors
-/// What the system reports.
+/// Returns the operating system's error.
 pub fn create_folder(path: &Path, parent: &Path) -> io::Result<()> {
     if path.is_dir() {
         return Ok(());
     }
     fs::create_dir(path)?;
-    // The next attempt must sync the name, too.
+    // If the sync fails, the folder is removed, so that the next attempt creates and syncs it again.
     sync_folder(parent).inspect_err(|_| drop(fs::remove_dir(path)))
 }
 
-/// Brings the names in a folder to the disk, on systems where a folder can be opened as a file.
+/// Syncs a folder's entries to disk. It does nothing on systems where a folder cannot be opened as a file.
 ///
 /// # Errors
-/// What the system reports.
+/// Returns the operating system's error.
 pub fn sync_folder(path: &Path) -> io::Result<()> {
     if cfg!(unix) {
         File::open(path)?.sync_all()?;
@@ -64,16 +64,16 @@ pub fn sync_folder(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Brings the names of a folder and of those that it is in to the disk: any of them may be new.
+/// Syncs all parents of a folder to disk, since any folder on the path may be new.
 ///
 /// # Errors
-/// What the system reports.
+/// Returns the operating system's error.
 pub fn sync_parents(path: &Path) -> io::Result<()> {
     for folder in path.ancestors().skip(1) {
-        // A relative path ends in the folder that it is relative to.
+        // The last parent of a relative path is empty, which means the current folder.
         let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
         match sync_folder(folder) {
-            // Not ours to read, and so not ours to have made.
+            // A folder that this process may not read needs no sync, because another process created it.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(()),
             synced => synced?,
         }
@@ -85,20 +85,20 @@ pub fn sync_parents(path: &Path) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// `/dev/full` is a file on a full disk, also for root.
+    /// Writes to `/dev/full`, which behaves like a file on a full disk, also for root.
     #[cfg(target_os = "linux")]
     #[test]
-    fn a_failed_write_keeps_the_old_file_and_removes_the_temporary_one() {
-        let folder = tempfile::tempdir().expect("a scratch folder");
+    fn failed_write_keeps_the_old_file_and_removes_the_temporary_one() {
+        let folder = tempfile::tempdir().expect("the temporary folder should be created");
         let path = folder.path().join("file");
-        write_whole(&path, b"old").expect("the folder is writable");
+        write_whole(&path, b"old").expect("the folder should be writable");
         let unfinished = folder.path().join("file.unfinished");
-        std::os::unix::fs::symlink("/dev/full", &unfinished).expect("the name is free");
-        let error = write_whole(&path, b"new").expect_err("the disk is full");
+        std::os::unix::fs::symlink("/dev/full", &unfinished).expect("the temporary name should be free");
+        let error = write_whole(&path, b"new").expect_err("a write to a full disk should fail");
         assert_eq!(error.kind(), io::ErrorKind::StorageFull);
-        assert_eq!(fs::read(&path).expect("it is still there"), b"old");
-        assert!(fs::symlink_metadata(&unfinished).is_err(), "the temporary file should be gone");
-        write_whole(&path, b"new").expect("nothing is in the way any more");
-        assert_eq!(fs::read(&path).expect("it was written"), b"new");
+        assert_eq!(fs::read(&path).expect("the old file should exist"), b"old");
+        assert!(fs::symlink_metadata(&unfinished).is_err(), "the temporary file should be removed");
+        write_whole(&path, b"new").expect("the next write should succeed");
+        assert_eq!(fs::read(&path).expect("the new file should exist"), b"new");
     }
 }

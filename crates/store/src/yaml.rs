@@ -1,5 +1,5 @@
-//! YAML files as trees of text, with errors that name the line or the entry. Written for metadata of some
-//! kilobytes from anywhere: what a file may grow to is limited.
+//! YAML files as trees of text. Errors contain the line or the entry. The parser is made for small metadata files from
+//! untrusted sources: file size, nesting and expansion of aliases are limited.
 
 use std::collections::HashMap;
 use std::io::Read;
@@ -10,37 +10,37 @@ use kiln_graph::open_file;
 
 use crate::{Error, Result};
 
-/// Longer files are no metadata.
+/// The maximum file size in bytes.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
-/// What the tree may cost with its aliases written out: a node costs 1, and a byte of text 1.
+/// The maximum cost of all values that anchors and aliases copy. A value costs 1 per node and 1 per byte of text.
 const MAX_COST: usize = 4 << 20;
 
-/// Lists and mappings may lie this deep in each other.
+/// The maximum nesting depth of lists and mappings.
 const MAX_DEPTH: usize = 32;
 
-/// Mappings have at most so many keys, since each new one is compared with all.
+/// The maximum number of keys in a mapping. Each new key is compared with all others.
 const MAX_KEYS: usize = 1000;
 
-/// A file, or a part of one.
+/// A document or a part of one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Yaml {
-    /// Nothing, `null` or `~`.
+    /// An empty value, `null` or `~`.
     Null,
-    /// Text, a number or a truth value, as it is written.
+    /// A string, number or boolean, as written in the file.
     Scalar(String),
     /// A list.
     List(Vec<Yaml>),
-    /// A mapping, in the order of the file; no key stands twice.
+    /// A mapping with distinct keys, in the order of the file.
     Map(Vec<(String, Yaml)>),
 }
 
 impl Yaml {
-    /// Reads a file of one document.
+    /// Reads a file with one document.
     ///
     /// # Errors
-    /// [`Error::BadLine`] for what is no YAML, [`Error::Io`] and [`Error::Metadata`] for files that cannot be
-    /// read or are too long.
+    /// Returns [`Error::BadLine`] if the file is not valid YAML or uses an unsupported feature, [`Error::Io`] if it
+    /// cannot be read, and [`Error::Metadata`] if it is larger than 1 MiB.
     pub fn read(path: &Path) -> Result<Self> {
         let mut text = String::new();
         let file = open_file(path).and_then(|file| file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text));
@@ -48,9 +48,9 @@ impl Yaml {
         if n_bytes as u64 > MAX_FILE_BYTES {
             return Err(Error::Metadata {
                 path: path.to_owned(),
-                key: "its length".into(),
+                key: "the file size".into(),
                 expected: format!("at most {MAX_FILE_BYTES} bytes"),
-                found: "more".into(),
+                found: "over the limit".into(),
             });
         }
         Self::parse(path, &text)
@@ -92,7 +92,7 @@ impl Yaml {
     }
 }
 
-/// An entry of a file, with the keys that lead to it.
+/// An entry of a file, with its path of keys for errors.
 #[derive(Debug, Clone)]
 pub struct YamlEntry<'a> {
     path: &'a Path,
@@ -101,25 +101,25 @@ pub struct YamlEntry<'a> {
 }
 
 impl<'a> YamlEntry<'a> {
-    /// The whole file.
+    /// Creates the entry of the whole document.
     pub fn root(path: &'a Path, value: &'a Yaml) -> Self {
         Self { path, key: String::new(), value }
     }
 
-    /// The file.
+    /// Returns the path of the file.
     pub fn path(&self) -> &'a Path {
         self.path
     }
 
-    /// The keys that lead here: `tasks[0].train_set`.
+    /// Returns the entry's path of keys, such as `tasks[0].train_set`.
     pub fn key(&self) -> &str {
         &self.key
     }
 
-    /// Returns the entry of a key in a mapping; `None` for nothing or `null`.
+    /// Returns the value of a key in this mapping; `None` if it is missing or `null`.
     ///
     /// # Errors
-    /// [`Error::Metadata`] for another kind of entry.
+    /// Returns [`Error::Metadata`] if this entry is not a mapping.
     pub fn get(&self, key: &str) -> Result<Option<Self>> {
         let entries = match self.value {
             Yaml::Map(entries) => entries,
@@ -129,18 +129,18 @@ impl<'a> YamlEntry<'a> {
         Ok(value.filter(|value| **value != Yaml::Null).map(|value| self.child(key, value)))
     }
 
-    /// Returns the entry of a key that must be there; `expected` is what it should be, for the message.
+    /// Returns the value of a required key in this mapping. `expected` describes the value, for the error.
     ///
     /// # Errors
-    /// [`Error::Metadata`] for another kind of entry.
+    /// Returns [`Error::Metadata`] if this entry is not a mapping or the key is missing.
     pub fn require(&self, key: &str, expected: &str) -> Result<Self> {
         self.get(key)?.ok_or_else(|| self.child(key, &Yaml::Null).bad(expected))
     }
 
-    /// The entries of a list.
+    /// Returns the items of this list.
     ///
     /// # Errors
-    /// [`Error::Metadata`] for another kind of entry.
+    /// Returns [`Error::Metadata`] if this entry is not a list.
     pub fn list(&self) -> Result<Vec<Self>> {
         let Yaml::List(items) = self.value else {
             return Err(self.bad("a list"));
@@ -150,18 +150,18 @@ impl<'a> YamlEntry<'a> {
         Ok(items.iter().enumerate().map(child).collect())
     }
 
-    /// The entries of the list under a key; none where there is no such key.
+    /// Returns the items of the list under a key; empty if the key is missing.
     ///
     /// # Errors
-    /// [`Error::Metadata`] for another kind of entry.
+    /// Returns [`Error::Metadata`] if this entry is not a mapping or the value is not a list.
     pub fn list_of(&self, key: &str) -> Result<Vec<Self>> {
         self.get(key)?.map_or(Ok(Vec::new()), |list| list.list())
     }
 
-    /// The text.
+    /// Returns the text of this scalar.
     ///
     /// # Errors
-    /// [`Error::Metadata`] for another kind of entry.
+    /// Returns [`Error::Metadata`] if this entry is not a scalar.
     pub fn text(&self) -> Result<&'a str> {
         match self.value {
             Yaml::Scalar(text) => Ok(text),
@@ -169,20 +169,20 @@ impl<'a> YamlEntry<'a> {
         }
     }
 
-    /// The number, which is not negative.
+    /// Returns this scalar as a non-negative integer.
     ///
     /// # Errors
-    /// [`Error::Metadata`] for another kind of entry.
+    /// Returns [`Error::Metadata`] if this entry is not such a number.
     pub fn count(&self) -> Result<u64> {
         let number = match self.value {
-            // YAML 1.1 lets digits be grouped.
+            // YAML 1.1 allows underscores between digits.
             Yaml::Scalar(text) => text.replace('_', "").parse().ok(),
             _ => None,
         };
-        number.ok_or_else(|| self.bad("a number of 0 or more"))
+        number.ok_or_else(|| self.bad("a non-negative integer"))
     }
 
-    /// An error for an entry that cannot be used.
+    /// Creates an error for an invalid entry. `expected` describes the allowed values.
     pub fn bad(&self, expected: impl Into<String>) -> Error {
         const LONGEST: usize = 60;
         let found = match self.value {
@@ -201,13 +201,13 @@ impl<'a> YamlEntry<'a> {
     }
 }
 
-/// The tree so far.
+/// The builder of the tree from the parser's events.
 #[derive(Debug, Default)]
 struct Builder {
     root: Option<Yaml>,
-    /// Lists and mappings that are not closed, outermost first.
+    /// The lists and mappings whose end has not been read yet, outermost first.
     open: Vec<Open>,
-    /// What aliases stand for, by the parser's number of the anchor.
+    /// The values of anchors, by the parser's anchor number.
     anchors: HashMap<usize, Yaml>,
     cost: usize,
 }
@@ -215,13 +215,13 @@ struct Builder {
 #[derive(Debug)]
 struct Open {
     value: Yaml,
-    /// The key of a mapping that has no value yet.
+    /// The last key of a mapping, if its value has not been read yet.
     key: Option<String>,
     anchor: usize,
 }
 
 impl Builder {
-    /// Adds what an event stands for; the error says what is wrong.
+    /// Handles a parser event. The error describes the unsupported or invalid construct.
     fn take(&mut self, event: Event<'_>) -> std::result::Result<(), &'static str> {
         match event {
             Event::Scalar(text, style, anchor, _) => {
@@ -237,14 +237,14 @@ impl Builder {
             },
             Event::Alias(anchor) => {
                 let Some(value) = self.anchors.get(&anchor) else {
-                    return Err("an alias of what it stands in");
+                    return Err("a recursive alias");
                 };
                 if self.open.len() + value.depth() > MAX_DEPTH {
-                    return Err("lists in lists, too deep");
+                    return Err("nesting that is too deep");
                 }
                 self.cost += value.cost();
                 if self.cost > MAX_COST {
-                    return Err("aliases of aliases, too many");
+                    return Err("aliases with too much data");
                 }
                 self.add(value.clone(), 0)
             }
@@ -255,18 +255,18 @@ impl Builder {
 
     fn open(&mut self, value: Yaml, anchor: usize) -> std::result::Result<(), &'static str> {
         if self.open.len() == MAX_DEPTH {
-            return Err("lists in lists, too deep");
+            return Err("nesting that is too deep");
         }
         self.open.push(Open { value, key: None, anchor });
         Ok(())
     }
 
-    /// Puts a finished value where it belongs.
+    /// Adds a complete value to the innermost open list or mapping.
     fn add(&mut self, value: Yaml, anchor: usize) -> std::result::Result<(), &'static str> {
         if anchor != 0 {
             self.cost += value.cost();
             if self.cost > MAX_COST {
-                return Err("anchors in anchors, too many");
+                return Err("anchors with too much data");
             }
             self.anchors.insert(anchor, value.clone());
         }
@@ -278,14 +278,14 @@ impl Builder {
             (Yaml::List(items), _, value) => items.push(value),
             (Yaml::Map(entries), Some(name), value) => entries.push((name, value)),
             (Yaml::Map(entries), None, Yaml::Scalar(name)) => match &*name {
-                "<<" => return Err("a merge of mappings (<<)"),
+                "<<" => return Err("a merge key (<<)"),
                 _ if entries.len() == MAX_KEYS => return Err("a mapping of more than 1000 keys"),
                 _ if entries.iter().any(|(known, _)| *known == name) => {
-                    return Err("a key that stands twice");
+                    return Err("a duplicate key");
                 }
                 _ => *key = Some(name),
             },
-            _ => return Err("a key that is no text"),
+            _ => return Err("a key that is not a string"),
         }
         Ok(())
     }
@@ -296,7 +296,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_that_is_no_plain_yaml_is_refused_with_its_line() {
+    fn rejects_invalid_and_oversized_yaml_with_the_line() {
         let bomb: String =
             (1..30).map(|level| format!("- &a{level} [*a{0}, *a{0}, *a{0}]\n", level - 1)).collect();
         let wide = format!("- &a \"{}\"\n{}", "x".repeat(1000), "- *a\n".repeat(5000));
@@ -304,17 +304,17 @@ mod tests {
         let keys: String = (0..1001).map(|key| format!("k{key}: 1\n")).collect();
         for (text, expected) in [
             ("a: [1, 2\nb: 3\n", "metadata.yaml, line "),
-            ("a: 1\na: 2\n", "line 2: \"a key that stands twice\", expected plain metadata"),
-            ("a: &x {b: 1}\nc:\n  <<: *x\n", "line 3: \"a merge of mappings (<<)\""),
-            ("? [a]\n: 1\n", "a key that is no text"),
+            ("a: 1\na: 2\n", "line 2: \"a duplicate key\", expected plain metadata"),
+            ("a: &x {b: 1}\nc:\n  <<: *x\n", "line 3: \"a merge key (<<)\""),
+            ("? [a]\n: 1\n", "a key that is not a string"),
             ("a: 1\n---\nb: 2\n", "line 2: \"a second document\""),
             ("a: *nothing\n", "metadata.yaml, line 1: "),
-            ("a: &a [*a]\n", "line 1: \"an alias of what it stands in\""),
-            (&format!("- &a0 x\n{bomb}"), "too many"),
-            (&wide, "\"aliases of aliases, too many\""),
-            (&format!("- &a0 x\n{chain}"), "\"lists in lists, too deep\""),
+            ("a: &a [*a]\n", "line 1: \"a recursive alias\""),
+            (&format!("- &a0 x\n{bomb}"), "too much data"),
+            (&wide, "\"aliases with too much data\""),
+            (&format!("- &a0 x\n{chain}"), "\"nesting that is too deep\""),
             (&"[".repeat(1 << 20), "metadata.yaml, line 1: "),
-            (&"- ".repeat(1 << 19), "line 1: \"lists in lists, too deep\""),
+            (&"- ".repeat(1 << 19), "line 1: \"nesting that is too deep\""),
             (&"{a: ".repeat(1 << 18), "metadata.yaml, line 1: "),
             (&keys, "line 1001: \"a mapping of more than 1000 keys\""),
         ] {
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn trees_are_read_as_they_are_written() {
+    fn reads_lists_mappings_nulls_and_aliases() {
         let text = "a: [1, ~, 'null', &x {b: c}]\nd: *x\ne:\n";
         let scalar = |text: &str| Yaml::Scalar(text.into());
         let map = Yaml::Map(vec![("b".into(), scalar("c"))]);

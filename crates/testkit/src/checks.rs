@@ -2,56 +2,65 @@ use std::collections::HashSet;
 
 use kiln_graph::{Block, Csc, NodeId};
 
-/// Checks that a block could come from the graph: destinations as given and first among distinct
-/// sources, every edge one of the graph's with its own source and destination, edge ids ascending for
-/// each destination, each source being a destination or used by an edge, and new sources numbered by
-/// first appearance.
+/// Checks the invariants of a sampled block: its destinations are `dsts` and come first among distinct sources; every
+/// edge is an edge of the graph with the same source and destination; edge ids ascend within each destination; each
+/// source is a destination or used by an edge; and new sources are numbered by first appearance.
 ///
 /// # Panics
-/// When one of these does not hold, saying which.
+/// Panics with a message if an invariant does not hold.
 pub fn check_block(graph: &Csc, dsts: &[NodeId], block: &Block) {
-    assert_eq!(block.dsts(), dsts, "destinations");
+    assert_eq!(block.dsts(), dsts, "the block's destinations should be `dsts`");
     let distinct: HashSet<NodeId> = block.srcs().iter().copied().collect();
-    assert_eq!(distinct.len(), block.n_src(), "sources are distinct");
+    assert_eq!(distinct.len(), block.n_src(), "sources should be distinct");
     let mut n_seen = block.n_dst();
     for (row, &dst) in dsts.iter().enumerate() {
         let range = block.indptr()[row] as usize..block.indptr()[row + 1] as usize;
         let edge_ids = &block.edge_ids()[range.clone()];
-        assert!(edge_ids.is_sorted(), "edge ids of destination {} ascend", dst.0);
+        assert!(edge_ids.is_sorted(), "edge ids of destination {} should ascend", dst.0);
         for (&local, &edge) in block.indices()[range].iter().zip(edge_ids) {
-            assert_eq!(graph.indices()[edge.index()], block.global(local), "source of edge {}", edge.0);
+            assert_eq!(
+                graph.indices()[edge.index()],
+                block.global(local),
+                "edge {} should have the same source in the graph and the block",
+                edge.0
+            );
             let of_dst = graph.first_edge(dst).0..graph.first_edge(dst).0 + graph.in_degree(dst);
-            assert!(of_dst.contains(&edge.0), "edge {} ends in {}", edge.0, dst.0);
-            assert!(local.index() <= n_seen, "sources are numbered by first appearance");
+            assert!(of_dst.contains(&edge.0), "edge {} should end in node {}", edge.0, dst.0);
+            assert!(local.index() <= n_seen, "sources should be numbered by first appearance");
             n_seen = n_seen.max(local.index() + 1);
         }
     }
-    assert_eq!(n_seen, block.n_src(), "every source is a destination or used");
+    assert_eq!(n_seen, block.n_src(), "every source should be a destination or used by an edge");
 }
 
-/// Checks that the picks of every destination that stands in both blocks are the same.
+/// Checks that each destination that both blocks contain has the same edges in both.
 ///
 /// # Panics
-/// When a destination's edges differ, naming it.
+/// Panics if the edges of a destination differ.
 pub fn check_same_edges(one: &Block, other: &Block) {
     let edges = |block: &Block, row: usize| {
         block.edge_ids()[block.indptr()[row] as usize..block.indptr()[row + 1] as usize].to_vec()
     };
     for (row, dst) in one.dsts().iter().enumerate() {
         if let Some(other_row) = other.dsts().iter().position(|node| node == dst) {
-            assert_eq!(edges(one, row), edges(other, other_row), "picks of node {}", dst.0);
+            assert_eq!(
+                edges(one, row),
+                edges(other, other_row),
+                "node {} should have the same edges in both blocks",
+                dst.0
+            );
         }
     }
 }
 
-/// The probability that counts as far from `expected` as these, or farther, come about by chance:
-/// Pearson's chi-square test, with the tail by Wilson and Hilferty (1931), which is good to a few per
-/// cent of its value for 3 degrees of freedom or more.
+/// Returns the p-value of Pearson's chi-square test: the probability that random counts deviate from `expected` at
+/// least as much as `observed`. The tail is approximated by Wilson and Hilferty (1931), with an error of a few per cent
+/// of the value for at least 3 degrees of freedom.
 ///
 /// # Panics
-/// When the lengths differ.
+/// Panics if the lengths differ.
 pub fn chi_square_p_value(observed: &[u64], expected: &[f64]) -> f64 {
-    assert_eq!(observed.len(), expected.len(), "one expectation a count");
+    assert_eq!(observed.len(), expected.len(), "`observed` and `expected` should have the same length");
     let statistic: f64 =
         observed.iter().zip(expected).map(|(&seen, want)| (seen as f64 - want).powi(2) / want).sum();
     let freedom = (observed.len() - 1) as f64;
@@ -60,7 +69,8 @@ pub fn chi_square_p_value(observed: &[u64], expected: &[f64]) -> f64 {
     normal_upper_tail(z)
 }
 
-/// `P(Z > z)` of a standard normal (Abramowitz and Stegun 1964, 26.2.17; error below 7.5e-8).
+/// The upper tail `P(Z > z)` of the standard normal distribution (Abramowitz and Stegun 1964, 26.2.17; error below
+/// 7.5e-8).
 fn normal_upper_tail(z: f64) -> f64 {
     if z < 0.0 {
         return 1.0 - normal_upper_tail(-z);

@@ -1,5 +1,5 @@
-//! Test material shared by the workspace: small graphs, strategies for random ones, and checks that say
-//! what is wrong. A dev-dependency only, used from `tests/` folders.
+//! Test fixtures of the workspace: small graphs, `proptest` strategies for random graphs, and checks of sampled blocks.
+//! The crate is a dev-dependency only.
 //!
 //! ```
 //! let graph = kiln_testkit::ring(5);
@@ -14,7 +14,7 @@ pub use checks::{check_block, check_same_edges, chi_square_p_value};
 pub use graphs::{CooGraph, arb_coo, hub, ring, six_nodes};
 pub use ports::free_port;
 
-/// The example of the README.
+/// The code example of this crate's README, run as a doc test.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -1,18 +1,18 @@
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-/// A TCP port of the loopback address that nothing listens on, for a process that the test starts later.
+/// Returns a free TCP port on the loopback address, for a process that the test starts later.
 ///
-/// The system does not give such a port to an outgoing connection in the meantime: it is below Linux's range for these,
-/// which starts at 32,768. No two calls of a process return the same port.
+/// The port is below Linux's range of ephemeral ports, which starts at 32,768, so the kernel does not assign it to an
+/// outgoing connection in the meantime. Calls in one process return distinct ports.
 ///
 /// # Panics
-/// When every port from 20,000 to 31,999 is taken.
+/// Panics if no port from 20,000 to 31,999 is free.
 pub fn free_port() -> u16 {
     const FIRST: u16 = 20_000;
     const N_PORTS: u16 = 12_000;
     static N_CALLS: AtomicU16 = AtomicU16::new(0);
-    // Tests of other processes start elsewhere.
+    // The start depends on the process id, so that concurrent test processes use different ports.
     let start = (std::process::id() % u32::from(N_PORTS)) as u16;
     for _ in 0..N_PORTS {
         let offset = (start + N_CALLS.fetch_add(1, Ordering::Relaxed) % N_PORTS) % N_PORTS;

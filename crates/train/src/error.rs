@@ -9,67 +9,70 @@ use crate::run::contract::DETERMINISM_CONTRACT;
 /// The result of this crate's fallible functions.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What can go wrong while training.
+/// The errors of training, evaluation and runs.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The loader ended with an error.
+    /// The loader failed.
     #[error(transparent)]
     Loader(#[from] kiln_loader::Error),
-    /// The loss is no longer a number: the model is lost.
+    /// The loss of a step is infinite or NaN.
     #[error(
-        "the loss of {pass} step {step} is {loss}: lower the learning rate, or read all features once in search of values that are not finite (programs that have the flag --verify do so with it)"
+        "the loss of {pass} step {step} is {loss}: lower the learning rate, or check all features for values \
+         that are not finite (some programs have the flag --verify for this)"
     )]
     LossNotFinite {
-        /// Training or evaluation.
+        /// The phase, `training` or `evaluation`.
         pass: &'static str,
-        /// The step within the pass.
+        /// The step within the epoch or the evaluation, from 0.
         step: usize,
         /// The sum of the step's losses.
         loss: f64,
     },
-    /// Ranks did not meet: what another rank met with, or that it did not come.
+    /// Communication failed: another rank failed, was lost, or called a different collective.
     #[error(transparent)]
     Ranks(#[from] kiln_comm::Error),
-    /// Ranks have different parameters after the same steps.
+    /// The ranks have different parameters after the same steps.
     #[error(
-        "rank {rank} has other parameters than rank 0 after epoch {epoch}: what a step does must depend on nothing but the batch and its key"
+        "rank {rank} and rank 0 have different parameters after epoch {epoch}: a step must depend \
+         only on the batch and its key"
     )]
     RanksDiffer {
-        /// The first rank that differs.
+        /// The lowest rank whose parameters differ from rank 0's.
         rank: usize,
         /// The epoch, from 1.
         epoch: usize,
     },
-    /// A checkpoint of another run.
+    /// The checkpoint belongs to a run with other settings or data.
     #[error(
-        "the checkpoint is of another run: {name} was {then} and is {now} now; set it as it was, or start a new run"
+        "the checkpoint belongs to another run: {name} was {then} and is {now} now; restore the earlier value, or \
+         start a new run"
     )]
     OtherRun {
-        /// What differs.
+        /// The name of the first value that differs: a setting, or the hash of the data.
         name: String,
-        /// What it was.
+        /// The value of the setting, or the hash, in the checkpoint.
         then: String,
-        /// What it is.
+        /// The value of the setting, or the hash, in this run.
         now: String,
     },
-    /// A checkpoint of another version of the determinism contract, [`DETERMINISM_CONTRACT`].
+    /// The checkpoint has another version of the determinism contract, [`DETERMINISM_CONTRACT`].
     #[error(
-        "{path}: the checkpoint is of version {version} of the determinism contract, and this program of version \
-         {DETERMINISM_CONTRACT}, which gives other results: resume the run with {program}, or start a new run"
+        "{path}: the checkpoint has version {version} of the determinism contract, this program has version \
+         {DETERMINISM_CONTRACT} and computes other results: resume the run with {program}, or start a new run"
     )]
     OtherContract {
-        /// The checkpoint.
+        /// The path of the checkpoint.
         path: PathBuf,
-        /// Its version of the contract.
+        /// The version of the contract that the checkpoint has.
         version: u32,
-        /// The program that wrote it.
+        /// The name and version of the program that wrote the checkpoint.
         program: String,
     },
-    /// No checkpoint could be written for so long that too much training would be lost.
+    /// A file of the run could not be written, and the last complete checkpoint is older than an hour.
     #[error(
-        "no checkpoint could be written for {} minutes: {last}; mend that (free space, raise the limit, check the file \
-         system), then resume the run", age.as_secs() / 60
+        "no checkpoint could be written for {} minutes: {last}; fix the cause (free disk space, raise a quota or \
+         limit, check the file system), then resume the run", age.as_secs() / 60
     )]
     CheckpointOverdue {
         /// The age of the last complete checkpoint, or the time since the run started or resumed.
@@ -77,34 +80,34 @@ pub enum Error {
         /// The last failure.
         last: Box<Error>,
     },
-    /// A file of a run folder is not what was written.
+    /// A file of a run folder is damaged, was changed, or has an unknown format version.
     #[error("{path}: {reason}")]
     BadFile {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The reason why the file was rejected, with the expected and the found value if there are any.
         reason: String,
     },
-    /// There is nothing to go on from.
-    #[error("{path} has no checkpoint to go on from: name the folder of a run, or start a new one")]
+    /// The folder contains no checkpoint to resume from.
+    #[error("{path} has no checkpoint to resume from: pass the folder of a run, or start a new run")]
     NoCheckpoint {
         /// The folder.
         path: PathBuf,
     },
-    /// Another process writes to the run folder.
-    #[error("{path} is in use by another run: wait for it, stop it, or name another folder")]
+    /// Another run holds the lock of the run folder.
+    #[error("{path} is in use by another run: wait for that run, stop it, or pass another folder")]
     RunFolderInUse {
         /// The folder.
         path: PathBuf,
     },
-    /// A number that no training run can use.
+    /// A setting is outside of its range.
     #[error("{what} is {got}, expected {expected}")]
     BadSetting {
-        /// Which setting.
+        /// The name of the setting.
         what: &'static str,
-        /// What it should be.
+        /// A description of the valid values.
         expected: &'static str,
-        /// What it is.
+        /// The value of the setting.
         got: f64,
     },
     /// A file could not be read or written.
@@ -112,183 +115,191 @@ pub enum Error {
     Io {
         /// The file or folder.
         path: PathBuf,
-        /// What the system said.
+        /// The operating system's error.
         source: io::Error,
     },
-    /// The run folder holds something already.
-    #[error("{path} is not empty: name a new folder, so that no earlier result is overwritten")]
+    /// The folder for a new run is not empty.
+    #[error("{path} is not empty: pass a new folder, so that no earlier result is overwritten")]
     RunFolderNotEmpty {
         /// The folder.
         path: PathBuf,
     },
-    /// The model could not be made.
+    /// The model could not be initialized.
     #[error(transparent)]
     Model(#[from] kiln_nn::Error),
-    /// The model is not on the trainer's device, or does not track gradients there.
+    /// The model is on another device than the trainer, or does not track gradients.
     #[error(
-        "the model has parameters on {got}, expected all of them on {expected} with autodiff: make it on the device that \
-         `init` is given"
+        "the model has parameters on {got}, expected all of them on {expected} with autodiff: initialize it on the \
+         device that `init` receives"
     )]
     ModelDevice {
         /// The trainer's device.
         expected: String,
-        /// The device of the last parameter that is elsewhere.
+        /// The device of the last parameter that is on another device than the trainer.
         got: String,
     },
     /// A batch is on another device than the trainer.
-    #[error("a batch is on {got}, expected {expected}: make its loader by `TaskTrainer::loader`")]
+    #[error("a batch is on {got}, expected {expected}: make its loader with `TaskTrainer::loader`")]
     OtherDevice {
         /// The trainer's device.
         expected: String,
         /// The batch's device.
         got: String,
     },
-    /// A loader has other items than the trainer's seed and rank give.
-    #[error("the loader's items are of {got}, expected {expected}: make them by `TaskTrainer::items`")]
+    /// The loader's items have another seed than the trainer, or belong to another rank.
+    #[error("the loader's items belong to {got}, expected {expected}: make them with `TaskTrainer::items`")]
     OtherLoader {
-        /// The seed or the share that is the trainer's.
+        /// The trainer's seed or share.
         expected: String,
-        /// That of the loader.
+        /// The loader's seed or share.
         got: String,
     },
-    /// Weights could not be written or do not fit the model.
-    #[error("the weights do not fit: {reason}")]
+    /// The weights could not be serialized, or do not fit the model.
+    #[error("the weights could not be saved or loaded: {reason}")]
     Weights {
-        /// What does not fit.
+        /// A description of the tensor that does not fit, or the error of the file format.
         reason: String,
     },
-    /// There is nothing to train on or to judge a model by.
-    #[error("the {split} split has no items: give it some, so that models can be compared")]
+    /// A split has no items.
+    #[error("the {split} split has no items, expected at least 1: check the dataset's split")]
     EmptySplit {
-        /// Which split.
+        /// The name of the split: `training`, `validation` or `test`.
         split: &'static str,
     },
-    /// There are fewer items to train on than a step takes, and short steps are left out.
+    /// The training split has fewer items than one step takes, and incomplete steps are dropped.
     #[error(
-        "{n_items} items to train on give no step of {per_step}: lower the batch size, or keep the short last step"
+        "a step takes {per_step} training items, but the split has {n_items}: lower the batch size, or keep the short \
+         last step"
     )]
     NoStep {
-        /// The number of items of all ranks.
+        /// The number of training items of all ranks.
         n_items: usize,
-        /// The number of items that a step of all ranks takes.
+        /// The number of items that all ranks together take in a step.
         per_step: usize,
     },
-    /// A run is to end before the epoch that it has reached.
-    #[error("the number of epochs is {n_epochs}, but the run has done {n_done}: give at least as many")]
+    /// The requested number of epochs is smaller than the number that the run has completed.
+    #[error(
+        "the number of epochs is {n_epochs}, expected at least {n_done}: the run has completed that many"
+    )]
     TooFewEpochs {
-        /// The number that was asked for.
+        /// The requested number of epochs.
         n_epochs: usize,
-        /// The epochs that the run has done.
+        /// The number of epochs that the run has completed.
         n_done: usize,
     },
-    /// A trainer is not where the run is.
+    /// The trainer and the run are at different epochs or steps.
     #[error(
-        "the trainer is in epoch {got}, the run in epoch {expected} (from 0), or in another step of it: give the trainer that \
-         the run was started with"
+        "the trainer is in epoch {got}, the run in epoch {expected} (from 0), expected the same epoch and \
+         step: pass the trainer that the run was started with"
     )]
     OtherTrainer {
-        /// The epochs that the run has recorded.
+        /// The number of epochs that the run has recorded.
         expected: usize,
-        /// The epochs that the trainer has trained.
+        /// The number of epochs that the trainer has trained.
         got: usize,
     },
-    /// A run ended before its first evaluated epoch.
+    /// The run has not recorded an epoch yet.
     #[error("no epoch was recorded, so there is no best model")]
     NoEpoch,
-    /// Blocks could not be made.
+    /// The sampler failed.
     #[error(transparent)]
     Sample(#[from] kiln_sample::Error),
-    /// Rows or labels could not be read.
+    /// Feature rows or labels could not be read.
     #[error(transparent)]
     Feature(#[from] kiln_feature::Error),
-    /// A file could not be mapped, or was changed while it was.
+    /// A file could not be mapped, or was changed while it was mapped.
     #[error(transparent)]
     Graph(#[from] kiln_graph::Error),
-    /// A device failed at what only devices do.
+    /// An operation on a device failed.
     #[error(transparent)]
     Device(#[from] kiln_kernels::DeviceError),
-    /// NCCL was asked for, and does not work.
-    #[error("NCCL cannot sum the gradients: {reason}; mend that, or let the engine be chosen")]
+    /// NCCL is required, but cannot be used.
+    #[error("NCCL cannot sum the gradients: {reason}; fix the cause, or select the engine `auto`")]
     NoNccl {
-        /// What is missing.
+        /// The reason why NCCL cannot be used.
         reason: String,
     },
-    /// A graph without nodes has no outputs.
+    /// The graph has no nodes.
     #[error("the graph has no nodes, expected at least 1")]
     NoNodes,
-    /// A layer and the rows that it would get have different widths.
+    /// A layer's input width differs from the width of the rows that it receives.
     #[error(
-        "layer {layer} takes rows of {expected} values, but gets rows of {got}: make the model for these features"
+        "layer {layer} takes rows of {expected} values, but receives rows of {got}: build the model for these features"
     )]
     LayerWidth {
-        /// The layer, counted from the input.
+        /// The layer, from 0, input layer first.
         layer: usize,
-        /// The width that it takes.
+        /// The layer's input width.
         expected: usize,
-        /// The width of the features, or of the outputs of the layer before it.
+        /// The width of the features, or of the previous layer's outputs.
         got: usize,
     },
-    /// Nodes of the graph have no features.
-    #[error("the features have {n_rows} rows for {n_nodes} nodes: give every node of the graph a row")]
+    /// There are fewer feature rows than nodes.
+    #[error("the features have {n_rows} rows, expected {n_nodes}, one for every node of the graph")]
     TooFewRows {
-        /// Rows of the features.
+        /// The number of feature rows.
         n_rows: usize,
-        /// Nodes of the graph.
+        /// The number of nodes of the graph.
         n_nodes: usize,
     },
-    /// A label for which the model has no output.
+    /// A label is not below the number of the model's outputs.
     #[error(
-        "node {} is of class {label}, but the model has {n_outputs} outputs: give it one for each class",
+        "node {} has class {label}, but the model has {n_outputs} outputs: build the model with one output per class",
         node.0
     )]
     ClassOutOfRange {
-        /// The node.
+        /// The node with the label.
         node: NodeId,
-        /// Its class.
+        /// The class that the label names.
         label: i32,
-        /// Outputs of the model.
+        /// The number of the model's outputs.
         n_outputs: usize,
     },
-    /// A memory limit below what cannot be written to a file.
+    /// The memory limit is below the memory of the sampler, which cannot be moved to a file.
     #[error(
-        "the memory limit is {memory_bytes} bytes, expected at least {needed_bytes} for the sampler alone: raise it"
+        "the memory limit is {memory_bytes} bytes, expected at least {needed_bytes} for the sampler alone: \
+         raise the limit"
     )]
     MemoryTooSmall {
-        /// The limit.
+        /// The limit, in bytes.
         memory_bytes: u64,
-        /// What is needed.
+        /// The smallest possible limit, in bytes.
         needed_bytes: u64,
     },
-    /// The activations of a layer fit no memory.
-    #[error("{n_rows} rows of {dim} activations do not fit into memory: set a memory limit and a folder")]
+    /// The activations of a layer do not fit in memory.
+    #[error(
+        "{n_rows} rows of {dim} activations do not fit in memory: set a memory limit and a folder to spill to"
+    )]
     TooLarge {
-        /// Nodes of the graph.
+        /// The number of nodes of the graph.
         n_rows: usize,
-        /// Width of the layer.
+        /// The width of the layer's outputs.
         dim: usize,
     },
-    /// A node with more neighbours than a block holds.
-    #[error("node {node} has {n_edges} edges, at most {max} fit a block: evaluate by sampled neighbours")]
+    /// A node has more in-edges than a block can hold.
+    #[error(
+        "node {node} has {n_edges} edges, but a block holds at most {max}: evaluate with sampled neighbours"
+    )]
     TooManyEdges {
-        /// The node.
+        /// The node with too many in-edges.
         node: u32,
-        /// Its edges.
+        /// The number of in-edges of the node.
         n_edges: u64,
-        /// The largest number taken.
+        /// The maximum number of edges in a block.
         max: u64,
     },
-    /// A drawing failed.
+    /// The learning curves could not be drawn.
     #[error("the learning curves could not be drawn: {reason}")]
     Drawing {
-        /// What the drawing library said.
+        /// The drawing library's error.
         reason: String,
     },
 }
 
 impl Error {
-    /// Whether another attempt at the same may succeed without a change to the program, its settings or its data: a file
-    /// could not be read or written because a disk or a quota is full, files or memory have run out, or a device or a
-    /// network file system has failed.
+    /// Returns true if a retry may succeed without a change to the program, its settings or its data: a file could not
+    /// be read or written because a disk or a quota is full, memory or file handles are exhausted, or a device or
+    /// network file system failed.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Io { source, .. } | Self::Graph(kiln_graph::Error::Io { source, .. }) => {
@@ -300,7 +311,7 @@ impl Error {
     }
 }
 
-/// Unix numbers of errors that have no kind: EIO, ENFILE and EMFILE.
+/// Unix error codes without an [`io::ErrorKind`]: EIO, ENFILE and EMFILE.
 const TRANSIENT_CODES: [i32; 3] = [5, 23, 24];
 
 fn is_transient(error: &io::Error) -> bool {
@@ -326,10 +337,10 @@ fn is_transient(error: &io::Error) -> bool {
 mod tests {
     use super::*;
 
-    /// The numbers of Linux.
+    /// The error codes of this test are those of Linux.
     #[cfg(target_os = "linux")]
     #[test]
-    fn tells_transient_errors_of_the_system_from_lasting_ones() {
+    fn distinguishes_transient_from_permanent_system_errors() {
         let is_transient = |code| {
             let source = io::Error::from_raw_os_error(code);
             Error::Io { path: PathBuf::new(), source }.is_transient()

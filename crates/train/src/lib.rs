@@ -1,19 +1,20 @@
-//! The training loop: a [`TaskTrainer`] takes batches from a loader, a [`Task`] says what the loss of a
-//! batch is, an [`Evaluator`] what the model is worth, and a [`RunConfig`] makes a run of it that keeps the best model and
-//! resumes. The crate's README has a whole program.
+//! Training of graph neural networks. A [`TaskTrainer`] trains a model on batches from a loader, a [`Task`] defines the
+//! loss and the metrics of a batch, an [`Evaluator`] measures a model's accuracy, and a [`RunConfig`] runs epochs,
+//! keeps the best model and resumes from checkpoints. The README contains a complete program.
 //!
-//! This crate knows no dataset and no graph format. Every duration that it reports is measured here or
-//! travelled with the batch.
+//! The crate does not depend on a dataset or a graph format. Reported durations are measured here, or by the loader,
+//! which passes them with the batch.
 //!
 //! ```
 //! use kiln_train::MetricSums;
-//! // Metrics are counts, so that sums over batches and over ranks are exact.
+//! // Metrics are made of sums, so that totals over batches and ranks weigh every item the same.
 //! let counts = MetricSums { loss_sum: 3.0, weight: 4.0, hits: 3, total: 4 };
 //! assert_eq!((counts.loss(), counts.accuracy()), (0.75, 0.75));
 //! ```
 //!
 //! # Features
-//! `nccl` (off): gradients summed by NCCL. `report` (off): the page `report.html` and the learning curves `curves.svg` of a run.
+//! Both are off by default. `nccl` sums gradients with NCCL. `report` writes the page `report.html` and the learning
+//! curves `curves.svg` of a run.
 
 mod error;
 mod evaluate;
@@ -59,7 +60,7 @@ pub use step::task::{StepOutput, Task};
 pub use step::trainer::{TaskTrainer, TrainerConfig};
 pub use step::weights::{load_weights, weights_to_bytes};
 
-/// The program of the README, as a test.
+/// Compiles the README's program as a doc test.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

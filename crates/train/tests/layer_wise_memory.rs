@@ -1,7 +1,7 @@
-//! The memory that exact inference takes, as Linux counts it: a process of its own with one test, so that
-//! no other allocates meanwhile.
+//! The memory of exact inference, as measured by Linux. The test has its own process, so that no other test allocates
+//! at the same time.
 #![cfg(target_os = "linux")]
-// Helpers of tests unwrap as tests do.
+// Test helpers may unwrap, like tests.
 #![allow(clippy::unwrap_used)]
 
 use std::path::Path;
@@ -20,16 +20,16 @@ use kiln_train::{LayerWiseConfig, LayerWiseInference, MemoryUse, Spill};
 const N_NODES: u32 = 300_000;
 const HIDDEN: usize = 64;
 
-/// Bytes of one layer's activations: 77 MB.
+/// The size of one layer's activations: 77 MB.
 const LAYER_BYTES: u64 = N_NODES as u64 * HIDDEN as u64 * 4;
 
 const RANGE_BYTES: u64 = 24 << 20;
 
-/// The sampler's table.
+/// The size of the sampler's table.
 const TABLE_BYTES: u64 = 8 * N_NODES as u64;
 
-/// What no range is charged for: the matrix product's packed panels, the write buffer, threads' stacks, and
-/// what the allocator keeps.
+/// The memory that is not charged to ranges: the packed panels of the matrix product, the write buffer, thread stacks,
+/// and memory that the allocator retains.
 const SLACK_BYTES: u64 = 12 << 20;
 
 fn graph() -> Arc<Csc> {
@@ -57,9 +57,9 @@ fn inference(graph: &Arc<Csc>, memory_bytes: u64, folder: &Path) -> LayerWiseInf
     LayerWiseInference::new(graph.clone(), LayerWiseConfig { range_bytes: RANGE_BYTES, spill }).unwrap()
 }
 
-/// The most memory that a call held above what there was before, in bytes.
+/// Returns the peak memory during a call minus the memory in use before it, in bytes.
 fn peak_bytes<R>(call: impl FnOnce() -> R) -> u64 {
-    // Sets the high-water mark back (proc_pid_clear_refs(5)).
+    // Writing 5 resets the high-water mark (proc_pid_clear_refs(5)).
     std::fs::write("/proc/self/clear_refs", "5").unwrap();
     let high_water = || {
         let status = std::fs::read_to_string("/proc/self/status").unwrap();
@@ -71,14 +71,14 @@ fn peak_bytes<R>(call: impl FnOnce() -> R) -> u64 {
     high_water() - before
 }
 
-/// Anonymous memory at its most, seen before and after each layer.
+/// The peak anonymous memory, sampled before and after each layer.
 static ANON_BYTES: AtomicU64 = AtomicU64::new(0);
 
 fn look() {
     ANON_BYTES.fetch_max(MemoryUse::now().anon_bytes, Relaxed);
 }
 
-/// A model that looks at the process's memory.
+/// A model that samples the memory of the process.
 #[derive(Module, Debug)]
 struct Watched {
     sage: Sage,
@@ -108,28 +108,31 @@ fn memory_stays_within_the_budget() {
     let folder = tempfile::tempdir().unwrap();
     let (graph, device) = (graph(), Device::flex());
     let features = DenseFeatures::from_f32(vec![0.5; N_NODES as usize * 16], 16).unwrap();
-    // Threads and their stacks are there before anything is counted.
+    // This call starts the threads of the pool, so that their stacks are not measured.
     rayon::broadcast(|_| ());
 
-    // One layer: all that it takes, at any moment, is anonymous memory.
+    // With one layer, all memory that the inference holds is anonymous.
     let limit = RANGE_BYTES + TABLE_BYTES;
     let one = sage(1);
     let spilled =
         peak_bytes(|| inference(&graph, limit, folder.path()).outputs(&one, &features, &device).unwrap());
     println!("one layer, spilled: {spilled} of {limit}");
-    assert!(spilled <= limit + SLACK_BYTES, "{spilled} bytes of {limit}");
+    assert!(spilled <= limit + SLACK_BYTES, "{spilled} bytes, expected at most {limit} and the slack");
     let kept = peak_bytes(|| {
         inference(&graph, limit + LAYER_BYTES, folder.path()).outputs(&one, &features, &device).unwrap()
     });
     println!("one layer, kept: {kept} of {}", limit + LAYER_BYTES);
     assert!(LAYER_BYTES < kept && kept <= limit + LAYER_BYTES + SLACK_BYTES, "{kept} bytes");
 
-    // Three layers, with room for one layer's activations: mapped pages are the system's.
+    // With three layers and memory for one layer's activations, the others are in mapped pages, which do not count.
     let three = Watched { sage: sage(3) };
     let before = MemoryUse::now().anon_bytes;
     let limit = limit + LAYER_BYTES;
     inference(&graph, limit, folder.path()).outputs(&three, &features, &device).unwrap();
     let held = ANON_BYTES.load(Relaxed) - before;
     println!("three layers: {held} of {limit}");
-    assert!(LAYER_BYTES < held && held <= limit + SLACK_BYTES, "{held} bytes of {limit}");
+    assert!(
+        LAYER_BYTES < held && held <= limit + SLACK_BYTES,
+        "{held} bytes, expected at most {limit} and the slack"
+    );
 }

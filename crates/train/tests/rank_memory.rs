@@ -1,5 +1,5 @@
-//! Ranks share one graph and one table of features: what a further rank takes of the heap, counted by the
-//! allocator of this test binary.
+//! Checks that ranks share one graph and one feature matrix: measures the heap that each additional rank needs, with
+//! the allocator of this test binary.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 mod common;
@@ -28,21 +28,21 @@ const DIM: usize = 128;
 const HIDDEN: usize = 32;
 const N_SEEDS: u32 = 800;
 
-/// Seeds of one rank in a step.
+/// The number of seeds of one rank in a step.
 const BATCH: usize = 40;
 
-/// The matrix product's own memory in each thread, as large as a core's second-level cache, of which none has
-/// more. A thread gives it back some time after its work.
+/// The workspace of the matrix product in each thread, at most the size of a core's L2 cache. A thread releases it some
+/// time after its work.
 const WORKSPACE: usize = 4 << 20;
 
-/// Bytes of heap at the peak of `run`.
+/// Returns the peak of the heap during `run`, in bytes.
 fn peak_bytes(run: impl FnOnce()) -> usize {
     HEAP.reset_peak_usage();
     run();
     HEAP.peak_usage()
 }
 
-/// 61 MB of features.
+/// Returns a dataset with 61 MB of features.
 fn wide_data() -> Dataset {
     let values: Vec<f32> = (0..N_NODES * DIM).map(|i| (i % 97) as f32 / 97.0).collect();
     let labels: Vec<i32> = (0..N_NODES as i32).map(|node| node % 4).collect();
@@ -57,7 +57,7 @@ fn model() -> Sage {
     config.init(RngKey::new(1), &Device::flex().autodiff()).unwrap()
 }
 
-/// An epoch and a validation on so many ranks.
+/// Runs an epoch and a validation on this many ranks.
 fn train(data: &Dataset, n_ranks: usize) {
     let trained = ranks(n_ranks).run(|comm| {
         let loader = loader(data, &nodes(N_SEEDS), BATCH * n_ranks, shard(&*comm));
@@ -68,7 +68,7 @@ fn train(data: &Dataset, n_ranks: usize) {
     assert_eq!(trained.unwrap(), vec![[u64::from(N_SEEDS); 2]; n_ranks]);
 }
 
-/// What one rank may take, of the sizes of its parts.
+/// Returns the upper bound of one rank's memory, from the sizes of its components.
 fn bound_bytes(data: &Dataset) -> usize {
     let parameters = model().num_params() * size_of::<f32>();
     let (mut batch, mut n_inputs) = (0, 0);
@@ -77,30 +77,33 @@ fn bound_bytes(data: &Dataset) -> usize {
         batch = batch.max(made.n_bytes);
         n_inputs = n_inputs.max(made.input.blocks[0].n_src());
     }
-    // A model before and after its update, Adam's two moments, gradients here and averaged, the bucket, the
-    // sums' two buffers, and the model's bytes for the comparison at the end of an epoch.
+    // `learned` covers the model before and after the update, Adam's two moments, the local and the averaged gradients,
+    // the bucket, two buffers of the sum, and the serialized model for the comparison at the end of an epoch.
     let learned = 12 * parameters;
-    // Features as gathered, uploaded, masked and the mask; and the gradient of each.
+    // `activations` covers the features as gathered, uploaded and masked, the mask, and a gradient for each of these.
     let activations = 8 * n_inputs * DIM * size_of::<f32>();
-    // The sampler's table, and the order of the epoch beside the items.
+    // `tables` covers the sampler's table, the items, and the order of the epoch.
     let tables = N_NODES * size_of::<u64>() + 4 * N_SEEDS as usize * size_of::<u32>();
-    // Threads, channels, names.
+    // `rest` covers threads, channels and names.
     let rest = 256 << 10;
     learned + activations + 2 * batch + tables + WORKSPACE + rest
 }
 
 #[test]
-fn a_further_rank_takes_a_model_and_a_batch_and_no_copy_of_the_data() {
+fn an_additional_rank_needs_memory_for_a_model_and_a_batch_but_not_for_the_data() {
     let data = wide_data();
     let bound = bound_bytes(&data);
     let features = N_NODES * DIM * size_of::<f32>();
-    assert!(6 * bound < features, "a bound of {bound} bytes says little about {features} of features");
+    assert!(6 * bound < features, "a bound of {bound} bytes is too large to detect a copy of {features}");
     let before = HEAP.current_usage();
     let one = peak_bytes(|| train(&data, 1)) - before;
     let three = peak_bytes(|| train(&data, 3)) - before;
-    println!("1 rank: {one} bytes, 3 ranks: {three}, {bound} a rank are allowed");
-    assert!(one <= bound, "{one} bytes for one rank, {bound} are allowed");
-    assert!(three <= one + 2 * bound, "{three} bytes for 3 ranks after {one} for one, {bound} each allowed");
-    // That each has a model and batches of its own is what makes them more.
+    println!("1 rank: {one} bytes, 3 ranks: {three} bytes, limit per rank: {bound} bytes");
+    assert!(one <= bound, "one rank takes {one} bytes, expected at most {bound}");
+    assert!(
+        three <= one + 2 * bound,
+        "3 ranks take {three} bytes, one rank {one}, expected at most {bound} per additional rank"
+    );
+    // Each rank has its own model and batches, so three ranks need more memory than one.
     assert!(one < three);
 }

@@ -1,7 +1,8 @@
-//! Judges a graph isomorphism network by cross-validation, as the GIN paper does, and as it should be.
+//! Evaluates a graph isomorphism network by cross-validation, with two accuracies: by the protocol of the GIN paper,
+//! and without the bias of that protocol.
 //!
-//! The paper reports the epoch whose mean accuracy over the folds left out is largest: it is chosen on what is reported.
-//! The figure beside it chooses the epoch on one more fold that is held out.
+//! The paper reports the epoch with the largest mean accuracy over the test folds, so it selects the epoch by the test
+//! data. For the second accuracy, the epoch is selected by another held-out fold.
 //!
 //! ```text
 //! cargo run --release --bin cross_validation -- --ranks 2
@@ -14,13 +15,13 @@ use kiln::train::{CrossValidation, FoldResult, Optimizer, OptimizerConfig, StepD
 /// Cross-validates the network of the GIN paper on the graphs of MUTAG. `kiln train --folds` has more flags.
 #[derive(Parser)]
 struct Args {
-    /// Threads that take folds of their own.
+    /// Number of ranks, as threads of this process. Each rank trains on a share of the folds.
     #[arg(long, default_value = "1")]
     ranks: usize,
-    /// Parts that the graphs are dealt into, each class evenly.
+    /// Number of stratified folds.
     #[arg(long, default_value = "10")]
     folds: usize,
-    /// Passes over the training graphs.
+    /// Number of epochs.
     #[arg(long, default_value = "350")]
     epochs: usize,
 }

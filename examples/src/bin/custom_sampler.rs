@@ -1,4 +1,4 @@
-//! Trains GraphSAGE with sampling rules of its own, after DGL's tutorial on training with a customised sampler.
+//! Trains GraphSAGE with custom sampling rules, after DGL's tutorial on training with a customised sampler.
 //!
 //! ```text
 //! cargo run --release --bin custom_sampler -- --ranks 2 --rule low-degree
@@ -11,7 +11,7 @@ use kiln::graph::Csc;
 use kiln::prelude::*;
 use kiln::sample::{Neighbors, NodeKey, SamplingRule, Selection};
 
-/// Each neighbour with the same probability, none twice (Knuth, The Art of Computer Programming 2, 3.4.2, algorithm S).
+/// Samples uniformly without replacement (Knuth, The Art of Computer Programming 2, 3.4.2, algorithm S).
 pub(crate) fn uniform(neighbors: Neighbors<'_>, key: NodeKey, fanout: u32, picks: &mut Selection) {
     let mut rng = key.rng();
     let (mut wanted, degree) = (fanout, neighbors.degree() as u32);
@@ -23,7 +23,9 @@ pub(crate) fn uniform(neighbors: Neighbors<'_>, key: NodeKey, fanout: u32, picks
     }
 }
 
-/// None twice, by the inverse of degrees (Efraimidis and Spirakis 2006: the largest `u^(1/w)`, or the first `-ln(u) / w`).
+/// A rule that samples without replacement, with probabilities proportional to the inverse degrees `w` of the
+/// neighbours. It draws a uniform `u` for each neighbour and picks those with the largest `u^(1/w)` (Efraimidis and
+/// Spirakis 2006), or equivalently the smallest `-ln(u) / w`.
 pub(crate) struct LowDegree(pub(crate) Arc<Csc>);
 
 impl SamplingRule for LowDegree {
@@ -45,16 +47,16 @@ enum RuleName {
     LowDegree,
 }
 
-/// Trains GraphSAGE on the built-in graph with a sampler of this program.
+/// Trains GraphSAGE on the built-in graph with a custom sampling rule.
 #[derive(Parser)]
 struct Args {
-    /// Rule that picks neighbours.
+    /// Sampling rule.
     #[arg(long, value_enum, default_value = "uniform")]
     rule: RuleName,
-    /// Ranks that train together: threads of this process.
+    /// Number of ranks, as threads of this process.
     #[arg(long, default_value = "1")]
     ranks: usize,
-    /// Passes over the training nodes.
+    /// Number of epochs.
     #[arg(long, default_value = "10")]
     epochs: usize,
 }

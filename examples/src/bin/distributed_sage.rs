@@ -1,13 +1,13 @@
-//! Trains GraphSAGE on a partitioned graph: each machine holds a part, samples across all, and asks the others for
-//! features. After GraphLearn-for-PyTorch's tutorial on distributed training.
+//! Trains GraphSAGE on a partitioned graph, after GraphLearn-for-PyTorch's tutorial on distributed training. Each
+//! machine holds a partition, and requests remote neighbours and features from the other machines.
 //!
 //! ```text
 //! kiln data partition debian-packages --standardize --parts 2 --out parts
 //! mpirun -n 2 target/release/distributed_sage --parts parts
 //! ```
 //!
-//! Worker mode, as above, has the ranks hold the parts; with `--servers HOST:PORT,...` the servers `kiln serve` hold them.
-//! Both under Slurm, and what happens when a server dies: docs/distributed.md.
+//! In worker mode, as above, the ranks hold the partitions; with `--servers HOST:PORT,...` dedicated servers (`kiln
+//! serve`) hold them. docs/distributed.md shows both under Slurm, and describes the failure of a server.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -20,16 +20,17 @@ use kiln::remote::PartitionsConfig;
 /// Trains GraphSAGE on a partitioned graph. `kiln train` has more flags.
 #[derive(Parser)]
 struct Args {
-    /// Folder with `part0`, `part1` and so on, of which a machine needs those of its own ranks.
+    /// Folder with `part0`, `part1` and so on. A machine needs only the partitions of its own ranks.
     #[arg(long, required_unless_present = "servers")]
     parts: Option<PathBuf>,
-    /// The servers of all parts, in the place of --parts. Their token is in KILN_GRAPH_TOKEN.
+    /// Addresses of the servers of all partitions, instead of --parts. The variable KILN_GRAPH_TOKEN contains their
+    /// token.
     #[arg(long, value_delimiter = ',', conflicts_with = "parts")]
     servers: Vec<String>,
-    /// Ranks that are threads, where no launcher started several processes.
+    /// Number of ranks, as threads, if no launcher started several processes.
     #[arg(long, default_value = "1")]
     ranks: usize,
-    /// Passes over the training nodes.
+    /// Number of epochs.
     #[arg(long, default_value = "10")]
     epochs: usize,
 }
@@ -45,7 +46,7 @@ fn main() -> ExitCode {
 }
 
 fn run(args: Args) -> Result<()> {
-    // A mapped file that another process truncates ends the program with its name.
+    // If another process truncates a mapped file, the program exits with an error that names the file.
     kiln::graph::handle_bus_errors()?;
     let word =
         secret("KILN_GRAPH_TOKEN", |name| std::env::var(name).ok()).map_err(kiln::remote::Error::from)?;
@@ -59,7 +60,7 @@ fn run(args: Args) -> Result<()> {
         if rank.is_zero() {
             println!("{graph}");
         }
-        // The input layer first: 15 neighbours of each seed, 10 of each of those, and 5 of those.
+        // Fanouts begin at the input layer: 15 neighbours per seed, then 10 per node, then 5 per node.
         let loader = NeighborLoader::partitioned(&graph, &rank, [5, 10, 15])?.batch_size(512).workers(8);
         let model = SageConfig::for_data(&graph).hidden(256).dropout(0.0);
         let mut trainer = Trainer::new(model, AdamConfig::new(0.01)).rank(&rank);

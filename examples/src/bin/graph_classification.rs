@@ -1,5 +1,5 @@
-//! Trains a graph isomorphism network to classify graphs, on one rank or several: DGL's tutorial on graph classification
-//! by several GPUs. Built in are the graphs of MUTAG; the tutorial's are those of IMDB-BINARY.
+//! Trains a graph isomorphism network to classify graphs, on one rank or several, after DGL's tutorial on graph
+//! classification with several GPUs. The default data is the built-in set MUTAG; the tutorial uses IMDB-BINARY.
 //!
 //! ```text
 //! cargo run --release --bin graph_classification -- --ranks 2
@@ -17,13 +17,13 @@ struct Args {
     /// Graphs: `mutag` (built in), or the path of a file of DGL's GIN collection or of a folder of the TU collection.
     #[arg(long, default_value = "mutag")]
     data: PathBuf,
-    /// Ranks that train together: threads of this process.
+    /// Number of ranks, as threads of this process.
     #[arg(long, default_value = "1")]
     ranks: usize,
-    /// Passes over the training graphs.
+    /// Number of epochs.
     #[arg(long, default_value = "5")]
     epochs: usize,
-    /// Trains the network of the GIN paper in the place of the tutorial's, which has two layers of one product each.
+    /// Trains the network of the GIN paper instead of the tutorial's, which has two layers with one linear layer each.
     #[arg(long)]
     paper: bool,
     /// New or empty folder for the results.
@@ -34,7 +34,7 @@ struct Args {
 fn main() -> Result<()> {
     let args = Args::parse();
     let graphs = GraphDataset::open(&args.data)?;
-    // The data's own, else the nodes' labels, else a constant.
+    // `Auto` selects the stored features, else the node labels, else a constant.
     let features = graphs.node_features(NodeFeatures::Auto)?;
     let (d_in, n_classes) = (features.dim(), graphs.labels().n_classes());
     let model = match args.paper {

@@ -1,5 +1,5 @@
-//! Trains a GCN on random data by several processes, on one machine or many: PyG's tutorial on training by several GPUs of
-//! several machines, with parts of the split that do not overlap.
+//! Trains a GCN on random data in several processes, on one machine or many, after PyG's tutorial on multi-node
+//! training with several GPUs per node. Unlike in the tutorial, training, validation and test nodes do not overlap.
 //!
 //! ```text
 //! cargo build --release --features mpi
@@ -7,7 +7,7 @@
 //! srun --mpi=pmix -N2 -n4 target/release/multi_node
 //! ```
 //!
-//! How to start it by other launchers, and what happens when a process is lost: docs/clusters.md.
+//! docs/clusters.md lists other launchers, and describes the loss of a process.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -18,19 +18,19 @@ use kiln::prelude::*;
 use kiln::stop_on_signals;
 use kiln::train::{Optimizer, OptimizerConfig};
 
-/// Trains a GCN on a graph's nodes; each process is a rank. `kiln train` has more flags.
+/// Trains a GCN on a graph's nodes; each process of a launcher is a rank. `kiln train` has more flags.
 #[derive(Parser)]
 struct Args {
-    /// Ranks that are threads, where no launcher started several processes.
+    /// Number of ranks, as threads, if no launcher started several processes.
     #[arg(long, default_value = "1")]
     ranks: usize,
     /// Mean number of nodes of the random graph.
     #[arg(long, default_value = "100000")]
     nodes: usize,
-    /// Passes over the training nodes.
+    /// Number of epochs.
     #[arg(long, default_value = "3")]
     epochs: usize,
-    /// Folder of the run, which is continued where it holds a checkpoint: for jobs that are started again.
+    /// Folder of the run, which resumes if the folder contains a checkpoint: for jobs that a scheduler restarts.
     #[arg(long = "continue")]
     folder: Option<PathBuf>,
 }
@@ -39,7 +39,7 @@ fn main() -> ExitCode {
     run(&Args::parse()).map_or_else(
         |error| {
             eprintln!("Error: {error:?}");
-            // Tells the launcher whether to start the same again.
+            // The exit status states whether the launcher should restart the job.
             ExitCode::from(error.exit_status())
         },
         |()| ExitCode::SUCCESS,

@@ -1,4 +1,4 @@
-//! Trains GraphSAGE on arrays of the program's own: the README's first program. Test accuracy 1.00.
+//! Trains GraphSAGE on a graph built from arrays: the first program of the README. It reaches a test accuracy of 1.00.
 //!
 //! ```text
 //! cargo run --release --bin own_edge_list
@@ -7,7 +7,7 @@
 use kiln::prelude::*;
 
 fn main() -> Result<()> {
-    // An edge list of 4 communities, and for each node 16 noisy features, of which 4 are larger in its community.
+    // The edge list has 4 communities. Each node has 16 noisy features, of which 4 are larger in its community.
     let (n_nodes, n_classes, dim) = (4_000_u32, 4, 16);
     let steps = [4, 16, 64, 256, 1024];
     let srcs: Vec<u32> = (0..n_nodes).flat_map(|node| [node; 5]).collect();

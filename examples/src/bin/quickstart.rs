@@ -1,4 +1,4 @@
-//! Trains GraphSAGE on the built-in dataset: the shortest program. Test accuracy 0.78 after 20 epochs.
+//! Trains GraphSAGE on the built-in dataset: the shortest program. It reaches a test accuracy of 0.78 after 20 epochs.
 //!
 //! ```text
 //! cargo run --release --bin quickstart

@@ -7,15 +7,16 @@
 //! torchrun --no-python --nproc-per-node 2 target/release/ranks
 //! ```
 //!
-//! Processes use MPI in a build with the feature `mpi`; without it everything goes through the first process, which knows
-//! the others by the variable `KILN_JOB_TOKEN` (docs/clusters.md). An argument is the path of another dataset.
+//! Processes communicate by MPI if the feature `mpi` is built in, and otherwise through rank 0, which authenticates the
+//! others by the token in the variable `KILN_JOB_TOKEN` (docs/clusters.md). The optional argument is the path of a
+//! dataset.
 
 use kiln::prelude::*;
 
 fn main() -> Result<()> {
     let name = std::env::args().nth(1).unwrap_or("debian-packages".to_owned());
     let data = Dataset::open(name)?.standardize()?;
-    // Threads of this process, or one rank of the processes that srun, mpirun or torchrun started.
+    // `launch` starts two threads as ranks, or joins the processes that srun, mpirun or torchrun started.
     launch(RankConfig::from_env_or_threads(2), |rank| {
         let loader = NeighborLoader::new(&data, [10, 10, 10]).batch_size(512);
         let config = SageConfig::for_data(&data).hidden(256);

@@ -1,29 +1,29 @@
-//! The arcs: one from each package to each package that one of its relation fields names.
+//! The arcs of the graph: from each package to the packages that its relation fields name.
 
 use std::collections::HashMap;
 
 use crate::packages::Packages;
 
-/// A name that more packages provide is not resolved: it would tie everything to everything.
+/// The maximum number of packages that may provide a name. Names with more providers are dropped, because they would
+/// connect too many packages.
 pub(crate) const MAX_PROVIDERS: usize = 3;
 
 /// Arcs in COO form, ascending by (source, destination, type), each triple once.
 ///
-/// The source is the package that has the field, the destination the one that is named.
+/// The source is the package with the field, the destination the package that the field names.
 #[derive(Debug)]
 pub(crate) struct Arcs {
-    /// Node ids of the sources.
+    /// The node ids of the sources.
     pub(crate) srcs: Vec<u32>,
-    /// Node ids of the destinations.
+    /// The node ids of the destinations.
     pub(crate) dsts: Vec<u32>,
-    /// Types: positions in [`RELATIONS`](crate::packages::RELATIONS).
+    /// The types of the arcs, as positions in [`RELATIONS`](crate::packages::RELATIONS).
     pub(crate) types: Vec<u8>,
 }
 
 impl Arcs {
-    /// Resolves every name: to the package of that name; if there is none, to each of its providers,
-    /// where there are at most [`MAX_PROVIDERS`]; else to nothing. An arc from a package to itself is
-    /// dropped.
+    /// Resolves every name to the package of that name, or else to its providers if there are at most
+    /// [`MAX_PROVIDERS`]. Other names, and arcs from a package to itself, are dropped.
     pub(crate) fn new(packages: &Packages) -> Self {
         let targets = targets_by_name(packages);
         let mut arcs = Vec::new();
@@ -42,7 +42,7 @@ impl Arcs {
         }
     }
 
-    /// The largest number of arcs that start or end at one of the nodes.
+    /// Returns the largest number of arcs that start or end at a node.
     pub(crate) fn max_degree(&self, n_nodes: usize) -> usize {
         let mut degrees = vec![0; n_nodes];
         for &node in self.srcs.iter().chain(&self.dsts) {
@@ -52,13 +52,14 @@ impl Arcs {
     }
 }
 
-/// For each name that can be resolved, the nodes that it stands for.
+/// Returns the nodes of each name that can be resolved: the package of that name, or else its providers if there are at
+/// most [`MAX_PROVIDERS`].
 fn targets_by_name(packages: &Packages) -> HashMap<&str, Vec<u32>> {
     let mut targets = HashMap::<&str, Vec<u32>>::new();
     for (node, package) in packages.list.iter().enumerate() {
         for name in &package.provides {
             let providers = targets.entry(name).or_default();
-            // Nodes ascend, so a package that provides a name twice meets itself at the end.
+            // Nodes are visited in ascending order, so a package that provides a name twice is the last provider.
             if providers.last() != Some(&(node as u32)) {
                 providers.push(node as u32);
             }

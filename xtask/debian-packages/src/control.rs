@@ -1,11 +1,11 @@
-//! Stanzas of Debian control data (Debian Policy 4.7, section 5.1) and relation fields (section 7.1).
+//! Parsers of stanzas of Debian control data (Debian Policy 4.7, section 5.1) and of relation fields (section 7.1).
 
 use anyhow::{Result, bail};
 
-/// One stanza: its fields in the order of the file.
+/// A stanza, with its fields in the order of the file.
 #[derive(Debug, Default)]
 pub(crate) struct Stanza {
-    /// Line of the file that the stanza starts on, from 1.
+    /// The line number of the stanza's first line in the file, from 1.
     pub(crate) line: usize,
     fields: Vec<Field>,
 }
@@ -13,18 +13,18 @@ pub(crate) struct Stanza {
 #[derive(Debug)]
 struct Field {
     name: String,
-    /// The value with its continuation lines, each after a `\n`; outer blanks removed.
+    /// The trimmed value with its continuation lines, each after a `\n`.
     value: String,
 }
 
 impl Stanza {
-    /// The value of a field; names match whatever their case. `None` for a field that is absent or empty.
+    /// Returns the value of a field, or `None` if it is absent or empty. Names are case-insensitive.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         let field = self.fields.iter().find(|field| field.name.eq_ignore_ascii_case(name))?;
         Some(field.value.as_str()).filter(|value| !value.is_empty())
     }
 
-    /// The value of a field that must be there.
+    /// Returns the value of a required field, or an error if the field is absent or empty.
     pub(crate) fn require(&self, name: &str) -> Result<&str> {
         match self.get(name) {
             Some(value) => Ok(value),
@@ -33,11 +33,11 @@ impl Stanza {
     }
 }
 
-/// Splits control data into stanzas. Lines may end with `\n` or `\r\n`; blank lines separate stanzas; a
-/// line that starts with a blank continues the field above it.
+/// Splits control data into stanzas. Lines may end with `\n` or `\r\n`; blank lines separate stanzas; a line that
+/// starts with a space or a tab continues the field above it.
 ///
 /// # Errors
-/// For a line that is neither a field nor a continuation, and for a field that stands twice in a stanza.
+/// Returns an error if a line is neither a field nor a continuation, or if a stanza has a duplicate field.
 pub(crate) fn parse(text: &str) -> Result<Vec<Stanza>> {
     let mut stanzas = Vec::new();
     let mut stanza = Stanza::default();
@@ -49,7 +49,7 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Stanza>> {
             }
         } else if line.starts_with([' ', '\t']) {
             let Some(field) = stanza.fields.last_mut() else {
-                bail!("line {line_number} continues a field, but no field stands above it");
+                bail!("line {line_number} continues a field, but there is no field above it");
             };
             field.value.push('\n');
             field.value.push_str(line.trim());
@@ -61,7 +61,7 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Stanza>> {
                 stanza.line = line_number;
             }
             if stanza.fields.iter().any(|field| field.name.eq_ignore_ascii_case(name)) {
-                bail!("line {line_number} has the field {name} a second time in its stanza");
+                bail!("line {line_number}: duplicate field {name} in its stanza");
             }
             stanza.fields.push(Field { name: name.to_owned(), value: value.trim().to_owned() });
         }
@@ -72,8 +72,8 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Stanza>> {
     Ok(stanzas)
 }
 
-/// The package names of a relation field, alternatives one by one: `a (>= 1) | b:any, c [amd64]` is
-/// `a`, `b`, `c`. Versions, architecture qualifiers and restrictions are dropped.
+/// Returns the package names in a relation field, including alternatives: `a (>= 1) | b:any, c [amd64]` gives `a`, `b`
+/// and `c`. Versions, architecture qualifiers and restrictions are dropped.
 pub(crate) fn relation_names(value: &str) -> impl Iterator<Item = &str> {
     value.split([',', '|']).filter_map(|relation| {
         let end = |c: char| c.is_whitespace() || matches!(c, '(' | ':' | '[' | '<');

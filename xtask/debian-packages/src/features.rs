@@ -1,8 +1,8 @@
 //! The features: latent semantic analysis of the first lines of the descriptions.
 //!
-//! Deerwester, Dumais, Furnas, Landauer, Harshman, "Indexing by latent semantic analysis", 1990: the rows
-//! of the document-word matrix times its leading right singular vectors. What is kept is those vectors,
-//! one a word, in 8 bits, and each document's words; a document's features are made from them when the
+//! The features are the rows of the document-word matrix times its leading right singular vectors (Deerwester, Dumais,
+//! Furnas, Landauer, Harshman, "Indexing by latent semantic analysis", 1990). The data set stores a vector of 8-bit
+//! values per word, and the words of each document. The features of a document are computed from these when the data
 //! set is loaded.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,27 +13,27 @@ use crate::Rules;
 use crate::packages::Packages;
 use crate::svd::{self, SparseRows};
 
-/// Words of the descriptions and their vectors.
+/// The words of the descriptions, and their vectors.
 #[derive(Debug)]
 pub(crate) struct Features {
-    /// Where each node's words start in `words`; one entry more than nodes.
+    /// The start of each node's words in `words`; `n_nodes + 1` entries.
     pub(crate) word_indptr: Vec<u32>,
-    /// The distinct words of each node, ascending. A word's id is its position in the order by bytes of
-    /// all words that are kept; the words themselves are not.
+    /// The ids of the distinct words of each node, ascending. A word's id is its position among all kept words, sorted
+    /// by bytes. The words themselves are not stored.
     pub(crate) words: Vec<u16>,
-    /// Each word's weight `ln((1 + n_nodes) / (1 + n_nodes_with_word)) + 1`.
+    /// The weight of each word: `ln((1 + n_nodes) / (1 + n_nodes_with_word)) + 1`.
     pub(crate) idf: Vec<f32>,
-    /// Each word's right singular vector, `n_columns` values a word, in units of its scale.
+    /// The entries of the right singular vectors, `n_columns` values per word, as multiples of the word's scale.
     pub(crate) word_vectors: Vec<i8>,
-    /// Each word's scale: its largest absolute value over 127.
+    /// The scale of each word: the largest absolute value of its vector, divided by 127; 1 for a vector of zeros.
     pub(crate) scales: Vec<f32>,
-    /// Columns of `word_vectors`; at most as many as there are words.
+    /// The number of columns of `word_vectors`, at most the number of words.
     pub(crate) n_columns: usize,
 }
 
 impl Features {
-    /// Makes the vectors. Each row of the matrix is one node's idf weights over their Euclidean norm (a
-    /// word counts once a line); a node without a word has a row of zeros.
+    /// Computes the word vectors. Each row of the document-word matrix contains the idf weights of one node's words,
+    /// divided by their Euclidean norm (a word counts once per line). A node without words has a row of zeros.
     pub(crate) fn new(packages: &Packages, rules: Rules) -> Result<Self> {
         let mut documents: Vec<BTreeSet<String>> =
             packages.list.iter().map(|package| words(&package.description)).collect();
@@ -45,7 +45,7 @@ impl Features {
             }
         }
         n_documents.retain(|_, n| *n >= rules.min_documents);
-        ensure!(!n_documents.is_empty(), "no word stands in {} descriptions", rules.min_documents);
+        ensure!(!n_documents.is_empty(), "no word occurs in at least {} descriptions", rules.min_documents);
         ensure!(n_documents.len() <= 1 << 16, "{} words do not fit in u16", n_documents.len());
         let ids: BTreeMap<&str, u16> = n_documents.keys().map(String::as_str).zip(0..=u16::MAX).collect();
         let n_nodes = packages.list.len() as f64;
@@ -64,8 +64,7 @@ impl Features {
     }
 }
 
-/// The distinct words of a line: its longest runs of at least two of `a-z`, `0-9`, `+`, `#`, in lower
-/// case.
+/// Returns the distinct words of a line in lower case: maximal runs of at least two of `a-z`, `0-9`, `+` and `#`.
 fn words(line: &str) -> BTreeSet<String> {
     let is_inside = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '#');
     line.split(|c| !is_inside(c)).filter(|run| run.len() >= 2).map(str::to_ascii_lowercase).collect()
@@ -87,7 +86,8 @@ fn weights<'a>(indptr: &'a [u32], words: &'a [u16], idf: &[f32]) -> SparseRows<'
     SparseRows { indptr, columns: words, values }
 }
 
-/// Rounds each row to whole multiples of its largest absolute value over 127.
+/// Rounds the values of each row to multiples of the row's scale, and returns the multiples and the scales; see
+/// [`Features::scales`].
 fn quantise(vectors: &[f64], n_columns: usize) -> (Vec<i8>, Vec<f32>) {
     let mut quantised = Vec::with_capacity(vectors.len());
     let mut scales = Vec::with_capacity(vectors.len() / n_columns);

@@ -18,10 +18,10 @@ use crate::features::Features;
 use crate::labels::{Labels, PARTS};
 use crate::packages::{Counts, Packages, RELATIONS};
 
-/// Version of the layout; a reader refuses others.
+/// The version of the file format. Readers reject other versions.
 const FORMAT: u32 = 1;
 
-/// All arrays of `debian-packages`.
+/// The data set `debian-packages`, with all its arrays.
 #[derive(Debug)]
 pub(crate) struct DataSet {
     pub(crate) origin: String,
@@ -43,7 +43,7 @@ struct Manifest<'a> {
     class_names: &'a [String],
     type_names: [&'static str; RELATIONS.len()],
     notes: BTreeMap<&'static str, String>,
-    /// By file name, the SHA-256 of the file's decompressed bytes: those do not depend on the compressor.
+    /// The SHA-256 of each file's decompressed bytes, which do not depend on the compressor, by file name.
     sha256: BTreeMap<String, String>,
 }
 
@@ -58,7 +58,7 @@ struct Source<'a> {
 }
 
 impl DataSet {
-    /// Each file's name without `.gz`, and its bytes before compression.
+    /// Returns the uncompressed bytes of each file except the manifest, by file name without `.gz`.
     pub(crate) fn contents(&self) -> BTreeMap<&'static str, Vec<u8>> {
         let (n_nodes, n_words) = (self.packages.list.len(), self.features.idf.len());
         let names = self.packages.list.iter().fold(String::new(), |all, package| all + &package.name + "\n");
@@ -78,17 +78,17 @@ impl DataSet {
         ])
     }
 
-    /// Writes all files into a folder, which is made if need be.
+    /// Writes all files to a folder, and creates it if necessary.
     pub(crate) fn write(&self, out: &Path) -> Result<()> {
         fs::create_dir_all(out)?;
         let mut sha256 = BTreeMap::new();
         for (name, bytes) in self.contents() {
             let file = format!("{name}.gz");
-            fs::write(out.join(&file), gzip(&bytes)?).with_context(|| file.clone())?;
+            fs::write(out.join(&file), gzip(&bytes)?).with_context(|| format!("cannot write {file}"))?;
             sha256.insert(file, hex(&Sha256::digest(&bytes)));
         }
         let manifest = serde_json::to_string_pretty(&self.manifest(sha256))?;
-        fs::write(out.join("manifest.json"), manifest + "\n").context("manifest.json")
+        fs::write(out.join("manifest.json"), manifest + "\n").context("cannot write manifest.json")
     }
 
     fn manifest(&self, sha256: BTreeMap<String, String>) -> Manifest<'_> {
@@ -146,14 +146,15 @@ impl DataSet {
         ])
     }
 
-    /// What was made, for people.
+    /// Returns a table with the counts of the data set.
     pub(crate) fn summary(&self) -> String {
         let counts = &self.packages.counts;
         let n_nodes = self.packages.list.len();
         let [train, val, test] = self.labels.part_counts();
         let mut text = String::new();
-        let mut line =
-            |label: &str, value: String| writeln!(text, "{label:<26}{value}").expect("a string takes text");
+        let mut line = |label: &str, value: String| {
+            writeln!(text, "{label:<26}{value}").expect("writing to a string should not fail")
+        };
         line("stanzas", counts.stanzas.to_string());
         line("left out, architecture", counts.other_architecture.to_string());
         line("left out, component", counts.other_component.to_string());
@@ -170,7 +171,7 @@ impl DataSet {
     }
 }
 
-/// Compresses without a time stamp, a file name or a mark of the system.
+/// Compresses with gzip, without a time stamp, file name or operating system, so that the output is reproducible.
 fn gzip(bytes: &[u8]) -> Result<Vec<u8>> {
     let mut encoder = GzBuilder::new().mtime(0).operating_system(255).write(Vec::new(), Compression::best());
     encoder.write_all(bytes)?;

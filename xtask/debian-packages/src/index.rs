@@ -1,4 +1,4 @@
-//! Where the text of a `Packages` index comes from.
+//! Readers of `Packages` indices: from a file, from standard input or from apt.
 
 use std::fs;
 use std::io::{self, Read};
@@ -8,31 +8,31 @@ use std::process::Command;
 use anyhow::{Context, Result, bail, ensure};
 use flate2::read::GzDecoder;
 
-/// A `Packages` index and where it came from.
+/// A `Packages` index and its origin.
 #[derive(Debug)]
 pub(crate) struct Index {
-    /// One line for people.
+    /// The origin of the index: a file, standard input or apt.
     pub(crate) origin: String,
-    /// The distribution, as far as it is known.
+    /// The name of the distribution, or `as in the file` if the name is unknown.
     pub(crate) distribution: &'static str,
-    /// The index itself.
+    /// The text of the index.
     pub(crate) text: String,
 }
 
 impl Index {
-    /// Reads a file, plain or gzip (told by its first bytes), or standard input for `-`.
+    /// Reads a file, or standard input for `-`. Gzip is detected by the first bytes.
     pub(crate) fn from_file(path: &Path) -> Result<Self> {
         let mut bytes = Vec::new();
         if path == Path::new("-") {
-            io::stdin().read_to_end(&mut bytes).context("reading standard input")?;
+            io::stdin().read_to_end(&mut bytes).context("cannot read standard input")?;
         } else {
-            bytes = fs::read(path).with_context(|| format!("reading {}", path.display()))?;
+            bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
         }
         if bytes.starts_with(&[0x1f, 0x8b]) {
             let mut plain = Vec::new();
             GzDecoder::new(&bytes[..])
                 .read_to_end(&mut plain)
-                .with_context(|| format!("decompressing {}", path.display()))?;
+                .with_context(|| format!("cannot decompress {}", path.display()))?;
             bytes = plain;
         }
         let origin = match path.file_name() {
@@ -43,10 +43,10 @@ impl Index {
         Ok(Self { origin, distribution: "as in the file", text })
     }
 
-    /// Takes the index of Debian bookworm main/amd64 that apt keeps on this machine.
+    /// Reads the index of Debian bookworm main/amd64 that apt stores on this machine.
     ///
-    /// `apt-cache dumpavail` would mix in bookworm-updates, bookworm-security and every foreign
-    /// repository, and its stanzas do not say where they are from; the index itself has only its own.
+    /// `apt-cache dumpavail` is not used, because it mixes in bookworm-updates, bookworm-security and all third-party
+    /// repositories, and its stanzas do not contain their origin.
     pub(crate) fn from_apt() -> Result<Self> {
         let filters = [
             "Created-By: Packages",
@@ -60,7 +60,9 @@ impl Index {
         let listed = output(list)?;
         let mut files = listed.lines().filter(|line| !line.is_empty());
         let (Some(file), None) = (files.next(), files.next()) else {
-            bail!("apt lists not one index of Debian bookworm main/amd64, but: {listed:?}; give --packages");
+            bail!(
+                "expected a single apt index of Debian bookworm main/amd64, got {listed:?}: name an index with --packages"
+            );
         };
         let mut cat = Command::new("/usr/lib/apt/apt-helper");
         cat.args(["cat-file", file]);
@@ -73,8 +75,10 @@ impl Index {
 }
 
 fn output(mut command: Command) -> Result<String> {
-    let output = command.output().with_context(|| format!("starting {command:?}; give --packages"))?;
+    let output = command
+        .output()
+        .with_context(|| format!("cannot start {command:?}: name an index with --packages"))?;
     let stderr = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{command:?} ended with {}: {}", output.status, stderr.trim());
+    ensure!(output.status.success(), "{command:?} failed with {}: {}", output.status, stderr.trim());
     String::from_utf8(output.stdout).with_context(|| format!("the output of {command:?} is not UTF-8"))
 }

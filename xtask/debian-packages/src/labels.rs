@@ -1,4 +1,4 @@
-//! The label of each package, and the part of the split that it is in.
+//! The label of each package, and its part of the split: train, val or test.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,25 +7,26 @@ use sha2::{Digest, Sha256};
 use crate::Rules;
 use crate::packages::Packages;
 
-/// The parts of the split, in the order of their numbers.
+/// The names of the split's parts, by number.
 pub(crate) const PARTS: [&str; 3] = ["train", "val", "test"];
-/// The part of a node without a label.
+/// The part number of nodes without a label.
 pub(crate) const NO_PART: u8 = 255;
 const UNLABELLED: i8 = -1;
 
 /// Labels and split, by node id.
 #[derive(Debug)]
 pub(crate) struct Labels {
-    /// The sections that are classes, ascending by name.
+    /// The sections that are classes, sorted by name.
     pub(crate) class_names: Vec<String>,
-    /// Each node's class, or -1.
+    /// The class of each node, or -1.
     pub(crate) classes: Vec<i8>,
-    /// Each node's position in [`PARTS`], or [`NO_PART`] where the node has no label.
+    /// The position in [`PARTS`] of each node's part, or [`NO_PART`] if the node has no label.
     pub(crate) parts: Vec<u8>,
 }
 
 impl Labels {
-    /// A section is a class when it has enough packages from enough sources.
+    /// Labels the packages by section and splits them. A section is a class if it has at least `min_packages` packages
+    /// from at least `min_sources` source packages.
     pub(crate) fn new(packages: &Packages, rules: Rules) -> Self {
         let mut members = BTreeMap::<&str, Vec<&str>>::new();
         for package in &packages.list {
@@ -51,12 +52,12 @@ impl Labels {
         Self { class_names, classes, parts }
     }
 
-    /// Number of nodes in each of the [`PARTS`].
+    /// Returns the number of nodes in each of the [`PARTS`].
     pub(crate) fn part_counts(&self) -> [usize; PARTS.len()] {
         [0, 1, 2].map(|part| self.parts.iter().filter(|&&other| other == part).count())
     }
 
-    /// The share of the test nodes whose class is the one most frequent among the training nodes.
+    /// Returns the share of test nodes whose class is the most frequent class of the training nodes.
     pub(crate) fn majority_accuracy(&self) -> f64 {
         let counts = |part: u8| {
             let mut counts = vec![0_usize; self.class_names.len()];
@@ -72,11 +73,11 @@ impl Labels {
     }
 }
 
-/// Splits the labelled packages 60/20/20 so that the packages of one source are in one part.
+/// Splits the labelled packages into 60 % train, 20 % val and 20 % test. All packages of a source are in the same part.
 ///
-/// Sources are put in the order of the SHA-256 of their names, which depends on neither the order of the
-/// index nor a seed. Each goes to the training part until that has 60 % of the labelled packages, then to
-/// validation until both have 80 %, then to test.
+/// Sources are sorted by the SHA-256 of their names, which depends on neither the order of the index nor a seed. They
+/// are assigned to train until it has 60 % of the labelled packages, then to val until both together have 80 %, and then
+/// to test.
 fn split(packages: &Packages, classes: &[i8]) -> Vec<u8> {
     let mut members = BTreeMap::<(Vec<u8>, &str), Vec<usize>>::new();
     for (node, package) in packages.list.iter().enumerate().filter(|&(node, _)| classes[node] != UNLABELLED) {

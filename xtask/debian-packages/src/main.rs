@@ -1,10 +1,10 @@
-//! Makes the built-in data set `debian-packages` from Debian's index of binary packages.
+//! Generates the built-in data set `debian-packages` from Debian's index of binary packages.
 //!
 //! ```text
 //! cargo run --profile tests -p debian-packages -- [--packages FILE] [--out DIR]
 //! ```
 //!
-//! The same index always gives the same bytes.
+//! The output is deterministic: the same index always gives identical files.
 
 mod arcs;
 mod control;
@@ -31,27 +31,27 @@ use self::index::Index;
 use self::labels::Labels;
 use self::packages::Packages;
 
-/// Makes the data set `debian-packages` from Debian's index of binary packages.
+/// Generates the data set `debian-packages` from Debian's index of binary packages.
 #[derive(Debug, Parser)]
 struct Args {
-    /// Folder that the files are written to.
+    /// Output folder.
     #[arg(long, default_value = "crates/data/datasets/debian-packages")]
     out: PathBuf,
-    /// A `Packages` file, plain or .gz, or `-` for standard input; without it, apt's index of bookworm main/amd64.
+    /// A `Packages` file, plain or .gz, or `-` for standard input. Default: apt's index of bookworm main/amd64.
     #[arg(long)]
     packages: Option<PathBuf>,
 }
 
-/// The thresholds for classes and words, and the width of the features; tests use smaller numbers.
+/// The thresholds for classes and words, and the width of the features. Tests use smaller numbers.
 #[derive(Debug, Clone, Copy)]
 struct Rules {
-    /// A section with fewer packages is no class.
+    /// The minimum number of packages of a section that becomes a class.
     min_packages: usize,
-    /// A section of fewer source packages is no class.
+    /// The minimum number of source packages of a section that becomes a class.
     min_sources: usize,
-    /// A word in fewer descriptions is dropped.
+    /// The minimum number of descriptions that contain a word; rarer words are dropped.
     min_documents: usize,
-    /// Columns of the features.
+    /// The number of feature columns.
     n_columns: usize,
 }
 
@@ -63,9 +63,9 @@ fn main() -> Result<()> {
         Some(path) => Index::from_file(path)?,
         None => Index::from_apt()?,
     };
-    println!("taken: {}", index.origin);
+    println!("read: {}", index.origin);
     let set = make(&index, RULES)?;
-    set.write(&args.out).with_context(|| format!("writing to {}", args.out.display()))?;
+    set.write(&args.out).with_context(|| format!("cannot write to {}", args.out.display()))?;
     print!("{}", set.summary());
     println!("written: {}", args.out.display());
     Ok(())

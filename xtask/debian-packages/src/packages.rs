@@ -1,4 +1,4 @@
-//! The nodes: one for each binary package name.
+//! The nodes of the graph: one per binary package name.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -8,56 +8,56 @@ use anyhow::{Context, Result, ensure};
 use crate::control::{self, Stanza};
 use crate::version;
 
-/// The relation fields that are arcs; an arc's type is the position here.
+/// The relation fields that become arcs. The type of an arc is the position of its field in this list.
 pub(crate) const RELATIONS: [&str; 5] = ["Depends", "Pre-Depends", "Recommends", "Suggests", "Enhances"];
 
-/// Where the files of the component main are: those of a release, and those of its security updates,
-/// which take the place of the release's in what `apt-cache dumpavail` prints.
+/// The folders with the files of the component main: those of a release, and those of its security updates, which
+/// replace the release's files in the output of `apt-cache dumpavail`.
 const POOLS: [&str; 2] = ["pool/main/", "pool/updates/main/"];
 
-/// The packages in order of their names (by bytes); a package's position is its node id.
+/// The packages of an index. The position of a package is its node id.
 #[derive(Debug)]
 pub(crate) struct Packages {
-    /// The packages.
+    /// The packages, sorted by the bytes of their names.
     pub(crate) list: Vec<Package>,
-    /// What was read and what was left out.
+    /// The numbers of stanzas in the index and of those that were left out.
     pub(crate) counts: Counts,
 }
 
-/// How many stanzas there were, and how many of them are no node, by reason.
+/// The number of stanzas, and the numbers of those that do not become nodes, by reason.
 #[derive(Debug, Default, Clone, PartialEq, serde::Serialize)]
 pub(crate) struct Counts {
-    /// Stanzas of the index.
+    /// The number of stanzas in the index.
     pub(crate) stanzas: usize,
-    /// Left out: neither `amd64` nor `all`.
+    /// The number of stanzas of architectures other than `amd64` and `all`.
     pub(crate) other_architecture: usize,
-    /// Left out: the file is under none of the [`POOLS`], so it is of another component or repository.
+    /// The number of stanzas whose file is in none of the [`POOLS`], but in another component or repository.
     pub(crate) other_component: usize,
-    /// Left out: the same package stands there in a higher version, or the same one further up.
+    /// The number of stanzas left out because the package occurs in a higher version, or earlier in the same version.
     pub(crate) lower_version: usize,
 }
 
-/// What one package's stanza says.
+/// The contents of a package's stanza.
 #[derive(Debug)]
 pub(crate) struct Package {
     /// The package's name.
     pub(crate) name: String,
     version: String,
-    /// The source package that it is built from.
+    /// The name of the package's source package.
     pub(crate) source: String,
-    /// Its section, if it has one.
+    /// The package's section, or `None` if the stanza states none.
     pub(crate) section: Option<String>,
-    /// The first line of its description; empty if it has none.
+    /// The first line of the description; empty if the package has no description.
     pub(crate) description: String,
-    /// The names in each of the [`RELATIONS`].
+    /// The package names in each relation field, in the order of [`RELATIONS`].
     pub(crate) relations: [Vec<String>; RELATIONS.len()],
-    /// The names that it provides.
+    /// The virtual package names that the package provides.
     pub(crate) provides: Vec<String>,
 }
 
 impl Packages {
-    /// Reads an index. `Package`, `Version` and `Architecture` must be there; a package without `Section`
-    /// has no label, one without `Description` no words, one without `Source` is its own source.
+    /// Parses an index. `Package`, `Version` and `Architecture` are required. A package without `Section` has no label,
+    /// one without `Description` has no words, and one without `Source` is its own source.
     pub(crate) fn parse(text: &str) -> Result<Self> {
         let stanzas = control::parse(text)?;
         let mut counts = Counts { stanzas: stanzas.len(), ..Counts::default() };
@@ -80,8 +80,12 @@ impl Packages {
                 by_name.insert(package.name.clone(), package);
             }
         }
-        ensure!(!by_name.is_empty(), "no package in {} stanzas", counts.stanzas);
-        u32::try_from(by_name.len()).context("more packages than node ids")?;
+        ensure!(
+            !by_name.is_empty(),
+            "none of the {} stanzas has the architecture amd64 or all and the component main",
+            counts.stanzas
+        );
+        u32::try_from(by_name.len()).context("the number of packages exceeds the node ids of u32")?;
         Ok(Self { list: by_name.into_values().collect(), counts })
     }
 }

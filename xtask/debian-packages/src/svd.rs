@@ -1,34 +1,36 @@
-//! Leading right singular vectors of a sparse matrix.
+//! Computation of the leading right singular vectors of a sparse matrix.
 
 use nalgebra::{DMatrix, SymmetricEigen};
 use rand_xoshiro::Xoshiro256StarStar;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
-/// Rounds of subspace iteration; the 128th singular value of the data set has settled to four digits.
+/// The number of rounds of subspace iteration, after which the 128th singular value of the data set has converged to
+/// four digits.
 const N_ROUNDS: usize = 8;
-/// Columns iterated beyond those asked for, so that the last ones asked for settle too.
+/// The number of columns that are computed in addition to the wanted ones, so that the last wanted columns converge,
+/// too.
 const N_EXTRA: usize = 32;
-/// Key of the start matrix.
+/// The seed of the start matrix.
 const SEED: u64 = 0x6b69_6c6e;
 
-/// A sparse matrix by rows.
+/// A sparse matrix in CSR form.
 #[derive(Debug)]
 pub(crate) struct SparseRows<'a> {
-    /// Where each row starts; one entry more than rows.
+    /// The start of each row in `columns` and `values`; `n_rows + 1` entries.
     pub(crate) indptr: &'a [u32],
     /// The column of each value.
     pub(crate) columns: &'a [u16],
-    /// The values.
+    /// The nonzero values.
     pub(crate) values: Vec<f64>,
 }
 
-/// The `n_wanted` leading right singular vectors of a matrix of `n_columns` columns, row-major
-/// `[n_columns, n_wanted]`, by falling singular value. Each vector's value of largest magnitude (the
-/// first of equal ones) is positive.
+/// Returns the `n_wanted` leading right singular vectors of a matrix of `n_columns` columns, as a row-major array of
+/// shape `[n_columns, n_wanted]`, in order of descending singular values. In each vector, the value of largest
+/// magnitude (the first one, if several are equal) is positive.
 ///
-/// Randomised subspace iteration: Halko, Martinsson, Tropp, "Finding structure with randomness", 2011,
-/// algorithm 4.4, on the matrix's transpose times itself, the start values uniform instead of normal. It
-/// runs on one thread in a fixed order.
+/// The function uses randomised subspace iteration (Halko, Martinsson, Tropp, "Finding structure with randomness",
+/// 2011, algorithm 4.4) on `Aᵀ A` for the matrix `A`, with uniform instead of normal start values. It runs on one
+/// thread in a fixed order, so the result is reproducible.
 pub(crate) fn right_singular_vectors(rows: &SparseRows<'_>, n_columns: usize, n_wanted: usize) -> Vec<f64> {
     let width = (n_wanted + N_EXTRA).min(n_columns);
     let mut rng = Xoshiro256StarStar::seed_from_u64(SEED);
@@ -54,7 +56,7 @@ pub(crate) fn right_singular_vectors(rows: &SparseRows<'_>, n_columns: usize, n_
     vectors
 }
 
-/// What one pass over a matrix `A` gives for a basis `Q`.
+/// The products of a matrix `A` with a basis `Q`, computed in one pass over `A`.
 struct GramProduct {
     /// `Aᵀ A Q`, row-major.
     image: Vec<f64>,

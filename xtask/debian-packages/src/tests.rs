@@ -16,7 +16,7 @@ fn sample(text: &str) -> DataSet {
         .unwrap()
 }
 
-/// The arcs of an index as `source -> destination: type`.
+/// Returns the arcs of a data set as `source -> destination: type`.
 fn arcs(set: &DataSet) -> Vec<String> {
     let name = |node: u32| &set.packages.list[node as usize].name;
     let arcs = set.arcs.srcs.iter().zip(&set.arcs.dsts).zip(&set.arcs.types);
@@ -24,14 +24,15 @@ fn arcs(set: &DataSet) -> Vec<String> {
 }
 
 #[test]
-fn the_sample_gives_these_nodes_and_arcs() {
+fn extracts_the_nodes_and_arcs_of_the_sample() {
     let set = sample(SAMPLE);
     let names: Vec<&str> = set.packages.list.iter().map(|package| package.name.as_str()).collect();
     assert_eq!(names, ["editor", "editor-doc", "libedit", "orphan", "other-editor", "perl", "python3"]);
     let counts = Counts { stanzas: 10, other_architecture: 1, other_component: 1, lower_version: 1 };
     assert_eq!(set.packages.counts, counts);
-    // `mail-agent` and `nowhere` have no provider and `four-ways` has four; `one-only` has one provider
-    // and `three-ways` three; `editor` is a package, so its provider is not asked; its own name is dropped.
+    // `mail-agent` and `nowhere` have no provider and `four-ways` has four, so these names are not resolved. `one-only`
+    // has one provider and `three-ways` has three. `editor` is a package, so its provider is not used. Arcs from
+    // `editor` to itself are dropped.
     let expected = [
         "editor -> libedit: 0",
         "editor -> libedit: 1",
@@ -51,9 +52,9 @@ fn the_sample_gives_these_nodes_and_arcs() {
 }
 
 #[test]
-fn the_sample_gives_these_labels() {
+fn extracts_the_labels_of_the_sample() {
     let set = sample(SAMPLE);
-    // `doc` has one package only; `orphan` has no section.
+    // The section `doc` has only one package, and `orphan` has no section.
     assert_eq!(set.labels.class_names, ["editors", "libs"]);
     assert_eq!(set.labels.classes, [0, -1, 1, -1, 0, 1, 1]);
     let in_split: Vec<bool> = set.labels.parts.iter().map(|&part| part < 3).collect();
@@ -62,9 +63,9 @@ fn the_sample_gives_these_labels() {
 }
 
 #[test]
-fn the_sample_gives_these_words() {
+fn extracts_the_words_of_the_sample() {
     let Features { word_indptr, words, idf, word_vectors, scales, n_columns } = sample(SAMPLE).features;
-    // c++, editor, for, libraries, programs, small, text: each in at least two lines.
+    // The words are c++, editor, for, libraries, programs, small and text, each in at least two lines.
     let expected: [&[u16]; 7] =
         [&[1, 2, 4, 5, 6], &[1, 5, 6], &[0, 2, 3, 4], &[], &[1, 3, 6], &[], &[0, 2, 3, 4]];
     assert_eq!(words, expected.concat());
@@ -75,16 +76,16 @@ fn the_sample_gives_these_words() {
     assert!(word_vectors.chunks_exact(3).all(|row| row.iter().any(|value| value.abs() == 127)));
 }
 
-/// One word's vector, with its scale.
+/// Returns the vector of a word, multiplied by its scale.
 fn vector(features: &Features, word: usize) -> Vec<f64> {
     let row = &features.word_vectors[word * features.n_columns..][..features.n_columns];
     row.iter().map(|&value| f64::from(value) * f64::from(features.scales[word])).collect()
 }
 
 #[test]
-fn word_vectors_are_orthonormal_and_diagonalise_the_words_products() {
+fn word_vectors_are_orthonormal_and_diagonalise_the_gram_matrix() {
     let features = sample(SAMPLE).features;
-    // A value is off by at most half a scale, and no scale is above 1 / 127.
+    // The error of a value is at most half a scale, and no scale exceeds 1 / 127.
     const ROUNDING: f64 = 0.03;
     let (n_words, dim) = (features.idf.len(), features.n_columns);
     let vectors: Vec<Vec<f64>> = (0..n_words).map(|word| vector(&features, word)).collect();
@@ -106,14 +107,20 @@ fn word_vectors_are_orthonormal_and_diagonalise_the_words_products() {
         }
         match i == j {
             true => energies[i] = product,
-            false => assert!(product.abs() < ROUNDING * 5.0, "rows' columns {i} and {j}: {product}"),
+            false => assert!(
+                product.abs() < ROUNDING * 5.0,
+                "columns {i} and {j} of the features have the product {product}"
+            ),
         }
     }
-    assert!(energies.windows(2).all(|pair| pair[1] < pair[0]), "columns do not fall: {energies:?}");
+    assert!(
+        energies.windows(2).all(|pair| pair[1] < pair[0]),
+        "the columns should have descending squared norms: {energies:?}"
+    );
 }
 
 #[test]
-fn line_ends_and_the_order_of_stanzas_change_nothing() {
+fn output_does_not_depend_on_line_ends_or_stanza_order() {
     let expected = sample(SAMPLE).contents();
     assert_eq!(sample(&SAMPLE.replace('\n', "\r\n")).contents(), expected);
     let mut stanzas: Vec<&str> = SAMPLE.trim_end().split("\n\n").collect();
@@ -122,7 +129,7 @@ fn line_ends_and_the_order_of_stanzas_change_nothing() {
 }
 
 #[test]
-fn making_twice_gives_the_same_files() {
+fn generating_twice_gives_identical_files() {
     let folders = [0, 1].map(|_| tempfile::tempdir().unwrap());
     let files = folders.each_ref().map(|folder| {
         sample(SAMPLE).write(folder.path()).unwrap();
@@ -136,7 +143,7 @@ fn making_twice_gives_the_same_files() {
 }
 
 #[test]
-fn a_compressed_index_reads_as_a_plain_one() {
+fn reads_a_gzipped_index() {
     use std::io::Write;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("Packages.gz");
@@ -149,8 +156,8 @@ fn a_compressed_index_reads_as_a_plain_one() {
 }
 
 #[test]
-fn no_source_package_spans_two_parts() {
-    // 300 packages of 60 sources of one to nine packages each.
+fn no_source_package_spans_two_parts_of_the_split() {
+    // The squares modulo 60 assign the 300 packages to 12 sources with 10 to 40 packages each.
     let mut text = String::new();
     for package in 0..300 {
         let source = (package * package) % 60;
@@ -174,15 +181,15 @@ fn no_source_package_spans_two_parts() {
 }
 
 #[test]
-fn broken_indices_are_refused() {
+fn rejects_broken_indices() {
     let cases = [
         ("Package: a\nVersion: 1\n", "the stanza at line 1 has no field Architecture"),
         ("\n\nPackage: a\nArchitecture: all\n", "the stanza at line 3 has no field Version"),
         ("Version: 1\nArchitecture: all\n", "the stanza at line 1 has no field Package"),
         ("Package: a\nno field\n", "line 2 has no colon: \"no field\""),
-        (" continued\n", "line 1 continues a field, but no field stands above it"),
-        ("Package: a\npackage: b\n", "line 2 has the field package a second time in its stanza"),
-        ("", "no package in 0 stanzas"),
+        (" continued\n", "line 1 continues a field, but there is no field above it"),
+        ("Package: a\npackage: b\n", "line 2: duplicate field package in its stanza"),
+        ("", "none of the 0 stanzas has the architecture amd64 or all and the component main"),
     ];
     for (text, expected) in cases {
         assert_eq!(Packages::parse(text).unwrap_err().to_string(), expected, "for {text:?}");
@@ -190,13 +197,13 @@ fn broken_indices_are_refused() {
 }
 
 #[test]
-fn relation_fields_give_bare_names() {
+fn relation_names_omit_versions_and_qualifiers() {
     let value = "a (>= 1) | b:any, c [amd64] <!nocheck>,\n d(<<2),, e";
     assert_eq!(control::relation_names(value).collect::<Vec<_>>(), ["a", "b", "c", "d", "e"]);
 }
 
 #[test]
-fn versions_have_debians_order() {
+fn versions_sort_as_in_debian() {
     let ascending = [
         "0~1",
         "0",

@@ -14,7 +14,7 @@ pub(crate) fn compare(a: &str, b: &str) -> Ordering {
         .then_with(|| compare_part(a_revision, b_revision))
 }
 
-/// An epoch that is no number counts as 0, as an absent one does.
+/// Returns the epoch and the rest of a version. A missing or invalid epoch is 0.
 fn split_epoch(version: &str) -> (u64, &str) {
     match version.split_once(':') {
         Some((epoch, rest)) => (epoch.parse().unwrap_or(0), rest),
@@ -22,7 +22,8 @@ fn split_epoch(version: &str) -> (u64, &str) {
     }
 }
 
-/// Compares by turns the longest prefix without digits and the longest prefix of digits.
+/// Compares two upstream versions or revisions: the longest prefixes without digits, then the longest prefixes of
+/// digits of the rest, and so on.
 fn compare_part(a: &str, b: &str) -> Ordering {
     let (mut a, mut b) = (a.as_bytes(), b.as_bytes());
     while !a.is_empty() || !b.is_empty() {
@@ -43,7 +44,8 @@ fn split_while(bytes: &[u8], holds: impl Fn(u8) -> bool) -> (&[u8], &[u8]) {
     bytes.split_at(bytes.iter().position(|&byte| !holds(byte)).unwrap_or(bytes.len()))
 }
 
-/// `~` sorts before the end, the end before letters, letters before everything else.
+/// Compares texts without digits: `~` sorts before the end, the end before letters, and letters before other
+/// characters.
 fn compare_text(a: &[u8], b: &[u8]) -> Ordering {
     let rank = |byte: Option<&u8>| match byte {
         Some(b'~') => -1,
@@ -56,7 +58,7 @@ fn compare_text(a: &[u8], b: &[u8]) -> Ordering {
     unequal.unwrap_or(Ordering::Equal)
 }
 
-/// Compares numbers of any length, without their leading zeros.
+/// Compares numbers of any length, ignoring leading zeros.
 fn compare_digits(a: &[u8], b: &[u8]) -> Ordering {
     let (_, a) = split_while(a, |byte| byte == b'0');
     let (_, b) = split_while(b, |byte| byte == b'0');

@@ -1,4 +1,5 @@
-//! What the machine can do, as `benches/src/bin/ceilings.rs` measures it, and how far a bench is from it.
+//! The ceilings of the machine, measured by `benches/src/bin/ceilings.rs`, and the lower bounds on the times of benches
+//! that follow from them.
 
 use std::fmt;
 
@@ -8,41 +9,41 @@ use serde::{Deserialize, Serialize};
 use super::measure::{Access, Work};
 use crate::workspace;
 
-/// The ceilings of one thread, and of all that benches use.
+/// The ceilings of one thread, and of the number of threads that benches use.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Machine {
-    /// By number of threads, ascending.
+    /// The ceilings by number of threads, ascending.
     pub(super) ceilings: Vec<Ceilings>,
 }
 
-/// Rates of so many threads together, a second; see `kiln_benches::ceilings`.
+/// The rates that a number of threads reach together; see `kiln_benches::ceilings`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Ceilings {
     pub(super) threads: usize,
-    /// Bytes.
+    /// The rate of sequential reads, in bytes per second.
     pub(super) stream_read: f64,
-    /// Bytes, read and written both counted.
+    /// The rate of sequential copies, in bytes per second; reads and writes both count.
     pub(super) stream_copy: f64,
-    /// Lines of the largest array, in pages of 4 KiB.
+    /// The rate of random reads of the largest array with pages of 4 KiB, in cache lines per second.
     pub(super) random_lines_small_pages: f64,
-    /// In huge pages, by the array's size.
+    /// The rates of random accesses with huge pages, by the array's size.
     pub(super) random: Vec<RandomPlaces>,
-    /// Floating-point operations.
+    /// The rate of floating-point operations per second; a fused multiply-add counts as two.
     pub(super) fma: f64,
 }
 
-/// Rates of random places of an array.
+/// The rates of random accesses to an array.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct RandomPlaces {
     pub(super) array_bytes: u64,
     pub(super) lines: f64,
-    /// Bytes of rows, read and written both counted.
+    /// The rates of copying random rows, by width, in bytes per second; reads and writes both count.
     pub(super) gather_rows: Vec<RowRate>,
-    /// Bytes of rows that are added up.
+    /// The rates of summing random rows, by width, in bytes per second.
     pub(super) read_rows: Vec<RowRate>,
 }
 
-/// The rate of rows of one width.
+/// The rate of accesses to rows of one width.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(super) struct RowRate {
     pub(super) row_bytes: u64,
@@ -50,7 +51,7 @@ pub(super) struct RowRate {
 }
 
 impl Machine {
-    /// Runs the program that measures, with one thread and with so many.
+    /// Runs the program that measures the ceilings, with one thread and with `n_threads`.
     pub(super) fn measure(n_threads: usize) -> Result<Self> {
         let mut command = workspace::cargo()?;
         command.args([
@@ -72,14 +73,15 @@ impl Machine {
     }
 
     fn parse(text: &str) -> Result<Self> {
-        let line = |line: &str| serde_json::from_str(line).with_context(|| format!("no ceilings: {line}"));
+        let line =
+            |line: &str| serde_json::from_str(line).with_context(|| format!("invalid ceilings: {line}"));
         let ceilings: Vec<Ceilings> = text.lines().map(line).collect::<Result<_>>()?;
-        ensure!(!ceilings.is_empty(), "the program that measures the machine printed nothing");
+        ensure!(!ceilings.is_empty(), "the program that measures the ceilings printed nothing");
         Ok(Self { ceilings })
     }
 
-    /// The least time in seconds in which so much work can be done; `None` for work without a ceiling, or on a
-    /// number of threads whose ceilings were not measured.
+    /// Returns a lower bound in seconds for the time of this work. Returns `None` if the work has no ceiling, or if the
+    /// ceilings for its number of threads were not measured.
     pub(super) fn bound_seconds(&self, work: &Work) -> Option<f64> {
         let of = self.ceilings.iter().find(|of| of.threads == work.threads)?;
         let places = of.random.iter().min_by_key(|places| places.distance(work.among))?;
@@ -99,21 +101,21 @@ impl Machine {
 }
 
 impl RandomPlaces {
-    /// How far an array is from one of so many bytes: the sizes' ratio, in percent. Sizes differ by factors.
+    /// Returns the larger of the array's size and `bytes`, divided by the smaller, in percent.
     fn distance(&self, bytes: u64) -> u64 {
         let (small, large) = (self.array_bytes.min(bytes).max(1), self.array_bytes.max(bytes));
         large.saturating_mul(100) / small
     }
 }
 
-/// The rate of the measured rows whose width is nearest.
+/// Returns the rate of the measured row width that is nearest to `row_bytes`; `None` if no width was measured.
 fn nearest(rates: &[RowRate], row_bytes: u64) -> Option<f64> {
     let rate = rates.iter().min_by_key(|rate| rate.row_bytes.abs_diff(row_bytes))?;
     Some(rate.bytes_per_second)
 }
 
 impl fmt::Display for Machine {
-    /// A line for each number of threads.
+    /// Writes a line for each number of threads.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for of in &self.ceilings {
             let s = if of.threads == 1 { "" } else { "s" };
@@ -139,7 +141,8 @@ impl fmt::Display for Machine {
 pub(super) mod tests {
     use super::*;
 
-    /// One thread of a made-up machine whose rates are easy to divide by: arrays of 1 kB are in a cache.
+    /// Returns a made-up machine with ceilings for one thread. Random accesses are faster in its array of 1 kB than in
+    /// that of 4 GB.
     pub(in super::super) fn machine() -> Machine {
         let text = r#"{"threads": 1, "stream_read": 1e9, "stream_copy": 2e9, "random_lines_small_pages": 5e7, "random": [
             {"array_bytes": 1000, "lines": 1e8, "gather_rows": [], "read_rows": [{"row_bytes": 512,
@@ -149,7 +152,7 @@ pub(super) mod tests {
         Machine::parse(&text.replace('\n', " ")).unwrap()
     }
 
-    /// One iteration that does nothing among 2 GB.
+    /// Returns the work of an iteration that does nothing, with an array of 2 GB.
     fn work() -> Work {
         let text = r#"{"elements": 1, "unit": "edges", "threads": 1, "streamed": 0, "row_traffic": 0,
             "access": "nothing", "lines": 0, "among": 2000000000, "flop": 0}"#;
@@ -157,7 +160,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn the_bound_is_that_of_the_scarcest_resource() {
+    fn bound_is_the_largest_time_of_all_resources() {
         let machine = machine();
         let bound = |work| machine.bound_seconds(&work);
         assert_eq!(bound(work()), None);
@@ -177,7 +180,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn random_places_have_the_ceiling_of_the_nearest_size() {
+    fn random_reads_have_the_ceiling_of_the_nearest_array_size() {
         let machine = machine();
         let bound = |among| machine.bound_seconds(&Work { lines: 100_000_000, among, ..work() });
         assert_eq!((bound(500), bound(1_000_000)), (Some(1.0), Some(1.0)));
@@ -185,7 +188,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn ceilings_are_said_in_a_line() {
+    fn ceilings_are_formatted_as_a_line() {
         let said = machine().to_string();
         let start = "ceilings of 1 thread: read 1.0, copy 2.0 GB/s; FMA 100 GFLOP/s; random lines in small pages 50 M/s";
         assert!(said.starts_with(start), "{said}");

@@ -1,4 +1,4 @@
-//! A bench as a line of text, and as a line of JSON.
+//! Benches formatted as lines of text and of JSON.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::measure::Measurement;
 use super::runs::Run;
 
-/// One object of the file of `--json`.
+/// The result of a bench, as a line of the file that `--json` names.
 #[derive(Debug, Serialize)]
 struct Line<'a> {
     bench: &'a str,
@@ -25,8 +25,8 @@ struct Line<'a> {
     machine: String,
 }
 
-/// `sample/uniform-10-10-10/rmat-17x16   1.20 / 1.25 / 1.40 ms   80.1 M edges/s   3.20 GB/s   75 % of the ceiling`:
-/// minimum, median, maximum, the rates of the median, and the bound by the median.
+/// Formats a bench as `sample/uniform-10-10-10/rmat-17x16  1.200 / 1.250 / 1.400 ms  80.10 M edges/s  3.20 GB/s  75 %
+/// of the ceiling`: the minimum, median and maximum time, the rates at the median, and the ceiling fraction.
 pub(super) fn of(bench: &Measurement) -> String {
     let Measurement { name, min_ns, median_ns, max_ns, .. } = bench;
     let (unit, unit_ns) = match *median_ns {
@@ -56,7 +56,7 @@ pub(super) fn of(bench: &Measurement) -> String {
     line
 }
 
-/// `80.10 M`, to stand before a unit.
+/// Formats a rate with the SI prefix of its unit, such as `80.10 M`.
 fn with_prefix(rate: f64) -> String {
     match rate {
         rate if rate < 1e3 => format!("{rate:.2} "),
@@ -66,7 +66,7 @@ fn with_prefix(rate: f64) -> String {
     }
 }
 
-/// A line of JSON for each bench.
+/// Returns a line of JSON for each bench.
 pub(super) fn json(run: &Run) -> Result<String> {
     let mut text = String::new();
     for bench in &run.benches {
@@ -91,7 +91,7 @@ pub(super) fn json(run: &Run) -> Result<String> {
     Ok(text)
 }
 
-/// How each median compares with that of another run.
+/// Returns a text that compares each median with that of another run.
 pub(super) fn comparison(benches: &[Measurement], base: &Run, name: &str) -> String {
     let threads = base.threads.map_or("all".to_owned(), |threads| threads.to_string());
     let mut text = format!(
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_has_times_rates_and_the_fraction() {
+    fn a_bench_line_has_times_rates_and_the_ceiling_fraction() {
         let line = of(&bench("sample/a/b"));
         let expected =
             "1.000 / 2.000 / 3.000 ms  500.00 k edges/s  4.00 GB/s  50.00 Mlines/s  200 % of the ceiling";
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_has_exactly_the_keys_that_were_promised() {
+    fn json_objects_have_exactly_the_documented_keys() {
         let text = json(&run_of(vec![bench("sample/a/b")])).unwrap();
         let object: Value = serde_json::from_str(text.trim_end()).unwrap();
         let keys: Vec<&str> = object.as_object().unwrap().keys().map(String::as_str).collect();
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bench_without_a_ceiling_has_none_in_json() {
+    fn json_ceiling_fraction_is_null_without_a_ceiling() {
         let text = json(&run_of(vec![Measurement { ceiling_fraction: None, ..bench("a/b/c") }])).unwrap();
         assert!(text.contains(r#""ceiling_fraction":null"#), "{text}");
     }

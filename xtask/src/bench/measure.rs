@@ -1,4 +1,5 @@
-//! Runs a bench target and reads what it left: criterion's samples, and what an iteration of each bench moves.
+//! Runs a bench target, and reads the files that it writes: criterion's samples, and the work per iteration of each
+//! bench.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,23 +13,24 @@ use super::Settings;
 use super::ceilings::Machine;
 use crate::workspace;
 
-/// One bench's times for one iteration, over criterion's samples.
+/// The minimum, median and maximum time per iteration of a bench, over criterion's samples.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Measurement {
-    /// `stage/variant/size`.
+    /// The name of the bench: `stage/variant/size`.
     pub(super) name: String,
     pub(super) min_ns: f64,
     pub(super) median_ns: f64,
     pub(super) max_ns: f64,
-    /// What an iteration handles and moves; runs of the time before this was kept have none.
+    /// The work of an iteration; `None` in old runs, which did not record it.
     #[serde(default)]
     pub(super) work: Option<Work>,
-    /// The machine's bound by the median; `None` for a bench without a ceiling.
+    /// The machine's lower bound for the time, divided by the median; on a device, the rate divided by the rate of the
+    /// bench `copy`. `None` for a bench without a ceiling.
     #[serde(default)]
     pub(super) ceiling_fraction: Option<f64>,
 }
 
-/// What one iteration handles and moves: see `kiln_benches::Work`, which writes it.
+/// The work of one iteration, written by `kiln_benches::Work`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Work {
     pub(super) elements: u64,
@@ -42,7 +44,7 @@ pub(super) struct Work {
     pub(super) flop: u64,
 }
 
-/// What is done with the rows of a [`Work`].
+/// The access to the rows of a [`Work`], with the width of a row in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Access {
@@ -59,13 +61,13 @@ struct Declared {
     work: Work,
 }
 
-/// Criterion's `benchmark.json`, as far as it is read here.
+/// The part of criterion's `benchmark.json` that is used.
 #[derive(Debug, Deserialize)]
 struct BenchmarkFile {
     full_id: String,
 }
 
-/// Criterion's `sample.json`: the time of each sample in nanoseconds, and its iterations.
+/// Criterion's `sample.json`: the time of each sample in nanoseconds, and its number of iterations.
 #[derive(Debug, Deserialize)]
 struct SampleFile {
     iters: Vec<f64>,
@@ -73,22 +75,22 @@ struct SampleFile {
 }
 
 impl Measurement {
-    /// Things a second at the median, and what they are.
+    /// Returns the number of elements that are processed per second at the median, and their unit.
     pub(super) fn rate(&self) -> Option<(f64, &str)> {
         let work = self.work.as_ref()?;
         Some((work.elements as f64 / self.median_ns * 1e9, &work.unit))
     }
 }
 
-/// Runs one bench target in the profile of the tests, with the feature of a device where one is asked for. It may have no
-/// bench for the data that was asked for.
+/// Runs one bench target, with the feature of the device if one is set. The result is empty if the target has no bench
+/// for the selected data.
 pub(super) fn run_stage(stage: &str, settings: &Settings, machine: &Machine) -> Result<Vec<Measurement>> {
     let folder = workspace::root()?.join("target").join("bench").join(stage);
-    // Emptied first: what it then holds is of this run.
+    // The results of earlier runs are removed, because `read_folder` would read them, too.
     if folder.exists() {
-        fs::remove_dir_all(&folder).with_context(|| format!("{} cannot be emptied", folder.display()))?;
+        fs::remove_dir_all(&folder).with_context(|| format!("cannot remove {}", folder.display()))?;
     }
-    fs::create_dir_all(&folder).with_context(|| format!("{} cannot be made", folder.display()))?;
+    fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
     let mut command = workspace::cargo()?;
     command.args(["bench", "--quiet", "--locked", "--package", "kiln-benches", "--bench", stage]);
     if let Some(device) = &settings.device {
@@ -102,13 +104,13 @@ pub(super) fn run_stage(stage: &str, settings: &Settings, machine: &Machine) -> 
     read_folder(&folder, machine)
 }
 
-/// All benches below a folder, by name.
+/// Reads the results of all benches below a folder, sorted by name.
 fn read_folder(folder: &Path, machine: &Machine) -> Result<Vec<Measurement>> {
     let path = folder.join("work.jsonl");
     let mut work = BTreeMap::new();
     for line in fs::read_to_string(&path).unwrap_or_default().lines() {
         let Declared { bench, work: of_bench } =
-            serde_json::from_str(line).with_context(|| format!("{} is not as expected", path.display()))?;
+            serde_json::from_str(line).with_context(|| format!("cannot parse {}", path.display()))?;
         work.insert(bench, of_bench);
     }
     let mut measured = Vec::new();
@@ -118,7 +120,8 @@ fn read_folder(folder: &Path, machine: &Machine) -> Result<Vec<Measurement>> {
     Ok(measured)
 }
 
-/// The rate at which a device copies is the ceiling of its benches that are given in bytes.
+/// Sets the ceiling fractions of device benches: for benches that count bytes, their rate divided by the rate of the
+/// bench `copy`; for others, `None`. If the bench `copy` did not run, the fractions do not change.
 fn compare_with_copy(benches: &mut [Measurement]) {
     let bytes = |bench: &Measurement| bench.rate().filter(|(_, unit)| *unit == "bytes").map(|(rate, _)| rate);
     let Some(copy) = benches.iter().find(|bench| bench.name.starts_with("device/copy/")).and_then(bytes)
@@ -130,19 +133,19 @@ fn compare_with_copy(benches: &mut [Measurement]) {
     }
 }
 
-/// Collects every `…/new/benchmark.json` below a folder, with the sample beside it.
+/// Collects every `…/new/benchmark.json` below a folder, with the `sample.json` in the same folder.
 fn read_results(
     folder: &Path,
     work: &mut BTreeMap<String, Work>,
     machine: &Machine,
     found: &mut Vec<Measurement>,
 ) -> Result<()> {
-    for entry in fs::read_dir(folder).with_context(|| format!("{} cannot be read", folder.display()))? {
+    for entry in fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))? {
         let path = entry?.path();
         if path.is_dir() && path.ends_with("new") {
             let BenchmarkFile { full_id } = read_json(&path.join("benchmark.json"))?;
             let Some(work) = work.remove(&full_id) else {
-                bail!("bench {full_id} does not say what it does: run it by kiln_benches::Stage");
+                bail!("bench {full_id} has no entry in work.jsonl: run it with kiln_benches::Stage");
             };
             found.push(measurement(full_id, work, &read_json(&path.join("sample.json"))?, machine)?);
         } else if path.is_dir() {
@@ -153,20 +156,20 @@ fn read_results(
 }
 
 pub(super) fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T> {
-    let text = fs::read_to_string(path).with_context(|| format!("{} cannot be read", path.display()))?;
-    serde_json::from_str(&text).with_context(|| format!("{} is not as expected", path.display()))
+    let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    serde_json::from_str(&text).with_context(|| format!("cannot parse {}", path.display()))
 }
 
 fn measurement(name: String, work: Work, sample: &SampleFile, machine: &Machine) -> Result<Measurement> {
     let mut times: Vec<f64> = sample.times.iter().zip(&sample.iters).map(|(ns, n)| ns / n).collect();
-    ensure!(!times.is_empty(), "bench {name} has no sample");
+    ensure!(!times.is_empty(), "bench {name} has no samples");
     times.sort_by(f64::total_cmp);
     let (min_ns, median_ns, max_ns) = (times[0], median(&times), times[times.len() - 1]);
     let ceiling_fraction = machine.bound_seconds(&work).map(|seconds| seconds * 1e9 / median_ns);
     Ok(Measurement { name, min_ns, median_ns, max_ns, work: Some(work), ceiling_fraction })
 }
 
-/// The middle of ascending values; two middle ones are averaged.
+/// Returns the median of ascending values.
 fn median(ascending: &[f64]) -> f64 {
     (ascending[(ascending.len() - 1) / 2] + ascending[ascending.len() / 2]) / 2.0
 }
@@ -176,7 +179,8 @@ pub(super) mod tests {
     use super::super::ceilings::tests::machine;
     use super::*;
 
-    /// A bench of 1, 2 and 3 ms that reads a hundred thousand lines, which take 1 ms at least.
+    /// Returns a bench with samples of 1, 2 and 3 ms. Its 100,000 cache lines take at least 1 ms, its 8 MB of streamed
+    /// bytes at least 4 ms.
     pub(in super::super) fn bench(name: &str) -> Measurement {
         let sample = SampleFile { iters: vec![1.0, 1.0, 1.0], times: vec![1e6, 2e6, 3e6] };
         measurement(name.into(), work(), &sample, &machine()).unwrap()
@@ -189,7 +193,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn bytes_of_a_device_are_compared_with_its_copy() {
+    fn device_ceiling_fractions_are_relative_to_the_copy_rate() {
         let of_bytes = |name: &str, elements| {
             let work = Work { elements, unit: "bytes".into(), ..work() };
             Measurement { work: Some(work), ..bench(name) }
@@ -210,7 +214,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn the_fraction_is_of_the_scarcest_ceiling() {
+    fn ceiling_fraction_uses_the_largest_lower_bound() {
         // 8 MB take 4 ms at 2 GB/s, which is more than the lines' 1 ms.
         assert_eq!(bench("a").ceiling_fraction, Some(2.0));
         let without = Work { streamed: 0, lines: 0, ..work() };
@@ -219,14 +223,14 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn results_find_what_their_bench_declared() {
+    fn joins_results_with_the_work_of_their_bench() {
         let folder = tempfile::tempdir().unwrap();
         let new = folder.path().join("sample").join("a").join("b").join("new");
         fs::create_dir_all(&new).unwrap();
         fs::write(new.join("benchmark.json"), r#"{"full_id": "sample/a/b", "title": "x"}"#).unwrap();
         fs::write(new.join("sample.json"), r#"{"iters": [2], "times": [4e6]}"#).unwrap();
         let error = read_folder(folder.path(), &machine()).unwrap_err().to_string();
-        assert!(error.contains("sample/a/b does not say what it does"), "{error}");
+        assert!(error.contains("sample/a/b has no entry in work.jsonl"), "{error}");
         let line = r#"{"bench": "sample/a/b", "elements": 3, "unit": "rows", "threads": 1, "streamed": 0,
                        "row_traffic": 1, "access": {"gather": 400}, "lines": 0, "among": 5, "flop": 0}"#;
         fs::write(folder.path().join("work.jsonl"), line.replace('\n', " ")).unwrap();
@@ -236,7 +240,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_bench_without_a_sample_is_refused() {
+    fn rejects_a_bench_without_samples() {
         let empty = SampleFile { iters: vec![], times: vec![] };
         assert!(measurement("a".into(), work(), &empty, &machine()).is_err());
     }

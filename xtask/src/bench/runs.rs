@@ -1,4 +1,4 @@
-//! Runs that are kept in `benches/runs`, and what is said of where and when they were made.
+//! The runs that are saved in `benches/runs`, with their commit, date and machine.
 
 use std::fmt;
 use std::fs;
@@ -16,21 +16,21 @@ use crate::workspace;
 /// A saved run.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Run {
-    /// The commit that was measured, with `-dirty` after it when files had been changed.
+    /// The measured commit, with the suffix `-dirty` if files were modified.
     pub(super) commit: String,
-    /// Universal time, `2026-01-31`.
+    /// The date in UTC, as `2026-01-31`.
     pub(super) date: String,
     pub(super) machine: Host,
-    /// As asked for by `--threads`; absent when all cores were used.
+    /// The value of `--threads`; `None` if all cores were used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) threads: Option<u32>,
-    /// What the machine could do; runs of the time before this was measured have none.
+    /// The machine's ceilings; `None` in old runs, which did not measure them.
     #[serde(default)]
     pub(super) ceilings: Option<Machine>,
     pub(super) benches: Vec<Measurement>,
 }
 
-/// A machine by its name.
+/// The machine on which a run was measured.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Host {
     pub(super) cpu: String,
@@ -38,7 +38,7 @@ pub(super) struct Host {
 }
 
 impl Run {
-    /// Benches that were run just now, here.
+    /// Returns a run of these benches with the current commit, date and machine.
     pub(super) fn now(
         threads: Option<u32>,
         ceilings: Option<Machine>,
@@ -49,7 +49,7 @@ impl Run {
 }
 
 impl Host {
-    /// This machine.
+    /// Returns the processor's name and the number of cores of this machine.
     fn this() -> Self {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
@@ -65,7 +65,7 @@ impl fmt::Display for Host {
     }
 }
 
-/// Cores that this process may use.
+/// Returns the number of cores that this process may use.
 pub(super) fn n_cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
@@ -77,11 +77,11 @@ pub(super) fn save(name: &str, run: &Run) -> Result<()> {
     Ok(())
 }
 
-/// Writes a run to a file, whose folder is made if need be.
+/// Writes a run to a file, and creates its folder if necessary.
 pub(super) fn write(path: &Path, run: &Run) -> Result<()> {
-    fs::create_dir_all(path.parent().context("a run's file has a folder")?)?;
+    fs::create_dir_all(path.parent().context("the path of the run's file has no parent folder")?)?;
     fs::write(path, serde_json::to_string_pretty(run)? + "\n")
-        .with_context(|| format!("{} cannot be written", path.display()))
+        .with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// Reads a run from `benches/runs`.
@@ -89,17 +89,19 @@ pub(super) fn load(name: &str) -> Result<Run> {
     read_json(&path_of(name)?)
 }
 
-/// The ceilings that a run was measured with.
+/// Reads the ceilings of a saved run.
 pub(super) fn ceilings(path: &Path) -> Result<Machine> {
     let run: Run = read_json(path)?;
-    run.ceilings.with_context(|| format!("{} has no ceilings: measure them", path.display()))
+    run.ceilings
+        .with_context(|| format!("{} has no ceilings: omit --ceilings to measure them", path.display()))
 }
 
 fn path_of(name: &str) -> Result<PathBuf> {
     Ok(workspace::root()?.join("benches").join("runs").join(format!("{name}.json")))
 }
 
-/// The checked-out commit; `none` outside a repository or before its first commit.
+/// Returns the checked-out commit, with the suffix `-dirty` if files were modified. Returns `none` outside a repository
+/// and before its first commit.
 fn commit() -> String {
     let git = |args: &[&str]| {
         let root = workspace::root()?;
@@ -112,19 +114,22 @@ fn commit() -> String {
     }
 }
 
-/// Universal time, `2026-01-31`.
+/// Returns the date in UTC, as `2026-01-31`.
 fn today() -> Result<String> {
-    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).context("the clock is before 1970")?.as_secs();
+    let seconds = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .context("the system clock is set to a date before 1970")?
+        .as_secs();
     Ok(date_of(seconds / 86_400))
 }
 
-/// The Gregorian date of a day counted from 1970-01-01, by Hinnant (2021), "chrono-Compatible Low-Level
-/// Date Algorithms", `civil_from_days`; here for days after 1970 only.
+/// Returns the Gregorian date of a day counted from 1970-01-01, by Hinnant (2021), "chrono-Compatible Low-Level Date
+/// Algorithms", `civil_from_days`, restricted to days from 1970 on.
 fn date_of(days: u64) -> String {
     let days = days + 719_468;
     let (era, day_of_era) = (days / 146_097, days % 146_097);
     let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    // Years begin in March, so that a leap day is a year's last.
+    // Years begin in March here, so that a leap day is the last day of a year.
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let shifted_month = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
@@ -137,7 +142,7 @@ fn date_of(days: u64) -> String {
 pub(super) mod tests {
     use super::*;
 
-    /// A run of these benches on a made-up machine.
+    /// Returns a run of these benches on a made-up machine.
     pub(in super::super) fn run_of(benches: Vec<Measurement>) -> Run {
         let machine = Host { cpu: "a processor".into(), cores: 2 };
         let (commit, date) = ("abc".into(), "2026-01-31".into());
@@ -154,12 +159,15 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn ceilings_of_a_run_are_read_again() {
+    fn ceilings_survive_writing_and_reading_a_run() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("new").join("machine.json");
         write(&path, &run_of(Vec::new())).unwrap();
         assert!(
-            ceilings(&path).unwrap_err().to_string().ends_with("machine.json has no ceilings: measure them")
+            ceilings(&path)
+                .unwrap_err()
+                .to_string()
+                .ends_with("machine.json has no ceilings: omit --ceilings to measure them")
         );
         let machine = super::super::ceilings::tests::machine();
         write(&path, &Run { ceilings: Some(machine.clone()), ..run_of(Vec::new()) }).unwrap();
@@ -167,7 +175,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn every_run_that_is_kept_can_be_compared_with() {
+    fn saved_runs_are_readable() {
         let folder = workspace::root().unwrap().join("benches").join("runs");
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();

@@ -1,44 +1,44 @@
-//! What a Rust file imports from its own crate, read from its text.
+//! The imports of a Rust file from its own crate, parsed from its text.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The segments of a path as it is written: `crate`, `data`, `Error`.
 pub(super) type Path = Vec<String>;
 
-/// What one file imports, re-exports and defines.
+/// The imports, re-exports and definitions of one file.
 #[derive(Debug, Default)]
 pub(super) struct Imports {
-    /// The paths that make an edge: those of private `use` declarations, and those in the code that start with `crate`,
-    /// `self` or `super`.
+    /// The paths that count as imports: those of private `use` declarations, and those in the code that start with
+    /// `crate`, `self` or `super`.
     pub(super) uses: Vec<Path>,
-    /// The names that `use` declarations give to paths, private ones and re-exports.
+    /// The names that `use` declarations give to paths, including re-exports.
     pub(super) names: BTreeMap<String, Path>,
-    /// The modules of which `use` declarations bring in all names.
+    /// The modules from which `use` declarations import all names.
     pub(super) globs: Vec<Path>,
-    /// The items that are defined at the top of the file.
+    /// The items that are defined at the top level of the file.
     pub(super) items: BTreeSet<String>,
 }
 
 impl Imports {
-    /// Reads a file. Code for tests is left out: it may use anything and nothing uses it.
+    /// Parses a file. Test code is skipped, because it may import from anywhere and nothing imports from it.
     pub(super) fn of(text: &str) -> Self {
         let tokens = tokens(text);
         Reader { tokens: &tokens, at: 0, depth: 0, modules: Vec::new(), found: Self::default() }.read()
     }
 }
 
-/// A position in the tokens of a file.
+/// The parser of one file: its position in the tokens, and the imports found so far.
 struct Reader<'a> {
     tokens: &'a [&'a str],
     at: usize,
     /// The number of open braces.
     depth: usize,
-    /// The depths in the modules that are open and written in this file.
+    /// The depths of the open inline modules.
     modules: Vec<usize>,
     found: Imports,
 }
 
-/// One path of a `use` declaration, and the name that it gets; `*` for all names.
+/// One path of a `use` declaration, and its name in the file; `*` for all names.
 struct Leaf {
     path: Path,
     name: String,
@@ -58,7 +58,7 @@ impl<'a> Reader<'a> {
                     self.define();
                     self.modules.push(self.depth + 1);
                 }
-                // `use<'a>` lists the lifetimes of an `impl Trait`.
+                // `use<'a>` lists the lifetimes of an `impl Trait` and imports nothing.
                 "use" if self.token(1) != Some("<") => {
                     self.read_use();
                     continue;
@@ -85,12 +85,12 @@ impl<'a> Reader<'a> {
         self.tokens[self.at..].starts_with(expected)
     }
 
-    /// Whether this is the path in `pub(in crate::a)`.
+    /// Returns true if the path at the current position is that of a visibility: `pub(in crate::a)`.
     fn is_visibility(&self) -> bool {
         self.tokens[..self.at].ends_with(&["pub", "(", "in"])
     }
 
-    /// Skips to the end of an item that starts here with an attribute.
+    /// Skips to the end of the item that starts at the current position with an attribute.
     fn skip_item(&mut self) {
         let mut open = 0_usize;
         while let Some(token) = self.token(0) {
@@ -105,7 +105,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Notes the item whose keyword stands here.
+    /// Records the item whose keyword is at the current position, if it is at the top level of the file.
     fn define(&mut self) {
         if self.depth == 0 {
             self.found.items.extend(self.token(1).map(str::to_owned));
@@ -130,7 +130,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads one tree of a `use` declaration: `a::b`, `a as b`, `a::*` or `a::{b, c}`.
+    /// Parses one tree of a `use` declaration: `a::b`, `a as b`, `a::*` or `a::{b, c}`.
     fn read_tree(&mut self, prefix: &Path, leaves: &mut Vec<Leaf>) {
         let mut path = prefix.clone();
         while let Some(token) = self.token(0) {
@@ -169,7 +169,7 @@ impl<'a> Reader<'a> {
         leaves.push(Leaf { path, name });
     }
 
-    /// Reads the path in the code that starts here.
+    /// Parses the path in the code that starts at the current position.
     fn read_path(&mut self) -> Path {
         let mut path = Path::new();
         while let Some(segment) = self.token(0).filter(|token| is_word(token)) {
@@ -183,7 +183,8 @@ impl<'a> Reader<'a> {
         path
     }
 
-    /// Notes a path. What is written in a module of this file is told from the file's own module.
+    /// Records a path. A path in an inline module is converted to be relative to the file's module, or ignored if it
+    /// does not leave the inline module.
     fn add_use(&mut self, mut path: Path) {
         for _ in &self.modules {
             match path.first().map(String::as_str) {
@@ -202,7 +203,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Whether these tokens end with a visibility in parentheses: `pub(crate)`.
+/// Returns true if these tokens end with a visibility in parentheses, such as `pub(crate)`.
 fn has_visibility(tokens: &[&str]) -> bool {
     let open = tokens.iter().rposition(|&token| token == "(");
     open.is_some_and(|open| tokens[..open].ends_with(&["pub"]))
@@ -212,7 +213,8 @@ fn is_word(token: &str) -> bool {
     token.starts_with(|c: char| c.is_alphanumeric() || c == '_')
 }
 
-/// Words, `::`, and every other mark for itself, without comments, strings and characters.
+/// Splits text into tokens: words, `::` and other single characters. Comments, strings and character literals are
+/// skipped.
 fn tokens(text: &str) -> Vec<&str> {
     let mut tokens = Vec::new();
     let mut rest = text;
@@ -241,7 +243,7 @@ fn tokens(text: &str) -> Vec<&str> {
     tokens
 }
 
-/// The bytes of a block comment; such comments may contain each other.
+/// Returns the length in bytes of a block comment. Block comments may be nested.
 fn block_comment(text: &str) -> usize {
     let mut open = 0_usize;
     for (at, _) in text.char_indices() {
@@ -257,7 +259,7 @@ fn block_comment(text: &str) -> usize {
     text.len()
 }
 
-/// The bytes of a string that starts with its quote.
+/// Returns the length in bytes of a string literal that starts with its quote.
 fn string(text: &str) -> usize {
     let mut is_escaped = false;
     for (at, c) in text.char_indices().skip(1) {
@@ -271,7 +273,8 @@ fn string(text: &str) -> usize {
     text.len()
 }
 
-/// The bytes of a raw string, if one starts here; the prefix of another string is a word of its own.
+/// Returns the length in bytes of the raw string at the start of the text, or `None` if there is none. The prefix of
+/// another kind of string is a separate token.
 fn raw_string(text: &str) -> Option<usize> {
     let marked =
         text.strip_prefix("br").or_else(|| text.strip_prefix("cr")).or_else(|| text.strip_prefix('r'))?;
@@ -282,7 +285,7 @@ fn raw_string(text: &str) -> Option<usize> {
     Some(text.len() - inside.len() + n_inside)
 }
 
-/// The bytes of a character; of a lifetime, its mark alone.
+/// Returns the length in bytes of a character literal; for a lifetime, the length of its apostrophe.
 fn character(text: &str) -> usize {
     let mut inside = text.chars().skip(1);
     match (inside.next(), inside.next()) {
@@ -332,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn tells_paths_of_inner_modules_from_the_file() {
+    fn converts_paths_of_inline_modules_to_the_file() {
         let text =
             "mod inner { use super::{a, super::b}; use crate::c; fn d() { self::e(); } } use super::f;";
         assert_eq!(uses(text), ["self::a", "super::b", "crate::c", "super::f"]);

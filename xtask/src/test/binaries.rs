@@ -1,5 +1,5 @@
-//! The test binaries that cargo has built, several of which run at once: most wait or compute on one thread for part of
-//! their time.
+//! The test binaries that cargo has built. Several run concurrently, because most of them wait or compute on one thread
+//! for part of their time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufReader, Write};
@@ -14,16 +14,16 @@ use cargo_metadata::{Artifact, Message, Metadata, PackageId};
 
 use super::tally::Tally;
 
-/// The most binaries that run at once. Their threads share the processor, and their tests' deadlines are real time.
+/// The maximum number of binaries that run at once. More would slow each other down until tests miss their deadlines.
 const MAX_AT_ONCE: usize = 4;
 
-/// A test binary, or a bench, which runs each of its cases once.
+/// A test binary, or a bench binary, which in tests runs each of its benches once.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Binary {
     pub(super) package: String,
     pub(super) target: String,
     path: PathBuf,
-    /// The folder of the package, in which it runs.
+    /// The folder of the package, which is the working directory.
     folder: PathBuf,
 }
 
@@ -35,26 +35,26 @@ pub(super) struct Run {
 }
 
 impl Binary {
-    /// A run of this binary on the device of that name, or on the CPU.
+    /// Returns a run of this binary on a device, or on the CPU if `device` is `None`.
     pub(super) fn run(&self, device: Option<&str>) -> Run {
         let Self { package, target, path, folder } = self;
         let mut command = Command::new(path);
         command.current_dir(folder).env("CARGO_MANIFEST_DIR", folder);
-        // It selects the device tests only.
+        // Runs on the CPU must not inherit the variable, because it enables the device tests.
         command.env_remove("KILN_DEVICE").envs(device.map(|device| ("KILN_DEVICE", device)));
         let on = device.map(|device| format!(" on {device}")).unwrap_or_default();
         Run { name: format!("{package} {target}{on}"), command }
     }
 }
 
-/// Builds by a `cargo test --no-run` command, with its progress shown, and returns the binaries. Those that were built
-/// last come first: they depend on the most crates and take longest.
+/// Builds the tests by running `cargo` (a `cargo test` command) with `--no-run`, and returns the test binaries. The
+/// binaries that were built last come first: they depend on the most crates and are the slowest.
 ///
 /// # Errors
-/// When the build fails.
+/// Returns an error if the build fails.
 pub(super) fn build(mut cargo: Command) -> Result<Vec<Binary>> {
     cargo.args(["--no-run", "--message-format", "json-render-diagnostics"]).stdout(Stdio::piped());
-    let mut child = cargo.spawn().context("`cargo test` does not start")?;
+    let mut child = cargo.spawn().context("cannot start `cargo test`")?;
     let output = BufReader::new(child.stdout.take().expect("stdout should be piped"));
     let mut binaries = Vec::new();
     for message in Message::parse_stream(output) {
@@ -63,13 +63,13 @@ pub(super) fn build(mut cargo: Command) -> Result<Vec<Binary>> {
         }
     }
     if !child.wait()?.success() {
-        bail!("the build failed");
+        bail!("the tests could not be built");
     }
     binaries.reverse();
     Ok(binaries)
 }
 
-/// The test binary among what cargo has built.
+/// Returns the test binary of an artifact, if it is one.
 fn binary(
     Artifact { package_id, manifest_path, target, profile, executable, .. }: Artifact,
 ) -> Option<Binary> {
@@ -78,7 +78,7 @@ fn binary(
     Some(Binary { package: package_name(&package_id.repr).to_owned(), target: target.name, path, folder })
 }
 
-/// The name in `path+file:///folder/name#0.1.0` or `path+file:///folder#name@0.1.0`.
+/// Returns the name in `path+file:///folder/name#0.1.0` or `path+file:///folder#name@0.1.0`.
 fn package_name(id: &str) -> &str {
     let (url, fragment) = id.split_once('#').unwrap_or((id, ""));
     match fragment.split_once('@') {
@@ -87,43 +87,44 @@ fn package_name(id: &str) -> &str {
     }
 }
 
-/// Runs all, several at once, and writes a line for each to `out` as it ends, with its output if it failed.
+/// Runs all binaries, at most `at_once` concurrently, and at most [`MAX_AT_ONCE`]. Writes a line to `out` for each one
+/// that has exited, and its output if it failed.
 ///
 /// # Errors
-/// When one cannot be started.
+/// Returns an error if a binary cannot be started, or if `out` cannot be written.
 pub(super) fn run_all(runs: Vec<Run>, at_once: usize, out: impl Write + Send) -> Result<Tally> {
     let runs: Vec<Mutex<Run>> = runs.into_iter().map(Mutex::new).collect();
     let (next, total, out) = (AtomicUsize::new(0), Mutex::new(Tally::default()), Mutex::new(out));
     std::thread::scope(|scope| {
         let worker = || -> Result<()> {
             while let Some(run) = runs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                let mut run = run.lock().expect("a run belongs to one thread");
+                let mut run = run.lock().expect("only one thread should use a run");
                 let tally = run_one(&mut run, &out)?;
-                total.lock().expect("adding does not panic").add(tally);
+                total.lock().expect("adding a tally should not panic").add(tally);
             }
             Ok(())
         };
         let workers: Vec<_> = (0..at_once.clamp(1, MAX_AT_ONCE)).map(|_| scope.spawn(worker)).collect();
-        workers.into_iter().try_for_each(|worker| worker.join().expect("a worker does not panic"))
+        workers.into_iter().try_for_each(|worker| worker.join().expect("a worker should not panic"))
     })?;
-    Ok(total.into_inner().expect("adding does not panic"))
+    Ok(total.into_inner().expect("adding a tally should not panic"))
 }
 
 fn run_one(Run { name, command }: &mut Run, out: &Mutex<impl Write>) -> Result<Tally> {
     let start = Instant::now();
-    let output = command.stdin(Stdio::null()).output().with_context(|| format!("{name} does not start"))?;
+    let output = command.stdin(Stdio::null()).output().with_context(|| format!("cannot start {name}"))?;
     let seconds = start.elapsed().as_secs();
     let text = String::from_utf8_lossy(&output.stdout);
     let mut tally = Tally::default();
     text.lines().for_each(|line| tally.read(line));
-    let mut out = out.lock().expect("writing does not panic");
+    let mut out = out.lock().expect("writing the output should not panic");
     if output.status.success() {
         writeln!(out, "ok      {name}: {} passed in {seconds} s", tally.n_passed)?;
     } else {
         out.write_all(&output.stdout)?;
         out.write_all(&output.stderr)?;
         writeln!(out, "FAILED  {name}: {} after {seconds} s", output.status)?;
-        // A process that ended early did not report its tests.
+        // A process that ended early has not reported a failed test.
         if tally.n_failed == 0 {
             tally.failed.push(format!("{name}: {}", output.status));
         }
@@ -131,7 +132,7 @@ fn run_one(Run { name, command }: &mut Run, out: &Mutex<impl Write>) -> Result<T
     Ok(tally)
 }
 
-/// The packages that are built with other features with `featured` than by default, and those that depend on them.
+/// Returns the workspace's packages whose features differ between `default` and `featured`, and their dependents.
 pub(super) fn with_other_features<'a>(default: &'a Metadata, featured: &'a Metadata) -> BTreeSet<String> {
     let nodes = |metadata: &'a Metadata| metadata.resolve.iter().flat_map(|resolve| &resolve.nodes);
     let default_features: BTreeMap<_, _> = nodes(default).map(|node| (&node.id, &node.features)).collect();
@@ -175,7 +176,7 @@ mod tests {
             folder: "/a/crates/graph".into(),
         };
         assert_eq!(artifact(json), Some(expected));
-        // Programs and libraries are no tests.
+        // Programs and libraries are not test binaries.
         assert_eq!(artifact(&json.replace("\"test\":true", "\"test\":false")), None);
         assert_eq!(artifact(&json.replace("\"/a/target/suite-1\"", "null")), None);
         assert_eq!(package_name("path+file:///a/xtask#0.1.0"), "xtask");
@@ -223,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn finds_packages_that_other_features_change() {
+    fn finds_packages_whose_features_differ_and_their_dependents() {
         let found = with_other_features(&metadata(""), &metadata("\"cuda\""));
         assert_eq!(found.into_iter().collect::<Vec<_>>(), ["b", "c"]);
         assert!(with_other_features(&metadata("\"cuda\""), &metadata("\"cuda\"")).is_empty());

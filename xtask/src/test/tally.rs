@@ -1,11 +1,11 @@
-//! What the output of tests adds up to: how many passed and failed, and what was skipped.
+//! The summary of test output: the numbers of passed and failed tests, and the skipped tests.
 
 use std::fmt;
 
-/// What a line about a skip begins with.
+/// The start of a line about a skipped test.
 const MARKER: &str = "kiln-skip: ";
 
-/// Something that was not tested, and why.
+/// A skipped test, with the reason.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Skip {
     pub(super) what: String,
@@ -13,14 +13,14 @@ pub(super) struct Skip {
     pub(super) kind: Kind,
 }
 
-/// What was missing.
+/// The kind of a skip: the requirement that the machine lacks, or the run that includes the test.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Kind {
     Gpu,
     Browser,
-    /// Another run of the tests.
+    /// The test runs in another run of `cargo xtask test`.
     Run,
-    /// Anything else, and tests that are ignored: not accepted where `CI=true`.
+    /// Another requirement, or an ignored test. If `CI=true`, such a skip fails the run.
     Other,
 }
 
@@ -42,7 +42,7 @@ impl fmt::Display for Skip {
     }
 }
 
-/// The sum of the output of all tests.
+/// The totals of the output of all tests.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     pub(super) n_passed: u64,
@@ -52,7 +52,7 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// Adds a line of output.
+    /// Parses a line of a test's output, and adds its counts, failure or skip.
     pub(super) fn read(&mut self, line: &str) {
         if let Some((_, skip)) = line.split_once(MARKER) {
             self.skips.push(parse_skip(skip));
@@ -72,7 +72,7 @@ impl Tally {
         }
     }
 
-    /// Adds the sum of other output.
+    /// Adds the counts, failures and skips of another tally.
     pub(super) fn add(&mut self, other: Self) {
         let Self { n_passed, n_failed, failed, skips } = other;
         self.n_passed += n_passed;
@@ -81,7 +81,7 @@ impl Tally {
         self.skips.extend(skips);
     }
 
-    /// The reason why the run fails, if it does.
+    /// Returns the reason why the run fails, if it does.
     pub(super) fn verdict(&self, ci: bool) -> Option<String> {
         let refused = self.skips.iter().filter(|skip| !skip.kind.is_accepted_in_ci()).count();
         if !self.failed.is_empty() || self.n_failed != 0 {
@@ -89,14 +89,16 @@ impl Tally {
         } else if self.n_passed == 0 {
             Some("no test ran".into())
         } else if ci && refused != 0 {
-            Some(format!("{refused} of the skips need neither a GPU nor a browser, which CI=true forbids"))
+            Some(format!(
+                "{refused} skipped tests need neither a GPU nor a browser: CI=true does not accept such skips"
+            ))
         } else {
             None
         }
     }
 }
 
-/// `kind: what: reason`; a line that does not fit is a skip of its own, so that it is not lost.
+/// Parses `kind: what: reason`. A malformed line becomes a skip with the whole text, so that it is not lost.
 fn parse_skip(text: &str) -> Skip {
     let mut parts = text.splitn(3, ": ");
     let kind = match parts.next() {
@@ -109,7 +111,7 @@ fn parse_skip(text: &str) -> Skip {
     Skip { what, reason, kind }
 }
 
-/// The number that stands before `word`; zero when there is none.
+/// Returns the number before `word`, or zero if there is none.
 fn count_before(text: &str, word: &str) -> u64 {
     let before = text.split(word).next().unwrap_or("");
     before.rsplit(' ').next().and_then(|number| number.parse().ok()).unwrap_or(0)
@@ -155,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gpu_skip_is_accepted_in_ci_and_another_is_not() {
+    fn ci_accepts_gpu_skips_and_rejects_other_skips() {
         let gpu = tally(&format!("{GREEN}{MARKER}gpu: sums: no CUDA device: none found\n"));
         assert_eq!(gpu.skips, [skip(Kind::Gpu, "sums", "no CUDA device: none found")]);
         assert_eq!(gpu.verdict(true), None);
@@ -166,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ignored_test_is_a_skip_that_ci_refuses() {
+    fn ignored_tests_are_skips_that_ci_rejects() {
         let tally = tally(&format!("{GREEN}test slow ... ignored, takes an hour\ntest bare ... ignored\n"));
         let expected = [
             skip(Kind::Other, "slow", "takes an hour"),
@@ -177,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_skip_of_an_unknown_kind_is_kept_and_refused() {
+    fn skips_of_an_unknown_kind_are_kept_and_rejected() {
         assert_eq!(parse_skip("moon: x: y").kind, Kind::Other);
         assert_eq!(parse_skip("nonsense"), skip(Kind::Other, "nonsense", "no reason given"));
     }

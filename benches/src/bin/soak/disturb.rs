@@ -1,4 +1,4 @@
-//! What strangers, mistakes and crashes do to servers and jobs.
+//! The disturbances of servers and jobs: unauthenticated clients, invalid requests and crashes.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -15,11 +15,11 @@ use crate::Soak;
 use crate::job::rank_command;
 use crate::server::{PANICS, connect, token};
 
-/// How long a connection without an authenticated call may stay open. A server closes it after 5 s, but before that it
-/// waits for the idle ones that came earlier: a job accepts 16 strangers at a time.
+/// The time within which a connection without an authenticated call must be closed. A server closes it after 5 s. A job
+/// accepts only 16 such connections at a time, so a connection may first wait until earlier ones are closed.
 const CLOSED_WITHIN: Duration = Duration::from_secs(180);
 
-/// One thing that is done again and again.
+/// A disturbance, which is repeated until the soak test ends.
 pub(crate) type Disturbance = fn(&Soak) -> Result;
 
 pub(crate) const DISTURBANCES: &[(&str, Disturbance)] = &[
@@ -32,20 +32,20 @@ pub(crate) const DISTURBANCES: &[(&str, Disturbance)] = &[
     ("health", health),
 ];
 
-/// Addresses that are there now.
+/// Returns the addresses of the server and of the running job, if there is one.
 fn addresses(soak: &Soak) -> Vec<SocketAddr> {
     let all = [Some(soak.server.clone()), soak.job_address()];
     all.into_iter().flatten().filter_map(|address| address.parse().ok()).collect()
 }
 
-/// A connection, unless there is no room or nobody for it.
+/// Opens a connection, or returns `None` if the address does not accept it within a second.
 fn open(address: &SocketAddr) -> Option<TcpStream> {
     let stream = TcpStream::connect_timeout(address, Duration::from_secs(1)).ok()?;
     stream.set_read_timeout(Some(CLOSED_WITHIN)).ok()?;
     Some(stream)
 }
 
-/// Reads until the other side closes the connection.
+/// Reads until the other side closes the connection. Returns an error if it is open after [`CLOSED_WITHIN`].
 fn until_closed(mut stream: TcpStream) -> Result {
     let (started, mut bytes) = (Instant::now(), [0; 4096]);
     while started.elapsed() < CLOSED_WITHIN {
@@ -56,10 +56,10 @@ fn until_closed(mut stream: TcpStream) -> Result {
             Err(_) => return Ok(()),
         }
     }
-    Err(format!("a stranger's connection is open after {:?}", started.elapsed()).into())
+    Err(format!("an unauthenticated connection is still open after {:?}", started.elapsed()).into())
 }
 
-/// Bytes that are no HTTP/2, or begin as if they were.
+/// Sends bytes that are not HTTP/2, or that only begin as HTTP/2.
 fn garbage(soak: &Soak) -> Result {
     let noise: Vec<u8> = (0..4096_u32).map(|at| (at.wrapping_mul(2_654_435_769) >> 24) as u8).collect();
     let begun = [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".as_slice(), &noise].concat();
@@ -67,7 +67,7 @@ fn garbage(soak: &Soak) -> Result {
     for bytes in [b"GET / HTTP/1.1\r\n\r\n".to_vec(), noise, begun, settings] {
         for address in addresses(soak) {
             let Some(mut stream) = open(&address) else { continue };
-            // The other side may close it first.
+            // A failed write is ignored, because the other side may already have closed the connection.
             let _ = stream.write_all(&bytes);
             until_closed(stream)?;
         }
@@ -75,12 +75,12 @@ fn garbage(soak: &Soak) -> Result {
     Ok(())
 }
 
-/// More connections that send nothing than a process may have descriptors.
+/// Opens 150 idle connections to each address. A process may have 256 descriptors.
 fn idle(soak: &Soak) -> Result {
     let streams: Vec<TcpStream> =
         addresses(soak).iter().flat_map(|address| (0..150).filter_map(|_| open(address))).collect();
     soak.pause(Duration::from_secs(2));
-    // Half of them are abandoned, the others wait for the server.
+    // Half of the connections are shut down; the others wait until the server closes them.
     for (at, stream) in streams.into_iter().enumerate() {
         match at % 2 {
             0 => _ = stream.shutdown(Shutdown::Both),
@@ -93,17 +93,17 @@ fn idle(soak: &Soak) -> Result {
 fn wrong_tokens(soak: &Soak) -> Result {
     let wrong = Token::new("another-word-of-the-soak")?;
     for address in addresses(soak) {
-        // A job's server has no such service; it checks the token first.
+        // A job does not have the service `Health`, but it checks the token before the service.
         let told = Health::ask(address.to_string(), wrong.clone(), None, Duration::from_secs(1));
         if told.is_ok() {
-            return Err(format!("{address} takes any token").into());
+            return Err(format!("{address} accepts a wrong token").into());
         }
     }
     soak.pause(Duration::from_millis(200));
     Ok(())
 }
 
-/// A process with the token and a rank that the job has: refused with the exit status 70, and the job goes on.
+/// Starts a process with the job's token and a duplicate rank. The job must reject it, so that it exits with status 70.
 fn duplicate_rank(soak: &Soak) -> Result {
     soak.pause(Duration::from_secs(3));
     let Some(address) = soak.job_address() else { return Ok(()) };
@@ -118,13 +118,13 @@ fn duplicate_rank(soak: &Soak) -> Result {
         if CLOSED_WITHIN < started.elapsed() {
             process.kill()?;
             process.wait()?;
-            return Err("a duplicate rank is neither refused nor ended".into());
+            return Err("a process with a duplicate rank was not rejected and did not exit".into());
         }
         std::thread::sleep(Duration::from_millis(50));
     };
     let text = std::fs::read_to_string(&log)?;
     std::fs::remove_file(&log)?;
-    // Where the job has ended meanwhile, nobody refuses it.
+    // The duplicate is not rejected if the job has finished in the meantime.
     let is_refused = status.code() == Some(70);
     if !is_refused {
         soak.pause(Duration::from_secs(2));
@@ -133,7 +133,7 @@ fn duplicate_rank(soak: &Soak) -> Result {
     if is_refused || is_late {
         Ok(())
     } else {
-        Err(format!("a duplicate rank ended with {status}: {text}").into())
+        Err(format!("a process with a duplicate rank exited with {status}, expected 70: {text}").into())
     }
 }
 
@@ -146,11 +146,14 @@ fn panicking_rule(soak: &Soak) -> Result {
     soak.pause(Duration::from_millis(500));
     match sampled.map_err(|error| error.to_string()) {
         Err(error) if error.contains(&soak.server) && error.contains("panicked") => Ok(()),
-        other => Err(format!("a panicking rule gave {:?}", other.map(|_| ())).into()),
+        other => {
+            Err(format!("expected an error that names the server and the panic, got {:?}", other.map(|_| ()))
+                .into())
+        }
     }
 }
 
-/// A client with requests for whole neighbourhoods under way.
+/// Kills a client while its requests for whole neighbourhoods are in flight.
 fn killed_client(soak: &Soak) -> Result {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["sample", &soak.server]).stdout(Stdio::null()).stderr(Stdio::null());
@@ -161,12 +164,12 @@ fn killed_client(soak: &Soak) -> Result {
     Ok(())
 }
 
-/// A supervisor: the server answers, and no request is older than the deadline of any client.
+/// Checks that the server responds to a health request, and that no request is older than its client's deadline.
 fn health(soak: &Soak) -> Result {
     let health = Health::ask(&*soak.server, token()?, None, Duration::from_secs(60))?;
     soak.pause(Duration::from_secs(1));
     match health.oldest_request.filter(|age| Duration::from_secs(60) < *age) {
         None => Ok(()),
-        Some(age) => Err(format!("a request waits for {age:?}").into()),
+        Some(age) => Err(format!("a request has been in flight for {age:?}, at most 60 s allowed").into()),
     }
 }

@@ -1,4 +1,4 @@
-//! Training jobs of two ranks.
+//! The training jobs of the soak test, each with two ranks.
 
 use std::net::TcpListener;
 use std::path::Path;
@@ -11,14 +11,14 @@ use kiln_benches::Result;
 use crate::server::{Usage, limited};
 use crate::{MAX_RSS_BYTES, Soak};
 
-/// The token of all jobs.
+/// The token by which the ranks of every job authenticate each other.
 pub(crate) const TOKEN: &str = "a-word-of-the-soak-test";
 
-/// A graph convolution on a small random graph: about ten seconds on two cores.
+/// The flags of a job: a short training of a GCN on a small random graph.
 const FLAGS: &str = "--data fake:3000 --model gcn --hidden 64 --dropout 0 --lr 0.01 --fanouts 5,5 --val-batches 2 --threads-per-rank 1 --batch-size 64 --epochs 150 \
                      --checkpoint-every 50";
 
-/// How long a job may take.
+/// The time after which an unfinished job is an error.
 const LIMIT: Duration = Duration::from_secs(600);
 
 pub(crate) fn rank_command(program: &Path, address: &str, rank: usize, log: &Path) -> Result<Command> {
@@ -29,7 +29,7 @@ pub(crate) fn rank_command(program: &Path, address: &str, rank: usize, log: &Pat
     Ok(command)
 }
 
-/// Processes that end with this value.
+/// The processes of a job, which are killed when this value is dropped.
 struct Ranks(Vec<Child>);
 
 impl Drop for Ranks {
@@ -41,12 +41,12 @@ impl Drop for Ranks {
     }
 }
 
-/// The hash of the weights of a job that nobody disturbs.
+/// Runs a job without disturbances, and returns the hash of its weights.
 pub(crate) fn undisturbed(program: &Path, folder: &Path) -> Result<String> {
     run(program, folder, |_| (), |_| ())
 }
 
-/// Runs jobs until it is over, and compares their weights.
+/// Runs jobs until the soak test ends, and compares their weights with the expected hash.
 pub(crate) fn repeat(soak: &Soak, folder: &Path, expected: &str, n_jobs: &AtomicUsize) {
     while !soak.is_over() {
         let publish = |address: Option<&str>| {
@@ -61,7 +61,7 @@ pub(crate) fn repeat(soak: &Soak, folder: &Path, expected: &str, n_jobs: &Atomic
             Ok(hash) => {
                 return soak.fail(format!("a job ended with the weights {hash}, expected {expected}"));
             }
-            Err(error) => return soak.fail(format!("a job: {error}")),
+            Err(error) => return soak.fail(format!("a job failed: {error}")),
         }
     }
 }
@@ -80,7 +80,7 @@ fn run(program: &Path, folder: &Path, publish: impl Fn(Option<&str>), show: impl
     let mut statuses: [Option<ExitStatus>; 2] = [None, None];
     while statuses.iter().any(Option::is_none) {
         if LIMIT < started.elapsed() {
-            return Err(format!("it did not end within {LIMIT:?}").into());
+            return Err(format!("the job did not finish within {LIMIT:?}").into());
         }
         let used = Usage::of(ranks.0[0].id());
         most.rss_bytes = most.rss_bytes.max(used.rss_bytes);
@@ -93,11 +93,11 @@ fn run(program: &Path, folder: &Path, publish: impl Fn(Option<&str>), show: impl
     publish(None);
     show(&most.to_string());
     if MAX_RSS_BYTES < most.rss_bytes {
-        return Err(format!("rank 0 had {most}").into());
+        return Err(format!("rank 0 exceeded the memory limit: {most}").into());
     }
     if let Some(rank) = statuses.iter().position(|status| !status.is_some_and(|status| status.success())) {
         let log = std::fs::read_to_string(folder.join(format!("rank-{rank}.log")))?;
-        return Err(format!("rank {rank} ended with {:?}: {log}", statuses[rank]).into());
+        return Err(format!("rank {rank} exited with {:?}: {log}", statuses[rank]).into());
     }
     let summary: serde_json::Value = serde_json::from_slice(&std::fs::read(out.join("summary.json"))?)?;
     Ok(summary["weights_hash"].as_str().unwrap_or_default().to_owned())

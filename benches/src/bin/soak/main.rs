@@ -1,10 +1,12 @@
-//! Loads a graph server and training jobs with what strangers, mistakes and crashes send them, and checks that nothing
-//! hangs, ends or grows: `soak PROGRAM MINUTES`, where PROGRAM is `kiln`, whose ranks use the engine `store`.
+//! A soak test: disturbs a graph server and training jobs by unauthenticated clients, invalid requests and crashes, and
+//! checks that they do not hang, exit or exceed a memory limit: `soak PROGRAM MINUTES`, where PROGRAM is `kiln`. The
+//! ranks use the engine `store`.
 //!
-//! One server runs all the time; jobs of two ranks run one after the other. Both may have 256 descriptors. A line every
-//! half a minute shows their memory and descriptors. The exit status is 0 if every job ended with the weights of a job
-//! that nobody disturbed, every sample of a well-behaved client was the whole graph's, and every disturbance ended as
-//! documented.
+//! One server runs all the time; jobs of two ranks run one after the other. Each process is limited to 256 descriptors.
+//! Every 30 s, a line shows memory and descriptors of the server, and after each job, a line shows the maxima of its
+//! rank 0. The exit status is 0 if the server did not exit, no memory limit was exceeded, every job ended with the
+//! weights of an undisturbed job, every sample of a well-behaved client equals that of the whole graph, and every
+//! disturbance ended as documented.
 
 mod disturb;
 mod job;
@@ -17,14 +19,14 @@ use std::time::{Duration, Instant};
 
 use kiln_benches::Result;
 
-/// The most memory that the server and a rank may have: several times what they need.
+/// The limit on the resident memory of the server and of rank 0, which is several times the memory that they need.
 const MAX_RSS_BYTES: usize = 256 << 20;
 
-/// What all threads share.
+/// The state that all threads of the soak test share.
 struct Soak {
     program: PathBuf,
     server: String,
-    /// The address of the running job's rank 0.
+    /// The address of the running job's rank 0; `None` between jobs.
     job: Mutex<Option<String>>,
     stop: AtomicBool,
     failures: Mutex<Vec<String>>,
@@ -46,7 +48,7 @@ impl Soak {
         }
     }
 
-    /// Waits, unless it is over.
+    /// Waits for this time, or until the soak test ends.
     fn pause(&self, time: Duration) {
         let started = Instant::now();
         while !self.is_over() && started.elapsed() < time {
@@ -55,7 +57,7 @@ impl Soak {
     }
 }
 
-/// Something that is done again and again, and how often it was.
+/// A disturbance, with the number of times that it was completed.
 struct Activity {
     name: &'static str,
     run: disturb::Disturbance,
@@ -68,7 +70,7 @@ fn main() -> Result {
         ["serve", folder] => server::serve(folder.as_ref()),
         ["sample", address] => server::sample_until_killed(address),
         [program, minutes] => run(program.into(), minutes.parse()?),
-        _ => Err("expected the program kiln and a number of minutes".into()),
+        _ => Err("expected the path of the program kiln and a number of minutes".into()),
     }
 }
 
@@ -106,11 +108,11 @@ fn run(program: PathBuf, minutes: f64) -> Result {
             let (jobs, samples) = (n_jobs.load(Ordering::Relaxed), n_samples.load(Ordering::Relaxed));
             let (used, at) = (server.usage(), started.elapsed().as_secs());
             if MAX_RSS_BYTES < used.rss_bytes {
-                soak.fail(format!("the server has {used}"));
+                soak.fail(format!("the server exceeded the memory limit: {used}"));
             }
             println!("{at} s: server {used}; {jobs} jobs, {samples} samples; {}", done.join(", "));
             if !server.is_alive() {
-                soak.fail("the server has ended".to_owned());
+                soak.fail("the server has exited".to_owned());
                 break;
             }
         }
@@ -129,7 +131,7 @@ fn repeat(soak: &Soak, activity: &Activity) {
     while !soak.is_over() {
         match (activity.run)(soak) {
             Ok(()) => activity.count.fetch_add(1, Ordering::Relaxed),
-            Err(error) => return soak.fail(format!("{}: {error}", activity.name)),
+            Err(error) => return soak.fail(format!("the disturbance `{}` failed: {error}", activity.name)),
         };
     }
 }

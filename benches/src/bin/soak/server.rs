@@ -24,16 +24,16 @@ pub(crate) const PANICS: &str = "panics";
 
 const FANOUTS: [Fanout; 2] = [Fanout::UpTo(10), Fanout::UpTo(5)];
 
-/// How long clients wait for the server.
+/// The timeout of clients that wait for the server.
 const DEADLINE: Duration = Duration::from_secs(60);
 
 pub(crate) fn token() -> Result<Token> {
     Ok(Token::new("a-word-of-the-soak-test")?)
 }
 
-/// The rules of both sides. A client's own `panics` is never called.
+/// Returns the rules that the server and its clients register. Clients register `panics` without calling it.
 fn rules() -> Result<RuleRegistry> {
-    let rule = |_: Neighbors<'_>, _: NodeKey, _: u32, _: &mut Selection| panic!("as the soak test wants it");
+    let rule = |_: Neighbors<'_>, _: NodeKey, _: u32, _: &mut Selection| panic!("intended by the soak test");
     Ok(RuleRegistry::default().register(PANICS, rule)?)
 }
 
@@ -43,7 +43,7 @@ pub(crate) fn connect(address: &str) -> Result<Arc<DistGraph>> {
     Ok(Arc::new(DistGraph::connect(config)?))
 }
 
-/// A server in a process of its own.
+/// A server in a separate process, which is killed when this value is dropped.
 pub(crate) struct ServerProcess {
     process: Child,
     pub(crate) address: String,
@@ -66,7 +66,7 @@ impl Drop for ServerProcess {
     }
 }
 
-/// What a process uses, as Linux shows it; zeros for one that has ended.
+/// The memory and the number of descriptors of a process, from `/proc`; zeros if it has exited.
 pub(crate) struct Usage {
     pub(crate) rss_bytes: usize,
     pub(crate) n_descriptors: usize,
@@ -88,7 +88,7 @@ impl fmt::Display for Usage {
     }
 }
 
-/// A command that may have 256 descriptors, with its output in a file.
+/// Returns a command that is limited to 256 descriptors and writes its output to a file.
 pub(crate) fn limited(program: &Path, log: &Path) -> Result<Command> {
     let mut command = Command::new("sh");
     command.args(["-c", "ulimit -n 256; exec \"$0\" \"$@\""]).arg(program);
@@ -97,7 +97,7 @@ pub(crate) fn limited(program: &Path, log: &Path) -> Result<Command> {
     Ok(command)
 }
 
-/// Starts a server of a graph that this process has, too.
+/// Generates a graph, and starts a server that holds it as one partition. Returns the server and the data set.
 pub(crate) fn start(folder: &Path) -> Result<(ServerProcess, Dataset)> {
     let data = kiln_data::synthetic::rmat(14, 16, 8, 0)?;
     let book = PartitionBook::from_parts(&vec![0; data.graph.n_nodes()], 1)?;
@@ -110,7 +110,7 @@ pub(crate) fn start(folder: &Path) -> Result<(ServerProcess, Dataset)> {
     let (address, started) = (part.join("address"), Instant::now());
     while !address.exists() {
         if DEADLINE < started.elapsed() {
-            return Err("the server does not start: see server.log".into());
+            return Err("the server did not start in time: see server.log".into());
         }
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -118,7 +118,7 @@ pub(crate) fn start(folder: &Path) -> Result<(ServerProcess, Dataset)> {
     Ok((server, data))
 }
 
-/// The server's process.
+/// Runs the server in this process until the process is killed.
 pub(crate) fn serve(part: &Path) -> Result {
     let config = ServeConfig {
         rules: rules()?,
@@ -140,7 +140,7 @@ fn batch(n_nodes: usize, step: u64) -> (Seeds, RngKey) {
     (Seeds::nodes(seeds.collect()), RngKey::new(step))
 }
 
-/// Compares samples of the server with those of the whole graph.
+/// Samples blocks from the server until the soak test ends, and compares them with blocks of the whole graph.
 pub(crate) fn sample_and_compare(soak: &Soak, data: &Dataset, n_samples: &AtomicUsize) {
     let outcome = || -> Result {
         let sampler = DistNeighborSampler::new(connect(&soak.server)?, FANOUTS);
@@ -153,7 +153,7 @@ pub(crate) fn sample_and_compare(soak: &Soak, data: &Dataset, n_samples: &Atomic
             let (seeds, key) = batch(data.graph.n_nodes(), step);
             let expected = whole.sample_blocks(&seeds, key, &mut scratch)?;
             if sampler.sample_blocks(&seeds, key, &mut scratch)? != expected {
-                return Err(format!("step {step} differs from the whole graph's").into());
+                return Err(format!("the blocks of step {step} differ from those of the whole graph").into());
             }
             n_samples.fetch_add(1, Ordering::Relaxed);
             soak.pause(Duration::from_millis(50));
@@ -161,11 +161,11 @@ pub(crate) fn sample_and_compare(soak: &Soak, data: &Dataset, n_samples: &Atomic
         Ok(())
     };
     if let Err(error) = outcome() {
-        soak.fail(format!("a well-behaved client: {error}"));
+        soak.fail(format!("a well-behaved client failed: {error}"));
     }
 }
 
-/// The process of a client that is killed.
+/// Samples whole neighbourhoods from the server until the process is killed.
 pub(crate) fn sample_until_killed(address: &str) -> Result {
     let graph = connect(address)?;
     let sampler = DistNeighborSampler::new(Arc::clone(&graph), [Fanout::All, Fanout::All]);

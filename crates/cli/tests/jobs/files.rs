@@ -12,7 +12,7 @@ use kiln_testkit::free_port;
 
 use crate::run::{PROGRAM, alone};
 
-/// Starts a rank of two on a copy of the data of its own.
+/// Starts one of two ranks, on its own copy of the data.
 fn start(rank: usize, port: u16, folder: &Path) -> Child {
     let mut command = Command::new("timeout");
     let flags = "train --engine store --model gcn --hidden 64 --dropout 0 --lr 0.01 --batch-size 128 --fanouts 3,3 --epochs 100000 --threads-per-rank 1 --val-batches 2 --data";
@@ -27,7 +27,7 @@ fn start(rank: usize, port: u16, folder: &Path) -> Child {
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// The file of one rank's machine is changed: all ranks end, the one with the file says which it is.
+/// A file changes on the machine of one rank. All ranks exit, and that rank logs the path.
 #[test]
 fn a_file_that_is_changed_on_one_machine_ends_the_job() {
     let _alone = alone();
@@ -39,7 +39,7 @@ fn a_file_that_is_changed_on_one_machine_ends_the_job() {
     let mut stdout = BufReader::new(first.stdout.take().unwrap());
     let mut printed = String::new();
     while !printed.contains("epoch   1/") {
-        assert!(stdout.read_line(&mut printed).unwrap() != 0, "it ended before its first epoch: {printed}");
+        assert!(stdout.read_line(&mut printed).unwrap() != 0, "exited before the end of epoch 1: {printed}");
     }
     let features = File::options().write(true).open(root.path().join("1/features.npy")).unwrap();
     features.set_modified(UNIX_EPOCH + Duration::from_secs(1000)).unwrap();
@@ -56,7 +56,7 @@ fn a_file_that_is_changed_on_one_machine_ends_the_job() {
         "{of_first}\n{of_second}"
     );
     assert!(of_first.contains("rank 1"), "{of_first}");
-    // Nothing of the epoch that read the file is left.
+    // The epoch that read the changed file is not recorded.
     let recorded = fs::read_to_string(root.path().join("run/metrics.jsonl")).unwrap().lines().count();
     assert_eq!(recorded, printed.matches("\nepoch ").count(), "{printed}");
 }

@@ -1,12 +1,12 @@
-//! `kiln train` as its users run it, its ranks being processes: by `mpirun`, by a real Slurm of two nodes
-//! on this machine, and by variables that any launcher sets. What they learn does not depend on who started them, nor
-//! on what became of them in between.
+//! Tests of `kiln train` with ranks that are processes, started by `mpirun`, by a real Slurm of two nodes on this
+//! machine, and by the environment variables of other launchers. The results depend neither on the launcher nor on
+//! interruptions.
 
 mod cluster;
 mod files;
 mod mpirun;
-#[path = "../parted/mod.rs"]
-mod parted;
+#[path = "../partitioned/mod.rs"]
+mod partitioned;
 mod parts;
 mod run;
 mod slurm;

@@ -11,7 +11,7 @@ use crate::run::{
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/launch/mpirun.sh");
 
-/// Whether there is an MPI; says so where there is none.
+/// Returns true if the test can use MPI; otherwise prints a skip line and returns false.
 fn is_there() -> bool {
     let found = Command::new("mpirun").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
     let reason = match found {
@@ -23,7 +23,7 @@ fn is_there() -> bool {
     false
 }
 
-/// A command line with what root and two cores need.
+/// Returns a command with the settings that Open MPI needs to run as root and on fewer cores than ranks.
 fn command(words: &[&str]) -> Command {
     let mut command = Command::new("timeout");
     command.args(["--kill-after=5", "240"]).args(words);
@@ -36,10 +36,10 @@ fn mpirun(n_ranks: usize) -> Command {
     command(&["mpirun", "--oversubscribe", "-n", &n_ranks.to_string(), PROGRAM])
 }
 
-/// Twice as processes, once over TCP, and as threads: the same weights, to the bit. As one rank with the batch of all,
-/// the same curve but for rounding.
+/// Two runs over shared memory and one over TCP give weights bit-identical to those of threads. The loss curve of one
+/// rank with the global batch differs only by rounding.
 #[test]
-fn processes_learn_what_threads_learn() {
+fn process_ranks_match_thread_ranks() {
     let _alone = alone();
     if !is_there() {
         return;
@@ -64,9 +64,9 @@ fn processes_learn_what_threads_learn() {
     }
 }
 
-/// Of 37,718 nodes to train 4 x 9,429 are a step, and 2 are left: two ranks have none.
+/// The 37,718 training nodes are a step of 4 x 9,429 nodes and a step of 2 nodes, in which two ranks have no seeds.
 #[test]
-fn ranks_without_seeds_take_part() {
+fn ranks_without_seeds_take_part_in_steps() {
     let _alone = alone();
     if !is_there() {
         return;
@@ -84,7 +84,7 @@ fn ranks_without_seeds_take_part() {
 }
 
 #[test]
-fn graphs_are_classified_by_processes() {
+fn graph_classification_by_processes_matches_threads() {
     let _alone = alone();
     if !is_there() {
         return;
@@ -101,7 +101,7 @@ fn graphs_are_classified_by_processes() {
     assert_eq!(processes, threads);
 }
 
-/// Starts a long run by the script that starts it again, and waits for its first checkpoint.
+/// Starts a long run with the script that restarts it, and waits for its first checkpoint.
 fn start(folder: &Path, epochs: usize, deadline: &str) -> Child {
     let mut command = command(&[SCRIPT, "4", PROGRAM]);
     command
@@ -113,10 +113,10 @@ fn start(folder: &Path, epochs: usize, deadline: &str) -> Child {
     child
 }
 
-/// A rank is killed, another one stopped: each time the job is over in the promised time with the rank's name, and is
-/// started again, to what a run learns that nothing happened to.
+/// A rank is killed, then another one is stopped. Each time the job exits within the documented time and names the
+/// rank; after the restart it ends with the weights of an undisturbed run.
 #[test]
-fn a_run_whose_ranks_are_lost_goes_on_to_the_same_weights() {
+fn a_run_that_loses_ranks_resumes_to_identical_weights() {
     let _alone = alone();
     if !is_there() {
         return;
@@ -133,7 +133,7 @@ fn a_run_whose_ranks_are_lost_goes_on_to_the_same_weights() {
     let output = job.wait_with_output().unwrap();
     let said = run::text(&output);
     assert!(output.status.success(), "{said}");
-    // Once more where the disk keeps rank 0 for longer than the deadline.
+    // There may be a third restart, if a slow disk blocks rank 0 for longer than the deadline.
     assert!(2 <= said.matches("started again").count(), "{said}");
     for (rank, what) in [(2, "is gone: its connection has closed"), (1, "last seen")] {
         let is_told = |line: &&str| line.contains(&format!("rank {rank} (")) && line.contains(what);
@@ -143,7 +143,7 @@ fn a_run_whose_ranks_are_lost_goes_on_to_the_same_weights() {
     assert_eq!(learned(&out), expected);
 }
 
-/// USR1: a checkpoint after the step, status 75; the same command goes on.
+/// On SIGUSR1, the run writes a checkpoint after the current step and exits with 75; the same command resumes it.
 #[test]
 fn a_signal_stops_a_run_at_a_checkpoint() {
     let _alone = alone();
@@ -154,12 +154,12 @@ fn a_signal_stops_a_run_at_a_checkpoint() {
     let expected = of_threads(folder.path(), 40, 4, 32);
     let out = folder.path().join("run");
     let job = start(&out, 40, "60");
-    // One rank hears of it; all stop after the same step.
+    // Only one rank receives the signal, but all ranks stop after the same step.
     signal(process_of(&out, "OMPI_COMM_WORLD_RANK", 3).unwrap(), "USR1");
     let output = job.wait_with_output().unwrap();
     let said = run::text(&output);
     assert!(output.status.success(), "{said}");
-    assert!(said.contains("stopped after ") && said.contains("going on after "), "{said}");
+    assert!(said.contains("stopped after ") && said.contains("resumed after "), "{said}");
     assert!(said.contains("exit status 75: started again"), "{said}");
     assert_eq!(learned(&out), expected);
 }

@@ -1,4 +1,4 @@
-//! A graph in two parts on two nodes: the ranks', and servers'.
+//! Tests of training on a graph in two partitions on two nodes, in worker mode and in server mode.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::fs;
@@ -7,7 +7,7 @@ use std::process::Command;
 
 use kiln::data::synthetic::FakeConfig;
 
-use crate::parted;
+use crate::partitioned;
 use crate::run::{Learned, PROGRAM, alone, learned, succeed, until};
 use crate::slurm::cluster;
 
@@ -15,7 +15,7 @@ const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/launch
 
 const FLAGS: &str = "--hidden 16 --epochs 2 --lr 0.01 --dropout 0.1 --threads-per-rank 1";
 
-/// What one process learns of the whole.
+/// Returns the results of one process on the whole graph.
 fn of_whole(folder: &Path, ranks: &str, batch_size: &str) -> Learned {
     let out = folder.join(format!("whole-{ranks}"));
     let mut command = Command::new(PROGRAM);
@@ -32,10 +32,10 @@ fn of_whole(folder: &Path, ranks: &str, batch_size: &str) -> Learned {
 }
 
 #[test]
-fn nodes_with_parts_learn_what_the_whole_graph_teaches() {
+fn partitioned_training_on_two_nodes_matches_the_whole_graph() {
     let _alone = alone();
     let Some(cluster) = cluster() else { return };
-    parted::write(FakeConfig { avg_num_nodes: 2000, ..Default::default() }, None, cluster.dir());
+    partitioned::write(FakeConfig { avg_num_nodes: 2000, ..Default::default() }, None, cluster.dir());
     let (parts, out) = (cluster.dir().join("parts"), cluster.dir().join("workers"));
     let whole = of_whole(cluster.dir(), "1", "128");
     let srun =
@@ -49,7 +49,8 @@ fn nodes_with_parts_learn_what_the_whole_graph_teaches() {
     for (loss, whole) in workers.losses.iter().zip(&whole.losses) {
         assert!((loss - whole).abs() < 1e-4 * whole, "{loss} {whole}");
     }
-    // What the script that a user would submit makes of servers: shards as of two threads, to the bit.
+    // The script that users submit starts servers. Its shards are those of two threads, so the weights are
+    // bit-identical.
     let (said, out) = (cluster.dir().join("said"), cluster.dir().join("servers"));
     let mut sbatch =
         cluster.command(&["timeout", "60", "sbatch", "--parsable", "-N2", "--ntasks-per-node=1"]);

@@ -1,4 +1,4 @@
-//! What all these runs have in common.
+//! Helpers of the tests in this folder.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::fs;
@@ -12,16 +12,16 @@ use serde_json::Value;
 
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_kiln");
 
-/// 15 steps an epoch of 4 ranks.
+/// The flags of all runs. An epoch of 4 ranks has 15 steps.
 const FLAGS: &str = "--data fake:3000 --model gcn --hidden 64 --fanouts 5,5 --dropout 0.1 --lr 0.01 --weight-decay 0.0005 --val-batches 10 --loss-every 10 --threads-per-rank 1";
 
-/// The flags of a run of 4 ranks, or of one that learns the same.
+/// Returns the arguments of a run with this batch size per rank.
 pub(crate) fn flags(epochs: usize, batch_size: usize) -> Vec<String> {
     let of_run = format!("train {FLAGS} --epochs {epochs} --batch-size {batch_size}");
     of_run.split(' ').map(str::to_owned).collect()
 }
 
-/// Runs a command of at most so many seconds. Its processes end with it.
+/// Runs a command to its end, and returns its output.
 pub(crate) fn output(command: &mut Command) -> Output {
     command.stdin(Stdio::null()).output().unwrap()
 }
@@ -30,18 +30,18 @@ pub(crate) fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
-/// Runs a command that must succeed.
+/// Runs a command that must succeed, and returns its standard output and standard error.
 pub(crate) fn succeed(command: &mut Command) -> String {
     let output = output(command);
     assert!(output.status.success(), "{command:?}: {}: {}", output.status, text(&output));
     text(&output)
 }
 
-/// What a run has learned.
+/// The results of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Learned {
     pub(crate) weights_hash: String,
-    /// Training loss by epoch.
+    /// The training loss of each epoch.
     pub(crate) losses: Vec<f64>,
 }
 
@@ -56,7 +56,7 @@ pub(crate) fn learned(folder: &Path) -> Learned {
     }
 }
 
-/// What ranks that are threads learn.
+/// Trains with ranks that are threads, and returns the results.
 pub(crate) fn of_threads(folder: &Path, epochs: usize, n_ranks: usize, batch_size: usize) -> Learned {
     let out = folder.join(format!("threads-{n_ranks}-{batch_size}-{epochs}"));
     let mut command = Command::new(PROGRAM);
@@ -65,27 +65,27 @@ pub(crate) fn of_threads(folder: &Path, epochs: usize, n_ranks: usize, batch_siz
     learned(&out)
 }
 
-/// Each test has more ranks than most machines have cores: one at a time.
+/// Serializes the tests, because each has more ranks than most machines have cores.
 pub(crate) fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Waits until something is so; two minutes at most.
+/// Waits at most two minutes until the condition holds.
 pub(crate) fn until(what: &str, is_so: impl FnMut() -> bool) {
     until_within(Duration::from_secs(120), || what.to_owned(), is_so);
 }
 
-/// The same within another time; `what` says what was waited for in vain.
+/// Waits at most `limit` until the condition holds. `what` describes it for the panic message.
 pub(crate) fn until_within(limit: Duration, what: impl Fn() -> String, mut is_so: impl FnMut() -> bool) {
     let started = Instant::now();
     while !is_so() {
-        assert!(started.elapsed() < limit, "{}: not within {limit:?}", what());
+        assert!(started.elapsed() < limit, "waited {limit:?} for {}", what());
         std::thread::sleep(Duration::from_millis(20));
     }
 }
 
-/// The processes of the program that were given this folder, by the machine's numbers.
+/// Returns the PIDs of the `kiln` processes with this folder among their arguments.
 pub(crate) fn processes(folder: &Path) -> Vec<u32> {
     let folder = folder.to_str().unwrap();
     let is_one = |pid: &u32| {
@@ -99,7 +99,8 @@ pub(crate) fn processes(folder: &Path) -> Vec<u32> {
     pids.filter(is_one).collect()
 }
 
-/// The process of a rank among them.
+/// Returns the PID of the `kiln` process with this folder among its arguments whose environment variable `variable` has
+/// the value `rank`.
 pub(crate) fn process_of(folder: &Path, variable: &str, rank: usize) -> Option<u32> {
     let expected = format!("{variable}={rank}");
     processes(folder).into_iter().find(|pid| {
@@ -112,13 +113,13 @@ pub(crate) fn signal(pid: u32, signal: &str) {
     assert!(Command::new("kill").args([format!("-{signal}"), pid.to_string()]).status().unwrap().success());
 }
 
-/// Says that something could not be tested here, past the capture of the test harness.
+/// Prints a line about a skipped test, without `println!`, whose output the test harness captures.
 pub(crate) fn skip(what: &str, reason: &str) {
     let mut stdout = std::io::stdout();
     writeln!(stdout, "kiln-skip: other: {what}: {reason}").unwrap();
 }
 
-/// Waits for the run's next checkpoint, so that its ranks are known to have met.
+/// Waits for the run's next checkpoint, which implies that all its ranks have joined.
 pub(crate) fn next_checkpoint(folder: &Path) {
     let path = folder.join("last/checkpoint.safetensors");
     let written = || fs::metadata(&path).and_then(|file| file.modified()).ok();
@@ -126,11 +127,11 @@ pub(crate) fn next_checkpoint(folder: &Path) {
     until("a checkpoint", || written().is_some_and(|now| Some(now) != before));
 }
 
-/// Waits until the four ranks of a run have met, strikes, and waits until these processes have ended: sooner than was
-/// promised.
+/// Waits until the four ranks of a run have joined, calls `strike`, and checks that these processes exit within
+/// `promised`.
 pub(crate) fn over_within(promised: Duration, folder: &Path, strike: impl FnOnce()) {
     until("the ranks", || processes(folder).len() == 4);
-    // Ranks that have met are watched; a beat later, what they say is of this start.
+    // Once the ranks have joined they watch each other. After a heartbeat interval, the reported stages are current.
     next_checkpoint(folder);
     std::thread::sleep(Duration::from_millis(700));
     let before = processes(folder);

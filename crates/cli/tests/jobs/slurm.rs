@@ -12,7 +12,7 @@ use crate::run::{
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/launch/slurm.sbatch");
 
-/// A Slurm of two nodes; says so where there is none.
+/// Starts a Slurm cluster of two nodes. Prints a skip line and returns `None` if the machine cannot run one.
 pub(crate) fn cluster() -> Option<Cluster> {
     let lacks = match cfg!(feature = "mpi") {
         true => Cluster::missing(),
@@ -27,17 +27,17 @@ pub(crate) fn cluster() -> Option<Cluster> {
     }
 }
 
-/// A job of the script that a user would submit.
+/// A job of the script that users submit.
 struct Batch<'a> {
     cluster: &'a Cluster,
     id: String,
-    /// Of the run.
+    /// The folder of the run.
     folder: PathBuf,
     said: PathBuf,
 }
 
 impl<'a> Batch<'a> {
-    /// Submits it and waits for its first checkpoint.
+    /// Submits a job and waits for its first checkpoint.
     fn submit(cluster: &'a Cluster, epochs: usize, deadline: &str) -> Self {
         let (folder, said) = (cluster.dir().join("the-run"), cluster.dir().join("said"));
         let output = said.to_str().unwrap();
@@ -55,20 +55,20 @@ impl<'a> Batch<'a> {
         let said =
             succeed(&mut self.cluster.command(&["timeout", "20", "scontrol", "show", "job", &self.id]));
         let state = said.split_whitespace().find_map(|word| word.strip_prefix("JobState="));
-        state.unwrap_or_else(|| panic!("no state: {said}")).to_owned()
+        state.unwrap_or_else(|| panic!("expected the state of the job in: {said}")).to_owned()
     }
 
-    /// Waits until it is in the queue again and was started from there: by Slurm, after the 12 s that it holds it.
-    /// (Sooner, the nodes would still clear up after the last start.)
+    /// Waits until Slurm has requeued and restarted the job. Slurm holds it for 12 s, while the nodes clean up after
+    /// the last start.
     fn go_on(&self) {
         until("the job in the queue", || self.state() == "PENDING");
         until("the next start", || self.state() != "PENDING");
     }
 
-    /// Waits for its end, four minutes at most; what it has said.
+    /// Waits at most four minutes for the end of the job, and returns its output.
     fn end(&self) -> String {
         let said = || fs::read_to_string(&self.said).unwrap_or_default();
-        let what = || format!("the end of the job, which is {} and has said: {}", self.state(), said());
+        let what = || format!("the end of the job, in state {} with the output: {}", self.state(), said());
         until_within(Duration::from_secs(240), what, || {
             ["COMPLETED", "FAILED", "CANCELLED", "TIMEOUT"].contains(&&*self.state())
         });
@@ -76,10 +76,10 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// Three times over MPI and once through the first process alone: the same weights as of threads, to the bit; and the
-/// curve of one rank with the batch of all, but for rounding.
+/// Three runs over MPI and one with the engine `store` give weights bit-identical to those of threads. The loss curve
+/// of one rank with the global batch differs only by rounding.
 #[test]
-fn ranks_of_two_nodes_learn_what_threads_learn() {
+fn ranks_on_two_nodes_match_thread_ranks() {
     let _alone = alone();
     let Some(cluster) = cluster() else { return };
     let expected = of_threads(cluster.dir(), 2, 4, 32);
@@ -102,9 +102,9 @@ fn ranks_of_two_nodes_learn_what_threads_learn() {
     }
 }
 
-/// The signal that Slurm sends before the time is up; then the job is started again.
+/// Sends the signal that Slurm sends shortly before the time limit. The job is requeued and resumes.
 #[test]
-fn a_job_whose_time_is_up_goes_on_after_it_is_requeued() {
+fn a_job_at_its_time_limit_resumes_after_a_requeue() {
     let _alone = alone();
     let Some(cluster) = cluster() else { return };
     let expected = of_threads(cluster.dir(), 40, 4, 32);
@@ -112,15 +112,15 @@ fn a_job_whose_time_is_up_goes_on_after_it_is_requeued() {
     succeed(&mut cluster.command(&["timeout", "20", "scancel", "--batch", "--signal=USR1", &batch.id]));
     batch.go_on();
     let said = batch.end();
-    assert!(said.contains("stopped after ") && said.contains("going on after "), "{said}");
+    assert!(said.contains("stopped after ") && said.contains("resumed after "), "{said}");
     assert!(said.contains("started 1 times before; exit status 0"), "{said}");
     assert_eq!(learned(&batch.folder), expected);
 }
 
-/// A rank is killed; then the link of a node is cut, and both sides of it end by themselves. Each time the job is
-/// requeued, and ends with the weights of a run that nothing happened to.
+/// A rank is killed; then the link of a node is cut, and the ranks on both sides exit. Each time the job is requeued,
+/// and it ends with the weights of an undisturbed run.
 #[test]
-fn a_job_that_loses_ranks_goes_on_to_the_same_weights() {
+fn a_job_that_loses_ranks_resumes_to_identical_weights() {
     let _alone = alone();
     let Some(cluster) = cluster() else { return };
     let expected = of_threads(cluster.dir(), 100, 4, 32);

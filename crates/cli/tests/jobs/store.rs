@@ -6,9 +6,9 @@ use kiln_testkit::free_port;
 
 use crate::run::{PROGRAM, alone, flags, learned, of_threads, output, text};
 
-/// Processes that know each other by the variables that torchrun and Kubernetes set, without MPI.
+/// The processes find each other by the environment variables of torchrun and Kubernetes, without MPI.
 #[test]
-fn processes_without_mpi_learn_the_same() {
+fn processes_without_mpi_match_thread_ranks() {
     let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let expected = of_threads(folder.path(), 2, 4, 32);
@@ -21,7 +21,7 @@ fn processes_without_mpi_learn_the_same() {
         command.env("MASTER_ADDR", "127.0.0.1").env("MASTER_PORT", port.to_string());
         command.env("KILN_JOB_TOKEN", "a-word-of-this-test").spawn().unwrap()
     };
-    // The first one comes last.
+    // Rank 0 starts last, so the other ranks have to wait for it.
     let processes: Vec<_> = [3, 2, 1, 0].map(start).into();
     for process in processes {
         assert!(process.wait_with_output().unwrap().status.success());
@@ -29,9 +29,9 @@ fn processes_without_mpi_learn_the_same() {
     assert_eq!(learned(&out), expected);
 }
 
-/// What is wrong with how a program was started is told with the variables' names, before anything is loaded.
+/// The error names the missing variables, before any data is loaded.
 #[test]
-fn launches_that_cannot_be_are_refused() {
+fn rejects_incomplete_launch_environments() {
     let refused = |vars: &[(&str, &str)], args: &[&str], expected: &str| {
         let mut command = Command::new(PROGRAM);
         let output = output(command.arg("train").args(args).envs(vars.iter().copied()));
@@ -49,15 +49,15 @@ fn launches_that_cannot_be_are_refused() {
         ("MASTER_PORT", "1"),
     ];
     refused(&torchrun, &["--data", "fake:100", "--engine", "store"], "KILN_JOB_TOKEN");
-    refused(&torchrun, &["--data", "fake:100", "--ranks", "2"], "leave out --ranks");
+    refused(&torchrun, &["--data", "fake:100", "--ranks", "2"], "remove --ranks");
 }
 
-/// Without MPI and NCCL, `auto` finds no engine and names both with what they lack.
+/// Without MPI and NCCL, `auto` finds no engine; the error names both, and the reason why each is unavailable.
 #[test]
-fn auto_names_the_engines_that_it_tried() {
+fn the_auto_engine_error_names_the_engines_tried() {
     if cfg!(feature = "mpi") {
-        // MPI is there and started none of these processes, an error of its own. The selection without MPI has unit tests
-        // in `kiln-comm`.
+        // With MPI built in, a process that mpirun did not start fails with another error. `kiln-comm` has unit tests
+        // of the selection without MPI.
         return;
     }
     let torchrun = [
@@ -68,23 +68,23 @@ fn auto_names_the_engines_that_it_tried() {
         ("MASTER_PORT", "1"),
     ];
     let mut command = Command::new(PROGRAM);
-    // Neither a driver nor NCCL is found where there are none.
+    // An empty search path hides the CUDA driver and NCCL.
     command.args(["train", "--data", "fake:100"]).envs(torchrun).env("LD_LIBRARY_PATH", "");
     let output = output(&mut command);
     let message = text(&output);
     assert!(!output.status.success(), "{message}");
     if cfg!(feature = "nccl") && message.contains("KILN_JOB_TOKEN") {
-        // A machine with a GPU and NCCL: that engine was taken, and needs a token.
+        // The machine has a GPU and NCCL, so the NCCL engine was selected. It requires a token.
         return;
     }
     assert!(message.contains("tried mpi (this program was built without the feature `mpi`"), "{message}");
     assert!(message.contains("--engine store"), "{message}");
 }
 
-/// All processes exit with 75 when the first one's disk is full at the end, and end the same when started again.
+/// All processes exit with 75 when the disk of rank 0 is full at the end of the run. A restart gives the same results.
 #[cfg(target_os = "linux")]
 #[test]
-fn a_full_disk_ends_all_processes_with_75() {
+fn a_full_disk_ends_all_processes_with_status_75() {
     let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let expected = of_threads(folder.path(), 1, 2, 64);

@@ -1,15 +1,15 @@
-//! Cora with the settings of the literature: test accuracy over five seeds, and evaluation over whole
-//! neighbourhoods in both ways. The data lies beside the repository; where it does not, the test says so.
+//! Tests on Cora with the settings of the literature: mean test accuracy over five seeds, and exact against sampled
+//! evaluation on all neighbours. The data set is expected beside the repository; without it, the tests are skipped.
 
-// Helpers of tests unwrap as tests do.
+// Test helpers may unwrap, like tests.
 #![allow(clippy::unwrap_used)]
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The settings of Kipf and Welling 2017, section 5.2. They differ in that all layers' weights decay, not
-/// the first's alone, and that the epoch is the best of 200 by validation accuracy.
+/// The settings of Kipf and Welling 2017, section 5.2, with two differences: weight decay applies to all layers instead
+/// of the first one only, and the tested epoch is the best of 200 by validation accuracy.
 const SETTINGS: [&str; 17] = [
     "--fanouts",
     "all,all",
@@ -36,7 +36,7 @@ fn cora() -> Option<PathBuf> {
         return Some(path);
     }
     let skip = format!("kiln-skip: other: accuracy on Cora: {} does not exist", path.display());
-    // Past the capture of the test harness.
+    // A direct write bypasses the output capture of the test harness.
     let mut stdout = std::io::stdout();
     writeln!(stdout, "{skip}").unwrap();
     None
@@ -54,7 +54,7 @@ fn summary(flags: &[&str]) -> serde_json::Value {
     serde_json::from_str(&json).unwrap()
 }
 
-/// Mean test accuracy over the seeds 0 to 4.
+/// Returns the mean test accuracy over the seeds 0 to 4.
 fn mean_accuracy(model: &str) -> f64 {
     let accuracy = |seed: &str| {
         let flags = [&SETTINGS[..], &["--model", model, "--seed", seed]].concat();
@@ -79,9 +79,9 @@ fn graph_sage_reaches_the_accuracy_of_the_literature() {
     }
 }
 
-/// With all neighbours in each block, the two evaluations differ by rounding alone.
+/// With all neighbours in each block, both evaluations differ only by rounding.
 #[test]
-fn exact_evaluation_is_evaluation_over_whole_neighbourhoods() {
+fn exact_evaluation_matches_sampling_all_neighbours() {
     if cora().is_none() {
         return;
     }
@@ -94,7 +94,7 @@ fn exact_evaluation_is_evaluation_over_whole_neighbourhoods() {
                 .map(|name| summary[name].as_f64().unwrap())
         };
         for (exact, sampled) in of("exact").into_iter().zip(of("sampled")) {
-            // One node of 500 may fall to the other side.
+            // One node of 500 may change its class by rounding.
             assert!((exact - sampled).abs() <= 0.0021, "{model}: {exact} {sampled}");
         }
     }

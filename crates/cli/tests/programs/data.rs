@@ -1,4 +1,4 @@
-//! `kiln data`, `kiln completions` and `kiln --version` as a user runs them.
+//! Tests of `kiln data`, `kiln completions` and `kiln --version` as a user runs them.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::fs;
@@ -9,7 +9,7 @@ use kiln::data::format;
 use kiln::graph::NodeId;
 use kiln::partition::{Part, part_dir};
 
-/// Whether the command succeeded, and what it printed.
+/// Runs the command, and returns true if it succeeded, with its output.
 fn run(args: &[&str]) -> (bool, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_kiln")).args(args).output().unwrap();
     let printed = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
@@ -39,12 +39,12 @@ fn an_edge_list_is_converted_and_verified() {
     let (input, folder) = (text(&input), text(&out));
     let printed =
         succeed(&["data", "convert", input, "--out", folder, "--duplicates", "remove", "--symmetrize"]);
-    assert!(printed.contains("3 nodes, 4 edges of a list of 3, sorted in 1 part, read "), "{printed}");
+    assert!(printed.contains("3 nodes, 4 edges from a list of 3, sorted in 1 bucket, read "), "{printed}");
     let graph = format::open_graph(&out).unwrap();
     assert_eq!(graph.in_neighbors(NodeId(1)), [NodeId(0), NodeId(2)]);
     assert_eq!(graph.n_edges(), 4);
     let printed = succeed(&["data", "verify", folder]);
-    assert!(printed.contains("3 nodes, 4 edges: all values can be; the hashes of "), "{printed}");
+    assert!(printed.contains("3 nodes, 4 edges: all values are valid; the hashes of "), "{printed}");
 
     refused(&["data", "convert", input, "--out", folder], "exists and is not an empty folder");
     let other = root.path().join("no");
@@ -88,15 +88,15 @@ fn a_dataset_is_partitioned() {
 }
 
 #[test]
-fn bad_flags_are_refused_with_what_was_expected() {
+fn errors_of_invalid_flags_contain_the_expected_values() {
     for (args, expected) in [
         (&["convert", "a"][..], "--out"),
         (
             &["convert", "a", "--out", "b", "--memory", "1GB"],
-            "expected a number of bytes, as in 1000000, 512MiB",
+            "expected a number of bytes, such as 1000000, 512MiB",
         ),
         (&["convert", "a", "--out", "b", "--self-loops", "double"], "possible values: keep, remove, add"),
-        (&["partition", "a", "--out", "b", "--fanouts", "many"], "expected one number a layer, or `all`"),
+        (&["partition", "a", "--out", "b", "--fanouts", "many"], "expected a number per layer or `all`"),
         (&["partition", "/nowhere", "--out", "b"], "/nowhere"),
     ] {
         refused(&[&["data"], args].concat(), expected);

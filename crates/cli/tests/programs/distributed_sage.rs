@@ -1,7 +1,7 @@
-//! `kiln train` on partitioned graphs, and `kiln serve`, as users run them: what is learned of a graph in parts is what is
-//! learned of the whole, wherever the parts lie and whatever becomes of their servers, within the memory that is told.
+//! Tests of `kiln train` on partitioned graphs and of `kiln serve`, as users run them: results agree with those on the
+//! whole graph in both modes and across a server restart, and memory stays within the reported bounds.
 
-// Helpers of tests unwrap as tests do.
+// Test helpers may unwrap, like tests.
 #![allow(clippy::unwrap_used)]
 
 use std::io::{BufRead, BufReader, Read};
@@ -15,14 +15,14 @@ use kiln::sample::Fanout;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::parted;
+use crate::partitioned;
 
 const TOKEN: (&str, &str) = ("KILN_GRAPH_TOKEN", "a-word-of-this-test");
 
-/// What each run has alike.
+/// The flags of all runs.
 const FLAGS: &str = "--hidden 16 --lr 0.01 --threads-per-rank 1 --dropout 0.1";
 
-/// A set in kiln's own form, and the same in two parts.
+/// A dataset in the kiln format, whole and in two partitions.
 struct Data {
     root: TempDir,
 }
@@ -36,7 +36,7 @@ impl Data {
         let root = tempfile::tempdir().unwrap();
         let config = FakeConfig { avg_num_nodes: n_nodes, num_channels, ..Default::default() };
         let cache = CacheConfig { ratio: 0.1, fanouts: vec![Fanout::UpTo(5); 2], batch_size: 64, seed: 0 };
-        parted::write(config, Some(&cache), root.path());
+        partitioned::write(config, Some(&cache), root.path());
         Self { root }
     }
 
@@ -44,7 +44,7 @@ impl Data {
         self.root.path().join(name)
     }
 
-    /// Trains with flags, and the folder of its results, that must not be there before.
+    /// Trains with the flags into a new folder `out`. Returns the results and the output of the run.
     fn run(&self, flags: &str, out: &str) -> (Learned, String) {
         let out = self.path(out);
         let output = command("train", flags).args(["--out", out.to_str().unwrap()]).output().unwrap();
@@ -53,14 +53,14 @@ impl Data {
         (Learned::of(&out), said)
     }
 
-    /// One process, and the whole graph. `fanouts` are counted from the input.
+    /// Trains on the whole graph in one process.
     fn whole(&self, flags: &str, out: &str) -> Learned {
         let data = self.path("whole");
         let flags = format!("{FLAGS} --fanouts 4,6 --epochs 2 --data {} {flags}", data.display());
         self.run(&flags, out).0
     }
 
-    fn parted(&self, flags: &str, out: &str) -> (Learned, String) {
+    fn partitioned(&self, flags: &str, out: &str) -> (Learned, String) {
         self.run(&format!("{FLAGS} --fanouts 4,6 --epochs 2 {flags}"), out)
     }
 }
@@ -79,7 +79,7 @@ fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
-/// What a run has learned.
+/// The results of a run.
 #[derive(Debug, Clone, PartialEq)]
 struct Learned {
     weights_hash: String,
@@ -107,10 +107,10 @@ impl Learned {
     }
 }
 
-/// A server of a part, which ends with the test.
+/// A server of a partition. Dropping it kills the process.
 struct Server {
     child: Child,
-    // Held, so that what it says has somewhere to go.
+    // The output is kept open, because the server prints again when it exits.
     said: BufReader<ChildStdout>,
     address: String,
 }
@@ -133,13 +133,13 @@ impl Server {
         (0..2).map(|part| Self::start(data, part, "127.0.0.1:0", "")).collect()
     }
 
-    /// The flags that name these.
+    /// Returns the flags for training with these servers.
     fn flags(servers: &[Self]) -> String {
         let addresses: Vec<&str> = servers.iter().map(|server| &*server.address).collect();
         format!("--mode server --servers {}", addresses.join(","))
     }
 
-    /// What it says until its end.
+    /// Waits until the server exits, and returns its remaining output.
     fn end(mut self) -> String {
         let mut said = String::new();
         self.said.read_to_string(&mut said).unwrap();
@@ -155,7 +155,7 @@ impl Drop for Server {
 }
 
 #[test]
-fn parts_of_ranks_teach_what_the_whole_graph_teaches() {
+fn worker_mode_matches_training_on_the_whole_graph() {
     let data = Data::of(2000);
     let whole = data.whole("--batch-size 128", "whole-1");
     let parts = data.path("parts");
@@ -164,7 +164,7 @@ fn parts_of_ranks_teach_what_the_whole_graph_teaches() {
     {
         let flags =
             format!("--parts {} --ranks {n_ranks} --batch-size {batch_size} {flags}", parts.display());
-        let (learned, said) = data.parted(&flags, &format!("parts-{n_ranks}{}", flags.len()));
+        let (learned, said) = data.partitioned(&flags, &format!("parts-{n_ranks}{}", flags.len()));
         learned.check_close(&whole);
         for rank in 0..n_ranks {
             let start = format!("trainer {rank}  epoch   2  loss {:.4}  ", learned.losses[1]);
@@ -179,16 +179,17 @@ fn parts_of_ranks_teach_what_the_whole_graph_teaches() {
     }
 }
 
-/// Shards are those of one process, so that not a bit differs. One of the servers is killed in between and started again.
+/// In server mode the shards are those of one process, so the results are bit-identical. A run that continues across
+/// the restart of a server gives identical weights, too.
 #[test]
-fn parts_of_servers_teach_the_same_to_the_bit() {
+fn server_mode_is_bit_identical_across_a_server_restart() {
     let data = Data::of(2000);
     let mut servers = Server::all(&data);
     for (n_ranks, batch_size) in [(1, 128), (2, 64)] {
         let flags = format!("--ranks {n_ranks} --batch-size {batch_size}");
         let whole = data.whole(&flags, &format!("whole-{n_ranks}"));
         let (learned, said) =
-            data.parted(&format!("{flags} {}", Server::flags(&servers)), &format!("servers-{n_ranks}"));
+            data.partitioned(&format!("{flags} {}", Server::flags(&servers)), &format!("servers-{n_ranks}"));
         assert_eq!(learned.weights_hash, whole.weights_hash, "{said}");
         assert_eq!(learned.losses, whole.losses);
     }
@@ -203,23 +204,24 @@ fn parts_of_servers_teach_the_same_to_the_bit() {
     let mut lines = BufReader::new(program.stdout.take().unwrap()).lines().map(Result::unwrap);
     assert!(lines.any(|line| line.contains("epoch   3")));
     let address = servers.remove(1).address.clone();
-    // It is asked for again and again meanwhile.
+    // While the server is down, the trainer retries its requests.
     std::thread::sleep(Duration::from_secs(1));
-    assert!(program.try_wait().unwrap().is_none(), "it should wait for the server");
+    assert!(program.try_wait().unwrap().is_none(), "the trainer should wait for the server");
     servers.push(Server::start(&data, 1, &address, ""));
     assert_eq!(lines.filter(|line| line.contains("test accuracy")).count(), 1);
     assert!(program.wait().unwrap().success());
     assert_eq!(Learned::of(&disturbed).weights_hash, Learned::of(&undisturbed).weights_hash);
 }
 
-/// Four times the graph, the same batches: what the trainer takes is within what it tells and what a step takes.
+/// The peak memory is at most the reported bounds plus the memory of a step, and grows much less than the features do
+/// when the graph is four times as large.
 #[test]
-fn a_trainer_of_servers_keeps_within_the_memory_that_it_tells() {
+fn a_trainer_in_server_mode_stays_within_its_reported_memory() {
     const ALIKE: &str = "--epochs 1 --batch-size 64 --drop-last";
     let mut peaks = Vec::new();
     for n_nodes in [10_000, 40_000] {
         let data = Data::wide(n_nodes, 512);
-        // A step's own memory is that of a run on files of this machine, of which none counts.
+        // The memory of a step is the peak of a run on local files, whose mapped pages do not count.
         let whole = data.path("whole");
         let step = format!("{FLAGS} --fanouts 4,6 {ALIKE} --workers 0 --data {}", whole.display());
         let step = data.run(&step, "step").0.peak_bytes;
@@ -231,12 +233,12 @@ fn a_trainer_of_servers_keeps_within_the_memory_that_it_tells() {
         let told: Vec<u64> = told.split(' ').filter_map(|word| word.parse().ok()).collect();
         let (graph, batches) = (told[0] << 20, told[1] << 20);
         let (peak, files) = (learned.peak_bytes, bytes_in(&whole));
-        println!("{n_nodes} nodes: peak {peak}, told {graph} and {batches}, a step {step}, files {files}");
+        println!("{n_nodes} nodes: peak {peak}, bounds {graph} and {batches}, a step {step}, files {files}");
         assert!(peak <= graph + batches + step, "{peak} {graph} {batches} {step}");
         peaks.push((peak, graph, files));
     }
     let [(small, told_small, files_small), (large, told_large, files_large)] = peaks[..] else { panic!() };
-    // Far less than the features that are there more.
+    // The peak grows by far less than the size of the additional features.
     let more = told_large - told_small + (8 << 20);
     assert!(large < small + more && 3 * more < files_large - files_small, "{small} {large} {more}");
 }
@@ -248,18 +250,18 @@ fn bytes_in(folder: &Path) -> u64 {
 }
 
 #[test]
-fn servers_end_when_nobody_uses_them_any_more() {
+fn servers_exit_after_their_last_client() {
     let data = Data::of(500);
     let servers: Vec<Server> =
         (0..2).map(|part| Server::start(&data, part, "127.0.0.1:0", "--until-released 1")).collect();
-    data.parted(&Server::flags(&servers), "run");
+    data.partitioned(&Server::flags(&servers), "run");
     for server in servers {
-        assert!(server.end().contains("ends, with 0 clients"));
+        assert!(server.end().contains("exiting, 0 clients"));
     }
 }
 
 #[test]
-fn servers_say_how_they_are() {
+fn health_reports_a_server_and_rejects_a_wrong_token() {
     let data = Data::of(500);
     let server = Server::start(&data, 1, "127.0.0.1:0", "");
     let ask = |address: &str, token| {
@@ -270,15 +272,15 @@ fn servers_say_how_they_are() {
     let (is_well, said) = ask(&server.address, TOKEN.1);
     assert!(is_well && said.starts_with("part 1, 0 clients, "), "{said}");
     let (is_well, said) = ask(&server.address, "a-word-of-another-test");
-    assert!(!is_well && said.contains("refuses: another token"), "{said}");
+    assert!(!is_well && said.contains("refused the request: missing or wrong token"), "{said}");
     let address = server.address.clone();
     drop(server);
     let (is_well, said) = ask(&address, TOKEN.1);
-    assert!(!is_well && said.contains("its health has waited"), "{said}");
+    assert!(!is_well && said.contains("is lost: waited ") && said.contains("for its health"), "{said}");
 }
 
 #[test]
-fn what_cannot_be_is_told() {
+fn rejects_invalid_partition_flags() {
     let data = Data::of(500);
     let servers = Server::all(&data);
     let of_servers = Server::flags(&servers);
@@ -289,22 +291,22 @@ fn what_cannot_be_is_told() {
         ("--mode worker", TOKEN, "--mode worker needs --parts DIR"),
         ("--mode server", TOKEN, "--mode server needs --servers HOST:PORT"),
         (&format!("{parts} {of_servers}"), TOKEN, "--mode server needs --servers HOST:PORT"),
-        (&format!("--host a {of_servers}"), TOKEN, "--host is for --mode worker"),
-        (&format!("--graph-mode device {of_servers}"), TOKEN, "servers sample on their processors"),
-        (&format!("--parts {}", data.path("whole").display()), TOKEN, "holds no part"),
-        (&parts, TOKEN, "1 ranks cannot share 2 parts equally"),
-        (&format!("--ranks 3 {parts}"), TOKEN, "3 ranks cannot share 2 parts equally"),
-        (&format!("--ranks 2 --uneven drop {parts}"), TOKEN, "leave the uneven last step joined"),
+        (&format!("--host a {of_servers}"), TOKEN, "--host requires --mode worker"),
+        (&format!("--graph-mode device {of_servers}"), TOKEN, "servers sample on the CPU"),
+        (&format!("--parts {}", data.path("whole").display()), TOKEN, "contains no partition"),
+        (&parts, TOKEN, "1 ranks cannot share 2 partitions equally"),
+        (&format!("--ranks 3 {parts}"), TOKEN, "3 ranks cannot share 2 partitions equally"),
+        (&format!("--ranks 2 --uneven drop {parts}"), TOKEN, "sharded by owner cannot be dropped or padded"),
         (
             &format!("--ranks 2 --data sbm {parts}"),
             TOKEN,
-            "--data is not for training on nodes of a partitioned graph",
+            "--data does not apply to training on nodes of a partitioned graph",
         ),
         (&format!("--ranks 2 --eval exact {parts}"), TOKEN, "--eval exact needs the whole graph"),
         (&format!("--parts {}", data.path("nowhere").display()), TOKEN, "nowhere: No such file"),
-        (&only_one, TOKEN, "nobody holds part 1 of 2"),
-        (&of_servers, other, "another token: clients and servers of a graph have the same"),
-        (&of_servers, ("KILN_GRAPH_TOKEN", ""), "set KILN_GRAPH_TOKEN to theirs"),
+        (&only_one, TOKEN, "no server holds partition 1 of 2"),
+        (&of_servers, other, "missing or wrong token: use the same token for clients and servers"),
+        (&of_servers, ("KILN_GRAPH_TOKEN", ""), "set KILN_GRAPH_TOKEN to the token of the servers"),
         (&of_servers, ("KILN_GRAPH_TOKEN", "short"), "at least 16"),
     ] {
         let out = data.path("none");
@@ -325,7 +327,7 @@ fn what_cannot_be_is_told() {
     }
 }
 
-/// The private key is a secret like the token: a file that others can read is refused by whoever names it.
+/// The private key is a secret like the token, so every command that takes it rejects a file that other users can read.
 #[cfg(unix)]
 #[test]
 fn rejects_a_key_that_others_can_read() {
@@ -343,7 +345,7 @@ fn rejects_a_key_that_others_can_read() {
     for mode in [0o644, 0o640, 0o604] {
         let said = said(mode);
         assert!(
-            said.contains("--tls-key=") && said.contains("others can read it, chmod 600 it"),
+            said.contains("--tls-key=") && said.contains("other users can read the file: run `chmod 600`"),
             "{mode:o}: {said}"
         );
     }

@@ -1,5 +1,5 @@
-//! `kiln train` on a disk that is full: a file under the name that another one has until it is
-//! complete leads to `/dev/full`, a full disk also for root.
+//! Tests of `kiln train` on a full disk. A symbolic link from the temporary name of a file to `/dev/full` makes writing
+//! it fail, even for root.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
@@ -27,7 +27,7 @@ fn weights_hash(folder: &Path) -> String {
     serde_json::from_str::<Value>(&summary).unwrap()["weights_hash"].as_str().unwrap().to_owned()
 }
 
-/// The file cannot be written the next time.
+/// Makes the next write of the file fail as on a full disk.
 fn fill(folder: &Path, name: &str) {
     let path = folder.join(format!("{name}.unfinished"));
     fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -41,7 +41,7 @@ fn a_full_disk_is_a_warning_until_the_end_and_then_status_75() {
     let output = run("--out", &whole);
     assert!(output.status.success() && !said(&output).contains("warning"), "{}", said(&output));
 
-    // The first checkpoint fails, and what would follow it waits: config.json, too.
+    // The first checkpoint fails, so the files that are written after it are postponed, among them config.json.
     fill(&folder, "last/checkpoint.safetensors");
     let output = run("--out", &folder);
     assert!(output.status.success(), "{}", said(&output));
@@ -51,7 +51,7 @@ fn a_full_disk_is_a_warning_until_the_end_and_then_status_75() {
     let config = fs::read_to_string(folder.join("config.json")).unwrap();
     assert_eq!(serde_json::from_str::<Value>(&config).unwrap()["hidden"], "16");
 
-    // The result of a run must be written; the same again mends it.
+    // A summary that cannot be written is an error. Resuming the run repairs it.
     fs::remove_file(folder.join("summary.json")).unwrap();
     fill(&folder, "summary.json");
     let output = run("--resume", &folder);

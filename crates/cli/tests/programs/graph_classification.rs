@@ -1,4 +1,4 @@
-//! `kiln train` on sets of graphs as a user runs it: on any number of ranks, and with cross-validation.
+//! Tests of `kiln train` for graph classification as a user runs it: on several ranks, and with cross-validation.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::io::Write;
@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-/// The command of `kiln train` on MUTAG, unless the flags name other data, by DGL's network, unless they name another.
+/// Returns a `kiln train` command, on MUTAG and with DGL's network unless the flags say otherwise.
 fn command(flags: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
     command.arg("train").args(flags.split_whitespace());
@@ -32,7 +32,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// What the run printed, and its summary.
+/// Trains, and returns the output of the run and its summary.
 fn trained(flags: &str, out: &Path) -> (String, Value) {
     let output = run(flags, Some(out));
     assert!(output.status.success(), "{flags}: {}", text(&output.stderr));
@@ -41,7 +41,7 @@ fn trained(flags: &str, out: &Path) -> (String, Value) {
 }
 
 #[test]
-fn it_runs_on_any_number_of_ranks_and_one_of_them_prints() {
+fn runs_on_1_2_and_4_ranks_and_only_rank_0_prints() {
     let folder = tempfile::tempdir().unwrap();
     for ranks in ["1", "2", "4"] {
         let out = folder.path().join(ranks);
@@ -55,7 +55,7 @@ fn it_runs_on_any_number_of_ranks_and_one_of_them_prints() {
         for name in [&files[..], &["last/checkpoint.safetensors", "report.html"]].concat() {
             assert!(out.join(name).exists(), "{name} of {ranks} ranks");
         }
-        // A tenth of 188 graphs, each once, by whichever rank.
+        // The test split has a tenth of 188 graphs. Each is predicted once, by any rank.
         let said = std::fs::read_to_string(out.join("test_predictions.csv")).unwrap();
         let rows: Vec<&str> = said.lines().skip(1).collect();
         let mut graphs: Vec<&str> = rows.iter().map(|row| row.split(',').next().unwrap()).collect();
@@ -64,13 +64,13 @@ fn it_runs_on_any_number_of_ranks_and_one_of_them_prints() {
     }
 }
 
-/// The GIN of the paper learns MUTAG; batches are normalised by the first rank's statistics.
+/// Batch normalisation uses the statistics of rank 0.
 #[test]
-fn a_normalised_network_learns_on_two_ranks() {
+fn gin_with_batch_normalisation_learns_on_two_ranks() {
     let folder = tempfile::tempdir().unwrap();
     let flags = "--model gin --hidden 16 --epochs 20 --ranks 2 --batch-size 16";
     let (printed, summary) = trained(flags, &folder.path().join("run"));
-    // Two thirds of the molecules are of one class.
+    // A constant prediction reaches 0.67, because two thirds of the molecules have one class.
     assert!(summary["val_accuracy"].as_f64().unwrap() > 0.7, "{printed}");
 }
 
@@ -94,7 +94,7 @@ fn imdb() -> Option<PathBuf> {
         return Some(path);
     }
     let skip = format!("kiln-skip: other: training on IMDB-BINARY: {} does not exist", path.display());
-    // Past the capture of the test harness.
+    // A direct write bypasses the output capture of the test harness.
     let mut stdout = std::io::stdout();
     writeln!(stdout, "{skip}").unwrap();
     None
@@ -116,41 +116,41 @@ fn imdb_binary_is_opened_and_trains() {
 }
 
 #[test]
-fn every_bad_flag_is_refused_with_what_was_expected() {
+fn errors_of_invalid_flags_contain_the_expected_values() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("note.txt"), "no graphs").unwrap();
     let cases = [
         ("--data proteins", "expected debian-packages, mutag, sbm, fake:NODES or a path that exists"),
-        ("--data /dev", "is no data set that is known"),
-        ("--model gcn", "graphs take gin or simplified"),
+        ("--data /dev", "is not a data set of a known format"),
+        ("--model gcn", "use gin or simplified for graphs"),
         ("--model gin --layers 1", "give at least 2"),
         ("--mlp-layers 0", "expected a whole number from 1 to 1000"),
         ("--readout median", "possible values: sum, mean, max"),
         ("--jumping first", "possible values: all, last"),
         ("--norm layer", "possible values: batch, none"),
         ("--node-features colour", "possible values: auto, data, labels, degrees, constant"),
-        ("--node-features data", "expected labels, degrees or a constant, as the set has no features"),
-        ("--fanouts 5", "--fanouts is not for training on graphs"),
-        ("--eval exact", "--eval is not for training on graphs"),
+        ("--node-features data", "expected labels, degrees or constant: the set has no features"),
+        ("--fanouts 5", "--fanouts does not apply to training on graphs"),
+        ("--eval exact", "--eval does not apply to training on graphs"),
         ("--task node", "mutag is a set of graphs"),
-        ("--folds 3 --loss-every 2", "--loss-every is not for training on graphs"),
+        ("--folds 3 --loss-every 2", "--loss-every does not apply to training on graphs"),
         ("--ranks 0", "expected a whole number from 1 to 1024"),
-        ("--ranks 1024 --threads-per-rank 2", "more than 1024 threads"),
+        ("--ranks 1024 --threads-per-rank 2", "exceed the limit of 1024 threads"),
         ("--uneven leave", "possible values: join, drop, pad"),
-        ("--lr-decay 0", "expected a number above 0 and up to 1"),
+        ("--lr-decay 0", "expected a number above 0 and at most 1"),
     ];
     for (flags, expected) in cases {
         let output = command(flags).current_dir(folder.path()).output().unwrap();
         let said = text(&output.stderr);
-        assert!(!output.status.success(), "{flags} was taken");
+        assert!(!output.status.success(), "{flags} was accepted");
         assert!(said.contains(expected) && !said.contains("panicked"), "{flags}: {said}");
         assert!(!folder.path().join("runs").exists(), "{flags} left a folder");
     }
 }
 
-/// Ranks take folds of their own, so that the result is the same to the bit; only the lines' order is not.
+/// Each fold runs on a single rank, so the results are bit-identical; only the order of the lines differs.
 #[test]
-fn cross_validation_says_the_same_on_one_rank_and_two() {
+fn cross_validation_is_identical_on_one_rank_and_two() {
     let lines = |how: &str| {
         let flags = format!("--model gin --folds 3 --epochs 2 --hidden 8 {how}");
         let output = run(&flags, None);

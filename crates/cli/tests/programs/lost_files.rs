@@ -1,4 +1,4 @@
-//! Files of a data set that change while a program has them mapped: truncated, changed in place, replaced.
+//! Tests of dataset files that are truncated, changed in place or replaced while a program has them mapped.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 #![cfg(unix)]
 
@@ -12,33 +12,33 @@ use kiln::data::synthetic::FakeConfig;
 use kiln::partition::part_dir;
 use tempfile::TempDir;
 
-use crate::parted;
+use crate::partitioned;
 
-/// What a run is given that nobody should wait for the end of.
+/// The flags of a run that is too long to finish within the test.
 const FLAGS: &str =
     "--hidden 8 --fanouts 3,3 --batch-size 64 --threads-per-rank 1 --workers 0 --epochs 100000";
 
-/// A set of some 1000 nodes, whole and in parts.
+/// Writes a dataset of about 1000 nodes, whole and partitioned.
 fn data() -> TempDir {
     let root = tempfile::tempdir().unwrap();
-    parted::write(FakeConfig::default(), None, root.path());
+    partitioned::write(FakeConfig::default(), None, root.path());
     root
 }
 
-/// Changes nothing but the time of the last change: whether the bytes are the same is not looked at.
+/// Changes only the modification time of a file, because the check does not compare contents.
 fn touch(path: &Path) {
     let file = File::options().write(true).open(path).unwrap();
     file.set_modified(UNIX_EPOCH + Duration::from_secs(1000)).unwrap();
 }
 
-/// How a program ended, and what it said.
+/// The exit status of a program, its standard output and its standard error.
 struct End {
     status: Option<i32>,
     printed: String,
     said: String,
 }
 
-/// Runs a program of at most two minutes, and does something to the files once it has printed a line that starts so.
+/// Runs a program for at most two minutes, and calls `strike` once it has printed a line that begins with `start`.
 fn end_of(command: &str, envs: &[(&str, &str)], start: &str, strike: impl FnOnce()) -> End {
     let mut words = command.split_whitespace();
     let mut timed = Command::new("timeout");
@@ -49,7 +49,7 @@ fn end_of(command: &str, envs: &[(&str, &str)], start: &str, strike: impl FnOnce
     while !printed.lines().last().is_some_and(|line| line.starts_with(start)) {
         if stdout.read_line(&mut printed).unwrap() == 0 {
             let said = String::from_utf8(child.wait_with_output().unwrap().stderr).unwrap();
-            panic!("{command}: it ended before {start:?}: {printed}{said}");
+            panic!("{command}: exited before it printed {start:?}: {printed}{said}");
         }
     }
     strike();
@@ -58,7 +58,7 @@ fn end_of(command: &str, envs: &[(&str, &str)], start: &str, strike: impl FnOnce
     End { status: output.status.code(), printed, said: String::from_utf8(output.stderr).unwrap() }
 }
 
-/// A training run on the set's `whole`, after whose first epoch something is done to the file of features.
+/// Trains on the whole dataset, and calls `strike` with the path of its features after the first epoch.
 fn train(root: &Path, flags: &str, strike: impl FnOnce(&Path)) -> (End, PathBuf) {
     let (whole, features) = (root.join("whole"), root.join("whole/features.npy"));
     let (program, out) = (env!("CARGO_BIN_EXE_kiln"), root.join("run"));
@@ -92,7 +92,7 @@ fn a_file_that_is_changed_in_place_ends_a_run_and_its_epoch_is_not_recorded() {
 }
 
 #[test]
-fn a_file_that_is_replaced_is_noted_once_and_the_run_goes_on() {
+fn a_replaced_file_is_reported_once_and_the_run_continues() {
     let root = data();
     let replace = |path: &Path| {
         let new = path.with_extension("new");
@@ -106,7 +106,7 @@ fn a_file_that_is_replaced_is_noted_once_and_the_run_goes_on() {
 }
 
 #[test]
-fn a_server_ends_when_a_file_of_its_part_is_changed() {
+fn a_server_exits_when_a_file_of_its_partition_changes() {
     let root = data();
     let part = part_dir(root.path().join("parts"), 0);
     let serve = env!("CARGO_BIN_EXE_kiln");

@@ -1,7 +1,7 @@
-//! `kiln train` on nodes as a user runs it: what it writes, that its result does not depend
-//! on workers and threads, and what it says of every bad flag.
+//! Tests of `kiln train` for node classification as a user runs it: the files that it writes, results that do not
+//! depend on workers and threads, and the errors for invalid flags.
 
-// Helpers of tests unwrap as tests do.
+// Test helpers may unwrap, like tests.
 #![allow(clippy::unwrap_used)]
 
 use std::path::Path;
@@ -21,7 +21,7 @@ fn summary(folder: &Path) -> serde_json::Value {
     serde_json::from_str(&json).unwrap()
 }
 
-/// One epoch on real data with dropout: the weights' hash.
+/// Trains one epoch on real data with dropout, and returns the hash of the weights.
 fn weights_hash(folder: &Path, workers: &str, threads: &str) -> String {
     let out = folder.join(format!("{workers}-{threads}"));
     let flags =
@@ -42,7 +42,7 @@ fn weights_do_not_depend_on_workers_and_threads() {
 }
 
 #[test]
-fn a_run_leaves_all_that_is_needed_to_check_it() {
+fn a_run_writes_config_metrics_predictions_and_weights() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("run");
     let flags = [
@@ -83,9 +83,9 @@ fn a_run_leaves_all_that_is_needed_to_check_it() {
     assert!(text(&again.stderr).contains("is not empty"), "{}", text(&again.stderr));
 }
 
-/// A reader that goes away does not stop a run; a refused run leaves no folder behind.
+/// A closed pipe does not stop a run. A rejected run leaves no folder behind.
 #[test]
-fn neither_a_closed_pipe_nor_a_refused_run_does_harm() {
+fn a_closed_pipe_does_not_stop_a_run_and_a_rejected_run_leaves_no_folder() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("run");
     let binary = env!("CARGO_BIN_EXE_kiln");
@@ -97,7 +97,7 @@ fn neither_a_closed_pipe_nor_a_refused_run_does_harm() {
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert!(out.join("summary.json").exists());
 
-    // Flags that are well formed, for a model that no machine holds.
+    // The flags are valid, but the model exceeds the memory of any machine.
     let refused = folder.path().join("refused");
     let flags = ["--data", "sbm", "--hidden", "1000000", "--out", refused.to_str().unwrap()];
     let output = run(&flags);
@@ -106,9 +106,9 @@ fn neither_a_closed_pipe_nor_a_refused_run_does_harm() {
     assert!(!refused.exists());
 }
 
-/// A GCN on sampled neighbours, exact evaluation within a memory that makes it use files, early stopping.
+/// The memory limit of exact evaluation is so low that it writes temporary files.
 #[test]
-fn a_gcn_stops_early_and_leaves_no_file_of_its_evaluation() {
+fn an_early_stopped_gcn_leaves_no_temporary_files() {
     let folder = tempfile::tempdir().unwrap();
     let (out, scratch) = (folder.path().join("run"), folder.path().join("scratch"));
     std::fs::create_dir(&scratch).unwrap();
@@ -133,9 +133,9 @@ fn a_gcn_stops_early_and_leaves_no_file_of_its_evaluation() {
     assert!(!output.status.success() && !refused.exists());
 }
 
-/// A learning rate that throws the model away ends in an error, not in a result.
+/// A learning rate that makes training diverge ends in an error, not in a result.
 #[test]
-fn a_run_that_diverges_says_so() {
+fn a_diverging_run_fails_with_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("run");
     let flags = ["--data", "sbm", "--epochs", "1", "--lr", "1e30", "--batch-size", "100000", "--out"];
@@ -145,9 +145,9 @@ fn a_run_that_diverges_says_so() {
     assert!(!out.join("summary.json").exists());
 }
 
-/// A set whose files were damaged after it was written is refused before a folder is made.
+/// A dataset that was damaged after it was written is rejected before the run's folder is created.
 #[test]
-fn a_test_node_that_does_not_exist_is_told_before_training() {
+fn rejects_a_missing_test_node_before_training() {
     let folder = tempfile::tempdir().unwrap();
     let (set, out) = (folder.path().join("set"), folder.path().join("run"));
     let data = kiln::data::synthetic::ring(10).unwrap();
@@ -158,35 +158,35 @@ fn a_test_node_that_does_not_exist_is_told_before_training() {
     kiln::data::format::write(&data, &set).unwrap();
     let output = run(&["--data", set.to_str().unwrap(), "--out", out.to_str().unwrap()]);
     let said = text(&output.stderr);
-    assert!(said.contains("test.npy: entry of the test split, 0 is node 10, expected a node"), "{said}");
+    assert!(said.contains("test.npy: test split entry 0 is node 10, expected a node"), "{said}");
     assert!(!out.exists());
 }
 
 #[test]
-fn every_bad_flag_is_refused_with_what_was_expected() {
+fn errors_of_invalid_flags_contain_the_expected_values() {
     let cases = [
         (["--data", "cora"], "expected debian-packages, mutag, sbm, fake:NODES or a path that exists"),
         (["--data", "fake:3"], "expected a whole number from 10 to 10000000"),
-        (["--data", "/dev"], "/dev is no data set that is known"),
+        (["--data", "/dev"], "/dev is not a data set of a known format"),
         (["--model", "gat"], "possible values: sage, gcn"),
-        (["--layers", "2"], "3 fanouts for --layers 2: give one a layer, or one for all"),
-        (["--memory", "1GiB"], "--memory is for --eval exact"),
-        (["--folds", "3"], "--folds is not for training on nodes of a whole graph"),
-        (["--cache-size", "1GiB"], "--cache-size is not for training on nodes of a whole graph"),
+        (["--layers", "2"], "--fanouts has 3 values for --layers 2: give one per layer, or one for all"),
+        (["--memory", "1GiB"], "--memory requires --eval exact"),
+        (["--folds", "3"], "--folds does not apply to training on nodes of a whole graph"),
+        (["--cache-size", "1GiB"], "--cache-size does not apply to training on nodes of a whole graph"),
         (["--task", "graph"], "--task graph needs a set of graphs"),
-        (["--mlp-layers", "3"], "flags that shape a gin are for --model gin"),
+        (["--mlp-layers", "3"], "--readout and --jumping require --model gin"),
         (["--graph-mode", "gpu"], "possible values: cpu, device"),
-        (["--feature-cache", "1GiB"], "--feature-cache is for --graph-mode device"),
-        (["--hot-by", "degree"], "--hot-by is for --feature-cache"),
+        (["--feature-cache", "1GiB"], "--feature-cache requires --graph-mode device"),
+        (["--hot-by", "degree"], "--hot-by requires --feature-cache"),
         (["--eval", "half"], "possible values: sampled, exact"),
         (["--patience", "0"], "expected a whole number from 1 to 1000000"),
         (["--optimizer", "sgd"], "possible values: adam, adamw"),
-        (["--input-dropout", "1"], "expected a number from 0 up to, not including, 1"),
-        (["--memory", "2GB"], "expected a number of bytes, as in 1000000, 512MiB or 2GiB"),
+        (["--input-dropout", "1"], "expected a number of at least 0 and below 1"),
+        (["--memory", "2GB"], "expected a number of bytes, such as 1000000, 512MiB or 2GiB"),
         (["--memory", "99999999TiB"], "expected a number of bytes"),
-        (["--fanouts", "10,x"], "expected one number a layer"),
-        (["--fanouts", ""], "expected one number a layer"),
-        (["--fanouts", "10,-1"], "expected one number a layer"),
+        (["--fanouts", "10,x"], "expected a number per layer"),
+        (["--fanouts", ""], "expected a number per layer"),
+        (["--fanouts", "10,-1"], "expected a number per layer"),
         (["--batch-size", "0"], "expected a whole number from 1 to 1000000"),
         (["--hidden", "0"], "expected a whole number from 1 to 1000000"),
         (["--epochs", "0"], "expected a whole number from 1 to 1000000"),
@@ -194,27 +194,27 @@ fn every_bad_flag_is_refused_with_what_was_expected() {
         (["--lr", "0"], "expected a number above 0"),
         (["--lr", "nan"], "expected a number above 0"),
         (["--lr", "inf"], "expected a number above 0"),
-        (["--dropout", "1"], "expected a number from 0 up to, not including, 1"),
-        (["--dropout", "-0.1"], "expected a number from 0 up to, not including, 1"),
-        (["--weight-decay", "-1"], "expected 0 or a number above it"),
+        (["--dropout", "1"], "expected a number of at least 0 and below 1"),
+        (["--dropout", "-0.1"], "expected a number of at least 0 and below 1"),
+        (["--weight-decay", "-1"], "expected a number of at least 0"),
         (["--standardize", "maybe"], "possible values: true, false"),
         (["--seed", "-3"], "invalid digit"),
         (["--workers", "many"], "expected a whole number from 0 to 1024"),
         (["--hidden", "9223372036854775808"], "expected a whole number from 1 to 1000000"),
         (["--workers", "1000000"], "expected a whole number from 0 to 1024"),
         (["--threads-per-rank", "0"], "expected a whole number from 1 to 1024"),
-        (["--device", "tpu"], "`tpu` is no device: expected cpu, cube-cpu, cuda, cuda:N, wgpu or wgpu:N"),
+        (["--device", "tpu"], "unknown device `tpu`: expected cpu, cube-cpu, cuda, cuda:N, wgpu or wgpu:N"),
         (["--out", "/dev/null/run"], "/dev/null/run"),
         (["--no-such-flag", "1"], "unexpected argument"),
     ];
     for ([flag, value], expected) in cases {
         let given = format!("{flag}={value}");
-        // A folder of its own for the cases that only fail once the run has begun.
+        // Some cases fail only after the run has created its folder, so each case has its own working directory.
         let folder = tempfile::tempdir().unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
         let output = command.arg("train").arg(&given).current_dir(folder.path()).output().unwrap();
         let said = text(&output.stderr);
-        assert!(!output.status.success(), "{given} was taken");
+        assert!(!output.status.success(), "{given} was accepted");
         assert!(said.contains(expected), "{given}: {said}");
         assert!(!said.contains("panicked"), "{given}: {said}");
     }

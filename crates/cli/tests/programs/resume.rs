@@ -1,7 +1,7 @@
-//! Runs of `kiln train` that are killed, at any moment, and go on: what they leave is
-//! byte for byte what a run leaves that nobody stopped. And what `--resume` refuses.
+//! Tests of `kiln train --resume`: runs that are killed at any moment and resumed leave the same files, byte for byte,
+//! as an uninterrupted run; a run with other settings is rejected.
 //!
-//! A run here has 5 epochs of 24 steps on two ranks, with dropout, and writes 66 checkpoints.
+//! A run has 5 epochs of 24 steps on two ranks, with dropout, and writes 66 checkpoints.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ use serde_json::Value;
 const FLAGS: &str =
     "--data sbm --batch-size 128 --hidden 32 --fanouts 5,5 --epochs 5 --ranks 2 --checkpoint-every 2";
 
-/// What a run is given besides [`FLAGS`], or in the place of some of them.
+/// Returns a `kiln train` command with [`FLAGS`]. The pairs of `others` replace flags of the same name or are added.
 fn command(folder: [&str; 2], others: &[&str]) -> Command {
     let mut flags: Vec<&str> = FLAGS.split_whitespace().collect();
     for pair in others.chunks(2) {
@@ -43,7 +43,7 @@ fn path(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// Everything that must not depend on stops. Times and memory do.
+/// The results that interruptions must not change. Times and memory are left out.
 #[derive(Debug, PartialEq)]
 struct Left {
     summary: Value,
@@ -69,7 +69,7 @@ fn left(folder: &Path) -> Left {
     }
 }
 
-/// All files of a folder, by their paths in it.
+/// Reads all files of a folder, by their relative paths.
 fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut files = BTreeMap::new();
     for entry in std::fs::read_dir(folder).unwrap() {
@@ -84,7 +84,7 @@ fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     files
 }
 
-/// What a run leaves that nobody stops, and how long it took.
+/// Runs without interruption, and returns the results and the duration.
 fn whole_run(root: &Path) -> (Left, Duration) {
     let folder = root.join("whole");
     let started = Instant::now();
@@ -96,41 +96,41 @@ fn whole_run(root: &Path) -> (Left, Duration) {
     (left, took)
 }
 
-/// When a run is killed.
+/// The moment at which a run is killed.
 #[derive(Debug, Clone)]
 enum Moment {
-    /// So long after its start.
+    /// The run is killed this long after its start.
     After(Duration),
-    /// As soon as this file of its folder appears for the so-manieth time.
+    /// The run is killed when this file appears in its folder for the nth time.
     Appears(&'static str, u32),
 }
 
-/// Starts or resumes the run and kills it at the moment; `false` if it came to its end before.
+/// Starts or resumes the run and kills it at the moment. Returns false if the run finished before.
 fn killed(folder: &Path, moment: &Moment) -> bool {
     let mut child = start(folder, &[]);
     let was_killed = match moment {
         Moment::After(time) => runs_for(&mut child, *time),
         Moment::Appears(name, nth) => runs_until(&mut child, &folder.join(name), *nth),
     };
-    // SIGKILL; an error where it has ended.
+    // `kill` fails if the run has exited already.
     let _ = child.kill();
     let status = child.wait().unwrap();
-    assert!(was_killed || status.success(), "it ended with {status}");
+    assert!(was_killed || status.success(), "the run exited with {status}");
     was_killed && !status.success()
 }
 
-/// Resumes the run of the folder, or starts it there if it had not begun.
+/// Resumes the run in the folder, or starts it if the folder has no checkpoint.
 fn start(folder: &Path, others: &[&str]) -> Child {
     let flag = if has_begun(folder) { "--resume" } else { "--out" };
     command([flag, path(folder)], others).spawn().unwrap()
 }
 
-/// Whether the folder has a checkpoint: the last one, or the one before it while that takes its place.
+/// Returns true if the folder has a checkpoint: the last one, or the previous one while the last one is replaced.
 fn has_begun(folder: &Path) -> bool {
     ["checkpoint", "previous"].iter().any(|name| folder.join(format!("last/{name}.safetensors")).exists())
 }
 
-/// Reads what it prints until its end, or for so long; whether it still runs then.
+/// Reads the output of the run until it exits or the time is over. Returns true if it is still running.
 fn runs_for(child: &mut Child, time: Duration) -> bool {
     let (ended, end) = channel::<()>();
     let mut printed = child.stdout.take().unwrap();
@@ -141,7 +141,7 @@ fn runs_for(child: &mut Child, time: Duration) -> bool {
     end.recv_timeout(time) == Err(RecvTimeoutError::Timeout)
 }
 
-/// Looks at the path until it has appeared so often, or the run is at its end; whether it still runs then.
+/// Polls the path until it has appeared `nth` times or the run has exited. Returns true if it is still running.
 fn runs_until(child: &mut Child, path: &Path, nth: u32) -> bool {
     let (mut was_there, mut n_seen) = (false, 0);
     while child.try_wait().unwrap().is_none() {
@@ -156,19 +156,19 @@ fn runs_until(child: &mut Child, path: &Path, nth: u32) -> bool {
     false
 }
 
-/// Whether a file was being written when the run of the folder was killed.
+/// Returns true if the run of the folder was killed while it was writing a file.
 fn is_writing(folder: &Path) -> bool {
     files(folder).keys().any(|name| path(name).ends_with("unfinished"))
 }
 
-/// Resumes the run to its end and looks at what it leaves.
+/// Resumes the run until it finishes, and reads its results.
 fn finish(folder: &Path) -> Left {
     let output = start(folder, &[]).wait_with_output().unwrap();
     assert!(output.status.success(), "{}", text(&output.stderr));
     left(folder)
 }
 
-/// A generator of moments, by a linear congruence modulo 2^64 (Knuth's MMIX).
+/// A random number generator: a linear congruence modulo 2^64 (Knuth's MMIX).
 struct Draws(u64);
 
 impl Draws {
@@ -182,8 +182,8 @@ impl Draws {
     }
 }
 
-/// Starts a run anew until it could be killed, each time earlier. A file may be there for too short a time to
-/// be seen; the folder `last` stays.
+/// Restarts a run until it could be killed, each time at an earlier moment. A file may exist too briefly to be noticed,
+/// so the last attempt waits for the folder `last`, which stays.
 fn kill(folder: &Path, mut moment: Moment) {
     while !killed(folder, &moment) {
         std::fs::remove_dir_all(folder).unwrap();
@@ -195,9 +195,9 @@ fn kill(folder: &Path, mut moment: Moment) {
     }
 }
 
-/// 12 moments of a run's time, and 8 at which a file is being written.
+/// 12 moments are random times, and 8 are moments at which a file is being written.
 #[test]
-fn runs_that_are_killed_at_20_moments_go_on_to_the_same_bytes() {
+fn runs_killed_at_20_moments_resume_to_identical_files() {
     let root = tempfile::tempdir().unwrap();
     let (expected, took) = whole_run(root.path());
     let mut draws = Draws(4);
@@ -216,14 +216,12 @@ fn runs_that_are_killed_at_20_moments_go_on_to_the_same_bytes() {
         n_writing += u32::from(folder.exists() && is_writing(&folder));
         assert!(finish(&folder) == expected, "{moment:?}: {:?}", left(&folder));
     }
-    println!(
-        "of 20 runs {n_with_checkpoint} had a checkpoint and {n_writing} wrote a file when they were killed"
-    );
+    println!("of 20 killed runs, {n_with_checkpoint} had a checkpoint and {n_writing} were writing a file");
     assert!(0 < n_with_checkpoint);
 }
 
 #[test]
-fn a_run_that_is_killed_again_and_again_goes_on_to_the_same_bytes() {
+fn a_run_killed_repeatedly_resumes_to_identical_files() {
     let root = tempfile::tempdir().unwrap();
     let (expected, took) = whole_run(root.path());
     let folder = root.path().join("run");
@@ -235,7 +233,7 @@ fn a_run_that_is_killed_again_and_again_goes_on_to_the_same_bytes() {
 }
 
 #[test]
-fn a_finished_run_goes_on_for_more_epochs() {
+fn a_finished_run_resumes_for_more_epochs() {
     let root = tempfile::tempdir().unwrap();
     let (long, short) = (root.path().join("long"), root.path().join("short"));
     for (folder, epochs) in [(&long, "4"), (&short, "2")] {
@@ -245,32 +243,37 @@ fn a_finished_run_goes_on_for_more_epochs() {
     assert_ne!(left(&short), left(&long));
     let output = output(["--resume", path(&short)], &["--epochs", "4"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
-    assert!(text(&output.stdout).contains("going on after 2 epochs and 0 steps"));
+    assert!(text(&output.stdout).contains("resumed after 2 epochs and 0 steps"));
     assert!(left(&short) == left(&long));
     let before = files(&short);
     let output = self::output(["--resume", path(&short)], &["--epochs", "3"]);
-    assert!(text(&output.stderr).contains("--epochs 3: the run has done 4"), "{}", text(&output.stderr));
-    assert!(files(&short) == before, "a refused run should leave the folder as it is");
+    let said = text(&output.stderr);
+    assert!(said.contains("--epochs 3: expected at least the 4 epochs already done"), "{said}");
+    assert!(files(&short) == before, "a rejected run should not change the folder");
 }
 
-/// The same seeds, samples and masks; sums round otherwise.
+/// Seeds, samples and dropout masks are identical, but sums round differently.
 #[test]
-fn a_run_goes_on_with_other_ranks_that_have_the_same_batch_together() {
+fn a_run_resumes_on_more_ranks_with_the_same_global_batch() {
     let root = tempfile::tempdir().unwrap();
     let (expected, _) = whole_run(root.path());
     let folder = root.path().join("run");
     kill(&folder, Moment::Appears("best.safetensors", 1));
     let output = output(["--resume", path(&folder)], &["--ranks", "4", "--batch-size", "64"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
-    assert!(text(&output.stdout).contains("note: on 4 ranks after 2"), "{}", text(&output.stdout));
+    assert!(
+        text(&output.stdout).contains("note: resumed on 4 ranks, previously 2"),
+        "{}",
+        text(&output.stdout)
+    );
     let loss = |left: &Left| left.metrics[4]["train_loss"].as_f64().unwrap();
     let (found, expected) = (loss(&left(&folder)), loss(&expected));
     assert!((found - expected).abs() < 1e-3 * expected, "{found} {expected}");
 }
 
-/// Flags that say how something is computed, or where, may change.
+/// Flags that only affect how or where something is computed may change.
 #[test]
-fn a_run_goes_on_with_other_flags_that_the_result_does_not_depend_on() {
+fn a_run_resumes_with_changed_flags_that_do_not_affect_the_result() {
     let root = tempfile::tempdir().unwrap();
     let (expected, folder) = (root.path().join("expected"), root.path().join("run"));
     for (folder, epochs) in [(&expected, "2"), (&folder, "1")] {
@@ -280,7 +283,7 @@ fn a_run_goes_on_with_other_flags_that_the_result_does_not_depend_on() {
     let others = "--epochs 2 --graph-mode device --feature-cache 1MiB --hot-by presampling --workers 3 --threads-per-rank 2 \
                   --deadline 500 --join-within 100 --engine store --verify --in-memory --loss-every 5";
     let mut words: Vec<&str> = others.split_whitespace().collect();
-    // Those without a value stand at the end.
+    // `command` takes pairs, so flags without a value are added at the end.
     words.retain(|word| !["--verify", "--in-memory"].contains(word));
     let mut command = command(["--resume", path(&folder)], &words);
     let output = command.args(["--verify", "--in-memory", "--task", "node"]).output().unwrap();
@@ -288,9 +291,9 @@ fn a_run_goes_on_with_other_flags_that_the_result_does_not_depend_on() {
     assert!(left(&folder) == left(&expected));
 }
 
-/// Refused with the name of what differs; the folder stays as it is.
+/// The error names the setting that differs.
 #[test]
-fn another_run_is_refused_and_its_folder_is_left_alone() {
+fn rejects_resuming_with_other_settings_and_keeps_the_folder() {
     let root = tempfile::tempdir().unwrap();
     let folder = root.path().join("run");
     kill(&folder, Moment::Appears("best.safetensors", 1));
@@ -310,14 +313,14 @@ fn another_run_is_refused_and_its_folder_is_left_alone() {
     for (others, expected) in cases {
         let output = output(["--resume", path(&folder)], others);
         let said = text(&output.stderr);
-        assert!(!output.status.success(), "{others:?} was taken");
-        assert!(said.contains("the checkpoint is of another run") && said.contains(expected), "{said}");
+        assert!(!output.status.success(), "{others:?} was accepted");
+        assert!(said.contains("the checkpoint belongs to another run") && said.contains(expected), "{said}");
         assert!(files(&folder) == before, "{others:?} changed the folder");
     }
 }
 
 #[test]
-fn a_folder_of_no_run_is_refused() {
+fn rejects_resuming_a_folder_without_a_checkpoint() {
     let root = tempfile::tempdir().unwrap();
     let empty = root.path().join("empty");
     std::fs::create_dir(&empty).unwrap();
@@ -325,7 +328,7 @@ fn a_folder_of_no_run_is_refused() {
         let output = output(["--resume", path(folder)], &[]);
         let said = text(&output.stderr);
         assert!(!output.status.success());
-        assert!(said.contains("has no checkpoint to go on from"), "{said}");
+        assert!(said.contains("has no checkpoint to resume from"), "{said}");
     }
     assert_eq!(std::fs::read_dir(&empty).unwrap().count(), 0);
     let output = output(["--resume", path(&empty)], &["--out", path(&empty)]);

@@ -1,4 +1,4 @@
-//! The flags of `kiln train` that say which neighbours are read: rules, fanouts and evaluation.
+//! Tests of the sampling flags of `kiln train`: rules, fanouts and evaluation.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// A run as small as a test wants it, with a line of the loss after every 10 steps.
+/// Returns a `kiln train` command that prints the loss after every 10 steps.
 fn command(flags: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
     command.args(["train", "--lr", "0.001", "--loss-every", "10"]).args(flags.split_whitespace());
@@ -17,7 +17,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// What the run printed, and its summary.
+/// Trains, and returns the output of the run and its summary.
 fn trained(flags: &str, out: &Path) -> (String, Value) {
     let output = command(flags).arg("--out").arg(out).output().unwrap();
     assert!(output.status.success(), "{flags}: {}", text(&output.stderr));
@@ -26,14 +26,14 @@ fn trained(flags: &str, out: &Path) -> (String, Value) {
 }
 
 #[test]
-fn it_runs_on_any_number_of_ranks_and_one_of_them_prints() {
+fn runs_on_1_2_and_4_ranks_and_only_rank_0_prints() {
     let folder = tempfile::tempdir().unwrap();
     for (ranks, batch) in [(1, 256), (2, 128), (4, 64)] {
         let out = folder.path().join(ranks.to_string());
         let flags =
             format!("--data sbm --fanouts 4,4,4 --hidden 32 --epochs 2 --ranks {ranks} --batch-size {batch}");
         let (printed, summary) = trained(&flags, &out);
-        // 24 steps an epoch: three lines of losses in each of the two.
+        // Each of the two epochs has 24 steps, and prints the loss at steps 0, 10 and 20.
         for (line, n_lines) in
             [("step    20  loss", 2), ("step ", 6), ("epoch   2/2", 1), ("test accuracy", 1), ("sbm: ", 1)]
         {
@@ -68,9 +68,9 @@ fn weights_do_not_depend_on_workers_and_threads_but_on_the_rule() {
     assert_ne!(firsts[0], firsts[1]);
 }
 
-/// Over all neighbours, whatever the sampler picks in training.
+/// Exact evaluation ignores the fanouts of training.
 #[test]
-fn exact_evaluation_is_heeded() {
+fn exact_evaluation_reads_all_neighbours() {
     let folder = tempfile::tempdir().unwrap();
     let metrics = |eval: &str| -> Value {
         let out = folder.path().join(eval);
@@ -83,21 +83,21 @@ fn exact_evaluation_is_heeded() {
 }
 
 #[test]
-fn every_bad_flag_is_refused_with_what_was_expected() {
+fn errors_of_invalid_flags_contain_the_expected_values() {
     let folder = tempfile::tempdir().unwrap();
     let cases = [
         ("--rule heavy", "possible values: uniform, uniform-with-replacement"),
-        ("--fanouts 4,four", "expected one number a layer"),
-        ("--layers 2", "3 fanouts for --layers 2: give one a layer, or one for all"),
+        ("--fanouts 4,four", "expected a number per layer"),
+        ("--layers 2", "--fanouts has 3 values for --layers 2: give one per layer, or one for all"),
         ("--ranks 2000", "expected a whole number from 1 to 1024"),
         ("--eval half", "possible values: sampled, exact"),
         ("--checkpoint-every 0", "expected a whole number from 1 to 1000000"),
-        ("--resume nowhere", "nowhere has no checkpoint to go on from"),
+        ("--resume nowhere", "nowhere has no checkpoint to resume from"),
     ];
     for (flags, expected) in cases {
         let output = command(flags).args(["--data", "fake:100"]).current_dir(folder.path()).output().unwrap();
         let said = text(&output.stderr);
-        assert!(!output.status.success(), "{flags} was taken");
+        assert!(!output.status.success(), "{flags} was accepted");
         assert!(said.contains(expected) && !said.contains("panicked"), "{flags}: {said}");
         assert!(!folder.path().join("runs").exists(), "{flags} left a folder");
     }

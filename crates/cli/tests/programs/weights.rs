@@ -1,5 +1,5 @@
-//! The weights' hashes of short runs: what is computed must not change unnoticed. Sums depend on the width of the
-//! processor's vectors, so that each width has hashes of its own.
+//! Regression tests that compare the weights of short runs with recorded hashes. Sums depend on the vector width of the
+//! processor, so each width has its own hashes.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::io::Write;
@@ -7,7 +7,8 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// The flags of a run, and the hash of its weights with AVX-512 and with AVX2 alone, where it has been recorded.
+/// The flags of a run, and the recorded hashes of its weights with AVX-512 and with AVX2 only; `None` if no hash is
+/// recorded for that vector width.
 type Run = (&'static str, Option<&'static str>, Option<&'static str>);
 
 const RUNS: [Run; 4] = [
@@ -29,7 +30,7 @@ const RUNS: [Run; 4] = [
     ),
 ];
 
-/// The width of the vectors of this processor, if hashes are recorded for it.
+/// Returns true with AVX-512 and false with AVX2 only; `None` for processors without recorded hashes.
 fn is_avx512() -> Option<bool> {
     #[cfg(target_arch = "x86_64")]
     {
@@ -41,7 +42,7 @@ fn is_avx512() -> Option<bool> {
 }
 
 #[test]
-fn weights_are_those_of_earlier_versions() {
+fn weights_match_the_recorded_hashes() {
     let Some(is_avx512) = is_avx512() else {
         skip("kiln-skip: other: recorded weights: a processor without AVX2");
         return;
@@ -62,7 +63,7 @@ fn weights_are_those_of_earlier_versions() {
     }
 }
 
-/// Says what is skipped, past the capture of the test harness.
+/// Prints a line about a skipped test, without `println!`, whose output the test harness captures.
 fn skip(line: &str) {
     let mut stdout = std::io::stdout();
     writeln!(stdout, "{line}").unwrap();

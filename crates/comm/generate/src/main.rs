@@ -1,4 +1,4 @@
-//! Makes the code of each `.proto` of the workspace, after a change of one:
+//! Generates the Rust code of each `.proto` file of the workspace. Run it after a change of one:
 //!
 //! ```text
 //! cargo run --manifest-path crates/comm/generate/Cargo.toml
@@ -8,12 +8,12 @@ use std::error::Error;
 use std::fs;
 use std::path::Path;
 
-/// Crates that have a `proto/NAME.proto` of the package `kiln.NAME.v1`, and where its code goes.
+/// The crates with a `proto/NAME.proto` of the package `kiln.NAME.v1`, each with `NAME` and the path of its code.
 const PROTOS: &[(&str, &str, &str)] =
     &[("comm", "job", "src/process/proto/generated.rs"), ("remote", "graph", "src/proto/generated.rs")];
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).ok_or("this should lie in a crate")?;
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).ok_or("expected a folder of a crate")?;
     PROTOS.iter().try_for_each(|(folder, name, code)| generate(&crates.join(folder), name, code))
 }
 
@@ -34,7 +34,8 @@ fn generate(folder: &Path, name: &str, code_path: &str) -> Result<(), Box<dyn Er
     Ok(fs::remove_dir_all(out)?)
 }
 
-/// FNV-1a (Fowler, Noll and Vo), as `kiln_comm::rpc::proto_digest` has it for the tests that look whether code is of its proto.
+/// Returns the FNV-1a hash (Fowler, Noll and Vo) of a `.proto` file, as `kiln_comm::rpc::proto_digest` does for the
+/// tests that compare it.
 fn digest(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
 }

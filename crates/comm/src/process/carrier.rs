@@ -13,29 +13,29 @@ use crate::process::watchdog::control::Control;
 use crate::rpc::{RpcEndpoint, Token, log};
 use crate::{CommBackend, JobError, LaunchEnv, MasterAddress, RankConfig};
 
-/// What carries bytes before there is a connection.
+/// The selected engine, before the processes are connected.
 pub(crate) enum Carrier {
     #[cfg(feature = "mpi")]
     Mpi(crate::process::mpi::MpiWorld),
-    /// The first process.
+    /// The store of rank 0.
     Store,
     #[cfg(feature = "nccl")]
     Nccl {
-        /// This process's GPU.
+        /// The index of this process's GPU, from 0.
         device: usize,
     },
 }
 
-/// Where the processes meet.
+/// The address of the job's rendezvous, with the token and the certificates, and its listener on rank 0.
 pub(crate) struct Meet {
     pub(crate) rpc_endpoint: RpcEndpoint,
-    /// On the first rank.
+    /// The listener of rank 0; `None` on all other ranks.
     pub(crate) listener: Option<TcpListener>,
 }
 
 impl Carrier {
-    /// Starts the engine that was asked for; with [`CommBackend::Auto`] the first of MPI and NCCL that works on this
-    /// machine. Returns its name, too.
+    /// Starts the configured engine, and returns it with its name. [`CommBackend::Auto`] means MPI if the program was
+    /// built with it, otherwise NCCL.
     pub(crate) fn start(launch: &LaunchEnv, config: &RankConfig) -> Result<(Self, &'static str), JobError> {
         let mpi = || Ok((Self::start_mpi(launch)?, "mpi"));
         let nccl = || Ok((Self::start_nccl(launch, config.cuda_device)?, "nccl"));
@@ -91,7 +91,7 @@ impl Carrier {
             Self::Mpi(world) => {
                 let is_one_machine = world.all_same(&machine_id())?;
                 let first = (launch.rank == 0).then(|| first_of_mpi(launch, config, is_one_machine));
-                // What went wrong there is said by all, so that none of them waits.
+                // MPI also distributes an error of rank 0, so the other ranks fail instead of waiting for it.
                 let text = match &first {
                     Some(Ok((address, token, _))) => format!("{address}\n{token}"),
                     Some(Err(error)) => format!("\n{}", chain(error)),
@@ -127,8 +127,8 @@ impl Carrier {
     }
 }
 
-/// The first of MPI and NCCL that works on this machine. MPI is skipped only where the program was built without it: an
-/// MPI that is there and fails, or has other processes, is an error, since the other ranks may already be in it.
+/// Starts MPI, or NCCL if the program was built without MPI. If MPI fails or reports another rank or world size, this
+/// returns the error and does not try NCCL, because the other ranks may already use MPI.
 fn first_that_works<T>(
     launch: &str,
     mpi: impl FnOnce() -> Result<T, JobError>,
@@ -144,7 +144,7 @@ fn first_that_works<T>(
     })
 }
 
-/// Rank 0's address, the token and what listens there.
+/// Opens the listener of rank 0 for a job over MPI. Returns its address, the token and the listener.
 #[cfg(feature = "mpi")]
 fn first_of_mpi(
     launch: &LaunchEnv,
@@ -161,7 +161,7 @@ fn first_of_mpi(
         let reason = format!("other machines cannot reach {}: give --master HOST:PORT", address.ip());
         return Err(JobError::NoAddress { host: host(), reason });
     }
-    // Certificates are for names.
+    // Certificates are issued for host names, so the name is kept instead of the IP address.
     let address = match &launch.master {
         Some(master) => master.to_string(),
         None => address.to_string(),
@@ -169,11 +169,11 @@ fn first_of_mpi(
     Ok((address, config.token.clone().map_or_else(Token::random_text, Ok)?, listener))
 }
 
-/// How long rank 0 tries to listen.
+/// The maximum time that rank 0 retries to listen.
 const PATIENT: Duration = Duration::from_secs(30);
 
-/// Listens as [`listen`] does; retries where the name is not known yet, or is that of a machine before this one, as in
-/// Kubernetes after a restart, and where rank 0 of the attempt before still has the port.
+/// Listens as [`listen`] does, with retries: the host name may not resolve yet, or resolve to a previous machine (as in
+/// Kubernetes after a restart), and rank 0 of the previous attempt may still hold the port.
 fn listen_soon(master: &MasterAddress, config: &RankConfig) -> Result<TcpListener, JobError> {
     let (started, limit, mut is_logged) = (Instant::now(), config.join_within.min(PATIENT), false);
     loop {
@@ -183,7 +183,7 @@ fn listen_soon(master: &MasterAddress, config: &RankConfig) -> Result<TcpListene
             {
                 if !is_logged {
                     log(&format!(
-                        "rank 0 cannot listen at {master} yet, and retries for {limit:?}: {source}"
+                        "rank 0 cannot listen at {master} yet, retrying for up to {limit:?}: {source}"
                     ));
                     is_logged = true;
                 }
@@ -194,7 +194,7 @@ fn listen_soon(master: &MasterAddress, config: &RankConfig) -> Result<TcpListene
     }
 }
 
-/// Listens at an address of this machine, and at no other.
+/// Listens at this address only, not at all addresses of the machine.
 fn listen(master: &MasterAddress) -> Result<TcpListener, JobError> {
     let failed = |source| JobError::Listen { address: master.to_string(), source };
     let listener = TcpListener::bind((master.host.as_str(), master.port)).map_err(failed)?;
@@ -215,22 +215,25 @@ mod tests {
     }
 
     #[test]
-    fn auto_takes_the_first_engine_that_works() {
+    fn auto_engine_selects_mpi_if_built_in_and_otherwise_nccl() {
         assert_eq!(first_that_works("2 ranks", || Ok("mpi"), || Ok("nccl")).unwrap(), "mpi");
         assert_eq!(first_that_works("2 ranks", || missing("mpi"), || Ok("nccl")).unwrap(), "nccl");
     }
 
     #[test]
-    fn auto_names_every_engine_that_it_tried() {
+    fn auto_engine_error_names_every_engine_tried() {
         let outcome = first_that_works("2 ranks", || missing("mpi"), || broken("no libnccl.so.2"));
         let error = outcome.unwrap_err().to_string();
-        let expected =
-            ["2 ranks: ", "tried mpi (this program was built without", "), nccl (NCCL: no libnccl.so.2)"];
+        let expected = [
+            "2 ranks: ",
+            "tried mpi (this program was built without",
+            "), nccl (NCCL cannot be used: no libnccl.so.2)",
+        ];
         assert!(expected.iter().all(|expected| error.contains(expected)), "{error}");
     }
 
     #[test]
-    fn auto_does_not_hide_an_mpi_that_fails() {
+    fn auto_engine_returns_the_error_of_a_failing_mpi() {
         let broken_mpi = || Err(JobError::Mpi { reason: "no MPI_THREAD_MULTIPLE".to_owned() });
         let outcome = first_that_works("2 ranks", broken_mpi, || Ok("nccl"));
         assert!(matches!(outcome, Err(JobError::Mpi { .. })), "{outcome:?}");

@@ -12,55 +12,55 @@ use crate::process::watchdog::place::Place;
 use crate::sums::{Number, share};
 use crate::{Communicator, Error, RankInfo, Reduce, Result};
 
-/// A rank of a group of processes: numbers the collectives, notes where this rank waits and for how long it may,
-/// and makes sure that all ranks are in the same collective before any of them moves a byte.
+/// The communicator of a group of processes. It numbers the collectives, records where this rank waits and until when,
+/// and checks that all ranks are in the same collective before any of them transfers data.
 ///
-/// Sums are made here, in the order of the ranks: every engine moves each rank's values to the one that sums
-/// them, and the sums to all, which are as many bytes as its own sum would move. So they have the same bits
-/// whatever the engine, and the same as those of ranks that are threads.
+/// Sums are computed here in rank order, not by the engine, so they are bit-identical with every engine, and to those
+/// of ranks that are threads. The engine moves each rank's values to the rank that sums them, and the sums to all
+/// ranks. An all-reduce of the engine would transfer the same number of bytes.
 pub(crate) struct ProcessCommunicator {
     context: Arc<Context>,
-    /// Ranks of the job, by rank of the group.
+    /// The rank of each member in the job, in the order of the group.
     ranks: Vec<usize>,
-    /// This rank's own rank in the group.
+    /// This rank's rank in the group.
     member: usize,
-    /// For messages; empty for the world.
+    /// The name of the group, which identifies it on all ranks; empty for the world.
     name: String,
-    /// Made by the first collective, as all members come to it.
+    /// The engine. The first collective opens it, because all members must open it together.
     engine: Option<Box<dyn Engine>>,
     n_calls: u64,
-    /// How often each channel and subgroup was taken.
+    /// The number of groups created for each name.
     n_taken: BTreeMap<String, u64>,
 }
 
-/// What all groups of a process share.
+/// The state that all groups of a process share.
 pub(crate) struct Context {
     pub(crate) rank_info: RankInfo,
     pub(crate) place: Arc<Place>,
     pub(crate) engines: Box<dyn Engines>,
-    /// How long a rank waits in a collective.
+    /// The maximum time that a rank waits in a collective.
     pub(crate) deadline: Duration,
-    /// Why the ranks do not meet any more.
+    /// The reason why the ranks cannot communicate any more, if there is one.
     pub(crate) over: OnceLock<Cause>,
 }
 
-/// What each rank says of the collective that it has come to.
+/// The description of a rank's collective, which the ranks exchange before its data.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
 struct Header {
     kind: u64,
-    /// Values or root.
+    /// The number of values of a sum, or the root of a broadcast; 0 for other collectives.
     argument: u64,
-    /// Which collective of the group it is.
+    /// The sequence number of the collective in its group.
     number: u64,
-    /// The most bytes that this rank sends to one rank.
+    /// The maximum number of bytes that this rank sends to one rank.
     n_bytes: u64,
-    /// One more than the step that this rank is in; 0 before the first.
+    /// The step of this rank plus 1; 0 before the first step.
     step: u64,
 }
 
 impl ProcessCommunicator {
-    /// All ranks of the job.
+    /// Creates the communicator of all ranks of the job.
     pub(crate) fn world(context: Arc<Context>) -> Self {
         let RankInfo { rank, world_size, .. } = context.rank_info;
         Self::new(context, (0..world_size).collect(), rank, String::new())
@@ -81,8 +81,8 @@ impl ProcessCommunicator {
         self.ranks.len()
     }
 
-    /// Comes to a collective, of which this rank sends at most `n_bytes` to one rank; once all are known to be in
-    /// the same one, `body` does it. Gives it what the ranks say of their bytes.
+    /// Runs a collective in which this rank sends at most `n_bytes` to one rank. First checks that all ranks have
+    /// called the same collective, then calls `body` with the engine and the `n_bytes` of every rank.
     fn meet<V>(
         &mut self,
         call: Call,
@@ -109,7 +109,7 @@ impl ProcessCommunicator {
         outcome
     }
 
-    /// What each rank says of the collective that it has come to.
+    /// Exchanges the headers of all ranks and returns them by rank.
     fn headers(
         &self,
         engine: &mut dyn Engine,
@@ -125,8 +125,7 @@ impl ProcessCommunicator {
         Ok(all)
     }
 
-    /// Makes sure that all ranks have come to the same collective. All of them see the same headers, so that all
-    /// come to the same conclusion.
+    /// Checks that all ranks have called the same collective. All ranks see the same headers and get the same result.
     fn check(&self, headers: &[Header]) -> Result<()> {
         let of = |header: &Header| (header.kind, header.argument, header.number);
         let first = headers[0];
@@ -272,7 +271,7 @@ impl fmt::Debug for ProcessCommunicator {
     }
 }
 
-/// Sums values that are few enough for one call of the engine. `shares` is kept from one piece to the next.
+/// Sums values that fit into one call of the engine. `shares` is a buffer that is reused from piece to piece.
 fn sum_piece<T: Number + Pod>(
     engine: &mut dyn Engine,
     member: usize,
@@ -298,7 +297,7 @@ fn sum_piece<T: Number + Pod>(
     engine.all_gather(bytemuck::cast_slice(sums), &send_counts, bytemuck::cast_slice_mut(values))
 }
 
-/// One piece of messages that are too long for one call.
+/// A piece of messages that are too long for one call of the engine.
 #[derive(Clone, Copy)]
 struct Piece {
     start: usize,
@@ -306,22 +305,22 @@ struct Piece {
 }
 
 impl Piece {
-    /// Which part of a message of this length it is; none where the message is shorter.
+    /// Returns the range of this piece in a message of the given length; empty if the message is shorter.
     fn of(self, message_bytes: usize) -> std::ops::Range<usize> {
         let end = self.start.saturating_add(self.n_bytes).min(message_bytes);
         self.start.min(end)..end
     }
 }
 
-/// The pieces in which messages travel of which no rank sends a longer one than it says here; the same on all
-/// ranks.
+/// Returns the pieces in which messages are sent. `n_bytes` is the length of each rank's longest message, so all ranks
+/// compute the same pieces.
 fn pieces(engine: &dyn Engine, n_bytes: &[usize]) -> impl Iterator<Item = Piece> + use<> {
     let (longest, at_once) =
         (n_bytes.iter().copied().max().unwrap_or(0), (engine.max_bytes() / n_bytes.len()).max(1));
     (0..longest).step_by(at_once).map(move |start| Piece { start, n_bytes: at_once })
 }
 
-/// Appends what came from each rank to what had come before.
+/// Appends the bytes received from each rank to those received before.
 fn append(all: &mut [Vec<u8>], recv: &[u8], counts: &[usize]) {
     let mut rest = recv;
     for (bytes, count) in all.iter_mut().zip(counts) {

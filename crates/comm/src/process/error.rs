@@ -2,119 +2,120 @@ use std::io;
 
 use crate::{EXIT_FAILED, EXIT_RETRY, LaunchError};
 
-/// Why a process could not become a rank of its job.
+/// An error of joining a job.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum JobError {
     /// The flags or the variables of the launcher are incomplete or contradict each other.
     #[error(transparent)]
     Launch(#[from] LaunchError),
-    /// Several processes, and a program that was built without their connections.
+    /// There are several processes, but the program was built without the feature that connects them.
     #[error(
-        "{launch}, but this program was built without the feature `grpc` of kiln-comm, by which processes connect: build \
-         it with that feature, or start one process"
+        "{launch}: this program was built without the feature `grpc` of kiln-comm, which connects processes: build \
+         it with that feature, or start a single process"
     )]
     NoProcesses {
-        /// How the processes were started.
+        /// The launch of this process.
         launch: String,
     },
     /// The file with the token cannot be used.
     #[cfg(feature = "grpc")]
     #[error(transparent)]
     Token(crate::rpc::Error),
-    /// Several processes, and no engine that works on this machine.
+    /// There are several processes, but no engine works on this machine.
     #[error(
-        "{launch}: no engine carries gradients between the processes; tried {tried}; build and install one of them, \
-         start one process, or give --engine store, which needs neither and is slow"
+        "{launch}: no engine connects the processes; tried {tried}; build and install one of them, start a single \
+         process, or use --engine store, which needs no library and is slow"
     )]
     NoEngine {
-        /// How the processes were started.
+        /// The launch of this process.
         launch: String,
-        /// The engines that were tried, and why each does not work.
+        /// The engines that were tried, each with its error.
         tried: String,
     },
-    /// An engine that this program was built without.
+    /// The program was built without the requested engine.
     #[error("this program was built without the feature `{engine}`: build it with the feature `{engine}`")]
     NotBuilt {
-        /// The engine.
+        /// The name of the requested engine.
         engine: &'static str,
     },
-    /// MPI sees other processes than the launcher says.
+    /// MPI reports another rank or world size than the launcher.
     #[error(
-        "{launch}, but MPI says rank {rank} of {world_size}: start it by a launcher that MPI knows (mpirun, or srun \
-         --mpi=pmix), or ask for the engine `store`"
+        "{launch}: MPI reports rank {rank} of {world_size}: start the program with a launcher that MPI supports \
+         (mpirun, or srun --mpi=pmix), or use --engine store"
     )]
     OtherWorld {
-        /// How the processes were started.
+        /// The launch of this process.
         launch: String,
-        /// MPI's number of this process.
+        /// The rank of this process according to MPI.
         rank: usize,
-        /// MPI's number of processes.
+        /// The number of processes according to MPI.
         world_size: usize,
     },
-    /// MPI was not there, or not for several threads.
-    #[error("MPI: {reason}")]
+    /// MPI cannot be used, for example because it does not support several threads.
+    #[error("MPI cannot be used: {reason}")]
     Mpi {
-        /// What is wrong.
+        /// The reason why MPI cannot be used.
         reason: String,
     },
-    /// NCCL was not there, or has no GPU for this process.
-    #[error("NCCL: {reason}")]
+    /// NCCL is not installed, or there is no GPU for this process.
+    #[error("NCCL cannot be used: {reason}")]
     Nccl {
-        /// What is wrong.
+        /// The reason why NCCL cannot be used.
         reason: String,
     },
-    /// Nobody knows where the first process is.
-    #[error("{launch}, without a word on where rank 0 is: give --master HOST:PORT to all processes")]
+    /// The address of rank 0 is unknown.
+    #[error("{launch}: the address of rank 0 is missing: give --master HOST:PORT to all processes")]
     NoMaster {
-        /// How the processes were started.
+        /// The launch of this process.
         launch: String,
     },
-    /// There is no word that the processes know each other by.
+    /// No token was configured.
     #[error(
-        "no token: set KILN_JOB_TOKEN to the same random text for all processes of the job, or KILN_JOB_TOKEN_FILE \
-         to a file with it that only you can read"
+        "the job has no token: set KILN_JOB_TOKEN to the same random text for all its processes, or \
+         KILN_JOB_TOKEN_FILE to a file that contains it and that only you can read"
     )]
     NoToken,
-    /// The address of rank 0, or of this process, is not one that others reach.
-    #[error("{host} has no address that can be used: {reason}")]
+    /// Other machines cannot reach the address of rank 0 or of this process.
+    #[error("{host} has no usable address: {reason}")]
     NoAddress {
-        /// The host.
+        /// The host name of this machine.
         host: String,
-        /// What is wrong.
+        /// The reason why no address of the host is usable.
         reason: String,
     },
-    /// Rank 0 cannot serve there.
+    /// Rank 0 cannot listen at its address.
     #[error("rank 0 cannot listen at {address}: give --master HOST:PORT with a free port of this machine")]
     Listen {
-        /// The address.
+        /// The address at which rank 0 should listen, as `HOST:PORT`.
         address: String,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
-    /// The thread that watches over the job could not be started.
-    #[error("the thread that meets the other processes could not be started")]
+    /// The watchdog thread could not be started.
+    #[error("failed to start the thread that joins the job")]
     Thread(#[source] io::Error),
-    /// A process was lost, or did not come, before the job began.
+    /// A process was lost before all had joined, or did not join in time.
     #[error("{reason}")]
     Lost {
-        /// Which one, and what became of it.
+        /// The name of the process, and what happened to the process.
         reason: String,
     },
-    /// The processes do not become a job.
+    /// A process was refused, the processes were started with different settings, or a request to rank 0 failed.
     #[error("{reason}")]
     Refused {
-        /// Which rank is why, and what to do.
+        /// The rank at fault, the problem, and what to do.
         reason: String,
     },
-    /// Rank 0 could not be reached, or the processes cannot let each other in.
+    /// Rank 0 cannot be reached, or a token or certificate is invalid.
     #[cfg(feature = "grpc")]
-    #[error("rank 0: {0}")]
+    #[error("cannot connect to rank 0: {0}")]
     Rpc(#[from] crate::rpc::Error),
 }
 
 impl JobError {
-    /// What a process should end with for it: [`EXIT_RETRY`] where the same may go well another time.
+    /// Returns the status with which the process should exit: [`EXIT_RETRY`] if another attempt may succeed, otherwise
+    /// [`EXIT_FAILED`].
     pub fn status(&self) -> u8 {
         match self {
             Self::Lost { .. } => EXIT_RETRY,

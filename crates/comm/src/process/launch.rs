@@ -4,14 +4,14 @@ use std::num::NonZeroU16;
 use crate::MasterAddress;
 use crate::process::master_address::{first_host, is_host};
 
-/// What stands between the id of a run of torchrun and the number of restarts of an agent.
+/// The separator between a torchrun run id and the restart count of an agent, in a job id.
 pub(crate) const AGENT_RESTART: &str = ", agent restart ";
 
-/// The launch of a process as its launcher describes it: which process of a job this is, and how it finds the others.
+/// The launch of a process as its launcher describes it: the rank of the process and the address of rank 0.
 ///
 /// ```
 /// use kiln_comm::{LaunchEnv, LaunchFlags};
-/// // As torchrun sets them.
+/// // These are the variables that torchrun sets.
 /// let vars = [("RANK", "1"), ("WORLD_SIZE", "4"), ("LOCAL_RANK", "1"), ("MASTER_ADDR", "n1"), ("MASTER_PORT", "29500")];
 /// let var = |name: &str| vars.iter().find(|(var, _)| *var == name).map(|(_, value)| value.to_string());
 /// let launch = LaunchEnv::detect(&LaunchFlags::default(), var)?.expect("there are several processes");
@@ -20,31 +20,31 @@ pub(crate) const AGENT_RESTART: &str = ", agent restart ";
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LaunchEnv {
-    /// What said so.
+    /// The launcher that provided the values.
     pub source: Launcher,
-    /// This process among all, below `world_size`.
+    /// The rank of this process, below `world_size`.
     pub rank: usize,
-    /// Processes of the job, at least 1.
+    /// The number of processes of the job, at least 1.
     pub world_size: usize,
-    /// This process among those of its machine.
+    /// The position of this process among those of its machine, from 0.
     pub local_rank: usize,
-    /// Where the first process serves the others; `None` where the launcher does not say and MPI
-    /// must carry it.
+    /// The address at which rank 0 serves the others; `None` if the launcher does not provide it. Only jobs over MPI
+    /// can start without it, because MPI distributes the address.
     pub master: Option<MasterAddress>,
-    /// Identifies this attempt at the job, the same for all its processes and another one after a restart; `None` where
-    /// the launcher has no name for it.
+    /// The id of this attempt at the job: the same for all processes, different after a restart. `None` if the launcher
+    /// does not provide one.
     pub job_id: Option<String>,
 }
 
-/// The most processes of a job: more are a typing error.
+/// The maximum number of processes of a job, which catches typing errors.
 pub const MAX_WORLD_SIZE: usize = 1 << 16;
 
-/// A launcher, which says which process of a job this is, in the order of who is believed.
+/// A launcher of processes. The first one, in the order of the variants, that sets any value is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Launcher {
     /// The command line.
     Flags,
-    /// torchrun, or who sets the same variables: a manifest of Kubernetes.
+    /// torchrun, or a Kubernetes manifest that sets the same variables.
     Torchrun,
     /// `mpirun` of Open MPI.
     OpenMpi,
@@ -54,105 +54,105 @@ pub enum Launcher {
     Slurm,
 }
 
-/// What the command line says; an empty one says nothing.
+/// The values of the command line; all are `None` if it has no launch flags.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LaunchFlags {
-    /// `--rank`: goes with `world_size`.
+    /// The value of `--rank`, which requires `world_size`.
     pub rank: Option<usize>,
-    /// `--world-size`: goes with `rank`.
+    /// The value of `--world-size`, which requires `rank`.
     pub world_size: Option<usize>,
-    /// `--local-rank`: the rank where it is not given, so that all processes are of one machine.
+    /// The value of `--local-rank`. Defaults to the rank, for processes of a single machine.
     pub local_rank: Option<usize>,
-    /// `--master`: believed before what any launcher says of it, and no launch by itself.
+    /// The value of `--master`. It overrides the address of any launcher. Without a launcher it has no effect.
     pub master: Option<MasterAddress>,
 }
 
-/// Why the way a process was started cannot be made out.
+/// An error in the launch of a process.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LaunchError {
-    /// A source says something, but not all.
+    /// A launcher sets some of its values, but not all.
     #[error("the launch by {launcher} has {found}, but lacks {missing}: {}", launcher.remedy())]
     Incomplete {
-        /// What speaks.
+        /// The launcher whose values are incomplete.
         launcher: Launcher,
-        /// What it says, as `NAME=value`.
+        /// The values that the launcher sets, as `NAME=value`.
         found: String,
-        /// The names of what it does not say.
+        /// The names of the missing values.
         missing: String,
     },
-    /// A value, as `NAME=value`, that is no number.
-    #[error("{0} is no whole number: correct it, or unset it and give --rank and --world-size")]
+    /// A value, as `NAME=value`, is not a number.
+    #[error("{0} is not a whole number: correct it, or unset it and give --rank and --world-size")]
     NotANumber(String),
-    /// Two numbers of one source that cannot both be.
+    /// Two numbers of one launcher contradict each other.
     #[error(
-        "{first} does not go with {second}: ranks count from 0 and stay below the number of processes, and no \
+        "{first} does not fit {second}: ranks count from 0 and are less than the number of processes, and no \
          machine has more processes than the job; correct one of them"
     )]
     Misfit {
         /// The number that is too large, as `NAME=value`.
         first: String,
-        /// What it must fit into.
+        /// The number that bounds it, as `NAME=value`.
         second: String,
     },
-    /// More processes than [`MAX_WORLD_SIZE`], as `NAME=value`.
+    /// The number of processes, as `NAME=value`, exceeds [`MAX_WORLD_SIZE`].
     #[error("{0} is too many processes: expected at most {MAX_WORLD_SIZE}; correct it")]
     TooManyRanks(String),
-    /// Two launchers that say different things.
+    /// Two launchers set different values.
     #[error(
-        "{first}, but {second}: two launchers contradict each other; unset one of them with all that its \
-         launcher sets, or give --rank and --world-size"
+        "{first}, but {second}: two launchers contradict each other; unset all variables of one of them, or give \
+         --rank and --world-size"
     )]
     Contradiction {
-        /// What the one says, as `NAME=value`.
+        /// The value of one launcher, as `NAME=value`.
         first: String,
-        /// What the other says.
+        /// The value of the other launcher, as `NAME=value`.
         second: String,
     },
     /// Slurm gave several tasks to a job, but did not start this process as one of them.
     #[error(
-        "started in an sbatch script without srun (or so under salloc): SLURM_NTASKS={n_tasks}, but \
-         SLURM_STEP_ID names no step, so this process is the only one; start it as `srun PROGRAM ...`, or, to \
-         train in one process, unset SLURM_NTASKS or ask for one task"
+        "started without srun in an sbatch script or under salloc: SLURM_NTASKS={n_tasks}, but SLURM_STEP_ID \
+         names no step, so this is the only process; start it as `srun PROGRAM ...`, or, to train in one \
+         process, unset SLURM_NTASKS or request one task"
     )]
     NoStep {
-        /// Tasks of the job.
+        /// The number of tasks of the job.
         n_tasks: usize,
     },
-    /// What should name the host of the first process, as `NAME=value`, and does not.
-    #[error("{0} names no host for the first process: correct it, or give --master HOST:PORT")]
+    /// The value, as `NAME=value`, does not contain the host of rank 0.
+    #[error("{0} names no host for rank 0: correct it, or give --master HOST:PORT")]
     NoHost(String),
-    /// What should give the port of the first process, as `NAME=value`, and does not.
+    /// The value, as `NAME=value`, does not provide a port for rank 0.
     #[error(
-        "{0} leaves no port to the first process: expected 1 to 65535, or to 65534 where \
-         TORCHELASTIC_USE_AGENT_STORE=True, as torchrun listens there itself and the first process takes the \
-         next; correct it, or give --master HOST:PORT"
+        "{0} provides no port for rank 0: expected 1 to 65535, or 1 to 65534 if \
+         TORCHELASTIC_USE_AGENT_STORE=True, as torchrun then listens on this port itself and rank 0 on the \
+         next one; correct it, or give --master HOST:PORT"
     )]
     NoPort(String),
-    /// A text that is no [`MasterAddress`].
-    #[error("{0:?} is no HOST:PORT: write node1:29400 or [::1]:29400, with a port from 1 to 65535")]
+    /// The text is not a [`MasterAddress`].
+    #[error("{0:?} is not HOST:PORT: write node1:29400 or [::1]:29400, with a port from 1 to 65535")]
     BadMaster(String),
 }
 
-/// Names under which Slurm tells a process that it is in a step: today's and the older one.
+/// The variables of the step id that Slurm sets in each task: the current name and an older one.
 const STEP_IDS: [&str; 2] = ["SLURM_STEP_ID", "SLURM_STEPID"];
 
-/// The step that Slurm counts the batch script itself as; it has one process, whatever the job asked for.
+/// The step id of a batch script, which runs as one process whatever the job requested.
 const BATCH_STEP: &str = "4294967291";
 
 impl LaunchEnv {
-    /// Reads how this process was started; `None` is one process alone, as is a Slurm step of one task.
-    /// The first [`Launcher`] that says anything is believed, and must be complete. `var` gives the value of an
-    /// environment variable; an empty one counts as not set.
+    /// Detects how this process was started. Returns `None` for a single process, which includes a Slurm step of one
+    /// task. The first [`Launcher`] that sets any value is used, and must be complete. `var` returns the value of an
+    /// environment variable; an empty value counts as not set.
     ///
-    /// Slurm names no master: it is on the first host of the step, where rank 0 is unless the tasks were
-    /// placed by hand (`--distribution=arbitrary`), at a port made of the job's number. Such steps, and those
-    /// of one job that run at the same time, need `flags.master`.
+    /// Slurm does not provide the address of rank 0. The host is then the first one of the step, which runs rank 0
+    /// unless tasks were placed with `--distribution=arbitrary`; the port, 29400 to 30399, is derived from the job id.
+    /// Steps with such a placement, and steps of one job that run at the same time, need `flags.master`.
     ///
     /// # Errors
     ///
-    /// If what speaks is incomplete, out of range or contradicted by another launcher, and if Slurm gave
-    /// several tasks to the job but this process is not one of them.
+    /// Returns an error if the launcher's values are incomplete, out of range or contradicted by another launcher, or
+    /// if Slurm gave several tasks to the job but this process is not one of them.
     pub fn detect(
         flags: &LaunchFlags,
         var: impl Fn(&str) -> Option<String>,
@@ -192,18 +192,18 @@ impl LaunchEnv {
 }
 
 impl Launcher {
-    /// The names of the rank, the world size and the local rank.
+    /// Returns the names of the flags or variables for the rank, the world size and the local rank.
     fn numbers(self) -> [&'static str; 3] {
         match self {
             Self::Flags => ["--rank", "--world-size", "--local-rank"],
             Self::Torchrun => ["RANK", "WORLD_SIZE", "LOCAL_RANK"],
             Self::OpenMpi => ["OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"],
-            // PMIx tells the rest to who asks its library; Slurm tells the same in variables.
+            // PMIx provides the other numbers through its library only. Slurm sets them as variables, too.
             Self::Pmix | Self::Slurm => ["SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"],
         }
     }
 
-    /// The names of which any one shows that the source speaks.
+    /// Returns the names of flags or variables; if any one of them is set, this launcher was used.
     fn signs(self) -> Vec<&'static str> {
         match self {
             Self::Pmix => vec!["PMIX_RANK"],
@@ -212,29 +212,31 @@ impl Launcher {
         }
     }
 
-    /// What to do where the source is incomplete.
+    /// Returns the advice for a launch with missing values.
     fn remedy(self) -> &'static str {
         match self {
-            Self::Flags => "give both --rank and --world-size, or none of the three",
-            Self::Torchrun => "set what it lacks, as torchrun does, or unset what it has",
-            Self::OpenMpi => "start with mpirun, which sets all of it, or unset what it has",
+            Self::Flags => "give both --rank and --world-size, or no launch flags",
+            Self::Torchrun => "set the missing variables, as torchrun does, or unset the others",
+            Self::OpenMpi => "start with mpirun, which sets all of them, or unset the others",
             Self::Pmix => {
-                "the world size is known in a Slurm step only; start with `srun --mpi=pmix` or mpirun of Open \
+                "the world size is available in a Slurm step only; start with `srun --mpi=pmix` or mpirun of Open \
                  MPI, or give --rank and --world-size"
             }
-            Self::Slurm => "start with srun, which sets all of it, or give --rank, --world-size and --master",
+            Self::Slurm => {
+                "start with srun, which sets all of them, or give --rank, --world-size and --master"
+            }
         }
     }
 }
 
-/// All that is said of the launch, by the command line and by the environment.
+/// The values that describe the launch: flags and environment variables.
 struct Said<'a> {
     flags: &'a LaunchFlags,
     var: &'a dyn Fn(&str) -> Option<String>,
 }
 
 impl Said<'_> {
-    /// The first source that says anything.
+    /// Returns the first launcher that sets any value.
     fn source(&self) -> Result<Option<Launcher>, LaunchError> {
         for source in [Launcher::Flags, Launcher::Torchrun, Launcher::OpenMpi, Launcher::Pmix] {
             if source.signs().iter().any(|name| self.get(name).is_some()) {
@@ -250,8 +252,8 @@ impl Said<'_> {
         }
     }
 
-    /// Refuses a number that another launcher tells otherwise. A Slurm step may differ from torchrun, as each
-    /// of its tasks may be an agent that starts several ranks.
+    /// Fails if another launcher sets a different number. A Slurm step may differ from torchrun, because each of its
+    /// tasks may be an agent that starts several ranks.
     fn agree(&self, source: Launcher) -> Result<(), LaunchError> {
         let twins: &[_] = match source {
             Launcher::Torchrun => &[("RANK", "OMPI_COMM_WORLD_RANK"), ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE")],
@@ -299,7 +301,7 @@ impl Said<'_> {
         Ok(MasterAddress { host, port: 29_400 + (job_id % 1000) as u16 })
     }
 
-    /// What tells this attempt at the job from others: torchrun counts restarts, Slurm those of a job that it requeued.
+    /// Returns the id of this attempt at the job, with the number of restarts by torchrun or of requeues by Slurm.
     fn job_id(&self, source: Launcher) -> Option<String> {
         let (id, how, restarts) = match source {
             Launcher::Flags | Launcher::OpenMpi => return None,
@@ -317,7 +319,7 @@ impl Said<'_> {
         })
     }
 
-    /// The name of the list of hosts: a step may have fewer than its job.
+    /// Returns the name of the variable with the list of hosts. A step may have fewer hosts than its job.
     fn nodes_name(&self) -> &'static str {
         let step_nodes = "SLURM_STEP_NODELIST";
         if self.get(step_nodes).is_some() { step_nodes } else { "SLURM_JOB_NODELIST" }
@@ -339,7 +341,7 @@ impl Said<'_> {
     fn incomplete(&self, launcher: Launcher) -> LaunchError {
         let mut needed = launcher.numbers().to_vec();
         match launcher {
-            Launcher::Flags => needed.truncate(2), // The local rank has its default.
+            Launcher::Flags => needed.truncate(2), // The local rank has a default.
             Launcher::OpenMpi => {}
             _ if self.flags.master.is_some() => {}
             Launcher::Torchrun => needed.extend(["MASTER_ADDR", "MASTER_PORT"]),
@@ -352,12 +354,12 @@ impl Said<'_> {
         LaunchError::Incomplete { launcher, found: found.join(", "), missing: needed.join(", ") }
     }
 
-    /// What is said under a name, as messages show it.
+    /// Formats a value for messages, as `NAME=value`.
     fn setting(&self, name: &str) -> String {
         format!("{name}={}", self.get(name).unwrap_or_default())
     }
 
-    /// What is said under a name: flags start with dashes, which no variable does.
+    /// Returns the value of a flag or variable. Flags start with dashes, variables do not.
     fn get(&self, name: &str) -> Option<String> {
         match name {
             "--rank" => self.flags.rank.map(|rank| rank.to_string()),

@@ -2,17 +2,17 @@ use std::collections::HashMap;
 
 use crate::process::proto::Member;
 
-/// What this machine is called.
+/// Returns the host name of this machine.
 pub(crate) fn host() -> String {
     gethostname::gethostname().to_string_lossy().into_owned()
 }
 
-/// Identifies this machine: processes with equal ids share its cores and its loopback address.
+/// Returns the id of this machine. Processes with equal ids share its cores and its loopback address.
 ///
-/// Host names do not tell machines apart: images that are cloned have the same. Nor does `/etc/machine-id`, which
-/// containers of one image share. The kernel draws its boot id anew whenever a machine starts, and containers of one
-/// machine have network namespaces of their own, whose loopback addresses are different. Where the system has neither, the
-/// host name must do.
+/// Machines with clones of one image have equal host names, and containers of one image have equal `/etc/machine-id`s.
+/// The id therefore consists of the kernel's boot id, which is random at each start, and the network namespace, because
+/// containers with separate namespaces do not share a loopback address. If the system does not provide the namespace,
+/// the host name replaces it. If it does not provide the boot id, the id is the host name alone.
 pub(crate) fn machine_id() -> String {
     let boot_id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok();
     let network = std::fs::read_link("/proc/self/ns/net").ok();
@@ -23,18 +23,18 @@ pub(crate) fn machine_id() -> String {
     }
 }
 
-/// A process as messages name it.
+/// Formats a process for messages, as `rank 1 (host, pid 42)`.
 pub(crate) fn name(rank: usize, member: &Member) -> String {
     format!("rank {rank} ({}, pid {})", member.host, member.pid)
 }
 
-/// The ranks on the machine of a rank, in order.
+/// Returns, in order, the ranks on the machine of `rank`, including `rank`.
 pub(crate) fn ranks_beside(members: &[Member], rank: usize) -> Vec<usize> {
     let own = &members[rank].machine;
     (0..members.len()).filter(|other| members[*other].machine == *own).collect()
 }
 
-/// The machines by the order of their first ranks, as `2 on n1, 1 on n2`.
+/// Formats the number of ranks on each machine, in the order of the machines' first ranks, as `2 on n1, 1 on n2`.
 pub(crate) fn list(members: &[Member]) -> String {
     let (mut machines, mut place_of) = (Vec::<(&str, usize)>::new(), HashMap::new());
     for Member { host, machine, .. } in members {
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn machines_of_one_name_are_told_apart() {
+    fn machines_with_equal_host_names_are_distinguished() {
         let members = [member("node", "a"), member("node", "b"), member("node", "a"), member("renamed", "b")];
         assert_eq!(ranks_beside(&members, 0), [0, 2]);
         assert_eq!(ranks_beside(&members, 3), [1, 3]);
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn the_own_machine_has_one_id() {
+    fn machine_id_is_stable_and_not_empty() {
         assert_eq!(machine_id(), machine_id());
         assert!(!machine_id().trim().is_empty());
     }

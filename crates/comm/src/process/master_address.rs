@@ -5,12 +5,12 @@ use std::str::FromStr;
 
 use crate::LaunchError;
 
-/// The address where the first process of a job serves the others, written `HOST:PORT` or `[V6]:PORT`.
+/// The address at which rank 0 of a job serves the others, written `HOST:PORT` or `[V6]:PORT`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MasterAddress {
-    /// Its name or address, an IPv6 one without brackets.
+    /// The host name or IP address; an IPv6 address has no brackets here.
     pub host: String,
-    /// Its port.
+    /// The port, at least 1 if parsed from text.
     pub port: u16,
 }
 
@@ -23,7 +23,7 @@ impl FromStr for MasterAddress {
             let port = port.parse::<NonZeroU16>().ok()?.get();
             let inside = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
             let host = inside.unwrap_or(host).to_owned();
-            // Without brackets, the last part of an IPv6 address could be taken for the port.
+            // Without brackets, the last group of an IPv6 address could be mistaken for the port.
             (is_host(&host) && host.contains(':') == inside.is_some()).then_some(Self { host, port })
         };
         read().ok_or_else(|| LaunchError::BadMaster(text.to_owned()))
@@ -37,8 +37,8 @@ impl fmt::Display for MasterAddress {
     }
 }
 
-/// The first host of Slurm's compact list: `vnode1` of `vnode[1-2,5],login`. Each pair of brackets holds
-/// numbers and ranges of them, zeros in front kept.
+/// Returns the first host of a compact Slurm node list, such as `vnode1` of `vnode[1-2,5],login`. Brackets contain
+/// numbers and ranges of numbers; leading zeros are kept.
 pub(crate) fn first_host(list: &str) -> Option<String> {
     let mut host = String::new();
     let mut rest = list;

@@ -1,4 +1,4 @@
-//! Ranks that are processes: how a launcher started them, how they meet, watch over each other and end together.
+//! Ranks that are processes: launch environment, rendezvous, collectives, watchdog and exit.
 
 #[cfg(feature = "grpc")]
 mod carrier;

@@ -12,28 +12,33 @@ use mpi::traits::{Communicator, CommunicatorCollectives, Group, Root};
 use crate::JobError;
 use crate::process::engine::{Engine, Engines, Outcome, Parts, PartsMut};
 
-/// Bytes that one call moves at most: MPI counts them in 32 bits.
+/// The maximum number of bytes of one call, because MPI counts bytes in 32 bits.
 const MAX_BYTES: usize = 1 << 30;
 
-/// Tags of groups that are made; MPI allows at least as many.
+/// The number of tags used to create groups, the minimum that MPI guarantees.
 const N_TAGS: u64 = 1 << 15;
 
-/// The processes as MPI sees them. Its errors end the job, which is its default: its calls return none.
+/// The processes of `MPI_COMM_WORLD`. MPI calls return no errors here: by default, an error in MPI aborts the job.
 ///
-/// `MPI_Finalize` waits for all other processes: it is called by [`Engines::finish`] and by nothing else, so that a
-/// process that ends before its job does is not held up by it.
+/// `MPI_Finalize` waits for all other processes. Only [`Engines::finish`] calls it, so a process that ends before its
+/// job does not block.
 pub(crate) struct MpiWorld(Mutex<Option<Universe>>);
 
 impl MpiWorld {
+    /// Initialises MPI for use by several threads.
+    ///
     /// # Errors
-    /// When MPI was started before, or does not let several threads call it.
+    /// Returns an error if MPI was initialised before in this process, or does not support `MPI_THREAD_MULTIPLE`.
     pub(crate) fn start() -> Result<Self, JobError> {
         let failed = |reason: &str| JobError::Mpi { reason: reason.to_owned() };
         let started = mpi::initialize_with_threading(Threading::Multiple);
-        let (universe, threading) = started.ok_or_else(|| failed("it was started before in this process"))?;
+        let (universe, threading) =
+            started.ok_or_else(|| failed("it is already initialised in this process"))?;
         if threading < Threading::Multiple {
             std::mem::forget(universe);
-            return Err(failed("this library was built without MPI_THREAD_MULTIPLE: take one that has it"));
+            return Err(failed(
+                "the library was built without MPI_THREAD_MULTIPLE: use one that supports it",
+            ));
         }
         Ok(Self(Mutex::new(Some(universe))))
     }
@@ -46,7 +51,7 @@ impl MpiWorld {
         SimpleCommunicator::world().size() as usize
     }
 
-    /// Gives every process the text of the first one. A meeting of all.
+    /// Returns, on all ranks, the text that rank 0 passes. A collective: every rank must call it.
     pub(crate) fn text_of_first(&self, text: String) -> Result<String, JobError> {
         let mut engine = MpiEngine { comm: SimpleCommunicator::world() };
         let failed = |reason| JobError::Mpi { reason };
@@ -55,10 +60,10 @@ impl MpiWorld {
         let mut bytes = text.into_bytes();
         bytes.resize(n_bytes as usize, 0);
         engine.broadcast(0, &mut bytes).map_err(failed)?;
-        String::from_utf8(bytes).map_err(|_| failed("rank 0's text did not arrive whole".to_owned()))
+        String::from_utf8(bytes).map_err(|_| failed("the text received from rank 0 is not UTF-8".to_owned()))
     }
 
-    /// Whether all processes give the same text. A meeting of all.
+    /// Returns true if all processes pass the same text, compared by hash. A collective: every rank must call it.
     pub(crate) fn all_same(&self, text: &str) -> Result<bool, JobError> {
         let mut engine = MpiEngine { comm: SimpleCommunicator::world() };
         let own = hash(text).to_ne_bytes();
@@ -74,9 +79,10 @@ impl Engines for MpiWorld {
         let world = SimpleCommunicator::world();
         let ranks: Vec<i32> = ranks.iter().map(|rank| *rank as i32).collect();
         let group = world.group().include(&ranks);
-        // Groups that threads make at the same time are told apart by the tag.
+        // The tag distinguishes groups that threads create at the same time.
         let tag = (hash(name) % N_TAGS) as i32;
-        let comm = world.split_by_subgroup_with_tag(&group, tag).ok_or("MPI made no group with this rank")?;
+        let comm =
+            world.split_by_subgroup_with_tag(&group, tag).ok_or("MPI created no group for this rank")?;
         Ok(Box::new(MpiEngine { comm }))
     }
 
@@ -92,7 +98,7 @@ impl Drop for MpiWorld {
 }
 
 fn hash(text: &str) -> u64 {
-    // Its keys are fixed: the same in every process of the same program.
+    // The keys of this hasher are fixed, so every process of the same program gets the same hash.
     let mut hasher = DefaultHasher::new();
     text.hash(&mut hasher);
     hasher.finish()
@@ -102,8 +108,8 @@ struct MpiEngine {
     comm: SimpleCommunicator,
 }
 
-// SAFETY: a communicator is a handle that any thread may use, since MPI was started with `MPI_THREAD_MULTIPLE`; that
-// no two threads use it at the same time is what `&mut self` sees to.
+// SAFETY: a communicator is a handle that any thread may use, because MPI was initialised with `MPI_THREAD_MULTIPLE`.
+// `&mut self` ensures that no two threads use it at the same time.
 unsafe impl Send for MpiEngine {}
 
 impl Engine for MpiEngine {
@@ -127,7 +133,8 @@ impl Engine for MpiEngine {
 
     fn all_to_all(&mut self, send: Parts<'_>, recv: PartsMut<'_>) -> Outcome {
         let ((send_counts, send_displs), (counts, displs)) = (layout(send.counts), layout(recv.counts));
-        // As in `addressed`.
+        // Open MPI takes the address of an empty vector for `MPI_IN_PLACE`, so an empty receive buffer gets another
+        // address.
         let mut nowhere = [0; 1];
         let room = if recv.bytes.is_empty() { &mut nowhere[..0] } else { recv.bytes };
         self.comm.all_to_all_varcount_into(
@@ -143,12 +150,13 @@ impl Engine for MpiEngine {
     }
 }
 
-/// The bytes, at an address that means nothing else: an empty vector's is 1, which is what Open MPI calls `MPI_IN_PLACE`.
+/// Returns the bytes. Empty bytes get the address of a constant, because the address of an empty vector is 1, which
+/// Open MPI takes for `MPI_IN_PLACE`.
 fn addressed(bytes: &[u8]) -> &[u8] {
     if bytes.is_empty() { &[0][..0] } else { bytes }
 }
 
-/// Counts and places of parts that stand one after the other.
+/// Returns the counts and displacements of contiguous parts.
 fn layout(counts: &[usize]) -> (Vec<Count>, Vec<Count>) {
     let mut start = 0;
     let place = |count: &usize| {

@@ -8,24 +8,24 @@ use crate::JobError;
 use crate::process::engine::{Engine, Engines, Outcome, Parts, PartsMut};
 use crate::process::watchdog::control::Control;
 
-/// The most bytes that one call moves; the device holds twice as many meanwhile.
+/// The maximum number of bytes of one call. The device buffers take twice as much memory.
 const MAX_BYTES: usize = 256 << 20;
 
-/// How long a rank waits for the first one's id, and in a call: a day. The job's watchdog ends a process earlier.
+/// The maximum time to wait for the NCCL id of a group, and for the end of a call: a day. The watchdog ends the process
+/// earlier, at the deadline of the collective.
 const WAIT: Duration = Duration::from_secs(24 * 3600);
 
-/// The GPUs of a job's processes, one per process, as NCCL connects them. NCCL neither authenticates nor encrypts.
+/// The NCCL engine, with one GPU per process. NCCL neither authenticates nor encrypts.
 ///
-/// Bytes of the host are copied to the device and back. Tensors that are on a device are summed there, by
-/// `kiln_kernels::NcclSum`.
+/// Host data is copied to the device and back. Tensors in device memory are summed there, by `kiln_kernels::NcclSum`.
 pub(crate) struct Nccl {
     control: Arc<Control>,
     device: usize,
 }
 
 impl Nccl {
-    /// The GPU of a process: the one that it was given; else the one of its local rank's number, or the only one that it
-    /// sees. Checks that libnccl, which is loaded at run time, is there, too.
+    /// Returns the GPU of a process: the configured one, else the only visible one, else the one whose number is the
+    /// local rank. Also checks that libnccl can be loaded.
     pub(crate) fn device_of(local_rank: usize, cuda_device: Option<usize>) -> Result<usize, JobError> {
         kiln_nccl::check().map_err(failed)?;
         if let Some(device) = cuda_device {
@@ -36,7 +36,7 @@ impl Nccl {
             n_devices if local_rank < n_devices => Ok(local_rank),
             n_devices => Err(JobError::Nccl {
                 reason: format!(
-                    "local rank {local_rank} has none of {n_devices} GPUs: start one process per GPU"
+                    "local rank {local_rank} has no GPU: the process sees {n_devices} GPUs; start one process per GPU"
                 ),
             }),
         }
@@ -66,18 +66,19 @@ struct NcclEngine {
 }
 
 impl NcclEngine {
-    /// Sends each rank its part and receives the part that each has for this one, all at once.
+    /// Sends a part to each rank and receives a part from each, in one NCCL group.
     fn exchange(&mut self, send: Parts<'_>, recv: PartsMut<'_>) -> Outcome {
         let stream = Arc::clone(self.comm.stream());
         stream.context().bind_to_thread().map_err(told)?;
-        // A device has no empty buffers.
+        // A device cannot allocate empty buffers.
         let bytes = if send.bytes.is_empty() { &[0][..] } else { send.bytes };
         let outgoing = stream.clone_htod(bytes).map_err(told)?;
         let n_received: usize = recv.counts.iter().sum();
         let incoming = stream.alloc_zeros::<u8>(n_received.max(1)).map_err(told)?;
         stream.synchronize().map_err(told)?;
         let (from, to) = (outgoing.device_ptr(&stream).0, incoming.device_ptr(&stream).0);
-        // SAFETY: both allocations have as many bytes as the counts' sums, do not overlap, and live until this returns.
+        // SAFETY: each allocation has room for the sum of its counts. The allocations do not overlap and live until
+        // this returns.
         unsafe { self.comm.exchange(&buffers(from, send.counts), &buffers(to, recv.counts)) }
             .map_err(told)?;
         if 0 < n_received {
@@ -87,7 +88,7 @@ impl NcclEngine {
     }
 }
 
-/// Parts of so many bytes, one after the other from an address on.
+/// Returns contiguous buffers of these lengths, starting at `address`.
 fn buffers(mut address: u64, counts: &[usize]) -> Vec<Buffer> {
     let part = |len: &usize| {
         let start = address;
@@ -123,7 +124,7 @@ impl Engine for NcclEngine {
 }
 
 fn told(error: impl std::fmt::Display) -> String {
-    format!("NCCL: {error}")
+    format!("NCCL reports: {error}")
 }
 
 fn failed(error: impl std::fmt::Display) -> JobError {

@@ -15,34 +15,34 @@ use crate::process::watchdog::place::Place;
 use crate::process::watchdog::timing::Timing;
 use crate::{BoxError, Communicator, JobError, LaunchEnv, RankConfig, RankInfo, ThreadRanks, TransientError};
 
-/// How long a rank waits in a collective, if the configuration does not say.
+/// The default maximum time that a rank waits in a collective.
 const DEADLINE: Duration = Duration::from_secs(120);
 
-/// How long processes that are done wait for those that are not: a day. One that is lost is noticed.
+/// The maximum time that finished processes wait for the others: a day. The watchdog detects lost ones earlier.
 const PATIENCE: Duration = Duration::from_secs(24 * 3600);
 
-/// The processes of a job, which are ranks that train together, as one of them sees the group.
+/// A handle of this process to its job: the group of processes that train together, one rank each.
 ///
-/// From [`RankGroup::join`](crate::RankGroup::join) on, this process ends with its job, whatever its threads do: with status
-/// [`EXIT_FAILED`](crate::EXIT_FAILED) when a rank has failed or panicked (any panic in any thread counts), with
-/// [`EXIT_RETRY`](crate::EXIT_RETRY) when one is lost, or failed with a [`TransientError`]. Standard error then says which rank it was, on which machine,
-/// and what it was doing.
+/// After [`RankGroup::join`](crate::RankGroup::join), this process ends with its job, whatever its threads do. The exit
+/// status is [`EXIT_FAILED`](crate::EXIT_FAILED) if a rank failed or panicked (in any thread), and
+/// [`EXIT_RETRY`](crate::EXIT_RETRY) if a rank was lost or failed with a [`TransientError`]. Standard error then names
+/// the rank, its machine and its activity.
 pub struct ProcessGroup {
     control: Arc<Control>,
     context: Arc<Context>,
     launch: LaunchEnv,
     engine: &'static str,
     threads: Option<usize>,
-    /// Where rank 0 serves the others.
+    /// The address at which rank 0 serves the others.
     address: String,
-    /// Whether this rank's body has come to its end.
+    /// True if this rank's body has returned.
     has_run: AtomicBool,
 }
 
 impl ProcessGroup {
-    /// Joins the job: returns when all its processes have.
+    /// Joins the job, and returns when all its processes have joined.
     pub(crate) fn join(launch: LaunchEnv, config: RankConfig) -> Result<Self, JobError> {
-        // Until there is a thread that watches, this does: MPI's start waits for all processes.
+        // The start of MPI waits for all processes. The alarm bounds the wait, because the watchdog does not run yet.
         let alarm = Alarm::set(config.join_within, "all processes to start MPI");
         let (carrier, engine) = Carrier::start(&launch, &config)?;
         let Meet { rpc_endpoint, listener } = carrier.meet(&launch, &config)?;
@@ -73,46 +73,47 @@ impl ProcessGroup {
         Ok(Self { control, context, launch, engine, threads: threads_per_rank, address, has_run })
     }
 
-    /// Which rank this process is.
+    /// Returns the position of this process in the job and on its machine.
     pub fn rank_info(&self) -> RankInfo {
         self.context.rank_info
     }
 
-    /// The ranks on this machine, in order: those of the job's communicator that
-    /// [`subgroup`](Communicator::subgroup) makes a group of this machine of.
+    /// Returns the ranks on this machine, in order. Pass them to [`subgroup`](Communicator::subgroup) for a group of
+    /// this machine.
     pub fn local_ranks(&self) -> Vec<usize> {
         machine::ranks_beside(self.control.members(), self.context.rank_info.rank)
     }
 
-    /// Identifies this attempt at the job on all its ranks: the launcher's id (`SLURM_JOB_ID.STEP`, torchrun's run with the
-    /// number of restarts), or one that rank 0 has drawn.
+    /// Returns the id of this attempt at the job, which is the same on all ranks: that of the launcher
+    /// (`SLURM_JOB_ID.STEP` or torchrun's run id, with the number of restarts), or a random one of rank 0.
     pub fn id(&self) -> &str {
         self.control.job_id()
     }
 
-    /// The address by which this machine reaches rank 0: for what this process serves to the others.
+    /// Returns the local address of the route to rank 0, at which the other processes can reach servers of this one.
     ///
     /// # Errors
-    /// [`JobError::NoAddress`] where there is none, or other machines cannot reach it.
+    /// Returns [`JobError::NoAddress`] if there is no route, or if other machines cannot reach the address.
     pub fn local_ip(&self) -> Result<IpAddr, JobError> {
         let failed = |reason: String| JobError::NoAddress { host: host(), reason };
-        let ip = way_to(&self.address).map_err(|error| failed(format!("{}: {error}", self.address)))?;
+        let ip = way_to(&self.address)
+            .map_err(|error| failed(format!("no route to rank 0 at {}: {error}", self.address)))?;
         match ip.is_loopback() && self.local_ranks().len() < self.control.members().len() {
             true => Err(failed(format!("other machines cannot reach {ip}"))),
             false => Ok(ip),
         }
     }
 
-    /// Threads of this rank's pool: those that were asked for, or the cores that this process may use, or its share of
-    /// them where the processes of the machine may all use the same.
+    /// Returns the number of threads of this rank's pool: the configured number, or all cores available to this
+    /// process, divided by the number of processes on the machine unless each of them is bound to its own cores.
     pub fn threads(&self) -> usize {
         let (own, n_local) = (ThreadRanks::of(1).threads_per_rank, self.local_ranks().len());
         let is_bound = own * n_local <= n_cores().unwrap_or(0);
         self.threads.unwrap_or(if is_bound { own } else { (own / n_local).max(1) })
     }
 
-    /// The threads that were asked for, or all cores that this process may use: for what this rank does while those beside
-    /// it wait.
+    /// Returns the number of threads for work that this rank does while the others on its machine wait: the configured
+    /// number, or all cores available to this process.
     pub(crate) fn machine_threads(&self) -> usize {
         self.threads.unwrap_or_else(|| ThreadRanks::of(1).threads_per_rank)
     }
@@ -121,24 +122,25 @@ impl ProcessGroup {
         self.context.deadline
     }
 
-    /// Keeps a value under a key for all processes, in the first of them; in the place of the one before.
+    /// Stores a value under a key at rank 0, for all processes. Replaces the previous value.
     ///
     /// # Errors
-    /// What the connection says.
+    /// Returns [`JobError::Refused`] if the request fails.
     pub fn put(&self, key: &str, value: Vec<u8>) -> Result<(), JobError> {
         self.control.put(key, value).map_err(|reason| JobError::Refused { reason })
     }
 
-    /// The value that some process keeps under the key; waits for it, as long as for a collective.
+    /// Returns the value that a process stores under the key. Waits for the value, at most for the deadline of
+    /// collectives.
     ///
     /// # Errors
-    /// What the connection says, and when nobody has put it there.
+    /// Returns [`JobError::Refused`] if no process has stored a value in time, or if the request fails.
     pub fn get(&self, key: &str) -> Result<Vec<u8>, JobError> {
         self.control.get(key, self.context.deadline).map_err(|reason| JobError::Refused { reason })
     }
 
-    /// Runs the body on this rank, in a pool of `threads` threads as [`ThreadRanks::run`] does, and returns its result
-    /// when the bodies of all ranks have returned. Ends the process where one of them has failed.
+    /// Runs the body on this rank, in a pool of [`threads`](Self::threads) threads as [`ThreadRanks::run`] does.
+    /// Returns its result when the bodies of all ranks have returned. Ends the process if one of them fails.
     pub fn run<R: Send>(self, body: impl Fn(Box<dyn Communicator>) -> Result<R, BoxError> + Sync) -> R {
         let mut world = ProcessCommunicator::world(Arc::clone(&self.context));
         let comm = world.duplicate("job").map(|comm| Mutex::new(Some(comm)));
@@ -147,11 +149,11 @@ impl ProcessGroup {
         let outcome = alone.run(|_| {
             let comm = comm.as_ref().map_err(|error| Box::new(error.clone()))?;
             let comm = comm.lock().unwrap_or_else(PoisonError::into_inner).take();
-            body(comm.ok_or("the job's communicator was taken before")?)
+            body(comm.ok_or("the communicator of the job was already taken")?)
         });
         let result = match outcome.map(|mut results| results.pop()) {
             Ok(Some(result)) => result,
-            Ok(None) => self.fail("it gave no result"),
+            Ok(None) => self.fail("the body returned no result"),
             Err(error) if TransientError::is_cause_of(&error) => self.retry(&chain(&error)),
             Err(error) => self.fail(&chain(&error)),
         };
@@ -163,7 +165,7 @@ impl ProcessGroup {
         }
         drop(world);
         self.control.leave();
-        // Nobody watches any more, and MPI's end waits for all processes.
+        // The end of MPI waits for all processes. The alarm bounds the wait, because the watchdog has ended.
         let alarm = Alarm::set(self.context.deadline, "all processes to end MPI");
         self.context.engines.finish();
         drop(alarm);
@@ -174,7 +176,7 @@ impl ProcessGroup {
         self.control.fail("failed", &self.failure(why))
     }
 
-    /// Fails for a reason that another attempt may not meet.
+    /// Fails with the status that asks for another attempt.
     fn retry(&self, why: &str) -> ! {
         self.control.retry("failed", &self.failure(why))
     }
@@ -184,16 +186,16 @@ impl ProcessGroup {
     }
 }
 
-/// A job that is dropped before it has run has failed, for all.
+/// Dropping the group before it has run fails the job on all ranks.
 impl Drop for ProcessGroup {
     fn drop(&mut self) {
         if !self.has_run.load(Ordering::Relaxed) {
-            self.control.report("has left before it ran its part,");
+            self.control.report("has left before it ran its body,");
         }
     }
 }
 
-/// A line on the job: its processes, their machines, who launched them, what carries bytes.
+/// Formats a one-line summary: the number of ranks, the launcher, the machines and the engine.
 impl fmt::Display for ProcessGroup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { launch, engine, .. } = self;
@@ -214,14 +216,14 @@ impl fmt::Debug for ProcessGroup {
     }
 }
 
-/// All cores of this machine.
+/// Returns the number of cores of this machine.
 fn n_cores() -> Option<usize> {
     let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
     Some(text.lines().filter(|line| line.starts_with("processor")).count())
 }
 
-/// Ends the job when any thread of this process panics, as a rank that has lost a thread may never come to the
-/// collective that the others wait in. What the panic says has been printed by then, as always.
+/// Ends the job when any thread of this process panics, because a rank without that thread may never join the
+/// collective that the others wait in. The previous panic hook has printed the message before.
 fn fail_on_panic(control: &Arc<Control>) {
     let (control, previous) = (Arc::downgrade(control), std::panic::take_hook());
     std::panic::set_hook(Box::new(move |info| {
@@ -233,7 +235,7 @@ fn fail_on_panic(control: &Arc<Control>) {
     }));
 }
 
-/// The own address on the way to another, to which nothing is sent.
+/// Returns the local address of the route to another address, without sending anything.
 fn way_to(address: &str) -> std::io::Result<IpAddr> {
     let mut outcome = Err(std::io::ErrorKind::AddrNotAvailable.into());
     for to in address.to_socket_addrs()? {

@@ -4,14 +4,14 @@ use crate::process::engine::{Engine, Engines, Outcome, Parts, PartsMut};
 use crate::process::proto::Parcels;
 use crate::process::watchdog::control::Control;
 
-/// Carries bytes through the first process, over the connection by which the processes meet: needs nothing but
-/// that, and moves everything through one machine.
+/// The engine that exchanges bytes through rank 0, over the rendezvous connections. It needs no library, but moves all
+/// data through one machine.
 #[derive(Debug)]
 pub(crate) struct Store {
     pub(crate) control: Arc<Control>,
 }
 
-/// One group's exchanges.
+/// The store engine of one group.
 struct StoreEngine {
     control: Arc<Control>,
     group: String,
@@ -20,7 +20,7 @@ struct StoreEngine {
     n_exchanges: u64,
 }
 
-/// What one call brings together at most, so that a message with every rank's part stays small.
+/// The maximum number of bytes of one call, which bounds the size of a message with the parts of all ranks.
 const MAX_BYTES: usize = 16 << 20;
 
 impl Engines for Store {
@@ -34,7 +34,8 @@ impl Engines for Store {
 }
 
 impl StoreEngine {
-    /// Gives each member what all have for it: one parcel for each of them, or a single one for all.
+    /// Exchanges parcels with all members and returns one parcel from each. `parcels` contains one parcel per member,
+    /// or a single one for all.
     fn exchange(&mut self, parcels: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>, String> {
         let number = self.n_exchanges;
         self.n_exchanges += 1;
@@ -74,7 +75,7 @@ impl Engine for StoreEngine {
 fn unpack(parcels: Vec<Vec<u8>>, recv: PartsMut<'_>) -> Outcome {
     let got: Vec<usize> = parcels.iter().map(Vec::len).collect();
     if got != recv.counts {
-        return Err(format!("parcels of {got:?} bytes came, expected {:?}", recv.counts));
+        return Err(format!("received parcels of {got:?} bytes, expected {:?}", recv.counts));
     }
     recv.bytes.copy_from_slice(&parcels.concat());
     Ok(())

@@ -12,17 +12,17 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep};
 use tonic::transport::server::Connected;
 
-/// How long a connection may stay open before the other side has authenticated.
+/// The time within which the other side of a connection must authenticate.
 pub const AUTHENTICATE_WITHIN: Duration = Duration::from_secs(5);
 
-/// How long a connection stays open after a refusal, so that the other side reads it.
+/// The time that a connection stays open after a refusal, which lets the other side read the response.
 const AFTER_REFUSAL: Duration = Duration::from_secs(1);
 
-/// A timer that fires later than this by so much was not served, because this process was stopped.
+/// A timer that fires this much too late indicates that this process was stopped.
 const STOPPED: Duration = Duration::from_secs(1);
 
-/// Whether the other side of a connection may keep it: a value that an [`AuthInterceptor`](crate::rpc::AuthInterceptor)
-/// and services find in the extensions of each request.
+/// The authentication state of a connection. An [`AuthInterceptor`](crate::rpc::AuthInterceptor) and services find it
+/// in the extensions of each request.
 #[derive(Debug, Clone)]
 pub struct Admission(Arc<Shared>);
 
@@ -32,11 +32,11 @@ struct Shared {
     state: AtomicU8,
 }
 
-/// Nothing is known of the other side: the connection is closed [`AUTHENTICATE_WITHIN`] its start.
+/// The other side has not authenticated yet: the connection is closed [`AUTHENTICATE_WITHIN`] after its start.
 const UNKNOWN: u8 = 0;
 /// The connection stays open.
 const ADMITTED: u8 = 1;
-/// The connection is closed as soon as the refusal was read.
+/// A call was refused: the connection is closed [`AFTER_REFUSAL`] later.
 const REFUSED: u8 = 2;
 
 impl Admission {
@@ -44,7 +44,7 @@ impl Admission {
         Self(Arc::new(Shared { peer, state: AtomicU8::new(UNKNOWN) }))
     }
 
-    /// The address of the other side.
+    /// Returns the address of the other side.
     pub fn peer(&self) -> SocketAddr {
         self.0.peer
     }
@@ -56,26 +56,27 @@ impl Admission {
 
     /// Closes the connection after the response to this call, unless it was admitted before.
     pub fn refuse(&self) {
-        // An admitted one stays admitted: one wrong call does not end a client's other calls.
+        // An admitted connection stays admitted: one wrong call must not end a client's other calls.
         let _ = self.0.state.compare_exchange(UNKNOWN, REFUSED, Ordering::AcqRel, Ordering::Acquire);
     }
 
-    /// Whether the connection was admitted.
+    /// Returns true if the connection was admitted.
     pub fn is_admitted(&self) -> bool {
         self.0.state.load(Ordering::Acquire) == ADMITTED
     }
 }
 
-/// An accepted connection, which fails with [`io::ErrorKind::TimedOut`] when the other side has not authenticated in time,
-/// whatever it sends or does not: nothing, a TLS handshake that never ends, settings without a call.
+/// An accepted connection. Reads and writes fail with [`io::ErrorKind::TimedOut`] if the other side has not
+/// authenticated in time, for example because it sends nothing, an incomplete TLS handshake, or HTTP/2 settings without
+/// a call.
 #[derive(Debug)]
 pub struct Connection {
     tcp: TcpStream,
     admission: Admission,
     timer: Pin<Box<Sleep>>,
-    /// How long the timer was set for.
+    /// The duration of the timer.
     limit: Duration,
-    /// One of the listener's connections, until this is dropped.
+    /// The permit for one of the listener's connections, released on drop.
     _slot: OwnedSemaphorePermit,
 }
 
@@ -86,11 +87,12 @@ impl Connection {
         Self { tcp, admission: Admission::new(peer), timer, limit, _slot: slot }
     }
 
-    /// Fails where the time of a connection that was not admitted is up; otherwise the task is woken when it will be.
+    /// Fails if the connection was not admitted and its time is up. Otherwise registers the task to be woken at that
+    /// time.
     fn check(&mut self, context: &mut Context<'_>) -> io::Result<()> {
         match self.admission.0.state.load(Ordering::Acquire) {
             ADMITTED => return Ok(()),
-            // The response to the refused call is written after the refusal, so that this is not missed.
+            // The response to the refused call is written after the refusal, so a poll sees this state.
             REFUSED if self.limit != AFTER_REFUSAL => self.restart(AFTER_REFUSAL),
             _ => {}
         }
@@ -98,7 +100,7 @@ impl Connection {
             if Instant::now().saturating_duration_since(self.timer.deadline()) < STOPPED {
                 return Err(io::Error::new(io::ErrorKind::TimedOut, "no authenticated call in time"));
             }
-            // It was this process that did not run, not the other side.
+            // This process was stopped, so the other side gets its full time again.
             self.restart(self.limit);
         }
         Ok(())
@@ -129,7 +131,7 @@ impl AsyncRead for Connection {
     }
 }
 
-/// Writing is watched, too: a side that takes nothing may leave a connection with nothing to read.
+/// Writes check the timer, too: if the other side does not read, there may be nothing to read from it either.
 impl AsyncWrite for Connection {
     fn poll_write(
         mut self: Pin<&mut Self>,

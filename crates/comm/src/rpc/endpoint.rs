@@ -8,25 +8,25 @@ use crate::failure::chain;
 use crate::rpc::listener::{Incoming, listen};
 use crate::rpc::{AuthInterceptor, Error, Result, Tls, Token, log};
 
-/// How long one attempt to reach the other side takes.
+/// The maximum time of one connection attempt.
 pub const ATTEMPT: Duration = Duration::from_secs(5);
 
-/// The address where a process serves, with the token and certificates that open it.
+/// The address of a server, with the token and certificates for it. Servers and clients use the same type.
 #[derive(Debug, Clone)]
 pub struct RpcEndpoint {
-    /// `HOST:PORT`.
+    /// The address as `HOST:PORT`.
     pub address: String,
-    /// What each call carries.
+    /// The token that each call carries.
     pub token: Token,
-    /// Certificates, for both sides.
+    /// The certificates of this process; `None` for connections without TLS.
     pub tls: Option<Tls>,
 }
 
 impl RpcEndpoint {
-    /// What services are added to, each behind its [`AuthInterceptor`].
+    /// Returns a gRPC server builder. Add each service with an [`AuthInterceptor`].
     ///
     /// # Errors
-    /// [`Error::Tls`].
+    /// Returns [`Error::Tls`] if the certificates cannot be used.
     pub fn server(&self) -> Result<Server> {
         match &self.tls {
             Some(tls) => tls.server(Server::builder()),
@@ -34,17 +34,18 @@ impl RpcEndpoint {
         }
     }
 
-    /// The interceptor of a service: calls without the token get `refusal`.
+    /// Creates the interceptor of a service. It rejects calls without the token with the message `refusal`.
     pub fn auth_interceptor(&self, refusal: &'static str) -> AuthInterceptor {
         AuthInterceptor::new(self.token.clone(), refusal)
     }
 
-    /// The connections that come to the listener, at most `max_connections` at once. One whose other side does not
-    /// authenticate [in time](crate::rpc::AUTHENTICATE_WITHIN) is closed. Logs a warning where other machines reach the
-    /// listener and there are no certificates. Needs a runtime, on which it accepts.
+    /// Accepts connections from the listener, at most `max_connections` at once. A connection is closed if the other
+    /// side does not authenticate [in time](crate::rpc::AUTHENTICATE_WITHIN). Logs a warning if other machines can
+    /// reach the listener and there are no certificates. Must be called within a tokio runtime, which runs the accept
+    /// task.
     ///
     /// # Errors
-    /// What the system says.
+    /// Returns the system's error if the listener cannot be used.
     pub fn incoming(&self, listener: std::net::TcpListener, max_connections: usize) -> io::Result<Incoming> {
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
@@ -54,21 +55,21 @@ impl RpcEndpoint {
         Ok(listen(tokio::net::TcpListener::from_std(listener)?, max_connections))
     }
 
-    /// What is to be said of a listener at the address: other machines may reach it, and listen in on it.
+    /// Returns a warning if other machines can reach a listener at this address without TLS.
     fn warning(&self, address: SocketAddr) -> Option<String> {
         let is_open = self.tls.is_none() && !address.ip().to_canonical().is_loopback();
         is_open.then(|| {
             format!(
-                "warning: {address} is reachable from other machines and has no TLS: whoever is on the network reads the \
-                 token and the data; give certificates (--tls-ca, --tls-cert, --tls-key)"
+                "warning: {address} is reachable from other machines without TLS: anyone on the network can read the \
+                 token and the data; pass certificates (--tls-ca, --tls-cert, --tls-key)"
             )
         })
     }
 
-    /// The way in, which its user may still configure.
+    /// Returns the client endpoint, which the caller may configure further.
     ///
     /// # Errors
-    /// [`Error::BadAddress`], [`Error::Tls`].
+    /// Returns [`Error::BadAddress`] for an invalid address, and [`Error::Tls`] if the certificates cannot be used.
     pub fn endpoint(&self) -> Result<Endpoint> {
         let scheme = if self.tls.is_some() { "https" } else { "http" };
         let bad = |error: tonic::transport::Error| Error::BadAddress {
@@ -83,16 +84,16 @@ impl RpcEndpoint {
         }
     }
 
-    /// Tries to get in until the other side answers or the time is up; `waits` is told every 10 s how many seconds that
-    /// has taken.
+    /// Connects to the other side, and retries until the time is up. Calls `waits` every 10 s with the number of
+    /// seconds that have passed.
     ///
     /// # Errors
-    /// As [`RpcEndpoint::endpoint`], and [`Error::NoAnswer`].
+    /// Returns [`Error::NoAnswer`] if the time is up, and the errors of [`RpcEndpoint::endpoint`].
     pub async fn connect(&self, within: Duration, waits: impl Fn(u64)) -> Result<Channel> {
         let (started, mut told) = (Instant::now(), 0);
         let endpoint = self.endpoint()?;
         loop {
-            // The system connects in the name of a process that is stopped.
+            // The kernel accepts connections for a stopped process, hence the timeout.
             let reason = match tokio::time::timeout(ATTEMPT, endpoint.connect()).await {
                 Ok(Ok(channel)) => return Ok(channel),
                 Ok(Err(error)) => chain(&error),

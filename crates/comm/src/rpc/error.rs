@@ -1,61 +1,61 @@
 use std::io;
 use std::time::Duration;
 
-/// Why a process could not be let in, or let nobody in.
+/// An error of a connection, or of its token or certificates.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A token that is easy to guess or cannot be sent.
+    /// The token is easy to guess or cannot be sent.
     #[error(
-        "invalid token: {found}; expected at least 16 visible ASCII characters that are not all the same: make one with \
-         `openssl rand -hex 16`"
+        "invalid token: {found}; expected at least 16 visible ASCII characters that are not all the same: generate one \
+         with `openssl rand -hex 16`"
     )]
     BadToken {
-        /// What is wrong, without the token.
+        /// The problem, without the token itself.
         found: String,
     },
-    /// No token could be made.
-    #[error("the system gives no random numbers for a token: {reason}")]
+    /// No random token could be generated.
+    #[error("cannot generate a token: the system provides no random numbers: {reason}")]
     NoRandomness {
-        /// What it says.
+        /// The error of the system.
         reason: String,
     },
-    /// A file with a secret that cannot be read.
-    #[error("{setting}")]
+    /// The file with a secret cannot be read.
+    #[error("cannot read the file in {setting}")]
     Secret {
         /// The file, as `NAME=path`.
         setting: String,
         /// The reason that the system gives.
         source: io::Error,
     },
-    /// A file with a secret that other users can read.
-    #[error("{setting}: others can read it, chmod 600 it")]
+    /// Other users can read the file with a secret.
+    #[error("{setting}: other users can read the file: run `chmod 600` on it")]
     ReadableByOthers {
         /// The file, as `NAME=path`.
         setting: String,
     },
-    /// The other side's address is not one.
-    #[error("{address} is no address that can be used, expected HOST:PORT: {reason}")]
+    /// The address of the other side is invalid.
+    #[error("invalid address {address}, expected HOST:PORT: {reason}")]
     BadAddress {
         /// The address.
         address: String,
-        /// What is wrong.
+        /// The reason why it is invalid.
         reason: String,
     },
-    /// The other side was not there in time.
-    #[error("nobody answers at {address} within {waited:?}: {reason}")]
+    /// The other side did not accept a connection in time.
+    #[error("no answer from {address} within {waited:?}: {reason}")]
     NoAnswer {
-        /// Its address.
+        /// The address of the other side.
         address: String,
-        /// How long it was tried.
+        /// The time since the first attempt.
         waited: Duration,
-        /// What came of the last try.
+        /// The error of the last attempt.
         reason: String,
     },
-    /// Certificates that cannot be used.
-    #[error("certificates: {reason}")]
+    /// The certificates cannot be used.
+    #[error("the certificates cannot be used: {reason}")]
     Tls {
-        /// What is wrong.
+        /// The reason why they cannot be used.
         reason: String,
     },
 }

@@ -10,22 +10,22 @@ use tokio_stream::wrappers::ReceiverStream;
 use crate::rpc::connection::Connection;
 use crate::rpc::{Throttle, log};
 
-/// The connections of a server, in the order in which they came: what tonic's `serve_with_incoming` takes.
+/// The accepted connections of a server, in order, as tonic's `serve_with_incoming` takes them.
 pub type Incoming = ReceiverStream<io::Result<Connection>>;
 
-/// The first pause after an `accept` that failed; each is twice the one before.
+/// The first pause after a failed `accept`. Each further pause is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 
-/// The longest pause: how late a connection may be that comes when the cause has gone.
+/// The longest pause, which bounds the delay of connections after the cause of the failure is gone.
 const LAST_PAUSE: Duration = Duration::from_secs(1);
 
-/// How often it is logged that all connections are in use.
+/// The minimum time between log lines about the connection limit.
 const LOG_EVERY: Duration = Duration::from_secs(60);
 
-/// Accepts connections: never more than `max_connections` at once, the others wait in the system's queue. Failures of
-/// `accept` are logged and survived, as what ends them is that another connection or file is closed.
+/// Accepts at most `max_connections` connections at once; further ones wait in the kernel's queue. A failed `accept` is
+/// logged and retried, because it succeeds again when another connection or file is closed.
 ///
-/// **Task.** It accepts until the stream is dropped, and holds one connection ahead.
+/// **Task.** A spawned task accepts connections until the stream is dropped. It buffers one connection.
 pub(crate) fn listen(listener: TcpListener, max_connections: usize) -> Incoming {
     let (give, incoming) = mpsc::channel(1);
     let max_connections = max_connections.clamp(1, Semaphore::MAX_PERMITS);
@@ -49,11 +49,11 @@ async fn accept_all(
     loop {
         let full = || {
             fullness
-                .event(|_| format!("{at}: all {max_connections} connections are in use, further ones wait"));
+                .event(|_| format!("{at}: all {max_connections} connections are in use; further ones wait"));
         };
         let Some(slot) = slot(&slots, full).await else { return };
         let (tcp, peer) = accept(&listener, &at).await;
-        // Small messages go at once. A connection that is gone already fails when it is read.
+        // Small messages should not be delayed. If the connection is closed already, the first read reports it.
         let _ = tcp.set_nodelay(true);
         if give.send(Ok(Connection::new(tcp, peer, slot))).await.is_err() {
             return;
@@ -61,7 +61,7 @@ async fn accept_all(
     }
 }
 
-/// Room for one connection, as soon as there is some.
+/// Waits for a free connection slot. Calls `full` if there is none at first.
 async fn slot(slots: &Arc<Semaphore>, full: impl FnOnce()) -> Option<OwnedSemaphorePermit> {
     match Arc::clone(slots).try_acquire_owned() {
         Ok(slot) => return Some(slot),
@@ -71,22 +71,24 @@ async fn slot(slots: &Arc<Semaphore>, full: impl FnOnce()) -> Option<OwnedSemaph
     Arc::clone(slots).acquire_owned().await.ok()
 }
 
-/// The next connection. A failure is logged once until a connection was accepted again.
+/// Accepts the next connection. Logs only the first of consecutive failures, and the recovery.
 async fn accept(listener: &TcpListener, at: &str) -> (TcpStream, SocketAddr) {
     let mut pause = None;
     loop {
         match listener.accept().await {
             Ok(accepted) => {
                 if pause.is_some() {
-                    log(&format!("{at}: accepts connections again"));
+                    log(&format!("{at}: accepting connections again"));
                 }
                 return accepted;
             }
-            // The other side closed it before it was accepted: nothing is wrong here.
+            // The other side closed the connection before it was accepted, which is not a failure of this process.
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => tokio::task::yield_now().await,
             Err(error) => {
                 if pause.is_none() {
-                    log(&format!("{at}: cannot accept connections for now, established ones go on: {error}"));
+                    log(&format!(
+                        "{at}: cannot accept connections for now, established ones stay open: {error}"
+                    ));
                 }
                 let next = pause.map_or(FIRST_PAUSE, |pause: Duration| (pause * 2).min(LAST_PAUSE));
                 tokio::time::sleep(next).await;
@@ -96,10 +98,10 @@ async fn accept(listener: &TcpListener, at: &str) -> (TcpStream, SocketAddr) {
     }
 }
 
-/// How many files and connections this process may have open at once, where the system says so.
+/// Returns the limit of open files and connections of this process, or `None` if it is unlimited or unknown.
 pub fn max_open_files() -> Option<usize> {
     let text = std::fs::read_to_string("/proc/self/limits").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("Max open files"))?;
-    // `unlimited` is no number, and no limit.
+    // The value `unlimited` does not parse and becomes `None`.
     line.split_whitespace().next()?.parse().ok()
 }

@@ -2,13 +2,13 @@ use std::io::{self, Write};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Prints a line on standard error, in one piece, so that lines of several processes do not mix.
+/// Prints a line on standard error with a single write, so lines of several processes do not mix.
 pub fn log(line: &str) {
-    // A standard error that nobody reads is no reason to fail.
+    // A closed standard error must not fail the program.
     let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
 }
 
-/// Counts events that others cause, and logs them at a limited rate: whoever repeats one does not fill the log.
+/// Counts events that other processes cause, and logs them at a limited rate, so repeated events cannot fill the log.
 #[derive(Debug)]
 pub struct Throttle {
     every: Duration,
@@ -22,25 +22,25 @@ struct State {
 }
 
 impl Throttle {
-    /// Logs the first event, and later ones at most once in so long.
+    /// Creates a throttle that logs the first event, and later ones at most once per `every`.
     pub fn new(every: Duration) -> Self {
         Self { every, state: Mutex::default() }
     }
 
-    /// Counts an event; logs the line of it, which gets the number of all events so far, unless one was logged a short
-    /// time ago.
+    /// Counts an event. Logs the result of `line`, which gets the number of all events so far, unless a line was logged
+    /// within the last period.
     pub fn event(&self, line: impl FnOnce(u64) -> String) {
         if let Some(n_events) = self.count(Instant::now()) {
             log(&line(n_events));
         }
     }
 
-    /// The number of events so far.
+    /// Returns the number of events so far.
     pub fn n_events(&self) -> u64 {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).n_events
     }
 
-    /// Counts an event; the number of all of them, if it is to be logged.
+    /// Counts an event. Returns the number of all events if this one should be logged.
     fn count(&self, now: Instant) -> Option<u64> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.n_events += 1;

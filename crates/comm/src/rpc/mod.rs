@@ -1,10 +1,10 @@
-//! How the processes of kiln let each other in, over gRPC: a token on every call, certificates where networks are
-//! shared, and connections that notice when the other side is gone. What they say to each other is defined where it is
-//! meant: between the ranks of a job in this crate, between graph servers and their clients in `kiln-remote`.
+//! Authenticated gRPC connections between the processes of kiln: a token on every call, TLS certificates for shared
+//! networks, and limits for connections that do not authenticate. Two services use this module: the rendezvous of a
+//! job's ranks in this crate, and the graph servers of `kiln-remote`.
 //!
 //! ```
 //! use kiln_comm::rpc::{RpcEndpoint, Token};
-//! let token = Token::new("a word that nobody guesses".replace(' ', "-").as_str())?;
+//! let token = Token::new("a-long-random-secret")?;
 //! let rpc_endpoint = RpcEndpoint { address: "node1:29500".to_owned(), token, tls: None };
 //! assert!(rpc_endpoint.endpoint().is_ok());
 //! # Ok::<(), kiln_comm::rpc::Error>(())
@@ -28,10 +28,11 @@ pub use secret::{ensure_private, secret};
 pub use tls::{Tls, is_tls_failure};
 pub use token::{AuthInterceptor, Token};
 
-/// The result of this crate's fallible functions.
+/// The result of this module's fallible functions.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// FNV-1a (Fowler, Noll and Vo), by which tests look whether generated code is of its `.proto`, as `generate` has it.
+/// Returns the FNV-1a hash (Fowler, Noll and Vo) of a `.proto` file. Tests compare it with the hash in the generated
+/// code, which `generate` computes in the same way.
 pub fn proto_digest(proto: &[u8]) -> u64 {
     let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
     proto.iter().fold(0xcbf2_9ce4_8422_2325, step)

@@ -2,11 +2,11 @@ use std::path::Path;
 
 use crate::rpc::{Error, Result};
 
-/// The secret word that a variable holds, or the file that `NAME_FILE` names, if either is set. `var` gives the value of
-/// an environment variable; an empty one counts as not set.
+/// Returns the secret in the environment variable `name`, or in the file named by the variable `{name}_FILE`, or `None`
+/// if neither is set. `var` returns the value of an environment variable; an empty value counts as not set.
 ///
 /// # Errors
-/// [`Error::Secret`] and [`Error::ReadableByOthers`].
+/// Returns [`Error::Secret`] if the file cannot be read, and [`Error::ReadableByOthers`] if other users can read it.
 pub fn secret(name: &str, var: impl Fn(&str) -> Option<String>) -> Result<Option<String>> {
     let set = |name: &str| var(name).filter(|text| !text.is_empty());
     if let Some(secret) = set(name) {
@@ -21,10 +21,11 @@ pub fn secret(name: &str, var: impl Fn(&str) -> Option<String>) -> Result<Option
     }
 }
 
-/// Makes sure that other users cannot read a file with a secret, which was given by this name.
+/// Checks that other users cannot read a file with a secret. `name` is the flag or variable that names the file.
 ///
 /// # Errors
-/// As [`secret`].
+/// Returns [`Error::Secret`] if the file's permissions cannot be read, and [`Error::ReadableByOthers`] if other users
+/// can read it.
 pub fn ensure_private(name: &str, path: &Path) -> Result<()> {
     #[cfg(unix)]
     {

@@ -7,15 +7,15 @@ use tonic::transport::{Endpoint, Server};
 
 use crate::rpc::{Error, Result};
 
-/// Certificates by which processes know each other, as PEM files: each shows its own, and takes those that the authority
-/// has signed.
+/// The PEM files for mutual TLS: each process presents its certificate, and accepts those that the authority has
+/// signed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tls {
     /// The authority's certificate.
     pub authority: PathBuf,
-    /// This process's certificate, for the name of the host that others reach it by, if it serves.
+    /// The certificate of this process. A server's must be valid for the host name that clients connect to.
     pub certificate: PathBuf,
-    /// Its private key.
+    /// The private key of the certificate.
     pub key: PathBuf,
 }
 
@@ -51,7 +51,8 @@ fn refused(error: tonic::transport::Error) -> Error {
     Error::Tls { reason: crate::failure::chain(&error) }
 }
 
-/// Whether certificates or the handshake are why a call or a connection failed: then the same fails again.
+/// Returns true if a call or connection failed because of certificates or the TLS handshake, so a retry would fail
+/// again.
 #[cfg(feature = "tls")]
 pub fn is_tls_failure(error: &(dyn StdError + 'static)) -> bool {
     let mut next = Some(error);
@@ -68,20 +69,21 @@ pub fn is_tls_failure(error: &(dyn StdError + 'static)) -> bool {
     false
 }
 
-/// Without the feature there is no handshake.
+/// Returns false, because there is no TLS without the feature.
 #[cfg(not(feature = "tls"))]
 pub fn is_tls_failure(_: &(dyn StdError + 'static)) -> bool {
     false
 }
 
-/// An alert that comes after the handshake reaches us through HTTP/2, which keeps the kind of an error and drops its
-/// type. The kind is that of alerts and of damaged records alone: bare TCP connections have no invalid data.
+/// Returns true if an I/O error comes from TLS. An alert after the handshake passes through HTTP/2, which keeps the
+/// kind of the error but drops its type. The kind `InvalidData` occurs for alerts and corrupt records only, never in
+/// plain TCP.
 #[cfg(feature = "tls")]
 fn is_of_tls(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::InvalidData || error.get_ref().is_some_and(|inner| is_tls_failure(inner))
 }
 
-/// Without the feature, nobody is let in by a certificate that is not looked at.
+/// Without the feature, certificates are an error, never a silent downgrade.
 #[cfg(not(feature = "tls"))]
 impl Tls {
     pub(crate) fn server(&self, _: Server) -> Result<Server> {
@@ -102,13 +104,13 @@ fn not_built() -> Error {
 mod tests {
     use super::*;
 
-    /// Some other error around it.
+    /// An error that wraps another one.
     #[derive(Debug, thiserror::Error)]
     #[error("transport error")]
     struct Outer(#[source] Box<dyn StdError + Send + Sync>);
 
     #[test]
-    fn finds_tls_errors_by_type_and_not_by_text() {
+    fn detects_tls_errors_by_type_and_not_by_text() {
         let alert = || rustls::Error::AlertReceived(rustls::AlertDescription::CertificateExpired);
         let of_tls: [Box<dyn StdError + Send + Sync>; 3] = [
             Box::new(alert()),

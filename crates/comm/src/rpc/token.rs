@@ -8,24 +8,25 @@ use tonic::{Request, Status};
 
 use crate::rpc::{Admission, Error, Result, Throttle};
 
-/// The key under which each call carries the token.
+/// The metadata key of the token.
 const KEY: &str = "kiln-token";
 
-/// The shortest token, in bytes: as long as 64 random bits in hexadecimal.
+/// The minimum length of a token in bytes, that of 64 random bits in hexadecimal.
 const MIN_BYTES: usize = 16;
 
-/// How often calls with a wrong token are logged.
+/// The minimum time between log lines about calls with a wrong token.
 const LOG_EVERY: Duration = Duration::from_secs(60);
 
-/// A secret word, which all processes that talk to each other know. As an interceptor of a client it is put on each call.
+/// A secret shared by all processes that communicate. As a client interceptor, it adds itself to each call.
 #[derive(Clone)]
 pub struct Token(MetadataValue<Ascii>);
 
 impl Token {
-    /// The word as it was agreed on.
+    /// Creates a token from a text.
     ///
     /// # Errors
-    /// [`Error::BadToken`] when it is shorter than 16 bytes, repeats a single character or cannot be sent.
+    /// Returns [`Error::BadToken`] if the text has fewer than 16 bytes, repeats a single character, or contains
+    /// anything but visible ASCII characters.
     pub fn new(text: &str) -> Result<Self> {
         let bad = |found: String| Error::BadToken { found };
         if let Some(at) = text.bytes().position(|byte| !byte.is_ascii_graphic()) {
@@ -40,23 +41,23 @@ impl Token {
         text.parse().map(Self).map_err(|_| bad("it cannot be sent".to_owned()))
     }
 
-    /// A word that nobody guesses, to be told to the others.
+    /// Returns a text of 128 random bits in hexadecimal, for [`Token::new`] on all processes.
     ///
     /// # Errors
-    /// [`Error::NoRandomness`].
+    /// Returns [`Error::NoRandomness`] if the system provides no random numbers.
     pub fn random_text() -> Result<String> {
         let mut bytes = [0; 16];
         getrandom::fill(&mut bytes).map_err(|error| Error::NoRandomness { reason: error.to_string() })?;
         Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
     }
 
-    /// The word, to be told to the others.
+    /// Returns the secret text, for passing it to the other processes.
     pub fn word(&self) -> &str {
-        // It was made of one.
+        // The value was parsed from ASCII text, so this cannot fail.
         self.0.to_str().unwrap_or_default()
     }
 
-    /// Whether they are equal; takes as long for any two of one length.
+    /// Compares two tokens in a time that depends on their lengths only.
     fn is(&self, other: &MetadataValue<Ascii>) -> bool {
         let (own, other) = (self.0.as_bytes(), other.as_bytes());
         let differences = own.iter().zip(other).fold(0, |differences, (a, b)| differences | (a ^ b));
@@ -77,8 +78,8 @@ impl Interceptor for Token {
     }
 }
 
-/// An interceptor of a server, which lets calls through that carry the token. Counts the others and logs them, at most
-/// one line a minute.
+/// A server interceptor that accepts calls with the token. It counts all other calls and logs at most one line a
+/// minute.
 #[derive(Debug, Clone)]
 pub struct AuthInterceptor {
     token: Token,
@@ -87,12 +88,12 @@ pub struct AuthInterceptor {
     wrong: Arc<Throttle>,
 }
 
-/// What a connection must have done to be kept.
+/// The condition under which a connection is admitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Admits {
-    /// A call with the token.
+    /// A call with the token suffices.
     Token,
-    /// What the service asks for, which admits by itself.
+    /// The service admits connections itself.
     Service,
 }
 
@@ -101,20 +102,21 @@ impl AuthInterceptor {
         Self { token, refusal, admits: Admits::Token, wrong: Arc::new(Throttle::new(LOG_EVERY)) }
     }
 
-    /// Leaves it to the service which connections are kept ([`Admission`]): the token alone is not enough.
+    /// Lets the service decide which connections are admitted (see [`Admission`]); the token alone does not suffice.
     pub fn without_admission(self) -> Self {
         Self { admits: Admits::Service, ..self }
     }
 
-    /// The calls without the token or with another one.
+    /// Returns the counter of calls with a missing or wrong token.
     pub fn wrong_tokens(&self) -> Arc<Throttle> {
         Arc::clone(&self.wrong)
     }
 
     fn refuse(&self, admission: Option<&Admission>) -> Status {
-        let from = admission.map_or_else(|| "somewhere".to_owned(), |admission| admission.peer().to_string());
+        let from =
+            admission.map_or_else(|| "an unknown peer".to_owned(), |admission| admission.peer().to_string());
         self.wrong
-            .event(|n| format!("calls with a wrong token or none: {n} so far, the last one from {from}"));
+            .event(|n| format!("calls with a missing or wrong token: {n} so far, the last one from {from}"));
         if let Some(admission) = admission {
             admission.refuse();
         }
@@ -172,7 +174,7 @@ mod tests {
         let mut guard = AuthInterceptor::new(Token::new("the-word-of-this-test").unwrap(), "another token");
         let stranger = Admission::new(([127, 0, 0, 1], 1).into());
         for token in [None, Some("another-word-of-this-test"), Some("the-word-of-this-tes")] {
-            // A service's clones count together.
+            // Clones of the interceptor share one counter.
             assert!(!call(&mut guard.clone(), token, &stranger));
         }
         assert_eq!((guard.wrong_tokens().n_events(), stranger.is_admitted()), (3, false));
@@ -181,7 +183,7 @@ mod tests {
         assert!(friend.is_admitted());
         assert!(
             !call(&mut guard, None, &friend) && friend.is_admitted(),
-            "one wrong call costs no connection"
+            "one wrong call should not close the connection"
         );
         let mut guard = guard.without_admission();
         let late = Admission::new(([127, 0, 0, 1], 3).into());

@@ -4,25 +4,25 @@ use std::sync::Arc;
 use crate::call::{Call, group_name};
 use crate::cause::Meeting;
 
-/// Names a group of a world; none is used twice.
+/// The id of a group, unique within its world and never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct GroupId(pub(crate) u64);
 
 impl GroupId {
-    /// The group of all ranks.
+    /// The id of the group of all ranks.
     pub(crate) const WORLD: Self = Self(0);
 }
 
-/// Where a group comes from: who asks for the same is in the same group.
+/// The origin of a group. Ranks that create a group with equal origins are in the same group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Origin {
     pub(crate) parent: GroupId,
     pub(crate) birth: Birth,
-    /// Which of its parent's groups of this birth it is.
+    /// The number of groups with the same `birth` that the rank created from this parent before.
     pub(crate) nth: u64,
 }
 
-/// How a group comes out of its parent.
+/// The operation that created a group from its parent.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Birth {
     Channel(String),
@@ -30,36 +30,36 @@ pub(crate) enum Birth {
     Subgroup(Vec<usize>),
 }
 
-/// What a rank brings to a round.
+/// The data that a rank contributes to a round.
 pub(crate) type Payload = Arc<dyn Any + Send + Sync>;
 
-/// How a rank let go of a communicator.
+/// The way in which a rank dropped its communicator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Farewell {
     Dropped,
-    /// Dropped while its thread panicked.
+    /// The communicator was dropped while its thread panicked.
     Panicking,
 }
 
-/// A world, channel or subgroup, and the one round of it that can be open. Ranks are those of the world.
+/// A world, channel or subgroup, with its open round. Ranks are ranks of the world.
 ///
-/// A collective is one round or two. A rank comes to a round only after it has collected what came of the
-/// one before, so that what was brought to one round at most is kept, next to what is brought to the open
-/// one.
+/// A collective consists of one or two rounds. A rank joins a round only after it has collected the payloads of the
+/// previous one. Therefore the group stores the payloads of at most one completed round besides those of the open
+/// round.
 #[derive(Debug)]
 pub(crate) struct Group {
-    /// Where it comes from; nothing for the world.
+    /// The origin; `None` for the world.
     pub(crate) origin: Option<Origin>,
-    /// For messages; empty for the world.
+    /// The name in messages; empty for the world.
     pub(crate) name: String,
-    /// By rank of the group, as are all below.
+    /// The rank of each member in the world, in group order. `seats`, `arrivals` and `brought` have the same order.
     ranks: Arc<[usize]>,
     seats: Vec<Seat>,
-    /// Who came to the open round.
+    /// The contributions to the open round.
     arrivals: Vec<Option<Arrival>>,
-    /// Rounds to which all came.
+    /// The number of completed rounds.
     n_done: u64,
-    /// What was brought to the last of them, until all have collected it.
+    /// The payloads of the last completed round, until all members have collected them.
     brought: Vec<Payload>,
     n_to_collect: usize,
 }
@@ -71,22 +71,22 @@ enum Seat {
     Left(Farewell),
 }
 
-/// What a rank comes with to a round.
+/// A rank's contribution to a round.
 #[derive(Debug)]
 pub(crate) struct Arrival {
     pub(crate) call: Call,
-    /// Which collective of its group it is.
+    /// The sequence number of the collective in its group.
     pub(crate) number: u64,
     pub(crate) payload: Payload,
 }
 
 impl Group {
-    /// All ranks, each in its seat.
+    /// Creates the group of all ranks; every seat is taken.
     pub(crate) fn world(n_ranks: usize) -> Self {
         Self::new(None, String::new(), (0..n_ranks).collect(), vec![Seat::Taken; n_ranks])
     }
 
-    /// A group of this one that nobody is in yet. Who has left this one has left that one.
+    /// Creates a child group whose seats are not taken yet. Ranks that have left this group have left the child, too.
     pub(crate) fn child(&self, origin: Origin) -> Self {
         let members: Vec<usize> = match &origin.birth {
             Birth::Channel(_) => (0..self.ranks.len()).collect(),
@@ -107,7 +107,7 @@ impl Group {
         Self { origin, name, ranks, seats, arrivals, n_done: 0, brought: Vec::new(), n_to_collect: 0 }
     }
 
-    /// Seats the rank, unless it has left.
+    /// Takes the rank's seat, unless the rank has left.
     pub(crate) fn take_seat(&mut self, rank: usize) {
         if let Some(member) = self.member(rank)
             && self.seats[member] == Seat::Untaken
@@ -116,7 +116,7 @@ impl Group {
         }
     }
 
-    /// The rank comes no more: what it brought to the open round is withdrawn.
+    /// Marks the rank as left, and removes its contribution to the open round.
     pub(crate) fn leave(&mut self, rank: usize, farewell: Farewell) {
         if let Some(member) = self.member(rank) {
             self.arrivals[member] = None;
@@ -130,7 +130,7 @@ impl Group {
         self.member(rank).is_some_and(|member| self.seats[member] == Seat::Taken)
     }
 
-    /// Whether the rank is a member that has not come into the group yet.
+    /// Returns true if the rank is a member that has not taken its seat yet.
     pub(crate) fn is_untaken(&self, rank: usize) -> bool {
         self.member(rank).is_some_and(|member| self.seats[member] == Seat::Untaken)
     }
@@ -143,15 +143,14 @@ impl Group {
         self.seats.iter().all(|seat| matches!(seat, Seat::Left(_)))
     }
 
-    /// The rank that came first, by number, to another call than this one, and what it came with.
+    /// Returns the first member that has joined the open round with a different call, and its contribution.
     pub(crate) fn contradiction(&self, call: &Call) -> Option<(usize, &Arrival)> {
         let arrived = self.ranks.iter().zip(&self.arrivals);
         let mut arrived = arrived.filter_map(|(rank, arrival)| Some((*rank, arrival.as_ref()?)));
         arrived.find(|(_, arrival)| arrival.call != *call)
     }
 
-    /// Brings something to the open round, and returns which round that is. If all have come with that,
-    /// the round is done.
+    /// Adds a contribution to the open round and returns the round's number. The last contribution completes the round.
     pub(crate) fn arrive(&mut self, rank: usize, arrival: Arrival) -> u64 {
         let round = self.n_done;
         if let Some(member) = self.member(rank) {
@@ -170,19 +169,19 @@ impl Group {
         round < self.n_done
     }
 
-    /// What all brought to a round that is done, by rank of the group. Each member collects it once, and
-    /// the last one leaves nothing.
+    /// Returns the payloads of the completed round, by rank of the group. Each member must call this once; the last
+    /// call frees them.
     pub(crate) fn collect(&mut self) -> Vec<Payload> {
         self.n_to_collect = self.n_to_collect.saturating_sub(1);
         if self.n_to_collect == 0 { std::mem::take(&mut self.brought) } else { self.brought.clone() }
     }
 
-    /// Forgets what was brought to the open round.
+    /// Removes all contributions to the open round.
     pub(crate) fn clear(&mut self) {
         self.arrivals.iter_mut().for_each(|arrival| *arrival = None);
     }
 
-    /// The first member that has left while others are in the open round.
+    /// Returns the first member that has left, if another member waits in the open round.
     pub(crate) fn lost(&self) -> Option<(usize, Farewell)> {
         if self.arrivals.iter().all(Option::is_none) {
             return None;
@@ -193,19 +192,19 @@ impl Group {
         })
     }
 
-    /// Members that have not come to the open round.
+    /// Returns the members that have not joined the open round.
     pub(crate) fn missing(&self) -> Vec<usize> {
         let members = self.ranks.iter().zip(&self.arrivals);
         members.filter(|(_, arrival)| arrival.is_none()).map(|(rank, _)| *rank).collect()
     }
 
-    /// The collective that the rank waits in, if it does.
+    /// Returns the collective in which the rank waits, if there is one.
     pub(crate) fn meeting(&self, rank: usize) -> Option<Meeting> {
         let arrival = self.arrivals[self.member(rank)?].as_ref()?;
         Some(arrival.call.meeting(arrival.number, &self.name))
     }
 
-    /// A name for messages, by the ranks of the world.
+    /// Returns the name of a child, for messages. A subgroup is named by its ranks of the world.
     fn name_of(&self, origin: &Origin, ranks: &[usize]) -> String {
         let name = match &origin.birth {
             Birth::Channel(name) => format!("channel {name:?}"),

@@ -1,4 +1,4 @@
-//! Ranks that are threads of one process.
+//! Ranks that are threads of one process: collectives over shared memory.
 
 mod group;
 mod ranks;

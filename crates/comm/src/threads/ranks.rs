@@ -12,54 +12,52 @@ use crate::threads::state::Ending;
 use crate::threads::world::World;
 use crate::{Communicator, SingleRank, ThreadGroup};
 
-/// The largest number of threads that is taken, of all ranks: more is a slip of the keyboard.
+/// The maximum number of threads of all ranks together, which catches typing errors.
 const MAX_THREADS: usize = 1024;
 
-/// Stack of a thread: as much as a main thread has, so that what runs there runs in a rank.
+/// The stack size of each thread: that of a main thread on Linux, so code that runs in a main thread also runs here.
 const STACK_BYTES: usize = 8 << 20;
 
-/// Ranks that are threads of this process: how many, and of what size.
+/// The configuration of ranks that are threads of this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ThreadRanks {
-    /// Number of ranks, at least 1.
+    /// The number of ranks, at least 1.
     pub n_ranks: usize,
-    /// Threads of each rank's pool, at least 1; with all ranks together 1,024 at most.
+    /// The number of threads in each rank's pool, at least 1. All ranks together may have at most 1,024 threads.
     pub threads_per_rank: usize,
-    /// How long a rank waits in a collective for the others before it gives up. Where one works alone for
-    /// longer, let all meet in a [`Communicator::barrier`] with a deadline of its own after it.
+    /// The maximum time that a rank waits in a collective before all ranks fail. If one rank works alone for longer,
+    /// let the others wait for it in a [`Communicator::barrier`] with a longer deadline.
     pub deadline: Duration,
 }
 
 impl Default for ThreadRanks {
-    /// One rank with all cores, and 10 minutes.
+    /// Returns one rank with a thread per core and a deadline of 10 minutes.
     fn default() -> Self {
         Self::of(1)
     }
 }
 
 impl ThreadRanks {
-    /// Ranks that share the machine's cores: each has as many threads as leave no core with two, and one
-    /// where there are more ranks than cores.
+    /// Returns the configuration of `n_ranks` ranks with a deadline of 10 minutes. Each rank has one thread per core of
+    /// its equal share of the machine's cores, rounded down, but at least one thread.
     pub fn of(n_ranks: usize) -> Self {
         let n_cores = thread::available_parallelism().map_or(1, usize::from);
         let threads_per_rank = (n_cores / n_ranks.max(1)).max(1);
         Self { n_ranks, threads_per_rank, deadline: Duration::from_secs(600) }
     }
 
-    /// Runs `body` once on each rank, all at the same time, and returns their results by rank when the last
-    /// has come to its end. A single rank gets a [`SingleRank`], several are a [`ThreadGroup`].
+    /// Runs `body` once on each rank, all ranks at the same time, and returns the results in rank order when all
+    /// bodies have returned. A single rank gets a [`SingleRank`], several ranks get a [`ThreadGroup`].
     ///
-    /// A body runs in a thread of its rank's own pool of `threads_per_rank` threads, so that data-parallel
-    /// loops in it stay on them. Threads that a body starts itself are outside the pool: loops in them are
-    /// on the process's own pool. Let only the body and such threads call collectives, not a task of the
-    /// pool: tasks that wait for other ranks can keep all of the pool's threads from the task that those
-    /// wait for, until the deadline.
+    /// A body runs in a thread of its rank's pool of `threads_per_rank` threads, which also runs the body's
+    /// data-parallel loops. Loops in threads that a body starts itself run in the global pool of the process. Only the
+    /// body and such threads may call collectives, not tasks of the pool: if tasks that wait for other ranks occupy all
+    /// threads of the pool, the task that those ranks wait for cannot run before the deadline.
     ///
     /// # Errors
-    /// [`RankError::Rank`] when a rank failed or panicked: the one that did so first, as the others end with
-    /// errors because of it. A rank that returns early, while others want to meet it, has its result lost
-    /// and the error of one of those in its place. Other [`RankError`]s when there are no ranks or threads,
-    /// or too many of them.
+    /// Returns [`RankError::Rank`] if a rank failed or panicked. It contains the first rank that did, because the other
+    /// ranks fail as a consequence. If a rank returns early while others wait for it, its result is dropped and the
+    /// error of a waiting rank is returned. Returns other [`RankError`]s if there are no ranks or threads, or too many.
     pub fn run<R: Send>(
         &self,
         body: impl Fn(Box<dyn Communicator>) -> Result<R, BoxError> + Sync,
@@ -67,17 +65,18 @@ impl ThreadRanks {
         self.run_in(|rank| thread::Builder::new().name(format!("kiln-rank-{rank}")), body)
     }
 
-    /// A pool of as many threads as all ranks have together, for what one rank does while the others wait.
+    /// Creates a pool with as many threads as all ranks have together, for work that one rank does while the others
+    /// wait.
     ///
     /// # Errors
-    /// When there are no ranks or threads, or too many of them, or the system has no more.
+    /// Returns an error if there are no ranks or threads, or too many, or if the system cannot start the threads.
     pub fn machine_pool(&self) -> Result<ThreadPool, RankError> {
         let n_threads = self.n_threads()?;
         let named = ThreadPoolBuilder::new().thread_name(|thread| format!("kiln-machine-{thread}"));
         named.num_threads(n_threads).stack_size(STACK_BYTES).build().map_err(RankError::Pool)
     }
 
-    /// The threads of all ranks together.
+    /// Returns the number of threads of all ranks together.
     fn n_threads(&self) -> Result<usize, RankError> {
         let Self { n_ranks, threads_per_rank, .. } = *self;
         if n_ranks == 0 {
@@ -92,7 +91,7 @@ impl ThreadRanks {
             .ok_or(RankError::TooManyThreads { n_ranks, threads_per_rank, max: MAX_THREADS })
     }
 
-    /// Runs `body` on each rank, in threads of these builders.
+    /// Runs `body` on each rank, in threads that `builder` creates.
     fn run_in<R: Send>(
         &self,
         builder: impl Fn(usize) -> thread::Builder,
@@ -117,7 +116,7 @@ impl ThreadRanks {
     }
 }
 
-/// What all ranks run.
+/// The state that the threads of all ranks share.
 struct Run<B> {
     threads_per_rank: usize,
     body: B,
@@ -125,7 +124,7 @@ struct Run<B> {
 }
 
 impl<R: Send, B: Fn(Box<dyn Communicator>) -> Result<R, BoxError> + Sync> Run<B> {
-    /// Runs the body in a pool of its own, whose threads have ended when this returns.
+    /// Runs the body in a new pool. The pool's threads have ended when this returns.
     fn rank(&self, rank: usize, comm: Box<dyn Communicator>) -> Result<R, Failure> {
         let watch = Arc::clone(&self.watch);
         let pool = ThreadPoolBuilder::new()
@@ -141,11 +140,12 @@ impl<R: Send, B: Fn(Box<dyn Communicator>) -> Result<R, BoxError> + Sync> Run<B>
         }
     }
 
-    /// Runs the body, and tells the others of its end before this thread does anything else.
+    /// Runs the body, and notifies the other ranks of its end before this thread does anything else.
     fn body(&self, rank: usize, comm: Box<dyn Communicator>) -> Result<R, Failure> {
-        // What a body shares with other ranks may be broken after a panic: all of them end.
+        // After a panic, state that the body shares with other ranks may be inconsistent. That is safe, as all ranks
+        // end.
         let outcome = catch_unwind(AssertUnwindSafe(|| {
-            // The error's text is made here because it is the user's code that makes it.
+            // The error is formatted inside `catch_unwind` because its `Display` is user code that may panic.
             (self.body)(comm).map_err(|error| (chain(error.as_ref()), error))
         }));
         let (outcome, ending) = match outcome {
@@ -161,24 +161,24 @@ impl<R: Send, B: Fn(Box<dyn Communicator>) -> Result<R, BoxError> + Sync> Run<B>
     }
 }
 
-/// What is known of the ranks of a run. Its lock is never held together with the world's.
+/// Records how ranks end and reports it to the world. Its lock and the world's are never held at the same time.
 struct Watch {
     n_ranks: usize,
-    /// Where the ranks meet, if there are several.
+    /// The world; `None` for a single rank.
     world: Option<Arc<World>>,
     notes: Mutex<Notes>,
 }
 
 #[derive(Default)]
 struct Notes {
-    /// Ranks that failed, in that order.
+    /// The ranks that failed, in order of failure.
     failed: Vec<usize>,
-    /// Panics of jobs that a rank had left to its pool, where they are why it failed.
+    /// The messages of panics in jobs that a rank spawned in its pool, for ranks that had not failed before.
     strays: BTreeMap<usize, String>,
 }
 
 impl Watch {
-    /// With a communicator for each rank.
+    /// Creates the watch and one communicator per rank.
     fn new(ranks: &ThreadRanks) -> (Self, Vec<Box<dyn Communicator>>) {
         let ThreadRanks { n_ranks, deadline, .. } = *ranks;
         if n_ranks == 1 {
@@ -193,7 +193,7 @@ impl Watch {
         (Self { n_ranks, world: Some(world), notes: Mutex::default() }, comms)
     }
 
-    /// The rank's body has ended.
+    /// Records the end of a rank's body.
     fn ended(&self, rank: usize, ending: Ending) {
         if !matches!(ending, Ending::Returned) {
             self.notes().failed.push(rank);
@@ -203,13 +203,13 @@ impl Watch {
         }
     }
 
-    /// The rank has no thread for its body.
+    /// Records that a rank has no thread for its body. Returns `failure`.
     fn lost(&self, rank: usize, failure: Failure) -> Failure {
         self.ended(rank, Ending::Failed(chain(&failure)));
         failure
     }
 
-    /// A job has panicked that the rank had left to its pool.
+    /// Records the panic of a job that the rank spawned in its pool.
     fn stray(&self, rank: usize, message: String) {
         let mut notes = self.notes();
         if !notes.failed.contains(&rank) {
@@ -223,7 +223,7 @@ impl Watch {
         self.notes().strays.remove(&rank)
     }
 
-    /// All results, or the failure that is the reason for the others.
+    /// Returns all results, or the failure that caused the others.
     fn verdict<R>(&self, outcomes: Vec<Result<R, Failure>>) -> Result<Vec<R>, RankError> {
         let (mut results, mut failures) = (Vec::with_capacity(outcomes.len()), BTreeMap::new());
         for (rank, outcome) in outcomes.into_iter().enumerate() {
@@ -232,7 +232,8 @@ impl Watch {
                 Err(failure) => drop(failures.insert(rank, failure)),
             }
         }
-        // The culprit may have no error of its own: it returned early, or is not the only one in the wrong.
+        // The culprit may have no error of its own, because it returned early or because two ranks called different
+        // collectives.
         let culprit = self.world.as_ref().and_then(|world| world.culprit());
         let in_order = culprit.into_iter().chain(self.notes().failed.clone()).chain(0..self.n_ranks);
         let first = in_order.into_iter().find_map(|rank| Some((rank, failures.remove(&rank)?)));
@@ -251,7 +252,7 @@ fn join<R>(thread: ScopedJoinHandle<'_, Result<R, Failure>>) -> Result<R, Failur
     thread.join().unwrap_or_else(|payload| Err(Failure::Panicked { message: message(payload) }))
 }
 
-/// What a panic said.
+/// Returns the message of a panic.
 fn message(payload: Box<dyn Any + Send>) -> String {
     let message = if let Some(text) = payload.downcast_ref::<&str>() {
         (*text).to_owned()
@@ -260,7 +261,7 @@ fn message(payload: Box<dyn Any + Send>) -> String {
     } else {
         "a panic without a message".to_owned()
     };
-    // The payload is the user's: a panic while it is dropped would keep the others from hearing of this one.
+    // The payload is the user's. If dropping it panicked, the other ranks would not be notified, so it is leaked.
     std::mem::forget(payload);
     message
 }
@@ -271,9 +272,9 @@ mod tests {
 
     use super::*;
 
-    /// The system refuses a thread with more stack than there are addresses.
+    /// The system cannot start a thread whose stack exceeds the address space.
     #[test]
-    fn a_thread_that_cannot_be_started_leaves_nobody_waiting() {
+    fn failed_thread_start_ends_all_ranks() {
         let never = Duration::from_secs(1_000_000);
         let ranks = ThreadRanks { n_ranks: 4, threads_per_rank: 1, deadline: never };
         let builder =
@@ -281,7 +282,7 @@ mod tests {
         let outcome = ranks.run_in(builder, |mut comm| Ok(comm.barrier(never)?));
         let error = outcome.unwrap_err();
         assert!(matches!(error, RankError::Rank { rank: 2, n_ranks: 4, failure: Failure::Spawn(_) }));
-        let expected = "rank 2: its thread could not be started: ask for fewer threads";
+        let expected = "rank 2: failed to start the thread of the rank: use fewer threads";
         assert_eq!((error.to_string().as_str(), error.source().is_some()), (expected, true));
     }
 }

@@ -7,7 +7,7 @@ use crate::call::Call;
 use crate::cause::{Cause, Whereabouts};
 use crate::threads::group::{Arrival, Farewell, Group, GroupId, Origin, Payload};
 
-/// One rank's seat in one group.
+/// A rank's membership in a group.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Seat {
     pub(crate) group: GroupId,
@@ -15,7 +15,7 @@ pub(crate) struct Seat {
     pub(crate) rank: usize,
 }
 
-/// How the body of a rank came to its end.
+/// The way in which the body of a rank ended.
 #[derive(Debug)]
 pub(crate) enum Ending {
     Returned,
@@ -23,19 +23,19 @@ pub(crate) enum Ending {
     Panicked(String),
 }
 
-/// All that ranks know of each other. It takes no lock, reads no clock and wakes nobody: its owner passes
-/// on that it [has news](State::has_news).
+/// The shared state of all ranks. It takes no lock, reads no clock and does not notify waiters. The owner notifies them
+/// when [`State::has_news`] returns true.
 #[derive(Debug)]
 pub(crate) struct State {
     ranks: Vec<Rank>,
     groups: BTreeMap<GroupId, Group>,
-    /// Groups there have ever been.
+    /// The number of groups created so far.
     n_groups: u64,
-    /// Why the ranks do not meet any more. Set once.
+    /// The reason why the world has ended. Set once.
     over: Option<Arc<Cause>>,
-    /// What will end the world, and when, unless the end of the rank's body tells more before.
+    /// The suspected cause. It ends the world at `until`, unless the rank's body ends before with a more precise cause.
     suspicion: Option<Suspicion>,
-    /// How long to wait for that; nothing where nobody tells of bodies.
+    /// The time between a suspicion and the end of the world; `None` if ends of bodies are not reported.
     last_words: Option<Duration>,
     has_news: bool,
 }
@@ -43,7 +43,7 @@ pub(crate) struct State {
 #[derive(Debug, Clone, Default)]
 struct Rank {
     step: Option<u64>,
-    /// Whether its body has come to its end.
+    /// True if the rank's body has ended.
     has_ended: bool,
 }
 
@@ -54,7 +54,7 @@ struct Suspicion {
 }
 
 impl State {
-    /// All ranks are there, in one group. With `last_words`, [`State::end_body`] will be called for each.
+    /// Creates the state of a world. If `last_words` is set, the owner must call [`State::end_body`] for each rank.
     pub(crate) fn new(n_ranks: usize, last_words: Option<Duration>) -> Self {
         Self {
             ranks: vec![Rank::default(); n_ranks],
@@ -67,12 +67,12 @@ impl State {
         }
     }
 
-    /// Why the ranks do not meet any more, if so.
+    /// Returns the reason why the world has ended, if it has.
     pub(crate) fn over(&self) -> Option<&Arc<Cause>> {
         self.over.as_ref()
     }
 
-    /// Why nothing will come of waiting in this seat, if so: the world is over, or the rank's body.
+    /// Returns the reason why a wait in this seat can never complete: the end of the world or of the rank's body.
     pub(crate) fn why_not(&self, seat: Seat) -> Option<Arc<Cause>> {
         let is_seated = self.groups.get(&seat.group).is_some_and(|group| group.is_seated(seat.rank));
         match &self.over {
@@ -82,7 +82,7 @@ impl State {
         }
     }
 
-    /// Whether threads that wait have something to see. Tells once.
+    /// Returns true if the state has changed for waiting threads since the last call.
     pub(crate) fn has_news(&mut self) -> bool {
         std::mem::take(&mut self.has_news)
     }
@@ -91,7 +91,7 @@ impl State {
         self.ranks[rank].step = Some(step);
     }
 
-    /// Seats the rank in the group of that origin, which is made if it is the first.
+    /// Takes the rank's seat in the group of this origin. The first rank creates the group.
     pub(crate) fn take_seat(&mut self, rank: usize, origin: Origin) -> GroupId {
         let mut groups = self.groups.iter_mut();
         if let Some((id, group)) = groups.find(|(_, group)| group.origin.as_ref() == Some(&origin)) {
@@ -100,8 +100,7 @@ impl State {
         }
         let id = GroupId(self.n_groups);
         self.n_groups += 1;
-        // Without its parent the group is never made: the bodies of all ranks have ended, and a collective
-        // in a group that is not there says so.
+        // If all ranks have left the parent, no group is created, and collectives with the returned id fail.
         if let Some(parent) = self.groups.get(&origin.parent) {
             let mut group = parent.child(origin);
             group.take_seat(rank);
@@ -110,10 +109,10 @@ impl State {
         id
     }
 
-    /// Comes to the open round of the group, and returns which round that is.
+    /// Joins the open round of the group and returns the round's number.
     ///
     /// # Errors
-    /// Why there is none: the world is over, maybe by this; or the rank has left the group.
+    /// Returns the cause if the world has ended, possibly because of this call, or if the rank has left the group.
     pub(crate) fn arrive(&mut self, seat: Seat, arrival: Arrival, now: Instant) -> Result<u64, Arc<Cause>> {
         if let Some(cause) = self.why_not(seat) {
             return Err(cause);
@@ -139,14 +138,14 @@ impl State {
         Ok(round)
     }
 
-    /// What all brought to the round, by rank of the group, if it is done. To be called once more only
-    /// where that is not so.
+    /// Returns the payloads of the round, by rank of the group, or `None` if the round is still open. After payloads
+    /// were returned, a rank must not call this again for the same round.
     pub(crate) fn collect(&mut self, seat: Seat, round: u64) -> Option<Vec<Payload>> {
         let group = self.groups.get_mut(&seat.group)?;
         group.is_done(round).then(|| group.collect())
     }
 
-    /// Leaves the group, and those groups of it that the rank cannot come into any more.
+    /// Leaves the group, and those children of it whose seats the rank has not taken.
     pub(crate) fn leave(&mut self, seat: Seat, farewell: Farewell, now: Instant) {
         let Some(group) = self.groups.get_mut(&seat.group) else { return };
         group.leave(seat.rank, farewell);
@@ -164,7 +163,7 @@ impl State {
         }
     }
 
-    /// The rank's body has come to its end: the rank leaves all groups, and what is suspected of it is so.
+    /// Records the end of the rank's body. The rank leaves all groups, and a suspicion against it is confirmed.
     pub(crate) fn end_body(&mut self, rank: usize, ending: Ending, now: Instant) {
         self.ranks[rank].has_ended = true;
         self.has_news = true;
@@ -186,12 +185,12 @@ impl State {
         }
     }
 
-    /// When to look again whether a suspicion has become certain, if at any time.
+    /// Returns the time at which [`State::look`] will confirm the suspicion, if there is one.
     pub(crate) fn looks_again(&self) -> Option<Instant> {
         self.suspicion.as_ref().map(|suspicion| suspicion.until)
     }
 
-    /// Makes a suspicion certain whose time has come.
+    /// Confirms the suspicion if its time has come.
     pub(crate) fn look(&mut self, now: Instant) {
         if let Some(suspicion) = self.suspicion.take_if(|suspicion| suspicion.until <= now) {
             self.end(suspicion.cause);
@@ -219,7 +218,7 @@ impl State {
         self.end(Cause::Missed { rank, step, meeting, deadline, whereabouts, others: missing });
     }
 
-    /// What the rank hears that asks for this collective after the end of the world.
+    /// Returns the error for a rank that calls this collective after the world has ended.
     pub(crate) fn refusal(&self, seat: Seat, call: &Call, number: u64, cause: &Cause) -> Error {
         match cause {
             Cause::Missed { rank, meeting, deadline, others, .. }
@@ -232,13 +231,13 @@ impl State {
         }
     }
 
-    /// What the rank hears that was in this collective at the end of the world.
+    /// Returns the error for a rank that was in this collective when the world ended.
     pub(crate) fn error(&self, seat: Seat, call: &Call, number: u64, cause: &Cause) -> Error {
         let name = self.groups.get(&seat.group).map_or("", |group| &group.name);
         cause.error(&call.meeting(number, name))
     }
 
-    /// What it means that a rank has left.
+    /// Returns the cause for a rank that has left.
     fn departure(&self, rank: usize, farewell: Farewell) -> Cause {
         let step = self.ranks[rank].step;
         match farewell {
@@ -247,7 +246,7 @@ impl State {
         }
     }
 
-    /// A rank that others wait for has left: the end, at once or when it is known how its body ended.
+    /// Ends the world because a rank that others wait for has left, at the latest after `last_words`.
     fn suspect(&mut self, rank: usize, farewell: Farewell, now: Instant) {
         let cause = self.departure(rank, farewell);
         match self.last_words {
@@ -259,7 +258,7 @@ impl State {
         }
     }
 
-    /// Ends the world, unless it is over; returns why it is.
+    /// Ends the world unless it has ended. Returns the cause that is in effect.
     fn end(&mut self, cause: Cause) -> Arc<Cause> {
         if let Some(cause) = &self.over {
             return Arc::clone(cause);
@@ -283,7 +282,7 @@ mod tests {
         Origin { parent, birth: Birth::Channel("x".to_owned()), nth }
     }
 
-    /// The first collective of the group, a barrier.
+    /// Joins the first collective of the group, a barrier.
     fn arrive(state: &mut State, group: GroupId, rank: usize, now: Instant) -> Result<u64, Arc<Cause>> {
         let arrival = Arrival { call: Call::Barrier, number: 1, payload: Arc::new(()) };
         state.arrive(Seat { group, rank }, arrival, now)
@@ -298,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rank_that_waits_nowhere_is_named() {
+    fn missed_deadline_names_first_the_rank_that_waits_in_no_collective() {
         let now = Instant::now();
         let mut state = State::new(4, None);
         let pair = Origin { parent: WORLD, birth: Birth::Subgroup(vec![1, 3]), nth: 0 };
@@ -306,27 +305,27 @@ mod tests {
         arrive(&mut state, WORLD, 0, now).unwrap();
         arrive(&mut state, pair, 1, now).unwrap();
         state.give_up(Seat { group: WORLD, rank: 0 }, SECOND);
-        let expected = "rank 2, last seen before its first step, did not come to barrier (collective 1) within 1s; \
-                        find what held it up, or give a longer deadline; nor did ranks [1, 3] come";
+        let expected = "rank 2, last seen before its first step, did not join barrier (collective 1) within 1s; \
+                        find what delayed it, or set a longer deadline; also missing: ranks [1, 3]";
         assert_eq!(over(&state), expected);
     }
 
     #[test]
-    fn a_rank_that_waits_elsewhere_is_told_with_the_place() {
+    fn missed_deadline_names_the_collective_the_rank_waits_in() {
         let now = Instant::now();
         let mut state = State::new(2, None);
         let group = state.take_seat(1, channel(WORLD, 0));
         arrive(&mut state, WORLD, 0, now).unwrap();
         arrive(&mut state, group, 1, now).unwrap();
         state.give_up(Seat { group, rank: 1 }, SECOND);
-        let expected = "rank 0, last seen before its first step, did not come to barrier (collective 1 of channel \
+        let expected = "rank 0, last seen before its first step, did not join barrier (collective 1 of channel \
                         \"x\") within 1s; it waits in barrier (collective 1)";
         assert_eq!(over(&state), expected);
     }
 
-    /// A channel for each epoch costs nothing when it is over.
+    /// A program may create a channel for each epoch.
     #[test]
-    fn groups_that_all_have_left_are_forgotten() {
+    fn groups_are_freed_when_all_members_have_left() {
         let now = Instant::now();
         let mut state = State::new(2, None);
         for nth in 0..3 {
@@ -336,7 +335,7 @@ mod tests {
             }
             assert_eq!(state.groups.len(), 1);
         }
-        // Rank 1 never comes into this one; that it has left the world is as good.
+        // Rank 1 never takes its seat in this group. The group is freed because rank 1 leaves the world.
         let group = state.take_seat(0, channel(WORLD, 3));
         leave(&mut state, group, 0, now);
         leave(&mut state, WORLD, 1, now);
@@ -346,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rank_that_left_the_parent_is_not_waited_for() {
+    fn collectives_of_a_group_fail_if_a_rank_left_the_parent() {
         let now = Instant::now();
         for takes_before in [true, false] {
             let mut state = State::new(2, None);
@@ -360,9 +359,9 @@ mod tests {
         }
     }
 
-    /// Drops come before the body's end is known. The end says why.
+    /// A failing body drops its communicators before its error is reported.
     #[test]
-    fn the_end_of_a_body_says_more_than_its_drops() {
+    fn body_error_soon_after_a_drop_is_reported_instead_of_the_drop() {
         let now = Instant::now();
         let failed = || Ending::Failed("disk full".to_owned());
         for is_first in [true, false] {
@@ -386,9 +385,9 @@ mod tests {
         assert!(matches!(state.over().map(Arc::as_ref), Some(Cause::Left { rank: 1, .. })));
     }
 
-    /// What a rank brought that waits, and whose body then ends, is not given to the others.
+    /// If a body ends while one of its threads waits in a collective, the others do not receive that contribution.
     #[test]
-    fn a_body_that_ends_takes_its_threads_out_of_collectives() {
+    fn end_of_a_body_withdraws_its_contributions() {
         let now = Instant::now();
         let mut state = State::new(2, Some(SECOND));
         arrive(&mut state, WORLD, 1, now).unwrap();

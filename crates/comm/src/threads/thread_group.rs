@@ -12,45 +12,47 @@ use crate::threads::state::Seat;
 use crate::threads::world::World;
 use crate::{Communicator, Error, RankInfo, Reduce, Result};
 
-/// A rank among threads of one process, which meet through their memory. [`ThreadRanks`](crate::ThreadRanks) starts
-/// such threads.
+/// The communicator of ranks that are threads of one process and communicate through its memory.
+/// [`ThreadRanks`](crate::ThreadRanks) starts such threads.
 ///
-/// A rank that waits sleeps, so that ranks may be more than cores. Sums keep two buffers for the next one,
-/// as large as the largest so far and its share; everything else is freed when all ranks have it.
+/// A waiting rank sleeps, so there may be more ranks than cores. Each communicator keeps two buffers for sums: one for
+/// the largest sum so far and one for its share of it. All other data is freed once every rank has received it.
 ///
-/// The `n`-th taking of a channel's name, or of a subgroup's list, by one rank is that of the others. Both
-/// outlive what they were taken from, and may be taken from each other.
+/// The `n`-th channel that a rank creates with a name connects to the `n`-th one that each other rank creates with this
+/// name. The same holds for subgroups with equal lists. Channels and subgroups outlive their parent, and can be created
+/// from each other.
 ///
-/// Dropping it is leaving the group, and an error on all ranks as soon as another one waits there: within a
-/// second, in which those that [`ThreadRanks`](crate::ThreadRanks) runs may tell of the error or panic behind it.
+/// Dropping a communicator leaves the group. If another rank waits there, or waits there later, all ranks fail: at
+/// once, or, for ranks that [`ThreadRanks`](crate::ThreadRanks) runs, within a second, in which the dropping rank may
+/// report its error or panic as the cause.
 pub struct ThreadGroup {
     place: Place,
     f32_sums: Sums<f32>,
     u64_sums: Sums<u64>,
 }
 
-/// A rank's place in a group of its world.
+/// A rank's position in a group of its world.
 struct Place {
     world: Arc<World>,
     seat: Seat,
-    /// Ranks of the world, by rank of the group.
+    /// The rank of each member in the world, in the order of the group.
     ranks: Arc<[usize]>,
-    /// This rank's own rank in the group.
+    /// This rank's rank in the group.
     member: usize,
-    /// Collectives asked for.
+    /// The number of collectives called.
     n_calls: u64,
-    /// How often each channel and subgroup was taken.
+    /// The number of groups created for each channel name and subgroup list.
     n_taken: BTreeMap<Birth, u64>,
 }
 
 impl ThreadGroup {
-    /// A communicator for each of the threads that will be ranks, by rank. A rank that waits in a collective
-    /// for longer than `deadline` gives up, and with it all others.
+    /// Returns one communicator per rank, in ascending order of ranks; the caller runs each in its own thread. If a
+    /// rank waits in a collective for longer than `deadline`, all ranks fail.
     pub fn new(n_ranks: usize, deadline: Duration) -> Vec<Self> {
         Self::of_world(&Arc::new(World::new(n_ranks, deadline)), n_ranks)
     }
 
-    /// A communicator for each rank of the world.
+    /// Creates one communicator per rank of the world.
     pub(crate) fn of_world(world: &Arc<World>, n_ranks: usize) -> Vec<Self> {
         let ranks: Arc<[usize]> = (0..n_ranks).collect();
         let seat = |rank| Seat { group: GroupId::WORLD, rank };
@@ -110,7 +112,7 @@ impl Communicator for ThreadGroup {
             return Err(Error::SendCount { world_size, got: send.len() });
         }
         self.place.n_calls += 1;
-        // Each message has one reader, who takes it away.
+        // Each message has exactly one reader, so the reader can take the message without a copy.
         let messages: Vec<Mutex<Vec<u8>>> = send.iter().map(|bytes| Mutex::new(bytes.clone())).collect();
         let all = self.place.exchange(Call::AllToAll, Arc::new(messages))?;
         let take = |messages: &Arc<Vec<Mutex<Vec<u8>>>>| {
@@ -165,7 +167,7 @@ impl fmt::Debug for ThreadGroup {
 }
 
 impl Place {
-    /// Gives every rank of the group what all have brought, by rank. All collectives are made of this.
+    /// Gathers the payloads of all ranks of the group, in rank order. All collectives are built on this.
     fn exchange<P: Any + Send + Sync>(&self, call: Call, payload: Arc<P>) -> Result<Vec<Arc<P>>> {
         self.exchange_until(call, self.world.deadline(), payload)
     }
@@ -178,7 +180,7 @@ impl Place {
     ) -> Result<Vec<Arc<P>>> {
         let brought = self.world.meet(self.seat, call, self.n_calls, deadline, payload)?;
         let downcast = |payload: Arc<dyn Any + Send + Sync>| {
-            payload.downcast().expect("ranks in the same collective should bring the same type")
+            payload.downcast().expect("payloads of one collective should have the same type")
         };
         Ok(brought.into_iter().map(downcast).collect())
     }
@@ -197,9 +199,9 @@ mod tests {
 
     use super::*;
 
-    /// Nobody holds on to a rank's buffers when it writes them again, so that they stay where they are.
+    /// Before a rank writes its buffers again, the other ranks have dropped their references to the buffers.
     #[test]
-    fn sums_use_their_buffers_again() {
+    fn sums_reuse_their_buffers() {
         let comms = ThreadGroup::new(3, Duration::from_secs(1_000_000));
         thread::scope(|scope| {
             for mut comm in comms {

@@ -6,53 +6,53 @@ use crate::call::Call;
 use crate::threads::group::{Arrival, Farewell, GroupId, Origin, Payload};
 use crate::threads::state::{Ending, Seat, State};
 
-/// How long a rank that drops its communicator, while others wait for it, has to come to its end, so that
-/// they hear of the error or panic behind it. Only a rank that drops it and goes on takes longer.
+/// The time between the drop of a communicator that other ranks wait for and the end of the world. If the body of the
+/// dropping rank ends within this time, the other ranks report its error or panic as the cause. Only a body that
+/// continues after the drop takes longer.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// Where all ranks of a process meet, in all their channels and subgroups.
+/// The rendezvous of all ranks of a process, in all their channels and subgroups.
 ///
-/// **Nothing waits for ever.** A thread waits in [`World::meet`] and nowhere else, for the last member of
-/// its group to come to the round. That member comes, and wakes all; or it has let go of the group or its
-/// body has ended, which ends the world at once, or after a second in which its body may end; or it
-/// panics or fails, which is the end of its body; or it does none of these, and the deadline of the thread
-/// that waits ends the world. The thread wakes by itself for that and needs nothing but the lock. The end of
-/// the world wakes all, in every group; nobody waits in a world that is over. It is never taken back.
+/// **No wait is infinite.** A thread waits only in [`World::meet`], for the last member of its group to join the round.
+/// There are four cases. The member joins and wakes all. It has left the group or its body has ended, which ends the
+/// world at once, or after a second in which its body may end. It panics or fails, which ends its body. Or it does none
+/// of these, and the deadline of the waiting thread ends the world; that thread wakes by itself and needs only the
+/// lock. The end of the world is final and wakes all threads in every group.
 ///
-/// **No wake-up is lost.** Whatever threads wait for is changed under the lock, by methods that notify all
-/// before they unlock; a thread that waits looks under the same lock before it sleeps.
+/// **No wake-up is lost.** Every change that threads wait for is made under the lock, by methods that notify all
+/// threads before they unlock. A thread checks the state under the same lock before it sleeps.
 ///
-/// **All or none.** A round is done when all have come, and who has come collects it before it looks at
-/// anything else. So a collective succeeds on all its ranks or, as the world ends before, on none.
+/// **All or none.** A round is complete when all members have joined, and each of them collects it before it checks
+/// anything else. So a collective succeeds on all its ranks, or on none if the world ends before.
 ///
-/// **Locks.** The state's mutex is the only one. It is held for work that grows with the number of ranks
-/// and groups and with nothing else, no code of the user's runs under it, and a poisoned one is used on.
+/// **Locks.** The state's mutex is the only lock. The work done under it grows only with the number of ranks and
+/// groups, and includes no user code. Poisoning is ignored.
 #[derive(Debug)]
 pub(crate) struct World {
     state: Mutex<State>,
-    /// Notified, for all, whenever the state has news.
+    /// Notified (all threads) whenever the state has news.
     changed: Condvar,
     deadline: Duration,
 }
 
 impl World {
-    /// A world whose ranks tell of their end in nothing but drops.
+    /// Creates a world in which drops of communicators are the only sign that a rank has ended.
     pub(crate) fn new(n_ranks: usize, deadline: Duration) -> Self {
         Self { state: Mutex::new(State::new(n_ranks, None)), changed: Condvar::new(), deadline }
     }
 
-    /// A world in which [`World::end_body`] will be called for each rank.
+    /// Creates a world whose owner calls [`World::end_body`] for each rank.
     pub(crate) fn with_bodies(n_ranks: usize, deadline: Duration) -> Self {
         Self { state: Mutex::new(State::new(n_ranks, Some(LAST_WORDS))), changed: Condvar::new(), deadline }
     }
 
-    /// How long a rank waits in a collective.
+    /// Returns the maximum time that a rank waits in a collective.
     pub(crate) fn deadline(&self) -> Duration {
         self.deadline
     }
 
-    /// Brings `payload` to the collective, waits for all members of the group, and returns what each has
-    /// brought, by rank of the group.
+    /// Joins the collective with `payload`, waits for all members of the group, and returns the payloads of all
+    /// members, by rank of the group.
     pub(crate) fn meet(
         &self,
         seat: Seat,
@@ -62,7 +62,7 @@ impl World {
         payload: Payload,
     ) -> Result<Vec<Payload>, Error> {
         let start = Instant::now();
-        // Longer than the clock goes is without a deadline, as was asked for.
+        // A deadline beyond the range of the clock means no deadline.
         let until = start.checked_add(deadline);
         let mut state = self.lock();
         let arrival = state.arrive(seat, Arrival { call, number, payload }, start);
@@ -88,31 +88,31 @@ impl World {
         }
     }
 
-    /// Seats the rank in the group of that origin.
+    /// Takes the rank's seat in the group of this origin.
     pub(crate) fn take_seat(&self, rank: usize, origin: Origin) -> GroupId {
         self.lock().take_seat(rank, origin)
     }
 
-    /// Says which step the rank is in.
+    /// Sets the step of the rank, for messages.
     pub(crate) fn set_step(&self, rank: usize, step: u64) {
         self.lock().set_step(rank, step);
     }
 
-    /// The rank's communicator of that group is gone.
+    /// Records that the rank has dropped its communicator of the group.
     pub(crate) fn leave(&self, seat: Seat, farewell: Farewell) {
         let mut state = self.lock();
         state.leave(seat, farewell, Instant::now());
         self.notify(&mut state);
     }
 
-    /// The rank's body has come to its end, and with it all its communicators.
+    /// Records that the rank's body has ended. The rank leaves all groups.
     pub(crate) fn end_body(&self, rank: usize, ending: Ending) {
         let mut state = self.lock();
         state.end_body(rank, ending, Instant::now());
         self.notify(&mut state);
     }
 
-    /// The rank to look at first, if the world is over.
+    /// Returns the rank to investigate first, if the world has ended.
     pub(crate) fn culprit(&self) -> Option<usize> {
         self.lock().over().map(|cause| cause.rank())
     }

@@ -1,4 +1,4 @@
-//! What ranks run.
+//! The bodies that ranks run in these tests.
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
@@ -74,7 +74,7 @@ pub(crate) fn run(name: &str, mut comm: Box<dyn Communicator>) -> anyhow::Result
     }
 }
 
-/// A program for ranks, as a user writes it: threads, or this process among others.
+/// Runs a program as a user writes it, with `launch`: the ranks are threads, or this process is one of several.
 pub(crate) fn launched(engine: CommBackend) {
     let sums =
         launch(RankConfig::from_env_or_threads(2).backend(engine), |Rank { mut comm, info, threads }| {
@@ -92,7 +92,7 @@ pub(crate) fn launched(engine: CommBackend) {
     println!("sums {:?}", sums.expect("the ranks should run"));
 }
 
-/// Meets the others once a step, 20 ms apart, and prints the step.
+/// Calls a barrier in each step, after 20 ms. Rank 0 prints the step.
 fn meet(comm: &mut dyn Communicator, n_steps: u64) -> anyhow::Result<()> {
     let rank = comm.rank_info().rank;
     for step in 0..n_steps {
@@ -107,14 +107,14 @@ fn meet(comm: &mut dyn Communicator, n_steps: u64) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// All collectives, in the world, a channel, a subgroup and a channel of that; a digest of all that came of them.
+/// Runs all collectives in the world, two channels, a subgroup and a channel of it. Returns a digest of the results.
 pub(crate) fn collectives(mut comm: Box<dyn Communicator>) -> kiln_comm::Result<u64> {
     let mut hasher = DefaultHasher::new();
     let rank_info = comm.rank_info();
     digest(&mut *comm, &mut hasher)?;
     digest(&mut *comm.duplicate("other")?, &mut hasher)?;
     digest(&mut *comm.duplicate("other")?, &mut hasher)?;
-    // The last two ranks, the other way round.
+    // The subgroup contains the last two ranks in reverse order.
     let pair = [rank_info.world_size - 1, rank_info.world_size - 2];
     if pair.contains(&rank_info.rank) {
         let mut pair = comm.subgroup(&pair)?;
@@ -128,8 +128,8 @@ pub(crate) fn collectives(mut comm: Box<dyn Communicator>) -> kiln_comm::Result<
 
 fn digest(comm: &mut dyn Communicator, hasher: &mut DefaultHasher) -> kiln_comm::Result<()> {
     let (rank, world_size) = (comm.rank_info().rank, comm.rank_info().world_size);
-    // Values of very different sizes, so that another order of the sum gives other bits; the last ones take the store
-    // more than one message.
+    // Values of very different magnitudes make the sum depend on the order. The last length needs several messages in
+    // the store.
     for n_values in [0, 1, 3, 1000, 100_003, 4_500_000] {
         if n_values < 1_000_000 || world_size == 2 {
             let mut values: Vec<f32> = (0..n_values).map(|at| wild(at, rank)).collect();
@@ -146,7 +146,7 @@ fn digest(comm: &mut dyn Communicator, hasher: &mut DefaultHasher) -> kiln_comm:
     let messages: Vec<Vec<u8>> = (0..world_size).map(|to| bytes(to * 100 + 10 * rank)).collect();
     comm.all_to_all(&messages)?.hash(hasher);
     comm.all_to_all(&vec![Vec::new(); world_size])?.hash(hasher);
-    // To one rank alone, and from one alone.
+    // First only the last rank receives data. Then only rank 1 sends data.
     let to_last = |to| if to + 1 == world_size { bytes(40) } else { Vec::new() };
     comm.all_to_all(&(0..world_size).map(to_last).collect::<Vec<_>>())?.hash(hasher);
     comm.all_gather(&bytes(if rank == 1 { 9 } else { 0 }))?.hash(hasher);

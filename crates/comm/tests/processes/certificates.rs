@@ -1,6 +1,6 @@
-//! Certificates of an authority that a test makes up.
+//! Generates certificates of a test authority.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
-#![cfg_attr(not(feature = "tls"), allow(dead_code, reason = "nobody asks for them"))]
+#![cfg_attr(not(feature = "tls"), allow(dead_code, reason = "only used with TLS"))]
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use std::path::Path;
 use kiln_comm::rpc::Tls;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 
-/// Writes the certificates of an authority and of so many ranks, all for this machine, into the folder.
+/// Writes the certificates of an authority and of `n_ranks` ranks, valid for 127.0.0.1, into the folder.
 pub(crate) fn write(folder: &Path, n_ranks: usize) {
     let authority_key = KeyPair::generate().unwrap();
     let mut params = CertificateParams::default();
@@ -25,7 +25,7 @@ pub(crate) fn write(folder: &Path, n_ranks: usize) {
     }
 }
 
-/// Those of a rank.
+/// Returns the certificate files of a rank.
 pub(crate) fn of(folder: &Path, rank: usize) -> Tls {
     Tls {
         authority: folder.join("authority.pem"),

@@ -1,27 +1,27 @@
-//! Processes that know the token and are no ranks of the job that they come to.
+//! Tests of processes that have the token but are not ranks of the job: duplicates and other attempts.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::time::Duration;
 
 use crate::start::{Engine, Job};
 
-/// A process that is started while the job runs, in the place of a rank that is alive: it alone is refused.
+/// A process is started while the job runs, with the rank of a live process. Only the new process ends.
 #[test]
-fn a_late_duplicate_is_refused_alone() {
+fn a_late_duplicate_does_not_end_the_job() {
     let mut job = Job::start(Engine::Store, 3, "some steps", &[]);
     job.wait_for("step 20");
     job.spawn(1, &[]);
     let ended = job.wait();
     ended.check_each(&[0, 0, 0, 70]);
-    ended.expect_once("refused a process, the job goes on (1 so far): ");
-    // Rank 0 and the process itself.
+    ended.expect_once("refused a process, the job continues (1 so far): ");
+    // Both rank 0 and the refused process print this.
     ended.expect_process("is alive, heard from ", 1);
     ended.expect("is a duplicate: start each rank once");
 }
 
-/// The same, with all that a process may come with: other settings, other sizes, other tokens.
+/// The late processes have other settings, world sizes and tokens.
 #[test]
-fn late_processes_of_any_kind_are_refused_alone() {
+fn late_processes_with_other_settings_do_not_end_the_job() {
     let mut job = Job::start(Engine::Store, 3, "some steps", &[]);
     job.wait_for("step 20");
     job.spawn(2, &[("KILN_TEST_SETTING", "another")]);
@@ -30,25 +30,25 @@ fn late_processes_of_any_kind_are_refused_alone() {
     job.spawn(1, &[("KILN_JOB_TOKEN", "another-word-of-this-test")]);
     let ended = job.wait();
     ended.check_each(&[0, 0, 0, 70, 70, 70, 70]);
-    ended.expect("says it is one of 9, rank 0 says 3");
-    ended.expect("another token: all processes of a job have the same");
-    ended.expect_once("calls with a wrong token or none: 1 so far, the last one from 127.0.0.1:");
+    ended.expect("has world size 9, rank 0 has 3");
+    ended.expect("missing or wrong token: use the same token for all processes of the job");
+    ended.expect_once("calls with a missing or wrong token: 1 so far, the last one from 127.0.0.1:");
 }
 
-/// A rank that fell silent, and a process that was started in its place: the job ends, to be started again as a whole.
+/// A rank is silent, and a process with the same rank is started. The job ends with the status for a restart.
 #[test]
 fn a_duplicate_of_a_silent_rank_ends_the_job() {
     let mut job = Job::start(Engine::Store, 3, "steps", &[]);
     job.kill_at_step(60, 1, "STOP");
-    // More than the five seconds for which it counts as alive.
+    // This is longer than the five seconds for which a silent rank counts as alive.
     std::thread::sleep(Duration::from_secs(6));
     job.spawn(1, &[]);
     let ended = job.wait();
     ended.check_others(1, 75);
-    ended.expect("two processes say they are rank 1");
+    ended.expect("two processes claim rank 1");
 }
 
-/// Rank 0 that was stopped finds the others silent when it goes on, and is wrong.
+/// After rank 0 was stopped and continued, it must not treat the other ranks as silent.
 #[test]
 fn a_duplicate_is_refused_after_all_ranks_were_stopped() {
     let mut job = Job::start(Engine::Store, 2, "some steps", &[]);
@@ -64,14 +64,16 @@ fn attempt(restart: &'static str) -> [(&'static str, &'static str); 2] {
     [("TORCHELASTIC_RUN_ID", "a-job"), ("TORCHELASTIC_RESTART_COUNT", restart)]
 }
 
-/// A process of the next attempt comes while the one before still runs: neither ends because of the other.
+/// A process of the next attempt joins while the previous one still runs. Neither attempt ends because of the other.
 #[test]
-fn a_process_of_the_next_attempt_waits_for_it() {
+fn a_process_of_the_next_attempt_waits_for_its_rank_0() {
     let mut job = Job::prepare(2, "some steps");
     (0..2).for_each(|rank| job.spawn(rank, &attempt("0")));
     job.wait_for("step 20");
     job.spawn(1, &attempt("1"));
-    job.wait_for("is of job a-job, agent restart 1 and must wait for its end");
+    job.wait_for(
+        "belongs to job a-job, agent restart 1 and has to wait for the end of job a-job, agent restart 0",
+    );
     for rank in 0..2 {
         assert_eq!(job.processes[rank].wait().unwrap().code(), Some(0));
     }
@@ -79,7 +81,7 @@ fn a_process_of_the_next_attempt_waits_for_it() {
     job.wait().check_all(0);
 }
 
-/// All processes of the next attempt come while the one before still runs, rank 0 to the port that is in use.
+/// All processes of the next attempt start while the previous one still runs, so the port of rank 0 is in use.
 #[test]
 fn rank_0_of_the_next_attempt_waits_for_the_port() {
     let mut job = Job::prepare(2, "some steps");
@@ -90,18 +92,18 @@ fn rank_0_of_the_next_attempt_waits_for_the_port() {
     job.wait().check_each(&[0, 0, 0, 0]);
 }
 
-/// An agent of torchrun that replaced a lost one begins to count at 0, in the same attempt as the others.
+/// An agent of torchrun that replaces a lost one counts its restarts from 0, in the same attempt as the others.
 #[test]
-fn agents_of_one_run_may_count_other_restarts() {
+fn agents_of_one_run_may_differ_in_restart_counts() {
     let mut job = Job::prepare(2, "value");
     job.spawn(0, &attempt("1"));
     job.spawn(1, &attempt("0"));
     job.wait().check_each(&[0, 0]);
 }
 
-/// A process of another run comes while the ranks of this one join.
+/// A process of another run joins while the ranks of this one are still joining.
 #[test]
-fn a_process_of_another_run_does_not_end_a_job_that_begins() {
+fn a_process_of_another_run_does_not_end_a_starting_job() {
     let mut job = Job::prepare(2, "value");
     job.spawn(0, &attempt("1"));
     job.stranger();
@@ -110,5 +112,5 @@ fn a_process_of_another_run_does_not_end_a_job_that_begins() {
     job.spawn(1, &attempt("1"));
     let ended = job.wait();
     ended.check_each(&[0, 75, 0]);
-    ended.expect("is of job another-job, rank 0 here is of job a-job, agent restart 1");
+    ended.expect("belongs to job another-job, this rank 0 to job a-job, agent restart 1");
 }

@@ -1,5 +1,5 @@
-//! Ranks that are processes: what they compute, and how they end. Each test starts this very program several times,
-//! by itself with the store as engine and, where it was built in, by `mpirun`.
+//! Tests of ranks that are processes: their collectives and their failures. Each test starts this test program several
+//! times, directly with the store as engine and, if the feature `mpi` is on, with `mpirun`.
 
 mod bodies;
 mod certificates;
@@ -14,25 +14,25 @@ use kiln_comm::{JobError, LaunchFlags, RankConfig, RankError, ThreadRanks, launc
 
 use crate::start::{DEADLINE, Engine, Job, engines, mpirun_is_missing};
 
-/// What a process that was started as a rank runs; in the tests' own process, nothing.
+/// The entry point of processes that were started as ranks. Does nothing in the test process itself.
 #[test]
 fn body_of_a_rank() {
     start::run_body();
 }
 
 #[test]
-fn mpi_is_tested_where_it_is_installed() {
+fn prints_why_ranks_over_mpi_are_not_tested() {
     if let Some(reason) = mpirun_is_missing() {
         use std::io::Write;
-        // Past the capture of the test harness.
+        // A direct write bypasses the output capture of the test harness.
         let mut stdout = std::io::stdout();
         writeln!(stdout, "kiln-skip: other: ranks over MPI: {reason}").unwrap();
     }
 }
 
-/// All collectives in groups, channels and subgroups: the same bits as ranks that are threads, three times over.
+/// All collectives in the world, channels and subgroups are bit-identical to those of threads, in three runs.
 #[test]
-fn collectives_give_the_same_bits_as_threads() {
+fn collectives_are_bit_identical_to_threads() {
     for n_ranks in [2, 4] {
         let expected = ThreadRanks::of(n_ranks).run(|comm| Ok(bodies::collectives(comm)?)).unwrap();
         for engine in engines() {
@@ -47,7 +47,7 @@ fn collectives_give_the_same_bits_as_threads() {
     }
 }
 
-/// `launch` with what torchrun or mpirun set: each process runs its own rank.
+/// With the variables of torchrun or mpirun, `launch` runs one rank in each process.
 #[test]
 fn launch_joins_the_processes_that_a_launcher_started() {
     for engine in engines() {
@@ -61,7 +61,7 @@ fn launch_joins_the_processes_that_a_launcher_started() {
 }
 
 #[test]
-fn launch_refuses_a_token_file_that_others_can_read() {
+fn launch_rejects_a_token_file_that_others_can_read() {
     use std::os::unix::fs::PermissionsExt;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("token");
@@ -74,7 +74,7 @@ fn launch_refuses_a_token_file_that_others_can_read() {
         "KILN_JOB_TOKEN_FILE" => Some(path.display().to_string()),
         _ => None,
     };
-    for (mode, expected) in [(0o644, "others can read it, chmod 600 it"), (0o600, "")] {
+    for (mode, expected) in [(0o644, "other users can read the file: run `chmod 600` on it"), (0o600, "")] {
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
         let config = RankConfig::from_vars_or_threads(2, &LaunchFlags::default(), vars);
         match expected {
@@ -92,9 +92,9 @@ fn launch_refuses_a_token_file_that_others_can_read() {
     }
 }
 
-/// Other transports of the same engine: what is summed is the same.
+/// Sums do not depend on the transport that MPI uses.
 #[test]
-fn mpi_over_tcp_gives_the_same_bits() {
+fn mpi_over_tcp_is_bit_identical_to_threads() {
     if engines().contains(&Engine::Mpi) {
         let expected = ThreadRanks::of(2).run(|comm| Ok(bodies::collectives(comm)?)).unwrap();
         let ended = Job::start(Engine::Mpi, 2, "collectives", &[("OMPI_MCA_btl", "self,tcp")]).wait();
@@ -115,26 +115,26 @@ fn ranks_of_one_machine_find_each_other() {
 }
 
 #[test]
-fn a_value_is_kept_for_all() {
+fn a_stored_value_is_available_to_other_ranks() {
     let ended = Job::start(Engine::Store, 2, "value", &[]).wait();
     ended.check_all(0);
     ended.expect("rank 0 got from rank 1");
 }
 
-/// Ranks that meet in different collectives: an error that names both, on all, and no hang.
+/// The call fails on all ranks instead of hanging.
 #[test]
 fn different_collectives_are_an_error_that_names_both() {
     for engine in engines() {
         let ended = Job::start(engine, 3, "mismatch", &[]).wait();
         ended.check_all(70);
         ended.expect(
-            "ranks met in different collectives: rank 0 in all_reduce_sum of 5 f32 (collective 4 of channel \"job\"), \
-             in step 3; rank 1 in all_reduce_sum of 6 f32, in step 3",
+            "ranks called different collectives: rank 0 is in all_reduce_sum of 5 f32 (collective 4 of channel \
+             \"job\"), in step 3; rank 1 is in all_reduce_sum of 6 f32, in step 3",
         );
     }
 }
 
-/// The text of a panic is shown once; all others end at once, with the rank's name.
+/// The message of a panic is printed once. All other processes end at once, and the rank at fault is named.
 #[test]
 fn a_panic_ends_the_job() {
     for engine in engines() {
@@ -160,9 +160,9 @@ fn an_error_ends_the_job() {
     }
 }
 
-/// All processes of the job exit with the status that has them started again, the failing one too.
+/// All processes of the job exit with the status for a restart, including the failing one.
 #[test]
-fn a_transient_error_ends_the_job_with_75() {
+fn a_transient_error_ends_the_job_with_exit_status_75() {
     for engine in engines() {
         let ended = Job::start(engine, 3, "transient failure", &[]).wait();
         ended.check_all(75);
@@ -171,7 +171,7 @@ fn a_transient_error_ends_the_job_with_75() {
     }
 }
 
-/// A rank whose body returns while others go on.
+/// The body of one rank returns while the others call a collective.
 #[test]
 fn a_rank_that_returns_early_ends_the_job() {
     for engine in engines() {
@@ -181,7 +181,7 @@ fn a_rank_that_returns_early_ends_the_job() {
     }
 }
 
-/// `kill -9`: all others are gone within 5 s, and say who it was.
+/// All other processes end within 5 s after `kill -9`, and name the lost rank.
 #[test]
 fn a_killed_rank_ends_the_job() {
     for engine in engines() {
@@ -196,7 +196,7 @@ fn a_killed_rank_ends_the_job() {
     }
 }
 
-/// `kill -STOP`: a silent rank is given up after the deadline, by every other one.
+/// Every other process ends when the deadline has passed since `kill -STOP`.
 #[test]
 fn a_stopped_rank_ends_the_job() {
     for engine in engines() {
@@ -212,10 +212,9 @@ fn a_stopped_rank_ends_the_job() {
     }
 }
 
-/// A rank that is alive and does not come: the others name it, and what it does.
-/// Rank 0 is stopped before all have joined: those that have do not wait for it for ever.
+/// Rank 0 is stopped before all processes have joined. Those that have joined end after the deadline.
 #[test]
-fn a_first_rank_that_is_stopped_while_others_join_is_given_up() {
+fn joining_processes_end_if_rank_0_is_stopped() {
     let mut job = Job::prepare(3, "steps");
     let vars = [("KILN_TEST_DEADLINE", "3"), ("KILN_TEST_JOIN", "60")];
     job.spawn(0, &vars);
@@ -227,9 +226,9 @@ fn a_first_rank_that_is_stopped_while_others_join_is_given_up() {
     ended.expect("it has been silent for 3s");
 }
 
-/// All ranks are stopped for longer than the deadline, as by a scheduler: nobody is lost when they go on.
+/// A scheduler may stop all ranks for longer than the deadline. When they continue, no rank counts as lost.
 #[test]
-fn ranks_that_are_all_stopped_go_on() {
+fn job_continues_after_all_ranks_were_stopped() {
     let mut job = Job::start(Engine::Store, 3, "some steps", &[("KILN_TEST_DEADLINE", "3")]);
     job.since("step 60");
     for signal in ["STOP", "CONT"] {
@@ -239,16 +238,17 @@ fn ranks_that_are_all_stopped_go_on() {
     job.wait().check_all(0);
 }
 
-/// A job that is dropped has failed for all.
+/// Dropping the process group on one rank fails the job on all ranks.
 #[test]
-fn a_job_that_is_dropped_ends_for_all() {
+fn dropping_the_process_group_ends_the_job() {
     let ended = Job::start(Engine::Store, 2, "dropped", &[]).wait();
     ended.check_each(&[70, 3]);
-    ended.expect_process("has left before it ran its part", 1);
+    ended.expect_process("has left before it ran its body", 1);
 }
 
+/// One rank is alive but does not call the collective. The others report the rank and its activity.
 #[test]
-fn a_rank_that_does_not_come_ends_the_job() {
+fn a_rank_that_misses_a_collective_ends_the_job() {
     for engine in engines() {
         let ended = Job::start(engine, 3, "asleep", &[("KILN_TEST_DEADLINE", "3")]).wait();
         ended.check_all(75);
@@ -258,9 +258,9 @@ fn a_rank_that_does_not_come_ends_the_job() {
     }
 }
 
-/// A sum that something else makes, which never ends on any rank.
+/// The deadline also applies to sums outside the engine.
 #[test]
-fn a_device_sum_that_does_not_end_ends_the_job() {
+fn a_device_sum_that_hangs_ends_the_job() {
     let ended = Job::start(engines()[0], 2, "device", &[("KILN_TEST_DEADLINE", "3")]).wait();
     ended.check_all(75);
     ended.expect("1 sums");
@@ -268,28 +268,28 @@ fn a_device_sum_that_does_not_end_ends_the_job() {
 }
 
 #[test]
-fn processes_that_were_started_differently_are_refused() {
+fn processes_with_different_settings_are_refused() {
     let mut job = Job::prepare(2, "value");
     job.spawn(0, &[("KILN_TEST_SETTING", "0.1")]);
     job.spawn(1, &[("KILN_TEST_SETTING", "0.2")]);
     let ended = job.wait();
     ended.check_all(70);
     ended.expect("--lr is 0.");
-    ended.expect("start all processes alike");
+    ended.expect("start all processes with the same --lr");
 }
 
 #[test]
-fn another_token_is_refused() {
+fn a_wrong_token_is_refused() {
     let mut job = Job::prepare(2, "value");
     job.spawn(0, &[("KILN_TEST_JOIN", "3")]);
     job.spawn(1, &[("KILN_JOB_TOKEN", "another-word-of-this-test")]);
     let ended = job.wait();
     ended.check_each(&[75, 70]);
-    ended.expect("another token: all processes of a job have the same");
+    ended.expect("missing or wrong token: use the same token for all processes of the job");
     ended.expect("rank 1 did not join within 3s");
 }
 
-/// Ranks with certificates of one authority meet; one of another authority, and one without any, are not let in.
+/// Ranks with certificates of one authority join. Those with another authority or without certificates are refused.
 #[cfg(feature = "tls")]
 #[test]
 fn certificates_of_another_authority_are_refused() {
@@ -310,9 +310,9 @@ fn certificates_of_another_authority_are_refused() {
     }
 }
 
-/// An engine that this program or this machine does not have.
+/// The program may be built without the requested engine, and the machine may lack its library.
 #[test]
-fn engines_that_are_not_there_are_told() {
+fn missing_engines_are_reported() {
     let said = |engine: &str| {
         let mut job = Job::prepare(2, "value");
         job.spawn(0, &[("KILN_TEST_ENGINE", engine), ("KILN_TEST_JOIN", "2")]);
@@ -322,7 +322,7 @@ fn engines_that_are_not_there_are_told() {
     nccl.check_one_of(&[70, 75]);
     match cfg!(feature = "nccl") {
         false => nccl.expect("build it with the feature `nccl`"),
-        // Where the library is there, it is the other process that is not.
+        // If NCCL is installed, the job fails because this test does not start rank 1.
         true => nccl.expect_one_of(&[
             "NCCL is not installed",
             "NVIDIA driver is not installed",
@@ -345,11 +345,11 @@ fn two_processes_of_one_rank_are_refused() {
     }
     let ended = job.wait();
     ended.check_all(70);
-    ended.expect("two processes say they are rank 1");
+    ended.expect("two processes claim rank 1");
 }
 
 #[test]
-fn nobody_waits_for_ever_for_those_who_never_start() {
+fn joining_ends_if_other_processes_never_start() {
     let mut job = Job::prepare(3, "value");
     job.spawn(0, &[("KILN_TEST_JOIN", "2")]);
     let ended = job.wait();
@@ -359,6 +359,6 @@ fn nobody_waits_for_ever_for_those_who_never_start() {
     job.spawn(1, &[("KILN_TEST_JOIN", "2")]);
     let ended = job.wait();
     ended.check_all(75);
-    ended.expect("rank 0: nobody answers at 127.0.0.1:");
+    ended.expect("cannot connect to rank 0: no answer from 127.0.0.1:");
     assert!(Duration::from_secs(2) < DEADLINE);
 }

@@ -1,4 +1,4 @@
-//! Starting ranks as processes, and what became of them.
+//! Starts ranks as processes, and checks their output and exit statuses.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::io::{BufRead, BufReader, Read};
@@ -13,19 +13,19 @@ use kiln_testkit::free_port;
 
 use crate::certificates;
 
-/// How long ranks wait for each other, unless a test says otherwise; a job that takes longer hangs.
+/// The default deadline of ranks. A job that takes longer than twice this time counts as hung.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 
-/// What carries bytes, and with it who starts the processes.
+/// The engine, which determines the launcher of the processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Engine {
-    /// The test starts them.
+    /// The store; the test starts the processes.
     Store,
-    /// `mpirun` starts them.
+    /// MPI; `mpirun` starts the processes.
     Mpi,
 }
 
-/// Those that can be tested here.
+/// Returns the engines that can be tested here.
 pub(crate) fn engines() -> Vec<Engine> {
     match mpirun_is_missing() {
         None => vec![Engine::Store, Engine::Mpi],
@@ -33,7 +33,7 @@ pub(crate) fn engines() -> Vec<Engine> {
     }
 }
 
-/// Why ranks over MPI cannot be tested.
+/// Returns the reason why ranks over MPI cannot be tested here, if there is one.
 pub(crate) fn mpirun_is_missing() -> Option<&'static str> {
     if !cfg!(feature = "mpi") {
         return Some("this was built without the feature `mpi`");
@@ -42,7 +42,7 @@ pub(crate) fn mpirun_is_missing() -> Option<&'static str> {
     if found.is_ok_and(|status| status.success()) { None } else { Some("there is no mpirun") }
 }
 
-/// Processes of one job.
+/// The processes of one job.
 pub(crate) struct Job {
     pub(crate) processes: Vec<Child>,
     engine: Engine,
@@ -54,7 +54,7 @@ pub(crate) struct Job {
     seen: Vec<String>,
     /// The rank that was sent a signal.
     victim: Option<usize>,
-    /// From when on its end is waited for.
+    /// The time of the fault, from which the time to the end of the job is measured.
     struck: Option<Instant>,
 }
 
@@ -66,19 +66,19 @@ impl Drop for Job {
     }
 }
 
-/// What became of them.
+/// The outcome of a job.
 #[derive(Debug)]
 pub(crate) struct Ended {
-    /// Of each process that the test started.
+    /// The exit status of each process that the test started.
     statuses: Vec<ExitStatus>,
     lines: Vec<String>,
     engine: Engine,
-    /// From the blow, or the start, to the end.
+    /// The time from the fault, or from the start of waiting, to the end.
     took: Duration,
 }
 
 impl Job {
-    /// Starts all ranks with these variables besides.
+    /// Starts all ranks with these additional variables.
     pub(crate) fn start(engine: Engine, n_ranks: usize, body: &'static str, vars: &[(&str, &str)]) -> Self {
         let mut job = Self::prepare(n_ranks, body);
         job.engine = engine;
@@ -86,14 +86,14 @@ impl Job {
             Engine::Store => (0..n_ranks).for_each(|rank| job.spawn(rank, vars)),
             Engine::Mpi => {
                 let n_ranks = n_ranks.to_string();
-                // Whatever becomes of the test.
+                // The program `timeout` ends the processes even if the test does not stop them.
                 let mut command = Command::new("timeout");
                 command
                     .args(["--kill-after=5", "150", "mpirun"])
                     .args(["-n", &n_ranks, "--oversubscribe"])
                     .arg(std::env::current_exe().unwrap());
                 command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
-                // Ranks that spin on fewer cores than there are ranks take a thousand times as long.
+                // If there are more ranks than cores, ranks that busy-wait are very slow.
                 command.env("OMPI_MCA_mpi_yield_when_idle", "1");
                 job.launch(command, vars);
             }
@@ -101,7 +101,7 @@ impl Job {
         job
     }
 
-    /// A job that has no processes yet.
+    /// Creates a job without processes.
     pub(crate) fn prepare(n_ranks: usize, body: &'static str) -> Self {
         let (tell, lines) = mpsc::channel();
         let port = free_port();
@@ -123,7 +123,7 @@ impl Job {
         command.env("KILN_JOB_TOKEN", "a-word-of-this-test");
     }
 
-    /// Starts the process of a rank that may open few files.
+    /// Starts the process of a rank with a limit of `n_files` open files.
     pub(crate) fn spawn_with_files(&mut self, rank: usize, n_files: usize, vars: &[(&str, &str)]) {
         let mut command = Command::new("sh");
         command
@@ -152,18 +152,18 @@ impl Job {
         });
     }
 
-    /// Waits until the job is at the step, and sends the signal to the process of a rank; returns its number.
+    /// Waits until the job reaches the step, and sends the signal to the process of a rank. Returns its process id.
     pub(crate) fn kill_at_step(&mut self, step: u64, rank: usize, signal: &str) -> u32 {
         self.wait_for(&format!("step {step}"));
         let pid = self.pid(rank);
-        let pid = pid.unwrap_or_else(|| panic!("rank {rank} did not say its number: {:#?}", self.seen));
+        let pid = pid.unwrap_or_else(|| panic!("rank {rank} did not print its process id: {:#?}", self.seen));
         let status = Command::new("kill").args([&format!("-{signal}"), &pid.to_string()]).status().unwrap();
         assert!(status.success());
         (self.victim, self.struck) = (Some(rank), Some(Instant::now()));
         pid
     }
 
-    /// The number of a rank's process, once it has said it.
+    /// Returns the process id of a rank, once the rank has printed it.
     fn pid(&self, rank: usize) -> Option<u32> {
         let said = format!("rank {rank} is process ");
         let (_, pid) = self.seen.iter().find_map(|line| line.split_once(&said))?;
@@ -179,18 +179,18 @@ impl Job {
         }
     }
 
-    /// Waits for a line with this text; the time to the job's end counts from then.
+    /// Waits for a line with this text, from which the time to the end of the job is measured.
     pub(crate) fn since(&mut self, text: &str) {
         self.wait_for(text);
         self.struck = Some(Instant::now());
     }
 
-    /// Where rank 0 listens.
+    /// Returns the address at which rank 0 listens.
     pub(crate) fn address(&self) -> SocketAddr {
         ([127, 0, 0, 1], self.port).into()
     }
 
-    /// A connection to rank 0 without a word, once it listens.
+    /// Waits until rank 0 listens, and returns a connection on which nothing was sent.
     pub(crate) fn stranger(&self) -> TcpStream {
         let started = Instant::now();
         loop {
@@ -202,7 +202,7 @@ impl Job {
         }
     }
 
-    /// How many files and connections a process that the test has started has open.
+    /// Returns the number of open files and connections of a process that the test has started.
     pub(crate) fn n_files(&self, process: usize) -> usize {
         std::fs::read_dir(format!("/proc/{}/fd", self.processes[process].id())).unwrap().count()
     }
@@ -213,12 +213,12 @@ impl Job {
             let rest = DEADLINE.saturating_sub(started.elapsed());
             match self.lines.recv_timeout(rest) {
                 Ok(line) => self.seen.push(line),
-                Err(_) => panic!("no line with `{text}`: {:#?}", self.seen),
+                Err(_) => panic!("no process printed `{text}` in time: {:#?}", self.seen),
             }
         }
     }
 
-    /// Waits until the processes have ended; a stopped one is killed when all others have.
+    /// Waits until all processes have ended. A stopped process is killed when all others have ended.
     pub(crate) fn wait(mut self) -> Ended {
         let started = self.struck.unwrap_or_else(Instant::now);
         let victim = self.victim.filter(|_| self.engine == Engine::Store);
@@ -233,7 +233,7 @@ impl Job {
             if is_over || self.ranks_of_mpirun_have_ended() {
                 took.get_or_insert_with(|| started.elapsed());
             }
-            // Somebody hangs, or is the one that was stopped.
+            // The remaining processes hang, or the test has stopped them.
             if DEADLINE * 2 < started.elapsed() || is_over {
                 self.processes.iter_mut().zip(&statuses).filter(|(_, status)| status.is_none()).for_each(
                     |(process, _)| {
@@ -254,8 +254,8 @@ impl Job {
         Ended { statuses, lines, engine: self.engine, took }
     }
 
-    /// Whether all of them have said their numbers and ended, but for one that a test has struck. `mpirun` itself ends up
-    /// to two seconds later, of which it sleeps most.
+    /// Returns true if all ranks of `mpirun`, except for one that the test signalled, have printed their process ids
+    /// and ended. `mpirun` itself sleeps and ends up to two seconds later.
     fn ranks_of_mpirun_have_ended(&mut self) -> bool {
         self.seen.extend(self.lines.try_iter());
         let mut others = (0..self.n_ranks).filter(|rank| Some(*rank) != self.victim);
@@ -263,33 +263,33 @@ impl Job {
     }
 }
 
-/// Whether there is no such process, or nothing is left of it but its status.
+/// Returns true if the process does not exist or is a zombie.
 fn has_ended(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
     stat.ok().and_then(|stat| Some(stat.rsplit_once(") ")?.1.starts_with('Z'))).unwrap_or(true)
 }
 
 impl Ended {
-    /// Every process ended with this status.
+    /// Checks that every process ended with this status.
     pub(crate) fn check_all(&self, status: i32) {
         let got: Vec<Option<i32>> = self.statuses.iter().map(ExitStatus::code).collect();
-        assert!(got.iter().all(|got| *got == Some(status)), "{got:?}, expected {status}: {self:#?}");
+        assert!(got.iter().all(|got| *got == Some(status)), "{got:?}, expected only {status}: {self:#?}");
     }
 
-    /// Each process ended with its status.
+    /// Checks that the processes ended with these statuses, in the order in which they were started.
     pub(crate) fn check_each(&self, statuses: &[i32]) {
         let got: Vec<Option<i32>> = self.statuses.iter().map(ExitStatus::code).collect();
         let expected: Vec<Option<i32>> = statuses.iter().copied().map(Some).collect();
         assert_eq!(got, expected, "{self:#?}");
     }
 
-    /// Every process ended with one of these.
+    /// Checks that every process ended with one of these statuses.
     pub(crate) fn check_one_of(&self, statuses: &[i32]) {
         let is_one = |got: &ExitStatus| got.code().is_some_and(|got| statuses.contains(&got));
-        assert!(self.statuses.iter().all(is_one), "not {statuses:?}: {self:#?}");
+        assert!(self.statuses.iter().all(is_one), "expected exit statuses in {statuses:?}: {self:#?}");
     }
 
-    /// Every process but this rank's did. Of a killed rank `mpirun` tells the signal.
+    /// Checks that all processes but this rank's ended with this status. `mpirun` may exit with another nonzero one.
     pub(crate) fn check_others(&self, rank: usize, status: i32) {
         for (process, got) in self.statuses.iter().enumerate() {
             match self.engine {
@@ -300,34 +300,34 @@ impl Ended {
         }
     }
 
-    /// The promise of how fast it is.
+    /// Checks that the job ended within `limit`.
     pub(crate) fn within(&self, limit: Duration) {
-        println!("{:?}: over after {:.2} s", self.engine, self.took.as_secs_f64());
-        assert!(self.took <= limit, "{:?} is more than {limit:?}: {self:#?}", self.took);
+        println!("{:?}: the job ended after {:.2} s", self.engine, self.took.as_secs_f64());
+        assert!(self.took <= limit, "took {:?}, expected at most {limit:?}: {self:#?}", self.took);
     }
 
-    /// Somebody printed a line with this text.
+    /// Checks that a process printed a line with this text.
     pub(crate) fn expect(&self, text: &str) {
-        assert!(self.lines.iter().any(|line| line.contains(text)), "no `{text}` in {self:#?}");
+        assert!(self.lines.iter().any(|line| line.contains(text)), "no process printed `{text}`: {self:#?}");
     }
 
-    /// Somebody printed a line with one of these texts.
+    /// Checks that a process printed a line with one of these texts.
     pub(crate) fn expect_one_of(&self, texts: &[&str]) {
         let is_one = |line: &String| texts.iter().any(|text| line.contains(text));
-        assert!(self.lines.iter().any(is_one), "none of {texts:?} in {self:#?}");
+        assert!(self.lines.iter().any(is_one), "no process printed any of {texts:?}: {self:#?}");
     }
 
     pub(crate) fn expect_once(&self, text: &str) {
         assert_eq!(self.lines.iter().filter(|line| line.contains(text)).count(), 1, "`{text}`: {self:#?}");
     }
 
-    /// The same, with the rank's machine and number before it.
+    /// Checks that a process printed a line with this text after the name of the rank's process.
     pub(crate) fn expect_process(&self, text: &str, rank: usize) {
         let is_told = |line: &String| {
             let name = format!("rank {rank} ({}, pid ", host());
             line.find(&name).is_some_and(|at| line[at..].contains(text))
         };
-        assert!(self.lines.iter().any(is_told), "no rank {rank} with `{text}` in {self:#?}");
+        assert!(self.lines.iter().any(is_told), "no line names rank {rank} before `{text}`: {self:#?}");
     }
 }
 
@@ -335,7 +335,7 @@ pub(crate) fn host() -> String {
     String::from_utf8(Command::new("hostname").output().unwrap().stdout).unwrap().trim().to_owned()
 }
 
-/// How long ranks wait for each other.
+/// Returns the deadline of ranks, from the environment or [`DEADLINE`].
 pub(crate) fn deadline() -> Duration {
     seconds("KILN_TEST_DEADLINE").unwrap_or(DEADLINE)
 }
@@ -344,7 +344,7 @@ fn seconds(name: &str) -> Option<Duration> {
     std::env::var(name).ok().map(|text| Duration::from_secs(text.parse().unwrap()))
 }
 
-/// Joins the job and runs the body that the environment names; ends the process.
+/// Joins the job, runs the body that the environment names, and ends the process. Does nothing without a body.
 pub(crate) fn run_body() {
     let Ok(body) = std::env::var("KILN_TEST_BODY") else { return };
     let var = |name: &str| std::env::var(name).ok();
@@ -372,7 +372,7 @@ pub(crate) fn run_body() {
         eprintln!("Error: {error}");
         std::process::exit(i32::from(error.status()))
     });
-    let RankGroup::Process(job) = group else { panic!("the ranks are no processes") };
+    let RankGroup::Process(job) = group else { panic!("the ranks should be processes") };
     println!("rank {} is process {}", launch.rank, std::process::id());
     if body == "machine" {
         let local = job.local_ranks();

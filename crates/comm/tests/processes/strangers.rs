@@ -1,4 +1,4 @@
-//! Connections to rank 0 of processes that do not know the token.
+//! Tests of connections to rank 0 from processes without the token.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use crate::start::Job;
 
-/// Files that rank 0 may have open.
+/// The limit of open files of rank 0.
 const N_FILES: usize = 256;
 
-/// Bytes with which connections begin: of nothing, HTTP/1, a half and a whole start of HTTP/2 with settings, a TLS
-/// handshake that goes no further, and noise.
+/// The first bytes of connections: nothing, HTTP/1, half and all of an HTTP/2 preface with settings, an incomplete TLS
+/// handshake, and noise.
 const BEGINNINGS: [&[u8]; 6] = [
     b"",
     b"GET / HTTP/1.1\r\nhost: x\r\n\r\n",
@@ -24,12 +24,12 @@ const BEGINNINGS: [&[u8]; 6] = [
 
 fn begin(job: &Job, beginning: &[u8]) -> TcpStream {
     let mut stranger = job.stranger();
-    // Rank 0 may already have closed it.
+    // The write fails if rank 0 has already closed the connection.
     let _ = stranger.write_all(beginning);
     stranger
 }
 
-/// Reads what there is to be read, until the other side has closed the connection.
+/// Reads until the other side closes the connection; panics if it does not.
 fn check_closed(mut stranger: &TcpStream) {
     stranger.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     let mut bytes = [0; 1024];
@@ -43,7 +43,7 @@ fn check_closed(mut stranger: &TcpStream) {
     }
 }
 
-/// 300 connections that say nothing, of a job that may have 256 files open: it goes on and can open files.
+/// A job with a limit of 256 open files gets 300 idle connections. It continues and can open files.
 #[test]
 fn idle_connections_do_not_end_a_job() {
     let mut job = Job::prepare(2, "files");
@@ -52,42 +52,46 @@ fn idle_connections_do_not_end_a_job() {
     job.wait_for("step 20");
     let before = job.n_files(0);
     let address = job.address();
-    // The system's queue has room for less, so that some of them wait to be connected.
+    // The kernel's accept queue has room for fewer than 300 connections, so some are not established at once.
     let stranger = move || TcpStream::connect_timeout(&address, Duration::from_secs(3));
     let strangers: Vec<_> = (0..300).map(|_| std::thread::spawn(stranger)).collect();
     std::thread::sleep(Duration::from_secs(2));
     let n_files = job.n_files(0);
-    assert!(n_files <= before + 20, "{n_files} files, {before} before");
+    assert!(n_files <= before + 20, "rank 0 has {n_files} open files, {before} before");
     let strangers: Vec<_> = strangers.into_iter().map(|stranger| stranger.join().unwrap()).collect();
     let n_connected = strangers.iter().filter(|stranger| stranger.is_ok()).count();
     assert!(50 < n_connected, "{n_connected} connections are too few to test anything");
     job.wait().check_all(0);
 }
 
-/// Strangers that have taken all connections before the ranks join: all are closed while the job runs, and the ranks get
-/// in.
+/// Checks that ranks join although unauthenticated connections take all slots first. These must be closed while the job
+/// runs.
 fn check_join_among_strangers(vars: &[(&str, &str)]) {
     let mut job = Job::prepare(2, "files");
     job.spawn_with_files(0, N_FILES, vars);
-    // Twice as many as rank 0 accepts.
+    // Rank 0 accepts at most 18 connections at once, half of the 36 that are opened here.
     let strangers: Vec<_> = (0..36).map(|at| begin(&job, BEGINNINGS[at % BEGINNINGS.len()])).collect();
     job.spawn(1, vars);
     job.wait_for("step 20");
     let late: Vec<_> = BEGINNINGS.iter().map(|beginning| begin(&job, beginning)).collect();
     strangers.iter().for_each(check_closed);
-    assert_eq!(job.processes[0].try_wait().unwrap(), None, "they were closed by the end of the job");
+    assert_eq!(
+        job.processes[0].try_wait().unwrap(),
+        None,
+        "the job should still run when the connections are closed"
+    );
     job.wait().check_all(0);
     drop(late);
 }
 
 #[test]
-fn ranks_join_among_strangers() {
+fn ranks_join_despite_unauthenticated_connections() {
     check_join_among_strangers(&[]);
 }
 
 #[cfg(feature = "tls")]
 #[test]
-fn ranks_with_certificates_join_among_strangers() {
+fn ranks_with_certificates_join_despite_unauthenticated_connections() {
     let folder = tempfile::tempdir().unwrap();
     crate::certificates::write(folder.path(), 2);
     check_join_among_strangers(&[("KILN_TEST_TLS", folder.path().to_str().unwrap())]);

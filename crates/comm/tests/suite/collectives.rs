@@ -1,17 +1,17 @@
-//! What collectives give, against a plain loop over the ranks.
+//! Tests the results of collectives against a plain loop over the ranks.
 #![allow(clippy::unwrap_used)]
 
 use std::time::Duration;
 
 use kiln_comm::{Communicator, Error, RankInfo, Reduce, SingleRank, ThreadGroup, ThreadRanks};
 
-/// Long enough that it never matters.
+/// A deadline that no rank reaches.
 const DEADLINE: Duration = Duration::from_secs(600);
 const N_RANKS: [usize; 5] = [1, 2, 3, 4, 7];
-/// Threads meet in another order each time.
+/// The number of repetitions. Threads reach a collective in a different order each time.
 const N_REPEATS: usize = 50;
 
-/// What each rank gives back, with one thread each.
+/// Runs `body` on ranks with one thread each, and returns the results by rank.
 fn run<R: Send>(n_ranks: usize, body: impl Fn(&mut dyn Communicator, usize) -> R + Sync) -> Vec<R> {
     let ranks = ThreadRanks { n_ranks, threads_per_rank: 1, deadline: DEADLINE };
     let outcome = ranks.run(|mut comm| {
@@ -21,13 +21,13 @@ fn run<R: Send>(n_ranks: usize, body: impl Fn(&mut dyn Communicator, usize) -> R
     outcome.unwrap()
 }
 
-/// The `i`-th of a stream of bits for one rank.
+/// Returns the `i`-th word of a pseudo-random stream of one rank.
 fn bits(rank: usize, i: usize) -> u64 {
     let mixed = ((rank as u64) << 32 | i as u64).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9)
 }
 
-/// Floats of both signs, from 2^-40 to 2^40.
+/// Returns floats of both signs with magnitudes from 2^-40 to 2^41.
 fn wild(rank: usize, n: usize) -> Vec<f32> {
     let value = |i| {
         let bits = bits(rank, i);
@@ -41,7 +41,7 @@ fn bytes(rank: usize, n: usize) -> Vec<u8> {
     (0..n).map(|i| bits(rank, i) as u8).collect()
 }
 
-/// The sum in this order of ranks.
+/// Returns the bits of the sums over the ranks in this order.
 fn sum_in_order(order: &[usize], n: usize) -> Vec<u32> {
     let mut sums = wild(order[0], n);
     for rank in &order[1..] {
@@ -58,7 +58,7 @@ fn floats_are_summed_in_the_order_of_the_ranks() {
         let order: Vec<usize> = (0..n_ranks).collect();
         let expected = sum_in_order(&order, 1000);
         for moved in 1..n_ranks {
-            // Otherwise this data could not tell one order from another. Two ranks have one order only.
+            // Other orders must give other sums, except with two ranks, whose sum does not depend on the order.
             let mut other = order.clone();
             other.rotate_left(moved);
             assert!(n_ranks == 2 || sum_in_order(&other, 1000) != expected);
@@ -93,7 +93,7 @@ fn the_first_two_ranks_are_summed_first() {
 }
 
 #[test]
-fn counts_wrap() {
+fn counts_wrap_on_overflow() {
     for n_ranks in N_RANKS {
         let expected: Vec<u64> = (0..100)
             .map(|i| (0..n_ranks).fold(0, |sum: u64, rank| sum.wrapping_add(bits(rank, i))))
@@ -113,9 +113,9 @@ fn counts_wrap() {
     assert_eq!(all, [[2], [2]]);
 }
 
-/// One communicator's sums in a row, as its buffers grow and shrink; lengths around the number of ranks.
+/// The buffers of one communicator grow and shrink; some lengths are close to the number of ranks.
 #[test]
-fn sums_of_any_length_follow_each_other() {
+fn consecutive_sums_may_differ_in_length() {
     const LENGTHS: [usize; 9] = [0, 1, 2, 1000, 3, 0, 6, 7, 8];
     for n_ranks in N_RANKS {
         run(n_ranks, |comm, rank| {
@@ -133,8 +133,8 @@ fn sums_of_any_length_follow_each_other() {
 }
 
 #[test]
-fn every_rank_gathers_what_all_have() {
-    // Ragged: rank 0 has nothing.
+fn all_gather_returns_the_bytes_of_all_ranks() {
+    // Each rank sends a different length; rank 0 sends nothing.
     let sent = |rank: usize| bytes(rank, rank * 37);
     for n_ranks in N_RANKS {
         let expected: Vec<Vec<u8>> = (0..n_ranks).map(sent).collect();
@@ -146,8 +146,8 @@ fn every_rank_gathers_what_all_have() {
 }
 
 #[test]
-fn every_rank_gets_what_was_meant_for_it() {
-    // What `from` has for `to`: another length for each pair, nothing for some.
+fn all_to_all_delivers_each_message_to_its_rank() {
+    // Each message depends on its sender and its receiver. Some messages are empty.
     let sent = |from: usize, to: usize| bytes(from * 10 + to, (from * 3 + to * 5) % 7);
     for n_ranks in N_RANKS {
         for _ in 0..N_REPEATS {
@@ -164,11 +164,11 @@ fn every_rank_gets_what_was_meant_for_it() {
 }
 
 #[test]
-fn every_rank_has_the_bytes_of_the_root() {
+fn broadcast_copies_the_bytes_of_the_root() {
     for n_ranks in N_RANKS {
         let all = run(n_ranks, |comm, rank| {
             let broadcast = |root| {
-                // Longer and shorter than the root's.
+                // The previous content of the buffer is longer or shorter than the root's data.
                 let mut buf = bytes(rank, 5 * rank);
                 comm.broadcast(root, &mut buf).unwrap();
                 buf
@@ -180,9 +180,9 @@ fn every_rank_has_the_bytes_of_the_root() {
     }
 }
 
-/// Every rank has counted itself before any is through.
+/// No rank returns from the barrier before every rank has counted itself.
 #[test]
-fn a_barrier_waits_for_all() {
+fn a_barrier_waits_for_all_ranks() {
     use std::sync::atomic::{AtomicUsize, Ordering};
     for n_ranks in N_RANKS {
         let n_come = AtomicUsize::new(0);
@@ -198,7 +198,7 @@ fn a_barrier_waits_for_all() {
 }
 
 #[test]
-fn ranks_know_who_they_are() {
+fn rank_info_matches_the_rank() {
     for n_ranks in N_RANKS {
         let all = run(n_ranks, |comm, _| comm.rank_info());
         let expected = |rank| RankInfo { rank, world_size: n_ranks, local_rank: rank };
@@ -206,9 +206,9 @@ fn ranks_know_who_they_are() {
     }
 }
 
-/// What [`SingleRank`] refuses and what it gives must not depend on which of the two is taken.
+/// [`SingleRank`] and a [`ThreadGroup`] of one rank must return the same results and errors.
 #[test]
-fn a_group_of_one_is_like_solo() {
+fn thread_group_of_one_behaves_like_single_rank() {
     let thread_group = ThreadGroup::new(1, DEADLINE).remove(0);
     let comms: [Box<dyn Communicator>; 2] = [Box::new(SingleRank::new()), Box::new(thread_group)];
     for mut comm in comms {
@@ -234,12 +234,12 @@ fn a_group_of_one_is_like_solo() {
 }
 
 #[test]
-fn what_cannot_be_asked_for_is_refused_and_nothing_ends() {
+fn invalid_arguments_are_rejected_without_ending_the_group() {
     run(3, |comm, rank| {
         let send = vec![Vec::new(); 2];
         assert_eq!(comm.all_to_all(&send), Err(Error::SendCount { world_size: 3, got: 2 }));
         let error = comm.broadcast(3, &mut Vec::new()).unwrap_err();
-        assert_eq!(error.to_string(), "rank 3 of a group of 3: ranks count from 0");
+        assert_eq!(error.to_string(), "rank 3 does not exist in a group of 3: ranks count from 0");
         let others: Vec<usize> = (0..3).filter(|other| *other != rank).collect();
         for ranks in [&others[..], &[0, 1, 2, 0], &[0, 1, 2, 3], &[]] {
             let expected = Error::BadSubgroup { ranks: ranks.to_vec(), rank, world_size: 3 };

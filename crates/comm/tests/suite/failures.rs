@@ -1,4 +1,4 @@
-//! How ranks end together: whatever one does, every other hears of it, and of what and where it was.
+//! Tests that all ranks end when one fails, with errors that contain the cause, the collective and the step.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use kiln_comm::{BoxError, Communicator, Error, RankError, Reduce, Result, ThreadGroup, ThreadRanks};
 
-/// Whoever waits for it has hung, and the test with it.
+/// A deadline that is never reached: a rank that waits for it hangs the test.
 const NEVER: Duration = Duration::from_secs(1_000_000);
-/// For ranks that are meant to miss it.
+/// A deadline that ranks are meant to miss.
 const SHORT: Duration = Duration::from_millis(200);
 
-/// What a rank does in place of its collective.
+/// The action of a rank instead of its collective.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Fault {
     Panic,
@@ -21,7 +21,7 @@ enum Fault {
     Return,
 }
 
-/// Runs ranks that tell their errors of communicators, by rank, next to what the run came to.
+/// Runs the ranks. Returns the communicator error of each body, by rank, and the outcome of the run.
 fn run(
     n_ranks: usize,
     deadline: Duration,
@@ -39,7 +39,7 @@ fn run(
     (errors.into_inner().unwrap(), outcome)
 }
 
-/// Five sums and a barrier, with steps; the rank at fault commits it before its `k`-th collective.
+/// Runs five sums and a barrier, one per step, with a fault before the `k`-th collective. Checks all errors.
 fn check_fault(fault: Fault, rank_at_fault: usize, k: u64, expected: &str) {
     let (errors, outcome) = run(3, NEVER, |comm, rank| {
         for step in 0..6 {
@@ -79,28 +79,28 @@ fn check_fault_everywhere(fault: Fault, expected: impl Fn(u64) -> String) {
 }
 
 #[test]
-fn a_panic_ends_all() {
+fn a_panic_ends_all_ranks() {
     check_fault_everywhere(Fault::Panic, |k| format!("panicked in step {k}: index {k} out of bounds"));
 }
 
 #[test]
-fn an_error_ends_all() {
+fn an_error_ends_all_ranks() {
     check_fault_everywhere(Fault::Fail, |k| format!("failed in step {k}: disk full"));
 }
 
 #[test]
-fn an_early_return_ends_all() {
+fn an_early_return_ends_all_ranks() {
     check_fault_everywhere(Fault::Return, |k| {
         format!(
-            "left in step {k}: it ended without an error, or dropped its communicator; \
+            "left in step {k}: it returned without an error, or dropped its communicator; \
              all ranks must call the same collectives"
         )
     });
 }
 
-/// A rank that has dropped its communicator and goes on, until the others have heard of it.
+/// One rank drops its communicator, and its body continues until the others have failed.
 #[test]
-fn a_dropped_communicator_ends_all() {
+fn a_dropped_communicator_ends_all_ranks() {
     let (sender, receiver) = mpsc::channel();
     let receiver = Mutex::new(receiver);
     let outcome = ThreadRanks { n_ranks: 3, threads_per_rank: 1, deadline: NEVER }.run(|mut comm| {
@@ -113,13 +113,13 @@ fn a_dropped_communicator_ends_all() {
         Err(error.into())
     });
     let error = outcome.unwrap_err();
-    let expected = "barrier (collective 1): rank 1 left before its first step: it ended without an error, or \
+    let expected = "barrier (collective 1): rank 1 left before its first step: it returned without an error, or \
                     dropped its communicator; all ranks must call the same collectives";
     assert!(error.to_string().ends_with(expected), "{error}");
 }
 
 #[test]
-fn a_step_told_in_a_channel_is_the_ranks() {
+fn step_set_in_a_channel_applies_to_the_whole_rank() {
     let (errors, _) = run(2, NEVER, |comm, rank| {
         if rank == 1 {
             comm.duplicate("x")?.set_step(7);
@@ -134,7 +134,7 @@ fn a_step_told_in_a_channel_is_the_ranks() {
 }
 
 #[test]
-fn what_was_given_is_as_it_was_after_an_error() {
+fn buffers_are_unchanged_after_an_error() {
     let (_, outcome) = run(2, NEVER, |comm, rank| {
         if rank == 1 {
             return Err("disk full".into());
@@ -148,9 +148,9 @@ fn what_was_given_is_as_it_was_after_an_error() {
     assert_eq!(outcome.unwrap_err().to_string(), "rank 1: disk full");
 }
 
-/// Where nobody tells of the ends of ranks, their drops do.
+/// Without `ThreadRanks`, the ends of bodies are not reported, only drops of communicators.
 #[test]
-fn dropped_communicators_are_heard_of_without_a_runner() {
+fn dropping_a_communicator_without_thread_ranks_ends_the_other_ranks() {
     for is_panicking in [false, true] {
         let mut comms = ThreadGroup::new(2, NEVER);
         let (mut second, mut first) = (comms.pop().unwrap(), comms.pop().unwrap());
@@ -158,7 +158,7 @@ fn dropped_communicators_are_heard_of_without_a_runner() {
             let waits = scope.spawn(move || first.barrier(NEVER).unwrap_err());
             let leaves = scope.spawn(move || {
                 second.set_step(3);
-                assert!(!is_panicking, "as told");
+                assert!(!is_panicking, "requested panic");
             });
             assert_eq!(leaves.join().is_err(), is_panicking);
             waits.join().unwrap()
@@ -167,7 +167,7 @@ fn dropped_communicators_are_heard_of_without_a_runner() {
         let expected = match is_panicking {
             true => "barrier (collective 1): rank 1 panicked in step 3",
             false => {
-                "barrier (collective 1): rank 1 left in step 3: it ended without an error, or dropped its \
+                "barrier (collective 1): rank 1 left in step 3: it returned without an error, or dropped its \
                  communicator; all ranks must call the same collectives"
             }
         };
@@ -175,7 +175,7 @@ fn dropped_communicators_are_heard_of_without_a_runner() {
     }
 }
 
-/// Rank 1 of 2 goes into `late` when the other has heard that it did not come.
+/// Runs two ranks. Rank 1 calls `late` after `wait` has failed on rank 0 because rank 1 missed the deadline.
 fn check_late(
     wait: impl Fn(&mut dyn Communicator) -> Result<()> + Sync,
     late: impl Fn(&mut dyn Communicator) -> Result<()> + Sync,
@@ -198,21 +198,21 @@ fn check_late(
 }
 
 #[test]
-fn a_missed_deadline_ends_all() {
+fn a_missed_deadline_ends_all_ranks() {
     let barrier = |comm: &mut dyn Communicator| comm.barrier(NEVER);
     let gather = |comm: &mut dyn Communicator| comm.all_gather(&[1]).map(drop);
     let (errors, outcome) = check_late(gather, barrier);
-    let missed = "rank 1, last seen in step 11, did not come to all_gather (collective 2) within 200ms; find what \
-                  held it up, or give a longer deadline";
-    let late = "this rank, 1, came too late in step 11: the others had waited for it 200ms in all_gather (collective \
-                2) and gave up; find what held it up, or give a longer deadline";
+    let missed = "rank 1, last seen in step 11, did not join all_gather (collective 2) within 200ms; find what \
+                  delayed it, or set a longer deadline";
+    let late = "this rank, 1, was late in step 11: the other ranks waited 200ms for it in all_gather (collective \
+                2) and failed; find what delayed it, or set a longer deadline";
     assert_eq!(errors, [missed, late]);
     assert_eq!(outcome, format!("rank 1: {late}"));
 }
 
-/// The shortest of those that wait: the other rank would wait for ever.
+/// Ranks 0 and 2 wait, rank 2 with a deadline that is never reached. The short deadline of rank 0 applies to both.
 #[test]
-fn a_barrier_has_a_deadline_of_its_own() {
+fn a_barrier_uses_the_shortest_deadline_of_its_callers() {
     let (sender, receiver) = mpsc::channel::<()>();
     let receiver = Mutex::new(receiver);
     let (errors, _) = run(3, NEVER, |comm, rank| {
@@ -226,10 +226,11 @@ fn a_barrier_has_a_deadline_of_its_own() {
         Ok(outcome?)
     });
     assert!(matches!(errors[1], Some(Error::Late { rank: 1, deadline: SHORT, .. })), "{errors:?}");
-    // On a busy machine rank 2 may come too late itself.
+    // On a busy machine, rank 2 may also call the barrier after the deadline.
     match errors[2].as_ref().unwrap() {
         Error::Over { rank, reason } => {
-            let missed = "rank 1, last seen before its first step, did not come to barrier (collective 1) within 200ms";
+            let missed =
+                "rank 1, last seen before its first step, did not join barrier (collective 1) within 200ms";
             assert!(*rank == 1 && reason.contains(missed), "{reason}");
         }
         error => assert!(matches!(error, Error::Late { rank: 2, deadline: SHORT, .. }), "{error}"),
@@ -237,20 +238,20 @@ fn a_barrier_has_a_deadline_of_its_own() {
 }
 
 #[test]
-fn a_channel_that_another_rank_never_takes_is_told_by_its_name() {
+fn late_error_names_the_channel_that_a_rank_never_created() {
     let wait = |comm: &mut dyn Communicator| comm.duplicate("loss")?.barrier(SHORT);
     let late = |comm: &mut dyn Communicator| comm.duplicate("los")?.barrier(SHORT);
     let (errors, _) = check_late(wait, late);
     assert_eq!(
         errors[0],
-        "rank 1, last seen in step 11, did not come to barrier (collective 1 of channel \"loss\") within 200ms; \
-         it never took channel \"loss\""
+        "rank 1, last seen in step 11, did not join barrier (collective 1 of channel \"loss\") within 200ms; \
+         it never created channel \"loss\""
     );
 }
 
-/// Two threads of each rank wait in two channels when another rank ends.
+/// Three threads of each rank wait in different groups when another rank ends.
 #[test]
-fn all_threads_of_a_rank_are_woken() {
+fn end_of_a_rank_wakes_all_threads_of_the_other_ranks() {
     for fault in [Fault::Panic, Fault::Fail, Fault::Return] {
         let (sender, receiver) = mpsc::channel();
         let receiver = Mutex::new(receiver);
@@ -261,8 +262,8 @@ fn all_threads_of_a_rank_are_woken() {
                     receiver.lock().unwrap().recv()?;
                 }
                 match fault {
-                    Fault::Panic => panic!("as told"),
-                    Fault::Fail => return Err("as told".into()),
+                    Fault::Panic => panic!("requested panic"),
+                    Fault::Fail => return Err("requested failure".into()),
                     Fault::Return => return Ok(()),
                 }
             }
@@ -289,9 +290,9 @@ fn all_threads_of_a_rank_are_woken() {
     }
 }
 
-/// Rank 1 waits for rank 2 in a pair, rank 2 for all in a channel: of neither group is rank 3 the next.
+/// Ranks 0, 1 and 2 wait in different groups, two of which do not contain the failed rank 3.
 #[test]
-fn a_failure_is_heard_of_in_groups_that_wait_for_others() {
+fn a_failure_ends_collectives_of_groups_without_the_failed_rank() {
     let (errors, outcome) = run(4, NEVER, |comm, rank| {
         let mut group = match rank {
             0 => comm.subgroup(&[0, 3])?,
@@ -311,9 +312,9 @@ fn a_failure_is_heard_of_in_groups_that_wait_for_others() {
     assert_eq!(outcome.unwrap_err().to_string(), "rank 3: disk full");
 }
 
-/// After the end every collective of every rank, in any group, gives the same at once.
+/// After the end of the world, every collective in every group, old or new, fails at once with the same cause.
 #[test]
-fn the_end_is_for_ever_and_everywhere() {
+fn every_later_collective_returns_the_same_cause() {
     let causes = Arc::new(Mutex::new(Vec::new()));
     let (_, outcome) = run(3, NEVER, |comm, rank| {
         let mut groups = [comm.duplicate("x")?, comm.subgroup(&[2, 0, 1])?];

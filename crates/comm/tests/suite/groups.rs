@@ -1,4 +1,4 @@
-//! Channels and subgroups: who meets whom in them.
+//! Tests of channels and subgroups: their members, and that their collectives are independent.
 #![allow(clippy::unwrap_used)]
 
 use std::thread;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use kiln_comm::{Communicator, RankInfo, Reduce, ThreadGroup, ThreadRanks};
 
-/// Long enough that it never matters.
+/// A deadline that no rank reaches.
 const DEADLINE: Duration = Duration::from_secs(600);
 
 fn run<R: Send>(n_ranks: usize, body: impl Fn(Box<dyn Communicator>, usize) -> R + Sync) -> Vec<R> {
@@ -18,14 +18,14 @@ fn run<R: Send>(n_ranks: usize, body: impl Fn(Box<dyn Communicator>, usize) -> R
     outcome.unwrap()
 }
 
-/// The sum over the group.
+/// Returns the sum of `value` over the group.
 fn sum(comm: &mut dyn Communicator, value: u64) -> u64 {
     let mut buf = [value];
     comm.all_reduce_sum(Reduce::U64(&mut buf)).unwrap();
     buf[0]
 }
 
-/// What the group's ranks have, by rank.
+/// Returns the values of the group's ranks, by rank.
 fn gather(comm: &mut dyn Communicator, value: u8) -> Vec<u8> {
     comm.all_gather(&[value]).unwrap().concat()
 }
@@ -73,9 +73,9 @@ fn the_root_of_a_subgroup_is_one_of_its_ranks() {
     assert_eq!(all, [[0], [2], [2]]);
 }
 
-/// The ranks take the channels in different orders and use them in different orders, in two threads each.
+/// The ranks create the channels in different orders and use each in its own thread, while the body uses the world.
 #[test]
-fn two_threads_of_each_rank_meet_in_two_channels() {
+fn threads_of_each_rank_use_channels_concurrently() {
     run(3, |mut comm, rank| {
         let names = if rank == 1 { ["ahead", "behind"] } else { ["behind", "ahead"] };
         let channels = names.map(|name| (name, comm.duplicate(name).unwrap()));
@@ -95,7 +95,7 @@ fn two_threads_of_each_rank_meet_in_two_channels() {
     });
 }
 
-/// A collective in a channel does not wait for one that the same rank has not come to in the world.
+/// A collective in a channel does not wait for an incomplete one in the world.
 #[test]
 fn channels_do_not_wait_for_each_other() {
     run(2, |mut comm, rank| {
@@ -117,19 +117,19 @@ fn channels_do_not_wait_for_each_other() {
 }
 
 #[test]
-fn a_name_taken_again_gives_another_channel() {
+fn a_repeated_name_creates_another_channel() {
     run(2, |mut comm, rank| {
         let mut first = comm.duplicate("x").unwrap();
         let mut second = comm.duplicate("x").unwrap();
         let mut other = comm.duplicate("y").unwrap();
-        // Rank 0 uses them in one order, rank 1 in another, in threads that wait for each other.
+        // The threads reach the channels in any order, which may differ between the ranks.
         thread::scope(|scope| {
             scope.spawn(|| assert_eq!(gather(first.as_mut(), 10 + rank as u8), [10, 11]));
             scope.spawn(|| assert_eq!(gather(other.as_mut(), 30 + rank as u8), [30, 31]));
             assert_eq!(gather(second.as_mut(), 20 + rank as u8), [20, 21]);
         });
         drop((first, second));
-        // Also after the others are gone: names are not free again.
+        // A repeated name also creates another channel after the earlier channels with this name were dropped.
         for round in 0..20 {
             assert_eq!(gather(comm.duplicate("x").unwrap().as_mut(), round), [round, round]);
         }
@@ -147,10 +147,10 @@ fn channels_and_subgroups_nest() {
         let mut of_channel = channel.subgroup(&half).unwrap();
         let mut of_world = comm.subgroup(&half).unwrap();
         let mut channel_of_half = of_world.duplicate("x").unwrap();
-        // Counts from the subgroup's own ranks, and the machine's rank stays what it is.
+        // The list contains ranks of the subgroup; the local rank does not change.
         let mut alone = channel_of_half.subgroup(&[channel_of_half.rank_info().rank]).unwrap();
         assert_eq!(alone.rank_info(), RankInfo { rank: 0, world_size: 1, local_rank: rank });
-        // They outlive what they were taken from.
+        // Groups outlive their parents.
         drop((channel, of_world));
         let expected = half.map(|rank| rank as u8);
         assert_eq!(gather(channel_of_half.as_mut(), rank as u8), expected);
@@ -161,7 +161,7 @@ fn channels_and_subgroups_nest() {
 }
 
 #[test]
-fn a_rank_may_take_its_channel_long_after_another() {
+fn a_rank_may_create_its_channel_long_after_another() {
     let mut comms = ThreadGroup::new(2, DEADLINE).into_iter();
     let (mut first, mut second) = (comms.next().unwrap(), comms.next().unwrap());
     let early: Vec<_> = (0..3).map(|_| first.duplicate("x").unwrap()).collect();

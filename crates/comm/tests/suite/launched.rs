@@ -1,23 +1,23 @@
-//! `launch`: ranks that are threads, and the errors of processes that cannot be joined.
+//! Tests of `launch`: ranks that are threads, and the errors of joining processes.
 
 use kiln_comm::{
     JobError, LaunchFlags, Rank, RankConfig, RankError, RankGroup, RankInfo, Reduce, TransientError, launch,
 };
 
-/// The configuration for the variables of a launcher, or two threads.
+/// Returns the configuration for these variables; two threads if they describe no launch.
 fn of_vars(vars: &[(&str, &str)]) -> RankConfig {
     let value = |name: &str| vars.iter().find(|var| var.0 == name).map(|var| var.1.to_owned());
     RankConfig::from_vars_or_threads(2, &LaunchFlags::default(), value).threads_per_rank(1)
 }
 
-/// The sum of the ranks, as each of them sees it.
+/// Returns the sum of the rank numbers.
 fn sum(mut rank: Rank) -> kiln_comm::Result<f32> {
     let mut sum = [rank.info.rank as f32];
     rank.comm.all_reduce_sum(Reduce::F32(&mut sum))?;
     Ok(sum[0])
 }
 
-/// What torchrun sets for a program of so many processes.
+/// Returns the variables that torchrun sets for rank 0 of `world_size` processes.
 fn torchrun(world_size: &'static str) -> [(&'static str, &'static str); 5] {
     [
         ("RANK", "0"),
@@ -29,7 +29,7 @@ fn torchrun(world_size: &'static str) -> [(&'static str, &'static str); 5] {
 }
 
 #[test]
-fn launch_runs_threads() {
+fn launch_runs_ranks_as_threads() {
     let ranks = launch(RankConfig::threads(3).threads_per_rank(2), |rank| {
         assert_eq!(rank.comm.rank_info(), rank.info);
         assert_eq!(rayon::current_num_threads(), 2);
@@ -41,7 +41,7 @@ fn launch_runs_threads() {
 }
 
 #[test]
-fn launch_runs_threads_where_no_launcher_started_several_processes() {
+fn launch_runs_threads_if_a_launcher_started_at_most_one_process() {
     assert_eq!(launch(of_vars(&[]), sum).unwrap(), [1.0; 2]);
     assert_eq!(launch(of_vars(&torchrun("1")), sum).unwrap(), [1.0; 2]);
 }
@@ -54,19 +54,19 @@ fn launch_returns_the_error_of_an_incomplete_launcher() {
     assert_eq!(error.exit_status(), 70);
 }
 
-/// Without the feature there is nothing by which the processes could connect.
+/// The feature `grpc` connects processes.
 #[cfg(not(feature = "grpc"))]
 #[test]
-fn launch_refuses_processes_without_the_feature() {
+fn launch_rejects_processes_without_the_feature_grpc() {
     let error = launch(of_vars(&torchrun("2")), sum).unwrap_err();
     assert!(matches!(error, RankError::Join(JobError::NoProcesses { .. })), "{error:?}");
-    let expected = "rank 0 of 2, local rank 0, by torchrun, master 127.0.0.1:29500, but this program was built without \
+    let expected = "rank 0 of 2, local rank 0, by torchrun, master 127.0.0.1:29500: this program was built without \
                     the feature `grpc` of kiln-comm";
     assert!(error.to_string().starts_with(expected), "{error}");
 }
 
 #[test]
-fn transient_errors_of_threads_ask_for_another_attempt() {
+fn transient_errors_of_thread_ranks_have_exit_status_75() {
     let full = || std::io::Error::other("no space left");
     let fails = |is_transient: bool| {
         let outcome = launch(RankConfig::threads(2), |rank| match (rank.info.rank, is_transient) {
@@ -82,7 +82,7 @@ fn transient_errors_of_threads_ask_for_another_attempt() {
 }
 
 #[test]
-fn a_group_of_threads_knows_its_threads_before_it_runs() {
+fn rank_group_returns_its_number_of_threads_before_it_runs() {
     let group = RankGroup::join(RankConfig::threads(2).threads_per_rank(3)).unwrap();
     assert_eq!(group.threads(), 3);
     let threads = group.run(|rank| Ok::<_, RankError>(rank.threads)).unwrap();

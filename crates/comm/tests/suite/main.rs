@@ -1,5 +1,5 @@
-//! Ranks that are threads: how they meet, what they compute together, and how they end together; and what launchers say
-//! of ranks that are processes.
+//! Tests of ranks that are threads: collectives, groups and failures. Also tests the detection of launchers for ranks
+//! that are processes.
 
 mod collectives;
 mod failures;

@@ -1,4 +1,4 @@
-//! Ranks that meet in different collectives.
+//! Tests of ranks that call different collectives.
 #![allow(clippy::unwrap_used)]
 
 use std::thread;
@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use kiln_comm::{Communicator, Error, Reduce, Result, ThreadGroup};
 
-/// Whoever waits for it has hung, and the test with it.
+/// A deadline that is never reached: a rank that waits for it hangs the test.
 const NEVER: Duration = Duration::from_secs(1_000_000);
 
-/// What a rank calls.
+/// A collective that a rank calls.
 #[derive(Debug, Clone, Copy)]
 enum Call {
     F32(usize),
@@ -33,7 +33,7 @@ impl Call {
     }
 }
 
-/// Three ranks; the last calls something else, once with and once without the others in a collective.
+/// Runs three ranks of which the last one calls `other`, and checks the errors of all.
 fn check_mismatch(call: Call, other: Call, texts: [&str; 2]) {
     let comms = ThreadGroup::new(3, NEVER);
     let errors: Vec<Error> = thread::scope(|scope| {
@@ -43,7 +43,7 @@ fn check_mismatch(call: Call, other: Call, texts: [&str; 2]) {
                 comm.set_step(5 + rank as u64);
                 let call = if rank == 2 { other } else { call };
                 let error = call.make(&mut comm).unwrap_err();
-                // The end comes before a drop can be heard of.
+                // The mismatch is detected before the drop of any communicator.
                 assert!(comm.barrier(NEVER).is_err());
                 error
             })
@@ -52,12 +52,12 @@ fn check_mismatch(call: Call, other: Call, texts: [&str; 2]) {
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
     let [text, other] = texts;
-    // Who had come first is named first.
+    // The rank that called first is named first.
     let expected = [0, 1].map(|rank| {
-        let (first, second) = (format!("rank {rank} in {text}"), format!("rank 2 in {other}"));
+        let (first, second) = (format!("rank {rank} is in {text}"), format!("rank 2 is in {other}"));
         let steps = (format!("in step {}", 5 + rank), "in step 7");
-        let start = "ranks met in different collectives";
-        let end = "all ranks must call the same ones in the same order";
+        let start = "ranks called different collectives";
+        let end = "all ranks must call the same collectives in the same order";
         [
             format!("{start}: {first} (collective 2), {}; {second}, {}; {end}", steps.0, steps.1),
             format!("{start}: {second} (collective 2), {}; {first}, {}; {end}", steps.1, steps.0),
@@ -88,19 +88,19 @@ fn ranks_in_different_collectives_are_both_named() {
 }
 
 #[test]
-fn lengths_must_agree() {
+fn different_lengths_are_a_mismatch_error() {
     check_mismatch(Call::F32(5), Call::F32(6), ["all_reduce_sum of 5 f32", "all_reduce_sum of 6 f32"]);
     check_mismatch(Call::U64(0), Call::U64(1), ["all_reduce_sum of 0 u64", "all_reduce_sum of 1 u64"]);
 }
 
 #[test]
-fn element_types_must_agree() {
+fn different_element_types_are_a_mismatch_error() {
     check_mismatch(Call::F32(5), Call::U64(5), ["all_reduce_sum of 5 f32", "all_reduce_sum of 5 u64"]);
     check_mismatch(Call::F32(0), Call::U64(0), ["all_reduce_sum of 0 f32", "all_reduce_sum of 0 u64"]);
 }
 
 #[test]
-fn roots_must_agree() {
+fn different_roots_are_a_mismatch_error() {
     check_mismatch(
         Call::Broadcast(0),
         Call::Broadcast(2),
@@ -108,9 +108,9 @@ fn roots_must_agree() {
     );
 }
 
-/// Ranks and roots of a subgroup are told as those of the world.
+/// Messages contain ranks and roots of the world, also for a subgroup.
 #[test]
-fn a_mismatch_in_a_subgroup_is_told_by_the_ranks_of_the_world() {
+fn mismatch_in_a_subgroup_names_ranks_of_the_world() {
     let comms = ThreadGroup::new(3, NEVER);
     let errors: Vec<Option<Error>> = thread::scope(|scope| {
         let rank = |(rank, mut comm): (usize, ThreadGroup)| {
@@ -124,12 +124,12 @@ fn a_mismatch_in_a_subgroup_is_told_by_the_ranks_of_the_world() {
         let threads: Vec<_> = comms.into_iter().enumerate().map(rank).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
-    // Rank 1 takes rank 0 of [2, 1] for the root, which is rank 2.
+    // Rank 1 passes root 0 of the subgroup [2, 1], which is rank 2 of the world.
     let text = errors[1].as_ref().unwrap().to_string();
     let place = "(collective 1 of subgroup [2, 1]), before its first step";
     let texts = [
-        format!("rank 1 in broadcast from rank 2 {place}; rank 2 in broadcast from rank 1, "),
-        format!("rank 2 in broadcast from rank 1 {place}; rank 1 in broadcast from rank 2, "),
+        format!("rank 1 is in broadcast from rank 2 {place}; rank 2 is in broadcast from rank 1, "),
+        format!("rank 2 is in broadcast from rank 1 {place}; rank 1 is in broadcast from rank 2, "),
     ];
     assert!(texts.iter().any(|expected| text.contains(expected)), "{text}");
     assert_eq!(errors[2].as_ref().unwrap().to_string(), text);

@@ -1,4 +1,4 @@
-//! What runs ranks: pools, results, and whose error is told.
+//! Tests of `ThreadRanks`: pools, results, and which rank's error is returned.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeSet;
@@ -12,7 +12,7 @@ use anyhow::Context;
 use kiln_comm::{BoxError, Communicator, Failure, RankError, ThreadRanks};
 use rayon::prelude::*;
 
-/// Whoever waits for it has hung, and the test with it.
+/// A deadline that is never reached: a rank that waits for it hangs the test.
 const NEVER: Duration = Duration::from_secs(1_000_000);
 
 fn ranks(n_ranks: usize, threads_per_rank: usize) -> ThreadRanks {
@@ -24,7 +24,7 @@ fn thread_name() -> String {
 }
 
 #[test]
-fn results_come_by_rank() {
+fn results_are_ordered_by_rank() {
     for n_ranks in [1, 2, 5] {
         let all = ranks(n_ranks, 1).run(|comm| Ok(comm.rank_info().rank * 10)).unwrap();
         assert_eq!(all, (0..n_ranks).map(|rank| rank * 10).collect::<Vec<_>>());
@@ -32,7 +32,7 @@ fn results_come_by_rank() {
 }
 
 #[test]
-fn a_rank_computes_on_as_many_threads_as_it_has() {
+fn a_rank_computes_on_the_threads_of_its_pool() {
     for (n_ranks, threads_per_rank) in [(1, 1), (1, 3), (3, 1), (2, 4)] {
         let all = ranks(n_ranks, threads_per_rank).run(|mut comm| {
             comm.barrier(NEVER)?;
@@ -51,7 +51,7 @@ fn a_rank_computes_on_as_many_threads_as_it_has() {
 }
 
 #[test]
-fn the_machines_pool_has_the_threads_of_all_ranks() {
+fn machine_pool_has_the_threads_of_all_ranks() {
     let pool = ranks(3, 2).machine_pool().unwrap();
     assert_eq!((pool.current_num_threads(), pool.install(rayon::current_num_threads)), (6, 6));
 }
@@ -70,7 +70,7 @@ fn ranks_share_the_cores() {
 }
 
 #[test]
-fn numbers_that_make_no_sense_are_refused() {
+fn invalid_numbers_of_ranks_and_threads_are_rejected() {
     let refused = |n_ranks, threads_per_rank| {
         let error = ranks(n_ranks, threads_per_rank).run(|_| Ok(())).unwrap_err();
         let same = ranks(n_ranks, threads_per_rank).machine_pool().unwrap_err();
@@ -81,7 +81,7 @@ fn numbers_that_make_no_sense_are_refused() {
     assert!(matches!(refused(1, 0), RankError::NoThreads));
     assert_eq!(
         refused(205, 5).to_string(),
-        "205 ranks of 5 threads are more than 1024 threads: ask for fewer, as many as there are cores are best"
+        "205 ranks with 5 threads each exceed the limit of 1024 threads: use fewer, ideally one per core"
     );
     assert!(matches!(refused(usize::MAX, 2), RankError::TooManyThreads { max: 1024, .. }));
     assert!(matches!(ThreadRanks::of(0).run(|_| Ok(())), Err(RankError::NoRanks)));
@@ -95,13 +95,13 @@ fn damaged() -> Damaged {
     Damaged(std::io::Error::other("byte 7"))
 }
 
-/// The chain as anyhow prints it.
+/// Returns the texts of the error chain as anyhow prints it.
 fn texts(error: RankError) -> Vec<String> {
     anyhow::Error::from(error).chain().map(ToString::to_string).collect()
 }
 
 #[test]
-fn the_error_keeps_its_causes_and_no_text_comes_twice() {
+fn error_chain_contains_each_text_once() {
     let fails = |n_ranks| {
         ranks(n_ranks, 1).run(|mut comm| {
             if comm.rank_info().rank + 1 == n_ranks {
@@ -126,9 +126,9 @@ fn the_error_keeps_its_causes_and_no_text_comes_twice() {
     assert_eq!(texts(error.unwrap_err()), ["rank 0: epoch 3", "checkpoint is damaged", "byte 7"]);
 }
 
-/// The others' errors may be there long before that of the rank that is the reason for them.
+/// The errors of the other ranks may occur long before that of the rank that caused them.
 #[test]
-fn the_first_to_fail_is_told() {
+fn returns_the_error_of_the_rank_that_caused_the_others() {
     for culprit in [0, 3] {
         let (sender, receiver) = mpsc::channel();
         let receiver = Mutex::new(receiver);
@@ -149,7 +149,7 @@ fn the_first_to_fail_is_told() {
 }
 
 #[test]
-fn a_panic_is_told_with_what_it_said() {
+fn a_panic_is_returned_with_its_message() {
     let run = |n_ranks, body: fn(Box<dyn Communicator>) -> Result<(), BoxError>| {
         ranks(n_ranks, 2).run(body).unwrap_err().to_string()
     };
@@ -164,7 +164,7 @@ fn a_panic_is_told_with_what_it_said() {
         }),
         format!("{at}a panic without a message")
     );
-    // In a loop on the pool's threads, while the body waits for it.
+    // A parallel loop in the pool panics while the body waits for it.
     assert_eq!(
         run(2, |mut comm| {
             let rank = comm.rank_info().rank;
@@ -173,7 +173,7 @@ fn a_panic_is_told_with_what_it_said() {
         }),
         format!("{at}item 77")
     );
-    // In a job of the pool that the body does not wait for, also not by returning.
+    // A spawned job of the pool panics, and the body does not wait for it.
     assert_eq!(
         run(2, |mut comm| {
             if comm.rank_info().rank == 1 {
@@ -204,9 +204,9 @@ impl std::fmt::Display for Unspeakable {
 
 impl StdError for Unspeakable {}
 
-/// The user's code runs once more after the body: when its error is put into words.
+/// Formatting the error runs user code after the body.
 #[test]
-fn an_error_that_panics_when_it_is_told_is_a_panic() {
+fn a_panic_in_the_display_of_an_error_is_returned() {
     let error = ranks(2, 1).run(|mut comm| match comm.rank_info().rank {
         0 => Err(Unspeakable.into()),
         _ => Ok(comm.barrier(NEVER)?),
@@ -214,9 +214,9 @@ fn an_error_that_panics_when_it_is_told_is_a_panic() {
     assert_eq!(error.unwrap_err().to_string(), "rank 0: panicked: no words for it");
 }
 
-/// No thread of a rank is left when the run is over, jobs that it had left to its pool included.
+/// No thread of a rank runs after `run` has returned, and jobs spawned in its pool have completed.
 #[test]
-fn all_jobs_have_ended_when_the_run_has() {
+fn run_waits_for_all_jobs_of_the_pools() {
     let n_done = Arc::new(AtomicUsize::new(0));
     ranks(2, 2)
         .run(|_| {
@@ -233,9 +233,9 @@ fn all_jobs_have_ended_when_the_run_has() {
     assert_eq!(Arc::strong_count(&n_done), 1);
 }
 
-/// A result may be a communicator; nobody is there to meet any more.
+/// A body may return its communicator, but no other rank exists any more.
 #[test]
-fn a_communicator_that_outlives_its_rank_meets_nobody() {
+fn collectives_fail_on_a_communicator_that_outlives_its_rank() {
     let mut comms = ranks(2, 1).run(|mut comm| {
         comm.set_step(8);
         Ok(comm)
@@ -243,7 +243,7 @@ fn a_communicator_that_outlives_its_rank_meets_nobody() {
     let comm = &mut comms.as_mut().unwrap()[1];
     let gone = |collective| {
         format!(
-            "{collective}: rank 1 left in step 8: it ended without an error, or dropped its communicator; \
+            "{collective}: rank 1 left in step 8: it returned without an error, or dropped its communicator; \
              all ranks must call the same collectives"
         )
     };

@@ -1,4 +1,4 @@
-//! Programs of collectives that nobody thought of, with and without a rank that does not make it.
+//! Property tests with random programs of collectives, with and without a failing rank.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,7 +8,7 @@ use kiln_comm::{BoxError, Communicator, Error, Failure, RankError, Reduce, Threa
 use proptest::prelude::*;
 
 const N_RANKS: usize = 4;
-/// Whoever waits for it has hung, and the test with it.
+/// A deadline that is never reached: a rank that waits for it hangs the test.
 const NEVER: Duration = Duration::from_secs(1_000_000);
 
 #[derive(Debug, Clone, Copy)]
@@ -17,12 +17,12 @@ enum Op {
     U64(usize),
     Gather,
     AllToAll,
-    /// From this rank of the group, or the one that it is modulo the group's size.
+    /// A broadcast from this rank modulo the size of the group.
     Broadcast(usize),
     Barrier,
 }
 
-/// The group that an operation is for, by its place in [`groups`].
+/// An operation and the index of its group in [`groups`].
 type Step = (usize, Op);
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -32,7 +32,7 @@ enum Fault {
     Return,
 }
 
-/// Members of each of a rank's groups, in the order of [`groups`].
+/// The members of each group, in the order of [`groups`].
 const MEMBERS: [&[usize]; 5] = [&[0, 1, 2, 3], &[0, 1, 2, 3], &[2, 0], &[2, 0], &[3, 1, 0]];
 
 fn groups(
@@ -59,7 +59,7 @@ fn message(from: usize, to: usize, step: usize) -> Vec<u8> {
     vec![(from * 16 + to) as u8; (from + 2 * to + step) % 5]
 }
 
-/// Makes one collective and compares what it gives with what the members have.
+/// Runs one collective and compares its result with the inputs of the members.
 fn make(
     comm: &mut dyn Communicator,
     members: &[usize],
@@ -102,7 +102,7 @@ fn make(
     Ok(())
 }
 
-/// Runs the program; the rank at fault makes `at` collectives of its own before it.
+/// Runs the program. `fault` contains the rank at fault, and the number of its collectives before the fault.
 fn run(
     program: &[Step],
     fault: Option<(usize, usize, Fault)>,
@@ -119,9 +119,9 @@ fn run(
                     match fault {
                         Fault::Panic => {
                             n_ended.fetch_add(1, Ordering::SeqCst);
-                            panic!("as told");
+                            panic!("requested");
                         }
-                        Fault::Fail => return Err("as told".into()),
+                        Fault::Fail => return Err("requested".into()),
                         Fault::Return => return Ok(()),
                     }
                 }
@@ -159,12 +159,12 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(200) })]
 
     #[test]
-    fn any_program_gives_what_a_loop_gives(program in program()) {
+    fn random_programs_of_collectives_equal_a_sequential_loop(program in program()) {
         run(&program, None, &AtomicUsize::new(0)).unwrap();
     }
 
     #[test]
-    fn all_ranks_end_whichever_fails_and_wherever(
+    fn all_ranks_end_after_a_fault_of_any_rank_at_any_place(
         program in program(), rank in 0..N_RANKS, place in 0.0..1.0, fault in fault(),
     ) {
         let own: Vec<&[usize]> =
@@ -175,12 +175,12 @@ proptest! {
         let outcome = run(&program, Some((rank, at, fault)), &n_ended);
         prop_assert_eq!(n_ended.into_inner(), N_RANKS);
         let Err(RankError::Rank { rank: told, failure, .. }) = outcome else {
-            return Err(TestCaseError::fail("no error"));
+            return Err(TestCaseError::fail("the run should fail"));
         };
         match (fault, failure) {
-            (Fault::Panic, Failure::Panicked { message }) => prop_assert_eq!((told, &*message), (rank, "as told")),
+            (Fault::Panic, Failure::Panicked { message }) => prop_assert_eq!((told, &*message), (rank, "requested")),
             (Fault::Fail, Failure::Failed(error)) => {
-                prop_assert_eq!((told, error.to_string()), (rank, "as told".to_owned()));
+                prop_assert_eq!((told, error.to_string()), (rank, "requested".to_owned()));
             }
             (Fault::Return, Failure::Failed(error)) => {
                 let Some(Error::Over { rank: first, .. }) = error.downcast_ref() else { panic!("{error}") };

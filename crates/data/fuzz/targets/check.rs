@@ -1,4 +1,4 @@
-//! What must hold of whatever a reader gives.
+//! Invariants of the results and errors of all readers.
 
 use std::path::Path;
 
@@ -6,28 +6,29 @@ use kiln_data::{Dataset, Error, GraphDataset, Note};
 use kiln_feature::{FeatureBuffer, FeatureStore};
 use kiln_graph::{NodeId, gcn_norm};
 
-/// Rows wider than this are not gathered: a promise of many columns costs nothing until rows are asked for.
+/// The maximum number of feature columns of sets whose rows are gathered here. A larger number in a damaged file is
+/// valid, but gathering a row would allocate that much memory.
 const MAX_DIM: usize = 1 << 16;
 
-/// An error says something, and which path of the folder it is about.
+/// Checks that the message of an error is short and contains a path in the folder.
 pub(super) fn error(error: &Error, folder: &Path) {
     let text = error.to_string();
-    // Metadata may name a file elsewhere, by an absolute path.
+    // Metadata may refer to a file outside of the folder by an absolute path.
     let is_told = text.contains(&*folder.to_string_lossy()) || text.starts_with('/');
-    assert!(is_told, "no path in the message: {text}");
-    assert!(text.len() < 4096, "a message of {} bytes: {text:.300}", text.len());
+    assert!(is_told, "the message should contain a path: {text}");
+    assert!(text.len() < 4096, "the message has {} bytes, expected fewer than 4096: {text:.300}", text.len());
     assert!(!format!("{error:?}").is_empty());
 }
 
-/// Notes say something.
+/// Checks that notes are not empty.
 pub(super) fn notes(notes: &[Note], folder: &Path) {
     for note in notes {
-        assert!(!note.to_string().is_empty(), "an empty note on {}", folder.display());
+        assert!(!note.to_string().is_empty(), "the notes on {} should have a text", folder.display());
     }
 }
 
-/// What opens has one row and one label a node, and names for its classes; its values can be looked at. Gives whether the
-/// set is sound.
+/// Checks that an opened set has one row and one label per node and names for its classes, and that reading its values
+/// does not panic. Returns true if the set is valid.
 pub(super) fn dataset(data: &Dataset) -> bool {
     let n_nodes = data.graph.n_nodes();
     assert_eq!(data.features.n_rows(), n_nodes);
@@ -50,7 +51,7 @@ pub(super) fn dataset(data: &Dataset) -> bool {
     let mut classes = Vec::new();
     let gathered = data.labels.gather(&split, &mut classes);
     if is_sound {
-        gathered.expect("the nodes of a sound split should have labels");
+        gathered.expect("the nodes of a valid split should have labels");
         for node in (0..n_nodes as u32).map(NodeId) {
             assert_eq!(data.graph.in_neighbors(node).len() as u64, data.graph.in_degree(node));
         }
@@ -58,7 +59,7 @@ pub(super) fn dataset(data: &Dataset) -> bool {
     is_sound
 }
 
-/// What is made of a set before training; a damaged one gives an error.
+/// Applies the transformations that precede training. For a damaged set, they may fail with an error message.
 fn change(data: &Dataset) {
     let normalised = gcn_norm(&data.graph).map_err(|error| error.to_string());
     let mut changed = vec![normalised.map(drop)];
@@ -71,7 +72,7 @@ fn change(data: &Dataset) {
     );
 }
 
-/// Two sets are the same but for their notes.
+/// Checks that two sets are equal except for their notes.
 pub(super) fn same(a: &Dataset, b: &Dataset) {
     assert_eq!(a.name, b.name);
     assert_eq!((a.graph.indptr(), a.graph.indices()), (b.graph.indptr(), b.graph.indices()));
@@ -82,17 +83,17 @@ pub(super) fn same(a: &Dataset, b: &Dataset) {
     assert_eq!((a.features.dim(), a.features.n_rows()), (b.features.dim(), b.features.n_rows()));
     if a.features.dim() <= MAX_DIM {
         for node in (0..a.features.n_rows().min(8) as u32).map(NodeId) {
-            let rows = [a, b].map(|data| data.features.row(node).expect("a sound row should be there"));
+            let rows = [a, b].map(|data| data.features.row(node).expect("a valid row should be readable"));
             assert_eq!(rows[0], rows[1], "row {}", node.0);
         }
     }
 }
 
-/// A set of graphs is sound from the start.
+/// Checks a set of graphs, whose readers must reject all invalid data.
 pub(super) fn graphs(data: &GraphDataset) {
     assert!(!data.to_string().is_empty());
-    data.graph().validate().expect("the edges of a set of graphs should exist");
-    data.labels().validate().expect("the classes of a set of graphs should exist");
+    data.graph().validate().expect("the edges of a set of graphs should be valid");
+    data.labels().validate().expect("the class of each graph should be below the number of classes");
     assert_eq!(data.class_names.len(), data.labels().n_classes());
     assert_eq!(data.n_graphs(), data.labels().len());
     let mut n_nodes = 0;
@@ -105,7 +106,7 @@ pub(super) fn graphs(data: &GraphDataset) {
         assert!(types.iter().all(|&ty| usize::from(ty) < data.edge_type_names.len()));
     }
     if let Some(labels) = data.node_labels() {
-        labels.validate().expect("the labels of nodes should exist");
+        labels.validate().expect("each node label should be below the number of labels");
         assert_eq!((labels.len(), labels.n_classes()), (n_nodes, data.node_label_names.len()));
     }
     if let Some(features) = data.features() {
@@ -114,7 +115,7 @@ pub(super) fn graphs(data: &GraphDataset) {
     }
 }
 
-/// The first and the last row, and one that does not exist.
+/// Gathers the first and the last row, and one that does not exist.
 fn gather(features: &dyn FeatureStore, n_rows: usize) {
     assert!(0 < features.dim());
     if features.dim() > MAX_DIM {
@@ -126,6 +127,8 @@ fn gather(features: &dyn FeatureStore, n_rows: usize) {
         Ok(()) => assert_eq!(rows.n_values(), 2 * features.dim()),
         Err(error) => assert!(!error.to_string().is_empty()),
     }
-    let error = features.gather(&[NodeId(n_rows as u32)], &mut rows).expect_err("there is no such row");
+    let error = features
+        .gather(&[NodeId(n_rows as u32)], &mut rows)
+        .expect_err("gathering a missing row should fail");
     assert!(!error.to_string().is_empty());
 }

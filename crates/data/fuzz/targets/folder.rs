@@ -1,4 +1,4 @@
-//! One input as a folder of files:
+//! Unpacks one input into a folder of files:
 //!
 //! ```text
 //! ==> indptr.npy.txt <==
@@ -8,10 +8,10 @@
 //! 0,1
 //! ```
 //!
-//! Most files are their content as it stands. Some are made of it, so that a mutation of the content changes
-//! what it says and not only a checksum: `NAME.npy.txt` becomes the array `NAME.npy` of that type and shape,
-//! `NAME.gz` is compressed, `A.npz!NAME` becomes a member of the archive `A.npz`, and `NAME.raw` becomes `NAME`
-//! without any of that, for damaged files. In `kiln.json` the text `@NAME` becomes the SHA-256 of the file `NAME`.
+//! Most files have the given content. Some are generated from it, so that a mutation of the content changes the data
+//! and not only a checksum: `NAME.npy.txt` becomes the array `NAME.npy` of that type and shape, `NAME.gz` is
+//! compressed, `A.npz!NAME` becomes a member of the archive `A.npz`, and `NAME.raw` becomes `NAME` without any of
+//! these conversions, for damaged files. In `kiln.json` the text `@NAME` becomes the SHA-256 of the file `NAME`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -27,10 +27,10 @@ use tempfile::TempDir;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
 
-/// More files than a reader looks for.
+/// The maximum number of files of an input, which is more than any reader looks for.
 const MAX_FILES: usize = 48;
 
-/// A folder of files, removed at the end; there may be others beside it.
+/// A folder of files in a scratch folder, which is removed when this is dropped.
 pub(super) struct Unpacked {
     _root: TempDir,
     path: PathBuf,
@@ -42,13 +42,13 @@ impl Unpacked {
     }
 }
 
-/// Writes the files of an input below a new folder, in memory where the system has such a place.
+/// Writes the files of an input to a new folder, in `/dev/shm` if it exists.
 pub(super) fn unpack(input: &[u8]) -> Unpacked {
     let memory = Path::new("/dev/shm");
     let root = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
-    let root = root.expect("a scratch folder should be possible");
+    let root = root.expect("a scratch folder should be created");
     let path = root.path().join("set");
-    fs::create_dir(&path).expect("a scratch folder should be possible");
+    fs::create_dir(&path).expect("the set's folder should be created");
     let (mut archives, mut manifests) = (BTreeMap::new(), Vec::new());
     for (name, content) in files(input).into_iter().take(MAX_FILES).filter(|(name, _)| is_plain(name)) {
         match name.split_once(".npz!") {
@@ -68,7 +68,7 @@ pub(super) fn unpack(input: &[u8]) -> Unpacked {
     Unpacked { _root: root, path }
 }
 
-/// The names and contents in an input. What comes before the first name is not read.
+/// Returns the names and contents of the files in an input. Bytes before the first name are ignored.
 fn files(input: &[u8]) -> Vec<(&str, &[u8])> {
     let mut found: Vec<(&str, &[u8])> = Vec::new();
     let (mut name, mut start, mut at) = (None, 0, 0);
@@ -77,7 +77,7 @@ fn files(input: &[u8]) -> Vec<(&str, &[u8])> {
             &input[at..at + input[at..].iter().position(|&byte| byte == b'\n').unwrap_or(input.len() - at)];
         let next = (at + line.len() + 1).min(input.len());
         if let Some(new) = line.strip_prefix(b"==> ").and_then(|rest| rest.strip_suffix(b" <==")) {
-            // The line break before a name belongs to the name.
+            // The line break in front of a line with a file name is not part of the previous file.
             found.extend(name.map(|name| (name, &input[start..start.max(at.saturating_sub(1))])));
             (name, start) = (std::str::from_utf8(new).ok(), next);
         }
@@ -92,7 +92,7 @@ fn is_plain(name: &str) -> bool {
     (1..=80).contains(&name.len()) && !name.contains('\0') && Path::new(name).components().all(is_normal)
 }
 
-/// The file that a name and its content stand for.
+/// Returns the name and the bytes of the file that a name and a content in the input describe.
 fn file(name: &str, content: &[u8]) -> (String, Vec<u8>) {
     if let Some(name) = name.strip_suffix(".raw") {
         (name.to_owned(), content.to_vec())
@@ -105,7 +105,7 @@ fn file(name: &str, content: &[u8]) -> (String, Vec<u8>) {
     }
 }
 
-/// A name that cannot be a file, as one that is a folder already, is left out.
+/// Writes a file. A file that cannot be written, for example because a folder has its name, is skipped.
 fn put(folder: &Path, (name, bytes): (String, Vec<u8>)) {
     let path = folder.join(name);
     if path.parent().is_some_and(|parent| fs::create_dir_all(parent).is_ok()) {
@@ -113,7 +113,7 @@ fn put(folder: &Path, (name, bytes): (String, Vec<u8>)) {
     }
 }
 
-/// An archive of these members, the long ones compressed.
+/// Returns an archive of these members. Long members are compressed.
 fn npz(members: Vec<(&str, &[u8])>) -> Vec<u8> {
     let mut archive = ZipWriter::new(Cursor::new(Vec::new()));
     for (name, content) in members {
@@ -121,15 +121,15 @@ fn npz(members: Vec<(&str, &[u8])>) -> Vec<u8> {
         let is_long = bytes.len() > 256;
         let method = if is_long { CompressionMethod::Deflated } else { CompressionMethod::Stored };
         let options = SimpleFileOptions::default().compression_method(method);
-        // A name that stands twice is left out.
+        // `start_file` fails for a duplicate name, and the file is skipped.
         if archive.start_file(name, options).is_ok() {
-            archive.write_all(&bytes).expect("memory should take bytes");
+            archive.write_all(&bytes).expect("writing to memory should succeed");
         }
     }
-    archive.finish().expect("memory should take bytes").into_inner()
+    archive.finish().expect("writing to memory should succeed").into_inner()
 }
 
-/// The text of a manifest with the hash of each file that it asks for.
+/// Returns the text of a manifest with each `@NAME` replaced by the hash of that file.
 fn with_hashes(folder: &Path, manifest: &[u8]) -> Vec<u8> {
     let Ok(text) = std::str::from_utf8(manifest) else { return manifest.to_vec() };
     let mut parts = text.split("\"@");
@@ -144,15 +144,15 @@ fn with_hashes(folder: &Path, manifest: &[u8]) -> Vec<u8> {
     filled.into_bytes()
 }
 
-/// The bytes compressed with gzip.
+/// Returns the bytes, compressed with gzip.
 fn gz(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
-    encoder.write_all(bytes).expect("memory should take bytes");
-    encoder.finish().expect("memory should take bytes")
+    encoder.write_all(bytes).expect("writing to memory should succeed");
+    encoder.finish().expect("writing to memory should succeed")
 }
 
-/// The array of a text: a line with the type and the shape, then numbers. Where there are too few or too many of
-/// them for the shape, the shape stays and the file is too short or too long.
+/// Returns the `.npy` file for a text: a line with the type and the shape, then numbers. If their number does not
+/// match the shape, the header states the shape anyway and the file is too short or too long.
 pub(super) fn npy_of_text(text: &[u8]) -> Option<Vec<u8>> {
     let text = std::str::from_utf8(text).ok()?;
     let (first, numbers) = text.split_once('\n')?;
@@ -171,7 +171,7 @@ pub(super) fn npy_of_text(text: &[u8]) -> Option<Vec<u8>> {
         "<f8" => array::<f64>(numbers),
         _ => array::<f32>(numbers),
     }?;
-    // The header is written anew, as the shape may be one that the values do not have.
+    // The header is replaced, because the stated shape may differ from the number of values.
     let values = &bytes[npy::Header::read(&bytes).ok()?.data_offset..];
     let shape = shape.trim();
     let comma = if shape.contains(',') { "" } else { "," };

@@ -1,8 +1,8 @@
-//! The bodies of the fuzz targets. Each takes the bytes of one input, opens them with a reader, and panics
-//! where the reader breaks a promise; the fuzzer and `tests/corpus.rs` run the same ones.
+//! The bodies of the fuzz targets. Each opens the bytes of one input with a reader and panics if the reader violates an
+//! invariant. The fuzzer and `tests/corpus.rs` run the same bodies.
 //!
-//! What is promised: no panic, no memory beyond a bound, no hang; every error says which file it is about;
-//! what opens can be validated, gathered and walked, sound or not.
+//! The invariants: a reader neither panics nor hangs, and its memory is bounded; every error names its file; and an
+//! opened set, valid or not, can be validated, gathered and sampled without a panic.
 #![allow(clippy::unwrap_used, reason = "what fails here fails a test")]
 
 mod check;
@@ -16,17 +16,17 @@ use kiln_data::{
 };
 use kiln_store::npy::{self, DType, Element, Header};
 
-/// One target: its name, which is that of its folder of the corpus, and what it runs on an input. The second
-/// argument walks over the graph of a set that opened; the result says whether anything did.
+/// A fuzz target: its name, which is also the name of its folder in the corpus, and its body, which runs on an input.
+/// The second argument samples the graph of an opened set. The body returns true if the reader opened the input.
 pub(crate) struct Target {
     pub(crate) name: &'static str,
     pub(crate) body: fn(&[u8], Walk) -> bool,
 }
 
-/// What a conversion may take: little, so that there are several buckets.
+/// The memory limit of conversions, in bytes. It is so low that edges are sorted in several buckets.
 const MEMORY_BYTES: u64 = 504_000;
 
-/// Walks over the graph of a set that opened, as training would.
+/// A function that samples the graph of an opened set, as training does.
 pub(crate) type Walk = fn(&Dataset);
 
 /// All targets.
@@ -42,7 +42,7 @@ pub(crate) const TARGETS: &[Target] = &[
     Target { name: "open_any", body: open_any },
 ];
 
-/// The bytes of one `.npy` file.
+/// Reads an input as one `.npy` file.
 fn npy_array(input: &[u8], _: Walk) -> bool {
     if let Err(error) = Header::read(input) {
         assert!(!error.to_string().is_empty());
@@ -63,16 +63,17 @@ fn npy_array(input: &[u8], _: Walk) -> bool {
     is_read.contains(&true)
 }
 
-/// What reads must be what its header says, and survive being written.
+/// Checks that an array that can be read matches its header, and that writing it keeps its values.
 fn read_as<T: Element>(input: &[u8]) -> bool {
     match npy::read::<T>(input) {
         Ok(array) => {
-            let header = Header::read(input).expect("what reads should have a header");
+            let header = Header::read(input).expect("an array that was read should have a header");
             assert!(header.dtype == T::DTYPE && header.shape == array.shape);
             assert_eq!(header.n_values(), array.values.len());
             let bytes = npy::write(&array.values, &array.shape);
-            let values = &bytes[Header::read(&bytes).expect("what was written should read").data_offset..];
-            assert!(values == &input[header.data_offset..], "the values changed on the way");
+            let values =
+                &bytes[Header::read(&bytes).expect("a written array should be readable").data_offset..];
+            assert!(values == &input[header.data_offset..], "writing the array should keep its values");
             true
         }
         Err(error) => {
@@ -85,16 +86,16 @@ fn read_as<T: Element>(input: &[u8]) -> bool {
     }
 }
 
-/// A folder of arrays.
+/// Opens an input as a folder of arrays.
 fn npy_folder(input: &[u8], walk: Walk) -> bool {
     open_with(input, walk, |folder| kiln_data::npy::open(folder))
 }
 
-/// A folder in kiln's own form. What is verified is sound.
+/// Opens an input as a folder in the kiln format. A verified set must be valid.
 fn kiln_folder(input: &[u8], walk: Walk) -> bool {
     let is_sound = |data: &Dataset| data.validate().is_ok();
     let scratch = folder::unpack(input);
-    // Without a manifest, a folder of arrays is what is verified.
+    // `verify` would read a folder without a manifest as a folder of plain arrays, so it is not called for one.
     if !scratch.path().join("kiln.json").exists() {
         return open_with(input, walk, |folder| format::open(folder));
     }
@@ -104,35 +105,36 @@ fn kiln_folder(input: &[u8], walk: Walk) -> bool {
             check::notes(&verified.notes, scratch.path());
             assert_eq!((verified.n_nodes, verified.n_edges), (graph.n_nodes(), graph.n_edges()));
         }
-        (Ok(_), Err(error)) => panic!("verified, but does not open: {error}"),
+        (Ok(_), Err(error)) => panic!("a verified set should open: {error}"),
         (Err(error), _) => check::error(error, scratch.path()),
     }
     open_with(input, walk, |folder| {
         let opened = format::open(folder);
         if let Ok(data) = &opened {
-            assert!(is_sound(data) || verified.is_err(), "verified, but not sound");
+            assert!(is_sound(data) || verified.is_err(), "a verified set should be valid");
         }
         opened
     })
 }
 
-/// A folder of the TU collection.
+/// Reads an input as a folder of the TU collection.
 fn tu(input: &[u8], _: Walk) -> bool {
     let scratch = folder::unpack(input);
     graphs(tu::read(scratch.path()), scratch.path())
 }
 
-/// A file of graphs as the authors of GIN have them.
+/// Reads an input as a GIN file.
 fn gin(input: &[u8], _: Walk) -> bool {
     let scratch = folder::unpack(&[b"==> graphs.txt <==\n", input].concat());
     graphs(gin::read(scratch.path().join("graphs.txt")), scratch.path())
 }
 
-/// A folder with an edge list, in memory and converted. Both must be the same.
+/// Opens an input as a folder with an edge list, and converts it. The results must be equal.
 fn edge_list(input: &[u8], walk: Walk) -> bool {
     open_with(input, walk, |folder| {
         let opened = kiln_data::npy::open(folder);
-        // With a manifest, it is a folder in kiln's own form that is converted.
+        // `convert` would read a folder with a manifest in the kiln format instead of its edge list, so it is not
+        // called for one.
         if folder.join("kiln.json").exists() {
             return opened;
         }
@@ -141,38 +143,40 @@ fn edge_list(input: &[u8], walk: Walk) -> bool {
         match (convert::convert(folder, &out, &options), &opened) {
             (Ok(converted), _) => check_converted(&converted, &out, opened.as_ref().ok()),
             (Err(Error::Memory { .. }), _) => {}
-            (Err(error), Ok(data)) => assert!(data.validate().is_err(), "sound, but not converted: {error}"),
+            (Err(error), Ok(data)) => {
+                assert!(data.validate().is_err(), "a valid set should be converted: {error}")
+            }
             (Err(error), Err(_)) => check::error(&error, folder),
         }
         opened
     })
 }
 
-/// What was converted opens, and is what was opened in memory.
+/// Checks that the converted set opens and equals the set in memory.
 fn check_converted(converted: &convert::ConvertReport, out: &Path, opened: Option<&Dataset>) {
-    let graph = format::open_graph(out).expect("what was converted should open");
+    let graph = format::open_graph(out).expect("a converted set should open");
     assert_eq!((graph.n_nodes(), graph.n_edges()), (converted.n_nodes, converted.n_edges as u64));
     let Some(data) = opened else { return };
     let is_sound = data.validate().is_ok();
-    let again = format::open(out).expect("a whole set should be converted as one");
-    assert!(!is_sound || format::verify(out).is_ok(), "a sound set became a damaged one");
+    let again = format::open(out).expect("a set with node data should be converted with it");
+    assert!(!is_sound || format::verify(out).is_ok(), "the conversion of a valid set should be valid");
     assert_eq!((graph.indptr(), graph.indices()), (data.graph.indptr(), data.graph.indices()));
     if is_sound {
         check::same(&Dataset { name: again.name.clone(), ..data.clone() }, &again);
     }
 }
 
-/// A folder of DGL GraphBolt.
+/// Opens an input as a GraphBolt folder.
 fn graphbolt(input: &[u8], walk: Walk) -> bool {
     open_with(input, walk, |folder| graphbolt::open(folder))
 }
 
-/// A folder of OGB's library.
+/// Opens an input as an OGB folder.
 fn ogb(input: &[u8], walk: Walk) -> bool {
     open_with(input, walk, |folder| ogb::open(folder))
 }
 
-/// A folder or file of any kind, told by its names.
+/// Opens an input as a folder or file of any format, which is detected.
 fn open_any(input: &[u8], walk: Walk) -> bool {
     open_with(input, walk, |folder| {
         let files = folder.read_dir().into_iter().flatten().flatten();
@@ -185,7 +189,7 @@ fn open_any(input: &[u8], walk: Walk) -> bool {
     })
 }
 
-/// Unpacks a folder, opens it and looks at what came of it. A sound set survives being written.
+/// Unpacks a folder, opens it and checks the result. Writing and opening a valid set must return an equal set.
 fn open_with(input: &[u8], walk: Walk, open: impl FnOnce(&Path) -> Result<Dataset>) -> bool {
     let scratch = folder::unpack(input);
     match open(scratch.path()) {
@@ -195,9 +199,9 @@ fn open_with(input: &[u8], walk: Walk, open: impl FnOnce(&Path) -> Result<Datase
             walk(&data);
             if is_sound {
                 let written = scratch.path().with_file_name("written");
-                format::write(&data, &written).expect("a sound set should be written");
-                format::verify(&written).expect("what was written should be sound");
-                check::same(&format::open(&written).expect("what was written should open"), &data);
+                format::write(&data, &written).expect("a valid set should be written");
+                format::verify(&written).expect("a written set should be valid");
+                check::same(&format::open(&written).expect("a written set should open"), &data);
             }
             true
         }

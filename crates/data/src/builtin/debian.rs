@@ -1,4 +1,4 @@
-//! The data set `debian-packages`.
+//! The built-in data set `debian-packages`.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -43,37 +43,38 @@ struct Manifest {
     type_names: Vec<String>,
 }
 
-/// The built-in set `debian-packages`: the 63,437 binary packages of Debian 12 (bookworm) main/amd64.
+/// Returns the built-in set `debian-packages`: the 63,437 binary packages of Debian 12 (bookworm) main/amd64.
 ///
-/// - *Graph*: an edge from each package to each package that its Depends, Pre-Depends, Recommends,
-///   Suggests or Enhances names, of the type 0 to 4 in this order, and its reverse, of the type plus 5:
-///   what a package needs and what needs it both tell its section. Two packages tied by two fields have
-///   two edges each way. All alternatives count; a name that is no package stands for its providers,
-///   where there are at most 3.
-/// - *Labels*: the package's section, where that is one of the 49 with at least 100 packages from at least
-///   40 source packages.
-/// - *Features*: 128 columns of latent semantic analysis of the first line of the description; nothing
-///   else of the package is in them. A line without a known word gives zeros.
-/// - *Split*: 60/20/20 of the labelled packages, all packages of one source package in one part.
-/// - *Names*: the packages' names, ascending; a node's id is its position.
+/// - *Graph*: an edge from each package to each package that is named in its fields Depends, Pre-Depends, Recommends,
+///   Suggests and Enhances. The field determines the edge type, 0 to 4 in this order. The reverse of each edge has the
+///   type of the edge plus 5: dependencies in both directions are informative about a package's section. Packages
+///   related by two fields have two edges in each direction. All alternatives of a dependency have an edge; a virtual
+///   package is replaced by its providers if there are at most 3.
+/// - *Labels*: the package's section, if it is one of the 49 that have at least 100 packages from at least 40 source
+///   packages.
+/// - *Features*: 128 columns of latent semantic analysis of the first line of the description, and of no other field. A
+///   line without known words gives zeros.
+/// - *Split*: 60/20/20 % of the labelled packages; all packages of one source package are in the same part.
+/// - *Names*: the packages' names, ascending; a node's id is the position of its name.
 ///
-/// The set is part of the program (2.5 MB); making the arrays from it takes about 50 ms.
-/// How it was made stands in the manifest, `crates/data/datasets/debian-packages/manifest.json`.
+/// The set is embedded in the program (2.5 MB, compressed) and decompressed by each call. The manifest,
+/// `crates/data/datasets/debian-packages/manifest.json`, describes its sources and how it was generated.
 ///
 /// # Errors
-/// None that a program as it was released can meet; see [`read_debian_packages`].
+/// Returns an error only if the embedded files are damaged; see [`read_debian_packages`].
 pub fn debian_packages() -> Result<Dataset> {
     load(Files::Embedded(&EMBEDDED))
 }
 
-/// A set like [`debian_packages`] from a folder that the generator in `xtask/debian-packages` wrote.
+/// Reads a set like [`debian_packages`] from a folder that the generator in `xtask/debian-packages` wrote.
 ///
-/// Counts and ranges are checked, the manifest's hashes are not.
+/// Counts and ranges are checked; the manifest's hashes are not.
 ///
 /// # Errors
-/// [`kiln_store::Error::Io`], [`kiln_store::Error::Npy`] and [`kiln_store::Error::Manifest`] for files that are missing or no such files, [`kiln_store::Error::Format`]
-/// for those of another version, [`kiln_store::Error::Inconsistent`], [`Error::Graph`](crate::Error::Graph) and [`Error::Feature`](crate::Error::Feature) for
-/// arrays that contradict each other.
+/// Returns [`kiln_store::Error::Io`], [`kiln_store::Error::Npy`] or [`kiln_store::Error::Manifest`] if a file is
+/// missing or invalid, [`kiln_store::Error::Format`] if it has another version, and
+/// [`kiln_store::Error::Inconsistent`], [`Error::Graph`](crate::Error::Graph) or
+/// [`Error::Feature`](crate::Error::Feature) if the arrays are inconsistent.
 pub fn read_debian_packages(folder: impl AsRef<Path>) -> Result<Dataset> {
     load(Files::Folder(folder.as_ref()))
 }
@@ -119,7 +120,8 @@ fn load_names(files: &Files<'_>) -> Result<NodeNames> {
     Ok(NodeNames::new(text.lines()))
 }
 
-/// Both directions of each arc, the reverse with its type raised by `n_types`.
+/// Returns the graph with both directions of each edge. The type of a reverse edge is the type of its edge plus
+/// `n_types`.
 fn load_graph(files: &Files<'_>, n_nodes: usize, n_types: usize) -> Result<Csc> {
     let srcs: Vec<u32> = files.read_npy("src.npy.gz")?;
     let dsts: Vec<u32> = files.read_npy("dst.npy.gz")?;
@@ -165,12 +167,12 @@ fn load_split(files: &Files<'_>, labels: &[i32]) -> Result<Split> {
     Ok(Split { train, val, test })
 }
 
-/// The words of all nodes and the words' vectors.
+/// The words in each node's description, and the vectors of all words.
 struct WordVectors {
     indptr: Vec<u32>,
     words: Vec<u16>,
     idf: Vec<f32>,
-    /// `[n_words, dim]`: the vectors times their words' idf.
+    /// The vectors `[n_words, dim]`, each multiplied by its word's inverse document frequency.
     weighted: Vec<f32>,
     dim: usize,
 }
@@ -213,15 +215,10 @@ fn load_word_vectors(files: &Files<'_>, n_nodes: usize) -> Result<WordVectors> {
     check_count("word_indptr.npy.gz", "the length", n_nodes + 1, indptr.len())?;
     check_count("word_indptr.npy.gz", "the last entry", words.len(), indptr[n_nodes] as usize)?;
     if let Some(fall) = indptr.windows(2).find(|pair| pair[1] < pair[0]) {
-        check_count(
-            "word_indptr.npy.gz",
-            "an entry below the one before it",
-            fall[0] as usize,
-            fall[1] as usize,
-        )?;
+        check_count("word_indptr.npy.gz", "a decreasing entry", fall[0] as usize, fall[1] as usize)?;
     }
     if let Some(&word) = words.iter().find(|&&word| usize::from(word) >= n_words) {
-        check_count("words.npy.gz", "a word beyond the last", n_words - 1, usize::from(word))?;
+        check_count("words.npy.gz", "an out-of-range word id", n_words - 1, usize::from(word))?;
     }
     check_count("scales.npy.gz", "the number of words", n_words, scales.len())?;
     let mut weighted: Vec<f32> = vectors.into_iter().map(f32::from).collect();

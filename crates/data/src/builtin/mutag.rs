@@ -15,22 +15,21 @@ static EMBEDDED: [(&str, &[u8]); 5] = embedded![
     "MUTAG_node_labels.txt.gz",
 ];
 
-/// The built-in set `mutag`: 188 molecules, of which 125 are mutagenic to a bacterium (class `1`) and 63 are
+/// Returns the built-in set `mutag`: 188 molecules, of which 125 are mutagenic to a bacterium (class `1`) and 63 are
 /// not (class `-1`).
 ///
 /// Debnath, Lopez de Compadre, Debnath, Shusterman, Hansch, "Structure-activity relationship of mutagenic
-/// aromatic and heteroaromatic nitro compounds", Journal of Medicinal Chemistry 34(2), 1991, as the TU
-/// collection has it.
+/// aromatic and heteroaromatic nitro compounds", Journal of Medicinal Chemistry 34(2), 1991, in the version of the TU
+/// collection.
 ///
 /// - *Graphs*: a node is an atom, an edge a bond, in both directions: 3,371 nodes and 7,442 edges.
-/// - *Node labels*: the 7 kinds of atoms; hydrogen is left out. There are no features.
+/// - *Node labels*: the 7 kinds of atoms; hydrogen atoms are omitted. There are no features.
 /// - *Edge types*: the 4 kinds of bonds.
 ///
-/// The set is part of the program (22 kB). Where it comes from stands in
-/// `crates/data/datasets/mutag/README.md`.
+/// The set is embedded in the program (22 kB). `crates/data/datasets/mutag/README.md` describes its source.
 ///
 /// # Errors
-/// None that a program as it was released can meet; see [`tu::read`].
+/// Returns an error only if the embedded files are damaged; see [`tu::read`].
 pub fn mutag() -> Result<GraphDataset> {
     let mut data = tu::load(Files::Embedded(&EMBEDDED), "MUTAG")?;
     data.name = "mutag".to_owned();

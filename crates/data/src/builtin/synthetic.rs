@@ -1,4 +1,4 @@
-//! Made-up graphs: the same arguments give the same set on every machine.
+//! Generators of synthetic graphs. The same arguments produce the same set on every machine.
 
 use std::sync::Arc;
 
@@ -9,19 +9,20 @@ use crate::draws::Draws;
 use crate::error::require;
 use crate::{Dataset, NodeNames, Result, Split};
 
-/// Largest integer up to which 32-bit floats hold every integer.
+/// The largest `n` such that 32-bit floats represent every integer up to `n` exactly.
 const MAX_EXACT_F32: usize = 1 << 24;
-/// Number of classes of [`rmat`]'s labels.
+/// The number of classes of [`rmat`]'s labels.
 const RMAT_CLASSES: usize = 16;
-/// Most levels of [`rmat`], so that ids and twice the number of edges keep far from their types' ends.
+/// The maximum `scale` of [`rmat`]. It keeps ids and edge counts far below the limits of their types.
 const MAX_SCALE: u32 = 30;
 
-/// A ring that describes itself: node `v`'s in-neighbours are `v - 1` and `v + 1` (modulo `n_nodes`), its
-/// feature row is `[v]`, its label `v % 2`; nodes with `v % 5` below 3 train, 3 validates, 4 tests.
+/// Generates a ring with predictable values: node `v`'s in-neighbours are `v - 1` and `v + 1` (modulo `n_nodes`), its
+/// feature row is `[v]` and its label `v % 2`. If `v % 5` is 0, 1 or 2, the node is in the training split; if 3, in the
+/// validation split; if 4, in the test split.
 ///
 /// # Errors
-/// [`Error::BadParameter`](crate::Error::BadParameter) unless `n_nodes` is 3 to 2^24: in smaller
-/// rings the two neighbours are one, and beyond it `v` is no exact feature.
+/// Returns [`Error::BadParameter`](crate::Error::BadParameter) unless `n_nodes` is 3 to 2^24: in a smaller ring both
+/// neighbours are the same node, and above 2^24 `v` is not exactly representable as a feature.
 pub fn ring(n_nodes: usize) -> Result<Dataset> {
     require((3..=MAX_EXACT_F32).contains(&n_nodes), "n_nodes", "3 to 2^24", n_nodes)?;
     let nodes = || 0..n_nodes as u32;
@@ -33,35 +34,35 @@ pub fn ring(n_nodes: usize) -> Result<Dataset> {
     dataset("ring", graph, features, nodes().map(|v| (v % 2) as i32).collect(), 2, split)
 }
 
-/// What [`sbm`] makes.
+/// The parameters of [`sbm`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SbmConfig {
-    /// Number of nodes, from 2.
+    /// The number of nodes, at least 2.
     pub n_nodes: usize,
-    /// Number of classes, from 2 to `n_nodes`; node `v` is of class `v % n_classes`.
+    /// The number of classes, 2 to `n_nodes`; node `v` is of class `v % n_classes`.
     pub n_classes: usize,
-    /// Edges that a node has on average, before those that meet themselves or each other are dropped.
+    /// The average degree, before self loops and duplicate edges are removed.
     pub degree: usize,
-    /// Probability, 0 to 1, that an edge stays within its class.
+    /// The probability, 0 to 1, that both ends of an edge are of the same class.
     pub homophily: f64,
-    /// Columns of the features, from 1.
+    /// The number of feature columns, at least 1.
     pub dim: usize,
-    /// Standard deviation of the features around their class's centre, from 0. The centres' own
-    /// coordinates have standard deviation 1.
+    /// The standard deviation of the features around their class's centre, at least 0. The coordinates of the centres
+    /// have standard deviation 1.
     pub noise: f64,
-    /// Key of all draws.
+    /// The seed of the random numbers.
     pub seed: u64,
 }
 
-/// A stochastic block model with noisy class centres as features, in both directions of each edge.
+/// Generates a graph of the stochastic block model with noisy class centres as features. Every edge has its reverse.
 ///
-/// After Holland, Laskey, Leinhardt, "Stochastic blockmodels: first steps", 1983, with a fixed number of
-/// edges: `n_nodes * degree / 2` times one end is drawn from all nodes, the other from its class with
-/// probability `homophily`, else from the nodes of the other classes. A random 60/20/20 % of the nodes
-/// train, validate and test.
+/// After Holland, Laskey, Leinhardt, "Stochastic blockmodels: first steps", 1983, with a fixed number of edges: for
+/// each of `n_nodes * degree / 2` edges, one end is drawn from all nodes and the other from the same class with
+/// probability `homophily`, otherwise from the other classes. The split is random: 60 % training, 20 % validation and
+/// 20 % test.
 ///
 /// # Errors
-/// [`Error::BadParameter`](crate::Error::BadParameter) for a value out of its range.
+/// Returns [`Error::BadParameter`](crate::Error::BadParameter) if a value is out of its range.
 pub fn sbm(config: SbmConfig) -> Result<Dataset> {
     let SbmConfig { n_nodes, n_classes, degree, homophily, dim, noise, seed } = config;
     require((2..u32::MAX as usize).contains(&n_nodes), "n_nodes", "2 to 2^32 - 2", n_nodes)?;
@@ -95,19 +96,19 @@ pub fn sbm(config: SbmConfig) -> Result<Dataset> {
     dataset("sbm", graph, Features { rows, dim }, labels, n_classes, split)
 }
 
-/// What [`fake`] makes, with the names and the defaults of PyG's `FakeDataset`.
+/// The parameters of [`fake`], with the names and the defaults of PyG's `FakeDataset`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FakeConfig {
-    /// Number of nodes on average, 1 to 2^31; 1,000 by default.
+    /// The average number of nodes, 1 to 2^31; 1,000 by default.
     pub avg_num_nodes: usize,
-    /// Edges that are drawn for each node, 1 to `avg_num_nodes`; 10 by default. In the graph a node has nearly
-    /// twice as many, as each has its reverse.
+    /// The number of edges drawn per node, 1 to `avg_num_nodes`; 10 by default. The average degree is about twice this
+    /// number, since the reverse of each edge is added.
     pub avg_degree: f64,
-    /// Columns of the features, 1 to 2^20; 64 by default.
+    /// The number of feature columns, 1 to 2^20; 64 by default.
     pub num_channels: usize,
-    /// Number of classes, 1 to 2^24; 10 by default.
+    /// The number of classes, 1 to 2^24; 10 by default.
     pub num_classes: usize,
-    /// Key of all draws; 0 by default.
+    /// The seed of the random numbers; 0 by default.
     pub seed: u64,
 }
 
@@ -117,22 +118,22 @@ impl Default for FakeConfig {
     }
 }
 
-/// One random graph, as PyG's `FakeDataset` makes it for node classification:
+/// Generates one random graph, as PyG's `FakeDataset` does for node classification:
 ///
 /// - The number of nodes is uniform between 3/4 and 5/4 of `avg_num_nodes`, and at least `avg_degree`.
-/// - Classes are uniform, and know nothing of the edges.
-/// - `num_nodes * avg_degree` edges have both ends uniform among the nodes. Self loops are dropped, the reverse
-///   of each edge is added, and parallel edges become one.
-/// - Features are nearly normal (sums of twelve uniform draws), with standard deviation 1 around the node's
-///   class, taken as a number.
+/// - Classes are uniform and independent of the edges.
+/// - `num_nodes * avg_degree` edges have both ends uniform among the nodes. Self loops and parallel edges are
+///   removed, and the reverse of each edge is added.
+/// - Features are approximately normal (sums of twelve uniform numbers), with standard deviation 1 around the number of
+///   the node's class.
 ///
-/// The draws are not those of PyG. Nor has PyG a split: here a random 60/20/20 % of the nodes train, validate
-/// and test, so that no node is tested on that was trained on.
+/// The random numbers differ from PyG's. Unlike PyG's, the set has a split, which is random: 60 % training, 20 %
+/// validation and 20 % test.
 ///
 /// # Errors
-/// [`Error::BadParameter`](crate::Error::BadParameter) for a value out of its range, where PyG raises
-/// `avg_degree` to 1 and `avg_num_nodes` to `avg_degree`; for more than 2^31 edges to draw on average; and for
-/// no classes or no channels, as a [`Dataset`] has both.
+/// Returns [`Error::BadParameter`](crate::Error::BadParameter) if a value is out of its range, or if more than 2^31
+/// edges would be drawn on average. PyG instead increases an `avg_degree` below 1 to 1 and an `avg_num_nodes` below
+/// `avg_degree` to `avg_degree`, and it allows 0 classes and 0 channels, which a [`Dataset`] does not support.
 pub fn fake(config: FakeConfig) -> Result<Dataset> {
     let FakeConfig { avg_num_nodes, avg_degree, num_channels: dim, num_classes: n_classes, seed } = config;
     require((1..=1 << 31).contains(&avg_num_nodes), "avg_num_nodes", "1 to 2^31", avg_num_nodes)?;
@@ -159,17 +160,16 @@ pub fn fake(config: FakeConfig) -> Result<Dataset> {
     dataset("fake", graph, Features { rows, dim }, classes, n_classes, split)
 }
 
-/// A directed graph of `2^scale` nodes and `edges_per_node` times as many edges whose degrees are as
-/// skewed as those of the web: for benches.
+/// Generates a directed graph of `2^scale` nodes and `2^scale * edges_per_node` edges for benchmarks. Its degree
+/// distribution is skewed, like that of the web graph.
 ///
-/// R-MAT: Chakrabarti, Zhan, Faloutsos, "R-MAT: a recursive model for graph mining", 2004, with
-/// a, b, c, d = 0.57, 0.19, 0.19, 0.05 at each level and without their noise. Parallel edges and self
-/// loops are kept, and ids are not shuffled: low ids are hubs. Features are uniform in -1 to 1 (without 1) and labels
-/// uniform among 16 classes, so that there is nothing to learn; a random 60/20/20 % of the nodes train,
-/// validate and test.
+/// R-MAT: Chakrabarti, Zhan, Faloutsos, "R-MAT: a recursive model for graph mining", 2004, with a, b, c, d = 0.57,
+/// 0.19, 0.19, 0.05 at each level and without their noise. Parallel edges and self loops are kept. Ids are not
+/// shuffled: low ids are hubs. Features are uniform in `[-1, 1)` and labels uniform among 16 classes, so that there is
+/// nothing to learn. The split is random: 60 % training, 20 % validation and 20 % test.
 ///
 /// # Errors
-/// [`Error::BadParameter`](crate::Error::BadParameter) unless `scale` is at most 30 and `dim` at least 1.
+/// Returns [`Error::BadParameter`](crate::Error::BadParameter) unless `scale` is at most 30 and `dim` at least 1.
 pub fn rmat(scale: u32, edges_per_node: usize, dim: usize, seed: u64) -> Result<Dataset> {
     require(scale <= MAX_SCALE, "scale", "0 to 30", scale)?;
     require(dim > 0, "dim", "at least 1", dim)?;

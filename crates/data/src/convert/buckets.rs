@@ -1,10 +1,11 @@
-//! From an edge list on disk to CSC arrays on disk, within a given memory: a counting sort by destination
-//! whose second pass is done in buckets of destinations that fit the memory.
+//! Sorts an edge list on disk into CSC arrays on disk, within a memory limit: a counting sort by destination whose
+//! second pass is done in buckets of destinations that fit in memory.
 //!
-//! The first reading counts each node's in-edges. The nodes are cut into ranges, the buckets, whose edges fit
-//! what the counts leave of the memory. A second reading appends each edge to the file of its bucket; then
-//! one bucket after the other is read, sorted and appended to the arrays. Where more buckets are needed than
-//! files may be open, the list is read once for each group of buckets. A group of one bucket needs no file.
+//! The first reading counts each node's in-edges. The nodes are divided into ranges, the buckets, whose edges fit in
+//! the memory that the counts leave. The second reading appends each edge to the file of its bucket; then each bucket
+//! in turn is read, sorted and appended to the arrays. If the number of buckets exceeds the number of files that may be
+//! open, the buckets are divided into groups and the list is read once for each group. A group of one bucket needs no
+//! file.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, Read, Write};
@@ -20,23 +21,23 @@ use super::{ConvertOptions, MOST_OPEN_FILES};
 use crate::edges::{CHUNK_EDGES, EdgeChunk, EdgeData, EdgeSource};
 use crate::{Error, Result};
 
-/// What reading and writing takes besides the counts and the buckets: a chunk of edges (13 bytes each), the
-/// buffers of a compressed text file, of three arrays and of a bucket's file.
+/// The memory of a conversion in addition to the counts and the buckets, in bytes: a chunk of edges (13 bytes each) and
+/// the buffers of a compressed text file, of three arrays and of a bucket's file.
 pub(super) const FIXED_BYTES: u64 = 13 * CHUNK_EDGES as u64 + 6 * BUFFER_BYTES as u64;
 
-/// The least that buckets are given.
+/// The minimum memory for buckets, in bytes.
 pub(super) const LEAST_ROOM: u64 = 1 << 12;
 
-/// The least that the buffer of a bucket's file is given.
+/// The minimum size of the buffer of a bucket's file, in bytes.
 const LEAST_FILE_BUFFER: u64 = 1 << 12;
 
-/// Files that may still be opened when the buckets have theirs: a text file is opened for each reading.
+/// The number of open files that the buckets leave for other purposes, such as the text file that each reading opens.
 const SPARE_FILES: usize = 8;
 
-/// The file that a bucket's edges are appended to.
+/// The path and the writer of the file that a bucket's edges are appended to.
 type BucketFile = (PathBuf, BufWriter<File>);
 
-/// What came of the edges of a list.
+/// The counts of a conversion, for [`ConvertReport`](super::ConvertReport).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Written {
     pub(super) n_coo_edges: u64,
@@ -45,9 +46,9 @@ pub(super) struct Written {
     pub(super) n_readings: usize,
 }
 
-/// Writes `indptr.npy`, `indices.npy`, and `weights.npy` and `edge_types.npy` for a source that has them:
-/// the very graph that [`CscBuilder`](kiln_graph::CscBuilder) builds. `held_bytes` of the memory are taken
-/// already.
+/// Writes `indptr.npy`, `indices.npy`, and `weights.npy` and `edge_types.npy` if the source has them. The graph is
+/// identical to the one that [`CscBuilder`](kiln_graph::CscBuilder) builds. `held_bytes` of the memory limit are
+/// already in use.
 pub(super) fn write_csc(
     source: &dyn EdgeSource,
     held_bytes: u64,
@@ -76,7 +77,7 @@ pub(super) fn write_csc(
 #[derive(Debug, Clone, PartialEq)]
 struct Bucket {
     nodes: Range<usize>,
-    /// Before duplicates are removed and self loops are added.
+    /// The number of edges before duplicates are removed and self loops are added.
     n_edges: usize,
 }
 
@@ -84,11 +85,11 @@ struct Conversion<'a> {
     source: &'a dyn EdgeSource,
     options: &'a ConvertOptions,
     data: EdgeData,
-    /// By node. Before its bucket is sorted: how many in-edges it has in the list. Then: where its edges end
-    /// in the arrays.
+    /// One number per node: its in-degree in the list until its bucket is sorted, then the end of its edges in the
+    /// arrays.
     counts: Vec<u64>,
     n_coo_edges: u64,
-    /// What is left of the memory for buckets.
+    /// The memory that is left for buckets, in bytes.
     room_bytes: u64,
 }
 
@@ -103,7 +104,7 @@ impl<'a> Conversion<'a> {
         let before_room = held_bytes + FIXED_BYTES + 8 * n_nodes as u64;
         let needed_bytes = before_room + LEAST_ROOM;
         if budget_bytes < needed_bytes {
-            let what = format!("where the edges of each of {n_nodes} nodes start");
+            let what = format!("the array of edge offsets of {n_nodes} nodes");
             return Err(Error::Memory { what, needed_bytes, budget_bytes });
         }
         Ok(Self {
@@ -116,7 +117,7 @@ impl<'a> Conversion<'a> {
         })
     }
 
-    /// Counts the edges into each node, and checks that each node's edges fit the memory.
+    /// Counts the in-edges of each node, and checks that each node's edges fit in memory.
     fn count(&mut self) -> Result<()> {
         let (mut counts, mut n_coo_edges) = (std::mem::take(&mut self.counts), 0);
         self.for_each_chunk(counts.len(), |chunk, n_before| {
@@ -142,18 +143,20 @@ impl<'a> Conversion<'a> {
         })
     }
 
-    /// Bytes that an edge takes while it is sorted.
+    /// Returns the number of bytes of memory that an edge takes while its bucket is sorted.
     fn edge_bytes(&self) -> u64 {
         Sorter::edge_bytes(self.data)
     }
 
-    /// The most edges of a bucket. Edge data is found by a position of 32 bits.
+    /// Returns the maximum number of edges of a bucket. With edge data it is below 2^32, because a 32-bit number
+    /// identifies the weight and type of an edge.
     fn most_edges(&self) -> u64 {
         let fitting = self.room_bytes / self.edge_bytes();
         if self.data == EdgeData::default() { fitting } else { fitting.min(u32::MAX.into()) }
     }
 
-    /// Cuts off the next buckets from a node on, as many as files may be open.
+    /// Returns the next group of buckets. Its first node is `first_node`, and each of its buckets can have an open
+    /// file.
     fn next_buckets(&self, first_node: usize) -> Result<Vec<Bucket>> {
         let n_files = (self.room_bytes / LEAST_FILE_BUFFER).clamp(1, MOST_OPEN_FILES) as usize;
         let most_edges = self.most_edges();
@@ -174,7 +177,7 @@ impl<'a> Conversion<'a> {
         Ok(buckets)
     }
 
-    /// Reads the list once and appends the edges into some buckets to the arrays.
+    /// Reads the list once and appends the edges of these buckets to the arrays.
     fn convert(&mut self, buckets: &[Bucket], files: Vec<BucketFile>, output: &mut Output) -> Result<()> {
         let largest = buckets.iter().map(|bucket| bucket.n_edges).max().unwrap_or(0);
         if let [bucket] = buckets {
@@ -205,8 +208,8 @@ impl<'a> Conversion<'a> {
         Ok(())
     }
 
-    /// Makes a file for each bucket; a single one needs none. Where the system lets no more files be open, the
-    /// buckets without one are left to the next group.
+    /// Creates a file for each bucket; a single bucket needs none. If the operating system refuses to open more files,
+    /// buckets without a file are removed from `buckets` and become part of the next group.
     fn open_files(&self, buckets: &mut Vec<Bucket>, set: &FolderWriter) -> Result<Vec<BucketFile>> {
         let mut files: Vec<BucketFile> = Vec::with_capacity(buckets.len());
         let buffer_bytes = (self.room_bytes as usize / buckets.len()).min(BUFFER_BYTES);
@@ -231,7 +234,7 @@ impl<'a> Conversion<'a> {
         Ok(files)
     }
 
-    /// Appends each edge into some buckets to the file of its bucket.
+    /// Appends each edge of these buckets to the file of its bucket.
     fn spill(&self, buckets: &[Bucket], mut files: Vec<BucketFile>) -> Result<Vec<PathBuf>> {
         let nodes = buckets[0].nodes.start..buckets[buckets.len() - 1].nodes.end;
         self.for_each_chunk(self.counts.len(), |chunk, _| {
@@ -252,7 +255,7 @@ impl<'a> Conversion<'a> {
         files.into_iter().map(finish).collect()
     }
 
-    /// The list's chunks, checked, with the number of edges before each.
+    /// Checks each chunk of the list and calls `visit` with the chunk and the number of edges before it.
     fn for_each_chunk(
         &self,
         n_nodes: usize,
@@ -267,8 +270,9 @@ impl<'a> Conversion<'a> {
         })
     }
 
-    /// The edges of the graph that the edges of a chunk stand for, in the order of
-    /// [`CscBuilder`](kiln_graph::CscBuilder): the reverse follows its edge.
+    /// Calls `visit` with each edge of a chunk that becomes an edge of the graph: self loops are removed and reverse
+    /// edges are added as the options require. The order is that of [`CscBuilder`](kiln_graph::CscBuilder): a reverse
+    /// edge follows its edge.
     fn for_each_edge(&self, chunk: &EdgeChunk, mut visit: impl FnMut(Edge) -> Result<()>) -> Result<()> {
         for position in 0..chunk.len() {
             let (src, dst) = (chunk.srcs[position], chunk.dsts[position]);
@@ -287,14 +291,14 @@ impl<'a> Conversion<'a> {
     }
 }
 
-/// Whether the system refused a file because the process, or all together, have too many open.
+/// Returns true if a file could not be opened because the process, or the whole system, has too many open files.
 fn has_too_many_files(error: &io::Error) -> bool {
     const ENFILE: i32 = 23;
     const EMFILE: i32 = 24;
     cfg!(unix) && matches!(error.raw_os_error(), Some(ENFILE | EMFILE))
 }
 
-/// A source of the user's own may give what it should not.
+/// Checks the lengths and ids of a chunk: a program's own [`EdgeSource`] may be incorrect.
 fn check_chunk(chunk: &EdgeChunk, n_before: u64, n_nodes: usize, data: EdgeData) -> Result<()> {
     let n = chunk.len();
     let lengths = [
@@ -328,7 +332,7 @@ fn write_edge(file: &mut BufWriter<File>, edge: Edge, data: EdgeData) -> io::Res
     Ok(())
 }
 
-/// The edges of a bucket's file, in the order in which they were written.
+/// Calls `visit` with the edges of a bucket's file, in the order in which they were written.
 fn read_edges(path: &PathBuf, data: EdgeData, mut visit: impl FnMut(Edge) -> Result<()>) -> Result<()> {
     let file = File::open(path).map_err(io_error(path))?;
     let n_bytes = file.metadata().map_err(io_error(path))?.len();

@@ -1,5 +1,4 @@
-//! What a folder has besides edges, copied array by array with the element types of kiln's form. Nothing is
-//! kept in memory but buffers.
+//! Copies the arrays of a folder, converted to the element types of the kiln format. Only buffers are held in memory.
 
 use std::path::Path;
 
@@ -17,14 +16,14 @@ use crate::readers::npy::{FEATURES, PARTS, open_features, open_graph, open_split
 use crate::readers::stored::{Source, for_each_row};
 use crate::{Error, Note, Result};
 
-/// What the manifest says of features and labels.
+/// The number of feature columns and of classes, for the manifest; `None` for a graph without node data.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Sizes {
     pub(super) dim: Option<usize>,
     pub(super) n_classes: Option<usize>,
 }
 
-/// How many nodes labels or features are there for.
+/// Returns the number of labels or feature rows of a folder, if it has any.
 pub(super) fn n_nodes_of(folder: &Path) -> Result<Option<usize>> {
     let Some(path) = find(folder, &["labels.npy", "features.npy", "features_indptr.npy"]) else {
         return Ok(None);
@@ -37,7 +36,7 @@ pub(super) fn n_nodes_of(folder: &Path) -> Result<Option<usize>> {
     Ok(Some(if path.ends_with("features_indptr.npy") { n.saturating_sub(1) } else { n }))
 }
 
-/// Copies features, labels and split; a folder that has none of them is a graph alone.
+/// Copies features, labels and split. A folder without any of them is a graph without node data.
 pub(super) fn copy_rest(
     folder: &Path,
     n_nodes: usize,
@@ -59,14 +58,14 @@ pub(super) fn copy_rest(
         })?;
         set.add(nodes)?;
     }
-    // What was written is mapped, so that checking takes no memory either.
+    // The written arrays are mapped for the check, so that the check takes no heap memory.
     let labels = labels_of(&ArrayFile::open(set.folder().join("labels.npy"))?, &mut Vec::new())?;
     let split = open_split(set.folder(), n_nodes, &mut Vec::new())?;
     check_split(Place::Folder(folder), &split, &Labels::new(labels, n_classes), notes)?;
     Ok(Sizes { dim: Some(dim), n_classes: Some(n_classes) })
 }
 
-/// Copies a topology that is in CSC order already; gives its number of nodes and edges.
+/// Copies a topology in CSC order and returns its number of nodes and edges.
 pub(super) fn copy_graph(folder: &Path, set: &mut FolderWriter) -> Result<[usize; 2]> {
     let indptr = ArrayFile::open(required(folder, &["indptr.npy"], "where each node's in-edges start")?)?;
     let Some(n_nodes) = indptr.n_values().checked_sub(1) else {
@@ -88,7 +87,7 @@ pub(super) fn copy_graph(folder: &Path, set: &mut FolderWriter) -> Result<[usize
     Ok([graph.n_nodes(), graph.n_edges() as usize])
 }
 
-/// Copies dense or sparse features; gives the number of columns.
+/// Copies dense or sparse features and returns the number of columns.
 fn copy_features(folder: &Path, n_nodes: usize, set: &mut FolderWriter) -> Result<usize> {
     let path = required(folder, &FEATURES, "the features of each node")?;
     let array = ArrayFile::open(&path)?;
@@ -98,7 +97,7 @@ fn copy_features(folder: &Path, n_nodes: usize, set: &mut FolderWriter) -> Resul
     copy_dense(&array, n_nodes, set)
 }
 
-/// Copies rows; gives the number of columns.
+/// Copies the rows of a dense array and returns the number of columns.
 fn copy_dense(array: &ArrayFile, n_nodes: usize, set: &mut FolderWriter) -> Result<usize> {
     let (n_rows, dim) = row_shape(array)?;
     check_count(array.path(), "the number of feature rows", n_nodes, n_rows)?;
@@ -122,7 +121,7 @@ fn copy_dense(array: &ArrayFile, n_nodes: usize, set: &mut FolderWriter) -> Resu
     Ok(dim)
 }
 
-/// Checks that what is read whole fits a memory, beside the buffers of a conversion.
+/// Checks that an array of an archive, which is read into memory, fits the limit together with a conversion's buffers.
 pub(super) fn check_memory(source: &Source, memory_bytes: u64) -> Result<()> {
     let Source::Member { archive, name } = source else {
         return Ok(());
@@ -132,14 +131,14 @@ pub(super) fn check_memory(source: &Source, memory_bytes: u64) -> Result<()> {
     match needed_bytes <= memory_bytes {
         true => Ok(()),
         false => Err(Error::Memory {
-            what: format!("{name} of {}, which is read whole,", archive.path().display()),
+            what: format!("reading {name} of {} into memory", archive.path().display()),
             needed_bytes,
             budget_bytes: memory_bytes,
         }),
     }
 }
 
-/// Writes the rows of a set as another library stores it; gives the number of columns.
+/// Copies the feature rows of a set of another library and returns the number of columns.
 pub(super) fn copy_stored(features: &Source, n_nodes: usize, set: &mut FolderWriter) -> Result<usize> {
     match features {
         Source::Mapped(array) => copy_dense(array, n_nodes, set),
@@ -148,10 +147,10 @@ pub(super) fn copy_stored(features: &Source, n_nodes: usize, set: &mut FolderWri
     }
 }
 
-/// Writes the rows of a text file, one after the other.
+/// Copies the rows of a text file one at a time and returns the number of columns.
 fn copy_lines(path: &Path, n_nodes: usize, set: &mut FolderWriter) -> Result<usize> {
     let start = |dim| set.rows("features.npy", ElementType::F32, dim);
-    // How wide the rows are stands in the first of them.
+    // The first row determines the number of columns.
     let mut rows = None;
     let dim = for_each_row(path, n_nodes, |row| {
         let rows = match &mut rows {
@@ -182,12 +181,12 @@ fn copy_sparse(folder: &Path, indptr: &ArrayFile, n_nodes: usize, set: &mut Fold
     set.add(columns)?;
     let path = required(folder, &["features_data.npy"], "the value of each feature")?;
     copy_vector(&ArrayFile::open(path)?, "features_data.npy", ElementType::F32, set)?;
-    // Whether the three fit each other is told by their ends.
+    // Opening the written arrays checks that the last offset equals the number of columns and the number of values.
     open_features(set.folder(), Place::Folder(folder), n_nodes, Some(dim), &mut Vec::new())?;
     Ok(dim)
 }
 
-/// Copies the labels; gives the number of classes.
+/// Copies the labels and returns the number of classes.
 fn copy_labels(folder: &Path, n_nodes: usize, set: &mut FolderWriter) -> Result<usize> {
     let array = ArrayFile::open(required(folder, &["labels.npy"], "the class of each node")?)?;
     array.check_vector()?;
@@ -212,12 +211,12 @@ fn copy_offsets(array: &ArrayFile, name: &'static str, set: &mut FolderWriter) -
         return Err(array.wrong_type("<i8 or <u8").into());
     }
     let mut offsets = set.vector(name, ElementType::U64)?;
-    // A negative one becomes a number beyond all others, which is found where it is used.
+    // A negative offset becomes a very large one, which fails the check of the finished graph or features.
     copy_integers(array, &mut offsets, |_, offset| Ok(offset as u64))?;
     Ok(set.add(offsets)?)
 }
 
-/// Copies an array of integers, each through `convert`.
+/// Copies an array of integers, each converted by `convert`.
 fn copy_integers<T: bytemuck::Pod>(
     array: &ArrayFile,
     to: &mut ArrayWriter,
@@ -226,7 +225,7 @@ fn copy_integers<T: bytemuck::Pod>(
     array.for_each_integer(|position, value| Ok(to.push(&[convert(position, value)?])?))
 }
 
-/// Copies an array of one dimension and of the very element type that is written.
+/// Copies an array of one dimension whose element type must be `dtype`.
 fn copy_vector(
     array: &ArrayFile,
     name: &'static str,
@@ -237,7 +236,7 @@ fn copy_vector(
     copy_values(array, set.vector(name, dtype)?, set)
 }
 
-/// Copies an array of the very element type that is written.
+/// Copies an array whose element type must be the one of `to`.
 fn copy_values(array: &ArrayFile, mut to: ArrayWriter, set: &mut FolderWriter) -> Result<()> {
     if array.dtype() != to.dtype().stored_as() {
         return Err(array.wrong_type(to.dtype().stored_as().descr()).into());
@@ -246,14 +245,15 @@ fn copy_values(array: &ArrayFile, mut to: ArrayWriter, set: &mut FolderWriter) -
     Ok(set.add(to)?)
 }
 
-/// What the user asked of edges that are in CSC order already.
+/// Returns an error unless all options for edge lists have their defaults: these options do not apply to a graph that
+/// is already in CSC order.
 pub(super) fn refuse_options(is_default: bool) -> Result<()> {
     match is_default {
         true => Ok(()),
         false => Err(Error::BadParameter {
-            what: "what to do with nodes, reverse edges, duplicates and self loops",
-            expected: "nothing: the edges are in CSC order already, and these are for edge lists",
-            got: "something".into(),
+            what: "an option for edge lists (number of nodes, symmetrize, duplicates or self loops)",
+            expected: "none: the edges are in CSC order already",
+            got: "set".into(),
         }),
     }
 }

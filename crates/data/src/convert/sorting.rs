@@ -1,4 +1,4 @@
-//! One bucket in memory: its edges by destination, then by source, then in the order of the list.
+//! Sorts one bucket in memory: edges by destination, then by source, then by position in the list.
 
 use std::ops::Range;
 
@@ -14,40 +14,41 @@ use crate::{Error, Result};
 pub(super) struct Edge {
     pub(super) src: u32,
     pub(super) dst: u32,
-    /// 1 for a source without weights.
+    /// The weight; 1 if the source has no weights.
     pub(super) weight: f32,
-    /// 0 for a source without types.
+    /// The type; 0 if the source has no types.
     pub(super) ty: u8,
 }
 
-/// The edges of one bucket; the memory is used again for the next.
+/// The edges of one bucket. The buffers are reused for the next bucket.
 pub(super) struct Sorter {
     data: EdgeData,
     first_node: usize,
     slots: Slots,
     n_edges: usize,
     n_put: usize,
-    /// In the order in which the edges came.
+    /// The weights of the bucket's edges, in the order of the list.
     weights: Vec<f32>,
     edge_types: Vec<u8>,
 }
 
-/// The edges by destination.
+/// The bucket's edges, grouped by destination: one slot per edge.
 enum Slots {
-    /// The sources of edges without data.
+    /// The source of each edge. Used for edges without weights and types.
     Srcs(Vec<u32>),
-    /// The source in the upper half, the position in the order in which the edges came in the lower.
+    /// A key for each edge with weights or types: the source in the upper 32 bits, and the index of its weight and type
+    /// in the lower 32 bits.
     Keys(Vec<u64>),
 }
 
 impl Sorter {
-    /// Bytes that each edge takes.
+    /// Returns the number of bytes of memory that the sorter needs for each edge.
     pub(super) fn edge_bytes(data: EdgeData) -> u64 {
         let bytes_of_data = if data.weights { 4 } else { 0 } + u64::from(data.edge_types);
         if data == EdgeData::default() { 4 } else { 8 + bytes_of_data }
     }
 
-    /// Memory for buckets of up to `most_edges`.
+    /// Allocates the buffers for buckets of up to `most_edges` edges.
     pub(super) fn new(data: EdgeData, most_edges: usize) -> Self {
         Self {
             data,
@@ -63,7 +64,7 @@ impl Sorter {
         }
     }
 
-    /// Begins a bucket: the counts of its nodes become where each one's next edge goes.
+    /// Starts a bucket: replaces the in-degree of each of its nodes by a cursor, the slot of the node's next edge.
     pub(super) fn start(&mut self, counts: &mut [u64], first_node: usize) {
         let mut n_before = 0;
         for count in counts {
@@ -84,7 +85,7 @@ impl Sorter {
         }
     }
 
-    /// Puts an edge where its destination's next one goes.
+    /// Stores an edge in its destination's next slot.
     pub(super) fn put(&mut self, cursors: &mut [u64], edge: Edge) -> Result<()> {
         let cursor = cursors.get_mut(edge.dst as usize - self.first_node).ok_or_else(changed)?;
         let slot = *cursor as usize;
@@ -106,8 +107,8 @@ impl Sorter {
         Ok(())
     }
 
-    /// Sorts each node's edges and appends them to the arrays; the cursors become where each node's edges
-    /// end in the arrays.
+    /// Sorts each node's edges and appends them to the arrays. Each cursor is replaced by the end of the node's edges
+    /// in the arrays.
     pub(super) fn finish(
         &mut self,
         cursors: &mut [u64],
@@ -131,7 +132,7 @@ impl Sorter {
         Ok(())
     }
 
-    /// Sorts and appends the edges of one node, which are in these slots.
+    /// Sorts the edges of one node, which are in the given slots, and appends them to the arrays.
     fn append(&mut self, node: &Node, slots: Range<usize>, output: &mut Output) -> Result<()> {
         let dst = node.node;
         match &mut self.slots {
@@ -154,7 +155,7 @@ impl Sorter {
     }
 }
 
-/// One destination and what is done to its edges.
+/// A destination and the options for its edges.
 struct Node {
     node: u32,
     duplicates: Duplicates,
@@ -162,7 +163,8 @@ struct Node {
 }
 
 impl Node {
-    /// Appends a node's edges, which ascend.
+    /// Appends a node's edges, which ascend by source. Removes duplicates and adds a self loop if the options require
+    /// it.
     fn append(&self, edges: impl Iterator<Item = Edge>, output: &mut Output) -> Result<()> {
         let added = Edge { src: self.node, dst: self.node, weight: 1.0, ty: 0 };
         let mut needs_loop = self.loops == SelfLoops::Add;
@@ -184,7 +186,7 @@ impl Node {
     }
 }
 
-/// The arrays of the edges, as they grow.
+/// The writers of the edge arrays.
 pub(super) struct Output {
     indices: ArrayWriter,
     weights: Option<ArrayWriter>,
@@ -217,7 +219,7 @@ impl Output {
         Ok(())
     }
 
-    /// Finishes the arrays and writes where each node's edges start; gives the number of edges.
+    /// Finishes the arrays, writes the offsets of each node's edges, and returns the number of edges.
     pub(super) fn finish(self, ends: &[u64], set: &mut FolderWriter) -> Result<usize> {
         let n_edges = self.n_edges();
         set.add(self.indices)?;
@@ -232,11 +234,11 @@ impl Output {
     }
 }
 
-/// The list gave other edges than when they were counted.
+/// Returns the error for an edge list whose edges have changed since the first reading counted them.
 fn changed() -> Error {
     Error::BadParameter {
-        what: "the edge list, read twice,",
-        expected: "the same both times: nothing may change it meanwhile",
-        got: "another list the second time".into(),
+        what: "a later reading of the edge list",
+        expected: "the edges of the first: do not change the list during a conversion",
+        got: "different".into(),
     }
 }

@@ -1,4 +1,4 @@
-//! Edge lists in arrays: one of two rows or columns, or one for each end.
+//! Edge lists in arrays: one array of two rows or columns, or an array of sources and one of destinations.
 
 use kiln_store::npy::{DType, Order};
 use kiln_store::{ArrayFile, check_count};
@@ -7,14 +7,14 @@ use super::source::{CHUNK_EDGES, EdgeChunk, EdgeData, EdgeSource};
 use crate::arrays::node_error;
 use crate::{Error, Note, Result};
 
-/// One end of each edge, `n_edges` elements of an array, `stride` apart from the element `first` on.
+/// The sources or the destinations of all edges: every `stride`-th element of an array from the element `first` on.
 #[derive(Debug)]
 struct Ends {
-    /// Which of the arrays.
+    /// The index into [`EdgeArrays::arrays`].
     array: usize,
     first: usize,
     stride: usize,
-    /// What an id is, for messages.
+    /// The role of the ids in error messages: [`SRC`] or [`DST`].
     what: &'static str,
 }
 
@@ -31,23 +31,20 @@ pub(super) struct EdgeArrays {
 }
 
 impl EdgeArrays {
-    /// An array of the shape `[2, n_edges]` or `[n_edges, 2]`, in any order.
+    /// Reads an array of the shape `[2, n_edges]` or `[n_edges, 2]`, row-major or column-major.
     pub(super) fn of_matrix(array: ArrayFile, notes: &mut Vec<Note>) -> Result<Self> {
         match *array.shape() {
             [2, 2] => notes.push(Note::Other(format!(
-                "{} is [2, 2]: its first row is taken for the sources, its second for the destinations",
+                "{} has the shape [2, 2]: its first row is read as the sources, its second as the destinations",
                 array.path().display()
             ))),
             [2, _] | [_, 2] => {}
-            ref shape => {
-                let found = format!("{shape:?}");
-                return Err(array.bad_value("the shape, of dimension", 0, "(2, n) or (n, 2)", found).into());
-            }
+            _ => return Err(array.bad_shape("(2, n) or (n, 2)").into()),
         }
         Self::of_two(array)
     }
 
-    /// An array of the shape `[2, n_edges]`, in any order: pairs that were transposed lie edge by edge.
+    /// Reads an array of the shape `[2, n_edges]`, row-major or, like a transposed array of pairs, column-major.
     pub(super) fn of_rows(array: ArrayFile) -> Result<Self> {
         if !matches!(array.shape(), [2, _]) {
             let what = format!("an edge list of shape {:?}", array.shape());
@@ -57,12 +54,13 @@ impl EdgeArrays {
         Self::of_two(array)
     }
 
-    /// An array that has two rows, or else two columns.
+    /// Reads an array that has two rows, or else two columns.
     fn of_two(array: ArrayFile) -> Result<Self> {
         check_integers(&array)?;
         let has_two_rows = array.shape()[0] == 2;
         let n_edges = array.n_values() / 2;
-        // The ends of one edge lie side by side in two columns row by row, and in two rows column by column.
+        // The two ends of an edge are adjacent in a row-major array with two columns and in a column-major array with
+        // two rows.
         let (second, stride) = match array.order() {
             Order::Rows if has_two_rows => (n_edges, 1),
             Order::Columns if !has_two_rows => (n_edges, 1),
@@ -73,7 +71,7 @@ impl EdgeArrays {
         Ok(Self { arrays: vec![array], srcs, dsts, n_edges })
     }
 
-    /// An array of sources and one of destinations.
+    /// Reads an array of sources and an array of destinations.
     pub(super) fn of_pair(srcs: ArrayFile, dsts: ArrayFile) -> Result<Self> {
         for array in [&srcs, &dsts] {
             array.check_vector()?;
@@ -87,12 +85,12 @@ impl EdgeArrays {
         Ok(Self { arrays, srcs, dsts, n_edges })
     }
 
-    /// Number of edges.
+    /// Returns the number of edges.
     pub(super) fn n_edges(&self) -> usize {
         self.n_edges
     }
 
-    /// Appends one end of some edges.
+    /// Appends the sources or the destinations of a range of edges to `out`, and checks that they are below `n_nodes`.
     fn read(
         &self,
         ends: &Ends,
@@ -106,7 +104,7 @@ impl EdgeArrays {
             ($ty:ty) => {
                 for edge in edges {
                     let at = (ends.first + edge * ends.stride) * size_of::<$ty>();
-                    // Files of other writers may not be aligned.
+                    // The values may be unaligned in a file that NumPy did not write.
                     let id: $ty = bytemuck::pod_read_unaligned(&bytes[at..at + size_of::<$ty>()]);
                     match u32::try_from(id) {
                         Ok(id) if (id as usize) < n_nodes => out.push(id),

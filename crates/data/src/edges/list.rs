@@ -12,26 +12,27 @@ use super::source::{EdgeChunk, EdgeData, EdgeSource};
 use super::table::EdgeTable;
 use crate::{Error, Note, Result};
 
-/// The files that may hold an edge list, for messages.
+/// The files that may contain an edge list, for error messages.
 const EDGE_FILES: &str = "edges.npy, src.npy and dst.npy, edges.csv or edges.csv.gz";
 
-/// An edge list in files, with the arrays of edge data that lie beside it.
+/// An edge list in files, with the arrays of edge data beside it.
 pub(crate) struct EdgeList {
-    /// The file that names the nodes.
+    /// The file with the node ids.
     path: PathBuf,
     edges: Box<dyn EdgeSource>,
     weights: Option<ArrayFile>,
     edge_types: Option<ArrayFile>,
-    /// Where it is known before the list was read.
+    /// The number of edges, if it is known without reading the list.
     n_edges: Option<usize>,
-    /// How many edges there are said to be, and the file that says so.
+    /// The expected number of edges, and the file that states it.
     n_stated: Option<(PathBuf, u64)>,
     heap_bytes: u64,
     pub(crate) notes: Vec<Note>,
 }
 
 impl EdgeList {
-    /// The edge list of a folder, with its `weights.npy` and `edge_types.npy`; `None` when there is none.
+    /// Opens the edge list of a folder with its `weights.npy` and `edge_types.npy`. Returns `None` if the folder has no
+    /// edge list.
     pub(crate) fn in_folder(folder: &Path) -> Result<Option<Self>> {
         let there: Vec<PathBuf> = ["edges.npy", "src.npy", "dst.npy", "edges.csv", "edges.csv.gz"]
             .iter()
@@ -48,7 +49,7 @@ impl EdgeList {
         let is_aside = |path: &&PathBuf| *path != first && !(is_pair(first) && is_pair(path));
         for aside in there.iter().filter(is_aside) {
             let (aside, first) = (aside.display(), first.display());
-            list.notes.push(Note::Other(format!("{aside} is left aside: the edges are those of {first}")));
+            list.notes.push(Note::Other(format!("{aside} is ignored: the edges are read from {first}")));
         }
         list.weights = find(folder, &["weights.npy"]).map(|path| vector_of(path, DType::F32)).transpose()?;
         list.edge_types =
@@ -65,7 +66,7 @@ impl EdgeList {
         Ok(Some(list))
     }
 
-    /// The edge list in a file alone, by the end of its name.
+    /// Opens the edge list in a single file, whose format is determined by the end of its name.
     pub(crate) fn of_file(path: &Path) -> Result<Self> {
         let mut notes = Vec::new();
         let name = path.to_string_lossy();
@@ -74,20 +75,21 @@ impl EdgeList {
         } else if name.ends_with(".csv") || name.ends_with(".csv.gz") {
             Self::new(path, Box::new(EdgeTable::open(path, &mut notes)?))
         } else {
-            let looked_for = "a folder, or an edge list that ends in .npy, .csv or .csv.gz".into();
+            let looked_for =
+                "expected a folder, or an edge list whose name ends in .npy, .csv or .csv.gz".into();
             return Err(Error::Unrecognised { path: path.to_owned(), looked_for });
         };
         Ok(Self { notes, ..list })
     }
 
-    /// The edge list of an array `[2, n_edges]`, in any order.
+    /// Opens the edge list in an array `[2, n_edges]`, row-major or column-major.
     pub(crate) fn of_rows(array: ArrayFile) -> Result<Self> {
         let (path, heap_bytes) = (array.path().to_owned(), array.heap_bytes());
         Ok(Self { heap_bytes, ..Self::of_arrays(&path, EdgeArrays::of_rows(array)?) })
     }
 
-    /// The edge list of a text file of two columns without a header. Another number of edges than `n_stated`
-    /// is an error at the end of the list.
+    /// Opens the edge list in a text file of two columns without a header. If the number of edges differs from
+    /// `n_stated`, reading fails at the end of the list.
     pub(crate) fn of_pairs(path: &Path, n_stated: Option<(PathBuf, u64)>) -> Result<Self> {
         Ok(Self { n_stated, ..Self::new(path, Box::new(EdgeTable::of_pairs(path)?)) })
     }
@@ -111,23 +113,23 @@ impl EdgeList {
 
     fn of_pair(folder: &Path) -> Result<Self> {
         let array = |name: &str, what: &str| ArrayFile::open(required(folder, &[name], what)?);
-        let srcs = array("src.npy", "where each edge comes from")?;
-        let dsts = array("dst.npy", "where each edge goes")?;
+        let srcs = array("src.npy", "the source of each edge")?;
+        let dsts = array("dst.npy", "the destination of each edge")?;
         let path = srcs.path().to_owned();
         Ok(Self::of_arrays(&path, EdgeArrays::of_pair(srcs, dsts)?))
     }
 
-    /// Number of edges, where it is known before the list was read.
+    /// Returns the number of edges, if it is known without reading the list.
     pub(crate) fn n_edges(&self) -> Option<usize> {
         self.n_edges
     }
 
-    /// Bytes of heap that the list takes.
+    /// Returns the number of bytes that the list holds on the heap.
     pub(crate) fn heap_bytes(&self) -> u64 {
         self.heap_bytes
     }
 
-    /// The largest id and one: how many nodes there are when nothing else says it.
+    /// Reads the list and returns the largest id plus 1. This is the number of nodes if no option or file states it.
     pub(crate) fn count_nodes(&self) -> Result<usize> {
         let mut n_nodes = 0;
         self.edges.for_each_chunk(u32::MAX as usize, &mut |chunk| {
@@ -138,7 +140,8 @@ impl EdgeList {
         Ok(n_nodes)
     }
 
-    /// The graph, built in memory, with a note that says so; `memory_bytes` as for [`Self::build`].
+    /// Builds the graph in memory and adds a note that recommends a conversion. `memory_bytes` is the limit of
+    /// [`Self::build`].
     pub(crate) fn build_noted(self, n_nodes: usize, memory_bytes: u64, notes: &mut Vec<Note>) -> Result<Csc> {
         let graph = self.build(n_nodes, CscBuilder::new(n_nodes), memory_bytes)?;
         notes.extend(self.notes);
@@ -148,8 +151,9 @@ impl EdgeList {
         Ok(graph)
     }
 
-    /// The graph that a builder for so many nodes makes of the edges. Those of a compressed list may take `memory_bytes` as
-    /// they are read: a few bytes of it can stand for any number of edges.
+    /// Builds the graph of the edges with `builder`, which must be for `n_nodes` nodes. The edges of a compressed
+    /// list may take at most `memory_bytes` while they are read, since a few compressed bytes can contain any number of
+    /// edges.
     pub(crate) fn build(&self, n_nodes: usize, builder: CscBuilder<'_>, memory_bytes: u64) -> Result<Csc> {
         let EdgeData { weights, edge_types } = self.edge_data();
         let edge_bytes = 8 + 4 * u64::from(weights) + u64::from(edge_types);
@@ -172,7 +176,7 @@ impl EdgeList {
             all.edge_types.append(&mut chunk.edge_types);
             Ok(())
         })?;
-        // A builder that may borrow from here.
+        // The new variable has a shorter lifetime, so the builder may borrow the local arrays.
         let mut builder = builder;
         if weights {
             builder = builder.weights(&all.weights);
@@ -202,7 +206,8 @@ impl EdgeSource for EdgeList {
         self.edges.for_each_chunk(n_nodes, &mut |chunk| {
             let edges = n_before..n_before + chunk.len();
             n_before = edges.end;
-            // Of a text file, the number of edges is known at its end only: they are counted to the end.
+            // The number of edges of a text file is known only at its end. If an array of edge data is too short, the
+            // remaining edges are only counted, because the error message states their number.
             if arrays.into_iter().flatten().any(|array| array.n_values() < edges.end) {
                 return Ok(());
             }
@@ -225,14 +230,14 @@ impl EdgeSource for EdgeList {
     }
 }
 
-/// An array of one dimension and one element type.
+/// Opens an array that must have one dimension and the element type `dtype`.
 fn vector_of(path: PathBuf, dtype: DType) -> Result<ArrayFile> {
     let array = ArrayFile::open(path)?;
     array.check_vector_of(dtype)?;
     Ok(array)
 }
 
-/// The edge list of a folder that has no graph in CSC order.
+/// Opens the edge list of a folder. Returns `None` if the folder has a graph in CSC order.
 pub(crate) fn edge_list_of(folder: &Path) -> Result<Option<EdgeList>> {
     if is_there(&folder.join("indptr.npy")) {
         return Ok(None);

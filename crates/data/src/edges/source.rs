@@ -1,19 +1,19 @@
 use crate::Result;
 
-/// Most edges of a chunk.
+/// The maximum number of edges of a chunk.
 pub(crate) const CHUNK_EDGES: usize = 1 << 13;
 
-/// A list of edges that can be read more than once, some edges at a time.
+/// A list of edges that can be read repeatedly, in chunks.
 pub trait EdgeSource {
-    /// Which data each edge has.
+    /// Returns the kinds of data that each edge has.
     fn edge_data(&self) -> EdgeData;
 
-    /// Calls `visit` with all edges in the order of the list, at most 8192 at a time; the same edges each
-    /// time that it is called. The visitor may change the chunk.
+    /// Calls `visit` with all edges in the order of the list, at most 8192 at a time. Each call of this function must
+    /// produce the same edges. The visitor may change the chunk.
     ///
     /// # Errors
-    /// One that names the place of the first id that is not below `n_nodes`; what is wrong with the list
-    /// otherwise; and what `visit` gives, which ends the reading.
+    /// Returns an error with the position of the first id that is not below `n_nodes`, an error if the list is
+    /// otherwise invalid, and the first error of `visit`, after which reading stops.
     fn for_each_chunk(
         &self,
         n_nodes: usize,
@@ -21,41 +21,41 @@ pub trait EdgeSource {
     ) -> Result<()>;
 }
 
-/// Which data the edges of a source have.
+/// The kinds of data that the edges of a source have.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct EdgeData {
-    /// Whether each edge has a weight.
+    /// True if each edge has a weight.
     pub weights: bool,
-    /// Whether each edge has a type.
+    /// True if each edge has a type.
     pub edge_types: bool,
 }
 
-/// Some edges of a list: `srcs[i] -> dsts[i]`. `weights` and `edge_types` are as long, or empty for a source
-/// without them.
+/// A chunk of a list of edges `srcs[i] -> dsts[i]`. `weights` and `edge_types` have the same length as `srcs`, or are
+/// empty if the edges have no weights or no types.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct EdgeChunk {
-    /// Where each edge comes from.
+    /// The source of each edge.
     pub srcs: Vec<u32>,
-    /// Where each edge goes.
+    /// The destination of each edge.
     pub dsts: Vec<u32>,
-    /// Each edge's weight.
+    /// The weight of each edge; empty if the edges have no weights.
     pub weights: Vec<f32>,
-    /// Each edge's type.
+    /// The type of each edge; empty if the edges have no types.
     pub edge_types: Vec<u8>,
 }
 
 impl EdgeChunk {
-    /// Number of edges.
+    /// Returns the number of edges.
     pub fn len(&self) -> usize {
         self.srcs.len()
     }
 
-    /// Whether there are no edges.
+    /// Returns true if there are no edges.
     pub fn is_empty(&self) -> bool {
         self.srcs.is_empty()
     }
 
-    /// Forgets the edges and keeps the memory.
+    /// Removes the edges and keeps the allocated memory.
     pub(crate) fn clear(&mut self) {
         self.srcs.clear();
         self.dsts.clear();

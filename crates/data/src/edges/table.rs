@@ -1,4 +1,4 @@
-//! Edge lists in text: two columns of ids, and perhaps one of weights.
+//! Edge lists in text files: two columns of ids and an optional column of weights.
 
 use std::path::{Path, PathBuf};
 
@@ -7,13 +7,13 @@ use kiln_store::text::TextTable;
 use super::source::{CHUNK_EDGES, EdgeChunk, EdgeData, EdgeSource};
 use crate::{Note, Result};
 
-/// What stands in a table that may have a header and weights.
-const COLUMNS: &str = "a source, a destination and perhaps a weight, separated by commas";
+/// The expected columns of a table that may have a header and weights.
+const COLUMNS: &str = "a source, a destination and an optional weight, separated by commas";
 
-/// What stands in a table of pairs alone.
+/// The expected columns of a table of pairs.
 const PAIRS: &str = "the two nodes of an edge, without a header";
 
-/// What stands in the third column.
+/// The expected content of the third column.
 const WEIGHT: &str = "a weight, a finite number of 32 bits";
 
 /// An edge list in a file of comma-separated values, plain or compressed.
@@ -22,12 +22,14 @@ pub(super) struct EdgeTable {
     path: PathBuf,
     has_header: bool,
     has_weights: bool,
-    /// What a field should be that is no number; where there may be a header, that it is no node says enough.
+    /// The expected content in the error for a field that is not an integer. With `None`, the error contains the valid
+    /// range of node ids, as for an integer out of range.
     number: Option<&'static str>,
 }
 
 impl EdgeTable {
-    /// Reads the first line: a line of names is a header, and its fields tell how many columns there are.
+    /// Opens a table and reads its first line. The line is a header if it contains column names, and its number of
+    /// fields is the number of columns.
     pub(super) fn open(path: &Path, notes: &mut Vec<Note>) -> Result<Self> {
         let mut table = TextTable::open(path)?;
         let (mut has_header, mut has_weights) = (false, false);
@@ -40,13 +42,13 @@ impl EdgeTable {
             has_weights = row.n_fields() == 3;
         }
         if has_header {
-            let said = format!("the first line of {} holds names, and was skipped", path.display());
+            let said = format!("the first line of {} is a header and was skipped", path.display());
             notes.push(Note::Other(said));
         }
         Ok(Self { path: path.to_owned(), has_header, has_weights, number: None })
     }
 
-    /// A table of two columns without a header.
+    /// Opens a table of two columns without a header.
     pub(super) fn of_pairs(path: &Path) -> Result<Self> {
         if let Some(row) = TextTable::open(path)?.next_row()?
             && row.n_fields() != 2
@@ -57,9 +59,9 @@ impl EdgeTable {
     }
 }
 
-/// Whether a field of the first line is a column's name, also behind the marks that spreadsheets and
-/// `numpy.savetxt` put before one. What else is no number is an edge that is written wrong: skipping it would
-/// lose it.
+/// Returns true if a field of the first line is a column name, possibly after the characters that spreadsheets and
+/// `numpy.savetxt` write before it. Any other field that is not a number belongs to a malformed edge; the line must
+/// cause an error and must not be skipped.
 fn is_name(text: &str) -> bool {
     let name = text.trim_start_matches(['\u{feff}', '#', ' ']);
     name.starts_with(|c: char| c.is_alphabetic() || c == '_') && name.parse::<f64>().is_err()
@@ -77,7 +79,7 @@ impl EdgeSource for EdgeTable {
     ) -> Result<()> {
         let mut table = TextTable::open(&self.path)?;
         let mut chunk = EdgeChunk::default();
-        let expected = format!("a node, 0 to {n_nodes} - 1");
+        let expected = format!("a node id below {n_nodes}");
         if self.has_header {
             table.next_row()?;
         }

@@ -7,8 +7,9 @@ use super::set::Set;
 use crate::Result;
 use crate::graph_folder::class_names_to_write;
 
-/// Copies a set in kiln's form, also a graph alone; gives its number of nodes and edges. The hashes of the copy
-/// are made anew, so those of the source are checked first: damage must not get a sound hash.
+/// Copies a set in the kiln format, which may be a graph without node data, and returns its number of nodes and
+/// edges. The hashes of the copy are recomputed, so those of the source are verified first: otherwise damaged data
+/// would get valid hashes.
 pub(crate) fn copy(folder: &Path, out: &Path) -> Result<[usize; 2]> {
     let mut to = FolderWriter::create(out)?;
     let set = Set::open(folder)?;

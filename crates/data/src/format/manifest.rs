@@ -1,4 +1,4 @@
-//! `kiln.json`: what a set is and what its files hold.
+//! The manifest `kiln.json`: the counts and names of a set, and the type, shape and hash of each file.
 
 use std::path::{Path, PathBuf};
 
@@ -15,42 +15,42 @@ use crate::graph_folder::{FEATURES, check_class_names};
 /// The manifest's file name.
 pub(crate) const FILE_NAME: &str = "kiln.json";
 
-/// The version of the form that is written, and the only one that is read.
+/// The version of the format that is written, and the only one that can be read.
 pub(crate) const VERSION: u32 = 1;
 
-/// Everything about a set but its arrays.
+/// The content of `kiln.json`: everything about a set except its arrays.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Manifest {
-    /// [`VERSION`].
+    /// The version of the format, always [`VERSION`].
     pub(crate) format: u32,
     pub(crate) name: String,
     pub(crate) n_nodes: usize,
     pub(crate) n_edges: usize,
-    /// Columns of the features; `None` for a graph alone, which has neither features nor labels nor a split.
+    /// The number of feature columns; `None` for a graph without node data (no features, labels and split).
     pub(crate) dim: Option<usize>,
-    /// `None` for a graph alone.
+    /// The number of classes; `None` for a graph without node data.
     pub(crate) n_classes: Option<usize>,
-    /// By class; empty where they have no names.
+    /// The names of the classes, by class; empty if the classes have no names.
     pub(crate) class_names: Vec<String>,
-    /// By edge type; empty where they have no names.
+    /// The names of the edge types, by type; empty if the edge types have no names.
     pub(crate) edge_type_names: Vec<String>,
-    /// By file name.
+    /// The entries of the files, by file name.
     pub(crate) files: Entries,
 }
 
-/// What a file of the form is for; the files of features are told apart by [`FEATURES`].
+/// The kinds of sets in which a file is required. The files of features are not listed here but in [`FEATURES`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Need {
-    /// Every set has it.
+    /// The file is required in every set.
     Always,
-    /// Every set has it but a graph alone.
+    /// The file is required in every set except a graph without node data, which must not have it.
     ForNodes,
-    /// It may be there.
+    /// The file is optional.
     Optional,
 }
 
-/// How long an array is.
+/// The length of an array: a count of the manifest, or any number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Length {
     NodesAndOne,
@@ -61,7 +61,7 @@ enum Length {
 
 use ElementType::{F32, I32, U8, U32, U64};
 
-/// The files of the form, but for those of features.
+/// The files of the format except those of features.
 const KNOWN: [(&str, &[ElementType], Length, Need); 10] = [
     ("indptr.npy", &[U64], Length::NodesAndOne, Need::Always),
     ("indices.npy", &[U32], Length::Edges, Need::Always),
@@ -75,27 +75,27 @@ const KNOWN: [(&str, &[ElementType], Length, Need); 10] = [
     ("names_ends.npy", &[U32], Length::Nodes, Need::Optional),
 ];
 
-/// Files that come together or not at all.
+/// The files of the node names: a set has both or neither.
 const NAMES: [&str; 2] = ["names_text.npy", "names_ends.npy"];
 
 impl Manifest {
-    /// Reads the manifest of a folder and checks that it contradicts neither itself nor the form.
+    /// Reads the manifest of a folder and checks that it is consistent and conforms to the format.
     pub(crate) fn read(folder: &Path) -> Result<Self> {
         let path = path_in(folder);
-        let manifest: Self = read_manifest(&path, VERSION, "the manifest of a set in kiln's own form")?;
+        let manifest: Self = read_manifest(&path, VERSION, "the manifest of a set in the kiln format")?;
         manifest.check(&path)?;
         check_unlisted(&path, &manifest.files, file_names())?;
         Ok(manifest)
     }
 
-    /// Writes the manifest of what was written, and gives the folder its name.
+    /// Writes the manifest with the entries of the written files, and renames the folder to its final name.
     pub(crate) fn commit(self, folder: FolderWriter) -> Result<()> {
         let manifest = Self { files: folder.entries().clone(), ..self };
         manifest.check(&path_in(folder.folder()))?;
         Ok(folder.commit_with(FILE_NAME, &manifest)?)
     }
 
-    /// See [`format::hash`](super::hash).
+    /// Returns the hash that [`format::hash`](super::hash) documents.
     pub(crate) fn hash(&self) -> String {
         let mut hasher = Hasher::default();
         hasher.update("kiln format 1\n");
@@ -113,13 +113,13 @@ impl Manifest {
         hasher.finish()
     }
 
-    /// Whether there is nothing but the topology.
+    /// Returns true if the set has only a topology, without features, labels and split.
     pub(crate) fn is_graph_alone(&self) -> bool {
         self.dim.is_none()
     }
 
-    /// Checks the counts, that each entry is one of the form and of the shape that the counts ask for, and
-    /// that none is missing.
+    /// Checks that the counts are consistent, that the format defines each entry, with the shape that the counts
+    /// require, and that no required entry is missing.
     fn check(&self, path: &Path) -> Result<()> {
         self.check_counts(path)?;
         let (known, features) = (self.known(), FEATURES.known(self.n_nodes, self.dim.unwrap_or(0)));
@@ -127,7 +127,7 @@ impl Manifest {
             let for_nodes = KNOWN.iter().filter(|(.., need)| *need == Need::ForNodes).map(|known| known.0);
             let mut alone = for_nodes.chain(features.iter().map(|known| known.name));
             if let Some(name) = alone.find(|name| self.files.contains_key(*name)) {
-                return Err(bad_entry(path, name, "", "absent, as dim is null", "an entry").into());
+                return Err(bad_entry(path, name, "", "no entry, because dim is null", "an entry").into());
             }
         }
         check_entries(path, &self.files, &[&known[..], &features[..]].concat())?;
@@ -135,12 +135,14 @@ impl Manifest {
         Ok(check_together(path, &self.files, &NAMES)?)
     }
 
-    /// Checks that the counts and names fit each other.
+    /// Checks that the counts and names are consistent.
     pub(crate) fn check_counts(&self, path: &Path) -> Result<()> {
         let n_classes = self.n_classes.unwrap_or(0);
         match (self.dim, self.n_classes) {
-            (Some(_), None) => return Err(bad_key(path, "n_classes", "a number, as dim is", "null").into()),
-            (None, Some(n)) => return Err(bad_key(path, "n_classes", "null, as dim is", n).into()),
+            (Some(_), None) => {
+                return Err(bad_key(path, "n_classes", "a number, because dim is a number", "null").into());
+            }
+            (None, Some(n)) => return Err(bad_key(path, "n_classes", "null, because dim is null", n).into()),
             _ => check_class_names(path, self.dim, n_classes, &self.class_names)?,
         }
         if self.edge_type_names.len() > 256 {
@@ -150,7 +152,7 @@ impl Manifest {
         Ok(())
     }
 
-    /// The files of the form, of the lengths that the counts ask for.
+    /// Returns the files of the format with the lengths that the counts require.
     fn known(&self) -> [Known; 10] {
         KNOWN.map(|(name, types, length, need)| Known {
             name,
@@ -166,13 +168,13 @@ impl Manifest {
     }
 }
 
-/// The names of the arrays that a set may have.
+/// Returns the names of all arrays that a set may have.
 pub(super) fn file_names() -> impl Iterator<Item = &'static str> {
     let features = [FEATURES.dense].into_iter().chain(FEATURES.sparse);
     KNOWN.iter().map(|known| known.0).chain(features)
 }
 
-/// Where the manifest of a folder would be.
+/// Returns the path of the manifest of a folder.
 pub(crate) fn path_in(folder: &Path) -> PathBuf {
     folder.join(FILE_NAME)
 }

@@ -1,4 +1,4 @@
-//! A folder in kiln's form, opened: its manifest and its mapped arrays.
+//! An opened folder in the kiln format: its manifest and its mapped arrays.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use super::manifest::{self, Manifest};
 use crate::graph_folder::{FEATURES, class_names_of, read_graph, read_labels, read_rows, read_split};
 use crate::{Dataset, Error, NodeNames, Result};
 
-/// A set whose files are what its manifest says, as far as their headers and lengths tell.
+/// A set in the kiln format. The headers and lengths of its files match the manifest; values are not checked.
 #[derive(Debug)]
 pub(super) struct Set {
     folder: PathBuf,
@@ -25,14 +25,13 @@ impl Set {
         Ok(Self { folder: folder.to_owned(), manifest, arrays })
     }
 
-    /// The whole set; not for a graph alone.
+    /// Returns the set, or an error for a graph without node data.
     pub(super) fn dataset(&self) -> Result<Dataset> {
         let (Some(dim), Some(n_classes)) = (self.manifest.dim, self.manifest.n_classes) else {
             return Err(Error::WrongKind {
                 path: self.folder.clone(),
-                kind: "a graph alone, without features, labels and split: open it with format::open_graph"
-                    .into(),
-                expected: "a set for node classification",
+                kind: "a graph without features, labels and split (open it with format::open_graph)".into(),
+                expected: "a node classification set",
             });
         };
         let arrays = &self.arrays;
@@ -53,7 +52,7 @@ impl Set {
         })
     }
 
-    /// Checks what [`Set::dataset`] does of the arrays, also of a graph alone.
+    /// Performs the checks of [`Set::dataset`]; the set may also be a graph without node data.
     pub(super) fn check(&self) -> Result<()> {
         read_graph(&self.arrays)?;
         self.manifest.dim.map_or(Ok(()), |dim| read_rows(&self.arrays, &FEATURES, dim).map(drop))

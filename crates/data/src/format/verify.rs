@@ -8,29 +8,30 @@ use crate::check::{Place, check_graph, check_split, check_values};
 use crate::graph_folder::read_graph;
 use crate::{Note, Result, npy};
 
-/// The report of [`verify`] on a sound set.
+/// The report of [`verify`] on a valid set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VerifyReport {
-    /// Number of nodes.
+    /// The number of nodes.
     pub n_nodes: usize,
-    /// Number of edges.
+    /// The number of edges.
     pub n_edges: u64,
-    /// Files whose SHA-256 is the manifest's; 0 for a folder without a manifest.
+    /// The number of files whose SHA-256 was verified; 0 for a folder without a manifest.
     pub n_hashed: usize,
-    /// What is not wrong, but should be known: splits that overlap, arrays that had to be copied.
+    /// Notes about suspicious but valid data: splits that overlap, arrays that had to be copied.
     pub notes: Vec<Note>,
 }
 
-/// Reads each file of a set twice, once for its hash and once for its values, and checks what opening does
-/// not: the SHA-256 of each file, then that offsets never fall, that ids, labels, columns and splits are in range, and that weights and
-/// features are finite numbers.
+/// Verifies a set: the SHA-256 of each file, then that offsets never decrease, that ids, labels, columns and splits
+/// are in range, and that weights and features are finite. [`open`](super::open) checks none of this. Each file is
+/// read twice, once for its hash and once for its values.
 ///
-/// A folder of `.npy` files without a `kiln.json` has no hashes; its values are checked all the same.
-/// Arrays that [`npy::open`] copies are copied here too; otherwise memory does not grow with the set.
+/// A folder of `.npy` files without a `kiln.json` has no hashes; only its values are checked. Arrays that [`npy::open`]
+/// copies are copied here too; otherwise memory does not grow with the set.
 ///
 /// # Errors
-/// Those of [`open`](super::open) or [`npy::open`]; [`kiln_store::Error::HashMismatch`] for a file that is not the one
-/// that was written; [`kiln_store::Error::BadValue`] with the file and the position of the first value that cannot be.
+/// Returns the errors of [`open`](super::open) or [`npy::open`], [`kiln_store::Error::HashMismatch`] if a file has
+/// changed since the manifest was written, and [`kiln_store::Error::BadValue`] with the file and the position of the
+/// first invalid value.
 pub fn verify(folder: impl AsRef<Path>) -> Result<VerifyReport> {
     let folder = folder.as_ref();
     let place = Place::Folder(folder);

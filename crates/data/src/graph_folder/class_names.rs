@@ -6,10 +6,11 @@ use kiln_store::array_folder::bad_key;
 use crate::Result;
 use crate::limits::{check_n_classes, numbers};
 
-/// Checks the number of columns and of classes, and that names are there for all classes or for none.
+/// Checks the number of columns and of classes, and that all classes or none of them have a name.
 ///
 /// # Errors
-/// [`kiln_store::Error::Metadata`].
+/// Returns [`kiln_store::Error::Metadata`] if one of the two numbers is out of range, or if the number of names is
+/// neither 0 nor the number of classes.
 pub fn check_class_names(path: &Path, dim: Option<usize>, n_classes: usize, names: &[String]) -> Result<()> {
     if let Some(dim) = dim.filter(|dim| !(1..=MAX_DIM).contains(dim)) {
         return Err(bad_key(path, "dim", format!("1 to {MAX_DIM}"), dim).into());
@@ -23,14 +24,15 @@ pub fn check_class_names(path: &Path, dim: Option<usize>, n_classes: usize, name
     Ok(())
 }
 
-/// Returns the names of the classes for a manifest; none where they are but the numbers that [`class_names_of`] gives to
-/// classes without names.
+/// Returns the class names to write to a manifest: an empty list if the names are the default names of
+/// [`class_names_of`].
 pub fn class_names_to_write(names: &[String], n_classes: usize) -> Vec<String> {
     let are_numbers = names.iter().enumerate().all(|(class, name)| *name == class.to_string());
     if are_numbers && names.len() == n_classes { Vec::new() } else { names.to_vec() }
 }
 
-/// Returns the names of the classes by those of a manifest.
+/// Returns the names of the classes. `names` are the names in a manifest; if the list is empty, the names are the
+/// numbers `0..n_classes`.
 pub fn class_names_of(names: Vec<String>, n_classes: usize) -> Vec<String> {
     if names.is_empty() { numbers(n_classes) } else { names }
 }

@@ -11,24 +11,24 @@ use kiln_store::array_folder::{
 use crate::check::{Place, check_features};
 use crate::{Error, Result};
 
-/// The files of feature rows: one array of all values, or the three of a CSR matrix.
+/// The names of the files of feature rows: one dense array, or the three arrays of a CSR matrix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RowFiles {
-    /// `[n_rows, dim]`, as stored.
+    /// The file of the dense array `[n_rows, dim]`.
     pub dense: &'static str,
-    /// Where each row's values start, the column of each value, and the values.
+    /// The files of the CSR matrix: the offsets of each row's values, the column of each value, and the values.
     pub sparse: [&'static str; 3],
 }
 
-/// The files of the features of a set.
+/// The file names of a data set's feature rows.
 pub const FEATURES: RowFiles = RowFiles {
     dense: "features.npy",
     sparse: ["features_indptr.npy", "features_indices.npy", "features_data.npy"],
 };
 
 impl RowFiles {
-    /// What a form knows of `n_rows` such rows. Whether one of the two ways is there is checked by
-    /// [`RowFiles::check`].
+    /// Returns the types and shapes of these files for `n_rows` rows. All are optional here; [`RowFiles::check`]
+    /// checks that the set has the dense array or all three sparse ones.
     pub fn known(&self, n_rows: usize, dim: usize) -> [Known; 4] {
         use ElementType::{BF16, F16, F32, U32, U64};
         let known = |name, types, shape| Known { name, types, shape, is_needed: false };
@@ -41,10 +41,11 @@ impl RowFiles {
         ]
     }
 
-    /// Checks that rows stand in one of the two ways, whole; where they are not needed, they may lack.
+    /// Checks that the entries contain either the dense array or all three sparse ones. If `are_needed` is false, all
+    /// four may be absent.
     ///
     /// # Errors
-    /// [`kiln_store::Error::Metadata`].
+    /// Returns [`kiln_store::Error::Metadata`] if entries are missing or both forms are present.
     pub fn check(&self, path: &Path, entries: &Entries, are_needed: bool) -> Result<()> {
         let has = |name: &str| entries.contains_key(name);
         let n_sparse = self.sparse.iter().filter(|name| has(name)).count();
@@ -60,10 +61,11 @@ impl RowFiles {
     }
 }
 
-/// Returns the rows in one of the two ways that the form was checked to have.
+/// Returns the rows in these files, dense or sparse. The entries must have passed [`RowFiles::check`].
 ///
 /// # Errors
-/// [`kiln_store::Error::Inconsistent`] for offsets that do not end where the values do, [`Error::Feature`].
+/// Returns [`kiln_store::Error::Inconsistent`] if offsets do not end at the number of values, and [`Error::Feature`]
+/// if the number of columns is not supported.
 pub fn read_rows(arrays: &ArrayFolder, files: &RowFiles, dim: usize) -> Result<Arc<dyn FeatureStore>> {
     let Some(entry) = arrays.entries().get(files.dense) else {
         let [indptr, columns, values] = files.sparse;
@@ -84,20 +86,20 @@ pub fn read_rows(arrays: &ArrayFolder, files: &RowFiles, dim: usize) -> Result<A
     Ok(Arc::new(DenseFeatures::new(rows, dim)?))
 }
 
-/// Reads all rows and checks that they are finite numbers in columns that exist.
+/// Reads all rows and checks that values are finite and columns in range.
 ///
 /// # Errors
-/// [`kiln_store::Error::BadValue`] and [`Error::Feature`] with the first that is not.
+/// Returns [`kiln_store::Error::BadValue`] or [`Error::Feature`] with the first invalid value.
 pub fn verify_rows(arrays: &ArrayFolder, files: &RowFiles, dim: usize) -> Result<()> {
     let is_dense = arrays.array(files.dense).is_some();
     let file = arrays.folder().join(if is_dense { files.dense } else { files.sparse[2] });
     check_features(&*read_rows(arrays, files, dim)?, Place::Set(&file))
 }
 
-/// Returns the element type of the array of feature rows.
+/// Returns the element type of an array of feature rows.
 ///
 /// # Errors
-/// [`Error::BadParameter`] for a type that has no name here.
+/// Returns [`Error::BadParameter`] if the type is not `f32`, `f16` or `bf16`.
 pub fn row_element_type(row_type: FeatureDType) -> Result<ElementType> {
     match row_type {
         FeatureDType::F32 => Ok(ElementType::F32),
@@ -107,10 +109,11 @@ pub fn row_element_type(row_type: FeatureDType) -> Result<ElementType> {
     }
 }
 
-/// Appends rows as a feature source gave them.
+/// Appends rows from a feature store to an array, without conversion.
 ///
 /// # Errors
-/// [`Error::BadParameter`] for rows of another element type than the array's, [`kiln_store::Error::Io`].
+/// Returns [`Error::BadParameter`] if the rows' element type differs from the array's, and [`kiln_store::Error::Io`] if
+/// writing fails.
 pub fn push_rows(array: &mut ArrayWriter, rows: &FeatureBuffer) -> Result<()> {
     if row_element_type(rows.dtype())? != array.dtype() {
         return Err(Error::unknown_row_type(rows.dtype()));

@@ -1,4 +1,4 @@
-//! Classes as other libraries store them: integers, or floats of which NaN stands for no class.
+//! Reads classes in the form of other libraries: integers, or floats with NaN for no class.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use crate::{Error, Result};
 
 const EXPECTED: &str = "a class, a whole number below 2^20, or nan for none";
 
-/// The class of each row of an array `[n]` or `[n, 1]`; -1 for none.
+/// Returns the class of each row of an array `[n]` or `[n, 1]`; -1 for no class.
 pub(crate) fn from_array(array: &ArrayFile) -> Result<Vec<i32>> {
     if let Some(&n_columns) = array.shape().get(1).filter(|&&n_columns| n_columns > 1) {
         return Err(several_labels(array.path(), n_columns));
@@ -28,13 +28,13 @@ pub(crate) fn from_array(array: &ArrayFile) -> Result<Vec<i32>> {
         DType::F16 => for_each(values::<f16>(array).map(f16::to_f64), push)?,
         DType::F32 => for_each(values::<f32>(array).map(f64::from), push)?,
         DType::F64 => for_each(values::<f64>(array), push)?,
-        // Whole numbers that a double rounds are too large for a class in any case.
+        // An integer that a double cannot represent exactly is above every valid class, so rounding it is harmless.
         _ => array.for_each_integer(|position, value| push(position, value as f64))?,
     }
     Ok(classes)
 }
 
-/// The class of each line of a text file of `n_rows` lines; -1 for none.
+/// Returns the class of each line of a text file, which may have at most `n_rows` lines; -1 for no class.
 pub(crate) fn from_table(path: impl Into<PathBuf>, n_rows: usize) -> Result<Vec<i32>> {
     let path = path.into();
     let mut table = TextTable::open(&path)?;
@@ -44,7 +44,7 @@ pub(crate) fn from_table(path: impl Into<PathBuf>, n_rows: usize) -> Result<Vec<
             return Err(several_labels(&path, row.n_fields()));
         }
         if classes.len() == n_rows {
-            return Err(row.bad(0, &format!("no more than {n_rows} lines, one a node")).into());
+            return Err(row.bad(0, &format!("no more than {n_rows} lines, one per node")).into());
         }
         let class = class_of(row.parse(0, EXPECTED)?);
         classes.push(class.ok_or_else(|| row.bad(0, EXPECTED))?);
@@ -53,7 +53,7 @@ pub(crate) fn from_table(path: impl Into<PathBuf>, n_rows: usize) -> Result<Vec<
     Ok(classes)
 }
 
-/// One more than the largest class; negative ones are none.
+/// Returns the number of classes: the largest class plus 1, or 0 if all are negative.
 pub(crate) fn n_classes(classes: &[i32]) -> usize {
     classes.iter().max().map_or(0, |&largest| (i64::from(largest) + 1).max(0) as usize)
 }
@@ -76,7 +76,7 @@ fn for_each(
     Ok(())
 }
 
-/// The elements of an array, which need not be aligned, without a copy.
+/// Iterates over the elements of an array, which need not be aligned, without a copy.
 fn values<T: bytemuck::Pod>(array: &ArrayFile) -> impl Iterator<Item = T> {
     array.value_bytes().chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned)
 }
@@ -84,7 +84,7 @@ fn values<T: bytemuck::Pod>(array: &ArrayFile) -> impl Iterator<Item = T> {
 fn several_labels(path: &Path, n_columns: usize) -> Error {
     Error::Unsupported {
         path: path.to_owned(),
-        what: format!("a set with {n_columns} labels a node"),
-        instead: "save the one column that is to be learned".into(),
+        what: format!("a set with {n_columns} labels per node"),
+        instead: "save only the column to learn".into(),
     }
 }

@@ -1,4 +1,4 @@
-//! Reads the files of a set, from a folder or from the program itself.
+//! Reads the files of a set from a folder, or from the bytes that are embedded in the program.
 
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -9,17 +9,17 @@ use kiln_store::paths::find;
 use kiln_store::text::TextTable;
 use kiln_store::{Error, Result, npy};
 
-/// Where the files are.
+/// The location of the files.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Files<'a> {
-    /// In the program: pairs of name and bytes.
+    /// Files embedded in the program: pairs of name and bytes.
     Embedded(&'a [(&'static str, &'static [u8])]),
-    /// In a folder.
+    /// Files in a folder.
     Folder(&'a Path),
 }
 
 impl Files<'_> {
-    /// The bytes of a file.
+    /// Returns the bytes of a file.
     pub(crate) fn read(&self, name: &'static str) -> Result<Vec<u8>> {
         let bytes = match self {
             Self::Embedded(files) => match files.iter().find(|(file, _)| *file == name) {
@@ -34,7 +34,7 @@ impl Files<'_> {
         bytes.map_err(|source| Error::Io { path: self.path(name), source })
     }
 
-    /// The bytes of a file, decompressed.
+    /// Returns the decompressed bytes of a gzip file.
     pub(crate) fn read_gz(&self, name: &'static str) -> Result<Vec<u8>> {
         let mut plain = Vec::new();
         match GzDecoder::new(&self.read(name)?[..]).read_to_end(&mut plain) {
@@ -43,13 +43,13 @@ impl Files<'_> {
         }
     }
 
-    /// The values of an `.npy.gz` file, row-major.
+    /// Returns the values of an `.npy.gz` file, row-major.
     pub(crate) fn read_npy<T: npy::Element>(&self, name: &'static str) -> Result<Vec<T>> {
         let array = npy::read(&self.read_gz(name)?);
         array.map(|array| array.values).map_err(|source| Error::Npy { path: self.path(name), source })
     }
 
-    /// A text file, which may also be stored compressed, as `name.gz`; `None` where there is none.
+    /// Opens a text file, which may be compressed as `name.gz`; returns `None` if neither exists.
     pub(crate) fn table(&self, name: &str) -> Result<Option<TextTable>> {
         let names = [name, &format!("{name}.gz")];
         match *self {
@@ -61,7 +61,7 @@ impl Files<'_> {
         }
     }
 
-    /// What to call a file in messages.
+    /// Returns the path of a file for error messages. For an embedded file this is its name.
     pub(crate) fn path(&self, name: &'static str) -> PathBuf {
         match self {
             Self::Embedded(_) => PathBuf::from(name),

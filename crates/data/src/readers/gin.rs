@@ -1,5 +1,5 @@
-//! Graphs in the text format of the GIN paper (Xu et al., "How powerful are graph neural networks?", 2019),
-//! which DGL reads as `GINDataset`.
+//! A reader of the text format of the GIN paper (Xu et al., "How powerful are graph neural networks?", 2019), which DGL
+//! reads as `GINDataset`.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -19,23 +19,24 @@ use crate::{Error, GraphDataset, Result};
 ///
 /// ```text
 /// 2            number of graphs
-/// 3 1          a graph: number of its nodes, its label
-/// 0 2 1 2      node 0: its tag, its degree, its neighbours; numbers after them are its features
+/// 3 1          a graph: the number of its nodes and its label
+/// 0 2 1 2      node 0: its tag, its degree and its neighbours; further numbers are its features
 /// 4 1 0
 /// 0 1 0
 /// 1 -1         the next graph
 /// 0 0
 /// ```
 ///
-/// An edge runs from each node to each neighbour in its line, as DGL has it; the format's files name each
-/// edge from both ends, and one that does not gives a note. Self loops and parallel edges are kept.
+/// An edge runs from each node to each neighbour in its line, as in DGL. Files of this format list each edge at both
+/// ends; a note is added if an edge lacks its reverse. Self loops and parallel edges are kept.
 ///
-/// Labels and tags are any integers: they become classes `0..k` in ascending order, with the integers as
-/// their names (DGL counts them in the order in which they are met). The tags are the node labels, also
-/// where all are the same. Of nodes without features DGL makes features out of the tags; here there are none.
+/// Labels and tags may be any integers. They are mapped to classes `0..k` in ascending order and become the names of
+/// the classes (DGL numbers them in order of appearance). The tags are the node labels, even if all are equal. If
+/// nodes have no features, DGL uses the tags as features; this function returns a set without features.
 ///
 /// # Errors
-/// [`kiln_store::Error::BadLine`] for the first line that is not as above, [`kiln_store::Error::Io`] for a file that cannot be read.
+/// Returns [`kiln_store::Error::BadLine`] for the first invalid line, and [`kiln_store::Error::Io`] if the file cannot
+/// be read.
 pub fn read(path: impl AsRef<Path>) -> Result<GraphDataset> {
     let path = path.as_ref();
     let mut lines = Lines::open(path)?;
@@ -45,15 +46,15 @@ pub fn read(path: impl AsRef<Path>) -> Result<GraphDataset> {
     if n_graphs == 0 {
         return Err(first.bad("the number of graphs, at least 1"));
     }
-    first.end("one number, that of the graphs")?;
+    first.end("one number, the number of graphs")?;
     for _ in 0..n_graphs {
         graphs.read_one(&mut lines)?;
     }
-    lines.end("no more lines than the numbers of graphs and nodes above ask for")?;
+    lines.end("no more lines after the last node of the last graph")?;
     graphs.into_dataset(path)
 }
 
-/// The graphs that have been read; nodes are counted through all of them.
+/// The graphs that were read so far. Nodes are numbered across all graphs.
 #[derive(Debug, Default)]
 struct Graphs {
     node_offsets: Vec<u32>,
@@ -62,12 +63,12 @@ struct Graphs {
     dsts: Vec<u32>,
     tags: Vec<i64>,
     attributes: Vec<f32>,
-    /// Attributes a node, once one was read.
+    /// The number of attributes per node; `None` before the first node was read.
     n_attributes: Option<usize>,
 }
 
 impl Graphs {
-    // Nothing is allocated by the numbers that the file states, only by what it holds.
+    // Memory is only allocated for lines that were read, never in advance for the counts that the file states.
     fn read_one(&mut self, lines: &mut Lines) -> Result<()> {
         let mut header = lines.next("a graph: the number of its nodes and its label")?;
         let n_nodes: u32 = header.parse("the number of the graph's nodes, below 2^32")?;
@@ -82,9 +83,10 @@ impl Graphs {
             self.tags.push(line.parse("the node's tag, an integer")?);
             let degree: u64 = line.parse("the node's degree, at least 0")?;
             for _ in 0..degree {
-                let neighbor: u32 = line.parse("a neighbour, as many as the degree says")?;
+                let neighbor: u32 =
+                    line.parse("a neighbour: the degree is the number of neighbours in the line")?;
                 if n_nodes <= neighbor {
-                    return Err(line.bad(&format!("a node of this graph, 0 to {n_nodes} - 1")));
+                    return Err(line.bad(&format!("a node id of this graph, below {n_nodes}")));
                 }
                 self.srcs.push(node);
                 self.dsts.push(first_node + neighbor);
@@ -95,11 +97,11 @@ impl Graphs {
         Ok(())
     }
 
-    /// The rest of a node's line.
+    /// Reads the attributes in the rest of a node's line.
     fn read_attributes(&mut self, mut line: Fields<'_>) -> Result<()> {
         let n_before = self.attributes.len();
         while !line.is_at_end() {
-            let value: f32 = line.parse("a feature of the node (after as many neighbours as its degree)")?;
+            let value: f32 = line.parse("a feature of the node (any number after the neighbours is one)")?;
             if !value.is_finite() {
                 return Err(line.bad("a feature of the node, a finite number"));
             }
@@ -108,7 +110,8 @@ impl Graphs {
         let n_here = self.attributes.len() - n_before;
         let n_attributes = *self.n_attributes.get_or_insert(n_here);
         if n_here != n_attributes {
-            let expected = format!("{n_attributes} features after the neighbours, as the first node has");
+            let expected =
+                format!("{n_attributes} features after the neighbours, the number of the first node");
             return Err(line.lines.bad(&format!("{n_here} features"), &expected));
         }
         Ok(())
@@ -131,11 +134,11 @@ impl Graphs {
     }
 }
 
-/// The lines of a file, one at a time.
+/// A reader of the lines of a file.
 struct Lines {
     path: PathBuf,
     reader: BufReader<File>,
-    /// The last line that was read, from 1.
+    /// The number of the current line, from 1.
     line: u64,
     bytes: Vec<u8>,
 }
@@ -146,7 +149,7 @@ impl Lines {
         Ok(Self { path: path.into(), reader: BufReader::new(file), line: 0, bytes: Vec::new() })
     }
 
-    /// Whether there was another line.
+    /// Reads the next line and returns false at the end of the file.
     fn advance(&mut self) -> Result<bool> {
         self.bytes.clear();
         self.line += 1;
@@ -155,7 +158,7 @@ impl Lines {
         let n_bytes = bytes.read_until(b'\n', &mut self.bytes).map_err(io)?;
         if n_bytes > MAX_LINE_BYTES {
             let found = format!("more than {MAX_LINE_BYTES} bytes");
-            return Err(self.bad(&found, "a line of numbers: this is no GIN file"));
+            return Err(self.bad(&found, "a line of numbers: this is not a GIN file"));
         }
         Ok(n_bytes > 0)
     }
@@ -170,7 +173,7 @@ impl Lines {
         }
     }
 
-    /// Checks that only empty lines are left.
+    /// Checks that only empty lines remain.
     fn end(&mut self, expected: &str) -> Result<()> {
         while self.advance()? {
             if !self.bytes.trim_ascii().is_empty() {
@@ -188,11 +191,11 @@ impl Lines {
     }
 }
 
-/// The fields of one line, in order.
+/// A reader of the fields of one line.
 struct Fields<'a> {
     lines: &'a Lines,
     rest: SplitAsciiWhitespace<'a>,
-    /// The field that was read last.
+    /// The field that was read last, for error messages.
     last: &'a str,
 }
 
@@ -213,7 +216,7 @@ impl Fields<'_> {
         }
     }
 
-    /// An error for the field that was read last.
+    /// Returns the error for the field that was read last.
     fn bad(&self, expected: &str) -> Error {
         self.lines.bad(self.last, expected)
     }

@@ -1,4 +1,4 @@
-//! Data sets for DGL GraphBolt: a folder with `metadata.yaml`, which names the files and what they hold.
+//! A reader of data sets in the format of DGL GraphBolt: a folder with a `metadata.yaml` that lists the other files.
 
 use std::path::{Path, PathBuf};
 
@@ -17,45 +17,48 @@ use crate::readers::stored::{Edges, Source, Stored};
 use crate::readers::{classes, name_of};
 use crate::{Dataset, Error, Note, Result, Split};
 
-/// The task to take where there are several.
+/// The name of the task to use if there are several.
 const TASK: &str = "node_classification";
 
-/// The features to take where there are several.
+/// The name of the node features to use if there are several.
 const FEATURE: &str = "feat";
 
-/// What the nodes of a set are called, in the versions of GraphBolt.
+/// The possible names of the array with the nodes of a set. The name depends on the version of GraphBolt.
 const SEEDS: [&str; 2] = ["seeds", "seed_nodes"];
 
 const LABELS: &str = "labels";
 
 /// Opens a GraphBolt folder with one node type and one edge type:
 ///
-/// | entry of `metadata.yaml` | what |
+/// | entry of `metadata.yaml` | content |
 /// |---|---|
-/// | `dataset_name` | optional: the set's name |
-/// | `graph.nodes` | `num`, of one type |
-/// | `graph.edges` | `format` and `path`, of one type: `numpy`, an array `[2, n_edges]`, sources first; or `csv`, two columns without a header |
-/// | `feature_data` | the node features called `feat`, or the only ones: a `numpy` array `[n_nodes, dim]` |
-/// | `tasks` | the task called `node_classification`, or the only one with labels of nodes: `num_classes`, and `train_set`, `validation_set`, `test_set` |
-/// | a set's `data` | `numpy` arrays: the nodes, called `seeds` or `seed_nodes`, and `labels` |
+/// | `dataset_name` | the set's name (optional) |
+/// | `graph.nodes` | one entry with `num` |
+/// | `graph.edges` | one entry with `format` and `path`: `numpy` (`[2, n_edges]`, sources first) or `csv` (no header) |
+/// | `feature_data` | the node features named `feat`, or the only node features: a `numpy` array `[n_nodes, dim]` |
+/// | `tasks` | the task named `node_classification`, or the only one with node labels |
+/// | a task | `train_set`, and optionally `validation_set`, `test_set` and `num_classes` |
+/// | a set's `data` | `numpy` arrays: the nodes, named `seeds` or `seed_nodes`, and `labels` |
 ///
-/// Features stay mapped where their element type allows it (`<f4`, `<f2`), whatever `in_memory` says. Only
-/// nodes of the three sets have labels. Parallel edges are kept, and no edge is added. Other features, edge
-/// features among them, are not read; a note names them.
+/// Features stay mapped if their element type allows it (`<f4`, `<f2`), regardless of `in_memory`. Only nodes of the
+/// three sets have labels. Parallel edges are kept, and no edge is added. Other features, including edge features,
+/// are not read; a note names them.
 ///
-/// A path is meant relative to the folder, as GraphBolt takes it: an absolute one and one with `..` are
-/// followed as they stand.
+/// A relative path is resolved against the folder, as in GraphBolt. Absolute paths and paths that contain `..` may
+/// refer to files outside of the folder.
 ///
 /// # Errors
-/// [`Error::Unsupported`] for files of `torch`, sets of which only `preprocessed` is there and graphs of
-/// several types, [`kiln_store::Error::Metadata`] for entries and [`kiln_store::Error::BadLine`] for lines that cannot be used,
-/// [`kiln_store::Error::BadValue`], [`kiln_store::Error::Inconsistent`] and [`kiln_store::Error::Npy`] for arrays, [`Error::EdgeListTooLarge`] for compressed
-/// edges that would take more than 1 GiB (then use [`open_within`](crate::open_within)).
+/// Returns [`kiln_store::Error::Missing`] if the folder has no `metadata.yaml`, [`Error::Unsupported`] for `torch`
+/// files, sets that contain only the folder `preprocessed`, graphs of several types and graphs without node features,
+/// [`kiln_store::Error::Metadata`] or [`kiln_store::Error::BadLine`] for invalid entries and lines,
+/// [`kiln_store::Error::BadValue`], [`kiln_store::Error::Inconsistent`] or [`kiln_store::Error::Npy`] for invalid
+/// arrays, and [`Error::EdgeListTooLarge`] if compressed edges would take more than 1 GiB
+/// ([`open_within`](crate::open_within) sets another limit).
 pub fn open(folder: impl AsRef<Path>) -> Result<Dataset> {
     read(folder.as_ref())?.read_within(MEMORY_BYTES)
 }
 
-/// Reads what is small, and looks where the rest is.
+/// Reads the labels and the split, and locates the files of features and edges.
 pub(crate) fn read(folder: &Path) -> Result<Stored> {
     let path = metadata_path(folder)?;
     let yaml = Yaml::read(&path)?;
@@ -69,7 +72,7 @@ pub(crate) fn read(folder: &Path) -> Result<Stored> {
     let task = the_task(&root)?;
     let n_nodes = check_n_nodes(&path, nodes.require("num", "the number of nodes")?.count()?)?;
     note_unused(&graph.list_of("feature_data")?, None, &mut notes)?;
-    // Features come first: they show that there are as many nodes before arrays are made for so many.
+    // The number of nodes is compared with the number of feature rows before arrays of that length are allocated.
     let features = find_features(folder, &root, node_type, n_nodes, &mut notes)?;
     let edges = Edges { source: find_edges(folder, &edges)?, n_stated: None, is_symmetrized: false };
     let (labels, split) = read_task(folder, &task, node_type, n_nodes, &mut notes)?;
@@ -83,14 +86,14 @@ fn metadata_path(folder: &Path) -> Result<PathBuf> {
     if find(folder, &["metadata.yaml"]).is_none() && find(folder, &["preprocessed/metadata.yaml"]).is_some() {
         return Err(preprocessed(folder));
     }
-    Ok(required(folder, &["metadata.yaml"], "which files hold what")?)
+    Ok(required(folder, &["metadata.yaml"], "the list of the set's files")?)
 }
 
 fn preprocessed(path: &Path) -> Error {
     Error::Unsupported {
         path: path.to_owned(),
-        what: "a set of which only the preprocessed part is there, which only Python reads".into(),
-        instead: "open the folder with the raw files: its metadata.yaml has the entry `graph`".into(),
+        what: "a set with only its preprocessed part, which only DGL can read,".into(),
+        instead: "open the folder with the raw files, whose metadata.yaml has the entry `graph`".into(),
     }
 }
 
@@ -102,13 +105,13 @@ fn graph_entry<'a>(root: &YamlEntry<'a>) -> Result<YamlEntry<'a>> {
     Ok(graph.map_or_else(|| root.require("graph", "a mapping with `nodes` and `edges`"), Ok)?)
 }
 
-/// The only entry of a list.
+/// Returns the only entry of a list.
 fn only<'a>(parent: &YamlEntry<'a>, key: &str, several: &str) -> Result<YamlEntry<'a>> {
-    let list = parent.require(key, "a list of one")?;
+    let list = parent.require(key, "a list of one entry")?;
     let mut entries = list.list()?;
     match (entries.pop(), entries.len()) {
         (Some(entry), 0) => Ok(entry),
-        (None, _) => Err(list.bad("a list of one").into()),
+        (None, _) => Err(list.bad("a list of one entry").into()),
         (Some(_), _) => Err(Error::Unsupported {
             path: parent.path().to_owned(),
             what: format!("{several} ({})", list.key()),
@@ -117,7 +120,7 @@ fn only<'a>(parent: &YamlEntry<'a>, key: &str, several: &str) -> Result<YamlEntr
     }
 }
 
-/// The task over nodes.
+/// Returns the node classification task.
 fn the_task<'a>(root: &YamlEntry<'a>) -> Result<YamlEntry<'a>> {
     let (mut named, mut fitting, mut names) = (None, Vec::new(), Vec::new());
     for task in root.list_of("tasks")? {
@@ -135,7 +138,7 @@ fn the_task<'a>(root: &YamlEntry<'a>) -> Result<YamlEntry<'a>> {
         _ => Err(StoreError::Metadata {
             path: root.path().to_owned(),
             key: "tasks".into(),
-            expected: format!("one called {TASK}, or one with labels of nodes: give it that name"),
+            expected: format!("one called {TASK}, or only one with node labels: rename the one to use"),
             found: if names.is_empty() { "missing".into() } else { names.join(", ") },
         }
         .into()),
@@ -154,7 +157,7 @@ fn has_labels_of_nodes(task: &YamlEntry<'_>) -> Result<bool> {
     Ok(has == [true; 2])
 }
 
-/// The file of an entry with `format` and `path`, which must be an array.
+/// Returns the path of the NumPy array that an entry with `format` and `path` refers to.
 fn numpy(folder: &Path, entry: &YamlEntry<'_>) -> Result<PathBuf> {
     let format = entry.require("format", "numpy")?;
     let path = folder.join(entry.require("path", "the name of a file")?.text()?);
@@ -162,19 +165,19 @@ fn numpy(folder: &Path, entry: &YamlEntry<'_>) -> Result<PathBuf> {
         "numpy" => Ok(path),
         "torch" => Err(Error::Unsupported {
             path,
-            what: "a file of torch, which only Python reads,".into(),
-            instead: "save it with numpy.save and write `format: numpy` and its name to metadata.yaml".into(),
+            what: "a torch file, which only Python can read,".into(),
+            instead: "save it with numpy.save and set `format: numpy` and its path in metadata.yaml".into(),
         }),
         _ => Err(format.bad("numpy").into()),
     }
 }
 
-/// Checks that an entry is about nodes of the graph's only type, where that has a name.
+/// Checks that an entry refers to the graph's only node type, if that type has a name.
 fn check_type(entry: &YamlEntry<'_>, node_type: Option<&str>) -> Result<()> {
     let (Some(stated), Some(node_type)) = (entry.get("type")?, node_type) else {
         return Ok(());
     };
-    // Edge types are written source:name:destination.
+    // The form of an edge type is `source:name:destination`.
     let of_others = match &stated.text()?.split(':').collect::<Vec<_>>()[..] {
         [src, _, dst] => *src != node_type || *dst != node_type,
         name => *name != [node_type],
@@ -211,7 +214,7 @@ fn find_features(
     Ok(array)
 }
 
-/// Which features to use.
+/// Returns the position of the node features to use.
 fn the_feature(root: &YamlEntry<'_>, all: &[YamlEntry<'_>]) -> Result<usize> {
     let mut of_nodes = Vec::new();
     for (position, feature) in all.iter().enumerate() {
@@ -226,19 +229,19 @@ fn the_feature(root: &YamlEntry<'_>, all: &[YamlEntry<'_>]) -> Result<usize> {
         (None, []) => Err(Error::Unsupported {
             path: root.path().to_owned(),
             what: "a graph without node features".into(),
-            instead: format!("add an entry of the domain node called {FEATURE} to feature_data"),
+            instead: format!("add an entry called {FEATURE} with the domain node to feature_data"),
         }),
         (None, several) => Err(StoreError::Metadata {
             path: root.path().to_owned(),
             key: "feature_data".into(),
-            expected: format!("node features called {FEATURE}: give that name to those to be used"),
+            expected: format!("node features called {FEATURE}: rename the ones to use"),
             found: several.iter().map(|(_, name)| *name).collect::<Vec<_>>().join(", "),
         }
         .into()),
     }
 }
 
-/// Notes the features that are not read: all but the one at `used`.
+/// Adds a note for each feature that is not read: all except the one at `used`.
 fn note_unused(features: &[YamlEntry<'_>], used: Option<usize>, notes: &mut Vec<Note>) -> Result<()> {
     for (position, feature) in features.iter().enumerate() {
         if Some(position) != used {
@@ -253,7 +256,7 @@ fn note_unused(features: &[YamlEntry<'_>], used: Option<usize>, notes: &mut Vec<
     Ok(())
 }
 
-/// The labels of all nodes that stand in a set, and the sets.
+/// Reads the train, validation and test set. Returns the labels of their nodes, and the split.
 fn read_task(
     folder: &Path,
     task: &YamlEntry<'_>,
@@ -280,15 +283,15 @@ fn read_task(
     Ok((Labels::new(classes.of_nodes, n_classes), split))
 }
 
-/// The classes of the nodes that stood in a set so far.
+/// The classes of the nodes in the sets that were read so far.
 struct Classes {
-    /// One a node; -1 for none yet.
+    /// The class of each node; -1 if it was in no set so far.
     of_nodes: Vec<i32>,
     n_classes: Option<usize>,
 }
 
 impl Classes {
-    /// Reads the nodes of a set, and takes over their labels.
+    /// Reads the nodes of a set and stores their labels.
     fn read_set(
         &mut self,
         folder: &Path,
@@ -304,16 +307,16 @@ impl Classes {
         check_count(&labels_path, "the number of labels", nodes.len(), labels.len())?;
         for (position, (node, &label)) in nodes.iter().zip(&labels).enumerate() {
             let Some(known) = self.of_nodes.get_mut(node.index()) else {
-                // Ids of <i4 are mapped as unsigned.
+                // Ids of type <i4 were mapped as unsigned integers. The message states the signed value.
                 let is_signed = nodes_array.dtype() == DType::I32;
                 let id = if is_signed { i128::from(node.0 as i32) } else { i128::from(node.0) };
                 return Err(node_error(&nodes_array, "entry", position, id, n_nodes).into());
             };
             let expected = match self.n_classes {
-                _ if label < 0 => "a class: the nodes of a set have one".to_owned(),
+                _ if label < 0 => "a class: every node of a set needs one".to_owned(),
                 Some(n_classes) if label as usize >= n_classes => format!("below num_classes, {n_classes}"),
                 _ if *known >= 0 && *known != label => {
-                    format!("{known}, which node {} has elsewhere", node.0)
+                    format!("{known}, the class of node {} in another set", node.0)
                 }
                 _ => {
                     *known = label;
@@ -326,7 +329,7 @@ impl Classes {
     }
 }
 
-/// The file of the data of a set that has one of these names.
+/// Returns the path of the first array in a set's `data` that has one of these names.
 fn data(folder: &Path, set: &YamlEntry<'_>, names: &[&str]) -> Result<PathBuf> {
     let all = set.require("data", "a list of files")?;
     for data in all.list()? {

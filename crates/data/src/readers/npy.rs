@@ -1,4 +1,4 @@
-//! A folder of `.npy` files as a data set.
+//! A reader of folders of `.npy` files and edge lists.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,45 +18,47 @@ use crate::readers::classes::n_classes;
 use crate::readers::name_of;
 use crate::{Dataset, NodeNames, Note, Result, Split};
 
-/// Opens a folder of `.npy` files as a data set. Topology and features are mapped, not read, where their
-/// element types allow it:
+/// Opens a folder of `.npy` files as a data set. Topology and features are mapped, not read, if their element types
+/// allow it:
 ///
-/// | file | what | element types |
+/// | file | content | element types |
 /// |---|---|---|
-/// | `indptr.npy` | where each node's in-edges start, `[n_nodes + 1]` | i64, u64 mapped; i32, u32 copied |
+/// | `indptr.npy` | the offsets of each node's in-edges, `[n_nodes + 1]` | i64, u64 mapped; i32, u32 copied |
 /// | `indices.npy` | the source of each edge, `[n_edges]` | i32, u32 mapped; i64, u64 copied |
-/// | `weights.npy` | optional: each edge's weight, `[n_edges]` | f32 |
-/// | `edge_types.npy` | optional: each edge's type, `[n_edges]` | u8 |
-/// | `features.npy` | a row a node, `[n_nodes, dim]` | f32, f16 mapped; f64 copied |
-/// | `features_{indptr,indices,data}.npy` | instead of it: the rows as a CSR matrix | as `indptr`; i32, u32; f32 |
-/// | `labels.npy` | a class a node, negative for none, `[n_nodes]` | i32 mapped; other integers copied |
-/// | `train.npy`, `val.npy`, `test.npy` | the nodes of each part; or `train_idx.npy` and so on | i32, u32 mapped; i64, u64 copied |
+/// | `weights.npy` | the weight of each edge, `[n_edges]` (optional) | f32 |
+/// | `edge_types.npy` | the type of each edge, `[n_edges]` (optional) | u8 |
+/// | `features.npy` | a row per node, `[n_nodes, dim]` | f32, f16 mapped; f64 copied |
+/// | `features_{indptr,indices,data}.npy` | instead: the rows as a CSR matrix | as `indptr`; i32, u32; f32 |
+/// | `labels.npy` | the class of each node, negative for none, `[n_nodes]` | i32 mapped; other integers copied |
+/// | `{train,val,test}.npy` | the nodes of each part (or `*_idx.npy`) | i32, u32 mapped; i64, u64 copied |
 ///
-/// In place of `indptr.npy` and `indices.npy` there may be an edge list, as
-/// [`convert`](crate::convert::convert()) describes it: the graph is then built in memory, and weights and
-/// types are in the order of the list. A compressed list may take 1 GiB, or what
-/// [`open_within`](crate::open_within) is given.
+/// Instead of `indptr.npy` and `indices.npy`, the folder may contain an edge list in one of the forms that
+/// [`convert`](crate::convert::convert()) describes. The graph is then built in memory, and weights and types are in
+/// the order of the list. A compressed list may take at most 1 GiB; [`open_within`](crate::open_within) sets another
+/// limit.
 ///
-/// What is copied stands in [`Dataset::notes`], as do splits that overlap and files that others are read in
-/// place of. Labels and splits are read and checked. Edges and features are not: samplers check each id that
-/// they meet, and [`Dataset::validate`] reads everything.
+/// [`Dataset::notes`] lists copied arrays, splits that overlap, and files that are ignored in favour of others.
+/// Labels and splits are read and checked. Edges and features are not: samplers check each id that they use, and
+/// [`Dataset::validate`] checks everything.
 ///
 /// # Errors
-/// [`kiln_store::Error::Missing`] for a folder that lacks a file, [`kiln_store::Error::Npy`] for files that are no array of such a
-/// type, [`kiln_store::Error::Inconsistent`] for arrays that contradict each other, [`kiln_store::Error::BadValue`] for ids and
-/// labels that cannot be, [`Error::EdgeListTooLarge`](crate::Error::EdgeListTooLarge) for a compressed edge list of too many edges.
+/// Returns [`kiln_store::Error::Missing`] if the folder lacks a file, [`kiln_store::Error::Npy`] if a file is not an
+/// array of a listed type, [`kiln_store::Error::Inconsistent`] if arrays contradict each other,
+/// [`kiln_store::Error::BadValue`] or [`kiln_store::Error::BadLine`] if an id or a label is invalid, and
+/// [`Error::EdgeListTooLarge`](crate::Error::EdgeListTooLarge) if a compressed edge list has too many edges.
 pub fn open(folder: impl AsRef<Path>) -> Result<Dataset> {
     open_within(folder.as_ref(), MEMORY_BYTES)
 }
 
-/// The same with another limit of compressed edge lists.
+/// Opens a folder of `.npy` files with the limit `memory_bytes` for a compressed edge list.
 pub(crate) fn open_within(folder: &Path, memory_bytes: u64) -> Result<Dataset> {
     let mut notes = Vec::new();
     note_left_aside(folder, &mut notes);
     let graph = match edge_list_of(folder)? {
         None => open_graph(folder, Place::Folder(folder), &mut notes)?,
         Some(list) => {
-            // Labels say how many nodes there are before arrays are made for so many.
+            // The number of nodes is the number of labels, which is limited by the length of their file. The largest id
+            // in an edge list could be any number.
             let path = required(folder, &["labels.npy"], "the class of each node")?;
             list.build_noted(ArrayFile::open(path)?.n_values(), memory_bytes, &mut notes)?
         }
@@ -64,7 +66,7 @@ pub(crate) fn open_within(folder: &Path, memory_bytes: u64) -> Result<Dataset> {
     let n_nodes = graph.n_nodes();
     let features = open_features(folder, Place::Folder(folder), n_nodes, None, &mut notes)?;
     let path = required(folder, &["labels.npy"], "the class of each node")?;
-    // Counts are checked before anything is converted: a file that was never filled may state any.
+    // Counts are checked before anything is converted: a sparse file on disk may have a header with any count.
     let array = ArrayFile::open(&path)?;
     array.check_vector()?;
     check_count(&path, "the number of labels", n_nodes, array.n_values())?;
@@ -86,8 +88,8 @@ pub(crate) fn open_within(folder: &Path, memory_bytes: u64) -> Result<Dataset> {
     })
 }
 
-/// The files of a folder of arrays of which one is enough, in the order in which they are taken. Edge lists
-/// among themselves are noted where they are read.
+/// Groups of files of which only the first that exists is read. If that file is an edge list,
+/// [`EdgeList`](crate::edges::EdgeList) adds the notes about other edge lists.
 const ALTERNATIVES: [&[&str]; 5] = [
     &["indptr.npy", "edges.npy", "src.npy", "dst.npy", "edges.csv", "edges.csv.gz"],
     &FEATURES,
@@ -96,15 +98,14 @@ const ALTERNATIVES: [&[&str]; 5] = [
     &PARTS[2],
 ];
 
-/// The file that tells how many rows the features have: dense ones, or the rows of a CSR matrix.
+/// The files that determine the number of feature rows: dense features, or the offsets of a CSR matrix.
 pub(crate) const FEATURES: [&str; 2] = ["features.npy", "features_indptr.npy"];
 
-/// The files of the parts of the split, training, validation, test. The first of each is the name in kiln's
-/// own form.
+/// The files of the training, validation and test split. The first name of each is the one in the kiln format.
 pub(crate) const PARTS: [[&str; 2]; 3] =
     [["train.npy", "train_idx.npy"], ["val.npy", "val_idx.npy"], ["test.npy", "test_idx.npy"]];
 
-/// Notes the files that are not read since the folder also has others for the same.
+/// Adds a note for each file that is ignored because the folder has another file with the same data.
 pub(crate) fn note_left_aside(folder: &Path, notes: &mut Vec<Note>) {
     for names in ALTERNATIVES {
         if let Some(taken) = find(folder, &names[..1]) {
@@ -113,15 +114,15 @@ pub(crate) fn note_left_aside(folder: &Path, notes: &mut Vec<Note>) {
     }
 }
 
-/// Notes those of these files that the folder has: `taken` is read in their place.
+/// Adds a note for each of these files that the folder contains. The note states that `taken` is read instead.
 pub(crate) fn note_others(folder: &Path, taken: &Path, names: &[&str], notes: &mut Vec<Note>) {
     for aside in names.iter().filter_map(|name| find(folder, &[name])) {
         let (aside, taken) = (aside.display(), taken.display());
-        notes.push(Note::Other(format!("{aside} is left aside: {taken} is read in its place")));
+        notes.push(Note::Other(format!("{aside} is ignored: {taken} is read instead")));
     }
 }
 
-/// The graph of a folder in CSC order; `place` is what messages say of its arrays.
+/// Opens the graph of a folder in CSC order. `place` is the location of its arrays in error messages.
 pub(crate) fn open_graph(folder: &Path, place: Place<'_>, notes: &mut Vec<Note>) -> Result<Csc> {
     let path = required(folder, &["indptr.npy"], "where each node's in-edges start")?;
     let indptr = offsets_of(&ArrayFile::open(&path)?, notes)?;
@@ -138,8 +139,8 @@ pub(crate) fn open_graph(folder: &Path, place: Place<'_>, notes: &mut Vec<Note>)
     graph_of(place, indptr, indices, weights, types)
 }
 
-/// The features of all nodes. `dim` is the number of columns where it is known: the arrays of a CSR matrix
-/// do not say it, and it is then one more than the largest column that is used.
+/// Opens the features of all nodes. `dim` is the number of columns if it is known. With `None`, the number of columns
+/// of a CSR matrix is its largest column index plus 1.
 pub(crate) fn open_features(
     folder: &Path,
     place: Place<'_>,
@@ -159,7 +160,7 @@ pub(crate) fn open_features(
         let columns_path = required(folder, &["features_indices.npy"], "the column of each feature")?;
         let columns = ArrayFile::open(columns_path)?;
         columns.check_vector()?;
-        // A column is checked where a row is gathered, so that here any 32-bit number will do.
+        // Any 32-bit column index is accepted here, because gathering a row checks its columns.
         let columns: SharedArray<u32> = match columns.dtype() {
             DType::I32 | DType::U32 => columns.elements()?,
             _ => {

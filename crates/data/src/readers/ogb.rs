@@ -1,5 +1,5 @@
-//! Node classification sets of the Open Graph Benchmark, in the folders that its Python library leaves
-//! after download: `ogbn_arxiv` with `raw` and `split` in it.
+//! A reader of node classification sets of the Open Graph Benchmark, in the folders that its Python library downloads:
+//! `ogbn_arxiv`, for example, which contains `raw` and `split`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,68 +18,69 @@ use crate::readers::stored::{Edges, Source, Stored};
 use crate::readers::{classes, name_of};
 use crate::{Dataset, Error, Note, Result, Split};
 
-/// The names that each file may have.
+/// The possible names of the file of edges. The next two lists are those of features and labels.
 const EDGES: [&str; 2] = ["edge.csv.gz", "edge.csv"];
 const FEATURES: [&str; 2] = ["node-feat.csv.gz", "node-feat.csv"];
 const LABELS: [&str; 2] = ["node-label.csv.gz", "node-label.csv"];
 const ARCHIVE: &str = "data.npz";
 
-/// What only sets of several node or edge types have.
+/// Files that exist only in sets of several node or edge types.
 const OF_SEVERAL_TYPES: [&str; 2] = ["triplet-type-list.csv.gz", "edge_index_dict.npz"];
 
-/// The sets whose reverse edges OGB's library adds on reading (the row `add_inverse_edge` of its table of
-/// sets, version 1.3.6). Only sets of text files have the row's effect there.
+/// The sets to which OGB's library adds reverse edges when it reads them (the row `add_inverse_edge` of its table of
+/// sets, version 1.3.6). It does so only for sets of text files.
 const REVERSED: [&str; 2] = ["products", "proteins"];
 
-/// The sets whose edges it leaves as they are.
+/// The sets whose edges OGB's library does not change.
 const AS_GIVEN: [&str; 3] = ["arxiv", "papers100M", "mag"];
 
 /// Opens an OGB folder. The text files are `.csv.gz` or `.csv`:
 ///
-/// | file | what |
+/// | file | content |
 /// |---|---|
 /// | `raw/edge` | a line `src,dst` for each edge |
-/// | `raw/num-node-list`, `raw/num-edge-list` | one line: how many there are |
+/// | `raw/num-node-list`, `raw/num-edge-list` | one line: the number of nodes or edges |
 /// | `raw/node-feat` | a line of numbers for each node |
 /// | `raw/node-label` | a line for each node: its class, `4` or `4.0`, or `nan` for none |
 /// | `split/SCHEME/{train,valid,test}` | a line for each node of the part |
-/// | `raw/data.npz`, `raw/node-label.npz` | instead of those in `raw`: the same as arrays |
+/// | `raw/data.npz`, `raw/node-label.npz` | the same data as arrays, instead of the text files in `raw` |
 ///
-/// Everything is read into memory. The edges are as given, but for `ogbn_products`: OGB's library adds the
-/// reverse of each edge of that set, and so does this function, with a note; a self loop stays single where
-/// OGB's library doubles it. The set is told by the folder's name: a name that is none of OGB's gives a note that
-/// nothing was added. Years, edge features and `mapping` are not read.
+/// Everything is read into memory. The edges are not changed, except for `ogbn_products`: OGB's library adds the
+/// reverse of each edge of that set, and so does this function, with a note. Self loops stay single, whereas OGB's
+/// library doubles them. The folder's name identifies the set; if it is not the name of an OGB set, a note states
+/// that no edges were added. Years, edge features and `mapping` are not read.
 ///
 /// # Errors
-/// [`Error::Unsupported`] for sets of several node or edge types, with several labels a node or without
-/// features, [`kiln_store::Error::Missing`] for a folder that lacks a file or has several split schemes (then use
-/// [`open_with_split`]), [`Error::EdgeListTooLarge`] for compressed edges that would take more than 1 GiB (then use
-/// [`open_within`](crate::open_within), or convert the folder), and for all that the files may hold that cannot be.
+/// Returns [`Error::Unsupported`] for sets of several node or edge types, with several labels per node or without
+/// features, [`kiln_store::Error::Missing`] if the folder lacks a file or has several split schemes
+/// ([`open_with_split`] selects one), [`Error::EdgeListTooLarge`] if compressed edges would take more than 1 GiB
+/// ([`open_within`](crate::open_within) sets another limit, and conversion has none), and other errors of
+/// [`kiln_store`] for invalid files.
 pub fn open(folder: impl AsRef<Path>) -> Result<Dataset> {
     read(folder.as_ref())?.read_within(MEMORY_BYTES)
 }
 
-/// Opens an OGB folder with the split scheme of this name: a folder in `split`.
+/// Opens an OGB folder with the split in the folder `split/SCHEME`.
 ///
 /// # Errors
-/// As for [`open`].
+/// Returns the errors of [`open`].
 pub fn open_with_split(folder: impl AsRef<Path>, scheme: &str) -> Result<Dataset> {
     let folder = folder.as_ref();
     read_with(folder, &folder.join("split").join(scheme))?.read_within(MEMORY_BYTES)
 }
 
-/// Reads what is small, and looks where the rest is.
+/// Reads the labels and the split, and locates the files of features and edges.
 pub(crate) fn read(folder: &Path) -> Result<Stored> {
     read_with(folder, &the_split(folder)?)
 }
 
-/// Whether a folder looks like one of OGB's.
+/// Returns true if a folder contains a file that identifies an OGB folder.
 pub(crate) fn is_one(folder: &Path) -> bool {
     let raw = folder.join("raw");
     [&EDGES[..], &OF_SEVERAL_TYPES, &[ARCHIVE]].iter().any(|names| find(&raw, names).is_some())
 }
 
-/// What stands in `raw`.
+/// The content of the folder `raw`.
 struct Raw {
     edges: Edges,
     features: Source,
@@ -99,7 +100,7 @@ fn read_with(folder: &Path, split_folder: &Path) -> Result<Stored> {
     let name = name_of(folder);
     if is_text && REVERSED.contains(&set_name(&name)) {
         raw.edges.is_symmetrized = true;
-        notes.push(Note::ReverseEdgesAdded { reason: format!("OGB's own library does so for {name}") });
+        notes.push(Note::ReverseEdgesAdded { reason: format!("OGB's library does so for {name}") });
     } else if is_text && !AS_GIVEN.contains(&set_name(&name)) {
         notes.push(Note::ReverseEdgesNotAdded { name: name.clone() });
     }
@@ -110,7 +111,7 @@ fn read_with(folder: &Path, split_folder: &Path) -> Result<Stored> {
     Ok(Stored { name, labels, split, features: raw.features, edges: raw.edges, notes })
 }
 
-/// The folder of the only split scheme.
+/// Returns the folder of the only split scheme.
 fn the_split(folder: &Path) -> Result<PathBuf> {
     let all = folder.join("split");
     let missing = |expected: String| StoreError::Missing { folder: all.clone(), expected };
@@ -119,12 +120,12 @@ fn the_split(folder: &Path) -> Result<PathBuf> {
     let mut schemes: Vec<PathBuf> = folders.collect();
     schemes.sort();
     match &schemes[..] {
-        [] => Err(missing("folder of a split scheme with train.csv.gz in it".into()).into()),
+        [] => Err(missing("subfolder with train.csv.gz, one per split scheme".into()).into()),
         [scheme] => Ok(scheme.clone()),
         _ => {
             let names: Vec<String> = schemes.iter().map(|scheme| name_of(scheme)).collect();
             let names = names.join(", ");
-            Err(missing(format!("single split scheme but {names}: choose one with ogb::open_with_split"))
+            Err(missing(format!("unique split scheme: choose one of {names} with ogb::open_with_split"))
                 .into())
         }
     }
@@ -133,7 +134,7 @@ fn the_split(folder: &Path) -> Result<PathBuf> {
 fn check_supported(folder: &Path, raw: &Path) -> Result<()> {
     if let Some(path) = find(raw, &OF_SEVERAL_TYPES) {
         let what = "a graph of several node or edge types".into();
-        let instead = "take the set's nodes and edges of one type, saved as a folder of .npy files".into();
+        let instead = "save the nodes and edges of one type as a folder of .npy files".into();
         return Err(Error::Unsupported { path, what, instead });
     }
     let graph_labels = ["graph-label.csv.gz", "graph-label.npz"];
@@ -147,8 +148,8 @@ fn check_supported(folder: &Path, raw: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What OGB calls the set in a folder of this name: `products` for `ogbn_products`, and for `ogbn_products_pyg`
-/// and `ogbn_products_dgl`, which older versions of its library made.
+/// Returns OGB's name of the set in a folder: `products` for `ogbn_products`, and for `ogbn_products_pyg` and
+/// `ogbn_products_dgl`, which older versions of OGB's library create.
 fn set_name(name: &str) -> &str {
     let name = name.strip_prefix("ogbn").map_or(name, |rest| rest.trim_start_matches(['_', '-']));
     ["_pyg", "_dgl"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name)
@@ -158,11 +159,11 @@ fn read_text(raw: &Path) -> Result<Raw> {
     let edges = required(
         raw,
         &EDGES,
-        "or data.npz: the edges; what OGB's library makes of them in `processed` is for Python only",
+        "the edges, unless data.npz contains them; the files in `processed` are readable only by OGB's library",
     )?;
     let (nodes_path, n_nodes) = read_count(raw, ["num-node-list.csv.gz", "num-node-list.csv"])?;
     let n_nodes = check_n_nodes(&nodes_path, n_nodes)?;
-    // They show that there are as many nodes, before arrays are made for so many.
+    // The number of nodes is compared with the number of labels before arrays of that length are allocated.
     let labels = required(raw, &LABELS, "the class of each node: only node property sets have one")?;
     let classes = classes::from_table(&labels, n_nodes)?;
     check_count(&labels, "the number of lines", n_nodes, classes.len())?;
@@ -174,10 +175,10 @@ fn read_text(raw: &Path) -> Result<Raw> {
     Ok(Raw { edges, features: Source::Table(features), classes })
 }
 
-/// The number in a file of one line, and the file.
+/// Returns the path of a file that contains one line with a number, and the number.
 fn read_count(raw: &Path, names: [&str; 2]) -> Result<(PathBuf, u64)> {
     const EXPECTED: &str = "one line with a number: the set has one graph";
-    let path = required(raw, &names, "how many there are")?;
+    let path = required(raw, &names, "the number of nodes or edges")?;
     let mut table = TextTable::open(&path)?;
     let Some(row) = table.next_row()? else {
         let (expected, found) = (EXPECTED.to_owned(), String::new());
@@ -212,7 +213,7 @@ fn read_npz(raw: &Path) -> Result<Raw> {
     Ok(Raw { edges, features: member("node_feat"), classes })
 }
 
-/// The number in an array of one.
+/// Returns the number in an array of one element.
 fn count_of(archive: &mut Npz, name: &str) -> Result<u64> {
     let array = archive.array(name)?;
     check_count(array.path(), "the number of graphs", 1, array.n_values())?;
@@ -237,13 +238,14 @@ fn read_split(folder: &Path, n_nodes: usize, notes: &mut Vec<Note>) -> Result<Sp
     let has_tables = find(folder, &["train.csv.gz", "train.csv"]).is_some();
     let pickled = folder.join("split_dict.pt");
     if is_there(&pickled) && !has_tables {
-        let what = "a split that only Python reads".into();
-        let instead = "save its parts as train.csv.gz, valid.csv.gz and test.csv.gz, a line a node".into();
+        let what = "a pickled split, which only Python can read,".into();
+        let instead =
+            "save its parts as train.csv.gz, valid.csv.gz and test.csv.gz, one node per line".into();
         return Err(Error::Unsupported { path: pickled, what, instead });
     }
     if is_there(&pickled) {
         notes.push(Note::Other(format!(
-            "{}: the text files next to it were read; OGB's library would take this one",
+            "{} is ignored: the text files beside it are read, whereas OGB's library would read this file",
             pickled.display()
         )));
     }
@@ -251,7 +253,7 @@ fn read_split(folder: &Path, n_nodes: usize, notes: &mut Vec<Note>) -> Result<Sp
         let names = [format!("{name}.csv.gz"), format!("{name}.csv")];
         let path = required(folder, &names.each_ref().map(|name| &**name), "the nodes of one part")?;
         let mut table = TextTable::open(path)?;
-        let expected = format!("a node, 0 to {n_nodes} - 1");
+        let expected = format!("a node id below {n_nodes}");
         let mut nodes = Vec::new();
         while let Some(row) = table.next_row()? {
             let node: u32 = row.parse(0, &expected)?;

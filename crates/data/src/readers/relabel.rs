@@ -1,20 +1,20 @@
-//! Labels that are any integers, as classes.
+//! Maps arbitrary integer labels to classes.
 
 use std::collections::BTreeSet;
 
 use crate::Result;
 
-/// Labels as classes `0..names.len()`, in ascending order of the label.
+/// Labels that were mapped to the classes `0..names.len()` in ascending order of the label.
 #[derive(Debug)]
 pub(crate) struct Relabelled {
-    /// One class a label.
+    /// The class of each label.
     pub(crate) classes: Vec<i32>,
     /// The labels' texts, by class.
     pub(crate) names: Vec<String>,
 }
 
-/// Classes of labels of `dim` integers each, row-major; `dim` is at least 1. A label of several integers is
-/// one label, so that nothing of it is lost.
+/// Maps labels of `dim` integers each, row-major, to classes; `dim` is at least 1. Each distinct tuple of integers is
+/// one class.
 pub(crate) fn relabel(labels: &[i64], dim: usize) -> Result<Relabelled> {
     let mut distinct = BTreeSet::new();
     for label in labels.chunks_exact(dim) {

@@ -1,5 +1,5 @@
-//! A set as other libraries store it, on its way to memory or, through [`convert`](crate::convert), to kiln's
-//! own form.
+//! A set in the format of another library, which is read into memory or, through [`convert`](crate::convert), written
+//! in the kiln format.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,53 +15,53 @@ use crate::edges::EdgeList;
 use crate::limits::{bad_dim, numbers};
 use crate::{Dataset, NodeNames, Note, Result, Split};
 
-/// A set of which only what is small was read: features and edges are still in their files.
+/// A set whose labels and split have been read. Features and edges are still in their files.
 #[derive(Debug)]
 pub(crate) struct Stored {
-    /// What the set is called.
+    /// The name of the set.
     pub(crate) name: String,
-    /// One class a node, or none; there are as many nodes.
+    /// The class of each node, negative for no class. The number of labels is the number of nodes.
     pub(crate) labels: Labels,
-    /// Checked against the labels.
+    /// The split, which was checked against the labels.
     pub(crate) split: Split,
-    /// Where the rows of all nodes are.
+    /// The location of the feature rows of all nodes.
     pub(crate) features: Source,
-    /// Where the edges are.
+    /// The location of the edges.
     pub(crate) edges: Edges,
-    /// What the user should know so far.
+    /// The notes about the labels and the split.
     pub(crate) notes: Vec<Note>,
 }
 
-/// Where the edges of a set are.
+/// The location of the edges of a set.
 #[derive(Debug)]
 pub(crate) struct Edges {
-    /// An array `[2, n_edges]` in any order, or a table of two columns without a header.
+    /// An array `[2, n_edges]`, row-major or column-major, or a table of two columns without a header.
     pub(crate) source: Source,
-    /// How many there are, and the file that says so.
+    /// The expected number of edges, and the file that states it.
     pub(crate) n_stated: Option<(PathBuf, u64)>,
-    /// Whether the reverse of each is added.
+    /// True if the reverse of each edge is added.
     pub(crate) is_symmetrized: bool,
 }
 
-/// Where an array or a table is.
+/// The location of an array or a table.
 #[derive(Debug)]
 pub(crate) enum Source {
-    /// An array in a file of its own, mapped.
+    /// A mapped array in a separate file.
     Mapped(ArrayFile),
-    /// An array in an archive, which is read into memory when its turn comes.
+    /// An array in an archive. It is read into memory when it is needed.
     Member {
         /// The archive.
         archive: PathBuf,
         /// The array's name.
         name: &'static str,
     },
-    /// Lines of text.
+    /// A text file.
     Table(PathBuf),
 }
 
 impl Stored {
-    /// The whole set in memory, but for features that stay mapped. The edges of a compressed list may take `memory_bytes`
-    /// as they are read.
+    /// Reads the whole set into memory, except for features that can stay mapped. The edges of a compressed list may
+    /// take at most `memory_bytes` while they are read.
     pub(crate) fn read_within(self, memory_bytes: u64) -> Result<Dataset> {
         let n_nodes = self.labels.len();
         let mut notes = Vec::new();
@@ -87,7 +87,7 @@ impl Stored {
 }
 
 impl Edges {
-    /// The edges as a list.
+    /// Opens the edges as a list.
     pub(crate) fn open(self) -> Result<EdgeList> {
         let array = match self.source {
             Source::Table(path) => return EdgeList::of_pairs(&path, self.n_stated),
@@ -130,8 +130,8 @@ fn read_features(source: &Source, n_nodes: usize, notes: &mut Vec<Note>) -> Resu
     Ok(rows)
 }
 
-/// Makes room for all rows at once, or says that there is none: growing would take twice as much, and end the
-/// process where it fails.
+/// Reserves memory for all rows at once, or returns an error. Growing the vector would take twice as much memory, and
+/// abort the process if there is not enough.
 fn reserve(values: &mut Vec<f32>, n_rows: usize, dim: usize, path: &Path) -> Result<()> {
     values.try_reserve_exact(n_rows.saturating_mul(dim)).map_err(|_| {
         let what = format!("{n_rows} rows of {dim} features in {}", path.display());
@@ -139,8 +139,8 @@ fn reserve(values: &mut Vec<f32>, n_rows: usize, dim: usize, path: &Path) -> Res
     })
 }
 
-/// Calls `visit` with the numbers of each line of a text file that has a line for each node; gives how many
-/// there are in a line. One line is in memory at a time.
+/// Calls `visit` with the numbers of each line of a text file that has one line per node, and returns the number of
+/// columns. Only one line is in memory at a time.
 pub(crate) fn for_each_row(
     path: &Path,
     n_nodes: usize,
@@ -151,7 +151,7 @@ pub(crate) fn for_each_row(
     let (mut values, mut dim, mut n_rows) = (Vec::new(), 1, 0);
     while let Some(row) = table.next_row()? {
         if n_rows == n_nodes {
-            return Err(row.bad(0, &format!("no more than {n_nodes} lines, one a node")).into());
+            return Err(row.bad(0, &format!("no more than {n_nodes} lines, one per node")).into());
         }
         (dim, n_rows) = (row.n_fields(), n_rows + 1);
         if dim > MAX_DIM {

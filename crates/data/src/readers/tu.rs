@@ -1,5 +1,5 @@
-//! Graphs as the TU collection has them (Morris et al., "TUDataset: a collection of benchmark datasets for
-//! learning with graphs", 2020).
+//! A reader of the TU collection (Morris et al., "TUDataset: a collection of benchmark datasets for learning with
+//! graphs", 2020).
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -16,39 +16,39 @@ use crate::readers::files::Files;
 use crate::readers::relabel::{Relabelled, relabel};
 use crate::{Error, GraphDataset, Note, Result};
 
-/// Reads a folder of the TU collection. The set's name is found from the one file `NAME_A.txt`; each file may
-/// also be compressed, as `NAME_A.txt.gz`:
+/// Reads a folder of the TU collection. The set's name is that of the file `NAME_A.txt`, which must be the only one.
+/// Each file may be compressed, as `NAME_A.txt.gz`:
 ///
-/// | file | a line | becomes |
+/// | file | content of a line | read as |
 /// |---|---|---|
-/// | `NAME_A.txt` | an edge, `node, node`, counted from 1 through all graphs | [`GraphDataset::graph`] |
-/// | `NAME_graph_indicator.txt` | the graph of a node, from 1, ascending without gaps | [`GraphDataset::node_offsets`] |
+/// | `NAME_A.txt` | an edge, `node, node`, numbered from 1 across all graphs | [`GraphDataset::graph`] |
+/// | `NAME_graph_indicator.txt` | the graph of a node, from 1, sorted, without gaps | [`GraphDataset::node_offsets`] |
 /// | `NAME_graph_labels.txt` | the label of a graph | [`GraphDataset::labels`] |
-/// | `NAME_node_labels.txt` | optional: the label of a node | [`GraphDataset::node_labels`] |
-/// | `NAME_edge_labels.txt` | optional: the label of an edge, at most 256 different ones | the graph's edge types |
-/// | `NAME_node_attributes.txt` | optional: numbers of a node | [`GraphDataset::features`] |
-/// | `NAME_edge_attributes.txt` | optional: one number of an edge; several are not read, with a note | the graph's weights |
-/// | `NAME_graph_attributes.txt` | numbers of a graph, to be learned by regression | not read, with a note |
+/// | `NAME_node_labels.txt` | the label of a node (optional) | [`GraphDataset::node_labels`] |
+/// | `NAME_edge_labels.txt` | the label of an edge, at most 256 different (optional) | the graph's edge types |
+/// | `NAME_node_attributes.txt` | the features of a node (optional) | [`GraphDataset::features`] |
+/// | `NAME_edge_attributes.txt` | the weight of an edge (optional; several are not read, with a note) | the weights |
+/// | `NAME_graph_attributes.txt` | the regression targets of a graph (optional) | not read, with a note |
 ///
-/// An edge runs from the first node of its line to the second, as PyG has it. The collection's files have a
-/// line for each direction; a file that has not gives a note. Unlike in PyG, self loops and parallel edges are
-/// kept, and node labels do not become features.
+/// An edge runs from the first node of its line to the second, as in PyG. The collection's files have a line for each
+/// direction; a note is added if an edge lacks its reverse. Unlike in PyG, self loops and parallel edges are kept,
+/// and node labels do not become features.
 ///
-/// Labels are any integers: they become classes `0..k` in ascending order, with the integers as their names.
-/// Where a node or an edge has several labels in its line, all of them together are its one label.
+/// Labels may be any integers. They are mapped to classes `0..k` in ascending order and become the names of the
+/// classes. If a line contains several labels of a node or an edge, the tuple of them is its label.
 ///
 /// # Errors
-/// [`kiln_store::Error::Missing`] for a folder without one of the first three files, [`Error::WrongKind`] for a folder of
-/// several sets, one for regression and one with several labels a graph, [`kiln_store::Error::BadLine`] for a line that
-/// is not as above, [`kiln_store::Error::Inconsistent`] for files with a wrong number of lines, [`kiln_store::Error::BadValue`] for
-/// too many different edge labels.
+/// Returns [`kiln_store::Error::Missing`] if the folder lacks one of the first three files, [`Error::WrongKind`] if
+/// it contains several sets, a regression set or a set with several labels per graph, [`kiln_store::Error::BadLine`]
+/// for an invalid line, [`kiln_store::Error::Inconsistent`] if a file has a wrong number of lines, and
+/// [`kiln_store::Error::BadValue`] if there are too many different edge labels.
 pub fn read(folder: impl AsRef<Path>) -> Result<GraphDataset> {
     let folder = folder.as_ref();
     let name = find_name(folder)?;
     load(Files::Folder(folder), &name)
 }
 
-/// The set of this name.
+/// Reads the set with this name.
 pub(crate) fn load(files: Files<'_>, name: &str) -> Result<GraphDataset> {
     let files = TuFiles { files, name };
     let mut notes = Vec::new();
@@ -88,7 +88,7 @@ pub(crate) fn load(files: Files<'_>, name: &str) -> Result<GraphDataset> {
     data.note_asymmetry()
 }
 
-/// The `NAME` of the one file `NAME_A.txt`.
+/// Returns the `NAME` of the only file `NAME_A.txt`.
 fn find_name(folder: &Path) -> Result<String> {
     let io = |source| StoreError::Io { path: folder.into(), source };
     let mut names = BTreeSet::new();
@@ -109,7 +109,7 @@ fn find_name(folder: &Path) -> Result<String> {
         n => Err(Error::WrongKind {
             path: folder.into(),
             kind: format!("a folder of {n} sets ({})", Vec::from_iter(names).join(", ")),
-            expected: "a folder of one set: give each a folder of its own",
+            expected: "a folder of one set: move each set to a separate folder",
         }),
     }
 }
@@ -120,28 +120,28 @@ struct TuFiles<'a> {
     name: &'a str,
 }
 
-/// An edge list.
+/// The edges of all graphs, as node indices from 0.
 struct Edges {
     srcs: Vec<u32>,
     dsts: Vec<u32>,
 }
 
-/// A type for each edge of the list.
+/// The type of each edge, in the order of the file, and the names of the types.
 struct EdgeTypes {
     types: Vec<u8>,
     names: Vec<String>,
 }
 
-/// The numbers of a file, row-major.
+/// The numbers in a file with one or more columns, row-major.
 struct Columns<T> {
     table: TextTable,
     values: Vec<T>,
-    /// Numbers a line, at least 1.
+    /// The number of columns, at least 1.
     dim: usize,
 }
 
 impl TuFiles<'_> {
-    /// The graph of each node, from 0.
+    /// Reads the graph of each node. Graphs are numbered from 0.
     fn read_indicator(&self) -> Result<Vec<u32>> {
         let mut table = self.required("graph_indicator", "the graph of each node")?;
         let mut graphs: Vec<u32> = Vec::new();
@@ -181,12 +181,12 @@ impl TuFiles<'_> {
         if labels.dim > 1 {
             return Err(Error::WrongKind {
                 path: labels.table.path().into(),
-                kind: format!("a table of {} labels a graph", labels.dim),
-                expected: "one class a graph: keep the column of one task",
+                kind: format!("a table of {} labels per graph", labels.dim),
+                expected: "one class per graph: keep the column of one task",
             });
         }
         if let Some(attributes) = attributes {
-            notes.push(not_read(&attributes, "numbers of the graphs are for regression"));
+            notes.push(not_read(&attributes, "its numbers are regression targets"));
         }
         relabel(&labels.values, 1)
     }
@@ -207,7 +207,7 @@ impl TuFiles<'_> {
             let (src, dst) = (node(0)?, node(1)?);
             let [src_graph, dst_graph] = [src, dst].map(|node| graph_of_node[node as usize] + 1);
             if src_graph != dst_graph {
-                let expected = format!("a node of graph {src_graph}, as node {} is", src + 1);
+                let expected = format!("a node of graph {src_graph}, the graph of node {}", src + 1);
                 return Err(row.bad(1, &expected).into());
             }
             edges.srcs.push(src);
@@ -227,7 +227,7 @@ impl TuFiles<'_> {
                 what: "the label of edge",
                 position: position as u64,
                 expected: format!(
-                    "one of 256 different labels, as types are bytes; there are {}",
+                    "one of 256 different labels, since an edge type is a byte; the file has {}",
                     names.len()
                 ),
                 found: names[class as usize].clone(),
@@ -239,7 +239,7 @@ impl TuFiles<'_> {
     fn read_weights(&self, n_edges: usize, notes: &mut Vec<Note>) -> Result<Option<Vec<f32>>> {
         let Some(attributes) = self.finite("edge_attributes", n_edges)? else { return Ok(None) };
         if attributes.dim > 1 {
-            let why = format!("an edge has one weight, and the lines have {} numbers", attributes.dim);
+            let why = format!("an edge has one weight, but the lines have {} numbers", attributes.dim);
             notes.push(not_read(&attributes.table, &why));
             return Ok(None);
         }

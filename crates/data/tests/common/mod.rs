@@ -1,4 +1,4 @@
-//! What the tests of edge lists and conversions share.
+//! Helpers of the tests of edge lists and conversions.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
@@ -16,7 +16,7 @@ pub(crate) fn put<T: Element>(folder: &Path, name: &str, values: &[T], shape: &[
     fs::write(path, npy::write(values, shape)).unwrap();
 }
 
-/// The bytes of an array whose values lie column by column.
+/// Returns the `.npy` file of a column-major array.
 pub(crate) fn by_columns<T: Element>(values: &[T], shape: &[usize]) -> Vec<u8> {
     let bytes = npy::write(values, shape);
     let at = bytes.windows(5).position(|word| word == b"False").unwrap();
@@ -33,7 +33,7 @@ pub(crate) fn contents_names(folder: &Path) -> Vec<String> {
     fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }
 
-/// Converts with the least memory that will do, as the errors tell it.
+/// Converts with the smallest sufficient memory limit, which it finds from the errors.
 pub(crate) fn convert_with_least(
     input: &Path,
     out: &Path,
@@ -53,7 +53,7 @@ pub(crate) fn convert_with_least(
     }
 }
 
-/// A generator of which nothing is asked but to be the same everywhere.
+/// Returns a simple generator of pseudorandom numbers, which are identical on every machine.
 pub(crate) fn numbers(seed: u64) -> impl FnMut(usize) -> usize {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     move |below| {

@@ -1,9 +1,9 @@
-//! Small changes to bytes, of the kinds that find mistakes in readers.
+//! A mutator of inputs: small changes of bytes, numbers and lines that tend to find bugs in readers.
 
 use rand_xoshiro::Xoshiro256StarStar;
 use rand_xoshiro::rand_core::Rng;
 
-/// Numbers at the edges of types, as text.
+/// Numbers at the limits of types, as text.
 const NUMBERS: [&str; 16] = [
     "-1",
     "0",
@@ -23,14 +23,14 @@ const NUMBERS: [&str; 16] = [
     "",
 ];
 
-/// The last input, in a buffer that is used again.
+/// A mutator with a buffer that it reuses for each input.
 #[derive(Debug, Default)]
 pub(crate) struct Mutator {
     bytes: Vec<u8>,
 }
 
 impl Mutator {
-    /// One to four changes of `input`; `other` is what it is spliced with.
+    /// Returns `input` with one to four random changes, which may splice it with `other`.
     pub(crate) fn mutate(&mut self, input: &[u8], other: &[u8], rng: &mut Xoshiro256StarStar) -> &[u8] {
         self.bytes.clear();
         self.bytes.extend_from_slice(input);
@@ -65,7 +65,7 @@ impl Mutator {
         }
     }
 
-    /// The line around a byte, with its break.
+    /// Returns the range of the line around a byte, including its line break.
     fn line(&self, at: usize) -> std::ops::Range<usize> {
         let is_break = |byte: &u8| *byte == b'\n';
         let start = self.bytes[..at].iter().rposition(is_break).map_or(0, |position| position + 1);
@@ -74,7 +74,7 @@ impl Mutator {
         start..end
     }
 
-    /// Puts one of [`NUMBERS`] in the place of the next number.
+    /// Replaces the next number by one of [`NUMBERS`].
     fn replace_number(&mut self, at: usize, rng: &mut Xoshiro256StarStar) {
         let is_number = |byte: &u8| byte.is_ascii_digit() || b".-+".contains(byte);
         let start =
@@ -90,7 +90,7 @@ impl Mutator {
     }
 }
 
-/// A number below `n`; a bias of one in 2^32 does not matter here.
+/// Returns a random number below `n`; the small bias is irrelevant here.
 fn below(rng: &mut Xoshiro256StarStar, n: usize) -> usize {
     (rng.next_u64() >> 32) as usize % n
 }

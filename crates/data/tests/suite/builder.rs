@@ -7,7 +7,7 @@ use kiln_graph::{Csc, CscBuilder, NodeId};
 const SRCS: [u32; 4] = [0, 1, 2, 3];
 const DSTS: [u32; 4] = [1, 2, 3, 0];
 
-/// A ring of four nodes, complete.
+/// Returns a builder with all parts of a ring of four nodes.
 fn ring() -> DatasetBuilder<'static> {
     Dataset::builder(4)
         .edges(&SRCS, &DSTS)
@@ -17,7 +17,7 @@ fn ring() -> DatasetBuilder<'static> {
 }
 
 fn build_error(builder: DatasetBuilder<'_>) -> BuildError {
-    match builder.build().expect_err("a wrong call should be refused") {
+    match builder.build().expect_err("the builder should reject these calls") {
         Error::Build(error) => error,
         other => panic!("{other}"),
     }
@@ -38,7 +38,7 @@ fn builds_a_dataset_from_vectors() {
 
 #[test]
 fn symmetrizes_edge_lists_and_graphs_alike() {
-    // 0 -> 1 and its reverse are both given: once each after symmetrizing.
+    // The list contains both 0 -> 1 and its reverse, so symmetrizing must not add a second copy of either.
     let (srcs, dsts) = ([0, 1, 2, 3, 1], [1, 2, 3, 0, 0]);
     let weights = [0.5, 1.0, 2.0, 4.0, 8.0];
     let types = [0, 1, 2, 3, 4];
@@ -56,7 +56,7 @@ fn symmetrizes_edge_lists_and_graphs_alike() {
 }
 
 #[test]
-fn shares_a_graph_and_a_feature_source() {
+fn shares_graph_and_features_without_a_copy() {
     let graph = Arc::new(CscBuilder::new(4).build(&SRCS, &DSTS).unwrap());
     let features: Arc<dyn FeatureStore> = Arc::new(DenseFeatures::from_f32(vec![1.0; 4], 1).unwrap());
     let data = ring().graph(graph.clone()).feature_store(features.clone()).build().unwrap();
@@ -64,7 +64,7 @@ fn shares_a_graph_and_a_feature_source() {
 }
 
 #[test]
-fn names_the_missing_piece_and_its_call() {
+fn error_for_a_missing_part_names_the_builder_call() {
     let edges = || Dataset::builder(4).edges(&SRCS, &DSTS);
     let features = || edges().features(vec![0.0; 4], 1);
     let missing = [
@@ -77,11 +77,11 @@ fn names_the_missing_piece_and_its_call() {
         assert_eq!(build_error(builder), BuildError::Missing { what, call });
     }
     let message = ring().features(Vec::<f32>::new(), 2).build().unwrap_err().to_string();
-    assert_eq!(message, "feature rows: got 0, expected 4, one per node");
+    assert_eq!(message, "the number of feature rows is 0, expected 4, one per node");
 }
 
 #[test]
-fn rejects_arrays_that_do_not_fit_the_nodes() {
+fn rejects_arrays_of_the_wrong_length() {
     let length = |what, per, expected, got| BuildError::Length { what, per, expected, got };
     let wrong = [
         (ring().features(vec![0.0; 6], 2), length("feature rows", "node", 4, 3)),
@@ -95,7 +95,7 @@ fn rejects_arrays_that_do_not_fit_the_nodes() {
         assert_eq!(build_error(builder), expected);
     }
     let graph = CscBuilder::new(3).build(&[0], &[1]).unwrap();
-    assert_eq!(build_error(ring().graph(graph)), length("nodes of the graph", "node", 4, 3));
+    assert_eq!(build_error(ring().graph(graph)), length("nodes of the graph", "node of the dataset", 4, 3));
     let error = ring().features(vec![0.0; 7], 2).build().unwrap_err();
     assert!(
         matches!(error, Error::Feature(kiln_feature::Error::PartialRow { n_values: 7, dim: 2 })),
@@ -106,10 +106,10 @@ fn rejects_arrays_that_do_not_fit_the_nodes() {
 }
 
 #[test]
-fn rejects_edges_that_are_no_graph() {
+fn rejects_invalid_edges() {
     let error = ring().edges(&[0, 1], &[1]).build().unwrap_err();
     let expected = kiln_graph::Error::LengthMismatch { what: "dsts", expected: 2, got: 1 };
-    assert_eq!(error.to_string(), format!("graph: {expected}"));
+    assert_eq!(error.to_string(), format!("cannot use the graph: {expected}"));
     let error = ring().edges(&[0, 4], &[1, 2]).build().unwrap_err();
     assert!(
         matches!(error, Error::Graph(kiln_graph::Error::NodeOutOfRange { edge: 1, node: 4, n_nodes: 4 })),
@@ -126,7 +126,7 @@ fn rejects_edges_that_are_no_graph() {
 }
 
 #[test]
-fn rejects_labels_out_of_range_and_no_classes() {
+fn rejects_labels_out_of_range_and_zero_classes() {
     let error = ring().labels(vec![0, 1, 2, 1], 2).build().unwrap_err();
     let is_expected = |error: &Error| {
         let Error::Feature(kiln_feature::Error::LabelOutOfRange { id, label, n_classes, .. }) = error else {
@@ -139,19 +139,19 @@ fn rejects_labels_out_of_range_and_no_classes() {
 }
 
 #[test]
-fn rejects_splits_that_training_cannot_use() {
+fn rejects_invalid_splits() {
     let error = build_error(ring().split(vec![0], vec![1, 4], vec![2]));
     assert_eq!(error, BuildError::SplitOutOfRange { part: "val", position: 1, node: 4, n_nodes: 4 });
     let error = build_error(ring().labels(vec![0, 1, -1, 1], 2));
     assert_eq!(error, BuildError::Unlabelled { part: "val", position: 0, node: 2 });
     let error = build_error(ring().split(vec![0, 1], vec![2], vec![3, 1]));
     assert_eq!(error, BuildError::SplitsOverlap { node: 1, first: "train", second: "test" });
-    // A node that is drawn twice in training is the program's choice.
+    // Repeating a node within the training split is allowed.
     assert!(ring().split(vec![0, 0, 1], vec![2], vec![3]).build().is_ok());
 }
 
 #[test]
-fn takes_rows_of_any_stored_type() {
+fn accepts_f16_and_bf16_features() {
     let rows = vec![half::f16::from_f32(0.5); 8];
     let data = ring().features(rows, 2).build().unwrap();
     assert_eq!(data.features.row(NodeId(3)).unwrap(), [0.5, 0.5]);

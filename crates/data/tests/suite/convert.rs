@@ -1,4 +1,4 @@
-//! Conversion within a memory gives the bytes that the builder and the writer give in memory.
+//! Tests that a conversion within a memory limit writes the same files as the in-memory builder and `format::write`.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::fs;
@@ -13,7 +13,7 @@ use kiln_store::npy;
 
 use crate::common::{contents, contents_names, convert_with_least, numbers, put};
 
-/// An edge list in memory, with numbers that only depend on the seed.
+/// A pseudorandom edge list in memory.
 struct List {
     n_nodes: usize,
     srcs: Vec<u32>,
@@ -22,8 +22,8 @@ struct List {
     types: Vec<u8>,
 }
 
-/// Few nodes, so that there are duplicates and self loops; the low ones have most of the edges, and the last
-/// ones have none.
+/// Returns a pseudorandom list with duplicates and self loops. Low ids have most of the edges, and the highest ids have
+/// no edges.
 fn list(seed: u64, n_nodes: usize, n_edges: usize) -> List {
     let mut next = numbers(seed);
     let mut id = || next(n_nodes - n_nodes / 10).min(next(n_nodes)) as u32;
@@ -33,7 +33,7 @@ fn list(seed: u64, n_nodes: usize, n_edges: usize) -> List {
     List { n_nodes, srcs, dsts, weights, types }
 }
 
-/// The data that a case's edges have.
+/// The combinations of edge data to test.
 const DATA: [EdgeData; 4] = [
     EdgeData { weights: false, edge_types: false },
     EdgeData { weights: true, edge_types: false },
@@ -42,7 +42,7 @@ const DATA: [EdgeData; 4] = [
 ];
 
 impl List {
-    /// The list as a folder, with features, labels and a split of element types that are converted.
+    /// Writes the list as a folder, with features, labels and a split whose element types need a conversion.
     fn write(&self, folder: &Path, data: EdgeData) {
         let (n, n_edges) = (self.n_nodes, self.srcs.len());
         let both: Vec<i64> = self.srcs.iter().chain(&self.dsts).map(|&id| id.into()).collect();
@@ -89,7 +89,8 @@ fn all_options() -> Vec<ConvertOptions> {
     all
 }
 
-/// Every combination of options, in one bucket, in some files, and with the least memory.
+/// Converts with every combination of options, in one bucket, in several buckets, and with the smallest memory limit.
+/// Checks that the files are those of the in-memory builder.
 fn check_same_bytes(list: &List, data: EdgeData) {
     let root = tempfile::tempdir().unwrap();
     let input = root.path().join("set");
@@ -122,14 +123,14 @@ fn check_same_bytes(list: &List, data: EdgeData) {
 }
 
 #[test]
-fn every_option_and_every_edge_data_give_the_bytes_of_the_builder() {
+fn conversion_with_all_options_and_edge_data_matches_the_in_memory_builder() {
     for (seed, data) in (1..).zip(DATA) {
         check_same_bytes(&list(seed, 400, 20_000), data);
     }
 }
 
 #[test]
-fn lists_of_many_nodes_and_of_few_edges_give_the_bytes_of_the_builder() {
+fn conversion_of_empty_and_sparse_edge_lists_matches_the_in_memory_builder() {
     for (seed, n_nodes, n_edges) in [(11, 20, 0), (12, 20, 1), (13, 20_000, 30_000)] {
         let list = list(seed, n_nodes, n_edges);
         let root = tempfile::tempdir().unwrap();
@@ -147,10 +148,10 @@ fn lists_of_many_nodes_and_of_few_edges_give_the_bytes_of_the_builder() {
 }
 
 #[test]
-fn a_memory_one_byte_below_the_least_is_refused() {
+fn rejects_memory_limit_that_is_one_byte_too_small() {
     let root = tempfile::tempdir().unwrap();
     let input = root.path().join("edges.npy");
-    // A star: all of its edges go into node 7.
+    // The destination of every edge is node 7.
     let edges: Vec<u32> = (0..6000).chain(std::iter::repeat_n(7, 6000)).collect();
     fs::write(&input, npy::write(&edges, &[2, 6000])).unwrap();
     let (_, least) = convert_with_least(&input, &root.path().join("star"), &ConvertOptions::default());
@@ -159,18 +160,18 @@ fn a_memory_one_byte_below_the_least_is_refused() {
     assert!(error.to_string().contains("sorting the 6000 edges into node 7 needs"), "{error}");
     let options = ConvertOptions { memory_bytes: 100_000, ..least };
     let error = convert(&input, root.path().join("out"), &options).unwrap_err();
-    assert!(error.to_string().contains("where the edges of each of 6000 nodes start needs"), "{error}");
+    assert!(error.to_string().contains("the array of edge offsets of 6000 nodes needs"), "{error}");
     assert_eq!(contents_names(root.path()).len(), 2);
 }
 
 #[test]
-fn a_folder_in_csc_order_keeps_its_order() {
+fn csc_folder_keeps_the_order_of_its_edges() {
     let root = tempfile::tempdir().unwrap();
     let input = root.path().join("set");
     fs::create_dir(&input).unwrap();
     list(3, 40, 100).write(&input, DATA[0]);
     fs::remove_file(input.join("edges.npy")).unwrap();
-    // The neighbours of node 1 do not ascend.
+    // The neighbours of node 1 are not in ascending order.
     let indptr: Vec<i32> = [0, 0].into_iter().chain(std::iter::repeat_n(3, 39)).collect();
     put(&input, "indptr.npy", &indptr, &[41]);
     put(&input, "indices.npy", &[5_i64, 2, 9], &[3]);
@@ -182,7 +183,7 @@ fn a_folder_in_csc_order_keeps_its_order() {
     assert_eq!((converted.n_edges, converted.n_buckets), (3, 0));
     format::write(&kiln_data::npy::open(&input).unwrap(), root.path().join("expected")).unwrap();
     assert!(contents(&root.path().join("out")) == contents(&root.path().join("expected")));
-    // A set in the form already is copied.
+    // A set in the kiln format is copied without changes.
     convert(root.path().join("out"), root.path().join("again"), &ConvertOptions::default()).unwrap();
     assert!(contents(&root.path().join("again")) == contents(&root.path().join("expected")));
     for input in ["set", "out"] {
@@ -193,7 +194,7 @@ fn a_folder_in_csc_order_keeps_its_order() {
 }
 
 #[test]
-fn sparse_features_are_copied_with_their_element_types_changed() {
+fn converts_the_element_types_of_sparse_features() {
     let root = tempfile::tempdir().unwrap();
     let input = root.path().join("set");
     fs::create_dir(&input).unwrap();
@@ -212,13 +213,13 @@ fn sparse_features_are_copied_with_their_element_types_changed() {
 }
 
 #[test]
-fn a_graph_alone_in_the_form_is_copied_with_its_manifest() {
+fn copies_a_graph_without_node_data_and_its_manifest() {
     let root = tempfile::tempdir().unwrap();
     let (first, second) = (root.path().join("first"), root.path().join("second"));
     let source = EdgeChunk { srcs: vec![0, 2, 1], dsts: vec![1, 1, 0], ..EdgeChunk::default() };
     let source = Fickle { readings: 0.into(), first: source.clone(), then: source };
     convert::write_graph(&source, 3, "a name of its own", &first, &ConvertOptions::default()).unwrap();
-    // What a program may add by hand stays too.
+    // Edge type names, which only a program can add, are kept too.
     let manifest = fs::read_to_string(first.join("kiln.json")).unwrap();
     let named = manifest.replace("\"edge_type_names\": []", "\"edge_type_names\": [\n    \"near\"\n  ]");
     assert_ne!(manifest, named);
@@ -228,7 +229,7 @@ fn a_graph_alone_in_the_form_is_copied_with_its_manifest() {
     assert!(contents(&first) == contents(&second));
 }
 
-/// A source that gives other edges, or broken chunks, from some reading on.
+/// An edge source whose later readings may produce other edges or an invalid chunk.
 struct Fickle {
     readings: std::cell::Cell<usize>,
     first: EdgeChunk,
@@ -247,7 +248,7 @@ impl EdgeSource for Fickle {
 }
 
 #[test]
-fn a_source_that_changes_or_lies_gives_an_error() {
+fn rejects_edge_sources_that_change_or_are_inconsistent() {
     let root = tempfile::tempdir().unwrap();
     let chunk = |srcs: &[u32], dsts: &[u32]| EdgeChunk {
         srcs: srcs.to_vec(),
@@ -281,7 +282,7 @@ fn a_source_that_changes_or_lies_gives_an_error() {
 }
 
 #[test]
-fn sizes_are_bytes_or_have_a_unit() {
+fn parses_sizes_with_and_without_unit() {
     let parse = convert::parse_bytes;
     for (text, expected) in
         [("0", 0), ("1000000", 1_000_000), ("7B", 7), ("3KiB", 3 << 10), ("512MiB", 512 << 20)]
@@ -292,7 +293,7 @@ fn sizes_are_bytes_or_have_a_unit() {
     for text in ["", "GiB", "1GB", "1.5GiB", "-1", "1g", "99999999999999999999", "99999999999TiB"] {
         let error = parse(text).unwrap_err().to_string();
         let expected =
-            format!("a size is {text:?}, expected a number of bytes, as in 1000000, 512MiB or 2GiB");
+            format!("invalid size {text:?}: expected a number of bytes, such as 1000000, 512MiB or 2GiB");
         assert_eq!(error, expected);
     }
 }

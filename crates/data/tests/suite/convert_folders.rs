@@ -1,4 +1,5 @@
-//! Folders of other libraries, converted within a memory: the bytes of the set that opens in memory.
+//! Tests that converting folders of other libraries within a memory limit writes the same files as opening and
+//! writing them.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::fs::{self, File};
@@ -21,7 +22,7 @@ use crate::common::{by_columns, contents, contents_names, convert_with_least, nu
 const N_NODES: usize = 300;
 const N_EDGES: usize = 12_000;
 
-/// Edges `[source, destination]` with duplicates and self loops; the last nodes have none.
+/// Returns edges `[source, destination]` with duplicates and self loops. The last 20 nodes have no edges.
 fn pairs() -> Vec<[i64; 2]> {
     let mut next = numbers(5);
     (0..N_EDGES)
@@ -29,13 +30,13 @@ fn pairs() -> Vec<[i64; 2]> {
         .collect()
 }
 
-/// All sources and then all destinations.
+/// Returns all sources, followed by all destinations.
 fn by_rows() -> Vec<i64> {
     let end = |end: usize| pairs().into_iter().map(move |pair| pair[end]);
     end(0).chain(end(1)).collect()
 }
 
-/// A line for each row.
+/// Returns the text of a table: a line for each row, with fields separated by commas.
 fn lines<const N: usize>(rows: impl IntoIterator<Item = [String; N]>) -> String {
     rows.into_iter().map(|row| row.join(",") + "\n").collect()
 }
@@ -48,7 +49,7 @@ fn feature(i: usize) -> f64 {
     i as f64 / 7.0 - 40.0
 }
 
-/// A GraphBolt folder whose edges are in a file of this format.
+/// Writes a GraphBolt folder whose edges are in a file of this format.
 fn graphbolt(edges_format: &str) -> (TempDir, PathBuf) {
     let root = tempfile::tempdir().unwrap();
     let at = root.path().join("set");
@@ -86,7 +87,7 @@ fn gz(path: PathBuf, text: &str) {
     file.finish().unwrap();
 }
 
-/// Labels and split of an OGB folder of this name; node 3 has no class.
+/// Writes the split of an OGB folder with this name. Node 3, which has no class, is in no part.
 fn ogb(name: &str) -> (TempDir, PathBuf) {
     let root = tempfile::tempdir().unwrap();
     let at = root.path().join(name);
@@ -143,8 +144,8 @@ fn ogb_of_archives<T: Element>(feature_of: impl Fn(usize) -> T) -> (TempDir, Pat
     (root, at)
 }
 
-/// Converts with the least memory, with some more and with the default: always the bytes that opening and
-/// writing give. Returns the last conversion.
+/// Converts with the smallest memory limit, with a larger one and with the default. The files must be the ones that
+/// opening and writing produce. Returns the report of the last conversion.
 fn check((root, input): &(TempDir, PathBuf)) -> ConvertReport {
     let out = |name: &str| root.path().join(name);
     format::write(&open(input).unwrap(), out("expected")).unwrap();
@@ -166,7 +167,7 @@ fn check((root, input): &(TempDir, PathBuf)) -> ConvertReport {
 }
 
 #[test]
-fn graphbolt_folders_give_the_bytes_of_the_set_in_memory() {
+fn graphbolt_conversion_matches_the_set_in_memory() {
     for edges_format in ["numpy", "csv"] {
         let folder = graphbolt(edges_format);
         let converted = check(&folder);
@@ -177,7 +178,7 @@ fn graphbolt_folders_give_the_bytes_of_the_set_in_memory() {
 }
 
 #[test]
-fn edges_pair_by_pair_and_features_of_each_type_are_converted() {
+fn converts_column_major_edges_and_each_feature_type() {
     let folder = graphbolt("numpy");
     let flat: Vec<i32> = pairs().into_iter().flatten().map(|id| id as i32).collect();
     fs::write(folder.1.join("edges"), by_columns(&flat, &[2, N_EDGES])).unwrap();
@@ -190,7 +191,7 @@ fn edges_pair_by_pair_and_features_of_each_type_are_converted() {
 }
 
 #[test]
-fn ogb_folders_of_text_give_the_bytes_of_the_set_in_memory() {
+fn ogb_text_conversion_matches_the_set_in_memory() {
     let converted = check(&ogb_of_text("ogbn_arxiv"));
     assert_eq!((converted.n_edges, converted.notes), (N_EDGES, Vec::new()));
     let converted = check(&ogb_of_text("ogbn_products"));
@@ -201,41 +202,40 @@ fn ogb_folders_of_text_give_the_bytes_of_the_set_in_memory() {
 }
 
 #[test]
-fn edges_in_text_beside_an_archive_are_left_aside_with_a_note() {
+fn text_edges_beside_an_archive_are_ignored_with_a_note() {
     let folder = ogb_of_archives(feature);
     fs::write(folder.1.join("raw/edge.csv.gz"), "not read").unwrap();
     let notes = check(&folder).notes;
-    let is_it =
-        |said: &str| said.contains("edge.csv.gz is left aside: ") && said.contains("data.npz is read");
+    let is_it = |said: &str| said.contains("edge.csv.gz is ignored: ") && said.contains("data.npz is read");
     assert!(matches!(&notes[..], [Note::Other(said)] if is_it(said)), "{notes:?}");
 }
 
 #[test]
-fn ogb_folders_of_archives_give_the_bytes_of_the_set_in_memory() {
+fn ogb_archive_conversion_matches_the_set_in_memory() {
     assert_eq!(check(&ogb_of_archives(|i| feature(i) as f32)).notes, []);
     check(&ogb_of_archives(|i| f16::from_f64(feature(i))));
     check(&ogb_of_archives(feature));
 }
 
 #[test]
-fn the_arrays_of_archives_must_fit_the_memory() {
+fn rejects_archive_arrays_above_the_memory_limit() {
     let (root, input) = ogb_of_archives(|i| feature(i) as f32);
     let out = root.path().join("out");
     let bytes = 16 * N_EDGES as u64 + 128 + 499_712;
     let options = ConvertOptions { memory_bytes: bytes - 1, ..ConvertOptions::default() };
     let error = convert(&input, &out, &options).unwrap_err();
     let Error::Memory { what, needed_bytes, budget_bytes } = &error else { panic!("{error}") };
-    assert!(what.starts_with("edge_index of ") && what.ends_with("data.npz, which is read whole,"), "{what}");
+    assert!(what.starts_with("reading edge_index of ") && what.ends_with("data.npz into memory"), "{what}");
     assert_eq!((*needed_bytes, *budget_bytes), (bytes, bytes - 1));
-    // What is left beside the array is too little to sort.
+    // The array fits, but the remaining memory is too small for sorting.
     let options = ConvertOptions { memory_bytes: bytes + 5000, ..options };
     let error = convert(&input, &out, &options).unwrap_err().to_string();
-    assert!(error.contains("where the edges of each of 300 nodes start needs"), "{error}");
+    assert!(error.contains("the array of edge offsets of 300 nodes needs"), "{error}");
     assert_eq!(contents_names(root.path()), ["ogbn_papers"]);
 }
 
 #[test]
-fn options_change_the_edges_as_in_memory() {
+fn conversion_of_folders_with_options_matches_the_in_memory_builder() {
     let ends = |end: usize| pairs().iter().map(|pair| pair[end] as u32).collect::<Vec<_>>();
     for (root, input) in [graphbolt("numpy"), ogb_of_text("ogbn_arxiv"), ogb_of_text("ogbn_products")] {
         let options = ConvertOptions {
@@ -257,7 +257,7 @@ fn options_change_the_edges_as_in_memory() {
 }
 
 #[test]
-fn what_does_not_open_does_not_convert_and_says_the_same() {
+fn conversion_fails_with_the_same_error_as_opening() {
     let check = |(root, input): (TempDir, PathBuf), change: &dyn Fn(&Path), expected: &str| {
         change(&input);
         let error =
@@ -270,7 +270,7 @@ fn what_does_not_open_does_not_convert_and_says_the_same() {
     let text = || ogb_of_text("arxiv");
     let archives = || ogb_of_archives(|i| feature(i) as f32);
     let put_ids = |at: &Path| put(at, "edges", &[0, 5, 300, 1], &[2, 2]);
-    check(bolt(), &put_ids, "the destination of edge 0 is 300, expected a node, 0 to 300 - 1");
+    check(bolt(), &put_ids, "the destination of edge 0 is 300, expected a node id below 300");
     check(bolt(), &|at| put(at, "edges", &[0; 6], &[3, 2]), "an edge list of shape [3, 2] is not supported");
     check(bolt(), &|at| put(at, "feat.npy", &[1_u8; 300], &[300]), "|u1, expected <f4 or <f2");
     check(
@@ -298,7 +298,7 @@ fn what_does_not_open_does_not_convert_and_says_the_same() {
 }
 
 #[test]
-fn sets_of_graphs_are_of_the_wrong_kind() {
+fn rejects_graph_classification_sets() {
     let root = tempfile::tempdir().unwrap();
     fs::write(root.path().join("MUTAG.txt"), "1\n2 0\n0 1 1\n0 1 0\n").unwrap();
     fs::create_dir(root.path().join("tu")).unwrap();

@@ -1,4 +1,4 @@
-//! What a path is, by the names of its files.
+//! Tests of the detection of a data set's format from the names of its files.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::fs;
@@ -8,7 +8,7 @@ use kiln_data::{DatasetFormat, Error, detect_format, open};
 use kiln_store::{Error as StoreError, npy};
 use tempfile::TempDir;
 
-/// A folder with these empty files in it.
+/// Creates a folder that contains empty files with these names.
 fn folder(names: &[&str]) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     put(folder.path(), names);
@@ -24,7 +24,7 @@ fn put(folder: &Path, names: &[&str]) {
 }
 
 #[test]
-fn folders_are_told_by_their_files() {
+fn detects_formats_by_file_names() {
     for (names, kind) in [
         (&["kiln.json", "indptr.npy"][..], DatasetFormat::Kiln),
         (&["metadata.yaml", "edges.csv"], DatasetFormat::GraphBolt),
@@ -47,7 +47,7 @@ fn folders_are_told_by_their_files() {
 }
 
 #[test]
-fn a_text_file_that_starts_with_numbers_is_gins() {
+fn detects_gin_files_by_their_first_lines() {
     let folder = folder(&[]);
     let path = folder.path().join("MUTAG.txt");
     let detect_format = |text: &str| {
@@ -61,7 +61,7 @@ fn a_text_file_that_starts_with_numbers_is_gins() {
     }
 }
 
-/// What is said of a path that is no data set.
+/// Returns the error message for a path that is not a data set.
 fn refusal(path: &Path) -> String {
     let error = detect_format(path).unwrap_err();
     assert!(matches!(&error, Error::Unrecognised { .. }), "{error}");
@@ -70,11 +70,11 @@ fn refusal(path: &Path) -> String {
 }
 
 #[test]
-fn what_is_no_set_is_refused_with_what_was_looked_for() {
+fn unrecognised_path_error_lists_the_known_formats() {
     let folder = folder(&["notes.txt"]);
     let said = refusal(folder.path());
     assert!(
-        said.contains("is no data set that is known: looked for kiln.json (kiln), metadata.yaml"),
+        said.contains("is not a data set of a known format: looked for kiln.json (kiln), metadata.yaml"),
         "{said}"
     );
     assert!(said.ends_with("a text file that starts with numbers (GIN)"), "{said}");
@@ -87,13 +87,16 @@ fn what_is_no_set_is_refused_with_what_was_looked_for() {
 }
 
 #[test]
-fn a_set_one_level_away_is_named() {
+fn unrecognised_path_error_names_data_sets_nearby() {
     let at = folder(&["ogbn_arxiv/raw/edge.csv.gz", "other/notes.txt"]);
     let said = refusal(at.path());
-    assert!(said.ends_with("but ogbn_arxiv in it is an OGB folder: open that"), "{said}");
+    assert!(said.ends_with("but its subfolder ogbn_arxiv is an OGB folder: open that"), "{said}");
     for inside in ["ogbn_arxiv/raw", "ogbn_arxiv/raw/edge.csv.gz"] {
         let said = refusal(&at.path().join(inside));
-        assert!(said.contains("but it lies in ") && said.ends_with("is an OGB folder: open that"), "{said}");
+        assert!(
+            said.contains("but it is inside ") && said.ends_with("is an OGB folder: open that"),
+            "{said}"
+        );
     }
     put(at.path(), &["MUTAG/MUTAG_A.txt"]);
     let said = refusal(at.path());
@@ -101,7 +104,7 @@ fn a_set_one_level_away_is_named() {
 }
 
 #[test]
-fn graph_classification_sets_are_no_node_sets() {
+fn open_rejects_graph_classification_sets() {
     let error = open(folder(&["MUTAG_A.txt"]).path()).unwrap_err();
     assert!(matches!(&error, Error::WrongKind { .. }), "{error}");
     let said = error.to_string();
@@ -112,7 +115,7 @@ fn graph_classification_sets_are_no_node_sets() {
 }
 
 #[test]
-fn sets_open_by_path() {
+fn opens_a_folder_by_path() {
     let folder = tempfile::tempdir().unwrap();
     let put = |name: &str, bytes: Vec<u8>| fs::write(folder.path().join(name), bytes).unwrap();
     put("indptr.npy", npy::write(&[0_i64, 0, 1], &[3]));

@@ -1,4 +1,4 @@
-//! The frozen copy of `debian-packages`: what it holds, and that damage to it is noticed.
+//! Tests of the content of the embedded set `debian-packages`, and that damaged files are rejected.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::fs;
@@ -14,8 +14,8 @@ use kiln_store::Error as StoreError;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-/// SHA-256 of the features, row-major, as little-endian bytes. They are made by sums, products, quotients
-/// and square roots in a fixed order, which every machine rounds alike.
+/// The SHA-256 of the features, row-major, as little-endian bytes. The features are computed by sums, products,
+/// quotients and square roots in a fixed order, which IEEE 754 rounds identically on every machine.
 const FEATURES_SHA256: &str = "8f7b83ed10ad74db708a39efdd659178cac14f631ed1ab4fd232ae19779b5f0f";
 
 fn folder() -> PathBuf {
@@ -42,7 +42,7 @@ fn node(data: &Dataset, name: &str) -> NodeId {
 }
 
 #[test]
-fn files_are_those_of_the_manifest_and_at_most_8_mb() {
+fn files_match_the_manifest_and_take_at_most_8_mb() {
     let manifest = manifest();
     let mut n_bytes = 0;
     let mut n_files = 0;
@@ -60,7 +60,7 @@ fn files_are_those_of_the_manifest_and_at_most_8_mb() {
 }
 
 #[test]
-fn counts_are_those_of_the_manifest() {
+fn node_and_edge_counts_match_the_manifest() {
     let data = debian_packages().unwrap();
     let manifest = manifest();
     let expected = |group: &str, what: &str| manifest[group][what].as_u64().unwrap();
@@ -81,7 +81,7 @@ fn counts_are_those_of_the_manifest() {
 }
 
 #[test]
-fn edges_run_both_ways_with_types_five_apart() {
+fn each_edge_has_a_reverse_with_its_type_plus_five() {
     let data = debian_packages().unwrap();
     data.graph.validate().unwrap();
     let graph = &data.graph;
@@ -109,7 +109,7 @@ fn edges_run_both_ways_with_types_five_apart() {
 }
 
 #[test]
-fn the_hub_is_the_c_library() {
+fn node_of_highest_degree_is_libc6() {
     let data = debian_packages().unwrap();
     let degree = |node: &NodeId| data.graph.in_degree(*node);
     let hub = (0..data.graph.n_nodes() as u32).map(NodeId).max_by_key(degree).unwrap();
@@ -121,7 +121,7 @@ fn the_hub_is_the_c_library() {
 }
 
 #[test]
-fn names_ascend() {
+fn node_names_are_in_ascending_order() {
     let data = debian_packages().unwrap();
     let names: Vec<&str> = (0..63_437).map(|node| data.names.get(NodeId(node)).unwrap()).collect();
     assert!(names.windows(2).all(|pair| pair[0] < pair[1]));
@@ -129,7 +129,7 @@ fn names_ascend() {
 }
 
 #[test]
-fn every_labelled_node_is_in_one_part_and_no_other_node_is() {
+fn split_contains_each_labelled_node_once() {
     let data = debian_packages().unwrap();
     let parts = [&data.split.train, &data.split.val, &data.split.test];
     let mut in_split: Vec<NodeId> = parts.iter().flat_map(|part| part.iter().copied()).collect();
@@ -139,13 +139,13 @@ fn every_labelled_node_is_in_one_part_and_no_other_node_is() {
     assert_eq!(in_split, labelled);
     for (part, expected) in parts.iter().zip([0.6, 0.2, 0.2]) {
         let share = part.len() as f64 / labelled.len() as f64;
-        assert!((share - expected).abs() < 0.002, "{share} instead of {expected}");
+        assert!((share - expected).abs() < 0.002, "the share of the part is {share}, expected {expected}");
         assert!(part.windows(2).all(|pair| pair[0] < pair[1]));
     }
 }
 
 #[test]
-fn every_class_has_100_nodes_and_some_in_each_part() {
+fn every_class_has_100_nodes_and_occurs_in_each_part_of_the_split() {
     let data = debian_packages().unwrap();
     let count = |nodes: &[NodeId]| {
         let mut counts = vec![0; 49];
@@ -157,8 +157,16 @@ fn every_class_has_100_nodes_and_some_in_each_part() {
     let [train, val, test] = [&data.split.train, &data.split.val, &data.split.test].map(|part| count(part));
     for class in 0..49 {
         let n_nodes = train[class] + val[class] + test[class];
-        assert!(n_nodes >= 100, "class {} has {n_nodes} nodes", data.class_names[class]);
-        assert!(train[class].min(val[class]).min(test[class]) > 0, "class {}", data.class_names[class]);
+        assert!(
+            n_nodes >= 100,
+            "class {} has {n_nodes} nodes, expected at least 100",
+            data.class_names[class]
+        );
+        assert!(
+            train[class].min(val[class]).min(test[class]) > 0,
+            "class {} should occur in each part",
+            data.class_names[class]
+        );
     }
     let label = data.labels.get(node(&data, "libc6")).unwrap();
     assert_eq!(data.class_names[label as usize], "libs");
@@ -173,14 +181,14 @@ fn features_have_their_golden_digest() {
     let rows = rows.into_f32();
     let bytes: Vec<u8> = rows.iter().flat_map(|value| value.to_le_bytes()).collect();
     assert_eq!(hex(bytes), FEATURES_SHA256);
-    // A projection of a row of norm 1 is no longer than that, but for the rounding to 8 bits.
+    // A projection of a row of norm 1 has at most norm 1, apart from the rounding of the word vectors to 8 bits.
     let longest =
         rows.chunks_exact(128).map(|row| row.iter().map(|x| x * x).sum::<f32>()).fold(0.0, f32::max);
     assert!((0.9..1.02).contains(&longest), "{longest}");
 }
 
 #[test]
-fn a_folder_reads_as_the_built_in_set() {
+fn folder_reader_returns_the_built_in_set() {
     let built_in = debian_packages().unwrap();
     let read = read_debian_packages(folder()).unwrap();
     assert_eq!(read.graph.indices(), built_in.graph.indices());
@@ -188,7 +196,7 @@ fn a_folder_reads_as_the_built_in_set() {
     assert_eq!(read.names, built_in.names);
 }
 
-/// Copies the set, replaces one file's decompressed contents, and reads the copy.
+/// Copies the set, changes the decompressed contents of one file, and returns the error of reading the copy.
 fn read_with(file: &str, change: impl Fn(Vec<u8>) -> Vec<u8>) -> Error {
     let copy = tempfile::tempdir().unwrap();
     for entry in fs::read_dir(folder()).unwrap() {
@@ -207,7 +215,7 @@ fn read_with(file: &str, change: impl Fn(Vec<u8>) -> Vec<u8>) -> Error {
     read_debian_packages(copy.path()).unwrap_err()
 }
 
-/// Overwrites the last byte of a file.
+/// Returns a change of a file that overwrites its last byte.
 fn last_byte(byte: u8) -> impl Fn(Vec<u8>) -> Vec<u8> {
     move |mut bytes| {
         *bytes.last_mut().unwrap() = byte;
@@ -216,7 +224,7 @@ fn last_byte(byte: u8) -> impl Fn(Vec<u8>) -> Vec<u8> {
 }
 
 #[test]
-fn damaged_files_are_errors() {
+fn rejects_damaged_files() {
     let missing = read_debian_packages("no/such/folder").unwrap_err();
     assert!(matches!(missing, Error::Store(StoreError::Io { .. })), "{missing}");
     let no_json = read_with("manifest.json", |_| b"{".to_vec());
@@ -232,7 +240,7 @@ fn damaged_files_are_errors() {
     let said = ty.to_string();
     assert!(said.starts_with("edge_types.npy.gz: the number of types is 10, expected 5: correct"), "{said}");
     let word = read_with("words.npy.gz", last_byte(255));
-    assert!(word.to_string().starts_with("words.npy.gz: a word beyond the last is 65"), "{word}");
+    assert!(word.to_string().starts_with("words.npy.gz: an out-of-range word id is 65"), "{word}");
     let label = read_with("labels.npy.gz", last_byte(49));
     assert!(matches!(label, Error::Feature(kiln_feature::Error::LabelOutOfRange { .. })), "{label}");
     let arc = read_with("dst.npy.gz", last_byte(1));
@@ -242,6 +250,6 @@ fn damaged_files_are_errors() {
     let name = read_with("names.txt.gz", |bytes| [bytes, b"more\n".to_vec()].concat());
     assert_eq!(
         name.to_string(),
-        "labels.npy.gz: the number of nodes is 63437, expected 63438: correct the one that is wrong"
+        "labels.npy.gz: the number of nodes is 63437, expected 63438: correct this file or the files it must match"
     );
 }

@@ -1,4 +1,4 @@
-//! Edge lists in all their forms: read into memory and converted, and every way to be none.
+//! Tests of reading and converting edge lists of every form, including invalid ones.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::fs;
@@ -26,7 +26,7 @@ pub(crate) fn gzip(text: &[u8]) -> Vec<u8> {
 const SRCS: [u8; 4] = [2, 3, 0, 3];
 const DSTS: [u8; 4] = [0, 1, 1, 3];
 
-/// Features, labels and split of four nodes, without a graph.
+/// Writes features, labels and a split of four nodes, without a graph.
 pub(crate) fn folder() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
@@ -38,7 +38,8 @@ pub(crate) fn folder() -> TempDir {
     folder
 }
 
-/// The graph and the notes but the one that says that it is in memory, in memory and converted.
+/// Opens and converts a folder and checks that the results are equal. Returns the graph and the notes, without the note
+/// that the graph was built in memory.
 fn read(folder: &Path) -> (Csc, Vec<String>) {
     let data = kiln_data::npy::open(folder).unwrap();
     let said: Vec<String> = data.notes.iter().map(ToString::to_string).collect();
@@ -62,7 +63,7 @@ fn check(folder: &Path) -> Vec<String> {
     said
 }
 
-/// The ids of both ends in an element type, in the shapes and orders that arrays may have.
+/// Checks edge arrays of one element type in all supported shapes and orders.
 fn check_arrays<T: Element>(convert: impl Fn(u8) -> T) {
     let ids = |ends: &[u8]| ends.iter().map(|&id| convert(id)).collect::<Vec<T>>();
     let by_rows = ids(&[SRCS, DSTS].concat());
@@ -83,7 +84,7 @@ fn check_arrays<T: Element>(convert: impl Fn(u8) -> T) {
 }
 
 #[test]
-fn arrays_of_each_integer_and_shape_give_the_graph() {
+fn reads_arrays_of_each_integer_type_and_shape() {
     check_arrays(u8::from);
     check_arrays(i32::from);
     check_arrays(u32::from);
@@ -92,7 +93,7 @@ fn arrays_of_each_integer_and_shape_give_the_graph() {
 }
 
 #[test]
-fn values_that_are_not_aligned_are_read() {
+fn reads_unaligned_arrays() {
     let folder = folder();
     put(
         folder.path(),
@@ -102,7 +103,7 @@ fn values_that_are_not_aligned_are_read() {
     );
     let path = folder.path().join("edges.npy");
     let mut bytes = fs::read(&path).unwrap();
-    // One blank more in the header, whose length is in bytes 8 and 9.
+    // An additional blank in the header, whose length is in bytes 8 and 9, misaligns the values.
     bytes.insert(126, b' ');
     bytes[8] += 1;
     fs::write(&path, bytes).unwrap();
@@ -110,7 +111,7 @@ fn values_that_are_not_aligned_are_read() {
 }
 
 #[test]
-fn tables_give_the_graph() {
+fn reads_tables_with_and_without_header() {
     let lines = "2,0\n3,1\n0,1\n3,3\n";
     let headers =
         ["src,dst", "\u{feff}src,dst", "# src,dst", "_src,_dst"].map(|names| format!("{names}\n{lines}"));
@@ -120,7 +121,7 @@ fn tables_give_the_graph() {
         fs::write(folder.path().join("edges.csv"), text).unwrap();
         let said = check(folder.path());
         assert_eq!(said.len(), usize::from(text.contains("src")), "{said:?}");
-        assert!(said.iter().all(|said| said.contains("edges.csv holds names, and was skipped")), "{said:?}");
+        assert!(said.iter().all(|said| said.contains("edges.csv is a header and was skipped")), "{said:?}");
         fs::remove_file(folder.path().join("edges.csv")).unwrap();
         fs::write(folder.path().join("edges.csv.gz"), gzip(text.as_bytes())).unwrap();
         check(folder.path());
@@ -128,7 +129,7 @@ fn tables_give_the_graph() {
 }
 
 #[test]
-fn edge_data_follows_its_edge() {
+fn edge_data_is_reordered_with_its_edge() {
     let folder = folder();
     let at = folder.path();
     fs::write(at.join("edges.csv"), "a,b,c\n2,0,0.5\n3,1,1e2\n0,1,-3\n3,3,4\n").unwrap();
@@ -143,16 +144,16 @@ fn edge_data_follows_its_edge() {
 }
 
 #[test]
-fn an_array_of_two_by_two_is_read_by_rows_with_a_note() {
+fn two_by_two_array_is_read_by_rows_with_a_note() {
     let folder = folder();
     put(folder.path(), "edges.npy", &[0, 1, 2, 3], &[2, 2]);
     let (graph, said) = read(folder.path());
     assert_eq!((graph.indptr(), graph.indices()[0].0), (&[0, 0, 0, 1, 2][..], 0));
-    assert!(said[0].contains("is [2, 2]: its first row is taken for the sources"), "{said:?}");
+    assert!(said[0].contains("has the shape [2, 2]: its first row is read as the sources"), "{said:?}");
 }
 
 #[test]
-fn a_second_list_is_left_aside_with_a_note() {
+fn second_edge_list_is_ignored_with_a_note() {
     let folder = folder();
     put(
         folder.path(),
@@ -162,11 +163,11 @@ fn a_second_list_is_left_aside_with_a_note() {
     );
     fs::write(folder.path().join("edges.csv"), "0,0\n").unwrap();
     let said = check(folder.path());
-    assert!(said.len() == 1 && said[0].contains("edges.csv is left aside"), "{said:?}");
+    assert!(said.len() == 1 && said[0].contains("edges.csv is ignored"), "{said:?}");
 }
 
 #[test]
-fn edges_alone_make_a_graph_alone() {
+fn converts_edges_without_node_data_to_a_graph() {
     let root = tempfile::tempdir().unwrap();
     let at = root.path();
     fs::write(at.join("pairs.csv.gz"), gzip(b"2,0\n3,1\n0,1\n3,3\n")).unwrap();
@@ -183,7 +184,7 @@ fn edges_alone_make_a_graph_alone() {
             assert_eq!(format::verify(&out).unwrap().n_hashed, 2);
             let error = format::open(&out).unwrap_err();
             assert!(matches!(&error, Error::WrongKind { .. }), "{error}");
-            assert!(error.to_string().contains("a graph alone, without features"), "{error}");
+            assert!(error.to_string().contains("a graph without features"), "{error}");
         }
     }
     convert(at.join("pairs.npy 5"), at.join("again"), &ConvertOptions::default()).unwrap();
@@ -192,7 +193,7 @@ fn edges_alone_make_a_graph_alone() {
 }
 
 #[test]
-fn no_edges_make_a_graph_without_edges() {
+fn empty_edge_list_makes_a_graph_without_edges() {
     for (name, bytes) in [
         ("a.csv", Vec::new()),
         ("b.csv", b"src,dst,weight\n".to_vec()),
@@ -211,7 +212,8 @@ fn no_edges_make_a_graph_without_edges() {
     }
 }
 
-/// What opening and converting a folder say, which is the same, and that nothing is left behind.
+/// Returns the error of opening a folder, after checking that converting it fails with the same error and leaves no
+/// output.
 fn refusal(change: impl FnOnce(&Path)) -> Error {
     let folder = folder();
     change(folder.path());
@@ -220,7 +222,7 @@ fn refusal(change: impl FnOnce(&Path)) -> Error {
     error
 }
 
-/// Converts into an empty folder, which stays empty on an error.
+/// Converts into an empty folder and checks that an error leaves it empty.
 fn converted(input: &Path) -> Result<()> {
     let root = tempfile::tempdir().unwrap();
     let result = convert(input, root.path().join("out"), &ConvertOptions::default());
@@ -229,7 +231,7 @@ fn converted(input: &Path) -> Result<()> {
 }
 
 #[test]
-fn arrays_that_are_no_edges_are_refused() {
+fn rejects_invalid_edge_arrays() {
     let check = |change: &dyn Fn(&Path), expected: &str| {
         let error = refusal(change);
         assert!(error.to_string().contains(expected), "{error}\n    expected {expected}");
@@ -237,23 +239,20 @@ fn arrays_that_are_no_edges_are_refused() {
     let matrix = |at: &Path, ids: [i64; 4], shape: &[usize]| put(at, "edges.npy", &ids, shape);
     check(
         &|at| matrix(at, [0, 1, 4, 0], &[2, 2]),
-        "edges.npy: the destination of edge 0 is 4, expected a node, 0 to 4 - 1",
+        "edges.npy: the destination of edge 0 is 4, expected a node id below 4",
     );
     check(&|at| matrix(at, [0, -1, 2, 0], &[2, 2]), "edges.npy: the source of edge 1 is -1, expected a node");
     check(
         &|at| matrix(at, [0, 1 << 32, 2, 0], &[2, 2]),
         "the source of edge 1 is 4294967296, expected a node",
     );
-    check(
-        &|at| matrix(at, [0; 4], &[4]),
-        "edges.npy: the shape, of dimension 0 is [4], expected (2, n) or (n, 2)",
-    );
+    check(&|at| matrix(at, [0; 4], &[4]), "edges.npy: the shape is [4], expected (2, n) or (n, 2)");
     check(&|at| matrix(at, [0; 4], &[4, 1]), "is [4, 1], expected (2, n) or (n, 2)");
     check(
         &|at| put(at, "edges.npy", &[0.0_f32; 4], &[2, 2]),
         "the elements are <f4, expected <i4, <u4, <i8 or <u8",
     );
-    check(&|at| put(at, "src.npy", &[0_i32], &[1]), "has no dst.npy (where each edge goes)");
+    check(&|at| put(at, "src.npy", &[0_i32], &[1]), "has no dst.npy (the destination of each edge)");
     let pair = |at: &Path, n: usize| {
         put(at, "src.npy", &[0_i32; 3], &[3]);
         put(at, "dst.npy", &vec![0_i64; n], &[n]);
@@ -276,32 +275,32 @@ fn arrays_that_are_no_edges_are_refused() {
 }
 
 #[test]
-fn lines_that_are_no_edges_are_named() {
+fn rejects_invalid_lines_with_their_number() {
     for (text, line, expected) in [
-        ("0,1\n1,4\n", 2, "a node, 0 to 4 - 1"),
-        ("0,1\n-1,2\n", 2, "a node, 0 to 4 - 1"),
-        ("-1,2\n", 1, "a node, 0 to 4 - 1"),
-        ("0,1.0\n", 1, "a node, 0 to 4 - 1"),
-        ("0,99999999999999999999\n", 1, "a node, 0 to 4 - 1"),
-        ("src,dst\n0,1\nsrc,dst\n", 3, "a node, 0 to 4 - 1"),
-        ("0,1\n0\n", 2, "2 fields, as the first line has"),
-        ("0,1\n0,1,2\n", 2, "2 fields, as the first line has"),
-        ("0 1\n", 1, "a source, a destination and perhaps a weight, separated by commas"),
-        ("0,1,2,3\n", 1, "a source, a destination and perhaps a weight, separated by commas"),
+        ("0,1\n1,4\n", 2, "a node id below 4"),
+        ("0,1\n-1,2\n", 2, "a node id below 4"),
+        ("-1,2\n", 1, "a node id below 4"),
+        ("0,1.0\n", 1, "a node id below 4"),
+        ("0,99999999999999999999\n", 1, "a node id below 4"),
+        ("src,dst\n0,1\nsrc,dst\n", 3, "a node id below 4"),
+        ("0,1\n0\n", 2, "2 fields, as in the first line"),
+        ("0,1\n0,1,2\n", 2, "2 fields, as in the first line"),
+        ("0 1\n", 1, "a source, a destination and an optional weight, separated by commas"),
+        ("0,1,2,3\n", 1, "a source, a destination and an optional weight, separated by commas"),
         ("0,1,heavy\n", 1, "a weight, a finite number of 32 bits"),
         ("0,1,0.5\n0,1,nan\n", 2, "a weight, a finite number of 32 bits"),
         ("0,1,-inf\n", 1, "a weight, a finite number of 32 bits"),
         ("0,1,1e999\n", 1, "a weight, a finite number of 32 bits"),
-        ("0,1\n\n\n1,4\n", 4, "a node, 0 to 4 - 1"),
-        ("\r\n\n0,1\r\n\r\n1,4", 5, "a node, 0 to 4 - 1"),
-        ("0x0,0x1\n1,2\n", 1, "a node, 0 to 4 - 1"),
-        ("\"0\",\"1\"\n1,2\n", 1, "a node, 0 to 4 - 1"),
-        ("#0,#1\n1,2\n", 1, "a node, 0 to 4 - 1"),
-        ("nan,inf\n1,2\n", 1, "a node, 0 to 4 - 1"),
-        (",\n1,2\n", 1, "a node, 0 to 4 - 1"),
-        ("\n\n0,1\n\n0\n", 5, "2 fields, as the first line has"),
-        ("\n0 1\n", 2, "a source, a destination and perhaps a weight, separated by commas"),
-        ("0,1\n\u{fffd},2\n", 2, "a node, 0 to 4 - 1"),
+        ("0,1\n\n\n1,4\n", 4, "a node id below 4"),
+        ("\r\n\n0,1\r\n\r\n1,4", 5, "a node id below 4"),
+        ("0x0,0x1\n1,2\n", 1, "a node id below 4"),
+        ("\"0\",\"1\"\n1,2\n", 1, "a node id below 4"),
+        ("#0,#1\n1,2\n", 1, "a node id below 4"),
+        ("nan,inf\n1,2\n", 1, "a node id below 4"),
+        (",\n1,2\n", 1, "a node id below 4"),
+        ("\n\n0,1\n\n0\n", 5, "2 fields, as in the first line"),
+        ("\n0 1\n", 2, "a source, a destination and an optional weight, separated by commas"),
+        ("0,1\n\u{fffd},2\n", 2, "a node id below 4"),
     ] {
         let error = refusal(|at| fs::write(at.join("edges.csv"), text).unwrap());
         let Error::Store(StoreError::BadLine { line: got, expected: said, .. }) = &error else {
@@ -312,7 +311,7 @@ fn lines_that_are_no_edges_are_named() {
 }
 
 #[test]
-fn weights_in_two_places_and_of_another_length_are_refused() {
+fn rejects_duplicate_weights_and_wrong_lengths() {
     let weighted = |n: usize, text: &'static str| {
         refusal(|at| {
             fs::write(at.join("edges.csv"), text).unwrap();
@@ -329,7 +328,7 @@ fn weights_in_two_places_and_of_another_length_are_refused() {
 }
 
 #[test]
-fn a_compressed_table_that_is_cut_off_or_garbage_is_refused() {
+fn rejects_truncated_or_invalid_gzip() {
     let lines: String = (0..5000).map(|i| format!("{},{}\n", i % 4, i * 7 % 4)).collect();
     let whole = gzip(lines.as_bytes());
     for bytes in [&whole[..whole.len() / 2], &whole[..whole.len() - 4], &whole[..5], b"0,1\n1,2\n"] {
@@ -342,7 +341,7 @@ fn a_compressed_table_that_is_cut_off_or_garbage_is_refused() {
 }
 
 #[test]
-fn inputs_that_are_no_edge_list_are_refused() {
+fn rejects_inputs_that_are_not_edge_lists() {
     let root = tempfile::tempdir().unwrap();
     fs::write(root.path().join("edges.txt"), "0 1\n").unwrap();
     let error = converted(&root.path().join("edges.txt")).unwrap_err();
@@ -360,7 +359,7 @@ fn inputs_that_are_no_edge_list_are_refused() {
 }
 
 #[test]
-fn another_number_of_nodes_than_labels_is_refused() {
+fn rejects_node_count_that_differs_from_the_labels() {
     let folder = folder();
     fs::write(folder.path().join("edges.csv"), "0,1\n").unwrap();
     let out = folder.path().join("out");
@@ -377,7 +376,7 @@ fn another_number_of_nodes_than_labels_is_refused() {
 }
 
 #[test]
-fn splits_that_overlap_are_noted_and_bad_ones_refused() {
+fn notes_overlapping_splits_and_rejects_invalid_ones() {
     let folder = folder();
     let at = folder.path();
     fs::write(at.join("edges.csv"), "0,1\n").unwrap();
@@ -385,8 +384,7 @@ fn splits_that_overlap_are_noted_and_bad_ones_refused() {
     let root = tempfile::tempdir().unwrap();
     let converted = convert(at, root.path().join("out"), &ConvertOptions::default()).unwrap();
     assert_eq!(converted.notes, [Note::SplitsOverlap { parts: ["train", "val"], n_nodes: 1 }]);
-    for (bad, expected) in [(3, "val.npy: entry of the val split, 1 is node 3"), (4, "val.npy: entry 1 is 4")]
-    {
+    for (bad, expected) in [(3, "val.npy: val split entry 1 is node 3"), (4, "val.npy: entry 1 is 4")] {
         put(at, "val.npy", &[1_i64, bad], &[2]);
         let error = convert(at, root.path().join("no"), &ConvertOptions::default()).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");

@@ -1,5 +1,4 @@
-//! kiln's own form: what is written reads back, appears whole or not at all, and is refused when it is not
-//! what its manifest says.
+//! Tests of the kiln format: sets round-trip, a folder is written atomically, and inconsistent sets are rejected.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::collections::BTreeMap;
@@ -31,7 +30,7 @@ fn nodes(ids: &[u32]) -> SharedArray<NodeId> {
     ids.iter().copied().map(NodeId).collect()
 }
 
-/// 0 -> 1, 0 -> 2, 1 -> 2, 3 -> 2, with weights and types; node 3 has no class.
+/// Returns a set with the edges 0 -> 1, 0 -> 2, 1 -> 2, 3 -> 2, with weights and types. Node 3 has no class.
 fn small(features: impl FeatureStore + 'static) -> Dataset {
     let builder = CscBuilder::new(4).weights(&[0.5, 1.0, 1.5, 2.0]).edge_types(&[0, 1, 0, 1]);
     Dataset {
@@ -56,7 +55,7 @@ fn sparse() -> SparseFeatures {
     SparseFeatures::new(vec![0, 1, 3, 3, 4].into(), columns, vec![0.5, 1.0, 1.5, 3.0].into(), 500).unwrap()
 }
 
-/// The set in a folder of its own.
+/// Writes the set to a new folder.
 fn written(data: &Dataset) -> (tempfile::TempDir, PathBuf) {
     let root = tempfile::tempdir().unwrap();
     let folder = root.path().join("set");
@@ -92,16 +91,16 @@ fn check_equal(got: &Dataset, expected: &Dataset) {
     assert_eq!(got.graph.weights(), expected.graph.weights());
     assert_eq!(got.graph.edge_types(), expected.graph.edge_types());
     assert_eq!(got.features.dim(), expected.features.dim());
-    assert!(all_rows(got) == all_rows(expected), "features differ");
+    assert!(all_rows(got) == all_rows(expected), "the features should be equal");
     assert_eq!(got.labels.as_slice(), expected.labels.as_slice());
     assert_eq!(got.labels.n_classes(), expected.labels.n_classes());
     assert_eq!(got.split, expected.split);
-    assert!(got.names == expected.names, "names differ");
+    assert!(got.names == expected.names, "the node names should be equal");
     assert_eq!(got.class_names, expected.class_names);
     assert_eq!(got.edge_type_names, expected.edge_type_names);
 }
 
-/// Written, read back, verified, and written again with the same bytes.
+/// Writes, opens and verifies a set, and checks that writing the opened set produces the same files.
 fn check_round_trip(data: &Dataset) {
     let (_root, folder) = written(data);
     let read = format::open(&folder).unwrap();
@@ -112,16 +111,20 @@ fn check_round_trip(data: &Dataset) {
     assert_eq!(verified.n_hashed, contents(&folder).len() - 1);
     assert_eq!(verified.notes, []);
     let (_root, again) = written(&read);
-    assert!(contents(&again) == contents(&folder), "written twice, {} differs", data.name);
+    assert!(
+        contents(&again) == contents(&folder),
+        "writing {} again should produce the same files",
+        data.name
+    );
 }
 
 #[test]
-fn the_built_in_set_reads_back() {
+fn built_in_set_round_trips() {
     check_round_trip(&debian_packages().unwrap());
 }
 
 #[test]
-fn synthetic_sets_read_back() {
+fn synthetic_sets_round_trip() {
     check_round_trip(&synthetic::ring(10).unwrap());
     let config =
         SbmConfig { n_nodes: 500, n_classes: 4, degree: 6, homophily: 0.8, dim: 9, noise: 0.5, seed: 1 };
@@ -129,7 +132,7 @@ fn synthetic_sets_read_back() {
 }
 
 #[test]
-fn each_kind_of_features_reads_back_as_it_is_stored() {
+fn features_of_each_type_round_trip() {
     check_round_trip(&small(rows()));
     let halves: Vec<f16> = [0.5, 1.0, -2.0, 3.0].map(f16::from_f32).to_vec();
     check_round_trip(&small(DenseFeatures::new(FeatureArray::F16(halves.into()), 1).unwrap()));
@@ -146,7 +149,7 @@ fn each_kind_of_features_reads_back_as_it_is_stored() {
 }
 
 #[test]
-fn the_folder_is_one_of_plain_arrays_too() {
+fn kiln_folder_opens_as_plain_arrays() {
     let (_root, folder) = written(&small(rows()));
     let data = kiln_data::npy::open(&folder).unwrap();
     assert_eq!(data.notes, []);
@@ -157,7 +160,7 @@ fn the_folder_is_one_of_plain_arrays_too() {
 }
 
 #[test]
-fn a_folder_that_holds_something_is_refused() {
+fn rejects_output_folder_that_is_not_empty() {
     let (root, folder) = written(&small(rows()));
     let before = contents(&folder);
     for target in [folder.clone(), folder.join("kiln.json"), root.path().to_owned()] {
@@ -169,7 +172,7 @@ fn a_folder_that_holds_something_is_refused() {
 }
 
 #[test]
-fn an_empty_folder_is_filled_and_missing_parents_are_made() {
+fn writes_to_empty_folders_and_creates_missing_parents() {
     let root = tempfile::tempdir().unwrap();
     fs::create_dir(root.path().join("empty")).unwrap();
     for folder in ["empty", "a/b/c", "a/b/d/"] {
@@ -179,7 +182,7 @@ fn an_empty_folder_is_filled_and_missing_parents_are_made() {
     assert_eq!(names_in(&root.path().join("a/b")), ["c", "d"]);
 }
 
-/// Rows that end with an error after the first 100,000, and look around meanwhile.
+/// A feature store that fails after 100,000 rows, and checks the output folder before that.
 #[derive(Debug)]
 struct Breaking {
     target: PathBuf,
@@ -200,7 +203,8 @@ impl FeatureStore for Breaking {
 
     fn gather(&self, ids: &[NodeId], out: &mut FeatureBuffer) -> kiln_feature::Result<()> {
         if ids.iter().any(|node| node.0 >= 100_000) {
-            // What a process that dies here leaves behind: no target, and an unfinished folder that is no set.
+            // At this point the target does not exist, and the unfinished folder does not open. A process that is
+            // killed here leaves this state.
             assert!(!self.target.exists());
             let unfinished = names_in(self.target.parent().unwrap()).pop().unwrap();
             assert!(unfinished.starts_with("set.unfinished-"), "{unfinished}");
@@ -215,7 +219,7 @@ impl FeatureStore for Breaking {
 }
 
 #[test]
-fn a_writer_that_stops_half_way_leaves_nothing() {
+fn failed_write_leaves_no_files() {
     let root = tempfile::tempdir().unwrap();
     let target = root.path().join("set");
     let data = Dataset {
@@ -231,7 +235,7 @@ fn a_writer_that_stops_half_way_leaves_nothing() {
 }
 
 #[test]
-fn an_unfinished_folder_of_another_process_is_left_alone() {
+fn keeps_unfinished_folders_of_other_processes() {
     let root = tempfile::tempdir().unwrap();
     let left: Vec<String> = (0..3).map(|n| format!("set.unfinished-{}-{n}", std::process::id())).collect();
     for name in &left {
@@ -244,7 +248,7 @@ fn an_unfinished_folder_of_another_process_is_left_alone() {
 }
 
 #[test]
-fn a_set_that_contradicts_itself_is_not_written() {
+fn rejects_inconsistent_sets() {
     let root = tempfile::tempdir().unwrap();
     let check = |data: Dataset, expected: &str| {
         let error = format::write(&data, root.path().join("set")).unwrap_err().to_string();
@@ -262,14 +266,14 @@ fn a_set_that_contradicts_itself_is_not_written() {
 }
 
 #[test]
-fn a_set_in_memory_is_the_set_on_disk_and_outlives_it() {
+fn in_memory_copy_equals_the_mapped_set_and_outlives_its_files() {
     for data in [small(rows()), small(sparse())] {
         let (root, folder) = written(&data);
         let mapped = format::open(&folder).unwrap();
         assert_eq!(mapped.graph.owned_bytes(), 0);
         let hash = mapped.hash().unwrap();
         let in_memory = mapped.in_memory();
-        // 5 places and 4 edges with their weights and types.
+        // The graph has 5 offsets, and 4 edges with weights and types.
         assert_eq!(in_memory.graph.owned_bytes(), 5 * 8 + 4 * (4 + 4 + 1));
         assert!(in_memory.graph.indices_path().is_none());
         drop(root);

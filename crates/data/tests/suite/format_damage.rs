@@ -1,4 +1,4 @@
-//! Every way in which a folder in kiln's form can be damaged, and what is said of it.
+//! Tests of the errors for damaged folders in the kiln format.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::fs;
@@ -12,7 +12,7 @@ use kiln_graph::{CscBuilder, NodeId};
 use kiln_store::Error as StoreError;
 use kiln_store::npy::{self, Element};
 
-/// 0 -> 1, 0 -> 2, 1 -> 2, 3 -> 2, with everything that a set can have.
+/// Writes a set with the edges 0 -> 1, 0 -> 2, 1 -> 2, 3 -> 2, and with all optional data.
 fn set(features: impl FeatureStore + 'static) -> (tempfile::TempDir, PathBuf) {
     let builder = CscBuilder::new(4).weights(&[0.5, 1.0, 1.5, 2.0]).edge_types(&[0, 1, 0, 1]);
     let part = |node| [NodeId(node)].into_iter().collect();
@@ -48,7 +48,7 @@ fn arrays(folder: &Path) -> Vec<PathBuf> {
     paths.filter(|path| path.extension().unwrap() == "npy").collect()
 }
 
-/// Every set, with all of its arrays.
+/// Calls `check` with each array of a dense and of a sparse set, and restores the array afterwards.
 fn for_each_array(check: impl Fn(&Path, &Path)) {
     for (_root, folder) in [set(dense()), set(sparse())] {
         let paths = arrays(&folder);
@@ -63,7 +63,7 @@ fn for_each_array(check: impl Fn(&Path, &Path)) {
 }
 
 #[test]
-fn a_truncated_array_is_refused_when_it_is_opened() {
+fn open_rejects_truncated_arrays() {
     for_each_array(|folder, path| {
         let whole = fs::read(path).unwrap();
         for length in [0, 5, 60, 127, whole.len() - 1] {
@@ -80,7 +80,7 @@ fn a_truncated_array_is_refused_when_it_is_opened() {
 }
 
 #[test]
-fn converting_a_damaged_set_is_refused() {
+fn convert_rejects_damaged_sets() {
     for_each_array(|folder, path| {
         let mut bytes = fs::read(path).unwrap();
         let at = bytes.len() - 1;
@@ -97,7 +97,7 @@ fn converting_a_damaged_set_is_refused() {
 }
 
 #[test]
-fn an_array_that_is_gone_is_named() {
+fn missing_array_error_names_the_file() {
     for_each_array(|folder, path| {
         fs::remove_file(path).unwrap();
         let error = format::open(folder).unwrap_err();
@@ -106,11 +106,12 @@ fn an_array_that_is_gone_is_named() {
 }
 
 #[test]
-fn one_bit_is_found_by_its_hash() {
+fn verify_detects_a_flipped_bit() {
     for_each_array(|folder, path| {
         let whole = fs::read(path).unwrap();
-        // The last byte of the header's padding and of the values. An entry of indptr that is another no
-        // longer ends where the edges do, which is said first.
+        // One byte of the header's padding is changed, and then the last byte of the values. In `indptr`, a byte of the
+        // second offset is changed instead, because the last offset must be the number of edges and an earlier check
+        // would fail.
         let is_indptr = path.to_string_lossy().ends_with("indptr.npy");
         let last = if is_indptr { 128 + 8 } else { whole.len() - 1 };
         for at in [126, last] {
@@ -127,14 +128,14 @@ fn one_bit_is_found_by_its_hash() {
     });
 }
 
-/// Puts an array in the place of another and its hash in the manifest, so that only its values are wrong.
+/// Replaces an array and its hash in the manifest, so that only its values are wrong.
 fn forge<T: Element>(folder: &Path, name: &str, values: &[T], shape: &[usize]) {
     let copy = folder.with_file_name("copy");
     let bytes = npy::write(values, shape);
     fs::write(folder.join(name), &bytes).unwrap();
     fs::write(&copy, bytes).unwrap();
     let Err(Error::Store(StoreError::HashMismatch { expected, got, .. })) = format::verify(folder) else {
-        panic!("{name} should differ");
+        panic!("the hash of {name} should differ");
     };
     edit(folder, &expected, &got);
 }
@@ -142,11 +143,11 @@ fn forge<T: Element>(folder: &Path, name: &str, values: &[T], shape: &[usize]) {
 fn edit(folder: &Path, from: &str, to: &str) {
     let path = folder.join("kiln.json");
     let text = fs::read_to_string(&path).unwrap();
-    assert!(text.contains(from), "{text} has no {from}");
+    assert!(text.contains(from), "the manifest should contain {from}: {text}");
     fs::write(path, text.replacen(from, to, 1)).unwrap();
 }
 
-/// What verifying says of a forged array; opening says nothing.
+/// Checks that a set with a forged array opens, and that `verify` fails with the expected error.
 fn check_forged<T: Element>(
     features: impl FeatureStore + 'static,
     name: &str,
@@ -164,20 +165,20 @@ fn check_forged<T: Element>(
 }
 
 #[test]
-fn values_that_cannot_be_are_named_with_their_file_and_place() {
+fn verify_reports_invalid_values_with_file_and_position() {
     check_forged(
         dense(),
         "indptr.npy",
         &[0_u64, 3, 1, 4, 4],
         &[5],
-        "indptr.npy: entry 2 is 1, expected at least 3, as the entry before it",
+        "indptr.npy: entry 2 is 1, expected at least 3, the entry before it",
     );
     check_forged(
         dense(),
         "indices.npy",
         &[0_u32, 0, 4, 3],
         &[4],
-        "indices.npy: the source of edge 2 is 4, expected a node, 0 to 4 - 1",
+        "indices.npy: the source of edge 2 is 4, expected a node id below 4",
     );
     check_forged(
         dense(),
@@ -191,21 +192,21 @@ fn values_that_cannot_be_are_named_with_their_file_and_place() {
         "edge_types.npy",
         &[0_u8, 1, 0, 2],
         &[4],
-        "edge_types.npy: the type of edge 3 is 2, expected one of the 2 types that have names",
+        "edge_types.npy: the type of edge 3 is 2, expected a type below 2, the number of types that have names",
     );
     check_forged(
         dense(),
         "labels.npy",
         &[1, 3, 2, -1],
         &[4],
-        "labels.npy: the label of node 1 is 3, expected a class, 0 to 3 - 1, or a negative number",
+        "labels.npy: the label of node 1 is 3, expected a class below 3 or a negative number",
     );
     check_forged(
         dense(),
         "val.npy",
         &[4_u32],
         &[1],
-        "val.npy: entry of the val split, 0 is node 4, expected a node, 0 to 4 - 1",
+        "val.npy: val split entry 0 is node 4, expected a node id below 4",
     );
     check_forged(dense(), "test.npy", &[3_u32], &[1], "node 3, expected a node that has a label");
     check_forged(
@@ -220,12 +221,12 @@ fn values_that_cannot_be_are_named_with_their_file_and_place() {
         "names_ends.npy",
         &[4_u32, 4, 11, 13],
         &[4],
-        "names_ends.npy: the name of node 2 is 11, expected UTF-8 from byte 4",
+        "names_ends.npy: the name of node 2 is 11, expected the end of UTF-8 text from byte 4",
     );
 }
 
 #[test]
-fn sparse_features_that_cannot_be_are_named_with_their_file_and_place() {
+fn verify_reports_invalid_sparse_features_with_file_and_position() {
     check_forged(
         sparse(),
         "features_indptr.npy",
@@ -238,7 +239,7 @@ fn sparse_features_that_cannot_be_are_named_with_their_file_and_place() {
         "features_indices.npy",
         &[1_u32, 0, 500, 0],
         &[4],
-        "features_indices.npy: a column of row 1 is 500, expected a column, 0 to 500 - 1",
+        "features_indices.npy: a column of row 1 is 500, expected a column below 500",
     );
     check_forged(
         sparse(),
@@ -250,7 +251,7 @@ fn sparse_features_that_cannot_be_are_named_with_their_file_and_place() {
 }
 
 #[test]
-fn a_folder_without_hashes_is_verified_by_its_values() {
+fn verify_checks_the_values_of_a_folder_without_hashes() {
     let (_root, folder) = set(dense());
     fs::remove_file(folder.join("kiln.json")).unwrap();
     let verified = format::verify(&folder).unwrap();
@@ -263,7 +264,7 @@ fn a_folder_without_hashes_is_verified_by_its_values() {
     assert!(error.contains("indices.npy: the source of edge 2 is 9"), "{error}");
 }
 
-/// What opening says when a part of the manifest is another.
+/// Checks that opening and verifying fail with the expected error after an edit of the manifest.
 fn check_edited(from: &str, to: &str, expected: &str) {
     let (_root, folder) = set(dense());
     edit(&folder, from, to);
@@ -282,31 +283,31 @@ fn check_edited(from: &str, to: &str, expected: &str) {
 }
 
 #[test]
-fn a_manifest_that_contradicts_itself_or_the_files_is_refused() {
+fn rejects_inconsistent_manifests() {
     check_edited("\"format\": 1", "\"format\": 2", "the set has format 2, expected 1");
     check_edited("\"n_nodes\": 4", "\"n_nodes\": 5", "is [4, 2], expected [5, 2]");
     check_edited("\"n_edges\": 4", "\"n_edges\": 3", "is [4], expected [3]");
     check_edited("\"dim\": 2", "\"dim\": 3", "files.features.npy.shape is [4, 2], expected [4, 3]");
     check_edited("\"dim\": 2", "\"dim\": 0", "dim is 0, expected 1 to 16777216");
-    check_edited("\"dim\": 2", "\"dim\": null", "n_classes is 3, expected null, as dim is");
+    check_edited("\"dim\": 2", "\"dim\": null", "n_classes is 3, expected null, because dim is null");
     check_edited("\"n_classes\": 3", "\"n_classes\": 4", "class_names is 3 names, expected 4 names or none");
-    check_edited("\"n_classes\": 3,", "", "n_classes is null, expected a number, as dim is");
+    check_edited("\"n_classes\": 3,", "", "n_classes is null, expected a number, because dim is a number");
     check_edited("\"n_classes\": 3", "\"n_classes\": -3", "invalid value");
     check_edited("\"name\"", "\"title\"", "unknown field `title`");
     check_edited("\"f32\"", "\"f16\"", "features.npy: the elements are <f4, expected <f2");
     check_edited("\"f32\"", "\"i32\"", "files.features.npy.dtype is i32, expected f32 or f16 or bf16");
     check_edited("\"f32\"", "\"complex\"", "unknown variant `complex`");
-    check_edited("labels.npy", "layers.npy", "files.layers.npy is none, expected a file of the form");
+    check_edited("labels.npy", "layers.npy", "files.layers.npy is unknown, expected a file of the format");
     check_edited(
         "weights.npy",
         "../weights.npy",
-        "files.../weights.npy is none, expected a file of the form",
+        "files.../weights.npy is unknown, expected a file of the format",
     );
     check_edited("\"names_text.npy\": {", "\"features_data.npy\": {", "files.features_data.npy.dtype is u8");
 }
 
 #[test]
-fn an_entry_that_is_gone_is_named() {
+fn missing_manifest_entry_is_reported() {
     for (_root, folder) in [set(dense()), set(sparse())] {
         let manifest = folder.join("kiln.json");
         let whole: serde_json::Value = serde_json::from_slice(&fs::read(&manifest).unwrap()).unwrap();
@@ -315,13 +316,14 @@ fn an_entry_that_is_gone_is_named() {
             let mut without = whole.clone();
             without["files"].as_object_mut().unwrap().remove(name).unwrap();
             fs::write(&manifest, serde_json::to_vec(&without).unwrap()).unwrap();
-            // With the file, it is the entry that lacks; without it, it is what the set needs.
+            // A missing entry is always an error if its file exists. Without its file, it is an error only if the file
+            // is required.
             let check = |is_whole: bool| match format::open(&folder) {
                 Err(Error::Store(StoreError::Metadata { expected, found, .. })) => {
                     assert_eq!((expected.contains("an entry"), &*found), (true, "none"), "{name}");
                 }
                 Err(error) => panic!("{name}: {error}"),
-                Ok(_) => assert!(is_whole, "{name} is not missed"),
+                Ok(_) => assert!(is_whole, "opening without the entry of {name} should fail"),
             };
             check(false);
             let bytes = fs::read(&path).unwrap();
@@ -333,20 +335,20 @@ fn an_entry_that_is_gone_is_named() {
 }
 
 #[test]
-fn a_file_that_the_manifest_does_not_list_is_refused() {
+fn rejects_known_file_that_the_manifest_does_not_list() {
     let (_root, folder) = set(sparse());
-    fs::write(folder.join("README"), "other files are nobody's business").unwrap();
+    fs::write(folder.join("README"), "other files are ignored").unwrap();
     format::open(&folder).unwrap();
     fs::copy(folder.join("features_data.npy"), folder.join("features.npy")).unwrap();
     let error = format::open(&folder).unwrap_err().to_string();
     assert!(
-        error.contains("files.features.npy is none, expected an entry, since the file is there"),
+        error.contains("files.features.npy is none, expected an entry, because the file exists"),
         "{error}"
     );
 }
 
 #[test]
-fn a_manifest_that_is_absent_or_garbage_is_refused() {
+fn rejects_missing_and_invalid_manifests() {
     let (_root, folder) = set(dense());
     let path = folder.join("kiln.json");
     for garbage in ["", "{", "null", "[1]", "{\"format\": \"one\"}", "\u{0}"] {
@@ -361,7 +363,7 @@ fn a_manifest_that_is_absent_or_garbage_is_refused() {
     fs::remove_file(&path).unwrap();
     let error = format::open(&folder).unwrap_err();
     assert!(
-        error.to_string().contains("has no kiln.json (the manifest of a set in kiln's own form)"),
+        error.to_string().contains("has no kiln.json (the manifest of a set in the kiln format)"),
         "{error}"
     );
     assert!(matches!(format::open(folder.join("nowhere")), Err(Error::Store(StoreError::Missing { .. }))));

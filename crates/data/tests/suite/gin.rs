@@ -1,4 +1,4 @@
-//! The text format of the GIN paper: what is read, and every way to be no such file.
+//! Tests of the reader of GIN files, including invalid ones.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::fs;
@@ -14,11 +14,11 @@ fn read(text: &[u8]) -> Result<GraphDataset, Error> {
     gin::read(path)
 }
 
-/// A path 1 - 0 - 2, and a node alone.
+/// A file with two graphs: the path 1 - 0 - 2, and an isolated node.
 const SMALL: &str = "2\n3 5\n0 2 1 2\n4 1 0\n-1 1 0\n1 -3\n0 0\n";
 
 #[test]
-fn graphs_stand_one_after_the_other() {
+fn reads_graphs_as_one_block_diagonal_graph() {
     let data = read(SMALL.as_bytes()).unwrap();
     assert_eq!((data.name.as_str(), data.n_graphs()), ("SMALL", 2));
     assert_eq!(data.node_offsets()[..], [0, 3, 4]);
@@ -49,7 +49,7 @@ fn numbers_after_the_neighbours_are_features() {
 }
 
 #[test]
-fn an_edge_without_its_reverse_runs_from_the_line_s_node_and_gives_a_note() {
+fn edge_without_reverse_keeps_its_direction_with_a_note() {
     let data = read(b"1\n2 0\n0 2 1 1\n0 0\n").unwrap();
     assert_eq!(data.graph().in_neighbors(NodeId(1)), [NodeId(0), NodeId(0)]);
     assert_eq!(data.graph().in_degree(NodeId(0)), 0);
@@ -58,14 +58,14 @@ fn an_edge_without_its_reverse_runs_from_the_line_s_node_and_gives_a_note() {
 }
 
 #[test]
-fn a_graph_may_have_no_nodes() {
+fn accepts_graphs_without_nodes() {
     let data = read(b"2\n0 1\n1 0\n7 1 0\n").unwrap();
     assert_eq!(data.node_offsets()[..], [0, 0, 1]);
     assert_eq!(data.notes, []);
 }
 
 #[test]
-fn lines_that_are_not_as_they_should_be_are_named() {
+fn rejects_invalid_lines_with_their_number() {
     let cases: [(&[u8], &str); 24] = [
         (b"", "line 1: \"the end of the file\", expected the number of graphs"),
         (b"\n", "line 1: \"the end of the line\", expected the number of graphs, at least 1"),
@@ -85,7 +85,7 @@ fn lines_that_are_not_as_they_should_be_are_named() {
         (b"1\n1 0\n0\n", "line 3: \"the end of the line\", expected the node's degree"),
         (b"1\n1 0\n0 -1\n", "line 3: \"-1\", expected the node's degree"),
         (b"1\n1 0\n0 1000000000000000000 0\n", "line 3: \"the end of the line\", expected a neighbour"),
-        (b"2\n1 0\n0 0\n1 0\n0 1 1\n", "line 5: \"1\", expected a node of this graph, 0 to 1 - 1"),
+        (b"2\n1 0\n0 0\n1 0\n0 1 1\n", "line 5: \"1\", expected a node id of this graph, below 1"),
         (b"1\n2 0\n0 1 1 0.5\n0 1 0\n", "line 4: \"0 features\", expected 1 features"),
         (b"1\n1 0\n0 0 x\n", "line 3: \"x\", expected a feature of the node"),
         (b"1\n1 0\n0 0 nan\n", "line 3: \"nan\", expected a feature of the node, a finite number"),

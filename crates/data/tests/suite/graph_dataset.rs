@@ -1,4 +1,4 @@
-//! Sets of graphs: what the constructor refuses, and random splits.
+//! Tests of the checks of `GraphDataset`, and of random splits and folds.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use kiln_data::{Error, GraphDataset, Split};
 use kiln_feature::{DenseFeatures, Labels};
 use kiln_graph::{Csc, CscBuilder, GraphId, ItemId, NodeId};
 
-/// Edges 0 - 1 and 3 -> 2.
+/// Returns a graph with the edges 0 -> 1, 1 -> 0 and 3 -> 2.
 fn graph() -> Csc {
     CscBuilder::new(4).build(&[0, 1, 3], &[1, 0, 2]).unwrap()
 }
@@ -17,7 +17,7 @@ fn labels<I: ItemId>(classes: &[i32]) -> Labels<I> {
 }
 
 #[test]
-fn arrays_that_contradict_each_other_are_errors() {
+fn rejects_inconsistent_arrays() {
     let new = |offsets: &[u32], classes: &[i32]| {
         GraphDataset::new("set", graph(), offsets.to_vec(), labels(classes)).map(|data| data.n_graphs())
     };
@@ -27,15 +27,15 @@ fn arrays_that_contradict_each_other_are_errors() {
         (new(&[0], &[]), "set: the number of node offsets is 1, expected 2"),
         (new(&[1, 4], &[0]), "set: the first node offset is 1, expected 0"),
         (new(&[0, 2], &[0]), "set: the last node offset is 2, expected 4"),
-        (new(&[0, 5, 4], &[0, 0]), "set: node offset 2 is 4, expected at least 5, the one before it"),
+        (new(&[0, 5, 4], &[0, 0]), "set: node offset 2 is 4, expected at least 5, the previous offset"),
         (
             new(&[0, 3, 4], &[0, 0]),
-            "set: the source of edge 2 is node 3, expected a node of graph 0, as its destination is",
+            "set: the source of edge 2 is node 3, expected a node of graph 0, the graph of its destination",
         ),
         (new(&[0, 2, 4], &[0]), "set: the number of graph labels is 1, expected 2"),
         (
             new(&[0, 2, 4], &[0, 2]),
-            "features: graph 1 has label 2, but there are 2 classes (0 to n_classes - 1)",
+            "cannot use the features or labels: graph 1 has label 2, expected a class below 2",
         ),
     ];
     for (result, expected) in cases {
@@ -45,19 +45,19 @@ fn arrays_that_contradict_each_other_are_errors() {
 }
 
 #[test]
-fn features_and_node_labels_are_one_a_node() {
+fn requires_one_feature_row_and_label_per_node() {
     let data = GraphDataset::new("set", graph(), vec![0, 2, 4], labels(&[0, 1])).unwrap();
     assert_eq!(data.class_names, ["0", "1"]);
     let three = Arc::new(DenseFeatures::from_f32(vec![0.0; 3], 1).unwrap());
     let error = data.clone().with_features(three).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "set: the number of feature rows is 3, expected 4: correct the one that is wrong"
+        "set: the number of feature rows is 3, expected 4: correct this file or the files it must match"
     );
     let error = data.clone().with_node_labels(labels(&[0; 5])).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "set: the number of node labels is 5, expected 4: correct the one that is wrong"
+        "set: the number of node labels is 5, expected 4: correct this file or the files it must match"
     );
     let error = data.clone().with_node_labels(labels(&[0, 1, 2, 0])).unwrap_err();
     assert!(matches!(error, Error::Feature(_)), "{error}");
@@ -73,7 +73,7 @@ fn parts(split: &Split) -> [Vec<u32>; 3] {
 }
 
 #[test]
-fn a_random_split_has_each_item_once_and_depends_on_the_seed_alone() {
+fn random_split_has_each_item_once_and_depends_only_on_the_seed() {
     let split = Split::random(10, [0.7, 0.1], 1).unwrap();
     let items = parts(&split);
     assert_eq!(items.each_ref().map(Vec::len), [7, 1, 2]);
@@ -86,15 +86,15 @@ fn a_random_split_has_each_item_once_and_depends_on_the_seed_alone() {
     assert_eq!(parts(&Split::random(3, [0.5, 0.5], 1).unwrap()).map(|part| part.len()), [2, 1, 0]);
 }
 
-/// Pins the stream of `docs/rng.md`; the value was made by an independent program.
+/// Checks the example in `docs/rng.md`. The expected value was computed by an independent program.
 #[test]
-fn the_random_split_of_seed_7_is_the_documented_one() {
+fn random_split_of_seed_7_matches_the_docs() {
     let split = Split::random(10, [0.7, 0.1], 7).unwrap();
     assert_eq!(parts(&split), [vec![0, 1, 3, 4, 5, 8, 9], vec![6], vec![2, 7]]);
 }
 
 #[test]
-fn shares_out_of_range_are_errors() {
+fn rejects_split_shares_out_of_range() {
     let cases = [
         ([-0.1, 0.5], "a share of the split is -0.1, expected 0 to 1"),
         ([0.5, f64::NAN], "a share of the split is NaN, expected 0 to 1"),
@@ -110,16 +110,16 @@ fn folds(classes: &[i32], n_folds: usize, seed: u64) -> Result<Vec<Vec<u32>>, Er
     Ok(folds.into_iter().map(|fold| fold.into_iter().map(|item| item.0).collect()).collect())
 }
 
-/// Pins the stream of `docs/rng.md`; the value was made by an independent program.
+/// Checks the example in `docs/rng.md`. The expected value was computed by an independent program.
 #[test]
-fn the_folds_of_seed_7_are_the_documented_ones() {
+fn folds_of_seed_7_match_the_docs() {
     let classes = [0, 1, 0, 0, 1, 0, 0, 1, 0, 0, 1, 0, 0, 1];
     let expected = [vec![1, 2, 6, 9], vec![7, 10, 11, 12], vec![0, 8, 13], vec![3, 4, 5]];
     assert_eq!(folds(&classes, 4, 7).unwrap(), expected);
 }
 
 #[test]
-fn folds_have_each_labelled_item_once_and_equally_many_of_each_class() {
+fn folds_have_each_labelled_item_once_and_are_stratified() {
     let classes: Vec<i32> =
         (0..188).map(|item| if item % 11 == 0 { -1 } else { i32::from(item % 3 > 0) }).collect();
     for n_folds in [2, 3, 10, 170] {
@@ -141,11 +141,11 @@ fn folds_have_each_labelled_item_once_and_equally_many_of_each_class() {
 }
 
 #[test]
-fn too_few_and_too_many_folds_are_errors() {
+fn rejects_too_few_and_too_many_folds() {
     let cases = [
         (0, "n_folds is 0, expected at least 2"),
         (1, "n_folds is 1, expected at least 2"),
-        (4, "n_folds is 4, expected at most one a labelled item"),
+        (4, "n_folds is 4, expected at most one per labelled item"),
     ];
     for (n_folds, expected) in cases {
         assert_eq!(folds(&[0, -1, 1, 1], n_folds, 0).unwrap_err().to_string(), expected);

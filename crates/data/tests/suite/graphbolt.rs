@@ -1,4 +1,4 @@
-//! GraphBolt's folders as data sets, and every way to be none.
+//! Tests of the reader of GraphBolt folders, including invalid ones.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::fs;
@@ -48,7 +48,7 @@ fn put<T: Element>(folder: &Path, name: &str, values: &[T], shape: &[usize]) {
     fs::write(path, npy::write(values, shape)).unwrap();
 }
 
-/// 0 -> 1, 2 -> 1, 2 -> 1, 3 -> 0; node 3 stands in no set.
+/// Writes a folder with the edges 0 -> 1, 2 -> 1, 2 -> 1, 3 -> 0. Node 3 is in no set.
 fn folder() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
@@ -75,14 +75,14 @@ fn check(data: &Dataset) {
     assert_eq!(data.validate().unwrap(), []);
 }
 
-/// The metadata with one part replaced.
+/// Returns the metadata with one part replaced.
 fn edited(from: &str, to: &str) -> String {
     assert!(METADATA.contains(from), "{from}");
     METADATA.replacen(from, to, 1)
 }
 
 #[test]
-fn a_folder_opens_with_its_features_mapped() {
+fn opens_a_folder_without_notes() {
     let folder = folder();
     let data = open(folder.path()).unwrap();
     check(&data);
@@ -91,7 +91,7 @@ fn a_folder_opens_with_its_features_mapped() {
 }
 
 #[test]
-fn edges_may_be_text_without_a_header() {
+fn reads_text_edges_without_a_header() {
     let folder = folder();
     fs::write(folder.path().join("edges/edges.csv"), "0,1\n2,1\n2,1\n3,0\n").unwrap();
     let text =
@@ -107,7 +107,7 @@ fn edges_may_be_text_without_a_header() {
 }
 
 #[test]
-fn edges_may_lie_pair_by_pair() {
+fn reads_column_major_edges() {
     let folder = folder();
     let path = folder.path().join("edges/edges.npy");
     let transposed = |pairs: &[i64]| {
@@ -122,7 +122,7 @@ fn edges_may_lie_pair_by_pair() {
     assert!(error.contains("the destination of edge 2 is 9, expected a node"), "{error}");
 }
 
-/// Opens the folder with other metadata, from files in their usual place.
+/// Opens the folder with other metadata and the unchanged arrays.
 fn open_as(metadata: &str) -> kiln_data::Result<Dataset> {
     let folder = folder();
     fs::write(folder.path().join("metadata.yaml"), metadata).unwrap();
@@ -130,7 +130,7 @@ fn open_as(metadata: &str) -> kiln_data::Result<Dataset> {
 }
 
 #[test]
-fn metadata_may_be_written_in_other_ways() {
+fn accepts_variants_of_metadata() {
     for text in [
         edited("name: seeds", "name: seed_nodes"),
         edited("  num_classes: 5\n", ""),
@@ -150,7 +150,7 @@ fn metadata_may_be_written_in_other_ways() {
 }
 
 #[test]
-fn what_is_not_read_is_noted() {
+fn notes_entries_that_are_not_read() {
     let text = METADATA.replace(
         "tasks:",
         "- {domain: edge, name: weight, format: numpy, path: none.npy}\n\
@@ -170,7 +170,7 @@ fn what_is_not_read_is_noted() {
 }
 
 #[test]
-fn absolute_paths_and_dots_are_followed() {
+fn follows_absolute_and_parent_paths() {
     let (folder, other) = (folder(), tempfile::tempdir().unwrap());
     let moved = other.path().join("feat.npy");
     fs::rename(folder.path().join("data/feat.npy"), &moved).unwrap();
@@ -182,7 +182,7 @@ fn absolute_paths_and_dots_are_followed() {
 }
 
 #[test]
-fn metadata_that_cannot_be_used_is_refused_with_its_entry() {
+fn rejects_invalid_metadata_with_its_entry() {
     let of_links = "tasks:\n- {name: links, train_set: [{data: [{name: labels}]}]}\n";
     let two_tasks = "tasks:\n- name: a\n  train_set: &s [{data: [{name: labels}, {name: seeds}]}]\n- {name: b, train_set: *s}\n";
     let head = &METADATA[..METADATA.find("tasks:").unwrap()];
@@ -192,7 +192,7 @@ fn metadata_that_cannot_be_used_is_refused_with_its_entry() {
         ("graph: 3\n", "graph is \"3\", expected a mapping"),
         ("tasks: []\n", "graph is missing, expected a mapping with `nodes` and `edges`"),
         (&edited("- num: 4", "- number: 4"), "graph.nodes[0].num is missing, expected the number of nodes"),
-        (&edited("num: 4", "num: -4"), "graph.nodes[0].num is \"-4\", expected a number of 0 or more"),
+        (&edited("num: 4", "num: -4"), "graph.nodes[0].num is \"-4\", expected a non-negative integer"),
         (
             &edited("num: 4", "num: 4294967295"),
             "the number of nodes is 4294967295, expected below 4294967295",
@@ -224,7 +224,7 @@ fn metadata_that_cannot_be_used_is_refused_with_its_entry() {
         ),
         (
             &edited("name: feat\n  format: numpy", "name: feat\n  format: torch"),
-            "feat.npy: a file of torch, which only Python reads, is not supported: save it with numpy.save",
+            "feat.npy: a torch file, which only Python can read, is not supported: save it with numpy.save",
         ),
         (
             &edited("name: feat\n  format: numpy", "name: feat\n  format: csv"),
@@ -243,7 +243,7 @@ fn metadata_that_cannot_be_used_is_refused_with_its_entry() {
         (&format!("{head}{two_tasks}"), "tasks is a, b, expected one called node_classification"),
         (
             &edited("num_classes: 5", "num_classes: many"),
-            "tasks[0].num_classes is \"many\", expected a number",
+            "tasks[0].num_classes is \"many\", expected a non-negative integer",
         ),
         (
             &edited("num_classes: 5", "num_classes: 2000000000"),
@@ -272,7 +272,7 @@ fn metadata_that_cannot_be_used_is_refused_with_its_entry() {
 }
 
 #[test]
-fn metadata_that_is_no_text_of_some_kilobytes_is_refused() {
+fn rejects_binary_and_oversized_metadata() {
     let folder = folder();
     let path = folder.path().join("metadata.yaml");
     fs::write(&path, [0xff, 0xfe]).unwrap();
@@ -280,10 +280,10 @@ fn metadata_that_is_no_text_of_some_kilobytes_is_refused() {
     assert!(matches!(&error, Error::Store(StoreError::Io { path: at, .. }) if *at == path), "{error}");
     fs::write(&path, " ".repeat((1 << 20) + 1)).unwrap();
     let error = graphbolt::open(folder.path()).unwrap_err().to_string();
-    assert!(error.contains("its length is more, expected at most 1048576 bytes"), "{error}");
+    assert!(error.contains("the file size is over the limit, expected at most 1048576 bytes"), "{error}");
 }
 
-/// What is said when one file is another.
+/// Returns the error message after one array was replaced.
 fn refusal<T: Element>(name: &str, values: &[T], shape: &[usize]) -> String {
     let folder = folder();
     put(folder.path(), name, values, shape);
@@ -291,7 +291,7 @@ fn refusal<T: Element>(name: &str, values: &[T], shape: &[usize]) -> String {
 }
 
 #[test]
-fn arrays_that_cannot_be_are_refused_with_their_position() {
+fn rejects_invalid_arrays_with_their_position() {
     for (said, expected) in [
         (
             refusal("edges/edges.npy", &[0_i64; 8], &[4, 2]),
@@ -299,7 +299,7 @@ fn arrays_that_cannot_be_are_refused_with_their_position() {
         ),
         (
             refusal("edges/edges.npy", &[0_i64, 1, 4, 1], &[2, 2]),
-            "the destination of edge 0 is 4, expected a node, 0 to 4 - 1",
+            "the destination of edge 0 is 4, expected a node id below 4",
         ),
         (
             refusal("edges/edges.npy", &[0_i32, -1, 0, 1], &[2, 2]),
@@ -315,13 +315,10 @@ fn arrays_that_cannot_be_are_refused_with_their_position() {
         (refusal::<f32>("data/feat.npy", &[], &[4, 0]), "the number of columns is 0, expected 1 to 16777216"),
         (
             refusal("set/train_seeds.npy", &[4_i32], &[1]),
-            "train_seeds.npy: entry 0 is 4, expected a node, 0 to 4 - 1",
+            "train_seeds.npy: entry 0 is 4, expected a node id below 4",
         ),
         (refusal("set/train_seeds.npy", &[-1_i32], &[1]), "train_seeds.npy: entry 0 is -1, expected a node"),
-        (
-            refusal("set/train_seeds.npy", &[0_i64, 1], &[1, 2]),
-            "train_seeds.npy: the shape, of dimension 0 is [1, 2]",
-        ),
+        (refusal("set/train_seeds.npy", &[0_i64, 1], &[1, 2]), "train_seeds.npy: the shape is [1, 2]"),
         (
             refusal("set/train_seeds.npy", &[1_i32, 3], &[2]),
             "train_labels.npy: the number of labels is 1, expected 2",
@@ -332,11 +329,11 @@ fn arrays_that_cannot_be_are_refused_with_their_position() {
         ),
         (
             refusal("set/train_labels.npy", &[-1_i32], &[1]),
-            "the label of row 0 is -1, expected a class: the nodes",
+            "the label of row 0 is -1, expected a class: every",
         ),
         (
             refusal("set/train_labels.npy", &[f32::NAN], &[1]),
-            "the label of row 0 is -1, expected a class: the nodes",
+            "the label of row 0 is -1, expected a class: every",
         ),
         (
             refusal("set/train_labels.npy", &[1.5_f32], &[1]),
@@ -348,11 +345,11 @@ fn arrays_that_cannot_be_are_refused_with_their_position() {
         ),
         (
             refusal("set/train_labels.npy", &[0_i32, 1], &[1, 2]),
-            "a set with 2 labels a node is not supported",
+            "a set with 2 labels per node is not supported",
         ),
         (
             refusal("set/test_seeds.npy", &[1_i32], &[1]),
-            "test_labels.npy: the label of row 0 is 0, expected 4, which node 1 has elsewhere",
+            "test_labels.npy: the label of row 0 is 0, expected 4, the class of node 1 in",
         ),
     ] {
         assert!(said.contains(expected), "{said}\n    expected {expected}");
@@ -360,7 +357,7 @@ fn arrays_that_cannot_be_are_refused_with_their_position() {
 }
 
 #[test]
-fn sets_that_overlap_are_noted() {
+fn notes_overlapping_sets() {
     let folder = folder();
     put(folder.path(), "set/test_seeds.npy", &[2_i32, 1], &[2]);
     put(folder.path(), "set/test_labels.npy", &[0_i32, 4], &[2]);
@@ -369,7 +366,7 @@ fn sets_that_overlap_are_noted() {
 }
 
 #[test]
-fn a_preprocessed_set_says_what_to_open() {
+fn preprocessed_set_error_states_what_to_open() {
     let folder = folder();
     let at = folder.path();
     let preprocessed = "graph_topology: {type: FusedCSCSamplingGraph, path: preprocessed/graph.pt}\n";
@@ -387,7 +384,7 @@ fn a_preprocessed_set_says_what_to_open() {
 }
 
 #[test]
-fn files_that_are_not_there_are_named() {
+fn missing_file_error_names_the_file() {
     for name in ["edges/edges.npy", "data/feat.npy", "set/val_labels.npy", "set/test_seeds.npy"] {
         let folder = folder();
         let path = folder.path().join(name);
@@ -396,5 +393,5 @@ fn files_that_are_not_there_are_named() {
         assert!(matches!(&error, Error::Store(StoreError::Io { path: at, .. }) if *at == path), "{error}");
     }
     let error = graphbolt::open(tempfile::tempdir().unwrap()).unwrap_err().to_string();
-    assert!(error.contains("has no metadata.yaml (which files hold what)"), "{error}");
+    assert!(error.contains("has no metadata.yaml (the list of the set's files)"), "{error}");
 }

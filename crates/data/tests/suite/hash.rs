@@ -1,4 +1,4 @@
-//! The hash of a set: what it is of, what changes it and what does not.
+//! Tests of the hashes of sets: the hashed bytes, and which changes of a set change its hash.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::collections::HashSet;
@@ -36,7 +36,7 @@ fn sparse(indptr: &[u64], columns: &[u32], values: &[f32], dim: usize) -> Arc<Sp
     Arc::new(SparseFeatures::new(indptr.into(), columns.into(), values.into(), dim).unwrap())
 }
 
-/// A path of three nodes, of which one has no label.
+/// Returns a path of three nodes, one of which has no label.
 fn path() -> Dataset {
     Dataset {
         name: "path".into(),
@@ -51,16 +51,17 @@ fn path() -> Dataset {
     }
 }
 
-/// The path with weights, edge types and sparse features.
+/// Returns the path with weights, edge types and sparse features.
 fn sparse_path() -> Dataset {
     let graph = graph(&INDPTR, &INDICES).with_weights(vec![0.5, 1.0, 2.0, 4.0].into()).unwrap();
     let graph = Arc::new(graph.with_edge_types(vec![0, 1, 0, 2].into()).unwrap());
     Dataset { graph, features: sparse(&[0, 1, 1, 2], &[6, 0], &[1.0, 3.0], 9), ..path() }
 }
 
-/// Pins the recipe: hashes stand in checkpoints. The values were made by an independent program.
+/// Fails if the hashed bytes change, because checkpoints contain hashes. The values were computed by an independent
+/// program.
 #[test]
-fn the_hash_is_that_of_the_documented_bytes() {
+fn hash_covers_the_documented_bytes() {
     let expected = "c1356a40ae7fa28eb2f251664c302a420c1f9ca43292d216cb4b32647f53f4d7";
     assert_eq!(path().hash().unwrap(), expected);
     let expected = "6dbe47f023b6b0ae3b2aef2af487d93e7a2457ce80967451c8968cdf21a35ab7";
@@ -70,9 +71,10 @@ fn the_hash_is_that_of_the_documented_bytes() {
     assert_eq!(graphs.unwrap().hash().unwrap(), expected);
 }
 
-/// As above, of what a set of graphs may have besides. By an independent program, too.
+/// Fails if the hashed bytes of the optional arrays of a set of graphs change. The values were computed by an
+/// independent program.
 #[test]
-fn the_hash_of_a_set_of_graphs_has_features_and_node_labels_in_it() {
+fn graph_set_hash_includes_features_and_node_labels() {
     let plain =
         GraphDataset::new("set", graph(&INDPTR, &INDICES), vec![0, 3, 3], labels(&[1, 0], 2)).unwrap();
     let values = [1.0, 2.0, 3.0, -4.0, 5.0, 6.0];
@@ -95,9 +97,10 @@ fn the_hash_of_a_set_of_graphs_has_features_and_node_labels_in_it() {
     }
 }
 
-/// Pins the recipe of the manifest's hash, from the bytes that `docs/format.md` says the files have.
+/// Fails if the hashed bytes of a manifest change. The value was computed from the files that `docs/formats.md`
+/// specifies.
 #[test]
-fn the_manifest_s_hash_is_that_of_the_documented_bytes() {
+fn manifest_hash_covers_the_documented_bytes() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("path");
     format::write(&self::path(), &path).unwrap();
@@ -109,14 +112,14 @@ fn with_graph(graph: Csc) -> Dataset {
     Dataset { graph: Arc::new(graph), ..path() }
 }
 
-/// Checks that all of these differ.
+/// Checks that all hashes differ.
 fn check_differ(hashes: Vec<String>) {
     let distinct: HashSet<&String> = hashes.iter().collect();
     assert_eq!(distinct.len(), hashes.len(), "{hashes:#?}");
 }
 
 #[test]
-fn every_single_change_of_a_set_changes_the_hash() {
+fn every_change_of_a_set_changes_its_hash() {
     let halves = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0].map(f16::from_f32).to_vec();
     let halves = Arc::new(DenseFeatures::new(FeatureArray::F16(halves.into()), 2).unwrap());
     let weights = |weights: [f32; 4]| graph(&INDPTR, &INDICES).with_weights(weights.to_vec().into()).unwrap();
@@ -162,9 +165,9 @@ fn names_and_notes_do_not_change_the_hash() {
 }
 
 #[test]
-fn a_mapped_set_has_the_hash_of_the_one_in_memory() {
+fn mapped_and_in_memory_sets_have_equal_hashes() {
     let folder = tempfile::tempdir().unwrap();
-    // Features of more rows than are read in one go.
+    // The ring has more feature rows than the hash reads at a time.
     for (name, owned) in [("sparse", sparse_path()), ("ring", synthetic::ring(100_000).unwrap())] {
         let path = folder.path().join(name);
         format::write(&owned, &path).unwrap();
@@ -175,7 +178,7 @@ fn a_mapped_set_has_the_hash_of_the_one_in_memory() {
 }
 
 #[test]
-fn every_single_change_of_a_set_of_graphs_changes_the_hash() {
+fn every_change_of_a_graph_set_changes_its_hash() {
     let new = |indices: &[u32], offsets: &[u32], classes: &[i32], n_classes| {
         GraphDataset::new("set", graph(&INDPTR, indices), offsets.to_vec(), labels(classes, n_classes))
             .unwrap()
@@ -201,8 +204,8 @@ fn every_single_change_of_a_set_of_graphs_changes_the_hash() {
 }
 
 #[test]
-fn rows_that_cannot_be_read_are_an_error() {
-    // Columns are not checked of sparse features, which are hashed as they are stored; rows of others are.
+fn hash_fails_if_rows_cannot_be_read() {
+    // Sparse features are hashed as stored, without reading rows; rows of other features are gathered.
     #[derive(Debug)]
     struct Broken;
     impl kiln_feature::FeatureStore for Broken {
@@ -224,7 +227,7 @@ fn rows_that_cannot_be_read_are_an_error() {
 }
 
 #[test]
-fn the_manifest_s_hash_changes_with_the_values_and_not_with_the_names() {
+fn manifest_hash_depends_on_values_but_not_on_names() {
     let folder = tempfile::tempdir().unwrap();
     let mut n_written = 0;
     let mut hash = |set: &Dataset| {
@@ -254,7 +257,7 @@ fn the_manifest_s_hash_changes_with_the_values_and_not_with_the_names() {
 }
 
 #[test]
-fn the_manifest_s_hash_does_not_read_the_arrays() {
+fn manifest_hash_does_not_read_arrays() {
     let folder = tempfile::tempdir().unwrap();
     let ring = folder.path().join("ring");
     format::write(&synthetic::ring(6).unwrap(), &ring).unwrap();

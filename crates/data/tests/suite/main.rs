@@ -1,4 +1,4 @@
-//! Data sets: every form in which they come, what becomes of them, and every way to be none.
+//! Tests of reading, converting, building and validating data sets of every format, including invalid ones.
 
 mod builder;
 #[path = "../common/mod.rs"]

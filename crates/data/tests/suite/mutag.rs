@@ -1,4 +1,4 @@
-//! The frozen copy of MUTAG: that it is the one that its description names, and what it holds.
+//! Tests of the content of the embedded set `mutag`.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::fs;
@@ -15,7 +15,7 @@ fn folder() -> PathBuf {
 }
 
 #[test]
-fn files_have_the_hashes_that_their_description_names() {
+fn files_match_the_hashes_in_the_readme() {
     let description = fs::read_to_string(folder().join("README.md")).unwrap();
     let mut n_files = 0;
     for entry in fs::read_dir(folder()).unwrap() {
@@ -32,7 +32,7 @@ fn files_have_the_hashes_that_their_description_names() {
 }
 
 #[test]
-fn counts_are_the_known_ones() {
+fn counts_match_the_published_set() {
     let data = mutag().unwrap();
     assert_eq!(data.to_string(), "mutag: 188 graphs of 17.93 nodes and 39.59 edges on average, 2 classes");
     assert_eq!((data.graph().n_nodes(), data.graph().n_edges()), (3_371, 7_442));
@@ -50,11 +50,11 @@ fn counts_are_the_known_ones() {
 }
 
 #[test]
-fn molecules_are_of_10_to_28_atoms_and_edge_types_follow_their_edges() {
+fn molecules_have_10_to_28_atoms_and_edge_types_follow_their_edges() {
     let data = mutag().unwrap();
     let sizes: Vec<usize> = (0..data.n_graphs()).map(|graph| data.nodes(graph).len()).collect();
     assert_eq!((sizes.iter().min(), sizes.iter().max()), (Some(&10), Some(&28)));
-    // A bond is of one type in both directions, which holds only where types are in the edges' order.
+    // A bond has the same type in both directions, but only if the types are in the order of the edges.
     let graph = data.graph();
     let types = graph.edge_types().unwrap();
     for dst in (0..graph.n_nodes() as u32).map(NodeId) {
@@ -68,7 +68,7 @@ fn molecules_are_of_10_to_28_atoms_and_edge_types_follow_their_edges() {
 }
 
 #[test]
-fn a_folder_reads_as_the_built_in_set() {
+fn folder_reader_returns_the_built_in_set() {
     let (built_in, read) = (mutag().unwrap(), tu::read(folder()).unwrap());
     assert_eq!(read.name, "MUTAG");
     assert_eq!(read.graph().indptr(), built_in.graph().indptr());

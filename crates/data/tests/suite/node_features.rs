@@ -1,4 +1,4 @@
-//! Features made for the nodes of graphs that have none.
+//! Tests of the generated node features of graph sets.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::io::Write;
@@ -8,7 +8,7 @@ use kiln_data::{Error, GraphDataset, gin, mutag};
 use kiln_feature::{FeatureBuffer, FeatureStore, Labels};
 use kiln_graph::{CscBuilder, NodeId};
 
-/// The path 0 - 1 - 2, the pair 3 = 4 with two edges each way and a loop, and a node alone.
+/// Returns three graphs: the path 0 - 1 - 2, the pair 3, 4 with two edges each way and a loop, and an isolated node.
 fn data() -> GraphDataset {
     let graph = CscBuilder::new(6).build(&[0, 1, 1, 2, 3, 3, 4, 4, 4], &[1, 0, 2, 1, 4, 4, 3, 3, 4]).unwrap();
     GraphDataset::new("set", graph, vec![0, 3, 5, 6], Labels::new(vec![0, 1, 0], 2)).unwrap()
@@ -19,9 +19,9 @@ fn rows(features: &dyn FeatureStore) -> Vec<Vec<f32>> {
 }
 
 #[test]
-fn degrees_have_a_column_each_in_ascending_order() {
+fn one_hot_degrees_have_ascending_columns() {
     let features = data().one_hot_degrees().unwrap();
-    // 1, 2, 1, 2, 3 and 0 in-neighbours.
+    // The nodes have 1, 2, 1, 2, 3 and 0 in-neighbours.
     let expected = [1, 2, 1, 2, 3, 0].map(|column| {
         let mut row = vec![0.0; 4];
         row[column] = 1.0;
@@ -39,7 +39,7 @@ fn degrees_that_do_not_occur_have_no_column() {
 }
 
 #[test]
-fn node_labels_have_a_column_each_and_none_is_zeros() {
+fn one_hot_labels_of_unlabelled_nodes_are_zero() {
     let data = data().with_node_labels(Labels::new(vec![2, 0, -1, 0, 2, 0], 3)).unwrap();
     let features = data.one_hot_node_labels().unwrap();
     let (first, third, none) = ([1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0; 3]);
@@ -52,7 +52,7 @@ fn constant_features_are_ones() {
 }
 
 #[test]
-fn features_that_would_have_no_columns_are_errors() {
+fn rejects_features_without_columns() {
     let error = data().one_hot_node_labels().unwrap_err();
     assert!(matches!(error, Error::BadParameter { .. }));
     let expected = "the number of classes of the node labels is 0, expected at least 1: without node labels";
@@ -65,7 +65,7 @@ fn features_that_would_have_no_columns_are_errors() {
 }
 
 #[test]
-fn more_columns_than_are_gathered_are_an_error() {
+fn rejects_more_columns_than_the_maximum() {
     let graph = CscBuilder::new(1).build(&[], &[]).unwrap();
     let data = GraphDataset::new("wide", graph, vec![0, 1], Labels::new(vec![0], 1)).unwrap();
     let classes = |n_classes| Labels::new(vec![0], n_classes);
@@ -76,7 +76,7 @@ fn more_columns_than_are_gathered_are_an_error() {
 }
 
 #[test]
-fn the_kinds_of_atoms_of_mutag_are_its_columns() {
+fn mutag_has_a_column_per_kind_of_atom() {
     let data = mutag().unwrap();
     let features = data.one_hot_node_labels().unwrap();
     assert_eq!((features.n_rows(), features.dim()), (3371, 7));
@@ -88,12 +88,12 @@ fn the_kinds_of_atoms_of_mutag_are_its_columns() {
     assert_eq!(data.features().unwrap().dim(), 7);
 }
 
-/// The data lies beside the repository; where it does not, the test says so.
+/// Reads a file outside of the repository. If it does not exist, the test reports that it was skipped.
 #[test]
-fn imdb_binary_has_the_degrees_that_the_gin_paper_s_program_counts() {
+fn imdb_binary_has_the_65_degrees_of_the_gin_paper() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/imdb-binary/IMDBBINARY.txt");
     if !path.exists() {
-        // Past the capture of the test harness.
+        // Writing to stdout directly bypasses the capture of the test harness.
         let skip = format!("kiln-skip: other: degrees of IMDB-BINARY: {} does not exist", path.display());
         writeln!(std::io::stdout(), "{skip}").unwrap();
         return;
@@ -107,6 +107,6 @@ fn imdb_binary_has_the_degrees_that_the_gin_paper_s_program_counts() {
     features.gather(&nodes, &mut rows).unwrap();
     let rows = rows.into_f32();
     assert!(rows.chunks_exact(65).all(|row| row.iter().sum::<f32>() == 1.0));
-    // Every degree of a column occurs.
+    // The degree of every column occurs in the set.
     assert!((0..65).all(|column| rows.chunks_exact(65).any(|row| row[column] == 1.0)));
 }

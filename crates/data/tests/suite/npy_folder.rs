@@ -1,4 +1,4 @@
-//! A folder of `.npy` files as a data set: what is mapped, what is converted, and every way to be none.
+//! Tests of the reader of folders of `.npy` files: mapped arrays, converted arrays and invalid ones.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::fs;
@@ -16,7 +16,7 @@ fn put<T: Element>(folder: &Path, name: &str, values: &[T], shape: &[usize]) {
     fs::write(folder.join(name), npy::write(values, shape)).unwrap();
 }
 
-/// 0 -> 1, 0 -> 2, 1 -> 2, 3 -> 2; node 3 has no class and no in-edge.
+/// Writes a folder with the edges 0 -> 1, 0 -> 2, 1 -> 2, 3 -> 2. Node 3 has no class and no in-edge.
 fn folder() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
@@ -50,7 +50,7 @@ fn arrays_of_32_bit_ids_are_mapped() {
 }
 
 #[test]
-fn other_types_are_converted_with_a_note() {
+fn types_that_cannot_be_mapped_are_converted_with_a_note() {
     let folder = folder();
     let at = folder.path();
     put(at, "indptr.npy", &[0_i32, 0, 1, 4, 4], &[5]);
@@ -63,7 +63,7 @@ fn other_types_are_converted_with_a_note() {
     check(&data);
     assert_eq!(data.notes.len(), 5, "{:?}", data.notes);
     let said = data.notes[1].to_string();
-    assert!(said.contains("indices.npy: 4 elements of <i8 were copied: 32-bit ids"), "{said}");
+    assert!(said.contains("indices.npy: 4 elements of <i8 were copied to 32-bit ids"), "{said}");
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn half_precision_and_sparse_features_are_read() {
 }
 
 #[test]
-fn a_split_that_overlaps_is_noted() {
+fn notes_overlapping_splits() {
     let folder = folder();
     put(folder.path(), "test.npy", &[2_i32, 0, 1], &[3]);
     put(folder.path(), "val.npy", &[1_i32], &[1]);
@@ -93,7 +93,7 @@ fn a_split_that_overlaps_is_noted() {
     assert_eq!(kiln_data::npy::open(folder.path()).unwrap().notes, expected);
 }
 
-/// What `npy::open` says when one file is another.
+/// Returns the error message of `npy::open` after one file was replaced.
 fn refusal<T: Element>(name: &str, values: &[T]) -> String {
     let folder = folder();
     put(folder.path(), name, values, &[values.len()]);
@@ -103,14 +103,14 @@ fn refusal<T: Element>(name: &str, values: &[T]) -> String {
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn rejects_invalid_arrays() {
     for (said, expected) in [
         (refusal("indptr.npy", &[0_i64, 0, 1, 4]), "the number of feature rows is 4, expected 3"),
         (refusal::<i64>("indptr.npy", &[]), "the number of entries is 0, expected 1"),
         (refusal("indptr.npy", &[0.0_f32]), "the elements are <f4, expected <i8 or <u8"),
         (refusal("indptr.npy", &[0_i64, 0, 1, 4, 5]), "indices.npy: the number of entries is 4, expected 5"),
         (refusal("indptr.npy", &[1_i64, 1, 1, 4, 4]), "indptr.npy: entry 0 is 1, expected 0, where"),
-        (refusal("indices.npy", &[0_i64, 0, 1, 4]), "edge 3 is 4, expected a node, 0 to 4 - 1"),
+        (refusal("indices.npy", &[0_i64, 0, 1, 4]), "edge 3 is 4, expected a node id below 4"),
         (refusal("indices.npy", &[0_i64, -1, 1, 3]), "edge 1 is -1, expected a node"),
         (refusal("indices.npy", &[0_i16, 1, 1, 3]), "the elements are <i2, expected <i4"),
         (refusal("features.npy", &[0_i32; 4]), "the elements are <i4, expected <f4 or <f2"),
@@ -128,11 +128,8 @@ fn what_cannot_be_is_refused() {
             refusal("labels.npy", &[0_i32, i32::MAX, 0, 0]),
             "the number of classes is 2147483648, expected at most 1048576",
         ),
-        (
-            refusal("train.npy", &[4_i32]),
-            "entry of the train split, 0 is node 4, expected a node, 0 to 4 - 1",
-        ),
-        (refusal("train.npy", &[0_i32, -1]), "split, 1 is node -1 (4294967295 as <u4), expected a node"),
+        (refusal("train.npy", &[4_i32]), "train split entry 0 is node 4, expected a node id below 4"),
+        (refusal("train.npy", &[0_i32, -1]), "split entry 1 is node -1 (4294967295 as <u4), expected a node"),
         (refusal("val.npy", &[3_i32]), "0 is node 3, expected a node that has a label"),
         (refusal("test.npy", &[0_i64, 9]), "entry 1 is 9, expected a node"),
     ] {
@@ -140,7 +137,7 @@ fn what_cannot_be_is_refused() {
     }
 }
 
-/// What `npy::open` says of features that are a CSR matrix with these columns.
+/// Returns the error message of `npy::open` for features in a CSR matrix with these offsets and columns.
 fn sparse_refusal(indptr: &[i64], columns: &[u32]) -> String {
     let folder = folder();
     let at = folder.path();
@@ -152,7 +149,7 @@ fn sparse_refusal(indptr: &[i64], columns: &[u32]) -> String {
 }
 
 #[test]
-fn features_that_cannot_be_are_refused_with_their_file() {
+fn rejects_invalid_features_with_their_file() {
     let said = sparse_refusal(&[0, 0, 0, 0, 1], &[u32::MAX]);
     assert!(
         said.contains("features_indices.npy: the number of columns is 4294967296, expected 1 to"),
@@ -166,7 +163,7 @@ fn features_that_cannot_be_are_refused_with_their_file() {
     assert!(said.contains("features.npy: the number of columns is 0, expected 1 to"), "{said}");
 }
 
-/// What `npy::open` and `convert` say of a folder, which is the same.
+/// Returns the error message of `npy::open`, after checking that `convert` fails with the same error.
 fn refusal_of(folder: &Path) -> String {
     let error = kiln_data::npy::open(folder).unwrap_err().to_string();
     let root = tempfile::tempdir().unwrap();
@@ -176,12 +173,12 @@ fn refusal_of(folder: &Path) -> String {
 }
 
 #[test]
-fn data_of_edges_and_sparse_features_that_is_no_vector_is_refused() {
+fn rejects_edge_data_and_sparse_features_that_are_not_vectors() {
     let check = |name: &str, expected: &str, change: &dyn Fn(&Path)| {
         let folder = folder();
         change(folder.path());
         let said = refusal_of(folder.path());
-        let expected = format!("{name}: the shape, of dimension 0 is {expected}, expected (n,)");
+        let expected = format!("{name}: the shape is {expected}, expected (n,)");
         assert!(said.contains(&expected), "{said}\n    expected {expected}");
     };
     check("weights.npy", "[2, 2]", &|at| put(at, "weights.npy", &[0.5_f32; 4], &[2, 2]));
@@ -197,7 +194,7 @@ fn data_of_edges_and_sparse_features_that_is_no_vector_is_refused() {
 }
 
 #[test]
-fn features_of_64_bits_that_are_no_finite_number_of_32_are_refused() {
+fn rejects_f64_features_that_are_not_finite_as_f32() {
     for (value, found) in [(1e300, "1e300"), (-1e39, "-1e39"), (f64::NAN, "NaN"), (f64::INFINITY, "inf")] {
         let folder = folder();
         let rows = [0.0, 0.5, 1.0, 1.5, 2.0, value, 3.0, 3.5];
@@ -206,7 +203,7 @@ fn features_of_64_bits_that_are_no_finite_number_of_32_are_refused() {
         let expected = format!("features.npy: a feature of node 2 is {found}, expected finite numbers of 32");
         assert!(said.contains(&expected), "{said}\n    expected {expected}");
     }
-    // Beyond the part that is converted in one go.
+    // The invalid value is after the first chunk of the conversion.
     let folder = folder();
     let mut rows = vec![0.5; 4 * 50_000];
     rows[3 * 50_000 + 7] = 1e300;
@@ -216,7 +213,7 @@ fn features_of_64_bits_that_are_no_finite_number_of_32_are_refused() {
 }
 
 #[test]
-fn files_that_others_are_read_in_place_of_are_noted() {
+fn notes_ignored_files() {
     let folder = folder();
     let at = folder.path();
     for name in ["edges.csv", "features_indptr.npy", "train_idx.npy", "test_idx.npy"] {
@@ -224,7 +221,7 @@ fn files_that_others_are_read_in_place_of_are_noted() {
     }
     let aside = |name: &str, taken: &str| {
         let (aside, taken) = (at.join(name), at.join(taken));
-        Note::Other(format!("{} is left aside: {} is read in its place", aside.display(), taken.display()))
+        Note::Other(format!("{} is ignored: {} is read instead", aside.display(), taken.display()))
     };
     let expected = [
         aside("edges.csv", "indptr.npy"),
@@ -240,7 +237,7 @@ fn files_that_others_are_read_in_place_of_are_noted() {
 }
 
 #[test]
-fn a_missing_file_is_named_with_what_it_is_for() {
+fn missing_file_error_states_the_purpose_of_the_file() {
     for (name, expected) in [
         ("indptr.npy", "has no indptr.npy (where each node's in-edges start)"),
         ("indices.npy", "has no indices.npy (the source of each edge)"),
@@ -260,7 +257,7 @@ fn a_missing_file_is_named_with_what_it_is_for() {
 }
 
 #[test]
-fn truncated_files_are_refused() {
+fn rejects_truncated_files() {
     for name in ["indptr.npy", "indices.npy", "features.npy", "labels.npy", "train.npy"] {
         let folder = folder();
         let path = folder.path().join(name);
@@ -277,7 +274,7 @@ fn truncated_files_are_refused() {
 }
 
 #[test]
-fn validating_reads_what_opening_does_not() {
+fn validate_checks_values_that_open_does_not() {
     let folder = folder();
     let at = folder.path();
     assert_eq!(kiln_data::npy::open(at).unwrap().validate().unwrap(), []);
@@ -288,12 +285,12 @@ fn validating_reads_what_opening_does_not() {
     put(at, "features.npy", &[0.0_f32, 0.5, 1.0, f32::NAN, 2.0, 2.5, 3.0, 3.5], &[4, 2]);
     check("a feature of node 1 is NaN, expected finite numbers");
     put(at, "indices.npy", &[0_i32, 0, -1, 3], &[4]);
-    check("edge 2 names node 4294967295, but the graph has 4 nodes");
+    check("edge 2 refers to node 4294967295, but the graph has 4 nodes");
     put(at, "indptr.npy", &[0_i64, 0, 5, 4, 4], &[5]);
-    check("indptr falls at node 2: 5 is followed by 4");
+    check("invalid indptr at node 2: 5 is followed by 4");
 }
 
-/// Makes a file of the length that the header asks for, without filling it.
+/// Creates a sparse file: its length matches its header, but its values are not written.
 fn put_unfilled(folder: &Path, name: &str, descr: &str, shape: &str, data_bytes: u64) {
     let header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}");
     let mut bytes = [&b"\x93NUMPY\x01\x00\x76\x00"[..], format!("{header:117}\n").as_bytes()].concat();
@@ -304,7 +301,7 @@ fn put_unfilled(folder: &Path, name: &str, descr: &str, shape: &str, data_bytes:
 }
 
 #[test]
-fn a_file_that_was_never_filled_is_refused_by_its_count() {
+fn rejects_sparse_files_with_wrong_counts() {
     let check = |name: &str, descr: &str, shape: &str, data_bytes: u64, expected: &str| {
         let folder = folder();
         let at = folder.path();

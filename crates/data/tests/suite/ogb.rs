@@ -1,4 +1,4 @@
-//! OGB's folders as data sets: text and archives, and every way to be none.
+//! Tests of the reader of OGB folders of text and of archives, including invalid ones.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::fs::{self, File};
@@ -23,7 +23,7 @@ fn gz(folder: &Path, name: &str, text: &str) {
     file.finish().unwrap();
 }
 
-/// 0 -> 1, 2 -> 1, 1 -> 1, 3 -> 0; node 3 has no class.
+/// Writes text files of a set with the edges 0 -> 1, 2 -> 1, 1 -> 1, 3 -> 0. Node 3 has no class.
 fn put_text(at: &Path) {
     gz(at, "raw/edge.csv.gz", "0,1\n2,1\n1,1\n3,0\n");
     gz(at, "raw/num-node-list.csv.gz", "4\n");
@@ -40,7 +40,7 @@ fn put_split(at: &Path, scheme: &str) {
     }
 }
 
-/// A folder of this name with the set above, inside a new one.
+/// Writes the set of [`put_text`] to a folder with this name inside a new folder.
 pub(crate) fn folder(name: &str) -> (TempDir, std::path::PathBuf) {
     let parent = tempfile::tempdir().unwrap();
     let folder = parent.path().join(name);
@@ -59,7 +59,7 @@ fn archive(path: &Path, method: CompressionMethod, members: &[(&str, Vec<u8>)]) 
     zip.finish().unwrap();
 }
 
-/// The members of `data.npz` for the set above.
+/// Returns the members of `data.npz` for the same set.
 fn members() -> Vec<(&'static str, Vec<u8>)> {
     vec![
         ("edge_index.npy", npy::write(&[0_i64, 2, 1, 3, 1, 1, 1, 0], &[2, 4])),
@@ -95,17 +95,17 @@ fn check(data: &Dataset) {
 }
 
 #[test]
-fn text_files_are_read() {
+fn reads_text_files() {
     let (_parent, at) = folder("ogbn_arxiv");
     let data = ogb::open(&at).unwrap();
     check(&data);
     assert_eq!(data.name, "ogbn_arxiv");
     assert_eq!(data.notes.len(), 1, "{:?}", data.notes);
-    assert!(data.notes[0].to_string().contains("node-feat.csv.gz: 4 lines of text were copied"));
+    assert!(data.notes[0].to_string().contains("node-feat.csv.gz: 4 lines of text were copied to memory"));
 }
 
 #[test]
-fn text_files_may_be_plain() {
+fn reads_uncompressed_text_files() {
     let (_parent, at) = folder("ogbn_arxiv");
     fs::remove_file(at.join("raw/edge.csv.gz")).unwrap();
     fs::write(at.join("raw/edge.csv"), "0,1\r\n2,1\r\n1,1\r\n3,0").unwrap();
@@ -113,14 +113,14 @@ fn text_files_may_be_plain() {
 }
 
 #[test]
-fn archives_are_read() {
+fn reads_archives() {
     for method in [CompressionMethod::Stored, CompressionMethod::Deflated] {
         check(&ogb::open(folder_of_archives(method).path()).unwrap());
     }
 }
 
 #[test]
-fn edges_of_archives_may_lie_pair_by_pair() {
+fn reads_column_major_edges_of_archives() {
     let folder = folder_of_archives(CompressionMethod::Deflated);
     let mut members = members();
     members[0].1 = by_columns(&[0_i64, 1, 2, 1, 1, 1, 3, 0], &[2, 4]);
@@ -129,11 +129,11 @@ fn edges_of_archives_may_lie_pair_by_pair() {
     members[1].1 = by_columns(&[0.0_f32; 8], &[4, 2]);
     archive(&folder.path().join("raw/data.npz"), CompressionMethod::Deflated, &members);
     let error = ogb::open(folder.path()).unwrap_err().to_string();
-    assert!(error.contains("data.npz/node_feat.npy: the values lie column by column"), "{error}");
+    assert!(error.contains("data.npz/node_feat.npy: the array is in Fortran order"), "{error}");
 }
 
 #[test]
-fn reverse_edges_are_added_where_the_library_adds_them() {
+fn adds_reverse_edges_like_the_ogb_library() {
     for (name, is_reversed) in [
         ("ogbn_products", true),
         ("ogbn-products", true),
@@ -157,12 +157,12 @@ fn reverse_edges_are_added_where_the_library_adds_them() {
 }
 
 #[test]
-fn one_of_several_split_schemes_is_chosen_by_name() {
+fn selects_a_split_scheme_by_name() {
     let (_parent, at) = folder("arxiv");
     put_split(&at, "random");
     gz(&at, "split/random/test.csv.gz", "0\n");
     let error = ogb::open(&at).unwrap_err().to_string();
-    assert!(error.contains("single split scheme but random, time: choose one"), "{error}");
+    assert!(error.contains("unique split scheme: choose one of random, time"), "{error}");
     check(&ogb::open_with_split(&at, "time").unwrap());
     let data = ogb::open_with_split(&at, "random").unwrap();
     assert_eq!(data.split.test, vec![NodeId(0)].into());
@@ -175,7 +175,7 @@ fn one_of_several_split_schemes_is_chosen_by_name() {
     );
 }
 
-/// What is said of the text set when one file is another.
+/// Returns the error message for the text set after one file was replaced.
 fn refusal(name: &str, text: &str) -> String {
     let (_parent, at) = folder("arxiv");
     gz(&at, name, text);
@@ -183,13 +183,13 @@ fn refusal(name: &str, text: &str) -> String {
 }
 
 #[test]
-fn text_that_cannot_be_is_refused_with_its_line() {
+fn rejects_invalid_text_with_its_line() {
     for (said, expected) in [
         (
             refusal("raw/edge.csv.gz", "src,dst\n0,1\n"),
             "edge.csv.gz, line 1: \"src\", expected the two nodes",
         ),
-        (refusal("raw/edge.csv.gz", "0,1\n2,4\n"), "line 2: \"4\", expected a node, 0 to 4 - 1"),
+        (refusal("raw/edge.csv.gz", "0,1\n2,4\n"), "line 2: \"4\", expected a node id below 4"),
         (refusal("raw/edge.csv.gz", "0,1\n-2,1\n"), "line 2: \"-2\", expected a node"),
         (refusal("raw/edge.csv.gz", "0,1\n2,1.5\n"), "line 2: \"1.5\", expected the two nodes"),
         (refusal("raw/edge.csv.gz", "0,1,2\n"), "line 1: \"3 fields\", expected the two nodes"),
@@ -219,15 +219,15 @@ fn text_that_cannot_be_is_refused_with_its_line() {
             refusal("raw/node-label.csv.gz", "0\n1\n"),
             "node-label.csv.gz: the number of lines is 2, expected 4",
         ),
-        (refusal("raw/node-label.csv.gz", "0,1\n1,0\n"), "a set with 2 labels a node is not supported"),
+        (refusal("raw/node-label.csv.gz", "0,1\n1,0\n"), "a set with 2 labels per node is not supported"),
         (
             refusal("split/time/train.csv.gz", "0\n4\n"),
-            "train.csv.gz, line 2: \"4\", expected a node, 0 to 4 - 1",
+            "train.csv.gz, line 2: \"4\", expected a node id below 4",
         ),
         (refusal("split/time/train.csv.gz", "0,1\n"), "line 1: \"2 fields\", expected a node"),
         (
             refusal("split/time/test.csv.gz", "0\n3\n"),
-            "split/time: entry of the test split, 1 is node 3, expected a node that has a label",
+            "split/time: test split entry 1 is node 3, expected a node that has a label",
         ),
     ] {
         assert!(said.contains(expected), "{said}\n    expected {expected}");
@@ -235,10 +235,10 @@ fn text_that_cannot_be_is_refused_with_its_line() {
 }
 
 #[test]
-fn a_missing_file_is_named_with_what_it_is_for() {
+fn missing_file_error_states_the_purpose_of_the_file() {
     for (name, expected) in [
-        ("raw/edge.csv.gz", "has no edge.csv.gz or edge.csv (or data.npz: the edges"),
-        ("raw/num-node-list.csv.gz", "has no num-node-list.csv.gz or num-node-list.csv (how many"),
+        ("raw/edge.csv.gz", "has no edge.csv.gz or edge.csv (the edges, unless data.npz contains them"),
+        ("raw/num-node-list.csv.gz", "has no num-node-list.csv.gz or num-node-list.csv (the number"),
         ("raw/num-edge-list.csv.gz", "has no num-edge-list.csv.gz"),
         ("raw/node-label.csv.gz", "has no node-label.csv.gz or node-label.csv (the class of each node"),
         ("split/time/valid.csv.gz", "has no valid.csv.gz or valid.csv (the nodes of one part)"),
@@ -255,20 +255,20 @@ fn a_missing_file_is_named_with_what_it_is_for() {
     let (_parent, at) = folder("arxiv");
     fs::remove_dir_all(at.join("split/time")).unwrap();
     let error = ogb::open(&at).unwrap_err().to_string();
-    assert!(error.contains("split has no folder of a split scheme"), "{error}");
+    assert!(error.contains("split has no subfolder with train.csv.gz"), "{error}");
     fs::remove_dir(at.join("split")).unwrap();
     assert!(matches!(ogb::open(&at).unwrap_err(), Error::Store(StoreError::Io { .. })));
 }
 
 #[test]
-fn sets_of_other_forms_are_refused_by_name() {
+fn rejects_unsupported_sets() {
     let (_parent, at) = folder("arxiv");
     let check = |expected: &str| {
         let error = ogb::open(&at).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
     };
     fs::rename(at.join("split/time/train.csv.gz"), at.join("split/time/split_dict.pt")).unwrap();
-    check("split_dict.pt: a split that only Python reads is not supported: save its parts as train.csv.gz");
+    check("split_dict.pt: a pickled split, which only Python can read, is not supported: save its parts");
     fs::remove_file(at.join("raw/node-feat.csv.gz")).unwrap();
     check("a graph without node features is not supported: add node-feat.csv.gz");
     gz(&at, "raw/graph-label.csv.gz", "1\n");
@@ -278,14 +278,14 @@ fn sets_of_other_forms_are_refused_by_name() {
 }
 
 #[test]
-fn a_pickled_split_next_to_text_is_noted() {
+fn notes_a_pickled_split_beside_text() {
     let (_parent, at) = folder("arxiv");
     fs::write(at.join("split/time/split_dict.pt"), "").unwrap();
     let notes = ogb::open(&at).unwrap().notes;
-    assert!(notes[1].to_string().contains("split_dict.pt: the text files next to it were read"), "{notes:?}");
+    assert!(notes[1].to_string().contains("split_dict.pt is ignored: the text files beside it"), "{notes:?}");
 }
 
-/// What is said of the set of archives when one member is another, or is missing.
+/// Returns the error message for the set of archives after one member was replaced or removed.
 fn refusal_of_member(name: &'static str, bytes: Option<Vec<u8>>) -> String {
     let folder = folder_of_archives(CompressionMethod::Deflated);
     let mut members = members();
@@ -300,7 +300,7 @@ fn array<T: Element>(values: &[T], shape: &[usize]) -> Option<Vec<u8>> {
 }
 
 #[test]
-fn arrays_that_cannot_be_are_refused_with_their_position() {
+fn rejects_invalid_arrays_with_their_position() {
     let member = refusal_of_member;
     for (said, expected) in [
         (member("edge_index.npy", None), "data.npz has no edge_index.npy; it has node_feat.npy, "),
@@ -311,7 +311,7 @@ fn arrays_that_cannot_be_are_refused_with_their_position() {
         (member("edge_index.npy", array(&[0_i64, 1, 2, 0], &[2, 2])), "the number of edges is 2, expected 4"),
         (
             member("edge_index.npy", array(&[0_i64, 1, 2, 4, 0, 0, 0, 0], &[2, 4])),
-            "data.npz/edge_index.npy: the source of edge 3 is 4, expected a node, 0 to 4 - 1",
+            "data.npz/edge_index.npy: the source of edge 3 is 4, expected a node id below 4",
         ),
         (
             member("edge_index.npy", array(&[0_i64, 1, 2, 3, 0, -1, 0, 0], &[2, 4])),
@@ -331,17 +331,14 @@ fn arrays_that_cannot_be_are_refused_with_their_position() {
         (member("num_nodes_list.npy", array(&[1_i64 << 40], &[1])), "the number of nodes is 1099511627776"),
         (member("num_nodes_list.npy", array(&[5_i64], &[1])), "the number of labels is 4, expected 5"),
         (member("num_edges_list.npy", array(&[5_i64], &[1])), "the number of edges is 4, expected 5"),
-        (
-            member("node_feat.npy", Some(b"no array".to_vec())),
-            "data.npz/node_feat.npy: these are no .npy array",
-        ),
+        (member("node_feat.npy", Some(b"no array".to_vec())), "data.npz/node_feat.npy: the file is not an"),
     ] {
         assert!(said.contains(expected), "{said}\n    expected {expected}");
     }
 }
 
 #[test]
-fn archives_that_lie_about_sizes_are_refused() {
+fn rejects_damaged_archives_and_wrong_sizes() {
     let folder = folder_of_archives(CompressionMethod::Deflated);
     let path = folder.path().join("raw/data.npz");
     let refusal = |bytes: &[u8]| {
@@ -352,20 +349,20 @@ fn archives_that_lie_about_sizes_are_refused() {
     for length in [0, 10, good.len() / 2, good.len() - 1] {
         assert!(refusal(&good[..length]).contains("data.npz: "));
     }
-    // An array whose header asks for 2^62 bytes, in a member of a few.
+    // The header of the array states 2^62 bytes, but the member of the archive has only a few bytes.
     let mut huge = npy::write(&[0.0_f32; 2], &[1, 2]);
     let at = huge.windows(6).position(|word| word == b"(1, 2)").unwrap();
     huge.splice(at..at + 6 + 25, *b"(1152921504606846976, 1)       ");
     let said = refusal_of_member("node_feat.npy", Some(huge));
     assert!(said.contains("8 bytes of values for the shape [1152921504606846976, 1], expected"), "{said}");
-    // A directory that says 2^31 bytes for the member of some hundred.
+    // The directory of the archive states 2^31 bytes for a member of a few hundred bytes.
     let name = b"node_feat.npy";
     let at = good.windows(name.len()).rposition(|word| word == name).unwrap() - 46 + 24;
     let mut lying = good.clone();
     lying[at..at + 4].copy_from_slice(&(1_u32 << 31).to_le_bytes());
     let said = refusal(&lying);
-    assert!(said.contains("node_feat.npy: 2147483648 bytes in"), "{said}");
-    // A value that is another than the one that was written.
+    assert!(said.contains("compressed bytes cannot expand to 2147483648: damaged archive"), "{said}");
+    // One value is changed, so the checksum of its member is wrong.
     let stored = folder_of_archives(CompressionMethod::Stored);
     let path = stored.path().join("raw/data.npz");
     let mut damaged = fs::read(&path).unwrap();
@@ -377,7 +374,7 @@ fn archives_that_lie_about_sizes_are_refused() {
 }
 
 #[test]
-fn damaged_text_is_refused() {
+fn rejects_truncated_gzip_text() {
     let (_parent, at) = folder("arxiv");
     for name in ["raw/edge.csv.gz", "raw/node-feat.csv.gz", "split/time/train.csv.gz"] {
         let path = at.join(name);
@@ -390,7 +387,7 @@ fn damaged_text_is_refused() {
 }
 
 #[test]
-fn features_that_do_not_fit_the_memory_are_refused() {
+fn rejects_features_that_do_not_fit_in_memory() {
     let (_parent, at) = folder("ogbn_arxiv");
     gz(&at, "raw/num-node-list.csv.gz", "4194304\n");
     gz(&at, "raw/node-label.csv.gz", &"0\n".repeat(1 << 22));

@@ -1,4 +1,4 @@
-//! The synthetic sets and what can be done with any set.
+//! Tests of the synthetic sets, of standardization and of node names.
 
 use std::sync::Arc;
 
@@ -14,11 +14,11 @@ const SBM: SbmConfig =
 fn rows(data: &Dataset) -> Vec<f32> {
     let all: Vec<NodeId> = (0..data.features.n_rows() as u32).map(NodeId).collect();
     let mut rows = FeatureBuffer::default();
-    data.features.gather(&all, &mut rows).expect("every node has a row");
+    data.features.gather(&all, &mut rows).expect("every node should have a feature row");
     rows.into_f32()
 }
 
-/// SHA-256 of all arrays of a set.
+/// Returns the SHA-256 of all arrays of a set.
 fn digest(data: &Dataset) -> String {
     let mut hasher = Sha256::new();
     data.graph.indptr().iter().for_each(|value| hasher.update(value.to_le_bytes()));
@@ -30,7 +30,7 @@ fn digest(data: &Dataset) -> String {
     hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Every node is in one part, the parts have 60, 20 and 20 %.
+/// Checks that every node is in exactly one part, and that the parts have 60, 20 and 20 %.
 fn check_split(data: &Dataset) {
     let n_nodes = data.graph.n_nodes();
     let parts = [&data.split.train, &data.split.val, &data.split.test];
@@ -38,12 +38,16 @@ fn check_split(data: &Dataset) {
     all.sort_unstable();
     assert!(all.into_iter().eq(0..n_nodes as u32));
     for (part, tenths) in parts.into_iter().zip([6, 2, 2]) {
-        assert!(part.len().abs_diff(n_nodes * tenths / 10) <= 1, "{} of {n_nodes}", part.len());
+        assert!(
+            part.len().abs_diff(n_nodes * tenths / 10) <= 1,
+            "the part has {} of {n_nodes} nodes",
+            part.len()
+        );
     }
 }
 
 #[test]
-fn a_ring_describes_itself() {
+fn ring_has_the_documented_values() {
     let data = ring(10).unwrap();
     for v in 0..10 {
         let mut neighbors = [NodeId((v + 9) % 10), NodeId((v + 1) % 10)];
@@ -59,25 +63,26 @@ fn a_ring_describes_itself() {
 }
 
 #[test]
-fn sbm_has_the_degree_and_the_homophily_asked_for() {
+fn sbm_has_the_configured_degree_and_homophily() {
     let data = sbm(SBM).unwrap();
     check_split(&data);
     let n_edges = data.graph.n_edges() as f64;
     let degree = n_edges / 3_000.0;
-    assert!((9.8..=10.0).contains(&degree), "{degree}");
+    assert!((9.8..=10.0).contains(&degree), "the average degree is {degree}");
     let mut n_within = 0;
     for dst in (0..3_000).map(NodeId) {
         let class = data.labels.get(dst);
         n_within += data.graph.in_neighbors(dst).iter().filter(|&&src| data.labels.get(src) == class).count();
         assert!(!data.graph.in_neighbors(dst).contains(&dst), "node {} has a self loop", dst.0);
     }
-    // 15,000 draws: a standard deviation is 0.0033; self loops and duplicates take a little.
+    // 15,000 edges were drawn, so the standard deviation of the homophily is 0.0033. Removing self loops and duplicates
+    // hardly changes it.
     let homophily = n_within as f64 / n_edges;
-    assert!((homophily - 0.8).abs() < 0.015, "{homophily}");
+    assert!((homophily - 0.8).abs() < 0.015, "the homophily is {homophily}");
 }
 
 #[test]
-fn sbm_features_scatter_around_their_class_by_the_noise() {
+fn sbm_features_deviate_from_their_class_centre_by_the_configured_noise() {
     let data = sbm(SBM).unwrap();
     let mut means = vec![0.0; 4 * 8];
     for (node, row) in rows(&data).chunks_exact(8).enumerate() {
@@ -102,7 +107,8 @@ fn rmat_is_skewed_towards_low_ids() {
     check_split(&data);
     assert_eq!((data.graph.n_nodes(), data.graph.n_edges()), (4_096, 32_768));
     assert_eq!((data.features.n_rows(), data.features.dim()), (4_096, 4));
-    // The first bit of a destination is 0 with probability a + c = 0.76, of a source with a + b = 0.76.
+    // The highest bit of a destination is 0 with probability a + c = 0.76, and the highest bit of a source is 0 with
+    // probability a + b = 0.76.
     let low_dsts = data.graph.indptr()[2_048] as f64 / 32_768.0;
     let low_srcs = data.graph.indices().iter().filter(|src| src.0 < 2_048).count() as f64 / 32_768.0;
     assert!((low_dsts - 0.76).abs() < 0.01, "{low_dsts}");
@@ -112,7 +118,7 @@ fn rmat_is_skewed_towards_low_ids() {
 }
 
 #[test]
-fn a_fake_set_has_the_sizes_asked_for() {
+fn fake_set_has_the_configured_sizes() {
     let config = FakeConfig::default();
     assert_eq!(
         config,
@@ -123,9 +129,10 @@ fn a_fake_set_has_the_sizes_asked_for() {
         let data = fake(FakeConfig { seed, num_channels: 1, ..config }).unwrap();
         check_split(&data);
         sizes.push(data.graph.n_nodes());
-        // 10 draws a node, each in both directions; 1 in 1,000 is a loop, about 1 in 100 meets another.
+        // For each node 10 edges are drawn, and the reverse of each is added. About 1 edge in 1,000 is a self loop and
+        // 1 in 100 is a duplicate; these are removed.
         let degree = data.graph.n_edges() as f64 / data.graph.n_nodes() as f64;
-        assert!((19.6..20.0).contains(&degree), "{degree}");
+        assert!((19.6..20.0).contains(&degree), "the average degree is {degree}");
     }
     let [least, most] = [sizes.iter().min(), sizes.iter().max()].map(|size| *size.unwrap());
     assert!((750..800).contains(&least) && (1201..=1250).contains(&most), "{least} to {most}");
@@ -137,7 +144,7 @@ fn a_fake_set_has_the_sizes_asked_for() {
 }
 
 #[test]
-fn a_fake_set_s_edges_are_simple_and_run_both_ways() {
+fn fake_edges_are_simple_and_symmetric() {
     let data = fake(FakeConfig { avg_num_nodes: 20, avg_degree: 10.0, ..FakeConfig::default() }).unwrap();
     for dst in (0..data.graph.n_nodes() as u32).map(NodeId) {
         let neighbors = data.graph.in_neighbors(dst);
@@ -149,7 +156,7 @@ fn a_fake_set_s_edges_are_simple_and_run_both_ways() {
 }
 
 #[test]
-fn fake_features_are_normal_around_the_class() {
+fn fake_features_are_normally_distributed_around_the_class_number() {
     let data = fake(FakeConfig::default()).unwrap();
     let (mut n_of_class, mut sum, mut squares) = ([0; 10], 0.0, 0.0);
     let rows = rows(&data);
@@ -161,7 +168,7 @@ fn fake_features_are_normal_around_the_class() {
             squares += noise * noise;
         }
     }
-    // About 64,000 draws: standard deviations of 0.004 and 0.006.
+    // With about 64,000 values, the standard deviations of mean and variance are 0.004 and 0.006.
     let n = rows.len() as f64;
     assert!((sum / n).abs() < 0.02 && (squares / n - 1.0).abs() < 0.03, "{} {}", sum / n, squares / n);
     assert!(n_of_class.iter().all(|&n| 50 < n), "{n_of_class:?}");
@@ -189,7 +196,7 @@ fn synthetic_sets_have_their_golden_digests() {
 }
 
 #[test]
-fn another_seed_gives_another_set() {
+fn different_seeds_produce_different_sets() {
     let sbm = |seed| digest(&sbm(SbmConfig { seed, ..SBM }).unwrap());
     assert_ne!(sbm(1), sbm(2));
     let rmat = |seed| digest(&rmat(8, 4, 2, seed).unwrap());
@@ -199,7 +206,7 @@ fn another_seed_gives_another_set() {
 }
 
 #[test]
-fn parameters_out_of_range_are_errors() {
+fn rejects_parameters_out_of_range() {
     let defaults = FakeConfig::default();
     let cases = [
         (ring(2), "n_nodes is 2, expected 3 to 2^24"),
@@ -232,12 +239,12 @@ fn parameters_out_of_range_are_errors() {
 }
 
 #[test]
-fn standardizing_gives_mean_0_and_deviation_1_and_leaves_constants_at_0() {
+fn standardize_gives_mean_0_and_deviation_1_and_constant_columns_0() {
     let values = vec![0.1, 1.0, 5.0, 0.1, 2.0, 5.0, 0.1, 3.0, 9.0, 0.1, 4.0, 9.0];
     let data =
         Dataset { features: Arc::new(DenseFeatures::from_f32(values, 3).unwrap()), ..ring(4).unwrap() };
     let data = data.standardize();
-    // The deviation of 1, 2, 3, 4 is the root of 5 / 4.
+    // The standard deviation of 1, 2, 3, 4 is the square root of 5 / 4.
     let unit = 1.0 / 5.0_f64.sqrt();
     let expected = [0.0, -3.0 * unit, -1.0, 0.0, -unit, -1.0, 0.0, unit, 1.0, 0.0, 3.0 * unit, 1.0];
     let data = data.unwrap();
@@ -246,7 +253,7 @@ fn standardizing_gives_mean_0_and_deviation_1_and_leaves_constants_at_0() {
 }
 
 #[test]
-fn names_are_found_by_node() {
+fn node_names_are_looked_up_by_node_id() {
     let names = NodeNames::new(["zero", "", "zwei"]);
     assert_eq!(names.len(), 3);
     assert_eq!([0, 1, 2, 3].map(|v| names.get(NodeId(v))), [Some("zero"), Some(""), Some("zwei"), None]);

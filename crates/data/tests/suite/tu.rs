@@ -1,4 +1,4 @@
-//! Folders of the TU collection: what is read, and every way to be no such folder.
+//! Tests of the reader of the TU collection, including invalid folders.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::fs;
@@ -9,7 +9,7 @@ use kiln_graph::NodeId;
 use kiln_store::Error as StoreError;
 use tempfile::TempDir;
 
-/// A path 2 - 1 - 3 (counted from 1), and the pair 4 - 5.
+/// Writes a folder with two graphs: the path 2 - 1 - 3 (numbered from 1), and the pair 4 - 5.
 fn folder() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
@@ -30,7 +30,7 @@ fn read_with(what: &str, text: &str) -> Result<GraphDataset, Error> {
 }
 
 #[test]
-fn three_files_are_a_set() {
+fn reads_a_set_of_the_three_required_files() {
     let folder = folder();
     let data = tu::read(folder.path()).unwrap();
     assert_eq!(data.name, "X_Y");
@@ -45,7 +45,7 @@ fn three_files_are_a_set() {
 }
 
 #[test]
-fn optional_files_are_labels_types_features_and_weights() {
+fn reads_labels_types_features_and_weights_from_optional_files() {
     let folder = folder();
     let at = folder.path();
     put(at, "node_labels", "6\n8\n6\n7\n8\n");
@@ -72,7 +72,7 @@ fn several_labels_in_a_line_are_one_label() {
 }
 
 #[test]
-fn what_is_not_read_and_what_looks_wrong_is_noted() {
+fn notes_ignored_files_and_missing_reverse_edges() {
     let note = |what, text: &str| {
         let data = read_with(what, text).unwrap();
         assert_eq!(data.notes.len(), 1, "{:?}", data.notes);
@@ -84,7 +84,7 @@ fn what_is_not_read_and_what_looks_wrong_is_noted() {
     assert!(said.contains("X_Y_graph_attributes.txt is not read"), "{said}");
     let said = note("A", "1, 2\n4, 5\n");
     assert!(said.starts_with("some edges lack their reverse"), "{said}");
-    // PyG's direction: the first node is the source.
+    // The first node of a line is the source, as in PyG.
     let data = read_with("A", "1, 2\n4, 5\n").unwrap();
     assert_eq!(data.graph().in_neighbors(NodeId(1)), [NodeId(0)]);
 }
@@ -97,7 +97,7 @@ fn self_loops_and_parallel_edges_are_kept() {
 }
 
 #[test]
-fn lines_that_are_not_as_they_should_be_are_named() {
+fn rejects_invalid_lines_with_their_number() {
     let cases = [
         ("graph_indicator", "", "line 1: \"the end of the file\", expected the graph of the first node"),
         ("graph_indicator", "0\n", "line 1: \"0\", expected 1, the first graph"),
@@ -111,12 +111,12 @@ fn lines_that_are_not_as_they_should_be_are_named() {
         ("A", "", "line 1: \"the end of the file\", expected an edge"),
         ("A", "1\n", "line 1: \"1\", expected two numbers"),
         ("A", "1, 2, 3\n", "line 1: \"3\", expected two numbers"),
-        ("A", "1, 2\n1\n", "line 2: \"1 fields\", expected 2 fields, as the first line has"),
+        ("A", "1, 2\n1\n", "line 2: \"1 fields\", expected 2 fields, as in the first line"),
         ("A", "1, 2\n0, 1\n", "line 2: \"0\", expected a node, counted from 1: 1 to 5"),
         ("A", "1, 6\n", "line 1: \"6\", expected a node, counted from 1: 1 to 5"),
         ("A", "1, -2\n", "line 1: \"-2\", expected a node, counted from 1"),
         ("A", "1, x\n", "line 1: \"x\", expected a node"),
-        ("A", "3, 4\n", "line 1: \"4\", expected a node of graph 1, as node 3 is"),
+        ("A", "3, 4\n", "line 1: \"4\", expected a node of graph 1, the graph of node 3"),
         ("graph_labels", "1\n0.5\n", "line 2: \"0.5\", expected an integer"),
         ("node_labels", "1\n\"1\"\n", "line 2: \"\\\"1\\\"\", expected an integer"),
         ("node_attributes", "1\nnan\n", "line 2: \"nan\", expected a finite number"),
@@ -132,13 +132,13 @@ fn lines_that_are_not_as_they_should_be_are_named() {
 }
 
 #[test]
-fn a_line_that_takes_all_memory_is_an_error() {
+fn rejects_oversized_lines() {
     let error = read_with("node_labels", &"1".repeat((1 << 24) + 1)).unwrap_err().to_string();
     assert!(error.contains("X_Y_node_labels.txt: a line of more than 16777216 bytes"), "{error}");
 }
 
 #[test]
-fn files_of_another_length_are_errors() {
+fn rejects_files_with_a_wrong_number_of_lines() {
     let cases = [
         ("graph_labels", "1\n", "is 1, expected 2"),
         ("graph_labels", "", "is 0, expected 2"),
@@ -155,7 +155,7 @@ fn files_of_another_length_are_errors() {
 }
 
 #[test]
-fn more_edge_labels_than_a_byte_holds_are_an_error() {
+fn rejects_more_than_256_edge_labels() {
     let folder = folder();
     let n_edges = 257;
     put(folder.path(), "A", &"1, 2\n".repeat(n_edges));
@@ -166,13 +166,13 @@ fn more_edge_labels_than_a_byte_holds_are_an_error() {
 }
 
 #[test]
-fn folders_of_no_set_of_several_and_of_other_kinds_are_errors() {
+fn rejects_folders_without_exactly_one_classification_set() {
     assert!(matches!(tu::read("no/such/folder"), Err(Error::Store(StoreError::Io { .. }))));
     let folder = folder();
     let at = folder.path();
     let said = || tu::read(at).unwrap_err().to_string();
     put(at, "graph_labels", "1, 0\n0, 1\n");
-    assert!(said().contains("is a table of 2 labels a graph, expected one class a graph"), "{}", said());
+    assert!(said().contains("is a table of 2 labels per graph, expected one class per graph"), "{}", said());
     fs::remove_file(at.join("X_Y_graph_labels.txt")).unwrap();
     assert!(said().contains("has no X_Y_graph_labels.txt (the class of each graph)"), "{}", said());
     put(at, "graph_attributes", "1\n2\n");

@@ -1,4 +1,5 @@
-//! Files that are there but cannot be read as files: none counts as absent, and none is waited for.
+//! Tests of paths that exist but are not readable files, such as dangling links and pipes. They must not count as
+//! absent, and opening them must not block.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
@@ -11,7 +12,7 @@ use kiln_data::convert::{ConvertOptions, convert};
 use kiln_data::{Error, format, npy, synthetic};
 use kiln_store::Error as StoreError;
 
-/// A ring in kiln's form.
+/// Writes a ring in the kiln format.
 fn set() -> (tempfile::TempDir, PathBuf) {
     let root = tempfile::tempdir().unwrap();
     let folder = root.path().join("set");
@@ -19,7 +20,7 @@ fn set() -> (tempfile::TempDir, PathBuf) {
     (root, folder)
 }
 
-/// The same without its manifest: a folder of arrays.
+/// Writes the ring without its manifest, as a folder of arrays.
 fn arrays() -> (tempfile::TempDir, PathBuf) {
     let (root, folder) = set();
     fs::remove_file(folder.join("kiln.json")).unwrap();
@@ -33,13 +34,13 @@ fn leave_dangling(path: &Path) {
 }
 
 #[test]
-fn an_output_that_is_a_link_to_nowhere_is_refused_before_any_work() {
+fn rejects_dangling_output_link_before_any_work() {
     let (root, folder) = set();
     let out = root.path().join("out");
     leave_dangling(&out);
     let error = convert(&folder, &out, &ConvertOptions::default()).unwrap_err();
     assert!(matches!(&error, Error::Store(StoreError::NotEmpty { path }) if *path == out), "{error}");
-    // Not even an input that is damaged is found first.
+    // The output is checked before the input is read, so the damaged input causes no error.
     fs::remove_file(folder.join("indptr.npy")).unwrap();
     let error = convert(&folder, &out, &ConvertOptions::default()).unwrap_err();
     assert!(matches!(error, Error::Store(StoreError::NotEmpty { .. })), "{error}");
@@ -53,7 +54,7 @@ fn assert_unreachable<T: Debug>(result: Result<T, Error>, path: &Path) {
 }
 
 #[test]
-fn a_manifest_that_cannot_be_reached_is_not_absent() {
+fn dangling_manifest_link_is_an_error() {
     let (_root, folder) = set();
     let manifest = folder.join("kiln.json");
     leave_dangling(&manifest);
@@ -66,7 +67,7 @@ fn a_manifest_that_cannot_be_reached_is_not_absent() {
 }
 
 #[test]
-fn an_array_that_cannot_be_reached_is_not_absent() {
+fn dangling_array_link_is_an_error() {
     for name in ["weights.npy", "edge_types.npy", "features_indptr.npy", "train.npy"] {
         let (_root, folder) = arrays();
         let path = folder.join(name);
@@ -83,7 +84,7 @@ fn an_array_that_cannot_be_reached_is_not_absent() {
 }
 
 #[test]
-fn an_edge_list_with_weights_that_cannot_be_reached_is_not_one_without() {
+fn dangling_weights_link_of_an_edge_list_is_an_error() {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("weights.npy");
     fs::write(root.path().join("edges.csv"), "0,1\n").unwrap();
@@ -92,15 +93,15 @@ fn an_edge_list_with_weights_that_cannot_be_reached_is_not_one_without() {
 }
 
 #[test]
-fn a_link_that_the_manifest_does_not_list_is_refused_wherever_it_leads() {
+fn rejects_dangling_link_that_the_manifest_does_not_list() {
     let (_root, folder) = set();
     leave_dangling(&folder.join("weights.npy"));
     let error = format::open(&folder).unwrap_err().to_string();
-    let expected = "files.weights.npy is none, expected an entry, since the file is there";
+    let expected = "files.weights.npy is none, expected an entry, because the file exists";
     assert!(error.ends_with(expected), "{error}");
 }
 
-/// A pipe to which nobody writes.
+/// Replaces a file by a pipe without a writer. Opening such a pipe blocks.
 fn leave_pipe(path: &Path) {
     let _ = fs::remove_file(path);
     assert!(std::process::Command::new("mkfifo").arg(path).status().unwrap().success());
@@ -110,11 +111,11 @@ fn assert_no_file<T: Debug>(result: Result<T, Error>, path: &Path) {
     let error = result.unwrap_err();
     let Error::Store(StoreError::Io { path: at, source }) = &error else { panic!("{error}") };
     assert_eq!((at.as_path(), source.kind()), (path, ErrorKind::InvalidInput));
-    assert!(error.to_string().contains("is no regular file"), "{error}");
+    assert!(error.to_string().contains("not a regular file"), "{error}");
 }
 
 #[test]
-fn a_pipe_is_refused_and_not_waited_for() {
+fn rejects_pipes_and_folders_without_blocking() {
     for leave in [leave_pipe, |path: &Path| {
         fs::remove_file(path).unwrap();
         fs::create_dir(path).unwrap();
@@ -141,10 +142,10 @@ fn a_pipe_is_refused_and_not_waited_for() {
 }
 
 #[test]
-fn a_manifest_of_any_length_is_not_read() {
+fn rejects_oversized_manifests() {
     let (_root, folder) = set();
     let path = folder.join("kiln.json");
     fs::File::options().write(true).open(&path).unwrap().set_len((16 << 20) + 1).unwrap();
     let error = format::open(&folder).unwrap_err().to_string();
-    assert!(error.contains("its length is more, expected at most 16777216 bytes"), "{error}");
+    assert!(error.contains("the file size is over the limit, expected at most 16777216 bytes"), "{error}");
 }

@@ -1,10 +1,10 @@
-//! Labels of nodes and graphs: alignment, unlabelled nodes, bad labels.
+//! Labels of nodes and graphs: order, unlabelled nodes, labels out of range.
 
 use kiln_feature::{Error, Labels};
 use kiln_graph::{GraphId, NodeId, SharedArray};
 
 #[test]
-fn labels_align_with_the_nodes_as_given() {
+fn gathers_labels_in_the_order_of_the_nodes() {
     let labels = Labels::new(vec![2, -1, 0, -7], 3);
     assert_eq!((labels.len(), labels.n_classes(), labels.is_empty()), (4, 3, false));
     assert_eq!(labels.as_slice(), [2, -1, 0, -7]);
@@ -16,7 +16,7 @@ fn labels_align_with_the_nodes_as_given() {
 }
 
 #[test]
-fn a_node_without_a_class_is_none_alone_and_an_error_in_a_batch() {
+fn get_returns_none_and_gather_fails_for_unlabelled_nodes() {
     let labels = Labels::new(SharedArray::from(vec![2, -1, 0, -7]), 3);
     let alone: Vec<Option<u32>> = (0..5).map(|node| labels.get(NodeId(node))).collect();
     assert_eq!(alone, [Some(2), None, Some(0), None, None]);
@@ -24,11 +24,11 @@ fn a_node_without_a_class_is_none_alone_and_an_error_in_a_batch() {
     assert!(matches!(error, Error::Unlabelled { item: "node", id: 3 }));
     let error = labels.gather(&[NodeId(4)], &mut Vec::new()).unwrap_err();
     assert!(matches!(error, Error::NoSuchItem { item: "node", id: 4, n_labels: 4 }));
-    assert_eq!(error.to_string(), "node 4 has no label: there are 4 (ids 0 to n_labels - 1)");
+    assert_eq!(error.to_string(), "node 4 has no label: expected an id below 4");
 }
 
 #[test]
-fn a_label_above_the_last_class_is_refused() {
+fn rejects_a_label_that_is_not_below_the_number_of_classes() {
     let error = Labels::<NodeId>::new(vec![0, 2, 3], 3).validate().unwrap_err();
     assert!(matches!(error, Error::LabelOutOfRange { item: "node", id: 2, label: 3, n_classes: 3 }));
     assert!(Labels::<NodeId>::new(vec![i32::MIN, -1], 0).validate().is_ok());

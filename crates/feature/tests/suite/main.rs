@@ -1,4 +1,4 @@
-//! Features and labels by node: the same rows wherever they are kept, and clear errors.
+//! Features and labels by node: identical rows in memory and in mapped files, and errors for invalid data.
 
 mod labels;
 mod sparse;

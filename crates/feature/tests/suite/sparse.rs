@@ -1,4 +1,4 @@
-//! Sparse features give whole rows, wherever their arrays are kept, and say what is wrong with them.
+//! Sparse features: gathered as dense rows, in memory and in mapped files, and errors for damaged rows.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::io::Write;
@@ -6,7 +6,7 @@ use std::io::Write;
 use kiln_feature::{Error, FeatureBuffer, FeatureStore, SparseFeatures};
 use kiln_graph::{MappedFile, NodeId};
 
-/// Rows of 0, 1, 2, … values; the value in column `c` of row `v` is `1000 v + c`.
+/// Features with `v` values in row `v`; the value in column `c` of row `v` is `1000 v + c`.
 fn triangle(n_rows: usize) -> SparseFeatures {
     let (mut indptr, mut columns, mut values) = (vec![0], Vec::new(), Vec::new());
     for row in 0..n_rows {
@@ -23,9 +23,9 @@ fn reference(n_rows: usize, ids: &[NodeId]) -> Vec<f32> {
 }
 
 #[test]
-fn rows_are_whole_and_in_the_order_of_their_ids() {
+fn gathers_dense_rows_in_the_order_of_the_ids() {
     let sparse = triangle(300);
-    // Whatever the buffer held before, it is replaced.
+    // A gather replaces the previous content of the buffer.
     let mut out = FeatureBuffer::F32(vec![9.0; 7]);
     for n_ids in [0, 1, 7, 8, 9, 17, 500] {
         let ids: Vec<NodeId> = (0..n_ids).map(|at| NodeId(at * 97 % 300)).collect();
@@ -35,7 +35,7 @@ fn rows_are_whole_and_in_the_order_of_their_ids() {
 }
 
 #[test]
-fn values_of_one_column_add_up() {
+fn values_of_the_same_column_are_summed() {
     let columns = vec![1_u32, 1, 0];
     let sparse =
         SparseFeatures::new(vec![0, 3].into(), columns.into(), vec![0.5, 0.25, 4.0].into(), 2).unwrap();
@@ -43,7 +43,7 @@ fn values_of_one_column_add_up() {
 }
 
 #[test]
-fn rows_that_lie_nowhere_are_an_error_however_far_away() {
+fn gather_rejects_invalid_value_ranges() {
     for (start, end) in [(2_u64, 1), (0, 9), (u64::MAX, u64::MAX - 1), (0, u64::MAX)] {
         let indptr = vec![0, start, end, 2];
         let sparse =
@@ -56,7 +56,7 @@ fn rows_that_lie_nowhere_are_an_error_however_far_away() {
 }
 
 #[test]
-fn arrays_in_memory_outlive_their_files() {
+fn in_memory_call_copies_mapped_arrays() {
     let sparse = triangle(40);
     let folder = tempfile::tempdir().unwrap();
     let map = |name: &str, bytes: &[u8]| {

@@ -1,4 +1,4 @@
-//! Dense and mapped features give the same rows, and say what is wrong with their inputs.
+//! Dense features in memory and in mapped files: identical rows, and errors for invalid inputs.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::io::Write;
@@ -18,7 +18,7 @@ fn rows(row_type: FeatureDType) -> FeatureArray {
         FeatureDType::F32 => FeatureArray::F32(ROWS.to_vec().into()),
         FeatureDType::F16 => FeatureArray::F16(ROWS.map(f16::from_f32).to_vec().into()),
         FeatureDType::BF16 => FeatureArray::BF16(ROWS.map(bf16::from_f32).to_vec().into()),
-        other => panic!("no fixture for {other}"),
+        other => panic!("unexpected element type {other}"),
     }
 }
 
@@ -30,7 +30,7 @@ fn file(row_type: FeatureDType, offset_bytes: usize) -> NamedTempFile {
             FeatureDType::F32 => bytes.extend(value.to_le_bytes()),
             FeatureDType::F16 => bytes.extend(f16::from_f32(value).to_le_bytes()),
             FeatureDType::BF16 => bytes.extend(bf16::from_f32(value).to_le_bytes()),
-            other => panic!("no fixture for {other}"),
+            other => panic!("unexpected element type {other}"),
         }
     }
     let mut file = NamedTempFile::new().unwrap();
@@ -44,7 +44,7 @@ fn layout(row_type: FeatureDType, offset_bytes: u64) -> MappedLayout {
 
 fn check_source(source: &dyn FeatureStore, row_type: FeatureDType) {
     assert_eq!((source.dim(), source.n_rows(), source.dtype()), (2, 3, row_type));
-    // Whatever the buffer held before, it is replaced.
+    // A gather replaces the previous content of the buffer, of any type.
     for before in [
         FeatureBuffer::F32(vec![9.0]),
         FeatureBuffer::F16(vec![f16::ONE]),
@@ -61,7 +61,7 @@ fn check_source(source: &dyn FeatureStore, row_type: FeatureDType) {
     assert_eq!((out.dtype(), out.n_values()), (row_type, 0));
     let error = source.gather(&[NodeId(0), NodeId(3)], &mut out).unwrap_err();
     assert!(matches!(error, Error::NodeOutOfRange { node: NodeId(3), n_rows: 3, .. }));
-    assert_eq!(error.to_string(), "node 3 has no feature row: there are 3 (ids 0 to n_rows - 1)");
+    assert_eq!(error.to_string(), "node 3 has no feature row: expected an id below 3");
 }
 
 #[test]
@@ -78,16 +78,18 @@ fn dense_and_mapped_rows_are_gathered_as_stored() {
 }
 
 #[test]
-fn a_buffer_of_the_right_type_keeps_its_allocation() {
+fn gather_reuses_the_allocation_of_a_buffer_of_the_same_type() {
     let dense = DenseFeatures::from_f32(ROWS.to_vec(), 2).unwrap();
     let mut out = FeatureBuffer::F32(Vec::with_capacity(64));
     dense.gather(&[NodeId(1)], &mut out).unwrap();
-    let FeatureBuffer::F32(values) = out else { panic!("32-bit rows came back as {}", out.dtype()) };
+    let FeatureBuffer::F32(values) = out else {
+        panic!("rows should be gathered as f32, got {}", out.dtype())
+    };
     assert_eq!((values.as_slice(), values.capacity()), ([1.0, 1.5].as_slice(), 64));
 }
 
 #[test]
-fn widening_keeps_every_half_precision_value() {
+fn into_f32_represents_every_half_precision_value() {
     let bits: Vec<u16> = (0..=u16::MAX).collect();
     let halves: Vec<f16> = bits.iter().map(|&bits| f16::from_bits(bits)).collect();
     let brains: Vec<bf16> = bits.iter().map(|&bits| bf16::from_bits(bits)).collect();
@@ -105,7 +107,7 @@ fn widening_keeps_every_half_precision_value() {
 }
 
 #[test]
-fn dense_refuses_no_columns_and_partial_rows() {
+fn dense_features_reject_zero_columns_and_partial_rows() {
     assert!(matches!(DenseFeatures::from_f32(vec![1.0], 0), Err(Error::ZeroDim)));
     let error = DenseFeatures::from_f32(vec![], MAX_DIM + 1).unwrap_err();
     assert!(matches!(error, Error::TooManyColumns { dim, max: MAX_DIM } if dim == MAX_DIM + 1));
@@ -114,14 +116,14 @@ fn dense_refuses_no_columns_and_partial_rows() {
 }
 
 #[test]
-fn dense_shows_single_rows() {
+fn row_returns_a_single_row_as_f32() {
     let dense = DenseFeatures::new(rows(FeatureDType::BF16), 2).unwrap();
     assert_eq!(dense.row(NodeId(1)).unwrap(), [1.0, 1.5]);
     assert!(matches!(dense.row(NodeId(3)), Err(Error::NodeOutOfRange { node: NodeId(3), .. })));
 }
 
 #[test]
-fn no_rows_are_fine_until_one_is_asked_for() {
+fn accepts_zero_rows_and_rejects_a_gather_from_them() {
     let dense = DenseFeatures::from_f32(Vec::new(), 4).unwrap();
     assert_eq!(dense.n_rows(), 0);
     let error = dense.gather(&[NodeId(0)], &mut FeatureBuffer::default()).unwrap_err();
@@ -129,7 +131,7 @@ fn no_rows_are_fine_until_one_is_asked_for() {
 }
 
 #[test]
-fn mapped_names_the_file_that_is_too_short() {
+fn open_rejects_short_files_and_names_their_path() {
     let file = file(FeatureDType::F32, 0);
     let asked = MappedLayout { n_rows: 4, ..layout(FeatureDType::F32, 0) };
     let error = DenseFeatures::open(file.path(), asked).unwrap_err();
@@ -140,7 +142,7 @@ fn mapped_names_the_file_that_is_too_short() {
 }
 
 #[test]
-fn mapped_refuses_a_misaligned_start() {
+fn mapped_features_reject_a_misaligned_offset() {
     let file = file(FeatureDType::F32, 4);
     let mapping = MappedFile::open(file.path()).unwrap();
     let error = DenseFeatures::mapped(&mapping, layout(FeatureDType::F32, 2)).unwrap_err();
@@ -149,7 +151,7 @@ fn mapped_refuses_a_misaligned_start() {
 }
 
 #[test]
-fn mapped_refuses_layouts_that_no_file_can_have() {
+fn mapped_features_reject_zero_columns_and_overflowing_layouts() {
     let file = file(FeatureDType::F32, 0);
     let mapping = MappedFile::open(file.path()).unwrap();
     let base = layout(FeatureDType::F32, 0);
@@ -160,7 +162,7 @@ fn mapped_refuses_layouts_that_no_file_can_have() {
 }
 
 #[test]
-fn mapped_says_which_file_is_missing() {
+fn open_reports_the_path_of_a_missing_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("absent");
     let error = DenseFeatures::open(&path, layout(FeatureDType::F32, 0)).unwrap_err();
@@ -169,7 +171,7 @@ fn mapped_says_which_file_is_missing() {
 }
 
 #[test]
-fn rows_in_memory_are_those_of_the_file_and_outlive_it() {
+fn in_memory_call_copies_mapped_rows_and_shares_owned_rows() {
     for row_type in [FeatureDType::F32, FeatureDType::F16, FeatureDType::BF16] {
         let file = file(row_type, 8);
         let mapped = DenseFeatures::open(file.path(), layout(row_type, 8)).unwrap();

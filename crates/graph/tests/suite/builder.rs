@@ -1,6 +1,6 @@
-//! The builder: exact arrays, agreement with a plain reference on random edge lists, errors.
+//! The builder: exact arrays, agreement with a naive reference on random edge lists, errors.
 
-// Helpers of tests unwrap as tests do.
+// Test helpers may unwrap.
 #![allow(clippy::unwrap_used)]
 
 use kiln_graph::{Csc, CscBuilder, Duplicates, EdgeId, EdgeOrigin, Error, NodeId, SelfLoops, TracedGraph};
@@ -12,13 +12,13 @@ fn arrays(graph: &Csc) -> (Vec<u64>, Vec<u32>) {
 }
 
 #[test]
-fn neighbours_ascend_and_parallel_edges_stay() {
+fn neighbours_ascend_and_parallel_edges_are_kept() {
     let graph = CscBuilder::new(4).build(&[3, 0, 0, 2], &[1, 1, 1, 0]).unwrap();
     assert_eq!(arrays(&graph), (vec![0, 1, 4, 4, 4], vec![2, 0, 0, 3]));
 }
 
 #[test]
-fn edge_data_follows_its_edge() {
+fn weights_types_and_origins_are_sorted_with_their_edges() {
     let built = CscBuilder::new(4)
         .weights(&[0.5, 1.5, 2.5, 3.5])
         .edge_types(&[7, 8, 9, 1])
@@ -31,7 +31,7 @@ fn edge_data_follows_its_edge() {
 }
 
 #[test]
-fn symmetrizing_keeps_self_loops_single_and_marks_reverses() {
+fn symmetrize_offsets_reverse_edge_types_and_does_not_duplicate_self_loops() {
     let built = CscBuilder::new(3)
         .symmetrize()
         .edge_types(&[1, 2])
@@ -45,7 +45,7 @@ fn symmetrizing_keeps_self_loops_single_and_marks_reverses() {
 }
 
 #[test]
-fn removing_duplicates_keeps_the_first_of_the_list() {
+fn removing_duplicates_keeps_the_first_edge_of_the_list() {
     let build = |builder: CscBuilder<'_>| builder.build(&[1, 1, 2, 1], &[0, 0, 0, 0]).unwrap();
     let graph = build(CscBuilder::new(3).duplicates(Duplicates::Remove).weights(&[4.0, 5.0, 6.0, 7.0]));
     assert_eq!(arrays(&graph), (vec![0, 2, 2, 2], vec![1, 2]));
@@ -70,13 +70,13 @@ fn self_loops_are_removed_or_added_once() {
 }
 
 #[test]
-fn empty_graphs_build() {
+fn accepts_graphs_without_nodes_or_edges() {
     assert_eq!(arrays(&CscBuilder::new(0).build(&[], &[]).unwrap()), (vec![0], vec![]));
     assert_eq!(arrays(&CscBuilder::new(2).build(&[], &[]).unwrap()), (vec![0, 0, 0], vec![]));
 }
 
 #[test]
-fn bad_edge_lists_are_refused() {
+fn rejects_invalid_edge_lists() {
     let out_of_range = CscBuilder::new(3).build(&[0, 1, 9], &[1, 3, 0]).unwrap_err();
     assert!(matches!(out_of_range, Error::NodeOutOfRange { edge: 1, node: 3, n_nodes: 3 }), "{out_of_range}");
     let lengths = CscBuilder::new(3).build(&[0, 1], &[1]).unwrap_err();
@@ -88,7 +88,7 @@ fn bad_edge_lists_are_refused() {
 }
 
 #[test]
-fn bad_arrays_are_refused() {
+fn rejects_invalid_csc_arrays() {
     let csc = |indptr: Vec<u64>, indices: Vec<u32>| {
         Csc::new(indptr.into(), indices.into_iter().map(NodeId).collect::<Vec<_>>().into())
     };
@@ -102,7 +102,7 @@ fn bad_arrays_are_refused() {
     csc(vec![0, 1], vec![0]).unwrap().validate().unwrap();
 }
 
-/// The same by the plainest means: list all edges, sort, drop.
+/// A naive reference: lists all edges, sorts them, and drops duplicates.
 fn reference(
     graph: &kiln_testkit::CooGraph,
     symmetrize: bool,
@@ -141,7 +141,7 @@ fn listed(graph: &Csc) -> Vec<(u32, u32)> {
 
 proptest! {
     #[test]
-    fn agrees_with_the_reference(
+    fn built_graphs_equal_those_of_a_naive_reference(
         graph in arb_coo(),
         symmetrize: bool,
         remove_duplicates: bool,
@@ -182,7 +182,7 @@ fn check_origins(graph: &kiln_testkit::CooGraph, built: &TracedGraph) {
 
 #[test]
 fn large_graphs_do_not_depend_on_the_number_of_threads() {
-    // A multiplicative walk gives many distinct edges; node 5 is a hub.
+    // Multiplicative hashing gives many distinct edges; node 5 is a hub.
     let n_nodes = 50_000u32;
     let srcs: Vec<u32> = (0..400_000u64).map(|i| (i * 2_654_435_761 % u64::from(n_nodes)) as u32).collect();
     let dsts: Vec<u32> =
@@ -195,7 +195,7 @@ fn large_graphs_do_not_depend_on_the_number_of_threads() {
     let (one, four) = (build(1), build(4));
     assert_eq!(arrays(&one.graph), arrays(&four.graph));
     assert_eq!(one.reverse_edges(), four.reverse_edges());
-    // Several bins, and a destination whose edges all threads sort.
+    // The graph has several bins, and a destination with enough edges for a parallel sort.
     let coo = kiln_testkit::CooGraph { n_nodes: n_nodes as usize, srcs: srcs.clone(), dsts: dsts.clone() };
     let expected = reference(&coo, true, Duplicates::Remove, SelfLoops::Keep);
     assert!(listed(&one.graph) == expected);

@@ -1,4 +1,4 @@
-//! Graphs: how they are built, mapped, normalised, spread over larger ones, and read by source.
+//! Tests of graphs: building, mapping, normalising, scattering rows, and transposing blocks.
 
 mod builder;
 #[cfg(unix)]

@@ -1,5 +1,5 @@
-//! Mapped files that another process changes: what is noticed, and how a process ends that reads what is gone.
-#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+//! Mapped files that are changed while in use: detection of changes, and exit of a process that reads a truncated file.
+#![allow(clippy::unwrap_used, reason = "test helpers may unwrap")]
 
 use std::fs::{self, File};
 use std::hint::black_box;
@@ -10,20 +10,20 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use kiln_graph::{Error, FileVersion, MappedFile, check_mapped_files};
 
-/// A time that no file system rounds away.
+/// Sets the modification time, in whole seconds, which every file system stores exactly.
 fn touch(path: &Path, seconds: u64) {
     let time = UNIX_EPOCH + Duration::from_secs(seconds);
     File::options().write(true).open(path).unwrap().set_modified(time).unwrap();
 }
 
-/// The files of a folder among those that were replaced.
+/// Returns the replaced files in a folder, as paths relative to the folder.
 fn replaced_in(folder: &Path) -> Vec<String> {
     let replaced = check_mapped_files().unwrap();
     let own = replaced.iter().filter_map(|path| path.strip_prefix(folder).ok());
     own.map(|path| path.to_str().unwrap().to_owned()).collect()
 }
 
-/// One test: the check is of the whole process, and a changed file would be found by any other test of it.
+/// Tests all changes in one test, because the check covers all files of the process and would fail other tests.
 #[test]
 fn changes_in_place_are_errors_and_replaced_files_are_listed() {
     let folder = tempfile::tempdir().unwrap();
@@ -32,7 +32,7 @@ fn changes_in_place_are_errors_and_replaced_files_are_listed() {
         fs::write(path(name), [7; 100]).unwrap();
         touch(&path(name), 1000);
     }
-    // Two mappings of one file are one file.
+    // A file that is mapped twice is listed once.
     let mappings = ["b", "a", "a"].map(|name| MappedFile::open(path(name)).unwrap());
     let unnamed = File::open(path("unnamed")).unwrap();
     fs::remove_file(path("unnamed")).unwrap();
@@ -43,7 +43,7 @@ fn changes_in_place_are_errors_and_replaced_files_are_listed() {
         Err(Error::FileChanged { path, expected, found }) => (path, expected, found),
         other => panic!("{other:?}"),
     };
-    // Of the same length, with the same bytes: that they are the same would take reading them.
+    // A new modification time counts as a change even if the bytes are equal, because the bytes are not read.
     touch(&path("b"), 1001);
     let version = |n_bytes, seconds| {
         let modified = Some(UNIX_EPOCH + Duration::from_secs(seconds));
@@ -56,7 +56,7 @@ fn changes_in_place_are_errors_and_replaced_files_are_listed() {
         said.contains("expected 100 bytes, modified 1000.000000000 s after 1970, found 100 bytes"),
         "{said}"
     );
-    // Longer, at the same time.
+    // The file is now longer, but has its old modification time.
     touch(&path("b"), 1000);
     File::options().append(true).open(path("b")).unwrap().write_all(&[8]).unwrap();
     touch(&path("b"), 1000);
@@ -65,7 +65,7 @@ fn changes_in_place_are_errors_and_replaced_files_are_listed() {
     touch(&path("b"), 1000);
     assert_eq!(replaced_in(folder.path()), [""; 0]);
 
-    // By another file of the same bytes and time, and by none.
+    // One file is replaced by a file with equal bytes and time, the other is removed.
     fs::write(path("new"), [7; 100]).unwrap();
     touch(&path("new"), 1000);
     fs::rename(path("new"), path("a")).unwrap();
@@ -73,39 +73,42 @@ fn changes_in_place_are_errors_and_replaced_files_are_listed() {
     fs::remove_file(path("b")).unwrap();
     assert_eq!(replaced_in(folder.path()), ["a", "b"]);
     assert!(mappings.iter().chain([&unnamed]).all(|mapping| mapping.bytes() == [7; 100]));
-    // What is not mapped any more is not compared.
+    // Files that are no longer mapped are not checked.
     drop(mappings);
     assert_eq!(replaced_in(folder.path()), [""; 0]);
 }
 
-/// What a process of its own does with a file that loses its end: set in its environment.
+/// The environment variable that selects how the child process reads the truncated file.
 const BODY: &str = "KILN_TEST_LOST_FILE";
 
-/// How the process ended, and what it said on standard error.
+/// The child's exit status and its output on standard error.
 struct End {
     status: ExitStatus,
     said: String,
 }
 
-/// Starts this test program again, for [`reads_a_file_that_loses_its_end`] alone, and truncates its file once it is mapped.
+/// Runs [`child_reads_a_truncated_file`] in a child process and truncates its file once it is mapped.
 fn end_of(body: &str, path: &Path) -> End {
     fs::write(path, vec![1; 1 << 16]).unwrap();
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "mapped_file::reads_a_file_that_loses_its_end", "--nocapture"]);
+    command.args(["--exact", "mapped_file::child_reads_a_truncated_file", "--nocapture"]);
     command.env(BODY, body).env("KILN_TEST_FILE", path);
     let mut child =
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    assert!(lines.any(|line| line.unwrap().ends_with("mapped")), "{body}: it should have mapped the file");
+    assert!(
+        lines.any(|line| line.unwrap().ends_with("mapped")),
+        "{body}: the child should have mapped the file"
+    );
     File::options().write(true).open(path).unwrap().set_len(100).unwrap();
     drop(child.stdin.take());
     let output = child.wait_with_output().unwrap();
     End { status: output.status, said: String::from_utf8_lossy(&output.stderr).into_owned() }
 }
 
-/// The body of such a process; nothing in the process that runs all tests.
+/// The body of the child process; it does nothing in the process that runs all tests.
 #[test]
-fn reads_a_file_that_loses_its_end() {
+fn child_reads_a_truncated_file() {
     let (Ok(body), Some(path)) = (std::env::var(BODY), std::env::var_os("KILN_TEST_FILE")) else { return };
     let read = |bytes: &[u8]| black_box(bytes.iter().map(|&byte| u64::from(byte)).sum::<u64>());
     if body != "without" {
@@ -113,10 +116,10 @@ fn reads_a_file_that_loses_its_end() {
         kiln_graph::handle_bus_errors().unwrap();
     }
     let mapping = MappedFile::open(&path).unwrap();
-    // SAFETY: that the file is truncated is what this process is for: it ends by it.
+    // SAFETY: the file is truncated on purpose; reading the mapping then ends the process by a signal.
     let foreign = unsafe { memmap2::Mmap::map(&File::open(&path).unwrap()).unwrap() };
     println!("mapped");
-    // At the end of the input, the file has lost its end.
+    // The parent closes standard input after it has truncated the file.
     std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
     match body.as_str() {
         "foreign" => drop(read(&foreign)),
@@ -124,10 +127,10 @@ fn reads_a_file_that_loses_its_end() {
             (0..4).for_each(|_| drop(scope.spawn(|| read(mapping.bytes()))));
         }),
         "sent" => {
-            // SAFETY: the signal that this test is about.
+            // SAFETY: raising a signal is safe; this one is the subject of the test.
             unsafe { libc::raise(libc::SIGBUS) };
-            // The runtime of Rust has a handler of its own, which takes itself away.
-            // SAFETY: as above.
+            // The first signal removes kiln's handler and that of Rust's runtime; the second one ends the process.
+            // SAFETY: raising a signal is safe.
             unsafe { libc::raise(libc::SIGBUS) };
         }
         _ => drop(read(mapping.bytes())),
@@ -136,7 +139,7 @@ fn reads_a_file_that_loses_its_end() {
 }
 
 #[test]
-fn reading_a_truncated_file_ends_with_its_path_and_status_74() {
+fn reading_a_truncated_file_prints_its_path_and_exits_with_status_74() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("features.npy");
     for body in ["one", "threads"] {

@@ -1,6 +1,6 @@
-//! The normalisation of a GCN: exact arrays, agreement with the formula on random graphs, odd input.
+//! GCN normalisation: exact arrays, agreement with the formula on random graphs, unusual and invalid input.
 
-// Helpers of tests unwrap as tests do.
+// Test helpers may unwrap.
 #![allow(clippy::unwrap_used)]
 
 use kiln_graph::{Csc, CscBuilder, Error, MappedFile, NodeId, gcn_norm};
@@ -15,12 +15,12 @@ fn ids(graph: &Csc) -> Vec<u32> {
     graph.indices().iter().map(|node| node.0).collect()
 }
 
-/// `1 / sqrt(d_u d_v)`.
+/// Returns `1 / sqrt(d_u d_v)`.
 fn of(d_u: f64, d_v: f64) -> f32 {
     (1.0 / (d_u * d_v).sqrt()) as f32
 }
 
-/// Two numbers that are rounded to f32 once each, from f64 values that differ by rounding.
+/// Compares numbers with a tolerance of one rounding to f32, because the f64 values before the rounding may differ.
 fn check_close(got: &[f32], expected: &[f32]) {
     assert_eq!(got.len(), expected.len());
     for (got, expected) in got.iter().zip(expected) {
@@ -29,11 +29,11 @@ fn check_close(got: &[f32], expected: &[f32]) {
 }
 
 #[test]
-fn the_six_node_graph_gets_five_loops_and_degrees_by_incoming_edges() {
+fn six_node_graph_gets_self_loops_and_in_degree_weights() {
     let graph = gcn_norm(&six_nodes()).unwrap();
     assert_eq!(graph.indptr(), [0, 1, 3, 7, 9, 10, 12]);
     assert_eq!(ids(&graph), [0, 0, 1, 1, 2, 3, 4, 3, 4, 4, 2, 5]);
-    // Degrees with loops: 1 2 4 2 1 2. Node 3 had its loop, and keeps the one.
+    // The in-degrees with self loops are 1 2 4 2 1 2. Node 3 has a self loop already and gets no second one.
     let expected = [
         of(1., 1.),
         of(1., 2.),
@@ -53,8 +53,8 @@ fn the_six_node_graph_gets_five_loops_and_degrees_by_incoming_edges() {
 }
 
 #[test]
-fn weights_and_types_are_kept_and_a_loop_keeps_its_weight() {
-    // 1 -> 0 twice, 2 -> 0, and a loop of weight 3 on node 1.
+fn normalisation_multiplies_edge_weights_and_keeps_types_and_existing_loops() {
+    // The edges are 1 -> 0 twice, 2 -> 0, and a self loop of weight 3 on node 1.
     let graph = CscBuilder::new(3)
         .weights(&[0.5, 1.5, 2.0, 3.0])
         .edge_types(&[4, 5, 6, 7])
@@ -69,7 +69,7 @@ fn weights_and_types_are_kept_and_a_loop_keeps_its_weight() {
 }
 
 #[test]
-fn parallel_loops_stay_and_no_other_is_added() {
+fn nodes_with_parallel_self_loops_keep_them_and_get_no_additional_loop() {
     let graph = gcn_norm(&csc(&[0, 2, 3], &[0, 0, 0])).unwrap();
     assert_eq!((graph.indptr(), ids(&graph)), (&[0, 2, 4][..], vec![0, 0, 0, 1]));
     check_close(graph.weights().unwrap(), &[0.5, 0.5, 0.5, 0.5]);
@@ -79,13 +79,13 @@ fn parallel_loops_stay_and_no_other_is_added() {
 fn unsorted_neighbours_keep_their_order_and_the_loop_follows_the_last_smaller_one() {
     let graph = gcn_norm(&csc(&[0, 0, 0, 4, 4], &[3, 0, 1, 3])).unwrap();
     assert_eq!(ids(&graph), [0, 1, 3, 0, 1, 2, 3, 3]);
-    // A loop that stands at an odd place is found.
+    // A self loop is found although the neighbours do not ascend.
     let graph = gcn_norm(&csc(&[0, 3, 3], &[1, 0, 1])).unwrap();
     assert_eq!(ids(&graph), [1, 0, 1, 1]);
 }
 
 #[test]
-fn a_degree_that_is_not_positive_gives_zeros() {
+fn nodes_with_non_positive_degree_get_weight_zero() {
     let build = |weight: f32| {
         let graph = CscBuilder::new(2).weights(&[weight]).build(&[1], &[0]).unwrap();
         gcn_norm(&graph).unwrap().weights().unwrap().to_vec()
@@ -96,14 +96,14 @@ fn a_degree_that_is_not_positive_gives_zeros() {
 }
 
 #[test]
-fn graphs_without_edges_or_nodes_are_fine() {
+fn normalises_graphs_without_edges_or_nodes() {
     let graph = gcn_norm(&csc(&[0, 0, 0], &[])).unwrap();
     assert_eq!((ids(&graph), graph.weights().unwrap()), (vec![0, 1], &[1.0, 1.0][..]));
     assert_eq!(gcn_norm(&csc(&[0], &[])).unwrap().n_edges(), 0);
 }
 
 #[test]
-fn weights_that_are_no_numbers_are_refused() {
+fn rejects_nan_and_infinite_weights() {
     for weight in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
         let graph = CscBuilder::new(2).weights(&[1.0, weight, weight]).build(&[0, 1, 1], &[0, 0, 1]).unwrap();
         let error = gcn_norm(&graph).unwrap_err();
@@ -111,9 +111,9 @@ fn weights_that_are_no_numbers_are_refused() {
     }
 }
 
-/// Arrays from a file that nobody has read, with one number wrong.
+/// Each array is mapped without validation and contains one invalid number.
 #[test]
-fn a_damaged_mapped_graph_is_refused() {
+fn rejects_damaged_mapped_graphs() {
     let folder = tempfile::tempdir().unwrap();
     let mapped = |indptr: &[u64], indices: &[u32]| {
         let path = folder.path().join("graph");
@@ -138,8 +138,8 @@ fn a_damaged_mapped_graph_is_refused() {
 }
 
 #[test]
-fn the_result_has_the_same_bits_for_any_number_of_threads() {
-    // A ring long enough to be halved often, with a hub at its end.
+fn normalised_graph_is_bit_identical_for_any_number_of_threads() {
+    // The ring is long enough to be split many times, and its last node is a hub.
     let ring = ring(100_000);
     let mut srcs: Vec<u32> = ring.indices().iter().map(|node| node.0).collect();
     let mut dsts: Vec<u32> = (0..100_000).flat_map(|dst| [dst, dst]).collect();
@@ -160,9 +160,9 @@ fn the_result_has_the_same_bits_for_any_number_of_threads() {
 }
 
 proptest! {
-    /// Against the formula with a dense matrix of the edges' number.
+    /// Compares the weights with the formula, on a dense matrix of edge counts.
     #[test]
-    fn weights_are_those_of_the_formula(coo in arb_coo()) {
+    fn normalised_weights_match_the_dense_formula(coo in arb_coo()) {
         let n_nodes = coo.n_nodes;
         let mut dense = vec![vec![0.0_f64; n_nodes]; n_nodes];
         for (&src, &dst) in coo.srcs.iter().zip(&coo.dsts) {

@@ -1,5 +1,5 @@
-//! Rows of a graph that become those of some nodes of a larger one.
-#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+//! [`Csc::scatter_rows`]: the rows of a graph become the rows of some nodes of a larger graph.
+#![allow(clippy::unwrap_used, reason = "test helpers may unwrap")]
 
 use kiln_graph::{Csc, CscBuilder, EdgeId, Error, NodeId, SharedArray};
 
@@ -13,7 +13,7 @@ fn nodes(ids: &[u32]) -> SharedArray<NodeId> {
 }
 
 #[test]
-fn rows_become_those_of_their_nodes_and_edges_stay() {
+fn rows_move_to_their_nodes_and_edge_ids_stay() {
     let graph = three_rows();
     for (of_rows, n_nodes) in [(&[1, 4, 6][..], 9), (&[0, 1, 2], 3), (&[6, 7, 8], 9)] {
         let of_rows = nodes(of_rows);
@@ -36,7 +36,7 @@ fn rows_become_those_of_their_nodes_and_edges_stay() {
 }
 
 #[test]
-fn nodes_that_rows_cannot_be_of_are_refused() {
+fn rejects_invalid_row_nodes_and_indptr() {
     let graph = three_rows();
     for (of_rows, bad_row) in [(&[1, 1, 2][..], 1), (&[2, 1, 4], 1), (&[0, 1, 9], 2)] {
         let error = graph.scatter_rows(&nodes(of_rows), 9).unwrap_err();

@@ -1,6 +1,6 @@
-//! Mapped arrays: equal to owned ones, and refused where they cannot be read.
+//! Mapped arrays: equality with owned arrays, invalid ranges, copies in memory.
 
-// Helpers of tests unwrap as tests do.
+// Test helpers may unwrap.
 #![allow(clippy::unwrap_used)]
 
 use std::io::Write;
@@ -14,7 +14,7 @@ fn file(bytes: &[u8]) -> tempfile::NamedTempFile {
 }
 
 #[test]
-fn a_mapped_graph_is_an_owned_graph() {
+fn mapped_graph_reads_like_an_owned_one() {
     let indptr: Vec<u64> = vec![0, 1, 3];
     let indices: Vec<u32> = vec![1, 0, 1];
     let mut bytes = bytemuck::cast_slice::<u64, u8>(&indptr).to_vec();
@@ -28,29 +28,29 @@ fn a_mapped_graph_is_an_owned_graph() {
 }
 
 #[test]
-fn ranges_that_cannot_be_read_are_refused() {
+fn rejects_invalid_ranges_and_missing_files() {
     let file = file(&[0; 20]);
     let mapping = MappedFile::open(file.path()).unwrap();
     let reason = |result: Result<SharedArray<u64>, Error>| match result {
         Err(Error::BadRange { reason, .. }) => reason,
         other => panic!("{other:?}"),
     };
-    assert_eq!(reason(mapping.slice(0..24)), "the range leaves the file");
+    assert_eq!(reason(mapping.slice(0..24)), "the range exceeds the file");
     assert_eq!(reason(mapping.slice(0..12)), "the range is not a whole number of elements");
     assert_eq!(reason(mapping.slice(4..20)), "the range is not aligned");
     assert!(matches!(MappedFile::open("/no/such/file"), Err(Error::Io { .. })));
 }
 
 #[test]
-fn an_empty_file_maps_to_nothing() {
+fn empty_file_maps_to_an_empty_array() {
     let file = file(&[]);
     let mapping = MappedFile::open(file.path()).unwrap();
     assert!(mapping.slice::<u64>(0..0).unwrap().is_empty());
 }
 
 #[test]
-fn a_copy_in_memory_has_the_mapped_elements_and_no_file() {
-    // More than one thread's share, and a last share that is not whole.
+fn copy_in_memory_has_the_mapped_elements_and_no_file() {
+    // The copy is split into several parallel tasks, of which the last is shorter than the others.
     let numbers: Vec<u32> = (0..600_001_u32).map(|i| i.wrapping_mul(2_654_435_761)).collect();
     let file = file(bytemuck::cast_slice(&numbers));
     let mapped: SharedArray<u32> =
@@ -59,13 +59,13 @@ fn a_copy_in_memory_has_the_mapped_elements_and_no_file() {
     assert_eq!(copy[..], numbers[..]);
     assert_eq!(copy.path(), None);
     assert_eq!(copy.owned_bytes(), 4 * numbers.len());
-    // What is owned already is not copied again.
+    // An owned array is shared, not copied again.
     assert!(std::ptr::eq(copy.as_ptr(), copy.in_memory().as_ptr()));
     assert!(mapped.in_memory().as_ptr() != mapped.as_ptr());
 }
 
 #[test]
-fn a_graph_in_memory_is_the_mapped_graph() {
+fn graph_copied_to_memory_equals_the_mapped_graph() {
     let mut bytes = bytemuck::cast_slice::<u64, u8>(&[0, 1, 3]).to_vec();
     bytes.extend_from_slice(bytemuck::cast_slice::<u32, u8>(&[1, 0, 1]));
     bytes.extend_from_slice(bytemuck::cast_slice::<f32, u8>(&[0.5, 1.5, 2.5]));

@@ -1,9 +1,9 @@
-//! Edges by source: exact arrays, agreement with a sort, blocks that carry them.
+//! The transposed block: exact arrays, agreement with a naive sort, and its cache in [`Block`].
 
 use kiln_graph::{Block, BlockParts, EdgeId, LocalId, NodeId, TransposedBlock};
 use proptest::prelude::*;
 
-/// A block from each destination's sources in local ids.
+/// A block with `n_src` sources, from the list of source ids of each destination.
 fn block(n_src: u32, in_srcs: &[Vec<u32>]) -> Block {
     let mut indptr = vec![0];
     let mut indices = Vec::new();
@@ -20,12 +20,12 @@ fn block(n_src: u32, in_srcs: &[Vec<u32>]) -> Block {
     })
 }
 
-/// 0 has no edges, 2 has a parallel edge and a loop.
+/// A block in which destination 0 has no edges, and destination 2 has parallel edges and a self loop.
 fn six_nodes() -> Block {
     block(6, &[vec![], vec![0], vec![1, 3, 2, 1], vec![5, 4], vec![5]])
 }
 
-/// The edges of all sources in turn, by a look at all edges for each.
+/// Compares the transposed block with one built naively, by a scan over all edges for each source.
 fn check_sorted(block: &Block) {
     let transposed = TransposedBlock::of(block);
     let (mut indptr, mut dsts, mut edges) = (vec![0], vec![], vec![]);
@@ -62,7 +62,7 @@ fn blocks_without_edges_destinations_or_sources_are_transposed() {
 
 proptest! {
     #[test]
-    fn every_block_is_sorted_by_source(
+    fn transposed_block_equals_a_naive_sort_by_source(
         srcs in prop::collection::vec(prop::collection::vec(0_u32..40, 0..30), 0..40),
         n_more in 0_u32..50,
     ) {
@@ -71,7 +71,7 @@ proptest! {
 }
 
 #[test]
-fn a_block_carries_its_transposed_block_once_it_was_made() {
+fn block_caches_its_transposed_block_and_equality_ignores_it() {
     let plain = six_nodes();
     let mut block = plain.clone();
     assert_eq!(block.transposed(), None);
@@ -81,13 +81,13 @@ fn a_block_carries_its_transposed_block_once_it_was_made() {
     let transposed = TransposedBlock::of(&plain);
     assert_eq!(block.transposed(), Some(&transposed));
     assert_eq!(block.n_bytes(), plain_bytes + 4 * (7 + 8 + 8));
-    assert_eq!(block, plain, "a transposed block says nothing new");
+    assert_eq!(block, plain, "equality should ignore the cached transposed block");
     assert_eq!(block.take_transposed(), Some(transposed));
     assert_eq!((block.transposed(), block.n_bytes()), (None, plain_bytes));
 }
 
 #[test]
-#[should_panic(expected = "indptr's end and the number of indices differ")]
-fn arrays_that_contradict_each_other_are_refused() {
+#[should_panic(expected = "indptr must end at the number of indices")]
+fn rejects_inconsistent_arrays() {
     TransposedBlock::of_edges(&[0, 2], &[LocalId(0)], 1);
 }

@@ -1,15 +1,14 @@
-//! The arithmetic of Adam, a pass over each array.
+//! The arithmetic of Adam, in one pass over each array.
 
 use crate::cpu::tasks::in_tasks;
 use crate::ops::adam::AdamStep;
 
-/// Values that a task works on.
+/// The number of values per task.
 const TASK_VALUES: usize = 1 << 15;
 
-/// A mean closer to zero than the smallest normal number is zero. Where a gradient stays away, its mean decays into
-/// the numbers below that one, with which processors compute a hundred times slower: after 1,000 steps of a GIN on
-/// one-hot degrees the update took 0.7 ms instead of 0.08 (one core of an Intel Xeon, November 2026). What is lost
-/// moves no parameter: the root of a mean square is added to an epsilon.
+/// The magnitude below which a mean is set to zero: the smallest normal number. If a parameter gets no gradient, its
+/// means decay into the subnormal numbers, whose arithmetic is many times slower on CPUs. The lost values do not change
+/// a parameter, because epsilon dominates the root of such a mean square.
 const LEAST_MEAN: f32 = f32::MIN_POSITIVE;
 
 /// `mean * decay + value * (1 - decay)`, in place.
@@ -18,13 +17,13 @@ pub(super) fn decayed_mean(means: &mut [f32], values: &[f32], decay: f32) {
     for_each(means, values, |mean, value| mean * decay + value * share);
 }
 
-/// The same of the values' squares.
+/// Same as [`decayed_mean`], but with the squares of the values.
 pub(super) fn decayed_mean_square(means: &mut [f32], values: &[f32], decay: f32) {
     let share = 1.0 - decay;
     for_each(means, values, |mean, value| mean * decay + value * value * share);
 }
 
-/// The parameters' step, in place.
+/// Updates the parameters in place.
 pub(super) fn parameters(values: &mut [f32], means: &[f32], mean_squares: &[f32], step: &AdamStep) {
     let (kept, rate, scale, epsilon) = (step.kept(), step.rate(), step.scale(), step.scaled_epsilon());
     in_tasks(values, TASK_VALUES, |start, values| {
@@ -49,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn means_of_gradients_that_stay_away_end_at_zero() {
+    fn moments_decay_to_exact_zero_without_gradients() {
         let (mut means, mut squares) = (vec![1e-20, -3.0, 0.0], vec![1e-20, 3.0, 0.0]);
         for _ in 0..1500 {
             decayed_mean(&mut means, &[0.0; 3], 0.9);

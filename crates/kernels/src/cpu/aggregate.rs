@@ -1,7 +1,7 @@
-//! Aggregation on the tensors' memory: sums, means and maxima over edges with weights and own rows, and the gradients.
+//! Aggregation on the CPU: sums, means and maxima over edges with weights and own rows, and their gradients.
 //!
-//! All sums are cases of [`Sum`]; the loops of the maxima and of the gradient of edge weights stand below. Inside a row
-//! the additions follow the order of the edges, so results have the same bits for any number of threads.
+//! All sums are instances of [`Sum`]; this file has the loops of the maxima and of the gradient of edge weights. The
+//! additions of a row follow the order of the edges, so results are bit-identical for any number of threads.
 
 use std::mem::MaybeUninit;
 
@@ -23,10 +23,11 @@ use crate::ops::aggregation::{
     self, Form, Input, OwnRow, Reduction, Saved, Traced, Weights, aggregate_grad, with_own, with_own_grad,
 };
 
-/// Edges of one task where every edge has its own output.
+/// The number of edges per task if every edge has its own output.
 const EDGES_PER_TASK: usize = 4096;
 
-/// `[n_src, d] -> [n_dst, d]`, or `[n_dst, 2 d]` with the own rows in front.
+/// Runs the aggregation, `[n_src, d] -> [n_dst, d]`. With [`OwnRow::Concatenated`] the result is `[n_dst, 2 d]`: each
+/// destination's own row, followed by its aggregate.
 pub(super) fn aggregate(
     block: &Adjacency<Flex>,
     x: FloatTensor<Flex>,
@@ -48,7 +49,7 @@ pub(super) fn aggregate(
     }
 }
 
-/// The same with what the adjoint needs.
+/// Same as [`aggregate`], but also returns the data that the adjoint needs.
 pub(super) fn traced(
     block: &Adjacency<Flex>,
     x: FloatTensor<Flex>,
@@ -71,7 +72,7 @@ pub(super) fn traced(
     Traced { values: with_own(block, x, maxima, form.own), edges: Some(edges) }
 }
 
-/// The gradient of one input from that of the result.
+/// Computes the gradient of one input from the gradient of the result.
 pub(super) fn adjoint(saved: &Saved<Flex>, grad: FloatTensor<Flex>, input: Input) -> FloatTensor<Flex> {
     let Saved { block, form, weights, .. } = saved;
     let is_of_max_weights = form.reduce == Reduction::Max && input == Input::Weights;
@@ -96,7 +97,7 @@ pub(super) fn adjoint(saved: &Saved<Flex>, grad: FloatTensor<Flex>, input: Input
     }
 }
 
-/// Whether the loops here do it; the reference does the rest.
+/// Returns true if this file has loops for the aggregation; otherwise the reference runs.
 fn has_loops(x: &FloatTensor<Flex>, weights: &Weights<Flex>, reduce: Reduction) -> bool {
     let is_weighted_max = reduce == Reduction::Max && matches!(weights, Weights::PerEdge(_));
     x.dtype() == DType::F32 && !is_weighted_max
@@ -124,7 +125,7 @@ fn sum(
     }
 }
 
-/// `[n_dst, d]`, or `[n_dst, 2 d]`, `-> [n_src, d]`.
+/// The adjoint of a sum or mean, `[n_dst, d] -> [n_src, d]`; the input is `[n_dst, 2 d]` with concatenated own rows.
 fn sum_adjoint(saved: &Saved<Flex>, grad: &FloatTensor<Flex>) -> FloatTensor<Flex> {
     let Saved { block, form, weights, .. } = saved;
     let plus = |rows, weight| Own::Plus { rows, n_rows: block.n_dst, weight };
@@ -156,18 +157,19 @@ fn sum_adjoint(saved: &Saved<Flex>, grad: &FloatTensor<Flex>) -> FloatTensor<Fle
     }
 }
 
-/// A matrix of the sums.
+/// Computes the sums as a matrix tensor.
 fn summed<F: Fn(usize, usize) -> f32 + Copy + Sync>(n_rows: usize, sum: Sum<'_, F>) -> FloatTensor<Flex> {
     FloatTensor::<Flex>::from_data(TensorData::new(sum.run(), [n_rows, sum.width()]))
 }
 
-/// What a destination's row is multiplied by on the way back from its mean.
+/// Returns a function that computes the factor of a destination's row in the gradient of its mean: 1 divided by its
+/// degree.
 fn share(block: &Adjacency<Flex>) -> impl Fn(usize, usize) -> f32 + Copy + Sync {
     let starts = ints(&block.indptr);
     |_, dst| 1.0 / (starts[dst + 1] - starts[dst]) as f32
 }
 
-/// The first half of the columns, and the second.
+/// Returns the first and the second half of the columns.
 fn halves(x: &FloatTensor<Flex>) -> (Rows<'_>, Rows<'_>) {
     let stride = x.shape()[1];
     let half = |first| Rows::new(floats(x), first, stride / 2, stride);
@@ -194,7 +196,8 @@ fn transposed(block: &Adjacency<Flex>) -> &TransposedBlock {
     block.by_source.host_or(list)
 }
 
-/// Each row's largest value in each column over its items' rows of `x`, 0 without items.
+/// Returns the largest value of each segment and column over the rows of `x` that the segment's items name, or 0 for an
+/// empty segment.
 fn max(segments: Segments<'_>, x: Rows<'_>) -> Vec<f32> {
     fill_rows(segments.indptr, x.width, &Max { segments, x }).0
 }
@@ -204,7 +207,7 @@ struct Max<'a> {
     x: Rows<'a>,
 }
 
-// SAFETY: `fill` initialises each row's places.
+// SAFETY: `fill` initialises all elements of each row.
 unsafe impl Fill for Max<'_> {
     type One = f32;
     type Other = ();
@@ -230,7 +233,7 @@ unsafe impl Fill for Max<'_> {
     }
 }
 
-/// [`max`], and the position of the item that each value came from, -1 without items.
+/// Same as [`max`], but also returns the position of the item that each value came from, or -1 for an empty segment.
 fn argmax(segments: Segments<'_>, x: Rows<'_>) -> (Vec<f32>, Vec<i32>) {
     fill_rows(segments.indptr, x.width, &ArgMax { segments, x })
 }
@@ -240,7 +243,7 @@ struct ArgMax<'a> {
     x: Rows<'a>,
 }
 
-// SAFETY: `fill` initialises each row's places in both arrays.
+// SAFETY: `fill` initialises all elements of each row in both arrays.
 unsafe impl Fill for ArgMax<'_> {
     type One = f32;
     type Other = i32;
@@ -270,14 +273,15 @@ unsafe impl Fill for ArgMax<'_> {
     }
 }
 
-/// A later edge must be larger to win. A value that is not a number always wins, so that it is not lost.
+/// Returns true if the value of a later edge replaces the best one: if it is larger, or if it is NaN, so that NaN
+/// reaches the result.
 #[inline(always)]
 fn beats(value: f32, best: f32) -> bool {
     best < value || value.is_nan()
 }
 
-/// The adjoint of [`argmax`]: `by_source` lists for each source its destinations, `edges` the position
-/// of each of these edges in the block, and `from` says which edge each value of `grad` came from.
+/// The adjoint of [`argmax`]. `by_source` lists the destinations of each source, `edges` has the position in the block
+/// of each of these edges, and `from` has the edge that each maximum came from, in the layout of `grad`.
 fn max_adjoint(by_source: Segments<'_>, edges: &[u32], from: &[i32], grad: Rows<'_>) -> Vec<f32> {
     fill_rows(by_source.indptr, grad.width, &MaxAdjoint { by_source, edges, from, grad }).0
 }
@@ -289,7 +293,7 @@ struct MaxAdjoint<'a> {
     grad: Rows<'a>,
 }
 
-// SAFETY: `fill` initialises each row's places.
+// SAFETY: `fill` initialises all elements of each row.
 unsafe impl Fill for MaxAdjoint<'_> {
     type One = f32;
     type Other = ();
@@ -312,7 +316,7 @@ unsafe impl Fill for MaxAdjoint<'_> {
     }
 }
 
-/// Each edge's dot product of its item's row of `x` with its own row of `y`.
+/// Returns for each edge the dot product of its item's row of `x` and its segment's row of `y`.
 fn edge_dots(segments: Segments<'_>, x: Rows<'_>, y: Rows<'_>) -> Vec<f32> {
     let mut dots = vec![0.0; segments.items.len()];
     let columns = 0..x.width;
@@ -330,7 +334,7 @@ fn edge_dots(segments: Segments<'_>, x: Rows<'_>, y: Rows<'_>) -> Vec<f32> {
     dots
 }
 
-/// The dot product, in sixteen partial sums that are added in a fixed order.
+/// Returns the dot product of two rows, computed as sixteen partial sums that are added in a fixed order.
 fn dot(one: &[f32], other: &[f32]) -> f32 {
     let mut sums = [0.0_f32; 16];
     let (ones, others) = (one.chunks_exact(16), other.chunks_exact(16));

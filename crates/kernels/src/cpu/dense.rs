@@ -1,5 +1,5 @@
-//! Matrix products straight into the memory of the result. Burn's own product on Flex clears its result
-//! first and then copies it to another alignment: two more passes over memory that is new to the process.
+//! Matrix products that write directly into the memory of the result. Burn's product on Flex first clears its result
+//! and then copies it to another alignment, which costs two more passes over memory that is new to the process.
 
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -7,28 +7,34 @@ use std::ops::Range;
 use gemm::Parallelism;
 use rayon::prelude::*;
 
-/// Products with fewer multiplications run in the calling thread.
+/// The number of multiplications below which a product is computed in the calling thread.
 const LEAST_PARALLEL: usize = 192 * 192 * 192;
 
-/// Most and fewest rows that a task of [`multiply`] writes. 1,024 rows of 256 columns are 1 MiB; 512, 2,048 and 4,096
-/// take the same time within 3 %.
+/// The maximum number of rows that a task of [`multiply`] writes: 1,024 rows of 256 columns are 1 MiB. The run
+/// time depends little on this number.
 const TASK_ROWS: usize = 1024;
+
+/// The minimum number of rows that a task of [`multiply`] writes.
 const LEAST_TASK_ROWS: usize = 64;
 
-/// Rows that a task of [`column_sums`] adds up.
+/// The number of rows that a task of [`column_sums`] adds.
 const SUM_ROWS: usize = 512;
 
-/// Up to so many values the calling thread adds up alone: about 20 µs.
+/// The largest number of values that [`column_sums`] adds in the calling thread, because waking another thread would
+/// take as long.
 const SUM_TASK_VALUES: usize = 1 << 17;
 
-/// Most and fewest rows that a task of [`weight_gradient`] multiplies.
+/// The maximum number of rows that a task of [`weight_gradient`] multiplies.
 const GRADIENT_ROWS: usize = 2048;
+
+/// The minimum number of rows that a task of [`weight_gradient`] multiplies.
 const LEAST_GRADIENT_ROWS: usize = 512;
 
-/// Most products that [`weight_gradient`] holds before it adds them up; of more rows, ranges are longer.
+/// The maximum number of products that [`weight_gradient`] holds before it adds them. If the inputs have many rows, the
+/// ranges of rows become longer instead.
 const MOST_GRADIENTS: usize = 64;
 
-/// A matrix to read.
+/// A strided read-only view of a matrix.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Matrix<'a> {
     values: &'a [f32],
@@ -37,34 +43,39 @@ pub(super) struct Matrix<'a> {
 }
 
 impl<'a> Matrix<'a> {
-    /// A matrix that lies row by row.
+    /// Creates a view of a matrix in row-major order.
     ///
     /// # Panics
-    /// When the number of values is another than the shape's.
+    /// Panics if the number of values is not the product of the shape.
     pub(super) fn new(values: &'a [f32], shape: [usize; 2]) -> Self {
         let n_values = shape[0].checked_mul(shape[1]);
-        assert_eq!(Some(values.len()), n_values, "{} values for a {shape:?} matrix", values.len());
+        assert_eq!(
+            Some(values.len()),
+            n_values,
+            "got {} values for a {shape:?} matrix, expected one per element",
+            values.len()
+        );
         Self { values, shape, strides: [shape[1], 1] }
     }
 
-    /// Some of the rows of a matrix that lies row by row.
+    /// Returns a range of the rows of a row-major matrix.
     fn rows(self, rows: Range<usize>) -> Self {
         let width = self.shape[1];
-        assert_eq!(self.strides, [width, 1], "the strides of a matrix that is cut by rows");
+        assert_eq!(self.strides, [width, 1], "only a row-major matrix can be cut by rows");
         Self::new(&self.values[rows.start * width..rows.end * width], [rows.len(), width])
     }
 
-    /// The same values with rows as columns.
+    /// The transposed matrix, as a view of the same values.
     pub(super) fn transposed(self) -> Self {
         let Self { values, shape: [n_rows, n_columns], strides: [row, column] } = self;
         Self { values, shape: [n_columns, n_rows], strides: [column, row] }
     }
 }
 
-/// `left * right`, row by row.
+/// `left * right` in row-major order.
 ///
 /// # Panics
-/// When the inner dimensions differ.
+/// Panics if the inner dimensions differ.
 pub(super) fn product(left: Matrix<'_>, right: Matrix<'_>) -> Vec<f32> {
     new_product(multiply, left, right, Start::Nothing)
 }
@@ -72,54 +83,57 @@ pub(super) fn product(left: Matrix<'_>, right: Matrix<'_>) -> Vec<f32> {
 /// `left * right` with `row` added to each row.
 ///
 /// # Panics
-/// When the dimensions do not fit.
+/// Panics if the dimensions do not match.
 pub(super) fn add_row(row: &[f32], left: Matrix<'_>, right: Matrix<'_>) -> Vec<f32> {
-    assert_eq!(row.len(), right.shape[1], "the width of the row that is added to a product");
+    assert_eq!(row.len(), right.shape[1], "the added row and the product differ in width");
     new_product(multiply, left, right, Start::Row(row))
 }
 
-/// Adds `left * right` to `out`, which lies row by row.
+/// Adds `left * right` to `out`, which is in row-major order.
 ///
 /// # Panics
-/// When the dimensions do not fit.
+/// Panics if the dimensions do not match.
 pub(super) fn add_product(out: &mut [f32], left: Matrix<'_>, right: Matrix<'_>) {
-    // SAFETY: initialised floats are valid as places that may be uninitialised, and `multiply` writes
-    // nothing else than floats.
+    // SAFETY: initialised floats are valid as `MaybeUninit`, and `multiply` writes only initialised floats.
     let places = unsafe { &mut *(std::ptr::from_mut(out) as *mut [MaybeUninit<f32>]) };
     multiply(places, left, right, Start::There);
 }
 
-/// What `multiply`, which is [`multiply`] or [`multiply_alone`], writes to places of its own.
+/// Allocates a product and computes it with `multiply`, which is [`multiply`] or [`multiply_alone`].
 fn new_product(multiply: Multiply, left: Matrix<'_>, right: Matrix<'_>, start: Start<'_>) -> Vec<f32> {
-    let n_values = left.shape[0].checked_mul(right.shape[1]).expect("a product's size should fit memory");
+    let n_values = left.shape[0].checked_mul(right.shape[1]).expect("a product should fit in memory");
     let mut out = Vec::with_capacity(n_values);
     multiply(&mut out.spare_capacity_mut()[..n_values], left, right, start);
-    // SAFETY: either wrote all of the first `n_values` places.
+    // SAFETY: both functions write all of the first `n_values` elements.
     unsafe { out.set_len(n_values) };
     out
 }
 
-/// Writes all places of a product.
+/// A function that writes all elements of a product.
 type Multiply = fn(&mut [MaybeUninit<f32>], Matrix<'_>, Matrix<'_>, Start<'_>);
 
-/// What a product is added to.
+/// The summand that a product is added to.
 #[derive(Debug, Clone, Copy)]
 enum Start<'a> {
-    /// Nothing: what is there is not read.
+    /// No summand: the output is overwritten and not read.
     Nothing,
-    /// What is there, which must be initialised.
+    /// The output itself, which must be initialised.
     There,
-    /// This row, to each row.
+    /// The same row for each row of the product.
     Row(&'a [f32]),
 }
 
-/// Writes the product by tasks of so many rows that what a task writes stays in its core's cache: the row that it
-/// starts from is there when the product is added. On two cores that another thread works on, too, tasks also
-/// balance better than the two halves that the library makes.
+/// Writes a product in tasks. The output of a task fits in its core's cache, so the row of [`Start::Row`] that is
+/// copied to the output is still cached when the product is added. If other threads use the same cores, small tasks
+/// also balance better than one range per thread, which is how `gemm` splits the work.
 fn multiply(out: &mut [MaybeUninit<f32>], left: Matrix<'_>, right: Matrix<'_>, start: Start<'_>) {
     let ([n_rows, inner], [right_rows, n_columns]) = (left.shape, right.shape);
     assert_eq!(inner, right_rows, "the inner dimensions of a product differ");
-    assert_eq!(Some(out.len()), n_rows.checked_mul(n_columns), "places for a {n_rows} x {n_columns} product");
+    assert_eq!(
+        Some(out.len()),
+        n_rows.checked_mul(n_columns),
+        "the output should have {n_rows} x {n_columns} values"
+    );
     if out.is_empty() {
         return;
     }
@@ -133,11 +147,15 @@ fn multiply(out: &mut [MaybeUninit<f32>], left: Matrix<'_>, right: Matrix<'_>, s
     });
 }
 
-/// The same in the calling thread.
+/// Same as [`multiply`], but runs in the calling thread.
 fn multiply_alone(out: &mut [MaybeUninit<f32>], left: Matrix<'_>, right: Matrix<'_>, start: Start<'_>) {
     let ([n_rows, inner], [right_rows, n_columns]) = (left.shape, right.shape);
     assert_eq!(inner, right_rows, "the inner dimensions of a product differ");
-    assert_eq!(Some(out.len()), n_rows.checked_mul(n_columns), "places for a {n_rows} x {n_columns} product");
+    assert_eq!(
+        Some(out.len()),
+        n_rows.checked_mul(n_columns),
+        "the output should have {n_rows} x {n_columns} values"
+    );
     match start {
         Start::Nothing if inner == 0 => out.fill(MaybeUninit::new(0.0)),
         Start::Nothing | Start::There => {}
@@ -150,9 +168,9 @@ fn multiply_alone(out: &mut [MaybeUninit<f32>], left: Matrix<'_>, right: Matrix<
     if inner == 0 {
         return;
     }
-    // SAFETY: the lengths were checked against shapes and strides above and in `Matrix::new`, so that every
-    // place that is read or written lies within its slice, and `out` is borrowed alone. Without
-    // `read_dst` the product only writes to `out`; with it, `out` was initialised above or by the caller.
+    // SAFETY: the lengths were checked against shapes and strides above and in `Matrix::new`, so every element that is
+    // read or written is within its slice, and `out` is borrowed exclusively. Without `read_dst`, `gemm` only writes to
+    // `out`; with it, `out` was initialised above or by the caller.
     unsafe {
         gemm::gemm(
             n_rows,
@@ -178,23 +196,22 @@ fn multiply_alone(out: &mut [MaybeUninit<f32>], left: Matrix<'_>, right: Matrix<
     }
 }
 
-/// Whether a product of these dimensions does not wake another thread, which takes as long as the product.
+/// Returns true if a product of these dimensions is so small that waking another thread would take as long.
 fn is_small([n_rows, inner, n_columns]: [usize; 3]) -> bool {
     n_rows.saturating_mul(inner).saturating_mul(n_columns) < LEAST_PARALLEL
 }
 
-/// `x` transposed times `grad`, which have equal numbers of rows, many more than columns: of ranges of rows first,
-/// then the sum of the ranges' products in their order, so that the bits do not depend on the number of threads.
+/// Returns the product of the transposed `x` and `grad`. Both have the same number of rows, usually many more than
+/// columns.
 ///
-/// A product of such a shape has too few rows and columns to be cut among threads by them: two threads give 160 to
-/// 230 GFLOP/s so, and 240 to 290 cut by ranges (43,524 x 128, 43,524 x 256 and 7,744 x 512 values by 256 columns of
-/// gradient, two cores of 225 GFLOP/s each).
+/// The product has too few rows and columns to divide them among threads, so the rows of the inputs are split into
+/// ranges. The products of the ranges are added in order, so the result is bit-identical for any number of threads.
 ///
 /// # Panics
-/// When the numbers of rows or of values do not fit.
+/// Panics if the numbers of rows differ.
 pub(super) fn weight_gradient(x: Matrix<'_>, grad: Matrix<'_>) -> Vec<f32> {
     let ([n_rows, d_in], [grad_rows, d_out]) = (x.shape, grad.shape);
-    assert_eq!(n_rows, grad_rows, "the numbers of rows differ");
+    assert_eq!(n_rows, grad_rows, "x and grad differ in the number of rows");
     let task_rows =
         (n_rows / 16).clamp(LEAST_GRADIENT_ROWS, GRADIENT_ROWS).max(n_rows.div_ceil(MOST_GRADIENTS));
     let of_range = |start: usize| {
@@ -213,8 +230,8 @@ pub(super) fn weight_gradient(x: Matrix<'_>, grad: Matrix<'_>) -> Vec<f32> {
     sum
 }
 
-/// The sum of each column: of blocks of rows first, then of the blocks in their order, so that the bits do
-/// not depend on the number of threads.
+/// Returns the sum of each column. Blocks of rows are summed first and then added in order, so the result is
+/// bit-identical for any number of threads.
 pub(super) fn column_sums(values: &[f32], width: usize) -> Vec<f32> {
     if width == 0 {
         return Vec::new();
@@ -251,14 +268,15 @@ mod tests {
         (0..n).map(|i| (i * 7 % 11) as f32 - 5.0).collect()
     }
 
-    /// By the definition; whole numbers, so that the order of the additions does not matter.
+    /// Computes the product by its definition. The tests use whole numbers, so the order of the additions does not
+    /// matter.
     fn reference(left: &[f32], right: &[f32], [n, inner, m]: [usize; 3]) -> Vec<f32> {
         let cell = |i: usize, j: usize| (0..inner).map(|k| left[i * inner + k] * right[k * m + j]).sum();
         (0..n).flat_map(|i| (0..m).map(move |j| (i, j))).map(|(i, j)| cell(i, j)).collect()
     }
 
     #[test]
-    fn products_are_right_for_ragged_shapes() {
+    fn products_match_the_definition_for_ragged_shapes() {
         for [n, inner, m] in [
             [1, 1, 1],
             [3, 5, 4],
@@ -285,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn the_gradient_of_a_weight_is_the_product_over_all_rows() {
+    fn weight_gradient_matches_the_definition() {
         for n in [
             MOST_GRADIENTS * GRADIENT_ROWS + 5,
             0,
@@ -309,18 +327,18 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "the inner dimensions of a product differ")]
-    fn dimensions_that_do_not_fit_are_found() {
+    fn rejects_a_product_with_different_inner_dimensions() {
         product(Matrix::new(&[0.0; 6], [2, 3]), Matrix::new(&[0.0; 4], [2, 2]));
     }
 
     #[test]
     #[should_panic(expected = "5 values for a [2, 3] matrix")]
-    fn values_that_make_no_matrix_are_found() {
+    fn rejects_a_matrix_with_the_wrong_number_of_values() {
         Matrix::new(&[0.0; 5], [2, 3]);
     }
 
     #[test]
-    fn columns_add_up() {
+    fn column_sums_add_all_rows() {
         let values: Vec<f32> = (0..3 * 130).map(|at| at as f32).collect();
         let sums = column_sums(&values, 130);
         assert!(sums.iter().enumerate().all(|(column, sum)| *sum == (3 * column + 390) as f32));

@@ -4,25 +4,24 @@ use crate::cpu::tasks::in_tasks;
 use crate::cpu::vector;
 use crate::ops::keep::Keep;
 
-/// Groups of four draws that are made at once.
+/// The number of groups of four draws that are computed together.
 const GROUPS: usize = 16;
 
-/// Columns that they serve.
+/// The number of columns that [`GROUPS`] groups of draws cover.
 const COLUMNS: usize = 4 * GROUPS;
 
-/// Values that a task works on where masks are drawn.
+/// The number of values per task if masks are drawn.
 const TASK_VALUES: usize = 1 << 15;
 
-/// Values that a task works on otherwise: 20 to 30 µs, so that what wakes another thread is worth it.
+/// The number of values per task without draws: enough work to justify waking another thread.
 const PLAIN_TASK_VALUES: usize = 1 << 17;
 
-/// Multiplies each row's values by 0 or by the scale, as the draw of the row's node and column says, in
-/// place.
+/// Multiplies each value in place by 0 or by the scale, depending on the draw of the row's node and the column.
 pub(super) fn dropout(values: &mut [f32], width: usize, nodes: &[u32], key: RngKey, keep: Keep) {
     mask_rows(values, width, nodes, |_| (), key, keep);
 }
 
-/// ReLU, then the mask, in place. Nodes are not read where nothing is dropped.
+/// Applies ReLU and then the mask, in place. If nothing is dropped, `nodes` is not read.
 pub(super) fn relu_dropout(values: &mut [f32], width: usize, nodes: &[u32], key: RngKey, keep: Keep) {
     match keep.is_everything() {
         true => in_tasks(values, PLAIN_TASK_VALUES, |_, values| relu(values)),
@@ -33,25 +32,25 @@ pub(super) fn relu_dropout(values: &mut [f32], width: usize, nodes: &[u32], key:
 #[inline(always)]
 fn relu(values: &mut [f32]) {
     for value in values {
-        // Written so that what is not a number stays so.
+        // The comparison is false for NaN, so that NaN stays NaN.
         *value = if *value <= 0.0 { 0.0 } else { *value };
     }
 }
 
-/// Multiplies the gradient by the scale where the output is not zero, and by 0 elsewhere, in place.
+/// Multiplies the gradient by the scale in place, and sets it to 0 where the output is at most 0.
 pub(super) fn relu_dropout_adjoint(output: &[f32], grad: &mut [f32], keep: Keep) {
     let scale = keep.scale();
     in_tasks(grad, PLAIN_TASK_VALUES, |start, grad| {
         for (grad, output) in grad.iter_mut().zip(&output[start..]) {
-            // As bits, so that the compiler makes no branch of it: half the values take it either way, and what the
-            // processor guessed wrong was a tenth of a training step.
+            // Masking the bits prevents the compiler from emitting a branch, which would be mispredicted for about half
+            // of the values.
             let mask = u32::from(*output <= 0.0).wrapping_sub(1);
             *grad = f32::from_bits((*grad * scale).to_bits() & mask);
         }
     });
 }
 
-/// Changes each row by `before`, then masks it.
+/// Applies `before` to each row, then masks it.
 fn mask_rows(
     values: &mut [f32],
     width: usize,
@@ -70,11 +69,12 @@ fn mask_rows(
     });
 }
 
-/// It draws whole numbers and multiplies by one number, so that all instructions give the same bits.
+/// The loop that masks rows. It draws integers and multiplies each value by one number, so its results are
+/// bit-identical on all instruction sets.
 struct MaskRows<'a, B> {
     values: &'a mut [f32],
     width: usize,
-    /// Of these rows, and perhaps of later ones.
+    /// The nodes of the rows, possibly followed by the nodes of later rows.
     nodes: &'a [u32],
     before: B,
     key: RngKey,

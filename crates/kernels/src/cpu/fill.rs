@@ -1,4 +1,4 @@
-//! Fills the rows of an output in parallel, cut so that pieces cost about the same.
+//! Fills the rows of an output in parallel, in pieces of about equal cost.
 
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -7,23 +7,23 @@ use rayon::prelude::*;
 
 use crate::cpu::vector;
 
-/// Most edges and rows, times columns, that one thread does alone: 12 to 22 us, of which starting tasks would
-/// take 7.
+/// The maximum work, in (edges + rows) times columns, that one thread does alone, because starting tasks would take a
+/// large part of the time.
 const MOST_ALONE: usize = 1 << 18;
 
-/// Fewest edges times columns that are worth a task of their own.
+/// The minimum work of a piece, in (edges + rows) times columns.
 const MIN_PIECE: usize = 1 << 15;
 
-/// Pieces for each thread, so that a slow one can be made up for.
+/// The number of pieces per thread. It is larger than 1, so that other threads can take over the work of a slow one.
 const PIECES_PER_THREAD: usize = 8;
 
-/// Columns that a long segment's piece has at least: one cache line.
+/// The minimum number of columns of a piece of a long segment: one cache line.
 const MIN_COLUMNS: usize = 16;
 
-/// Values of a task that copies.
+/// The number of values that a copying task writes.
 const COPIED_VALUES: usize = 1 << 16;
 
-/// A piece of the output: whole rows, or some columns of one row that has very many edges.
+/// A piece of the output: whole rows, or some columns of a single row with very many edges.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Piece {
     pub(super) rows: Range<usize>,
@@ -36,22 +36,23 @@ impl Piece {
     }
 }
 
-/// What fills one or two arrays of rows; a second one of `()` costs nothing.
+/// A loop that computes the rows of one or two arrays. If there is only one array, the element type of the second is
+/// `()`.
 ///
 /// # Safety
-/// `fill` writes every place that it is given.
+/// `fill` must write every element of the slices that it is given.
 pub(super) unsafe trait Fill: Sync {
-    /// Element of the first array.
+    /// The element type of the first array.
     type One: Copy + Send;
-    /// Element of the second.
+    /// The element type of the second array, or `()` if there is only one array.
     type Other: Copy + Send;
 
-    /// Fills a piece, of which it is given the places in both arrays: row after row, the piece's columns of
-    /// each, at least one. Implementations are `#[inline(always)]`, as [`vector::Task`] says.
+    /// Fills a piece. The slices are the elements of the piece in both arrays, in row-major order, with at least one
+    /// column. Implementations must be `#[inline(always)]` (see [`vector::Task`]).
     fn fill(&self, piece: &Piece, one: &mut [MaybeUninit<Self::One>], other: &mut [MaybeUninit<Self::Other>]);
 }
 
-/// A piece with its places in the two arrays, and what fills them.
+/// A piece with its elements in the two arrays, and the loop that fills them.
 pub(super) struct Filling<'a, F: Fill> {
     pub(super) fill: &'a F,
     pub(super) piece: &'a Piece,
@@ -66,7 +67,8 @@ impl<F: Fill> vector::Task for Filling<'_, F> {
     }
 }
 
-/// Two arrays, each of `indptr.len() - 1` rows of `width` values, filled in pieces on rayon's threads.
+/// Creates two arrays, each with `indptr.len() - 1` rows of `width` values, and fills them in pieces on rayon's
+/// threads.
 pub(super) fn fill_rows<F: Fill>(indptr: &[i32], width: usize, fill: &F) -> (Vec<F::One>, Vec<F::Other>) {
     let n_rows = indptr.len() - 1;
     let n_values = n_rows * width;
@@ -74,7 +76,7 @@ pub(super) fn fill_rows<F: Fill>(indptr: &[i32], width: usize, fill: &F) -> (Vec
     if n_values == 0 {
         return (one, other);
     }
-    // Nothing was written to these places: clearing them first would cost a pass over the output.
+    // The memory is uninitialised, because clearing it first would cost a pass over the output.
     let ones = &mut one.spare_capacity_mut()[..n_values];
     let others = &mut other.spare_capacity_mut()[..n_values];
     let n_edges = indptr[n_rows] as usize;
@@ -88,8 +90,8 @@ pub(super) fn fill_rows<F: Fill>(indptr: &[i32], width: usize, fill: &F) -> (Vec
             vector::run(Filling { fill, piece, one, other });
         });
     }
-    // SAFETY: the piece is everything, or `cut` gives out all `n_values` places or panics; and a `Fill` writes
-    // every place that it is given.
+    // SAFETY: the single piece covers everything, or `cut` returns all `n_values` elements or panics; and a `Fill`
+    // writes every element that it is given.
     unsafe {
         one.set_len(n_values);
         other.set_len(n_values);
@@ -97,9 +99,9 @@ pub(super) fn fill_rows<F: Fill>(indptr: &[i32], width: usize, fill: &F) -> (Vec
     (one, other)
 }
 
-/// Cuts the rows of a compressed adjacency into pieces of about equal numbers of edges. A row with more
-/// edges than that is cut by columns. The order of the additions inside a row and column is never cut,
-/// so that results do not depend on the pieces.
+/// Splits the rows of a compressed adjacency into pieces with about the same number of edges and rows. A row that has
+/// more edges than a piece should have is split by columns. The additions of one row and column always stay in one
+/// piece, so the results do not depend on the pieces.
 fn pieces(indptr: &[i32], width: usize, n_threads: usize) -> Vec<Piece> {
     let n_rows = indptr.len() - 1;
     let cost = |row: usize| indptr[row] as usize + row;
@@ -123,7 +125,8 @@ fn pieces(indptr: &[i32], width: usize, n_threads: usize) -> Vec<Piece> {
     pieces
 }
 
-/// The first row of a range that is not below, by halving; `below` holds for a first part of the range.
+/// Returns the first row of the range for which `below` is false, by binary search. `below` must be true up to some row
+/// and false from there on.
 fn first_above(mut from: usize, mut to: usize, below: impl Fn(usize) -> bool) -> usize {
     while from < to {
         let middle = from + (to - from) / 2;
@@ -136,7 +139,7 @@ fn first_above(mut from: usize, mut to: usize, below: impl Fn(usize) -> bool) ->
     from
 }
 
-/// `n_rows` rows, each a copy of what `source(row, columns)` gives, or zeros for `None`.
+/// Creates `n_rows` rows, each a copy of the slice that `source(row, columns)` returns, or zeros for `None`.
 pub(super) fn copied_rows<'a>(
     n_rows: usize,
     width: usize,
@@ -157,15 +160,15 @@ pub(super) fn copied_rows<'a>(
             };
         }
     });
-    // SAFETY: the chunks are all places, and the loop writes each, or panics where a source is not as wide.
+    // SAFETY: the chunks cover all elements, and the loop writes each one or panics if a source has another width.
     unsafe { rows.set_len(n_values) };
     rows
 }
 
-/// The pieces' places in an array. They follow each other, so no two share a place.
+/// Splits an array into the elements of each piece, which follow each other.
 ///
 /// # Panics
-/// When the pieces do not make up the whole array.
+/// Panics if the pieces do not cover the whole array.
 fn cut<'a, T>(pieces: &[Piece], array: &'a mut [T]) -> Vec<&'a mut [T]> {
     let mut rest = array;
     let mut parts = Vec::with_capacity(pieces.len());
@@ -174,17 +177,17 @@ fn cut<'a, T>(pieces: &[Piece], array: &'a mut [T]) -> Vec<&'a mut [T]> {
         parts.push(part);
         rest = after;
     }
-    assert!(rest.is_empty(), "{} values are in no piece", rest.len());
+    assert!(rest.is_empty(), "the pieces do not cover the last {} values", rest.len());
     parts
 }
 
-/// The places, with this value in each.
+/// Sets every element to `value` and returns the initialised slice.
 #[inline(always)]
 pub(super) fn initialised<T: Copy>(places: &mut [MaybeUninit<T>], value: T) -> &mut [T] {
     for place in &mut *places {
         place.write(value);
     }
-    // SAFETY: the loop above wrote every place.
+    // SAFETY: the loop above wrote every element.
     unsafe { places.assume_init_mut() }
 }
 
@@ -192,7 +195,7 @@ pub(super) fn initialised<T: Copy>(places: &mut [MaybeUninit<T>], value: T) -> &
 mod tests {
     use super::*;
 
-    /// Rows of 0 to 6 edges, and a hub of a million at row 3,000.
+    /// Returns the `indptr` of 5,000 rows with 0 to 6 edges, and a hub with a million edges at row 3,000.
     fn with_hub() -> Vec<i32> {
         let degree = |row: i32| if row == 3000 { 1_000_000 } else { row % 7 };
         let ends = (0..5000).scan(0, |end, row| {
@@ -203,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn every_value_is_in_one_piece_in_order() {
+    fn pieces_cover_each_value_once_in_order() {
         for (width, n_threads) in [(1, 2), (5, 64), (100, 1), (100, 8), (256, 64)] {
             let (mut row, mut column) = (0, 0);
             for piece in pieces(&with_hub(), width, n_threads) {
@@ -216,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hub_is_cut_by_columns() {
+    fn splits_a_hub_by_columns() {
         let pieces = pieces(&with_hub(), 256, 8);
         let hub = pieces.iter().filter(|piece| piece.rows.contains(&3000));
         let columns: Vec<usize> = hub.map(|piece| piece.columns.len()).collect();
@@ -224,10 +227,10 @@ mod tests {
         assert!(pieces.len() < 200);
     }
 
-    /// Writes to each place which row and column it is.
+    /// A loop that writes to each element its own row and column.
     struct Places;
 
-    // SAFETY: the loops write every place of both arrays, or panic.
+    // SAFETY: the loops write every element of both arrays, or panic.
     unsafe impl Fill for Places {
         type One = usize;
         type Other = i32;
@@ -244,8 +247,8 @@ mod tests {
     }
 
     #[test]
-    fn each_place_is_given_out_as_its_row_and_column() {
-        // Alone, in pieces, and with a hub cut by columns.
+    fn fill_rows_passes_each_element_with_its_row_and_column() {
+        // The outputs are filled in one piece, in several pieces, and with a hub that is split by columns.
         for indptr in [vec![0, 2, 2, 5], (0..=9000).collect(), with_hub()] {
             let n_rows = indptr.len() - 1;
             for width in [0, 1, 100] {
@@ -270,8 +273,8 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "1 values are in no piece")]
-    fn places_that_no_piece_fills_are_found() {
+    #[should_panic(expected = "the pieces do not cover the last 1 values")]
+    fn rejects_pieces_that_do_not_cover_the_array() {
         cut(&[Piece { rows: 0..2, columns: 0..3 }], &mut [0; 7]);
     }
 }

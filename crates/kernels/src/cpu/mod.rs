@@ -1,6 +1,5 @@
-//! The ops on Flex, Burn's CPU backend: loops over the tensors' own memory.
-//!
-//! Other element types than f32 go through the reference.
+//! The ops on Flex, Burn's CPU backend: multithreaded loops over the memory of f32 tensors. Other element types use the
+//! reference.
 
 mod adam;
 mod aggregate;
@@ -28,7 +27,7 @@ use crate::ops::backend::{BlockAdjoints, BlockOps};
 use crate::ops::keep::Keep;
 use crate::ops::reference;
 
-/// Runs the direct body for f32 tensors and the reference for others.
+/// Runs `$direct` for f32 tensors and `$reference` for others, and counts which one ran.
 macro_rules! direct_or_reference {
     ($x:ident, $reference:expr, $direct:expr) => {
         if $x.dtype() == DType::F32 {
@@ -52,7 +51,7 @@ impl BlockOps for Flex {
     }
 
     fn take_dst(block: Adjacency<Self>, x: FloatTensor<Self>) -> FloatTensor<Self> {
-        // On Flex a slice of the first rows is a view of the same memory.
+        // On Flex, a slice of the first rows is a view, so there is nothing to optimise.
         count_direct();
         reference::take_dst(&block, x)
     }

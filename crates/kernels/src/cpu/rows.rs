@@ -1,13 +1,13 @@
-//! What the loops over edges read: a compressed adjacency, and columns of the rows of a matrix.
+//! The inputs of the loops over edges: a compressed adjacency, and columns of the rows of a matrix.
 
 use std::ops::Range;
 
 use kiln_mem::prefetch_range;
 
-/// Bytes of rows that are asked for from memory ahead of their use, and the fewest and most edges that this is:
-/// enough to wait for many lines at once, and not so much that the first are gone from the nearest cache. At 128
-/// columns 3 KB take 38 ms where 1.5 KB take 39 and 6 KB take 42; wide and narrow rows care less.
+/// The prefetch distance in bytes of rows. With this distance, many cache lines are in flight, and they are used before
+/// they are evicted from the L1 cache.
 const AHEAD_BYTES: usize = 3 << 10;
+/// The limits of the prefetch distance in edges.
 const AHEAD_EDGES: Range<usize> = 2..32;
 
 /// A compressed adjacency: row `r` has the items `indptr[r]..indptr[r + 1]`.
@@ -24,14 +24,14 @@ impl Segments<'_> {
     }
 }
 
-/// Some columns of the rows of a matrix: `width` from the column `first` on, of `stride` that a row has.
+/// A range of columns of a matrix: `width` columns from the column `first` on, in rows of `stride` values.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rows<'a> {
     values: &'a [f32],
     first: usize,
     pub(super) width: usize,
     stride: usize,
-    /// Edges that a row is asked for ahead of its use.
+    /// The prefetch distance in edges.
     ahead: usize,
 }
 
@@ -48,14 +48,14 @@ impl<'a> Rows<'a> {
         &self.values[start + columns.start..start + columns.end]
     }
 
-    /// `N` values of a row, from a column on.
+    /// `N` values of a row, starting at a column.
     #[inline(always)]
     pub(super) fn chunk<const N: usize>(&self, row: usize, column: usize) -> &'a [f32; N] {
         let start = row * self.stride + self.first + column;
-        self.values[start..start + N].first_chunk().expect("the slice should be as long as it was cut")
+        self.values[start..start + N].first_chunk().expect("the slice should have N values")
     }
 
-    /// Asks for the row of the item that comes a few edges later, if there is one.
+    /// Prefetches the row of the item that is a few edges ahead, if there is one.
     #[inline(always)]
     pub(super) fn ask_ahead(&self, items: &[i32], position: usize, columns: &Range<usize>) {
         if let Some(&item) = items.get(position + self.ahead) {

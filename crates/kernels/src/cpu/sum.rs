@@ -1,6 +1,6 @@
-//! Weighted sums of rows over edges, alone or with the row's own: aggregation and its adjoint.
+//! Weighted sums of rows over edges, with or without the own row: the aggregation and its adjoint.
 //!
-//! Inside a row and column the additions follow the order of the edges, and the own row comes last.
+//! The additions of a row and column follow the order of the edges, and the own row comes last.
 
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -8,46 +8,47 @@ use std::ops::Range;
 use crate::cpu::fill::{Fill, Piece, fill_rows};
 use crate::cpu::rows::{Rows, Segments};
 
-/// Bytes from which on an output goes past the caches: it would fill them, and a line that is written whole
-/// need not be read first. Gradients of 128 or 256 columns and the pass that reads them next: of 31 MB 3.3 ms
-/// instead of 3.1, of 62 MB 7 ms instead of 10, of 155 MB 18 ms instead of 30.
+/// The minimum size in bytes of an output that is written with non-temporal stores, which bypass the caches. With
+/// normal stores, such an output would evict everything else from them, and a cache line that is written as a whole
+/// need not be read first. Below this size, the next reader benefits from the caches.
 const STREAM_BYTES: usize = 1 << 25;
 
-/// Sums over each row's items of the items' rows of `x`, each multiplied by what `factor` gives for its position and the
-/// item. They are described here and made by [`Sum::run`].
+/// A description of sums, which [`Sum::run`] computes: for each row, the sum over its items of the item's row of `x`
+/// times `factor(position, item)`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sum<'a, F> {
     pub(super) segments: Segments<'a>,
     pub(super) x: Rows<'a>,
     pub(super) factor: F,
-    /// Whether each sum is divided by its number of items.
+    /// True if each sum is divided by its number of items.
     pub(super) mean: bool,
     pub(super) own: Own<'a>,
 }
 
-/// Bytes of items' rows that a core's second cache may not keep while one row is summed.
+/// The total size in bytes of the item rows of one sum, from which on a core's L2 cache may not hold them until the sum
+/// is complete.
 const HUB_BYTES: usize = 1 << 19;
 
-/// What becomes of each row's sum.
+/// The use of the own rows in the result.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Own<'a> {
-    /// It is the result.
+    /// The result is the sum alone.
     Alone,
-    /// It stands to the right of the row of these that has its number.
+    /// The result is the own row followed by the sum.
     Beside(Rows<'a>),
-    /// The row of these that has its number is added to each of the first `n_rows` sums, times `weight`.
+    /// The own row times `weight` is added to each of the first `n_rows` sums.
     Plus { rows: Rows<'a>, n_rows: usize, weight: f32 },
 }
 
 impl<'a, F: Fn(usize, usize) -> f32 + Copy + Sync> Sum<'a, F> {
-    /// Sums that are the result as they are.
+    /// Sums without own rows, not divided by the number of items.
     pub(super) fn new(segments: Segments<'a>, x: Rows<'a>, factor: F) -> Self {
         Self { segments, x, factor, mean: false, own: Own::Alone }
     }
 }
 
 impl<F: Fn(usize, usize) -> f32 + Copy + Sync> Sum<'_, F> {
-    /// The rows, one after the other: as wide as the items', or twice that with the own rows beside.
+    /// Computes the rows of the result, in row-major order with [`Sum::width`] columns.
     pub(super) fn run(&self) -> Vec<f32> {
         let n_rows = self.segments.indptr.len() - 1;
         let is_large = STREAM_BYTES <= n_rows * self.width() * size_of::<f32>();
@@ -55,12 +56,13 @@ impl<F: Fn(usize, usize) -> f32 + Copy + Sync> Sum<'_, F> {
         fill_rows(self.segments.indptr, self.width(), &SumRows { sum: *self, streams }).0
     }
 
-    /// Columns of a row of the result.
+    /// Returns the number of columns of the result: those of `x`, and those of the own rows if the own rows are in
+    /// front of the sums.
     pub(super) fn width(&self) -> usize {
         self.n_before() + self.x.width
     }
 
-    /// Columns of a row before the sum's.
+    /// Returns the number of columns in front of the sum's columns.
     fn n_before(&self) -> usize {
         match self.own {
             Own::Beside(rows) => rows.width,
@@ -69,28 +71,29 @@ impl<F: Fn(usize, usize) -> f32 + Copy + Sync> Sum<'_, F> {
     }
 }
 
-/// A [`Sum`] on its way into memory.
+/// The loop that computes a [`Sum`].
 #[derive(Clone, Copy)]
 struct SumRows<'a, F> {
     sum: Sum<'a, F>,
-    /// Whether what is written goes past the caches.
+    /// True if the output is written with stores that bypass the caches.
     streams: bool,
 }
 
-// SAFETY: `fill` hands each row's places to `copy_own` and `add`, whose columns end where the other's start; and
-// both write all places that they are given.
+// SAFETY: `fill` splits the elements of each row between `copy_own` and `add`, and both write all elements that they
+// are given.
 unsafe impl<F: Fn(usize, usize) -> f32 + Copy + Sync> Fill for SumRows<'_, F> {
     type One = f32;
     type Other = ();
 
     #[inline(always)]
     fn fill(&self, piece: &Piece, out: &mut [MaybeUninit<f32>], _: &mut [MaybeUninit<()>]) {
-        // A copy that nothing else can refer to: what is in it stays in registers while the output is written.
+        // The compiler can keep the fields of a local copy in registers while the output is written.
         let this = *self;
         let n_before = this.sum.n_before();
         let columns = &piece.columns;
         let n_own = n_before.clamp(columns.start, columns.end) - columns.start;
-        // Dropped at the end, also of a panic: the memory may be anybody's next.
+        // The fence is dropped at the end of the function, also on a panic, because another thread may read or reuse
+        // the memory next.
         let _fence = this.streams.then_some(Fence);
         let summed = columns.start.max(n_before) - n_before..columns.end.max(n_before) - n_before;
         for (row, out) in piece.rows.clone().zip(out.chunks_exact_mut(columns.len())) {
@@ -102,7 +105,7 @@ unsafe impl<F: Fn(usize, usize) -> f32 + Copy + Sync> Fill for SumRows<'_, F> {
 }
 
 impl<F: Fn(usize, usize) -> f32 + Copy> SumRows<'_, F> {
-    /// Writes a part of the own row that stands beside the sum, from a column on.
+    /// Writes the columns of the own row from `from` on, if own rows are in front of the sums.
     #[inline(always)]
     fn copy_own(&self, row: usize, from: usize, out: &mut [MaybeUninit<f32>]) {
         if let Own::Beside(rows) = self.sum.own {
@@ -110,12 +113,12 @@ impl<F: Fn(usize, usize) -> f32 + Copy> SumRows<'_, F> {
         }
     }
 
-    /// Writes some columns of a row's sum, the most that fit at a time.
+    /// Writes some columns of a row's sum, in chunks of columns as wide as possible.
     #[inline(always)]
     fn add(&self, row: usize, columns: Range<usize>, out: &mut [MaybeUninit<f32>]) {
         let mut n_done = 0;
-        // The first columns ask for the later ones of an item's row, too. Of a row with very many edges they have
-        // left the caches again when their turn comes, and are asked for once more.
+        // The first chunk also prefetches the later columns of each item's row. If a row has very many edges, these
+        // columns have been evicted by the time that they are added, and are prefetched once more.
         let mut asked = columns.clone();
         let is_hub = HUB_BYTES <= self.sum.segments.of(row).len() * size_of_val(out);
         macro_rules! add_columns {
@@ -136,15 +139,15 @@ impl<F: Fn(usize, usize) -> f32 + Copy> SumRows<'_, F> {
             add_columns!(8 4 2 1);
             return;
         }
-        // A last few columns together with some that are done: one more way over the edges, not up to four.
+        // The last few columns are computed together with some finished columns. This takes one more pass over the
+        // edges, instead of up to four.
         let sum: [f32; 16] = self.sum_of(row, columns.end - 16, &asked);
         let n_left = out.len() - n_done;
         write(&mut out[n_done..], &sum[16 - n_left..], self.streams);
     }
 
-    /// The sum of a row's items in `N` columns. They stay in registers over all edges where the processor has
-    /// enough of them: 38 ms for the mean of 888,000 edges by 128 columns, where adding each edge to the output
-    /// in memory took 48 with the least instructions; reading the rows alone takes 38.
+    /// The sum of a row's items in `N` columns. The partial sums stay in registers over all edges if the CPU has enough
+    /// of them, which is faster than adding each edge to the output in memory.
     #[inline(always)]
     fn sum_of<const N: usize>(&self, row: usize, column: usize, asked: &Range<usize>) -> [f32; N] {
         let Sum { segments, x, factor, mean, own } = self.sum;
@@ -176,14 +179,15 @@ fn add_scaled<const N: usize>(sum: &mut [f32; N], factor: f32, values: &[f32; N]
     }
 }
 
-/// Writes all places, past the caches if asked and where they start at a multiple of 16 bytes.
+/// Writes all elements. With `streams`, the stores bypass the caches if the slice is aligned to 16 bytes and its length
+/// is a multiple of 4.
 #[inline(always)]
 fn write(places: &mut [MaybeUninit<f32>], values: &[f32], streams: bool) {
     #[cfg(target_arch = "x86_64")]
     if streams && places.len().is_multiple_of(4) && places.as_ptr().addr().is_multiple_of(16) {
         for (place, four) in places.chunks_exact_mut(4).zip(values.chunks_exact(4)) {
             use std::arch::x86_64::{_mm_loadu_ps, _mm_stream_ps};
-            // SAFETY: both are four floats long, and the place starts at a multiple of 16 bytes.
+            // SAFETY: both slices have four floats, and `place` is aligned to 16 bytes.
             unsafe { _mm_stream_ps(place.as_mut_ptr().cast(), _mm_loadu_ps(four.as_ptr())) };
         }
         return;
@@ -192,14 +196,14 @@ fn write(places: &mut [MaybeUninit<f32>], values: &[f32], streams: bool) {
     places.write_copy_of_slice(values);
 }
 
-/// When it is dropped, what went past the caches comes before whatever this thread does next, as other writes do.
+/// A guard that orders the non-temporal stores before all later stores of this thread when it is dropped.
 struct Fence;
 
 impl Drop for Fence {
     #[inline(always)]
     fn drop(&mut self) {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: every processor of this kind has the instruction.
+        // SAFETY: every x86-64 CPU supports the instruction.
         unsafe {
             std::arch::x86_64::_mm_sfence();
         }
@@ -212,7 +216,7 @@ mod tests {
     use crate::cpu::fill::Filling;
     use crate::cpu::vector;
 
-    /// Rows of 0, 3, 0, 1, 7 and 2 items out of nine, and one that has them all twice.
+    /// Rows of 0, 3, 0, 1, 7 and 2 items out of nine, and one row with each of the nine twice.
     const INDPTR: [i32; 8] = [0, 0, 3, 3, 4, 11, 13, 31];
     const ITEMS: [i32; 31] =
         [8, 0, 3, 5, 1, 1, 7, 2, 0, 4, 6, 3, 3, 0, 1, 2, 3, 4, 5, 6, 7, 8, 0, 1, 2, 3, 4, 5, 6, 7, 8];
@@ -221,7 +225,7 @@ mod tests {
         (0..n as u32).map(|i| (i.wrapping_mul(2_654_435_769) >> 8) as f32 / 8_388_608.0 - 1.0).collect()
     }
 
-    /// The sum as one would write it down, column by column.
+    /// Computes the sum by its definition, for one row and column.
     fn written_down<F: Fn(usize, usize) -> f32>(sum: &Sum<'_, F>, row: usize, column: usize) -> f32 {
         let edges = sum.segments.of(row);
         let mut total = 0.0;
@@ -240,7 +244,8 @@ mod tests {
         }
     }
 
-    /// The bits of a sum by each set of instructions, past the caches or not.
+    /// Checks that a sum is bit-identical to its definition with each instruction set, with and without streaming
+    /// stores.
     fn check<F: Fn(usize, usize) -> f32 + Copy + Sync>(sum: &Sum<'_, F>) {
         let (n_rows, width, n_before) = (INDPTR.len() - 1, sum.width(), sum.n_before());
         let mut expected = Vec::new();
@@ -260,11 +265,11 @@ mod tests {
             let mut n_sets = 0;
             vector::run_with_each(|| {
                 n_sets += 1;
-                let (one, other) = places.next().expect("there should be at most three sets");
+                let (one, other) = places.next().expect("there should be at most three instruction sets");
                 Filling { fill: &fill, piece: &piece, one, other }
             });
             for out in &outs[..n_sets] {
-                // SAFETY: all places were initialised before they were given out.
+                // SAFETY: all elements were initialised when the vectors were created.
                 results.push(out.iter().map(|value| unsafe { value.assume_init() }).collect::<Vec<f32>>());
             }
             for result in results {
@@ -274,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn every_instruction_set_gives_the_bits_of_the_sum_as_written_down() {
+    fn sums_are_bit_identical_on_every_instruction_set() {
         let weights = numbers(ITEMS.len());
         for d in (1..40).chain([47, 64, 100, 128, 129, 256, 602]) {
             let (x, pair) = (numbers(9 * d), numbers(9 * 2 * d));

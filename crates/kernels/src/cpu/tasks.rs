@@ -1,9 +1,9 @@
-//! Loops over the values of one array, in tasks.
+//! Parallel loops over the values of one array.
 
 use rayon::prelude::*;
 
-/// Calls `change` with parts of the values, `task_values` of them and fewer at the end, on rayon's threads, and with
-/// where each part starts. Work for one task stays in the calling thread: to wake another takes as long as the work.
+/// Calls `change(start, chunk)` on rayon's threads for each chunk of `task_values` values; the last one may be shorter.
+/// A single chunk runs in the calling thread, because waking another would take as long as the work.
 pub(super) fn in_tasks(values: &mut [f32], task_values: usize, change: impl Fn(usize, &mut [f32]) + Sync) {
     if values.len() <= task_values {
         return change(0, values);

@@ -1,27 +1,27 @@
-//! Which of the processor's vector instructions a loop runs with, chosen when it runs.
+//! Selection of the vector instructions of a loop at run time.
 
-/// A loop that is compiled once for each set of instructions.
+/// A loop that is compiled once for each instruction set.
 pub(super) trait Task {
-    /// Runs the loop. It and what it calls in the loop must be `#[inline(always)]`: what is not is compiled for
-    /// the least of the sets alone.
+    /// Runs the loop. The implementation and all functions that it calls in the loop must be `#[inline(always)]`;
+    /// others are compiled for the baseline instruction set only.
     fn run(self);
 }
 
-/// Runs a task with the widest vectors that the processor has.
+/// Runs a task with the widest vector instructions of the CPU.
 ///
-/// A product and the addition that follows it are two roundings on all of them, and columns are added one by
-/// one, so that they all give the same bits.
+/// The results are bit-identical on all instruction sets: products and additions are rounded separately (no fused
+/// multiply-add), and each column has its own sum.
 #[inline]
 pub(super) fn run(task: impl Task) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::is_x86_feature_detected;
         if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vl") {
-            // SAFETY: the processor has the instructions.
+            // SAFETY: the condition above checks that the CPU supports the instructions.
             return unsafe { with_avx512(task) };
         }
         if is_x86_feature_detected!("avx2") {
-            // SAFETY: the processor has the instructions.
+            // SAFETY: the condition above checks that the CPU supports the instructions.
             return unsafe { with_avx2(task) };
         }
     }
@@ -40,19 +40,19 @@ fn with_avx2(task: impl Task) {
     task.run();
 }
 
-/// With what every processor of this kind has: SSE2, or NEON.
+/// Runs a task with the baseline instruction set of the architecture: SSE2, or NEON.
 fn with_least(task: impl Task) {
     task.run();
 }
 
-/// Runs a task with each set that the processor has, the least first, so that a test can compare the bits.
+/// Runs a task with each instruction set of the CPU, the baseline first, so that a test can compare the results.
 #[cfg(test)]
 pub(super) fn run_with_each<T: Task>(mut task: impl FnMut() -> T) {
     with_least(task());
     #[cfg(target_arch = "x86_64")]
     {
         if std::arch::is_x86_feature_detected!("avx2") {
-            // SAFETY: the processor has the instructions.
+            // SAFETY: the condition above checks that the CPU supports the instructions.
             unsafe { with_avx2(task()) };
         }
         run(task());

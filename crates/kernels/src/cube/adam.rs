@@ -1,9 +1,9 @@
-//! One step of Adam, a launch for each of its three arrays.
+//! One step of Adam, with one launch for each of its three arrays.
 //!
-//! * *Contract.* The results are new tensors. Means closer to zero than the smallest normal number become zero, as on the
-//!   processor.
-//! * *Who computes what.* A unit has one vector of neighbouring values.
-//! * *Cost.* Bound by memory: 12 bytes a value for each mean, 16 for the parameters.
+//! * *Contract.* The results are new tensors. Means closer to zero than the smallest normal number become zero, as on
+//!   the CPU.
+//! * *Work distribution.* One unit per vector of neighbouring values.
+//! * *Cost.* Memory-bound: 12 bytes per value for each mean, 16 for the parameters.
 
 use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::tensor::CubeTensor;
@@ -32,7 +32,7 @@ fn decay_kernel<N: Size>(
     out[ABSOLUTE_POS] = select_many(is_tiny, Vector::zeroed(), mean);
 }
 
-/// The numbers of [`AdamStep`].
+/// The scalars of an [`AdamStep`].
 #[derive(CubeType, CubeLaunch)]
 struct Step {
     kept: f32,
@@ -57,7 +57,7 @@ fn parameters_kernel<N: Size>(
     out[ABSOLUTE_POS] = values[ABSOLUTE_POS] * Vector::new(step.kept) - moved;
 }
 
-/// `means * decay + values * (1 - decay)`, or of the values' squares.
+/// Returns `means * decay + values * (1 - decay)`. If `squares` is true, the values are squared first.
 pub(super) fn decayed(means: CubeTensor, values: CubeTensor, decay: f32, squares: bool) -> CubeTensor {
     let [means, values] = [means, values].map(into_contiguous);
     let out = launch::new_tensor(&means, means.meta.shape().clone(), means.dtype);
@@ -68,7 +68,7 @@ pub(super) fn decayed(means: CubeTensor, values: CubeTensor, decay: f32, squares
     out
 }
 
-/// The parameters' step.
+/// Computes the updated parameters.
 pub(super) fn parameters(
     values: CubeTensor,
     means: CubeTensor,
@@ -87,7 +87,8 @@ pub(super) fn parameters(
     out
 }
 
-/// The size of vectors that these arrays of equal lengths have, and what runs for them; nothing for no values.
+/// Returns a vector size that suits all of these arrays, and the number and size of the cubes to launch. Returns `None`
+/// if the arrays are empty. All arrays must have the same length.
 fn vectors(tensors: &[&CubeTensor]) -> Option<(usize, CubeCount, CubeDim)> {
     let n_values = tensors[0].meta.num_elements();
     let size = tensors.iter().map(|tensor| launch::vector_size(tensor, &[n_values])).min()?;

@@ -1,5 +1,5 @@
-//! Aggregation by kernels: `segment_sum`, `segment_max` and `edge_dots` over the edges by destination, and on the way
-//! back over the edges by source.
+//! Aggregation with the kernels of `segment_sum`, `segment_max` and `edge_dots`: over the edges by destination in the
+//! forward pass, and over the edges by source in the backward pass.
 
 use burn::backend::ops::FloatTensorOps;
 use burn::tensor::{DType, Shape};
@@ -19,7 +19,8 @@ use crate::ops::aggregation::{
 };
 use crate::ops::reference::{degrees, edge_dsts};
 
-/// `[n_src, d] -> [n_dst, d]`, or `[n_dst, 2 d]` with the own rows in front.
+/// Runs the aggregation, `[n_src, d] -> [n_dst, d]`. With [`OwnRow::Concatenated`] the result is `[n_dst, 2 d]`: each
+/// destination's own row, followed by its aggregate.
 pub(super) fn aggregate(
     block: &Adjacency<CubeBackend>,
     x: CubeTensor,
@@ -40,7 +41,7 @@ pub(super) fn aggregate(
     }
 }
 
-/// The same with what the adjoint needs.
+/// Same as [`aggregate`], but also returns the data that the adjoint needs.
 pub(super) fn traced(
     block: &Adjacency<CubeBackend>,
     x: CubeTensor,
@@ -59,7 +60,7 @@ pub(super) fn traced(
     Traced { values: with_own(block, x, maxima, form.own), edges: Some(edges) }
 }
 
-/// The gradient of one input from that of the result.
+/// Computes the gradient of one input from the gradient of the result.
 pub(super) fn adjoint(saved: &Saved<CubeBackend>, grad: CubeTensor, input: Input) -> CubeTensor {
     let Saved { block, form, weights, .. } = saved;
     let is_of_max_weights = form.reduce == Reduction::Max && input == Input::Weights;
@@ -80,7 +81,7 @@ pub(super) fn adjoint(saved: &Saved<CubeBackend>, grad: CubeTensor, input: Input
     }
 }
 
-/// Whether kernels do it; the reference does the rest.
+/// Returns true if there are kernels for the aggregation; otherwise the reference runs.
 fn has_kernels(x: &CubeTensor, weights: &Weights<CubeBackend>, reduce: Reduction) -> bool {
     let is_weighted_max = reduce == Reduction::Max && matches!(weights, Weights::PerEdge(_));
     matches!(x.dtype, DType::F32 | DType::F16 | DType::BF16) && !is_weighted_max
@@ -105,7 +106,7 @@ fn sum(
     SegmentSum { factor, own, is_mean, ..by_dst(block).sum_of(x) }.launch()
 }
 
-/// `[n_dst, d]`, or `[n_dst, 2 d]`, `-> [n_src, d]`.
+/// The adjoint of a sum or mean, `[n_dst, d] -> [n_src, d]`; the input is `[n_dst, 2 d]` with concatenated own rows.
 fn sum_adjoint(saved: &Saved<CubeBackend>, grad: CubeTensor) -> CubeTensor {
     let Saved { block, form, weights, .. } = saved;
     let of_edges = |weights| Factor::OfEdge { weights, edges: transposed(block).edges.clone() };
@@ -126,7 +127,8 @@ fn sum_adjoint(saved: &Saved<CubeBackend>, grad: CubeTensor) -> CubeTensor {
     SegmentSum { columns, factor, own, ..sum }.launch()
 }
 
-/// Edge weights divided by the degrees of the edges' destinations, `[n_edges]`: the factors on the way back from a mean.
+/// The edge weights divided by the degrees of the edges' destinations, `[n_edges]`: the factors in the gradient of a
+/// mean.
 fn shares(block: &Adjacency<CubeBackend>, weights: CubeTensor) -> CubeTensor {
     if block.n_edges == 0 {
         return weights;
@@ -155,7 +157,7 @@ fn by_src(block: &Adjacency<CubeBackend>) -> Segments {
 }
 
 impl Segments {
-    /// The plain sum of all columns.
+    /// Returns the parameters of the unweighted sum of all columns of `x`.
     pub(super) fn sum_of(self, x: CubeTensor) -> SegmentSum {
         let rows = Rows::of(x);
         let columns = (0, rows.width());
@@ -163,7 +165,8 @@ impl Segments {
     }
 }
 
-/// The edges by source: the host's list where the block carries one, otherwise listed on the device.
+/// Returns the edges by source: a copy of the host's list if the block came with one, otherwise a list that the device
+/// builds.
 fn transposed(block: &Adjacency<CubeBackend>) -> &Transposed {
     block.by_source.device_or(|host| match host {
         Some(list) => Transposed::upload(&block.indptr, list),

@@ -1,12 +1,13 @@
-//! A block's edges by source, listed on the device: a stable sort of their positions.
+//! The transposed block, built on the device by a stable sort of the edges by source.
 //!
-//! * *Contract.* The arrays of [`kiln_graph::TransposedBlock`], bit for bit: each source's edges in the order of the
-//!   block.
-//! * *Who computes what.* A radix sort, least digit first, of [`BITS`] bits a pass. A unit counts the digits of a chunk of
-//!   [`CHUNK`] edges in an array of its own, running sums say where each digit of each chunk begins, and a unit moves its
-//!   chunk's edges there, one after the other; so equal digits keep their order, without atomics. Then a unit finds each
-//!   edge's destination, and one each source's first edge, by halving.
-//! * *Cost.* `ceil(log2(n_src) / BITS)` passes of about 24 bytes an edge.
+//! * *Contract.* The arrays are identical to those of [`kiln_graph::TransposedBlock`]: the edges of each source are in
+//!   block order.
+//! * *Work distribution.* A radix sort with [`BITS`] bits per pass, least significant digit first. One unit counts the
+//!   digits of a chunk of [`CHUNK`] edges in a private array, running sums give the start of each digit of each chunk,
+//!   and one unit per chunk moves its edges there in order. Edges with equal digits therefore keep their order,
+//!   without atomics.
+//!   Finally, one unit per edge finds its destination, and one per source its first edge, by binary search.
+//! * *Cost.* `ceil(log2(n_src) / BITS)` passes of about 24 bytes per edge.
 
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
@@ -15,16 +16,16 @@ use crate::cube::launch::{self, launch_units};
 use crate::cube::scan::running_sums;
 use crate::cube::segment_sum::segment_of;
 
-/// Bits of a digit.
+/// The number of bits of a digit.
 const BITS: u32 = 4;
 
-/// Values of a digit.
+/// The number of different digits.
 const N_DIGITS: u32 = 1 << BITS;
 
-/// Edges that one unit counts and moves.
+/// The number of edges that one unit counts and moves.
 const CHUNK: u32 = 64;
 
-/// A block's edges by source, on the device: the arrays of [`kiln_graph::TransposedBlock`].
+/// The arrays of a [`kiln_graph::TransposedBlock`] on the device.
 #[derive(Debug)]
 pub(crate) struct Transposed {
     pub(super) indptr: CubeTensor,
@@ -32,7 +33,7 @@ pub(crate) struct Transposed {
     pub(super) edges: CubeTensor,
 }
 
-/// How many of each digit a chunk has, digit by digit.
+/// Counts each digit in each chunk; `counts` is `[N_DIGITS, n_chunks]`.
 #[cube(launch)]
 fn digit_counts(keys: &[u32], counts: &mut [u32], n_chunks: u32, shift: u32) {
     let chunk = ABSOLUTE_POS as u32;
@@ -53,7 +54,8 @@ fn digit_counts(keys: &[u32], counts: &mut [u32], n_chunks: u32, shift: u32) {
     }
 }
 
-/// Moves each chunk's keys, and their edges, to where their digits begin. At first an edge is its place.
+/// Moves the keys of each chunk, and their edges, to the starts of their digits. If `is_first` is true, `edges` is not
+/// read, and the edge of a key is the position of the key.
 #[cube(launch)]
 fn move_by_digit(
     keys: &[u32],
@@ -96,7 +98,7 @@ fn destinations(indptr: &[u32], edges: &[u32], dsts: &mut [u32]) {
     dsts[ABSOLUTE_POS] = segment_of(indptr, edges[ABSOLUTE_POS]) as u32;
 }
 
-/// How many sorted keys are below each number.
+/// Sets `starts[i]` to the number of sorted keys below `i`, by binary search.
 #[cube(launch)]
 fn first_places(sorted: &[u32], starts: &mut [u32]) {
     if ABSOLUTE_POS >= starts.len() {
@@ -116,24 +118,24 @@ fn first_places(sorted: &[u32], starts: &mut [u32]) {
 }
 
 impl Transposed {
-    /// Copies a list to the device of a tensor.
+    /// Copies a transposed block to the device of a tensor.
     pub(crate) fn upload(like: &CubeTensor, list: &kiln_graph::TransposedBlock) -> Self {
         let upload = |values: &[u32]| launch::upload(like, values);
         Self { indptr: upload(list.indptr()), dsts: upload(list.dsts()), edges: upload(list.edges()) }
     }
 
-    /// Bytes of the arrays.
+    /// The number of bytes of the arrays.
     pub(crate) fn n_bytes(&self) -> usize {
         4 * [&self.indptr, &self.dsts, &self.edges].map(launch::length).iter().sum::<usize>()
     }
 
-    /// The arrays on the host.
+    /// Reads the arrays back to the host: `indptr`, `dsts` and `edges`.
     pub(crate) fn read(&self) -> [Vec<u32>; 3] {
-        // One by one, since an empty one has no memory to be read with the others.
+        // The arrays are read one by one, because an empty one has no memory that could be read with the others.
         [&self.indptr, &self.dsts, &self.edges].map(|array| launch::read([array]).concat())
     }
 
-    /// Lists the edges of destinations, which begin at `indptr`, by their sources below `n_src`.
+    /// Builds the transposed block of a block with `indptr`, `indices` and `n_src` sources.
     pub(crate) fn list(indptr: &CubeTensor, indices: &CubeTensor, n_src: usize) -> Self {
         let n_edges = launch::length(indices);
         if n_edges == 0 {
@@ -142,7 +144,7 @@ impl Transposed {
         }
         let n_chunks = n_edges.div_ceil(CHUNK as usize);
         let n_bits = usize::BITS - (n_src - 1).leading_zeros();
-        // Once at least, since the edges' places are written on the way.
+        // At least one pass is needed, because the first one writes the edges' positions.
         let n_passes = n_bits.div_ceil(BITS).max(1);
         let (mut keys, mut edges) = (indices.clone(), indices.clone());
         for pass in 0..n_passes {

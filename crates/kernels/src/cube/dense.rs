@@ -1,11 +1,11 @@
-//! Products of matrices: the library's kernels.
+//! Matrix products with the kernels of the `cubek-matmul` library.
 //!
-//! Burn chooses one for GPUs: tensor cores where the device has them, otherwise one that shares tiles within a cube and
-//! waits for them at barriers. f32 on CUDA is the exception: tensor cores would compute it in TF32, so that it runs on
-//! the other kernel. On CubeCL's CPU runtime a barrier costs far more than the arithmetic between two (a
-//! product of 2,000 x 128 and 128 x 64 took 3.0 s on two cores of an Intel Xeon, November 2026), so that there the kernel
-//! is the library's for processors, which Burn does not offer (4 ms). It would choose tiles that divide the matrices, and
-//! so compile a kernel for nearly each number of rows; tiles of one size keep it at one for each layer.
+//! On GPUs, Burn chooses the kernel: tensor cores if the device has them, otherwise a kernel that shares tiles within a
+//! cube and synchronises at barriers. For f32 on CUDA, this module chooses the latter, because tensor cores would
+//! compute in TF32. On CubeCL's CPU runtime, barriers cost far more than the arithmetic between them, so this module
+//! uses the library's CPU kernel, which Burn does not select. By default, that kernel chooses tiles that divide the
+//! matrices, which would compile a new kernel for almost every number of rows. With a fixed tile size there is one
+//! kernel per layer.
 
 use burn::backend::ops::FloatTensorOps;
 use burn::tensor::DType;
@@ -21,7 +21,7 @@ use cubek_std::InputBinding;
 
 use crate::cube::launch::element;
 
-/// `[n, k], [k, m] -> [n, m]`.
+/// Computes the matrix product, `[n, k], [k, m] -> [n, m]`.
 pub(super) fn product(left: CubeTensor, right: CubeTensor) -> CubeTensor {
     let (n_rows, inner) = (left.meta.shape()[0], left.meta.shape()[1]);
     let is_empty = n_rows * inner * right.meta.shape()[1] == 0;
@@ -32,20 +32,20 @@ pub(super) fn product(left: CubeTensor, right: CubeTensor) -> CubeTensor {
     }
 }
 
-/// The product of f32 values in f32: the library's choice for a GPU with tensor cores rounds them to TF32 first, whose
-/// mantissa has 10 bits.
+/// The product of f32 matrices in full f32 precision. The library's default on a GPU with tensor cores rounds the
+/// operands to TF32, which has a mantissa of 10 bits.
 fn product_in_f32(left: CubeTensor, right: CubeTensor) -> CubeTensor {
     let plan = BlueprintStrategy::Inferred(Default::default());
     run(&strategy::Strategy::MultiLevel(multi_level::Strategy::SimpleUnit(plan)), left, right)
 }
 
-/// Rows and steps of the sum that a tile has.
+/// The number of rows of a tile, and its size along the inner dimension.
 const TILE: usize = 8;
 
-/// The most columns that a tile has.
+/// The maximum number of columns of a tile.
 const MOST_COLUMNS: usize = 16;
 
-/// The columns of a tile: widths are the model's, and do not change from batch to batch.
+/// The number of columns of a tile: a divisor of the width, which belongs to the model and is the same for all batches.
 fn tile_columns(width: usize) -> usize {
     (1..=MOST_COLUMNS).rev().find(|columns| width.is_multiple_of(*columns)).unwrap_or(1)
 }
@@ -68,6 +68,6 @@ fn run(strategy: &strategy::Strategy, left: CubeTensor, right: CubeTensor) -> Cu
     let mut elements = MatmulElems::from_globals(&MatmulGlobalElems { lhs: dtype, rhs: dtype, out: dtype });
     let [left, right] = [left, right].map(|side| InputBinding::new(side.binding(), dtype));
     let launched = launch::launch_ref(strategy, &client, left, right, out.clone().binding(), &mut elements);
-    launched.expect("a device should have a kernel for any product");
+    launched.expect("the matrix product should launch");
     out
 }

@@ -1,15 +1,15 @@
-//! Keyed dropout, alone or behind a ReLU, and the gradient of the latter.
+//! Keyed dropout, alone or after a ReLU, and the gradient of the latter.
 //!
 //! ```text
-//! out[r, c] = scale * x[r, c]    where word c % 4 of draw4(nodes[r], c / 4) >= threshold, and 0 elsewhere
+//! out[r, c] = scale * x[r, c]    if word c % 4 of draw4(nodes[r], c / 4) >= threshold, otherwise 0
 //! ```
 //!
-//! * *Contract.* `out` is overwritten. Which values stay is decided in whole numbers: the mask is the host's, bit for bit
-//!   (`docs/rng.md`). Where nothing is dropped, nothing is drawn and nodes are not read.
-//! * *Who computes what.* A unit has four neighbouring columns of a row, which share one group of draws, where the width
-//!   is a multiple of four; otherwise one column, and draws the group for it alone.
-//! * *Cost.* Bound by memory: `2 F b` bytes a row (the gradient: `3 F b`). A group of draws is 7 rounds of 4
-//!   multiplications.
+//! * *Contract.* `out` is overwritten. The mask is computed in integer arithmetic and is identical to the host's
+//!   (`docs/rng.md`). If nothing is dropped, nothing is drawn and `nodes` is not read.
+//! * *Work distribution.* One unit per four neighbouring columns of a row, which share one group of draws, if the width
+//!   is a multiple of four. Otherwise one unit per column, which draws a whole group for it.
+//! * *Cost.* Memory-bound: `2 F b` bytes per row of `F` columns of `b` bytes (the gradient: `3 F b`). A group of draws
+//!   takes 7 rounds of 4 multiplications.
 
 use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::tensor::CubeTensor;
@@ -20,7 +20,7 @@ use crate::cube::launch::{self, Rows, launch_units};
 use crate::cube::philox::{draw4, word};
 use crate::ops::keep::Keep;
 
-/// What decides which values stay.
+/// The parameters of a dropout mask.
 #[derive(CubeType, CubeLaunch)]
 struct Mask {
     key_low: u32,
@@ -85,7 +85,7 @@ fn relu_dropout_adjoint_kernel<F: Float, N: Size>(
     out[ABSOLUTE_POS] = Vector::cast_from(select_many(output.less_equal(&zero), zero, grad));
 }
 
-/// `[n, d], [n] -> [n, d]`: dropout, behind a ReLU or alone.
+/// Applies dropout, `[n, d], [n] -> [n, d]`. If `has_relu` is true, applies ReLU first.
 pub(super) fn dropout(
     x: CubeTensor,
     nodes: CubeTensor,
@@ -101,7 +101,7 @@ pub(super) fn dropout(
     }
     let is_masked = !keep.is_everything();
     let vector_size = match x.vector_size(&[width]) {
-        // A group of draws has four words.
+        // One group of random draws has four words, one for each of four values.
         size if is_masked && size >= 4 => 4,
         _ if is_masked => 1,
         size => size,
@@ -127,7 +127,7 @@ pub(super) fn dropout(
     out.into_tensor()
 }
 
-/// `[n, d], [n, d] -> [n, d]`: what flows back through a ReLU with dropout that gave `output`.
+/// Computes the gradient of a ReLU with dropout that returned `output`, `[n, d], [n, d] -> [n, d]`.
 pub(super) fn relu_dropout_adjoint(output: CubeTensor, grad: CubeTensor, keep: Keep) -> CubeTensor {
     let (output, grad) = (Rows::of(output), Rows::of(grad));
     let (n_rows, width) = (grad.n_rows(), grad.width());

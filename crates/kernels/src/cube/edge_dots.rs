@@ -1,13 +1,14 @@
-//! The dot product of each edge's two rows: the gradient of the weights of a weighted sum.
+//! Dot products of the source row and the destination row of each edge: the gradient of the weights of a weighted sum.
 //!
 //! ```text
 //! out[e] = sum over the columns c of x[src(e), c] * grad[dst(e), c]
 //! ```
 //!
-//! * *Contract.* `out` is overwritten. Columns are added in f32, lane by lane of a vector, then the lanes in their order.
-//! * *Who computes what.* A unit has one edge; it finds its destination by halving `indptr`.
-//! * *Cost.* `2 F b + 8` bytes an edge, of which the second row stays in the caches for a destination's other edges, and
-//!   as many reads of `indptr` as its length has binary digits.
+//! * *Contract.* `out` is overwritten. Products are added in f32: first per lane of the vectors, then over the lanes in
+//!   order.
+//! * *Work distribution.* One unit per edge, which finds its destination by binary search in `indptr`.
+//! * *Cost.* `2 F b + 8` bytes per edge for `F` columns of `b` bytes, and `log2(n_dst)` reads of `indptr`. The
+//!   destination's row stays in the caches for its other edges.
 
 use burn::tensor::Shape;
 use burn_cubecl::tensor::CubeTensor;
@@ -46,7 +47,7 @@ fn edge_dots_kernel<F: Float, N: Size>(
     out[ABSOLUTE_POS] = F::cast_from(sum);
 }
 
-/// `[n_src, d], [n_dst, d] -> [n_edges]`.
+/// The dot product of the two rows of each edge, `[n_src, d], [n_dst, d] -> [n_edges]`.
 pub(super) fn edge_dots(by_dst: &Segments, x: CubeTensor, grad: CubeTensor) -> CubeTensor {
     let (x, grad) = (Rows::of(x), Rows::of(grad));
     let tensor = x.tensor();

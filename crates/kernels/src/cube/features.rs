@@ -1,15 +1,17 @@
-//! Rows of features that are gathered from a table in the device's memory, which holds all of them or some.
+//! Gathers feature rows from a table in the device's memory, which contains all rows or some of them.
 //!
 //! ```text
-//! out[i] = rows[slots[nodes[i]]]    where that row is on the device, otherwise the row that the host sent for it
+//! out[i] = rows[slots[nodes[i]]]    if that row is on the device, otherwise the row that the host sent for it
 //! ```
 //!
-//! * *Contract.* `out` is f32 and overwritten; half-precision rows are widened exactly. The bits are those of the source,
-//!   wherever a row was.
-//! * *Who computes what.* Where some rows are missing, a unit for each node says whether its row is, running sums number
-//!   the missing ones, and their ids are listed in the order of the nodes and read back, with one wait (the whole list is,
-//!   4 bytes a node: how much of it counts is known only then). Then a unit has one vector of one row.
-//! * *Cost.* Bound by memory: `F b` bytes read and `4 F` written a row; a missing row crosses the bus once.
+//! * *Contract.* `out` is f32 and overwritten; half-precision rows are widened exactly. The values are exactly those of
+//!   the source, whether a row was on the device or not.
+//! * *Work distribution.* If the table has only some rows, one unit per node marks whether its row is missing, running
+//!   sums number the missing ones, and their ids are listed in the order of the nodes and read back with one wait. (The
+//!   list has room for all nodes and is read as a whole, because its length is not known before.) Then each unit copies
+//!   one vector of one row.
+//! * *Cost.* Memory-bound: `F b` bytes read and `4 F` written per row of `F` columns of `b` bytes; each missing row is
+//!   transferred from the host.
 
 use burn::tensor::{Bytes, DType, Device, Shape};
 use burn_cubecl::tensor::CubeTensor;
@@ -73,26 +75,28 @@ fn gather<F: Float, N: Size>(
     }
 }
 
-/// A table of rows, `[n_rows, dim]`, and where each node's row is in it.
+/// A table of rows, `[n_rows, dim]`, and the slot of each node in it.
 #[derive(Debug)]
 pub(crate) struct FeatureRows {
     rows: CubeTensor,
-    /// `[n_nodes]`, [`MISSING`] where there is none; nothing where the table has every node's row in its place.
+    /// For each node, the row of the table that has its features, or [`MISSING`], `[n_nodes]`. `None` if row `v` of the
+    /// table belongs to node `v`.
     slots: Option<CubeTensor>,
     row_type: FeatureDType,
 }
 
-/// Rows that were gathered, and how many of them the host had to send.
+/// Gathered rows, and the number of them that the host had to send.
 pub(crate) struct Gathered {
     pub(crate) rows: CubeTensor,
     pub(crate) n_sent: usize,
 }
 
 impl FeatureRows {
-    /// Brings all rows to the device of a tensor.
+    /// Copies all rows to the device of a tensor.
     ///
     /// # Errors
-    /// What the source says, and [`UploadError::TooLarge`].
+    /// Returns [`UploadError::Features`] if the source fails, [`UploadError::TooLarge`] if the device cannot allocate
+    /// the table, and [`UploadError::Device`] if it fails.
     pub(crate) fn all(anchor: &CubeTensor, source: &dyn FeatureStore) -> Result<Self, UploadError> {
         let row_type = stored_type(anchor, source);
         let rows = upload_rows(anchor, source, row_type, source.n_rows(), |range| {
@@ -101,10 +105,10 @@ impl FeatureRows {
         Ok(Self { rows, slots: None, row_type })
     }
 
-    /// Brings these nodes' rows.
+    /// Copies the rows of some nodes to the device of a tensor.
     ///
     /// # Errors
-    /// As [`FeatureRows::all`].
+    /// Same as [`FeatureRows::all`].
     pub(crate) fn some(
         anchor: &CubeTensor,
         source: &dyn FeatureStore,
@@ -116,19 +120,19 @@ impl FeatureRows {
         for (slot, node) in nodes.iter().enumerate() {
             slots[node.index()] = slot as u32;
         }
-        let slots = launch::upload_large(anchor, "the places of feature rows", &slots, DType::U32)?;
+        let slots = launch::upload_large(anchor, "the slots of the feature rows", &slots, DType::U32)?;
         Ok(Self { rows, slots: Some(slots), row_type })
     }
 
-    /// How many rows the table has.
+    /// The number of rows in the table.
     pub(crate) fn n_rows(&self) -> usize {
         self.rows.meta.shape()[0]
     }
 
-    /// `[n] -> [n, dim]`: the rows of nodes, of which the source gives those that are not here.
+    /// Gathers the rows of nodes, `[n] -> [n, dim]`. Rows that are not in the table come from the source.
     ///
     /// # Errors
-    /// What the source says.
+    /// Returns an error of the source if it cannot gather the missing rows.
     pub(crate) fn gather(
         &self,
         nodes: &CubeTensor,
@@ -191,12 +195,12 @@ impl FeatureRows {
     }
 }
 
-/// Bytes of a row on the device.
+/// Returns the number of bytes that a row occupies on the device.
 pub(crate) fn row_bytes(anchor: &CubeTensor, source: &dyn FeatureStore) -> usize {
     source.dim() * stored_type(anchor, source).bytes()
 }
 
-/// How rows are stored on the device: as by their source, or widened where the device cannot read that.
+/// Returns the element type of rows on the device: that of the source, or f32 if the device does not support it.
 fn stored_type(anchor: &CubeTensor, source: &dyn FeatureStore) -> FeatureDType {
     let device = Device::new(anchor.device.clone());
     let row_type = source.dtype();
@@ -211,7 +215,8 @@ fn dtype(row_type: FeatureDType) -> DType {
     }
 }
 
-/// Rows as bytes of that type, which is theirs or f32; where it is theirs, they are not copied.
+/// Returns the bytes of the rows as `row_type`, which is f32 or the type of the rows. The rows are copied only if they
+/// are converted.
 fn bytes_of(rows: FeatureBuffer, row_type: FeatureDType) -> Bytes {
     match rows {
         FeatureBuffer::F16(values) if row_type == FeatureDType::F16 => Bytes::from_elems(values),
@@ -220,7 +225,8 @@ fn bytes_of(rows: FeatureBuffer, row_type: FeatureDType) -> Bytes {
     }
 }
 
-/// Gathers rows piece by piece, so that the host never holds more than one; `nodes` names those of a range.
+/// Gathers and copies rows in pieces, so that the host holds at most one piece. `nodes` returns the nodes of a range of
+/// rows.
 fn upload_rows(
     anchor: &CubeTensor,
     source: &dyn FeatureStore,
@@ -229,7 +235,7 @@ fn upload_rows(
     nodes: impl Fn(std::ops::Range<usize>) -> Vec<NodeId>,
 ) -> Result<CubeTensor, UploadError> {
     let dim = source.dim();
-    // An even number, so that pieces of half precision begin at whole words.
+    // Each piece has an even number of rows, so that pieces of half precision begin at multiples of 4 bytes.
     let rows_a_piece = (launch::PIECE_BYTES / (dim * row_type.bytes())).next_multiple_of(2);
     let pieces = (0..n_rows).step_by(rows_a_piece).map(|first| {
         let mut rows = FeatureBuffer::empty(source.dtype());

@@ -1,4 +1,4 @@
-//! A graph's topology in a device's memory, and the hops that are sampled from it.
+//! A graph's topology in a device's memory, and sampling of hops from it.
 
 use burn::tensor::DType;
 use burn_cubecl::tensor::CubeTensor;
@@ -13,7 +13,7 @@ use crate::cube::relabel::{Relabelled, relabel};
 use crate::cube::scan::running_sums;
 use crate::device::error::UploadError;
 
-/// The arrays of a [`Csc`].
+/// The arrays of a [`Csc`] on a device.
 #[derive(Debug, Clone)]
 pub(crate) struct Graph {
     pub(super) indptr: CubeTensor,
@@ -21,21 +21,21 @@ pub(crate) struct Graph {
     pub(super) weights: Option<CubeTensor>,
     n_rows: usize,
     largest_degree: u32,
-    /// The most loops, all parallel, that one node has; as many as can be where neighbours do not ascend, since nobody
-    /// knows then which loops a search finds.
+    /// The largest number of (parallel) self loops of a node. If the neighbours of a node are not sorted, this is
+    /// `u32::MAX`, because the result of a binary search for loops is then undefined.
     most_loops: u32,
 }
 
 /// The destinations of a hop.
 #[derive(Debug, Clone)]
 pub(crate) struct HopNodes {
-    /// Distinct nodes, by which draws are keyed.
+    /// The ids of the nodes, which are distinct and key the random draws.
     pub(crate) nodes: CubeTensor,
-    /// The rows of the graph's arrays where their lists are.
+    /// For each node, the position in the graph's `indptr` at which its neighbour list is found.
     pub(crate) rows: CubeTensor,
 }
 
-/// One hop's block, as arrays.
+/// The arrays of the block of one hop.
 pub(crate) struct HopArrays {
     pub(crate) indptr: CubeTensor,
     pub(crate) indices: CubeTensor,
@@ -44,25 +44,27 @@ pub(crate) struct HopArrays {
     pub(crate) srcs: CubeTensor,
 }
 
-/// Room for so many edges is taken without asking how many there will be: 4 million, of which a block keeps 67 MB.
+/// The largest bound on a hop's edges for which memory is allocated without reading the actual number first. A block
+/// then occupies at most 67 MB (16 bytes per edge).
 const MOST_ROOM: usize = 1 << 22;
 
-/// The most neighbours that are drawn of one node, since a unit draws them one after the other.
+/// The largest number of neighbours that are drawn for one node, because one unit draws them sequentially.
 pub(crate) const MOST_DRAWN: u64 = 1024;
 
-/// Why a hop is not sampled.
+/// An error of sampling a hop.
 pub(crate) enum HopError {
-    /// It has so many edges, or more, which is more than a block holds.
+    /// The hop has at least `n_edges` edges, more than a block can have.
     TooLarge { n_edges: u64 },
-    /// More neighbours of a node would be drawn than a device does.
+    /// The fanout exceeds `most`, the largest number of neighbours that a device draws for a node.
     FanoutTooLarge { most: u64 },
 }
 
 impl Graph {
-    /// Copies a graph whose ids have been checked to the device of a tensor.
+    /// Copies a graph to the device of a tensor. The ids of the graph must have been checked.
     ///
     /// # Errors
-    /// [`UploadError::DegreeTooLarge`], [`UploadError::TooLarge`] and [`UploadError::Device`].
+    /// Returns [`UploadError::DegreeTooLarge`] if a node has 2^32 or more edges, [`UploadError::TooLarge`] if the
+    /// device cannot allocate an array, and [`UploadError::Device`] if it fails.
     pub(crate) fn new(anchor: &CubeTensor, graph: &Csc) -> Result<Self, UploadError> {
         let of_node = |node: u32| Bounds::of(NodeId(node), graph.in_neighbors(NodeId(node)));
         let nodes = (0..graph.n_nodes() as u32).into_par_iter();
@@ -70,10 +72,10 @@ impl Graph {
         Self::of_lists(anchor, graph.indptr(), graph.indices(), graph.weights(), &bounds)
     }
 
-    /// Copies lists of neighbours to the device of a tensor.
+    /// Copies neighbour lists to the device of a tensor.
     ///
     /// # Errors
-    /// As [`Graph::new`].
+    /// Same as [`Graph::new`].
     pub(crate) fn of_lists(
         anchor: &CubeTensor,
         indptr: &[u64],
@@ -85,7 +87,7 @@ impl Graph {
         let largest_degree = u32::try_from(largest_degree)
             .map_err(|_| UploadError::DegreeTooLarge { node, degree: largest_degree })?;
         let weights =
-            weights.map(|weights| launch::upload_large(anchor, "the edges' weights", weights, DType::F32));
+            weights.map(|weights| launch::upload_large(anchor, "the edge weights", weights, DType::F32));
         Ok(Self {
             indptr: launch::upload_large(anchor, "the graph's indptr", indptr, DType::U64)?,
             indices: launch::upload_large(anchor, "the graph's indices", ids(indices), DType::U32)?,
@@ -101,7 +103,7 @@ impl Graph {
         launch::upload_as(&self.indptr, ids(nodes), DType::U32)
     }
 
-    /// Nodes whose lists are in the rows of their ids, as in a whole graph.
+    /// Returns the destinations of a hop in a whole graph, in which a node's id is also its position in `indptr`.
     pub(crate) fn hop_of(nodes: CubeTensor) -> HopNodes {
         HopNodes { rows: nodes.clone(), nodes }
     }
@@ -110,7 +112,7 @@ impl Graph {
         launch::address(&[&self.indptr, &self.indices])
     }
 
-    /// The most edges that a destination takes.
+    /// An upper bound on the number of edges that are picked for a destination.
     fn most_picks(&self, how: How, fanout: u32) -> u64 {
         let (degree, fanout) = (u64::from(self.largest_degree), u64::from(fanout));
         match how {
@@ -121,16 +123,16 @@ impl Graph {
         }
     }
 
-    /// Whether a node might have more neighbours drawn than is done here.
+    /// Returns true if more than [`MOST_DRAWN`] neighbours might be drawn for a node.
     fn draws_too_many(&self, how: How, fanout: u32) -> bool {
         how != How::All && 0 < self.largest_degree && MOST_DRAWN < u64::from(fanout)
     }
 
-    /// Samples one hop. Nothing of the topology leaves the device: the numbers of edges and of sources are read, once, or
-    /// twice where the bound on the edges is so large that their number is asked for first.
+    /// Samples one hop, whose block stays on the device. The host only reads the numbers of edges and sources: once, or
+    /// twice if the bound on the edges exceeds [`MOST_ROOM`], so that their number is read first.
     ///
     /// # Errors
-    /// [`HopError`].
+    /// Returns a [`HopError`] if the hop has too many edges or the fanout is too large.
     pub(crate) fn sample_hop(
         &self,
         hop: &HopNodes,
@@ -156,10 +158,10 @@ impl Graph {
         })
     }
 
-    /// The same hop, read back in global ids: what it picked is copied to the host.
+    /// Same as [`Graph::sample_hop`], but copies the selected edges to the host, in global ids.
     ///
     /// # Errors
-    /// [`HopError`].
+    /// Same as [`Graph::sample_hop`].
     pub(crate) fn read_hop(
         &self,
         hop: &HopNodes,
@@ -187,7 +189,8 @@ impl Graph {
         Ok(())
     }
 
-    /// Picks a hop's edges, in room for as many as there may be; `None` where there can be none.
+    /// Picks the edges of a hop. The arrays are allocated for an upper bound on the number of edges. Returns `None` if
+    /// this bound is 0.
     fn pick_hop<'a>(
         &'a self,
         hop: &'a HopNodes,
@@ -200,7 +203,7 @@ impl Graph {
             Fanout::UpTo(fanout) => fanout,
         };
         let how = match How::new(request.fanout, rule) {
-            // Nobody has more: all are taken, by a unit for each.
+            // No node has more neighbours than the fanout, so all edges are taken, with one unit per edge.
             How::Uniform | How::WithLoop if self.largest_degree <= fanout => How::All,
             how => how,
         };
@@ -217,7 +220,7 @@ impl Graph {
             bound as usize
         } else {
             let [n_edges] = launch::read_last([&offsets]);
-            // At the limit the sums have stopped.
+            // The sums saturate, so a sum near the limit means that there are at least that many edges.
             if i32::MAX as usize - n_dst < n_edges as usize {
                 return Err(HopError::TooLarge { n_edges: u64::from(n_edges) });
             }
@@ -231,21 +234,21 @@ impl Graph {
 /// A hop whose edges have been picked.
 struct PickedHop<'a> {
     picking: Picking<'a>,
-    /// Where each destination's edges begin; the last entry is their number.
+    /// The first edge of each destination; the last entry is the number of edges.
     offsets: CubeTensor,
-    /// With room for more.
+    /// The picked edges, in arrays that may be longer than their number.
     edges: Picked,
 }
 
 impl PickedHop<'_> {
-    /// What these edges carry.
+    /// Returns the weights of the picked edges, or `None` if the request asks for no weights.
     fn weights(&self, edge_ids: &CubeTensor, weights: EdgeWeights) -> Option<CubeTensor> {
         let is_scaled = weights == EdgeWeights::Unbiased;
         (weights != EdgeWeights::None).then(|| self.picking.weights(&self.offsets, edge_ids, is_scaled))
     }
 }
 
-/// The hop of destinations that have no edge.
+/// Returns a hop whose destinations have no edges.
 pub(crate) fn without_edges(n_dst: usize, weights: EdgeWeights) -> Frontier {
     let weights = (weights != EdgeWeights::None).then(Vec::new);
     Frontier { indptr: vec![0; n_dst + 1], weights, ..Frontier::default() }
@@ -267,25 +270,25 @@ fn ids(nodes: &[NodeId]) -> &[u32] {
     bytemuck::cast_slice(nodes)
 }
 
-/// What bounds the picks of any of some nodes.
+/// Bounds on the neighbour lists of a set of nodes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bounds {
     largest_degree: u64,
-    /// A node of that degree.
+    /// A node with the largest degree.
     node: NodeId,
-    /// `None` where the neighbours of some node do not ascend.
+    /// The largest number of self loops of a node, or `None` if the neighbours of a node are not sorted.
     most_loops: Option<usize>,
 }
 
 impl Default for Bounds {
-    /// Of no node.
+    /// Returns the bounds of the empty set.
     fn default() -> Self {
         Self { largest_degree: 0, node: NodeId(0), most_loops: Some(0) }
     }
 }
 
 impl Bounds {
-    /// Of a node with these neighbours.
+    /// Returns the bounds of one node with these neighbours.
     pub(crate) fn of(node: NodeId, neighbors: &[NodeId]) -> Self {
         let n_below = |is_below: fn(&NodeId, &NodeId) -> bool| {
             neighbors.partition_point(|other| is_below(other, &node))
@@ -295,7 +298,7 @@ impl Bounds {
         Self { largest_degree: neighbors.len() as u64, node, most_loops }
     }
 
-    /// Of the nodes of both.
+    /// Returns the bounds of the union of both sets.
     pub(crate) fn or(self, other: Self) -> Self {
         let most_loops = self.most_loops.zip(other.most_loops).map(|(one, other)| one.max(other));
         let larger = if self.largest_degree < other.largest_degree { other } else { self };

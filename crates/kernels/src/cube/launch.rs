@@ -1,4 +1,4 @@
-//! What kernels need to be launched: their arguments' memory, the width of their vectors, and their types.
+//! Helpers to launch kernels: memory of their arguments, sizes of their vectors, and element types.
 
 use burn::tensor::{Bytes, DType, Device, Int, Shape, Tensor};
 use burn_cubecl::CubeBackend;
@@ -14,16 +14,16 @@ use cubecl::server::Handle;
 use crate::counts::count_read;
 use crate::device::error::{DeviceError, UploadError};
 
-/// A matrix whose rows lie in line, each so many values after the one before.
+/// A matrix whose columns are contiguous; there may be gaps between rows.
 #[derive(Debug, Clone)]
 pub(super) struct Rows {
     tensor: CubeTensor,
-    /// Values from the start of a row to the start of the next.
+    /// The number of values from the start of a row to the start of the next one.
     pub(super) stride: usize,
 }
 
 impl Rows {
-    /// Copies the tensor if its columns are not one after the other.
+    /// Returns the rows of a tensor. Copies the tensor if its columns are not contiguous.
     pub(super) fn of(tensor: CubeTensor) -> Self {
         let in_line = tensor.meta.strides()[1] == 1 && !tensor.meta.is_tiled();
         let tensor = if in_line { tensor } else { into_contiguous(tensor) };
@@ -31,7 +31,7 @@ impl Rows {
         Self { tensor, stride }
     }
 
-    /// New rows on the device of a tensor, one after the other, not yet written.
+    /// Creates uninitialised rows without gaps on the device of the tensor `like`.
     pub(super) fn new(like: &CubeTensor, n_rows: usize, width: usize, dtype: DType) -> Self {
         Self::of(new_tensor(like, Shape::new([n_rows, width]), dtype))
     }
@@ -52,7 +52,7 @@ impl Rows {
         self.tensor.meta.shape()[1]
     }
 
-    /// The values as vectors of so many, the gaps between rows included.
+    /// The memory as a kernel argument of vectors, including the gaps between rows.
     pub(super) fn buffer(&self, vector_size: usize) -> BufferArg {
         let n_values = match self.n_rows() {
             0 => 0,
@@ -61,37 +61,37 @@ impl Rows {
         argument(&self.tensor, n_values, vector_size)
     }
 
-    /// The largest vector that the device reads at once and whose places divide rows at these columns.
+    /// The largest vector size that the device reads at once and that divides the stride and all of `columns`.
     pub(super) fn vector_size(&self, columns: &[usize]) -> usize {
         vector_size(&self.tensor, &[&[self.stride], columns].concat())
     }
 }
 
-/// A tensor on a device that CubeCL has a runtime for, to find its client by; `None` of other devices.
+/// A small tensor on a device, which provides its CubeCL client, or `None` if CubeCL has no runtime for the device.
 pub(crate) fn anchor(device: &Device) -> Option<CubeTensor> {
     let anchor = Tensor::<1, Int>::empty([1], (&device.clone().inner(), DType::U32));
     anchor.try_into_primitive::<CubeBackend>().ok()
 }
 
-/// An array as a tensor of indices.
+/// Converts an array to an integer tensor.
 pub(crate) fn int_tensor(array: CubeTensor) -> Tensor<1, Int> {
     Tensor::from_primitive::<CubeBackend>(array)
 }
 
-/// An array as a tensor of floats.
+/// Converts an array to a float tensor.
 pub(crate) fn float_tensor(array: CubeTensor) -> Tensor<1> {
     Tensor::from_primitive::<CubeBackend>(array)
 }
 
-/// A new tensor on the device of another, its values one after the other, not yet written.
+/// Creates a contiguous, uninitialised tensor on the device of the tensor `like`.
 pub(super) fn new_tensor(like: &CubeTensor, shape: Shape, dtype: DType) -> CubeTensor {
     empty_device_contiguous_dtype(like.client.clone(), like.device.clone(), shape, dtype)
 }
 
-/// The largest vector that the device reads at once from this tensor's memory and that divides all of these.
+/// The largest vector size that the device reads at once from this tensor's memory and that divides all of `divided`.
 pub(super) fn vector_size(tensor: &CubeTensor, divided: &[usize]) -> usize {
     let n_bytes = tensor.dtype.size();
-    // A view of a part of a larger tensor may start anywhere.
+    // A view of a larger tensor may start at any value, so its offset must be a multiple of the size, too.
     let first = tensor.handle.offset_start.unwrap_or(0) as usize / n_bytes;
     let fits = |size: &usize| {
         first.is_multiple_of(*size) && divided.iter().all(|values| values.is_multiple_of(*size))
@@ -99,17 +99,17 @@ pub(super) fn vector_size(tensor: &CubeTensor, divided: &[usize]) -> usize {
     tensor.client.io_optimized_vector_sizes(n_bytes).filter(fits).max().unwrap_or(1)
 }
 
-/// More units than any cube has.
+/// A number of units that exceeds the size of any cube, so that CubeCL chooses the largest cube.
 const MANY_UNITS: usize = 1 << 20;
 
-/// How many cubes of how many units run for so many units on the device of a tensor, a few more perhaps. Cubes are of one
-/// size, which a compiled kernel is made for, however many units there are.
+/// The number and the size of the cubes that run at least `n_units` units on the device of a tensor. Cubes always have
+/// the same size, because a kernel is compiled for each size of a cube.
 pub(super) fn units(tensor: &CubeTensor, n_units: usize) -> (CubeCount, CubeDim) {
     let dim = CubeDim::new(&tensor.client, MANY_UNITS);
     (calculate_cube_count_elemwise(&tensor.client, n_units, dim), dim)
 }
 
-/// Launches a kernel of so many units on the device of a tensor.
+/// Launches a kernel with `$n_units` units on the device of a tensor.
 macro_rules! launch_units {
     ($kernel:ident, $like:expr, $n_units:expr, $($argument:expr),+) => {{
         let like: &CubeTensor = $like;
@@ -120,69 +120,70 @@ macro_rules! launch_units {
 
 pub(super) use launch_units;
 
-/// The numbers that places in all of these need. A unit for each value needs no more.
+/// The integer type that can address every value of these tensors, and a unit for each value.
 pub(super) fn address(tensors: &[&CubeTensor]) -> AddressType {
-    // Of a view with gaps the places count, of a row that stands for many the values.
+    // A view with gaps has more memory than values, and a broadcast row has more values than memory.
     let n_places = |tensor: &&CubeTensor| {
         tensor.meta.num_elements().max(tensor.handle.size() as usize / tensor.dtype.size())
     };
     AddressType::from_len(tensors.iter().map(n_places).max().unwrap_or(0))
 }
 
-/// A tensor whose values are one after the other, as an argument.
+/// Returns a contiguous tensor as a kernel argument.
 pub(super) fn buffer(tensor: &CubeTensor) -> BufferArg {
     vectors(tensor, 1)
 }
 
-/// The same as vectors of so many.
+/// Same as [`buffer`], but as vectors of `vector_size` values.
 pub(super) fn vectors(tensor: &CubeTensor, vector_size: usize) -> BufferArg {
     argument(tensor, tensor.meta.num_elements(), vector_size)
 }
 
-/// The first values of a tensor's memory as a kernel's argument of vectors. Every argument is made here.
+/// The first `n_values` values of a tensor's memory as a kernel argument of vectors. Only this function creates kernel
+/// arguments.
 ///
-/// The handle is trimmed to the declared length. Inside a kernel, `len()` of a slice is the size of the handle divided by
-/// the size of an element (CubeCL 0.11), whatever length the launcher declares; and a handle can be longer than its
-/// tensor: on CUDA, CubeCL rounds an upload up to a multiple of 512 bytes. A kernel that stops at `len()` would read
-/// uninitialized memory behind the values and write past the end of its output.
-#[allow(clippy::disallowed_methods, reason = "the only place that makes an argument")]
+/// The handle is trimmed to the declared length. Inside a kernel, `len()` of a slice is the size of the handle divided
+/// by the size of an element (CubeCL 0.11), not the length that the launcher declares. A handle can be longer than its
+/// tensor: on CUDA, CubeCL rounds an upload up to a multiple of 512 bytes. Without trimming, a kernel that stops at
+/// `len()` would read uninitialised memory behind the values and write past the end of its output.
+#[allow(clippy::disallowed_methods, reason = "the only place that creates an argument")]
 fn argument(tensor: &CubeTensor, n_values: usize, vector_size: usize) -> BufferArg {
     let n_vectors = n_values / vector_size;
     let n_bytes = (n_vectors * vector_size * tensor.dtype.size()) as u64;
     let handle = bytes_of(&tensor.handle, 0, n_bytes);
-    // SAFETY: `bytes_of` asserts that the tensor's memory has as many bytes.
+    // SAFETY: `bytes_of` asserts that the tensor's memory has at least this many bytes.
     unsafe { BufferArg::from_raw_parts(handle, n_vectors) }
 }
 
-/// The element type as kernels call it.
+/// The element type of a float tensor as a kernel parameter.
 ///
 /// # Panics
-/// For types that no kernel has.
+/// Panics for types other than f32, f16 and bf16.
 pub(super) fn element(tensor: &CubeTensor) -> ElemType {
     match tensor.dtype {
         DType::F32 => f32::elem_type_native(),
         DType::F16 => half::f16::elem_type_native(),
         DType::BF16 => half::bf16::elem_type_native(),
-        other => panic!("no kernel has the element type {other:?}"),
+        other => panic!("no kernel supports the element type {other:?}"),
     }
 }
 
-/// Number of values of an array.
+/// Returns the number of values of an array.
 pub(super) fn length(array: &CubeTensor) -> usize {
     array.meta.num_elements()
 }
 
-/// A new array of indices on the device of a tensor, not yet written.
+/// Creates an uninitialised array of i32 on the device of the tensor `like`.
 pub(super) fn new_array(like: &CubeTensor, n_values: usize) -> CubeTensor {
     new_tensor(like, Shape::new([n_values]), DType::I32)
 }
 
-/// The first values of an array, where they are.
+/// A view of the first `n_values` values of an array.
 pub(super) fn prefix(array: &CubeTensor, n_values: usize) -> CubeTensor {
     values_from(array, 0, n_values)
 }
 
-/// So many values of an array from a place on, where they are.
+/// A view of `n_values` values of an array, beginning at `start`.
 pub(super) fn values_from(array: &CubeTensor, start: usize, n_values: usize) -> CubeTensor {
     let n_bytes = array.dtype.size() as u64;
     let handle = bytes_of(&array.handle, start as u64 * n_bytes, n_values as u64 * n_bytes);
@@ -190,35 +191,41 @@ pub(super) fn values_from(array: &CubeTensor, start: usize, n_values: usize) -> 
     CubeTensor::new_contiguous(client, device, Shape::new([n_values]), handle, array.dtype)
 }
 
-/// A part of a device's memory.
+/// Returns a sub-range of a buffer in a device's memory.
 ///
 /// # Panics
-/// When the part does not lie within the memory.
+/// Panics if the range exceeds the buffer.
 fn bytes_of(handle: &Handle, start: u64, n_bytes: u64) -> Handle {
     let n_held = handle.size_in_used();
-    assert!(start + n_bytes <= n_held, "bytes {start}..{} of memory of {n_held} bytes", start + n_bytes);
+    assert!(
+        start + n_bytes <= n_held,
+        "range {start}..{} exceeds the buffer of {n_held} bytes",
+        start + n_bytes
+    );
     handle.clone().offset_start(start).offset_end(n_held - start - n_bytes)
 }
 
-/// Copies numbers to the device of a tensor, as an index tensor.
+/// Copies numbers to the device of a tensor, as an i32 array.
 pub(super) fn upload(like: &CubeTensor, values: &[u32]) -> CubeTensor {
     upload_as(like, values, DType::I32)
 }
 
-/// Copies numbers to the device of a tensor, as an array of that element type, which is theirs.
+/// Copies numbers to the device of a tensor, as an array of the element type `dtype`, which must have the layout of
+/// `T`.
 pub(crate) fn upload_as<T: Pod>(like: &CubeTensor, values: &[T], dtype: DType) -> CubeTensor {
     let handle = like.client.create_from_slice(bytemuck::cast_slice(values));
     let shape = Shape::new([values.len()]);
     CubeTensor::new_contiguous(like.client.clone(), like.device.clone(), shape, handle, dtype)
 }
 
-/// Bytes that are copied at once.
+/// The number of bytes that are copied at once.
 pub(super) const PIECE_BYTES: usize = 64 << 20;
 
-/// The same for an array of any size, piece by piece; of what is mapped, no more than a piece is copied in memory.
+/// Same as [`upload_as`], but copies a large array in pieces, so that at most one piece of a memory-mapped array is
+/// held in the host's memory. `what` names the array in errors.
 ///
 /// # Errors
-/// [`UploadError::TooLarge`] and [`UploadError::Device`].
+/// Returns [`UploadError::TooLarge`] if the device cannot allocate the array, and [`UploadError::Device`] if it fails.
 pub(super) fn upload_large<T: Pod>(
     like: &CubeTensor,
     what: &'static str,
@@ -230,13 +237,14 @@ pub(super) fn upload_large<T: Pod>(
     upload_pieces(like, what, Shape::new([values.len()]), dtype, pieces)
 }
 
-/// Copies bytes that come in pieces to a new tensor, which they fill.
+/// Copies an iterator of pieces to a new tensor, which the pieces must fill. `what` names the tensor in errors.
 ///
 /// # Errors
-/// [`UploadError::TooLarge`], [`UploadError::Device`], and what a piece says.
+/// Returns [`UploadError::TooLarge`] if the device cannot allocate the tensor, [`UploadError::Device`] if it fails, and
+/// the error of a piece.
 ///
 /// # Panics
-/// When the pieces do not fill the tensor.
+/// Panics if the pieces do not fill the tensor exactly.
 pub(super) fn upload_pieces(
     like: &CubeTensor,
     what: &'static str,
@@ -254,46 +262,47 @@ pub(super) fn upload_pieces(
     for piece in pieces {
         let piece = piece?;
         let (n_piece, end) = (piece.len() as u64, n_done + piece.len() as u64);
-        assert!(end <= n_bytes, "{what}: pieces of {end} bytes for {n_bytes}");
+        assert!(end <= n_bytes, "the pieces of {what} have at least {end} bytes, expected {n_bytes}");
         let place = bytes_of(&tensor.handle, n_done, n_piece);
         like.client.write(&place, piece);
-        // Waits for the copy: pieces that have not been sent would pile up.
+        // Waits for each copy, because unsent pieces would accumulate in the host's memory.
         wait(&tensor)?;
         n_done = end;
     }
-    assert_eq!(n_done, n_bytes, "{what}: bytes of all pieces");
+    assert_eq!(n_done, n_bytes, "the pieces of {what} do not fill the tensor");
     Ok(tensor)
 }
 
 /// Waits until the device has written a tensor.
 ///
 /// # Errors
-/// [`DeviceError::Failed`] where it could not, for want of memory say.
+/// Returns [`DeviceError::Failed`] if the device could not write it, for example because an allocation failed.
 pub(crate) fn wait(tensor: &CubeTensor) -> Result<(), DeviceError> {
     let waited = cubecl::future::block_on(tensor.client.sync_buffers([&tensor.handle]));
     waited.map_err(|error| DeviceError::Failed { reason: error.to_string() })
 }
 
-/// Reads arrays of 32-bit numbers back, all at once, which waits for all that was launched before.
+/// Reads arrays of 32-bit numbers back in one transfer, after all kernels that were launched before.
 ///
 /// # Panics
-/// When the device fails: kernels' failures surface here.
+/// Panics if the device fails. Failures of earlier kernels surface here, too.
 pub(super) fn read<const N: usize>(arrays: [&CubeTensor; N]) -> [Vec<u32>; N] {
     let bytes = read_bytes(&arrays);
     std::array::from_fn(|idx| values(&bytes[idx], arrays[idx]))
 }
 
-/// The same for arrays of any numbers, of which there is one at least; see [`values`].
+/// Same as [`read`], but for one or more arrays of any type, as bytes that [`values`] converts.
 ///
 /// # Panics
-/// As [`read`].
+/// Same as [`read`]. Also panics if there are no arrays.
 pub(super) fn read_bytes(arrays: &[&CubeTensor]) -> Vec<Bytes> {
     count_read(arrays.iter().map(|array| n_bytes(array) as u64).sum());
     let handles = arrays.iter().map(|array| array.handle.clone()).collect();
-    arrays[0].client.read(handles).expect("a device should give back what it holds")
+    arrays[0].client.read(handles).expect("the device should return the data")
 }
 
-/// The values of an array whose bytes were read; there may be more bytes, as memory is given out in steps.
+/// The values of an array whose bytes were read. Bytes behind the last value, which exist because the device rounds
+/// allocations up, are ignored.
 pub(super) fn values<T: Pod>(bytes: &Bytes, array: &CubeTensor) -> Vec<T> {
     bytemuck::pod_collect_to_vec(&bytes[..n_bytes(array)])
 }
@@ -302,7 +311,7 @@ fn n_bytes(array: &CubeTensor) -> usize {
     array.dtype.size() * length(array)
 }
 
-/// The last value of each array, read as by [`read`].
+/// Reads the last value of each array in one transfer.
 pub(super) fn read_last<const N: usize>(arrays: [&CubeTensor; N]) -> [u32; N] {
     let last = arrays.map(|array| values_from(array, length(array) - 1, 1));
     read(last.each_ref()).map(|values| values[0])

@@ -1,7 +1,8 @@
 //! The ops as CubeCL kernels, for every device that CubeCL has a runtime for.
 //!
-//! One kernel, or a few that belong together, stands in a file with what launches it. What has no kernel here runs as the
-//! reference in Burn's own operations, on the device too.
+//! Each file contains one kernel, or a few related ones, with the host code that launches them. Ops without a kernel
+//! run as the reference in Burn's operations, also on the device. The docs of kernels use CubeCL's words: a unit is a
+//! GPU thread, a cube is a block of threads, and a plane is a warp.
 
 mod adam;
 mod aggregate;
@@ -37,7 +38,7 @@ use crate::ops::backend::{BlockAdjoints, BlockOps};
 use crate::ops::keep::Keep;
 use crate::ops::reference;
 
-/// Runs the kernel for element types that it has, and the reference for others.
+/// Runs `$kernel` for the element types that it supports and `$reference` for others, and counts which one ran.
 macro_rules! kernel_or_reference {
     ($x:ident, $reference:expr, $kernel:expr) => {
         kernel_or_reference!($x, F32 | F16 | BF16, $reference, $kernel)
@@ -64,7 +65,7 @@ impl BlockOps for CubeBackend {
     }
 
     fn take_dst(block: Adjacency<Self>, x: FloatTensor<Self>) -> FloatTensor<Self> {
-        // Burn's own slice: a view where the memory's alignment allows it.
+        // Burn's slice returns a view, or a copy if the alignment of the memory does not allow a view.
         count_direct();
         reference::take_dst(&block, x)
     }
@@ -166,7 +167,7 @@ impl BlockAdjoints for CubeBackend {
     }
 
     fn row_sum(grad: FloatTensor<Self>) -> FloatTensor<Self> {
-        // Burn's own.
+        // Burn's sum also runs a kernel on the device, so it does not count as the reference.
         count_direct();
         reference::row_sum::<Self>(grad)
     }

@@ -1,9 +1,9 @@
-//! The counter-based generator of [`kiln_sample::RngKey`], word for word.
+//! The counter-based random number generator of [`kiln_sample::RngKey`], with identical results.
 
 use cubecl::prelude::*;
 use kiln_sample::ROUNDS;
 
-/// Four words.
+/// The four words of a group of draws.
 #[derive(CubeType)]
 pub(super) struct Words {
     pub(super) a: u32,
@@ -12,7 +12,8 @@ pub(super) struct Words {
     pub(super) d: u32,
 }
 
-/// The draws of a group of a node of type 0: what [`kiln_sample::RngKey::draw4`] gives for the key of these two words.
+/// Returns the four draws of one group of a node of type 0, as [`kiln_sample::RngKey::draw4`] does for the key with
+/// these two words.
 #[cube]
 pub(super) fn draw4(key_low: u32, key_high: u32, node: u32, group: u32) -> Words {
     let mut a = node;
@@ -37,7 +38,7 @@ pub(super) fn draw4(key_low: u32, key_high: u32, node: u32, group: u32) -> Words
     Words { a, b, c, d }
 }
 
-/// One of them.
+/// Returns the word with this index, from 0 to 3.
 #[cube]
 pub(super) fn word(words: &Words, number: u32) -> u32 {
     let low = select(number & 1 == 0, words.a, words.b);

@@ -1,18 +1,18 @@
-//! Picks of one hop: which of its in-edges each destination takes.
+//! Picks of one hop: the in-edges that are sampled for each destination.
 //!
 //! ```text
-//! counts[d] = how many edges of nodes[d] are picked
-//! edge_ids[offsets[d]..offsets[d + 1]] = them, ascending
+//! counts[d] = the number of picked edges of nodes[d]
+//! edge_ids[offsets[d]..offsets[d + 1]] = these edges, ascending
 //! ```
 //!
-//! * *Contract.* The picks are those of [`kiln_sample::NeighborSampler`] for the same key, bit for bit: draws come from
-//!   the counter-based generator, keyed by the node, and are bounded and put in order in whole numbers
-//!   (`docs/rng.md`). Outputs are overwritten as far as there are picks. Every id was checked when the graph was
-//!   brought to the device.
-//! * *Who computes what.* A unit has a destination, and draws one pick after the other into a sorted list. Where all
-//!   edges are taken, a unit has an edge, so that a hub is the work of many.
-//! * *Cost.* For each destination two entries of `indptr` at a random place, and about `fanout^2 / 4` moves in a list
-//!   that stays in the nearest cache: made for fanouts of up to some dozens.
+//! * *Contract.* The picks are identical to those of [`kiln_sample::NeighborSampler`] for the same key: draws come from
+//!   the counter-based generator, keyed by the node, and are bounded and sorted in integer arithmetic (`docs/rng.md`).
+//!   Outputs are overwritten up to the number of picks. Kernels do not check ids; the host checked them before the
+//!   upload.
+//! * *Work distribution.* One unit per destination, which inserts one pick after the other into a sorted list. If all
+//!   edges are taken, one unit per edge, so that many units share the work of a hub.
+//! * *Cost.* For each destination, a random read of two entries of `indptr`, and about `fanout^2 / 4` moves in a list
+//!   that stays in the L1 cache. This suits fanouts of up to a few dozen.
 
 use burn::tensor::{DType, Shape};
 use burn_cubecl::tensor::CubeTensor;
@@ -24,7 +24,7 @@ use crate::cube::launch::{self, launch_units};
 use crate::cube::philox::{draw4, word};
 use crate::cube::segment_sum::segment_of;
 
-/// Which edges of a destination are picked; the compiler of a kernel knows it.
+/// The rule by which the edges of a destination are picked, as a compile-time parameter of kernels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum How {
     All,
@@ -40,22 +40,22 @@ impl How {
             (_, Rule::Uniform) => Self::Uniform,
             (_, Rule::UniformWithReplacement) => Self::WithReplacement,
             (_, Rule::UniformKeepSelfLoops) => Self::WithLoop,
-            (_, Rule::Custom { .. }) => unreachable!("a device sampler should have refused a custom rule"),
+            (_, Rule::Custom { .. }) => unreachable!("a device sampler should have rejected a custom rule"),
         }
     }
 }
 
-/// The edges of one destination. Loops count where the rule keeps them.
+/// The edges of one destination. `n_loops` is 0 unless the rule keeps self loops.
 #[derive(CubeType)]
 struct Neighborhood {
     first_edge: u64,
     degree: u32,
-    /// The position of the first loop.
+    /// The position of the first self loop among the edges of the destination.
     loops: u32,
     n_loops: u32,
 }
 
-/// How many neighbours, which ascend, are below a limit.
+/// Returns the number of neighbours with ids below `limit`, by binary search in the sorted neighbour list.
 #[cube]
 fn n_below(indices: &[u32], first_edge: u64, degree: u32, limit: u32) -> u32 {
     let mut low = 0u32;
@@ -106,8 +106,8 @@ fn pick_counts(
     };
 }
 
-/// Puts a number among sorted ones, which are `n` from `start` on. Where it stands there already, and may stand once
-/// only, `otherwise` takes its place, which is larger than all.
+/// Inserts a number into the sorted list of `n` numbers that begins at `start`. If the numbers must be distinct and the
+/// list contains it already, inserts `otherwise` instead, which must be larger than all numbers of the list.
 #[cube]
 fn insert(
     sorted: &mut [u32],
@@ -138,7 +138,7 @@ fn insert(
     }
 }
 
-/// Draws a destination's picks into a sorted list: Floyd's, or with replacement.
+/// Draws the picks of a destination into a sorted list: without replacement by Floyd's algorithm, or with replacement.
 #[cube]
 fn draw(
     picks: &mut [u32],
@@ -186,7 +186,7 @@ fn pick(
     let of_dst = neighborhood(indptr, indices, rows[dst], node, how);
     let start = offsets[dst];
     let n_picks = offsets[dst + 1] - start;
-    // The loops' places come before those that are drawn, until they are sorted in.
+    // The first `n_loops` entries are reserved for the loops, which are merged in below.
     let n_others = of_dst.degree - of_dst.n_loops;
     let n_drawn = n_picks - of_dst.n_loops;
     let drawn = start + of_dst.n_loops;
@@ -198,7 +198,7 @@ fn pick(
         }
     }
     if comptime!(how == How::WithLoop) {
-        // Drawn as if there were no loops: those from the loops' position on move behind them.
+        // Positions were drawn as if there were no loops, so those at or after the first loop are shifted behind them.
         let mut n_before = 0u32;
         for number in 0..n_drawn {
             let position = positions[(drawn + number) as usize];
@@ -219,7 +219,7 @@ fn pick(
     }
 }
 
-/// All edges of all destinations.
+/// Lists all edges of all destinations.
 #[cube(launch, address_type = "dynamic")]
 fn take_all(indptr: &[u64], rows: &[u32], offsets: &[u32], edge_ids: &mut [i64]) {
     let n_edges = offsets[offsets.len() - 1];
@@ -232,7 +232,7 @@ fn take_all(indptr: &[u64], rows: &[u32], offsets: &[u32], edge_ids: &mut [i64])
     edge_ids[ABSOLUTE_POS] = i64::cast_from(edge);
 }
 
-/// Where each picked edge comes from.
+/// Looks up the source of each picked edge.
 #[cube(launch, address_type = "dynamic")]
 fn sources(indices: &[u32], offsets: &[u32], edge_ids: &[i64], srcs: &mut [u32]) {
     let n_edges = offsets[offsets.len() - 1];
@@ -242,7 +242,8 @@ fn sources(indices: &[u32], offsets: &[u32], edge_ids: &[i64], srcs: &mut [u32])
     srcs[ABSOLUTE_POS] = indices[usize::cast_from(edge_ids[ABSOLUTE_POS])];
 }
 
-/// The picked edges' weights; scaled, what makes a destination's sum an estimate of the sum over all its edges.
+/// Looks up the weights of the picked edges. With `is_scaled`, scales them so that a destination's weighted sum is an
+/// unbiased estimate of the sum over all its edges.
 #[cube(launch, address_type = "dynamic")]
 fn pick_weights(
     indptr: &[u64],
@@ -266,7 +267,7 @@ fn pick_weights(
         let dst = segment_of(offsets, ABSOLUTE_POS as u32);
         let node = nodes[dst];
         let of_dst = neighborhood(indptr, indices, rows[dst], node, how);
-        // Loops that are kept stand for themselves alone.
+        // Loops that are always kept represent only themselves, so they are not scaled.
         let mut is_drawn = true;
         if comptime!(how == How::WithLoop) {
             is_drawn = indices[edge] != node;
@@ -280,7 +281,7 @@ fn pick_weights(
     weights[ABSOLUTE_POS] = weight;
 }
 
-/// One hop that is being picked.
+/// The parameters of the picks of one hop.
 pub(super) struct Picking<'a> {
     pub(super) graph: &'a Graph,
     pub(super) hop: &'a HopNodes,
@@ -288,14 +289,14 @@ pub(super) struct Picking<'a> {
     pub(super) fanout: u32,
 }
 
-/// Edges that were picked, in arrays that may have room for more.
+/// Picked edges, in arrays that may be longer than their number.
 pub(super) struct Picked {
     pub(super) edge_ids: CubeTensor,
     pub(super) srcs: CubeTensor,
 }
 
 impl Picking<'_> {
-    /// `[n_dst]`: how many edges each destination takes.
+    /// Counts the edges that are picked for each destination, `[n_dst]`.
     pub(super) fn counts(&self) -> CubeTensor {
         let Self { graph, hop: HopNodes { nodes, rows }, how, fanout } = self;
         let n_dst = launch::length(nodes);
@@ -316,7 +317,8 @@ impl Picking<'_> {
         counts
     }
 
-    /// The edges of destinations whose edges begin at these offsets, of which there are at most so many.
+    /// Picks the edges. `offsets` has the first edge of each destination, and `most_edges` is an upper bound on the
+    /// number of picked edges.
     pub(super) fn edges(&self, offsets: &CubeTensor, most_edges: usize, key: RngKey) -> Picked {
         let Self { graph, hop: HopNodes { nodes, rows }, how, .. } = self;
         let edge_ids = launch::new_tensor(nodes, Shape::new([most_edges]), DType::I64);
@@ -365,16 +367,16 @@ impl Picking<'_> {
         Picked { edge_ids, srcs }
     }
 
-    /// The weights of these edges.
+    /// Returns the weights of the picked edges.
     ///
     /// # Panics
-    /// When the graph has none.
+    /// Panics if the graph has no weights.
     pub(super) fn weights(&self, offsets: &CubeTensor, edge_ids: &CubeTensor, is_scaled: bool) -> CubeTensor {
         let Self { graph, hop: HopNodes { nodes, rows }, how, .. } = self;
         let n_edges = launch::length(edge_ids);
         let weights = launch::new_tensor(nodes, Shape::new([n_edges]), DType::F32);
         let graph_weights =
-            graph.weights.as_ref().expect("a sampler of weights should have a graph with weights");
+            graph.weights.as_ref().expect("a graph without weights should have been rejected");
         launch_units!(
             pick_weights,
             nodes,

@@ -1,13 +1,14 @@
-//! Numbers for the nodes of a hop: destinations first, then the other sources by first appearance.
+//! Relabels the nodes of a hop: destinations first, then the other sources by first appearance.
 //!
-//! * *Contract.* The numbers of [`kiln_sample::to_block`]. Places in the list "destinations, then the edges' sources" are
-//!   counted; a node's first place decides its number.
-//! * *Who computes what.* A unit has a place. It looks for its node in a hash table with open addressing, claims a slot by
-//!   an atomic exchange where the node is not there, and lowers the slot's place to its own by an atomic minimum. Which
-//!   slot a node gets depends on who came first; its least place does not. A source whose place is its node's first, and
-//!   no destination, is new: running sums of the new ones are their numbers.
-//! * *Cost.* The table has at least two slots a node, of 8 bytes; each edge reads a random slot three times, and mostly
-//!   writes it at most once.
+//! * *Contract.* The local ids are those of [`kiln_sample::to_block`]. A place is an index in the list of the
+//!   destinations followed by the edges' sources. The first place of a node determines its local id.
+//! * *Work distribution.* One unit per place. It looks up the node of its place in a hash table with open addressing,
+//!   claims a slot by an atomic exchange if the node is not in the table, and lowers the place in the slot to its own
+//!   by an atomic minimum. The slot of a node depends on the order of the units, but the smallest place of the node
+//!   does not. The source of an edge is new if the first place of its node is this edge. Running sums over the new
+//!   sources give their local ids.
+//! * *Cost.* The table has at least two slots of 8 bytes per node. Each edge reads a random slot three times and
+//!   usually writes it at most once.
 
 use burn::tensor::DType;
 use burn_cubecl::tensor::CubeTensor;
@@ -16,11 +17,12 @@ use cubecl::prelude::*;
 use crate::cube::launch::{self, launch_units};
 use crate::cube::scan::running_sums;
 
-/// What an empty slot holds for a node and for a place. No node has this id, since a graph has at most as many.
+/// The value that an empty slot has as its node and as its place. A graph has at most this many nodes, so no node has
+/// this id.
 const NOTHING: u32 = u32::MAX;
 
-/// Spreads ids over the table by the upper bits of their product with it (Knuth, "Sorting and searching", 6.4: the
-/// golden ratio).
+/// The multiplier of the hash: the upper bits of its product with an id are the slot (Knuth, "Sorting and searching",
+/// 6.4: the golden ratio).
 const SPREAD: u32 = 2_654_435_769;
 
 #[cube(launch, address_type = "dynamic")]
@@ -53,7 +55,7 @@ fn place_in_table(
     while is_looking {
         let mut held = table[2 * slot as usize].load();
         if held == NOTHING {
-            // It may fail without a reason, so that what is held now counts.
+            // The weak exchange may fail spuriously, so the slot is read again instead of using its result.
             table[2 * slot as usize].compare_exchange_weak(NOTHING, node);
             held = table[2 * slot as usize].load();
         }
@@ -69,7 +71,8 @@ fn place_in_table(
     slots[ABSOLUTE_POS] = slot;
 }
 
-/// Whether each edge's source is new with it: 1 or 0, and 0 past the last edge.
+/// Sets `is_new` to 1 for each edge at which a source that is not a destination appears first, and to 0 for all other
+/// edges and for positions after the last edge.
 #[cube(launch, address_type = "dynamic")]
 fn new_with(offsets: &[u32], table: &[u32], slots: &[u32], is_new: &mut [u32]) {
     if ABSOLUTE_POS >= is_new.len() {
@@ -84,7 +87,8 @@ fn new_with(offsets: &[u32], table: &[u32], slots: &[u32], is_new: &mut [u32]) {
     is_new[ABSOLUTE_POS] = u32::cast_from(is_first);
 }
 
-/// Writes each edge's number, and each new node behind the destinations.
+/// Writes the local id of each edge's source to `indices`, and the destinations followed by the new sources to
+/// `all_nodes`.
 #[cube(launch, address_type = "dynamic")]
 fn number(
     nodes: &[u32],
@@ -118,18 +122,18 @@ fn number(
     }
 }
 
-/// A hop's numbers, in arrays that may have room for more.
+/// The local ids of a hop, in arrays that may be longer than their contents.
 pub(super) struct Relabelled {
-    /// Each edge's source.
+    /// The local id of each edge's source.
     pub(super) indices: CubeTensor,
-    /// The nodes by their numbers.
+    /// The global ids of the nodes by local id.
     pub(super) nodes: CubeTensor,
-    /// How many sources before each edge are no destinations; the last entry says how many there are.
+    /// The number of new sources before each edge; the last entry is their total number.
     pub(super) n_new_before: CubeTensor,
 }
 
-/// Numbers the sources of edges, whose destinations are distinct and begin at these offsets. `n_nodes` bounds how many
-/// there can be.
+/// Relabels the sources of edges. `nodes` are the destinations, which are distinct, `offsets` has the first edge of
+/// each, and `n_nodes` is an upper bound on the number of distinct nodes.
 pub(super) fn relabel(
     nodes: &CubeTensor,
     srcs: &CubeTensor,

@@ -1,22 +1,22 @@
-//! Running sums of counts: where the entries of each of many lists begin, when the lists stand one after the other.
+//! Running (exclusive prefix) sums of counts: the offsets of many lists that are stored one after the other.
 //!
 //! ```text
 //! out[i] = values[0] + ... + values[i - 1]    for i in 0..=n
 //! ```
 //!
-//! * *Contract.* `out` has one entry more than `values` and is overwritten. A sum that passes `u32` stays at its largest
-//!   number, so that nobody takes a sum that wrapped around for a small one.
-//! * *Who computes what.* A unit adds up a chunk of [`CHUNK`] values, the chunks' sums are summed in the same way, and a
-//!   unit writes the sums of its chunk from where the chunk begins. No shared memory, no planes, no waiting: it runs
-//!   alike on all devices.
-//! * *Cost.* Two launches for each level, `log(n) / log(CHUNK)` levels less one; 12 bytes a value.
+//! * *Contract.* `out` has one entry more than `values` and is overwritten. Sums saturate at `u32::MAX`, so that an
+//!   overflow cannot be mistaken for a small sum.
+//! * *Work distribution.* One unit adds a chunk of [`CHUNK`] values, the sums of the chunks are summed recursively, and
+//!   one unit per chunk writes the running sums within it. The kernels run in the same way on all devices, because they
+//!   use no shared memory, plane operations or barriers.
+//! * *Cost.* Two launches for each of `log(n) / log(CHUNK)` levels, except one for the last; 12 bytes per value.
 
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
 use crate::cube::launch::{self, launch_units};
 
-/// Values that one unit adds up.
+/// The number of values that one unit adds.
 const CHUNK: u32 = 64;
 
 #[cube]
@@ -25,7 +25,7 @@ fn capped_sum(a: u32, b: u32) -> u32 {
     select(sum < a, u32::MAX, sum)
 }
 
-/// The sum of each chunk.
+/// Computes the sum of each chunk.
 #[cube(launch)]
 fn chunk_sums(values: &[u32], sums: &mut [u32]) {
     let chunk = ABSOLUTE_POS;
@@ -41,7 +41,8 @@ fn chunk_sums(values: &[u32], sums: &mut [u32]) {
     sums[chunk] = sum;
 }
 
-/// The running sums, from those of the chunks; where there is only one chunk, these are not read.
+/// Computes the running sums within each chunk. They start at the chunk's entry of `before_chunk`, or at 0 if
+/// `is_one` is true because there is only one chunk.
 #[cube(launch)]
 fn sums_in_chunks(values: &[u32], before_chunk: &[u32], out: &mut [u32], #[comptime] is_one: bool) {
     let n_values = values.len() as u32;
@@ -63,7 +64,7 @@ fn sums_in_chunks(values: &[u32], before_chunk: &[u32], out: &mut [u32], #[compt
     }
 }
 
-/// `[n] -> [n + 1]`: the sum of all values before each, and of all.
+/// `[n] -> [n + 1]`: for each position, the sum of the values before it; the last entry is the sum of all values.
 pub(super) fn running_sums(values: &CubeTensor) -> CubeTensor {
     let n_values = launch::length(values);
     if n_values == 0 {

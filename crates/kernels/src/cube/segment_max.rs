@@ -1,17 +1,16 @@
-//! The largest values of rows, segment by segment and column by column, and the gradient.
+//! Maxima of rows over segments, column by column, and their gradient.
 //!
 //! ```text
 //! out[s, c] = max over the positions p of segment s of rows[items[p], c]       edges[s, c] = the first such p
 //! ```
 //!
-//! * *Contract.* `out` is overwritten. A segment without positions has 0 and the edge -1. Of equal values the first
-//!   position counts; a value that is not a number is larger than all before it.
-//! * *Who computes what.* A unit has one vector of columns of one segment and walks through its positions; long segments
-//!   are cut into chunks and put together as in `segment_sum`, in the order of their positions. The gradient
-//!   walks the edges by source: a unit has one vector of columns of one source and adds, in their order, what those
-//!   destinations got back whose maximum came over this edge. No atomics.
-//! * *Cost.* Bound by memory: `F b + 4` bytes a position; the gradient reads `F (b + 4) + 8`, and does not cut the
-//!   edges of one source.
+//! * *Contract.* `out` is overwritten. A segment without positions has the maximum 0 and the edge -1. Among equal
+//!   values, the first position wins. A NaN counts as larger than all values before it.
+//! * *Work distribution.* One unit per segment and vector of columns. Long segments are split into chunks and combined
+//!   in order, as in `segment_sum`. The gradient iterates over the edges by source: one unit per source and vector of
+//!   columns adds, in order, the gradients of the maxima that came from its edges. There are no atomics.
+//! * *Cost.* Memory-bound: `F b + 4` bytes per position for `F` columns of `b` bytes. The gradient reads `F (b + 4) +
+//!   8` bytes per edge and does not split the edges of a source.
 
 use burn::tensor::DType;
 use burn_cubecl::kernel::into_contiguous;
@@ -21,14 +20,15 @@ use cubecl::prelude::*;
 use crate::cube::launch::{self, Rows, launch_units};
 use crate::cube::segment_sum::{CHUNK, Segments, segment_of};
 
-/// The largest values so far, column by column, and the positions that they came from.
+/// The largest values found so far in each column, and their positions.
 #[derive(CubeType)]
 struct Best<N: Size> {
     value: Vector<f32, N>,
     edge: Vector<i32, N>,
 }
 
-/// The better of two, of which `later` has the later positions. What is no number always wins, as on the processor.
+/// The column-wise maximum of `best` and `later`, which has the later positions. A NaN in `later` always wins, as on
+/// the CPU.
 #[cube]
 fn better_of<N: Size>(best: &Best<N>, later: &Best<N>) -> Best<N> {
     let wins = later.value.greater_than(&best.value).or(later.value.is_nan());
@@ -50,7 +50,7 @@ fn row_of<F: Float, N: Size>(
     Best::<N> { value: Vector::cast_from(rows[row * stride + column]), edge: Vector::new(position as i32) }
 }
 
-/// The best of one position or more.
+/// The maximum over a non-empty range of positions.
 #[cube]
 fn best_of<F: Float, N: Size>(
     rows: &[Vector<F, N>],
@@ -70,7 +70,7 @@ fn best_of<F: Float, N: Size>(
     best
 }
 
-/// All segments, but for those that are split.
+/// Computes the maxima of all segments except those that are split into chunks.
 #[cube(launch, address_type = "dynamic")]
 fn segment_max_kernel<F: Float, N: Size>(
     indptr: &[u32],
@@ -105,7 +105,8 @@ fn segment_max_kernel<F: Float, N: Size>(
     }
 }
 
-/// Of each chunk the maxima of the long segments that it cuts, laid out as the sums of `segment_sum`.
+/// Computes the maxima of the parts of long segments in each chunk. The results have the layout of the partial sums of
+/// `segment_sum`.
 #[cube(launch, address_type = "dynamic")]
 fn chunk_maxima<F: Float, N: Size>(
     indptr: &[u32],
@@ -140,7 +141,7 @@ fn chunk_maxima<F: Float, N: Size>(
     }
 }
 
-/// The long segments, from the chunks' maxima.
+/// Computes the maxima of long segments from those of their parts in the chunks.
 #[cube(launch, address_type = "dynamic")]
 fn long_maxima<F: Float, N: Size>(
     indptr: &[u32],
@@ -209,7 +210,8 @@ fn segment_max_adjoint_kernel<F: Float, N: Size>(
     out[ABSOLUTE_POS] = Vector::cast_from(sum);
 }
 
-/// The maxima, `[n_segments, d]`, and the positions that they came from if they are asked for.
+/// Computes the maxima, `[n_segments, d]`, and their positions. If `gives_edges` is false, the second tensor is not
+/// written.
 pub(super) fn segment_max(segments: &Segments, x: CubeTensor, gives_edges: bool) -> (CubeTensor, CubeTensor) {
     let rows = Rows::of(x);
     let (width, tensor) = (rows.width(), rows.tensor());
@@ -277,8 +279,8 @@ pub(super) fn segment_max(segments: &Segments, x: CubeTensor, gives_edges: bool)
     (out.into_tensor(), edges.into_tensor())
 }
 
-/// `[n_dst, d] -> [n_src, d]`: each number goes to the source of its edge. `by_src` are the edges by source, `edges` the
-/// position in the block of each, `max_edges` what [`segment_max`] gave.
+/// `[n_dst, d] -> [n_src, d]`: adds the gradient of each maximum to the source that it came from. `by_src` has the
+/// edges by source, `edges` their positions in the block, and `max_edges` the positions that [`segment_max`] returned.
 pub(super) fn segment_max_adjoint(
     by_src: &Segments,
     edges: &CubeTensor,

@@ -1,21 +1,20 @@
-//! Sums of rows, segment by segment: most aggregations, and the gradients of all of them, are cases of it.
+//! Sums of rows over segments: sums and means, weighted or not, and all gradients of sums are instances of it.
 //!
 //! ```text
 //! out[s] = own(s) + (sum over the positions p of segment s of factor(p) * rows[items[p]]) / divisor(s)
 //! ```
 //!
-//! * *Contract.* `out` is overwritten. A segment without positions has the sum 0. Values are widened to f32, added up in
-//!   f32, and rounded once to the element type of the rows. No atomics: a segment's positions are added in their order,
-//!   in chunks of [`CHUNK`] that begin at multiples of it where the segment is longer than that, and the chunks' sums in
-//!   theirs; so the bits depend on the device's arithmetic, and on nothing else.
-//! * *Who computes what.* A unit has one vector of neighbouring columns of one segment, so that the units of a row read
-//!   a whole row at once. Segments longer than a chunk are left to two more launches: a unit for each chunk and vector
-//!   sums the part of the at most two long segments that the chunk cuts, a unit for each long segment and vector adds
-//!   these parts up.
-//! * *Cost.* Bound by memory: `F b + 4` bytes a position and `F b + 8` a segment, for `F` columns of `b` bytes. The
-//!   parts of long segments are `2 F / CHUNK` values a position at most. Of more positions
-//!   than a chunk holds, three launches always run, since nobody has looked for long segments; units of the second find
-//!   theirs by halving `indptr`.
+//! * *Contract.* `out` is overwritten. A segment without positions has the sum 0. Values are widened to f32, added in
+//!   f32, and rounded once to the element type of the rows. There are no atomics: the positions of a segment are added
+//!   in order. A segment longer than [`CHUNK`] is added in chunks that begin at multiples of [`CHUNK`], and the sums of
+//!   the chunks are added in order. The result therefore depends on nothing but the arithmetic of the device.
+//! * *Work distribution.* One unit per segment and vector of neighbouring columns, so that neighbouring units read a
+//!   whole row together. Segments longer than a chunk are left to two more launches: one unit per chunk and vector sums
+//!   the parts of the at most two long segments in the chunk, and one unit per long segment and vector adds these
+//!   parts.
+//! * *Cost.* Memory-bound: `F b + 4` bytes per position and `F b + 8` per segment, for `F` columns of `b` bytes. The
+//!   parts of long segments are at most `2 F / CHUNK` values per position. All three launches run whenever there are
+//!   more positions than a chunk has, because no list of long segments exists; the second finds them by binary search.
 
 use burn::tensor::DType;
 use burn_cubecl::tensor::CubeTensor;
@@ -23,10 +22,10 @@ use cubecl::prelude::*;
 
 use crate::cube::launch::{self, Rows, launch_units};
 
-/// The most positions that one unit walks through.
+/// The maximum number of positions that one unit adds.
 pub(super) const CHUNK: u32 = 512;
 
-/// Rows cut into segments: positions `indptr[s]..indptr[s + 1]` of `items` are those of segment `s`.
+/// Segments of rows: the rows of segment `s` are `items[indptr[s]..indptr[s + 1]]`.
 #[derive(Debug, Clone)]
 pub(super) struct Segments {
     pub(super) indptr: CubeTensor,
@@ -35,47 +34,48 @@ pub(super) struct Segments {
     pub(super) n_positions: usize,
 }
 
-/// What each row is multiplied by.
+/// The factor of each row.
 #[derive(Debug, Clone)]
-#[allow(clippy::large_enum_variant, reason = "one is made for a launch, and gone after it")]
+#[allow(clippy::large_enum_variant, reason = "a value exists only during a launch")]
 pub(super) enum Factor {
     One,
-    /// A number for each position.
+    /// One number per position.
     OfPosition(CubeTensor),
-    /// A number for each edge, and the edge of each position.
+    /// One number per edge, and the edge of each position.
     OfEdge {
         weights: CubeTensor,
         edges: CubeTensor,
     },
-    /// One divided by the number of positions that the item, as a segment, has here.
+    /// The reciprocal of the length of a segment in another list of segments. The item of the position is the index of
+    /// that segment, and `indptr` has the bounds of the segments in that list.
     Share {
         indptr: CubeTensor,
     },
 }
 
-/// What a segment's own row adds.
+/// The use of a segment's own row: row `s` for segment `s`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Own {
     Nothing,
-    /// The row of the segment's number stands before the sum.
+    /// The own row is written in front of the sum.
     Beside,
-    /// That row times the weight is added, for so many segments; the others have none.
+    /// The own row times `weight` is added to the sum, for the first `n_segments` segments.
     Plus {
         weight: f32,
         n_segments: usize,
     },
 }
 
-/// A sum that is ready to be launched.
+/// The parameters of a sum.
 #[derive(Debug, Clone)]
 pub(super) struct SegmentSum {
     pub(super) segments: Segments,
     pub(super) rows: Rows,
-    /// The first column that is summed, and the number of columns.
+    /// The first summed column, and the number of summed columns.
     pub(super) columns: (usize, usize),
     pub(super) factor: Factor,
     pub(super) is_mean: bool,
-    /// Own rows begin at column 0 of the same rows.
+    /// The use of the own rows, which begin at column 0 of `rows`.
     pub(super) own: Own,
 }
 
@@ -94,22 +94,22 @@ enum OwnKind {
     Plus,
 }
 
-/// What the compiler of a kernel knows.
+/// The compile-time parameters of the kernels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Shape {
     factor: FactorKind,
     own: OwnKind,
     is_mean: bool,
-    /// Whether segments of more than [`CHUNK`] positions are left to the other kernels.
+    /// True if separate kernels compute segments of more than [`CHUNK`] positions.
     splits: bool,
 }
 
-/// Sizes in vectors.
+/// Sizes that the kernels read at run time, in vectors of values.
 #[derive(CubeType, CubeLaunch)]
 struct Sizes {
-    /// Columns that are summed.
+    /// The number of summed columns.
     width: usize,
-    /// From a row to the next.
+    /// The distance from the start of a row to the next.
     stride: usize,
     first_column: usize,
     out_stride: usize,
@@ -117,7 +117,7 @@ struct Sizes {
     own_weight: f32,
 }
 
-/// The arrays that a factor is made of; of those that it does not need, any array stands here.
+/// The arrays of a factor. A kernel needs all of them as arguments, so unused ones are arbitrary arrays.
 #[derive(CubeType, CubeLaunch)]
 struct Factors<F: Float> {
     weights: Box<[F]>,
@@ -140,7 +140,7 @@ fn factor_of<F: Float>(
     }
 }
 
-/// The sum of some positions, of one vector of columns.
+/// The sum over a range of positions, for one vector of columns.
 #[cube]
 fn sum_of<F: Float, N: Size>(
     rows: &[Vector<F, N>],
@@ -166,7 +166,7 @@ fn sum_of<F: Float, N: Size>(
     sum
 }
 
-/// Writes a segment's result from its sum.
+/// Computes the result of a segment from its sum, and writes it.
 #[cube]
 fn finish<F: Float, N: Size>(
     rows: &[Vector<F, N>],
@@ -201,7 +201,7 @@ fn finish<F: Float, N: Size>(
     }
 }
 
-/// All segments, but for those that are split.
+/// Computes the results of all segments except those that are split into chunks.
 #[cube(launch, address_type = "dynamic")]
 fn segment_sum<F: Float, N: Size>(
     indptr: &[u32],
@@ -227,10 +227,10 @@ fn segment_sum<F: Float, N: Size>(
     finish::<F, N>(rows, out, sizes, segment, column, sum, end - start, shape);
 }
 
-/// The segment of a position: the last one that starts at it or before.
+/// The segment of a position, by binary search: the last one that starts at the position or before.
 #[cube]
 pub(super) fn segment_of(indptr: &[u32], position: u32) -> usize {
-    // At least `low` starts at `position` or before it, and `high` after it.
+    // Invariant: segment `low` starts at `position` or before, and segment `high` after it.
     let mut low = 0usize;
     let mut high = indptr.len() - 1;
     while high - low > 1 {
@@ -244,8 +244,8 @@ pub(super) fn segment_of(indptr: &[u32], position: u32) -> usize {
     low
 }
 
-/// Of each chunk the sums of the long segments that it cuts: of the one that its first position belongs to, and of the
-/// one that its last belongs to if that is another. In between there is no room for a long one.
+/// Computes the sums of the parts of long segments in each chunk. Only the segments of the first and the last position
+/// of a chunk can be long, because a segment between them is shorter than the chunk.
 #[cube(launch, address_type = "dynamic")]
 fn chunk_sums<F: Float, N: Size>(
     indptr: &[u32],
@@ -279,7 +279,7 @@ fn chunk_sums<F: Float, N: Size>(
     }
 }
 
-/// The long segments, from the chunks' sums.
+/// Computes the results of long segments from the sums of their parts in the chunks.
 #[cube(launch, address_type = "dynamic")]
 fn long_segments<F: Float, N: Size>(
     indptr: &[u32],
@@ -313,7 +313,8 @@ fn long_segments<F: Float, N: Size>(
 }
 
 impl SegmentSum {
-    /// Launches it and gives the result, `[n_segments, width]`, or of twice the width beside own rows.
+    /// Launches the kernels and returns the result, `[n_segments, width]`, or `[n_segments, 2 width]` with
+    /// [`Own::Beside`].
     pub(super) fn launch(&self) -> CubeTensor {
         let tensor = self.rows.tensor();
         let (first_column, width) = self.columns;
@@ -355,7 +356,7 @@ impl SegmentSum {
             let n_chunks = self.segments.n_positions.div_ceil(CHUNK as usize);
             let parts = Rows::new(tensor, 2 * n_chunks, width, DType::F32);
             let parts = || parts.buffer(vector_size);
-            // Their type is the kernel's own, so that they are made for each.
+            // The type of the factor arguments depends on the kernel, so they are created for each launch.
             let factors = self.factor.arrays(&self.rows, &self.segments.indptr);
             run!(chunk_sums, n_chunks * n_vectors, indptr(), items(), factors, rows(), parts());
             run!(long_segments, n_units, indptr(), parts(), rows(), sums());

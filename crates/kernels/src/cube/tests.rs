@@ -1,4 +1,4 @@
-//! Arguments of kernels whose memory is longer than their values.
+//! Tests of kernel arguments whose memory is longer than their values.
 
 use burn::tensor::{DType, Device, Int, Shape, Tensor, TensorData};
 use burn_cubecl::CubeBackend;
@@ -10,10 +10,10 @@ use crate::cube::launch::*;
 use crate::cube::scan::running_sums;
 use crate::cube::segment_sum::Segments;
 
-/// An array whose handle is longer than its values, as CUDA's are, with garbage behind them.
+/// An array whose handle is longer than its values, as on CUDA, with garbage after them.
 fn padded(values: &[u32]) -> CubeTensor {
     let any = Tensor::<1, Int>::from_data(TensorData::from([0]), &Device::cpu());
-    let any = any.try_into_primitive::<CubeBackend>().expect("the device should be CubeCL's");
+    let any = any.try_into_primitive::<CubeBackend>().expect("the device should run CubeCL kernels");
     let garbage = (0..100).map(|place| [1, 0, 7][place % 3]);
     let longer: Vec<u32> = values.iter().copied().chain(garbage).collect();
     let CubeTensor { handle, .. } = upload(&any, &longer);
@@ -22,25 +22,25 @@ fn padded(values: &[u32]) -> CubeTensor {
 }
 
 #[test]
-fn arguments_end_with_the_declared_length() {
+fn kernel_arguments_are_trimmed_to_the_declared_length() {
     for n_values in [0, 1, 340] {
         let array = padded(&vec![3; n_values]);
         assert_eq!(array.handle.size_in_used(), 4 * (n_values as u64 + 100));
-        let BufferArg::Handle { handle } = buffer(&array) else { panic!("an argument of its own") };
+        let BufferArg::Handle { handle } = buffer(&array) else { panic!("expected a handle") };
         assert_eq!(handle.handle.size_in_used(), 4 * n_values as u64);
     }
     let pairs = vectors(&padded(&[3; 6]), 2);
-    let BufferArg::Handle { handle } = &pairs else { panic!("an argument of its own") };
+    let BufferArg::Handle { handle } = &pairs else { panic!("expected a handle") };
     assert_eq!((handle.handle.size_in_used(), pairs.len()), (24, 3));
 }
 
 #[test]
-fn rows_with_gaps_end_with_the_last_row() {
+fn kernel_arguments_of_rows_with_gaps_are_trimmed_after_the_last_row() {
     let CubeTensor { client, device, handle, .. } = padded(&[0; 20]);
     let wide = CubeTensor::new_contiguous(client, device, Shape::new([4, 5]), handle, DType::F32);
     let mut narrow = wide;
     narrow.meta.shape[1] = 2;
-    let BufferArg::Handle { handle } = Rows::of(narrow).buffer(1) else { panic!("an argument of its own") };
+    let BufferArg::Handle { handle } = Rows::of(narrow).buffer(1) else { panic!("expected a handle") };
     assert_eq!(handle.handle.size_in_used(), 4 * (3 * 5 + 2));
 }
 
@@ -65,7 +65,7 @@ fn running_sums_ignore_memory_behind_the_values() {
     assert_eq!(sums, expected);
 }
 
-/// 600 positions, so that long segments are cut into chunks, which are searched for in `indptr`.
+/// Uses 600 positions, more than a chunk has, so that the kernels for long segments run, which search in `indptr`.
 #[test]
 fn segment_sums_ignore_memory_behind_the_arrays() {
     let (indptr, n_positions) = ([0, 550, 550, 600], 600);

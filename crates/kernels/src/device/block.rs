@@ -10,14 +10,14 @@ use kiln_graph::{Block, BlockParts, TransposedBlock};
 
 use crate::device::by_source::BySource;
 
-/// A [`Block`] on a device. Its transposed block, which gradients flow back over, is the one that the block
-/// carried, or is made when a gradient first asks for it: once for all clones.
+/// A [`Block`] on a device. The backward pass uses the transposed block. If the block came without one, it is built
+/// once for all clones, when a gradient first needs it.
 ///
-/// | array | element | length | indexed by |
-/// |---|---|---|---|
-/// | `edge_ids` | i64 | `n_edges` | position of the edge in the block; the graph's edge |
-/// | `weights` | f32 | `n_edges` | the same; `None` when the sampler was not asked for weights |
-/// | `src_nodes` | u32 | `n_src` | source; its global id, destinations first |
+/// | array | element | length | indexed by | value |
+/// |---|---|---|---|---|
+/// | `edge_ids` | i64 | `n_edges` | position of the edge in the block | the edge's id in the graph |
+/// | `weights` | f32 | `n_edges` | position of the edge in the block | the edge's weight; `None` without weights |
+/// | `src_nodes` | u32 | `n_src` | source, destinations first | the source's global id |
 ///
 /// A clone shares the device's memory.
 #[derive(Debug, Clone)]
@@ -30,15 +30,16 @@ pub struct DeviceBlock {
 }
 
 impl DeviceBlock {
-    /// Brings a block to a device. On Flex its arrays become the tensors, without a copy.
+    /// Moves a block to a device. On Flex, the tensors take over the block's arrays without a copy.
     ///
     /// # Panics
-    /// When the block has 2^31 edges or sources, or more: split the batch.
+    /// Panics if the block has 2^31 or more edges or sources.
     pub fn new(mut block: Block, device: &Device) -> Self {
         let (n_src, n_dst, n_edges) = (block.n_src(), block.n_dst(), block.n_edges());
         check_limit(n_edges, "edges");
         check_limit(n_src, "sources");
-        // Index tensors carry no gradient, and on the plain device they mix with tensors of either kind.
+        // The index tensors carry no gradient. They are on the device without autodiff, so that tracked and untracked
+        // tensors can be used with them.
         let device = &device.clone().inner();
         let carried = block.take_transposed();
         let BlockParts { srcs, indptr, indices, edge_ids, weights } = block.into_parts();
@@ -58,12 +59,12 @@ impl DeviceBlock {
     /// Copies a block to a device.
     ///
     /// # Panics
-    /// As [`DeviceBlock::new`].
+    /// Same as [`DeviceBlock::new`].
     pub fn upload(block: &Block, device: &Device) -> Self {
         Self::new(block.clone(), device)
     }
 
-    /// A block of tensors that are on the device already, such as one that was sampled there.
+    /// Creates a block from tensors that are already on the device, for example of a block that was sampled there.
     #[cfg(feature = "cube")]
     pub(crate) fn of_tensors(tensors: BlockTensors) -> Self {
         let BlockTensors { indptr, indices, edge_ids, weights, src_nodes } = tensors;
@@ -79,45 +80,45 @@ impl DeviceBlock {
         Self { edges, edge_ids, weights, src_nodes, dst_nodes }
     }
 
-    /// Number of sources.
+    /// The number of sources.
     pub fn n_src(&self) -> usize {
         self.edges.n_src
     }
 
-    /// Number of destinations.
+    /// The number of destinations.
     pub fn n_dst(&self) -> usize {
         self.edges.n_dst
     }
 
-    /// Number of edges.
+    /// The number of edges.
     pub fn n_edges(&self) -> usize {
         self.edges.n_edges
     }
 
-    /// Bytes of the memory that its arrays keep, the edges by source as far as they have been listed included. Where a
-    /// block was sampled on its device, some have more room than they need.
+    /// The number of bytes that the arrays occupy, including the transposed block if it has been built. The arrays of a
+    /// block that was sampled on its device may be larger than their contents.
     pub fn n_bytes(&self) -> usize {
         let indices = [&self.edges.indptr, &self.edges.indices, &self.edge_ids, &self.src_nodes];
         let of_weights = if self.weights.is_some() { 4 * self.n_edges() } else { 0 };
         indices.into_iter().map(n_bytes_kept).sum::<usize>() + of_weights + self.edges.by_source.n_bytes()
     }
 
-    /// Each edge's id in the graph, `[n_edges]`, as i64.
+    /// The id of each edge in the graph, `[n_edges]`, as i64.
     pub fn edge_ids(&self) -> &Tensor<1, Int> {
         &self.edge_ids
     }
 
-    /// Each edge's weight, `[n_edges]`, if the sampler was asked for weights.
+    /// The weight of each edge, `[n_edges]`, or `None` if the block has no weights.
     pub fn weights(&self) -> Option<&Tensor<1>> {
         self.weights.as_ref()
     }
 
-    /// Global ids of the sources, destinations first, `[n_src]`, as u32.
+    /// The global ids of the sources, destinations first, `[n_src]`, as u32.
     pub fn src_nodes(&self) -> &Tensor<1, Int> {
         &self.src_nodes
     }
 
-    /// Global ids of the destinations, `[n_dst]`, as u32.
+    /// The global ids of the destinations, `[n_dst]`, as u32.
     pub fn dst_nodes(&self) -> &Tensor<1, Int> {
         &self.dst_nodes
     }
@@ -130,19 +131,19 @@ impl DeviceBlock {
 /// The arrays of a block on its device.
 #[cfg(feature = "cube")]
 pub(crate) struct BlockTensors {
-    /// Where each destination's edges start, `[n_dst + 1]`, i32.
+    /// The first edge of each destination, `[n_dst + 1]`, i32.
     pub(crate) indptr: Tensor<1, Int>,
-    /// Each edge's source, `[n_edges]`, i32.
+    /// The source of each edge, `[n_edges]`, i32.
     pub(crate) indices: Tensor<1, Int>,
-    /// Each edge's id in the graph, `[n_edges]`, i64.
+    /// The id of each edge in the graph, `[n_edges]`, i64.
     pub(crate) edge_ids: Tensor<1, Int>,
-    /// Each edge's weight, `[n_edges]`, f32.
+    /// The weight of each edge, `[n_edges]`, f32.
     pub(crate) weights: Option<Tensor<1>>,
-    /// The sources' ids in the graph, destinations first, `[n_src]`, u32.
+    /// The global ids of the sources, destinations first, `[n_src]`, u32.
     pub(crate) src_nodes: Tensor<1, Int>,
 }
 
-/// Edges on a device, each destination's one after the other: what a block, segments and numbers of rows are to the ops.
+/// Edges on a device, grouped by destination. The ops treat blocks, segments and row indices alike as such edges.
 ///
 /// A clone shares the device's memory.
 #[derive(Debug, Clone)]
@@ -156,7 +157,7 @@ pub(crate) struct DeviceEdges {
 }
 
 impl DeviceEdges {
-    /// Brings edges to a device that tracks no gradients, with their list by source where it is known.
+    /// Moves edges to a device without autodiff, with their transposed block if it is known.
     pub(crate) fn new(
         n_src: usize,
         indptr: Vec<u32>,
@@ -186,24 +187,24 @@ impl DeviceEdges {
     }
 }
 
-/// [`DeviceEdges`] as a backend sees them; the tensors are i32.
+/// [`DeviceEdges`] as i32 tensors of a backend.
 #[derive(Debug, Clone, ExtensionType)]
 pub(crate) struct Adjacency<B: Backend> {
-    /// Where each destination's edges start, `[n_dst + 1]`.
+    /// The first edge of each destination, `[n_dst + 1]`.
     pub(crate) indptr: IntTensor<B>,
-    /// Each edge's source, `[n_edges]`.
+    /// The source of each edge, `[n_edges]`.
     pub(crate) indices: IntTensor<B>,
-    /// The edges by source, as far as they have been listed.
+    /// The cache of the edges by source.
     pub(crate) by_source: Arc<BySource>,
-    /// Number of sources.
+    /// The number of sources.
     pub(crate) n_src: usize,
-    /// Number of destinations.
+    /// The number of destinations.
     pub(crate) n_dst: usize,
-    /// Number of edges.
+    /// The number of edges.
     pub(crate) n_edges: usize,
 }
 
-/// Bytes of the memory that a tensor keeps, of which it may be a part.
+/// Returns the size in bytes of a tensor's memory, which may be larger than the tensor.
 fn n_bytes_kept(tensor: &Tensor<1, Int>) -> usize {
     #[cfg(feature = "cube")]
     if let Ok(array) = tensor.clone().try_into_primitive::<CubeBackend>() {
@@ -212,10 +213,10 @@ fn n_bytes_kept(tensor: &Tensor<1, Int>) -> usize {
     tensor.dims()[0] * tensor.dtype().size()
 }
 
-/// Index tensors are i32, and one past the last position must be one, too.
+/// Panics if an i32 index tensor cannot address `count` elements and the position after the last one.
 pub(crate) fn check_limit(count: usize, what: &str) {
     let limit = i32::MAX as usize;
-    assert!(count <= limit, "{count} {what} in a batch, at most {limit}: split it");
+    assert!(count <= limit, "{count} {what} in a batch, expected at most {limit}: use smaller batches");
 }
 
 fn upload_u32(values: Vec<u32>, device: &Device) -> Tensor<1, Int> {
@@ -243,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_transposed_block_that_a_block_carries_is_taken_over() {
+    fn takes_over_the_transposed_block_without_a_copy() {
         let mut carrying = host();
         carrying.transpose();
         let place = carrying.transposed().map(|transposed| transposed.dsts().as_ptr());
@@ -253,11 +254,11 @@ mod tests {
     }
 
     #[test]
-    fn arrays_become_tensors_where_they_are() {
+    fn flex_tensors_take_over_the_arrays_without_a_copy() {
         let host = host();
         let place = host.indices().as_ptr().addr();
         let block = DeviceBlock::new(host, &Device::flex());
-        #[expect(clippy::disallowed_methods, reason = "on Flex the data is where the tensor's is")]
+        #[expect(clippy::disallowed_methods, reason = "the test needs the address of the data")]
         let data = block.edges.indices.into_data();
         assert_eq!(data.as_bytes().as_ptr().addr(), place);
     }

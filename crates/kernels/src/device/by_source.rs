@@ -9,8 +9,8 @@ use kiln_graph::TransposedBlock;
 #[cfg(feature = "cube")]
 use crate::cube::by_source::Transposed as DeviceTransposed;
 
-/// A block's edges by source, where they have been listed: on the host, on a device, or both. All clones of a block on a
-/// device share it, so that its edges are listed and copied once.
+/// A cache of the edges of a block by source. The list on the host and the list on the device are each built when first
+/// needed. All clones of a block on a device share the cache, so each list is built once.
 #[derive(Debug, Default)]
 pub(crate) struct BySource {
     host: OnceLock<TransposedBlock>,
@@ -19,7 +19,7 @@ pub(crate) struct BySource {
 }
 
 impl BySource {
-    /// With what a block carries.
+    /// Creates the cache with the transposed block that the block came with, if it came with one.
     pub(crate) fn of(carried: Option<TransposedBlock>) -> Self {
         Self {
             host: carried.map_or_else(OnceLock::new, OnceLock::from),
@@ -28,7 +28,7 @@ impl BySource {
         }
     }
 
-    /// Bytes of the lists that have been made.
+    /// Returns the number of bytes of the lists that have been built.
     pub(crate) fn n_bytes(&self) -> usize {
         let on_host = self.host.get().map_or(0, TransposedBlock::n_bytes);
         #[cfg(feature = "cube")]
@@ -38,18 +38,19 @@ impl BySource {
         on_host + on_device
     }
 
-    /// The list on the host, if it has been made.
+    /// Returns the edges by source on the host, if that list has been built.
     #[cfg(any(test, feature = "cube"))]
     pub(crate) fn host(&self) -> Option<&TransposedBlock> {
         self.host.get()
     }
 
-    /// The list on the host, made if it is not there.
+    /// Returns the edges by source on the host. Builds the list with `list` if it has not been built.
     pub(crate) fn host_or(&self, list: impl FnOnce() -> TransposedBlock) -> &TransposedBlock {
         self.host.get_or_init(list)
     }
 
-    /// The list on the device, made if it is not there.
+    /// Returns the edges by source on the device. Builds the list with `list` if it has not been built; `list` receives
+    /// the host's list, if that exists.
     #[cfg(feature = "cube")]
     pub(crate) fn device_or(
         &self,
@@ -58,8 +59,8 @@ impl BySource {
         self.device.get_or_init(|| list(self.host()))
     }
 
-    /// Copies the host's list to the device of the block's `indptr`, if there is one and CubeCL has a runtime for the
-    /// device: a gradient will ask for it.
+    /// Copies the host's list to the device of the block's `indptr`, where the backward pass reads it. Does nothing if
+    /// there is no such list, or if CubeCL has no runtime for that device.
     #[cfg(feature = "cube")]
     pub(crate) fn upload(&self, indptr: &Tensor<1, Int>) {
         if let Some(list) = self.host()

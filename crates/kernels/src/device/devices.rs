@@ -9,26 +9,27 @@ use crate::device::error::DeviceError;
 /// A device and its name.
 #[derive(Debug, Clone)]
 pub struct NamedDevice {
-    /// The name, with the number where the kind has several: `cuda:1`.
+    /// The name, with an index if the kind may have several devices: `cuda:1`.
     pub name: String,
-    /// The device.
+    /// The opened device.
     pub device: Device,
 }
 
 /// The devices that the ranks of one machine share: the rank with local rank `i` computes on device `i mod n`.
 #[derive(Debug, Clone)]
 pub struct Devices {
-    /// At least one.
+    /// The devices, at least one.
     devices: Vec<NamedDevice>,
 }
 
 impl Devices {
-    /// Opens the devices of a name, or of several separated by commas: `cuda` without a number is all CUDA devices, `wgpu`
-    /// all adapters of the first one's kind (not an integrated GPU or a software rasterizer beside discrete GPUs), and
-    /// `cuda:0,cuda:2` those two. A device that is named twice counts as two.
+    /// Opens the devices of a name, or of several names separated by commas. `cuda` without an index stands for all
+    /// CUDA devices, and `wgpu` for all adapters of the same kind as the first one, so that an integrated GPU or a
+    /// software rasterizer is not used together with discrete GPUs. `cuda:0,cuda:2` stands for these two. A device that
+    /// is named twice counts as two.
     ///
     /// # Errors
-    /// As [`open_device`], for the first name that gives no device.
+    /// Returns the error of [`open_device`] for the first name that cannot be opened.
     pub fn open(names: &str) -> Result<Self, DeviceError> {
         let mut devices = Vec::new();
         for name in names.split(',') {
@@ -47,28 +48,28 @@ impl Devices {
         self.devices.len()
     }
 
-    /// The place of a local rank's device among the devices.
+    /// Returns the index of a local rank's device in this list.
     pub fn place(&self, local_rank: usize) -> usize {
         local_rank % self.devices.len()
     }
 
-    /// The device of a local rank.
+    /// Returns the device of a local rank.
     pub fn of_rank(&self, local_rank: usize) -> &NamedDevice {
         &self.devices[self.place(local_rank)]
     }
 
-    /// The device of a local rank alone.
+    /// Returns a list with only the device of a local rank.
     #[must_use]
     pub fn only(&self, local_rank: usize) -> Self {
         Self { devices: vec![self.of_rank(local_rank).clone()] }
     }
 
-    /// The number of a local rank's device among the CUDA devices; `None` where it is another kind of device.
+    /// The CUDA index of a local rank's device, or `None` if it is another kind of device.
     pub fn cuda_index(&self, local_rank: usize) -> Option<usize> {
         self.of_rank(local_rank).name.strip_prefix("cuda:")?.parse().ok()
     }
 
-    /// The devices, in the order of their places.
+    /// Iterates over the devices in order.
     pub fn iter(&self) -> impl Iterator<Item = &NamedDevice> {
         self.devices.iter()
     }
@@ -82,17 +83,18 @@ enum Kind {
     CubeCpu,
 }
 
-/// The device of a name.
+/// Opens a device by its name.
 ///
 /// | name | device |
 /// |---|---|
-/// | `cpu` | the processor, by Burn's Flex and our own code: the fastest way to compute there |
-/// | `cuda`, `cuda:N` | an NVIDIA GPU, counted from 0 (feature `cuda`) |
-/// | `wgpu`, `wgpu:N` | a GPU by Vulkan, Metal or DirectX, counted from 0 (feature `wgpu`) |
-/// | `cube-cpu` | the processor, by the kernels that the GPUs run (feature `cube-cpu`); slow, to test them |
+/// | `cpu` | the CPU, with Burn's Flex backend and the loops of this crate |
+/// | `cuda`, `cuda:N` | an NVIDIA GPU, numbered from 0 (feature `cuda`); without an index, the first |
+/// | `wgpu`, `wgpu:N` | a GPU through Vulkan, Metal or DirectX, numbered from 0 (feature `wgpu`) |
+/// | `cube-cpu` | the CPU, with the kernels of the GPUs (feature `cube-cpu`); slow, meant for tests |
 ///
 /// # Errors
-/// When the name means nothing, this build leaves such devices out, or the machine has none of that number.
+/// Returns [`DeviceError::Unknown`] if the name is invalid, [`DeviceError::NotBuilt`] if the build lacks the feature,
+/// and [`DeviceError::NotFound`] if the machine has no device with that index.
 pub fn open_device(name: &str) -> Result<Device, DeviceError> {
     let unknown = || DeviceError::Unknown { name: name.to_owned() };
     let (kind, index) = match name.split_once(':') {
@@ -108,19 +110,21 @@ pub fn open_device(name: &str) -> Result<Device, DeviceError> {
     }
 }
 
-/// Returns whether a device is the processor, by Burn's own backend for it: then nothing has to be brought there or
-/// waited for.
+/// Returns true if a device is the CPU with Burn's Flex backend, which needs no copies and no synchronisation.
 pub fn is_cpu(device: &Device) -> bool {
     device.clone().inner() == Device::flex()
 }
 
-/// Runs what brings data to a device or makes batches there, in a queue of the device that is apart from the one of the
-/// steps and the same whatever thread calls, and waits until the device has done it. So results may be handed to any
-/// thread, and no thread that comes and goes leaves memory behind that the device keeps for it.
+/// Runs a function that uploads data or builds batches on the load stream of a device, and waits until the device has
+/// finished.
+///
+/// The load stream is separate from the stream of the training steps and the same for all threads. Any thread can
+/// therefore use the results, and short-lived threads do not leave memory behind that the device keeps for their
+/// streams.
 ///
 /// # Errors
-/// [`DeviceError::Failed`] where the device itself failed; what it could not write for want of memory says so where it is
-/// read, or to [`wait`].
+/// Returns [`DeviceError::Failed`] if the device failed. A failed allocation may surface only when the result is read,
+/// or in [`wait`].
 pub fn run_on_load_stream<R>(device: &Device, load: impl FnOnce() -> R) -> Result<R, DeviceError> {
     in_loading_queue(|| {
         let loaded = load();
@@ -129,10 +133,10 @@ pub fn run_on_load_stream<R>(device: &Device, load: impl FnOnce() -> R) -> Resul
     })
 }
 
-/// Waits until the device has written a tensor, to learn of a failure before anybody reads it.
+/// Waits until the device has written a tensor, to detect a failure before the tensor is read.
 ///
 /// # Errors
-/// [`DeviceError::Failed`].
+/// Returns [`DeviceError::Failed`] if the device could not write it.
 pub fn wait(tensor: &Tensor<2>) -> Result<(), DeviceError> {
     #[cfg(feature = "cube")]
     if let Ok(array) = tensor.clone().try_into_primitive::<burn_cubecl::CubeBackend>() {
@@ -149,7 +153,7 @@ pub(crate) fn in_loading_queue<R>(load: impl FnOnce() -> R) -> R {
 
 #[cfg(feature = "cube")]
 pub(crate) fn in_loading_queue<R>(load: impl FnOnce() -> R) -> R {
-    // CubeCL has a queue, with memory of its own, for each thread that does not ask for another.
+    // By default, CubeCL creates a stream with its own memory for each thread. All loads share one stream instead.
     static QUEUE: std::sync::OnceLock<StreamId> = std::sync::OnceLock::new();
     QUEUE.get_or_init(StreamId::allocate).executes(load)
 }
@@ -165,7 +169,7 @@ impl Kind {
         device.ok_or(DeviceError::NotFound { name, looked_for: self.looked_for(), n_found })
     }
 
-    /// Appends all devices of this kind; an error where there is none.
+    /// Appends all devices of this kind that are alike; returns an error if there are none.
     fn add_all(self, name: &str, devices: &mut Vec<NamedDevice>) -> Result<(), DeviceError> {
         let first = self.device(name, 0)?;
         let found = self.found().unwrap_or_default().into_iter().enumerate();
@@ -174,7 +178,7 @@ impl Kind {
         Ok(())
     }
 
-    /// Whether two devices of this kind are alike enough for ranks of one job: only adapters are of several kinds.
+    /// Returns true if ranks of one job may use both devices together. Only WGPU adapters can be of different kinds.
     fn is_alike(self, first: &Device, other: &Device) -> bool {
         #[cfg(feature = "wgpu")]
         if self == Self::Wgpu {
@@ -194,13 +198,13 @@ impl Kind {
 
     fn looked_for(self) -> &'static str {
         match self {
-            Self::Cuda => "GPUs that an NVIDIA driver (libcuda) shows, as CUDA_VISIBLE_DEVICES allows",
-            Self::Wgpu => "adapters that Vulkan, Metal or DirectX show",
-            Self::CubeCpu => "processors",
+            Self::Cuda => "GPUs through the NVIDIA driver (libcuda; check CUDA_VISIBLE_DEVICES)",
+            Self::Wgpu => "adapters through Vulkan, Metal or DirectX",
+            Self::CubeCpu => "CPUs",
         }
     }
 
-    /// The machine's devices of this kind, unless the build leaves them out.
+    /// The devices of this kind on the machine, or `None` if the build lacks their feature.
     fn found(self) -> Option<Vec<Device>> {
         #[cfg(feature = "cube")]
         use burn::tensor::DeviceType;
@@ -211,17 +215,17 @@ impl Kind {
             Self::Wgpu => Some(Device::enumerate(DeviceType::Wgpu).into_iter().collect()),
             #[cfg(feature = "cube-cpu")]
             Self::CubeCpu => Some(Device::enumerate(DeviceType::Cpu).into_iter().collect()),
-            #[allow(unreachable_patterns, reason = "a build may have them all")]
+            #[allow(unreachable_patterns, reason = "a build may have all features")]
             _ => None,
         }
     }
 }
 
-/// The place of an adapter's kind in a list of kinds; `None` for others.
+/// The index of an adapter's kind in a list of kinds, or `None` if it is not in the list.
 #[cfg(feature = "wgpu")]
 fn adapter_kind(device: &Device) -> Option<usize> {
     use burn::tensor::DeviceKind::{Cpu, DiscreteGpu, IntegratedGpu, VirtualGpu};
-    // More adapters of one kind than a machine has.
+    // 64 exceeds the number of adapters of one kind in any machine.
     let kinds = [DiscreteGpu, IntegratedGpu, VirtualGpu, |_| Cpu];
     kinds.iter().position(|kind| (0..64).any(|index| Device::wgpu(kind(index)) == *device))
 }
@@ -231,8 +235,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranks_take_the_devices_in_turn() {
-        let devices = Devices::open("cpu,cpu,cpu").expect("every build has the processor");
+    fn local_ranks_use_devices_round_robin() {
+        let devices = Devices::open("cpu,cpu,cpu").expect("every build should support the CPU");
         assert_eq!(devices.len(), 3);
         assert_eq!([0, 1, 2, 3, 7].map(|local_rank| devices.place(local_rank)), [0, 1, 2, 0, 1]);
         assert_eq!(devices.of_rank(4).name, "cpu");
@@ -240,9 +244,9 @@ mod tests {
     }
 
     #[test]
-    fn a_list_with_an_unknown_name_is_refused() {
+    fn rejects_a_list_with_an_unknown_name() {
         for names in ["", "cpu,", "cpu,gpu", "cuda:x"] {
-            let error = Devices::open(names).expect_err("these names give no devices");
+            let error = Devices::open(names).expect_err("the list should be rejected");
             assert!(matches!(error, DeviceError::Unknown { .. }), "{names}: {error}");
         }
     }
@@ -253,9 +257,9 @@ mod queue_tests {
     use super::*;
 
     #[test]
-    fn all_threads_load_in_one_queue_which_is_not_the_steps() {
+    fn all_threads_share_one_load_stream_separate_from_the_steps() {
         let queue =
-            || run_on_load_stream(&Device::flex(), StreamId::current).expect("the processor does not fail");
+            || run_on_load_stream(&Device::flex(), StreamId::current).expect("the CPU should not fail");
         let here = queue();
         assert_ne!(here, StreamId::current());
         let there = std::thread::spawn(move || (queue(), StreamId::current())).join();
@@ -265,12 +269,12 @@ mod queue_tests {
     }
 
     #[test]
-    fn hops_within_a_load_are_in_its_queue() {
+    fn nested_loads_run_on_the_load_stream() {
         let before = StreamId::current();
         let queues = run_on_load_stream(&Device::flex(), || {
             (StreamId::current(), in_loading_queue(StreamId::current))
         });
-        let (outer, inner) = queues.expect("the processor does not fail");
+        let (outer, inner) = queues.expect("the CPU should not fail");
         assert_eq!(outer, inner);
         assert_eq!(in_loading_queue(StreamId::current), outer);
         assert_eq!(StreamId::current(), before);

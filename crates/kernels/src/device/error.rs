@@ -1,98 +1,100 @@
 use kiln_graph::NodeId;
 
-/// Why a name gave no device.
+/// An error of opening or using a device.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DeviceError {
-    /// The name means nothing.
+    /// The name is not a valid device name.
     #[error(
-        "`{name}` is no device: expected cpu, cube-cpu, cuda, cuda:N, wgpu or wgpu:N, or several of them separated by commas"
+        "unknown device `{name}`: expected cpu, cube-cpu, cuda, cuda:N, wgpu or wgpu:N, or several of them separated \
+         by commas"
     )]
     Unknown {
-        /// What was given.
+        /// The given name.
         name: String,
     },
-    /// The build leaves this kind of device out.
+    /// The build lacks the feature for this kind of device.
     #[error(
-        "`{name}` needs the feature `{feature}`, which this build leaves out: build with --features {feature}"
+        "device `{name}` needs the feature `{feature}`, which this build lacks: build with --features {feature}"
     )]
     NotBuilt {
-        /// What was given.
+        /// The given name.
         name: String,
-        /// What turns it on.
+        /// The Cargo feature to enable.
         feature: &'static str,
     },
     /// The machine has no such device.
-    #[error("there is no `{name}`: of {looked_for}, {n_found} found")]
+    #[error("device `{name}` does not exist: found {n_found} {looked_for}; indices start at 0")]
     NotFound {
-        /// What was given.
+        /// The given name.
         name: String,
-        /// What was asked for devices, and how.
+        /// The kind of device, and the interface that was queried for it.
         looked_for: &'static str,
-        /// How many there are of that kind; the first is number 0.
+        /// The number of devices of this kind; the first one has the index 0.
         n_found: usize,
     },
-    /// The device did not do what it was asked for.
+    /// A computation on the device failed.
     #[error("the device failed: {reason}")]
     Failed {
-        /// What it said.
+        /// The message of the device's runtime.
         reason: String,
     },
 }
 
-/// Why a graph or features cannot be brought to a device.
+/// An error of copying a graph or features to a device.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum UploadError {
-    /// The graph's arrays contradict each other.
+    /// The arrays of the graph are inconsistent.
     #[error(transparent)]
     Graph(#[from] kiln_graph::Error),
     /// The features cannot be read.
     #[error(transparent)]
     Features(#[from] kiln_feature::Error),
-    /// A node has more edges than a position counts.
-    #[error("node {} has {degree} edges, at most {} can be sampled from", node.0, u32::MAX)]
+    /// A node has more in-edges than a 32-bit position can count.
+    #[error("node {} has {degree} edges, expected at most {}: sample on the host", node.0, u32::MAX)]
     DegreeTooLarge {
-        /// The node.
+        /// The node with too many in-edges.
         node: NodeId,
-        /// Its edges.
+        /// The number of its in-edges.
         degree: u64,
     },
-    /// The device has no 64-bit integers, which edges are counted by.
-    #[error("the device has no 64-bit integers: sample on the host")]
+    /// The device does not support 64-bit integers, which edge ids need.
+    #[error("the device does not support 64-bit integers: sample on the host")]
     NoWideIntegers,
-    /// There is not one number a row that says how often it is asked for.
-    #[error("{got} numbers say how hot {n_rows} feature rows are: give one a row")]
+    /// The hotness array does not have one number per feature row.
+    #[error("the hotness array has {got} numbers for {n_rows} feature rows, expected one per row")]
     HotnessLength {
-        /// How many rows there are.
+        /// The number of feature rows.
         n_rows: usize,
-        /// How many numbers.
+        /// The length of the hotness array.
         got: usize,
     },
-    /// The device failed on the way.
+    /// The device failed during the copy.
     #[error(transparent)]
     Device(#[from] DeviceError),
-    /// The device has no room for the lists of a hop that is staged.
+    /// The device cannot allocate the neighbour lists of a staged hop.
     #[error(
-        "the neighbours of a hop's destinations take {n_bytes} bytes, the device gives at most {most} at once: take smaller \
-         batches, or sample on the host"
+        "the neighbours of a hop's destinations need {n_bytes} bytes, but the device allocates at most {most} at once: \
+         use smaller batches, or sample on the host"
     )]
     HopTooLarge {
-        /// Bytes of the array that has no room.
+        /// The size of the array in bytes.
         n_bytes: u64,
-        /// What the device gives.
+        /// The largest allocation of the device in bytes.
         most: u64,
     },
-    /// The device has no room for an array.
+    /// The device cannot allocate an array.
     #[error(
-        "{what} take {n_bytes} bytes, the device gives at most {most} at once: leave them on the host, or bring a part"
+        "{what} need {n_bytes} bytes, but the device allocates at most {most} at once: keep the graph \
+         on the host, or cache fewer feature rows"
     )]
     TooLarge {
-        /// The array.
+        /// A description of the array, for the message.
         what: &'static str,
-        /// Its bytes.
+        /// The size of the array in bytes.
         n_bytes: u64,
-        /// What the device gives.
+        /// The largest allocation of the device in bytes.
         most: u64,
     },
 }

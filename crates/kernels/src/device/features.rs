@@ -14,11 +14,11 @@ use crate::device::devices::run_on_load_stream;
 use crate::device::error::UploadError;
 use crate::device::read::read_i64;
 
-/// Feature rows where a device reads them: all of them, or the hottest, while the others come from the host batch by
-/// batch.
+/// Feature rows in a device's memory: all of them, or a static cache of the hottest. The host sends the missing rows of
+/// each batch.
 ///
-/// On the processor nothing is copied: rows are gathered from their source. Values are the source's, to the bit, wherever
-/// a row was.
+/// On the CPU nothing is copied, and rows are gathered from their source. The values are exactly those of the source,
+/// whether a row was cached or not.
 #[derive(Debug)]
 pub struct DeviceFeatures {
     source: Arc<dyn FeatureStore>,
@@ -28,7 +28,7 @@ pub struct DeviceFeatures {
     n_hits: AtomicU64,
 }
 
-/// Where rows are.
+/// The memory that holds the rows.
 #[derive(Debug)]
 enum Place {
     Host,
@@ -36,45 +36,48 @@ enum Place {
     Cube(Box<FeatureRows>),
 }
 
-/// Counts of the rows that were gathered so far, and of those that the device had.
+/// The hit statistics of a feature cache.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CacheStats {
-    /// Rows that were asked for.
+    /// The number of gathered rows.
     pub n_rows: u64,
-    /// Rows that were on the device.
+    /// The number of gathered rows that were on the device.
     pub n_hits: u64,
 }
 
 impl CacheStats {
-    /// The share of rows that were on the device; 1 where none were asked for.
+    /// The share of gathered rows that were on the device; 1 if no row was gathered.
     pub fn hit_rate(self) -> f64 {
         if self.n_rows == 0 { 1.0 } else { self.n_hits as f64 / self.n_rows as f64 }
     }
 
-    /// The counts of two devices together.
+    /// Adds the counts of two devices.
     pub fn and(self, other: Self) -> Self {
         Self { n_rows: self.n_rows + other.n_rows, n_hits: self.n_hits + other.n_hits }
     }
 }
 
 impl DeviceFeatures {
-    /// Brings all rows to a device, as they are stored, or as f32 where the device does not read that.
+    /// Copies all rows to a device in the element type of the store, or as f32 if the device does not support that
+    /// type.
     ///
     /// # Errors
-    /// [`UploadError::Features`] and [`UploadError::TooLarge`]; on the processor none.
+    /// Returns [`UploadError::Features`] if the store cannot be read, [`UploadError::TooLarge`] if the device cannot
+    /// allocate the rows, and [`UploadError::Device`] if it fails. On the CPU it never fails.
     pub fn new(source: Arc<dyn FeatureStore>, device: &Device) -> Result<Self, UploadError> {
         let device = device.clone().inner();
         let place = Place::all(&source, &device)?;
         Ok(Self { source, place, device, n_rows: AtomicU64::new(0), n_hits: AtomicU64::new(0) })
     }
 
-    /// Brings the hottest rows to a device, as many as `n_bytes` hold, next to 4 bytes a node for where they are.
-    /// `hotness` says of each row how often it is asked for: by [`kiln_graph::Csc::out_degrees`], or counted by
-    /// [`kiln_sample::count_node_accesses`]; of equal ones the lower id counts as hotter. Where all rows fit, all are
-    /// brought.
+    /// Copies the hottest rows that fit in `n_bytes` to a device. The lookup table takes 4 of these bytes per node.
+    /// `hotness[v]` is the number of times that batches read the row of node `v`: an estimate from
+    /// [`kiln_graph::Csc::out_degrees`], or a count from [`kiln_sample::count_node_accesses`]. Of nodes with equal
+    /// hotness, those with lower ids are preferred. If all rows fit, this is the same as [`DeviceFeatures::new`].
     ///
     /// # Errors
-    /// [`UploadError::HotnessLength`], and as [`DeviceFeatures::new`].
+    /// Returns [`UploadError::HotnessLength`] if there is not one number per row, and the errors of
+    /// [`DeviceFeatures::new`].
     pub fn hottest(
         source: Arc<dyn FeatureStore>,
         hotness: &[u32],
@@ -95,17 +98,17 @@ impl DeviceFeatures {
         Ok(Self { source, place, device, n_rows: AtomicU64::new(0), n_hits: AtomicU64::new(0) })
     }
 
-    /// Number of columns.
+    /// The number of columns.
     pub fn dim(&self) -> usize {
         self.source.dim()
     }
 
-    /// Number of rows, one a node.
+    /// The number of rows, one per node.
     pub fn n_rows(&self) -> usize {
         self.source.n_rows()
     }
 
-    /// How many rows are where the device reads them; on the processor all.
+    /// The number of rows in the device's memory. On the CPU, this is the number of all rows.
     pub fn n_cached(&self) -> usize {
         match &self.place {
             Place::Host => self.source.n_rows(),
@@ -114,14 +117,16 @@ impl DeviceFeatures {
         }
     }
 
-    /// `[n] -> [n, dim]`: the rows of nodes, given by their ids on the device (u32, as [`crate::DeviceBlock::src_nodes`]),
-    /// as f32. Where rows are missing on the device, the host waits once for their ids, gathers them, and sends them.
+    /// Gathers the rows of nodes as f32, `[n] -> [n, dim]`. The ids are u32 on the device, such as those of
+    /// [`DeviceBlock::src_nodes`](crate::DeviceBlock::src_nodes). If rows are missing on the device, the host waits
+    /// once for their ids, gathers them, and sends them.
     ///
     /// # Errors
-    /// What the source says.
+    /// Returns an error of the feature store if it cannot gather the rows.
     ///
     /// # Panics
-    /// When the device fails, the ids are on another device, or, on a GPU, an id has no row: samplers give none.
+    /// Panics if the device fails or the ids are on another device. May panic on a GPU if an id has no row; samplers
+    /// never return such ids.
     pub fn gather(&self, nodes: &Tensor<1, Int>) -> kiln_feature::Result<Tensor<2>> {
         let n_nodes = nodes.dims()[0];
         let (rows, n_sent) = match &self.place {
@@ -129,7 +134,7 @@ impl DeviceFeatures {
             #[cfg(feature = "cube")]
             Place::Cube(rows) => {
                 let nodes = nodes.clone().try_into_primitive::<burn_cubecl::CubeBackend>();
-                let nodes = nodes.expect("nodes should be on the features' device");
+                let nodes = nodes.expect("the nodes should be on the device of the features");
                 let gathered = rows.gather(&nodes, &*self.source)?;
                 (Tensor::from_primitive::<burn_cubecl::CubeBackend>(gathered.rows), gathered.n_sent)
             }
@@ -139,7 +144,7 @@ impl DeviceFeatures {
         Ok(rows)
     }
 
-    /// The counts of rows that were gathered so far, and of those that the device had.
+    /// Returns the number of rows gathered so far, and the number of them that were on the device.
     pub fn cache_stats(&self) -> CacheStats {
         CacheStats {
             n_rows: self.n_rows.load(Ordering::Relaxed),
@@ -191,7 +196,7 @@ impl Place {
     }
 }
 
-/// Bytes of a row where the device reads it.
+/// Returns the number of bytes that a row occupies in the device's memory.
 fn row_bytes(source: &Arc<dyn FeatureStore>, device: &Device) -> usize {
     #[cfg(feature = "cube")]
     if let Some(anchor) = anchor(device) {
@@ -201,8 +206,9 @@ fn row_bytes(source: &Arc<dyn FeatureStore>, device: &Device) -> usize {
     source.dim() * source.dtype().bytes()
 }
 
-/// The nodes of the largest numbers, those of equal ones by their ids.
-#[cfg_attr(not(feature = "cube"), allow(dead_code, reason = "only devices ask"))]
+/// Returns the `n_nodes` nodes with the largest hotness, in descending order; nodes with equal hotness are in order of
+/// their ids.
+#[cfg_attr(not(feature = "cube"), allow(dead_code, reason = "only devices with CubeCL kernels cache rows"))]
 fn hottest(hotness: &[u32], n_nodes: usize) -> Vec<NodeId> {
     let mut nodes: Vec<NodeId> = (0..hotness.len() as u32).map(NodeId).collect();
     nodes.sort_by_key(|node| std::cmp::Reverse(hotness[node.index()]));

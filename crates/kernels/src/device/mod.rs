@@ -1,4 +1,5 @@
-//! What lies on a device: devices by name, blocks, graphs in a batch, segments, rows and features. No op is known here.
+//! Devices by name, and data on a device: blocks, batched graphs, segments, row indices and features. Independent of
+//! ops.
 
 pub(crate) mod block;
 pub(crate) mod by_source;

@@ -1,21 +1,21 @@
-/// The numbers of one step of [`adam`](crate::ops::adam()).
+/// The hyperparameters of one step of [`adam`](crate::ops::adam()).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct AdamStep {
     /// The step's number, from 1.
     pub time: usize,
-    /// Step size.
+    /// The step size.
     pub learning_rate: f64,
-    /// By how much of their value the two means are kept from step to step.
+    /// The decay rates of the mean of the gradients and of the mean of their squares, in `[0, 1)`.
     pub betas: [f32; 2],
-    /// What is added to the root of the mean square, above 0.
+    /// The number added to the root of the mean square, above 0.
     pub epsilon: f32,
-    /// By how much of themselves times the learning rate the parameters shrink (Loshchilov and Hutter 2019,
-    /// algorithm 2); 0 for none.
+    /// The decoupled weight decay (Loshchilov and Hutter 2019, algorithm 2): each step multiplies the parameters by
+    /// `1 - learning_rate * weight_decay`. 0 disables the decay.
     pub weight_decay: f32,
 }
 
 impl AdamStep {
-    /// What parameters are multiplied by before they move.
+    /// Returns the factor by which weight decay multiplies the parameters before the update.
     pub(crate) fn kept(&self) -> f32 {
         (1.0 - self.learning_rate * f64::from(self.weight_decay)) as f32
     }
@@ -24,7 +24,8 @@ impl AdamStep {
         self.learning_rate as f32
     }
 
-    /// What the means are multiplied by: both starts at zero are corrected here.
+    /// Returns the factor of the mean of the gradients in the update. It corrects the bias of both means (of the
+    /// gradients and of their squares), which start at zero.
     pub(crate) fn scale(&self) -> f32 {
         self.root_correction() / self.correction(0)
     }

@@ -1,7 +1,7 @@
-//! The one aggregation: its parameters, and its meaning in stock tensor operations of any backend.
+//! The aggregation op: its parameters, and its reference implementation in Burn's tensor operations for any backend.
 //!
-//! The reference makes `[n_edges, d]` tensors: slow, and only as good as the backend's scatter, but it needs no kernel,
-//! and automatic differentiation of it is the oracle for the adjoint.
+//! The reference creates `[n_edges, d]` tensors, so it is slow, and its determinism depends on the backend's scatter.
+//! But it needs no kernel, and its automatic derivative is the oracle for the adjoint.
 
 use burn::backend::tensor::{BoolTensor, FloatTensor, IntTensor};
 use burn::backend::{Backend, ExtensionType, TensorMetadata, get_or_init_device_settings};
@@ -10,9 +10,10 @@ use burn::tensor::{IndexingUpdateOp, Shape, Slice, Tensor};
 use crate::device::block::Adjacency;
 use crate::ops::reference::{INDEX, bounds, degrees, edge_dsts, take_dst, take_dst_adjoint, zero_rows};
 
-/// How the rows of a destination's sources, its own row and the weights of its edges become one row.
+/// The parameters of [`aggregate`](crate::ops::aggregate), which combines the rows of a destination's sources, the
+/// weights of its edges and its own row into one row.
 ///
-/// A [`Reduction`] converts into the aggregation without weights and without the own row:
+/// A [`Reduction`] converts into an aggregation without weights and without the own row:
 ///
 /// ```
 /// use kiln_kernels::ops::{Aggregation, OwnRow, Reduction};
@@ -21,35 +22,35 @@ use crate::ops::reference::{INDEX, bounds, degrees, edge_dsts, take_dst, take_ds
 /// ```
 #[derive(Debug, Clone)]
 pub struct Aggregation {
-    /// How rows are combined.
+    /// The reduction over a destination's edges.
     pub reduce: Reduction,
-    /// The factor of each edge's row before it is combined with others, `[n_edges]` in block order; no factors for
-    /// `None`. Gradients flow to it.
+    /// The edge weights, `[n_edges]` in block order. Each edge's source row is multiplied by its weight before the
+    /// reduction. Gradients flow to the weights.
     pub weights: Option<Tensor<1>>,
-    /// How the destination's own row enters the result.
+    /// The use of the destination's own row in the result.
     pub own: OwnRow,
 }
 
-/// How rows are combined into one.
+/// A reduction of several rows to one, column by column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Reduction {
     /// The sum.
     Sum,
     /// The sum divided by the number of rows.
     Mean,
-    /// The largest value of each column. Of equal values the first row in order counts, and it alone receives the
-    /// gradient. If a value is NaN, so is the result.
+    /// The largest value of each column. Among equal values, the first row in order receives the whole gradient. If a
+    /// value is NaN, the result is NaN.
     Max,
 }
 
-/// How a destination's own row enters its result.
+/// The use of a destination's own row in its result.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum OwnRow {
-    /// The own row is left out, unless the block has a self loop.
+    /// The own row is not used. A self loop of the block still contributes it as the row of a source.
     Excluded,
-    /// The result is twice as wide: the own row, then the aggregate.
+    /// The own row is concatenated in front of the aggregate; the result is twice as wide.
     Concatenated,
-    /// The own row times this factor is added to the aggregate.
+    /// The own row, multiplied by this factor, is added to the aggregate.
     Scaled(f32),
 }
 
@@ -59,28 +60,29 @@ impl From<Reduction> for Aggregation {
     }
 }
 
-/// The parameters of an [`Aggregation`] that are no tensors.
+/// The parameters of an [`Aggregation`] that are not tensors.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Form {
     pub(crate) reduce: Reduction,
     pub(crate) own: OwnRow,
 }
 
-/// The edge weights of an [`Aggregation`] as a backend sees them.
+/// The edge weights of an [`Aggregation`], as tensors of a backend.
 #[derive(Debug, Clone, ExtensionType)]
 pub(crate) enum Weights<B: Backend> {
-    /// No weights: all are 1.
+    /// No weights: every edge counts with 1.
     Ones,
-    /// A weight for each edge in block order, `[n_edges]`.
+    /// One weight per edge in block order, `[n_edges]`.
     PerEdge(FloatTensor<B>),
 }
 
-/// The values of an aggregation with what its adjoint needs of them.
+/// The result of an aggregation, with the data that its adjoint needs.
 #[derive(Debug, Clone)]
 pub(crate) struct Traced<B: Backend> {
-    /// The result.
+    /// The result of the aggregation.
     pub(crate) values: FloatTensor<B>,
-    /// Of maxima, the edge that each value came from, by its position in the block, -1 where there is none, `[n_dst, d]`.
+    /// For each maximum, the position in the block of the edge that it came from, `[n_dst, d]`; -1 if the destination
+    /// has no edges. `None` if the reduction is not a maximum.
     pub(crate) edges: Option<IntTensor<B>>,
 }
 
@@ -89,15 +91,15 @@ pub(crate) struct Traced<B: Backend> {
 pub(crate) struct Saved<B: Backend> {
     pub(crate) block: Adjacency<B>,
     pub(crate) form: Form,
-    /// The weights where the rows have a gradient; ones elsewhere.
+    /// The edge weights if the source rows need a gradient, otherwise [`Weights::Ones`].
     pub(crate) weights: Weights<B>,
-    /// The rows where the weights have a gradient.
+    /// The source rows if the edge weights need a gradient, otherwise `None`.
     pub(crate) x: Option<FloatTensor<B>>,
-    /// As [`Traced::edges`].
+    /// Same as [`Traced::edges`].
     pub(crate) edges: Option<IntTensor<B>>,
 }
 
-/// The input that a gradient belongs to.
+/// The input that a gradient is computed for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Input {
     Rows,
@@ -105,34 +107,35 @@ pub(crate) enum Input {
 }
 
 impl<B: Backend> Saved<B> {
-    /// The state of an aggregation without weights and maxima.
+    /// Creates the state of a sum or mean without edge weights.
     pub(crate) fn new(block: Adjacency<B>, form: Form) -> Self {
         Self { block, form, weights: Weights::Ones, x: None, edges: None }
     }
 
-    /// The state of a plain sum.
+    /// Creates the state of a sum without edge weights or own rows.
     pub(crate) fn of_sum(block: Adjacency<B>) -> Self {
         Self::new(block, Form { reduce: Reduction::Sum, own: OwnRow::Excluded })
     }
 
-    /// The rows.
+    /// Returns the saved source rows.
     ///
     /// # Panics
-    /// Where they were not saved, since the weights have no gradient.
+    /// Panics if the rows were not saved, because the edge weights need no gradient.
     pub(crate) fn rows(&self) -> FloatTensor<B> {
-        self.x.clone().expect("the rows should be saved where the weights have a gradient")
+        self.x.clone().expect("the rows should be saved if the weights need a gradient")
     }
 
-    /// The edges of the maxima.
+    /// Returns the edges that the maxima came from.
     ///
     /// # Panics
-    /// Where they were not saved, since the aggregation is no maximum.
+    /// Panics if the edges were not saved, because the reduction is not a maximum.
     pub(crate) fn max_edges(&self) -> IntTensor<B> {
-        self.edges.clone().expect("the edges should be saved where maxima have a gradient")
+        self.edges.clone().expect("the edges should be saved if maxima need a gradient")
     }
 }
 
-/// `[n_src, d] -> [n_dst, d]`, or `[n_dst, 2 d]` with the own rows in front.
+/// The reference implementation of [`crate::ops::aggregate`]: `[n_src, d] -> [n_dst, d]`, or `[n_dst, 2 d]` with the
+/// own rows in front.
 pub(crate) fn aggregate<B: Backend>(
     block: &Adjacency<B>,
     x: FloatTensor<B>,
@@ -150,7 +153,7 @@ pub(crate) fn aggregate<B: Backend>(
     with_own(block, x, aggregate, form.own)
 }
 
-/// The same with what the adjoint needs.
+/// Same as [`aggregate`], but also returns the data that the adjoint needs.
 pub(crate) fn traced<B: Backend>(
     block: &Adjacency<B>,
     x: FloatTensor<B>,
@@ -164,7 +167,7 @@ pub(crate) fn traced<B: Backend>(
     Traced { values: aggregate(block, x, weights, form), edges }
 }
 
-/// The gradient of one of the inputs from that of the result.
+/// Computes the gradient of one input from the gradient of the result.
 pub(crate) fn adjoint<B: Backend>(saved: &Saved<B>, grad: FloatTensor<B>, input: Input) -> FloatTensor<B> {
     let Saved { block, form, weights, .. } = saved;
     let of_aggregate = aggregate_grad(block, grad.clone(), *form);
@@ -179,7 +182,7 @@ pub(crate) fn adjoint<B: Backend>(saved: &Saved<B>, grad: FloatTensor<B>, input:
     with_own_grad(block, grad, of_sources, form.own)
 }
 
-/// The aggregate with the own rows in it, in the form that is asked for.
+/// Combines the aggregate with the own rows as `own` specifies.
 pub(crate) fn with_own<B: Backend>(
     block: &Adjacency<B>,
     x: FloatTensor<B>,
@@ -195,7 +198,7 @@ pub(crate) fn with_own<B: Backend>(
     }
 }
 
-/// `[n_src, d]`: adds the share of the own rows in a gradient of the result to that of the sources' rows.
+/// `[n_src, d]`: adds the gradient that flows through the own rows to the gradient of the source rows.
 pub(crate) fn with_own_grad<B: Backend>(
     block: &Adjacency<B>,
     grad: FloatTensor<B>,
@@ -213,8 +216,8 @@ pub(crate) fn with_own_grad<B: Backend>(
     B::float_add(take_dst_adjoint(block, of_own), of_sources)
 }
 
-/// `[n_dst, d]`: the gradient of the sums or maxima from that of the result. For a mean, each row is divided by its
-/// destination's degree.
+/// `[n_dst, d]`: the gradient of the sums or maxima, computed from the gradient of the result. For a mean, each row is
+/// divided by its destination's degree.
 pub(crate) fn aggregate_grad<B: Backend>(
     block: &Adjacency<B>,
     grad: FloatTensor<B>,
@@ -248,7 +251,7 @@ fn sum<B: Backend>(block: &Adjacency<B>, x: FloatTensor<B>, weights: &Weights<B>
     scatter_rows::<B>(edge_rows(block, x, weights), edge_dsts(block), block.n_dst)
 }
 
-/// `[n_dst, d] -> [n_src, d]`: each source's sum over its edges of the destination's row times the weight.
+/// `[n_dst, d] -> [n_src, d]`: for each source, the sum over its edges of the destination's row times the edge weight.
 pub(crate) fn sum_adjoint<B: Backend>(
     block: &Adjacency<B>,
     grad: FloatTensor<B>,
@@ -290,7 +293,8 @@ fn max_adjoint<B: Backend>(saved: &Saved<B>, grad: FloatTensor<B>) -> FloatTenso
     B::float_scatter(0, zeros, edge_srcs(block, edges, shape), grad, IndexingUpdateOp::Add)
 }
 
-/// `[n_dst, d] -> [n_edges]`: each edge's sum over the maxima that came over it.
+/// `[n_dst, d] -> [n_edges]`: for each edge, the sum over the maxima that came from it. A term is the gradient of the
+/// maximum times the value of the edge's source.
 fn max_weights_adjoint<B: Backend>(saved: &Saved<B>, grad: FloatTensor<B>) -> FloatTensor<B> {
     let (block, x) = (&saved.block, saved.rows());
     let zeros = B::float_zeros(Shape::new([block.n_edges]), &x.device(), x.dtype().into());
@@ -305,7 +309,7 @@ fn max_weights_adjoint<B: Backend>(saved: &Saved<B>, grad: FloatTensor<B>) -> Fl
     B::float_select_assign(zeros, 0, flat_edges::<B>(edges), products, IndexingUpdateOp::Add)
 }
 
-/// `[n_src, d], [n_dst, d] -> [n_edges]`: the dot product of each edge's two rows.
+/// `[n_src, d], [n_dst, d] -> [n_edges]`: for each edge, the dot product of its source row and its destination row.
 fn edge_dots<B: Backend>(block: &Adjacency<B>, x: FloatTensor<B>, grad: FloatTensor<B>) -> FloatTensor<B> {
     if block.n_edges == 0 {
         return B::float_zeros(Shape::new([0]), &x.device(), x.dtype().into());
@@ -315,7 +319,7 @@ fn edge_dots<B: Backend>(block: &Adjacency<B>, x: FloatTensor<B>, grad: FloatTen
     B::float_reshape(B::float_sum_dim(B::float_mul(srcs, dsts), 1), Shape::new([block.n_edges]))
 }
 
-/// `[n_edges, d]`: each edge's source row times its weight.
+/// `[n_edges, d]`: for each edge, its source row times its weight.
 fn edge_rows<B: Backend>(block: &Adjacency<B>, x: FloatTensor<B>, weights: &Weights<B>) -> FloatTensor<B> {
     weighted(block, B::float_select(x, 0, block.indices.clone()), weights)
 }
@@ -329,12 +333,12 @@ fn weighted<B: Backend>(block: &Adjacency<B>, rows: FloatTensor<B>, weights: &We
     }
 }
 
-/// The sources of edges by their positions, of the first edge where there is none.
+/// The sources of the edges at the given positions; -1 selects the first edge.
 fn edge_srcs<B: Backend>(block: &Adjacency<B>, edges: IntTensor<B>, shape: Shape) -> IntTensor<B> {
     B::int_reshape(B::int_select(block.indices.clone(), 0, flat_edges::<B>(edges)), shape)
 }
 
-/// The edges one after the other, the first edge where there is none.
+/// The edge positions as a flat list, with -1 replaced by the first edge.
 fn flat_edges<B: Backend>(edges: IntTensor<B>) -> IntTensor<B> {
     let n_values = edges.shape().num_elements();
     B::int_reshape(B::int_clamp_min(edges, 0.into()), Shape::new([n_values]))
@@ -350,9 +354,9 @@ fn lower<B: Backend>(numbers: IntTensor<B>, limit: i32) -> BoolTensor<B> {
     B::int_lower_elem(numbers, limit.into(), dtype)
 }
 
-/// For each destination and column the first edge with the largest value of the edges' rows, -1 where there is no edge,
-/// `[n_dst, d]`. By doubling (Hillis and Steele 1986): after the round with distance `s` each edge knows
-/// the best of itself and the next `2 s - 1` edges of its destination.
+/// `[n_dst, d]`: for each destination and column, the first edge with the largest value of the edges' rows, or -1 for a
+/// destination without edges. Uses doubling (Hillis and Steele 1986): after the round with distance `s`, each edge
+/// has the best edge among itself and the next `2 s - 1` edges of its destination.
 fn largest_edges<B: Backend>(block: &Adjacency<B>, rows: FloatTensor<B>) -> IntTensor<B> {
     let device = rows.device();
     let bools = get_or_init_device_settings::<B>(&device).bool_dtype;

@@ -1,4 +1,4 @@
-//! Gradients of the ops, for any backend that has the ops and their adjoints.
+//! The ops on Burn's autodiff backend, for any inner backend that has the ops and their adjoints.
 
 use std::fmt;
 
@@ -28,7 +28,8 @@ impl<B: BlockOps + BlockAdjoints, C: CheckpointStrategy> BlockOps for Autodiff<B
         match weights {
             Weights::Ones => aggregate_tracked::<B, C, 1>([x_node], x, Weights::Ones, saved),
             Weights::PerEdge(weights) => {
-                // Each input is kept only if the other one's gradient will ask for it.
+                // The gradient of each input reads the other one, so an input is saved only if the other one is
+                // tracked.
                 let kept_x = weights.is_tracked().then(|| x.clone());
                 let (weights, weights_node) = weights.into_parts();
                 let weights = Weights::PerEdge(weights);
@@ -57,7 +58,7 @@ impl<B: BlockOps + BlockAdjoints, C: CheckpointStrategy> BlockOps for Autodiff<B
     }
 
     fn dropout(x: FloatTensor<Self>, nodes: IntTensor<Self>, key: RngKey, keep: Keep) -> FloatTensor<Self> {
-        // A mask is its own adjoint, and drawing it again is cheaper than keeping it.
+        // A mask is its own adjoint, and redrawing it is cheaper than storing it.
         let ops = Linear::new(mask::<B>, mask::<B>);
         ops.apply::<C>((nodes, key, keep), x)
     }
@@ -83,7 +84,7 @@ impl<B: BlockOps + BlockAdjoints, C: CheckpointStrategy> BlockOps for Autodiff<B
         x: FloatTensor<Self>,
         weight: FloatTensor<Self>,
     ) -> FloatTensor<Self> {
-        // Each input is kept only if the other one's gradient will ask for it.
+        // The gradient of each input reads the other one, so an input is saved only if the other one is tracked.
         let kept_x = weight.is_tracked().then(|| x.primitive().clone());
         let kept_weight = x.is_tracked().then(|| weight.primitive().clone());
         let base_is_row = base.primitive().shape()[0] != x.primitive().shape()[0];
@@ -103,7 +104,7 @@ fn mask<B: BlockOps>((nodes, key, keep): (IntTensor<B>, RngKey, Keep), x: FloatT
     B::dropout(x, nodes, key, keep)
 }
 
-/// The index tensors carry no gradient, so they are the inner backend's own.
+/// The adjacency on the inner backend. Index tensors carry no gradient, so they have the same type on both.
 fn inner<B: Backend, C: CheckpointStrategy>(block: Adjacency<Autodiff<B, C>>) -> Adjacency<B> {
     Adjacency {
         indptr: block.indptr,
@@ -115,7 +116,8 @@ fn inner<B: Backend, C: CheckpointStrategy>(block: Adjacency<Autodiff<B, C>>) ->
     }
 }
 
-/// An op that is linear in its one input: its gradient needs the state, but not the input.
+/// An op with one differentiable input, in which it is linear. Its gradient depends on the state of the op, but not on
+/// the input.
 struct Linear<B: Backend, S> {
     forward: fn(S, FloatTensor<B>) -> FloatTensor<B>,
     adjoint: fn(S, FloatTensor<B>) -> FloatTensor<B>,
@@ -161,7 +163,8 @@ impl<B: Backend, S: Clone + Send + fmt::Debug + 'static> Backward<B, 1> for Line
     }
 }
 
-/// An aggregation whose inputs have these nodes: the rows', then the weights' if there are weights.
+/// An aggregation that is recorded in the autodiff graph. `nodes` are the nodes of its inputs: the rows, then the
+/// weights if there are weights.
 fn aggregate_tracked<B: BlockOps + BlockAdjoints, C: CheckpointStrategy, const N: usize>(
     nodes: [NodeGuard; N],
     x: FloatTensor<B>,
@@ -198,7 +201,7 @@ struct LinearOp;
 
 #[derive(Debug, Clone)]
 struct LinearState<B: Backend> {
-    /// Whether the base is one row for all.
+    /// True if the base is a single row, which is added to all rows.
     base_is_row: bool,
     x: Option<FloatTensor<B>>,
     weight: Option<FloatTensor<B>>,
@@ -258,19 +261,19 @@ mod tests {
     }
 
     #[test]
-    fn a_block_is_transposed_when_a_gradient_first_needs_it() {
+    fn transposes_a_block_when_a_gradient_first_needs_it() {
         let device = Device::flex().autodiff();
         let block = DeviceBlock::new(host(), &device);
         let x = Tensor::<2>::ones([3, 4], &device);
         let scale = Tensor::<2>::ones([1, 4], &device).require_grad();
         let _ = (ops::aggregate(&block, x.clone(), Reduction::Mean) * scale).sum().backward();
-        assert_eq!(block.adjacency().by_source.host(), None, "the rows have no gradient");
+        assert_eq!(block.adjacency().by_source.host(), None, "no list should be built for untracked rows");
         let clone = block.clone();
         let _ = ops::aggregate(&clone, x.require_grad(), Reduction::Mean).sum().backward();
         assert_eq!(
             block.adjacency().by_source.host(),
             Some(&TransposedBlock::of(&host())),
-            "clones share it"
+            "clones should share the transposed block"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! What a backend implements.
+//! The traits that a backend implements: the ops and their adjoints.
 
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Backend, backend_extension};
@@ -11,11 +11,12 @@ use crate::ops::aggregation::{self, Form, Input, Saved, Traced, Weights};
 use crate::ops::keep::Keep;
 use crate::ops::reference;
 
-/// The ops that have gradients. The default of each is the reference in stock tensor operations; a
-/// backend with something better overrides it.
+/// The ops that a backend provides. The default of each op is the reference implementation in Burn's tensor operations;
+/// a backend with its own loops or kernels overrides the default.
 #[backend_extension(Autodiff, Flex, Cube: cfg(feature = "cube"))]
 pub(crate) trait BlockOps: Backend {
-    /// `[n_src, d] -> [n_dst, d]`, or `[n_dst, 2 d]` with the own rows in front.
+    /// Aggregates the source rows of each destination, `[n_src, d] -> [n_dst, d]`, or `[n_dst, 2 d]` with the own rows
+    /// in front.
     fn aggregate(
         #[extension_type] block: Adjacency<Self>,
         x: FloatTensor<Self>,
@@ -31,7 +32,7 @@ pub(crate) trait BlockOps: Backend {
         reference::take_dst(&block, x)
     }
 
-    /// `[n_dst, d] -> [n_src, d]`: the adjoint of the sum.
+    /// Computes the adjoint of the unweighted sum, `[n_dst, d] -> [n_src, d]`.
     fn expand(#[extension_type] block: Adjacency<Self>, x: FloatTensor<Self>) -> FloatTensor<Self> {
         count_reference();
         aggregation::sum_adjoint(&block, x, &Weights::Ones)
@@ -86,10 +87,10 @@ pub(crate) trait BlockOps: Backend {
     }
 }
 
-/// The gradients of [`BlockOps`], with the same rule for defaults. They are called on a plain backend only, from the
-/// backward pass.
+/// The adjoints of [`BlockOps`], which also default to reference implementations. Only the backward pass calls them,
+/// always on a backend without autodiff.
 pub(crate) trait BlockAdjoints: Backend {
-    /// [`BlockOps::aggregate`] with what its adjoint needs.
+    /// Same as [`BlockOps::aggregate`], but also returns the data that its adjoint needs.
     fn aggregate_traced(
         block: &Adjacency<Self>,
         x: FloatTensor<Self>,
@@ -100,20 +101,20 @@ pub(crate) trait BlockAdjoints: Backend {
         aggregation::traced(block, x, weights, form)
     }
 
-    /// The gradient of one input of [`BlockOps::aggregate`] from that of the result: `[n_src, d]` for the rows,
-    /// `[n_edges]` for the weights.
+    /// Computes the gradient of one input of [`BlockOps::aggregate`] from the gradient of the result: `[n_src, d]` for
+    /// the rows, `[n_edges]` for the weights.
     fn aggregate_adjoint(saved: &Saved<Self>, grad: FloatTensor<Self>, input: Input) -> FloatTensor<Self> {
         count_reference();
         aggregation::adjoint(saved, grad, input)
     }
 
-    /// `[n_dst, d] -> [n_src, d]`: zeros below.
+    /// `[n_dst, d] -> [n_src, d]`: appends rows of zeros.
     fn take_dst_adjoint(block: &Adjacency<Self>, grad: FloatTensor<Self>) -> FloatTensor<Self> {
         count_reference();
         reference::take_dst_adjoint(block, grad)
     }
 
-    /// `[n, d] -> [n, d]`: each value is multiplied by the scale where the output is not zero.
+    /// `[n, d] -> [n, d]`: the gradient times the scale, and zeros where the output is at most 0.
     fn relu_dropout_adjoint(
         output: FloatTensor<Self>,
         grad: FloatTensor<Self>,

@@ -1,21 +1,21 @@
-//! Aggregation over a block or over segments of rows, and the other per-node operations of a layer, with
-//! gradients.
+//! Differentiable ops of a layer: aggregation over the edges of a block or over segments of rows, gathering, dropout,
+//! dense layers and Adam.
 //!
-//! What all of them share:
+//! Common properties:
 //!
-//! - The result is a new tensor; nothing is added to an existing one.
-//! - A destination without edges, or a segment without rows, gets zeros. Parallel edges count as often as
-//!   they stand in the block.
-//! - No `[n_edges, d]` tensor is ever made on Flex: time and memory traffic grow with `n_edges * d`, memory
-//!   with the output and with what the gradient needs (the edges of the maxima, the inputs of a product).
-//!   The gradient walks the edges by source, so it needs no atomics.
-//! - Results and gradients have the same bits for any number of threads, and in every run on a device: a row's
-//!   edges are added in block order, and in the gradient in block order for each source; on other devices than
-//!   Flex, more than 512 of them in chunks at fixed places.
-//! - On Flex, f32 tensors are processed directly, on other devices f16 and bf16 ones too, added up in f32; other element
-//!   types through the reference in stock tensor operations, which does make an `[n_edges, d]` tensor and is much
-//!   slower. A tensor whose rows are not one after the other is copied first.
-//! - `x` without a tracked gradient costs nothing but the forward pass.
+//! - An op returns a new tensor. It writes to the memory of an input only if no other tensor refers to that memory.
+//! - The sum, mean or maximum of a destination without edges, or of a segment without rows, is a row of zeros. Each of
+//!   several parallel edges counts.
+//! - On Flex, no `[n_edges, d]` tensor is created, except for maxima with edge weights. Time and memory traffic grow
+//!   with `n_edges * d`; memory grows with the output and the data saved for the gradient (the edges of maxima, the
+//!   inputs of a product). The gradient iterates over the edges by source, so it needs no atomics.
+//! - Results and gradients are bit-identical for any number of threads, and in every run on the same device. The edges
+//!   of a row are added in block order, and so are those of a source in the gradient. On devices other than Flex, rows
+//!   with more than 512 edges are added in chunks at fixed positions.
+//! - On Flex, f32 tensors are processed directly; on other devices f16 and bf16 tensors are, too, with sums in f32.
+//!   Other element types use the reference in Burn's tensor operations, which creates an `[n_edges, d]` tensor and is
+//!   much slower. A tensor whose rows are not contiguous is copied first.
+//! - If no input requires a gradient, only the forward pass runs and nothing is saved.
 
 pub(crate) mod adam;
 pub(crate) mod aggregation;
@@ -39,16 +39,16 @@ pub use crate::ops::aggregation::{Aggregation, OwnRow, Reduction};
 
 /// Aggregates the rows of each destination's sources.
 ///
-/// A [`Reduction`] alone is the aggregation without edge weights and without the destination's own row. With the own row the
-/// result and its gradient take one pass over the edges, as without, in the memory of one tensor. A maximum of weighted
-/// rows is the exception to the rule that no `[n_edges, d]` tensor is made: it runs the reference on every device.
+/// A [`Reduction`] alone is the aggregation without edge weights and without the destination's own row. The own row
+/// costs no additional pass over the edges and no temporary tensor. A maximum with edge weights runs the reference
+/// implementation on every device, which creates an `[n_edges, d]` tensor.
 ///
 /// ```
 /// use burn::tensor::{Device, Tensor};
 /// use kiln_graph::{Block, BlockParts, EdgeId, LocalId, NodeId};
 /// use kiln_kernels::ops::{self, Aggregation, OwnRow, Reduction};
 /// use kiln_kernels::{DeviceBlock, to_vec_f32};
-/// // 7 -> 2 and 9 -> 2, for the one destination 2.
+/// // The edges 7 -> 2 and 9 -> 2 of the destination 2.
 /// let block = Block::new(BlockParts {
 ///     srcs: vec![NodeId(2), NodeId(7), NodeId(9)],
 ///     indptr: vec![0, 2],
@@ -73,104 +73,110 @@ pub use crate::ops::aggregation::{Aggregation, OwnRow, Reduction};
 /// [`OwnRow::Concatenated`].
 ///
 /// # Panics
-/// When `x` has another number of rows than the block has sources, or the weights have another length than the block has
-/// edges or another element type than `x`.
+/// Panics if `x` does not have one row per source of the block, or if there is not one weight per edge, or if the
+/// weights and `x` differ in element type.
 pub fn aggregate(block: &DeviceBlock, x: Tensor<2>, aggregation: impl Into<Aggregation>) -> Tensor<2> {
     let aggregation = aggregation.into();
     check_rows(block, &x);
     if let Some(weights) = &aggregation.weights {
         let n_weights = weights.dims()[0];
-        assert_eq!(n_weights, block.n_edges(), "{n_weights} weights for {} edges", block.n_edges());
-        assert_eq!(weights.dtype(), x.dtype(), "the element types of weights and rows differ: cast one");
+        assert_eq!(
+            n_weights,
+            block.n_edges(),
+            "got {n_weights} weights for {} edges, expected one per edge",
+            block.n_edges()
+        );
+        assert_eq!(weights.dtype(), x.dtype(), "the element types of weights and x differ: cast one of them");
     }
     run(block.adjacency(), x, aggregation)
 }
 
-/// Reduces the rows of each segment, in their order.
+/// Reduces the rows of each segment in their order.
 ///
 /// # Shapes
 /// `x` is `[n_rows, d]`, the result `[n_segments, d]`.
 ///
 /// # Panics
-/// When `x` has another number of rows than the segments.
+/// Panics if `x` does not have one row per row of the segments.
 pub fn segment_reduce(segments: &DeviceSegments, x: Tensor<2>, reduce: Reduction) -> Tensor<2> {
     let [n_rows, _] = x.dims();
-    assert_eq!(n_rows, segments.n_rows(), "{n_rows} rows for segments of {}", segments.n_rows());
+    assert_eq!(n_rows, segments.n_rows(), "x has {n_rows} rows, but the segments have {}", segments.n_rows());
     run(segments.adjacency(), x, reduce.into())
 }
 
-/// Each segment's row, once for each of the segment's rows. Its gradient is the sum of each segment, whose
-/// gradient it is.
+/// Repeats each segment's row once for each row of the segment. Its gradient is the sum over each segment, and the
+/// gradient of that sum is this op.
 ///
 /// # Shapes
 /// `x` is `[n_segments, d]`, the result `[n_rows, d]`.
 ///
 /// # Panics
-/// When `x` has another number of rows than there are segments.
+/// Panics if `x` does not have one row per segment.
 pub fn broadcast_segments(segments: &DeviceSegments, x: Tensor<2>) -> Tensor<2> {
     let ([n_rows, _], n_segments) = (x.dims(), segments.n_segments());
-    assert_eq!(n_rows, n_segments, "{n_rows} rows for {n_segments} segments");
+    assert_eq!(n_rows, n_segments, "x has {n_rows} rows, expected one for each of {n_segments} segments");
     Tensor::from_dispatch(<Dispatch as BlockOps>::expand(segments.adjacency(), x.into_dispatch()))
 }
 
-/// Softmax over each segment's rows, column by column: what attention weighs a destination's edges with, where
-/// [`DeviceSegments`] are made of a block's `indptr` and a column is a head.
+/// Computes the softmax over the rows of each segment, column by column. It is the edge softmax of attention layers if
+/// the [`DeviceSegments`] are built from a block's `indptr` and each column is an attention head.
 ///
-/// It is composed of the other ops on segments, so that its gradient is theirs: `[n_rows, d]` tensors of scores, which
-/// are narrow, are passed over some ten times.
+/// The op is composed of the other segment ops, which also provide its gradient. `[n_rows, d]` tensors are read and
+/// written about ten times, which is acceptable because attention scores have few columns.
 ///
 /// # Shapes
 /// `x` and the result are `[n_rows, d]`.
 ///
 /// # Panics
-/// When `x` has another number of rows than the segments.
+/// Panics if `x` does not have one row per row of the segments.
 pub fn segment_softmax(segments: &DeviceSegments, x: Tensor<2>) -> Tensor<2> {
-    // What is taken away does not change the result, so that no gradient flows through it.
+    // Subtracting the maximum does not change the result, so no gradient needs to flow through it.
     let largest = segment_reduce(segments, x.clone().detach(), Reduction::Max);
     let powers = (x - broadcast_segments(segments, largest)).exp();
     let sums = broadcast_segments(segments, segment_reduce(segments, powers.clone(), Reduction::Sum));
     powers / sums
 }
 
-/// Rows of a matrix by number, some perhaps several times. The gradient adds up, for each row, what flows back to its
-/// copies, in their order.
+/// Gathers rows of a matrix by index; an index may occur several times. The gradient of a row is the sum of the
+/// gradients of its copies, in their order.
 ///
 /// # Shapes
 /// `x` is `[n, d]`, the result `[rows.len(), d]`.
 ///
 /// # Panics
-/// When `x` has another number of rows than the numbers were made for.
+/// Panics if `x` does not have the number of rows that `rows` was created for.
 pub fn gather_rows(rows: &DeviceRows, x: Tensor<2>) -> Tensor<2> {
     let ([n_rows, _], expected) = (x.dims(), rows.n_rows());
-    assert_eq!(n_rows, expected, "{n_rows} rows for numbers of {expected}");
+    assert_eq!(n_rows, expected, "x has {n_rows} rows, but the row indices are for {expected}");
     run(rows.adjacency(), x, Reduction::Sum.into())
 }
 
-/// The destinations' own rows: the first `n_dst`. On Flex this is a view, not a copy.
+/// Returns the rows of the destinations, which are the first `n_dst` of the sources' rows. On Flex this is a view, not
+/// a copy.
 ///
 /// # Shapes
 /// `x` is `[n_src, d]`, the result `[n_dst, d]`.
 ///
 /// # Panics
-/// When `x` has another number of rows than the block has sources.
+/// Panics if `x` does not have one row per source of the block.
 pub fn take_dst(block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
     check_rows(block, &x);
     Tensor::from_dispatch(<Dispatch as BlockOps>::take_dst(block.adjacency(), x.into_dispatch()))
 }
 
-/// Inverted dropout: each value becomes 0 with probability `p`, and is divided by `1 - p` otherwise.
+/// Applies inverted dropout: sets each value to 0 with probability `p`, and otherwise divides it by `1 - p`.
 ///
-/// Whether a value stays depends on (`key`, `layer`, its row's node, its column) alone: with the key
-/// `key.fold_in(KeyDomain::Dropout, layer)`, column `c` of node `v` stays if word `c % 4` of
-/// `draw4(0, v, c / 4)` is at least `round(p * 2^32)`. So a node that stands in two blocks, or on two
-/// ranks, has one mask. The mask is drawn again for the gradient, not kept.
+/// The mask depends only on `key`, `layer`, the row's node and the column: with the key
+/// `key.fold_in(KeyDomain::Dropout, layer)`, column `c` of node `v` is kept if word `c % 4` of `draw4(0, v, c / 4)` is
+/// at least `round(p * 2^32)`. A node therefore has the same mask in every block of the layer and on every rank. The
+/// backward pass draws the mask again instead of storing it.
 ///
 /// # Shapes
 /// `x` is `[n, d]`, `nodes` `[n]`: the global ids of the rows, from [`DeviceBlock::dst_nodes`] or
 /// [`DeviceBlock::src_nodes`]. The result is `[n, d]`.
 ///
 /// # Panics
-/// When `p` is not in `[0, 1)`, the numbers of rows and nodes differ, or the nodes are not u32.
+/// Panics if `p` is not in `[0, 1)`, the numbers of rows and nodes differ, or the nodes are not u32.
 pub fn dropout(x: Tensor<2>, nodes: &Tensor<1, Int>, key: RngKey, layer: usize, p: f64) -> Tensor<2> {
     check_dropout(&x, nodes, p);
     if p == 0.0 {
@@ -181,16 +187,17 @@ pub fn dropout(x: Tensor<2>, nodes: &Tensor<1, Int>, key: RngKey, layer: usize, 
     Tensor::from_dispatch(<Dispatch as BlockOps>::dropout(x.into_dispatch(), nodes, key, Keep::new(p)))
 }
 
-/// ReLU and then [`dropout`], in one pass; with `p = 0` the ReLU alone. What is not a number stays so.
+/// Applies ReLU and then [`dropout`], in one pass over `x`. If `p` is 0, applies only the ReLU. NaN values stay
+/// NaN.
 ///
-/// The result says where the gradient passes, so that the mask is drawn once a step. On Flex it takes the
-/// place of `x` in memory where nothing else refers to that.
+/// The backward pass derives the mask from the result, so it is drawn only once per step. On Flex, the result reuses
+/// the memory of `x` if no other tensor refers to it.
 ///
 /// # Shapes
-/// As [`dropout`].
+/// Same as [`dropout`].
 ///
 /// # Panics
-/// As [`dropout`].
+/// Same as [`dropout`].
 pub fn relu_dropout(x: Tensor<2>, nodes: &Tensor<1, Int>, key: RngKey, layer: usize, p: f64) -> Tensor<2> {
     check_dropout(&x, nodes, p);
     let key = key.fold_in(KeyDomain::Dropout, layer as u64);
@@ -198,8 +205,8 @@ pub fn relu_dropout(x: Tensor<2>, nodes: &Tensor<1, Int>, key: RngKey, layer: us
     Tensor::from_dispatch(<Dispatch as BlockOps>::relu_dropout(x.into_dispatch(), nodes, key, Keep::new(p)))
 }
 
-/// ReLU. On Flex it takes the place of `x` in memory where nothing else refers to that, and of the gradient in the
-/// backward pass. What is not a number stays so.
+/// Applies ReLU. NaN values stay NaN. On Flex, the result reuses the memory of `x` if no other tensor refers to it, and
+/// the backward pass reuses the memory of the gradient.
 ///
 /// # Shapes
 /// `x` and the result are `[n, d]`.
@@ -209,36 +216,36 @@ pub fn relu(x: Tensor<2>) -> Tensor<2> {
     Tensor::from_dispatch(<Dispatch as BlockOps>::relu_dropout(x.into_dispatch(), no_nodes, key, keep))
 }
 
-/// `base + x weight`: a dense layer, `base` being its bias, or what another layer gave, to which this one
-/// adds. On Flex the sum takes the place of a `base` of whole rows in memory where nothing else refers to
-/// that, and the product is added there.
+/// Computes a dense layer, `base + x weight`. `base` is the bias, or the result of another layer. On Flex, if `base`
+/// has `n` rows and no other tensor refers to its memory, the product is added in place.
 ///
 /// # Shapes
-/// `x` is `[n, d_in]`, `weight` `[d_in, d_out]`, `base` `[n, d_out]`, or `[1, d_out]` for all rows alike; the
+/// `x` is `[n, d_in]`, `weight` `[d_in, d_out]`, `base` `[n, d_out]`, or `[1, d_out]` to add the same row to all; the
 /// result is `[n, d_out]`.
 ///
 /// # Panics
-/// When the shapes do not fit, or the element types differ.
+/// Panics if the shapes do not match, or the element types differ.
 pub fn linear(base: Tensor<2>, x: Tensor<2>, weight: Tensor<2>) -> Tensor<2> {
     let ([n_rows, d_in], [w_in, d_out], [base_rows, base_width]) = (x.dims(), weight.dims(), base.dims());
-    assert_eq!(d_in, w_in, "rows of {d_in} values for a weight of {w_in} rows");
-    assert_eq!(base_width, d_out, "a base of width {base_width} for a weight of width {d_out}");
-    assert!(base_rows == n_rows || base_rows == 1, "a base of {base_rows} rows for {n_rows} rows");
-    assert_eq!(x.dtype(), weight.dtype(), "the element types of rows and weight differ: cast one");
-    assert_eq!(x.dtype(), base.dtype(), "the element types of rows and base differ: cast one");
+    assert_eq!(d_in, w_in, "x has {d_in} columns, but weight has {w_in} rows");
+    assert_eq!(base_width, d_out, "base has {base_width} columns, but weight has {d_out}");
+    assert!(base_rows == n_rows || base_rows == 1, "base has {base_rows} rows, expected 1 or {n_rows}");
+    assert_eq!(x.dtype(), weight.dtype(), "the element types of x and weight differ: cast one of them");
+    assert_eq!(x.dtype(), base.dtype(), "the element types of x and base differ: cast one of them");
     let sum =
         <Dispatch as BlockOps>::add_linear(base.into_dispatch(), x.into_dispatch(), weight.into_dispatch());
     Tensor::from_dispatch(sum)
 }
 
-/// One step of Adam (Kingma and Ba 2015, algorithm 1, in the order of the remark at the end of its section 2): the
-/// parameters, and the decayed means of the gradients and of their squares, which start as zeros.
+/// Runs one step of Adam (Kingma and Ba 2015, algorithm 1, in the order of the remark at the end of its section 2).
+/// Takes and returns the parameters and the `moments`: the decayed means of the gradients and of their squares, which
+/// start as zeros.
 ///
-/// On Flex each of the three arrays is passed over once, in place where nothing else refers to it. In stock tensor
-/// operations it is a dozen passes.
+/// On Flex, each of the three arrays is read and written once, in place if no other tensor refers to it. Burn's tensor
+/// operations would take about a dozen passes.
 ///
 /// # Panics
-/// When the shapes or the element types differ.
+/// Panics if the shapes or the element types differ.
 pub fn adam<const D: usize>(
     values: Tensor<D>,
     gradient: Tensor<D>,
@@ -255,7 +262,7 @@ pub fn adam<const D: usize>(
         assert_eq!(
             values.dtype(),
             other.dtype(),
-            "the element types of a parameter and the others differ: cast"
+            "the element types of a parameter, its gradient and its moments differ"
         );
     }
     let gradient = gradient.into_dispatch();
@@ -272,7 +279,7 @@ pub fn adam<const D: usize>(
     (Tensor::from_dispatch(values), moments)
 }
 
-/// An aggregation over the edges of a block, segments or numbers of rows.
+/// Runs an aggregation over an adjacency: that of a block, of segments or of row indices.
 fn run(edges: Adjacency<Dispatch>, x: Tensor<2>, aggregation: Aggregation) -> Tensor<2> {
     let Aggregation { reduce, weights, own } = aggregation;
     let weights = weights.map_or(Weights::Ones, |weights| Weights::PerEdge(weights.into_dispatch()));
@@ -281,13 +288,13 @@ fn run(edges: Adjacency<Dispatch>, x: Tensor<2>, aggregation: Aggregation) -> Te
 }
 
 fn check_dropout(x: &Tensor<2>, nodes: &Tensor<1, Int>, p: f64) {
-    assert!((0.0..1.0).contains(&p), "dropout probability {p}, expected 0 <= p < 1");
+    assert!((0.0..1.0).contains(&p), "the dropout probability is {p}, expected 0 <= p < 1");
     let [n_rows, _] = x.dims();
-    assert_eq!(nodes.dims()[0], n_rows, "{} nodes for {n_rows} rows", nodes.dims()[0]);
-    assert_eq!(nodes.dtype(), DType::U32, "node ids are u32, as `DeviceBlock` gives them");
+    assert_eq!(nodes.dims()[0], n_rows, "{} nodes for {n_rows} rows, expected one per row", nodes.dims()[0]);
+    assert_eq!(nodes.dtype(), DType::U32, "node ids must be u32, as `DeviceBlock` returns them");
 }
 
 fn check_rows(block: &DeviceBlock, x: &Tensor<2>) {
     let [n_rows, _] = x.dims();
-    assert_eq!(n_rows, block.n_src(), "{n_rows} rows for a block of {} sources", block.n_src());
+    assert_eq!(n_rows, block.n_src(), "x has {n_rows} rows, but the block has {} sources", block.n_src());
 }

@@ -1,5 +1,5 @@
-//! What each op but the aggregation means, in stock tensor operations of any backend: the default where a backend has
-//! nothing better, and an oracle for the gradients.
+//! The references of all ops except the aggregation, in Burn's tensor operations for any backend. They are the default
+//! for backends without their own implementation, and the oracle for the gradients.
 
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Backend, TensorMetadata, get_or_init_device_settings};
@@ -11,7 +11,7 @@ use crate::device::block::Adjacency;
 use crate::ops::adam::AdamStep;
 use crate::ops::keep::Keep;
 
-/// The element type of indices.
+/// The element type of index tensors.
 pub(crate) const INDEX: IntDType = IntDType::I32;
 
 pub(crate) fn add_linear<B: Backend>(
@@ -94,7 +94,7 @@ pub(crate) fn dropout<B: Backend>(
     key: RngKey,
     keep: Keep,
 ) -> FloatTensor<B> {
-    let nodes = read_sync(B::int_into_data(nodes)).expect("node ids should be readable");
+    let nodes = read_sync(B::int_into_data(nodes)).expect("the device should return the node ids");
     let shape = x.shape();
     let mut mask = Vec::with_capacity(shape.num_elements());
     for node in nodes.iter::<u32>().take(shape[0]) {
@@ -114,9 +114,10 @@ pub(crate) fn zero_rows<B: Backend>(n_rows: usize, like: &FloatTensor<B>) -> Flo
     B::float_zeros(Shape::new([n_rows, like.shape()[1]]), &like.device(), like.dtype().into())
 }
 
-/// Each edge's destination, in block order, `[n_edges]`.
+/// The destination of each edge in block order, `[n_edges]`.
 pub(crate) fn edge_dsts<B: Backend>(block: &Adjacency<B>) -> IntTensor<B> {
-    // It is the number of destinations whose edges end there or before, one place being behind all edges.
+    // The destination of an edge is the number of destinations whose edges end at or before its position. The array has
+    // one more element, for destinations that end after the last edge.
     let device = block.indices.device();
     let [_, ends] = bounds(block);
     let ones = B::int_ones(Shape::new([block.n_dst]), &device, INDEX);
@@ -125,7 +126,7 @@ pub(crate) fn edge_dsts<B: Backend>(block: &Adjacency<B>) -> IntTensor<B> {
     B::int_slice(ended, &[Slice::from(0..block.n_edges)])
 }
 
-/// In-degrees as numbers of the given tensor's type, 1 where there is no edge, `[n_dst, 1]`.
+/// The in-degrees in the element type of `like`, 1 for destinations without edges, `[n_dst, 1]`.
 pub(crate) fn degrees<B: Backend>(block: &Adjacency<B>, like: &FloatTensor<B>) -> FloatTensor<B> {
     let [starts, ends] = bounds(block);
     let degrees = B::int_clamp_min(B::int_sub(ends, starts), 1.into());
@@ -133,7 +134,7 @@ pub(crate) fn degrees<B: Backend>(block: &Adjacency<B>, like: &FloatTensor<B>) -
     B::float_reshape(degrees, Shape::new([block.n_dst, 1]))
 }
 
-/// Where each destination's edges start and where they end.
+/// The first edge of each destination and the end of its edges, `[n_dst]` each.
 pub(crate) fn bounds<B: Backend>(block: &Adjacency<B>) -> [IntTensor<B>; 2] {
     [0, 1].map(|first| B::int_slice(block.indptr.clone(), &[Slice::from(first..first + block.n_dst)]))
 }

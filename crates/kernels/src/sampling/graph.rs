@@ -13,12 +13,11 @@ use crate::cube::launch::anchor;
 use crate::device::devices::run_on_load_stream;
 use crate::device::error::UploadError;
 
-/// A graph's topology where a device reads it, for a [`DeviceSampler`](crate::DeviceSampler).
+/// A graph's topology for sampling on a device with a [`DeviceSampler`](crate::DeviceSampler).
 ///
-/// On a GPU, and on CubeCL's CPU runtime, its arrays are copied: 8 bytes a node, 4 bytes an edge and 4 more for its
-/// weight; or they stay with the host, and of each hop the lists that it needs are copied
-/// ([`DeviceGraph::host_staged`]). On the processor they are shared and may be mapped. A clone shares the device's
-/// memory.
+/// On a GPU, and on CubeCL's CPU runtime, the arrays are copied to the device: 8 bytes per node, 4 bytes per edge, and
+/// 4 more per edge weight. With [`DeviceGraph::host_staged`] they stay on the host, and only the neighbour lists of
+/// each hop are copied. On the CPU the arrays are shared and may be memory-mapped. A clone shares the device's memory.
 #[derive(Debug, Clone)]
 pub struct DeviceGraph {
     pub(crate) place: Place,
@@ -28,38 +27,41 @@ pub struct DeviceGraph {
     has_weights: bool,
 }
 
-/// Where a graph is.
+/// The memory that holds a graph.
 #[derive(Debug, Clone)]
 pub(crate) enum Place {
     Host(Arc<Csc>),
     #[cfg(feature = "cube")]
     Cube(Arc<Graph>),
-    /// With the host, read by the device of the tensor.
+    /// The graph is on the host, and each hop's neighbour lists are copied to the device of the tensor.
     #[cfg(feature = "cube")]
     Staged(Arc<Csc>, Box<burn_cubecl::tensor::CubeTensor>),
 }
 
 impl DeviceGraph {
-    /// Brings a graph to a device. Where it is copied, every id is checked first, so that kernels need not.
+    /// Copies a graph to a device; on the CPU, shares it. Before a copy, every id is checked, because kernels do not
+    /// check them.
     ///
     /// # Errors
-    /// [`UploadError`]; on the processor none, where samplers check the ids that they meet.
+    /// Returns an [`UploadError`] if the graph is inconsistent, or if the device cannot allocate it or cannot sample.
+    /// On the CPU it never fails: there, samplers check the ids that they read.
     pub fn new(graph: Arc<Csc>, device: &Device) -> Result<Self, UploadError> {
         Self::at(graph, device, Place::new)
     }
 
-    /// Leaves a graph with the host, mapped or not, for a device that has no room for it: for each hop, the lists of its
-    /// destinations are copied to the device, which picks of them, and the picks are copied back. What DGL and
-    /// GraphLearn-for-PyTorch call zero-copy or UVA, where kernels read the host's memory themselves, CubeCL does not have.
+    /// Keeps a graph on the host, memory-mapped or not, for a device that cannot hold it. For each hop, the neighbour
+    /// lists of its destinations are copied to the device, which samples from them, and the selected edges are copied
+    /// back. It is the closest alternative to the zero-copy or UVA mode of DGL and GraphLearn-for-PyTorch: CubeCL's
+    /// kernels cannot read the host's memory.
     ///
-    /// All neighbours of a hop's destinations travel, 4 bytes each (8 with their weight), whatever the fanout, and what
-    /// was picked comes back, 4 bytes a destination and 12 an edge (16 with its weight). For as long as the hop takes, the
-    /// lists are in the host's memory a second time, and in the device's. Only where drawing is costly does that pay; to
-    /// sample on the host is the first choice. Fanouts above 1,024 are refused, whatever the degrees.
+    /// All neighbours of a hop's destinations are transferred, independent of the fanout: 4 bytes each (8 with
+    /// weights). The selected edges return as 4 bytes per destination and 12 per edge (16 with weights). During a hop,
+    /// the host and the device each hold a copy of the lists. Prefer sampling on the host unless drawing is expensive.
+    /// Fanouts above 1,024 are rejected, independent of the degrees.
     ///
     /// # Errors
-    /// [`UploadError::NoWideIntegers`]; what a hop meets later comes as a sampler's error, [`UploadError::HopTooLarge`]
-    /// as [`kiln_sample::Error::Elsewhere`].
+    /// Returns [`UploadError::NoWideIntegers`] if the device does not support 64-bit integers. If the lists of a hop
+    /// are too large, the sampler returns [`UploadError::HopTooLarge`], wrapped in [`kiln_sample::Error::Elsewhere`].
     pub fn host_staged(graph: Arc<Csc>, device: &Device) -> Result<Self, UploadError> {
         Self::at(graph, device, Place::staged)
     }
@@ -75,22 +77,22 @@ impl DeviceGraph {
         Ok(Self { place, device, n_nodes, n_edges, has_weights })
     }
 
-    /// Where it is, without gradients.
+    /// Returns the device, without autodiff.
     pub fn device(&self) -> &Device {
         &self.device
     }
 
-    /// Number of nodes.
+    /// The number of nodes.
     pub fn n_nodes(&self) -> usize {
         self.n_nodes
     }
 
-    /// Number of edges.
+    /// The number of edges.
     pub fn n_edges(&self) -> u64 {
         self.n_edges
     }
 
-    /// Whether its edges have weights.
+    /// Returns true if the edges have weights.
     pub fn has_weights(&self) -> bool {
         self.has_weights
     }
@@ -123,7 +125,8 @@ impl Place {
     }
 }
 
-/// A tensor on a device that samples; `None` of the processor, which samples where the graph is.
+/// Returns a small tensor on a device that samples with kernels, or `None` for the CPU, which samples from the shared
+/// graph.
 #[cfg(feature = "cube")]
 fn sampling_anchor(device: &Device) -> Result<Option<burn_cubecl::tensor::CubeTensor>, UploadError> {
     let anchor = anchor(device);

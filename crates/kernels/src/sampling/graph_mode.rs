@@ -5,23 +5,23 @@ use kiln_graph::Csc;
 
 use crate::{DeviceGraph, UploadError};
 
-/// Where neighbours are sampled and features are gathered. The batches do not depend on it.
+/// The place where neighbours are sampled and features are gathered. The batches are the same in all modes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum GraphMode {
-    /// On the host, from the graph as it is.
+    /// Samples on the host.
     #[default]
     Host,
-    /// On the device that computes, from a copy in its memory.
+    /// Samples on the compute device, from a copy of the graph in its memory.
     Device,
-    /// On the device that computes, to which the host sends the neighbour lists of each hop.
+    /// Samples on the compute device, to which the host sends the neighbour lists of each hop.
     ZeroCopy,
 }
 
 impl GraphMode {
-    /// Returns the graph as the device samples it; `None` for [`GraphMode::Host`].
+    /// Returns the graph for sampling on the device, or `None` for [`GraphMode::Host`].
     ///
     /// # Errors
-    /// [`UploadError`] where the device has no room, or cannot sample.
+    /// Returns an [`UploadError`] if the graph is inconsistent, or if the device cannot allocate it or cannot sample.
     pub fn upload(self, graph: Arc<Csc>, device: &Device) -> Result<Option<DeviceGraph>, UploadError> {
         match self {
             Self::Host => Ok(None),

@@ -1,4 +1,4 @@
-//! Sampling where the graph is.
+//! Neighbour sampling on the device that holds the graph, or on the host.
 
 pub(crate) mod graph;
 pub(crate) mod graph_mode;

@@ -22,18 +22,20 @@ use crate::sampling::graph::{DeviceGraph, Place};
 #[cfg(feature = "cube")]
 use crate::sampling::staged::{Staged, StagedError, check_fanout};
 
-/// Samples neighbourhoods where the graph is: the same fanouts and keys as a [`NeighborSampler`] give the same blocks, bit
-/// for bit in their ids, on any device. ([`EdgeWeights::Unbiased`] is rounded by the device's division.)
+/// A neighbour sampler that runs on the device of the graph. With the same fanouts and keys it returns the same blocks
+/// as a [`NeighborSampler`] on any device, with identical ids. ([`EdgeWeights::Unbiased`] depends on the rounding of
+/// the device's division.)
 ///
-/// Of a graph in the device's memory nothing comes back to the host, which waits for the device once a hop, for the
-/// numbers of edges and of sources; twice where a hop might have more than 4 million edges. Of one that is staged
-/// ([`DeviceGraph::host_staged`]), and where hops are asked for one by one ([`FrontierSampler`]), the picks come back.
+/// If the graph is in the device's memory, blocks stay there. The host only reads the numbers of edges and sources and
+/// waits for the device once per hop, or twice if a hop may have more than 4 million edges. The selected edges are
+/// copied to the host if the graph is staged ([`DeviceGraph::host_staged`]), or if hops are sampled one by one
+/// ([`FrontierSampler`]).
 ///
-/// A node's neighbours are drawn one after the other by one unit of the device: fanouts are meant to be some dozens. Of
-/// more than 1,024 an error says so; all neighbours are taken at any number.
+/// One thread of the device draws all neighbours of a node, so fanouts should be at most a few dozen. A fanout above
+/// 1,024 is an error, unless all neighbours are taken anyway because no node has more.
 ///
-/// Neighbours of a node must ascend for rules that look for self loops, as in every graph that
-/// [`kiln_graph::CscBuilder`] made.
+/// For rules that look for self loops, the neighbours of each node must be in ascending order, as in every graph that
+/// [`kiln_graph::CscBuilder`] builds.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -58,27 +60,27 @@ pub struct DeviceSampler {
 /// The blocks of one batch, on a device.
 #[derive(Debug, Clone)]
 pub struct DeviceSampledBlocks {
-    /// One block a layer, input layer first.
+    /// One block per layer, input layer first.
     pub blocks: Vec<DeviceBlock>,
-    /// For each seed, as given, its row among the last block's destinations.
+    /// The row of each seed among the destinations of the last block, in the order of the given seeds.
     pub seed_index: Vec<LocalId>,
-    /// Global ids of the nodes whose features the blocks start from, as u32: the first block's sources, or the distinct
-    /// seeds where there is no layer.
+    /// The global ids of the nodes whose features are the input, as u32: the sources of the first block, or the
+    /// distinct seeds if there are no layers.
     pub input_nodes: Tensor<1, Int>,
 }
 
 impl DeviceSampler {
-    /// A sampler without replacement: a destination with no more neighbours than its fanout gets all. `fanouts[i]`
-    /// belongs to layer `i`, input layer first.
+    /// Creates a uniform sampler without replacement. A destination with no more neighbours than its fanout gets all of
+    /// them. `fanouts[i]` belongs to layer `i`, input layer first.
     pub fn new(graph: DeviceGraph, fanouts: impl IntoIterator<Item = impl Into<Fanout>>) -> Self {
         Self { graph, config: SamplerConfig::new(fanouts) }
     }
 
-    /// A sampler with this configuration.
+    /// Creates a sampler with this configuration.
     ///
     /// # Errors
-    /// [`Error::NoWeights`] when edges are to carry weights and the graph has none; on other devices than the processor
-    /// [`Error::CustomRule`] for a rule that is not built in, which runs on the host
+    /// Returns [`Error::NoWeights`] if the configuration requests edge weights and the graph has no weights. On devices
+    /// other than the CPU, returns [`Error::CustomRule`] for a rule that is not built in; such rules run on the host
     /// ([`NeighborSampler::with_config`]).
     pub fn with_config(graph: DeviceGraph, config: SamplerConfig) -> Result<Self> {
         if config.weights != EdgeWeights::None && !graph.has_weights() {
@@ -91,20 +93,21 @@ impl DeviceSampler {
         Ok(Self { graph, config })
     }
 
-    /// The graph.
+    /// Returns the graph that is sampled.
     pub fn graph(&self) -> &DeviceGraph {
         &self.graph
     }
 
-    /// Samples one block a layer for `seeds`, drawing from `key` only, which is the step's. `scratch` is used where the
-    /// host puts blocks together: on the processor, and of a graph that is staged.
+    /// Samples one block per layer for `seeds`. All randomness comes from `key`, the key of the step. `scratch` is used
+    /// when the host assembles the blocks: on the CPU, and for a staged graph.
     ///
     /// # Errors
-    /// As [`FrontierSampler::sample_blocks`]; on other devices than the processor also [`Error::FanoutTooLarge`], and of a
-    /// graph that is staged an [`UploadError`](crate::UploadError) as [`Error::Elsewhere`].
+    /// Returns the errors of [`FrontierSampler::sample_blocks`]. On devices other than the CPU, also returns
+    /// [`Error::FanoutTooLarge`] if a fanout is above the limit (see [`DeviceSampler`]). For a staged graph, also
+    /// returns an [`UploadError`](crate::UploadError) as [`Error::Elsewhere`] if the lists of a hop cannot be copied.
     ///
     /// # Panics
-    /// When the device fails.
+    /// Panics if the device fails.
     pub fn sample_blocks(
         &self,
         seeds: &Seeds,
@@ -118,7 +121,7 @@ impl DeviceSampler {
         self.through_host(seeds, key, scratch)
     }
 
-    /// Blocks that are put together by the host.
+    /// Samples blocks that the host assembles and moves to the device.
     fn through_host(&self, seeds: &Seeds, key: RngKey, scratch: &mut Scratch) -> Result<DeviceSampledBlocks> {
         let SampledBlocks { blocks, seed_index } = FrontierSampler::sample_blocks(self, seeds, key, scratch)?;
         let device = &self.graph.device;
@@ -149,11 +152,11 @@ impl DeviceSampler {
     }
 }
 
-/// Hops whose edges come back to the host, which makes blocks of them, for example of a partitioned graph.
+/// Samples single hops whose edges are copied to the host, which assembles the blocks, for example for a partitioned
+/// graph.
 ///
-/// The host waits for the device once more than for a block that stays there, and where lists are staged for each of the
-/// arrays that are copied. That is done in the queue of [`run_on_load_stream`](crate::run_on_load_stream), whatever
-/// thread asks.
+/// The host waits for the device once more than for a block that stays there; with staged lists, it also waits for each
+/// copied array. All of this runs on the stream of [`run_on_load_stream`](crate::run_on_load_stream) for every thread.
 impl FrontierSampler for DeviceSampler {
     fn fanouts(&self) -> &[Fanout] {
         &self.config.fanouts
@@ -235,7 +238,7 @@ fn of_layer(error: HopError, layer: usize) -> Error {
     }
 }
 
-/// The distinct seeds by first appearance, and each seed's number among them.
+/// Returns the distinct seeds in order of first appearance, and the index of each seed among them.
 #[cfg(feature = "cube")]
 fn number_seeds(seeds: &Seeds, n_nodes: usize) -> Result<(Vec<NodeId>, Vec<LocalId>)> {
     let mut numbers = std::collections::HashMap::with_capacity(seeds.len());

@@ -1,4 +1,4 @@
-//! A graph's topology in the host's memory, of which a device gets the lists that a hop needs.
+//! Sampling on a device from a graph in the host's memory: the device gets the neighbour lists that a hop needs.
 
 use burn::tensor::DType;
 use burn_cubecl::tensor::CubeTensor;
@@ -9,7 +9,7 @@ use crate::cube::graph::{Bounds, Graph, HopError, HopNodes, MOST_DRAWN, without_
 use crate::cube::launch;
 use crate::device::error::UploadError;
 
-/// The lists of one hop's destinations, copied for it.
+/// A copy of the neighbour lists of one hop's destinations.
 pub(crate) struct Staged<'a> {
     whole: &'a Csc,
     dsts: &'a [NodeId],
@@ -19,7 +19,7 @@ pub(crate) struct Staged<'a> {
     bounds: Bounds,
 }
 
-/// Why a hop that is staged is not sampled.
+/// An error of sampling a staged hop.
 pub(crate) enum StagedError {
     Hop(HopError),
     Upload(UploadError),
@@ -40,11 +40,11 @@ impl From<UploadError> for StagedError {
     }
 }
 
-/// Whether such a hop can be staged, whatever the degrees of its destinations: what is refused does not depend on the
-/// batch.
+/// Checks the fanout of a staged hop, independent of the degrees of its destinations, so that a rejection does not
+/// depend on the batch.
 ///
 /// # Errors
-/// [`HopError::FanoutTooLarge`].
+/// Returns [`HopError::FanoutTooLarge`] if the fanout exceeds [`MOST_DRAWN`].
 pub(crate) fn check_fanout(fanout: Fanout) -> Result<(), HopError> {
     match fanout {
         Fanout::UpTo(fanout) if MOST_DRAWN < u64::from(fanout) => {
@@ -55,10 +55,10 @@ pub(crate) fn check_fanout(fanout: Fanout) -> Result<(), HopError> {
 }
 
 impl<'a> Staged<'a> {
-    /// Copies lists in memory.
+    /// Copies the neighbour lists of `dsts` to new arrays in the host's memory.
     ///
     /// # Errors
-    /// For a destination that the graph does not have, and a damaged graph.
+    /// Returns an error if a destination is not a node of the graph, or if the graph is damaged.
     pub(crate) fn new(whole: &'a Csc, dsts: &'a [NodeId], weights: EdgeWeights) -> kiln_sample::Result<Self> {
         let edges_of = dsts.iter().enumerate().map(|(position, dst)| in_edge_range(whole, *dst, position));
         let edges_of = edges_of.collect::<kiln_sample::Result<Vec<_>>>()?;
@@ -80,10 +80,10 @@ impl<'a> Staged<'a> {
         Ok(Self { whole, dsts, indptr, indices, weights, bounds })
     }
 
-    /// Brings them to the device of a tensor, picks there, and reads back what was picked.
+    /// Copies the lists to the device of a tensor, samples there, and reads the selected edges back.
     ///
     /// # Errors
-    /// [`StagedError`].
+    /// Returns a [`StagedError`] if the copy fails or the hop is too large.
     pub(crate) fn read_hop(
         &self,
         anchor: &CubeTensor,
@@ -115,13 +115,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hop_without_room_is_told_as_such() {
+    fn reports_a_staged_hop_that_exceeds_the_largest_allocation() {
         let error = UploadError::TooLarge { what: "the graph's indices", n_bytes: 9, most: 8 };
-        let StagedError::Upload(error) = error.into() else { panic!("it is about an upload") };
+        let StagedError::Upload(error) = error.into() else { panic!("expected an upload error") };
         assert_eq!(
             error.to_string(),
-            "the neighbours of a hop's destinations take 9 bytes, the device gives at most 8 at once: take smaller batches, \
-             or sample on the host"
+            "the neighbours of a hop's destinations need 9 bytes, but the device allocates at most 8 at once: \
+             use smaller batches, or sample on the host"
         );
     }
 }

@@ -1,5 +1,5 @@
-//! The ops as their references run them, with Burn's own automatic differentiation: an oracle for tests.
-//! Shapes and meaning are those of [`crate::ops`].
+//! The reference implementations of the ops, differentiated by Burn's automatic differentiation: an oracle for tests.
+//! Shapes and semantics are those of [`crate::ops`].
 
 use burn::backend::Dispatch;
 use burn::tensor::{Int, Tensor};
@@ -11,7 +11,7 @@ use crate::ops::aggregation::{self, Aggregation, Form, OwnRow, Reduction, Weight
 use crate::ops::keep::Keep;
 use crate::ops::reference;
 
-/// The reference of [`crate::ops::aggregate`].
+/// The reference implementation of [`crate::ops::aggregate`].
 pub fn aggregate(block: &DeviceBlock, x: Tensor<2>, aggregation: impl Into<Aggregation>) -> Tensor<2> {
     let Aggregation { reduce, weights, own } = aggregation.into();
     let weights = weights.map_or(Weights::Ones, |weights| Weights::PerEdge(weights.into_dispatch()));
@@ -19,32 +19,32 @@ pub fn aggregate(block: &DeviceBlock, x: Tensor<2>, aggregation: impl Into<Aggre
     Tensor::from_dispatch(aggregation::aggregate::<Dispatch>(&block, x, &weights, form))
 }
 
-/// The reference of [`crate::ops::segment_reduce`].
+/// The reference implementation of [`crate::ops::segment_reduce`].
 pub fn segment_reduce(segments: &DeviceSegments, x: Tensor<2>, reduce: Reduction) -> Tensor<2> {
     let (edges, form) = (segments.adjacency(), Form { reduce, own: OwnRow::Excluded });
     let x = x.into_dispatch();
     Tensor::from_dispatch(aggregation::aggregate::<Dispatch>(&edges, x, &Weights::Ones, form))
 }
 
-/// The reference of [`crate::ops::take_dst`].
+/// The reference implementation of [`crate::ops::take_dst`].
 pub fn take_dst(block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
     Tensor::from_dispatch(reference::take_dst::<Dispatch>(&block.adjacency(), x.into_dispatch()))
 }
 
-/// The reference of [`crate::ops::linear`].
+/// The reference implementation of [`crate::ops::linear`].
 pub fn linear(base: Tensor<2>, x: Tensor<2>, weight: Tensor<2>) -> Tensor<2> {
     let (x, weight) = (x.into_dispatch(), weight.into_dispatch());
     Tensor::from_dispatch(reference::add_linear::<Dispatch>(base.into_dispatch(), x, weight))
 }
 
-/// The reference of [`crate::ops::relu_dropout`].
+/// The reference implementation of [`crate::ops::relu_dropout`].
 pub fn relu_dropout(x: Tensor<2>, nodes: &Tensor<1, Int>, key: RngKey, layer: usize, p: f64) -> Tensor<2> {
     let key = key.fold_in(KeyDomain::Dropout, layer as u64);
     let nodes = nodes.clone().into_dispatch();
     Tensor::from_dispatch(reference::relu_dropout::<Dispatch>(x.into_dispatch(), nodes, key, Keep::new(p)))
 }
 
-/// The reference of [`crate::ops::dropout`].
+/// The reference implementation of [`crate::ops::dropout`].
 pub fn dropout(x: Tensor<2>, nodes: &Tensor<1, Int>, key: RngKey, layer: usize, p: f64) -> Tensor<2> {
     let key = key.fold_in(KeyDomain::Dropout, layer as u64);
     let nodes = nodes.clone().into_dispatch();

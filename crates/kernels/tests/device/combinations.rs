@@ -1,4 +1,4 @@
-//! All combinations of reduction, edge weights and own row against the reference, which Burn differentiates.
+//! Tests of all combinations of reduction, edge weights and own row against the reference, which Burn differentiates.
 
 use burn::tensor::Tensor;
 use kiln_graph::Block;
@@ -10,10 +10,10 @@ use kiln_kernels::testing::{
 
 use crate::common::{block, six_nodes, with_hub};
 
-/// Sums of up to 20,000 numbers in two orders.
+/// The tolerance for sums of up to 20,000 numbers that are added in different orders.
 const SUM_TOLERANCE: f32 = 1e-3;
 
-/// Sums of a few dozen numbers in two orders.
+/// The tolerance for sums of a few dozen numbers that are added in different orders.
 const SHORT_SUM_TOLERANCE: f32 = 1e-5;
 
 type Op = fn(&DeviceBlock, Tensor<2>, Aggregation) -> Tensor<2>;
@@ -29,12 +29,12 @@ fn for_each(check: impl Fn(Reduction, bool, OwnRow)) {
     }
 }
 
-/// Weights of both signs, so that a maximum of weighted rows is another one.
+/// Returns weights of both signs, so that the maximum of weighted rows differs from that of unweighted ones.
 fn weights(block: &DeviceBlock) -> Tensor<1> {
     ramp([block.n_edges()], &device().autodiff())
 }
 
-/// The result, the gradient of the rows, and the gradient of the weights if there are some.
+/// Returns the result, the gradient of the rows, and the gradient of the weights if there are weights.
 fn run(
     op: Op,
     host: &Block,
@@ -67,7 +67,7 @@ fn check(host: &Block, width: usize, tolerance: f32) {
 }
 
 #[test]
-fn every_combination_equals_the_reference() {
+fn every_combination_of_aggregation_options_equals_the_reference() {
     for width in [1, 3, 16, 130] {
         check(&six_nodes(), width, SHORT_SUM_TOLERANCE);
     }
@@ -75,7 +75,7 @@ fn every_combination_equals_the_reference() {
 }
 
 #[test]
-fn without_edges_every_combination_gives_own_rows_and_zeros() {
+fn blocks_without_edges_give_own_rows_and_zeros() {
     let device = device().autodiff();
     let block = DeviceBlock::upload(&block(4, &[vec![], vec![]]), &device);
     for_each(|reduce, is_weighted, own| {
@@ -98,7 +98,7 @@ fn without_edges_every_combination_gives_own_rows_and_zeros() {
 }
 
 #[test]
-fn gradients_of_every_combination_are_those_of_finite_differences() {
+fn gradients_of_every_combination_match_finite_differences() {
     let device = device();
     let block = DeviceBlock::upload(&six_nodes(), &device.clone().autodiff());
     for_each(|reduce, is_weighted, own| {
@@ -114,7 +114,8 @@ fn gradients_of_every_combination_are_those_of_finite_differences() {
     });
 }
 
-/// Forward, the gradient of the rows, and that of the weights if there are some.
+/// Each run has two or three ops: the forward pass, the gradient of the rows, and that of the weights if there are
+/// weights.
 #[test]
 fn only_maxima_of_weighted_rows_run_the_reference() {
     for_each(|reduce, is_weighted, own| {

@@ -1,4 +1,4 @@
-//! Dense layers and ReLU with dropout: parity with the reference, gradients, memory that is shared.
+//! Tests of dense layers and ReLU with dropout: parity with the reference, gradients, and shared memory.
 
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use kiln_kernels::ops::{self, linear, relu_dropout};
@@ -7,7 +7,7 @@ use kiln_kernels::testing::{
 };
 use kiln_sample::RngKey;
 
-/// Sums of up to 600 products in two orders.
+/// The tolerance for sums of up to 600 products that are added in different orders.
 const PRODUCT_TOLERANCE: f32 = 1e-4;
 
 fn nodes(n: u32) -> Tensor<1, Int> {
@@ -17,7 +17,7 @@ fn nodes(n: u32) -> Tensor<1, Int> {
 
 type Linear = fn(Tensor<2>, Tensor<2>, Tensor<2>) -> Tensor<2>;
 
-/// The reference's result, computed on the CPU.
+/// Returns the result of the reference, computed on the CPU.
 fn expected_linear(base: &Tensor<2>, x: &Tensor<2>, weight: &Tensor<2>) -> Vec<f32> {
     values(reference::linear(on_cpu(base), on_cpu(x), on_cpu(weight)))
 }
@@ -36,13 +36,17 @@ fn linear_equals_its_reference_for_ragged_shapes() {
             let sum = linear(base.clone(), x, weight);
             assert_eq!(sum.dims(), [n, d_out]);
             check_close(&values(sum), &expected, PRODUCT_TOLERANCE);
-            assert_eq!(values(base), values(ramp([base_rows, d_out], &device)), "a shared base is kept");
+            assert_eq!(
+                values(base),
+                values(ramp([base_rows, d_out], &device)),
+                "a shared base should not change"
+            );
         }
     }
 }
 
 #[test]
-fn linear_reads_views_and_leaves_them_alone() {
+fn linear_accepts_views_and_keeps_them_unchanged() {
     let device = device();
     let whole = ramp([9, 6], &device);
     let kept = values(whole.clone());
@@ -50,7 +54,7 @@ fn linear_reads_views_and_leaves_them_alone() {
     let weight = ramp([3, 4], &device).transpose();
     let expected = expected_linear(&base, &x, &weight);
     check_close(&values(linear(base, x, weight)), &expected, PRODUCT_TOLERANCE);
-    // A view of the first rows of a tensor that nothing else refers to.
+    // The base is a view of the first rows of a tensor that nothing else refers to.
     let base = ramp([9, 4], &device).slice([0..3, 0..4]);
     let x = ramp([3, 2], &device);
     let weight = ramp([2, 4], &device);
@@ -62,7 +66,7 @@ fn linear_reads_views_and_leaves_them_alone() {
 }
 
 #[test]
-fn all_gradients_of_linear_are_right() {
+fn gradients_of_linear_match_finite_differences() {
     let device = device();
     for base_rows in [4, 1] {
         let base = ramp([base_rows, 3], &device);
@@ -74,7 +78,7 @@ fn all_gradients_of_linear_are_right() {
 }
 
 #[test]
-fn gradients_of_linear_equal_the_references_on_large_shapes() {
+fn gradients_of_linear_equal_those_of_the_reference_on_large_shapes() {
     let gradients = |linear: Linear, device: Device| {
         let device = device.autodiff();
         let base = ramp([1, 70], &device).require_grad();
@@ -89,12 +93,13 @@ fn gradients_of_linear_equal_the_references_on_large_shapes() {
         let expected = gradients(reference::linear, Device::flex());
         check_close(&gradients(linear, device()), &expected, PRODUCT_TOLERANCE);
     };
-    // One product forward, two and a sum of rows backward; the reference's are Burn's own.
+    // The forward pass has one product; the backward pass has two products and a sum of rows. The reference calls
+    // Burn's ops, which are not counted.
     assert_eq!(launches_of(run), Launches { direct: 4, reference: 0 });
 }
 
 #[test]
-fn an_untracked_input_costs_no_gradient() {
+fn no_gradient_is_computed_for_an_untracked_input() {
     let device = device().autodiff();
     let run = || {
         let weight = ramp([5, 3], &device).require_grad();
@@ -106,7 +111,7 @@ fn an_untracked_input_costs_no_gradient() {
 }
 
 #[test]
-fn relu_dropout_is_relu_and_then_dropout() {
+fn relu_dropout_equals_relu_followed_by_dropout() {
     let device = device();
     for (n, width) in [(1u32, 1usize), (300, 7), (500, 256), (0, 3), (4, 0)] {
         for p in [0.0, 0.3] {
@@ -116,7 +121,7 @@ fn relu_dropout_is_relu_and_then_dropout() {
             let kept = values(x.clone());
             let got = values(relu_dropout(x.clone(), &nodes(n), RngKey::new(3), 2, p));
             assert_eq!(got, expected, "{n} x {width}, p {p}");
-            assert_eq!(values(x), kept, "a shared input is kept");
+            assert_eq!(values(x), kept, "a shared input should not change");
         }
     }
     let x = ramp([40, 9], &device);
@@ -125,7 +130,7 @@ fn relu_dropout_is_relu_and_then_dropout() {
 }
 
 #[test]
-fn what_is_not_a_number_stays_so() {
+fn relu_dropout_keeps_nan() {
     let x = Tensor::<2>::from_data([[f32::NAN, -1.0, 2.0]], &device());
     let got = values(relu_dropout(x, &nodes(1), RngKey::new(0), 0, 0.0));
     assert!(got[0].is_nan());
@@ -133,15 +138,15 @@ fn what_is_not_a_number_stays_so() {
 }
 
 #[test]
-fn the_gradient_of_relu_dropout_is_right() {
-    // Away from the kink at 0 by more than the finite differences' step.
+fn the_gradient_of_relu_dropout_matches_finite_differences() {
+    // The values are farther from the kink at 0 than the step of the finite differences.
     let x = ramp([6, 10], &device());
     let x = x.clone() + x.sign() * 0.1;
     check_gradient(x, |x| relu_dropout(x, &nodes(6), RngKey::new(1), 0, 0.4));
 }
 
 #[test]
-fn the_mask_is_drawn_once_a_step() {
+fn relu_dropout_draws_its_mask_once_per_step() {
     let device = device().autodiff();
     let x = ramp([30, 50], &device).require_grad();
     let run = || {
@@ -155,10 +160,10 @@ fn the_mask_is_drawn_once_a_step() {
 }
 
 #[test]
-fn bits_do_not_depend_on_the_number_of_threads() {
+fn results_are_bit_identical_for_any_number_of_threads() {
     let bits = |n_threads: usize| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(n_threads).build();
-        pool.expect("a small pool should start").install(|| {
+        pool.expect("the thread pool should start").install(|| {
             let device = device().autodiff();
             let x = ramp([3000, 128], &device).require_grad();
             let weight = ramp([128, 256], &device).require_grad();
@@ -176,15 +181,15 @@ fn bits_do_not_depend_on_the_number_of_threads() {
 }
 
 #[test]
-#[should_panic(expected = "a base of 2 rows for 3 rows")]
-fn a_base_has_one_row_or_all() {
+#[should_panic(expected = "base has 2 rows, expected 1 or 3")]
+fn rejects_a_base_with_the_wrong_number_of_rows() {
     let device = device();
     let _ = linear(ramp([2, 4], &device), ramp([3, 5], &device), ramp([5, 4], &device));
 }
 
 #[test]
-#[should_panic(expected = "rows of 5 values for a weight of 6 rows")]
-fn the_weight_fits_the_rows() {
+#[should_panic(expected = "x has 5 columns, but weight has 6 rows")]
+fn rejects_a_weight_with_the_wrong_number_of_rows() {
     let device = device();
     let _ = linear(ramp([1, 4], &device), ramp([3, 5], &device), ramp([6, 4], &device));
 }

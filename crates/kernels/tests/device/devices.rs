@@ -1,4 +1,4 @@
-//! Devices by name, and what is said of one that is not there.
+//! Tests of opening devices by name, and of the errors for unavailable ones.
 
 use burn::tensor::Device;
 use kiln_kernels::{DeviceError, open_device};
@@ -8,43 +8,44 @@ fn error(name: &str) -> DeviceError {
 }
 
 #[test]
-fn the_processor_is_always_there() {
-    assert_eq!(open_device("cpu").expect("a processor should be there"), Device::flex());
+fn the_cpu_is_always_available() {
+    assert_eq!(open_device("cpu").expect("the CPU should be available"), Device::flex());
 }
 
 #[test]
-fn names_that_mean_nothing_are_refused() {
+fn rejects_unknown_device_names() {
     for name in ["", "tpu", "cpu:0", "cube-cpu:0", "cuda:", "cuda:one", "cuda:-1", "wgpu:0:1", "CPU"] {
         assert_eq!(error(name), DeviceError::Unknown { name: name.into() });
     }
     let said = error("tpu").to_string();
     assert_eq!(
         said,
-        "`tpu` is no device: expected cpu, cube-cpu, cuda, cuda:N, wgpu or wgpu:N, or several of them separated by commas"
+        "unknown device `tpu`: expected cpu, cube-cpu, cuda, cuda:N, wgpu or wgpu:N, or several of them separated by \
+         commas"
     );
 }
 
 #[test]
-fn a_device_that_is_not_there_is_named_with_what_was_looked_for() {
+fn reports_a_missing_feature_or_the_number_of_devices() {
     let kinds = [("cuda:99", "cuda", cfg!(feature = "cuda")), ("wgpu:99", "wgpu", cfg!(feature = "wgpu"))];
     for (name, feature, is_built) in kinds {
         match error(name) {
             DeviceError::NotBuilt { feature: needed, .. } if !is_built => assert_eq!(needed, feature),
             DeviceError::NotFound { n_found, .. } if is_built => assert!(n_found < 99),
-            other => panic!("{name}: {other}"),
+            other => panic!("unexpected error for {name}: {other}"),
         }
     }
 }
 
 #[cfg(not(feature = "cube-cpu"))]
 #[test]
-fn a_device_that_the_build_leaves_out_is_named_with_its_feature() {
+fn reports_the_missing_feature_of_a_device() {
     let said = error("cube-cpu").to_string();
     assert!(said.ends_with("build with --features cube-cpu"), "{said}");
 }
 
 #[cfg(feature = "cube-cpu")]
 #[test]
-fn kernels_run_on_the_processor_too() {
-    assert_ne!(open_device("cube-cpu").expect("a processor should be there"), Device::flex());
+fn opens_the_cpu_with_cubecl_kernels() {
+    assert_ne!(open_device("cube-cpu").expect("the CPU should be available"), Device::flex());
 }

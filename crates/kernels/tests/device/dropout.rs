@@ -1,4 +1,4 @@
-//! Dropout masks: exact, the same for a node everywhere, right on average.
+//! Tests of dropout masks: exact values, independence of the block, and the fraction of kept values.
 
 use burn::tensor::{Int, Tensor, TensorData};
 use kiln_kernels::ops::dropout;
@@ -16,7 +16,7 @@ fn mask(ids: &[u32], width: usize, key: u64, layer: usize, p: f64) -> Vec<f32> {
 }
 
 #[test]
-fn the_mask_follows_its_definition() {
+fn the_dropout_mask_follows_its_definition() {
     let ids = [0, 7, u32::MAX, 1 << 31];
     for (width, p) in [(1, 0.5), (4, 0.25), (7, 0.9), (37, 0.1)] {
         let threshold = (p * 4_294_967_296.0_f64).round() as u64;
@@ -34,14 +34,14 @@ fn the_mask_follows_its_definition() {
 }
 
 #[test]
-fn the_mask_is_this_one() {
+fn the_dropout_mask_matches_recorded_values() {
     let kept: Vec<u8> = mask(&[0, 1, 2], 8, 0, 0, 0.5).iter().map(|value| u8::from(*value == 2.0)).collect();
     let expected = [[1, 1, 1, 0, 0, 1, 0, 1], [1, 0, 1, 1, 0, 0, 0, 0], [1, 0, 1, 1, 1, 1, 1, 1]];
     assert_eq!(kept, expected.concat());
 }
 
 #[test]
-fn a_node_has_one_mask_in_all_blocks() {
+fn a_node_has_the_same_dropout_mask_in_every_block() {
     let one = mask(&[5, 900, 3], 100, 1, 0, 0.5);
     let other = mask(&[3, 5], 100, 1, 0, 0.5);
     assert_eq!(one[..100], other[100..]);
@@ -49,7 +49,7 @@ fn a_node_has_one_mask_in_all_blocks() {
 }
 
 #[test]
-fn layers_and_keys_have_different_masks() {
+fn dropout_masks_differ_between_layers_and_between_keys() {
     let one = mask(&[5], 256, 1, 0, 0.5);
     assert_ne!(one, mask(&[5], 256, 1, 1, 0.5));
     assert_ne!(one, mask(&[5], 256, 2, 0, 0.5));
@@ -57,22 +57,22 @@ fn layers_and_keys_have_different_masks() {
 }
 
 #[test]
-fn the_fraction_kept_is_one_minus_p() {
+fn dropout_keeps_a_fraction_of_one_minus_p() {
     let ids: Vec<u32> = (0..1000).collect();
     for p in [0.1, 0.5, 0.8] {
         let mask = mask(&ids, 100, 9, 0, p);
         let n_kept = mask.iter().filter(|value| **value != 0.0).count() as f64;
-        // Four standard deviations of a binomial count of 100,000.
+        // The tolerance is four standard deviations of a binomial count of 100,000.
         let slack = 4.0 * (1e5 * p * (1.0 - p)).sqrt();
         assert!((n_kept - 1e5 * (1.0 - p)).abs() < slack, "p {p}: kept {n_kept}");
     }
 }
 
 #[test]
-fn probability_zero_changes_nothing_and_one_is_refused() {
+fn accepts_probability_zero_and_rejects_one() {
     assert_eq!(mask(&[1, 2], 3, 0, 0, 0.0), [1.0; 6]);
     for p in [1.0, -0.1, f64::NAN] {
-        let refused = std::panic::catch_unwind(|| mask(&[1], 1, 0, 0, p)).expect_err("p should be refused");
+        let refused = std::panic::catch_unwind(|| mask(&[1], 1, 0, 0, p)).expect_err("p should be rejected");
         let message = refused.downcast_ref::<String>().expect("the panic should have a message");
         assert!(message.contains("expected 0 <= p < 1"), "{message}");
     }
@@ -92,7 +92,7 @@ fn the_gradient_has_the_mask_of_the_forward_pass() {
 }
 
 #[test]
-fn direct_equals_reference_and_leaves_its_input_alone() {
+fn backend_dropout_equals_the_reference_and_keeps_the_input_unchanged() {
     let device = device();
     let ids: Vec<u32> = (0..500).map(|k| k * 3).collect();
     for width in [1, 3, 128] {
@@ -106,6 +106,6 @@ fn direct_equals_reference_and_leaves_its_input_alone() {
 
 #[test]
 #[should_panic(expected = "2 nodes for 3 rows")]
-fn every_row_needs_a_node() {
+fn rejects_fewer_nodes_than_rows() {
     let _ = dropout(Tensor::<2>::ones([3, 1], &device()), &nodes(&[1, 2]), RngKey::new(0), 0, 0.5);
 }

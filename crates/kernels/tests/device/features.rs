@@ -1,4 +1,4 @@
-//! Features on a device: rows are the source's, wherever they were.
+//! Tests of features on a device: gathered rows are those of the source, cached or not.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use kiln_kernels::{CacheStats, DeviceFeatures, UploadError, is_cpu};
 
 const N_ROWS: usize = 500;
 
-/// Values that f16 and bf16 have.
+/// Returns a value that f16 and bf16 represent exactly.
 fn value(place: usize) -> f32 {
     (place * 37 % 251) as f32 - 125.0
 }
@@ -39,7 +39,7 @@ fn expected(source: &dyn FeatureStore, ids: &[u32]) -> Vec<f32> {
 }
 
 #[test]
-fn rows_are_the_source_s_whether_all_or_some_or_none_are_on_the_device() {
+fn gathered_rows_equal_the_source_for_any_cache_size() {
     let device = device();
     let ids: Vec<u32> = (0..300).map(|place| place * 91 % N_ROWS as u32).collect();
     let hotness: Vec<u32> = (0..N_ROWS as u32).map(|row| row % 10).collect();
@@ -64,9 +64,9 @@ fn rows_are_the_source_s_whether_all_or_some_or_none_are_on_the_device() {
 }
 
 #[test]
-fn the_hottest_rows_are_on_the_device_and_hits_are_counted() {
+fn caches_the_hottest_rows_and_counts_hits() {
     let device = device();
-    // The processor has all rows where they are.
+    // On the CPU, all rows count as cached.
     let is_host = is_cpu(&device);
     let [source, ..] = sources(8);
     // Rows 3, 103, 203, ... are the hottest five.
@@ -79,14 +79,14 @@ fn the_hottest_rows_are_on_the_device_and_hits_are_counted() {
     let reads = reads_of(|| got = Some(features.gather(&upload(&ids, &device)).unwrap()));
     assert_eq!(values(got.unwrap()), expected(&*source, &ids));
     assert_eq!(features.cache_stats(), CacheStats { n_rows: 8, n_hits: if is_host { 8 } else { 5 } });
-    assert_eq!(reads.n_reads, u64::from(!is_host), "one wait for the missing ids");
+    assert_eq!(reads.n_reads, u64::from(!is_host), "the host should wait once for the missing ids");
     let all = DeviceFeatures::new(source, &device).unwrap();
     let reads = reads_of(|| drop(all.gather(&upload(&ids, &device)).unwrap()));
-    assert_eq!(reads, Reads::default(), "nothing comes back where nothing is missing");
+    assert_eq!(reads, Reads::default(), "nothing should be read from the device without missing rows");
 }
 
 #[test]
-fn hotness_of_another_length_is_refused() {
+fn rejects_hotness_of_the_wrong_length() {
     let [source, ..] = sources(2);
     let error = DeviceFeatures::hottest(source, &[1, 2], 100, &device()).unwrap_err();
     assert!(matches!(error, UploadError::HotnessLength { n_rows: N_ROWS, got: 2 }), "{error}");

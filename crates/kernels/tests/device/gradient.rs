@@ -1,4 +1,4 @@
-//! Gradients against finite differences.
+//! Tests of gradients against finite differences.
 
 use burn::tensor::Tensor;
 use kiln_kernels::DeviceBlock;
@@ -17,17 +17,17 @@ fn check(width: usize, op: impl Fn(&DeviceBlock, Tensor<2>) -> Tensor<2>) {
 }
 
 #[test]
-fn the_gradient_of_a_sum_is_right() {
+fn the_gradient_of_a_sum_matches_finite_differences() {
     check(3, |block, x| ops::aggregate(block, x, Reduction::Sum));
 }
 
 #[test]
-fn the_gradient_of_a_mean_is_right() {
+fn the_gradient_of_a_mean_matches_finite_differences() {
     check(3, |block, x| ops::aggregate(block, x, Reduction::Mean));
 }
 
 #[test]
-fn the_gradients_of_own_rows_with_neighbors_are_right() {
+fn the_gradients_of_own_rows_with_neighbors_match_finite_differences() {
     let with = |reduce: Reduction, own| {
         check(3, |block, x| ops::aggregate(block, x, Aggregation { own, ..reduce.into() }));
     };
@@ -37,26 +37,26 @@ fn the_gradients_of_own_rows_with_neighbors_are_right() {
 }
 
 #[test]
-fn the_gradient_of_a_maximum_is_right() {
+fn the_gradient_of_a_maximum_matches_finite_differences() {
     check(5, |block, x| ops::aggregate(block, x, Reduction::Max));
 }
 
 #[test]
-fn the_gradient_of_destination_rows_is_right() {
+fn the_gradient_of_destination_rows_matches_finite_differences() {
     check(2, ops::take_dst);
 }
 
 #[test]
-fn the_gradient_of_dropout_is_right() {
+fn the_gradient_of_dropout_matches_finite_differences() {
     check(6, |block, x| ops::dropout(x, block.src_nodes(), RngKey::new(3), 1, 0.4));
 }
 
 #[test]
-fn both_gradients_of_a_weighted_sum_are_right() {
+fn both_gradients_of_a_weighted_sum_match_finite_differences() {
     let device = device();
     let host = six_nodes();
     let block = DeviceBlock::upload(&host, &device);
-    let weights = block.weights().expect("test blocks have weights").clone();
+    let weights = block.weights().expect("test blocks should have weights").clone();
     check_gradient(ramp([6, 3], &device), |x| ops::aggregate(&block, x, weighted_sum(weights.clone())));
     let x = ramp([6, 3], &device);
     check_gradient(weights, |weights| ops::aggregate(&block, x.clone(), weighted_sum(weights)));
@@ -74,7 +74,7 @@ fn the_first_of_equal_maxima_gets_the_whole_gradient() {
 
 #[test]
 #[should_panic(expected = "value 0")]
-fn a_wrong_gradient_is_found() {
-    // Detached, one factor of the square does not contribute to the gradient.
+fn check_gradient_detects_a_wrong_gradient() {
+    // The detached factor of the square does not contribute to the gradient.
     check_gradient(ramp([2, 2], &device()) + 2.0, |x: Tensor<2>| x.clone() * x.detach());
 }

@@ -1,4 +1,4 @@
-//! Gradients in half precision: rows are stored in it, added up in f32, and rounded once.
+//! Tests of half precision: rows are stored in f16 or bf16, added in f32, and rounded once.
 
 use burn::tensor::{DType, Int, Tensor, TensorData};
 use kiln_kernels::ops::{self, Aggregation, OwnRow, Reduction};
@@ -8,7 +8,7 @@ use kiln_sample::RngKey;
 
 use crate::common::{block, six_nodes, weighted_sum, with_hub};
 
-/// An aggregation as the layers call it.
+/// An op on a block and rows.
 type Op = fn(&DeviceBlock, Tensor<2>) -> Tensor<2>;
 
 const OPS: [(&str, Op); 7] = [
@@ -27,7 +27,8 @@ const OPS: [(&str, Op); 7] = [
     ("destination rows", ops::take_dst),
 ];
 
-/// The gradient of a sum of all results, each times a small whole number, which any of the types has.
+/// Returns the gradient of a weighted sum of all results. The weights are small integers, which every float type
+/// represents.
 fn gradient(op: Op, block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
     let x = x.require_grad();
     let result = op(block, x.clone());
@@ -38,21 +39,21 @@ fn gradient(op: Op, block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
 }
 
 #[test]
-fn gradients_are_added_up_in_f32() {
+fn gradients_in_half_precision_are_summed_in_f32() {
     let device = device().autodiff();
-    // A source of 1,500 edges: added up in half precision, it would be off by more than the tolerance.
+    // Source 3 has 1,500 edges, so a sum in half precision would be off by more than the tolerance.
     let mut in_srcs: Vec<Vec<u32>> = (0..1500).map(|dst| vec![3, dst % 40]).collect();
     in_srcs.push((0..40).cycle().take(900).collect());
     let block = DeviceBlock::upload(&block(1600, &in_srcs), &device);
     let has = |(dtype, _): &(DType, f32)| supports(&device, *dtype);
     for (dtype, tolerance) in [(DType::F16, 1e-3), (DType::BF16, 8e-3)].into_iter().filter(has) {
         for (name, op) in OPS {
-            // Ones of the same bits on both sides.
+            // The runs in half precision and in f32 get identical values.
             let x = ramp([1600, 5], &device).cast(dtype);
             let got = gradient(op, &block, x.clone());
             assert_eq!(got.dtype(), dtype, "{name}");
             if is_cpu(&device) {
-                continue; // Runs the reference, which adds up in half precision.
+                continue; // The CPU runs the reference, which adds in half precision.
             }
             let expected = values(gradient(op, &block, x.cast(DType::F32)));
             println!("{name} in {dtype:?}");
@@ -61,7 +62,7 @@ fn gradients_are_added_up_in_f32() {
     }
 }
 
-/// Values are computed in f32 and rounded once: those of f32 inputs of the same bits, rounded.
+/// The results must equal those of f32 inputs with the same values, rounded once to half precision.
 #[test]
 fn dropout_and_gradients_of_weights_run_in_half_precision() {
     let device = device().autodiff();
@@ -70,15 +71,16 @@ fn dropout_and_gradients_of_weights_run_in_half_precision() {
     let nodes = Tensor::<1, Int>::from_data(ids, (&device, DType::U32));
     let block = DeviceBlock::upload(&six_nodes(), &device);
     let run = |dtype: DType, rounded_to: DType| {
-        // Of the same bits on both sides.
+        // The runs that are compared get identical values.
         let half = |x: Tensor<2>| x.cast(rounded_to).cast(dtype);
         let x = half(ramp([6, 4], &device)).require_grad();
         let dropped = ops::dropout(x.clone(), &nodes, RngKey::new(5), 0, 0.5);
         let rectified = ops::relu_dropout(x.clone(), &nodes, RngKey::new(5), 1, 0.5);
-        let of_rectified = x.grad(&rectified.clone().sum().backward()).expect("the rows are tracked");
+        let of_rectified =
+            x.grad(&rectified.clone().sum().backward()).expect("the rows should have a gradient");
         let weights = half(ramp([1, block.n_edges()], &device)).reshape([block.n_edges()]).require_grad();
         let sum = ops::aggregate(&block, x.clone().detach(), weighted_sum(weights.clone()));
-        let of_weights = weights.grad(&sum.sum().backward()).expect("the weights are tracked");
+        let of_weights = weights.grad(&sum.sum().backward()).expect("the weights should have a gradient");
         assert!([dropped.dtype(), rectified.dtype(), of_rectified.dtype(), of_weights.dtype()] == [dtype; 4]);
         let of_weights = of_weights.reshape([1, block.n_edges()]);
         [dropped, rectified, of_rectified, of_weights].map(|result| values(result.cast(DType::F32)))
@@ -86,7 +88,7 @@ fn dropout_and_gradients_of_weights_run_in_half_precision() {
     for (dtype, tolerance) in [(DType::F16, 1e-3), (DType::BF16, 8e-3)].into_iter().filter(has) {
         let got = run(dtype, dtype);
         if is_cpu(&device) {
-            continue; // Runs the reference, which computes in half precision.
+            continue; // The CPU runs the reference, which computes in half precision.
         }
         for (got, expected) in got.iter().zip(&run(DType::F32, dtype)) {
             check_close(got, expected, tolerance);
@@ -94,9 +96,10 @@ fn dropout_and_gradients_of_weights_run_in_half_precision() {
     }
 }
 
-/// Half precision keeps 11 bits, bfloat16 8: results are rounded once, and inputs are the rounded ones on both sides.
+/// The tolerances correspond to one rounding of the result: f16 has 11 significant bits, bf16 has 8. Both sides get the
+/// rounded inputs.
 #[test]
-fn half_precision_is_added_up_in_f32() {
+fn aggregations_in_half_precision_are_summed_in_f32() {
     let device = device().autodiff();
     let host = with_hub();
     let block = DeviceBlock::upload(&host, &device);
@@ -109,7 +112,7 @@ fn half_precision_is_added_up_in_f32() {
                 let result = op(&block, x.clone().cast(dtype));
                 assert_eq!(result.dtype(), dtype, "{name}");
                 if is_cpu(&device) {
-                    continue; // Runs the reference, which adds up in half precision.
+                    continue; // The CPU runs the reference, which adds in half precision.
                 }
                 check_close(&values(result.cast(DType::F32)), &values(op(&block, x.clone())), tolerance);
             }

@@ -1,4 +1,5 @@
-//! Ops, features and sampling on any device: that of the environment variable `KILN_DEVICE`.
+//! Tests of ops, features and sampling on the device that the environment variable `KILN_DEVICE` names, by default the
+//! CPU.
 
 mod combinations;
 mod common;

@@ -1,14 +1,15 @@
-//! Maxima over segments that are cut into chunks, and what is special about maxima there: ties and what is no number.
+//! Tests of maxima over segments that are split into chunks, with ties and NaN.
 
 use burn::tensor::{Tensor, TensorData};
 use kiln_kernels::DeviceSegments;
 use kiln_kernels::ops::{self, Reduction};
 use kiln_kernels::testing::{device, values};
 
-/// Segments that begin and end inside chunks, at their edges, and nowhere near: lengths around one chunk and several.
+/// Lengths of segments: shorter than, equal to and longer than a chunk of 512 rows, so that segments begin and end
+/// within chunks and at their borders.
 const LENGTHS: [usize; 9] = [3, 1500, 0, 512, 1, 513, 511, 2048, 40];
 
-/// The maxima of rows of one column, and how often each row came back as one.
+/// Returns the maxima of one column and the gradient, which is the number of maxima that came from each row.
 fn maxima(rows: &[f32], lengths: &[usize]) -> (Vec<f32>, Vec<f32>) {
     let mut offsets = vec![0];
     for length in lengths {
@@ -22,7 +23,7 @@ fn maxima(rows: &[f32], lengths: &[usize]) -> (Vec<f32>, Vec<f32>) {
     (values(maxima), values(gradient))
 }
 
-/// Where each segment's maximum is, by looking at one row after the other.
+/// Returns the expected maxima and gradient, computed row by row on the host.
 fn expected(rows: &[f32], lengths: &[usize]) -> (Vec<f32>, Vec<f32>) {
     let (mut found, mut gradient, mut start) = (Vec::new(), vec![0.0; rows.len()], 0);
     for &length in lengths {
@@ -58,7 +59,7 @@ fn n_rows() -> usize {
 }
 
 #[test]
-fn chunks_give_the_maxima_of_whole_segments() {
+fn chunked_maxima_equal_those_of_whole_segments() {
     for factor in [1_u32, 2_654_435_769, 40_503] {
         let value = |row: u32| (row.wrapping_mul(factor) >> 12) as f32 - 5e5;
         check(&(0..n_rows() as u32).map(value).collect::<Vec<_>>());
@@ -66,13 +67,13 @@ fn chunks_give_the_maxima_of_whole_segments() {
 }
 
 #[test]
-fn the_first_of_equal_maxima_counts_in_whatever_chunk_it_is() {
+fn the_first_of_equal_maxima_wins_in_any_chunk() {
     check(&vec![-2.0; n_rows()]);
     check(&(0..n_rows()).map(|row| -((row % 700) as f32 / 200.0).floor()).collect::<Vec<_>>());
 }
 
 #[test]
-fn what_is_no_number_is_not_lost_in_whatever_chunk_it_is() {
+fn nan_propagates_from_any_chunk() {
     for places in [vec![700, 1300], vec![3, 4, 5], vec![1502, 2600, 3100, n_rows() - 1]] {
         let mut rows: Vec<f32> = (0..n_rows()).map(|row| row as f32).collect();
         places.into_iter().for_each(|place| rows[place] = f32::NAN);

@@ -1,6 +1,7 @@
-//! Exact results, parity with the reference, bits for any number of threads, and which implementation ran.
+//! Tests of the ops: exact results, parity with the reference, determinism, and the implementation that runs.
 
-// On Flex the data is a copy, and integers are read here too.
+// The lint asks for `to_vec_f32`, which reads only floats, but these tests also read integers. Nothing writes to the
+// tensors that are read.
 #![allow(clippy::disallowed_methods)]
 
 use burn::tensor::{DType, Device, Tensor, TensorData};
@@ -13,7 +14,7 @@ use crate::common::{block, six_nodes, weighted_sum, with_hub};
 
 type Op = fn(&DeviceBlock, Tensor<2>) -> Tensor<2>;
 
-/// An op of this crate with the reference's.
+/// Each op of this crate and its reference.
 const OPS: [(&str, Op, Op); 8] = [
     ("sum", sum, |block, x| reference::aggregate(block, x, Reduction::Sum)),
     ("mean", mean, |block, x| reference::aggregate(block, x, Reduction::Mean)),
@@ -50,12 +51,12 @@ fn scaled_self_plus_sum(block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
 }
 
 fn own_weighted_sum(block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
-    let weights = block.weights().expect("test blocks have weights").clone();
+    let weights = block.weights().expect("test blocks should have weights").clone();
     ops::aggregate(block, x, weighted_sum(weights))
 }
 
 fn reference_weighted_sum(block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
-    let weights = block.weights().expect("test blocks have weights").clone();
+    let weights = block.weights().expect("test blocks should have weights").clone();
     reference::aggregate(block, x, weighted_sum(weights))
 }
 
@@ -67,13 +68,13 @@ fn plus_sum() -> Aggregation {
     Aggregation { own: OwnRow::Scaled(1.5), ..Reduction::Sum.into() }
 }
 
-/// Sums of up to 20,000 numbers in two orders.
+/// The tolerance for sums of up to 20,000 numbers that are added in different orders.
 const SUM_TOLERANCE: f32 = 1e-3;
 
-/// Sums of a few thousand shares in two orders.
+/// The tolerance for means of a few thousand numbers that are added in different orders.
 const SHARES_TOLERANCE: f32 = 1e-4;
 
-/// Sums of a few dozen numbers in two orders.
+/// The tolerance for sums of a few dozen numbers that are added in different orders.
 const SHORT_SUM_TOLERANCE: f32 = 1e-5;
 
 fn matrix(rows: &[[f32; 2]], device: &Device) -> Tensor<2> {
@@ -98,32 +99,32 @@ fn check_values(op: Op, width: usize, expected: &[f32]) {
 }
 
 #[test]
-fn the_six_nodes_have_these_sums() {
+fn sums_have_the_expected_values() {
     let expected = [[0.0, 0.0], [1.0, -1.0], [16.0, -9.0], [48.0, 12.0], [32.0, 7.0]];
     check_exact(sum, &expected);
 }
 
 #[test]
-fn the_six_nodes_have_these_weighted_sums() {
-    // Weights 0.5 | 0.75 1 1.25 1.5 | 1.75 2 | 0.5 in block order.
+fn weighted_sums_have_the_expected_values() {
+    // The weights are 0.5 | 0.75 1 1.25 1.5 | 1.75 2 | 0.5 in block order.
     let expected = [[0.0, 0.0], [0.5, -0.5], [17.5, -8.75], [88.0, 22.25], [16.0, 3.5]];
     check_exact(own_weighted_sum, &expected);
 }
 
 #[test]
-fn the_six_nodes_have_these_means() {
+fn means_have_the_expected_values() {
     let expected = [[0.0, 0.0], [1.0, -1.0], [4.0, -2.25], [24.0, 6.0], [32.0, 7.0]];
     check_exact(mean, &expected);
 }
 
 #[test]
-fn the_six_nodes_have_these_own_rows_and_sums() {
+fn scaled_own_rows_plus_sums_have_the_expected_values() {
     let expected = [[1.5, -1.5], [4.0, -4.0], [22.0, -4.5], [60.0, 0.0], [56.0, 14.5]];
     check_exact(scaled_self_plus_sum, &expected);
 }
 
 #[test]
-fn the_six_nodes_have_these_own_rows_beside_means_and_sums() {
+fn own_rows_beside_means_and_sums_have_the_expected_values() {
     let own = [[1.0, -1.0], [2.0, -2.0], [4.0, 3.0], [8.0, -8.0], [16.0, 5.0]];
     let means = [[0.0, 0.0], [1.0, -1.0], [4.0, -2.25], [24.0, 6.0], [32.0, 7.0]];
     let sums = [[0.0, 0.0], [1.0, -1.0], [16.0, -9.0], [48.0, 12.0], [32.0, 7.0]];
@@ -132,13 +133,13 @@ fn the_six_nodes_have_these_own_rows_beside_means_and_sums() {
 }
 
 #[test]
-fn the_six_nodes_have_these_maxima() {
+fn maxima_have_the_expected_values() {
     let expected = [[0.0, 0.0], [1.0, -1.0], [8.0, 3.0], [32.0, 7.0], [32.0, 7.0]];
     check_exact(max, &expected);
 }
 
 #[test]
-fn a_maximum_that_is_not_a_number_is_not_hidden() {
+fn maxima_propagate_nan() {
     let device = device();
     let block = DeviceBlock::upload(&block(3, &[vec![0, 1, 2], vec![1, 0], vec![2, 0]]), &device);
     let x = Tensor::<2>::from_data([[1.0], [f32::NAN], [2.0]], &device);
@@ -153,14 +154,14 @@ fn a_maximum_that_is_not_a_number_is_not_hidden() {
 }
 
 #[test]
-fn the_block_keeps_edge_ids_weights_and_nodes() {
+fn upload_keeps_edge_ids_weights_and_nodes() {
     let host = six_nodes();
     let block = DeviceBlock::upload(&host, &device().autodiff());
     let ids: Vec<i64> = block.edge_ids().clone().into_data().try_to_vec().expect("edge ids should be i64");
     assert_eq!(ids, (1000..1008).collect::<Vec<i64>>());
     assert_eq!(
-        values(block.weights().expect("weights were given").clone()),
-        host.weights().expect("the same")
+        values(block.weights().expect("the device block should have weights").clone()),
+        host.weights().expect("the host block should have weights")
     );
     let nodes = |nodes: &Tensor<1, burn::tensor::Int>| -> Vec<u32> {
         nodes.clone().into_data().try_to_vec().expect("nodes should be u32")
@@ -170,7 +171,7 @@ fn the_block_keeps_edge_ids_weights_and_nodes() {
     assert_eq!((block.n_src(), block.n_dst(), block.n_edges()), (6, 5, 8));
 }
 
-/// The result and the gradient of a fixed weighted sum of it.
+/// Returns the result, and the gradient of a fixed weighted sum of the result.
 fn result_and_gradient(op: Op, block: &DeviceBlock, x: &Tensor<2>) -> [Vec<f32>; 2] {
     let x = x.clone().detach().require_grad();
     let result = op(block, x.clone());
@@ -194,27 +195,28 @@ fn check_parity(host: &Block, width: usize, tolerance: f32) {
 }
 
 #[test]
-fn direct_equals_reference_for_every_width() {
+fn backend_ops_equal_the_reference_for_every_width() {
     for width in [1, 3, 4, 5, 16, 100, 128, 256, 602] {
         check_parity(&six_nodes(), width, SHORT_SUM_TOLERANCE);
     }
 }
 
 #[test]
-fn direct_equals_reference_with_a_hub() {
+fn backend_ops_equal_the_reference_with_a_hub() {
     for width in [1, 16, 100] {
         check_parity(&with_hub(), width, SUM_TOLERANCE);
     }
 }
 
-/// Segments that are as long as a chunk of 512 edges, longer, or cut by one, with whole numbers, whose sums are exact.
+/// The segments are as long as a chunk of 512 edges, longer, or cross its border. The values are integers, so their
+/// sums are exact.
 #[test]
-fn long_segments_are_cut_without_a_change_forward_and_backward() {
+fn chunked_segments_equal_the_reference_forward_and_backward() {
     let device = device().autodiff();
     let degrees = [512, 513, 0, 0, 600, 700, 0, 1024, 1, 511, 512, 3000, 2];
     let forward: Vec<Vec<u32>> =
         degrees.iter().map(|degree| (0..*degree).map(|edge| edge % 13).collect()).collect();
-    // The mirrored block: what was a destination's edges are a source's.
+    // In the mirrored block, sources and destinations are exchanged.
     let mut mirrored = vec![vec![]; 13];
     for (src, dsts) in forward.iter().enumerate() {
         dsts.iter().for_each(|dst| mirrored[*dst as usize].push(src as u32));
@@ -261,7 +263,7 @@ fn gradients_of_weights_equal_the_reference() {
 }
 
 #[test]
-fn blocks_without_edges_rows_or_columns_work() {
+fn accepts_blocks_without_edges_rows_or_columns() {
     let device = device().autodiff();
     let cases = [block(4, &[vec![], vec![]]), block(0, &[]), block(3, &[]), six_nodes()];
     for host in cases {
@@ -285,7 +287,7 @@ fn blocks_without_edges_rows_or_columns_work() {
 }
 
 #[test]
-fn bits_are_the_same_for_any_number_of_threads() {
+fn results_are_bit_identical_for_any_number_of_threads() {
     let host = with_hub();
     for width in [5, 16, 100, 128] {
         for (name, op, _) in OPS {
@@ -306,7 +308,7 @@ fn bits_are_the_same_for_any_number_of_threads() {
 }
 
 #[test]
-fn rows_that_do_not_follow_each_other_give_the_same() {
+fn non_contiguous_inputs_give_identical_results() {
     let device = device().autodiff();
     let block = DeviceBlock::upload(&six_nodes(), &device);
     let wide: Tensor<2> = ramp([9, 7], &device);
@@ -314,7 +316,7 @@ fn rows_that_do_not_follow_each_other_give_the_same() {
         ("columns", wide.clone().slice([0..6, 2..5])),
         ("rows", wide.clone().slice([2..8, 0..7])),
         ("transposed", wide.swap_dims(0, 1).slice([0..6, 0..9])),
-        // From and to multiples of 512 bytes, so that devices give a view and no copy.
+        // The columns begin and end at multiples of 512 bytes, so that devices return a view and not a copy.
         ("columns of many", ramp([9, 384], &device).slice([1..7, 128..256])),
     ];
     for (view, x) in views {
@@ -328,7 +330,7 @@ fn rows_that_do_not_follow_each_other_give_the_same() {
 }
 
 #[test]
-fn own_kernels_run_forward_and_backward() {
+fn forward_and_backward_run_the_backend_implementations() {
     let device = device().autodiff();
     let block = DeviceBlock::upload(&six_nodes(), &device);
     let x = ramp([6, 3], &device);
@@ -336,7 +338,7 @@ fn own_kernels_run_forward_and_backward() {
         let launches = launches_of(|| drop(result_and_gradient(own, &block, &x)));
         assert_eq!(launches, Launches { direct: 2, reference: 0 }, "{name}");
         let launches = launches_of(|| drop(result_and_gradient(reference, &block, &x)));
-        assert_eq!(launches, Launches::default(), "{name}, the reference itself");
+        assert_eq!(launches, Launches::default(), "the reference of {name} should not be counted");
     }
 }
 
@@ -359,7 +361,7 @@ fn other_element_types_run_the_reference() {
 }
 
 #[test]
-fn without_a_tracked_input_no_gradient_is_computed() {
+fn no_gradient_is_computed_without_a_tracked_input() {
     for device in [device(), device().autodiff()] {
         let block = DeviceBlock::upload(&six_nodes(), &device);
         for (name, op, _) in OPS {
@@ -377,15 +379,15 @@ fn without_a_tracked_input_no_gradient_is_computed() {
 }
 
 #[test]
-#[should_panic(expected = "5 rows for a block of 6 sources")]
-fn a_matrix_with_too_few_rows_is_refused() {
+#[should_panic(expected = "x has 5 rows, but the block has 6 sources")]
+fn rejects_a_matrix_with_too_few_rows() {
     let device = device();
     ops::aggregate(&DeviceBlock::upload(&six_nodes(), &device), ramp([5, 2], &device), Reduction::Sum);
 }
 
 #[test]
 #[should_panic(expected = "3 weights for 8 edges")]
-fn too_few_weights_are_refused() {
+fn rejects_too_few_weights() {
     let device = device();
     let block = DeviceBlock::upload(&six_nodes(), &device);
     ops::aggregate(&block, ramp([6, 2], &device), weighted_sum(ramp([3], &device)));

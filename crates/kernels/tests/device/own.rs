@@ -1,4 +1,4 @@
-//! Own rows together with neighbours: the same bits as the two ops apart, on blocks of any shape.
+//! Tests of aggregations with own rows: the results are bit-identical to two separate ops, on blocks of any shape.
 
 use burn::tensor::{Device, Tensor};
 use kiln_graph::Block;
@@ -11,7 +11,7 @@ use crate::common::{block, six_nodes};
 
 type Op = fn(&DeviceBlock, Tensor<2>) -> Tensor<2>;
 
-/// An aggregation with own rows, the same as two ops, and its reference.
+/// Each aggregation with own rows, the same computation as two ops, and its reference.
 const OPS: [(&str, [Op; 3]); 3] = [
     (
         "own beside mean",
@@ -41,10 +41,10 @@ const OPS: [(&str, [Op; 3]); 3] = [
 
 const OWN_WEIGHT: f32 = 1.25;
 
-/// One rounding more or less in each of a few hundred additions.
+/// The tolerance for a difference of one rounding in each of a few hundred additions.
 const FUSED_TOLERANCE: f32 = 1e-5;
 
-/// Sums of a few hundred numbers in two orders.
+/// The tolerance for sums of a few hundred numbers that are added in different orders.
 const SUM_TOLERANCE: f32 = 1e-4;
 
 fn beside(reduce: Reduction) -> Aggregation {
@@ -63,7 +63,7 @@ fn plus_apart(block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
     ops::take_dst(block, x.clone()) * OWN_WEIGHT + ops::aggregate(block, x, Reduction::Sum)
 }
 
-/// The result, and the gradient of a fixed weighted sum of it.
+/// Returns the result, and the gradient of a fixed weighted sum of the result.
 fn run(op: Op, block: &DeviceBlock, width: usize) -> [Vec<f32>; 2] {
     let x = ramp([block.n_src(), width], &device().autodiff()).require_grad();
     let result = op(block, x.clone());
@@ -80,7 +80,8 @@ fn check(host: &Block, width: usize) {
         if device() == Device::flex() {
             assert!(got == apart, "{name}, width {width}");
         } else {
-            // Where one kernel fuses a multiplication with an addition, two launches cannot.
+            // A single kernel may fuse a multiplication with an addition and then rounds once, whereas two launches
+            // round twice.
             got.iter().zip(&apart).for_each(|(got, apart)| check_close(got, apart, FUSED_TOLERANCE));
         }
         let [result, gradient] = run(reference, &block, width);
@@ -90,7 +91,7 @@ fn check(host: &Block, width: usize) {
 }
 
 #[test]
-fn a_hub_beside_empty_destinations_is_cut_without_a_change() {
+fn hubs_and_empty_destinations_equal_separate_ops() {
     let hub: Vec<u32> = (0..3000).map(|edge| edge * edge % 61).collect();
     let in_srcs: Vec<Vec<u32>> =
         (0..50).map(|dst| if dst == 20 { hub.clone() } else { vec![dst; dst as usize % 3] }).collect();
@@ -100,7 +101,7 @@ fn a_hub_beside_empty_destinations_is_cut_without_a_change() {
 }
 
 #[test]
-fn small_blocks_without_edges_or_further_sources_work() {
+fn small_blocks_equal_separate_ops() {
     for width in [1, 16, 130] {
         check(&six_nodes(), width);
         check(&block(5, &[vec![], vec![]]), width);
@@ -112,7 +113,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn together_and_apart_have_the_same_bits(
+    fn fused_own_rows_are_bit_identical_to_separate_ops(
         in_srcs in prop::collection::vec(prop::collection::vec(0_u32..30, 0..20), 1..30),
         n_more in 0_usize..40,
         width in prop_oneof![1_usize..40, Just(64), Just(100), Just(128), Just(256), Just(602)],

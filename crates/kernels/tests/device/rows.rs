@@ -1,4 +1,4 @@
-//! Rows that are gathered, rows that are handed out to segments, and softmax over segments.
+//! Tests of gathering rows, broadcasting rows to segments, and softmax over segments.
 
 use burn::tensor::Tensor;
 use kiln_kernels::testing::{Launches, check_close, check_gradient, device, launches_of, ramp, values};
@@ -12,7 +12,7 @@ fn six_rows() -> DeviceSegments {
 }
 
 #[test]
-fn rows_are_gathered_as_they_are() {
+fn gather_rows_copies_the_indexed_rows() {
     let device = device();
     let numbers = [4, 0, 4, 2, 2, 2];
     for width in [1, 3, 100] {
@@ -27,8 +27,8 @@ fn rows_are_gathered_as_they_are() {
 }
 
 #[test]
-fn more_than_65536_cubes_run() {
-    // A cube has a unit for each core of a processor, and up to 512 on a GPU.
+fn gather_rows_launches_more_than_65536_cubes() {
+    // A cube has one unit per core of a CPU, and up to 512 units on a GPU.
     let on_gpu = std::env::var("KILN_DEVICE").is_ok_and(|name| !name.contains("cpu"));
     let n_rows = if on_gpu { 70_000 * 512 } else { 70_000 * 64 };
     let device = device();
@@ -39,7 +39,7 @@ fn more_than_65536_cubes_run() {
 }
 
 #[test]
-fn the_gradient_of_gathered_rows_adds_up_their_copies() {
+fn the_gradient_of_gathered_rows_sums_over_their_copies() {
     let device = device();
     let rows = DeviceRows::upload(&[4, 0, 4, 2, 2, 2], 5, &device);
     check_gradient(ramp([5, 3], &device), |x| ops::gather_rows(&rows, x));
@@ -49,7 +49,7 @@ fn the_gradient_of_gathered_rows_adds_up_their_copies() {
 }
 
 #[test]
-fn no_rows_may_be_gathered_also_of_no_matrix() {
+fn accepts_an_empty_list_of_indices_and_an_empty_matrix() {
     let device = device();
     let none = DeviceRows::upload(&[], 3, &device);
     assert!(none.is_empty());
@@ -59,20 +59,20 @@ fn no_rows_may_be_gathered_also_of_no_matrix() {
 }
 
 #[test]
-#[should_panic(expected = "number 1 is row 3 of a matrix of 3 rows")]
-fn a_row_that_the_matrix_lacks_is_refused() {
+#[should_panic(expected = "row index 3 at position 1 is out of range for 3 rows")]
+fn rejects_a_row_index_out_of_range() {
     DeviceRows::upload(&[2, 3], 3, &device());
 }
 
 #[test]
-#[should_panic(expected = "4 rows for numbers of 3")]
-fn a_matrix_of_another_size_is_refused() {
+#[should_panic(expected = "x has 4 rows, but the row indices are for 3")]
+fn rejects_a_matrix_with_another_number_of_rows() {
     let device = device();
     ops::gather_rows(&DeviceRows::upload(&[2], 3, &device), ramp([4, 1], &device));
 }
 
 #[test]
-fn each_row_of_a_segment_gets_the_segments_row() {
+fn broadcast_segments_repeats_the_row_of_each_segment() {
     let device = device();
     let x = Tensor::<2>::from_data([[1.0], [2.0], [3.0], [4.0], [5.0], [6.0]], &device);
     let result = ops::broadcast_segments(&six_rows(), x);
@@ -81,7 +81,7 @@ fn each_row_of_a_segment_gets_the_segments_row() {
 }
 
 #[test]
-fn softmax_is_that_of_each_segment() {
+fn softmax_normalises_each_segment() {
     let device = device();
     let x: Tensor<2> = ramp([6, 3], &device) * 5.0;
     let result = values(ops::segment_softmax(&six_rows(), x.clone()));
@@ -107,7 +107,7 @@ fn softmax_of_large_scores_stays_finite() {
 }
 
 #[test]
-fn every_device_has_a_kernel_for_these() {
+fn every_device_runs_the_backend_implementation() {
     let device = device();
     let x: Tensor<2> = ramp([6, 3], &device);
     let rows = DeviceRows::upload(&[1, 1], 6, &device);
@@ -115,7 +115,7 @@ fn every_device_has_a_kernel_for_these() {
     assert_eq!(launches_of(run), Launches { direct: 1, reference: 0 });
     let run = || drop(ops::broadcast_segments(&six_rows(), x.clone()));
     assert_eq!(launches_of(run), Launches { direct: 1, reference: 0 });
-    // The maximum, the sum, and each of them handed out again.
+    // The softmax runs four ops: the maximum, the sum, and a broadcast of each.
     let run = || drop(ops::segment_softmax(&six_rows(), x.clone()));
     assert_eq!(launches_of(run), Launches { direct: 4, reference: 0 });
 }

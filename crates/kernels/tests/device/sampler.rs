@@ -1,4 +1,4 @@
-//! Sampling on a device: the blocks are those of the processor's sampler, bit for bit.
+//! Tests of sampling on a device: the blocks are identical to those of the host's sampler.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use proptest::prelude::*;
 
 const RULES: [Rule; 3] = Rule::BUILT_IN;
 
-/// The graph with a weight for each edge.
+/// Returns the graph with edge weights.
 fn weighted(graph: &CooGraph) -> Arc<Csc> {
     let weights: Vec<f32> = (0..graph.srcs.len()).map(|edge| 0.5 + (edge % 11) as f32 * 0.25).collect();
     Arc::new(CscBuilder::new(graph.n_nodes).weights(&weights).build(&graph.srcs, &graph.dsts).unwrap())
@@ -52,7 +52,7 @@ fn sampler(graph: DeviceGraph, fanouts: &[Fanout], rule: Rule, weights: EdgeWeig
     DeviceSampler::with_config(graph, config).unwrap()
 }
 
-/// Equal, up to the last place of weights, which the device divides.
+/// Checks that blocks are equal, with a tolerance for weights, because the device's division may round differently.
 fn check_same(got: &DeviceSampledBlocks, expected: &SampledBlocks) {
     for (layer, (got, expected)) in got.blocks.iter().zip(&expected.blocks).enumerate() {
         let sizes = (got.n_src(), got.n_dst(), got.n_edges());
@@ -92,9 +92,9 @@ fn arb_fanout() -> impl Strategy<Value = Fanout> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
 
-    /// Self loops, parallel edges, isolated nodes, seeds that stand twice and no seeds are among them.
+    /// The cases include self loops, parallel edges, isolated nodes, duplicate seeds and no seeds.
     #[test]
-    fn a_device_samples_what_the_processor_samples(
+    fn device_and_host_sample_identical_blocks(
         graph in arb_coo(),
         fanouts in prop::collection::vec(arb_fanout(), 1..4),
         rule in prop::sample::select(RULES.to_vec()),
@@ -108,7 +108,8 @@ proptest! {
         let got = on_device(&csc, &fanouts, rule.clone(), weights, &seeds, key);
         let expected = on_host(&csc, &fanouts, rule.clone(), weights, &seeds, key);
         check_same(&got, &expected);
-        // The same, where hops come back and the host makes blocks, and where lists are copied hop by hop.
+        // The blocks are also identical if the host assembles them from hops, and if the neighbour lists are copied hop
+        // by hop.
         let mut scratch = Scratch::default();
         for graph in [DeviceGraph::new(csc.clone(), &device()), DeviceGraph::host_staged(csc.clone(), &device())] {
             let sampler = sampler(graph.unwrap(), &fanouts, rule.clone(), weights);
@@ -118,7 +119,7 @@ proptest! {
     }
 }
 
-/// A graph of the size of small batches: hubs, and chunks of every kernel filled more than once.
+/// Returns a graph with hubs that is large enough to fill several chunks of every kernel.
 fn larger() -> CooGraph {
     let n_nodes = 3000_u32;
     let mut edges = Vec::new();
@@ -130,7 +131,7 @@ fn larger() -> CooGraph {
     for _ in 0..40_000 {
         edges.push((draw(n_nodes), draw(n_nodes - 100)));
     }
-    // Two hubs as destinations, one of them as a source, too.
+    // Two nodes have many in-edges, and one of them also has many out-edges.
     for _ in 0..4000 {
         edges.push((draw(n_nodes), 17));
         edges.push((draw(n_nodes), 2000));
@@ -141,7 +142,7 @@ fn larger() -> CooGraph {
 }
 
 #[test]
-fn hubs_and_many_seeds_are_sampled_alike() {
+fn device_and_host_sample_identical_blocks_of_hubs_and_many_seeds() {
     let csc = weighted(&larger());
     let seeds = nodes((0..900).map(|seed| seed * 7 % 3000).chain([17, 17, 2000]));
     let key = RngKey::new(3);
@@ -153,9 +154,10 @@ fn hubs_and_many_seeds_are_sampled_alike() {
     }
 }
 
-/// Sources with no edge, one, and thousands; as many sources as need one digit of the sort, and several.
+/// The blocks have sources with no edge, one edge, and thousands of edges, and numbers of sources that need one digit
+/// of the radix sort and several.
 #[test]
-fn edges_are_listed_by_source_alike() {
+fn device_and_host_build_identical_transposed_blocks() {
     let larger = weighted(&larger());
     let graphs = [(six_nodes(), 6), (hub(700), 701), (Arc::clone(&larger), 900), (larger, 3000)];
     for (graph, n_seeds) in graphs {
@@ -181,9 +183,9 @@ fn fanouts_above_any_degree_take_all_edges() {
     }
 }
 
-/// Where a hop's bound on edges is over 4 million, their number is asked for first.
+/// If the bound on a hop's edges exceeds 4 million, their number is read before memory is allocated.
 #[test]
-fn a_hop_whose_bound_is_large_takes_no_more_than_it_needs() {
+fn hops_with_a_large_edge_bound_allocate_only_what_they_need() {
     let star = hub(40_000);
     let key = RngKey::new(4);
     for (n_seeds, n_reads) in [(100, 1), (500, 2)] {
@@ -194,7 +196,7 @@ fn a_hop_whose_bound_is_large_takes_no_more_than_it_needs() {
         let is_host = is_cpu(&device());
         assert_eq!(reads_of(sample).n_reads, if is_host { 0 } else { n_reads });
         let got = got.unwrap();
-        // 24 bytes an edge and 8 a node at most, of which there are 40,000 of each.
+        // The block takes at most 24 bytes per edge and 8 bytes per node, and has 40,000 of each.
         assert!(n_reads == 1 || got.blocks[0].n_bytes() < 40_000 * 32, "{}", got.blocks[0].n_bytes());
         let expected = on_host(&star, &[Fanout::All], Rule::Uniform, EdgeWeights::None, &seeds, key);
         check_same(&got, &expected);
@@ -208,9 +210,9 @@ fn a_hop_whose_bound_is_large_takes_no_more_than_it_needs() {
     }
 }
 
-/// The processor draws any number.
+/// The CPU has no limit on the fanout.
 #[test]
-fn more_neighbours_than_a_device_draws_are_refused() {
+fn devices_reject_fanouts_above_1024() {
     let graph = DeviceGraph::new(hub(3000), &device()).unwrap();
     let sample = |rule: Rule, fanout: u32| {
         let sampler = sampler(graph.clone(), &[Fanout::UpTo(fanout)], rule, EdgeWeights::None);
@@ -229,17 +231,22 @@ fn more_neighbours_than_a_device_draws_are_refused() {
             }
         }
     }
-    assert_eq!(sample(Rule::Uniform, 3000).unwrap().blocks[0].n_edges(), 3000, "all are not drawn");
-    // Of what is staged nobody knows the degrees of the next batch.
+    assert_eq!(
+        sample(Rule::Uniform, 3000).unwrap().blocks[0].n_edges(),
+        3000,
+        "all edges should be taken without draws"
+    );
+    // For a staged graph the limit does not depend on the degrees, which differ from batch to batch.
     let staged =
         DeviceSampler::new(DeviceGraph::host_staged(hub(3000), &device()).unwrap(), [Fanout::UpTo(3000)]);
     let sampled = staged.sample_blocks(&nodes([7]), RngKey::new(0), &mut Scratch::default());
     assert_eq!(sampled.is_ok(), is_host);
 }
 
-/// Such a graph is not one of the builder's; what a search finds among its neighbours is anybody's guess.
+/// The builder never creates such a graph. The binary search for self loops is undefined on it, but the block must
+/// still have valid edges.
 #[test]
-fn neighbours_in_no_order_do_no_harm() {
+fn unsorted_neighbours_give_blocks_with_valid_edges() {
     let indices: Vec<NodeId> = [2, 0, 2, 1, 2, 0, 2, 2, 1].map(NodeId).to_vec();
     let graph = Arc::new(Csc::new(vec![0, 0, 0, 9].into(), indices.into()).unwrap());
     for fanout in 0..9 {
@@ -259,7 +266,7 @@ fn neighbours_in_no_order_do_no_harm() {
 }
 
 #[test]
-fn the_host_waits_once_a_hop_and_no_topology_comes_back() {
+fn the_host_waits_once_per_hop_and_reads_only_two_numbers() {
     let graph = DeviceGraph::new(weighted(&larger()), &device()).unwrap();
     let is_host = is_cpu(&device());
     let sampler = sampler(graph, &[15, 10, 5].map(Fanout::UpTo), Rule::Uniform, EdgeWeights::Stored);
@@ -268,13 +275,13 @@ fn the_host_waits_once_a_hop_and_no_topology_comes_back() {
         let sampled = sampler.sample_blocks(&seeds, RngKey::new(1), &mut Scratch::default()).unwrap();
         assert!(10_000 < sampled.blocks[0].n_edges());
     });
-    // Two numbers of four bytes, of edges and of new sources.
+    // Each hop reads two numbers of four bytes: the number of edges and the number of new sources.
     let expected = if is_host { Reads::default() } else { Reads { n_reads: 3, n_bytes: 3 * 8 } };
     assert_eq!(reads, expected);
 }
 
 #[test]
-fn a_seed_that_the_graph_does_not_have_is_refused_with_its_position() {
+fn rejects_a_seed_out_of_range_with_its_position() {
     let graph = DeviceGraph::new(six_nodes(), &device()).unwrap();
     let sampler = DeviceSampler::new(graph, [Fanout::All]);
     let sampled = sampler.sample_blocks(&nodes([2, 6]), RngKey::new(0), &mut Scratch::default());
@@ -283,7 +290,7 @@ fn a_seed_that_the_graph_does_not_have_is_refused_with_its_position() {
 }
 
 #[test]
-fn a_hop_of_what_the_graph_does_not_have_is_refused() {
+fn hops_reject_destinations_out_of_range_and_bad_edge_ranges() {
     let request = HopRequest::new(RngKey::new(0), 0, Fanout::UpTo(2), EdgeWeights::None);
     let sample = |graph: DeviceGraph, dsts: &[u32]| {
         let dsts: Vec<NodeId> = dsts.iter().copied().map(NodeId).collect();
@@ -298,7 +305,7 @@ fn a_hop_of_what_the_graph_does_not_have_is_refused() {
             "{error}"
         );
     }
-    // What is copied whole is checked when it is; what stays is checked where it is met.
+    // A graph that is copied as a whole is checked before the copy. A staged graph is checked when its lists are read.
     let indptr = vec![0, 2, 1, 3];
     let damaged = Arc::new(Csc::new(indptr.into(), [0, 1, 2].map(NodeId).to_vec().into()).unwrap());
     let graph = || DeviceGraph::host_staged(damaged.clone(), &device()).unwrap();
@@ -308,7 +315,7 @@ fn a_hop_of_what_the_graph_does_not_have_is_refused() {
 }
 
 #[test]
-fn a_hop_that_is_staged_brings_back_its_picks_alone() {
+fn staged_hops_read_back_only_the_picks() {
     let graph = DeviceGraph::host_staged(weighted(&larger()), &device()).unwrap();
     let is_host = is_cpu(&device());
     let sampler = DeviceSampler::new(graph, [Fanout::UpTo(3)]);
@@ -316,7 +323,7 @@ fn a_hop_that_is_staged_brings_back_its_picks_alone() {
     let request = HopRequest::new(RngKey::new(1), 0, Fanout::UpTo(3), EdgeWeights::None);
     let reads =
         reads_of(|| sampler.sample_frontier(request, &dsts, &mut Scratch::default(), &mut out).unwrap());
-    // Where each destination's picks begin; then their sources and ids.
+    // The host reads the offsets of the destinations first, then the sources and ids of the edges.
     let n_bytes = 4 * 101 + 12 * out.n_edges() as u64;
     let expected = if is_host { Reads::default() } else { Reads { n_reads: 2, n_bytes } };
     assert_eq!(reads, expected);
@@ -324,7 +331,7 @@ fn a_hop_that_is_staged_brings_back_its_picks_alone() {
 }
 
 #[test]
-fn weights_that_a_graph_does_not_have_are_refused() {
+fn rejects_edge_weights_for_an_unweighted_graph() {
     let graph = DeviceGraph::new(six_nodes(), &device()).unwrap();
     assert!(!graph.has_weights());
     let config = SamplerConfig::new([Fanout::All]).with_weights(EdgeWeights::Unbiased);
@@ -332,7 +339,7 @@ fn weights_that_a_graph_does_not_have_are_refused() {
 }
 
 #[test]
-fn a_rule_of_ones_own_is_refused_by_devices() {
+fn devices_reject_custom_rules() {
     let first = |_: Neighbors<'_>, _: NodeKey, _: u32, picks: &mut Selection| picks.push(0);
     let config = SamplerConfig::new([2]).with_rule(first);
     for graph in [DeviceGraph::new(six_nodes(), &device()), DeviceGraph::host_staged(six_nodes(), &device())]
@@ -356,7 +363,7 @@ fn without_layers_the_inputs_are_the_distinct_seeds() {
     let sampler = DeviceSampler::new(graph, [Fanout::All; 0]);
     let sampled = sampler.sample_blocks(&nodes([4, 2, 4]), RngKey::new(0), &mut Scratch::default()).unwrap();
     assert_eq!(sampled.seed_index, [0, 1, 0].map(LocalId));
-    #[expect(clippy::disallowed_methods, reason = "nothing is written to it")]
+    #[expect(clippy::disallowed_methods, reason = "nothing writes to the tensor afterwards")]
     let inputs = sampled.input_nodes.into_data();
     assert_eq!(inputs.try_to_vec::<u32>().unwrap(), [4, 2]);
 }

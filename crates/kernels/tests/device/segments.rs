@@ -1,6 +1,6 @@
-//! Sums, means and maxima of consecutive rows, and graphs on a device.
+//! Tests of sums, means and maxima over segments, and of graphs on a device.
 
-// Ids are integers, which `to_vec_f32` would round.
+// The lint asks for `to_vec_f32`, which would round the integer ids that these tests read.
 #![allow(clippy::disallowed_methods)]
 
 use burn::tensor::{Tensor, TensorData};
@@ -15,7 +15,7 @@ use crate::common::{block, six_nodes};
 
 type Op = fn(&DeviceSegments, Tensor<2>) -> Tensor<2>;
 
-/// An op of this crate with the reference's.
+/// Each op of this crate and its reference.
 const OPS: [(&str, Op, Op); 3] = [
     ("sum", sum, |segments, x| reference::segment_reduce(segments, x, Reduction::Sum)),
     ("mean", mean, |segments, x| reference::segment_reduce(segments, x, Reduction::Mean)),
@@ -34,7 +34,7 @@ fn max(segments: &DeviceSegments, x: Tensor<2>) -> Tensor<2> {
     ops::segment_reduce(segments, x, Reduction::Max)
 }
 
-/// Sums of up to 20,000 numbers in two orders.
+/// The tolerance for sums of up to 20,000 numbers that are added in different orders.
 const SUM_TOLERANCE: f32 = 1e-3;
 
 fn segments(offsets: &[u32]) -> DeviceSegments {
@@ -46,7 +46,7 @@ fn six_rows() -> DeviceSegments {
     segments(&[0, 0, 3, 3, 4, 6, 6])
 }
 
-/// Segments of many sizes, the first and last of them empty, one of 20,000 rows.
+/// Segments of many sizes: the first and the last are empty, and one has 20,000 rows.
 fn uneven() -> DeviceSegments {
     let n_rows = |segment: u32| if segment == 7 { 20_000 } else { segment * segment % 11 };
     let mut offsets = vec![0, 0];
@@ -65,25 +65,25 @@ fn check_exact(op: Op, expected: &[[f32; 2]]) {
 }
 
 #[test]
-fn the_six_rows_have_these_sums() {
+fn sums_have_the_expected_values() {
     let none = [0.0, 0.0];
     check_exact(sum, &[none, [7.0, 0.0], none, [8.0, -8.0], [48.0, 12.0], none]);
 }
 
 #[test]
-fn the_six_rows_have_these_means() {
+fn means_have_the_expected_values() {
     let none = [0.0, 0.0];
     check_exact(mean, &[none, [7.0 / 3.0, 0.0], none, [8.0, -8.0], [24.0, 6.0], none]);
 }
 
 #[test]
-fn the_six_rows_have_these_maxima() {
+fn maxima_have_the_expected_values() {
     let none = [0.0, 0.0];
     check_exact(max, &[none, [4.0, 3.0], none, [8.0, -8.0], [32.0, 7.0], none]);
 }
 
 #[test]
-fn one_segment_is_all_rows() {
+fn reduces_one_segment_of_all_rows() {
     let x = Tensor::<2>::from_data([[1.0, 4.0], [3.0, -2.0]], &device());
     let expected = [[4.0, 2.0], [2.0, 1.0], [3.0, 4.0]];
     for ((name, op, _), expected) in OPS.into_iter().zip(expected) {
@@ -92,7 +92,7 @@ fn one_segment_is_all_rows() {
 }
 
 #[test]
-fn no_rows_and_no_segments_work() {
+fn accepts_zero_rows_and_zero_segments() {
     let device = device().autodiff();
     for (offsets, n_segments) in [(&[0][..], 0), (&[0, 0, 0], 2)] {
         let segments = segments(offsets);
@@ -109,7 +109,7 @@ fn no_rows_and_no_segments_work() {
 }
 
 #[test]
-fn gradients_are_right() {
+fn gradients_match_finite_differences() {
     for (name, op, _) in OPS {
         println!("{name}");
         check_gradient(ramp([6, 5], &device()), |x| op(&six_rows(), x));
@@ -126,7 +126,7 @@ fn the_first_of_equal_maxima_gets_the_whole_gradient() {
 }
 
 #[test]
-fn a_maximum_that_is_not_a_number_is_not_hidden() {
+fn maxima_propagate_nan() {
     let x = Tensor::<2>::from_data([[1.0], [f32::NAN], [2.0], [3.0]], &device());
     let (_, _, of_reference) = OPS[2];
     for op in [max, of_reference] {
@@ -136,7 +136,7 @@ fn a_maximum_that_is_not_a_number_is_not_hidden() {
     }
 }
 
-/// The result and the gradient of a fixed weighted sum of it.
+/// Returns the result, and the gradient of a fixed weighted sum of the result.
 fn result_and_gradient(op: Op, segments: &DeviceSegments, width: usize) -> [Vec<f32>; 2] {
     let device = device().autodiff();
     let x = ramp([segments.n_rows(), width], &device).require_grad();
@@ -147,7 +147,7 @@ fn result_and_gradient(op: Op, segments: &DeviceSegments, width: usize) -> [Vec<
 }
 
 #[test]
-fn direct_equals_reference() {
+fn backend_ops_equal_the_reference() {
     for segments in [six_rows(), uneven()] {
         for width in [1, 3, 16, 100] {
             for (name, own, reference) in OPS {
@@ -155,7 +155,7 @@ fn direct_equals_reference() {
                 let [got, got_gradient] = result_and_gradient(own, &segments, width);
                 let [expected, expected_gradient] = result_and_gradient(reference, &segments, width);
                 if name == "max" {
-                    // Values are chosen, not computed.
+                    // A maximum is one of the values, so there is no rounding.
                     assert_eq!((got, got_gradient), (expected, expected_gradient));
                     continue;
                 }
@@ -167,7 +167,7 @@ fn direct_equals_reference() {
 }
 
 #[test]
-fn flex_runs_its_own_kernels_forward_and_backward() {
+fn forward_and_backward_run_the_backend_implementations() {
     for (name, op, _) in OPS {
         let launches = launches_of(|| drop(result_and_gradient(op, &six_rows(), 3)));
         assert_eq!(launches, Launches { direct: 2, reference: 0 }, "{name}");
@@ -175,7 +175,7 @@ fn flex_runs_its_own_kernels_forward_and_backward() {
 }
 
 #[test]
-fn bits_are_the_same_for_any_number_of_threads() {
+fn results_are_bit_identical_for_any_number_of_threads() {
     for (name, op, _) in OPS {
         let run = |n_threads| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(n_threads).build();
@@ -190,39 +190,39 @@ fn bits_are_the_same_for_any_number_of_threads() {
 }
 
 #[test]
-#[should_panic(expected = "5 rows for segments of 6")]
-fn a_matrix_with_too_few_rows_is_refused() {
+#[should_panic(expected = "x has 5 rows, but the segments have 6")]
+fn rejects_a_matrix_with_too_few_rows() {
     sum(&six_rows(), ramp([5, 2], &device()));
 }
 
 #[test]
-#[should_panic(expected = "no offsets, expected n_segments + 1")]
-fn no_offsets_are_refused() {
+#[should_panic(expected = "there are no offsets, expected one more than the number of segments")]
+fn rejects_empty_offsets() {
     segments(&[]);
 }
 
 #[test]
 #[should_panic(expected = "the offsets start at 1, expected 0")]
-fn offsets_that_leave_rows_out_are_refused() {
+fn rejects_offsets_that_do_not_start_at_zero() {
     segments(&[1, 2]);
 }
 
 #[test]
-#[should_panic(expected = "the offsets fall from 4 to 3 at segment 1")]
-fn offsets_that_fall_are_refused() {
+#[should_panic(expected = "the offsets decrease from 4 to 3 at segment 1")]
+fn rejects_decreasing_offsets() {
     segments(&[0, 4, 3]);
 }
 
 #[test]
-#[should_panic(expected = "2147483648 rows in a batch, at most 2147483647: split it")]
-fn more_rows_than_an_index_counts_are_refused() {
+#[should_panic(expected = "2147483648 rows in a batch, expected at most 2147483647: use smaller batches")]
+fn rejects_more_rows_than_an_i32_index_can_count() {
     segments(&[0, 1 << 31]);
 }
 
 #[test]
 fn graphs_keep_their_edges_nodes_and_items() {
     let device = device().autodiff();
-    // 0 -> 1, and a graph without edges.
+    // The batch has a graph with the edge 0 -> 1 and a graph without edges.
     let host = block(3, &[vec![], vec![0], vec![]]);
     let graphs = DeviceGraphs::upload(&host, &[0, 2, 3], &[40, 7].map(GraphId), &device);
     assert_eq!((graphs.n_graphs(), graphs.block().n_edges(), graphs.segments().n_rows()), (2, 1, 3));
@@ -231,21 +231,21 @@ fn graphs_keep_their_edges_nodes_and_items() {
 }
 
 #[test]
-#[should_panic(expected = "6 sources for 5 destinations, expected the same nodes")]
-fn graphs_with_a_source_that_is_no_destination_are_refused() {
+#[should_panic(expected = "6 sources and 5 destinations, expected the same nodes")]
+fn rejects_graphs_with_a_source_that_is_not_a_destination() {
     DeviceGraphs::upload(&six_nodes(), &[0, 6], &[GraphId(0)], &device());
 }
 
 #[test]
 #[should_panic(expected = "the node offsets end at 2, but the block has 3 nodes")]
-fn graphs_with_nodes_of_no_graph_are_refused() {
+fn rejects_graphs_with_nodes_outside_all_graphs() {
     let host = block(3, &[vec![], vec![], vec![]]);
     DeviceGraphs::upload(&host, &[0, 2], &[GraphId(0)], &device());
 }
 
 #[test]
 #[should_panic(expected = "1 ids for 2 graphs")]
-fn graphs_without_a_number_are_refused() {
+fn rejects_graphs_without_an_id() {
     let host = block(3, &[vec![], vec![], vec![]]);
     DeviceGraphs::upload(&host, &[0, 2, 3], &[GraphId(0)], &device());
 }

@@ -1,4 +1,4 @@
-//! Whatever goes wrong in a loader arrives at its batch, and no thread is left behind.
+//! Errors and panics in a loader are returned for their batch, and all threads exit.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::cell::RefCell;
@@ -14,17 +14,17 @@ use kiln_loader::{
 
 const N_STEPS: usize = 20;
 const PASS: Phase = Phase::Train { epoch: 0 };
-/// Numbers of workers that every fault is tried with; 0 is the caller's own thread.
+/// The numbers of workers with which every fault is tested; with 0 workers the caller's thread makes the batches.
 const WORKERS: [usize; 5] = [0, 1, 2, 8, 40];
 
-/// Stands in a scratch for a panic.
+/// The value that marks the scratch of a batch that panicked.
 const BROKEN: usize = usize::MAX;
 
-/// Counts the threads that fetched something and have not ended.
+/// The number of threads that have made a batch and have not exited.
 #[derive(Clone, Default)]
 struct Census(Arc<AtomicUsize>);
 
-/// Lives as long as the thread in whose local storage it lies.
+/// A thread-local value that is dropped when its thread exits.
 struct Inhabitant(Census);
 
 thread_local!(static INHABITANT: RefCell<Option<Inhabitant>> = const { RefCell::new(None) });
@@ -39,7 +39,7 @@ impl Census {
         });
     }
 
-    /// Threads alive, apart from the calling one.
+    /// Returns the number of threads that have made a batch and have not exited, except the calling thread.
     fn n_workers(&self) -> usize {
         INHABITANT.with_borrow_mut(|slot| *slot = None);
         self.0.load(Ordering::SeqCst)
@@ -52,7 +52,7 @@ impl Drop for Inhabitant {
     }
 }
 
-/// What happens at one step.
+/// The fault that a batcher produces at one step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Fault {
     None,
@@ -63,7 +63,7 @@ enum Fault {
     PanicInSize,
 }
 
-/// A batch that counts as `n_bytes` and says when it is dropped.
+/// A batch with a size of `n_bytes`, which subtracts its size from `live_bytes` on drop.
 struct Batch {
     step: usize,
     n_bytes: usize,
@@ -77,7 +77,7 @@ impl Drop for Batch {
     }
 }
 
-/// Fetches batches of `n_bytes(step)` bytes and fails as told.
+/// A batcher that makes batches of `n_bytes(step)` bytes and produces a fault at the step `at_step`.
 struct Faulty {
     fault: Fault,
     at_step: usize,
@@ -85,9 +85,9 @@ struct Faulty {
     census: Census,
     live_bytes: Arc<AtomicUsize>,
     most_bytes: Arc<AtomicUsize>,
-    /// The most steps that one scratch was used for.
+    /// The largest number of steps that one scratch was used for.
     most_used: Arc<AtomicUsize>,
-    /// Told of every step that is begun.
+    /// The channel that receives every step that is begun.
     begun: Mutex<Option<Sender<usize>>>,
 }
 
@@ -105,7 +105,7 @@ impl Faulty {
         }
     }
 
-    /// With a channel that is told of every step that is begun.
+    /// Adds a channel that receives every step that is begun.
     fn telling(mut self) -> (Self, Receiver<usize>) {
         let (sender, receiver) = mpsc::channel();
         self.begun = Mutex::new(Some(sender));
@@ -114,7 +114,7 @@ impl Faulty {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("disk {0} is on fire")]
+#[error("disk {0} failed")]
 struct OnFire(u32);
 
 impl Batcher for Faulty {
@@ -131,11 +131,11 @@ impl Batcher for Faulty {
     ) -> Result<Batch, BatchError> {
         self.census.enter();
         let step = seeds.step;
-        assert!(!scratch.contains(&BROKEN), "the scratch of a panic came back");
+        assert!(!scratch.contains(&BROKEN), "a scratch should not be reused after a panic");
         scratch.push(step);
         self.most_used.fetch_max(scratch.len(), Ordering::SeqCst);
         if let Some(begun) = &*self.begun.lock().unwrap() {
-            // The test may have stopped listening.
+            // The test may have dropped the receiver.
             let _ = begun.send(step);
         }
         let fault = if step == self.at_step { self.fault } else { Fault::None };
@@ -145,8 +145,8 @@ impl Batcher for Faulty {
         match fault {
             Fault::None | Fault::PanicInSize => {}
             Fault::Error => return Err(BatchError::other(OnFire(7))),
-            Fault::PanicStr => panic!("no such luck"),
-            Fault::PanicString => panic!("no such luck at {step}"),
+            Fault::PanicStr => panic!("the batcher panicked"),
+            Fault::PanicString => panic!("the batcher panicked at {step}"),
             Fault::PanicAny => std::panic::panic_any(7_u8),
         }
         let n_bytes = (self.n_bytes)(step);
@@ -157,7 +157,7 @@ impl Batcher for Faulty {
     }
 
     fn n_bytes(batch: &Batch) -> usize {
-        assert!(!batch.panics_in_size, "size unknown");
+        assert!(!batch.panics_in_size, "the batcher panicked in `n_bytes`");
         batch.n_bytes
     }
 }
@@ -171,7 +171,7 @@ fn loader(batcher: Faulty, n_steps: usize, workers: usize, queue_bytes: usize) -
     Loader::new(items(n_steps), batcher, LoaderConfig { workers, queue_bytes }).unwrap()
 }
 
-/// Runs into the fault at `at_step` and checks what comes before and after it; returns the error.
+/// Checks that the batches before `at_step` are returned, then the fault, then nothing; returns the error.
 fn check_fault(fault: Fault, at_step: usize, workers: usize, queue_bytes: usize) -> Error {
     let batcher = Faulty::new(fault, at_step);
     let (census, live_bytes) = (batcher.census.clone(), Arc::clone(&batcher.live_bytes));
@@ -180,12 +180,12 @@ fn check_fault(fault: Fault, at_step: usize, workers: usize, queue_bytes: usize)
     for step in 0..at_step {
         assert_eq!(batches.next().unwrap().unwrap().step, step);
     }
-    let Some(Err(error)) = batches.next() else { panic!("no fault at step {at_step}, {workers} workers") };
-    assert_eq!(census.n_workers(), 0, "threads are left, {workers} workers");
+    let Some(Err(error)) = batches.next() else { panic!("step {at_step} should fail, {workers} workers") };
+    assert_eq!(census.n_workers(), 0, "all threads should have exited, {workers} workers");
     assert!(batches.next().is_none() && batches.next().is_none());
     assert_eq!(batches.size_hint(), (0, Some(0)));
     drop(batches);
-    assert_eq!(live_bytes.load(Ordering::SeqCst), 0, "batches are left");
+    assert_eq!(live_bytes.load(Ordering::SeqCst), 0, "all batches should have been dropped");
     error
 }
 
@@ -207,24 +207,24 @@ fn check_panic(fault: Fault, expected: impl Fn(usize) -> String) {
 }
 
 #[test]
-fn an_error_arrives_at_its_batch() {
+fn an_error_is_returned_in_place_of_its_batch() {
     check_fault_everywhere(Fault::Error, |error, at_step| {
         let Error::Batch { step, source: BatchError::Other(source) } = error else { panic!("{error}") };
         assert_eq!((*step, source.downcast_ref::<OnFire>().unwrap().0), (at_step, 7));
-        assert_eq!(error.to_string(), format!("the batch of step {at_step} failed: disk 7 is on fire"));
+        assert_eq!(error.to_string(), format!("loading the batch of step {at_step} failed: disk 7 failed"));
     });
 }
 
 #[test]
-fn a_panic_arrives_at_its_batch() {
-    check_panic(Fault::PanicStr, |_| "no such luck".to_owned());
-    check_panic(Fault::PanicString, |step| format!("no such luck at {step}"));
+fn a_panic_is_returned_as_an_error_in_place_of_its_batch() {
+    check_panic(Fault::PanicStr, |_| "the batcher panicked".to_owned());
+    check_panic(Fault::PanicString, |step| format!("the batcher panicked at {step}"));
     check_panic(Fault::PanicAny, |_| "a panic without a message".to_owned());
-    check_panic(Fault::PanicInSize, |_| "size unknown".to_owned());
+    check_panic(Fault::PanicInSize, |_| "the batcher panicked in `n_bytes`".to_owned());
 }
 
 #[test]
-fn a_loader_works_again_after_a_fault() {
+fn a_loader_can_be_reused_after_a_fault() {
     for workers in WORKERS {
         let loader = loader(Faulty::new(Fault::PanicStr, 3), N_STEPS, workers, 1 << 20);
         for _ in 0..3 {
@@ -235,7 +235,7 @@ fn a_loader_works_again_after_a_fault() {
 }
 
 #[test]
-fn scratches_are_kept_from_one_epoch_to_the_next() {
+fn scratches_are_reused_in_the_next_epoch() {
     for workers in [0, 1] {
         let batcher = Faulty::new(Fault::None, 0);
         let most_used = Arc::clone(&batcher.most_used);
@@ -247,7 +247,7 @@ fn scratches_are_kept_from_one_epoch_to_the_next() {
 }
 
 #[test]
-fn batches_come_in_order_and_the_threads_end() {
+fn batches_are_returned_in_order_and_the_threads_exit() {
     for workers in WORKERS {
         let batcher = Faulty::new(Fault::None, 0);
         let census = batcher.census.clone();
@@ -267,13 +267,13 @@ fn a_drop_joins_workers_that_wait_for_a_full_queue() {
         let (census, live_bytes) = (batcher.census.clone(), Arc::clone(&batcher.live_bytes));
         let loader = loader(batcher, N_STEPS, workers, 30);
         let batches = loader.epoch(PASS);
-        // Three batches fill the queue: with nobody to take one, no fourth is begun.
+        // Three batches fill the queue and the caller takes no batch, so a fourth must not begin.
         let mut first: Vec<usize> = begun.iter().take(3).collect();
         first.sort();
         assert_eq!(first, [0, 1, 2]);
         drop(batches);
         assert_eq!((census.n_workers(), live_bytes.load(Ordering::SeqCst)), (0, 0));
-        assert!(begun.try_recv().is_err(), "a step was begun that the queue has no room for");
+        assert!(begun.try_recv().is_err(), "no step should begin while the queue is full");
     }
 }
 
@@ -288,7 +288,7 @@ fn a_drop_in_the_middle_of_an_epoch_joins_the_threads() {
             for step in 0..n_taken {
                 assert_eq!(batches.next().unwrap().unwrap().step, step);
             }
-            // The loader may go first: the pass has all that it needs.
+            // The loader may be dropped first: `Batches` shares its state.
             drop(loader);
             drop(batches);
             assert_eq!((census.n_workers(), live_bytes.load(Ordering::SeqCst)), (0, 0));
@@ -297,21 +297,21 @@ fn a_drop_in_the_middle_of_an_epoch_joins_the_threads() {
 }
 
 #[test]
-fn a_caller_that_panics_leaves_no_thread_behind() {
+fn threads_exit_when_the_caller_panics() {
     let batcher = Faulty::new(Fault::None, 0);
     let census = batcher.census.clone();
     let loader = Arc::new(loader(batcher, N_STEPS, 4, 1 << 20));
     let caller = std::thread::spawn(move || {
         let mut batches = loader.epoch(PASS);
         let batch = batches.next();
-        assert!(batch.is_none(), "the training step went wrong");
+        assert!(batch.is_none(), "the caller panics on purpose");
     });
     assert!(caller.join().is_err());
     assert_eq!(census.n_workers(), 0);
 }
 
 #[test]
-fn the_queue_never_holds_more_than_its_bytes() {
+fn queued_batches_never_exceed_the_byte_limit() {
     for workers in [1, 2, 8] {
         for n_batches in [1, 3, 5] {
             let batcher = Faulty::new(Fault::None, 0);
@@ -320,7 +320,7 @@ fn the_queue_never_holds_more_than_its_bytes() {
             for batch in loader.epoch(PASS) {
                 drop(batch.unwrap());
             }
-            // One more is in the caller's hands.
+            // The limit does not include the batch that the caller holds.
             let most = most_bytes.load(Ordering::SeqCst);
             assert!(
                 most <= (n_batches + 1) * 10,
@@ -331,7 +331,7 @@ fn the_queue_never_holds_more_than_its_bytes() {
 }
 
 #[test]
-fn batches_of_growing_and_uneven_sizes_all_arrive() {
+fn batches_of_growing_and_varying_sizes_are_all_returned() {
     let sizes: [fn(usize) -> usize; 3] = [|step| step * 10, |step| (step * 7919) % 101, |_| 0];
     for n_bytes in sizes {
         for workers in WORKERS {
@@ -354,7 +354,7 @@ fn no_items_give_no_batches() {
 }
 
 #[test]
-fn too_many_workers_are_refused() {
+fn rejects_too_many_workers() {
     let config = LoaderConfig { workers: 1025, ..Default::default() };
     let error = Loader::new(items(1), Faulty::new(Fault::None, 0), config).unwrap_err();
     assert!(matches!(error, Error::TooManyWorkers { workers: 1025, max: 1024 }));

@@ -1,4 +1,4 @@
-//! Batches of whole graphs: exact arrays, the same batches for any number of workers, typed faults.
+//! Batches of whole graphs: exact arrays, identical batches for any number of workers, typed errors.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::fs;
@@ -20,7 +20,7 @@ const TRAIN: Phase = Phase::Train { epoch: 0 };
 const OFFSETS: [u32; 5] = [0, 3, 3, 5, 8];
 const CLASSES: [i32; 4] = [1, 0, 2, 1];
 
-/// Graph 0 is the path 0 - 1 - 2, graph 3 the ring 5 -> 6 -> 7 -> 5 with the loop of 6.
+/// Graph 0 is the path 0 - 1 - 2, graph 3 the ring 5 -> 6 -> 7 -> 5 with a self-loop on 6.
 fn graph() -> Csc {
     let (srcs, dsts) = ([0, 1, 1, 2, 5, 6, 7, 6], [1, 0, 2, 1, 6, 7, 5, 6]);
     let graph = CscBuilder::new(8).build(&srcs, &dsts).unwrap();
@@ -37,7 +37,7 @@ fn batcher(graph: Csc, offsets: &[u32], classes: &[i32]) -> GraphBatcher<dyn Fea
     GraphBatcher::new(Arc::new(graph), offsets.to_vec().into(), features, labels)
 }
 
-/// One batch of these graphs, for evaluation.
+/// Makes one evaluation batch of these graphs.
 fn take<F>(batcher: &GraphBatcher<F>, graphs: &[u32]) -> Result<GraphBatch, BatchError>
 where
     F: FeatureStore + ?Sized + 'static,
@@ -55,7 +55,7 @@ where
 }
 
 #[test]
-fn graphs_of_a_batch_stand_one_after_the_other() {
+fn a_batch_concatenates_its_graphs() {
     let batcher = batcher(graph(), &OFFSETS, &CLASSES);
     let batch = take(&batcher, &[3, 1, 0, 2]).unwrap();
     assert_eq!(
@@ -75,7 +75,7 @@ fn graphs_of_a_batch_stand_one_after_the_other() {
 }
 
 #[test]
-fn a_batch_for_training_is_the_same_with_its_block_transposed() {
+fn training_batches_equal_evaluation_batches_plus_the_transposed_block() {
     let plain = take(&batcher(graph(), &OFFSETS, &CLASSES), &[3, 1, 0]).unwrap();
     let batcher = batcher(graph(), &OFFSETS, &CLASSES);
     let training = take_in(Phase::Train { epoch: 0 }, &batcher, &[3, 1, 0]).unwrap();
@@ -85,7 +85,7 @@ fn a_batch_for_training_is_the_same_with_its_block_transposed() {
 }
 
 #[test]
-fn a_graph_that_is_drawn_twice_is_two_copies() {
+fn a_duplicate_graph_is_copied_twice() {
     let batch = take(&batcher(graph(), &OFFSETS, &CLASSES), &[0, 0]).unwrap();
     assert_eq!(batch.node_offsets, [0, 3, 6]);
     assert_eq!(batch.block.srcs(), [0, 1, 2, 0, 1, 2].map(NodeId));
@@ -97,7 +97,7 @@ fn a_graph_that_is_drawn_twice_is_two_copies() {
 }
 
 #[test]
-fn no_graphs_and_graphs_without_nodes_are_batches() {
+fn accepts_empty_batches_and_graphs_without_nodes() {
     let batcher = batcher(graph(), &OFFSETS, &CLASSES);
     for (graphs, offsets) in [(&[][..], &[0][..]), (&[1, 1], &[0, 0, 0])] {
         let batch = take(&batcher, graphs).unwrap();
@@ -108,14 +108,14 @@ fn no_graphs_and_graphs_without_nodes_are_batches() {
 }
 
 #[test]
-fn bytes_are_those_of_all_arrays() {
+fn n_bytes_counts_all_arrays() {
     let plain = take(&batcher(graph(), &OFFSETS, &CLASSES), &[3, 0]).unwrap();
-    // Graphs and labels, offsets, nodes, indptr, edges with their ids, rows.
+    // The terms are the sizes of graphs and labels, offsets, nodes, indptr, edges with their ids, and feature rows.
     assert_eq!(plain.n_bytes(), 2 * 8 + 3 * 4 + 6 * 4 + 7 * 4 + 8 * 12 + 6 * 8);
 }
 
 #[test]
-fn batches_are_the_same_for_any_number_of_workers() {
+fn batches_are_identical_for_any_number_of_workers() {
     let graphs: Vec<GraphId> = (0..500).map(|item| GraphId(item % 4)).collect();
     let config = ItemSamplerConfig { batch_size: 32, ..Default::default() };
     let mut expected: Option<String> = None;
@@ -131,7 +131,7 @@ fn batches_are_the_same_for_any_number_of_workers() {
 }
 
 #[test]
-fn the_time_of_both_stages_is_told() {
+fn batches_report_the_times_of_all_stages() {
     let items = ItemSampler::new([0, 3].map(GraphId), ItemSamplerConfig::default()).unwrap();
     let loader = Loader::new(items, batcher(graph(), &OFFSETS, &CLASSES), LoaderConfig::default()).unwrap();
     let times = loader.epoch(TRAIN).next().unwrap().unwrap().times;
@@ -139,12 +139,12 @@ fn the_time_of_both_stages_is_told() {
 }
 
 #[test]
-fn items_that_are_no_graphs_are_errors() {
+fn rejects_unknown_and_unlabelled_graphs() {
     let batcher = batcher(graph(), &OFFSETS, &[1, 0, -1, 3]);
     let cases = [
-        (vec![0, 4], "item 4 at position 1 is no graph: there are 4 (ids 0 to n_graphs - 1)"),
-        (vec![1, 2], "graph 2 has no label: leave it out of the split"),
-        (vec![3], "graph 3 has label 3, but there are 3 classes (0 to n_classes - 1)"),
+        (vec![0, 4], "item 4 at position 1 is not a graph: expected an id below 4"),
+        (vec![1, 2], "graph 2 has no label: remove it from the split"),
+        (vec![3], "graph 3 has label 3, expected a class below 3"),
     ];
     for (graphs, expected) in cases {
         assert_eq!(take(&batcher, &graphs).unwrap_err().to_string(), expected);
@@ -152,12 +152,12 @@ fn items_that_are_no_graphs_are_errors() {
 }
 
 #[test]
-fn edges_that_leave_their_graph_are_errors() {
+fn rejects_edges_between_graphs() {
     let batcher = batcher(graph(), &[0, 2, 3, 5, 8], &CLASSES);
-    // Edge 2 comes from behind graph 0, edge 3 from before graph 1.
+    // The source of edge 2 is after graph 0, that of edge 3 before graph 1.
     let cases = [
-        (0, "edge 2 comes from node 2, but ends in graph 0, whose nodes are 0 to 2 - 1"),
-        (1, "edge 3 comes from node 1, but ends in graph 1, whose nodes are 2 to 3 - 1"),
+        (0, "edge 2 comes from node 2, expected a node of graph 0 (0..2)"),
+        (1, "edge 3 comes from node 1, expected a node of graph 1 (2..3)"),
     ];
     for (graph, expected) in cases {
         let error = take(&batcher, &[graph]).unwrap_err();
@@ -168,20 +168,21 @@ fn edges_that_leave_their_graph_are_errors() {
 }
 
 #[test]
-fn damaged_offsets_are_errors_of_the_graphs_that_they_belong_to() {
+fn rejects_damaged_offsets_only_in_batches_with_their_graphs() {
     let falling = batcher(graph(), &[0, 3, 2, 5, 9], &CLASSES);
     assert!(take(&falling, &[0]).is_ok());
-    for (graph, expected) in
-        [(1, "the nodes of graph 1 would be 3 to 2 of 8"), (3, "the nodes of graph 3 would be 5 to 9 of 8")]
-    {
+    for (graph, expected) in [
+        (1, "the nodes of graph 1 are 3..2, expected a range within 0..8"),
+        (3, "the nodes of graph 3 are 5..9, expected a range within 0..8"),
+    ] {
         let error = take(&falling, &[graph]).unwrap_err();
         assert!(matches!(error, BatchError::BadNodeRange { .. }));
         assert!(error.to_string().starts_with(expected), "{error}");
     }
     for (indptr, expected) in [
-        (vec![0, 3, 1, 4, 4, 4, 5, 7, 8], "the edges of node 1 would be 3 to 1 of 8"),
-        (vec![0, 1, 9, 4, 4, 4, 5, 7, 8], "the edges of node 1 would be 1 to 9 of 8"),
-        (vec![0, 1, 3, 9, 4, 4, 5, 7, 8], "the edges of node 2 would be 3 to 9 of 8"),
+        (vec![0, 3, 1, 4, 4, 4, 5, 7, 8], "node 1 has the edge range 3 to 1, expected"),
+        (vec![0, 1, 9, 4, 4, 4, 5, 7, 8], "node 1 has the edge range 1 to 9, expected"),
+        (vec![0, 1, 3, 9, 4, 4, 5, 7, 8], "node 2 has the edge range 3 to 9, expected"),
     ] {
         let damaged = Csc::new(SharedArray::from(indptr), graph().indices().to_vec().into()).unwrap();
         let damaged = batcher(damaged, &OFFSETS, &CLASSES);
@@ -193,8 +194,8 @@ fn damaged_offsets_are_errors_of_the_graphs_that_they_belong_to() {
 }
 
 #[test]
-fn a_graph_without_nodes_has_no_edges_whatever_its_neighbours_say() {
-    // Graph 1 stands at node 3, whose edges would start anywhere.
+fn a_graph_without_nodes_ignores_damaged_offsets_of_the_next_graph() {
+    // Graph 1 is empty and starts at node 3, where the offset of the edges is damaged.
     for start in [9, 2, u64::MAX] {
         let indptr = vec![0, 1, 3, start, 4, 4, 5, 7, 8];
         let damaged = Csc::new(SharedArray::from(indptr), graph().indices().to_vec().into()).unwrap();
@@ -208,7 +209,7 @@ fn a_graph_without_nodes_has_no_edges_whatever_its_neighbours_say() {
 }
 
 #[test]
-fn damage_in_a_mapped_file_names_the_file() {
+fn an_error_in_a_mapped_file_contains_its_path() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("indices");
     let indices = [1, 0, 2, 1, 7, 5, 4_000_000_000_u32, 6];
@@ -216,12 +217,13 @@ fn damage_in_a_mapped_file_names_the_file() {
     let mapped = MappedFile::open(&path).unwrap().slice(0..32).unwrap();
     let damaged = Csc::new(graph().indptr().to_vec().into(), mapped).unwrap();
     let error = take(&batcher(damaged, &OFFSETS, &CLASSES), &[0, 3]).unwrap_err().to_string();
-    let expected = format!("{}: edge 6 comes from node 4000000000, but ends in graph 3", path.display());
+    let expected =
+        format!("{}: edge 6 comes from node 4000000000, expected a node of graph 3", path.display());
     assert!(error.starts_with(&expected), "{error}");
 }
 
 #[test]
-fn more_nodes_than_a_block_numbers_are_an_error() {
+fn rejects_a_batch_with_more_nodes_than_local_ids() {
     let n_nodes = 1 << 20;
     let empty = CscBuilder::new(n_nodes).build(&[], &[]).unwrap();
     let error = take(&batcher(empty, &[0, n_nodes as u32], &[0]), &[0; 1 << 12]).unwrap_err();
@@ -229,12 +231,12 @@ fn more_nodes_than_a_block_numbers_are_an_error() {
 }
 
 #[test]
-#[should_panic(expected = "labels and graphs differ in number")]
-fn one_label_a_graph_is_asked_for() {
+#[should_panic(expected = "expected one label per graph")]
+fn new_panics_without_one_label_per_graph() {
     batcher(graph(), &OFFSETS, &CLASSES[..3]);
 }
 
-/// Numbers of nodes, with edges within each graph.
+/// Random graphs: the number of nodes and the edges of each.
 fn arb_graphs() -> impl Strategy<Value = Vec<(u32, Vec<(u32, u32)>)>> {
     let graph = (0_u32..6).prop_flat_map(|n_nodes| {
         let node = 0..n_nodes.max(1);
@@ -246,7 +248,7 @@ fn arb_graphs() -> impl Strategy<Value = Vec<(u32, Vec<(u32, u32)>)>> {
 
 proptest! {
     #[test]
-    fn each_graph_of_a_batch_is_the_graph_built_alone(
+    fn each_graph_of_a_batch_equals_the_graph_built_alone(
         graphs in arb_graphs(),
         drawn in prop::collection::vec(any::<prop::sample::Index>(), 0..10),
     ) {

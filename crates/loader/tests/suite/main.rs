@@ -1,4 +1,4 @@
-//! Loaders: the order of seeds and batches, what is in them, ranks, going on, and faults.
+//! Tests of the loader: order and content of batches, sharding among ranks, resume, and faults.
 
 mod faults;
 mod graph;

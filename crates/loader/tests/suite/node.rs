@@ -1,4 +1,4 @@
-//! Batches of nodes: alignment, the same batches for any number of workers and ranks, typed faults.
+//! Batches of nodes: alignment of arrays, identical batches for any number of workers, typed errors.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::sync::Arc;
@@ -29,7 +29,8 @@ fn graph() -> Arc<Csc> {
     Arc::new(CscBuilder::new(N_NODES as usize).build(&srcs, &dsts).unwrap())
 }
 
-/// Node `v` has the features `[v, -v]` and the class `v % N_CLASSES`; `n_labelled` nodes have one.
+/// A loader of nodes: node `v` has the features `[v, -v]` and the class `v % N_CLASSES`; the first `n_labelled` nodes
+/// are labelled.
 fn loader(
     items: &[NodeId],
     fanouts: Vec<Fanout>,
@@ -67,14 +68,14 @@ fn check_batch(batch: &MiniBatch) {
     assert_eq!((batch.x.clone().into_f32(), batch.x_dim), (rows, 2));
 }
 
-/// All of a batch but its times.
+/// The debug text of a batch with its times set to 0.
 fn without_times(mut batch: MiniBatch) -> String {
     batch.times = StageTimes::default();
     format!("{batch:?}")
 }
 
 #[test]
-fn batches_are_the_same_for_any_number_of_workers() {
+fn batches_are_identical_for_any_number_of_workers() {
     let config = ItemSamplerConfig { batch_size: 256, seed: 3, ..Default::default() };
     for phase in [Phase::Train { epoch: 2 }, Phase::Validation] {
         let mut expected = Vec::new();
@@ -96,14 +97,14 @@ fn batches_are_the_same_for_any_number_of_workers() {
 }
 
 #[test]
-fn batches_for_training_are_the_same_with_all_blocks_but_the_first_transposed() {
+fn training_batches_equal_evaluation_batches_plus_transposed_blocks_after_the_first() {
     let rows = vec![0.0; 2 * N_NODES as usize];
     let batcher = || {
         let sampler = Arc::new(NeighborSampler::new(graph(), fanouts()));
         let features = Arc::new(DenseFeatures::from_f32(rows.clone(), 2).unwrap());
         NodeBatcher::new(sampler, features, Arc::new(Labels::new(vec![0; N_NODES as usize], 1)))
     };
-    // The same seeds and the same key in both.
+    // Both batches have the same seeds and the same key.
     let items = ItemSampler::new(nodes(), ItemSamplerConfig::default()).unwrap();
     let seeds = items.epoch(Phase::Train { epoch: 0 }).step(0);
     let batch = |phase| {
@@ -120,7 +121,7 @@ fn batches_for_training_are_the_same_with_all_blocks_but_the_first_transposed() 
 }
 
 #[test]
-fn a_seed_that_stands_twice_is_one_destination_and_two_labels() {
+fn a_duplicate_seed_has_one_destination_and_two_labels() {
     let config = ItemSamplerConfig { shuffle: false, ..Default::default() };
     let items = [9, 4, 9].map(NodeId);
     let loader = loader(&items, fanouts(), N_NODES, config, 0);
@@ -132,7 +133,7 @@ fn a_seed_that_stands_twice_is_one_destination_and_two_labels() {
 }
 
 #[test]
-fn without_layers_the_rows_are_those_of_the_distinct_seeds() {
+fn without_layers_features_are_those_of_the_distinct_seeds() {
     let config = ItemSamplerConfig { shuffle: false, ..Default::default() };
     let loader = loader(&[9, 4, 9].map(NodeId), Vec::new(), N_NODES, config, 0);
     let batch = loader.epoch(Phase::Train { epoch: 0 }).next().unwrap().unwrap();
@@ -152,7 +153,7 @@ fn a_rank_without_seeds_in_the_last_step_gets_an_empty_batch() {
 }
 
 #[test]
-fn an_unlabelled_seed_is_named_at_its_step() {
+fn reports_an_unlabelled_seed_at_its_step() {
     let config = ItemSamplerConfig { batch_size: 10, shuffle: false, ..Default::default() };
     let mut batches = loader(&nodes(), fanouts(), 25, config, 2).epoch(Phase::Train { epoch: 0 });
     assert!(batches.next().unwrap().is_ok() && batches.next().unwrap().is_ok());
@@ -161,13 +162,13 @@ fn an_unlabelled_seed_is_named_at_its_step() {
     assert!(matches!(source, kiln_feature::Error::Unlabelled { item: "node", id: 25 }));
     assert_eq!(
         error.to_string(),
-        "the batch of step 2 failed: node 25 has no label: leave it out of the split"
+        "loading the batch of step 2 failed: node 25 has no label: remove it from the split"
     );
     assert!(batches.next().is_none());
 }
 
 #[test]
-fn a_seed_that_is_no_node_is_named_at_its_step() {
+fn reports_a_seed_out_of_range_at_its_step() {
     let config = ItemSamplerConfig { batch_size: 1, shuffle: false, ..Default::default() };
     let items = [NodeId(1), NodeId(N_NODES)];
     let mut batches = loader(&items, fanouts(), N_NODES, config, 1).epoch(Phase::Train { epoch: 0 });
@@ -178,7 +179,7 @@ fn a_seed_that_is_no_node_is_named_at_its_step() {
 }
 
 #[test]
-fn sizes_and_times_travel_with_each_batch() {
+fn batches_report_their_sizes_and_times() {
     let loader = loader(&nodes(), fanouts(), N_NODES, ItemSamplerConfig::default(), 2);
     let mut total = StageTimes::default();
     for batch in loader.epoch(Phase::Train { epoch: 0 }) {

@@ -1,4 +1,4 @@
-//! The item sampler: order, shards, last steps, keys.
+//! The item sampler: order, sharding, last steps, keys.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use kiln_graph::NodeId;
@@ -16,7 +16,7 @@ fn sampler(items: Vec<NodeId>, config: ItemSamplerConfig) -> ItemSampler {
     ItemSampler::new(items, config).unwrap()
 }
 
-/// The order of `n_items` items in a training epoch.
+/// Returns the order of `n_items` items in a training epoch.
 fn order(n_items: usize, seed: u64, epoch: u64) -> Vec<NodeId> {
     let config = ItemSamplerConfig { seed, ..Default::default() };
     sampler(nodes(n_items), config).epoch(Phase::Train { epoch }).items().to_vec()
@@ -29,7 +29,7 @@ fn steps(sampler: &ItemSampler, phase: Phase) -> Vec<Vec<NodeId>> {
 }
 
 #[test]
-fn a_shuffled_epoch_is_a_permutation_of_its_own() {
+fn each_shuffled_epoch_has_another_permutation() {
     let one = order(1000, 1, 0);
     let mut sorted = one.clone();
     sorted.sort();
@@ -40,15 +40,16 @@ fn a_shuffled_epoch_is_a_permutation_of_its_own() {
     assert_eq!(one, order(1000, 1, 0));
 }
 
-/// Pins the recipe in the documentation of `ItemSampler`: a change breaks every run's reproducibility.
+/// Checks the algorithm that the docs of `ItemSampler` specify: a change breaks the reproducibility of every run.
 #[test]
-fn the_order_of_seed_7_epoch_3_is_the_documented_one() {
+fn the_order_of_seed_7_epoch_3_is_as_documented() {
     assert_eq!(order(10, 7, 3), [5, 6, 3, 0, 8, 4, 2, 9, 7, 1].map(NodeId));
 }
 
 #[test]
 fn every_position_is_reached_equally_often() {
-    // Item 0 over 5,000 epochs of 5 items: 1,000 times at each place, +- 5 standard deviations of 28.
+    // Over 5,000 epochs, item 0 should be at each of the 5 positions 1,000 times. The standard deviation is 28, and the
+    // tolerance is 5 standard deviations.
     let mut counts = [0_i32; 5];
     for epoch in 0..5000 {
         counts[order(5, 0, epoch).iter().position(|node| *node == NodeId(0)).unwrap()] += 1;
@@ -67,7 +68,7 @@ fn items_keep_their_order_without_shuffle_and_in_evaluation() {
 }
 
 #[test]
-fn keys_are_folded_from_seed_pass_and_step() {
+fn keys_are_folded_from_seed_phase_and_step() {
     let config = ItemSamplerConfig { batch_size: 4, seed: 9, ..Default::default() };
     let items = sampler(nodes(10), config);
     let train = RngKey::new(9).fold_in(KeyDomain::Epoch, 5).fold_in(KeyDomain::Step, 2);
@@ -77,7 +78,7 @@ fn keys_are_folded_from_seed_pass_and_step() {
 }
 
 #[test]
-fn duplicate_items_are_drawn_as_often_as_they_stand_in_the_list() {
+fn duplicate_items_are_drawn_as_often_as_listed() {
     let items = [3, 3, 5, 3].map(NodeId).to_vec();
     let mut drawn = steps(&sampler(items, ItemSamplerConfig { batch_size: 3, ..Default::default() }), TRAIN);
     assert_eq!(drawn.iter().map(Vec::len).collect::<Vec<_>>(), [3, 1]);
@@ -95,14 +96,14 @@ fn no_items_give_no_steps() {
 }
 
 #[test]
-fn a_batch_size_beyond_any_list_takes_all_items() {
+fn an_overflowing_batch_size_takes_all_items_in_one_step() {
     let shard = Shard { rank: 1, world_size: 2 };
     let items = sampler(nodes(5), ItemSamplerConfig { batch_size: usize::MAX, shard, ..Default::default() });
     assert_eq!(items.epoch(TRAIN).step(0).seeds.len(), 2);
 }
 
 #[test]
-fn impossible_settings_are_refused() {
+fn rejects_a_zero_batch_size_and_a_rank_out_of_range() {
     let zero = ItemSamplerConfig { batch_size: 0, ..Default::default() };
     assert!(matches!(ItemSampler::new(nodes(1), zero), Err(Error::ZeroBatchSize)));
     for (rank, world_size) in [(4, 4), (5, 4), (0, 0)] {
@@ -114,16 +115,16 @@ fn impossible_settings_are_refused() {
 }
 
 #[test]
-#[should_panic(expected = "step 3 of a pass of 3")]
+#[should_panic(expected = "step 3 is out of range: the phase has 3 steps")]
 fn a_step_after_the_last_panics() {
     let config = ItemSamplerConfig { batch_size: 4, ..Default::default() };
     sampler(nodes(10), config).epoch(TRAIN).step(3);
 }
 
 proptest! {
-    /// Ranks side by side, in rank order, are one rank with a batch as large as all of theirs.
+    /// The seeds of all ranks, in rank order, equal those of a single rank with the batch size of all ranks together.
     #[test]
-    fn ranks_together_see_what_one_rank_sees(
+    fn all_ranks_together_use_the_seeds_of_a_single_rank(
         n_items in 0_usize..300,
         batch_size in 1_usize..20,
         world_size in 1_usize..7,

@@ -1,5 +1,5 @@
-//! The item sampler of several ranks: every seed once, steps that agree, and nothing that depends on how many
-//! ranks there are.
+//! The item sampler on several ranks: every seed is used once, the steps of the ranks agree, and seeds and samples do
+//! not depend on the number of ranks.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::collections::{HashMap, HashSet};
@@ -17,7 +17,7 @@ fn nodes(n_items: usize) -> Vec<NodeId> {
     (0..n_items as u32).map(NodeId).collect()
 }
 
-/// One rank's steps of a pass.
+/// Returns the seeds of one rank for every step of a phase.
 fn of_rank(n_items: usize, config: ItemSamplerConfig, phase: Phase) -> Vec<SeedBatch> {
     let sampler = ItemSampler::new(nodes(n_items), config).unwrap();
     let order = sampler.epoch(phase);
@@ -25,7 +25,7 @@ fn of_rank(n_items: usize, config: ItemSamplerConfig, phase: Phase) -> Vec<SeedB
     (0..order.n_steps()).map(|step| order.step(step)).collect()
 }
 
-/// All ranks' batches of each step; the ranks must have as many.
+/// Returns the batches of all ranks for each step, and checks that all ranks have the same number of steps.
 fn steps(n_items: usize, n_ranks: usize, config: ItemSamplerConfig, phase: Phase) -> Vec<Vec<SeedBatch>> {
     let mut steps: Vec<Vec<SeedBatch>> = Vec::new();
     for rank in 0..n_ranks {
@@ -43,7 +43,7 @@ fn steps(n_items: usize, n_ranks: usize, config: ItemSamplerConfig, phase: Phase
     steps
 }
 
-/// The seeds of one step's ranks, in the order of the ranks.
+/// The seeds of one step on all ranks, in rank order.
 fn together(ranks: &[SeedBatch]) -> Vec<NodeId> {
     ranks.iter().flat_map(|batch| &batch.seeds).copied().collect()
 }
@@ -68,7 +68,7 @@ fn each_of_4097_seeds_is_used_once_by_4_ranks_of_1024() {
 }
 
 #[test]
-fn a_rank_without_seeds_has_the_others_keys_and_steps() {
+fn a_rank_without_seeds_has_the_keys_and_steps_of_the_others() {
     let config = ItemSamplerConfig { batch_size: 2, shuffle: false, ..Default::default() };
     let steps = steps(9, 4, config, TRAIN);
     assert_eq!(
@@ -81,14 +81,14 @@ fn a_rank_without_seeds_has_the_others_keys_and_steps() {
 }
 
 #[test]
-fn no_items_are_no_steps_for_any_number_of_ranks() {
+fn no_items_give_no_steps_for_any_policy() {
     for uneven in ALL {
         assert!(steps(0, 3, ItemSamplerConfig { uneven, ..Default::default() }, TRAIN).is_empty());
     }
 }
 
 #[test]
-fn drop_leaves_out_the_last_items_of_the_last_step() {
+fn uneven_shards_drop_omits_items_that_ranks_cannot_share_evenly() {
     let config =
         ItemSamplerConfig { batch_size: 2, shuffle: false, uneven: UnevenShards::Drop, ..Default::default() };
     let full = [vec![0, 1], vec![2, 3], vec![4, 5], vec![6, 7]];
@@ -104,7 +104,7 @@ fn drop_leaves_out_the_last_items_of_the_last_step() {
 }
 
 #[test]
-fn pad_fills_the_last_step_with_the_first_items() {
+fn uneven_shards_pad_fills_the_last_step_with_the_first_items() {
     let config =
         ItemSamplerConfig { batch_size: 2, shuffle: false, uneven: UnevenShards::Pad, ..Default::default() };
     let cases = [
@@ -117,7 +117,7 @@ fn pad_fills_the_last_step_with_the_first_items() {
         let expected = [[vec![0, 1], vec![2, 3], vec![4, 5], vec![6, 7]], last];
         assert_eq!(seeds(&steps(n_items, 4, config, TRAIN)), expected, "{n_items} items");
     }
-    // Fewer items than are to be added are repeated.
+    // Items repeat if the padding needs more items than the list has.
     assert_eq!(seeds(&steps(1, 4, config, TRAIN)), [[[0], [0], [0], [0]]]);
     assert_eq!(seeds(&steps(2, 5, config, TRAIN)), [[[0], [1], [0], [1], [0]]]);
 }
@@ -142,7 +142,7 @@ fn a_short_last_step_that_is_dropped_is_not_padded() {
 }
 
 #[test]
-fn evaluation_judges_every_item_once_under_all_settings() {
+fn evaluation_uses_every_item_once_under_all_settings() {
     for n_ranks in [1, 2, 4, 5] {
         for n_items in [0, 1, 3, 8, 11, 4097] {
             for (uneven, drop_last) in ALL.into_iter().flat_map(|uneven| [(uneven, false), (uneven, true)]) {
@@ -155,10 +155,10 @@ fn evaluation_judges_every_item_once_under_all_settings() {
     }
 }
 
-/// A defect of programs that split the items once: there a rank sees the same part of them in each epoch, and
-/// what does not divide by the number of ranks is never seen.
+/// Guards against samplers that split the items only once: each rank would then see the same items in every epoch, and
+/// the items left over from an even split would never be used.
 #[test]
-fn every_epoch_has_a_fresh_permutation_over_all_ranks() {
+fn every_epoch_has_another_permutation_over_all_ranks() {
     let (n_items, n_ranks) = (103, 4);
     let config = ItemSamplerConfig { batch_size: 8, ..Default::default() };
     let mut orders = HashSet::new();
@@ -171,11 +171,12 @@ fn every_epoch_has_a_fresh_permutation_over_all_ranks() {
         of_rank_0.extend(steps.iter().flat_map(|ranks| ranks[0].seeds.clone()));
     }
     assert_eq!(orders.len(), 10);
-    // A quarter each epoch: an item that rank 0 never sees in ten epochs has a chance of 6 %.
-    assert!(of_rank_0.len() > n_items * 3 / 4, "{} of {n_items} items", of_rank_0.len());
+    // Rank 0 gets a quarter of the items per epoch, so it misses a given item in all ten epochs with a probability of 6
+    // %.
+    assert!(of_rank_0.len() > n_items * 3 / 4, "rank 0 used only {} of {n_items} items", of_rank_0.len());
 }
 
-/// Degrees from 0 to 60, more than the fanouts and fewer.
+/// A graph with in-degrees from 0 to 60, both above and below the fanouts.
 fn graph(n_nodes: u32) -> Arc<Csc> {
     let mut srcs = Vec::new();
     let mut dsts = Vec::new();
@@ -188,14 +189,14 @@ fn graph(n_nodes: u32) -> Arc<Csc> {
     Arc::new(CscBuilder::new(n_nodes as usize).build(&srcs, &dsts).unwrap())
 }
 
-/// The picked edges of each destination.
+/// Returns the picked edges of each destination.
 fn picks(block: &Block) -> HashMap<NodeId, &[EdgeId]> {
     let edges = |row: usize| block.indptr()[row] as usize..block.indptr()[row + 1] as usize;
     block.dsts().iter().enumerate().map(|(row, &dst)| (dst, &block.edge_ids()[edges(row)])).collect()
 }
 
 #[test]
-fn one_rank_of_4096_two_of_2048_and_four_of_1024_have_the_same_seeds_and_picks() {
+fn one_rank_of_4096_two_of_2048_and_four_of_1024_use_the_same_seeds_and_edges() {
     let n_items = 9000;
     let sampler = NeighborSampler::new(graph(n_items), [Fanout::UpTo(5), Fanout::UpTo(10), Fanout::UpTo(3)]);
     let mut scratch = Scratch::default();
@@ -230,7 +231,7 @@ fn one_rank_of_4096_two_of_2048_and_four_of_1024_have_the_same_seeds_and_picks()
 
 proptest! {
     #[test]
-    fn the_ranks_share_each_step(
+    fn ranks_split_each_step_evenly_under_every_policy(
         n_items in 0_usize..200,
         batch_size in 1_usize..12,
         n_ranks in 1_usize..7,
@@ -251,17 +252,17 @@ proptest! {
             let sizes: Vec<usize> = ranks.iter().map(|batch| batch.seeds.len()).collect();
             let (least, most) = (*sizes.iter().min().unwrap(), *sizes.iter().max().unwrap());
             prop_assert!(most <= batch_size && most > 0);
-            prop_assert_eq!(sizes[0], most, "the first rank has none while another has some");
+            prop_assert_eq!(sizes[0], most, "rank 0 should have the largest share");
             prop_assert!(most - least <= usize::from(uneven == UnevenShards::Join));
         }
     }
 }
 
 proptest! {
-    /// Ranks that take their own items take, together and in each step, those of one rank with the batch of all, each
-    /// rank in their order.
+    /// A single rank with the batch size of all ranks together defines the items of a step. With sharding by owner,
+    /// each rank gets those items that it owns, in the same order.
     #[test]
-    fn owners_part_the_steps_of_one_rank(
+    fn sharding_by_owner_partitions_the_steps_of_one_rank(
         n_items in 0usize..300,
         n_ranks in 1usize..5,
         batch_size in 1usize..40,
@@ -289,7 +290,7 @@ proptest! {
 }
 
 #[test]
-fn owners_do_not_drop_or_pad() {
+fn sharding_by_owner_rejects_drop_and_pad() {
     for uneven in [UnevenShards::Drop, UnevenShards::Pad] {
         let config = ItemSamplerConfig { uneven, ..Default::default() };
         let error = ItemSampler::new(nodes(9), config).unwrap().shard_by_owner(|_| 0).unwrap_err();

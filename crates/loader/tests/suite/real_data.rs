@@ -1,4 +1,4 @@
-//! On the built-in data set: how a step is cut into ranks changes nobody's picks.
+//! Sampling on the built-in data set: the edges sampled for a node do not depend on the number of ranks.
 
 use std::collections::HashMap;
 
@@ -8,13 +8,15 @@ use kiln_loader::{
 };
 use kiln_sample::{Fanout, NeighborSampler};
 
-/// The batches of an epoch, as one rank sees them.
+/// Returns the first two batches of an epoch on one rank.
 fn batches(data: &kiln_data::Dataset, batch_size: usize, shard: Shard) -> Vec<MiniBatch> {
     let config = ItemSamplerConfig { batch_size, seed: 7, shard, ..ItemSamplerConfig::default() };
-    let items = ItemSampler::new(data.split.train.to_vec(), config).expect("the configuration is valid");
+    let items =
+        ItemSampler::new(data.split.train.to_vec(), config).expect("the configuration should be accepted");
     let sampler = NeighborSampler::new(data.graph.clone(), [Fanout::UpTo(10); 3]);
     let batcher = NodeBatcher::new(sampler.into(), data.features.clone(), data.labels.clone());
-    let loader = Loader::new(items, batcher, LoaderConfig::default()).expect("the configuration is valid");
+    let loader =
+        Loader::new(items, batcher, LoaderConfig::default()).expect("the configuration should be accepted");
     let batches: Result<Vec<_>, _> = loader.epoch(Phase::Train { epoch: 1 }).take(2).collect();
     batches.expect("the built-in data should load")
 }
@@ -26,7 +28,7 @@ fn picks(block: &Block) -> HashMap<NodeId, &[EdgeId]> {
 }
 
 #[test]
-fn four_ranks_of_1024_seeds_pick_what_one_rank_of_4096_picks() {
+fn four_ranks_of_1024_seeds_sample_the_edges_of_one_rank_of_4096() {
     let data = kiln_data::debian_packages().expect("the built-in data should load");
     let whole = batches(&data, 4096, Shard::default());
     let ranks: Vec<_> = (0..4).map(|rank| batches(&data, 1024, Shard { rank, world_size: 4 })).collect();

@@ -1,4 +1,4 @@
-//! Going on in the middle of an epoch.
+//! Resuming in the middle of an epoch.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use kiln_loader::{
     StageTimes, UnevenShards,
 };
 
-/// The seeds as they come; counts the batches that were made.
+/// A batcher that returns its seeds and counts the batches that it makes.
 struct Seeds(Arc<AtomicUsize>);
 
 impl Batcher for Seeds {
@@ -29,7 +29,7 @@ impl Batcher for Seeds {
 }
 
 #[test]
-fn an_epoch_from_a_step_is_the_epoch_without_the_steps_before() {
+fn epoch_from_returns_the_remaining_batches_of_the_epoch() {
     let items: Vec<NodeId> = (0..50).map(NodeId).collect();
     let shard = Shard { rank: 1, world_size: 3 };
     for workers in [0, 1, 4] {

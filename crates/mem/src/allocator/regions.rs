@@ -4,53 +4,54 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::{AllocatorStats, MAX_ALIGN};
 
-/// Bytes of a huge page, on most machines; regions are whole numbers of them.
+/// The size of a huge page on most machines. The size of a region is a multiple of it.
 const HUGE_PAGE: usize = 2 << 20;
 
-/// A freed region serves a buffer that needs at least this part of it, in sixteenths; less would waste it.
+/// The minimum share of a freed region, in sixteenths, that a buffer must fill to reuse the region. It limits the
+/// wasted memory.
 const LEAST_SIXTEENTHS: usize = 12;
 
-/// One part in so many may be held over the most that was in use: sizes differ from step to step, and without
-/// it a step's misses would unmap what the next step asks for.
+/// The memory held may exceed the recent peak by the share `1 / SLACK`. Buffer sizes differ from step to step; without
+/// slack, a step that needs other sizes would unmap regions that the next step needs.
 const SLACK: usize = 4;
 
-/// What was in use counts for at least so many buffers and at most twice as many, which are 5 to 20 training
-/// steps: without an end, a graph that was sorted before training began would be paid for until the end of it.
+/// The number of allocations in a window. The peak is taken over the current and the previous window, which together
+/// span several training steps. An unlimited peak would keep the memory of preprocessing for the whole training.
 const WINDOW: usize = 1 << 10;
 
-/// Regions of memory in use and kept.
+/// The regions in use and those kept for reuse.
 #[derive(Debug)]
 pub(super) struct Regions {
     state: Mutex<State>,
 }
 
-/// Nothing is allocated while the lock is held, and nothing panics under it.
+/// The list of kept regions and the statistics. The code under its lock must neither allocate nor panic.
 #[derive(Debug)]
 struct State {
-    /// The kept regions, the one that was freed last first.
+    /// The most recently freed region: the head of the list of kept regions.
     newest: *mut Header,
     oldest: *mut Header,
     held: AllocatorStats,
-    /// The most bytes that were in use at one time, in the window before this one and in this one.
+    /// The peaks of bytes in use: `[in the previous window, in the current window]`.
     peaks: [usize; 2],
-    /// How many buffers were taken in this window.
+    /// The number of allocations in the current window.
     n_taken: usize,
 }
 
-/// Stands at the start of each region.
+/// The header at the start of each region.
 struct Header {
     n_bytes: usize,
-    /// The neighbours in the list of kept regions, while the region is kept.
+    /// The links in the list of kept regions; unused while the region is in use.
     newer: *mut Header,
     older: *mut Header,
 }
 
-/// At least so much stands before a buffer. A cache line, so that buffers start at one.
+/// The minimum number of bytes before a buffer: one cache line, so that buffers are aligned to cache lines.
 const HEADER_BYTES: usize = 64;
 
 const _: () = assert!(size_of::<Header>() <= HEADER_BYTES && MAX_ALIGN < HUGE_PAGE);
 
-// SAFETY: the pointers are to regions that only the holder of the lock touches.
+// SAFETY: the pointers refer to regions that only the holder of the lock accesses.
 unsafe impl Send for State {}
 
 impl Regions {
@@ -65,8 +66,8 @@ impl Regions {
         self.lock().held
     }
 
-    /// A buffer of this layout, whose alignment is below a huge page, and whether its pages are fresh, which are
-    /// zeros; null when the system has no more memory.
+    /// Allocates a buffer of this layout, whose alignment must be at most [`MAX_ALIGN`]. The flag is true if its pages
+    /// are newly mapped, which means zeroed. The pointer is null if the system is out of memory.
     pub(super) fn take(&self, layout: Layout) -> (*mut u8, bool) {
         let before = layout.align().max(HEADER_BYTES);
         let Some(n_bytes) = region_bytes(before, layout.size()) else { return (ptr::null_mut(), false) };
@@ -80,7 +81,7 @@ impl Regions {
         state.make_room(n_bytes);
         let mut mapped = map(n_bytes);
         if mapped.is_none() {
-            // A limit on the process or the system, which what is kept counts towards.
+            // The kept regions count towards memory limits, so they are unmapped before the allocation fails.
             state.unmap_until(|_| false);
             mapped = map(n_bytes);
         }
@@ -89,37 +90,40 @@ impl Regions {
         (header.cast::<u8>().wrapping_add(before), true)
     }
 
+    /// Frees a buffer; its region is kept for reuse.
+    ///
     /// # Safety
-    /// The buffer came from `take` and nobody uses it any more.
+    /// The buffer came from `take` and is no longer used.
     pub(super) unsafe fn give_back(&self, buffer: *mut u8) {
         let mut state = self.lock();
         let header = header_of(buffer);
-        // SAFETY: by the caller's promise there is a header at the start of the buffer's region.
+        // SAFETY: by the function's contract there is a header at the start of the buffer's region.
         state.held.used_bytes -= unsafe { (*header).n_bytes };
         state.keep(header);
     }
 
-    /// Makes the buffer's region serve another size where it is, if it can: by giving up pages at its end.
+    /// Resizes a buffer in place and unmaps pages at the end of its region that are no longer needed. Returns false if
+    /// the region is too small.
     ///
     /// # Safety
-    /// The buffer came from `take` and is the caller's.
+    /// The buffer came from `take` and the caller owns it.
     pub(super) unsafe fn resize(&self, buffer: *mut u8, size: usize) -> bool {
         let header = header_of(buffer);
         let before = buffer.addr() - header.addr();
         let Some(wanted) = region_bytes(before, size) else { return false };
-        // SAFETY: by the caller's promise there is a header at the start of the buffer's region.
+        // SAFETY: by the function's contract there is a header at the start of the buffer's region.
         let n_bytes = unsafe { (*header).n_bytes };
         if n_bytes < wanted {
             return false;
         }
         if wanted < n_bytes {
-            // SAFETY: the pages behind the wanted ones belong to this region alone and hold nothing that the
-            // caller keeps.
+            // SAFETY: the pages after the wanted ones belong to this region alone, and the caller no longer needs
+            // their contents.
             let is_unmapped =
                 unsafe { libc::munmap(header.cast::<u8>().add(wanted).cast(), n_bytes - wanted) };
-            // Where the system refuses to split a mapping, the region stays as long as it was.
+            // If the kernel refuses to split the mapping, the region keeps its size.
             if is_unmapped == 0 {
-                // SAFETY: as above, and the header is at the start, which stays.
+                // SAFETY: the header is at the start of the region, which stays mapped.
                 unsafe { (*header).n_bytes = wanted };
                 self.lock().held.used_bytes -= n_bytes - wanted;
             }
@@ -133,18 +137,19 @@ impl Regions {
 }
 
 impl State {
-    /// The smallest kept region that serves.
+    /// Finds the smallest kept region that can be reused for `n_bytes`.
     fn find(&self, n_bytes: usize) -> Option<*mut Header> {
         let mut best: Option<(usize, *mut Header)> = None;
         let mut header = self.newest;
         while !header.is_null() {
-            // SAFETY: the list is of kept regions, each with its header.
+            // SAFETY: the list contains kept regions, each with a header.
             let (found, older) = unsafe { ((*header).n_bytes, (*header).older) };
             let serves = n_bytes <= found && found / 16 * LEAST_SIXTEENTHS <= n_bytes;
             if serves && best.is_none_or(|(least, _)| found < least) {
                 best = Some((found, header));
             }
-            // None fits better. Steps that are alike end here, after few of the headers, each in a page of its own.
+            // An exact fit ends the search. In similar steps an exact fit is found after few headers, each of which
+            // costs a TLB miss.
             if found == n_bytes {
                 break;
             }
@@ -164,8 +169,7 @@ impl State {
         }
     }
 
-    /// Unmaps the regions that were kept longest, until a new one of `n_bytes` is within the bound or none is
-    /// left.
+    /// Unmaps the oldest kept regions until a new region of `n_bytes` is within the bound or none is left.
     fn make_room(&mut self, n_bytes: usize) {
         let used_bytes = self.held.used_bytes.saturating_add(n_bytes);
         let peak_bytes = self.peaks[0].max(self.peaks[1]).max(used_bytes);
@@ -173,15 +177,15 @@ impl State {
         self.unmap_until(|kept_bytes| used_bytes.saturating_add(kept_bytes) <= bound);
     }
 
-    /// Unmaps the regions that were kept longest until so many bytes are kept that it is enough, or none is left.
+    /// Unmaps the oldest kept regions until `is_enough` returns true for the number of kept bytes, or none is left.
     fn unmap_until(&mut self, is_enough: impl Fn(usize) -> bool) {
         while !is_enough(self.held.kept_bytes) && !self.oldest.is_null() {
             let header = self.oldest;
             self.unlink(header);
-            // SAFETY: the list is of kept regions, each with its header; nobody else knows this one.
+            // SAFETY: the list contains kept regions, each with a header, and this one has just been removed from it.
             unsafe {
                 let n_bytes = (*header).n_bytes;
-                // A system that refuses to split a mapping keeps the addresses; the memory goes back all the same.
+                // If the kernel refuses to split the mapping, the address range stays, but its memory is freed.
                 if libc::munmap(header.cast(), n_bytes) != 0 {
                     libc::madvise(header.cast(), n_bytes, libc::MADV_DONTNEED);
                 }
@@ -190,7 +194,7 @@ impl State {
     }
 
     fn keep(&mut self, header: *mut Header) {
-        // SAFETY: the caller hands over a region with its header; the newest, if any, is a kept one.
+        // SAFETY: the caller passes ownership of a region with its header; `newest`, if any, is a kept region.
         unsafe {
             (*header).newer = ptr::null_mut();
             (*header).older = self.newest;
@@ -204,7 +208,7 @@ impl State {
     }
 
     fn unlink(&mut self, header: *mut Header) {
-        // SAFETY: the region is kept, so that it and its neighbours are kept regions with headers.
+        // SAFETY: the region is kept, so it and its neighbours in the list are kept regions with headers.
         unsafe {
             let Header { n_bytes, newer, older } = ptr::read(header);
             match newer.is_null() {
@@ -220,22 +224,23 @@ impl State {
     }
 }
 
-/// Bytes of a region for a buffer with so many bytes before it: whole huge pages, and of large ones at most an
-/// eighth more than needed, so that buffers of about one size share regions. `None` for a size that no machine has.
+/// The size of a region for a buffer of `size` bytes with `before` bytes before it. Sizes are rounded up to whole huge
+/// pages, and for large buffers to multiples of a larger step, at most an eighth of the size, so that buffers of
+/// similar sizes can reuse each other's regions. Returns `None` if the size exceeds the address space.
 fn region_bytes(before: usize, size: usize) -> Option<usize> {
     let needed = size.checked_add(before)?;
     let step = (needed / 8).checked_next_power_of_two()?.max(HUGE_PAGE);
-    // Half a step is at most an eighth, for a step is less than a quarter.
+    // The power of two is less than twice an eighth of the size, so half of it is below an eighth.
     let step = if step > HUGE_PAGE { step / 2 } else { step };
     needed.checked_next_multiple_of(step).filter(|n_bytes| *n_bytes <= isize::MAX as usize)
 }
 
-/// Maps a fresh region with its header.
+/// Maps a new region and writes its header.
 fn map(n_bytes: usize) -> Option<*mut Header> {
     let n_mapped = n_bytes.checked_add(HUGE_PAGE)?;
     let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-    // SAFETY: a new mapping at an address of the system's choice touches no other memory; the parts before and
-    // behind the aligned region are unmapped again and nobody has seen them.
+    // SAFETY: a new mapping at an address chosen by the kernel affects no other memory; the unaligned parts before and
+    // after the region are unmapped before any pointer to them exists.
     unsafe {
         let start = libc::mmap(ptr::null_mut(), n_mapped, protection, flags, -1, 0);
         if start == libc::MAP_FAILED {
@@ -248,7 +253,7 @@ fn map(n_bytes: usize) -> Option<*mut Header> {
         }
         let region = start.add(before);
         libc::munmap(region.add(n_bytes).cast(), HUGE_PAGE - before);
-        // Advice: a system without huge pages refuses it, and nothing else changes.
+        // A system without huge pages refuses this advice, which has no other effect.
         libc::madvise(region.cast(), n_bytes, libc::MADV_HUGEPAGE);
         let header = region.cast::<Header>();
         header.write(Header { n_bytes, newer: ptr::null_mut(), older: ptr::null_mut() });
@@ -256,7 +261,7 @@ fn map(n_bytes: usize) -> Option<*mut Header> {
     }
 }
 
-/// A buffer starts in the first huge page of its region.
+/// Returns the header of a buffer's region. A buffer starts in the first huge page of its region.
 fn header_of(buffer: *mut u8) -> *mut Header {
     buffer.map_addr(|address| address & !(HUGE_PAGE - 1)).cast()
 }

@@ -1,5 +1,5 @@
-//! Communicators of ranks that are threads of one process, where `KILN_DEVICE` is `cuda` and there are two GPUs and NCCL:
-//! real ones, or the stub driver of `cargo xtask test --device cuda --stub`.
+//! Tests of communicators whose ranks are threads of one process. They run if `KILN_DEVICE` is `cuda` and the process
+//! has NCCL and two GPUs: real ones, or the stub driver of `cargo xtask test --device cuda --stub`.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::io::Write;
@@ -11,10 +11,11 @@ use kiln_nccl::{Buffer, Comm, CudaStream, Error, UniqueId};
 
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// Far above what an abort takes, far below [`DEADLINE`].
+/// A time limit for aborts: far above the few seconds that an abort takes, and below [`DEADLINE`].
 const SOON: Duration = Duration::from_secs(30);
 
-/// Runs one test at a time, as they share the GPUs, or says why not.
+/// Runs the test if the process has two GPUs, otherwise prints the reason for skipping it. Tests run one at a time,
+/// because they share the GPUs.
 fn on_two_gpus(what: &str, test: impl FnOnce()) {
     static ALONE: Mutex<()> = Mutex::new(());
     let is_asked_for = std::env::var("KILN_DEVICE").is_ok_and(|name| name.starts_with("cuda"));
@@ -27,7 +28,7 @@ fn on_two_gpus(what: &str, test: impl FnOnce()) {
             return test();
         }
     };
-    // Past the harness, which keeps what a test that passes prints.
+    // A direct write bypasses the output capture of the test harness.
     let mut out = std::io::stdout();
     writeln!(out, "kiln-skip: gpu: {what}: {reason}").unwrap();
 }
@@ -53,12 +54,12 @@ fn buffer<T>(
 fn sum(comm: &mut Comm, values: &[f32]) -> Result<Vec<f32>, Error> {
     let stream = Arc::clone(comm.stream());
     let memory = upload(&stream, values);
-    // SAFETY: the memory has as many values, was written above, and is read after the call.
+    // SAFETY: the memory has this number of values, was written above, and is read only after the call.
     unsafe { comm.all_reduce_sum(buffer(&memory, &stream, 0, values.len())) }?;
     Ok(stream.clone_dtoh(&memory).unwrap())
 }
 
-/// As many as there are, three at most: then the order of a sum is seen.
+/// Returns the indices of the first GPUs, at most three. With three ranks, a sum depends on the order of the additions.
 fn gpus() -> Vec<usize> {
     (0..kiln_nccl::CudaContext::device_count().unwrap().min(3) as usize).collect()
 }
@@ -67,7 +68,7 @@ fn is_stub() -> bool {
     std::env::var_os("CUDA_STUB_DIR").is_some()
 }
 
-/// Runs a body on each rank, in a thread of its own.
+/// Runs a function on each rank, in one thread per rank.
 fn on_ranks<R: Send>(comms: Vec<Comm>, body: impl Fn(&mut Comm) -> R + Sync) -> Vec<R> {
     thread::scope(|scope| {
         let body = &body;
@@ -77,7 +78,7 @@ fn on_ranks<R: Send>(comms: Vec<Comm>, body: impl Fn(&mut Comm) -> R + Sync) -> 
 }
 
 #[test]
-fn threads_sum_over_the_ranks() {
+fn all_reduce_sums_over_ranks_in_threads() {
     on_two_gpus("sums by NCCL", || {
         let gpus = gpus();
         let comms = Comm::for_devices(&gpus, DEADLINE).unwrap();
@@ -85,7 +86,7 @@ fn threads_sum_over_the_ranks() {
             let rank = comm.rank();
             assert_eq!((comm.n_ranks(), comm.stream().context().ordinal()), (gpus.len(), gpus[rank]));
             let first = sum(comm, &[1.0, rank as f32, [1e8, 1.0, -1e8][rank]]).unwrap();
-            // A communicator serves any number of calls.
+            // The second call checks that a communicator can be used repeatedly.
             [first, sum(comm, &[2.0; 1000]).unwrap()].concat()
         });
         let n_ranks = gpus.len() as f32;
@@ -93,17 +94,17 @@ fn threads_sum_over_the_ranks() {
             assert_eq!(sums[..2], [n_ranks, n_ranks * (n_ranks - 1.0) / 2.0]);
             assert_eq!(sums[3..], [2.0 * n_ranks; 1000]);
         }
-        assert!(sums.iter().all(|other| *other == sums[0]), "every rank has the same bits");
+        assert!(sums.iter().all(|other| *other == sums[0]), "the sums of all ranks should be bit-identical");
         if is_stub() {
-            // 1e8 + 1 rounds to 1e8: in another order the sum would be 1.
-            assert_eq!((gpus.len(), sums[0][2]), (3, 0.0), "the stub sums in the order of the ranks");
+            // 1e8 + 1 rounds to 1e8, so the sum would be 1 in another order.
+            assert_eq!((gpus.len(), sums[0][2]), (3, 0.0), "the stub should add in the order of the ranks");
         }
     });
 }
 
-/// The stub driver writes how many events exist after each one that is created or destroyed.
+/// The stub driver traces the number of existing events whenever one is created or destroyed.
 #[test]
-fn sums_keep_no_events() {
+fn all_reduce_leaks_no_cuda_events() {
     let Some(folder) = std::env::var_os("CUDA_STUB_DIR") else { return };
     on_two_gpus("events of NCCL", || {
         let trace = std::path::Path::new(&folder).join(format!("trace.{}", std::process::id()));
@@ -122,7 +123,7 @@ fn sums_keep_no_events() {
 }
 
 #[test]
-fn ranks_exchange_parts_of_different_lengths() {
+fn exchange_transfers_buffers_of_different_lengths() {
     on_two_gpus("exchanges by NCCL", || {
         let comms = Comm::for_devices(&[1, 0], DEADLINE).unwrap();
         let received: Vec<Vec<u8>> = on_ranks(comms, |comm| {
@@ -137,7 +138,7 @@ fn ranks_exchange_parts_of_different_lengths() {
             let parts = |memory, lens: [usize; 2]| {
                 [buffer(memory, &stream, 0, lens[0]), buffer(memory, &stream, lens[0], lens[1])]
             };
-            // SAFETY: the parts lie in these allocations, which are read after the call.
+            // SAFETY: the buffers are disjoint ranges of these allocations, which are read only after the call.
             unsafe { comm.exchange(&parts(&outgoing, sent), &parts(&incoming, taken)) }.unwrap();
             stream.clone_dtoh(&incoming).unwrap()
         });
@@ -147,7 +148,7 @@ fn ranks_exchange_parts_of_different_lengths() {
 
 /// NCCL alone would wait forever for a rank that failed.
 #[test]
-fn a_dropped_rank_aborts_the_others() {
+fn dropping_a_rank_aborts_the_others() {
     on_two_gpus("aborts of NCCL", || {
         let mut comms = Comm::for_devices(&[0, 1], DEADLINE).unwrap();
         let (gone, mut left) = (comms.remove(0), comms.remove(0));
@@ -165,7 +166,7 @@ fn a_dropped_rank_aborts_the_others() {
 }
 
 #[test]
-fn a_rank_that_does_not_call_aborts_the_others_at_the_deadline() {
+fn all_reduce_aborts_at_the_deadline_if_a_rank_does_not_call() {
     on_two_gpus("deadlines of NCCL", || {
         let mut comms = Comm::for_devices(&[0, 1], Duration::from_secs(1)).unwrap();
         let start = Instant::now();
@@ -175,9 +176,9 @@ fn a_rank_that_does_not_call_aborts_the_others_at_the_deadline() {
     });
 }
 
-/// As ranks that are processes do: each joins by itself, and waits for the others.
+/// Each rank joins in its own thread and waits for the others, like ranks in separate processes.
 #[test]
-fn ranks_that_join_one_by_one_sum() {
+fn all_reduce_works_for_ranks_that_joined_separately() {
     on_two_gpus("joining NCCL", || {
         let id = UniqueId::new().unwrap();
         let sums: Vec<Vec<f32>> = thread::scope(|scope| {
@@ -194,13 +195,13 @@ fn ranks_that_join_one_by_one_sum() {
 }
 
 #[test]
-fn joining_ends_at_the_deadline_where_a_rank_is_missing() {
+fn join_aborts_at_the_deadline_if_a_rank_is_missing() {
     on_two_gpus("a missing rank of NCCL", || {
         let start = Instant::now();
         let error = Comm::join(0, 0, 2, &UniqueId::new().unwrap(), Duration::from_secs(1)).unwrap_err();
         assert!(matches!(error, Error::Aborted { rank: 0, .. }), "{error}");
         assert!(start.elapsed() < SOON);
-        // The library is of use afterwards.
+        // The library still works after the abort.
         let sums = on_ranks(Comm::for_devices(&[0, 1], DEADLINE).unwrap(), |comm| sum(comm, &[1.0]).unwrap());
         assert_eq!(sums, [[2.0], [2.0]]);
     });
@@ -217,7 +218,7 @@ fn rejects_shared_and_missing_devices() {
 }
 
 #[test]
-fn rejects_an_id_of_another_length() {
+fn rejects_a_unique_id_of_the_wrong_length() {
     let error = UniqueId::from_bytes(&[7; 127]).unwrap_err();
     assert_eq!(error, Error::BadId { expected: 128, got: 127 });
     assert_eq!(UniqueId::from_bytes(&[7; 128]).unwrap().bytes(), [7; 128]);

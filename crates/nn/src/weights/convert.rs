@@ -1,4 +1,4 @@
-//! Between the tensors of a file and those of a model.
+//! Conversion between the tensors of a file and the parameters of a model.
 
 use burn::module::Param;
 use burn::tensor::{Tensor, TensorData};
@@ -15,7 +15,7 @@ pub(super) fn check_shape(name: &str, tensor: &TensorView<'_>, expected: &[usize
     Ok(())
 }
 
-/// The values of a tensor as f32.
+/// Converts the values of a tensor to f32.
 pub(super) fn values(name: &str, tensor: &TensorView<'_>) -> Result<Vec<f32>> {
     let bytes = tensor.data();
     Ok(match tensor.dtype() {
@@ -27,15 +27,16 @@ pub(super) fn values(name: &str, tensor: &TensorView<'_>) -> Result<Vec<f32>> {
     })
 }
 
-/// The transpose of a matrix of this many columns.
+/// Returns the transpose of a row-major matrix with `n_columns` columns.
 pub(super) fn transposed(values: &[f32], n_columns: usize) -> Vec<f32> {
     let columns = (0..n_columns).map(|column| values.iter().skip(column).step_by(n_columns));
     columns.flatten().copied().collect()
 }
 
-/// Gives a parameter the next values; it stays the same parameter, on its device.
+/// Sets a parameter to the next values of the iterator. Its id, device, element type and gradient tracking do not
+/// change.
 pub(super) fn set<const D: usize>(param: &mut Param<Tensor<D>>, values: &mut impl Iterator<Item = Vec<f32>>) {
-    let values = values.next().expect("there should be values for each slot");
+    let values = values.next().expect("each slot should have values");
     *param = param.clone().map(|old| {
         let data = TensorData::new(values, old.dims());
         Tensor::from_data(data, (&old.device(), old.dtype())).set_require_grad(old.is_require_grad())

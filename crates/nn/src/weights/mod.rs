@@ -1,4 +1,4 @@
-//! Weights from and for PyG and DGL, as safetensors files.
+//! Import and export of weights in the formats of PyG and DGL, as safetensors files.
 
 mod convert;
 mod names;
@@ -14,16 +14,16 @@ use crate::{Error, Gcn, Result, Sage};
 use convert::{check_shape, set, transposed, values};
 use names::{Layout, Slot, find_layers, find_naming};
 
-/// The format of a weights file: the library whose models' names and layouts it follows.
+/// The format of a weights file: the library whose tensor names and layouts it uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WeightFormat {
-    /// PyG's `SAGEConv` and `GCNConv`.
+    /// The format of PyG's `SAGEConv` and `GCNConv`.
     Pyg,
-    /// DGL's `SAGEConv` and `GraphConv`.
+    /// The format of DGL's `SAGEConv` and `GraphConv`.
     Dgl,
 }
 
-/// A model whose weights PyG and DGL can write and read: [`Sage`] and [`Gcn`].
+/// A model whose weights can be exchanged with PyG and DGL: [`Sage`] and [`Gcn`].
 ///
 /// | library | layer | own row | neighbours | bias |
 /// |---|---|---|---|---|
@@ -32,26 +32,26 @@ pub enum WeightFormat {
 /// | PyG | `GCNConv` | | `lin.weight` | `bias` |
 /// | DGL | `GraphConv` | | `weight` | `bias` |
 ///
-/// Matrices are `[d_out, d_in]` in all of them but the last, which has `[d_in, d_out]` as we do.
+/// Matrices are `[d_out, d_in]`, except in DGL's `GraphConv`, which stores `[d_in, d_out]` like kiln.
 ///
-/// Names and shapes do not say all: the same aggregate has to be chosen here and there (DGL's `"pool"`
-/// and `"lstm"` have weights of their own, its `"gcn"` has none for a node's own row: they are refused), and the same edge weights. PyG's `GCNConv`
-/// makes those of `kiln_graph::gcn_norm` itself; DGL's `GraphConv` adds no loops and divides by the
-/// square roots of out-degree and in-degree, which is the same in a graph with loops and an edge either
-/// way, and not in others.
+/// The file does not determine the aggregation and the edge weights, which must be chosen to match:
+///
+/// - DGL's aggregators `"pool"` and `"lstm"` have additional weights, and its `"gcn"` has no weight for a node's own
+///   row. Files of these are rejected.
+/// - PyG's `GCNConv` computes the edge weights of `kiln_graph::gcn_norm`. DGL's `GraphConv` adds no self-loops and
+///   divides by the square roots of out-degree and in-degree, which is equal only in a symmetric graph with self-loops.
 pub trait PortableWeights: Module + private::Layers {}
 
 impl PortableWeights for Sage {}
 
 impl PortableWeights for Gcn {}
 
-/// Puts the weights of a safetensors file that PyG or DGL saved into a model, and says which of them it
-/// was; all weights, or none where there is an error.
+/// Loads the weights of a safetensors file from PyG or DGL into a model, and returns the format of the file. The model
+/// does not change if there is an error.
 ///
-/// Layers are found by the ends of the tensors' names ([`PortableWeights`]), whatever stands before them
-/// (`convs.0.`, `module.layers.0.`), and ordered by the numbers in that. A layer without a bias gets
-/// zeros, which is the same function. Elements are f32, f64, which is rounded, f16 or bf16; values that are
-/// not finite are taken as they are.
+/// Layers are identified by the suffixes of the tensors' names ([`PortableWeights`]), after any prefix (`convs.0.`,
+/// `module.layers.0.`), and ordered by the numbers in the prefix. A layer without a bias gets a bias of zeros, which is
+/// equivalent. Elements may be f32, f64 (rounded to f32), f16 or bf16. Non-finite values are accepted.
 ///
 /// ```
 /// use burn::tensor::Device;
@@ -68,9 +68,9 @@ impl PortableWeights for Gcn {}
 /// ```
 ///
 /// # Errors
-/// When the bytes are not a whole safetensors file; when its tensors have other names, are missing, too
-/// many, or ambiguous; when the layers are not as many as the model's, or their order is not clear; when a
-/// tensor has another shape or element type. Each has a variant of [`Error`], which names the tensors.
+/// Returns an error if the bytes are not a complete safetensors file; if tensors have unknown names, are missing,
+/// surplus or ambiguous; if the number of layers differs from the model's or their order is ambiguous; or if a tensor
+/// has another shape or element type. Each case is a variant of [`Error`] with the names of the tensors.
 pub fn load_safetensors<M: PortableWeights>(model: &mut M, bytes: &[u8]) -> Result<WeightFormat> {
     let broken = |error: safetensors::SafeTensorError| Error::NotSafetensors { reason: error.to_string() };
     let file = SafeTensors::deserialize(bytes).map_err(broken)?;
@@ -101,8 +101,8 @@ pub fn load_safetensors<M: PortableWeights>(model: &mut M, bytes: &[u8]) -> Resu
     Ok(naming)
 }
 
-/// A model's weights as the bytes of a safetensors file with a library's names and layout, in f32: the
-/// same bytes for the same weights. Layer `i` is `convs.{i}.` for PyG and `layers.{i}.` for DGL.
+/// Serialises a model's weights as a safetensors file in f32, with the tensor names and layouts of a library. Equal
+/// weights give identical bytes. The prefix of layer `i` is `convs.{i}.` for PyG and `layers.{i}.` for DGL.
 pub fn to_safetensors<M: PortableWeights>(model: &M, naming: WeightFormat) -> Vec<u8> {
     let stem = match naming {
         WeightFormat::Pyg => "convs",
@@ -121,27 +121,28 @@ pub fn to_safetensors<M: PortableWeights>(model: &M, naming: WeightFormat) -> Ve
     }
     let views = tensors.iter().map(|(name, shape, bytes)| {
         let view = TensorView::new(Dtype::F32, shape.clone(), bytes);
-        (name, view.expect("the bytes should be as many as the shape says"))
+        (name, view.expect("the number of bytes should match the shape"))
     });
-    // One entry only, for it is listed in the order of a hash table; what reads tensors for PyTorch asks
-    // for this one.
+    // Loaders of PyTorch tensors require this entry. A second metadata entry would make the bytes depend on the random
+    // order of the hash table.
     let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
-    serialize(views, Some(metadata)).expect("the header should be smaller than the format allows")
+    serialize(views, Some(metadata)).expect("the header should be within the size limit of the format")
 }
 
-/// What models tell this module. It is out of reach, so that [`PortableWeights`] has no other implementations and
-/// can grow.
+/// The interface of models to this module. It is private, so that [`PortableWeights`] is sealed and can be extended
+/// without breaking other crates.
 mod private {
     use super::{Params, Slot, WeightFormat};
 
     pub trait Layers {
-        /// Where the parameters of a layer stand in a library's files: matrices, then the bias.
+        /// The parameters of a layer in a library's files: the matrices, then the bias.
         fn slots(naming: WeightFormat) -> &'static [Slot];
 
         /// The layers' parameters, input layer first, in the order of the slots.
         fn params(&self) -> Vec<Params<'_>>;
 
-        /// Sets the layers' values, row by row, in the order of the slots; their numbers fit.
+        /// Sets the values of all layers, in the order of the slots, row-major. The lengths of the values must match
+        /// the parameters.
         fn set_layers(&mut self, layers: Vec<Vec<Vec<f32>>>);
     }
 }
@@ -149,7 +150,7 @@ mod private {
 /// One layer's parameters.
 #[derive(Debug)]
 pub struct Params<'a> {
-    /// Each `[d_in, d_out]`.
+    /// The weight matrices, each `[d_in, d_out]`.
     matrices: Vec<&'a Param<Tensor<2>>>,
     bias: &'a Param<Tensor<1>>,
 }

@@ -1,4 +1,4 @@
-//! Which tensor of a file is which parameter of which layer, told from the names alone.
+//! Assignment of the tensors of a file to layers and parameters by their names.
 
 use std::collections::BTreeMap;
 
@@ -6,14 +6,14 @@ use super::WeightFormat;
 use crate::error::TensorNames;
 use crate::{Error, Result};
 
-/// How a library stores a parameter.
+/// The layout of a parameter in a library's files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Layout {
     /// A matrix `[d_out, d_in]`.
     OutIn,
     /// A matrix `[d_in, d_out]`.
     InOut,
-    /// A vector `[d_out]`, which may be left out.
+    /// A vector `[d_out]`, which may be missing.
     Bias,
 }
 
@@ -27,18 +27,18 @@ impl Layout {
     }
 }
 
-/// A place for a parameter in a layer.
+/// A parameter of a layer in a library's files.
 #[derive(Debug)]
 pub struct Slot {
-    /// What the tensor's name ends in: the library's present name, then earlier ones.
+    /// The suffixes of the tensor's name: that of the library's current version, then those of earlier versions.
     pub(super) names: &'static [&'static str],
     pub(super) layout: Layout,
 }
 
-/// The library whose names the file's matrices have.
+/// Returns the library whose names the file's matrices have.
 ///
-/// A name that ends as in both belongs to the longer end: `convs.0.lin.weight` is the weight of the layer
-/// `convs.0`, not of one that is called `convs.0.lin`.
+/// If a name ends in suffixes of both libraries, the longer suffix decides: `convs.0.lin.weight` is the weight of the
+/// layer `convs.0`, not of a layer `convs.0.lin`.
 pub(super) fn find_naming(
     names: &[&str],
     slots: fn(WeightFormat) -> &'static [Slot],
@@ -69,7 +69,7 @@ pub(super) fn find_naming(
     }
 }
 
-/// For each layer, input layer first, the name of each slot's tensor; `None` for a bias that is left out.
+/// Returns the tensor name of each slot for each layer, input layer first. The name of a missing bias is `None`.
 pub(super) fn find_layers<'n>(
     names: &[&'n str],
     slots: &[Slot],
@@ -88,7 +88,7 @@ pub(super) fn find_layers<'n>(
         }
     }
     if layers.len() != n_layers {
-        // What has nothing but a bias is something else than a layer, a norm say.
+        // A prefix with only a bias is not a layer of the model, but for example a norm.
         let is_layer = |tensors: &[Option<&str>]| {
             tensors.iter().zip(slots).any(|(tensor, slot)| tensor.is_some() && slot.layout != Layout::Bias)
         };
@@ -117,19 +117,20 @@ pub(super) fn find_layers<'n>(
     Ok(layers.into_iter().map(|(_, tensors)| tensors).collect())
 }
 
-/// The slot with the longest end that the name has, and what stands before that.
+/// Returns the slot with the longest suffix of the name, and the prefix before it.
 fn place<'n>(name: &'n str, slots: &[Slot]) -> Option<(usize, &'n str)> {
     let ends = slots.iter().enumerate().flat_map(|(idx, slot)| slot.names.iter().map(move |end| (idx, end)));
     let places = ends.filter_map(|(idx, end)| Some((idx, prefix_of(name, end)?)));
     places.min_by_key(|(_, prefix)| prefix.len())
 }
 
-/// What stands before `end` in a name, with its dot, if that is a whole part of the name.
+/// Returns the prefix of a name before the suffix `end`, if it is empty or ends in a dot.
 fn prefix_of<'n>(name: &'n str, end: &str) -> Option<&'n str> {
     name.strip_suffix(end).filter(|prefix| prefix.is_empty() || prefix.ends_with('.'))
 }
 
-/// Sorts layers by the numbers in their prefixes, which must be the same but for those.
+/// Sorts layers by the numbers in their prefixes. Returns an error if two prefixes differ otherwise, or if their
+/// numbers are equal.
 fn order<T>(layers: &mut [(&str, T)]) -> Result<()> {
     layers.sort_by(|(one, _), (other, _)| numbers(one).cmp(&numbers(other)));
     for pair in layers.windows(2) {
@@ -141,15 +142,15 @@ fn order<T>(layers: &mut [(&str, T)]) -> Result<()> {
     Ok(())
 }
 
-/// The numbers in a text, as what compares like them: the digits without leading zeros, by their count
-/// first.
+/// Returns the numbers in a text in a form that compares numerically: the number of digits without leading zeros, then
+/// these digits.
 fn numbers(text: &str) -> Vec<(usize, &str)> {
     let runs = text.split(|c: char| !c.is_ascii_digit()).filter(|run| !run.is_empty());
     let without_zeros = runs.map(|run| run.trim_start_matches('0'));
     without_zeros.map(|digits| (digits.len(), digits)).collect()
 }
 
-/// The text with one `0` for each number.
+/// Returns the text with each number replaced by one `0`.
 fn without_numbers(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -189,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn an_order_that_is_not_clear_is_refused() {
+    fn rejects_an_ambiguous_order_of_layers() {
         for prefixes in [["encoder.", "decoder."], ["conv1.", "conv01."], ["conv.", "conv1."], ["a1.", "b2."]]
         {
             assert!(matches!(ordered(&prefixes), Err(Error::LayerOrder { .. })), "{prefixes:?}");

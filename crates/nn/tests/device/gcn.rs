@@ -1,4 +1,4 @@
-//! The graph convolution and its model.
+//! Tests of the graph convolution (GCN) layer and model.
 
 use burn::module::Param;
 use burn::tensor::{Device, Tensor};
@@ -12,10 +12,10 @@ use kiln_sample::RngKey;
 use crate::common::glorot::check_initial_range;
 use crate::common::{ctx, parameters};
 
-/// A product and a sum of a few numbers of about 1, in two orders.
+/// The tolerance for a product and a sum of a few numbers of about 1, computed in different orders.
 const TOLERANCE: f32 = 1e-5;
 
-/// A block with each destination's sources and weights.
+/// Returns a block from each destination's sources and edge weights.
 fn block(srcs: Vec<u32>, edges: &[&[(u32, f32)]]) -> Block {
     let ends = edges.iter().scan(0, |end, edges| {
         *end += edges.len() as u32;
@@ -31,7 +31,8 @@ fn block(srcs: Vec<u32>, edges: &[&[(u32, f32)]]) -> Block {
     })
 }
 
-/// Three destinations of six sources: one without edges, one with a parallel edge, one with a loop.
+/// Returns a block of three destinations and six sources: one without edges, one with parallel edges, one with a
+/// self-loop.
 fn wide() -> Block {
     block(
         vec![10, 11, 12, 13, 14, 15],
@@ -39,7 +40,7 @@ fn wide() -> Block {
     )
 }
 
-/// The first two destinations of [`wide`], from all three.
+/// Returns a block of the first two destinations of [`wide`], with all three as sources.
 fn narrow() -> Block {
     block(vec![10, 11, 12], &[&[(2, 0.5), (1, 1.5)], &[(0, 0.25), (1, 0.5)]])
 }
@@ -49,22 +50,22 @@ fn config() -> GcnConfig {
 }
 
 fn model(config: &GcnConfig, seed: u64, device: &Device) -> Gcn {
-    config.init(RngKey::new(seed), device).expect("the configuration is valid")
+    config.init(RngKey::new(seed), device).expect("the configuration should be valid")
 }
 
 fn conv(d_in: usize, d_out: usize, device: &Device) -> GcnConv {
-    GcnConvConfig { d_in, d_out }.init(RngKey::new(4), device).expect("the configuration is valid")
+    GcnConvConfig { d_in, d_out }.init(RngKey::new(4), device).expect("the configuration should be valid")
 }
 
 #[test]
-fn a_layer_computes_its_formula() {
+fn a_gcn_layer_computes_its_formula() {
     let device = device();
     let mut conv = conv(2, 3, &device);
     conv.weight = Param::from_tensor(Tensor::from_data([[1.0, 0.0, 2.0], [0.0, -1.0, 4.0]], &device));
     conv.bias = Param::from_tensor(Tensor::from_data([0.5, 0.0, -1.0], &device));
     let x = Tensor::from_data([[1.0, 2.0], [3.0, 5.0], [-2.0, 8.0]], &device);
     let result = conv.forward(&DeviceBlock::upload(&narrow(), &device), x);
-    // Sums: 0.5 [-2, 8] + 1.5 [3, 5] = [3.5, 11.5] and 0.25 [1, 2] + 0.5 [3, 5] = [1.75, 3].
+    // The weighted sums are 0.5 [-2, 8] + 1.5 [3, 5] = [3.5, 11.5] and 0.25 [1, 2] + 0.5 [3, 5] = [1.75, 3].
     assert_eq!(values(result), [4.0, -11.5, 52.0, 2.25, -3.0, 14.5]);
 }
 
@@ -78,14 +79,14 @@ fn a_destination_without_edges_gets_the_bias() {
 }
 
 #[test]
-fn projecting_first_changes_only_the_rounding() {
+fn projecting_before_the_aggregation_differs_only_by_rounding() {
     let device = device();
-    // All nodes are destinations, so a narrower output makes it cheaper to project first.
+    // All nodes are destinations, so it is cheaper to project to a narrower output first.
     let full = block(vec![0, 1, 2], &[&[(1, 0.5), (2, 2.0)], &[(0, -1.5)], &[(1, 1.0), (2, 0.5)]]);
     let full = DeviceBlock::upload(&full, &device);
     let x: Tensor<2> = ramp([3, 8], &device);
     let conv = conv(8, 2, &device);
-    let weights = full.weights().expect("the block has weights").clone();
+    let weights = full.weights().expect("the block should have weights").clone();
     let weighted_sum = Aggregation { weights: Some(weights), ..Reduction::Sum.into() };
     let sums = ops::aggregate(&full, x.clone(), weighted_sum);
     let expected = on_cpu(&sums).matmul(on_cpu(&conv.weight.val()));
@@ -93,7 +94,7 @@ fn projecting_first_changes_only_the_rounding() {
 }
 
 #[test]
-fn layers_pass_the_layer_check() {
+fn layers_ignore_the_edge_order_and_have_correct_shapes_and_input_gradients() {
     let device = device().autodiff();
     for (d_in, d_out) in [(4, 6), (6, 2)] {
         let conv = conv(d_in, d_out, &device);
@@ -102,11 +103,11 @@ fn layers_pass_the_layer_check() {
 }
 
 #[test]
-fn gradients_of_parameters_are_right() {
+fn gradients_of_parameters_match_their_closed_form() {
     let device = device().autodiff();
     let block = DeviceBlock::upload(&wide(), &device);
     let x: Tensor<2> = ramp([6, 4], &device);
-    let weights = block.weights().expect("the block has weights").clone();
+    let weights = block.weights().expect("the block should have weights").clone();
     for d_out in [3, 5] {
         let conv = conv(4, d_out, &device);
         let factors: Tensor<2> = ramp([3, d_out], &device);
@@ -115,14 +116,22 @@ fn gradients_of_parameters_are_right() {
         let of = |input: Tensor<2>| values(on_cpu(&input).swap_dims(0, 1).matmul(on_cpu(&factors)));
         let weighted_sum = Aggregation { weights: Some(weights.clone()), ..Reduction::Sum.into() };
         let sums = ops::aggregate(&block, x.clone(), weighted_sum);
-        check_close(&values(conv.weight.grad(&grads).expect("tracked")), &of(sums), TOLERANCE);
+        check_close(
+            &values(conv.weight.grad(&grads).expect("the parameter should have a gradient")),
+            &of(sums),
+            TOLERANCE,
+        );
         let ones = Tensor::<2>::ones([3, 1], &device);
-        check_close(&values(conv.bias.grad(&grads).expect("tracked")), &of(ones), TOLERANCE);
+        check_close(
+            &values(conv.bias.grad(&grads).expect("the parameter should have a gradient")),
+            &of(ones),
+            TOLERANCE,
+        );
     }
 }
 
 #[test]
-fn a_model_has_these_shapes_and_is_layer_wise() {
+fn model_outputs_have_the_configured_shapes() {
     fn outputs(model: &impl LayerWiseModel, blocks: &[DeviceBlock], device: &Device) -> Vec<[usize; 2]> {
         let hidden = model.layer(0, &blocks[0], ramp([6, 5], device), &ctx(Mode::Train));
         vec![hidden.dims(), model.forward(blocks, ramp([6, 5], device), &ctx(Mode::Eval)).dims()]
@@ -133,16 +142,16 @@ fn a_model_has_these_shapes_and_is_layer_wise() {
 }
 
 #[test]
-#[should_panic(expected = "a GCN needs the weights of kiln_graph::gcn_norm: sample all neighbours with")]
-fn a_block_without_weights_is_refused() {
+#[should_panic(expected = "a GCN needs a block with the edge weights of kiln_graph::gcn_norm")]
+fn forward_panics_on_a_block_without_weights() {
     let device = device();
     let block = Block::new(BlockParts { weights: None, ..narrow().into_parts() });
     let _ = conv(4, 3, &device).forward(&DeviceBlock::upload(&block, &device), ramp([3, 4], &device));
 }
 
 #[test]
-#[should_panic(expected = "1 blocks for a model of 2 layers")]
-fn a_missing_block_is_refused() {
+#[should_panic(expected = "got 1 blocks, expected one per layer: 2")]
+fn forward_panics_on_a_missing_block() {
     let device = device();
     let blocks = [DeviceBlock::upload(&wide(), &device)];
     let _ = model(&config(), 0, &device).forward(&blocks, ramp([6, 5], &device), &ctx(Mode::Eval));
@@ -166,7 +175,7 @@ fn hidden_dropout_is_keyed_by_step_and_node() {
     let model = model(&config(), 0, &device);
     let run = |ctx: &ForwardContext| values(model.layer(0, &block, ramp([6, 5], &device), ctx));
     let eval = run(&ctx(Mode::Eval));
-    assert!(eval.iter().all(|value| 0.0 <= *value), "a ReLU follows");
+    assert!(eval.iter().all(|value| 0.0 <= *value), "a ReLU should follow the layer");
     let train = run(&ctx(Mode::Train));
     let mask =
         values(ops::dropout(Tensor::ones([3, 7], &device), block.dst_nodes(), RngKey::new(77), 0, 0.5));
@@ -196,7 +205,7 @@ fn input_dropout_is_keyed_by_step_and_node_and_off_in_evaluation() {
 }
 
 #[test]
-fn the_key_alone_decides_the_initial_weights_which_have_no_gain() {
+fn initial_weights_depend_on_the_key_alone_and_have_no_gain() {
     let device = device();
     let one = parameters(&model(&config(), 3, &device));
     assert_eq!(one, parameters(&model(&config(), 3, &device.clone().autodiff())));
@@ -206,7 +215,7 @@ fn the_key_alone_decides_the_initial_weights_which_have_no_gain() {
     check_initial_range(&one, 1.0);
 }
 
-/// The test vector of `docs/rng.md`, which was computed by another program.
+/// Checks the test vector of `docs/rng.md`, which another program computed.
 #[test]
 fn initial_weights_are_as_documented() {
     let model = model(&GcnConfig { d_in: 128, hidden: 256, ..config() }, 0, &device());
@@ -217,7 +226,7 @@ fn initial_weights_are_as_documented() {
 const FIRST_WEIGHTS: [f32; 4] = [0.055_525_69, -0.113_126_785, -0.071_412_55, 0.072_085_75];
 
 #[test]
-fn bad_configurations_are_refused() {
+fn rejects_invalid_configurations() {
     let device = device();
     let cases = [
         (GcnConfig { d_in: 0, ..config() }, "d_in is 0, expected 1 to 1048576"),
@@ -226,16 +235,20 @@ fn bad_configurations_are_refused() {
         (GcnConfig { n_layers: 0, ..config() }, "n_layers is 0, expected 1 to 1048576"),
         (
             GcnConfig { hidden: 1_000_000, n_layers: 3, ..config() },
-            "a weight of 1000000 x 1000000 values, at most 1073741824 in all are taken",
+            "a weight of 1000000 x 1000000 values is too large, expected at most 1073741824 values: use smaller \
+             widths",
         ),
-        (GcnConfig { dropout: 1.0, ..config() }, "dropout probability 1, expected 0 <= dropout < 1"),
+        (
+            GcnConfig { dropout: 1.0, ..config() },
+            "dropout is 1, expected a probability of at least 0 and below 1",
+        ),
         (
             GcnConfig { input_dropout: f64::NAN, ..config() },
-            "input_dropout probability NaN, expected 0 <= input_dropout < 1",
+            "input_dropout is NaN, expected a probability of at least 0 and below 1",
         ),
     ];
     for (config, message) in cases {
-        let error = config.init(RngKey::new(0), &device).expect_err("the configuration is invalid");
+        let error = config.init(RngKey::new(0), &device).expect_err("the configuration should be rejected");
         assert_eq!(error.to_string(), message);
     }
 }

@@ -1,4 +1,4 @@
-//! The graph isomorphism layer and network.
+//! Tests of the graph isomorphism (GIN) layer and model.
 
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor, TensorData};
@@ -21,7 +21,7 @@ const JUMPINGS: [JumpingKnowledge; 3] =
     [JumpingKnowledge::Direct, JumpingKnowledge::Last, JumpingKnowledge::Sum];
 const NORMS: [Normalization; 2] = [Normalization::None, Normalization::Batch];
 
-/// A few layers of products of numbers of about 1 in f32 and in f64, normalised in between.
+/// The tolerance between f32 and f64 for a few layers of products of numbers of about 1, with normalisation.
 const TOLERANCE: f32 = 2e-5;
 
 fn config() -> GinConfig {
@@ -30,10 +30,10 @@ fn config() -> GinConfig {
 }
 
 fn init(config: &GinConfig, device: &Device) -> Gin {
-    config.init(RngKey::new(3), device).expect("the configuration is valid")
+    config.init(RngKey::new(3), device).expect("the configuration should be valid")
 }
 
-/// Each graph's scores, as the definition has them.
+/// Returns each graph's scores from the reference implementation.
 fn plain_scores(config: &GinConfig, model: &Gin, mode: Mode, graphs: &[Graph], x: &Tensor<2>) -> Vec<f32> {
     let widen = |values: Vec<f32>| values.into_iter().map(f64::from).collect::<Vec<f64>>();
     let parameters = parameters(model).into_iter().map(|(name, all)| (name, widen(all))).collect();
@@ -46,7 +46,7 @@ fn plain_scores(config: &GinConfig, model: &Gin, mode: Mode, graphs: &[Graph], x
 }
 
 #[test]
-fn a_model_computes_its_definition() {
+fn a_model_matches_the_reference() {
     let device = device().autodiff();
     let graphs = five();
     let x: Tensor<2> = ramp([10, 5], &device);
@@ -59,7 +59,7 @@ fn a_model_computes_its_definition() {
             let scores = model.forward(&batch, x.clone(), &ctx(Mode::Train));
             assert_eq!(scores.dims(), [5, 3]);
             check_close(&values(scores), &plain_scores(&config, &model, Mode::Train, &graphs, &x), TOLERANCE);
-            // By the running statistics, which have moved.
+            // Prediction uses the running statistics, which the training pass has updated.
             let valid = model.valid();
             let scores = values(valid.forward(&batch, x.clone().inner(), &ctx(Mode::Eval)));
             check_close(&scores, &plain_scores(&config, &valid, Mode::Eval, &graphs, &x), TOLERANCE);
@@ -68,7 +68,7 @@ fn a_model_computes_its_definition() {
 }
 
 #[test]
-fn a_fixed_epsilon_is_part_of_the_definition() {
+fn a_model_with_a_fixed_epsilon_matches_the_reference() {
     let device = device();
     let x: Tensor<2> = ramp([10, 5], &device);
     for epsilon in [0.0, -1.0, 0.75] {
@@ -79,7 +79,7 @@ fn a_fixed_epsilon_is_part_of_the_definition() {
     }
 }
 
-/// A user's own function of rows: one factor a column, squared.
+/// A user-defined module: multiplies each column by a factor and squares it.
 #[derive(Module, Debug)]
 struct Squared {
     factor: Param<Tensor<2>>,
@@ -92,43 +92,45 @@ impl NodeModule for Squared {
 }
 
 #[test]
-fn a_layer_takes_any_function_of_rows() {
+fn a_gin_layer_accepts_a_user_defined_module() {
     let device = device();
     let factor = Param::from_tensor(Tensor::from_data([[1.0, -2.0]], &device));
-    // 1 -> 0, 2 -> 0, 0 -> 1 and nothing -> 2.
+    // The edges are 1 -> 0, 2 -> 0 and 0 -> 1; node 2 has no in-edges.
     let (block, _) = block_diagonal(&[vec![vec![1, 2], vec![0], vec![]]]);
     let block = DeviceBlock::upload(&block, &device);
     let x = Tensor::<2>::from_data([[1.0, 2.0], [3.0, -1.0], [5.0, 0.5]], &device);
     let expected = [
-        // 1.5 [1, 2] + [4, -0.25], 1.5 [3, -1] + [1, 2], 1.5 [5, 0.5], then times [1, -2], squared.
+        // The rows of the mean are 1.5 [1, 2] + [4, -0.25], 1.5 [3, -1] + [1, 2] and 1.5 [5, 0.5].
         (Aggregate::Mean, [5.5, 2.75, 5.5, 0.5, 7.5, 0.75]),
         (Aggregate::Max, [6.5, 3.5, 5.5, 0.5, 7.5, 0.75]),
         (Aggregate::Sum, [9.5, 2.5, 5.5, 0.5, 7.5, 0.75]),
     ];
     for (aggregate, sums) in expected {
         let mlp = Squared { factor: factor.clone() };
-        let conv = GinConv::new(mlp, Epsilon::Fixed(0.5), aggregate, &device).expect("epsilon is finite");
+        let conv = GinConv::new(mlp, Epsilon::Fixed(0.5), aggregate, &device)
+            .expect("a finite epsilon should be accepted");
         let squares: Vec<f32> =
             sums.iter().enumerate().map(|(i, sum)| (sum * [1.0, -2.0_f32][i % 2]).powi(2)).collect();
         assert_eq!(values(conv.forward(&block, x.clone(), &ctx(Mode::Eval))), squares, "{aggregate:?}");
     }
 }
 
-/// A layer whose MLP is smooth for inputs of about 1: half of the hidden columns are so far above 0, half
-/// so far below, that no ReLU bends.
+/// Returns a layer whose MLP is smooth for inputs of about 1: the hidden columns are far enough above or below 0 that
+/// no ReLU changes sign.
 fn smooth_conv(aggregate: Aggregate, norm: Normalization, device: &Device) -> GinConv<Mlp> {
     let mlp = MlpConfig { d_in: 4, hidden: 6, d_out: 3, n_layers: 2, norm };
-    let mut mlp = mlp.init(RngKey::new(4), device).expect("the configuration is valid");
+    let mut mlp = mlp.init(RngKey::new(4), device).expect("the configuration should be valid");
     let shift = Param::from_tensor(Tensor::from_data([8.0, -8.0, 8.0, -8.0, 8.0, -8.0], device));
     match norm {
         Normalization::None => mlp.linears[0].bias = shift,
         Normalization::Batch => mlp.norms[0].beta = shift,
     }
-    GinConv::new(mlp, Epsilon::Learnable(0.5), aggregate, device).expect("epsilon is finite")
+    GinConv::new(mlp, Epsilon::Learnable(0.5), aggregate, device)
+        .expect("a finite epsilon should be accepted")
 }
 
 #[test]
-fn layers_pass_the_layer_check() {
+fn layers_ignore_the_edge_order_and_have_correct_shapes_and_input_gradients() {
     let device = device().autodiff();
     let (block, _) = block_diagonal(&five());
     for (aggregate, norm) in AGGREGATES.into_iter().flat_map(|aggregate| NORMS.map(|norm| (aggregate, norm)))
@@ -140,7 +142,7 @@ fn layers_pass_the_layer_check() {
 }
 
 #[test]
-fn gradients_of_parameters_are_right() {
+fn gradients_of_parameters_match_finite_differences() {
     let device = device();
     let (block, _) = block_diagonal(&five());
     let block = DeviceBlock::upload(&block, &device);
@@ -148,7 +150,7 @@ fn gradients_of_parameters_are_right() {
         let conv = smooth_conv(Aggregate::Sum, norm, &device.clone().autodiff());
         let x: Tensor<2> = ramp([10, 4], &device.clone().autodiff());
         let run = |conv: GinConv<Mlp>| conv.forward(&block, x.clone(), &ctx(Mode::Train));
-        let epsilon = conv.epsilon.as_ref().expect("it is learned").val();
+        let epsilon = conv.epsilon.as_ref().expect("epsilon should be learned").val();
         check_gradient(epsilon.inner(), |epsilon| {
             let mut conv = conv.clone();
             conv.epsilon = Some(Param::from_tensor(epsilon));
@@ -168,22 +170,22 @@ fn gradients_of_parameters_are_right() {
 }
 
 #[test]
-fn a_learnable_epsilon_learns() {
+fn a_learnable_epsilon_has_a_gradient() {
     let device = device().autodiff();
     let model = init(&config(), &device);
     let scores = model.forward(&upload(&five(), &device), ramp([10, 5], &device), &ctx(Mode::Train));
     let grads = scores.powi_scalar(2).sum().backward();
     for layer in &model.layers {
-        let epsilon = layer.conv.epsilon.as_ref().expect("it is learned").val();
+        let epsilon = layer.conv.epsilon.as_ref().expect("epsilon should be learned").val();
         assert_eq!(values(epsilon.clone()), [0.25]);
-        let gradient = values(epsilon.grad(&grads).expect("tracked"));
+        let gradient = values(epsilon.grad(&grads).expect("the parameter should have a gradient"));
         assert!(gradient[0] != 0.0);
     }
 }
 
-/// Weights are saved and handed on between ranks; a setting is not.
+/// Parameters are saved and synchronised between ranks; settings are neither saved nor synchronised.
 #[test]
-fn a_fixed_epsilon_is_no_parameter() {
+fn a_fixed_epsilon_is_not_a_parameter() {
     let device = device().autodiff();
     let fixed = init(&GinConfig { epsilon: Epsilon::Fixed(0.25), ..config() }, &device);
     let learned = init(&config(), &device);
@@ -196,15 +198,15 @@ fn a_fixed_epsilon_is_no_parameter() {
 }
 
 #[test]
-#[should_panic(expected = "for a layer on")]
-fn an_mlp_on_another_device_is_refused() {
+#[should_panic(expected = "the MLP is on")]
+fn new_panics_for_an_mlp_on_another_device() {
     let mlp = MlpConfig { d_in: 2, hidden: 2, d_out: 2, n_layers: 1, norm: Normalization::None };
-    let mlp = mlp.init(RngKey::new(0), &device()).expect("the configuration is valid");
+    let mlp = mlp.init(RngKey::new(0), &device()).expect("the configuration should be valid");
     let _ = GinConv::new(mlp, Epsilon::Learnable(0.0), Aggregate::Sum, &device().autodiff());
 }
 
 #[test]
-fn a_graph_scores_the_same_whatever_else_is_in_its_batch() {
+fn scores_of_a_graph_do_not_depend_on_the_rest_of_its_batch() {
     let device = device();
     let x = values(ramp::<2>([10, 5], &device));
     for (readout, jumping) in READOUTS.into_iter().zip(JUMPINGS) {
@@ -223,15 +225,15 @@ fn a_graph_scores_the_same_whatever_else_is_in_its_batch() {
     }
 }
 
-/// A batch of nothing but graphs without nodes has scores, and leaves the running statistics alone.
+/// A batch with only graphs without nodes has scores, and does not update the running statistics.
 #[test]
-fn graphs_without_nodes_have_scores() {
+fn graphs_without_nodes_get_the_scores_of_the_biases() {
     let device = device().autodiff();
     let model = init(&config(), &device);
     let before = parameters(&model);
     let x = Tensor::<2>::zeros([0, 5], &device);
     let scores = model.forward(&upload(&[vec![], vec![]], &device), x, &ctx(Mode::Train));
-    // The pooled rows are zeros, so that the biases are left.
+    // The pooled rows are zeros, so the scores are the sums of the biases.
     let bias: Vec<f32> = (0..3)
         .map(|class| model.heads.iter().map(|head| values(head.bias.val())[class]).sum::<f32>())
         .collect();
@@ -241,7 +243,7 @@ fn graphs_without_nodes_have_scores() {
 }
 
 #[test]
-fn a_single_node_is_normalised_without_harm() {
+fn normalising_a_single_node_gives_finite_values() {
     let device = device().autodiff();
     let model = init(&config(), &device);
     let scores = model.forward(&upload(&[vec![vec![]]], &device), ramp([1, 5], &device), &ctx(Mode::Train));
@@ -250,7 +252,7 @@ fn a_single_node_is_normalised_without_harm() {
 }
 
 #[test]
-fn running_statistics_are_those_of_the_batches() {
+fn running_statistics_follow_the_batches_in_training_only() {
     let device = device().autodiff();
     let config = GinConfig { n_layers: 1, mlp_layers: 1, ..config() };
     let model = init(&config, &device);
@@ -258,7 +260,7 @@ fn running_statistics_are_those_of_the_batches() {
     let x: Tensor<2> = ramp([10, 5], &device);
     model.forward(&graphs, x.clone(), &ctx(Mode::Train));
     let rows = values(model.layers[0].conv.forward(graphs.block(), x.clone(), &ctx(Mode::Eval)));
-    let norm = |model: &Gin| model.layers[0].norm.clone().expect("the layer is normalised");
+    let norm = |model: &Gin| model.layers[0].norm.clone().expect("the layer should have a norm");
     let running = |model: &Gin| {
         let norm = norm(model);
         [norm.running_mean, norm.running_var].map(|state| values(state.value()))
@@ -273,14 +275,14 @@ fn running_statistics_are_those_of_the_batches() {
     let got = running(&model.valid());
     check_close(&got[0], &expected[0], TOLERANCE);
     check_close(&got[1], &expected[1], TOLERANCE);
-    // Predictions by the model that is being trained use them, too, and leave them alone.
+    // Predictions by the model in training use the running statistics, too, and do not update them.
     let eval = |model: &Gin, x: Tensor<2>| values(model.forward(&graphs, x, &ctx(Mode::Eval)));
     assert_eq!(eval(&model, x.clone()), eval(&model.valid(), x.inner()));
     assert_eq!(running(&model.valid()), got);
 }
 
 #[test]
-fn a_score_s_mask_belongs_to_its_graph() {
+fn dropout_of_scores_is_keyed_by_graph_id() {
     let device = device();
     let config =
         GinConfig { norm: Normalization::None, jumping: JumpingKnowledge::Last, dropout: 0.5, ..config() };
@@ -299,7 +301,7 @@ fn a_score_s_mask_belongs_to_its_graph() {
     let mask = values(ops::dropout(Tensor::ones([2, 3], &device), &items, RngKey::new(77), 0, 0.5));
     assert_eq!(train, eval.iter().zip(&mask).map(|(score, factor)| score * factor).collect::<Vec<f32>>());
     assert!(mask.contains(&0.0) && mask.contains(&2.0), "{mask:?}");
-    // In another place in the batch a graph keeps its mask, as another item it has another.
+    // A graph keeps its mask at another position in the batch, and gets another mask under another id.
     let turned = [&x[10..], &x[..10]].concat();
     let turned = run([&two, &one], [9, 4], turned, ctx(Mode::Train));
     check_close(&[&turned[3..], &turned[..3]].concat(), &train, TOLERANCE);
@@ -307,9 +309,11 @@ fn a_score_s_mask_belongs_to_its_graph() {
 }
 
 #[test]
-fn the_simplified_model_is_the_tutorials() {
+fn the_simplified_model_matches_the_dgl_tutorial() {
     let device = device();
-    let model = GinConfig::simplified(1, 16, 2).init(RngKey::new(0), &device).expect("valid");
+    let model = GinConfig::simplified(1, 16, 2)
+        .init(RngKey::new(0), &device)
+        .expect("the configuration should be valid");
     let shapes: Vec<(String, usize)> =
         parameters(&model).into_iter().map(|(name, all)| (name, all.len())).collect();
     let expected = [
@@ -333,7 +337,7 @@ fn the_simplified_model_is_the_tutorials() {
     assert_eq!(values(model.forward(&graphs, x, &ctx(Mode::Train))), expected);
 }
 
-/// A whole step's scores and gradients, on a batch large enough that every product and sum may use all
+/// Returns the scores and gradients of a whole step, on a batch large enough that every product and sum may use all
 /// threads.
 fn step_bits(n_threads: usize) -> Vec<u32> {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(n_threads).build().expect("the pool should start");
@@ -348,9 +352,21 @@ fn step_bits(n_threads: usize) -> Vec<u32> {
         let grads = (scores.clone() * ramp(scores.dims(), &device)).sum_dim(1).sum().backward();
         let mut bits = vec![values(scores)];
         for layer in &model.layers {
-            bits.push(values(layer.conv.epsilon.as_ref().expect("learned").grad(&grads).expect("tracked")));
-            bits.push(values(layer.conv.mlp.linears[0].weight.grad(&grads).expect("tracked")));
-            bits.push(values(layer.conv.mlp.norms[0].gamma.grad(&grads).expect("tracked")));
+            bits.push(values(
+                layer
+                    .conv
+                    .epsilon
+                    .as_ref()
+                    .expect("epsilon should be learned")
+                    .grad(&grads)
+                    .expect("the parameter should have a gradient"),
+            ));
+            bits.push(values(
+                layer.conv.mlp.linears[0].weight.grad(&grads).expect("the parameter should have a gradient"),
+            ));
+            bits.push(values(
+                layer.conv.mlp.norms[0].gamma.grad(&grads).expect("the parameter should have a gradient"),
+            ));
         }
         bits.extend(parameters(&model.valid()).into_iter().map(|(_, all)| all));
         bits.concat().into_iter().map(f32::to_bits).collect()
@@ -358,7 +374,7 @@ fn step_bits(n_threads: usize) -> Vec<u32> {
 }
 
 #[test]
-fn a_step_has_the_same_bits_for_any_number_of_threads() {
+fn a_step_is_bit_identical_for_any_number_of_threads() {
     let one = step_bits(1);
     for n_threads in [2, 5] {
         assert!(one == step_bits(n_threads), "{n_threads} threads");

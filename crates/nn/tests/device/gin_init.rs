@@ -1,4 +1,4 @@
-//! What a GIN starts from: its initial weights, and the configurations that it refuses.
+//! Tests of the initial weights of GIN models, and of rejected configurations.
 
 use burn::tensor::Device;
 use kiln_kernels::testing::{device, values};
@@ -13,38 +13,44 @@ fn config() -> GinConfig {
 }
 
 fn init(device: &Device) -> Gin {
-    config().init(RngKey::new(3), device).expect("the configuration is valid")
+    config().init(RngKey::new(3), device).expect("the configuration should be valid")
 }
 
 #[test]
-fn the_key_alone_decides_the_initial_weights() {
+fn initial_weights_depend_on_the_key_alone() {
     let device = device();
     let one = parameters(&init(&device));
     assert_eq!(one, parameters(&init(&device.clone().autodiff())));
-    assert_ne!(one, parameters(&config().init(RngKey::new(4), &device).expect("valid")));
+    assert_ne!(
+        one,
+        parameters(&config().init(RngKey::new(4), &device).expect("the configuration should be valid"))
+    );
     for (name, all) in one.iter().filter(|(name, _)| name.contains("linear") || name.contains("heads")) {
         let d_in: f32 =
             if name.contains("layers.0.conv.mlp.linears.0") || name.contains("heads.0") { 5.0 } else { 7.0 };
         let bound = 1.0 / d_in.sqrt();
         let largest = all.iter().fold(0.0_f32, |largest, value| largest.max(value.abs()));
         assert!(largest <= bound, "{name}: {largest}");
-        // Uniform up to the bound, as far as 15 values or more can tell: that all of 15 are in the inner three
-        // quarters has a chance of 1 %. The key decides the values, so that this holds always or never.
+        // The values should be uniform up to the bound. Of at least 15 values, one should be in the outer quarter,
+        // because all of them are in the inner three quarters with a probability of at most about 1 %. The key decides
+        // the values, so the test is deterministic.
         if all.len() >= 15 {
             assert!(largest > 0.75 * bound, "{name}: {largest}");
             let mean_square = all.iter().map(|value| value * value).sum::<f32>() / all.len() as f32;
-            // A uniform value's is a third of the bound's.
+            // The mean square of uniform values is a third of the squared bound.
             assert!((0.6..1.4).contains(&(3.0 * mean_square / (bound * bound))), "{name}: {mean_square}");
         }
         let mut others = one.iter().filter(|(other, _)| other != name);
-        assert!(others.all(|(_, other)| other[0] != all[0]), "{name} has no stream of its own");
+        assert!(others.all(|(_, other)| other[0] != all[0]), "{name} should have its own random stream");
     }
 }
 
-/// The test vectors of `docs/rng.md`, which were computed by another program.
+/// Checks the test vectors of `docs/rng.md`, which another program computed.
 #[test]
 fn initial_weights_are_as_documented() {
-    let model = GinConfig::paper(7, 64, 2).init(RngKey::new(0), &device()).expect("valid");
+    let model = GinConfig::paper(7, 64, 2)
+        .init(RngKey::new(0), &device())
+        .expect("the configuration should be valid");
     let first = &model.layers[0].conv.mlp.linears[0];
     assert_eq!(values(first.weight.val())[..3], [0.167_893_9, -0.342_063_25, -0.215_931_25]);
     assert_eq!(values(first.bias.val())[..3], [-0.197_707_31, -0.175_555_47, 0.183_785_1]);
@@ -52,7 +58,7 @@ fn initial_weights_are_as_documented() {
 }
 
 #[test]
-fn bad_configurations_are_refused() {
+fn rejects_invalid_configurations() {
     let device = device();
     let good = config();
     let cases = [
@@ -61,17 +67,20 @@ fn bad_configurations_are_refused() {
         (GinConfig { n_classes: 0, ..good.clone() }, "n_classes is 0, expected 1 to 1048576"),
         (GinConfig { n_layers: 0, ..good.clone() }, "n_layers is 0, expected 1 to 1048576"),
         (GinConfig { mlp_layers: 0, ..good.clone() }, "mlp_layers is 0, expected 1 to 1048576"),
-        (GinConfig { dropout: 1.0, ..good.clone() }, "dropout probability 1, expected 0 <= dropout < 1"),
+        (
+            GinConfig { dropout: 1.0, ..good.clone() },
+            "dropout is 1, expected a probability of at least 0 and below 1",
+        ),
         (GinConfig { epsilon: Epsilon::Fixed(f32::NAN), ..good }, "epsilon is NaN, expected a finite number"),
     ];
     for (config, message) in cases {
-        let error = config.init(RngKey::new(0), &device).expect_err("the configuration is invalid");
+        let error = config.init(RngKey::new(0), &device).expect_err("the configuration should be rejected");
         assert_eq!(error.to_string(), message);
     }
 }
 
 #[test]
-fn an_mlp_names_its_own_fields() {
+fn errors_of_an_mlp_name_its_fields() {
     let good = MlpConfig { d_in: 2, hidden: 2, d_out: 2, n_layers: 2, norm: Normalization::None };
     let cases = [
         (MlpConfig { d_in: 0, ..good.clone() }, "d_in is 0, expected 1 to 1048576"),
@@ -80,7 +89,7 @@ fn an_mlp_names_its_own_fields() {
         (MlpConfig { n_layers: 0, ..good }, "n_layers is 0, expected 1 to 1048576"),
     ];
     for (config, message) in cases {
-        let error = config.init(RngKey::new(0), &device()).expect_err("the configuration is invalid");
+        let error = config.init(RngKey::new(0), &device()).expect_err("the configuration should be rejected");
         assert_eq!(error.to_string(), message);
     }
 }

@@ -1,4 +1,4 @@
-//! Layers, models and their weights on any device: that of the environment variable `KILN_DEVICE`.
+//! Tests of layers, models and weights on the device that the environment variable `KILN_DEVICE` selects.
 
 mod common;
 mod gcn;

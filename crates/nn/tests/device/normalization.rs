@@ -1,4 +1,4 @@
-//! Batch normalisation on a device: the running statistics and what is predicted by them are the processor's.
+//! Tests of batch normalisation on a device: running statistics and predictions match those on the CPU.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use burn::module::Module;
@@ -7,10 +7,10 @@ use kiln_kernels::testing::{check_close, device, ramp, values};
 use kiln_nn::{ForwardContext, Mlp, MlpConfig, Mode, NodeModule, Normalization};
 use kiln_sample::RngKey;
 
-/// A few dozen numbers added up in another order, or rounded otherwise.
+/// The tolerance for a sum of a few dozen numbers in another order or with other rounding.
 const TOLERANCE: f32 = 1e-4;
 
-/// The running means and variances after some training passes, and predictions by them.
+/// Returns the running means and variances after three training passes, and predictions with them.
 fn trained(device: &Device) -> [Vec<f32>; 3] {
     let tracked = device.clone().autodiff();
     let config = MlpConfig { d_in: 3, hidden: 4, d_out: 2, n_layers: 2, norm: Normalization::Batch };
@@ -25,7 +25,7 @@ fn trained(device: &Device) -> [Vec<f32>; 3] {
 }
 
 #[test]
-fn they_are_the_processors_on_every_device() {
+fn running_statistics_and_predictions_match_the_cpu() {
     let (got, expected) = (trained(&device()), trained(&Device::flex()));
     for (got, expected) in got.iter().zip(&expected) {
         println!("{got:?}, expected {expected:?}");

@@ -1,7 +1,7 @@
-//! Models with weights named and laid out as PyG and DGL do give what the papers' formulas give in float64
-//! with dense matrices (`tests/parity/make.py`).
+//! Parity of models with weights from PyG and DGL files: outputs match the papers' formulas, computed in float64 with
+//! dense matrices (`tests/parity/make.py`).
 
-// Helpers of tests unwrap as tests do.
+// The lint permits unwrap in test functions only, not in their helpers.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ use kiln_nn::{
 };
 use kiln_sample::{EdgeWeights, FrontierSampler, NeighborSampler, RngKey, SamplerConfig, Scratch, Seeds};
 
-/// A few products and sums of numbers of about 1 in f32.
+/// The tolerance for a few products and sums of numbers of about 1 in f32.
 const TOLERANCE: f32 = 1e-5;
 
 #[derive(serde::Deserialize)]
@@ -39,7 +39,7 @@ fn expected() -> Expected {
     serde_json::from_slice(&read("graph.json")).unwrap()
 }
 
-/// Loads the named weights and runs the model for all nodes over whole neighbourhoods.
+/// Loads the named weights, runs the model for all nodes over whole neighbourhoods, and checks its outputs.
 fn check<M: BlockModel + PortableWeights>(
     mut model: M,
     name: &str,
@@ -49,7 +49,7 @@ fn check<M: BlockModel + PortableWeights>(
     let Expected { n_nodes, widths, features, outputs, .. } = expected();
     assert_eq!(load_safetensors(&mut model, &read(&format!("{name}.safetensors"))).unwrap(), naming);
     let nodes = || (0..n_nodes as u32).map(NodeId);
-    // In another order than the graph's, and one node at a time.
+    // The model runs on all nodes in reverse order, and then on one node at a time.
     for seeds in [nodes().rev().collect::<Vec<_>>()].into_iter().chain(nodes().map(|node| vec![node])) {
         let ctx = ForwardContext { key: RngKey::new(0), mode: Mode::Eval };
         let seeds = Seeds::nodes(seeds);
@@ -84,17 +84,17 @@ fn check_sage(name: &str, naming: WeightFormat) {
 }
 
 #[test]
-fn sage_with_weights_as_in_pyg() {
+fn sage_with_pyg_weights_matches_the_formula_of_the_paper() {
     check_sage("sage_pyg", WeightFormat::Pyg);
 }
 
 #[test]
-fn sage_with_weights_as_in_dgl() {
+fn sage_with_dgl_weights_matches_the_formula_of_the_paper() {
     check_sage("sage_dgl", WeightFormat::Dgl);
 }
 
 #[test]
-fn gcn_with_weights_as_in_pyg() {
+fn gcn_with_pyg_weights_matches_the_formula_of_the_paper() {
     let Expected { n_nodes, srcs, dsts, widths: [d_in, hidden, n_classes], .. } = expected();
     let config = GcnConfig { d_in, hidden, n_classes, n_layers: 2, input_dropout: 0.5, dropout: 0.5 };
     let model = config.init(RngKey::new(0), &device()).unwrap();

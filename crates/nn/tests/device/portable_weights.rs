@@ -1,6 +1,6 @@
-//! Weights of other libraries: every name and layout that is read, what is written, and what is refused.
+//! Tests of weights files of PyG and DGL: names and layouts that are read and written, and rejected files.
 
-// Helpers of tests unwrap as tests do.
+// The lint permits unwrap in test functions only, not in their helpers.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use kiln_nn::{
 use kiln_sample::RngKey;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView, serialize};
 
-/// A tensor of a file that a test makes.
+/// A tensor of a weights file.
 #[derive(Clone)]
 struct Stored {
     dtype: Dtype,
@@ -29,7 +29,7 @@ fn stored(shape: &[usize], values: &[f32]) -> Stored {
     Stored { dtype: Dtype::F32, shape: shape.to_vec(), bytes }
 }
 
-/// The tensor `[rows, columns]` of `start + 0, start + 1, ...`.
+/// Returns a tensor with the values `start + 0, start + 1, ...`.
 fn counted(shape: &[usize], start: f32) -> Stored {
     let n_values = shape.iter().product::<usize>();
     stored(shape, &(0..n_values).map(|idx| start + idx as f32).collect::<Vec<_>>())
@@ -69,7 +69,7 @@ fn gcn(seed: u64, n_layers: usize) -> Gcn {
     config.init(RngKey::new(seed), &device()).unwrap()
 }
 
-/// A file of two layers with biases that are not zero.
+/// Returns the file of a model, with nonzero biases.
 fn file<M: PortableWeights>(model: &M, naming: WeightFormat) -> File {
     let mut file = file_of(&to_safetensors(model, naming));
     for (start, tensor) in file.values_mut().filter(|tensor| tensor.shape.len() == 1).enumerate() {
@@ -78,11 +78,11 @@ fn file<M: PortableWeights>(model: &M, naming: WeightFormat) -> File {
     file
 }
 
-/// What is wrong with a file, and that the model is as it was.
+/// Returns the error of loading a file, and checks that the model has not changed.
 fn fail<M: PortableWeights>(mut model: M, bytes: &[u8]) -> Error {
     let before = to_safetensors(&model, WeightFormat::Pyg);
     let error = load_safetensors(&mut model, bytes).unwrap_err();
-    assert!(to_safetensors(&model, WeightFormat::Pyg) == before, "nothing is changed by: {error}");
+    assert!(to_safetensors(&model, WeightFormat::Pyg) == before, "the model should not change: {error}");
     error
 }
 
@@ -91,7 +91,7 @@ fn check_message<M: PortableWeights>(model: M, file: &File, message: &str) {
 }
 
 #[test]
-fn written_files_have_these_names_and_shapes() {
+fn written_files_have_the_names_and_shapes_of_the_library() {
     let names = |file: File| -> Vec<(String, Vec<usize>)> {
         file.into_iter().map(|(name, tensor)| (name, tensor.shape)).collect()
     };
@@ -130,13 +130,13 @@ fn check_round_trip<M: PortableWeights>(from: M, mut to: M) {
         assert_eq!(load_safetensors(&mut to, &bytes).unwrap(), naming);
         let written = to_safetensors(&to, naming);
         assert!(bytes_of(&file_of(&written)) == bytes, "{naming:?}");
-        assert!(written == to_safetensors(&to.clone(), naming), "the same bytes again");
+        assert!(written == to_safetensors(&to.clone(), naming), "the bytes should be identical");
     }
 }
 
-/// Twelve layers, so that `10.` comes after `2.` in numbers and before it in letters.
+/// Uses twelve layers, because `10.` is after `2.` in numeric order and before it in alphabetic order.
 #[test]
-fn what_is_written_is_read_back() {
+fn written_weights_are_read_back() {
     check_round_trip(sage(1, 12), sage(2, 12));
     check_round_trip(gcn(1, 12), gcn(2, 12));
 }
@@ -155,7 +155,7 @@ fn matrices_are_transposed_where_the_library_stores_outputs_first() {
 }
 
 #[test]
-fn own_and_neighbours_weights_keep_apart() {
+fn self_and_neighbour_weights_are_assigned_by_name() {
     for [neigh, own, bias] in [
         ["lin_l.weight", "lin_r.weight", "lin_l.bias"],
         ["fc_neigh.weight", "fc_self.weight", "fc_self.bias"],
@@ -179,7 +179,7 @@ fn layers_are_found_under_any_prefix() {
     let mut expected = sage(0, 2);
     load_safetensors(&mut expected, &bytes_of(&file)).unwrap();
     for prefix in ["conv", "layers.", "module.layers.", "model.gnn.module_", ""] {
-        // The first layer's number is none of ours.
+        // The numbers of the layers need not start at 0 or be consecutive.
         let renamed = renamed(&renamed(&file, "convs.1.", "convs.11."), "convs.0.", "convs.7.");
         let renamed = self::renamed(&renamed, "convs.", prefix);
         let mut model = sage(0, 2);
@@ -192,7 +192,7 @@ fn layers_are_found_under_any_prefix() {
 }
 
 #[test]
-fn the_bias_of_earlier_versions_of_dgl_is_read() {
+fn reads_the_bias_name_of_earlier_versions_of_dgl() {
     let file = file(&sage(1, 2), WeightFormat::Dgl);
     let (mut new, mut old) = (sage(0, 2), sage(0, 2));
     load_safetensors(&mut new, &bytes_of(&file)).unwrap();
@@ -213,7 +213,7 @@ fn a_layer_without_a_bias_gets_zeros() {
 }
 
 #[test]
-fn halves_and_doubles_are_read() {
+fn reads_f16_bf16_and_f64_weights() {
     let numbers = [0.5_f32, -1.25, 3.0, f32::INFINITY, 0.0, -2.0, 7.0, 1.5];
     let load = |dtype: Dtype, bytes: Vec<u8>| {
         let weight = Stored { dtype, shape: vec![2, 4], bytes };
@@ -230,7 +230,7 @@ fn halves_and_doubles_are_read() {
 }
 
 #[test]
-fn loaded_parameters_stay_the_same_and_trainable() {
+fn loaded_parameters_keep_their_ids_and_stay_trainable() {
     let (d_in, hidden, n_classes, n_layers, input_dropout, dropout) = (2, 3, 4, 1, 0.0, 0.0);
     let config = GcnConfig { d_in, hidden, n_classes, n_layers, input_dropout, dropout };
     let mut model = config.init(RngKey::new(0), &device().autodiff()).unwrap();
@@ -244,17 +244,17 @@ fn loaded_parameters_stay_the_same_and_trainable() {
 }
 
 #[test]
-fn other_element_types_are_refused() {
+fn rejects_tensors_of_unsupported_element_types() {
     let mut file = file(&gcn(1, 2), WeightFormat::Pyg);
     let weight = file.get_mut("convs.1.lin.weight").unwrap();
     weight.dtype = Dtype::I32;
-    let message = "convs.1.lin.weight has I32 elements, expected F32, F64, F16 or BF16: cast the weights \
-                   before saving";
+    let message = "convs.1.lin.weight has element type I32, expected F32, F64, F16 or BF16: convert the weights \
+                   first";
     check_message(gcn(0, 2), &file, message);
 }
 
 #[test]
-fn broken_files_are_refused() {
+fn rejects_broken_files() {
     let good = to_safetensors(&sage(0, 2), WeightFormat::Pyg);
     let mut cases: Vec<Vec<u8>> = (0..good.len()).step_by(7).map(|end| good[..end].to_vec()).collect();
     cases.push([&good[..], &[0]].concat());
@@ -263,36 +263,39 @@ fn broken_files_are_refused() {
     for bytes in cases {
         let error = fail(sage(1, 2), &bytes);
         assert!(matches!(error, Error::NotSafetensors { .. }), "{error}");
-        assert!(error.to_string().starts_with("the weights are not a whole safetensors file: "), "{error}");
+        assert!(
+            error.to_string().starts_with("the weights are not a complete safetensors file: "),
+            "{error}"
+        );
     }
 }
 
 #[test]
-fn a_missing_tensor_is_named() {
+fn reports_the_name_of_a_missing_tensor() {
     let mut file = file(&sage(0, 2), WeightFormat::Pyg);
     file.remove("convs.1.lin_r.weight");
-    let message = "the file has no convs.1.lin_r.weight: save a model whose layers have it \
-                   (root_weight=True in PyG; weight=True and another aggregator than \"gcn\" in DGL)";
+    let message = "the file has no tensor convs.1.lin_r.weight: save a model whose layers have it \
+                   (root_weight=True in PyG; weight=True and an aggregator other than \"gcn\" in DGL)";
     check_message(sage(1, 2), &file, message);
 }
 
 #[test]
-fn tensors_too_many_are_named() {
+fn reports_the_names_of_surplus_tensors() {
     let mut all = file(&sage(0, 2), WeightFormat::Pyg);
     all.insert("convs.1.lin.weight".into(), counted(&[3, 3], 0.0));
     all.insert("head.scale".into(), counted(&[3], 0.0));
-    let message = "the model has no place for `convs.1.lin.weight`, `head.scale`: save its layers only, and \
-                   check their kind";
+    let message = "the model has no parameter for `convs.1.lin.weight`, `head.scale`: save only its layers, and \
+                   check their type";
     check_message(sage(1, 2), &all, message);
-    // A norm next to DGL's layers, whose bias could be a layer's.
+    // The bias of a norm next to DGL's layers has the name of a layer's bias.
     let mut all = file(&sage(0, 2), WeightFormat::Dgl);
     all.insert("norm.bias".into(), counted(&[3], 0.0));
-    let message = "the model has no place for `norm.bias`: save its layers only, and check their kind";
+    let message = "the model has no parameter for `norm.bias`: save only its layers, and check their type";
     check_message(sage(1, 2), &all, message);
 }
 
 #[test]
-fn two_tensors_for_one_parameter_are_refused() {
+fn rejects_two_tensors_for_one_parameter() {
     let mut file = file(&sage(0, 2), WeightFormat::Dgl);
     file.insert("layers.1.bias".into(), counted(&[4], 0.0));
     let message = "layers.1.bias and layers.1.fc_self.bias are the same parameter of one layer: keep one of \
@@ -301,61 +304,63 @@ fn two_tensors_for_one_parameter_are_refused() {
 }
 
 #[test]
-fn another_number_of_layers_is_refused() {
-    let message = "the file has 3 layers (`convs.0.`, `convs.1.`, `convs.2.`), the model 2: make a model of 3 \
+fn rejects_files_with_a_different_number_of_layers() {
+    let message = "the file has 3 layers (`convs.0.`, `convs.1.`, `convs.2.`), expected 2: create a model of 3 \
                    layers";
     check_message(sage(1, 2), &file(&sage(0, 3), WeightFormat::Pyg), message);
-    let message = "the file has 1 layers (`layers.0.`), the model 2: make a model of 1 layers";
+    let message = "the file has 1 layers (`layers.0.`), expected 2: create a model of 1 layers";
     check_message(gcn(1, 2), &file(&gcn(0, 1), WeightFormat::Dgl), message);
 }
 
 #[test]
-fn layers_whose_order_is_not_clear_are_refused() {
+fn rejects_layers_of_ambiguous_order() {
     let file = renamed(&file(&gcn(0, 2), WeightFormat::Pyg), "convs.0.", "input.");
     let file = renamed(&file, "convs.1.", "output.");
     let message =
-        "which of the layers input. and output. comes first is not clear: number them under one name";
+        "the order of the layers input. and output. is ambiguous: number them after a common prefix";
     check_message(gcn(1, 2), &file, message);
 }
 
 #[test]
-fn other_shapes_are_refused() {
+fn rejects_tensors_of_the_wrong_shape() {
     let mut all = file(&sage(0, 2), WeightFormat::Pyg);
     all.insert("convs.0.lin_r.weight".into(), counted(&[3, 5], 0.0));
     let message =
-        "convs.0.lin_r.weight has the shape [3, 5], expected [3, 2]: make a model of the file's widths";
+        "convs.0.lin_r.weight has shape [3, 5], expected [3, 2]: create a model with the widths of the file";
     check_message(sage(1, 2), &all, message);
     let mut all = file(&sage(0, 2), WeightFormat::Pyg);
     all.insert("convs.1.lin_l.bias".into(), counted(&[1, 4], 0.0));
-    let message = "convs.1.lin_l.bias has the shape [1, 4], expected [4]: make a model of the file's widths";
+    let message =
+        "convs.1.lin_l.bias has shape [1, 4], expected [4]: create a model with the widths of the file";
     check_message(sage(1, 2), &all, message);
-    // The transpose of what the layout says is another shape, too.
+    // The transpose of the expected matrix is rejected, too.
     let mut all = file(&gcn(0, 2), WeightFormat::Dgl);
     all.insert("layers.0.weight".into(), counted(&[3, 2], 0.0));
-    let message = "layers.0.weight has the shape [3, 2], expected [2, 3]: make a model of the file's widths";
+    let message =
+        "layers.0.weight has shape [3, 2], expected [2, 3]: create a model with the widths of the file";
     check_message(gcn(1, 2), &all, message);
 }
 
 #[test]
-fn names_of_neither_library_are_refused() {
-    let message = "no tensor's name ends in `lin_l.weight`, `lin_r.weight`, `fc_neigh.weight`, \
+fn rejects_names_of_neither_library() {
+    let message = "no tensor name ends in `lin_l.weight`, `lin_r.weight`, `fc_neigh.weight`, \
                    `fc_self.weight`; the file has `convs.0.bias`, `convs.0.lin.weight`, `convs.1.bias`, \
-                   `convs.1.lin.weight`: save the layers of such a model";
+                   `convs.1.lin.weight`: save the layers of a PyG or DGL model of the same type";
     check_message(sage(1, 2), &file(&gcn(0, 2), WeightFormat::Pyg), message);
     let many: File = (0..9).map(|idx| (format!("t{idx}"), counted(&[1], 0.0))).collect();
-    let message = "no tensor's name ends in `lin.weight`, `weight`; the file has `t0`, `t1`, `t2`, `t3`, `t4`, \
-                   `t5` and 3 more: save the layers of such a model";
+    let message = "no tensor name ends in `lin.weight`, `weight`; the file has `t0`, `t1`, `t2`, `t3`, `t4`, \
+                   `t5` and 3 more: save the layers of a PyG or DGL model of the same type";
     check_message(gcn(1, 2), &many, message);
-    let message = "no tensor's name ends in `lin.weight`, `weight`; the file has no tensors: save the layers of \
-                   such a model";
+    let message = "no tensor name ends in `lin.weight`, `weight`; the file has no tensors: save the layers of a \
+                   PyG or DGL model of the same type";
     check_message(gcn(1, 2), &File::new(), message);
 }
 
 #[test]
-fn names_of_both_libraries_are_refused() {
+fn rejects_names_of_both_libraries() {
     let mut both = file(&sage(0, 1), WeightFormat::Pyg);
     both.extend(renamed(&file(&sage(0, 2), WeightFormat::Dgl), "layers.0.", "layers.7."));
-    let message = "convs.0.lin_l.weight is named as in PyG, layers.1.fc_neigh.weight as in DGL: save the layers \
+    let message = "convs.0.lin_l.weight is a PyG name and layers.1.fc_neigh.weight a DGL name: save the layers \
                    of one model only";
     check_message(sage(1, 2), &both, message);
 }

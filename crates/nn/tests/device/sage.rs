@@ -1,4 +1,4 @@
-//! The GraphSAGE layer and model.
+//! Tests of the GraphSAGE layer and model.
 
 use burn::module::Param;
 use burn::tensor::{Device, Tensor, TensorData};
@@ -14,7 +14,7 @@ use crate::common::{ctx, parameters};
 
 const AGGREGATES: [Aggregate; 3] = [Aggregate::Mean, Aggregate::Max, Aggregate::Sum];
 
-/// A product and a sum of a few numbers of about 1, in two orders.
+/// The tolerance for a product and a sum of a few numbers of about 1, computed in different orders.
 const TOLERANCE: f32 = 1e-5;
 
 fn block(srcs: Vec<u32>, in_srcs: &[&[u32]]) -> Block {
@@ -32,12 +32,12 @@ fn block(srcs: Vec<u32>, in_srcs: &[&[u32]]) -> Block {
     })
 }
 
-/// Three destinations of six sources: one without edges, one with a parallel edge.
+/// Returns a block of three destinations and six sources: one without edges, one with parallel edges.
 fn wide() -> Block {
     block(vec![10, 11, 12, 13, 14, 15], &[&[3, 4, 5, 1], &[], &[2, 5, 5]])
 }
 
-/// The first two destinations of [`wide`], from all three.
+/// Returns a block of the first two destinations of [`wide`], with all three as sources.
 fn narrow() -> Block {
     block(vec![10, 11, 12], &[&[2, 1], &[0]])
 }
@@ -47,17 +47,18 @@ fn config(aggregate: Aggregate) -> SageConfig {
 }
 
 fn model(aggregate: Aggregate, seed: u64, device: &Device) -> Sage {
-    config(aggregate).init(RngKey::new(seed), device).expect("the configuration is valid")
+    config(aggregate).init(RngKey::new(seed), device).expect("the configuration should be valid")
 }
 
 #[test]
-fn a_layer_computes_its_formula() {
+fn a_sage_layer_computes_its_formula() {
     let device = device();
     let x: Tensor<2> = ramp([6, 4], &device);
     let block = DeviceBlock::upload(&wide(), &device);
     for aggregate in AGGREGATES {
-        let mut conv =
-            SageConvConfig { d_in: 4, d_out: 6, aggregate }.init(RngKey::new(1), &device).expect("valid");
+        let mut conv = SageConvConfig { d_in: 4, d_out: 6, aggregate }
+            .init(RngKey::new(1), &device)
+            .expect("the configuration should be valid");
         conv.bias = Param::from_tensor(ramp([6], &device));
         let gathered = match aggregate {
             Aggregate::Mean => ops::aggregate(&block, x.clone(), Reduction::Mean),
@@ -86,14 +87,15 @@ fn a_layer_computes_its_formula() {
 }
 
 #[test]
-fn projecting_first_changes_only_the_rounding() {
+fn projecting_before_the_aggregation_differs_only_by_rounding() {
     let device = device();
-    // All nodes are destinations, so a narrower output makes it cheaper to project first.
+    // All nodes are destinations, so it is cheaper to project to a narrower output first.
     let full = DeviceBlock::upload(&block(vec![0, 1, 2, 3], &[&[1, 2], &[0], &[], &[1, 3, 3]]), &device);
     let x: Tensor<2> = ramp([4, 8], &device);
     for aggregate in [Aggregate::Mean, Aggregate::Sum] {
-        let conv =
-            SageConvConfig { d_in: 8, d_out: 2, aggregate }.init(RngKey::new(1), &device).expect("valid");
+        let conv = SageConvConfig { d_in: 8, d_out: 2, aggregate }
+            .init(RngKey::new(1), &device)
+            .expect("the configuration should be valid");
         let gathered = match aggregate {
             Aggregate::Mean => ops::aggregate(&full, x.clone(), Reduction::Mean),
             _ => ops::aggregate(&full, x.clone(), Reduction::Sum),
@@ -106,25 +108,28 @@ fn projecting_first_changes_only_the_rounding() {
 }
 
 #[test]
-fn layers_pass_the_layer_check() {
+fn layers_ignore_the_edge_order_and_have_correct_shapes_and_input_gradients() {
     let device = device();
     for aggregate in AGGREGATES {
         for (d_in, d_out) in [(4, 6), (6, 2)] {
             let config = SageConvConfig { d_in, d_out, aggregate };
-            let conv = config.init(RngKey::new(4), &device.clone().autodiff()).expect("valid");
+            let conv = config
+                .init(RngKey::new(4), &device.clone().autodiff())
+                .expect("the configuration should be valid");
             check_layer(&wide(), d_in, d_out, &device.clone().autodiff(), |block, x| conv.forward(block, x));
         }
     }
 }
 
 #[test]
-fn gradients_of_parameters_are_right() {
+fn gradients_of_parameters_match_their_closed_form() {
     let device = device().autodiff();
     let block = DeviceBlock::upload(&wide(), &device);
     let x: Tensor<2> = ramp([6, 4], &device);
     for aggregate in AGGREGATES {
-        let conv =
-            SageConvConfig { d_in: 4, d_out: 3, aggregate }.init(RngKey::new(4), &device).expect("valid");
+        let conv = SageConvConfig { d_in: 4, d_out: 3, aggregate }
+            .init(RngKey::new(4), &device)
+            .expect("the configuration should be valid");
         let result = conv.forward(&block, x.clone());
         let factors: Tensor<2> = ramp([3, 3], &device);
         let grads = (result * factors.clone()).sum().backward();
@@ -136,15 +141,27 @@ fn gradients_of_parameters_are_right() {
         // The layer is linear in its parameters, so their gradients have a closed form.
         let of = |input: Tensor<2>| values(on_cpu(&input).swap_dims(0, 1).matmul(on_cpu(&factors)));
         let own = x.clone().slice([0..3, 0..4]);
-        check_close(&values(conv.weight_self.grad(&grads).expect("tracked")), &of(own), TOLERANCE);
-        check_close(&values(conv.weight_neigh.grad(&grads).expect("tracked")), &of(gathered), TOLERANCE);
+        check_close(
+            &values(conv.weight_self.grad(&grads).expect("the parameter should have a gradient")),
+            &of(own),
+            TOLERANCE,
+        );
+        check_close(
+            &values(conv.weight_neigh.grad(&grads).expect("the parameter should have a gradient")),
+            &of(gathered),
+            TOLERANCE,
+        );
         let ones = Tensor::<2>::ones([3, 1], &device);
-        check_close(&values(conv.bias.grad(&grads).expect("tracked")), &of(ones), TOLERANCE);
+        check_close(
+            &values(conv.bias.grad(&grads).expect("the parameter should have a gradient")),
+            &of(ones),
+            TOLERANCE,
+        );
     }
 }
 
 #[test]
-fn a_model_has_these_shapes() {
+fn model_outputs_have_the_configured_shapes() {
     let device = device();
     let blocks = [DeviceBlock::upload(&wide(), &device), DeviceBlock::upload(&narrow(), &device)];
     for aggregate in AGGREGATES {
@@ -156,15 +173,15 @@ fn a_model_has_these_shapes() {
 }
 
 #[test]
-#[should_panic(expected = "1 blocks for a model of 2 layers")]
-fn a_missing_block_is_refused() {
+#[should_panic(expected = "got 1 blocks, expected one per layer: 2")]
+fn forward_panics_on_a_missing_block() {
     let device = device();
     let blocks = [DeviceBlock::upload(&wide(), &device)];
     let _ = model(Aggregate::Mean, 0, &device).forward(&blocks, ramp([6, 5], &device), &ctx(Mode::Eval));
 }
 
 #[test]
-fn evaluation_has_no_dropout_and_training_has() {
+fn dropout_is_applied_in_training_only() {
     let device = device();
     let block = DeviceBlock::upload(&wide(), &device);
     let model = model(Aggregate::Mean, 0, &device);
@@ -184,7 +201,9 @@ fn input_dropout_masks_the_features_of_the_first_layer() {
     let block = DeviceBlock::upload(&wide(), &device);
     let plain = SageConfig { dropout: 0.0, ..config(Aggregate::Mean) };
     let masked = SageConfig { input_dropout: 0.25, ..plain.clone() };
-    let init = |config: &SageConfig| config.init(RngKey::new(0), &device).expect("valid");
+    let init = |config: &SageConfig| {
+        config.init(RngKey::new(0), &device).expect("the configuration should be valid")
+    };
     let (plain, masked) = (init(&plain), init(&masked));
     let x: Tensor<2> = ramp([6, 5], &device);
     let inputs = u32::MAX as usize;
@@ -208,22 +227,22 @@ fn the_last_layer_has_neither_relu_nor_dropout() {
 }
 
 #[test]
-fn the_key_alone_decides_the_initial_weights() {
+fn initial_weights_depend_on_the_key_alone() {
     let device = device();
     let one = parameters(&model(Aggregate::Mean, 3, &device));
     assert_eq!(one, parameters(&model(Aggregate::Mean, 3, &device.clone().autodiff())));
     assert_ne!(one, parameters(&model(Aggregate::Mean, 4, &device)));
     let matrices: Vec<&Vec<f32>> =
         one.iter().filter(|(name, _)| name.contains("weight")).map(|(_, all)| all).collect();
-    assert_ne!(matrices[0], matrices[1], "each parameter has a stream of its own");
+    assert_ne!(matrices[0], matrices[1], "each parameter should have its own random stream");
     check_initial_range(&one, 2.0_f32.sqrt());
 }
 
-/// The test vectors of `docs/rng.md`, which were computed by another program.
+/// Checks the test vectors of `docs/rng.md`, which another program computed.
 #[test]
 fn initial_weights_are_as_documented() {
     let config = SageConfig { d_in: 128, hidden: 256, n_classes: 49, n_layers: 3, ..config(Aggregate::Mean) };
-    let model = config.init(RngKey::new(0), &device()).expect("the configuration is valid");
+    let model = config.init(RngKey::new(0), &device()).expect("the configuration should be valid");
     let first = values(model.layers[0].weight_self.val());
     assert_eq!(first[..4], [0.078_525_186, -0.159_985_42, -0.100_992_59, 0.101_944_65]);
     let last = values(model.layers[2].weight_neigh.val());
@@ -231,7 +250,7 @@ fn initial_weights_are_as_documented() {
 }
 
 #[test]
-fn parameters_have_these_names_in_this_order() {
+fn parameter_names_and_their_order_do_not_change() {
     let all = parameters(&model(Aggregate::Max, 0, &device()));
     let names: Vec<&str> = all.iter().map(|(name, _)| name.as_str()).collect();
     let expected = [
@@ -246,7 +265,7 @@ fn parameters_have_these_names_in_this_order() {
 }
 
 #[test]
-fn bad_configurations_are_refused() {
+fn rejects_invalid_configurations() {
     let device = device();
     let good = config(Aggregate::Mean);
     let cases = [
@@ -257,25 +276,30 @@ fn bad_configurations_are_refused() {
         (SageConfig { hidden: 1 << 40, ..good.clone() }, "hidden is 1099511627776, expected 1 to 1048576"),
         (
             SageConfig { hidden: 1_000_000, n_layers: 3, ..good.clone() },
-            "a weight of 1000000 x 1000000 values, at most 1073741824 in all are taken",
+            "a weight of 1000000 x 1000000 values is too large, expected at most 1073741824 values: use smaller \
+             widths",
         ),
-        (SageConfig { dropout: 1.0, ..good.clone() }, "dropout probability 1, expected 0 <= dropout < 1"),
+        (
+            SageConfig { dropout: 1.0, ..good.clone() },
+            "dropout is 1, expected a probability of at least 0 and below 1",
+        ),
         (
             SageConfig { dropout: f64::NAN, ..good.clone() },
-            "dropout probability NaN, expected 0 <= dropout < 1",
+            "dropout is NaN, expected a probability of at least 0 and below 1",
         ),
         (
             SageConfig { input_dropout: -0.5, ..good },
-            "input_dropout probability -0.5, expected 0 <= input_dropout < 1",
+            "input_dropout is -0.5, expected a probability of at least 0 and below 1",
         ),
     ];
     for (config, message) in cases {
-        let error: Error = config.init(RngKey::new(0), &device).expect_err("the configuration is invalid");
+        let error: Error =
+            config.init(RngKey::new(0), &device).expect_err("the configuration should be rejected");
         assert_eq!(error.to_string(), message);
     }
 }
 
-/// A whole step's gradients, on a block large enough that every product and sum may use all threads.
+/// Returns the output and gradients of a layer, on a block large enough that every product and sum may use all threads.
 fn gradient_bits(n_threads: usize) -> Vec<u32> {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(n_threads).build().expect("the pool should start");
     pool.install(|| {
@@ -294,14 +318,14 @@ fn gradient_bits(n_threads: usize) -> Vec<u32> {
             input_dropout: 0.0,
             dropout: 0.5,
         };
-        let model = config.init(RngKey::new(0), &device).expect("valid");
+        let model = config.init(RngKey::new(0), &device).expect("the configuration should be valid");
         let hidden = model.layer(0, &big, ramp([50_000, 8], &device), &ctx(Mode::Train));
         let grads = (hidden.clone() * ramp(hidden.dims(), &device)).sum_dim(1).sum().backward();
         let layer = &model.layers[0];
         let gradients = [
-            values(layer.weight_self.grad(&grads).expect("tracked")),
-            values(layer.weight_neigh.grad(&grads).expect("tracked")),
-            values(layer.bias.grad(&grads).expect("tracked")),
+            values(layer.weight_self.grad(&grads).expect("the parameter should have a gradient")),
+            values(layer.weight_neigh.grad(&grads).expect("the parameter should have a gradient")),
+            values(layer.bias.grad(&grads).expect("the parameter should have a gradient")),
             values(hidden),
         ];
         gradients.concat().into_iter().map(f32::to_bits).collect()
@@ -309,7 +333,7 @@ fn gradient_bits(n_threads: usize) -> Vec<u32> {
 }
 
 #[test]
-fn a_step_has_the_same_bits_for_any_number_of_threads() {
+fn a_step_is_bit_identical_for_any_number_of_threads() {
     let one = gradient_bits(1);
     for n_threads in [2, 5] {
         assert!(one == gradient_bits(n_threads), "{n_threads} threads");
@@ -317,8 +341,8 @@ fn a_step_has_the_same_bits_for_any_number_of_threads() {
 }
 
 #[test]
-fn a_layer_alone_gives_what_the_whole_graph_gives() {
-    // Layer-wise evaluation in two halves equals one block of all nodes.
+fn layer_wise_evaluation_matches_the_whole_graph() {
+    // Evaluating a layer on two halves of the nodes gives the same rows as on one block of all nodes.
     let device = device();
     let model = model(Aggregate::Sum, 2, &device);
     let x = values(ramp::<2>([4, 5], &device));

@@ -1,5 +1,5 @@
-"""Makes the files next to it: weights as PyG and DGL name and lay them out, and what models of these
-weights give on a small graph, worked out in float64 with dense matrices from the papers' formulas.
+"""Generates the test files in its folder: weights in the formats of PyG and DGL, and the outputs of models with
+these weights on a small graph, computed in float64 with dense matrices from the papers' formulas.
 
     python make.py        needs numpy, writes graph.json and *.safetensors
 """
@@ -12,18 +12,18 @@ import numpy as np
 
 HERE = pathlib.Path(__file__).parent
 N_NODES, D_IN, HIDDEN, N_CLASSES = 6, 5, 4, 3
-# Node 0 is a hub, node 3 has a self loop, node 5 has no edges. Not symmetric.
+# Node 0 is a hub, node 3 has a self-loop, node 5 has no edges. The graph is not symmetric.
 EDGES = [(1, 0), (2, 0), (3, 0), (4, 0), (0, 1), (0, 2), (1, 2), (3, 3), (2, 3), (3, 4)]
 RNG = np.random.RandomState(7)
 
 
 def draw(*shape):
-    """Weights, exact in float32."""
+    """Draws weights that are exact in float32."""
     return RNG.uniform(-1, 1, shape).astype(np.float32).astype(np.float64)
 
 
 def write_safetensors(name, tensors):
-    """Eight bytes with the header's length, the header, the data (the format's published description)."""
+    """Writes a safetensors file: eight bytes with the header's length, the header, the data."""
     header, data = {}, b""
     for key, value in tensors.items():
         raw = value.astype("<f4").tobytes(order="C")
@@ -36,7 +36,7 @@ def write_safetensors(name, tensors):
 
 
 def adjacency():
-    """A[v, u] = 1 for each edge u -> v."""
+    """Returns the matrix with A[v, u] = 1 for each edge u -> v."""
     matrix = np.zeros((N_NODES, N_NODES))
     for src, dst in EDGES:
         matrix[dst, src] += 1
@@ -48,8 +48,8 @@ def relu(x):
 
 
 def sage(x, layers):
-    """Hamilton, Ying and Leskovec 2017, algorithm 1, lines 4 and 5 with the mean, and a bias:
-    h_v = W [x_v, mean x_u] + b, W = [W_self, W_neigh]; no rows for a mean give zeros."""
+    """Runs GraphSAGE: Hamilton, Ying and Leskovec 2017, algorithm 1, lines 4 and 5 with the mean, and a bias:
+    h_v = W [x_v, mean x_u] + b, W = [W_self, W_neigh]. The mean of no rows is zero."""
     matrix = adjacency()
     degrees = matrix.sum(axis=1, keepdims=True)
     mean = np.divide(matrix, degrees, out=np.zeros_like(matrix), where=degrees > 0)
@@ -60,8 +60,8 @@ def sage(x, layers):
 
 
 def gcn(x, layers):
-    """Kipf and Welling 2017, equation 2: h = D^-1/2 (A + I) D^-1/2 x W, and a bias. A node that has a
-    loop keeps the one; D sums incoming edges."""
+    """Runs GCN: Kipf and Welling 2017, equation 2: h = D^-1/2 (A + I) D^-1/2 x W, and a bias. No second self-loop
+    is added to a node that has one. D sums incoming edges."""
     matrix = adjacency()
     np.fill_diagonal(matrix, np.maximum(np.diag(matrix), 1))
     root = np.diag(1 / np.sqrt(matrix.sum(axis=1)))

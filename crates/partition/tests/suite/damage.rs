@@ -1,4 +1,4 @@
-//! Ways in which a part can be damaged, and what is said of it.
+//! Damaged partitions and the errors that opening and verifying them return.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::fs;
@@ -17,7 +17,7 @@ fn arrays(folder: &Path) -> Vec<PathBuf> {
     paths.filter(|path| path.extension().unwrap() == "npy").collect()
 }
 
-/// Checks what is said of each array of a part when something was done to it.
+/// Calls `check(folder, array)` for each array of a partition, and restores the array afterwards.
 fn for_each_array(check: impl Fn(&Path, &Path)) {
     for (_root, folder) in [six_nodes(Stored::BF16), six_nodes(Stored::Sparse)] {
         let paths = arrays(&folder);
@@ -32,7 +32,7 @@ fn for_each_array(check: impl Fn(&Path, &Path)) {
 }
 
 #[test]
-fn a_truncated_array_is_refused_when_it_is_opened() {
+fn open_rejects_truncated_arrays() {
     for_each_array(|folder, path| {
         let whole = fs::read(path).unwrap();
         for length in [0, 60, whole.len() - 1] {
@@ -45,7 +45,7 @@ fn a_truncated_array_is_refused_when_it_is_opened() {
 }
 
 #[test]
-fn an_array_that_is_gone_or_not_listed_is_named() {
+fn open_rejects_missing_and_unlisted_arrays() {
     for_each_array(|folder, path| {
         let whole = fs::read(path).unwrap();
         fs::remove_file(path).unwrap();
@@ -69,7 +69,7 @@ fn an_array_that_is_gone_or_not_listed_is_named() {
 }
 
 #[test]
-fn one_bit_is_found_by_its_hash() {
+fn verify_detects_a_flipped_bit_by_the_hash() {
     for_each_array(|folder, path| {
         let mut bytes = fs::read(path).unwrap();
         bytes[126] ^= 1;
@@ -83,13 +83,13 @@ fn one_bit_is_found_by_its_hash() {
     });
 }
 
-/// What verifying says when a sound hash stands over values that cannot be; opening says nothing.
+/// Checks the error of verifying invalid values whose hash in the manifest is correct. Opening must not detect them.
 fn check_forged<T: Element>(name: &str, values: &[T], shape: &[usize], expected: &str) {
     let (_root, folder) = six_nodes(Stored::F32);
     fs::write(folder.join(name), npy::write(values, shape)).unwrap();
     let Err(Error::Store(kiln_store::Error::HashMismatch { expected: old, got, .. })) = Part::verify(&folder)
     else {
-        panic!("{name} should differ");
+        panic!("verifying the changed {name} should find a wrong hash");
     };
     edit(&folder, &old, &got);
     Part::open(&folder).unwrap();
@@ -100,27 +100,27 @@ fn check_forged<T: Element>(name: &str, values: &[T], shape: &[usize], expected:
 fn edit(folder: &Path, from: &str, to: &str) {
     let path = folder.join("part.json");
     let text = fs::read_to_string(&path).unwrap();
-    assert!(text.contains(from), "{text} has no {from}");
+    assert!(text.contains(from), "the manifest should contain {from}: {text}");
     fs::write(path, text.replacen(from, to, 1)).unwrap();
 }
 
-/// What nobody has verified is found where the part becomes one by nodes.
+/// Partitions are opened without verification, so `graph_by_node` must check the arrays that it uses.
 #[test]
-fn rows_that_are_damaged_do_not_become_those_of_nodes() {
+fn graph_by_node_rejects_damaged_rows() {
     let damaged = |name: &str, bytes: Vec<u8>| {
         let (_root, folder) = six_nodes(Stored::F32);
         fs::write(folder.join(name), bytes).unwrap();
         Part::open(&folder).unwrap().graph_by_node().unwrap_err().to_string()
     };
     let error = damaged("old_ids.npy", npy::write(&[0_u32, 4], &[2]));
-    assert!(error.contains("old_ids.npy: the partition book: the node of row 1 is 4"), "{error}");
+    assert!(error.contains("old_ids.npy: partition book: the node of row 1 is 4"), "{error}");
     let error = damaged("indptr.npy", npy::write(&[0_u64, 3, 2], &[3]));
-    assert!(error.contains("indptr.npy: indptr falls at node 1: 3 is followed by 2"), "{error}");
+    assert!(error.contains("indptr.npy: invalid indptr at node 1: 3 is followed by 2"), "{error}");
 }
 
-/// The part has the nodes 0 and 3, the edges 3 -> 3 and 4 -> 3, and of the other part the row of node 4.
+/// The partition has the nodes 0 and 3, the edges 3 -> 3 and 4 -> 3, and caches the row of the remote node 4.
 #[test]
-fn values_that_cannot_be_are_named_with_their_file_and_place() {
+fn verify_reports_file_and_position_of_invalid_values() {
     let (_root, folder) = six_nodes(Stored::F32);
     let part = Part::open(&folder).unwrap();
     assert_eq!(part.old_ids.iter().map(|node| node.0).collect::<Vec<_>>(), [0, 3]);
@@ -132,7 +132,7 @@ fn values_that_cannot_be_are_named_with_their_file_and_place() {
         "new_ids.npy",
         &[0_u32, 2, 3, 1, 4, 4],
         &[6],
-        "new_ids.npy: the partition book: the new id of node 5 is 4, expected 5",
+        "new_ids.npy: partition book: the new id of node 5 is 4, expected 5",
     );
     check_forged("new_ids.npy", &[0_u32, 2, 3, 1, 4, 6], &[6], "the new id of node 5 is 6, expected below 6");
     check_forged(
@@ -148,15 +148,25 @@ fn values_that_cannot_be_are_named_with_their_file_and_place() {
         "the node of row 1 is 9, expected the node whose new id is 1",
     );
     check_forged("indptr.npy", &[0_u64, 3, 2], &[3], "indptr.npy: entry 2 is 2, expected at least 3");
-    check_forged("indices.npy", &[3_u32, 6], &[2], "the source of edge 1 is 6, expected a node, 0 to 6 - 1");
+    check_forged("indices.npy", &[3_u32, 6], &[2], "the source of edge 1 is 6, expected a node id below 6");
     check_forged(
         "first_edges.npy",
         &[0_u64, 6],
         &[2],
-        "the first edge of row 1 is 6, expected 0 to 7 less its 2",
+        "the first edge of row 1 is 6, expected at least 0 and at most 7 minus the row's 2",
     );
-    check_forged("first_edges.npy", &[8_u64, 4], &[2], "the first edge of row 0 is 8, expected 0 to 7");
-    check_forged("first_edges.npy", &[5_u64, 4], &[2], "the first edge of row 1 is 4, expected 5 to 7");
+    check_forged(
+        "first_edges.npy",
+        &[8_u64, 4],
+        &[2],
+        "the first edge of row 0 is 8, expected at least 0 and at most 7",
+    );
+    check_forged(
+        "first_edges.npy",
+        &[5_u64, 4],
+        &[2],
+        "the first edge of row 1 is 4, expected at least 5 and at most 7",
+    );
     check_forged("weights.npy", &[f32::NAN, 0.0], &[2], "weights.npy: the weight of edge 0 is NaN");
     check_forged("edge_types.npy", &[0_u8, 2], &[2], "edge_types.npy: the type of edge 1 is 2");
     check_forged(
@@ -171,7 +181,7 @@ fn values_that_cannot_be_are_named_with_their_file_and_place() {
         &[6],
         "labels.npy: the label of node 5 is 2, expected a class",
     );
-    check_forged("val.npy", &[1_u32, 6], &[2], "val.npy: entry of the val split, 1 is node 6");
+    check_forged("val.npy", &[1_u32, 6], &[2], "val.npy: val split entry 1 is node 6");
     check_forged(
         "cache_ids.npy",
         &[3_u32],
@@ -198,7 +208,7 @@ fn values_that_cannot_be_are_named_with_their_file_and_place() {
     );
 }
 
-/// What opening says when a part of the manifest is another.
+/// Checks the error of opening a partition in whose manifest `from` is replaced by `to`.
 fn check_edited(from: &str, to: &str, expected: &str) {
     let (_root, folder) = six_nodes(Stored::F32);
     edit(&folder, from, to);
@@ -209,9 +219,9 @@ fn check_edited(from: &str, to: &str, expected: &str) {
 }
 
 #[test]
-fn a_manifest_that_contradicts_itself_or_the_files_is_refused() {
+fn open_rejects_inconsistent_manifests() {
     check_edited("\"format\": 1", "\"format\": 2", "the set has format 2, expected 1");
-    check_edited("\"part\": 0", "\"part\": 2", "part is 2, expected below 2, the number of parts");
+    check_edited("\"part\": 0", "\"part\": 2", "part is 2, expected below 2, the number of partitions");
     check_edited("\"part\": 0", "\"part\": 1", "files.features.npy.shape is [2, 2], expected [4, 2]");
     check_edited("\"n_nodes\": 6", "\"n_nodes\": 7", "files.labels.npy.shape is [6], expected [7]");
     check_edited("\"dim\": 2", "\"dim\": 0", "dim is 0, expected 1 to 16777216");
@@ -228,9 +238,9 @@ fn a_manifest_that_contradicts_itself_or_the_files_is_refused() {
     check_edited("    0,\n    2,\n", "    4,\n    2,\n", "an offset is 2, expected at least 4");
 }
 
-/// That nothing panics is the point; the hashes leave no doubt about verifying.
+/// Opening a partition with any changed byte must not panic, and verifying must detect each change.
 #[test]
-fn any_other_byte_gives_an_error_or_a_part() {
+fn changed_bytes_never_panic_and_are_always_detected() {
     let (_root, folder) = six_nodes(Stored::Sparse);
     let mut paths = arrays(&folder);
     paths.sort();
@@ -255,9 +265,9 @@ fn any_other_byte_gives_an_error_or_a_part() {
 }
 
 #[test]
-fn a_folder_without_a_manifest_is_no_part() {
+fn open_rejects_a_folder_without_a_manifest() {
     let (_root, folder) = six_nodes(Stored::F32);
     fs::remove_file(folder.join("part.json")).unwrap();
     let error = Part::open(&folder).unwrap_err().to_string();
-    assert!(error.ends_with("has no part.json (the manifest of a part of a graph)"), "{error}");
+    assert!(error.ends_with("has no part.json (the manifest of a partition)"), "{error}");
 }

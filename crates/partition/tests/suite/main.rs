@@ -1,4 +1,4 @@
-//! Graphs in parts: who owns which node, parts on disk, and damage to them.
+//! Tests of partitioners, partitions on disk and damaged partitions.
 
 mod assign;
 mod common;

@@ -1,4 +1,4 @@
-//! Parts on disk: together they are the set, and each opens alone.
+//! Partitions on disk together contain the whole data set, and each opens without the others.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ fn rows(features: &dyn FeatureStore, ids: &[NodeId]) -> FeatureBuffer {
     rows
 }
 
-/// Checks that a part has what the set has, of the nodes that are its own, and all that is shared.
+/// Checks the nodes, edges and features of a partition, and its data about the whole set, against the data set.
 fn check_part(part: &Part, data: &Dataset, parts: &[u16]) {
     assert_eq!((&part.hash, &part.name), (&data.hash().unwrap(), &data.name));
     assert_eq!((&part.class_names, &part.edge_type_names), (&data.class_names, &data.edge_type_names));
@@ -43,7 +43,7 @@ fn check_part(part: &Part, data: &Dataset, parts: &[u16]) {
     assert_eq!(rows(&*part.features, &all), rows(&*data.features, &own));
 }
 
-/// Checks the cached rows against an epoch that is sampled here.
+/// Checks the cached rows against an independently sampled epoch.
 fn check_cache(part: &Part, data: &Dataset, ratio: f64, written: &WriteReport) {
     let counts = counts_of_epoch(part, data);
     let is_remote = |node: &u32| part.book.place(NodeId(*node)).unwrap().part != part.index;
@@ -62,7 +62,7 @@ fn check_cache(part: &Part, data: &Dataset, ratio: f64, written: &WriteReport) {
     assert_eq!(rows(&*cache.features, &all), rows(&*data.features, &cache.ids));
 }
 
-/// In how many batches of the first epoch each node is an input.
+/// The number of batches of the first epoch in which each node is an input.
 fn counts_of_epoch(part: &Part, data: &Dataset) -> BTreeMap<u32, u32> {
     let config = cache(0.0);
     let sampler = NeighborSampler::new(data.graph.clone(), config.fanouts.clone());
@@ -81,7 +81,7 @@ fn counts_of_epoch(part: &Part, data: &Dataset) -> BTreeMap<u32, u32> {
     counts
 }
 
-/// As `docs/rng.md` has it.
+/// Shuffles nodes as `docs/rng.md` specifies.
 fn shuffle(nodes: &mut [NodeId], seed: u64) {
     use rand_xoshiro::rand_core::{Rng, SeedableRng};
     let mut draws = rand_xoshiro::Xoshiro256StarStar::seed_from_u64(seed);
@@ -99,7 +99,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]
 
     #[test]
-    fn parts_are_the_set(
+    fn partitions_contain_the_data_set(
         coo in arb_coo(),
         parts in prop::collection::vec(0..4_u16, 40),
         stored in arb_stored(),
@@ -120,7 +120,7 @@ proptest! {
     }
 
     #[test]
-    fn a_book_says_where_each_node_is(parts in prop::collection::vec(0..9_u16, 0..200)) {
+    fn book_locates_each_node(parts in prop::collection::vec(0..9_u16, 0..200)) {
         let book = PartitionBook::from_parts(&parts, 9).unwrap();
         book.validate().unwrap();
         let old_ids = book.old_ids().unwrap();
@@ -141,7 +141,7 @@ proptest! {
 }
 
 #[test]
-fn a_part_without_nodes_opens() {
+fn partition_without_nodes_opens() {
     let (coo, root) = (CooGraph { n_nodes: 2, srcs: vec![0], dsts: vec![1] }, tempfile::tempdir().unwrap());
     for (name, stored) in [("dense", Stored::F32), ("sparse", Stored::Sparse)] {
         let (data, out) = (set(&coo, stored), root.path().join(name));
@@ -158,7 +158,7 @@ fn a_part_without_nodes_opens() {
 }
 
 #[test]
-fn a_set_without_edge_data_and_class_names_has_parts() {
+fn partitions_data_without_edge_data_and_class_names() {
     let data = kiln_data::synthetic::ring(10).unwrap();
     let root = tempfile::tempdir().unwrap();
     write(&data, &[0, 1, 0, 1, 0, 1, 0, 1, 0, 1], 2, None, &root.path().join("parts"));
@@ -174,14 +174,14 @@ fn contents(folder: &Path) -> BTreeMap<String, Vec<u8>> {
 }
 
 #[test]
-fn the_same_set_gives_the_same_bytes() {
+fn equal_data_sets_give_identical_files() {
     let ((_one, one), (_two, two)) = (six_nodes(Stored::F16), six_nodes(Stored::F16));
     assert_eq!(contents(&one), contents(&two));
     assert_eq!(fs::read_dir(one.parent().unwrap()).unwrap().count(), 2);
 }
 
 #[test]
-fn nothing_is_overwritten_or_left_behind() {
+fn write_parts_overwrites_nothing_and_cleans_up_after_errors() {
     let data = kiln_data::synthetic::ring(10).unwrap();
     let root = tempfile::tempdir().unwrap();
     let out = root.path().join("parts");
@@ -201,7 +201,7 @@ fn nothing_is_overwritten_or_left_behind() {
         assert_eq!(fs::read_dir(&out).unwrap().count(), 0);
     };
     let short = PartitionBook::from_parts(&[0; 9], 1).unwrap();
-    bad(&data, &short, 0.5, 1, "the number of nodes of the book is 9, expected 10");
+    bad(&data, &short, 0.5, 1, "the number of nodes in the partition book is 9, expected 10");
     bad(&data, &book, 1.5, 1, "the cache's share of the nodes is 1.5, expected 0 to 1");
     bad(&data, &book, f64::NAN, 1, "the cache's share of the nodes is NaN, expected 0 to 1");
     bad(&data, &book, 0.5, 0, "the batch size is 0, expected at least 1");
@@ -215,7 +215,7 @@ fn nothing_is_overwritten_or_left_behind() {
 }
 
 #[test]
-fn fanouts_of_no_layer_keep_no_rows() {
+fn empty_fanouts_cache_no_rows() {
     let data = kiln_data::synthetic::ring(12).unwrap();
     let root = tempfile::tempdir().unwrap();
     let none = kiln_partition::CacheConfig { fanouts: Vec::<Fanout>::new(), ..cache(1.0) };
@@ -225,24 +225,21 @@ fn fanouts_of_no_layer_keep_no_rows() {
 }
 
 #[test]
-fn books_that_cannot_be_are_refused() {
+fn rejects_invalid_books() {
     let said = |offsets: &[u32], new_ids: &[u32]| {
         let book = PartitionBook::new(offsets.to_vec(), new_ids.to_vec().into());
         book.and_then(|book| book.validate()).unwrap_err().to_string()
     };
-    assert_eq!(said(&[], &[]), "the number of parts is 0, expected 1 to 65535");
-    assert_eq!(said(&[0], &[]), "the number of parts is 0, expected 1 to 65535");
-    let again = "make the parts again";
-    assert_eq!(
-        said(&[1, 2], &[0, 1]),
-        format!("the partition book: the first offset is 1, expected 0: {again}")
-    );
-    assert!(
-        said(&[0, 2, 1, 2], &[0, 1]).contains("an offset is 1, expected at least 2, as the one before it")
-    );
+    assert_eq!(said(&[], &[]), "the number of partitions is 0, expected 1 to 65535");
+    assert_eq!(said(&[0], &[]), "the number of partitions is 0, expected 1 to 65535");
+    let again = "partition the data set again";
+    assert_eq!(said(&[1, 2], &[0, 1]), format!("partition book: the first offset is 1, expected 0: {again}"));
+    assert!(said(&[0, 2, 1, 2], &[0, 1]).contains("an offset is 1, expected at least 2, the previous one"));
     assert!(said(&[0, 2], &[0, 1, 2]).contains("the last offset is 2, expected 3, the number of nodes"));
-    assert!(said(&[0, 2], &[0, 0]).contains("the new id of node 1 is 0, expected 1, the next of part 0"));
+    assert!(
+        said(&[0, 2], &[0, 0]).contains("the new id of node 1 is 0, expected 1, the next of partition 0")
+    );
     assert!(said(&[0, 1, 2], &[1, 2]).contains("the new id of node 1 is 2, expected below 2"));
     let error = PartitionBook::from_parts(&[0, 3], 3).unwrap_err().to_string();
-    assert_eq!(error, "a node's part is 3, expected below 3, the number of parts");
+    assert_eq!(error, "the partition of a node is 3, expected below 3, the number of partitions");
 }

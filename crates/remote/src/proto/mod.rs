@@ -1,4 +1,4 @@
-//! What clients and servers of a graph say to each other: the messages and the service of `proto/graph.proto`.
+//! The gRPC messages and service between clients and servers of a graph, generated from `proto/graph.proto`.
 
 #[allow(missing_docs, missing_debug_implementations, unreachable_pub, clippy::all, reason = "generated")]
 #[rustfmt::skip]
@@ -11,7 +11,7 @@ pub(crate) use generated::*;
 #[cfg(test)]
 mod tests {
     #[test]
-    fn the_code_is_of_this_proto() {
+    fn generated_code_matches_the_proto_file() {
         let digest = kiln_comm::rpc::proto_digest(include_bytes!("../../proto/graph.proto"));
         let code = include_str!("generated.rs");
         let text = "run `cargo run --manifest-path crates/comm/generate/Cargo.toml`";

@@ -1,4 +1,4 @@
-//! Servers and clients that know each other by certificates.
+//! Servers and clients that authenticate each other by certificates.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, date_tim
 
 use crate::cluster::{config, hubs, parts, token};
 
-/// Writes an authority's certificate, one for this machine that it has signed, and one whose time is up.
+/// Writes an authority's certificate, a valid certificate for this machine signed by it, and an expired one.
 fn write(folder: &Path) {
     let authority_key = KeyPair::generate().unwrap();
     let mut params = CertificateParams::default();
@@ -34,7 +34,7 @@ fn tls(authority: &Path, own: &Path, name: &str) -> Option<Tls> {
 }
 
 #[test]
-fn only_certificates_of_the_authority_open() {
+fn rejects_foreign_expired_and_missing_certificates() {
     let (ours, theirs) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     write(ours.path());
     write(theirs.path());
@@ -46,21 +46,25 @@ fn only_certificates_of_the_authority_open() {
     };
     let (server, plain) = (serve(good.clone()), serve(None));
     let connect = |server: &Server, tls: Option<Tls>| {
-        // Who has no certificates hears nothing of what is wrong.
+        // Without TLS the client cannot read the server's reason, and retries until the timeout.
         let join_within = if tls.is_some() { Duration::from_secs(20) } else { Duration::from_millis(700) };
         let config = config(vec![server.address().to_string()]);
         DistGraph::connect(ConnectConfig { tls, join_within, ..config }).map(|graph| graph.n_nodes())
     };
     assert_eq!(connect(&server, good.clone()).unwrap(), 500);
     let strangers = [
-        ("of another authority", &server, tls(ours.path(), theirs.path(), "good")),
+        ("with a certificate of another authority", &server, tls(ours.path(), theirs.path(), "good")),
         ("that trusts another authority", &server, tls(theirs.path(), ours.path(), "good")),
-        ("whose time is up", &server, tls(ours.path(), ours.path(), "old")),
-        ("without any", &server, None),
-        ("at a server without any", &plain, good),
+        ("with an expired certificate", &server, tls(ours.path(), ours.path(), "old")),
+        ("without certificates", &server, None),
+        ("of a server without certificates", &plain, good),
     ];
     for (who, server, tls) in strangers {
-        let expected = if tls.is_some() { "refuses: certificates: " } else { "is lost: a lease has waited" };
+        let expected = if tls.is_some() {
+            "refused the request: a certificate was rejected: "
+        } else {
+            "is lost: waited "
+        };
         let error = connect(server, tls).unwrap_err().to_string();
         println!("a client {who}: {error}");
         let address = server.address().to_string();

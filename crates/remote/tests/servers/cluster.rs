@@ -1,4 +1,4 @@
-//! Graphs in parts, served by this process to itself.
+//! Helpers: partitioned graphs that this process serves to itself.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -17,7 +17,7 @@ use kiln_sample::{Fanout, SamplerConfig};
 
 pub(crate) const N_NODES: usize = 500;
 
-/// A number that looks random.
+/// Returns a pseudorandom number.
 pub(crate) fn wild(number: u64) -> u64 {
     let mixed = (number ^ 0x9E37_79B9_7F4A_7C15).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     (mixed ^ (mixed >> 29)).wrapping_mul(0x94D0_49BB_1331_11EB) >> 20
@@ -27,7 +27,7 @@ pub(crate) fn token() -> Token {
     Token::new("a-word-of-this-test").unwrap()
 }
 
-/// A sampler by the rule that the graph's client knows by this name.
+/// Creates a sampler by the rule that the client knows by this name.
 pub(crate) fn by_name(
     graph: Arc<DistGraph>,
     fanouts: impl IntoIterator<Item = impl Into<Fanout>>,
@@ -37,7 +37,8 @@ pub(crate) fn by_name(
     DistNeighborSampler::with_config(graph, config)
 }
 
-/// A graph with hubs, loops, parallel edges and nodes without any, whose edges have weights.
+/// Returns a data set whose weighted graph has hubs, self-loops and parallel edges; with fewer than 8 nodes, it has
+/// self-loops only.
 pub(crate) fn data(n_nodes: usize, features: Arc<dyn FeatureStore>) -> Dataset {
     let n_edges = 12 * n_nodes as u64;
     let node = |number: u64| (wild(number) % n_nodes.max(1) as u64) as u32;
@@ -73,7 +74,7 @@ pub(crate) fn hubs() -> Dataset {
     data(N_NODES, features(N_NODES, 3))
 }
 
-/// The parts of a set whose node `v` is in `owner(v)`.
+/// Partitions a data set, with node `v` in partition `owner(v)`.
 pub(crate) fn parts(
     data: &Dataset,
     n_parts: usize,
@@ -86,11 +87,11 @@ pub(crate) fn parts(
     let out = folder.path().join("parts");
     let meta = PartitionMeta { hash: data.hash().unwrap(), method: Method::Random, n_cut_edges: 0 };
     write_parts(data, &book, &meta, cache, &out).unwrap();
-    // Mapped files outlive their names.
+    // Mapped files outlive the removed folder.
     (0..n_parts).map(|part| Arc::new(Part::open(part_dir(&out, part)).unwrap())).collect()
 }
 
-/// Writes the only part of a set, and returns its folder.
+/// Writes a data set as a single partition, and returns its folder.
 pub(crate) fn write_only_part(data: &Dataset, root: &Path) -> PathBuf {
     let book = PartitionBook::from_parts(&vec![0; data.graph.n_nodes()], 1).unwrap();
     let meta = PartitionMeta { hash: data.hash().unwrap(), method: Method::Random, n_cut_edges: 0 };
@@ -98,7 +99,7 @@ pub(crate) fn write_only_part(data: &Dataset, root: &Path) -> PathBuf {
     part_dir(root.join("parts"), 0)
 }
 
-/// How long servers of tests remember a client that says nothing.
+/// The lease time of the tests' servers.
 pub(crate) const LEASE: Duration = Duration::from_secs(8);
 
 pub(crate) fn serve(part: &Arc<Part>) -> Server {
@@ -119,9 +120,9 @@ pub(crate) fn config(servers: Vec<String>) -> ConnectConfig {
     ConnectConfig { deadline, join_within, ..ConnectConfig::new(servers, token()) }
 }
 
-/// A graph all of whose parts are served, or all but the one that lies here.
+/// A graph whose partitions are all served, except for the local one if there is one.
 pub(crate) struct Cluster {
-    // Dropped first: it says goodbye to the servers.
+    // The graph is dropped first, because its drop ends the leases with the servers.
     pub(crate) graph: Arc<DistGraph>,
     pub(crate) servers: Vec<Server>,
 }
@@ -144,7 +145,7 @@ impl Cluster {
     }
 }
 
-/// A link to a server, which can be cut: then nothing comes through any more, and nobody is told.
+/// A proxy of a server that can drop all bytes without closing connections.
 pub(crate) struct Link {
     pub(crate) address: SocketAddr,
     state: Arc<LinkState>,
@@ -153,7 +154,7 @@ pub(crate) struct Link {
 #[derive(Default)]
 struct LinkState {
     is_cut: AtomicBool,
-    /// The bytes that each connection still carries from the server before it is closed; 0 for any number.
+    /// The number of bytes from the server after which a connection is closed; 0 for no limit.
     limit: AtomicUsize,
 }
 
@@ -183,13 +184,13 @@ impl Link {
         self.state.is_cut.store(false, Ordering::SeqCst);
     }
 
-    /// Closes each connection after so many further bytes from the server.
+    /// Closes each connection after `n_bytes` from the server.
     pub(crate) fn close_after(&self, n_bytes: usize) {
         self.state.limit.store(n_bytes, Ordering::SeqCst);
     }
 }
 
-/// Bytes that come while the link is cut are lost, and their connection is of no use any more.
+/// Copies bytes in one direction. Bytes received while the link is cut are lost, which breaks their connection.
 fn carry(mut from: TcpStream, mut to: TcpStream, state: &LinkState, is_limited: bool) {
     let (mut bytes, mut n_sent) = (vec![0; 1 << 16], 0);
     while let Ok(n_bytes) = from.read(&mut bytes) {

@@ -1,4 +1,4 @@
-//! Servers that are lost, come back, are others, or do not let a client in.
+//! Servers that are lost, restarted, replaced by others, or reject a client.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -27,7 +27,7 @@ fn step(sampler: &dyn FrontierSampler, step: u64) -> kiln_sample::Result<Sampled
     sampler.sample_blocks(&Seeds::nodes(seeds), RngKey::new(step), &mut Scratch::default())
 }
 
-/// The error behind one of a sampler or of features.
+/// Returns the text of an error of a sampler or a feature store.
 fn told(error: &dyn std::error::Error) -> String {
     error.to_string()
 }
@@ -37,7 +37,7 @@ fn refused(config: ConnectConfig) -> Error {
 }
 
 #[test]
-fn a_server_that_is_started_again_goes_on_where_it_was() {
+fn restarted_server_resumes_with_identical_responses() {
     let (parts, data) = (halves(), hubs());
     let whole = NeighborSampler::new(Arc::clone(&data.graph), FANOUTS);
     let first = serve(&parts[0]);
@@ -52,7 +52,7 @@ fn a_server_that_is_started_again_goes_on_where_it_was() {
             std::thread::sleep(Duration::from_millis(150));
             drop(second.take());
             std::thread::sleep(Duration::from_millis(150));
-            // The port is free once the old server's threads have ended.
+            // The port becomes free when the old server's threads have ended. `serve_soon` waits for that.
             second = Some(serve_soon(&address, &parts_again[1]));
         }
         second
@@ -65,12 +65,12 @@ fn a_server_that_is_started_again_goes_on_where_it_was() {
         n_steps += 1;
     }
     let second = restarter.join().unwrap().unwrap();
-    // However many asked at once when it was not known, one lease was taken.
+    // Concurrent requests with an unknown lease take a single new lease.
     assert_eq!(second.n_clients(), 1);
 }
 
 #[test]
-fn a_server_says_how_it_is_without_a_lease() {
+fn health_needs_a_token_but_no_lease() {
     let servers: Vec<Server> = halves().iter().map(serve).collect();
     let addresses = addresses(&servers);
     let ask = |token| Health::ask(&addresses[1], token, None, Duration::from_secs(2));
@@ -91,7 +91,7 @@ fn a_server_says_how_it_is_without_a_lease() {
 fn within(what: &str, is_so: impl Fn() -> bool) {
     let started = Instant::now();
     while !is_so() {
-        assert!(started.elapsed() < LEASE / 2, "{what}: not in time");
+        assert!(started.elapsed() < LEASE / 2, "{what} in time");
         std::thread::sleep(Duration::from_millis(10));
     }
 }
@@ -106,7 +106,7 @@ fn serve_soon(address: &str, part: &Arc<Part>) -> Server {
 }
 
 #[test]
-fn a_server_that_comes_back_with_another_partition_is_refused() {
+fn rejects_a_server_restarted_with_another_partitioning() {
     let parts = halves();
     let servers = [serve(&parts[0]), serve(&parts[1])];
     let addresses = addresses(&servers);
@@ -118,14 +118,14 @@ fn a_server_that_comes_back_with_another_partition_is_refused() {
     let others = crate::cluster::parts(&hubs(), 2, |node| usize::from(node < 250), None);
     let _second = serve_soon(&addresses[1], &others[1]);
     let error = told(&step(&sampler, 1).unwrap_err());
-    assert!(error.contains("refuses") && error.contains("another partition"), "{error}");
+    assert!(error.contains("refused the request") && error.contains("another partitioning"), "{error}");
     assert!(error.contains(&addresses[1]), "{error}");
     drop(first);
 }
 
-/// Which would answer, and wrongly.
+/// A server with another partition would respond with the rows of other nodes.
 #[test]
-fn a_server_that_comes_back_with_another_part_is_refused() {
+fn rejects_a_server_restarted_with_another_partition() {
     let parts = halves();
     let servers = [serve(&parts[0]), serve(&parts[1])];
     let addresses = addresses(&servers);
@@ -135,11 +135,11 @@ fn a_server_that_comes_back_with_another_part_is_refused() {
     drop(second);
     let _second = serve_soon(&addresses[1], &parts[0]);
     let error = told(&features.gather(&[NodeId(1)], &mut FeatureBuffer::default()).unwrap_err());
-    assert!(error.contains("it holds part 0, expected part 1: start it with the part"), "{error}");
+    assert!(error.contains("it holds partition 0, expected partition 1: restart it with"), "{error}");
 }
 
 #[test]
-fn a_server_that_is_gone_is_named_when_the_time_is_up() {
+fn lost_server_is_an_error_with_its_address_at_the_deadline() {
     let parts = halves();
     let servers = [serve(&parts[0]), serve(&parts[1])];
     let addresses = addresses(&servers);
@@ -152,16 +152,19 @@ fn a_server_that_is_gone_is_named_when_the_time_is_up() {
     let started = Instant::now();
     let error = told(&step(&sampler, 0).unwrap_err());
     assert!(started.elapsed() < Duration::from_secs(4), "{:?}", started.elapsed());
-    let expected = format!("the graph server {} (part 1) is lost: a sample has waited", addresses[1]);
-    assert!(error.contains(&expected), "{error}");
+    let expected = format!("graph server {} (partition 1) is lost: waited ", addresses[1]);
+    assert!(error.contains(&expected) && error.contains("for a sample"), "{error}");
     let error = told(&features.gather(&[NodeId(1)], &mut FeatureBuffer::default()).unwrap_err());
-    assert!(error.contains("(part 1) is lost: rows of features"), "{error}");
+    assert!(
+        error.contains("(partition 1) is lost: waited ") && error.contains("for feature rows"),
+        "{error}"
+    );
     drop(first);
 }
 
-/// Nobody is told that a link is cut: both sides find out.
+/// A cut link closes no connection, so both sides detect it by missing keep-alive responses.
 #[test]
-fn a_cut_link_is_noticed_and_may_be_mended() {
+fn cut_link_is_detected_and_requests_resume_once_it_is_restored() {
     let (parts, whole) = (halves(), NeighborSampler::new(hubs().graph, FANOUTS));
     let servers = [serve(&parts[0]), serve(&parts[1])];
     let link = Link::to(servers[1].address());
@@ -175,37 +178,40 @@ fn a_cut_link_is_noticed_and_may_be_mended() {
     let waiter = std::thread::spawn(move || (step(&patient, 1), patient));
     let started = Instant::now();
     let error = told(&step(&hasty, 1).unwrap_err());
-    println!("the cut link was noticed after {:.1} s: {error}", started.elapsed().as_secs_f64());
+    println!("the cut link was detected after {:.1} s: {error}", started.elapsed().as_secs_f64());
     assert!(started.elapsed() <= Duration::from_secs(6 + 2), "{:?}", started.elapsed());
-    assert!(error.contains("(part 1) is lost"), "{error}");
+    assert!(error.contains("(partition 1) is lost"), "{error}");
     link.mend();
     let (sampled, patient) = waiter.join().unwrap();
-    assert!(sampled.unwrap() == step(&whole, 1).unwrap(), "it comes back before the deadline");
+    assert!(
+        sampled.unwrap() == step(&whole, 1).unwrap(),
+        "a request should succeed if the link is restored before the deadline"
+    );
     assert!(step(&patient, 2).unwrap() == step(&whole, 2).unwrap());
 }
 
 #[test]
-fn another_token_is_refused() {
+fn rejects_wrong_tokens() {
     let parts = halves();
     let servers = [serve(&parts[0]), serve(&parts[1])];
     let other = Token::new("another-word-of-this-test").unwrap();
     let error = refused(ConnectConfig { token: other, ..config(addresses(&servers)) });
-    assert!(error.to_string().contains("refuses: another token"), "{error}");
+    assert!(error.to_string().contains("refused the request: missing or wrong token"), "{error}");
     assert_eq!(servers[0].n_clients(), 0);
 }
 
 #[test]
-fn servers_that_are_not_the_graph_are_refused() {
+fn rejects_missing_duplicate_and_foreign_partitions() {
     let parts = halves();
     let others = crate::cluster::parts(&hubs(), 2, |node| usize::from(node < 250), None);
     let servers = [serve(&parts[0]), serve(&parts[0]), serve(&others[1])];
     let of =
         |which: &[usize]| config(which.iter().map(|server| servers[*server].address().to_string()).collect());
     let cases = [
-        (of(&[0]), "nobody holds part 1 of 2"),
-        (of(&[0, 1]), "both hold part 0"),
-        (of(&[0, 2]), "all must be of one"),
-        (of(&[]), "neither a part here nor a server"),
+        (of(&[0]), "no server holds partition 1 of 2"),
+        (of(&[0, 1]), "both hold partition 0"),
+        (of(&[0, 2]), "serve partitions of one partitioning"),
+        (of(&[]), "neither a local partition nor a server"),
     ];
     for (config, expected) in cases {
         let error = refused(config).to_string();
@@ -214,30 +220,30 @@ fn servers_that_are_not_the_graph_are_refused() {
     let nowhere =
         ConnectConfig { join_within: Duration::from_millis(300), ..config(vec!["127.0.0.1:9".to_owned()]) };
     let error = refused(nowhere).to_string();
-    assert!(error.contains("127.0.0.1:9 is lost: a lease has waited"), "{error}");
+    assert!(error.contains("127.0.0.1:9 is lost: waited ") && error.contains("for a lease"), "{error}");
     let bad = refused(config(vec!["no address at all".to_owned()])).to_string();
     assert!(bad.contains("expected HOST:PORT"), "{bad}");
 }
 
 #[test]
-fn leases_tell_who_uses_a_server() {
+fn leases_count_the_clients_of_a_server() {
     let parts = halves();
     let servers = [serve(&parts[0]), serve(&parts[1])];
     assert_eq!((servers[0].n_clients(), servers[0].free_for()), (0, None));
     let graph = DistGraph::connect(config(addresses(&servers))).unwrap();
-    // Longer than a lease, which somebody keeps.
+    // The wait is longer than a lease, so the client has to renew it.
     std::thread::sleep(LEASE + LEASE / 3);
     assert_eq!((servers[0].n_clients(), servers[0].free_for()), (1, None));
     drop(graph);
-    within("the lease is given back", || servers[0].n_clients() == 0 && servers[0].free_for().is_some());
-    // Also by who finds out that servers are no graph.
+    within("the lease should end", || servers[0].n_clients() == 0 && servers[0].free_for().is_some());
+    // A client that fails to connect ends its lease, too.
     refused(config(vec![addresses(&servers)[1].clone()]));
-    within("the lease is given back", || servers[1].n_clients() == 0);
+    within("the lease should end", || servers[1].n_clients() == 0);
 }
 
-/// Everything elsewhere, little may be under way, and many threads ask.
+/// All partitions are remote, the limit on in-flight bytes is minimal, and many threads send requests.
 #[test]
-fn little_room_and_many_threads_give_the_same() {
+fn small_in_flight_limit_and_many_threads_give_identical_results() {
     let (parts, data) = (halves(), hubs());
     let whole = NeighborSampler::new(Arc::clone(&data.graph), FANOUTS);
     let cluster = Cluster::of(&parts, None, RuleRegistry::default());
@@ -261,7 +267,7 @@ fn little_room_and_many_threads_give_the_same() {
 }
 
 #[test]
-fn nodes_that_do_not_exist_are_errors() {
+fn rejects_nodes_out_of_range() {
     let parts = halves();
     let cluster = Cluster::of(&parts, Some(0), RuleRegistry::default());
     let features = DistFeatureStore::new(Arc::clone(&cluster.graph)).unwrap();
@@ -273,14 +279,14 @@ fn nodes_that_do_not_exist_are_errors() {
     assert!(matches!(error, kiln_sample::Error::SeedOutOfRange { n_nodes: 500, .. }), "{error}");
 }
 
-/// A client of its own making asks for more than any of ours does.
+/// The fanout is larger than a server accepts in one request.
 #[test]
-fn questions_that_would_take_all_memory_are_refused() {
+fn rejects_requests_that_would_take_too_much_memory() {
     let parts = parts(&hubs(), 1, |_| 0, None);
     let server = serve(&parts[0]);
     let graph = Arc::new(DistGraph::connect(config(addresses(std::slice::from_ref(&server)))).unwrap());
     let fanouts = [Fanout::UpTo(u32::MAX)];
     let greedy = by_name(graph, fanouts, "uniform-with-replacement").unwrap();
     let error = told(&step(&greedy, 0).unwrap_err());
-    assert!(error.contains("draws in one question, expected at most"), "{error}");
+    assert!(error.contains("draws in one request, expected at most"), "{error}");
 }

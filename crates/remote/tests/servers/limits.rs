@@ -1,4 +1,4 @@
-//! The memory that one request takes at a server, and what it may ask for.
+//! The memory that one request takes on a server.
 
 use std::path::Path;
 use std::process::{Child, Command};
@@ -17,17 +17,18 @@ use crate::cluster::{config, token, write_only_part};
 
 const MIB: usize = 1 << 20;
 
-/// Threads and memory of a response of the server under test.
+/// The number of threads of the server under test.
 const N_THREADS: usize = 2;
+/// The memory limit of a response of the server under test, in bytes.
 const RESPONSE_BYTES: usize = 2 * MIB;
 
-/// What a process has besides: allocators, stacks, buffers of one connection.
+/// The allowance in bytes for other memory of the process: allocators, stacks and the buffers of one connection.
 const BESIDES: usize = 10 * MIB;
 
-/// The folder of a part that [`serve_for_another_process`] serves.
+/// The environment variable with the folder of the partition that [`serve_for_another_process`] serves.
 const PART: &str = "KILN_TEST_PART";
 
-/// Serves until it is killed: the process whose memory is measured.
+/// The process whose memory is measured: it serves a partition until it is killed.
 #[test]
 fn serve_for_another_process() {
     let Some(folder) = std::env::var_os(PART) else { return };
@@ -49,7 +50,7 @@ fn serve_for_another_process() {
 struct Process(Child);
 
 impl Process {
-    /// The most memory that it has had, mapped files included.
+    /// Returns the peak memory of the process in bytes, including mapped files.
     fn peak_bytes(&self) -> usize {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.0.id())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
@@ -71,8 +72,8 @@ fn folder_bytes(folder: &Path) -> usize {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn one_request_takes_no_more_memory_than_the_server_states() {
-    // All edges of one request take at least 28 bytes each where they are sampled at once: 117 MB.
+fn one_request_stays_within_the_memory_limit_of_the_server() {
+    // If the edges of one request were sampled at once, each would need at least 28 bytes, 117 MB in total.
     let data = kiln_data::synthetic::rmat(14, 256, 4, 0).unwrap();
     let n_nodes = data.graph.n_nodes();
     let root = tempfile::tempdir().unwrap();
@@ -96,17 +97,17 @@ fn one_request_takes_no_more_memory_than_the_server_states() {
     };
     let samplers = [
         DistNeighborSampler::new(Arc::clone(&graph), [Fanout::All]),
-        // Lists, of which the client picks.
+        // The server does not know this rule, so it sends neighbour lists, and the client samples them.
         DistNeighborSampler::with_config(graph, SamplerConfig::new([1]).with_rule(all)).unwrap(),
     ];
     for sampler in samplers {
         let sampled = sampler.sample_blocks(&seeds, RngKey::new(0), &mut Scratch::default()).unwrap();
-        assert!(sampled == expected, "ranges of rows change nothing");
+        assert!(sampled == expected, "ranges of rows should not change the sample");
     }
     let grown = server.peak_bytes() - before;
     let stated = N_THREADS * RESPONSE_BYTES + folder_bytes(&folder) + BESIDES;
     let at_once = 28 * data.graph.n_edges() as usize;
-    println!("memory grew by {} MiB, at most {}; at once {}", grown / MIB, stated / MIB, at_once / MIB);
-    assert!(3 * stated < 2 * at_once, "nothing would be seen");
-    assert!(grown < stated, "{grown} bytes, stated {stated}");
+    println!("memory grew by {} MiB, limit {}; at once {}", grown / MIB, stated / MIB, at_once / MIB);
+    assert!(3 * stated < 2 * at_once, "the request is too small for this test");
+    assert!(grown < stated, "memory grew by {grown} bytes, expected less than {stated}");
 }

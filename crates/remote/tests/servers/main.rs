@@ -1,5 +1,5 @@
-//! Graphs in parts that other processes hold: the same blocks and rows as of the whole graph, whatever is lost on the
-//! way, and clear errors for what cannot be.
+//! Partitioned graphs that other processes hold: blocks and rows are bit-identical to those of the whole graph despite
+//! faults, and errors are clear.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 #[cfg(feature = "tls")]

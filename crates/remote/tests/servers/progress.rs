@@ -1,4 +1,4 @@
-//! Servers that panic, never respond or break off at the same byte each time: every call ends within its deadline.
+//! Servers that panic, never respond or disconnect at the same byte each time: every call ends within its deadline.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
@@ -22,11 +22,11 @@ use crate::cluster::{
 /// The deadline of the calls that must fail.
 const DEADLINE: Duration = Duration::from_secs(2);
 
-/// How much later than its deadline a call may end on a busy machine.
+/// The allowed delay of a call beyond its deadline on a busy machine.
 const SLACK: Duration = Duration::from_secs(8);
 
-/// Runs a call that must end within the deadline with an error, and returns its text. A call that hangs fails the test
-/// instead of stopping it.
+/// Runs a call that must fail within the deadline, and returns the error's text. If the call hangs, the test fails
+/// instead of hanging, too.
 fn error_in_time<T>(call: impl FnOnce() -> Result<T, String> + Send + 'static) -> String {
     let (done, outcome) = mpsc::channel();
     let started = Instant::now();
@@ -34,7 +34,7 @@ fn error_in_time<T>(call: impl FnOnce() -> Result<T, String> + Send + 'static) -
         let _ = done.send(call().err());
     });
     let outcome = outcome.recv_timeout(DEADLINE + SLACK);
-    let error = outcome.unwrap_or_else(|_| panic!("no outcome after {:?}", started.elapsed()));
+    let error = outcome.unwrap_or_else(|_| panic!("the call has not returned after {:?}", started.elapsed()));
     error.expect("the call should fail")
 }
 
@@ -44,13 +44,13 @@ fn sample(sampler: &DistNeighborSampler, n_seeds: u32) -> Result<(), String> {
     sampled.map(|_| ()).map_err(|error| error.to_string())
 }
 
-/// Rules with a user's `mine`, which calls this for each destination and picks nothing.
+/// A registry with a custom rule `mine`, which calls `visit` for each destination and selects nothing.
 fn rules(visit: impl Fn() + Send + Sync + 'static) -> RuleRegistry {
     let rule = move |_: Neighbors<'_>, _: NodeKey, _: u32, _: &mut Selection| visit();
     RuleRegistry::default().register("mine", rule).unwrap()
 }
 
-/// A server of all hubs with a rule `mine`, and a client of it.
+/// Starts a server of the graph of hubs with a rule `mine`, and connects a client.
 fn serve_rule(visit: impl Fn() + Send + Sync + 'static) -> (Server, Arc<DistGraph>) {
     let part = parts(&hubs(), 1, |_| 0, None).remove(0);
     let serve = ServeConfig {
@@ -70,24 +70,24 @@ fn serve_rule(visit: impl Fn() + Send + Sync + 'static) -> (Server, Arc<DistGrap
 }
 
 #[test]
-fn a_panicking_rule_is_an_error_that_names_the_server() {
+fn panicking_rule_is_an_error_with_the_server_and_the_message() {
     let n_calls = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&n_calls);
     let (server, graph) = serve_rule(move || {
         counted.fetch_add(1, Ordering::SeqCst);
-        panic!("the rule's own words");
+        panic!("message of the rule");
     });
     let sampler = by_name(Arc::clone(&graph), [1], "mine").unwrap();
     let error = error_in_time(move || sample(&sampler, 20));
-    let expected = format!("the graph server {} panicked while it computed a sample", server.address());
-    assert!(error.contains(&expected) && error.contains("the rule's own words"), "{error}");
-    assert_eq!(n_calls.load(Ordering::SeqCst), 1, "a panic is not retried");
-    // Its only thread serves on.
+    let expected = format!("graph server {} panicked while computing a sample", server.address());
+    assert!(error.contains(&expected) && error.contains("message of the rule"), "{error}");
+    assert_eq!(n_calls.load(Ordering::SeqCst), 1, "a panic should not be retried");
+    // The server's only thread is still usable.
     sample(&DistNeighborSampler::new(graph, [Fanout::UpTo(1)]), 20).unwrap();
 }
 
 #[test]
-fn a_rule_that_never_returns_ends_the_call_at_its_deadline() {
+fn rule_that_never_returns_fails_at_the_deadline() {
     let is_over = Arc::new(AtomicBool::new(false));
     let until = Arc::clone(&is_over);
     let (server, graph) = serve_rule(move || {
@@ -97,21 +97,21 @@ fn a_rule_that_never_returns_ends_the_call_at_its_deadline() {
     });
     let sampler = by_name(graph, [1], "mine").unwrap();
     let error = error_in_time(move || sample(&sampler, 20));
-    let expected = format!("the graph server {} (part 0) is lost: a sample", server.address());
-    assert!(error.contains(&expected), "{error}");
+    let expected = format!("graph server {} (partition 0) is lost: waited ", server.address());
+    assert!(error.contains(&expected) && error.contains("for a sample"), "{error}");
     let health = Health::ask(server.address().to_string(), token(), None, SLACK).unwrap();
-    // The client is gone; the thread is not back yet.
+    // The client has disconnected, but its request still occupies the thread.
     assert!(health.oldest_request.is_some_and(|age| DEADLINE / 2 < age), "{health:?}");
     is_over.store(true, Ordering::SeqCst);
 }
 
-/// One flipped bit makes the edges of two rows end before they start, or far behind the file's end.
+/// A flipped bit in `indptr` makes the edge ranges of two rows negative or longer than the file.
 #[test]
-fn a_damaged_partition_is_an_error_that_names_its_file() {
+fn damaged_partition_is_an_error_with_the_file() {
     let (data, folder) = (hubs(), tempfile::tempdir().unwrap());
     let part_dir = write_only_part(&data, folder.path());
     let path = part_dir.join("indptr.npy");
-    // The header has 128 bytes, and a bit of the upper half of the eleventh value is flipped.
+    // The header has 128 bytes. The flipped bit is in the upper half of the eleventh value.
     let mut bytes = std::fs::read(&path).unwrap();
     bytes[128 + 8 * 10 + 4] ^= 1;
     std::fs::write(&path, bytes).unwrap();
@@ -120,7 +120,7 @@ fn a_damaged_partition_is_an_error_that_names_its_file() {
     let graph = Arc::new(DistGraph::connect(connect).unwrap());
     let first = |_: Neighbors<'_>, _: NodeKey, _: u32, picks: &mut Selection| picks.push(0);
     let samplers = [
-        // Sampled by the server, and sampled here of lists.
+        // The server samples for the first sampler; the second one samples neighbour lists on the client.
         DistNeighborSampler::new(Arc::clone(&graph), [Fanout::UpTo(1)]),
         DistNeighborSampler::with_config(graph, SamplerConfig::new([1]).with_rule(first)).unwrap(),
     ];
@@ -130,9 +130,9 @@ fn a_damaged_partition_is_an_error_that_names_its_file() {
     }
 }
 
-/// A response that breaks off at the same byte on every attempt makes no progress, whatever comes before.
+/// A response that fails at the same byte on every attempt makes no progress, regardless of the bytes before.
 #[test]
-fn responses_that_break_off_at_the_same_byte_end_at_the_deadline() {
+fn responses_that_fail_at_the_same_byte_fail_at_the_deadline() {
     let wide = data(4000, features(4000, 128));
     let parts = parts(&wide, 1, |_| 0, None);
     let server = serve(&parts[0]);
@@ -149,30 +149,31 @@ fn responses_that_break_off_at_the_same_byte_end_at_the_deadline() {
         assert!(error.contains("is lost") && error.contains(what), "{what}: {error}");
         assert!(error.contains(&link.address.to_string()), "{what}: {error}");
     };
-    // In the sources, of which the first chunk has 64 KiB; the numbers of edges and the ids of the first come before.
+    // The link closes within the first chunk of the sources, which has 64 KiB. In the response, the number of edges of
+    // each row and the id of its first edge come before the sources.
     link.close_after(70_000);
     is_lost("a sample", error_in_time(move || sample(&named, 4000)));
-    is_lost("lists of neighbours", error_in_time(move || sample(&by_lists, 4000)));
-    // In the second chunk of rows.
+    is_lost("neighbour lists", error_in_time(move || sample(&by_lists, 4000)));
+    // The link closes within the second chunk of feature rows.
     link.close_after(100_000);
     let ids: Vec<NodeId> = (0..4000).map(NodeId).collect();
     let gathered =
         move || rows.gather(&ids, &mut FeatureBuffer::default()).map_err(|error| error.to_string());
-    is_lost("rows of features", error_in_time(gathered));
-    // In the first array that a client without a part fetches.
+    is_lost("feature rows", error_in_time(gathered));
+    // The link closes within the first array that a client without a local partition fetches.
     link.close_after(10_000);
     let connected = move || DistGraph::connect(connect).map(drop).map_err(|error| error.to_string());
     is_lost("an array", error_in_time(connected));
-    // Before the end of a short response.
+    // The link closes within the response with the health, which is short.
     link.close_after(60);
     let address = link.address.to_string();
     let health = move || Health::ask(address, token(), None, DEADLINE).map_err(|error| error.to_string());
     is_lost("its health", error_in_time(health));
 }
 
-/// Requests of clients that have disconnected are neither begun nor finished.
+/// Waiting requests of disconnected clients are dropped, and the running one is stopped.
 #[test]
-fn a_server_stops_working_for_disconnected_clients() {
+fn requests_of_disconnected_clients_are_cancelled() {
     let n_calls = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&n_calls);
     let part = parts(&data(4000, features(4000, 1)), 1, |_| 0, None).remove(0);
@@ -192,19 +193,23 @@ fn a_server_stops_working_for_disconnected_clients() {
         by_name(graph, [1], "mine").unwrap()
     };
     let samplers = [sampler(), sampler(), sampler()];
-    // Each request is 8 s of work for the only thread.
+    // The server's only thread needs 8 s for each request.
     let requests = samplers.map(|sampler| std::thread::spawn(move || sample(&sampler, 4000).unwrap_err()));
     for request in requests {
         let error = request.join().unwrap();
         assert!(error.contains("is lost"), "{error}");
     }
-    // The thread is free again once the group of destinations that it was at is done.
+    // The thread is free again when it has sampled the current group of destinations.
     let started = Instant::now();
     let address = server.address().to_string();
     while Health::ask(&*address, token(), None, SLACK).unwrap().oldest_request.is_some() {
-        assert!(started.elapsed() < DEADLINE + SLACK, "{} destinations", n_calls.load(Ordering::SeqCst));
+        assert!(
+            started.elapsed() < DEADLINE + SLACK,
+            "the thread should be free after {} destinations",
+            n_calls.load(Ordering::SeqCst)
+        );
         std::thread::sleep(Duration::from_millis(20));
     }
     let n_calls = n_calls.load(Ordering::SeqCst);
-    assert!(n_calls < 4000, "{n_calls} destinations of 12000 were sampled for nobody");
+    assert!(n_calls < 4000, "{n_calls} of 12000 destinations were sampled for disconnected clients");
 }

@@ -1,4 +1,4 @@
-//! The same as of the whole graph.
+//! Blocks and rows are bit-identical to those of the whole graph.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,7 +23,7 @@ fn batches() -> Vec<(Seeds, RngKey)> {
     vec![
         (nodes(64, 0), RngKey::new(3)),
         (nodes(1, 100), RngKey::new(4)),
-        // Hubs, one of them twice.
+        // These seeds are hubs, and node 3 occurs twice.
         (Seeds::nodes([3, 4, 3, 0].map(NodeId).to_vec()), RngKey::new(5)),
         (Seeds::nodes(Vec::new()), RngKey::new(6)),
     ]
@@ -34,10 +34,10 @@ fn sampled(sampler: &dyn FrontierSampler) -> Vec<SampledBlocks> {
     batches().iter().map(|(seeds, key)| sampler.sample_blocks(seeds, *key, &mut scratch).unwrap()).collect()
 }
 
-/// The number of parts, and which of them owns a node.
+/// The number of partitions, and the function from a node to its partition.
 type Way = (usize, fn(u32) -> usize);
 
-/// Ways to part the nodes: two interleaved, all in the last of two, four of which one is empty, one.
+/// Returns four partitionings: two interleaved partitions, two with one empty, four with one empty, and a single one.
 fn ways() -> [Way; 4] {
     [
         (2, |node| node as usize % 2),
@@ -47,13 +47,13 @@ fn ways() -> [Way; 4] {
     ]
 }
 
-/// Parts all served, and each of them here.
+/// Returns the possible local partitions: `None`, if servers hold all partitions, and each partition.
 fn modes(parts: &[Arc<Part>]) -> impl Iterator<Item = Option<usize>> {
     std::iter::once(None).chain((0..parts.len()).map(Some))
 }
 
 #[test]
-fn blocks_are_those_of_the_whole_graph() {
+fn blocks_equal_those_of_the_whole_graph() {
     let data = hubs();
     let graph = &data.graph;
     for (n_parts, owner) in ways() {
@@ -69,7 +69,7 @@ fn blocks_are_those_of_the_whole_graph() {
                     assert_eq!(remote.warning(), None);
                     assert!(
                         sampled(&remote) == sampled(&whole),
-                        "{rule:?}, {weights:?}, {n_parts} parts, own {own:?}"
+                        "{rule:?}, {weights:?}, {n_parts} partitions, local {own:?}"
                     );
                 }
             }
@@ -77,7 +77,7 @@ fn blocks_are_those_of_the_whole_graph() {
     }
 }
 
-/// Picks of the user's own, which look at ids and weights.
+/// A custom rule that depends on ids and weights.
 fn last_ones(neighbors: Neighbors<'_>, key: NodeKey, fanout: u32, picks: &mut Selection) {
     let by_weight = neighbors.weights.is_some_and(|weights| 0.1 < weights[0]);
     let first = if by_weight { key.rng().below(neighbors.degree() as u32) } else { neighbors.ids[0].0 };
@@ -86,7 +86,7 @@ fn last_ones(neighbors: Neighbors<'_>, key: NodeKey, fanout: u32, picks: &mut Se
 }
 
 #[test]
-fn rules_of_the_user_pick_the_same_there_and_here() {
+fn custom_rules_sample_identically_on_servers_and_clients() {
     let data = hubs();
     let config = SamplerConfig::new(FANOUTS).with_weights(EdgeWeights::Stored);
     let by = |rule: Rule| config.clone().with_rule(rule);
@@ -99,15 +99,15 @@ fn rules_of_the_user_pick_the_same_there_and_here() {
         let graph = || Arc::clone(&cluster.graph);
         let there = by(cluster.graph.rule("last-ones").unwrap());
         let there = DistNeighborSampler::with_config(graph(), there).unwrap();
-        assert!(sampled(&there) == expected, "own {own:?}");
+        assert!(sampled(&there) == expected, "sampled on the servers, local partition {own:?}");
         let here = DistNeighborSampler::with_config(graph(), by(last_ones.into())).unwrap();
         let warning = here.warning().unwrap();
-        assert!(warning.contains("of each node all edges travel"), "{warning}");
-        assert!(sampled(&here) == expected, "here, own {own:?}");
+        assert!(warning.contains("servers send all edges of each node"), "{warning}");
+        assert!(sampled(&here) == expected, "sampled on the client, local partition {own:?}");
     }
 }
 
-/// A sampler for the own part, which counts the nodes that it was asked for.
+/// A sampler for the local partition that counts its destinations.
 struct Counting {
     sampler: NeighborSampler,
     n_dsts: Arc<AtomicUsize>,
@@ -135,7 +135,7 @@ impl FrontierSampler for Counting {
 }
 
 #[test]
-fn the_own_part_may_be_sampled_by_another_sampler() {
+fn local_sampler_gives_the_blocks_of_the_whole_graph() {
     let data = hubs();
     let config = SamplerConfig::new(FANOUTS).with_rule(Rule::UniformKeepSelfLoops);
     let config = || config.clone().with_weights(EdgeWeights::Unbiased);
@@ -150,13 +150,13 @@ fn the_own_part_may_be_sampled_by_another_sampler() {
             let remote = DistNeighborSampler::with_config(Arc::clone(&cluster.graph), config()).unwrap();
             let remote =
                 remote.with_local_sampler(Counting { sampler, n_dsts: Arc::clone(&n_dsts) }).unwrap();
-            assert!(sampled(&remote) == expected, "{n_parts} parts, own {own}");
+            assert!(sampled(&remote) == expected, "{n_parts} partitions, local {own}");
             assert_eq!(0 < n_dsts.load(Ordering::Relaxed), !part.old_ids.is_empty());
         }
     }
 }
 
-/// A sampler whose edges carry no weights, whatever the request is.
+/// A sampler that never returns edge weights.
 struct WithoutWeights(NeighborSampler);
 
 impl FrontierSampler for WithoutWeights {
@@ -181,7 +181,7 @@ impl FrontierSampler for WithoutWeights {
 }
 
 #[test]
-fn a_sampler_of_the_own_part_that_does_not_fit_is_an_error() {
+fn rejects_local_samplers_that_do_not_match_the_partition() {
     let data = hubs();
     let parts = parts(&data, 2, |node| node as usize % 2, None);
     let by_node = |cluster: &Cluster| Arc::new(cluster.graph.part().unwrap().graph_by_node().unwrap());
@@ -199,13 +199,13 @@ fn a_sampler_of_the_own_part_that_does_not_fit_is_an_error() {
         remote.with_local_sampler(WithoutWeights(NeighborSampler::new(by_node(&cluster), FANOUTS))).unwrap();
     let (seeds, key) = &batches()[0];
     let error = remote.sample_blocks(seeds, *key, &mut Scratch::default()).unwrap_err();
-    assert!(error.to_string().contains("gives no weights"), "{error}");
-    // Another graph than the part's: the whole, the other part.
+    assert!(error.to_string().contains("returns no edge weights"), "{error}");
+    // These samplers use other graphs: the whole graph and the other partition.
     for graph in [Arc::clone(&data.graph), Arc::new(parts[1].graph_by_node().unwrap())] {
         let remote = DistNeighborSampler::new(Arc::clone(&cluster.graph), FANOUTS);
         let remote = remote.with_local_sampler(NeighborSampler::new(graph, FANOUTS)).unwrap();
         let error = remote.sample_blocks(seeds, *key, &mut Scratch::default()).unwrap_err();
-        assert!(error.to_string().contains("gives other edges than its nodes have"), "{error}");
+        assert!(error.to_string().contains("returns edges that its nodes do not have"), "{error}");
     }
     struct Nothing;
     impl FrontierSampler for Nothing {
@@ -231,29 +231,32 @@ fn a_sampler_of_the_own_part_that_does_not_fit_is_an_error() {
         DistNeighborSampler::new(Arc::clone(&cluster.graph), FANOUTS).with_local_sampler(Nothing).unwrap();
     let error = remote.sample_blocks(seeds, *key, &mut Scratch::default()).unwrap_err();
     assert!(matches!(error, kiln_sample::Error::BadFrontier { n_dst: 0, .. }), "{error}");
-    // Not a node lies here.
+    // This client has no local partition.
     let served = Cluster::of(&parts, None, RuleRegistry::default());
     let remote = DistNeighborSampler::new(Arc::clone(&served.graph), FANOUTS);
     let error = remote.with_local_sampler(NeighborSampler::new(by_node(&cluster), FANOUTS)).unwrap_err();
-    assert!(error.to_string().contains("all parts lie with servers"), "{error}");
+    assert!(error.to_string().contains("servers hold all partitions"), "{error}");
 }
 
 #[test]
-fn a_rule_that_servers_do_not_know_is_an_error() {
+fn rejects_rules_that_servers_do_not_know() {
     let data = hubs();
     let parts = parts(&data, 2, |node| node as usize % 2, None);
     let cluster = Cluster::of(&parts, None, RuleRegistry::default());
     let graph = || Arc::clone(&cluster.graph);
     let error = by_name(graph(), FANOUTS, "mine").unwrap_err();
-    assert!(error.to_string().contains("no rule `mine`, there are uniform,"), "{error}");
+    assert!(error.to_string().contains("unknown sampling rule `mine`, expected one of uniform,"), "{error}");
     assert!(RuleRegistry::default().register("uniform", last_ones).is_err());
-    // Known here alone.
+    // The rule is registered on the client only.
     let servers = cluster.servers.iter().map(|server| server.address().to_string()).collect::<Vec<_>>();
     let rules = RuleRegistry::default().register("mine", last_ones).unwrap();
     let config = kiln_remote::ConnectConfig { rules, ..crate::cluster::config(servers) };
     let graph = Arc::new(kiln_remote::DistGraph::connect(config).unwrap());
     let error = by_name(graph, FANOUTS, "mine").unwrap_err();
-    assert!(error.to_string().contains("knows no rule `mine`: register it there"), "{error}");
+    assert!(
+        error.to_string().contains("does not know the sampling rule `mine`: register it there"),
+        "{error}"
+    );
 }
 
 pub(crate) fn gathered(source: &dyn FeatureStore, ids: &[NodeId]) -> FeatureBuffer {
@@ -263,7 +266,7 @@ pub(crate) fn gathered(source: &dyn FeatureStore, ids: &[NodeId]) -> FeatureBuff
 }
 
 #[test]
-fn rows_are_those_of_the_whole_set() {
+fn feature_rows_equal_those_of_the_data_set() {
     let sparse = || {
         let indptr: Vec<u64> = (0..=N_NODES as u64).collect();
         let columns: Vec<u32> = (0..N_NODES as u32).map(|row| row % 5).collect();
@@ -280,7 +283,7 @@ fn rows_are_those_of_the_whole_set() {
     let upper: Vec<bf16> = (0..2 * N_NODES).map(|at| bf16::from_f32(at as f32)).collect();
     let kinds: [Arc<dyn FeatureStore>; 5] = [
         features(N_NODES, 3),
-        // Pieces of many messages, and of a row each.
+        // The rows are so wide that a response has many chunks with one row each.
         features(N_NODES, 70_000),
         Arc::new(DenseFeatures::new(FeatureArray::F16(halves.into()), 2).unwrap()),
         Arc::new(DenseFeatures::new(FeatureArray::BF16(upper.into()), 2).unwrap()),
@@ -312,7 +315,7 @@ fn rows_are_those_of_the_whole_set() {
                     assert_eq!((remote.dim(), remote.n_rows()), (data.features.dim(), N_NODES));
                     for ids in lists.iter().chain(&lists) {
                         let expected = gathered(&*data.features, ids);
-                        assert!(gathered(&remote, ids) == expected, "{n_parts} parts, own {own:?}");
+                        assert!(gathered(&remote, ids) == expected, "{n_parts} partitions, local {own:?}");
                     }
                 }
             }
@@ -321,7 +324,7 @@ fn rows_are_those_of_the_whole_set() {
 }
 
 #[test]
-fn what_all_parts_have_alike_is_that_of_the_whole_set() {
+fn labels_split_and_metadata_equal_those_of_the_data_set() {
     let data = hubs();
     let parts = parts(&data, 2, |node| node as usize % 2, None);
     for own in modes(&parts) {
@@ -337,7 +340,7 @@ fn what_all_parts_have_alike_is_that_of_the_whole_set() {
 }
 
 #[test]
-fn rows_are_counted_by_where_they_were() {
+fn fetch_stats_count_rows_by_location() {
     let data = hubs();
     let cache = CacheConfig { ratio: 0.1, fanouts: vec![Fanout::UpTo(5); 2], batch_size: 50, seed: 0 };
     let parts = parts(&data, 2, |node| node as usize % 2, Some(&cache));
@@ -356,7 +359,7 @@ fn rows_are_counted_by_where_they_were() {
 }
 
 #[test]
-fn rows_that_come_again_are_kept() {
+fn dynamic_cache_keeps_rows_that_are_read_again() {
     let data = hubs();
     let parts = parts(&data, 2, |node| node as usize % 2, None);
     let cluster = Cluster::of(&parts, None, RuleRegistry::default());
@@ -372,7 +375,8 @@ fn rows_that_come_again_are_kept() {
     };
     assert_eq!(counts(&ids), (0, 15));
     assert_eq!(counts(&ids), (15, 0));
-    // One scan of the others, of which 5 find room, and 10 throw out each other: those that came again stay.
+    // The cache has room for 20 rows. The other rows evict each other from 5 slots, and the 15 rows that were read
+    // again stay in the cache.
     let others: Vec<NodeId> = (100..200).map(NodeId).collect();
     others.chunks(5).for_each(|others| assert_eq!(counts(others), (0, 5)));
     assert_eq!(counts(&[NodeId(199), NodeId(100)]), (1, 1));

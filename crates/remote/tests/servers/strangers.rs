@@ -1,4 +1,4 @@
-//! Connections to a server of processes that do not know the token.
+//! Connections to a server from processes that do not know the token.
 
 use std::io::Read;
 use std::net::TcpStream;
@@ -13,7 +13,7 @@ use kiln_sample::{Fanout, FrontierSampler, RngKey, Scratch, Seeds};
 
 use crate::cluster::{config, hubs, parts, token};
 
-/// More time than it takes until strangers are gone.
+/// A timeout that is longer than the server takes to close unauthenticated connections.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn idle(address: &str, n: usize) -> Vec<TcpStream> {
@@ -22,14 +22,15 @@ fn idle(address: &str, n: usize) -> Vec<TcpStream> {
 
 fn check_closed(mut stranger: &TcpStream) {
     stranger.set_read_timeout(Some(PATIENCE)).unwrap();
-    // A server says in which settings it speaks, or nothing.
+    // The server may send its HTTP/2 settings before it closes the connection.
     let mut bytes = [0; 1024];
     while stranger.read(&mut bytes).expect("the server should close idle connections") != 0 {}
 }
 
-/// Strangers take all connections but that of a client, which goes on; another client gets in when they are closed.
+/// Idle connections take all free slots. The connected client continues, and a new client connects once they are
+/// closed.
 #[test]
-fn idle_connections_do_not_lock_a_server() {
+fn idle_connections_do_not_block_clients() {
     let part = &parts(&hubs(), 1, |_| 0, None)[0];
     let serve = ServeConfig { max_connections: 12, ..ServeConfig::new("127.0.0.1:0", token()) };
     let server = Server::start(Arc::clone(part), serve).unwrap();
@@ -40,31 +41,34 @@ fn idle_connections_do_not_lock_a_server() {
         let seeds = Seeds::nodes((0..20).map(|at| NodeId(step * 20 + at)).collect());
         sampler.sample_blocks(&seeds, RngKey::new(0), &mut Scratch::default())
     };
-    // Both of the client's connections are used before the others come.
+    // Both of the client's connections are open before the idle ones.
     (0..2).for_each(|step| drop(sample(step).unwrap()));
     let strangers = idle(&address, 24);
     let started = Instant::now();
     (2..6).for_each(|step| drop(sample(step).unwrap()));
-    assert!(started.elapsed() < Duration::from_secs(4), "established clients wait for strangers");
+    assert!(
+        started.elapsed() < Duration::from_secs(4),
+        "connected clients should not wait for idle connections"
+    );
     let health = Health::ask(&*address, token(), None, PATIENCE).unwrap();
     assert_eq!(health.n_clients, 1);
     strangers.iter().for_each(check_closed);
     sample(6).unwrap();
 }
 
-/// Serves until it is killed.
+/// The child process of the next test: it serves until it is killed.
 #[test]
 fn child_with_few_files() {
     let Ok(path) = std::env::var("KILN_TEST_ADDRESS") else { return };
     let part = &parts(&hubs(), 1, |_| 0, None)[0];
     let server = Server::start(Arc::clone(part), ServeConfig::new("127.0.0.1:0", token())).unwrap();
-    // Written elsewhere first, so that nobody reads half of it.
+    // The file is renamed after writing, so that the parent never reads a partial file.
     std::fs::write(format!("{path}.new"), server.address().to_string()).unwrap();
     std::fs::rename(format!("{path}.new"), &path).unwrap();
     std::thread::sleep(2 * PATIENCE);
 }
 
-/// A child that is killed with the test, whatever becomes of it.
+/// A child process that is killed at the end of the test, even if the test fails.
 struct Killed(Child);
 
 impl Drop for Killed {
@@ -82,10 +86,10 @@ impl Killed {
     }
 }
 
-/// More idle connections than a server may have files open: it takes no more than half of them, does not spin, and clients
-/// get in.
+/// With more idle connections than the server may open files, it uses at most half of the files, does not spin, and
+/// accepts clients.
 #[test]
-fn idle_connections_do_not_use_up_the_files_of_a_server() {
+fn idle_connections_do_not_exhaust_the_files_of_a_server() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("address");
     let mut command = Command::new("sh");
@@ -94,7 +98,7 @@ fn idle_connections_do_not_use_up_the_files_of_a_server() {
     let child = Killed(command.spawn().unwrap());
     let started = Instant::now();
     while !file.exists() {
-        assert!(started.elapsed() < PATIENCE, "the server does not start");
+        assert!(started.elapsed() < PATIENCE, "the server should start");
         std::thread::sleep(Duration::from_millis(50));
     }
     let address = std::fs::read_to_string(&file).unwrap();
@@ -106,7 +110,7 @@ fn idle_connections_do_not_use_up_the_files_of_a_server() {
     Health::ask(&*address, token(), None, PATIENCE).unwrap();
     strangers.iter().for_each(check_closed);
     let spent = child.cpu_seconds() - before;
-    assert!(spent < 3.0, "the server spent {spent} s on strangers");
+    assert!(spent < 3.0, "the server spent {spent} s on idle connections");
 }
 
 #[test]

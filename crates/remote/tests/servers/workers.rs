@@ -1,4 +1,4 @@
-//! Ranks that each hold a part, serve it and use all.
+//! Worker mode: ranks hold partitions, serve them to each other and use all of them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,13 +22,13 @@ fn join(
 }
 
 #[test]
-fn ranks_that_hold_parts_have_the_whole_graph() {
+fn ranks_with_partitions_sample_the_whole_graph() {
     let data = hubs();
     let fanouts = [Fanout::UpTo(3), Fanout::UpTo(5)];
     for (n_ranks, n_parts) in [(1, 1), (2, 1), (2, 2), (4, 2), (3, 3)] {
         let parts = parts(&data, n_parts, |node| wild(u64::from(node)) as usize % n_parts, None);
         let ranks = ThreadRanks { deadline: Duration::from_secs(30), ..ThreadRanks::of(n_ranks) };
-        // With a word of their own, and one that rank 0 makes.
+        // Either the token is given, or rank 0 draws one.
         for given in [Some(token()), None] {
             let config = ColocatedWorkerConfig { token: given, ..ColocatedWorkerConfig::new("127.0.0.1") };
             let owned = ranks.run(|mut comm| {
@@ -64,9 +64,9 @@ fn ranks_that_hold_parts_have_the_whole_graph() {
 }
 
 #[test]
-fn ranks_that_cannot_share_the_parts_are_told() {
+fn meet_rejects_ranks_that_cannot_share_the_partitions() {
     let parts = parts(&hubs(), 2, |node| node as usize % 2, None);
-    // Three ranks for two parts, and two of which the second has the first one's.
+    // The cases are three ranks with two partitions, and two ranks with the same partition.
     for (n_ranks, part) in [(3, 0), (2, 0)] {
         let ranks = ThreadRanks { deadline: Duration::from_secs(30), ..ThreadRanks::of(n_ranks) };
         let outcome = ranks.run(|mut comm| {
@@ -76,6 +76,6 @@ fn ranks_that_cannot_share_the_parts_are_told() {
         let error = outcome.unwrap_err();
         let sources = std::iter::successors(Some(&error as &dyn std::error::Error), |&error| error.source());
         let text = sources.map(ToString::to_string).collect::<Vec<_>>().join(": ");
-        assert!(text.contains("start as many ranks as there are parts"), "{text}");
+        assert!(text.contains("start as many ranks as partitions"), "{text}");
     }
 }

@@ -1,6 +1,6 @@
-//! Sampling: exact arrays, block invariants on random graphs, and every odd input.
+//! Sampled blocks: exact arrays, invariants on random graphs, and unusual and invalid input.
 
-// Helpers of tests unwrap as tests do.
+// Test helpers may unwrap.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;
@@ -23,9 +23,9 @@ fn sample(sampler: &impl FrontierSampler, seeds: impl IntoIterator<Item = u32>, 
 }
 
 #[test]
-fn whole_hops_of_the_six_node_graph() {
+fn full_sampler_returns_all_in_edges_of_each_hop() {
     let sampled = sample(&NeighborSampler::full(six_nodes(), 2), [5, 3], 0);
-    let [outer, inner] = &sampled.blocks[..] else { panic!("two layers give two blocks") };
+    let [outer, inner] = &sampled.blocks[..] else { panic!("two layers should give two blocks") };
     assert_eq!(inner.srcs(), nodes([5, 3, 2, 4]));
     assert_eq!(inner.indptr(), [0, 1, 3]);
     assert_eq!(inner.indices(), [2, 1, 3].map(LocalId));
@@ -37,9 +37,10 @@ fn whole_hops_of_the_six_node_graph() {
     assert_eq!(sampled.seed_index, [LocalId(0), LocalId(1)]);
 }
 
-/// The picks of `docs/rng.md`: a change of these arrays breaks every result that anyone has kept.
+/// The expected picks are those of `docs/rng.md`. A change of these arrays breaks the reproducibility of existing
+/// results.
 #[test]
-fn golden_picks_of_a_hub() {
+fn picks_of_a_hub_match_golden_values() {
     let sampler = NeighborSampler::new(hub(1000), [Fanout::UpTo(5)]);
     let picks = |seed| -> Vec<u64> {
         sample(&sampler, [0], seed).blocks[0].edge_ids().iter().map(|edge| edge.0).collect()
@@ -63,7 +64,7 @@ fn duplicate_seeds_share_a_row() {
 }
 
 #[test]
-fn isolated_nodes_have_no_edges_and_stay_destinations() {
+fn isolated_nodes_are_destinations_without_edges() {
     let graph = Arc::new(CscBuilder::new(5).build(&[0], &[1]).unwrap());
     for sampled in [
         sample(&NeighborSampler::new(graph.clone(), [Fanout::UpTo(3), Fanout::All]), [4, 2], 0),
@@ -79,7 +80,7 @@ fn isolated_nodes_have_no_edges_and_stay_destinations() {
 }
 
 #[test]
-fn a_self_loop_is_an_edge_to_the_destination() {
+fn self_loop_source_is_the_destination_itself() {
     let graph = Arc::new(CscBuilder::new(2).build(&[1, 0], &[1, 1]).unwrap());
     let sampled = sample(&NeighborSampler::new(graph, [Fanout::All]), [1], 0);
     assert_eq!(sampled.blocks[0].srcs(), nodes([1, 0]));
@@ -87,7 +88,7 @@ fn a_self_loop_is_an_edge_to_the_destination() {
 }
 
 #[test]
-fn a_hub_of_over_a_million_neighbours() {
+fn samples_a_hub_with_over_a_million_neighbours() {
     let degree = 1_100_000;
     let graph = hub(degree);
     for fanout in [10, 48, 49, 5000] {
@@ -96,15 +97,21 @@ fn a_hub_of_over_a_million_neighbours() {
         check_block(&graph, &nodes([0]), block);
         let edges = block.edge_ids();
         assert_eq!(edges.len(), fanout as usize);
-        assert!(edges.windows(2).all(|pair| pair[0] < pair[1]), "picks of {fanout} are distinct");
-        assert!(edges[edges.len() - 1].0 > u64::from(degree) / 2, "picks reach the far half");
+        assert!(
+            edges.windows(2).all(|pair| pair[0] < pair[1]),
+            "the picks for fanout {fanout} should be distinct"
+        );
+        assert!(
+            edges[edges.len() - 1].0 > u64::from(degree) / 2,
+            "the picks should include the second half of the neighbours"
+        );
     }
     let whole = sample(&NeighborSampler::full(graph.clone(), 1), [0], 0);
     assert_eq!(whole.blocks[0].n_edges(), degree as usize);
 }
 
 #[test]
-fn an_empty_batch_gives_empty_blocks() {
+fn empty_batch_gives_empty_blocks() {
     let sampled = sample(&NeighborSampler::new(ring(4), [Fanout::UpTo(2); 3]), [], 0);
     assert_eq!(sampled.blocks.len(), 3);
     for block in &sampled.blocks {
@@ -113,7 +120,7 @@ fn an_empty_batch_gives_empty_blocks() {
 }
 
 #[test]
-fn fanout_zero_picks_nothing_and_a_large_one_everything() {
+fn fanout_zero_picks_nothing_and_large_fanout_picks_all() {
     let none = sample(&NeighborSampler::new(ring(6), [Fanout::UpTo(0)]), 0..6, 0);
     assert_eq!(none.blocks[0].n_edges(), 0);
     let graph = six_nodes();
@@ -123,7 +130,7 @@ fn fanout_zero_picks_nothing_and_a_large_one_everything() {
 }
 
 #[test]
-fn bad_input_is_refused() {
+fn rejects_invalid_seeds_graphs_and_weights() {
     let fail = |graph: Arc<Csc>, seed: u32| {
         let seeds = Seeds::nodes(nodes([0, seed]));
         let sampler = NeighborSampler::new(graph, [Fanout::UpTo(1), Fanout::All]);
@@ -145,7 +152,7 @@ fn bad_input_is_refused() {
     assert!(matches!(error, Error::BadEdgeRange { node: NodeId(1), start: 1, end: 0, .. }), "{error}");
     let weighted = SamplerConfig::new([Fanout::All]).with_weights(EdgeWeights::Stored);
     assert!(matches!(NeighborSampler::with_config(ring(4), weighted).unwrap_err(), Error::NoWeights));
-    // A request for weights comes from elsewhere, too.
+    // A request may ask for weights although the sampler is configured without them.
     let request = HopRequest::new(RngKey::new(0), 0, Fanout::All, EdgeWeights::Stored);
     let sampler = NeighborSampler::new(ring(4), [Fanout::All]);
     let (mut scratch, mut out) = (Scratch::default(), Frontier::default());
@@ -156,7 +163,7 @@ fn bad_input_is_refused() {
 }
 
 #[test]
-fn a_scratch_serves_after_an_error_and_for_another_graph() {
+fn scratch_is_reusable_after_errors_and_for_other_graphs() {
     let mut scratch = Scratch::default();
     let mut run = |n_nodes: u32, seed: u32| {
         let sampler = NeighborSampler::new(ring(n_nodes), [Fanout::UpTo(1); 2]);
@@ -170,7 +177,7 @@ fn a_scratch_serves_after_an_error_and_for_another_graph() {
 }
 
 #[test]
-fn weights_travel_with_their_edges() {
+fn edge_weights_match_their_edges() {
     let graph = CscBuilder::new(4).weights(&[0.5, 1.5, 2.5]).build(&[3, 1, 2], &[0, 0, 0]).unwrap();
     let config = SamplerConfig::new([Fanout::UpTo(2)]).with_weights(EdgeWeights::Stored);
     let sampler = NeighborSampler::with_config(Arc::new(graph), config).unwrap();
@@ -186,7 +193,7 @@ fn weights_travel_with_their_edges() {
 }
 
 #[test]
-fn a_users_rule_sees_one_destination_and_is_checked() {
+fn custom_rule_gets_one_destination_and_its_picks_are_checked() {
     let first_and_last = |neighbors: Neighbors<'_>, _: NodeKey, _: u32, picks: &mut Selection| {
         picks.push(neighbors.degree() as u32 - 1);
         picks.push(0);
@@ -207,7 +214,7 @@ fn a_users_rule_sees_one_destination_and_is_checked() {
     assert!(matches!(error, Error::PickOutOfRange { pick: 50, degree: 50, .. }), "{error}");
 }
 
-/// Says that it has a destination fewer than it was asked for.
+/// A sampler that returns one destination fewer than requested.
 struct Lying(NeighborSampler);
 
 impl FrontierSampler for Lying {
@@ -231,7 +238,7 @@ impl FrontierSampler for Lying {
 }
 
 #[test]
-fn a_users_sampler_is_checked() {
+fn rejects_inconsistent_frontier_of_a_custom_sampler() {
     let sampler = Lying(NeighborSampler::new(ring(9), [Fanout::All]));
     let error = sampler
         .sample_blocks(&Seeds::nodes(nodes([4, 5, 6])), RngKey::new(0), &mut Scratch::default())
@@ -258,7 +265,7 @@ fn check_counts(graph: &Csc, sampled: &SampledBlocks, fanouts: [u32; 2], replace
             assert_eq!(range.len(), expected, "picks of node {} of degree {degree}", dst.0);
             if !replace {
                 let edges = &block.edge_ids()[range];
-                assert!(edges.windows(2).all(|pair| pair[0] < pair[1]), "picks are distinct");
+                assert!(edges.windows(2).all(|pair| pair[0] < pair[1]), "picks should be distinct");
             }
         }
     }
@@ -266,7 +273,7 @@ fn check_counts(graph: &Csc, sampled: &SampledBlocks, fanouts: [u32; 2], replace
 
 proptest! {
     #[test]
-    fn blocks_keep_their_invariants(
+    fn blocks_satisfy_invariants(
         coo in arb_coo(),
         fanouts in [0u32..6, 0u32..6],
         seed: u64,
@@ -282,7 +289,7 @@ proptest! {
         } else {
             sample(&NeighborSampler::new(graph.clone(), layers), seeds.clone(), seed)
         };
-        let [outer, inner] = &sampled.blocks[..] else { panic!("two layers give two blocks") };
+        let [outer, inner] = &sampled.blocks[..] else { panic!("two layers should give two blocks") };
         check_block(&graph, inner.dsts(), inner);
         check_block(&graph, inner.srcs(), outer);
         check_counts(&graph, &sampled, fanouts, replace);
@@ -292,8 +299,8 @@ proptest! {
         }
     }
 
-    /// A node's picks depend on the step's key and the layer, not on who asks: the blocks of the parts
-    /// of a batch agree with the blocks of the whole batch.
+    /// Splits a batch in two: a node's picks depend only on the step's key and the layer, so the blocks of both halves
+    /// agree with those of the whole batch.
     #[test]
     fn picks_do_not_depend_on_the_batch(coo in arb_coo(), fanout in 1u32..4, seed: u64, cut in 0usize..40) {
         let sampler = NeighborSampler::new(coo.csc(), [Fanout::UpTo(fanout); 2]);

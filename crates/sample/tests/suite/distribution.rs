@@ -1,13 +1,13 @@
-//! Uniformity over many keys, by chi-square. The keys are fixed, so that the outcome is too.
+//! Chi-square tests of uniformity over many keys. The keys are fixed, so the results are deterministic.
 
-// Helpers of tests unwrap as tests do.
+// Test helpers may unwrap.
 #![allow(clippy::unwrap_used)]
 
 use kiln_graph::NodeId;
 use kiln_sample::{Fanout, FrontierSampler, KeyDomain, NeighborSampler, RngKey, Rule, Scratch, Seeds};
 use kiln_testkit::{chi_square_p_value, hub};
 
-/// Fixed keys give one p-value each; a sound generator falls below this once in ten thousand keys.
+/// The smallest accepted p-value. A correct generator gives a smaller p-value for one in ten thousand keys.
 const LEAST_P_VALUE: f64 = 1e-4;
 
 /// Counts how often each neighbour of a hub is picked over many steps.
@@ -31,8 +31,8 @@ fn neighbours_are_equally_likely_without_replacement() {
         let n_steps = 20_000;
         let counts = pick_counts(&sampler, degree as usize, n_steps);
         let mean = n_steps as f64 * f64::from(fanout) / f64::from(degree);
-        // Picks of one step are distinct, so that counts vary less than independent ones would, by the
-        // factor (degree - fanout) / (degree - 1); scaled up to what chi-square expects.
+        // The picks of one step are distinct, so the variance of the counts is smaller than for independent picks,
+        // by the factor (degree - fanout) / (degree - 1). The counts are scaled to the variance of chi-square.
         let shrink = (f64::from(degree - fanout) / f64::from(degree - 1)).sqrt();
         let scaled: Vec<u64> =
             counts.iter().map(|&count| (mean + (count as f64 - mean) / shrink).round() as u64).collect();
@@ -49,9 +49,9 @@ fn neighbours_are_equally_likely_with_replacement() {
     assert!(p > LEAST_P_VALUE && p < 1.0 - LEAST_P_VALUE, "p = {p}, {counts:?}");
 }
 
-/// Each pair of neighbours is equally likely, not only each neighbour.
+/// Tests that all pairs of neighbours are equally likely, which does not follow from equally likely single neighbours.
 #[test]
-fn pairs_are_equally_likely() {
+fn pairs_of_neighbours_are_equally_likely() {
     let sampler = NeighborSampler::new(hub(6), [Fanout::UpTo(2)]);
     let mut counts = [0u64; 36];
     let mut scratch = Scratch::default();
@@ -67,9 +67,9 @@ fn pairs_are_equally_likely() {
     assert!(p > LEAST_P_VALUE && p < 1.0 - LEAST_P_VALUE, "p = {p}, {pairs:?}");
 }
 
-/// Layers, steps and nodes draw independently: the picks of one say nothing about another's.
+/// Tests that the draws of adjacent layers, steps and nodes are uncorrelated.
 #[test]
-fn layers_and_nodes_are_independent() {
+fn draws_of_layers_steps_and_nodes_are_independent() {
     let picked = |key: RngKey, node: u32| key.node(NodeId(node)).rng().below(4) as usize;
     let mut by_node = [0u64; 16];
     let mut by_layer = [0u64; 16];

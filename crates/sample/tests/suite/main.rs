@@ -1,4 +1,4 @@
-//! Sampling: which edges are picked, with which weights, and the random numbers behind it.
+//! Tests of sampling: picked edges, edge weights and random numbers.
 
 mod blocks;
 mod distribution;

@@ -1,6 +1,6 @@
-//! Blocks against a sampler that does one thing after the other, destination by destination.
+//! Compares blocks with those of a naive reference sampler, which handles one destination at a time.
 
-// Helpers of tests unwrap as tests do.
+// Test helpers may unwrap.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::HashMap;
@@ -14,7 +14,7 @@ use kiln_sample::{
 use kiln_testkit::arb_coo;
 use proptest::prelude::*;
 
-/// A user's rule that reads the neighbours: those with even ids, the last one twice.
+/// A custom rule that reads the neighbours: it picks those with even ids, the last one twice.
 fn even(neighbors: Neighbors<'_>, _: NodeKey, fanout: u32, picks: &mut Selection) {
     let is_even = |position: &u32| neighbors.ids[*position as usize].0.is_multiple_of(2);
     let positions = (0..neighbors.degree() as u32).rev().filter(is_even);
@@ -24,7 +24,7 @@ fn even(neighbors: Neighbors<'_>, _: NodeKey, fanout: u32, picks: &mut Selection
     }
 }
 
-/// What a rule picks, plainly.
+/// The reference implementation of a rule.
 type PlainRule = fn(&Csc, NodeId, NodeKey, u32) -> Vec<u32>;
 
 fn plain_uniform(graph: &Csc, dst: NodeId, key: NodeKey, fanout: u32) -> Vec<u32> {
@@ -104,7 +104,7 @@ impl Plain {
         SampledBlocks { blocks, seed_index }
     }
 
-    /// A destination's picks, ascending, and what their weights are multiplied by.
+    /// Returns a destination's picks in ascending order, with their weight factors.
     fn picks(&self, dst: NodeId, key: RngKey, fanout: Fanout) -> Vec<(u32, f32)> {
         let degree = self.graph.in_degree(dst) as u32;
         let Fanout::UpTo(fanout) = fanout else { return (0..degree).map(|pick| (pick, 1.0)).collect() };
@@ -130,7 +130,7 @@ fn sampler(plain: &Plain, rule: impl Into<Rule>) -> NeighborSampler {
     NeighborSampler::with_config(plain.graph.clone(), config).unwrap()
 }
 
-/// Compares all rules and all kinds of weights, with one scratch for all.
+/// Compares all rules and all kinds of weights, with the same scratch.
 fn check(graph: &Arc<Csc>, fanouts: &[Fanout], seeds: &[u32], seed: u64, scratch: &mut Scratch) {
     let key = RngKey::new(seed);
     let given = Seeds::nodes(seeds.iter().copied().map(NodeId).collect());
@@ -159,7 +159,7 @@ fn check(graph: &Arc<Csc>, fanouts: &[Fanout], seeds: &[u32], seed: u64, scratch
     }
 }
 
-/// A graph whose nodes have these numbers of in-neighbours in turn, among them parallel edges and loops.
+/// A graph whose nodes have these in-degrees, repeated cyclically, with parallel edges and self loops.
 fn graph_of(degrees: &[u32], n_nodes: u32) -> Arc<Csc> {
     let (mut srcs, mut dsts) = (Vec::new(), Vec::new());
     for dst in 0..n_nodes {
@@ -186,8 +186,8 @@ const FANOUTS: [Fanout; 9] = [
 ];
 
 #[test]
-fn any_number_of_destinations_and_any_fanout_gives_the_plain_blocks() {
-    // Around what a word of bits, a batch of draws and a linear search hold; a hub among them.
+fn agrees_with_reference_for_any_number_of_destinations_and_fanout() {
+    // The degrees are around the limits of a bitset word, a batch of draws and a linear search; one node is a hub.
     let graph = graph_of(&[3, 0, 1, 15, 2000, 16, 17, 33, 48, 49, 5, 63, 64, 65, 129, 300], 160);
     let mut scratch = Scratch::default();
     for fanout in FANOUTS {
@@ -200,7 +200,7 @@ fn any_number_of_destinations_and_any_fanout_gives_the_plain_blocks() {
 }
 
 #[test]
-fn more_sources_than_are_numbered_at_once_are_numbered_by_first_appearance() {
+fn sources_beyond_one_chunk_are_relabelled_by_first_appearance() {
     let graph = graph_of(&[40], 5000);
     let seeds: Vec<u32> = (0..300).collect();
     check(&graph, &[Fanout::UpTo(15), Fanout::UpTo(10)], &seeds, 3, &mut Scratch::default());
@@ -208,7 +208,7 @@ fn more_sources_than_are_numbered_at_once_are_numbered_by_first_appearance() {
 
 proptest! {
     #[test]
-    fn random_graphs_give_the_plain_blocks(
+    fn agrees_with_reference_on_random_graphs(
         coo in arb_coo(),
         fanouts in [0..FANOUTS.len(), 0..FANOUTS.len()],
         picked in prop::collection::vec(any::<prop::sample::Index>(), 0..20),
@@ -222,7 +222,7 @@ proptest! {
     }
 }
 
-/// A ring of 200 nodes, each with one edge, from the node before it; then damaged.
+/// A ring of 200 nodes, each with one edge from the node before it, modified by `damage`.
 fn damaged(damage: impl Fn(&mut [u64], &mut [NodeId])) -> Arc<Csc> {
     let mut indptr: Vec<u64> = (0..=200).collect();
     let mut indices: Vec<NodeId> = (0..200).map(|node| NodeId((node + 199) % 200)).collect();
@@ -237,9 +237,9 @@ fn error_of(graph: Arc<Csc>, rule: impl Into<Rule>) -> Error {
 }
 
 #[test]
-fn the_first_damage_is_named_whatever_group_it_is_in() {
+fn first_of_several_damaged_values_is_reported() {
     for at in [1, 63, 64, 65, 127, 128, 129] {
-        // A range that ends behind the last edge, and one more, much later.
+        // The edge range of node `at - 1` and that of a much later node end after the last edge.
         let error = error_of(damaged(|indptr, _| (indptr[at], indptr[190]) = (900, 901)), Rule::Uniform);
         let named = matches!(error, Error::BadEdgeRange { node, end: 900, .. } if node.index() == at - 1);
         assert!(named, "{error}");
@@ -252,7 +252,7 @@ fn the_first_damage_is_named_whatever_group_it_is_in() {
 }
 
 #[test]
-fn a_pick_out_of_range_comes_before_damage_behind_it() {
+fn pick_out_of_range_is_reported_before_later_damage() {
     let too_far_at = |place: u32| {
         move |neighbors: Neighbors<'_>, _: NodeKey, _: u32, picks: &mut Selection| {
             picks.push(u32::from(neighbors.dst.0 == place));

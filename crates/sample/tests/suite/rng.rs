@@ -1,6 +1,6 @@
-//! The test vectors of `docs/rng.md`, which were computed by another program.
+//! The test vectors of `docs/rng.md`, which were computed by an independent program.
 
-// Helpers of tests unwrap as tests do.
+// Test helpers may unwrap.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;
@@ -8,13 +8,13 @@ use std::sync::Arc;
 use kiln_graph::{CscBuilder, NodeId};
 use kiln_sample::{Fanout, FrontierSampler, KeyDomain, NeighborSampler, RngKey, Rule, Scratch, Seeds};
 
-/// Seed 0x0123456789abcdef, epoch 2, step 3.
+/// The key of seed 0x0123456789abcdef, epoch 2, step 3.
 fn step_key() -> RngKey {
     RngKey::new(0x0123_4567_89ab_cdef).fold_in(KeyDomain::Epoch, 2).fold_in(KeyDomain::Step, 3)
 }
 
 #[test]
-fn keys_fold_as_documented() {
+fn folded_keys_match_documented_vectors() {
     let epoch = RngKey::new(0x0123_4567_89ab_cdef).fold_in(KeyDomain::Epoch, 2);
     assert_eq!(epoch.words(), [0xcefb_20d1, 0xe58c_551a]);
     assert_eq!(step_key().words(), [0x6765_f960, 0x57ca_27b1]);
@@ -23,7 +23,7 @@ fn keys_fold_as_documented() {
 }
 
 #[test]
-fn draws_are_as_documented() {
+fn draws_match_documented_vectors() {
     let mut rng = step_key().fold_in(KeyDomain::Layer, 1).node(NodeId(42)).rng();
     let first: Vec<u32> = (0..6).map(|_| rng.next_u32()).collect();
     assert_eq!(first, [0x48d5_ef6f, 0x06af_d582, 0xa751_dec1, 0xeda9_d3bc, 0x7944_d54f, 0x73ab_a9f0]);
@@ -33,7 +33,7 @@ fn draws_are_as_documented() {
     assert_eq!(dropout.draw4(0, 42, 1), [0x9dc6_093b, 0xf17d_4885, 0x9ce3_c07e, 0x392a_65f8]);
 }
 
-/// The picks of node 42 at layer 1, for a given number of neighbours.
+/// The picked edges of node 42 at layer 1, if it has `degree` neighbours.
 fn picks(rule: Rule, degree: u32, fanout: u32) -> Vec<u64> {
     let srcs: Vec<u32> = (0..degree).map(|node| node % 43).collect();
     let graph = Arc::new(CscBuilder::new(43).build(&srcs, &vec![42; degree as usize]).unwrap());
@@ -44,7 +44,7 @@ fn picks(rule: Rule, degree: u32, fanout: u32) -> Vec<u64> {
 }
 
 #[test]
-fn picks_are_as_documented() {
+fn picks_match_documented_vectors() {
     assert_eq!(picks(Rule::Uniform, 100, 10), [2, 25, 28, 40, 43, 45, 60, 65, 79, 87]);
     assert_eq!(picks(Rule::Uniform, 12, 10), [0, 3, 4, 5, 6, 7, 8, 9, 10, 11]);
     assert_eq!(picks(Rule::UniformWithReplacement, 100, 5), [2, 28, 47, 65, 92]);

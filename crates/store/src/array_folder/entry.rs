@@ -1,4 +1,4 @@
-//! What a manifest says of the arrays of a folder, and what a form knows of them.
+//! The entries of a manifest, and the arrays that a folder format defines.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,38 +7,38 @@ use serde::{Deserialize, Serialize};
 
 use crate::npy::DType;
 
-/// What a manifest says of the arrays of its folder, by file name.
+/// The arrays that a manifest lists, by file name.
 pub type Entries = BTreeMap<String, Entry>;
 
-/// What a manifest says of one array.
+/// A manifest's entry for one array.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Entry {
-    /// What the array consists of.
+    /// The type of the elements.
     pub dtype: ElementType,
-    /// Length of each dimension.
+    /// The length of each dimension.
     pub shape: Vec<usize>,
-    /// SHA-256 of the whole file, in lower-case hexadecimal.
+    /// The SHA-256 of the whole file, in lower-case hexadecimal.
     pub sha256: String,
 }
 
-/// What an array consists of.
+/// The element type of an array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-#[allow(missing_docs, reason = "the names say it")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum ElementType {
     U8,
     U32,
     U64,
     I32,
     F16,
-    /// NumPy has no such type: the file says `<u2`, the manifest what the bits mean.
+    /// A bfloat16. NumPy has no such type, so the file's header has `<u2`.
     BF16,
     F32,
 }
 
 impl ElementType {
-    /// What the file's own header says.
+    /// Returns the element type in the file's header.
     pub fn stored_as(self) -> DType {
         match self {
             Self::U8 => DType::U8,
@@ -66,15 +66,15 @@ impl fmt::Display for ElementType {
     }
 }
 
-/// One array that a form knows.
+/// An array that a folder format defines.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Known {
     /// The file's name.
     pub name: &'static str,
-    /// What it may consist of.
+    /// The allowed element types.
     pub types: &'static [ElementType],
-    /// Length of each dimension; `None` for one dimension of any length.
+    /// The length of each dimension; `None` for one dimension of any length.
     pub shape: Option<Vec<usize>>,
-    /// Whether a folder without it is refused.
+    /// True if the array is required.
     pub is_needed: bool,
 }

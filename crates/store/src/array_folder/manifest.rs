@@ -1,4 +1,4 @@
-//! Reading a manifest, and checking that what it says is what its form knows.
+//! Reads manifests and checks their entries against the folder format.
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -11,15 +11,16 @@ use super::{Entries, Entry, Known};
 use crate::paths::is_there;
 use crate::{Error, Result};
 
-/// The longest that a manifest may be.
+/// The maximum size of a manifest in bytes.
 const MAX_BYTES: usize = 16 << 20;
 
-/// Reads a manifest: JSON whose key `format` is the version of the form. `what` it is stands in the message
-/// where it lacks.
+/// Reads a manifest: JSON whose key `format` is the version of the folder format. `what` describes the manifest in the
+/// error for a missing one.
 ///
 /// # Errors
-/// [`Error::Missing`] where there is none, [`Error::Format`] for one of another version, [`Error::Manifest`] for
-/// one that is not what `M` takes, [`Error::Metadata`] for one of more than 16 MiB, [`Error::Io`].
+/// Returns [`Error::Missing`] if the file does not exist, [`Error::Format`] if it has another version,
+/// [`Error::Manifest`] if it cannot be deserialised to `M`, [`Error::Metadata`] if it is larger than 16 MiB, and
+/// [`Error::Io`] if it cannot be read.
 pub fn read_manifest<M: DeserializeOwned>(path: &Path, version: u32, what: &str) -> Result<M> {
     #[derive(Deserialize)]
     struct Versioned {
@@ -35,7 +36,7 @@ pub fn read_manifest<M: DeserializeOwned>(path: &Path, version: u32, what: &str)
     })?;
     check_length(path, &bytes)?;
     let bad = |source| Error::Manifest { path: path.to_owned(), source };
-    // Another version may have other keys, so its number is read alone.
+    // The version is parsed separately, because another version may have other keys.
     let Versioned { format } = serde_json::from_slice(&bytes).map_err(bad)?;
     if format != version {
         return Err(Error::Format { path: path.to_owned(), expected: version, got: format });
@@ -43,19 +44,19 @@ pub fn read_manifest<M: DeserializeOwned>(path: &Path, version: u32, what: &str)
     serde_json::from_slice(&bytes).map_err(bad)
 }
 
-/// The bytes of the manifest at `path`.
+/// Serialises a manifest to JSON, or returns an error if it is too large. `path` is its path, for the error.
 pub(super) fn manifest_bytes(path: &Path, manifest: &impl Serialize) -> Result<Vec<u8>> {
-    let mut bytes = serde_json::to_vec_pretty(manifest).expect("a manifest should be JSON");
+    let mut bytes = serde_json::to_vec_pretty(manifest).expect("a manifest should serialise to JSON");
     bytes.push(b'\n');
     check_length(path, &bytes)?;
     Ok(bytes)
 }
 
-/// Checks that each entry of the manifest at `path` is one that its form knows, of a type and of the shape that
-/// the form asks for, and that none is missing that is needed.
+/// Checks that the format defines each entry of the manifest at `path`, with an allowed type and shape, and that no
+/// required entry is missing.
 ///
 /// # Errors
-/// [`Error::Metadata`].
+/// Returns [`Error::Metadata`] for the first violation.
 pub fn check_entries(path: &Path, entries: &Entries, known: &[Known]) -> Result<()> {
     for (name, entry) in entries {
         check_entry(path, name, entry, known)?;
@@ -68,7 +69,7 @@ pub fn check_entries(path: &Path, entries: &Entries, known: &[Known]) -> Result<
 
 fn check_entry(path: &Path, name: &str, entry: &Entry, known: &[Known]) -> Result<()> {
     let Some(known) = known.iter().find(|known| known.name == name) else {
-        return Err(bad_entry(path, name, "", "a file of the form (docs/format.md)", "none"));
+        return Err(bad_entry(path, name, "", "a file of the format (docs/formats.md)", "unknown"));
     };
     if !known.types.contains(&entry.dtype) {
         let expected: Vec<String> = known.types.iter().map(ToString::to_string).collect();
@@ -84,10 +85,10 @@ fn check_entry(path: &Path, name: &str, entry: &Entry, known: &[Known]) -> Resul
     }
 }
 
-/// Checks that these files are there together or not at all.
+/// Checks that the manifest lists either all or none of these files.
 ///
 /// # Errors
-/// [`Error::Metadata`].
+/// Returns [`Error::Metadata`] if some of them are missing.
 pub fn check_together(path: &Path, entries: &Entries, names: &[&str]) -> Result<()> {
     let has = |name: &&&str| entries.contains_key(**name);
     match names.iter().find(|name| !has(name)) {
@@ -96,11 +97,11 @@ pub fn check_together(path: &Path, entries: &Entries, names: &[&str]) -> Result<
     }
 }
 
-/// Checks that no file of these names is in the folder unless the manifest lists it: other readers would take it
-/// for a part of the whole.
+/// Checks that the manifest lists every existing file with one of these names, because other readers would treat an
+/// unlisted file as part of the data set.
 ///
 /// # Errors
-/// [`Error::Metadata`].
+/// Returns [`Error::Metadata`] for the first unlisted file.
 pub fn check_unlisted<'a>(
     path: &Path,
     entries: &Entries,
@@ -110,17 +111,18 @@ pub fn check_unlisted<'a>(
     let is_unlisted = |name: &&str| !entries.contains_key(*name) && is_there(&folder.join(name));
     match names.into_iter().find(is_unlisted) {
         None => Ok(()),
-        Some(name) => Err(bad_entry(path, name, "", "an entry, since the file is there", "none")),
+        Some(name) => Err(bad_entry(path, name, "", "an entry, because the file exists", "none")),
     }
 }
 
-/// Returns an error for the key of a manifest that cannot be used.
+/// Creates an error for an invalid value of a manifest's key.
 pub fn bad_key(path: &Path, key: &str, expected: impl Into<String>, found: impl ToString) -> Error {
     let (path, key) = (path.to_owned(), key.to_owned());
     Error::Metadata { path, key, expected: expected.into(), found: found.to_string() }
 }
 
-/// Returns an error for the entry of a file; `key` is empty or follows the file's name.
+/// Creates an error for an invalid entry of the file `name`. `key` is the key within the entry, such as `.shape`, or
+/// empty for the whole entry.
 pub fn bad_entry(
     path: &Path,
     name: &str,
@@ -131,12 +133,12 @@ pub fn bad_entry(
     bad_key(path, &format!("files.{name}{key}"), expected, found)
 }
 
-/// Returns an error for the lack of the entry of a file.
+/// Creates an error for a manifest that has no entry for the file `name`.
 pub fn missing_entry(path: &Path, name: &str) -> Error {
     bad_key(path, "files", format!("an entry {name}"), "none")
 }
 
-/// The bytes of a file; of a longer one than a manifest may be, one more than that.
+/// Reads a file up to one byte more than the maximum size of a manifest, so that a larger file is detected.
 fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     open_file(path)?.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes)?;
@@ -147,7 +149,7 @@ fn check_length(path: &Path, bytes: &[u8]) -> Result<()> {
     if bytes.len() > MAX_BYTES {
         let expected =
             format!("at most {MAX_BYTES} bytes: give classes and edge types shorter names or none");
-        return Err(bad_key(path, "its length", expected, "more"));
+        return Err(bad_key(path, "the file size", expected, "over the limit"));
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! A folder of arrays, opened.
+//! The reader of a folder of arrays.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use crate::array_file::ArrayFile;
 use crate::hash::sha256_of_file;
 use crate::{Error, Result};
 
-/// A folder whose arrays are mapped, and are what its manifest says as far as their headers and lengths tell.
+/// A folder of mapped arrays whose headers and file lengths match the manifest. Their values are not validated.
 #[derive(Debug)]
 pub struct ArrayFolder {
     folder: PathBuf,
@@ -21,12 +21,12 @@ pub struct ArrayFolder {
 }
 
 impl ArrayFolder {
-    /// Maps the arrays beside the manifest at `manifest`, which lists them. The form has checked the entries
-    /// before ([`check_entries`](super::check_entries)).
+    /// Maps the arrays that the manifest at path `manifest` lists, from the same folder. The caller must have checked
+    /// the entries with [`check_entries`](super::check_entries).
     ///
     /// # Errors
-    /// [`Error::Io`] and [`Error::Npy`] for files that are absent, cut off or of another element type,
-    /// [`Error::Metadata`] for those of another shape than the manifest says.
+    /// Returns [`Error::Io`] or [`Error::Npy`] if a file is missing, truncated or has another element type, and
+    /// [`Error::Metadata`] if the shape of a file differs from the shape in the manifest.
     pub fn open(manifest: &Path, entries: &Entries) -> Result<Self> {
         let folder = manifest.parent().unwrap_or(manifest).to_owned();
         let mut arrays = BTreeMap::new();
@@ -36,7 +36,7 @@ impl ArrayFolder {
                 return Err(array.wrong_type(entry.dtype.stored_as().descr()));
             }
             if array.shape() != entry.shape {
-                let expected = format!("{:?}, as the file's header says", array.shape());
+                let expected = format!("{:?} as in the file's header", array.shape());
                 return Err(bad_entry(manifest, name, ".shape", expected, format!("{:?}", entry.shape)));
             }
             arrays.insert(name.clone(), array);
@@ -44,30 +44,30 @@ impl ArrayFolder {
         Ok(Self { folder, entries: entries.clone(), arrays })
     }
 
-    /// The elements of an array.
+    /// Returns the elements of an array.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] for an array that another writer did not align, so that it has to be copied.
+    /// Returns [`Error::OutOfMemory`] if the values are not aligned in the file and their aligned copy does not fit in
+    /// memory. Files that kiln wrote are aligned, so they are mapped without a copy.
     ///
     /// # Panics
-    /// When the manifest has no entry of this name, or its elements have not the bytes of a `T`: the form asked
-    /// for both.
+    /// Panics if the manifest has no entry of this name, or if the size of an element is not that of `T`.
     pub fn values<T: Pod>(&self, name: &str) -> Result<SharedArray<T>> {
         self.arrays[name].elements()
     }
 
-    /// The elements of an array that may lack.
+    /// Returns the elements of an optional array; `None` if the folder does not have it.
     ///
     /// # Errors
-    /// As [`ArrayFolder::values`].
+    /// Returns the same errors as [`ArrayFolder::values`].
     pub fn optional<T: Pod>(&self, name: &str) -> Result<Option<SharedArray<T>>> {
         self.arrays.contains_key(name).then(|| self.values(name)).transpose()
     }
 
-    /// Reads all files and checks that each is the one that the manifest was written for.
+    /// Reads all files and compares their SHA-256 with the manifest.
     ///
     /// # Errors
-    /// [`Error::HashMismatch`], [`Error::Io`].
+    /// Returns [`Error::HashMismatch`] for the first file that differs, and [`Error::Io`] if a file cannot be read.
     pub fn verify_hashes(&self) -> Result<()> {
         for (name, entry) in &self.entries {
             let path = self.folder.join(name);
@@ -79,17 +79,17 @@ impl ArrayFolder {
         Ok(())
     }
 
-    /// The folder.
+    /// Returns the path of the folder.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// What the manifest says of the arrays.
+    /// Returns the entries of the manifest.
     pub fn entries(&self) -> &Entries {
         &self.entries
     }
 
-    /// An array, where the folder has it.
+    /// Returns an array; `None` if the folder does not have it.
     pub fn array(&self, name: &str) -> Option<&ArrayFile> {
         self.arrays.get(name)
     }

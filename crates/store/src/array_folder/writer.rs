@@ -1,5 +1,5 @@
-//! A folder on its way to the disk: everything goes to an unfinished folder beside the target, which gets its
-//! name in one step at the end.
+//! The atomic writer of a folder: all files are written to a temporary folder beside the target, which is renamed to
+//! the target at the end.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Seek, Write};
@@ -15,18 +15,19 @@ use crate::hash::sha256_of_file;
 use crate::paths::is_there;
 use crate::{Error, Result, npy, whole_file};
 
-/// Bytes that are reserved for a header: what [`npy::header`] takes for any lengths of one or two
-/// dimensions.
+/// The number of bytes that are reserved for a header. [`npy::header`] returns a header of this length for every array
+/// of one or two dimensions.
 const HEADER_BYTES: usize = 128;
 
-/// Bytes of the buffer of an [`ArrayWriter`].
+/// The buffer size of an [`ArrayWriter`] in bytes.
 pub const BUFFER_BYTES: usize = 1 << 16;
 
-/// Writes a folder: arrays first, the manifest last, then one rename. Until it was committed, the target is as
-/// it was; dropping the writer removes what it wrote.
+/// An atomic writer of a folder. It writes the arrays and then the manifest to a temporary folder, and renames that
+/// folder to the target. The target is unchanged until the commit. Dropping the writer without a commit removes its
+/// files.
 ///
-/// A folder of folders is written by one writer for the whole, and others in its [`folder`](Self::folder), which
-/// are committed before it.
+/// To write nested folders, create further writers with targets inside the [`folder`](Self::folder) of the outer
+/// writer, and commit them before the outer one.
 #[derive(Debug)]
 pub struct FolderWriter {
     target: PathBuf,
@@ -36,13 +37,14 @@ pub struct FolderWriter {
 }
 
 impl FolderWriter {
-    /// Makes an unfinished folder beside `target`, and the folders above it.
+    /// Creates a temporary folder beside `target`, and the missing parents of `target`.
     ///
     /// # Errors
-    /// [`Error::NotEmpty`] unless `target` is absent or an empty folder, [`Error::Io`].
+    /// Returns [`Error::NotEmpty`] unless `target` is absent or an empty folder, and [`Error::Io`] if a folder cannot
+    /// be created.
     pub fn create(target: impl AsRef<Path>) -> Result<Self> {
         let target = target.as_ref();
-        // Only an absolute path has a folder above it and a name in each case, as `.` has not.
+        // Relative paths such as `.` have no parent or no name, so the path is made absolute first.
         let target = match target.canonicalize() {
             Ok(target) => target,
             Err(_) => std::path::absolute(target).map_err(io_error(target))?,
@@ -52,7 +54,7 @@ impl FolderWriter {
         };
         let is_free = match fs::read_dir(&target) {
             Ok(mut entries) => entries.next().is_none(),
-            // A link to nowhere is no free name.
+            // A dangling symlink is reported as not found, but no folder can be created under its name.
             Err(error) if error.kind() == io::ErrorKind::NotFound => !is_there(&target),
             Err(error) if error.kind() == io::ErrorKind::NotADirectory => false,
             Err(error) => return Err(io_error(&target)(error)),
@@ -62,9 +64,10 @@ impl FolderWriter {
         }
         let new: Vec<&Path> = parent.ancestors().take_while(|folder| !is_there(folder)).collect();
         fs::create_dir_all(parent).map_err(io_error(parent))?;
-        // The name of each folder that was made stands in the one above it.
+        // The entry of each new folder is synced by syncing its parent.
         new.into_iter().filter_map(Path::parent).try_for_each(sync_folder)?;
-        // Another process may have left a folder of the same number behind, or be at work in one.
+        // A process with the same id in another container may use a folder with this name now, or may have left one
+        // behind.
         for attempt in 0_u64.. {
             let mut unfinished = name.to_owned();
             unfinished.push(format!(".unfinished-{}-{attempt}", std::process::id()));
@@ -75,67 +78,67 @@ impl FolderWriter {
                 Err(error) => return Err(io_error(&folder)(error)),
             }
         }
-        unreachable!("there are fewer folders than numbers")
+        unreachable!("one of 2^64 temporary names should be free")
     }
 
-    /// Where the files are until the end; what else is put there and must not stay must be gone before the folder is
-    /// committed.
+    /// Returns the temporary folder that contains the files until the commit. Files that do not belong to the result
+    /// must be removed before the commit.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// The arrays that are finished.
+    /// Returns the entries of the finished arrays.
     pub fn entries(&self) -> &Entries {
         &self.entries
     }
 
-    /// Starts an array of one dimension.
+    /// Starts an array with one dimension.
     ///
     /// # Errors
-    /// [`Error::Io`], also for a name that is there already.
+    /// Returns [`Error::Io`] if the file cannot be created or exists already.
     pub fn vector(&self, name: &'static str, dtype: ElementType) -> Result<ArrayWriter> {
         ArrayWriter::create(self.folder.join(name), name, dtype, None)
     }
 
-    /// Starts an array of rows of `dim` columns.
+    /// Starts an array with two dimensions, whose rows have `dim` columns.
     ///
     /// # Errors
-    /// As [`FolderWriter::vector`].
+    /// Returns [`Error::Io`] if the file cannot be created or exists already.
     pub fn rows(&self, name: &'static str, dtype: ElementType, dim: usize) -> Result<ArrayWriter> {
         ArrayWriter::create(self.folder.join(name), name, dtype, Some(dim))
     }
 
-    /// Finishes an array, which is then on the disk.
+    /// Finishes an array: writes its header, syncs it to disk and adds its entry.
     ///
     /// # Errors
-    /// [`Error::Io`].
+    /// Returns [`Error::Io`] if the file cannot be written or read.
     ///
     /// # Panics
-    /// When what was pushed is not a whole number of rows.
+    /// Panics if the pushed values are not a whole number of rows.
     pub fn add(&mut self, array: ArrayWriter) -> Result<()> {
         let name = array.name.to_owned();
         self.entries.insert(name, array.finish()?);
         Ok(())
     }
 
-    /// Writes a whole array that is there already.
+    /// Writes a whole array with one dimension.
     ///
     /// # Errors
-    /// As [`FolderWriter::vector`].
+    /// Returns [`Error::Io`] if the file cannot be written or exists already.
     ///
     /// # Panics
-    /// When an element of `dtype` has not the bytes of a `T`.
+    /// Panics if the size of an element of `dtype` is not that of `T`.
     pub fn put<T: Pod>(&mut self, name: &'static str, dtype: ElementType, values: &[T]) -> Result<()> {
         let mut array = self.vector(name, dtype)?;
         array.push(values)?;
         self.add(array)
     }
 
-    /// Writes the manifest, which should hold the [`entries`](Self::entries), and gives the folder its name.
+    /// Writes the manifest, which should contain the [`entries`](Self::entries), and renames the folder to the target.
     ///
     /// # Errors
-    /// [`Error::NotEmpty`] where the target was filled meanwhile, [`Error::Metadata`] for a manifest of more than
-    /// 16 MiB, [`Error::Io`].
+    /// Returns [`Error::NotEmpty`] if the target is no longer absent or empty, [`Error::Metadata`] if the manifest is
+    /// larger than 16 MiB, and [`Error::Io`] if writing or renaming fails.
     pub fn commit_with(self, name: &str, manifest: &impl Serialize) -> Result<()> {
         let path = self.folder.join(name);
         let bytes = manifest_bytes(&path, manifest)?;
@@ -144,13 +147,14 @@ impl FolderWriter {
         self.commit()
     }
 
-    /// Gives the folder its name.
+    /// Renames the folder to the target, without a manifest.
     ///
     /// # Errors
-    /// [`Error::NotEmpty`] where the target was filled meanwhile, [`Error::Io`].
+    /// Returns [`Error::NotEmpty`] if the target is no longer absent or empty, and [`Error::Io`] if renaming fails.
     pub fn commit(mut self) -> Result<()> {
         sync_folder(&self.folder)?;
-        // An empty folder gives way to the new one; one that was filled meanwhile does not.
+        // The rename replaces an empty folder, and fails if another process has added files to the folder in the
+        // meantime.
         fs::rename(&self.folder, &self.target).map_err(|source| match source.kind() {
             io::ErrorKind::DirectoryNotEmpty
             | io::ErrorKind::AlreadyExists
@@ -165,19 +169,19 @@ impl FolderWriter {
 impl Drop for FolderWriter {
     fn drop(&mut self) {
         if !self.is_committed {
-            // Nobody is left to be told; what stays behind has a name that says what it is.
+            // An error cannot be reported from `drop`; the name of a remaining folder shows that it is unfinished.
             let _ = fs::remove_dir_all(&self.folder);
         }
     }
 }
 
-/// An `.npy` file that grows; its length need not be known before it ends.
+/// A streaming writer of an `.npy` file, whose length need not be known in advance.
 #[derive(Debug)]
 pub struct ArrayWriter {
     path: PathBuf,
     name: &'static str,
     dtype: ElementType,
-    /// Columns of an array of two dimensions.
+    /// The number of columns; `None` for an array with one dimension.
     dim: Option<usize>,
     n_values: usize,
     file: BufWriter<File>,
@@ -194,15 +198,15 @@ impl ArrayWriter {
     /// Appends values.
     ///
     /// # Errors
-    /// [`Error::Io`].
+    /// Returns [`Error::Io`] if the write fails.
     ///
     /// # Panics
-    /// When an element of the array has not the bytes of a `T`.
+    /// Panics if the size of an element of the array is not that of `T`.
     pub fn push<T: Pod>(&mut self, values: &[T]) -> Result<()> {
         assert_eq!(
             size_of::<T>(),
             self.dtype.stored_as().bytes(),
-            "values of {} in {}",
+            "the size of T should be that of the {} elements of {}",
             self.dtype,
             self.name
         );
@@ -210,42 +214,50 @@ impl ArrayWriter {
         self.file.write_all(bytemuck::cast_slice(values)).map_err(io_error(&self.path))
     }
 
-    /// Appends values as they are stored.
+    /// Appends values in the form of little-endian bytes.
     ///
     /// # Errors
-    /// [`Error::Io`].
+    /// Returns [`Error::Io`] if the write fails.
     ///
     /// # Panics
-    /// When these are no whole number of elements.
+    /// Panics if the bytes are not a whole number of elements.
     pub fn push_bytes(&mut self, bytes: &[u8]) -> Result<()> {
         let value_bytes = self.dtype.stored_as().bytes();
-        assert!(bytes.len().is_multiple_of(value_bytes), "{} bytes of {}", bytes.len(), self.dtype);
+        assert!(
+            bytes.len().is_multiple_of(value_bytes),
+            "the {} bytes should be whole {} elements",
+            bytes.len(),
+            self.dtype
+        );
         self.n_values += bytes.len() / value_bytes;
         self.file.write_all(bytes).map_err(io_error(&self.path))
     }
 
-    /// What the array consists of.
+    /// Returns the element type of the array.
     pub fn dtype(&self) -> ElementType {
         self.dtype
     }
 
-    /// Number of values so far.
+    /// Returns the number of values that were pushed so far.
     pub fn n_values(&self) -> usize {
         self.n_values
     }
 
-    /// Writes the header, sees everything to the disk, and reads it once more for its hash.
+    /// Writes the header, syncs the file to disk, and reads it again to hash it.
     fn finish(self) -> Result<Entry> {
         let Self { path, name, dtype, dim, n_values, file } = self;
         let shape = match dim {
             None => vec![n_values],
             Some(dim) => {
-                assert!(n_values.is_multiple_of(dim), "{n_values} values in {name} for rows of {dim}");
+                assert!(
+                    n_values.is_multiple_of(dim),
+                    "the {n_values} values in {name} should be whole rows of {dim}"
+                );
                 vec![n_values / dim, dim]
             }
         };
         let header = npy::header(dtype.stored_as(), &shape);
-        assert_eq!(header.len(), HEADER_BYTES, "the header of {name}");
+        assert_eq!(header.len(), HEADER_BYTES, "the header of {name} should have the reserved length");
         let mut file = file.into_inner().map_err(|error| io_error(&path)(error.into_error()))?;
         file.rewind()
             .and_then(|()| file.write_all(&header))
@@ -256,7 +268,7 @@ impl ArrayWriter {
     }
 }
 
-/// Brings the names in a folder to the disk.
+/// Syncs a folder's entries to disk.
 fn sync_folder(folder: &Path) -> Result<()> {
     whole_file::sync_folder(folder).map_err(io_error(folder))
 }

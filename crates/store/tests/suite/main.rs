@@ -1,4 +1,4 @@
-//! Arrays on disk, NumPy's own bytes and every way to be no array; hashes.
+//! Tests of `.npy` arrays and hashes.
 
 mod hash;
 mod npy;

@@ -1,8 +1,8 @@
-//! `.npy` arrays: NumPy's own bytes, round trips, and every way to be no such array.
+//! `.npy` arrays: compatibility with NumPy, round trips, and invalid files.
 
 use kiln_store::npy::{self, Array, Error};
 
-/// What `numpy.save` (NumPy 1.26) writes for `numpy.array([[1, 2, 3], [4, 5, 6]], dtype="<u2")`.
+/// Returns the bytes that `numpy.save` (NumPy 1.26) writes for `numpy.array([[1, 2, 3], [4, 5, 6]], dtype="<u2")`.
 fn numpys_bytes() -> Vec<u8> {
     let header = "{'descr': '<u2', 'fortran_order': False, 'shape': (2, 3), }";
     let mut bytes = b"\x93NUMPY\x01\x00\x76\x00".to_vec();
@@ -12,28 +12,28 @@ fn numpys_bytes() -> Vec<u8> {
 }
 
 #[test]
-fn the_bytes_are_numpys() {
+fn writes_and_reads_the_bytes_of_numpy_save() {
     assert_eq!(npy::write(&[1u16, 2, 3, 4, 5, 6], &[2, 3]), numpys_bytes());
-    let array = npy::read::<u16>(&numpys_bytes()).expect("NumPy's bytes should be an array");
+    let array = npy::read::<u16>(&numpys_bytes()).expect("the bytes of numpy.save should be readable");
     assert_eq!(array, Array { shape: vec![2, 3], values: vec![1, 2, 3, 4, 5, 6] });
 }
 
 #[test]
-fn arrays_survive_a_round_trip() {
+fn arrays_round_trip() {
     let floats = [0.5f32, -1.0, f32::MIN_POSITIVE];
     for shape in [vec![3], vec![3, 1], vec![1, 3, 1]] {
-        let array = npy::read::<f32>(&npy::write(&floats, &shape)).expect("what was written should read");
+        let array = npy::read::<f32>(&npy::write(&floats, &shape)).expect("the array should be readable");
         assert_eq!((array.shape, array.values), (shape, floats.to_vec()));
     }
     let wide_nothing = npy::read::<i8>(&npy::write::<i8>(&[], &[usize::MAX, 2, 0]));
-    assert_eq!(wide_nothing.expect("no values should read").shape, [usize::MAX, 2, 0]);
-    let none = npy::read::<i8>(&npy::write::<i8>(&[], &[0])).expect("no values should read");
+    assert_eq!(wide_nothing.expect("an empty array should be readable").shape, [usize::MAX, 2, 0]);
+    let none = npy::read::<i8>(&npy::write::<i8>(&[], &[0])).expect("an empty array should be readable");
     assert_eq!((none.shape, none.values), (vec![0], vec![]));
-    let one = npy::read::<u32>(&npy::write(&[7u32], &[])).expect("a single number should read");
+    let one = npy::read::<u32>(&npy::write(&[7u32], &[])).expect("a scalar should be readable");
     assert_eq!((one.shape, one.values), (vec![], vec![7]));
 }
 
-/// NumPy's bytes with a part of the header put in another's place.
+/// Returns the bytes of `numpys_bytes`, with `from` in the header replaced by `to`.
 fn with(from: &str, to: &str) -> Vec<u8> {
     let bytes = numpys_bytes();
     let header = String::from_utf8_lossy(&bytes[10..128]).into_owned();
@@ -47,22 +47,19 @@ fn with(from: &str, to: &str) -> Vec<u8> {
 }
 
 #[test]
-fn errors_say_what_to_do() {
-    let said = |bytes: &[u8]| npy::read::<u16>(bytes).expect_err("these bytes should be refused").to_string();
+fn errors_state_how_to_fix_the_file() {
+    let said = |bytes: &[u8]| npy::read::<u16>(bytes).expect_err("invalid bytes should fail").to_string();
     let cut = said(&numpys_bytes()[..139]);
-    assert!(cut.ends_with("expected 12: the file is cut off or damaged, copy or save it again"), "{cut}");
+    assert!(cut.ends_with("expected 12: the file is truncated or damaged: copy or save it again"), "{cut}");
     let other = said(b"PK\x03\x04 a zip file");
-    assert!(other.ends_with("cut off or not of numpy.save, copy or save it again"), "{other}");
+    assert!(other.ends_with("truncated or not from numpy.save: copy or save it again"), "{other}");
     let structured = said(&with("'<u2'", "[('a', '<u2')]"));
-    assert!(
-        structured.contains("no readable descr: save the array with numpy.save, one of plain"),
-        "{structured}"
-    );
+    assert!(structured.contains("no valid descr: save an array of plain numbers"), "{structured}");
 }
 
 #[test]
-fn what_is_no_such_array_is_refused() {
-    let read = |bytes: &[u8]| npy::read::<u16>(bytes).expect_err("these bytes should be refused");
+fn rejects_invalid_arrays() {
+    let read = |bytes: &[u8]| npy::read::<u16>(bytes).expect_err("invalid bytes should fail");
     assert_eq!(read(b""), Error::NotNpy);
     assert_eq!(read(b"PK\x03\x04 a zip file"), Error::NotNpy);
     assert_eq!(read(b"\x93NUMPY\x09\x00\x10\x00"), Error::NotNpy);
@@ -73,7 +70,7 @@ fn what_is_no_such_array_is_refused() {
     assert_eq!(read(&with("<u2", "<i8")), wrong("<i8"));
     assert_eq!(read(&with("<u2", ">u2")), Error::BigEndian { got: ">u2".into(), little: "<u2".into() });
     assert_eq!(read(&with("<u2", "|O")), Error::Objects);
-    let words = Error::WrongType { expected: "a type of numbers".into(), got: "<U7".into() };
+    let words = Error::WrongType { expected: "a numeric type".into(), got: "<U7".into() };
     assert_eq!(read(&with("<u2", "<U7")), words);
     assert_eq!(read(&with("False", "True")), Error::FortranOrder);
     for (from, to, key) in [

@@ -1,26 +1,28 @@
 use std::fmt;
 
-/// What cross-validation gives of one fold.
+/// The cross-validation result of one fold.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FoldResult {
-    /// The fold, from 0.
+    /// The index of the fold, from 0.
     pub fold: usize,
-    /// The accuracy on the fold after each epoch on all others.
+    /// The accuracy on this fold after each epoch, for a model trained on all other folds.
     pub accuracies: Vec<f64>,
-    /// The accuracy on the fold of a model that learned from all others but the next one, after the epoch that was best on
-    /// that one.
+    /// The accuracy on this fold of a model that was trained without this fold and the next fold, after the epoch with
+    /// the best accuracy on the next fold.
     pub by_inner_validation: f64,
 }
 
 impl FoldResult {
-    /// Judges a fold by two trainings. `train` trains a model without the folds that it is given, and returns the
-    /// accuracies on each of these after each epoch.
+    /// Evaluates a fold with two trainings: one without the fold, one without the fold and the next one. `train` trains
+    /// a model without the given folds, and returns one curve for each of these folds: the accuracy on it after each
+    /// epoch.
     ///
     /// # Errors
-    /// Those of `train`.
+    /// Returns the errors of `train`.
     ///
     /// # Panics
-    /// When `train` returns fewer curves than it was given folds, or a curve without an epoch.
+    /// Panics if `n_folds` is 0, if `train` returns fewer curves than it was given folds, or if the fold's curve of the
+    /// second training lacks the selected epoch.
     pub fn of<E>(
         fold: usize,
         n_folds: usize,
@@ -31,29 +33,31 @@ impl FoldResult {
         Ok(Self { fold, accuracies, by_inner_validation: both[0][best_epoch(&both[1])] })
     }
 
-    /// The largest accuracy, which is chosen on what it reports.
+    /// Returns the largest accuracy of the epochs. It is optimistic: the epoch is selected on the fold that it is
+    /// measured on.
     pub fn best_accuracy(&self) -> f64 {
         self.accuracies[best_epoch(&self.accuracies)]
     }
 }
 
-/// The result of cross-validation, in the two ways in which it is reported.
+/// The result of cross-validation, by two protocols.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CrossValidation {
-    /// The epoch, from 1, after which the mean of the folds' accuracies was largest.
+    /// The epoch, from 1, with the largest mean accuracy over the folds.
     pub best_epoch: usize,
-    /// The accuracies after that epoch: the protocol of the GIN paper (Xu et al. 2019), whose epoch is chosen on what it
-    /// reports.
+    /// The folds' accuracies after `best_epoch`, as in the protocol of the GIN paper (Xu et al. 2019). The mean is
+    /// optimistic, because the epoch is selected on the reported accuracies.
     pub best_mean: MeanAndDeviation,
-    /// The accuracies after epochs that were chosen on one more fold that is held out.
+    /// The folds' accuracies ([`FoldResult::by_inner_validation`]) after epochs that were selected per fold, on another
+    /// held-out fold.
     pub by_inner_validation: MeanAndDeviation,
 }
 
 impl CrossValidation {
-    /// The result of these folds, each with as many epochs.
+    /// Combines the folds' results. Only the epochs that all folds have are compared.
     ///
     /// # Panics
-    /// Without a fold or an epoch.
+    /// Panics if a fold has no epoch.
     pub fn new(folds: &[FoldResult]) -> Self {
         let n_epochs = folds.iter().map(|fold| fold.accuracies.len()).min().unwrap_or(0);
         let sum_after = |epoch: usize| folds.iter().map(|fold| fold.accuracies[epoch]).sum::<f64>();
@@ -76,17 +80,17 @@ impl fmt::Display for CrossValidation {
     }
 }
 
-/// A mean with its standard deviation.
+/// The mean and the standard deviation of some values.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct MeanAndDeviation {
-    /// The mean.
+    /// The mean of the values.
     pub mean: f64,
-    /// The standard deviation of the values, not of their mean; divided by their number.
+    /// The population standard deviation of the values: the divisor of the variance is their number `n`, not `n - 1`.
     pub deviation: f64,
 }
 
 impl MeanAndDeviation {
-    /// The mean of these values; not a number without any.
+    /// Returns the mean and the deviation of the values; both are NaN without values.
     pub fn of(values: impl Iterator<Item = f64> + Clone) -> Self {
         let n = values.clone().count() as f64;
         let mean = values.clone().sum::<f64>() / n;
@@ -101,7 +105,7 @@ impl fmt::Display for MeanAndDeviation {
     }
 }
 
-/// The epoch, from 0, after which the accuracy was largest: the first of those that tie.
+/// Returns the epoch, from 0, with the largest accuracy; the first one in case of a tie.
 fn best_epoch(accuracies: &[f64]) -> usize {
     let mut best = 0;
     for (epoch, accuracy) in accuracies.iter().enumerate() {
@@ -117,8 +121,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_paper_chooses_one_epoch_for_all_folds_and_inner_validation_one_for_each() {
-        // Two folds and three epochs; a model without both folds has the curve of its fold, backwards.
+    fn selects_one_epoch_for_all_folds_and_inner_validation_one_per_fold() {
+        // There are two folds and three epochs. A training that leaves out both folds returns the reversed curve for
+        // the first of them.
         let curves = [[0.5, 0.9, 0.7], [0.6, 0.6, 0.8]];
         let train = |left_out: &[usize]| {
             let mut result: Vec<Vec<f64>> = left_out.iter().map(|&fold| curves[fold].to_vec()).collect();
@@ -128,11 +133,11 @@ mod tests {
             Ok::<_, ()>(result)
         };
         let folds = [0, 1].map(|fold| FoldResult::of(fold, 2, train).unwrap());
-        // Fold 1 is best after the last epoch, and fold 0 after the second one.
+        // Fold 1 is best after the last epoch, fold 0 after the second one.
         assert_eq!([folds[0].by_inner_validation, folds[1].by_inner_validation], [0.5, 0.6]);
         assert_eq!([folds[0].best_accuracy(), folds[1].best_accuracy()], [0.9, 0.8]);
         let result = CrossValidation::new(&folds);
-        // Means 0.55, 0.75 and 0.75: the first of those that tie.
+        // The means are 0.55, 0.75 and 0.75, so the second epoch is the first one with the best mean.
         assert_eq!((result.best_epoch, result.best_mean.mean), (2, 0.75));
         assert!((result.best_mean.deviation - 0.15).abs() < 1e-12);
         assert_eq!(

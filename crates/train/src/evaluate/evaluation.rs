@@ -9,18 +9,18 @@ use crate::step::classification::predicted_class;
 use crate::step::metric_sums::MetricSums;
 use crate::step::task::StepOutput;
 
-/// Nodes whose rows are held at once where only counts are asked for.
+/// The maximum number of nodes whose rows [`Evaluation::count`] holds at once.
 const NODES_AT_ONCE: usize = 4096;
 
-/// The outputs of a classifier for a list of nodes, with the nodes' classes: what predictions and metrics
-/// are made from. Where graphs are classified, a graph's position in its set stands in the place of a node's id.
-/// It holds every row of outputs, 4 bytes a class.
+/// A classifier's outputs for a list of nodes, with the nodes' labels: the input of predictions and metrics. For graph
+/// classification, the items are graphs, identified by their position in the set. It holds every row of outputs, 4
+/// bytes per class.
 ///
 /// | array | element | length | indexed by |
 /// |---|---|---|---|
 /// | `items` | `u32`, the node's id | `n` | position in the list |
-/// | `labels` | `i32` | `n` | the same; the node's class, from 0 and below `n_classes` |
-/// | `outputs` | `f32` | `n * n_classes` | the same, row-major; logits |
+/// | `labels` | `i32` | `n` | position in the list; the node's class, from 0 and below `n_classes` |
+/// | `outputs` | `f32` | `n * n_classes` | position in the list, row-major; logits |
 #[derive(Debug, Clone, Default)]
 pub struct Evaluation {
     items: Vec<u32>,
@@ -30,12 +30,12 @@ pub struct Evaluation {
 }
 
 impl Evaluation {
-    /// The rows of these nodes among the outputs for all nodes, as
-    /// [`LayerWiseInference`](crate::LayerWiseInference) gives them.
+    /// Selects these nodes from the outputs for all nodes, which [`LayerWiseInference`](crate::LayerWiseInference)
+    /// computes.
     ///
     /// # Errors
-    /// [`Error::Feature`] for a node without a row or a label, [`Error::ClassOutOfRange`] for a label that
-    /// has no output.
+    /// Returns [`Error::Feature`] for a node without a row or a label, and [`Error::ClassOutOfRange`] for a label that
+    /// is not below the number of outputs.
     pub fn of(outputs: &dyn FeatureStore, nodes: &[NodeId], labels: &Labels) -> Result<Self> {
         let n_classes = outputs.dim();
         let mut classes = Vec::new();
@@ -54,10 +54,10 @@ impl Evaluation {
         })
     }
 
-    /// The [counts](Evaluation::counts) of these nodes alone, without holding all their rows.
+    /// Computes the [metric sums](Evaluation::counts) of these nodes, without holding all their rows at once.
     ///
     /// # Errors
-    /// As [`Evaluation::of`] and [`Evaluation::counts`].
+    /// Returns the errors of [`Evaluation::of`] and [`Evaluation::counts`].
     pub fn count(outputs: &dyn FeatureStore, nodes: &[NodeId], labels: &Labels) -> Result<MetricSums> {
         let mut counts = MetricSums::default();
         for nodes in nodes.chunks(NODES_AT_ONCE) {
@@ -66,29 +66,36 @@ impl Evaluation {
         Ok(counts)
     }
 
-    /// Takes a batch: its items, their classes and what the model made of them, as the `visit` of
-    /// [`TaskTrainer::evaluate`](crate::TaskTrainer::evaluate) is given them.
+    /// Appends a batch: its items, their labels and the model's output, as passed to the `visit` of
+    /// [`TaskTrainer::evaluate`](crate::TaskTrainer::evaluate).
     ///
     /// # Panics
-    /// When the numbers of items, labels and rows differ, or the outputs have another number of classes
-    /// than those before.
+    /// Panics if the numbers of items, labels and rows differ, or if the number of classes differs from that of earlier
+    /// batches.
     pub fn add<I: ItemId>(&mut self, items: &[I], labels: &[i32], forward: &StepOutput) {
         let [n_rows, n_classes] = forward.outputs.dims();
         let (n_items, n_labels) = (items.len(), labels.len());
-        assert!(n_items == n_rows && n_labels == n_rows, "{n_items} items, {n_labels} labels, {n_rows} rows");
+        assert!(
+            n_items == n_rows && n_labels == n_rows,
+            "a batch has {n_items} items, {n_labels} labels and {n_rows} rows of outputs, expected equal numbers"
+        );
         let is_first = self.items.is_empty();
-        assert!(is_first || n_classes == self.n_classes, "{n_classes} classes after {}", self.n_classes);
+        assert!(
+            is_first || n_classes == self.n_classes,
+            "a batch has {n_classes} classes, expected {} as in earlier batches",
+            self.n_classes
+        );
         self.n_classes = n_classes;
         self.items.extend(items.iter().map(|item| item.get()));
         self.labels.extend_from_slice(labels);
         self.outputs.extend(kiln_kernels::to_vec_f32(forward.outputs.clone()));
     }
 
-    /// Brings what all ranks say to the first one, in the order of the ranks; the others are left with nothing.
-    /// A meeting of the ranks.
+    /// Concatenates the evaluations of all ranks on rank 0, in the order of the ranks; the other ranks get an empty
+    /// one. Collective: every rank must call it.
     ///
     /// # Errors
-    /// [`Error::Ranks`].
+    /// Returns [`Error::Ranks`] if a rank fails.
     pub fn gather(self, comm: &mut dyn Communicator) -> Result<Self> {
         let n_ranks = comm.rank_info().world_size;
         if n_ranks == 1 {
@@ -106,7 +113,7 @@ impl Evaluation {
         Ok(all)
     }
 
-    /// The number of nodes and of classes as `u64`, then the arrays; empty for no nodes.
+    /// Serializes the number of nodes and of classes as `u64`, then the arrays; no bytes if there are no nodes.
     fn to_bytes(&self) -> Vec<u8> {
         if self.items.is_empty() {
             return Vec::new();
@@ -128,12 +135,12 @@ impl Evaluation {
         self.n_classes = sizes[1] as usize;
     }
 
-    /// Loss and hits of all nodes: the cross entropy of
-    /// [`NodeClassification`](crate::NodeClassification) and
-    /// [`GraphClassification`](crate::GraphClassification), here in f64.
+    /// Returns the summed loss and the hits of all nodes. The loss is the cross entropy of
+    /// [`NodeClassification`](crate::NodeClassification) and [`GraphClassification`](crate::GraphClassification),
+    /// computed in f64.
     ///
     /// # Errors
-    /// [`Error::LossNotFinite`].
+    /// Returns [`Error::LossNotFinite`] if the loss is infinite or NaN.
     pub fn counts(&self) -> Result<MetricSums> {
         let mut counts = MetricSums::default();
         for (row, &label) in self.rows().zip(&self.labels) {
@@ -149,9 +156,8 @@ impl Evaluation {
         Ok(counts)
     }
 
-    /// What was said of each node, nodes ascending, so that the order does not depend on who evaluated
-    /// which: the order of `test_predictions.csv`. A node that came more than once stands there as often, in
-    /// the order in which it came.
+    /// Returns the prediction of each node, sorted by node id, the order of `test_predictions.csv`: it does not depend
+    /// on which rank evaluated a node. A node that was added several times is repeated, in the order of the additions.
     pub fn predictions(&self) -> Vec<Prediction> {
         let said = self.items.iter().zip(self.pairs());
         let mut predictions: Vec<Prediction> =
@@ -160,28 +166,28 @@ impl Evaluation {
         predictions
     }
 
-    /// Labels against predictions.
+    /// Counts labels and predictions per class.
     pub fn confusion(&self) -> Confusion {
         let mut confusion = Confusion::new(self.n_classes);
         self.pairs().for_each(|(label, predicted)| confusion.add(label, predicted));
         confusion
     }
 
-    /// Labels against predictions, with every cell: which class was taken for which.
+    /// Counts every pair of label and prediction.
     pub fn confusion_matrix(&self) -> ConfusionMatrix {
         let mut matrix = ConfusionMatrix::new(self.n_classes);
         self.pairs().for_each(|(label, predicted)| matrix.add(label, predicted));
         matrix
     }
 
-    /// The area under the ROC curve: for two classes that of class 1's probability, for more the mean over
-    /// the classes of each against the rest, classes without a positive or a negative left out. That is
-    /// scikit-learn's `roc_auc_score(..., multi_class="ovr", average="macro")`, which refuses such classes.
-    /// (Provost and Domingos 2003 weigh the classes by their sizes; this does not.)
+    /// Returns the area under the ROC curve. For two classes, the score is the probability of class 1. For more
+    /// classes, it is the mean of the one-vs-rest areas, without classes that have no positive or no negative items.
+    /// This is scikit-learn's `roc_auc_score(..., multi_class="ovr", average="macro")`, which raises an error for such
+    /// classes. (Provost and Domingos 2003 weight the classes by their sizes; this does not.)
     ///
-    /// `None` when no class has both, or an output is not finite.
+    /// Returns `None` if no class has both positive and negative items, or if an output is not finite.
     pub fn roc_auc(&self) -> Option<f64> {
-        // Log-probabilities order a class's scores as probabilities do, and do not round to 1.
+        // Log-probabilities have the order of the probabilities, but do not round to 1.
         let log_sums: Vec<f64> = self.rows().map(log_sum_exp).collect();
         let of_class = |class: usize| {
             let scores = self.rows().zip(&log_sums).map(|(row, log_sum)| f64::from(row[class]) - log_sum);
@@ -198,7 +204,7 @@ impl Evaluation {
         (!areas.is_empty()).then(|| areas.iter().sum::<f64>() / areas.len() as f64)
     }
 
-    /// All metrics.
+    /// Computes all metrics.
     pub fn metrics(&self) -> Metrics {
         let confusion = self.confusion();
         Metrics {
@@ -209,18 +215,18 @@ impl Evaluation {
         }
     }
 
-    /// Each node's class and the predicted one.
+    /// Iterates over the label and the predicted class of each node.
     fn pairs(&self) -> impl Iterator<Item = (u32, u32)> {
         self.labels.iter().zip(self.rows()).map(|(&label, row)| (label as u32, predicted_class(row)))
     }
 
     fn rows(&self) -> impl Iterator<Item = &[f32]> {
-        // No classes, no rows: the chunk's length only has to be one.
+        // Without classes there are no rows, but the chunk length must not be 0.
         self.outputs.chunks_exact(self.n_classes.max(1))
     }
 }
 
-/// `ln(sum of exp(row))`, the largest value taken out so that nothing overflows.
+/// Computes `ln(sum of exp(row))`, with the largest value factored out to avoid overflow.
 fn log_sum_exp(row: &[f32]) -> f64 {
     let largest = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let largest = f64::from(largest);

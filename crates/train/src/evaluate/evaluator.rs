@@ -16,41 +16,44 @@ use crate::step::node::{NodeClassification, NodeInput};
 use crate::step::task::{StepOutput, Task};
 use crate::step::trainer::TaskTrainer;
 
-/// How the ranks evaluate a node classifier: who takes which nodes, and with which neighbours.
+/// An evaluation method for node classifiers on several ranks: which rank evaluates which nodes, and with which
+/// neighbours.
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant, reason = "a program has one")]
 pub enum Evaluator {
-    /// Each rank takes its share of the nodes, with neighbours as its loader samples them.
+    /// Each rank evaluates its share of the nodes, with the neighbours that its loader samples.
     Sampled,
-    /// The first rank takes all nodes, with neighbours as its loader samples them, while the others wait.
+    /// Rank 0 evaluates all nodes, with the neighbours that its loader samples, while the other ranks wait.
     FirstRank {
-        /// The number of batches that an epoch is validated by, at most; the test takes all.
+        /// The maximum number of batches in [`Evaluator::count`]; [`Evaluator::evaluate`] takes all batches.
         n_batches: usize,
     },
-    /// The first rank takes all nodes with all neighbours, layer by layer, while the others wait: nothing is computed
-    /// twice.
+    /// Rank 0 evaluates all nodes with all neighbours, layer by layer, while the other ranks wait. Each node's hidden
+    /// row is computed once.
     Exact(ExactEvaluator),
 }
 
-/// Exact evaluation: each layer over the whole graph.
+/// Exact evaluation: computes each layer for the whole graph.
 #[derive(Debug)]
 pub struct ExactEvaluator {
-    /// Computes the outputs.
+    /// The inference that computes the outputs.
     pub inference: LayerWiseInference,
     /// The features of all nodes.
     pub features: Arc<dyn FeatureStore>,
-    /// The classes of all nodes.
+    /// The labels of all nodes.
     pub labels: Arc<Labels>,
-    /// The threads that compute: those of all ranks of the machine, which wait meanwhile
-    /// ([`ThreadRanks::machine_pool`](kiln_comm::ThreadRanks::machine_pool)).
+    /// The pool that computes the outputs, with the threads of all ranks of the machine
+    /// ([`ThreadRanks::machine_pool`](kiln_comm::ThreadRanks::machine_pool)). The other ranks wait meanwhile and do not
+    /// use their threads.
     pub threads: Arc<ThreadPool>,
 }
 
 impl Evaluator {
-    /// The items that a rank's loader for evaluation takes: its share where all ranks evaluate, and otherwise all.
+    /// Returns the items for this rank's evaluation loader: the rank's share if all ranks evaluate, otherwise all
+    /// items.
     ///
     /// # Errors
-    /// [`Error::Loader`](crate::Error::Loader) for batches of no items.
+    /// Returns [`Error::Loader`](crate::Error::Loader) for a batch size of 0.
     pub fn items<T: Task>(
         &self,
         trainer: &TaskTrainer<T>,
@@ -60,12 +63,13 @@ impl Evaluator {
         Ok(ItemSampler::new(items, config.with_seed(trainer.seed(), self.shard(trainer)))?)
     }
 
-    /// The counts of all ranks on the loader's nodes in that pass; of the first batches alone, where they are enough. A
-    /// meeting.
+    /// Evaluates the loader's nodes in this phase and returns the metric sums of all ranks. [`Evaluator::FirstRank`]
+    /// stops after `n_batches`. Collective: every rank must call it.
     ///
     /// # Errors
-    /// [`Error::OtherLoader`](crate::Error::OtherLoader) for a loader whose items are not those of [`Evaluator::items`],
-    /// the errors of [`TaskTrainer::evaluate`], of [`LayerWiseInference::outputs`] and of [`Evaluation::count`].
+    /// Returns [`Error::OtherLoader`](crate::Error::OtherLoader) for a loader whose items are not those of
+    /// [`Evaluator::items`], and the errors of [`TaskTrainer::evaluate`], [`LayerWiseInference::outputs`] and
+    /// [`Evaluation::count`].
     pub fn count<M, F>(
         &self,
         trainer: &mut TaskTrainer<NodeClassification<M>>,
@@ -90,10 +94,11 @@ impl Evaluator {
         trainer.sum(counts)
     }
 
-    /// What the model says of this rank's part of the loader's nodes in that pass. A meeting.
+    /// Returns the model's outputs for the nodes of the loader that this rank evaluates. Collective: every rank must
+    /// call it.
     ///
     /// # Errors
-    /// As [`Evaluator::count`].
+    /// Returns the errors of [`Evaluator::count`].
     pub fn evaluate<M, F>(
         &self,
         trainer: &mut TaskTrainer<NodeClassification<M>>,
@@ -125,7 +130,7 @@ impl Evaluator {
         Ok(evaluation)
     }
 
-    /// The share of the items that a rank evaluates.
+    /// Returns the share of the items that this rank evaluates.
     fn shard<T: Task>(&self, trainer: &TaskTrainer<T>) -> Shard {
         match self {
             Self::Sampled => trainer.shard(),
@@ -140,7 +145,7 @@ impl Evaluator {
 }
 
 impl ExactEvaluator {
-    /// The model's outputs for every node of the graph.
+    /// Computes the model's outputs for every node of the graph.
     fn outputs<M: LayerWiseModel + Sync>(
         &self,
         trainer: &mut TaskTrainer<NodeClassification<M>>,

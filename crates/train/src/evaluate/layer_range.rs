@@ -5,11 +5,11 @@ use kiln_graph::{Csc, NodeId};
 
 use crate::error::{Error, Result};
 
-/// More edges and sources than this make no block on a device ([`kiln_kernels::DeviceBlock::upload`]).
+/// The maximum number of edges, and of sources, of a block on a device ([`kiln_kernels::DeviceBlock::upload`]).
 const MAX_EDGES: u64 = i32::MAX as u64 - 1;
 
-/// What one range of a layer holds at its peak, by its destinations, sources and edges. Counted after the
-/// layers of `kiln_nn`: a model that keeps more needs more.
+/// The peak memory of one range of a layer, per destination, source and edge. It is derived from the layers of
+/// `kiln_nn`; a model that keeps more intermediate tensors needs more.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RangeCost {
     dst_bytes: u64,
@@ -22,26 +22,29 @@ impl RangeCost {
         let (d_in, d_out) = (d_in as u64, d_out as u64);
         let widened = if stored == FeatureDType::F32 { 0 } else { stored.bytes() as u64 * d_in };
         Self {
-            // The aggregate; the product, the sum, the activation and its copy on the host; index arrays.
+            // The bytes of a destination cover the aggregate, the product, the sum, the activation and its copy on the
+            // host, and the index arrays.
             dst_bytes: 4 * d_in + 4 * 4 * d_out + 32,
-            // The rows as stored and as floats, and their product where a layer projects first; index arrays.
+            // The bytes of a source cover its row as stored and as f32, the product if a layer projects first, and the
+            // index arrays.
             src_bytes: widened + 4 * (d_in + d_out) + 32,
-            // Ids in the sampler, whose vectors grow by doubling (24), in the block (12) and on the device,
-            // by destination and by source (20); the weight in each of them.
+            // The bytes of an edge cover its ids in the sampler (24, because its vectors double when they grow), in the
+            // block (12), and on the device by destination and by source (20). Weights add 4 bytes in each of these
+            // four places.
             edge_bytes: if carries_weights { 72 } else { 56 },
         }
     }
 
     fn bytes(self, n_dst: u64, n_edges: u64, n_nodes: u64) -> u64 {
-        // Each edge has a source of its own at most.
+        // Each edge adds at most one source.
         let n_src = (n_dst + n_edges).min(n_nodes);
         let parts = [(n_dst, self.dst_bytes), (n_src, self.src_bytes), (n_edges, self.edge_bytes)];
         parts.iter().fold(0, |sum: u64, (n, bytes)| sum.saturating_add(n.saturating_mul(*bytes)))
     }
 }
 
-/// Cuts a graph's nodes into ranges that need at most so many bytes, each as long as it may be; a node that
-/// needs more is a range of its own.
+/// Splits a graph's nodes into the longest ranges that need at most `max_bytes` each. A single node that needs more is
+/// a range of its own.
 #[derive(Debug)]
 pub(crate) struct Ranges<'a> {
     graph: &'a Csc,
@@ -87,42 +90,43 @@ mod tests {
     use super::*;
     use kiln_graph::SharedArray;
 
-    /// In-degrees 2, 0, 1, 5, 0, 0 over six nodes.
+    /// Builds a graph of six nodes with the in-degrees 2, 0, 1, 5, 0, 0.
     fn graph() -> Csc {
         let indices = [1, 2, 0, 0, 1, 2, 4, 5].map(NodeId).to_vec();
-        Csc::new(vec![0, 2, 2, 3, 8, 8, 8].into(), indices.into()).expect("the arrays fit")
+        Csc::new(vec![0, 2, 2, 3, 8, 8, 8].into(), indices.into()).expect("the arrays should match")
     }
 
     fn ranges(max_bytes: u64) -> Vec<Range<u32>> {
-        // One byte an edge, so that bytes are edges, and ten a destination.
+        // A range costs one byte per edge and ten per destination.
         let cost = RangeCost { dst_bytes: 10, src_bytes: 0, edge_bytes: 1 };
-        Ranges::new(&graph(), cost, max_bytes).map(|nodes| nodes.expect("the degrees are small")).collect()
+        Ranges::new(&graph(), cost, max_bytes)
+            .map(|nodes| nodes.expect("each node should fit in a block"))
+            .collect()
     }
 
     #[test]
     fn ranges_are_as_long_as_the_budget_allows() {
-        // All six nodes and eight edges are 68 bytes.
+        // All six nodes and eight edges need 68 bytes.
         assert_eq!(ranges(68).len(), 1);
         assert_eq!(ranges(67), [0..5, 5..6]);
         assert_eq!(ranges(22), [0..2, 2..3, 3..4, 4..6]);
         assert_eq!(ranges(26), [0..2, 2..4, 4..6]);
-        // Less than any node needs.
+        // No node fits in this budget.
         assert_eq!(ranges(0), [0..1, 1..2, 2..3, 3..4, 4..5, 5..6]);
     }
 
     #[test]
-    fn sources_are_no_more_than_the_graphs_nodes() {
+    fn limits_the_number_of_sources_to_the_number_of_nodes() {
         let cost = RangeCost { dst_bytes: 0, src_bytes: 1, edge_bytes: 0 };
         assert_eq!(cost.bytes(2, 3, 100), 5);
         assert_eq!(cost.bytes(2, 300, 100), 100);
     }
 
-    /// A node of more edges than a block holds; the arrays of such a graph are damaged here, since no
-    /// machine of ours holds it whole.
+    /// The graph's `indptr` is forged, because a real graph with such a node would not fit in memory.
     #[test]
-    fn a_node_of_too_many_edges_is_an_error() {
+    fn rejects_a_node_with_too_many_edges() {
         let indptr: SharedArray<u64> = vec![0, 1, 1 << 31, 3].into();
-        let graph = Csc::new(indptr, vec![NodeId(0); 3].into()).expect("the ends fit");
+        let graph = Csc::new(indptr, vec![NodeId(0); 3].into()).expect("the arrays should match");
         let cost = RangeCost::new(4, 4, FeatureDType::F32, false);
         let ranges: Vec<_> = Ranges::new(&graph, cost, u64::MAX).collect();
         assert!(matches!(ranges[0], Ok(Range { start: 0, end: 1 })), "{ranges:?}");

@@ -14,17 +14,17 @@ use crate::evaluate::layer_range::{RangeCost, Ranges};
 use crate::evaluate::spill::Activations;
 use crate::step::memory::{MemoryUse, PeakMemory};
 
-/// Exact outputs of a model for every node of a graph: each layer over all nodes and all their
-/// in-neighbours, one range of nodes after the other, before the next layer. Each node's hidden row is so
-/// computed once, where whole neighbourhoods of seeds would compute it again for each batch that meets it.
-/// (Hamilton, Ying and Leskovec 2017, algorithm 1, is this loop, written for all nodes at once.)
+/// Exact outputs of a model for every node of a graph. Each layer is computed for all nodes and all their
+/// in-neighbours, in ranges of nodes, before the next layer starts. Each node's hidden row is computed once; batches of
+/// whole neighbourhoods would compute it again in every batch that contains the node. (Hamilton, Ying and Leskovec
+/// 2017, algorithm 1, is this loop for all nodes at once.)
 ///
-/// It holds the activations of two layers, of which [`Spill`] keeps what is too much in files, what one
-/// range needs, and 8 bytes a node for the sampler. The graph and the features are the caller's.
+/// Memory: the activations of two layers (see [`Spill`] to move them to files), the tensors of one range, and 8 bytes
+/// per node for the sampler. The graph and the features belong to the caller and are not counted.
 ///
-/// Outputs depend neither on threads nor on [`Spill`], to the bit. Another budget for ranges changes them
-/// by rounding at most: a layer may choose the order of its products by its block's shape, as
-/// [`SageConv`](kiln_nn::SageConv) does, and a matrix product may sum in another order for another height.
+/// Outputs are bit-identical for any number of threads and any [`Spill`]. Another [`LayerWiseConfig::range_bytes`]
+/// changes them by rounding at most: a layer may choose the order of its matrix products by the shape of the block, as
+/// [`SageConv`](kiln_nn::SageConv) does, and a matrix product may sum in another order for another number of rows.
 #[derive(Debug)]
 pub struct LayerWiseInference {
     graph: Arc<Csc>,
@@ -34,40 +34,41 @@ pub struct LayerWiseInference {
     peak: Mutex<PeakMemory>,
 }
 
-/// What a [`LayerWiseInference`] may hold.
+/// The memory limits of a [`LayerWiseInference`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LayerWiseConfig {
-    /// Bytes that one range of nodes may need: its edges, its sources' rows and what a layer makes of them,
-    /// counted for the layers in `kiln_nn`. A single node that needs more is a range of its own. Less is
-    /// taken where a memory limit leaves less.
+    /// The bytes that one range of nodes may need for its edges, its sources' rows and the layer's intermediate
+    /// tensors, estimated for the layers of `kiln_nn`. A single node that needs more forms its own range. A memory
+    /// limit in `spill` may reduce it.
     pub range_bytes: u64,
-    /// Where activations go that are too large; `None` keeps them in memory.
+    /// The memory limit above which activations are written to files; `None` keeps them in memory.
     pub spill: Option<Spill>,
 }
 
-/// When activations go to a file, and where.
+/// The memory limit of a [`LayerWiseInference`], and the folder for activations that exceed it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Spill {
-    /// Bytes of the process's own memory that all of this may hold: two layers' activations, one range, and
-    /// 8 bytes a node. A layer whose output would pass it is written to a file and mapped.
+    /// The limit on anonymous memory, in bytes. It covers the activations of two layers, the tensors of one range, and
+    /// 8 bytes per node. If a layer's output would exceed the limit, the output is written to a file and mapped.
     pub memory_bytes: u64,
-    /// The folder of the files. They have no name but for a moment: their bytes on disk go with the mapping,
-    /// however the process ends.
+    /// The folder for the files. A file is unlinked right after it is created, so the system frees its disk space when
+    /// the mapping is dropped or the process ends.
     pub folder: PathBuf,
 }
 
 impl Default for LayerWiseConfig {
-    /// Ranges of 256 MiB, everything in memory.
+    /// Returns ranges of 256 MiB, with all activations in memory.
     fn default() -> Self {
         Self { range_bytes: 256 << 20, spill: None }
     }
 }
 
 impl LayerWiseInference {
-    /// Inference over all in-neighbours of a graph.
+    /// Prepares inference over all in-neighbours of a graph. Blocks carry no edge weights; see
+    /// [`LayerWiseInference::carry_weights`].
     ///
     /// # Errors
-    /// [`Error::MemoryTooSmall`] for a limit that leaves nothing for a range.
+    /// Returns [`Error::MemoryTooSmall`] if the memory limit is below the sampler's 8 bytes per node.
     pub fn new(graph: Arc<Csc>, mut config: LayerWiseConfig) -> Result<Self> {
         if let Some(Spill { memory_bytes, .. }) = config.spill {
             let needed_bytes = sampler_bytes(&graph);
@@ -79,31 +80,33 @@ impl LayerWiseInference {
         Ok(Self { graph, sampler, carries_weights: false, config, peak: Mutex::default() })
     }
 
-    /// The same for models that read edge weights: blocks carry the graph's.
+    /// Passes the graph's edge weights to the layers with each block, for models that use them.
     ///
     /// # Errors
-    /// [`Error::Sample`] when the graph has none.
+    /// Returns [`Error::Sample`] if the graph has no weights.
     pub fn carry_weights(self) -> Result<Self> {
         let config = SamplerConfig::full(1).with_weights(EdgeWeights::Stored);
         let sampler = NeighborSampler::with_config(Arc::clone(&self.graph), config)?;
         Ok(Self { sampler, carries_weights: true, ..self })
     }
 
-    /// The most memory of the process seen so far, after each range of nodes.
+    /// Returns the peak memory of the process, sampled after each range of nodes.
     pub fn peak_memory(&self) -> MemoryUse {
         self.peak.lock().unwrap_or_else(PoisonError::into_inner).get()
     }
 
-    /// The model's outputs for every node, in the order of the ids. Dropout is off and nothing is recorded
-    /// for gradients, whether the model has autodiff or not; it must be on `device`.
+    /// Computes the model's outputs for every node, ordered by node id: `[n_nodes, d_out]` of the last layer. Dropout
+    /// is off and no gradients are tracked, even if the model has autodiff. The model must be on `device`.
     ///
     /// # Errors
-    /// [`Error::NoNodes`], [`Error::LayerWidth`] when a layer does not fit the rows that it gets,
-    /// [`Error::TooFewRows`] for features of fewer nodes, [`Error::TooLarge`], [`Error::TooManyEdges`], [`Error::Io`] with the file when activations cannot be written, and what the
-    /// graph and the features say.
+    /// Returns [`Error::NoNodes`] for an empty graph, [`Error::TooFewRows`] if there are fewer feature rows than nodes,
+    /// [`Error::LayerWidth`] if a layer's input width differs from the width of its rows, [`Error::BadSetting`] for a
+    /// model without layers, [`Error::TooLarge`] if a layer's outputs do not fit in memory, [`Error::TooManyEdges`] if
+    /// a node has more edges than a block can hold, [`Error::Io`] with the path if activations cannot be written, and
+    /// the errors of the graph and the features.
     ///
     /// # Panics
-    /// When a layer gives another shape than it promises.
+    /// Panics if a layer returns another shape than it declares.
     pub fn outputs<M: LayerWiseModel>(
         &self,
         model: &M,
@@ -142,12 +145,12 @@ impl LayerWiseInference {
         Ok(())
     }
 
-    /// What a layer needs beside activations: one range, and the sampler's table.
+    /// Returns the bytes that a layer needs besides activations: one range and the sampler's table.
     fn fixed_bytes(&self) -> u64 {
         self.config.range_bytes.saturating_add(sampler_bytes(&self.graph))
     }
 
-    /// The folder, if a layer's output is to go to a file, `held_bytes` being the layer before it.
+    /// Returns the spill folder if a layer's output must go to a file. `held_bytes` is the size of its input in memory.
     fn spill_folder(&self, held_bytes: u64, output_bytes: u64) -> Option<&PathBuf> {
         let needed_bytes = self.fixed_bytes().saturating_add(held_bytes).saturating_add(output_bytes);
         let spill = self.config.spill.as_ref()?;
@@ -155,12 +158,12 @@ impl LayerWiseInference {
     }
 }
 
-/// The sampler's table.
+/// Returns the size of the sampler's table: 8 bytes per node.
 fn sampler_bytes(graph: &Csc) -> u64 {
     8 * graph.n_nodes() as u64
 }
 
-/// One way through all layers, with a model without autodiff.
+/// One inference over all layers; the model is without autodiff.
 struct Run<'a, M> {
     inference: &'a LayerWiseInference,
     model: M,
@@ -168,7 +171,8 @@ struct Run<'a, M> {
 }
 
 impl<M: LayerWiseModel> Run<'_, M> {
-    /// One layer over all nodes, from the rows of the layer before it, which hold `held_bytes` of memory.
+    /// Computes one layer for all nodes. `source` contains the layer's inputs: the features, or the outputs of the
+    /// previous layer. `held_bytes` is the anonymous memory of these outputs; 0 for the features.
     fn layer(
         &self,
         layer: usize,
@@ -192,7 +196,7 @@ impl<M: LayerWiseModel> Run<'_, M> {
         output.finish(d_out)
     }
 
-    /// One layer's outputs for one range of nodes.
+    /// Computes one layer for one range of nodes.
     fn range(
         &self,
         layer: usize,
@@ -200,7 +204,7 @@ impl<M: LayerWiseModel> Run<'_, M> {
         nodes: Range<u32>,
         scratch: &mut Scratch,
     ) -> Result<Vec<f32>> {
-        // No key matters: all neighbours are picked, and nothing is random in evaluation.
+        // Any key works: all neighbours are taken, and evaluation has no dropout.
         let ctx = ForwardContext { key: RngKey::new(0), mode: Mode::Eval };
         let n_dst = nodes.len();
         let seeds = Seeds::nodes(nodes.map(NodeId).collect());
@@ -212,7 +216,7 @@ impl<M: LayerWiseModel> Run<'_, M> {
         let block = DeviceBlock::new(block, &self.device);
         let outputs = self.model.layer(layer, &block, x, &ctx);
         let [_, d_out] = self.model.widths(layer);
-        assert_eq!(outputs.dims(), [n_dst, d_out], "the shape of layer {layer}'s outputs");
+        assert_eq!(outputs.dims(), [n_dst, d_out], "layer {layer} returned another shape than it declares");
         let rows = kiln_kernels::to_vec_f32(outputs);
         self.inference.peak.lock().unwrap_or_else(PoisonError::into_inner).look();
         Ok(rows)

@@ -4,23 +4,24 @@ use std::ops::AddAssign;
 /// The metrics of a classifier on a split.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Metrics {
-    /// Fraction predicted right; NaN without items.
+    /// The fraction of correct predictions; NaN without items.
     pub accuracy: f64,
-    /// [`Confusion::f1_micro`].
+    /// The value of [`Confusion::f1_micro`].
     pub f1_micro: Option<f64>,
-    /// [`Confusion::f1_macro`].
+    /// The value of [`Confusion::f1_macro`].
     pub f1_macro: Option<f64>,
-    /// [`Evaluation::roc_auc`](crate::Evaluation::roc_auc).
+    /// The value of [`Evaluation::roc_auc`](crate::Evaluation::roc_auc).
     pub roc_auc: Option<f64>,
 }
 
-/// What F1 takes of a confusion matrix: its diagonal and its margins. Those of batches and of ranks add up.
+/// The diagonal and the margins of a confusion matrix, from which F1 is computed. Values of batches and of ranks can be
+/// added.
 ///
 /// | array | element | length | indexed by |
 /// |---|---|---|---|
-/// | `hits` | `u64` | `n_classes` | class; items of it that were predicted right |
-/// | `labelled` | `u64` | `n_classes` | class; items of it |
-/// | `predicted` | `u64` | `n_classes` | class; items that were predicted to be of it |
+/// | `hits` | `u64` | `n_classes` | class; its correctly predicted items |
+/// | `labelled` | `u64` | `n_classes` | class; the items with this label |
+/// | `predicted` | `u64` | `n_classes` | class; the items with this prediction |
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Confusion {
     hits: Vec<u64>,
@@ -29,31 +30,31 @@ pub struct Confusion {
 }
 
 impl Confusion {
-    /// Of no items yet.
+    /// Creates the counts of `n_classes` classes, all 0.
     pub fn new(n_classes: usize) -> Self {
         let zeros = vec![0; n_classes];
         Self { hits: zeros.clone(), labelled: zeros.clone(), predicted: zeros }
     }
 
-    /// Takes an item.
+    /// Adds an item.
     ///
     /// # Panics
-    /// When one of the two is not a class.
+    /// Panics if `label` or `predicted` is not below the number of classes.
     pub fn add(&mut self, label: u32, predicted: u32) {
         self.hits[label as usize] += u64::from(label == predicted);
         self.labelled[label as usize] += 1;
         self.predicted[predicted as usize] += 1;
     }
 
-    /// Classes, those without items included.
+    /// Returns the number of classes, including those without items.
     pub fn n_classes(&self) -> usize {
         self.hits.len()
     }
 
-    /// What the counts say of one class.
+    /// Returns the scores of one class.
     ///
     /// # Panics
-    /// When it is not a class.
+    /// Panics if `class` is not below the number of classes.
     pub fn scores(&self, class: u32) -> ClassScores {
         let class = class as usize;
         let (hits, n_labelled, n_predicted) = (self.hits[class], self.labelled[class], self.predicted[class]);
@@ -62,25 +63,24 @@ impl Confusion {
         ClassScores { n_labelled, n_predicted, precision, recall, f1: f1(hits, n_labelled + n_predicted) }
     }
 
-    /// Fraction predicted right; NaN without items.
+    /// Returns the fraction of correct predictions; NaN without items.
     pub fn accuracy(&self) -> f64 {
         let [hits, labelled] = [&self.hits, &self.labelled].map(|counts| counts.iter().sum::<u64>());
         hits as f64 / labelled as f64
     }
 
-    /// F1 of all classes' counts put together: `2 TP / (2 TP + FP + FN)` with sums over the classes. Where
-    /// each item has one class and one prediction, every miss is one FP and one FN, and this is the
-    /// accuracy. `None` without items.
+    /// Returns the F1 score of the summed counts: `2 TP / (2 TP + FP + FN)` with sums over the classes. It equals the
+    /// accuracy, because each item has one label and one prediction, so that every miss is one FP and one FN. `None`
+    /// without items.
     pub fn f1_micro(&self) -> Option<f64> {
         let [hits, labelled, predicted] =
             [&self.hits, &self.labelled, &self.predicted].map(|counts| counts.iter().sum::<u64>());
         f1(hits, labelled + predicted)
     }
 
-    /// The mean over the classes of their F1, `2 TP / (2 TP + FP + FN)` (van Rijsbergen 1979, chapter 7,
-    /// with equal weights; the mean of F1s, not the F1 of means: Opitz and Burst 2019). Classes that are
-    /// neither a label nor a prediction are left out, as scikit-learn's `f1_score(average="macro")` does.
-    /// `None` without items.
+    /// Returns the mean of the F1 scores of the classes, `2 TP / (2 TP + FP + FN)` (van Rijsbergen 1979, chapter 7,
+    /// with equal weights; the mean of F1s, not the F1 of means: Opitz and Burst 2019). Classes with neither labels nor
+    /// predictions are left out, as in scikit-learn's `f1_score(average="macro")`. `None` without items.
     pub fn f1_macro(&self) -> Option<f64> {
         let classes = 0..self.n_classes() as u32;
         let of_classes: Vec<f64> = classes.filter_map(|class| self.scores(class).f1).collect();
@@ -89,11 +89,13 @@ impl Confusion {
 }
 
 impl AddAssign<&Confusion> for Confusion {
+    /// Adds the counts of other items.
+    ///
     /// # Panics
-    /// When the numbers of classes differ.
+    /// Panics if the numbers of classes differ.
     fn add_assign(&mut self, other: &Confusion) {
         let (one, two) = (self.hits.len(), other.hits.len());
-        assert_eq!(one, two, "the numbers of classes differ");
+        assert_eq!(one, two, "the numbers of classes should be equal");
         let pairs = [
             (&mut self.hits, &other.hits),
             (&mut self.labelled, &other.labelled),
@@ -107,69 +109,68 @@ impl AddAssign<&Confusion> for Confusion {
     }
 }
 
-/// What a classifier made of one class.
+/// The scores of one class.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ClassScores {
-    /// Items of it.
+    /// The number of items with this label.
     pub n_labelled: u64,
-    /// Items that were predicted to be of it.
+    /// The number of items with this prediction.
     pub n_predicted: u64,
-    /// Fraction right of those predicted; `None` when none was.
+    /// The fraction of the predictions that are correct; `None` without predictions.
     pub precision: Option<f64>,
-    /// Fraction right of its items; `None` when it has none.
+    /// The fraction of the items with this label that are predicted to have it; `None` without such items.
     pub recall: Option<f64>,
-    /// `2 TP / (2 TP + FP + FN)`; `None` when it is neither a label nor a prediction.
+    /// The F1 score, `2 TP / (2 TP + FP + FN)`; `None` if the class has neither items nor predictions.
     pub f1: Option<f64>,
 }
 
-/// A confusion matrix: labels against predictions, with its margins. Only the cells that are not zero are
-/// held, so that thousands of classes take no more memory than their items do. Those of batches and of
-/// ranks add up.
+/// A confusion matrix (labels against predictions) and its margins. Only nonzero cells are stored, so the memory
+/// depends on the items and not on the square of the number of classes. Values of batches and of ranks can be added.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfusionMatrix {
     margins: Confusion,
-    /// Items by label and prediction; never zero.
+    /// The number of items for each pair of a label and a prediction that occurs.
     cells: BTreeMap<(u32, u32), u64>,
 }
 
-/// A class that was taken for another one.
+/// A label and another class that items with this label were predicted to have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConfusedPair {
-    /// The items' class.
+    /// The items' label.
     pub label: u32,
-    /// What they were predicted to be.
+    /// The predicted class.
     pub predicted: u32,
-    /// How many they are.
+    /// The number of items with this label and this prediction.
     pub n_items: u64,
 }
 
 impl ConfusionMatrix {
-    /// Of no items yet.
+    /// Creates a matrix without items.
     pub fn new(n_classes: usize) -> Self {
         Self { margins: Confusion::new(n_classes), cells: BTreeMap::new() }
     }
 
-    /// Takes an item.
+    /// Adds an item.
     ///
     /// # Panics
-    /// When one of the two is not a class.
+    /// Panics if `label` or `predicted` is not below the number of classes.
     pub fn add(&mut self, label: u32, predicted: u32) {
         self.margins.add(label, predicted);
         *self.cells.entry((label, predicted)).or_default() += 1;
     }
 
-    /// The counts of each class.
+    /// Returns the counts per class: the diagonal and the margins of the matrix.
     pub fn margins(&self) -> &Confusion {
         &self.margins
     }
 
-    /// Items of a class that were predicted to be of another, or of the same.
+    /// Returns the number of items with this label and this prediction.
     pub fn count(&self, label: u32, predicted: u32) -> u64 {
         self.cells.get(&(label, predicted)).copied().unwrap_or(0)
     }
 
-    /// The mistakes that were made most often, at most `n_pairs`; among those made as often, in the order
-    /// of the labels and then of the predictions.
+    /// Returns the `n_pairs` most frequent mistakes, most frequent first; ties are ordered by label, then by
+    /// prediction.
     pub fn most_confused(&self, n_pairs: usize) -> Vec<ConfusedPair> {
         let mistakes = self.cells.iter().filter(|((label, predicted), _)| label != predicted);
         let mut pairs: Vec<ConfusedPair> = mistakes
@@ -182,8 +183,10 @@ impl ConfusionMatrix {
 }
 
 impl AddAssign<&ConfusionMatrix> for ConfusionMatrix {
+    /// Adds the counts of other items.
+    ///
     /// # Panics
-    /// When the numbers of classes differ.
+    /// Panics if the numbers of classes differ.
     fn add_assign(&mut self, other: &ConfusionMatrix) {
         self.margins += &other.margins;
         for (&pair, n_items) in &other.cells {
@@ -192,21 +195,22 @@ impl AddAssign<&ConfusionMatrix> for ConfusionMatrix {
     }
 }
 
-/// `TP + FN` is the class's items and `TP + FP` its predictions, so that the denominator is their sum.
+/// Computes the F1 score of a class. The denominator is the sum of the class's items (`TP + FN`) and its predictions
+/// (`TP + FP`).
 fn f1(hits: u64, labelled_and_predicted: u64) -> Option<f64> {
     (0 < labelled_and_predicted).then(|| 2.0 * hits as f64 / labelled_and_predicted as f64)
 }
 
-/// The area under the ROC curve: the probability that a positive's score is above a negative's, a tie
-/// counting half. It is `U / (n_positive n_negative)` with the statistic `U` of Mann and Whitney 1947
-/// (Hanley and McNeil 1982, section III), counted in whole numbers after one sort.
+/// Returns the area under the ROC curve: the probability that a positive's score is above a negative's, where a tie
+/// counts half. It is `U / (n_positive n_negative)` with the statistic `U` of Mann and Whitney 1947 (Hanley and McNeil
+/// 1982, section III), computed in integers after one sort.
 ///
-/// `None` without a positive, without a negative, or when a score is NaN.
+/// Returns `None` without a positive, without a negative, or if a score is NaN.
 ///
 /// # Panics
-/// When the lengths differ.
+/// Panics if the lengths differ.
 pub fn roc_auc(scores: &[f64], is_positive: &[bool]) -> Option<f64> {
-    assert_eq!(scores.len(), is_positive.len(), "one truth a score");
+    assert_eq!(scores.len(), is_positive.len(), "expected one label per score");
     if scores.iter().any(|score| score.is_nan()) {
         return None;
     }
@@ -216,7 +220,7 @@ pub fn roc_auc(scores: &[f64], is_positive: &[bool]) -> Option<f64> {
     for tied in ascending.chunk_by(|one, other| one.0 == other.0) {
         let positives = tied.iter().filter(|(_, is_positive)| *is_positive).count() as u64;
         let negatives = tied.len() as u64 - positives;
-        // Each positive is above all negatives so far, and half above those that tie.
+        // Each positive item is above all negatives counted so far. A negative with an equal score counts half.
         twice_u += u128::from(positives) * u128::from(2 * n_negative + negatives);
         n_positive += positives;
         n_negative += negatives;

@@ -1,4 +1,4 @@
-//! Evaluation: a classifier's outputs and their metrics, and exact inference layer by layer.
+//! Evaluation: a classifier's outputs, their metrics, and exact layer-wise inference.
 
 pub(crate) mod cross_validation;
 pub(crate) mod evaluation;

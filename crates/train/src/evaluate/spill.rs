@@ -7,10 +7,10 @@ use kiln_graph::MappedFile;
 
 use crate::error::{Error, Result};
 
-/// Bytes that are collected before they are written.
+/// The size of the write buffer, in bytes.
 const WRITE_BYTES: usize = 1 << 20;
 
-/// The rows of a layer while they come, in memory or in a file.
+/// The output rows of a layer while they are computed, in memory or in a file.
 #[derive(Debug)]
 pub(crate) enum Activations {
     Memory(Vec<f32>),
@@ -18,7 +18,7 @@ pub(crate) enum Activations {
 }
 
 impl Activations {
-    /// Room for all rows.
+    /// Creates empty activations in memory, with capacity for all rows.
     pub(crate) fn in_memory(n_rows: usize, dim: usize) -> Result<Self> {
         let too_large = Error::TooLarge { n_rows, dim };
         let mut values = Vec::new();
@@ -28,7 +28,7 @@ impl Activations {
         }
     }
 
-    /// A new file in the folder.
+    /// Creates empty activations in a file, which is unlinked immediately.
     pub(crate) fn in_file(folder: &Path) -> Result<Self> {
         Ok(Self::File(SpillFile::create(folder)?))
     }
@@ -41,7 +41,7 @@ impl Activations {
         Ok(())
     }
 
-    /// The rows, `dim` values each.
+    /// Returns the rows, `dim` values each.
     pub(crate) fn finish(self, dim: usize) -> Result<DenseFeatures> {
         match self {
             Self::Memory(values) => Ok(DenseFeatures::from_f32(values, dim)?),
@@ -54,17 +54,17 @@ impl Activations {
     }
 }
 
-/// A file that is being written. It has no name, so that nothing is left of it, however the process ends.
+/// A file that is being written. It is already unlinked, so its disk space is freed however the process ends.
 #[derive(Debug)]
 pub(crate) struct SpillFile {
     writer: BufWriter<File>,
-    /// The name that it had for a moment.
+    /// The path that the file had before it was unlinked, for error messages.
     path: PathBuf,
 }
 
 impl SpillFile {
-    /// A new file under the first free name, so that processes and threads may share the folder; the name
-    /// is taken away at once.
+    /// Creates a file with the first free name, so that processes and threads can share the folder, and unlinks it
+    /// immediately.
     fn create(folder: &Path) -> Result<Self> {
         let mut number = 0_u64;
         loop {
@@ -88,7 +88,7 @@ impl SpillFile {
         self.writer.write_all(bytes).map_err(|source| Error::Io { path: self.path.clone(), source })
     }
 
-    /// Maps what was written; the bytes on disk go with the mapping.
+    /// Maps the file. Its disk space is freed when the mapping is dropped.
     fn into_mapping(self) -> Result<MappedFile> {
         let Self { writer, path } = self;
         let file = writer.into_inner();
@@ -102,33 +102,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_share_a_folder_and_leave_nothing_in_it() {
-        let folder = tempfile::tempdir().expect("a scratch folder");
-        let count = || fs::read_dir(folder.path()).expect("the folder exists").count();
-        let mut first = SpillFile::create(folder.path()).expect("the folder is there");
-        let mut second = Activations::in_file(folder.path()).expect("the folder is there");
-        assert_eq!(count(), 0, "neither has a name");
-        first.write(&[9; 16]).expect("room for some bytes");
-        second.append(&[1.0, 2.0, 3.0]).expect("room for three values");
-        second.append(&[4.0]).expect("room for a value");
-        let dense = second.finish(2).expect("two rows of two");
+    fn files_share_a_folder_and_leave_no_entry_in_it() {
+        let folder = tempfile::tempdir().expect("a temporary folder should be created");
+        let count = || fs::read_dir(folder.path()).expect("the folder should be readable").count();
+        let mut first = SpillFile::create(folder.path()).expect("the file should be created");
+        let mut second = Activations::in_file(folder.path()).expect("the file should be created");
+        assert_eq!(count(), 0, "both files should be unlinked");
+        first.write(&[9; 16]).expect("the bytes should be written");
+        second.append(&[1.0, 2.0, 3.0]).expect("the values should be written");
+        second.append(&[4.0]).expect("the value should be written");
+        let dense = second.finish(2).expect("the values should form two rows");
         let FeatureArray::F32(rows) = dense.rows() else { panic!("{dense:?}") };
         assert_eq!((&rows[..], rows.owned_bytes()), (&[1.0, 2.0, 3.0, 4.0][..], 0));
     }
 
-    /// `/dev/full` is a file on a full disk.
+    /// `/dev/full` behaves like a file on a full disk.
     #[cfg(target_os = "linux")]
     #[test]
-    fn a_full_disk_is_an_error_with_the_files_path() {
-        let folder = tempfile::tempdir().expect("a scratch folder");
+    fn a_full_disk_is_an_error_that_contains_the_path() {
+        let folder = tempfile::tempdir().expect("a temporary folder should be created");
         let path = folder.path().join("rows");
-        let full = || File::options().write(true).open("/dev/full").expect("a Linux device");
-        let error = SpillFile::new(full(), path.clone()).write(&vec![0; 2 * WRITE_BYTES]).expect_err("full");
+        let full = || File::options().write(true).open("/dev/full").expect("/dev/full should open");
+        let error = SpillFile::new(full(), path.clone())
+            .write(&vec![0; 2 * WRITE_BYTES])
+            .expect_err("writing to a full disk should fail");
         assert!(error.to_string().contains("rows: No space left"), "{error}");
-        // What fits the buffer fails when it is written at the end.
+        // Data that fits in the buffer fails only when the buffer is flushed.
         let mut small = SpillFile::new(full(), path);
-        small.write(&[0; 4]).expect("the buffer takes four bytes");
-        let error = small.into_mapping().expect_err("full");
+        small.write(&[0; 4]).expect("four bytes should fit in the buffer");
+        let error = small.into_mapping().expect_err("writing to a full disk should fail");
         assert!(error.to_string().contains("rows: No space left"), "{error}");
     }
 }

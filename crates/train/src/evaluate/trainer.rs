@@ -10,16 +10,19 @@ use crate::step::steps::check_finite;
 use crate::step::task::{StepOutput, Task};
 use crate::step::trainer::TaskTrainer;
 
-/// How long ranks wait for the one that works for all of them: a day. One that fails is noticed at once.
+/// The timeout of the ranks that wait while rank 0 works. It may be long, because a failure of rank 0 ends the wait at
+/// once.
 const PATIENCE: Duration = Duration::from_secs(24 * 3600);
 
 impl<T: Task> TaskTrainer<T> {
-    /// Runs the model on the batches without training, and calls `visit` with each batch of this rank and its
-    /// outputs. Dropout is off; whether neighbours are sampled is up to the loader that made the batches. The
-    /// counts are those of all ranks. A meeting.
+    /// Runs the model on the batches without training, and calls `visit` with each batch of this rank and its outputs.
+    /// Dropout is off; the loader decides whether neighbours are sampled. Returns the metric sums of all ranks.
+    /// Collective: every rank must call it.
     ///
     /// # Errors
-    /// The loader's error, a loss that is not finite, [`Error::Ranks`](crate::Error::Ranks).
+    /// Returns the loader's error, [`Error::LossNotFinite`](crate::Error::LossNotFinite),
+    /// [`Error::OtherDevice`](crate::Error::OtherDevice) for a batch on another device, and
+    /// [`Error::Ranks`](crate::Error::Ranks) if another rank fails.
     pub fn evaluate(
         &mut self,
         batches: impl IntoIterator<Item = kiln_loader::Result<DeviceBatch<T::Input>>>,
@@ -29,10 +32,11 @@ impl<T: Task> TaskTrainer<T> {
         counts.sum_over(&mut *self.comm)
     }
 
-    /// The same for this rank alone: its counts are its own, and it meets nobody.
+    /// Evaluates like [`TaskTrainer::evaluate`], but on this rank alone: returns the rank's own metric sums, and is not
+    /// collective.
     ///
     /// # Errors
-    /// The loader's error, a loss that is not finite.
+    /// Returns the errors of [`TaskTrainer::evaluate`] except [`Error::Ranks`](crate::Error::Ranks).
     pub fn evaluate_own(
         &mut self,
         batches: impl IntoIterator<Item = kiln_loader::Result<DeviceBatch<T::Input>>>,
@@ -57,22 +61,22 @@ impl<T: Task> TaskTrainer<T> {
         Ok(counts)
     }
 
-    /// Has rank 0 alone work, while the others wait for as long as it lives; they get the default. A
-    /// meeting.
+    /// Calls `work` on rank 0 and returns its value; the other ranks wait and return the default. Collective: every
+    /// rank must call it.
     ///
     /// # Errors
-    /// What `work` says, and [`Error::Ranks`](crate::Error::Ranks).
+    /// Returns the error of `work` on rank 0, and [`Error::Ranks`](crate::Error::Ranks) on the others.
     pub fn on_rank_zero<V: Default>(&mut self, work: impl FnOnce(&mut Self) -> Result<V>) -> Result<V> {
-        self.comm.set_stage("evaluation on the first rank");
+        self.comm.set_stage("evaluation on rank 0");
         let value = if self.is_rank_zero() { work(self)? } else { V::default() };
         self.comm.barrier(PATIENCE)?;
         Ok(value)
     }
 
-    /// The counts of all ranks. A meeting.
+    /// Sums metric sums over all ranks. Collective: every rank must call it.
     ///
     /// # Errors
-    /// [`Error::Ranks`](crate::Error::Ranks).
+    /// Returns [`Error::Ranks`](crate::Error::Ranks) if a rank fails.
     pub fn sum(&mut self, counts: MetricSums) -> Result<MetricSums> {
         counts.sum_over(&mut *self.comm)
     }

@@ -1,30 +1,31 @@
-//! What was taken for what, and how well each class was found.
+//! The sections on classes: the confusion matrix and the scores of each class.
 
 use super::html::{cell, count, escape, row, score_or_undefined, table, text_cell};
 use crate::evaluate::metrics::ConfusionMatrix;
 
-/// A matrix of more classes is a carpet that nobody reads: its largest mistakes are listed instead.
+/// The largest number of classes whose matrix is shown. With more, the most frequent mistakes are listed instead.
 const MATRIX_MAX_CLASSES: usize = 64;
 
-/// With more classes than these, the matrix is set small.
+/// The largest number of classes whose matrix is set in the normal font size.
 const LARGE_MAX_CLASSES: usize = 20;
 
-/// Letters of all names together that fit above the columns; longer names stand upright.
+/// The maximum width, in letters, of all columns together if the class names above them are written horizontally. In
+/// wider matrices the names are rotated.
 const ROW_LETTERS: usize = 100;
 
-/// A name of so many letters fits above any column.
+/// The maximum number of letters in class names that are never rotated.
 const SHORT_NAME_LETTERS: usize = 3;
 
-/// Mistakes that are listed where there is no matrix.
+/// The maximum number of mistakes (pairs of label and prediction) that are listed instead of a matrix.
 const N_PAIRS: usize = 25;
 
-/// Classes whose scores are listed.
+/// The maximum number of classes in the table of scores.
 const N_SCORED: usize = 200;
 
-/// From this share of its row on, a cell is so deep that its number is written in the page's colour.
+/// The minimum share of a row at which a cell is dark, so that its number is written in the page's background colour.
 const DEEP_SHARE: f64 = 0.55;
 
-/// The classes' names, numbers where they have none. They come from outside.
+/// The classes' names from user input, unescaped; classes without a name are shown by number.
 #[derive(Clone, Copy)]
 pub(super) struct ClassNames<'a>(pub(super) &'a [String]);
 
@@ -43,7 +44,7 @@ impl ClassNames<'_> {
     }
 }
 
-/// The matrix or, for many classes, its largest mistakes.
+/// Renders the matrix or, for many classes, the most frequent mistakes.
 pub(super) fn confusion(matrix: &ConfusionMatrix, names: ClassNames<'_>) -> String {
     let n_classes = matrix.margins().n_classes();
     if n_classes <= MATRIX_MAX_CLASSES {
@@ -51,7 +52,7 @@ pub(super) fn confusion(matrix: &ConfusionMatrix, names: ClassNames<'_>) -> Stri
     }
     let pairs = matrix.most_confused(N_PAIRS);
     if pairs.is_empty() {
-        return format!("<p class=\"note\">{} classes, no mistake.</p>\n", count(n_classes as u64));
+        return format!("<p class=\"note\">{} classes, no mistakes.</p>\n", count(n_classes as u64));
     }
     let rows = pairs.iter().map(|pair| {
         let n_labelled = matrix.margins().scores(pair.label).n_labelled;
@@ -61,8 +62,7 @@ pub(super) fn confusion(matrix: &ConfusionMatrix, names: ClassNames<'_>) -> Stri
     });
     let head = ["class", "predicted", "items", "share of the class"];
     let n_classes = count(n_classes as u64);
-    let note =
-        format!("<p class=\"note\">{n_classes} classes: the mistakes that were made most often.</p>\n");
+    let note = format!("<p class=\"note\">{n_classes} classes: the most frequent mistakes.</p>\n");
     note + &table("full pairs", &head, rows)
 }
 
@@ -107,7 +107,7 @@ fn shaded(matrix: &ConfusionMatrix, names: ClassNames<'_>, label: u32, predicted
     )
 }
 
-/// Precision, recall and F1 of each class, of the largest where they are many.
+/// Renders precision, recall and F1 of each class, or of the [`N_SCORED`] classes with the most items.
 pub(super) fn scores(matrix: &ConfusionMatrix, names: ClassNames<'_>) -> String {
     let margins = matrix.margins();
     let mut classes: Vec<u32> = (0..margins.n_classes() as u32).collect();

@@ -4,7 +4,7 @@ use plotters::prelude::*;
 use crate::error::{Error, Result};
 use crate::run::metrics_file::EpochRow;
 
-/// One epoch of the learning curves.
+/// The plotted values of one epoch.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Point {
     epoch: usize,
@@ -14,20 +14,20 @@ struct Point {
     val_accuracy: f64,
 }
 
-/// Loss and accuracy over the epochs.
+/// The charts of loss and accuracy over the epochs.
 #[derive(Debug)]
 pub(crate) struct Curves {
     points: Vec<Point>,
 }
 
-/// What is drawn of each epoch: the name in the legend, the colour, the value.
+/// A line of a chart: its name in the legend, its colour, and its value in an epoch.
 type Series = (&'static str, RGBColor, fn(&Point) -> f64);
 
 const TRAIN: RGBColor = RGBColor(0x1b, 0x6c, 0xa8);
 const VALIDATION: RGBColor = RGBColor(0xd1, 0x49, 0x5b);
 
 impl Curves {
-    /// Of these epochs.
+    /// Collects the plotted values of these epochs.
     pub(crate) fn of(epochs: &[EpochRow]) -> Self {
         let point = |row: &EpochRow| {
             let &EpochRow { epoch, train_loss, val_loss, train_accuracy, val_accuracy, .. } = row;
@@ -36,10 +36,10 @@ impl Curves {
         Self { points: epochs.iter().map(point).collect() }
     }
 
-    /// Both charts beside each other, as SVG.
+    /// Draws both charts side by side, as SVG.
     ///
     /// # Errors
-    /// [`Error::Drawing`] with what the drawing library said.
+    /// Returns [`Error::Drawing`] with the drawing library's error.
     pub(crate) fn to_svg(&self) -> Result<String> {
         let mut svg = String::new();
         self.draw(&mut svg).map_err(|error| Error::Drawing { reason: error.to_string() })?;
@@ -74,7 +74,7 @@ impl Curves {
         series: [Series; 2],
     ) -> std::result::Result<(), Box<dyn std::error::Error>> {
         let values = self.points.iter().flat_map(|point| series.map(|(_, _, value)| value(point)));
-        // A value that is not finite has no place in a chart; it stands in the metrics.
+        // Values that are not finite cannot be drawn; `metrics.jsonl` contains them as null.
         let values: Vec<f64> = values.filter(|value| value.is_finite()).collect();
         let low = values.iter().copied().fold(f64::INFINITY, f64::min).min(1.0);
         let high = values.iter().copied().fold(0.0, f64::max);

@@ -8,10 +8,11 @@ use crate::run::folder::RunFolder;
 use crate::run::summary::Summary;
 
 impl RunFolder {
-    /// Writes `report.html`: the run as its files have it, with what it said of the test split.
+    /// Writes `report.html` from the files of the run, the summary and the confusion matrix of the test split.
     ///
     /// # Errors
-    /// [`Error::Io`], [`Error::BadFile`] or [`Error::Drawing`].
+    /// Returns [`Error::Io`] if a file cannot be read or written, [`Error::BadFile`] for a `config.json` that cannot be
+    /// parsed, or [`Error::Drawing`] if the curves cannot be drawn.
     pub fn write_report(
         &self,
         title: &str,
@@ -30,7 +31,7 @@ impl RunFolder {
         self.write("report.html", page.to_html()?.as_bytes())
     }
 
-    /// What stands in `config.json`, a setting an entry.
+    /// Reads the settings in `config.json`, with each value as text.
     fn config(&self) -> Result<BTreeMap<String, String>> {
         let path = self.path().join("config.json");
         let text = fs::read_to_string(&path).map_err(|source| Error::Io { path: path.clone(), source })?;

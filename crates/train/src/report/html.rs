@@ -1,10 +1,10 @@
-//! Text and numbers as they stand on the page.
+//! Formatting of text, numbers and tables as HTML.
 
-/// Rows of a table that are shown at once; of more, a part that scrolls.
+/// The number of table rows above which the table scrolls.
 const MAX_ROWS: usize = 40;
 
-/// The text with everything escaped that HTML could take for its own, in content and in quoted attributes.
-/// Characters that no document may hold become the replacement character.
+/// Escapes all characters with a meaning in HTML, in content and in quoted attributes. Characters that are not allowed
+/// in a document become the replacement character.
 pub(super) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
@@ -23,7 +23,7 @@ pub(super) fn escape(text: &str) -> String {
     escaped
 }
 
-/// A number with so many decimals; what is not finite as a word.
+/// Formats a number with this many decimals; NaN and infinities become words.
 pub(super) fn number(value: f64, n_decimals: usize) -> String {
     if value.is_nan() {
         "not a number".into()
@@ -34,17 +34,17 @@ pub(super) fn number(value: f64, n_decimals: usize) -> String {
     }
 }
 
-/// A loss, an accuracy or another score.
+/// Formats a loss, an accuracy or another score with four decimals.
 pub(super) fn score(value: f64) -> String {
     number(value, 4)
 }
 
-/// A score that may be undefined.
+/// Formats a score that may be undefined.
 pub(super) fn score_or_undefined(value: Option<f64>) -> String {
     value.map_or("undefined".into(), score)
 }
 
-/// A count, its thousands apart.
+/// Formats a count with thousands separators.
 pub(super) fn count(n: u64) -> String {
     let digits = n.to_string();
     let mut grouped = String::new();
@@ -57,7 +57,7 @@ pub(super) fn count(n: u64) -> String {
     grouped
 }
 
-/// A time in the unit that people use for one of its length.
+/// Formats a duration in seconds, minutes or hours, depending on its length.
 pub(super) fn duration(seconds: f64) -> String {
     const HOUR: f64 = 3600.0;
     if !(120.0..1e15).contains(&seconds) {
@@ -73,18 +73,18 @@ pub(super) fn duration(seconds: f64) -> String {
     }
 }
 
-/// Bytes of memory.
+/// Formats a number of bytes in MiB or GiB.
 pub(super) fn memory(bytes: u64) -> String {
     let mib = bytes as f64 / f64::from(1 << 20);
     if mib < 10_240.0 { format!("{mib:.0} MiB") } else { format!("{:.1} GiB", mib / 1024.0) }
 }
 
-/// A rate or another large number, without decimals.
+/// Formats a rate or another large number, without decimals.
 pub(super) fn rounded(value: f64) -> String {
     if (0.0..1e15).contains(&value) { count(value.round() as u64) } else { number(value, 0) }
 }
 
-/// A table that scrolls where it is larger than its place. Headings and rows are HTML.
+/// Renders a table that scrolls if it exceeds its space. The headings and rows are HTML.
 pub(super) fn table(class: &str, head: &[&str], rows: impl IntoIterator<Item = String>) -> String {
     let head: String = head.iter().map(|cell| format!("<th scope=\"col\">{cell}</th>")).collect();
     let rows: Vec<String> = rows.into_iter().collect();
@@ -96,17 +96,17 @@ pub(super) fn table(class: &str, head: &[&str], rows: impl IntoIterator<Item = S
     )
 }
 
-/// A row: its heading and its cells, both HTML.
+/// Renders a row from its heading and its cells, both HTML.
 pub(super) fn row(heading: &str, cells: &str) -> String {
     format!("<tr><th scope=\"row\">{heading}</th>{cells}</tr>\n")
 }
 
-/// A cell of a row, aligned as a number.
+/// Renders a right-aligned cell for a number.
 pub(super) fn cell(html: &str) -> String {
     format!("<td>{html}</td>")
 }
 
-/// A cell of a row, aligned as text.
+/// Renders a left-aligned cell for text.
 pub(super) fn text_cell(html: &str) -> String {
     format!("<td class=\"text\">{html}</td>")
 }
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_written_for_people() {
+    fn formats_counts_durations_and_memory() {
         assert_eq!([0, 999, 1000, 1_234_567].map(count), ["0", "999", "1,000", "1,234,567"]);
         let seconds = [0.126, 75.04, 120.0, 3599.6, 7200.0, 90_061.0, f64::NAN, f64::INFINITY, -1.0];
         let expected =
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_is_escaped_is_markup() {
+    fn escapes_markup_and_forbidden_characters() {
         assert_eq!(escape("a<b>&\"'\u{0}\u{ffff}é\n"), "a&lt;b&gt;&amp;&quot;&#39;\u{fffd}\u{fffd}é\n");
     }
 }

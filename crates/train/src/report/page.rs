@@ -1,4 +1,4 @@
-//! `report.html`: a run on one page, which needs nothing but itself.
+//! `report.html`: a run on one self-contained page.
 
 use std::collections::BTreeMap;
 
@@ -15,34 +15,33 @@ use crate::run::summary::Summary;
 
 const STYLE: &str = include_str!("page.css");
 
-/// What a browser may load for the page and run in it: its own style.
+/// The content security policy: the page can load nothing and run no scripts; only its inline style applies.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
 
-/// A run, to be shown on one page: what stands in `config.json`, `metrics.jsonl` and `summary.json`, and
-/// which class was taken for which.
+/// The content of a run's report page: `config.json`, `metrics.jsonl`, `summary.json` and the confusion matrix.
 #[derive(Debug, Clone)]
 pub struct ReportPage {
-    /// What was trained on what.
+    /// The title, such as the model and the dataset.
     pub title: String,
-    /// What the run was asked for, as text: names and values.
+    /// The settings of the run, by name.
     pub config: BTreeMap<String, String>,
     /// The lines of `metrics.jsonl`.
     pub epochs: Vec<EpochRow>,
-    /// The result.
+    /// The result of the run.
     pub summary: Summary,
-    /// Labels against predictions on the test split; `None` for tasks without classes.
+    /// The confusion matrix of the test split; `None` for tasks without classes.
     pub confusion: Option<ConfusionMatrix>,
-    /// The classes' names, by class; a class without one is shown by its number.
+    /// The classes' names, by class; a class without a name is shown by its number.
     pub class_names: Vec<String>,
 }
 
 impl ReportPage {
-    /// The page: one HTML document with its style and drawings in it, without scripts, the same bytes for
-    /// the same run. It is well-formed XML too. Nothing in it is loaded from anywhere, and its own policy
-    /// forbids that, so that a name which looks like markup could do nothing even if it were not escaped.
+    /// Renders the page as one HTML document that contains its style and drawings, has no scripts, and is well-formed
+    /// XML. Equal runs give identical bytes. The page loads no resources. Names are escaped; as a second protection
+    /// against markup in them, the content security policy forbids scripts and resources.
     ///
     /// # Errors
-    /// [`Error::Drawing`](crate::Error::Drawing).
+    /// Returns [`Error::Drawing`](crate::Error::Drawing) if the curves cannot be drawn.
     pub fn to_html(&self) -> Result<String> {
         let title = escape(&self.title);
         let mut page = format!(
@@ -66,7 +65,7 @@ impl ReportPage {
         Ok(page)
     }
 
-    /// The result, a number a tile.
+    /// Renders the results, one number per tile.
     fn tiles(&self) -> String {
         let of = &self.summary;
         let stopped = if of.stopped_early { ", stopped early" } else { "" };
@@ -115,7 +114,7 @@ impl ReportPage {
 
     fn configuration(&self) -> String {
         if self.config.is_empty() {
-            return "<p class=\"note\">Nothing was set.</p>\n".into();
+            return "<p class=\"note\">No settings were recorded.</p>\n".into();
         }
         let setting = |(name, value): (&String, &String)| {
             row(&escape(name), &text_cell(&format!("<code>{}</code>", escape(value))))
@@ -124,7 +123,7 @@ impl ReportPage {
     }
 }
 
-/// An epoch as a row of the table.
+/// Renders an epoch as a row of the table.
 fn epoch_row(epoch: &EpochRow, best_epoch: usize) -> String {
     let cells = [
         score(epoch.train_loss),

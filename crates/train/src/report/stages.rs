@@ -1,4 +1,4 @@
-//! Where the time went.
+//! The section on the time of each stage.
 
 use std::collections::BTreeMap;
 
@@ -6,19 +6,20 @@ use super::html::{cell, duration, number, row, table, text_cell};
 use crate::run::metrics_file::EpochRow;
 use crate::step::reports::Timings;
 
-/// The stages that the loader runs; those after them are the trainer's.
+/// The number of stages that the loader runs; the stages after them are the trainer's.
 const N_LOADER_STAGES: usize = 3;
 
-/// Width of the drawing, which is scaled to its place.
+/// The width of the drawing, in SVG units; the page scales it.
 const WIDTH: f64 = 900.0;
 
-/// Width of a letter in a bar, roughly: a name that may not fit is left out, the table has it.
+/// The approximate width of a letter in a bar, in SVG units. A name that is wider than its stage is left out; the table
+/// contains it.
 const LETTER_WIDTH: f64 = 8.0;
 
 /// A stage's name and its seconds, summed over the epochs.
 type Stage = (&'static str, f64);
 
-/// Two bars on one scale, and the same as a table.
+/// Renders the stages as two bars of the same scale, and as a table.
 pub(super) fn section(epochs: &[EpochRow], config: &BTreeMap<String, String>) -> String {
     let stages = Timings::default().seconds().map(|(name, _)| (name, total(epochs, name)));
     let (loader, trainer) = stages.split_at(N_LOADER_STAGES);
@@ -52,7 +53,7 @@ fn total(epochs: &[EpochRow], name: &str) -> f64 {
     epochs.iter().map(|epoch| epoch.stage_seconds.get(name).copied().unwrap_or(0.0)).sum()
 }
 
-/// The seconds as a length.
+/// Returns the length of a stage in its bar, in seconds; 0 if the value is negative or not finite.
 fn drawn(&(_, seconds): &Stage) -> f64 {
     if seconds.is_finite() { seconds.max(0.0) } else { 0.0 }
 }
@@ -78,26 +79,25 @@ fn bar(caption: &str, stages: &[Stage], top: f64, scale: f64) -> String {
     svg
 }
 
-/// What the bars add up, by how many threads the loader had.
+/// Explains which times the bars show, depending on the number of loader workers.
 fn note(config: &BTreeMap<String, String>) -> String {
-    let inline =
-        "Without threads of its own the loader works inside <code>wait</code>, which contains its bar.";
-    let beside = "The loader's stages ran in its threads, beside the trainer, and are summed over them; \
-        <code>wait</code> is what of them was not hidden.";
+    let inline = "Without worker threads, the loader's time is also part of <code>wait</code>.";
+    let beside = "The loader's stages ran in its threads, in parallel with the trainer, and are summed over the \
+        threads; <code>wait</code> is the loader time that did not overlap with compute.";
     let text = match config.get("workers").map(String::as_str) {
         Some("0") => inline.to_owned(),
         Some(_) => beside.to_owned(),
         None => format!("{beside} {inline}"),
     };
     format!(
-        "<p class=\"note\">Summed over the epochs of training, evaluation left out; of several ranks, those of \
-        the one that wrote this page. {text}</p>\n"
+        "<p class=\"note\">Sums over the training epochs, without evaluation. With several ranks, the times are those \
+        of the rank that wrote this page. {text}</p>\n"
     )
 }
 
 fn description(stage: &str) -> &'static str {
     match stage {
-        "seeds" => "picking the batch's seeds",
+        "seeds" => "selecting the batch's seeds",
         "sample" => "sampling their neighbourhoods",
         "gather" => "reading features and labels",
         "wait" => "waiting for the loader",
@@ -105,7 +105,7 @@ fn description(stage: &str) -> &'static str {
         "forward" => "the model and the loss",
         "backward" => "gradients",
         "sync" => "averaging gradients over the ranks",
-        "update" => "the optimizer's step",
+        "update" => "the optimizer step",
         _ => "",
     }
 }

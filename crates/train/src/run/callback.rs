@@ -6,35 +6,35 @@ use crate::step::reports::{EpochReport, StepReport};
 
 /// Receives a run's progress.
 pub trait TrainCallback {
-    /// The run started, or resumed ([`Run::resumed`]); an epoch has so many steps. Called once by
+    /// Called when the run has started, or resumed ([`Run::resumed`]). An epoch has `n_steps` steps. Called once by
     /// [`RunConfig::fit`](crate::RunConfig::fit).
     fn started(&mut self, _run: &Run, _n_steps: usize) {}
 
-    /// A training step was done.
+    /// Called when a training step has ended and its loss was read.
     fn step(&mut self, report: &StepReport);
 
-    /// The steps of an epoch were done; validation follows.
+    /// Called when the last step of an epoch has ended; validation follows.
     fn epoch_trained(&mut self, _train: &EpochReport) {}
 
-    /// An epoch, counted from 1, was trained, validated and recorded.
+    /// Called when an epoch, counted from 1, was trained, validated and recorded.
     fn epoch(&mut self, epoch: usize, train: &EpochReport, val: &MetricSums, is_best: bool);
 
-    /// The run has a warning for its user ([`Run::take_warnings`]). Ignored where an observer has no use for it.
+    /// Called when the run has a warning for the user ([`Run::take_warnings`]).
     fn warning(&mut self, _text: &str) {}
 
-    /// A file that this process has mapped was replaced: its path names another file, or none. The run goes on with the
-    /// old one. Called before each [`TrainCallback::epoch`] from then on.
+    /// Called when a file that this process has mapped was replaced: its path is gone or refers to another file. The
+    /// run continues with the old contents. The call is repeated before each further [`TrainCallback::epoch`].
     fn file_replaced(&mut self, _path: &Path) {}
 }
 
-/// Ignores everything.
+/// Ignores all events.
 impl TrainCallback for () {
     fn step(&mut self, _: &StepReport) {}
 
     fn epoch(&mut self, _: usize, _: &EpochReport, _: &MetricSums, _: bool) {}
 }
 
-/// Nobody, or somebody: on ranks that print nothing and the one that does.
+/// Forwards to the callback if there is one. Ranks that do not report pass `None`.
 impl<O: TrainCallback> TrainCallback for Option<O> {
     fn started(&mut self, run: &Run, n_steps: usize) {
         if let Some(callback) = self {
@@ -73,7 +73,7 @@ impl<O: TrainCallback> TrainCallback for Option<O> {
     }
 }
 
-/// Any, chosen at run time.
+/// Forwards to a callback that is chosen at run time.
 impl TrainCallback for Box<dyn TrainCallback> {
     fn started(&mut self, run: &Run, n_steps: usize) {
         (**self).started(run, n_steps);
@@ -100,7 +100,7 @@ impl TrainCallback for Box<dyn TrainCallback> {
     }
 }
 
-/// Two, in this order.
+/// Forwards to both callbacks, in this order.
 impl<A: TrainCallback, B: TrainCallback> TrainCallback for (A, B) {
     fn started(&mut self, run: &Run, n_steps: usize) {
         self.0.started(run, n_steps);

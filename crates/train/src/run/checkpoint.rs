@@ -1,4 +1,4 @@
-//! What a stopped run goes on from: one file, which is whole or not there.
+//! Checkpoints: one file, written atomically, that contains everything that a stopped run needs to resume.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -21,32 +21,32 @@ use crate::step::task::Task;
 use crate::step::trainer::TaskTrainer;
 use crate::step::weights::{hash, load_weights, weights_to_bytes};
 
-/// The form of the file; another number is refused.
+/// The version of the file format; other versions are rejected.
 const VERSION: u32 = 1;
 
-/// Where a run is. The same on every rank, but for the times, which are each rank's own.
+/// The progress of a run. It is the same on every rank, except for the times, which each rank measures.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Position {
-    /// Epochs that were trained, validated and recorded.
+    /// The number of epochs that were trained, validated and recorded.
     pub(crate) epoch: usize,
-    /// Steps of the next one that were done.
+    /// The number of completed steps of the current epoch.
     pub(crate) step: usize,
-    /// Counts of these steps, of all ranks.
+    /// The metric sums of the completed steps of the current epoch, of all ranks.
     pub(crate) counts: MetricSums,
-    /// Where the time of these steps went.
+    /// The time of each stage in the completed steps of the current epoch.
     pub(crate) timings: Timings,
-    /// How long these steps took.
+    /// The total time of the completed steps of the current epoch.
     pub(crate) wall: Duration,
     pub(crate) best: Option<Best>,
-    /// Epochs since the best one.
+    /// The number of epochs since the best epoch.
     pub(crate) n_since_best: usize,
 }
 
-/// The file's entry of plain text. Floats stand in it as the bits that they are, so that none is rounded.
+/// The file's JSON metadata. Floats are stored by their bits, so they are exact.
 #[derive(Serialize, Deserialize)]
 struct Header {
     version: u32,
-    /// The default where an older program wrote it.
+    /// The program and the machine that wrote the checkpoint; older programs do not record them.
     #[serde(default)]
     provenance: Provenance,
     identity: RunIdentity,
@@ -58,15 +58,16 @@ struct Header {
     wall_ns: u64,
     best: Option<BestHeader>,
     n_since_best: usize,
-    /// Bytes of `metrics.jsonl` that belong to the epochs before; an entry holds them, too, but in old checkpoints.
+    /// The length in bytes of the rows of `metrics.jsonl` for the recorded epochs. All checkpoints except those of old
+    /// programs also contain these rows as an entry.
     metrics_bytes: u64,
-    /// The optimizer's names of the parameters that learn, in the model's order.
+    /// The optimizer's ids of the trainable parameters, in the model's order.
     param_ids: Vec<u64>,
-    /// SHA-256 of the other entries, by name; that of this one stands beside it.
+    /// The SHA-256 of the other entries of the file, by name. The hash of this header is stored as `run_hash`.
     hashes: BTreeMap<String, String>,
 }
 
-/// What every version's header has.
+/// The fields of the header that all versions have.
 #[derive(Deserialize)]
 struct Version {
     version: u32,
@@ -80,18 +81,18 @@ struct BestHeader {
     val: [u64; 4],
 }
 
-/// What stands in a checkpoint beside the trainer.
+/// The content of a checkpoint besides the trainer's state.
 pub(crate) struct Surroundings<'a> {
     pub(crate) position: &'a Position,
     pub(crate) identity: &'a RunIdentity,
     pub(crate) n_ranks: usize,
-    /// The best epoch's parameters, as they are written; nothing before the first epoch.
+    /// The best epoch's parameters as a safetensors file; empty before the first epoch.
     pub(crate) best: &'a [u8],
     /// The rows of `metrics.jsonl`.
     pub(crate) metrics: &'a [u8],
 }
 
-/// The bytes of a checkpoint of this trainer.
+/// Serializes a checkpoint of this trainer.
 pub(crate) fn to_bytes<T: Task>(trainer: &TaskTrainer<T>, around: &Surroundings<'_>) -> Result<Vec<u8>> {
     let unwritable = |reason: String| Error::Weights { reason };
     let model = weights_to_bytes(&trainer.model)?;
@@ -125,13 +126,13 @@ pub(crate) fn to_bytes<T: Task>(trainer: &TaskTrainer<T>, around: &Surroundings<
     pack(header, entries).map_err(|error| unwritable(error.to_string()))
 }
 
-/// Why a checkpoint cannot be gone on from.
+/// The reason why a checkpoint cannot be resumed from.
 pub(crate) enum Fault {
-    /// It is not what was written.
+    /// The file was truncated or changed.
     Damaged(String),
-    /// Another version of this program wrote it.
+    /// The file has another format version.
     Version(u32),
-    /// It is of another version of the determinism contract.
+    /// The file has another version of the determinism contract.
     Contract(Provenance),
 }
 
@@ -144,36 +145,36 @@ fn pack(header: String, entries: [(&str, &[u8]); 4]) -> std::result::Result<Vec<
     serialize(views, Some(HashMap::from([("run".to_owned(), header), ("run_hash".to_owned(), header_hash)])))
 }
 
-/// A checkpoint that was read and found whole.
+/// A checkpoint that was read and whose hashes are correct.
 pub(crate) struct Checkpoint<'a> {
     header: Header,
     model: &'a [u8],
     optimizer: &'a [u8],
     best: &'a [u8],
-    /// Missing in old checkpoints.
+    /// The rows of `metrics.jsonl`; old checkpoints do not contain them.
     metrics: Option<&'a [u8]>,
 }
 
-/// What a checkpoint gives the run that goes on from it.
+/// The part of a checkpoint that the run restores. The trainer has restored the rest.
 pub(crate) struct Restored {
     pub(crate) position: Position,
-    /// See [`Surroundings`].
+    /// The best epoch's parameters as a safetensors file; empty before the first epoch.
     pub(crate) best: Vec<u8>,
     pub(crate) metrics: MetricsRows,
 }
 
 impl<'a> Checkpoint<'a> {
-    /// Reads what [`to_bytes`] made.
+    /// Reads the output of [`to_bytes`].
     ///
     /// # Errors
-    /// What is wrong with the bytes.
+    /// Returns a [`Fault`] if the bytes are damaged or have another version.
     pub(crate) fn read(bytes: &'a [u8]) -> std::result::Result<Self, Fault> {
         let text = |error: SafeTensorError| Fault::Damaged(error.to_string());
         let (_, metadata) = SafeTensors::read_metadata(bytes).map_err(text)?;
         let entries = SafeTensors::deserialize(bytes).map_err(text)?;
         let plain = |name: &str| metadata.metadata().as_ref().and_then(|metadata| metadata.get(name));
         let (Some(header), Some(header_hash)) = (plain("run"), plain("run_hash")) else {
-            return Err(Fault::Damaged("it is no checkpoint: the entry `run` is missing".to_owned()));
+            return Err(Fault::Damaged("not a checkpoint: the entry `run` is missing".to_owned()));
         };
         check_hash("run", header.as_bytes(), header_hash)?;
         let version: Version =
@@ -197,25 +198,25 @@ impl<'a> Checkpoint<'a> {
         Ok(Self { model, optimizer, best, metrics, header })
     }
 
-    /// Whose checkpoint it is.
+    /// Returns the identity of the run that wrote the checkpoint.
     pub(crate) fn identity(&self) -> &RunIdentity {
         &self.header.identity
     }
 
-    /// What wrote it.
+    /// Returns the program and the machine that wrote the checkpoint.
     pub(crate) fn provenance(&self) -> &Provenance {
         &self.header.provenance
     }
 
-    /// Ranks of the run that wrote it.
+    /// Returns the number of ranks of the run that wrote the checkpoint.
     pub(crate) fn n_ranks(&self) -> usize {
         self.header.n_ranks
     }
 
-    /// Puts model and optimizer into the trainer, and gives the rest.
+    /// Restores the trainer's model, optimizer and epoch state, and returns the rest.
     ///
     /// # Errors
-    /// [`Error::Weights`] where they do not fit.
+    /// Returns [`Error::Weights`] if the checkpoint's model or optimizer does not fit the trainer's model.
     pub(crate) fn restore<T: Task>(self, trainer: &mut TaskTrainer<T>) -> Result<Restored> {
         let Self { header, model, optimizer, best, metrics } = self;
         load_weights(&mut trainer.model, model.to_vec())?;
@@ -223,7 +224,7 @@ impl<'a> Checkpoint<'a> {
         trainer.model.visit(&mut ids);
         let (expected, got) = (ids.0.len(), header.param_ids.len());
         if expected != got {
-            let reason = format!("{got} parameters that learn, the model has {expected}");
+            let reason = format!("the checkpoint has {got} trainable parameters, expected {expected}");
             return Err(Error::Weights { reason });
         }
         trainer.model = trainer.model.clone().map(&mut SetIds(&header.param_ids));
@@ -262,7 +263,7 @@ fn check_hash(name: &str, bytes: &[u8], expected: &str) -> std::result::Result<(
     }
 }
 
-/// Ids of the parameters that learn.
+/// Collects the ids of the trainable parameters.
 struct Ids(Vec<u64>);
 
 impl ModuleVisitor for Ids {
@@ -273,7 +274,7 @@ impl ModuleVisitor for Ids {
     }
 }
 
-/// Gives the parameters that learn these ids.
+/// Assigns these ids to the trainable parameters.
 struct SetIds<'a>(&'a [u64]);
 
 impl ModuleMapper for SetIds<'_> {

@@ -1,52 +1,56 @@
-//! What bits depend on besides a run's settings and data: versions, and the kind of CPU.
+//! The conditions for bit-identical results besides settings and data: software versions and the kind of CPU.
 
 use serde::{Deserialize, Serialize};
 
-/// The version of the determinism contract: with the same settings, data and version, a run has bit-identical results,
-/// however often it is stopped and resumed.
+/// The version of the determinism contract. Runs with the same settings, data and version have bit-identical results,
+/// however often they are stopped and resumed.
 ///
-/// It covers everything between a seed and the weights: the order of the items, the keys and the numbers drawn from
-/// them, the sampled blocks, the initial weights and dropout masks, the order in which sums are made (over edges, batches
-/// and ranks), the optimizers' steps and which epoch is kept. It is raised with every change after which a run with the
-/// same settings gives other bits than before. The test that resumes a checkpoint of an old commit notices such a change.
+/// The contract covers everything between the seed and the weights: the order of the items, the random keys and the
+/// numbers drawn from them, the sampled blocks, the initial weights and dropout masks, the order of sums (over edges,
+/// batches and ranks), the optimizer steps, and the choice of the best epoch. The version must be raised with every
+/// change that alters the results of a run with the same settings. A test that resumes a checkpoint of an old commit
+/// detects such changes.
 ///
-/// It does not cover files: those have versions of their own. Nor does it cover the products of matrices, which round
-/// differently from one kind of CPU or version of a library to another.
+/// File formats are not covered; they have their own versions. Matrix products are not covered either: they round
+/// differently on another kind of CPU or with another version of a library.
 ///
-/// A checkpoint records the version; [`Run::start`](crate::Run::start) refuses one of another version, because the run
-/// would end with weights that neither version gives. A checkpoint without a version is of version 1.
+/// A checkpoint records the version. [`Run::start`](crate::Run::start) rejects a checkpoint of another version, because
+/// the resumed run would end with weights that neither version produces. A checkpoint without a version has version 1.
 pub const DETERMINISM_CONTRACT: u32 = 1;
 
-/// What wrote a checkpoint.
+/// The program and the machine that wrote a checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Provenance {
     pub(crate) contract: u32,
     /// The version of kiln.
     pub(crate) kiln: Option<String>,
-    /// The kind of CPU that rank 0 ran on.
+    /// The kind of CPU of rank 0.
     pub(crate) cpu: Option<String>,
 }
 
 impl Default for Provenance {
-    /// That of a checkpoint which does not record it.
+    /// Returns the provenance of checkpoints that record none.
     fn default() -> Self {
         Self { contract: 1, kiln: None, cpu: None }
     }
 }
 
 impl Provenance {
-    /// That of this process.
+    /// Returns the provenance of checkpoints that this process writes.
     pub(crate) fn current() -> Self {
         let kiln = env!("CARGO_PKG_VERSION").to_owned();
         Self { contract: DETERMINISM_CONTRACT, kiln: Some(kiln), cpu: Some(cpu_kind()) }
     }
 
-    /// The program that wrote the checkpoint, as messages name it.
+    /// Returns the name and version of the program for messages.
     pub(crate) fn program(&self) -> String {
-        self.kiln.as_ref().map_or_else(|| "the kiln that wrote it".to_owned(), |kiln| format!("kiln {kiln}"))
+        self.kiln
+            .as_ref()
+            .map_or_else(|| "the version of kiln that wrote it".to_owned(), |kiln| format!("kiln {kiln}"))
     }
 
-    /// What the user should know of a checkpoint with this provenance that another process resumes.
+    /// Compares this provenance with that of the process that resumes, and returns a warning for each difference that
+    /// may change results.
     pub(crate) fn differences(&self, now: &Self) -> Vec<String> {
         let mut warnings = Vec::new();
         for (what, then, now) in [("kiln", &self.kiln, &now.kiln), ("CPU", &self.cpu, &now.cpu)] {
@@ -54,8 +58,8 @@ impl Provenance {
                 && then != now
             {
                 warnings.push(format!(
-                    "the checkpoint was written with another {what} ({then}, now {now}): products of matrices may \
-                     round differently, so that the results need not be bit-identical to those of an uninterrupted run"
+                    "the checkpoint was written with another {what} ({then}, now {now}): matrix products may round \
+                     differently, so the results may not be bit-identical to those of an uninterrupted run"
                 ));
             }
         }
@@ -63,8 +67,8 @@ impl Provenance {
     }
 }
 
-/// The kind of CPU: its architecture, the instruction sets that libraries choose between at run time, and its model where
-/// the system names it.
+/// Returns the kind of CPU: its architecture, the instruction sets that libraries select at run time, and the model
+/// name if the system reports it.
 fn cpu_kind() -> String {
     let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let mut kind = std::env::consts::ARCH.to_owned();
@@ -93,7 +97,7 @@ fn instruction_sets() -> Vec<&'static str> {
     Vec::new()
 }
 
-/// The model in the text of Linux's `/proc/cpuinfo`.
+/// Extracts the model name from the text of Linux's `/proc/cpuinfo`.
 fn model_name(cpuinfo: &str) -> Option<&str> {
     let line = cpuinfo.lines().find_map(|line| line.strip_prefix("model name"))?;
     Some(line.split_once(':')?.1.trim())
@@ -104,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_the_model_of_the_cpu() {
+    fn reads_the_cpu_model_from_cpuinfo() {
         let cpuinfo =
             "processor\t: 0\nvendor_id\t: AuthenticAMD\nmodel\t\t: 1\nmodel name\t: AMD EPYC 7763\n";
         assert_eq!(model_name(cpuinfo), Some("AMD EPYC 7763"));
@@ -114,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn warns_of_another_kiln_and_cpu_only_where_they_are_known() {
+    fn warns_of_another_kiln_or_cpu_only_if_the_checkpoint_records_it() {
         let of = |kiln: &str, cpu: &str| Provenance {
             kiln: Some(kiln.to_owned()),
             cpu: Some(cpu.to_owned()),
@@ -123,7 +127,9 @@ mod tests {
         let now = of("0.2.0", "x86_64 avx2");
         assert_eq!(now.differences(&now), [""; 0]);
         assert_eq!(Provenance::default().differences(&now), [""; 0]);
-        let [kiln, cpu] = &of("0.1.0", "aarch64").differences(&now)[..] else { panic!("two warnings") };
+        let [kiln, cpu] = &of("0.1.0", "aarch64").differences(&now)[..] else {
+            panic!("expected two warnings")
+        };
         assert!(kiln.contains("another kiln (0.1.0, now 0.2.0)"), "{kiln}");
         assert!(cpu.contains("another CPU (aarch64, now x86_64 avx2)"), "{cpu}");
     }

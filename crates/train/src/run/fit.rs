@@ -11,40 +11,41 @@ use crate::step::reports::EpochReport;
 use crate::step::task::Task;
 use crate::step::trainer::TaskTrainer;
 
-/// The pass of a loader over the validation split: the same samples after every epoch.
+/// The phase of validation loaders. It is the same after every epoch, so every validation uses the same samples.
 pub const VALIDATION: Phase = Phase::Validation;
 
-/// The pass of a loader over the test split.
+/// The phase of test loaders.
 pub const TEST: Phase = Phase::Test;
 
-/// How long a run trains.
+/// The length of a run, and the interval of its checkpoints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FitConfig {
-    /// Passes over the training items, at most.
+    /// The maximum number of training epochs.
     pub n_epochs: usize,
-    /// Stops when so many epochs in a row were not better than the best one on the validation split;
-    /// `None` for never.
+    /// The number of consecutive epochs without a better validation accuracy after which training stops; `None`
+    /// disables early stopping.
     pub patience: Option<usize>,
-    /// Writes a checkpoint after so many steps of an epoch, besides the one at its end; `None` for no other.
+    /// The number of steps between checkpoints within an epoch; `None` writes checkpoints only at the end of each
+    /// epoch.
     pub checkpoint_every: Option<usize>,
 }
 
-/// Trains from where the run is, validates after each epoch, and records both in the run, which keeps the
-/// best model. A meeting: every rank calls it, with its own share of the batches. A checkpoint that cannot be written for
-/// a while is a warning, but must be complete when this returns: see [`Run`].
+/// Trains from the run's current position, validates after each epoch, and records both in the run, which keeps the
+/// best model. Collective: every rank calls it with its share of the batches. A transient failure to write a checkpoint
+/// causes a warning (see [`Run`]), but the last checkpoint must be written before this function returns.
 ///
-/// `validate` says what the trainer's model does on the validation split, by sampled neighbourhoods
-/// (`|trainer| trainer.evaluate(val.epoch(VALIDATION), |_, _| ())`) or in a way of its own. Its counts must be
-/// those of all ranks ([`TaskTrainer::evaluate`] and [`TaskTrainer::on_rank_zero`] see to it), so that all ranks keep the
-/// same epoch and stop after the same one.
+/// `validate` evaluates the trainer's model on the validation split, by sampled neighbourhoods
+/// (`|trainer| trainer.evaluate(val.epoch(VALIDATION), |_, _| ())`) or another method. It must return the metric sums of
+/// all ranks, as [`TaskTrainer::evaluate`] and [`TaskTrainer::sum`] do, so that all ranks keep the same epoch and stop
+/// after the same one.
 ///
 /// # Errors
-/// What the loader, the trainer, `validate` and the run say; those of [`TaskTrainer::check_files`], and the epoch is then not
-/// recorded; [`Error::EmptySplit`] when there is
-/// nothing to train on or `validate` counted no items; [`Error::NoStep`] when the items to train on are fewer than a step
-/// takes; [`Error::BadSetting`] for 0 epochs, a patience of 0 or a number of steps of 0; [`Error::TooFewEpochs`] for fewer
-/// epochs than the run has done; [`Error::OtherLoader`] for a loader that is not of this trainer's seed and share, and
-/// [`Error::OtherTrainer`] for a trainer that is not where the run is.
+/// Returns the errors of the loader, the trainer, `validate` and the run, and those of [`TaskTrainer::check_files`],
+/// after which the epoch is not recorded. Invalid calls return [`Error::EmptySplit`] if the training split is empty or
+/// `validate` counted no items, [`Error::NoStep`] if the training items do not fill a step, [`Error::BadSetting`] for 0
+/// epochs, a patience of 0 or 0 steps between checkpoints, [`Error::TooFewEpochs`] for fewer epochs than the run has
+/// completed, [`Error::OtherLoader`] for a loader of another seed or share than the trainer's, and
+/// [`Error::OtherTrainer`] for a trainer at another epoch or step than the run.
 pub fn fit<T, F>(
     trainer: &mut TaskTrainer<T>,
     train: &Loader<F>,
@@ -88,12 +89,12 @@ fn report_warnings(run: &mut Run, callback: &mut impl TrainCallback) {
     }
 }
 
-/// Checks the numbers of a run that has done so many epochs.
+/// Checks the settings for a run that has completed `n_done` epochs.
 pub(crate) fn check(config: &FitConfig, n_done: usize) -> Result<()> {
     for (what, number, expected) in [
         ("the number of epochs", Some(config.n_epochs), "at least 1"),
         ("the patience", config.patience, "at least 1 epoch"),
-        ("the steps from checkpoint to checkpoint", config.checkpoint_every, "at least 1 step"),
+        ("the number of steps between checkpoints", config.checkpoint_every, "at least 1 step"),
     ] {
         if number == Some(0) {
             return Err(Error::BadSetting { what, expected, got: 0.0 });
@@ -105,7 +106,7 @@ pub(crate) fn check(config: &FitConfig, n_done: usize) -> Result<()> {
     }
 }
 
-/// Checks that the loader is for this trainer and has steps, and that the trainer is where the run is.
+/// Checks that the loader belongs to this trainer and has steps, and that the trainer is at the run's epoch and step.
 fn check_start<T: Task, F: Batcher>(trainer: &TaskTrainer<T>, train: &Loader<F>, run: &Run) -> Result<()> {
     check_items(trainer, train)?;
     let (expected, got) = (run.n_epochs(), trainer.n_epochs());
@@ -115,7 +116,7 @@ fn check_start<T: Task, F: Batcher>(trainer: &TaskTrainer<T>, train: &Loader<F>,
     }
 }
 
-/// Checks that the loader is for this trainer and has steps to train on.
+/// Checks that the loader belongs to this trainer and has steps to train on.
 pub(crate) fn check_items<T: Task, F: Batcher>(trainer: &TaskTrainer<T>, train: &Loader<F>) -> Result<()> {
     trainer.check_items(train.items())?;
     let items = train.items();
@@ -129,7 +130,7 @@ pub(crate) fn check_items<T: Task, F: Batcher>(trainer: &TaskTrainer<T>, train: 
     Ok(())
 }
 
-/// Trains what is left of the trainer's next epoch; `None` where it was asked to stop before its end.
+/// Trains the remaining steps of the trainer's current epoch; returns `None` if a stop was requested before the end.
 fn train_epoch<T, F>(
     trainer: &mut TaskTrainer<T>,
     train: &Loader<F>,
@@ -161,12 +162,13 @@ where
     Ok(Some(trainer.end_epoch()?))
 }
 
-/// Puts the model of the run's best epoch into the trainer and has `test` judge it; brings what the ranks say
-/// of their items to the first one, and nothing to the others. It takes the trainer, so that it is the last
-/// thing a run does. A meeting.
+/// Loads the run's best epoch into the trainer, evaluates it with `test`, and gathers the results of all ranks on rank
+/// 0; the other ranks get an empty evaluation. It consumes the trainer, which no longer has the weights of the last
+/// epoch. Collective: every rank must call it.
 ///
 /// # Errors
-/// What `test` and the run say, those of [`TaskTrainer::check_files`], and [`Error::EmptySplit`] when `test` judged no items.
+/// Returns the errors of `test`, of the run and of [`TaskTrainer::check_files`], and [`Error::EmptySplit`] if `test`
+/// evaluated no items.
 pub fn evaluate_best<T: Task>(
     mut trainer: TaskTrainer<T>,
     run: &Run,
@@ -176,7 +178,7 @@ pub fn evaluate_best<T: Task>(
     evaluate(&mut trainer, test)
 }
 
-/// Has `test` judge the trainer's model, and brings what the ranks say of their items to the first one. A meeting.
+/// Evaluates the trainer's model with `test` and gathers the results on rank 0. Collective: every rank must call it.
 pub(crate) fn evaluate<T: Task>(
     trainer: &mut TaskTrainer<T>,
     test: impl FnOnce(&mut TaskTrainer<T>) -> Result<Evaluation>,
@@ -190,7 +192,7 @@ pub(crate) fn evaluate<T: Task>(
     Ok(said)
 }
 
-/// Counts of nothing compare with nothing: their accuracy is not a number.
+/// Rejects metric sums of no items: their accuracy is NaN and cannot be compared.
 fn non_empty(split: &'static str, counts: MetricSums) -> Result<MetricSums> {
     if counts.total == 0 { Err(Error::EmptySplit { split }) } else { Ok(counts) }
 }

@@ -15,44 +15,44 @@ use crate::step::classification::Prediction;
 use crate::step::metric_sums::MetricSums;
 use crate::step::reports::EpochReport;
 
-/// Where the last checkpoint stands in a run folder, and the one before it.
+/// The files of the last checkpoint and of the checkpoint before it.
 const CHECKPOINTS: [&str; 2] = ["last/checkpoint.safetensors", "last/previous.safetensors"];
 
-/// What a run writes at its end.
+/// The files that a run writes at its end.
 const RESULTS: [&str; 3] = ["summary.json", "report.html", "test_predictions.csv"];
 
-/// The folder that keeps what came of a training run.
+/// The folder with the files of a training run.
 ///
-/// | file | what |
+/// | file | content |
 /// |---|---|
-/// | `config.json` | what the run was asked for |
-/// | `metrics.jsonl` | one object an epoch: losses, accuracies, stage times, memory |
+/// | `config.json` | the settings of the run |
+/// | `metrics.jsonl` | one JSON object per epoch: losses, accuracies, stage times, memory |
 /// | `curves.svg` | loss and accuracy over the epochs (feature `report`) |
 /// | `best.safetensors` | the parameters of the best epoch by validation accuracy, the first of those that tie |
-/// | `last/checkpoint.safetensors` | what a stopped run goes on from, the first file that is written |
-/// | `last/previous.safetensors` | the checkpoint before it, for when it is damaged |
-/// | `test_predictions.csv` | each test item with its class and the predicted one |
-/// | `summary.json` | the result |
-/// | `report.html` | all of it on one page (feature `report`) |
+/// | `last/checkpoint.safetensors` | the last checkpoint; it is the first file to be written |
+/// | `last/previous.safetensors` | the checkpoint before the last one, used if the last one is damaged |
+/// | `test_predictions.csv` | each test item with its label and its predicted class |
+/// | `summary.json` | the result: test metrics, best epoch, time, memory |
+/// | `report.html` | a page with the settings, epochs, curves, result and confusion matrix (feature `report`) |
 ///
-/// Every file but `metrics.jsonl`, which grows, is written under another name, brought to the disk and then
-/// renamed, so that what stands there is whole, whenever the process or the machine stops. All but the results are held
-/// in memory, too, so that a file that could not be written is written later. The folder is locked as long as this
-/// lives, where the file system has locks.
+/// Every file except `metrics.jsonl`, which grows, is written under another name, synced to disk and then renamed, so a
+/// file is always complete, even after a crash. The contents of all files except the checkpoints and the results are
+/// also held in memory, so that a file that could not be written is written later. The folder is locked while this
+/// value exists, if the file system supports locks.
 #[derive(Debug)]
 pub struct RunFolder {
     path: PathBuf,
     config: Vec<u8>,
     metrics: MetricsFile,
-    /// What stands in `best.safetensors`; nothing before the first epoch.
+    /// The content of `best.safetensors`; empty before the first epoch.
     best: Vec<u8>,
-    /// Files that are behind what is held here.
+    /// The files that are older than the content in memory.
     unwritten: BTreeSet<Held>,
-    /// Holds the lock.
+    /// The open lock file. Dropping it releases the lock.
     _lock: File,
 }
 
-/// A file whose contents are held in memory, in the order in which they are written.
+/// A file whose content is held in memory. The order of the variants is the order in which they are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Held {
     Config,
@@ -62,11 +62,12 @@ enum Held {
 }
 
 impl RunFolder {
-    /// Makes the folder, or takes an empty one; that of a run which was stopped before its first checkpoint
-    /// counts as empty.
+    /// Creates the folder, or uses an existing empty folder. The folder of a run that stopped before its first
+    /// checkpoint counts as empty.
     ///
     /// # Errors
-    /// [`Error::RunFolderNotEmpty`], [`Error::RunFolderInUse`], or [`Error::Io`] when it cannot be made.
+    /// Returns [`Error::RunFolderNotEmpty`], [`Error::RunFolderInUse`] if another run holds its lock, or [`Error::Io`]
+    /// if the folder cannot be created.
     pub fn create(path: impl Into<PathBuf>) -> Result<Self> {
         let path = path.into();
         let io = |source| Error::Io { path: path.clone(), source };
@@ -78,10 +79,11 @@ impl RunFolder {
         }
     }
 
-    /// The folder of a run that was stopped, to go on with it.
+    /// Opens the folder of a stopped run, to resume it.
     ///
     /// # Errors
-    /// [`Error::NoCheckpoint`] when there is nothing to go on from, [`Error::RunFolderInUse`], [`Error::Io`].
+    /// Returns [`Error::NoCheckpoint`] if the folder has no checkpoint, [`Error::RunFolderInUse`] if another run holds
+    /// its lock, or [`Error::Io`] if it cannot be opened.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self> {
         let path = path.into();
         match CHECKPOINTS.iter().any(|name| path.join(name).is_file()) {
@@ -94,7 +96,7 @@ impl RunFolder {
         let lock = File::open(&path).map_err(|source| Error::Io { path: path.clone(), source })?;
         match lock.try_lock() {
             Err(TryLockError::WouldBlock) => Err(Error::RunFolderInUse { path }),
-            // Without locks in the file system, two runs in one folder are the user's to avoid.
+            // If the file system has no locks, nothing prevents two runs from using one folder.
             Err(TryLockError::Error(_)) | Ok(()) => Ok(Self {
                 metrics: MetricsFile::new(path.join("metrics.jsonl")),
                 path,
@@ -106,17 +108,18 @@ impl RunFolder {
         }
     }
 
-    /// Makes `parent/name-001`, or the same with the first number that is free.
+    /// Creates `parent/name-001`, or the folder with the first free number.
     ///
     /// # Errors
-    /// As [`RunFolder::create`].
+    /// Returns the errors of [`RunFolder::create`].
     pub fn create_numbered(parent: impl AsRef<Path>, name: &str) -> Result<Self> {
         let parent = parent.as_ref();
         fs::create_dir_all(parent).map_err(|source| Error::Io { path: parent.to_owned(), source })?;
         let mut number = 1;
         loop {
             let path = parent.join(format!("{name}-{number:03}"));
-            // Making it is the test, so that two runs that start together get a folder each.
+            // `create_dir` is also the test for existence, so that two runs that start at the same time get different
+            // folders.
             match fs::create_dir(&path) {
                 Ok(()) => return Self::create(path),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
@@ -125,7 +128,7 @@ impl RunFolder {
         }
     }
 
-    /// Where the folder is.
+    /// Returns the path of the folder.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -133,25 +136,26 @@ impl RunFolder {
     /// Writes `config.json`.
     ///
     /// # Errors
-    /// [`Error::Io`].
+    /// Returns [`Error::Io`] if it cannot be written.
     pub fn write_config(&self, config: &impl Serialize) -> Result<()> {
         self.write_json("config.json", config)
     }
 
-    /// Takes what `config.json` is to hold.
+    /// Sets the content of `config.json`, to be written by [`RunFolder::write_files`].
     pub(crate) fn set_config(&mut self, config: &impl Serialize) -> Result<()> {
         self.config = self.to_json("config.json", config)?;
         self.unwritten.insert(Held::Config);
         Ok(())
     }
 
-    /// Whether there is a complete checkpoint, without which the folder must count as empty.
+    /// Returns true if the folder has a complete checkpoint. Without one, the folder must count as empty, so no other
+    /// file may be written.
     pub(crate) fn has_checkpoint(&self) -> bool {
         CHECKPOINTS.iter().any(|name| self.path.join(name).is_file())
     }
 
-    /// The checkpoints that there are, the last one first, with their paths: their bytes, or why they cannot
-    /// be read.
+    /// Reads the existing checkpoints, newest first. Returns each path with the file's bytes or the error of reading
+    /// it.
     pub(crate) fn checkpoints(&self) -> Vec<(PathBuf, io::Result<Vec<u8>>)> {
         let paths = CHECKPOINTS.map(|name| self.path.join(name));
         let read = paths.map(|path| (path.clone(), fs::read(path)));
@@ -159,10 +163,10 @@ impl RunFolder {
         read.into_iter().filter(|(_, bytes)| is_there(bytes)).collect()
     }
 
-    /// Takes a damaged checkpoint out of the way, so that it does not become the one before the next.
+    /// Renames a damaged checkpoint, so that the next write does not keep it as the previous one.
     ///
     /// # Errors
-    /// [`Error::Io`].
+    /// Returns [`Error::Io`] if it cannot be renamed.
     pub(crate) fn set_aside(&self, checkpoint: &Path) -> Result<()> {
         let mut aside = checkpoint.as_os_str().to_owned();
         aside.push(".damaged");
@@ -170,11 +174,12 @@ impl RunFolder {
         renamed.map_err(|source| Error::Io { path: checkpoint.to_owned(), source })
     }
 
-    /// Puts a checkpoint in the place of the last one, which becomes the one before it. What an end of the run
-    /// wrote goes: the run is past it.
+    /// Replaces the last checkpoint, which becomes the previous one. Also removes the results that the run wrote when
+    /// it ended earlier, because the run has continued since.
     ///
     /// # Errors
-    /// [`Error::Io`]; the last one is then still there, under one of the two names.
+    /// Returns [`Error::Io`] if a file cannot be written, renamed or removed. The old checkpoint then still exists, as
+    /// the last or the previous one.
     pub(crate) fn write_checkpoint(&self, bytes: &[u8]) -> Result<()> {
         let [last, previous] = CHECKPOINTS.map(|name| self.path.join(name));
         let io = |source| Error::Io { path: last.clone(), source };
@@ -191,18 +196,20 @@ impl RunFolder {
         replace().inspect_err(|_| drop(fs::remove_file(&unfinished)))
     }
 
-    /// Takes what the files held when a checkpoint was made, to be written: the rows of the metrics, the best epoch's
-    /// parameters. Returns a warning where the file has other rows than the checkpoint.
+    /// Restores the rows of the metrics and the best epoch's parameters to those of a checkpoint. The next
+    /// [`RunFolder::write_files`] writes them. Returns a warning if the metrics file has other rows than the
+    /// checkpoint.
     ///
     /// # Errors
-    /// [`Error::Io`], and [`Error::BadFile`] for other metrics than the run's, where the checkpoint has no copy.
+    /// Returns [`Error::Io`] if a file cannot be read or removed, and [`Error::BadFile`] if the rows cannot be parsed
+    /// or their number is not `n_epochs`.
     pub(crate) fn restore(
         &mut self,
         n_epochs: usize,
         rows: MetricsRows,
         best: Vec<u8>,
     ) -> Result<Option<String>> {
-        // Nothing is changed before all of it can be.
+        // `metrics.restore` can fail, so it is called before anything is changed.
         let warning = self.metrics.restore(n_epochs, rows)?;
         self.best = best;
         self.unwritten.insert(Held::Metrics);
@@ -228,33 +235,35 @@ impl RunFolder {
     /// Records an epoch, counted from 1: appends to the metrics and draws the curves.
     ///
     /// # Errors
-    /// [`Error::Io`] or [`Error::Drawing`].
+    /// Returns [`Error::Io`] if a file cannot be written, [`Error::BadFile`] for a row that could not be read back, or
+    /// [`Error::Drawing`] if the curves cannot be drawn.
     pub fn record(&mut self, epoch: usize, train: &EpochReport, val: &MetricSums) -> Result<()> {
         self.add_epoch(epoch, train, val)?;
         self.write_files()
     }
 
-    /// Takes the row of an epoch, to be written by [`RunFolder::write_files`].
+    /// Appends the row of an epoch, to be written by [`RunFolder::write_files`].
     ///
     /// # Errors
-    /// [`Error::BadFile`] for a row that could not be read back.
+    /// Returns [`Error::BadFile`] for a row that could not be read back.
     pub(crate) fn add_epoch(&mut self, epoch: usize, train: &EpochReport, val: &MetricSums) -> Result<()> {
         self.metrics.push(epoch, train, val)?;
         self.unwritten.extend([Held::Metrics, Held::Curves]);
         Ok(())
     }
 
-    /// Takes these bytes as the best epoch's parameters, for checkpoints. Their file is written after the checkpoint: so
-    /// the file is never ahead of it.
+    /// Sets the best epoch's parameters, for checkpoints. Their file is written after the next checkpoint, so it is
+    /// never newer than the checkpoint.
     pub(crate) fn set_best(&mut self, bytes: Vec<u8>) {
         self.best = bytes;
         self.unwritten.insert(Held::Best);
     }
 
-    /// Writes the files that are behind what is held here. Tries all of them; those that fail stay behind.
+    /// Writes all files that are older than the content in memory. It tries every file; the next call retries those
+    /// that failed.
     ///
     /// # Errors
-    /// The first one's: [`Error::Io`] or [`Error::Drawing`].
+    /// Returns the first error: [`Error::Io`] or [`Error::Drawing`].
     pub(crate) fn write_files(&mut self) -> Result<()> {
         let mut outcome = Ok(());
         for file in self.unwritten.clone() {
@@ -280,32 +289,32 @@ impl RunFolder {
         self.write("curves.svg", curves.to_svg()?.as_bytes())
     }
 
-    /// Removes the curves that a program with the feature `report` has drawn: they lack the last epoch.
+    /// Removes the curves that a program with the feature `report` has drawn, because they lack the last epoch.
     #[cfg(not(feature = "report"))]
     fn draw(&self) -> Result<()> {
         self.remove(&["curves.svg"])
     }
 
-    /// The rows of `metrics.jsonl`, read back.
+    /// Returns the parsed rows of `metrics.jsonl`.
     #[cfg(feature = "report")]
     pub(crate) fn epochs(&self) -> &[crate::EpochRow] {
         self.metrics.epochs()
     }
 
-    /// The rows of `metrics.jsonl`.
+    /// Returns the rows of `metrics.jsonl`, as the bytes of the file.
     pub(crate) fn metrics(&self) -> &[u8] {
         self.metrics.bytes()
     }
 
-    /// The best epoch's parameters; nothing before the first epoch.
+    /// Returns the best epoch's parameters; empty before the first epoch.
     pub(crate) fn best(&self) -> &[u8] {
         &self.best
     }
 
-    /// Writes `test_predictions.csv`: `item,label,predicted`, in the order given.
+    /// Writes `test_predictions.csv` with the columns `item,label,predicted`, in the given order.
     ///
     /// # Errors
-    /// [`Error::Io`].
+    /// Returns [`Error::Io`] if it cannot be written.
     pub fn write_predictions(&self, predictions: &[Prediction]) -> Result<()> {
         let mut csv = String::from("item,label,predicted\n");
         for said in predictions {
@@ -317,7 +326,7 @@ impl RunFolder {
     /// Writes `summary.json`.
     ///
     /// # Errors
-    /// [`Error::Io`].
+    /// Returns [`Error::Io`] if it cannot be written.
     pub fn write_summary(&self, summary: &Summary) -> Result<()> {
         self.write_json("summary.json", summary)
     }
@@ -339,7 +348,8 @@ impl RunFolder {
     }
 }
 
-/// Whether a folder has nothing in it but what a run leaves that was stopped before its first checkpoint.
+/// Returns true if the folder is empty, or contains only the unfinished files of a run that stopped before its first
+/// checkpoint.
 fn is_as_good_as_empty(path: &Path) -> io::Result<bool> {
     for entry in fs::read_dir(path)? {
         let entry = entry?;

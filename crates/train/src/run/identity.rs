@@ -4,21 +4,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 
-/// What makes two runs the same run, so that one may go on where the other stopped.
+/// The settings and the data that a run's results depend on. A run can resume only from a checkpoint with an equal
+/// identity.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct RunIdentity {
-    /// All settings that the result depends on, by name. The batch of all ranks together is one of them,
-    /// the number of ranks is not, where items are shared out by
-    /// [`UnevenShards::Join`](kiln_loader::UnevenShards::Join).
+    /// All settings that the result depends on, by name. They include the batch size of all ranks together, but not the
+    /// number of ranks if uneven steps are shared by [`UnevenShards::Join`](kiln_loader::UnevenShards::Join).
     pub settings: BTreeMap<String, String>,
-    /// Hash of the data.
+    /// The hash of the dataset.
     pub data_hash: String,
 }
 
-/// Checks that a checkpoint is of this run.
+/// Checks that a checkpoint belongs to this run.
 ///
 /// # Errors
-/// [`Error::OtherRun`] with what differs first.
+/// Returns [`Error::OtherRun`] with the first difference.
 pub(crate) fn check_identity(checkpoint: &RunIdentity, run: &RunIdentity) -> Result<()> {
     let differs = |name: &str, then: &str, now: &str| {
         let [name, then, now] = [name, then, now].map(str::to_owned);
@@ -33,7 +33,7 @@ pub(crate) fn check_identity(checkpoint: &RunIdentity, run: &RunIdentity) -> Res
     }
 }
 
-/// What two runs must have in common for one to go on from the other's checkpoint, by name.
+/// Returns the first setting that differs: its name, and its value in the checkpoint and in the run.
 fn differences<'a>(
     checkpoint: &'a BTreeMap<String, String>,
     run: &'a BTreeMap<String, String>,

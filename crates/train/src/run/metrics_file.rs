@@ -1,4 +1,4 @@
-//! `metrics.jsonl`: a row an epoch.
+//! `metrics.jsonl`: one row per epoch.
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
@@ -12,54 +12,55 @@ use crate::error::{Error, Result};
 use crate::step::metric_sums::MetricSums;
 use crate::step::reports::{EpochReport, Timings};
 
-/// A line of `metrics.jsonl`, read back. A number that is not finite stands there as `null` and is NaN here.
+/// A parsed line of `metrics.jsonl`. Numbers that are not finite are stored as `null` and parsed as NaN.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct EpochRow {
     /// The epoch, from 1.
     pub epoch: usize,
-    /// Mean loss on the training split, each step's under its own parameters.
+    /// The mean loss on the training split, where the loss of each step is computed before its update.
     #[serde(deserialize_with = "number_or_null")]
     pub train_loss: f64,
-    /// Fraction of the training split predicted right, likewise.
+    /// The fraction of correct predictions on the training split, computed before each update.
     #[serde(deserialize_with = "number_or_null")]
     pub train_accuracy: f64,
-    /// Mean loss on the validation split.
+    /// The mean loss on the validation split.
     #[serde(deserialize_with = "number_or_null")]
     pub val_loss: f64,
-    /// Fraction of the validation split predicted right.
+    /// The fraction of correct predictions on the validation split.
     #[serde(deserialize_with = "number_or_null")]
     pub val_accuracy: f64,
-    /// Steps of training.
+    /// The number of training steps.
     pub n_steps: usize,
-    /// Seconds of training.
+    /// The training time in seconds.
     #[serde(deserialize_with = "number_or_null")]
     pub seconds: f64,
-    /// Training seeds a second.
+    /// The number of training seeds per second.
     #[serde(deserialize_with = "number_or_null")]
     pub seeds_per_second: f64,
-    /// Seconds of each stage by its name, as [`Timings::seconds`](crate::Timings::seconds) has them.
+    /// The seconds of each stage, by the names of [`Timings::seconds`](crate::Timings::seconds).
     pub stage_seconds: BTreeMap<String, f64>,
-    /// The most anonymous memory seen, in bytes.
+    /// The peak anonymous memory, in bytes.
     pub peak_rss_anon_bytes: u64,
 }
 
-/// The rows of `metrics.jsonl` of the epochs that a checkpoint knows of.
+/// The rows of `metrics.jsonl` for the epochs of a checkpoint.
 #[derive(Debug)]
 pub(crate) enum MetricsRows {
-    /// They are in the checkpoint.
+    /// The rows are stored in the checkpoint.
     Stored(Vec<u8>),
-    /// So many bytes at the start of the file, of which a checkpoint of an older program holds no copy.
+    /// The rows are the first bytes of `metrics.jsonl`, because checkpoints of older programs have no copy. The value
+    /// is the number of these bytes.
     InFile(u64),
 }
 
-/// The file, whose rows are held in memory, too: checkpoints store them, and the file is rewritten from them.
+/// The metrics file. Its rows are also held in memory: checkpoints store them, and the file is rewritten from them.
 #[derive(Debug)]
 pub(crate) struct MetricsFile {
     path: PathBuf,
-    /// The rows, as they are stored and read back.
+    /// The rows, as the bytes of the file.
     bytes: Vec<u8>,
     epochs: Vec<EpochRow>,
-    /// Bytes that the file has; 0 where that is not known.
+    /// The length of the file in bytes; 0 if unknown.
     n_written: usize,
 }
 
@@ -79,26 +80,26 @@ struct EpochLine {
 }
 
 impl MetricsFile {
-    /// A file without rows, which is not written yet.
+    /// Returns a metrics file without rows. Nothing is written yet.
     pub(crate) fn new(path: PathBuf) -> Self {
         Self { path, bytes: Vec::new(), epochs: Vec::new(), n_written: 0 }
     }
 
-    /// The rows as the file has them.
+    /// Returns the rows, as the bytes of the file.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The rows.
+    /// Returns the parsed rows.
     #[cfg_attr(not(feature = "report"), allow(dead_code, reason = "the report alone shows them"))]
     pub(crate) fn epochs(&self) -> &[EpochRow] {
         &self.epochs
     }
 
-    /// Takes the row of an epoch, counted from 1.
+    /// Appends the row of an epoch, counted from 1.
     ///
     /// # Errors
-    /// [`Error::BadFile`] for a row that could not be read back.
+    /// Returns [`Error::BadFile`] for a row that could not be read back.
     pub(crate) fn push(&mut self, epoch: usize, train: &EpochReport, val: &MetricSums) -> Result<()> {
         let seconds = train.wall.as_secs_f64();
         let line = EpochLine {
@@ -124,11 +125,12 @@ impl MetricsFile {
         Ok(())
     }
 
-    /// Takes the rows that a checkpoint knows of, to be written. Returns a warning where the file has other rows than the
-    /// checkpoint.
+    /// Restores the rows of a checkpoint. The next [`MetricsFile::write`] writes them. Returns a warning if the file
+    /// has other rows than the checkpoint.
     ///
     /// # Errors
-    /// [`Error::BadFile`] for other rows than the checkpoint's, where it has no copy, and [`Error::Io`].
+    /// Returns [`Error::Io`] if the file cannot be read, and [`Error::BadFile`] if the checkpoint has no copy of the
+    /// rows and the file lacks rows, or if the rows cannot be parsed or their number is not `n_epochs`.
     pub(crate) fn restore(&mut self, n_epochs: usize, rows: MetricsRows) -> Result<Option<String>> {
         let (warning, bytes) = match rows {
             MetricsRows::Stored(bytes) => (self.differs(&bytes), bytes),
@@ -138,26 +140,26 @@ impl MetricsFile {
         let epochs: serde_json::Result<Vec<EpochRow>> = lines.map(serde_json::from_slice).collect();
         let epochs = epochs.map_err(|error| self.bad(error.to_string()))?;
         if epochs.len() != n_epochs {
-            let reason = format!("it has {} epochs, the checkpoint knows of {n_epochs}", epochs.len());
+            let reason = format!("it has {} epochs, expected {n_epochs} as in the checkpoint", epochs.len());
             return Err(self.bad(reason));
         }
         (self.epochs, self.bytes, self.n_written) = (epochs, bytes, 0);
         Ok(warning)
     }
 
-    /// A warning where the file holds anything but these rows, or the first of them. Further rows are those of epochs
-    /// after the checkpoint.
+    /// Returns a warning if the file cannot be read, or if its rows differ from these. A missing file, missing last
+    /// rows and additional rows (of epochs after the checkpoint) cause no warning.
     fn differs(&self, rows: &[u8]) -> Option<String> {
         let reason = match fs::read(&self.path) {
             Ok(found) if found.starts_with(rows) || rows.starts_with(&found) => return None,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
-            Ok(_) => "it has other rows than the checkpoint".to_owned(),
+            Ok(_) => "its rows differ from those in the checkpoint".to_owned(),
             Err(error) => error.to_string(),
         };
-        Some(format!("{}: {reason}: it is rewritten from the checkpoint", self.path.display()))
+        Some(format!("{}: {reason}: the file is rewritten from the checkpoint", self.path.display()))
     }
 
-    /// The first bytes of the file; one that is missing is empty.
+    /// Reads the first bytes of the file; a missing file counts as empty.
     fn first_bytes(&self, n_bytes: u64) -> Result<Vec<u8>> {
         let mut bytes = match fs::read(&self.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
@@ -170,8 +172,8 @@ impl MetricsFile {
                 Ok(bytes)
             }
             _ => Err(self.bad(format!(
-                "it has {got} bytes, the checkpoint, which has no copy of its rows, knows of {n_bytes}: put the file back, \
-                 or start a new run"
+                "it has {got} bytes, expected at least {n_bytes}: the checkpoint has no copy of its rows; restore the \
+                 file, or start a new run"
             ))),
         }
     }
@@ -183,7 +185,7 @@ impl MetricsFile {
     /// Appends the rows that the file lacks.
     ///
     /// # Errors
-    /// [`Error::Io`]; the next call then rewrites the file, which may end with a part of a row.
+    /// Returns [`Error::Io`]. The next call rewrites the file, because it may end with an incomplete row.
     pub(crate) fn write(&mut self) -> Result<()> {
         let written = match std::mem::take(&mut self.n_written) {
             0 => write_whole(&self.path, &self.bytes),
@@ -216,26 +218,26 @@ mod tests {
         let counts = MetricSums { loss_sum: 1.0, weight: 2.0, hits: 1, total: 2 };
         let (wall, peak_memory) = (Duration::from_secs(1), MemoryUse::default());
         let train = EpochReport { n_steps: 1, counts, timings: Timings::default(), wall, peak_memory };
-        file.push(epoch, &train, &counts).expect("a row of numbers");
+        file.push(epoch, &train, &counts).expect("a row of numbers should be readable");
     }
 
-    /// `/dev/full` takes the name of a file on a full disk, also for root.
+    /// A link to `/dev/full` behaves like a file on a full disk, also for root.
     #[cfg(target_os = "linux")]
     #[test]
-    fn an_append_that_failed_is_followed_by_a_whole_file() {
-        let folder = tempfile::tempdir().expect("a scratch folder");
+    fn rewrites_the_file_after_a_failed_append() {
+        let folder = tempfile::tempdir().expect("a temporary folder should be created");
         let path = folder.path().join("metrics.jsonl");
         let mut file = MetricsFile::new(path.clone());
         push(&mut file, 1);
-        file.write().expect("a first row");
-        fs::remove_file(&path).expect("it is there");
-        std::os::unix::fs::symlink("/dev/full", &path).expect("the name is free");
+        file.write().expect("the first row should be written");
+        fs::remove_file(&path).expect("the file should exist");
+        std::os::unix::fs::symlink("/dev/full", &path).expect("the link should be created");
         push(&mut file, 2);
-        let error = file.write().expect_err("the disk is full");
+        let error = file.write().expect_err("writing to a full disk should fail");
         assert!(error.is_transient() && error.to_string().contains("metrics.jsonl"), "{error}");
         push(&mut file, 3);
-        file.write().expect("there is room again");
-        assert_eq!(fs::read(&path).expect("it was written"), file.bytes());
+        file.write().expect("the rows should be written");
+        assert_eq!(fs::read(&path).expect("the file should be readable"), file.bytes());
         assert_eq!((file.epochs().len(), file.bytes().iter().filter(|byte| **byte == b'\n').count()), (3, 3));
     }
 }

@@ -1,4 +1,4 @@
-//! A training run: epochs, the best model, checkpoints, resuming, and the folder with its files.
+//! A training run: epochs, the best model, checkpoints, resumption, and the run folder.
 
 pub(crate) mod callback;
 pub(crate) mod checkpoint;

@@ -16,10 +16,11 @@ use crate::step::metric_sums::MetricSums;
 use crate::step::task::Task;
 use crate::step::trainer::TaskTrainer;
 
-/// A training run: where its files go, how long it trains, and what its report says.
+/// The configuration of a training run: its folder, its length, and the texts of its report.
 ///
-/// [`RunConfig::fit`] starts or resumes the run, trains and keeps the best model; [`Trained::test`] judges that model and
-/// writes the results. A run ends early, with a checkpoint, when the flag of [`TaskTrainer::with_stop`] is up.
+/// [`RunConfig::fit`] starts or resumes the run, trains, and keeps the best model. [`Trained::test`] evaluates that
+/// model and writes the results. The run stops early, with a checkpoint, when the flag of [`TaskTrainer::with_stop`] is
+/// set.
 ///
 /// ```no_run
 /// # use kiln_graph::NodeId;
@@ -47,30 +48,30 @@ use crate::step::trainer::TaskTrainer;
 pub struct RunConfig {
     /// The folder of the run, and whether the run starts or resumes there.
     pub dir: RunDir,
-    /// How long it trains.
+    /// The length of the run, and the interval of its checkpoints.
     pub fit: FitConfig,
-    /// What the results depend on, by which a resumed run is recognized.
+    /// The settings and the data that the results depend on. A resumed run must have the same.
     pub identity: RunIdentity,
-    /// What `config.json` holds: names and values of settings.
+    /// The content of `config.json`: names and values of settings.
     pub settings: BTreeMap<String, String>,
-    /// The title of the report: what is trained on what.
+    /// The title of the report, such as the model and the dataset.
     pub title: String,
-    /// The classes' names, by class; a class without one goes by its number.
+    /// The classes' names, by class; a class without a name is shown by its number.
     pub class_names: Vec<String>,
-    /// When the process started, for the time in the summary.
+    /// The start of the process, from which the summary's time is measured.
     pub started: Instant,
 }
 
-/// How training ended.
+/// The outcome of training.
 #[derive(Debug)]
 pub enum Outcome<T: Task> {
-    /// It has done its epochs, or its patience has ended.
+    /// The run has completed its epochs, or stopped early because its patience ended.
     Trained(Box<Trained<T>>),
-    /// It was asked to stop; the last checkpoint is of this moment.
+    /// The run was asked to stop; its last checkpoint has the current state.
     Interrupted(Box<Run>),
 }
 
-/// A run whose training is done, with the best epoch's parameters in its trainer.
+/// A run that has completed training. Its trainer has the best epoch's parameters.
 #[derive(Debug)]
 pub struct Trained<T: Task> {
     trainer: TaskTrainer<T>,
@@ -84,16 +85,17 @@ pub struct Trained<T: Task> {
 /// The result of a run.
 #[derive(Debug)]
 pub struct Tested {
-    /// What the best model says of the test split: on the first rank, and of nothing on the others.
+    /// The best model's outputs for the test split; empty on ranks other than rank 0.
     pub evaluation: Evaluation,
-    /// What `summary.json` holds, on the first rank.
+    /// The content of `summary.json`; `None` on ranks other than rank 0.
     pub summary: Option<Summary>,
-    /// The run, with its folder on the first rank.
+    /// The run that was tested. Its [`Run::folder`] is `None` on ranks other than rank 0.
     pub run: Run,
 }
 
 impl RunConfig {
-    /// A run in this folder that records no settings: a resumed run is not compared with the one that was stopped.
+    /// Configures a run in this folder without an identity: resuming does not check that the settings and the data are
+    /// the same.
     pub fn new(dir: RunDir, fit: FitConfig) -> Self {
         Self {
             dir,
@@ -106,16 +108,17 @@ impl RunConfig {
         }
     }
 
-    /// Starts or resumes the run ([`Run::start`]), trains and validates after each epoch ([`fit`](crate::fit())), and puts
-    /// the best epoch's parameters into the trainer. A meeting.
+    /// Starts or resumes the run ([`Run::start`]), trains and validates after each epoch ([`fit`](crate::fit())), and
+    /// loads the best epoch's parameters into the trainer. Collective: every rank must call it.
     ///
-    /// `validate` returns the counts of all ranks on the batches of `val` in that pass, as
+    /// `validate` returns the metric sums of all ranks for the batches of `val` in the given phase, as
     /// [`Evaluator::count`](crate::Evaluator::count) and [`TaskTrainer::evaluate`] do.
     ///
     /// # Errors
-    /// As [`Run::start`] and [`fit`](crate::fit()). A call that cannot train is refused before anything is written:
-    /// [`Error::BadSetting`] for 0 epochs and the like, [`Error::EmptySplit`] without items to train on or to validate,
-    /// [`Error::NoStep`], and [`Error::OtherLoader`].
+    /// Returns the errors of [`Run::start`] and [`fit`](crate::fit()). Invalid calls are rejected before anything is
+    /// written: [`Error::BadSetting`] for 0 epochs, a patience of 0 or 0 steps between checkpoints,
+    /// [`Error::EmptySplit`] for an empty training or validation split, [`Error::NoStep`] if the training items do not
+    /// fill a step, and [`Error::OtherLoader`] for a loader of another seed or share than the trainer's.
     pub fn fit<T, F, V>(
         &self,
         mut trainer: TaskTrainer<T>,
@@ -149,37 +152,37 @@ impl RunConfig {
 }
 
 impl<T: Task> Trained<T> {
-    /// The best epoch's model.
+    /// Returns the model with the best epoch's parameters.
     pub fn model(&self) -> &T::Model {
         self.trainer.model()
     }
 
-    /// The trainer, with the best epoch's parameters: for evaluation before the test.
+    /// Returns the trainer, with the best epoch's parameters, for further evaluation before the test.
     pub fn trainer(&mut self) -> &mut TaskTrainer<T> {
         &mut self.trainer
     }
 
-    /// The run.
+    /// Returns the run that was trained.
     pub fn run(&self) -> &Run {
         &self.run
     }
 
-    /// Gives up the trainer, and with it the communicator, and keeps the run: for programs that evaluate the model later.
+    /// Drops the trainer and its communicator, and returns the run, for programs that evaluate the model later.
     pub fn into_run(self) -> Run {
         self.run
     }
 
-    /// How training went.
+    /// Returns the report of the training: its epochs, early stopping and peak memory.
     pub fn report(&self) -> &FitReport {
         &self.report
     }
 
-    /// Has `test` judge the best model on the batches of a loader in that pass, and ends the run: the first rank writes the
-    /// predictions, the summary and, with the feature `report`, the page. A meeting.
+    /// Evaluates the best model on the loader's items with `test`, and ends the run: rank 0 writes the predictions, the
+    /// summary and, with the feature `report`, the page. Collective: every rank must call it.
     ///
     /// # Errors
-    /// [`Error::EmptySplit`] without items to test, [`Error::OtherLoader`], the errors of `test`, of
-    /// [`TaskTrainer::check_files`] and of [`Run::finish`].
+    /// Returns [`Error::EmptySplit`] if the test split is empty, [`Error::OtherLoader`] for a loader of another seed
+    /// than the trainer's, and the errors of `test`, [`TaskTrainer::check_files`] and [`Run::finish`].
     pub fn test<V: Batcher>(
         self,
         loader: &Loader<V>,
@@ -195,7 +198,7 @@ impl<T: Task> Trained<T> {
     }
 }
 
-/// Checks that a split has items, in the order that the trainer's seed gives.
+/// Checks that a split has items, ordered by the trainer's seed.
 fn check_split<T: Task, V: Batcher>(
     split: &'static str,
     trainer: &TaskTrainer<T>,

@@ -6,27 +6,27 @@ use crate::run::folder::RunFolder;
 /// The folder of a run, and whether the run starts or resumes there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RunDir {
-    /// A run starts in this folder, which is new or empty.
+    /// Starts a run in this folder, which must be new or empty.
     New(PathBuf),
-    /// A run starts in the folder `parent/name-001`, or the one with the first number that is free.
+    /// Starts a run in the folder `parent/name-001`, or in the one with the first free number.
     Numbered {
-        /// The folder of the folders.
+        /// The parent folder.
         parent: PathBuf,
-        /// What is run.
+        /// The prefix of the folder's name, such as the name of the program.
         name: String,
     },
-    /// The run of this folder resumes from its last checkpoint.
+    /// Resumes the run in this folder from its last checkpoint.
     Resume(PathBuf),
-    /// The run of this folder resumes where there is a checkpoint, and starts otherwise: for jobs that are started again
-    /// by the same command.
+    /// Resumes the run in this folder if it has a checkpoint, and starts a run otherwise: for jobs that are restarted
+    /// with the same command.
     StartOrResume(PathBuf),
 }
 
 impl RunDir {
-    /// Makes or opens the folder.
+    /// Creates or opens the folder.
     ///
     /// # Errors
-    /// As [`RunFolder::create`] where a run starts, and as [`RunFolder::open`] where it resumes.
+    /// Returns the errors of [`RunFolder::create`] if a run starts, and of [`RunFolder::open`] if it resumes.
     pub fn open(&self) -> Result<RunFolder> {
         match self {
             Self::New(path) => RunFolder::create(path),

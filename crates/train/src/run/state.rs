@@ -18,71 +18,73 @@ use crate::step::task::Task;
 use crate::step::trainer::TaskTrainer;
 use crate::step::weights::{hash, load_weights, weights_to_bytes};
 
-/// A training run: where it is, the same on every rank, and what makes it possible to go on from there.
-/// The first rank keeps its files.
+/// The state of a training run, from which it can be resumed. It is the same on every rank; only rank 0 has the files.
 ///
-/// A run survives a disk that is full for a while: a write that fails for a transient reason ([`Error::is_transient`]) is
-/// a warning ([`Run::take_warnings`]), once until a write succeeds again, and the next checkpoint that is due writes
-/// everything that is missing. It fails with [`Error::CheckpointOverdue`] when the last complete checkpoint, or before the
-/// first one the start, is older than an hour; and [`Run::complete`], which ends a run, tolerates no failure. The first
-/// rank alone writes and decides; its error ends the other ranks as any error of a rank does.
+/// A run tolerates a disk that is temporarily full. A write that fails for a transient reason ([`Error::is_transient`])
+/// causes one warning ([`Run::take_warnings`]) until a write succeeds again, and the next due checkpoint writes
+/// everything that is missing. The run fails with [`Error::CheckpointOverdue`] if a write fails more than an hour after
+/// the last complete checkpoint (or after the start, if there is no checkpoint yet). [`Run::complete`], which ends a
+/// run, tolerates no failure. Only rank 0 writes and decides; its error ends the other ranks like any error of a rank.
 #[derive(Debug)]
 pub struct Run {
     position: Position,
     identity: RunIdentity,
     resumed: Option<Resumed>,
-    /// On the first rank.
+    /// The run folder, on rank 0.
     folder: Option<RunFolder>,
     failures: WriteFailures,
-    /// What nobody has reported yet.
+    /// The warnings that [`Run::take_warnings`] has not returned yet.
     warnings: Vec<String>,
-    /// Whether the files hold what the run knows.
+    /// True if the files contain the current state.
     is_saved: bool,
 }
 
-/// Information for a run's report besides what the run knows.
+/// The information for a run's report that the run itself does not have.
 #[derive(Debug, Clone, Copy)]
 pub struct ReportInfo<'a> {
-    /// What was trained on what.
+    /// The title, such as the model and the dataset.
     pub title: &'a str,
-    /// The classes' names, by class; a class without one goes by its number.
+    /// The classes' names, by class; a class without a name is shown by its number.
     pub class_names: &'a [String],
-    /// How long the run took.
+    /// The duration of the run.
     pub elapsed: Duration,
 }
 
-/// Where a run went on.
+/// The position from which a run was resumed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Resumed {
-    /// Epochs that were done.
+    /// The number of completed epochs.
     pub epoch: usize,
-    /// Steps of the next one that were done.
+    /// The number of completed steps of the interrupted epoch.
     pub step: usize,
-    /// Ranks of the run that was stopped.
+    /// The number of ranks of the stopped run.
     pub n_ranks: usize,
-    /// On the first rank, why it was not the last checkpoint but the one before.
+    /// The error of the last checkpoint if it was damaged and the previous one was used; only on rank 0.
     pub damage: Option<String>,
 }
 
 impl Run {
-    /// Starts a run in the folder, which is made or opened on the first rank alone, or goes on from the
-    /// checkpoint that stands in it: then the trainer gets the model and the optimizer of that moment, and
-    /// all that follows has the same bits as if nothing had stopped. A meeting.
+    /// Starts a run in the folder, or resumes from the folder's checkpoint. `folder` is called on rank 0 only. When
+    /// resuming, the trainer gets the checkpoint's model, optimizer and position, and the results are bit-identical to
+    /// those of an uninterrupted run. Collective: every rank must call it.
     ///
-    /// On another number of ranks the items, the samples and the masks are the same; sums over the ranks
-    /// round otherwise, and a batch normalisation, whose statistics are of each rank's own batches, sees others.
+    /// A run can be resumed on another number of ranks, with the same items, samples and dropout masks. Its results
+    /// then differ by rounding, because gradients are summed in another order. With batch normalisation they differ
+    /// further, because its statistics are computed from each rank's own batches.
     ///
     /// # Errors
-    /// What `folder` says, [`Error::OtherRun`] where the checkpoint is of another run, [`Error::OtherContract`] where it
-    /// is of another version of the determinism contract, [`Error::BadFile`] where none is whole or of this version,
-    /// [`Error::Io`], [`Error::Drawing`], [`Error::Weights`], [`Error::Ranks`].
+    /// Returns the error of `folder`, [`Error::OtherRun`] if the checkpoint belongs to another run,
+    /// [`Error::OtherContract`] if it has another version of the determinism contract, [`Error::BadFile`] if all
+    /// checkpoints are damaged or one has another format version, [`Error::Io`] or [`Error::Drawing`] if a file cannot
+    /// be read or written, [`Error::Weights`] if the checkpoint does not fit the model, and [`Error::Ranks`] if another
+    /// rank fails.
     pub fn start<T: Task>(
         trainer: &mut TaskTrainer<T>,
         folder: impl FnOnce() -> Result<RunFolder>,
         identity: RunIdentity,
     ) -> Result<Self> {
         let folder = if trainer.is_rank_zero() { Some(folder()?) } else { None };
-        // The first rank looks before the others get it, so that it is the one that fails: it has the paths.
+        // Rank 0 validates the checkpoint before it sends it, so the error is rank 0's and contains the path.
         let (mut bytes, damage) = match &folder {
             Some(folder) => whole_checkpoint(folder, &identity)?,
             None => (Vec::new(), None),
@@ -107,7 +109,7 @@ impl Run {
         damage: Option<String>,
     ) -> Result<()> {
         let checkpoint = Checkpoint::read(bytes).map_err(|_| Error::Weights {
-            reason: "the first rank's checkpoint did not arrive whole".to_owned(),
+            reason: "rank 0's checkpoint was damaged in transfer".to_owned(),
         })?;
         let n_ranks = checkpoint.n_ranks();
         let differences = checkpoint.provenance().differences(&Provenance::current());
@@ -121,46 +123,46 @@ impl Run {
         self.write_files()
     }
 
-    /// The same, whose age of the last checkpoint is measured by this clock, which returns the time since a fixed moment;
-    /// without one, by the system's. The age counts from now.
+    /// Measures the age of the last checkpoint with this clock instead of the system's, counting from now. The clock
+    /// returns the time since a fixed moment.
     #[must_use]
     pub fn with_clock(self, clock: impl Fn() -> Duration + Send + 'static) -> Self {
         Self { failures: self.failures.with_clock(Clock(Box::new(clock))), ..self }
     }
 
-    /// Where the run went on; `None` for one that started here.
+    /// Returns the position from which the run was resumed; `None` if it was started by this process.
     pub fn resumed(&self) -> Option<&Resumed> {
         self.resumed.as_ref()
     }
 
-    /// What the user should know and was not told: files that could not be written, a checkpoint of another version of
-    /// kiln or of another kind of CPU. Nothing on other ranks than the first. [`fit`](crate::fit) reports it to the
-    /// observer.
+    /// Returns the warnings for the user since the last call, such as files that could not be written, or a checkpoint
+    /// of another version of kiln or another kind of CPU. There are none on ranks other than rank 0.
+    /// [`fit`](crate::fit) passes the warnings to the callback.
     pub fn take_warnings(&mut self) -> Vec<String> {
         std::mem::take(&mut self.warnings)
     }
 
-    /// The folder, on the first rank.
+    /// Returns the run folder; `None` on ranks other than rank 0.
     pub fn folder(&self) -> Option<&RunFolder> {
         self.folder.as_ref()
     }
 
-    /// Steps that are done of the next epoch.
+    /// Returns the number of completed steps of the current epoch.
     pub fn n_steps(&self) -> usize {
         self.position.step
     }
 
-    /// Epochs that are done.
+    /// Returns the number of completed epochs.
     pub fn n_epochs(&self) -> usize {
         self.position.epoch
     }
 
-    /// Epochs since the best one.
+    /// Returns the number of epochs since the best epoch.
     pub fn n_since_best(&self) -> usize {
         self.position.n_since_best
     }
 
-    /// Takes the steps that were done of an epoch under way.
+    /// Sets the position to the completed steps of the current epoch.
     pub(crate) fn advance(&mut self, epoch: &EpochState) {
         self.position.step = epoch.n_steps;
         self.position.counts = epoch.counts;
@@ -169,11 +171,12 @@ impl Run {
         self.is_saved = false;
     }
 
-    /// Writes `config.json`, on the first rank: after the first checkpoint, because a folder without one must count as
-    /// empty.
+    /// Writes `config.json` on rank 0. Until the folder has a checkpoint, the write is deferred to the next checkpoint,
+    /// because a folder without a checkpoint must count as empty.
     ///
     /// # Errors
-    /// [`Error::Io`], if it is not transient.
+    /// Returns [`Error::Io`] or [`Error::Drawing`] if a file cannot be written for a reason that is not transient, and
+    /// [`Error::CheckpointOverdue`] as described at [`Run`].
     pub fn write_config(&mut self, config: &impl Serialize) -> Result<()> {
         let Some(folder) = &mut self.folder else { return Ok(()) };
         folder.set_config(config)?;
@@ -184,26 +187,29 @@ impl Run {
         Ok(())
     }
 
-    /// Writes the place where the run is to the disk, in the place of the last one: the first rank does. A transient
-    /// failure is a warning; see [`Run`].
+    /// Replaces the last checkpoint by one of the current state, on rank 0. A transient failure is a warning; see
+    /// [`Run`].
     ///
     /// # Errors
-    /// [`Error::Weights`], [`Error::Drawing`], [`Error::Io`] or [`Error::CheckpointOverdue`]; the last checkpoint is then
-    /// still there.
+    /// Returns [`Error::Weights`] if the state cannot be serialized, [`Error::Drawing`] or [`Error::Io`] if a file
+    /// cannot be written for a reason that is not transient, and [`Error::CheckpointOverdue`]. The last checkpoint then
+    /// still exists.
     pub fn checkpoint<T: Task>(&mut self, trainer: &mut TaskTrainer<T>) -> Result<()> {
         let outcome = self.save(trainer);
         self.tolerate(outcome)
     }
 
-    /// Writes what is not on the disk yet: at the end of a run, whose last checkpoint must be complete.
+    /// Writes everything that is not on disk yet. It is called at the end of a run, when the last checkpoint must be
+    /// complete.
     ///
     /// # Errors
-    /// [`Error::Weights`], [`Error::Drawing`] or [`Error::Io`], also if it is transient.
+    /// Returns [`Error::Weights`] if the state cannot be serialized, and [`Error::Drawing`] or [`Error::Io`] if a file
+    /// cannot be written, even if the failure is transient.
     pub fn complete<T: Task>(&mut self, trainer: &mut TaskTrainer<T>) -> Result<()> {
         if self.is_saved { Ok(()) } else { self.save(trainer) }
     }
 
-    /// Writes the checkpoint, and then the files that are behind it.
+    /// Writes the checkpoint, then the files that are older than it.
     fn save<T: Task>(&mut self, trainer: &mut TaskTrainer<T>) -> Result<()> {
         self.is_saved = false;
         let Some(folder) = &mut self.folder else { return Ok(()) };
@@ -223,7 +229,7 @@ impl Run {
         Ok(())
     }
 
-    /// Writes the files that are behind the checkpoint; what fails is written with the next one.
+    /// Writes the files that are older than the checkpoint. Files that fail are written with the next checkpoint.
     fn write_files(&mut self) -> Result<()> {
         let Some(folder) = &mut self.folder else { return Ok(()) };
         let outcome = folder.write_files();
@@ -238,11 +244,11 @@ impl Run {
         Ok(())
     }
 
-    /// Records the epoch that was trained and validated, and keeps the parameters if none had a better
-    /// validation accuracy. Says whether they were kept. The counts must be the same on every rank.
+    /// Records a trained and validated epoch, and keeps the parameters if its validation accuracy is above that of all
+    /// earlier epochs. Returns true if they were kept. `val` must be the same on every rank.
     ///
     /// # Errors
-    /// As [`Run::checkpoint`].
+    /// Returns the errors of [`Run::checkpoint`], and [`Error::BadFile`] if the metrics cannot be stored.
     pub fn record<T: Task>(
         &mut self,
         trainer: &mut TaskTrainer<T>,
@@ -271,18 +277,19 @@ impl Run {
         Ok(is_best)
     }
 
-    /// The best epoch so far.
+    /// Returns the best epoch so far.
     ///
     /// # Errors
-    /// [`Error::NoEpoch`] before the first one was recorded.
+    /// Returns [`Error::NoEpoch`] before the first epoch was recorded.
     pub fn best(&self) -> Result<&Best> {
         self.position.best.as_ref().ok_or(Error::NoEpoch)
     }
 
-    /// Puts the best epoch's parameters into the trainer. A meeting.
+    /// Loads the best epoch's parameters into the trainer. Collective: every rank must call it.
     ///
     /// # Errors
-    /// [`Error::NoEpoch`], [`Error::Weights`] or [`Error::Ranks`].
+    /// Returns [`Error::NoEpoch`] if no epoch was recorded, [`Error::Weights`] if the parameters do not fit the model,
+    /// and [`Error::Ranks`] if another rank fails.
     pub fn load_best<T: Task>(&self, trainer: &mut TaskTrainer<T>) -> Result<()> {
         self.best()?;
         let mut bytes = self.folder.as_ref().map_or_else(Vec::new, |folder| folder.best().to_vec());
@@ -290,11 +297,11 @@ impl Run {
         load_weights(&mut trainer.model, bytes)
     }
 
-    /// Writes the predictions, the summary and, with the feature `report`, the page of a run that took `elapsed`, on the
-    /// first rank, and gives the summary; `None` on the others.
+    /// Writes the predictions, the summary and, with the feature `report`, the report page on rank 0, and returns the
+    /// summary; `None` on the other ranks.
     ///
     /// # Errors
-    /// [`Error::NoEpoch`], and what writing the files says.
+    /// Returns [`Error::NoEpoch`] if no epoch was recorded, and the errors of writing the files.
     pub fn finish(
         &self,
         said: &Evaluation,
@@ -312,8 +319,8 @@ impl Run {
     }
 }
 
-/// The last checkpoint that is whole, if there is any, of this run; and what is wrong with the one after it,
-/// which is then out of the way.
+/// Returns the bytes of the newest undamaged checkpoint (empty if the folder has no checkpoint), and the error of the
+/// first damaged checkpoint. Renames damaged checkpoints.
 fn whole_checkpoint(folder: &RunFolder, identity: &RunIdentity) -> Result<(Vec<u8>, Option<String>)> {
     let mut damaged: Vec<(PathBuf, Error)> = Vec::new();
     for (path, bytes) in folder.checkpoints() {
@@ -321,7 +328,7 @@ fn whole_checkpoint(folder: &RunFolder, identity: &RunIdentity) -> Result<(Vec<u
             Ok(bytes) => bytes,
             Err(source) => {
                 let error = Error::Io { path: path.clone(), source };
-                // The file may be whole: it is neither passed over nor put out of the way.
+                // After a transient error the file may be intact, so it is neither skipped nor renamed.
                 if error.is_transient() {
                     return Err(error);
                 }
@@ -337,7 +344,10 @@ fn whole_checkpoint(folder: &RunFolder, identity: &RunIdentity) -> Result<(Vec<u
             }
             Err(Fault::Damaged(reason)) => damaged.push((path.clone(), Error::BadFile { path, reason })),
             Err(Fault::Version(version)) => {
-                let reason = format!("it is of version {version}: go on with the program that wrote it");
+                let reason = format!(
+                    "it has format version {version}, which this program cannot read: resume with the program that \
+                     wrote it"
+                );
                 return Err(Error::BadFile { path, reason });
             }
             Err(Fault::Contract(wrote)) => {

@@ -7,59 +7,60 @@ use crate::evaluate::metrics::Metrics;
 use crate::step::memory::MemoryUse;
 use crate::step::metric_sums::MetricSums;
 
-/// How a run went.
+/// The outcome of [`fit`](crate::fit()).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FitReport {
-    /// Epochs that were trained, those before a resumption included.
+    /// The number of trained epochs, including those before a resumption.
     pub n_epochs: usize,
-    /// Whether the patience ran out before the epochs did.
+    /// True if early stopping ended the run before the maximum number of epochs.
     pub stopped_early: bool,
-    /// Whether it was asked to stop ([`TaskTrainer::with_stop`](crate::TaskTrainer::with_stop)), and the run is where its checkpoint says.
+    /// True if the run was asked to stop ([`TaskTrainer::with_stop`](crate::TaskTrainer::with_stop)). Its last
+    /// checkpoint has the current state.
     pub interrupted: bool,
-    /// The most memory seen.
+    /// The peak memory of this process.
     pub peak_memory: MemoryUse,
 }
 
-/// The epoch whose parameters are kept.
+/// The epoch whose parameters are kept: the one with the best validation accuracy.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Best {
     /// The epoch, from 1.
     pub epoch: usize,
-    /// Its counts on the validation split.
+    /// The metric sums of the epoch on the validation split.
     pub val: MetricSums,
     /// SHA-256 of `best.safetensors`, in hexadecimal.
     pub weights_hash: String,
 }
 
-/// The result of a run: what `summary.json` holds.
+/// The result of a run, as written to `summary.json`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Summary {
-    /// Accuracy on the test split, of the best epoch's parameters.
+    /// The accuracy of the best epoch's parameters on the test split.
     pub test_accuracy: f64,
-    /// Macro F1 on the test split; `None` for tasks that have none.
+    /// The macro F1 on the test split; `None` if it is undefined.
     pub test_f1_macro: Option<f64>,
-    /// Area under the ROC curve on the test split; `None` where it is undefined.
+    /// The area under the ROC curve on the test split; `None` if it is undefined.
     pub test_roc_auc: Option<f64>,
-    /// Validation accuracy of the best epoch.
+    /// The validation accuracy of the best epoch.
     pub val_accuracy: f64,
     /// The best epoch, from 1.
     pub best_epoch: usize,
-    /// Epochs that were trained.
+    /// The number of trained epochs.
     pub n_epochs: usize,
-    /// Whether the run ended before all its epochs, because none was better any more.
+    /// True if early stopping ended the run before the maximum number of epochs.
     pub stopped_early: bool,
-    /// Seconds of the process that ended the run, from its start, the test included.
+    /// The seconds from the start of the run's last process to the end of the test.
     pub seconds: f64,
-    /// The most anonymous memory that it saw itself use, in bytes.
+    /// The peak anonymous memory of the run's last process, in bytes.
     pub peak_rss_anon_bytes: u64,
-    /// The most mapped file pages seen, in bytes.
+    /// The peak memory of the files that the run's last process has mapped, in bytes.
     pub peak_rss_mapped_bytes: u64,
     /// SHA-256 of `best.safetensors`, in hexadecimal.
     pub weights_hash: String,
 }
 
 impl Summary {
-    /// The result of a run that took `elapsed` and tested its best epoch.
+    /// Summarizes a run that took `elapsed` and tested its best epoch.
     pub fn new(test: &Metrics, best: &Best, fit: &FitReport, elapsed: Duration) -> Self {
         Self {
             test_accuracy: test.accuracy,

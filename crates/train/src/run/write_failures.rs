@@ -1,14 +1,14 @@
-//! What becomes of a run whose files cannot be written.
+//! The policy for failed writes: which failures a run tolerates, and for how long.
 
 use std::fmt;
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
 
-/// The training that a run may lose: it fails when it has had no complete checkpoint for longer.
+/// The maximum age of the last complete checkpoint at a failed write. If it is older, the run fails.
 const LIMIT: Duration = Duration::from_secs(3600);
 
-/// The time since a fixed moment.
+/// A monotonic clock: returns the time since a fixed moment.
 pub(crate) struct Clock(pub(crate) Box<dyn Fn() -> Duration + Send>);
 
 impl Default for Clock {
@@ -24,42 +24,42 @@ impl fmt::Debug for Clock {
     }
 }
 
-/// Decides whether a run continues although a write has failed.
+/// Decides whether a run continues after a failed write.
 #[derive(Debug)]
 pub(crate) struct WriteFailures {
     clock: Clock,
-    /// When the last checkpoint was complete; before the first one, when the run started or resumed.
+    /// The time of the last complete checkpoint; before the first one, the time at which the run started or resumed.
     last_checkpoint: Duration,
-    /// Whether the failure was logged, since files could be written for the last time.
+    /// True if a failure was logged since the last complete write.
     is_logged: bool,
 }
 
 impl WriteFailures {
-    /// A run starts or resumes now.
+    /// Starts measuring the age of the last checkpoint. It is called when a run starts or resumes.
     pub(crate) fn new(clock: Clock) -> Self {
         let last_checkpoint = clock.0();
         Self { clock, last_checkpoint, is_logged: false }
     }
 
-    /// The same with another clock, by which the age of the last checkpoint counts from now.
+    /// Uses another clock, from whose current time the age of the last checkpoint is measured.
     pub(crate) fn with_clock(self, clock: Clock) -> Self {
         Self { is_logged: self.is_logged, ..Self::new(clock) }
     }
 
-    /// A checkpoint is complete.
+    /// Records that a checkpoint is complete.
     pub(crate) fn checkpoint_written(&mut self) {
         self.last_checkpoint = self.clock.0();
     }
 
-    /// All files are written.
+    /// Records that all files are written.
     pub(crate) fn all_written(&mut self) {
         self.is_logged = false;
     }
 
-    /// A write has failed: returns a warning for the first of several failures, and none for the others.
+    /// Handles a failed write. Returns a warning for the first of consecutive failures, and `None` for the others.
     ///
     /// # Errors
-    /// The error, if it is not transient; [`Error::CheckpointOverdue`] if too much training would be lost.
+    /// Returns the error if it is not transient, and [`Error::CheckpointOverdue`] if the last checkpoint is too old.
     pub(crate) fn tolerate(&mut self, error: Error) -> Result<Option<String>> {
         if !error.is_transient() {
             return Err(error);
@@ -71,8 +71,8 @@ impl WriteFailures {
         let is_first = !std::mem::replace(&mut self.is_logged, true);
         Ok(is_first.then(|| {
             format!(
-                "{error}: the run continues and retries at each checkpoint that is due, and fails when the last complete \
-                 one is older than {} minutes",
+                "{error}: the run continues, retries at each due checkpoint, and fails when the last complete one is \
+                 older than {} minutes",
                 LIMIT.as_secs() / 60
             )
         }))
@@ -91,7 +91,7 @@ mod tests {
         Error::Io { path: "checkpoint".into(), source }
     }
 
-    /// A clock that shows these seconds.
+    /// Creates a policy whose clock shows these seconds.
     fn failures(seconds: &Arc<AtomicU64>) -> WriteFailures {
         let seconds = Arc::clone(seconds);
         let now = move || Duration::from_secs(seconds.load(Ordering::Relaxed));
@@ -101,13 +101,19 @@ mod tests {
     #[test]
     fn a_transient_failure_is_logged_once_until_a_write_succeeds() {
         let mut failures = failures(&Arc::default());
-        let mut full =
-            || failures.tolerate(error(io::ErrorKind::StorageFull.into())).expect("a transient error");
+        let mut full = || {
+            failures
+                .tolerate(error(io::ErrorKind::StorageFull.into()))
+                .expect("a full disk should be tolerated")
+        };
         assert!(full().is_some_and(|warning| warning.contains("checkpoint: no storage space")));
         assert_eq!((full(), full()), (None, None));
         failures.all_written();
         assert!(
-            failures.tolerate(error(io::ErrorKind::StorageFull.into())).expect("a transient error").is_some()
+            failures
+                .tolerate(error(io::ErrorKind::StorageFull.into()))
+                .expect("a full disk should be tolerated")
+                .is_some()
         );
     }
 
@@ -122,19 +128,19 @@ mod tests {
             }
             failures.tolerate(error(io::Error::from_raw_os_error(5))).err()
         };
-        // Without a checkpoint, since the start.
+        // Before the first checkpoint, the hour counts from the start.
         assert!(fails_at(3700, false).is_none());
-        let overdue = fails_at(3701, false).expect("a checkpoint that is overdue");
+        let overdue = fails_at(3701, false).expect("an overdue checkpoint should be an error");
         assert!(matches!(overdue, Error::CheckpointOverdue { age, .. } if age == Duration::from_secs(3601)));
         assert!(overdue.is_transient());
-        // A complete one starts the hour anew.
+        // A complete checkpoint restarts the hour.
         assert!(fails_at(5000, true).is_none());
         assert!(fails_at(8600, false).is_none());
         assert!(fails_at(8601, false).is_some());
     }
 
     #[test]
-    fn an_error_that_a_retry_does_not_mend_ends_the_run_at_once() {
+    fn a_permanent_error_ends_the_run_at_once() {
         let mut failures = failures(&Arc::default());
         let denied = error(io::ErrorKind::PermissionDenied.into());
         assert!(matches!(failures.tolerate(denied), Err(Error::Io { .. })));

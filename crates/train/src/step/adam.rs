@@ -4,8 +4,8 @@ use burn::optim::{
 use burn::tensor::{Device, Tensor};
 use kiln_kernels::ops::{self, AdamStep};
 
-/// Burn's Adam and AdamW in fewer passes over the parameters; its state is theirs, so that the same records hold
-/// it.
+/// Burn's Adam and AdamW, with fewer passes over the parameters. The state has the format of Burn's Adam, so Burn's
+/// records can store it.
 #[derive(Debug, Clone)]
 pub(crate) struct Adam {
     pub(crate) betas: [f32; 2],
@@ -13,12 +13,12 @@ pub(crate) struct Adam {
     pub(crate) decay: Decay,
 }
 
-/// What pulls parameters towards zero.
+/// The kind and the rate of weight decay.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Decay {
-    /// A multiple of the parameters, added to the gradients.
+    /// L2 regularisation: adds this multiple of the parameters to the gradients.
     OfGradient(f32),
-    /// The parameters themselves shrink.
+    /// Decoupled weight decay: shrinks the parameters at this rate.
     OfParameters(f32),
 }
 
@@ -31,8 +31,8 @@ impl<const D: usize> RecordState for State<D> {
         AdamState::new(self.0.clone()).state_flatten(prefix, out);
     }
 
-    /// Loads the state on the CPU, from where the next step moves it to the device of its parameter. Burn passes its
-    /// default device, which is the first GPU of every build with CUDA: on a machine without a GPU, that fails.
+    /// Loads the state on the CPU; the next step moves it to the parameter's device. Burn passes its default device,
+    /// which is the first GPU in builds with CUDA and fails on machines without a GPU.
     fn state_unflatten(prefix: &str, source: &mut StateSource, _default: &Device) -> Option<Self> {
         AdamState::state_unflatten(prefix, source, &Device::flex()).map(|state| Self(state.momentum))
     }

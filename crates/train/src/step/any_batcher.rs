@@ -7,13 +7,13 @@ use crate::step::batch::{DeviceBatch, DeviceBatcher};
 use crate::step::device_node_batcher::DeviceNodeBatcher;
 use crate::step::node::NodeInput;
 
-/// Batches for node tasks, prepared on the host and copied to a device, or prepared there: for programs that choose at run
-/// time.
+/// A batcher for node tasks that prepares batches on the host and copies them to a device, or prepares them on the
+/// device. It is for programs that choose at run time.
 #[derive(Debug)]
 pub enum HostOrDeviceBatcher {
-    /// Sampled and gathered on the host.
+    /// Samples and gathers on the host.
     Host(DeviceBatcher<NodeBatcher<dyn FrontierSampler, dyn FeatureStore>>),
-    /// Sampled and gathered on the device.
+    /// Samples and gathers on the device.
     Device(DeviceNodeBatcher),
 }
 

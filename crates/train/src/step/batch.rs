@@ -6,34 +6,34 @@ use kiln_loader::{BatchError, Batcher, SeedBatch, StageTimes};
 use kiln_nn::{ForwardContext, Mode};
 use kiln_sample::RngKey;
 
-/// A batch on a device, with what travels beside it: what a trainer takes.
+/// A batch on a device, with its metadata: the input of a trainer's step.
 #[derive(Debug, Clone)]
 pub struct DeviceBatch<I> {
-    /// The key of the step, for dropout.
+    /// The random key of the step, for dropout.
     pub key: RngKey,
-    /// The number of items; a rank may get none in a step.
+    /// The number of items. It may be 0, when a rank has no share of a step.
     pub n_items: usize,
-    /// The bytes that the input holds on the device, for the bound on a loader's queue.
+    /// The bytes that the input occupies on the device, by which a loader bounds its queue.
     pub n_bytes: usize,
-    /// How long the loader's stages took.
+    /// The time that the loader spent in each of its stages.
     pub times: StageTimes,
-    /// The device that the input is on, without autodiff.
+    /// The device of the input, without autodiff.
     pub device: Device,
-    /// What the model reads.
+    /// The input of the model.
     pub input: I,
 }
 
 /// A batch in host memory that can be copied to a device.
 pub trait ToDevice {
-    /// What a model reads of the batch.
+    /// The model's input.
     type Input;
 
     /// Copies the batch to a device without autodiff.
     fn to_device(self, device: &Device) -> DeviceBatch<Self::Input>;
 }
 
-/// A [`Batcher`] that copies the batches of another one to a device. The loader's workers do so, and their copies
-/// overlap with the steps. [`TaskTrainer::loader`](crate::TaskTrainer::loader) makes one for the trainer's device.
+/// A [`Batcher`] that copies the batches of another batcher to a device. It runs in the loader's workers, so copies
+/// overlap with steps. [`TaskTrainer::loader`](crate::TaskTrainer::loader) creates one for the trainer's device.
 #[derive(Debug)]
 pub struct DeviceBatcher<F> {
     batcher: F,
@@ -41,7 +41,7 @@ pub struct DeviceBatcher<F> {
 }
 
 impl<F: Batcher> DeviceBatcher<F> {
-    /// The same batches on a device.
+    /// Wraps a batcher; its batches are copied to `device`.
     pub fn new(batcher: F, device: &Device) -> Self {
         Self { batcher, device: device.clone().inner() }
     }
@@ -66,7 +66,7 @@ where
         let start = Instant::now();
         let mut batch =
             run_on_load_stream(&self.device, || batch.to_device(&self.device)).map_err(BatchError::other)?;
-        // Bringing rows is the end of gathering them.
+        // The copy counts as the last part of the gather stage.
         batch.times.gather += start.elapsed();
         Ok(batch)
     }
@@ -76,7 +76,7 @@ where
     }
 }
 
-/// The features as the model reads them: they track gradients where it is trained.
+/// Returns the features for the model: in training, they track gradients.
 pub(crate) fn tracked(x: &Tensor<2>, ctx: &ForwardContext) -> Tensor<2> {
     match ctx.mode {
         Mode::Train => x.clone().autodiff(),

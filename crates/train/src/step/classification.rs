@@ -1,29 +1,32 @@
-//! What classifying nodes and classifying graphs share.
+//! The loss and the metrics that node and graph classification share.
 
 use burn::tensor::{Int, Tensor, TensorData, activation::log_softmax};
 
 use crate::step::metric_sums::MetricSums;
 use crate::step::task::StepOutput;
 
-/// What a classifier said of one item.
+/// A classifier's prediction for one item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Prediction {
-    /// The node's id; where graphs are classified, the graph's position in its set.
+    /// The node's id; for graph classification, the graph's position in its set.
     pub item: u32,
-    /// Its class.
+    /// The true class.
     pub label: u32,
-    /// The class with the largest output; the first of those that tie.
+    /// The class with the largest output; the first one in case of a tie.
     pub predicted: u32,
 }
 
-/// Cross entropy of the items' classes, each item weighing the same.
+/// Computes the cross entropy of the items' classes, summed with equal weights.
 ///
 /// # Panics
-/// When a class has no output.
+/// Panics if a class has no output.
 pub(crate) fn cross_entropy(outputs: Tensor<2>, labels: &[i32]) -> StepOutput {
     let [n_items, width] = outputs.dims();
     let largest = labels.iter().max().map_or(0, |&class| class as usize);
-    assert!(largest < width, "an item is of class {largest}, but the model has {width} outputs");
+    assert!(
+        largest < width,
+        "an item has class {largest}, but the model has {width} outputs, expected one per class"
+    );
     let labels = TensorData::new(labels.to_vec(), [n_items, 1]);
     let labels = Tensor::<2, Int>::from_data(labels, &outputs.device());
     let log_probabilities = log_softmax(outputs.clone(), 1);
@@ -31,7 +34,7 @@ pub(crate) fn cross_entropy(outputs: Tensor<2>, labels: &[i32]) -> StepOutput {
     StepOutput { outputs, loss_sum, weight: n_items as f64 }
 }
 
-/// Fills in how many items there are and how many were predicted right.
+/// Sets the numbers of items and of correct predictions.
 pub(crate) fn count(outputs: &Tensor<2>, labels: &[i32], counts: &mut MetricSums) {
     let [_, n_classes] = outputs.dims();
     let values = kiln_kernels::to_vec_f32(outputs.clone());
@@ -40,7 +43,7 @@ pub(crate) fn count(outputs: &Tensor<2>, labels: &[i32], counts: &mut MetricSums
     counts.total = labels.len() as u64;
 }
 
-/// The position of the largest value; the first of those that tie.
+/// Returns the index of the largest value; the first one in case of a tie.
 pub(crate) fn predicted_class(row: &[f32]) -> u32 {
     let mut best = 0;
     for (class, value) in row.iter().enumerate() {

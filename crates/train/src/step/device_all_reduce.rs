@@ -9,17 +9,19 @@ use crate::error::Result;
 use crate::step::metric_sums::LossWeight;
 use crate::step::sync::GradientSync;
 
-/// An all-reduce of gradients on the device: all of them become one tensor there, which whatever moves tensors between
-/// devices sums.
+/// An all-reduce of gradients on the device: concatenates them into one tensor there and sums it with a given function,
+/// such as NCCL's all-reduce.
 ///
-/// The average is that of [`HostAllReduce`](crate::HostAllReduce), and so are its bits where the sum is made in the
-/// order of the ranks. Through host memory goes which parameters have a gradient on any rank, 8 bytes each.
+/// The average is that of [`HostAllReduce`](crate::HostAllReduce), and bit-identical to it if the function sums in the
+/// order of the ranks. Only one `u64` per parameter tensor goes through host memory: the number of ranks that have a
+/// gradient for it.
 pub struct DeviceAllReduce<S> {
     sum: S,
 }
 
 impl<S: FnMut(Tensor<1>) -> Result<Tensor<1>> + Send> DeviceAllReduce<S> {
-    /// With what gives the sum of a tensor over all ranks: equally long on all, which call it once a step.
+    /// Creates an all-reduce from a function that returns the sum of a tensor over all ranks. In a step with gradients,
+    /// all ranks call the function once, with tensors of the same length.
     pub fn new(sum: S) -> Self {
         Self { sum }
     }
@@ -64,8 +66,8 @@ impl<M: Module, S: FnMut(Tensor<1>) -> Result<Tensor<1>> + Send> GradientSync<M>
     }
 }
 
-/// Appends, for each parameter that learns, the gradient times this rank's share of the items as a line of values, zeros
-/// where there is none; and whether there is one.
+/// Collects, for each trainable parameter, the flattened gradient times this rank's share of the items (zeros if there
+/// is no gradient) and whether there is a gradient.
 struct Gather<'a> {
     gradients: &'a GradientsParams,
     share: f32,
@@ -89,7 +91,7 @@ impl ModuleVisitor for Gather<'_> {
     }
 }
 
-/// Registers each parameter's part of the sums, in the order in which they were gathered.
+/// Splits the sums into the parameters' gradients, in the order in which they were collected.
 struct Scatter<'a> {
     sums: Tensor<1>,
     start: usize,

@@ -11,8 +11,8 @@ use kiln_sample::{Scratch, Seeds};
 use crate::step::batch::DeviceBatch;
 use crate::step::node::NodeInput;
 
-/// A batcher for node tasks that works on a device: it samples the blocks and gathers the input features. The seeds and
-/// their labels come from the host. For the same seeds and keys the batches are those of
+/// A batcher for node tasks that samples the blocks and gathers the input features on a device. The seeds and their
+/// labels come from the host. For equal seeds and keys, the batches are equal to those of
 /// [`NodeBatcher`](kiln_loader::NodeBatcher).
 pub struct DeviceNodeBatcher {
     sampler: Arc<DeviceSampler>,
@@ -21,7 +21,7 @@ pub struct DeviceNodeBatcher {
 }
 
 impl DeviceNodeBatcher {
-    /// Batches from these parts, which are shared with the caller and on the same device.
+    /// Creates a batcher. The sampler and the features must be on the same device.
     pub fn new(sampler: Arc<DeviceSampler>, features: Arc<DeviceFeatures>, labels: Arc<Labels>) -> Self {
         Self { sampler, features, labels }
     }
@@ -58,7 +58,7 @@ impl Batcher for DeviceNodeBatcher {
         let loaded = run_on_load_stream(self.sampler.graph().device(), load).map_err(BatchError::other)?;
         let (sampled, x, took) = loaded?;
         times.sample += took;
-        // And waiting for the device to have done both.
+        // The gather stage includes the wait until the device has completed the sampling and the gathering.
         times.gather += start.elapsed() - took;
         let mut labels = Vec::new();
         self.labels.gather(seeds.as_nodes(), &mut labels)?;

@@ -11,30 +11,29 @@ use crate::step::classification;
 use crate::step::metric_sums::MetricSums;
 use crate::step::task::{StepOutput, Task};
 
-/// Graph classification: cross entropy of the graphs' classes, each graph weighing the same, whatever its
-/// size.
+/// Graph classification by cross entropy. Every graph has the same weight, regardless of its size.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct GraphClassification<M> {
     model: PhantomData<fn() -> M>,
 }
 
 impl<M> GraphClassification<M> {
-    /// The task for models of type `M`.
+    /// Creates the task for models of type `M`.
     pub fn new() -> Self {
         Self { model: PhantomData }
     }
 }
 
-/// What a graph classifier reads.
+/// The input of a graph classifier.
 #[derive(Debug, Clone)]
 pub struct GraphInput {
-    /// The graphs, as one.
+    /// The graphs of the batch, as one graph.
     pub graphs: DeviceGraphs,
-    /// Features of the nodes, `[n_nodes, dim]`.
+    /// The features of the nodes, `[n_nodes, dim]`.
     pub x: Tensor<2>,
-    /// The graphs.
+    /// The ids of the graphs.
     pub items: Vec<GraphId>,
-    /// Class of each graph.
+    /// The class of each graph.
     pub labels: Vec<i32>,
 }
 

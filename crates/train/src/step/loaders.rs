@@ -8,21 +8,21 @@ use crate::step::batch::{DeviceBatcher, ToDevice};
 use crate::step::task::Task;
 use crate::step::trainer::TaskTrainer;
 
-/// How items become batches. Seed and rank are the trainer's.
+/// The division of items into batches. The seed and the rank are the trainer's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BatchConfig {
     /// The number of items in a batch of one rank.
     pub batch_size: usize,
-    /// Whether each training epoch has its own random order. Evaluation never shuffles.
+    /// True to shuffle the items in every training epoch. Evaluation never shuffles.
     pub shuffle: bool,
-    /// Whether training leaves out a last step that is not full.
+    /// True to drop an incomplete last step in training.
     pub drop_last: bool,
-    /// What training does with a last step whose items do not divide by the number of ranks.
+    /// The treatment of a last training step whose number of items is not a multiple of the number of ranks.
     pub uneven: UnevenShards,
 }
 
 impl Default for BatchConfig {
-    /// Shuffled batches of 1,024, the short last one kept.
+    /// Returns the configuration of shuffled batches of 1,024 items, including the short last batch.
     fn default() -> Self {
         let ItemSamplerConfig { batch_size, shuffle, drop_last, uneven, .. } = ItemSamplerConfig::default();
         Self { batch_size, shuffle, drop_last, uneven }
@@ -37,10 +37,10 @@ impl BatchConfig {
 }
 
 impl<T: Task> TaskTrainer<T> {
-    /// This rank's share of the items, in the order that the trainer's seed gives.
+    /// Returns this rank's share of the items, ordered by the trainer's seed.
     ///
     /// # Errors
-    /// [`Error::Loader`] for batches of no items.
+    /// Returns [`Error::Loader`] for a batch size of 0.
     pub fn items<I: ItemId>(
         &self,
         items: impl Into<Arc<[I]>>,
@@ -49,11 +49,12 @@ impl<T: Task> TaskTrainer<T> {
         Ok(ItemSampler::new(items, config.with_seed(self.seed, self.shard()))?)
     }
 
-    /// A loader of the items' batches, which its workers copy to the trainer's device. Batches that a
-    /// [`DeviceNodeBatcher`](crate::DeviceNodeBatcher) makes there need no copy: they are for [`Loader::new`].
+    /// Creates a loader of the items' batches, whose workers copy them to the trainer's device. Use [`Loader::new`] for
+    /// batches of a [`DeviceNodeBatcher`](crate::DeviceNodeBatcher), which are on the device already.
     ///
     /// # Errors
-    /// [`Error::Loader`] for too many workers, and [`Error::OtherLoader`] for items that [`TaskTrainer::items`] has not made.
+    /// Returns [`Error::Loader`] for too many workers, and [`Error::OtherLoader`] for items of another seed than the
+    /// trainer's.
     pub fn loader<F>(
         &self,
         items: ItemSampler<F::Item>,
@@ -68,7 +69,7 @@ impl<T: Task> TaskTrainer<T> {
         Ok(Loader::new(items, DeviceBatcher::new(batcher, &self.device), config)?)
     }
 
-    /// Checks that items are this rank's share and ordered by the trainer's seed.
+    /// Checks that the items are this rank's share, ordered by the trainer's seed.
     pub(crate) fn check_items<I: ItemId>(&self, items: &ItemSampler<I>) -> Result<()> {
         self.check_seed(items)?;
         self.check_shard(items, self.shard())
@@ -83,7 +84,7 @@ impl<T: Task> TaskTrainer<T> {
         Ok(())
     }
 
-    /// Checks that items are the share of this rank.
+    /// Checks that the items are those of the share `expected`.
     pub(crate) fn check_shard<I: ItemId>(&self, items: &ItemSampler<I>, expected: Shard) -> Result<()> {
         let got = items.config().shard;
         if got != expected {

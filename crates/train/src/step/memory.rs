@@ -1,16 +1,16 @@
 use std::time::{Duration, Instant};
 
-/// Memory of this process at one moment.
+/// The memory of this process at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct MemoryUse {
-    /// Bytes of anonymous memory: the heap, stacks, tensors.
+    /// Anonymous memory in bytes: the heap, stacks, tensors.
     pub anon_bytes: u64,
-    /// Bytes of mapped files that are in memory; shared with the system's page cache.
+    /// Mapped file pages in memory, in bytes. They are shared with the system's page cache.
     pub mapped_bytes: u64,
 }
 
 impl MemoryUse {
-    /// What the process uses now. Zeros where the system does not say (other systems than Linux).
+    /// Measures the memory of this process. Returns zeros on systems other than Linux.
     pub fn now() -> Self {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         let field = |name: &str| -> u64 {
@@ -23,7 +23,7 @@ impl MemoryUse {
 }
 
 impl MemoryUse {
-    /// The larger of each kind.
+    /// Returns the maximum of two measurements, separately for each kind of memory.
     pub fn max(self, other: Self) -> Self {
         Self {
             anon_bytes: self.anon_bytes.max(other.anon_bytes),
@@ -32,9 +32,9 @@ impl MemoryUse {
     }
 }
 
-/// The most memory seen at the moments when somebody looked: a trainer does after the forward pass, after
-/// the backward pass and after the update of a step, where the last look is some milliseconds old. What comes and
-/// goes between is not seen: it is a sample, not a high-water mark.
+/// The peak memory of this process among samples. A trainer takes a sample after the forward pass, after the backward
+/// pass and after the update of a step, at most once in a few milliseconds. Peaks between samples are missed: this is
+/// not a high-water mark.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct PeakMemory {
     peak: MemoryUse,
@@ -42,11 +42,11 @@ pub struct PeakMemory {
 }
 
 impl PeakMemory {
-    /// The least time between two looks. The system takes 40 µs to say it: a tenth of a step on small graphs, if
-    /// each step looked three times.
+    /// The minimum time between two samples. Reading `/proc` is slow compared with a step on a small graph, which would
+    /// otherwise read it three times.
     const PAUSE: Duration = Duration::from_millis(5);
 
-    /// Looks now, unless somebody looked a few milliseconds ago.
+    /// Takes a sample, unless the last one is only a few milliseconds old.
     pub fn look(&mut self) {
         if self.looked_at.is_none_or(|looked_at| Self::PAUSE <= looked_at.elapsed()) {
             self.merge(MemoryUse::now());
@@ -54,12 +54,12 @@ impl PeakMemory {
         }
     }
 
-    /// Takes a measurement into account.
+    /// Includes a measurement in the peak.
     pub fn merge(&mut self, seen: MemoryUse) {
         self.peak = self.peak.max(seen);
     }
 
-    /// The largest of each kind, not necessarily at the same moment.
+    /// Returns the peak of each kind of memory; the two peaks may be of different moments.
     pub fn get(self) -> MemoryUse {
         self.peak
     }

@@ -4,37 +4,37 @@ use kiln_comm::Communicator;
 
 use crate::error::Result;
 
-/// Sums from which metrics are made. Those of batches and of ranks add up, so that a mean over them weighs
-/// every item the same, whatever the batches' sizes.
+/// Sums from which metrics are computed. The sums of batches and ranks can be added, so means weight every item
+/// equally, regardless of the sizes of the batches.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct MetricSums {
-    /// Sum of the items' losses.
+    /// The sum of the items' losses.
     pub loss_sum: f64,
-    /// Sum of the items' weights in the loss; the number of items where all weigh the same.
+    /// The sum of the items' weights in the loss; the number of items if all have the same weight.
     pub weight: f64,
-    /// Items that were predicted right. For link prediction: positives among the first k.
+    /// The number of correct predictions; for link prediction, the number of positives ranked among the first k.
     pub hits: u64,
-    /// Items that were predicted.
+    /// The number of predictions.
     pub total: u64,
 }
 
 impl MetricSums {
-    /// Mean loss; NaN without items.
+    /// Returns the mean loss; NaN without items.
     pub fn loss(&self) -> f64 {
         self.loss_sum / self.weight
     }
 
-    /// Fraction predicted right; NaN without items.
+    /// Returns the fraction of correct predictions; NaN without items.
     pub fn accuracy(&self) -> f64 {
         self.hits as f64 / self.total as f64
     }
 
-    /// The counts of all ranks, added in their order. A meeting of the ranks.
+    /// Adds the sums of all ranks, in the order of the ranks. Collective: every rank must call it.
     pub(crate) fn sum_over(self, comm: &mut dyn Communicator) -> Result<Self> {
         Ok(self.sum_over_with(comm, 0)?.0)
     }
 
-    /// The same, and the sum of one more number.
+    /// Sums the metric sums like [`MetricSums::sum_over`], and also sums `number` over all ranks.
     pub(crate) fn sum_over_with(self, comm: &mut dyn Communicator, number: u64) -> Result<(Self, u64)> {
         if comm.rank_info().world_size == 1 {
             return Ok((self, number));
@@ -50,23 +50,23 @@ impl MetricSums {
         Ok(all)
     }
 
-    /// Four words that hold the counts exactly.
+    /// Encodes the sums as four 64-bit words, without rounding.
     pub(crate) fn to_bits(self) -> [u64; 4] {
         [self.loss_sum.to_bits(), self.weight.to_bits(), self.hits, self.total]
     }
 
-    /// The counts that [`MetricSums::to_bits`] gave these words of.
+    /// Decodes the words of [`MetricSums::to_bits`].
     pub(crate) fn from_bits([loss_sum, weight, hits, total]: [u64; 4]) -> Self {
         Self { loss_sum: f64::from_bits(loss_sum), weight: f64::from_bits(weight), hits, total }
     }
 }
 
-/// The weights of a step's items in the loss.
+/// The total weights of a step's items in the loss.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LossWeight {
-    /// Of this rank's items; 0 where it has none.
+    /// The weight of this rank's items; 0 if the rank has no items.
     pub own: f64,
-    /// Of all ranks' items, above 0.
+    /// The weight of all ranks' items, above 0.
     pub all: f64,
 }
 

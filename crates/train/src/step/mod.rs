@@ -1,4 +1,4 @@
-//! One step of training: batches on a device, tasks, the trainer, gradients over the ranks and the optimizer.
+//! Training steps: batches on a device, tasks, the trainer, gradient averaging and the optimizer.
 
 pub(crate) mod adam;
 pub(crate) mod any_batcher;

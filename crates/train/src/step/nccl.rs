@@ -11,36 +11,39 @@ use crate::step::device_all_reduce::DeviceAllReduce;
 use crate::step::task::Task;
 use crate::step::trainer::TaskTrainer;
 
-/// NCCL's sums of gradients for the ranks of one process, which share this value where they are threads.
+/// The NCCL communicators of the ranks of one process. Ranks that are threads share one value.
 pub struct NcclGroup {
     is_required: bool,
     deadline: Duration,
-    /// Made by the first thread that asks for it; `None` in the place of a communicator that its rank has taken.
+    /// The communicators of all threads, created by the first thread that needs one; `None` for those already taken by
+    /// their ranks.
     threads: OnceLock<std::result::Result<Mutex<Vec<Option<NcclSum>>>, DeviceError>>,
 }
 
-/// The CUDA devices that the ranks of one process compute on.
+/// The CUDA devices of the ranks of one process.
 #[derive(Debug, Clone, Copy)]
 pub enum CudaDevices<'a> {
-    /// The ranks are threads of this process: the number of each rank's device, by rank; `None` where one has another kind
-    /// of device.
+    /// The ranks are threads of this process. Contains the device index of each rank, or `None` if a rank has another
+    /// kind of device.
     OfThreads(Option<&'a [usize]>),
-    /// The ranks are processes: the number of this one's device.
+    /// The ranks are processes. Contains the device index of this one, or `None` if it has another kind of device.
     OfProcess(Option<usize>),
 }
 
 impl NcclGroup {
-    /// Sums wait for the other ranks for at most `deadline`. Where NCCL is missing, or two ranks share a device, the host
-    /// sums the gradients; with `is_required` that is an error.
+    /// Creates a group whose sums wait at most `deadline` for the other ranks. If NCCL is missing or two ranks share a
+    /// device, the host sums the gradients; with `is_required`, joining fails instead.
     pub fn new(is_required: bool, deadline: Duration) -> Self {
         Self { is_required, deadline, threads: OnceLock::new() }
     }
 
-    /// Lets NCCL sum the trainer's gradients where every rank computes on a CUDA device of its own; otherwise returns the
-    /// trainer as it was. On rank 0, the text says why NCCL is not used although a rank has a CUDA device. A collective.
+    /// Returns a trainer whose gradients are summed by NCCL if every rank has its own CUDA device, otherwise the
+    /// unchanged trainer. The second value is, on rank 0, the reason why NCCL is not used although a rank has a CUDA
+    /// device. Collective: every rank must call it.
     ///
     /// # Errors
-    /// [`Error::NoNccl`] where NCCL is required, [`Error::Device`] where it fails, and those of the other ranks.
+    /// Returns [`Error::NoNccl`] if NCCL is required but cannot be used, [`Error::Device`] if it fails, and
+    /// [`Error::Ranks`] if another rank fails.
     pub fn join<T: Task>(
         &self,
         mut trainer: TaskTrainer<T>,
@@ -57,18 +60,18 @@ impl NcclGroup {
         Ok((trainer, reason.filter(|_| rank_info.rank == 0)))
     }
 
-    /// The communicator of a rank that is a thread, if there are several and each has a device of its own.
+    /// Takes the communicator of a rank that is a thread, if there are several ranks and each has its own device.
     fn of_thread(&self, rank_info: RankInfo, indices: Option<&[usize]>) -> Result<Joined> {
         let distinct = |indices: &&[usize]| indices.iter().collect::<BTreeSet<_>>().len() == indices.len();
         let Some(indices) = indices.filter(distinct).filter(|indices| 1 < indices.len()) else {
             let is_missed = self.is_required && 1 < rank_info.world_size;
             return if is_missed {
-                Err(no_nccl("every rank needs a CUDA device of its own"))
+                Err(no_nccl("every rank needs its own CUDA device"))
             } else {
                 Ok((None, None))
             };
         };
-        // The first rank initializes the communicators of all, in one group, while the others wait for it here.
+        // The first rank initializes the communicators of all ranks as one group; the others wait here.
         let made = self.threads.get_or_init(|| {
             let all = NcclSum::for_devices(indices, self.deadline)?;
             Ok(Mutex::new(all.into_iter().map(Some).collect()))
@@ -78,21 +81,21 @@ impl NcclGroup {
                 let taken = all.lock().unwrap_or_else(PoisonError::into_inner)[rank_info.rank].take();
                 match (taken, self.is_required) {
                     (Some(nccl), _) => Ok((Some(nccl), None)),
-                    (None, true) => Err(no_nccl("an earlier training of these ranks uses it")),
+                    (None, true) => Err(no_nccl("an earlier trainer of these ranks uses it")),
                     (None, false) => {
                         let reason =
-                            "gradients are summed by the host: an earlier training of these ranks uses NCCL";
+                            "gradients are summed on the host: an earlier trainer of these ranks uses NCCL";
                         Ok((None, Some(reason.to_owned())))
                     }
                 }
             }
             Err(error) if self.is_required => Err(no_nccl(error)),
-            Err(error) => Ok((None, Some(format!("gradients are summed by the host: {error}")))),
+            Err(error) => Ok((None, Some(format!("gradients are summed on the host: {error}")))),
         }
     }
 
-    /// The communicator of this process, if every process computes on a device of its own and has NCCL. The processes agree
-    /// on that first: NCCL refuses two ranks on one device, and waits for a rank that does not take part.
+    /// Creates the communicator of this process, if every process has its own device and NCCL. The processes agree on
+    /// that first, because NCCL rejects two ranks on one device and blocks if a rank does not take part.
     fn of_process(&self, comm: &mut dyn Communicator, index: Option<usize>) -> Result<Joined> {
         let uuid = index.map(NcclSum::device_uuid);
         let own = match &uuid {
@@ -106,13 +109,13 @@ impl NcclGroup {
                 return Err(no_nccl(error));
             }
             let reason =
-                "gradients are summed by the host: NCCL needs a CUDA device and libnccl for every rank";
+                "gradients are summed on the host: NCCL needs a CUDA device and libnccl for every rank";
             return Ok((None, (!distinct.is_empty()).then(|| reason.to_owned())));
         };
         let RankInfo { rank, world_size, .. } = comm.rank_info();
         let mut id = if rank == 0 { NcclSum::new_id()? } else { Vec::new() };
         comm.broadcast(0, &mut id)?;
-        // NCCL waits for all ranks: a collective, so that the job's watchdog covers it.
+        // NCCL waits for all ranks, so this runs as a collective, which the watchdog of the process group covers.
         let mut nccl = None;
         let mut join = || nccl = Some(NcclSum::join(index, rank, world_size, &id, self.deadline));
         comm.device_sum(0, &mut join)?;
@@ -120,7 +123,7 @@ impl NcclGroup {
     }
 }
 
-/// The communicator, or the reason why there is none.
+/// The NCCL communicator, or the reason why NCCL is not used.
 type Joined = (Option<NcclSum>, Option<String>);
 
 fn no_nccl(reason: impl fmt::Display) -> Error {

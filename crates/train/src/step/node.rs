@@ -12,43 +12,43 @@ use crate::step::classification;
 use crate::step::metric_sums::MetricSums;
 use crate::step::task::{StepOutput, Task};
 
-/// Node classification: cross entropy of the seeds' classes, each seed weighing the same.
+/// Node classification by cross entropy. Every seed has the same weight.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NodeClassification<M> {
     model: PhantomData<fn() -> M>,
 }
 
 impl<M> NodeClassification<M> {
-    /// The task for models of type `M`.
+    /// Creates the task for models of type `M`.
     pub fn new() -> Self {
         Self { model: PhantomData }
     }
 }
 
-/// What a node classifier reads.
+/// The input of a node classifier.
 #[derive(Debug, Clone)]
 pub struct NodeInput {
-    /// One block a layer, input layer first.
+    /// One block per layer, input layer first.
     pub blocks: Vec<DeviceBlock>,
-    /// Features of the input nodes, `[n_src, dim]`.
+    /// The features of the input nodes, `[n_src, dim]`.
     pub x: Tensor<2>,
-    /// The seeds, as given.
+    /// The seeds in the given order; they may repeat.
     pub seeds: Vec<NodeId>,
-    /// Row of the model's output for each seed.
+    /// The row of the model's output for each seed.
     pub seed_index: Vec<usize>,
-    /// Class of each seed.
+    /// The class of each seed.
     pub labels: Vec<i32>,
 }
 
 impl NodeInput {
-    /// Whether the outputs stand in the seeds' order already: no seed stands twice.
+    /// Returns true if the output rows are already in the order of the seeds, which holds without repeated seeds.
     fn rows_are_seeds(&self) -> bool {
         self.seed_index.iter().enumerate().all(|(seed, &row)| seed == row)
     }
 }
 
 impl NodeInput {
-    /// The batch of this input, which is on `device`.
+    /// Wraps this input, which is on `device`, as a batch.
     pub(crate) fn into_batch(self, key: RngKey, times: StageTimes, device: &Device) -> DeviceBatch<Self> {
         let block_bytes = self.blocks.iter().map(DeviceBlock::n_bytes).sum::<usize>();
         let n_bytes = block_bytes + 4 * self.x.shape().num_elements();

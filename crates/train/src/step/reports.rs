@@ -6,34 +6,34 @@ use serde::Serialize;
 use crate::step::memory::{MemoryUse, PeakMemory};
 use crate::step::metric_sums::MetricSums;
 
-/// Where the time of a step or of an epoch went. The first three stages ran in the loader's workers,
-/// beside the others; `wait` is what of them was not hidden.
+/// The time that a step or an epoch spent in each stage. The first three stages run in the loader's workers, in
+/// parallel with the others; `wait` is the loader time that did not overlap with compute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Timings {
-    /// Picking seeds, sampling and gathering, summed over the workers.
+    /// The time of selecting seeds, sampling and gathering, summed over the workers.
     pub loader: StageTimes,
-    /// Waiting for the loader.
+    /// The time that the trainer waited for the loader.
     pub wait: Duration,
-    /// Receiving the batch. Copying it to the device is a part of the loader's `gather`.
+    /// The time of receiving the batch. Copying it to the device is part of the loader's `gather`.
     pub upload: Duration,
-    /// The model and the loss, and waiting for it; on other devices than the processor, all work of the device that the
-    /// loss waits for.
+    /// The time of the model and the loss, until the loss is read. On asynchronous devices this includes all work of
+    /// the device that the loss depends on.
     pub forward: Duration,
-    /// Gradients.
+    /// The time of the backward pass.
     pub backward: Duration,
-    /// Averaging gradients over the ranks.
+    /// The time of averaging gradients over the ranks.
     pub sync: Duration,
-    /// The optimizer's step.
+    /// The time of the optimizer step.
     pub update: Duration,
 }
 
 impl Timings {
-    /// The stages by name, in seconds, in the order in which a batch passes them.
+    /// Returns the seconds of each stage by name, in the order of the stages of a batch.
     pub fn seconds(&self) -> [(&'static str, f64); 9] {
         self.stages().map(|(name, time)| (name, time.as_secs_f64()))
     }
 
-    /// The stages in nanoseconds, in the order of [`Timings::seconds`].
+    /// Returns the nanoseconds of each stage, in the order of [`Timings::seconds`].
     pub(crate) fn to_nanos(self) -> [u64; 9] {
         self.stages().map(|(_, time)| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
     }
@@ -52,7 +52,7 @@ impl Timings {
         ]
     }
 
-    /// The stages that [`Timings::to_nanos`] gave these numbers of.
+    /// Decodes the numbers of [`Timings::to_nanos`].
     pub(crate) fn from_nanos(nanos: [u64; 9]) -> Self {
         let [seeds, sample, gather, wait, upload, forward, backward, sync, update] =
             nanos.map(Duration::from_nanos);
@@ -67,20 +67,19 @@ impl Serialize for Timings {
     }
 }
 
-/// One step of training.
+/// The report of one training step.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct StepReport {
-    /// The step within the epoch.
+    /// The step within the epoch, from 0.
     pub step: usize,
-    /// Counts of all ranks, under the parameters before the update.
+    /// The metric sums of all ranks, computed with the parameters before the update.
     pub counts: MetricSums,
-    /// Time from asking for the batch to the end of the update. Where losses are read several steps at a time, the first
-    /// of these has the wait for the device of all of them.
+    /// The time from requesting the batch to the end of the update. If losses are read several steps at a time, the
+    /// first of these steps includes the wait until the device has completed all of them.
     pub wall: Duration,
 }
 
-/// The mean time of a step, the first steps left out: they wait for the loader's first batches and for
-/// memory that later steps find in place.
+/// The mean step time without the first steps, which wait for the loader's first batches and for memory allocations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MeanStepTime {
     n_warmup: u64,
@@ -89,12 +88,12 @@ pub struct MeanStepTime {
 }
 
 impl MeanStepTime {
-    /// A mean that leaves out the first `n_warmup` steps.
+    /// Creates a mean that skips the first `n_warmup` steps.
     pub fn new(n_warmup: u64) -> Self {
         Self { n_warmup, n_seen: 0, sum: Duration::ZERO }
     }
 
-    /// Takes the time of the next step.
+    /// Adds the time of the next step.
     pub fn add(&mut self, wall: Duration) {
         self.n_seen += 1;
         if self.n_warmup < self.n_seen {
@@ -102,40 +101,40 @@ impl MeanStepTime {
         }
     }
 
-    /// Steps that the mean is taken over.
+    /// Returns the number of steps in the mean.
     pub fn n_steps(&self) -> u64 {
         self.n_seen.saturating_sub(self.n_warmup)
     }
 
-    /// The mean; `None` before a step after the warm-up.
+    /// Returns the mean; `None` if no step after the warm-up was added yet.
     pub fn mean(&self) -> Option<Duration> {
         let n_steps = self.n_steps();
         (0 < n_steps).then(|| self.sum.div_f64(n_steps as f64))
     }
 }
 
-/// One epoch of training.
+/// The report of one training epoch.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct EpochReport {
-    /// Number of steps.
+    /// The number of steps.
     pub n_steps: usize,
-    /// Counts of all ranks, each step's under its own parameters.
+    /// The metric sums of all ranks. Those of each step are computed with the parameters before its update.
     pub counts: MetricSums,
-    /// Where this rank's time went.
+    /// The time of each stage on this rank.
     pub timings: Timings,
-    /// Time from the first batch asked for to the last update; what was done again after a stop counts once.
+    /// The time from requesting the first batch to the last update. Steps that were repeated after a stop count once.
     pub wall: Duration,
-    /// The most memory seen in the epoch.
+    /// The peak memory in the epoch.
     pub peak_memory: MemoryUse,
 }
 
 /// A step whose loss and outputs are still on the device.
 pub(crate) struct Unread {
-    /// The step within the epoch.
+    /// The step within the epoch, from 0.
     pub(crate) step: usize,
-    /// Its time without the wait for its loss.
+    /// The time of the step without the wait for its loss.
     pub(crate) wall: Duration,
-    /// Waits for the device and reads them.
+    /// Waits for the device and reads the loss and the outputs.
     pub(crate) read: Box<dyn FnOnce() -> MetricSums>,
 }
 
@@ -145,32 +144,34 @@ impl std::fmt::Debug for Unread {
     }
 }
 
-/// The epoch that a trainer is in.
+/// The state of a trainer's current epoch.
 #[derive(Debug)]
 pub(crate) struct EpochState {
-    /// The epoch, from 0.
+    /// The number of the epoch, from 0.
     pub(crate) epoch: usize,
-    /// Steps that are done, those before a resumption included; the same of all that follows.
+    /// The number of completed steps, including those before a resumption.
     pub(crate) n_steps: usize,
-    /// Counts of these steps, of all ranks, but for those that are unread.
+    /// The metric sums of all ranks for the completed steps, including those before a resumption, without the unread
+    /// steps.
     pub(crate) counts: MetricSums,
-    /// The last steps, in their order, as far as nobody has waited for them.
+    /// The last steps, in order, whose losses have not been read yet.
     pub(crate) unread: Vec<Unread>,
+    /// The time of each stage in the completed steps, including those before a resumption.
     pub(crate) timings: Timings,
     pub(crate) memory: PeakMemory,
-    /// When its first step of this process began.
+    /// The start of the first step in this process.
     pub(crate) started: Option<Instant>,
-    /// Time that steps before a resumption took.
+    /// The time of the steps before a resumption.
     earlier: Duration,
 }
 
 impl EpochState {
-    /// The start of an epoch, counted from 0.
+    /// Returns the state at the start of an epoch, counted from 0.
     pub(crate) fn start(epoch: usize) -> Self {
         Self::resume(epoch, 0, MetricSums::default(), Timings::default(), Duration::ZERO)
     }
 
-    /// An epoch of which some steps were done, by a process that is no more.
+    /// Returns the state of an epoch of which an earlier process completed some steps.
     pub(crate) fn resume(
         epoch: usize,
         n_steps: usize,
@@ -188,7 +189,7 @@ impl EpochState {
         EpochReport { n_steps, counts, timings, wall: self.wall(), peak_memory: memory.get() }
     }
 
-    /// How long its steps took.
+    /// Returns the time of all steps so far.
     pub(crate) fn wall(&self) -> Duration {
         self.earlier + self.started.map_or(Duration::ZERO, |started| started.elapsed())
     }

@@ -14,31 +14,32 @@ use crate::step::task::{StepOutput, Task};
 use crate::step::trainer::TaskTrainer;
 use crate::step::weights::{hash, weights_to_bytes};
 
-/// What a rank learned from a batch.
+/// The result of a rank's forward and backward pass.
 struct Learned {
     outcome: Outcome,
-    /// Of this rank's items in the loss.
+    /// The weight of this rank's items in the loss.
     weight: f64,
     gradients: GradientsParams,
 }
 
-/// Loss and outputs of a step.
+/// The loss and the outputs of a step.
 enum Outcome {
-    /// They have been looked at.
+    /// The loss and the outputs have been read.
     Read(MetricSums),
-    /// They are still on the device.
+    /// The loss and the outputs are still on the device.
     Unread(Box<dyn FnOnce() -> MetricSums>),
 }
 
 impl<T: Task> TaskTrainer<T> {
-    /// Trains the next epoch on the loader's batches, or what is left of the one under way, and calls `observe` with each
-    /// step, in their order, once its loss has been read. A meeting; at its end the ranks compare their models, and mapped
-    /// files are checked ([`TaskTrainer::check_files`]).
+    /// Trains the next epoch on the loader's batches, or the rest of the current one. Calls `observe` with each step,
+    /// in order, after its loss was read. At the end, the ranks compare their models, and mapped files are checked
+    /// ([`TaskTrainer::check_files`]). Collective: every rank must call it.
     ///
     /// # Errors
-    /// [`Error::OtherLoader`] for a loader of another seed or of another rank's share, the loader's error, a loss that is
-    /// not finite, [`Error::OtherDevice`], [`Error::Ranks`], [`Error::RanksDiffer`] and [`Error::Graph`]; the
-    /// parameters are then as the last whole step left them (but see [`TaskTrainer::with_read_every`]).
+    /// Returns [`Error::OtherLoader`] for a loader of another seed or another rank's share, the loader's error,
+    /// [`Error::LossNotFinite`], [`Error::OtherDevice`], [`Error::Ranks`] if another rank fails,
+    /// [`Error::RanksDiffer`], and [`Error::Graph`] if a mapped file was changed. The parameters are then those after
+    /// the last complete step (but see [`TaskTrainer::with_read_every`]).
     pub fn epoch<F>(&mut self, loader: &Loader<F>, observe: impl FnMut(&StepReport)) -> Result<EpochReport>
     where
         F: Batcher<Batch = DeviceBatch<T::Input>>,
@@ -48,11 +49,11 @@ impl<T: Task> TaskTrainer<T> {
         self.epoch_of(batches, observe)
     }
 
-    /// The same on batches of any origin, of which each rank must have equally many: those of
-    /// [`TaskTrainer::next_phase`], where they come from a loader.
+    /// Trains an epoch like [`TaskTrainer::epoch`], but on any batches. Every rank must have the same number of
+    /// batches. Batches of a loader must be of the phase [`TaskTrainer::next_phase`].
     ///
     /// # Errors
-    /// As [`TaskTrainer::epoch`].
+    /// Returns the errors of [`TaskTrainer::epoch`].
     pub fn epoch_of(
         &mut self,
         batches: impl IntoIterator<Item = kiln_loader::Result<DeviceBatch<T::Input>>>,
@@ -65,11 +66,12 @@ impl<T: Task> TaskTrainer<T> {
         Ok(report)
     }
 
-    /// One step on the next batch: forward, backward, sync, update. False at the end. `observe` is called with the
-    /// steps whose losses have been read, which at the end are all. A meeting.
+    /// Runs one step on the next batch: forward, backward, sync, update. Returns false if there is no batch left. Calls
+    /// `observe` with each step whose loss was read. When this returns false, all losses have been read. Collective:
+    /// every rank must call it.
     ///
     /// # Errors
-    /// As [`TaskTrainer::epoch`].
+    /// Returns the errors of [`TaskTrainer::epoch`].
     pub fn step(
         &mut self,
         batches: &mut impl Iterator<Item = kiln_loader::Result<DeviceBatch<T::Input>>>,
@@ -87,7 +89,8 @@ impl<T: Task> TaskTrainer<T> {
         let batch = match batch {
             Ok(batch) => batch,
             Err(error) => {
-                // What the steps before it have to say is not lost.
+                // The earlier steps are still reported. If one of them has an invalid loss, that error is returned
+                // instead.
                 self.read_back(observe)?;
                 return Err(error.into());
             }
@@ -128,17 +131,17 @@ impl<T: Task> TaskTrainer<T> {
         Ok(true)
     }
 
-    /// Waits for the device and reads the losses of the steps since the last time: of an epoch that is left before its
-    /// end, before its counts are looked at.
+    /// Waits for the device and reads the losses of the steps since the last read. Call it before using the counts of
+    /// an epoch that is stopped before its end.
     ///
     /// # Errors
-    /// [`Error::LossNotFinite`].
+    /// Returns [`Error::LossNotFinite`] if a loss is infinite or NaN.
     pub fn read_back(&mut self, mut observe: impl FnMut(&StepReport)) -> Result<()> {
         for Unread { step, wall, read } in std::mem::take(&mut self.epoch.unread) {
             let asked = Instant::now();
             let counts = read();
             let waited = asked.elapsed();
-            // Where a loss is read at once, this is part of the forward stage, too.
+            // The time to read a loss immediately is added to the forward stage.
             self.epoch.timings.forward += waited;
             check_finite("training", step, &counts)?;
             self.epoch.counts += counts;
@@ -147,14 +150,16 @@ impl<T: Task> TaskTrainer<T> {
         Ok(())
     }
 
-    /// Ends an epoch whose batches are used up ([`TaskTrainer::step`] has returned false): the ranks compare their models, and
-    /// the next step is one of the next epoch. A meeting.
+    /// Ends an epoch without batches left ([`TaskTrainer::step`] has returned false): the ranks compare their models,
+    /// and the next step belongs to the next epoch. Collective: every rank must call it.
     ///
     /// # Errors
-    /// [`Error::RanksDiffer`], [`Error::Weights`] and [`Error::Ranks`].
+    /// Returns [`Error::RanksDiffer`] if the ranks have different parameters, [`Error::Weights`] if the parameters
+    /// cannot be serialized, and [`Error::Ranks`] if another rank fails.
     pub fn end_epoch(&mut self) -> Result<EpochReport> {
         let epoch = self.epoch.epoch;
-        // First what differs where a rank has more steps than the others.
+        // This collective comes first: it differs from that of a step, so a rank with more steps than the others is
+        // detected.
         self.compare(epoch)?;
         let report = self.epoch.report();
         self.peak.merge(report.peak_memory);
@@ -162,7 +167,8 @@ impl<T: Task> TaskTrainer<T> {
         Ok(report)
     }
 
-    /// Forward and backward: what became of this rank's batch, and the gradients of its mean loss.
+    /// Runs the forward and the backward pass on this rank's batch. The gradients are those of the mean loss over its
+    /// items.
     fn learn(&mut self, batch: DeviceBatch<T::Input>) -> Result<Learned> {
         let started = Instant::now();
         self.comm.set_stage("upload");
@@ -189,7 +195,7 @@ impl<T: Task> TaskTrainer<T> {
         self.comm.set_stage("backward");
         self.epoch.timings.forward += forwarded - uploaded;
         self.epoch.memory.look();
-        // Items that all weigh nothing have no mean loss.
+        // Without a positive weight there is no mean loss.
         let gradients = match forward.weight {
             0.0 => GradientsParams::new(),
             weight => {
@@ -202,12 +208,13 @@ impl<T: Task> TaskTrainer<T> {
         Ok(Learned { outcome, weight: forward.weight, gradients })
     }
 
-    /// Ranks tell each other their counts in each step, and their gradients go by the host.
+    /// Returns true if losses are read in every step. With several ranks they are, because the ranks exchange their
+    /// metric sums in each step.
     fn reads_at_once(&self) -> bool {
         self.read_every == 1 || 1 < self.comm.rank_info().world_size
     }
 
-    /// The gradients of the mean loss over all ranks' items; buffers become those of the first rank.
+    /// Averages the gradients, weighted by the ranks' items, and copies the buffers of rank 0 to all ranks.
     fn average(&mut self, gradients: GradientsParams, weight: LossWeight) -> Result<GradientsParams> {
         if self.comm.rank_info().world_size == 1 || weight.all == 0.0 {
             return Ok(gradients);
@@ -217,14 +224,15 @@ impl<T: Task> TaskTrainer<T> {
         Ok(gradients)
     }
 
-    /// Makes sure that all ranks have the same parameters, by their hashes. A meeting.
+    /// Checks that all ranks have the same parameters, by hash. Collective: every rank must call it.
     pub(crate) fn compare(&mut self, epoch: usize) -> Result<()> {
         if self.comm.rank_info().world_size == 1 {
             return Ok(());
         }
         self.comm.set_stage("comparing models");
         let own = hash(&weights_to_bytes(&self.model)?).into_bytes();
-        // Not the collective that a step begins with: a rank that has more steps than the others is told so.
+        // A step does not start with a broadcast, so a rank with more steps than the others gets an error for
+        // mismatched collectives.
         let mut first = own.clone();
         self.comm.broadcast(0, &mut first)?;
         let differs = self.comm.all_gather(&[u8::from(own != first)])?;
@@ -243,14 +251,14 @@ impl<T: Task> TaskTrainer<T> {
         Err(Error::OtherDevice { expected, got })
     }
 
-    /// What reads a step's loss and outputs; the input may be gone by then.
+    /// Returns a function that reads a step's loss and outputs. The function does not keep the step's input alive.
     pub(crate) fn counts_of(
         &self,
         input: &T::Input,
         forward: &StepOutput,
     ) -> impl FnOnce() -> MetricSums + 'static + use<T> {
         let (targets, weight) = (self.task.targets(input), forward.weight);
-        // What they were computed from is not held.
+        // Detached tensors do not keep the graph of the forward pass alive.
         let (loss_sum, outputs) = (forward.loss_sum.clone().detach(), forward.outputs.clone().detach());
         move || {
             let loss_sum = kiln_kernels::to_vec_f32(loss_sum).iter().map(|&sum| f64::from(sum)).sum();

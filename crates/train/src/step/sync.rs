@@ -8,15 +8,15 @@ use kiln_comm::{Communicator, Reduce};
 use crate::error::Result;
 use crate::step::metric_sums::LossWeight;
 
-/// Averages gradients over the ranks: the one seam between the training loop and whatever moves them,
-/// through host memory or between devices.
+/// Averages gradients over the ranks, through host memory or between devices. This is the interface between the
+/// training loop and the transport of gradients.
 pub trait GradientSync<M: Module>: Debug + Send {
-    /// Takes the gradients of this rank's mean loss and the weight that the mean was taken over; gives
-    /// the gradients of the mean over all ranks' items, the same on every rank. A rank without items
-    /// comes with no gradients and weight 0. Not called where there is one rank.
+    /// Takes the gradients of this rank's mean loss and the weights of the items, and returns the gradients of the mean
+    /// over all ranks' items, equal on every rank. A rank without items passes no gradients and the weight 0. It is not
+    /// called on a single rank.
     ///
     /// # Errors
-    /// Whatever the communicator says.
+    /// Returns the communicator's error.
     fn average(
         &mut self,
         comm: &mut dyn Communicator,
@@ -26,12 +26,12 @@ pub trait GradientSync<M: Module>: Debug + Send {
     ) -> Result<GradientsParams>;
 }
 
-/// An all-reduce of gradients through host memory: all of them travel as one flat bucket, which is summed in the order
-/// of the ranks.
+/// An all-reduce of gradients through host memory: all gradients form one flat bucket, which is summed in the order of
+/// the ranks.
 ///
-/// The average is weighted by the ranks' items, so that every item counts the same. (PyTorch's `Join` divides
-/// by the number of ranks, so that in uneven steps an item of a small share counts more.) A parameter that has
-/// a gradient on no rank gets none; frozen parameters do not travel.
+/// The average is weighted by the ranks' items, so every item has the same weight. (PyTorch's `Join` divides by the
+/// number of ranks, so in uneven steps an item of a small share has more weight.) A parameter for which no rank has a
+/// gradient gets none. Frozen parameters are not sent.
 #[derive(Debug, Default)]
 pub struct HostAllReduce {
     bucket: Vec<f32>,
@@ -55,8 +55,8 @@ impl<M: Module> GradientSync<M> for HostAllReduce {
     }
 }
 
-/// Appends, for each parameter that learns, whether it has a gradient here, and the gradient times this
-/// rank's share of the items, zeros where there is none.
+/// Appends, for each trainable parameter, a flag for the presence of a gradient, and the gradient times this rank's
+/// share of the items (zeros if there is none).
 struct Flatten<'a> {
     bucket: &'a mut Vec<f32>,
     gradients: &'a GradientsParams,
@@ -80,7 +80,7 @@ impl ModuleVisitor for Flatten<'_> {
     }
 }
 
-/// Registers each parameter's part of the bucket, in the order in which it was flattened.
+/// Splits the bucket into the parameters' gradients, in the order in which they were appended.
 struct Unflatten<'a> {
     rest: &'a [f32],
     gradients: &'a mut GradientsParams,
@@ -102,11 +102,10 @@ impl ModuleVisitor for Unflatten<'_> {
     }
 }
 
-/// Gives every rank the first rank's floats that do not learn: running statistics, which each rank's own
-/// batches changed, and frozen parameters, which are the same anyway. Costs a visit and a cheap copy where
-/// there are none.
+/// Copies the floats that are not trained from rank 0 to every rank: running statistics, which each rank's batches have
+/// changed, and frozen parameters, which are equal anyway. A model without such floats costs a visit and a cheap copy.
 pub(crate) fn share_buffers<M: Module>(comm: &mut dyn Communicator, model: M) -> Result<M> {
-    // Running statistics keep the last step's update apart until they are asked to settle it.
+    // Burn defers the last update of running statistics until they are read. `valid` reads them.
     drop(model.valid());
     let mut values = Buffers(Vec::new());
     model.visit(&mut values);

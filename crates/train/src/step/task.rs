@@ -4,36 +4,37 @@ use kiln_nn::ForwardContext;
 
 use crate::step::metric_sums::MetricSums;
 
-/// What is learned: what the loss of a batch is, and what counts as right. The trainer is the same for every task.
+/// A learning task: defines the loss of a batch and which predictions are correct. The trainer is the same for all
+/// tasks.
 pub trait Task {
-    /// What the model reads of a batch, on the trainer's device.
+    /// The input of the model for a batch, on the trainer's device.
     type Input;
     /// The model that is trained.
     type Model: Module;
-    /// What outputs are compared with. It outlives the input, until the outputs are read.
+    /// The values that outputs are compared with. They outlive the input, until the outputs are read.
     type Targets: 'static;
 
-    /// Runs the model and the loss. Only called with at least one item.
+    /// Runs the model and computes the loss. It is called with at least one item.
     ///
-    /// Tensors of the input do not track gradients. Where the model is trained ([`Mode::Train`](kiln_nn::Mode::Train)),
-    /// those that meet its parameters must: [`Tensor::autodiff`] returns one that does.
+    /// The input's tensors do not track gradients. In training ([`Mode::Train`](kiln_nn::Mode::Train)), tensors that
+    /// are combined with the model's parameters must track them: [`Tensor::autodiff`] returns one that does.
     fn forward(&self, model: &Self::Model, input: &Self::Input, ctx: &ForwardContext) -> StepOutput;
 
-    /// Returns what a batch's outputs will be compared with.
+    /// Returns the values that a batch's outputs will be compared with.
     fn targets(&self, input: &Self::Input) -> Self::Targets;
 
-    /// Compares the outputs with the truth. The loss of `forward` is filled in already: `loss_sum` and
-    /// `weight` need no change, `hits` and `total` are 0.
+    /// Compares the outputs with the targets, and sets `hits` and `total`, which are 0 before. `loss_sum` and `weight`
+    /// are already set from `forward`.
     fn count(targets: &Self::Targets, outputs: &Tensor<2>, counts: &mut MetricSums);
 }
 
-/// The output of a model and its loss for a batch.
+/// A model's outputs and loss for a batch.
 #[derive(Debug)]
 pub struct StepOutput {
-    /// One row of outputs an item, `[n_items, width]`.
+    /// One row of outputs per item, `[n_items, width]`.
     pub outputs: Tensor<2>,
-    /// Sum of the items' losses, `[1]`.
+    /// The sum of the items' losses, `[1]`.
     pub loss_sum: Tensor<1>,
-    /// Sum of the items' weights in the loss. The mean loss is the sum over this.
+    /// The sum of the items' weights in the loss. The mean loss is `loss_sum / weight`.
     pub weight: f64,
 }

@@ -17,13 +17,13 @@ use crate::step::sync::{GradientSync, HostAllReduce};
 use crate::step::task::Task;
 use crate::step::weights::{load_weights, weights_to_bytes};
 
-/// Trains a task's model, together with the trainers of the other ranks: each takes its share of a step's
-/// items, gradients are averaged, and all models stay the same to the bit.
+/// Trains a task's model together with the trainers of the other ranks. Each rank processes its share of a step's
+/// items, gradients are averaged, and the models of all ranks stay bit-identical.
 ///
-/// It has the seed, the device and the number of the epoch, and hands them down: its model is made with them, and so
-/// are the loaders that [`TaskTrainer::loader`] returns. [`TaskTrainer::epoch`] trains the next epoch.
+/// The trainer has the seed, the device and the number of the epoch. Its model and the loaders of
+/// [`TaskTrainer::loader`] are created from them. [`TaskTrainer::epoch`] trains the next epoch.
 ///
-/// Methods that say so are meetings: every rank calls them, in the same order.
+/// Methods marked as collective must be called by every rank, in the same order.
 #[derive(Debug)]
 pub struct TaskTrainer<T: Task> {
     pub(crate) task: T,
@@ -33,38 +33,38 @@ pub struct TaskTrainer<T: Task> {
     pub(crate) sync: Box<dyn GradientSync<T::Model>>,
     pub(crate) seed: u64,
     pub(crate) device: Device,
-    /// The epoch that is next or under way.
+    /// The state of the current epoch; between epochs, of the next epoch.
     pub(crate) epoch: EpochState,
-    /// Of whole epochs and of evaluation.
+    /// The peak memory of completed epochs and of evaluations.
     pub(crate) peak: PeakMemory,
     pub(crate) read_every: usize,
     pub(crate) stop: Arc<AtomicBool>,
-    /// Whether some rank was asked to stop in the last step.
+    /// True if a rank was asked to stop in the last step.
     pub(crate) is_stopping: bool,
 }
 
-/// What a trainer is made with, besides its task, its model and its ranks.
+/// The settings of a trainer, besides its task, model and communicator.
 #[derive(Debug, Clone)]
 pub struct TrainerConfig {
-    /// The seed of all that is random: the initial weights, the order of the items, the samples and the masks of dropout.
+    /// The seed of all random numbers: initial weights, order of the items, samples and dropout masks.
     pub seed: u64,
-    /// The device that computes, with or without autodiff.
+    /// The device to train on, with or without autodiff.
     pub device: Device,
     /// The update rule.
     pub optimizer: OptimizerConfig,
 }
 
 impl TrainerConfig {
-    /// Training on the processor from seed 0.
+    /// Configures training on the CPU with seed 0.
     pub fn new(optimizer: OptimizerConfig) -> Self {
         Self { seed: 0, device: Device::flex(), optimizer }
     }
 }
 
-/// Steps of a device after which their losses are read.
+/// The number of steps on an asynchronous device after which their losses are read.
 const READ_EVERY: usize = 10;
 
-/// Burn's optimizer with its numbers.
+/// Burn's optimizer with its configuration.
 pub(crate) struct OptimizerState {
     pub(crate) state: ModuleOptimizer,
     pub(crate) config: OptimizerConfig,
@@ -77,13 +77,13 @@ impl std::fmt::Debug for OptimizerState {
 }
 
 impl<T: Task> TaskTrainer<T> {
-    /// A trainer of the model that `init` makes from the key of the seed on the device with autodiff. A meeting, in
-    /// which every rank gets the first one's parameters.
+    /// Creates a trainer. `init` creates the model from the random key of the seed, on the device with autodiff; all
+    /// ranks then get the parameters of rank 0. Collective: every rank must call it.
     ///
     /// # Errors
-    /// [`Error::BadSetting`] for an optimizer's number that no run can use, [`Error::Model`] where `init` fails,
-    /// [`Error::ModelDevice`] for a model that is not on the device that `init` was given, [`Error::Ranks`], and
-    /// [`Error::Weights`] where another rank's model has another shape.
+    /// Returns [`Error::BadSetting`] for an invalid hyperparameter of the optimizer, [`Error::Model`] if `init` fails,
+    /// [`Error::ModelDevice`] if the model is not on the device that `init` received, [`Error::Ranks`] if another rank
+    /// fails, and [`Error::Weights`] if the ranks' models have different shapes.
     pub fn new(
         task: T,
         config: &TrainerConfig,
@@ -116,81 +116,83 @@ impl<T: Task> TaskTrainer<T> {
         })
     }
 
-    /// The same, which reads losses and outputs of so many steps at a time, at least 1: the host waits for the device
-    /// only then. At 1, which is so on the processor and with several ranks, a loss that is not finite ends the epoch before
-    /// its step has changed anything; otherwise (10 by default) the steps since the last time have.
+    /// Reads the losses and outputs of this many steps at a time (at least 1), so that the host waits for the device
+    /// less often. With 1, which is the default on the CPU and always used with several ranks, a loss that is not
+    /// finite ends the epoch before its step changes the parameters. With more (10 is the default on other devices),
+    /// the steps since the last read have already changed them.
     #[must_use]
     pub fn with_read_every(self, n_steps: usize) -> Self {
         Self { read_every: n_steps.max(1), ..self }
     }
 
-    /// The same, whose ranks all know after a step whether the flag of any of them is up
-    /// ([`TaskTrainer::is_stopping`]): [`fit`](crate::fit) then writes a checkpoint and ends.
+    /// Registers a flag that requests a stop. After each step, all ranks know whether the flag of any rank is set
+    /// ([`TaskTrainer::is_stopping`]); [`fit`](crate::fit) then writes a checkpoint and returns.
     #[must_use]
     pub fn with_stop(self, stop: Arc<AtomicBool>) -> Self {
         Self { stop, ..self }
     }
 
-    /// The same, with gradients averaged in another way than through host memory.
+    /// Replaces the gradient averaging, which by default goes through host memory.
     #[must_use]
     pub fn with_sync(self, sync: impl GradientSync<T::Model> + 'static) -> Self {
         Self { sync: Box::new(sync), ..self }
     }
 
-    /// The same, whose next epoch has this number, from 0: for parameters that were trained before. A run that resumes
-    /// ([`Run::start`](crate::Run::start)) does so itself.
+    /// Sets the number of the next epoch, from 0, for parameters that were already trained.
+    /// [`Run::start`](crate::Run::start) does this when it resumes a run.
     #[must_use]
     pub fn with_epoch(self, epoch: usize) -> Self {
         Self { epoch: EpochState::start(epoch), ..self }
     }
 
-    /// The model as it is now.
+    /// Returns the model with its current parameters.
     pub fn model(&self) -> &T::Model {
         &self.model
     }
 
-    /// The seed of all that is random.
+    /// Returns the seed of all random numbers.
     pub fn seed(&self) -> u64 {
         self.seed
     }
 
-    /// The device that computes, without autodiff.
+    /// Returns the device, without autodiff.
     pub fn device(&self) -> &Device {
         &self.device
     }
 
-    /// The number of epochs that are trained.
+    /// Returns the number of trained epochs.
     pub fn n_epochs(&self) -> usize {
         self.epoch.epoch
     }
 
-    /// The phase of a loader's pass over the items of the epoch that is next or under way.
+    /// Returns the loader phase of the current epoch; between epochs, of the next epoch.
     pub fn next_phase(&self) -> Phase {
         Phase::Train { epoch: self.epoch.epoch as u64 }
     }
 
-    /// The communicator of this rank.
+    /// Returns the communicator of this rank.
     pub fn comm(&mut self) -> &mut dyn Communicator {
         &mut *self.comm
     }
 
-    /// Returns whether this is rank 0, which prints and writes files for all.
+    /// Returns true on rank 0, which prints and writes files for all ranks.
     pub fn is_rank_zero(&self) -> bool {
         self.comm.rank_info().rank == 0
     }
 
-    /// Whether the flag of [`TaskTrainer::with_stop`] was up on some rank in the last step; the same on all.
+    /// Returns true if the flag of [`TaskTrainer::with_stop`] was set on any rank in the last step. All ranks return
+    /// the same.
     pub fn is_stopping(&self) -> bool {
         self.is_stopping
     }
 
-    /// The most memory seen in epochs and in evaluation.
+    /// Returns the peak memory of epochs and evaluations.
     pub fn peak_memory(&self) -> MemoryUse {
         self.peak.get()
     }
 }
 
-/// Checks that all parameters are on a device, with autodiff.
+/// Checks that all parameters are on `device`, with autodiff enabled.
 fn check_device<M: Module>(model: &M, device: &Device) -> Result<()> {
     struct Check<'a> {
         device: &'a Device,

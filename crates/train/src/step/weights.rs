@@ -6,40 +6,42 @@ pub(crate) use kiln_store::sha256 as hash;
 
 use crate::error::{Error, Result};
 
-/// A model's parameters as the bytes of a safetensors file, the same bytes for the same parameters:
-/// tensors in the order of their names, and no metadata but the format's. The running statistics of
-/// normalised layers are among them, the last training step included.
+/// Serializes a model's parameters as a safetensors file. Equal parameters give identical bytes: tensors are ordered by
+/// name, and the only metadata is the format's. The running statistics of normalisation layers are included, up to the
+/// last training step.
 ///
 /// # Errors
-/// [`Error::Weights`] with what the store said.
+/// Returns [`Error::Weights`] with the serializer's error.
 pub fn weights_to_bytes<M: Module>(model: &M) -> Result<Vec<u8>> {
-    // One entry only: the file lists metadata in the order of a hash table.
+    // There is only one metadata entry, because several entries would be written in the random order of a hash table.
     let mut store = SafetensorsStore::from_bytes(None).clear_metadata().metadata("format", "pt");
     unshared(model).save_into(&mut store).map_err(|error| Error::Weights { reason: error.to_string() })?;
     store.get_bytes().map_err(|error| Error::Weights { reason: error.to_string() })
 }
 
-/// Puts the parameters of a safetensors file's bytes into the model, all of them or none. Running
-/// statistics are then this model's alone: clones that were made of it before keep theirs.
+/// Loads the parameters of a safetensors file into the model, all of them or none. Clones of the model keep their
+/// running statistics.
 ///
 /// # Errors
-/// [`Error::Weights`] when a parameter is missing, is one too many, or has another shape.
+/// Returns [`Error::Weights`] if a parameter is missing, unknown, or has another shape.
 pub fn load_weights<M: Module>(model: &mut M, bytes: Vec<u8>) -> Result<()> {
     let mut store = SafetensorsStore::from_bytes(Some(bytes));
     let mut filled = unshared(model);
     let loaded =
         filled.load_from(&mut store).map_err(|error| Error::Weights { reason: error.to_string() })?;
     if !loaded.unused.is_empty() {
-        return Err(Error::Weights { reason: format!("the model has no {}", loaded.unused.join(", ")) });
+        return Err(Error::Weights {
+            reason: format!("the model has no parameter {}", loaded.unused.join(", ")),
+        });
     }
     *model = filled;
     Ok(())
 }
 
-/// A copy of a model that shares nothing with it.
+/// Returns a copy of a model that shares no tensors with it.
 ///
-/// A clone shares the running statistics, so that what is loaded into it would be in both; and Burn holds
-/// their last update back until it is asked for it, when it would overwrite what was loaded.
+/// A clone shares the running statistics, so loading into it would also change the original. Burn also defers their
+/// last update until they are read, when it would overwrite the loaded values.
 fn unshared<M: Module>(model: &M) -> M {
     let copy = model.valid();
     if model.devices().iter().any(Device::is_autodiff) { copy.train() } else { copy }

@@ -1,4 +1,4 @@
-//! What the tests of ranks share: a set of nodes, a model for it, and loaders of a rank's share.
+//! Shared helpers of the tests on ranks: a dataset, a model for it, and loaders of a rank's share.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
@@ -16,7 +16,8 @@ use kiln_train::{DeviceBatcher, NodeClassification, OptimizerConfig, TaskTrainer
 
 pub(crate) type NodeLoader = Loader<DeviceBatcher<NodeBatcher<NeighborSampler, dyn FeatureStore>>>;
 
-/// Ranks of one thread each. Whoever waits as long as the deadline has hung, and the test with it.
+/// Returns ranks that are threads of this process, with one compute thread each. The deadline is so long that only a
+/// deadlock reaches it.
 pub(crate) fn ranks(n_ranks: usize) -> ThreadRanks {
     ThreadRanks { n_ranks, threads_per_rank: 1, deadline: Duration::from_secs(600) }
 }
@@ -26,7 +27,7 @@ pub(crate) fn shard(comm: &dyn Communicator) -> Shard {
     Shard { rank: rank_info.rank, world_size: rank_info.world_size }
 }
 
-/// Nodes of four classes, of which neighbours and features tell something.
+/// Generates nodes of four classes, whose neighbours and features are informative but noisy.
 pub(crate) fn data(n_nodes: usize) -> Dataset {
     let config = synthetic::SbmConfig {
         n_nodes,
@@ -44,7 +45,8 @@ pub(crate) fn nodes(n_nodes: u32) -> Vec<NodeId> {
     (0..n_nodes).map(NodeId).collect()
 }
 
-/// The rank's share of steps of `global_batch` seeds of all ranks together, sampled between the steps.
+/// Returns a loader of a rank's share of the steps, each of which has `global_batch` seeds on all ranks together. The
+/// loader has no worker threads.
 pub(crate) fn loader(data: &Dataset, nodes: &[NodeId], global_batch: usize, shard: Shard) -> NodeLoader {
     assert_eq!(global_batch % shard.world_size, 0);
     let batch_size = global_batch / shard.world_size;
@@ -56,7 +58,7 @@ pub(crate) fn loader(data: &Dataset, nodes: &[NodeId], global_batch: usize, shar
     Loader::new(ItemSampler::new(nodes, items).unwrap(), batcher, config).unwrap()
 }
 
-/// A model with these rates of dropout for the features and between the layers.
+/// Returns a model with these dropout rates for the features and between the layers.
 pub(crate) fn sage(data: &Dataset, [input_dropout, dropout]: [f64; 2]) -> Sage {
     let (d_in, n_classes) = (data.features.dim(), data.labels.n_classes());
     let aggregate = Aggregate::Mean;
@@ -64,12 +66,12 @@ pub(crate) fn sage(data: &Dataset, [input_dropout, dropout]: [f64; 2]) -> Sage {
     config.init(RngKey::new(1), &Device::flex().autodiff()).unwrap()
 }
 
-/// A trainer of a model with dropout, by Adam. All ranks have the same device.
+/// Returns a trainer of a model with dropout, with Adam. All ranks have the same device.
 pub(crate) fn trainer(data: &Dataset, comm: Box<dyn Communicator>) -> TaskTrainer<NodeClassification<Sage>> {
     TaskTrainer::new(NodeClassification::new(), &config(), comm, |_, _| Ok(sage(data, [0.1, 0.5]))).unwrap()
 }
 
-/// Adam on the processor, with the seed of [`loader`].
+/// Configures Adam on the CPU, with the seed of [`loader`].
 pub(crate) fn config() -> TrainerConfig {
     TrainerConfig { seed: 1, ..TrainerConfig::new(OptimizerConfig::adam(0.01, 0.0)) }
 }

@@ -1,4 +1,5 @@
-//! Batches of a node task are the same wherever they are made: training from them gives the same bits.
+//! Batches of node tasks prepared on the host and on a device are equal, and training with them gives bit-identical
+//! weights.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::sync::Arc;
@@ -25,7 +26,7 @@ fn items(data: &Dataset, comm: &dyn Communicator) -> ItemSampler {
     let shard = shard(comm);
     let config =
         ItemSamplerConfig { batch_size: 64 / shard.world_size, seed: 1, shard, ..Default::default() };
-    // A seed that stands twice is one destination and two losses.
+    // A repeated seed is a single destination node, but has two losses.
     let mut seeds = nodes(300);
     seeds.extend(nodes(5));
     assert!(seeds.len() < data.graph.n_nodes());
@@ -47,7 +48,7 @@ fn host_fetch(data: &Dataset) -> NodeBatcher<NeighborSampler, dyn kiln_feature::
     NodeBatcher::new(sampler.into(), data.features.clone(), data.labels.clone())
 }
 
-/// Made on the device, from a tenth of the rows or all of them.
+/// Returns a batcher on the device, with a tenth of the feature rows in device memory or all of them.
 fn device_fetch(data: &Dataset, device: &Device, has_all_rows: bool) -> DeviceNodeBatcher {
     let graph = DeviceGraph::new(data.graph.clone(), device).unwrap();
     let sampler = DeviceSampler::new(graph, FANOUTS);
@@ -103,7 +104,7 @@ fn train<F: Batcher<Item = NodeId, Batch = DeviceBatch<NodeInput>>>(
 }
 
 #[test]
-fn the_trainer_does_not_know_where_a_batch_was_made() {
+fn batches_of_host_and_device_give_identical_weights() {
     let (data, device) = (data(400), device());
     let on_host = || DeviceBatcher::new(host_fetch(&data), &device);
     let (expected, weights) = train(&data, Box::new(SingleRank), &device, on_host(), 0);
@@ -112,7 +113,7 @@ fn the_trainer_does_not_know_where_a_batch_was_made() {
         assert_eq!(got_weights, weights, "{what}: weights");
     };
     for workers in [0, 1] {
-        check("brought by a worker", train(&data, Box::new(SingleRank), &device, on_host(), workers));
+        check("copied by a worker", train(&data, Box::new(SingleRank), &device, on_host(), workers));
         for has_all_rows in [true, false] {
             let batcher = device_fetch(&data, &device, has_all_rows);
             check("made on the device", train(&data, Box::new(SingleRank), &device, batcher, workers));
@@ -121,7 +122,7 @@ fn the_trainer_does_not_know_where_a_batch_was_made() {
 }
 
 #[test]
-fn two_ranks_of_one_device_train_on_batches_that_it_makes() {
+fn two_ranks_train_on_the_batches_of_a_shared_device() {
     let (data, device) = (data(400), device());
     let train_ranks = |on_device: bool| {
         ranks(2)
@@ -141,7 +142,7 @@ fn two_ranks_of_one_device_train_on_batches_that_it_makes() {
 }
 
 #[test]
-fn batches_that_a_device_makes_are_those_of_the_host() {
+fn batches_of_the_device_equal_those_of_the_host() {
     let (data, device) = (data(400), device());
     let on_host = loader(&data, &SingleRank, host_fetch(&data), 0);
     let on_device = loader(&data, &SingleRank, device_fetch(&data, &device, false), 1);
@@ -163,9 +164,9 @@ fn batches_that_a_device_makes_are_those_of_the_host() {
     }
 }
 
-/// What the host samples once tells which rows the device had better have.
+/// Rows that are selected by counting the accesses of a sampled epoch have a higher hit rate than arbitrary rows.
 #[test]
-fn presampled_rows_are_hit_more_often_than_any() {
+fn rows_selected_by_presampling_have_a_higher_hit_rate() {
     let (data, device) = (data(400), device());
     let loader = loader(&data, &SingleRank, host_fetch(&data), 0);
     let order = loader.items().epoch(Phase::Train { epoch: 0 });
@@ -190,15 +191,15 @@ fn presampled_rows_are_hit_more_often_than_any() {
     };
     let (hottest, any) = (share(&counts), share(&vec![0; 400]));
     if is_cpu(&device) {
-        assert_eq!((hottest, any), (1.0, 1.0), "the processor has all rows where they are");
+        assert_eq!((hottest, any), (1.0, 1.0), "the CPU reads all rows in place");
     } else {
         assert!(any < hottest && hottest < 1.0, "{hottest} and {any}");
     }
 }
 
-/// Steps ask the device for work and do not wait for it, but for the losses of every so many steps.
+/// Steps do not wait for the device, except to read the losses of several steps at a time.
 #[test]
-fn losses_are_read_every_so_many_steps_and_nothing_else_is() {
+fn losses_and_outputs_are_read_only_at_the_configured_interval() {
     let (data, device) = (data(400), device());
     let run = |read_every: usize| {
         let loader = loader(&data, &SingleRank, device_fetch(&data, &device, true), 1);
@@ -217,13 +218,13 @@ fn losses_are_read_every_so_many_steps_and_nothing_else_is() {
     let (steps, reads, counts, weights) = run(1);
     assert_eq!(steps.iter().map(|(step, _)| *step).collect::<Vec<_>>(), [0, 1, 2, 3, 4]);
     let is_host = is_cpu(&device);
-    // A loss and the outputs of each step, and nothing after the last one.
+    // Each step reads two tensors, the loss and the outputs. Nothing is read after the last step.
     assert_eq!(reads, if is_host { [0; 6] } else { [2, 2, 2, 2, 2, 0] });
     let (later, reads, later_counts, later_weights) = run(3);
     assert_eq!(reads, if is_host { [0; 6] } else { [0, 0, 6, 0, 0, 4] });
     assert_eq!(
         (later, later_counts, later_weights),
         (steps, counts, weights),
-        "what is read later is the same"
+        "losses that are read later should be equal"
     );
 }

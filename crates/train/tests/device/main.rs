@@ -1,4 +1,4 @@
-//! Training on any device: that of the environment variable `KILN_DEVICE`.
+//! Training on the device of the environment variable `KILN_DEVICE`.
 
 #[path = "../common/mod.rs"]
 mod common;

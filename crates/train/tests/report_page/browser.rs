@@ -1,5 +1,5 @@
-//! The page in a browser, as a user sees it: what it shows, in both colour schemes, and what it asks for.
-//! Where no browser is installed, the tests say so.
+//! The page in a headless browser: its visible content, in both colour schemes, and the resources that it requests.
+//! Tests print a `kiln-skip` line if no browser is installed.
 
 use std::io::Write;
 use std::path::Path;
@@ -11,10 +11,10 @@ use crate::{HOSTILE, page};
 
 const BROWSERS: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
 
-/// The policy that stands in the page. Without it a script can be put in, which looks around.
+/// The content security policy of the page. Tests remove it to inject a script that inspects the page.
 const POLICY: &str = "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\"/>";
 
-/// Leaves what it saw in the document, as JSON between two marks.
+/// A script that adds its observations to the document, as JSON between two marks.
 const PROBE: &str = "<script>addEventListener('load', () => {
   const seen = {
     title: document.title,
@@ -30,7 +30,7 @@ const PROBE: &str = "<script>addEventListener('load', () => {
   document.body.append('probe[' + json + ']probe');
 });</script></body>";
 
-/// The first browser that starts; or else a line that this was not tested.
+/// Returns the first browser that starts. Prints a skip line if there is none.
 fn browser(what: &str) -> Option<&'static str> {
     let starts = |browser: &&&str| {
         let output = Command::new(browser).arg("--version").output();
@@ -39,14 +39,14 @@ fn browser(what: &str) -> Option<&'static str> {
     let found = BROWSERS.iter().find(starts).copied();
     if found.is_none() {
         let skip = format!("kiln-skip: browser: {what}: none of {} starts", BROWSERS.join(", "));
-        // Past the capture of the test harness.
+        // A direct write bypasses the output capture of the test harness.
         let mut stdout = std::io::stdout();
         writeln!(stdout, "{skip}").unwrap();
     }
     found
 }
 
-/// The document after it was loaded, as HTML.
+/// Returns the HTML of the document after loading.
 fn loaded(browser: &str, html: &str, flags: &[&str]) -> String {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("report.html");
@@ -69,7 +69,7 @@ fn url(path: &Path) -> String {
     format!("file://{}", path.display())
 }
 
-/// What the probe saw of this page.
+/// Returns the observations of the probe on this page.
 fn probed(browser: &str, html: &str, flags: &[&str]) -> Value {
     assert!(html.contains(POLICY), "{html}");
     let document = loaded(browser, &html.replace(POLICY, "").replace("</body>", PROBE), flags);
@@ -95,9 +95,9 @@ fn percent_decoded(text: &str) -> Vec<u8> {
     bytes
 }
 
-/// Everything is shown, within the width of a telephone too, and nothing is asked for.
+/// All content is visible, also on a narrow screen, and no resource is requested.
 #[test]
-fn the_page_is_read_in_a_browser_and_asks_for_nothing() {
+fn the_page_shows_its_content_and_requests_no_resources() {
     let Some(browser) = browser("report.html in a browser") else { return };
     let html = page(4, 40).to_html().unwrap();
     let light = probed(browser, &html, &["--window-size=1200,900"]);
@@ -119,7 +119,7 @@ fn the_page_is_read_in_a_browser_and_asks_for_nothing() {
 }
 
 #[test]
-fn a_hostile_name_does_not_run_in_a_browser() {
+fn a_hostile_name_does_not_run_as_a_script() {
     let Some(browser) = browser("hostile names in a browser") else { return };
     let mut page = page(1, 2);
     page.title = format!("a title {HOSTILE}");
@@ -130,14 +130,14 @@ fn a_hostile_name_does_not_run_in_a_browser() {
     assert_eq!(seen["resources"], serde_json::json!([]));
 }
 
-/// The second line of defence: a script that got in stays still, and an image is not asked for.
+/// The policy is the second line of defence: an injected script does not run.
 #[test]
-fn the_policy_keeps_markup_that_got_in_from_running() {
+fn the_policy_prevents_injected_scripts_from_running() {
     let Some(browser) = browser("the policy of report.html") else { return };
     let html = page(1, 2).to_html().unwrap();
     let script = "<script>document.title = 'taken'</script></body>";
     let with_script = |html: &str| loaded(browser, &html.replace("</body>", script), &[]);
     assert!(with_script(&html).contains("<title>node_classification on sbm</title>"));
-    // Without the policy it runs, so that the test would see it.
+    // Without the policy the script runs, so the test can detect it.
     assert!(with_script(&html.replace(POLICY, "")).contains("<title>taken</title>"));
 }

@@ -1,6 +1,6 @@
-//! `report.html`: what stands on it, that nothing from outside becomes markup, and what a browser makes of it.
+//! Tests of `report.html`: its content, the escaping of user input, and its rendering in a browser.
 
-// Helpers of tests unwrap as tests do.
+// Test helpers may unwrap, like tests.
 #![allow(clippy::unwrap_used)]
 
 mod browser;
@@ -10,11 +10,11 @@ use std::collections::BTreeMap;
 
 use kiln_train::{ConfusionMatrix, EpochRow, ReportPage, Summary};
 
-/// A name that runs where it is not escaped, in content and in attributes.
+/// A name that runs a script if it is not escaped, in content and in attributes.
 const HOSTILE: &str =
     "\"'><script>document.title = 'taken'</script><img src=x onerror=\"document.title = 'taken'\">&amp;\u{0}";
 
-/// Stage times of an epoch: those of the loader are 3 s together, the trainer's 8 s.
+/// The stage times of an epoch: 3 s of the loader, 8 s of the trainer.
 const STAGES: [(&str, f64); 9] = [
     ("seeds", 0.25),
     ("sample", 1.75),
@@ -59,7 +59,8 @@ fn summary() -> Summary {
     }
 }
 
-/// Classes in a circle: of each, 10 items are right, 2 are taken for the next one and 1 for the one after.
+/// Returns a confusion matrix in which 10 items of each class are correct, 2 are predicted as the next class and 1 as
+/// the one after it.
 fn matrix(n_classes: u32) -> ConfusionMatrix {
     let mut matrix = ConfusionMatrix::new(n_classes as usize);
     for class in 0..n_classes {

@@ -1,4 +1,4 @@
-//! The page read back as XML: a tag that is left open is an error there.
+//! The structure of the page, parsed as XML, which rejects unclosed tags.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use roxmltree::{Document, Node, ParsingOptions};
 
 use crate::{HOSTILE, epoch, matrix, page};
 
-/// Gives `look` the page's root.
+/// Calls `look` with the page's root element.
 fn parsed<T>(html: &str, look: impl Fn(Node<'_, '_>) -> T) -> T {
     let options = ParsingOptions { allow_dtd: true, ..Default::default() };
     look(Document::parse_with_options(html, options).unwrap().root_element())
@@ -18,13 +18,13 @@ fn text(node: Node<'_, '_>) -> String {
     texts.collect::<String>().split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The section below this heading.
+/// Returns the section with this heading.
 fn section<'a, 'input>(root: Node<'a, 'input>, title: &str) -> Option<Node<'a, 'input>> {
     let mut sections = root.descendants().filter(|node| node.has_tag_name("section"));
     sections.find(|section| section.children().any(|node| node.has_tag_name("h2") && text(node) == title))
 }
 
-/// The texts of a section's table, row by row.
+/// Returns the texts of a section's table, by row.
 fn rows(root: Node<'_, '_>, title: &str) -> Vec<Vec<String>> {
     let section = section(root, title).unwrap();
     let rows = section.descendants().filter(|node| node.has_tag_name("tr"));
@@ -37,7 +37,7 @@ fn note(root: Node<'_, '_>, title: &str) -> String {
 }
 
 #[test]
-fn the_result_and_the_epochs_are_told() {
+fn shows_the_results_epochs_and_settings() {
     parsed(&page(4, 3).to_html().unwrap(), |root| {
         let tiles: Vec<String> =
             root.descendants().filter(|node| node.has_tag_name("dd")).map(text).collect();
@@ -65,7 +65,7 @@ fn the_result_and_the_epochs_are_told() {
 }
 
 #[test]
-fn stage_times_are_summed_and_shared_among_those_that_ran_one_after_another() {
+fn shows_stage_times_as_shares_of_the_loader_and_of_the_trainer() {
     parsed(&page(4, 3).to_html().unwrap(), |root| {
         let stages = rows(root, "Where the time went");
         let numbers: Vec<&[String]> = stages[1..].iter().map(|row| &row[..3]).collect();
@@ -81,7 +81,7 @@ fn stage_times_are_summed_and_shared_among_those_that_ran_one_after_another() {
             ["update", "1.500", "4.7 %"],
         ];
         assert_eq!(numbers, expected);
-        // The trainer's bar is as wide as the drawing, the loader's 12 / 32 of it.
+        // The trainer's bar has the full width of the drawing, and the loader's bar has 12 / 32 of it.
         let section = section(root, "Where the time went").unwrap();
         let width = |class: &str| {
             let mut rects = section.descendants().filter(|node| node.attribute("class") == Some(class));
@@ -93,14 +93,14 @@ fn stage_times_are_summed_and_shared_among_those_that_ran_one_after_another() {
 }
 
 #[test]
-fn the_page_says_where_the_loader_worked() {
+fn explains_whether_the_loader_ran_in_its_own_threads() {
     let note_of = |workers: Option<&str>| {
         let mut page = page(1, 2);
         page.config.remove("workers");
         page.config.extend(workers.map(|workers| ("workers".to_owned(), workers.to_owned())));
         parsed(&page.to_html().unwrap(), |root| note(root, "Where the time went"))
     };
-    let (beside, inline) = ("ran in its threads", "inside wait, which contains its bar");
+    let (beside, inline) = ("ran in its threads", "the loader's time is also part of wait");
     for (workers, says) in [(Some("2"), [true, false]), (Some("0"), [false, true]), (None, [true, true])] {
         let note = note_of(workers);
         assert_eq!([note.contains(beside), note.contains(inline)], says, "{workers:?}: {note}");
@@ -108,7 +108,7 @@ fn the_page_says_where_the_loader_worked() {
 }
 
 #[test]
-fn the_matrix_has_labels_as_rows_and_shades_by_share() {
+fn matrix_rows_are_labels_and_cells_are_shaded_by_their_share() {
     parsed(&page(1, 3).to_html().unwrap(), |root| {
         let expected = [
             ["label", "class 0", "class 1", "class 2"],
@@ -126,9 +126,9 @@ fn the_matrix_has_labels_as_rows_and_shades_by_share() {
     });
 }
 
-/// 64 classes have a matrix, 65 a list of mistakes; a class alone has no mistakes.
+/// Up to 64 classes are shown as a matrix; more classes are shown as a list of the most frequent mistakes.
 #[test]
-fn many_classes_are_told_by_their_mistakes() {
+fn many_classes_are_shown_as_a_list_of_mistakes() {
     parsed(&page(1, 64).to_html().unwrap(), |root| {
         let matrix = rows(root, "Confusion on the test split");
         assert_eq!((matrix.len(), matrix[64].len()), (65, 65));
@@ -152,7 +152,7 @@ fn many_classes_are_told_by_their_mistakes() {
 }
 
 #[test]
-fn what_is_not_there_is_not_shown() {
+fn missing_data_is_replaced_by_a_note_or_left_out() {
     let mut bare = page(0, 2);
     (bare.confusion, bare.config) = (None, Default::default());
     parsed(&bare.to_html().unwrap(), |root| {
@@ -160,7 +160,7 @@ fn what_is_not_there_is_not_shown() {
             ("Learning curves", "No epoch was recorded."),
             ("Epochs", "No epoch was recorded."),
             ("Where the time went", "No time was measured."),
-            ("Configuration", "Nothing was set."),
+            ("Configuration", "No settings were recorded."),
         ] {
             assert_eq!(note(root, title), says);
         }
@@ -180,7 +180,7 @@ fn what_is_not_there_is_not_shown() {
 }
 
 #[test]
-fn what_is_not_finite_is_a_word() {
+fn numbers_that_are_not_finite_are_shown_as_words() {
     let mut page = page(2, 2);
     page.summary.test_accuracy = f64::NAN;
     page.epochs[0].train_loss = f64::INFINITY;
@@ -194,7 +194,7 @@ fn what_is_not_finite_is_a_word() {
 }
 
 #[test]
-fn nothing_from_outside_is_markup() {
+fn user_input_is_escaped() {
     let mut page = page(1, 2);
     page.title = HOSTILE.into();
     page.class_names = vec![HOSTILE.into(), "b".into()];
@@ -204,7 +204,7 @@ fn nothing_from_outside_is_markup() {
     parsed(&html, |root| {
         let is_foreign = |node: &Node<'_, '_>| ["script", "img"].contains(&node.tag_name().name());
         assert_eq!(root.descendants().find(is_foreign), None);
-        // XML has no character of number zero; it is replaced.
+        // XML does not allow the character NUL, which is replaced.
         let shown = HOSTILE.replace('\0', "\u{fffd}");
         let heading = root.descendants().find(|node| node.has_tag_name("h1")).unwrap();
         assert_eq!(text(heading), shown);
@@ -213,9 +213,9 @@ fn nothing_from_outside_is_markup() {
     });
 }
 
-/// No attribute and no rule of the style that could load something.
+/// No attribute and no style rule loads a resource.
 #[test]
-fn the_page_needs_nothing_but_itself() {
+fn the_page_is_self_contained() {
     parsed(&page(3, 65).to_html().unwrap(), |root| {
         for node in root.descendants() {
             let loads = |name: &str| ["src", "href", "srcset", "data", "poster", "action"].contains(&name);
@@ -226,10 +226,10 @@ fn the_page_needs_nothing_but_itself() {
     });
 }
 
-/// Colours that the drawing library sets are set again by the style, for dark screens; one that the style
-/// does not know would stay as it is.
+/// The style overrides the colours of the drawing library, for dark screens; a colour that it does not contain would
+/// not change.
 #[test]
-fn the_style_knows_every_colour_of_the_curves() {
+fn the_style_overrides_every_colour_of_the_curves() {
     parsed(&page(4, 2).to_html().unwrap(), |root| {
         let style = text(root.descendants().find(|node| node.has_tag_name("style")).unwrap());
         let curves = section(root, "Learning curves").unwrap();
@@ -243,13 +243,13 @@ fn the_style_knows_every_colour_of_the_curves() {
 }
 
 #[test]
-fn the_same_run_gives_the_same_page() {
+fn equal_runs_give_identical_pages() {
     assert_eq!(page(4, 65).to_html().unwrap(), page(4, 65).to_html().unwrap());
     assert_ne!(page(4, 65).to_html().unwrap(), page(3, 65).to_html().unwrap());
 }
 
 #[test]
-fn a_line_of_the_metrics_is_an_epoch() {
+fn parses_a_line_of_the_metrics() {
     let folder = tempfile::tempdir().unwrap();
     let mut run = RunFolder::create(folder.path()).unwrap();
     let counts = MetricSums { loss_sum: 5.0, weight: 10.0, hits: 4, total: 10 };

@@ -1,6 +1,6 @@
-//! Our Adam against Burn's.
+//! Compares the crate's Adam and AdamW with Burn's.
 
-// Helpers of tests unwrap as tests do.
+// Test helpers may unwrap, like tests.
 #![allow(clippy::unwrap_used)]
 
 use burn::module::{Module, Param};
@@ -10,7 +10,7 @@ use burn::tensor::{Device, Tensor, TensorData};
 use kiln_kernels::testing::{check_close, values};
 use kiln_train::{Optimizer, OptimizerConfig};
 
-/// Some roundings a step, over 50 steps of 0.01.
+/// The tolerance for a few rounding errors per step, over 50 steps of 0.01.
 const TOLERANCE: f32 = 1e-5;
 
 const LEARNING_RATE: f64 = 0.01;
@@ -34,7 +34,7 @@ fn model() -> Model {
     }
 }
 
-/// After 50 steps with gradients that depend on the parameters and the step.
+/// Returns the parameters after 50 steps with gradients that depend on the parameters and the step.
 fn trained(mut optimizer: ModuleOptimizer) -> [Vec<f32>; 2] {
     let mut model = model();
     for step in 0..50 {
@@ -58,7 +58,7 @@ fn check_same(ours: ModuleOptimizer, burns: ModuleOptimizer) {
 }
 
 #[test]
-fn adam_moves_parameters_as_burns_does() {
+fn adam_equals_adam_of_burn() {
     let burns = || AdamConfig::new().with_epsilon(1e-8);
     check_same(ours(Optimizer::Adam, 0.0), burns().init());
     let decay = Some(WeightDecayConfig::new(0.05));
@@ -66,7 +66,7 @@ fn adam_moves_parameters_as_burns_does() {
 }
 
 #[test]
-fn adamw_moves_parameters_as_burns_does() {
+fn adamw_equals_adamw_of_burn() {
     let burns = AdamWConfig::new().with_epsilon(1e-8).with_weight_decay(0.05).init();
     check_same(ours(Optimizer::AdamW, f64::from(0.05_f32)), burns);
 }

@@ -1,5 +1,4 @@
-//! Models that are normalised by batches, on two ranks: all have the first rank's running statistics, and
-//! resume with them.
+//! Models with batch normalisation on two ranks: all ranks get rank 0's running statistics, and resume with them.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::sync::Arc;
@@ -19,11 +18,11 @@ use kiln_train::{
 
 use crate::common::{ranks, shard};
 
-/// Seeds of all ranks in a step: 5 steps an epoch, the last one short.
+/// The number of seeds of all ranks in a step. An epoch has 5 steps, the last one short.
 const GLOBAL_BATCH: usize = 8;
 const N_GRAPHS: u32 = 36;
 
-/// Rings of 3 to 9 nodes with the features `[1, position]`; their class says whether they are long.
+/// Returns a loader of rings of 3 to 9 nodes with the features `[1, position]`; the class of a ring is 1 if it is long.
 fn loader(shard: Shard) -> Loader<DeviceBatcher<GraphBatcher<dyn FeatureStore>>> {
     let (mut offsets, mut srcs, mut dsts, mut x) = (vec![0], Vec::new(), Vec::new(), Vec::new());
     let n_nodes = |graph: u32| 3 + graph * 5 % 7;
@@ -56,7 +55,7 @@ fn trainer(comm: Box<dyn Communicator>) -> TaskTrainer<GraphClassification<Gin>>
     TaskTrainer::new(GraphClassification::new(), &config, comm, init).unwrap()
 }
 
-/// What does not learn: running statistics, and the fixed epsilons.
+/// Collects the values that are not trained: running statistics and fixed epsilons.
 #[derive(Default)]
 struct Buffers(Vec<f32>);
 
@@ -69,14 +68,14 @@ impl ModuleVisitor for Buffers {
 }
 
 fn buffers(model: &Gin) -> Vec<f32> {
-    // Running statistics keep the last step's update apart until they are asked to settle it.
+    // Burn defers the last update of running statistics until they are read. `valid` reads them.
     drop(model.valid());
     let mut buffers = Buffers::default();
     model.visit(&mut buffers);
     buffers.0
 }
 
-/// One step of a rank alone, on the share that it would have of two.
+/// Returns the buffers after one step of a single rank, on its share of the items of two ranks.
 fn statistics_alone(rank: usize) -> Vec<f32> {
     let mut trainer = trainer(Box::new(SingleRank::new()));
     let shard = Shard { rank, world_size: 2 };
@@ -85,7 +84,7 @@ fn statistics_alone(rank: usize) -> Vec<f32> {
 }
 
 #[test]
-fn running_statistics_are_the_first_ranks() {
+fn all_ranks_get_the_running_statistics_of_rank_0() {
     let of_ranks = ranks(2).run(|comm| {
         let loader = loader(shard(&*comm));
         let mut trainer = trainer(comm);
@@ -99,12 +98,12 @@ fn running_statistics_are_the_first_ranks() {
 }
 
 #[test]
-fn ranks_end_with_the_same_bytes() {
+fn all_ranks_have_identical_weights_and_buffers() {
     let of_ranks = ranks(2).run(|comm| {
         let loader = loader(shard(&*comm));
         let mut trainer = trainer(comm);
         for _ in 0..3 {
-            // Compares the ranks' models at its end.
+            // The end of an epoch compares the models of the ranks.
             trainer.epoch(&loader, |_| ())?;
         }
         trainer.evaluate(loader.epoch(VALIDATION), |_, _| ())?;
@@ -114,19 +113,20 @@ fn ranks_end_with_the_same_bytes() {
     assert_eq!(of_ranks[0], of_ranks[1]);
 }
 
-/// Panics after so many steps.
+/// Panics after this many steps.
 struct StopAfter(usize);
 
 impl TrainCallback for StopAfter {
     fn step(&mut self, _: &StepReport) {
         self.0 -= 1;
-        assert!(0 < self.0, "the machine stops");
+        assert!(0 < self.0, "injected stop");
     }
 
     fn epoch(&mut self, _: usize, _: &EpochReport, _: &MetricSums, _: bool) {}
 }
 
-/// Starts or resumes a run of 2 epochs on 2 ranks, which stops after `n_steps` more: what it leaves.
+/// Starts or resumes a run of 2 epochs on 2 ranks that stops after `n_steps` more steps. Returns the last and the best
+/// weights of each rank.
 fn train(
     open: impl Fn() -> kiln_train::Result<RunFolder> + Sync,
     n_steps: usize,
@@ -147,15 +147,15 @@ fn train(
 }
 
 #[test]
-fn a_run_that_stops_within_an_epoch_goes_on_to_the_same_bits() {
+fn a_run_killed_within_an_epoch_resumes_to_bit_identical_weights() {
     let whole = tempfile::tempdir().unwrap();
     let expected = train(|| RunFolder::create(whole.path()), usize::MAX).unwrap();
     assert_eq!(expected[0], expected[1]);
     for n_steps in 1..=10 {
         let folder = tempfile::tempdir().unwrap();
         let error = train(|| RunFolder::create(folder.path()), n_steps).unwrap_err();
-        assert!(error.contains("the machine stops"), "{error}");
+        assert!(error.contains("injected stop"), "{error}");
         let found = train(|| RunFolder::open(folder.path()), usize::MAX).unwrap();
-        assert!(found == expected, "other bits after a stop in step {n_steps}");
+        assert!(found == expected, "results differ after a stop in step {n_steps}");
     }
 }

@@ -1,4 +1,4 @@
-//! What well-known programs for several devices do wrong, and this crate must not: a test for each.
+//! Tests that this crate does not make the mistakes of well-known multi-device training programs.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::collections::BTreeSet;
@@ -15,13 +15,13 @@ use kiln_train::{DeviceBatch, MetricSums, StepOutput, Task, TaskTrainer, VALIDAT
 
 use crate::common::{config, data, loader, nodes, ranks, shard, trainer};
 
-/// A model that learns nothing of use.
+/// A model whose parameter has no effect on the loss.
 #[derive(Module, Debug)]
 struct Zero {
     value: Param<Tensor<1>>,
 }
 
-/// Items that say what their loss is and whether they are right.
+/// A task whose items contain their own loss and correctness.
 struct Told;
 
 #[derive(Debug, Clone, Copy)]
@@ -70,8 +70,8 @@ fn items(n_items: usize, loss: f32, is_right: bool) -> Vec<Item> {
     vec![Item { loss, is_right }; n_items]
 }
 
-/// Three items of the first rank are right, the only one of the second is wrong: 3/4, where the mean of the
-/// ranks' accuracies is 1/2.
+/// Rank 0 has three correct items, rank 1 has a wrong one: the accuracy is 3/4, while the mean of the ranks' accuracies
+/// is 1/2.
 #[test]
 fn accuracies_of_ranks_are_not_averaged() {
     let accuracies = ranks(2).run(|comm| {
@@ -85,8 +85,8 @@ fn accuracies_of_ranks_are_not_averaged() {
     assert_eq!(accuracies.unwrap(), [[0.75; 2]; 2]);
 }
 
-/// Four items of loss 1 in the first step, one of loss 6 in the second, which the other rank has nothing of:
-/// a mean of 2. By steps it is 3.5, and by the ranks' own steps 1 and 3.5.
+/// The first step has four items of loss 1, the second one item of loss 6 on one rank: the mean loss is 2. The mean
+/// over the steps would be 3.5, and the means over each rank's own steps would be 1 and 3.5.
 #[test]
 fn losses_are_divided_by_seeds_and_not_by_steps() {
     let losses = ranks(2).run(|comm| {
@@ -101,7 +101,7 @@ fn losses_are_divided_by_seeds_and_not_by_steps() {
     assert_eq!(losses.unwrap(), [[2.0; 2]; 2]);
 }
 
-/// 3 does not divide 50, and all seeds are used; each epoch deals them out anew, to all ranks.
+/// The 50 seeds are not divisible by the 3 ranks, but all are used, and each epoch shuffles them across all ranks.
 #[test]
 fn no_seed_is_dropped_and_all_ranks_are_shuffled_together() {
     let data = data(200);
@@ -125,11 +125,11 @@ fn no_seed_is_dropped_and_all_ranks_are_shuffled_together() {
         let all: BTreeSet<NodeId> = seen.iter().flat_map(|rank| rank[epoch].clone()).collect();
         assert_eq!(all, nodes(50).into_iter().collect());
     }
-    // Where ranks keep their seeds, the four sets of one are the same.
+    // If ranks kept their seeds, a rank would have the same set in all four epochs.
     assert!(seen.iter().all(|rank| rank.iter().collect::<BTreeSet<_>>().len() == 4));
 }
 
-/// Each rank judges a share of the split, and all know the result of the whole.
+/// Each rank evaluates its share of the split, and all get the result of the whole split.
 #[test]
 fn validation_is_not_repeated_on_every_rank() {
     let data = data(200);
@@ -156,10 +156,10 @@ fn validation_is_not_repeated_on_every_rank() {
     assert_eq!((alone.hits, alone.total), (counts[0].hits, 51));
 }
 
-/// Shares of any size, one of them none, meet in every step. Ranks that do not even have as many batches are
-/// told so.
+/// Shares of any size, including empty ones, take part in every step. Ranks with different numbers of batches get an
+/// error.
 #[test]
-fn uneven_input_hangs_nobody() {
+fn uneven_shares_do_not_deadlock() {
     let data = data(200);
     for n_seeds in [1, 3, 4, 5, 13] {
         let counts = ranks(4).run(|comm| {
@@ -181,13 +181,13 @@ fn uneven_input_hangs_nobody() {
     });
     outcome.unwrap_err();
     for text in told_of.into_inner().unwrap() {
-        assert!(text.contains("ranks met in different collectives") && text.contains("in step 2"), "{text}");
+        assert!(text.contains("ranks called different collectives") && text.contains("in step 2"), "{text}");
     }
 }
 
-/// The short last batch has more nodes than seeds, as the others have, and only its seeds count.
+/// The short last batch contains more nodes than seeds, like the others, and only its seeds are counted.
 #[test]
-fn a_short_last_batch_scores_its_seeds_and_nothing_else() {
+fn a_short_last_batch_scores_only_its_seeds() {
     let data = data(200);
     let steps = ranks(2).run(|comm| {
         let loader = loader(&data, &nodes(23), 10, shard(&*comm));

@@ -1,4 +1,4 @@
-//! Ways to evaluate a node classifier on several ranks: all say the same of the same nodes.
+//! Tests that the evaluators for node classifiers on several ranks give equal results for the same nodes.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::sync::Arc;
@@ -17,13 +17,14 @@ use kiln_train::{
 
 use crate::common::{data, ranks, trainer};
 
-/// Sums of a few dozen numbers of about 1 in two orders.
+/// The tolerance for sums of a few dozen numbers of about 1, which are added in two orders.
 const TOLERANCE: f64 = 1e-4;
 
 type SageTrainer = TaskTrainer<NodeClassification<Sage>>;
 type AllNeighbors = Loader<DeviceBatcher<NodeBatcher<NeighborSampler, dyn FeatureStore>>>;
 
-/// Batches of 10 nodes a rank with all their neighbours, so that sampled evaluation is exact, too.
+/// Returns a loader of batches of 10 nodes per rank with all their neighbours, so that sampled evaluation is also
+/// exact.
 fn loader(data: &Dataset, evaluator: &Evaluator, trainer: &SageTrainer, nodes: &[NodeId]) -> AllNeighbors {
     let sampler = NeighborSampler::new(data.graph.clone(), [Fanout::All; 2]);
     let batcher = NodeBatcher::new(sampler.into(), data.features.clone(), data.labels.clone());
@@ -41,7 +42,7 @@ fn exact(data: &Dataset, n_ranks: usize) -> Evaluator {
     })
 }
 
-/// What the ranks count on the test nodes, and what the first one predicts of them.
+/// Returns the ranks' metric sums on the test nodes, and rank 0's predictions for them.
 fn judge(data: &Dataset, evaluator: &Evaluator, n_ranks: usize) -> (MetricSums, Vec<Prediction>) {
     let judged = ranks(n_ranks).run(|comm: Box<dyn Communicator>| {
         let mut trainer = trainer(data, comm);
@@ -57,7 +58,7 @@ fn judge(data: &Dataset, evaluator: &Evaluator, n_ranks: usize) -> (MetricSums, 
 }
 
 #[test]
-fn all_ways_count_and_predict_the_same() {
+fn all_evaluators_return_equal_counts_and_predictions() {
     let data = data(300);
     let (expected, predictions) = judge(&data, &Evaluator::Sampled, 1);
     assert_eq!(predictions.len(), data.split.test.len());
@@ -74,7 +75,7 @@ fn all_ways_count_and_predict_the_same() {
 }
 
 #[test]
-fn the_first_rank_counts_so_many_batches_and_evaluates_all() {
+fn first_rank_evaluator_limits_the_batches_of_count_but_not_of_evaluate() {
     let data = data(300);
     let (counts, predictions) = judge(&data, &Evaluator::FirstRank { n_batches: 2 }, 2);
     assert_eq!((counts.total, predictions.len()), (20, data.split.test.len()));

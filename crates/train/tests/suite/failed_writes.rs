@@ -1,5 +1,5 @@
-//! Runs whose disk is full for a while. A file under the name that a checkpoint has until it is complete leads to
-//! `/dev/full`, a full disk also for root; a failed write removes it, so that it is put there for each attempt.
+//! Tests of runs on a temporarily full disk. The temporary name of an incomplete checkpoint is a link to `/dev/full`,
+//! which is a full disk also for root. A failed write removes the link, so it is created again for each attempt.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
@@ -22,19 +22,19 @@ use crate::common::{data, loader, ranks, shard, trainer};
 
 const CHECKPOINT: &str = "last/checkpoint.safetensors";
 
-/// What happens to a run of two epochs of four steps, with a checkpoint after each step and each epoch.
+/// The disturbances of a run of two epochs of four steps, with a checkpoint after each step and each epoch.
 #[derive(Clone)]
 struct Case {
     n_ranks: usize,
-    /// These files cannot be written...
+    /// The files that cannot be written in the steps of `during`.
     full: Vec<&'static str>,
-    /// ... while so many steps are done.
+    /// The range of the number of completed steps in which the disk is full.
     during: Range<usize>,
-    /// How long a step takes.
+    /// The duration of a step in minutes, by the test's clock.
     minutes: u64,
-    /// The process dies after so many steps.
+    /// The number of steps after which the process crashes.
     killed_after: usize,
-    /// A signal stops it after so many steps.
+    /// The number of steps after which a signal stops the run.
     stopped_after: usize,
 }
 
@@ -52,7 +52,7 @@ impl Default for Case {
     }
 }
 
-/// What the first rank observes.
+/// The callback's state on rank 0.
 struct Watch<'a> {
     case: &'a Case,
     folder: &'a Path,
@@ -77,7 +77,7 @@ fn fill(folder: &Path, case: &Case, n_steps: usize) {
     }
 }
 
-/// The watch, which the validation shares.
+/// The callback, whose state is shared with the validation.
 struct Shared<'a, 'b>(&'a RefCell<Watch<'b>>);
 
 impl TrainCallback for Shared<'_, '_> {
@@ -86,7 +86,7 @@ impl TrainCallback for Shared<'_, '_> {
         watch.n_steps += 1;
         watch.minutes.fetch_add(watch.case.minutes, Ordering::Relaxed);
         watch.stop.store(watch.case.stopped_after <= watch.n_steps, Ordering::Relaxed);
-        assert!(watch.n_steps <= watch.case.killed_after, "the process dies");
+        assert!(watch.n_steps <= watch.case.killed_after, "injected crash");
         watch.fill_disk();
     }
 
@@ -99,7 +99,7 @@ impl TrainCallback for Shared<'_, '_> {
     }
 }
 
-/// What a run leaves.
+/// The result of a run.
 #[derive(Debug, Clone, PartialEq)]
 struct Left {
     weights: Vec<u8>,
@@ -109,7 +109,7 @@ struct Left {
     n_steps: usize,
 }
 
-/// Runs the case in the folder, from the start or from the checkpoint there; what it leaves, and its warnings.
+/// Runs the case in the folder, from the start or from its checkpoint. Returns the result and the warnings.
 fn train(folder: &Path, case: &Case) -> Result<(Left, Vec<String>), RankError> {
     let data = data(320);
     if !folder.join(CHECKPOINT).exists() {
@@ -144,7 +144,7 @@ fn train(folder: &Path, case: &Case) -> Result<(Left, Vec<String>), RankError> {
     })?;
     let ((weights, n_epochs, n_steps), warnings) = ends.remove(0);
     for ((other, ..), _) in &ends {
-        assert_eq!(*other, weights, "all ranks should end alike");
+        assert_eq!(*other, weights, "all ranks should end with equal weights");
     }
     let metrics = fs::read_to_string(folder.join("metrics.jsonl")).unwrap();
     let rows: Vec<serde_json::Value> =
@@ -160,7 +160,7 @@ fn undisturbed(n_ranks: usize) -> Left {
     left
 }
 
-/// The error of the rank that is the reason for the end of all: the first one.
+/// Returns the error of rank 0. Panics unless rank 0 caused the failure of the run.
 fn error_of(outcome: Result<(Left, Vec<String>), RankError>) -> Box<Error> {
     match outcome {
         Err(RankError::Rank { rank: 0, failure: Failure::Failed(error), .. }) => error.downcast().unwrap(),
@@ -177,17 +177,18 @@ fn has_unfinished_files(folder: &Path) -> bool {
 }
 
 #[test]
-fn a_disk_that_is_full_for_a_while_is_one_warning() {
+fn a_temporarily_full_disk_causes_one_warning() {
     for n_ranks in [1, 2] {
         let expected = undisturbed(n_ranks);
-        // At the start, within an epoch, over its end, at the end of the last epoch; within the hour.
+        // The disk is full at the start, within an epoch, across its end, or at the end of the last epoch, always for
+        // less than an hour.
         for during in [0..1, 0..5, 2..3, 3..6, 8..9] {
             let folder = tempfile::tempdir().unwrap();
             let case = Case { n_ranks, during: during.clone(), minutes: 8, ..Case::default() };
             let is_last = during.contains(&8);
             let outcome = train(folder.path(), &case);
             if is_last {
-                // The observer fills the disk after the last epoch, too: its checkpoint must be written.
+                // The disk is still full after the last epoch, whose checkpoint must be written.
                 let error = error_of(outcome);
                 assert!(matches!(*error, Error::Io { .. }) && error.is_transient(), "{error}");
                 let (left, _) = train(folder.path(), &Case { n_ranks, ..Case::default() }).unwrap();
@@ -196,7 +197,7 @@ fn a_disk_that_is_full_for_a_while_is_one_warning() {
             }
             let (left, warnings) = outcome.unwrap();
             assert_eq!(left, expected, "{n_ranks} ranks, {during:?}");
-            let [warning] = &warnings[..] else { panic!("one warning, not {warnings:?}") };
+            let [warning] = &warnings[..] else { panic!("expected one warning, got {warnings:?}") };
             assert!(warning.contains(CHECKPOINT) && warning.contains("No space left on device"), "{warning}");
             assert!(!has_unfinished_files(folder.path()), "{during:?}");
         }
@@ -204,12 +205,12 @@ fn a_disk_that_is_full_for_a_while_is_one_warning() {
 }
 
 #[test]
-fn a_run_that_dies_while_the_disk_is_full_resumes_from_the_last_complete_checkpoint() {
+fn a_run_killed_while_the_disk_is_full_resumes_from_the_last_complete_checkpoint() {
     let expected = undisturbed(1);
     for killed_after in [3, 5] {
         let folder = tempfile::tempdir().unwrap();
         let case = Case { during: 3..7, killed_after, ..Case::default() };
-        assert!(train(folder.path(), &case).unwrap_err().to_string().contains("the process dies"));
+        assert!(train(folder.path(), &case).unwrap_err().to_string().contains("injected crash"));
         let mut trainer = trainer(&data(320), Box::new(kiln_comm::SingleRank));
         let run =
             Run::start(&mut trainer, || RunFolder::open(folder.path()), RunIdentity::default()).unwrap();
@@ -220,12 +221,12 @@ fn a_run_that_dies_while_the_disk_is_full_resumes_from_the_last_complete_checkpo
     }
 }
 
-/// All ranks end with the first one's error, and none waits for it.
+/// All ranks fail with rank 0's error, without waiting for a timeout.
 #[test]
 fn a_run_fails_when_its_last_checkpoint_is_older_than_an_hour() {
     for n_ranks in [1, 2] {
         let expected = undisturbed(n_ranks);
-        // The checkpoint of step 2 is complete; that of step 5 is tried 75 minutes later.
+        // The checkpoint of step 2 is complete; the attempt of step 5 is 75 minutes later.
         let folder = tempfile::tempdir().unwrap();
         let case = Case { n_ranks, during: 3..100, minutes: 25, ..Case::default() };
         let error = error_of(train(folder.path(), &case));
@@ -235,7 +236,7 @@ fn a_run_fails_when_its_last_checkpoint_is_older_than_an_hour() {
         assert!(!has_unfinished_files(folder.path()));
         let (left, _) = train(folder.path(), &Case { n_ranks, ..Case::default() }).unwrap();
         assert_eq!(left, expected, "resumed on {n_ranks} ranks");
-        // Without any checkpoint since the start; the folder still counts as empty.
+        // Without a complete checkpoint since the start, the folder still counts as empty.
         let folder = tempfile::tempdir().unwrap();
         let case = Case { n_ranks, during: 0..100, minutes: 25, ..Case::default() };
         assert!(matches!(*error_of(train(folder.path(), &case)), Error::CheckpointOverdue { .. }));
@@ -244,9 +245,9 @@ fn a_run_fails_when_its_last_checkpoint_is_older_than_an_hour() {
     }
 }
 
-/// A signal says that the process ends: its checkpoint is the last one.
+/// After a signal, the process exits, so the checkpoint cannot be retried.
 #[test]
-fn a_run_that_is_stopped_while_the_disk_is_full_fails() {
+fn a_run_stopped_while_the_disk_is_full_fails() {
     for n_ranks in [1, 2] {
         let expected = undisturbed(n_ranks);
         let folder = tempfile::tempdir().unwrap();
@@ -259,12 +260,12 @@ fn a_run_that_is_stopped_while_the_disk_is_full_fails() {
 }
 
 #[test]
-fn files_that_could_not_be_written_follow_with_the_next_checkpoint() {
+fn unwritten_files_are_written_with_the_next_checkpoint() {
     let expected = undisturbed(1);
     let names = ["metrics.jsonl", "curves.svg", "best.safetensors"];
     for name in names.into_iter().filter(|name| cfg!(feature = "report") || *name != "curves.svg") {
         let folder = tempfile::tempdir().unwrap();
-        // At the end of the first epoch.
+        // The disk is full at the end of the first epoch.
         let case = Case { full: vec![name], during: 4..5, ..Case::default() };
         let (left, warnings) = train(folder.path(), &case).unwrap();
         assert_eq!(left, expected, "{name}");
@@ -273,9 +274,9 @@ fn files_that_could_not_be_written_follow_with_the_next_checkpoint() {
     }
 }
 
-/// As root, too, a directory in the way is not a full disk, and no retry mends it.
+/// A directory with the name of the file is a permanent error, also for root.
 #[test]
-fn a_lasting_error_ends_the_run_at_once() {
+fn a_permanent_write_error_ends_the_run_at_once() {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir_all(folder.path().join(format!("{CHECKPOINT}.unfinished"))).unwrap();
     let error = error_of(train(folder.path(), &Case::default()));

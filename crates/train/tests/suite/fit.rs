@@ -1,6 +1,6 @@
-//! A whole run through the library: what is learned, what is kept, and what cannot be judged.
+//! Complete runs through the library: learning, the best epoch, early stopping, and empty splits.
 
-// Helpers of tests unwrap as tests do.
+// Test helpers may unwrap, like tests.
 #![allow(clippy::unwrap_used)]
 
 use std::path::Path;
@@ -92,7 +92,7 @@ fn epochs(n_epochs: usize) -> FitConfig {
 }
 
 #[test]
-fn a_run_learns_keeps_the_best_epoch_and_tests_that() {
+fn a_run_learns_and_tests_its_best_epoch() {
     let data = data();
     let folder = tempfile::tempdir().unwrap();
     let (train, val) = (loader(&data, &data.split.train), loader(&data, &data.split.val));
@@ -116,7 +116,8 @@ fn a_run_learns_keeps_the_best_epoch_and_tests_that() {
     assert!(said.metrics().accuracy > 0.85, "{}", said.metrics().accuracy);
 }
 
-/// The validation accuracies of each epoch, in percent, that a run is told.
+/// Trains a run whose epochs have these validation accuracies, in percent. Returns the report, the progress and the
+/// best epoch.
 fn told(percents: &'static [u64], config: FitConfig) -> (kiln_train::Result<FitReport>, Heard, usize) {
     let data = data();
     let folder = tempfile::tempdir().unwrap();
@@ -125,7 +126,8 @@ fn told(percents: &'static [u64], config: FitConfig) -> (kiln_train::Result<FitR
     let mut heard = Heard::default();
     let mut percents = percents.iter();
     let validate = |_: &mut SageTrainer| {
-        let hits = *percents.next().expect("a run should end with its epochs or its patience");
+        let hits =
+            *percents.next().expect("a run should stop after its last epoch or when its patience ends");
         Ok(MetricSums { loss_sum: 1.0, weight: 100.0, hits, total: 100 })
     };
     let train = loader(&data, &data.split.train[..100]);
@@ -140,9 +142,9 @@ fn a_run_stops_when_its_patience_ends() {
     let cases = [
         (&[50, 60, 60, 55][..], Some(2), 4, true, 2),
         (&[50, 40], Some(1), 2, true, 1),
-        // A better epoch starts the count anew.
+        // A better epoch restarts the patience.
         (&[50, 40, 51, 40, 52, 40], Some(2), 6, false, 5),
-        // The patience ends with the last epoch: nothing was left out.
+        // The patience ends with the last epoch, so no epoch was skipped.
         (&[10, 20, 30, 40, 30, 20], Some(2), 6, false, 4),
         (&[10, 20, 30, 30, 30], Some(2), 5, true, 3),
         (&[50, 40, 30, 20, 10, 0], None, 6, false, 1),
@@ -159,7 +161,7 @@ fn a_run_stops_when_its_patience_ends() {
 }
 
 #[test]
-fn splits_without_nodes_are_refused() {
+fn rejects_empty_splits() {
     let data = data();
     let folder = tempfile::tempdir().unwrap();
     let mut run = run(&mut trainer(&data), folder.path());

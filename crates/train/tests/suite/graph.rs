@@ -1,6 +1,6 @@
-//! Graph classification: what the task computes, and models that learn by it.
+//! Graph classification: loss, metrics, and models that learn.
 
-// Helpers of tests unwrap as tests do.
+// Test helpers may unwrap, like tests.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use kiln_train::{
     evaluate_best, fit, weights_to_bytes,
 };
 
-/// Graphs of undirected edges, with one number a node and a class each.
+/// Returns a batcher of graphs of undirected edges, with one feature per node and one class per graph.
 fn batcher(
     graphs: &[(u32, Vec<(u32, u32)>)],
     x: Vec<f32>,
@@ -44,8 +44,8 @@ fn batcher(
     GraphBatcher::new(Arc::new(graph), offsets.into(), features, Arc::new(Labels::new(labels, 2)))
 }
 
-/// Rings (class 0) and stars (class 1) in turn, of 4 to 12 nodes, whose features are all 1: nothing but the
-/// edges tells them apart.
+/// Generates rings (class 0) and stars (class 1) in turn, of 4 to 12 nodes. All features are 1, so only the edges
+/// distinguish the classes.
 fn rings_and_stars(n_graphs: u32) -> GraphBatcher<dyn FeatureStore> {
     let graph = |graph: u32| {
         let n_nodes = 4 + graph * 5 % 9;
@@ -68,19 +68,19 @@ fn loader(
     Loader::new(items, batcher, LoaderConfig::default()).unwrap()
 }
 
-/// Adam on the processor, with the seed of [`loader`].
+/// Configures Adam on the CPU, with the seed of [`loader`].
 fn config() -> TrainerConfig {
     TrainerConfig { seed: 1, ..TrainerConfig::new(OptimizerConfig::adam(0.01, 0.0)) }
 }
 
-/// A batch of these graphs.
+/// Returns a batch of these graphs.
 fn batch(batcher: &GraphBatcher<dyn FeatureStore>, graphs: &[u32]) -> GraphBatch {
     let seeds = graphs.iter().copied().map(GraphId).collect();
     let seeds = SeedBatch { phase: TEST, step: 0, key: RngKey::new(1), seeds };
     batcher.batch(seeds, &mut (), &mut StageTimes::default()).unwrap()
 }
 
-/// A model of this test's own: two factors of the sum of a graph's features.
+/// A model whose two outputs are the sum of a graph's features times two factors.
 #[derive(Module, Debug)]
 struct SumOfFeatures {
     factors: Param<Tensor<2>>,
@@ -92,7 +92,7 @@ impl GraphModel for SumOfFeatures {
     }
 }
 
-/// One node of 1, two of 2, none, and three of which one has -3.
+/// Creates four graphs with the features (1), (2, 2), () and (1, -3, 1).
 fn four() -> GraphBatcher<dyn FeatureStore> {
     let graphs = [(1, vec![]), (2, vec![(0, 1)]), (0, vec![]), (3, vec![(0, 1), (1, 2)])];
     batcher(&graphs, vec![1.0, 2.0, 2.0, 1.0, -3.0, 1.0], vec![0, 1, 1, 0])
@@ -103,7 +103,7 @@ fn sum_of_features(device: &Device) -> SumOfFeatures {
 }
 
 #[test]
-fn every_graph_weighs_the_same_and_rows_stand_in_the_batchs_order() {
+fn graphs_have_equal_weight_and_outputs_keep_the_batch_order() {
     let device = Device::flex().autodiff();
     let task = GraphClassification::new();
     let uploaded = batch(&four(), &[3, 1, 2, 0]).to_device(&device.clone().inner());
@@ -114,19 +114,19 @@ fn every_graph_weighs_the_same_and_rows_stand_in_the_batchs_order() {
     let forward = task.forward(&sum_of_features(&device), input, &ctx);
     let outputs = kiln_kernels::to_vec_f32(forward.outputs.clone());
     assert_eq!(outputs, [-1.0, -0.5, 4.0, 2.0, 0.0, 0.0, 1.0, 0.5]);
-    // -ln softmax: ln(1 + e^(other - own)) for the classes 0, 1, 1, 0.
+    // The loss of a graph is -ln softmax = ln(1 + e^(other - own)), for the classes 0, 1, 1, 0.
     let expected: f64 = [0.5_f64, 2.0, 0.0, -0.5].iter().map(|gap| (1.0 + gap.exp()).ln()).sum();
     let loss = kiln_kernels::to_vec_f32(forward.loss_sum.clone())[0];
     assert!((f64::from(loss) - expected).abs() < 1e-5, "{loss}, expected {expected}");
     assert_eq!(forward.weight, 4.0);
     let mut counts = MetricSums::default();
     GraphClassification::<SumOfFeatures>::count(&task.targets(input), &forward.outputs, &mut counts);
-    // Graph 2 ties, so class 0 is said of it.
+    // The outputs of graph 2 tie, so class 0 is predicted.
     assert_eq!((counts.hits, counts.total), (1, 4));
 }
 
 #[test]
-fn an_evaluation_names_graphs_by_their_positions() {
+fn an_evaluation_identifies_graphs_by_their_positions() {
     let init = |_, device: &Device| Ok(sum_of_features(device));
     let mut trainer =
         TaskTrainer::new(GraphClassification::new(), &config(), Box::new(SingleRank), init).unwrap();
@@ -144,8 +144,8 @@ fn an_evaluation_names_graphs_by_their_positions() {
 }
 
 #[test]
-#[should_panic(expected = "an item is of class 1, but the model has 1 outputs")]
-fn a_class_without_an_output_is_refused() {
+#[should_panic(expected = "an item has class 1, but the model has 1 outputs")]
+fn rejects_a_class_without_an_output() {
     let device = Device::flex();
     let model = SumOfFeatures { factors: Param::from_tensor(Tensor::from_data([[1.0]], &device)) };
     let task = GraphClassification::new();
@@ -153,8 +153,8 @@ fn a_class_without_an_output_is_refused() {
     task.forward(&model, &uploaded.input, &ForwardContext { key: RngKey::new(0), mode: Mode::Eval });
 }
 
-/// Accuracy on graphs that were not trained on, of the best epoch's weights, which have the statistics of
-/// that epoch in them.
+/// Checks the accuracy on test graphs with the best epoch's weights, which include the running statistics of that
+/// epoch.
 fn check_learns(model: &GinConfig, n_epochs: usize) {
     let init = |key, device: &Device| model.init(key, device);
     let mut trainer =
@@ -180,13 +180,13 @@ fn check_learns(model: &GinConfig, n_epochs: usize) {
 }
 
 #[test]
-fn a_gin_tells_rings_from_stars() {
+fn gin_learns_to_distinguish_rings_from_stars() {
     let config = GinConfig { n_layers: 2, dropout: 0.2, ..GinConfig::paper(1, 16, 2) };
     check_learns(&config, 8);
     check_learns(&GinConfig { epsilon: Epsilon::Learnable(0.0), readout: Readout::Mean, ..config }, 8);
 }
 
 #[test]
-fn the_simplified_gin_tells_rings_from_stars() {
+fn simplified_gin_learns_to_distinguish_rings_from_stars() {
     check_learns(&GinConfig::simplified(1, 16, 2), 30);
 }

@@ -1,7 +1,7 @@
-//! Exact inference, layer by layer: that it gives what whole neighbourhoods give, whatever the ranges,
-//! threads and files, and what it refuses.
+//! Tests of exact layer-wise inference: outputs equal to those of whole neighbourhoods for any ranges, threads and
+//! files, and rejected inputs.
 
-// Helpers of tests unwrap as tests do.
+// Test helpers may unwrap, like tests.
 #![allow(clippy::unwrap_used)]
 
 use std::path::Path;
@@ -26,10 +26,10 @@ use kiln_train::{
     Spill, TEST, TaskTrainer, TrainerConfig,
 };
 
-/// Sums of a few dozen numbers of about 1 in two orders.
+/// The tolerance for sums of a few dozen numbers of about 1, which are added in two orders.
 const TOLERANCE: f32 = 1e-4;
 
-/// Bytes of a range: one node, a few nodes, all nodes of the test's graph.
+/// The bytes of a range, which suffice for one node, for a few nodes, and for all nodes of the test's graph.
 const BUDGETS: [u64; 3] = [0, 20_000, 1 << 30];
 
 fn sbm() -> Dataset {
@@ -45,7 +45,7 @@ fn sbm() -> Dataset {
     synthetic::sbm(config).unwrap()
 }
 
-/// Wider than the features, then narrower, so that both orders of a layer's products are met.
+/// Returns a model whose first layer widens and whose last one narrows, to cover both orders of a layer's products.
 fn sage(d_in: usize, device: &Device) -> Sage {
     let config = SageConfig {
         d_in,
@@ -70,7 +70,7 @@ fn exact(data: &Dataset, config: LayerWiseConfig) -> LayerWiseInference {
 fn floats(dense: &DenseFeatures) -> Vec<f32> {
     match dense.rows() {
         FeatureArray::F32(rows) => rows.to_vec(),
-        rows => panic!("outputs are f32, not {}", rows.dtype()),
+        rows => panic!("expected f32 outputs, got {}", rows.dtype()),
     }
 }
 
@@ -78,7 +78,7 @@ fn n_files(folder: &Path) -> usize {
     std::fs::read_dir(folder).unwrap().count()
 }
 
-/// What a model gives for all nodes in one go, from blocks of whole neighbourhoods.
+/// Returns a model's outputs for all nodes in one forward pass, from blocks of whole neighbourhoods.
 fn at_once<M: BlockModel>(data: &Dataset, sampler: &NeighborSampler, model: &M, device: &Device) -> Vec<f32> {
     let ctx = ForwardContext { key: RngKey::new(0), mode: Mode::Eval };
     let seeds = Seeds::nodes((0..300).map(NodeId).collect());
@@ -91,7 +91,7 @@ fn at_once<M: BlockModel>(data: &Dataset, sampler: &NeighborSampler, model: &M, 
 }
 
 #[test]
-fn layers_over_the_whole_graph_equal_whole_neighbourhoods() {
+fn layer_wise_outputs_equal_those_of_whole_neighbourhoods() {
     let (data, device) = (sbm(), Device::flex());
     let model = sage(12, &device);
     let expected = at_once(&data, &NeighborSampler::full(data.graph.clone(), 3), &model, &device);
@@ -102,9 +102,9 @@ fn layers_over_the_whole_graph_equal_whole_neighbourhoods() {
     }
 }
 
-/// The weights of the whole graph's normalisation reach every layer.
+/// The edge weights of the normalised graph reach every layer.
 #[test]
-fn a_gcn_over_the_whole_graph_equals_whole_neighbourhoods() {
+fn layer_wise_gcn_outputs_equal_those_of_whole_neighbourhoods() {
     let (data, device) = (sbm(), Device::flex());
     let graph = Arc::new(gcn_norm(&data.graph).unwrap());
     let config =
@@ -121,16 +121,16 @@ fn a_gcn_over_the_whole_graph_equals_whole_neighbourhoods() {
 }
 
 #[test]
-fn files_and_threads_change_no_bit_and_files_are_gone_afterwards() {
+fn outputs_do_not_depend_on_spill_files_or_threads_and_no_file_remains() {
     let (data, device) = (sbm(), Device::flex());
-    // The parameters of a model in training.
+    // The model has autodiff, as in training.
     let model = sage(12, &device.clone().autodiff());
     let folder = tempfile::tempdir().unwrap();
     for range_bytes in BUDGETS {
         let expected = exact(&data, in_memory(range_bytes)).outputs(&model, &*data.features, &device);
         let expected = expected.unwrap();
         assert_eq!(expected.rows().owned_bytes(), 300 * 4 * 4);
-        // Room for no layer; for one at a time, so that each other layer is in a file; for all.
+        // The memory suffices for no layer, for one layer (so every other layer is in a file), or for all layers.
         for (room, spilled) in [(0, true), (300 * 16 * 4, false), (1 << 20, false)] {
             let spill = Spill { memory_bytes: range_bytes + 8 * 300 + room, folder: folder.path().into() };
             let inference = exact(&data, LayerWiseConfig { range_bytes, spill: Some(spill) });
@@ -146,7 +146,7 @@ fn files_and_threads_change_no_bit_and_files_are_gone_afterwards() {
 }
 
 #[test]
-fn exact_counts_are_those_of_a_trainer_with_whole_neighbourhoods() {
+fn layer_wise_counts_equal_those_of_a_trainer_with_whole_neighbourhoods() {
     let (data, device) = (sbm(), Device::flex());
     let config = TrainerConfig { device, ..TrainerConfig::new(OptimizerConfig::adam(0.01, 0.0)) };
     let init = |_, device: &Device| Ok(sage(12, device));
@@ -179,7 +179,7 @@ fn exact_counts_are_those_of_a_trainer_with_whole_neighbourhoods() {
     assert_eq!(exact.metrics(), sampled.metrics());
 }
 
-/// Sums neighbours by weight: without parameters, so that its outputs are known.
+/// A weighted sum of the neighbours, without parameters, so that its outputs are known.
 #[derive(Module, Debug)]
 struct WeightedSum {
     #[module(skip)]
@@ -204,8 +204,8 @@ impl LayerWiseModel for WeightedSum {
 }
 
 #[test]
-fn weights_and_half_precision_reach_the_layers() {
-    // 0 -> 1 (2), 1 -> 2 (3), 0 -> 2 (5), 2 -> 0 (7)
+fn edge_weights_and_half_precision_features_reach_the_layers() {
+    // The edges and their weights are 0 -> 1 (2), 1 -> 2 (3), 0 -> 2 (5) and 2 -> 0 (7).
     let graph =
         CscBuilder::new(3).weights(&[2.0, 3.0, 5.0, 7.0]).build(&[0, 1, 0, 2], &[1, 2, 2, 0]).unwrap();
     let inference = LayerWiseInference::new(Arc::new(graph), in_memory(0)).unwrap().carry_weights().unwrap();
@@ -213,12 +213,12 @@ fn weights_and_half_precision_reach_the_layers() {
         DenseFeatures::new(FeatureArray::F16([1.0, 10.0, 100.0].map(half::f16::from_f32).to_vec().into()), 1);
     let model = WeightedSum { widths: vec![1, 1, 1] };
     let outputs = inference.outputs(&model, &features.unwrap(), &Device::flex()).unwrap();
-    // The first layer gives 700, 2 and 35.
+    // The outputs of the first layer are 700, 2 and 35.
     assert_eq!(floats(&outputs), [7.0 * 35.0, 2.0 * 700.0, 3.0 * 2.0 + 5.0 * 700.0]);
 }
 
 #[test]
-fn what_does_not_fit_is_refused() {
+fn rejects_features_models_limits_and_labels_that_do_not_fit() {
     let (data, device) = (sbm(), Device::flex());
     let model = sage(12, &device);
     let refused = |inference: &LayerWiseInference, features: &dyn FeatureStore| {
@@ -257,9 +257,9 @@ fn what_does_not_fit_is_refused() {
     assert_eq!(lost.roc_auc(), None);
 }
 
-/// Layers of other widths than those that follow.
+/// The second layer's input width differs from the first layer's output width.
 #[test]
-fn layers_that_do_not_fit_each_other_are_refused() {
+fn rejects_layers_with_mismatched_widths() {
     #[derive(Module, Debug)]
     struct Gap;
 
@@ -285,7 +285,7 @@ fn layers_that_do_not_fit_each_other_are_refused() {
     assert!(matches!(error, Error::LayerWidth { layer: 1, expected: 9, got: 8 }), "{error}");
 }
 
-/// Rows that cannot be read from some node on, as when a disk fails.
+/// A feature store that fails to read node 200, as a broken disk would.
 #[derive(Debug)]
 struct Failing(Arc<dyn FeatureStore>);
 
@@ -311,7 +311,7 @@ impl FeatureStore for Failing {
 }
 
 #[test]
-fn an_error_leaves_no_file_behind() {
+fn no_spill_file_remains_after_an_error() {
     let (data, device) = (sbm(), Device::flex());
     let folder = tempfile::tempdir().unwrap();
     let spill = Spill { memory_bytes: 8 * 300, folder: folder.path().into() };

@@ -1,4 +1,4 @@
-//! Training on the processor: steps, metrics, evaluation, ranks, what is kept of a run, and faults.
+//! Training on the CPU: steps, metrics, evaluation, ranks, run folders, and faults.
 
 mod adam;
 mod batch_norm_ranks;

@@ -1,6 +1,6 @@
-//! Dropout across ranks: the masks of a step belong to the step and its nodes, not to the rank that has them.
+//! Dropout on several ranks: the masks depend on the step and its nodes, not on the rank.
 
-// Helpers of tests unwrap as tests do.
+// Test helpers may unwrap, like tests.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
@@ -20,20 +20,21 @@ use kiln_train::{
     TrainerConfig,
 };
 
-/// Seeds of all ranks in a step; an epoch has 4 steps, the last with 2 seeds, so that of 4 ranks some have none.
+/// The number of seeds of all ranks in a step. An epoch has 4 steps, the last with 2 seeds, so some of 4 ranks have
+/// none.
 const GLOBAL_BATCH: usize = 64;
 const N_NODES: usize = 3 * GLOBAL_BATCH + 2;
 const N_CLASSES: usize = 4;
 
-/// Outputs are of about 1, and each node's sums are made in the same order on any rank; what may differ is how a
-/// product of matrices of another number of rows adds up.
+/// The tolerance for outputs of about 1. Each node's neighbours are summed in the same order on any rank, but matrix
+/// products may sum in another order for another number of rows.
 const TOLERANCE: f32 = 1e-5;
 
-/// Each seed's outputs in training mode, by step and node.
+/// The outputs of each seed in training mode, by step and node.
 type Outputs = BTreeMap<(RngKeyWords, NodeId), Vec<f32>>;
 type RngKeyWords = [u32; 2];
 
-/// Node classification that notes what the trainer's forward passes give.
+/// A node classification task that records the outputs of the trainer's forward passes.
 struct Noted<'a> {
     task: NodeClassification<Sage>,
     outputs: &'a Mutex<Outputs>,
@@ -50,7 +51,7 @@ impl Task for Noted<'_> {
         let mut outputs = self.outputs.lock().unwrap();
         for (seed, row) in input.seeds.iter().zip(rows.chunks_exact(N_CLASSES)) {
             let before = outputs.insert((ctx.key.words(), *seed), row.to_vec());
-            assert!(before.is_none(), "node {} stands twice in a step", seed.0);
+            assert!(before.is_none(), "node {} occurs twice in a step", seed.0);
         }
         forward
     }
@@ -81,7 +82,7 @@ fn loader(
     data: &Dataset,
     shard: Shard,
 ) -> Loader<DeviceBatcher<NodeBatcher<NeighborSampler, dyn FeatureStore>>> {
-    // All neighbours: nothing but the masks is random in a step.
+    // All neighbours are taken, so only the masks are random.
     let sampler = NeighborSampler::new(data.graph.clone(), [Fanout::All; 2]);
     let batcher = NodeBatcher::new(sampler.into(), data.features.clone(), data.labels.clone());
     let batch_size = GLOBAL_BATCH / shard.world_size;
@@ -91,7 +92,7 @@ fn loader(
     Loader::new(ItemSampler::new(nodes, items).unwrap(), batcher, LoaderConfig::default()).unwrap()
 }
 
-/// Two epochs of these ranks, of a model that does not move.
+/// Trains a model for two epochs on these ranks, with a learning rate that changes nothing.
 fn train(n_ranks: usize, dropout: f64) -> Outputs {
     let (data, outputs) = (data(), Mutex::new(Outputs::new()));
     let ranks = ThreadRanks { n_ranks, threads_per_rank: 1, deadline: Duration::from_secs(60) };
@@ -108,7 +109,7 @@ fn train(n_ranks: usize, dropout: f64) -> Outputs {
             dropout,
         };
         let task = Noted { task: NodeClassification::new(), outputs: &outputs };
-        // A step of this is lost in rounding.
+        // The learning rate is so small that, after rounding, no step changes the weights.
         let optimizer = OptimizerConfig::adam(1e-30, 0.0);
         let config = TrainerConfig { seed: 1, ..TrainerConfig::new(optimizer) };
         let mut trainer = TaskTrainer::new(task, &config, comm, |key, device| model.init(key, device))?;
@@ -126,7 +127,7 @@ fn is_close(one: &[f32], other: &[f32]) -> bool {
     one.iter().zip(other).all(|(one, other)| (one - other).abs() <= TOLERANCE)
 }
 
-/// The two outputs of each seed, one an epoch.
+/// Returns the two outputs of each seed, one per epoch.
 fn by_seed(outputs: &Outputs) -> BTreeMap<NodeId, Vec<&Vec<f32>>> {
     let mut by_seed = BTreeMap::<_, Vec<_>>::new();
     for ((_, seed), row) in outputs {
@@ -137,23 +138,23 @@ fn by_seed(outputs: &Outputs) -> BTreeMap<NodeId, Vec<&Vec<f32>>> {
 }
 
 #[test]
-fn a_seed_has_one_output_for_any_number_of_ranks_and_another_in_another_step() {
+fn dropout_masks_depend_on_the_step_but_not_on_the_number_of_ranks() {
     let alone = train(1, 0.5);
     for n_ranks in [2, 4] {
         let together = train(n_ranks, 0.5);
-        assert!(alone.keys().eq(together.keys()), "{n_ranks} ranks have other steps or seeds");
+        assert!(alone.keys().eq(together.keys()), "{n_ranks} ranks should have the same steps and seeds");
         for ((place, one), other) in alone.iter().zip(together.values()) {
             assert!(is_close(one, other), "{n_ranks} ranks, {place:?}: {one:?} and {other:?}");
         }
     }
     for (seed, rows) in by_seed(&alone) {
-        assert!(!is_close(rows[0], rows[1]), "node {} has one mask in two steps: {rows:?}", seed.0);
+        assert!(!is_close(rows[0], rows[1]), "node {} has equal outputs in two steps: {rows:?}", seed.0);
     }
 }
 
-/// What the test above says of masks rests on this: nothing else differs from step to step.
+/// The test above relies on this: without dropout, no output changes from step to step.
 #[test]
-fn without_dropout_a_seed_has_one_output_in_all_steps() {
+fn without_dropout_a_seeds_output_is_equal_in_all_steps() {
     for (seed, rows) in by_seed(&train(2, 0.0)) {
         assert!(is_close(rows[0], rows[1]), "node {}: {rows:?}", seed.0);
     }

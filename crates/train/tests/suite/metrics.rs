@@ -1,6 +1,6 @@
-//! Metrics against numbers worked by hand: ties, absent classes, and what is undefined.
+//! Compares metrics with values computed by hand: ties, absent classes, and undefined metrics.
 
-// Helpers of tests unwrap as tests do.
+// Test helpers may unwrap, like tests.
 #![allow(clippy::unwrap_used)]
 
 use burn::tensor::{Device, Tensor};
@@ -11,7 +11,7 @@ use kiln_train::{
     roc_auc,
 };
 
-/// A few additions and divisions of numbers of about 1 in f64.
+/// The tolerance for a few additions and divisions of numbers of about 1 in f64.
 const TOLERANCE: f64 = 1e-12;
 
 fn confusion(n_classes: usize, pairs: &[(u32, u32)]) -> Confusion {
@@ -27,21 +27,22 @@ fn close(got: Option<f64>, expected: f64) {
 }
 
 #[test]
-fn f1_is_that_of_the_confusion_matrix() {
+fn f1_is_computed_from_the_confusion_matrix() {
     let pairs = [(0, 0), (0, 1), (1, 1), (1, 1), (2, 0)];
-    // Class 0: 2 / (2 + 2), class 1: 4 / (2 + 3), class 2: 0 / (1 + 0); class 3 is nowhere.
+    // The F1 scores of the classes 0, 1 and 2 are 2 / (2 + 2), 4 / (2 + 3) and 0 / (1 + 0). Class 3 has no labels and
+    // no predictions.
     let all = confusion(4, &pairs);
     close(all.f1_macro(), (0.5 + 0.8) / 3.0);
     close(all.f1_micro(), 0.6);
     assert_eq!(all.accuracy(), 0.6);
-    // A class that is only predicted counts, with 0.
+    // A class with predictions but no labels counts, with an F1 of 0.
     close(confusion(2, &[(0, 0), (0, 1)]).f1_macro(), (2.0 / 3.0) / 2.0);
     let none = Confusion::new(3);
     assert_eq!((none.f1_macro(), none.f1_micro()), (None, None));
     assert!(none.accuracy().is_nan());
 }
 
-/// The mean of the halves' F1s would be another number.
+/// The F1 of the sum differs from the mean of the halves' F1.
 #[test]
 fn confusions_of_batches_and_ranks_add_up() {
     let pairs = [(0, 0), (0, 1), (1, 1), (1, 1), (2, 0)];
@@ -62,7 +63,7 @@ fn matrix(n_classes: usize, pairs: &[(u32, u32)]) -> ConfusionMatrix {
 }
 
 #[test]
-fn the_matrix_has_the_cells_of_its_margins() {
+fn confusion_matrix_counts_cells_margins_and_most_confused_pairs() {
     let pairs = [(0, 0), (0, 1), (1, 1), (1, 1), (2, 0), (2, 0), (0, 1), (2, 1)];
     let all = matrix(4, &pairs);
     let cells: Vec<u64> = (0..16).map(|cell| all.count(cell / 4, cell % 4)).collect();
@@ -78,7 +79,7 @@ fn the_matrix_has_the_cells_of_its_margins() {
 }
 
 #[test]
-fn a_class_that_is_nowhere_has_no_scores() {
+fn a_class_without_labels_and_predictions_has_no_scores() {
     let all = confusion(4, &[(0, 0), (0, 1), (1, 1), (1, 1), (2, 0)]);
     let scores = |n_labelled, n_predicted, precision, recall, f1| ClassScores {
         n_labelled,
@@ -95,14 +96,14 @@ fn a_class_that_is_nowhere_has_no_scores() {
 }
 
 #[test]
-fn the_area_under_the_curve_counts_pairs_and_half_of_the_ties() {
+fn roc_auc_counts_ordered_pairs_and_half_of_the_ties() {
     let (yes, no) = (true, false);
     let cases: [(&[f64], &[bool], Option<f64>); 10] = [
-        // Of the pairs (0.35, 0.1), (0.35, 0.4), (0.8, 0.1) and (0.8, 0.4) one is the wrong way round.
+        // Of the pairs (0.35, 0.1), (0.35, 0.4), (0.8, 0.1) and (0.8, 0.4), the second has the wrong order.
         (&[0.1, 0.4, 0.35, 0.8], &[no, no, yes, yes], Some(0.75)),
-        // Three pairs and a tie of four.
+        // Three of the four pairs are ordered, and one pair ties.
         (&[1.0, 2.0, 2.0, 3.0], &[no, yes, no, yes], Some(3.5 / 4.0)),
-        // Two positives tie with one of three negatives: 1, 1/2, 0 each.
+        // Both positives are above one of the three negatives (1), tie with one (1/2) and are below one (0).
         (&[5.0, 5.0, 5.0, 4.0, 6.0], &[yes, yes, no, no, no], Some(0.5)),
         (&[0.3; 4], &[no, yes, no, yes], Some(0.5)),
         (&[0.0, -0.0], &[no, yes], Some(0.5)),
@@ -118,8 +119,8 @@ fn the_area_under_the_curve_counts_pairs_and_half_of_the_ties() {
 }
 
 #[test]
-fn the_sorted_area_is_the_count_over_all_pairs() {
-    // Few different scores, so that there are ties of all kinds.
+fn roc_auc_equals_the_count_over_all_pairs() {
+    // There are only a few distinct scores, so that ties of all kinds occur.
     let scores: Vec<f64> = (0..200_u32).map(|i| f64::from(i.wrapping_mul(2_654_435_761) >> 28)).collect();
     let is_positive: Vec<bool> = (0..200_u32).map(|i| i.wrapping_mul(40_503) % 7 < 2).collect();
     let (mut wins, mut n_pairs) = (0.0, 0.0);
@@ -132,8 +133,8 @@ fn the_sorted_area_is_the_count_over_all_pairs() {
     assert_eq!(roc_auc(&scores, &is_positive), Some(wins / n_pairs));
 }
 
-/// Rows of logits whose probabilities are these; each row has a constant of its own added, which changes
-/// no probability.
+/// Returns an evaluation whose logits have these probabilities. Each row has another constant added, which does not
+/// change the probabilities.
 fn evaluation<const N: usize>(probabilities: &[[f32; N]], labels: &[i32]) -> Evaluation {
     let rows = probabilities.iter().enumerate();
     let logits: Vec<f32> = rows.flat_map(|(i, row)| row.map(|p| p.ln() + [0.0, 10.0, -3.0][i % 3])).collect();
@@ -143,22 +144,22 @@ fn evaluation<const N: usize>(probabilities: &[[f32; N]], labels: &[i32]) -> Eva
 }
 
 #[test]
-fn many_classes_are_each_against_the_rest_and_absent_ones_left_out() {
+fn multiclass_roc_auc_is_the_one_vs_rest_mean_without_absent_classes() {
     let said = [[0.7, 0.2, 0.1], [0.3, 0.1, 0.6], [0.5, 0.4, 0.1], [0.2, 0.6, 0.2]];
-    // Class 0: 0.7 and 0.3 against 0.5 and 0.2, three pairs of four. Class 1: 0.4 and 0.6 against 0.2 and
-    // 0.1, all four. No node is of class 2.
+    // For class 0, the scores 0.7 and 0.3 are compared with 0.5 and 0.2: three of four pairs are ordered. For class 1,
+    // 0.4 and 0.6 are compared with 0.2 and 0.1: all four pairs are ordered. Class 2 has no nodes.
     let some = evaluation(&said, &[0, 0, 1, 1]);
     close(some.roc_auc(), (0.75 + 1.0) / 2.0);
     let predicted: Vec<u32> = some.predictions().iter().map(|said| said.predicted).collect();
     assert_eq!(predicted, [0, 2, 0, 1]);
     assert_eq!(some.predictions()[1], Prediction { item: 1, label: 0, predicted: 2 });
-    // Class 0: 2 / (2 + 2), class 1: 2 / (2 + 1), class 2: 0 / (0 + 1).
+    // The F1 scores of the classes 0, 1 and 2 are 2 / (2 + 2), 2 / (2 + 1) and 0 / (0 + 1).
     let Metrics { accuracy, f1_macro, f1_micro, .. } = some.metrics();
     assert_eq!((accuracy, f1_micro), (0.5, Some(0.5)));
     close(f1_macro, (0.5 + 2.0 / 3.0) / 3.0);
     assert_eq!(some.confusion_matrix(), matrix(3, &[(0, 0), (0, 2), (1, 0), (1, 1)]));
     assert_eq!(some.confusion_matrix().margins(), &some.confusion());
-    // -(ln 0.7 + ln 0.3 + ln 0.4 + ln 0.6), and logits are f32.
+    // The expected loss is -(ln 0.7 + ln 0.3 + ln 0.4 + ln 0.6); the logits are f32.
     let counts = some.counts().unwrap();
     let expected = -(0.7_f64 * 0.3 * 0.4 * 0.6).ln();
     assert!((counts.loss_sum - expected).abs() < 1e-5, "{} {expected}", counts.loss_sum);
@@ -169,18 +170,18 @@ fn many_classes_are_each_against_the_rest_and_absent_ones_left_out() {
 }
 
 #[test]
-fn two_classes_are_scored_by_the_second() {
+fn binary_roc_auc_uses_the_scores_of_class_1() {
     let said = [[0.1, 0.9], [0.4, 0.6], [0.7, 0.3], [0.2, 0.8]];
-    // 0.9 and 0.3 against 0.6 and 0.8.
+    // The first call compares 0.8 with 0.9, 0.6 and 0.3; the second compares 0.9 and 0.3 with 0.6 and 0.8.
     close(evaluation(&said, &[0, 0, 0, 1]).roc_auc(), 2.0 / 3.0);
     close(evaluation(&said, &[1, 0, 1, 0]).roc_auc(), 0.5);
 }
 
 #[test]
-fn predictions_ascend_however_they_came() {
+fn predictions_are_sorted_by_node() {
     let mut said = Evaluation::default();
     let device = Device::flex();
-    // Node 4 came twice, first as class 0 and then as class 1.
+    // Node 4 is added twice, first with the predicted class 0, then with the predicted class 1.
     for (items, labels, rows) in
         [([7, 4], [0, 1], [[2.0, 1.0], [3.0, 1.0]]), ([4, 2], [1, 0], [[0.0, 1.0]; 2])]
     {
@@ -195,8 +196,8 @@ fn predictions_ascend_however_they_came() {
 }
 
 #[test]
-#[should_panic(expected = "1 items, 2 labels, 2 rows")]
-fn a_batch_of_unequal_lengths_is_refused() {
+#[should_panic(expected = "1 items, 2 labels and 2 rows of outputs")]
+fn rejects_a_batch_of_unequal_lengths() {
     let device = Device::flex();
     let outputs = Tensor::zeros([2, 3], &device);
     let forward = StepOutput { outputs, loss_sum: Tensor::zeros([1], &device), weight: 2.0 };
@@ -204,7 +205,7 @@ fn a_batch_of_unequal_lengths_is_refused() {
 }
 
 #[test]
-fn nothing_has_no_metrics() {
+fn an_empty_evaluation_has_no_metrics() {
     let nothing = Evaluation::default();
     assert_eq!((nothing.roc_auc(), nothing.confusion().f1_macro()), (None, None));
     assert_eq!(nothing.counts().unwrap().total, 0);

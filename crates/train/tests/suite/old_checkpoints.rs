@@ -1,5 +1,5 @@
-//! Checkpoints that an older kiln, another version of the determinism contract or another machine wrote, and folders whose
-//! metrics were lost.
+//! Tests of resuming checkpoints of an older kiln, another version of the determinism contract or another machine, and
+//! folders whose metrics were lost.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::collections::HashMap;
@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 use crate::resume::{data, identity, train, trainer};
 
-/// A copy of the folder of a run that commit 9350b4b stopped in its seventh step: `train(1, .., Some(1), 7)`.
+/// Returns a copy of the folder of a run that commit 9350b4b stopped in its seventh step: `train(1, .., Some(1), 7)`.
 fn folder_of_9350b4b() -> TempDir {
     let (from, to) = (fixture(), tempfile::tempdir().unwrap());
     fs::create_dir(to.path().join("last")).unwrap();
@@ -29,7 +29,8 @@ fn fixture() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/checkpoint-9350b4b")
 }
 
-/// The fixture was written on a CPU with AVX-512; others may round products of matrices differently.
+/// Returns true if this CPU has AVX-512, like the one that wrote the fixture. Other CPUs may round matrix products
+/// differently.
 fn rounds_like_the_fixture() -> bool {
     #[cfg(target_arch = "x86_64")]
     return std::arch::is_x86_feature_detected!("avx512f");
@@ -51,7 +52,7 @@ fn resumes_a_checkpoint_of_commit_9350b4b_to_the_same_weights() {
 }
 
 #[test]
-fn a_checkpoint_of_commit_9350b4b_needs_its_metrics() {
+fn a_checkpoint_of_commit_9350b4b_needs_its_metrics_file() {
     for is_missing in [true, false] {
         let folder = folder_of_9350b4b();
         let metrics = folder.path().join("metrics.jsonl");
@@ -75,7 +76,7 @@ fn truncate(path: &Path, n_bytes: usize) {
     fs::write(path, &bytes[..n_bytes.min(bytes.len())]).unwrap();
 }
 
-/// The folder of a run that stopped after two epochs and a step.
+/// Returns the folder of a run that was stopped after two epochs and one step.
 fn stopped() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     train(1, || RunFolder::create(folder.path()), Some(1), 10).unwrap_err();
@@ -86,7 +87,8 @@ fn stopped() -> TempDir {
 fn a_missing_or_truncated_metrics_file_is_rewritten_from_the_checkpoint() {
     let whole = tempfile::tempdir().unwrap();
     let (expected, _) = train(1, || RunFolder::create(whole.path()), None, usize::MAX).unwrap();
-    // Within the first row, after it, within the second one.
+    // The file is missing, empty, or truncated within the first row (50 bytes), at about its end (446), or within the
+    // second row (500).
     for n_bytes in [None, Some(0), Some(50), Some(446), Some(500)] {
         let folder = stopped();
         let metrics = folder.path().join("metrics.jsonl");
@@ -110,7 +112,9 @@ fn a_changed_metrics_file_is_rewritten_with_a_warning() {
     let metrics = folder.path().join("metrics.jsonl");
     let rows = fs::read_to_string(&metrics).unwrap();
     fs::write(&metrics, rows.replace("\"epoch\":2", "\"epoch\":7")).unwrap();
-    let [warning] = &start(folder.path()).unwrap().take_warnings()[..] else { panic!("one warning") };
+    let [warning] = &start(folder.path()).unwrap().take_warnings()[..] else {
+        panic!("expected one warning")
+    };
     assert!(
         warning.contains("metrics.jsonl") && warning.contains("rewritten from the checkpoint"),
         "{warning}"
@@ -118,7 +122,7 @@ fn a_changed_metrics_file_is_rewritten_with_a_warning() {
     assert_eq!(fs::read_to_string(&metrics).unwrap(), rows);
 }
 
-/// Changes the header of the folder's last checkpoint, with its hash.
+/// Changes the header of the folder's last checkpoint, and its hash.
 fn change_header(folder: &Path, change: impl FnOnce(&mut Value)) {
     let path = folder.join("last/checkpoint.safetensors");
     let bytes = fs::read(&path).unwrap();
@@ -160,15 +164,15 @@ fn warns_of_a_checkpoint_of_another_kiln_or_cpu() {
         header["provenance"]["cpu"] = "a CPU of another kind".into();
     });
     let mut run = start(folder.path()).unwrap();
-    let [kiln, cpu] = &run.take_warnings()[..] else { panic!("two warnings") };
+    let [kiln, cpu] = &run.take_warnings()[..] else { panic!("expected two warnings") };
     assert!(kiln.contains("another kiln (0.0.1, now "), "{kiln}");
     assert!(cpu.contains("another CPU (a CPU of another kind, now "), "{cpu}");
     assert_eq!((run.n_epochs(), run.n_steps()), (2, 1));
 }
 
-/// As it was before checkpoints recorded it: version 1, and nothing is known of the rest.
+/// Older programs did not record the provenance: such checkpoints have version 1 and cause no warnings.
 #[test]
-fn a_checkpoint_without_a_contract_version_is_of_version_1() {
+fn a_checkpoint_without_a_contract_version_has_version_1() {
     let folder = stopped();
     change_header(folder.path(), |header| {
         drop(header.as_object_mut().unwrap().remove("provenance").unwrap())

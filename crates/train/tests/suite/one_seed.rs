@@ -1,4 +1,4 @@
-//! The trainer's one seed, one device and one number of the epoch.
+//! Tests that a trainer's model, loaders and runs have the trainer's seed, device and epoch number.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use burn::tensor::Device;
@@ -12,9 +12,9 @@ use kiln_train::{
 
 use crate::common::{config, data, loader, nodes, ranks, sage, shard, trainer};
 
-/// Loaders of the trainer have its seed and its rank's share.
+/// Items that the trainer creates have its seed and its rank's share.
 #[test]
-fn a_trainer_hands_its_seed_and_share_to_its_loaders() {
+fn item_sampler_of_a_trainer_has_its_seed_and_shard() {
     let data = data(100);
     let configs = ranks(2).run(|comm| {
         let trainer = trainer(&data, comm);
@@ -41,7 +41,7 @@ fn rejects_a_loader_of_another_seed_or_share() {
         ItemSampler::new(nodes(50), config).unwrap()
     };
     let error = trainer.loader(items(2, Shard::default()), batcher(), LoaderConfig::default()).unwrap_err();
-    assert!(error.to_string().contains("of seed 2, expected seed 1"), "{error}");
+    assert!(error.to_string().contains("belong to seed 2, expected seed 1"), "{error}");
     let half = Shard { rank: 1, world_size: 2 };
     let error = trainer.epoch(&loader(&data, &nodes(50), 10, half), |_| ()).unwrap_err();
     assert!(matches!(error, Error::OtherLoader { .. }), "{error}");
@@ -72,7 +72,7 @@ fn sage_on(data: &kiln_data::Dataset, device: &Device) -> kiln_nn::Result<kiln_n
     config.init(kiln_sample::RngKey::new(1), device)
 }
 
-/// Epochs that the trainer counts are those that are numbered by hand.
+/// An epoch counted by the trainer equals one that is numbered by hand.
 #[test]
 fn a_trainer_counts_its_epochs() {
     let data = data(200);
@@ -96,25 +96,25 @@ fn a_trainer_counts_its_epochs() {
     assert_eq!(trainer().with_epoch(5).next_phase(), Phase::Train { epoch: 5 });
 }
 
-/// An epoch of which some steps were done by hand goes on where it is.
+/// An epoch whose first step was run by hand continues at the second.
 #[test]
-fn an_epoch_under_way_goes_on() {
+fn epoch_continues_a_partly_trained_epoch() {
     let data = data(200);
     let loader = loader(&data, &nodes(90), 30, Shard::default());
     let mut whole = trainer(&data, Box::new(SingleRank));
     let expected = whole.epoch(&loader, |_| ()).unwrap();
-    let mut parted = trainer(&data, Box::new(SingleRank));
-    let mut batches = loader.epoch(parted.next_phase());
-    assert!(parted.step(&mut batches, |_| ()).unwrap());
+    let mut continued = trainer(&data, Box::new(SingleRank));
+    let mut batches = loader.epoch(continued.next_phase());
+    assert!(continued.step(&mut batches, |_| ()).unwrap());
     drop(batches);
-    let report = parted.epoch(&loader, |_| ()).unwrap();
+    let report = continued.epoch(&loader, |_| ()).unwrap();
     assert_eq!((report.n_steps, report.counts), (expected.n_steps, expected.counts));
-    assert_eq!(parted.n_epochs(), 1);
-    assert_eq!(weights_to_bytes(parted.model()).unwrap(), weights_to_bytes(whole.model()).unwrap());
+    assert_eq!(continued.n_epochs(), 1);
+    assert_eq!(weights_to_bytes(continued.model()).unwrap(), weights_to_bytes(whole.model()).unwrap());
 }
 
 #[test]
-fn rejects_a_trainer_that_is_not_where_the_run_is() {
+fn rejects_a_trainer_at_another_epoch_than_the_run() {
     let (data, folder) = (data(200), tempfile::tempdir().unwrap());
     let done = ranks(1).run(|comm| {
         let train = loader(&data, &nodes(90), 30, shard(&*comm));

@@ -1,6 +1,6 @@
-//! Learning rates that fall.
+//! Tests of the learning rate's decay.
 
-// Helpers of tests unwrap as tests do.
+// Test helpers may unwrap, like tests.
 #![allow(clippy::unwrap_used)]
 
 use kiln_train::{OptimizerConfig, StepDecay};
@@ -10,7 +10,7 @@ fn decaying(every_epochs: usize, factor: f64) -> OptimizerConfig {
 }
 
 #[test]
-fn the_rate_falls_after_every_so_many_epochs() {
+fn the_learning_rate_decays_in_steps_of_epochs() {
     let halving = decaying(50, 0.5);
     halving.init().unwrap();
     let rates = [0, 49, 50, 99, 100, 349].map(|epoch| halving.learning_rate_in(epoch));
@@ -22,11 +22,11 @@ fn the_rate_falls_after_every_so_many_epochs() {
 }
 
 #[test]
-fn decays_that_no_run_can_use_are_refused() {
+fn rejects_invalid_decays() {
     let error = |config: OptimizerConfig| config.init().err().unwrap().to_string();
     assert_eq!(
         error(decaying(0, 0.5)),
-        "the learning rate's decay is 0, expected a step every 1 or more epochs"
+        "the number of epochs between decays of the learning rate is 0, expected at least 1"
     );
     for factor in [0.0, -0.5, 1.5, f64::NAN, f64::INFINITY] {
         let expected =

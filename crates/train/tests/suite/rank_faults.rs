@@ -1,6 +1,6 @@
-//! A rank that panics, or whose loader does, ends the run of all ranks with its name.
+//! A panic of one rank, or of its loader, ends the run of all ranks with an error that contains the rank.
 //!
-//! The deadline is ten minutes, and nobody waits for it.
+//! The deadline is ten minutes, so the tests would notice ranks that wait for it.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::sync::{Arc, Mutex};
@@ -19,10 +19,10 @@ use kiln_train::{Error, MetricSums, NodeClassification, NodeInput, StepOutput, T
 
 use crate::common::{config, data, loader, nodes, ranks, sage, shard, trainer};
 
-/// What is promised is two seconds, which a machine that does other things besides may not keep.
+/// The time limit for all ranks to end. The documented limit is two seconds, but a busy machine may take longer.
 const SOON: Duration = Duration::from_secs(20);
 
-/// Classifies nodes, and panics in its forward pass of that step if there is one.
+/// Classifies nodes and, if `steps_left` is set, panics in the forward pass after that many steps.
 struct Panicking {
     task: NodeClassification<Sage>,
     steps_left: Mutex<Option<usize>>,
@@ -38,7 +38,7 @@ impl Task for Panicking {
         if let Some(steps_left) = &mut *self.steps_left.lock().unwrap() {
             if *steps_left == 0 {
                 *self.panicked.lock().unwrap() = Some(Instant::now());
-                panic!("the layer of glass broke");
+                panic!("injected panic in the forward pass");
             }
             *steps_left -= 1;
         }
@@ -54,14 +54,14 @@ impl Task for Panicking {
     }
 }
 
-/// What each rank but the second was told, by rank, and what the run said.
+/// The errors of all ranks but the panicking one, with their ranks, and the error of the run.
 struct Told {
     others: Vec<(usize, String)>,
     error: RankError,
 }
 
 #[test]
-fn a_panic_of_one_rank_in_a_step_ends_all_with_its_name() {
+fn a_panic_of_one_rank_ends_all_ranks_with_an_error_that_names_it() {
     let data = data(400);
     let (others, panicked) = (Mutex::new(Vec::new()), Arc::default());
     let outcome = ranks(4).run(|comm| {
@@ -85,17 +85,20 @@ fn check(told: &Told) {
     let RankError::Rank { rank: 1, n_ranks: 4, failure: Failure::Panicked { message } } = &told.error else {
         panic!("{:?}", told.error);
     };
-    assert_eq!(message, "the layer of glass broke");
-    assert_eq!(told.error.to_string(), "rank 1: panicked: the layer of glass broke");
+    assert_eq!(message, "injected panic in the forward pass");
+    assert_eq!(told.error.to_string(), "rank 1: panicked: injected panic in the forward pass");
     let mut ranks: Vec<usize> = told.others.iter().map(|(rank, _)| *rank).collect();
     ranks.sort_unstable();
     assert_eq!(ranks, [0, 2, 3]);
     for (rank, text) in &told.others {
-        assert!(text.contains("rank 1 panicked in step 3: the layer of glass broke"), "rank {rank}: {text}");
+        assert!(
+            text.contains("rank 1 panicked in step 3: injected panic in the forward pass"),
+            "rank {rank}: {text}"
+        );
     }
 }
 
-/// Makes batches for nodes, and panics at that step if there is one.
+/// Makes batches for nodes, and panics at the step `at_step` if it is set.
 struct PanickingBatcher {
     batcher: NodeBatcher<NeighborSampler, dyn FeatureStore>,
     at_step: Option<usize>,
@@ -112,7 +115,7 @@ impl Batcher for PanickingBatcher {
         scratch: &mut Scratch,
         times: &mut StageTimes,
     ) -> Result<MiniBatch, BatchError> {
-        assert_ne!(Some(seeds.step), self.at_step, "the shelf is empty");
+        assert_ne!(Some(seeds.step), self.at_step, "injected panic in the loader");
         self.batcher.batch(seeds, scratch, times)
     }
 
@@ -122,7 +125,7 @@ impl Batcher for PanickingBatcher {
 }
 
 #[test]
-fn a_panic_of_one_ranks_loader_ends_all_with_its_name() {
+fn a_panic_of_one_ranks_loader_ends_all_ranks_with_an_error_that_names_it() {
     let data = data(400);
     for workers in [0, 1, 3] {
         let others = Mutex::new(Vec::new());
@@ -143,11 +146,12 @@ fn a_panic_of_one_ranks_loader_ends_all_with_its_name() {
         let error = outcome.unwrap_err();
         assert_eq!(error.rank(), Some(2), "{error}");
         let message = error.to_string();
-        assert!(message.contains("the shelf is empty") && message.contains("step 5"), "{message}");
+        assert!(message.contains("injected panic in the loader") && message.contains("step 5"), "{message}");
         let others = others.into_inner().unwrap();
         assert_eq!(others.len(), 3);
         for (rank, text) in others.iter().filter(|(rank, _)| *rank != 2) {
-            let is_named = text.contains("rank 2 failed in step 5") && text.contains("the shelf is empty");
+            let is_named =
+                text.contains("rank 2 failed in step 5") && text.contains("injected panic in the loader");
             assert!(is_named, "rank {rank} with {workers} workers: {text}");
         }
     }

@@ -1,5 +1,5 @@
-//! Several ranks learn what one rank learns: the same seeds, samples and masks, and gradients that are means
-//! over seeds.
+//! Tests that several ranks train the same model as one rank: they use the same seeds, samples and masks, and gradients
+//! are means over all seeds.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::collections::HashMap;
@@ -22,17 +22,17 @@ use crate::common::{config, data, loader, nodes, ranks, sage, shard, trainer};
 
 const TRAIN: Phase = Phase::Train { epoch: 0 };
 
-/// Seeds of all ranks in a step: 1 x 4096, 2 x 2048, 4 x 1024.
+/// The number of seeds of all ranks in a step: 1 x 4096, 2 x 2048, 4 x 1024.
 const GLOBAL_BATCH: usize = 4096;
 
-/// So many that the second step has three, and of four ranks one has none.
+/// The number of seeds of an epoch. The second step has three, so one of four ranks has none.
 const N_SEEDS: u32 = 4099;
 
-/// How far a gradient of several ranks may be from that of one, relative to its norm: the same terms, added
-/// in another order.
+/// The tolerance for gradients of several ranks, relative to the norm of those of one: the same terms are added in
+/// another order.
 const GRADIENT_TOLERANCE: f64 = 1e-5;
 
-/// The gradients as one array, in the model's order.
+/// Collects the gradients as one array, in the model's order.
 struct Flatten<'a> {
     gradients: &'a GradientsParams,
     values: Vec<f32>,
@@ -51,7 +51,7 @@ fn flatten(model: &Sage, gradients: &GradientsParams) -> Vec<f32> {
     visitor.values
 }
 
-/// Averages as ever, keeps the averages, and has nothing learned: all steps begin at the same parameters.
+/// Averages and records the gradients, but returns none, so all steps start with the same parameters.
 #[derive(Debug)]
 struct Recording {
     sync: HostAllReduce,
@@ -72,7 +72,7 @@ impl GradientSync<Sage> for Recording {
     }
 }
 
-/// Each step's gradients of the mean loss over all seeds, without a trainer or ranks.
+/// Returns each step's gradients of the mean loss over all seeds, computed without a trainer or ranks.
 fn gradients_of_one(data: &Dataset, seeds: &[NodeId], dropout: [f64; 2]) -> Vec<Vec<f32>> {
     let (task, model) = (NodeClassification::<Sage>::new(), sage(data, dropout));
     let gradients = |batch: kiln_loader::Result<DeviceBatch<NodeInput>>| {
@@ -85,7 +85,7 @@ fn gradients_of_one(data: &Dataset, seeds: &[NodeId], dropout: [f64; 2]) -> Vec<
     loader(data, seeds, GLOBAL_BATCH, Shard::default()).epoch(TRAIN).map(gradients).collect()
 }
 
-/// The same of a trainer on ranks, which must all have the same bits.
+/// Returns each step's gradients of trainers on several ranks, which must be bit-identical on all ranks.
 fn gradients_of(n_ranks: usize, data: &Dataset, seeds: &[NodeId], dropout: [f64; 2]) -> Vec<Vec<f32>> {
     let of_ranks = ranks(n_ranks).run(|comm| {
         let (shard, steps) = (shard(&*comm), Arc::default());
@@ -110,7 +110,7 @@ fn distance(one: &[f32], other: &[f32]) -> f64 {
 }
 
 #[test]
-fn gradients_of_ranks_are_those_of_one_rank_with_the_batch_of_all() {
+fn gradients_of_several_ranks_equal_those_of_one_rank_with_the_whole_batch() {
     let (data, seeds) = (data(4500), nodes(N_SEEDS));
     for dropout in [[0.0, 0.0], [0.1, 0.5]] {
         let one = gradients_of_one(&data, &seeds, dropout);
@@ -124,14 +124,14 @@ fn gradients_of_ranks_are_those_of_one_rank_with_the_batch_of_all() {
                 assert!(distance <= GRADIENT_TOLERANCE, "{n_ranks} ranks, step {step}: {distance:e}");
             }
         }
-        // Gradients of other masks, or of a mean that weighs seeds otherwise, are far away.
+        // Gradients with other dropout masks differ by much more than the tolerance.
         let masked = gradients_of_one(&data, &seeds, [0.1, 0.5]);
         let plain = gradients_of_one(&data, &seeds, [0.0, 0.0]);
         assert!(distance(&plain[0], &masked[0]) > 1e3 * GRADIENT_TOLERANCE);
     }
 }
 
-/// What a model with dropout makes of each seed of an epoch, and with which key.
+/// Returns the outputs of a model with dropout for each seed of an epoch.
 fn outputs(data: &Dataset, seeds: &[NodeId], shard: Shard) -> HashMap<NodeId, Vec<f32>> {
     let (task, model) = (NodeClassification::<Sage>::new(), sage(data, [0.1, 0.5]));
     let mut rows = HashMap::new();
@@ -150,10 +150,10 @@ fn outputs(data: &Dataset, seeds: &[NodeId], shard: Shard) -> HashMap<NodeId, Ve
     rows
 }
 
-/// The same picks and the same masks for each seed, whoever has it: another mask or another neighbour
-/// changes outputs of about 1 by about as much.
+/// Each seed has the same neighbours and masks on any rank. Other neighbours or masks would change the outputs by about
+/// 1.
 #[test]
-fn picks_and_masks_of_1_x_4096_are_those_of_2_x_2048_and_4_x_1024() {
+fn samples_and_masks_of_a_global_batch_are_equal_on_1_2_and_4_ranks() {
     const ROUNDING: f32 = 1e-5;
     let (data, seeds) = (data(4500), nodes(N_SEEDS));
     let one = outputs(&data, &seeds, Shard::default());
@@ -169,7 +169,8 @@ fn picks_and_masks_of_1_x_4096_are_those_of_2_x_2048_and_4_x_1024() {
     }
 }
 
-/// Trains some epochs; by rank, the weights and the seeds of each epoch. The counts must be of all seeds.
+/// Trains three epochs. Returns, by rank, the weights and the seeds of each epoch, and checks that the counts are of
+/// all seeds.
 fn train(n_ranks: usize, data: &Dataset, seeds: &[NodeId], batch: usize) -> Vec<(Vec<u8>, Vec<Vec<NodeId>>)> {
     let of_ranks = ranks(n_ranks).run(|comm| {
         let loader = loader(data, seeds, batch, shard(&*comm));
@@ -198,13 +199,13 @@ fn each_of_4097_seeds_counts_once_on_4_ranks_of_1024() {
         seen.sort();
         assert_eq!(seen, seeds);
     }
-    // The last seed of an epoch is the first rank's.
+    // The last of the 4097 seeds of an epoch belongs to rank 0.
     assert_eq!(of_ranks.iter().map(|(_, seen)| seen[0].len()).collect::<Vec<_>>(), [1025, 1024, 1024, 1024]);
     assert!(of_ranks.iter().all(|(weights, _)| *weights == of_ranks[0].0));
 }
 
 #[test]
-fn a_rank_that_never_has_a_seed_learns_what_the_others_learn() {
+fn a_rank_without_seeds_gets_the_weights_of_the_others() {
     let (data, seeds) = (data(100), nodes(3));
     let of_ranks = train(4, &data, &seeds, 16);
     assert!(of_ranks[3].1.iter().all(Vec::is_empty));
@@ -213,9 +214,9 @@ fn a_rank_that_never_has_a_seed_learns_what_the_others_learn() {
     assert_ne!(of_ranks[0].0, start);
 }
 
-/// All ranks have the same device here, as everywhere in these tests.
+/// All ranks have the same device, as in all tests of this file.
 #[test]
-fn ranks_that_share_a_device_give_the_same_bits_again() {
+fn training_on_ranks_that_share_a_device_is_deterministic() {
     let (data, seeds) = (data(400), nodes(301));
     for n_ranks in [1, 2, 4] {
         let first = train(n_ranks, &data, &seeds, 64);
@@ -227,8 +228,8 @@ fn ranks_that_share_a_device_give_the_same_bits_again() {
     assert_eq!(devices[0], devices[1]);
 }
 
-/// Gradients differ by about 1e-7, and 15 steps of Adam add that up. Adam divides a gradient by its size, so
-/// that where it is next to nothing, in few of the weights, rounding may decide a whole step of 0.01.
+/// Gradients differ by rounding, which 15 steps of Adam accumulate. Adam divides a gradient by its magnitude, so for
+/// the few weights whose gradient is almost zero, rounding may change a whole step of 0.01.
 #[test]
 fn models_of_1_2_and_4_ranks_are_close() {
     const TOLERANCE: f64 = 1e-4;
@@ -257,10 +258,10 @@ impl ModuleVisitor for Values {
     }
 }
 
-/// Gradients that are summed as one tensor where they are: the same bits as through host memory, also where a parameter
-/// learns on no rank, and where a rank has no seeds.
+/// Gradients that are summed as one tensor on their device are bit-identical to those summed through host memory, even
+/// for a parameter that learns on no rank and a rank without seeds.
 #[test]
-fn gradients_summed_on_their_device_give_the_same_weights() {
+fn gradients_summed_on_the_device_give_identical_weights() {
     let (data, seeds) = (data(4500), nodes(N_SEEDS));
     let train_by = |on_device: bool| {
         let weights = ranks(4).run(|mut comm| {

@@ -1,4 +1,4 @@
-//! Runs that stop and go on: the same bits as without the stop, and a refusal where it is another run.
+//! Resumed runs end with bit-identical results; checkpoints of other runs are rejected.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
@@ -22,7 +22,7 @@ use kiln_train::{
 
 pub(crate) type Nodes = TaskTrainer<NodeClassification<Sage>>;
 
-/// Seeds of all ranks in a step; an epoch has 4 steps, the last one short.
+/// The number of seeds of all ranks in a step. An epoch has 4 steps, the last one short.
 const GLOBAL_BATCH: usize = 60;
 
 pub(crate) fn data() -> Dataset {
@@ -57,19 +57,19 @@ fn loader(
     Loader::new(ItemSampler::new(nodes, items).unwrap(), batcher, config).unwrap()
 }
 
-/// Panics after so many steps.
+/// Panics after this many steps.
 struct StopAfter(usize);
 
 impl TrainCallback for StopAfter {
     fn step(&mut self, _: &StepReport) {
         self.0 -= 1;
-        assert!(0 < self.0, "the machine stops");
+        assert!(0 < self.0, "injected stop");
     }
 
     fn epoch(&mut self, _: usize, _: &EpochReport, _: &MetricSums, _: bool) {}
 }
 
-/// What a run leaves: all that must not depend on its stops.
+/// The results of a run that must not depend on its stops.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Result {
     weights: Vec<u8>,
@@ -78,7 +78,7 @@ pub(crate) struct Result {
     hits: usize,
 }
 
-/// Starts or resumes a run of 3 epochs, which stops after `n_steps` more.
+/// Starts or resumes a run of 3 epochs that stops after `n_steps` more steps.
 pub(crate) fn train(
     n_ranks: usize,
     open: impl Fn() -> kiln_train::Result<RunFolder> + Sync,
@@ -148,24 +148,24 @@ fn result_of(folder: &Path, weights: Vec<u8>, said: &Evaluation) -> Result {
 }
 
 #[test]
-fn a_run_that_stops_at_any_step_goes_on_to_the_same_bits() {
+fn a_run_killed_at_any_step_resumes_to_bit_identical_results() {
     for n_ranks in [1, 2] {
         let whole = tempfile::tempdir().unwrap();
         let (expected, resumed) =
             train(n_ranks, || RunFolder::create(whole.path()), None, usize::MAX).unwrap();
         assert_eq!((resumed, expected.metrics.len()), (None, 3));
-        // Three epochs of four steps.
+        // The run has three epochs of four steps.
         for n_steps in 1..=12 {
             for checkpoint_every in [None, Some(1), Some(3)] {
                 let folder = tempfile::tempdir().unwrap();
                 let path = folder.path();
                 let error =
                     train(n_ranks, || RunFolder::create(path), checkpoint_every, n_steps).unwrap_err();
-                assert!(error.contains("the machine stops"), "{error}");
+                assert!(error.contains("injected stop"), "{error}");
                 let (found, resumed) =
                     train(n_ranks, || RunFolder::open(path), checkpoint_every, usize::MAX).unwrap();
                 assert_eq!(found, expected, "{n_ranks} ranks stopped in step {n_steps}");
-                // The step that stopped was done, and is done again: no checkpoint had it.
+                // The last step before the stop was not in a checkpoint, so it is repeated.
                 let done = n_steps - 1;
                 let step = done % 4 / checkpoint_every.unwrap_or(4) * checkpoint_every.unwrap_or(4);
                 assert_eq!(resumed, Some(Resumed { epoch: done / 4, step, n_ranks, damage: None }));
@@ -175,7 +175,7 @@ fn a_run_that_stops_at_any_step_goes_on_to_the_same_bits() {
 }
 
 #[test]
-fn a_run_that_is_stopped_again_and_again_gets_there() {
+fn a_run_killed_repeatedly_completes_with_bit_identical_results() {
     let whole = tempfile::tempdir().unwrap();
     let (expected, _) = train(2, || RunFolder::create(whole.path()), None, usize::MAX).unwrap();
     let folder = tempfile::tempdir().unwrap();
@@ -187,13 +187,13 @@ fn a_run_that_is_stopped_again_and_again_gets_there() {
         outcome = train(2, || RunFolder::open(folder.path()), Some(1), 2);
     }
     assert_eq!(outcome.unwrap().0, expected);
-    // Each attempt but the last got one step further.
+    // Each attempt except the last advanced by one step.
     assert_eq!(n_stops, 11);
 }
 
-/// The same seeds, samples and masks; sums over ranks round otherwise.
+/// Seeds, samples and masks are the same, but sums over the ranks round differently.
 #[test]
-fn a_run_goes_on_with_another_number_of_ranks() {
+fn a_run_resumes_on_another_number_of_ranks() {
     let whole = tempfile::tempdir().unwrap();
     let (expected, _) = train(1, || RunFolder::create(whole.path()), None, usize::MAX).unwrap();
     let folder = tempfile::tempdir().unwrap();
@@ -206,7 +206,7 @@ fn a_run_goes_on_with_another_number_of_ranks() {
 }
 
 #[test]
-fn a_finished_run_changes_nothing_when_it_goes_on() {
+fn resuming_a_completed_run_keeps_weights_and_metrics() {
     let folder = tempfile::tempdir().unwrap();
     let create = || RunFolder::create(folder.path());
     let (expected, _) = train(1, create, None, usize::MAX).unwrap();
@@ -216,7 +216,7 @@ fn a_finished_run_changes_nothing_when_it_goes_on() {
 }
 
 #[test]
-fn another_run_is_refused_by_the_name_of_what_differs() {
+fn rejects_a_checkpoint_of_another_run_and_names_the_difference() {
     let data = data();
     let folder = tempfile::tempdir().unwrap();
     let solo = || Box::new(kiln_comm::SingleRank);
@@ -251,7 +251,7 @@ fn another_run_is_refused_by_the_name_of_what_differs() {
 }
 
 #[test]
-fn a_checkpoint_that_was_damaged_is_an_error_that_names_it() {
+fn rejects_a_damaged_checkpoint_with_its_path() {
     let data = data();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("last/checkpoint.safetensors");
@@ -269,13 +269,13 @@ fn a_checkpoint_that_was_damaged_is_an_error_that_names_it() {
     }
 }
 
-/// The checkpoint of a best epoch is written before the file with its parameters, which are in it.
+/// The checkpoint of a best epoch contains its parameters, and is written before their file.
 #[test]
-fn a_best_epoch_whose_file_was_not_written_any_more_is_made_of_the_checkpoint() {
+fn a_missing_best_file_is_restored_from_the_checkpoint() {
     let whole = tempfile::tempdir().unwrap();
     let (expected, _) = train(1, || RunFolder::create(whole.path()), None, usize::MAX).unwrap();
     let folder = tempfile::tempdir().unwrap();
-    // The file cannot be written, so that the run stops there, after its first epoch.
+    // The file cannot be written, so the run stops after its first epoch.
     let in_the_way = folder.path().join("best.safetensors.unfinished");
     let error = train(
         1,
@@ -296,9 +296,9 @@ fn a_best_epoch_whose_file_was_not_written_any_more_is_made_of_the_checkpoint() 
     assert_eq!(found, expected);
 }
 
-/// The first rank says what is wrong, with the path that it alone has.
+/// Rank 0 reports the error, because the other ranks do not have the path.
 #[test]
-fn checkpoints_that_are_all_damaged_are_named_on_several_ranks() {
+fn rejects_a_folder_of_damaged_checkpoints_on_several_ranks() {
     let folder = tempfile::tempdir().unwrap();
     train(2, || RunFolder::create(folder.path()), Some(1), 3).unwrap_err();
     let path = damage(folder.path(), "checkpoint");
@@ -309,7 +309,7 @@ fn checkpoints_that_are_all_damaged_are_named_on_several_ranks() {
     }
 }
 
-/// Changes what the header says of the epochs since the best one.
+/// Changes a digit in the header of a checkpoint: the number of epochs since the best epoch.
 fn damage(folder: &Path, name: &str) -> std::path::PathBuf {
     let path = folder.join(format!("last/{name}.safetensors"));
     let mut bytes = std::fs::read(&path).unwrap();
@@ -320,9 +320,9 @@ fn damage(folder: &Path, name: &str) -> std::path::PathBuf {
     path
 }
 
-/// Also where the one before knows of an earlier best epoch, whose file was overwritten since.
+/// The previous checkpoint may have an earlier best epoch, whose file was overwritten since.
 #[test]
-fn a_damaged_checkpoint_leaves_the_one_before_it() {
+fn resumes_from_the_previous_checkpoint_if_the_last_one_is_damaged() {
     let whole = tempfile::tempdir().unwrap();
     let (expected, _) = train(1, || RunFolder::create(whole.path()), None, usize::MAX).unwrap();
     for (n_steps, epoch) in [(5, 0), (9, 1)] {
@@ -333,13 +333,13 @@ fn a_damaged_checkpoint_leaves_the_one_before_it() {
         assert_eq!(found, expected);
         let resumed = resumed.filter(|then| (then.epoch, then.step) == (epoch, 0)).unwrap();
         assert!(resumed.damage.unwrap().contains(path.to_str().unwrap()));
-        assert!(path.with_extension("safetensors.damaged").exists(), "it should not become the one before");
+        assert!(path.with_extension("safetensors.damaged").exists(), "the file should be renamed");
     }
 }
 
-/// A run that stopped before its first checkpoint has done nothing: its folder is as good as empty.
+/// A run that stopped before its first checkpoint has done nothing, so its folder counts as empty.
 #[test]
-fn a_run_that_stopped_before_it_had_begun_starts_in_its_folder() {
+fn a_run_starts_in_the_folder_of_one_that_stopped_before_its_first_checkpoint() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("last")).unwrap();
     std::fs::write(folder.path().join("last/checkpoint.safetensors.unfinished"), "{").unwrap();
@@ -350,9 +350,9 @@ fn a_run_that_stopped_before_it_had_begun_starts_in_its_folder() {
     assert!(matches!(RunFolder::create(folder.path()), Err(Error::RunFolderNotEmpty { .. })));
 }
 
-/// What is somebody else's is neither resumed nor overwritten.
+/// Files of another origin are neither resumed from nor overwritten.
 #[test]
-fn a_folder_without_a_checkpoint_is_left_alone() {
+fn rejects_a_folder_with_files_but_without_a_checkpoint() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("config.json"), "{}").unwrap();
     std::fs::write(folder.path().join("best.safetensors"), "mine").unwrap();
@@ -362,7 +362,7 @@ fn a_folder_without_a_checkpoint_is_left_alone() {
 }
 
 #[test]
-fn a_folder_that_a_run_writes_to_is_nobody_elses() {
+fn rejects_a_folder_that_another_run_uses() {
     let (data, folder) = (data(), tempfile::tempdir().unwrap());
     let mut trainer = trainer(&data, Box::new(kiln_comm::SingleRank));
     let run = Run::start(&mut trainer, || RunFolder::create(folder.path()), identity()).unwrap();
@@ -372,9 +372,9 @@ fn a_folder_that_a_run_writes_to_is_nobody_elses() {
     RunFolder::open(folder.path()).unwrap();
 }
 
-/// What an end of the run wrote is not left beside epochs that it knows nothing of.
+/// A resumed run has epochs that the earlier results do not include, so they are removed.
 #[test]
-fn a_run_that_goes_on_has_no_result_until_its_end() {
+fn resuming_a_completed_run_removes_summary_report_and_predictions() {
     let (data, folder) = (data(), tempfile::tempdir().unwrap());
     train(1, || RunFolder::create(folder.path()), None, usize::MAX).unwrap();
     for name in ["summary.json", "report.html", "test_predictions.csv"] {
@@ -382,7 +382,7 @@ fn a_run_that_goes_on_has_no_result_until_its_end() {
     }
     let metrics = folder.path().join("metrics.jsonl");
     let whole = std::fs::read_to_string(&metrics).unwrap();
-    std::fs::write(&metrics, format!("{whole}{{\"epoch\":4")).unwrap(); // An epoch after the checkpoint, half written.
+    std::fs::write(&metrics, format!("{whole}{{\"epoch\":4")).unwrap(); // An incomplete row of a later epoch.
     let start = || {
         let mut trainer = trainer(&data, Box::new(kiln_comm::SingleRank));
         Run::start(&mut trainer, || RunFolder::open(folder.path()), identity())

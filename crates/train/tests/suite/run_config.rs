@@ -1,4 +1,4 @@
-//! Whole runs by one configuration: start, fit, stop, resume, test of the best model, and calls that cannot train.
+//! Tests of complete runs by `RunConfig`: start, fit, stop, resume, test of the best model, and rejected calls.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::path::Path;
@@ -26,7 +26,7 @@ fn config(folder: &Path, n_epochs: usize) -> RunConfig {
     RunConfig { settings, ..RunConfig::new(RunDir::StartOrResume(folder.to_owned()), fit) }
 }
 
-/// Raises a flag after some steps, and keeps where the run went on.
+/// Raises the stop flag after some steps, and records the position from which the run was resumed.
 #[derive(Default)]
 struct Watch {
     stop: Arc<AtomicBool>,
@@ -51,10 +51,10 @@ fn validate(trainer: &mut SageTrainer, val: &NodeLoader, phase: Phase) -> kiln_t
     Evaluator::Sampled.count(trainer, val, phase)
 }
 
-/// The tested model with its weights, and what the run was resumed from.
+/// The tested model with its weights, and the position from which the run was resumed.
 type Ended = (Option<(Tested, Vec<u8>)>, Option<Resumed>);
 
-/// Two epochs of four steps and the test; a run that stops after so many steps has no result.
+/// Runs two epochs of four steps and the test. A run that is stopped after `steps_left` steps has no result.
 fn run(folder: &Path, comm: Box<dyn Communicator>, steps_left: Option<usize>) -> kiln_train::Result<Ended> {
     let (data, shard) = (data(320), shard(&*comm));
     let [train, val, test] =
@@ -106,13 +106,13 @@ fn a_run_tests_its_best_model_and_writes_its_files() {
 }
 
 #[test]
-fn a_run_that_is_stopped_resumes_by_the_same_call_to_the_same_weights() {
+fn a_stopped_run_resumes_by_the_same_call_to_identical_weights() {
     let whole = tempfile::tempdir().unwrap();
     let solo = || Box::new(kiln_comm::SingleRank);
     let (expected, _) = run(whole.path(), solo(), None).unwrap();
     let (expected, weights) = expected.unwrap();
     let folder = tempfile::tempdir().unwrap();
-    // The observer is told of a step when it is over, so that the run stops after the next one.
+    // The callback is called after a step, so the run stops after the next step.
     let (stopped, _) = run(folder.path(), solo(), Some(5)).unwrap();
     assert!(stopped.is_none());
     let (found, resumed) = run(folder.path(), solo(), None).unwrap();
@@ -122,7 +122,7 @@ fn a_run_that_is_stopped_resumes_by_the_same_call_to_the_same_weights() {
     assert_eq!(found.evaluation.predictions(), expected.evaluation.predictions());
 }
 
-/// The error of a call, which must have left no file behind.
+/// Returns the error of a call. Panics if the call has written a file.
 fn refused(change: impl FnOnce(&mut RunConfig), splits: [&[NodeId]; 2], items: ItemSamplerConfig) -> Error {
     let (data, folder) = (data(320), tempfile::tempdir().unwrap());
     let path = folder.path().join("run");
@@ -141,7 +141,7 @@ fn refused(change: impl FnOnce(&mut RunConfig), splits: [&[NodeId]; 2], items: I
 }
 
 #[test]
-fn calls_that_cannot_train_are_refused_before_a_file_is_written() {
+fn rejects_invalid_calls_before_a_file_is_written() {
     let nodes: Vec<NodeId> = (0..100).map(NodeId).collect();
     let items = ItemSamplerConfig { batch_size: 60, seed: 1, ..ItemSamplerConfig::default() };
     let splits = [&nodes[..], &nodes[..]];
@@ -187,14 +187,14 @@ fn rejects_a_test_split_without_nodes() {
     let (train, val, test) = (nodes(&data.split.train), nodes(&data.split.val), nodes(&[]));
     let trainer = trainer(&data, Box::new(kiln_comm::SingleRank));
     let outcome = config(folder.path(), 1).fit(trainer, &train, &val, validate, &mut ()).unwrap();
-    let Outcome::Trained(best) = outcome else { panic!("nothing stops the run") };
+    let Outcome::Trained(best) = outcome else { panic!("the run should complete") };
     let tested = best.test(&test, |trainer, test, phase| Evaluator::Sampled.evaluate(trainer, test, phase));
     assert!(matches!(tested, Err(Error::EmptySplit { split: "test" })));
 }
 
-/// The folders that the kinds of [`RunDir`] open.
+/// Each variant of [`RunDir`] opens the expected folder or fails.
 #[test]
-fn a_run_dir_starts_or_resumes() {
+fn run_dir_variants_open_the_expected_folder_or_fail() {
     let parent = tempfile::tempdir().unwrap();
     let path = parent.path().join("run");
     assert!(matches!(RunDir::Resume(path.clone()).open(), Err(Error::NoCheckpoint { .. })));

@@ -1,6 +1,6 @@
-//! The run folder: what it writes, and that it overwrites nothing.
+//! Tests of the run folder: the files that it contains, and that nothing is overwritten.
 
-// Helpers of tests unwrap as tests do.
+// Test helpers may unwrap, like tests.
 #![allow(clippy::unwrap_used)]
 
 use std::path::Path;
@@ -87,7 +87,7 @@ fn report() -> EpochReport {
 }
 
 #[test]
-fn the_best_epoch_is_kept_and_the_first_of_those_that_tie() {
+fn the_first_epoch_with_the_best_accuracy_is_kept() {
     let folder = tempfile::tempdir().unwrap();
     let mut run = run(&folder.path().join("run"));
     assert!(matches!(run.best(), Err(Error::NoEpoch)));
@@ -124,7 +124,7 @@ fn the_best_epoch_is_kept_and_the_first_of_those_that_tie() {
 }
 
 #[test]
-fn the_result_is_written_whole() {
+fn writes_summary_and_predictions_without_leaving_unfinished_files() {
     let folder = tempfile::tempdir().unwrap();
     let mut run = run(folder.path());
     run.record(&mut trainer(1.0), &report(), &counts(5)).unwrap();
@@ -174,9 +174,9 @@ fn earlier_results_are_never_overwritten() {
 }
 
 #[test]
-fn weights_that_do_not_fit_are_refused() {
+fn rejects_weights_that_do_not_fit_the_model() {
     let bytes = weights_to_bytes(&line(1.0)).unwrap();
-    assert_eq!(bytes, weights_to_bytes(&line(1.0)).unwrap(), "the same parameters give the same bytes");
+    assert_eq!(bytes, weights_to_bytes(&line(1.0)).unwrap(), "equal parameters should give identical bytes");
     assert_ne!(bytes, weights_to_bytes(&line(2.0)).unwrap());
 
     let mut other_shape = Line { slope: param([1.0, 2.0, 3.0]), shift: param([0.5]) };

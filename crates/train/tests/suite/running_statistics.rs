@@ -1,6 +1,7 @@
-//! Weights files of models that are normalised by batches: what training moved is in them, and only there.
+//! Tests that weights files of models with batch normalisation contain the running statistics, and loading changes only
+//! one model.
 
-// Helpers of tests unwrap as tests do.
+// Test helpers may unwrap, like tests.
 #![allow(clippy::unwrap_used)]
 
 use burn::module::Module;
@@ -15,7 +16,7 @@ fn model(seed: u64, device: &Device) -> Mlp {
     config.init(RngKey::new(seed), device).unwrap()
 }
 
-/// A pass in which the running statistics move.
+/// Runs a forward pass that updates the running statistics.
 fn train(model: &Mlp, scale: f64) {
     let device = Device::flex().autodiff();
     let ctx = ForwardContext { key: RngKey::new(0), mode: Mode::Train };
@@ -36,8 +37,8 @@ fn trained() -> Mlp {
 }
 
 #[test]
-fn the_bytes_have_the_last_step_in_them() {
-    // Taken before anything asked for the statistics, and after.
+fn saved_weights_include_the_last_update_of_running_statistics() {
+    // The weights are the same whether or not the statistics were read before.
     let bytes = weights_to_bytes(&trained()).unwrap();
     let seen = trained();
     seen.norms[0].running_mean.value_sync();
@@ -48,7 +49,7 @@ fn the_bytes_have_the_last_step_in_them() {
 }
 
 #[test]
-fn what_is_loaded_predicts_the_same_on_every_device() {
+fn loaded_models_predict_the_same_with_and_without_autodiff() {
     let trained = trained();
     let bytes = weights_to_bytes(&trained).unwrap();
     for device in [Device::flex(), Device::flex().autodiff()] {
@@ -66,13 +67,13 @@ fn what_is_loaded_predicts_the_same_on_every_device() {
 }
 
 #[test]
-fn an_update_that_was_held_back_does_not_overwrite_what_is_loaded() {
+fn a_deferred_update_does_not_overwrite_loaded_statistics() {
     let bytes = weights_to_bytes(&trained()).unwrap();
     let mut other = model(2, &Device::flex().autodiff());
     train(&other, 5.0);
     load_weights(&mut other, bytes).unwrap();
     assert_eq!(predict(&other), predict(&trained()));
-    // A step on the loaded model is a step on the model that was saved.
+    // A step on the loaded model equals a step on the saved model.
     let one = trained();
     train(&one, 2.0);
     train(&other, 2.0);
@@ -80,7 +81,7 @@ fn an_update_that_was_held_back_does_not_overwrite_what_is_loaded() {
 }
 
 #[test]
-fn a_clone_keeps_its_statistics_when_others_are_loaded_into_the_model() {
+fn loading_does_not_change_the_statistics_of_a_clone() {
     let bytes = weights_to_bytes(&trained()).unwrap();
     let kept = model(2, &Device::flex().autodiff());
     train(&kept, 5.0);
@@ -92,7 +93,7 @@ fn a_clone_keeps_its_statistics_when_others_are_loaded_into_the_model() {
 }
 
 #[test]
-fn weights_that_do_not_fit_change_nothing() {
+fn a_failed_load_does_not_change_the_model() {
     let device = Device::flex().autodiff();
     let wide = MlpConfig { d_in: 3, hidden: 4, d_out: 5, n_layers: 2, norm: Normalization::Batch };
     let wide = wide.init(RngKey::new(3), &device).unwrap();
@@ -103,7 +104,7 @@ fn weights_that_do_not_fit_change_nothing() {
     assert_eq!(weights_to_bytes(&model).unwrap(), before);
 }
 
-/// It is a setting: weights of a model with another one fit, and leave it as it is.
+/// A fixed epsilon is a setting: weights of a model with another one can be loaded, and do not change it.
 #[test]
 fn a_fixed_epsilon_is_not_saved() {
     let device = Device::flex().autodiff();

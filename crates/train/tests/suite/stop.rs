@@ -1,5 +1,5 @@
-//! Runs that are asked to stop, as by a signal: on whichever rank, after whichever step, they leave a checkpoint of that
-//! step, and go on from it to the same bits.
+//! A run that is asked to stop, as by a signal, on any rank and after any step, writes a checkpoint of that step and
+//! resumes to bit-identical weights.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::path::Path;
@@ -13,7 +13,7 @@ use kiln_train::{
 
 use crate::common::{data, loader, ranks, shard, trainer};
 
-/// Raises the flag when it hears of this step of all epochs.
+/// Raises the flag when the callback gets this step, counted over all epochs.
 struct Ask {
     flag: Arc<AtomicBool>,
     after: usize,
@@ -31,7 +31,7 @@ impl TrainCallback for Ask {
     fn epoch(&mut self, _: usize, _: &EpochReport, _: &MetricSums, _: bool) {}
 }
 
-/// How a run ended: whether it was interrupted, after how many epochs and steps, and with which weights.
+/// The end of a run: its position, whether it was interrupted, and its weights.
 #[derive(Debug, PartialEq)]
 struct End {
     interrupted: bool,
@@ -40,7 +40,8 @@ struct End {
     weights: Vec<u8>,
 }
 
-/// Two epochs of four steps; the flag goes up on one rank, after so many of the steps that are done here.
+/// Runs two epochs of four steps. `asked` is a rank and the step, counted in this call, at which the rank raises the
+/// flag.
 fn train(folder: &Path, n_ranks: usize, asked: Option<(usize, usize)>) -> End {
     let data = data(320);
     let ends = ranks(n_ranks).run(|comm| {
@@ -65,19 +66,19 @@ fn train(folder: &Path, n_ranks: usize, asked: Option<(usize, usize)>) -> End {
         Ok(End { interrupted, n_epochs, n_steps, weights })
     });
     let mut ends = ends.unwrap();
-    assert!(ends.windows(2).all(|pair| pair[0] == pair[1]), "all ranks end alike");
+    assert!(ends.windows(2).all(|pair| pair[0] == pair[1]), "all ranks should end in the same state");
     ends.remove(0)
 }
 
 #[test]
-fn a_run_that_is_asked_to_stop_leaves_a_checkpoint_and_goes_on_to_the_same_bits() {
+fn a_run_asked_to_stop_writes_a_checkpoint_and_resumes_to_identical_weights() {
     for n_ranks in [1, 3] {
         let whole = tempfile::tempdir().unwrap();
         let expected = train(whole.path(), n_ranks, None);
         assert_eq!((expected.interrupted, expected.n_epochs, expected.n_steps), (false, 2, 0));
         for after in 0..7 {
             let folder = tempfile::tempdir().unwrap();
-            // The observer hears of a step when it is over, so that the run stops after the next one.
+            // The callback is called after a step, so the run stops after the next step.
             let stopped = train(folder.path(), n_ranks, Some((n_ranks - 1, after)));
             let n_done = after + 2;
             let (n_epochs, n_steps) = ((n_done - 1) / 4, (n_done - 1) % 4 + 1);

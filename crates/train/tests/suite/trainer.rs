@@ -1,6 +1,6 @@
-//! The trainer over tasks of its own: kinds of batches that it knows nothing of, ranks, faults.
+//! Tests of the trainer with tasks that the tests define: custom batches, several ranks, and faults.
 
-// Helpers of tests unwrap as tests do.
+// Test helpers may unwrap, like tests.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::Mutex;
@@ -18,7 +18,7 @@ use kiln_train::{
     OptimizerConfig, StepOutput, StepReport, Task, TaskTrainer, TrainerConfig,
 };
 
-/// A linear model of one weight row, `[d, 1]`.
+/// A linear model with one output, weights `[d, 1]`.
 #[derive(Module, Debug)]
 struct Linear {
     weight: Param<Tensor<2>>,
@@ -70,7 +70,7 @@ impl Task for Plane {
     }
 }
 
-/// A batch of points, as a loader makes it.
+/// Creates a batch from points, as a loader does.
 fn batch(points: Vec<Point>) -> kiln_loader::Result<DeviceBatch<(Tensor<2>, Tensor<2>)>> {
     let (n_items, device) = (points.len(), Device::flex());
     let x: Vec<f32> = points.iter().flat_map(|(x, _)| *x).collect();
@@ -81,7 +81,7 @@ fn batch(points: Vec<Point>) -> kiln_loader::Result<DeviceBatch<(Tensor<2>, Tens
     Ok(DeviceBatch { key, n_items, n_bytes: 12 * n_items, times, device, input })
 }
 
-/// Points of the plane `2 x - y`.
+/// Generates points of the plane `2 x - y`.
 fn points(n: usize) -> Vec<Point> {
     let point = |i: usize| {
         let (x, y) = ((i * 37 % 19) as f32 / 19.0, (i * 53 % 23) as f32 / 23.0);
@@ -99,7 +99,7 @@ fn trainer(comm: Box<dyn Communicator>) -> TaskTrainer<Plane> {
 }
 
 #[test]
-fn any_task_trains() {
+fn trains_a_custom_task() {
     let mut trainer = trainer(Box::new(SingleRank));
     let mut seen = 0;
     for _ in 0..60 {
@@ -113,7 +113,7 @@ fn any_task_trains() {
         assert_eq!((report.n_steps, report.counts.total), (4, 64));
         let timings = report.timings;
         let parts = timings.wait + timings.upload + timings.forward + timings.backward + timings.update;
-        // A step's time has all of its stages in it, and an epoch's all of its steps.
+        // The time of a step includes its stages, and the time of an epoch includes its steps.
         assert!(parts <= steps && steps <= report.wall, "{parts:?}, {steps:?}, {:?}", report.wall);
     }
     assert_eq!(seen, 60 * 64);
@@ -137,14 +137,14 @@ fn the_mean_step_time_leaves_out_the_first_steps() {
     assert_eq!((MeanStepTime::new(0).mean(), MeanStepTime::new(0).n_steps()), (None, 0));
 }
 
-/// Ranks of this process, a thread each, that give up on each other soon.
+/// Returns ranks that are threads of this process, with a short deadline.
 fn ranks(n_ranks: usize) -> ThreadRanks {
     ThreadRanks { n_ranks, threads_per_rank: 1, deadline: Duration::from_secs(60) }
 }
 
-/// Ranks with unequal shares, one of them empty in a step, learn what one rank with all items learns.
+/// Ranks with unequal shares, one of them empty in a step, learn the same as one rank with all items.
 #[test]
-fn gradients_of_ranks_average_by_weight() {
+fn gradients_are_averaged_by_the_weights_of_the_ranks_items() {
     let steps: [[Vec<Point>; 3]; 2] = [
         [points(9)[..4].to_vec(), points(9)[4..5].to_vec(), points(9)[5..].to_vec()],
         [points(3), Vec::new(), points(12)[3..].to_vec()],
@@ -160,20 +160,20 @@ fn gradients_of_ranks_average_by_weight() {
     });
     let together = together.unwrap();
     for (values, counts) in &together {
-        assert_eq!(values, &together[0].0, "the same bits on every rank");
+        assert_eq!(values, &together[0].0, "the weights should be bit-identical on every rank");
         for (together, alone) in values.iter().zip(alone.model().values()) {
-            // Sums in another order: a few units in the last place.
+            // The sums are computed in another order, so they differ by a few units in the last place.
             assert!((together - alone).abs() < 1e-6, "{values:?} and {:?}", alone);
         }
-        // The counts are of all ranks, each item weighing the same.
+        // The counts cover the items of all ranks, each with weight 1.
         assert_eq!((counts.total, counts.weight, counts.hits), (21, 21.0, whole.counts.hits));
         assert!((counts.loss() - whole.counts.loss()).abs() < 1e-6, "{counts:?}");
     }
 }
 
-/// What every rank starts from is what the first one has, whatever the others were made with.
+/// Every rank starts with the parameters of rank 0, whatever its own initialization was.
 #[test]
-fn parameters_come_from_the_first_rank() {
+fn all_ranks_start_with_the_parameters_of_rank_0() {
     let models = ranks(3).run(|comm| {
         let start = Linear::new([comm.rank_info().rank as f32 + 1.0, 0.5]);
         let trainer = TaskTrainer::new(Plane, &adam(0.05), comm, |_, _| Ok(start))?;
@@ -182,9 +182,9 @@ fn parameters_come_from_the_first_rank() {
     assert_eq!(models.unwrap(), [[1.0, 0.5]; 3]);
 }
 
-/// A rank that fails ends the others' step with an error that names it, and the run with its own.
+/// If a rank fails, the others get an error that contains its rank, and the run returns the rank's own error.
 #[test]
-fn a_rank_that_cannot_go_on_keeps_nobody_waiting() {
+fn a_failed_rank_ends_the_step_of_the_other_ranks() {
     let told = Mutex::new(Vec::new());
     let error = ranks(3).run(|comm| {
         let rank = comm.rank_info().rank;
@@ -203,10 +203,10 @@ fn a_rank_that_cannot_go_on_keeps_nobody_waiting() {
     }
 }
 
-/// A model that learns on one rank something of its own is found at the end of the epoch.
+/// A model that differs on one rank is detected at the end of the epoch.
 #[test]
-fn ranks_that_grow_apart_are_an_error() {
-    /// Averages as it should, but for the second rank.
+fn rejects_ranks_whose_models_differ() {
+    /// Averages correctly, except on rank 1, where it drops the gradients.
     #[derive(Debug)]
     struct Wrong(HostAllReduce);
 
@@ -229,10 +229,10 @@ fn ranks_that_grow_apart_are_an_error() {
         Ok(())
     });
     let error = error.unwrap_err().to_string();
-    assert!(error.contains("rank 1 has other parameters than rank 0 after epoch 3"), "{error}");
+    assert!(error.contains("rank 1 and rank 0 have different parameters after epoch 3"), "{error}");
 }
 
-/// A step in which no rank has an item changes nothing, and neither does a frozen parameter.
+/// A step in which no rank has an item changes nothing, and a frozen parameter gets no gradient.
 #[test]
 fn empty_steps_and_frozen_parameters_change_nothing() {
     let values = |n_empty: usize| {
@@ -257,16 +257,16 @@ fn empty_steps_and_frozen_parameters_change_nothing() {
 }
 
 #[test]
-fn an_evaluation_whose_loss_is_no_number_is_an_error() {
+fn rejects_an_evaluation_with_an_infinite_loss() {
     let mut trainer = trainer(Box::new(SingleRank));
     let bad = vec![([f32::INFINITY, 0.0], 1.0)];
     let error = trainer.evaluate([batch(points(4)), batch(bad)], |_, _| ()).unwrap_err();
     assert!(matches!(error, Error::LossNotFinite { pass: "evaluation", step: 1, .. }), "{error}");
 }
 
-/// Steps are told in their order up to the one that is wrong, also where something else ends the epoch first.
+/// Steps are reported in order up to the invalid one, even if another error ends the epoch first.
 #[test]
-fn losses_that_are_read_later_end_the_epoch_then() {
+fn an_invalid_loss_that_is_read_later_ends_the_epoch() {
     let bad = || batch(vec![([f32::NAN, 0.0], 1.0)]);
     let failed = || Err(kiln_loader::Error::Batch { step: 3, source: BatchError::other("no file") });
     let told = |batches: Vec<kiln_loader::Result<_>>, read_every: usize| {
@@ -295,7 +295,7 @@ fn losses_that_are_read_later_end_the_epoch_then() {
 }
 
 #[test]
-fn a_loss_that_is_no_number_ends_the_epoch_and_keeps_the_model() {
+fn a_nan_loss_ends_the_epoch_and_keeps_the_parameters() {
     let mut trainer = trainer(Box::new(SingleRank));
     let bad = vec![([f32::NAN, 0.0], 1.0)];
     let error = trainer.epoch_of([batch(points(4)), batch(bad)], |_| ()).unwrap_err();
@@ -304,7 +304,7 @@ fn a_loss_that_is_no_number_ends_the_epoch_and_keeps_the_model() {
 }
 
 #[test]
-fn the_loaders_errors_arrive() {
+fn returns_the_loaders_errors() {
     let mut plain = trainer(Box::new(SingleRank));
     let batches = [batch(points(4)), Err(kiln_loader::Error::ZeroBatchSize)];
     let error = plain.epoch_of(batches, |_| ()).unwrap_err();
@@ -312,7 +312,7 @@ fn the_loaders_errors_arrive() {
 }
 
 #[test]
-fn numbers_that_no_optimizer_can_use_are_refused() {
+fn rejects_invalid_optimizer_settings() {
     let config = |learning_rate, weight_decay| OptimizerConfig {
         kind: Optimizer::AdamW,
         learning_rate,
@@ -325,10 +325,10 @@ fn numbers_that_no_optimizer_can_use_are_refused() {
     config(0.1, 0.0).init().unwrap();
 }
 
-/// Weight decay of Adam goes through the gradient, of AdamW through the weights: with a zero gradient
-/// AdamW shrinks by `lr * decay`, and Adam takes a step of `lr`.
+/// Adam adds weight decay to the gradient, AdamW applies it to the weights. With a zero gradient AdamW shrinks the
+/// weights by `lr * decay`, and Adam takes a step of `lr`.
 #[test]
-fn weight_decay_is_the_optimizers_own() {
+fn adam_applies_weight_decay_to_gradients_and_adamw_to_weights() {
     let step = |kind| {
         let optimizer = OptimizerConfig { kind, learning_rate: 0.1, weight_decay: 0.5, decay: None };
         let (config, model) = (TrainerConfig::new(optimizer), Linear::new([2.0, -1.0]));

@@ -1,24 +1,24 @@
 #!/usr/bin/env bash
-# A real Slurm on one machine, for tests, as root.
+# A real Slurm cluster on one machine, for tests. Must run as root.
 #
-#   cluster.sh up DIR PREFIX [N_NODES=2] [CPUS=4]   start it, and wait until all nodes are idle
-#   cluster.sh exec DIR PREFIX CMD...               become CMD, on the login node
+#   cluster.sh up DIR PREFIX [N_NODES=2] [CPUS=4]   start the cluster, and wait until all nodes are idle
+#   cluster.sh exec DIR PREFIX CMD...               become CMD on the login node
 #   cluster.sh cut DIR PREFIX NODE                  take the link of node 1, 2, ... down
-#   cluster.sh mend DIR PREFIX NODE                 bring it up again
-#   cluster.sh down DIR PREFIX                      stop it; also after an `up` that was killed
-#   cluster.sh missing                              print what the machine lacks for all this, if anything
+#   cluster.sh mend DIR PREFIX NODE                 bring the link up again
+#   cluster.sh down DIR PREFIX                      stop the cluster, also after an `up` that was killed
+#   cluster.sh missing                              print the requirements that the machine lacks, if any
 #
-# Nodes are named vnode1, vnode2, ... Each is a network, UTS, mount and IPC namespace, so that it has its own
-# hostname, address, /tmp, /dev/shm and a link that can be cut. The links end at a bridge in another network
-# namespace, in which the login node and the controller are. The namespaces are named PREFIXsw, PREFIXn1, ...
-# DIR holds all state and all logs. Of what the machine has under /tmp a node sees DIR and the folders that the
-# environment variable KEEP lists, separated by colons, when `up` is called. `up` takes back what it did when it
-# fails or is interrupted. `exec` sets no time limit: its caller does.
+# Nodes are named vnode1, vnode2, ... Each is a network, UTS, mount and IPC namespace, and so has its own hostname,
+# address, /tmp, /dev/shm and a link that can be cut. The links end at a bridge in another network namespace, which
+# contains the login node and the controller. The namespaces are named PREFIXsw, PREFIXn1, ...
+# DIR contains all state and all logs. Under /tmp a node sees only DIR and the folders that the environment variable
+# KEEP lists, separated by colons, when `up` is called. `up` undoes its changes when it fails or is interrupted.
+# `exec` sets no time limit; its caller does.
 set -euo pipefail
 
 SELF=$(readlink -f "${BASH_SOURCE[0]}")
 UP_SECONDS=30      # until all nodes are idle
-STEP_SECONDS=10    # for any command that talks to a daemon or starts one
+STEP_SECONDS=10    # for each command that contacts or starts a daemon
 STOP_SECONDS=5     # from SIGTERM to SIGKILL
 
 fail() {
@@ -26,14 +26,14 @@ fail() {
   exit 1
 }
 
-# Prints what the machine lacks, separated by commas.
+# Prints the requirements that the machine lacks, separated by commas.
 missing() {
   local lacks=() program
   [ "$(id -u)" = 0 ] || lacks+=("the rights of root")
   for program in slurmctld slurmd munged srun sbatch sinfo ip nsenter unshare mount hostname timeout; do
     command -v "$program" >/dev/null || lacks+=("$program")
   done
-  # The links can only be tried by who has all the rest.
+  # The links can be tested only if all other requirements are met.
   [ ${#lacks[@]} -gt 0 ] || timeout $STEP_SECONDS unshare --net --uts --mount --ipc bash -c \
     'ip link add bridge0 type bridge && ip link add end0 type veth peer name end1 && mount -t tmpfs tmpfs /tmp' \
     >/dev/null 2>&1 || lacks+=("namespaces with links and mounts of their own")
@@ -49,13 +49,13 @@ up() {
     [ -d "$i" ] && [ "$(readlink -e "$i")" != /tmp ] || fail "expected folders other than /tmp in KEEP, got \"$i\""
   done
   [ -z "$(namespaces)" ] || fail "there are namespaces of the prefix $PREFIX already"
-  # From here on an end of the script that is not its last line takes back what was done.
+  # From here on, any exit before the last line of this function undoes the changes.
   trap 'exit 130' INT
   trap 'exit 143' TERM HUP
   trap 'taken_back $?' EXIT
   make_links "$n_nodes"
   write_files "$n_nodes" "$cpus"
-  # Daemons must not hold the standard streams of `up`: who reads them would wait for the daemons' end.
+  # Daemons must not inherit the standard streams of `up`: a reader of its pipes would wait until the daemons exit.
   nsenter --net="/run/netns/${PREFIX}sw" timeout $STEP_SECONDS munged --force --socket="$DIR/run/munge.sock" \
     --key-file="$DIR/munge/key" --seed-file="$DIR/munge/seed" --pid-file="$DIR/run/munged.pid" \
     --log-file="$DIR/log/munged.log" </dev/null >"$DIR/log/munged.out" 2>&1
@@ -69,7 +69,7 @@ up() {
 }
 
 taken_back() {
-  # A second signal must not stop the cleaning, nor a command of it that fails.
+  # Neither a second signal nor a failed command may stop the cleanup.
   trap '' INT TERM HUP
   trap - EXIT
   set +e
@@ -99,7 +99,7 @@ make_links() {
 write_files() {
   local n_nodes=$1 cpus=$2 i
   mkdir -p "$DIR"/{munge,ctld,spool,log,run,tmp}
-  # The daemon of munge refuses a key that others could read, and a folder of its socket that they cannot.
+  # munged rejects a key that other users can read, and a socket folder that they cannot.
   chmod 755 "$DIR" "$DIR/run"
   chmod 700 "$DIR/munge"
   (umask 077 && head -c 1024 /dev/urandom >"$DIR/munge/key")
@@ -109,8 +109,8 @@ write_files() {
     for i in $(seq 1 "$n_nodes"); do echo "10.77.0.$i vnode$i"; done
   } >"$DIR/hosts"
   printf '%s' "${KEEP:-}" >"$DIR/keep"
-  # A requeued job waits for the lifetime of its credentials, 120 s by default, and for the next look at the
-  # queue, once in 60 s. `config_overrides` lets nodes have more CPUs than the machine.
+  # A requeued job waits for the lifetime of its credentials (120 s by default) and for the next scheduling interval (60
+  # s by default), so both are shortened. `config_overrides` lets nodes have more CPUs than the machine.
   cat >"$SLURM_CONF" <<CONF
 ClusterName=kiln
 SlurmctldHost=ctl(10.77.0.254)
@@ -145,14 +145,14 @@ PartitionName=ci Nodes=ALL Default=YES MaxTime=30 State=UP
 CONF
 }
 
-# start NAMESPACE HOSTNAME DAEMON...: the daemon goes to the background by itself.
+# start NAMESPACE HOSTNAME DAEMON...: starts a daemon, which moves to the background by itself.
 start() {
   timeout $STEP_SECONDS nsenter --net="/run/netns/$1" unshare --uts --mount --ipc \
     bash "$SELF" inside "$DIR" "$PREFIX" "${@:2}" </dev/null >"$DIR/log/$3.$2.out" 2>&1
 }
 
-# inside HOSTNAME CMD...: in new namespaces, gives them the look of that host and becomes the command.
-# `ip netns exec` would do half of it, but mounts another /sys, in which slurmd misses the control groups.
+# inside HOSTNAME CMD...: runs in new namespaces, sets them up as that host and becomes the command.
+# `ip netns exec` is not used, because it mounts another /sys, which lacks the control groups that slurmd needs.
 inside() {
   local host=$1
   hostname "$host"
@@ -164,7 +164,7 @@ inside() {
   exec "$@"
 }
 
-# Mounts an empty /tmp, in which DIR and the folders of KEEP stay where they were.
+# Mounts an empty /tmp, in which DIR and the folders of KEEP keep their paths.
 own_tmp() {
   local staged=$1 tmp=/tmp kept kept_paths
   IFS=: read -r -a kept_paths <<<"$(cat "$DIR/keep")"
@@ -175,7 +175,7 @@ own_tmp() {
     mkdir -p "$staged${kept#/tmp}"
     mount --bind "$kept" "$staged${kept#/tmp}"
   done
-  # What lies in /tmp is hidden once something is mounted there, so the mounts are made elsewhere and moved.
+  # A mount on /tmp hides its contents, so the mounts are made elsewhere first and then moved.
   mount --move "$staged" /tmp
 }
 
@@ -191,7 +191,7 @@ await_idle() {
   done
 }
 
-# The PID stays the same up to CMD, so that a caller's signals reach it.
+# Keeps the PID for CMD, so that a caller's signals reach it.
 become_on_login() {
   exec nsenter --net="/run/netns/${PREFIX}sw" unshare --uts --mount --ipc \
     bash "$SELF" inside "$DIR" "$PREFIX" ctl "$@"
@@ -201,13 +201,13 @@ on_login() {
   (become_on_login "$@")
 }
 
-# set_link NODE up|down: at the side of the switch, so that the node loses its carrier.
+# set_link NODE up|down: changes the link on the side of the switch, so that the node loses its carrier.
 set_link() {
   [[ $1 =~ ^[1-9][0-9]?$ ]] || fail "expected the number of a node, got \"$1\""
   ip -n "${PREFIX}sw" link set "port$1" "$2"
 }
 
-# Stops the recorded daemons, then whatever else still runs in this cluster's namespaces, then deletes these.
+# Stops the recorded daemons, then all other processes in this cluster's namespaces, then deletes the namespaces.
 down() {
   local deadline=$((SECONDS + STOP_SECONDS)) namespace
   signal_recorded TERM || true
@@ -220,7 +220,8 @@ down() {
   done
 }
 
-# signal_recorded SIGNAL: succeeds if there was one to signal. A recorded PID may by now be that of another program.
+# signal_recorded SIGNAL: signals the recorded daemons, and succeeds if there was at least one. Checks the program's
+# name, because the PID may have been reused.
 signal_recorded() {
   local file pid program found=1
   for file in "$DIR"/run/*.pid; do
@@ -234,27 +235,28 @@ signal_recorded() {
   return $found
 }
 
-# The name of the program, or nothing if it has ended, even if nobody has waited for it yet.
+# Prints the name of a process's program, or nothing if it has exited or is a zombie.
 running() {
   grep -q '^State:[[:space:]]*[ZX]' "/proc/$1/status" 2>/dev/null || cat "/proc/$1/comm" 2>/dev/null || true
 }
 
-# Steps of jobs outlive the daemons; those that start others while they are killed are found in the next round.
+# Kills the processes in a namespace. Job steps outlive the daemons, and may start processes until they are killed, so
+# it repeats until there are none.
 kill_inside() {
   local pids deadline=$((SECONDS + STOP_SECONDS))
   while pids=$(ip netns pids "$1") && [ -n "$pids" ]; do
-    [ "$SECONDS" -lt "$deadline" ] || fail "processes that do not end in the namespace $1:" $pids
+    [ "$SECONDS" -lt "$deadline" ] || fail "cannot kill these processes in the namespace $1:" $pids
     kill -s KILL $pids 2>/dev/null || true
     sleep 0.02
   done
 }
 
-# Those of this cluster.
+# Prints the network namespaces of this cluster.
 namespaces() {
   ip netns list | awk '{ print $1 }' | grep -Ex "$PREFIX(sw|n[0-9]+)" || true
 }
 
-# What follows is in the folders of root's programs, which others' shells may not search.
+# Slurm's daemons and `ip` are in sbin folders, which may be missing from the PATH.
 PATH=$PATH:/usr/sbin:/sbin
 [ "${1:-}" != missing ] || { missing; exit; }
 [ $# -ge 3 ] || fail "usage: cluster.sh up|exec|cut|mend|down DIR PREFIX [...], or cluster.sh missing"
@@ -262,13 +264,13 @@ ACTION=$1
 DIR=$(readlink -m "$2")
 PREFIX=$3
 shift 3
-# Sockets below DIR have at most 107 bytes in their paths, of which slurmstepd adds some 40. And slurm.conf knows
-# no quotes.
+# Socket paths below DIR have at most 107 bytes, of which slurmstepd appends about 40. slurm.conf has no quoting, which
+# restricts the characters.
 [[ $DIR =~ ^/[A-Za-z0-9._/-]{1,63}$ ]] || fail "expected a DIR of at most 64 plain characters, got \"$DIR\""
-[ "$DIR" != /tmp ] || fail "DIR must not be /tmp itself, which is another one in the nodes"
+[ "$DIR" != /tmp ] || fail "DIR must not be /tmp itself, because nodes have their own /tmp"
 [[ $PREFIX =~ ^[a-z][a-z0-9]{0,11}$ ]] || fail "expected a PREFIX of 1 to 12 of a-z and 0-9, got \"$PREFIX\""
 export SLURM_CONF="$DIR/slurm.conf"
-# PMIx's store in shared memory is suspected of rare crashes in MPI_Init when a step starts right after another.
+# PMIx's shared-memory store is suspected of rare crashes in MPI_Init when one step starts right after another.
 export PMIX_MCA_gds=hash
 case $ACTION in
   up) up "$@" ;;

@@ -1,8 +1,8 @@
-//! A real Slurm of two nodes on this machine, for tests of programs that run on clusters: `cluster.sh`, which says
-//! what a node is, and its end with the test.
+//! A real Slurm cluster of two nodes on this machine, for tests of programs that run on clusters. It wraps
+//! `cluster.sh`, which documents the nodes, and stops the cluster when the test ends.
 //!
-//! A test that is killed leaves its cluster running. `ip netns list` shows it as `PREFIXsw`, and
-//! `cluster.sh down DIR PREFIX` ends it.
+//! A test that is killed leaves its cluster running: `ip netns list` lists `PREFIXsw`, and `cluster.sh down DIR PREFIX`
+//! stops it.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::path::Path;
@@ -13,10 +13,10 @@ use tempfile::TempDir;
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/jobs/cluster/cluster.sh");
 
-/// A Slurm with the nodes `vnode1` and `vnode2`, of 4 CPUs each, that ends when it is dropped.
+/// A Slurm cluster with the nodes `vnode1` and `vnode2`, of 4 CPUs each, which is stopped on drop.
 ///
-/// Several may exist at once. What a node sees is what the machine has, without its `/tmp`: of that it has another
-/// one, with [`Cluster::dir`], this package and the folder of what was built where they are.
+/// Several clusters may exist at once. A node has the file system of the machine, but its own `/tmp`, in which only
+/// [`Cluster::dir`], this package and the target folder are visible at their paths.
 #[derive(Debug)]
 pub(crate) struct Cluster {
     dir: TempDir,
@@ -24,25 +24,26 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// Starts one, in less than a second. Both nodes are idle then.
+    /// Starts a cluster, and waits until both nodes are idle.
     ///
     /// # Errors
-    /// What failed, with the ends of all logs, after at most a minute. Nothing of it is left then.
+    /// Returns the failure with the ends of all logs, after at most a minute. The cluster is cleaned up by then.
     pub(crate) fn up() -> Result<Cluster, String> {
         static N_STARTED: AtomicUsize = AtomicUsize::new(0);
-        // The paths of sockets are short, so this is not below the folder of what is built.
+        // Socket paths are limited in length, so the folder is not below the target folder.
         let dir = tempfile::Builder::new().prefix("kiln-").tempdir().map_err(|error| error.to_string())?;
         let prefix = format!("k{:x}x{}", process::id(), N_STARTED.fetch_add(1, Ordering::Relaxed));
         let built =
-            Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("tmp should be in the folder of builds");
-        // Made before it is up, so that a failure here ends with `down` too, which does no harm twice.
+            Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("tmp should be below the target folder");
+        // The value is created before the start, so that a failure of the script also drops it, which calls `down`.
+        // Calling `down` twice is harmless.
         let cluster = Cluster { dir, prefix };
         let mut up = cluster.script("up");
         up.env("KEEP", format!("{}:{}", env!("CARGO_MANIFEST_DIR"), built.display()));
         run(up).map(|_| cluster)
     }
 
-    /// What this machine lacks to run one, as "slurmctld, munged", or `None` if it has everything.
+    /// Returns the requirements that this machine lacks, such as "slurmctld, munged", or `None` if it has all.
     pub(crate) fn missing() -> Option<String> {
         let mut missing = Command::new("bash");
         missing.args([SCRIPT, "missing"]);
@@ -50,27 +51,27 @@ impl Cluster {
         if lacks.is_empty() { None } else { Some(lacks) }
     }
 
-    /// A command on the login node, from which jobs are submitted.
+    /// Returns a command that runs on the login node, from which jobs are submitted.
     ///
-    /// It becomes the program, so that the child's PID is the program's. It has no time limit.
+    /// The child's PID is that of the program. There is no time limit.
     pub(crate) fn command(&self, program_and_args: &[&str]) -> Command {
         let mut command = self.script("exec");
-        // There may be more ranks than CPUs: who waits for a message must leave them to who is to send it.
+        // There may be more ranks than CPUs, so a rank that waits for a message must yield its CPU.
         command.args(program_and_args).env("OMPI_MCA_mpi_yield_when_idle", "1");
         command
     }
 
-    /// Where the nodes and the test see the same files, in a place for this cluster alone.
+    /// Returns the folder that the nodes and the test share, which belongs to this cluster only.
     ///
-    /// Names that a test gives its files there should not be those of `cluster.sh`, such as `log` and `run`.
+    /// A test must not use names of `cluster.sh` in it, such as `log` and `run`.
     pub(crate) fn dir(&self) -> &Path {
         self.dir.path()
     }
 
-    /// Takes the link of node 1 or 2 down: what it sends and is sent gets lost, and nobody is told.
+    /// Takes the link of node 1 or 2 down: its packets are lost in both directions, without an error at any end.
     ///
     /// # Panics
-    /// If there is no such node.
+    /// Panics if there is no such node.
     pub(crate) fn cut(&self, node: usize) {
         self.set_link("cut", node);
     }
@@ -78,7 +79,7 @@ impl Cluster {
     /// Brings the link of node 1 or 2 up again.
     ///
     /// # Panics
-    /// If there is no such node.
+    /// Panics if there is no such node.
     pub(crate) fn mend(&self, node: usize) {
         self.set_link("mend", node);
     }
@@ -101,12 +102,12 @@ impl Cluster {
 impl Drop for Cluster {
     fn drop(&mut self) {
         if let Err(error) = run(self.script("down")) {
-            eprintln!("the cluster {} did not end: {error}", self.prefix);
+            eprintln!("cannot stop the cluster {}: {error}", self.prefix);
         }
     }
 }
 
-/// What the command says on its standard output, or on the other if it fails.
+/// Runs the command, and returns its standard output, or its status and standard error if it fails.
 fn run(mut command: Command) -> Result<String, String> {
     let Output { status, stdout, stderr } =
         command.output().map_err(|error| format!("{}: {error}", command.get_program().display()))?;

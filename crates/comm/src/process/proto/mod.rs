@@ -1,4 +1,4 @@
-//! What the processes of a job say to the first one: the messages and the service of `proto/job.proto`.
+//! The messages and the service of `proto/job.proto`, which the processes of a job use to communicate with rank 0.
 
 #[allow(missing_docs, missing_debug_implementations, unreachable_pub, clippy::all, reason = "generated")]
 #[rustfmt::skip]
@@ -11,7 +11,7 @@ pub(crate) use generated::*;
 #[cfg(test)]
 mod tests {
     #[test]
-    fn the_code_is_of_this_proto() {
+    fn generated_code_matches_the_proto() {
         let expected =
             format!("digest: {:016x}.", crate::rpc::proto_digest(include_bytes!("../../../proto/job.proto")));
         let code = include_str!("generated.rs");

@@ -9,17 +9,17 @@ use crate::process::proto::{RendezvousClient, RendezvousServer};
 use crate::process::rendezvous::server::Server;
 use crate::rpc::{AuthInterceptor, RpcEndpoint, Token, log};
 
-/// The largest message: an exchange's, of which each rank's part is bounded.
+/// The maximum size of a message in bytes. The exchanges of the store engine stay below it.
 const MAX_MESSAGE_BYTES: usize = 64 << 20;
 
-/// A call's way to the first process.
+/// The client of rank 0's service.
 pub(crate) type Client = RendezvousClient<InterceptedService<Channel, Token>>;
 
-/// What serves the processes that know the token.
+/// Creates the router of rank 0's service, which rejects calls without the token.
 pub(crate) fn serve(rpc_endpoint: &RpcEndpoint, server: Server) -> Result<Router, JobError> {
-    let guard: AuthInterceptor =
-        rpc_endpoint.auth_interceptor("another token: all processes of a job have the same");
-    // Nor is a process with the token that is no rank of the job.
+    let guard: AuthInterceptor = rpc_endpoint
+        .auth_interceptor("missing or wrong token: use the same token for all processes of the job");
+    // The token alone does not suffice: a connection is admitted when a rank has joined over it.
     let guard = guard.without_admission();
     let service = RendezvousServer::new(server)
         .max_decoding_message_size(MAX_MESSAGE_BYTES)
@@ -27,7 +27,7 @@ pub(crate) fn serve(rpc_endpoint: &RpcEndpoint, server: Server) -> Result<Router
     Ok(rpc_endpoint.server()?.add_service(InterceptedService::new(service, guard)))
 }
 
-/// Tries to reach the first process until it answers or the time is up.
+/// Connects to rank 0, and retries until the time is up.
 pub(crate) async fn connect(rpc_endpoint: &RpcEndpoint, within: Duration) -> Result<Client, JobError> {
     let waits =
         |seconds| log(&format!("waiting for rank 0 at {}: {seconds} s of {within:?}", rpc_endpoint.address));

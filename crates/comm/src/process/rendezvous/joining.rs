@@ -1,4 +1,4 @@
-//! How a process joins its job, and how rank 0 lets it.
+//! Joining a job: the request of a process, and the start of rank 0's server.
 
 use std::error::Error as _;
 use std::time::{Duration, Instant};
@@ -16,21 +16,21 @@ use crate::process::rendezvous::server::Server;
 use crate::process::watchdog::timing::Timing;
 use crate::rpc::{RpcEndpoint, Token, is_tls_failure, log};
 
-/// Connections of processes that are no ranks of the job, at once: once all ranks have joined, rank 0 accepts so many
-/// others, to refuse them.
+/// The number of connections that rank 0 accepts at once in addition to those of the ranks. A process that tries to
+/// join a running job needs one of them to receive the refusal.
 const N_STRANGERS: usize = 16;
 
-/// How long a process waits before it tries again to join, while another attempt at the job is in its place.
+/// The pause before a process retries to join, while another attempt at the job still runs.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The streams of a process that rank 0 has taken in.
+/// The client and the streams of a process that rank 0 has accepted.
 pub(crate) struct Attended {
     pub(crate) client: Client,
     pub(crate) say: mpsc::Sender<Said>,
     pub(crate) told: Streaming<Told>,
 }
 
-/// Starts to serve the processes of the job, on rank 0.
+/// Starts the rendezvous server, on rank 0.
 pub(crate) fn serve_job(
     listener: std::net::TcpListener,
     rpc_endpoint: &RpcEndpoint,
@@ -44,7 +44,7 @@ pub(crate) fn serve_job(
     };
     let server = Server::new(world_size, job, timing);
     let router = serve(rpc_endpoint, server.clone())?;
-    // Each rank has one connection for as long as the job lasts.
+    // Each rank keeps one connection until the job ends, so the limit includes one connection per rank.
     let incoming = rpc_endpoint.incoming(listener, world_size + N_STRANGERS);
     let failed = |source| JobError::Listen { address: rpc_endpoint.address.clone(), source };
     let incoming = incoming.map_err(failed)?;
@@ -53,7 +53,7 @@ pub(crate) fn serve_job(
     Ok(())
 }
 
-/// Asks rank 0 to be taken in; retries while a rank 0 of another attempt at the job answers, or exits meanwhile.
+/// Joins the job at rank 0. Retries while rank 0 of another attempt at the job answers, or exits before it answers.
 pub(crate) async fn attend(
     rpc_endpoint: &RpcEndpoint,
     join: &Join,
@@ -67,7 +67,7 @@ pub(crate) async fn attend(
         let lost =
             |reason: &str| JobError::Lost { reason: format!("rank 0 at {}: {reason}", rpc_endpoint.address) };
         say.send(hello).await.map_err(|_| lost("the connection has closed"))?;
-        // Once this process has joined it is told twice a second that rank 0 is alive.
+        // After this process has joined, rank 0 sends a heartbeat twice a second.
         let silent = |_| lost(&format!("it has been silent for {:?}", timing.deadline));
         let attended = timeout(timing.deadline, client.attend(ReceiverStream::new(said))).await;
         let status = match attended.map_err(silent)? {
@@ -85,12 +85,13 @@ pub(crate) async fn attend(
     }
 }
 
-/// Whether rank 0 of another attempt at the job answered, or exited before it did: a status that rank 0 sent has no source.
+/// Returns true if rank 0 of another attempt at the job answered, or rank 0 exited before it answered. A status that
+/// rank 0 sent has no source error.
 fn is_of_another_attempt(status: &Status) -> bool {
     status.code() == Code::Aborted || status.source().is_some_and(|source| !is_tls_failure(source))
 }
 
-/// Why a process is not taken in.
+/// Converts the status of a refused process to an error.
 fn refusal(status: &Status) -> JobError {
     let reason = status.message().to_owned();
     match status.code() {
@@ -110,7 +111,7 @@ mod tests {
     use super::*;
     use crate::process::proto::{Entry, Fault, Nothing, fault};
 
-    /// A process that has not joined has the token, and no say in the job.
+    /// A process with the token that has not joined must not affect the job.
     #[tokio::test]
     async fn calls_without_joining_are_refused() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();

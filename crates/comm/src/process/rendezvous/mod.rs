@@ -1,4 +1,4 @@
-//! How the processes of a job find each other: rank 0 serves at one port, all others join there.
+//! The rendezvous of a job: rank 0 serves at one port, and all processes join there.
 
 pub(crate) mod channel;
 pub(crate) mod joining;

@@ -1,4 +1,4 @@
-//! What rank 0 knows of the job's processes, and which of them it takes in.
+//! The state of a job at rank 0, and the decision which processes may join.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
@@ -9,16 +9,16 @@ use crate::process::proto::{Doing, Fault, Join, Member, Members, Nothing, told};
 use crate::process::watchdog::place::Seconds;
 use crate::process::watchdog::timing::RECENT;
 
-/// What rank 0 knows of the job's processes.
+/// The state of the job's processes at rank 0.
 #[derive(Debug)]
 pub(crate) struct State {
     job: JobId,
-    /// By rank.
+    /// The processes that have joined, by rank.
     pub(crate) seats: Vec<Option<Seat>>,
-    /// Why the job is over. Set once.
+    /// The reason why the job has ended. Set once.
     pub(crate) fault: Option<Fault>,
     pub(crate) values: HashMap<String, Vec<u8>>,
-    /// By group and number.
+    /// The exchanges in progress, by group and number.
     pub(crate) exchanges: BTreeMap<(String, u64), Exchange>,
 }
 
@@ -31,34 +31,34 @@ pub(crate) struct Seat {
     pub(crate) has_left: bool,
 }
 
-/// What the members of a group have for each other.
+/// An exchange of parcels between the members of a group.
 #[derive(Debug)]
 pub(crate) struct Exchange {
-    /// By rank of the group.
+    /// The parcels received from each member, by rank of the group.
     pub(crate) brought: Vec<Option<Vec<Vec<u8>>>>,
-    /// Members that have not been given their part.
+    /// The number of members that have not received their parcels.
     pub(crate) n_due: usize,
 }
 
-/// Identifies this attempt at the job.
+/// The id of this attempt at the job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum JobId {
-    /// The launcher's: processes that were started with another one are of another attempt.
+    /// The launcher's id. A process with another one belongs to another attempt.
     Launcher(String),
-    /// One that rank 0 has drawn, which no process knows before it has joined.
+    /// A random id of rank 0. Other processes learn it when they join.
     Drawn(String),
 }
 
-/// Why a process is not taken in, and who ends because of it.
+/// The reason why a process may not join, by its effect on the job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// A duplicate of a rank that is alive, or no rank of this job: it alone ends.
+    /// The process duplicates a live rank or is not a rank of this job: only the process ends.
     Newcomer(String),
-    /// A process of another attempt at the job: it retries until rank 0 of that one serves here.
+    /// The process belongs to another attempt at the job: it retries until rank 0 of that attempt serves here.
     OtherAttempt(String),
-    /// A process in the place of a silent rank: the job ends, to be started again.
+    /// The process replaces a silent rank: the job ends, and should be started again.
     Replacement(String),
-    /// A process that was started differently: the job fails before it has begun.
+    /// The process was started with different settings: the job fails before it has begun.
     Misfit(String),
 }
 
@@ -71,7 +71,7 @@ impl JobId {
 }
 
 impl State {
-    /// Of a job of so many processes, none of which has joined.
+    /// Creates the state of a job of `world_size` processes, none of which has joined.
     pub(crate) fn new(world_size: usize, job: JobId) -> Self {
         let seats = (0..world_size).map(|_| None).collect();
         Self { job, seats, fault: None, values: HashMap::new(), exchanges: BTreeMap::new() }
@@ -81,7 +81,7 @@ impl State {
         (0..self.seats.len()).filter(|rank| self.seats[*rank].is_none()).collect()
     }
 
-    /// Why a process that wants to join is not taken in.
+    /// Returns the reason why a process may not join, or `None` if it may.
     pub(crate) fn refusal(&self, join: &Join, now: Instant) -> Option<Refusal> {
         let (rank, world_size, who) = (join.rank as usize, self.seats.len(), name_of(join));
         let is_complete = self.missing().is_empty();
@@ -89,23 +89,24 @@ impl State {
         match (&self.fault, self.seats.get(rank)) {
             (_, None) => {
                 let of = join.world_size;
-                let reason =
-                    format!("{who} says it is one of {of}, rank 0 says {world_size}: start all alike");
+                let reason = format!(
+                    "{who} has world size {of}, rank 0 has {world_size}: start all processes with the same one"
+                );
                 Some(Refusal::Newcomer(reason))
             }
             (Some(fault), _) if is_complete => {
-                Some(Refusal::OtherAttempt(format!("job {job} is ending, {who} must wait: {}", fault.what)))
+                Some(Refusal::OtherAttempt(format!("job {job} is ending, {who} has to wait: {}", fault.what)))
             }
             (_, Some(Some(seat))) if is_complete => Some(self.refusal_of_second(seat, join, now)),
             _ if self.is_of_another_attempt(join, is_same_run) => {
                 let other = &join.job;
-                Some(Refusal::OtherAttempt(format!("{who} is of job {other}, rank 0 here is of job {job}")))
+                Some(Refusal::OtherAttempt(format!("{who} belongs to job {other}, this rank 0 to job {job}")))
             }
             _ => self.misfit(join).map(Refusal::Misfit),
         }
     }
 
-    /// Why a process is not taken in whose rank is there, in a job that runs.
+    /// Returns the reason why a process may not join a running job, in which its rank exists already.
     fn refusal_of_second(&self, seat: &Seat, join: &Join, now: Instant) -> Refusal {
         let (who, other, job) = (name_of(join), name_of(&seat.join), self.job.as_str());
         let silence = now.saturating_duration_since(seat.heard);
@@ -114,21 +115,21 @@ impl State {
         if self.is_of_another_attempt(join, str::eq) {
             let attempt = &join.job;
             return Refusal::OtherAttempt(format!(
-                "{is_there}, {who} is of job {attempt} and must wait for its end"
+                "{is_there}; {who} belongs to job {attempt} and has to wait for the end of job {job}"
             ));
         }
-        // Neither could take the other's place.
+        // A process with other settings cannot replace a rank of this job.
         if let Some(difference) = self.difference(join, &seat.join) {
-            return Refusal::Newcomer(format!("{is_there}, {who} is no rank of it: {difference}"));
+            return Refusal::Newcomer(format!("{is_there}; {who} is not a rank of this job: {difference}"));
         }
         if RECENT < silence {
             let rank = join.rank;
             return Refusal::Replacement(format!(
-                "two processes say they are rank {rank}: {other}, last heard from {ago} ago, and {who} in its place"
+                "two processes claim rank {rank}: {other}, last heard from {ago} ago, and {who}, which replaces it"
             ));
         }
         Refusal::Newcomer(format!(
-            "{other} of job {job} is alive, heard from {ago} ago, {who} is a duplicate: start each rank once"
+            "{other} of job {job} is alive, heard from {ago} ago; {who} is a duplicate: start each rank once"
         ))
     }
 
@@ -136,12 +137,12 @@ impl State {
         matches!(&self.job, JobId::Launcher(id) if !join.job.is_empty() && !is_same(id, &join.job))
     }
 
-    /// How a process differs from those that have joined, in what must be alike.
+    /// Compares a process with those that have joined. Returns the difference if it may not join them.
     fn misfit(&self, join: &Join) -> Option<String> {
         let (rank, who) = (join.rank as usize, name_of(join));
         if let Some(seat) = &self.seats[rank] {
             let other = name_of(&seat.join);
-            return Some(format!("two processes say they are rank {rank}: {other} and {who}"));
+            return Some(format!("two processes claim rank {rank}: {other} and {who}; start each rank once"));
         }
         match self.seats.iter().flatten().next() {
             Some(first) => self.difference(join, &first.join),
@@ -152,10 +153,14 @@ impl State {
     fn other_size(&self, join: &Join) -> Option<String> {
         let (who, of, world_size) = (name_of(join), join.world_size, self.seats.len());
         let differs = of as usize != world_size;
-        differs.then(|| format!("{who} says it is one of {of}, rank 0 says {world_size}: start all alike"))
+        differs.then(|| {
+            format!(
+                "{who} has world size {of}, rank 0 has {world_size}: start all processes with the same one"
+            )
+        })
     }
 
-    /// How a process differs from one that has joined, in what must be alike.
+    /// Returns the first difference in world size, version or settings between a process and one that has joined.
     fn difference(&self, join: &Join, first: &Join) -> Option<String> {
         if let Some(text) = self.other_size(join) {
             return Some(text);
@@ -164,7 +169,7 @@ impl State {
         if join.version != first.version {
             let (own, others) = (&join.version, &first.version);
             return Some(format!(
-                "{who} runs version {own} of the program, {other} version {others}: start the same"
+                "{who} runs version {own} of the program, {other} version {others}: start the same version"
             ));
         }
         let of = |join: &Join| -> BTreeMap<String, String> {
@@ -176,10 +181,12 @@ impl State {
             settings.get(name).map_or("not set", String::as_str).to_owned()
         };
         let (own, others) = (text(&own), text(&others));
-        Some(format!("{name} is {own} for {who} and {others} for {other}: start all processes alike"))
+        Some(format!(
+            "{name} is {own} for {who} and {others} for {other}: start all processes with the same {name}"
+        ))
     }
 
-    /// What a process that has joined is to be told next.
+    /// Returns the next message for a process that has joined.
     pub(crate) fn news(&self, knows_members: &mut bool) -> told::What {
         if let Some(fault) = &self.fault {
             return told::What::Fault(fault.clone());
@@ -199,13 +206,13 @@ impl State {
         }
     }
 
-    /// The first rank that has said nothing for longer than the deadline.
+    /// Returns the first rank that has been silent for longer than the deadline.
     pub(crate) fn silent(&self, now: Instant, deadline: Duration) -> Option<usize> {
         let is_silent = |seat: &Seat| !seat.has_left && deadline < now.saturating_duration_since(seat.heard);
         self.seats.iter().position(|seat| seat.as_ref().is_some_and(is_silent))
     }
 
-    /// What there is to say of a rank that is lost.
+    /// Formats the loss of a rank, with its last known activity. `what` is the predicate, such as `has been silent`.
     pub(crate) fn lost(&self, rank: usize, now: Instant, what: &str) -> String {
         let Some(seat) = &self.seats[rank] else { return format!("rank {rank} {what}") };
         let (who, ago) = (name_of(&seat.join), Seconds(now.saturating_duration_since(seat.heard)));
@@ -215,7 +222,7 @@ impl State {
         }
     }
 
-    /// Gives a member what all have for it, once all have come.
+    /// Returns the parcels for a member, once all members have contributed.
     pub(crate) fn take(&mut self, key: &(String, u64), member: usize) -> Option<Vec<Vec<u8>>> {
         let exchange = self.exchanges.get_mut(key)?;
         if exchange.brought.iter().any(Option::is_none) {
@@ -234,8 +241,8 @@ impl State {
     }
 }
 
-/// Whether two ids are of one run of torchrun. Its agents count their own restarts: after one was replaced, or joined later,
-/// their counts differ within an attempt.
+/// Returns true if two ids belong to one run of torchrun. Each agent counts its own restarts, so the counts differ
+/// within an attempt if an agent was replaced or joined later.
 fn is_same_run(one: &str, other: &str) -> bool {
     let run = |id: &str| id.split_once(AGENT_RESTART).map_or(id.to_owned(), |(run, _)| run.to_owned());
     run(one) == run(other)
@@ -262,7 +269,7 @@ mod tests {
         Join { rank, world_size, job: job.to_owned(), ..Join::default() }
     }
 
-    /// A job of two ranks, of which the first ones have joined.
+    /// Returns a job of two ranks, of which the first `n_joined` have joined.
     fn state(job: &str, n_joined: usize, heard: Instant) -> State {
         let mut state = State::new(2, JobId::Launcher(job.to_owned()));
         for rank in 0..n_joined {
@@ -276,7 +283,9 @@ mod tests {
     fn only_a_process_that_could_replace_a_silent_rank_ends_the_job() {
         let heard = Instant::now();
         let state = state("a", 2, heard);
-        let refusal = |silence, join: &Join| state.refusal(join, heard + silence).expect("the rank is there");
+        let refusal = |silence, join: &Join| {
+            state.refusal(join, heard + silence).expect("the process should be refused")
+        };
         let (short, long) = (Duration::from_millis(10), 2 * RECENT);
         assert!(matches!(refusal(short, &join(1, 2, "a")), Refusal::Newcomer(_)));
         assert!(matches!(refusal(long, &join(1, 2, "a")), Refusal::Replacement(_)));
@@ -289,13 +298,13 @@ mod tests {
     }
 
     #[test]
-    fn restarts_of_torchruns_agents_may_differ_while_ranks_join() {
+    fn restart_counts_of_torchrun_agents_may_differ_while_ranks_join() {
         let now = Instant::now();
         let of = |restarts| format!("run{AGENT_RESTART}{restarts}");
         assert_eq!(state(&of(1), 1, now).refusal(&join(1, 2, &of(0)), now), None);
         let other = state(&of(1), 1, now).refusal(&join(1, 2, "other, agent restart 1"), now);
         assert!(matches!(other, Some(Refusal::OtherAttempt(_))));
-        // In a job that runs, it is one of the next attempt.
+        // Once all ranks have joined, another restart count means the next attempt.
         let next = state(&of(0), 2, now).refusal(&join(1, 2, &of(1)), now);
         assert!(matches!(next, Some(Refusal::OtherAttempt(_))));
     }

@@ -15,35 +15,35 @@ use crate::process::watchdog::place::Seconds;
 use crate::process::watchdog::timing::{BEAT, Clock, Timing};
 use crate::rpc::{Admission, Throttle, log};
 
-/// Where the processes of a job meet: in the first of them.
+/// The rendezvous server of a job, which runs in rank 0.
 ///
-/// **Locks.** The state's mutex is the only one, and nothing is awaited while it is held. Whoever changes the
-/// state tells all who wait for a change after it has been unlocked.
+/// **Locks.** The state's mutex is the only lock, and nothing is awaited while it is held. Methods that change the
+/// state notify the waiting tasks after they have unlocked it.
 #[derive(Debug, Clone)]
 pub(crate) struct Server {
     state: Arc<Mutex<State>>,
-    /// Processes join and leave, the job ends.
+    /// Notified when a process joins or leaves, and when the job ends.
     changed: watch::Sender<()>,
-    /// Values and parcels come.
+    /// Notified when a value or parcel arrives, and when the job ends.
     brought: watch::Sender<()>,
-    /// Processes that were refused while the job goes on.
+    /// The counter of processes that were refused without ending the job.
     refused: Arc<Throttle>,
     timing: Timing,
 }
 
-/// How often it is logged that processes were refused.
+/// The minimum time between log lines about refused processes.
 const LOG_EVERY: Duration = Duration::from_secs(10);
 
 impl Server {
-    /// For a job of so many processes.
+    /// Creates the server of a job of `world_size` processes.
     pub(crate) fn new(world_size: usize, job: JobId, timing: Timing) -> Self {
         let state = Arc::new(Mutex::new(State::new(world_size, job)));
         let (changed, brought) = (watch::Sender::new(()), watch::Sender::new(()));
         Self { state, changed, brought, refused: Arc::new(Throttle::new(LOG_EVERY)), timing }
     }
 
-    /// Says every 10 s who has not joined, until all have or the time for it is up; then looks for ranks that have
-    /// fallen silent.
+    /// Logs the missing ranks every 10 s until all have joined, and ends the job if they do not join in time. After
+    /// that, ends the job if a rank is silent for longer than the deadline.
     pub(crate) async fn watch(self) {
         let (started, mut told, mut clock) = (Instant::now(), 0, Clock::start());
         loop {
@@ -53,7 +53,7 @@ impl Server {
             let missing = state.missing();
             let waited = now - started;
             if missing.is_empty() {
-                // Where this process itself was stopped, it is not the others that were silent.
+                // Silence of the others does not count while this process itself was stopped.
                 state.seats.iter_mut().flatten().for_each(|seat| seat.heard += slept);
                 if let Some(rank) = state.silent(now, self.timing.deadline) {
                     let text = state.lost(rank, now, "has been silent");
@@ -71,11 +71,11 @@ impl Server {
         }
     }
 
-    /// Takes a process in; the error is for it alone, the fault that it may be for all.
+    /// Adds a process to the job. The returned error is sent to this process only; some refusals also end the job.
     async fn join(&self, join: Join) -> Result<usize, Status> {
         let refusal = self.lock().refusal(&join, Instant::now());
         if let Some(Refusal::Replacement(_)) = refusal {
-            // Where this process was stopped, what the silent rank has sent is still to be read.
+            // If this process was stopped, messages of the silent rank may be unread. Read them before deciding.
             tokio::time::sleep(2 * BEAT).await;
         }
         let (mut state, rank) = (self.lock(), join.rank as usize);
@@ -84,7 +84,7 @@ impl Server {
         }
         state.seats[rank] = Some(Seat { join, doing: None, heard: Instant::now(), has_left: false });
         if state.missing().is_empty() {
-            // They say nothing before they know that all are there.
+            // The ranks send no heartbeats before all have joined, so their silence counts from now.
             state.seats.iter_mut().flatten().for_each(|seat| seat.heard = Instant::now());
         }
         drop(state);
@@ -92,10 +92,10 @@ impl Server {
         Ok(rank)
     }
 
-    /// Ends the job where the refusal is a reason to; returns what the process is told.
+    /// Ends the job if the refusal requires it. Returns the status for the refused process.
     fn refuse(&self, state: MutexGuard<'_, State>, rank: usize, refusal: Refusal) -> Status {
         let log_once = |reason: &String| {
-            self.refused.event(|n| format!("refused a process, the job goes on ({n} so far): {reason}"));
+            self.refused.event(|n| format!("refused a process, the job continues ({n} so far): {reason}"));
         };
         match refusal {
             Refusal::Newcomer(reason) => {
@@ -117,7 +117,7 @@ impl Server {
         }
     }
 
-    /// Hears what a process says until it has left or its connection is gone.
+    /// Receives the messages of a process until its connection closes, which ends the job unless the process has left.
     async fn hear(self, rank: usize, mut said: Streaming<Said>) {
         loop {
             let heard = said.message().await;
@@ -143,7 +143,7 @@ impl Server {
         }
     }
 
-    /// Tells a process of what it has to know, until the job is over or the process gone.
+    /// Sends heartbeats and news to a process, until the job ends or the connection closes.
     async fn tell(self, tell: mpsc::Sender<Result<Told, Status>>) {
         let mut changed = self.changed.subscribe();
         let mut knows_members = false;
@@ -153,12 +153,12 @@ impl Server {
             if tell.send(Ok(Told { what: Some(what) })).await.is_err() || is_last {
                 return;
             }
-            // Changes that come while it is being told are not missed: the receiver counts them.
+            // Changes during the send are not missed, because the receiver tracks the version it has seen.
             let _ = tokio::time::timeout(BEAT, changed.changed()).await;
         }
     }
 
-    /// Ends the job, unless it is over.
+    /// Ends the job unless it has ended. Returns the fault that is in effect.
     fn end(&self, mut state: MutexGuard<'_, State>, rank: usize, kind: fault::Kind, text: String) -> Fault {
         let fault = Fault { rank: rank as u64, kind: kind.into(), what: text };
         let fault = state.fault.get_or_insert(fault).clone();
@@ -168,7 +168,7 @@ impl Server {
         fault
     }
 
-    /// Waits until `look` finds something in the state, or the job is over.
+    /// Waits until `look` returns a value, or the job ends.
     async fn wait<V>(&self, mut look: impl FnMut(&mut State) -> Option<V>) -> Result<V, Status> {
         let mut changed = self.brought.subscribe();
         loop {
@@ -204,7 +204,7 @@ impl Rendezvous for Server {
         let mut said = request.into_inner();
         let rank = match said.message().await? {
             Some(Said { what: Some(said::What::Join(join)) }) => self.join(join).await,
-            _ => Err(Status::invalid_argument("a process joins before it says anything else")),
+            _ => Err(Status::invalid_argument("the first message of a process must be a join request")),
         };
         match (&rank, admission) {
             (Ok(_), Some(admission)) => admission.admit(),
@@ -240,13 +240,13 @@ impl Rendezvous for Server {
         {
             let mut state = self.lock();
             if n_members <= member_idx || state.seats.len() < n_members {
-                return Err(Status::invalid_argument("no such member"));
+                return Err(Status::invalid_argument("the group has no such member"));
             }
             let new = || Exchange { brought: vec![None; n_members], n_due: n_members };
             let exchange = state.exchanges.entry(key.clone()).or_insert_with(new);
             match exchange.brought.get_mut(member_idx) {
                 Some(place) => *place = Some(parcels),
-                None => return Err(Status::invalid_argument("the members are of different groups")),
+                None => return Err(Status::invalid_argument("the group's members disagree on its size")),
             }
         }
         self.brought.send_replace(());
@@ -273,7 +273,7 @@ impl Rendezvous for Server {
     }
 }
 
-/// Refuses calls over connections by which no rank has joined: the token alone gives no say in the job.
+/// Rejects calls over connections on which no rank has joined; the token alone does not suffice.
 fn of_a_rank<T>(request: &Request<T>) -> Result<(), Status> {
     let admission = request.extensions().get::<Admission>();
     if admission.is_some_and(Admission::is_admitted) {
@@ -282,5 +282,5 @@ fn of_a_rank<T>(request: &Request<T>) -> Result<(), Status> {
     if let Some(admission) = admission {
         admission.refuse();
     }
-    Err(Status::failed_precondition("a process joins before it does anything else"))
+    Err(Status::failed_precondition("a process must join the job before it makes other calls"))
 }

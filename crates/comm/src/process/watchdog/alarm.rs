@@ -6,8 +6,8 @@ use crate::EXIT_RETRY;
 use crate::process::watchdog::exit::end;
 use crate::rpc::log;
 
-/// A thread that ends this process when something takes too long that cannot be interrupted, unless it is dropped
-/// before.
+/// A thread that ends this process if an operation that cannot be interrupted takes too long. Dropping the alarm
+/// cancels it.
 #[derive(Debug)]
 pub(crate) struct Alarm {
     /// The thread ends when this is dropped.
@@ -15,7 +15,7 @@ pub(crate) struct Alarm {
 }
 
 impl Alarm {
-    /// Says every 10 s what is waited for, and ends the process after `limit`.
+    /// Starts the alarm. It logs every 10 s that the process waits for `what`, and ends the process after `limit`.
     pub(crate) fn set(limit: Duration, what: &'static str) -> Self {
         let (alive, dropped) = mpsc::channel::<()>();
         let started = Instant::now();
@@ -32,7 +32,7 @@ impl Alarm {
                 log(&format!("waiting for {what}: {} s of {limit:?}", started.elapsed().as_secs()));
             }
         };
-        // Without a thread nothing is watched, and the wait is as long as it is.
+        // If the thread cannot be started, the wait has no limit.
         let _ = thread::Builder::new().name("kiln-alarm".to_owned()).spawn(body);
         Self { _alive: alive }
     }

@@ -22,41 +22,41 @@ use crate::process::watchdog::timing::{BEAT, Clock, Timing};
 use crate::rpc::{RpcEndpoint, log};
 use crate::{EXIT_FAILED, EXIT_RETRY};
 
-/// How long is waited for an answer whose lack is no news.
+/// The timeout of requests to rank 0 about a failure. Without a reply in time, this process proceeds anyway.
 const MOMENT: Duration = Duration::from_secs(1);
 
-/// This process's way to the first one, and the thread that watches over it.
+/// The connection of this process to rank 0, and the watchdog thread.
 ///
-/// **The thread** owns a runtime of its own and never waits for anything but the network and the clock, so that it
-/// goes on whatever the ranks' threads wait for. Once all have joined, it ends the process when the job is over:
-/// when the first process says so or is gone, or has said nothing until the deadline, or when a collective has
-/// lasted longer than its own. It ends when this process has left.
+/// **The thread** has its own runtime and waits for the network and the clock only, so it keeps running while the
+/// ranks' threads are blocked. Once all processes have joined, it ends this process when the job ends: if rank 0
+/// reports it, closes its connection or is silent until the deadline, or if a collective exceeds its own deadline. The
+/// thread ends when all processes have left the job.
 #[derive(Debug)]
 pub(crate) struct Control {
     handle: Handle,
     client: Client,
     commands: mpsc::UnboundedSender<Command>,
-    /// Until this process has left.
+    /// The watchdog thread; `None` once this process has left.
     thread: Mutex<Option<thread::JoinHandle<()>>>,
     rank: usize,
     place: Arc<Place>,
-    /// By rank.
+    /// The processes of the job, by rank.
     members: Vec<Member>,
     job_id: String,
 }
 
 #[derive(Debug)]
 enum Command {
-    /// Ends the job; the reason that stands comes back from the first process.
+    /// Ends the job. Rank 0 replies with the fault that is in effect, which may be an earlier one.
     Fail(Fault, std_mpsc::Sender<Fault>),
-    /// Leaves; the thread ends when all have.
+    /// Leaves the job. The thread ends when all processes have left.
     Leave,
 }
 
-/// How a process joins.
+/// The arguments of [`Control::start`].
 pub(crate) struct Start {
     pub(crate) join: Join,
-    /// On the first rank.
+    /// The listener of rank 0; `None` on all other ranks.
     pub(crate) listener: Option<std::net::TcpListener>,
     pub(crate) rpc_endpoint: RpcEndpoint,
     pub(crate) timing: Timing,
@@ -64,7 +64,7 @@ pub(crate) struct Start {
 }
 
 impl Control {
-    /// Joins: returns when all processes have.
+    /// Joins the job, and returns when all processes have joined.
     pub(crate) fn start(start: Start) -> Result<Self, JobError> {
         let runtime = Builder::new_current_thread().enable_all().build().map_err(JobError::Thread)?;
         let (handle, place, rank) = (runtime.handle().clone(), start.place.clone(), start.join.rank as usize);
@@ -84,7 +84,7 @@ impl Control {
         };
         let thread =
             thread::Builder::new().name("kiln-job".to_owned()).spawn(body).map_err(JobError::Thread)?;
-        let gone = |_| JobError::Refused { reason: "the thread that joins the job has ended".to_owned() };
+        let gone = |_| JobError::Refused { reason: "the thread that joins the job has panicked".to_owned() };
         let (members, job_id, client) = join.recv().map_err(gone)??;
         Ok(Self { handle, client, commands, thread: Mutex::new(Some(thread)), rank, place, members, job_id })
     }
@@ -101,53 +101,55 @@ impl Control {
         self.rank
     }
 
-    /// This process as messages name it.
+    /// Formats this process for messages, as `rank 1 (host, pid 42)`.
     pub(crate) fn name(&self) -> String {
         machine::name(self.rank, &self.members[self.rank])
     }
 
-    /// What this process is doing.
+    /// Formats the current activity of this process.
     pub(crate) fn whereabouts(&self) -> String {
         self.place.doing(Instant::now()).to_string()
     }
 
-    /// Keeps a value for all processes.
+    /// Stores a value under a key at rank 0.
     pub(crate) fn put(&self, key: &str, value: Vec<u8>) -> Result<(), String> {
         let entry = Entry { key: key.to_owned(), value };
         self.handle.block_on(self.client.clone().put(entry)).map_err(said_by)?;
         Ok(())
     }
 
-    /// The value that some process keeps or will keep there, within so long.
+    /// Returns the value stored under a key. Waits for it at most `within`.
     pub(crate) fn get(&self, key: &str, within: Duration) -> Result<Vec<u8>, String> {
-        let (mut client, late) = (self.client.clone(), format!("nobody has put `{key}` within {within:?}"));
+        let (mut client, late) =
+            (self.client.clone(), format!("no process stored `{key}` within {within:?}"));
         let get = async { timeout(within, client.get(Key { key: key.to_owned() })).await };
         Ok(self.handle.block_on(get).map_err(|_| late)?.map_err(said_by)?.into_inner().value)
     }
 
-    /// Gives each member of a group what all have for it.
+    /// Exchanges parcels with all members of a group. Returns the parcels for this process, one from each member.
     pub(crate) fn exchange(&self, parcels: Parcels) -> Result<Vec<Vec<u8>>, String> {
         let answer = self.handle.block_on(self.client.clone().exchange(parcels)).map_err(said_by)?;
         Ok(answer.into_inner().parcels)
     }
 
-    /// Tells all that this rank has failed, and ends the process. `line` is what this one says of it: before the others
-    /// hear of it, whose end may be that of this process, too.
+    /// Reports that this rank has failed, and ends the process. Logs `line` first, because the launcher may kill this
+    /// process as soon as the report has ended another process.
     pub(crate) fn fail(&self, what: &str, line: &str) -> ! {
         log(line);
-        // That nobody answers is what the others will find out by themselves.
+        // If the report fails, the other ranks notice the lost connection.
         let status = self.report(what).map_or(EXIT_FAILED, |fault| status_of(&fault));
         end(status, None)
     }
 
-    /// The same for a failure that another attempt may not meet: all end as if this rank were lost.
+    /// Same as [`Control::fail`], but asks for another attempt: all processes end as if this rank were lost.
     pub(crate) fn retry(&self, what: &str, line: &str) -> ! {
         log(line);
         let status = self.report_as(fault::Kind::Lost, what).map_or(EXIT_RETRY, |fault| status_of(&fault));
         end(status, None)
     }
 
-    /// Tells all that this rank has failed; why the job is over, which may be because another was lost before.
+    /// Reports that this rank has failed. Returns the fault that is in effect, which may be an earlier one of another
+    /// rank.
     pub(crate) fn report(&self, what: &str) -> Option<Fault> {
         self.report_as(fault::Kind::Failed, what)
     }
@@ -160,17 +162,17 @@ impl Control {
         hear.recv_timeout(MOMENT).ok()
     }
 
-    /// Leaves the job; returns when all have.
+    /// Leaves the job, and returns when all processes have left.
     pub(crate) fn leave(&self) {
         let _ = self.commands.send(Command::Leave);
         if let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            // A thread that has panicked watches no longer, which is as good.
+            // A watchdog that panicked has ended as well, so the error is ignored.
             let _ = thread.join();
         }
     }
 }
 
-/// What a process ends with whose job is over for this.
+/// Returns the exit status of the processes of a job that ended because of this fault.
 fn status_of(fault: &Fault) -> u8 {
     match fault.kind() {
         fault::Kind::Lost => EXIT_RETRY,
@@ -182,7 +184,7 @@ fn said_by(status: tonic::Status) -> String {
     status.message().to_owned()
 }
 
-/// What the thread knows.
+/// The state of the watchdog thread.
 struct Watch {
     client: Client,
     say: mpsc::Sender<Said>,
@@ -218,7 +220,7 @@ impl Watch {
                     });
                 }
                 Ok(Some(told::What::Farewell(_)) | None) | Err(_) => {
-                    return Err(lost("it ended before all had joined"));
+                    return Err(lost("it ended before all processes had joined"));
                 }
             }
         };
@@ -232,17 +234,17 @@ impl Watch {
         beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
-                // The end comes before what this process has to say.
+                // Messages of rank 0 come first, as they may end the job.
                 biased;
                 told = self.told.message() => {
                     heard = Instant::now();
                     match told.map(|told| told.and_then(|told| told.what)) {
-                        // Who has said so ends by itself, with a status of its own.
+                        // This process has reported a fault itself, and ends with its own status.
                         Ok(Some(told::What::Fault(_))) if has_failed => {}
                         Ok(Some(told::What::Fault(fault))) => self.over(&fault),
                         Ok(Some(told::What::Farewell(_))) => return,
                         Ok(Some(told::What::Members(_) | told::What::Alive(_))) => {}
-                        // Rank 0 has ended; where this one was about to, so have all.
+                        // Rank 0 has ended, and this process is about to end as well.
                         Ok(None) | Err(_) if leaves || has_failed => return,
                         Ok(None) | Err(_) => self.first_is_lost("is gone: its connection has closed", heard),
                     }
@@ -269,7 +271,7 @@ impl Watch {
                         true => said::What::Leave(Nothing {}),
                         false => said::What::Doing(self.place.doing(now)),
                     };
-                    // A full queue is a connection that takes nothing: the other side will see to it.
+                    // If the queue is full, the connection is stuck and rank 0 will notice the silence.
                     let _ = self.say.try_send(Said { what: Some(what) });
                     if self.timing.deadline < now.saturating_duration_since(heard) {
                         self.first_is_lost("has been silent", heard);
@@ -286,7 +288,8 @@ impl Watch {
         machine::name(rank, &self.members[rank])
     }
 
-    /// The first process says that the job is over. It alone repeats why; who is the reason has said so itself.
+    /// Ends the process because rank 0 reports the end of the job. Only rank 0 logs the cause; a failing rank has
+    /// logged its own already.
     fn over(&self, fault: &Fault) -> ! {
         let line = format!("the job is over: {}", fault.what);
         end(status_of(fault), (self.rank == 0 && fault.rank != 0).then_some(&line))
@@ -296,11 +299,11 @@ impl Watch {
         let (own, first) = (self.name(self.rank), self.name(0));
         let (ago, doing) = (Seconds(heard.elapsed()), self.place.doing(Instant::now()));
         let line =
-            format!("{own}: the job is over: {first} {what}; last heard of {ago} ago; this rank is {doing}");
+            format!("{own}: the job is over: {first} {what}; last message {ago} ago; this rank is {doing}");
         end(EXIT_RETRY, Some(&line))
     }
 
-    /// A collective has lasted longer than its deadline: says who has not come to it, and what they do instead.
+    /// Ends the job because a collective has exceeded its deadline. Logs the missing ranks and their activities.
     async fn overdue(&mut self, overdue: Overdue) -> ! {
         let Overdue { meeting, ranks, waited } = overdue;
         let own = self.name(self.rank);
@@ -311,7 +314,7 @@ impl Watch {
             None => format!("; {} does not answer", self.name(0)),
         };
         let line = format!("the job is over: {what}");
-        // Who does not answer hears nothing, either.
+        // If rank 0 did not answer, a report would not reach it either.
         if table.is_some() {
             let fault = Fault { rank: self.rank as u64, kind: fault::Kind::Lost.into(), what };
             let _ = timeout(MOMENT / 2, self.client.report(fault)).await;
@@ -320,13 +323,14 @@ impl Watch {
     }
 }
 
-/// Of the collective's ranks those that are not in it, with what they were last seen doing; all, if every one is there.
+/// Formats the ranks that are missing from the collective, with their last known activities; all ranks if none is
+/// missing.
 fn suspects(rows: &[Row], ranks: &[usize], meeting: &Meeting) -> String {
     let waits = |row: &Row| {
         let meetings = row.doing.iter().flat_map(|doing| &doing.meetings);
         meetings.into_iter().any(|other| other.number == meeting.number && other.group == meeting.group)
     };
-    // Who has said nothing for several beats may have been there and be gone.
+    // A rank that missed several heartbeats may have been in the collective and be lost now.
     let is_suspect = |row: &Row| !waits(row) || 4 * BEAT < Duration::from_millis(row.silent_ms);
     let members = || ranks.iter().filter_map(|rank| Some((*rank, rows.get(*rank)?)));
     let is_missed = members().any(|(_, row)| is_suspect(row));

@@ -1,4 +1,4 @@
-//! How a process ends whose job is over.
+//! The exit of a process whose job has ended.
 
 use std::io::{self, Write};
 use std::sync::mpsc;
@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use crate::rpc::log;
 
-/// Ends the process at once, whatever its threads wait for: without destructors, of which MPI's would wait for
-/// the other ranks.
+/// Logs `line`, and ends the process at once. Does not wait for threads, and runs no destructors, because MPI's would
+/// wait for the other ranks.
 pub(crate) fn end(status: u8, line: Option<&str>) -> ! {
     let (line, (done, said)) = (line.map(str::to_owned), mpsc::channel());
-    // A thread may hold the lock of an output that nobody reads: what cannot be said at once is not said.
+    // Another thread may be blocked while it holds the lock of a stream. Output that would block is dropped.
     let speak = move || {
         if let Some(line) = line {
             log(&line);

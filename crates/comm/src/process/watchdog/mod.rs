@@ -1,4 +1,4 @@
-//! How a process notices that its job is over, and ends with it.
+//! The watchdog: detects that the job has ended, and ends this process.
 
 pub(crate) mod alarm;
 pub(crate) mod control;

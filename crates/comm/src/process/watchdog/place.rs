@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::cause::Meeting;
 use crate::process::proto;
 
-/// What this process is doing: told to the first one, and looked at by the watch.
+/// The current activity of this process, which the watchdog checks and sends to rank 0.
 #[derive(Debug)]
 pub(crate) struct Place(Mutex<Inner>);
 
@@ -14,7 +14,7 @@ pub(crate) struct Place(Mutex<Inner>);
 struct Inner {
     step: Option<u64>,
     phase: &'static str,
-    /// By the order in which they were entered.
+    /// The collectives that threads wait in, by a number that increases with each wait.
     waits: BTreeMap<u64, Wait>,
     n_waits: u64,
 }
@@ -23,13 +23,13 @@ struct Inner {
 #[derive(Debug)]
 struct Wait {
     meeting: Meeting,
-    /// Ranks of the job that come to it.
+    /// The ranks of the job that take part in the collective.
     ranks: Vec<usize>,
     since: Instant,
     deadline: Duration,
 }
 
-/// A collective that is over when this is dropped.
+/// A guard for a wait in a collective. Dropping the guard ends the wait.
 #[derive(Debug)]
 pub(crate) struct Waiting<'a> {
     place: &'a Place,
@@ -40,7 +40,7 @@ pub(crate) struct Waiting<'a> {
 #[derive(Debug)]
 pub(crate) struct Overdue {
     pub(crate) meeting: Meeting,
-    /// Ranks of the job that come to it.
+    /// The ranks of the job that take part in the collective.
     pub(crate) ranks: Vec<usize>,
     pub(crate) waited: Duration,
 }
@@ -62,7 +62,7 @@ impl Place {
         self.lock().step
     }
 
-    /// Waits in a collective from now on.
+    /// Records that a thread waits in a collective from now on.
     pub(crate) fn enter(&self, meeting: Meeting, ranks: &[usize], deadline: Duration) -> Waiting<'_> {
         let mut inner = self.lock();
         let number = inner.n_waits;
@@ -72,12 +72,12 @@ impl Place {
         Waiting { place: self, number }
     }
 
-    /// Leaves the time out in which this process did not run.
+    /// Extends the deadlines of all waits by `slept`, a time in which this process did not run.
     pub(crate) fn leave_out(&self, slept: Duration) {
         self.lock().waits.values_mut().for_each(|wait| wait.since += slept);
     }
 
-    /// The first collective whose deadline has passed.
+    /// Returns the first collective whose deadline has passed, if there is one.
     pub(crate) fn overdue(&self, now: Instant) -> Option<Overdue> {
         let inner = self.lock();
         inner.waits.values().find_map(|wait| {
@@ -112,7 +112,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// Where a rank is, as in `in backward of step 7, waiting in all_reduce_sum of 5 f32 (collective 8) for 0.3 s`.
+/// Formats the activity, as `in backward of step 7, waiting in all_reduce_sum of 5 f32 (collective 8) for 0.3 s`.
 impl fmt::Display for proto::Doing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.step {
@@ -133,7 +133,7 @@ impl fmt::Display for proto::Meeting {
     }
 }
 
-/// A time as messages tell it.
+/// A duration, shown in messages as seconds with one decimal.
 pub(crate) struct Seconds(pub(crate) Duration);
 
 impl Seconds {
@@ -166,7 +166,7 @@ mod tests {
         assert_eq!((overdue(4), overdue(6), overdue(10)), (None, Some(2), Some(1)));
         drop(long);
         assert_eq!(overdue(10), Some(2));
-        // A process that was stopped for so long.
+        // This call reports that the process was stopped for 7 s.
         place.leave_out(Duration::from_secs(7));
         assert_eq!((overdue(10), overdue(13)), (None, Some(2)));
         drop(short);
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_rank_does_is_told_in_a_line() {
+    fn activity_of_a_rank_is_formatted_in_one_line() {
         let place = Place::new();
         assert_eq!(place.doing(Instant::now()).to_string(), "in start before the first step");
         place.set_step(7);

@@ -1,21 +1,22 @@
 use std::time::{Duration, Instant};
 
-/// How often a process says what it does, and the first one that it is alive.
+/// The interval at which rank 0 sends heartbeats. Processes send their activity to rank 0 twice as often.
 pub(crate) const BEAT: Duration = Duration::from_millis(500);
 
-/// A rank that was heard from within this time is alive: ten beats, as a loaded machine may delay some.
+/// The time for which a rank counts as alive after its last message: ten times [`BEAT`], because a loaded machine may
+/// delay messages.
 pub(crate) const RECENT: Duration = Duration::from_secs(5);
 
-/// How long is waited for whom.
+/// The timeouts of a job.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Timing {
-    /// For processes to join.
+    /// The maximum time until all processes have joined.
     pub(crate) join: Duration,
-    /// For a process that says nothing.
+    /// The maximum time between two messages of a process.
     pub(crate) deadline: Duration,
 }
 
-/// Tells how long this process did not run, between ticks that should be less than a second apart.
+/// Measures how long this process did not run, between ticks that should be less than a second apart.
 #[derive(Debug)]
 pub(crate) struct Clock(Instant);
 
@@ -24,7 +25,8 @@ impl Clock {
         Self(Instant::now())
     }
 
-    /// The time since the last tick that is more than a busy machine explains: that of a process that was stopped.
+    /// Returns the time since the last tick if it exceeds two seconds, because the process was then stopped; otherwise
+    /// zero. A shorter delay may be due to a busy machine.
     pub(crate) fn tick(&mut self) -> Duration {
         let now = Instant::now();
         let since = now - std::mem::replace(&mut self.0, now);

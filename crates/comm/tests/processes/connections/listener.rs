@@ -9,10 +9,10 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_stream::StreamExt;
 use tonic::transport::server::Connected;
 
-/// More time than anything here takes.
+/// A timeout that no operation of these tests reaches.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Shorter than any limit.
+/// A time shorter than any limit under test.
 const MOMENT: Duration = Duration::from_millis(300);
 
 pub(crate) fn rpc_endpoint() -> RpcEndpoint {
@@ -30,7 +30,7 @@ async fn next(incoming: &mut Incoming) -> Connection {
     tokio::time::timeout(PATIENCE, incoming.next()).await.unwrap().unwrap().unwrap()
 }
 
-/// Reads until the connection fails or has ended, and says how and when.
+/// Reads until the connection fails or ends. Returns the error, if there was one, and the time it took.
 async fn end_of(mut connection: Connection) -> (Option<ErrorKind>, Duration) {
     let started = Instant::now();
     loop {
@@ -45,7 +45,7 @@ async fn end_of(mut connection: Connection) -> (Option<ErrorKind>, Duration) {
     }
 }
 
-/// Sends a byte every 50 ms for as long as somebody takes them.
+/// Sends a byte every 50 ms until the connection fails.
 fn drip(mut stream: TcpStream) {
     std::thread::spawn(move || {
         while stream.write_all(b"P").is_ok() {
@@ -68,7 +68,7 @@ async fn closes_connections_that_do_not_authenticate() {
     let admitted_side = TcpStream::connect(address).unwrap();
     let admitted = next(&mut incoming).await;
     admitted.connect_info().admit();
-    // One wrong call later is no reason to close it.
+    // A later wrong call must not close an admitted connection.
     admitted.connect_info().refuse();
     let admitted = tokio::spawn(end_of(admitted));
     let (how, when) = refused.await.unwrap();
@@ -82,14 +82,14 @@ async fn closes_connections_that_do_not_authenticate() {
         );
     }
     tokio::time::sleep(2 * MOMENT).await;
-    assert!(!admitted.is_finished(), "an authenticated connection may be idle");
+    assert!(!admitted.is_finished(), "an idle authenticated connection should stay open");
     drop(admitted_side);
     assert_eq!(admitted.await.unwrap().0, None);
 }
 
-/// A stranger that takes nothing of what it is sent: there is nothing to read from it, and nothing can be written.
+/// The other side neither sends nor reads, so the server has nothing to read and its writes block.
 #[tokio::test]
-async fn closes_a_connection_that_takes_nothing() {
+async fn closes_a_connection_whose_other_side_does_not_read() {
     let (mut incoming, address) = listen(8);
     let _side = TcpStream::connect(address).unwrap();
     let mut connection = next(&mut incoming).await;
@@ -106,14 +106,17 @@ async fn closes_a_connection_that_takes_nothing() {
 }
 
 #[tokio::test]
-async fn holds_at_most_so_many_connections() {
+async fn accepts_at_most_max_connections() {
     let (mut incoming, address) = listen(2);
     let _sides: Vec<_> = (0..4).map(|_| TcpStream::connect(address).unwrap()).collect();
     let (first, second) = (next(&mut incoming).await, next(&mut incoming).await);
-    assert!(tokio::time::timeout(MOMENT, incoming.next()).await.is_err(), "a third one was accepted");
+    assert!(tokio::time::timeout(MOMENT, incoming.next()).await.is_err(), "the third connection should wait");
     drop(first);
     let _third = next(&mut incoming).await;
-    assert!(tokio::time::timeout(MOMENT, incoming.next()).await.is_err(), "a third one was accepted");
+    assert!(
+        tokio::time::timeout(MOMENT, incoming.next()).await.is_err(),
+        "the fourth connection should wait"
+    );
     drop(second);
     next(&mut incoming).await;
 }

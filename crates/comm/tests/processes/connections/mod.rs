@@ -1,4 +1,4 @@
-//! Connections of strangers: how many there are at once, how long they last, and what is left when files run out.
+//! Tests of connections that do not authenticate: their number, their lifetime, and the lack of file descriptors.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 mod few_files;

@@ -1,4 +1,4 @@
-//! How large a job may be, and what tells one attempt at it from another.
+//! Tests of the maximum size of a job, and of the ids of attempts at a job.
 
 use super::{SLURM, TORCHRUN, check_launches, detect, with};
 
@@ -26,9 +26,9 @@ fn launchers_identify_the_attempt_at_a_job() {
         (&torchrun, Some("a-job, agent restart 2")),
         (TORCHRUN, None),
         ("--rank=0 --world-size=2", None),
-        // Of a launcher that is not the one that is believed.
+        // These variables belong to a launcher that is not used.
         (&with("--rank=0 --world-size=2", &torchrun), None),
     ] {
-        assert_eq!(detect(words).unwrap().unwrap().job_id.as_deref(), expected, "of {words}");
+        assert_eq!(detect(words).unwrap().unwrap().job_id.as_deref(), expected, "the variables are {words}");
     }
 }

@@ -1,4 +1,4 @@
-//! How a process was started, read from what launchers set: the launch, one process, or what is wrong.
+//! Tests the detection of the launch from flags and variables: several processes, a single process, or an error.
 
 mod attempts;
 
@@ -18,7 +18,7 @@ fn detect(words: &str) -> Result<Option<LaunchEnv>, LaunchError> {
     LaunchEnv::detect(&flags, |name| value(name).filter(|_| !name.starts_with('-')))
 }
 
-/// What a program would print for each line of variables.
+/// Checks the launch or error for each line of variables.
 fn check_launches(table: &[(&str, &str)]) {
     for (words, expected) in table {
         let got = match detect(words) {
@@ -26,13 +26,13 @@ fn check_launches(table: &[(&str, &str)]) {
             Ok(None) => "one process".to_owned(),
             Err(error) => error.to_string(),
         };
-        assert_eq!(got, *expected, "of {words}");
+        assert_eq!(got, *expected, "the variables are {words}");
     }
 }
 
-/// A line of variables: the usual ones of a launcher, with some changed or emptied.
+/// Returns a line of variables: the usual ones of a launcher, with changes.
 fn with(usual: &str, changes: &str) -> String {
-    // The first of two values is the one that is found.
+    // If a name occurs twice, `detect` uses the first value.
     format!("{changes} {usual}")
 }
 
@@ -41,33 +41,33 @@ fn check_changes(usual: &str, table: &[(&str, &str)]) {
     check_launches(&lines.iter().map(|(line, expected)| (line.as_str(), *expected)).collect::<Vec<_>>());
 }
 
-/// The third of four ranks on two machines.
+/// The variables of the third of four ranks on two machines.
 const TORCHRUN: &str =
     "RANK=2 WORLD_SIZE=4 LOCAL_RANK=0 LOCAL_WORLD_SIZE=2 MASTER_ADDR=node1 MASTER_PORT=29500";
 const OPEN_MPI: &str = "OMPI_COMM_WORLD_RANK=2 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_RANK=0";
-/// What `srun -N2 --ntasks-per-node=2` gave to the last of its tasks.
+/// The variables that `srun -N2 --ntasks-per-node=2` sets in the last of its tasks.
 const SLURM: &str = "SLURM_JOB_ID=12 SLURM_NTASKS=4 SLURM_JOB_NODELIST=vnode[1-2] SLURM_NODEID=1 SLURM_STEP_ID=0 \
     SLURM_STEP_NUM_TASKS=4 SLURM_PROCID=3 SLURM_LOCALID=1";
-/// What Slurm gives to the script of such a job.
+/// The variables that Slurm sets in the batch script of a job with four tasks on two machines.
 const SBATCH: &str =
     "SLURM_JOB_ID=12 SLURM_NTASKS=4 SLURM_JOB_NODELIST=vnode[1-2] SLURM_PROCID=0 SLURM_LOCALID=0";
 
 #[test]
-fn nothing_said_is_one_process() {
+fn no_launcher_means_one_process() {
     check_launches(&[
         ("", "one process"),
         ("RANK= WORLD_SIZE= PMIX_RANK= SLURM_STEP_ID=", "one process"),
-        // Neither an address nor a port says which process this is.
+        // An address and a port do not determine a rank.
         ("MASTER_ADDR=node1 MASTER_PORT=29500", "one process"),
         ("--master=node1:29500", "one process"),
-        // A Slurm job is what has a number.
+        // Without a job id, this is not a Slurm job.
         ("SLURM_NTASKS=4", "one process"),
     ]);
 }
 
 #[test]
-fn flags() {
-    let incomplete = "give both --rank and --world-size, or none of the three";
+fn launch_flags_are_detected_and_checked() {
+    let incomplete = "give both --rank and --world-size, or no launch flags";
     check_launches(&[
         ("--rank=1 --world-size=2", "rank 1 of 2, local rank 1, by the flags"),
         (
@@ -94,35 +94,35 @@ fn flags() {
 
 fn misfit(first: &str, second: &str) -> String {
     format!(
-        "{first} does not go with {second}: ranks count from 0 and stay below the number of processes, and no \
+        "{first} does not fit {second}: ranks count from 0 and are less than the number of processes, and no \
          machine has more processes than the job; correct one of them"
     )
 }
 
 fn no_number(setting: &str) -> String {
-    format!("{setting} is no whole number: correct it, or unset it and give --rank and --world-size")
+    format!("{setting} is not a whole number: correct it, or unset it and give --rank and --world-size")
 }
 
 fn contradiction(first: &str, second: &str) -> String {
     format!(
-        "{first}, but {second}: two launchers contradict each other; unset one of them with all that its \
-         launcher sets, or give --rank and --world-size"
+        "{first}, but {second}: two launchers contradict each other; unset all variables of one of them, or give \
+         --rank and --world-size"
     )
 }
 
 #[test]
-fn torchrun() {
+fn torchrun_variables_are_detected_and_checked() {
     let lacks = |found: &str, missing: &str| {
         format!(
-            "the launch by torchrun has {found}, but lacks {missing}: set what it lacks, as torchrun does, or \
-             unset what it has"
+            "the launch by torchrun has {found}, but lacks {missing}: set the missing variables, as torchrun \
+             does, or unset the others"
         )
     };
     let no_port = |port: &str| {
         format!(
-            "MASTER_PORT={port} leaves no port to the first process: expected 1 to 65535, or to 65534 where \
-             TORCHELASTIC_USE_AGENT_STORE=True, as torchrun listens there itself and the first process takes \
-             the next; correct it, or give --master HOST:PORT"
+            "MASTER_PORT={port} provides no port for rank 0: expected 1 to 65535, or 1 to 65534 if \
+             TORCHELASTIC_USE_AGENT_STORE=True, as torchrun then listens on this port itself and rank 0 on the \
+             next one; correct it, or give --master HOST:PORT"
         )
     };
     let at = |master: &str| format!("rank 2 of 4, local rank 0, by torchrun, master {master}");
@@ -133,7 +133,7 @@ fn torchrun() {
             ("", &at("node1:29500")),
             ("LOCAL_WORLD_SIZE=", &at("node1:29500")),
             ("MASTER_ADDR=fd00::1", &at("[fd00::1]:29500")),
-            // torchrun's agent has the port itself.
+            // torchrun's agent uses the port itself.
             ("TORCHELASTIC_USE_AGENT_STORE=True", &at("node1:29501")),
             ("TORCHELASTIC_USE_AGENT_STORE=true MASTER_PORT=65534", &at("node1:65535")),
             ("TORCHELASTIC_USE_AGENT_STORE=False MASTER_PORT=65535", &at("node1:65535")),
@@ -143,8 +143,7 @@ fn torchrun() {
             ("MASTER_PORT=http", &no_port("http")),
             (
                 "MASTER_ADDR=tcp://node1",
-                "MASTER_ADDR=tcp://node1 names no host for the first process: correct it, or give --master \
-                 HOST:PORT",
+                "MASTER_ADDR=tcp://node1 names no host for rank 0: correct it, or give --master HOST:PORT",
             ),
             ("RANK=", &lacks("WORLD_SIZE=4, LOCAL_RANK=0", "RANK")),
             ("WORLD_SIZE=", &lacks("RANK=2, LOCAL_RANK=0", "WORLD_SIZE")),
@@ -165,7 +164,7 @@ fn torchrun() {
     check_launches(&[
         ("RANK=2", &lacks("RANK=2", "WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT")),
         ("RANK=2 --master=node2:400", &lacks("RANK=2", "WORLD_SIZE, LOCAL_RANK")),
-        // One process a pod of an Indexed Job, by its manifest.
+        // The manifest of a Kubernetes Indexed Job sets these variables, one process per pod.
         (
             "JOB_COMPLETION_INDEX=1 RANK=1 WORLD_SIZE=2 LOCAL_RANK=0 MASTER_ADDR=train-0.train \
              MASTER_PORT=29400",
@@ -179,11 +178,11 @@ fn torchrun() {
 }
 
 #[test]
-fn open_mpi() {
+fn open_mpi_variables_are_detected_and_checked() {
     let lacks = |found: &str, missing: &str| {
         format!(
-            "the launch by Open MPI has {found}, but lacks {missing}: start with mpirun, which sets all of it, \
-             or unset what it has"
+            "the launch by Open MPI has {found}, but lacks {missing}: start with mpirun, which sets all of them, \
+             or unset the others"
         )
     };
     check_changes(
@@ -191,7 +190,7 @@ fn open_mpi() {
         &[
             ("", "rank 2 of 4, local rank 0, by Open MPI"),
             ("LOCAL_WORLD_SIZE=another's", "rank 2 of 4, local rank 0, by Open MPI"),
-            // Its newer versions start processes by PMIx.
+            // Newer versions of Open MPI start processes through PMIx.
             ("PMIX_RANK=2", "rank 2 of 4, local rank 0, by Open MPI"),
             (
                 "OMPI_COMM_WORLD_RANK=",
@@ -212,11 +211,11 @@ fn open_mpi() {
 }
 
 #[test]
-fn slurm_steps() {
+fn slurm_steps_are_detected_and_checked() {
     let lacks = |missing: &str| {
         format!(
             "the launch by a Slurm step has SLURM_STEP_ID=0, but lacks {missing}: start with srun, which sets \
-             all of it, or give --rank, --world-size and --master"
+             all of them, or give --rank, --world-size and --master"
         )
     };
     check_changes(
@@ -227,13 +226,13 @@ fn slurm_steps() {
                 "SLURM_STEP_ID= SLURM_STEPID=0",
                 "rank 3 of 4, local rank 1, by a Slurm step, master vnode1:29412",
             ),
-            // A step need not be on the first host of its job, nor have as many tasks.
+            // A step may have other hosts and fewer tasks than its job.
             (
                 "SLURM_STEP_NODELIST=vnode2 SLURM_NTASKS=8",
                 "rank 3 of 4, local rank 1, by a Slurm step, master vnode2:29412",
             ),
             ("SLURM_JOB_ID=4294966999", "rank 3 of 4, local rank 1, by a Slurm step, master vnode1:30399"),
-            // One task of a step, and the shell of `salloc`.
+            // A step of one task and the shell of `salloc` are single processes.
             ("SLURM_STEP_NUM_TASKS=1 SLURM_PROCID=0", "one process"),
             ("SLURM_STEP_ID=4294967290 SLURM_STEP_NUM_TASKS=1 SLURM_PROCID=0", "one process"),
             ("SLURM_PROCID=", &lacks("SLURM_PROCID")),
@@ -249,10 +248,10 @@ fn slurm_steps() {
 }
 
 #[test]
-fn slurm_scripts_without_srun() {
-    let refused = "started in an sbatch script without srun (or so under salloc): SLURM_NTASKS=4, but \
-        SLURM_STEP_ID names no step, so this process is the only one; start it as `srun PROGRAM ...`, or, to \
-        train in one process, unset SLURM_NTASKS or ask for one task";
+fn slurm_scripts_without_srun_are_rejected() {
+    let refused = "started without srun in an sbatch script or under salloc: SLURM_NTASKS=4, but SLURM_STEP_ID \
+        names no step, so this is the only process; start it as `srun PROGRAM ...`, or, to train in one \
+        process, unset SLURM_NTASKS or request one task";
     check_changes(
         SBATCH,
         &[
@@ -263,7 +262,7 @@ fn slurm_scripts_without_srun() {
             ("SLURM_NTASKS=1", "one process"),
             ("SLURM_NTASKS=", "one process"),
             ("SLURM_NTASKS=four", &no_number("SLURM_NTASKS=four")),
-            // What starts all processes by itself needs no srun.
+            // Other launchers start all processes without srun.
             (TORCHRUN, "rank 2 of 4, local rank 0, by torchrun, master node1:29500"),
             (OPEN_MPI, "rank 2 of 4, local rank 0, by Open MPI"),
             ("--rank=0 --world-size=2", "rank 0 of 2, local rank 0, by the flags"),
@@ -275,7 +274,7 @@ fn slurm_scripts_without_srun() {
 fn pmix_takes_its_numbers_from_the_slurm_step() {
     let lacks = |missing: &str| {
         format!(
-            "the launch by PMIx has PMIX_RANK=3, but lacks {missing}: the world size is known in a Slurm step \
+            "the launch by PMIx has PMIX_RANK=3, but lacks {missing}: the world size is available in a Slurm step \
              only; start with `srun --mpi=pmix` or mpirun of Open MPI, or give --rank and --world-size"
         )
     };
@@ -294,13 +293,13 @@ fn pmix_takes_its_numbers_from_the_slurm_step() {
 }
 
 #[test]
-fn the_first_source_wins_unless_another_contradicts() {
+fn the_first_launcher_wins_unless_another_contradicts() {
     let torchrun = "rank 2 of 4, local rank 0, by torchrun, master node1:29500";
     check_changes(
         TORCHRUN,
         &[
             (OPEN_MPI, torchrun),
-            // One agent of torchrun a task: its ranks are not Slurm's.
+            // Each Slurm task runs a torchrun agent, which assigns its own ranks.
             (SLURM, torchrun),
             ("PMIX_RANK=1", torchrun),
             ("--rank=0 --world-size=3", "rank 0 of 3, local rank 0, by the flags"),
@@ -309,12 +308,12 @@ fn the_first_source_wins_unless_another_contradicts() {
             ("OMPI_COMM_WORLD_SIZE=x", &no_number("OMPI_COMM_WORLD_SIZE=x")),
         ],
     );
-    // mpirun within a job of Slurm.
+    // mpirun may run inside a Slurm job.
     check_changes(SLURM, &[(OPEN_MPI, "rank 2 of 4, local rank 0, by Open MPI")]);
 }
 
 #[test]
-fn the_masters_flag_takes_the_place_of_any_master() {
+fn the_master_flag_overrides_the_address_of_any_launcher() {
     check_launches(&[
         (
             &with(TORCHRUN, "--master=node7:400 MASTER_ADDR= MASTER_PORT="),
@@ -333,7 +332,7 @@ fn the_masters_flag_takes_the_place_of_any_master() {
 }
 
 #[test]
-fn the_first_host_of_a_node_list() {
+fn reads_the_first_host_of_a_slurm_node_list() {
     for (list, host) in [
         ("vnode1", "vnode1"),
         ("vnode[1-2,5]", "vnode1"),
@@ -347,27 +346,26 @@ fn the_first_host_of_a_node_list() {
     ] {
         let launch = detect(&with(SLURM, &format!("SLURM_JOB_NODELIST={list}")));
         let master = launch.expect("the list should be read").and_then(|launch| launch.master);
-        assert_eq!(master, Some(MasterAddress { host: host.to_owned(), port: 29_412 }), "of {list}");
+        assert_eq!(master, Some(MasterAddress { host: host.to_owned(), port: 29_412 }), "the list is {list}");
     }
     for list in ["vnode[1-2", "vnode[]", "vnode[a-b]", "vnode[-2]", "vnode]1", ",vnode1", "[", "vnode[+1]"] {
         let error = detect(&with(SLURM, &format!("SLURM_JOB_NODELIST={list}")));
         let expected = format!(
-            "SLURM_JOB_NODELIST={list} names no host for the first process: correct it, or give --master \
-             HOST:PORT"
+            "SLURM_JOB_NODELIST={list} names no host for rank 0: correct it, or give --master HOST:PORT"
         );
         assert_eq!(error.expect_err("the list should be refused").to_string(), expected);
     }
 }
 
 #[test]
-fn masters_are_read_as_they_are_written() {
+fn master_addresses_round_trip_and_invalid_ones_are_rejected() {
     for (text, host, port) in [
         ("node1:29400", "node1", 29_400),
         ("10.77.0.1:1", "10.77.0.1", 1),
         ("train-0.train:65535", "train-0.train", 65_535),
         ("[fd00::1]:400", "fd00::1", 400),
     ] {
-        let master: MasterAddress = text.parse().expect("the text should be a master");
+        let master: MasterAddress = text.parse().expect("the text should be a master address");
         assert_eq!(master, MasterAddress { host: host.to_owned(), port });
         assert_eq!(master.to_string(), text);
     }
@@ -389,7 +387,7 @@ fn masters_are_read_as_they_are_written() {
     ] {
         let error = text.parse::<MasterAddress>().expect_err("the text should be refused");
         let expected = format!(
-            "{text:?} is no HOST:PORT: write node1:29400 or [::1]:29400, with a port from 1 to 65535"
+            "{text:?} is not HOST:PORT: write node1:29400 or [::1]:29400, with a port from 1 to 65535"
         );
         assert_eq!(error.to_string(), expected);
     }

@@ -1,10 +1,10 @@
-//! Blocks and aggregations for the tests of the ops.
+//! Blocks and aggregations that the tests of the ops share.
 
 use burn::tensor::Tensor;
 use kiln_graph::{Block, BlockParts, EdgeId, LocalId, NodeId};
 use kiln_kernels::ops::{Aggregation, Reduction};
 
-/// A block from each destination's sources in local ids; global ids are `100 + 7 * local`.
+/// Returns a block with the given sources of each destination, as local ids. Global ids are `100 + 7 * local`.
 pub(crate) fn block(n_src: usize, in_srcs: &[Vec<u32>]) -> Block {
     let mut indptr = vec![0];
     let mut indices = Vec::new();
@@ -21,8 +21,8 @@ pub(crate) fn block(n_src: usize, in_srcs: &[Vec<u32>]) -> Block {
     })
 }
 
-/// The six nodes 0 to 5, all of them destinations but node 5: 0 has no edges, 2 has a parallel edge and a
-/// self loop.
+/// A block of the six nodes 0 to 5, all destinations except node 5. Node 0 has no in-edges; node 2 has two parallel
+/// edges and a self loop.
 ///
 /// ```text
 ///   0: -    1: 0    2: 1 3 2 1    3: 5 4    4: 5
@@ -31,7 +31,7 @@ pub(crate) fn six_nodes() -> Block {
     block(6, &[vec![], vec![0], vec![1, 3, 2, 1], vec![5, 4], vec![5]])
 }
 
-/// The sum of rows with these weights.
+/// Returns the sum aggregation with these edge weights.
 pub(crate) fn weighted_sum(weights: Tensor<1>) -> Aggregation {
     Aggregation { weights: Some(weights), ..Reduction::Sum.into() }
 }

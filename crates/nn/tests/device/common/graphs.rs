@@ -1,4 +1,4 @@
-//! Batches of small graphs, and the GIN by its definition in f64.
+//! Batches of small graphs, and a reference implementation of GIN in f64.
 
 use std::collections::HashMap;
 
@@ -7,11 +7,11 @@ use kiln_graph::{Block, BlockParts, EdgeId, GraphId, LocalId, NodeId};
 use kiln_kernels::DeviceGraphs;
 use kiln_nn::{Aggregate, Readout};
 
-/// A graph: each node's sources.
+/// A graph, as the list of sources of each node.
 pub(crate) type Graph = Vec<Vec<u32>>;
 
-/// A triangle with a pendant node, a single node, a graph without nodes, two nodes of which one has a
-/// loop and a parallel edge, and three nodes without edges.
+/// Returns five graphs: a triangle with a pendant node, a single node, a graph without nodes, two nodes of which one
+/// has a self-loop and a parallel edge, and three nodes without edges.
 pub(crate) fn five() -> Vec<Graph> {
     vec![
         vec![vec![1, 2], vec![0, 2], vec![0, 1, 3], vec![2]],
@@ -22,7 +22,7 @@ pub(crate) fn five() -> Vec<Graph> {
     ]
 }
 
-/// The graphs' edges as one block, and where each graph's nodes start.
+/// Returns the graphs' edges as one block, and the start of each graph's nodes.
 pub(crate) fn block_diagonal(graphs: &[Graph]) -> (Block, Vec<u32>) {
     let (mut offsets, mut indptr, mut indices) = (vec![0], vec![0], Vec::new());
     for graph in graphs {
@@ -43,30 +43,30 @@ pub(crate) fn block_diagonal(graphs: &[Graph]) -> (Block, Vec<u32>) {
     (block, offsets)
 }
 
-/// The graphs on a device, numbered from 100.
+/// Uploads the graphs to a device, with ids from 100.
 pub(crate) fn upload(graphs: &[Graph], device: &Device) -> DeviceGraphs {
     let items: Vec<GraphId> = (0..graphs.len() as u32).map(|graph| GraphId(100 + graph)).collect();
     let (block, offsets) = block_diagonal(graphs);
     DeviceGraphs::upload(&block, &offsets, &items, device)
 }
 
-/// Rows of numbers.
+/// A matrix as a list of rows.
 pub(crate) type Rows = Vec<Vec<f64>>;
 
-/// A model's parameters by name, and what it does with them.
+/// The reference model: its parameters by name, and its settings.
 #[derive(Debug)]
 pub(crate) struct PlainGin {
     pub(crate) parameters: HashMap<String, Vec<f64>>,
-    /// Epsilon where it is no parameter.
+    /// The epsilon of every layer, if epsilon is not a parameter.
     pub(crate) fixed_epsilon: f64,
     pub(crate) aggregate: Aggregate,
     pub(crate) readout: Readout,
-    /// Whether rows are normalised by their own statistics.
+    /// True if rows are normalised by the statistics of the batch, false if by the running statistics.
     pub(crate) by_batch: bool,
 }
 
 impl PlainGin {
-    /// The scores of each graph.
+    /// Returns the scores of each graph.
     pub(crate) fn forward(&self, graphs: &[Graph], x: Rows) -> Rows {
         let (block, offsets) = block_diagonal(graphs);
         let pool = |x: &Rows| -> Rows {
@@ -136,8 +136,8 @@ impl PlainGin {
         let n_rows = x.len() as f64;
         let mut out = x.clone();
         for column in 0..gamma.len() {
-            let mut mean = part("running_mean").expect("a norm has a mean")[column];
-            let mut variance = part("running_var").expect("a norm has a variance")[column];
+            let mut mean = part("running_mean").expect("a norm should have a mean")[column];
+            let mut variance = part("running_var").expect("a norm should have a variance")[column];
             if self.by_batch {
                 mean = x.iter().map(|row| row[column]).sum::<f64>() / n_rows;
                 variance = x.iter().map(|row| (row[column] - mean).powi(2)).sum::<f64>() / n_rows;

@@ -1,4 +1,4 @@
-//! What the tests of several models share.
+//! Helpers of the tests of several models.
 
 pub(crate) mod glorot;
 pub(crate) mod graphs;
@@ -13,7 +13,7 @@ pub(crate) fn ctx(mode: Mode) -> ForwardContext {
     ForwardContext { key: RngKey::new(77), mode }
 }
 
-/// The names and values of a model's parameters, in the order in which they are saved.
+/// Returns the names and values of a model's parameters, in the order in which they are saved.
 pub(crate) fn parameters(model: &impl Module) -> Vec<(String, Vec<f32>)> {
     let mut visitor = Parameters::default();
     model.visit(&mut visitor);

@@ -1,4 +1,4 @@
-//! What the tests of parts on disk share.
+//! Helpers for the tests of partitions on disk.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use kiln_partition::{CacheConfig, Method, PartitionBook, PartitionMeta, WriteRep
 use kiln_sample::Fanout;
 use kiln_testkit::CooGraph;
 
-/// How the features of a set are stored.
+/// The storage of a data set's features.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stored {
     F32,
@@ -21,8 +21,8 @@ pub(crate) enum Stored {
     Sparse,
 }
 
-/// A set of these edges, with weights and types; node `v` has the features `[v, v / 2]`, and every third node is for
-/// training.
+/// A data set of these edges with weights and types. Node `v` has the features `[v, v / 2]`, and every third node is a
+/// training node.
 pub(crate) fn set(coo: &CooGraph, stored: Stored) -> Dataset {
     let weights: Vec<f32> = (0..coo.srcs.len()).map(|edge| edge as f32).collect();
     let types: Vec<u8> = (0..coo.srcs.len()).map(|edge| edge as u8 % 2).collect();
@@ -62,7 +62,7 @@ fn features(n_nodes: usize, stored: Stored) -> Arc<dyn FeatureStore> {
     }
 }
 
-/// Parts of a set, each node in the part that is given.
+/// Writes the partitions of a data set, with node `v` in partition `parts[v]`.
 pub(crate) fn write(
     data: &Dataset,
     parts: &[u16],
@@ -79,7 +79,8 @@ pub(crate) fn cache(ratio: f64) -> CacheConfig {
     CacheConfig { ratio, fanouts: vec![Fanout::UpTo(2), Fanout::All], batch_size: 3, seed: 5 }
 }
 
-/// The six-node graph of the exact tests, in 2 parts, with cached rows: the root folder and the first part.
+/// Writes a graph of six nodes in 2 partitions with cached rows. Returns the temporary root folder and the folder of
+/// the first partition.
 pub(crate) fn six_nodes(stored: Stored) -> (tempfile::TempDir, PathBuf) {
     let coo = CooGraph { n_nodes: 6, srcs: vec![0, 1, 3, 4, 3, 4, 2], dsts: vec![1, 2, 2, 2, 3, 3, 5] };
     let root = tempfile::tempdir().unwrap();
@@ -88,7 +89,7 @@ pub(crate) fn six_nodes(stored: Stored) -> (tempfile::TempDir, PathBuf) {
     (root, part_dir(out, 0))
 }
 
-/// The edges into a node of a graph: source, weight and type.
+/// Returns the edges into a node: source, weight and type.
 pub(crate) fn edges(graph: &Csc, row: NodeId) -> Vec<(u32, f32, u8)> {
     let first = graph.first_edge(row).index();
     let data = |edge: usize| (graph.weights().unwrap()[edge], graph.edge_types().unwrap()[edge]);

@@ -1,4 +1,4 @@
-//! A set whole and in parts, for the tests of programs that train on parts.
+//! A dataset on disk, whole and partitioned, for tests of training on partitions.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::path::Path;
@@ -7,7 +7,7 @@ use kiln::data::format;
 use kiln::data::synthetic::{FakeConfig, fake};
 use kiln::partition::{CacheConfig, Method, PartitionBook, PartitionMeta, partition_nodes, write_parts};
 
-/// Writes a set in kiln's own form as `whole`, and the same in two parts as `parts`.
+/// Writes a dataset in the kiln format to `whole`, and its two partitions to `parts`.
 pub(crate) fn write(config: FakeConfig, cache: Option<&CacheConfig>, folder: &Path) {
     let data = fake(config).unwrap();
     format::write(&data, folder.join("whole")).unwrap();
