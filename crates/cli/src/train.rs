@@ -24,28 +24,28 @@ use crate::progress::Progress;
 use crate::ranks::RankArgs;
 use crate::source::DataArgs;
 
-/// What is learned.
+/// The learning task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Task {
-    /// The classes of a graph's nodes.
+    /// Node classification.
     Node,
-    /// The classes of many small graphs.
+    /// Graph classification.
     Graph,
 }
 
-/// Which neighbours evaluation reads.
+/// The neighbours that evaluation reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Eval {
-    /// As many as in training.
+    /// Samples neighbours as in training.
     Sampled,
-    /// All of them, layer by layer over the whole graph.
+    /// Reads all neighbours, layer by layer over the whole graph.
     Exact,
 }
 
 /// The flags of `kiln train`.
 #[derive(Debug, Args)]
 pub(crate) struct TrainArgs {
-    /// What is learned; if not given, what the data is for.
+    /// Learning task. Default: the task of the data.
     #[arg(long, value_enum)]
     task: Option<Task>,
     #[command(flatten)]
@@ -64,57 +64,59 @@ pub(crate) struct TrainArgs {
     parts: PartitionArgs,
 }
 
-/// Which neighbours are read.
+/// The flags for neighbour sampling and evaluation.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Neighbours")]
 struct SamplingArgs {
-    /// Neighbours per node, one number (or `all`) a layer, input layer first; one alone is for all layers.
+    /// Neighbours per node: a number or `all` per layer, input layer first. With --layers, one value is used for all
+    /// layers.
     #[arg(long, value_delimiter = ',', value_parser = flags::fanouts, default_value = "10,10,10")]
     fanouts: Vec<Fanout>,
-    /// Rule that picks neighbours, of sage.
+    /// Sampling rule, for sage.
     #[arg(long, default_value = "uniform", value_parser = flags::choice([
-        ("uniform", "Each with the same probability, none twice", Rule::Uniform),
-        ("uniform-with-replacement", "Each with the same probability, perhaps several times", Rule::UniformWithReplacement),
+        ("uniform", "Uniform without replacement", Rule::Uniform),
+        ("uniform-with-replacement", "Uniform with replacement", Rule::UniformWithReplacement),
     ]))]
     rule: Rule,
     /// Neighbours that evaluation reads.
     #[arg(long, value_enum, default_value = "sampled")]
     eval: Eval,
-    /// Bytes that `--eval exact` may hold of layers' outputs, as in 512MiB; more goes to files in the system's folder for temporary ones (TMPDIR). The test nodes' scores come on top. No limit, if not given.
+    /// Memory limit of `--eval exact` for layer outputs, such as 512MiB; the rest is written to temporary files
+    /// (TMPDIR). The scores of the test nodes are not included. Default: no limit.
     #[arg(long, value_parser = kiln::data::convert::parse_bytes)]
     memory: Option<u64>,
-    /// Batches of the validation split that rank 0 judges an epoch by, while the others wait; if not given, all ranks judge by all.
+    /// Validates on N batches on rank 0, while the other ranks wait. Default: the whole split on all ranks.
     #[arg(long, value_parser = flags::size, conflicts_with = "eval")]
     val_batches: Option<usize>,
-    /// Cross-validates on so many parts of a set of graphs, each class dealt out evenly: ranks are threads that take parts of their own, and no files are written.
+    /// Cross-validates on N stratified folds of a set of graphs, which the ranks (threads) divide; writes no files.
     #[arg(long, value_parser = flags::folds, conflicts_with_all = ["out", "resume", "start_or_resume", "patience", "checkpoint_every"])]
     folds: Option<usize>,
 }
 
-/// A run that is about to start.
+/// The configuration of a run.
 struct TrainRun<'a> {
     args: &'a TrainArgs,
     optimizer: OptimizerConfig,
     launch: Option<LaunchEnv>,
     started: Instant,
-    /// What each flag was set to, defaults included.
+    /// The value of each flag, including defaults.
     flags: BTreeMap<String, String>,
     is_of_graphs: bool,
 }
 
-/// How a rank came to its end.
+/// The outcome of a rank's training.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     Done,
-    /// A signal stopped it; its checkpoint is written.
+    /// A signal stopped the rank, and the checkpoint is written.
     Interrupted,
 }
 
-/// The flags that say how a partitioned graph is reached.
+/// The flags for the access to a partitioned graph.
 const OF_PARTITIONS: &str =
     "mode parts servers host no-static-cache cache-size worker-concurrency channel-size";
 
-/// The flags that a task does not read.
+/// Returns the flags that do not apply to a task, separated by spaces.
 fn flags_of_other_tasks(is_of_graphs: bool, is_partitioned: bool, has_folds: bool) -> String {
     let (of_whole, of_graphs) =
         ("standardize row-normalize symmetrize in-memory verify", "node-features folds");
@@ -130,7 +132,7 @@ fn flags_of_other_tasks(is_of_graphs: bool, is_partitioned: bool, has_folds: boo
     }
 }
 
-/// Trains.
+/// Runs `kiln train`.
 pub(crate) fn run(args: &TrainArgs, flags: GivenFlags) -> anyhow::Result<ExitCode> {
     let started = Instant::now();
     let launch = args.ranks.launch()?;
@@ -149,12 +151,12 @@ pub(crate) fn run(args: &TrainArgs, flags: GivenFlags) -> anyhow::Result<ExitCod
             (false, true) => "nodes of a partitioned graph",
             (false, false) => "nodes of a whole graph",
         };
-        bail!("--{flag} is not for training on {what}: leave it out");
+        bail!("--{flag} does not apply to training on {what}: remove it");
     }
     let has_rule = flags.on_command_line.contains("rule");
     ensure!(
         !(has_rule && args.model.is_gcn()),
-        "--rule is for --model sage: a gcn samples by a rule of its own"
+        "--rule requires --model sage: gcn always uses its own sampling rule"
     );
     let optimizer = args.fit.optimizer(is_of_graphs)?;
     let mut flags = flags.all;
@@ -177,16 +179,16 @@ impl TrainRun<'_> {
         let (data, hash) = data.open(ranks.seed)?;
         let fanouts = model.fanouts(&sampling.fanouts)?;
         let mut loader = NeighborLoader::new(&data, &fanouts)
-            .rule(sampling.rule.clone())
             .batches(ranks.batches(false))
             .evaluation(sampling.evaluation()?);
         if let Some(workers) = ranks.workers {
             loader = loader.workers(workers);
         }
         let model = model.of_nodes(data.dims(), fanouts.len())?;
-        if let NodeModel::Gcn(_) = model {
-            loader = loader.gcn_norm()?;
-        }
+        let loader = match model {
+            NodeModel::Sage(_) => loader.rule(sampling.rule.clone()),
+            NodeModel::Gcn(_) => loader.gcn_norm()?,
+        };
         let loader = device.place(loader)?;
         let outcomes = self.launch(&hash, |rank| match &model {
             NodeModel::Sage(config) => self.fit(config, &loader, &rank, &hash, ()),
@@ -202,16 +204,14 @@ impl TrainRun<'_> {
         let graph = parts.open(ranks.tls(), mode)?;
         let fanouts = model.fanouts(&sampling.fanouts)?;
         let NodeModel::Sage(model) = model.of_nodes(graph.dims(), fanouts.len())? else {
-            bail!(
-                "--model gcn normalises over the whole graph: give --data instead of --parts, or take sage"
-            );
+            bail!("--model gcn normalises over the whole graph: use --data, or --model sage with partitions");
         };
         let n_ranks = ranks.n_ranks(self.launch.as_ref());
         graph.check_ranks(n_ranks)?;
         let evaluation = sampling.evaluation()?;
         ensure!(
             evaluation == EvalMode::Sampled,
-            "--eval exact needs the whole graph: give --data instead of parts"
+            "--eval exact needs the whole graph: use --data instead of --parts or --servers"
         );
         let (workers, queue_bytes) = (ranks.remote_workers(parts.worker_concurrency), parts.queue_bytes());
         let hash = &graph.info().hash;
@@ -249,7 +249,7 @@ impl TrainRun<'_> {
 
     fn cross_validate(&self, n_folds: usize) -> anyhow::Result<Vec<Outcome>> {
         let TrainArgs { data, model, ranks, .. } = self.args;
-        ensure!(self.launch.is_none(), "folds are for threads: start one process, with --ranks");
+        ensure!(self.launch.is_none(), "--folds needs a single process: start one, with --ranks for threads");
         let graphs = data.open_graphs()?;
         let features = graphs.node_features(data.node_features)?;
         let model = model.of_graphs((features.dim(), graphs.labels().n_classes()))?;
@@ -281,7 +281,7 @@ impl TrainRun<'_> {
         Ok(Vec::new())
     }
 
-    /// Runs the body on each rank of this process; processes agree on the flags that count and on the data.
+    /// Runs `body` on each rank of this process. Processes whose fingerprinted flags or data differ are rejected.
     fn launch(
         &self,
         hash: &str,
@@ -302,7 +302,7 @@ impl TrainRun<'_> {
         })?)
     }
 
-    /// One rank's part: trains, keeps the best epoch's model, and tests it.
+    /// Trains on one rank, keeps the weights of the best epoch and evaluates them on the test split.
     fn fit<C: ModelConfig, L: DataLoader<C::Model>>(
         &self,
         model: &C,
@@ -337,27 +337,27 @@ impl TrainRun<'_> {
                 if rank.is_zero() {
                     let path = folder.display();
                     print_rank_zero(format_args!(
-                        "stopped after {n_epochs} epochs and {n_steps} steps: --resume {path} goes on"
+                        "stopped after {n_epochs} epochs and {n_steps} steps: continue with --resume {path}"
                     ));
                 }
                 Ok(Outcome::Interrupted)
             }
             Err(Error::Train(kiln::train::Error::TooFewEpochs { n_epochs, n_done })) => {
-                let text = format!("--epochs {n_epochs}: the run has done {n_done}, give at least as many");
+                let text = format!("--epochs {n_epochs}: expected at least the {n_done} epochs already done");
                 Err(Error::Other(text.into()))
             }
             Err(error) => Err(error),
         }
     }
 
-    /// The flags that the result depends on, and the hash of the data. Flags that say how it is computed do not count, nor
-    /// where the data is.
+    /// Returns the settings that the result depends on: flags and the hash of the data. Excludes flags that only affect
+    /// how the result is computed, and the location of the data.
     fn fingerprint(&self, hash: &str) -> RunIdentity {
         let flags = self
             .flags
             .iter()
             .filter(|(flag, _)| NOT_OF_THE_RESULT.split(' ').all(|other| other != flag.as_str()));
-        // Two ways to write a number are one setting; integers may be too large for a float.
+        // `0.50` and `0.5` are the same setting. Integers are kept as text, because a float may not represent them.
         let plain = |value: &String| match (value.parse::<u64>(), value.parse::<f64>()) {
             (Err(_), Ok(number)) => number.to_string(),
             _ => value.clone(),
@@ -376,7 +376,7 @@ impl TrainRun<'_> {
     }
 }
 
-/// Flags that change nothing of what a run learns, or that something else counts in the place of.
+/// The flags that do not affect the result, or that another setting represents.
 const NOT_OF_THE_RESULT: &str = "ranks batch-size threads-per-rank deadline rank world-size local-rank master engine \
     join-within tls-ca tls-cert tls-key workers data in-memory verify epochs loss-every checkpoint-every memory \
     graph-mode feature-cache hot-by mode parts servers host no-static-cache cache-size worker-concurrency \
@@ -386,7 +386,7 @@ impl SamplingArgs {
     fn evaluation(&self) -> anyhow::Result<EvalMode> {
         ensure!(
             self.eval == Eval::Exact || self.memory.is_none(),
-            "--memory is for --eval exact: give both or neither"
+            "--memory requires --eval exact: add it, or remove --memory"
         );
         Ok(match (self.eval, self.val_batches) {
             (Eval::Exact, _) => EvalMode::Exact { memory_bytes: self.memory },

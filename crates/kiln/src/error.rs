@@ -1,10 +1,10 @@
 use std::error::Error as _;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use kiln_comm::{EXIT_FAILED, EXIT_RETRY, RankError};
 
-/// Why a dataset did not become a trained model: settings that do not fit each other, and the errors of kiln's crates.
+/// The errors of this crate: inconsistent settings, interruptions and the errors of the crates that it combines.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -14,9 +14,9 @@ pub enum Error {
          .layers({n_fanouts}) on the model's config"
     )]
     FanoutsMismatch {
-        /// The fanouts of the loader.
+        /// The number of fanouts of the loader.
         n_fanouts: usize,
-        /// The layers of the model.
+        /// The number of layers of the model.
         n_layers: usize,
     },
     /// The model reads edge weights that the loader's blocks do not have.
@@ -24,43 +24,52 @@ pub enum Error {
         "the model reads edge weights, but the loader has none: call .gcn_norm()? or .edge_weights() on it"
     )]
     NoEdgeWeights,
-    /// A device cannot run the program's own sampling rule.
-    #[error("the program's own sampling rule runs on the host only: use GraphMode::Host")]
+    /// A custom sampling rule cannot run on a device.
+    #[error("a custom sampling rule runs on the host only: use GraphMode::Host")]
     RuleNeedsHost,
-    /// A partitioned graph lacks what only a whole one has.
-    #[error("{what} needs the whole graph: open the dataset instead of its parts, or leave it out")]
+    /// The operation is not possible on a partitioned graph.
+    #[error("{what} needs the whole graph: open the dataset instead of its partitions, or do not use {what}")]
     NeedsWholeGraph {
-        /// What needs it.
+        /// The name of the operation, for the message.
         what: &'static str,
     },
-    /// Features would be cached on a device that gathers none.
+    /// The operation needs a partition in this process, but graph servers hold all partitions.
+    #[error(
+        "{what} needs a local partition: open the partitions instead of connecting to servers, or use GraphMode::Host"
+    )]
+    NeedsLocalPartition {
+        /// The operation, as text for the message.
+        what: &'static str,
+    },
+    /// A feature cache was configured for sampling on the host, where the device gathers no features.
     #[error("a feature cache needs a device that samples: use GraphMode::Device or GraphMode::ZeroCopy")]
     CacheNeedsDevice,
-    /// Ranks train with different settings.
+    /// The settings of a rank differ from those of rank 0.
     #[error(
-        "rank {rank} trains with other settings than rank 0: start all ranks alike; rank 0 has {expected}, rank {rank} has {got}"
+        "the settings of rank {rank} differ from those of rank 0: expected {expected}, got {got}: start all ranks with \
+         the same settings"
     )]
     SettingsDiffer {
-        /// The first rank that differs.
+        /// The lowest rank whose settings differ from those of rank 0.
         rank: usize,
         /// The settings of rank 0.
         expected: String,
-        /// Those of that rank.
+        /// The settings of `rank`.
         got: String,
     },
-    /// A rank is used after its ranks have ended.
-    #[error("the ranks have ended: use them, and the models that they trained, within the body of `launch`")]
+    /// A collective was called after the body of [`launch`](crate::launch) had returned.
+    #[error(
+        "the ranks have exited: call collectives, including the methods of a trained model, in the body of `launch`"
+    )]
     RanksEnded,
     /// The run was stopped, and has written a checkpoint.
-    #[error(
-        "the run was stopped after {n_epochs} epochs and {n_steps} steps: continue it with .resume({folder:?})"
-    )]
+    #[error("the run was stopped after {n_epochs} epochs and {n_steps} steps: {}", how_to_resume(folder))]
     Interrupted {
-        /// The complete epochs.
+        /// The number of complete epochs.
         n_epochs: usize,
-        /// The steps of the next one.
+        /// The number of completed steps of the interrupted epoch.
         n_steps: usize,
-        /// The run's folder, on rank 0.
+        /// The run's folder; empty on ranks other than 0 if the folder was numbered automatically.
         folder: PathBuf,
     },
     /// A dataset could not be opened or built.
@@ -72,7 +81,7 @@ pub enum Error {
     /// The sampler's settings do not fit the graph.
     #[error(transparent)]
     Sample(#[from] kiln_sample::Error),
-    /// There is no such device.
+    /// The device does not exist or is not supported by this build.
     #[error(transparent)]
     Device(#[from] kiln_kernels::DeviceError),
     /// The graph or the features do not fit the device.
@@ -85,7 +94,7 @@ pub enum Error {
     #[cfg(feature = "grpc")]
     #[error(transparent)]
     Remote(#[from] kiln_remote::Error),
-    /// A part of a graph could not be used.
+    /// A partition could not be used.
     #[error(transparent)]
     Partition(#[from] kiln_partition::Error),
     /// A collective failed.
@@ -97,25 +106,32 @@ pub enum Error {
     /// A file could not be read or written.
     #[error(transparent)]
     Io(#[from] std::io::Error),
-    /// An error of the program's own.
+    /// An error of the calling program.
     #[error(transparent)]
     Other(#[from] Box<dyn std::error::Error + Send + Sync>),
 }
 
+fn how_to_resume(folder: &Path) -> String {
+    match folder.as_os_str().is_empty() {
+        true => "continue it with .resume() of its folder, the newest in `runs`".to_owned(),
+        false => format!("continue it with .resume({folder:?})"),
+    }
+}
+
 impl Error {
-    /// Whether another attempt may succeed without a change to the program, its settings or its data.
+    /// Returns true if a retry may succeed without changes to the program, its settings or its data.
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::Interrupted { .. }) || matches!(self, Self::Train(error) if error.is_transient())
     }
 }
 
 impl Error {
-    /// The status that a process should exit with: [`EXIT_RETRY`] where another attempt may succeed, and otherwise
-    /// [`EXIT_FAILED`] for an error of ranks and 1.
+    /// Returns the exit status for a process that fails with this error: [`EXIT_RETRY`] if a retry may succeed, the
+    /// status of the join error if the ranks could not be joined, and otherwise 1.
     pub fn exit_status(&self) -> u8 {
         match self {
             Self::Rank(error) => match error.exit_status() {
-                // Ranks that are threads fail as one process does.
+                // Ranks that are threads fail with status 1, as a program without ranks does.
                 EXIT_FAILED if !matches!(error, RankError::Join(_)) => 1,
                 status => status,
             },
@@ -125,12 +141,12 @@ impl Error {
     }
 }
 
-/// The error and its causes as text, because a `main` that returns an error prints it by `Debug`.
+/// Formats the message and its causes, because a `main` that returns an error prints it with `Debug`.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut text = self.to_string();
         for cause in std::iter::successors(self.source(), |&cause| cause.source()).map(ToString::to_string) {
-            // Some messages have that of their cause in them.
+            // Some messages contain the message of their cause already.
             if !text.contains(&cause) {
                 text += ": ";
                 text += &cause;

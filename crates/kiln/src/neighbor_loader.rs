@@ -20,10 +20,10 @@ use crate::device_copy::DeviceCopies;
 use crate::partitioned::{JoinedGraph, PartitionedGraph};
 use crate::{CachedNodes, DataLoader, DeviceCopy, Error, EvalMode, RankHandle, Result};
 
-/// Minibatches of a dataset's nodes with sampled neighbourhoods.
+/// A description of minibatches of a dataset's nodes with sampled neighbourhoods.
 ///
-/// It is a description that is cheap to clone; the trainer hands down the seed, the epoch, the device and the rank. One
-/// loader serves training, validation and test.
+/// It is cheap to clone. The trainer provides the seed, the epoch, the device and the rank. One loader serves training,
+/// validation and test.
 ///
 /// ```
 /// use kiln::prelude::*;
@@ -36,38 +36,42 @@ use crate::{CachedNodes, DataLoader, DeviceCopy, Error, EvalMode, RankHandle, Re
 pub struct NeighborLoader {
     source: Source,
     sampling: SamplerConfig,
+    /// True if [`NeighborLoader::rule`] was called.
+    has_rule: bool,
     batches: BatchConfig,
     workers: Option<usize>,
     queue_bytes: Option<usize>,
     graph_mode: GraphMode,
     feature_cache: Option<(u64, CachedNodes)>,
     evaluation: EvalMode,
-    /// Shared by the ranks of this process that have clones of this loader.
+    /// The device copies, which clones of this loader in other ranks of the process share.
     copies: DeviceCopies,
 }
 
-/// Where graph, features and labels are.
+/// The source of graph, features and labels.
 #[derive(Clone)]
 enum Source {
-    /// In this process. The graph that is sampled is the dataset's, or a normalized copy.
+    /// A dataset in this process. The sampled `graph` is that of the dataset, or a normalised copy.
     Whole { data: Dataset, graph: Arc<Csc> },
-    /// With the ranks, or with servers.
+    /// A partitioned graph, which ranks or servers hold.
     #[cfg(feature = "grpc")]
     Partitioned(JoinedGraph),
 }
 
 impl NeighborLoader {
-    /// Batches of 1,024 nodes, each with at most `fanouts[i]` in-neighbours in layer `i`, input layer first (DGL's order),
-    /// picked uniformly and without replacement. An integer is a [`Fanout`]; [`Fanout::All`] takes all neighbours.
+    /// Returns a loader of batches of 1,024 nodes. In layer `i`, input layer first (DGL's order), each node has at most
+    /// `fanouts[i]` in-neighbours, sampled uniformly without replacement. Integers convert to [`Fanout`];
+    /// [`Fanout::All`] takes all neighbours.
     pub fn new(data: &Dataset, fanouts: impl IntoIterator<Item = impl Into<Fanout>>) -> Self {
         Self::of(Source::Whole { data: data.clone(), graph: data.graph.clone() }, fanouts)
     }
 
-    /// The same of a partitioned graph, which this rank joins: in worker mode it serves its part until the body of
-    /// [`launch`](crate::launch) ends on all ranks. A collective.
+    /// Joins a partitioned graph, and returns a loader on it with the defaults of [`NeighborLoader::new`]. In worker
+    /// mode this rank serves its local partition until the body of [`launch`](crate::launch) has returned on all ranks.
+    /// Collective: every rank must call it.
     ///
     /// # Errors
-    /// Those of [`Partitions::join`](kiln_remote::Partitions::join).
+    /// Returns the errors of [`Partitions::join`](kiln_remote::Partitions::join).
     #[cfg(feature = "grpc")]
     pub fn partitioned(
         graph: &PartitionedGraph,
@@ -81,6 +85,7 @@ impl NeighborLoader {
         Self {
             source,
             sampling: SamplerConfig::new(fanouts),
+            has_rule: false,
             batches: BatchConfig::default(),
             workers: None,
             queue_bytes: None,
@@ -97,94 +102,100 @@ impl NeighborLoader {
         self
     }
 
-    /// Sets whether each training epoch has its own random order; true by default.
+    /// Enables or disables shuffling: a random order for each training epoch. Enabled by default.
     pub fn shuffle(mut self, shuffle: bool) -> Self {
         self.batches.shuffle = shuffle;
         self
     }
 
-    /// Drops the last training step of an epoch where it is smaller than the others.
+    /// Drops the last training step of an epoch if it is smaller than the others.
     pub fn drop_last(mut self) -> Self {
         self.batches.drop_last = true;
         self
     }
 
-    /// Sets how nodes become batches: size, order, and what becomes of a short last step.
+    /// Sets the batch settings: size, order, and the treatment of a short last step.
     pub fn batches(self, batches: BatchConfig) -> Self {
         Self { batches, ..self }
     }
 
-    /// Sets the number of threads that prepare batches ahead of their use; by default 1 where the rank has a second
-    /// thread. With 0, a batch is prepared when it is needed. The batches do not depend on it.
+    /// Sets the number of threads that prefetch batches. The default is 1 if the rank is alone or has more than one
+    /// thread, else 0. With 0, each batch is prepared when it is needed. The batches do not depend on this number.
     pub fn workers(self, workers: usize) -> Self {
         Self { workers: Some(workers), ..self }
     }
 
-    /// Sets the bytes of batches that may be finished ahead of their use, or in preparation.
+    /// Sets the limit in bytes for prefetched batches, finished or in preparation.
     pub fn queue_bytes(self, n_bytes: usize) -> Self {
         Self { queue_bytes: Some(n_bytes), ..self }
     }
 
-    /// Sets the rule that picks neighbours: a built-in one, or the program's own, such as a closure of the shape of
-    /// [`SamplingRule::pick`](kiln_sample::SamplingRule::pick). A resumed run recognizes a rule of the program's own by its
-    /// name ([`Rule::named`]); rules without one are taken to be the same.
+    /// Sets the sampling rule: a built-in one, or a custom one, such as a closure with the signature of
+    /// [`SamplingRule::pick`](kiln_sample::SamplingRule::pick). A resumed run identifies a custom rule by its name
+    /// ([`Rule::named`]); all rules without a name are considered equal.
     pub fn rule(mut self, rule: impl Into<Rule>) -> Self {
         self.sampling.rule = rule.into();
+        self.has_rule = true;
         self.unshared()
     }
 
-    /// Sets the edge weights that blocks carry; none by default.
+    /// Sets the kind of edge weights that blocks carry. By default, blocks carry no edge weights.
     pub fn edge_weights(mut self, weights: EdgeWeights) -> Self {
         self.sampling.weights = weights;
         self.unshared()
     }
 
-    /// Samples for a GCN: from a copy of the graph with self-loops and the symmetric normalisation, keeping each node's
-    /// loop, with weights that estimate the sum over all neighbours. Clone the loader to share the copy among ranks.
+    /// Configures sampling for a GCN. It reads a copy of the graph with self-loops and symmetric normalisation, samples
+    /// by [`Rule::UniformKeepSelfLoops`] unless [`NeighborLoader::rule`] sets another rule, before or after, and
+    /// weights edges by [`EdgeWeights::Unbiased`], so that weighted sums are unbiased estimates of the sums over all
+    /// neighbours. Clone the loader to share the copy among ranks.
     ///
     /// # Errors
-    /// [`Error::Graph`] for edge weights that are not finite, [`Error::NeedsWholeGraph`].
+    /// Returns [`Error::Graph`] if edge weights are not finite, and [`Error::NeedsWholeGraph`] on a partitioned graph.
     pub fn gcn_norm(mut self) -> Result<Self> {
         match &mut self.source {
             Source::Whole { data, graph } => *graph = Arc::new(gcn_norm(&data.graph)?),
             #[cfg(feature = "grpc")]
             Source::Partitioned(_) => return Err(Error::NeedsWholeGraph { what: "gcn_norm" }),
         }
-        Ok(self.rule(Rule::UniformKeepSelfLoops).edge_weights(EdgeWeights::Unbiased))
+        if !self.has_rule {
+            self.sampling.rule = Rule::UniformKeepSelfLoops;
+        }
+        Ok(self.edge_weights(EdgeWeights::Unbiased))
     }
 
-    /// Sets where neighbours are sampled and features are gathered. The batches do not depend on it.
+    /// Sets the place where neighbours are sampled and features are gathered. The batches do not depend on it.
     pub fn graph_mode(self, graph_mode: GraphMode) -> Self {
         Self { graph_mode, ..self }.unshared()
     }
 
-    /// Limits the features in device memory to so many bytes, those of the nodes with the most out-edges; the others are
-    /// sent batch by batch.
+    /// Limits the features in the memory of each device to `n_bytes`. The nodes with the most out-edges are cached; the
+    /// host sends the other rows with each batch.
     pub fn feature_cache(self, n_bytes: u64) -> Self {
         self.feature_cache_of(n_bytes, CachedNodes::ByDegree)
     }
 
-    /// As [`NeighborLoader::feature_cache`], of other nodes.
+    /// Limits the features in device memory like [`NeighborLoader::feature_cache`], and selects the cached nodes.
     pub fn feature_cache_of(self, n_bytes: u64, nodes: CachedNodes) -> Self {
         Self { feature_cache: Some((n_bytes, nodes)), ..self }.unshared()
     }
 
-    /// Sets which neighbours evaluation reads, and who evaluates.
+    /// Sets the neighbours that evaluation reads, and the ranks that evaluate.
     pub fn evaluation(self, evaluation: EvalMode) -> Self {
         Self { evaluation, ..self }
     }
 
-    /// A loader that shares nothing in device memory with its clones, as it is configured otherwise.
+    /// Returns the loader without its device copies, which a changed configuration makes invalid.
     fn unshared(self) -> Self {
         Self { copies: DeviceCopies::default(), ..self }
     }
 
-    /// The copies in the memory of devices, of this loader and its clones.
+    /// Returns the copies of graph and features in device memory that this loader shares with its clones.
     pub fn device_copies(&self) -> Vec<DeviceCopy> {
         self.copies.all()
     }
 
-    /// How often devices had the features that were asked for.
+    /// Returns the statistics of the feature caches, summed over all devices.
     pub fn cache_stats(&self) -> CacheStats {
         self.copies
             .all()
@@ -193,7 +204,8 @@ impl NeighborLoader {
             .fold(CacheStats::default(), CacheStats::and)
     }
 
-    /// The partitioned graph, for its traffic and the memory that it takes.
+    /// Returns the partitioned graph, which reports network traffic and memory use, or `None` if the loader reads a
+    /// dataset in this process.
     #[cfg(feature = "grpc")]
     pub fn partition(&self) -> Option<&JoinedGraph> {
         match &self.source {

@@ -14,8 +14,8 @@ use kiln_sample::{FrontierSampler, SamplerConfig};
 
 use crate::{Error, RankHandle, Result};
 
-/// A partitioned graph: parts that the ranks hold and serve to each other, or servers that hold all of them.
-/// [`NeighborLoader::partitioned`](crate::NeighborLoader::partitioned) joins a rank to it.
+/// A partitioned graph, whose partitions the ranks hold and serve to each other (worker mode), or dedicated servers
+/// hold (server mode). [`NeighborLoader::partitioned`](crate::NeighborLoader::partitioned) joins a rank to it.
 #[derive(Clone)]
 pub struct PartitionedGraph {
     partitions: Arc<Partitions>,
@@ -24,22 +24,22 @@ pub struct PartitionedGraph {
     copies: PartCopies,
 }
 
-/// The parts on devices, by device, mode and part: ranks that share all three share one.
+/// The device copies of partitions, by device, mode and partition. Ranks with the same key share a copy.
 type PartCopies = Arc<Mutex<Vec<(Device, GraphMode, usize, DeviceGraph)>>>;
 
 impl PartitionedGraph {
-    /// Opens a folder with parts ([`Partitions::open`]).
+    /// Opens a folder of partitions; see [`Partitions::open`].
     ///
     /// # Errors
-    /// [`Error::Remote`].
+    /// Returns [`Error::Remote`] if the folder cannot be opened.
     pub fn open(folder: impl AsRef<Path>, config: PartitionsConfig) -> Result<Self> {
         Ok(Self::of(Partitions::open(folder, config)?))
     }
 
-    /// Connects to the servers of all parts ([`Partitions::connect`]).
+    /// Connects to the servers of all partitions; see [`Partitions::connect`].
     ///
     /// # Errors
-    /// [`Error::Remote`].
+    /// Returns [`Error::Remote`] if a server cannot be reached or rejects the connection.
     pub fn connect(servers: impl Into<Vec<String>>, config: PartitionsConfig) -> Result<Self> {
         Ok(Self::of(Partitions::connect(servers, config)?))
     }
@@ -49,27 +49,28 @@ impl PartitionedGraph {
         Self { partitions: Arc::new(partitions), has_static_cache: true, cache_bytes: 0, copies }
     }
 
-    /// Sets whether the feature rows of other parts that lie beside the own part are used; true by default.
+    /// Enables or disables the static feature cache: the remote rows that are stored with the local partition. Enabled
+    /// by default.
     #[must_use]
     pub fn static_cache(self, is_used: bool) -> Self {
         Self { has_static_cache: is_used, ..self }
     }
 
-    /// Sets the bytes of other feature rows that are kept as they come (SIEVE); none by default.
+    /// Sets the size in bytes of each rank's dynamic cache of remote feature rows (SIEVE eviction); 0 by default.
     #[must_use]
     pub fn cache_size(self, n_bytes: usize) -> Self {
         Self { cache_bytes: n_bytes, ..self }
     }
 
-    /// What is known of the graph before ranks join it.
+    /// Returns the metadata of the graph, which is available before ranks join it.
     pub fn info(&self) -> &PartitionsInfo {
         self.partitions.info()
     }
 
-    /// Checks that so many ranks can share the parts ([`Partitions::check_ranks`]).
+    /// Checks that `n_ranks` ranks can share the partitions equally; see [`Partitions::check_ranks`].
     ///
     /// # Errors
-    /// [`Error::Remote`].
+    /// Returns [`Error::Remote`] if they cannot.
     pub fn check_ranks(&self, n_ranks: usize) -> Result<()> {
         Ok(self.partitions.check_ranks(n_ranks)?)
     }
@@ -103,12 +104,12 @@ impl fmt::Display for PartitionedGraph {
 
 type Owner = dyn Fn(NodeId) -> usize + Send + Sync;
 
-/// A rank's way to a partitioned graph.
+/// A rank's access to a partitioned graph.
 #[derive(Clone)]
 pub struct JoinedGraph {
     /// The whole graph.
     pub graph: Arc<DistGraph>,
-    /// Its features.
+    /// The features of all nodes of the graph.
     pub features: Arc<DistFeatureStore>,
     owner: Option<Arc<Owner>>,
     copies: PartCopies,
@@ -120,7 +121,7 @@ impl JoinedGraph {
         Split { train: train.clone(), val: val.clone(), test: test.clone() }
     }
 
-    /// The items of this rank: in worker mode those whose part it holds.
+    /// Restricts the items to those of this rank. In worker mode these are the nodes of its local partition.
     pub(crate) fn shard_by_owner(&self, items: ItemSampler) -> Result<ItemSampler> {
         match &self.owner {
             Some(owner) => {
@@ -131,7 +132,7 @@ impl JoinedGraph {
         }
     }
 
-    /// Samples the own part where the mode says.
+    /// Returns a sampler that samples the local partition on the host or on the device, as `mode` selects.
     pub(crate) fn sampler(
         &self,
         config: &SamplerConfig,
@@ -142,8 +143,8 @@ impl JoinedGraph {
         if mode == GraphMode::Host {
             return Ok(Arc::new(sampler));
         }
-        let part = self.graph.part().ok_or(Error::NeedsWholeGraph { what: "sampling on a device" })?;
-        // Held while the part is copied, so that other ranks of the device do not copy it, too.
+        let part = self.graph.part().ok_or(Error::NeedsLocalPartition { what: "sampling on a device" })?;
+        // The lock is held during the copy, so that other ranks of the device wait and share it.
         let mut copies = self.copies.lock().unwrap_or_else(PoisonError::into_inner);
         let is_it = |(place, of, index, _): &&(Device, GraphMode, usize, DeviceGraph)| {
             place == device && *of == mode && *index == part.index

@@ -1,7 +1,7 @@
-//! What a program that trains needs: `use kiln::prelude::*`.
+//! The items that most training programs need: `use kiln::prelude::*`.
 
 pub use kiln_data::{Dataset, GraphDataset, NodeFeatures, Split};
-pub use kiln_graph::NodeId;
+pub use kiln_graph::{GraphId, NodeId};
 pub use kiln_loader::Phase;
 pub use kiln_nn::{Aggregate, GcnConfig, GinConfig, ModelConfig, SageConfig};
 pub use kiln_sample::{EdgeWeights, Fanout, Rule};

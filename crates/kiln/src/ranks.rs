@@ -1,7 +1,6 @@
 use std::fmt;
+#[cfg(feature = "grpc")]
 use std::net::IpAddr;
-#[cfg(not(feature = "grpc"))]
-use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -13,12 +12,12 @@ use rayon::ThreadPool;
 
 use crate::{Error, Result};
 
-/// Runs the body on each rank, and returns the results of this process's ranks in their order: of all ranks that are
-/// threads, or of the one that this process is. A process whose job fails exits, with a status that tells its launcher
-/// whether to start it again ([`kiln_comm::launch`]).
+/// Runs `body` on each rank, and returns the results of this process's ranks in order: of all ranks if they are
+/// threads, or of the single rank of this process. If the job fails, a process exits with a status that states whether
+/// its launcher should restart it; see [`kiln_comm::launch`].
 ///
 /// # Errors
-/// The error of the rank that failed first, or of joining the ranks.
+/// Returns the error of the rank that failed first, or an error of joining the ranks.
 pub fn launch<R: Send>(config: RankConfig, body: impl Fn(RankHandle) -> Result<R> + Sync) -> Result<Vec<R>> {
     let engine = config.comm_backend();
     let group = RankGroup::join(config).map_err(kiln_comm::RankError::from)?;
@@ -34,20 +33,21 @@ pub fn launch<R: Send>(config: RankConfig, body: impl Fn(RankHandle) -> Result<R
     Ok(results?)
 }
 
-/// One of the ranks that train together. A clone is the same rank.
+/// A handle of one rank of the job. Clones refer to the same rank.
 #[derive(Clone)]
 pub struct RankHandle {
     info: RankInfo,
-    /// `None` once the ranks have ended, so that a model that outlives them holds none.
+    /// The communicator; `None` after the body of [`launch`] has returned, so that a trained model does not keep it
+    /// alive.
     comm: Arc<Mutex<Option<Box<dyn Communicator>>>>,
     pub(crate) process: Arc<Process>,
-    /// What is left to do when the body has returned.
+    /// The work that [`RankHandle::at_end`] registered.
     at_end: Arc<Mutex<Vec<AtEnd>>>,
 }
 
 type AtEnd = Box<dyn FnOnce() -> Result<()> + Send>;
 
-/// What the ranks of one process share.
+/// The state that the ranks of one process share.
 pub(crate) struct Process {
     description: String,
     #[cfg(feature = "nccl")]
@@ -55,6 +55,7 @@ pub(crate) struct Process {
     threads: usize,
     machine_threads: usize,
     pub(crate) deadline: Duration,
+    #[cfg(feature = "grpc")]
     pub(crate) local_ip: std::result::Result<IpAddr, String>,
     pool: OnceLock<Arc<ThreadPool>>,
     #[cfg(feature = "nccl")]
@@ -73,10 +74,8 @@ impl Process {
             deadline: group.deadline(),
             #[cfg(feature = "grpc")]
             local_ip: group.local_ip().map_err(|error| error.to_string()),
-            #[cfg(not(feature = "grpc"))]
-            local_ip: Ok(Ipv4Addr::LOCALHOST.into()),
             pool: OnceLock::new(),
-            // Of processes, whatever carries everything else.
+            // If ranks are processes, NCCL may sum the gradients whatever engine runs the other collectives.
             #[cfg(feature = "nccl")]
             nccl: (!matches!(group, RankGroup::Threads(_))
                 || matches!(engine, CommBackend::Auto | CommBackend::Nccl))
@@ -84,7 +83,7 @@ impl Process {
         }
     }
 
-    /// The threads of all ranks of this machine, for what one of them does while the others wait.
+    /// Returns a pool with the threads of all ranks of this machine, for work of one rank while the others wait.
     pub(crate) fn machine_pool(&self) -> Result<Arc<ThreadPool>> {
         if let Some(pool) = self.pool.get() {
             return Ok(Arc::clone(pool));
@@ -97,7 +96,7 @@ impl Process {
 }
 
 impl RankHandle {
-    /// The only rank.
+    /// Returns a handle of a single rank.
     pub(crate) fn single() -> Self {
         let group = RankGroup::Threads(ThreadRanks::of(1));
         Self::new(Box::new(SingleRank::new()), Arc::new(Process::of(&group, CommBackend::Store)))
@@ -112,49 +111,51 @@ impl RankHandle {
         }
     }
 
-    /// The number of this rank, from 0.
+    /// Returns the number of this rank, from 0.
     pub fn index(&self) -> usize {
         self.info.rank
     }
 
-    /// The number of this rank among those of its machine, from 0.
+    /// Returns the number of this rank among those of its machine, from 0.
     pub fn local_index(&self) -> usize {
         self.info.local_rank
     }
 
-    /// The number of ranks.
+    /// Returns the number of ranks.
     pub fn world_size(&self) -> usize {
         self.info.world_size
     }
 
-    /// Whether this is rank 0, which prints and writes files for all.
+    /// Returns true for rank 0, which prints and writes files for all ranks.
     pub fn is_zero(&self) -> bool {
         self.info.rank == 0
     }
 
-    /// The number of threads in the pool of each rank of this process.
+    /// Returns the number of threads in the pool of each rank of this process.
     pub fn threads(&self) -> usize {
         self.process.threads
     }
 
-    /// A line on the ranks: their number, what started them and, of processes, their machines and the engine.
+    /// Returns a line about the ranks: their number and their launcher; for processes also their machines and the
+    /// backend.
     pub fn description(&self) -> &str {
         &self.process.description
     }
 
-    /// Returns a communicator of all ranks, each of which calls this with the same names in the same order.
+    /// Returns a duplicate of the communicator of all ranks. Collective: every rank must call it, with the same names
+    /// in the same order.
     ///
     /// # Errors
-    /// [`Error::RanksEnded`] after the body of [`launch`], and those of the connection.
+    /// Returns [`Error::RanksEnded`] after the body of [`launch`] has returned, and the errors of the connection.
     pub fn communicator(&self, name: &str) -> Result<Box<dyn Communicator>> {
         let mut comm = self.comm.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(comm.as_mut().ok_or(Error::RanksEnded)?.duplicate(name)?)
     }
 
-    /// Has something done when the body of [`launch`] has returned without an error: the last thing first.
+    /// Registers work that runs after the body of [`launch`] has returned without an error, in reverse order.
     #[cfg_attr(
         not(feature = "grpc"),
-        allow(dead_code, reason = "only ranks that serve a part have something left to do")
+        allow(dead_code, reason = "only ranks that serve a partition register work")
     )]
     pub(crate) fn at_end(&self, work: impl FnOnce() -> Result<()> + Send + 'static) {
         self.at_end.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(work));

@@ -5,11 +5,12 @@ use signal_hook::consts::{SIGTERM, SIGUSR1};
 
 use crate::{Error, Result};
 
-/// The flag that SIGTERM and SIGUSR1 set, from the first call on, instead of ending the process: for
-/// [`FitConfig::stop_flag`](crate::FitConfig::stop_flag), by which a run ends with a checkpoint.
+/// Installs handlers for SIGTERM and SIGUSR1 on the first call, and returns the flag that they set instead of killing
+/// the process. Pass it to [`FitConfig::stop_flag`](crate::FitConfig::stop_flag) to stop a run with a checkpoint.
 ///
 /// # Errors
-/// Those of the system.
+/// Returns [`Error::Other`] if the system rejects a handler.
+#[must_use = "pass it to FitConfig::stop_flag"]
 pub fn stop_on_signals() -> Result<Arc<AtomicBool>> {
     static FLAG: OnceLock<std::result::Result<Arc<AtomicBool>, String>> = OnceLock::new();
     let caught = FLAG.get_or_init(|| {
@@ -19,5 +20,7 @@ pub fn stop_on_signals() -> Result<Arc<AtomicBool>> {
         }
         Ok(flag)
     });
-    caught.clone().map_err(|error| Error::Other(format!("catching signals: {error}").into()))
+    caught
+        .clone()
+        .map_err(|error| Error::Other(format!("the signal handlers could not be installed: {error}").into()))
 }

@@ -1,4 +1,4 @@
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use burn::module::Module;
@@ -18,12 +18,12 @@ use kiln_train::{
 use crate::fit::EpochLines;
 use crate::{DataLoader, Error, FitConfig, RankHandle, Result};
 
-/// How long ranks wait for rank 0 to read the data: a day.
+/// The timeout for the ranks that wait while rank 0 reads and hashes the data: a day.
 const READING: Duration = Duration::from_secs(24 * 3600);
 
-/// Configs of models with defaults for a dataset.
+/// Model configurations with defaults for a dataset.
 pub trait ForData: ModelConfig {
-    /// The default shape for the features and the classes of a dataset.
+    /// Returns the default configuration for the number of features and classes of a dataset.
     fn for_data(data: &impl DataDims) -> Self {
         let (d_in, n_classes) = data.dims();
         Self::for_dims(d_in, n_classes)
@@ -32,9 +32,9 @@ pub trait ForData: ModelConfig {
 
 impl<C: ModelConfig> ForData for C {}
 
-/// Data with a number of feature columns and of classes.
+/// Data with known numbers of feature columns and classes.
 pub trait DataDims {
-    /// The number of feature columns and the number of classes.
+    /// Returns the number of feature columns and the number of classes.
     fn dims(&self) -> (usize, usize);
 }
 
@@ -51,11 +51,10 @@ impl DataDims for crate::PartitionedGraph {
     }
 }
 
-/// Trains models: the one place of a run's seed, device and rank, which it hands down to the loader and the
-/// model.
+/// Trains models. It owns the seed, the device and the rank of a run, and passes them to the loader and the model.
 ///
-/// Where several ranks train together, its methods and those of [`TrainedModel`] that say so are collectives: every rank
-/// calls them in the same order.
+/// With several ranks, the methods of this type and of [`TrainedModel`] that are marked as collective must be called by
+/// every rank, in the same order.
 #[derive(Debug)]
 pub struct Trainer<C> {
     model: C,
@@ -66,50 +65,50 @@ pub struct Trainer<C> {
 }
 
 impl<C: ModelConfig> Trainer<C> {
-    /// A trainer on the CPU, on one rank, with seed 0.
+    /// Returns a trainer on the CPU, on one rank, with seed 0.
     pub fn new(model: C, optimizer: impl Into<OptimizerConfig>) -> Self {
         Self { model, optimizer: optimizer.into(), seed: 0, devices: None, rank: RankHandle::single() }
     }
 
-    /// Sets the seed of the initial weights, dropout, the order of the nodes and the sampled neighbours.
+    /// Sets the seed of initial weights, dropout, node order and sampling.
     #[must_use]
     pub fn seed(self, seed: u64) -> Self {
         Self { seed, ..self }
     }
 
-    /// Sets the device, or several separated by commas that the ranks of a machine take in turn: `cpu`, or with the feature
-    /// of that name `cuda`, `wgpu` or `cube-cpu`. `cuda` is all GPUs, `cuda:1` the second one.
+    /// Sets the device, or several devices separated by commas, which the ranks of a machine use in turn: `cpu`, or
+    /// with the feature of that name `cuda`, `wgpu` or `cube-cpu`. `cuda` is all GPUs, `cuda:1` is the second GPU.
     ///
     /// # Errors
-    /// [`Error::Device`].
+    /// Returns [`Error::Device`] if a device does not exist or is not supported by this build.
     pub fn device(self, names: &str) -> Result<Self> {
         Ok(Self { devices: Some(Devices::open(names)?), ..self })
     }
 
-    /// As [`Trainer::device`], of devices that are open.
+    /// Sets the device, or several devices, like [`Trainer::device`], but from devices that are already open.
     #[must_use]
     pub fn devices(self, devices: Devices) -> Self {
         Self { devices: Some(devices), ..self }
     }
 
-    /// Trains alone on the device of a rank: for programs whose ranks train models of their own.
+    /// Uses the device of `rank`, but trains alone: for programs whose ranks train independent models.
     #[must_use]
     pub fn device_of(self, rank: &RankHandle, devices: &Devices) -> Self {
         self.devices(devices.only(rank.local_index()))
     }
 
-    /// Trains together with the other ranks.
+    /// Sets the rank, which trains one model together with the other ranks.
     #[must_use]
     pub fn rank(self, rank: &RankHandle) -> Self {
         Self { rank: rank.clone(), ..self }
     }
 
     /// Trains a model from its initial weights, evaluates it on the validation split after each epoch, and returns the
-    /// model of the best epoch. A collective.
+    /// model of the best epoch. Collective: every rank must call it.
     ///
     /// # Errors
-    /// Settings that do not fit each other, empty splits, [`Error::Interrupted`], and the errors of sampling, training and
-    /// files.
+    /// Returns an error if settings are inconsistent or a split is empty, [`Error::Interrupted`] if the run was
+    /// stopped, and the errors of sampling, training and files.
     pub fn fit<L: DataLoader<C::Model>>(
         &mut self,
         loader: &L,
@@ -132,6 +131,11 @@ impl<C: ModelConfig> Trainer<C> {
             class_names: class_names.to_vec(),
             started,
         };
+        // Only rank 0 knows the number that it gives to a folder.
+        let known_dir = match &run.dir {
+            RunDir::New(dir) | RunDir::Resume(dir) | RunDir::StartOrResume(dir) => dir.clone(),
+            RunDir::Numbered { .. } => PathBuf::new(),
+        };
         let parts = self.parts();
         let evaluator = loader.evaluator(&self.rank)?;
         let trainer = parts.trainer(loader, |key, device| self.model.init(key, device))?;
@@ -143,7 +147,7 @@ impl<C: ModelConfig> Trainer<C> {
         let count = |trainer: &mut _, val: &_, phase| L::count(&evaluator, trainer, val, phase);
         match run.fit(trainer, &train, &val, count, &mut callbacks)? {
             Outcome::Interrupted(run) => {
-                let folder = run.folder().map(|folder| folder.path().to_owned()).unwrap_or_default();
+                let folder = run.folder().map_or(known_dir, |folder| folder.path().to_owned());
                 Err(Error::Interrupted { n_epochs: run.n_epochs(), n_steps: run.n_steps(), folder })
             }
             Outcome::Trained(trained) => {
@@ -155,11 +159,11 @@ impl<C: ModelConfig> Trainer<C> {
         }
     }
 
-    /// Trains a model from its initial weights without a run folder, and returns the accuracies on the splits of these
-    /// phases after each epoch, by phase.
+    /// Trains a model from its initial weights without a run folder. Returns a curve for each of `phases`, which
+    /// contains the accuracy on its split after each epoch. Collective: every rank must call it.
     ///
     /// # Errors
-    /// Settings that do not fit each other, empty splits, and the errors of sampling and training.
+    /// Returns an error if settings are inconsistent or a split is empty, and the errors of sampling and training.
     pub fn learning_curves<L: DataLoader<C::Model>>(
         &self,
         loader: &L,
@@ -192,10 +196,11 @@ impl<C: ModelConfig> Trainer<C> {
         Ok(curves)
     }
 
-    /// The trainer of a model with initial weights, for programs with a loop of their own. A collective.
+    /// Returns the trainer of a model with initial weights, for programs with a custom training loop. Collective: every
+    /// rank must call it.
     ///
     /// # Errors
-    /// Settings out of range, and the errors of the other ranks.
+    /// Returns an error if a setting is out of range or another rank fails.
     pub fn start<L: DataLoader<C::Model>>(&self, loader: &L) -> Result<kiln_train::TaskTrainer<L::Task>> {
         loader.check(self.model.n_layers(), self.model.needs_edge_weights())?;
         let parts = self.parts();
@@ -212,13 +217,14 @@ impl<C: ModelConfig> Trainer<C> {
         TrainerConfig { seed: self.seed, device, optimizer: self.optimizer }
     }
 
-    /// Checks that all ranks train with the same settings, after rank 0 has read the data. A collective.
+    /// Checks that all ranks train with the same settings, after rank 0 has hashed the data. Collective: every rank
+    /// must call it.
     fn agree(&self, identity: &RunIdentity) -> Result<()> {
         if self.rank.world_size() == 1 {
             return Ok(());
         }
         let mut comm = self.rank.communicator("settings")?;
-        // One that is lost is noticed meanwhile.
+        // The timeout may be long, because a lost rank is detected during the wait.
         comm.barrier(READING)?;
         let own = format!("{:?}", identity.settings);
         let all = comm.all_gather(own.as_bytes())?;
@@ -231,7 +237,8 @@ impl<C: ModelConfig> Trainer<C> {
         }
     }
 
-    /// What a run has in common with the one that it continues. Rank 0 alone compares it, and alone reads the data.
+    /// Returns the identity of the run, which must match when it is resumed. Only rank 0 compares it, so only rank 0
+    /// hashes the data.
     fn identity<L: DataLoader<C::Model>>(&self, loader: &L) -> Result<RunIdentity> {
         let own = [
             ("model", format!("{:?}", self.model)),
@@ -245,7 +252,7 @@ impl<C: ModelConfig> Trainer<C> {
     }
 }
 
-/// What makes a trainer of the parts below, for training and again for evaluation.
+/// The components from which the trainers for training and for evaluation are built.
 #[derive(Debug)]
 struct Parts {
     config: TrainerConfig,
@@ -292,11 +299,11 @@ impl Parts {
 /// The model of a run's best epoch by validation accuracy.
 #[derive(Debug)]
 pub struct TrainedModel<M> {
-    /// The model.
+    /// The model with the weights of the best epoch.
     pub model: M,
     /// The best epoch: its number, its validation metrics and the hash of its weights.
     pub best: Best,
-    /// The course of the run.
+    /// The outcome of the run: its epochs, early stopping and peak memory.
     pub report: FitReport,
     run: Run,
     parts: Parts,
@@ -305,10 +312,12 @@ pub struct TrainedModel<M> {
 }
 
 impl<M: Module + Sync> TrainedModel<M> {
-    /// Loss and accuracy on a split, over all ranks and the same on each. A collective.
+    /// Returns loss and accuracy on a split, summed over all ranks and equal on each. Collective: every rank must call
+    /// it.
     ///
     /// # Errors
-    /// An empty split, and the errors of sampling.
+    /// Returns [`Error::Train`] if the split is empty, [`Error::RanksEnded`] after the body of
+    /// [`launch`](crate::launch) has returned, and the errors of sampling.
     pub fn evaluate<L: DataLoader<M>>(&self, loader: &L, phase: Phase) -> Result<MetricSums> {
         let (mut trainer, evaluator) = self.trainer(loader)?;
         let batches = loader.loader(phase, &trainer, &evaluator)?;
@@ -319,21 +328,21 @@ impl<M: Module + Sync> TrainedModel<M> {
         }
     }
 
-    /// The outputs for a split's items, of which predictions and further metrics are made, on rank 0; none on the others.
-    /// A collective.
+    /// Returns the outputs for a split's items on rank 0, for predictions and further metrics, and no outputs on other
+    /// ranks. Collective: every rank must call it.
     ///
     /// # Errors
-    /// As [`TrainedModel::evaluate`].
+    /// Same as [`TrainedModel::evaluate`].
     pub fn predict<L: DataLoader<M>>(&self, loader: &L, phase: Phase) -> Result<Evaluation> {
         let (mut trainer, evaluator) = self.trainer(loader)?;
         self.outputs(loader, phase, &mut trainer, &evaluator)
     }
 
     /// Evaluates the model on the test split, writes the predictions, `summary.json` and, with the feature `report`,
-    /// `report.html` to the run's folder, and returns the summary on rank 0. A collective.
+    /// `report.html` to the run's folder, and returns the summary on rank 0. Collective: every rank must call it.
     ///
     /// # Errors
-    /// As [`TrainedModel::evaluate`], and those of files.
+    /// Returns the errors of [`TrainedModel::evaluate`], and an error if a file cannot be written.
     pub fn write_report<L: DataLoader<M>>(&self, loader: &L) -> Result<Option<Summary>> {
         let (mut trainer, evaluator) = self.trainer(loader)?;
         let test = self.outputs(loader, Phase::Test, &mut trainer, &evaluator)?;
@@ -366,7 +375,7 @@ impl<M: Module + Sync> TrainedModel<M> {
         }
     }
 
-    /// The run's folder, on rank 0.
+    /// Returns the run's folder on rank 0; `None` on other ranks.
     pub fn folder(&self) -> Option<&Path> {
         self.run.folder().map(RunFolder::path)
     }

@@ -1,4 +1,5 @@
-//! From a dataset to a trained model: what every wrong call is refused with, and what a run's result does not depend on.
+//! Tests of `Trainer::fit` and `TrainedModel`: the errors for inconsistent settings, the settings that a run's result
+//! does not depend on, resuming, and reports.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::path::Path;
@@ -38,7 +39,7 @@ fn refused(data: &Dataset, loader: &NeighborLoader) -> Error {
 }
 
 #[test]
-fn refuses_settings_that_do_not_fit() {
+fn rejects_inconsistent_settings() {
     let data = data();
     let folder = tempfile::tempdir().unwrap();
     let error = trainer(&data).fit(&loader(&data), FitConfig::epochs(0).out(folder.path())).unwrap_err();
@@ -48,7 +49,7 @@ fn refuses_settings_that_do_not_fit() {
     );
     let error = refused(&data, &NeighborLoader::new(&data, [5, 5, 5]));
     assert!(matches!(error, Error::FanoutsMismatch { n_fanouts: 3, n_layers: 2 }), "{error}");
-    // What `main` prints.
+    // A `main` that returns this error prints its `Debug` form.
     let message = "the loader has 3 fanouts, but the model has 2 layers: pass one fanout per layer, or call .layers(3) on \
                    the model's config";
     assert_eq!(format!("{error:?}"), message);
@@ -63,7 +64,7 @@ fn refuses_settings_that_do_not_fit() {
 }
 
 #[test]
-fn refuses_empty_splits() {
+fn rejects_empty_splits() {
     let mut data = data();
     let split = data.split.clone();
     data.split.train = Default::default();
@@ -72,7 +73,7 @@ fn refuses_empty_splits() {
     data.split = Split { val: Default::default(), ..split.clone() };
     let error = refused(&data, &loader(&data));
     assert!(matches!(error, Error::Train(TrainError::EmptySplit { split: "validation" })), "{error}");
-    // Only who evaluates on the test split needs one.
+    // An empty test split is an error only when it is evaluated.
     data.split = Split { test: Default::default(), ..split };
     let folder = tempfile::tempdir().unwrap();
     let best = trainer(&data).fit(&loader(&data), quiet(folder.path())).unwrap();
@@ -81,7 +82,7 @@ fn refuses_empty_splits() {
 }
 
 #[test]
-fn refuses_a_gcn_without_edge_weights() {
+fn rejects_a_gcn_without_edge_weights() {
     let data = data();
     let folder = tempfile::tempdir().unwrap();
     let mut trainer = Trainer::new(GcnConfig::for_data(&data).layers(2).hidden(16), AdamConfig::new(1e-2));
@@ -91,7 +92,24 @@ fn refuses_a_gcn_without_edge_weights() {
     assert_eq!(best.report.n_epochs, N_EPOCHS);
 }
 
-/// The first neighbours of each node.
+#[test]
+fn gcn_norm_keeps_a_sampling_rule_set_before_or_after_it() {
+    let data = data();
+    let rule_of = |loader: NeighborLoader| {
+        let settings = DataLoader::<kiln::nn::Gcn>::settings(&loader, 1);
+        settings.into_iter().find(|(name, _)| *name == "rule").unwrap().1
+    };
+    let keeps_loops = format!("{:?}", Rule::UniformKeepSelfLoops);
+    assert_eq!(rule_of(loader(&data).gcn_norm().unwrap()), keeps_loops);
+    let custom = format!("{:?}", Rule::UniformWithReplacement);
+    assert_ne!(custom, keeps_loops);
+    let set_before = loader(&data).rule(Rule::UniformWithReplacement).gcn_norm().unwrap();
+    assert_eq!(rule_of(set_before), custom);
+    let set_after = loader(&data).gcn_norm().unwrap().rule(Rule::UniformWithReplacement);
+    assert_eq!(rule_of(set_after), custom);
+}
+
+/// Picks the first neighbours of each node; serves as a custom sampling rule.
 fn first(neighbors: Neighbors<'_>, _: NodeKey, fanout: u32, picks: &mut Selection) {
     (0..fanout.min(neighbors.degree() as u32)).for_each(|position| picks.push(position));
 }
@@ -118,7 +136,7 @@ fn weights_depend_on_the_seed_and_not_on_workers_or_where_batches_are_prepared()
 }
 
 #[test]
-fn a_stopped_run_continues_to_the_same_weights() {
+fn a_stopped_run_resumes_to_identical_weights() {
     let data = data();
     let folder = tempfile::tempdir().unwrap();
     let out = |name: &str| folder.path().join(name);
@@ -130,6 +148,14 @@ fn a_stopped_run_continues_to_the_same_weights() {
         matches!(&error, Error::Interrupted { n_epochs: 0, folder, .. } if *folder == out("stopped")),
         "{error}"
     );
+    // Each rank names the folder, which only rank 0 writes.
+    let error = launch(RankConfig::threads(2).threads_per_rank(1), |rank| {
+        let config = quiet(&out("ranks")).stop_flag(Arc::new(AtomicBool::new(true)));
+        let error = trainer(&data).rank(&rank).fit(&loader(&data), config).unwrap_err();
+        assert!(matches!(&error, Error::Interrupted { folder, .. } if *folder == out("ranks")), "{error}");
+        Err::<(), _>(error)
+    });
+    assert_eq!(error.unwrap_err().exit_status(), 75);
     let config = FitConfig::epochs(N_EPOCHS).resume(out("stopped")).quiet();
     let continued = trainer(&data).fit(&loader(&data), config).unwrap();
     assert_eq!(continued.best.weights_hash, whole.best.weights_hash);
