@@ -1,21 +1,23 @@
-//! `cargo xtask check`: what must pass before a change is offered.
+//! `cargo xtask check`: the checks that a change must pass before it is submitted.
 
 use std::time::Instant;
 
 use anyhow::{Result, bail};
 
 use crate::workspace::{self, SourceFile};
-use crate::{arrows, cycles, deny, features, llvm, manifest, names, publish, test, third_party, tidy};
+use crate::{
+    arrows, commits, cycles, deny, features, llvm, manifest, names, prose, publish, test, third_party, tidy,
+};
 
 /// Options of `cargo xtask check`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Runs these steps only
+    /// Runs only these steps
     #[arg(value_name = "STEP", value_parser = clap::builder::PossibleValuesParser::new(STEPS.iter().map(|step| step.0)))]
     steps: Vec<String>,
 }
 
-/// A step's name and what it runs.
+/// The name of a step, and the function that it runs.
 type Step = (&'static str, fn() -> Result<()>);
 
 const STEPS: &[Step] = &[
@@ -41,10 +43,14 @@ const STEPS: &[Step] = &[
     ("unsafe", || report(tidy::stray_unsafe(&text_files()?))),
     ("ignored-tests", || report(tidy::ignored_tests(&text_files()?))),
     ("machine-paths", || report(tidy::machine_paths(&text_files()?))),
+    ("fragments", || report(prose::fragments(&text_files()?))),
+    ("phrases", || report(prose::banned_phrases(&text_files()?))),
+    ("snippets", || report(prose::untested_snippets(&text_files()?))),
+    ("commits", || report(commits::problems()?)),
     ("links", || report(tidy::dead_links(&text_files()?, &workspace::paths()?))),
 ];
 
-/// Runs the steps, also after one has failed, and names those that failed at the end.
+/// Runs all selected steps, also after a failure, and lists the failed steps at the end.
 pub(crate) fn run(args: Args) -> Result<()> {
     let start = Instant::now();
     let mut failed = Vec::new();
@@ -72,7 +78,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
     Ok(())
 }
 
-/// The default features, which are those of the README's commands.
+/// Lints with the features that tests without devices use.
 fn clippy() -> Result<()> {
     lint(&[&test::PACKAGES[..], &["--features", test::DEFAULT_FEATURES]].concat())
 }
@@ -95,14 +101,14 @@ fn docs() -> Result<()> {
     workspace::run(doc.env("RUSTDOCFLAGS", "-D warnings"))
 }
 
-/// The lints and tests of the built-in data set's generator, which other steps and `cargo xtask test` leave out.
+/// Lints and tests the generator of the built-in data set, which the other steps and `cargo xtask test` exclude.
 fn generator() -> Result<()> {
     lint(&["--package", "debian-packages"])?;
     let args = "test --quiet --profile tests --locked --package debian-packages";
     workspace::run(workspace::cargo()?.args(args.split(' ')))
 }
 
-/// Of all features, on the targets of the programs.
+/// Checks the licences, sources and bans of the packages of all features, for the targets in `deny.toml`.
 fn licenses_sources_and_bans() -> Result<()> {
     let rules = deny::Rules::load()?;
     report(deny::problems(&workspace::metadata_of_all_features(&rules.graph.targets)?, &rules))
@@ -112,7 +118,7 @@ fn text_files() -> Result<Vec<SourceFile>> {
     workspace::text_files(&workspace::paths()?)
 }
 
-/// Prints each problem; fails when there is one.
+/// Prints each problem, and fails if there is one.
 fn report(problems: Vec<String>) -> Result<()> {
     for problem in &problems {
         println!("    {problem}");

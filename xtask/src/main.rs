@@ -1,17 +1,18 @@
 //! The task runner of kiln's contributors.
 //!
 //! ```text
-//! cargo xtask test         runs the tests and lists what was skipped; --all: also those of devices, MPI and Slurm
-//! cargo xtask check        checks formatting, lints, docs, and the workspace's own rules
-//! cargo xtask bench        runs one bench per stage, with rates; saves runs and compares with them and with DGL
-//! cargo xtask llvm         provides the LLVM that builds for CubeCL's CPU and CUDA devices link
+//! cargo xtask test         runs the tests and lists the skipped ones; --all: also those of devices, MPI and Slurm
+//! cargo xtask check        checks formatting, lints, docs and the rules of the workspace
+//! cargo xtask bench        runs the benches and prints rates; saves runs, compares them with saved runs and with DGL
+//! cargo xtask llvm         installs the LLVM that CubeCL's CPU and CUDA compilers link
 //! cargo xtask cuda-stub    runs a program on a stub of the CUDA driver
-//! cargo xtask third-party  writes THIRD-PARTY.md, the packages that the programs contain
+//! cargo xtask third-party  writes THIRD-PARTY.md, the list of packages that the programs contain
 //! ```
 
 mod arrows;
 mod bench;
 mod check;
+mod commits;
 mod cuda_stub;
 mod cycles;
 mod deny;
@@ -21,6 +22,7 @@ mod license;
 mod llvm;
 mod manifest;
 mod names;
+mod prose;
 mod publish;
 mod test;
 mod third_party;
@@ -32,7 +34,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// kiln's tasks.
+/// The tasks of kiln's contributors.
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
 struct Cli {
@@ -41,19 +43,19 @@ struct Cli {
 }
 
 #[derive(Debug, Subcommand)]
-#[allow(clippy::large_enum_variant, reason = "there is one")]
+#[allow(clippy::large_enum_variant, reason = "the program creates only one value")]
 enum Task {
-    /// Runs every test that this machine can run and lists what it skipped, with the reason.
+    /// Runs all tests that this machine can run, and lists the skipped ones with the reason.
     Test(test::Args),
-    /// Runs what must pass before a change is offered: formatting, lints, docs, the workspace's rules.
+    /// Runs the checks that a change must pass: formatting, lints, docs and the rules of the workspace.
     Check(check::Args),
-    /// Runs the benches, one per stage, and prints times and rates.
+    /// Runs the benches of all stages or of some, and prints times and rates.
     Bench(bench::Args),
     /// Runs a program on a stub of the CUDA driver and of NCCL, without a GPU, and counts its launches.
     CudaStub(cuda_stub::Args),
     /// Writes THIRD-PARTY.md: the packages that the programs contain, with their licences.
     ThirdParty,
-    /// Provides the LLVM that builds for CubeCL's CPU and CUDA devices link.
+    /// Installs the LLVM that CubeCL's CPU and CUDA compilers link.
     Llvm,
 }
 
@@ -75,7 +77,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// What went wrong, the outermost first. Errors that end with what their source says are not said twice.
+/// Formats an error and its causes, outermost first. A cause is omitted if the text before it already ends with it.
 fn describe(error: &anyhow::Error) -> String {
     error.chain().map(ToString::to_string).fold(String::new(), |said, next| match said.ends_with(&next) {
         true => said,
@@ -89,7 +91,7 @@ mod tests {
     use super::describe;
 
     #[test]
-    fn what_an_error_says_of_its_source_is_not_said_again() {
+    fn describe_does_not_repeat_causes() {
         let error = anyhow::anyhow!("no room").context("a.npy: no room").context("converting b");
         assert_eq!(describe(&error), "converting b: a.npy: no room");
     }

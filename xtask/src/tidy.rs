@@ -1,4 +1,4 @@
-//! Rules of the sources that no compiler checks, read as text.
+//! Checks of the sources, as text, for rules that the compiler does not check.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,14 +9,15 @@ const EXAMPLE_MAX_LINES: usize = 120;
 const FILE_MAX_LINES: usize = 400;
 const CRATE_MAX_LINES: usize = 6_000;
 
-/// Crates that are longer. The kernels may stay so; the rest of the list may only shrink.
+/// The crates that may exceed [`CRATE_MAX_LINES`]. No crate may be added. `kernels` may stay; the others must shrink.
 const LONG_CRATES: &[&str] = &["comm", "data", "kernels", "train"];
 
-/// Crates that may have unsafe code: an allocator and prefetches, mapped files, tensor memory, and handles of MPI and NCCL.
+/// The folders of the crates that may have unsafe code: for the allocator and prefetches (mem), mapped files (graph),
+/// tensor memory (kernels), and handles of MPI (comm) and NCCL (nccl).
 const UNSAFE_CRATES: &[&str] =
     &["crates/mem/", "crates/graph/", "crates/kernels/", "crates/comm/", "crates/nccl/"];
 
-/// Examples that are longer than a page or two. An example in a folder of its own counts as a whole.
+/// Returns a message for each example that is too long. The files of an example in its own folder are counted together.
 pub(crate) fn long_examples(files: &[SourceFile]) -> Vec<String> {
     let mut n_lines: BTreeMap<&str, usize> = BTreeMap::new();
     for file in files.iter().filter(|file| file.is_rust()) {
@@ -30,7 +31,7 @@ pub(crate) fn long_examples(files: &[SourceFile]) -> Vec<String> {
     n_lines.into_iter().map(say).collect()
 }
 
-/// Rust files that are too long and whose first comment does not say why.
+/// Returns a message for each Rust file that is too long and whose first comment does not give the reason.
 pub(crate) fn long_files(files: &[SourceFile]) -> Vec<String> {
     let reason = format!("Longer than {FILE_MAX_LINES} lines because");
     let mut problems = Vec::new();
@@ -45,7 +46,7 @@ pub(crate) fn long_files(files: &[SourceFile]) -> Vec<String> {
     problems
 }
 
-/// Crates of too many lines of source.
+/// Returns a message for each crate with too many lines of source.
 pub(crate) fn long_crates(files: &[SourceFile]) -> Vec<String> {
     beyond(crates_above(files, CRATE_MAX_LINES), LONG_CRATES, "LONG_CRATES in xtask/src/tidy.rs")
 }
@@ -63,7 +64,8 @@ fn crates_above(files: &[SourceFile], most: usize) -> BTreeMap<String, String> {
     n_lines.into_iter().map(|(name, n)| (name.to_owned(), say(name, n))).collect()
 }
 
-/// Crate roots without docs, and library crates without an example that runs in them.
+/// Returns a message for each library, example and bench that does not begin with docs, and for each library whose docs
+/// have no example that a doctest runs.
 pub(crate) fn crate_docs(files: &[SourceFile]) -> Vec<String> {
     let mut problems = Vec::new();
     for SourceFile { path, text } in files {
@@ -71,15 +73,15 @@ pub(crate) fn crate_docs(files: &[SourceFile]) -> Vec<String> {
         let is_main = path.starts_with("examples/src/bin/") || path.starts_with("benches/benches/");
         let docs: Vec<&str> = text.lines().map_while(|line| line.strip_prefix("//!")).collect();
         if (is_lib || is_main && path.ends_with(".rs")) && docs.is_empty() {
-            problems.push(format!("{path} does not begin with a `//!` that says what it is for"));
+            problems.push(format!("{path} does not begin with a `//!` comment that states its purpose"));
         } else if is_lib && !docs.iter().any(|line| matches!(line.trim(), "```" | "```rust")) {
-            problems.push(format!("{path}: the crate's docs have no example that runs"));
+            problems.push(format!("{path}: the crate's docs have no example that a doctest runs"));
         }
     }
     problems
 }
 
-/// Unsafe code outside the crates that may have it.
+/// Returns a message for each use of unsafe code outside the crates that may have it.
 pub(crate) fn stray_unsafe(files: &[SourceFile]) -> Vec<String> {
     let allowed = |path: &str| UNSAFE_CRATES.iter().any(|folder| path.starts_with(folder));
     find_lines(files.iter().filter(|file| file.is_rust() && !allowed(&file.path)), |line| {
@@ -95,24 +97,25 @@ pub(crate) fn stray_unsafe(files: &[SourceFile]) -> Vec<String> {
     })
 }
 
-/// Tests and doc examples that never run. A test that this machine cannot run says so; see `xtask test`.
+/// Returns a message for each ignored test and doc example. A test that the machine cannot run prints a skip line
+/// instead; see `xtask test`.
 pub(crate) fn ignored_tests(files: &[SourceFile]) -> Vec<String> {
     find_lines(files.iter().filter(|file| file.is_rust()), |line| {
         let line = line.trim_start();
         let is_doc = line.starts_with("///") || line.starts_with("//!");
         let is_ignored = line.starts_with("#[ignore") || is_doc && line.contains("```ignore");
-        is_ignored.then(|| "an ignored test proves nothing".into())
+        is_ignored.then(|| "an ignored test is not allowed, because it never runs".into())
     })
 }
 
-/// Paths of one person's machine: home folders and temporary folders.
+/// Returns a message for each path that exists on one machine only: home folders and temporary folders.
 pub(crate) fn machine_paths(files: &[SourceFile]) -> Vec<String> {
-    // Put together here, so that this file does not find itself.
+    // The names are assembled at run time, so that this file does not match.
     let folders = ["home", "root", "tmp", "Users", "var/tmp"].map(|folder| format!("/{folder}/"));
     find_lines(files.iter(), |line| {
         let found = folders.iter().find(|folder| {
             line.match_indices(folder.as_str()).any(|(at, _)| {
-                // `target/…` or `~/…`: the folder is below another one.
+                // After these characters the path is relative to another folder, as in `target/…` or `~/…`.
                 !line[..at].ends_with(|c: char| c.is_alphanumeric() || "._-~}$".contains(c))
             })
         });
@@ -120,13 +123,17 @@ pub(crate) fn machine_paths(files: &[SourceFile]) -> Vec<String> {
     })
 }
 
-/// Relative links of Markdown files, and `docs/…` named in the README, that lead nowhere.
+/// Returns a message for each relative link in a Markdown file, and each `docs/…` named in the README, whose file or
+/// heading does not exist.
 pub(crate) fn dead_links(files: &[SourceFile], paths: &[String]) -> Vec<String> {
     let mut known: BTreeSet<&str> = BTreeSet::new();
     for path in paths {
         known.extend(path.match_indices('/').map(|(at, _)| &path[..at]));
         known.insert(path);
     }
+    let pages = files.iter().filter(|file| file.path.ends_with(".md"));
+    let anchors: BTreeMap<&str, BTreeSet<String>> =
+        pages.map(|page| (page.path.as_str(), anchors(&page.text))).collect();
     let mut problems = Vec::new();
     for SourceFile { path, text } in files.iter().filter(|file| file.path.ends_with(".md")) {
         let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
@@ -135,9 +142,13 @@ pub(crate) fn dead_links(files: &[SourceFile], paths: &[String]) -> Vec<String> 
             path == "README.md" && word.starts_with("docs/") && !word.contains(char::is_whitespace)
         });
         for link in links.chain(inline) {
-            let target = link.split('#').next().unwrap_or(link);
-            let is_elsewhere = target.is_empty() || target.contains(':');
-            if !is_elsewhere && !known.contains(joined(folder, target).as_str()) {
+            let (target, anchor) = link.split_once('#').unwrap_or((link, ""));
+            if target.contains(':') {
+                continue;
+            }
+            let target = if target.is_empty() { path.clone() } else { joined(folder, target) };
+            let has_anchor = || anchors.get(target.as_str()).is_none_or(|known| known.contains(anchor));
+            if !known.contains(target.as_str()) || !anchor.is_empty() && !has_anchor() {
                 problems.push(format!("{path} names {link}, which does not exist"));
             }
         }
@@ -145,8 +156,23 @@ pub(crate) fn dead_links(files: &[SourceFile], paths: &[String]) -> Vec<String> 
     problems
 }
 
-/// `docs` and `../README.md` make `README.md`.
-fn joined(folder: &str, target: &str) -> String {
+/// Returns the anchors of a page's headings, as GitHub generates them: `two-modes-one-client` for `## Two modes, one
+/// client`.
+fn anchors(page: &str) -> BTreeSet<String> {
+    let mut in_code = false;
+    let headings = page.lines().filter(|line| {
+        in_code ^= line.trim_start().starts_with("```");
+        !in_code && line.starts_with('#')
+    });
+    let anchor = |heading: &str| {
+        let text = heading.trim_start_matches('#').trim().to_lowercase().replace(' ', "-");
+        text.chars().filter(|c| c.is_alphanumeric() || "-_".contains(*c)).collect()
+    };
+    headings.map(anchor).collect()
+}
+
+/// Resolves a relative path: the folder `docs` and the target `../README.md` give `README.md`.
+pub(crate) fn joined(folder: &str, target: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     for part in folder.split('/').chain(target.split('/')) {
         match part {
@@ -158,7 +184,7 @@ fn joined(folder: &str, target: &str) -> String {
     parts.join("/")
 }
 
-/// `path:line: message` for every line that a rule has a message for.
+/// Returns `path:line: message` for each line that violates a rule. The rule returns the message, or `None`.
 fn find_lines<'a>(
     files: impl Iterator<Item = &'a SourceFile>,
     rule: impl Fn(&str) -> Option<String>,
@@ -213,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lines_of_a_crates_source_add_up() {
+    fn sums_the_lines_of_all_source_files_of_a_crate() {
         let files = [
             file(
                 "crates/a/src/lib.rs",
@@ -267,12 +293,15 @@ mod tests {
         let found = ignored_tests(&[file("a.rs", text)]);
         assert_eq!(
             found,
-            ["a.rs:2: an ignored test proves nothing", "a.rs:4: an ignored test proves nothing"]
+            [
+                "a.rs:2: an ignored test is not allowed, because it never runs",
+                "a.rs:4: an ignored test is not allowed, because it never runs"
+            ]
         );
     }
 
     #[test]
-    fn a_path_of_one_machine_is_found() {
+    fn finds_paths_that_exist_on_one_machine_only() {
         let text = ["/home", "/me/x\nsee `/t", "mp/y`\ntarget/t", "mp/z\nexample.org/ho", "me/\n"].concat();
         let found = machine_paths(&[file("a.md", text)]);
         assert_eq!(found.len(), 2, "{found:?}");
@@ -282,8 +311,11 @@ mod tests {
     #[test]
     fn a_link_to_a_missing_file_is_found() {
         let paths = ["README.md", "docs/rng.md", "docs/a.svg", "crates/graph/src/lib.rs"].map(String::from);
-        let good = "[a](docs/rng.md#keys) [b](https://x.org) [c](#top) [d](crates/graph) `docs/a.svg`";
-        assert_eq!(dead_links(&[file("README.md", good)], &paths), [""; 0]);
+        let good = "# Top\n[a](docs/rng.md#keys) [b](https://x.org) [c](#top) [d](crates/graph) `docs/a.svg`";
+        let rng = file("docs/rng.md", "# Rng\n```sh\n# no heading\n```\n## `Keys`\n");
+        assert_eq!(dead_links(&[file("README.md", good), rng.clone()], &paths), [""; 0]);
+        let dead = file("README.md", "[a](docs/rng.md#no-heading) [b](#top)");
+        assert_eq!(dead_links(&[dead, rng], &paths).len(), 2);
         assert_eq!(dead_links(&[file("docs/rng.md", "[up](../README.md) ![p](a.svg)")], &paths), [""; 0]);
         assert_eq!(
             dead_links(&[file("README.md", "[a](rng.md) and `docs/none.md`")], &paths),

@@ -1,0 +1,90 @@
+//! The form of commit subjects: `area: imperative summary`.
+
+use std::process::Command;
+
+use anyhow::Result;
+
+use crate::workspace;
+
+/// The commit after which subjects are checked.
+const SINCE: &str = "d0018f5";
+const MAX_CHARS: usize = 65;
+
+/// The accepted imperatives that end in `s`, `ed` or `ing`. Other words with these endings, such as `adds` or `added`,
+/// are rejected.
+const IMPERATIVES: &[&str] = &[
+    "access", "address", "bring", "bypass", "compress", "discuss", "embed", "exceed", "express", "feed",
+    "focus", "need", "pass", "proceed", "process", "seed", "speed", "succeed", "suppress",
+];
+
+/// Returns a message for each commit since [`SINCE`] whose subject violates the form. Merge commits are not checked. If
+/// the clone is too shallow to contain [`SINCE`], no commit is checked.
+pub(crate) fn problems() -> Result<Vec<String>> {
+    let git = |args: &[&str]| {
+        let mut command = Command::new("git");
+        command.current_dir(workspace::root()?).args(args);
+        workspace::stdout_of(&mut command)
+    };
+    // A history that was rewritten, or a shallow one, has other commits than those that followed the rule.
+    if git(&["merge-base", "--is-ancestor", SINCE, "HEAD"]).is_err() {
+        println!("    not checked: commit {SINCE} is not in the history of this clone");
+        return Ok(Vec::new());
+    }
+    let log = git(&["log", "--no-merges", "--format=%h %s", &format!("{SINCE}..HEAD")])?;
+    let lines = log.lines().filter_map(|line| line.split_once(' '));
+    Ok(lines
+        .filter_map(|(hash, subject)| Some(format!("{hash}: \"{subject}\": {}", problem(subject)?)))
+        .collect())
+}
+
+/// Returns a message if the subject violates the form, or `None` if it is correct.
+fn problem(subject: &str) -> Option<String> {
+    let n_chars = subject.chars().count();
+    if MAX_CHARS < n_chars {
+        return Some(format!("{n_chars} characters, at most {MAX_CHARS} allowed"));
+    }
+    let Some((area, summary)) = subject.split_once(": ") else {
+        return Some("expected `area: imperative summary`".to_owned());
+    };
+    if area.is_empty()
+        || !area.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || ",-./_ ".contains(c))
+    {
+        return Some(format!(
+            "expected a crate, a folder or a topic in lower case before the colon, got `{area}`"
+        ));
+    }
+    let verb = summary.split(' ').next().unwrap_or_default();
+    let is_other_form = verb.ends_with("ed") || verb.ends_with("ing") || verb.ends_with('s');
+    if !verb.starts_with(|c: char| c.is_ascii_lowercase()) || is_other_form && !IMPERATIVES.contains(&verb) {
+        return Some(format!("expected a verb in the imperative after the colon, got `{verb}`"));
+    }
+    summary.ends_with('.').then(|| "a subject must not end with a full stop".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commit_subjects_must_have_an_area_and_an_imperative() {
+        for subject in [
+            "loader: resume a pass from any step",
+            "cli, kiln: pass the seed to the trainer",
+            "docs/benchmarks: embed the picture",
+        ] {
+            assert_eq!(problem(subject), None, "{subject}");
+        }
+        for (subject, expected) in [
+            ("Resume a pass", "expected `area"),
+            ("Loader: resume a pass", "expected a crate"),
+            ("loader: resumes a pass", "expected a verb"),
+            ("loader: resumed a pass", "expected a verb"),
+            ("loader: Resume a pass", "expected a verb"),
+            ("loader: no deadlock at the end.", "a subject must not"),
+            (&format!("loader: {}", "a".repeat(58)), "66 characters"),
+        ] {
+            let problem = problem(subject).unwrap();
+            assert!(problem.starts_with(expected), "{subject}: {problem}");
+        }
+    }
+}
