@@ -1,11 +1,12 @@
 #!/bin/bash
-# A program on several processes by torchrun, which starts all of them again, at most so often, when one has ended
-# badly. The same command on each machine; NODES, HOST and PORT are those of torchrun:
+# Runs a program in several processes under torchrun. If a process fails, torchrun restarts all processes, at most
+# MAX_RESTARTS times.
+# Run the same command on each machine; NODES, HOST and PORT are passed to torchrun:
 #
 #   KILN_JOB_TOKEN=... NODES=2 HOST=node1 PORT=29500 examples/launch/torchrun.sh 4 \
-#       target/release/multi_node --engine store --continue runs/mine
+#       target/release/kiln train --data debian-packages --engine store --continue runs/mine
 #
-# torchrun starts no MPI: the programs take `--engine store`, or one GPU each.
+# torchrun does not start MPI, so the programs need `--engine store`, or one GPU each.
 set -eu
 n_local=$1
 shift

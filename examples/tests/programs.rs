@@ -1,7 +1,7 @@
-//! The examples: what the README shows is what runs, an example learns what `kiln train` learns, and ranks learn the same
-//! however they were started.
+//! Tests of the examples: the README and the guide contain the code of their examples, an example and `kiln train` give
+//! identical weights, and the weights do not depend on how ranks are started.
 
-// Helpers of tests unwrap as tests do.
+// Helper functions of tests may unwrap, like the tests themselves.
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
@@ -20,7 +20,7 @@ fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
-/// The program without its header.
+/// Returns the source of a program without its module docs.
 fn body(program: &str) -> &str {
     &program[program.find("use kiln").expect("a program should import kiln")..]
 }
@@ -29,7 +29,7 @@ fn body(program: &str) -> &str {
 fn readme_shows_the_first_program() {
     let (first, ranks) = (body(FIRST_PROGRAM), body(RANKS_PROGRAM));
     for readme in [include_str!("../../README.md"), include_str!("../../crates/kiln/README.md")] {
-        assert!(readme.contains(first), "README.md and own_edge_list.rs differ");
+        assert!(readme.contains(first), "the README should contain the code of own_edge_list.rs");
     }
     assert!(first.lines().count() <= 30 && ranks.lines().count() <= 40);
     for program in [first, ranks] {
@@ -39,7 +39,7 @@ fn readme_shows_the_first_program() {
 }
 
 #[test]
-fn first_program_trains_and_keeps_its_files() {
+fn first_program_trains_and_writes_its_files() {
     let folder = tempfile::tempdir().unwrap();
     let output = Command::new(env!("CARGO_BIN_EXE_own_edge_list")).current_dir(&folder).output().unwrap();
     let printed = text(&output);
@@ -51,12 +51,52 @@ fn first_program_trains_and_keeps_its_files() {
     assert!(folder.path().join("runs/mine/best.safetensors").exists());
 }
 
+/// Writes CSV files of a graph with two communities of nodes. One of the two noisy features shows the community.
+fn write_csv_files(folder: &Path) {
+    let (n_nodes, mut edges, mut nodes) = (6000, "src,dst\n".to_owned(), "label,split,f0,f1\n".to_owned());
+    for node in 0..n_nodes {
+        let (label, split) = (node % 2, ["train", "train", "val", "test"][node / 2 % 4]);
+        let noise = (node * 37 % 100) as f32 / 100.0;
+        nodes += &format!("{label},{split},{},{}\n", noise + label as f32, 1.0 - noise);
+        edges += &format!("{node},{}\n{node},{}\n", (node + 2) % n_nodes, (node + 8) % n_nodes);
+    }
+    fs::write(folder.join("edges.csv"), edges).unwrap();
+    fs::write(folder.join("nodes.csv"), nodes).unwrap();
+}
+
+#[test]
+fn guide_contains_the_csv_program_and_it_trains_on_two_ranks() {
+    let program = include_str!("../src/bin/csv_files.rs");
+    assert!(
+        include_str!("../../docs/guide.md").contains(body(program)),
+        "docs/guide.md should contain the code of csv_files.rs"
+    );
+    let folder = tempfile::tempdir().unwrap();
+    write_csv_files(folder.path());
+    let run = |edges: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_csv_files"));
+        command.args([edges, "nodes.csv"]).current_dir(&folder).output().unwrap()
+    };
+    let output = run("edges.csv");
+    let printed = text(&output);
+    assert!(output.status.success(), "{printed}");
+    let last = printed.lines().last().unwrap();
+    let accuracy: f64 = last.strip_prefix("test accuracy ").unwrap().parse().unwrap();
+    assert!(accuracy > 0.9, "{printed}");
+    for (edges, expected) in
+        [("nodes.csv", "nodes.csv, line 2: expected src,dst"), ("none.csv", "none.csv: No such")]
+    {
+        let failed = run(edges);
+        assert!(!failed.status.success() && text(&failed).contains(expected), "{}", text(&failed));
+    }
+}
+
 fn fake() -> Dataset {
     let config = synthetic::FakeConfig { avg_num_nodes: 1000, seed: 3, ..Default::default() };
     synthetic::fake(config).unwrap()
 }
 
-/// The hash of the weights that a program leaves in a folder.
+/// Runs a program, and returns the hash of the weights that it has trained.
 fn weights_hash(program: &Path, args: &[&str], out: &Path) -> String {
     let output = Command::new(program).args(args).arg("--out").arg(out).output().unwrap();
     assert!(output.status.success(), "{args:?}: {}", text(&output));
@@ -64,11 +104,11 @@ fn weights_hash(program: &Path, args: &[&str], out: &Path) -> String {
     serde_json::from_str::<serde_json::Value>(&summary).unwrap()["weights_hash"].as_str().unwrap().to_owned()
 }
 
-/// The example and `kiln train` with the same flags, on one rank and on two.
+/// Compares the weights of the example with those of `kiln train` with the same flags, on one rank and on two.
 #[test]
-fn node_classification_learns_what_kiln_train_learns() {
+fn node_classification_weights_match_kiln_train() {
     let example = Path::new(env!("CARGO_BIN_EXE_node_classification"));
-    // The program of another package, which lies beside the examples where the whole workspace was built.
+    // `kiln` belongs to another package. Its binary is beside the examples if the whole workspace was built.
     let kiln = example.with_file_name("kiln");
     if !kiln.exists() {
         skip("kiln-skip: other: the weights of `kiln train`: kiln-cli was not built");
@@ -88,7 +128,7 @@ fn node_classification_learns_what_kiln_train_learns() {
 }
 
 #[test]
-fn examples_train_to_a_summary() {
+fn examples_print_a_summary() {
     let folder = tempfile::tempdir().unwrap();
     for (program, args) in [
         (env!("CARGO_BIN_EXE_graph_classification"), &["--epochs", "1", "--ranks", "2"][..]),
@@ -105,7 +145,7 @@ fn examples_train_to_a_summary() {
 
 #[cfg(feature = "grpc")]
 #[test]
-fn examples_of_processes_train_on_threads() {
+fn process_examples_train_on_threads() {
     let folder = tempfile::tempdir().unwrap();
     let run = |program: &str, args: &[&str]| {
         let output = Command::new(program).args(args).current_dir(&folder).output().unwrap();
@@ -117,7 +157,7 @@ fn examples_of_processes_train_on_threads() {
     let multi_node = env!("CARGO_BIN_EXE_multi_node");
     let args = ["--ranks", "2", "--nodes", "1000", "--epochs", "1", "--continue", "run"];
     run(multi_node, &args);
-    // A finished run has nothing left to do but the test.
+    // A finished run is not trained again, but its model is tested again.
     run(multi_node, &args);
 
     let (data, parts) = (fake(), folder.path().join("parts"));
@@ -131,11 +171,11 @@ fn examples_of_processes_train_on_threads() {
     assert!(printed.contains("worker mode, 2 parts"), "{printed}");
 }
 
-/// The weights of the run that the program `ranks` leaves in a folder.
+/// Reads the weights that the program `ranks` has written in a folder.
 fn weights(folder: &Path) -> Vec<u8> {
     let runs = fs::read_dir(folder.join("runs")).unwrap();
     let runs: Vec<PathBuf> = runs.map(|entry| entry.unwrap().path()).collect();
-    assert_eq!(runs.len(), 1, "only rank 0 writes files: {runs:?}");
+    assert_eq!(runs.len(), 1, "only rank 0 should write files: {runs:?}");
     fs::read(runs[0].join("best.safetensors")).unwrap()
 }
 
@@ -148,7 +188,7 @@ fn ranks_program(folder: &Path, set: &Path) -> Command {
 }
 
 #[test]
-fn ranks_learn_the_same_as_threads_and_as_processes() {
+fn process_ranks_match_thread_ranks() {
     let folder = tempfile::tempdir().unwrap();
     let set = folder.path().join("set");
     kiln::data::format::write(&fake(), &set).unwrap();
@@ -157,7 +197,7 @@ fn ranks_learn_the_same_as_threads_and_as_processes() {
     let output = ranks_program(&of_threads, &set).output().unwrap();
     let printed = text(&output);
     assert!(output.status.success(), "{printed}");
-    assert_eq!(printed.matches("test accuracy").count(), 1, "only rank 0 prints: {printed}");
+    assert_eq!(printed.matches("test accuracy").count(), 1, "only rank 0 should print: {printed}");
 
     for (name, outputs) in
         [("torchrun", by_variables(folder.path(), &set)), ("mpirun", by_mpirun(folder.path(), &set))]
@@ -173,7 +213,8 @@ fn ranks_learn_the_same_as_threads_and_as_processes() {
     }
 }
 
-/// As processes that torchrun starts; the second one comes first. In a build with MPI, they would look for it.
+/// Runs the program `ranks` as two processes with the environment variables of torchrun, and starts rank 1 first.
+/// Returns `None` in builds with MPI or NCCL, because the processes would then select MPI or NCCL.
 fn by_variables(folder: &Path, set: &Path) -> Option<Vec<Output>> {
     if cfg!(any(feature = "mpi", feature = "nccl")) {
         return None;
@@ -189,7 +230,7 @@ fn by_variables(folder: &Path, set: &Path) -> Option<Vec<Output>> {
     Some(processes.map(|process| process.wait_with_output().unwrap()).into())
 }
 
-/// As processes of Open MPI, where there is one.
+/// Runs the program `ranks` as two processes under Open MPI, or returns `None` if MPI is not available.
 fn by_mpirun(folder: &Path, set: &Path) -> Option<Vec<Output>> {
     let found = Command::new("mpirun").arg("--version").output().is_ok_and(|output| output.status.success());
     if !cfg!(feature = "mpi") || !found {
@@ -205,7 +246,7 @@ fn by_mpirun(folder: &Path, set: &Path) -> Option<Vec<Output>> {
     Some(vec![command.current_dir(folder).output().unwrap()])
 }
 
-/// Says what is skipped, past the capture of the test harness.
+/// Prints a line about a skipped test. The test harness would capture the output of `println!`.
 fn skip(line: &str) {
     let mut stdout = std::io::stdout();
     writeln!(stdout, "{line}").unwrap();

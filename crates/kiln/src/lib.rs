@@ -1,8 +1,8 @@
-//! The front door of kiln: datasets, loaders, trainers and ranks put together for programs.
+//! The main crate of kiln: datasets, loaders, trainers and ranks for programs that train graph neural networks.
 //!
-//! [`NeighborLoader`] describes minibatches of sampled neighbourhoods, [`Trainer::fit`] trains a model on them and keeps
-//! the best one, and [`launch`] runs a closure on each rank. This crate assembles and contains no algorithm; the crates
-//! behind it are re-exported as modules and can be used alone.
+//! [`NeighborLoader`] describes minibatches of sampled neighbourhoods, [`Trainer::fit`] trains a model on them and
+//! keeps the weights of the best epoch, and [`launch`] runs a closure on each rank. This crate contains no algorithms.
+//! It combines other crates, which it re-exports as modules and which can be used on their own.
 //!
 //! ```
 //! use kiln::prelude::*;
@@ -68,7 +68,18 @@ pub use kiln_train as train;
 /// The result of this crate's fallible functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// The example of the README, compiled as a test.
+/// The README, whose example is compiled as a test.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct ReadMe;
+
+/// The snippets of the guide, compiled as tests. Some use partitioned graphs.
+#[cfg(all(doctest, feature = "grpc"))]
+#[doc = include_str!("../../../docs/guide.md")]
+#[doc = include_str!("../../../docs/migrating.md")]
+struct Guide;
+
+/// The first program of the workspace's README, compiled as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct WorkspaceReadMe;

@@ -1,7 +1,7 @@
-//! Neighbour sampling: which edges carry messages, for which destinations, in each layer.
+//! Neighbour sampling: picks the edges that carry messages in each layer and relabels them to blocks (MFGs).
 //!
-//! Samplers are pure: the same key and seeds give the same blocks on any thread, rank or device. This
-//! crate has no thread pool, no clock and no I/O, and never sees a feature.
+//! Samplers are pure functions: equal keys and seeds give equal blocks on any thread, rank or device. This crate has no
+//! thread pool, no clock and no I/O, and does not handle features.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -44,12 +44,7 @@ pub use seeds::Seeds;
 /// The result of this crate's fallible functions.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// The snippets of the workspace's README, compiled and run.
-#[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-struct ReadMe;
-
-/// The snippet of this crate's README.
+/// The code example of this crate's README, run as a doc test.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct CrateReadMe;

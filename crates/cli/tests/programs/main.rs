@@ -1,14 +1,15 @@
-//! The program `kiln` as its users run it, in processes of its own.
+//! Tests of the program `kiln` as its users run it.
 
 mod cora;
 mod data;
 mod distributed_sage;
 mod full_disk;
 mod graph_classification;
+mod guide;
 mod lost_files;
 mod node_classification;
-#[path = "../parted/mod.rs"]
-mod parted;
+#[path = "../partitioned/mod.rs"]
+mod partitioned;
 mod resume;
 mod sampling;
 mod weights;

@@ -1,0 +1,81 @@
+//! The commands of `docs/guide.md`, run in their order in one folder.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+use std::path::Path;
+use std::process::Command;
+
+use kiln::data::{format, synthetic};
+
+const GUIDE: &str = include_str!("../../../../docs/guide.md");
+
+/// Returns the commands after `$ ` in the console blocks of a page.
+fn commands(page: &str) -> Vec<&str> {
+    let blocks = page.split("```console\n").skip(1).filter_map(|rest| rest.split("```").next());
+    blocks.flat_map(|block| block.lines().filter_map(|line| line.strip_prefix("$ "))).collect()
+}
+
+/// Returns the arguments of `kiln` in a command. Replaces a launcher's processes by the same number of thread ranks,
+/// because other tests cover the launchers.
+fn arguments(command: &str) -> Vec<String> {
+    let words: Vec<&str> = command.split_whitespace().collect();
+    let at = words
+        .iter()
+        .position(|word| *word == "kiln")
+        .unwrap_or_else(|| panic!("`{command}` should run kiln"));
+    let (launcher, args) = (&words[..at], &words[at + 1..]);
+    let n_ranks = launcher.iter().enumerate().find_map(|(i, word)| match word.strip_prefix("-n") {
+        Some("") => launcher.get(i + 1).copied(),
+        n => n,
+    });
+    let ranks = n_ranks.into_iter().flat_map(|n| ["--ranks", n]);
+    args.iter().copied().chain(ranks).map(str::to_owned).collect()
+}
+
+#[test]
+fn commands_of_the_guide_succeed() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = synthetic::FakeConfig { avg_num_nodes: 300, seed: 3, ..Default::default() };
+    format::write(&synthetic::fake(config).unwrap(), folder.path().join("papers")).unwrap();
+    let commands = commands(GUIDE);
+    let (install, kiln): (Vec<_>, Vec<_>) =
+        commands.iter().partition(|command| command.starts_with("cargo "));
+    assert_eq!(
+        install,
+        ["cargo install --path crates/cli", "cargo install --path crates/cli --features mpi"]
+    );
+    assert!(Path::new(env!("CARGO_MANIFEST_DIR")).ends_with("crates/cli"));
+    assert!(10 <= kiln.len(), "{kiln:?}");
+    for command in kiln {
+        let args = arguments(command);
+        let output =
+            Command::new(env!("CARGO_BIN_EXE_kiln")).args(&args).current_dir(&folder).output().unwrap();
+        let printed = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{command}: {printed}");
+    }
+}
+
+/// Checks the flags only, because the launchers of the scripts are not available in tests.
+#[test]
+fn launch_scripts_have_valid_flags() {
+    let kubernetes = include_str!("../../../../examples/launch/kubernetes.yaml");
+    let command = kubernetes.split("command: [").nth(1).unwrap().split(']').next().unwrap();
+    let words: Vec<&str> = command.split('"').skip(1).step_by(2).collect();
+    let of_kubernetes = words.join(" ").replace("/usr/local/bin/", "");
+    let torchrun = include_str!("../../../../examples/launch/torchrun.sh");
+    let of_torchrun = torchrun.lines().find_map(|line| line.strip_prefix("#       target/release/")).unwrap();
+    for command in [&of_kubernetes, of_torchrun] {
+        // The last flag is invalid, and is reported only if all other flags are valid.
+        let mut args = arguments(command);
+        args.push("--no-such-flag".to_owned());
+        let output = Command::new(env!("CARGO_BIN_EXE_kiln")).args(&args).output().unwrap();
+        let printed = String::from_utf8_lossy(&output.stderr);
+        assert!(printed.contains("unexpected argument '--no-such-flag'"), "{command}: {printed}");
+    }
+}
+
+#[test]
+fn launcher_commands_of_the_guide_run_as_thread_ranks() {
+    assert_eq!(arguments("mpirun -n 2 kiln train --data a"), ["train", "--data", "a", "--ranks", "2"]);
+    assert_eq!(arguments("srun -N2 -n4 kiln serve"), ["serve", "--ranks", "4"]);
+    assert_eq!(arguments("kiln help train"), ["help", "train"]);
+}
