@@ -38,7 +38,7 @@ fn main() -> Result {
             })?;
         }
         let transposing = backward_work(host);
-        // Transposing reads or writes 8 bytes per edge about three times.
+        // Transposing needs about three sequential accesses of 8 bytes per edge.
         let transposing = transposing.streamed(transposing.streamed + 24 * host.n_edges() as u64);
         stage.bench("mean-backward-transpose", name, transposing, |bencher| {
             bencher.iter_custom(|n| {

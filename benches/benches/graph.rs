@@ -7,7 +7,8 @@ use kiln_benches::{Input, Result, Stage, Work, inputs, n_threads};
 use kiln_data::format;
 use kiln_graph::{Csc, CscBuilder, Duplicates, NodeId};
 
-/// The number of edges above which fewer samples and variants are measured, because an iteration takes seconds.
+/// The number of edges above which an iteration takes seconds. Benches of larger graphs use only 10 samples and omit
+/// the variant `ingest-symmetrize-deduplicate`.
 const MANY_EDGES: u64 = 20_000_000;
 
 fn main() -> Result {
@@ -61,7 +62,8 @@ fn write(input: &Input) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// Returns the sources and destinations of the graph's edges, sorted by neither, as in typical edge-list files.
+/// Returns the sources and destinations of the graph's edges in an order that is sorted by neither sources nor
+/// destinations, as in typical edge-list files.
 fn scattered_edges(graph: &Csc) -> (Vec<u32>, Vec<u32>) {
     let n_edges = graph.n_edges() as usize;
     if n_edges == 0 {

@@ -94,7 +94,7 @@ impl Partitioned {
         write_parts(data, &book, &meta, Some(&cache), &folder)?;
         let open = |part| Part::open(part_dir(&folder, part)).map(Arc::new);
         let (here, there) = (open(0)?, open(1)?);
-        // Mapped files remain readable after their removal.
+        // The partitions map these files, and mapped files remain readable after their removal.
         std::fs::remove_dir_all(&folder)?;
         let token = Token::new(&Token::random_text()?)?;
         let server = Server::start(Arc::clone(&there), ServeConfig::new("127.0.0.1:0", token.clone()))?;
@@ -103,7 +103,7 @@ impl Partitioned {
         Ok(Self { graph: Arc::new(graph), _server: server, there })
     }
 
-    /// Returns remote nodes in random order, whose rows have at most [`GATHER_BYTES`] in total.
+    /// Returns remote nodes in random order. Their rows have at most [`GATHER_BYTES`] in total.
     fn others(&self, row_bytes: usize) -> Vec<NodeId> {
         let book = self.graph.book();
         let nodes = (0..book.n_nodes() as u32).map(NodeId);
@@ -115,7 +115,7 @@ impl Partitioned {
         others
     }
 
-    /// Returns the input nodes of [`N_BATCHES`] batches whose seeds are local.
+    /// Returns the input nodes of at most [`N_BATCHES`] batches. Only the local seeds of each batch are sampled.
     fn inputs_of_batches(&self, input: &Input) -> Result<Vec<Vec<NodeId>>> {
         let (book, sampler, mut scratch) = (self.graph.book(), input.sampler(), Scratch::default());
         let is_own = |node: &&NodeId| book.place(**node).is_some_and(|place| place.part == 0);

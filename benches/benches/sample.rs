@@ -10,7 +10,7 @@ use kiln_graph::{Block, NodeId};
 use kiln_loader::{BatchError, Batcher, Loader, LoaderConfig, SeedBatch, StageTimes};
 use kiln_sample::{FrontierSampler, NeighborSampler, Rule, SampledBlocks, Scratch, Seeds};
 
-/// The number of batches that a bench cycles through. Together their cache lines exceed most caches.
+/// The number of batches that a bench cycles through. The cache lines that these batches read exceed most caches.
 const N_BATCHES: usize = 16;
 
 /// The number of batches that are timed together if several workers sample, because batches arrive in groups.

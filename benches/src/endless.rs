@@ -20,7 +20,7 @@ impl<F: Batcher> Endless<F> {
 impl<F: Batcher> Iterator for Endless<F> {
     type Item = kiln_loader::Result<F::Batch>;
 
-    /// Returns the next batch, or `None` if an epoch has no steps.
+    /// Returns the next batch, or `None` if the loader's epochs have no steps.
     fn next(&mut self) -> Option<Self::Item> {
         if let Some(batch) = self.batches.next() {
             return Some(batch);

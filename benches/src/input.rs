@@ -137,8 +137,9 @@ impl Input {
         Ok(Self { folder: Some(folder.to_owned()), ..input })
     }
 
-    /// Returns the first batches of the training nodes: at most `n`, each of [`BATCH_SIZE`] nodes if there are enough.
-    /// Benches cycle through the batches, so that the data of a batch is not in a cache.
+    /// Returns the first batches of the training nodes, at most `n`. Each batch has [`BATCH_SIZE`] nodes. If there are
+    /// fewer training nodes, they form one smaller batch. Benches cycle through the batches, so that the data of a
+    /// batch is not in a cache.
     ///
     /// # Errors
     /// Returns an error if there are no training nodes.

@@ -31,8 +31,8 @@ struct Declared<'a> {
 }
 
 impl Stage {
-    /// Creates the stage of this name. By default a bench takes about three seconds, or longer if twenty iterations do.
-    /// Command-line arguments override criterion's settings.
+    /// Creates the stage of this name. By default, a bench takes twenty samples in about three seconds, or in more time
+    /// if twenty iterations take longer. Command-line arguments override criterion's settings.
     pub fn new(name: &'static str) -> Self {
         let criterion = Criterion::default()
             .warm_up_time(Duration::from_millis(500))
@@ -44,7 +44,7 @@ impl Stage {
         Self { name, criterion, n_samples: 20 }
     }
 
-    /// Sets the number of samples of the following benches, which must be at least 10.
+    /// Sets the number of samples, at least 10, of the benches that run after this call.
     pub fn samples(&mut self, n_samples: usize) {
         self.n_samples = n_samples;
     }

@@ -59,9 +59,10 @@ pub fn trainer(input: &Input, device: &Device) -> Result<TaskTrainer<NodeClassif
     Ok(TaskTrainer::new(NodeClassification::new(), &config, Box::new(SingleRank), init)?)
 }
 
-/// Returns the number of floating-point operations of the dense products of a training step on these blocks, if layers
-/// aggregate before they project, which needs the fewest operations. A layer has two forward products, two for its
-/// weights' gradients and, except for the first layer, two for its input's gradients.
+/// Returns the number of floating-point operations of the dense products of a training step on these blocks. It assumes
+/// that each layer aggregates before it multiplies by its weights, which needs the fewest operations. Each layer has
+/// two products in the forward pass, two for the gradients of its weights and, except in the first layer, two for the
+/// gradient of its input.
 pub fn flop(input: &Input, sampled: &SampledBlocks) -> u64 {
     let (d_in, n_classes) = (input.dataset.features.dim(), input.dataset.labels.n_classes());
     let n_layers = sampled.blocks.len();

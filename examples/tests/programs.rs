@@ -171,7 +171,7 @@ fn process_examples_train_on_threads() {
     assert!(printed.contains("worker mode, 2 parts"), "{printed}");
 }
 
-/// Reads the weights that the program `ranks` has written in a folder.
+/// Reads the weights of the only run that the program `ranks` has written in a folder.
 fn weights(folder: &Path) -> Vec<u8> {
     let runs = fs::read_dir(folder.join("runs")).unwrap();
     let runs: Vec<PathBuf> = runs.map(|entry| entry.unwrap().path()).collect();
@@ -230,7 +230,8 @@ fn by_variables(folder: &Path, set: &Path) -> Option<Vec<Output>> {
     Some(processes.map(|process| process.wait_with_output().unwrap()).into())
 }
 
-/// Runs the program `ranks` as two processes under Open MPI, or returns `None` if MPI is not available.
+/// Runs the program `ranks` as two processes under Open MPI. Returns `None` if the feature `mpi` is not built in or
+/// `mpirun` is not installed.
 fn by_mpirun(folder: &Path, set: &Path) -> Option<Vec<Output>> {
     let found = Command::new("mpirun").arg("--version").output().is_ok_and(|output| output.status.success());
     if !cfg!(feature = "mpi") || !found {

@@ -23,7 +23,7 @@ enum Tensors {
 
 use Tensors::{Allowed, Forbidden};
 
-/// The crate with test fixtures: every crate may have it as a dev-dependency, none as a normal dependency.
+/// The crate with test fixtures. Every crate may have it as a dev-dependency, and no crate as a normal dependency.
 const TESTKIT: &str = "kiln-testkit";
 
 /// The allowed dependencies of the umbrella crate and the benches.
@@ -122,7 +122,8 @@ fn is_allowed(row: &Row, name: &str, kind: DependencyKind) -> bool {
     }
 }
 
-/// Returns the problems of transitive dependencies: forbidden tensor libraries, and too many packages.
+/// Returns a message for each crate that depends on tensor libraries, directly or transitively, although its row
+/// forbids them, and a message if [`LIGHT`] has too many dependencies.
 fn tree_problems(metadata: &Metadata) -> Vec<String> {
     let mut problems = Vec::new();
     for row in ROWS {
@@ -177,7 +178,8 @@ mod tests {
     use crate::workspace;
     use crate::workspace::tests::{dependency, metadata_of, node, package};
 
-    /// Returns the metadata of a made-up workspace with a package for each row. Only `from` has a dependency, `to`.
+    /// Returns the metadata of a made-up workspace with a package for each row. The package `from` depends on `to`, and
+    /// no other package has dependencies.
     fn with_arrow(from: &str, to: &str, kind: Option<&str>) -> Metadata {
         let members: Vec<&str> = ROWS.iter().map(|row| row.name).collect();
         let mut names = members.clone();

@@ -185,8 +185,8 @@ pub(crate) fn run(mut args: Args) -> Result<()> {
     args.save.map_or(Ok(()), |name| runs::save(&name, &run))
 }
 
-/// Returns the absolute path of a data set's folder. The name `fake`, which selects the graph that the benches
-/// generate, is returned unchanged.
+/// Returns the absolute path of a data set's folder, or an error if the folder does not exist. The name `fake`, which
+/// selects the graph that the benches generate, is returned unchanged.
 fn existing(folder: &Path) -> Result<PathBuf> {
     if folder == Path::new("fake") {
         return Ok(folder.to_owned());
@@ -194,7 +194,9 @@ fn existing(folder: &Path) -> Result<PathBuf> {
     fs::canonicalize(folder).with_context(|| format!("cannot read {}", folder.display()))
 }
 
-/// Returns the stages to run: the device stage, the stage of a single bench, those given by name, or all.
+/// Returns the stages to run. If a device is set, this is only the device stage. Otherwise, if a single bench is
+/// selected, it is only the stage of that bench. Otherwise it is the stages in `asked`, or all stages if `asked` is
+/// empty.
 fn stages<'a>(asked: &[String], settings: &'a Settings) -> Vec<&'a str> {
     match (&settings.device, &settings.only) {
         (Some(_), _) => vec![DEVICE_STAGE],

@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use crate::workspace;
 
-/// The commit after which subjects are checked.
+/// The commit at which the check begins. Only the subjects of later commits are checked.
 const SINCE: &str = "d0018f5";
 const MAX_CHARS: usize = 65;
 
@@ -18,14 +18,14 @@ const IMPERATIVES: &[&str] = &[
 ];
 
 /// Returns a message for each commit since [`SINCE`] whose subject violates the form. Merge commits are not checked. If
-/// the clone is too shallow to contain [`SINCE`], no commit is checked.
+/// [`SINCE`] is not in the history of the clone, no commit is checked.
 pub(crate) fn problems() -> Result<Vec<String>> {
     let git = |args: &[&str]| {
         let mut command = Command::new("git");
         command.current_dir(workspace::root()?).args(args);
         workspace::stdout_of(&mut command)
     };
-    // A history that was rewritten, or a shallow one, has other commits than those that followed the rule.
+    // A shallow clone or a rewritten history may lack this commit, and then does not show which commits came after it.
     if git(&["merge-base", "--is-ancestor", SINCE, "HEAD"]).is_err() {
         println!("    not checked: commit {SINCE} is not in the history of this clone");
         return Ok(Vec::new());

@@ -106,7 +106,7 @@ impl Stub {
         Ok(stub)
     }
 
-    /// Sets the environment with which a command runs on the stub.
+    /// Sets the environment variables with which a command runs on the stub, and returns the command.
     pub(crate) fn set<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         command.envs(self.vars())
     }
@@ -133,7 +133,7 @@ impl Stub {
         self.folder.join("run")
     }
 
-    /// Returns a table of the launches since the stub was built, by kernel and device.
+    /// Returns a table with the number of launches of each kernel on each device since the stub was built.
     ///
     /// # Errors
     /// Returns an error if the stub ended a process, or if a kernel in `expected` was not launched.
@@ -158,7 +158,7 @@ impl Stub {
     }
 }
 
-/// Returns the source of the Rust bindings (cudarc), which lists the driver functions that they may load.
+/// Returns the source file of the Rust bindings (cudarc) that declares all driver functions that the bindings may load.
 fn bindings() -> Result<String> {
     let metadata = workspace::metadata()?;
     let cudarc = metadata.packages.iter().find(|package| package.name == "cudarc");
@@ -250,7 +250,7 @@ impl Launches {
                 let start = format!("{name}_f_{dtype}");
                 self.by_kernel.keys().any(|name| *name == start || name.starts_with(&format!("{start}_")))
             }
-            // The name may be followed by the vector width.
+            // In a trace, `_n_` and the vector width may follow the kernel's name.
             None => {
                 self.by_kernel.keys().any(|other| other == name || other.starts_with(&format!("{name}_n_")))
             }

@@ -83,7 +83,8 @@ fn path_of(file: &str) -> Path {
 }
 
 impl Tree<'_> {
-    /// Returns the groups of at least two files that import each other, directly or not, each sorted by module.
+    /// Returns the groups of at least two files that import each other, directly or through other files. The files of a
+    /// group are sorted by module.
     fn cycles(&self) -> Vec<Vec<&str>> {
         let edges: BTreeMap<&Path, BTreeSet<&Path>> =
             self.modules.keys().map(|module| (module, self.edges(module))).collect();

@@ -41,7 +41,7 @@ pub(crate) struct Graph {
 pub(crate) struct Licenses {
     /// The licences that any package may have.
     allow: Vec<String>,
-    /// Additional licences of single packages.
+    /// The licences that single packages may have in addition to `allow`.
     #[serde(default)]
     exceptions: Vec<Exception>,
     /// The licences of single packages, which replace those in their manifests.

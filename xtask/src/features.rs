@@ -12,7 +12,8 @@ pub(crate) fn problems() -> Result<Vec<String>> {
     Ok(differences(&packages("normal,build")?, &packages("normal,build,dev")?))
 }
 
-/// Returns `name v1.2.3 [feature,feature]` for each package and feature set that the workspace builds.
+/// Returns `name v1.2.3 [feature,feature]` for each package and feature set that the workspace builds if it follows the
+/// kinds of dependencies in `edges`, such as `normal,build`.
 fn packages(edges: &str) -> Result<BTreeSet<String>> {
     // `cargo tree` is used, because `cargo metadata` does not list features by kind of dependency.
     let args = ["tree", "--locked", "--prefix", "none", "--format", "{p} [{f}]", "--edges", edges];

@@ -94,7 +94,7 @@ fn install(data_home: &Path, bundle: &Path) -> Result<()> {
         fs::write(parts.join(SENTINEL), "")?;
         fs::create_dir_all(bundle.parent().expect("the bundle's path should have a parent folder"))?;
         if bundle.exists() && !bundle.join(SENTINEL).exists() {
-            // An interrupted download left an incomplete folder.
+            // The folder lacks the sentinel, so an earlier download was interrupted.
             fs::remove_dir_all(bundle).with_context(|| format!("cannot remove {}", bundle.display()))?;
         }
         match fs::rename(&parts, bundle) {

@@ -10,7 +10,7 @@ use toml::{Spanned, Table};
 
 use crate::workspace::SourceFile;
 
-/// The dependencies of a section, by name and position of the name in the text.
+/// The dependencies of a section by name. Each name also contains its position in the text.
 type Dependencies = BTreeMap<Spanned<String>, Dependency>;
 
 #[derive(Debug, Deserialize)]

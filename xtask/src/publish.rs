@@ -12,7 +12,8 @@ use crate::{arrows, workspace};
 /// The crates whose manifests may be incomplete. The list may only shrink.
 const INCOMPLETE: &[&str] = &[];
 
-/// Returns a message for each published crate whose manifest is incomplete or that needs a private crate.
+/// Returns a message for each published crate whose manifest is incomplete, and for each dependency of a published
+/// crate on a private crate. Dev-dependencies may be private.
 pub(crate) fn problems(metadata: &Metadata) -> Vec<String> {
     let mut problems = beyond(incomplete(metadata), INCOMPLETE, "INCOMPLETE in xtask/src/publish.rs");
     let packages = metadata.workspace_packages();
@@ -63,8 +64,9 @@ pub(crate) fn package() -> Result<()> {
     workspace::run(workspace::cargo()?.args(args.split(' ')))
 }
 
-/// Builds each published crate that has no tensor dependency on its own: once with its default features and, if it has
-/// default features, once without them. The other steps build the remaining crates with all features.
+/// Builds each published crate in a cargo command of its own, except the crates that depend on a tensor library, which
+/// the other steps build with all features. A crate is built with its default features and, if it has default features,
+/// also without them.
 pub(crate) fn build_alone(metadata: &Metadata) -> Result<()> {
     for package in metadata.workspace_packages().into_iter().filter(|package| is_published(package)) {
         if arrows::builds_tensors(metadata, &package.name) {

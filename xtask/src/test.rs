@@ -48,13 +48,14 @@ pub(crate) struct Args {
 /// The test binaries that run on the device that the environment variable `KILN_DEVICE` names.
 const DEVICE_TESTS: &[&str] = &["device", "sampler_large"];
 
-/// The test binary of the programs on a device. Without `--device`, it uses CubeCL's CPU runtime if that is built in.
+/// The test binary that runs `kiln train` on a device. Without `--device`, the device is CubeCL's CPU runtime, if that
+/// is built in.
 const PROGRAM_TESTS: &str = "devices";
 
 /// The slowest test binaries, in descending order of their time.
 const LONGEST: &[&str] = &["programs", "processes", "servers"];
 
-/// The test binaries that must not run beside others: the one that starts a Slurm cluster on this machine.
+/// The test binaries that must not run beside others. The listed one starts a Slurm cluster on this machine.
 const ALONE: &[&str] = &["kiln-cli jobs"];
 
 /// The features of tests and lints without devices. `grpc` enables the examples whose ranks are processes.
@@ -63,9 +64,9 @@ pub(crate) const DEFAULT_FEATURES: &str = "grpc";
 /// The packages of tests and lints: all except the generator of the built-in data set, which needs extra dependencies.
 pub(crate) const PACKAGES: [&str; 3] = ["--workspace", "--exclude", "debian-packages"];
 
-/// Returns the features of `--all`, of tests on devices except wgpu, and of the lints with devices: a single set, so
-/// that dependencies are compiled once. METIS's and MPI's bindings need libclang, and MPI's also need an installed MPI
-/// library.
+/// Returns the features of runs with `--all`, of runs with `--device` except wgpu, and of the lints with devices. All
+/// of these use one set of features, so that dependencies are compiled once. METIS's and MPI's bindings need libclang,
+/// and MPI's also need an installed MPI library.
 pub(crate) fn all_features() -> &'static str {
     let has = |program: &&str| {
         let mut command = Command::new(program);
@@ -79,7 +80,7 @@ pub(crate) fn all_features() -> &'static str {
     }
 }
 
-/// Returns the skips that apply to every machine.
+/// Returns the tests that a run without `--device` skips on every machine. `all` is true in runs with `--all`.
 fn standing_skips(all: bool) -> Vec<Skip> {
     let skip = |what: &str, reason: &str, kind| Skip { what: what.into(), reason: reason.into(), kind };
     let gpu = skip("kernels on a GPU", "`cargo xtask test --device cuda` (or wgpu) runs them", Kind::Gpu);
@@ -198,7 +199,7 @@ fn cargo_test(features: &str, packages: &[String]) -> Result<Command> {
     Ok(command)
 }
 
-/// Parses the name of a device that needs a feature.
+/// Returns `name` unchanged if it names a device that needs a feature, such as `cuda:1`, and otherwise an error.
 pub(crate) fn device(name: &str) -> Result<String, String> {
     match feature(name) {
         "cuda" | "wgpu" | "cube-cpu" => Ok(name.to_owned()),

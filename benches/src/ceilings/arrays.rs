@@ -9,23 +9,26 @@ use super::timing::best_rate;
 /// The number of f32 values in a cache line.
 const LINE: usize = 16;
 
-/// The distance in cache lines of prefetches to the first-level cache. Whether this distance or [`LINES_FAR_AHEAD`] is
-/// faster depends on the cache or memory that contains the array; the ceiling is the larger rate.
+/// The number of cache lines by which prefetches to the first-level cache precede the reads. Whether this distance or
+/// [`LINES_FAR_AHEAD`] is faster depends on the cache or memory that contains the array; the ceiling is the larger
+/// rate.
 const LINES_AHEAD: usize = 32;
 
-/// The distance in cache lines of prefetches to the second-level cache, which supports more outstanding requests.
+/// The number of cache lines by which prefetches to the second-level cache precede the reads. This cache supports more
+/// outstanding requests than the first-level cache.
 const LINES_FAR_AHEAD: usize = 64;
 
-/// The distance in rows of prefetches to the first-level cache.
+/// The number of rows by which prefetches to the first-level cache precede the reads.
 const ROWS_AHEAD: usize = 8;
 
-/// The distance in rows of prefetches to the second-level cache.
+/// The number of rows by which prefetches to the second-level cache precede the reads.
 const ROWS_FAR_AHEAD: usize = 48;
 
 /// The number of cache lines that a thread reads in a pass.
 const N_LINES: usize = 1 << 22;
 
-/// The number of rows that a thread reads and writes in a pass. Together these rows exceed most caches.
+/// The number of rows that a thread reads, and for copies also writes, in a pass. Together these rows exceed most
+/// caches.
 const N_ROWS: usize = 1 << 19;
 
 /// The number of values in a piece of the array with small pages. A piece has 512 KiB, because the allocator uses huge

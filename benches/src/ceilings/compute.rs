@@ -5,7 +5,8 @@ use pulp::{Arch, Simd, WithSimd};
 use super::timing::best_rate;
 
 /// The number of independent chains of operations. A processor starts two operations per cycle with a latency of four
-/// or five cycles, so 8 to 10 are in flight; more than 14 do not fit into the registers of AVX2.
+/// or five cycles, so 8 to 10 operations are in flight. The values of more than 14 chains do not fit into the registers
+/// of AVX2.
 const N_CHAINS: usize = 12;
 
 /// The number of fused multiply-adds of a chain in a pass.

@@ -5,8 +5,8 @@ use std::time::Instant;
 /// The number of passes of a measurement. The first one also maps the pages that are written.
 const PASSES: usize = 5;
 
-/// Returns the best rate in units per second over several passes, which all threads start together. `start` returns the
-/// function that a thread runs in each pass; a pass processes `units` units on all threads.
+/// Returns the best rate in units per second over several passes, each of which all threads start together. `start`
+/// returns the function that a thread runs in each pass. In a pass, all threads together process `units` units.
 pub(super) fn best_rate<R: FnMut()>(
     n_threads: usize,
     units: usize,

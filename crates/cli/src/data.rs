@@ -173,7 +173,8 @@ fn run_partition(args: &PartitionArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Opens the dataset and returns it with the hash by which `kiln train` would identify it.
+/// Opens the dataset, and standardizes its features if `--standardize` was given. Returns it with the hash by which
+/// `kiln train` would identify it.
 fn open(args: &PartitionArgs) -> anyhow::Result<(Dataset, String)> {
     let data = match args.source.to_str() {
         Some("debian-packages") => kiln::data::debian_packages()?,

@@ -45,8 +45,8 @@ impl DeviceArgs {
         Ok(loader.feature_cache_of(n_bytes, self.hot_by.unwrap_or_default()))
     }
 
-    /// Prints the numbers of edges and feature rows that were copied to a device, and the hit rate of its feature
-    /// cache.
+    /// Prints the place of the edges, the number of feature rows on a device, and the hit rate of the feature caches of
+    /// all devices. Prints nothing if no device has a copy.
     pub(crate) fn report(&self, loader: &NeighborLoader) {
         let Some(copy) = loader.device_copies().into_iter().next() else { return };
         let place =

@@ -12,11 +12,11 @@ use kiln::sample::Fanout;
 use crate::ranks::RankCount;
 use crate::source::DataSource;
 
-/// The values of a command's flags, by their long names.
+/// The values of a command's flags by their long names, and the names of the flags on its command line.
 pub(crate) struct GivenFlags {
     /// The value of each flag as text, including defaults. The values of a list are joined by commas.
     pub(crate) all: BTreeMap<String, String>,
-    /// The flags that were passed on the command line.
+    /// The long names of the flags that were passed on the command line.
     pub(crate) on_command_line: BTreeSet<String>,
 }
 

@@ -119,7 +119,7 @@ pub(crate) fn graph_token(tls: &TlsArgs) -> anyhow::Result<Option<Token>> {
     Ok(word.map(|word| Token::new(&word)).transpose()?)
 }
 
-/// Prints where the local partition is sampled, and upper bounds of the memory that grows with the graph and the queue.
+/// Prints where the local partition is sampled, and upper bounds for the memory of graph data and of the queue.
 pub(crate) fn print_memory(joined: &JoinedGraph, workers: usize, queue_bytes: usize, mode: GraphMode) {
     let n_nodes = joined.graph.n_nodes();
     // Each worker of the three loaders (training, validation, test) has a relabelling table with 8 bytes per node.

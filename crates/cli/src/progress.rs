@@ -9,7 +9,7 @@ use kiln::train::{EpochReport, MeanStepTime, MetricSums, Resumed, Run, StepRepor
 
 use crate::output::print_rank_zero;
 
-/// The number of first steps that the mean iteration time excludes.
+/// The number of steps at the start of a run that the mean iteration time excludes.
 const WARMUP_STEPS: u64 = 10;
 
 /// A callback that shows the progress over all steps of a run.

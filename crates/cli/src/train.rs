@@ -281,7 +281,8 @@ impl TrainRun<'_> {
         Ok(Vec::new())
     }
 
-    /// Runs `body` on each rank of this process. Processes whose fingerprinted flags or data differ are rejected.
+    /// Runs `body` on each rank of this process. If ranks are processes, all must have the same fingerprinted flags and
+    /// the same data.
     fn launch(
         &self,
         hash: &str,

@@ -71,7 +71,8 @@ fn ranks_of_a_device_share_one_copy_of_graph_and_features() {
     let copies: Vec<(usize, &str)> =
         copies.map(|line| (line[4].parse().unwrap(), streams.get(line[5]).copied().unwrap_or("?"))).collect();
     let [n_nodes, n_edges, dim] = sizes(&text(&output.stdout));
-    // The sizes are unique in this run: no weight, gradient or batch has one of them.
+    // Copies are recognized by their sizes in bytes: no weight, gradient or batch of this run has the size of such an
+    // array.
     let arrays = [("offsets", 8 * (n_nodes + 1)), ("sources", 4 * n_edges), ("features", 4 * n_nodes * dim)];
     for device in ["d0", "d1"] {
         let n_launches = lines.iter().filter(|line| line[2] == "launch" && line.contains(&device)).count();

@@ -31,7 +31,7 @@ impl Call {
         Self::AllReduceSum { n_values: values.len(), element: T::NAME }
     }
 
-    /// Returns this call as the `number`-th collective of the group.
+    /// Describes this call as the collective `number` of the group named `group`.
     pub(crate) fn meeting(&self, number: u64, group: &str) -> Meeting {
         Meeting { collective: self.to_string(), number, group: group.to_owned() }
     }

@@ -28,7 +28,8 @@ pub(crate) enum Cause {
     Left { rank: usize, step: Option<u64> },
     /// A rank did not join a collective within the deadline.
     Missed {
-        /// The missing rank. If several are missing, the first that waits in no other collective, or else the first.
+        /// The missing rank. If several are missing, it is the first of them that is in no other collective; if all are
+        /// in other collectives, it is the first of them.
         rank: usize,
         step: Option<u64>,
         /// The collective that the rank missed.
@@ -75,7 +76,7 @@ impl Cause {
         }
     }
 
-    /// Returns the error for a rank that calls or waits in this collective.
+    /// Returns the error for a rank that calls the collective `called` or waits in it.
     pub(crate) fn error(&self, called: &Meeting) -> Error {
         let is_named = match self {
             Self::Missed { meeting, .. } | Self::Mismatch { meeting, .. } => {

@@ -11,7 +11,8 @@ pub struct RankInfo {
     pub rank: usize,
     /// The number of ranks in the group, at least 1.
     pub world_size: usize,
-    /// The position of this rank among the ranks of its machine, from 0. By default it selects the machine's device.
+    /// The position of this rank among the ranks of its machine, from 0. By default, it determines which GPU of the
+    /// machine this rank uses.
     pub local_rank: usize,
 }
 

@@ -16,8 +16,8 @@ pub enum CommBackend {
     Mpi,
     /// NCCL, with one GPU per process.
     Nccl,
-    /// Rank 0 over gRPC. It needs no library, but all data goes through one machine, so it suits small models and
-    /// experiments only.
+    /// A transfer of all data through rank 0, over gRPC. It needs no library, but one machine handles all data, so it
+    /// suits small models and experiments only.
     Store,
 }
 
@@ -77,8 +77,8 @@ impl RankConfig {
 
     /// Configures this process as one rank if the flags or the launcher's variables ([`LaunchEnv::detect`]) describe
     /// several processes, otherwise `n_ranks` threads. Processes read their token from `KILN_JOB_TOKEN`, or from the
-    /// file that `KILN_JOB_TOKEN_FILE` names. [`RankGroup::join`](crate::RankGroup::join) returns the errors of launch
-    /// and token.
+    /// file that `KILN_JOB_TOKEN_FILE` names. If the launch is invalid or the token cannot be read,
+    /// [`RankGroup::join`](crate::RankGroup::join) returns the error.
     pub fn from_vars_or_threads(
         n_ranks: usize,
         flags: &LaunchFlags,
@@ -133,8 +133,8 @@ impl RankConfig {
         self
     }
 
-    /// Sets the deadline. All ranks end if one waits longer in a collective, or if a process sends no heartbeat for
-    /// longer. Defaults to 10 minutes for threads and 2 minutes for processes.
+    /// Sets the deadline. All ranks end if one of them waits in a collective for longer than this, or if a process
+    /// sends no heartbeat for longer than this. Defaults to 10 minutes for threads and 2 minutes for processes.
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = Some(deadline);
         self
@@ -158,8 +158,9 @@ impl RankConfig {
         self.engine
     }
 
-    /// Sets the CUDA device of the NCCL engine, counted from 0: the one that this process computes on. Defaults to the
-    /// only visible device; if there are several, to the one whose number is the local rank.
+    /// Sets the index, from 0, of the CUDA device that the NCCL engine uses. It should be the device on which this
+    /// process computes. Defaults to the only visible device, or, if there are several, to the device whose index is
+    /// the local rank.
     pub fn cuda_device(mut self, cuda_device: usize) -> Self {
         self.cuda_device = Some(cuda_device);
         self
@@ -193,7 +194,7 @@ impl RankConfig {
     }
 }
 
-/// Omits the token, which is a secret.
+/// Formats the configuration without the token, which is a secret.
 impl fmt::Debug for RankConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { start, threads_per_rank, deadline, join_within, engine, version, settings, .. } = self;

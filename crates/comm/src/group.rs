@@ -31,7 +31,8 @@ pub enum RankGroup {
 }
 
 /// Starts the ranks as threads, or joins the processes that a launcher started. Then runs `body` once on each rank of
-/// this process, and returns one result per thread in the order of the ranks, or the single result of this process.
+/// this process. Returns the results in the order of the ranks if these are threads, otherwise the single result of
+/// this process.
 ///
 /// Once it has joined, a process ends with its job: if any rank fails or is lost, `launch` does not return, and the
 /// process exits with [`EXIT_FAILED`](crate::EXIT_FAILED) or [`EXIT_RETRY`](crate::EXIT_RETRY). The latter is used if a
@@ -54,7 +55,8 @@ impl RankGroup {
     /// # Errors
     /// Returns an error if the launcher's variables are incomplete or contradictory, if there are several processes and
     /// the feature `grpc` is off, if the engine, the token or a certificate cannot be used, or if rank 0 cannot be
-    /// reached. All processes get an error if one does not join in time or was started with different settings.
+    /// reached. If one of the processes does not join in time or was started with different settings, all of them get
+    /// an error.
     pub fn join(mut config: RankConfig) -> Result<Self, JobError> {
         match std::mem::replace(&mut config.start, Ok(Start::Threads(0)))? {
             Start::Threads(_) if config.engine == CommBackend::Nccl && cfg!(not(feature = "nccl")) => {

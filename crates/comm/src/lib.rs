@@ -4,7 +4,7 @@
 //! ranks end.
 //!
 //! The crate transfers numbers and bytes; it does not depend on tensors, graphs or models. It starts the threads of
-//! ranks, but no processes. It reads the clock for deadlines only, and environment variables only in
+//! ranks, but no processes. It reads the clock for time limits only, and environment variables only in
 //! [`RankConfig::from_env_or_threads`].
 //!
 //! ```

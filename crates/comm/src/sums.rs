@@ -9,7 +9,7 @@ pub(crate) trait Number: Copy + Debug + Send + Sync + 'static {
     /// The name of the type in messages.
     const NAME: &'static str;
 
-    /// Returns the sum; integers wrap.
+    /// Returns the sum of two numbers; sums of integers wrap.
     fn plus(self, other: Self) -> Self;
 }
 
@@ -51,8 +51,8 @@ impl<T> Default for Sums<T> {
 }
 
 impl<T: Number> Sums<T> {
-    /// Replaces `buf` by its sum over the ranks. On an error `buf` is unchanged. `exchange` is an all-gather of
-    /// buffers.
+    /// Replaces each value of `buf` by its sum over the ranks. After an error, `buf` is unchanged. `exchange` sends a
+    /// buffer to all ranks and returns the buffers of all ranks, in rank order.
     pub(crate) fn all_reduce(
         &mut self,
         member: usize,
@@ -86,8 +86,8 @@ impl<T: Number> Sums<T> {
     }
 }
 
-/// Returns the range of `n_values` that one rank sums. The ranges are in rank order, differ in length by at most 1, and
-/// may be empty.
+/// Returns the range of the `n_values` values that the rank `member` sums. The ranges of the ranks are in rank order,
+/// differ in length by at most 1, and may be empty.
 pub(crate) fn share(n_values: usize, member: usize, n_ranks: usize) -> Range<usize> {
     let (each, rest) = (n_values / n_ranks, n_values % n_ranks);
     let start = member * each + member.min(rest);

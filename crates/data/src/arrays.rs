@@ -61,7 +61,7 @@ pub(crate) fn nodes_of(
     }
 }
 
-/// Returns an id as a node, or an error if it is not below `n_nodes`.
+/// Converts an id to a [`NodeId`], or returns an error if the id is not below `n_nodes`.
 pub(crate) fn node_of(
     array: &ArrayFile,
     what: &'static str,
@@ -75,7 +75,7 @@ pub(crate) fn node_of(
     }
 }
 
-/// Returns the error for an id that is not a node.
+/// Returns the error for an id that is negative or not below `n_nodes`.
 pub(crate) fn node_error(
     array: &ArrayFile,
     what: &'static str,
@@ -121,7 +121,7 @@ pub(crate) fn label_of(array: &ArrayFile, position: usize, label: i128) -> Resul
     i32::try_from(label.max(least)).map_err(|_| label_error(array, position, label).into())
 }
 
-/// Returns the error for a class that does not fit in 31 bits.
+/// Returns the error for a class of 2^31 or above.
 fn label_error(array: &ArrayFile, position: usize, label: i128) -> StoreError {
     array.bad_value("the label of node", position, "below 2^31", label)
 }
@@ -153,8 +153,8 @@ pub(crate) fn row_shape(array: &ArrayFile) -> Result<(usize, usize)> {
     }
 }
 
-/// Checks that features converted from `<f8` are finite: values too large for `f32` became infinite. `first` is the
-/// position of `values[0]` in the array, which has `dim` elements per node.
+/// Checks that features converted from `<f8` are finite, because values that are too large for `f32` become infinite.
+/// `first` is the position of `values[0]` in the array, which has `dim` elements per node.
 pub(crate) fn check_converted(array: &ArrayFile, values: &[f32], first: usize, dim: usize) -> Result<()> {
     let Some(position) = values.iter().position(|value| !value.is_finite()) else {
         return Ok(());

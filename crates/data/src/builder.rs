@@ -120,7 +120,8 @@ impl<'a> DatasetBuilder<'a> {
         Self { labels: Some(Labels::new(classes, n_classes)), ..self }
     }
 
-    /// Sets the nodes of the training, validation and test split. Each node must have a label and be in only one split.
+    /// Sets the nodes of the training, validation and test split. Each of these nodes must have a label, and no node
+    /// may be in two of the splits.
     pub fn split(
         self,
         train: impl Into<SharedArray<NodeId>>,

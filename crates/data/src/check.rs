@@ -13,7 +13,8 @@ use crate::{Dataset, Error, NodeNames, Note, Result, Split};
 /// The maximum number of feature values that are gathered at a time. A row with more values is gathered alone.
 pub(crate) const VALUES_AT_ONCE: usize = 1 << 16;
 
-/// The files that determine the number of feature columns of a folder: dense features, or the columns of a CSR matrix.
+/// The files whose contents determine the number of feature columns: the dense features, or the column indices of a CSR
+/// matrix.
 const FEATURES: [&str; 2] = ["features.npy", "features_indices.npy"];
 
 /// The location of a value, for error messages.
@@ -76,7 +77,7 @@ impl Place<'_> {
                 let file = self.file(&[&format!("{what}.npy")]);
                 StoreError::Inconsistent { file, what: "the number of entries", expected, got }.into()
             }
-            // The graph reports a first offset other than 0 as this error at node 0.
+            // This is how the graph reports a first offset that is not 0.
             Error::Graph(Graph::IndptrNotMonotone { node: 0, before: 0, after }) => {
                 self.bad("indptr.npy", "entry", 0, "0, where the first node's edges start", after)
             }
@@ -161,8 +162,8 @@ pub(crate) fn check_split(
     Ok(())
 }
 
-/// Adds a note with the number of shared nodes for each pair of parts of a split that overlap. It counts one range of
-/// nodes at a time, so that memory stays bounded.
+/// Adds a note with the number of shared nodes for each pair of parts of a split that overlap. The nodes are counted in
+/// ranges of limited size, so that the memory does not grow with the graph.
 fn note_overlaps(split: &Split, n_nodes: usize, notes: &mut Vec<Note>) {
     const NODES_AT_ONCE: usize = 1 << 26;
     let pairs = [(0b011, ["train", "val"]), (0b101, ["train", "test"]), (0b110, ["val", "test"])];

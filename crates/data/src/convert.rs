@@ -156,7 +156,7 @@ pub fn convert(
         Ok(DatasetFormat::GraphBolt) => return convert_stored(input, graphbolt::read, out, options),
         Ok(DatasetFormat::Ogb) => return convert_stored(input, ogb::read, out, options),
         Ok(kind @ (DatasetFormat::Tu | DatasetFormat::Gin)) => return Err(kind.of_graphs(input)),
-        // An input of an unknown format may be an edge list without node data.
+        // An input whose format is not recognised may be a file with an edge list.
         Ok(DatasetFormat::Kiln | DatasetFormat::Npy) | Err(_) => {}
     }
     let about = std::fs::metadata(input).map_err(io_error(input))?;
@@ -191,8 +191,8 @@ pub fn convert(
     commit(set, name_of(input), n_nodes, written, sizes, notes)
 }
 
-/// Converts a folder of another library. Labels and split are written and freed first, then the edges are sorted,
-/// then the features are copied, so that the memory of the three is not needed at the same time.
+/// Converts a folder in the format of another library. Labels and split are written and freed first, then the edges are
+/// sorted, then the features are copied, so that the memory of the three is not needed at the same time.
 fn convert_stored(
     folder: &Path,
     read: impl Fn(&Path) -> Result<Stored>,

@@ -33,8 +33,9 @@ pub struct Dataset {
     pub notes: Vec<Note>,
 }
 
-/// Three sets of labelled items: nodes ([`NodeId`]), or the graphs of a [`GraphDataset`](crate::GraphDataset)
-/// ([`GraphId`](kiln_graph::GraphId)). They are disjoint in built-in and synthetic sets.
+/// The labelled items for training, validation and test. The items are nodes ([`NodeId`]) or the graphs of a
+/// [`GraphDataset`](crate::GraphDataset) ([`GraphId`](kiln_graph::GraphId)). In built-in and synthetic data sets, no
+/// item is in two parts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Split<I: ItemId = NodeId> {
     /// The items that the model is trained on.
@@ -75,8 +76,9 @@ impl<I: ItemId> Split<I> {
         Ok(Draws::new(seed).split(n_items, n_train, (n_train + n_val).min(n_items)))
     }
 
-    /// Returns the cross-validation split that leaves out the folds `left_out`: the first is the test split and the
-    /// second, if any, the validation split. All other folds form the training split.
+    /// Returns the cross-validation split that leaves out the folds with the indices `left_out`. The fold of the first
+    /// index is the test split, and the fold of the second index, if any, is the validation split. All folds that are
+    /// not left out form the training split.
     ///
     /// # Panics
     /// Panics if `left_out` is empty or contains an index that is not below `folds.len()`.
@@ -218,7 +220,7 @@ impl Dataset {
         })
     }
 
-    /// Returns the set with the reverse of each edge added and duplicate edges removed, with the graph in memory. The
+    /// Returns the set with the reverse of each edge added and duplicate edges removed. The new graph is in memory. The
     /// reverse of an edge has its weight and edge type.
     ///
     /// # Errors
@@ -312,7 +314,8 @@ impl Scaling {
                 *variance += (f64::from(value) - mean).powi(2) / n_rows;
             }
         }
-        // A constant column may have a tiny variance because the mean is rounded, so the values are compared instead.
+        // The variance of a constant column may differ from 0 because the mean is rounded. Whether a column is constant
+        // is therefore determined by comparing its values.
         let first: Vec<f32> = values.iter().take(dim).copied().collect();
         let mut varies = vec![false; dim];
         for row in values.chunks_exact(dim) {

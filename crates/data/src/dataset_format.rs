@@ -12,8 +12,8 @@ use crate::readers::{name_of, npy};
 use crate::{Dataset, Error, Result, debian_packages, format, graphbolt, ogb};
 use crate::{GraphDataset, gin, mutag, tu};
 
-/// The file that identifies a folder in the kiln format. In the lists below, each of the files identifies the format
-/// alone.
+/// The file that identifies a folder in the kiln format. Any one of the files in the next two lists identifies a
+/// GraphBolt folder or a folder of `.npy` files.
 const KILN: [&str; 1] = ["kiln.json"];
 const GRAPHBOLT: [&str; 2] = ["metadata.yaml", "preprocessed/metadata.yaml"];
 const NPY: [&str; 5] = ["indptr.npy", "edges.npy", "edges.csv", "edges.csv.gz", "src.npy"];
@@ -89,7 +89,8 @@ pub fn open(path: impl AsRef<Path>) -> Result<Dataset> {
 
 /// Opens a node classification set with a memory limit for compressed edge lists (files whose names end in `.gz`).
 /// While such a list is read, an edge takes 8 bytes, 4 more with a weight and 1 more with a type. Building the graph
-/// takes up to twice as much in addition. [`convert`](crate::convert::convert()) takes no more memory than its limit.
+/// then takes up to twice as much memory as the list, beside the list. [`convert`](crate::convert::convert()) takes no
+/// more memory than its limit.
 ///
 /// # Errors
 /// Returns the errors of [`open`], and [`Error::EdgeListTooLarge`] if a compressed list exceeds `memory_bytes`.
@@ -198,7 +199,7 @@ fn can_enter(path: &Path) -> bool {
     path.join(".").is_dir()
 }
 
-/// Returns advice for the error message if a data set is in a folder above the path or in a subfolder.
+/// Returns advice for the error message if the parent folder, its parent, or a subfolder is a data set.
 fn hint(path: &Path) -> Option<String> {
     let resolved = path.canonicalize().ok()?;
     let mut above = resolved.ancestors().skip(1).take(2);

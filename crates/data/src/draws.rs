@@ -22,7 +22,8 @@ impl Draws {
         (self.0.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// Returns a uniform number in `[-1, 1)`, of 24 bits, so that rounding cannot produce 1.
+    /// Returns a uniform number in `[-1, 1)`. It has 24 random bits, which `f32` represents exactly, so that rounding
+    /// cannot produce 1.
     pub(crate) fn symmetric(&mut self) -> f32 {
         (self.0.next_u64() >> 40) as f32 / (1_u32 << 23) as f32 - 1.0
     }
@@ -45,8 +46,9 @@ impl Draws {
         }
     }
 
-    /// Returns a random split of the items `0..n_items`. In shuffled order, the training split is `0..train_end`, the
-    /// validation split `train_end..val_end` and the test split the rest. Each part is then sorted in ascending order.
+    /// Returns a random split of the items `0..n_items`. The items are shuffled; the first `train_end` are the training
+    /// split, those from `train_end` to `val_end` the validation split, and the rest the test split. Each part is then
+    /// sorted in ascending order.
     pub(crate) fn split<I: ItemId>(&mut self, n_items: usize, train_end: usize, val_end: usize) -> Split<I> {
         let mut items: Vec<I> = (0..n_items as u32).map(I::new).collect();
         self.shuffle(&mut items);

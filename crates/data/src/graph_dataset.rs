@@ -156,7 +156,7 @@ impl GraphDataset {
 }
 
 impl fmt::Display for GraphDataset {
-    /// Writes one line with the name and the sizes.
+    /// Writes one line with the name, the numbers of graphs and classes, and the average size of a graph.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let n_graphs = self.n_graphs() as f64;
         write!(

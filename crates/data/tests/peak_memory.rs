@@ -98,7 +98,7 @@ fn check_text(root: &Path) {
     );
 }
 
-/// Converts a set with the maximum number of classes, which a single label sets, and with `f64` features.
+/// Converts a set with `f64` features and the maximum number of classes. A single large label causes this number.
 fn check_labels(root: &Path) {
     const BUDGET: usize = 1 << 20;
     let input = root.join("labels");

@@ -29,7 +29,7 @@ impl FeatureDType {
         }
     }
 
-    /// The type's short name: `f32`, `f16` or `bf16`.
+    /// Returns the type's short name: `f32`, `f16` or `bf16`.
     pub fn name(self) -> &'static str {
         match self {
             Self::F32 => "f32",

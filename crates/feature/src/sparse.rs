@@ -14,7 +14,7 @@ use crate::{Error, FeatureBuffer, FeatureDType, FeatureStore, Result};
 /// |---|---|---|---|
 /// | `indptr` | `u64` | `n_rows + 1` | row; `indptr[v]..indptr[v + 1]` are the values of row `v` |
 /// | `columns` | `u32` | `n_values` | position of the value; its column, below `dim` |
-/// | `values` | `f32` | `n_values` | position of the value; values of one row and column are summed |
+/// | `values` | `f32` | `n_values` | position of the value; several values with the same row and column are summed |
 #[derive(Debug, Clone)]
 pub struct SparseFeatures {
     indptr: SharedArray<u64>,
@@ -62,17 +62,18 @@ impl SparseFeatures {
         self.values.len()
     }
 
-    /// The start of each row's values, and their total number; see the table on [`SparseFeatures`].
+    /// Returns the start of each row's values, followed by the number of all values; see the table on
+    /// [`SparseFeatures`].
     pub fn indptr(&self) -> &[u64] {
         &self.indptr
     }
 
-    /// The column of each value; see the table on [`SparseFeatures`].
+    /// Returns the column of each value; see the table on [`SparseFeatures`].
     pub fn columns(&self) -> &[u32] {
         &self.columns
     }
 
-    /// The stored values; see the table on [`SparseFeatures`].
+    /// Returns the stored values; see the table on [`SparseFeatures`].
     pub fn values(&self) -> &[f32] {
         &self.values
     }
@@ -109,7 +110,7 @@ impl SparseFeatures {
         Ok(())
     }
 
-    /// The range of a row's values in [`SparseFeatures::columns`] and [`SparseFeatures::values`].
+    /// Returns the range of a row's values in [`SparseFeatures::columns`] and [`SparseFeatures::values`].
     ///
     /// # Errors
     /// Returns [`Error::BadSparseRow`] if the range ends before its start or after the last value.

@@ -9,13 +9,13 @@ use crate::{FeatureBuffer, FeatureDType, Result, SparseFeatures};
 ///
 /// All workers of a loader share one store, hence `Send + Sync` and `&self`.
 pub trait FeatureStore: fmt::Debug + Send + Sync {
-    /// The number of columns, at least 1.
+    /// Returns the number of columns, at least 1.
     fn dim(&self) -> usize;
 
-    /// The number of rows; valid ids are `0..n_rows`.
+    /// Returns the number of rows; valid ids are `0..n_rows`.
     fn n_rows(&self) -> usize;
 
-    /// The element type of a row.
+    /// Returns the element type of a row.
     fn dtype(&self) -> FeatureDType;
 
     /// Writes the row of `ids[i]` to the elements `i * dim .. (i + 1) * dim` of `out`, as stored.

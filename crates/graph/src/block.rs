@@ -63,7 +63,7 @@ impl Block {
         if let Some(weights) = weights {
             assert_eq!(weights.len(), indices.len(), "the numbers of weights and indices differ");
         }
-        // The compiler vectorises a maximum of 32-bit values, but not one over an `Option`.
+        // The compiler vectorises this fold over 32-bit values, but not `Iterator::max`, which returns an `Option`.
         let largest = indices.iter().fold(0, |largest, src| src.0.max(largest)) as usize;
         let in_range = indices.is_empty() || largest < srcs.len();
         assert!(in_range, "local id {largest} is out of range for {} sources", srcs.len());

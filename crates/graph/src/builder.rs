@@ -10,7 +10,7 @@ use crate::coo::{Codes, Directions, Edges, remove_duplicates};
 use crate::csc::check_node_count;
 use crate::{Csc, EdgeId, Error, NodeId, Result, SharedArray};
 
-/// The in-degree from which the edges of one destination are sorted on all threads.
+/// The minimum in-degree of a destination whose edges are sorted on all threads.
 const LEAST_PARALLEL: usize = 1 << 16;
 
 /// The policy for parallel edges, which have the same source and the same destination. It also applies to parallel
@@ -207,7 +207,8 @@ impl<'a> CscBuilder<'a> {
         Ok((graph, codes))
     }
 
-    /// Sorts the origin codes by destination, then by source, then by position in the edge list.
+    /// Sorts the origin codes by destination, then by source, then by position in the edge list, and removes duplicate
+    /// edges if configured. Returns `indptr` and the codes.
     fn codes_by_dst<C: Entry + Ord + Into<u64>>(
         &self,
         edges: &Edges<'_>,
@@ -252,7 +253,7 @@ impl<'a> CscBuilder<'a> {
         Ok(graph)
     }
 
-    /// Checks the edge list and its edge data.
+    /// Checks the number of nodes, the edge list and its edge data, and returns the edges to build the graph from.
     fn edges<'e>(&self, srcs: &'e [u32], dsts: &'e [u32]) -> Result<Edges<'e>> {
         check_node_count(self.n_nodes)?;
         let n_edges = srcs.len() as u64;

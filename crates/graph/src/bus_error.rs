@@ -64,7 +64,7 @@ mod unix {
     /// Handles `SIGBUS`. It neither allocates nor blocks on a lock, and calls only functions that POSIX allows in a
     /// handler (and `sched_yield`).
     extern "C" fn on_bus_error(signal: c_int, info: *mut libc::siginfo_t, _: *mut c_void) {
-        // SAFETY: with SA_SIGINFO the kernel passes a valid pointer.
+        // SAFETY: the handler is installed with SA_SIGINFO, so the kernel passes a pointer to a valid `siginfo_t`.
         let info = unsafe { &*info };
         if info.si_code == libc::BUS_ADRERR {
             // SAFETY: a signal with the code `BUS_ADRERR` contains an address.

@@ -17,7 +17,7 @@ const EDGES_A_BIN: usize = 1 << 17;
 /// fit in the caches.
 const MAX_BINS: usize = 1 << 11;
 
-/// The maximum number of low bits of a destination, which are stored in a `u16` beside each entry.
+/// The maximum number of bits of a destination's position within its bin, which is stored as a `u16` for each entry.
 const MAX_SHIFT: u32 = 16;
 
 /// The number of chunks of the edge list per thread. Several chunks balance the load between threads.
@@ -26,7 +26,7 @@ const CHUNKS_A_THREAD: usize = 4;
 /// The minimum number of edges per chunk, to amortise the cost of scheduling it.
 const LEAST_EDGES_A_CHUNK: usize = 1 << 14;
 
-/// The sorted representation of an edge: its source, or the code of its origin.
+/// The representation of an edge in the sort: its source, or the code of its origin.
 pub(crate) trait Entry: Copy + Default + Send + Sync + 'static {}
 
 impl Entry for u32 {}
@@ -65,7 +65,8 @@ pub(crate) fn sort_by_dst<E: Entry, M: Default>(
 /// The division of the work into bins and chunks.
 #[derive(Debug, Clone, Copy)]
 struct Plan {
-    /// The number of low bits of a destination within its bin; the bits above them are the bin's index.
+    /// The number of low bits of a destination that are its position within its bin; the higher bits are the index of
+    /// the bin.
     shift: u32,
     n_bins: usize,
     n_chunks: usize,
@@ -150,7 +151,7 @@ struct Bin<'a, E> {
     /// The end of each destination's edges; contains zeros before the sort.
     ends: &'a mut [u64],
     entries: &'a mut [E],
-    /// The destination of each entry, relative to the first one of the range.
+    /// The destination of each entry, relative to the first destination of the bin.
     lows: &'a [u16],
 }
 

@@ -128,7 +128,8 @@ impl From<Codes> for SharedArray<u64> {
     }
 }
 
-/// Removes duplicate edges. Of consecutive entries of a destination that have the same source, keeps the first.
+/// Removes duplicate edges from `data` and updates `indptr`. Of consecutive entries of a destination that have the same
+/// source, the first is kept.
 pub(crate) fn remove_duplicates<T: Copy, K: PartialEq>(
     indptr: &mut [u64],
     data: &mut Vec<T>,

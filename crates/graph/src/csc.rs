@@ -149,7 +149,7 @@ impl Csc {
         &self.indices
     }
 
-    /// The file that the weights are mapped from; `None` if the graph has no weights or owns them.
+    /// Returns the file from which the weights are mapped; `None` if the graph has no weights or owns them.
     pub fn weights_path(&self) -> Option<&Path> {
         self.weights.as_ref().and_then(SharedArray::path)
     }
@@ -164,17 +164,17 @@ impl Csc {
         self.edge_types.as_deref()
     }
 
-    /// The file that `indptr` is mapped from; `None` if it is owned.
+    /// Returns the file from which `indptr` is mapped; `None` if the graph owns it.
     pub fn indptr_path(&self) -> Option<&Path> {
         self.indptr.path()
     }
 
-    /// The file that `indices` are mapped from; `None` if they are owned.
+    /// Returns the file from which `indices` are mapped; `None` if the graph owns them.
     pub fn indices_path(&self) -> Option<&Path> {
         self.indices.path()
     }
 
-    /// The sources of the edges into `dst`.
+    /// Returns the sources of the edges into `dst`.
     ///
     /// # Panics
     /// Panics if `dst` is not a node of the graph, or if `indptr` decreases there ([`Csc::validate`]).
@@ -182,7 +182,7 @@ impl Csc {
         &self.indices[self.indptr[dst.index()] as usize..self.indptr[dst.index() + 1] as usize]
     }
 
-    /// The id of the first edge into `dst`; its other edges have the ids after it.
+    /// Returns the id of the first edge into `dst`; the other edges into `dst` have the ids that follow.
     ///
     /// # Panics
     /// Panics if `dst` is not a node of the graph.
@@ -190,7 +190,7 @@ impl Csc {
         EdgeId(self.indptr[dst.index()])
     }
 
-    /// The number of edges into `dst`; 0 if `indptr` decreases there ([`Csc::validate`]).
+    /// Returns the number of edges into `dst`; 0 if `indptr` decreases there ([`Csc::validate`]).
     ///
     /// # Panics
     /// Panics if `dst` is not a node of the graph.

@@ -143,7 +143,7 @@ impl MappedFile {
         &self.0.map
     }
 
-    /// The path that the file was mapped with.
+    /// Returns the path with which the file was mapped.
     pub fn path(&self) -> &Path {
         &self.0.path
     }
@@ -176,7 +176,7 @@ impl MappedRegion {
         self.map.as_ptr() as usize
     }
 
-    /// The error message that the `SIGBUS` handler prints for this file.
+    /// Returns the error message that the `SIGBUS` handler prints for this file.
     #[cfg(unix)]
     pub(crate) fn bus_error(&self) -> &str {
         &self.bus_error
@@ -193,7 +193,7 @@ impl MappedRegion {
             }
             Err(source) => return Err(Error::Io { path: path(), source }),
         };
-        // The inode is not reused while the file is mapped.
+        // The inode is not reused while the file is mapped, so an equal inode means the same file.
         if inode(&found) != self.inode {
             return Ok(false);
         }
@@ -203,7 +203,8 @@ impl MappedRegion {
 }
 
 impl Drop for MappedRegion {
-    /// Removes the entry before the file is unmapped, since another mapping may get the address right after that.
+    /// Removes the entry before the file is unmapped, because another mapping may get the address as soon as it is
+    /// free.
     fn drop(&mut self) {
         lock().remove(&self.address());
     }
@@ -243,18 +244,20 @@ pub(crate) fn file_at(address: usize) -> Option<Arc<MappedRegion>> {
             }
         };
         let (start, entry) = files.range(..=address).next_back()?;
-        // Only the file of this address is upgraded: its reader holds a reference, so it is not dropped here.
+        // Only the file at this address is upgraded. Its reader still holds a reference, so the handler never drops the
+        // last reference; that drop would lock the registry.
         return if address - start < entry.n_bytes { entry.file.upgrade() } else { None };
     }
     None
 }
 
-/// Locks the registry. A poisoned lock is accepted, because no code that can panic leaves the map inconsistent.
+/// Locks the registry. A poisoned lock is accepted, because the map stays consistent if a thread panics while it holds
+/// the lock.
 fn lock() -> MutexGuard<'static, BTreeMap<usize, Entry>> {
     MAPPED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The identity of a file: its device and inode number.
+/// Returns the identity of a file: its device and inode number.
 #[cfg(unix)]
 fn inode(metadata: &Metadata) -> [u64; 2] {
     use std::os::unix::fs::MetadataExt;

@@ -11,9 +11,9 @@ use crate::{Csc, Error, NodeId, Result};
 /// w'(u -> v) = w(u -> v) / sqrt(d_u d_v)        d_v = sum of w over the edges into v, its loop included
 /// ```
 ///
-/// `w` is the graph's weight, or 1 if it has none. As in PyG's `gcn_norm`, both degrees are sums over *incoming* edges;
-/// in an undirected graph these are the degrees of the paper. Each node without a self loop gets one of weight 1 and
-/// type 0. Existing self loops are kept, even if a node has several; PyG keeps only one of them.
+/// `w` is the weight of an edge, or 1 if the graph has no weights. As in PyG's `gcn_norm`, both degrees are sums over
+/// *incoming* edges; in an undirected graph these are the degrees of the paper. Each node without a self loop gets one
+/// of weight 1 and type 0. Existing self loops are kept, even if a node has several; PyG keeps only one of them.
 ///
 /// An added loop is inserted after the last neighbour with a smaller id, so ascending neighbours stay ascending.
 /// Weights may be negative; a node whose degree is not positive gets the factor 0 instead of `1 / sqrt(d)`. Degrees and
@@ -58,7 +58,8 @@ pub fn gcn_norm(graph: &Csc) -> Result<Csc> {
     }
 }
 
-/// The factor `1 / sqrt(d)` of a node, where the degree `d` includes the self loop that will be added.
+/// Returns the factor `1 / sqrt(d)` of a node, or 0 if its degree `d` is not positive. The degree includes the self
+/// loop that will be added.
 fn factor(graph: &Csc, dst: usize) -> f64 {
     let edges = edges_into(graph, dst);
     let own: f64 = match graph.weights() {
@@ -69,7 +70,7 @@ fn factor(graph: &Csc, dst: usize) -> f64 {
     if 0.0 < degree { degree.sqrt().recip() } else { 0.0 }
 }
 
-/// The `indptr` of the result, in which each node has a self loop.
+/// Returns the `indptr` of the result, in which each node has a self loop.
 fn indptr_with_loops(graph: &Csc) -> Vec<u64> {
     let mut indptr = vec![0; graph.n_nodes() + 1];
     indptr[1..].par_iter_mut().enumerate().for_each(|(dst, n_edges)| {
@@ -83,7 +84,7 @@ fn indptr_with_loops(graph: &Csc) -> Vec<u64> {
     indptr
 }
 
-/// The output arrays' slices for the edges of consecutive destinations.
+/// The slices of the output arrays that hold the edges of consecutive destinations.
 struct Edges<'a> {
     indices: &'a mut [NodeId],
     weights: &'a mut [f32],
@@ -131,7 +132,8 @@ impl Filler<'_> {
     fn fill_destination(&self, dst: usize, mut out: Edges<'_>) {
         let edges = edges_into(self.graph, dst);
         let ids = &self.graph.indices()[edges.clone()];
-        // The added loop is placed after the last smaller neighbour. The edges behind it move by one place.
+        // The added loop is placed after the last neighbour with a smaller id. The edges after the loop move by one
+        // place.
         let added_loop = (ids.len() < out.indices.len())
             .then(|| ids.iter().rposition(|src| src.index() < dst).map_or(0, |last| last + 1));
         for (position, (edge, &src)) in edges.zip(ids).enumerate() {
@@ -151,7 +153,7 @@ impl Filler<'_> {
     }
 }
 
-/// The range of the edges into a node of a validated graph.
+/// Returns the range of the edges into a node of a validated graph.
 fn edges_into(graph: &Csc, dst: usize) -> std::ops::Range<usize> {
     graph.indptr()[dst] as usize..graph.indptr()[dst + 1] as usize
 }

@@ -124,7 +124,7 @@ impl<T: Pod + PartialEq> PartialEq for SharedArray<T> {
 impl<T: Pod + Eq> Eq for SharedArray<T> {}
 
 impl<T> SharedArray<T> {
-    /// The file that this array is mapped from; `None` if it is owned.
+    /// Returns the file from which this array is mapped; `None` if it is owned.
     pub fn path(&self) -> Option<&Path> {
         match &self.0 {
             Storage::Owned(_) => None,

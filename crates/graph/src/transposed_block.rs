@@ -2,11 +2,11 @@ use kiln_mem::prefetch;
 
 use crate::{Block, LocalId};
 
-/// The number of edges by which the running position of an edge's source is prefetched in advance.
+/// The prefetch distance, in edges, for the running position of an edge's source.
 const POSITION_AHEAD: usize = 32;
 
-/// The number of edges by which the output place of an edge is prefetched in advance. It is below [`POSITION_AHEAD`],
-/// because the place is read from the running position.
+/// The prefetch distance, in edges, for the output place of an edge. It is below [`POSITION_AHEAD`], because the place
+/// is read from the running position, which should be in the cache by then.
 const PLACE_AHEAD: usize = 12;
 
 /// A block's edges listed by source (CSR), for the backward pass.

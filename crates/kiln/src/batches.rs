@@ -3,8 +3,8 @@ use kiln_graph::ItemId;
 use kiln_loader::{ItemSampler, ItemSamplerConfig, Shard, UnevenShards};
 use kiln_train::BatchConfig;
 
-/// Returns the number of workers that was set. The default is 1 if the rank is alone or has more than one thread, else
-/// 0.
+/// Returns `workers`, the number that the user set, or the default: 1 if the rank is alone or has several threads,
+/// otherwise 0.
 pub(crate) fn n_workers<I: ItemId>(workers: Option<usize>, items: &ItemSampler<I>) -> usize {
     let has_second_thread = items.config().shard.world_size == 1 || 1 < rayon::current_num_threads();
     workers.unwrap_or(usize::from(has_second_thread))

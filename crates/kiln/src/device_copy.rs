@@ -30,8 +30,8 @@ pub struct DeviceCopy {
 }
 
 impl CachedNodes {
-    /// Returns the hotness of each node: its out-degree, or its number of reads in a presampled epoch. `items` returns
-    /// the training items of all ranks.
+    /// Returns the hotness of each node: its out-degree, or the number of times that the batches of the presampled
+    /// first epoch read it. `items` returns the training items of all ranks.
     pub(crate) fn hotness(
         self,
         graph: &Arc<Csc>,

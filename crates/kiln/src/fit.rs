@@ -96,7 +96,7 @@ impl FitConfig {
         Self { started: Some(started), ..self }
     }
 
-    /// Sets the folder of the run.
+    /// Sets the run's folder, and whether the run is new or resumed.
     pub fn dir(self, dir: RunDir) -> Self {
         Self { dir: Some(dir), ..self }
     }

@@ -14,8 +14,8 @@ use kiln_sample::{FrontierSampler, SamplerConfig};
 
 use crate::{Error, RankHandle, Result};
 
-/// A partitioned graph, whose partitions the ranks hold and serve to each other (worker mode), or dedicated servers
-/// hold (server mode). [`NeighborLoader::partitioned`](crate::NeighborLoader::partitioned) joins a rank to it.
+/// A partitioned graph. In worker mode, the ranks hold the partitions and serve them to each other; in server mode,
+/// dedicated servers hold them. [`NeighborLoader::partitioned`](crate::NeighborLoader::partitioned) joins a rank to it.
 #[derive(Clone)]
 pub struct PartitionedGraph {
     partitions: Arc<Partitions>,
@@ -24,7 +24,7 @@ pub struct PartitionedGraph {
     copies: PartCopies,
 }
 
-/// The device copies of partitions, by device, mode and partition. Ranks with the same key share a copy.
+/// The device copies of partitions. Ranks with the same device, mode and partition share a copy.
 type PartCopies = Arc<Mutex<Vec<(Device, GraphMode, usize, DeviceGraph)>>>;
 
 impl PartitionedGraph {
@@ -107,7 +107,7 @@ type Owner = dyn Fn(NodeId) -> usize + Send + Sync;
 /// A rank's access to a partitioned graph.
 #[derive(Clone)]
 pub struct JoinedGraph {
-    /// The whole graph.
+    /// The whole graph; edges that this process does not hold are requested from the processes that hold them.
     pub graph: Arc<DistGraph>,
     /// The features of all nodes of the graph.
     pub features: Arc<DistFeatureStore>,
@@ -121,7 +121,8 @@ impl JoinedGraph {
         Split { train: train.clone(), val: val.clone(), test: test.clone() }
     }
 
-    /// Restricts the items to those of this rank. In worker mode these are the nodes of its local partition.
+    /// In worker mode, gives each rank the items that it owns. In server mode, no rank owns items, and the ranks keep
+    /// their equal shares.
     pub(crate) fn shard_by_owner(&self, items: ItemSampler) -> Result<ItemSampler> {
         match &self.owner {
             Some(owner) => {

@@ -12,9 +12,9 @@ use rayon::ThreadPool;
 
 use crate::{Error, Result};
 
-/// Runs `body` on each rank, and returns the results of this process's ranks in order: of all ranks if they are
-/// threads, or of the single rank of this process. If the job fails, a process exits with a status that states whether
-/// its launcher should restart it; see [`kiln_comm::launch`].
+/// Runs `body` on each rank, and returns the results of this process's ranks in ascending order of ranks. If ranks are
+/// threads, this process has all ranks; if they are processes, it has one. If the job fails, a process exits with a
+/// status that states whether its launcher should restart it; see [`kiln_comm::launch`].
 ///
 /// # Errors
 /// Returns the error of the rank that failed first, or an error of joining the ranks.
@@ -75,7 +75,7 @@ impl Process {
             #[cfg(feature = "grpc")]
             local_ip: group.local_ip().map_err(|error| error.to_string()),
             pool: OnceLock::new(),
-            // If ranks are processes, NCCL may sum the gradients whatever engine runs the other collectives.
+            // If ranks are processes, NCCL may sum the gradients even if another engine runs the other collectives.
             #[cfg(feature = "nccl")]
             nccl: (!matches!(group, RankGroup::Threads(_))
                 || matches!(engine, CommBackend::Auto | CommBackend::Nccl))
@@ -152,7 +152,8 @@ impl RankHandle {
         Ok(comm.as_mut().ok_or(Error::RanksEnded)?.duplicate(name)?)
     }
 
-    /// Registers work that runs after the body of [`launch`] has returned without an error, in reverse order.
+    /// Registers work that runs after the body of [`launch`] has returned without an error. The work that was
+    /// registered last runs first.
     #[cfg_attr(
         not(feature = "grpc"),
         allow(dead_code, reason = "only ranks that serve a partition register work")

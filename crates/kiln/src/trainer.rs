@@ -159,8 +159,8 @@ impl<C: ModelConfig> Trainer<C> {
         }
     }
 
-    /// Trains a model from its initial weights without a run folder. Returns a curve for each of `phases`, which
-    /// contains the accuracy on its split after each epoch. Collective: every rank must call it.
+    /// Trains a model from its initial weights without a run folder. Returns one curve for each of `phases`. A curve
+    /// contains the accuracy on the split of its phase after each epoch. Collective: every rank must call it.
     ///
     /// # Errors
     /// Returns an error if settings are inconsistent or a split is empty, and the errors of sampling and training.

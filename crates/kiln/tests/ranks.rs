@@ -47,7 +47,7 @@ fn ranks_train_one_model() {
     assert!((one_loss - two_loss).abs() < 1e-4 * one_loss, "{one_loss} {two_loss}");
     assert!(two[0].folder().is_some() && two[1].folder().is_none());
 
-    // A model outlives its ranks, but its collectives fail.
+    // A trained model can be used after its ranks have exited, but its collectives fail.
     let error = two[0].evaluate(&NeighborLoader::new(&data, [5, 5]), Phase::Test).unwrap_err();
     assert!(matches!(error, Error::RanksEnded), "{error}");
 }

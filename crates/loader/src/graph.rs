@@ -46,7 +46,7 @@ impl<F: FeatureStore + ?Sized> GraphBatcher<F> {
 }
 
 impl<F: ?Sized> GraphBatcher<F> {
-    /// The number of graphs.
+    /// Returns the number of graphs.
     pub fn n_graphs(&self) -> usize {
         self.labels.len()
     }
@@ -128,7 +128,8 @@ impl<F: FeatureStore + ?Sized + 'static> Batcher for GraphBatcher<F> {
 }
 
 impl<F: ?Sized> GraphBatcher<F> {
-    /// Copies the graphs one after the other into a block, and returns it with the start of each graph's nodes.
+    /// Copies the graphs one after the other into a block. Returns the block and the start of each graph's nodes in it,
+    /// followed by the number of nodes.
     fn copy(&self, graphs: &[GraphId]) -> Result<(Block, Vec<u32>), BatchError> {
         let mut ranges = Vec::with_capacity(graphs.len());
         let (mut n_nodes, mut n_edges) = (0_u64, 0_u64);

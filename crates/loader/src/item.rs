@@ -228,7 +228,8 @@ impl<I: ItemId> ItemSampler<I> {
         self.config.batch_size.saturating_mul(self.config.shard.world_size)
     }
 
-    /// Returns the number of items that all ranks together use in a step with `n_items` items of the list.
+    /// Returns the number of items that all ranks together use in a step to which the list contributes `n_items`. It is
+    /// smaller if the policy drops items and larger if it pads the step.
     fn n_used(&self, phase: Phase, n_items: usize) -> usize {
         let n_ranks = self.config.shard.world_size;
         match (phase, self.config.uneven) {
@@ -299,8 +300,8 @@ pub struct SeedBatch<I = NodeId> {
     pub phase: Phase,
     /// The step within the phase, from 0, the same on all ranks.
     pub step: usize,
-    /// The phase's key folded with the step. It is the same on all ranks, so the neighbours sampled for a node do not
-    /// depend on the rank whose seed it is.
+    /// The phase's key folded with the step. It is the same on all ranks, so each rank would sample the same neighbours
+    /// for a node.
     pub key: RngKey,
     /// The seeds of this rank.
     pub seeds: Vec<I>,

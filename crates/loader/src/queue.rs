@@ -119,7 +119,7 @@ impl<B> Queue<B> {
         }
     }
 
-    /// Prevents further steps from being started.
+    /// Ends the queue: no further step is started, and waiting workers return.
     pub(crate) fn close(&self) {
         self.lock().end_step = 0;
         self.changed.notify_all();

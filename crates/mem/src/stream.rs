@@ -84,10 +84,11 @@ impl<'v, T: Pod> Writer<'v, T> {
         // SAFETY: by the assertion, the target is within the vector's spare capacity.
         let target = unsafe { room.as_mut_ptr().cast::<u8>().add(self.n_written) };
         match n_bytes == STAGE_BYTES {
-            // SAFETY: the whole stage is filled and aligned to a line; so is the target, since the first write ended
-            // at a line and all others are whole lines. `is_wide` implies that the processor supports AVX.
+            // SAFETY: the stage is full and aligned to a line. The target has room for it and is aligned to a line,
+            // because the first write ended at the start of a line and later writes are whole lines. `is_wide` implies
+            // AVX.
             true if self.is_wide => unsafe { stream_wide(stage, target) },
-            // SAFETY: stage and target are aligned and filled as for `stream_wide`.
+            // SAFETY: the conditions are those of `stream_wide`, except that AVX is not needed.
             true => unsafe { stream(stage, target) },
             // SAFETY: the stage has `n_bytes` filled bytes, and the vector has the capacity for them.
             false => unsafe { target.copy_from_nonoverlapping(stage, n_bytes) },
@@ -100,7 +101,8 @@ impl<'v, T: Pod> Writer<'v, T> {
 /// Copies a stage to the target with 16-byte streaming stores.
 ///
 /// # Safety
-/// Both are valid for [`STAGE_BYTES`], aligned to a cache line and do not overlap; the stage is initialised.
+/// `stage` and `target` must be aligned to a cache line and valid for [`STAGE_BYTES`] bytes, and they must not overlap.
+/// The stage must be initialised.
 unsafe fn stream(stage: *const u8, target: *mut u8) {
     for offset in (0..STAGE_BYTES).step_by(16) {
         // SAFETY: the offset is within the stage; every x86-64 processor supports SSE2.
@@ -111,7 +113,7 @@ unsafe fn stream(stage: *const u8, target: *mut u8) {
 /// Copies a stage to the target with 32-byte streaming stores.
 ///
 /// # Safety
-/// Same as for [`stream`]; the processor supports AVX.
+/// Same as for [`stream`]; in addition, the processor must support AVX.
 #[target_feature(enable = "avx")]
 unsafe fn stream_wide(stage: *const u8, target: *mut u8) {
     for offset in (0..STAGE_BYTES).step_by(32) {

@@ -52,7 +52,7 @@ impl UniqueId {
 }
 
 /// The time for which a call continues to wait after a rank of the same [`Comm::for_devices`] call has failed or ended,
-/// because that rank may have finished the same collective. Also the deadline of finalizing a communicator.
+/// because that rank may have finished the same collective. It is also the maximum time to finalize a communicator.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// A range of device memory.
@@ -130,7 +130,7 @@ impl Comm {
         // SAFETY: the call starts a group of this thread, and the group ends below on every path.
         nccl.ok("ncclGroupStart", unsafe { (nccl.group_start)() })?;
         let mut started = comms.iter_mut().try_for_each(|comm| comm.start(&id));
-        // SAFETY: the group of this thread was started above; the handles are written until it ends.
+        // SAFETY: the group of this thread was started above; `comms` owns the handles and outlives NCCL's writes.
         let ended = nccl.started("ncclGroupEnd", unsafe { (nccl.group_end)() });
         started = started.and(ended);
         for comm in &mut comms {
@@ -199,7 +199,7 @@ impl Comm {
     pub unsafe fn all_reduce_sum(&mut self, buffer: Buffer) -> Result<(), Error> {
         self.check()?;
         let (at, stream) = (buffer.address as *mut c_void, self.raw_stream());
-        // SAFETY: the caller guarantees that the buffer is valid and unused.
+        // SAFETY: the caller guarantees that the buffer is valid and that nothing else uses it until `finish` returns.
         let status = unsafe { (self.nccl.all_reduce)(at, at, buffer.len, FLOAT32, SUM, self.raw(), stream) };
         let started = self.nccl.started("ncclAllReduce", status);
         self.finish("ncclAllReduce", started)
@@ -222,13 +222,13 @@ impl Comm {
         let mut started = Ok(());
         for (peer, buffer) in sends.iter().enumerate().filter(|(_, buffer)| 0 < buffer.len) {
             let at = buffer.address as *const c_void;
-            // SAFETY: the caller guarantees that the buffer is valid, written and unused.
+            // SAFETY: the caller guarantees that the buffer is valid and written, and that nothing else uses it.
             let status = unsafe { (nccl.send)(at, buffer.len, UINT8, peer as c_int, self.raw(), stream) };
             started = started.and(nccl.started("ncclSend", status));
         }
         for (peer, buffer) in recvs.iter().enumerate().filter(|(_, buffer)| 0 < buffer.len) {
             let at = buffer.address as *mut c_void;
-            // SAFETY: the caller guarantees that the buffer is valid and unused.
+            // SAFETY: the caller guarantees that the buffer is valid and that nothing else uses it.
             let status = unsafe { (nccl.recv)(at, buffer.len, UINT8, peer as c_int, self.raw(), stream) };
             started = started.and(nccl.started("ncclRecv", status));
         }
@@ -310,8 +310,8 @@ impl Comm {
     fn abort(&mut self) {
         self.is_over.store(true, Ordering::Release);
         if !self.raw().is_null() && self.bind().is_ok() {
-            // SAFETY: the handle belongs to a communicator that is aborted only once. A failure is ignored, because the
-            // communicator is not used again.
+            // SAFETY: the handle is not null, and `forget` sets it to null below, so NCCL aborts the communicator only
+            // once. A failure is ignored, because the communicator is not used again.
             unsafe { (self.nccl.comm_abort)(self.raw()) };
             // This waits for the communicator's kernels, which may still write to the caller's memory.
             let _ = self.stream.synchronize();
@@ -333,7 +333,7 @@ impl Comm {
         if started.and_then(|()| self.wait(call, GRACE)).is_err() {
             return false;
         }
-        // SAFETY: the communicator was finalized, and is destroyed once.
+        // SAFETY: the communicator was finalized. It is destroyed once, because `forget` sets its handle to null below.
         unsafe { (self.nccl.comm_destroy)(self.raw()) };
         self.forget();
         true

@@ -40,13 +40,16 @@ impl RawConfig {
     }
 }
 
-/// The values of `ncclResult_t` that this crate uses.
+/// The value `ncclSuccess` of `ncclResult_t`.
 pub(crate) const SUCCESS: c_int = 0;
+/// The value `ncclInProgress` of `ncclResult_t`.
 pub(crate) const IN_PROGRESS: c_int = 7;
 
-/// The values of `ncclDataType_t` and `ncclRedOp_t` that this crate uses.
+/// The value `ncclUint8` of `ncclDataType_t`.
 pub(crate) const UINT8: c_int = 1;
+/// The value `ncclFloat32` of `ncclDataType_t`.
 pub(crate) const FLOAT32: c_int = 7;
+/// The value `ncclSum` of `ncclRedOp_t`.
 pub(crate) const SUM: c_int = 0;
 
 /// The functions that this crate calls, with the signatures of `nccl.h` of NCCL 2.
@@ -114,7 +117,7 @@ fn load() -> Result<Nccl, Error> {
 }
 
 fn functions(library: Library, file: &'static str) -> Result<Nccl, Error> {
-    /// Looks up a function by name; the field that it initializes gives its type.
+    /// Looks up a function of the library by name. Its type is that of the field to which it is assigned.
     macro_rules! function {
         ($name:literal) => {{
             // SAFETY: `nccl.h` declares the function with the type of the field that this initializes.
@@ -150,7 +153,7 @@ impl Nccl {
         if status == SUCCESS {
             return Ok(());
         }
-        // SAFETY: NCCL returns a static string for any status.
+        // SAFETY: for any status, NCCL returns a null-terminated string that is never freed.
         let text = unsafe { CStr::from_ptr((self.get_error_string)(status)) };
         Err(Error::Failed { call, reason: format!("{} (status {status})", text.to_string_lossy()) })
     }

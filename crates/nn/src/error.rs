@@ -53,7 +53,7 @@ pub enum Error {
         "no tensor name ends in {expected}; the file has {got}: save the layers of a PyG or DGL model of the same type"
     )]
     UnknownNames {
-        /// The suffixes of weight names.
+        /// The suffixes of the weight names of the model's layers in PyG and DGL.
         expected: TensorNames,
         /// The names of the file's tensors.
         got: TensorNames,

@@ -53,8 +53,8 @@ pub struct GcnConv {
 impl GcnConv {
     /// Runs the layer.
     ///
-    /// The sum commutes with the product, so rows are projected first if that is cheaper. The two orders differ only by
-    /// rounding, and the block's size and the widths alone decide which is used.
+    /// The sum commutes with the product, so the rows are multiplied by the weight matrix before the sum if that is
+    /// faster. The two orders differ only by rounding, and the block's size and the widths alone decide which is used.
     ///
     /// # Shapes
     /// `x` is `[n_src, d_in]`, the result `[n_dst, d_out]`.

@@ -191,7 +191,8 @@ impl GraphModel for Gin {
     }
 }
 
-/// A [`GinConv`], followed by normalisation and ReLU unless its output is the scores.
+/// A [`GinConv`], followed by optional normalisation and ReLU. A layer whose output is the scores has neither of the
+/// two.
 #[derive(Module, Debug)]
 pub struct GinLayer {
     /// The convolution.

@@ -9,7 +9,7 @@ use rand_xoshiro::rand_core::{Rng, SeedableRng};
 /// The gain for a ReLU (He, Zhang, Ren, Sun 2015, section 2.2), as in DGL's `SAGEConv`.
 pub(crate) const RELU_GAIN: f64 = std::f64::consts::SQRT_2;
 
-/// The gain for a linear layer.
+/// The gain of 1, with which the range of [`xavier_uniform`] is that of Glorot and Bengio.
 pub(crate) const NO_GAIN: f64 = 1.0;
 
 /// Draws a matrix `[d_in, d_out]`, uniform in `[-a, a)` with `a = gain * sqrt(6 / (d_in + d_out))` (Glorot and

@@ -16,7 +16,8 @@ pub enum Mode {
     Eval,
 }
 
-/// The context of a forward pass: everything that it depends on besides parameters and input.
+/// The context of a forward pass: everything that its result depends on besides the parameters, the blocks or graphs,
+/// and the input rows.
 #[derive(Debug, Clone, Copy)]
 pub struct ForwardContext {
     /// The key of the step, the same on all ranks, from which dropout masks are drawn.

@@ -58,8 +58,9 @@ pub struct SageConv {
 impl SageConv {
     /// Runs the layer.
     ///
-    /// A mean or sum commutes with the product, so the neighbours' rows are projected first if that is cheaper. The two
-    /// orders differ only by rounding, and the block's size and the widths alone decide which is used.
+    /// A mean or sum commutes with the product, so the neighbours' rows are multiplied by the weight matrix before the
+    /// aggregation if that is faster. The two orders differ only by rounding, and the block's size and the widths alone
+    /// decide which is used.
     ///
     /// # Shapes
     /// `x` is `[n_src, d_in]`, the result `[n_dst, d_out]`.

@@ -31,7 +31,7 @@ impl Widths {
 }
 
 /// The layer number that keys the dropout masks of the input features. It is larger than any model's number of layers,
-/// because the other masks are keyed by the layer whose output they mask.
+/// so it differs from the layer numbers that key the masks of the layers' outputs.
 const INPUT: usize = u32::MAX as usize;
 
 /// The dropout before the first layer and, after ReLU, between layers.

@@ -28,14 +28,14 @@ pub enum Method {
     /// for the partition's size. The nodes are streamed several times. The required memory grows with the number of
     /// nodes, not with the number of edges.
     Fennel,
-    /// METIS's k-way partitioning, which cuts the fewest edges at the highest cost: about 60 bytes of memory per edge,
-    /// and at most 2^31 - 1 adjacency entries in the symmetric graph. Requires the feature `metis`.
+    /// METIS's k-way partitioning, which cuts the fewest edges and needs the most memory, about 60 bytes per edge. The
+    /// symmetric graph may have at most 2^31 - 1 adjacency entries. Requires the feature `metis`.
     Metis,
 }
 
 impl Method {
-    /// Returns METIS if this program was built with it, the number of edges is within its limits, and the system does
-    /// not report too little available memory; otherwise Fennel.
+    /// Returns METIS if this program was built with it, the number of edges is within its limits, and the available
+    /// memory suffices or is unknown; otherwise Fennel.
     pub fn auto(n_edges: u64) -> Self {
         match check_metis(n_edges) {
             Ok(()) => Self::Metis,
@@ -156,7 +156,8 @@ pub(crate) fn check_n_parts(n_parts: usize) -> Result<()> {
     Err(Error::BadParameter { what: "the number of partitions", expected, got: n_parts.to_string() })
 }
 
-/// Checks that `parts` has a partition below `n_parts` for each node, and that training nodes are nodes of the graph.
+/// Checks that `n_parts` is in range, that `parts` has a partition below `n_parts` for each node, and that training
+/// nodes are nodes of the graph.
 pub(crate) fn check_parts(n_nodes: usize, train: &[NodeId], parts: &[u16], n_parts: usize) -> Result<()> {
     check_n_parts(n_parts)?;
     let bad = |what, expected: String, got: String| Err(Error::BadParameter { what, expected, got });

@@ -22,7 +22,8 @@ pub enum Error {
         file_prefix(file.as_deref())
     )]
     BadBook {
-        /// The file from which the new ids are memory-mapped; `None` if they are in memory.
+        /// The memory-mapped file of the book's new ids or of a partition's nodes, whichever was read; `None` if the
+        /// array is in memory.
         file: Option<PathBuf>,
         /// The name and the position of the invalid value, for the message.
         what: String,
@@ -80,7 +81,7 @@ pub enum Error {
 }
 
 impl From<kiln_data::Error> for Error {
-    /// Converts file errors to [`Error::Store`], so that they do not depend on the crate that read the file.
+    /// Converts file errors to [`Error::Store`], so that their variant does not depend on the crate that read the file.
     fn from(error: kiln_data::Error) -> Self {
         match error {
             kiln_data::Error::Store(error) => Self::Store(error),

@@ -141,8 +141,8 @@ impl<'a> Stream<'a> {
         best.expect("at least one partition should have room for the node").0
     }
 
-    /// Returns true if a node fits in the partition. Training nodes are limited by the number of training nodes only,
-    /// so that they always find room; `settle` moves other nodes out later.
+    /// Returns true if a node fits in the partition. For a training node, only the partition's limit of training nodes
+    /// counts, so every training node finds room; `settle` moves other nodes out later.
     fn has_room(&self, part: usize, is_train: bool) -> bool {
         match is_train {
             true => self.n_train[part] < self.most_train,

@@ -7,8 +7,8 @@ use kiln_sample::{Fanout, KeyDomain, NeighborSampler, RngKey, Seeds, count_node_
 use crate::draws::shuffle;
 use crate::{Error, PartitionBook, Result};
 
-/// The value folded into [`KeyDomain::Host`] for the order of training nodes, the same as in
-/// `kiln_loader::ItemSampler`.
+/// The value that is folded into the epoch's key with [`KeyDomain::Host`] for the order of training nodes.
+/// `kiln_loader::ItemSampler` uses the same value.
 const HOST_ITEM_ORDER: u64 = 0;
 
 /// The configuration of the static cache: each partition stores the remote feature rows that are inputs of the largest

@@ -29,7 +29,7 @@ pub(crate) struct Manifest {
     /// The version of the format, [`VERSION`].
     pub(crate) format: u32,
     pub(crate) name: String,
-    /// The hash of all data of the whole set that training reads.
+    /// The hash of the whole data set, which covers all data that training reads.
     pub(crate) hash: String,
     pub(crate) n_nodes: usize,
     pub(crate) n_edges: u64,
@@ -74,7 +74,8 @@ impl Manifest {
         self.files.contains_key("cache_ids.npy")
     }
 
-    /// Returns the files of a partition with the shapes that follow from the manifest's counts.
+    /// Returns the files that a partition may contain, with the shapes that follow from the manifest's counts, or an
+    /// error if `part` or `offsets` is invalid.
     fn known(&self, path: &Path) -> Result<Vec<Known>> {
         use ElementType::{F32, I32, U8, U32, U64};
         let Some(&[start, end]) = self.offsets.get(self.part..).and_then(|rest| rest.first_chunk()) else {

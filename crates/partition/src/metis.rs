@@ -25,8 +25,8 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 pub(crate) fn assign(graph: &Csc, train: &TrainSet, n_parts: usize, seed: u64) -> Result<Vec<u16>> {
     let symmetric = Symmetric::new(graph)?;
     let mut parts = vec![0; graph.n_nodes()];
-    // METIS rejects graphs without edges and more partitions than nodes. In both cases `settle` alone distributes the
-    // nodes.
+    // METIS rejects graphs without edges and graphs with fewer nodes than partitions. `settle` alone distributes the
+    // nodes of these graphs, and of graphs with one node per partition.
     if n_parts < graph.n_nodes() && !symmetric.neighbors.is_empty() {
         // METIS divides by 0 if the weights of a constraint sum to 0.
         let n_constraints = if train.n_train() == 0 { 1 } else { 2 };

@@ -21,7 +21,7 @@ pub struct Part {
     pub index: usize,
     /// The name of the whole data set.
     pub name: String,
-    /// The hash of the whole data set. Partitions that are used in one training must have the same hash.
+    /// The hash of the whole data set. Partitions that are used in one training run must have the same hash.
     pub hash: String,
     /// The hash of the partitioning, the same in all its partitions: 64 bits of the data set's hash, the number of
     /// partitions, and 64 bits of the hash of the partition book.
@@ -45,7 +45,7 @@ pub struct Part {
     pub labels: Arc<Labels>,
     /// The split of the whole data set.
     pub split: Split,
-    /// The name of each class; empty if classes have no names.
+    /// The name of each class; the numbers from 0 if classes have no names.
     pub class_names: Vec<String>,
     /// The name of each edge type; empty if the types have no names.
     pub edge_type_names: Vec<String>,
@@ -127,7 +127,8 @@ impl Part {
         Ok(self.graph.scatter_rows(&self.old_ids, self.book.n_nodes())?)
     }
 
-    /// Returns the first row whose node contradicts the book: the row, its expected new id and its node.
+    /// Returns the first row whose node does not have the new id that the book assigns to the row, as the row, this new
+    /// id and the node. Returns `None` if all rows agree with the book.
     pub(crate) fn bad_row(&self) -> Option<(usize, u32, NodeId)> {
         let rows = self.old_ids.iter().zip(self.book.owned(self.index)).enumerate();
         let mut rows = rows.map(|(row, (&node, new_id))| (row, new_id, node));
@@ -135,8 +136,9 @@ impl Part {
     }
 
     /// Verifies a partition: opens it and checks the hashes of all files, that the book is a permutation and agrees
-    /// with the rows, that edges have valid sources and ids, that numbers are finite, and that cached rows belong to
-    /// remote nodes. Reads each file twice, once for its hash and once for its values.
+    /// with the rows, that edges have valid sources, ids and types, that weights and features are finite, that labels
+    /// and split are valid, and that cached rows belong to remote nodes. Reads each file twice, once for its hash and
+    /// once for its values.
     ///
     /// # Errors
     /// Returns the errors of [`Part::open`]; [`kiln_store::Error::HashMismatch`] if a file's hash differs from the

@@ -7,7 +7,7 @@ use kiln_store::array_folder::{ElementType, FolderWriter};
 
 use crate::Result;
 
-/// The number of elements in a chunk, unless a single row has more.
+/// The maximum number of elements in a chunk, unless a single row has more.
 const VALUES_AT_ONCE: usize = 1 << 16;
 
 /// Writes the feature rows of `nodes`, in the order of `nodes`.

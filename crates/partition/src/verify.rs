@@ -49,8 +49,8 @@ fn check_rows(folder: &Path, part: &Part) -> Result<()> {
     Err(bad_value(folder, "old_ids.npy", "the node of row", row, expected, node.0))
 }
 
-/// Checks that the sources of edges are nodes of the whole graph, and that edge ids ascend and are below its number of
-/// edges.
+/// Checks that `indptr` never decreases, that the sources of edges are nodes of the whole graph, and that edge ids
+/// ascend and are below the number of edges of the whole graph.
 fn check_edges(folder: &Path, part: &Part) -> Result<()> {
     let indptr = part.graph.indptr();
     if let Some(row) = indptr.windows(2).position(|pair| pair[1] < pair[0]) {

@@ -71,10 +71,10 @@ impl fmt::Display for WriteReport {
 ///
 /// # Errors
 /// Returns [`kiln_store::Error::NotEmpty`], before anything is written, if the folder exists and is not empty;
-/// [`Error::BadParameter`] if lengths in the data set or the book differ, or if a training node or a value of `cache`
-/// is out of range; [`Error::BadBook`] if the book is invalid; [`Error::Graph`], [`Error::Feature`] or
-/// [`Error::Sample`] if the data set is damaged; [`Error::Store`] if the number of columns, classes or class names is
-/// invalid, or if files cannot be written.
+/// [`Error::BadParameter`] if the graph, the features, the labels and the book differ in their number of nodes, or if a
+/// training node or a value of `cache` is out of range; [`Error::BadBook`] if the book is invalid; [`Error::Graph`],
+/// [`Error::Feature`] or [`Error::Sample`] if the data set is damaged; [`Error::Store`] if the number of columns,
+/// classes or class names is invalid, or if files cannot be written.
 pub fn write_parts(
     data: &Dataset,
     book: &PartitionBook,
@@ -161,7 +161,7 @@ fn put_whole(folder: &mut FolderWriter, data: &Dataset, book: &PartitionBook) ->
     Ok(())
 }
 
-/// Writes the edges into `nodes`. The graph must be valid.
+/// Writes the ids of `nodes` and the in-edges of these nodes. The graph must be valid.
 fn put_edges(folder: &mut FolderWriter, graph: &Csc, nodes: &[NodeId]) -> Result<()> {
     folder.put("old_ids.npy", ElementType::U32, nodes)?;
     let mut indptr = folder.vector("indptr.npy", ElementType::U64)?;

@@ -29,7 +29,8 @@ fn check_peak<T>(what: &str, most: usize, run: impl FnOnce() -> T) -> T {
     result
 }
 
-/// A memory-mapped power-law graph of 2^18 nodes and 2^22 edges. Its features are as large as its edges.
+/// A memory-mapped power-law graph of 2^18 nodes and 2^22 edges. Its features take the same number of bytes as its
+/// edges.
 fn mapped(root: &std::path::Path) -> Dataset {
     format::write(&synthetic::rmat(18, 16, 16, 1).unwrap(), root.join("set")).unwrap();
     format::open(root.join("set")).unwrap()

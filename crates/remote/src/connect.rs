@@ -35,7 +35,7 @@ pub struct ConnectConfig {
     /// The longest time to wait for servers to start.
     pub join_within: Duration,
     /// The limit on in-flight responses in bytes, counted by their expected sizes. Requests that would exceed it wait.
-    /// A request that exceeds it alone is sent when no other request is in flight.
+    /// A request whose response alone exceeds the limit is sent when no other request is in flight.
     pub in_flight_bytes: usize,
 }
 
@@ -121,7 +121,8 @@ fn bad_array(peer: &Peer, expected: &str, n_bytes: usize) -> Error {
     peer.bad_answer("an array", expected.to_owned(), format!("{n_bytes} bytes"))
 }
 
-/// Takes a lease from each server, concurrently, and starts tasks that renew the leases.
+/// Takes a lease from each server, concurrently, and starts tasks that renew the leases. Returns the descriptions of
+/// the servers' partitions in the order of `peers`.
 pub(crate) fn open_all(runtime: &Runtime, peers: &[Arc<Peer>], within: Duration) -> Result<Vec<Opened>> {
     let mut tasks = JoinSet::new();
     for (number, peer) in peers.iter().enumerate() {
@@ -142,7 +143,7 @@ pub(crate) fn open_all(runtime: &Runtime, peers: &[Arc<Peer>], within: Duration)
 }
 
 /// Checks that the local partition and those of the servers form one graph. Returns the owner of each partition, and
-/// the description of one partition for the properties of the whole graph.
+/// the description of one partition, which contains the properties of the whole graph.
 pub(crate) fn assemble(
     own: Option<Arc<LocalPart>>,
     peers: &[Arc<Peer>],
@@ -172,7 +173,7 @@ pub(crate) fn assemble(
         }
         match owners.get_mut(told.part as usize) {
             Some(owner @ None) => *owner = Some(Owner::Remote(Arc::clone(peer))),
-            // The given servers may include the server of the local partition, which is not used then.
+            // A server of the local partition may be given, but is not used.
             Some(Some(Owner::Local(_))) => {}
             Some(Some(Owner::Remote(other))) => {
                 let (one, other) = (&peer.address, &other.address);

@@ -7,10 +7,12 @@ use kiln_sample::{
     Fanout, Frontier, FrontierSampler, HopRequest, NeighborSampler, Rule, Scratch, in_edge_range,
 };
 
-/// All in-edges of some nodes of a graph: of the nodes of a partition, or of nodes whose lists a server has sent.
+/// All in-edges of some nodes of a graph. The nodes are those of a partition, or nodes whose neighbour lists a server
+/// has sent.
 #[derive(Debug, Clone)]
 pub(crate) struct Edges {
-    /// The in-edges, with a row for each of `nodes`. Sources are nodes of the whole graph, in the whole graph's order.
+    /// The in-edges, with a row for each of `nodes`. Sources are node ids of the whole graph. The edges of each row are
+    /// in the order of the whole graph.
     pub(crate) graph: Arc<Csc>,
     /// The node of each row.
     pub(crate) nodes: SharedArray<NodeId>,
@@ -36,7 +38,8 @@ impl Edges {
         Ok(())
     }
 
-    /// Returns the positions of each row's edges. The positions are checked, because the graph may be a damaged file.
+    /// Returns the positions of each row's edges in `graph`. The positions are checked, because the graph may be a
+    /// damaged file.
     ///
     /// # Errors
     /// Returns the errors of [`in_edge_range`].

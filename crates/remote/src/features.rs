@@ -14,15 +14,15 @@ use crate::sieve::Sieve;
 use crate::wire::bytes_of;
 use crate::{Error, MAX_ROWS, Result};
 
-/// The target size of a response, in bytes.
+/// The target size in bytes of a response with feature rows. A single row above it is requested alone.
 const ANSWER_BYTES: usize = 4 << 20;
 
 /// A feature store of a partitioned graph, indexed by nodes of the whole graph. Its rows are bit-identical to those of
 /// the whole graph's features.
 ///
 /// Rows of the local partition are read in place, and cached remote rows from the partition's static cache or the
-/// dynamic cache ([`DistFeatureStore::with_dynamic_cache`]). All other rows are requested from all servers
-/// concurrently, each row once per call.
+/// dynamic cache ([`DistFeatureStore::with_dynamic_cache`]). All other rows are requested from their servers, from all
+/// servers concurrently and each row once per call.
 #[derive(Debug)]
 pub struct DistFeatureStore {
     graph: Arc<DistGraph>,
@@ -193,12 +193,12 @@ impl Kept {
 
 /// The locations of the requested rows. Positions are those of the output.
 struct Places {
-    /// The local row of each position; an arbitrary row for remote nodes.
+    /// The row in the local partition for each position; row 0 if the node is remote.
     own: Vec<PartitionRow>,
     n_own: usize,
     /// The requested rows of the static cache and their positions.
     hot: Vec<(CacheRow, u32)>,
-    /// The remote rows of each partition and their positions, with equal rows next to each other.
+    /// The rows to fetch from each partition and their positions, with equal rows next to each other.
     there: Vec<Vec<(PartitionRow, u32)>>,
 }
 
@@ -230,7 +230,7 @@ impl Places {
             }
         }
         for (part, wanted) in places.there.iter_mut().enumerate() {
-            // Only a list with duplicate rows is sorted. Distinct rows keep the order of their output positions, so
+            // Sorting moves equal rows next to each other. A list that is known to have distinct rows is not sorted, so
             // that the output is written sequentially.
             if !are_distinct(wanted, book.n_owned(part)) {
                 wanted.sort_unstable();
@@ -251,8 +251,8 @@ impl Places {
     }
 }
 
-/// Returns true if all rows are distinct. May return false for distinct rows if the check would take longer than
-/// sorting.
+/// Returns true only if all rows are distinct. Returns false for a short list that does not ascend, even if its rows
+/// are distinct, because sorting it takes less time than the check.
 fn are_distinct(wanted: &[(PartitionRow, u32)], n_rows: usize) -> bool {
     if wanted.len() < n_rows / 64 {
         return wanted.is_sorted_by(|a, b| a.0 < b.0);
@@ -280,7 +280,8 @@ impl Piece<'_> {
         PeerRequest { peer: Arc::clone(self.peer), question, n_bytes }
     }
 
-    /// Copies the rows of a chunk to their positions in the output. Returns the chunk's rows with their positions.
+    /// Copies the rows of a chunk to their positions in the output. Returns the chunk's rows with their positions, and
+    /// [`Error::BadAnswer`] if the chunk does not consist of whole rows of this request.
     fn put(
         &self,
         start: u64,
@@ -313,7 +314,8 @@ impl Piece<'_> {
     }
 }
 
-/// Resizes the output to `n_values`, which the caller overwrites. Returns `None` if the element type is not supported.
+/// Sets the element type of the output and resizes it to `n_values` values, which the caller overwrites. Returns `None`
+/// if the element type is not supported.
 fn fit(out: &mut FeatureBuffer, row_type: FeatureDType, n_values: usize) -> Option<()> {
     if out.dtype() != row_type {
         *out = FeatureBuffer::empty(row_type);

@@ -19,7 +19,7 @@ use crate::{Error, FetchStats, Result, RuleRegistry, WINDOW_BYTES};
 /// The number of received chunks that are buffered for the requesting thread.
 pub(crate) const PIECES_AHEAD: usize = 16;
 
-/// The number of in-flight response bytes of one permit.
+/// The number of in-flight response bytes that one permit of `budget` stands for.
 const PERMIT_BYTES: usize = 1 << 10;
 
 /// A client of a partitioned graph: the local partition, if any, and connections to the servers of the others.
@@ -32,7 +32,7 @@ const PERMIT_BYTES: usize = 1 << 10;
 /// other threads.
 #[derive(Debug)]
 pub struct DistGraph {
-    // The runtime is dropped first, so that its tasks end before the data that they use.
+    /// The runtime of the network threads; `None` only while the graph is being dropped.
     runtime: Option<Runtime>,
     /// The owner of each partition.
     owners: Vec<Owner>,
@@ -58,13 +58,14 @@ pub(crate) enum Owner {
 
 impl DistGraph {
     /// Connects to all servers, and checks that they form one graph together with the local partition. Waits for
-    /// servers that have not started yet.
+    /// servers that have not started yet. Without a local partition, also fetches the arrays of the whole graph.
     ///
     /// # Errors
-    /// Returns [`Error::PeerLost`] if a server does not start in time, [`Error::Refused`] if one rejects the token or
-    /// certificate, [`Error::BadParts`] if a partition is missing, is a duplicate or belongs to another partitioning,
-    /// [`Error::Rpc`] if an address or the certificates cannot be used, [`Error::Threads`] if the network threads
-    /// cannot be started, and [`Error::BadAnswer`] or [`Error::Partition`] if a server sends invalid arrays.
+    /// Returns [`Error::PeerLost`] if a server does not start in time or stops responding, [`Error::Refused`] if one
+    /// rejects the token, the certificate or this version of kiln, [`Error::BadParts`] if a partition is missing, is a
+    /// duplicate, belongs to another partitioning or has unsupported features, [`Error::Rpc`] if an address or the
+    /// certificates cannot be used, [`Error::Threads`] if the network threads cannot be started, and
+    /// [`Error::BadAnswer`] or [`Error::Partition`] if a server sends invalid arrays.
     pub fn connect(config: ConnectConfig) -> Result<Self> {
         let ConnectConfig { servers, own, token, tls, rules, n_channels, deadline, join_within, .. } = config;
         let runtime = Builder::new_multi_thread()
@@ -281,7 +282,8 @@ impl Peers {
         for peer in self.all.drain(..) {
             goodbyes.spawn_on(peer.close(), &self.runtime);
         }
-        // Inside a runtime, blocking would panic, so the tasks may not finish. Leases that they do not end expire.
+        // In a thread of a tokio runtime, blocking would panic, so the tasks are not awaited there. Leases that they do
+        // not end expire.
         if Handle::try_current().is_err() {
             self.runtime.block_on(async { while goodbyes.join_next().await.is_some() {} });
         }
@@ -302,7 +304,7 @@ pub(crate) struct PeerRequest {
     pub(crate) n_bytes: usize,
 }
 
-/// The responses to in-flight requests. Dropping it cancels the requests.
+/// The responses to in-flight requests. Dropping this value cancels the requests.
 pub(crate) struct PendingReplies<'a> {
     graph: &'a DistGraph,
     // The tasks are cancelled when the set is dropped.
@@ -313,7 +315,8 @@ pub(crate) struct PendingReplies<'a> {
 }
 
 impl PendingReplies<'_> {
-    /// Waits for the next event. Returns `None` once all responses are complete.
+    /// Waits for the next event. Returns `None` once all responses are complete, and the error of a response that
+    /// fails.
     pub(crate) fn next(&mut self) -> Result<Option<ReplyEvent>> {
         if self.n_open == 0 {
             return Ok(None);
@@ -341,8 +344,8 @@ impl PendingReplies<'_> {
     }
 }
 
-/// Writes a chunk at its offset and drops all bytes behind it. The offset is the end of the bytes received so far, or
-/// lies before it if a retry sends the response again.
+/// Truncates the response to `start` bytes and appends a chunk. `start` is the length of the response so far, or less
+/// if a retry sends the response again.
 pub(crate) fn put(answer: &mut Vec<u8>, start: u64, bytes: &[u8]) {
     answer.truncate(start as usize);
     answer.extend_from_slice(bytes);

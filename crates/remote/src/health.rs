@@ -30,7 +30,7 @@ impl Health {
     /// cannot be started.
     ///
     /// # Panics
-    /// Panics in a thread of a tokio runtime, because it blocks.
+    /// Panics if it is called in a thread of a tokio runtime, because it blocks.
     pub fn ask(address: impl Into<String>, token: Token, tls: Option<Tls>, within: Duration) -> Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build().map_err(Error::Threads)?;
         let rpc_endpoint = RpcEndpoint { address: address.into(), token, tls };

@@ -1,7 +1,7 @@
 use bytemuck::{Pod, Zeroable};
 use kiln_graph::NodeId;
 
-/// The number of nodes of a bitmap word.
+/// The number of nodes that one word of the bitmap represents.
 const WORD: usize = 64;
 
 /// A row of a cache: the position of a cached node in the cache's list and features.
@@ -10,7 +10,7 @@ const WORD: usize = 64;
 pub(crate) struct CacheRow(u32);
 
 impl CacheRow {
-    /// Returns the rows as ids of the cache's feature store, without a copy.
+    /// Returns the rows as the ids that index the cache's feature store, without a copy.
     pub(crate) fn local_nodes(rows: &[Self]) -> &[NodeId] {
         bytemuck::cast_slice(rows)
     }

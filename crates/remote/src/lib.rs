@@ -94,13 +94,14 @@ const MAX_MESSAGE_BYTES: usize = 256 << 20;
 /// The largest request in bytes.
 const MAX_QUESTION_BYTES: usize = 2 << 20;
 
-/// The most feature rows of one request, whose row ids then take 1 MiB.
+/// The maximum number of feature rows in one request. That many row ids take 1 MiB.
 const MAX_ROWS: usize = 1 << 18;
 
-/// The most destinations of one request for edges. With usual fanouts, the response then has a few MiB.
+/// The maximum number of destinations in one request for edges. With usual fanouts, the response to such a request has
+/// a few MiB.
 const MAX_DSTS: usize = 1 << 14;
 
-/// The most in-flight requests of a connection.
+/// The maximum number of in-flight requests on one connection.
 const MAX_QUESTIONS: u32 = 512;
 
 /// The example of the README.

@@ -12,8 +12,8 @@ use kiln_partition::{Part, part_dir};
 
 use crate::{ColocatedWorker, ColocatedWorkerConfig, ConnectConfig, DistGraph, Error, Result, RuleRegistry};
 
-/// A partitioned graph that ranks can join: a folder with partitions, which the ranks hold and serve to each other
-/// (worker mode), or servers that hold all partitions (server-client mode).
+/// A partitioned graph that ranks can join. In worker mode, a folder contains the partitions, and the ranks serve them
+/// to each other. In server-client mode, servers hold all partitions.
 pub struct Partitions {
     source: Source,
     config: PartitionsConfig,
@@ -24,9 +24,10 @@ pub struct Partitions {
 #[derive(Debug, Clone)]
 pub struct PartitionsConfig {
     /// The name or address at which other ranks reach this machine; if `None`, the `local_ip` given to
-    /// [`Partitions::join`].
+    /// [`Partitions::join`] is used.
     pub host: Option<String>,
-    /// The token that servers require. In worker mode, rank 0 draws a random token if it has none.
+    /// The token that servers require. Server-client mode fails without it. In worker mode, all ranks use the token of
+    /// rank 0, which draws a random one if this is `None`.
     pub token: Option<Token>,
     /// The certificates of clients and servers; `None` for connections without TLS.
     pub tls: Option<Tls>,
@@ -73,7 +74,8 @@ pub struct PartitionsInfo {
 enum Source {
     /// A folder with `part0`, `part1` and so on. A machine only needs the partitions of its own ranks.
     Folder(PathBuf),
-    /// The addresses of servers, and the connection that fetched the info. The first rank of this process reuses it.
+    /// The addresses of servers, and the connection that fetched the info. The first rank that joins in this process
+    /// reuses the connection.
     Servers(Vec<String>, Mutex<Option<Arc<DistGraph>>>),
 }
 

@@ -28,9 +28,9 @@ const LAST_PAUSE: Duration = Duration::from_secs(1);
 /// A server and this client's connections to it.
 ///
 /// Requests are retried on any connection until the response is complete or has made no progress within the deadline,
-/// so the server may be restarted meanwhile. Progress is a byte beyond the furthest byte of the response received so
-/// far, so a server that accepts requests and never responds counts as lost. Responses depend only on the request, so
-/// attempts can be combined.
+/// so the server may be restarted meanwhile. A response makes progress when a byte arrives that no earlier attempt has
+/// received, so a server that accepts requests and never responds counts as lost. Responses depend only on the request,
+/// so attempts can be combined.
 #[derive(Debug)]
 pub(crate) struct Peer {
     pub(crate) address: String,
@@ -86,11 +86,11 @@ impl Question {
     }
 }
 
-/// An event of the response to a request, in order of receipt.
+/// An event in the response to a request. The events of a response are in order of receipt.
 pub(crate) enum ReplyEvent {
-    /// A chunk of a response. If the response fails, a retry sends it again from its start.
+    /// A chunk of a response. If an attempt fails, the retry sends the response again from offset 0.
     Piece {
-        /// The number of the request.
+        /// The index of the request among those that were sent together, from 0.
         number: usize,
         /// The offset of the chunk in the response.
         start: u64,
@@ -115,7 +115,7 @@ enum Failure {
 struct Progress {
     /// The offset of the first byte that no attempt has received.
     furthest: u64,
-    /// The time at which `furthest` last increased, or of the first attempt.
+    /// The start of the time without progress. It moves forward while this process accepts repeated chunks.
     at: Instant,
 }
 
@@ -214,7 +214,7 @@ impl Peer {
                 Ok(Ok(answer)) => return Ok(answer),
                 Ok(Err(Failure::Refused(reason))) => return Err(self.refused(reason)),
                 Ok(Err(Failure::Again(reason) | Failure::Panicked(reason))) => reason,
-                // These calls carry no lease, so graph servers do not fail with this code.
+                // These calls carry no lease, so graph servers do not return the status for an unknown lease.
                 Ok(Err(Failure::Unknown)) => "it unexpectedly requires a lease".to_owned(),
                 // A timeout is less informative than the reason why the previous attempt failed.
                 Err(_) => before.unwrap_or_else(|| "it does not respond".to_owned()),
@@ -309,7 +309,7 @@ impl Peer {
             let broken = || Failure::Again("its response is incomplete".to_owned());
             let bytes = chunk.map(|Chunk { data }| data).ok_or_else(broken)?;
             // An empty chunk ends a complete response, and the end of the stream follows. The stream is read to its
-            // end, because dropping it before counts as an error of the connection.
+            // end, because dropping it earlier counts as an error of the connection.
             if bytes.is_empty() {
                 let _ = timeout(progress.rest(self.deadline), chunks.message()).await;
                 return Ok(());
@@ -323,7 +323,7 @@ impl Peer {
         }
     }
 
-    /// Pauses before the next attempt. Returns [`Error::PeerLost`] if the time is up.
+    /// Pauses before the next attempt. Returns [`Error::PeerLost`] if `within` would pass during the pause.
     async fn wait(
         &self,
         pause: &mut Duration,

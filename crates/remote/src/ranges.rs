@@ -11,8 +11,8 @@ use crate::wire::{SampledRange, chunks};
 /// The number of rows that are sampled between two checks that the client is still connected.
 const GROUP: usize = 256;
 
-/// The memory of a sampled edge in bytes: 16 for source, id and weight in the sampler, 4 for its selection, and 12 for
-/// source, position and weight in the response, doubled because growing arrays have spare capacity.
+/// The memory of a sampled edge in bytes: 16 for source, id and weight in the sampler, 4 for its selection, and 24 in
+/// the response, which is twice the 12 for source, position and weight, because growing arrays have spare capacity.
 const EDGE_BYTES: usize = 16 + 4 + 2 * 12;
 
 /// The memory of a row without its edges in bytes: 4 for the end of its edges in the sampler, and 12 for the number of
@@ -63,7 +63,8 @@ fn send(sampled: SampledRange, response: &ResponseSender) -> bool {
     sampled.n_bytes() == 0 || chunks(sampled.into_arrays()).all(|chunk| response.send(chunk))
 }
 
-/// Divides rows into ranges that take at most `most_bytes` each when they are sampled.
+/// Divides rows into ranges that take at most `most_bytes` each when they are sampled. A single row that takes more is
+/// a range of its own.
 fn ranges(
     held: &LocalPart,
     rows: &[PartitionRow],

@@ -22,10 +22,11 @@ use crate::proto::Chunk;
 /// The number of chunks of a response that are computed ahead of the network.
 const AHEAD: usize = 2;
 
-/// The most bytes of requests that a server holds, waiting or being computed.
+/// The maximum total size in bytes of the requests that a server holds, whether they wait or their responses are being
+/// computed.
 pub(crate) const REQUEST_BYTES: usize = 256 << 20;
 
-/// The number of request bytes of one permit.
+/// The number of request bytes that one permit of `Responder::requests` stands for.
 const PERMIT_BYTES: usize = 1 << 10;
 
 pub(crate) type Answer<T> = Result<Response<T>, Status>;
@@ -35,9 +36,9 @@ pub(crate) type Chunks = Pin<Box<dyn Stream<Item = Result<Chunk, Status>> + Send
 #[derive(Debug, Clone)]
 pub(crate) struct Responder {
     held: Arc<LocalPart>,
-    /// One permit for each response that is computed concurrently; other requests wait.
+    /// One permit for each response that may be computed concurrently. Further requests wait for a permit.
     threads: Arc<Semaphore>,
-    /// One permit for each KiB of requests.
+    /// One permit for each KiB of [`REQUEST_BYTES`]. A request holds the permits for its size until its response ends.
     requests: Arc<Semaphore>,
     pending: Arc<Pending>,
     /// The longest time that a response waits for a client that does not read.
@@ -56,8 +57,8 @@ impl Responder {
         self.pending.oldest().map(|start| now.saturating_duration_since(start))
     }
 
-    /// Computes a response on a thread as soon as one is free, and sends it in chunks as fast as the client reads. The
-    /// request is dropped when its client disconnects.
+    /// Computes a response on a thread as soon as one is free, and sends it in chunks as fast as the client reads. A
+    /// waiting request is dropped when its client disconnects; `compute` must check [`ResponseSender::is_open`].
     ///
     /// # Errors
     /// Returns the status `RESOURCE_EXHAUSTED` if the requests would exceed [`REQUEST_BYTES`]; clients retry.
@@ -108,7 +109,7 @@ impl ResponseSender {
         self.send_result(Ok(Chunk { data }))
     }
 
-    /// Returns true if the client still reads this response.
+    /// Returns false once a chunk was dropped or the client has disconnected.
     pub(crate) fn is_open(&self) -> bool {
         self.is_open.get() && !self.sender.is_closed()
     }
@@ -125,7 +126,8 @@ impl ResponseSender {
         self.is_open.get()
     }
 
-    /// Sends the outcome of the response. An empty chunk marks a complete response; clients retry one without it.
+    /// Sends the outcome of the response. An empty chunk marks a complete response; clients retry a response that ends
+    /// without one.
     fn finish(self, outcome: std::thread::Result<crate::Result<()>>) {
         self.send_result(match outcome {
             Ok(Ok(())) => Ok(Chunk { data: Bytes::new() }),
@@ -168,7 +170,7 @@ impl Pending {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Registers a request until the result is dropped.
+    /// Registers a request as pending until the returned value is dropped.
     fn start(pending: &Arc<Self>, now: Instant) -> PendingRequest {
         let mut starts = pending.lock();
         let number = starts.next;

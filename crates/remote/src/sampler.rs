@@ -276,14 +276,15 @@ impl<'a> Requests<'a> {
         Ok(Self { graph, nodes, rows, parts })
     }
 
-    /// Returns the destinations of the local partition.
+    /// Returns the local partition and the destinations that it owns; `None` if there is no local partition.
     fn here(&self) -> Option<(&'a LocalPart, Rows<'_>)> {
         let held: &'a Arc<LocalPart> = self.graph.own()?;
         let part = held.part.index;
         Some((held, Rows { nodes: &self.nodes[part], rows: &self.rows[part] }))
     }
 
-    /// Returns the destinations of servers, in groups of at most [`MAX_DSTS`], one for each request.
+    /// Returns the destinations that servers own, in groups of at most [`MAX_DSTS`], each with its server. Each group
+    /// is one request.
     fn there(&self) -> Vec<(&'a Arc<Peer>, Rows<'_>)> {
         let mut pieces = Vec::new();
         for (part, (nodes, rows)) in self.nodes.iter().zip(&self.rows).enumerate() {

@@ -25,11 +25,11 @@ pub struct ServeConfig {
     pub tls: Option<Tls>,
     /// The sampling rules that clients can request by name.
     pub rules: RuleRegistry,
-    /// The number of responses that are computed concurrently, each by a thread, at least 1.
+    /// The maximum number of responses that are computed concurrently, each on a thread of its own; at least 1.
     pub n_threads: usize,
     /// The limit on concurrent connections; a client has [two](crate::ConnectConfig::n_channels). Further connections
-    /// wait until one is closed. At most half of the files that the process may open are used, even if this limit is
-    /// higher. A connection whose client does not authenticate within 5 s is closed.
+    /// wait until one is closed. Connections use at most half of the files that the process may open, even if this
+    /// limit is higher. A connection whose client does not authenticate within 5 s is closed.
     pub max_connections: usize,
     /// The time after which the lease of a silent client expires, and after which a response is dropped if its client
     /// does not read it. The client then retries the request.
@@ -62,8 +62,8 @@ impl ServeConfig {
         self.n_threads.max(1) * self.response_bytes + REQUEST_BYTES
     }
 
-    /// Returns the number of connections that are accepted concurrently. If the process may open few files, half of
-    /// these files are left for other uses, such as the partition.
+    /// Returns the maximum number of concurrent connections. If the process may open few files, half of these files are
+    /// left for other uses, such as the partition.
     fn n_connections(&self) -> usize {
         let at_most = max_open_files().map_or(usize::MAX, |n_files| n_files / 2);
         self.max_connections.min(at_most).max(1)
@@ -72,9 +72,9 @@ impl ServeConfig {
 
 /// A gRPC server of one partition. Dropping it stops serving.
 ///
-/// It runs two network threads and `n_threads` threads that compute responses. Its memory is bounded by
+/// It runs two network threads and `n_threads` threads that compute responses. For its memory limit see
 /// [`ServeConfig::memory_bytes`]. A panic while a response is computed, for example in a custom rule, fails only that
-/// request. In a rank of a job, as in worker mode, it ends the job like any panic.
+/// request. In a rank of a job, as in worker mode, such a panic ends the job, like any other panic.
 #[derive(Debug)]
 pub struct Server {
     runtime: Option<Runtime>,

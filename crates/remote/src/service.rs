@@ -18,10 +18,10 @@ use crate::respond::{Answer, Chunks, Responder, refusal};
 use crate::wire::{self, CHUNK_BYTES};
 use crate::{MAX_DSTS, MAX_ROWS, PROTOCOL};
 
-/// The largest number of draws with replacement of one request.
+/// The maximum number of draws with replacement for one request.
 const MAX_DRAWS: u64 = 1 << 26;
 
-/// The graph service of one partition. Its only state is the leases of its clients.
+/// The graph service of one partition. The only state that it keeps between requests is its clients' leases.
 #[derive(Debug, Clone)]
 pub(crate) struct Service {
     pub(crate) held: Arc<LocalPart>,
@@ -53,8 +53,8 @@ impl Service {
         Ok(rows)
     }
 
-    /// Decodes the rows of a request for edges. Rejects duplicates, because the response contains the edges of a row
-    /// once for each time that the row is listed, which takes much memory for a hub.
+    /// Decodes the rows of a request for edges. Rejects duplicates, because the response would contain a row's edges
+    /// once for each time that the row is listed, which for a hub would take much memory.
     fn distinct_rows(&self, bytes: &[u8]) -> Result<Vec<PartitionRow>, Status> {
         let rows = self.rows(bytes, MAX_DSTS)?;
         let mut sorted = rows.clone();
@@ -257,8 +257,8 @@ mod tests {
         assert!(unread.0 < answer.0 && !unread.1, "{unread:?}");
     }
 
-    /// The thread that waits for the client outlives the server's runtime, and must not panic without its timers: a
-    /// panic in any thread ends a rank of a job.
+    /// The thread that waits for the client outlives the server's runtime. It must not panic although the runtime's
+    /// timers have ended, because a panic in any thread of a rank ends the job.
     #[test]
     fn dropping_a_server_while_a_response_waits_does_not_panic() {
         static N_PANICS: AtomicUsize = AtomicUsize::new(0);

@@ -47,8 +47,8 @@ impl Sieve {
         n_slots * (kept.row_bytes + size_of::<Place>()) + kept.slots.len() * size_of::<u32>()
     }
 
-    /// Removes the cached items from `wanted`, and calls `found` with each of them and its row. `node_of` returns the
-    /// node of an item.
+    /// Removes the cached items from `wanted`, marks their rows, and calls `found` with each item and its row.
+    /// `node_of` returns the node of an item.
     pub(crate) fn find<T>(
         &self,
         wanted: &mut Vec<T>,
@@ -120,7 +120,7 @@ impl Queue {
         self.places[slot as usize].is_marked = true;
     }
 
-    /// Inserts a node as the newest. Returns its slot, and the node evicted from the slot.
+    /// Inserts a node as the newest. Returns its slot, and the node that was evicted from this slot, if any.
     fn enter(&mut self, node: NodeId) -> (u32, Option<NodeId>) {
         let place = Place { node, is_marked: false, newer: NONE, older: NONE };
         let (slot, gone) = match self.places.len() < self.n_slots {
@@ -143,8 +143,8 @@ impl Queue {
         (slot, gone)
     }
 
-    /// Removes the first entry without a mark from the queue, starting at the hand. The search ends after at most one
-    /// round, because it removes marks on the way.
+    /// Removes the first entry without a mark from the queue, and returns its slot and node. The search starts at the
+    /// hand and ends after at most one round, because it removes marks on the way.
     fn throw_out(&mut self) -> (u32, NodeId) {
         let from_hand = |hand: u32, oldest: u32| if hand == NONE { oldest } else { hand };
         let mut slot = from_hand(self.hand, self.oldest);

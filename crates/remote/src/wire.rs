@@ -22,7 +22,7 @@ pub(crate) fn bytes_of<T: Pod + Send>(values: Vec<T>) -> Bytes {
     Bytes::from_owner(Owner(values))
 }
 
-/// Returns gathered rows as bytes, without a copy.
+/// Returns gathered rows as bytes, without a copy, or `None` if the element type is not supported.
 pub(crate) fn bytes_of_rows(rows: FeatureBuffer) -> Option<Bytes> {
     match rows {
         FeatureBuffer::F32(values) => Some(bytes_of(values)),
@@ -60,7 +60,7 @@ pub(crate) fn sample_request(request: HopRequest, rule: &str, rows: Bytes) -> Sa
     SampleRequest { lease: 0, rows, key, rule, fanout, weights: weights.into() }
 }
 
-/// Decodes a request to sample edges. Its layer is not sent, because samples do not depend on it.
+/// Decodes a request to sample edges. The layer is not sent, because samples do not depend on it.
 ///
 /// # Errors
 /// Returns a message if the kind of weights is unknown.
@@ -149,7 +149,8 @@ pub(crate) fn frontier(bytes: &[u8], n_dst: usize, has_weights: bool) -> Result<
     Ok(all)
 }
 
-/// Encodes all edges of these rows, whose positions are `ranges`, in chunks. Each chunk is copied when it is requested.
+/// Encodes all edges of these rows in chunks. `ranges` contains the positions of each row's edges. The edges are copied
+/// chunk by chunk while the iterator advances.
 pub(crate) fn of_lists<'a>(
     edges: &'a Edges,
     rows: &[PartitionRow],
@@ -258,8 +259,8 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Reads the start of each node's edges in the response, `[n_nodes + 1]`, and the id in the whole graph of each
-    /// node's first edge.
+    /// Reads the number of edges and the first edge of each node. Returns the prefix sums of the numbers,
+    /// `[n_nodes + 1]`, and the ids of the first edges in the whole graph.
     fn ranges(&mut self, n_nodes: usize) -> Result<(Vec<u32>, Vec<u64>), String> {
         let counts: Vec<u32> = self.take(n_nodes)?;
         let mut indptr = Vec::with_capacity(n_nodes + 1);
@@ -329,7 +330,7 @@ mod tests {
             bytes.extend(joined(chunks(range.into_arrays())));
         }
         assert_eq!(super::frontier(&bytes, 2, true), Ok(frontier));
-        // Ranges without rows are rejected, because a response that consists of them would never end.
+        // Ranges without rows are rejected. Servers do not send them, and any number of them would decode no node.
         assert!(super::frontier(&[0; 8], 1, false).unwrap_err().contains("a range of 1 to 1 rows"));
     }
 

@@ -25,7 +25,7 @@ fn anonymous() -> usize {
 
 #[test]
 fn slow_trainer_keeps_memory_within_the_documented_limits() {
-    // Systems without this file do not report the memory.
+    // On systems without this file, the memory cannot be measured.
     if !std::path::Path::new("/proc/self/status").exists() {
         return;
     }

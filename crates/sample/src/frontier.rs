@@ -66,18 +66,19 @@ impl Frontier {
 /// A neighbour sampler: picks the edges of one hop, and combines the hops of a batch to blocks. A sampler owns its
 /// graph or the connection to it.
 pub trait FrontierSampler: Send + Sync {
-    /// The fanout of each layer, input layer first.
+    /// Returns the fanout of each layer, input layer first.
     fn fanouts(&self) -> &[Fanout];
 
-    /// The kind of edge weights that the sampler's blocks have. The default is [`EdgeWeights::None`].
+    /// Returns the kind of edge weights that the sampler's blocks have. The default implementation returns
+    /// [`EdgeWeights::None`].
     fn weights(&self) -> EdgeWeights {
         EdgeWeights::None
     }
 
-    /// The number of nodes in the graph; all node ids are below it.
+    /// Returns the number of nodes in the graph; all node ids are below it.
     fn n_nodes(&self) -> usize;
 
-    /// The file from which the graph's `indices` are mapped, for error messages; `None` if they are not mapped.
+    /// Returns the file from which the graph's `indices` are mapped, for error messages; `None` if they are not mapped.
     fn indices_path(&self) -> Option<&Path> {
         None
     }
@@ -96,7 +97,7 @@ pub trait FrontierSampler: Send + Sync {
         out: &mut Frontier,
     ) -> Result<()>;
 
-    /// The number of layers, each of which is one hop and one block.
+    /// Returns the number of layers, each of which is one hop and one block.
     fn n_layers(&self) -> usize {
         self.fanouts().len()
     }

@@ -50,7 +50,7 @@ impl<R: SamplingRule + ?Sized> HopSampler<'_, R> {
         Ok(())
     }
 
-    /// Estimates the number of edges per destination from the graph's mean degree.
+    /// Estimates the number of edges to pick per destination: the graph's mean degree, limited to the fanout.
     fn edges_per_dst(&self) -> usize {
         let mean = self.graph.n_edges().div_ceil(self.graph.n_nodes().max(1) as u64) as usize;
         match self.request.fanout {
@@ -92,7 +92,7 @@ impl<R: SamplingRule + ?Sized> HopSampler<'_, R> {
         }
     }
 
-    /// Picks one destination's edges, and appends their ids and weight factors.
+    /// Picks one destination's edges, and appends their ids, their weight factors and the next entry of `indptr`.
     #[inline]
     fn pick(&self, dst: NodeId, position: usize, picks: &mut Selection, out: &mut Frontier) -> Result<()> {
         let edges = in_edge_range(self.graph, dst, position)?;
@@ -123,7 +123,8 @@ impl<R: SamplingRule + ?Sized> HopSampler<'_, R> {
         out.edge_ids.extend(edges.map(|edge| EdgeId(edge as u64)));
     }
 
-    /// Appends the picked edges. The picks ascend, so only the last one is checked against the degree.
+    /// Appends the ids and the weight factors of the picked edges. The picks ascend, so only the last one is checked
+    /// against the degree.
     #[inline]
     fn take_picks(&self, neighbors: Neighbors<'_>, picks: &[u32], out: &mut Frontier) -> Result<()> {
         if let Some(&pick) = picks.last().filter(|&&pick| pick as usize >= neighbors.degree()) {
@@ -150,7 +151,8 @@ impl<R: SamplingRule + ?Sized> HopSampler<'_, R> {
         factors.extend(picks.iter().map(|&pick| if is_drawn(pick) { factor } else { 1.0 }));
     }
 
-    /// Reads the sources and the weights of the edges that were picked since the last call.
+    /// Reads the sources and the weights of the edges that were picked since the last call, and multiplies the weights
+    /// by their factors.
     fn read(&self, out: &mut Frontier) {
         let n_read = out.srcs.len();
         let edge_ids = &out.edge_ids[n_read..];

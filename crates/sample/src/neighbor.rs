@@ -22,8 +22,8 @@ pub struct NeighborSampler {
 }
 
 impl NeighborSampler {
-    /// Creates a sampler that picks uniformly without replacement. A destination with no more neighbours than its
-    /// fanout gets all of them.
+    /// Creates a sampler that picks uniformly without replacement. If the number of a destination's neighbours does not
+    /// exceed the fanout, all of them are picked.
     pub fn new(graph: Arc<Csc>, fanouts: impl IntoIterator<Item = impl Into<Fanout>>) -> Self {
         Self { graph, config: SamplerConfig::new(fanouts), global_ids: None }
     }

@@ -212,7 +212,8 @@ impl Rule {
         Self::Custom { name: Some(name.into()), rule: Arc::new(rule) }
     }
 
-    /// The name under which the owners of partitions find the rule; `None` for a rule that only this process has.
+    /// Returns the name under which the owners of partitions find the rule; `None` for a rule that only this process
+    /// has.
     pub fn name(&self) -> Option<&str> {
         match self {
             Self::Uniform => Some("uniform"),

@@ -67,8 +67,8 @@ fn pick_uniformly(degree: u32, fanout: u32, key: NodeKey, picks: &mut Selection)
     if degree <= fanout {
         picks.extend_ascending(0..degree);
     } else if !picks.is_empty() && fanout <= LINEAR_SEARCH {
-        // The linear search also skips positions that the caller has already picked. The bitsets of the other variants
-        // do not contain them.
+        // `picks` contains earlier picks of the caller. The linear search of `floyd` includes them; the other variants
+        // search only their own bitsets.
         floyd(degree, fanout, key, picks);
     } else if degree <= WORD {
         floyd_in_a_word(degree, fanout, key, picks);

@@ -96,7 +96,7 @@ pub enum Error {
         /// The shape of the array.
         found: Vec<usize>,
     },
-    /// A count in one file does not match the other files of the set.
+    /// A count in one file does not match the count that the other files of the set imply.
     #[error(
         "{file}: {what} is {got}, expected {expected}: correct this file or the files it must match",
         file = file.display()

@@ -211,7 +211,8 @@ pub struct Header {
 }
 
 impl Header {
-    /// The maximum length of a header in bytes, including the magic string, version and length before it.
+    /// The maximum length of a header in bytes, including the 12 bytes before its text, which are the magic string, the
+    /// version and the length of the text.
     pub const MAX_BYTES: usize = MAX_HEADER + 12;
 
     /// Parses the header at the start of a file. `bytes` is the whole file, or its first [`Header::MAX_BYTES`].

@@ -24,7 +24,7 @@ pub struct TextTable {
     path: PathBuf,
     reader: csv::Reader<Box<dyn Read>>,
     record: csv::ByteRecord,
-    /// The number of fields in the first line, once it is read.
+    /// The number of fields in the first line; `None` until that line is read.
     n_columns: Option<usize>,
 }
 

@@ -40,7 +40,7 @@ pub fn write_unfinished(path: &Path, bytes: &[u8]) -> io::Result<PathBuf> {
     }
 }
 
-/// Creates a folder and syncs its folder `parent`. Does nothing if the folder exists.
+/// Creates the folder `path` and syncs its parent folder, which is `parent`. Does nothing if the folder exists.
 ///
 /// # Errors
 /// Returns the operating system's error.

@@ -13,7 +13,8 @@ use crate::{Error, Result};
 /// The maximum file size in bytes.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
-/// The maximum cost of all values that anchors and aliases copy. A value costs 1 per node and 1 per byte of text.
+/// The maximum total cost of the values that anchors and aliases copy. A value costs 1 for itself and each value inside
+/// it, and 1 per byte of their text.
 const MAX_COST: usize = 4 << 20;
 
 /// The maximum nesting depth of lists and mappings.

@@ -69,8 +69,8 @@ pub fn chi_square_p_value(observed: &[u64], expected: &[f64]) -> f64 {
     normal_upper_tail(z)
 }
 
-/// The upper tail `P(Z > z)` of the standard normal distribution (Abramowitz and Stegun 1964, 26.2.17; error below
-/// 7.5e-8).
+/// Returns the upper tail `P(Z > z)` of the standard normal distribution (Abramowitz and Stegun 1964, 26.2.17; error
+/// below 7.5e-8).
 fn normal_upper_tail(z: f64) -> f64 {
     if z < 0.0 {
         return 1.0 - normal_upper_tail(-z);

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use kiln_graph::{Csc, CscBuilder};
 use proptest::prelude::*;
 
-/// The six-node graph that tests with exact expected arrays use.
+/// Returns the six-node graph that tests with exact expected arrays use.
 ///
 /// ```text
 ///   0 -> 1 -> 2          in-neighbours: 0: -      1: 0      2: 1 3 4
@@ -18,8 +18,8 @@ pub fn six_nodes() -> Arc<Csc> {
     Arc::new(CscBuilder::new(6).build(&srcs, &dsts).expect("the six-node graph should build"))
 }
 
-/// A ring: node `v` has the in-neighbours `v - 1` and `v + 1`. If node `v` has the feature `[v]`, a gathered matrix can
-/// be checked without a reference implementation.
+/// Returns a ring, in which node `v` has the in-neighbours `v - 1` and `v + 1`. If node `v` has the feature `[v]`, a
+/// gathered matrix can be checked without a reference implementation.
 pub fn ring(n_nodes: u32) -> Arc<Csc> {
     let srcs: Vec<u32> = (0..n_nodes).collect();
     let dsts: Vec<u32> = (0..n_nodes).map(|node| (node + 1) % n_nodes).collect();
@@ -27,7 +27,7 @@ pub fn ring(n_nodes: u32) -> Arc<Csc> {
     Arc::new(graph.expect("a ring should build"))
 }
 
-/// A star: node 0 has the in-neighbours `1..=degree`, the other nodes have none.
+/// Returns a star, in which node 0 has the in-neighbours `1..=degree` and the other nodes have none.
 pub fn hub(degree: u32) -> Arc<Csc> {
     let srcs: Vec<u32> = (1..=degree).collect();
     let graph = CscBuilder::new(degree as usize + 1).build(&srcs, &vec![0; degree as usize]);
@@ -53,8 +53,8 @@ impl CooGraph {
     }
 }
 
-/// A strategy for random edge lists with 1 to 39 nodes and up to 299 edges, including self loops, parallel edges and
-/// isolated nodes.
+/// Returns a strategy for random edge lists with 1 to 39 nodes and up to 299 edges, including self loops, parallel
+/// edges and isolated nodes.
 pub fn arb_coo() -> impl Strategy<Value = CooGraph> {
     (1usize..40).prop_flat_map(|n_nodes| {
         let node = 0..n_nodes as u32;

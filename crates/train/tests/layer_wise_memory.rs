@@ -108,10 +108,11 @@ fn memory_stays_within_the_budget() {
     let folder = tempfile::tempdir().unwrap();
     let (graph, device) = (graph(), Device::flex());
     let features = DenseFeatures::from_f32(vec![0.5; N_NODES as usize * 16], 16).unwrap();
-    // This call starts the threads of the pool, so that their stacks are not measured.
+    // This call starts the threads of the pool, so that the memory for their start is not measured.
     rayon::broadcast(|_| ());
 
-    // With one layer, all memory that the inference holds is anonymous.
+    // With one layer, an output in a file is mapped but not read, so all resident memory that the inference adds is
+    // anonymous.
     let limit = RANGE_BYTES + TABLE_BYTES;
     let one = sage(1);
     let spilled =
@@ -124,7 +125,8 @@ fn memory_stays_within_the_budget() {
     println!("one layer, kept: {kept} of {}", limit + LAYER_BYTES);
     assert!(LAYER_BYTES < kept && kept <= limit + LAYER_BYTES + SLACK_BYTES, "{kept} bytes");
 
-    // With three layers and memory for one layer's activations, the others are in mapped pages, which do not count.
+    // With three layers and a limit that has room for one layer's activations, the other activations are in mapped
+    // files, which are not anonymous memory.
     let three = Watched { sage: sage(3) };
     let before = MemoryUse::now().anon_bytes;
     let limit = limit + LAYER_BYTES;

@@ -60,7 +60,7 @@ fn run(args: Args) -> Result<()> {
         if rank.is_zero() {
             println!("{graph}");
         }
-        // Fanouts begin at the input layer: 15 neighbours per seed, then 10 per node, then 5 per node.
+        // The fanouts are in the order of the layers, so the last fanout (15) applies to the seeds.
         let loader = NeighborLoader::partitioned(&graph, &rank, [5, 10, 15])?.batch_size(512).workers(8);
         let model = SageConfig::for_data(&graph).hidden(256).dropout(0.0);
         let mut trainer = Trainer::new(model, AdamConfig::new(0.01)).rank(&rank);

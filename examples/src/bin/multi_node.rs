@@ -30,7 +30,8 @@ struct Args {
     /// Number of epochs.
     #[arg(long, default_value = "3")]
     epochs: usize,
-    /// Folder of the run, which resumes if the folder contains a checkpoint: for jobs that a scheduler restarts.
+    /// Folder of the run. If the folder contains a checkpoint, as after a restart by a scheduler, the run resumes from
+    /// it.
     #[arg(long = "continue")]
     folder: Option<PathBuf>,
 }

@@ -22,8 +22,9 @@ pub(crate) struct Arcs {
 }
 
 impl Arcs {
-    /// Resolves every name to the package of that name, or else to its providers if there are at most
-    /// [`MAX_PROVIDERS`]. Other names, and arcs from a package to itself, are dropped.
+    /// Creates the arcs from each package to the packages that its relation fields name. A name that is not a package
+    /// stands for its providers if there are at most [`MAX_PROVIDERS`]. Other names, and arcs from a package to itself,
+    /// are dropped.
     pub(crate) fn new(packages: &Packages) -> Self {
         let targets = targets_by_name(packages);
         let mut arcs = Vec::new();
@@ -59,7 +60,8 @@ fn targets_by_name(packages: &Packages) -> HashMap<&str, Vec<u32>> {
     for (node, package) in packages.list.iter().enumerate() {
         for name in &package.provides {
             let providers = targets.entry(name).or_default();
-            // Nodes are visited in ascending order, so a package that provides a name twice is the last provider.
+            // Nodes are visited in ascending order. If this package has provided the name before, it is the last
+            // provider.
             if providers.last() != Some(&(node as u32)) {
                 providers.push(node as u32);
             }

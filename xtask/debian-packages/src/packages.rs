@@ -11,8 +11,9 @@ use crate::version;
 /// The relation fields that become arcs. The type of an arc is the position of its field in this list.
 pub(crate) const RELATIONS: [&str; 5] = ["Depends", "Pre-Depends", "Recommends", "Suggests", "Enhances"];
 
-/// The folders with the files of the component main: those of a release, and those of its security updates, which
-/// replace the release's files in the output of `apt-cache dumpavail`.
+/// The folders that contain the packages of the component main: the first one for a release, the second one for the
+/// release's security updates. The output of `apt-cache dumpavail` lists an update instead of the package in the
+/// release.
 const POOLS: [&str; 2] = ["pool/main/", "pool/updates/main/"];
 
 /// The packages of an index. The position of a package is its node id.
@@ -31,9 +32,11 @@ pub(crate) struct Counts {
     pub(crate) stanzas: usize,
     /// The number of stanzas of architectures other than `amd64` and `all`.
     pub(crate) other_architecture: usize,
-    /// The number of stanzas whose file is in none of the [`POOLS`], but in another component or repository.
+    /// The number of stanzas whose file is not in one of the [`POOLS`] and thus belongs to another component or
+    /// repository.
     pub(crate) other_component: usize,
-    /// The number of stanzas left out because the package occurs in a higher version, or earlier in the same version.
+    /// The number of stanzas left out because another stanza of the package has a higher version, or has the same
+    /// version and comes earlier.
     pub(crate) lower_version: usize,
 }
 

@@ -22,8 +22,8 @@ fn split_epoch(version: &str) -> (u64, &str) {
     }
 }
 
-/// Compares two upstream versions or revisions: the longest prefixes without digits, then the longest prefixes of
-/// digits of the rest, and so on.
+/// Compares two upstream versions or revisions part by part. The parts are alternately texts without digits and
+/// numbers, and the first difference decides.
 fn compare_part(a: &str, b: &str) -> Ordering {
     let (mut a, mut b) = (a.as_bytes(), b.as_bytes());
     while !a.is_empty() || !b.is_empty() {

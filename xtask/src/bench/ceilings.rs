@@ -101,7 +101,7 @@ impl Machine {
 }
 
 impl RandomPlaces {
-    /// Returns the larger of the array's size and `bytes`, divided by the smaller, in percent.
+    /// Compares the array's size with `bytes`. Returns the larger of the two in percent of the smaller.
     fn distance(&self, bytes: u64) -> u64 {
         let (small, large) = (self.array_bytes.min(bytes).max(1), self.array_bytes.max(bytes));
         large.saturating_mul(100) / small

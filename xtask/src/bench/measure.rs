@@ -24,8 +24,8 @@ pub(super) struct Measurement {
     /// The work of an iteration; `None` in old runs, which did not record it.
     #[serde(default)]
     pub(super) work: Option<Work>,
-    /// The machine's lower bound for the time, divided by the median; on a device, the rate divided by the rate of the
-    /// bench `copy`. `None` for a bench without a ceiling.
+    /// The lower bound that follows from the machine's ceilings, divided by the median time. For a bench on a device,
+    /// the rate divided by the rate of the bench `copy`. `None` for a bench without a ceiling.
     #[serde(default)]
     pub(super) ceiling_fraction: Option<f64>,
 }
@@ -44,7 +44,7 @@ pub(super) struct Work {
     pub(super) flop: u64,
 }
 
-/// The access to the rows of a [`Work`], with the width of a row in bytes.
+/// The kind of access to the rows of a [`Work`]. The value in a variant is the width of a row in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Access {

@@ -33,12 +33,13 @@ struct Reader<'a> {
     at: usize,
     /// The number of open braces.
     depth: usize,
-    /// The depths of the open inline modules.
+    /// The number of open braces inside each open inline module, outermost module first.
     modules: Vec<usize>,
     found: Imports,
 }
 
-/// One path of a `use` declaration, and its name in the file; `*` for all names.
+/// One path of a `use` declaration, and the name that the declaration gives to it in the file. The name is `*` if the
+/// declaration imports all names of the module at this path.
 struct Leaf {
     path: Path,
     name: String,
@@ -85,7 +86,7 @@ impl<'a> Reader<'a> {
         self.tokens[self.at..].starts_with(expected)
     }
 
-    /// Returns true if the path at the current position is that of a visibility: `pub(in crate::a)`.
+    /// Returns true if the path at the current position belongs to a visibility such as `pub(in crate::a)`.
     fn is_visibility(&self) -> bool {
         self.tokens[..self.at].ends_with(&["pub", "(", "in"])
     }

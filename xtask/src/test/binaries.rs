@@ -69,7 +69,7 @@ pub(super) fn build(mut cargo: Command) -> Result<Vec<Binary>> {
     Ok(binaries)
 }
 
-/// Returns the test binary of an artifact, if it is one.
+/// Returns the test binary that an artifact describes, or `None` if the artifact is not a test binary.
 fn binary(
     Artifact { package_id, manifest_path, target, profile, executable, .. }: Artifact,
 ) -> Option<Binary> {
@@ -78,7 +78,7 @@ fn binary(
     Some(Binary { package: package_name(&package_id.repr).to_owned(), target: target.name, path, folder })
 }
 
-/// Returns the name in `path+file:///folder/name#0.1.0` or `path+file:///folder#name@0.1.0`.
+/// Returns `name` from a package id of the form `path+file:///folder/name#0.1.0` or `path+file:///folder#name@0.1.0`.
 fn package_name(id: &str) -> &str {
     let (url, fragment) = id.split_once('#').unwrap_or((id, ""));
     match fragment.split_once('@') {
@@ -87,8 +87,8 @@ fn package_name(id: &str) -> &str {
     }
 }
 
-/// Runs all binaries, at most `at_once` concurrently, and at most [`MAX_AT_ONCE`]. Writes a line to `out` for each one
-/// that has exited, and its output if it failed.
+/// Runs all binaries. The smaller of `at_once` and [`MAX_AT_ONCE`] limits how many run concurrently. Writes a line to
+/// `out` for each binary that has exited. If the binary failed, its output precedes the line.
 ///
 /// # Errors
 /// Returns an error if a binary cannot be started, or if `out` cannot be written.
@@ -124,7 +124,7 @@ fn run_one(Run { name, command }: &mut Run, out: &Mutex<impl Write>) -> Result<T
         out.write_all(&output.stdout)?;
         out.write_all(&output.stderr)?;
         writeln!(out, "FAILED  {name}: {} after {seconds} s", output.status)?;
-        // A process that ended early has not reported a failed test.
+        // A process that crashed has not reported a failed test, so the binary itself is added to the failures.
         if tally.n_failed == 0 {
             tally.failed.push(format!("{name}: {}", output.status));
         }

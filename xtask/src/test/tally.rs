@@ -42,7 +42,7 @@ impl fmt::Display for Skip {
     }
 }
 
-/// The totals of the output of all tests.
+/// The counts, failures and skips in the output of all tests.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     pub(super) n_passed: u64,
@@ -81,7 +81,8 @@ impl Tally {
         self.skips.extend(skips);
     }
 
-    /// Returns the reason why the run fails, if it does.
+    /// Returns the reason why the run fails, or `None` if it succeeds. If `ci` is true, skips of [`Kind::Other`] also
+    /// fail the run.
     pub(super) fn verdict(&self, ci: bool) -> Option<String> {
         let refused = self.skips.iter().filter(|skip| !skip.kind.is_accepted_in_ci()).count();
         if !self.failed.is_empty() || self.n_failed != 0 {

@@ -45,7 +45,7 @@ fn open(address: &SocketAddr) -> Option<TcpStream> {
     Some(stream)
 }
 
-/// Reads until the other side closes the connection. Returns an error if it is open after [`CLOSED_WITHIN`].
+/// Reads until the other side closes the connection. Returns an error if it is still open after [`CLOSED_WITHIN`].
 fn until_closed(mut stream: TcpStream) -> Result {
     let (started, mut bytes) = (Instant::now(), [0; 4096]);
     while started.elapsed() < CLOSED_WITHIN {
@@ -75,12 +75,13 @@ fn garbage(soak: &Soak) -> Result {
     Ok(())
 }
 
-/// Opens 150 idle connections to each address. A process may have 256 descriptors.
+/// Opens 150 idle connections to each address, more than half of the 256 descriptors that a process may have. Shuts
+/// down half of them, and waits until the other side closes the rest.
 fn idle(soak: &Soak) -> Result {
     let streams: Vec<TcpStream> =
         addresses(soak).iter().flat_map(|address| (0..150).filter_map(|_| open(address))).collect();
     soak.pause(Duration::from_secs(2));
-    // Half of the connections are shut down; the others wait until the server closes them.
+    // This side shuts down every other connection, and waits until the server or job closes the remaining ones.
     for (at, stream) in streams.into_iter().enumerate() {
         match at % 2 {
             0 => _ = stream.shutdown(Shutdown::Both),

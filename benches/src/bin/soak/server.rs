@@ -24,7 +24,7 @@ pub(crate) const PANICS: &str = "panics";
 
 const FANOUTS: [Fanout; 2] = [Fanout::UpTo(10), Fanout::UpTo(5)];
 
-/// The timeout of clients that wait for the server.
+/// The time within which the server must start, accept a client, and answer each of its requests.
 const DEADLINE: Duration = Duration::from_secs(60);
 
 pub(crate) fn token() -> Result<Token> {

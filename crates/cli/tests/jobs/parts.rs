@@ -49,8 +49,8 @@ fn partitioned_training_on_two_nodes_matches_the_whole_graph() {
     for (loss, whole) in workers.losses.iter().zip(&whole.losses) {
         assert!((loss - whole).abs() < 1e-4 * whole, "{loss} {whole}");
     }
-    // The script that users submit starts servers. Its shards are those of two threads, so the weights are
-    // bit-identical.
+    // The script that users submit starts servers. In server mode, items are split among the ranks as on the whole
+    // graph, so the weights are bit-identical to those of two thread ranks.
     let (said, out) = (cluster.dir().join("said"), cluster.dir().join("servers"));
     let mut sbatch =
         cluster.command(&["timeout", "60", "sbatch", "--parsable", "-N2", "--ntasks-per-node=1"]);

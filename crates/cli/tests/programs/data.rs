@@ -9,7 +9,7 @@ use kiln::data::format;
 use kiln::graph::NodeId;
 use kiln::partition::{Part, part_dir};
 
-/// Runs the command, and returns true if it succeeded, with its output.
+/// Runs the command. Returns its output, and true if it succeeded.
 fn run(args: &[&str]) -> (bool, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_kiln")).args(args).output().unwrap();
     let printed = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());

@@ -179,8 +179,8 @@ fn worker_mode_matches_training_on_the_whole_graph() {
     }
 }
 
-/// In server mode the shards are those of one process, so the results are bit-identical. A run that continues across
-/// the restart of a server gives identical weights, too.
+/// In server mode, items are split among the ranks as on the whole graph, so the results are bit-identical. A run that
+/// continues across the restart of a server gives identical weights, too.
 #[test]
 fn server_mode_is_bit_identical_across_a_server_restart() {
     let data = Data::of(2000);

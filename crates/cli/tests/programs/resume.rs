@@ -105,14 +105,14 @@ enum Moment {
     Appears(&'static str, u32),
 }
 
-/// Starts or resumes the run and kills it at the moment. Returns false if the run finished before.
+/// Starts or resumes the run and kills it at the given moment. Returns false if the run finished before that moment.
 fn killed(folder: &Path, moment: &Moment) -> bool {
     let mut child = start(folder, &[]);
     let was_killed = match moment {
         Moment::After(time) => runs_for(&mut child, *time),
         Moment::Appears(name, nth) => runs_until(&mut child, &folder.join(name), *nth),
     };
-    // `kill` fails if the run has exited already.
+    // The run may have exited already; its status below shows whether it was killed.
     let _ = child.kill();
     let status = child.wait().unwrap();
     assert!(was_killed || status.success(), "the run exited with {status}");
@@ -130,7 +130,7 @@ fn has_begun(folder: &Path) -> bool {
     ["checkpoint", "previous"].iter().any(|name| folder.join(format!("last/{name}.safetensors")).exists())
 }
 
-/// Reads the output of the run until it exits or the time is over. Returns true if it is still running.
+/// Reads the output of the run until it exits or `time` has passed. Returns true if the run is still running.
 fn runs_for(child: &mut Child, time: Duration) -> bool {
     let (ended, end) = channel::<()>();
     let mut printed = child.stdout.take().unwrap();
@@ -182,8 +182,8 @@ impl Draws {
     }
 }
 
-/// Restarts a run until it could be killed, each time at an earlier moment. A file may exist too briefly to be noticed,
-/// so the last attempt waits for the folder `last`, which stays.
+/// Starts a run and kills it at the given moment. If the run finishes before, starts it again with an earlier moment. A
+/// file may exist too briefly to be noticed, so the last attempt waits for the folder `last`, which stays.
 fn kill(folder: &Path, mut moment: Moment) {
     while !killed(folder, &moment) {
         std::fs::remove_dir_all(folder).unwrap();

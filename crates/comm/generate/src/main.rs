@@ -1,4 +1,4 @@
-//! Generates the Rust code of each `.proto` file of the workspace. Run it after a change of one:
+//! Generates the Rust code of each `.proto` file of the workspace. Run it after you have changed such a file:
 //!
 //! ```text
 //! cargo run --manifest-path crates/comm/generate/Cargo.toml
@@ -34,8 +34,8 @@ fn generate(folder: &Path, name: &str, code_path: &str) -> Result<(), Box<dyn Er
     Ok(fs::remove_dir_all(out)?)
 }
 
-/// Returns the FNV-1a hash (Fowler, Noll and Vo) of a `.proto` file, as `kiln_comm::rpc::proto_digest` does for the
-/// tests that compare it.
+/// Returns the FNV-1a hash (Fowler, Noll and Vo) of a `.proto` file. Tests compare it with the result of
+/// `kiln_comm::rpc::proto_digest`, which computes the same hash.
 fn digest(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
 }

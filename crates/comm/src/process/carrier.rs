@@ -26,7 +26,7 @@ pub(crate) enum Carrier {
     },
 }
 
-/// The address of the job's rendezvous, with the token and the certificates, and its listener on rank 0.
+/// The endpoint of the job's rendezvous (its address, token and certificates) and, on rank 0, its listener.
 pub(crate) struct Meet {
     pub(crate) rpc_endpoint: RpcEndpoint,
     /// The listener of rank 0; `None` on all other ranks.
@@ -144,7 +144,8 @@ fn first_that_works<T>(
     })
 }
 
-/// Opens the listener of rank 0 for a job over MPI. Returns its address, the token and the listener.
+/// Opens the listener of rank 0 for a job over MPI. Returns the address at which other ranks reach the listener, the
+/// configured token or a random one, and the listener.
 #[cfg(feature = "mpi")]
 fn first_of_mpi(
     launch: &LaunchEnv,

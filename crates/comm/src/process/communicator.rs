@@ -271,7 +271,8 @@ impl fmt::Debug for ProcessCommunicator {
     }
 }
 
-/// Sums values that fit into one call of the engine. `shares` is a buffer that is reused from piece to piece.
+/// Replaces each value by its sum over the ranks. The values must fit into one call of the engine. `shares` is a buffer
+/// that the caller reuses for all such calls.
 fn sum_piece<T: Number + Pod>(
     engine: &mut dyn Engine,
     member: usize,
@@ -297,7 +298,7 @@ fn sum_piece<T: Number + Pod>(
     engine.all_gather(bytemuck::cast_slice(sums), &send_counts, bytemuck::cast_slice_mut(values))
 }
 
-/// A piece of messages that are too long for one call of the engine.
+/// A byte range of the messages of a collective. One call of the engine transfers this range of every message.
 #[derive(Clone, Copy)]
 struct Piece {
     start: usize,
@@ -305,22 +306,23 @@ struct Piece {
 }
 
 impl Piece {
-    /// Returns the range of this piece in a message of the given length; empty if the message is shorter.
+    /// Returns the part of this range that lies within a message of the given length; it may be empty.
     fn of(self, message_bytes: usize) -> std::ops::Range<usize> {
         let end = self.start.saturating_add(self.n_bytes).min(message_bytes);
         self.start.min(end)..end
     }
 }
 
-/// Returns the pieces in which messages are sent. `n_bytes` is the length of each rank's longest message, so all ranks
-/// compute the same pieces.
+/// Returns the pieces in which messages are sent. `n_bytes` contains the length of the longest message of each rank and
+/// is equal on all ranks, so all ranks compute the same pieces.
 fn pieces(engine: &dyn Engine, n_bytes: &[usize]) -> impl Iterator<Item = Piece> + use<> {
     let (longest, at_once) =
         (n_bytes.iter().copied().max().unwrap_or(0), (engine.max_bytes() / n_bytes.len()).max(1));
     (0..longest).step_by(at_once).map(move |start| Piece { start, n_bytes: at_once })
 }
 
-/// Appends the bytes received from each rank to those received before.
+/// Splits `recv` into `counts[r]` bytes from each rank `r`, and appends them to the bytes received from this rank
+/// before.
 fn append(all: &mut [Vec<u8>], recv: &[u8], counts: &[usize]) {
     let mut rest = recv;
     for (bytes, count) in all.iter_mut().zip(counts) {

@@ -1,5 +1,6 @@
 /// The transport of bytes between the ranks of one group. Every rank must make the same calls in the same order, with
-/// matching counts. A call returns when this rank's part is done. Ranks are ranks of the group.
+/// matching counts. A call returns when this rank has sent and received its data. All ranks are numbered within the
+/// group.
 pub(crate) trait Engine: Send {
     /// Returns the maximum number of bytes that one call may transfer to a rank.
     fn max_bytes(&self) -> usize;

@@ -151,8 +151,8 @@ impl LaunchEnv {
     ///
     /// # Errors
     ///
-    /// Returns an error if the launcher's values are incomplete, out of range or contradicted by another launcher, or
-    /// if Slurm gave several tasks to the job but this process is not one of them.
+    /// Returns an error if the launcher's values are incomplete, malformed, out of range or contradicted by another
+    /// launcher, or if Slurm gave several tasks to the job but this process is not one of them.
     pub fn detect(
         flags: &LaunchFlags,
         var: impl Fn(&str) -> Option<String>,
@@ -198,12 +198,12 @@ impl Launcher {
             Self::Flags => ["--rank", "--world-size", "--local-rank"],
             Self::Torchrun => ["RANK", "WORLD_SIZE", "LOCAL_RANK"],
             Self::OpenMpi => ["OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"],
-            // PMIx provides the other numbers through its library only. Slurm sets them as variables, too.
+            // PMIx sets a variable for the rank only, and Slurm sets variables for all three numbers.
             Self::Pmix | Self::Slurm => ["SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"],
         }
     }
 
-    /// Returns the names of flags or variables; if any one of them is set, this launcher was used.
+    /// Returns the names of the flags or variables that identify this launcher: it was used if any one of them is set.
     fn signs(self) -> Vec<&'static str> {
         match self {
             Self::Pmix => vec!["PMIX_RANK"],
@@ -252,8 +252,8 @@ impl Said<'_> {
         }
     }
 
-    /// Fails if another launcher sets a different number. A Slurm step may differ from torchrun, because each of its
-    /// tasks may be an agent that starts several ranks.
+    /// Fails if another launcher sets a different number. The numbers of torchrun may differ from those of a Slurm
+    /// step, because each task of the step may be a torchrun agent that starts several ranks.
     fn agree(&self, source: Launcher) -> Result<(), LaunchError> {
         let twins: &[_] = match source {
             Launcher::Torchrun => &[("RANK", "OMPI_COMM_WORLD_RANK"), ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE")],
@@ -359,7 +359,7 @@ impl Said<'_> {
         format!("{name}={}", self.get(name).unwrap_or_default())
     }
 
-    /// Returns the value of a flag or variable. Flags start with dashes, variables do not.
+    /// Returns the value of a flag or variable, or `None` if it is not set. Names of flags start with dashes.
     fn get(&self, name: &str) -> Option<String> {
         match name {
             "--rank" => self.flags.rank.map(|rank| rank.to_string()),

@@ -15,7 +15,7 @@ use crate::process::engine::{Engine, Engines, Outcome, Parts, PartsMut};
 /// The maximum number of bytes of one call, because MPI counts bytes in 32 bits.
 const MAX_BYTES: usize = 1 << 30;
 
-/// The number of tags used to create groups, the minimum that MPI guarantees.
+/// The number of tags used to create groups. Every MPI library supports at least this number.
 const N_TAGS: u64 = 1 << 15;
 
 /// The processes of `MPI_COMM_WORLD`. MPI calls return no errors here: by default, an error in MPI aborts the job.
@@ -156,7 +156,7 @@ fn addressed(bytes: &[u8]) -> &[u8] {
     if bytes.is_empty() { &[0][..0] } else { bytes }
 }
 
-/// Returns the counts and displacements of contiguous parts.
+/// Returns the counts, and the displacement of each part from the start of a buffer in which the parts are contiguous.
 fn layout(counts: &[usize]) -> (Vec<Count>, Vec<Count>) {
     let mut start = 0;
     let place = |count: &usize| {

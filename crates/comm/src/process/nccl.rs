@@ -77,8 +77,8 @@ impl NcclEngine {
         let incoming = stream.alloc_zeros::<u8>(n_received.max(1)).map_err(told)?;
         stream.synchronize().map_err(told)?;
         let (from, to) = (outgoing.device_ptr(&stream).0, incoming.device_ptr(&stream).0);
-        // SAFETY: each allocation has room for the sum of its counts. The allocations do not overlap and live until
-        // this returns.
+        // SAFETY: each allocation is memory of this GPU with room for the sum of its counts. The two do not overlap,
+        // were written before the stream became idle, and are dropped only after the call has returned.
         unsafe { self.comm.exchange(&buffers(from, send.counts), &buffers(to, recv.counts)) }
             .map_err(told)?;
         if 0 < n_received {

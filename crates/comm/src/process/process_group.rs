@@ -18,7 +18,7 @@ use crate::{BoxError, Communicator, JobError, LaunchEnv, RankConfig, RankInfo, T
 /// The default maximum time that a rank waits in a collective.
 const DEADLINE: Duration = Duration::from_secs(120);
 
-/// The maximum time that finished processes wait for the others: a day. The watchdog detects lost ones earlier.
+/// The maximum time that finished processes wait for the others: a day. The watchdog detects lost processes earlier.
 const PATIENCE: Duration = Duration::from_secs(24 * 3600);
 
 /// A handle of this process to its job: the group of processes that train together, one rank each.
@@ -140,7 +140,7 @@ impl ProcessGroup {
     }
 
     /// Runs the body on this rank, in a pool of [`threads`](Self::threads) threads as [`ThreadRanks::run`] does.
-    /// Returns its result when the bodies of all ranks have returned. Ends the process if one of them fails.
+    /// Returns its result when the bodies of all ranks have returned. Ends this process if any of the bodies fails.
     pub fn run<R: Send>(self, body: impl Fn(Box<dyn Communicator>) -> Result<R, BoxError> + Sync) -> R {
         let mut world = ProcessCommunicator::world(Arc::clone(&self.context));
         let comm = world.duplicate("job").map(|comm| Mutex::new(Some(comm)));
@@ -223,7 +223,7 @@ fn n_cores() -> Option<usize> {
 }
 
 /// Ends the job when any thread of this process panics, because a rank without that thread may never join the
-/// collective that the others wait in. The previous panic hook has printed the message before.
+/// collective that the others wait in. The previous panic hook runs first, so it prints the message of the panic.
 fn fail_on_panic(control: &Arc<Control>) {
     let (control, previous) = (Arc::downgrade(control), std::panic::take_hook());
     std::panic::set_hook(Box::new(move |info| {
@@ -235,7 +235,7 @@ fn fail_on_panic(control: &Arc<Control>) {
     }));
 }
 
-/// Returns the local address of the route to another address, without sending anything.
+/// Returns the IP address of this machine from which packets to `address` would be sent. Sends nothing itself.
 fn way_to(address: &str) -> std::io::Result<IpAddr> {
     let mut outcome = Err(std::io::ErrorKind::AddrNotAvailable.into());
     for to in address.to_socket_addrs()? {

@@ -20,7 +20,7 @@ struct StoreEngine {
     n_exchanges: u64,
 }
 
-/// The maximum number of bytes of one call, which bounds the size of a message with the parts of all ranks.
+/// The maximum number of bytes of one call, which limits the size of the message that contains the parts of all ranks.
 const MAX_BYTES: usize = 16 << 20;
 
 impl Engines for Store {

@@ -18,7 +18,7 @@ pub const AUTHENTICATE_WITHIN: Duration = Duration::from_secs(5);
 /// The time that a connection stays open after a refusal, which lets the other side read the response.
 const AFTER_REFUSAL: Duration = Duration::from_secs(1);
 
-/// A timer that fires this much too late indicates that this process was stopped.
+/// If the timer fires too late by at least this time, this process was stopped while the timer ran.
 const STOPPED: Duration = Duration::from_secs(1);
 
 /// The authentication state of a connection. An [`AuthInterceptor`](crate::rpc::AuthInterceptor) and services find it
@@ -87,12 +87,12 @@ impl Connection {
         Self { tcp, admission: Admission::new(peer), timer, limit, _slot: slot }
     }
 
-    /// Fails if the connection was not admitted and its time is up. Otherwise registers the task to be woken at that
-    /// time.
+    /// Fails if the connection was not admitted and its timer has expired. If the timer still runs, it will wake the
+    /// task.
     fn check(&mut self, context: &mut Context<'_>) -> io::Result<()> {
         match self.admission.0.state.load(Ordering::Acquire) {
             ADMITTED => return Ok(()),
-            // The response to the refused call is written after the refusal, so a poll sees this state.
+            // The server writes the response after the refusal, so the write finds this state and restarts the timer.
             REFUSED if self.limit != AFTER_REFUSAL => self.restart(AFTER_REFUSAL),
             _ => {}
         }

@@ -34,7 +34,8 @@ impl RpcEndpoint {
         }
     }
 
-    /// Creates the interceptor of a service. It rejects calls without the token with the message `refusal`.
+    /// Creates the interceptor of a service. Calls without the token are rejected, and the message of their status is
+    /// `refusal`.
     pub fn auth_interceptor(&self, refusal: &'static str) -> AuthInterceptor {
         AuthInterceptor::new(self.token.clone(), refusal)
     }
@@ -84,8 +85,8 @@ impl RpcEndpoint {
         }
     }
 
-    /// Connects to the other side, and retries until the time is up. Calls `waits` every 10 s with the number of
-    /// seconds that have passed.
+    /// Connects to the other side, and retries until `within` has passed. Calls `waits` every 10 s with the number of
+    /// seconds since the start.
     ///
     /// # Errors
     /// Returns [`Error::NoAnswer`] if the time is up, and the errors of [`RpcEndpoint::endpoint`].
@@ -93,7 +94,7 @@ impl RpcEndpoint {
         let (started, mut told) = (Instant::now(), 0);
         let endpoint = self.endpoint()?;
         loop {
-            // The kernel accepts connections for a stopped process, hence the timeout.
+            // The kernel accepts connections even if the server's process is stopped, hence the timeout.
             let reason = match tokio::time::timeout(ATTEMPT, endpoint.connect()).await {
                 Ok(Ok(channel)) => return Ok(channel),
                 Ok(Err(error)) => chain(&error),

@@ -28,7 +28,7 @@ pub enum Error {
         /// The reason that the system gives.
         source: io::Error,
     },
-    /// Other users can read the file with a secret.
+    /// Users other than the owner have permissions for the file with a secret.
     #[error("{setting}: other users can read the file: run `chmod 600` on it")]
     ReadableByOthers {
         /// The file, as `NAME=path`.

@@ -61,7 +61,7 @@ async fn accept_all(
     }
 }
 
-/// Waits for a free connection slot. Calls `full` if there is none at first.
+/// Returns a connection slot. If all slots are in use, calls `full` and then waits for a free slot.
 async fn slot(slots: &Arc<Semaphore>, full: impl FnOnce()) -> Option<OwnedSemaphorePermit> {
     match Arc::clone(slots).try_acquire_owned() {
         Ok(slot) => return Some(slot),

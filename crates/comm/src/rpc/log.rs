@@ -27,8 +27,8 @@ impl Throttle {
         Self { every, state: Mutex::default() }
     }
 
-    /// Counts an event. Logs the result of `line`, which gets the number of all events so far, unless a line was logged
-    /// within the last period.
+    /// Counts an event. Logs the text that `line` returns for the number of events so far, unless this throttle logged
+    /// a line less than `every` ago (see [`Throttle::new`]).
     pub fn event(&self, line: impl FnOnce(u64) -> String) {
         if let Some(n_events) = self.count(Instant::now()) {
             log(&line(n_events));
@@ -40,7 +40,7 @@ impl Throttle {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).n_events
     }
 
-    /// Counts an event. Returns the number of all events if this one should be logged.
+    /// Counts an event. Returns the number of events so far if this one should be logged, otherwise `None`.
     fn count(&self, now: Instant) -> Option<u64> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.n_events += 1;

@@ -21,11 +21,12 @@ pub fn secret(name: &str, var: impl Fn(&str) -> Option<String>) -> Result<Option
     }
 }
 
-/// Checks that other users cannot read a file with a secret. `name` is the flag or variable that names the file.
+/// Checks that only its owner has permissions for a file with a secret; checks nothing on systems other than Unix.
+/// `name` is the flag or variable that contains the path.
 ///
 /// # Errors
-/// Returns [`Error::Secret`] if the file's permissions cannot be read, and [`Error::ReadableByOthers`] if other users
-/// can read it.
+/// Returns [`Error::Secret`] if the file's permissions cannot be read, and [`Error::ReadableByOthers`] if its group or
+/// other users have any permission for it.
 pub fn ensure_private(name: &str, path: &Path) -> Result<()> {
     #[cfg(unix)]
     {

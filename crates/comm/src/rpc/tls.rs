@@ -69,7 +69,7 @@ pub fn is_tls_failure(error: &(dyn StdError + 'static)) -> bool {
     false
 }
 
-/// Returns false, because there is no TLS without the feature.
+/// Returns false, because there is no TLS without the feature `tls`.
 #[cfg(not(feature = "tls"))]
 pub fn is_tls_failure(_: &(dyn StdError + 'static)) -> bool {
     false
@@ -83,7 +83,7 @@ fn is_of_tls(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::InvalidData || error.get_ref().is_some_and(|inner| is_tls_failure(inner))
 }
 
-/// Without the feature, certificates are an error, never a silent downgrade.
+/// Without the feature `tls`, certificates cause an error, so connections never run without TLS by mistake.
 #[cfg(not(feature = "tls"))]
 impl Tls {
     pub(crate) fn server(&self, _: Server) -> Result<Server> {

@@ -53,7 +53,7 @@ impl Token {
 
     /// Returns the secret text, for passing it to the other processes.
     pub fn word(&self) -> &str {
-        // The value was parsed from ASCII text, so this cannot fail.
+        // The value was parsed from visible ASCII characters, so the conversion cannot fail.
         self.0.to_str().unwrap_or_default()
     }
 
@@ -78,8 +78,8 @@ impl Interceptor for Token {
     }
 }
 
-/// A server interceptor that accepts calls with the token. It counts all other calls and logs at most one line a
-/// minute.
+/// A server interceptor that accepts calls with the token. It rejects and counts all other calls, and logs at most one
+/// line a minute about them.
 #[derive(Debug, Clone)]
 pub struct AuthInterceptor {
     token: Token,

@@ -26,7 +26,7 @@ pub(crate) struct Origin {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Birth {
     Channel(String),
-    /// Ranks of the parent, in the order of the new group.
+    /// The subgroup of these ranks of the parent. Their order is the order of the ranks in the subgroup.
     Subgroup(Vec<usize>),
 }
 
@@ -181,7 +181,7 @@ impl Group {
         self.arrivals.iter_mut().for_each(|arrival| *arrival = None);
     }
 
-    /// Returns the first member that has left, if another member waits in the open round.
+    /// Returns the first member that has left, or `None` if no member waits in the open round or none has left.
     pub(crate) fn lost(&self) -> Option<(usize, Farewell)> {
         if self.arrivals.iter().all(Option::is_none) {
             return None;

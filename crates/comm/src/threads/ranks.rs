@@ -223,7 +223,7 @@ impl Watch {
         self.notes().strays.remove(&rank)
     }
 
-    /// Returns all results, or the failure that caused the others.
+    /// Returns the results of all ranks, or, if ranks failed, the failure that caused the others.
     fn verdict<R>(&self, outcomes: Vec<Result<R, Failure>>) -> Result<Vec<R>, RankError> {
         let (mut results, mut failures) = (Vec::with_capacity(outcomes.len()), BTreeMap::new());
         for (rank, outcome) in outcomes.into_iter().enumerate() {

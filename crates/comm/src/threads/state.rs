@@ -72,7 +72,7 @@ impl State {
         self.over.as_ref()
     }
 
-    /// Returns the reason why a wait in this seat can never complete: the end of the world or of the rank's body.
+    /// Returns why a wait in this seat must fail (the world has ended or the rank has left), or `None` if it may go on.
     pub(crate) fn why_not(&self, seat: Seat) -> Option<Arc<Cause>> {
         let is_seated = self.groups.get(&seat.group).is_some_and(|group| group.is_seated(seat.rank));
         match &self.over {
@@ -163,7 +163,7 @@ impl State {
         }
     }
 
-    /// Records the end of the rank's body. The rank leaves all groups, and a suspicion against it is confirmed.
+    /// Records the end of the body. The rank leaves all groups; its failure, or a suspicion against it, ends the world.
     pub(crate) fn end_body(&mut self, rank: usize, ending: Ending, now: Instant) {
         self.ranks[rank].has_ended = true;
         self.has_news = true;
@@ -185,12 +185,12 @@ impl State {
         }
     }
 
-    /// Returns the time at which [`State::look`] will confirm the suspicion, if there is one.
+    /// Returns the time from which [`State::look`] ends the world because of the suspicion, if there is one.
     pub(crate) fn looks_again(&self) -> Option<Instant> {
         self.suspicion.as_ref().map(|suspicion| suspicion.until)
     }
 
-    /// Confirms the suspicion if its time has come.
+    /// Ends the world if there is a suspicion whose time has come.
     pub(crate) fn look(&mut self, now: Instant) {
         if let Some(suspicion) = self.suspicion.take_if(|suspicion| suspicion.until <= now) {
             self.end(suspicion.cause);
@@ -246,7 +246,7 @@ impl State {
         }
     }
 
-    /// Ends the world because a rank that others wait for has left, at the latest after `last_words`.
+    /// Ends the world because a rank that others wait for has left: within `last_words`, or at once if its body ended.
     fn suspect(&mut self, rank: usize, farewell: Farewell, now: Instant) {
         let cause = self.departure(rank, farewell);
         match self.last_words {

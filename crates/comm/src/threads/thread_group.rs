@@ -15,8 +15,9 @@ use crate::{Communicator, Error, RankInfo, Reduce, Result};
 /// The communicator of ranks that are threads of one process and communicate through its memory.
 /// [`ThreadRanks`](crate::ThreadRanks) starts such threads.
 ///
-/// A waiting rank sleeps, so there may be more ranks than cores. Each communicator keeps two buffers for sums: one for
-/// the largest sum so far and one for its share of it. All other data is freed once every rank has received it.
+/// A waiting rank sleeps, so there may be more ranks than cores. For each element type, a communicator keeps a buffer
+/// as long as the longest slice that it has summed, and a buffer for its share of such a slice. All other data is freed
+/// when every rank has received it.
 ///
 /// The `n`-th channel that a rank creates with a name connects to the `n`-th one that each other rank creates with this
 /// name. The same holds for subgroups with equal lists. Channels and subgroups outlive their parent, and can be created
@@ -41,7 +42,8 @@ struct Place {
     member: usize,
     /// The number of collectives called.
     n_calls: u64,
-    /// The number of groups created for each channel name and subgroup list.
+    /// The number of groups that this rank has created from this group, for each channel name and for each list of
+    /// ranks of a subgroup.
     n_taken: BTreeMap<Birth, u64>,
 }
 

@@ -15,9 +15,9 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 ///
 /// **No wait is infinite.** A thread waits only in [`World::meet`], for the last member of its group to join the round.
 /// There are four cases. The member joins and wakes all. It has left the group or its body has ended, which ends the
-/// world at once, or after a second in which its body may end. It panics or fails, which ends its body. Or it does none
-/// of these, and the deadline of the waiting thread ends the world; that thread wakes by itself and needs only the
-/// lock. The end of the world is final and wakes all threads in every group.
+/// world at once, or, if its body still runs, at the latest a second later. It panics or fails, which ends its body. Or
+/// it does none of these, and the deadline of the waiting thread ends the world; that thread wakes by itself and needs
+/// only the lock. The end of the world is final and wakes all threads in every group.
 ///
 /// **No wake-up is lost.** Every change that threads wait for is made under the lock, by methods that notify all
 /// threads before they unlock. A thread checks the state under the same lock before it sleeps.
@@ -30,7 +30,7 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct World {
     state: Mutex<State>,
-    /// Notified (all threads) whenever the state has news.
+    /// All threads that wait for this are woken whenever the state has news.
     changed: Condvar,
     deadline: Duration,
 }

@@ -19,7 +19,7 @@ fn a_late_duplicate_does_not_end_the_job() {
     ended.expect("is a duplicate: start each rank once");
 }
 
-/// The late processes have other settings, world sizes and tokens.
+/// Each late process differs from the ranks in a setting, the world size or the token.
 #[test]
 fn late_processes_with_other_settings_do_not_end_the_job() {
     let mut job = Job::start(Engine::Store, 3, "some steps", &[]);

@@ -121,7 +121,7 @@ fn a_stored_value_is_available_to_other_ranks() {
     ended.expect("rank 0 got from rank 1");
 }
 
-/// The call fails on all ranks instead of hanging.
+/// If ranks call different collectives, the call fails on all ranks instead of hanging.
 #[test]
 fn different_collectives_are_an_error_that_names_both() {
     for engine in engines() {

@@ -11,8 +11,8 @@ use crate::start::Job;
 /// The limit of open files of rank 0.
 const N_FILES: usize = 256;
 
-/// The first bytes of connections: nothing, HTTP/1, half and all of an HTTP/2 preface with settings, an incomplete TLS
-/// handshake, and noise.
+/// The bytes that connections send before they stay idle. In this order, these are nothing, a request in HTTP/1, half
+/// of an HTTP/2 preface, a whole one with settings, an incomplete TLS handshake, and noise.
 const BEGINNINGS: [&[u8]; 6] = [
     b"",
     b"GET / HTTP/1.1\r\nhost: x\r\n\r\n",

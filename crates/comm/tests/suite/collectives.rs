@@ -8,7 +8,7 @@ use kiln_comm::{Communicator, Error, RankInfo, Reduce, SingleRank, ThreadGroup, 
 /// A deadline that no rank reaches.
 const DEADLINE: Duration = Duration::from_secs(600);
 const N_RANKS: [usize; 5] = [1, 2, 3, 4, 7];
-/// The number of repetitions. Threads reach a collective in a different order each time.
+/// The number of repetitions. In each, the threads may reach a collective in a different order.
 const N_REPEATS: usize = 50;
 
 /// Runs `body` on ranks with one thread each, and returns the results by rank.
@@ -41,7 +41,7 @@ fn bytes(rank: usize, n: usize) -> Vec<u8> {
     (0..n).map(|i| bits(rank, i) as u8).collect()
 }
 
-/// Returns the bits of the sums over the ranks in this order.
+/// Returns the bits of the sums over the ranks, where the values are added in this order of the ranks.
 fn sum_in_order(order: &[usize], n: usize) -> Vec<u32> {
     let mut sums = wild(order[0], n);
     for rank in &order[1..] {

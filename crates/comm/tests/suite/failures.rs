@@ -13,7 +13,7 @@ const NEVER: Duration = Duration::from_secs(1_000_000);
 /// A deadline that ranks are meant to miss.
 const SHORT: Duration = Duration::from_millis(200);
 
-/// The action of a rank instead of its collective.
+/// What a rank does instead of calling its collective.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Fault {
     Panic,
@@ -21,7 +21,7 @@ enum Fault {
     Return,
 }
 
-/// Runs the ranks. Returns the communicator error of each body, by rank, and the outcome of the run.
+/// Runs the ranks. Returns, by rank, the error that the communicator returned to each body, and the outcome of the run.
 fn run(
     n_ranks: usize,
     deadline: Duration,
@@ -39,7 +39,7 @@ fn run(
     (errors.into_inner().unwrap(), outcome)
 }
 
-/// Runs five sums and a barrier, one per step, with a fault before the `k`-th collective. Checks all errors.
+/// Runs five sums and a barrier, one per step. The fault replaces the collective of step `k`. Checks all errors.
 fn check_fault(fault: Fault, rank_at_fault: usize, k: u64, expected: &str) {
     let (errors, outcome) = run(3, NEVER, |comm, rank| {
         for step in 0..6 {
@@ -226,7 +226,7 @@ fn a_barrier_uses_the_shortest_deadline_of_its_callers() {
         Ok(outcome?)
     });
     assert!(matches!(errors[1], Some(Error::Late { rank: 1, deadline: SHORT, .. })), "{errors:?}");
-    // On a busy machine, rank 2 may also call the barrier after the deadline.
+    // On a busy machine, rank 2 may call the barrier only after the deadline, and is then late itself.
     match errors[2].as_ref().unwrap() {
         Error::Over { rank, reason } => {
             let missed =

@@ -18,7 +18,7 @@ fn run<R: Send>(n_ranks: usize, body: impl Fn(Box<dyn Communicator>, usize) -> R
     outcome.unwrap()
 }
 
-/// Returns the sum of `value` over the group.
+/// Returns the sum of `value` over the ranks of the group.
 fn sum(comm: &mut dyn Communicator, value: u64) -> u64 {
     let mut buf = [value];
     comm.all_reduce_sum(Reduce::U64(&mut buf)).unwrap();
@@ -147,7 +147,8 @@ fn channels_and_subgroups_nest() {
         let mut of_channel = channel.subgroup(&half).unwrap();
         let mut of_world = comm.subgroup(&half).unwrap();
         let mut channel_of_half = of_world.duplicate("x").unwrap();
-        // The list contains ranks of the subgroup; the local rank does not change.
+        // The list contains a rank of the group `channel_of_half`, not of the world. The local rank stays that of the
+        // world.
         let mut alone = channel_of_half.subgroup(&[channel_of_half.rank_info().rank]).unwrap();
         assert_eq!(alone.rank_info(), RankInfo { rank: 0, world_size: 1, local_rank: rank });
         // Groups outlive their parents.

@@ -54,7 +54,7 @@ fn launch_returns_the_error_of_an_incomplete_launcher() {
     assert_eq!(error.exit_status(), 70);
 }
 
-/// The feature `grpc` connects processes.
+/// Without the feature `grpc`, a program cannot connect processes.
 #[cfg(not(feature = "grpc"))]
 #[test]
 fn launch_rejects_processes_without_the_feature_grpc() {

@@ -17,7 +17,7 @@ enum Op {
     U64(usize),
     Gather,
     AllToAll,
-    /// A broadcast from this rank modulo the size of the group.
+    /// A broadcast whose root is this number modulo the size of the group.
     Broadcast(usize),
     Barrier,
 }

@@ -89,7 +89,7 @@ pub(super) fn same(a: &Dataset, b: &Dataset) {
     }
 }
 
-/// Checks a set of graphs, whose readers must reject all invalid data.
+/// Checks that a set of graphs is valid, since the readers of such sets must reject all invalid data.
 pub(super) fn graphs(data: &GraphDataset) {
     assert!(!data.to_string().is_empty());
     data.graph().validate().expect("the edges of a set of graphs should be valid");

@@ -17,7 +17,8 @@ use kiln_data::{
 use kiln_store::npy::{self, DType, Element, Header};
 
 /// A fuzz target: its name, which is also the name of its folder in the corpus, and its body, which runs on an input.
-/// The second argument samples the graph of an opened set. The body returns true if the reader opened the input.
+/// The second argument of the body is a function that samples the graph of an opened set. The body returns true if the
+/// reader opened the input.
 pub(crate) struct Target {
     pub(crate) name: &'static str,
     pub(crate) body: fn(&[u8], Walk) -> bool,
@@ -95,7 +96,8 @@ fn npy_folder(input: &[u8], walk: Walk) -> bool {
 fn kiln_folder(input: &[u8], walk: Walk) -> bool {
     let is_sound = |data: &Dataset| data.validate().is_ok();
     let scratch = folder::unpack(input);
-    // `verify` would read a folder without a manifest as a folder of plain arrays, so it is not called for one.
+    // `verify` would read a folder without a manifest as a folder of plain arrays, so it is not called for such a
+    // folder.
     if !scratch.path().join("kiln.json").exists() {
         return open_with(input, walk, |folder| format::open(folder));
     }
@@ -134,7 +136,7 @@ fn edge_list(input: &[u8], walk: Walk) -> bool {
     open_with(input, walk, |folder| {
         let opened = kiln_data::npy::open(folder);
         // `convert` would read a folder with a manifest in the kiln format instead of its edge list, so it is not
-        // called for one.
+        // called for such a folder.
         if folder.join("kiln.json").exists() {
             return opened;
         }

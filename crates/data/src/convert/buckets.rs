@@ -85,8 +85,8 @@ struct Conversion<'a> {
     source: &'a dyn EdgeSource,
     options: &'a ConvertOptions,
     data: EdgeData,
-    /// One number per node: its in-degree in the list until its bucket is sorted, then the end of its edges in the
-    /// arrays.
+    /// One number per node. Until the node's bucket is sorted, this is the number of its in-edges before duplicates are
+    /// removed and self loops are added; then it is the end of its edges in the arrays.
     counts: Vec<u64>,
     n_coo_edges: u64,
     /// The memory that is left for buckets, in bytes.
@@ -155,8 +155,8 @@ impl<'a> Conversion<'a> {
         if self.data == EdgeData::default() { fitting } else { fitting.min(u32::MAX.into()) }
     }
 
-    /// Returns the next group of buckets. Its first node is `first_node`, and each of its buckets can have an open
-    /// file.
+    /// Returns the next group of buckets, whose nodes start at `first_node`. The group has at most [`MOST_OPEN_FILES`]
+    /// buckets, and fewer if the memory is too small for the buffers of so many files.
     fn next_buckets(&self, first_node: usize) -> Result<Vec<Bucket>> {
         let n_files = (self.room_bytes / LEAST_FILE_BUFFER).clamp(1, MOST_OPEN_FILES) as usize;
         let most_edges = self.most_edges();
@@ -209,7 +209,8 @@ impl<'a> Conversion<'a> {
     }
 
     /// Creates a file for each bucket; a single bucket needs none. If the operating system refuses to open more files,
-    /// buckets without a file are removed from `buckets` and become part of the next group.
+    /// at least the last [`SPARE_FILES`] files are removed again. The buckets without a file are then removed from
+    /// `buckets` and become part of the next group.
     fn open_files(&self, buckets: &mut Vec<Bucket>, set: &FolderWriter) -> Result<Vec<BucketFile>> {
         let mut files: Vec<BucketFile> = Vec::with_capacity(buckets.len());
         let buffer_bytes = (self.room_bytes as usize / buckets.len()).min(BUFFER_BYTES);

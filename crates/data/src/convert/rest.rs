@@ -121,7 +121,8 @@ fn copy_dense(array: &ArrayFile, n_nodes: usize, set: &mut FolderWriter) -> Resu
     Ok(dim)
 }
 
-/// Checks that an array of an archive, which is read into memory, fits the limit together with a conversion's buffers.
+/// Checks that an array of an archive and a conversion's buffers together fit the memory limit, since such an array is
+/// read into memory. Other sources need no check.
 pub(super) fn check_memory(source: &Source, memory_bytes: u64) -> Result<()> {
     let Source::Member { archive, name } = source else {
         return Ok(());
@@ -138,7 +139,7 @@ pub(super) fn check_memory(source: &Source, memory_bytes: u64) -> Result<()> {
     }
 }
 
-/// Copies the feature rows of a set of another library and returns the number of columns.
+/// Copies the feature rows of a set in the format of another library and returns the number of columns.
 pub(super) fn copy_stored(features: &Source, n_nodes: usize, set: &mut FolderWriter) -> Result<usize> {
     match features {
         Source::Mapped(array) => copy_dense(array, n_nodes, set),
@@ -181,7 +182,8 @@ fn copy_sparse(folder: &Path, indptr: &ArrayFile, n_nodes: usize, set: &mut Fold
     set.add(columns)?;
     let path = required(folder, &["features_data.npy"], "the value of each feature")?;
     copy_vector(&ArrayFile::open(path)?, "features_data.npy", ElementType::F32, set)?;
-    // Opening the written arrays checks that the last offset equals the number of columns and the number of values.
+    // Opening the written arrays checks that both arrays, column indices and values, have as many elements as the last
+    // offset states.
     open_features(set.folder(), Place::Folder(folder), n_nodes, Some(dim), &mut Vec::new())?;
     Ok(dim)
 }

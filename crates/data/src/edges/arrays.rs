@@ -44,7 +44,8 @@ impl EdgeArrays {
         Self::of_two(array)
     }
 
-    /// Reads an array of the shape `[2, n_edges]`, row-major or, like a transposed array of pairs, column-major.
+    /// Reads an array of the shape `[2, n_edges]`, row-major or column-major. A transposed array of pairs is
+    /// column-major.
     pub(super) fn of_rows(array: ArrayFile) -> Result<Self> {
         if !matches!(array.shape(), [2, _]) {
             let what = format!("an edge list of shape {:?}", array.shape());

@@ -176,7 +176,8 @@ impl EdgeList {
             all.edge_types.append(&mut chunk.edge_types);
             Ok(())
         })?;
-        // The new variable has a shorter lifetime, so the builder may borrow the local arrays.
+        // The type of the new variable has a shorter lifetime than that of the parameter, so the builder can borrow the
+        // local arrays.
         let mut builder = builder;
         if weights {
             builder = builder.weights(&all.weights);
@@ -207,7 +208,7 @@ impl EdgeSource for EdgeList {
             let edges = n_before..n_before + chunk.len();
             n_before = edges.end;
             // The number of edges of a text file is known only at its end. If an array of edge data is too short, the
-            // remaining edges are only counted, because the error message states their number.
+            // remaining edges are only counted, because the error message states the number of all edges.
             if arrays.into_iter().flatten().any(|array| array.n_values() < edges.end) {
                 return Ok(());
             }

@@ -28,8 +28,8 @@ pub(super) struct EdgeTable {
 }
 
 impl EdgeTable {
-    /// Opens a table and reads its first line. The line is a header if it contains column names, and its number of
-    /// fields is the number of columns.
+    /// Opens a table and reads its first line, which determines the number of columns. The line is a header if its
+    /// first two fields are column names.
     pub(super) fn open(path: &Path, notes: &mut Vec<Note>) -> Result<Self> {
         let mut table = TextTable::open(path)?;
         let (mut has_header, mut has_weights) = (false, false);

@@ -39,7 +39,7 @@ pub(crate) struct Manifest {
     pub(crate) files: Entries,
 }
 
-/// The kinds of sets in which a file is required. The files of features are not listed here but in [`FEATURES`].
+/// The kinds of sets in which a file is required.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Need {
     /// The file is required in every set.
@@ -61,7 +61,7 @@ enum Length {
 
 use ElementType::{F32, I32, U8, U32, U64};
 
-/// The files of the format except those of features.
+/// The files of the format except those of features, which [`FEATURES`] lists.
 const KNOWN: [(&str, &[ElementType], Length, Need); 10] = [
     ("indptr.npy", &[U64], Length::NodesAndOne, Need::Always),
     ("indices.npy", &[U32], Length::Edges, Need::Always),
@@ -118,8 +118,8 @@ impl Manifest {
         self.dim.is_none()
     }
 
-    /// Checks that the counts are consistent, that the format defines each entry, with the shape that the counts
-    /// require, and that no required entry is missing.
+    /// Checks that the counts are consistent, that the format defines every entry, that every entry has an allowed
+    /// element type and the shape that the counts require, and that no required entry is missing.
     fn check(&self, path: &Path) -> Result<()> {
         self.check_counts(path)?;
         let (known, features) = (self.known(), FEATURES.known(self.n_nodes, self.dim.unwrap_or(0)));
@@ -152,7 +152,7 @@ impl Manifest {
         Ok(())
     }
 
-    /// Returns the files of the format with the lengths that the counts require.
+    /// Returns the files of [`KNOWN`], with the lengths that the manifest's counts require.
     fn known(&self) -> [Known; 10] {
         KNOWN.map(|(name, types, length, need)| Known {
             name,

@@ -6,7 +6,8 @@ use kiln_store::array_folder::bad_key;
 use crate::Result;
 use crate::limits::{check_n_classes, numbers};
 
-/// Checks the number of columns and of classes, and that all classes or none of them have a name.
+/// Checks that the numbers of feature columns and of classes are in range, and that there is a name for each class or
+/// no name at all.
 ///
 /// # Errors
 /// Returns [`kiln_store::Error::Metadata`] if one of the two numbers is out of range, or if the number of names is

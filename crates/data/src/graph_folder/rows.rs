@@ -86,7 +86,8 @@ pub fn read_rows(arrays: &ArrayFolder, files: &RowFiles, dim: usize) -> Result<A
     Ok(Arc::new(DenseFeatures::new(rows, dim)?))
 }
 
-/// Reads all rows and checks that values are finite and columns in range.
+/// Reads all rows and checks that the values are finite, and in a CSR matrix that the offsets and the columns are in
+/// range.
 ///
 /// # Errors
 /// Returns [`kiln_store::Error::BadValue`] or [`Error::Feature`] with the first invalid value.

@@ -49,7 +49,8 @@ impl Files<'_> {
         array.map(|array| array.values).map_err(|source| Error::Npy { path: self.path(name), source })
     }
 
-    /// Opens a text file, which may be compressed as `name.gz`; returns `None` if neither exists.
+    /// Opens the text file `name` or the compressed file `name.gz`; returns `None` if neither exists. Embedded text
+    /// files are always compressed.
     pub(crate) fn table(&self, name: &str) -> Result<Option<TextTable>> {
         let names = [name, &format!("{name}.gz")];
         match *self {

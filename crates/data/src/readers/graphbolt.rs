@@ -120,7 +120,7 @@ fn only<'a>(parent: &YamlEntry<'a>, key: &str, several: &str) -> Result<YamlEntr
     }
 }
 
-/// Returns the node classification task.
+/// Returns the task named [`TASK`], or else the only task with node labels.
 fn the_task<'a>(root: &YamlEntry<'a>) -> Result<YamlEntry<'a>> {
     let (mut named, mut fitting, mut names) = (None, Vec::new(), Vec::new());
     for task in root.list_of("tasks")? {
@@ -214,7 +214,7 @@ fn find_features(
     Ok(array)
 }
 
-/// Returns the position of the node features to use.
+/// Returns the position in `all` of the node features named [`FEATURE`], or else of the only node features.
 fn the_feature(root: &YamlEntry<'_>, all: &[YamlEntry<'_>]) -> Result<usize> {
     let mut of_nodes = Vec::new();
     for (position, feature) in all.iter().enumerate() {

@@ -88,8 +88,8 @@ pub(crate) fn open_within(folder: &Path, memory_bytes: u64) -> Result<Dataset> {
     })
 }
 
-/// Groups of files of which only the first that exists is read. If that file is an edge list,
-/// [`EdgeList`](crate::edges::EdgeList) adds the notes about other edge lists.
+/// Groups of files with the same data, of which only the first that exists is read (`src.npy` together with `dst.npy`).
+/// If that file is an edge list, [`EdgeList`](crate::edges::EdgeList) adds the notes about other edge lists.
 const ALTERNATIVES: [&[&str]; 5] = [
     &["indptr.npy", "edges.npy", "src.npy", "dst.npy", "edges.csv", "edges.csv.gz"],
     &FEATURES,
@@ -101,7 +101,7 @@ const ALTERNATIVES: [&[&str]; 5] = [
 /// The files that determine the number of feature rows: dense features, or the offsets of a CSR matrix.
 pub(crate) const FEATURES: [&str; 2] = ["features.npy", "features_indptr.npy"];
 
-/// The files of the training, validation and test split. The first name of each is the one in the kiln format.
+/// The files of the training, validation and test split. The first name of each file is its name in the kiln format.
 pub(crate) const PARTS: [[&str; 2]; 3] =
     [["train.npy", "train_idx.npy"], ["val.npy", "val_idx.npy"], ["test.npy", "test_idx.npy"]];
 

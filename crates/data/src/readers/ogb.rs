@@ -18,7 +18,7 @@ use crate::readers::stored::{Edges, Source, Stored};
 use crate::readers::{classes, name_of};
 use crate::{Dataset, Error, Note, Result, Split};
 
-/// The possible names of the file of edges. The next two lists are those of features and labels.
+/// The possible names of the text file of the edges. The next two constants are the names for features and labels.
 const EDGES: [&str; 2] = ["edge.csv.gz", "edge.csv"];
 const FEATURES: [&str; 2] = ["node-feat.csv.gz", "node-feat.csv"];
 const LABELS: [&str; 2] = ["node-label.csv.gz", "node-label.csv"];

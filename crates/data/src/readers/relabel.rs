@@ -7,9 +7,9 @@ use crate::Result;
 /// Labels that were mapped to the classes `0..names.len()` in ascending order of the label.
 #[derive(Debug)]
 pub(crate) struct Relabelled {
-    /// The class of each label.
+    /// The class of each given label, in the order of the labels.
     pub(crate) classes: Vec<i32>,
-    /// The labels' texts, by class.
+    /// The text of the label that each class stands for, by class.
     pub(crate) names: Vec<String>,
 }
 

@@ -130,8 +130,8 @@ fn read_features(source: &Source, n_nodes: usize, notes: &mut Vec<Note>) -> Resu
     Ok(rows)
 }
 
-/// Reserves memory for all rows at once, or returns an error. Growing the vector would take twice as much memory, and
-/// abort the process if there is not enough.
+/// Reserves memory for all rows at once, or returns an error. A vector that grows row by row would take up to twice the
+/// memory, and the process would abort if the memory does not suffice.
 fn reserve(values: &mut Vec<f32>, n_rows: usize, dim: usize, path: &Path) -> Result<()> {
     values.try_reserve_exact(n_rows.saturating_mul(dim)).map_err(|_| {
         let what = format!("{n_rows} rows of {dim} features in {}", path.display());

@@ -33,7 +33,7 @@ pub(crate) fn contents_names(folder: &Path) -> Vec<String> {
     fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }
 
-/// Converts with the smallest sufficient memory limit, which it finds from the errors.
+/// Converts with the smallest sufficient memory limit. After each failure it tries the limit that the error states.
 pub(crate) fn convert_with_least(
     input: &Path,
     out: &Path,

@@ -87,7 +87,8 @@ fn gz(path: PathBuf, text: &str) {
     file.finish().unwrap();
 }
 
-/// Writes the split of an OGB folder with this name. Node 3, which has no class, is in no part.
+/// Creates an OGB folder with this name that contains only the split. No part of the split contains node 3, because
+/// that node has no class.
 fn ogb(name: &str) -> (TempDir, PathBuf) {
     let root = tempfile::tempdir().unwrap();
     let at = root.path().join(name);
@@ -282,7 +283,7 @@ fn conversion_fails_with_the_same_error_as_opening() {
     check(
         text(),
         &put_text("raw/edge.csv.gz", "\n0,1\n\n2,300\n"),
-        "line 4: \"300\", expected a node, 0 to 300",
+        "line 4: \"300\", expected a node id below 300",
     );
     check(text(), &put_text("raw/edge.csv.gz", "0,1\n"), "the number of edges is 12000, expected 1");
     check(

@@ -54,7 +54,8 @@ fn molecules_have_10_to_28_atoms_and_edge_types_follow_their_edges() {
     let data = mutag().unwrap();
     let sizes: Vec<usize> = (0..data.n_graphs()).map(|graph| data.nodes(graph).len()).collect();
     assert_eq!((sizes.iter().min(), sizes.iter().max()), (Some(&10), Some(&28)));
-    // A bond has the same type in both directions, but only if the types are in the order of the edges.
+    // Both directions of a bond have the same type. If the types were not in the order of the edges, the types of some
+    // bonds would differ between the directions.
     let graph = data.graph();
     let types = graph.edge_types().unwrap();
     for dst in (0..graph.n_nodes() as u32).map(NodeId) {

@@ -40,7 +40,7 @@ fn rejects_dangling_output_link_before_any_work() {
     leave_dangling(&out);
     let error = convert(&folder, &out, &ConvertOptions::default()).unwrap_err();
     assert!(matches!(&error, Error::Store(StoreError::NotEmpty { path }) if *path == out), "{error}");
-    // The output is checked before the input is read, so the damaged input causes no error.
+    // The output is checked before the input is read, so the error is about the output even if the input is damaged.
     fs::remove_file(folder.join("indptr.npy")).unwrap();
     let error = convert(&folder, &out, &ConvertOptions::default()).unwrap_err();
     assert!(matches!(error, Error::Store(StoreError::NotEmpty { .. })), "{error}");

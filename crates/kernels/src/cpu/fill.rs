@@ -99,9 +99,9 @@ pub(super) fn fill_rows<F: Fill>(indptr: &[i32], width: usize, fill: &F) -> (Vec
     (one, other)
 }
 
-/// Splits the rows of a compressed adjacency into pieces with about the same number of edges and rows. A row that has
-/// more edges than a piece should have is split by columns. The additions of one row and column always stay in one
-/// piece, so the results do not depend on the pieces.
+/// Splits the rows of a compressed adjacency into pieces of about equal cost, which is the number of edges plus the
+/// number of rows. A row whose edges cost more than one piece should is split by columns. The additions of one row and
+/// column always stay in one piece, so the results do not depend on the pieces.
 fn pieces(indptr: &[i32], width: usize, n_threads: usize) -> Vec<Piece> {
     let n_rows = indptr.len() - 1;
     let cost = |row: usize| indptr[row] as usize + row;
@@ -125,8 +125,8 @@ fn pieces(indptr: &[i32], width: usize, n_threads: usize) -> Vec<Piece> {
     pieces
 }
 
-/// Returns the first row of the range for which `below` is false, by binary search. `below` must be true up to some row
-/// and false from there on.
+/// Returns the first row in `from..to` for which `below` is false, or `to` if there is none, by binary search. `below`
+/// must be true up to some row and false from there on.
 fn first_above(mut from: usize, mut to: usize, below: impl Fn(usize) -> bool) -> usize {
     while from < to {
         let middle = from + (to - from) / 2;

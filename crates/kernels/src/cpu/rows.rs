@@ -7,7 +7,7 @@ use kiln_mem::prefetch_range;
 /// The prefetch distance in bytes of rows. With this distance, many cache lines are in flight, and they are used before
 /// they are evicted from the L1 cache.
 const AHEAD_BYTES: usize = 3 << 10;
-/// The limits of the prefetch distance in edges.
+/// The smallest and the largest prefetch distance, in edges.
 const AHEAD_EDGES: Range<usize> = 2..32;
 
 /// A compressed adjacency: row `r` has the items `indptr[r]..indptr[r + 1]`.
@@ -55,7 +55,8 @@ impl<'a> Rows<'a> {
         self.values[start..start + N].first_chunk().expect("the slice should have N values")
     }
 
-    /// Prefetches the row of the item that is a few edges ahead, if there is one.
+    /// Prefetches these columns of the row of the item that is [`Rows::ahead`] positions after `position`, if there is
+    /// such an item.
     #[inline(always)]
     pub(super) fn ask_ahead(&self, items: &[i32], position: usize, columns: &Range<usize>) {
         if let Some(&item) = items.get(position + self.ahead) {

@@ -25,8 +25,8 @@ pub(super) struct Sum<'a, F> {
     pub(super) own: Own<'a>,
 }
 
-/// The total size in bytes of the item rows of one sum, from which on a core's L2 cache may not hold them until the sum
-/// is complete.
+/// The minimum number of bytes of a hub's item rows. A core's L2 cache may be too small to hold them until the hub's
+/// sum is complete.
 const HUB_BYTES: usize = 1 << 19;
 
 /// The use of the own rows in the result.
@@ -41,7 +41,7 @@ pub(super) enum Own<'a> {
 }
 
 impl<'a, F: Fn(usize, usize) -> f32 + Copy + Sync> Sum<'a, F> {
-    /// Sums without own rows, not divided by the number of items.
+    /// Describes sums without own rows, which are not divided by the number of items.
     pub(super) fn new(segments: Segments<'a>, x: Rows<'a>, factor: F) -> Self {
         Self { segments, x, factor, mean: false, own: Own::Alone }
     }

@@ -13,7 +13,8 @@ pub(super) fn contiguous(x: FloatTensor<Flex>) -> FloatTensor<Flex> {
     if x.as_slice::<f32>().is_some() { x } else { x.to_contiguous() }
 }
 
-/// Changes the tensor's values in place, or in a copy if another tensor refers to the same memory.
+/// Returns the tensor after `change` has changed its values: in place, or in a copy if another tensor refers to the
+/// same memory or the tensor is a view of a larger one.
 pub(super) fn changed(x: FloatTensor<Flex>, change: impl FnOnce(&mut [f32])) -> FloatTensor<Flex> {
     let mut x = contiguous(x);
     // A view of a part of a larger tensor is copied, because the rest must not change and should not stay allocated.
@@ -62,7 +63,7 @@ pub(super) fn matrix(values: Vec<f32>, n_rows: usize, like: &FloatTensor<Flex>) 
     FloatTensor::<Flex>::from_data(TensorData::new(values, [n_rows, like.shape()[1]]))
 }
 
-/// The rows of a contiguous tensor with all columns.
+/// The rows of a contiguous tensor, with all their columns.
 pub(super) fn rows(x: &FloatTensor<Flex>) -> Rows<'_> {
     let width = x.shape()[1];
     Rows::new(floats(x), 0, width, width)

@@ -40,7 +40,7 @@ fn with_avx2(task: impl Task) {
     task.run();
 }
 
-/// Runs a task with the baseline instruction set of the architecture: SSE2, or NEON.
+/// Runs a task with the baseline instruction set of the architecture, which is SSE2 on x86-64 and NEON on AArch64.
 fn with_least(task: impl Task) {
     task.run();
 }

@@ -45,7 +45,8 @@ const TILE: usize = 8;
 /// The maximum number of columns of a tile.
 const MOST_COLUMNS: usize = 16;
 
-/// The number of columns of a tile: a divisor of the width, which belongs to the model and is the same for all batches.
+/// The number of columns of a tile: a divisor of the matrix's width. The width is set by the model, so the size of the
+/// tile is the same for all batches.
 fn tile_columns(width: usize) -> usize {
     (1..=MOST_COLUMNS).rev().find(|columns| width.is_multiple_of(*columns)).unwrap_or(1)
 }

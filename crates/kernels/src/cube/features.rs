@@ -215,8 +215,8 @@ fn dtype(row_type: FeatureDType) -> DType {
     }
 }
 
-/// Returns the bytes of the rows as `row_type`, which is f32 or the type of the rows. The rows are copied only if they
-/// are converted.
+/// Returns the bytes of the rows in the element type `row_type`, which must be f32 or the rows' own type. The rows are
+/// copied only if they are converted.
 fn bytes_of(rows: FeatureBuffer, row_type: FeatureDType) -> Bytes {
     match rows {
         FeatureBuffer::F16(values) if row_type == FeatureDType::F16 => Bytes::from_elems(values),

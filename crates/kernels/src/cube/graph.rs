@@ -128,8 +128,9 @@ impl Graph {
         how != How::All && 0 < self.largest_degree && MOST_DRAWN < u64::from(fanout)
     }
 
-    /// Samples one hop, whose block stays on the device. The host only reads the numbers of edges and sources: once, or
-    /// twice if the bound on the edges exceeds [`MOST_ROOM`], so that their number is read first.
+    /// Samples one hop, whose block stays on the device. The host only reads the numbers of edges and sources, in one
+    /// transfer. If the bound on the number of edges exceeds [`MOST_ROOM`], the host also reads the number of edges
+    /// before it allocates memory.
     ///
     /// # Errors
     /// Returns a [`HopError`] if the hop has too many edges or the fanout is too large.
@@ -236,7 +237,7 @@ struct PickedHop<'a> {
     picking: Picking<'a>,
     /// The first edge of each destination; the last entry is the number of edges.
     offsets: CubeTensor,
-    /// The picked edges, in arrays that may be longer than their number.
+    /// The picked edges, in arrays that may be longer than the number of picked edges.
     edges: Picked,
 }
 

@@ -120,7 +120,7 @@ macro_rules! launch_units {
 
 pub(super) use launch_units;
 
-/// The integer type that can address every value of these tensors, and a unit for each value.
+/// The integer type in which a kernel can address every value of these tensors and number one unit per value.
 pub(super) fn address(tensors: &[&CubeTensor]) -> AddressType {
     // A view with gaps has more memory than values, and a broadcast row has more values than memory.
     let n_places = |tensor: &&CubeTensor| {
@@ -265,7 +265,7 @@ pub(super) fn upload_pieces(
         assert!(end <= n_bytes, "the pieces of {what} have at least {end} bytes, expected {n_bytes}");
         let place = bytes_of(&tensor.handle, n_done, n_piece);
         like.client.write(&place, piece);
-        // Waits for each copy, because unsent pieces would accumulate in the host's memory.
+        // Without this wait, pieces that are not sent yet would accumulate in the host's memory.
         wait(&tensor)?;
         n_done = end;
     }

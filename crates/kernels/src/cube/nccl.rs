@@ -30,7 +30,7 @@ impl NcclSum {
         Ok(UniqueId::new().map_err(failed)?.bytes())
     }
 
-    /// Returns the UUID of a GPU of this process, which is unique across machines.
+    /// Returns the UUID of the GPU that has the CUDA index `index` in this process. UUIDs are unique across machines.
     ///
     /// # Errors
     /// Returns [`DeviceError::Failed`] if NCCL or the GPU is missing.

@@ -107,7 +107,7 @@ fn pick_counts(
 }
 
 /// Inserts a number into the sorted list of `n` numbers that begins at `start`. If the numbers must be distinct and the
-/// list contains it already, inserts `otherwise` instead, which must be larger than all numbers of the list.
+/// list already contains `number`, inserts `otherwise` instead, which must be larger than all numbers of the list.
 #[cube]
 fn insert(
     sorted: &mut [u32],
@@ -198,7 +198,8 @@ fn pick(
         }
     }
     if comptime!(how == How::WithLoop) {
-        // Positions were drawn as if there were no loops, so those at or after the first loop are shifted behind them.
+        // Positions were drawn as if there were no loops, so the positions from that of the first loop on are moved
+        // behind the loops.
         let mut n_before = 0u32;
         for number in 0..n_drawn {
             let position = positions[(drawn + number) as usize];
@@ -289,7 +290,7 @@ pub(super) struct Picking<'a> {
     pub(super) fanout: u32,
 }
 
-/// Picked edges, in arrays that may be longer than their number.
+/// Picked edges, in arrays that may be longer than the number of picked edges.
 pub(super) struct Picked {
     pub(super) edge_ids: CubeTensor,
     pub(super) srcs: CubeTensor,

@@ -55,7 +55,7 @@ fn place_in_table(
     while is_looking {
         let mut held = table[2 * slot as usize].load();
         if held == NOTHING {
-            // The weak exchange may fail spuriously, so the slot is read again instead of using its result.
+            // The weak exchange may fail spuriously, so its result is ignored and the slot is read again.
             table[2 * slot as usize].compare_exchange_weak(NOTHING, node);
             held = table[2 * slot as usize].load();
         }
@@ -133,7 +133,7 @@ pub(super) struct Relabelled {
 }
 
 /// Relabels the sources of edges. `nodes` are the destinations, which are distinct, `offsets` has the first edge of
-/// each, and `n_nodes` is an upper bound on the number of distinct nodes.
+/// each destination, and `n_nodes` is an upper bound on the number of distinct nodes.
 pub(super) fn relabel(
     nodes: &CubeTensor,
     srcs: &CubeTensor,

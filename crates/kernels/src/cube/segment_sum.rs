@@ -34,7 +34,7 @@ pub(super) struct Segments {
     pub(super) n_positions: usize,
 }
 
-/// The factor of each row.
+/// The factor by which the row of a position is multiplied.
 #[derive(Debug, Clone)]
 #[allow(clippy::large_enum_variant, reason = "a value exists only during a launch")]
 pub(super) enum Factor {
@@ -53,7 +53,7 @@ pub(super) enum Factor {
     },
 }
 
-/// The use of a segment's own row: row `s` for segment `s`.
+/// The use of a segment's own row. The own row of segment `s` is row `s` of [`SegmentSum::rows`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Own {
     Nothing,
@@ -104,7 +104,7 @@ struct Shape {
     splits: bool,
 }
 
-/// Sizes that the kernels read at run time, in vectors of values.
+/// The numbers that the kernels read at run time. Widths, strides and columns are in vectors of values.
 #[derive(CubeType, CubeLaunch)]
 struct Sizes {
     /// The number of summed columns.

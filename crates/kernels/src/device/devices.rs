@@ -9,13 +9,14 @@ use crate::device::error::DeviceError;
 /// A device and its name.
 #[derive(Debug, Clone)]
 pub struct NamedDevice {
-    /// The name, with an index if the kind may have several devices: `cuda:1`.
+    /// The name, with an index if there may be several devices of the kind, for example `cuda:1`.
     pub name: String,
     /// The opened device.
     pub device: Device,
 }
 
-/// The devices that the ranks of one machine share: the rank with local rank `i` computes on device `i mod n`.
+/// The devices that the ranks of one machine share: the rank with local rank `i` computes on device `i mod n` of the
+/// `n` devices.
 #[derive(Debug, Clone)]
 pub struct Devices {
     /// The devices, at least one.
@@ -64,7 +65,7 @@ impl Devices {
         Self { devices: vec![self.of_rank(local_rank).clone()] }
     }
 
-    /// The CUDA index of a local rank's device, or `None` if it is another kind of device.
+    /// The CUDA index of a local rank's device, or `None` if the device is not a CUDA device.
     pub fn cuda_index(&self, local_rank: usize) -> Option<usize> {
         self.of_rank(local_rank).name.strip_prefix("cuda:")?.parse().ok()
     }
@@ -169,7 +170,8 @@ impl Kind {
         device.ok_or(DeviceError::NotFound { name, looked_for: self.looked_for(), n_found })
     }
 
-    /// Appends all devices of this kind that are alike; returns an error if there are none.
+    /// Appends the first device of this kind and all others that ranks may use together with it. Returns an error if
+    /// there is no device of this kind.
     fn add_all(self, name: &str, devices: &mut Vec<NamedDevice>) -> Result<(), DeviceError> {
         let first = self.device(name, 0)?;
         let found = self.found().unwrap_or_default().into_iter().enumerate();

@@ -22,7 +22,7 @@ impl DeviceSegments {
     /// Copies segments to a device: the rows of segment `s` are `offsets[s]..offsets[s + 1]`, which may be empty.
     ///
     /// # Panics
-    /// Panics if there are no offsets, they do not start at 0 or decrease, or there are 2^31 or more rows.
+    /// Panics if there are no offsets, if they do not start at 0, if they decrease, or if there are 2^31 or more rows.
     pub fn upload(offsets: &[u32], device: &Device) -> Self {
         assert!(!offsets.is_empty(), "there are no offsets, expected one more than the number of segments");
         assert_eq!(offsets[0], 0, "the offsets start at {}, expected 0", offsets[0]);

@@ -43,7 +43,7 @@ pub enum Reduction {
     Max,
 }
 
-/// The use of a destination's own row in its result.
+/// The use of a destination's own row in the result for this destination.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum OwnRow {
     /// The own row is not used. A self loop of the block still contributes it as the row of a source.
@@ -333,12 +333,12 @@ fn weighted<B: Backend>(block: &Adjacency<B>, rows: FloatTensor<B>, weights: &We
     }
 }
 
-/// The sources of the edges at the given positions; -1 selects the first edge.
+/// The sources of the edges at the given positions in the block. A position of -1 stands for the block's first edge.
 fn edge_srcs<B: Backend>(block: &Adjacency<B>, edges: IntTensor<B>, shape: Shape) -> IntTensor<B> {
     B::int_reshape(B::int_select(block.indices.clone(), 0, flat_edges::<B>(edges)), shape)
 }
 
-/// The edge positions as a flat list, with -1 replaced by the first edge.
+/// The edge positions as a flat list, with -1 replaced by 0, the position of the block's first edge.
 fn flat_edges<B: Backend>(edges: IntTensor<B>) -> IntTensor<B> {
     let n_values = edges.shape().num_elements();
     B::int_reshape(B::int_clamp_min(edges, 0.into()), Shape::new([n_values]))
@@ -354,9 +354,10 @@ fn lower<B: Backend>(numbers: IntTensor<B>, limit: i32) -> BoolTensor<B> {
     B::int_lower_elem(numbers, limit.into(), dtype)
 }
 
-/// `[n_dst, d]`: for each destination and column, the first edge with the largest value of the edges' rows, or -1 for a
-/// destination without edges. Uses doubling (Hillis and Steele 1986): after the round with distance `s`, each edge
-/// has the best edge among itself and the next `2 s - 1` edges of its destination.
+/// `[n_dst, d]`: for each destination and column, the position of the first of the destination's edges whose row has
+/// the largest value in this column, or -1 if the destination has no edges. `rows` has one row per edge. Uses doubling
+/// (Hillis and Steele 1986): after the round with distance `s`, each edge has the best edge among itself and the next
+/// `2 s - 1` edges of its destination.
 fn largest_edges<B: Backend>(block: &Adjacency<B>, rows: FloatTensor<B>) -> IntTensor<B> {
     let device = rows.device();
     let bools = get_or_init_device_settings::<B>(&device).bool_dtype;

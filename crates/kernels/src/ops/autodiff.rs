@@ -104,7 +104,7 @@ fn mask<B: BlockOps>((nodes, key, keep): (IntTensor<B>, RngKey, Keep), x: FloatT
     B::dropout(x, nodes, key, keep)
 }
 
-/// The adjacency on the inner backend. Index tensors carry no gradient, so they have the same type on both.
+/// The adjacency on the inner backend. Index tensors carry no gradient, so they have the same type on both backends.
 fn inner<B: Backend, C: CheckpointStrategy>(block: Adjacency<Autodiff<B, C>>) -> Adjacency<B> {
     Adjacency {
         indptr: block.indptr,
@@ -116,8 +116,8 @@ fn inner<B: Backend, C: CheckpointStrategy>(block: Adjacency<Autodiff<B, C>>) ->
     }
 }
 
-/// An op with one differentiable input, in which it is linear. Its gradient depends on the state of the op, but not on
-/// the input.
+/// An op that is linear in its only differentiable input. Its gradient depends on the state of the op, but not on the
+/// input.
 struct Linear<B: Backend, S> {
     forward: fn(S, FloatTensor<B>) -> FloatTensor<B>,
     adjoint: fn(S, FloatTensor<B>) -> FloatTensor<B>,
@@ -163,8 +163,8 @@ impl<B: Backend, S: Clone + Send + fmt::Debug + 'static> Backward<B, 1> for Line
     }
 }
 
-/// An aggregation that is recorded in the autodiff graph. `nodes` are the nodes of its inputs: the rows, then the
-/// weights if there are weights.
+/// An aggregation that is recorded in the autodiff graph. `nodes` are the nodes of this graph for the source rows and,
+/// if there are weights, for the weights.
 fn aggregate_tracked<B: BlockOps + BlockAdjoints, C: CheckpointStrategy, const N: usize>(
     nodes: [NodeGuard; N],
     x: FloatTensor<B>,

@@ -108,7 +108,7 @@ pub(crate) trait BlockAdjoints: Backend {
         aggregation::adjoint(saved, grad, input)
     }
 
-    /// `[n_dst, d] -> [n_src, d]`: appends rows of zeros.
+    /// `[n_dst, d] -> [n_src, d]`: appends a row of zeros for each source that is not a destination.
     fn take_dst_adjoint(block: &Adjacency<Self>, grad: FloatTensor<Self>) -> FloatTensor<Self> {
         count_reference();
         reference::take_dst_adjoint(block, grad)
@@ -124,13 +124,13 @@ pub(crate) trait BlockAdjoints: Backend {
         reference::relu_dropout_adjoint::<Self>(output, grad, keep)
     }
 
-    /// `[n, d_out], [d_in, d_out] -> [n, d_in]`: the rows times the transposed weight.
+    /// `[n, d_out], [d_in, d_out] -> [n, d_in]`: the gradient of the output times the transposed weight.
     fn linear_x_adjoint(grad: FloatTensor<Self>, weight: FloatTensor<Self>) -> FloatTensor<Self> {
         count_reference();
         reference::linear_x_adjoint::<Self>(grad, weight)
     }
 
-    /// `[n, d_in], [n, d_out] -> [d_in, d_out]`: the transposed input times the rows.
+    /// `[n, d_in], [n, d_out] -> [d_in, d_out]`: the transposed input times the gradient of the output.
     fn linear_weight_adjoint(x: FloatTensor<Self>, grad: FloatTensor<Self>) -> FloatTensor<Self> {
         count_reference();
         reference::linear_weight_adjoint::<Self>(x, grad)

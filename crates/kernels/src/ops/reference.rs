@@ -117,7 +117,7 @@ pub(crate) fn zero_rows<B: Backend>(n_rows: usize, like: &FloatTensor<B>) -> Flo
 /// The destination of each edge in block order, `[n_edges]`.
 pub(crate) fn edge_dsts<B: Backend>(block: &Adjacency<B>) -> IntTensor<B> {
     // The destination of an edge is the number of destinations whose edges end at or before its position. The array has
-    // one more element, for destinations that end after the last edge.
+    // one element more than there are edges: it counts the destinations whose edges end with the last edge.
     let device = block.indices.device();
     let [_, ends] = bounds(block);
     let ones = B::int_ones(Shape::new([block.n_dst]), &device, INDEX);

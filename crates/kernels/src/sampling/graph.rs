@@ -126,7 +126,7 @@ impl Place {
 }
 
 /// Returns a small tensor on a device that samples with kernels, or `None` for the CPU, which samples from the shared
-/// graph.
+/// graph. Returns [`UploadError::NoWideIntegers`] if the device lacks 64-bit integers.
 #[cfg(feature = "cube")]
 fn sampling_anchor(device: &Device) -> Result<Option<burn_cubecl::tensor::CubeTensor>, UploadError> {
     let anchor = anchor(device);

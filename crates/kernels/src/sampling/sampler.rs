@@ -22,9 +22,9 @@ use crate::sampling::graph::{DeviceGraph, Place};
 #[cfg(feature = "cube")]
 use crate::sampling::staged::{Staged, StagedError, check_fanout};
 
-/// A neighbour sampler that runs on the device of the graph. With the same fanouts and keys it returns the same blocks
-/// as a [`NeighborSampler`] on any device, with identical ids. ([`EdgeWeights::Unbiased`] depends on the rounding of
-/// the device's division.)
+/// A neighbour sampler that runs on the device of the graph. On every device, it returns the same blocks as a
+/// [`NeighborSampler`] with the same fanouts and keys, with identical ids. ([`EdgeWeights::Unbiased`] depends on the
+/// rounding of the device's division.)
 ///
 /// If the graph is in the device's memory, blocks stay there. The host only reads the numbers of edges and sources and
 /// waits for the device once per hop, or twice if a hop may have more than 4 million edges. The selected edges are
@@ -156,7 +156,8 @@ impl DeviceSampler {
 /// graph.
 ///
 /// The host waits for the device once more than for a block that stays there; with staged lists, it also waits for each
-/// copied array. All of this runs on the stream of [`run_on_load_stream`](crate::run_on_load_stream) for every thread.
+/// copied array. Copies and kernels run on the stream of [`run_on_load_stream`](crate::run_on_load_stream), whichever
+/// thread calls.
 impl FrontierSampler for DeviceSampler {
     fn fanouts(&self) -> &[Fanout] {
         &self.config.fanouts

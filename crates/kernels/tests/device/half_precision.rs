@@ -48,7 +48,7 @@ fn gradients_in_half_precision_are_summed_in_f32() {
     let has = |(dtype, _): &(DType, f32)| supports(&device, *dtype);
     for (dtype, tolerance) in [(DType::F16, 1e-3), (DType::BF16, 8e-3)].into_iter().filter(has) {
         for (name, op) in OPS {
-            // The runs in half precision and in f32 get identical values.
+            // The runs in half precision and in f32 get inputs with identical values.
             let x = ramp([1600, 5], &device).cast(dtype);
             let got = gradient(op, &block, x.clone());
             assert_eq!(got.dtype(), dtype, "{name}");
@@ -71,7 +71,7 @@ fn dropout_and_gradients_of_weights_run_in_half_precision() {
     let nodes = Tensor::<1, Int>::from_data(ids, (&device, DType::U32));
     let block = DeviceBlock::upload(&six_nodes(), &device);
     let run = |dtype: DType, rounded_to: DType| {
-        // The runs that are compared get identical values.
+        // The run in half precision and the run in f32 get inputs with identical values.
         let half = |x: Tensor<2>| x.cast(rounded_to).cast(dtype);
         let x = half(ramp([6, 4], &device)).require_grad();
         let dropped = ops::dropout(x.clone(), &nodes, RngKey::new(5), 0, 0.5);
@@ -96,8 +96,8 @@ fn dropout_and_gradients_of_weights_run_in_half_precision() {
     }
 }
 
-/// The tolerances correspond to one rounding of the result: f16 has 11 significant bits, bf16 has 8. Both sides get the
-/// rounded inputs.
+/// The tolerances correspond to one rounding of the result: f16 has 11 significant bits, bf16 has 8. The run in half
+/// precision and the run in f32 get the same inputs, which are already rounded.
 #[test]
 fn aggregations_in_half_precision_are_summed_in_f32() {
     let device = device().autodiff();

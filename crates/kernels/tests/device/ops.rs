@@ -1,7 +1,7 @@
 //! Tests of the ops: exact results, parity with the reference, determinism, and the implementation that runs.
 
-// The lint asks for `to_vec_f32`, which reads only floats, but these tests also read integers. Nothing writes to the
-// tensors that are read.
+// The lint asks for `to_vec_f32`, which reads only floats, but these tests also read integers. On CubeCL devices, the
+// data may be a view of the device's buffer; it does not change here, because nothing writes to the tensors afterwards.
 #![allow(clippy::disallowed_methods)]
 
 use burn::tensor::{DType, Device, Tensor, TensorData};

@@ -1,4 +1,5 @@
-//! Tests of aggregations with own rows: the results are bit-identical to two separate ops, on blocks of any shape.
+//! Tests of aggregations with own rows: on blocks of any shape, the results equal those of two separate ops, bit for
+//! bit on the CPU and up to rounding on other devices.
 
 use burn::tensor::{Device, Tensor};
 use kiln_graph::Block;

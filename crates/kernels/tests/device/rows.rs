@@ -28,7 +28,7 @@ fn gather_rows_copies_the_indexed_rows() {
 
 #[test]
 fn gather_rows_launches_more_than_65536_cubes() {
-    // A cube has one unit per core of a CPU, and up to 512 units on a GPU.
+    // 70,000 cubes are needed. A cube has up to 512 units on a GPU; on a CPU it has one unit per core, at most 64 here.
     let on_gpu = std::env::var("KILN_DEVICE").is_ok_and(|name| !name.contains("cpu"));
     let n_rows = if on_gpu { 70_000 * 512 } else { 70_000 * 64 };
     let device = device();

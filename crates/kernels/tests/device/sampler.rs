@@ -154,8 +154,8 @@ fn device_and_host_sample_identical_blocks_of_hubs_and_many_seeds() {
     }
 }
 
-/// The blocks have sources with no edge, one edge, and thousands of edges, and numbers of sources that need one digit
-/// of the radix sort and several.
+/// The blocks have sources with no edge, with one edge and with thousands of edges. The ids of their sources have one
+/// digit of the radix sort in the smallest blocks, and several digits in larger ones.
 #[test]
 fn device_and_host_build_identical_transposed_blocks() {
     let larger = weighted(&larger());
@@ -183,7 +183,7 @@ fn fanouts_above_any_degree_take_all_edges() {
     }
 }
 
-/// If the bound on a hop's edges exceeds 4 million, their number is read before memory is allocated.
+/// If the bound on the number of a hop's edges exceeds 4 million, the actual number is read before memory is allocated.
 #[test]
 fn hops_with_a_large_edge_bound_allocate_only_what_they_need() {
     let star = hub(40_000);

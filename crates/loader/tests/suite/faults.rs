@@ -261,7 +261,7 @@ fn batches_are_returned_in_order_and_the_threads_exit() {
 }
 
 #[test]
-fn a_drop_joins_workers_that_wait_for_a_full_queue() {
+fn a_drop_joins_workers_that_wait_because_the_queue_is_full() {
     for workers in [1, 2, 8] {
         let (batcher, begun) = Faulty::new(Fault::None, 0).telling();
         let (census, live_bytes) = (batcher.census.clone(), Arc::clone(&batcher.live_bytes));

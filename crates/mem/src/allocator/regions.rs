@@ -93,7 +93,7 @@ impl Regions {
     /// Frees a buffer; its region is kept for reuse.
     ///
     /// # Safety
-    /// The buffer came from `take` and is no longer used.
+    /// The buffer must come from `take` and must no longer be used.
     pub(super) unsafe fn give_back(&self, buffer: *mut u8) {
         let mut state = self.lock();
         let header = header_of(buffer);
@@ -106,7 +106,7 @@ impl Regions {
     /// the region is too small.
     ///
     /// # Safety
-    /// The buffer came from `take` and the caller owns it.
+    /// The buffer must come from `take`, and the caller must own it.
     pub(super) unsafe fn resize(&self, buffer: *mut u8, size: usize) -> bool {
         let header = header_of(buffer);
         let before = buffer.addr() - header.addr();
@@ -224,9 +224,9 @@ impl State {
     }
 }
 
-/// The size of a region for a buffer of `size` bytes with `before` bytes before it. Sizes are rounded up to whole huge
-/// pages, and for large buffers to multiples of a larger step, at most an eighth of the size, so that buffers of
-/// similar sizes can reuse each other's regions. Returns `None` if the size exceeds the address space.
+/// Returns the size of a region for a buffer of `size` bytes with `before` bytes before it. Sizes are rounded up to
+/// whole huge pages, and for large buffers to multiples of a larger step, at most an eighth of the size, so that
+/// buffers of similar sizes can reuse each other's regions. Returns `None` if the size exceeds the address space.
 fn region_bytes(before: usize, size: usize) -> Option<usize> {
     let needed = size.checked_add(before)?;
     let step = (needed / 8).checked_next_power_of_two()?.max(HUGE_PAGE);

@@ -14,8 +14,8 @@ const DEADLINE: Duration = Duration::from_secs(60);
 /// A time limit for aborts: far above the few seconds that an abort takes, and below [`DEADLINE`].
 const SOON: Duration = Duration::from_secs(30);
 
-/// Runs the test if the process has two GPUs, otherwise prints the reason for skipping it. Tests run one at a time,
-/// because they share the GPUs.
+/// Runs the test if `KILN_DEVICE` is `cuda` and the process has NCCL and two GPUs, otherwise prints the reason for
+/// skipping it. Tests run one at a time, because they share the GPUs.
 fn on_two_gpus(what: &str, test: impl FnOnce()) {
     static ALONE: Mutex<()> = Mutex::new(());
     let is_asked_for = std::env::var("KILN_DEVICE").is_ok_and(|name| name.starts_with("cuda"));
@@ -138,7 +138,8 @@ fn exchange_transfers_buffers_of_different_lengths() {
             let parts = |memory, lens: [usize; 2]| {
                 [buffer(memory, &stream, 0, lens[0]), buffer(memory, &stream, lens[0], lens[1])]
             };
-            // SAFETY: the buffers are disjoint ranges of these allocations, which are read only after the call.
+            // SAFETY: the buffers are disjoint ranges of these allocations on this rank's GPU. The writes above are
+            // complete, and nothing else uses the buffers until the call returns.
             unsafe { comm.exchange(&parts(&outgoing, sent), &parts(&incoming, taken)) }.unwrap();
             stream.clone_dtoh(&incoming).unwrap()
         });

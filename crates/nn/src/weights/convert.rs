@@ -33,8 +33,8 @@ pub(super) fn transposed(values: &[f32], n_columns: usize) -> Vec<f32> {
     columns.flatten().copied().collect()
 }
 
-/// Sets a parameter to the next values of the iterator. Its id, device, element type and gradient tracking do not
-/// change.
+/// Sets a parameter to the next values of the iterator. The parameter keeps its id, device, element type and gradient
+/// tracking.
 pub(super) fn set<const D: usize>(param: &mut Param<Tensor<D>>, values: &mut impl Iterator<Item = Vec<f32>>) {
     let values = values.next().expect("each slot should have values");
     *param = param.clone().map(|old| {

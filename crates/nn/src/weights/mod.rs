@@ -141,8 +141,8 @@ mod private {
         /// The layers' parameters, input layer first, in the order of the slots.
         fn params(&self) -> Vec<Params<'_>>;
 
-        /// Sets the values of all layers, in the order of the slots, row-major. The lengths of the values must match
-        /// the parameters.
+        /// Sets the parameters of all layers: `layers[i][k]` has the values of the parameter of slot `k` in layer `i`,
+        /// row-major. The number of values must match the parameter.
         fn set_layers(&mut self, layers: Vec<Vec<Vec<f32>>>);
     }
 }

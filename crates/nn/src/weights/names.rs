@@ -129,8 +129,8 @@ fn prefix_of<'n>(name: &'n str, end: &str) -> Option<&'n str> {
     name.strip_suffix(end).filter(|prefix| prefix.is_empty() || prefix.ends_with('.'))
 }
 
-/// Sorts layers by the numbers in their prefixes. Returns an error if two prefixes differ otherwise, or if their
-/// numbers are equal.
+/// Sorts layers by the numbers in their prefixes. Returns an error if two prefixes differ in more than their numbers,
+/// or if their numbers are equal.
 fn order<T>(layers: &mut [(&str, T)]) -> Result<()> {
     layers.sort_by(|(one, _), (other, _)| numbers(one).cmp(&numbers(other)));
     for pair in layers.windows(2) {

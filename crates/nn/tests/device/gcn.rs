@@ -31,8 +31,8 @@ fn block(srcs: Vec<u32>, edges: &[&[(u32, f32)]]) -> Block {
     })
 }
 
-/// Returns a block of three destinations and six sources: one without edges, one with parallel edges, one with a
-/// self-loop.
+/// Returns a block of six sources and three destinations. One destination has no edges, one has parallel edges, and two
+/// have self-loops.
 fn wide() -> Block {
     block(
         vec![10, 11, 12, 13, 14, 15],
@@ -40,7 +40,7 @@ fn wide() -> Block {
     )
 }
 
-/// Returns a block of the first two destinations of [`wide`], with all three as sources.
+/// Returns a block whose destinations are the first two destinations of [`wide`], and whose sources are all three.
 fn narrow() -> Block {
     block(vec![10, 11, 12], &[&[(2, 0.5), (1, 1.5)], &[(0, 0.25), (1, 0.5)]])
 }

@@ -225,7 +225,7 @@ fn scores_of_a_graph_do_not_depend_on_the_rest_of_its_batch() {
     }
 }
 
-/// A batch with only graphs without nodes has scores, and does not update the running statistics.
+/// A batch whose graphs all have no nodes gets scores, and does not update the running statistics.
 #[test]
 fn graphs_without_nodes_get_the_scores_of_the_biases() {
     let device = device().autodiff();

@@ -32,12 +32,12 @@ fn block(srcs: Vec<u32>, in_srcs: &[&[u32]]) -> Block {
     })
 }
 
-/// Returns a block of three destinations and six sources: one without edges, one with parallel edges.
+/// Returns a block of six sources and three destinations. One destination has no edges, and one has parallel edges.
 fn wide() -> Block {
     block(vec![10, 11, 12, 13, 14, 15], &[&[3, 4, 5, 1], &[], &[2, 5, 5]])
 }
 
-/// Returns a block of the first two destinations of [`wide`], with all three as sources.
+/// Returns a block whose destinations are the first two destinations of [`wide`], and whose sources are all three.
 fn narrow() -> Block {
     block(vec![10, 11, 12], &[&[2, 1], &[0]])
 }

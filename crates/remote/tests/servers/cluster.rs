@@ -1,4 +1,4 @@
-//! Helpers: partitioned graphs that this process serves to itself.
+//! Helpers that create partitioned graphs, which this process serves to itself.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -17,7 +17,7 @@ use kiln_sample::{Fanout, SamplerConfig};
 
 pub(crate) const N_NODES: usize = 500;
 
-/// Returns a pseudorandom number.
+/// Returns a pseudorandom number that depends only on `number`.
 pub(crate) fn wild(number: u64) -> u64 {
     let mixed = (number ^ 0x9E37_79B9_7F4A_7C15).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     (mixed ^ (mixed >> 29)).wrapping_mul(0x94D0_49BB_1331_11EB) >> 20
@@ -145,7 +145,8 @@ impl Cluster {
     }
 }
 
-/// A proxy of a server that can drop all bytes without closing connections.
+/// A proxy in front of a server. It can drop all bytes without closing connections, and close each connection after a
+/// number of bytes.
 pub(crate) struct Link {
     pub(crate) address: SocketAddr,
     state: Arc<LinkState>,

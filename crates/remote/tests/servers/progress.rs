@@ -105,7 +105,7 @@ fn rule_that_never_returns_fails_at_the_deadline() {
     is_over.store(true, Ordering::SeqCst);
 }
 
-/// A flipped bit in `indptr` makes the edge ranges of two rows negative or longer than the file.
+/// A flipped bit in `indptr` makes one row's range of edges longer than the file, and the next row's range negative.
 #[test]
 fn damaged_partition_is_an_error_with_the_file() {
     let (data, folder) = (hubs(), tempfile::tempdir().unwrap());

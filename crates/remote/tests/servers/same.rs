@@ -47,7 +47,8 @@ fn ways() -> [Way; 4] {
     ]
 }
 
-/// Returns the possible local partitions: `None`, if servers hold all partitions, and each partition.
+/// Returns the possible local partitions: `None`, for servers that hold all partitions, and then the index of each
+/// partition.
 fn modes(parts: &[Arc<Part>]) -> impl Iterator<Item = Option<usize>> {
     std::iter::once(None).chain((0..parts.len()).map(Some))
 }
@@ -107,7 +108,7 @@ fn custom_rules_sample_identically_on_servers_and_clients() {
     }
 }
 
-/// A sampler for the local partition that counts its destinations.
+/// A sampler for the local partition. It counts the destinations that it samples.
 struct Counting {
     sampler: NeighborSampler,
     n_dsts: Arc<AtomicUsize>,

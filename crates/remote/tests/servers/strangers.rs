@@ -27,8 +27,8 @@ fn check_closed(mut stranger: &TcpStream) {
     while stranger.read(&mut bytes).expect("the server should close idle connections") != 0 {}
 }
 
-/// Idle connections take all free slots. The connected client continues, and a new client connects once they are
-/// closed.
+/// Idle connections reach the limit on connections. The connected client continues, and a new client connects once the
+/// server has closed the idle ones.
 #[test]
 fn idle_connections_do_not_block_clients() {
     let part = &parts(&hubs(), 1, |_| 0, None)[0];
@@ -56,7 +56,8 @@ fn idle_connections_do_not_block_clients() {
     sample(6).unwrap();
 }
 
-/// The child process of the next test: it serves until it is killed.
+/// The child process of [`idle_connections_do_not_exhaust_the_files_of_a_server`]. It serves until that test kills it,
+/// at most for twice [`PATIENCE`].
 #[test]
 fn child_with_few_files() {
     let Ok(path) = std::env::var("KILN_TEST_ADDRESS") else { return };

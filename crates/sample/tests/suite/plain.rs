@@ -239,7 +239,7 @@ fn error_of(graph: Arc<Csc>, rule: impl Into<Rule>) -> Error {
 #[test]
 fn first_of_several_damaged_values_is_reported() {
     for at in [1, 63, 64, 65, 127, 128, 129] {
-        // The edge range of node `at - 1` and that of a much later node end after the last edge.
+        // The edge ranges of two nodes, `at - 1` and the later node 189, end after the last edge.
         let error = error_of(damaged(|indptr, _| (indptr[at], indptr[190]) = (900, 901)), Rule::Uniform);
         let named = matches!(error, Error::BadEdgeRange { node, end: 900, .. } if node.index() == at - 1);
         assert!(named, "{error}");

@@ -44,7 +44,8 @@ pub fn read_manifest<M: DeserializeOwned>(path: &Path, version: u32, what: &str)
     serde_json::from_slice(&bytes).map_err(bad)
 }
 
-/// Serialises a manifest to JSON, or returns an error if it is too large. `path` is its path, for the error.
+/// Serialises a manifest to JSON, or returns an error if the JSON is too large. `path` is the path of the manifest, for
+/// the error.
 pub(super) fn manifest_bytes(path: &Path, manifest: &impl Serialize) -> Result<Vec<u8>> {
     let mut bytes = serde_json::to_vec_pretty(manifest).expect("a manifest should serialise to JSON");
     bytes.push(b'\n');

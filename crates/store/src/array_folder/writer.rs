@@ -54,7 +54,7 @@ impl FolderWriter {
         };
         let is_free = match fs::read_dir(&target) {
             Ok(mut entries) => entries.next().is_none(),
-            // A dangling symlink is reported as not found, but no folder can be created under its name.
+            // A dangling symlink is reported as not found, but it exists, and a folder cannot replace it.
             Err(error) if error.kind() == io::ErrorKind::NotFound => !is_there(&target),
             Err(error) if error.kind() == io::ErrorKind::NotADirectory => false,
             Err(error) => return Err(io_error(&target)(error)),
@@ -137,8 +137,8 @@ impl FolderWriter {
     /// Writes the manifest, which should contain the [`entries`](Self::entries), and renames the folder to the target.
     ///
     /// # Errors
-    /// Returns [`Error::NotEmpty`] if the target is no longer absent or empty, [`Error::Metadata`] if the manifest is
-    /// larger than 16 MiB, and [`Error::Io`] if writing or renaming fails.
+    /// Returns [`Error::NotEmpty`] if the target exists by now and is not an empty folder, [`Error::Metadata`] if the
+    /// manifest is larger than 16 MiB, and [`Error::Io`] if writing or renaming fails.
     pub fn commit_with(self, name: &str, manifest: &impl Serialize) -> Result<()> {
         let path = self.folder.join(name);
         let bytes = manifest_bytes(&path, manifest)?;
@@ -150,7 +150,8 @@ impl FolderWriter {
     /// Renames the folder to the target, without a manifest.
     ///
     /// # Errors
-    /// Returns [`Error::NotEmpty`] if the target is no longer absent or empty, and [`Error::Io`] if renaming fails.
+    /// Returns [`Error::NotEmpty`] if the target exists by now and is not an empty folder, and [`Error::Io`] if
+    /// renaming fails.
     pub fn commit(mut self) -> Result<()> {
         sync_folder(&self.folder)?;
         // The rename replaces an empty folder, and fails if another process has added files to the folder in the

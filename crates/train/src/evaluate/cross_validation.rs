@@ -33,8 +33,8 @@ impl FoldResult {
         Ok(Self { fold, accuracies, by_inner_validation: both[0][best_epoch(&both[1])] })
     }
 
-    /// Returns the largest accuracy of the epochs. It is optimistic: the epoch is selected on the fold that it is
-    /// measured on.
+    /// Returns the largest accuracy over the epochs. It is optimistic, because the fold on which the accuracy is
+    /// measured also selects the epoch.
     pub fn best_accuracy(&self) -> f64 {
         self.accuracies[best_epoch(&self.accuracies)]
     }
@@ -45,11 +45,11 @@ impl FoldResult {
 pub struct CrossValidation {
     /// The epoch, from 1, with the largest mean accuracy over the folds.
     pub best_epoch: usize,
-    /// The folds' accuracies after `best_epoch`, as in the protocol of the GIN paper (Xu et al. 2019). The mean is
-    /// optimistic, because the epoch is selected on the reported accuracies.
+    /// The mean and the deviation over the folds of the accuracy after `best_epoch`, as in the protocol of the GIN
+    /// paper (Xu et al. 2019). The mean is optimistic, because the epoch is selected on the reported accuracies.
     pub best_mean: MeanAndDeviation,
-    /// The folds' accuracies ([`FoldResult::by_inner_validation`]) after epochs that were selected per fold, on another
-    /// held-out fold.
+    /// The mean and the deviation over the folds of [`FoldResult::by_inner_validation`], for which each fold's epoch is
+    /// selected on another held-out fold.
     pub by_inner_validation: MeanAndDeviation,
 }
 

@@ -9,12 +9,12 @@ use crate::step::classification::predicted_class;
 use crate::step::metric_sums::MetricSums;
 use crate::step::task::StepOutput;
 
-/// The maximum number of nodes whose rows [`Evaluation::count`] holds at once.
+/// The maximum number of nodes whose output rows [`Evaluation::count`] holds in memory at once.
 const NODES_AT_ONCE: usize = 4096;
 
-/// A classifier's outputs for a list of nodes, with the nodes' labels: the input of predictions and metrics. For graph
-/// classification, the items are graphs, identified by their position in the set. It holds every row of outputs, 4
-/// bytes per class.
+/// A classifier's outputs for a list of nodes, with the nodes' labels. Predictions and metrics are computed from it.
+/// For graph classification, the items are graphs, identified by their position in the set. All outputs are held in
+/// memory, with 4 bytes per item and class.
 ///
 /// | array | element | length | indexed by |
 /// |---|---|---|---|
@@ -54,7 +54,8 @@ impl Evaluation {
         })
     }
 
-    /// Computes the [metric sums](Evaluation::counts) of these nodes, without holding all their rows at once.
+    /// Computes the [metric sums](Evaluation::counts) of these nodes, without holding the output rows of all of them in
+    /// memory at once.
     ///
     /// # Errors
     /// Returns the errors of [`Evaluation::of`] and [`Evaluation::counts`].
@@ -113,7 +114,8 @@ impl Evaluation {
         Ok(all)
     }
 
-    /// Serializes the number of nodes and of classes as `u64`, then the arrays; no bytes if there are no nodes.
+    /// Serializes the number of items and the number of classes as `u64`, then the arrays. Returns no bytes if there
+    /// are no items.
     fn to_bytes(&self) -> Vec<u8> {
         if self.items.is_empty() {
             return Vec::new();
@@ -135,7 +137,7 @@ impl Evaluation {
         self.n_classes = sizes[1] as usize;
     }
 
-    /// Returns the summed loss and the hits of all nodes. The loss is the cross entropy of
+    /// Returns the summed loss, the hits and the number of all items. The loss is the cross entropy of
     /// [`NodeClassification`](crate::NodeClassification) and [`GraphClassification`](crate::GraphClassification),
     /// computed in f64.
     ///
@@ -156,8 +158,9 @@ impl Evaluation {
         Ok(counts)
     }
 
-    /// Returns the prediction of each node, sorted by node id, the order of `test_predictions.csv`: it does not depend
-    /// on which rank evaluated a node. A node that was added several times is repeated, in the order of the additions.
+    /// Returns the prediction for each item, sorted by the item's id, as in `test_predictions.csv`. This order does not
+    /// depend on which rank evaluated an item. An item that was added several times is repeated, in the order of the
+    /// additions.
     pub fn predictions(&self) -> Vec<Prediction> {
         let said = self.items.iter().zip(self.pairs());
         let mut predictions: Vec<Prediction> =
@@ -215,7 +218,7 @@ impl Evaluation {
         }
     }
 
-    /// Iterates over the label and the predicted class of each node.
+    /// Iterates over the label and the predicted class of each item.
     fn pairs(&self) -> impl Iterator<Item = (u32, u32)> {
         self.labels.iter().zip(self.rows()).map(|(&label, row)| (label as u32, predicted_class(row)))
     }

@@ -94,8 +94,8 @@ impl Evaluator {
         trainer.sum(counts)
     }
 
-    /// Returns the model's outputs for the nodes of the loader that this rank evaluates. Collective: every rank must
-    /// call it.
+    /// Returns the model's outputs for the nodes that this rank evaluates: the loader's nodes, or none if rank 0
+    /// evaluates for all ranks and this is another rank. Collective: every rank must call it.
     ///
     /// # Errors
     /// Returns the errors of [`Evaluator::count`].

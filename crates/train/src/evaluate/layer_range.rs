@@ -8,8 +8,8 @@ use crate::error::{Error, Result};
 /// The maximum number of edges, and of sources, of a block on a device ([`kiln_kernels::DeviceBlock::upload`]).
 const MAX_EDGES: u64 = i32::MAX as u64 - 1;
 
-/// The peak memory of one range of a layer, per destination, source and edge. It is derived from the layers of
-/// `kiln_nn`; a model that keeps more intermediate tensors needs more.
+/// The peak memory of one range of a layer, in bytes per destination, per source and per edge. It is derived from the
+/// layers of `kiln_nn`; a model that keeps more intermediate tensors needs more.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RangeCost {
     dst_bytes: u64,

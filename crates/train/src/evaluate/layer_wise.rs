@@ -57,7 +57,7 @@ pub struct Spill {
 }
 
 impl Default for LayerWiseConfig {
-    /// Returns ranges of 256 MiB, with all activations in memory.
+    /// Returns the configuration with ranges of at most 256 MiB and all activations in memory.
     fn default() -> Self {
         Self { range_bytes: 256 << 20, spill: None }
     }
@@ -145,12 +145,13 @@ impl LayerWiseInference {
         Ok(())
     }
 
-    /// Returns the bytes that a layer needs besides activations: one range and the sampler's table.
+    /// Returns the bytes that a layer needs in addition to its activations, for one range and for the sampler's table.
     fn fixed_bytes(&self) -> u64 {
         self.config.range_bytes.saturating_add(sampler_bytes(&self.graph))
     }
 
-    /// Returns the spill folder if a layer's output must go to a file. `held_bytes` is the size of its input in memory.
+    /// Returns the spill folder if a layer's output must be written to a file. `held_bytes` is the anonymous memory of
+    /// the layer's input.
     fn spill_folder(&self, held_bytes: u64, output_bytes: u64) -> Option<&PathBuf> {
         let needed_bytes = self.fixed_bytes().saturating_add(held_bytes).saturating_add(output_bytes);
         let spill = self.config.spill.as_ref()?;

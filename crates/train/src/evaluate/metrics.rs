@@ -196,7 +196,7 @@ impl AddAssign<&ConfusionMatrix> for ConfusionMatrix {
 }
 
 /// Computes the F1 score of a class. The denominator is the sum of the class's items (`TP + FN`) and its predictions
-/// (`TP + FP`).
+/// (`TP + FP`). Returns `None` if the denominator is 0.
 fn f1(hits: u64, labelled_and_predicted: u64) -> Option<f64> {
     (0 < labelled_and_predicted).then(|| 2.0 * hits as f64 / labelled_and_predicted as f64)
 }

@@ -22,7 +22,8 @@ const N_PAIRS: usize = 25;
 /// The maximum number of classes in the table of scores.
 const N_SCORED: usize = 200;
 
-/// The minimum share of a row at which a cell is dark, so that its number is written in the page's background colour.
+/// The smallest share of its row's items at which a cell is shaded so dark that its number is written in the page's
+/// background colour.
 const DEEP_SHARE: f64 = 0.55;
 
 /// The classes' names from user input, unescaped; classes without a name are shown by number.

@@ -31,7 +31,7 @@ pub(crate) struct Position {
     pub(crate) epoch: usize,
     /// The number of completed steps of the current epoch.
     pub(crate) step: usize,
-    /// The metric sums of the completed steps of the current epoch, of all ranks.
+    /// The metric sums of all ranks over the completed steps of the current epoch.
     pub(crate) counts: MetricSums,
     /// The time of each stage in the completed steps of the current epoch.
     pub(crate) timings: Timings,
@@ -42,7 +42,7 @@ pub(crate) struct Position {
     pub(crate) n_since_best: usize,
 }
 
-/// The file's JSON metadata. Floats are stored by their bits, so they are exact.
+/// The JSON metadata of a checkpoint file. Floats are stored as integers, bit for bit, so they are exact.
 #[derive(Serialize, Deserialize)]
 struct Header {
     version: u32,

@@ -35,9 +35,9 @@ pub struct FitConfig {
 /// causes a warning (see [`Run`]), but the last checkpoint must be written before this function returns.
 ///
 /// `validate` evaluates the trainer's model on the validation split, by sampled neighbourhoods
-/// (`|trainer| trainer.evaluate(val.epoch(VALIDATION), |_, _| ())`) or another method. It must return the metric sums of
-/// all ranks, as [`TaskTrainer::evaluate`] and [`TaskTrainer::sum`] do, so that all ranks keep the same epoch and stop
-/// after the same one.
+/// (`|trainer| trainer.evaluate(val.epoch(VALIDATION), |_, _| ())`) or another method. It must return the metric sums
+/// of all ranks, as [`TaskTrainer::evaluate`] and [`TaskTrainer::sum`] do, so that all ranks keep the same epoch and
+/// stop after the same one.
 ///
 /// # Errors
 /// Returns the errors of the loader, the trainer, `validate` and the run, and those of [`TaskTrainer::check_files`],

@@ -163,7 +163,7 @@ impl RunFolder {
         read.into_iter().filter(|(_, bytes)| is_there(bytes)).collect()
     }
 
-    /// Renames a damaged checkpoint, so that the next write does not keep it as the previous one.
+    /// Renames a damaged checkpoint, so that the next written checkpoint does not keep it as the previous checkpoint.
     ///
     /// # Errors
     /// Returns [`Error::Io`] if it cannot be renamed.

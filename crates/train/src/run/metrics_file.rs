@@ -34,12 +34,12 @@ pub struct EpochRow {
     /// The training time in seconds.
     #[serde(deserialize_with = "number_or_null")]
     pub seconds: f64,
-    /// The number of training seeds per second.
+    /// The number of training items (seed nodes or graphs) per second.
     #[serde(deserialize_with = "number_or_null")]
     pub seeds_per_second: f64,
     /// The seconds of each stage, by the names of [`Timings::seconds`](crate::Timings::seconds).
     pub stage_seconds: BTreeMap<String, f64>,
-    /// The peak anonymous memory, in bytes.
+    /// The peak anonymous memory of rank 0's process during the training steps of the epoch, in bytes.
     pub peak_rss_anon_bytes: u64,
 }
 
@@ -185,7 +185,8 @@ impl MetricsFile {
     /// Appends the rows that the file lacks.
     ///
     /// # Errors
-    /// Returns [`Error::Io`]. The next call rewrites the file, because it may end with an incomplete row.
+    /// Returns [`Error::Io`] if the file cannot be written. The next call then rewrites the whole file, because it may
+    /// end with an incomplete row.
     pub(crate) fn write(&mut self) -> Result<()> {
         let written = match std::mem::take(&mut self.n_written) {
             0 => write_whole(&self.path, &self.bytes),

@@ -198,7 +198,7 @@ impl<T: Task> Trained<T> {
     }
 }
 
-/// Checks that a split has items, ordered by the trainer's seed.
+/// Checks that a split has items, and that the loader orders them by the trainer's seed.
 fn check_split<T: Task, V: Batcher>(
     split: &'static str,
     trainer: &TaskTrainer<T>,

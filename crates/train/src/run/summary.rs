@@ -49,7 +49,8 @@ pub struct Summary {
     pub n_epochs: usize,
     /// True if early stopping ended the run before the maximum number of epochs.
     pub stopped_early: bool,
-    /// The seconds from the start of the run's last process to the end of the test.
+    /// The seconds from the start of the run to the end of the evaluation on the test split. If the run was resumed,
+    /// they count from the last resumption.
     pub seconds: f64,
     /// The peak anonymous memory of the run's last process, in bytes.
     pub peak_rss_anon_bytes: u64,

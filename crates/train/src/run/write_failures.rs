@@ -30,7 +30,7 @@ pub(crate) struct WriteFailures {
     clock: Clock,
     /// The time of the last complete checkpoint; before the first one, the time at which the run started or resumed.
     last_checkpoint: Duration,
-    /// True if a failure was logged since the last complete write.
+    /// True if a warning was returned since all files were last written completely.
     is_logged: bool,
 }
 
@@ -41,7 +41,7 @@ impl WriteFailures {
         Self { clock, last_checkpoint, is_logged: false }
     }
 
-    /// Uses another clock, from whose current time the age of the last checkpoint is measured.
+    /// Uses another clock, and measures the age of the last checkpoint from this clock's current time.
     pub(crate) fn with_clock(self, clock: Clock) -> Self {
         Self { is_logged: self.is_logged, ..Self::new(clock) }
     }

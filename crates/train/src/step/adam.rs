@@ -4,8 +4,8 @@ use burn::optim::{
 use burn::tensor::{Device, Tensor};
 use kiln_kernels::ops::{self, AdamStep};
 
-/// Burn's Adam and AdamW, with fewer passes over the parameters. The state has the format of Burn's Adam, so Burn's
-/// records can store it.
+/// Adam and AdamW, with fewer passes over the parameters than Burn's implementations. The state has the format of
+/// Burn's Adam, so Burn's records can store it.
 #[derive(Debug, Clone)]
 pub(crate) struct Adam {
     pub(crate) betas: [f32; 2],

@@ -20,7 +20,7 @@ pub struct NcclGroup {
     threads: OnceLock<std::result::Result<Mutex<Vec<Option<NcclSum>>>, DeviceError>>,
 }
 
-/// The CUDA devices of the ranks of one process.
+/// The CUDA devices of the ranks that run in this process.
 #[derive(Debug, Clone, Copy)]
 pub enum CudaDevices<'a> {
     /// The ranks are threads of this process. Contains the device index of each rank, or `None` if a rank has another
@@ -38,8 +38,9 @@ impl NcclGroup {
     }
 
     /// Returns a trainer whose gradients are summed by NCCL if every rank has its own CUDA device, otherwise the
-    /// unchanged trainer. The second value is, on rank 0, the reason why NCCL is not used although a rank has a CUDA
-    /// device. Collective: every rank must call it.
+    /// unchanged trainer. The second value is the reason why NCCL is not used, on rank 0 only; it is `None` if NCCL is
+    /// used, if ranks that are threads do not have one CUDA device each, or if no rank that is a process can use NCCL.
+    /// Collective: every rank must call it.
     ///
     /// # Errors
     /// Returns [`Error::NoNccl`] if NCCL is required but cannot be used, [`Error::Device`] if it fails, and

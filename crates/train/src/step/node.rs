@@ -34,7 +34,7 @@ pub struct NodeInput {
     pub x: Tensor<2>,
     /// The seeds in the given order; they may repeat.
     pub seeds: Vec<NodeId>,
-    /// The row of the model's output for each seed.
+    /// For each seed, the index of its row in the model's output.
     pub seed_index: Vec<usize>,
     /// The class of each seed.
     pub labels: Vec<i32>,

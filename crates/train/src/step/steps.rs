@@ -195,7 +195,7 @@ impl<T: Task> TaskTrainer<T> {
         self.comm.set_stage("backward");
         self.epoch.timings.forward += forwarded - uploaded;
         self.epoch.memory.look();
-        // Without a positive weight there is no mean loss.
+        // If the weights of the items sum to 0, there is no mean loss.
         let gradients = match forward.weight {
             0.0 => GradientsParams::new(),
             weight => {
@@ -208,13 +208,14 @@ impl<T: Task> TaskTrainer<T> {
         Ok(Learned { outcome, weight: forward.weight, gradients })
     }
 
-    /// Returns true if losses are read in every step. With several ranks they are, because the ranks exchange their
-    /// metric sums in each step.
+    /// Returns true if losses are read in every step. This is always the case with several ranks, because the ranks
+    /// exchange their metric sums in each step.
     fn reads_at_once(&self) -> bool {
         self.read_every == 1 || 1 < self.comm.rank_info().world_size
     }
 
-    /// Averages the gradients, weighted by the ranks' items, and copies the buffers of rank 0 to all ranks.
+    /// Averages the gradients, weighted by the ranks' items, and copies the buffers of rank 0 to all ranks. Returns the
+    /// gradients unchanged if there is only one rank or the step has no items.
     fn average(&mut self, gradients: GradientsParams, weight: LossWeight) -> Result<GradientsParams> {
         if self.comm.rank_info().world_size == 1 || weight.all == 0.0 {
             return Ok(gradients);

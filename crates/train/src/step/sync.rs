@@ -12,8 +12,8 @@ use crate::step::metric_sums::LossWeight;
 /// training loop and the transport of gradients.
 pub trait GradientSync<M: Module>: Debug + Send {
     /// Takes the gradients of this rank's mean loss and the weights of the items, and returns the gradients of the mean
-    /// over all ranks' items, equal on every rank. A rank without items passes no gradients and the weight 0. It is not
-    /// called on a single rank.
+    /// loss over all ranks' items, equal on every rank. A rank without items passes no gradients and the weight 0. The
+    /// trainer does not call this method if there is only one rank.
     ///
     /// # Errors
     /// Returns the communicator's error.

@@ -45,8 +45,8 @@ pub(crate) fn nodes(n_nodes: u32) -> Vec<NodeId> {
     (0..n_nodes).map(NodeId).collect()
 }
 
-/// Returns a loader of a rank's share of the steps, each of which has `global_batch` seeds on all ranks together. The
-/// loader has no worker threads.
+/// Returns a loader of a rank's share of each step. A step has `global_batch` seeds on all ranks together. The loader
+/// has no worker threads.
 pub(crate) fn loader(data: &Dataset, nodes: &[NodeId], global_batch: usize, shard: Shard) -> NodeLoader {
     assert_eq!(global_batch % shard.world_size, 0);
     let batch_size = global_batch / shard.world_size;
@@ -66,7 +66,7 @@ pub(crate) fn sage(data: &Dataset, [input_dropout, dropout]: [f64; 2]) -> Sage {
     config.init(RngKey::new(1), &Device::flex().autodiff()).unwrap()
 }
 
-/// Returns a trainer of a model with dropout, with Adam. All ranks have the same device.
+/// Returns a trainer that trains a model with dropout by Adam. The trainers of all ranks use the same device.
 pub(crate) fn trainer(data: &Dataset, comm: Box<dyn Communicator>) -> TaskTrainer<NodeClassification<Sage>> {
     TaskTrainer::new(NodeClassification::new(), &config(), comm, |_, _| Ok(sage(data, [0.1, 0.5]))).unwrap()
 }

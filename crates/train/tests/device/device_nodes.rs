@@ -48,7 +48,8 @@ fn host_fetch(data: &Dataset) -> NodeBatcher<NeighborSampler, dyn kiln_feature::
     NodeBatcher::new(sampler.into(), data.features.clone(), data.labels.clone())
 }
 
-/// Returns a batcher on the device, with a tenth of the feature rows in device memory or all of them.
+/// Returns a batcher on the device. If `has_all_rows` is true, device memory contains all feature rows, otherwise a
+/// tenth of them.
 fn device_fetch(data: &Dataset, device: &Device, has_all_rows: bool) -> DeviceNodeBatcher {
     let graph = DeviceGraph::new(data.graph.clone(), device).unwrap();
     let sampler = DeviceSampler::new(graph, FANOUTS);

@@ -22,7 +22,8 @@ use crate::common::{ranks, shard};
 const GLOBAL_BATCH: usize = 8;
 const N_GRAPHS: u32 = 36;
 
-/// Returns a loader of rings of 3 to 9 nodes with the features `[1, position]`; the class of a ring is 1 if it is long.
+/// Returns a loader of rings of 3 to 9 nodes with the features `[1, position]`. The class of a ring is 1 if it has more
+/// than 5 nodes.
 fn loader(shard: Shard) -> Loader<DeviceBatcher<GraphBatcher<dyn FeatureStore>>> {
     let (mut offsets, mut srcs, mut dsts, mut x) = (vec![0], Vec::new(), Vec::new(), Vec::new());
     let n_nodes = |graph: u32| 3 + graph * 5 % 7;
@@ -75,7 +76,8 @@ fn buffers(model: &Gin) -> Vec<f32> {
     buffers.0
 }
 
-/// Returns the buffers after one step of a single rank, on its share of the items of two ranks.
+/// Returns the buffers after one step of training alone, without other ranks, on the items that `rank` has if two ranks
+/// share them.
 fn statistics_alone(rank: usize) -> Vec<f32> {
     let mut trainer = trainer(Box::new(SingleRank::new()));
     let shard = Shard { rank, world_size: 2 };
@@ -113,7 +115,7 @@ fn all_ranks_have_identical_weights_and_buffers() {
     assert_eq!(of_ranks[0], of_ranks[1]);
 }
 
-/// Panics after this many steps.
+/// A callback that panics after this many steps.
 struct StopAfter(usize);
 
 impl TrainCallback for StopAfter {
@@ -125,8 +127,8 @@ impl TrainCallback for StopAfter {
     fn epoch(&mut self, _: usize, _: &EpochReport, _: &MetricSums, _: bool) {}
 }
 
-/// Starts or resumes a run of 2 epochs on 2 ranks that stops after `n_steps` more steps. Returns the last and the best
-/// weights of each rank.
+/// Starts or resumes a run of 2 epochs on 2 ranks, in which rank 0 panics after `n_steps` more steps. Returns the last
+/// and the best weights of each rank.
 fn train(
     open: impl Fn() -> kiln_train::Result<RunFolder> + Sync,
     n_steps: usize,

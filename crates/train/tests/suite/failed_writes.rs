@@ -26,9 +26,9 @@ const CHECKPOINT: &str = "last/checkpoint.safetensors";
 #[derive(Clone)]
 struct Case {
     n_ranks: usize,
-    /// The files that cannot be written in the steps of `during`.
+    /// The files that cannot be written while the disk is full.
     full: Vec<&'static str>,
-    /// The range of the number of completed steps in which the disk is full.
+    /// The disk is full while the number of completed steps is in this range.
     during: Range<usize>,
     /// The duration of a step in minutes, by the test's clock.
     minutes: u64,
@@ -226,7 +226,7 @@ fn a_run_killed_while_the_disk_is_full_resumes_from_the_last_complete_checkpoint
 fn a_run_fails_when_its_last_checkpoint_is_older_than_an_hour() {
     for n_ranks in [1, 2] {
         let expected = undisturbed(n_ranks);
-        // The checkpoint of step 2 is complete; the attempt of step 5 is 75 minutes later.
+        // The checkpoint after step 2 is complete; the attempt to write the one after step 5 is 75 minutes later.
         let folder = tempfile::tempdir().unwrap();
         let case = Case { n_ranks, during: 3..100, minutes: 25, ..Case::default() };
         let error = error_of(train(folder.path(), &case));

@@ -80,7 +80,7 @@ fn batch(batcher: &GraphBatcher<dyn FeatureStore>, graphs: &[u32]) -> GraphBatch
     batcher.batch(seeds, &mut (), &mut StageTimes::default()).unwrap()
 }
 
-/// A model whose two outputs are the sum of a graph's features times two factors.
+/// A model that sums a graph's features. Each of its two outputs is the sum multiplied by a factor.
 #[derive(Module, Debug)]
 struct SumOfFeatures {
     factors: Param<Tensor<2>>,

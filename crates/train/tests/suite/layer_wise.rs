@@ -29,7 +29,8 @@ use kiln_train::{
 /// The tolerance for sums of a few dozen numbers of about 1, which are added in two orders.
 const TOLERANCE: f32 = 1e-4;
 
-/// The bytes of a range, which suffice for one node, for a few nodes, and for all nodes of the test's graph.
+/// Limits for a range, in bytes: with the first, each range is a single node; the second suffices for a few nodes, the
+/// third for all nodes of the test's graph.
 const BUDGETS: [u64; 3] = [0, 20_000, 1 << 30];
 
 fn sbm() -> Dataset {
@@ -179,7 +180,8 @@ fn layer_wise_counts_equal_those_of_a_trainer_with_whole_neighbourhoods() {
     assert_eq!(exact.metrics(), sampled.metrics());
 }
 
-/// A weighted sum of the neighbours, without parameters, so that its outputs are known.
+/// A model without parameters whose layers return the weighted sum of the neighbours, so its outputs can be computed by
+/// hand.
 #[derive(Module, Debug)]
 struct WeightedSum {
     #[module(skip)]

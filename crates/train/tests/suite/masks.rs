@@ -92,7 +92,7 @@ fn loader(
     Loader::new(ItemSampler::new(nodes, items).unwrap(), batcher, LoaderConfig::default()).unwrap()
 }
 
-/// Trains a model for two epochs on these ranks, with a learning rate that changes nothing.
+/// Trains a model for two epochs on `n_ranks` ranks, with a learning rate so small that no weight changes.
 fn train(n_ranks: usize, dropout: f64) -> Outputs {
     let (data, outputs) = (data(), Mutex::new(Outputs::new()));
     let ranks = ThreadRanks { n_ranks, threads_per_rank: 1, deadline: Duration::from_secs(60) };

@@ -35,14 +35,14 @@ fn f1_is_computed_from_the_confusion_matrix() {
     close(all.f1_macro(), (0.5 + 0.8) / 3.0);
     close(all.f1_micro(), 0.6);
     assert_eq!(all.accuracy(), 0.6);
-    // A class with predictions but no labels counts, with an F1 of 0.
+    // A class with predictions but without labels is included in the mean, with an F1 of 0.
     close(confusion(2, &[(0, 0), (0, 1)]).f1_macro(), (2.0 / 3.0) / 2.0);
     let none = Confusion::new(3);
     assert_eq!((none.f1_macro(), none.f1_micro()), (None, None));
     assert!(none.accuracy().is_nan());
 }
 
-/// The F1 of the sum differs from the mean of the halves' F1.
+/// The F1 score of the summed counts differs from the mean of the two parts' F1 scores.
 #[test]
 fn confusions_of_batches_and_ranks_add_up() {
     let pairs = [(0, 0), (0, 1), (1, 1), (1, 1), (2, 0)];

@@ -54,7 +54,7 @@ impl Task for Panicking {
     }
 }
 
-/// The errors of all ranks but the panicking one, with their ranks, and the error of the run.
+/// The error of each rank except the panicking one, with the rank, and the error of the run.
 struct Told {
     others: Vec<(usize, String)>,
     error: RankError,

@@ -22,14 +22,14 @@ use crate::common::{config, data, loader, nodes, ranks, sage, shard, trainer};
 
 const TRAIN: Phase = Phase::Train { epoch: 0 };
 
-/// The number of seeds of all ranks in a step: 1 x 4096, 2 x 2048, 4 x 1024.
+/// The number of seeds of all ranks together in a step. Each of two ranks has 2048 of them, each of four ranks 1024.
 const GLOBAL_BATCH: usize = 4096;
 
 /// The number of seeds of an epoch. The second step has three, so one of four ranks has none.
 const N_SEEDS: u32 = 4099;
 
-/// The tolerance for gradients of several ranks, relative to the norm of those of one: the same terms are added in
-/// another order.
+/// The tolerance for the difference between the gradients of several ranks and of one rank, relative to the norm of the
+/// latter. Several ranks add the same terms in another order.
 const GRADIENT_TOLERANCE: f64 = 1e-5;
 
 /// Collects the gradients as one array, in the model's order.
@@ -131,7 +131,7 @@ fn gradients_of_several_ranks_equal_those_of_one_rank_with_the_whole_batch() {
     }
 }
 
-/// Returns the outputs of a model with dropout for each seed of an epoch.
+/// Returns the outputs of a model with dropout for each seed that this shard has in an epoch.
 fn outputs(data: &Dataset, seeds: &[NodeId], shard: Shard) -> HashMap<NodeId, Vec<f32>> {
     let (task, model) = (NodeClassification::<Sage>::new(), sage(data, [0.1, 0.5]));
     let mut rows = HashMap::new();
@@ -258,8 +258,8 @@ impl ModuleVisitor for Values {
     }
 }
 
-/// Gradients that are summed as one tensor on their device are bit-identical to those summed through host memory, even
-/// for a parameter that learns on no rank and a rank without seeds.
+/// Training with gradients that are summed as one tensor on their device gives the same weights, bit for bit, as with
+/// gradients that are summed through host memory. In the second step, one rank has no seeds.
 #[test]
 fn gradients_summed_on_the_device_give_identical_weights() {
     let (data, seeds) = (data(4500), nodes(N_SEEDS));

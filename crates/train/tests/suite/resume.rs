@@ -57,7 +57,7 @@ fn loader(
     Loader::new(ItemSampler::new(nodes, items).unwrap(), batcher, config).unwrap()
 }
 
-/// Panics after this many steps.
+/// A callback that panics after this many steps.
 struct StopAfter(usize);
 
 impl TrainCallback for StopAfter {
@@ -69,7 +69,7 @@ impl TrainCallback for StopAfter {
     fn epoch(&mut self, _: usize, _: &EpochReport, _: &MetricSums, _: bool) {}
 }
 
-/// The results of a run that must not depend on its stops.
+/// The part of a run's results that must be the same if the run was stopped and resumed.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Result {
     weights: Vec<u8>,
@@ -78,7 +78,7 @@ pub(crate) struct Result {
     hits: usize,
 }
 
-/// Starts or resumes a run of 3 epochs that stops after `n_steps` more steps.
+/// Starts or resumes a run of 3 epochs, in which rank 0 panics after `n_steps` more steps.
 pub(crate) fn train(
     n_ranks: usize,
     open: impl Fn() -> kiln_train::Result<RunFolder> + Sync,

@@ -51,7 +51,8 @@ fn validate(trainer: &mut SageTrainer, val: &NodeLoader, phase: Phase) -> kiln_t
     Evaluator::Sampled.count(trainer, val, phase)
 }
 
-/// The tested model with its weights, and the position from which the run was resumed.
+/// The result and the weights of the tested model (`None` if the run was stopped), and the position from which the run
+/// was resumed.
 type Ended = (Option<(Tested, Vec<u8>)>, Option<Resumed>);
 
 /// Runs two epochs of four steps and the test. A run that is stopped after `steps_left` steps has no result.
@@ -122,7 +123,7 @@ fn a_stopped_run_resumes_by_the_same_call_to_identical_weights() {
     assert_eq!(found.evaluation.predictions(), expected.evaluation.predictions());
 }
 
-/// Returns the error of a call. Panics if the call has written a file.
+/// Returns the error of a call of `RunConfig::fit`. Panics if the call has created the folder of the run.
 fn refused(change: impl FnOnce(&mut RunConfig), splits: [&[NodeId]; 2], items: ItemSamplerConfig) -> Error {
     let (data, folder) = (data(320), tempfile::tempdir().unwrap());
     let path = folder.path().join("run");

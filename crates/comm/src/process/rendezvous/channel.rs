@@ -27,7 +27,7 @@ pub(crate) fn serve(rpc_endpoint: &RpcEndpoint, server: Server) -> Result<Router
     Ok(rpc_endpoint.server()?.add_service(InterceptedService::new(service, guard)))
 }
 
-/// Connects to rank 0, and retries until the time is up.
+/// Connects to rank 0, and retries until `within` has passed. Logs every 10 s that this process waits.
 pub(crate) async fn connect(rpc_endpoint: &RpcEndpoint, within: Duration) -> Result<Client, JobError> {
     let waits =
         |seconds| log(&format!("waiting for rank 0 at {}: {seconds} s of {within:?}", rpc_endpoint.address));

@@ -67,7 +67,8 @@ pub(crate) async fn attend(
         let lost =
             |reason: &str| JobError::Lost { reason: format!("rank 0 at {}: {reason}", rpc_endpoint.address) };
         say.send(hello).await.map_err(|_| lost("the connection has closed"))?;
-        // After this process has joined, rank 0 sends a heartbeat twice a second.
+        // If rank 0 accepts this process, its heartbeats follow twice a second, so a longer silence means that
+        // rank 0 is lost.
         let silent = |_| lost(&format!("it has been silent for {:?}", timing.deadline));
         let attended = timeout(timing.deadline, client.attend(ReceiverStream::new(said))).await;
         let status = match attended.map_err(silent)? {
@@ -85,8 +86,8 @@ pub(crate) async fn attend(
     }
 }
 
-/// Returns true if rank 0 of another attempt at the job answered, or rank 0 exited before it answered. A status that
-/// rank 0 sent has no source error.
+/// Returns true if rank 0 of another attempt at the job answered, or if the connection failed before rank 0 answered,
+/// except for TLS failures. Only the status of a failed connection has a source error.
 fn is_of_another_attempt(status: &Status) -> bool {
     status.code() == Code::Aborted || status.source().is_some_and(|source| !is_tls_failure(source))
 }
@@ -111,7 +112,7 @@ mod tests {
     use super::*;
     use crate::process::proto::{Entry, Fault, Nothing, fault};
 
-    /// A process with the token that has not joined must not affect the job.
+    /// A process that has the token but has not joined must not affect the job.
     #[tokio::test]
     async fn calls_without_joining_are_refused() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();

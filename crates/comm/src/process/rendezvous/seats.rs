@@ -49,7 +49,7 @@ pub(crate) enum JobId {
     Drawn(String),
 }
 
-/// The reason why a process may not join, by its effect on the job.
+/// The reason why a process may not join. The variants differ in what happens to the process and the job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Refusal {
     /// The process duplicates a live rank or is not a rank of this job: only the process ends.
@@ -186,7 +186,8 @@ impl State {
         ))
     }
 
-    /// Returns the next message for a process that has joined.
+    /// Returns the next message for a process that has joined. `knows_members` tells whether the process was sent the
+    /// list of members; this sets it when it returns the list.
     pub(crate) fn news(&self, knows_members: &mut bool) -> told::What {
         if let Some(fault) = &self.fault {
             return told::What::Fault(fault.clone());
@@ -222,7 +223,8 @@ impl State {
         }
     }
 
-    /// Returns the parcels for a member, once all members have contributed.
+    /// Returns the parcels for a member, or `None` until all members have contributed. The last member's call removes
+    /// the exchange.
     pub(crate) fn take(&mut self, key: &(String, u64), member: usize) -> Option<Vec<Vec<u8>>> {
         let exchange = self.exchanges.get_mut(key)?;
         if exchange.brought.iter().any(Option::is_none) {

@@ -75,7 +75,8 @@ impl Server {
     async fn join(&self, join: Join) -> Result<usize, Status> {
         let refusal = self.lock().refusal(&join, Instant::now());
         if let Some(Refusal::Replacement(_)) = refusal {
-            // If this process was stopped, messages of the silent rank may be unread. Read them before deciding.
+            // If this process was suspended, messages of the rank that appears silent may be unread. During this wait,
+            // other tasks read them, before the decision below.
             tokio::time::sleep(2 * BEAT).await;
         }
         let (mut state, rank) = (self.lock(), join.rank as usize);
@@ -92,7 +93,7 @@ impl Server {
         Ok(rank)
     }
 
-    /// Ends the job if the refusal requires it. Returns the status for the refused process.
+    /// Ends the job if the refusal requires it, otherwise logs the refusal. Returns the status for the refused process.
     fn refuse(&self, state: MutexGuard<'_, State>, rank: usize, refusal: Refusal) -> Status {
         let log_once = |reason: &String| {
             self.refused.event(|n| format!("refused a process, the job continues ({n} so far): {reason}"));
@@ -158,7 +159,7 @@ impl Server {
         }
     }
 
-    /// Ends the job unless it has ended. Returns the fault that is in effect.
+    /// Ends the job unless it has ended already. Returns the fault that ended the job, which may be an earlier one.
     fn end(&self, mut state: MutexGuard<'_, State>, rank: usize, kind: fault::Kind, text: String) -> Fault {
         let fault = Fault { rank: rank as u64, kind: kind.into(), what: text };
         let fault = state.fault.get_or_insert(fault).clone();

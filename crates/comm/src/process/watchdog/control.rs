@@ -49,7 +49,7 @@ pub(crate) struct Control {
 enum Command {
     /// Ends the job. Rank 0 replies with the fault that is in effect, which may be an earlier one.
     Fail(Fault, std_mpsc::Sender<Fault>),
-    /// Leaves the job. The thread ends when all processes have left.
+    /// Leaves the job. The watchdog thread ends when all processes have left.
     Leave,
 }
 
@@ -323,14 +323,14 @@ impl Watch {
     }
 }
 
-/// Formats the ranks that are missing from the collective, with their last known activities; all ranks if none is
-/// missing.
+/// Formats the ranks that are missing from the collective, with their last known activities. If none is missing,
+/// formats all ranks that take part in the collective.
 fn suspects(rows: &[Row], ranks: &[usize], meeting: &Meeting) -> String {
     let waits = |row: &Row| {
         let meetings = row.doing.iter().flat_map(|doing| &doing.meetings);
         meetings.into_iter().any(|other| other.number == meeting.number && other.group == meeting.group)
     };
-    // A rank that missed several heartbeats may have been in the collective and be lost now.
+    // A rank that has not sent several of its heartbeats may have been lost after it had joined the collective.
     let is_suspect = |row: &Row| !waits(row) || 4 * BEAT < Duration::from_millis(row.silent_ms);
     let members = || ranks.iter().filter_map(|rank| Some((*rank, rows.get(*rank)?)));
     let is_missed = members().any(|(_, row)| is_suspect(row));

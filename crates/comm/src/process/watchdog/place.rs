@@ -77,7 +77,8 @@ impl Place {
         self.lock().waits.values_mut().for_each(|wait| wait.since += slept);
     }
 
-    /// Returns the first collective whose deadline has passed, if there is one.
+    /// Returns a collective whose deadline has passed, if there is one. If there are several, returns the one whose
+    /// wait began first.
     pub(crate) fn overdue(&self, now: Instant) -> Option<Overdue> {
         let inner = self.lock();
         inner.waits.values().find_map(|wait| {

@@ -12,11 +12,12 @@ pub(crate) const RECENT: Duration = Duration::from_secs(5);
 pub(crate) struct Timing {
     /// The maximum time until all processes have joined.
     pub(crate) join: Duration,
-    /// The maximum time between two messages of a process.
+    /// The time after which a process that sends no message counts as lost.
     pub(crate) deadline: Duration,
 }
 
-/// Measures how long this process did not run, between ticks that should be less than a second apart.
+/// Detects that this process was stopped, and for how long, from calls of `tick` that should be less than a second
+/// apart.
 #[derive(Debug)]
 pub(crate) struct Clock(Instant);
 

@@ -18,7 +18,7 @@ fn detect(words: &str) -> Result<Option<LaunchEnv>, LaunchError> {
     LaunchEnv::detect(&flags, |name| value(name).filter(|_| !name.starts_with('-')))
 }
 
-/// Checks the launch or error for each line of variables.
+/// Checks that each line of flags and variables leads to the launch or the error next to it.
 fn check_launches(table: &[(&str, &str)]) {
     for (words, expected) in table {
         let got = match detect(words) {
@@ -41,7 +41,7 @@ fn check_changes(usual: &str, table: &[(&str, &str)]) {
     check_launches(&lines.iter().map(|(line, expected)| (line.as_str(), *expected)).collect::<Vec<_>>());
 }
 
-/// The variables of the third of four ranks on two machines.
+/// The variables that torchrun sets for the third of four ranks on two machines.
 const TORCHRUN: &str =
     "RANK=2 WORLD_SIZE=4 LOCAL_RANK=0 LOCAL_WORLD_SIZE=2 MASTER_ADDR=node1 MASTER_PORT=29500";
 const OPEN_MPI: &str = "OMPI_COMM_WORLD_RANK=2 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_RANK=0";
@@ -133,7 +133,7 @@ fn torchrun_variables_are_detected_and_checked() {
             ("", &at("node1:29500")),
             ("LOCAL_WORLD_SIZE=", &at("node1:29500")),
             ("MASTER_ADDR=fd00::1", &at("[fd00::1]:29500")),
-            // torchrun's agent uses the port itself.
+            // torchrun's agent listens at the port itself, so rank 0 uses the next one.
             ("TORCHELASTIC_USE_AGENT_STORE=True", &at("node1:29501")),
             ("TORCHELASTIC_USE_AGENT_STORE=true MASTER_PORT=65534", &at("node1:65535")),
             ("TORCHELASTIC_USE_AGENT_STORE=False MASTER_PORT=65535", &at("node1:65535")),

@@ -11,7 +11,7 @@ use kiln_nn::{Aggregate, Readout};
 pub(crate) type Graph = Vec<Vec<u32>>;
 
 /// Returns five graphs: a triangle with a pendant node, a single node, a graph without nodes, two nodes of which one
-/// has a self-loop and a parallel edge, and three nodes without edges.
+/// has a self-loop and two parallel edges, and three nodes without edges.
 pub(crate) fn five() -> Vec<Graph> {
     vec![
         vec![vec![1, 2], vec![0, 2], vec![0, 1, 3], vec![2]],
@@ -43,7 +43,7 @@ pub(crate) fn block_diagonal(graphs: &[Graph]) -> (Block, Vec<u32>) {
     (block, offsets)
 }
 
-/// Uploads the graphs to a device, with ids from 100.
+/// Uploads the graphs to a device, with the ids 100, 101, and so on.
 pub(crate) fn upload(graphs: &[Graph], device: &Device) -> DeviceGraphs {
     let items: Vec<GraphId> = (0..graphs.len() as u32).map(|graph| GraphId(100 + graph)).collect();
     let (block, offsets) = block_diagonal(graphs);

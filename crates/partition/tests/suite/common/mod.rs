@@ -12,7 +12,7 @@ use kiln_partition::{CacheConfig, Method, PartitionBook, PartitionMeta, WriteRep
 use kiln_sample::Fanout;
 use kiln_testkit::CooGraph;
 
-/// The storage of a data set's features.
+/// The way in which a data set's features are stored: dense with this element type, or sparse.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stored {
     F32,
