@@ -154,7 +154,8 @@ pub(crate) fn banned_phrases(files: &[SourceFile]) -> Vec<String> {
             let line = without_comment_start(line).to_lowercase();
             let both = format!("{before} {line}");
             for (phrase, better) in BANNED {
-                if !contains_words(&before, phrase) && contains_words(&both, phrase) {
+                let spans_both = || !contains_words(&before, phrase) && contains_words(&both, phrase);
+                if contains_words(&line, phrase) || spans_both() {
                     problems.push(format!("{path}:{}: \"{phrase}\": write {better}", line_idx + 1));
                 }
             }
@@ -263,6 +264,8 @@ mod tests {
         assert_eq!(found, ["a.rs:2: \"the same bits\": write bit-identical"]);
         assert_eq!(banned_phrases(&[file("a.md", "the same bitstream, departed")]), [""; 0]);
         assert_eq!(banned_phrases(&[file("a.md", "Nobody\nsees it")]).len(), 1);
+        // Consecutive lines with the same phrase are two problems.
+        assert_eq!(banned_phrases(&[file("a.md", "nobody sees it\nnobody sees it")]).len(), 2);
     }
 
     #[test]

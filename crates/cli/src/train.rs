@@ -335,7 +335,7 @@ impl TrainRun<'_> {
                 Ok(Outcome::Done)
             }
             Err(Error::Interrupted { n_epochs, n_steps, folder }) => {
-                if rank.is_zero() {
+                if let (true, Some(folder)) = (rank.is_zero(), folder) {
                     let path = folder.display();
                     print_rank_zero(format_args!(
                         "stopped after {n_epochs} epochs and {n_steps} steps: continue with --resume {path}"

@@ -180,7 +180,7 @@ impl FeatureArray {
 
     /// Implements [`FeatureStore::gather`](crate::FeatureStore::gather) for rows of `dim` columns.
     pub(crate) fn gather(&self, dim: usize, ids: &[NodeId], out: &mut FeatureBuffer) -> Result<()> {
-        check_ids("feature row", ids, self.n_values() / dim)?;
+        check_ids(ids, self.n_values() / dim)?;
         let ids: &[u32] = bytemuck::cast_slice(ids);
         match (self, &mut *out) {
             (Self::F32(rows), FeatureBuffer::F32(values)) => copy_rows(rows, dim, ids, values),
@@ -203,10 +203,10 @@ pub(crate) fn check_dim(dim: usize) -> Result<()> {
     }
 }
 
-/// Returns an error for the first id that is not below `n_rows`; `what` names the rows in the message.
-pub(crate) fn check_ids(what: &'static str, ids: &[NodeId], n_rows: usize) -> Result<()> {
+/// Returns an error for the first id that is not below `n_rows`.
+pub(crate) fn check_ids(ids: &[NodeId], n_rows: usize) -> Result<()> {
     match ids.iter().find(|node| node.index() >= n_rows) {
-        Some(&node) => Err(Error::NodeOutOfRange { what, node, n_rows }),
+        Some(&node) => Err(Error::NodeOutOfRange { node, n_rows }),
         None => Ok(()),
     }
 }

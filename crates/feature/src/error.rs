@@ -7,10 +7,8 @@ use kiln_graph::NodeId;
 #[non_exhaustive]
 pub enum Error {
     /// A requested node has no row.
-    #[error("node {} has no {what}: expected an id below {n_rows}", node.0)]
+    #[error("node {} has no feature row: expected an id below {n_rows}", node.0)]
     NodeOutOfRange {
-        /// The kind of row that was requested, for the message.
-        what: &'static str,
         /// The id that is out of range.
         node: NodeId,
         /// The number of rows.

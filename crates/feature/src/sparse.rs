@@ -170,7 +170,7 @@ impl FeatureStore for SparseFeatures {
     }
 
     fn gather(&self, ids: &[NodeId], out: &mut FeatureBuffer) -> Result<()> {
-        check_ids("feature row", ids, self.n_rows())?;
+        check_ids(ids, self.n_rows())?;
         let mut rows = match std::mem::take(out) {
             FeatureBuffer::F32(rows) => rows,
             _ => Vec::new(),

@@ -63,14 +63,14 @@ pub enum Error {
     )]
     RanksEnded,
     /// The run was stopped, and has written a checkpoint.
-    #[error("the run was stopped after {n_epochs} epochs and {n_steps} steps: {}", how_to_resume(folder))]
+    #[error("the run was stopped after {n_epochs} epochs and {n_steps} steps: {}", how_to_resume(folder.as_deref()))]
     Interrupted {
         /// The number of complete epochs.
         n_epochs: usize,
         /// The number of completed steps of the interrupted epoch.
         n_steps: usize,
-        /// The run's folder; empty on ranks other than 0 if the folder was numbered automatically.
-        folder: PathBuf,
+        /// The run's folder; `None` on ranks other than 0 if the folder was numbered automatically.
+        folder: Option<PathBuf>,
     },
     /// A dataset could not be opened or built.
     #[error(transparent)]
@@ -111,10 +111,10 @@ pub enum Error {
     Other(#[from] Box<dyn std::error::Error + Send + Sync>),
 }
 
-fn how_to_resume(folder: &Path) -> String {
-    match folder.as_os_str().is_empty() {
-        true => "continue it with .resume() of its folder, the newest in `runs`".to_owned(),
-        false => format!("continue it with .resume({folder:?})"),
+fn how_to_resume(folder: Option<&Path>) -> String {
+    match folder {
+        Some(folder) => format!("continue it with .resume({folder:?})"),
+        None => "continue it with .resume() of its folder, the newest in `runs`".to_owned(),
     }
 }
 

@@ -1,4 +1,4 @@
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use burn::module::Module;
@@ -131,11 +131,7 @@ impl<C: ModelConfig> Trainer<C> {
             class_names: class_names.to_vec(),
             started,
         };
-        // Only rank 0 knows the number that it gives to a folder.
-        let known_dir = match &run.dir {
-            RunDir::New(dir) | RunDir::Resume(dir) | RunDir::StartOrResume(dir) => dir.clone(),
-            RunDir::Numbered { .. } => PathBuf::new(),
-        };
+        let known_folder = run.dir.path().map(Path::to_owned);
         let parts = self.parts();
         let evaluator = loader.evaluator(&self.rank)?;
         let trainer = parts.trainer(loader, |key, device| self.model.init(key, device))?;
@@ -147,7 +143,8 @@ impl<C: ModelConfig> Trainer<C> {
         let count = |trainer: &mut _, val: &_, phase| L::count(&evaluator, trainer, val, phase);
         match run.fit(trainer, &train, &val, count, &mut callbacks)? {
             Outcome::Interrupted(run) => {
-                let folder = run.folder().map_or(known_dir, |folder| folder.path().to_owned());
+                // Only rank 0 knows the number of a numbered folder.
+                let folder = run.folder().map(|folder| folder.path().to_owned()).or(known_folder);
                 Err(Error::Interrupted { n_epochs: run.n_epochs(), n_steps: run.n_steps(), folder })
             }
             Outcome::Trained(trained) => {

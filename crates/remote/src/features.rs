@@ -215,9 +215,9 @@ impl Places {
         // The ids are looked up in a separate loop, because the CPU then overlaps the cache misses.
         let found: Vec<Option<u32>> = ids.iter().map(|node| book.new_id(*node)).collect();
         for ((position, &node), found) in (0..).zip(ids).zip(found) {
-            let (what, n_rows) = ("feature row", book.n_nodes());
+            let n_rows = book.n_nodes();
             let place = found.and_then(|new_id| book.place_of(new_id));
-            let place = place.ok_or(kiln_feature::Error::NodeOutOfRange { what, node, n_rows })?;
+            let place = place.ok_or(kiln_feature::Error::NodeOutOfRange { node, n_rows })?;
             if Some(place.part) == own_part {
                 places.n_own += 1;
                 places.own.push(place.row);

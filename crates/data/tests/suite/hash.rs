@@ -219,7 +219,7 @@ fn hash_fails_if_rows_cannot_be_read() {
             kiln_feature::FeatureDType::F32
         }
         fn gather(&self, ids: &[NodeId], _: &mut kiln_feature::FeatureBuffer) -> kiln_feature::Result<()> {
-            Err(kiln_feature::Error::NodeOutOfRange { what: "row", node: ids[0], n_rows: 0 })
+            Err(kiln_feature::Error::NodeOutOfRange { node: ids[0], n_rows: 0 })
         }
     }
     let error = Dataset { features: Arc::new(Broken), ..path() }.hash().unwrap_err();

@@ -361,6 +361,7 @@ fn rejects_damaged_archives_and_wrong_sizes() {
     let mut lying = good.clone();
     lying[at..at + 4].copy_from_slice(&(1_u32 << 31).to_le_bytes());
     let said = refusal(&lying);
+    assert!(said.contains("data.npz/node_feat.npy: "), "{said}");
     assert!(said.contains("compressed bytes cannot expand to 2147483648: damaged archive"), "{said}");
     // One value is changed, so the checksum of its member is wrong.
     let stored = folder_of_archives(CompressionMethod::Stored);

@@ -54,7 +54,11 @@ fn errors_state_how_to_fix_the_file() {
     let other = said(b"PK\x03\x04 a zip file");
     assert!(other.ends_with("truncated or not from numpy.save: copy or save it again"), "{other}");
     let structured = said(&with("'<u2'", "[('a', '<u2')]"));
-    assert!(structured.contains("no valid descr: save an array of plain numbers"), "{structured}");
+    assert!(
+        structured
+            .contains("no valid descr: save an array of plain numbers (not structured) with numpy.save"),
+        "{structured}"
+    );
 }
 
 #[test]

@@ -1,4 +1,4 @@
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::run::folder::RunFolder;
@@ -23,6 +23,14 @@ pub enum RunDir {
 }
 
 impl RunDir {
+    /// Returns the folder, or `None` if its number is chosen when it is created.
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Self::New(path) | Self::Resume(path) | Self::StartOrResume(path) => Some(path),
+            Self::Numbered { .. } => None,
+        }
+    }
+
     /// Creates or opens the folder.
     ///
     /// # Errors
