@@ -52,6 +52,9 @@ const DEVICE_TESTS: &[&str] = &["device", "sampler_large"];
 /// is built in.
 const PROGRAM_TESTS: &str = "devices";
 
+/// The name of CubeCL's CPU runtime.
+const CPU_RUNTIME: &str = "cube-cpu";
+
 /// The slowest test binaries, in descending order of their time.
 const LONGEST: &[&str] = &["programs", "processes", "servers"];
 
@@ -121,9 +124,11 @@ pub(crate) fn run(args: Args) -> Result<()> {
     let binaries = binaries::build(build)?;
     end_part("build");
 
-    let mut runs = runs(&args, &binaries);
-    // Device tests share one device and count its launches, so they must not overlap.
-    let at_once = if args.device.is_some() { 1 } else { std::thread::available_parallelism()?.get() };
+    let mut runs = runs(&args, &binaries)?;
+    // Device tests share one device and count its launches, so they must not overlap. On CubeCL's CPU runtime, each
+    // process has a device of its own.
+    let shares_device = args.device.as_ref().is_some_and(|device| device != CPU_RUNTIME);
+    let at_once = if shares_device { 1 } else { std::thread::available_parallelism()?.get() };
     if let Some(stub) = &stub {
         runs.iter_mut().for_each(|run| {
             stub.set(&mut run.command);
@@ -171,25 +176,46 @@ fn packages(args: &Args, features: &str) -> Result<Vec<String>> {
     Ok(packages.into_iter().flat_map(|package| ["--package".to_owned(), package]).collect())
 }
 
-/// Returns the runs of the test binaries: one run per binary and, with `--all`, a second run of the device tests on
+/// Returns the runs of the test binaries: one run per binary and, with `--all`, also the runs of device tests on
 /// CubeCL's CPU runtime.
-fn runs(args: &Args, binaries: &[Binary]) -> Vec<Run> {
-    let on_device = |device| {
-        let is_of_device = |binary: &&Binary| DEVICE_TESTS.contains(&&*binary.target);
-        binaries.iter().filter(is_of_device).map(move |binary| binary.run(Some(device)))
-    };
-    // The slowest binaries start first, so that the others run concurrently with them.
-    let mut sorted: Vec<&Binary> = binaries.iter().collect();
-    sorted.sort_by_key(|binary| {
-        LONGEST.iter().position(|test| *test == binary.target).unwrap_or(LONGEST.len())
-    });
-    let default = || sorted.iter().map(|binary| binary.run(None));
-    match &args.device {
-        Some(device) => binaries.iter().map(|binary| binary.run(Some(device))).collect(),
-        // The runs on CubeCL's CPU runtime are the slowest, so they start first.
-        None if args.all => on_device("cube-cpu").chain(default()).collect(),
-        None => default().collect(),
+///
+/// # Errors
+/// Returns an error if a binary does not list its tests.
+fn runs(args: &Args, binaries: &[Binary]) -> Result<Vec<Run>> {
+    match args.device.as_deref() {
+        Some(CPU_RUNTIME) => {
+            each_test(binaries, &[&[PROGRAM_TESTS], DEVICE_TESTS].concat(), Some(CPU_RUNTIME))
+        }
+        Some(device) => Ok(binaries.iter().map(|binary| binary.run(Some(device))).collect()),
+        None => {
+            let is_on_cpu_runtime = |binary: &&Binary| args.all && binary.target == PROGRAM_TESTS;
+            let mut sorted: Vec<_> = binaries.iter().filter(|binary| !is_on_cpu_runtime(binary)).collect();
+            // The slowest binaries start first, so that the others run concurrently with them.
+            sorted.sort_by_key(|binary| {
+                LONGEST.iter().position(|test| *test == binary.target).unwrap_or(LONGEST.len())
+            });
+            let mut runs: Vec<Run> = sorted.into_iter().map(|binary| binary.run(None)).collect();
+            if args.all {
+                runs.extend(each_test(binaries, &[PROGRAM_TESTS], None)?);
+                runs.extend(each_test(binaries, DEVICE_TESTS, Some(CPU_RUNTIME))?);
+            }
+            Ok(runs)
+        }
     }
+}
+
+/// Returns a run of each test of these binaries, for CubeCL's CPU runtime: kernels that synchronise a cube add threads
+/// to it, up to one per unit. The threads poll until the process exits, so that a test takes up to nine times as long
+/// after others as in its own process.
+///
+/// # Errors
+/// Returns an error if a binary does not list its tests.
+fn each_test(binaries: &[Binary], targets: &[&str], device: Option<&str>) -> Result<Vec<Run>> {
+    let mut runs = Vec::new();
+    for binary in binaries.iter().filter(|binary| targets.contains(&&*binary.target)) {
+        runs.extend(binary.run_each(device)?);
+    }
+    Ok(runs)
 }
 
 fn cargo_test(features: &str, packages: &[String]) -> Result<Command> {

@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use cargo_metadata::{Artifact, Message, Metadata, PackageId};
 
 use super::tally::Tally;
@@ -44,6 +44,23 @@ impl Binary {
         command.env_remove("KILN_DEVICE").envs(device.map(|device| ("KILN_DEVICE", device)));
         let on = device.map(|device| format!(" on {device}")).unwrap_or_default();
         Run { name: format!("{package} {target}{on}"), command }
+    }
+
+    /// Returns a run of each test of this binary on a device, for devices that slow down while a process runs.
+    ///
+    /// # Errors
+    /// Returns an error if the binary does not list its tests.
+    pub(super) fn run_each(&self, device: Option<&str>) -> Result<Vec<Run>> {
+        let list = Command::new(&self.path).args(["--list", "--format", "terse"]).output();
+        let list = list.with_context(|| format!("cannot start {}", self.path.display()))?;
+        ensure!(list.status.success(), "{} --list: {}", self.path.display(), list.status);
+        let list = String::from_utf8_lossy(&list.stdout);
+        let run_of = |test: &str| {
+            let Run { name, mut command } = self.run(device);
+            command.args(["--exact", test]);
+            Run { name: format!("{name} {test}"), command }
+        };
+        Ok(list.lines().filter_map(|line| line.strip_suffix(": test")).map(run_of).collect())
     }
 }
 
@@ -180,6 +197,19 @@ mod tests {
         assert_eq!(artifact(&json.replace("\"test\":true", "\"test\":false")), None);
         assert_eq!(artifact(&json.replace("\"/a/target/suite-1\"", "null")), None);
         assert_eq!(package_name("path+file:///a/xtask#0.1.0"), "xtask");
+    }
+
+    #[test]
+    fn runs_each_test_of_a_binary_in_its_own_process() {
+        let path = std::env::current_exe().unwrap();
+        let binary = Binary { package: "xtask".into(), target: "xtask".into(), path, folder: ".".into() };
+        let runs = binary.run_each(Some("cuda")).unwrap();
+        let name = "xtask xtask on cuda test::binaries::tests::reads_test_binaries_from_cargo_messages";
+        let run = runs.into_iter().find(|run| run.name == name).unwrap();
+        let tally = run_all(vec![run], 1, sink()).unwrap();
+        assert_eq!((tally.n_passed, tally.verdict(true)), (1, None));
+        let missing = Binary { path: "no/such/binary".into(), ..binary };
+        assert!(missing.run_each(None).is_err());
     }
 
     fn shell(name: &str, script: &str) -> Run {
