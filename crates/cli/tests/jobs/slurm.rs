@@ -1,8 +1,12 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
+
+use kiln::data::format;
+use kiln::data::synthetic::{self, FakeConfig};
 
 use crate::cluster::Cluster;
 use crate::run::{
@@ -100,6 +104,39 @@ fn ranks_on_two_nodes_match_thread_ranks() {
         assert!(said.contains("2 on vnode1, 2 on vnode2; engine "), "{said}");
         assert_eq!(learned(&out), expected, "{mpi} {engine}: {said}");
     }
+}
+
+/// Reads the weights of the only run that the example `ranks` has written in a folder.
+fn weights_of_ranks(folder: &Path) -> Vec<u8> {
+    let runs = fs::read_dir(folder.join("runs")).unwrap();
+    let runs: Vec<PathBuf> = runs.map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(runs.len(), 1, "only rank 0 should write files: {runs:?}");
+    fs::read(runs[0].join("best.safetensors")).unwrap()
+}
+
+/// The example `ranks` trains on two threads, and unchanged on two nodes that srun starts.
+#[test]
+fn ranks_example_on_two_nodes_matches_thread_ranks() {
+    // The example belongs to another package. Its binary is beside `kiln` if the whole workspace was built.
+    let example = Path::new(PROGRAM).with_file_name("ranks");
+    if !example.exists() {
+        return run::skip("the example `ranks` under Slurm", "kiln-examples was not built");
+    }
+    let _alone = alone();
+    let Some(cluster) = cluster() else { return };
+    let set = cluster.dir().join("set");
+    let data = synthetic::fake(FakeConfig { avg_num_nodes: 1000, ..FakeConfig::default() }).unwrap();
+    format::write(&data, &set).unwrap();
+    let [of_threads, of_nodes] = ["threads", "nodes"].map(|name| {
+        let folder = cluster.dir().join(name);
+        fs::create_dir(&folder).unwrap();
+        folder
+    });
+    succeed(Command::new(&example).arg(&set).current_dir(&of_threads));
+    let mut srun =
+        cluster.command(&["timeout", "100", "srun", "--kill-on-bad-exit=1", "--mpi=pmix", "-N2", "-n2"]);
+    succeed(srun.arg("--chdir").arg(&of_nodes).arg(&example).arg(&set));
+    assert_eq!(weights_of_ranks(&of_nodes), weights_of_ranks(&of_threads));
 }
 
 /// Sends the signal that Slurm sends shortly before the time limit. The job is requeued and resumes.
