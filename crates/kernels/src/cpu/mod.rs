@@ -21,7 +21,7 @@ use kiln_sample::RngKey;
 use crate::counts::{count_direct, count_reference};
 use crate::cpu::tensor::{changed, contiguous, dense_matrix, floats, in_place, matrix, node_ids, rows};
 use crate::device::block::Adjacency;
-use crate::ops::adam::AdamStep;
+use crate::ops::adam::{AdamState, AdamStep};
 use crate::ops::aggregation::{Form, Input, Saved, Traced, Weights};
 use crate::ops::backend::{BlockAdjoints, BlockOps};
 use crate::ops::keep::Keep;
@@ -97,33 +97,18 @@ impl BlockOps for Flex {
         })
     }
 
-    fn decayed_mean(means: FloatTensor<Self>, values: FloatTensor<Self>, decay: f32) -> FloatTensor<Self> {
-        direct_or_reference!(means, reference::decayed_mean::<Self>(means, values, decay), {
-            let values = contiguous(values);
-            changed(means, |means| adam::decayed_mean(means, floats(&values), decay))
-        })
-    }
-
-    fn decayed_mean_square(
-        means: FloatTensor<Self>,
-        values: FloatTensor<Self>,
-        decay: f32,
-    ) -> FloatTensor<Self> {
-        direct_or_reference!(means, reference::decayed_mean_square::<Self>(means, values, decay), {
-            let values = contiguous(values);
-            changed(means, |means| adam::decayed_mean_square(means, floats(&values), decay))
-        })
-    }
-
-    fn adam_parameters(
-        values: FloatTensor<Self>,
-        means: FloatTensor<Self>,
-        mean_squares: FloatTensor<Self>,
-        step: AdamStep,
-    ) -> FloatTensor<Self> {
-        direct_or_reference!(values, reference::adam_parameters::<Self>(values, means, mean_squares, step), {
-            let (means, squares) = (contiguous(means), contiguous(mean_squares));
-            changed(values, |values| adam::parameters(values, floats(&means), floats(&squares), &step))
+    fn adam(state: AdamState<Self>, gradient: FloatTensor<Self>, step: AdamStep) -> AdamState<Self> {
+        direct_or_reference!(gradient, reference::adam(state, gradient, &step), {
+            let gradient = contiguous(gradient);
+            let AdamState { values, means, mean_squares } = state;
+            let means = changed(means, |means| adam::decayed_mean(means, floats(&gradient), step.betas[0]));
+            let mean_squares = changed(mean_squares, |squares| {
+                adam::decayed_mean_square(squares, floats(&gradient), step.betas[1]);
+            });
+            let values = changed(values, |values| {
+                adam::parameters(values, floats(&means), floats(&mean_squares), &step);
+            });
+            AdamState { values, means, mean_squares }
         })
     }
 }

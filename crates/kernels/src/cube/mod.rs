@@ -32,7 +32,7 @@ use kiln_sample::RngKey;
 
 use crate::counts::{count_direct, count_reference};
 use crate::device::block::Adjacency;
-use crate::ops::adam::AdamStep;
+use crate::ops::adam::{AdamState, AdamStep};
 use crate::ops::aggregation::{Form, Input, Saved, Traced, Weights};
 use crate::ops::backend::{BlockAdjoints, BlockOps};
 use crate::ops::keep::Keep;
@@ -101,31 +101,9 @@ impl BlockOps for CubeBackend {
         })
     }
 
-    fn decayed_mean(means: FloatTensor<Self>, values: FloatTensor<Self>, decay: f32) -> FloatTensor<Self> {
-        kernel_or_reference!(means, F32, reference::decayed_mean::<Self>(means, values, decay), {
-            adam::decayed(means, values, decay, false)
-        })
-    }
-
-    fn decayed_mean_square(
-        means: FloatTensor<Self>,
-        values: FloatTensor<Self>,
-        decay: f32,
-    ) -> FloatTensor<Self> {
-        kernel_or_reference!(means, F32, reference::decayed_mean_square::<Self>(means, values, decay), {
-            adam::decayed(means, values, decay, true)
-        })
-    }
-
-    fn adam_parameters(
-        values: FloatTensor<Self>,
-        means: FloatTensor<Self>,
-        mean_squares: FloatTensor<Self>,
-        step: AdamStep,
-    ) -> FloatTensor<Self> {
-        let stock = reference::adam_parameters::<Self>;
-        kernel_or_reference!(values, F32, stock(values, means, mean_squares, step), {
-            adam::parameters(values, means, mean_squares, &step)
+    fn adam(state: AdamState<Self>, gradient: FloatTensor<Self>, step: AdamStep) -> AdamState<Self> {
+        kernel_or_reference!(gradient, F32, reference::adam(state, gradient, &step), {
+            adam::adam(state, gradient, &step)
         })
     }
 }

@@ -1,3 +1,17 @@
+use burn::backend::tensor::FloatTensor;
+use burn::backend::{Backend, ExtensionType};
+
+/// A parameter and its moments, as tensors of a backend of equal shapes and element types.
+#[derive(Debug, Clone, ExtensionType)]
+pub(crate) struct AdamState<B: Backend> {
+    /// The parameter.
+    pub(crate) values: FloatTensor<B>,
+    /// The decayed mean of the gradients.
+    pub(crate) means: FloatTensor<B>,
+    /// The decayed mean of the squares of the gradients.
+    pub(crate) mean_squares: FloatTensor<B>,
+}
+
 /// The hyperparameters of one step of [`adam`](crate::ops::adam()).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct AdamStep {

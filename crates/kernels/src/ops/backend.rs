@@ -6,7 +6,7 @@ use kiln_sample::RngKey;
 
 use crate::counts::count_reference;
 use crate::device::block::Adjacency;
-use crate::ops::adam::AdamStep;
+use crate::ops::adam::{AdamState, AdamStep};
 use crate::ops::aggregation::{self, Form, Input, Saved, Traced, Weights};
 use crate::ops::keep::Keep;
 use crate::ops::reference;
@@ -62,28 +62,13 @@ pub(crate) trait BlockOps: Backend {
         reference::add_linear::<Self>(base, x, weight)
     }
 
-    fn decayed_mean(means: FloatTensor<Self>, values: FloatTensor<Self>, decay: f32) -> FloatTensor<Self> {
-        count_reference();
-        reference::decayed_mean::<Self>(means, values, decay)
-    }
-
-    fn decayed_mean_square(
-        means: FloatTensor<Self>,
-        values: FloatTensor<Self>,
-        decay: f32,
-    ) -> FloatTensor<Self> {
-        count_reference();
-        reference::decayed_mean_square::<Self>(means, values, decay)
-    }
-
-    fn adam_parameters(
-        values: FloatTensor<Self>,
-        means: FloatTensor<Self>,
-        mean_squares: FloatTensor<Self>,
+    fn adam(
+        #[extension_type] state: AdamState<Self>,
+        gradient: FloatTensor<Self>,
         step: AdamStep,
-    ) -> FloatTensor<Self> {
+    ) -> AdamState<Self> {
         count_reference();
-        reference::adam_parameters::<Self>(values, means, mean_squares, step)
+        reference::adam(state, gradient, &step)
     }
 }
 

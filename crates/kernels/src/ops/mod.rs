@@ -30,6 +30,7 @@ use kiln_sample::{KeyDomain, RngKey};
 
 use crate::device::block::{Adjacency, DeviceBlock, upload};
 use crate::device::graphs::{DeviceRows, DeviceSegments};
+use crate::ops::adam::AdamState;
 use crate::ops::aggregation::{Form, Weights};
 use crate::ops::backend::BlockOps;
 use crate::ops::keep::Keep;
@@ -241,8 +242,8 @@ pub fn linear(base: Tensor<2>, x: Tensor<2>, weight: Tensor<2>) -> Tensor<2> {
 /// Takes and returns the parameters and the `moments`: the decayed means of the gradients and of their squares, which
 /// start as zeros.
 ///
-/// On Flex, each of the three arrays is read and written once, in place if no other tensor refers to it. Burn's tensor
-/// operations would take about a dozen passes.
+/// On Flex, each of the three arrays is read and written once, in place if no other tensor refers to it. On a GPU, the
+/// step is one launch. Burn's tensor operations would take about a dozen passes.
 ///
 /// # Panics
 /// Panics if the shapes or the element types differ.
@@ -265,18 +266,14 @@ pub fn adam<const D: usize>(
             "the element types of a parameter, its gradient and its moments differ"
         );
     }
-    let gradient = gradient.into_dispatch();
-    let means = <Dispatch as BlockOps>::decayed_mean(means.into_dispatch(), gradient.clone(), step.betas[0]);
-    let mean_squares =
-        <Dispatch as BlockOps>::decayed_mean_square(mean_squares.into_dispatch(), gradient, step.betas[1]);
-    let values = <Dispatch as BlockOps>::adam_parameters(
-        values.into_dispatch(),
-        means.clone(),
-        mean_squares.clone(),
-        step,
-    );
-    let moments = [means, mean_squares].map(Tensor::from_dispatch);
-    (Tensor::from_dispatch(values), moments)
+    let state = AdamState {
+        values: values.into_dispatch(),
+        means: means.into_dispatch(),
+        mean_squares: mean_squares.into_dispatch(),
+    };
+    let AdamState { values, means, mean_squares } =
+        <Dispatch as BlockOps>::adam(state, gradient.into_dispatch(), step);
+    (Tensor::from_dispatch(values), [means, mean_squares].map(Tensor::from_dispatch))
 }
 
 /// Runs an aggregation over an adjacency: that of a block, of segments or of row indices.

@@ -8,7 +8,7 @@ use kiln_graph::NodeId;
 use kiln_sample::RngKey;
 
 use crate::device::block::Adjacency;
-use crate::ops::adam::AdamStep;
+use crate::ops::adam::{AdamState, AdamStep};
 use crate::ops::keep::Keep;
 
 /// The element type of index tensors.
@@ -55,33 +55,23 @@ pub(crate) fn relu_dropout_adjoint<B: Backend>(
     B::float_mask_fill(grad, dropped, 0.into())
 }
 
-pub(crate) fn decayed_mean<B: Backend>(
-    means: FloatTensor<B>,
-    values: FloatTensor<B>,
-    decay: f32,
-) -> FloatTensor<B> {
-    let kept = B::float_mul_scalar(means, decay.into());
-    B::float_add(kept, B::float_mul_scalar(values, (1.0 - decay).into()))
-}
-
-pub(crate) fn decayed_mean_square<B: Backend>(
-    means: FloatTensor<B>,
-    values: FloatTensor<B>,
-    decay: f32,
-) -> FloatTensor<B> {
-    decayed_mean::<B>(means, B::float_mul(values.clone(), values), decay)
-}
-
-pub(crate) fn adam_parameters<B: Backend>(
-    values: FloatTensor<B>,
-    means: FloatTensor<B>,
-    mean_squares: FloatTensor<B>,
-    step: AdamStep,
-) -> FloatTensor<B> {
-    let roots = B::float_add_scalar(B::float_sqrt(mean_squares), step.scaled_epsilon().into());
-    let moves = B::float_div(B::float_mul_scalar(means, step.scale().into()), roots);
+pub(crate) fn adam<B: Backend>(
+    state: AdamState<B>,
+    gradient: FloatTensor<B>,
+    step: &AdamStep,
+) -> AdamState<B> {
+    let decayed_mean = |means, values, decay: f32| {
+        let kept = B::float_mul_scalar(means, decay.into());
+        B::float_add(kept, B::float_mul_scalar(values, (1.0 - decay).into()))
+    };
+    let AdamState { values, means, mean_squares } = state;
+    let means = decayed_mean(means, gradient.clone(), step.betas[0]);
+    let mean_squares = decayed_mean(mean_squares, B::float_mul(gradient.clone(), gradient), step.betas[1]);
+    let roots = B::float_add_scalar(B::float_sqrt(mean_squares.clone()), step.scaled_epsilon().into());
+    let moves = B::float_div(B::float_mul_scalar(means.clone(), step.scale().into()), roots);
     let kept = B::float_mul_scalar(values, step.kept().into());
-    B::float_sub(kept, B::float_mul_scalar(moves, step.rate().into()))
+    let values = B::float_sub(kept, B::float_mul_scalar(moves, step.rate().into()));
+    AdamState { values, means, mean_squares }
 }
 
 pub(crate) fn take_dst<B: Backend>(block: &Adjacency<B>, x: FloatTensor<B>) -> FloatTensor<B> {

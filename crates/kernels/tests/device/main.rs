@@ -1,6 +1,7 @@
 //! Tests of ops, features and sampling on the device that the environment variable `KILN_DEVICE` names, by default the
 //! CPU.
 
+mod adam;
 mod combinations;
 mod common;
 mod dense;

@@ -1,0 +1,74 @@
+//! Tests of the Adam step.
+
+use burn::tensor::{DType, Tensor, TensorData};
+use kiln_kernels::ops::{self, AdamStep};
+use kiln_kernels::testing::{Launches, check_close, device, launches_of, ramp, values};
+
+/// The tolerance for a few operations on numbers of about 1.
+const TOLERANCE: f32 = 1e-6;
+
+const STEP: AdamStep =
+    AdamStep { time: 3, learning_rate: 0.01, betas: [0.9, 0.999], epsilon: 1e-8, weight_decay: 0.1 };
+
+/// Returns the parameter and the moments that algorithm 2 of Loshchilov and Hutter (2019) gives in float64.
+fn expected(value: f32, gradient: f32, mean: f32, mean_square: f32) -> [f32; 3] {
+    let [value, gradient, mean, mean_square] = [value, gradient, mean, mean_square].map(f64::from);
+    let betas = STEP.betas.map(f64::from);
+    let mean = betas[0] * mean + (1.0 - betas[0]) * gradient;
+    let mean_square = betas[1] * mean_square + (1.0 - betas[1]) * gradient * gradient;
+    let [unbiased_mean, unbiased_square] =
+        [(mean, betas[0]), (mean_square, betas[1])].map(|(moment, beta)| moment / (1.0 - beta.powi(3)));
+    let moved = STEP.learning_rate * unbiased_mean / (unbiased_square.sqrt() + f64::from(STEP.epsilon));
+    let value = value - moved - STEP.learning_rate * f64::from(STEP.weight_decay) * value;
+    [value, mean, mean_square].map(|value| value as f32)
+}
+
+#[test]
+fn a_step_matches_the_formula_in_one_op() {
+    let device = device();
+    // The widths are divisible by every vector size, by none, and one value is a tensor.
+    for shape in [[16, 8], [5, 7], [1, 1]] {
+        let value: Tensor<2> = ramp(shape, &device);
+        let [gradient, mean, square] = [0.5, -0.25, 0.75].map(|factor| value.clone() * factor);
+        let square = square.powi_scalar(2);
+        let [values_before, gradients, means, squares] =
+            [&value, &gradient, &mean, &square].map(|tensor| values(tensor.clone()));
+        let mut results = Vec::new();
+        let launches = launches_of(|| {
+            let (value, [mean, square]) = ops::adam(value, gradient, [mean, square], STEP);
+            results = vec![values(value), values(mean), values(square)];
+        });
+        assert_eq!(launches, Launches { direct: 1, reference: 0 }, "{shape:?}");
+        let inputs = values_before.iter().zip(&gradients).zip(means.iter().zip(&squares));
+        let expected: Vec<[f32; 3]> = inputs.map(|((v, g), (m, s))| expected(*v, *g, *m, *s)).collect();
+        for (idx, result) in results.iter().enumerate() {
+            let expected: Vec<f32> = expected.iter().map(|arrays| arrays[idx]).collect();
+            check_close(result, &expected, TOLERANCE);
+        }
+    }
+}
+
+#[test]
+fn subnormal_moments_become_zero() {
+    let device = device();
+    let tensor = |value: f32| Tensor::<1>::from_data(TensorData::from([value; 5]), &device);
+    let moments = [tensor(f32::MIN_POSITIVE), tensor(f32::MIN_POSITIVE)];
+    let (value, moments) =
+        ops::adam(tensor(2.0), tensor(0.0), moments, AdamStep { weight_decay: 0.0, ..STEP });
+    assert_eq!((values(value), moments.map(values)), (vec![2.0; 5], [vec![0.0; 5], vec![0.0; 5]]));
+}
+
+#[test]
+fn other_element_types_run_the_reference() {
+    let device = device();
+    let ones = || Tensor::<1>::ones([3], &device).cast(DType::F64);
+    let mut results = Vec::new();
+    let launches = launches_of(|| {
+        let (value, moments) = ops::adam(ones(), ones(), [ones(), ones()], STEP);
+        let [mean, square] = moments;
+        results = [value, mean, square].map(|tensor| values(tensor.cast(DType::F32))).concat();
+    });
+    assert_eq!(launches, Launches { direct: 0, reference: 1 });
+    let expected = expected(1.0, 1.0, 1.0, 1.0).map(|value| [value; 3]).concat();
+    check_close(&results, &expected, TOLERANCE);
+}
