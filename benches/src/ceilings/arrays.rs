@@ -4,7 +4,7 @@ use kiln_mem::{copy_rows, prefetch, prefetch_far, prefetch_range, prefetch_range
 use pulp::{Arch, Simd, WithSimd};
 
 use super::RowRate;
-use super::timing::best_rate;
+use super::timing::{best_rate, per_pass};
 
 /// The number of f32 values in a cache line.
 const LINE: usize = 16;
@@ -25,11 +25,11 @@ const ROWS_AHEAD: usize = 8;
 const ROWS_FAR_AHEAD: usize = 48;
 
 /// The number of cache lines that a thread reads in a pass.
-const N_LINES: usize = 1 << 22;
+const N_LINES: usize = per_pass(1 << 22);
 
 /// The number of rows that a thread reads, and for copies also writes, in a pass. Together these rows exceed most
 /// caches.
-const N_ROWS: usize = 1 << 19;
+const N_ROWS: usize = per_pass(1 << 19);
 
 /// The number of values in a piece of the array with small pages. A piece has 512 KiB, because the allocator uses huge
 /// pages for buffers of at least 1 MiB.

@@ -2,7 +2,7 @@ use std::hint::black_box;
 
 use pulp::{Arch, Simd, WithSimd};
 
-use super::timing::best_rate;
+use super::timing::{best_rate, per_pass};
 
 /// The number of independent chains of operations. A processor starts two operations per cycle with a latency of four
 /// or five cycles, so 8 to 10 operations are in flight. The values of more than 14 chains do not fit into the registers
@@ -10,7 +10,7 @@ use super::timing::best_rate;
 const N_CHAINS: usize = 12;
 
 /// The number of fused multiply-adds of a chain in a pass.
-const N_ROUNDS: usize = 1 << 22;
+const N_ROUNDS: usize = per_pass(1 << 22);
 
 /// Measures floating-point operations per second with the widest vectors of the processor. A fused multiply-add counts
 /// as two operations.

@@ -5,6 +5,11 @@ use std::time::Instant;
 /// The number of passes of a measurement. The first one also maps the pages that are written.
 const PASSES: usize = 5;
 
+/// Returns the number of operations of a pass: `n`, or a small part of it in unit tests, which are not optimized.
+pub(super) const fn per_pass(n: usize) -> usize {
+    if cfg!(test) { n >> 8 } else { n }
+}
+
 /// Returns the best rate in units per second over several passes, each of which all threads start together. `start`
 /// returns the function that a thread runs in each pass. In a pass, all threads together process `units` units.
 pub(super) fn best_rate<R: FnMut()>(
