@@ -46,7 +46,8 @@ impl Binary {
         Run { name: format!("{package} {target}{on}"), command }
     }
 
-    /// Returns a run of each test of this binary on a device, for devices that slow down while a process runs.
+    /// Returns a run of each test of this binary on a device, for devices that slow down while a process runs. A bench
+    /// binary, which has no tests, is one run.
     ///
     /// # Errors
     /// Returns an error if the binary does not list its tests.
@@ -60,7 +61,9 @@ impl Binary {
             command.args(["--exact", test]);
             Run { name: format!("{name} {test}"), command }
         };
-        Ok(list.lines().filter_map(|line| line.strip_suffix(": test")).map(run_of).collect())
+        let runs: Vec<Run> =
+            list.lines().filter_map(|line| line.strip_suffix(": test")).map(run_of).collect();
+        Ok(if runs.is_empty() { vec![self.run(device)] } else { runs })
     }
 }
 
@@ -208,6 +211,10 @@ mod tests {
         let run = runs.into_iter().find(|run| run.name == name).unwrap();
         let tally = run_all(vec![run], 1, sink()).unwrap();
         assert_eq!((tally.n_passed, tally.verdict(true)), (1, None));
+        // A binary without tests, such as a bench, also runs.
+        let bench = Binary { path: "true".into(), ..binary.clone() };
+        let names: Vec<_> = bench.run_each(Some("cuda")).unwrap().into_iter().map(|run| run.name).collect();
+        assert_eq!(names, ["xtask xtask on cuda"]);
         let missing = Binary { path: "no/such/binary".into(), ..binary };
         assert!(missing.run_each(None).is_err());
     }
