@@ -187,14 +187,28 @@ pub fn read_block(block: &DeviceBlock) -> Block {
 pub fn read_by_source(block: &DeviceBlock) -> [Vec<u32>; 3] {
     #[cfg(feature = "cube")]
     {
-        let Adjacency { indptr, indices, n_src, .. } = block.adjacency();
+        let Adjacency { indptr, indices, n_src, by_source, .. } = block.adjacency();
         let array = |tensor| Tensor::<1, Int>::from_dispatch(tensor).try_into_primitive::<CubeBackend>();
         if let (Ok(indptr), Ok(indices)) = (array(indptr), array(indices)) {
-            return crate::cube::by_source::Transposed::list(&indptr, &indices, n_src).read();
+            return by_source.device(&indptr, &indices, n_src).read();
         }
     }
     let listed = TransposedBlock::of(&read_block(block));
     [listed.indptr().to_vec(), listed.dsts().to_vec(), listed.edges().to_vec()]
+}
+
+/// Computes the running sums of `values` on a device, `[n] -> [n + 1]`: the sum of the values before each position, and
+/// the sum of all. Sums saturate at `u32::MAX`. Returns `None` for a device without CubeCL kernels.
+///
+/// # Panics
+/// Panics if the device fails.
+#[cfg_attr(not(feature = "cube"), expect(unused_variables, reason = "no device has CubeCL kernels"))]
+pub fn running_sums(values: &[u32], device: &Device) -> Option<Vec<u32>> {
+    #[cfg(feature = "cube")]
+    if let Some(anchor) = crate::cube::launch::anchor(device) {
+        return Some(crate::cube::scan::sums_of(&anchor, values));
+    }
+    None
 }
 
 /// The tolerance of a layer's result when the edges of each destination are reordered. A few numbers of about 1 are

@@ -143,6 +143,7 @@ fn by_dst(block: &Adjacency<CubeBackend>) -> Segments {
         items: block.indices.clone(),
         n_segments: block.n_dst,
         n_positions: block.n_edges,
+        longest: block.most_in_edges,
     }
 }
 
@@ -153,6 +154,7 @@ fn by_src(block: &Adjacency<CubeBackend>) -> Segments {
         items: transposed.dsts.clone(),
         n_segments: block.n_src,
         n_positions: block.n_edges,
+        longest: transposed.longest,
     }
 }
 
@@ -165,11 +167,6 @@ impl Segments {
     }
 }
 
-/// Returns the edges by source: a copy of the host's list if the block came with one, otherwise a list that the device
-/// builds.
 fn transposed(block: &Adjacency<CubeBackend>) -> &Transposed {
-    block.by_source.device_or(|host| match host {
-        Some(list) => Transposed::upload(&block.indptr, list),
-        None => Transposed::list(&block.indptr, &block.indices, block.n_src),
-    })
+    block.by_source.device(&block.indptr, &block.indices, block.n_src)
 }

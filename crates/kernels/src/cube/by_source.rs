@@ -1,13 +1,17 @@
-//! The transposed block, built on the device by a stable sort of the edges by source.
+//! The transposed block, built on the device without a sort.
 //!
 //! * *Contract.* The arrays are identical to those of [`kiln_graph::TransposedBlock`]: the edges of each source are in
 //!   block order.
-//! * *Work distribution.* A radix sort with [`BITS`] bits per pass, least significant digit first. One unit counts the
-//!   digits of a chunk of [`CHUNK`] edges in a private array, running sums give the start of each digit of each chunk,
-//!   and one unit per chunk moves its edges there in order. Edges with equal digits therefore keep their order,
-//!   without atomics.
-//!   Finally, one unit per edge finds its destination, and one per source its first edge, by binary search.
-//! * *Cost.* `ceil(log2(n_src) / BITS)` passes of about 24 bytes per edge.
+//! * *Work distribution.* One unit per edge in each launch. First, each edge adds 1 to the count of its source; the
+//!   count before is the edge's *arrival number*. Running sums of the counts give the start of each list, and each edge
+//!   is put at its arrival number in the list of its source. The order of such a list depends on the order of the units,
+//!   so at last one unit per edge counts the smaller edges in the list: the edge's final position.
+//! * *Hubs.* In a list of more than `piece = max(1024, n_edges / 1024)` edges, an edge counts differently: a table has
+//!   the number of edges of each long list in each piece of the block's edges, and the unit adds the entries of the
+//!   pieces before its own to the edges of the same source in its own piece. No unit reads more than about
+//!   `2 piece` numbers, and the table has at most 1024 rows of 1024 entries.
+//! * *Determinism.* Only integers are counted, and the final positions do not depend on the arrival numbers.
+//! * *Cost.* 44 bytes per edge, and 4 bytes per edge of a list for each of its edges, from the caches.
 
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
@@ -16,14 +20,9 @@ use crate::cube::launch::{self, launch_units};
 use crate::cube::scan::running_sums;
 use crate::cube::segment_sum::segment_of;
 
-/// The number of bits of a digit.
-const BITS: u32 = 4;
-
-/// The number of different digits.
-const N_DIGITS: u32 = 1 << BITS;
-
-/// The number of edges that one unit counts and moves.
-const CHUNK: u32 = 64;
+/// The number of edges up to which one unit counts the edges of a whole list in every block; also the largest number of
+/// pieces.
+const PIECE: usize = 1024;
 
 /// The arrays of a [`kiln_graph::TransposedBlock`] on the device.
 #[derive(Debug)]
@@ -31,97 +30,140 @@ pub(crate) struct Transposed {
     pub(super) indptr: CubeTensor,
     pub(super) dsts: CubeTensor,
     pub(super) edges: CubeTensor,
+    /// An upper bound on the number of edges of a source.
+    pub(super) longest: usize,
 }
 
-/// Counts each digit in each chunk; `counts` is `[N_DIGITS, n_chunks]`.
+/// The number of edges of each source, and the arrival number of each edge: the number of edges of the same source that
+/// were counted before it. The arrival numbers depend on the order of the units.
+#[derive(Debug, Clone)]
+pub(crate) struct SourceCounts {
+    pub(super) counts: CubeTensor,
+    pub(super) arrivals: CubeTensor,
+    /// The largest count, or an upper bound on it.
+    pub(super) longest: usize,
+}
+
 #[cube(launch)]
-fn digit_counts(keys: &[u32], counts: &mut [u32], n_chunks: u32, shift: u32) {
-    let chunk = ABSOLUTE_POS as u32;
-    if chunk >= n_chunks {
+fn clear(counts: &mut [u32]) {
+    if ABSOLUTE_POS < counts.len() {
+        counts[ABSOLUTE_POS] = 0u32;
+    }
+}
+
+#[cube(launch)]
+fn count_sources(indices: &[u32], counts: &[Atomic<u32>], arrivals: &mut [u32]) {
+    if ABSOLUTE_POS >= indices.len() {
         terminate!();
     }
-    let mut of_digit = Array::<u32>::new(comptime!(N_DIGITS as usize));
-    for digit in 0..N_DIGITS {
-        of_digit[digit as usize] = 0u32;
+    arrivals[ABSOLUTE_POS] = counts[indices[ABSOLUTE_POS] as usize].fetch_add(1u32);
+}
+
+/// Puts each edge into the list of its source, at its arrival number.
+#[cube(launch)]
+fn place_by_arrival(indices: &[u32], starts: &[u32], arrivals: &[u32], arrived: &mut [u32]) {
+    if ABSOLUTE_POS >= indices.len() {
+        terminate!();
     }
-    let start = chunk * CHUNK;
-    for place in start..min(start + CHUNK, keys.len() as u32) {
-        let digit = (keys[place as usize] >> shift) & (N_DIGITS - 1);
-        of_digit[digit as usize] += 1;
+    let start = starts[indices[ABSOLUTE_POS] as usize];
+    arrived[(start + arrivals[ABSOLUTE_POS]) as usize] = ABSOLUTE_POS as u32;
+}
+
+/// The row of a long list in the table. A list of more than `piece` edges contains a position that is a multiple of
+/// `piece`, which no other list contains.
+#[cube]
+fn row_of_list(start: u32, piece: u32) -> u32 {
+    start.div_ceil(piece)
+}
+
+/// Counts the edges of each long list in each piece; `table` is `[n_pieces, n_pieces]`, list by piece.
+#[cube(launch)]
+fn count_in_pieces(indices: &[u32], starts: &[u32], table: &[Atomic<u32>], piece: u32, n_pieces: u32) {
+    if ABSOLUTE_POS >= indices.len() {
+        terminate!();
     }
-    for digit in 0..N_DIGITS {
-        counts[(digit * n_chunks + chunk) as usize] = of_digit[digit as usize];
+    let src = indices[ABSOLUTE_POS] as usize;
+    if starts[src + 1] - starts[src] > piece {
+        let row = row_of_list(starts[src], piece);
+        table[(row * n_pieces + ABSOLUTE_POS as u32 / piece) as usize].fetch_add(1u32);
     }
 }
 
-/// Moves the keys of each chunk, and their edges, to the starts of their digits. If `is_first` is true, `edges` is not
-/// read, and the edge of a key is the position of the key.
+/// Writes each edge and its destination at the edge's position in the order of the block. If `has_hubs` is false, no
+/// list is long and `table` is not read.
 #[cube(launch)]
-fn move_by_digit(
-    keys: &[u32],
-    edges: &[u32],
+fn place_in_order(
+    indptr: &[u32],
+    indices: &[u32],
     starts: &[u32],
-    moved_keys: &mut [u32],
-    moved_edges: &mut [u32],
-    n_chunks: u32,
-    shift: u32,
-    #[comptime] is_first: bool,
+    arrived: &[u32],
+    table: &[u32],
+    dsts: &mut [u32],
+    edges: &mut [u32],
+    piece: u32,
+    n_pieces: u32,
+    #[comptime] has_hubs: bool,
 ) {
-    let chunk = ABSOLUTE_POS as u32;
-    if chunk >= n_chunks {
+    if ABSOLUTE_POS >= arrived.len() {
         terminate!();
     }
-    let mut next = Array::<u32>::new(comptime!(N_DIGITS as usize));
-    for digit in 0..N_DIGITS {
-        next[digit as usize] = starts[(digit * n_chunks + chunk) as usize];
+    let edge = arrived[ABSOLUTE_POS];
+    let src = indices[edge as usize];
+    let start = starts[src as usize];
+    let end = starts[src as usize + 1];
+    let mut n_before = 0u32;
+    let mut is_long = false;
+    if comptime!(has_hubs) {
+        is_long = end - start > piece;
     }
-    let start = chunk * CHUNK;
-    for place in start..min(start + CHUNK, keys.len() as u32) {
-        let key = keys[place as usize];
-        let digit = ((key >> shift) & (N_DIGITS - 1)) as usize;
-        let goal = next[digit];
-        next[digit] = goal + 1;
-        moved_keys[goal as usize] = key;
-        if comptime!(is_first) {
-            moved_edges[goal as usize] = place;
-        } else {
-            moved_edges[goal as usize] = edges[place as usize];
+    if is_long {
+        let row = row_of_list(start, piece) * n_pieces;
+        for at in row..row + edge / piece {
+            n_before += table[at as usize];
         }
+        for other in edge / piece * piece..edge {
+            n_before += u32::cast_from(indices[other as usize] == src);
+        }
+    } else {
+        for at in start..end {
+            n_before += u32::cast_from(arrived[at as usize] < edge);
+        }
+    }
+    let position = (start + n_before) as usize;
+    edges[position] = edge;
+    dsts[position] = segment_of(indptr, edge) as u32;
+}
+
+impl SourceCounts {
+    /// Counts the edges of each of `n_src` sources. The host does not learn the largest count.
+    pub(super) fn of(indices: &CubeTensor, n_src: usize) -> Self {
+        let counts = zeros(indices, n_src);
+        let n_edges = launch::length(indices);
+        let arrivals = launch::new_array(indices, n_edges);
+        let [from, to, numbers] = [indices, &counts, &arrivals].map(launch::buffer);
+        launch_units!(count_sources, indices, n_edges, from, to, numbers);
+        Self { counts, arrivals, longest: n_edges }
+    }
+
+    /// The number of bytes of the arrays' memory, which may be larger than the arrays.
+    pub(crate) fn n_bytes(&self) -> usize {
+        [&self.counts, &self.arrivals].map(|array| array.handle.size() as usize).iter().sum()
     }
 }
 
-#[cube(launch)]
-fn destinations(indptr: &[u32], edges: &[u32], dsts: &mut [u32]) {
-    if ABSOLUTE_POS >= dsts.len() {
-        terminate!();
-    }
-    dsts[ABSOLUTE_POS] = segment_of(indptr, edges[ABSOLUTE_POS]) as u32;
-}
-
-/// Sets `starts[i]` to the number of sorted keys below `i`, by binary search.
-#[cube(launch)]
-fn first_places(sorted: &[u32], starts: &mut [u32]) {
-    if ABSOLUTE_POS >= starts.len() {
-        terminate!();
-    }
-    let mut low = 0u32;
-    let mut high = sorted.len() as u32;
-    while low < high {
-        let middle = (low + high) / 2;
-        if sorted[middle as usize] < ABSOLUTE_POS as u32 {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    starts[ABSOLUTE_POS] = low;
+fn zeros(like: &CubeTensor, n_values: usize) -> CubeTensor {
+    let zeros = launch::new_array(like, n_values);
+    launch_units!(clear, like, n_values, launch::buffer(&zeros));
+    zeros
 }
 
 impl Transposed {
     /// Copies a transposed block to the device of a tensor.
     pub(crate) fn upload(like: &CubeTensor, list: &kiln_graph::TransposedBlock) -> Self {
         let upload = |values: &[u32]| launch::upload(like, values);
-        Self { indptr: upload(list.indptr()), dsts: upload(list.dsts()), edges: upload(list.edges()) }
+        let longest = list.indptr().windows(2).map(|ends| ends[1] - ends[0]).max().unwrap_or(0) as usize;
+        let [indptr, dsts, edges] = [list.indptr(), list.dsts(), list.edges()].map(upload);
+        Self { indptr, dsts, edges, longest }
     }
 
     /// The number of bytes of the arrays.
@@ -135,45 +177,52 @@ impl Transposed {
         [&self.indptr, &self.dsts, &self.edges].map(|array| launch::read([array]).concat())
     }
 
-    /// Builds the transposed block of a block with `indptr`, `indices` and `n_src` sources.
-    pub(crate) fn list(indptr: &CubeTensor, indices: &CubeTensor, n_src: usize) -> Self {
+    /// Builds the transposed block of a block with `indptr`, `indices` and `n_src` sources. `counts` are the counts of
+    /// its sources, if they are known.
+    pub(crate) fn list(
+        indptr: &CubeTensor,
+        indices: &CubeTensor,
+        n_src: usize,
+        counts: Option<&SourceCounts>,
+    ) -> Self {
         let n_edges = launch::length(indices);
         if n_edges == 0 {
             let none = || launch::upload(indptr, &[]);
-            return Self { indptr: launch::upload(indptr, &vec![0; n_src + 1]), dsts: none(), edges: none() };
+            let starts = launch::upload(indptr, &vec![0; n_src + 1]);
+            return Self { indptr: starts, dsts: none(), edges: none(), longest: 0 };
         }
-        let n_chunks = n_edges.div_ceil(CHUNK as usize);
-        let n_bits = usize::BITS - (n_src - 1).leading_zeros();
-        // At least one pass is needed, because the first one writes the edges' positions.
-        let n_passes = n_bits.div_ceil(BITS).max(1);
-        let (mut keys, mut edges) = (indices.clone(), indices.clone());
-        for pass in 0..n_passes {
-            let (shift, is_first) = (pass * BITS, pass == 0);
-            let counts = launch::new_array(indptr, N_DIGITS as usize * n_chunks);
-            let [from, to] = [&keys, &counts].map(launch::buffer);
-            launch_units!(digit_counts, indptr, n_chunks, from, to, n_chunks as u32, shift);
-            let starts = running_sums(&counts);
-            let moved = [(); 2].map(|()| launch::new_array(indptr, n_edges));
-            launch_units!(
-                move_by_digit,
-                indptr,
-                n_chunks,
-                launch::buffer(&keys),
-                launch::buffer(&edges),
-                launch::buffer(&starts),
-                launch::buffer(&moved[0]),
-                launch::buffer(&moved[1]),
-                n_chunks as u32,
-                shift,
-                is_first
-            );
-            [keys, edges] = moved;
-        }
-        let dsts = launch::new_array(indptr, n_edges);
-        let [from, through, to] = [indptr, &edges, &dsts].map(launch::buffer);
-        launch_units!(destinations, indptr, n_edges, from, through, to);
-        let starts = launch::new_array(indptr, n_src + 1);
-        launch_units!(first_places, indptr, n_src + 1, launch::buffer(&keys), launch::buffer(&starts));
-        Self { indptr: starts, dsts, edges }
+        let counts = counts.cloned().unwrap_or_else(|| SourceCounts::of(indices, n_src));
+        let starts = running_sums(&counts.counts);
+        let arrived = launch::new_array(indptr, n_edges);
+        let [from, lists, numbers, to] = [indices, &starts, &counts.arrivals, &arrived].map(launch::buffer);
+        launch_units!(place_by_arrival, indptr, n_edges, from, lists, numbers, to);
+        let piece = PIECE.max(n_edges.div_ceil(PIECE));
+        let n_pieces = n_edges.div_ceil(piece);
+        let has_hubs = piece < counts.longest;
+        let table = if has_hubs {
+            let table = zeros(indptr, n_pieces * n_pieces);
+            let [from, lists, to] = [indices, &starts, &table].map(launch::buffer);
+            launch_units!(count_in_pieces, indptr, n_edges, from, lists, to, piece as u32, n_pieces as u32);
+            table
+        } else {
+            arrived.clone()
+        };
+        let [dsts, edges] = [(); 2].map(|()| launch::new_array(indptr, n_edges));
+        launch_units!(
+            place_in_order,
+            indptr,
+            n_edges,
+            launch::buffer(indptr),
+            launch::buffer(indices),
+            launch::buffer(&starts),
+            launch::buffer(&arrived),
+            launch::buffer(&table),
+            launch::buffer(&dsts),
+            launch::buffer(&edges),
+            piece as u32,
+            n_pieces as u32,
+            has_hubs
+        );
+        Self { indptr: starts, dsts, edges, longest: counts.longest }
     }
 }

@@ -7,6 +7,7 @@ use kiln_graph::{Csc, NodeId};
 use kiln_sample::{EdgeWeights, Fanout, Frontier, HopRequest, Rule};
 use rayon::prelude::*;
 
+use crate::cube::by_source::SourceCounts;
 use crate::cube::launch;
 use crate::cube::pick::{How, Picked, Picking};
 use crate::cube::relabel::{Relabelled, relabel};
@@ -42,6 +43,10 @@ pub(crate) struct HopArrays {
     pub(crate) edge_ids: CubeTensor,
     pub(crate) weights: Option<CubeTensor>,
     pub(crate) srcs: CubeTensor,
+    /// An upper bound on the number of edges of a destination.
+    pub(crate) most_in_edges: usize,
+    /// The counts of the edges by source, if there are edges.
+    pub(crate) counts: Option<SourceCounts>,
 }
 
 /// The largest bound on a hop's edges for which memory is allocated without reading the actual number first. A block
@@ -128,8 +133,8 @@ impl Graph {
         how != How::All && 0 < self.largest_degree && MOST_DRAWN < u64::from(fanout)
     }
 
-    /// Samples one hop, whose block stays on the device. The host only reads the numbers of edges and sources, in one
-    /// transfer. If the bound on the number of edges exceeds [`MOST_ROOM`], the host also reads the number of edges
+    /// Samples one hop, whose block stays on the device. The host only reads the numbers of edges and sources and the
+    /// largest number of edges of a source, in one transfer. If the bound on the number of edges exceeds [`MOST_ROOM`], the host also reads the number of edges
     /// before it allocates memory.
     ///
     /// # Errors
@@ -145,15 +150,22 @@ impl Graph {
             return Ok(HopArrays::without_edges(nodes, request.weights != EdgeWeights::None));
         };
         let n_dst = launch::length(nodes);
-        let Relabelled { indices, nodes: srcs, n_new_before } =
+        let Relabelled { indices, nodes: srcs, n_new_before, counts, arrivals } =
             relabel(nodes, &picked.edges.srcs, &picked.offsets, self.n_rows);
-        let [n_edges, n_new] =
-            launch::read_last([&picked.offsets, &n_new_before]).map(|count| count as usize);
+        let [n_edges, n_new, longest] =
+            launch::read_last([&picked.offsets, &n_new_before, &counts]).map(|count| count as usize);
+        let counts = SourceCounts {
+            counts: launch::prefix(&counts, n_dst + n_new),
+            arrivals: launch::prefix(&arrivals, n_edges),
+            longest,
+        };
         let edge_ids = launch::prefix(&picked.edges.edge_ids, n_edges);
         Ok(HopArrays {
             indices: launch::prefix(&indices, n_edges),
             srcs: launch::prefix(&srcs, n_dst + n_new),
             weights: picked.weights(&edge_ids, request.weights),
+            most_in_edges: picked.most_in_edges,
+            counts: (0 < n_edges).then_some(counts),
             indptr: picked.offsets,
             edge_ids,
         })
@@ -212,7 +224,8 @@ impl Graph {
         if self.draws_too_many(how, fanout) {
             return Err(HopError::FanoutTooLarge { most: MOST_DRAWN });
         }
-        let bound = n_dst as u64 * self.most_picks(how, fanout);
+        let most_in_edges = self.most_picks(how, fanout);
+        let bound = n_dst as u64 * most_in_edges;
         if bound == 0 {
             return Ok(None);
         }
@@ -228,7 +241,7 @@ impl Graph {
             n_edges.max(1) as usize
         };
         let edges = picking.edges(&offsets, most_edges, request.key);
-        Ok(Some(PickedHop { picking, offsets, edges }))
+        Ok(Some(PickedHop { picking, offsets, edges, most_in_edges: most_in_edges as usize }))
     }
 }
 
@@ -239,6 +252,8 @@ struct PickedHop<'a> {
     offsets: CubeTensor,
     /// The picked edges, in arrays that may be longer than the number of picked edges.
     edges: Picked,
+    /// An upper bound on the number of edges of a destination.
+    most_in_edges: usize,
 }
 
 impl PickedHop<'_> {
@@ -263,6 +278,8 @@ impl HopArrays {
             edge_ids: launch::upload_as::<i64>(nodes, &[], DType::I64),
             weights: has_weights.then(|| launch::upload_as::<f32>(nodes, &[], DType::F32)),
             srcs: nodes.clone(),
+            most_in_edges: 0,
+            counts: None,
         }
     }
 }

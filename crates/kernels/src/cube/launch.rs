@@ -179,7 +179,7 @@ pub(super) fn new_array(like: &CubeTensor, n_values: usize) -> CubeTensor {
 }
 
 /// A view of the first `n_values` values of an array.
-pub(super) fn prefix(array: &CubeTensor, n_values: usize) -> CubeTensor {
+pub(crate) fn prefix(array: &CubeTensor, n_values: usize) -> CubeTensor {
     values_from(array, 0, n_values)
 }
 

@@ -18,7 +18,7 @@ pub(crate) mod nccl;
 mod philox;
 mod pick;
 mod relabel;
-mod scan;
+pub(crate) mod scan;
 mod segment_max;
 mod segment_sum;
 #[cfg(all(test, feature = "cube-cpu"))]

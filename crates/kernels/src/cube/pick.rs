@@ -3,6 +3,7 @@
 //! ```text
 //! counts[d] = the number of picked edges of nodes[d]
 //! edge_ids[offsets[d]..offsets[d + 1]] = these edges, ascending
+//! srcs[offsets[d]..offsets[d + 1]] = their sources
 //! ```
 //!
 //! * *Contract.* The picks are identical to those of [`kiln_sample::NeighborSampler`] for the same key: draws come from
@@ -172,8 +173,8 @@ fn pick(
     rows: &[u32],
     nodes: &[u32],
     offsets: &[u32],
-    positions: &mut [u32],
     edge_ids: &mut [i64],
+    srcs: &mut [u32],
     key_low: u32,
     key_high: u32,
     #[comptime] how: How,
@@ -186,15 +187,16 @@ fn pick(
     let of_dst = neighborhood(indptr, indices, rows[dst], node, how);
     let start = offsets[dst];
     let n_picks = offsets[dst + 1] - start;
-    // The first `n_loops` entries are reserved for the loops, which are merged in below.
+    // Until the end, `srcs` has the positions of the picks among the edges of the destination. The first `n_loops`
+    // entries are reserved for the loops, which are merged in below.
     let n_others = of_dst.degree - of_dst.n_loops;
     let n_drawn = n_picks - of_dst.n_loops;
     let drawn = start + of_dst.n_loops;
     if comptime!(how == How::WithReplacement) || n_drawn < n_others {
-        draw(positions, drawn, n_drawn, n_others, node, key_low, key_high, how);
+        draw(srcs, drawn, n_drawn, n_others, node, key_low, key_high, how);
     } else {
         for position in 0..n_drawn {
-            positions[(drawn + position) as usize] = position;
+            srcs[(drawn + position) as usize] = position;
         }
     }
     if comptime!(how == How::WithLoop) {
@@ -202,27 +204,35 @@ fn pick(
         // behind the loops.
         let mut n_before = 0u32;
         for number in 0..n_drawn {
-            let position = positions[(drawn + number) as usize];
+            let position = srcs[(drawn + number) as usize];
             if position < of_dst.loops {
-                positions[(start + number) as usize] = position;
+                srcs[(start + number) as usize] = position;
                 n_before += 1;
             } else {
-                positions[(drawn + number) as usize] = position + of_dst.n_loops;
+                srcs[(drawn + number) as usize] = position + of_dst.n_loops;
             }
         }
         for number in 0..of_dst.n_loops {
-            positions[(start + n_before + number) as usize] = of_dst.loops + number;
+            srcs[(start + n_before + number) as usize] = of_dst.loops + number;
         }
     }
     for place in start..start + n_picks {
-        let edge = of_dst.first_edge + u64::cast_from(positions[place as usize]);
+        let edge = of_dst.first_edge + u64::cast_from(srcs[place as usize]);
         edge_ids[place as usize] = i64::cast_from(edge);
+        srcs[place as usize] = indices[usize::cast_from(edge)];
     }
 }
 
 /// Lists all edges of all destinations.
 #[cube(launch, address_type = "dynamic")]
-fn take_all(indptr: &[u64], rows: &[u32], offsets: &[u32], edge_ids: &mut [i64]) {
+fn take_all(
+    indptr: &[u64],
+    indices: &[u32],
+    rows: &[u32],
+    offsets: &[u32],
+    edge_ids: &mut [i64],
+    srcs: &mut [u32],
+) {
     let n_edges = offsets[offsets.len() - 1];
     if ABSOLUTE_POS >= n_edges as usize {
         terminate!();
@@ -231,16 +241,7 @@ fn take_all(indptr: &[u64], rows: &[u32], offsets: &[u32], edge_ids: &mut [i64])
     let position = ABSOLUTE_POS as u32 - offsets[dst];
     let edge = indptr[rows[dst] as usize] + u64::cast_from(position);
     edge_ids[ABSOLUTE_POS] = i64::cast_from(edge);
-}
-
-/// Looks up the source of each picked edge.
-#[cube(launch, address_type = "dynamic")]
-fn sources(indices: &[u32], offsets: &[u32], edge_ids: &[i64], srcs: &mut [u32]) {
-    let n_edges = offsets[offsets.len() - 1];
-    if ABSOLUTE_POS >= n_edges as usize {
-        terminate!();
-    }
-    srcs[ABSOLUTE_POS] = indices[usize::cast_from(edge_ids[ABSOLUTE_POS])];
+    srcs[ABSOLUTE_POS] = indices[usize::cast_from(edge)];
 }
 
 /// Looks up the weights of the picked edges. With `is_scaled`, scales them so that a destination's weighted sum is an
@@ -323,6 +324,7 @@ impl Picking<'_> {
     pub(super) fn edges(&self, offsets: &CubeTensor, most_edges: usize, key: RngKey) -> Picked {
         let Self { graph, hop: HopNodes { nodes, rows }, how, .. } = self;
         let edge_ids = launch::new_tensor(nodes, Shape::new([most_edges]), DType::I64);
+        let srcs = launch::new_array(nodes, most_edges);
         if *how == How::All {
             launch_units!(
                 take_all,
@@ -330,12 +332,13 @@ impl Picking<'_> {
                 most_edges,
                 graph.address(),
                 launch::buffer(&graph.indptr),
+                launch::buffer(&graph.indices),
                 launch::buffer(rows),
                 launch::buffer(offsets),
-                launch::buffer(&edge_ids)
+                launch::buffer(&edge_ids),
+                launch::buffer(&srcs)
             );
         } else {
-            let positions = launch::new_array(nodes, most_edges);
             let [key_low, key_high] = key.words();
             launch_units!(
                 pick,
@@ -347,24 +350,13 @@ impl Picking<'_> {
                 launch::buffer(rows),
                 launch::buffer(nodes),
                 launch::buffer(offsets),
-                launch::buffer(&positions),
                 launch::buffer(&edge_ids),
+                launch::buffer(&srcs),
                 key_low,
                 key_high,
                 *how
             );
         }
-        let srcs = launch::new_array(nodes, most_edges);
-        launch_units!(
-            sources,
-            nodes,
-            most_edges,
-            graph.address(),
-            launch::buffer(&graph.indices),
-            launch::buffer(offsets),
-            launch::buffer(&edge_ids),
-            launch::buffer(&srcs)
-        );
         Picked { edge_ids, srcs }
     }
 

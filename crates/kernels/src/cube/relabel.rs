@@ -6,7 +6,8 @@
 //!   claims a slot by an atomic exchange if the node is not in the table, and lowers the place in the slot to its own
 //!   by an atomic minimum. The slot of a node depends on the order of the units, but the smallest place of the node
 //!   does not. The source of an edge is new if the first place of its node is this edge. Running sums over the new
-//!   sources give their local ids.
+//!   sources give their local ids. Each edge is also counted for its source, from which [`Transposed`] lists the edges by
+//!   source.
 //! * *Cost.* The table has at least two slots of 8 bytes per node. Each edge reads a random slot three times and
 //!   usually writes it at most once.
 
@@ -14,6 +15,8 @@ use burn::tensor::DType;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
+#[cfg(doc)]
+use crate::cube::by_source::{SourceCounts, Transposed};
 use crate::cube::launch::{self, launch_units};
 use crate::cube::scan::running_sums;
 
@@ -32,7 +35,8 @@ fn empty(table: &mut [u32]) {
     }
 }
 
-/// Finds the slot of each place's node, and the node's first place.
+/// Finds the slot of each place's node, and the node's first place. Also sets the counts that [`number`] increases to 0:
+/// one per place, and the largest count at the end.
 #[cube(launch, address_type = "dynamic")]
 fn place_in_table(
     nodes: &[u32],
@@ -40,6 +44,7 @@ fn place_in_table(
     offsets: &[u32],
     table: &[Atomic<u32>],
     slots: &mut [u32],
+    counts: &mut [u32],
     shift: u32,
 ) {
     let n_dst = nodes.len();
@@ -69,6 +74,10 @@ fn place_in_table(
         table[2 * slot as usize + 1].fetch_min(place);
     }
     slots[ABSOLUTE_POS] = slot;
+    counts[ABSOLUTE_POS] = 0u32;
+    if ABSOLUTE_POS == 0 {
+        counts[counts.len() - 1] = 0u32;
+    }
 }
 
 /// Sets `is_new` to 1 for each edge at which a source that is not a destination appears first, and to 0 for all other
@@ -88,7 +97,8 @@ fn new_with(offsets: &[u32], table: &[u32], slots: &[u32], is_new: &mut [u32]) {
 }
 
 /// Writes the local id of each edge's source to `indices`, and the destinations followed by the new sources to
-/// `all_nodes`.
+/// `all_nodes`. Counts the edges of each source, and writes the count before each edge to `arrivals`; the last entry of
+/// `counts` is the largest count.
 #[cube(launch, address_type = "dynamic")]
 fn number(
     nodes: &[u32],
@@ -99,6 +109,8 @@ fn number(
     n_new_before: &[u32],
     indices: &mut [u32],
     all_nodes: &mut [u32],
+    counts: &[Atomic<u32>],
+    arrivals: &mut [u32],
 ) {
     let n_dst = nodes.len();
     let n_edges = offsets[n_dst] as usize;
@@ -110,14 +122,19 @@ fn number(
     } else {
         let edge = ABSOLUTE_POS - n_dst;
         let first = table[2 * slots[ABSOLUTE_POS] as usize + 1] as usize;
-        if first < n_dst {
-            indices[edge] = first as u32;
-        } else {
-            let local = n_dst + n_new_before[first - n_dst] as usize;
-            indices[edge] = local as u32;
+        let mut local = first;
+        if first >= n_dst {
+            local = n_dst + n_new_before[first - n_dst] as usize;
             if first == ABSOLUTE_POS {
                 all_nodes[local] = srcs[edge];
             }
+        }
+        indices[edge] = local as u32;
+        let arrival = counts[local].fetch_add(1u32);
+        arrivals[edge] = arrival;
+        let largest = counts.len() - 1;
+        if counts[largest].load() <= arrival {
+            counts[largest].fetch_max(arrival + 1);
         }
     }
 }
@@ -130,6 +147,10 @@ pub(super) struct Relabelled {
     pub(super) nodes: CubeTensor,
     /// The number of new sources before each edge; the last entry is their total number.
     pub(super) n_new_before: CubeTensor,
+    /// The number of edges of each source, by local id; the last entry is the largest of these numbers.
+    pub(super) counts: CubeTensor,
+    /// The arrival number of each edge (see [`SourceCounts`]).
+    pub(super) arrivals: CubeTensor,
 }
 
 /// Relabels the sources of edges. `nodes` are the destinations, which are distinct, `offsets` has the first edge of
@@ -147,6 +168,7 @@ pub(super) fn relabel(
     let address = launch::address(&[&table]);
     launch_units!(empty, nodes, 2 * n_slots, address, launch::buffer(&table));
     let slots = launch::new_array(nodes, n_places);
+    let counts = launch::new_array(nodes, n_places + 1);
     launch_units!(
         place_in_table,
         nodes,
@@ -157,6 +179,7 @@ pub(super) fn relabel(
         launch::buffer(offsets),
         launch::buffer(&table),
         launch::buffer(&slots),
+        launch::buffer(&counts),
         32 - n_slots.ilog2()
     );
     let is_new = launch::new_array(nodes, most_edges);
@@ -171,7 +194,7 @@ pub(super) fn relabel(
         launch::buffer(&is_new)
     );
     let n_new_before = running_sums(&is_new);
-    let indices = launch::new_array(nodes, most_edges);
+    let [indices, arrivals] = [(); 2].map(|()| launch::new_array(nodes, most_edges));
     let all_nodes = launch::new_tensor(nodes, [n_places].into(), DType::U32);
     launch_units!(
         number,
@@ -185,7 +208,9 @@ pub(super) fn relabel(
         launch::buffer(&slots),
         launch::buffer(&n_new_before),
         launch::buffer(&indices),
-        launch::buffer(&all_nodes)
+        launch::buffer(&all_nodes),
+        launch::buffer(&counts),
+        launch::buffer(&arrivals)
     );
-    Relabelled { indices, nodes: all_nodes, n_new_before }
+    Relabelled { indices, nodes: all_nodes, n_new_before, counts, arrivals }
 }

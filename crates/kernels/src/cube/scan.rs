@@ -6,23 +6,180 @@
 //!
 //! * *Contract.* `out` has one entry more than `values` and is overwritten. Sums saturate at `u32::MAX`, so that an
 //!   overflow cannot be mistaken for a small sum.
-//! * *Work distribution.* One unit adds a chunk of [`CHUNK`] values, the sums of the chunks are summed recursively, and
-//!   one unit per chunk writes the running sums within it. The kernels run in the same way on all devices, because they
-//!   use no shared memory, plane operations or barriers.
-//! * *Cost.* Two launches for each of `log(n) / log(CHUNK)` levels, except one for the last; 12 bytes per value.
+//! * *Work distribution.* On devices with planes of 32 units, one cube of [`UNITS`] units sums a tile of [`TILE`]
+//!   values. Up to [`MOST_OF_ONE_CUBE`] values, one cube processes all tiles, in one launch. Otherwise, the first launch
+//!   computes the sum of each tile; in the second, each cube adds up the sums of the tiles before its own and computes
+//!   the running sums of its tile. Within a tile, a plane sums 32 adjacent values by shuffles, and one plane sums the
+//!   results of all planes.
+//! * Other devices run kernels without planes, shared memory and barriers: one unit adds a chunk of [`CHUNK`] values,
+//!   the sums of the chunks are summed recursively, and one unit per chunk writes the running sums within it. CubeCL's
+//!   CPU runtime is such a device; each barrier costs it microseconds.
+//! * *Cost.* 12 bytes per value, in one or two launches; without planes, in two launches for each of
+//!   `log(n) / log(CHUNK)` levels, except one for the last.
 
 use burn_cubecl::tensor::CubeTensor;
+use cubecl::calculate_cube_count_elemwise;
+use cubecl::ir::features::Plane;
 use cubecl::prelude::*;
 
 use crate::cube::launch::{self, launch_units};
 
-/// The number of values that one unit adds.
+/// The number of units of a plane for which the kernels with planes are made.
+const PLANE: u32 = 32;
+
+/// The number of units of a cube.
+const UNITS: u32 = 256;
+
+/// The number of values of a tile that one unit reads.
+const ROWS: u32 = 8;
+
+/// The number of values that a cube sums at once.
+const TILE: u32 = UNITS * ROWS;
+
+/// The number of groups of 32 adjacent values in a tile.
+const GROUPS: u32 = TILE / PLANE;
+
+/// The largest number of values that one cube sums in one launch. More values are distributed over many cubes, because
+/// a cube takes about a microsecond per two tiles, and a launch a few.
+const MOST_OF_ONE_CUBE: usize = 8 * TILE as usize;
+
+/// The number of values that one unit adds on devices without planes.
 const CHUNK: u32 = 64;
 
 #[cube]
 fn capped_sum(a: u32, b: u32) -> u32 {
     let sum = a + b;
     select(sum < a, u32::MAX, sum)
+}
+
+/// The sum of the values of a plane's units up to and including this unit.
+#[cube]
+fn plane_sum_up_to(value: u32) -> u32 {
+    let mut sum = value;
+    let mut distance = 1u32;
+    while distance < PLANE {
+        let before = plane_shuffle_up(sum, distance);
+        if UNIT_POS_PLANE >= distance {
+            sum = capped_sum(before, sum);
+        }
+        distance *= 2;
+    }
+    sum
+}
+
+/// The sum of the values before this unit's, from the result of [`plane_sum_up_to`].
+#[cube]
+fn plane_sum_before(sum_up_to: u32) -> u32 {
+    let before = plane_shuffle_up(sum_up_to, 1u32);
+    select(UNIT_POS_PLANE == 0, 0u32, before)
+}
+
+/// The sum of the values of all units of a cube. `sums` has one entry per plane.
+#[cube]
+fn cube_sum(value: u32, sums: &mut [u32]) -> u32 {
+    let up_to = plane_sum_up_to(value);
+    if UNIT_POS_PLANE == PLANE - 1 {
+        sums[(UNIT_POS / PLANE) as usize] = up_to;
+    }
+    sync_cube();
+    let mut sum = 0u32;
+    for plane in 0..comptime!(UNITS / PLANE) {
+        sum = capped_sum(sum, sums[plane as usize]);
+    }
+    sync_cube();
+    sum
+}
+
+/// Computes the sum of each tile.
+#[cube(launch)]
+fn tile_sums(values: &[u32], sums: &mut [u32]) {
+    let tile = CUBE_POS;
+    if tile >= sums.len() {
+        terminate!();
+    }
+    let n_values = values.len() as u32;
+    let first = tile as u32 * TILE + UNIT_POS;
+    let mut sum = 0u32;
+    for row in 0..ROWS {
+        let position = first + row * UNITS;
+        if position < n_values {
+            sum = capped_sum(sum, values[position as usize]);
+        }
+    }
+    let mut of_planes = Shared::<[u32]>::new_slice(comptime!((UNITS / PLANE) as usize));
+    let sum = cube_sum(sum, &mut of_planes);
+    if UNIT_POS == 0 {
+        sums[tile] = sum;
+    }
+}
+
+/// Computes the running sums of `n_tiles` tiles per cube. `tile_sums` is read only if `is_one` is false, and then a cube
+/// has one tile.
+#[cube(launch)]
+fn sums_in_tiles(values: &[u32], tile_sums: &[u32], out: &mut [u32], n_tiles: u32, #[comptime] is_one: bool) {
+    let n_values = values.len() as u32;
+    let first_tile = CUBE_POS as u32 * n_tiles;
+    if first_tile * TILE >= n_values {
+        terminate!();
+    }
+    let mut before_groups = Shared::<[u32]>::new_slice(comptime!(GROUPS as usize));
+    let mut total = Shared::<[u32]>::new_slice(1usize);
+    let mut before_tile = 0u32;
+    if comptime!(!is_one) {
+        let mut sum = 0u32;
+        let mut tile = UNIT_POS;
+        while tile < first_tile {
+            sum = capped_sum(sum, tile_sums[tile as usize]);
+            tile += UNITS;
+        }
+        before_tile = cube_sum(sum, &mut before_groups);
+    }
+    let plane = UNIT_POS / PLANE;
+    for tile in first_tile..first_tile + n_tiles {
+        let first = tile * TILE + UNIT_POS;
+        let mut up_to = Array::<u32>::new(comptime!(ROWS as usize));
+        #[unroll]
+        for row in 0..ROWS {
+            let position = first + row * UNITS;
+            let mut value = 0u32;
+            if position < n_values {
+                value = values[position as usize];
+            }
+            up_to[row as usize] = plane_sum_up_to(value);
+            if UNIT_POS_PLANE == PLANE - 1 {
+                before_groups[(row * (UNITS / PLANE) + plane) as usize] = up_to[row as usize];
+            }
+        }
+        sync_cube();
+        // The first plane replaces the sums of the groups by their running sums: two adjacent groups per unit.
+        if plane == 0 {
+            let group = 2 * UNIT_POS as usize;
+            let one = before_groups[group];
+            let both = plane_sum_up_to(capped_sum(one, before_groups[group + 1]));
+            let before = plane_sum_before(both);
+            before_groups[group] = before;
+            before_groups[group + 1] = capped_sum(before, one);
+            if UNIT_POS == PLANE - 1 {
+                total[0] = both;
+            }
+        }
+        sync_cube();
+        #[unroll]
+        for row in 0..ROWS {
+            let position = first + row * UNITS;
+            let before_unit = plane_sum_before(up_to[row as usize]);
+            let before_group = before_groups[(row * (UNITS / PLANE) + plane) as usize];
+            let before = capped_sum(before_tile, capped_sum(before_group, before_unit));
+            if position < n_values {
+                out[position as usize] = before;
+            }
+        }
+        before_tile = capped_sum(before_tile, total[0]);
+        if UNIT_POS == 0 && n_values <= (tile + 1) * TILE {
+            out[n_values as usize] = before_tile;
+        }
+        sync_cube();
+    }
 }
 
 /// Computes the sum of each chunk.
@@ -66,10 +223,52 @@ fn sums_in_chunks(values: &[u32], before_chunk: &[u32], out: &mut [u32], #[compt
 
 /// `[n] -> [n + 1]`: for each position, the sum of the values before it; the last entry is the sum of all values.
 pub(super) fn running_sums(values: &CubeTensor) -> CubeTensor {
-    let n_values = launch::length(values);
-    if n_values == 0 {
+    if launch::length(values) == 0 {
         return launch::upload(values, &[0]);
     }
+    let properties = values.client.properties();
+    let has_planes = properties.features.plane.contains(Plane::Ops);
+    let sizes = [properties.hardware.plane_size_min, properties.hardware.plane_size_max];
+    if has_planes && sizes == [PLANE; 2] { with_planes(values) } else { without_planes(values) }
+}
+
+/// Returns the running sums of values of the host, for tests.
+pub(crate) fn sums_of(anchor: &CubeTensor, values: &[u32]) -> Vec<u32> {
+    launch::read([&running_sums(&launch::upload(anchor, values))]).concat()
+}
+
+fn with_planes(values: &CubeTensor) -> CubeTensor {
+    let n_values = launch::length(values);
+    let out = launch::new_array(values, n_values + 1);
+    let n_tiles = n_values.div_ceil(TILE as usize);
+    let is_one = n_values <= MOST_OF_ONE_CUBE;
+    let (n_cubes, tiles_of_cube) = if is_one { (1, n_tiles) } else { (n_tiles, 1) };
+    let dim = CubeDim::new_1d(UNITS);
+    let count = |n_cubes| calculate_cube_count_elemwise(&values.client, n_cubes * UNITS as usize, dim);
+    let sums = if is_one {
+        values.clone()
+    } else {
+        let sums = launch::new_array(values, n_tiles);
+        let [from, to] = [values, &sums].map(launch::buffer);
+        tile_sums::launch(&values.client, count(n_tiles), dim, from, to);
+        sums
+    };
+    let [from, before, to] = [values, &sums, &out].map(launch::buffer);
+    sums_in_tiles::launch(
+        &values.client,
+        count(n_cubes),
+        dim,
+        from,
+        before,
+        to,
+        tiles_of_cube as u32,
+        is_one,
+    );
+    out
+}
+
+fn without_planes(values: &CubeTensor) -> CubeTensor {
+    let n_values = launch::length(values);
     let n_chunks = n_values.div_ceil(CHUNK as usize);
     let is_one = n_chunks == 1;
     let before_chunk = if is_one {
@@ -77,7 +276,7 @@ pub(super) fn running_sums(values: &CubeTensor) -> CubeTensor {
     } else {
         let sums = launch::new_array(values, n_chunks);
         launch_units!(chunk_sums, values, n_chunks, launch::buffer(values), launch::buffer(&sums));
-        running_sums(&sums)
+        without_planes(&sums)
     };
     let out = launch::new_array(values, n_values + 1);
     let [values_arg, before_arg, out_arg] = [values, &before_chunk, &out].map(launch::buffer);

@@ -224,7 +224,7 @@ pub(super) fn segment_max(segments: &Segments, x: CubeTensor, gives_edges: bool)
     let vector_size = rows.vector_size(&[width]).min(edges.vector_size(&[width]));
     let (n_vectors, stride) = (width / vector_size, rows.stride / vector_size);
     let address = launch::address(&[tensor, out.tensor(), edges.tensor()]);
-    let splits = 1 < n_chunks;
+    let splits = segments.may_be_long();
     launch_units!(
         segment_max_kernel,
         tensor,

@@ -13,8 +13,8 @@
 //!   the parts of the at most two long segments in the chunk, and one unit per long segment and vector adds these
 //!   parts.
 //! * *Cost.* Memory-bound: `F b + 4` bytes per position and `F b + 8` per segment, for `F` columns of `b` bytes. The
-//!   parts of long segments are at most `2 F / CHUNK` values per position. All three launches run whenever there are
-//!   more positions than a chunk has, because no list of long segments exists; the second finds them by binary search.
+//!   parts of long segments are at most `2 F / CHUNK` values per position. The second and the third launch run only if
+//!   the host cannot exclude long segments; the second finds them by binary search, because no list of them exists.
 
 use burn::tensor::DType;
 use burn_cubecl::tensor::CubeTensor;
@@ -32,6 +32,15 @@ pub(super) struct Segments {
     pub(super) items: CubeTensor,
     pub(super) n_segments: usize,
     pub(super) n_positions: usize,
+    /// An upper bound on the number of positions of a segment.
+    pub(super) longest: usize,
+}
+
+impl Segments {
+    /// Returns true if a segment may have more positions than one unit adds.
+    pub(super) fn may_be_long(&self) -> bool {
+        (CHUNK as usize) < self.longest.min(self.n_positions)
+    }
 }
 
 /// The factor by which the row of a position is multiplied.
@@ -335,7 +344,7 @@ impl SegmentSum {
             let (first_column, out_stride) = (first_column / vector_size, out_width / vector_size);
             SizesLaunch::new(n_vectors, stride, first_column, out_stride, n_own, own_weight)
         };
-        let splits = (CHUNK as usize) < self.segments.n_positions;
+        let splits = self.segments.may_be_long();
         let shape = Shape { factor: self.factor.kind(), own, is_mean: self.is_mean, splits };
         let dtype = launch::element(tensor);
         let address = launch::address(&[tensor, out.tensor()]);

@@ -49,7 +49,7 @@ fn edges_by_source_ignore_memory_behind_the_arrays() {
     let n_src = 90;
     let indptr: Vec<u32> = (0..=70).map(|dst| dst * 3).collect();
     let indices: Vec<u32> = (0..210).map(|edge| edge * 37 % n_src).collect();
-    let listed = Transposed::list(&padded(&indptr), &padded(&indices), n_src as usize).read();
+    let listed = Transposed::list(&padded(&indptr), &padded(&indices), n_src as usize, None).read();
     let mut edges: Vec<u32> = (0..210).collect();
     edges.sort_by_key(|edge| indices[*edge as usize]);
     let starts = |src: u32| indices.iter().filter(|idx| **idx < src).count() as u32;
@@ -77,8 +77,9 @@ fn segment_sums_ignore_memory_behind_the_arrays() {
         let CubeTensor { client, device, handle, .. } = tensor;
         CubeTensor::new_contiguous(client, device, Shape::new([40, 1]), handle, DType::F32)
     };
-    let segments =
-        Segments { indptr: array, items: padded(&items), n_segments: 3, n_positions: n_positions as usize };
+    let n_positions = n_positions as usize;
+    let items = padded(&items);
+    let segments = Segments { indptr: array, items, n_segments: 3, n_positions, longest: n_positions };
     let sums = segments.sum_of(column(rows)).launch();
     let sums: Vec<f32> = values(&read_bytes(&[&sums])[0], &sums);
     let sum = |range: std::ops::Range<u32>| range.map(|position| (position % 40) as f32).sum::<f32>();

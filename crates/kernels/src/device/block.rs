@@ -8,6 +8,8 @@ use burn_cubecl::CubeBackend;
 use bytemuck::cast_vec;
 use kiln_graph::{Block, BlockParts, TransposedBlock};
 
+#[cfg(feature = "cube")]
+use crate::cube::{by_source::SourceCounts, launch};
 use crate::device::by_source::BySource;
 
 /// A [`Block`] on a device. The backward pass uses the transposed block. If the block came without one, it is built
@@ -51,7 +53,7 @@ impl DeviceBlock {
             edges,
             edge_ids: upload(cast_vec::<_, i64>(edge_ids), DType::I64, device),
             weights: weights.map(|weights| Tensor::from_data(TensorData::new(weights, [n_edges]), device)),
-            dst_nodes: src_nodes.clone().slice(0..n_dst),
+            dst_nodes: first_values(&src_nodes, n_dst),
             src_nodes,
         }
     }
@@ -67,16 +69,17 @@ impl DeviceBlock {
     /// Creates a block from tensors that are already on the device, for example of a block that was sampled there.
     #[cfg(feature = "cube")]
     pub(crate) fn of_tensors(tensors: BlockTensors) -> Self {
-        let BlockTensors { indptr, indices, edge_ids, weights, src_nodes } = tensors;
+        let BlockTensors { indptr, indices, edge_ids, weights, src_nodes, most_in_edges, counts } = tensors;
         let edges = DeviceEdges {
             n_src: src_nodes.dims()[0],
             n_dst: indptr.dims()[0] - 1,
             n_edges: indices.dims()[0],
+            most_in_edges,
             indptr,
             indices,
-            by_source: Arc::default(),
+            by_source: Arc::new(BySource::counted(counts)),
         };
-        let dst_nodes = src_nodes.clone().slice(0..edges.n_dst);
+        let dst_nodes = first_values(&src_nodes, edges.n_dst);
         Self { edges, edge_ids, weights, src_nodes, dst_nodes }
     }
 
@@ -141,6 +144,10 @@ pub(crate) struct BlockTensors {
     pub(crate) weights: Option<Tensor<1>>,
     /// The global ids of the sources, destinations first, `[n_src]`, u32.
     pub(crate) src_nodes: Tensor<1, Int>,
+    /// An upper bound on the number of edges of a destination.
+    pub(crate) most_in_edges: usize,
+    /// The counts of the edges by source, if there are edges.
+    pub(crate) counts: Option<SourceCounts>,
 }
 
 /// Edges on a device, grouped by destination. The ops treat blocks, segments and row indices alike as such edges.
@@ -151,6 +158,7 @@ pub(crate) struct DeviceEdges {
     pub(crate) n_src: usize,
     pub(crate) n_dst: usize,
     pub(crate) n_edges: usize,
+    most_in_edges: usize,
     indptr: Tensor<1, Int>,
     indices: Tensor<1, Int>,
     by_source: Arc<BySource>,
@@ -169,6 +177,7 @@ impl DeviceEdges {
             n_src,
             n_dst: indptr.len() - 1,
             n_edges: indices.len(),
+            most_in_edges: indptr.windows(2).map(|ends| ends[1] - ends[0]).max().unwrap_or(0) as usize,
             indptr: upload_u32(indptr, device),
             indices: upload_u32(indices, device),
             by_source: Arc::new(BySource::of(by_source)),
@@ -183,6 +192,7 @@ impl DeviceEdges {
             n_src: self.n_src,
             n_dst: self.n_dst,
             n_edges: self.n_edges,
+            most_in_edges: self.most_in_edges,
         }
     }
 }
@@ -202,6 +212,17 @@ pub(crate) struct Adjacency<B: Backend> {
     pub(crate) n_dst: usize,
     /// The number of edges.
     pub(crate) n_edges: usize,
+    /// An upper bound on the number of edges of a destination.
+    pub(crate) most_in_edges: usize,
+}
+
+/// Returns a view of the first `n_values` values. On CubeCL's devices, Burn's slice would copy them.
+fn first_values(tensor: &Tensor<1, Int>, n_values: usize) -> Tensor<1, Int> {
+    #[cfg(feature = "cube")]
+    if let Ok(array) = tensor.clone().try_into_primitive::<CubeBackend>() {
+        return launch::int_tensor(launch::prefix(&array, n_values));
+    }
+    tensor.clone().slice(0..n_values)
 }
 
 /// Returns the size in bytes of a tensor's memory, which may be larger than the tensor.

@@ -113,6 +113,7 @@ fn inner<B: Backend, C: CheckpointStrategy>(block: Adjacency<Autodiff<B, C>>) ->
         n_src: block.n_src,
         n_dst: block.n_dst,
         n_edges: block.n_edges,
+        most_in_edges: block.most_in_edges,
     }
 }
 

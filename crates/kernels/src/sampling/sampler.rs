@@ -228,6 +228,8 @@ fn tensors(arrays: HopArrays) -> BlockTensors {
         edge_ids: int_tensor(arrays.edge_ids),
         weights: arrays.weights.map(float_tensor),
         src_nodes: int_tensor(arrays.srcs),
+        most_in_edges: arrays.most_in_edges,
+        counts: arrays.counts,
     }
 }
 

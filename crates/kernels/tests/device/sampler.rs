@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use kiln_graph::{Block, Csc, CscBuilder, LocalId, NodeId, TransposedBlock};
-use kiln_kernels::testing::{Reads, check_close, device, read_block, read_by_source, reads_of};
-use kiln_kernels::{DeviceGraph, DeviceSampledBlocks, DeviceSampler, is_cpu};
+use kiln_graph::{Block, BlockParts, Csc, CscBuilder, EdgeId, LocalId, NodeId, TransposedBlock};
+use kiln_kernels::testing::{Reads, check_close, device, read_block, read_by_source, reads_of, running_sums};
+use kiln_kernels::{DeviceBlock, DeviceGraph, DeviceSampledBlocks, DeviceSampler, is_cpu};
 use kiln_sample::{
     EdgeWeights, Error, Fanout, Frontier, FrontierSampler, HopRequest, NeighborSampler, Neighbors, NodeKey,
     RngKey, Rule, SampledBlocks, SamplerConfig, Scratch, Seeds, Selection,
@@ -154,8 +154,8 @@ fn device_and_host_sample_identical_blocks_of_hubs_and_many_seeds() {
     }
 }
 
-/// The blocks have sources with no edge, with one edge and with thousands of edges. The ids of their sources have one
-/// digit of the radix sort in the smallest blocks, and several digits in larger ones.
+/// The blocks have sources with no edge, with one edge and with thousands of edges. The edges of each source are counted
+/// when the block is sampled, or, for a block from the host, when its transposed block is built.
 #[test]
 fn device_and_host_build_identical_transposed_blocks() {
     let larger = weighted(&larger());
@@ -165,9 +165,54 @@ fn device_and_host_build_identical_transposed_blocks() {
             let (seeds, key) = (nodes(0..n_seeds), RngKey::new(2));
             let got = on_device(&graph, &[fanout], Rule::Uniform, EdgeWeights::None, &seeds, key);
             let expected = on_host(&graph, &[fanout], Rule::Uniform, EdgeWeights::None, &seeds, key);
+            let uploaded = DeviceBlock::upload(&expected.blocks[0], &device());
             let expected = TransposedBlock::of(&expected.blocks[0]);
             let expected = [expected.indptr(), expected.dsts(), expected.edges()];
             assert_eq!(read_by_source(&got.blocks[0]), expected, "{n_seeds} seeds, {fanout:?}");
+            assert_eq!(read_by_source(&uploaded), expected, "{n_seeds} seeds, {fanout:?}, uploaded");
+        }
+    }
+}
+
+/// With more than 2^20 edges, the edges of a hub are counted in pieces of more than 1024 edges. Three sources have long
+/// lists, which begin and end within a piece; the edges of two of them alternate.
+#[test]
+fn device_and_host_build_identical_transposed_blocks_of_a_million_edges() {
+    let n_edges = (1 << 20) + 5000;
+    let source_of = |edge: u32| match edge {
+        0..200_000 => 1 + edge % 2,
+        200_000..210_000 => 4,
+        _ => 5 + edge % 1000,
+    };
+    let n_src = 1005;
+    let block = Block::new(BlockParts {
+        srcs: (0..n_src).map(NodeId).collect(),
+        indptr: (0..=n_edges / 8).map(|dst| dst * 8).chain([n_edges]).take(1001).chain([n_edges]).collect(),
+        indices: (0..n_edges).map(|edge| LocalId(source_of(edge))).collect(),
+        edge_ids: (0..u64::from(n_edges)).map(EdgeId).collect(),
+        weights: None,
+    });
+    let expected = TransposedBlock::of(&block);
+    let uploaded = DeviceBlock::upload(&block, &device());
+    let got = read_by_source(&uploaded);
+    assert!(got == [expected.indptr(), expected.dsts(), expected.edges()], "the transposed blocks differ");
+}
+
+/// The sizes are those around the tiles of one plane, one cube and several cubes.
+#[test]
+fn running_sums_are_those_of_the_host() {
+    let sizes = [0, 1, 31, 32, 33, 255, 256, 257, 2047, 2048, 2049, 16_383, 16_384, 16_385, 70_000, 600_000];
+    for n in sizes {
+        for (name, value) in [("small", 7), ("saturating", u32::MAX / 1000)] {
+            let values: Vec<u32> = (0..n).map(|position| position % value).collect();
+            let sums = values.iter().scan(0_u32, |sum, value| {
+                *sum = sum.saturating_add(*value);
+                Some(*sum)
+            });
+            let expected: Vec<u32> = std::iter::once(0).chain(sums).collect();
+            if let Some(got) = running_sums(&values, &device()) {
+                assert!(got == expected, "{n} values, {name}: the sums differ");
+            }
         }
     }
 }
@@ -266,7 +311,7 @@ fn unsorted_neighbours_give_blocks_with_valid_edges() {
 }
 
 #[test]
-fn the_host_waits_once_per_hop_and_reads_only_two_numbers() {
+fn the_host_waits_once_per_hop_and_reads_only_three_numbers() {
     let graph = DeviceGraph::new(weighted(&larger()), &device()).unwrap();
     let is_host = is_cpu(&device());
     let sampler = sampler(graph, &[15, 10, 5].map(Fanout::UpTo), Rule::Uniform, EdgeWeights::Stored);
@@ -275,8 +320,9 @@ fn the_host_waits_once_per_hop_and_reads_only_two_numbers() {
         let sampled = sampler.sample_blocks(&seeds, RngKey::new(1), &mut Scratch::default()).unwrap();
         assert!(10_000 < sampled.blocks[0].n_edges());
     });
-    // Each hop reads two numbers of four bytes: the number of edges and the number of new sources.
-    let expected = if is_host { Reads::default() } else { Reads { n_reads: 3, n_bytes: 3 * 8 } };
+    // Each hop reads three numbers of four bytes: the number of edges, the number of new sources, and the largest number
+    // of edges of a source.
+    let expected = if is_host { Reads::default() } else { Reads { n_reads: 3, n_bytes: 3 * 12 } };
     assert_eq!(reads, expected);
 }
 
