@@ -6,8 +6,8 @@
 //!
 //! * *Contract.* `out` is f32 and overwritten; half-precision rows are widened exactly. The values are exactly those of
 //!   the source, whether a row was on the device or not.
-//! * *Work distribution.* If the table has only some rows, one unit per node marks whether its row is missing, running
-//!   sums number the missing ones, and their ids are listed in the order of the nodes and read back with one wait. (The
+//! * *Work distribution.* If the table has only some rows, running sums number the nodes whose row is missing, and their
+//!   ids are listed in the order of the nodes and read back with one wait. (The
 //!   list has room for all nodes and is read as a whole, because its length is not known before.) Then each unit copies
 //!   one vector of one row.
 //! * *Cost.* Memory-bound: `F b` bytes read and `4 F` written per row of `F` columns of `b` bytes; each missing row is
@@ -20,18 +20,28 @@ use kiln_feature::{FeatureBuffer, FeatureDType, FeatureStore};
 use kiln_graph::NodeId;
 
 use crate::cube::launch::{self, Rows, launch_units};
-use crate::cube::scan::running_sums;
+use crate::cube::scan::{Values, running_sums_of};
 use crate::device::error::UploadError;
 
 /// The slot of a node whose row is not in the table.
 const MISSING: u32 = u32::MAX;
 
-#[cube(launch, address_type = "dynamic")]
-fn missing(nodes: &[u32], slots: &[u32], is_missing: &mut [u32]) {
-    if ABSOLUTE_POS >= nodes.len() {
-        terminate!();
+/// 1 for each node whose row is not in the table, and 0 for the others.
+struct IsMissing;
+
+#[derive(CubeType, CubeLaunch)]
+struct IsMissingInputs {
+    nodes: Box<[u32]>,
+    slots: Box<[u32]>,
+}
+
+#[cube]
+impl Values for IsMissing {
+    type Inputs = IsMissingInputs;
+
+    fn value(inputs: &IsMissingInputs, position: usize) -> u32 {
+        u32::cast_from(inputs.slots[inputs.nodes[position] as usize] == MISSING)
     }
-    is_missing[ABSOLUTE_POS] = u32::cast_from(slots[nodes[ABSOLUTE_POS] as usize] == MISSING);
 }
 
 #[cube(launch, address_type = "dynamic")]
@@ -142,11 +152,11 @@ impl FeatureRows {
         let Some(slots) = self.slots.as_ref().filter(|_| 0 < n_nodes) else {
             return Ok(Gathered { rows: self.launch(nodes, &self.rows, nodes, nodes), n_sent: 0 });
         };
-        let is_missing = launch::new_array(nodes, n_nodes);
         let address = launch::address(&[slots, nodes]);
-        let [of_nodes, of_slots, to] = [nodes, slots, &is_missing].map(launch::buffer);
-        launch_units!(missing, nodes, n_nodes, address, of_nodes, of_slots, to);
-        let n_missing_before = running_sums(&is_missing);
+        let n_missing_before = running_sums_of::<IsMissing>(nodes, n_nodes, address, || {
+            let [nodes, slots] = [nodes, slots].map(launch::buffer);
+            IsMissingInputsLaunch::new(nodes, slots)
+        });
         let list = launch::new_array(nodes, n_nodes);
         let [of_nodes, before, to] = [nodes, &n_missing_before, &list].map(launch::buffer);
         launch_units!(list_missing, nodes, n_nodes, address, of_nodes, before, to);

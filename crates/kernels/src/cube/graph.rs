@@ -11,7 +11,6 @@ use crate::cube::by_source::SourceCounts;
 use crate::cube::launch;
 use crate::cube::pick::{How, Picked, Picking};
 use crate::cube::relabel::{Relabelled, relabel};
-use crate::cube::scan::running_sums;
 use crate::device::error::UploadError;
 
 /// The arrays of a [`Csc`] on a device.
@@ -150,10 +149,10 @@ impl Graph {
             return Ok(HopArrays::without_edges(nodes, request.weights != EdgeWeights::None));
         };
         let n_dst = launch::length(nodes);
-        let Relabelled { indices, nodes: srcs, n_new_before, counts, arrivals } =
+        let Relabelled { indices, nodes: srcs, counts, arrivals, totals } =
             relabel(nodes, &picked.edges.srcs, &picked.offsets, self.n_rows);
-        let [n_edges, n_new, longest] =
-            launch::read_last([&picked.offsets, &n_new_before, &counts]).map(|count| count as usize);
+        let [totals] = launch::read([&totals]);
+        let [longest, n_edges, n_new] = [0, 1, 2].map(|total| totals[total] as usize);
         let counts = SourceCounts {
             counts: launch::prefix(&counts, n_dst + n_new),
             arrivals: launch::prefix(&arrivals, n_edges),
@@ -229,11 +228,11 @@ impl Graph {
         if bound == 0 {
             return Ok(None);
         }
-        let offsets = running_sums(&picking.counts());
+        let offsets = picking.offsets();
         let most_edges = if bound <= MOST_ROOM as u64 {
             bound as usize
         } else {
-            let [n_edges] = launch::read_last([&offsets]);
+            let n_edges = launch::read_last(&offsets);
             // The sums saturate, so a sum near the limit means that there are at least that many edges.
             if i32::MAX as usize - n_dst < n_edges as usize {
                 return Err(HopError::TooLarge { n_edges: u64::from(n_edges) });

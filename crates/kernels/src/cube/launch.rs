@@ -311,8 +311,8 @@ fn n_bytes(array: &CubeTensor) -> usize {
     array.dtype.size() * length(array)
 }
 
-/// Reads the last value of each array in one transfer.
-pub(super) fn read_last<const N: usize>(arrays: [&CubeTensor; N]) -> [u32; N] {
-    let last = arrays.map(|array| values_from(array, length(array) - 1, 1));
-    read(last.each_ref()).map(|values| values[0])
+/// Reads the last value of an array.
+pub(super) fn read_last(array: &CubeTensor) -> u32 {
+    let [last] = read([&values_from(array, length(array) - 1, 1)]);
+    last[0]
 }

@@ -1,7 +1,7 @@
 //! Picks of one hop: the in-edges that are sampled for each destination.
 //!
 //! ```text
-//! counts[d] = the number of picked edges of nodes[d]
+//! offsets[d + 1] - offsets[d] = the number of picked edges of nodes[d]
 //! edge_ids[offsets[d]..offsets[d + 1]] = these edges, ascending
 //! srcs[offsets[d]..offsets[d + 1]] = their sources
 //! ```
@@ -23,6 +23,7 @@ use kiln_sample::{Fanout, RngKey, Rule};
 use crate::cube::graph::{Graph, HopNodes};
 use crate::cube::launch::{self, launch_units};
 use crate::cube::philox::{draw4, word};
+use crate::cube::scan::{Values, running_sums_of};
 use crate::cube::segment_sum::segment_of;
 
 /// The rule by which the edges of a destination are picked, as a compile-time parameter of kernels.
@@ -85,26 +86,33 @@ fn neighborhood(indptr: &[u64], indices: &[u32], row: u32, node: u32, #[comptime
     Neighborhood { first_edge, degree, loops, n_loops }
 }
 
-#[cube(launch, address_type = "dynamic")]
-fn pick_counts(
-    indptr: &[u64],
-    indices: &[u32],
-    rows: &[u32],
-    nodes: &[u32],
-    counts: &mut [u32],
+/// The number of edges that are picked for each destination.
+pub(super) struct PickCounts;
+
+#[derive(CubeType, CubeLaunch)]
+pub(super) struct PickCountsInputs {
+    indptr: Box<[u64]>,
+    indices: Box<[u32]>,
+    rows: Box<[u32]>,
+    nodes: Box<[u32]>,
     fanout: u32,
-    #[comptime] how: How,
-) {
-    let dst = ABSOLUTE_POS;
-    if dst >= nodes.len() {
-        terminate!();
+    #[cube(comptime)]
+    how: How,
+}
+
+#[cube]
+impl Values for PickCounts {
+    type Inputs = PickCountsInputs;
+
+    fn value(inputs: &PickCountsInputs, position: usize) -> u32 {
+        let (row, node) = (inputs.rows[position], inputs.nodes[position]);
+        let of_dst = neighborhood(&inputs.indptr, &inputs.indices, row, node, inputs.how);
+        match comptime!(inputs.how) {
+            How::All => of_dst.degree,
+            How::WithReplacement => select(of_dst.degree == 0, 0u32, inputs.fanout),
+            _ => of_dst.n_loops + min(of_dst.degree - of_dst.n_loops, inputs.fanout),
+        }
     }
-    let of_dst = neighborhood(indptr, indices, rows[dst], nodes[dst], how);
-    counts[dst] = match comptime!(how) {
-        How::All => of_dst.degree,
-        How::WithReplacement => select(of_dst.degree == 0, 0u32, fanout),
-        _ => of_dst.n_loops + min(of_dst.degree - of_dst.n_loops, fanout),
-    };
 }
 
 /// Inserts a number into the sorted list of `n` numbers that begins at `start`. If the numbers must be distinct and the
@@ -298,25 +306,14 @@ pub(super) struct Picked {
 }
 
 impl Picking<'_> {
-    /// Counts the edges that are picked for each destination, `[n_dst]`.
-    pub(super) fn counts(&self) -> CubeTensor {
+    /// Computes the first edge of each destination, `[n_dst + 1]`; the last entry is the number of picked edges.
+    pub(super) fn offsets(&self) -> CubeTensor {
         let Self { graph, hop: HopNodes { nodes, rows }, how, fanout } = self;
-        let n_dst = launch::length(nodes);
-        let counts = launch::new_array(nodes, n_dst);
-        launch_units!(
-            pick_counts,
-            nodes,
-            n_dst,
-            graph.address(),
-            launch::buffer(&graph.indptr),
-            launch::buffer(&graph.indices),
-            launch::buffer(rows),
-            launch::buffer(nodes),
-            launch::buffer(&counts),
-            *fanout,
-            *how
-        );
-        counts
+        running_sums_of::<PickCounts>(nodes, launch::length(nodes), graph.address(), || {
+            let [indptr, indices, rows, nodes] =
+                [&graph.indptr, &graph.indices, rows, nodes].map(launch::buffer);
+            PickCountsInputsLaunch::new(indptr, indices, rows, nodes, *fanout, *how)
+        })
     }
 
     /// Picks the edges. `offsets` has the first edge of each destination, and `most_edges` is an upper bound on the

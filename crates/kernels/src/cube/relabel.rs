@@ -18,7 +18,7 @@ use cubecl::prelude::*;
 #[cfg(doc)]
 use crate::cube::by_source::{SourceCounts, Transposed};
 use crate::cube::launch::{self, launch_units};
-use crate::cube::scan::running_sums;
+use crate::cube::scan::{Values, running_sums_of};
 
 /// The value that an empty slot has as its node and as its place. A graph has at most this many nodes, so no node has
 /// this id.
@@ -28,6 +28,9 @@ const NOTHING: u32 = u32::MAX;
 /// 6.4: the golden ratio).
 const SPREAD: u32 = 2_654_435_769;
 
+/// The number of values behind the counts that the host reads.
+const N_TOTALS: usize = 3;
+
 #[cube(launch, address_type = "dynamic")]
 fn empty(table: &mut [u32]) {
     if ABSOLUTE_POS < table.len() {
@@ -36,7 +39,7 @@ fn empty(table: &mut [u32]) {
 }
 
 /// Finds the slot of each place's node, and the node's first place. Also sets the counts that [`number`] increases to 0:
-/// one per place, and the largest count at the end.
+/// one per place, and the largest count, which is the first of the [`N_TOTALS`] numbers behind them.
 #[cube(launch, address_type = "dynamic")]
 fn place_in_table(
     nodes: &[u32],
@@ -76,29 +79,40 @@ fn place_in_table(
     slots[ABSOLUTE_POS] = slot;
     counts[ABSOLUTE_POS] = 0u32;
     if ABSOLUTE_POS == 0 {
-        counts[counts.len() - 1] = 0u32;
+        counts[counts.len() - N_TOTALS] = 0u32;
     }
 }
 
-/// Sets `is_new` to 1 for each edge at which a source that is not a destination appears first, and to 0 for all other
-/// edges and for positions after the last edge.
-#[cube(launch, address_type = "dynamic")]
-fn new_with(offsets: &[u32], table: &[u32], slots: &[u32], is_new: &mut [u32]) {
-    if ABSOLUTE_POS >= is_new.len() {
-        terminate!();
+/// 1 for each edge at which a source that is not a destination appears first, and 0 for all other edges and for
+/// positions after the last edge.
+struct IsNew;
+
+#[derive(CubeType, CubeLaunch)]
+struct IsNewInputs {
+    offsets: Box<[u32]>,
+    table: Box<[u32]>,
+    slots: Box<[u32]>,
+}
+
+#[cube]
+impl Values for IsNew {
+    type Inputs = IsNewInputs;
+
+    fn value(inputs: &IsNewInputs, position: usize) -> u32 {
+        let n_dst = inputs.offsets.len() - 1;
+        let mut is_first = false;
+        if position < inputs.offsets[n_dst] as usize {
+            let place = n_dst + position;
+            is_first = inputs.table[2 * inputs.slots[place] as usize + 1] == place as u32;
+        }
+        u32::cast_from(is_first)
     }
-    let n_dst = offsets.len() - 1;
-    let mut is_first = false;
-    if ABSOLUTE_POS < offsets[n_dst] as usize {
-        let place = n_dst + ABSOLUTE_POS;
-        is_first = table[2 * slots[place] as usize + 1] == place as u32;
-    }
-    is_new[ABSOLUTE_POS] = u32::cast_from(is_first);
 }
 
 /// Writes the local id of each edge's source to `indices`, and the destinations followed by the new sources to
-/// `all_nodes`. Counts the edges of each source, and writes the count before each edge to `arrivals`; the last entry of
-/// `counts` is the largest count.
+/// `all_nodes`. Counts the edges of each source, and writes the count before each edge to `arrivals`. Behind the counts
+/// it writes the [`N_TOTALS`] numbers that the host reads: the largest count, the number of edges, and the number of new
+/// sources.
 #[cube(launch, address_type = "dynamic")]
 fn number(
     nodes: &[u32],
@@ -117,6 +131,11 @@ fn number(
     if ABSOLUTE_POS >= n_dst + n_edges {
         terminate!();
     }
+    if ABSOLUTE_POS == 0 {
+        let totals = counts.len() - N_TOTALS;
+        counts[totals + 1].store(n_edges as u32);
+        counts[totals + 2].store(n_new_before[n_new_before.len() - 1]);
+    }
     if ABSOLUTE_POS < n_dst {
         all_nodes[ABSOLUTE_POS] = nodes[ABSOLUTE_POS];
     } else {
@@ -132,7 +151,7 @@ fn number(
         indices[edge] = local as u32;
         let arrival = counts[local].fetch_add(1u32);
         arrivals[edge] = arrival;
-        let largest = counts.len() - 1;
+        let largest = counts.len() - N_TOTALS;
         if counts[largest].load() <= arrival {
             counts[largest].fetch_max(arrival + 1);
         }
@@ -145,12 +164,12 @@ pub(super) struct Relabelled {
     pub(super) indices: CubeTensor,
     /// The global ids of the nodes by local id.
     pub(super) nodes: CubeTensor,
-    /// The number of new sources before each edge; the last entry is their total number.
-    pub(super) n_new_before: CubeTensor,
-    /// The number of edges of each source, by local id; the last entry is the largest of these numbers.
+    /// The number of edges of each source, by local id.
     pub(super) counts: CubeTensor,
     /// The arrival number of each edge (see [`SourceCounts`]).
     pub(super) arrivals: CubeTensor,
+    /// The largest of the counts, the number of edges, and the number of sources that are not destinations.
+    pub(super) totals: CubeTensor,
 }
 
 /// Relabels the sources of edges. `nodes` are the destinations, which are distinct, `offsets` has the first edge of
@@ -168,7 +187,7 @@ pub(super) fn relabel(
     let address = launch::address(&[&table]);
     launch_units!(empty, nodes, 2 * n_slots, address, launch::buffer(&table));
     let slots = launch::new_array(nodes, n_places);
-    let counts = launch::new_array(nodes, n_places + 1);
+    let counts = launch::new_array(nodes, n_places + N_TOTALS);
     launch_units!(
         place_in_table,
         nodes,
@@ -182,18 +201,10 @@ pub(super) fn relabel(
         launch::buffer(&counts),
         32 - n_slots.ilog2()
     );
-    let is_new = launch::new_array(nodes, most_edges);
-    launch_units!(
-        new_with,
-        nodes,
-        most_edges,
-        address,
-        launch::buffer(offsets),
-        launch::buffer(&table),
-        launch::buffer(&slots),
-        launch::buffer(&is_new)
-    );
-    let n_new_before = running_sums(&is_new);
+    let n_new_before = running_sums_of::<IsNew>(nodes, most_edges, address, || {
+        let [offsets, table, slots] = [offsets, &table, &slots].map(launch::buffer);
+        IsNewInputsLaunch::new(offsets, table, slots)
+    });
     let [indices, arrivals] = [(); 2].map(|()| launch::new_array(nodes, most_edges));
     let all_nodes = launch::new_tensor(nodes, [n_places].into(), DType::U32);
     launch_units!(
@@ -212,5 +223,6 @@ pub(super) fn relabel(
         launch::buffer(&counts),
         launch::buffer(&arrivals)
     );
-    Relabelled { indices, nodes: all_nodes, n_new_before, counts, arrivals }
+    let totals = launch::values_from(&counts, n_places, N_TOTALS);
+    Relabelled { indices, nodes: all_nodes, counts, arrivals, totals }
 }

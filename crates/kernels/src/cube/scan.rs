@@ -4,8 +4,9 @@
 //! out[i] = values[0] + ... + values[i - 1]    for i in 0..=n
 //! ```
 //!
-//! * *Contract.* `out` has one entry more than `values` and is overwritten. Sums saturate at `u32::MAX`, so that an
-//!   overflow cannot be mistaken for a small sum.
+//! * *Contract.* `out` has one entry more than there are values and is overwritten. Sums saturate at `u32::MAX`, so that
+//!   an overflow cannot be mistaken for a small sum. The values are an array, or the kernels compute each where they
+//!   read it ([`Values`]), which saves a launch.
 //! * *Work distribution.* On devices with planes of 32 units, one cube of [`UNITS`] units sums a tile of [`TILE`]
 //!   values. Up to [`MOST_OF_ONE_CUBE`] values, one cube processes all tiles, in one launch. Otherwise, the first launch
 //!   computes the sum of each tile; in the second, each cube adds up the sums of the tiles before its own and computes
@@ -14,7 +15,7 @@
 //! * Other devices run kernels without planes, shared memory and barriers: one unit adds a chunk of [`CHUNK`] values,
 //!   the sums of the chunks are summed recursively, and one unit per chunk writes the running sums within it. CubeCL's
 //!   CPU runtime is such a device; each barrier costs it microseconds.
-//! * *Cost.* 12 bytes per value, in one or two launches; without planes, in two launches for each of
+//! * *Cost.* 12 bytes per value, and the reads that compute it, in one or two launches; without planes, in two launches for each of
 //!   `log(n) / log(CHUNK)` levels, except one for the last.
 
 use burn_cubecl::tensor::CubeTensor;
@@ -45,6 +46,39 @@ const MOST_OF_ONE_CUBE: usize = 8 * TILE as usize;
 
 /// The number of values that one unit adds on devices without planes.
 const CHUNK: u32 = 64;
+
+/// The source of the values that are summed.
+#[cube]
+pub(super) trait Values: Send + Sync + 'static {
+    /// The arrays and numbers from which a value is computed.
+    type Inputs: LaunchArg;
+
+    /// Computes the value at a position.
+    fn value(inputs: &Self::Inputs, position: usize) -> u32;
+}
+
+/// The inputs of [`Values`] as a parameter of kernels.
+type Inputs<V> = <V as Values>::Inputs;
+
+/// The inputs of [`Values`] as an argument of launches.
+pub(super) type InputsArg<V> = <Inputs<V> as LaunchArg>::RuntimeArg;
+
+/// Values that are stored in an array.
+pub(super) struct Stored;
+
+#[derive(CubeType, CubeLaunch)]
+pub(super) struct StoredInputs {
+    values: Box<[u32]>,
+}
+
+#[cube]
+impl Values for Stored {
+    type Inputs = StoredInputs;
+
+    fn value(inputs: &StoredInputs, position: usize) -> u32 {
+        inputs.values[position]
+    }
+}
 
 #[cube]
 fn capped_sum(a: u32, b: u32) -> u32 {
@@ -90,20 +124,29 @@ fn cube_sum(value: u32, sums: &mut [u32]) -> u32 {
     sum
 }
 
-/// Computes the sum of each tile.
-#[cube(launch)]
-fn tile_sums(values: &[u32], sums: &mut [u32]) {
+/// Computes the sum of each tile. If `stores` is true, also writes the values to `stored`.
+#[cube(launch, address_type = "dynamic")]
+fn tile_sums<V: Values>(
+    inputs: &Inputs<V>,
+    stored: &mut [u32],
+    sums: &mut [u32],
+    n_values: u32,
+    #[comptime] stores: bool,
+) {
     let tile = CUBE_POS;
     if tile >= sums.len() {
         terminate!();
     }
-    let n_values = values.len() as u32;
     let first = tile as u32 * TILE + UNIT_POS;
     let mut sum = 0u32;
     for row in 0..ROWS {
-        let position = first + row * UNITS;
-        if position < n_values {
-            sum = capped_sum(sum, values[position as usize]);
+        let position = (first + row * UNITS) as usize;
+        if position < n_values as usize {
+            let value = V::value(inputs, position);
+            sum = capped_sum(sum, value);
+            if comptime!(stores) {
+                stored[position] = value;
+            }
         }
     }
     let mut of_planes = Shared::<[u32]>::new_slice(comptime!((UNITS / PLANE) as usize));
@@ -115,9 +158,15 @@ fn tile_sums(values: &[u32], sums: &mut [u32]) {
 
 /// Computes the running sums of `n_tiles` tiles per cube. `tile_sums` is read only if `is_one` is false, and then a cube
 /// has one tile.
-#[cube(launch)]
-fn sums_in_tiles(values: &[u32], tile_sums: &[u32], out: &mut [u32], n_tiles: u32, #[comptime] is_one: bool) {
-    let n_values = values.len() as u32;
+#[cube(launch, address_type = "dynamic")]
+fn sums_in_tiles<V: Values>(
+    inputs: &Inputs<V>,
+    tile_sums: &[u32],
+    out: &mut [u32],
+    n_values: u32,
+    n_tiles: u32,
+    #[comptime] is_one: bool,
+) {
     let first_tile = CUBE_POS as u32 * n_tiles;
     if first_tile * TILE >= n_values {
         terminate!();
@@ -143,7 +192,7 @@ fn sums_in_tiles(values: &[u32], tile_sums: &[u32], out: &mut [u32], n_tiles: u3
             let position = first + row * UNITS;
             let mut value = 0u32;
             if position < n_values {
-                value = values[position as usize];
+                value = V::value(inputs, position as usize);
             }
             up_to[row as usize] = plane_sum_up_to(value);
             if UNIT_POS_PLANE == PLANE - 1 {
@@ -221,15 +270,46 @@ fn sums_in_chunks(values: &[u32], before_chunk: &[u32], out: &mut [u32], #[compt
     }
 }
 
+/// Writes the values to an array.
+#[cube(launch, address_type = "dynamic")]
+fn store_values<V: Values>(inputs: &Inputs<V>, stored: &mut [u32]) {
+    if ABSOLUTE_POS < stored.len() {
+        stored[ABSOLUTE_POS] = V::value(inputs, ABSOLUTE_POS);
+    }
+}
+
 /// `[n] -> [n + 1]`: for each position, the sum of the values before it; the last entry is the sum of all values.
 pub(super) fn running_sums(values: &CubeTensor) -> CubeTensor {
-    if launch::length(values) == 0 {
-        return launch::upload(values, &[0]);
+    let n_values = launch::length(values);
+    if 0 < n_values && !has_planes(values) {
+        return without_planes(values);
     }
-    let properties = values.client.properties();
-    let has_planes = properties.features.plane.contains(Plane::Ops);
+    let inputs = || StoredInputsLaunch::new(launch::buffer(values));
+    sums_with_planes::<Stored>(values, n_values, launch::address(&[values]), Some(values), inputs)
+}
+
+/// Same as [`running_sums`], for `n_values` values that kernels compute on the device of `like` from arrays that can be
+/// addressed by `address`.
+pub(super) fn running_sums_of<V: Values>(
+    like: &CubeTensor,
+    n_values: usize,
+    address: AddressType,
+    inputs: impl Fn() -> InputsArg<V>,
+) -> CubeTensor {
+    if 0 < n_values && !has_planes(like) {
+        let stored = launch::new_array(like, n_values);
+        let (count, dim) = launch::units(like, n_values);
+        store_values::launch::<V>(&like.client, count, dim, address, inputs(), launch::buffer(&stored));
+        return without_planes(&stored);
+    }
+    sums_with_planes::<V>(like, n_values, address, None, inputs)
+}
+
+/// Returns true if the device has planes of [`PLANE`] units.
+fn has_planes(like: &CubeTensor) -> bool {
+    let properties = like.client.properties();
     let sizes = [properties.hardware.plane_size_min, properties.hardware.plane_size_max];
-    if has_planes && sizes == [PLANE; 2] { with_planes(values) } else { without_planes(values) }
+    properties.features.plane.contains(Plane::Ops) && sizes == [PLANE; 2]
 }
 
 /// Returns the running sums of values of the host, for tests.
@@ -237,33 +317,63 @@ pub(crate) fn sums_of(anchor: &CubeTensor, values: &[u32]) -> Vec<u32> {
     launch::read([&running_sums(&launch::upload(anchor, values))]).concat()
 }
 
-fn with_planes(values: &CubeTensor) -> CubeTensor {
-    let n_values = launch::length(values);
-    let out = launch::new_array(values, n_values + 1);
+/// `stored` is the array of the values, if they are stored.
+fn sums_with_planes<V: Values>(
+    like: &CubeTensor,
+    n_values: usize,
+    address: AddressType,
+    stored: Option<&CubeTensor>,
+    inputs: impl Fn() -> InputsArg<V>,
+) -> CubeTensor {
+    if n_values == 0 {
+        return launch::upload(like, &[0]);
+    }
+    let client = &like.client;
+    let out = launch::new_array(like, n_values + 1);
     let n_tiles = n_values.div_ceil(TILE as usize);
-    let is_one = n_values <= MOST_OF_ONE_CUBE;
-    let (n_cubes, tiles_of_cube) = if is_one { (1, n_tiles) } else { (n_tiles, 1) };
     let dim = CubeDim::new_1d(UNITS);
-    let count = |n_cubes| calculate_cube_count_elemwise(&values.client, n_cubes * UNITS as usize, dim);
-    let sums = if is_one {
-        values.clone()
+    let count = |n_cubes| calculate_cube_count_elemwise(client, n_cubes * UNITS as usize, dim);
+    let (n, to) = (n_values as u32, launch::buffer(&out));
+    // An argument that a kernel does not use must be an array of its own, because WGPU rejects an array that is bound
+    // twice.
+    let unused = launch::new_array(like, 1);
+    if n_values <= MOST_OF_ONE_CUBE {
+        let sums = launch::buffer(&unused);
+        sums_in_tiles::launch::<V>(
+            client,
+            count(1),
+            dim,
+            address,
+            inputs(),
+            sums,
+            to,
+            n,
+            n_tiles as u32,
+            true,
+        );
     } else {
-        let sums = launch::new_array(values, n_tiles);
-        let [from, to] = [values, &sums].map(launch::buffer);
-        tile_sums::launch(&values.client, count(n_tiles), dim, from, to);
-        sums
-    };
-    let [from, before, to] = [values, &sums, &out].map(launch::buffer);
-    sums_in_tiles::launch(
-        &values.client,
-        count(n_cubes),
-        dim,
-        from,
-        before,
-        to,
-        tiles_of_cube as u32,
-        is_one,
-    );
+        let sums = launch::new_array(like, n_tiles);
+        let (array, stores) = match stored {
+            Some(array) => (array.clone(), false),
+            None => (launch::new_array(like, n_values), true),
+        };
+        let [kept, before] = [if stores { &array } else { &unused }, &sums].map(launch::buffer);
+        tile_sums::launch::<V>(client, count(n_tiles), dim, address, inputs(), kept, before, n, stores);
+        let (address, before) = (launch::address(&[&array]), launch::buffer(&sums));
+        let inputs = StoredInputsLaunch::new(launch::buffer(&array));
+        sums_in_tiles::launch::<Stored>(
+            client,
+            count(n_tiles),
+            dim,
+            address,
+            inputs,
+            before,
+            to,
+            n,
+            1,
+            false,
+        );
+    }
     out
 }
 
