@@ -7,6 +7,7 @@
 mod adam;
 mod aggregate;
 pub(crate) mod by_source;
+mod cross_entropy;
 mod dense;
 mod dropout;
 mod edge_dots;
@@ -34,7 +35,7 @@ use crate::counts::{count_direct, count_reference};
 use crate::device::block::Adjacency;
 use crate::ops::adam::{AdamState, AdamStep};
 use crate::ops::aggregation::{Form, Input, Saved, Traced, Weights};
-use crate::ops::backend::{BlockAdjoints, BlockOps};
+use crate::ops::backend::{BlockAdjoints, BlockOps, CrossEntropy};
 use crate::ops::keep::Keep;
 use crate::ops::reference;
 
@@ -101,6 +102,12 @@ impl BlockOps for CubeBackend {
         })
     }
 
+    fn cross_entropy(x: FloatTensor<Self>, labels: IntTensor<Self>) -> FloatTensor<Self> {
+        kernel_or_reference!(x, F32, reference::cross_entropy::<Self>(x, labels).loss, {
+            cross_entropy::cross_entropy(x, labels).loss
+        })
+    }
+
     fn adam(state: AdamState<Self>, gradient: FloatTensor<Self>, step: AdamStep) -> AdamState<Self> {
         kernel_or_reference!(gradient, F32, reference::adam(state, gradient, &step), {
             adam::adam(state, gradient, &step)
@@ -142,6 +149,26 @@ impl BlockAdjoints for CubeBackend {
         kernel_or_reference!(grad, reference::linear_weight_adjoint::<Self>(x, grad), {
             dense::product(Self::float_transpose(x), grad)
         })
+    }
+
+    fn cross_entropy_traced(x: FloatTensor<Self>, labels: IntTensor<Self>) -> CrossEntropy<Self> {
+        kernel_or_reference!(x, F32, reference::cross_entropy::<Self>(x, labels), {
+            cross_entropy::cross_entropy(x, labels)
+        })
+    }
+
+    fn cross_entropy_adjoint(
+        x: FloatTensor<Self>,
+        labels: IntTensor<Self>,
+        of_loss: CrossEntropy<Self>,
+        grad: FloatTensor<Self>,
+    ) -> FloatTensor<Self> {
+        kernel_or_reference!(
+            x,
+            F32,
+            reference::cross_entropy_adjoint::<Self>(x, labels, of_loss, grad),
+            cross_entropy::cross_entropy_adjoint(x, labels, of_loss, grad)
+        )
     }
 
     fn row_sum(grad: FloatTensor<Self>) -> FloatTensor<Self> {

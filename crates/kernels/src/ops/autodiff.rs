@@ -12,7 +12,7 @@ use kiln_sample::RngKey;
 
 use crate::device::block::Adjacency;
 use crate::ops::aggregation::{Form, Input, Saved, Traced, Weights};
-use crate::ops::backend::{BlockAdjoints, BlockOps};
+use crate::ops::backend::{BlockAdjoints, BlockOps, CrossEntropy};
 use crate::ops::keep::Keep;
 
 impl<B: BlockOps + BlockAdjoints, C: CheckpointStrategy> BlockOps for Autodiff<B, C> {
@@ -76,6 +76,18 @@ impl<B: BlockOps + BlockAdjoints, C: CheckpointStrategy> BlockOps for Autodiff<B
                 prep.finish((output.clone(), keep), output)
             }
             OpsKind::UnTracked(prep) => prep.finish(B::relu_dropout(x, nodes, key, keep)),
+        }
+    }
+
+    fn cross_entropy(x: FloatTensor<Self>, labels: IntTensor<Self>) -> FloatTensor<Self> {
+        let (x, node) = x.into_parts();
+        match CrossEntropyOp.prepare::<C>([node]).compute_bound().stateful() {
+            OpsKind::Tracked(prep) => {
+                let traced = B::cross_entropy_traced(x.clone(), labels.clone());
+                let loss = traced.loss.clone();
+                prep.finish((x, labels, traced), loss)
+            }
+            OpsKind::UnTracked(prep) => prep.finish(B::cross_entropy(x, labels)),
         }
     }
 
@@ -223,6 +235,23 @@ impl<B: BlockAdjoints> Backward<B, 3> for LinearOp {
         }
         if let Some(node) = base_node {
             grads.register::<B>(node.id, if base_is_row { B::row_sum(grad) } else { grad });
+        }
+    }
+}
+
+#[derive(Debug)]
+struct CrossEntropyOp;
+
+impl<B: BlockAdjoints> Backward<B, 1> for CrossEntropyOp {
+    /// The rows, their classes, and the results of the forward pass.
+    type State = (FloatTensor<B>, IntTensor<B>, CrossEntropy<B>);
+
+    fn backward(self, ops: Ops<Self::State, 1>, grads: &mut Gradients, _checkpointer: &mut Checkpointer) {
+        let [parent] = ops.parents;
+        let grad = grads.consume::<B>(&ops.node);
+        let (x, labels, traced) = ops.state;
+        if let Some(parent) = parent {
+            grads.register::<B>(parent.id, B::cross_entropy_adjoint(x, labels, traced, grad));
         }
     }
 }

@@ -62,6 +62,12 @@ pub(crate) trait BlockOps: Backend {
         reference::add_linear::<Self>(base, x, weight)
     }
 
+    /// Computes the cross entropy of the rows' classes, summed over the rows, `[n, d], [n] -> [1]`.
+    fn cross_entropy(x: FloatTensor<Self>, labels: IntTensor<Self>) -> FloatTensor<Self> {
+        count_reference();
+        reference::cross_entropy::<Self>(x, labels).loss
+    }
+
     fn adam(
         #[extension_type] state: AdamState<Self>,
         gradient: FloatTensor<Self>,
@@ -70,6 +76,17 @@ pub(crate) trait BlockOps: Backend {
         count_reference();
         reference::adam(state, gradient, &step)
     }
+}
+
+/// The results of [`BlockOps::cross_entropy`].
+#[derive(Debug, Clone)]
+pub(crate) struct CrossEntropy<B: Backend> {
+    /// The sum of the rows' losses, `[1]`.
+    pub(crate) loss: FloatTensor<B>,
+    /// The maximum of each row, `[n]`, for the adjoint.
+    pub(crate) maxima: FloatTensor<B>,
+    /// The logarithm of the sum of the exponentials of each row, after the maximum was subtracted, `[n]`, for the adjoint.
+    pub(crate) log_sums: FloatTensor<B>,
 }
 
 /// The adjoints of [`BlockOps`], which also default to reference implementations. Only the backward pass calls them,
@@ -119,6 +136,23 @@ pub(crate) trait BlockAdjoints: Backend {
     fn linear_weight_adjoint(x: FloatTensor<Self>, grad: FloatTensor<Self>) -> FloatTensor<Self> {
         count_reference();
         reference::linear_weight_adjoint::<Self>(x, grad)
+    }
+
+    /// Same as [`BlockOps::cross_entropy`], but also returns what its adjoint needs.
+    fn cross_entropy_traced(x: FloatTensor<Self>, labels: IntTensor<Self>) -> CrossEntropy<Self> {
+        count_reference();
+        reference::cross_entropy::<Self>(x, labels)
+    }
+
+    /// `[n, d], [n], [1] -> [n, d]`: the gradient of the rows of [`BlockOps::cross_entropy`] from that of the loss.
+    fn cross_entropy_adjoint(
+        x: FloatTensor<Self>,
+        labels: IntTensor<Self>,
+        of_loss: CrossEntropy<Self>,
+        grad: FloatTensor<Self>,
+    ) -> FloatTensor<Self> {
+        count_reference();
+        reference::cross_entropy_adjoint::<Self>(x, labels, of_loss, grad)
     }
 
     /// `[n, d] -> [1, d]`: the sum of the rows.

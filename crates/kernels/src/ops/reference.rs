@@ -9,6 +9,7 @@ use kiln_sample::RngKey;
 
 use crate::device::block::Adjacency;
 use crate::ops::adam::{AdamState, AdamStep};
+use crate::ops::backend::CrossEntropy;
 use crate::ops::keep::Keep;
 
 /// The element type of index tensors.
@@ -53,6 +54,33 @@ pub(crate) fn relu_dropout_adjoint<B: Backend>(
     let dropped = B::float_lower_equal_elem(output, 0.into(), bool_dtype);
     let grad = B::float_mul_scalar(grad, f64::from(keep.scale()).into());
     B::float_mask_fill(grad, dropped, 0.into())
+}
+
+pub(crate) fn cross_entropy<B: Backend>(x: FloatTensor<B>, labels: IntTensor<B>) -> CrossEntropy<B> {
+    let n_rows = x.shape()[0];
+    let largest = B::float_max_dim(x.clone(), 1);
+    let x = B::float_sub(x, largest.clone());
+    let log_sums = B::float_log(B::float_sum_dim(B::float_exp(x.clone()), 1));
+    let picked = B::float_gather(1, x, B::int_reshape(labels, Shape::new([n_rows, 1])));
+    let loss = B::float_reshape(B::float_sum(B::float_sub(log_sums.clone(), picked)), Shape::new([1]));
+    let [maxima, log_sums] = [largest, log_sums].map(|column| B::float_reshape(column, Shape::new([n_rows])));
+    CrossEntropy { loss, maxima, log_sums }
+}
+
+pub(crate) fn cross_entropy_adjoint<B: Backend>(
+    x: FloatTensor<B>,
+    labels: IntTensor<B>,
+    of_loss: CrossEntropy<B>,
+    grad: FloatTensor<B>,
+) -> FloatTensor<B> {
+    let column = Shape::new([x.shape()[0], 1]);
+    let CrossEntropy { maxima, log_sums, .. } = of_loss;
+    let [maxima, log_sums] = [maxima, log_sums].map(|row| B::float_reshape(row, column.clone()));
+    let probabilities = B::float_exp(B::float_sub(B::float_sub(x, maxima), log_sums));
+    let minus_one = B::float_full(column.clone(), (-1.0).into(), &grad.device(), grad.dtype().into());
+    let labels = B::int_reshape(labels, column);
+    let slopes = B::float_scatter(1, probabilities, labels, minus_one, IndexingUpdateOp::Add);
+    B::float_mul(slopes, B::float_reshape(grad, Shape::new([1, 1])))
 }
 
 pub(crate) fn adam<B: Backend>(

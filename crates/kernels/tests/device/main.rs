@@ -4,6 +4,7 @@
 mod adam;
 mod combinations;
 mod common;
+mod cross_entropy;
 mod dense;
 mod devices;
 mod dropout;

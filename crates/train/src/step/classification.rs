@@ -1,6 +1,7 @@
 //! The loss and the metrics that node and graph classification share.
 
-use burn::tensor::{Int, Tensor, TensorData, activation::log_softmax};
+use burn::tensor::Tensor;
+use kiln_kernels::ops;
 
 use crate::step::metric_sums::MetricSums;
 use crate::step::task::StepOutput;
@@ -27,10 +28,7 @@ pub(crate) fn cross_entropy(outputs: Tensor<2>, labels: &[i32]) -> StepOutput {
         largest < width,
         "an item has class {largest}, but the model has {width} outputs, expected one per class"
     );
-    let labels = TensorData::new(labels.to_vec(), [n_items, 1]);
-    let labels = Tensor::<2, Int>::from_data(labels, &outputs.device());
-    let log_probabilities = log_softmax(outputs.clone(), 1);
-    let loss_sum = log_probabilities.gather(1, labels).sum().neg();
+    let loss_sum = ops::cross_entropy(outputs.clone(), labels);
     StepOutput { outputs, loss_sum, weight: n_items as f64 }
 }
 
