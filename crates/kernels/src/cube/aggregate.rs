@@ -12,7 +12,8 @@ use crate::cube::by_source::Transposed;
 use crate::cube::edge_dots::edge_dots;
 use crate::cube::launch::Rows;
 use crate::cube::segment_max::{segment_max, segment_max_adjoint};
-use crate::cube::segment_sum::{Factor, Own, SegmentSum, Segments};
+use crate::cube::segment_sum::{Factor, Own, SegmentSum};
+use crate::cube::segments::Segments;
 use crate::device::block::Adjacency;
 use crate::ops::aggregation::{
     self, Form, Input, OwnRow, Reduction, Saved, Traced, Weights, aggregate_grad, with_own, with_own_grad,

@@ -18,7 +18,7 @@ use cubecl::prelude::*;
 
 use crate::cube::launch::{self, launch_units};
 use crate::cube::scan::running_sums;
-use crate::cube::segment_sum::segment_of;
+use crate::cube::segments::segment_of;
 
 /// The number of edges up to which one unit counts the edges of a whole list in every block; also the largest number of
 /// pieces.

@@ -15,7 +15,7 @@ use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
 use crate::cube::launch::{self, Rows, launch_units};
-use crate::cube::segment_sum::{Segments, segment_of};
+use crate::cube::segments::{Segments, segment_of};
 
 #[cube(launch, address_type = "dynamic")]
 fn edge_dots_kernel<F: Float, N: Size>(

@@ -22,6 +22,7 @@ mod relabel;
 pub(crate) mod scan;
 mod segment_max;
 mod segment_sum;
+mod segments;
 #[cfg(all(test, feature = "cube-cpu"))]
 mod tests;
 

@@ -24,7 +24,7 @@ use crate::cube::graph::{Graph, HopNodes};
 use crate::cube::launch::{self, launch_units};
 use crate::cube::philox::{draw4, word};
 use crate::cube::scan::{Values, running_sums_of};
-use crate::cube::segment_sum::segment_of;
+use crate::cube::segments::segment_of;
 
 /// The rule by which the edges of a destination are picked, as a compile-time parameter of kernels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -18,7 +18,7 @@ use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
 use crate::cube::launch::{self, Rows, launch_units};
-use crate::cube::segment_sum::{CHUNK, Segments, segment_of};
+use crate::cube::segments::{CHUNK, Segments, segment_of};
 
 /// The largest values found so far in each column, and their positions.
 #[derive(CubeType)]

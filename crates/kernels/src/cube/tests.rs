@@ -8,7 +8,7 @@ use cubecl::prelude::BufferArg;
 use crate::cube::by_source::Transposed;
 use crate::cube::launch::*;
 use crate::cube::scan::running_sums;
-use crate::cube::segment_sum::Segments;
+use crate::cube::segments::Segments;
 
 /// An array whose handle is longer than its values, as on CUDA, with garbage after them.
 fn padded(values: &[u32]) -> CubeTensor {

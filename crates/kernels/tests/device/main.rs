@@ -16,4 +16,5 @@ mod ops;
 mod own;
 mod rows;
 mod sampler;
+mod scan;
 mod segments;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use kiln_graph::{Block, BlockParts, Csc, CscBuilder, EdgeId, LocalId, NodeId, TransposedBlock};
-use kiln_kernels::testing::{Reads, check_close, device, read_block, read_by_source, reads_of, running_sums};
+use kiln_kernels::testing::{Reads, check_close, device, read_block, read_by_source, reads_of};
 use kiln_kernels::{DeviceBlock, DeviceGraph, DeviceSampledBlocks, DeviceSampler, is_cpu};
 use kiln_sample::{
     EdgeWeights, Error, Fanout, Frontier, FrontierSampler, HopRequest, NeighborSampler, Neighbors, NodeKey,
@@ -196,25 +196,6 @@ fn device_and_host_build_identical_transposed_blocks_of_a_million_edges() {
     let uploaded = DeviceBlock::upload(&block, &device());
     let got = read_by_source(&uploaded);
     assert!(got == [expected.indptr(), expected.dsts(), expected.edges()], "the transposed blocks differ");
-}
-
-/// The sizes are those around the tiles of one plane, one cube and several cubes.
-#[test]
-fn running_sums_are_those_of_the_host() {
-    let sizes = [0, 1, 31, 32, 33, 255, 256, 257, 2047, 2048, 2049, 16_383, 16_384, 16_385, 70_000, 600_000];
-    for n in sizes {
-        for (name, value) in [("small", 7), ("saturating", u32::MAX / 1000)] {
-            let values: Vec<u32> = (0..n).map(|position| position % value).collect();
-            let sums = values.iter().scan(0_u32, |sum, value| {
-                *sum = sum.saturating_add(*value);
-                Some(*sum)
-            });
-            let expected: Vec<u32> = std::iter::once(0).chain(sums).collect();
-            if let Some(got) = running_sums(&values, &device()) {
-                assert!(got == expected, "{n} values, {name}: the sums differ");
-            }
-        }
-    }
 }
 
 #[test]
