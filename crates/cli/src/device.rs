@@ -2,6 +2,8 @@
 
 use anyhow::ensure;
 use clap::Args;
+use kiln::kernels::Devices;
+use kiln::kernels::ops::{MatmulPrecision, set_matmul_precision};
 use kiln::{CachedNodes, GraphMode, NeighborLoader};
 
 use crate::flags;
@@ -29,9 +31,26 @@ pub(crate) struct DeviceArgs {
         ("presampling", "The nodes that a presampled first epoch reads most often", CachedNodes::ByPresampling),
     ]))]
     hot_by: Option<CachedNodes>,
+    /// Precision of matrix products of f32 values on CUDA devices.
+    #[arg(long, default_value = "f32", value_parser = flags::choice([
+        ("f32", "f32, without tensor cores", MatmulPrecision::F32),
+        ("tf32", "TF32 on tensor cores: factors are rounded to a mantissa of 10 bits", MatmulPrecision::Tf32),
+    ]))]
+    matmul: MatmulPrecision,
 }
 
 impl DeviceArgs {
+    /// Sets the precision of matrix products.
+    pub(crate) fn set_precision(&self, devices: &Devices) -> anyhow::Result<()> {
+        let on_cuda = devices.iter().all(|device| device.name.starts_with("cuda"));
+        ensure!(
+            on_cuda || self.matmul == MatmulPrecision::F32,
+            "--matmul tf32 requires CUDA devices: remove it, or use --device cuda"
+        );
+        set_matmul_precision(self.matmul);
+        Ok(())
+    }
+
     /// Configures the loader to prepare its batches at the selected place.
     pub(crate) fn place(&self, loader: NeighborLoader) -> anyhow::Result<NeighborLoader> {
         let is_for_cache = self.feature_cache.is_some() || self.hot_by.is_none();

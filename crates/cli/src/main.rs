@@ -15,6 +15,7 @@ mod data;
 mod device;
 mod fit;
 mod flags;
+mod list;
 mod model;
 mod output;
 mod partitions;
@@ -59,6 +60,8 @@ enum Command {
     /// Prints a graph server's partition, number of clients, uptime and age of the oldest request; fails if the server
     /// does not respond within 5 s.
     Health(serve::HealthArgs),
+    /// Lists the devices with their names, models, memory and drivers, and runs a smoke test on each.
+    Device,
     /// Prints a shell completion script.
     Completions {
         /// The shell to generate the script for.
@@ -109,6 +112,7 @@ fn run(cli: Cli, matches: &clap::ArgMatches) -> anyhow::Result<ExitCode> {
         Command::Data(command) => data::run(&command)?,
         Command::Serve(args) => serve::serve(&args)?,
         Command::Health(args) => serve::health(&args)?,
+        Command::Device => return Ok(list::run()),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut command(), "kiln", &mut script);

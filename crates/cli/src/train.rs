@@ -139,6 +139,7 @@ pub(crate) fn run(args: &TrainArgs, flags: GivenFlags) -> anyhow::Result<ExitCod
     if launch.as_ref().is_some_and(|launch| launch.rank != 0) {
         be_quiet();
     }
+    args.device.set_precision(&args.ranks.device)?;
     let is_of_graphs = match args.task {
         Some(task) => task == Task::Graph,
         None => !args.parts.are_given() && args.data.has_graphs()?,
@@ -352,12 +353,13 @@ impl TrainRun<'_> {
     }
 
     /// Returns the settings that the result depends on: flags and the hash of the data. Excludes flags that only affect
-    /// how the result is computed, and the location of the data.
+    /// how the result is computed, the location of the data, and `--matmul f32`, which older checkpoints do not have.
     fn fingerprint(&self, hash: &str) -> RunIdentity {
         let flags = self
             .flags
             .iter()
-            .filter(|(flag, _)| NOT_OF_THE_RESULT.split(' ').all(|other| other != flag.as_str()));
+            .filter(|(flag, _)| NOT_OF_THE_RESULT.split(' ').all(|other| other != flag.as_str()))
+            .filter(|(flag, value)| (flag.as_str(), value.as_str()) != ("matmul", "f32"));
         // `0.50` and `0.5` are the same setting. Integers are kept as text, because a float may not represent them.
         let plain = |value: &String| match (value.parse::<u64>(), value.parse::<f64>()) {
             (Err(_), Ok(number)) => number.to_string(),

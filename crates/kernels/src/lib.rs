@@ -31,6 +31,7 @@ mod cube;
 mod device;
 pub mod ops;
 mod sampling;
+mod smoke;
 pub mod testing;
 
 #[cfg(feature = "nccl")]
@@ -40,10 +41,12 @@ pub use device::devices::{Devices, NamedDevice, is_cpu, open_device, run_on_load
 pub use device::error::{DeviceError, UploadError};
 pub use device::features::{CacheStats, DeviceFeatures};
 pub use device::graphs::{DeviceGraphs, DeviceRows, DeviceSegments};
+pub use device::list::{DeviceInfo, list_devices};
 pub use device::read::to_vec_f32;
 pub use sampling::graph::DeviceGraph;
 pub use sampling::graph_mode::GraphMode;
 pub use sampling::sampler::{DeviceSampledBlocks, DeviceSampler};
+pub use smoke::smoke_test;
 
 /// The example of the README, compiled and run as a test.
 #[cfg(doctest)]

@@ -15,6 +15,7 @@ use crate::counts;
 use crate::device::block::{Adjacency, DeviceBlock};
 use crate::device::devices::open_device;
 use crate::device::read::{read_i64, to_vec_f32};
+use crate::ops::MatmulPrecision;
 
 pub mod reference;
 
@@ -208,6 +209,20 @@ pub fn running_sums(values: &[u32], device: &Device) -> Option<Vec<u32>> {
     if let Some(anchor) = crate::cube::launch::anchor(device) {
         return Some(crate::cube::scan::sums_of(&anchor, values));
     }
+    None
+}
+
+/// Computes the matrix product of f32 values with a precision, `[n, k], [k, m] -> [n, m]`. Returns `None` for a device
+/// without CubeCL kernels.
+#[cfg_attr(not(feature = "cube"), expect(unused_variables, reason = "no device has CubeCL kernels"))]
+pub fn product(left: &Tensor<2>, right: &Tensor<2>, precision: MatmulPrecision) -> Option<Tensor<2>> {
+    #[cfg(feature = "cube")]
+    {
+        let array = |tensor: &Tensor<2>| tensor.clone().try_into_primitive::<burn_cubecl::CubeBackend>().ok();
+        let product = crate::cube::dense::product_with(array(left)?, array(right)?, precision);
+        Some(Tensor::from_primitive::<burn_cubecl::CubeBackend>(product))
+    }
+    #[cfg(not(feature = "cube"))]
     None
 }
 

@@ -1,8 +1,8 @@
 //! Matrix products with the kernels of the `cubek-matmul` library.
 //!
 //! On GPUs, Burn chooses the kernel: tensor cores if the device has them, otherwise a kernel that shares tiles within a
-//! cube and synchronises at barriers. For f32 on CUDA, this module chooses the latter, because tensor cores would
-//! compute in TF32. On CubeCL's CPU runtime, barriers cost far more than the arithmetic between them, so this module
+//! cube and synchronises at barriers. For f32 on CUDA, this module chooses the latter unless TF32 is set, because tensor
+//! cores would compute in TF32. On CubeCL's CPU runtime, barriers cost far more than the arithmetic between them, so this module
 //! uses the library's CPU kernel, which Burn does not select. By default, that kernel chooses tiles that divide the
 //! matrices, which would compile a new kernel for almost every number of rows. With a fixed tile size there is one
 //! kernel per layer.
@@ -20,14 +20,22 @@ use cubek_matmul::{launch, multi_level, strategy, tiled};
 use cubek_std::InputBinding;
 
 use crate::cube::launch::element;
+use crate::ops::{MatmulPrecision, matmul_precision};
 
 /// Computes the matrix product, `[n, k], [k, m] -> [n, m]`.
 pub(super) fn product(left: CubeTensor, right: CubeTensor) -> CubeTensor {
+    product_with(left, right, matmul_precision())
+}
+
+pub(crate) fn product_with(left: CubeTensor, right: CubeTensor, precision: MatmulPrecision) -> CubeTensor {
     let (n_rows, inner) = (left.meta.shape()[0], left.meta.shape()[1]);
     let is_empty = n_rows * inner * right.meta.shape()[1] == 0;
     match left.device {
         Device::Cpu(_) if !is_empty => product_on_cpu(left, right),
-        Device::Cuda(_) if !is_empty && left.dtype == DType::F32 => product_in_f32(left, right),
+        Device::Cuda(_) if !is_empty && left.dtype == DType::F32 => match precision {
+            MatmulPrecision::F32 => product_in_f32(left, right),
+            MatmulPrecision::Tf32 => CubeBackend::float_matmul(left, right),
+        },
         _ => CubeBackend::float_matmul(left, right),
     }
 }

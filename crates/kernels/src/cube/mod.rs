@@ -8,7 +8,7 @@ mod adam;
 mod aggregate;
 pub(crate) mod by_source;
 mod cross_entropy;
-mod dense;
+pub(crate) mod dense;
 mod dropout;
 mod edge_dots;
 pub(crate) mod features;

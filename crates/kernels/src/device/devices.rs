@@ -95,7 +95,8 @@ enum Kind {
 ///
 /// # Errors
 /// Returns [`DeviceError::Unknown`] if the name is invalid, [`DeviceError::NotBuilt`] if the build lacks the feature,
-/// and [`DeviceError::NotFound`] if the machine has no device with that index.
+/// [`DeviceError::NotFound`] if the machine has no device with that index, and [`DeviceError::NoLibdevice`] if the CUDA
+/// toolkit is missing.
 pub fn open_device(name: &str) -> Result<Device, DeviceError> {
     let unknown = || DeviceError::Unknown { name: name.to_owned() };
     let (kind, index) = match name.split_once(':') {
@@ -167,7 +168,15 @@ impl Kind {
         };
         let n_found = found.len();
         let device = found.into_iter().nth(index);
-        device.ok_or(DeviceError::NotFound { name, looked_for: self.looked_for(), n_found })
+        let device = device.ok_or_else(|| {
+            let name = name.clone();
+            DeviceError::NotFound { name, looked_for: self.looked_for(), n_found }
+        })?;
+        #[cfg(feature = "cuda")]
+        if self == Self::Cuda {
+            crate::device::cuda::check_toolkit(&name)?;
+        }
+        Ok(device)
     }
 
     /// Appends the first device of this kind and all others that ranks may use together with it. Returns an error if

@@ -33,6 +33,18 @@ pub enum DeviceError {
         /// The number of devices of this kind; the first one has the index 0.
         n_found: usize,
     },
+    /// The part of the CUDA toolkit that kernels need is not installed.
+    #[error(
+        "device `{name}` needs libdevice, a file of the CUDA toolkit: nvvm/libdevice/libdevice.10.bc does not exist in \
+         {looked_in}. Install the toolkit, or run `pip install nvidia-nvvm`, and set CUDA_PATH to the folder that \
+         contains `nvvm`"
+    )]
+    NoLibdevice {
+        /// The given name.
+        name: String,
+        /// The folders in which it was looked for, separated by commas.
+        looked_in: String,
+    },
     /// A computation on the device failed.
     #[error("the device failed: {reason}")]
     Failed {

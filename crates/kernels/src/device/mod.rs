@@ -3,8 +3,11 @@
 
 pub(crate) mod block;
 pub(crate) mod by_source;
+#[cfg(feature = "cuda")]
+pub(crate) mod cuda;
 pub(crate) mod devices;
 pub(crate) mod error;
 pub(crate) mod features;
 pub(crate) mod graphs;
+pub(crate) mod list;
 pub(crate) mod read;

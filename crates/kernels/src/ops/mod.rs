@@ -22,6 +22,7 @@ pub(crate) mod aggregation;
 mod autodiff;
 pub(crate) mod backend;
 pub(crate) mod keep;
+mod precision;
 pub(crate) mod reference;
 
 use burn::backend::Dispatch;
@@ -39,6 +40,7 @@ use crate::ops::keep::Keep;
 
 pub use crate::ops::adam::AdamStep;
 pub use crate::ops::aggregation::{Aggregation, OwnRow, Reduction};
+pub use crate::ops::precision::{MatmulPrecision, matmul_precision, set_matmul_precision};
 
 /// Aggregates the rows of each destination's sources.
 ///

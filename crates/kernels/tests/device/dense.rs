@@ -1,9 +1,9 @@
 //! Tests of dense layers and ReLU with dropout: parity with the reference, gradients, and shared memory.
 
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
-use kiln_kernels::ops::{self, linear, relu_dropout};
+use kiln_kernels::ops::{self, MatmulPrecision, linear, relu_dropout};
 use kiln_kernels::testing::{
-    Launches, check_close, check_gradient, device, launches_of, on_cpu, ramp, reference, values,
+    Launches, check_close, check_gradient, device, launches_of, on_cpu, product, ramp, reference, values,
 };
 use kiln_sample::RngKey;
 
@@ -42,6 +42,43 @@ fn linear_equals_its_reference_for_ragged_shapes() {
                 "a shared base should not change"
             );
         }
+    }
+}
+
+/// TF32 has a mantissa of 10 bits. Whether a device rounds or truncates a factor to it, the relative error of the factor
+/// is below 2^-10, so that of a product of two is below 2^-9 + 2^-20. The sum of `k` products in f32 adds at most `k`
+/// times 2^-24.
+#[test]
+fn products_have_the_error_of_their_precision() {
+    let [n, k, m] = [70, 130, 36];
+    let (left, right) = (ramp([n, k], &device()), ramp([k, m], &device()));
+    let (left_values, right_values) = (values(left.clone()), values(right.clone()));
+    for (precision, of_factors) in
+        [(MatmulPrecision::F32, 0.0), (MatmulPrecision::Tf32, 2.0_f64.powi(-9) + 2.0_f64.powi(-20))]
+    {
+        let Some(got) = product(&left, &right, precision).map(values) else { return };
+        let mut largest = 0.0_f64;
+        for (at, got) in got.into_iter().enumerate() {
+            let (row, column) = (at / m, at % m);
+            let products =
+                (0..k).map(|i| f64::from(left_values[row * k + i]) * f64::from(right_values[i * m + column]));
+            let (sum, magnitude) = products.fold((0.0, 0.0), |(sum, all), one| (sum + one, all + one.abs()));
+            let error = (f64::from(got) - sum).abs();
+            let bound = magnitude * (of_factors + k as f64 * 2.0_f64.powi(-24));
+            assert!(
+                error <= bound,
+                "{precision:?}: [{row}, {column}] is {got}, expected {sum} within {bound}"
+            );
+            largest = largest.max(error / magnitude);
+        }
+        // Tensor cores were used: f32 alone would be far more accurate.
+        let has_tensor_cores = std::env::var("KILN_DEVICE").is_ok_and(|name| name.starts_with("cuda"));
+        let is_rounded = 2.0_f64.powi(-17) < largest;
+        assert_eq!(
+            is_rounded,
+            has_tensor_cores && precision == MatmulPrecision::Tf32,
+            "{precision:?}: {largest}"
+        );
     }
 }
 

@@ -1,0 +1,37 @@
+//! `kiln device`.
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use kiln::kernels::{DeviceInfo, list_devices, open_device, smoke_test};
+
+/// Prints each device with its model, memory and driver, and the result of a smoke test. A kind of device that this build
+/// or this machine lacks has one line with the reason. Fails if a device exists but does not work.
+pub(crate) fn run() -> ExitCode {
+    let mut are_ok = true;
+    for device in list_devices() {
+        let (status, is_ok) = status(&device);
+        let memory =
+            device.memory_bytes.map(|bytes| format!("{:.1} GiB", bytes as f64 / (1_u64 << 30) as f64));
+        let facts =
+            [device.model, memory, device.driver].into_iter().flatten().collect::<Vec<_>>().join(", ");
+        println!("{:9} {}{}{status}", device.name, facts, if facts.is_empty() { "" } else { ": " });
+        are_ok &= is_ok;
+    }
+    if are_ok { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Returns the result of a device's smoke test as text, and false if a device exists but does not work.
+fn status(device: &DeviceInfo) -> (String, bool) {
+    use kiln::kernels::DeviceError::{NotBuilt, NotFound};
+    match &device.problem {
+        Some(problem @ (NotBuilt { .. } | NotFound { .. })) => return (problem.to_string(), true),
+        Some(problem) => return (problem.to_string(), false),
+        None => {}
+    }
+    let start = Instant::now();
+    match open_device(&device.name).and_then(|device| smoke_test(&device)) {
+        Ok(()) => (format!("works, smoke test in {:.1} s", start.elapsed().as_secs_f64()), true),
+        Err(error) => (error.to_string(), false),
+    }
+}
