@@ -1,19 +1,23 @@
-// A stub of the CUDA driver (libcuda.so.1) for machines without a GPU. It reports H200 devices, translates the PTX of
-// every kernel to C (ptx_to_c.py), compiles that with the system's C compiler and runs it on the CPU, and writes a
-// trace of launches, copies, waits and allocations.
+// A stub of the CUDA driver (libcuda.so.1) for machines without a GPU. It reports H200 or A100 devices, translates the PTX of
+// every kernel to C (ptx_to_c.py), compiles that with the system's C compiler and runs it on the CPU (runtime.c), and writes
+// a trace of launches, copies, waits and allocations.
 //
 // The stub is strict. A kernel that cannot be translated, a driver function that it does not implement, a pointer to
 // the memory of another device and an access past an allocation each end the process with status 99 and a line in
 // CUDA_STUB_DIR/errors.
 //
 //   CUDA_STUB_DIR      the folder for kernels, traces and errors (default: cuda-stub). Translated kernels are reused.
+//   CUDA_STUB_ARCH     the compute capability of the devices without its point: 90, an H200 (default), or 80, an A100
 //   CUDA_STUB_DEVICES  the number of devices (default: 1, at most 8)
+//   CUDA_STUB_TRACE    the file for the trace (default: trace.PID in CUDA_STUB_DIR)
 //   CUDA_STUB_SECTORS  the number of blocks per launch in which 32-byte sectors are counted (default: 0, the fastest)
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <spawn.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -24,13 +28,15 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "ptx.h"
+
 typedef int Result;  // CUresult
 enum { SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, INVALID_DEVICE = 101, INVALID_CONTEXT = 201, NOT_FOUND = 500, NOT_READY = 600, NOT_SUPPORTED = 801 };
 typedef unsigned long long DevicePtr;
 
 static FILE *trace;
 static char dir[512];
-static int n_devices = 1, n_sector_blocks;
+static int n_devices = 1, n_sector_blocks, arch = 90;
 static double started;
 
 static double now(void) {
@@ -79,6 +85,8 @@ __attribute__((noreturn, format(printf, 1, 2))) static void fail(const char *for
     _exit(99);
 }
 
+void stub_fail(const char *what, const char *kernel) { fail("%s: %s", kernel, what); }
+
 static void on_crash(int signal, siginfo_t *info, void *context);
 
 __attribute__((constructor)) static void init(void) {
@@ -92,12 +100,15 @@ __attribute__((constructor)) static void init(void) {
     }
     if ((value = getenv("CUDA_STUB_DEVICES"))) n_devices = atoi(value);
     if (n_devices < 0 || 8 < n_devices) fail("CUDA_STUB_DEVICES is %s, expected 0 to 8", value);
+    if ((value = getenv("CUDA_STUB_ARCH"))) arch = atoi(value);
+    if (arch != 80 && arch != 90) fail("CUDA_STUB_ARCH is %s, expected 80 or 90", value);
     if ((value = getenv("CUDA_STUB_SECTORS"))) n_sector_blocks = atoi(value);
     struct sigaction action = {.sa_sigaction = on_crash, .sa_flags = SA_SIGINFO | SA_ONSTACK};
     sigaction(SIGSEGV, &action, 0);
     sigaction(SIGBUS, &action, 0);
     snprintf(path, sizeof path, "%s/trace.%d", dir, getpid());
-    trace = fopen(path, "we");
+    value = getenv("CUDA_STUB_TRACE");
+    trace = fopen(value ? value : path, "we");
 }
 
 // --- devices and contexts ----------------------------------------------------------------------------------------------
@@ -117,7 +128,7 @@ Result cuInit(unsigned flags) { return SUCCESS; }
 Result cuDriverGetVersion(int *version) { *version = 13000; return SUCCESS; }
 Result cuDeviceGet(int *device, int ordinal) { *device = ordinal; return check_device(ordinal); }
 Result cuDeviceGetCount(int *n) { *n = n_devices; return SUCCESS; }
-Result cuDeviceGetName(char *name, int room, int device) { snprintf(name, room, "NVIDIA H200 (stub)"); return check_device(device); }
+Result cuDeviceGetName(char *name, int room, int device) { snprintf(name, room, arch == 90 ? "NVIDIA H200 (stub)" : "NVIDIA A100 (stub)"); return check_device(device); }
 static Result uuid(char *uuid, int device) { memset(uuid, 1 + device, 16); return check_device(device); }
 Result cuDeviceGetUuid(char *to, int device) { return uuid(to, device); }
 Result cuDeviceGetUuid_v2(char *to, int device) { return uuid(to, device); }
@@ -141,11 +152,11 @@ Result cuDeviceGetAttribute(int *value, int attribute, int device) {
     case 37: *value = 6144; break;                 // memory bus
     case 38: *value = 60 << 20; break;             // L2 cache
     case 39: *value = 2048; break;                 // threads per multiprocessor
-    case 75: *value = 9; break;                    // compute capability
-    case 76: *value = 0; break;
-    case 81: *value = 233472; break;               // shared memory per multiprocessor
+    case 75: *value = arch / 10; break;            // compute capability
+    case 76: *value = arch % 10; break;
+    case 81: *value = arch == 90 ? 233472 : 167936; break;  // shared memory per multiprocessor
     case 82: *value = 65536; break;                // registers per multiprocessor
-    case 97: *value = 232448; break;               // shared memory per block, opt-in
+    case 97: *value = arch == 90 ? 232448 : 166912; break;  // shared memory per block, opt-in
     case 115: *value = 1; break;                   // memory pools
     default: fail("cuDeviceGetAttribute %d is not implemented", attribute);
     }
@@ -281,7 +292,7 @@ Result cuStreamSynchronize(Stream *stream) {
     return SUCCESS;
 }
 Result cuStreamWaitEvent(Stream *stream, void *event, unsigned flags) { record("queue-waits q%d", number(stream)); return SUCCESS; }
-typedef struct { double at; } Event;
+typedef struct { double at; int queue; } Event;
 static int n_events;
 Result cuEventCreate(Event **to, unsigned flags) {
     *to = calloc(1, sizeof **to);
@@ -291,10 +302,11 @@ Result cuEventCreate(Event **to, unsigned flags) {
 Result cuEventRecord(Event *event, Stream *stream) {
     if (stream && current_device("cuEventRecord") != stream->device) fail("cuEventRecord in another context than the stream's");
     event->at = now();
+    event->queue = number(stream);
     record("event q%d", number(stream));
     return SUCCESS;
 }
-Result cuEventSynchronize(Event *event) { record("wait event"); return SUCCESS; }
+Result cuEventSynchronize(Event *event) { record("wait event q%d", event->queue); return SUCCESS; }
 Result cuEventQuery(Event *event) { return SUCCESS; }
 Result cuEventDestroy_v2(Event *event) {
     record("event-destroy %d held", __atomic_sub_fetch(&n_events, 1, __ATOMIC_SEQ_CST));
@@ -348,7 +360,6 @@ Result cuMemcpy2DAsync_v2(const Copy2d *c, Stream *stream) {
 }
 
 // --- kernels ---------------------------------------------------------------------------------------------------------------
-typedef struct { unsigned gx, gy, gz, bx, by, bz, shared; const char *params; long *sectors; } Launch;
 enum { MAX_PARAMS = 64, MAX_PARAM_BYTES = 8192 };
 typedef struct {
     char name[256], base[700];
@@ -422,24 +433,48 @@ Result cuModuleLoadData(void **to, const void *image) {
     return SUCCESS;
 }
 
-// Translates and compiles the kernel, unless this was done before for the same PTX.
+// Starts the translator, a process that lives as long as this one, and returns the pipes to and from it.
+static void start_translator(FILE **to, FILE **from) {
+    int in[2], out[2];
+    pid_t pid;
+    char script[600];
+    posix_spawn_file_actions_t actions;
+    if (pipe2(in, O_CLOEXEC) || pipe2(out, O_CLOEXEC)) fail("pipe: %s", strerror(errno));
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, in[0], 0);
+    posix_spawn_file_actions_adddup2(&actions, out[1], 1);
+    snprintf(script, sizeof script, "%s/ptx_to_c.py", home());
+    // Python starts faster without its site packages, and must not load the stub.
+    char *args[] = {"env", "-u", "LD_LIBRARY_PATH", "-u", "LD_PRELOAD", "python3", "-I", "-S", script, (char *)home(), 0};
+    if (posix_spawnp(&pid, "env", &actions, 0, args, environ)) fail("the translator cannot be started");
+    posix_spawn_file_actions_destroy(&actions);
+    close(in[0]);
+    close(out[1]);
+    *to = fdopen(in[1], "w");
+    *from = fdopen(out[0], "r");
+}
+
+// Translates and compiles a kernel. The caller holds the lock of all kernels.
+static void build(const Kernel *kernel) {
+    static FILE *to, *from;
+    char answer[1000];
+    if (!to) start_translator(&to, &from);
+    fprintf(to, "%s\n", kernel->base);
+    fflush(to);
+    if (!fgets(answer, sizeof answer, from)) fail("%s: the translator ended: see %s.ptx", kernel->name, kernel->base);
+    answer[strcspn(answer, "\n")] = 0;
+    if (strcmp(answer, "ok")) fail("%s: %s: see %s.ptx", kernel->name, answer, kernel->base);
+}
+
+// Translates and compiles the kernel, unless this was done before for the same PTX, and loads it.
 static void prepare(Kernel *kernel) {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     if (__atomic_load_n(&kernel->is_ready, __ATOMIC_ACQUIRE)) return;
     pthread_mutex_lock(&lock);
     if (!kernel->is_ready) {
-        char library[720], command[6000];
-        const char *base = kernel->base;
-        snprintf(library, sizeof library, "%s.so", base);
-        if (access(library, R_OK)) {
-            const char *clean = "env -u LD_LIBRARY_PATH -u LD_PRELOAD";
-            int pid = getpid();
-            snprintf(command, sizeof command,
-                     "%s python3 '%s/ptx_to_c.py' '%s.ptx' '%s.%d.c' && %s cc -w -O2 -fwrapv -fno-strict-aliasing -ffp-contract=off "
-                     "-march=native -shared -fPIC -I'%s' -o '%s.%d.tmp' '%s.%d.c' -lm && mv '%s.%d.c' '%s.c' && mv '%s.%d.tmp' '%s'",
-                     clean, home(), base, base, pid, clean, home(), base, pid, base, pid, base, pid, base, base, pid, library);
-            if (system(command)) fail("%s could not be translated: see %s.ptx", kernel->name, base);
-        }
+        char library[720];
+        snprintf(library, sizeof library, "%s.so", kernel->base);
+        if (access(library, R_OK)) build(kernel);
         void *handle = dlopen(library, RTLD_NOW);
         if (handle) kernel->run = (void (*)(Launch *))dlsym(handle, "run");
         if (!kernel->run) fail("%s: %s", kernel->name, dlerror());

@@ -1,9 +1,11 @@
-"""Translates the PTX of one kernel, as LLVM writes it, to C that runs one thread of it: `ptx_to_c.py IN.ptx OUT.c`.
+"""Translates the PTX of kernels, as LLVM writes it, to C, and compiles that: `ptx_to_c.py LIBRARY_FOLDER`.
 
-An unknown instruction, operand or modifier ends the program with status 1 and a line on standard error. The C compiler
-optimizes the result.
+For each line BASE of standard input, it creates BASE.c and the library BASE.so from BASE.ptx, and answers with a line:
+`ok` or an error, such as an unknown instruction, operand or modifier. One process translates all kernels of a program,
+because starting Python takes longer than a translation.
 """
 
+import os
 import re
 import sys
 
@@ -275,7 +277,7 @@ class Kernel:
         if op in ("ret", "exit"):
             return "return;"
         if op in ("trap", "brkpt"):
-            return 'stub_fail("a trap in " KERNEL);'
+            return 'stub_fail("a trap", KERNEL);'
         if op in ("membar", "fence", "nanosleep", "prefetch", "prefetchu", "griddepcontrol", "discard", "applypriority"):
             return ";"
         if op in ("bar", "barrier"):
@@ -674,7 +676,8 @@ class Kernel:
         out.append("static void body(Launch *l, Thread *t) {")
         out += [f"{kind} {', '.join(x)};" for kind, x in names.items()]
         out += lines + ["}"]
-        out.append(f"static void setup(void) {{ block_shared = {self.shared_bytes}; n_sites = {self.sites}; needs_fibers = {int(self.fibers)}; local_bytes = {self.local_bytes}; }}")
+        out.append(f"static const Code code = {{KERNEL, body, {self.shared_bytes}, {self.sites}, {int(self.fibers)}, {self.local_bytes}}};")
+        out.append("void run(Launch *l) { run_blocks(l, &code); }")
         return "\n".join(out) + "\n"
 
 
@@ -686,13 +689,30 @@ def clean(name):
     return re.sub(r"\W", "_", name)
 
 
+# Most kernels run for milliseconds, so compilation takes longest: `-O1` is faster than `-O2` in all.
+FLAGS = "-w -O1 -fwrapv -fno-strict-aliasing -ffp-contract=off -march=native -shared -fPIC".split()
+
+
+def build(base, folder):
+    # Another process may build the same kernel, so files get their names when they are complete.
+    source, library = f"{base}.{os.getpid()}.c", f"{base}.{os.getpid()}.tmp"
+    with open(base + ".ptx") as ptx, open(source, "w") as file:
+        file.write(Kernel(ptx.read()).c())
+    libraries = ["-L" + folder, "-l:libcuda.so.1", "-lm"]
+    status = os.spawnvp(os.P_WAIT, "cc", ["cc", *FLAGS, "-I" + folder, "-o", library, source, *libraries])
+    if status:
+        raise Unknown(f"cc ended with status {status}: see {source}")
+    os.rename(source, base + ".c")
+    os.rename(library, base + ".so")
+
+
 def main():
-    try:
-        text = Kernel(open(sys.argv[1]).read()).c()
-    except Unknown as unknown:
-        print(f"{sys.argv[1]}: {unknown}", file=sys.stderr)
-        sys.exit(1)
-    open(sys.argv[2], "w").write(text)
+    for line in sys.stdin:
+        try:
+            build(line.strip(), sys.argv[1])
+            print("ok", flush=True)
+        except (Unknown, OSError) as error:
+            print(str(error).replace("\n", " "), flush=True)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,8 @@ use anyhow::{Result, bail};
 
 use crate::workspace::{self, SourceFile};
 use crate::{
-    arrows, commits, cycles, deny, features, llvm, manifest, names, prose, publish, test, third_party, tidy,
+    arrows, commits, cuda, cycles, deny, features, llvm, manifest, names, prose, publish, test, third_party,
+    tidy,
 };
 
 /// Options of `cargo xtask check`.
@@ -15,6 +16,12 @@ pub(crate) struct Args {
     /// Runs only these steps
     #[arg(value_name = "STEP", value_parser = clap::builder::PossibleValuesParser::new(STEPS.iter().map(|step| step.0)))]
     steps: Vec<String>,
+    /// Runs instead the check of the CUDA path, on a stub of the CUDA driver and with NVIDIA's assembler
+    #[arg(long, conflicts_with = "steps")]
+    cuda: bool,
+    /// Writes the measured launches and resources of kernels to docs/kernels.md; for --cuda
+    #[arg(long, requires = "cuda")]
+    update: bool,
 }
 
 /// The name of a step, and the function that it runs.
@@ -52,6 +59,9 @@ const STEPS: &[Step] = &[
 
 /// Runs all selected steps, also after a failure, and lists the failed steps at the end.
 pub(crate) fn run(args: Args) -> Result<()> {
+    if args.cuda {
+        return cuda::check(args.update);
+    }
     let start = Instant::now();
     let mut failed = Vec::new();
     for &(name, body) in STEPS {

@@ -1,9 +1,10 @@
-//! The form of commit subjects: `area: imperative summary`.
+//! The form of commit subjects, `area: imperative summary`, and commits that add launches or waits of kernels.
 
 use std::process::Command;
 
 use anyhow::Result;
 
+use crate::cuda::table;
 use crate::workspace;
 
 /// The commit at which the check begins. Only the subjects of later commits are checked.
@@ -17,7 +18,8 @@ const IMPERATIVES: &[&str] = &[
     "focus", "need", "pass", "proceed", "process", "seed", "speed", "succeed", "suppress",
 ];
 
-/// Returns a message for each commit since [`SINCE`] whose subject violates the form. Merge commits are not checked. If
+/// Returns a message for each commit since [`SINCE`] whose subject violates the form, and for each number of launches or
+/// waits that a commit raises without naming it. Merge commits are not checked. If
 /// [`SINCE`] is not in the history of the clone, no commit is checked.
 pub(crate) fn problems() -> Result<Vec<String>> {
     let git = |args: &[&str]| {
@@ -30,11 +32,32 @@ pub(crate) fn problems() -> Result<Vec<String>> {
         println!("    not checked: commit {SINCE} is not in the history of this clone");
         return Ok(Vec::new());
     }
-    let log = git(&["log", "--no-merges", "--format=%h %s", &format!("{SINCE}..HEAD")])?;
+    let range = format!("{SINCE}..HEAD");
+    let log = git(&["log", "--no-merges", "--format=%h %s", &range])?;
     let lines = log.lines().filter_map(|line| line.split_once(' '));
-    Ok(lines
-        .filter_map(|(hash, subject)| Some(format!("{hash}: \"{subject}\": {}", problem(subject)?)))
-        .collect())
+    let forms =
+        lines.filter_map(|(hash, subject)| Some(format!("{hash}: \"{subject}\": {}", problem(subject)?)));
+    // A NUL byte separates the hash, the message and the diff of a commit, and one commit from the next.
+    let diffs = git(&[
+        "log",
+        "--no-merges",
+        "--patch",
+        "--unified=0",
+        "--format=%x00%h%x00%B%x00",
+        &range,
+        "--",
+        table::FILE,
+    ])?;
+    let parts: Vec<&str> = diffs.split('\0').skip(1).collect();
+    let rises = parts.chunks(3).flat_map(|part| match part {
+        [hash, message, diff] => of_commit(hash, table::unexplained_rises(diff, message)),
+        _ => Vec::new(),
+    });
+    Ok(forms.chain(rises).collect())
+}
+
+fn of_commit(hash: &str, problems: Vec<String>) -> Vec<String> {
+    problems.into_iter().map(|problem| format!("{hash}: {problem}")).collect()
 }
 
 /// Returns a message if the subject violates the form, or `None` if it is correct.

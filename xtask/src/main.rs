@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cargo xtask test         runs the tests and lists the skipped ones; --all: also those of devices, MPI and Slurm
-//! cargo xtask check        checks formatting, lints, docs and the rules of the workspace
+//! cargo xtask check        checks formatting, lints, docs and the rules of the workspace; --cuda: the CUDA path
 //! cargo xtask bench        runs the benches and prints rates; saves runs, compares them with saved runs and with DGL
 //! cargo xtask llvm         installs the LLVM that CubeCL's CPU and CUDA compilers link
 //! cargo xtask cuda-stub    runs a program on a stub of the CUDA driver
@@ -13,7 +13,7 @@ mod arrows;
 mod bench;
 mod check;
 mod commits;
-mod cuda_stub;
+mod cuda;
 mod cycles;
 mod deny;
 mod exceptions;
@@ -52,7 +52,7 @@ enum Task {
     /// Runs the benches of all stages or of some, and prints times and rates.
     Bench(bench::Args),
     /// Runs a program on a stub of the CUDA driver and of NCCL, without a GPU, and counts its launches.
-    CudaStub(cuda_stub::Args),
+    CudaStub(cuda::Args),
     /// Writes THIRD-PARTY.md: the packages that the programs contain, with their licences.
     ThirdParty,
     /// Installs the LLVM that CubeCL's CPU and CUDA compilers link.
@@ -64,7 +64,7 @@ fn main() -> ExitCode {
         Task::Test(args) => test::run(args),
         Task::Check(args) => check::run(args),
         Task::Bench(args) => bench::run(args),
-        Task::CudaStub(args) => cuda_stub::run(args),
+        Task::CudaStub(args) => cuda::run(args),
         Task::ThirdParty => third_party::run(),
         Task::Llvm => llvm::run(),
     };

@@ -20,7 +20,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use self::binaries::{Binary, Run};
 use self::tally::{Kind, Skip, Tally};
-use crate::cuda_stub::{Stub, own_kernels};
+use crate::cuda::Stub;
 use crate::{llvm, workspace};
 
 /// The number of devices of the stub driver. Each rank uses its own device, and three ranks are the fewest with which
@@ -94,6 +94,17 @@ fn standing_skips(all: bool) -> Vec<Skip> {
 
 /// Builds the tests and runs them, then prints the counts, the time of each part, and what was skipped.
 pub(crate) fn run(args: Args) -> Result<()> {
+    run_tests(args).map(|_| ())
+}
+
+/// Runs the device tests on the stub driver, and returns the stub with the traces of the run.
+pub(crate) fn run_on_stub() -> Result<Stub> {
+    let args = Args { all: false, rest: false, device: Some("cuda".to_owned()), stub: true };
+    run_tests(args)?.context("the tests should have run on the stub")
+}
+
+/// Returns the stub on which the tests ran, if they ran on it.
+fn run_tests(args: Args) -> Result<Option<Stub>> {
     let start = Instant::now();
     let features = match &args.device {
         // The features of `--all` do not include `wgpu`, the runtime of GPUs that CUDA does not support.
@@ -125,13 +136,14 @@ pub(crate) fn run(args: Args) -> Result<()> {
     end_part("build");
 
     let mut runs = runs(&args, &binaries)?;
-    // Device tests share one device and count its launches, so they must not overlap. On CubeCL's CPU runtime, each
-    // process has a device of its own.
-    let shares_device = args.device.as_ref().is_some_and(|device| device != CPU_RUNTIME);
+    // Device tests share one device and count its launches, so they must not overlap. On CubeCL's CPU runtime and on the
+    // stub driver, each process has a device of its own.
+    let shares_device = !args.stub && args.device.as_ref().is_some_and(|device| device != CPU_RUNTIME);
     let at_once = if shares_device { 1 } else { std::thread::available_parallelism()?.get() };
     if let Some(stub) = &stub {
         runs.iter_mut().for_each(|run| {
-            stub.set(&mut run.command);
+            // Property tests draw the same values in every run, so that every run launches the same variants of kernels.
+            stub.set(&mut run.command).env("PROPTEST_RNG_SEED", "1");
         });
     }
     // Under load, Slurm may declare its nodes lost, so its tests run alone.
@@ -156,18 +168,19 @@ pub(crate) fn run(args: Args) -> Result<()> {
         println!("    {skip}");
     }
     if let Some(stub) = &stub {
-        print!("{}", stub.report(&own_kernels(&workspace::text_files(&workspace::paths()?)?))?);
+        print!("{}", stub.report(true)?);
     }
     let ci = std::env::var("CI").is_ok_and(|value| value == "true");
     match tally.verdict(ci) {
         Some(complaint) => bail!(complaint),
-        None => Ok(()),
+        None => Ok(stub),
     }
 }
 
-/// Returns the packages to test, as arguments of cargo.
+/// Returns the packages to test, as arguments of cargo. Runs on a device select those of `--rest`, which have all device
+/// tests: for another selection, cargo may compile their dependencies again with other features.
 fn packages(args: &Args, features: &str) -> Result<Vec<String>> {
-    if !args.rest {
+    if !args.rest && args.device.is_none() {
         return Ok(PACKAGES.map(str::to_owned).to_vec());
     }
     let (default, featured) =
@@ -186,6 +199,7 @@ fn runs(args: &Args, binaries: &[Binary]) -> Result<Vec<Run>> {
         Some(CPU_RUNTIME) => {
             each_test(binaries, &[&[PROGRAM_TESTS], DEVICE_TESTS].concat(), Some(CPU_RUNTIME))
         }
+        Some(device) if args.stub => Ok(runs_on_stub(binaries, device)),
         Some(device) => Ok(binaries.iter().map(|binary| binary.run(Some(device))).collect()),
         None => {
             let is_on_cpu_runtime = |binary: &&Binary| args.all && binary.target == PROGRAM_TESTS;
@@ -202,6 +216,21 @@ fn runs(args: &Args, binaries: &[Binary]) -> Result<Vec<Run>> {
             Ok(runs)
         }
     }
+}
+
+/// Returns the runs on the stub driver, the longest first: all binaries on devices like H100, and the tests of kernels
+/// also on devices like A100, for which other code is generated.
+fn runs_on_stub(binaries: &[Binary], device: &str) -> Vec<Run> {
+    let (kernels, mut others): (Vec<&Binary>, Vec<&Binary>) =
+        binaries.iter().partition(|binary| binary.package == "kiln-kernels" && binary.target == "device");
+    others.sort_by_key(|binary| binary.target != PROGRAM_TESTS);
+    let on_a100 = kernels.iter().map(|binary| {
+        let Run { name, mut command } = binary.run(Some(device));
+        command.env("CUDA_STUB_ARCH", "80");
+        Run { name: format!("{name}, sm_80"), command }
+    });
+    let on_h100 = kernels.iter().chain(&others).map(|binary| binary.run(Some(device)));
+    on_a100.chain(on_h100).collect()
 }
 
 /// Returns a run of each test of these binaries, for CubeCL's CPU runtime: kernels that synchronise a cube add threads

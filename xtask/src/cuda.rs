@@ -1,0 +1,70 @@
+//! `cargo xtask check --cuda`: checks the CUDA path without a GPU.
+//!
+//! A [stub of the CUDA driver](stub) executes all device tests and trains each model. NVIDIA's assembler compiles each
+//! of kiln's kernels that ran. The check fails if the stub ends a process, if a kernel was never launched, is rejected or
+//! uses local memory, except for [`ACCEPTED_SPILLS`], and if the numbers of launches and waits or the table of kernels
+//! differ from the committed ones.
+
+mod assembler;
+mod kernels;
+mod launches;
+mod stub;
+pub(crate) mod table;
+mod toolkit;
+mod trace;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use anyhow::{Result, ensure};
+
+use self::assembler::AcceptedSpill;
+use self::kernels::Kernel;
+pub(crate) use self::stub::{Args, Stub, run};
+use crate::test;
+
+/// The kernels that may spill, the kind of GPU, and the largest number of bytes. The assembler holds 64 warps of 32
+/// registers rather than 48 of 40. A thread stores one value of 4 bytes before its loop over positions and loads it after
+/// the loop, or in both halves of `chunk_sums`.
+const ACCEPTED_SPILLS: [AcceptedSpill; 4] = [
+    AcceptedSpill { kernel: "segment_sum of f32", arch: "sm_90a", n_bytes: 8 },
+    AcceptedSpill { kernel: "chunk_sums of f32", arch: "sm_90a", n_bytes: 12 },
+    AcceptedSpill { kernel: "long_segments of f16", arch: "sm_80", n_bytes: 8 },
+    AcceptedSpill { kernel: "long_segments of bf16", arch: "sm_80", n_bytes: 8 },
+];
+
+/// Runs the check. With `update`, writes the tables instead of comparing them with the committed ones.
+///
+/// # Errors
+/// Returns an error that lists all problems.
+pub(crate) fn check(update: bool) -> Result<()> {
+    let mut part_start = Instant::now();
+    let mut end_part = |name: &str| {
+        println!("==> {name}: {:.0} s", part_start.elapsed().as_secs_f64());
+        part_start = Instant::now();
+    };
+    let stub = test::run_on_stub()?;
+    end_part("device tests on the stub driver");
+    let runs = launches::measure(&stub)?;
+    end_part("a run of each model");
+    let own = kernels::own()?;
+    let trace = stub.read_traces()?;
+    let launches = trace.launches().chain(runs.iter().flat_map(|run| run.trace.launches()));
+    let modules: BTreeMap<&str, &Kernel> = launches
+        .filter_map(|launch| Some((&*launch.module, own.iter().find(|kernel| kernel.is(&launch.kernel))?)))
+        .collect();
+    let modules: Vec<(PathBuf, &Kernel)> =
+        modules.into_iter().map(|(module, kernel)| (stub.ptx(module), kernel)).collect();
+    let ptxas = toolkit::install_ptxas(&stub.toolkit())?;
+    let (usages, mut problems) = assembler::assemble_all(&ptxas, &modules, &ACCEPTED_SPILLS)?;
+    end_part("assembly of all kernels");
+    let text = table::text(&runs, &usages, &launches::accesses(&runs, &own));
+    print!("{text}");
+    problems.extend(table::compare(&text, update)?);
+    for problem in &problems {
+        println!("    {problem}");
+    }
+    ensure!(problems.is_empty(), "the CUDA path has {} problems", problems.len());
+    Ok(())
+}

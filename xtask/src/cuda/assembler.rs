@@ -1,0 +1,228 @@
+//! NVIDIA's assembler, which reports the registers and the local memory of a kernel.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use super::kernels::Kernel;
+
+/// A kind of GPU.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Arch {
+    pub(super) name: &'static str,
+    /// The bytes of shared memory of a multiprocessor.
+    shared: u32,
+}
+
+/// The GPUs that kernels are assembled for: H100 and H200, and A100.
+pub(super) const ARCHS: [Arch; 2] =
+    [Arch { name: "sm_90a", shared: 233_472 }, Arch { name: "sm_80", shared: 167_936 }];
+
+/// What a kernel uses of a multiprocessor.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct Usage {
+    pub(super) registers: u32,
+    /// The bytes that are moved to and from memory because registers do not suffice.
+    pub(super) spills: u32,
+    /// The bytes of local memory of a thread, spills included.
+    pub(super) stack: u32,
+    /// The number of warps that a multiprocessor holds at once.
+    pub(super) warps: u32,
+}
+
+/// A spill that the assembler chooses and that costs little.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct AcceptedSpill {
+    /// The name of the kernel with its element type.
+    pub(super) kernel: &'static str,
+    pub(super) arch: &'static str,
+    /// The largest number of bytes that a thread stores and loads.
+    pub(super) n_bytes: u32,
+}
+
+/// What the variants of a kernel use: the largest numbers, and the smallest number of warps, for each of [`ARCHS`].
+pub(super) type Usages = [Usage; ARCHS.len()];
+
+/// Assembles modules, which are files of PTX, on all cores, each for the kind of GPU that it names. Returns what each
+/// kernel uses, and a message for each kernel that is rejected, was not generated for one of [`ARCHS`], or uses local
+/// memory for anything but an accepted spill.
+pub(super) fn assemble_all(
+    ptxas: &Path,
+    modules: &[(PathBuf, &Kernel)],
+    accepted: &[AcceptedSpill],
+) -> Result<(BTreeMap<String, Usages>, Vec<String>)> {
+    let n_threads = std::thread::available_parallelism()?.get();
+    let of_part = |part: &[(PathBuf, &Kernel)]| -> Vec<_> {
+        part.iter().map(|(ptx, _)| assemble(ptxas, ptx)).collect()
+    };
+    let assembled: Vec<Result<(usize, Usage)>> = std::thread::scope(|scope| {
+        let parts = modules.chunks(modules.len().div_ceil(n_threads).max(1));
+        let threads: Vec<_> = parts.map(|part| scope.spawn(move || of_part(part))).collect();
+        threads.into_iter().flat_map(|thread| thread.join().expect("assembling should not panic")).collect()
+    });
+    let (mut kernels, mut problems) = (BTreeMap::<String, Usages>::new(), BTreeSet::new());
+    for ((_, kernel), assembled) in modules.iter().zip(assembled) {
+        let of_kernel = kernels.entry(kernel.to_string()).or_default();
+        match assembled {
+            Ok((arch, usage)) => {
+                of_kernel[arch] = of_kernel[arch].max(usage);
+                let (name, arch_name) = (kernel.to_string(), ARCHS[arch].name);
+                let spill = accepted.iter().find(|spill| spill.kernel == name && spill.arch == arch_name);
+                let problem = usage.problem(spill.map_or(0, |spill| spill.n_bytes));
+                problems
+                    .extend(problem.map(|problem| format!("{kernel} for {}: {problem}", ARCHS[arch].name)));
+            }
+            Err(error) => {
+                problems.insert(format!("{kernel}: {error:#}"));
+            }
+        }
+    }
+    for (name, usages) in &kernels {
+        let missing = ARCHS.iter().zip(usages).filter(|(_, usage)| usage.registers == 0);
+        problems.extend(missing.map(|(arch, _)| format!("{name}: not assembled for {}", arch.name)));
+    }
+    Ok((kernels, problems.into_iter().collect()))
+}
+
+impl Usage {
+    /// Returns the larger number of each resource, and the smaller number of warps.
+    fn max(self, other: Self) -> Self {
+        let warps = if self.warps == 0 { other.warps } else { self.warps.min(other.warps) };
+        Self {
+            registers: self.registers.max(other.registers),
+            spills: self.spills.max(other.spills),
+            stack: self.stack.max(other.stack),
+            warps,
+        }
+    }
+
+    fn problem(self, accepted_spill: u32) -> Option<String> {
+        if accepted_spill < self.spills {
+            return Some(format!("{} bytes are spilled, {accepted_spill} accepted", self.spills));
+        }
+        // A stack without spills holds arrays of the kernel.
+        (self.spills == 0 && self.stack != 0).then(|| format!("{} bytes of local memory", self.stack))
+    }
+}
+
+/// Assembles a module for the kind of GPU that it names. Returns the position of that in [`ARCHS`], and what the kernel
+/// uses.
+///
+/// # Errors
+/// Returns an error with the assembler's message if it rejects the kernel.
+fn assemble(ptxas: &Path, ptx: &Path) -> Result<(usize, Usage)> {
+    let text = fs::read_to_string(ptx).with_context(|| format!("cannot read {}", ptx.display()))?;
+    let target = text.lines().find_map(|line| line.strip_prefix(".target ")).unwrap_or_default();
+    let index = ARCHS.iter().position(|arch| arch.name == target.trim());
+    let index = index.with_context(|| format!("{} is for `{target}`", ptx.display()))?;
+    let mut command = Command::new(ptxas);
+    command.arg(format!("-arch={}", ARCHS[index].name)).args(["-v", "-o", "/dev/null"]).arg(ptx);
+    let output = command.output().context("cannot start ptxas")?;
+    let report = String::from_utf8_lossy(&output.stderr);
+    if !output.status.success() {
+        bail!("rejected for {}: {}", ARCHS[index].name, report.lines().next().unwrap_or_default());
+    }
+    let usage = usage(&report, n_threads(&text), ARCHS[index]);
+    Ok((index, usage.with_context(|| format!("unknown report of ptxas: {report}"))?))
+}
+
+/// Returns the number of threads of a block, which the PTX declares for each axis.
+fn n_threads(ptx: &str) -> u32 {
+    let declared = ptx.lines().find_map(|line| {
+        let line = line.trim_start();
+        line.strip_prefix(".reqntid ").or_else(|| line.strip_prefix(".maxntid "))
+    });
+    let axes = declared.unwrap_or("1").split(',');
+    axes.map(|n| n.trim().trim_end_matches('{').trim().parse::<u32>().unwrap_or(1)).product()
+}
+
+/// Parses the assembler's report. Returns `None` if a number is missing.
+fn usage(report: &str, n_threads: u32, arch: Arch) -> Option<Usage> {
+    let before = |unit: &str| -> Option<u32> {
+        let (head, _) = report.split_once(unit)?;
+        head.rsplit(|c: char| !c.is_ascii_digit()).find(|word| !word.is_empty())?.parse().ok()
+    };
+    let registers = before(" registers")?;
+    let spills = before(" bytes spill stores")? + before(" bytes spill loads")?;
+    let shared = before(" bytes smem").unwrap_or(0);
+    let warps = warps(registers, shared, n_threads, arch);
+    Some(Usage { registers, spills, stack: before(" bytes stack frame")?, warps })
+}
+
+/// Returns the number of warps that a multiprocessor holds: it has 65,536 registers, allocated to warps in units of 256,
+/// and at most 64 warps in at most 32 blocks. Each block takes 1 KiB of shared memory besides its own.
+fn warps(registers: u32, shared: u32, n_threads: u32, arch: Arch) -> u32 {
+    let warps_per_block = n_threads.div_ceil(32).max(1);
+    let registers_per_block = (32 * registers).next_multiple_of(256) * warps_per_block;
+    let blocks = (65_536 / registers_per_block.max(1)).min(arch.shared / (shared + 1024));
+    blocks.min(32).min(64 / warps_per_block) * warps_per_block
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_the_report_of_the_assembler() {
+        let report = "ptxas info    : 0 bytes gmem\nptxas info    : Compiling entry function 'a' for 'sm_90a'\n\
+            ptxas info    : Function properties for a\n    16 bytes stack frame, 4 bytes spill stores, 8 bytes spill loads\n\
+            ptxas info    : Used 40 registers, used 1 barriers, 16 bytes cumulative stack size, 1024 bytes smem\n";
+        let threads = n_threads(".visible .entry a(\n.reqntid 256, 1, 1\n{");
+        assert_eq!(threads, 256);
+        let expected = Usage { registers: 40, spills: 12, stack: 16, warps: 48 };
+        assert_eq!(usage(report, threads, ARCHS[0]), Some(expected));
+        assert_eq!(usage("ptxas info : nothing", 1, ARCHS[0]), None);
+    }
+
+    #[test]
+    fn spills_and_local_memory_are_problems_unless_accepted() {
+        let usage = Usage { registers: 32, spills: 0, stack: 0, warps: 64 };
+        assert_eq!(usage.problem(0), None);
+        let with_local = Usage { stack: 16, ..usage };
+        assert_eq!(with_local.problem(8).unwrap(), "16 bytes of local memory");
+        let spilled = Usage { spills: 8, stack: 8, ..usage };
+        assert_eq!(spilled.problem(8), None);
+        assert_eq!(spilled.problem(4).unwrap(), "8 bytes are spilled, 4 accepted");
+        let largest = Usage::default().max(Usage { warps: 48, ..usage }).max(with_local);
+        assert_eq!(largest, Usage { registers: 32, spills: 0, stack: 16, warps: 48 });
+    }
+
+    /// The assembler is a script that reports a spill for one kind of GPU and rejects the kernel for the other.
+    #[test]
+    #[cfg(unix)]
+    fn rejected_kernels_and_spills_are_reported_by_kernel() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let script = "#!/bin/sh\ncase $1 in *sm_80) echo 'unknown instruction' >&2; exit 1;; esac\n\
+            echo '8 bytes stack frame, 4 bytes spill stores, 4 bytes spill loads' >&2\necho 'Used 20 registers' >&2\n";
+        fs::write(path("ptxas"), script).unwrap();
+        fs::set_permissions(path("ptxas"), fs::Permissions::from_mode(0o755)).unwrap();
+        let modules = ["sm_90a", "sm_80"].map(|arch| {
+            fs::write(path(arch), format!(".target {arch}\n.reqntid 256, 1, 1\n")).unwrap();
+            path(arch)
+        });
+        let kernel = Kernel { name: "pick".to_owned(), dtype: None };
+        let modules = modules.map(|module| (module, &kernel));
+        let (kernels, problems) = assemble_all(&path("ptxas"), &modules, &[]).unwrap();
+        let expected = [
+            "pick for sm_90a: 8 bytes are spilled, 0 accepted",
+            "pick: not assembled for sm_80",
+            "pick: rejected for sm_80: unknown instruction",
+        ];
+        assert_eq!(problems, expected);
+        assert_eq!(kernels["pick"].map(|usage| usage.registers), [20, 0]);
+    }
+
+    #[test]
+    fn registers_shared_memory_and_blocks_limit_the_warps() {
+        assert_eq!(warps(16, 0, 256, ARCHS[0]), 64);
+        assert_eq!(warps(128, 0, 256, ARCHS[0]), 16);
+        assert_eq!(warps(16, 100_000, 256, ARCHS[0]), 16);
+        assert_eq!(warps(16, 100_000, 256, ARCHS[1]), 8);
+        assert_eq!(warps(16, 0, 32, ARCHS[0]), 32);
+    }
+}

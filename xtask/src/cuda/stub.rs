@@ -1,0 +1,220 @@
+//! A stub of the CUDA driver and of NCCL, which runs CUDA code on machines without a GPU: `cargo xtask test --device
+//! cuda --stub`, or `cargo xtask cuda-stub -- COMMAND` for any program that was built with the feature `cuda`.
+//!
+//! The stub (`xtask/cuda_stub/`) executes the kernels' PTX on the CPU and traces a program's driver calls. It ends the
+//! process at an unknown instruction or driver function, at an access to the memory of another device, and at an access
+//! outside all allocations. It does not measure time, and detects neither races between blocks nor errors of memory
+//! ordering.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use super::trace::{Launches, Trace};
+use super::{kernels, toolkit};
+use crate::workspace;
+
+/// Options of `cargo xtask cuda-stub`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Number of devices that the stub reports
+    #[arg(long, default_value = "2")]
+    devices: usize,
+    /// The program and its arguments; without a program, prints the environment variables to set
+    #[arg(trailing_var_arg = true)]
+    command: Vec<OsString>,
+}
+
+/// The built stub: the folder with its libraries and traces, and the number of devices that it reports.
+#[derive(Debug)]
+pub(crate) struct Stub {
+    folder: PathBuf,
+    n_devices: usize,
+}
+
+/// Builds the stub and runs a command on it.
+pub(crate) fn run(args: Args) -> Result<()> {
+    let stub = Stub::build(args.devices)?;
+    let [program, rest @ ..] = &args.command[..] else {
+        for (name, value) in stub.vars() {
+            println!("export {name}={}", value.display());
+        }
+        return Ok(());
+    };
+    let outcome = workspace::run(stub.set(Command::new(program).args(rest)));
+    print!("{}", stub.report(false)?);
+    outcome
+}
+
+impl Stub {
+    /// Compiles the libraries and installs `libdevice`, below `target/cuda-stub`. Removes the traces of earlier runs.
+    ///
+    /// # Errors
+    /// Returns an error if the libraries cannot be compiled, or if `libdevice` is missing and cannot be downloaded.
+    pub(crate) fn build(n_devices: usize) -> Result<Self> {
+        let root = workspace::root()?;
+        let stub = Self { folder: root.join("target/cuda-stub"), n_devices };
+        let (source, library) = (root.join("xtask/cuda_stub"), stub.library());
+        fs::create_dir_all(&library)?;
+        fs::create_dir_all(stub.traces())?;
+        for entry in fs::read_dir(stub.traces())? {
+            let path = entry?.path();
+            // Compiled kernels are kept, because their file names contain the hash of their code.
+            if path.ends_with("errors") || path.ends_with("nccl") || is_trace(&path) {
+                fs::remove_file(&path)?;
+            }
+        }
+        let driver = fs::read_to_string(source.join("driver.c"))?;
+        fs::write(library.join("unresolved.inc"), unresolved(&driver, &bindings()?))?;
+        for file in ["ptx.h", "ptx_to_c.py", "runtime.c"] {
+            let text = fs::read(source.join(file))?;
+            // Kernels compiled by another version of the translator are invalid.
+            if fs::read(library.join(file)).is_ok_and(|before| before != text) {
+                fs::remove_dir_all(stub.traces())?;
+                fs::create_dir_all(stub.traces())?;
+            }
+            fs::write(library.join(file), text)?;
+        }
+        let compile = |files: &[&str], name: &str| {
+            let mut command = Command::new("cc");
+            command.args(["-O2", "-w", "-shared", "-fPIC", "-o"]).arg(library.join(name));
+            command.arg(format!("-Wl,-soname,{name}")).arg("-I").arg(&library).arg("-L").arg(&library);
+            command.args(files.iter().map(|file| source.join(file)));
+            command
+        };
+        workspace::run(compile(&["driver.c", "runtime.c"], "libcuda.so.1").args([
+            "-ldl",
+            "-lpthread",
+            "-lm",
+        ]))?;
+        workspace::run(compile(&["nccl.c"], "libnccl.so.2").args(["-l:libcuda.so.1", "-lpthread"]))?;
+        toolkit::install_libdevice(&stub.toolkit())?;
+        Ok(stub)
+    }
+
+    /// Sets the environment variables with which a command runs on the stub, and returns the command.
+    pub(crate) fn set<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+        command.envs(self.vars())
+    }
+
+    fn vars(&self) -> [(&'static str, PathBuf); 5] {
+        [
+            ("LD_LIBRARY_PATH", self.library()),
+            ("CUDA_PATH", self.toolkit()),
+            ("CUDA_STUB_DIR", self.traces()),
+            ("CUDA_STUB_DEVICES", self.n_devices.to_string().into()),
+            ("NCCL_STUB_TRACE", self.traces().join("nccl")),
+        ]
+    }
+
+    fn library(&self) -> PathBuf {
+        self.folder.join("lib")
+    }
+
+    fn traces(&self) -> PathBuf {
+        self.folder.join("run")
+    }
+
+    /// Returns the folder for the results of model runs.
+    pub(super) fn models(&self) -> PathBuf {
+        self.folder.join("models")
+    }
+
+    /// Returns the folder of the parts of the CUDA toolkit.
+    pub(super) fn toolkit(&self) -> PathBuf {
+        self.folder.join("toolkit")
+    }
+
+    /// Returns the path of the PTX of a kernel that was loaded.
+    pub(super) fn ptx(&self, module: &str) -> PathBuf {
+        self.traces().join(module).with_extension("ptx")
+    }
+
+    /// Returns the traces of all processes since the stub was built.
+    ///
+    /// # Errors
+    /// Returns an error if the stub ended a process.
+    pub(super) fn read_traces(&self) -> Result<Trace> {
+        let errors = self.traces().join("errors");
+        if errors.exists() {
+            bail!("the stub driver ended a process: {}", fs::read_to_string(errors)?.trim());
+        }
+        let mut traces = Trace::default();
+        for entry in fs::read_dir(self.traces())? {
+            let path = entry?.path();
+            if is_trace(&path) {
+                traces.read(&fs::read_to_string(path)?);
+            }
+        }
+        Ok(traces)
+    }
+
+    /// Returns a table with the number of launches of each kernel on each device since the stub was built.
+    ///
+    /// # Errors
+    /// Returns an error if the stub ended a process, or if one of kiln's kernels was not launched and `needs_all` is
+    /// true.
+    pub(crate) fn report(&self, needs_all: bool) -> Result<String> {
+        let launches = Launches::of(&self.read_traces()?);
+        let missing: Vec<String> = match needs_all {
+            true => kernels::own()?
+                .iter()
+                .filter(|kernel| !launches.has(kernel))
+                .map(ToString::to_string)
+                .collect(),
+            false => Vec::new(),
+        };
+        if !missing.is_empty() {
+            bail!("kernels that were never launched on the stub: {}", missing.join(", "));
+        }
+        Ok(launches.table())
+    }
+}
+
+fn is_trace(path: &Path) -> bool {
+    path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with("trace."))
+}
+
+/// Returns the source file of the Rust bindings (cudarc) that declares all driver functions that the bindings may load.
+fn bindings() -> Result<String> {
+    let metadata = workspace::metadata()?;
+    let cudarc = metadata.packages.iter().find(|package| package.name == "cudarc");
+    let manifest = &cudarc.context("cudarc is not among the packages")?.manifest_path;
+    let path = manifest.with_file_name("src/driver/sys/mod.rs");
+    fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))
+}
+
+/// The text with which the bindings begin the definition of a function.
+const FUNCTION: &str = concat!("pub ", "unsafe", " fn cu");
+
+/// Returns a line for each function that the bindings may load and the stub does not define.
+fn unresolved(driver: &str, bindings: &str) -> String {
+    let name = |text: &str| {
+        text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').next().unwrap_or("").to_owned()
+    };
+    let defined: BTreeSet<String> =
+        driver.match_indices("Result cu").map(|(at, _)| name(&driver[at + 7..])).collect();
+    let functions =
+        bindings.match_indices(FUNCTION).map(|(at, _)| name(&bindings[at + FUNCTION.len() - 2..]));
+    let missing: BTreeSet<String> =
+        functions.filter(|name| name != "culib" && !defined.contains(name)).collect();
+    missing.iter().map(|name| format!("UNRESOLVED({name})\n")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_driver_functions_without_a_definition() {
+        let driver = "Result cuInit(unsigned flags) { return SUCCESS; }";
+        let bindings: String = ["Init(Flags: u32)", "GraphLaunch(a: b)", "lib()"]
+            .map(|rest| format!("{FUNCTION}{rest}\n"))
+            .concat();
+        assert_eq!(unresolved(driver, &bindings), "UNRESOLVED(cuGraphLaunch)\n");
+    }
+}
