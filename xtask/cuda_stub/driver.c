@@ -1,6 +1,6 @@
-// A stub of the CUDA driver (libcuda.so.1) for machines without a GPU. It reports H200 or A100 devices, translates the PTX of
-// every kernel to C (ptx_to_c.py), compiles that with the system's C compiler and runs it on the CPU (runtime.c), and writes
-// a trace of launches, copies, waits and allocations.
+// A stub of the CUDA driver (libcuda.so.1) for machines without a GPU. It reports H200 or A100 devices, translates the
+// PTX of every kernel to C (ptx_to_c.py), compiles that with the system's C compiler, runs it on the CPU (runtime.c),
+// and writes a trace of launches, copies, waits and allocations.
 //
 // The stub is strict. A kernel that cannot be translated, a driver function that it does not implement, a pointer to
 // the memory of another device and an access past an allocation each end the process with status 99 and a line in
@@ -36,7 +36,10 @@ typedef unsigned long long DevicePtr;
 
 static FILE *trace;
 static char dir[512];
-static int n_devices = 1, n_sector_blocks, arch = 90;
+static int n_devices = 1, n_sector_blocks, arch = 90, is_h200 = 1;
+// The bytes of shared memory that a block may have.
+static int max_shared = 232448;
+static size_t memory_bytes = 143771ull << 20;
 static double started;
 
 static double now(void) {
@@ -102,6 +105,7 @@ __attribute__((constructor)) static void init(void) {
     if (n_devices < 0 || 8 < n_devices) fail("CUDA_STUB_DEVICES is %s, expected 0 to 8", value);
     if ((value = getenv("CUDA_STUB_ARCH"))) arch = atoi(value);
     if (arch != 80 && arch != 90) fail("CUDA_STUB_ARCH is %s, expected 80 or 90", value);
+    if (arch == 80) is_h200 = 0, max_shared = 166912, memory_bytes = 80ull << 30;
     if ((value = getenv("CUDA_STUB_SECTORS"))) n_sector_blocks = atoi(value);
     struct sigaction action = {.sa_sigaction = on_crash, .sa_flags = SA_SIGINFO | SA_ONSTACK};
     sigaction(SIGSEGV, &action, 0);
@@ -128,12 +132,12 @@ Result cuInit(unsigned flags) { return SUCCESS; }
 Result cuDriverGetVersion(int *version) { *version = 13000; return SUCCESS; }
 Result cuDeviceGet(int *device, int ordinal) { *device = ordinal; return check_device(ordinal); }
 Result cuDeviceGetCount(int *n) { *n = n_devices; return SUCCESS; }
-Result cuDeviceGetName(char *name, int room, int device) { snprintf(name, room, arch == 90 ? "NVIDIA H200 (stub)" : "NVIDIA A100 (stub)"); return check_device(device); }
+Result cuDeviceGetName(char *name, int room, int device) { snprintf(name, room, is_h200 ? "NVIDIA H200 (stub)" : "NVIDIA A100 (stub)"); return check_device(device); }
 static Result uuid(char *uuid, int device) { memset(uuid, 1 + device, 16); return check_device(device); }
 Result cuDeviceGetUuid(char *to, int device) { return uuid(to, device); }
 Result cuDeviceGetUuid_v2(char *to, int device) { return uuid(to, device); }
-Result cuDeviceTotalMem_v2(size_t *n, int device) { *n = 143771ull << 20; return check_device(device); }
-Result cuMemGetInfo_v2(size_t *n_free, size_t *total) { *n_free = *total = 143771ull << 20; return SUCCESS; }
+Result cuDeviceTotalMem_v2(size_t *n, int device) { *n = memory_bytes; return check_device(device); }
+Result cuMemGetInfo_v2(size_t *n_free, size_t *total) { *n_free = *total = memory_bytes; return SUCCESS; }
 Result cuDeviceGetPCIBusId(char *id, int room, int device) { snprintf(id, room, "0000:%02x:00.0", 1 + device); return check_device(device); }
 Result cuDeviceCanAccessPeer(int *can, int device, int peer) { *can = 0; return check_device(device); }
 
@@ -146,17 +150,17 @@ Result cuDeviceGetAttribute(int *value, int attribute, int device) {
     case 8: *value = 49152; break;                 // shared memory per block
     case 10: *value = 32; break;                   // warp size
     case 12: *value = 65536; break;                // registers per block
-    case 13: *value = 1980000; break;              // clock rate
-    case 16: *value = 132; break;                  // multiprocessors
-    case 36: *value = 3201000; break;              // memory clock
-    case 37: *value = 6144; break;                 // memory bus
-    case 38: *value = 60 << 20; break;             // L2 cache
+    case 13: *value = is_h200 ? 1980000 : 1410000; break;             // clock rate
+    case 16: *value = is_h200 ? 132 : 108; break;               // multiprocessors
+    case 36: *value = is_h200 ? 3201000 : 1593000; break;             // memory clock
+    case 37: *value = is_h200 ? 6144 : 5120; break;               // memory bus
+    case 38: *value = (is_h200 ? 60 : 40) << 20; break;            // L2 cache
     case 39: *value = 2048; break;                 // threads per multiprocessor
     case 75: *value = arch / 10; break;            // compute capability
     case 76: *value = arch % 10; break;
-    case 81: *value = arch == 90 ? 233472 : 167936; break;  // shared memory per multiprocessor
+    case 81: *value = max_shared + 1024; break;    // shared memory per multiprocessor
     case 82: *value = 65536; break;                // registers per multiprocessor
-    case 97: *value = arch == 90 ? 232448 : 166912; break;  // shared memory per block, opt-in
+    case 97: *value = max_shared; break;           // shared memory per block, opt-in
     case 115: *value = 1; break;                   // memory pools
     default: fail("cuDeviceGetAttribute %d is not implemented", attribute);
     }
@@ -395,14 +399,14 @@ Result cuModuleLoadData(void **to, const void *image) {
     sscanf(entry, ".entry %255[^( \n]", kernel->name);
     kernel->hash = hash_of(ptx);
     snprintf(kernel->base, sizeof kernel->base, "%s/%016lx", dir, kernel->hash);
-    snprintf(path, sizeof path, "%s.%d.tmp", kernel->base, getpid());
-    FILE *file = fopen(path, "w");
+    snprintf(path, sizeof path, "%s.%d.%d.tmp", kernel->base, getpid(), thread_id());
+    FILE *file = fopen(path, "we");
     if (!file) fail("%s: %s", path, strerror(errno));
     fputs(ptx, file);
-    fclose(file);
+    if (fclose(file)) fail("%s: %s", path, strerror(errno));
     char ptx_path[720];
     snprintf(ptx_path, sizeof ptx_path, "%s.ptx", kernel->base);
-    rename(path, ptx_path);
+    if (rename(path, ptx_path)) fail("%s: %s", ptx_path, strerror(errno));
     // Parameters in order: `.param .u64 … name` or `.param .align A .b8 name[N]`.
     const char *p = strchr(entry, '('), *end = strchr(p, ')');
     for (; (p = strstr(p, ".param")) && p < end; p++) {
@@ -495,7 +499,7 @@ Result cuLaunchKernel(Kernel *kernel, unsigned gx, unsigned gy, unsigned gz, uns
     if (kernel->device != device) fail("%s of device %d is launched on device %d", kernel->name, kernel->device, device);
     if (current_device("cuLaunchKernel") != device) fail("%s is launched on device %d, but the current context is another one", kernel->name, device);
     // The driver rejects these launches with CUDA_ERROR_INVALID_VALUE.
-    if (!gx || !gy || !gz || !bx || !by || !bz || 1024 < (uint64_t)bx * by * bz || 65535 < gy || 65535 < gz || 0x7fffffff < gx || 64 < bz || 232448 < shared)
+    if (!gx || !gy || !gz || !bx || !by || !bz || 1024 < (uint64_t)bx * by * bz || 65535 < gy || 65535 < gz || 0x7fffffff < gx || 64 < bz || (unsigned)max_shared < shared)
         fail("%s is launched with grid %u %u %u, block %u %u %u and %u bytes of shared memory", kernel->name, gx, gy, gz, bx, by, bz, shared);
     for (int i = 0; i < kernel->n_params; i++) memcpy(block + kernel->offset[i], params[i], kernel->size[i]);
     for (int at = 0; at + 8 <= kernel->n_param_bytes; at += 8) {
@@ -505,7 +509,7 @@ Result cuLaunchKernel(Kernel *kernel, unsigned gx, unsigned gy, unsigned gz, uns
         if (0 <= owner && owner != device) fail("%s on device %d has an argument in the memory of device %d", kernel->name, device, owner);
     }
     long counts[8] = {0};
-    Launch launch = {gx, gy, gz, bx, by, bz, shared, block, n_sector_blocks ? counts : 0};
+    Launch launch = {gx, gy, gz, bx, by, bz, shared, block, counts, n_sector_blocks};
     double before = now();
     prepare(kernel);
     kernel->run(&launch);

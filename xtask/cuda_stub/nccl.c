@@ -35,15 +35,7 @@ static __thread int group_depth, n_queued;
 static __thread Result group_result;
 static __thread Comm *queued[MAX_OPS];
 
-static void stub_fail(const char *what) {
-    char path[600];
-    const char *dir = getenv("CUDA_STUB_DIR");
-    snprintf(path, sizeof path, "%s/errors", dir ? dir : "cuda-stub");
-    FILE *file = fopen(path, "a");
-    if (file) { fprintf(file, "pid %d: nccl: %s\n", getpid(), what); fclose(file); }
-    fprintf(stderr, "nccl stub: %s\n", what);
-    _exit(99);
-}
+__attribute__((noreturn)) void stub_fail(const char *what, const char *where);   // of the stub driver
 
 static void record(const char *call, const Comm *comm, size_t n) {
     const char *path = getenv("NCCL_STUB_TRACE");
@@ -55,7 +47,7 @@ static void record(const char *call, const Comm *comm, size_t n) {
 
 // Ends the process if the memory is not on the communicator's device.
 static void check_memory(const Comm *comm, const void *at, size_t n) {
-    if (n && cuda_stub_device_of((unsigned long long)at) != comm->device) stub_fail("a buffer is in the memory of another device");
+    if (n && cuda_stub_device_of((unsigned long long)at) != comm->device) stub_fail("a buffer is in the memory of another device", "NCCL");
 }
 
 const char *ncclGetErrorString(Result error) {
@@ -77,8 +69,8 @@ Result ncclGetUniqueId(Id *id) {
 Result ncclCommInitRankConfig(Comm **to, int n_ranks, Id id, int rank, Config *config) {
     int device;
     Result result = SUCCESS;
-    if (config->magic != 0xcafebeef || config->version < 21400 || config->size < 20) stub_fail("the configuration is invalid");
-    if (config->blocking) stub_fail("the communicator is blocking: a deadline cannot end its calls");
+    if (config->magic != 0xcafebeef || config->version < 21400 || config->size < 20) stub_fail("the configuration is invalid", "NCCL");
+    if (config->blocking) stub_fail("the communicator is blocking: a deadline cannot end its calls", "NCCL");
     cuCtxGetDevice(&device);
     pthread_mutex_lock(&lock);
     if (n_ranks < 1 || MAX_RANKS < n_ranks || rank < 0 || n_ranks <= rank) result = INVALID_ARGUMENT;
@@ -119,7 +111,7 @@ static void run(World *world) {
     Comm **comms = world->comms;
     for (int rank = 1; rank < world->n_ranks; rank++)
         if (comms[rank]->op.is_sum != comms[0]->op.is_sum || comms[rank]->op.n != comms[0]->op.n)
-            stub_fail("ranks call different operations, or sum different numbers of values");
+            stub_fail("ranks call different operations, or sum different numbers of values", "NCCL");
     if (comms[0]->op.is_sum) {
         size_t n = comms[0]->op.n;
         float *sums = malloc(n * sizeof *sums + 1);
@@ -136,7 +128,7 @@ static void run(World *world) {
                 int n_matching = 0;
                 for (int s = 0; s < from->n_sends; s++)
                     if (from->sends[s].peer == to && from->sends[s].n == recv.n && ++n_matching) memcpy(recv.at, from->sends[s].at, recv.n);
-                if (n_matching != 1) stub_fail("a rank receives data that no rank sends");
+                if (n_matching != 1) stub_fail("a rank receives data that no rank sends", "NCCL");
             }
     for (int rank = 0; rank < world->n_ranks; rank++) comms[rank]->has_op = 0;
     pthread_cond_broadcast(&changed);
@@ -241,7 +233,7 @@ Result ncclCommFinalize(Comm *comm) {
 Result ncclCommDestroy(Comm *comm) {
     pthread_mutex_lock(&lock);
     record("destroy", comm, 0);
-    if (!comm->is_final || comm->has_op) stub_fail("a communicator was destroyed before it was finalized");
+    if (!comm->is_final || comm->has_op) stub_fail("a communicator was destroyed before it was finalized", "NCCL");
     pthread_mutex_unlock(&lock);
     return SUCCESS;
 }
@@ -250,7 +242,7 @@ Result ncclCommDestroy(Comm *comm) {
 Result ncclCommAbort(Comm *comm) {
     pthread_mutex_lock(&lock);
     record("abort", comm, 0);
-    if (comm->is_aborted) stub_fail("a communicator was aborted twice");
+    if (comm->is_aborted) stub_fail("a communicator was aborted twice", "NCCL");
     comm->is_aborted = 1;
     pthread_cond_broadcast(&changed);
     while (comm->n_workers) pthread_cond_wait(&changed, &lock);

@@ -5,7 +5,9 @@
 #include <stdint.h>
 #include <string.h>
 
-typedef struct { unsigned gx, gy, gz, bx, by, bz, shared; const char *params; long *sectors; } Launch;
+typedef struct { unsigned gx, gy, gz, bx, by, bz, shared; const char *params;
+    long *sectors; int n_sector_blocks;   // counts of accesses, and the number of blocks in which they are counted, or 0
+} Launch;
 typedef union { float f; uint32_t u; } U32; typedef union { double f; uint64_t u; } U64;
 static inline float F(uint32_t u) { U32 x; x.u = u; return x.f; }
 static inline uint32_t FI(float f) { U32 x; x.f = f; return x.u; }
@@ -47,7 +49,7 @@ typedef struct {
 void record_access(Thread *t, int site, uint64_t address, int n_bytes, int store);
 
 // Operations in which all threads of a warp or of a block take part.
-enum { SHFL_IDX, SHFL_UP, SHFL_DOWN, SHFL_BFLY, BALLOT, WMMA_F32, WMMA_OTHER, REDUX_ADD, REDUX_MIN, REDUX_MAX, REDUX_AND, REDUX_OR, REDUX_XOR, SYNC_WARP };
+enum { SHFL_IDX, SHFL_UP, SHFL_DOWN, SHFL_BFLY, BALLOT, WMMA_F32, REDUX_ADD, REDUX_MIN, REDUX_MAX, REDUX_AND, REDUX_OR, REDUX_XOR, SYNC_WARP };
 void collective(Thread *t, int op);
 void barrier(Thread *t);
 

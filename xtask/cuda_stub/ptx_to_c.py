@@ -534,7 +534,7 @@ class Kernel:
 
     def site(self):
         self.sites += 1
-        return min(self.sites - 1, 511)
+        return self.sites - 1
 
     def move(self, ops, kind):
         if ops[0].startswith("{"):
@@ -711,8 +711,8 @@ def main():
         try:
             build(line.strip(), sys.argv[1])
             print("ok", flush=True)
-        except (Unknown, OSError) as error:
-            print(str(error).replace("\n", " "), flush=True)
+        except Exception as error:  # The driver ends its process with this answer.
+            print(f"{type(error).__name__}: {error}".replace("\n", " "), flush=True)
 
 
 if __name__ == "__main__":

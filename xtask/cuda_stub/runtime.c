@@ -59,7 +59,6 @@ static void leave(Thread *t, int state) { t->state = state; switch_to(&t->sp, t-
 static __thread Thread *starting;
 static void first(void) { Thread *t = starting; t->block->code->body(t->block->l, t); t->state = ENDED; for (;;) switch_to(&t->sp, t->block->main_sp); }
 
-typedef struct { int m, n, k, a_kind, b_kind; } Mma; // kinds: 0 f16, 1 bf16, 2 tf32
 static float element(Thread *warp, int base, int index, int kind) {
     int lane = index % 32, e = index / 32; unsigned *r = warp[lane].in + base;
     if (kind == 2) return F(r[e]);
@@ -68,7 +67,7 @@ static float element(Thread *warp, int base, int index, int kind) {
 static void warp_op(Thread *w, unsigned n) {
     int op = -1; for (unsigned i = 0; i < n; i++) if (w[i].state == IN_WARP) { op = w[i].op; break; }
     unsigned here = 0; for (unsigned i = 0; i < n; i++) if (w[i].state == IN_WARP && w[i].op == op) here |= 1u << i;
-    if ((op & 255) >= SHFL_IDX && (op & 255) <= SHFL_BFLY) {
+    if (op >= SHFL_IDX && op <= SHFL_BFLY) {
         for (unsigned i = 0; i < n; i++) if (here >> i & 1) {
             unsigned b = w[i].in[1] & 31, c = w[i].in[2], seg = c >> 8 & 31, clamp = c & 31;
             unsigned max = (i & seg) | (clamp & ~seg), min = i & seg; int j; int ok;
@@ -148,7 +147,7 @@ void run_blocks(Launch *l, const Code *code) {
     if (!shared) shared = mmap(0, 512 << 10, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_32BIT, -1, 0);
     unsigned locals_needed = (code->needs_fibers ? n : 1) * local_bytes;
     if (locals_room < locals_needed) { free(locals); locals = aligned_alloc(32, locals_needed); locals_room = locals_needed; }
-    if (l->sectors && n_sites < N_WARPS_MAX * code->n_sites) {
+    if (l->n_sector_blocks && n_sites < N_WARPS_MAX * code->n_sites) {
         sites = realloc(sites, N_WARPS_MAX * code->n_sites * sizeof *sites);
         memset(sites + n_sites, 0, (N_WARPS_MAX * code->n_sites - n_sites) * sizeof *sites);
         n_sites = N_WARPS_MAX * code->n_sites;
@@ -156,10 +155,10 @@ void run_blocks(Launch *l, const Code *code) {
     Block block = {l, code, threads, n, sites, 0};
     if (code->needs_fibers)
         for (unsigned i = 0; i < n; i++) if (!threads[i].stack) threads[i].stack = mmap(0, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    const char *limit = getenv("CUDA_STUB_SECTORS");
-    long n_blocks = (long)l->gx * l->gy * l->gz, done = 0, every = n_blocks / (limit ? atol(limit) : 1) + 1, counted = 0;
+    long n_blocks = (long)l->gx * l->gy * l->gz, done = 0, counted = 0;
+    long every = l->n_sector_blocks ? n_blocks / l->n_sector_blocks + 1 : 1;
     for (unsigned cz = 0; cz < l->gz; cz++) for (unsigned cy = 0; cy < l->gy; cy++) for (unsigned cx = 0; cx < l->gx; cx++, done++) {
-        int counts = l->sectors && done % every == 0;
+        int counts = l->n_sector_blocks && done % every == 0;
         counted += counts;
         memset(shared, 0xA5, code->shared_bytes + l->shared);
         unsigned i = 0;

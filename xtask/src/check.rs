@@ -16,7 +16,7 @@ pub(crate) struct Args {
     /// Runs only these steps
     #[arg(value_name = "STEP", value_parser = clap::builder::PossibleValuesParser::new(STEPS.iter().map(|step| step.0)))]
     steps: Vec<String>,
-    /// Runs instead the check of the CUDA path, on a stub of the CUDA driver and with NVIDIA's assembler
+    /// Checks the CUDA path instead, on a stub of the CUDA driver and with NVIDIA's assembler
     #[arg(long, conflicts_with = "steps")]
     cuda: bool,
     /// Writes the measured launches and resources of kernels to docs/kernels.md; for --cuda

@@ -42,6 +42,8 @@ pub(crate) fn problems() -> Result<Vec<String>> {
         "log",
         "--no-merges",
         "--patch",
+        "--no-color",
+        "--no-ext-diff",
         "--unified=0",
         "--format=%x00%h%x00%B%x00",
         &range,

@@ -135,17 +135,11 @@ fn run_tests(args: Args) -> Result<Option<Stub>> {
     let binaries = binaries::build(build)?;
     end_part("build");
 
-    let mut runs = runs(&args, &binaries)?;
+    let runs = runs(&args, &binaries, stub.as_ref())?;
     // Device tests share one device and count its launches, so they must not overlap. On CubeCL's CPU runtime and on the
     // stub driver, each process has a device of its own.
     let shares_device = !args.stub && args.device.as_ref().is_some_and(|device| device != CPU_RUNTIME);
     let at_once = if shares_device { 1 } else { std::thread::available_parallelism()?.get() };
-    if let Some(stub) = &stub {
-        runs.iter_mut().for_each(|run| {
-            // Property tests draw the same values in every run, so that every run launches the same variants of kernels.
-            stub.set(&mut run.command).env("PROPTEST_RNG_SEED", "1");
-        });
-    }
     // Under load, Slurm may declare its nodes lost, so its tests run alone.
     let (alone, beside) = runs.into_iter().partition(|run| ALONE.iter().any(|test| run.name.ends_with(test)));
     tally.add(binaries::run_all(beside, at_once, std::io::stdout())?);
@@ -177,15 +171,18 @@ fn run_tests(args: Args) -> Result<Option<Stub>> {
     }
 }
 
-/// Returns the packages to test, as arguments of cargo. Runs on a device select those of `--rest`, which have all device
-/// tests: for another selection, cargo may compile their dependencies again with other features.
+/// Returns the packages to test, as arguments of cargo. Runs on a device select those of `--rest` and all others with
+/// device tests: for another selection, cargo may compile their dependencies again with other features.
 fn packages(args: &Args, features: &str) -> Result<Vec<String>> {
     if !args.rest && args.device.is_none() {
         return Ok(PACKAGES.map(str::to_owned).to_vec());
     }
     let (default, featured) =
         (workspace::metadata_of_features(DEFAULT_FEATURES)?, workspace::metadata_of_features(features)?);
-    let packages = binaries::with_other_features(&default, &featured);
+    let mut packages = binaries::with_other_features(&default, &featured);
+    if args.device.is_some() {
+        packages.extend(binaries::with_targets(&featured, &[DEVICE_TESTS, &[PROGRAM_TESTS]].concat()));
+    }
     Ok(packages.into_iter().flat_map(|package| ["--package".to_owned(), package]).collect())
 }
 
@@ -194,12 +191,14 @@ fn packages(args: &Args, features: &str) -> Result<Vec<String>> {
 ///
 /// # Errors
 /// Returns an error if a binary does not list its tests.
-fn runs(args: &Args, binaries: &[Binary]) -> Result<Vec<Run>> {
+fn runs(args: &Args, binaries: &[Binary], stub: Option<&Stub>) -> Result<Vec<Run>> {
+    if let Some(stub) = stub {
+        return Ok(runs_on_stub(binaries, stub));
+    }
     match args.device.as_deref() {
         Some(CPU_RUNTIME) => {
             each_test(binaries, &[&[PROGRAM_TESTS], DEVICE_TESTS].concat(), Some(CPU_RUNTIME))
         }
-        Some(device) if args.stub => Ok(runs_on_stub(binaries, device)),
         Some(device) => Ok(binaries.iter().map(|binary| binary.run(Some(device))).collect()),
         None => {
             let is_on_cpu_runtime = |binary: &&Binary| args.all && binary.target == PROGRAM_TESTS;
@@ -218,19 +217,21 @@ fn runs(args: &Args, binaries: &[Binary]) -> Result<Vec<Run>> {
     }
 }
 
-/// Returns the runs on the stub driver, the longest first: all binaries on devices like H100, and the tests of kernels
-/// also on devices like A100, for which other code is generated.
-fn runs_on_stub(binaries: &[Binary], device: &str) -> Vec<Run> {
+/// Returns the runs on the stub driver, the longest first: all binaries on an H200, and the tests of kernels also on an
+/// A100, for which other code is generated.
+fn runs_on_stub(binaries: &[Binary], stub: &Stub) -> Vec<Run> {
     let (kernels, mut others): (Vec<&Binary>, Vec<&Binary>) =
         binaries.iter().partition(|binary| binary.package == "kiln-kernels" && binary.target == "device");
     others.sort_by_key(|binary| binary.target != PROGRAM_TESTS);
-    let on_a100 = kernels.iter().map(|binary| {
-        let Run { name, mut command } = binary.run(Some(device));
-        command.env("CUDA_STUB_ARCH", "80");
-        Run { name: format!("{name}, sm_80"), command }
-    });
-    let on_h100 = kernels.iter().chain(&others).map(|binary| binary.run(Some(device)));
-    on_a100.chain(on_h100).collect()
+    let run = |binary: &&Binary, arch: &str| {
+        let Run { name, mut command } = binary.run(Some("cuda"));
+        // Property tests draw the same values in every run, so that every run launches the same variants of kernels.
+        stub.set(&mut command).env("CUDA_STUB_ARCH", arch).env("PROPTEST_RNG_SEED", "1");
+        Run { name: format!("{name}, sm_{arch}"), command }
+    };
+    let on_a100 = kernels.iter().map(|binary| run(binary, "80"));
+    let on_h200 = kernels.iter().chain(&others).map(|binary| run(binary, "90"));
+    on_a100.chain(on_h200).collect()
 }
 
 /// Returns a run of each test of these binaries, for CubeCL's CPU runtime: kernels that synchronise a cube add threads

@@ -60,7 +60,8 @@ enum Command {
     /// Prints a graph server's partition, number of clients, uptime and age of the oldest request; fails if the server
     /// does not respond within 5 s.
     Health(serve::HealthArgs),
-    /// Lists the devices with their names, models, memory and drivers, and runs a smoke test on each.
+    /// Lists the devices with their names, models, memory and drivers, and runs a smoke test on each; fails if a device
+    /// exists but does not work.
     Device,
     /// Prints a shell completion script.
     Completions {

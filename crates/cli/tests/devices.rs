@@ -100,28 +100,31 @@ fn node_classification_losses_match_the_cpu() {
     }
 }
 
-/// TF32 changes the weights of CUDA devices, whose losses stay close. Other devices have no tensor cores for it.
+/// The relative tolerance of losses after an epoch with products in TF32, whose relative error is about 2^-10.
+const TF32_TOLERANCE: f64 = 2e-2;
+
 #[test]
-fn products_in_tf32_are_for_cuda_devices() {
+fn products_in_tf32_give_close_losses() {
+    let Some(device) = device().filter(|device| device.starts_with("cuda")) else {
+        let mut out = std::io::stdout();
+        return writeln!(out, "kiln-skip: gpu: products in TF32: KILN_DEVICE names no CUDA device").unwrap();
+    };
     let flags = "--data fake:600 --hidden 16 --layers 2 --fanouts 3 --batch-size 128 --epochs 1";
     let folder = tempfile::tempdir().unwrap();
-    let device = device().unwrap_or_else(|| "cpu".into());
-    let trained = |matmul: &str| {
-        let out = folder.path().join(matmul);
-        (run(&format!("{flags} --matmul {matmul} --device {device} --out {}", out.display())), out)
-    };
-    let (tf32, tf32_out) = trained("tf32");
-    if !device.starts_with("cuda") {
-        let message = text(&tf32.stderr);
-        assert!(
-            !tf32.status.success() && message.contains("--matmul tf32 requires CUDA devices"),
-            "{message}"
-        );
-        return;
-    }
-    let (f32, f32_out) = trained("f32");
-    assert!(tf32.status.success() && f32.status.success(), "{}", text(&tf32.stderr));
-    assert_ne!(weights_hash(&tf32_out), weights_hash(&f32_out));
+    let [f32, tf32] = ["f32", "tf32"].map(|matmul| {
+        let flags = format!("{flags} --matmul {matmul}");
+        losses(&flags, &device, &folder.path().join(matmul), &["train_loss", "val_loss"])
+    });
+    assert_ne!(tf32, f32);
+    let is_close = |(tf32, f32): (&f64, &f64)| (tf32 - f32).abs() < TF32_TOLERANCE * f32.abs();
+    assert!(tf32.iter().zip(&f32).all(is_close), "{tf32:?}, expected about {f32:?}");
+}
+
+#[test]
+fn tf32_is_rejected_without_cuda_devices() {
+    let output = run("--data fake:100 --matmul tf32 --device cpu");
+    let message = text(&output.stderr);
+    assert!(!output.status.success() && message.contains("--matmul tf32 requires CUDA devices"), "{message}");
 }
 
 #[test]

@@ -8,10 +8,15 @@ use kiln_graph::{Block, BlockParts, EdgeId, LocalId, NodeId};
 use crate::device::block::DeviceBlock;
 use crate::device::error::DeviceError;
 use crate::device::read::to_vec_f32;
-use crate::ops::{self, Reduction};
+use crate::ops::{self, MatmulPrecision, Reduction, matmul_precision};
 
-/// The largest difference between the numbers of a device and those of the CPU.
-const TOLERANCE: f32 = 1e-4;
+/// Returns the largest difference between the numbers of a device and those of the CPU: products of numbers up to 4.
+fn tolerance() -> f32 {
+    match matmul_precision() {
+        MatmulPrecision::F32 => 1e-4,
+        MatmulPrecision::Tf32 => 2e-2,
+    }
+}
 
 /// Computes a layer, its loss and its gradient on a device, and compares them with those of the CPU. The kernels are
 /// compiled first, which takes seconds on a GPU.
@@ -29,7 +34,7 @@ pub fn smoke_test(device: &Device) -> Result<(), DeviceError> {
             .or_else(|| panic.downcast_ref::<&str>().copied());
         failed(text.unwrap_or("a kernel panicked").to_owned())
     })?;
-    let is_equal = |(got, expected): (&f32, &f32)| (got - expected).abs() <= TOLERANCE;
+    let is_equal = |(got, expected): (&f32, &f32)| (got - expected).abs() <= tolerance();
     if got.len() != expected.len() || !got.iter().zip(&expected).all(is_equal) {
         return Err(failed(format!("the results {got:?} differ from those of the CPU, {expected:?}")));
     }

@@ -41,37 +41,47 @@ pub(super) struct AcceptedSpill {
     pub(super) arch: &'static str,
     /// The largest number of bytes that a thread stores and loads.
     pub(super) n_bytes: u32,
+    /// The bytes of local memory that a thread has for them.
+    pub(super) stack: u32,
 }
 
 /// What the variants of a kernel use: the largest numbers, and the smallest number of warps, for each of [`ARCHS`].
-pub(super) type Usages = [Usage; ARCHS.len()];
+pub(super) type KernelUsage = [Usage; ARCHS.len()];
 
-/// Assembles modules, which are files of PTX, on all cores, each for the kind of GPU that it names. Returns what each
+/// A kernel's code: a file of PTX, and what the launches of it determine.
+#[derive(Debug, Clone)]
+pub(super) struct Module<'a> {
+    pub(super) ptx: PathBuf,
+    pub(super) kernel: &'a Kernel,
+    /// The bytes of shared memory of a block.
+    pub(super) shared: u32,
+}
+
+/// Assembles modules on all cores, each for the kind of GPU that it names. Returns what each
 /// kernel uses, and a message for each kernel that is rejected, was not generated for one of [`ARCHS`], or uses local
 /// memory for anything but an accepted spill.
 pub(super) fn assemble_all(
     ptxas: &Path,
-    modules: &[(PathBuf, &Kernel)],
+    modules: &[Module<'_>],
     accepted: &[AcceptedSpill],
-) -> Result<(BTreeMap<String, Usages>, Vec<String>)> {
+) -> Result<(BTreeMap<String, KernelUsage>, Vec<String>)> {
     let n_threads = std::thread::available_parallelism()?.get();
-    let of_part = |part: &[(PathBuf, &Kernel)]| -> Vec<_> {
-        part.iter().map(|(ptx, _)| assemble(ptxas, ptx)).collect()
-    };
+    let of_part =
+        |part: &[Module<'_>]| -> Vec<_> { part.iter().map(|module| assemble(ptxas, module)).collect() };
     let assembled: Vec<Result<(usize, Usage)>> = std::thread::scope(|scope| {
         let parts = modules.chunks(modules.len().div_ceil(n_threads).max(1));
         let threads: Vec<_> = parts.map(|part| scope.spawn(move || of_part(part))).collect();
         threads.into_iter().flat_map(|thread| thread.join().expect("assembling should not panic")).collect()
     });
-    let (mut kernels, mut problems) = (BTreeMap::<String, Usages>::new(), BTreeSet::new());
-    for ((_, kernel), assembled) in modules.iter().zip(assembled) {
+    let (mut kernels, mut problems) = (BTreeMap::<String, KernelUsage>::new(), BTreeSet::new());
+    for (Module { kernel, .. }, assembled) in modules.iter().zip(assembled) {
         let of_kernel = kernels.entry(kernel.to_string()).or_default();
         match assembled {
             Ok((arch, usage)) => {
                 of_kernel[arch] = of_kernel[arch].max(usage);
                 let (name, arch_name) = (kernel.to_string(), ARCHS[arch].name);
                 let spill = accepted.iter().find(|spill| spill.kernel == name && spill.arch == arch_name);
-                let problem = usage.problem(spill.map_or(0, |spill| spill.n_bytes));
+                let problem = usage.problem(spill.map_or((0, 0), |spill| (spill.n_bytes, spill.stack)));
                 problems
                     .extend(problem.map(|problem| format!("{kernel} for {}: {problem}", ARCHS[arch].name)));
             }
@@ -99,12 +109,12 @@ impl Usage {
         }
     }
 
-    fn problem(self, accepted_spill: u32) -> Option<String> {
-        if accepted_spill < self.spills {
-            return Some(format!("{} bytes are spilled, {accepted_spill} accepted", self.spills));
+    /// Returns a message if more bytes are spilled, or the stack is larger, than accepted.
+    fn problem(self, (spills, stack): (u32, u32)) -> Option<String> {
+        if spills < self.spills {
+            return Some(format!("{} bytes are spilled, {spills} accepted", self.spills));
         }
-        // A stack without spills holds arrays of the kernel.
-        (self.spills == 0 && self.stack != 0).then(|| format!("{} bytes of local memory", self.stack))
+        (stack < self.stack).then(|| format!("{} bytes of local memory, {stack} accepted", self.stack))
     }
 }
 
@@ -113,7 +123,7 @@ impl Usage {
 ///
 /// # Errors
 /// Returns an error with the assembler's message if it rejects the kernel.
-fn assemble(ptxas: &Path, ptx: &Path) -> Result<(usize, Usage)> {
+fn assemble(ptxas: &Path, Module { ptx, shared, .. }: &Module<'_>) -> Result<(usize, Usage)> {
     let text = fs::read_to_string(ptx).with_context(|| format!("cannot read {}", ptx.display()))?;
     let target = text.lines().find_map(|line| line.strip_prefix(".target ")).unwrap_or_default();
     let index = ARCHS.iter().position(|arch| arch.name == target.trim());
@@ -125,7 +135,7 @@ fn assemble(ptxas: &Path, ptx: &Path) -> Result<(usize, Usage)> {
     if !output.status.success() {
         bail!("rejected for {}: {}", ARCHS[index].name, report.lines().next().unwrap_or_default());
     }
-    let usage = usage(&report, n_threads(&text), ARCHS[index]);
+    let usage = usage(&report, n_threads(&text), *shared, ARCHS[index]);
     Ok((index, usage.with_context(|| format!("unknown report of ptxas: {report}"))?))
 }
 
@@ -140,14 +150,13 @@ fn n_threads(ptx: &str) -> u32 {
 }
 
 /// Parses the assembler's report. Returns `None` if a number is missing.
-fn usage(report: &str, n_threads: u32, arch: Arch) -> Option<Usage> {
+fn usage(report: &str, n_threads: u32, shared: u32, arch: Arch) -> Option<Usage> {
     let before = |unit: &str| -> Option<u32> {
         let (head, _) = report.split_once(unit)?;
         head.rsplit(|c: char| !c.is_ascii_digit()).find(|word| !word.is_empty())?.parse().ok()
     };
     let registers = before(" registers")?;
     let spills = before(" bytes spill stores")? + before(" bytes spill loads")?;
-    let shared = before(" bytes smem").unwrap_or(0);
     let warps = warps(registers, shared, n_threads, arch);
     Some(Usage { registers, spills, stack: before(" bytes stack frame")?, warps })
 }
@@ -169,23 +178,25 @@ mod tests {
     fn reads_the_report_of_the_assembler() {
         let report = "ptxas info    : 0 bytes gmem\nptxas info    : Compiling entry function 'a' for 'sm_90a'\n\
             ptxas info    : Function properties for a\n    16 bytes stack frame, 4 bytes spill stores, 8 bytes spill loads\n\
-            ptxas info    : Used 40 registers, used 1 barriers, 16 bytes cumulative stack size, 1024 bytes smem\n";
+            ptxas info    : Used 40 registers, used 1 barriers, 16 bytes cumulative stack size\n";
         let threads = n_threads(".visible .entry a(\n.reqntid 256, 1, 1\n{");
         assert_eq!(threads, 256);
         let expected = Usage { registers: 40, spills: 12, stack: 16, warps: 48 };
-        assert_eq!(usage(report, threads, ARCHS[0]), Some(expected));
-        assert_eq!(usage("ptxas info : nothing", 1, ARCHS[0]), None);
+        assert_eq!(usage(report, threads, 1024, ARCHS[0]), Some(expected));
+        assert_eq!(usage("ptxas info : nothing", 1, 0, ARCHS[0]), None);
     }
 
     #[test]
     fn spills_and_local_memory_are_problems_unless_accepted() {
         let usage = Usage { registers: 32, spills: 0, stack: 0, warps: 64 };
-        assert_eq!(usage.problem(0), None);
+        assert_eq!(usage.problem((0, 0)), None);
         let with_local = Usage { stack: 16, ..usage };
-        assert_eq!(with_local.problem(8).unwrap(), "16 bytes of local memory");
+        assert_eq!(with_local.problem((0, 0)).unwrap(), "16 bytes of local memory, 0 accepted");
         let spilled = Usage { spills: 8, stack: 8, ..usage };
-        assert_eq!(spilled.problem(8), None);
-        assert_eq!(spilled.problem(4).unwrap(), "8 bytes are spilled, 4 accepted");
+        assert_eq!(spilled.problem((8, 8)), None);
+        assert_eq!(spilled.problem((4, 8)).unwrap(), "8 bytes are spilled, 4 accepted");
+        let both = Usage { spills: 8, stack: 1032, ..usage };
+        assert_eq!(both.problem((8, 8)).unwrap(), "1032 bytes of local memory, 8 accepted");
         let largest = Usage::default().max(Usage { warps: 48, ..usage }).max(with_local);
         assert_eq!(largest, Usage { registers: 32, spills: 0, stack: 16, warps: 48 });
     }
@@ -206,7 +217,7 @@ mod tests {
             path(arch)
         });
         let kernel = Kernel { name: "pick".to_owned(), dtype: None };
-        let modules = modules.map(|module| (module, &kernel));
+        let modules = modules.map(|ptx| Module { ptx, kernel: &kernel, shared: 0 });
         let (kernels, problems) = assemble_all(&path("ptxas"), &modules, &[]).unwrap();
         let expected = [
             "pick for sm_90a: 8 bytes are spilled, 0 accepted",

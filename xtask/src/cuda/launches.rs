@@ -35,7 +35,8 @@ const OF_STEP: &str = "cross_entropy_adjoint_kernel";
 /// The kernel that a loader launches once per batch: it gathers the feature rows.
 const OF_BATCH: &str = "gather_f_";
 
-/// The numbers of launches and of waits in a training step, and in the preparation of a batch by the loader's thread.
+/// The largest numbers of launches and of waits in a training step, and in the preparation of a batch by the loader's
+/// thread, without the first step and the first batch of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Counts {
     pub(super) step: (usize, usize),
@@ -68,13 +69,14 @@ fn train(stub: &Stub, model: &Model) -> Result<Run> {
     let of_graph = if model.flags.contains("--data") { "" } else { OF_GRAPH };
     command.arg("train").args(of_graph.split_whitespace()).args(model.flags.split_whitespace());
     command.args("--device cuda:0 --seed 1 --workers 1 --epochs 1 --out".split(' ')).arg(&out);
-    // Blocks are sampled evenly, so that their accesses represent all.
-    command.env("CUDA_STUB_TRACE", &trace_path).env("CUDA_STUB_SECTORS", "8").stdout(Stdio::null());
-    workspace::run(stub.set(&mut command))?;
+    stub.set(&mut command).env("CUDA_STUB_TRACE", &trace_path).stdout(Stdio::null());
+    // The accesses of eight blocks per launch, evenly spaced, represent all.
+    command.env("CUDA_STUB_SECTORS", "8");
+    workspace::run(&mut command)?;
     let mut trace = Trace::default();
     trace.read(&fs::read_to_string(&trace_path)?);
     fs::remove_dir_all(&folder)?;
-    let counts = counts(&trace).with_context(|| "the trace has fewer than three steps")?;
+    let counts = counts(&trace)?;
     Ok(Run { name: model.name, counts, trace })
 }
 
@@ -94,46 +96,60 @@ pub(super) fn accesses(runs: &[Run], own: &[Kernel]) -> BTreeMap<String, [Access
 
 /// Returns the path of the program `kiln` that was built with the tests.
 fn program() -> Result<PathBuf> {
-    let path = workspace::root()?.join("target/tests/kiln");
-    ensure!(path.exists(), "{} does not exist: run the step device-tests first", path.display());
+    let path = workspace::metadata()?.target_directory.join("tests/kiln").into_std_path_buf();
+    ensure!(path.exists(), "the build of the device tests did not create {}", path.display());
     Ok(path)
 }
 
-/// Returns `None` if there are fewer than three steps.
-fn counts(trace: &Trace) -> Option<Counts> {
-    let step_queue = trace.launches().find(|launch| launch.kernel.starts_with(OF_STEP))?.queue.clone();
+/// Counts the launches and waits of steps and batches.
+///
+/// # Errors
+/// Returns an error if there are fewer than three steps or batches, or if another queue than those of the steps and of
+/// the loader has launches.
+fn counts(trace: &Trace) -> Result<Counts> {
+    let step_queue = trace.launches().find(|launch| launch.kernel.starts_with(OF_STEP));
+    let step_queue = &step_queue.context("the trace has no step")?.queue;
     let mut queues: BTreeMap<&str, Vec<&Call>> = BTreeMap::new();
     for call in &trace.calls {
-        let (Call::Launch(Launch { queue, .. }) | Call::Wait { queue }) = call;
-        queues.entry(queue).or_default().push(call);
+        let (Call::Launch(Launch { queue, .. }) | Call::Wait { queue } | Call::Copy { queue }) = call;
+        // A wait for the whole device delays the steps.
+        queues.entry(if queue == "?" { step_queue } else { queue }).or_default().push(call);
     }
-    let of_steps = parts(&queues[&*step_queue], OF_STEP);
-    if of_steps.len() < 2 {
-        return None;
-    }
-    let mut other_queues = queues.iter().filter(|(queue, _)| **queue != step_queue);
-    let of_batches =
-        other_queues.find_map(|(_, calls)| Some(parts(calls, OF_BATCH)).filter(|parts| !parts.is_empty()));
-    Some(Counts { step: median(of_steps), batch: median(of_batches.unwrap_or_default()) })
+    let steps = parts(&queues[&**step_queue], |call| is_launch_of(call, OF_STEP));
+    let others = queues.into_iter().filter(|(queue, _)| queue != step_queue);
+    // The loader copies to the device; the queue on which the runtime frees memory does not.
+    let (loaders, others): (Vec<_>, Vec<_>) =
+        others.partition(|(_, calls)| calls.iter().any(|call| matches!(call, Call::Copy { .. })));
+    let stray = others.iter().find(|(_, calls)| calls.iter().any(|call| matches!(call, Call::Launch(_))));
+    ensure!(stray.is_none(), "kernels are launched on another queue: {stray:?}");
+    let batches = |calls: &Vec<&Call>| {
+        let batches = parts(calls, |call| is_launch_of(call, OF_BATCH));
+        // If the loader launches nothing, it waits once at the end of a batch.
+        if batches.is_empty() { parts(calls, |call| matches!(call, Call::Wait { .. })) } else { batches }
+    };
+    let batches = loaders.iter().map(|(_, calls)| batches(calls)).max_by_key(Vec::len).unwrap_or_default();
+    ensure!(2 <= steps.len().min(batches.len()), "the trace has fewer than three steps or batches");
+    Ok(Counts { step: largest(&steps[1..]), batch: largest(&batches[1..]) })
 }
 
-/// Returns the numbers of launches and of waits from each launch of the kernel whose name begins with `kernel` to the
-/// next.
-fn parts(calls: &[&Call], kernel: &str) -> Vec<(usize, usize)> {
-    let is_start = |call: &&Call| matches!(call, Call::Launch(launch) if launch.kernel.starts_with(kernel));
-    let starts: Vec<usize> = (0..calls.len()).filter(|at| is_start(&calls[*at])).collect();
+fn is_launch_of(call: &Call, kernel: &str) -> bool {
+    matches!(call, Call::Launch(launch) if launch.kernel.starts_with(kernel))
+}
+
+/// Returns the numbers of launches and of waits from each call for which `is_start` is true to the next.
+fn parts(calls: &[&Call], is_start: impl Fn(&Call) -> bool) -> Vec<(usize, usize)> {
+    let starts: Vec<usize> = (0..calls.len()).filter(|at| is_start(calls[*at])).collect();
     let count = |part: &[&Call]| {
         let n_launches = part.iter().filter(|call| matches!(call, Call::Launch(_))).count();
-        (n_launches, part.len() - n_launches)
+        let n_waits = part.iter().filter(|call| matches!(call, Call::Wait { .. })).count();
+        (n_launches, n_waits)
     };
     starts.windows(2).map(|part| count(&calls[part[0]..part[1]])).collect()
 }
 
-/// Returns the upper median of the launches and its waits, or zeros. The first step also initializes the optimizer, and
-/// a step whose sources have few edges needs fewer launches than others.
-fn median(mut parts: Vec<(usize, usize)>) -> (usize, usize) {
-    parts.sort_unstable();
-    parts.get(parts.len() / 2).copied().unwrap_or_default()
+/// Returns the largest number of launches and the largest number of waits.
+fn largest(parts: &[(usize, usize)]) -> (usize, usize) {
+    parts.iter().fold((0, 0), |(launches, waits), part| (launches.max(part.0), waits.max(part.1)))
 }
 
 #[cfg(test)]
@@ -144,8 +160,9 @@ mod tests {
         let mut trace = Trace::default();
         let line = |word: &str| match word.split_once('@') {
             Some(("wait", queue)) => format!("0.1 t1 wait event {queue}\n"),
+            Some(("copy", queue)) => format!("0.1 t1 copy h2d 512 {queue}\n"),
             Some((kernel, queue)) => {
-                format!("0.1 t1 launch {kernel}_0123abcd 0f grid 1 1 1 {queue} d0 ms 0.1\n")
+                format!("0.1 t1 launch {kernel}_0123abcd 0f grid 1 1 1 shared 0 {queue} d0 ms 0.1\n")
             }
             None => unreachable!("the test gives each call a queue"),
         };
@@ -155,18 +172,32 @@ mod tests {
 
     #[test]
     fn counts_steps_and_batches_from_one_marker_to_the_next() {
-        let step = "cross_entropy_adjoint_kernel@q2 adam@q2 sum@q2";
+        let step = "cross_entropy_adjoint_kernel@q2 adam@q2 copy@q2 sum@q2";
         let first = "cross_entropy_adjoint_kernel@q2 zeros@q2 zeros@q2 adam@q2 sum@q2";
-        let batch = "gather_f_f32@q3 wait@q3 pick@q3";
+        let batch = "gather_f_f32@q3 copy@q3 wait@q3 pick@q3";
         let eval = "eval@q2 eval@q2 eval@q2 eval@q2 eval@q2 eval@q2";
         let calls =
-            ["init@q2 init@q2", batch, first, batch, step, "wait@q4 wait@q4", batch, step, step, eval];
+            ["init@q2 init@q2", batch, first, batch, step, "wait@q4 wait@q4", batch, step, step, batch, eval];
         let expected = Counts { step: (3, 0), batch: (2, 1) };
-        assert_eq!(counts(&trace(&calls.join(" "))), Some(expected));
-        let waiting = step.replace("adam@q2", "wait@q2");
-        let expected = Counts { step: (2, 1), batch: (0, 0) };
-        assert_eq!(counts(&trace(&[&*waiting, &*waiting, &*waiting].join(" "))), Some(expected));
-        assert_eq!(counts(&trace(&[step, step].join(" "))), None);
-        assert_eq!(counts(&trace(batch)), None);
+        assert_eq!(counts(&trace(&calls.join(" "))).unwrap(), expected);
+        // A step that has one more launch, and another that waits for the whole device.
+        let (more, waiting) = (format!("{step} more@q2"), format!("{step} wait@d0"));
+        let calls = [&calls[..calls.len() - 1], &[&*more, &*waiting, step]].concat();
+        let expected = Counts { step: (4, 1), batch: (2, 1) };
+        assert_eq!(counts(&trace(&calls.join(" "))).unwrap(), expected);
+        // A loader without kernels.
+        let copies = "copy@q3 copy@q3 wait@q3";
+        let calls = [copies, first, copies, step, copies, step, copies, step];
+        let expected = Counts { step: (3, 0), batch: (0, 1) };
+        assert_eq!(counts(&trace(&calls.join(" "))).unwrap(), expected);
+    }
+
+    #[test]
+    fn counts_need_three_steps_and_two_queues() {
+        let step = "cross_entropy_adjoint_kernel@q2 adam@q2 copy@q3 wait@q3";
+        let error = |calls: &[&str]| counts(&trace(&calls.join(" "))).unwrap_err().to_string();
+        assert_eq!(error(&[step, step]), "the trace has fewer than three steps or batches");
+        assert_eq!(error(&["gather_f_f32@q3"]), "the trace has no step");
+        assert!(error(&[step, step, step, "sum@q5"]).starts_with("kernels are launched on another queue"));
     }
 }

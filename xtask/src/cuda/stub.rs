@@ -70,7 +70,7 @@ impl Stub {
         }
         let driver = fs::read_to_string(source.join("driver.c"))?;
         fs::write(library.join("unresolved.inc"), unresolved(&driver, &bindings()?))?;
-        for file in ["ptx.h", "ptx_to_c.py", "runtime.c"] {
+        for file in ["ptx.h", "ptx_to_c.py"] {
             let text = fs::read(source.join(file))?;
             // Kernels compiled by another version of the translator are invalid.
             if fs::read(library.join(file)).is_ok_and(|before| before != text) {
@@ -98,6 +98,9 @@ impl Stub {
 
     /// Sets the environment variables with which a command runs on the stub, and returns the command.
     pub(crate) fn set<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+        for name in ["CUDA_STUB_ARCH", "CUDA_STUB_SECTORS", "CUDA_STUB_TRACE"] {
+            command.env_remove(name);
+        }
         command.envs(self.vars())
     }
 

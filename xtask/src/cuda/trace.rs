@@ -13,8 +13,12 @@ pub(super) struct Trace {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Call {
     Launch(Launch),
-    /// A thread of the host waits for a queue.
+    /// A thread of the host waits for a queue, or for all queues of a device: `?`.
     Wait {
+        queue: String,
+    },
+    /// Bytes are copied between the host and a device.
+    Copy {
         queue: String,
     },
 }
@@ -27,6 +31,8 @@ pub(super) struct Launch {
     pub(super) module: String,
     pub(super) queue: String,
     pub(super) device: String,
+    /// The bytes of shared memory of a block.
+    pub(super) shared: u32,
     /// The loads and the stores of device memory, if the stub counted them.
     pub(super) accesses: Option<[Accesses; 2]>,
 }
@@ -41,9 +47,9 @@ pub(super) struct Accesses {
 }
 
 impl Trace {
-    /// Adds the calls of a process. Lines have the forms `SECONDS tTHREAD launch NAME_HASH MODULE grid … qQUEUE dDEVICE
-    /// ms MS [read N requests N sectors N bytes wrote N requests N sectors N bytes]` and `SECONDS tTHREAD wait … qQUEUE`.
-    /// Other lines are ignored.
+    /// Adds the calls of a process. Lines have the forms `SECONDS tTHREAD launch NAME_HASH MODULE … shared BYTES
+    /// qQUEUE dDEVICE … [read N requests N sectors … wrote N requests N sectors …]`, `SECONDS tTHREAD wait … qQUEUE` and
+    /// `SECONDS tTHREAD copy … qQUEUE`. Other lines are ignored.
     pub(super) fn read(&mut self, text: &str) {
         self.calls.extend(text.lines().filter_map(|line| call(&line.split(' ').collect::<Vec<_>>())));
     }
@@ -51,7 +57,7 @@ impl Trace {
     pub(super) fn launches(&self) -> impl Iterator<Item = &Launch> {
         self.calls.iter().filter_map(|call| match call {
             Call::Launch(launch) => Some(launch),
-            Call::Wait { .. } => None,
+            Call::Wait { .. } | Call::Copy { .. } => None,
         })
     }
 }
@@ -65,17 +71,24 @@ fn call(words: &[&str]) -> Option<Call> {
     let queue = numbered('q');
     match kind {
         "wait" => Some(Call::Wait { queue }),
+        "copy" => Some(Call::Copy { queue }),
         "launch" => Some(Call::Launch(Launch {
             kernel: name.rsplit_once('_').map_or(name, |(name, _)| name).to_owned(),
             module: (*words.get(4)?).to_owned(),
             queue,
             device: numbered('d'),
+            shared: after(words, "shared")?,
             accesses: accesses(words, "read")
                 .zip(accesses(words, "wrote"))
                 .map(|(read, wrote)| [read, wrote]),
         })),
         _ => None,
     }
+}
+
+/// Returns the number after a word.
+fn after(words: &[&str], word: &str) -> Option<u32> {
+    words.get(words.iter().position(|other| *other == word)? + 1)?.parse().ok()
 }
 
 fn accesses(words: &[&str], kind: &str) -> Option<Accesses> {
@@ -119,9 +132,9 @@ mod tests {
     use super::*;
 
     const TRACE: &str = "0.1 t1 alloc sync 512 d0\n\
-        0.2 t1 launch segment_sum_f_f32_n_4_31710248 0123 grid 1 1 1 block 256 1 1 shared 0 q1 d0 ms 0.1\n\
-        0.2 t1 wait event q1\n\
-        0.3 t2 launch segment_sum_f_f32_n_4_e6791316 0124 grid 1 1 1 block 256 1 1 shared 0 q2 d1 ms 0.1 read 6 requests 24 sectors 768 bytes wrote 1 requests 4 sectors 128 bytes\n";
+        0.2 t1 launch segment_sum_f_f32_n_4_31710248 0123 grid 1 1 1 block 256 1 1 shared 64 q1 d0 ms 0.1\n\
+        0.2 t1 wait event q1\n0.2 t1 copy h2d 512 q1\n\
+        0.3 t2 launch segment_sum_f_f32_n_4_e6791316 0124 grid 1 1 1 block 256 1 1 shared 64 q2 d1 ms 0.1 read 6 requests 24 sectors 768 bytes wrote 1 requests 4 sectors 128 bytes\n";
 
     #[test]
     fn reads_launches_and_waits() {
@@ -132,12 +145,14 @@ mod tests {
             module: module.to_owned(),
             queue: queue.to_owned(),
             device: device.to_owned(),
+            shared: 64,
             accesses,
         };
         let (read, wrote) = (Accesses { requests: 6, sectors: 24 }, Accesses { requests: 1, sectors: 4 });
         let expected = [
             Call::Launch(launch("0123", "q1", "d0", None)),
             Call::Wait { queue: "q1".to_owned() },
+            Call::Copy { queue: "q1".to_owned() },
             Call::Launch(launch("0124", "q2", "d1", Some([read, wrote]))),
         ];
         assert_eq!(trace.calls, expected);

@@ -173,6 +173,15 @@ pub(super) fn with_other_features<'a>(default: &'a Metadata, featured: &'a Metad
     }
 }
 
+/// Returns the workspace's packages with a target of one of these names.
+pub(super) fn with_targets(metadata: &Metadata, names: &[&str]) -> BTreeSet<String> {
+    let has_target = |package: &&cargo_metadata::Package| {
+        package.targets.iter().any(|target| names.contains(&&*target.name))
+    };
+    let packages = metadata.workspace_packages().into_iter().filter(has_target);
+    packages.map(|package| package.name.to_string()).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use std::io::sink;

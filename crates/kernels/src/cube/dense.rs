@@ -1,8 +1,8 @@
 //! Matrix products with the kernels of the `cubek-matmul` library.
 //!
 //! On GPUs, Burn chooses the kernel: tensor cores if the device has them, otherwise a kernel that shares tiles within a
-//! cube and synchronises at barriers. For f32 on CUDA, this module chooses the latter unless TF32 is set, because tensor
-//! cores would compute in TF32. On CubeCL's CPU runtime, barriers cost far more than the arithmetic between them, so this module
+//! cube and synchronises at barriers. For f32 on CUDA, this module chooses the latter, because tensor cores would compute
+//! in TF32, unless that precision is set. On CubeCL's CPU runtime, barriers cost far more than the arithmetic between them, so this module
 //! uses the library's CPU kernel, which Burn does not select. By default, that kernel chooses tiles that divide the
 //! matrices, which would compile a new kernel for almost every number of rows. With a fixed tile size there is one
 //! kernel per layer.

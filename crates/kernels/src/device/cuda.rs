@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use cudarc::driver::{CudaContext, sys};
+use cudarc::driver::{result, sys};
 
 use crate::device::error::DeviceError;
 
@@ -27,11 +27,14 @@ pub(crate) fn check_toolkit(name: &str) -> Result<(), DeviceError> {
     })
 }
 
-/// Returns the folders in which libdevice was looked for if it was not found.
+/// Looks for libdevice as CubeCL does: in `CUDA_PATH`, or else in the first toolkit with a folder for it. Returns the
+/// folders in which it was looked for if it was not found.
 fn find_libdevice(cuda_path: Option<OsString>, toolkits: &[&Path]) -> Result<(), Vec<PathBuf>> {
-    let folders = match cuda_path {
-        Some(folder) => vec![PathBuf::from(folder)],
-        None => toolkits.iter().map(|folder| folder.to_path_buf()).collect(),
+    let has_folder = |toolkit: &&&Path| toolkit.join(LIBDEVICE).parent().is_some_and(Path::is_dir);
+    let folders = match (cuda_path, toolkits.iter().find(has_folder)) {
+        (Some(folder), _) => vec![PathBuf::from(folder)],
+        (None, Some(folder)) => vec![folder.to_path_buf()],
+        (None, None) => toolkits.iter().map(|folder| folder.to_path_buf()).collect(),
     };
     let is_found = folders.iter().any(|folder| folder.join(LIBDEVICE).is_file());
     if is_found { Ok(()) } else { Err(folders) }
@@ -45,8 +48,12 @@ pub(crate) struct Model {
 
 /// Returns the name and the memory of the device with this index, or `None` if the driver does not report them.
 pub(crate) fn model(index: usize) -> Option<Model> {
-    let context = CudaContext::new(index).ok()?;
-    Some(Model { name: context.name().ok()?, memory_bytes: context.total_mem().ok()? as u64 })
+    result::init().ok()?;
+    // No context is created, because that fails on a GPU without free memory.
+    let device = result::device::get(i32::try_from(index).ok()?).ok()?;
+    // SAFETY: `device` comes from `cuDeviceGet`.
+    let memory_bytes = unsafe { result::device::total_mem(device) }.ok()? as u64;
+    Some(Model { name: result::device::get_name(device).ok()?, memory_bytes })
 }
 
 /// Returns the version of CUDA that the driver supports, such as `CUDA 13.0`, or `None` without a driver.
@@ -75,6 +82,11 @@ mod tests {
         std::fs::write(with.join(LIBDEVICE), "BC").expect("write");
         assert_eq!(find_libdevice(None, &[&without, &with]), Ok(()));
         assert_eq!(find_libdevice(None, &[&without]), Err(vec![without.clone()]));
+        // CubeCL takes the first toolkit that has the folder, also if the folder is empty.
+        let empty = folder.path().join("empty");
+        std::fs::create_dir_all(empty.join(LIBDEVICE).parent().expect("the path has a parent"))
+            .expect("create");
+        assert_eq!(find_libdevice(None, &[&without, &empty, &with]), Err(vec![empty]));
         assert_eq!(find_libdevice(Some(with.clone().into()), &[]), Ok(()));
         // CubeCL does not look elsewhere if CUDA_PATH is set.
         assert_eq!(find_libdevice(Some(without.clone().into()), &[&with]), Err(vec![without]));

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The precision of matrix products of f32 values on a device with tensor cores. Other devices compute in f32.
+/// The precision of matrix products of f32 values on a CUDA device. Other devices compute in f32.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum MatmulPrecision {
     /// Computes in f32, without tensor cores: each product has the relative error of f32, 2^-24.
@@ -16,8 +16,11 @@ pub enum MatmulPrecision {
 /// True if products are computed in TF32.
 static IS_TF32: AtomicBool = AtomicBool::new(false);
 
-/// Sets the precision of all later matrix products of f32 values in this process, forward and backward, on CUDA devices.
-/// The default is [`MatmulPrecision::F32`].
+/// Sets the precision of all later matrix products of f32 values of [`linear`](crate::ops::linear) and its gradients in
+/// this process, on CUDA devices. The default is [`MatmulPrecision::F32`]. Set it before training: gradients of products
+/// that were computed before the call use the new precision.
+///
+/// It does not apply to Burn's own `matmul` and layers, which use TF32 on CUDA.
 ///
 /// The default is f32, as in PyTorch, because results then agree with those of the CPU within the rounding of f32. TF32
 /// trades accuracy for speed: its tensor cores have several times the arithmetic rate.
