@@ -51,7 +51,7 @@ pub(crate) fn check(update: bool) -> Result<()> {
     let launches = trace.launches().chain(runs.iter().flat_map(|run| run.trace.launches()));
     let mut modules: BTreeMap<&str, Module<'_>> = BTreeMap::new();
     for launch in launches {
-        let Some(kernel) = own.iter().find(|kernel| kernel.is(&launch.kernel)) else { continue };
+        let Some(kernel) = kernels::find(&own, &launch.kernel) else { continue };
         let module = || Module { ptx: stub.ptx(&launch.module), kernel, shared: 0 };
         let module = modules.entry(&launch.module).or_insert_with(module);
         module.shared = module.shared.max(launch.shared);

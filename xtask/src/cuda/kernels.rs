@@ -35,6 +35,11 @@ impl Kernel {
     }
 }
 
+/// Returns the kernel that has this name in a trace, without its hash.
+pub(super) fn find<'a>(kernels: &'a [Kernel], traced: &str) -> Option<&'a Kernel> {
+    kernels.iter().find(|kernel| kernel.is(traced))
+}
+
 /// The kernels that run only on devices without planes, which CUDA devices have.
 const WITHOUT_PLANES: [&str; 3] = ["chunk_sums", "sums_in_chunks", "store_values"];
 

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
-use super::kernels::Kernel;
+use super::kernels::{self, Kernel};
 use super::stub::Stub;
 use super::trace::{Accesses, Call, Launch, Trace};
 use crate::workspace;
@@ -84,7 +84,7 @@ fn train(stub: &Stub, model: &Model) -> Result<Run> {
 pub(super) fn accesses(runs: &[Run], own: &[Kernel]) -> BTreeMap<String, [Accesses; 2]> {
     let mut total: BTreeMap<String, [Accesses; 2]> = BTreeMap::new();
     for launch in runs.iter().flat_map(|run| run.trace.launches()) {
-        let Some(kernel) = own.iter().find(|kernel| kernel.is(&launch.kernel)) else { continue };
+        let Some(kernel) = kernels::find(own, &launch.kernel) else { continue };
         let of_kernel = total.entry(kernel.to_string()).or_default();
         for (total, accesses) in of_kernel.iter_mut().zip(launch.accesses.unwrap_or_default()) {
             total.requests += accesses.requests;

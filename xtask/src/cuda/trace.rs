@@ -1,6 +1,7 @@
 //! The traces of the stub driver: a line per launch, copy and wait.
 
 use std::collections::BTreeMap;
+use std::str::FromStr;
 
 use super::kernels::Kernel;
 
@@ -77,7 +78,7 @@ fn call(words: &[&str]) -> Option<Call> {
             module: (*words.get(4)?).to_owned(),
             queue,
             device: numbered('d'),
-            shared: after(words, "shared")?,
+            shared: number_after(words, "shared", 1)?,
             accesses: accesses(words, "read")
                 .zip(accesses(words, "wrote"))
                 .map(|(read, wrote)| [read, wrote]),
@@ -86,15 +87,13 @@ fn call(words: &[&str]) -> Option<Call> {
     }
 }
 
-/// Returns the number after a word.
-fn after(words: &[&str], word: &str) -> Option<u32> {
-    words.get(words.iter().position(|other| *other == word)? + 1)?.parse().ok()
+/// Returns the number that follows a word at a distance of `offset` words.
+fn number_after<N: FromStr>(words: &[&str], word: &str, offset: usize) -> Option<N> {
+    words.get(words.iter().position(|other| *other == word)? + offset)?.parse().ok()
 }
 
 fn accesses(words: &[&str], kind: &str) -> Option<Accesses> {
-    let at = words.iter().position(|word| *word == kind)?;
-    let number = |offset: usize| words.get(at + offset)?.parse().ok();
-    Some(Accesses { requests: number(1)?, sectors: number(3)? })
+    Some(Accesses { requests: number_after(words, kind, 1)?, sectors: number_after(words, kind, 3)? })
 }
 
 /// The numbers of launches, by the kernel's name without its hash, and by device.
