@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use kiln_feature::{DenseFeatures, FeatureArray, FeatureStore, Labels};
-use kiln_graph::{Csc, CscBuilder, Duplicates, NodeId, SharedArray};
+use kiln_feature::{DenseFeatures, FeatureArray, FeatureStore, Labels, Preparation, PreparationStep};
+use kiln_graph::{Csc, CscBuilder, Duplicates, NodeId, SharedArray, symmetrize};
 
-use crate::dataset::{Dataset, Split, symmetrized};
+use crate::dataset::{Dataset, Split};
 use crate::error::{BuildError, Result};
 use crate::node_names::NodeNames;
 
@@ -180,7 +180,9 @@ impl<'a> DatasetBuilder<'a> {
         if !self.class_names.is_empty() {
             check_length("class names", "class", labels.n_classes(), self.class_names.len())?;
         }
+        let steps = self.symmetrize.then_some(PreparationStep::Symmetrize).into_iter().collect();
         Ok(Dataset {
+            preparation: Preparation { steps },
             name: self.name,
             graph,
             features,
@@ -207,7 +209,7 @@ impl<'a> DatasetBuilder<'a> {
                 }
                 check_length("nodes of the graph", "node of the dataset", self.n_nodes, graph.n_nodes())?;
                 match self.symmetrize {
-                    true => Arc::new(symmetrized(graph)?),
+                    true => Arc::new(symmetrize(graph)?),
                     false => graph.clone(),
                 }
             }

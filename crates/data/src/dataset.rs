@@ -1,14 +1,16 @@
 use std::fmt;
 use std::sync::Arc;
 
-use kiln_feature::{DenseFeatures, FeatureStore, Labels};
-use kiln_graph::{Csc, CscBuilder, Duplicates, ItemId, NodeId, SharedArray};
+use kiln_feature::{
+    DenseFeatures, FeatureStore, Labels, Preparation, PreparationStep, Scaling, normalize_row,
+};
+use kiln_graph::{Csc, ItemId, NodeId, SharedArray, symmetrize};
 use kiln_store::Error as StoreError;
 
 use crate::check::{Place, check_split, check_values, for_each_rows};
 use crate::draws::Draws;
 use crate::error::require;
-use crate::{NodeNames, Note, Result};
+use crate::{Error, NodeNames, Note, Result};
 
 /// A data set for node classification: a graph with features, labels and a split. Cloning shares the arrays.
 #[derive(Debug, Clone)]
@@ -29,6 +31,9 @@ pub struct Dataset {
     pub class_names: Vec<String>,
     /// The edge types' names, by type; empty for graphs without edge types.
     pub edge_type_names: Vec<String>,
+    /// The steps that [`Dataset::standardize`], [`Dataset::row_normalize`] and [`Dataset::symmetrize`] have applied. A
+    /// trained model stores them and applies them to the data of predictions.
+    pub preparation: Preparation,
     /// Notes about how the set was read: converted arrays and suspicious data.
     pub notes: Vec<Note>,
 }
@@ -173,15 +178,13 @@ impl Dataset {
     /// Returns [`Error::Feature`](crate::Error::Feature) if a row of a damaged file cannot be read, and
     /// [`kiln_store::Error::OutOfMemory`] if the rows do not fit in memory.
     pub fn standardize(self) -> Result<Self> {
-        self.map_features(|values, dim| {
-            let scaling = Scaling::of_columns(values, dim);
-            for row in values.chunks_exact_mut(dim) {
-                for ((value, mean), factor) in row.iter_mut().zip(&scaling.means).zip(&scaling.factors) {
-                    *value = ((f64::from(*value) - mean) * factor) as f32;
-                }
-            }
+        let mut scaling = None;
+        let scaled = self.map_features(|values, dim| {
+            let scaling = scaling.insert(Scaling::of_columns(values, dim));
+            values.chunks_exact_mut(dim).for_each(|row| scaling.scale_row(row));
             Ok(())
-        })
+        })?;
+        Ok(scaled.prepared(scaling.map(PreparationStep::Scale)))
     }
 
     /// Returns the set with each feature row divided by its sum, in memory: bags of words become frequencies. A row
@@ -194,30 +197,27 @@ impl Dataset {
     /// memory.
     pub fn row_normalize(self) -> Result<Self> {
         let normalize = |node: NodeId, row: &mut [f32]| {
-            if let Some(negative) = row.iter().find(|&&value| value < 0.0) {
-                return Err(StoreError::BadValue {
+            normalize_row(row).map_err(|negative| {
+                let error = StoreError::BadValue {
                     path: self.name.clone().into(),
                     what: "a feature of node",
                     position: node.0.into(),
                     expected: "no negative values: a row is divided by its sum".into(),
                     found: negative.to_string(),
-                }
-                .into());
-            }
-            let sum: f64 = row.iter().map(|&value| f64::from(value)).sum();
-            if sum != 0.0 {
-                row.iter_mut().for_each(|value| *value = (f64::from(*value) / sum) as f32);
-            }
-            Ok(())
+                };
+                Error::from(error)
+            })
         };
+        let step = Some(PreparationStep::RowNormalize);
         if let Some(sparse) = self.features.as_sparse() {
             let features = Arc::new(sparse.map_rows(normalize)?);
-            return Ok(Self { features, ..self });
+            return Ok(Self { features, ..self }.prepared(step));
         }
-        self.clone().map_features(|values, dim| {
+        let normalized = self.clone().map_features(|values, dim| {
             let mut rows = (0..).map(NodeId).zip(values.chunks_exact_mut(dim));
             rows.try_for_each(|(node, row)| normalize(node, row))
-        })
+        })?;
+        Ok(normalized.prepared(step))
     }
 
     /// Returns the set with the reverse of each edge added and duplicate edges removed. The new graph is in memory. The
@@ -226,8 +226,8 @@ impl Dataset {
     /// # Errors
     /// Returns [`Error::Graph`](crate::Error::Graph) if the graph is damaged.
     pub fn symmetrize(self) -> Result<Self> {
-        let graph = Arc::new(symmetrized(&self.graph)?);
-        Ok(Self { graph, ..self })
+        let graph = Arc::new(symmetrize(&self.graph)?);
+        Ok(Self { graph, ..self }.prepared(Some(PreparationStep::Symmetrize)))
     }
 
     /// Reads all data once and checks what opening a mapped set does not: that edges and labels are in range, that
@@ -255,6 +255,12 @@ impl Dataset {
         Ok(notes)
     }
 
+    /// Appends a step to the record of the preparation.
+    fn prepared(mut self, step: Option<PreparationStep>) -> Self {
+        self.preparation.steps.extend(step);
+        self
+    }
+
     /// Copies all rows to memory as 32-bit floats, calls `change` with the values (row-major) and the number of
     /// columns, and returns the set with the changed features.
     fn map_features(self, change: impl FnOnce(&mut [f32], usize) -> Result<()>) -> Result<Self> {
@@ -271,60 +277,5 @@ impl Dataset {
         })?;
         change(&mut values, dim)?;
         Ok(Self { features: Arc::new(DenseFeatures::from_f32(values, dim)?), ..self })
-    }
-}
-
-/// Returns the graph with the reverse of each edge added and duplicates removed.
-pub(crate) fn symmetrized(graph: &Csc) -> Result<Csc> {
-    graph.validate()?;
-    let srcs: &[u32] = bytemuck::cast_slice(graph.indices());
-    let mut dsts = Vec::with_capacity(srcs.len());
-    for (dst, range) in graph.indptr().windows(2).enumerate() {
-        dsts.resize(range[1] as usize, dst as u32);
-    }
-    let mut builder = CscBuilder::new(graph.n_nodes()).symmetrize().duplicates(Duplicates::Remove);
-    if let Some(weights) = graph.weights() {
-        builder = builder.weights(weights);
-    }
-    if let Some(types) = graph.edge_types() {
-        builder = builder.edge_types(types);
-    }
-    Ok(builder.build(srcs, &dsts)?)
-}
-
-/// The shift and factor of each column that scale it to mean 0 and standard deviation 1.
-struct Scaling {
-    means: Vec<f64>,
-    /// The reciprocals of the standard deviations; 0 for constant columns.
-    factors: Vec<f64>,
-}
-
-impl Scaling {
-    fn of_columns(values: &[f32], dim: usize) -> Self {
-        let n_rows = (values.len() / dim).max(1) as f64;
-        let mut means = vec![0.0; dim];
-        for row in values.chunks_exact(dim) {
-            for (mean, &value) in means.iter_mut().zip(row) {
-                *mean += f64::from(value) / n_rows;
-            }
-        }
-        let mut variances = vec![0.0; dim];
-        for row in values.chunks_exact(dim) {
-            for ((variance, &value), mean) in variances.iter_mut().zip(row).zip(&means) {
-                *variance += (f64::from(value) - mean).powi(2) / n_rows;
-            }
-        }
-        // The variance of a constant column may differ from 0 because the mean is rounded. Whether a column is constant
-        // is therefore determined by comparing its values.
-        let first: Vec<f32> = values.iter().take(dim).copied().collect();
-        let mut varies = vec![false; dim];
-        for row in values.chunks_exact(dim) {
-            for ((varies, value), first) in varies.iter_mut().zip(row).zip(&first) {
-                *varies |= value != first;
-            }
-        }
-        let factor = |(&variance, &varies): (&f64, &bool)| if varies { 1.0 / variance.sqrt() } else { 0.0 };
-        let factors = variances.iter().zip(&varies).map(factor).collect();
-        Self { means, factors }
     }
 }

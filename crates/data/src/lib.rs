@@ -45,6 +45,7 @@ pub use graph_dataset::GraphDataset;
 pub use node_features::NodeFeatures;
 pub use node_names::NodeNames;
 pub use note::Note;
+pub use readers::ids::read_ids;
 pub use readers::{gin, graphbolt, npy, ogb, tu};
 
 /// The README, so that the doc tests run its example.

@@ -4,6 +4,7 @@ mod classes;
 pub(crate) mod files;
 pub mod gin;
 pub mod graphbolt;
+pub(crate) mod ids;
 pub mod npy;
 pub mod ogb;
 mod relabel;

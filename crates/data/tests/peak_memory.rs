@@ -10,7 +10,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use kiln_data::convert::{ConvertOptions, convert};
 use kiln_data::{Dataset, Error, Split, format, open_within};
-use kiln_feature::{DenseFeatures, Labels};
+use kiln_feature::{DenseFeatures, Labels, Preparation};
 use kiln_graph::{CscBuilder, NodeId};
 use kiln_store::npy;
 use peak_alloc::PeakAlloc;
@@ -162,6 +162,7 @@ fn check_writing(root: &Path) {
         names: Arc::default(),
         class_names: vec!["all".into()],
         edge_type_names: Vec::new(),
+        preparation: Preparation::default(),
         notes: Vec::new(),
     };
     let check = |what: &str, run: &dyn Fn()| {

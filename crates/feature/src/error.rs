@@ -107,6 +107,36 @@ pub enum Error {
         /// The number of columns.
         dim: usize,
     },
+    /// The number of a scaling's means or factors differs from the number of feature columns.
+    #[error(
+        "the scaling has {got} {what}, expected {expected}, one per feature column: use the data's own columns"
+    )]
+    ScalingWidth {
+        /// The array that differs: `means` or `factors`.
+        what: &'static str,
+        /// The number of feature columns.
+        expected: usize,
+        /// The number of values of the scaling.
+        got: usize,
+    },
+    /// A value of a scaling is infinite or NaN.
+    #[error("the scaling's {what} contain {value} at column {column}, expected finite numbers")]
+    ScalingNotFinite {
+        /// The array: `means` or `factors`.
+        what: &'static str,
+        /// The column of the value.
+        column: usize,
+        /// The value.
+        value: f64,
+    },
+    /// A feature that is divided by the sum of its row is negative.
+    #[error("node {} has the feature {value}, expected no negative values: the model divides each row by its sum", node.0)]
+    NegativeFeature {
+        /// The node.
+        node: NodeId,
+        /// The value of the feature.
+        value: f32,
+    },
     /// A label is not below the number of classes.
     #[error("{item} {id} has label {label}, expected a class below {n_classes}")]
     LabelOutOfRange {

@@ -15,11 +15,15 @@
 //! assert_eq!(rows.into_f32(), [2.0, 2.5, 0.0, 0.5]);
 //! # Ok::<(), kiln_feature::Error>(())
 //! ```
+//!
+//! # Features
+//! `serde`, off by default, serializes a [`Preparation`].
 
 mod array;
 mod dense;
 mod error;
 mod labels;
+mod preparation;
 mod sparse;
 mod store;
 
@@ -27,6 +31,7 @@ pub use array::{FeatureArray, FeatureBuffer, FeatureDType};
 pub use dense::{DenseFeatures, MappedLayout};
 pub use error::Error;
 pub use labels::Labels;
+pub use preparation::{Preparation, PreparationStep, Scaling, normalize_row};
 pub use sparse::SparseFeatures;
 pub use store::FeatureStore;
 

@@ -25,6 +25,7 @@ mod ids;
 mod mapped_file;
 mod norm;
 mod shared_array;
+mod symmetrize;
 mod transposed_block;
 
 pub use block::{Block, BlockParts};
@@ -36,6 +37,7 @@ pub use ids::{EdgeId, GraphId, ItemId, LocalId, NodeId};
 pub use mapped_file::{FileVersion, MappedFile, check_mapped_files, open_file};
 pub use norm::gcn_norm;
 pub use shared_array::{SharedArray, file_prefix};
+pub use symmetrize::symmetrize;
 pub use transposed_block::TransposedBlock;
 
 /// The result of this crate's fallible functions.

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use kiln_feature::{DenseFeatures, Labels};
+use kiln_feature::{DenseFeatures, Labels, Preparation};
 use kiln_graph::{Csc, CscBuilder, NodeId, SharedArray};
 use kiln_store::Error as StoreError;
 use kiln_store::check_count;
@@ -108,6 +108,7 @@ fn load(files: Files<'_>) -> Result<Dataset> {
         names: Arc::new(names),
         edge_type_names: manifest.type_names.iter().cloned().chain(reversed).collect(),
         class_names: manifest.class_names,
+        preparation: Preparation::default(),
         notes: Vec::new(),
     })
 }

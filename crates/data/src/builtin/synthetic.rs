@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kiln_feature::{DenseFeatures, Labels};
+use kiln_feature::{DenseFeatures, Labels, Preparation};
 use kiln_graph::{Csc, CscBuilder, Duplicates, NodeId, SelfLoops};
 
 use crate::draws::Draws;
@@ -216,6 +216,7 @@ fn dataset(
         names: Arc::new(NodeNames::default()),
         class_names: (0..n_classes).map(|class| class.to_string()).collect(),
         edge_type_names: Vec::new(),
+        preparation: Preparation::default(),
         notes: Vec::new(),
     })
 }

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use kiln_feature::Preparation;
 use kiln_store::array_folder::ArrayFolder;
 
 use super::manifest::{self, Manifest};
@@ -48,6 +49,7 @@ impl Set {
             names: Arc::new(names),
             class_names: class_names_of(self.manifest.class_names.clone(), n_classes),
             edge_type_names: self.manifest.edge_type_names.clone(),
+            preparation: Preparation::default(),
             notes: Vec::new(),
         })
     }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use kiln_feature::{FeatureStore, Labels, SparseFeatures};
+use kiln_feature::{FeatureStore, Labels, Preparation, SparseFeatures};
 use kiln_graph::{Csc, NodeId, SharedArray};
 use kiln_store::npy::DType;
 use kiln_store::paths::{find, required};
@@ -84,6 +84,7 @@ pub(crate) fn open_within(folder: &Path, memory_bytes: u64) -> Result<Dataset> {
         names: Arc::new(NodeNames::default()),
         class_names: numbers(n_classes),
         edge_type_names: Vec::new(),
+        preparation: Preparation::default(),
         notes,
     })
 }

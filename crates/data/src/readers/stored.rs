@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use kiln_feature::{DenseFeatures, FeatureStore, Labels, MAX_DIM};
+use kiln_feature::{DenseFeatures, FeatureStore, Labels, MAX_DIM, Preparation};
 use kiln_graph::CscBuilder;
 use kiln_store::Error as StoreError;
 use kiln_store::text::TextTable;
@@ -81,6 +81,7 @@ impl Stored {
             split: self.split,
             names: Arc::new(NodeNames::default()),
             edge_type_names: Vec::new(),
+            preparation: Preparation::default(),
             notes,
         })
     }

@@ -42,6 +42,7 @@ fn small(features: impl FeatureStore + 'static) -> Dataset {
         names: Arc::new(NodeNames::new(["zero", "", "zwei", "três"])),
         class_names: ["a", "b", "c"].map(String::from).to_vec(),
         edge_type_names: ["near", "far"].map(String::from).to_vec(),
+        preparation: Default::default(),
         notes: Vec::new(),
     }
 }

@@ -25,6 +25,7 @@ fn set(features: impl FeatureStore + 'static) -> (tempfile::TempDir, PathBuf) {
         names: Arc::new(NodeNames::new(["zero", "", "zwei", "três"])),
         class_names: ["a", "b", "c"].map(String::from).to_vec(),
         edge_type_names: ["near", "far"].map(String::from).to_vec(),
+        preparation: Default::default(),
         notes: Vec::new(),
     };
     let root = tempfile::tempdir().unwrap();

@@ -47,6 +47,7 @@ fn path() -> Dataset {
         names: Arc::default(),
         class_names: Vec::new(),
         edge_type_names: Vec::new(),
+        preparation: Default::default(),
         notes: Vec::new(),
     }
 }

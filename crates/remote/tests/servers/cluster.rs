@@ -61,6 +61,7 @@ pub(crate) fn data(n_nodes: usize, features: Arc<dyn FeatureStore>) -> Dataset {
         names: Arc::new(NodeNames::default()),
         class_names: ["a", "b", "c", "d"].map(str::to_owned).to_vec(),
         edge_type_names: Vec::new(),
+        preparation: Default::default(),
         notes: Vec::new(),
     }
 }

@@ -37,6 +37,7 @@ pub(crate) fn set(coo: &CooGraph, stored: Stored) -> Dataset {
         names: Arc::new(NodeNames::default()),
         class_names: vec!["even".into(), "odd".into()],
         edge_type_names: vec!["near".into(), "far".into()],
+        preparation: Default::default(),
         notes: Vec::new(),
         graph: Arc::new(graph),
     }
