@@ -1,6 +1,8 @@
 use burn::module::Module;
 use kiln_loader::{Batcher, Loader, Phase};
-use kiln_train::{DeviceBatch, Evaluation, Evaluator, MetricSums, Task, TaskTrainer};
+use kiln_train::{
+    DeviceBatch, Evaluation, EvaluationInfo, Evaluator, MetricSums, ModelInputs, Task, TaskTrainer,
+};
 
 use crate::{RankHandle, Result};
 
@@ -29,6 +31,15 @@ pub trait DataLoader<M: Module> {
     /// the policy for uneven steps is not [`UnevenShards::Join`](kiln_loader::UnevenShards::Join); otherwise only the
     /// global batch size counts.
     fn settings(&self, n_ranks: usize) -> Vec<(&'static str, String)>;
+
+    /// Returns what a saved model contains about its data (task, widths, preparation and sampling) and about the
+    /// evaluation of the run's test split with this seed and number of ranks. The default implementation returns
+    /// `None`; a run then writes no `model.json`, and its model cannot be opened with
+    /// [`SavedModel`](kiln_train::SavedModel).
+    fn model_inputs(&self, seed: u64, n_ranks: usize) -> Option<(ModelInputs, EvaluationInfo)> {
+        let _ = (seed, n_ranks);
+        None
+    }
 
     /// Checks that the batches suit a model with `n_layers` layers, which reads edge weights if `needs_edge_weights` is
     /// true.

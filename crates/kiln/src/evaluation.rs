@@ -3,7 +3,9 @@ use std::sync::Arc;
 use kiln_data::Dataset;
 use kiln_graph::Csc;
 use kiln_sample::EdgeWeights;
-use kiln_train::{Evaluator, ExactEvaluator, LayerWiseConfig, LayerWiseInference, Spill};
+use kiln_train::{
+    EvaluatedNeighbors, EvaluationInfo, Evaluator, ExactEvaluator, LayerWiseConfig, LayerWiseInference,
+};
 
 #[cfg(feature = "grpc")]
 use crate::Error;
@@ -39,6 +41,17 @@ impl EvalMode {
         }
     }
 
+    /// Returns the description of an evaluation in this mode for a saved model.
+    pub(crate) fn info(self, seed: u64, batch_size: usize, n_ranks: usize) -> EvaluationInfo {
+        let (n_ranks, neighbors) = match self {
+            Self::Sampled => (n_ranks, EvaluatedNeighbors::Sampled),
+            // Predictions of the whole split are computed by rank 0 alone.
+            Self::FirstRank { .. } => (1, EvaluatedNeighbors::Sampled),
+            Self::Exact { memory_bytes } => (1, EvaluatedNeighbors::Exact { memory_bytes }),
+        };
+        EvaluationInfo { seed, batch_size, n_ranks, neighbors }
+    }
+
     pub(crate) fn evaluator(
         self,
         data: &Dataset,
@@ -51,11 +64,7 @@ impl EvalMode {
             Self::FirstRank { n_batches } => return Ok(Evaluator::FirstRank { n_batches }),
             Self::Exact { memory_bytes } => memory_bytes,
         };
-        let mut config = LayerWiseConfig::default();
-        if let Some(memory_bytes) = memory_bytes {
-            config.range_bytes = config.range_bytes.min(memory_bytes / 8);
-            config.spill = Some(Spill { memory_bytes, folder: std::env::temp_dir() });
-        }
+        let config = LayerWiseConfig::within(memory_bytes);
         let mut inference = LayerWiseInference::new(graph.clone(), config)?;
         if weights != EdgeWeights::None {
             inference = inference.carry_weights()?;

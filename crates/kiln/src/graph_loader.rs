@@ -2,16 +2,17 @@ use std::fmt;
 use std::sync::Arc;
 
 use kiln_data::{GraphDataset, Split};
-use kiln_feature::FeatureStore;
+use kiln_feature::{FeatureStore, Preparation};
 use kiln_graph::GraphId;
 use kiln_loader::{GraphBatcher, Loader, LoaderConfig, Phase};
 use kiln_nn::GraphModel;
 use kiln_train::{
-    BatchConfig, DeviceBatcher, Evaluation, Evaluator, GraphClassification, MetricSums, TaskTrainer,
+    BatchConfig, DeviceBatcher, Evaluation, EvaluationInfo, Evaluator, GraphClassification, MetricSums,
+    ModelInputs, ModelTask, TaskTrainer,
 };
 
 use crate::batches::{batch_settings, n_workers};
-use crate::{DataLoader, RankHandle, Result};
+use crate::{DataLoader, EvalMode, RankHandle, Result};
 
 /// A description of minibatches of whole graphs; each batch is their disjoint union. It is cheap to clone, like a
 /// [`NeighborLoader`](crate::NeighborLoader).
@@ -69,6 +70,19 @@ impl<M: GraphModel + Sync> DataLoader<M> for GraphLoader {
 
     fn settings(&self, n_ranks: usize) -> Vec<(&'static str, String)> {
         batch_settings(self.batches, &self.split, n_ranks)
+    }
+
+    fn model_inputs(&self, seed: u64, n_ranks: usize) -> Option<(ModelInputs, EvaluationInfo)> {
+        let inputs = ModelInputs {
+            task: ModelTask::GraphClassification,
+            data_name: self.graphs.name.clone(),
+            n_features: self.features.dim(),
+            n_classes: self.graphs.labels().n_classes(),
+            class_names: self.graphs.class_names.clone(),
+            preparation: Preparation::default(),
+            sampling: None,
+        };
+        Some((inputs, EvalMode::Sampled.info(seed, self.batches.batch_size, n_ranks)))
     }
 
     fn check(&self, _: usize, _: bool) -> Result<()> {

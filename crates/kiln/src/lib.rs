@@ -30,8 +30,10 @@ mod graph_loader;
 mod neighbor_loader;
 #[cfg(feature = "grpc")]
 mod partitioned;
+mod prediction;
 mod ranks;
 mod signals;
+mod source;
 mod trainer;
 
 pub use data_loader::DataLoader;
@@ -45,6 +47,7 @@ pub use kiln_kernels::GraphMode;
 pub use neighbor_loader::NeighborLoader;
 #[cfg(feature = "grpc")]
 pub use partitioned::{JoinedGraph, PartitionedGraph};
+pub use prediction::PredictOnDataset;
 pub use ranks::{RankHandle, launch};
 pub use signals::stop_on_signals;
 pub use trainer::{DataDims, ForData, TrainedModel, Trainer};

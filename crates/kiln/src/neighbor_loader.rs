@@ -3,21 +3,22 @@ use std::sync::Arc;
 
 use burn::tensor::Device;
 use kiln_data::{Dataset, Split};
-use kiln_feature::{FeatureStore, Labels};
-use kiln_graph::{Csc, gcn_norm};
+use kiln_feature::FeatureStore;
+use kiln_graph::gcn_norm;
 use kiln_kernels::{CacheStats, GraphMode};
 use kiln_loader::{ItemSampler, Loader, LoaderConfig, NodeBatcher, Phase};
 use kiln_nn::LayerWiseModel;
 use kiln_sample::{EdgeWeights, Fanout, FrontierSampler, NeighborSampler, Rule, SamplerConfig};
 use kiln_train::{
-    BatchConfig, DeviceBatcher, DeviceNodeBatcher, Evaluation, Evaluator, HostOrDeviceBatcher, MetricSums,
-    NodeClassification, TaskTrainer,
+    BatchConfig, DeviceBatcher, DeviceNodeBatcher, Evaluation, EvaluationInfo, Evaluator,
+    HostOrDeviceBatcher, MetricSums, ModelInputs, NodeClassification, TaskTrainer,
 };
 
 use crate::batches::{batch_settings, items_of_all_ranks, n_workers};
 use crate::device_copy::DeviceCopies;
 #[cfg(feature = "grpc")]
 use crate::partitioned::{JoinedGraph, PartitionedGraph};
+use crate::source::Source;
 use crate::{CachedNodes, DataLoader, DeviceCopy, Error, EvalMode, RankHandle, Result};
 
 /// A description of minibatches of a dataset's nodes with sampled neighbourhoods.
@@ -48,22 +49,15 @@ pub struct NeighborLoader {
     copies: DeviceCopies,
 }
 
-/// The source of graph, features and labels.
-#[derive(Clone)]
-enum Source {
-    /// A dataset in this process. The sampled `graph` is that of the dataset, or a normalised copy.
-    Whole { data: Dataset, graph: Arc<Csc> },
-    /// A partitioned graph, which ranks or servers hold.
-    #[cfg(feature = "grpc")]
-    Partitioned(JoinedGraph),
-}
-
 impl NeighborLoader {
     /// Returns a loader of batches of 1,024 nodes. In layer `i`, input layer first (DGL's order), each node has at most
     /// `fanouts[i]` in-neighbours, sampled uniformly without replacement. Integers convert to [`Fanout`];
     /// [`Fanout::All`] takes all neighbours.
     pub fn new(data: &Dataset, fanouts: impl IntoIterator<Item = impl Into<Fanout>>) -> Self {
-        Self::of(Source::Whole { data: data.clone(), graph: data.graph.clone() }, fanouts)
+        Self::of(
+            Source::Whole { data: Box::new(data.clone()), graph: data.graph.clone(), is_normalized: false },
+            fanouts,
+        )
     }
 
     /// Joins a partitioned graph, and returns a loader on it with the defaults of [`NeighborLoader::new`]. In worker
@@ -154,7 +148,10 @@ impl NeighborLoader {
     /// Returns [`Error::Graph`] if edge weights are not finite, and [`Error::NeedsWholeGraph`] on a partitioned graph.
     pub fn gcn_norm(mut self) -> Result<Self> {
         match &mut self.source {
-            Source::Whole { data, graph } => *graph = Arc::new(gcn_norm(&data.graph)?),
+            Source::Whole { data, graph, is_normalized } => {
+                *graph = Arc::new(gcn_norm(&data.graph)?);
+                *is_normalized = true;
+            }
             #[cfg(feature = "grpc")]
             Source::Partitioned(_) => return Err(Error::NeedsWholeGraph { what: "gcn_norm" }),
         }
@@ -214,22 +211,6 @@ impl NeighborLoader {
         }
     }
 
-    fn split(&self) -> Split {
-        match &self.source {
-            Source::Whole { data, .. } => data.split.clone(),
-            #[cfg(feature = "grpc")]
-            Source::Partitioned(joined) => joined.split(),
-        }
-    }
-
-    fn labels(&self) -> &Arc<Labels> {
-        match &self.source {
-            Source::Whole { data, .. } => &data.labels,
-            #[cfg(feature = "grpc")]
-            Source::Partitioned(joined) => joined.graph.labels(),
-        }
-    }
-
     fn host_batcher(
         &self,
         sampler: Arc<dyn FrontierSampler>,
@@ -239,7 +220,7 @@ impl NeighborLoader {
         if self.feature_cache.is_some() {
             return Err(Error::CacheNeedsDevice);
         }
-        let batcher = NodeBatcher::new(sampler, features, self.labels().clone());
+        let batcher = NodeBatcher::new(sampler, features, self.source.labels().clone());
         Ok(HostOrDeviceBatcher::Host(DeviceBatcher::new(batcher, device)))
     }
 }
@@ -253,19 +234,11 @@ impl<M: LayerWiseModel + Sync> DataLoader<M> for NeighborLoader {
     }
 
     fn names(&self) -> (&str, &[String]) {
-        match &self.source {
-            Source::Whole { data, .. } => (&data.name, &data.class_names),
-            #[cfg(feature = "grpc")]
-            Source::Partitioned(joined) => (joined.graph.name(), joined.graph.class_names()),
-        }
+        self.source.names()
     }
 
     fn data_hash(&self) -> Result<String> {
-        match &self.source {
-            Source::Whole { data, .. } => Ok(data.hash()?),
-            #[cfg(feature = "grpc")]
-            Source::Partitioned(joined) => Ok(joined.graph.hash().to_owned()),
-        }
+        self.source.data_hash()
     }
 
     fn settings(&self, n_ranks: usize) -> Vec<(&'static str, String)> {
@@ -276,7 +249,12 @@ impl<M: LayerWiseModel + Sync> DataLoader<M> for NeighborLoader {
             ("edge weights", format!("{weights:?}")),
             ("evaluation", self.evaluation.setting()),
         ];
-        sampling.into_iter().chain(batch_settings(self.batches, &self.split(), n_ranks)).collect()
+        sampling.into_iter().chain(batch_settings(self.batches, &self.source.split(), n_ranks)).collect()
+    }
+
+    fn model_inputs(&self, seed: u64, n_ranks: usize) -> Option<(ModelInputs, EvaluationInfo)> {
+        let inputs = self.source.model_inputs(&self.sampling);
+        Some((inputs, self.evaluation.info(seed, self.batches.batch_size, n_ranks)))
     }
 
     fn check(&self, n_layers: usize, needs_edge_weights: bool) -> Result<()> {
@@ -292,7 +270,7 @@ impl<M: LayerWiseModel + Sync> DataLoader<M> for NeighborLoader {
 
     fn evaluator(&self, rank: &RankHandle) -> Result<Evaluator> {
         match &self.source {
-            Source::Whole { data, graph } => {
+            Source::Whole { data, graph, .. } => {
                 self.evaluation.evaluator(data, graph, self.sampling.weights, rank)
             }
             #[cfg(feature = "grpc")]
@@ -306,7 +284,7 @@ impl<M: LayerWiseModel + Sync> DataLoader<M> for NeighborLoader {
         trainer: &TaskTrainer<Self::Task>,
         evaluator: &Evaluator,
     ) -> Result<Loader<HostOrDeviceBatcher>> {
-        let Split { train, val, test } = self.split();
+        let Split { train, val, test } = self.source.split();
         let nodes = match phase {
             Phase::Train { .. } => &train,
             Phase::Validation => &val,
@@ -318,14 +296,14 @@ impl<M: LayerWiseModel + Sync> DataLoader<M> for NeighborLoader {
         };
         let device = trainer.device();
         let (items, batcher) = match &self.source {
-            Source::Whole { data, graph } if self.graph_mode == GraphMode::Host => {
+            Source::Whole { data, graph, .. } if self.graph_mode == GraphMode::Host => {
                 let sampler = NeighborSampler::with_config(graph.clone(), self.sampling.clone())?;
                 (items, self.host_batcher(Arc::new(sampler), data.features.clone(), device)?)
             }
             Source::Whole { .. } if matches!(self.sampling.rule, Rule::Custom { .. }) => {
                 return Err(Error::RuleNeedsHost);
             }
-            Source::Whole { data, graph } => {
+            Source::Whole { data, graph, .. } => {
                 let of_all_ranks = || {
                     let config = items_of_all_ranks(items.config());
                     Ok(ItemSampler::new(&train[..], config).map_err(kiln_train::Error::from)?)

@@ -5,11 +5,11 @@ pub use kiln_graph::{GraphId, NodeId};
 pub use kiln_loader::Phase;
 pub use kiln_nn::{Aggregate, GcnConfig, GinConfig, ModelConfig, SageConfig};
 pub use kiln_sample::{EdgeWeights, Fanout, Rule};
-pub use kiln_train::AdamConfig;
+pub use kiln_train::{AdamConfig, PredictMode, SavedModel};
 
 #[cfg(feature = "grpc")]
 pub use crate::PartitionedGraph;
 pub use crate::{
-    DataLoader, Error, EvalMode, FitConfig, ForData, GraphLoader, GraphMode, NeighborLoader, RankConfig,
-    RankHandle, Result, TrainedModel, Trainer, launch,
+    DataLoader, Error, EvalMode, FitConfig, ForData, GraphLoader, GraphMode, NeighborLoader,
+    PredictOnDataset, RankConfig, RankHandle, Result, TrainedModel, Trainer, launch,
 };

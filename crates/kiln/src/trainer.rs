@@ -11,8 +11,8 @@ use kiln_sample::RngKey;
 #[cfg(feature = "nccl")]
 use kiln_train::CudaDevices;
 use kiln_train::{
-    Best, Evaluation, Evaluator, FitReport, MetricSums, OptimizerConfig, Outcome, ReportInfo, Run, RunConfig,
-    RunDir, RunFolder, RunIdentity, Summary, Task, TrainerConfig,
+    Best, Evaluation, Evaluator, FitReport, MetricSums, ModelInfo, OptimizerConfig, Outcome, ReportInfo, Run,
+    RunConfig, RunDir, RunFolder, RunIdentity, Summary, Task, TrainerConfig,
 };
 
 use crate::fit::EpochLines;
@@ -121,12 +121,14 @@ impl<C: ModelConfig> Trainer<C> {
         let identity = fingerprint.map_or_else(|| self.identity(loader), Ok)?;
         self.agree(&identity)?;
         let (name, class_names) = loader.names();
+        let model = self.model_info(loader, &identity.data_hash)?;
         let (title, started) = (title.unwrap_or_else(|| name.to_owned()), started.unwrap_or(called));
         let run = RunConfig {
             dir: dir.unwrap_or_else(|| RunDir::Numbered { parent: "runs".into(), name: name.to_owned() }),
             fit: schedule,
             settings: settings.unwrap_or_else(|| identity.settings.clone()),
             identity,
+            model,
             title: title.clone(),
             class_names: class_names.to_vec(),
             started,
@@ -202,6 +204,14 @@ impl<C: ModelConfig> Trainer<C> {
         loader.check(self.model.n_layers(), self.model.needs_edge_weights())?;
         let parts = self.parts();
         parts.with_nccl(parts.trainer(loader, |key, device| self.model.init(key, device))?)
+    }
+
+    /// Returns the content of `model.json`, or `None` if the loader cannot describe its data.
+    fn model_info<L: DataLoader<C::Model>>(&self, loader: &L, data_hash: &str) -> Result<Option<ModelInfo>> {
+        let Some((inputs, evaluation)) = loader.model_inputs(self.seed, self.rank.world_size()) else {
+            return Ok(None);
+        };
+        Ok(Some(ModelInfo::new(&self.model, data_hash, inputs, evaluation)?))
     }
 
     fn parts(&self) -> Parts {

@@ -3,9 +3,11 @@
 use burn::tensor::Tensor;
 use kiln_kernels::DeviceSegments;
 use kiln_kernels::ops::{self, Reduction};
+use serde::{Deserialize, Serialize};
 
 /// The aggregation of a node's neighbours into one row.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Aggregate {
     /// The mean: `"mean"` in DGL and PyG.
     Mean,
@@ -26,7 +28,8 @@ impl From<Aggregate> for Reduction {
 }
 
 /// The pooling of a graph's nodes into one row.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Readout {
     /// The sum: DGL's `SumPooling`, PyG's `global_add_pool`.
     Sum,

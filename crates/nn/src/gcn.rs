@@ -2,12 +2,14 @@ use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use kiln_kernels::DeviceBlock;
 use kiln_sample::{KeyDomain, RngKey};
+use serde::{Deserialize, Serialize};
 
 use crate::stack::{Dropout, Widths};
 use crate::{BlockModel, ForwardContext, GcnConv, GcnConvConfig, LayerWiseModel, ModelConfig, Result};
 
 /// The configuration of a [`Gcn`] model.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct GcnConfig {
     /// Width of the input features.
     pub d_in: usize,
@@ -70,6 +72,7 @@ impl GcnConfig {
 }
 
 impl ModelConfig for GcnConfig {
+    const KIND: &'static str = "gcn";
     type Model = Gcn;
 
     fn for_dims(d_in: usize, n_classes: usize) -> Self {

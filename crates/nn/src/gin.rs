@@ -3,6 +3,7 @@ use burn::nn::BatchNorm;
 use burn::tensor::{Device, Tensor};
 use kiln_kernels::{DeviceBlock, DeviceGraphs, ops};
 use kiln_sample::{KeyDomain, RngKey};
+use serde::{Deserialize, Serialize};
 
 use crate::error::{check_dropout, check_size};
 use crate::normalization::normalize;
@@ -12,7 +13,8 @@ use crate::{
 };
 
 /// The layers from which a graph's scores are computed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum JumpingKnowledge {
     /// The last layer alone, without a linear layer. Its rows have one column per class, and the readout returns the
     /// scores.
@@ -26,7 +28,8 @@ pub enum JumpingKnowledge {
 }
 
 /// The configuration of a [`Gin`] model.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct GinConfig {
     /// Width of the input features.
     pub d_in: usize,
@@ -127,6 +130,7 @@ impl GinConfig {
 }
 
 impl ModelConfig for GinConfig {
+    const KIND: &'static str = "gin";
     type Model = Gin;
 
     /// Returns [`GinConfig::paper`] with a hidden width of 64.

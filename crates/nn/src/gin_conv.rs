@@ -2,11 +2,13 @@ use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor};
 use kiln_kernels::DeviceBlock;
 use kiln_kernels::ops::{self, Aggregation, OwnRow, Reduction};
+use serde::{Deserialize, Serialize};
 
 use crate::{Aggregate, Error, ForwardContext, NodeModule, Result};
 
 /// The epsilon of a [`GinConv`]: a node's own row has weight `1 + epsilon`, and the row of a neighbour has weight 1.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Epsilon {
     /// A constant; 0 in the paper's GIN-0, in DGL and in PyG.
     Fixed(f32),

@@ -4,6 +4,8 @@ use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use kiln_kernels::{DeviceBlock, DeviceGraphs};
 use kiln_sample::RngKey;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use crate::Result;
 
@@ -68,8 +70,13 @@ pub trait LayerWiseModel: BlockModel {
     fn widths(&self, i: usize) -> [usize; 2];
 }
 
-/// The configuration from which a model is created.
-pub trait ModelConfig: Debug + Clone + Send + Sync {
+/// The configuration from which a model is created. A run stores it with the weights, so that the model can be created
+/// again for predictions.
+pub trait ModelConfig: Debug + Clone + Send + Sync + Serialize + DeserializeOwned {
+    /// The name by which a saved model identifies this type, such as `sage`. It must differ from those of other
+    /// configurations.
+    const KIND: &'static str;
+
     /// The type of the model.
     type Model: Module + Sync;
 

@@ -1,10 +1,12 @@
 use burn::nn::{BatchNorm, BatchNormConfig};
 use burn::tensor::{Device, Tensor, module};
+use serde::{Deserialize, Serialize};
 
 use crate::{ForwardContext, Mode};
 
 /// The normalisation of hidden rows, which scales each column.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Normalization {
     /// No normalisation.
     None,

@@ -2,6 +2,7 @@ use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use kiln_kernels::DeviceBlock;
 use kiln_sample::{KeyDomain, RngKey};
+use serde::{Deserialize, Serialize};
 
 use crate::stack::{Dropout, Widths};
 use crate::{
@@ -9,7 +10,8 @@ use crate::{
 };
 
 /// The configuration of a [`Sage`] model.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct SageConfig {
     /// Width of the input features.
     pub d_in: usize,
@@ -82,6 +84,7 @@ impl SageConfig {
 }
 
 impl ModelConfig for SageConfig {
+    const KIND: &'static str = "sage";
     type Model = Sage;
 
     fn for_dims(d_in: usize, n_classes: usize) -> Self {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use kiln_graph::NodeId;
 
 use crate::run::contract::DETERMINISM_CONTRACT;
+use crate::saved::error::ModelError;
 
 /// The result of this crate's fallible functions.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -154,6 +155,9 @@ pub enum Error {
         /// The loader's seed or share.
         got: String,
     },
+    /// A saved model could not be opened, or a request does not fit it.
+    #[error(transparent)]
+    Saved(#[from] ModelError),
     /// The weights could not be serialized, or do not fit the model.
     #[error("the weights could not be saved or loaded: {reason}")]
     Weights {

@@ -21,6 +21,7 @@ mod evaluate;
 #[cfg(feature = "report")]
 mod report;
 mod run;
+mod saved;
 mod step;
 
 pub use error::{Error, Result};
@@ -41,6 +42,15 @@ pub use run::run_config::{Outcome, RunConfig, Tested, Trained};
 pub use run::run_dir::RunDir;
 pub use run::state::{ReportInfo, Resumed, Run};
 pub use run::summary::{Best, FitReport, Summary};
+pub use saved::error::ModelError;
+pub use saved::info::{
+    EvaluatedNeighbors, EvaluationInfo, MODEL_FORMAT, ModelInfo, ModelInputs, ModelTask, SamplingInfo,
+    StoredEdgeWeights,
+};
+pub use saved::model::SavedModel;
+pub use saved::outputs::OutputRows;
+pub use saved::predictor::{NodePredictor, PredictMode};
+pub use saved::registry::ModelRegistry;
 pub use step::any_batcher::HostOrDeviceBatcher;
 pub use step::batch::{DeviceBatch, DeviceBatcher, ToDevice};
 pub use step::classification::Prediction;

@@ -11,6 +11,7 @@ use kiln_sample::{EdgeWeights, FrontierSampler, NeighborSampler, RngKey, Sampler
 
 use crate::error::{Error, Result};
 use crate::evaluate::layer_range::{RangeCost, Ranges};
+use crate::evaluate::progress::OnProgress;
 use crate::evaluate::spill::Activations;
 use crate::step::memory::{MemoryUse, PeakMemory};
 
@@ -32,6 +33,7 @@ pub struct LayerWiseInference {
     carries_weights: bool,
     config: LayerWiseConfig,
     peak: Mutex<PeakMemory>,
+    on_progress: OnProgress,
 }
 
 /// The memory limits of a [`LayerWiseInference`].
@@ -56,6 +58,51 @@ pub struct Spill {
     pub folder: PathBuf,
 }
 
+/// The rows of an inference that are returned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WantedRows {
+    /// The outputs of the last layer.
+    Outputs,
+    /// The inputs of the last layer.
+    Embeddings,
+    /// Both.
+    Both,
+}
+
+impl WantedRows {
+    pub(crate) fn has_outputs(self) -> bool {
+        self != Self::Embeddings
+    }
+
+    pub(crate) fn has_embeddings(self) -> bool {
+        self != Self::Outputs
+    }
+}
+
+/// The rows of an inference, for every node; those that are not wanted are `None`.
+#[derive(Debug)]
+pub(crate) struct LayerWiseRows {
+    /// The outputs of the last layer.
+    pub(crate) outputs: Option<DenseFeatures>,
+    /// The inputs of the last layer; also `None` for a model of one layer, whose inputs are the features.
+    pub(crate) embeddings: Option<DenseFeatures>,
+}
+
+impl LayerWiseConfig {
+    /// Returns the configuration that keeps activations within a memory limit, with files in the system's folder for
+    /// temporary files; `None` is the default configuration.
+    pub fn within(memory_bytes: Option<u64>) -> Self {
+        let config = Self::default();
+        match memory_bytes {
+            None => config,
+            Some(memory_bytes) => Self {
+                range_bytes: config.range_bytes.min(memory_bytes / 8),
+                spill: Some(Spill { memory_bytes, folder: std::env::temp_dir() }),
+            },
+        }
+    }
+}
+
 impl Default for LayerWiseConfig {
     /// Returns the configuration with ranges of at most 256 MiB and all activations in memory.
     fn default() -> Self {
@@ -77,7 +124,14 @@ impl LayerWiseInference {
             config.range_bytes = config.range_bytes.min(left);
         }
         let sampler = NeighborSampler::full(Arc::clone(&graph), 1);
-        Ok(Self { graph, sampler, carries_weights: false, config, peak: Mutex::default() })
+        Ok(Self {
+            graph,
+            sampler,
+            carries_weights: false,
+            config,
+            peak: Mutex::default(),
+            on_progress: OnProgress::default(),
+        })
     }
 
     /// Passes the graph's edge weights to the layers with each block, for models that use them.
@@ -88,6 +142,16 @@ impl LayerWiseInference {
         let config = SamplerConfig::full(1).with_weights(EdgeWeights::Stored);
         let sampler = NeighborSampler::with_config(Arc::clone(&self.graph), config)?;
         Ok(Self { sampler, carries_weights: true, ..self })
+    }
+
+    /// Calls `callback` after each range of nodes, with the number of finished rows and of all rows, over all layers.
+    #[must_use]
+    pub fn on_progress(self, callback: impl Fn(u64, u64) + Send + Sync + 'static) -> Self {
+        self.with_progress(OnProgress::new(callback))
+    }
+
+    pub(crate) fn with_progress(self, on_progress: OnProgress) -> Self {
+        Self { on_progress, ..self }
     }
 
     /// Returns the peak memory of the process, sampled after each range of nodes.
@@ -113,14 +177,31 @@ impl LayerWiseInference {
         features: &dyn FeatureStore,
         device: &Device,
     ) -> Result<DenseFeatures> {
+        let rows = self.compute(model, features, WantedRows::Outputs, device)?;
+        Ok(rows.outputs.expect("the outputs should have been computed"))
+    }
+
+    /// Computes the wanted rows for every node, as [`LayerWiseInference::outputs`] does.
+    pub(crate) fn compute<M: LayerWiseModel>(
+        &self,
+        model: &M,
+        features: &dyn FeatureStore,
+        wanted: WantedRows,
+        device: &Device,
+    ) -> Result<LayerWiseRows> {
         self.check(model, features)?;
         let run = Run { inference: self, model: model.valid(), device: device.clone().inner() };
         let mut scratch = Scratch::default();
-        let mut rows = run.layer(0, features, 0, &mut scratch)?;
-        for layer in 1..model.n_layers() {
-            rows = run.layer(layer, &rows, rows.rows().owned_bytes() as u64, &mut scratch)?;
+        let last = model.n_layers() - 1;
+        let mut hidden: Option<DenseFeatures> = None;
+        for layer in 0..last {
+            hidden = Some(run.layer_on(layer, features, hidden.as_ref(), &mut scratch)?);
         }
-        Ok(rows)
+        let outputs = match wanted.has_outputs() {
+            true => Some(run.layer_on(last, features, hidden.as_ref(), &mut scratch)?),
+            false => None,
+        };
+        Ok(LayerWiseRows { outputs, embeddings: hidden.filter(|_| wanted.has_embeddings()) })
     }
 
     fn check<M: LayerWiseModel>(&self, model: &M, features: &dyn FeatureStore) -> Result<()> {
@@ -172,6 +253,20 @@ struct Run<'a, M> {
 }
 
 impl<M: LayerWiseModel> Run<'_, M> {
+    /// Computes one layer for all nodes from the previous layer's outputs, or from the features if it is the first.
+    fn layer_on(
+        &self,
+        layer: usize,
+        features: &dyn FeatureStore,
+        hidden: Option<&DenseFeatures>,
+        scratch: &mut Scratch,
+    ) -> Result<DenseFeatures> {
+        match hidden {
+            None => self.layer(layer, features, 0, scratch),
+            Some(rows) => self.layer(layer, rows, rows.rows().owned_bytes() as u64, scratch),
+        }
+    }
+
     /// Computes one layer for all nodes. `source` contains the layer's inputs: the features, or the outputs of the
     /// previous layer. `held_bytes` is the anonymous memory of these outputs; 0 for the features.
     fn layer(
@@ -190,9 +285,12 @@ impl<M: LayerWiseModel> Run<'_, M> {
             Some(folder) => Activations::in_file(folder)?,
         };
         let cost = RangeCost::new(d_in, d_out, source.dtype(), self.inference.carries_weights);
+        let mut n_done = layer * n_nodes;
         for nodes in Ranges::new(graph, cost, self.inference.config.range_bytes) {
             let rows = self.range(layer, source, nodes?, scratch)?;
             output.append(&rows)?;
+            n_done += rows.len() / d_out;
+            self.inference.on_progress.report(n_done, self.model.n_layers() * n_nodes);
         }
         output.finish(d_out)
     }

@@ -6,5 +6,6 @@ pub(crate) mod evaluator;
 pub(crate) mod layer_range;
 pub(crate) mod layer_wise;
 pub(crate) mod metrics;
+pub(crate) mod progress;
 pub(crate) mod spill;
 pub(crate) mod trainer;

@@ -11,6 +11,7 @@ use serde::Serialize;
 use crate::error::{Error, Result};
 use crate::run::metrics_file::{MetricsFile, MetricsRows};
 use crate::run::summary::Summary;
+use crate::saved::info::{MODEL_FILE, ModelInfo};
 use crate::step::classification::Prediction;
 use crate::step::metric_sums::MetricSums;
 use crate::step::reports::EpochReport;
@@ -26,6 +27,7 @@ const RESULTS: [&str; 3] = ["summary.json", "report.html", "test_predictions.csv
 /// | file | content |
 /// |---|---|
 /// | `config.json` | the settings of the run |
+/// | `model.json` | the description of the model ([`ModelInfo`]), with which predictions open `best.safetensors` |
 /// | `metrics.jsonl` | one JSON object per epoch: losses, accuracies, stage times, memory |
 /// | `curves.svg` | loss and accuracy over the epochs (feature `report`) |
 /// | `best.safetensors` | the parameters of the best epoch by validation accuracy, the first of those that tie |
@@ -43,6 +45,8 @@ const RESULTS: [&str; 3] = ["summary.json", "report.html", "test_predictions.csv
 pub struct RunFolder {
     path: PathBuf,
     config: Vec<u8>,
+    /// The content of `model.json`.
+    model: Vec<u8>,
     metrics: MetricsFile,
     /// The content of `best.safetensors`; empty before the first epoch.
     best: Vec<u8>,
@@ -56,6 +60,7 @@ pub struct RunFolder {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Held {
     Config,
+    Model,
     Metrics,
     Curves,
     Best,
@@ -101,6 +106,7 @@ impl RunFolder {
                 metrics: MetricsFile::new(path.join("metrics.jsonl")),
                 path,
                 config: Vec::new(),
+                model: Vec::new(),
                 best: Vec::new(),
                 unwritten: BTreeSet::new(),
                 _lock: lock,
@@ -145,6 +151,13 @@ impl RunFolder {
     pub(crate) fn set_config(&mut self, config: &impl Serialize) -> Result<()> {
         self.config = self.to_json("config.json", config)?;
         self.unwritten.insert(Held::Config);
+        Ok(())
+    }
+
+    /// Sets the content of `model.json`, to be written by [`RunFolder::write_files`].
+    pub(crate) fn set_model(&mut self, model: &ModelInfo) -> Result<()> {
+        self.model = self.to_json(MODEL_FILE, model)?;
+        self.unwritten.insert(Held::Model);
         Ok(())
     }
 
@@ -269,6 +282,7 @@ impl RunFolder {
         for file in self.unwritten.clone() {
             let written = match file {
                 Held::Config => self.write("config.json", &self.config),
+                Held::Model => self.write(MODEL_FILE, &self.model),
                 Held::Metrics => self.metrics.write(),
                 Held::Curves => self.draw(),
                 Held::Best => self.write("best.safetensors", &self.best),

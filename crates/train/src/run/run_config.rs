@@ -11,6 +11,7 @@ use crate::run::identity::RunIdentity;
 use crate::run::run_dir::RunDir;
 use crate::run::state::{ReportInfo, Run};
 use crate::run::summary::{FitReport, Summary};
+use crate::saved::info::ModelInfo;
 use crate::step::batch::DeviceBatch;
 use crate::step::metric_sums::MetricSums;
 use crate::step::task::Task;
@@ -54,6 +55,8 @@ pub struct RunConfig {
     pub identity: RunIdentity,
     /// The content of `config.json`: names and values of settings.
     pub settings: BTreeMap<String, String>,
+    /// The content of `model.json`, from which the best model is opened for predictions; `None` writes no such file.
+    pub model: Option<ModelInfo>,
     /// The title of the report, such as the model and the dataset.
     pub title: String,
     /// The classes' names, by class; a class without a name is shown by its number.
@@ -102,6 +105,7 @@ impl RunConfig {
             fit,
             identity: RunIdentity::default(),
             settings: BTreeMap::new(),
+            model: None,
             title: "training run".to_owned(),
             class_names: Vec::new(),
             started: Instant::now(),
@@ -138,6 +142,9 @@ impl RunConfig {
         let mut run = Run::start(&mut trainer, || self.dir.open(), self.identity.clone())?;
         fit::check(&self.fit, run.n_epochs())?;
         run.write_config(&self.settings)?;
+        if let Some(model) = &self.model {
+            run.write_model(model)?;
+        }
         callback.started(&run, train.n_steps(trainer.next_phase()));
         let validate = |trainer: &mut TaskTrainer<T>| validate(trainer, val, VALIDATION);
         let report = fit::fit(&mut trainer, train, self.fit, validate, &mut run, callback)?;

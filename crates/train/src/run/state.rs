@@ -11,6 +11,7 @@ use crate::run::folder::RunFolder;
 use crate::run::identity::{RunIdentity, check_identity};
 use crate::run::summary::{Best, FitReport, Summary};
 use crate::run::write_failures::{Clock, WriteFailures};
+use crate::saved::info::ModelInfo;
 use crate::step::memory::MemoryUse;
 use crate::step::metric_sums::MetricSums;
 use crate::step::reports::{EpochReport, EpochState};
@@ -180,7 +181,23 @@ impl Run {
     pub fn write_config(&mut self, config: &impl Serialize) -> Result<()> {
         let Some(folder) = &mut self.folder else { return Ok(()) };
         folder.set_config(config)?;
-        if folder.has_checkpoint() {
+        self.write_or_defer()
+    }
+
+    /// Writes `model.json`, from which [`SavedModel`](crate::SavedModel) opens the best model, on rank 0. The write is
+    /// deferred like that of [`Run::write_config`].
+    ///
+    /// # Errors
+    /// Returns the errors of [`Run::write_config`].
+    pub fn write_model(&mut self, model: &ModelInfo) -> Result<()> {
+        let Some(folder) = &mut self.folder else { return Ok(()) };
+        folder.set_model(model)?;
+        self.write_or_defer()
+    }
+
+    /// Writes the files that are older than their content, or defers them to the next checkpoint if there is none yet.
+    fn write_or_defer(&mut self) -> Result<()> {
+        if self.folder.as_ref().is_some_and(RunFolder::has_checkpoint) {
             return self.write_files();
         }
         self.is_saved = false;

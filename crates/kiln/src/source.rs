@@ -1,0 +1,82 @@
+use std::sync::Arc;
+
+use kiln_data::{Dataset, Split};
+use kiln_feature::Labels;
+use kiln_graph::Csc;
+use kiln_sample::SamplerConfig;
+use kiln_train::{ModelInputs, ModelTask, SamplingInfo};
+
+use crate::Result;
+#[cfg(feature = "grpc")]
+use crate::partitioned::JoinedGraph;
+
+/// The source of a loader's graph, features and labels.
+#[derive(Clone)]
+pub(crate) enum Source {
+    /// A dataset in this process. The sampled `graph` is that of the dataset, or a copy that `gcn_norm` normalised if
+    /// `is_normalized` is true.
+    Whole { data: Box<Dataset>, graph: Arc<Csc>, is_normalized: bool },
+    /// A partitioned graph, which ranks or servers hold.
+    #[cfg(feature = "grpc")]
+    Partitioned(JoinedGraph),
+}
+
+impl Source {
+    pub(crate) fn split(&self) -> Split {
+        match self {
+            Self::Whole { data, .. } => data.split.clone(),
+            #[cfg(feature = "grpc")]
+            Self::Partitioned(joined) => joined.split(),
+        }
+    }
+
+    pub(crate) fn labels(&self) -> &Arc<Labels> {
+        match self {
+            Self::Whole { data, .. } => &data.labels,
+            #[cfg(feature = "grpc")]
+            Self::Partitioned(joined) => joined.graph.labels(),
+        }
+    }
+
+    /// Returns the name of the data and the names of its classes.
+    pub(crate) fn names(&self) -> (&str, &[String]) {
+        match self {
+            Self::Whole { data, .. } => (&data.name, &data.class_names),
+            #[cfg(feature = "grpc")]
+            Self::Partitioned(joined) => (joined.graph.name(), joined.graph.class_names()),
+        }
+    }
+
+    pub(crate) fn data_hash(&self) -> Result<String> {
+        match self {
+            Self::Whole { data, .. } => Ok(data.hash()?),
+            #[cfg(feature = "grpc")]
+            Self::Partitioned(joined) => Ok(joined.graph.hash().to_owned()),
+        }
+    }
+
+    /// Returns the description of the data for a saved model.
+    pub(crate) fn model_inputs(&self, sampling: &SamplerConfig) -> ModelInputs {
+        let (data_name, class_names) = self.names();
+        let (n_features, preparation, gcn_norm) = match self {
+            Self::Whole { data, is_normalized, .. } => {
+                (data.features.dim(), data.preparation.clone(), *is_normalized)
+            }
+            // Partitions contain prepared features, and not the steps that prepared them.
+            #[cfg(feature = "grpc")]
+            Self::Partitioned(joined) => {
+                let n_features = kiln_feature::FeatureStore::dim(&*joined.features);
+                (n_features, kiln_feature::Preparation::default(), false)
+            }
+        };
+        ModelInputs {
+            task: ModelTask::NodeClassification,
+            data_name: data_name.to_owned(),
+            n_features,
+            n_classes: self.labels().n_classes(),
+            class_names: class_names.to_vec(),
+            preparation,
+            sampling: Some(SamplingInfo::new(sampling, gcn_norm)),
+        }
+    }
+}

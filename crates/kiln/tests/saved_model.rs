@@ -1,0 +1,360 @@
+//! Tests of saved models: predictions repeat those of the run, on its data and on new nodes, and damaged run folders
+//! and unsuitable requests are typed errors.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use kiln::burn::module::Module;
+use kiln::burn::tensor::{Device, Tensor};
+use kiln::data::synthetic;
+use kiln::kernels::{DeviceBlock, ops};
+use kiln::nn::{BlockModel, ForwardContext, LayerWiseModel, SageConv, SageConvConfig};
+use kiln::prelude::*;
+use kiln::sample::{KeyDomain, Neighbors, NodeKey, RngKey, Selection};
+use kiln::train::{Error as TrainError, LayerWiseConfig, ModelError, ModelRegistry, OutputRows};
+use serde::{Deserialize, Serialize};
+use tempfile::TempDir;
+
+/// Returns a data set whose feature columns have different means, so that predictions without scaling differ.
+fn raw_data() -> Dataset {
+    let config =
+        synthetic::FakeConfig { avg_num_nodes: 400, num_channels: 16, seed: 3, ..Default::default() };
+    synthetic::fake(config).unwrap()
+}
+
+fn loader(data: &Dataset) -> NeighborLoader {
+    NeighborLoader::new(data, [4, 4]).batch_size(32).workers(0)
+}
+
+/// Trains for two epochs, writes the report, and moves the run folder. Returns the moved folder.
+fn trained<C: ModelConfig>(
+    config: &C,
+    loader: &(impl DataLoader<C::Model> + Sync),
+    n_ranks: usize,
+) -> (TempDir, PathBuf)
+where
+    C::Model: Sync,
+{
+    let folder = tempfile::tempdir().unwrap();
+    let (out, moved) = (folder.path().join("run"), folder.path().join("moved"));
+    launch(RankConfig::threads(n_ranks), |rank| {
+        let mut trainer = Trainer::new(config.clone(), AdamConfig::new(1e-2)).seed(7).rank(&rank);
+        let best = trainer.fit(loader, FitConfig::epochs(2).out(&out).quiet())?;
+        best.write_report(loader)?;
+        Ok(())
+    })
+    .unwrap();
+    fs::rename(out, &moved).unwrap();
+    (folder, moved)
+}
+
+/// Returns the lines of `test_predictions.csv` for scores of labelled items.
+fn predictions_csv(scores: &OutputRows, items: &[u32], label: impl Fn(u32) -> u32) -> String {
+    let mut rows: Vec<(u32, u32)> = items.iter().copied().zip(scores.classes()).collect();
+    rows.sort_by_key(|(item, _)| *item);
+    let lines = rows.iter().map(|(item, class)| format!("{item},{},{class}\n", label(*item)));
+    format!("item,label,predicted\n{}", lines.collect::<String>())
+}
+
+/// Checks that the saved model repeats the run's predictions for the test split of the data as it was loaded.
+fn check_repeats(run: &Path, registry: &ModelRegistry, raw: &Dataset) {
+    let model = SavedModel::open_with(run, registry, &Device::flex()).unwrap();
+    let test = &raw.split.test;
+    let scores = model.on_dataset(raw).unwrap().predict(test, &PredictMode::AsEvaluated).unwrap();
+    let items: Vec<u32> = test.iter().map(|node| node.0).collect();
+    let csv = predictions_csv(&scores, &items, |item| raw.labels.get(NodeId(item)).unwrap());
+    assert_eq!(csv, fs::read_to_string(run.join("test_predictions.csv")).unwrap());
+    // A constant prediction would also be repeated.
+    assert!(scores.classes().iter().any(|class| *class != scores.classes()[0]));
+}
+
+#[test]
+fn predictions_of_sage_repeat_those_of_the_run_on_1_and_3_ranks() {
+    let raw = raw_data();
+    let data = raw.clone().symmetrize().unwrap().standardize().unwrap();
+    for n_ranks in [1, 3] {
+        let (_folder, run) =
+            trained(&SageConfig::for_data(&data).layers(2).hidden(16), &loader(&data), n_ranks);
+        check_repeats(&run, &ModelRegistry::default(), &raw);
+    }
+}
+
+#[test]
+fn predictions_of_gcn_and_of_exact_evaluation_repeat_those_of_the_run() {
+    let raw = raw_data();
+    let data = raw.clone().standardize().unwrap();
+    let config = GcnConfig::for_data(&data).layers(2).hidden(16);
+    for evaluation in [EvalMode::Sampled, EvalMode::Exact { memory_bytes: Some(1 << 20) }] {
+        let loader = loader(&data).gcn_norm().unwrap().evaluation(evaluation);
+        let (_folder, run) = trained(&config, &loader, 2);
+        check_repeats(&run, &ModelRegistry::default(), &raw);
+    }
+}
+
+#[test]
+fn predictions_of_gin_repeat_those_of_the_run() {
+    let graphs = GraphDataset::open("mutag").unwrap();
+    let features = graphs.node_features(NodeFeatures::Auto).unwrap();
+    let split = Split::random(graphs.n_graphs(), [0.6, 0.1], 0).unwrap();
+    let loader = GraphLoader::new(&graphs, features.clone(), &split).batch_size(16).workers(0);
+    let config = GinConfig::paper(features.dim(), 16, graphs.labels().n_classes());
+    let (_folder, run) = trained(&config, &loader, 2);
+    let model = SavedModel::open(&run).unwrap();
+    let scores = model.predict_dataset(&graphs, &features, &split.test).unwrap();
+    let items: Vec<u32> = split.test.iter().map(|graph| graph.0).collect();
+    let csv = predictions_csv(&scores, &items, |item| graphs.labels().get(GraphId(item)).unwrap());
+    assert_eq!(csv, fs::read_to_string(run.join("test_predictions.csv")).unwrap());
+    let error = model.on_dataset(&raw_data()).unwrap_err();
+    assert!(matches!(error, Error::Train(TrainError::Saved(ModelError::OtherTask { .. }))), "{error}");
+}
+
+/// A model of a user: one SAGE layer, and a ReLU before the second.
+#[derive(Module, Debug)]
+struct Own {
+    convs: Vec<SageConv>,
+}
+
+impl BlockModel for Own {
+    fn n_layers(&self) -> usize {
+        self.convs.len()
+    }
+
+    fn layer(&self, i: usize, block: &DeviceBlock, x: Tensor<2>, _: &ForwardContext) -> Tensor<2> {
+        self.convs[i].forward(block, if i == 0 { x } else { ops::relu(x) })
+    }
+}
+
+impl LayerWiseModel for Own {
+    fn widths(&self, i: usize) -> [usize; 2] {
+        self.convs[i].weight_self.dims()
+    }
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct OwnConfig {
+    widths: [usize; 3],
+}
+
+impl ModelConfig for OwnConfig {
+    const KIND: &'static str = "own";
+    type Model = Own;
+
+    fn for_dims(d_in: usize, n_classes: usize) -> Self {
+        Self { widths: [d_in, 8, n_classes] }
+    }
+
+    fn n_layers(&self) -> usize {
+        2
+    }
+
+    fn init(&self, key: RngKey, device: &Device) -> kiln::nn::Result<Own> {
+        let conv = |i: usize| {
+            let config = SageConvConfig {
+                d_in: self.widths[i],
+                d_out: self.widths[i + 1],
+                aggregate: Aggregate::Mean,
+            };
+            config.init(key.fold_in(KeyDomain::Layer, i as u64), device)
+        };
+        Ok(Own { convs: vec![conv(0)?, conv(1)?] })
+    }
+}
+
+#[test]
+fn a_registry_opens_a_model_of_a_users_own() {
+    let raw = raw_data();
+    let data = raw.clone().standardize().unwrap();
+    let (_folder, run) = trained(&OwnConfig::for_data(&data), &loader(&data), 1);
+    check_repeats(&run, &ModelRegistry::default().with_node_model::<OwnConfig>(), &raw);
+    let error = SavedModel::open(&run).unwrap_err();
+    let expected = "the model is a \"own\", expected one of gcn, gin, sage: open it with a ModelRegistry that has its config";
+    assert!(error.to_string().ends_with(expected), "{error}");
+}
+
+#[test]
+fn a_model_with_a_custom_rule_needs_the_rule_for_sampled_predictions() {
+    fn last(neighbors: Neighbors<'_>, _: NodeKey, _: u32, picks: &mut Selection) {
+        picks.push(neighbors.degree() as u32 - 1);
+    }
+    let data = raw_data();
+    let (_folder, run) =
+        trained(&SageConfig::for_data(&data).layers(2).hidden(8), &loader(&data).rule(last), 1);
+    let model = SavedModel::open(&run).unwrap();
+    let predictor = model.on_dataset(&data).unwrap();
+    let error = predictor.predict(&data.split.test, &PredictMode::AsEvaluated).unwrap_err();
+    assert!(matches!(error, TrainError::Saved(ModelError::CustomRule { .. })), "{error}");
+    predictor.predict(&data.split.test, &PredictMode::Exact(LayerWiseConfig::default())).unwrap();
+    let scores = predictor.rule(last).predict(&data.split.test, &PredictMode::AsEvaluated).unwrap();
+    let items: Vec<u32> = data.split.test.iter().map(|node| node.0).collect();
+    let csv = predictions_csv(&scores, &items, |item| data.labels.get(NodeId(item)).unwrap());
+    assert_eq!(csv, fs::read_to_string(run.join("test_predictions.csv")).unwrap());
+}
+
+/// Trains a SAGE model on scaled data.
+fn sage() -> (TempDir, PathBuf, Dataset) {
+    let raw = raw_data();
+    let data = raw.clone().standardize().unwrap();
+    let (folder, run) = trained(&SageConfig::for_data(&data).layers(2).hidden(8), &loader(&data), 1);
+    (folder, run, raw)
+}
+
+#[test]
+fn sampled_predictions_of_a_node_do_not_depend_on_the_request_or_the_thread() {
+    let (_folder, run, raw) = sage();
+    let predictor = SavedModel::open(&run).unwrap().on_dataset(&raw).unwrap();
+    let mode = PredictMode::Sampled { fanouts: vec![Fanout::UpTo(2); 2], seed: 5 };
+    let many: Vec<NodeId> = (0..100).map(NodeId).chain([NodeId(3), NodeId(3)]).collect();
+    let together = predictor.predict(&many, &mode).unwrap();
+    let rows: Vec<&[f32]> = together.rows().collect();
+    assert_eq!((rows.len(), rows[100], rows[101]), (102, rows[3], rows[3]));
+    // Sums over other numbers of rows may round differently.
+    const TOLERANCE: f32 = 1e-5;
+    let close = |a: &[f32], b: &[f32]| a.iter().zip(b).all(|(a, b)| (a - b).abs() < TOLERANCE);
+    std::thread::scope(|scope| {
+        for node in 0..8 {
+            let (predictor, mode, rows) = (&predictor, &mode, &rows);
+            scope.spawn(move || {
+                let alone = predictor.predict(&[NodeId(node)], mode).unwrap();
+                assert!(close(alone.values(), rows[node as usize]), "node {node}");
+            });
+        }
+    });
+    let other = PredictMode::Sampled { fanouts: vec![Fanout::UpTo(2); 2], seed: 6 };
+    assert_ne!(predictor.predict(&many, &other).unwrap(), together);
+}
+
+#[test]
+fn embeddings_are_the_inputs_of_the_last_layer() {
+    let (_folder, run, raw) = sage();
+    let model = SavedModel::open(&run).unwrap();
+    let nodes: Vec<NodeId> = [9, 2, 9].map(NodeId).to_vec();
+    let all = PredictMode::Sampled { fanouts: vec![Fanout::All; 2], seed: 0 };
+    let exact = PredictMode::Exact(LayerWiseConfig::default());
+    let predictor = model.on_dataset(&raw).unwrap();
+    let mut of_modes = Vec::new();
+    for mode in [&all, &exact] {
+        let (scores, embeddings) = predictor.predict_and_embed(&nodes, mode).unwrap();
+        assert_eq!(predictor.embed(&nodes, mode).unwrap(), embeddings);
+        assert_eq!(predictor.predict(&nodes, mode).unwrap(), scores);
+        assert_eq!((embeddings.n_rows(), embeddings.width()), (3, 8));
+        let rows: Vec<&[f32]> = embeddings.rows().collect();
+        assert!(rows[0] == rows[2] && rows[0] != rows[1]);
+        of_modes.push(embeddings);
+    }
+    // With all neighbours, both modes compute the same sums, over other numbers of rows.
+    let [sampled, exact] = &of_modes[..] else { unreachable!() };
+    let largest = sampled.values().iter().zip(exact.values()).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+    assert!(largest < 1e-4, "{largest}");
+}
+
+#[test]
+fn predicts_nodes_that_training_did_not_have() {
+    let (_folder, run, raw) = sage();
+    // The new nodes repeat the features and the in-edges of the first ten nodes.
+    let n_nodes = raw.graph.n_nodes() as u32;
+    let (mut srcs, mut dsts, mut rows) = (Vec::new(), Vec::new(), Vec::new());
+    for node in (0..n_nodes).chain(0..10) {
+        let dst = if rows.len() < n_nodes as usize * raw.features.dim() { node } else { n_nodes + node };
+        rows.extend(raw.features.row(NodeId(node)).unwrap());
+        for src in raw.graph.in_neighbors(NodeId(node)) {
+            srcs.push(src.0);
+            dsts.push(dst);
+        }
+    }
+    let graph = kiln::graph::CscBuilder::new(n_nodes as usize + 10).build(&srcs, &dsts).unwrap();
+    let features: Arc<dyn kiln::feature::FeatureStore> =
+        Arc::new(kiln::feature::DenseFeatures::from_f32(rows, raw.features.dim()).unwrap());
+    let model = SavedModel::open(&run).unwrap();
+    let mode = PredictMode::Exact(LayerWiseConfig::default());
+    let new: Vec<NodeId> = (n_nodes..n_nodes + 10).map(NodeId).collect();
+    let old: Vec<NodeId> = (0..10).map(NodeId).collect();
+    let graph = Arc::new(graph);
+    let of_new = model.predict(&graph, &features, &new, &mode).unwrap();
+    assert_eq!(of_new, model.predict(&graph, &features, &old, &mode).unwrap());
+}
+
+#[test]
+fn rejects_requests_that_do_not_fit_the_model() {
+    let (_folder, run, raw) = sage();
+    let model = SavedModel::open(&run).unwrap();
+    let predictor = model.on_dataset(&raw).unwrap();
+    let n_nodes = raw.graph.n_nodes();
+    let error = predictor.predict(&[NodeId(n_nodes as u32)], &PredictMode::default()).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        format!("node {n_nodes} is not in the graph: expected an id below {n_nodes}")
+    );
+    let mode = PredictMode::Sampled { fanouts: vec![Fanout::All], seed: 0 };
+    let error = predictor.predict(&[NodeId(0)], &mode).unwrap_err();
+    assert_eq!(error.to_string(), "got 1 fanouts for a model of 2 layers: give one fanout per layer");
+    let error = model.on_dataset(&kiln::data::synthetic::ring(10).unwrap()).unwrap_err();
+    assert!(
+        matches!(error, Error::Train(TrainError::Saved(ModelError::FeatureWidth { expected: 16, .. }))),
+        "{error}"
+    );
+    // A step that the model's preparation does not have cannot be undone.
+    let other = raw.clone().symmetrize().unwrap();
+    let error = model.on_dataset(&other).unwrap_err();
+    assert!(matches!(error, Error::Train(TrainError::Saved(ModelError::OtherPreparation))), "{error}");
+    assert_eq!(predictor.predict(&[], &PredictMode::default()).unwrap().n_rows(), 0);
+}
+
+#[test]
+fn data_that_was_prepared_like_the_training_data_is_not_prepared_again() {
+    let (_folder, run, raw) = sage();
+    let model = SavedModel::open(&run).unwrap();
+    let prepared = model.on_dataset(&raw.clone().standardize().unwrap()).unwrap();
+    let mode = PredictMode::default();
+    let test = &raw.split.test;
+    let expected = model.on_dataset(&raw).unwrap().predict(test, &mode).unwrap();
+    assert_eq!(prepared.predict(test, &mode).unwrap(), expected);
+}
+
+#[test]
+fn rejects_damaged_newer_and_incomplete_run_folders() {
+    let (_folder, run, _) = sage();
+    let path = run.join("model.json");
+    let text = fs::read_to_string(&path).unwrap();
+    let open = |text: &str| {
+        fs::write(&path, text).unwrap();
+        match SavedModel::open(&run).unwrap_err() {
+            TrainError::Saved(error) => error,
+            other => panic!("{other}"),
+        }
+    };
+    let newer = open(&text.replace("\"format\": 1", "\"format\": 2"));
+    assert!(matches!(newer, ModelError::UnknownFormat { found: 2, .. }), "{newer}");
+    // Each change is a damage that JSON allows.
+    let damages = [
+        ("{", "", "trailing characters"),
+        ("\"format\": 1,", "", "the field `format` is missing"),
+        ("\"kind\": \"sage\",", "", "missing field `kind`"),
+        ("\"hidden\": 8", "\"hidden\": 0", "hidden"),
+        ("\"hidden\": 8", "\"hidden\": -8", "invalid value"),
+        ("\"hidden\": 8", "\"width\": 8", "unknown field `width`"),
+        ("\"n_layers\": 2", "\"n_layers\": 0", "n_layers"),
+        ("\"batch_size\": 32", "\"batch_size\": 0", "`batch_size` is 0, expected at least 1"),
+        ("\"n_ranks\": 1", "\"n_ranks\": 18446744073709551615", "which no run can have"),
+        ("\"n_features\": 16", "\"n_features\": 17", "the scaling has 16 means, expected 17"),
+        ("node_classification", "graph_classification", "the task is graph classification"),
+        ("\"class_names\": [", "\"class_names\": [\"one\",", "there are 11 class names, expected 10 or none"),
+        ("\"factors\": [", "\"factors\": [1.0,", "the scaling has 17 factors, expected 16"),
+    ];
+    for (from, to, expected) in damages {
+        assert!(text.contains(from), "{from} is not in {text}");
+        let error = open(&text.replacen(from, to, 1));
+        assert!(matches!(error, ModelError::BadInfo { .. }), "{from} -> {to}: {error}");
+        assert!(error.to_string().contains(expected), "{from} -> {to}: {error}");
+    }
+    let weights = open(&text.replace("\"hidden\": 8", "\"hidden\": 9"));
+    assert!(matches!(weights, ModelError::BadWeights { .. }), "{weights}");
+    fs::write(&path, &text).unwrap();
+    fs::write(run.join("best.safetensors"), b"not weights").unwrap();
+    let error = SavedModel::open(&run).unwrap_err();
+    assert!(matches!(error, TrainError::Saved(ModelError::BadWeights { .. })), "{error}");
+    fs::remove_file(&path).unwrap();
+    let error = SavedModel::open(&run).unwrap_err();
+    assert!(matches!(error, TrainError::Saved(ModelError::Unreadable { .. })), "{error}");
+}

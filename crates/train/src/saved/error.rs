@@ -1,0 +1,124 @@
+use std::io;
+use std::path::PathBuf;
+
+use kiln_graph::NodeId;
+
+use crate::saved::info::{MODEL_FILE, MODEL_FORMAT, ModelTask};
+
+/// The errors of opening a saved model, and of requests that do not fit it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ModelError {
+    /// A file of the run folder cannot be read.
+    #[error("{path}: {source}: expected a run folder with {MODEL_FILE} and best.safetensors")]
+    Unreadable {
+        /// The path of the file.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// The model's description is damaged: it is no JSON, or a field is missing or has an invalid value.
+    #[error("{path}: {reason}: restore the file, or train again")]
+    BadInfo {
+        /// The path of the file.
+        path: PathBuf,
+        /// The field or position, and what was expected.
+        reason: String,
+    },
+    /// The model's description has a format that this version of kiln does not know.
+    #[error(
+        "{path}: the format is {found}, expected at most {MODEL_FORMAT}: use a newer version of kiln ({version})"
+    )]
+    UnknownFormat {
+        /// The path of the file.
+        path: PathBuf,
+        /// The format of the file.
+        found: u64,
+        /// The version of kiln that wrote the file, as text for the message.
+        version: String,
+    },
+    /// No constructor is registered for the kind of the model.
+    #[error(
+        "{path}: the model is a {kind:?}, expected one of {known}: open it with a ModelRegistry that has its config"
+    )]
+    UnknownKind {
+        /// The path of the file.
+        path: PathBuf,
+        /// The kind in the file.
+        kind: String,
+        /// The registered kinds, separated by commas.
+        known: String,
+    },
+    /// The weights do not fit the model's description, or are damaged.
+    #[error("{path}: {reason}: expected the weights of {MODEL_FILE} in the same folder")]
+    BadWeights {
+        /// The path of the file.
+        path: PathBuf,
+        /// The first difference.
+        reason: String,
+    },
+    /// The features have another number of columns than the training data.
+    #[error(
+        "the model reads {expected} feature columns, but the data has {got}: use data with the same columns"
+    )]
+    FeatureWidth {
+        /// The number of columns of the training data.
+        expected: usize,
+        /// The number of columns of the data.
+        got: usize,
+    },
+    /// There are fewer feature rows than nodes.
+    #[error("the data has {n_rows} feature rows for {n_nodes} nodes: expected one per node")]
+    TooFewRows {
+        /// The number of feature rows.
+        n_rows: usize,
+        /// The number of nodes.
+        n_nodes: usize,
+    },
+    /// The data was prepared with other steps than the training data.
+    #[error(
+        "the data was prepared with other steps than the model's training data: pass the data as it was loaded, without \
+         scaling or normalising it; the model does that"
+    )]
+    OtherPreparation,
+    /// The request is for another task than the model's.
+    #[error("the model was trained for {got}, but the request needs a model for {expected}")]
+    OtherTask {
+        /// The task of the request.
+        expected: ModelTask,
+        /// The task of the model.
+        got: ModelTask,
+    },
+    /// A requested node is not in the graph.
+    #[error("node {} is not in the graph: expected an id below {n_nodes}", node.0)]
+    NoSuchNode {
+        /// The requested node.
+        node: NodeId,
+        /// The number of nodes of the graph.
+        n_nodes: usize,
+    },
+    /// The number of fanouts differs from the number of layers.
+    #[error("got {n_fanouts} fanouts for a model of {n_layers} layers: give one fanout per layer")]
+    FanoutsMismatch {
+        /// The number of fanouts.
+        n_fanouts: usize,
+        /// The number of layers of the model.
+        n_layers: usize,
+    },
+    /// The model was trained with a sampling rule of a program's own, which a file cannot contain.
+    #[error(
+        "the model was trained with the custom sampling rule {rule:?}: set it with NodePredictor::rule, or use PredictMode::Exact"
+    )]
+    CustomRule {
+        /// The name of the rule; empty for a rule without a name.
+        rule: String,
+    },
+    /// The model returned another number of outputs than its description states.
+    #[error("the model returned {got} outputs, expected {expected} as in {MODEL_FILE}")]
+    OutputWidth {
+        /// The number of classes in the description.
+        expected: usize,
+        /// The number of outputs.
+        got: usize,
+    },
+}

@@ -1,0 +1,262 @@
+//! The description of a saved model: the content of `model.json`.
+
+use std::fmt;
+use std::path::Path;
+
+use kiln_feature::Preparation;
+use kiln_nn::ModelConfig;
+use kiln_sample::{EdgeWeights, Fanout, Rule, SamplerConfig};
+use serde::{Deserialize, Serialize};
+
+use crate::saved::error::ModelError;
+
+/// The name of the file in a run folder.
+pub(crate) const MODEL_FILE: &str = "model.json";
+
+/// The format of `model.json` that this version writes. A file with a higher format is rejected.
+pub const MODEL_FORMAT: u64 = 1;
+
+/// The description of a saved model, `model.json` in the run folder: everything that predictions need besides the
+/// weights in `best.safetensors`, which include the running statistics of normalisation layers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModelInfo {
+    /// The version of this format, [`MODEL_FORMAT`].
+    pub format: u64,
+    /// The version of kiln that wrote the file.
+    pub kiln: String,
+    /// The kind of the model, [`ModelConfig::KIND`](kiln_nn::ModelConfig::KIND).
+    pub kind: String,
+    /// The model's config, such as a [`SageConfig`](kiln_nn::SageConfig), as JSON.
+    pub config: serde_json::Value,
+    /// The hash of the training data.
+    pub data_hash: String,
+    /// The inputs and outputs of the model.
+    pub inputs: ModelInputs,
+    /// The settings with which the run's test split was evaluated.
+    pub evaluation: EvaluationInfo,
+}
+
+/// The data for which a model was trained: task, widths, preparation and sampling. A loader provides it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModelInputs {
+    /// The task of the model.
+    pub task: ModelTask,
+    /// The name of the training data.
+    pub data_name: String,
+    /// The number of feature columns.
+    pub n_features: usize,
+    /// The number of classes.
+    pub n_classes: usize,
+    /// The classes' names, by class; empty if they have no names.
+    pub class_names: Vec<String>,
+    /// The preparation of the training data, which is repeated for the data of predictions.
+    pub preparation: Preparation,
+    /// The sampling of neighbours; `None` for models of whole graphs.
+    pub sampling: Option<SamplingInfo>,
+}
+
+/// The task of a saved model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ModelTask {
+    /// Node classification.
+    NodeClassification,
+    /// Graph classification.
+    GraphClassification,
+}
+
+impl fmt::Display for ModelTask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NodeClassification => "node classification",
+            Self::GraphClassification => "graph classification",
+        })
+    }
+}
+
+/// The sampling of a node model's neighbours in training, as it is stored.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SamplingInfo {
+    /// The fanout of each layer, input layer first; `null` takes all neighbours.
+    pub fanouts: Vec<Option<u32>>,
+    /// The name of the sampling rule ([`Rule::name`]); `None` for a custom rule without a name.
+    pub rule: Option<String>,
+    /// The kind of edge weights: `none`, `stored` or `unbiased`.
+    pub edge_weights: StoredEdgeWeights,
+    /// True if the graph has self loops and edge weights of [`gcn_norm`](kiln_graph::gcn_norm).
+    pub gcn_norm: bool,
+}
+
+/// [`EdgeWeights`], as it is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[allow(missing_docs, reason = "the variants are those of `EdgeWeights`")]
+pub enum StoredEdgeWeights {
+    None,
+    Stored,
+    Unbiased,
+}
+
+impl SamplingInfo {
+    /// Describes a sampler's configuration. `gcn_norm` is true if the sampled graph was normalised.
+    pub fn new(config: &SamplerConfig, gcn_norm: bool) -> Self {
+        let fanout = |fanout: &Fanout| match fanout {
+            Fanout::All => None,
+            Fanout::UpTo(limit) => Some(*limit),
+        };
+        let edge_weights = match config.weights {
+            EdgeWeights::None => StoredEdgeWeights::None,
+            EdgeWeights::Stored => StoredEdgeWeights::Stored,
+            EdgeWeights::Unbiased => StoredEdgeWeights::Unbiased,
+        };
+        Self {
+            fanouts: config.fanouts.iter().map(fanout).collect(),
+            rule: config.rule.name().map(str::to_owned),
+            edge_weights,
+            gcn_norm,
+        }
+    }
+
+    /// Returns the fanouts, input layer first.
+    pub fn fanouts(&self) -> Vec<Fanout> {
+        self.fanouts.iter().map(|limit| limit.map_or(Fanout::All, Fanout::UpTo)).collect()
+    }
+
+    /// Returns the kind of edge weights.
+    pub fn edge_weights(&self) -> EdgeWeights {
+        match self.edge_weights {
+            StoredEdgeWeights::None => EdgeWeights::None,
+            StoredEdgeWeights::Stored => EdgeWeights::Stored,
+            StoredEdgeWeights::Unbiased => EdgeWeights::Unbiased,
+        }
+    }
+
+    /// Returns the built-in sampling rule, or `None` if the model was trained with a custom one.
+    pub fn rule(&self) -> Option<Rule> {
+        let name = self.rule.as_deref()?;
+        Rule::BUILT_IN.into_iter().find(|rule| rule.name() == Some(name))
+    }
+}
+
+/// The settings with which a run evaluated its test split. [`PredictMode::AsEvaluated`](crate::PredictMode::AsEvaluated)
+/// repeats them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EvaluationInfo {
+    /// The seed of the run.
+    pub seed: u64,
+    /// The number of items in a batch of one rank, at least 1.
+    pub batch_size: usize,
+    /// The number of ranks that evaluated their shares, at least 1.
+    pub n_ranks: usize,
+    /// The neighbours that were read.
+    pub neighbors: EvaluatedNeighbors,
+}
+
+/// The neighbours that an evaluation read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EvaluatedNeighbors {
+    /// Sampled neighbours, as in training. Also the value for models of whole graphs.
+    Sampled,
+    /// All neighbours, layer by layer over the whole graph.
+    Exact {
+        /// The limit in bytes for the outputs of layers in memory; `None` for no limit.
+        memory_bytes: Option<u64>,
+    },
+}
+
+impl ModelInfo {
+    /// Describes a model with this config, written by this version of kiln.
+    ///
+    /// # Errors
+    /// Returns [`Error::Weights`](crate::Error::Weights) if the config cannot be represented as JSON.
+    pub fn new<C: ModelConfig>(
+        config: &C,
+        data_hash: &str,
+        inputs: ModelInputs,
+        evaluation: EvaluationInfo,
+    ) -> crate::Result<Self> {
+        let config = serde_json::to_value(config).map_err(|error| crate::Error::Weights {
+            reason: format!("the config of a {}: {error}", C::KIND),
+        })?;
+        Ok(Self {
+            format: MODEL_FORMAT,
+            kiln: env!("CARGO_PKG_VERSION").to_owned(),
+            kind: C::KIND.to_owned(),
+            config,
+            data_hash: data_hash.to_owned(),
+            inputs,
+            evaluation,
+        })
+    }
+
+    /// Parses `model.json`. `path` is for error messages.
+    ///
+    /// # Errors
+    /// Returns [`ModelError::BadInfo`] if the text is no JSON, or a field is missing, unknown or invalid, and
+    /// [`ModelError::UnknownFormat`] if a newer version of kiln wrote it.
+    pub fn parse(bytes: &[u8], path: &Path) -> Result<Self, ModelError> {
+        let bad = |reason: String| ModelError::BadInfo { path: path.to_owned(), reason };
+        let json: serde_json::Value =
+            serde_json::from_slice(bytes).map_err(|error| bad(error.to_string()))?;
+        // The format comes first: other fields of a newer format may be unknown here.
+        let format = json.get("format").and_then(serde_json::Value::as_u64);
+        let found =
+            format.ok_or_else(|| bad("the field `format` is missing, expected a number".to_owned()))?;
+        if MODEL_FORMAT < found {
+            let version =
+                json.get("kiln").and_then(|version| version.as_str()).unwrap_or("unknown").to_owned();
+            return Err(ModelError::UnknownFormat { path: path.to_owned(), found, version });
+        }
+        // The text is parsed again, because errors of a parsed value have no line.
+        let info: Self = serde_json::from_slice(bytes).map_err(|error| bad(error.to_string()))?;
+        match info.fault() {
+            Some(reason) => Err(bad(reason)),
+            None => Ok(info),
+        }
+    }
+
+    /// Returns the first value that is valid JSON but not possible.
+    fn fault(&self) -> Option<String> {
+        let ModelInputs { task, n_features, n_classes, class_names, preparation, sampling, .. } =
+            &self.inputs;
+        let EvaluationInfo { batch_size, n_ranks, .. } = self.evaluation;
+        let positive = [
+            ("n_features", *n_features),
+            ("n_classes", *n_classes),
+            ("batch_size", batch_size),
+            ("n_ranks", n_ranks),
+        ];
+        if let Some((name, _)) = positive.into_iter().find(|(_, value)| *value == 0) {
+            return Some(format!("`{name}` is 0, expected at least 1"));
+        }
+        if n_ranks > MAX_RANKS || batch_size.checked_mul(n_ranks).is_none() {
+            return Some(format!(
+                "`n_ranks` is {n_ranks} and `batch_size` is {batch_size}, which no run can have"
+            ));
+        }
+        if !class_names.is_empty() && class_names.len() != *n_classes {
+            return Some(format!(
+                "there are {} class names, expected {n_classes} or none",
+                class_names.len()
+            ));
+        }
+        if let Err(error) = preparation.check(*n_features) {
+            return Some(error.to_string());
+        }
+        match (task, sampling) {
+            (ModelTask::NodeClassification, None) => {
+                Some("`sampling` is missing for a model of nodes".to_owned())
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The largest number of ranks that a description may state: more than any machine has, so that a damaged number does
+/// not cause an endless loop.
+const MAX_RANKS: usize = 1 << 20;

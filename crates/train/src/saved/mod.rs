@@ -1,0 +1,8 @@
+//! Saved models: the description and the weights in a run folder, opened for predictions.
+
+pub(crate) mod error;
+pub(crate) mod info;
+pub(crate) mod model;
+pub(crate) mod outputs;
+pub(crate) mod predictor;
+pub(crate) mod registry;

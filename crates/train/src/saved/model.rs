@@ -1,0 +1,245 @@
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use burn::tensor::{Device, Tensor, TensorData};
+use kiln_feature::{FeatureStore, Labels};
+use kiln_graph::{Csc, GraphId, NodeId, SharedArray};
+use kiln_kernels::{DeviceGraphs, to_vec_f32};
+use kiln_loader::{Batcher, GraphBatcher};
+
+use crate::error::Result;
+use crate::saved::error::ModelError;
+use crate::saved::info::{MODEL_FILE, ModelInfo, ModelTask};
+use crate::saved::outputs::{OutputRows, append};
+use crate::saved::predictor::{NodePredictor, PredictMode, batches_of_run};
+use crate::saved::registry::{BadModel, GraphNetwork, ModelRegistry, Network, NodeNetwork};
+
+/// The file of a run folder with the weights of the best epoch.
+const WEIGHTS_FILE: &str = "best.safetensors";
+
+/// A trained model with the description of its inputs, opened from a run folder for predictions. It needs `model.json`
+/// and `best.safetensors` of the folder, and no training data. Clones share the weights; threads can predict at the
+/// same time.
+///
+/// ```no_run
+/// # use std::sync::Arc;
+/// # use kiln_feature::FeatureStore;
+/// # use kiln_graph::{Csc, NodeId};
+/// use kiln_train::{PredictMode, SavedModel};
+/// # fn example(graph: Arc<Csc>, features: Arc<dyn FeatureStore>) -> kiln_train::Result<()> {
+/// let model = SavedModel::open("runs/train-001")?;
+/// let scores = model.predict(&graph, &features, &[NodeId(7)], &PredictMode::default())?;
+/// println!("{:?}", model.class_name(scores.classes()[0]));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct SavedModel {
+    opened: Arc<Opened>,
+}
+
+struct Opened {
+    info: ModelInfo,
+    network: Network,
+    device: Device,
+    /// The path of `model.json`, for error messages.
+    path: PathBuf,
+}
+
+impl SavedModel {
+    /// Opens one of kiln's models on the CPU.
+    ///
+    /// # Errors
+    /// Returns the errors of [`SavedModel::open_with`].
+    pub fn open(run_dir: impl AsRef<Path>) -> Result<Self> {
+        Self::open_with(run_dir, &ModelRegistry::default(), &Device::flex())
+    }
+
+    /// Opens a model of a registry on a device.
+    ///
+    /// # Errors
+    /// Returns [`Error::Saved`](crate::Error::Saved) if a file is missing, damaged or of a newer format, if the
+    /// registry has no model of this kind, or if the weights do not fit the description.
+    pub fn open_with(run_dir: impl AsRef<Path>, registry: &ModelRegistry, device: &Device) -> Result<Self> {
+        let run_dir = run_dir.as_ref();
+        let (path, info_bytes) = read(run_dir, MODEL_FILE)?;
+        let info = ModelInfo::parse(&info_bytes, &path)?;
+        let Some(constructor) = registry.constructor(&info.kind) else {
+            let known = registry.kinds().collect::<Vec<_>>().join(", ");
+            return Err(ModelError::UnknownKind { path, kind: info.kind, known }.into());
+        };
+        let (weights_path, weights) = read(run_dir, WEIGHTS_FILE)?;
+        let network = constructor(&info.config, weights, device).map_err(|bad| match bad {
+            BadModel::Config(reason) => ModelError::BadInfo { path: path.clone(), reason },
+            BadModel::Weights(reason) => ModelError::BadWeights { path: weights_path, reason },
+        })?;
+        if let Some(reason) = contradiction(&info, &network) {
+            return Err(ModelError::BadInfo { path, reason }.into());
+        }
+        Ok(Self { opened: Arc::new(Opened { info, network, device: device.clone().inner(), path }) })
+    }
+
+    /// Returns the content of `model.json`.
+    pub fn info(&self) -> &ModelInfo {
+        &self.opened.info
+    }
+
+    /// Returns the name of a class, or `None` if the classes have no names or the class does not exist.
+    pub fn class_name(&self, class: u32) -> Option<&str> {
+        self.info().inputs.class_names.get(class as usize).map(String::as_str)
+    }
+
+    /// Returns the scores of nodes, one row per node and one column per class. The graph and the features are those of
+    /// the data as it was loaded: the model's [`Preparation`](kiln_feature::Preparation) is applied to them. They may
+    /// contain nodes that training did not have. For several calls on one graph, a [`NodePredictor`] prepares it once.
+    ///
+    /// # Errors
+    /// Returns the errors of [`NodePredictor::new`] and [`NodePredictor::predict`].
+    pub fn predict(
+        &self,
+        graph: &Arc<Csc>,
+        features: &Arc<dyn FeatureStore>,
+        nodes: &[NodeId],
+        mode: &PredictMode,
+    ) -> Result<OutputRows> {
+        NodePredictor::new(self, graph.clone(), features.clone())?.predict(nodes, mode)
+    }
+
+    /// Returns the embeddings of nodes: the input rows of the model's last layer. The arguments are those of
+    /// [`SavedModel::predict`].
+    ///
+    /// # Errors
+    /// Returns the errors of [`NodePredictor::new`] and [`NodePredictor::embed`].
+    pub fn embed(
+        &self,
+        graph: &Arc<Csc>,
+        features: &Arc<dyn FeatureStore>,
+        nodes: &[NodeId],
+        mode: &PredictMode,
+    ) -> Result<OutputRows> {
+        NodePredictor::new(self, graph.clone(), features.clone())?.embed(nodes, mode)
+    }
+
+    /// Returns the scores of whole graphs, one row per graph and one column per class. The nodes of graph `g` are
+    /// `node_offsets[g]..node_offsets[g + 1]` of `graph`, which is block-diagonal, as in a
+    /// [`GraphBatcher`]. Batches are those of the run's evaluation.
+    ///
+    /// # Errors
+    /// Returns [`Error::Saved`](crate::Error::Saved) if the model is not for graphs, or the features have another
+    /// number of columns or rows, and [`Error::Loader`](crate::Error::Loader) if a graph does not exist or is damaged.
+    pub fn predict_graphs(
+        &self,
+        graph: &Arc<Csc>,
+        node_offsets: &SharedArray<u32>,
+        features: &Arc<dyn FeatureStore>,
+        graphs: &[GraphId],
+    ) -> Result<OutputRows> {
+        let network = self.graph_network()?;
+        self.check_features(&**features, graph.n_nodes())?;
+        if features.n_rows() != graph.n_nodes() {
+            let (n_rows, n_nodes) = (features.n_rows(), graph.n_nodes());
+            return Err(ModelError::TooFewRows { n_rows, n_nodes }.into());
+        }
+        let features = self.info().inputs.preparation.features(features.clone())?;
+        // The batcher reads the graphs' classes for the loss. A prediction has none, so all are 0.
+        let n_graphs = node_offsets.len().saturating_sub(1);
+        let labels = Arc::new(Labels::new(vec![0; n_graphs], 1));
+        let batcher = GraphBatcher::new(graph.clone(), node_offsets.clone(), features, labels);
+        let mut scores = None;
+        let mut positions = Vec::with_capacity(graphs.len());
+        for (seeds, of_batch) in batches_of_run(graphs, &self.info().evaluation)? {
+            let step = seeds.step;
+            let batch = batcher.batch(seeds, &mut (), &mut Default::default());
+            let batch = batch.map_err(|source| kiln_loader::Error::Batch { step, source })?;
+            let rows = TensorData::new(batch.x.into_f32(), [batch.block.n_src(), batch.x_dim]);
+            let rows = Tensor::from_data(rows, self.device());
+            let on_device = DeviceGraphs::new(batch.block, &batch.node_offsets, &batch.graphs, self.device());
+            append(&mut scores, Some(self.scores(network.forward(&on_device, rows))?));
+            positions.extend(of_batch);
+        }
+        let scores = scores.unwrap_or_else(|| OutputRows::new(Vec::new(), self.info().inputs.n_classes));
+        Ok(scores.in_request_order(&positions))
+    }
+
+    pub(crate) fn device(&self) -> &Device {
+        &self.opened.device
+    }
+
+    pub(crate) fn node_network(&self) -> Result<&dyn NodeNetwork> {
+        match &self.opened.network {
+            Network::Nodes(network) => Ok(&**network),
+            Network::Graphs(_) => Err(self.other_task(ModelTask::NodeClassification)),
+        }
+    }
+
+    fn graph_network(&self) -> Result<&dyn GraphNetwork> {
+        match &self.opened.network {
+            Network::Graphs(network) => Ok(&**network),
+            Network::Nodes(_) => Err(self.other_task(ModelTask::GraphClassification)),
+        }
+    }
+
+    fn other_task(&self, expected: ModelTask) -> crate::Error {
+        ModelError::OtherTask { expected, got: self.info().inputs.task }.into()
+    }
+
+    pub(crate) fn check_features(&self, features: &dyn FeatureStore, n_nodes: usize) -> Result<()> {
+        let (expected, got) = (self.info().inputs.n_features, features.dim());
+        if expected != got {
+            return Err(ModelError::FeatureWidth { expected, got }.into());
+        }
+        match features.n_rows() < n_nodes {
+            true => Err(ModelError::TooFewRows { n_rows: features.n_rows(), n_nodes }.into()),
+            false => Ok(()),
+        }
+    }
+
+    /// Copies a model's output, `[n_items, n_outputs]`, to host memory. A model may have more outputs than classes.
+    pub(crate) fn scores(&self, outputs: Tensor<2>) -> Result<OutputRows> {
+        let ([_, got], expected) = (outputs.dims(), self.info().inputs.n_classes);
+        match got < expected {
+            true => Err(ModelError::OutputWidth { expected, got }.into()),
+            false => Ok(OutputRows::new(to_vec_f32(outputs), got)),
+        }
+    }
+}
+
+impl fmt::Debug for SavedModel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Opened { info, path, .. } = &*self.opened;
+        f.debug_struct("SavedModel").field("path", path).field("kind", &info.kind).finish_non_exhaustive()
+    }
+}
+
+fn read(run_dir: &Path, name: &str) -> Result<(PathBuf, Vec<u8>)> {
+    let path = run_dir.join(name);
+    match fs::read(&path) {
+        Ok(bytes) => Ok((path, bytes)),
+        Err(source) => Err(ModelError::Unreadable { path, source }.into()),
+    }
+}
+
+/// Returns the first difference between the description and the model that was created from its config.
+fn contradiction(info: &ModelInfo, network: &Network) -> Option<String> {
+    let inputs = &info.inputs;
+    let task = match network {
+        Network::Nodes(_) => ModelTask::NodeClassification,
+        Network::Graphs(_) => ModelTask::GraphClassification,
+    };
+    if task != inputs.task {
+        return Some(format!("the task is {}, but a {} is a model for {task}", inputs.task, info.kind));
+    }
+    let Network::Nodes(network) = network else { return None };
+    let [d_in, d_out] = network.outer_widths();
+    let (n_features, n_classes) = (inputs.n_features, inputs.n_classes);
+    if d_in != n_features || d_out < n_classes {
+        return Some(format!(
+            "the config is for {d_in} features and {d_out} classes, but the inputs have {n_features} and {n_classes}"
+        ));
+    }
+    let (n_layers, n_fanouts) = (network.n_layers(), inputs.sampling.as_ref()?.fanouts.len());
+    (n_layers != n_fanouts)
+        .then(|| format!("the config has {n_layers} layers, but there are {n_fanouts} fanouts"))
+}

@@ -1,0 +1,106 @@
+//! The outputs of a saved model for a list of items.
+
+use crate::step::classification::predicted_class;
+
+/// The rows that a model returns for a list of nodes or graphs: scores with one column per class, or embeddings. Row
+/// `i` belongs to the `i`-th requested item.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OutputRows {
+    values: Vec<f32>,
+    width: usize,
+}
+
+impl OutputRows {
+    /// Wraps `values`, `[n_rows, width]`, row-major.
+    ///
+    /// # Panics
+    /// Panics if `width` is 0 or the values are not a whole number of rows.
+    pub fn new(values: Vec<f32>, width: usize) -> Self {
+        assert!(0 < width, "expected at least one column");
+        assert_eq!(values.len() % width, 0, "expected rows of {width} values, got {} values", values.len());
+        Self { values, width }
+    }
+
+    /// Returns the number of rows, one per requested item.
+    pub fn n_rows(&self) -> usize {
+        self.values.len() / self.width
+    }
+
+    /// Returns the number of columns.
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// Returns all values, `[n_rows, width]`, row-major. The scores of a classifier are logits.
+    pub fn values(&self) -> &[f32] {
+        &self.values
+    }
+
+    /// Iterates over the rows, in the order of the requested items.
+    pub fn rows(&self) -> impl ExactSizeIterator<Item = &[f32]> {
+        self.values.chunks_exact(self.width)
+    }
+
+    /// Returns the class of each row: the column with the largest score, and the first one in case of a tie.
+    pub fn classes(&self) -> Vec<u32> {
+        self.rows().map(predicted_class).collect()
+    }
+
+    /// Returns the probability of the predicted class of each row: its share of the row's softmax.
+    pub fn confidences(&self) -> Vec<f32> {
+        let confidence = |row: &[f32]| {
+            let largest = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+            let sum: f64 = row.iter().map(|value| f64::from(value - largest).exp()).sum();
+            (1.0 / sum) as f32
+        };
+        self.rows().map(confidence).collect()
+    }
+
+    /// Returns the rows in the order of the request: row `i` belongs to the requested item `positions[i]`, and each
+    /// item has one row.
+    pub(crate) fn in_request_order(&self, positions: &[usize]) -> Self {
+        let mut row_of = vec![0; positions.len()];
+        for (row, &position) in positions.iter().enumerate() {
+            row_of[position] = row;
+        }
+        self.take(&row_of)
+    }
+
+    /// Returns the rows at these positions.
+    pub(crate) fn take(&self, positions: &[usize]) -> Self {
+        let rows = positions.iter().flat_map(|&row| &self.values[row * self.width..(row + 1) * self.width]);
+        Self { values: rows.copied().collect(), width: self.width }
+    }
+}
+
+/// Appends the rows of a batch.
+///
+/// # Panics
+/// Panics if the batch has another width than the earlier ones.
+pub(crate) fn append(all: &mut Option<OutputRows>, rows: Option<OutputRows>) {
+    match (all, rows) {
+        (Some(all), Some(rows)) => {
+            assert_eq!(all.width, rows.width, "a model returned rows of different widths");
+            all.values.extend(rows.values);
+        }
+        (all @ None, rows) => *all = rows,
+        (Some(_), None) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_class_of_a_row_is_its_first_largest_score() {
+        let scores = OutputRows::new(vec![0.0, 1.0, 1.0, 2.0, -1.0, 0.0], 3);
+        assert_eq!(scores.classes(), [1, 0]);
+    }
+
+    #[test]
+    fn confidences_are_shares_of_the_softmax() {
+        let scores = OutputRows::new(vec![0.0, 0.0, 1000.0, 0.0, f32::ln(3.0), 0.0], 2);
+        assert_eq!(scores.confidences(), [0.5, 1.0, 0.75]);
+    }
+}

@@ -1,0 +1,187 @@
+//! The constructors of saved models by kind.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use burn::module::Module;
+use burn::tensor::{Device, Tensor};
+use kiln_feature::FeatureStore;
+use kiln_kernels::{DeviceBlock, DeviceGraphs};
+use kiln_nn::{
+    BlockModel, ForwardContext, GcnConfig, GinConfig, GraphModel, LayerWiseModel, Mode, ModelConfig,
+    SageConfig,
+};
+use kiln_sample::RngKey;
+
+use crate::error::Result;
+use crate::evaluate::layer_wise::{LayerWiseInference, LayerWiseRows, WantedRows};
+use crate::step::weights::load_weights;
+
+/// The models that [`SavedModel`](crate::SavedModel) can open, by their kind. The default registry has `sage`, `gcn`
+/// and `gin`; a model of your own is added with its config.
+///
+/// ```
+/// use kiln_nn::SageConfig;
+/// use kiln_train::ModelRegistry;
+/// // The built-in configs are registered already; a config of your own is registered like this.
+/// let registry = ModelRegistry::default().with_node_model::<SageConfig>();
+/// assert_eq!(registry.kinds().collect::<Vec<_>>(), ["gcn", "gin", "sage"]);
+/// ```
+#[derive(Clone)]
+pub struct ModelRegistry {
+    constructors: BTreeMap<&'static str, Constructor>,
+}
+
+/// Creates a model from its config and its weights, or returns the reason why it cannot.
+type Constructor =
+    Arc<dyn Fn(&serde_json::Value, Vec<u8>, &Device) -> std::result::Result<Network, BadModel> + Send + Sync>;
+
+/// The part of a saved model that is invalid, with the reason.
+pub(crate) enum BadModel {
+    Config(String),
+    Weights(String),
+}
+
+/// A model without its type.
+#[derive(Clone)]
+pub(crate) enum Network {
+    Nodes(Arc<dyn NodeNetwork>),
+    Graphs(Arc<dyn GraphNetwork>),
+}
+
+/// A node model without its type.
+pub(crate) trait NodeNetwork: Send + Sync {
+    fn n_layers(&self) -> usize;
+
+    /// Returns the widths of the first layer's input and of the last layer's output.
+    fn outer_widths(&self) -> [usize; 2];
+
+    /// Returns the width of the last layer's input.
+    fn embedding_width(&self) -> usize;
+
+    /// Computes the wanted rows for all nodes.
+    fn exact(
+        &self,
+        inference: &LayerWiseInference,
+        features: &dyn FeatureStore,
+        wanted: WantedRows,
+        device: &Device,
+    ) -> Result<LayerWiseRows>;
+
+    /// Runs all layers but the last: the rows of the last block's sources.
+    fn hidden(&self, blocks: &[DeviceBlock], x: Tensor<2>) -> Tensor<2>;
+
+    /// Runs all layers. Models may override [`BlockModel::forward`], so it is called instead of each layer.
+    fn forward(&self, blocks: &[DeviceBlock], x: Tensor<2>) -> Tensor<2>;
+}
+
+/// A graph model without its type.
+pub(crate) trait GraphNetwork: Send + Sync {
+    fn forward(&self, graphs: &DeviceGraphs, x: Tensor<2>) -> Tensor<2>;
+}
+
+/// Predictions have no dropout, so any key works.
+fn context() -> ForwardContext {
+    ForwardContext { key: RngKey::new(0), mode: Mode::Eval }
+}
+
+impl<M: LayerWiseModel + Sync> NodeNetwork for M {
+    fn n_layers(&self) -> usize {
+        BlockModel::n_layers(self)
+    }
+
+    fn outer_widths(&self) -> [usize; 2] {
+        let last = BlockModel::n_layers(self) - 1;
+        [self.widths(0)[0], self.widths(last)[1]]
+    }
+
+    fn embedding_width(&self) -> usize {
+        self.widths(BlockModel::n_layers(self) - 1)[0]
+    }
+
+    fn exact(
+        &self,
+        inference: &LayerWiseInference,
+        features: &dyn FeatureStore,
+        wanted: WantedRows,
+        device: &Device,
+    ) -> Result<LayerWiseRows> {
+        inference.compute(self, features, wanted, device)
+    }
+
+    fn hidden(&self, blocks: &[DeviceBlock], x: Tensor<2>) -> Tensor<2> {
+        let layers = blocks[..blocks.len() - 1].iter().enumerate();
+        layers.fold(x, |x, (i, block)| self.layer(i, block, x, &context()))
+    }
+
+    fn forward(&self, blocks: &[DeviceBlock], x: Tensor<2>) -> Tensor<2> {
+        BlockModel::forward(self, blocks, x, &context())
+    }
+}
+
+/// Wraps a graph model, because a blanket implementation may not overlap with another trait's.
+struct OfGraphs<M>(M);
+
+impl<M: GraphModel + Sync> GraphNetwork for OfGraphs<M> {
+    fn forward(&self, graphs: &DeviceGraphs, x: Tensor<2>) -> Tensor<2> {
+        self.0.forward(graphs, x, &context())
+    }
+}
+
+impl Default for ModelRegistry {
+    /// Returns the registry of kiln's models.
+    fn default() -> Self {
+        let empty = Self { constructors: BTreeMap::new() };
+        empty.with_node_model::<SageConfig>().with_node_model::<GcnConfig>().with_graph_model::<GinConfig>()
+    }
+}
+
+impl ModelRegistry {
+    /// Adds a node model. It replaces a model of the same [`KIND`](ModelConfig::KIND).
+    #[must_use]
+    pub fn with_node_model<C>(self) -> Self
+    where
+        C: ModelConfig<Model: LayerWiseModel + Sync> + 'static,
+    {
+        self.with::<C>(|model| Network::Nodes(Arc::new(model)))
+    }
+
+    /// Adds a model of whole graphs. It replaces a model of the same [`KIND`](ModelConfig::KIND).
+    #[must_use]
+    pub fn with_graph_model<C>(self) -> Self
+    where
+        C: ModelConfig<Model: GraphModel + Sync> + 'static,
+    {
+        self.with::<C>(|model| Network::Graphs(Arc::new(OfGraphs(model))))
+    }
+
+    /// Returns the registered kinds, in alphabetical order.
+    pub fn kinds(&self) -> impl Iterator<Item = &str> {
+        self.constructors.keys().copied()
+    }
+
+    pub(crate) fn constructor(&self, kind: &str) -> Option<&Constructor> {
+        self.constructors.get(kind)
+    }
+
+    fn with<C: ModelConfig + 'static>(mut self, wrap: fn(C::Model) -> Network) -> Self {
+        let constructor: Constructor = Arc::new(move |config, weights, device| {
+            let config: C = serde_json::from_value(config.clone())
+                .map_err(|error| BadModel::Config(error.to_string()))?;
+            // All initial weights are replaced by the stored ones.
+            let init = config.init(RngKey::new(0), &device.clone().inner());
+            let mut model = init.map_err(|error| BadModel::Config(error.to_string()))?;
+            load_weights(&mut model, weights).map_err(|error| BadModel::Weights(error.to_string()))?;
+            Ok(wrap(model.valid()))
+        });
+        self.constructors.insert(C::KIND, constructor);
+        self
+    }
+}
+
+impl fmt::Debug for ModelRegistry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ModelRegistry").field(&self.kinds().collect::<Vec<_>>()).finish()
+    }
+}
