@@ -7,6 +7,7 @@ use std::str::FromStr;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::parser::ValueSource;
+use kiln::data::NodeFeatures;
 use kiln::sample::Fanout;
 
 use crate::ranks::RankCount;
@@ -53,6 +54,17 @@ pub(crate) fn choice<T: Clone + Send + Sync + 'static>(
         let found = choices.iter().find(|(name, ..)| *name == text).map(|(.., value)| value.clone());
         found.ok_or("the value is not one of the possible values")
     })
+}
+
+/// Returns the parser of `--node-features`.
+pub(crate) fn node_features() -> impl TypedValueParser<Value = NodeFeatures> {
+    choice([
+        ("auto", "The stored features, else the node labels, else a constant", NodeFeatures::Auto),
+        ("data", "The stored features", NodeFeatures::Stored),
+        ("labels", "One-hot node labels", NodeFeatures::Labels),
+        ("degrees", "One-hot node degrees", NodeFeatures::Degrees),
+        ("constant", "The number 1", NodeFeatures::Constant),
+    ])
 }
 
 /// Parses `--data`: the name of a built-in or synthetic dataset, or an existing path.

@@ -5,6 +5,7 @@
 //!
 //! ```text
 //! kiln train --data debian-packages --ranks 2
+//! kiln predict --run runs/train-001 --data debian-packages --out predictions
 //! kiln data partition debian-packages --standardize --parts 2 --out parts
 //! kiln serve --part parts/part0 --listen 10.0.0.1:29600
 //! ```
@@ -19,6 +20,7 @@ mod list;
 mod model;
 mod output;
 mod partitions;
+mod predict;
 mod progress;
 mod ranks;
 mod serve;
@@ -50,6 +52,8 @@ struct Cli {
 enum Command {
     /// Trains a model, keeps the weights of the best epoch and evaluates them on the test split.
     Train(train::TrainArgs),
+    /// Predicts classes, scores and embeddings with the model of a run, for the run's data or for other data.
+    Predict(predict::PredictArgs),
     /// Converts, verifies and partitions datasets.
     #[command(subcommand)]
     Data(data::DataCommand),
@@ -110,6 +114,7 @@ fn run(cli: Cli, matches: &clap::ArgMatches) -> anyhow::Result<ExitCode> {
             let command = train::TrainArgs::augment_args(clap::Command::new("train"));
             return train::run(&args, flags::given(&command, matches));
         }
+        Command::Predict(args) => predict::run(&args)?,
         Command::Data(command) => data::run(&command)?,
         Command::Serve(args) => serve::serve(&args)?,
         Command::Health(args) => serve::health(&args)?,

@@ -22,46 +22,10 @@ pub(crate) enum DataSource {
     Path(PathBuf),
 }
 
-/// The flags for the dataset and its preprocessing.
-#[derive(Debug, Args)]
-#[command(next_help_heading = "Data")]
-pub(crate) struct DataArgs {
-    /// Dataset. For node classification: `debian-packages` (built in), `sbm`, `fake:NODES`, or the path of a folder
-    /// (kiln, GraphBolt or OGB format, `.npy` arrays, or an edge list). For graph classification: `mutag` (built in), a
-    /// file of DGL's GIN collection, or a folder of the TU collection.
-    #[arg(long, value_parser = flags::data, default_value = "debian-packages")]
-    pub(crate) data: DataSource,
-    /// If true, scales feature columns to mean 0 and standard deviation 1 (in memory). Default: true for
-    /// debian-packages, false for other data.
-    #[arg(long)]
-    standardize: Option<bool>,
-    /// Divides each feature row by its sum (in memory).
-    #[arg(long, conflicts_with = "standardize")]
-    row_normalize: bool,
-    /// Adds the reverse of each edge (in memory).
-    #[arg(long)]
-    symmetrize: bool,
-    /// Copies graph and features into memory, in huge pages if available. Otherwise files of arrays are memory-mapped.
-    #[arg(long)]
-    in_memory: bool,
-    /// Reads and validates all data before the run.
-    #[arg(long)]
-    verify: bool,
-    /// Node features, for graph classification.
-    #[arg(long, default_value = "auto", value_parser = flags::choice([
-        ("auto", "The stored features, else the node labels, else a constant", NodeFeatures::Auto),
-        ("data", "The stored features", NodeFeatures::Stored),
-        ("labels", "One-hot node labels", NodeFeatures::Labels),
-        ("degrees", "One-hot node degrees", NodeFeatures::Degrees),
-        ("constant", "The number 1", NodeFeatures::Constant),
-    ]))]
-    pub(crate) node_features: NodeFeatures,
-}
-
-impl DataArgs {
+impl DataSource {
     /// Returns true if the data is a set of graphs.
     pub(crate) fn has_graphs(&self) -> anyhow::Result<bool> {
-        Ok(match &self.data {
+        Ok(match self {
             DataSource::Mutag => true,
             DataSource::Path(path) => {
                 matches!(kiln::data::detect_format(path)?, DatasetFormat::Gin | DatasetFormat::Tu)
@@ -70,45 +34,9 @@ impl DataArgs {
         })
     }
 
-    /// Opens or generates a graph, preprocesses it as the flags request, and prints a summary. Returns the dataset and
-    /// its hash, by which a resumed run recognizes it.
-    pub(crate) fn open(&self, seed: u64) -> anyhow::Result<(Dataset, String)> {
-        let mut data = self.load(seed)?;
-        for (part, nodes) in data.split.parts() {
-            ensure!(!nodes.is_empty(), "the {part} split of {} has no nodes: add at least one", data.name);
-        }
-        if self.verify {
-            for note in data.validate().context("the data could not be verified")? {
-                if !data.notes.contains(&note) {
-                    data.notes.push(note);
-                }
-            }
-        }
-        if self.symmetrize {
-            data = data.symmetrize()?;
-        }
-        if self.row_normalize {
-            data = data.row_normalize()?;
-        } else if self.standardize.unwrap_or(self.data == DataSource::DebianPackages) {
-            data = data.standardize()?;
-        }
-        // The copy comes last, because transformed arrays are in memory already and are not copied again.
-        if self.in_memory {
-            data = data.in_memory();
-        }
-        print_rank_zero(&data);
-        for note in &data.notes {
-            print_rank_zero(format_args!("note: {note}"));
-        }
-        let hash = match &self.data {
-            DataSource::Path(path) => hash(path, &data)?,
-            _ => data.hash()?,
-        };
-        Ok((data, hash))
-    }
-
-    fn load(&self, seed: u64) -> anyhow::Result<Dataset> {
-        let path = match &self.data {
+    /// Opens or generates a graph as it is stored. `seed` is that of synthetic data.
+    pub(crate) fn load(&self, seed: u64) -> anyhow::Result<Dataset> {
+        let path = match self {
             DataSource::DebianPackages => {
                 return kiln::data::debian_packages().context("loading debian-packages");
             }
@@ -146,8 +74,8 @@ impl DataArgs {
     }
 
     /// Opens a set of graphs and prints a summary.
-    pub(crate) fn open_graphs(&self) -> anyhow::Result<GraphDataset> {
-        let set = match &self.data {
+    pub(crate) fn load_graphs(&self) -> anyhow::Result<GraphDataset> {
+        let set = match self {
             DataSource::Path(path) => {
                 let started = Instant::now();
                 let kind = kiln::data::detect_format(path)?;
@@ -170,6 +98,80 @@ impl DataArgs {
             print_rank_zero(format_args!("note: {note}"));
         }
         Ok(set)
+    }
+}
+
+/// The flags for the dataset and its preprocessing.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Data")]
+pub(crate) struct DataArgs {
+    /// Dataset. For node classification: `debian-packages` (built in), `sbm`, `fake:NODES`, or the path of a folder
+    /// (kiln, GraphBolt or OGB format, `.npy` arrays, or an edge list). For graph classification: `mutag` (built in), a
+    /// file of DGL's GIN collection, or a folder of the TU collection.
+    #[arg(long, value_parser = flags::data, default_value = "debian-packages")]
+    pub(crate) data: DataSource,
+    /// If true, scales feature columns to mean 0 and standard deviation 1 (in memory). Default: true for
+    /// debian-packages, false for other data.
+    #[arg(long)]
+    standardize: Option<bool>,
+    /// Divides each feature row by its sum (in memory).
+    #[arg(long, conflicts_with = "standardize")]
+    row_normalize: bool,
+    /// Adds the reverse of each edge (in memory).
+    #[arg(long)]
+    symmetrize: bool,
+    /// Copies graph and features into memory, in huge pages if available. Otherwise files of arrays are memory-mapped.
+    #[arg(long)]
+    in_memory: bool,
+    /// Reads and validates all data before the run.
+    #[arg(long)]
+    verify: bool,
+    /// Node features, for graph classification.
+    #[arg(long, default_value = "auto", value_parser = flags::node_features())]
+    pub(crate) node_features: NodeFeatures,
+}
+
+impl DataArgs {
+    /// Opens or generates a graph, preprocesses it as the flags request, and prints a summary. Returns the dataset and
+    /// its hash, by which a resumed run recognizes it.
+    pub(crate) fn open(&self, seed: u64) -> anyhow::Result<(Dataset, String)> {
+        let mut data = self.data.load(seed)?;
+        for (part, nodes) in data.split.parts() {
+            ensure!(!nodes.is_empty(), "the {part} split of {} has no nodes: add at least one", data.name);
+        }
+        if self.verify {
+            for note in data.validate().context("the data could not be verified")? {
+                if !data.notes.contains(&note) {
+                    data.notes.push(note);
+                }
+            }
+        }
+        if self.symmetrize {
+            data = data.symmetrize()?;
+        }
+        if self.row_normalize {
+            data = data.row_normalize()?;
+        } else if self.standardize.unwrap_or(self.data == DataSource::DebianPackages) {
+            data = data.standardize()?;
+        }
+        // The copy comes last, because transformed arrays are in memory already and are not copied again.
+        if self.in_memory {
+            data = data.in_memory();
+        }
+        print_rank_zero(&data);
+        for note in &data.notes {
+            print_rank_zero(format_args!("note: {note}"));
+        }
+        let hash = match &self.data {
+            DataSource::Path(path) => hash(path, &data)?,
+            _ => data.hash()?,
+        };
+        Ok((data, hash))
+    }
+
+    /// Opens a set of graphs and prints a summary.
+    pub(crate) fn open_graphs(&self) -> anyhow::Result<GraphDataset> {
+        self.data.load_graphs()
     }
 }
 

@@ -142,7 +142,7 @@ pub(crate) fn run(args: &TrainArgs, flags: GivenFlags) -> anyhow::Result<ExitCod
     args.device.set_precision(&args.ranks.device)?;
     let is_of_graphs = match args.task {
         Some(task) => task == Task::Graph,
-        None => !args.parts.are_given() && args.data.has_graphs()?,
+        None => !args.parts.are_given() && args.data.data.has_graphs()?,
     };
     let is_partitioned = !is_of_graphs && args.parts.are_given();
     let others = flags_of_other_tasks(is_of_graphs, is_partitioned, args.sampling.folds.is_some());

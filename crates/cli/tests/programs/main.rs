@@ -10,6 +10,7 @@ mod lost_files;
 mod node_classification;
 #[path = "../partitioned/mod.rs"]
 mod partitioned;
+mod predict;
 mod resume;
 mod sampling;
 mod weights;
