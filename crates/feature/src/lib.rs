@@ -26,6 +26,7 @@ mod labels;
 mod preparation;
 mod sparse;
 mod store;
+mod target_kind;
 
 pub use array::{FeatureArray, FeatureBuffer, FeatureDType};
 pub use dense::{DenseFeatures, MappedLayout};
@@ -34,6 +35,7 @@ pub use labels::Labels;
 pub use preparation::{Preparation, PreparationStep, Scaling, normalize_row};
 pub use sparse::SparseFeatures;
 pub use store::FeatureStore;
+pub use target_kind::TargetKind;
 
 /// The largest number of feature columns, at which a row of f32 takes 64 MiB. The limit rejects damaged files before
 /// a gather allocates memory for their rows.

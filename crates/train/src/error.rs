@@ -2,6 +2,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use kiln_feature::TargetKind;
 use kiln_graph::NodeId;
 
 use crate::run::contract::DETERMINISM_CONTRACT;
@@ -258,6 +259,24 @@ pub enum Error {
         label: i32,
         /// The number of the model's outputs.
         n_outputs: usize,
+    },
+    /// The metric is not defined for the data's targets.
+    #[error("the metric {metric} is not defined for {kind}: use one of {expected}")]
+    OtherMetric {
+        /// The name of the metric.
+        metric: String,
+        /// The kind of targets.
+        kind: TargetKind,
+        /// The names of the metrics that are defined.
+        expected: String,
+    },
+    /// No metric has this name.
+    #[error("unknown metric '{name}': expected one of {expected}")]
+    UnknownMetric {
+        /// The name.
+        name: String,
+        /// The names of all metrics.
+        expected: String,
     },
     /// The memory limit is below the memory of the sampler, which cannot be moved to a file.
     #[error(

@@ -18,6 +18,7 @@
 
 mod error;
 mod evaluate;
+mod metric;
 #[cfg(feature = "report")]
 mod report;
 mod run;
@@ -29,7 +30,12 @@ pub use evaluate::cross_validation::{CrossValidation, FoldResult, MeanAndDeviati
 pub use evaluate::evaluation::Evaluation;
 pub use evaluate::evaluator::{Evaluator, ExactEvaluator};
 pub use evaluate::layer_wise::{LayerWiseConfig, LayerWiseInference, Spill};
-pub use evaluate::metrics::{ClassScores, ConfusedPair, Confusion, ConfusionMatrix, Metrics, roc_auc};
+pub use metric::confusion::{ClassScores, ConfusedPair, Confusion, ConfusionMatrix, Metrics};
+pub use metric::kind::Metric;
+pub use metric::multi_label::MultiLabelCounts;
+pub use metric::ranking::{average_precision, roc_auc};
+pub use metric::regression::RegressionSums;
+pub use metric::stats::MetricStats;
 #[cfg(feature = "report")]
 pub use report::page::ReportPage;
 pub use run::callback::TrainCallback;

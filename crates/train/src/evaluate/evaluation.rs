@@ -3,7 +3,9 @@ use kiln_feature::{FeatureBuffer, FeatureStore, Labels};
 use kiln_graph::{ItemId, NodeId};
 
 use crate::error::{Error, Result};
-use crate::evaluate::metrics::{Confusion, ConfusionMatrix, Metrics, roc_auc};
+use crate::metric::confusion::{Confusion, ConfusionMatrix, Metrics};
+use crate::metric::kind::Metric;
+use crate::metric::ranking::{average_precision, log_sum_exp, mean_over_classes, roc_auc};
 use crate::step::classification::Prediction;
 use crate::step::classification::predicted_class;
 use crate::step::metric_sums::MetricSums;
@@ -190,21 +192,26 @@ impl Evaluation {
     ///
     /// Returns `None` if no class has both positive and negative items, or if an output is not finite.
     pub fn roc_auc(&self) -> Option<f64> {
-        // Log-probabilities have the order of the probabilities, but do not round to 1.
-        let log_sums: Vec<f64> = self.rows().map(log_sum_exp).collect();
-        let of_class = |class: usize| {
-            let scores = self.rows().zip(&log_sums).map(|(row, log_sum)| f64::from(row[class]) - log_sum);
-            let is_positive: Vec<bool> = self.labels.iter().map(|&label| label as usize == class).collect();
-            roc_auc(&scores.collect::<Vec<_>>(), &is_positive)
-        };
-        if log_sums.iter().any(|log_sum| !log_sum.is_finite()) {
-            return None;
+        mean_over_classes(&self.labels, &self.outputs, self.n_classes, roc_auc)
+    }
+
+    /// Returns the average precision. For two classes, the score is the probability of class 1. For more classes, it is
+    /// the mean of the one-vs-rest values, which are 0 for a class without items, as in scikit-learn's
+    /// `average_precision_score(..., average="macro")`. `None` without items, or if an output is not finite.
+    pub fn average_precision(&self) -> Option<f64> {
+        mean_over_classes(&self.labels, &self.outputs, self.n_classes, average_precision)
+    }
+
+    /// Computes one metric. `None` if it is undefined, which includes the metrics of regression.
+    pub fn metric(&self, metric: Metric) -> Option<f64> {
+        match metric {
+            Metric::Accuracy => Some(self.confusion().accuracy()).filter(|accuracy| !accuracy.is_nan()),
+            Metric::F1Micro => self.confusion().f1_micro(),
+            Metric::F1Macro => self.confusion().f1_macro(),
+            Metric::RocAuc => self.roc_auc(),
+            Metric::AveragePrecision => self.average_precision(),
+            Metric::Rmse | Metric::Mae | Metric::R2 => None,
         }
-        if self.n_classes == 2 {
-            return of_class(1);
-        }
-        let areas: Vec<f64> = (0..self.n_classes).filter_map(of_class).collect();
-        (!areas.is_empty()).then(|| areas.iter().sum::<f64>() / areas.len() as f64)
     }
 
     /// Computes all metrics.
@@ -227,11 +234,4 @@ impl Evaluation {
         // Without classes there are no rows, but the chunk length must not be 0.
         self.outputs.chunks_exact(self.n_classes.max(1))
     }
-}
-
-/// Computes `ln(sum of exp(row))`, with the largest value factored out to avoid overflow.
-fn log_sum_exp(row: &[f32]) -> f64 {
-    let largest = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    let largest = f64::from(largest);
-    largest + row.iter().map(|&value| (f64::from(value) - largest).exp()).sum::<f64>().ln()
 }

@@ -1,11 +1,10 @@
-//! Evaluation: a classifier's outputs, their metrics, and exact layer-wise inference.
+//! Evaluation: a classifier's outputs, and exact layer-wise inference.
 
 pub(crate) mod cross_validation;
 pub(crate) mod evaluation;
 pub(crate) mod evaluator;
 pub(crate) mod layer_range;
 pub(crate) mod layer_wise;
-pub(crate) mod metrics;
 pub(crate) mod progress;
 pub(crate) mod spill;
 pub(crate) mod trainer;

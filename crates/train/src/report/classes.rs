@@ -1,7 +1,7 @@
 //! The sections on classes: the confusion matrix and the scores of each class.
 
 use super::html::{cell, count, escape, row, score_or_undefined, table, text_cell};
-use crate::evaluate::metrics::ConfusionMatrix;
+use crate::metric::confusion::ConfusionMatrix;
 
 /// The largest number of classes whose matrix is shown. With more, the most frequent mistakes are listed instead.
 const MATRIX_MAX_CLASSES: usize = 64;

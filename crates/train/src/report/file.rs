@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use crate::error::{Error, Result};
-use crate::evaluate::metrics::ConfusionMatrix;
+use crate::metric::confusion::ConfusionMatrix;
 use crate::report::page::ReportPage;
 use crate::run::folder::RunFolder;
 use crate::run::summary::Summary;

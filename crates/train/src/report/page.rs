@@ -8,7 +8,7 @@ use super::html::{
 };
 use super::stages;
 use crate::error::Result;
-use crate::evaluate::metrics::ConfusionMatrix;
+use crate::metric::confusion::ConfusionMatrix;
 use crate::report::curves::Curves;
 use crate::run::metrics_file::EpochRow;
 use crate::run::summary::Summary;

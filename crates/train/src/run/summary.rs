@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::evaluate::metrics::Metrics;
+use crate::metric::confusion::Metrics;
 use crate::step::memory::MemoryUse;
 use crate::step::metric_sums::MetricSums;
 

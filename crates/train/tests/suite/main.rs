@@ -11,6 +11,8 @@ mod fit;
 mod graph;
 mod layer_wise;
 mod masks;
+mod metric_fixture;
+mod metric_stats;
 mod metrics;
 mod old_checkpoints;
 mod one_seed;

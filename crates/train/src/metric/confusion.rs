@@ -46,6 +46,25 @@ impl Confusion {
         self.predicted[predicted as usize] += 1;
     }
 
+    /// Counts one label of an item with several labels.
+    pub(crate) fn add_label(&mut self, label: usize, has_label: bool, is_predicted: bool) {
+        self.hits[label] += u64::from(has_label && is_predicted);
+        self.labelled[label] += u64::from(has_label);
+        self.predicted[label] += u64::from(is_predicted);
+    }
+
+    /// Encodes the counts as 64-bit words.
+    pub(crate) fn to_words(&self) -> Vec<u64> {
+        [&self.hits[..], &self.labelled, &self.predicted].concat()
+    }
+
+    /// Decodes the words of [`Confusion::to_words`] for `n_classes` classes.
+    pub(crate) fn from_words(words: &[u64], n_classes: usize) -> Self {
+        let [hits, labelled, predicted] =
+            [0, 1, 2].map(|i| words[i * n_classes..(i + 1) * n_classes].to_vec());
+        Self { hits, labelled, predicted }
+    }
+
     /// Returns the number of classes, including those without items.
     pub fn n_classes(&self) -> usize {
         self.hits.len()
@@ -199,32 +218,4 @@ impl AddAssign<&ConfusionMatrix> for ConfusionMatrix {
 /// (`TP + FP`). Returns `None` if the denominator is 0.
 fn f1(hits: u64, labelled_and_predicted: u64) -> Option<f64> {
     (0 < labelled_and_predicted).then(|| 2.0 * hits as f64 / labelled_and_predicted as f64)
-}
-
-/// Returns the area under the ROC curve: the probability that a positive's score is above a negative's, where a tie
-/// counts half. It is `U / (n_positive n_negative)` with the statistic `U` of Mann and Whitney 1947 (Hanley and McNeil
-/// 1982, section III), computed in integers after one sort.
-///
-/// Returns `None` without a positive, without a negative, or if a score is NaN.
-///
-/// # Panics
-/// Panics if the lengths differ.
-pub fn roc_auc(scores: &[f64], is_positive: &[bool]) -> Option<f64> {
-    assert_eq!(scores.len(), is_positive.len(), "expected one label per score");
-    if scores.iter().any(|score| score.is_nan()) {
-        return None;
-    }
-    let mut ascending: Vec<(f64, bool)> = scores.iter().copied().zip(is_positive.iter().copied()).collect();
-    ascending.sort_unstable_by(|one, other| one.0.total_cmp(&other.0));
-    let (mut n_positive, mut n_negative, mut twice_u) = (0_u64, 0_u64, 0_u128);
-    for tied in ascending.chunk_by(|one, other| one.0 == other.0) {
-        let positives = tied.iter().filter(|(_, is_positive)| *is_positive).count() as u64;
-        let negatives = tied.len() as u64 - positives;
-        // Each positive item is above all negatives counted so far. A negative with an equal score counts half.
-        twice_u += u128::from(positives) * u128::from(2 * n_negative + negatives);
-        n_positive += positives;
-        n_negative += negatives;
-    }
-    let n_pairs = u128::from(n_positive) * u128::from(n_negative);
-    (0 < n_pairs).then(|| twice_u as f64 / (2 * n_pairs) as f64)
 }

@@ -1,0 +1,22 @@
+use std::fmt;
+
+/// The kind of values that a model learns to predict for a node or a graph.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum TargetKind {
+    /// One class per item.
+    Classes,
+    /// Several labels per item, each of which is true, false or missing.
+    MultiLabel,
+    /// One or several numbers per item, each of which may be missing.
+    Regression,
+}
+
+impl fmt::Display for TargetKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Classes => "class labels",
+            Self::MultiLabel => "several labels per item",
+            Self::Regression => "regression targets",
+        })
+    }
+}

@@ -1,0 +1,128 @@
+use std::fmt;
+use std::str::FromStr;
+
+use kiln_feature::TargetKind;
+
+use crate::error::{Error, Result};
+
+/// A metric of a model on a split. It selects the best epoch and ends a run's patience.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Metric {
+    /// The fraction of correct items. For several labels per item, all labels of the item must be correct (subset
+    /// accuracy).
+    Accuracy,
+    /// The F1 score of the summed counts of all classes or labels.
+    F1Micro,
+    /// The mean of the F1 scores of the classes or labels.
+    F1Macro,
+    /// The area under the ROC curve: of class 1 for two classes, otherwise the mean over the classes or labels.
+    RocAuc,
+    /// The average precision: of class 1 for two classes, otherwise the mean over the classes or labels.
+    AveragePrecision,
+    /// The root of the mean squared error, averaged over the target columns.
+    Rmse,
+    /// The mean absolute error, averaged over the target columns.
+    Mae,
+    /// The coefficient of determination, averaged over the target columns.
+    R2,
+}
+
+impl Metric {
+    /// All metrics.
+    pub const ALL: [Self; 8] = [
+        Self::Accuracy,
+        Self::F1Micro,
+        Self::F1Macro,
+        Self::RocAuc,
+        Self::AveragePrecision,
+        Self::Rmse,
+        Self::Mae,
+        Self::R2,
+    ];
+
+    /// Returns the metric that selects the best epoch by default: accuracy for classes, the area under the ROC curve
+    /// for several labels, and the RMSE for regression.
+    pub fn default_of(kind: TargetKind) -> Self {
+        match kind {
+            TargetKind::Classes => Self::Accuracy,
+            TargetKind::MultiLabel => Self::RocAuc,
+            TargetKind::Regression => Self::Rmse,
+        }
+    }
+
+    /// Returns the name, as in `--metric`: `accuracy`, `f1-micro`, `f1-macro`, `roc-auc`, `average-precision`, `rmse`,
+    /// `mae` or `r2`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Accuracy => "accuracy",
+            Self::F1Micro => "f1-micro",
+            Self::F1Macro => "f1-macro",
+            Self::RocAuc => "roc-auc",
+            Self::AveragePrecision => "average-precision",
+            Self::Rmse => "rmse",
+            Self::Mae => "mae",
+            Self::R2 => "r2",
+        }
+    }
+
+    /// Returns true if larger values are better, and false for errors.
+    pub fn higher_is_better(self) -> bool {
+        !matches!(self, Self::Rmse | Self::Mae)
+    }
+
+    /// Returns true if `new` is strictly better than `best`. An undefined value (`None`) is worse than every other
+    /// value, so it never replaces one.
+    pub fn is_better(self, new: Option<f64>, best: Option<f64>) -> bool {
+        match (new, best) {
+            (Some(new), Some(best)) if self.higher_is_better() => best < new,
+            (Some(new), Some(best)) => new < best,
+            (new, best) => new.is_some() && best.is_none(),
+        }
+    }
+
+    /// Returns true if the metric is defined for targets of this kind.
+    pub fn applies_to(self, kind: TargetKind) -> bool {
+        let is_of_regression = matches!(self, Self::Rmse | Self::Mae | Self::R2);
+        is_of_regression == (kind == TargetKind::Regression)
+    }
+
+    /// Returns the metrics that are defined for targets of this kind.
+    pub fn of_kind(kind: TargetKind) -> impl Iterator<Item = Self> {
+        Self::ALL.into_iter().filter(move |metric| metric.applies_to(kind))
+    }
+
+    /// Checks that the metric is defined for targets of this kind.
+    ///
+    /// # Errors
+    /// Returns [`Error::OtherMetric`] with the metrics that are.
+    pub fn check(self, kind: TargetKind) -> Result<()> {
+        match self.applies_to(kind) {
+            true => Ok(()),
+            false => Err(Error::OtherMetric { metric: self.to_string(), kind, expected: names(kind) }),
+        }
+    }
+}
+
+/// Returns the names of the metrics for targets of this kind, separated by commas.
+fn names(kind: TargetKind) -> String {
+    Metric::of_kind(kind).map(Metric::name).collect::<Vec<_>>().join(", ")
+}
+
+impl fmt::Display for Metric {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Metric {
+    type Err = Error;
+
+    /// Parses a [name](Metric::name).
+    fn from_str(name: &str) -> Result<Self> {
+        let found = Self::ALL.into_iter().find(|metric| metric.name() == name);
+        found.ok_or_else(|| Error::UnknownMetric {
+            name: name.to_owned(),
+            expected: Self::ALL.map(Self::name).join(", "),
+        })
+    }
+}
