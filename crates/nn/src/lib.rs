@@ -1,4 +1,4 @@
-//! Graph neural network layers and models on blocks.
+//! Graph neural network layers, models and losses on blocks.
 //!
 //! A layer depends only on one block and its input, not on a graph, a sampler or other layers. All randomness comes
 //! from the [`RngKey`](kiln_sample::RngKey)s that callers pass.
@@ -24,6 +24,7 @@ mod gin;
 mod gin_conv;
 mod init;
 mod linear;
+mod loss;
 mod mlp;
 mod model;
 mod normalization;
@@ -39,6 +40,7 @@ pub use gcn_conv::{GcnConv, GcnConvConfig};
 pub use gin::{Gin, GinConfig, GinLayer, JumpingKnowledge};
 pub use gin_conv::{Epsilon, GinConv};
 pub use linear::Linear;
+pub use loss::{ClassLoss, LossSum, TargetLoss};
 pub use mlp::{Mlp, MlpConfig, NodeModule};
 pub use model::{BlockModel, ForwardContext, GraphModel, LayerWiseModel, Mode, ModelConfig};
 pub use normalization::Normalization;

@@ -1,9 +1,10 @@
-//! Tests of layers, models and weights on the device that the environment variable `KILN_DEVICE` selects.
+//! Tests of layers, models, losses and weights on the device that the environment variable `KILN_DEVICE` selects.
 
 mod common;
 mod gcn;
 mod gin;
 mod gin_init;
+mod loss;
 mod normalization;
 mod parity;
 mod portable_weights;
