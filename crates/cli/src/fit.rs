@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::ensure;
 use clap::Args;
 use kiln::FitConfig;
-use kiln::train::{Optimizer, OptimizerConfig, RunDir, StepDecay};
+use kiln::train::{Metric, Optimizer, OptimizerConfig, RunDir, StepDecay};
 
 use crate::flags;
 
@@ -37,7 +37,10 @@ pub(crate) struct FitArgs {
     /// Prints the loss every N steps of an epoch. Default: never.
     #[arg(long, value_parser = flags::size)]
     pub(crate) loss_every: Option<usize>,
-    /// Stops early after N epochs without a better validation accuracy. Default: never.
+    /// Metric on the validation split that selects the best epoch and ends --patience. Default: accuracy.
+    #[arg(long, value_parser = flags::choice(Metric::ALL.map(|metric| (metric.name(), "", metric))))]
+    pub(crate) metric: Option<Metric>,
+    /// Stops early after N epochs without a better --metric. Default: never.
     #[arg(long, value_parser = flags::size)]
     patience: Option<usize>,
     /// Writes a checkpoint after every N steps of an epoch, in addition to the one at its end.
@@ -84,6 +87,9 @@ impl FitArgs {
             (None, None, None) => RunDir::Numbered { parent: "runs".into(), name: "train".to_owned() },
         };
         let mut config = FitConfig::epochs(self.epochs).dir(dir).quiet();
+        if let Some(metric) = self.metric {
+            config = config.metric(metric);
+        }
         if let Some(n_epochs) = self.patience {
             config = config.patience(n_epochs);
         }

@@ -40,6 +40,11 @@ pub(crate) fn given(command: &clap::Command, matches: &clap::ArgMatches) -> Give
     GivenFlags { all, on_command_line }
 }
 
+/// Returns true for a default of a flag that older checkpoints do not have, so that new ones do not name it either.
+pub(crate) fn is_unnamed_default(flag: &str, value: &str) -> bool {
+    [("matmul", "f32"), ("metric", "accuracy")].contains(&(flag, value))
+}
+
 /// Returns a parser of an enumeration, whose choices are triples of a name, a help text (which may be empty) and a
 /// value.
 pub(crate) fn choice<T: Clone + Send + Sync + 'static>(

@@ -5,7 +5,9 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use kiln::train::{EpochReport, MeanStepTime, MetricSums, Resumed, Run, StepReport, TrainCallback};
+use kiln::train::{
+    EpochReport, MeanStepTime, Metric, MetricSums, Resumed, Run, StepReport, TrainCallback, Validation,
+};
 
 use crate::output::print_rank_zero;
 
@@ -21,6 +23,8 @@ pub(crate) struct Progress {
     n_seeds: u64,
     loss_every: Option<usize>,
     step_time: MeanStepTime,
+    /// The last validation, if it was not by accuracy.
+    val: Option<Validation>,
     /// The files already reported as replaced.
     replaced: BTreeSet<PathBuf>,
 }
@@ -34,7 +38,7 @@ impl Progress {
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         let step_time = MeanStepTime::new(WARMUP_STEPS);
         let (n_seeds, replaced) = (0, BTreeSet::new());
-        Self { bar, n_epochs, n_ranks, n_seeds, loss_every, step_time, replaced }
+        Self { bar, n_epochs, n_ranks, n_seeds, loss_every, step_time, val: None, replaced }
     }
 }
 
@@ -82,6 +86,10 @@ impl TrainCallback for Progress {
         }
     }
 
+    fn validated(&mut self, val: &Validation) {
+        self.val = Some(*val).filter(|val| val.metric != Metric::Accuracy);
+    }
+
     fn epoch(&mut self, epoch: usize, train: &EpochReport, val: &MetricSums, is_best: bool) {
         let seconds = train.wall.as_secs_f64();
         let line = format!(
@@ -89,7 +97,7 @@ impl TrainCallback for Progress {
             self.n_epochs,
             train.counts.loss(),
             train.counts.accuracy(),
-            val.accuracy(),
+            self.val.map_or(val.accuracy(), |val| val.value.unwrap_or(f64::NAN)),
             train.counts.total as f64 / seconds,
             if is_best { "  *" } else { "" },
         );

@@ -353,13 +353,13 @@ impl TrainRun<'_> {
     }
 
     /// Returns the settings that the result depends on: flags and the hash of the data. Excludes flags that only affect
-    /// how the result is computed, the location of the data, and `--matmul f32`, which older checkpoints do not have.
+    /// how the result is computed, the location of the data, and defaults that older checkpoints do not have.
     fn fingerprint(&self, hash: &str) -> RunIdentity {
         let flags = self
             .flags
             .iter()
             .filter(|(flag, _)| NOT_OF_THE_RESULT.split(' ').all(|other| other != flag.as_str()))
-            .filter(|(flag, value)| (flag.as_str(), value.as_str()) != ("matmul", "f32"));
+            .filter(|(flag, value)| !flags::is_unnamed_default(flag, value));
         // `0.50` and `0.5` are the same setting. Integers are kept as text, because a float may not represent them.
         let plain = |value: &String| match (value.parse::<u64>(), value.parse::<f64>()) {
             (Err(_), Ok(number)) => number.to_string(),

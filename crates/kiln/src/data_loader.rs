@@ -1,7 +1,8 @@
 use burn::module::Module;
 use kiln_loader::{Batcher, Loader, Phase};
 use kiln_train::{
-    DeviceBatch, Evaluation, EvaluationInfo, Evaluator, MetricSums, ModelInputs, Task, TaskTrainer,
+    DeviceBatch, Evaluation, EvaluationInfo, Evaluator, Metric, MetricSums, ModelInputs, Task, TaskTrainer,
+    Validation,
 };
 
 use crate::{RankHandle, Result};
@@ -77,6 +78,25 @@ pub trait DataLoader<M: Module> {
         loader: &Loader<Self::Batcher>,
         phase: Phase,
     ) -> kiln_train::Result<MetricSums>;
+
+    /// Computes loss and a metric on the batches of a phase, over all ranks. Every metric except the accuracy is
+    /// computed from all outputs of the phase ([`DataLoader::evaluate`]). Collective: every rank must call it.
+    ///
+    /// # Errors
+    /// Returns an error if the metric is not defined for the targets, a batch cannot be prepared or another rank fails.
+    fn validate(
+        evaluator: &Evaluator,
+        trainer: &mut TaskTrainer<Self::Task>,
+        loader: &Loader<Self::Batcher>,
+        phase: Phase,
+        metric: Metric,
+    ) -> kiln_train::Result<Validation> {
+        if metric == Metric::Accuracy {
+            return Ok(Self::count(evaluator, trainer, loader, phase)?.into());
+        }
+        let outputs = Self::evaluate(evaluator, trainer, loader, phase)?;
+        Validation::of(&outputs, metric, trainer.comm())
+    }
 
     /// Computes the outputs for this rank's share of a phase. Collective: every rank must call it.
     ///

@@ -6,12 +6,15 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use kiln_train::{EpochReport, MetricSums, RunDir, RunIdentity, StepReport, TrainCallback};
+use kiln_train::{
+    EpochReport, Metric, MetricSums, RunDir, RunIdentity, StepReport, TrainCallback, Validation,
+};
 
 /// The settings of a run: the number of epochs, checkpoints, early stopping and the run's folder.
 #[must_use = "pass it to Trainer::fit"]
 pub struct FitConfig {
     pub(crate) schedule: kiln_train::FitConfig,
+    pub(crate) metric: Option<Metric>,
     /// The run's folder; by default a numbered folder with the dataset's name.
     pub(crate) dir: Option<RunDir>,
     pub(crate) stop: Arc<AtomicBool>,
@@ -34,10 +37,27 @@ impl FitConfig {
         let schedule = kiln_train::FitConfig { n_epochs, patience: None, checkpoint_every: None };
         let (stop, callback) = (Arc::default(), Box::new(()));
         let (fingerprint, settings, title, started) = (None, None, None, None);
-        Self { schedule, dir: None, stop, callback, is_quiet: false, fingerprint, settings, title, started }
+        Self {
+            schedule,
+            metric: None,
+            dir: None,
+            stop,
+            callback,
+            is_quiet: false,
+            fingerprint,
+            settings,
+            title,
+            started,
+        }
     }
 
-    /// Stops early after `n_epochs` epochs without a better validation accuracy.
+    /// Sets the metric on the validation split that selects the best epoch and ends the patience. The default is the
+    /// accuracy.
+    pub fn metric(self, metric: Metric) -> Self {
+        Self { metric: Some(metric), ..self }
+    }
+
+    /// Stops early after `n_epochs` epochs without a better value of the metric on the validation split.
     pub fn patience(mut self, n_epochs: usize) -> Self {
         self.schedule.patience = Some(n_epochs);
         self
@@ -116,16 +136,29 @@ impl fmt::Debug for FitConfig {
 
 /// A callback that prints a line per epoch.
 pub(crate) struct EpochLines {
-    pub(crate) n_epochs: usize,
+    n_epochs: usize,
+    /// The last validation, if it was not by accuracy.
+    val: Option<Validation>,
+}
+
+impl EpochLines {
+    pub(crate) fn new(n_epochs: usize) -> Self {
+        Self { n_epochs, val: None }
+    }
 }
 
 impl TrainCallback for EpochLines {
     fn step(&mut self, _: &StepReport) {}
 
+    fn validated(&mut self, val: &Validation) {
+        self.val = Some(*val).filter(|val| val.metric != Metric::Accuracy);
+    }
+
     fn epoch(&mut self, epoch: usize, train: &EpochReport, val: &MetricSums, is_best: bool) {
         let (n_epochs, seconds, mark) =
             (self.n_epochs, train.wall.as_secs_f64(), if is_best { "  *" } else { "" });
-        let (loss, accuracy, val) = (train.counts.loss(), train.counts.accuracy(), val.accuracy());
+        let (loss, accuracy) = (train.counts.loss(), train.counts.accuracy());
+        let val = self.val.map_or(val.accuracy(), |val| val.value.unwrap_or(f64::NAN));
         // Errors are ignored: a closed pipe must not stop a run that writes files.
         let _ = writeln!(
             io::stdout(),

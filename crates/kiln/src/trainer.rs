@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 use burn::module::Module;
 use burn::tensor::Device;
 use kiln_data::Dataset;
+use kiln_feature::TargetKind;
 use kiln_kernels::Devices;
 use kiln_loader::Phase;
 use kiln_nn::ModelConfig;
@@ -11,8 +12,8 @@ use kiln_sample::RngKey;
 #[cfg(feature = "nccl")]
 use kiln_train::CudaDevices;
 use kiln_train::{
-    Best, Evaluation, Evaluator, FitReport, MetricSums, ModelInfo, OptimizerConfig, Outcome, ReportInfo, Run,
-    RunConfig, RunDir, RunFolder, RunIdentity, Summary, Task, TrainerConfig,
+    Best, Evaluation, Evaluator, FitReport, Metric, MetricSums, ModelInfo, OptimizerConfig, Outcome,
+    ReportInfo, Run, RunConfig, RunDir, RunFolder, RunIdentity, Summary, Task, TrainerConfig,
 };
 
 use crate::fit::EpochLines;
@@ -116,9 +117,11 @@ impl<C: ModelConfig> Trainer<C> {
     ) -> Result<TrainedModel<C::Model>> {
         let called = Instant::now();
         loader.check(self.model.n_layers(), self.model.needs_edge_weights())?;
-        let FitConfig { schedule, dir, stop, callback, is_quiet, fingerprint, settings, title, started } =
-            config;
-        let identity = fingerprint.map_or_else(|| self.identity(loader), Ok)?;
+        let FitConfig { schedule, metric, dir, stop, callback, is_quiet, .. } = config;
+        let FitConfig { fingerprint, settings, title, started, .. } = config;
+        let metric = metric.unwrap_or(Metric::Accuracy);
+        metric.check(TargetKind::Classes)?;
+        let identity = fingerprint.map_or_else(|| self.identity(loader, metric), Ok)?;
         self.agree(&identity)?;
         let (name, class_names) = loader.names();
         let model = self.model_info(loader, &identity.data_hash)?;
@@ -140,10 +143,10 @@ impl<C: ModelConfig> Trainer<C> {
         let trainer = parts.with_nccl(trainer)?.with_stop(stop);
         let train = loader.loader(trainer.next_phase(), &trainer, &evaluator)?;
         let val = loader.loader(Phase::Validation, &trainer, &evaluator)?;
-        let lines = (self.rank.is_zero() && !is_quiet).then_some(EpochLines { n_epochs: schedule.n_epochs });
+        let lines = (self.rank.is_zero() && !is_quiet).then_some(EpochLines::new(schedule.n_epochs));
         let mut callbacks = (lines, callback);
-        let count = |trainer: &mut _, val: &_, phase| L::count(&evaluator, trainer, val, phase);
-        match run.fit(trainer, &train, &val, count, &mut callbacks)? {
+        let validate = |trainer: &mut _, val: &_, phase| L::validate(&evaluator, trainer, val, phase, metric);
+        match run.fit(trainer, &train, &val, validate, &mut callbacks)? {
             Outcome::Interrupted(run) => {
                 // Only rank 0 knows the number of a numbered folder.
                 let folder = run.folder().map(|folder| folder.path().to_owned()).or(known_folder);
@@ -246,13 +249,15 @@ impl<C: ModelConfig> Trainer<C> {
 
     /// Returns the identity of the run, which must match when it is resumed. Only rank 0 compares it, so only rank 0
     /// hashes the data.
-    fn identity<L: DataLoader<C::Model>>(&self, loader: &L) -> Result<RunIdentity> {
+    fn identity<L: DataLoader<C::Model>>(&self, loader: &L, metric: Metric) -> Result<RunIdentity> {
         let own = [
             ("model", format!("{:?}", self.model)),
             ("optimizer", format!("{:?}", self.optimizer)),
             ("seed", self.seed.to_string()),
         ];
-        let settings = loader.settings(self.rank.world_size()).into_iter().chain(own);
+        // Checkpoints of the default metric do not name it.
+        let metric = (metric != Metric::Accuracy).then(|| ("metric", metric.to_string()));
+        let settings = loader.settings(self.rank.world_size()).into_iter().chain(own).chain(metric);
         let settings = settings.map(|(name, value)| (name.to_owned(), value)).collect();
         let data_hash = if self.rank.is_zero() { loader.data_hash()? } else { String::new() };
         Ok(RunIdentity { settings, data_hash })
@@ -303,7 +308,7 @@ impl Parts {
     }
 }
 
-/// The model of a run's best epoch by validation accuracy.
+/// The model of a run's best epoch by the metric on the validation split.
 #[derive(Debug)]
 pub struct TrainedModel<M> {
     /// The model with the weights of the best epoch.

@@ -186,3 +186,45 @@ fn evaluates_and_reports_the_best_model() {
         assert!(best.folder().unwrap().join(name).exists(), "{name}");
     }
 }
+
+/// The best epoch by macro F1 is the same on one and on two ranks, which share the validation nodes.
+#[test]
+fn the_metric_selects_the_epoch_on_any_number_of_ranks() {
+    let (data, folder) = (data(), tempfile::tempdir().unwrap());
+    let fit = |rank: &RankHandle, batch_size: usize, out: &Path| -> Result<_> {
+        let loader = loader(&data).batch_size(batch_size);
+        let config = SageConfig::for_data(&data).layers(2).hidden(16).dropout(0.0);
+        let mut trainer = Trainer::new(config, AdamConfig::new(1e-2)).seed(7).rank(rank);
+        let best = trainer.fit(&loader, quiet(out).metric(Metric::F1Macro))?;
+        Ok((best.best.clone(), best.predict(&loader, Phase::Validation)?, best.write_report(&loader)?))
+    };
+    let of_ranks = |n_ranks: usize| {
+        let out = folder.path().join(n_ranks.to_string());
+        launch(RankConfig::threads(n_ranks).threads_per_rank(1), |rank| fit(&rank, 64 / n_ranks, &out))
+            .unwrap()
+    };
+    let (one, two) = (of_ranks(1), of_ranks(2));
+    assert_eq!((one[0].0.epoch, one[0].0.metric), (two[0].0.epoch, Metric::F1Macro));
+    assert_eq!(two[0].0, two[1].0);
+    for (best, val, summary) in [&one[0], &two[0]] {
+        assert_eq!(best.value, val.confusion().f1_macro());
+        let summary = summary.as_ref().unwrap();
+        assert_eq!((summary.metric, summary.val_metric), (Metric::F1Macro, best.value));
+        assert_eq!(summary.test_metrics.len(), 5);
+    }
+    let rows = std::fs::read_to_string(folder.path().join("1/metrics.jsonl")).unwrap();
+    let values = rows.lines().map(|row| {
+        let value = row.split("\"val_metric\":").nth(1).and_then(|rest| rest.split(',').next());
+        value.unwrap().parse::<f64>().unwrap()
+    });
+    assert_eq!(values.fold(0.0, f64::max), one[0].0.value.unwrap());
+}
+
+#[test]
+fn rejects_a_metric_of_other_targets_before_anything_is_written() {
+    let (data, folder) = (data(), tempfile::tempdir().unwrap());
+    let out = folder.path().join("run");
+    let error = trainer(&data).fit(&loader(&data), quiet(&out).metric(Metric::Rmse)).unwrap_err();
+    assert!(matches!(error, Error::Train(TrainError::OtherMetric { .. })), "{error}");
+    assert!(!out.exists());
+}

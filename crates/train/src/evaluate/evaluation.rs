@@ -1,11 +1,12 @@
 use kiln_comm::Communicator;
-use kiln_feature::{FeatureBuffer, FeatureStore, Labels};
+use kiln_feature::{FeatureBuffer, FeatureStore, Labels, TargetKind};
 use kiln_graph::{ItemId, NodeId};
 
 use crate::error::{Error, Result};
 use crate::metric::confusion::{Confusion, ConfusionMatrix, Metrics};
 use crate::metric::kind::Metric;
 use crate::metric::ranking::{average_precision, log_sum_exp, mean_over_classes, roc_auc};
+use crate::metric::stats::MetricStats;
 use crate::step::classification::Prediction;
 use crate::step::classification::predicted_class;
 use crate::step::metric_sums::MetricSums;
@@ -202,16 +203,22 @@ impl Evaluation {
         mean_over_classes(&self.labels, &self.outputs, self.n_classes, average_precision)
     }
 
-    /// Computes one metric. `None` if it is undefined, which includes the metrics of regression.
-    pub fn metric(&self, metric: Metric) -> Option<f64> {
-        match metric {
-            Metric::Accuracy => Some(self.confusion().accuracy()).filter(|accuracy| !accuracy.is_nan()),
-            Metric::F1Micro => self.confusion().f1_micro(),
-            Metric::F1Macro => self.confusion().f1_macro(),
-            Metric::RocAuc => self.roc_auc(),
-            Metric::AveragePrecision => self.average_precision(),
-            Metric::Rmse | Metric::Mae | Metric::R2 => None,
+    /// Returns the statistics of one metric, which the ranks combine.
+    ///
+    /// # Errors
+    /// Returns [`Error::OtherMetric`] if the metric is not defined for the targets.
+    pub fn stats(&self, metric: Metric) -> Result<MetricStats> {
+        let mut stats = MetricStats::new(metric, TargetKind::Classes, self.n_classes)?;
+        if !self.items.is_empty() {
+            stats.add_classes(&self.labels, &self.outputs);
         }
+        Ok(stats)
+    }
+
+    /// Computes all metrics that are defined for the targets; `None` for an undefined value.
+    pub fn all_metrics(&self) -> Vec<(Metric, Option<f64>)> {
+        let value = |metric| (metric, self.stats(metric).ok().and_then(|stats| stats.value()));
+        Metric::of_kind(TargetKind::Classes).map(value).collect()
     }
 
     /// Computes all metrics.

@@ -8,3 +8,4 @@ pub(crate) mod layer_wise;
 pub(crate) mod progress;
 pub(crate) mod spill;
 pub(crate) mod trainer;
+pub(crate) mod validation;

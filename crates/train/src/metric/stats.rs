@@ -135,10 +135,11 @@ impl MetricStats {
     /// # Errors
     /// Returns [`Error::Ranks`](crate::Error::Ranks) if a rank fails.
     pub fn value_over(mut self, comm: &mut dyn Communicator) -> Result<Option<f64>> {
-        let n_ranks = comm.rank_info().world_size;
-        if n_ranks == 1 {
+        if comm.rank_info().world_size == 1 {
             return Ok(self.value());
         }
+        self.agree_on_outputs(comm)?;
+        let n_ranks = comm.rank_info().world_size;
         // Counts are few, so every rank gets all of them. Outputs are many, so only rank 0 does.
         if let Held::RankedClasses { .. } | Held::RankedLabels { .. } = self.held {
             let mut send = vec![Vec::new(); n_ranks];
@@ -154,6 +155,18 @@ impl MetricStats {
         self.clear();
         all.iter().for_each(|bytes| self.add_bytes(bytes));
         Ok(self.value())
+    }
+
+    /// Sets the number of outputs to that of the other ranks, if this rank has no items and does not know it.
+    fn agree_on_outputs(&mut self, comm: &mut dyn Communicator) -> Result<()> {
+        let own = (self.n_outputs as u64).to_le_bytes();
+        let all = comm.all_gather(&own)?;
+        let n_outputs = all.iter().map(|bytes| bytemuck::pod_read_unaligned::<u64>(bytes)).max();
+        if self.n_outputs == 0 {
+            self.n_outputs = n_outputs.unwrap_or(0) as usize;
+            self.clear();
+        }
+        Ok(())
     }
 
     /// Removes all items.

@@ -1,5 +1,6 @@
 use std::path::Path;
 
+use crate::evaluate::validation::Validation;
 use crate::run::state::Run;
 use crate::step::metric_sums::MetricSums;
 use crate::step::reports::{EpochReport, StepReport};
@@ -15,6 +16,9 @@ pub trait TrainCallback {
 
     /// Called when the last step of an epoch has ended; validation follows.
     fn epoch_trained(&mut self, _train: &EpochReport) {}
+
+    /// Called when an epoch was validated, before [`TrainCallback::epoch`], with the metric that selects the best epoch.
+    fn validated(&mut self, _val: &Validation) {}
 
     /// Called when an epoch, counted from 1, was trained, validated and recorded.
     fn epoch(&mut self, epoch: usize, train: &EpochReport, val: &MetricSums, is_best: bool);
@@ -45,6 +49,12 @@ impl<O: TrainCallback> TrainCallback for Option<O> {
     fn epoch_trained(&mut self, train: &EpochReport) {
         if let Some(callback) = self {
             callback.epoch_trained(train);
+        }
+    }
+
+    fn validated(&mut self, val: &Validation) {
+        if let Some(callback) = self {
+            callback.validated(val);
         }
     }
 
@@ -83,6 +93,10 @@ impl TrainCallback for Box<dyn TrainCallback> {
         (**self).epoch_trained(train);
     }
 
+    fn validated(&mut self, val: &Validation) {
+        (**self).validated(val);
+    }
+
     fn step(&mut self, report: &StepReport) {
         (**self).step(report);
     }
@@ -110,6 +124,11 @@ impl<A: TrainCallback, B: TrainCallback> TrainCallback for (A, B) {
     fn epoch_trained(&mut self, train: &EpochReport) {
         self.0.epoch_trained(train);
         self.1.epoch_trained(train);
+    }
+
+    fn validated(&mut self, val: &Validation) {
+        self.0.validated(val);
+        self.1.validated(val);
     }
 
     fn step(&mut self, report: &StepReport) {

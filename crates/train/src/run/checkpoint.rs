@@ -10,6 +10,9 @@ use safetensors::{SafeTensorError, SafeTensors};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
+use crate::evaluate::validation::Validation;
+use crate::metric::kind::Metric;
+use crate::metric::stats::{bits_of, value_of};
 use crate::run::contract::DETERMINISM_CONTRACT;
 use crate::run::contract::Provenance;
 use crate::run::identity::RunIdentity;
@@ -79,6 +82,25 @@ struct Version {
 struct BestHeader {
     epoch: usize,
     val: [u64; 4],
+    /// The metric that selected the epoch, and the bits of its value; absent if it is the accuracy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    metric: Option<(String, u64)>,
+}
+
+impl BestHeader {
+    fn new(best: &Best) -> Self {
+        let is_other = best.metric != Metric::Accuracy;
+        let metric = is_other.then(|| (best.metric.to_string(), bits_of(best.value)));
+        Self { epoch: best.epoch, val: best.val.to_bits(), metric }
+    }
+
+    fn validation(&self) -> Result<Validation> {
+        let sums = MetricSums::from_bits(self.val);
+        match &self.metric {
+            None => Ok(sums.into()),
+            Some((name, bits)) => Ok(Validation { sums, metric: name.parse()?, value: value_of(*bits) }),
+        }
+    }
 }
 
 /// The content of a checkpoint besides the trainer's state.
@@ -116,7 +138,7 @@ pub(crate) fn to_bytes<T: Task>(trainer: &TaskTrainer<T>, around: &Surroundings<
         counts: position.counts.to_bits(),
         timings_ns: position.timings.to_nanos(),
         wall_ns: u64::try_from(position.wall.as_nanos()).unwrap_or(u64::MAX),
-        best: position.best.as_ref().map(|best| BestHeader { epoch: best.epoch, val: best.val.to_bits() }),
+        best: position.best.as_ref().map(BestHeader::new),
         n_since_best: position.n_since_best,
         metrics_bytes: around.metrics.len() as u64,
         param_ids: ids.0,
@@ -236,11 +258,10 @@ impl<'a> Checkpoint<'a> {
             counts: MetricSums::from_bits(header.counts),
             timings: Timings::from_nanos(header.timings_ns),
             wall: Duration::from_nanos(header.wall_ns),
-            best: header.best.map(|then| Best {
-                epoch: then.epoch,
-                val: MetricSums::from_bits(then.val),
-                weights_hash: hash(best),
-            }),
+            best: match header.best {
+                Some(then) => Some(Best::new(then.epoch, then.validation()?, hash(best))),
+                None => None,
+            },
             n_since_best: header.n_since_best,
         };
         let Position { epoch, step, counts, timings, wall, .. } = position;

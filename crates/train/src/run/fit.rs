@@ -2,6 +2,7 @@ use kiln_loader::{Batcher, Loader, Phase};
 
 use crate::error::{Error, Result};
 use crate::evaluate::evaluation::Evaluation;
+use crate::evaluate::validation::Validation;
 use crate::run::callback::TrainCallback;
 use crate::run::state::Run;
 use crate::run::summary::FitReport;
@@ -22,7 +23,7 @@ pub const TEST: Phase = Phase::Test;
 pub struct FitConfig {
     /// The maximum number of training epochs.
     pub n_epochs: usize,
-    /// The number of consecutive epochs without a better validation accuracy after which training stops; `None`
+    /// The number of consecutive epochs without a better value of the validation's metric after which training stops; `None`
     /// disables early stopping.
     pub patience: Option<usize>,
     /// The number of steps between checkpoints within an epoch; `None` writes checkpoints only at the end of each
@@ -36,8 +37,8 @@ pub struct FitConfig {
 ///
 /// `validate` evaluates the trainer's model on the validation split, by sampled neighbourhoods
 /// (`|trainer| trainer.evaluate(val.epoch(VALIDATION), |_, _| ())`) or another method. It must return the metric sums
-/// of all ranks, as [`TaskTrainer::evaluate`] and [`TaskTrainer::sum`] do, so that all ranks keep the same epoch and
-/// stop after the same one.
+/// of all ranks, as [`TaskTrainer::evaluate`] and [`TaskTrainer::sum`] do, or a [`Validation`] by another metric than
+/// the accuracy, so that all ranks keep the same epoch and stop after the same one.
 ///
 /// # Errors
 /// Returns the errors of the loader, the trainer, `validate` and the run, and those of [`TaskTrainer::check_files`],
@@ -46,17 +47,18 @@ pub struct FitConfig {
 /// epochs, a patience of 0 or 0 steps between checkpoints, [`Error::TooFewEpochs`] for fewer epochs than the run has
 /// completed, [`Error::OtherLoader`] for a loader of another seed or share than the trainer's, and
 /// [`Error::OtherTrainer`] for a trainer at another epoch or step than the run.
-pub fn fit<T, F>(
+pub fn fit<T, F, V>(
     trainer: &mut TaskTrainer<T>,
     train: &Loader<F>,
     config: FitConfig,
-    mut validate: impl FnMut(&mut TaskTrainer<T>) -> Result<MetricSums>,
+    mut validate: impl FnMut(&mut TaskTrainer<T>) -> Result<V>,
     run: &mut Run,
     callback: &mut impl TrainCallback,
 ) -> Result<FitReport>
 where
     T: Task,
     F: Batcher<Batch = DeviceBatch<T::Input>>,
+    V: Into<Validation>,
 {
     check(&config, run.n_epochs())?;
     check_start(trainer, train, run)?;
@@ -68,14 +70,16 @@ where
             return Ok(FitReport { n_epochs, interrupted: true, peak_memory, ..FitReport::default() });
         };
         callback.epoch_trained(&trained);
-        let val = non_empty("validation", validate(trainer)?)?;
+        let val: Validation = validate(trainer)?.into();
+        non_empty("validation", val.sums)?;
         for path in trainer.check_files()? {
             callback.file_replaced(&path);
         }
-        let is_best = run.record(trainer, &trained, &val)?;
+        let is_best = run.record(trainer, &trained, val)?;
         report_warnings(run, callback);
         trainer.peak.look();
-        callback.epoch(run.n_epochs(), &trained, &val, is_best);
+        callback.validated(&val);
+        callback.epoch(run.n_epochs(), &trained, &val.sums, is_best);
     }
     run.complete(trainer)?;
     let n_epochs = run.n_epochs();

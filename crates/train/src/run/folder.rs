@@ -9,11 +9,11 @@ use kiln_store::whole_file::{
 use serde::Serialize;
 
 use crate::error::{Error, Result};
+use crate::evaluate::validation::Validation;
 use crate::run::metrics_file::{MetricsFile, MetricsRows};
 use crate::run::summary::Summary;
 use crate::saved::info::{MODEL_FILE, ModelInfo};
 use crate::step::classification::Prediction;
-use crate::step::metric_sums::MetricSums;
 use crate::step::reports::EpochReport;
 
 /// The files of the last checkpoint and of the checkpoint before it.
@@ -30,7 +30,7 @@ const RESULTS: [&str; 3] = ["summary.json", "report.html", "test_predictions.csv
 /// | `model.json` | the description of the model ([`ModelInfo`]), with which predictions open `best.safetensors` |
 /// | `metrics.jsonl` | one JSON object per epoch: losses, accuracies, stage times, memory |
 /// | `curves.svg` | loss and accuracy over the epochs (feature `report`) |
-/// | `best.safetensors` | the parameters of the best epoch by validation accuracy, the first of those that tie |
+/// | `best.safetensors` | the parameters of the best epoch by the metric on the validation split, the first of those that tie |
 /// | `last/checkpoint.safetensors` | the last checkpoint; it is the first file to be written |
 /// | `last/previous.safetensors` | the checkpoint before the last one, used if the last one is damaged |
 /// | `test_predictions.csv` | each test item with its label and its predicted class |
@@ -250,8 +250,8 @@ impl RunFolder {
     /// # Errors
     /// Returns [`Error::Io`] if a file cannot be written, [`Error::BadFile`] for a row that could not be read back, or
     /// [`Error::Drawing`] if the curves cannot be drawn.
-    pub fn record(&mut self, epoch: usize, train: &EpochReport, val: &MetricSums) -> Result<()> {
-        self.add_epoch(epoch, train, val)?;
+    pub fn record(&mut self, epoch: usize, train: &EpochReport, val: impl Into<Validation>) -> Result<()> {
+        self.add_epoch(epoch, train, &val.into())?;
         self.write_files()
     }
 
@@ -259,7 +259,7 @@ impl RunFolder {
     ///
     /// # Errors
     /// Returns [`Error::BadFile`] for a row that could not be read back.
-    pub(crate) fn add_epoch(&mut self, epoch: usize, train: &EpochReport, val: &MetricSums) -> Result<()> {
+    pub(crate) fn add_epoch(&mut self, epoch: usize, train: &EpochReport, val: &Validation) -> Result<()> {
         self.metrics.push(epoch, train, val)?;
         self.unwritten.extend([Held::Metrics, Held::Curves]);
         Ok(())

@@ -9,7 +9,8 @@ use kiln_store::whole_file::write_whole;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::error::{Error, Result};
-use crate::step::metric_sums::MetricSums;
+use crate::evaluate::validation::Validation;
+use crate::metric::kind::Metric;
 use crate::step::reports::{EpochReport, Timings};
 
 /// A parsed line of `metrics.jsonl`. Numbers that are not finite are stored as `null` and parsed as NaN.
@@ -29,6 +30,12 @@ pub struct EpochRow {
     /// The fraction of correct predictions on the validation split.
     #[serde(deserialize_with = "number_or_null")]
     pub val_accuracy: f64,
+    /// The name of the metric that selects the best epoch; empty if it is the accuracy.
+    #[serde(default)]
+    pub metric: String,
+    /// The value of that metric on the validation split; `None` if it is undefined or the metric is the accuracy.
+    #[serde(default)]
+    pub val_metric: Option<f64>,
     /// The number of training steps.
     pub n_steps: usize,
     /// The training time in seconds.
@@ -71,6 +78,10 @@ struct EpochLine {
     train_accuracy: f64,
     val_loss: f64,
     val_accuracy: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    metric: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    val_metric: Option<Option<f64>>,
     n_steps: usize,
     seconds: f64,
     seeds_per_second: f64,
@@ -100,14 +111,18 @@ impl MetricsFile {
     ///
     /// # Errors
     /// Returns [`Error::BadFile`] for a row that could not be read back.
-    pub(crate) fn push(&mut self, epoch: usize, train: &EpochReport, val: &MetricSums) -> Result<()> {
+    pub(crate) fn push(&mut self, epoch: usize, train: &EpochReport, val: &Validation) -> Result<()> {
+        let &Validation { sums, metric, value } = val;
+        let is_other = metric != Metric::Accuracy;
         let seconds = train.wall.as_secs_f64();
         let line = EpochLine {
             epoch,
             train_loss: train.counts.loss(),
             train_accuracy: train.counts.accuracy(),
-            val_loss: val.loss(),
-            val_accuracy: val.accuracy(),
+            val_loss: sums.loss(),
+            val_accuracy: sums.accuracy(),
+            metric: is_other.then(|| metric.name()),
+            val_metric: is_other.then_some(value),
             n_steps: train.n_steps,
             seconds,
             seeds_per_second: train.counts.total as f64 / seconds,
@@ -214,12 +229,13 @@ mod tests {
 
     use super::*;
     use crate::step::memory::MemoryUse;
+    use crate::step::metric_sums::MetricSums;
 
     fn push(file: &mut MetricsFile, epoch: usize) {
         let counts = MetricSums { loss_sum: 1.0, weight: 2.0, hits: 1, total: 2 };
         let (wall, peak_memory) = (Duration::from_secs(1), MemoryUse::default());
         let train = EpochReport { n_steps: 1, counts, timings: Timings::default(), wall, peak_memory };
-        file.push(epoch, &train, &counts).expect("a row of numbers should be readable");
+        file.push(epoch, &train, &counts.into()).expect("a row of numbers should be readable");
     }
 
     /// A link to `/dev/full` behaves like a file on a full disk, also for root.

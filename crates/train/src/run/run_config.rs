@@ -5,6 +5,7 @@ use kiln_loader::{Batcher, Loader, Phase};
 
 use crate::error::{Error, Result};
 use crate::evaluate::evaluation::Evaluation;
+use crate::evaluate::validation::Validation;
 use crate::run::callback::TrainCallback;
 use crate::run::fit::{self, FitConfig, TEST, VALIDATION};
 use crate::run::identity::RunIdentity;
@@ -13,7 +14,6 @@ use crate::run::state::{ReportInfo, Run};
 use crate::run::summary::{FitReport, Summary};
 use crate::saved::info::ModelInfo;
 use crate::step::batch::DeviceBatch;
-use crate::step::metric_sums::MetricSums;
 use crate::step::task::Task;
 use crate::step::trainer::TaskTrainer;
 
@@ -116,25 +116,26 @@ impl RunConfig {
     /// loads the best epoch's parameters into the trainer. Collective: every rank must call it.
     ///
     /// `validate` returns the metric sums of all ranks for the batches of `val` in the given phase, as
-    /// [`Evaluator::count`](crate::Evaluator::count) and [`TaskTrainer::evaluate`] do.
+    /// [`Evaluator::count`](crate::Evaluator::count) and [`TaskTrainer::evaluate`] do, or a [`Validation`].
     ///
     /// # Errors
     /// Returns the errors of [`Run::start`] and [`fit`](crate::fit()). Invalid calls are rejected before anything is
     /// written: [`Error::BadSetting`] for 0 epochs, a patience of 0 or 0 steps between checkpoints,
     /// [`Error::EmptySplit`] for an empty training or validation split, [`Error::NoStep`] if the training items do not
     /// fill a step, and [`Error::OtherLoader`] for a loader of another seed or share than the trainer's.
-    pub fn fit<T, F, V>(
+    pub fn fit<T, F, V, R>(
         &self,
         mut trainer: TaskTrainer<T>,
         train: &Loader<F>,
         val: &Loader<V>,
-        mut validate: impl FnMut(&mut TaskTrainer<T>, &Loader<V>, Phase) -> Result<MetricSums>,
+        mut validate: impl FnMut(&mut TaskTrainer<T>, &Loader<V>, Phase) -> Result<R>,
         callback: &mut impl TrainCallback,
     ) -> Result<Outcome<T>>
     where
         T: Task,
         F: Batcher<Batch = DeviceBatch<T::Input>>,
         V: Batcher,
+        R: Into<Validation>,
     {
         fit::check(&self.fit, 0)?;
         fit::check_items(&trainer, train)?;

@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use crate::error::{Error, Result};
 use crate::evaluate::evaluation::Evaluation;
+use crate::evaluate::validation::Validation;
 use crate::run::checkpoint::{self, Checkpoint, Fault, Position, Restored, Surroundings};
 use crate::run::contract::Provenance;
 use crate::run::folder::RunFolder;
@@ -13,7 +14,6 @@ use crate::run::summary::{Best, FitReport, Summary};
 use crate::run::write_failures::{Clock, WriteFailures};
 use crate::saved::info::ModelInfo;
 use crate::step::memory::MemoryUse;
-use crate::step::metric_sums::MetricSums;
 use crate::step::reports::{EpochReport, EpochState};
 use crate::step::task::Task;
 use crate::step::trainer::TaskTrainer;
@@ -261,29 +261,35 @@ impl Run {
         Ok(())
     }
 
-    /// Records a trained and validated epoch, and keeps the parameters if its validation accuracy is above that of all
-    /// earlier epochs. Returns true if they were kept. `val` must be the same on every rank.
+    /// Records a trained and validated epoch, and keeps the parameters if the metric of its validation is better than
+    /// that of all earlier epochs. Returns true if they were kept. `val` must be the same on every rank; metric sums
+    /// stand for the accuracy.
     ///
     /// # Errors
-    /// Returns the errors of [`Run::checkpoint`], and [`Error::BadFile`] if the metrics cannot be stored.
+    /// Returns the errors of [`Run::checkpoint`], [`Error::BadFile`] if the metrics cannot be stored, and
+    /// [`Error::OtherRun`] if earlier epochs were validated by another metric.
     pub fn record<T: Task>(
         &mut self,
         trainer: &mut TaskTrainer<T>,
         train: &EpochReport,
-        val: &MetricSums,
+        val: impl Into<Validation>,
     ) -> Result<bool> {
-        let epoch = self.position.epoch + 1;
+        let (epoch, val) = (self.position.epoch + 1, val.into());
         trainer.comm().set_stage("recording the epoch");
-        if let Some(folder) = &mut self.folder {
-            folder.add_epoch(epoch, train, val)?;
-        }
         let Position { best, n_since_best, .. } = &self.position;
-        let is_best = best.as_ref().is_none_or(|best| val.accuracy() > best.val.accuracy());
+        if let Some(then) = best.as_ref().map(|best| best.metric).filter(|then| *then != val.metric) {
+            let (name, then, now) = ("the metric".to_owned(), then.to_string(), val.metric.to_string());
+            return Err(Error::OtherRun { name, then, now });
+        }
+        if let Some(folder) = &mut self.folder {
+            folder.add_epoch(epoch, train, &val)?;
+        }
+        let is_best = best.as_ref().is_none_or(|best| val.is_better_than(&best.validation()));
         let mut next =
             Position { epoch, n_since_best: n_since_best + 1, best: best.clone(), ..Position::default() };
         if is_best {
             let bytes = weights_to_bytes(trainer.model())?;
-            next.best = Some(Best { epoch, val: *val, weights_hash: hash(&bytes) });
+            next.best = Some(Best::new(epoch, val, hash(&bytes)));
             next.n_since_best = 0;
             if let Some(folder) = &mut self.folder {
                 folder.set_best(bytes);
@@ -328,7 +334,8 @@ impl Run {
         let Some(folder) = &self.folder else { return Ok(None) };
         let report = FitReport { peak_memory: report.peak_memory.max(MemoryUse::now()), ..*report };
         folder.write_predictions(&said.predictions())?;
-        let summary = Summary::new(&said.metrics(), self.best()?, &report, info.elapsed);
+        let mut summary = Summary::new(&said.metrics(), self.best()?, &report, info.elapsed);
+        summary.test_metrics = said.all_metrics();
         folder.write_summary(&summary)?;
         #[cfg(feature = "report")]
         folder.write_report(info.title, &summary, said.confusion_matrix(), info.class_names)?;

@@ -1,9 +1,13 @@
+use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
 
+use crate::evaluate::validation::Validation;
 use crate::metric::confusion::Metrics;
+use crate::metric::kind::Metric;
 use crate::step::memory::MemoryUse;
 use crate::step::metric_sums::MetricSums;
 
@@ -21,19 +25,35 @@ pub struct FitReport {
     pub peak_memory: MemoryUse,
 }
 
-/// The epoch whose parameters are kept: the one with the best validation accuracy.
+/// The epoch whose parameters are kept: the one with the best value of the metric on the validation split.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Best {
     /// The epoch, from 1.
     pub epoch: usize,
     /// The metric sums of the epoch on the validation split.
     pub val: MetricSums,
+    /// The metric that selected the epoch.
+    pub metric: Metric,
+    /// The value of that metric on the validation split; `None` if it is undefined.
+    pub value: Option<f64>,
     /// SHA-256 of `best.safetensors`, in hexadecimal.
     pub weights_hash: String,
 }
 
+impl Best {
+    pub(crate) fn new(epoch: usize, validation: Validation, weights_hash: String) -> Self {
+        let Validation { sums, metric, value } = validation;
+        Self { epoch, val: sums, metric, value, weights_hash }
+    }
+
+    /// Returns the validation of the epoch.
+    pub fn validation(&self) -> Validation {
+        Validation { sums: self.val, metric: self.metric, value: self.value }
+    }
+}
+
 /// The result of a run, as written to `summary.json`.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Summary {
     /// The accuracy of the best epoch's parameters on the test split.
     pub test_accuracy: f64,
@@ -43,6 +63,12 @@ pub struct Summary {
     pub test_roc_auc: Option<f64>,
     /// The validation accuracy of the best epoch.
     pub val_accuracy: f64,
+    /// The metric that selected the best epoch.
+    pub metric: Metric,
+    /// The value of that metric on the validation split; `None` if it is undefined.
+    pub val_metric: Option<f64>,
+    /// All metrics on the test split. Written to `summary.json` unless the accuracy selected the best epoch.
+    pub test_metrics: Vec<(Metric, Option<f64>)>,
     /// The best epoch, from 1.
     pub best_epoch: usize,
     /// The number of trained epochs.
@@ -68,6 +94,9 @@ impl Summary {
             test_f1_macro: test.f1_macro,
             test_roc_auc: test.roc_auc,
             val_accuracy: best.val.accuracy(),
+            metric: best.metric,
+            val_metric: best.value,
+            test_metrics: Vec::new(),
             best_epoch: best.epoch,
             n_epochs: fit.n_epochs,
             stopped_early: fit.stopped_early,
@@ -79,15 +108,50 @@ impl Summary {
     }
 }
 
+/// Writes the fields as a map. With the accuracy as metric, the fields of other metrics are left out.
+impl Serialize for Summary {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("test_accuracy", &self.test_accuracy)?;
+        map.serialize_entry("test_f1_macro", &self.test_f1_macro)?;
+        map.serialize_entry("test_roc_auc", &self.test_roc_auc)?;
+        map.serialize_entry("val_accuracy", &self.val_accuracy)?;
+        if self.metric != Metric::Accuracy {
+            let test: BTreeMap<&str, _> =
+                self.test_metrics.iter().map(|(metric, value)| (metric.name(), value)).collect();
+            map.serialize_entry("metric", self.metric.name())?;
+            map.serialize_entry("val_metric", &self.val_metric)?;
+            map.serialize_entry("test_metrics", &test)?;
+        }
+        map.serialize_entry("best_epoch", &self.best_epoch)?;
+        map.serialize_entry("n_epochs", &self.n_epochs)?;
+        map.serialize_entry("stopped_early", &self.stopped_early)?;
+        map.serialize_entry("seconds", &self.seconds)?;
+        map.serialize_entry("peak_rss_anon_bytes", &self.peak_rss_anon_bytes)?;
+        map.serialize_entry("peak_rss_mapped_bytes", &self.peak_rss_mapped_bytes)?;
+        map.serialize_entry("weights_hash", &self.weights_hash)?;
+        map.end()
+    }
+}
+
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
-        writeln!(f, "test accuracy   {:.4}", self.test_accuracy)?;
         let or_undefined =
             |value: Option<f64>| value.map_or("undefined".into(), |value| format!("{value:.4}"));
+        writeln!(f, "test accuracy   {:.4}", self.test_accuracy)?;
         writeln!(f, "test macro F1   {}", or_undefined(self.test_f1_macro))?;
         writeln!(f, "test ROC-AUC    {}", or_undefined(self.test_roc_auc))?;
-        writeln!(f, "best epoch      {} (validation accuracy {:.4})", self.best_epoch, self.val_accuracy)?;
+        let shown = [Metric::Accuracy, Metric::F1Macro, Metric::RocAuc];
+        let others = self.test_metrics.iter().filter(|(metric, _)| *metric == self.metric);
+        for &(metric, value) in others.filter(|(metric, _)| !shown.contains(metric)) {
+            writeln!(f, "{:15} {}", format!("test {metric}"), or_undefined(value))?;
+        }
+        let val = match self.metric {
+            Metric::Accuracy => format!("{:.4}", self.val_accuracy),
+            _ => or_undefined(self.val_metric),
+        };
+        writeln!(f, "best epoch      {} (validation {} {val})", self.best_epoch, self.metric)?;
         let stopped = if self.stopped_early { ", stopped early" } else { "" };
         writeln!(f, "epochs          {}{stopped}", self.n_epochs)?;
         writeln!(f, "time            {:.1} s", self.seconds)?;

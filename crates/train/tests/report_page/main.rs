@@ -8,7 +8,7 @@ mod structure;
 
 use std::collections::BTreeMap;
 
-use kiln_train::{ConfusionMatrix, EpochRow, ReportPage, Summary};
+use kiln_train::{ConfusionMatrix, EpochRow, Metric, ReportPage, Summary};
 
 /// A name that runs a script if it is not escaped, in content and in attributes.
 const HOSTILE: &str =
@@ -35,6 +35,8 @@ fn epoch(epoch: usize) -> EpochRow {
         train_accuracy: 0.25 + progress,
         val_loss: 1.25 - progress,
         val_accuracy: 0.375 + progress,
+        metric: String::new(),
+        val_metric: None,
         n_steps: 1234,
         seconds: 9.5,
         seeds_per_second: 20_480.4,
@@ -49,6 +51,9 @@ fn summary() -> Summary {
         test_f1_macro: Some(0.7654),
         test_roc_auc: None,
         val_accuracy: 0.875,
+        metric: Metric::Accuracy,
+        val_metric: Some(0.875),
+        test_metrics: Vec::new(),
         best_epoch: 3,
         n_epochs: 4,
         stopped_early: true,

@@ -257,7 +257,7 @@ fn parses_a_line_of_the_metrics() {
     let memory = MemoryUse { anon_bytes: 300 << 20, mapped_bytes: 0 };
     let wall = Duration::from_secs(2);
     let report = EpochReport { n_steps: 3, counts, timings, wall, peak_memory: memory };
-    run.record(1, &report, &MetricSums { loss_sum: f64::INFINITY, ..counts }).unwrap();
+    run.record(1, &report, MetricSums { loss_sum: f64::INFINITY, ..counts }).unwrap();
     let lines = std::fs::read_to_string(folder.path().join("metrics.jsonl")).unwrap();
     let row: EpochRow = serde_json::from_str(&lines).unwrap();
     assert!(row.val_loss.is_nan());

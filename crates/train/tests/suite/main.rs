@@ -12,6 +12,7 @@ mod graph;
 mod layer_wise;
 mod masks;
 mod metric_fixture;
+mod metric_runs;
 mod metric_stats;
 mod metrics;
 mod old_checkpoints;

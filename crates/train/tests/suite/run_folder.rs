@@ -18,7 +18,7 @@ use kiln_train::{
 use sha2::{Digest, Sha256};
 
 #[derive(Module, Debug)]
-struct Line {
+pub(crate) struct Line {
     slope: Param<Tensor<1>>,
     shift: Param<Tensor<1>>,
 }
@@ -43,7 +43,7 @@ fn slope(trainer: &TaskTrainer<Nothing>) -> f32 {
 }
 
 /// A task for trainers that never train.
-struct Nothing;
+pub(crate) struct Nothing;
 
 impl Task for Nothing {
     type Input = ();
@@ -63,12 +63,12 @@ impl Task for Nothing {
     }
 }
 
-fn trainer(slope: f32) -> TaskTrainer<Nothing> {
+pub(crate) fn trainer(slope: f32) -> TaskTrainer<Nothing> {
     let config = TrainerConfig::new(OptimizerConfig::adam(0.1, 0.0));
     TaskTrainer::new(Nothing, &config, Box::new(SingleRank), |_, _| Ok(line(slope))).unwrap()
 }
 
-fn run(folder: &Path) -> Run {
+pub(crate) fn run(folder: &Path) -> Run {
     Run::start(&mut trainer(0.0), || RunFolder::create(folder), RunIdentity::default()).unwrap()
 }
 
@@ -76,7 +76,7 @@ fn counts(hits: u64) -> MetricSums {
     MetricSums { loss_sum: 5.0, weight: 10.0, hits, total: 10 }
 }
 
-fn report() -> EpochReport {
+pub(crate) fn report() -> EpochReport {
     EpochReport {
         n_steps: 3,
         counts: counts(4),
@@ -93,7 +93,7 @@ fn the_first_epoch_with_the_best_accuracy_is_kept() {
     assert!(matches!(run.best(), Err(Error::NoEpoch)));
     assert!(matches!(run.load_best(&mut trainer(0.0)), Err(Error::NoEpoch)));
     for (epoch, hits, kept) in [(1, 5, true), (2, 7, true), (3, 7, false), (4, 6, false)] {
-        let is_best = run.record(&mut trainer(epoch as f32), &report(), &counts(hits)).unwrap();
+        let is_best = run.record(&mut trainer(epoch as f32), &report(), counts(hits)).unwrap();
         assert_eq!((is_best, run.n_epochs()), (kept, epoch), "epoch {epoch}");
     }
     assert_eq!((run.best().unwrap().epoch, run.best().unwrap().val), (2, counts(7)));
@@ -127,7 +127,7 @@ fn the_first_epoch_with_the_best_accuracy_is_kept() {
 fn writes_summary_and_predictions_without_leaving_unfinished_files() {
     let folder = tempfile::tempdir().unwrap();
     let mut run = run(folder.path());
-    run.record(&mut trainer(1.0), &report(), &counts(5)).unwrap();
+    run.record(&mut trainer(1.0), &report(), counts(5)).unwrap();
     let said = |item, label, predicted| Prediction { item, label, predicted };
     let files = run.folder().unwrap();
     files.write_predictions(&[said(7, 1, 1), said(3, 0, 1)]).unwrap();

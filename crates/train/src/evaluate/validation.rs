@@ -1,0 +1,51 @@
+use kiln_comm::Communicator;
+
+use crate::error::Result;
+use crate::evaluate::evaluation::Evaluation;
+use crate::metric::kind::Metric;
+use crate::step::metric_sums::MetricSums;
+
+/// The result of a validation: its metric sums, and the value of the metric that selects the best epoch. Metric sums
+/// convert to the validation by accuracy.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Validation {
+    /// The metric sums of all ranks.
+    pub sums: MetricSums,
+    /// The metric that selects the best epoch.
+    pub metric: Metric,
+    /// The value of the metric; `None` if it is undefined.
+    pub value: Option<f64>,
+}
+
+impl Validation {
+    /// Computes a metric of the outputs of all ranks, each of which passes its own. The result is the same on all
+    /// ranks. Collective: every rank must call it.
+    ///
+    /// # Errors
+    /// Returns [`Error::OtherMetric`](crate::Error::OtherMetric) if the metric is not defined for the targets,
+    /// [`Error::LossNotFinite`](crate::Error::LossNotFinite), and [`Error::Ranks`](crate::Error::Ranks) if a rank
+    /// fails.
+    pub fn of(own: &Evaluation, metric: Metric, comm: &mut dyn Communicator) -> Result<Self> {
+        let sums = own.counts()?.sum_over(comm)?;
+        let value = own.stats(metric)?.value_over(comm)?;
+        Ok(Self { sums, metric, value })
+    }
+
+    /// Returns true if this validation is strictly better than an earlier one by the same metric.
+    pub fn is_better_than(&self, earlier: &Self) -> bool {
+        self.metric.is_better(self.value, earlier.value)
+    }
+}
+
+impl From<MetricSums> for Validation {
+    fn from(sums: MetricSums) -> Self {
+        let value = Some(sums.accuracy()).filter(|accuracy| !accuracy.is_nan());
+        Self { sums, metric: Metric::Accuracy, value }
+    }
+}
+
+impl From<&MetricSums> for Validation {
+    fn from(sums: &MetricSums) -> Self {
+        (*sums).into()
+    }
+}
