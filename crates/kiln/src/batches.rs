@@ -1,6 +1,6 @@
 use kiln_data::Split;
 use kiln_graph::ItemId;
-use kiln_loader::{ItemSampler, ItemSamplerConfig, Shard, UnevenShards};
+use kiln_loader::{ItemSampler, ItemSamplerConfig, Phase, Shard, UnevenShards};
 use kiln_train::BatchConfig;
 
 /// Returns `workers`, the number that the user set, or the default: 1 if the rank is alone or has several threads,
@@ -35,4 +35,13 @@ pub(crate) fn batch_settings<I: ItemId>(
         settings.extend([("uneven", format!("{uneven:?}")), ("ranks", n_ranks.to_string())]);
     }
     settings
+}
+
+/// Returns the name of the split of a phase, for messages.
+pub(crate) fn name_of(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Train { .. } => "training",
+        Phase::Validation => "validation",
+        Phase::Test => "test",
+    }
 }

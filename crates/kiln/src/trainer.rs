@@ -16,6 +16,7 @@ use kiln_train::{
     ReportInfo, Run, RunConfig, RunDir, RunFolder, RunIdentity, Summary, Task, TrainerConfig,
 };
 
+use crate::batches::name_of;
 use crate::fit::EpochLines;
 use crate::{DataLoader, Error, FitConfig, RankHandle, Result};
 
@@ -390,13 +391,5 @@ impl<M: Module + Sync> TrainedModel<M> {
     /// Returns the run's folder on rank 0; `None` on other ranks.
     pub fn folder(&self) -> Option<&Path> {
         self.run.folder().map(RunFolder::path)
-    }
-}
-
-fn name_of(phase: Phase) -> &'static str {
-    match phase {
-        Phase::Train { .. } => "training",
-        Phase::Validation => "validation",
-        Phase::Test => "test",
     }
 }
