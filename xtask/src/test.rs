@@ -61,8 +61,9 @@ const LONGEST: &[&str] = &["programs", "processes", "servers"];
 /// The test binaries that must not run beside others. The listed one starts a Slurm cluster on this machine.
 const ALONE: &[&str] = &["kiln-cli jobs"];
 
-/// The features of tests and lints without devices. `grpc` enables the examples whose ranks are processes.
-pub(crate) const DEFAULT_FEATURES: &str = "grpc";
+/// The features of tests and lints without devices. `grpc` enables the examples whose ranks are processes, and
+/// `http` the one that serves predictions.
+pub(crate) const DEFAULT_FEATURES: &str = "grpc,http";
 
 /// The packages of tests and lints: all except the generator of the built-in data set, which needs extra dependencies.
 pub(crate) const PACKAGES: [&str; 3] = ["--workspace", "--exclude", "debian-packages"];
@@ -77,9 +78,9 @@ pub(crate) fn all_features() -> &'static str {
         command.status().is_ok_and(|status| status.success())
     };
     match (has(&"clang"), ["mpicc", "mpirun"].iter().all(has)) {
-        (true, true) => "grpc,cube-cpu,cuda,nccl,metis,mpi",
-        (true, false) => "grpc,cube-cpu,cuda,nccl,metis",
-        (false, _) => "grpc,cube-cpu,cuda,nccl",
+        (true, true) => "grpc,http,cube-cpu,cuda,nccl,metis,mpi",
+        (true, false) => "grpc,http,cube-cpu,cuda,nccl,metis",
+        (false, _) => "grpc,http,cube-cpu,cuda,nccl",
     }
 }
 
@@ -108,7 +109,7 @@ fn run_tests(args: Args) -> Result<Option<Stub>> {
     let start = Instant::now();
     let features = match &args.device {
         // The features of `--all` do not include `wgpu`, the runtime of GPUs that CUDA does not support.
-        Some(device) if feature(device) == "wgpu" => "grpc,wgpu",
+        Some(device) if feature(device) == "wgpu" => "grpc,http,wgpu",
         Some(_) => all_features(),
         None if args.all => all_features(),
         None => DEFAULT_FEATURES,
