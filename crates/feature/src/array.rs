@@ -4,7 +4,7 @@ use bytemuck::Pod;
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 use kiln_graph::{NodeId, SharedArray};
-use kiln_mem::copy_rows;
+use kiln_mem::{copy_rows, copy_rows_to};
 
 use crate::{Error, MAX_DIM, Result};
 
@@ -99,6 +99,15 @@ impl FeatureBuffer {
         self.n_values() * self.dtype().bytes()
     }
 
+    /// Returns the elements as bytes, in the byte order of this machine.
+    pub fn as_bytes(&self) -> &[u8] {
+        match self {
+            Self::F32(values) => bytemuck::cast_slice(values),
+            Self::F16(values) => bytemuck::cast_slice(values),
+            Self::BF16(values) => bytemuck::cast_slice(values),
+        }
+    }
+
     /// Converts the elements to 32-bit floats, which represent every stored value exactly. 32-bit elements are moved,
     /// not copied.
     pub fn into_f32(self) -> Vec<f32> {
@@ -189,6 +198,18 @@ impl FeatureArray {
             (Self::F32(rows), _) => *out = FeatureBuffer::F32(gathered(rows, dim, ids)),
             (Self::F16(rows), _) => *out = FeatureBuffer::F16(gathered(rows, dim, ids)),
             (Self::BF16(rows), _) => *out = FeatureBuffer::BF16(gathered(rows, dim, ids)),
+        }
+        Ok(())
+    }
+
+    /// Implements [`FeatureStore::gather_bytes`](crate::FeatureStore::gather_bytes) for rows of `dim` columns.
+    pub(crate) fn gather_bytes(&self, dim: usize, ids: &[NodeId], out: &mut [u8]) -> Result<()> {
+        check_ids(ids, self.n_values() / dim)?;
+        let ids: &[u32] = bytemuck::cast_slice(ids);
+        match self {
+            Self::F32(rows) => copy_rows_to(rows, dim, ids, out),
+            Self::F16(rows) => copy_rows_to(rows, dim, ids, out),
+            Self::BF16(rows) => copy_rows_to(rows, dim, ids, out),
         }
         Ok(())
     }

@@ -103,6 +103,10 @@ impl FeatureStore for DenseFeatures {
         self.rows.gather(self.dim, ids, out)
     }
 
+    fn gather_bytes(&self, ids: &[NodeId], out: &mut [u8]) -> Result<()> {
+        self.rows.gather_bytes(self.dim, ids, out)
+    }
+
     fn in_memory(&self) -> Option<Arc<dyn FeatureStore>> {
         Some(Arc::new(Self { rows: self.rows.in_memory(), dim: self.dim }))
     }

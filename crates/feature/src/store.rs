@@ -28,6 +28,26 @@ pub trait FeatureStore: fmt::Debug + Send + Sync {
     /// reads files or a network also returns its own errors. The content of `out` is then unspecified.
     fn gather(&self, ids: &[NodeId], out: &mut FeatureBuffer) -> Result<()>;
 
+    /// Writes the rows of `ids`, as [`FeatureStore::gather`] does, to memory of the caller that need not be a vector, for
+    /// example memory from which a device copies. The values are in the byte order of this machine. `out` is overwritten
+    /// and may have any alignment.
+    ///
+    /// The default implementation gathers the rows into a buffer and copies it. [`DenseFeatures`](crate::DenseFeatures)
+    /// copies each row once.
+    ///
+    /// # Errors
+    /// Returns the errors of [`FeatureStore::gather`].
+    ///
+    /// # Panics
+    /// Panics if `out` has another size than `ids.len()` rows.
+    fn gather_bytes(&self, ids: &[NodeId], out: &mut [u8]) -> Result<()> {
+        let mut rows = FeatureBuffer::empty(self.dtype());
+        self.gather(ids, &mut rows)?;
+        assert_eq!(out.len(), rows.n_bytes(), "the output should have the size of {} rows", ids.len());
+        out.copy_from_slice(rows.as_bytes());
+        Ok(())
+    }
+
     /// Returns one node's row as a new vector of 32-bit floats. For many rows, use [`FeatureStore::gather`], which
     /// reuses its buffer.
     ///

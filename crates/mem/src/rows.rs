@@ -1,5 +1,7 @@
 //! Copies of rows at random positions (gather).
 
+use std::mem::MaybeUninit;
+
 use bytemuck::Pod;
 
 use crate::prefetch::prefetch_range_far;
@@ -29,16 +31,69 @@ const LEAST_STREAMED_BYTES: usize = 32 << 20;
 /// # Panics
 /// Panics if an id is out of range. The contents of `out` are then unspecified.
 pub fn copy_rows<T: Pod>(rows: &[T], dim: usize, ids: &[u32], out: &mut Vec<T>) {
+    let n_values = ids.len() * dim;
     out.clear();
-    out.reserve(ids.len() * dim);
-    #[cfg(target_arch = "x86_64")]
-    if LEAST_STREAMED_BYTES <= ids.len() * dim * size_of::<T>() {
-        let mut writer = crate::stream::Writer::new(out);
-        for_each_row(rows, dim, ids, |row| writer.write(row));
-        writer.finish();
+    out.reserve(n_values);
+    if is_streamed(n_values * size_of::<T>()) {
+        let room = &mut out.spare_capacity_mut()[..n_values];
+        // SAFETY: the slice has the memory of `room`, and any byte may be uninitialised in both.
+        let room = unsafe { std::slice::from_raw_parts_mut(room.as_mut_ptr().cast(), size_of_val(room)) };
+        stream_rows(rows, dim, ids, room);
+        // SAFETY: `stream_rows` has initialised all bytes of these values, and `T` is valid for any bytes.
+        unsafe { out.set_len(n_values) };
         return;
     }
     for_each_row(rows, dim, ids, |row| out.extend_from_slice(row));
+}
+
+/// Same as [`copy_rows`], but writes the bytes of the rows to memory that need not be a vector, for example memory from
+/// which a device reads. `out` must have the size of the rows, and any alignment.
+///
+/// ```
+/// let mut out = [0; 4];
+/// kiln_mem::copy_rows_to(&[0_u8, 1, 10, 11, 20, 21], 2, &[2, 0], &mut out);
+/// assert_eq!(out, [20, 21, 0, 1]);
+/// ```
+///
+/// # Panics
+/// Panics if an id is out of range, or if `out` has another size than the rows. Its contents are then unspecified.
+pub fn copy_rows_to<T: Pod>(rows: &[T], dim: usize, ids: &[u32], out: &mut [u8]) {
+    let n_bytes = ids.len() * dim * size_of::<T>();
+    assert_eq!(out.len(), n_bytes, "the output should have the size of {} rows", ids.len());
+    if is_streamed(n_bytes) {
+        // SAFETY: the slice has the memory of `out`, and `stream_rows` writes initialised bytes only.
+        let out = unsafe { std::slice::from_raw_parts_mut(out.as_mut_ptr().cast(), out.len()) };
+        return stream_rows(rows, dim, ids, out);
+    }
+    let mut rest = out;
+    for_each_row(rows, dim, ids, |row| {
+        let row: &[u8] = bytemuck::cast_slice(row);
+        rest.split_off_mut(..row.len())
+            .expect("the output should have room for all rows")
+            .copy_from_slice(row);
+    });
+}
+
+/// Returns true if an output of this size is written with streaming stores.
+fn is_streamed(n_bytes: usize) -> bool {
+    cfg!(target_arch = "x86_64") && LEAST_STREAMED_BYTES <= n_bytes
+}
+
+/// Gathers rows by streaming stores. On return, all bytes of `out` are initialised.
+///
+/// # Panics
+/// Panics if an id is out of range, or if `out` has another size than the rows.
+#[cfg(target_arch = "x86_64")]
+fn stream_rows<T: Pod>(rows: &[T], dim: usize, ids: &[u32], out: &mut [MaybeUninit<u8>]) {
+    let n_bytes = out.len();
+    let mut writer = crate::stream::Writer::new(out);
+    for_each_row(rows, dim, ids, |row| writer.write(bytemuck::cast_slice(row)));
+    assert_eq!(writer.finish(), n_bytes, "the output should have the size of {} rows", ids.len());
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn stream_rows<T: Pod>(_: &[T], _: usize, _: &[u32], _: &mut [MaybeUninit<u8>]) {
+    unreachable!("outputs are streamed on x86-64 only");
 }
 
 /// Calls `visit` with each row, and prefetches later rows.

@@ -5,21 +5,19 @@ use std::arch::x86_64::{
 };
 use std::mem::MaybeUninit;
 
-use bytemuck::Pod;
-
 use crate::prefetch::LINE_BYTES;
 
 /// The size of the staging buffer in bytes. Streaming stores compete with loads for a core's few line-fill buffers.
 /// Therefore a full stage is written at a time, instead of interleaving loads and stores.
 const STAGE_BYTES: usize = 8 << 10;
 
-/// A writer that appends elements to a vector's spare capacity by streaming stores of whole cache lines.
+/// A writer that fills memory from its start, by streaming stores of whole cache lines.
 ///
-/// The elements become part of the vector in [`Writer::finish`]; a dropped writer leaves the vector unchanged.
+/// The bytes are in the memory after [`Writer::finish`]; a dropped writer has written part of them.
 #[derive(Debug)]
-pub(crate) struct Writer<'v, T> {
-    out: &'v mut Vec<T>,
-    /// The number of bytes written to the spare capacity.
+pub(crate) struct Writer<'m> {
+    out: &'m mut [MaybeUninit<u8>],
+    /// The number of bytes written to the memory.
     n_written: usize,
     /// The staging buffer, with the next bytes to write.
     stage: Stage,
@@ -36,21 +34,21 @@ pub(crate) struct Writer<'v, T> {
 #[repr(align(64))]
 struct Stage([MaybeUninit<u8>; STAGE_BYTES]);
 
-impl<'v, T: Pod> Writer<'v, T> {
-    pub(crate) fn new(out: &'v mut Vec<T>) -> Self {
-        let to_line = out.spare_capacity_mut().as_ptr().cast::<u8>().align_offset(LINE_BYTES);
+impl<'m> Writer<'m> {
+    /// Creates a writer of `out`. It writes initialised bytes only, never uninitialised ones.
+    pub(crate) fn new(out: &'m mut [MaybeUninit<u8>]) -> Self {
+        let to_line = out.as_ptr().align_offset(LINE_BYTES);
         let n_wanted = if to_line == 0 { STAGE_BYTES } else { to_line };
         let stage = Stage([MaybeUninit::uninit(); STAGE_BYTES]);
         Self { out, n_written: 0, stage, n_staged: 0, n_wanted, is_wide: is_x86_feature_detected!("avx") }
     }
 
-    /// Appends elements.
+    /// Appends bytes.
     ///
     /// # Panics
-    /// Panics if they exceed the vector's capacity.
+    /// Panics if they exceed the memory.
     #[inline(always)]
-    pub(crate) fn write(&mut self, values: &[T]) {
-        let mut bytes: &[u8] = bytemuck::cast_slice(values);
+    pub(crate) fn write(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let n_bytes = bytes.len().min(self.n_wanted - self.n_staged);
             let (now, later) = bytes.split_at(n_bytes);
@@ -63,26 +61,26 @@ impl<'v, T: Pod> Writer<'v, T> {
         }
     }
 
-    /// Writes the rest of the stage and adds all written elements to the vector.
-    pub(crate) fn finish(mut self) {
+    /// Writes the rest of the stage, and returns the number of bytes at the start of the memory that are now
+    /// initialised.
+    ///
+    /// # Panics
+    /// Same as [`Writer::write`].
+    pub(crate) fn finish(mut self) -> usize {
         self.write_stage();
-        fence();
-        let n_values = self.n_written / size_of::<T>().max(1);
-        // SAFETY: the elements after the vector's length are within its capacity and have been written.
-        unsafe { self.out.set_len(self.out.len() + n_values) };
+        self.n_written
     }
 
     /// Writes the filled bytes of the stage.
     fn write_stage(&mut self) {
-        let room = self.out.spare_capacity_mut();
-        let room_bytes = size_of_val(room);
         let (stage, n_bytes) = (self.stage.0.as_ptr().cast::<u8>(), self.n_staged);
+        let room_bytes = self.out.len();
         assert!(
             n_bytes <= room_bytes - self.n_written,
-            "{n_bytes} bytes exceed the spare capacity of {room_bytes} bytes"
+            "{n_bytes} bytes exceed the memory of {room_bytes} bytes, of which {} are written",
+            self.n_written
         );
-        // SAFETY: by the assertion, the target is within the vector's spare capacity.
-        let target = unsafe { room.as_mut_ptr().cast::<u8>().add(self.n_written) };
+        let target = self.out[self.n_written..].as_mut_ptr().cast::<u8>();
         match n_bytes == STAGE_BYTES {
             // SAFETY: the stage is full and aligned to a line. The target has room for it and is aligned to a line,
             // because the first write ended at the start of a line and later writes are whole lines. `is_wide` implies
@@ -90,7 +88,7 @@ impl<'v, T: Pod> Writer<'v, T> {
             true if self.is_wide => unsafe { stream_wide(stage, target) },
             // SAFETY: the conditions are those of `stream_wide`, except that AVX is not needed.
             true => unsafe { stream(stage, target) },
-            // SAFETY: the stage has `n_bytes` filled bytes, and the vector has the capacity for them.
+            // SAFETY: the stage has `n_bytes` filled bytes, and by the assertion the target has room for them.
             false => unsafe { target.copy_from_nonoverlapping(stage, n_bytes) },
         }
         self.n_written += n_bytes;
@@ -124,8 +122,8 @@ unsafe fn stream_wide(stage: *const u8, target: *mut u8) {
     }
 }
 
-/// Orders the stores also if a writer is dropped before [`Writer::finish`], because the vector's memory may be reused.
-impl<T> Drop for Writer<'_, T> {
+/// Orders the stores after [`Writer::finish`], and also if a writer is dropped before, because the memory may be reused.
+impl Drop for Writer<'_> {
     fn drop(&mut self) {
         fence();
     }
@@ -141,46 +139,41 @@ fn fence() {
 mod tests {
     use super::*;
 
-    /// Writes numbers in chunks of `n_part` after `n_before` elements of the vector.
-    fn check(n_before: usize, n_values: usize, n_part: usize, is_wide: bool) {
-        let mut out: Vec<u16> = Vec::with_capacity(n_before + n_values);
-        out.resize(n_before, 7);
-        let values: Vec<u16> = (0..n_values).map(|value| value as u16).collect();
-        let mut writer = Writer::new(&mut out);
+    /// Writes numbers in chunks of `n_part` bytes, from `n_before` bytes after the start of the memory.
+    fn check(n_before: usize, n_bytes: usize, n_part: usize, is_wide: bool) {
+        let mut out = vec![7_u8; n_before + n_bytes + 1];
+        let values: Vec<u8> = (0..n_bytes).map(|value| (value % 251) as u8).collect();
+        let mut memory = vec![MaybeUninit::new(7); n_before + n_bytes + 1];
+        let mut writer = Writer::new(&mut memory[n_before..n_before + n_bytes]);
         writer.is_wide &= is_wide;
         for part in values.chunks(n_part) {
             writer.write(part);
         }
-        writer.finish();
-        assert!(out[..n_before].iter().all(|value| *value == 7));
-        assert_eq!(out[n_before..], values, "{n_before} before, chunks of {n_part}");
+        assert_eq!(writer.finish(), n_bytes);
+        out[n_before..n_before + n_bytes].copy_from_slice(&values);
+        // SAFETY: all bytes were initialised.
+        let got: Vec<u8> = memory.into_iter().map(|byte| unsafe { byte.assume_init() }).collect();
+        assert!(got == out, "{n_before} before, {n_bytes} bytes in chunks of {n_part}");
     }
 
     #[test]
-    fn writes_all_elements_at_any_alignment_and_length() {
-        for n_before in [0, 1, 31, 32, 33, 5000] {
+    fn writes_all_bytes_at_any_alignment_and_length() {
+        for n_before in [0, 2, 62, 63, 66, 10_000] {
             // The chunks end within a line or at the end of a stage, or are longer than several stages.
-            for n_part in [1, 100, STAGE_BYTES / 2, STAGE_BYTES / 2 + 1, 3 * STAGE_BYTES + 5] {
-                for n_values in [0, 1, 32, 33, STAGE_BYTES / 2, 5 * STAGE_BYTES + 17] {
-                    check(n_before, n_values, n_part, true);
-                    check(n_before, n_values, n_part, false);
+            for n_part in [3, 200, STAGE_BYTES, STAGE_BYTES + 2, 6 * STAGE_BYTES + 10] {
+                for n_bytes in [0, 2, 64, 66, STAGE_BYTES, 10 * STAGE_BYTES + 34] {
+                    check(n_before, n_bytes, n_part, true);
+                    check(n_before, n_bytes, n_part, false);
                 }
             }
         }
     }
 
     #[test]
-    fn dropped_writer_leaves_the_vector_unchanged() {
-        let mut out: Vec<u16> = Vec::with_capacity(2 * STAGE_BYTES);
-        Writer::new(&mut out).write(&[1; STAGE_BYTES]);
-        assert_eq!(out, []);
-    }
-
-    #[test]
-    #[should_panic(expected = "bytes exceed the spare capacity of")]
-    fn panics_if_elements_exceed_the_capacity() {
-        let mut out: Vec<u16> = Vec::with_capacity(10);
-        let mut writer = Writer::new(&mut out);
+    #[should_panic(expected = "bytes exceed the memory of 20 bytes")]
+    fn panics_if_bytes_exceed_the_memory() {
+        let mut memory = [MaybeUninit::uninit(); 20];
+        let mut writer = Writer::new(&mut memory);
         writer.write(&[1; 2 * STAGE_BYTES]);
     }
 }

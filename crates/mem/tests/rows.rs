@@ -1,8 +1,8 @@
-//! Compares `copy_rows` with a naive loop, for several types, widths and numbers of rows.
+//! Compares `copy_rows` and `copy_rows_to` with a naive loop, for several types, widths and numbers of rows.
 #![allow(clippy::unwrap_used)]
 
 use bytemuck::Pod;
-use kiln_mem::copy_rows;
+use kiln_mem::{copy_rows, copy_rows_to};
 
 /// A naive reference for `copy_rows`.
 fn reference<T: Pod>(rows: &[T], dim: usize, ids: &[u32]) -> Vec<T> {
@@ -17,7 +17,13 @@ fn check<T: Pod + PartialEq + std::fmt::Debug>(dim: usize, n_ids: usize, value: 
     // `copy_rows` should replace the previous contents of the vector.
     let mut out = rows[..dim].to_vec();
     copy_rows(&rows, dim, &ids, &mut out);
-    assert!(out == reference(&rows, dim, &ids), "{n_ids} rows of {dim}");
+    let expected = reference(&rows, dim, &ids);
+    assert!(out == expected, "{n_ids} rows of {dim}");
+    // The memory need not be aligned to the values. The byte before it should not change.
+    let expected: &[u8] = bytemuck::cast_slice(&expected);
+    let mut bytes = vec![7; 1 + expected.len()];
+    copy_rows_to(&rows, dim, &ids, &mut bytes[1..]);
+    assert!(bytes[0] == 7 && bytes[1..] == *expected, "the bytes of {n_ids} rows of {dim}");
 }
 
 #[test]
@@ -52,4 +58,10 @@ fn sufficient_allocation_is_reused() {
 #[should_panic(expected = "range end index 6 out of range")]
 fn panics_on_id_out_of_range() {
     copy_rows(&[0, 1, 2, 3], 2, &[0, 2], &mut Vec::new());
+}
+
+#[test]
+#[should_panic(expected = "the output should have the size of 2 rows")]
+fn panics_on_output_of_another_size() {
+    copy_rows_to(&[0_u16, 1, 2, 3], 2, &[0, 1], &mut [0; 7]);
 }

@@ -6,6 +6,8 @@ use std::io::Write;
 use kiln_feature::{Error, FeatureBuffer, FeatureStore, SparseFeatures};
 use kiln_graph::{MappedFile, NodeId};
 
+use crate::stores::check_bytes;
+
 /// Features with `v` values in row `v`; the value in column `c` of row `v` is `1000 v + c`.
 fn triangle(n_rows: usize) -> SparseFeatures {
     let (mut indptr, mut columns, mut values) = (vec![0], Vec::new(), Vec::new());
@@ -31,6 +33,7 @@ fn gathers_dense_rows_in_the_order_of_the_ids() {
         let ids: Vec<NodeId> = (0..n_ids).map(|at| NodeId(at * 97 % 300)).collect();
         sparse.gather(&ids, &mut out).unwrap();
         assert!(out == FeatureBuffer::F32(reference(300, &ids)), "{n_ids} rows");
+        check_bytes(&sparse, &ids);
     }
 }
 

@@ -56,12 +56,25 @@ fn check_source(source: &dyn FeatureStore, row_type: FeatureDType) {
         assert_eq!((out.n_values(), out.n_bytes()), (6, 6 * row_type.bytes()));
         assert_eq!(out.into_f32(), [-2.0, 2.5, 0.0, 0.5, -2.0, 2.5]);
     }
+    check_bytes(source, &[NodeId(2), NodeId(0), NodeId(2)]);
+    check_bytes(source, &[]);
     let mut out = FeatureBuffer::default();
     source.gather(&[], &mut out).unwrap();
     assert_eq!((out.dtype(), out.n_values()), (row_type, 0));
     let error = source.gather(&[NodeId(0), NodeId(3)], &mut out).unwrap_err();
     assert!(matches!(error, Error::NodeOutOfRange { node: NodeId(3), n_rows: 3 }));
     assert_eq!(error.to_string(), "node 3 has no feature row: expected an id below 3");
+    let error = source.gather_bytes(&[NodeId(3)], &mut vec![0; 2 * row_type.bytes()]).unwrap_err();
+    assert!(matches!(error, Error::NodeOutOfRange { node: NodeId(3), n_rows: 3 }));
+}
+
+/// Checks that the rows of `ids` are the same as a buffer and as bytes, at an address without alignment.
+pub(crate) fn check_bytes(source: &dyn FeatureStore, ids: &[NodeId]) {
+    let mut rows = FeatureBuffer::default();
+    source.gather(ids, &mut rows).unwrap();
+    let mut bytes = vec![7; 1 + rows.n_bytes()];
+    source.gather_bytes(ids, &mut bytes[1..]).unwrap();
+    assert_eq!((bytes[0], &bytes[1..]), (7, rows.as_bytes()), "{}", source.dtype());
 }
 
 #[test]
@@ -86,6 +99,13 @@ fn gather_reuses_the_allocation_of_a_buffer_of_the_same_type() {
         panic!("rows should be gathered as f32, got {}", out.dtype())
     };
     assert_eq!((values.as_slice(), values.capacity()), ([1.0, 1.5].as_slice(), 64));
+}
+
+#[test]
+#[should_panic(expected = "the output should have the size of 1 rows")]
+fn gathering_bytes_panics_on_an_output_of_another_size() {
+    let dense = DenseFeatures::from_f32(ROWS.to_vec(), 2).unwrap();
+    drop(dense.gather_bytes(&[NodeId(1)], &mut [0; 9]));
 }
 
 #[test]
