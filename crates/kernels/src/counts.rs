@@ -1,5 +1,5 @@
-//! Thread-local counters of the ops that ran, by implementation, and of the reads from devices. Counting costs one
-//! addition to a thread-local number per op.
+//! Thread-local counters of the ops that ran, by implementation, of the reads from devices, and of the
+//! feature rows sent to them. Counting costs one addition to a thread-local number per op.
 
 use std::cell::Cell;
 
@@ -22,7 +22,17 @@ pub struct Reads {
     pub n_bytes: u64,
 }
 
+/// The bytes of feature rows that were sent to devices other than the CPU.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Uploads {
+    /// The number of bytes sent.
+    pub n_bytes: u64,
+    /// The number of bytes that a device copied from pinned memory, without a copy by the thread that launches kernels.
+    pub n_pinned_bytes: u64,
+}
+
 thread_local! {
+    static UPLOADS: Cell<Uploads> = const { Cell::new(Uploads { n_bytes: 0, n_pinned_bytes: 0 }) };
     static READS: Cell<Reads> = const { Cell::new(Reads { n_reads: 0, n_bytes: 0 }) };
     static LAUNCHES: Cell<Launches> = const { Cell::new(Launches { direct: 0, reference: 0 }) };
 }
@@ -45,6 +55,20 @@ pub(crate) fn count_read(n_bytes: u64) {
         let Reads { n_reads, n_bytes: before } = cell.get();
         cell.set(Reads { n_reads: n_reads + 1, n_bytes: before + n_bytes });
     });
+}
+
+/// Counts feature rows of `n_bytes` bytes that were sent to a device.
+#[cfg(feature = "cube")]
+pub(crate) fn count_upload(n_bytes: u64, is_pinned: bool) {
+    UPLOADS.with(|cell| {
+        let Uploads { n_bytes: before, n_pinned_bytes } = cell.get();
+        let n_pinned_bytes = n_pinned_bytes + if is_pinned { n_bytes } else { 0 };
+        cell.set(Uploads { n_bytes: before + n_bytes, n_pinned_bytes });
+    });
+}
+
+pub(crate) fn uploads_so_far() -> Uploads {
+    UPLOADS.with(Cell::get)
 }
 
 pub(crate) fn reads_so_far() -> Reads {

@@ -2,24 +2,27 @@
 //! implementations that ran.
 
 use std::io::Write;
-use std::sync::Once;
+use std::sync::{Arc, Once};
 
 #[cfg(feature = "cube")]
 use burn::tensor::Int;
 use burn::tensor::{DType, Device, Tensor, TensorData};
 #[cfg(feature = "cube")]
 use burn_cubecl::CubeBackend;
+use kiln_feature::FeatureStore;
 use kiln_graph::{Block, BlockParts, EdgeId, LocalId, NodeId, TransposedBlock};
 
 use crate::counts;
 use crate::device::block::{Adjacency, DeviceBlock};
 use crate::device::devices::open_device;
+use crate::device::error::UploadError;
+use crate::device::features::DeviceFeatures;
 use crate::device::read::{read_i64, to_vec_f32};
 use crate::ops::MatmulPrecision;
 
 pub mod reference;
 
-pub use crate::counts::{Launches, Reads};
+pub use crate::counts::{Launches, Reads, Uploads};
 
 /// Counts the ops that run on this thread during a call, including those of the backward pass.
 pub fn launches_of(call: impl FnOnce()) -> Launches {
@@ -35,6 +38,48 @@ pub fn reads_of(call: impl FnOnce()) -> Reads {
     call();
     let after = counts::reads_so_far();
     Reads { n_reads: after.n_reads - before.n_reads, n_bytes: after.n_bytes - before.n_bytes }
+}
+
+/// Counts the bytes of feature rows that this thread sends to devices during a call.
+pub fn uploads_of(call: impl FnOnce()) -> Uploads {
+    let before = counts::uploads_so_far();
+    call();
+    let after = counts::uploads_so_far();
+    Uploads {
+        n_bytes: after.n_bytes - before.n_bytes,
+        n_pinned_bytes: after.n_pinned_bytes - before.n_pinned_bytes,
+    }
+}
+
+/// Same as [`DeviceFeatures::hottest`], but splits the table into parts of at most `part_bytes` bytes, as if the device
+/// could not allocate more at once.
+///
+/// # Errors
+/// Same as [`DeviceFeatures::hottest`].
+pub fn features_in_parts(
+    source: Arc<dyn FeatureStore>,
+    hotness: &[u32],
+    n_bytes: u64,
+    part_bytes: u64,
+    device: &Device,
+) -> Result<DeviceFeatures, UploadError> {
+    DeviceFeatures::hottest_in_parts(source, hotness, n_bytes, part_bytes, device)
+}
+
+/// Returns the number of parts of a table of feature rows. On the CPU, where there is no table, it is 1.
+pub fn n_parts(features: &DeviceFeatures) -> usize {
+    features.n_parts()
+}
+
+/// Returns the size of the largest page in CubeCL's pools of a device's memory, or `None` for a device without CubeCL
+/// kernels.
+#[cfg_attr(not(feature = "cube"), expect(unused_variables, reason = "no device has CubeCL kernels"))]
+pub fn largest_page_bytes(device: &Device) -> Option<u64> {
+    #[cfg(feature = "cube")]
+    if let Some(anchor) = crate::cube::launch::anchor(device) {
+        return Some(crate::cube::launch::largest_page_bytes(&anchor));
+    }
+    None
 }
 
 /// Returns the device that tests run on: the one that the environment variable `KILN_DEVICE` names (see

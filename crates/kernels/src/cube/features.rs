@@ -6,22 +6,31 @@
 //!
 //! * *Contract.* `out` is f32 and overwritten; half-precision rows are widened exactly. The values are exactly those of
 //!   the source, whether a row was on the device or not.
+//! * *Layout.* A table that exceeds the device's largest allocation consists of parts of equally many rows, of which the
+//!   last may have fewer.
 //! * *Work distribution.* If the table has only some rows, running sums number the nodes whose row is missing, and their
 //!   ids are listed in the order of the nodes and read back with one wait. (The
 //!   list has room for all nodes and is read as a whole, because its length is not known before.) Then each unit copies
-//!   one vector of one row.
+//!   one vector of one row. There is a launch for each part, which writes the rows that the part contains; the first
+//!   also writes the rows that the host sent.
 //! * *Cost.* Memory-bound: `F b` bytes read and `4 F` written per row of `F` columns of `b` bytes; each missing row is
-//!   transferred from the host.
+//!   transferred from the host. A further part costs 8 bytes read per vector of a row, mostly from the caches.
 
-use burn::tensor::{Bytes, DType, Device, Shape};
+use std::ops::Range;
+
+use burn::tensor::{DType, Shape};
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
-use kiln_feature::{FeatureBuffer, FeatureDType, FeatureStore};
+use kiln_feature::{FeatureDType, FeatureStore};
 use kiln_graph::NodeId;
 
 use crate::cube::launch::{self, Rows, launch_units};
 use crate::cube::scan::{Values, running_sums_of};
+use crate::cube::staging;
 use crate::device::error::UploadError;
+
+/// The name of a table in errors.
+const WHAT: &str = "the feature rows";
 
 /// The slot of a node whose row is not in the table.
 const MISSING: u32 = u32::MAX;
@@ -64,7 +73,10 @@ fn gather<F: Float, N: Size>(
     n_missing_before: &[u32],
     out: &mut [Vector<f32, N>],
     width: usize,
+    first: usize,
+    n_rows: usize,
     #[comptime] has_all: bool,
+    #[comptime] is_part: bool,
     #[define(F)] _dtype: ElemType,
 ) {
     if ABSOLUTE_POS >= out.len() {
@@ -74,10 +86,26 @@ fn gather<F: Float, N: Size>(
     let column = ABSOLUTE_POS % width;
     let node = nodes[row] as usize;
     if comptime!(has_all) {
-        out[ABSOLUTE_POS] = Vector::cast_from(rows[node * width + column]);
+        if comptime!(is_part) {
+            if first <= node && node - first < n_rows {
+                out[ABSOLUTE_POS] = Vector::cast_from(rows[(node - first) * width + column]);
+            }
+        } else {
+            out[ABSOLUTE_POS] = Vector::cast_from(rows[node * width + column]);
+        }
     } else {
         let slot = slots[node];
-        if slot == MISSING {
+        if comptime!(is_part) {
+            let slot = slot as usize;
+            if slot == MISSING as usize {
+                if first == 0 {
+                    out[ABSOLUTE_POS] =
+                        Vector::cast_from(sent[n_missing_before[row] as usize * width + column]);
+                }
+            } else if first <= slot && slot - first < n_rows {
+                out[ABSOLUTE_POS] = Vector::cast_from(rows[(slot - first) * width + column]);
+            }
+        } else if slot == MISSING {
             out[ABSOLUTE_POS] = Vector::cast_from(sent[n_missing_before[row] as usize * width + column]);
         } else {
             out[ABSOLUTE_POS] = Vector::cast_from(rows[slot as usize * width + column]);
@@ -88,7 +116,8 @@ fn gather<F: Float, N: Size>(
 /// A table of rows, `[n_rows, dim]`, and the slot of each node in it.
 #[derive(Debug)]
 pub(crate) struct FeatureRows {
-    rows: CubeTensor,
+    /// The rows, in one or more parts. All parts except the last have the same number of rows.
+    parts: Vec<CubeTensor>,
     /// For each node, the row of the table that has its features, or [`MISSING`], `[n_nodes]`. `None` if row `v` of the
     /// table belongs to node `v`.
     slots: Option<CubeTensor>,
@@ -102,41 +131,51 @@ pub(crate) struct Gathered {
 }
 
 impl FeatureRows {
-    /// Copies all rows to the device of a tensor.
+    /// Copies all rows to the device of a tensor. A part has at most `part_bytes` bytes, or as many as the device
+    /// allocates at once.
     ///
     /// # Errors
-    /// Returns [`UploadError::Features`] if the source fails, [`UploadError::TooLarge`] if the device cannot allocate
-    /// the table, and [`UploadError::Device`] if it fails.
-    pub(crate) fn all(anchor: &CubeTensor, source: &dyn FeatureStore) -> Result<Self, UploadError> {
-        let row_type = stored_type(anchor, source);
-        let rows = upload_rows(anchor, source, row_type, source.n_rows(), |range| {
-            range.map(|row| NodeId(row as u32)).collect()
-        })?;
-        Ok(Self { rows, slots: None, row_type })
+    /// Returns [`UploadError::Features`] if the source fails, [`UploadError::OutOfMemory`] if the device cannot allocate
+    /// the table, [`UploadError::TooLarge`] if it cannot allocate one row, and [`UploadError::Device`] if it fails.
+    pub(crate) fn all(
+        anchor: &CubeTensor,
+        source: &dyn FeatureStore,
+        part_bytes: u64,
+    ) -> Result<Self, UploadError> {
+        let row_type = staging::sent_type(anchor, source.dtype());
+        let nodes = |range: Range<usize>| range.map(|row| NodeId(row as u32)).collect();
+        let parts = upload_rows(anchor, source, part_bytes, source.n_rows(), nodes)?;
+        Ok(Self { parts, slots: None, row_type })
     }
 
     /// Copies the rows of some nodes to the device of a tensor.
     ///
     /// # Errors
-    /// Same as [`FeatureRows::all`].
+    /// Same as [`FeatureRows::all`]. Also returns [`UploadError::TooLarge`] if the device cannot allocate the slots.
     pub(crate) fn some(
         anchor: &CubeTensor,
         source: &dyn FeatureStore,
+        part_bytes: u64,
         nodes: &[NodeId],
     ) -> Result<Self, UploadError> {
-        let row_type = stored_type(anchor, source);
-        let rows = upload_rows(anchor, source, row_type, nodes.len(), |range| nodes[range].to_vec())?;
+        let row_type = staging::sent_type(anchor, source.dtype());
+        let parts = upload_rows(anchor, source, part_bytes, nodes.len(), |range| nodes[range].to_vec())?;
         let mut slots = vec![MISSING; source.n_rows()];
         for (slot, node) in nodes.iter().enumerate() {
             slots[node.index()] = slot as u32;
         }
         let slots = launch::upload_large(anchor, "the slots of the feature rows", &slots, DType::U32)?;
-        Ok(Self { rows, slots: Some(slots), row_type })
+        Ok(Self { parts, slots: Some(slots), row_type })
     }
 
     /// The number of rows in the table.
     pub(crate) fn n_rows(&self) -> usize {
-        self.rows.meta.shape()[0]
+        self.parts.iter().map(|part| part.meta.shape()[0]).sum()
+    }
+
+    /// The number of parts of the table.
+    pub(crate) fn n_parts(&self) -> usize {
+        self.parts.len()
     }
 
     /// Gathers the rows of nodes, `[n] -> [n, dim]`. Rows that are not in the table come from the source.
@@ -150,7 +189,7 @@ impl FeatureRows {
     ) -> kiln_feature::Result<Gathered> {
         let n_nodes = launch::length(nodes);
         let Some(slots) = self.slots.as_ref().filter(|_| 0 < n_nodes) else {
-            return Ok(Gathered { rows: self.launch(nodes, &self.rows, nodes, nodes), n_sent: 0 });
+            return Ok(Gathered { rows: self.launch(nodes, &self.parts[0], nodes, nodes), n_sent: 0 });
         };
         let address = launch::address(&[slots, nodes]);
         let n_missing_before = running_sums_of::<IsMissing>(nodes, n_nodes, address, || {
@@ -162,12 +201,8 @@ impl FeatureRows {
         launch_units!(list_missing, nodes, n_nodes, address, of_nodes, before, to);
         let [n_sent, list] = launch::read([&launch::values_from(&n_missing_before, n_nodes, 1), &list]);
         let n_sent = n_sent[0] as usize;
-        let mut rows = FeatureBuffer::empty(self.row_type);
-        source.gather(bytemuck::cast_slice(&list[..n_sent]), &mut rows)?;
-        let handle = nodes.client.create(bytes_of(rows, self.row_type));
-        let (client, device) = (nodes.client.clone(), nodes.device.clone());
-        let shape = Shape::new([n_sent, source.dim()]);
-        let sent = CubeTensor::new_contiguous(client, device, shape, handle, self.rows.dtype);
+        let sent = staging::gather(nodes, source, bytemuck::cast_slice(&list[..n_sent]))?;
+        let sent = staging::upload(nodes, sent, source.dim(), self.row_type);
         Ok(Gathered { rows: self.launch(nodes, &sent, slots, &n_missing_before), n_sent })
     }
 
@@ -178,79 +213,139 @@ impl FeatureRows {
         slots: &CubeTensor,
         n_missing_before: &CubeTensor,
     ) -> CubeTensor {
-        let rows = Rows::of(self.rows.clone());
-        let (n_nodes, width) = (launch::length(nodes), rows.width());
+        let (n_nodes, width) = (launch::length(nodes), self.parts[0].meta.shape()[1]);
         let out = Rows::new(nodes, n_nodes, width, DType::F32);
         if n_nodes == 0 {
             return out.into_tensor();
         }
-        let vector_size = rows.vector_size(&[width]).min(out.vector_size(&[width]));
-        launch_units!(
-            gather,
-            nodes,
-            n_nodes * width / vector_size,
-            launch::address(&[rows.tensor(), sent, out.tensor()]),
-            vector_size,
-            rows.buffer(vector_size),
-            launch::vectors(sent, vector_size),
-            launch::buffer(nodes),
-            launch::buffer(slots),
-            launch::buffer(n_missing_before),
-            out.buffer(vector_size),
-            width / vector_size,
-            self.slots.is_none(),
-            launch::element(rows.tensor())
-        );
+        let mut first = 0;
+        for part in &self.parts {
+            let rows = Rows::of(part.clone());
+            let vector_size = rows.vector_size(&[width]).min(out.vector_size(&[width]));
+            launch_units!(
+                gather,
+                nodes,
+                n_nodes * width / vector_size,
+                launch::address(&[rows.tensor(), sent, out.tensor()]),
+                vector_size,
+                rows.buffer(vector_size),
+                launch::vectors(sent, vector_size),
+                launch::buffer(nodes),
+                launch::buffer(slots),
+                launch::buffer(n_missing_before),
+                out.buffer(vector_size),
+                width / vector_size,
+                first,
+                rows.n_rows(),
+                self.slots.is_none(),
+                1 < self.parts.len(),
+                launch::element(rows.tensor())
+            );
+            first += rows.n_rows();
+        }
         out.into_tensor()
     }
 }
 
 /// Returns the number of bytes that a row occupies on the device.
 pub(crate) fn row_bytes(anchor: &CubeTensor, source: &dyn FeatureStore) -> usize {
-    source.dim() * stored_type(anchor, source).bytes()
+    source.dim() * staging::sent_type(anchor, source.dtype()).bytes()
 }
 
-/// Returns the element type of rows on the device: that of the source, or f32 if the device does not support it.
-fn stored_type(anchor: &CubeTensor, source: &dyn FeatureStore) -> FeatureDType {
-    let device = Device::new(anchor.device.clone());
-    let row_type = source.dtype();
-    if device.supports_dtype(dtype(row_type)) { row_type } else { FeatureDType::F32 }
-}
-
-fn dtype(row_type: FeatureDType) -> DType {
-    match row_type {
-        FeatureDType::F16 => DType::F16,
-        FeatureDType::BF16 => DType::BF16,
-        _ => DType::F32,
-    }
-}
-
-/// Returns the bytes of the rows in the element type `row_type`, which must be f32 or the rows' own type. The rows are
-/// copied only if they are converted.
-fn bytes_of(rows: FeatureBuffer, row_type: FeatureDType) -> Bytes {
-    match rows {
-        FeatureBuffer::F16(values) if row_type == FeatureDType::F16 => Bytes::from_elems(values),
-        FeatureBuffer::BF16(values) if row_type == FeatureDType::BF16 => Bytes::from_elems(values),
-        rows => Bytes::from_elems(rows.into_f32()),
-    }
-}
-
-/// Gathers and copies rows in pieces, so that the host holds at most one piece. `nodes` returns the nodes of a range of
-/// rows.
+/// Allocates a table and copies rows to it. `nodes` returns the nodes of a range of rows. A part has at most `part_bytes`
+/// bytes.
 fn upload_rows(
     anchor: &CubeTensor,
     source: &dyn FeatureStore,
-    row_type: FeatureDType,
+    part_bytes: u64,
     n_rows: usize,
-    nodes: impl Fn(std::ops::Range<usize>) -> Vec<NodeId>,
-) -> Result<CubeTensor, UploadError> {
+    nodes: impl Fn(Range<usize>) -> Vec<NodeId>,
+) -> Result<Vec<CubeTensor>, UploadError> {
+    let row_bytes = row_bytes(anchor, source);
+    let memory = &anchor.client.properties().memory;
+    // The device rounds the size of an allocation up to the alignment.
+    let most = (memory.max_page_size - memory.max_page_size % memory.alignment).min(part_bytes);
+    let rows_per_part = (most / row_bytes as u64) as usize;
+    if rows_per_part == 0 && 0 < n_rows {
+        return Err(UploadError::TooLarge { what: WHAT, n_bytes: row_bytes as u64, most });
+    }
+    let parts = allocate(anchor, source, part_ranges(n_rows, rows_per_part))?;
+    // The host holds at most one piece of the rows. Each piece has an even number of rows, so that pieces of half
+    // precision begin at multiples of 4 bytes.
+    let rows_a_piece = (launch::PIECE_BYTES / row_bytes).next_multiple_of(2);
+    for (range, part) in &parts {
+        let pieces = range.clone().step_by(rows_a_piece).map(|first| {
+            Ok(staging::gather(anchor, source, &nodes(first..(first + rows_a_piece).min(range.end)))?)
+        });
+        launch::fill(part, WHAT, pieces)?;
+    }
+    Ok(parts.into_iter().map(|(_, part)| part).collect())
+}
+
+/// Returns the rows of each part: one part at least, all with the same number of rows except the last, and as few as
+/// possible.
+fn part_ranges(n_rows: usize, most_rows: usize) -> Vec<Range<usize>> {
+    let n_parts = n_rows.div_ceil(most_rows.max(1)).max(1);
+    // Parts of one size leave less memory unused than a small part after large ones.
+    let n_each = n_rows.div_ceil(n_parts);
+    (0..n_parts).map(|part| part * n_each..((part + 1) * n_each).min(n_rows)).collect()
+}
+
+/// Allocates the parts of a table before any row is gathered, so that a device without the memory for it is detected at
+/// once.
+///
+/// # Errors
+/// Returns [`UploadError::OutOfMemory`] if the device has less memory, or if an allocation fails.
+fn allocate(
+    anchor: &CubeTensor,
+    source: &dyn FeatureStore,
+    ranges: Vec<Range<usize>>,
+) -> Result<Vec<(Range<usize>, CubeTensor)>, UploadError> {
+    let n_rows: usize = ranges.iter().map(ExactSizeIterator::len).sum();
+    let n_bytes = n_rows as u64 * row_bytes(anchor, source) as u64;
+    let out_of_memory = |reason| UploadError::OutOfMemory { what: WHAT, n_bytes, reason };
+    if let Some(most) = anchor.client.properties().memory.max_memory()
+        && most < n_bytes
+    {
+        return Err(out_of_memory(format!("the device has {most} bytes")));
+    }
+    let dtype = staging::dtype(staging::sent_type(anchor, source.dtype()));
     let dim = source.dim();
-    // Each piece has an even number of rows, so that pieces of half precision begin at multiples of 4 bytes.
-    let rows_a_piece = (launch::PIECE_BYTES / (dim * row_type.bytes())).next_multiple_of(2);
-    let pieces = (0..n_rows).step_by(rows_a_piece).map(|first| {
-        let mut rows = FeatureBuffer::empty(source.dtype());
-        source.gather(&nodes(first..(first + rows_a_piece).min(n_rows)), &mut rows)?;
-        Ok(bytes_of(rows, row_type))
+    // Each part is an allocation of its own. In a shared pool, it would set the size of all later pages, so that the
+    // next small allocation would take as much memory as a part.
+    let parts: Vec<_> = anchor.client.memory_dedicated_allocation(ranges, |ranges| {
+        let part = |range: Range<usize>| {
+            let shape = Shape::new([range.len(), dim]);
+            (range, launch::new_tensor(anchor, shape, dtype))
+        };
+        ranges.into_iter().map(part).collect()
     });
-    launch::upload_pieces(anchor, "the feature rows", Shape::new([n_rows, dim]), dtype(row_type), pieces)
+    for (_, part) in &parts {
+        launch::wait(part)
+            .map_err(|error| out_of_memory(format!("the device cannot allocate them ({error})")))?;
+    }
+    Ok(parts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_contain_each_row_once_and_have_equal_sizes() {
+        let starts = |n_rows, most_rows| -> Vec<usize> {
+            part_ranges(n_rows, most_rows).into_iter().map(|part| part.start).collect()
+        };
+        assert_eq!(starts(10, 10), [0]);
+        assert_eq!(starts(10, 9), [0, 5]);
+        assert_eq!(starts(11, 4), [0, 4, 8]);
+        // A table without rows has one part, because kernels need one.
+        assert_eq!((starts(0, 4), starts(0, 0)), (vec![0], vec![0]));
+        for (n_rows, most_rows) in [(9, 4), (17, 5), (100, 33), (7, 6), (10, 4)] {
+            let parts = part_ranges(n_rows, most_rows);
+            let rows: Vec<usize> = parts.iter().cloned().flatten().collect();
+            assert_eq!(rows, (0..n_rows).collect::<Vec<_>>());
+            assert!(parts.iter().all(|part| !part.is_empty() && part.len() <= most_rows), "{parts:?}");
+        }
+    }
 }

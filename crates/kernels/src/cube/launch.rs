@@ -10,6 +10,7 @@ use cubecl::calculate_cube_count_elemwise;
 use cubecl::ir::ElemType;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
+use cubecl::{MemoryPoolKind, MemoryScope};
 
 use crate::counts::count_read;
 use crate::device::error::{DeviceError, UploadError};
@@ -258,19 +259,49 @@ pub(super) fn upload_pieces(
         return Err(UploadError::TooLarge { what, n_bytes, most });
     }
     let tensor = new_tensor(like, shape, dtype);
+    fill(&tensor, what, pieces)?;
+    Ok(tensor)
+}
+
+/// Copies an iterator of pieces to a tensor, which the pieces must fill. `what` names the tensor in errors.
+///
+/// # Errors
+/// Returns [`UploadError::Device`] if the device fails, and the error of a piece.
+///
+/// # Panics
+/// Panics if the pieces do not fill the tensor exactly.
+pub(super) fn fill(
+    tensor: &CubeTensor,
+    what: &'static str,
+    pieces: impl Iterator<Item = Result<Bytes, UploadError>>,
+) -> Result<(), UploadError> {
+    let n_bytes = (tensor.meta.num_elements() * tensor.dtype.size()) as u64;
     let mut n_done = 0;
     for piece in pieces {
         let piece = piece?;
         let (n_piece, end) = (piece.len() as u64, n_done + piece.len() as u64);
         assert!(end <= n_bytes, "the pieces of {what} have at least {end} bytes, expected {n_bytes}");
         let place = bytes_of(&tensor.handle, n_done, n_piece);
-        like.client.write(&place, piece);
+        tensor.client.write(&place, piece);
         // Without this wait, pieces that are not sent yet would accumulate in the host's memory.
-        wait(&tensor)?;
+        wait(tensor)?;
         n_done = end;
     }
     assert_eq!(n_done, n_bytes, "the pieces of {what} do not fill the tensor");
-    Ok(tensor)
+    Ok(())
+}
+
+/// Returns the size of the largest page in the pools of the device of a tensor.
+pub(crate) fn largest_page_bytes(like: &CubeTensor) -> u64 {
+    let report = like.client.memory_report(MemoryScope::Device);
+    let pools = report.streams.into_iter().flat_map(|stream| stream.pools.dynamic);
+    let page_bytes = pools.filter(|pool| 0 < pool.pages).map(|pool| match pool.kind {
+        MemoryPoolKind::Sliced { page_size, .. } | MemoryPoolKind::Adaptive { page_size, .. } => page_size,
+        MemoryPoolKind::Exclusive { .. } | MemoryPoolKind::Direct | MemoryPoolKind::Persistent => {
+            pool.largest_alloc
+        }
+    });
+    page_bytes.max().unwrap_or(0)
 }
 
 /// Waits until the device has written a tensor.

@@ -23,6 +23,7 @@ pub(crate) mod scan;
 mod segment_max;
 mod segment_sum;
 mod segments;
+pub(crate) mod staging;
 #[cfg(all(test, feature = "cube-cpu"))]
 mod tests;
 

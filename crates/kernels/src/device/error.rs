@@ -82,6 +82,16 @@ pub enum UploadError {
         /// The length of the hotness array.
         got: usize,
     },
+    /// The device does not have the memory for a table.
+    #[error("{what} need {n_bytes} bytes, but {reason}: cache fewer feature rows, or keep them on the host")]
+    OutOfMemory {
+        /// A description of the table, for the message.
+        what: &'static str,
+        /// The size of the table in bytes.
+        n_bytes: u64,
+        /// The memory of the device, or the message of its runtime.
+        reason: String,
+    },
     /// The device failed during the copy.
     #[error(transparent)]
     Device(#[from] DeviceError),

@@ -1,8 +1,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use burn::tensor::{Device, Int, Tensor, TensorData};
-use kiln_feature::{FeatureBuffer, FeatureStore};
+use burn::tensor::{Device, Int, Tensor};
+use kiln_feature::FeatureStore;
 use kiln_graph::NodeId;
 
 #[cfg(feature = "cube")]
@@ -13,6 +13,7 @@ use crate::cube::launch::anchor;
 use crate::device::devices::run_on_load_stream;
 use crate::device::error::UploadError;
 use crate::device::read::read_i64;
+use crate::device::rows::gather_features;
 
 /// Feature rows in a device's memory: all of them, or a static cache of the hottest. The host sends the missing rows of
 /// each batch.
@@ -59,15 +60,15 @@ impl CacheStats {
 
 impl DeviceFeatures {
     /// Copies all rows to a device in the element type of the store, or as f32 if the device does not support that
-    /// type.
+    /// type. If the rows exceed the largest allocation of the device, they are split into parts, and a gather takes a
+    /// launch per part.
     ///
     /// # Errors
-    /// Returns [`UploadError::Features`] if the store cannot be read, [`UploadError::TooLarge`] if the device cannot
-    /// allocate the rows, and [`UploadError::Device`] if it fails. On the CPU it never fails.
+    /// Returns [`UploadError::Features`] if the store cannot be read, [`UploadError::OutOfMemory`] if the device does not
+    /// have the memory for the rows, [`UploadError::TooLarge`] if it cannot allocate one row or the table of the cached
+    /// nodes, and [`UploadError::Device`] if it fails. On the CPU it never fails.
     pub fn new(source: Arc<dyn FeatureStore>, device: &Device) -> Result<Self, UploadError> {
-        let device = device.clone().inner();
-        let place = Place::all(&source, &device)?;
-        Ok(Self { source, place, device, n_rows: AtomicU64::new(0), n_hits: AtomicU64::new(0) })
+        Self::in_parts(source, u64::MAX, device)
     }
 
     /// Copies the hottest rows that fit in `n_bytes` to a device. The lookup table takes 4 of these bytes per node.
@@ -84,6 +85,28 @@ impl DeviceFeatures {
         n_bytes: u64,
         device: &Device,
     ) -> Result<Self, UploadError> {
+        Self::hottest_in_parts(source, hotness, n_bytes, u64::MAX, device)
+    }
+
+    /// Same as [`DeviceFeatures::new`], but in parts of at most `part_bytes` bytes.
+    fn in_parts(
+        source: Arc<dyn FeatureStore>,
+        part_bytes: u64,
+        device: &Device,
+    ) -> Result<Self, UploadError> {
+        let device = device.clone().inner();
+        let place = Place::all(&source, part_bytes, &device)?;
+        Ok(Self { source, place, device, n_rows: AtomicU64::new(0), n_hits: AtomicU64::new(0) })
+    }
+
+    /// Same as [`DeviceFeatures::hottest`], but in parts of at most `part_bytes` bytes.
+    pub(crate) fn hottest_in_parts(
+        source: Arc<dyn FeatureStore>,
+        hotness: &[u32],
+        n_bytes: u64,
+        part_bytes: u64,
+        device: &Device,
+    ) -> Result<Self, UploadError> {
         let n_rows = source.n_rows();
         if hotness.len() != n_rows {
             return Err(UploadError::HotnessLength { n_rows, got: hotness.len() });
@@ -91,10 +114,10 @@ impl DeviceFeatures {
         let device = device.clone().inner();
         let row_bytes = row_bytes(&source, &device) as u64;
         if n_rows as u64 * row_bytes <= n_bytes {
-            return Self::new(source, &device);
+            return Self::in_parts(source, part_bytes, &device);
         }
         let n_cached = n_bytes.saturating_sub(4 * n_rows as u64) / row_bytes;
-        let place = Place::some(&source, || hottest(hotness, n_cached as usize), &device)?;
+        let place = Place::some(&source, || hottest(hotness, n_cached as usize), part_bytes, &device)?;
         Ok(Self { source, place, device, n_rows: AtomicU64::new(0), n_hits: AtomicU64::new(0) })
     }
 
@@ -114,6 +137,15 @@ impl DeviceFeatures {
             Place::Host => self.source.n_rows(),
             #[cfg(feature = "cube")]
             Place::Cube(rows) => rows.n_rows(),
+        }
+    }
+
+    /// The number of parts of the table in the device's memory.
+    pub(crate) fn n_parts(&self) -> usize {
+        match &self.place {
+            Place::Host => 1,
+            #[cfg(feature = "cube")]
+            Place::Cube(rows) => rows.n_parts(),
         }
     }
 
@@ -155,16 +187,13 @@ impl DeviceFeatures {
     fn gather_on_host(&self, nodes: &Tensor<1, Int>) -> kiln_feature::Result<Tensor<2>> {
         let nodes: Vec<NodeId> =
             read_i64(nodes.clone()).into_iter().map(|node| NodeId(node as u32)).collect();
-        let mut rows = FeatureBuffer::empty(self.source.dtype());
-        self.source.gather(&nodes, &mut rows)?;
-        let rows = TensorData::new(rows.into_f32(), [nodes.len(), self.source.dim()]);
-        Ok(Tensor::from_data(rows, &self.device))
+        gather_features(&*self.source, &nodes, &self.device)
     }
 }
 
 impl Place {
     #[cfg(not(feature = "cube"))]
-    fn all(_: &Arc<dyn FeatureStore>, _: &Device) -> Result<Self, UploadError> {
+    fn all(_: &Arc<dyn FeatureStore>, _: u64, _: &Device) -> Result<Self, UploadError> {
         Ok(Self::Host)
     }
 
@@ -172,26 +201,30 @@ impl Place {
     fn some(
         _: &Arc<dyn FeatureStore>,
         _: impl FnOnce() -> Vec<NodeId>,
+        _: u64,
         _: &Device,
     ) -> Result<Self, UploadError> {
         Ok(Self::Host)
     }
 
     #[cfg(feature = "cube")]
-    fn all(source: &Arc<dyn FeatureStore>, device: &Device) -> Result<Self, UploadError> {
+    fn all(source: &Arc<dyn FeatureStore>, part_bytes: u64, device: &Device) -> Result<Self, UploadError> {
         let Some(anchor) = anchor(device) else { return Ok(Self::Host) };
-        Ok(Self::Cube(Box::new(run_on_load_stream(device, || FeatureRows::all(&anchor, &**source))??)))
+        Ok(Self::Cube(Box::new(run_on_load_stream(device, || {
+            FeatureRows::all(&anchor, &**source, part_bytes)
+        })??)))
     }
 
     #[cfg(feature = "cube")]
     fn some(
         source: &Arc<dyn FeatureStore>,
         nodes: impl FnOnce() -> Vec<NodeId>,
+        part_bytes: u64,
         device: &Device,
     ) -> Result<Self, UploadError> {
         let Some(anchor) = anchor(device) else { return Ok(Self::Host) };
         Ok(Self::Cube(Box::new(run_on_load_stream(device, || {
-            FeatureRows::some(&anchor, &**source, &nodes())
+            FeatureRows::some(&anchor, &**source, part_bytes, &nodes())
         })??)))
     }
 }

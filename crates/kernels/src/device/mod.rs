@@ -11,3 +11,4 @@ pub(crate) mod features;
 pub(crate) mod graphs;
 pub(crate) mod list;
 pub(crate) mod read;
+pub(crate) mod rows;
