@@ -8,7 +8,7 @@ use kiln_graph::NodeId;
 use kiln_loader::{Batcher, Loader, LoaderConfig, NodeBatcher};
 use kiln_nn::{Aggregate, Sage, SageConfig};
 use kiln_sample::{NeighborSampler, SampledBlocks};
-use kiln_train::{DeviceBatcher, NodeClassification, OptimizerConfig, TaskTrainer, TrainerConfig};
+use kiln_train::{HostNodeBatcher, NodeClassification, OptimizerConfig, TaskTrainer, TrainerConfig};
 
 use crate::{BATCH_SIZE, Endless, Input, Result};
 
@@ -16,7 +16,7 @@ use crate::{BATCH_SIZE, Endless, Input, Result};
 pub const HIDDEN: usize = 256;
 
 /// An endless iterator over the batches of GraphSAGE training.
-pub type SageBatches = Endless<DeviceBatcher<NodeBatcher<NeighborSampler, dyn FeatureStore>>>;
+pub type SageBatches = Endless<HostNodeBatcher<NeighborSampler, dyn FeatureStore>>;
 
 /// Returns an endless iterator over the batches of an input on a device. One worker prefetches them.
 ///
@@ -25,7 +25,7 @@ pub type SageBatches = Endless<DeviceBatcher<NodeBatcher<NeighborSampler, dyn Fe
 pub fn batches(input: &Input, device: &Device) -> Result<SageBatches> {
     let data = &input.dataset;
     let batcher = NodeBatcher::new(input.sampler().into(), data.features.clone(), data.labels.clone());
-    Ok(Endless::new(loader(input, DeviceBatcher::new(batcher, device))?))
+    Ok(Endless::new(loader(input, HostNodeBatcher::new(batcher, device))?))
 }
 
 /// Returns a loader with one worker over an input's training nodes.

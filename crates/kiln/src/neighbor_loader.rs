@@ -10,7 +10,7 @@ use kiln_loader::{ItemSampler, Loader, LoaderConfig, NodeBatcher, Phase};
 use kiln_nn::LayerWiseModel;
 use kiln_sample::{EdgeWeights, Fanout, FrontierSampler, NeighborSampler, Rule, SamplerConfig};
 use kiln_train::{
-    BatchConfig, DeviceBatcher, DeviceNodeBatcher, Evaluation, EvaluationInfo, Evaluator,
+    BatchConfig, DeviceNodeBatcher, Evaluation, EvaluationInfo, Evaluator, HostNodeBatcher,
     HostOrDeviceBatcher, MetricSums, ModelInputs, NodeClassification, TaskTrainer,
 };
 
@@ -221,7 +221,7 @@ impl NeighborLoader {
             return Err(Error::CacheNeedsDevice);
         }
         let batcher = NodeBatcher::new(sampler, features, self.source.labels().clone());
-        Ok(HostOrDeviceBatcher::Host(DeviceBatcher::new(batcher, device)))
+        Ok(HostOrDeviceBatcher::Host(HostNodeBatcher::new(batcher, device)))
     }
 }
 

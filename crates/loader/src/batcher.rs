@@ -1,3 +1,4 @@
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
@@ -56,6 +57,37 @@ impl<S: FrontierSampler + ?Sized, F: FeatureStore + ?Sized> NodeBatcher<S, F> {
     pub fn new(sampler: Arc<S>, features: Arc<F>, labels: Arc<Labels>) -> Self {
         Self { sampler, features, labels }
     }
+
+    /// Returns the feature store.
+    pub fn features(&self) -> &Arc<F> {
+        &self.features
+    }
+
+    /// Makes the batch of one step without its feature rows. It is for batchers that gather the rows elsewhere, for
+    /// example into memory from which a device copies. Adds to the times of the sample and gather stages.
+    ///
+    /// # Errors
+    /// Returns the errors of the sampler and of [`Labels::gather`].
+    pub fn sample(
+        &self,
+        seeds: SeedBatch,
+        scratch: &mut Scratch,
+        times: &mut StageTimes,
+    ) -> Result<SampledBatch, BatchError> {
+        let SeedBatch { phase, step, key, seeds } = seeds;
+        let seeds = Seeds::nodes(seeds);
+        let start = Instant::now();
+        let mut sampled = self.sampler.sample_blocks(&seeds, key, scratch)?;
+        if phase.is_training() {
+            sampled.blocks.iter_mut().skip(1).for_each(Block::transpose);
+        }
+        let sampled_at = Instant::now();
+        let mut labels = Vec::new();
+        self.labels.gather(seeds.as_nodes(), &mut labels)?;
+        times.sample += sampled_at - start;
+        times.gather += sampled_at.elapsed();
+        Ok(SampledBatch { step, key, seeds, blocks: sampled.blocks, seed_index: sampled.seed_index, labels })
+    }
 }
 
 impl<S: ?Sized, F: ?Sized> fmt::Debug for NodeBatcher<S, F> {
@@ -78,8 +110,7 @@ pub struct MiniBatch {
     /// For each seed, its destination in the last block, which is also its row in the model's output. A node that
     /// occurs twice in `seeds` has one destination and two entries here.
     pub seed_index: Vec<LocalId>,
-    /// The features of the input nodes in their stored type, `[n_src, x_dim]`: those of `blocks[0].srcs()`, or, for a
-    /// model without layers, of the distinct seeds in the order of their first appearance.
+    /// The features of the input nodes in their stored type, `[n_src, x_dim]`; see [`SampledBatch::input_nodes`].
     pub x: FeatureBuffer,
     /// The number of feature columns.
     pub x_dim: usize,
@@ -87,6 +118,34 @@ pub struct MiniBatch {
     pub labels: Vec<i32>,
     /// The durations of the stages that made this batch.
     pub times: StageTimes,
+}
+
+/// A [`MiniBatch`] without feature rows.
+#[derive(Debug, Clone)]
+pub struct SampledBatch {
+    /// The step within the phase, from 0.
+    pub step: usize,
+    /// The key of this step.
+    pub key: RngKey,
+    /// The seeds in the given order, including duplicates.
+    pub seeds: Seeds,
+    /// The blocks, one per layer, input layer first.
+    pub blocks: Vec<Block>,
+    /// For each seed, its destination in the last block.
+    pub seed_index: Vec<LocalId>,
+    /// The class of each seed, aligned with `seeds` and `seed_index`; never negative.
+    pub labels: Vec<i32>,
+}
+
+impl SampledBatch {
+    /// Returns the nodes whose feature rows the model reads: the sources of the first block, or, for a model without
+    /// layers, the distinct seeds in the order of their first appearance.
+    pub fn input_nodes(&self) -> Cow<'_, [NodeId]> {
+        match self.blocks.first() {
+            Some(block) => Cow::Borrowed(block.srcs()),
+            None => Cow::Owned(self.seeds.distinct(&self.seed_index)),
+        }
+    }
 }
 
 impl MiniBatch {
@@ -115,34 +174,14 @@ where
         scratch: &mut Scratch,
         times: &mut StageTimes,
     ) -> Result<MiniBatch, BatchError> {
-        let SeedBatch { phase, step, key, seeds } = seeds;
-        let seeds = Seeds::nodes(seeds);
+        let sampled = self.sample(seeds, scratch, times)?;
         let start = Instant::now();
-        let mut sampled = self.sampler.sample_blocks(&seeds, key, scratch)?;
-        if phase.is_training() {
-            sampled.blocks.iter_mut().skip(1).for_each(Block::transpose);
-        }
-        let sampled_at = Instant::now();
         let mut x = FeatureBuffer::empty(self.features.dtype());
-        match sampled.blocks.first() {
-            Some(block) => self.features.gather(block.srcs(), &mut x)?,
-            None => self.features.gather(&seeds.distinct(&sampled.seed_index), &mut x)?,
-        }
-        let mut labels = Vec::new();
-        self.labels.gather(seeds.as_nodes(), &mut labels)?;
-        times.sample += sampled_at - start;
-        times.gather += sampled_at.elapsed();
-        Ok(MiniBatch {
-            step,
-            key,
-            seeds,
-            blocks: sampled.blocks,
-            seed_index: sampled.seed_index,
-            x,
-            x_dim: self.features.dim(),
-            labels,
-            times: *times,
-        })
+        self.features.gather(&sampled.input_nodes(), &mut x)?;
+        times.gather += start.elapsed();
+        let SampledBatch { step, key, seeds, blocks, seed_index, labels } = sampled;
+        let (x_dim, times) = (self.features.dim(), *times);
+        Ok(MiniBatch { step, key, seeds, blocks, seed_index, x, x_dim, labels, times })
     }
 
     fn n_bytes(batch: &MiniBatch) -> usize {

@@ -39,7 +39,7 @@ mod loader;
 mod queue;
 mod time;
 
-pub use batcher::{Batcher, MiniBatch, NodeBatcher};
+pub use batcher::{Batcher, MiniBatch, NodeBatcher, SampledBatch};
 pub use error::{BatchError, Error};
 pub use graph::{GraphBatch, GraphBatcher};
 pub use item::{EpochPlan, ItemSampler, ItemSamplerConfig, Phase, SeedBatch, Shard, UnevenShards};

@@ -64,6 +64,7 @@ pub use step::classification::Prediction;
 pub use step::device_all_reduce::DeviceAllReduce;
 pub use step::device_node_batcher::DeviceNodeBatcher;
 pub use step::graph::{GraphClassification, GraphInput};
+pub use step::host_node_batcher::HostNodeBatcher;
 pub use step::loaders::BatchConfig;
 pub use step::memory::{MemoryUse, PeakMemory};
 pub use step::metric_sums::{LossWeight, MetricSums};

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use kiln_feature::{DenseFeatures, FeatureStore, Labels};
+use kiln_feature::{DenseFeatures, FeatureBuffer, FeatureStore, Labels};
 use kiln_graph::{Block, Csc, CscBuilder, NodeId, TransposedBlock};
 use kiln_loader::{
     BatchError, Batcher, Error, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, MiniBatch, NodeBatcher,
@@ -130,6 +130,30 @@ fn a_duplicate_seed_has_one_destination_and_two_labels() {
     assert_eq!(batch.seeds.as_nodes(), items);
     assert_eq!(batch.blocks.last().map(Block::dsts), Some([9, 4].map(NodeId).as_slice()));
     assert_eq!(batch.labels, [2, 4, 2]);
+}
+
+#[test]
+fn a_sampled_batch_is_the_batch_without_its_rows() {
+    let rows: Vec<f32> = (0..2 * N_NODES).map(|value| value as f32).collect();
+    let features = Arc::new(DenseFeatures::from_f32(rows, 2).unwrap());
+    let labels = Arc::new(Labels::new(vec![0; N_NODES as usize], 1));
+    // A repeated seed has one row if the model has no layers.
+    let config = ItemSamplerConfig { shuffle: false, ..Default::default() };
+    let items = ItemSampler::new([9, 4, 9].map(NodeId).to_vec(), config).unwrap();
+    for (fanouts, phase) in [(fanouts(), Phase::Train { epoch: 1 }), (Vec::new(), Phase::Validation)] {
+        let sampler = Arc::new(NeighborSampler::new(graph(), fanouts));
+        let batcher = NodeBatcher::new(sampler, features.clone(), labels.clone());
+        let seeds = items.epoch(phase).step(0);
+        let (mut scratch, mut times) = (Scratch::default(), StageTimes::default());
+        let batch = batcher.batch(seeds.clone(), &mut scratch, &mut times).unwrap();
+        let sampled = batcher.sample(seeds, &mut scratch, &mut times).unwrap();
+        let mut x = FeatureBuffer::default();
+        batcher.features().gather(&sampled.input_nodes(), &mut x).unwrap();
+        assert_eq!(x, batch.x);
+        assert_eq!((sampled.step, sampled.key, sampled.blocks), (batch.step, batch.key, batch.blocks));
+        assert_eq!(sampled.seeds.as_nodes(), batch.seeds.as_nodes());
+        assert_eq!((sampled.seed_index, sampled.labels), (batch.seed_index, batch.labels));
+    }
 }
 
 #[test]

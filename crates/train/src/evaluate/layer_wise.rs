@@ -2,10 +2,10 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use burn::tensor::{Device, Tensor, TensorData};
-use kiln_feature::{DenseFeatures, FeatureBuffer, FeatureStore};
+use burn::tensor::Device;
+use kiln_feature::{DenseFeatures, FeatureStore};
 use kiln_graph::{Csc, NodeId};
-use kiln_kernels::DeviceBlock;
+use kiln_kernels::{DeviceBlock, gather_features};
 use kiln_nn::{ForwardContext, LayerWiseModel, Mode};
 use kiln_sample::{EdgeWeights, FrontierSampler, NeighborSampler, RngKey, SamplerConfig, Scratch, Seeds};
 
@@ -308,10 +308,7 @@ impl<M: LayerWiseModel> Run<'_, M> {
         let n_dst = nodes.len();
         let seeds = Seeds::nodes(nodes.map(NodeId).collect());
         let block = self.inference.sampler.sample_blocks(&seeds, ctx.key, scratch)?.blocks.remove(0);
-        let mut rows = FeatureBuffer::empty(source.dtype());
-        source.gather(block.srcs(), &mut rows)?;
-        let x = TensorData::new(rows.into_f32(), [block.n_src(), source.dim()]);
-        let x = Tensor::from_data(x, &self.device);
+        let x = gather_features(source, block.srcs(), &self.device)?;
         let block = DeviceBlock::new(block, &self.device);
         let outputs = self.model.layer(layer, &block, x, &ctx);
         let [_, d_out] = self.model.widths(layer);

@@ -1,18 +1,19 @@
 use kiln_feature::FeatureStore;
 use kiln_graph::NodeId;
-use kiln_loader::{BatchError, Batcher, NodeBatcher, SeedBatch, StageTimes};
+use kiln_loader::{BatchError, Batcher, SeedBatch, StageTimes};
 use kiln_sample::{FrontierSampler, Scratch};
 
-use crate::step::batch::{DeviceBatch, DeviceBatcher};
+use crate::step::batch::DeviceBatch;
 use crate::step::device_node_batcher::DeviceNodeBatcher;
+use crate::step::host_node_batcher::HostNodeBatcher;
 use crate::step::node::NodeInput;
 
 /// A batcher for node tasks that prepares batches on the host and copies them to a device, or prepares them on the
 /// device. It is for programs that choose at run time.
 #[derive(Debug)]
 pub enum HostOrDeviceBatcher {
-    /// Samples and gathers on the host.
-    Host(DeviceBatcher<NodeBatcher<dyn FrontierSampler, dyn FeatureStore>>),
+    /// Samples on the host and gathers rows of the host.
+    Host(HostNodeBatcher<dyn FrontierSampler, dyn FeatureStore>),
     /// Samples and gathers on the device.
     Device(DeviceNodeBatcher),
 }

@@ -1,8 +1,8 @@
 use std::marker::PhantomData;
 
-use burn::tensor::{Device, Tensor, TensorData};
+use burn::tensor::{Device, Tensor};
 use kiln_graph::GraphId;
-use kiln_kernels::DeviceGraphs;
+use kiln_kernels::{DeviceGraphs, upload_features};
 use kiln_loader::GraphBatch;
 use kiln_nn::{ForwardContext, GraphModel};
 
@@ -41,10 +41,11 @@ impl ToDevice for GraphBatch {
     type Input = GraphInput;
 
     fn to_device(self, device: &Device) -> DeviceBatch<GraphInput> {
-        let x = TensorData::new(self.x.into_f32(), [self.block.n_src(), self.x_dim]);
+        let x = upload_features(self.x, self.x_dim, device);
+        assert_eq!(x.dims()[0], self.block.n_src(), "the batch should have a feature row per node");
         let input = GraphInput {
             graphs: DeviceGraphs::new(self.block, &self.node_offsets, &self.graphs, device),
-            x: Tensor::from_data(x, device),
+            x,
             items: self.graphs,
             labels: self.labels,
         };

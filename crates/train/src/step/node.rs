@@ -2,8 +2,8 @@ use std::marker::PhantomData;
 
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use kiln_graph::NodeId;
-use kiln_kernels::DeviceBlock;
-use kiln_loader::{MiniBatch, StageTimes};
+use kiln_kernels::{DeviceBlock, upload_features};
+use kiln_loader::{MiniBatch, SampledBatch, StageTimes};
 use kiln_nn::{BlockModel, ForwardContext};
 use kiln_sample::RngKey;
 
@@ -61,17 +61,32 @@ impl ToDevice for MiniBatch {
     type Input = NodeInput;
 
     fn to_device(self, device: &Device) -> DeviceBatch<NodeInput> {
-        let n_inputs = self.blocks.first().map_or(self.seeds.len(), |block| block.n_src());
-        let x = TensorData::new(self.x.into_f32(), [n_inputs, self.x_dim]);
-        let input = NodeInput {
-            blocks: self.blocks.into_iter().map(|block| DeviceBlock::new(block, device)).collect(),
-            x: Tensor::from_data(x, device),
-            seeds: self.seeds.as_nodes().to_vec(),
-            seed_index: self.seed_index.iter().map(|row| row.index()).collect(),
-            labels: self.labels,
-        };
-        input.into_batch(self.key, self.times, device)
+        let MiniBatch { step, key, seeds, blocks, seed_index, x, x_dim, labels, times } = self;
+        let x = upload_features(x, x_dim, device);
+        let sampled = SampledBatch { step, key, seeds, blocks, seed_index, labels };
+        sampled_to_device(sampled, x, times, device)
     }
+}
+
+/// Copies a batch to a device that already has the rows of its input nodes.
+///
+/// # Panics
+/// Panics if `x` does not have one row per input node.
+pub(crate) fn sampled_to_device(
+    batch: SampledBatch,
+    x: Tensor<2>,
+    times: StageTimes,
+    device: &Device,
+) -> DeviceBatch<NodeInput> {
+    assert_eq!(x.dims()[0], batch.input_nodes().len(), "the batch should have a feature row per input node");
+    let input = NodeInput {
+        blocks: batch.blocks.into_iter().map(|block| DeviceBlock::new(block, device)).collect(),
+        x,
+        seeds: batch.seeds.as_nodes().to_vec(),
+        seed_index: batch.seed_index.iter().map(|row| row.index()).collect(),
+        labels: batch.labels,
+    };
+    input.into_batch(batch.key, times, device)
 }
 
 impl<M: BlockModel> Task for NodeClassification<M> {

@@ -8,14 +8,14 @@ use burn::tensor::Device;
 use kiln_comm::{Communicator, SingleRank};
 use kiln_data::Dataset;
 use kiln_graph::NodeId;
-use kiln_kernels::testing::{device, read_block, reads_of, values};
+use kiln_kernels::testing::{Uploads, device, read_block, reads_of, uploads_of, values};
 use kiln_kernels::{DeviceFeatures, DeviceGraph, DeviceSampler, is_cpu};
 use kiln_loader::{Batcher, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeBatcher, Phase};
 use kiln_nn::{Aggregate, Sage, SageConfig};
 use kiln_sample::{Fanout, NeighborSampler, Seeds, count_node_accesses};
 use kiln_train::{
-    DeviceBatch, DeviceBatcher, DeviceNodeBatcher, EpochReport, NodeClassification, NodeInput,
-    OptimizerConfig, StepReport, TaskTrainer, TrainerConfig, weights_to_bytes,
+    DeviceBatch, DeviceBatcher, DeviceNodeBatcher, EpochReport, HostNodeBatcher, NodeClassification,
+    NodeInput, OptimizerConfig, StepReport, TaskTrainer, TrainerConfig, weights_to_bytes,
 };
 
 use crate::common::{data, nodes, ranks, shard};
@@ -115,6 +115,8 @@ fn batches_of_host_and_device_give_identical_weights() {
     };
     for workers in [0, 1] {
         check("copied by a worker", train(&data, Box::new(SingleRank), &device, on_host(), workers));
+        let gathered = HostNodeBatcher::new(host_fetch(&data), &device);
+        check("gathered for the device", train(&data, Box::new(SingleRank), &device, gathered, workers));
         for has_all_rows in [true, false] {
             let batcher = device_fetch(&data, &device, has_all_rows);
             check("made on the device", train(&data, Box::new(SingleRank), &device, batcher, workers));
@@ -163,6 +165,33 @@ fn batches_of_the_device_equal_those_of_the_host() {
         }
         assert_eq!(values(got.x), expected.x.into_f32());
     }
+}
+
+/// The thread that launches kernels must not copy the rows: with all rows in pinned memory, it does not.
+#[test]
+fn rows_of_a_batch_are_sent_from_pinned_memory() {
+    let (data, device) = (data(400), device());
+    let is_cuda = std::env::var("KILN_DEVICE").is_ok_and(|name| name.starts_with("cuda"));
+    let phase = Phase::Train { epoch: 0 };
+    let rows = |batch: &DeviceBatch<NodeInput>| batch.input.x.shape().num_elements() as u64;
+    let mut n_values = [0; 2];
+    // Without workers, this thread makes the batches.
+    let uploads = [
+        uploads_of(|| {
+            let batcher = DeviceBatcher::new(host_fetch(&data), &device);
+            let batches = loader(&data, &SingleRank, batcher, 0).epoch(phase);
+            n_values[0] = batches.map(|batch| rows(&batch.unwrap())).sum();
+        }),
+        uploads_of(|| {
+            let batcher = HostNodeBatcher::new(host_fetch(&data), &device);
+            let batches = loader(&data, &SingleRank, batcher, 0).epoch(phase);
+            n_values[1] = batches.map(|batch| rows(&batch.unwrap())).sum();
+        }),
+    ];
+    assert!(0 < n_values[0] && n_values[0] == n_values[1]);
+    let n_bytes = if is_cpu(&device) { 0 } else { 4 * n_values[0] };
+    let expected = Uploads { n_bytes, n_pinned_bytes: if is_cuda { n_bytes } else { 0 } };
+    assert_eq!(uploads, [expected; 2]);
 }
 
 /// Rows that are selected by counting the accesses of a sampled epoch have a higher hit rate than arbitrary rows.
