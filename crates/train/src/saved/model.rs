@@ -3,10 +3,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use burn::tensor::{Device, Tensor, TensorData};
+use burn::tensor::{Device, Tensor};
 use kiln_feature::{FeatureStore, Labels};
 use kiln_graph::{Csc, GraphId, NodeId, SharedArray};
-use kiln_kernels::{DeviceGraphs, to_vec_f32};
+use kiln_kernels::{DeviceGraphs, to_vec_f32, upload_features};
 use kiln_loader::{Batcher, GraphBatcher};
 
 use crate::error::Result;
@@ -153,8 +153,7 @@ impl SavedModel {
             let step = seeds.step;
             let batch = batcher.batch(seeds, &mut (), &mut Default::default());
             let batch = batch.map_err(|source| kiln_loader::Error::Batch { step, source })?;
-            let rows = TensorData::new(batch.x.into_f32(), [batch.block.n_src(), batch.x_dim]);
-            let rows = Tensor::from_data(rows, self.device());
+            let rows = upload_features(batch.x, batch.x_dim, self.device());
             let on_device = DeviceGraphs::new(batch.block, &batch.node_offsets, &batch.graphs, self.device());
             append(&mut scores, Some(self.scores(network.forward(&on_device, rows))?));
             positions.extend(of_batch);

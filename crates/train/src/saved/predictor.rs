@@ -1,10 +1,9 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use burn::tensor::{Tensor, TensorData};
 use kiln_feature::{FeatureBuffer, FeatureStore, Preparation};
 use kiln_graph::{Csc, ItemId, NodeId, gcn_norm, symmetrize};
-use kiln_kernels::{DeviceBlock, to_vec_f32};
+use kiln_kernels::{DeviceBlock, gather_features, to_vec_f32};
 use kiln_loader::{ItemSampler, ItemSamplerConfig, Phase, SeedBatch, Shard, UnevenShards};
 use kiln_sample::{
     EdgeWeights, Fanout, FrontierSampler, NeighborSampler, RngKey, Rule, SamplerConfig, Scratch, Seeds,
@@ -259,10 +258,7 @@ impl NodePredictor {
         self.scratches.lock().unwrap_or_else(PoisonError::into_inner).push(scratch);
         let sampled = sampled?;
         let rows_of_seeds: Vec<usize> = sampled.seed_index.iter().map(|row| row.index()).collect();
-        let mut rows = FeatureBuffer::empty(self.features.dtype());
-        self.features.gather(sampled.blocks[0].srcs(), &mut rows)?;
-        let x = TensorData::new(rows.into_f32(), [sampled.blocks[0].n_src(), self.features.dim()]);
-        let x = Tensor::from_data(x, device);
+        let x = gather_features(&*self.features, sampled.blocks[0].srcs(), device)?;
         let blocks: Vec<DeviceBlock> =
             sampled.blocks.into_iter().map(|block| DeviceBlock::new(block, device)).collect();
         let mut all = BothRows { scores: None, embeddings: None };
