@@ -8,6 +8,7 @@ use kiln::FitConfig;
 use kiln::train::{Metric, Optimizer, OptimizerConfig, RunDir, StepDecay};
 
 use crate::flags;
+use crate::output::LogFormat;
 
 /// The flags for training, checkpoints and the run's folder.
 #[derive(Debug, Args)]
@@ -43,6 +44,12 @@ pub(crate) struct FitArgs {
     /// Stops early after N epochs without a better --metric. Default: never.
     #[arg(long, value_parser = flags::size)]
     patience: Option<usize>,
+    /// Also writes an event file for TensorBoard to the folder `tensorboard` of the run.
+    #[arg(long)]
+    pub(crate) tensorboard: bool,
+    /// Format of the lines on standard output.
+    #[arg(long, value_enum, default_value = "text")]
+    pub(crate) log_format: LogFormat,
     /// Writes a checkpoint after every N steps of an epoch, in addition to the one at its end.
     #[arg(long, value_parser = flags::size)]
     checkpoint_every: Option<usize>,

@@ -23,6 +23,7 @@ mod partitions;
 mod predict;
 mod progress;
 mod ranks;
+mod sampling;
 mod serve;
 mod source;
 mod train;

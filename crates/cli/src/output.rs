@@ -1,20 +1,56 @@
-//! Printing to standard output.
+//! Printing to standard output, as text or as JSON.
 
 use std::fmt;
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use serde_json::{Value, json};
+
 /// True if this process prints nothing, because the process of rank 0 prints for all.
 static IS_QUIET: AtomicBool = AtomicBool::new(false);
+/// True if each line is a JSON object.
+static IS_JSON: AtomicBool = AtomicBool::new(false);
+
+/// The format of the lines on standard output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum LogFormat {
+    /// Text, with a progress bar on a terminal.
+    Text,
+    /// A JSON object per line, with the kind of event in `event`.
+    Json,
+}
 
 /// Silences this process, because the process of rank 0 prints for all.
 pub(crate) fn be_quiet() {
     IS_QUIET.store(true, Ordering::Relaxed);
 }
 
-/// Prints a line, unless this process was silenced. Errors are ignored: a closed pipe (`| head`) must not stop a run
-/// that writes files.
+/// Sets the format of the lines.
+pub(crate) fn set_format(format: LogFormat) {
+    IS_JSON.store(format == LogFormat::Json, Ordering::Relaxed);
+}
+
+/// Returns true if each line is a JSON object.
+pub(crate) fn is_json() -> bool {
+    IS_JSON.load(Ordering::Relaxed)
+}
+
+/// Prints a line, unless this process was silenced. In JSON, it is an event `message` with the line as its `text`.
+/// Errors are ignored: a closed pipe (`| head`) must not stop a run that writes files.
 pub(crate) fn print_rank_zero(line: impl fmt::Display) {
+    match is_json() {
+        true => print_event("message", json!({ "text": line.to_string() })),
+        false => print(line),
+    }
+}
+
+/// Prints an event with its fields, which are an object, as a line of JSON.
+pub(crate) fn print_event(event: &str, mut fields: Value) {
+    fields["event"] = event.into();
+    print(fields);
+}
+
+fn print(line: impl fmt::Display) {
     if !IS_QUIET.load(Ordering::Relaxed) {
         let _ = writeln!(io::stdout(), "{line}");
     }

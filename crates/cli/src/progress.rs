@@ -8,8 +8,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 use kiln::train::{
     EpochReport, MeanStepTime, Metric, MetricSums, Resumed, Run, StepReport, TrainCallback, Validation,
 };
+use serde_json::json;
 
-use crate::output::print_rank_zero;
+use crate::output::{is_json, print_event, print_rank_zero};
 
 /// The number of steps at the start of a run that the mean iteration time excludes.
 const WARMUP_STEPS: u64 = 10;
@@ -33,7 +34,7 @@ impl Progress {
     /// Returns a progress bar for `n_epochs`, drawn on standard error if that is a terminal. With `loss_every`, it also
     /// prints the loss every `loss_every` steps of an epoch.
     pub(crate) fn new(n_epochs: usize, n_ranks: usize, loss_every: Option<usize>) -> Self {
-        let bar = ProgressBar::no_length();
+        let bar = if is_json() { ProgressBar::hidden() } else { ProgressBar::no_length() };
         let style = ProgressStyle::with_template("{bar:30} step {pos}/{len}  {msg}  {eta} left");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         let step_time = MeanStepTime::new(WARMUP_STEPS);
@@ -82,6 +83,9 @@ impl TrainCallback for Progress {
         self.bar.inc(1);
         if self.loss_every.is_some_and(|every| report.step.is_multiple_of(every)) {
             let (step, loss) = (report.step, report.counts.loss());
+            if is_json() {
+                return print_event("step", json!({ "step": step, "loss": loss }));
+            }
             self.bar.suspend(|| print_rank_zero(format_args!("step {step:5}  loss {loss:.4}")));
         }
     }
@@ -92,6 +96,16 @@ impl TrainCallback for Progress {
 
     fn epoch(&mut self, epoch: usize, train: &EpochReport, val: &MetricSums, is_best: bool) {
         let seconds = train.wall.as_secs_f64();
+        if is_json() {
+            let selected = self.val.map(|val| (val.metric.name(), val.value));
+            let (metric, value) = selected.unwrap_or((Metric::Accuracy.name(), Some(val.accuracy())));
+            let fields = json!({
+                "epoch": epoch, "n_epochs": self.n_epochs, "loss": train.counts.loss(),
+                "accuracy": train.counts.accuracy(), "val_loss": val.loss(), "val_metric": metric,
+                "val_value": value, "seconds": seconds, "is_best": is_best,
+            });
+            return print_event("epoch", fields);
+        }
         let line = format!(
             "epoch {epoch:3}/{}  loss {:.4}  train {:.4}  val {:.4}  {seconds:.2} s  {:.0} seeds/s{}",
             self.n_epochs,

@@ -10,18 +10,19 @@ use kiln::comm::{EXIT_RETRY, LaunchEnv};
 use kiln::data::Split;
 use kiln::loader::Phase;
 use kiln::nn::ModelConfig;
-use kiln::sample::{Fanout, Rule};
-use kiln::train::{CrossValidation, FoldResult, OptimizerConfig, RunIdentity, TrainCallback};
+use kiln::train::{CrossValidation, FoldResult, OptimizerConfig, RunIdentity, TensorBoard, TrainCallback};
 use kiln::{DataDims, DataLoader, Error, EvalMode, GraphLoader, NeighborLoader, RankHandle, Trainer, launch};
+use serde_json::json;
 
 use crate::device::DeviceArgs;
 use crate::fit::FitArgs;
 use crate::flags::{self, GivenFlags};
 use crate::model::{ModelArgs, NodeModel};
-use crate::output::{be_quiet, print_rank_zero};
+use crate::output::{be_quiet, is_json, print_event, print_rank_zero, set_format};
 use crate::partitions::{PartitionArgs, TrafficLines, print_memory};
 use crate::progress::Progress;
 use crate::ranks::RankArgs;
+use crate::sampling::SamplingArgs;
 use crate::source::DataArgs;
 
 /// The learning task.
@@ -31,15 +32,6 @@ enum Task {
     Node,
     /// Graph classification.
     Graph,
-}
-
-/// The neighbours that evaluation reads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Eval {
-    /// Samples neighbours as in training.
-    Sampled,
-    /// Reads all neighbours, layer by layer over the whole graph.
-    Exact,
 }
 
 /// The flags of `kiln train`.
@@ -62,35 +54,6 @@ pub(crate) struct TrainArgs {
     device: DeviceArgs,
     #[command(flatten)]
     parts: PartitionArgs,
-}
-
-/// The flags for neighbour sampling and evaluation.
-#[derive(Debug, Args)]
-#[command(next_help_heading = "Neighbours")]
-struct SamplingArgs {
-    /// Neighbours per node: a number or `all` per layer, input layer first. With --layers, one value is used for all
-    /// layers.
-    #[arg(long, value_delimiter = ',', value_parser = flags::fanouts, default_value = "10,10,10")]
-    fanouts: Vec<Fanout>,
-    /// Sampling rule, for sage.
-    #[arg(long, default_value = "uniform", value_parser = flags::choice([
-        ("uniform", "Uniform without replacement", Rule::Uniform),
-        ("uniform-with-replacement", "Uniform with replacement", Rule::UniformWithReplacement),
-    ]))]
-    rule: Rule,
-    /// Neighbours that evaluation reads.
-    #[arg(long, value_enum, default_value = "sampled")]
-    eval: Eval,
-    /// Memory limit of `--eval exact` for layer outputs, such as 512MiB; the rest is written to temporary files
-    /// (TMPDIR). The scores of the test nodes are not included. Default: no limit.
-    #[arg(long, value_parser = kiln::data::convert::parse_bytes)]
-    memory: Option<u64>,
-    /// Validates on N batches on rank 0, while the other ranks wait. Default: the whole split on all ranks.
-    #[arg(long, value_parser = flags::size, conflicts_with = "eval")]
-    val_batches: Option<usize>,
-    /// Cross-validates on N stratified folds of a set of graphs, which the ranks (threads) divide; writes no files.
-    #[arg(long, value_parser = flags::folds, conflicts_with_all = ["out", "resume", "start_or_resume", "patience", "checkpoint_every"])]
-    folds: Option<usize>,
 }
 
 /// The configuration of a run.
@@ -135,6 +98,7 @@ fn flags_of_other_tasks(is_of_graphs: bool, is_partitioned: bool, has_folds: boo
 /// Runs `kiln train`.
 pub(crate) fn run(args: &TrainArgs, flags: GivenFlags) -> anyhow::Result<ExitCode> {
     let started = Instant::now();
+    set_format(args.fit.log_format);
     let launch = args.ranks.launch()?;
     if launch.as_ref().is_some_and(|launch| launch.rank != 0) {
         be_quiet();
@@ -315,6 +279,8 @@ impl TrainRun<'_> {
     ) -> kiln::Result<Outcome> {
         let TrainArgs { fit, ranks, .. } = self.args;
         let progress = || Progress::new(fit.epochs, rank.world_size(), fit.loss_every);
+        let warn = |text: String| eprintln!("warning: {text}");
+        let tensorboard = (fit.tensorboard && rank.is_zero()).then(|| TensorBoard::new(warn));
         let config = fit
             .config()
             .fingerprint(self.fingerprint(hash))
@@ -322,7 +288,7 @@ impl TrainRun<'_> {
             .title(format!("kiln train on {}", loader.names().0))
             .started(self.started)
             .stop_flag(kiln::stop_on_signals()?)
-            .callback((rank.is_zero().then(progress), callback));
+            .callback(((rank.is_zero().then(progress), callback), tensorboard));
         let mut trainer = Trainer::new(model.clone(), self.optimizer)
             .seed(ranks.seed)
             .devices(ranks.device.clone())
@@ -331,6 +297,11 @@ impl TrainRun<'_> {
             Ok(best) => {
                 let summary = best.write_report(loader)?;
                 if let (Some(summary), Some(folder)) = (summary, best.folder()) {
+                    if is_json() {
+                        let fields = json!({ "folder": folder.display().to_string(), "summary": summary });
+                        print_event("summary", fields);
+                        return Ok(Outcome::Done);
+                    }
                     print_rank_zero(format_args!("{summary}\nfiles           {}", folder.display()));
                 }
                 Ok(Outcome::Done)
@@ -381,20 +352,6 @@ impl TrainRun<'_> {
 
 /// The flags that do not affect the result, or that another setting represents.
 const NOT_OF_THE_RESULT: &str = "ranks batch-size threads-per-rank deadline rank world-size local-rank master engine \
-    join-within tls-ca tls-cert tls-key workers data in-memory verify epochs loss-every checkpoint-every memory \
+    join-within tls-ca tls-cert tls-key workers data in-memory verify epochs loss-every tensorboard log-format checkpoint-every memory \
     graph-mode feature-cache hot-by mode parts servers host no-static-cache cache-size worker-concurrency \
     channel-size out resume continue";
-
-impl SamplingArgs {
-    fn evaluation(&self) -> anyhow::Result<EvalMode> {
-        ensure!(
-            self.eval == Eval::Exact || self.memory.is_none(),
-            "--memory requires --eval exact: add it, or remove --memory"
-        );
-        Ok(match (self.eval, self.val_batches) {
-            (Eval::Exact, _) => EvalMode::Exact { memory_bytes: self.memory },
-            (Eval::Sampled, Some(n_batches)) => EvalMode::FirstRank { n_batches },
-            (Eval::Sampled, None) => EvalMode::Sampled,
-        })
-    }
-}

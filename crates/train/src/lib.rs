@@ -49,6 +49,7 @@ pub use run::run_config::{Outcome, RunConfig, Tested, Trained};
 pub use run::run_dir::RunDir;
 pub use run::state::{ReportInfo, Resumed, Run};
 pub use run::summary::{Best, FitReport, Summary};
+pub use run::tensorboard::TensorBoard;
 pub use saved::error::ModelError;
 pub use saved::info::{
     EvaluatedNeighbors, EvaluationInfo, MODEL_FORMAT, ModelInfo, ModelInputs, ModelTask, SamplingInfo,

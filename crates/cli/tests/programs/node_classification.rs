@@ -219,3 +219,52 @@ fn errors_of_invalid_flags_contain_the_expected_values() {
         assert!(!said.contains("panicked"), "{given}: {said}");
     }
 }
+
+/// Returns the records of an event file, after checking their lengths.
+fn event_records(bytes: &[u8]) -> Vec<&[u8]> {
+    let (mut records, mut rest) = (Vec::new(), bytes);
+    while !rest.is_empty() {
+        let length = u64::from_le_bytes(rest[..8].try_into().unwrap()) as usize;
+        records.push(&rest[12..12 + length]);
+        rest = &rest[12 + length + 4..];
+    }
+    records
+}
+
+#[test]
+fn logs_are_json_lines_and_event_files_on_request() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("run");
+    let flags = "--data sbm --fanouts 4 --hidden 8 --epochs 2 --log-format json --tensorboard";
+    let flags: Vec<&str> = flags.split_whitespace().chain(["--out", out.to_str().unwrap()]).collect();
+    let output = run(&flags);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let printed = text(&output.stdout);
+    let events: Vec<serde_json::Value> =
+        printed.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
+    let of = |kind: &str| events.iter().filter(|event| event["event"] == kind).collect::<Vec<_>>();
+    assert_eq!(of("epoch").iter().map(|epoch| epoch["epoch"].as_u64().unwrap()).collect::<Vec<_>>(), [1, 2]);
+    let summary = &of("summary")[0]["summary"];
+    assert_eq!(summary["n_epochs"], 2);
+    let rows = std::fs::read_to_string(out.join("metrics.jsonl")).unwrap();
+    let first: serde_json::Value = serde_json::from_str(rows.lines().next().unwrap()).unwrap();
+    assert_eq!(of("epoch")[0]["loss"], first["train_loss"], "{first}");
+    let files: Vec<_> =
+        std::fs::read_dir(out.join("tensorboard")).unwrap().map(|file| file.unwrap().path()).collect();
+    assert_eq!(files.len(), 1);
+    let bytes = std::fs::read(&files[0]).unwrap();
+    let records = event_records(&bytes);
+    let n_with = |tag: &str| {
+        records.iter().filter(|record| record.windows(tag.len()).any(|part| part == tag.as_bytes())).count()
+    };
+    let n_steps: u64 = rows
+        .lines()
+        .map(|row| serde_json::from_str::<serde_json::Value>(row).unwrap()["n_steps"].as_u64().unwrap())
+        .sum();
+    // The version of the format, the start of the session, each step, and each epoch.
+    assert_eq!(records.len() as u64, 2 + n_steps + 2);
+    assert_eq!(
+        (n_with("brain.Event:2"), n_with("loss/step") as u64, n_with("loss/validation")),
+        (1, n_steps, 2)
+    );
+}

@@ -11,4 +11,5 @@ pub(crate) mod run_config;
 pub(crate) mod run_dir;
 pub(crate) mod state;
 pub(crate) mod summary;
+pub(crate) mod tensorboard;
 pub(crate) mod write_failures;
