@@ -15,7 +15,7 @@ use kiln_loader::{Batcher, GraphBatcher, ItemSampler, ItemSamplerConfig, Loader,
 use kiln_nn::{GcnConfig, GinConfig, JumpingKnowledge, Normalization};
 use kiln_sample::{EdgeWeights, Fanout, NeighborSampler, Rule, SamplerConfig};
 use kiln_train::{
-    DeviceBatch, DeviceBatcher, GraphClassification, NodeClassification, Optimizer, OptimizerConfig, Task,
+    AdamConfig, DeviceBatch, DeviceBatcher, GraphClassification, NodeClassification, OptimizerConfig, Task,
     TaskTrainer, TrainerConfig,
 };
 
@@ -84,8 +84,7 @@ fn gcn(stage: &mut Stage) -> Result {
         input_dropout: 0.0,
         dropout: 0.0,
     };
-    let optimizer =
-        OptimizerConfig { kind: Optimizer::Adam, learning_rate: 0.01, weight_decay: 5e-4, decay: None };
+    let optimizer = AdamConfig::new(0.01).weight_decay(5e-4).into();
     let (task, config) = (NodeClassification::new(), TrainerConfig::new(optimizer));
     let init = |key, device: &Device| model.init(key, device);
     let mut trainer = TaskTrainer::new(task, &config, Box::new(SingleRank), init)?;

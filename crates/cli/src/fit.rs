@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::ensure;
 use clap::Args;
 use kiln::FitConfig;
-use kiln::train::{Metric, Optimizer, OptimizerConfig, RunDir, StepDecay};
+use kiln::train::{LrSchedule, Metric, Optimizer, OptimizerConfig, RunDir};
 
 use crate::flags;
 use crate::output::LogFormat;
@@ -81,8 +81,8 @@ impl FitArgs {
             "--lr-decay requires --lr-decay-every: give both"
         );
         let factor = lr_decay.unwrap_or(0.5);
-        let decay = lr_decay_every.map(|every_epochs| StepDecay { every_epochs, factor });
-        Ok(OptimizerConfig { kind, learning_rate: self.lr(is_of_graphs), weight_decay, decay })
+        let schedule = lr_decay_every.map_or(LrSchedule::default(), |every| LrSchedule::step(every, factor));
+        Ok(OptimizerConfig { weight_decay, schedule, ..OptimizerConfig::new(kind, self.lr(is_of_graphs)) })
     }
 
     /// Returns the settings of the run: its epochs, its folder, early stopping and checkpoints.

@@ -5,7 +5,7 @@ pub use kiln_graph::{GraphId, NodeId};
 pub use kiln_loader::Phase;
 pub use kiln_nn::{Aggregate, GcnConfig, GinConfig, ModelConfig, SageConfig};
 pub use kiln_sample::{EdgeWeights, Fanout, Rule};
-pub use kiln_train::{AdamConfig, Metric, PredictMode, SavedModel};
+pub use kiln_train::{AdamConfig, LrSchedule, Metric, PredictMode, SavedModel, SgdConfig, TrainingLength};
 
 #[cfg(feature = "grpc")]
 pub use crate::PartitionedGraph;

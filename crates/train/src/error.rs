@@ -203,6 +203,12 @@ pub enum Error {
         /// The number of epochs that the trainer has trained.
         got: usize,
     },
+    /// The schedule of the learning rate depends on the number of steps of an epoch, which is not known.
+    #[error(
+        "the schedule of the learning rate needs the number of steps of an epoch: train with `TaskTrainer::epoch` or \
+         `fit`, or set it with `TaskTrainer::with_epoch_steps`"
+    )]
+    UnknownEpochSteps,
     /// The run has not recorded an epoch yet.
     #[error("no epoch was recorded, so there is no best model")]
     NoEpoch,

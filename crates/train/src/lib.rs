@@ -72,8 +72,9 @@ pub use step::metric_sums::{LossWeight, MetricSums};
 #[cfg(feature = "nccl")]
 pub use step::nccl::{CudaDevices, NcclGroup};
 pub use step::node::{NodeClassification, NodeInput};
-pub use step::optimizer::{AdamConfig, Optimizer, OptimizerConfig, StepDecay};
+pub use step::optimizer::{AdamConfig, Optimizer, OptimizerConfig, SgdConfig};
 pub use step::reports::{EpochReport, MeanStepTime, StepReport, Timings};
+pub use step::schedule::{LrDecay, LrSchedule, StepDecay, TrainingLength, TrainingPosition};
 pub use step::sync::{GradientSync, HostAllReduce};
 pub use step::task::{StepOutput, Task};
 pub use step::trainer::{TaskTrainer, TrainerConfig};

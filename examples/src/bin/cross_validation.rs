@@ -10,7 +10,7 @@
 
 use clap::Parser;
 use kiln::prelude::*;
-use kiln::train::{CrossValidation, FoldResult, Optimizer, OptimizerConfig, StepDecay};
+use kiln::train::{CrossValidation, FoldResult};
 
 /// Cross-validates the network of the GIN paper on the graphs of MUTAG. `kiln train --folds` has more flags.
 #[derive(Parser)]
@@ -31,8 +31,7 @@ fn main() -> Result<()> {
     let graphs = GraphDataset::open("mutag")?;
     let features = graphs.node_features(NodeFeatures::Auto)?;
     let model = GinConfig::paper(features.dim(), 64, graphs.labels().n_classes());
-    let decay = Some(StepDecay { every_epochs: 50, factor: 0.5 });
-    let adam = OptimizerConfig { kind: Optimizer::Adam, learning_rate: 0.01, weight_decay: 0.0, decay };
+    let adam = AdamConfig::new(0.01).step_decay(50, 0.5);
     let folds = Split::folds(graphs.labels(), args.folds, 0)?;
     let results = launch(RankConfig::threads(args.ranks), |rank| {
         let own = (0..args.folds).filter(|fold| fold % rank.world_size() == rank.index());

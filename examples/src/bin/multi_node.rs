@@ -16,7 +16,6 @@ use clap::Parser;
 use kiln::data::synthetic::{FakeConfig, fake};
 use kiln::prelude::*;
 use kiln::stop_on_signals;
-use kiln::train::{Optimizer, OptimizerConfig};
 
 /// Trains a GCN on a graph's nodes; each process of a launcher is a rank. `kiln train` has more flags.
 #[derive(Parser)]
@@ -52,8 +51,7 @@ fn run(args: &Args) -> Result<()> {
     let evaluation = EvalMode::FirstRank { n_batches: 100 };
     let loader = NeighborLoader::new(&data, [50, 50]).gcn_norm()?.batch_size(128).evaluation(evaluation);
     let model = GcnConfig::for_data(&data).layers(2).hidden(64).dropout(0.0);
-    let adam =
-        OptimizerConfig { kind: Optimizer::Adam, learning_rate: 0.01, weight_decay: 5e-4, decay: None };
+    let adam = AdamConfig::new(0.01).weight_decay(5e-4);
     launch(RankConfig::from_env_or_threads(args.ranks), |rank| {
         let mut fit = FitConfig::epochs(args.epochs).stop_flag(stop_on_signals()?);
         if let Some(folder) = &args.folder {

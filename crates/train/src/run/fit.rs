@@ -146,6 +146,7 @@ where
     T: Task,
     F: Batcher<Batch = DeviceBatch<T::Input>>,
 {
+    trainer.epoch_steps = Some(train.n_steps(trainer.next_phase()));
     let mut batches = train.epoch_from(trainer.next_phase(), trainer.epoch.n_steps);
     while trainer.step(&mut batches, |report| callback.step(report))? {
         let is_due = checkpoint_every.is_some_and(|every| trainer.epoch.n_steps.is_multiple_of(every));

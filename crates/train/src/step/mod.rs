@@ -17,6 +17,8 @@ pub(crate) mod nccl;
 pub(crate) mod node;
 pub(crate) mod optimizer;
 pub(crate) mod reports;
+pub(crate) mod schedule;
+pub(crate) mod sgd;
 pub(crate) mod steps;
 pub(crate) mod sync;
 pub(crate) mod task;

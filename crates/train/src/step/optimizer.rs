@@ -1,28 +1,30 @@
+use std::fmt;
+
 use burn::optim::ModuleOptimizer;
 
 use crate::error::{Error, Result};
 use crate::step::adam::{Adam, Decay};
+use crate::step::schedule::{LrDecay, LrSchedule, TrainingPosition};
+use crate::step::sgd::Sgd;
 
 /// The kinds of update rules.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Optimizer {
     /// Adam (Kingma and Ba 2015). Weight decay is added to the gradient, as in PyTorch's `Adam`.
     Adam,
     /// AdamW (Loshchilov and Hutter 2019). Weight decay is applied to the weights.
     AdamW,
+    /// Stochastic gradient descent, as PyTorch's `SGD` without dampening. Weight decay is added to the gradient.
+    Sgd {
+        /// The share of the velocity that a step keeps, at least 0 and below 1; 0 for no momentum.
+        momentum: f64,
+        /// True for Nesterov momentum (Sutskever, Martens, Dahl and Hinton 2013), which needs a momentum above 0.
+        nesterov: bool,
+    },
 }
 
-/// A schedule that multiplies the learning rate by a factor after every `every_epochs` epochs.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct StepDecay {
-    /// The number of epochs between two multiplications, at least 1.
-    pub every_epochs: usize,
-    /// The factor of each multiplication, above 0 and at most 1.
-    pub factor: f64,
-}
-
-/// An update rule and its hyperparameters. Betas are 0.9 and 0.999 and epsilon is 1e-8, PyTorch's defaults.
-#[derive(Debug, Clone, Copy, PartialEq)]
+/// An update rule and its hyperparameters. Adam's betas are 0.9 and 0.999 and its epsilon is 1e-8, PyTorch's defaults.
+#[derive(Clone, Copy, PartialEq)]
 pub struct OptimizerConfig {
     /// The kind of update rule.
     pub kind: Optimizer,
@@ -30,25 +32,29 @@ pub struct OptimizerConfig {
     pub learning_rate: f64,
     /// The weight decay; 0 disables it.
     pub weight_decay: f64,
-    /// The schedule of the learning rate; `None` keeps it constant.
-    pub decay: Option<StepDecay>,
+    /// The schedule of the learning rate.
+    pub schedule: LrSchedule,
 }
 
 impl OptimizerConfig {
     /// Returns Adam, or AdamW if the weight decay is above 0.
     pub fn adam(learning_rate: f64, weight_decay: f64) -> Self {
         let kind = if weight_decay > 0.0 { Optimizer::AdamW } else { Optimizer::Adam };
-        Self { kind, learning_rate, weight_decay, decay: None }
+        Self { weight_decay, ..Self::new(kind, learning_rate) }
     }
 
-    /// Returns the learning rate in this epoch, counted from 0.
+    /// Returns an update rule without weight decay and with a constant learning rate.
+    pub fn new(kind: Optimizer, learning_rate: f64) -> Self {
+        Self { kind, learning_rate, weight_decay: 0.0, schedule: LrSchedule::default() }
+    }
+
+    /// Returns the learning rate of a step; `None` if the schedule depends on the number of steps of an epoch and the
+    /// position has none.
     ///
     /// # Panics
     /// Panics if the rate decays every 0 epochs, which [`OptimizerConfig::init`] rejects.
-    pub fn learning_rate_in(&self, epoch: usize) -> f64 {
-        let Some(StepDecay { every_epochs, factor }) = self.decay else { return self.learning_rate };
-        let n_steps = i32::try_from(epoch / every_epochs).unwrap_or(i32::MAX);
-        self.learning_rate * factor.powi(n_steps)
+    pub fn learning_rate_at(&self, position: TrainingPosition) -> Option<f64> {
+        self.schedule.rate_at(self.learning_rate, position)
     }
 
     const BETAS: [f32; 2] = [0.9, 0.999];
@@ -58,7 +64,8 @@ impl OptimizerConfig {
     ///
     /// # Errors
     /// Returns [`Error::BadSetting`] for a learning rate that is not positive and finite, a weight decay that is
-    /// negative or not finite, a decay every 0 epochs, or a decay factor outside of (0, 1].
+    /// negative or not finite, a momentum outside of [0, 1), Nesterov momentum of 0, or a schedule with a length of 0
+    /// or a factor that is out of range.
     pub fn init(&self) -> Result<ModuleOptimizer> {
         let bad = |what, expected, got| Err(Error::BadSetting { what, expected, got });
         if !(self.learning_rate.is_finite() && self.learning_rate > 0.0) {
@@ -67,20 +74,38 @@ impl OptimizerConfig {
         if !(self.weight_decay.is_finite() && self.weight_decay >= 0.0) {
             return bad("the weight decay", "zero or a positive number", self.weight_decay);
         }
-        if let Some(StepDecay { every_epochs, factor }) = self.decay {
-            if every_epochs == 0 {
-                return bad("the number of epochs between decays of the learning rate", "at least 1", 0.0);
-            }
-            if !(0.0 < factor && factor <= 1.0) {
-                return bad("the learning rate's decay factor", "above 0 and at most 1", factor);
-            }
-        }
-        let decay = self.weight_decay as f32;
+        self.schedule.check()?;
+        let weight_decay = self.weight_decay as f32;
         let decay = match self.kind {
-            Optimizer::Adam => Decay::OfGradient(decay),
-            Optimizer::AdamW => Decay::OfParameters(decay),
+            Optimizer::Adam => Decay::OfGradient(weight_decay),
+            Optimizer::AdamW => Decay::OfParameters(weight_decay),
+            Optimizer::Sgd { momentum, .. } if !(0.0..1.0).contains(&momentum) => {
+                return bad("the momentum", "at least 0 and below 1", momentum);
+            }
+            Optimizer::Sgd { momentum: 0.0, nesterov: true } => {
+                return bad("the momentum", "above 0 for Nesterov momentum", 0.0);
+            }
+            Optimizer::Sgd { momentum, nesterov } => {
+                return Ok(Sgd::new(momentum, nesterov, weight_decay).into());
+            }
         };
         Ok(Adam { betas: Self::BETAS, epsilon: Self::EPSILON, decay }.into())
+    }
+}
+
+impl fmt::Debug for OptimizerConfig {
+    /// Formats the settings. The identity of a run contains this text, so the text of settings that earlier versions
+    /// have must stay the same: a schedule without warm-up that is constant or in steps is named `decay`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kind, learning_rate, weight_decay, schedule } = self;
+        let mut text = f.debug_struct("OptimizerConfig");
+        text.field("kind", kind).field("learning_rate", learning_rate).field("weight_decay", weight_decay);
+        match schedule {
+            LrSchedule { decay: LrDecay::Constant, warmup: None } => text.field("decay", &None::<()>),
+            LrSchedule { decay: LrDecay::Step(decay), warmup: None } => text.field("decay", &Some(decay)),
+            schedule => text.field("schedule", schedule),
+        };
+        text.finish()
     }
 }
 
@@ -92,7 +117,7 @@ pub struct AdamConfig(OptimizerConfig);
 impl AdamConfig {
     /// Creates Adam with this learning rate, without weight decay.
     pub fn new(learning_rate: f64) -> Self {
-        Self(OptimizerConfig { kind: Optimizer::Adam, learning_rate, weight_decay: 0.0, decay: None })
+        Self(OptimizerConfig::new(Optimizer::Adam, learning_rate))
     }
 
     /// Sets the weight decay that is added to the gradients, as in PyTorch's `Adam`.
@@ -107,12 +132,55 @@ impl AdamConfig {
 
     /// Multiplies the learning rate by `factor` after every `every_epochs` epochs, as PyTorch's `StepLR`.
     pub fn step_decay(self, every_epochs: usize, factor: f64) -> Self {
-        Self(OptimizerConfig { decay: Some(StepDecay { every_epochs, factor }), ..self.0 })
+        self.schedule(LrSchedule::step(every_epochs, factor))
+    }
+
+    /// Sets the schedule of the learning rate.
+    pub fn schedule(self, schedule: LrSchedule) -> Self {
+        Self(OptimizerConfig { schedule, ..self.0 })
     }
 }
 
 impl From<AdamConfig> for OptimizerConfig {
     fn from(adam: AdamConfig) -> Self {
         adam.0
+    }
+}
+
+/// A builder of stochastic gradient descent with PyTorch's defaults.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[must_use]
+pub struct SgdConfig(OptimizerConfig);
+
+impl SgdConfig {
+    /// Creates SGD with this learning rate, without momentum and weight decay.
+    pub fn new(learning_rate: f64) -> Self {
+        Self(OptimizerConfig::new(Optimizer::Sgd { momentum: 0.0, nesterov: false }, learning_rate))
+    }
+
+    /// Sets the momentum.
+    pub fn momentum(self, momentum: f64) -> Self {
+        Self(OptimizerConfig { kind: Optimizer::Sgd { momentum, nesterov: false }, ..self.0 })
+    }
+
+    /// Sets the momentum, and uses it in the way of Nesterov.
+    pub fn nesterov_momentum(self, momentum: f64) -> Self {
+        Self(OptimizerConfig { kind: Optimizer::Sgd { momentum, nesterov: true }, ..self.0 })
+    }
+
+    /// Sets the weight decay that is added to the gradients.
+    pub fn weight_decay(self, weight_decay: f64) -> Self {
+        Self(OptimizerConfig { weight_decay, ..self.0 })
+    }
+
+    /// Sets the schedule of the learning rate.
+    pub fn schedule(self, schedule: LrSchedule) -> Self {
+        Self(OptimizerConfig { schedule, ..self.0 })
+    }
+}
+
+impl From<SgdConfig> for OptimizerConfig {
+    fn from(sgd: SgdConfig) -> Self {
+        sgd.0
     }
 }

@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::step::batch::DeviceBatch;
 use crate::step::metric_sums::{LossWeight, MetricSums};
 use crate::step::reports::{EpochReport, EpochState, StepReport, Unread};
+use crate::step::schedule::TrainingPosition;
 use crate::step::sync::share_buffers;
 use crate::step::task::{StepOutput, Task};
 use crate::step::trainer::TaskTrainer;
@@ -38,13 +39,14 @@ impl<T: Task> TaskTrainer<T> {
     /// # Errors
     /// Returns [`Error::OtherLoader`] for a loader of another seed or another rank's share, the loader's error,
     /// [`Error::LossNotFinite`], [`Error::OtherDevice`], [`Error::Ranks`] if another rank fails,
-    /// [`Error::RanksDiffer`], and [`Error::Graph`] if a mapped file was changed. The parameters are then those after
+    /// [`Error::RanksDiffer`], [`Error::UnknownEpochSteps`], and [`Error::Graph`] if a mapped file was changed. The parameters are then those after
     /// the last complete step (but see [`TaskTrainer::with_read_every`]).
     pub fn epoch<F>(&mut self, loader: &Loader<F>, observe: impl FnMut(&StepReport)) -> Result<EpochReport>
     where
         F: Batcher<Batch = DeviceBatch<T::Input>>,
     {
         self.check_items(loader.items())?;
+        self.epoch_steps = Some(loader.n_steps(self.next_phase()));
         let batches = loader.epoch_from(self.next_phase(), self.epoch.n_steps);
         self.epoch_of(batches, observe)
     }
@@ -95,6 +97,7 @@ impl<T: Task> TaskTrainer<T> {
                 return Err(error.into());
             }
         };
+        let learning_rate = self.learning_rate()?;
         let Learned { outcome, weight, gradients } = self.learn(batch)?;
         let learned = Instant::now();
         self.comm.set_stage("sync");
@@ -114,7 +117,6 @@ impl<T: Task> TaskTrainer<T> {
         let synced = Instant::now();
         self.epoch.timings.sync += synced - learned;
         self.comm.set_stage("update");
-        let learning_rate = self.optimizer.config.learning_rate_in(self.epoch.epoch);
         self.model = self.optimizer.state.step(learning_rate, self.model.clone(), gradients);
         self.epoch.timings.update += synced.elapsed();
         self.epoch.memory.look();
@@ -206,6 +208,13 @@ impl<T: Task> TaskTrainer<T> {
         self.epoch.timings.backward += forwarded.elapsed();
         self.epoch.memory.look();
         Ok(Learned { outcome, weight: forward.weight, gradients })
+    }
+
+    /// Returns the learning rate of the current step.
+    fn learning_rate(&self) -> Result<f64> {
+        let (epoch, step, epoch_steps) = (self.epoch.epoch, self.epoch.n_steps, self.epoch_steps);
+        let position = TrainingPosition { epoch, step, epoch_steps };
+        self.optimizer.config.learning_rate_at(position).ok_or(Error::UnknownEpochSteps)
     }
 
     /// Returns true if losses are read in every step. This is always the case with several ranks, because the ranks

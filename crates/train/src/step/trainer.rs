@@ -37,6 +37,8 @@ pub struct TaskTrainer<T: Task> {
     pub(crate) epoch: EpochState,
     /// The peak memory of completed epochs and of evaluations.
     pub(crate) peak: PeakMemory,
+    /// The number of steps of each epoch; `None` until a loader or the caller states it.
+    pub(crate) epoch_steps: Option<usize>,
     pub(crate) read_every: usize,
     pub(crate) stop: Arc<AtomicBool>,
     /// True if a rank was asked to stop in the last step.
@@ -107,6 +109,7 @@ impl<T: Task> TaskTrainer<T> {
             comm,
             sync: Box::new(HostAllReduce::default()),
             seed,
+            epoch_steps: None,
             read_every: if is_cpu(&device) { 1 } else { READ_EVERY },
             device,
             epoch: EpochState::start(0),
@@ -143,6 +146,13 @@ impl<T: Task> TaskTrainer<T> {
     #[must_use]
     pub fn with_epoch(self, epoch: usize) -> Self {
         Self { epoch: EpochState::start(epoch), ..self }
+    }
+
+    /// Sets the number of steps of each epoch, on which schedules of the learning rate depend, for batches that come
+    /// from no loader. [`TaskTrainer::epoch`] and [`fit`](crate::fit) set it to the loader's.
+    #[must_use]
+    pub fn with_epoch_steps(self, n_steps: usize) -> Self {
+        Self { epoch_steps: Some(n_steps), ..self }
     }
 
     /// Returns the model with its current parameters.

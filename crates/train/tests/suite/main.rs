@@ -26,3 +26,4 @@ mod run_folder;
 mod running_statistics;
 mod stop;
 mod trainer;
+mod training_options;

@@ -6,8 +6,8 @@ use kiln_comm::SingleRank;
 use kiln_loader::{ItemSampler, ItemSamplerConfig, LoaderConfig, NodeBatcher, Phase, Shard};
 use kiln_sample::{Fanout, NeighborSampler};
 use kiln_train::{
-    BatchConfig, Error, FitConfig, NodeClassification, OptimizerConfig, Run, RunFolder, RunIdentity,
-    StepDecay, TaskTrainer, TrainerConfig, VALIDATION, fit, weights_to_bytes,
+    BatchConfig, Error, FitConfig, LrSchedule, NodeClassification, OptimizerConfig, Run, RunFolder,
+    RunIdentity, TaskTrainer, TrainerConfig, VALIDATION, fit, weights_to_bytes,
 };
 
 use crate::common::{config, data, loader, nodes, ranks, sage, shard, trainer};
@@ -76,10 +76,8 @@ fn sage_on(data: &kiln_data::Dataset, device: &Device) -> kiln_nn::Result<kiln_n
 #[test]
 fn a_trainer_counts_its_epochs() {
     let data = data(200);
-    let optimizer = OptimizerConfig {
-        decay: Some(StepDecay { every_epochs: 1, factor: 0.5 }),
-        ..OptimizerConfig::adam(0.01, 0.0)
-    };
+    let optimizer =
+        OptimizerConfig { schedule: LrSchedule::step(1, 0.5), ..OptimizerConfig::adam(0.01, 0.0) };
     let config = TrainerConfig { optimizer, ..config() };
     let trainer = || {
         let model = |_, _: &Device| Ok(sage(&data, [0.0, 0.5]));

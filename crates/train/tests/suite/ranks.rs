@@ -102,7 +102,7 @@ fn gradients_of(n_ranks: usize, data: &Dataset, seeds: &[NodeId], dropout: [f64;
     of_ranks[0].clone()
 }
 
-fn distance(one: &[f32], other: &[f32]) -> f64 {
+pub(crate) fn distance(one: &[f32], other: &[f32]) -> f64 {
     assert_eq!(one.len(), other.len());
     let norm = |squares: f64| squares.sqrt();
     let apart = one.iter().zip(other).map(|(a, b)| f64::from(a - b).powi(2)).sum();
@@ -238,9 +238,7 @@ fn models_of_1_2_and_4_ranks_are_close() {
         let bytes = &train(n_ranks, &data, &seeds, 64)[0].0;
         let mut model = sage(&data, [0.0, 0.0]);
         kiln_train::load_weights(&mut model, bytes.clone()).unwrap();
-        let mut values = Values(Vec::new());
-        model.visit(&mut values);
-        values.0
+        Values::of(&model)
     };
     let one = weights(1);
     for n_ranks in [2, 4] {
@@ -250,7 +248,16 @@ fn models_of_1_2_and_4_ranks_are_close() {
     }
 }
 
-struct Values(Vec<f32>);
+/// Collects the values of all parameters.
+pub(crate) struct Values(Vec<f32>);
+
+impl Values {
+    pub(crate) fn of(model: &impl Module) -> Vec<f32> {
+        let mut values = Self(Vec::new());
+        model.visit(&mut values);
+        values.0
+    }
+}
 
 impl ModuleVisitor for Values {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {

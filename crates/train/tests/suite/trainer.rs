@@ -314,10 +314,8 @@ fn returns_the_loaders_errors() {
 #[test]
 fn rejects_invalid_optimizer_settings() {
     let config = |learning_rate, weight_decay| OptimizerConfig {
-        kind: Optimizer::AdamW,
-        learning_rate,
         weight_decay,
-        decay: None,
+        ..OptimizerConfig::new(Optimizer::AdamW, learning_rate)
     };
     for bad in [config(0.0, 0.0), config(-1.0, 0.0), config(f64::NAN, 0.0), config(0.1, -0.1)] {
         assert!(matches!(bad.init(), Err(Error::BadSetting { .. })), "{bad:?}");
@@ -330,7 +328,7 @@ fn rejects_invalid_optimizer_settings() {
 #[test]
 fn adam_applies_weight_decay_to_gradients_and_adamw_to_weights() {
     let step = |kind| {
-        let optimizer = OptimizerConfig { kind, learning_rate: 0.1, weight_decay: 0.5, decay: None };
+        let optimizer = OptimizerConfig { weight_decay: 0.5, ..OptimizerConfig::new(kind, 0.1) };
         let (config, model) = (TrainerConfig::new(optimizer), Linear::new([2.0, -1.0]));
         let mut trainer = TaskTrainer::new(Plane, &config, Box::new(SingleRank), |_, _| Ok(model)).unwrap();
         trainer.epoch_of([batch(points(8))], |_| ()).unwrap();

@@ -1,0 +1,191 @@
+use crate::error::{Error, Result};
+
+/// A schedule that multiplies the learning rate by a factor after every `every_epochs` epochs, as PyTorch's `StepLR`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct StepDecay {
+    /// The number of epochs between two multiplications, at least 1.
+    pub every_epochs: usize,
+    /// The factor of each multiplication, above 0 and at most 1.
+    pub factor: f64,
+}
+
+/// A length of training.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TrainingLength {
+    /// A number of optimizer steps, counted from the first step of the first epoch.
+    Steps(usize),
+    /// A number of epochs.
+    Epochs(usize),
+}
+
+/// The decrease of the learning rate during training.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub enum LrDecay {
+    /// No decrease.
+    #[default]
+    Constant,
+    /// A decrease after every few epochs.
+    Step(StepDecay),
+    /// A half period of the cosine (Loshchilov and Hutter 2017, "SGDR", equation 5, without restarts).
+    Cosine {
+        /// The length from the start of training, warm-up included, to the end of the decrease.
+        over: TrainingLength,
+        /// The final learning rate as a share of the initial one, from 0 to 1.
+        final_factor: f64,
+    },
+    /// A straight line.
+    Linear {
+        /// The length from the start of training, warm-up included, to the end of the decrease.
+        over: TrainingLength,
+        /// The final learning rate as a share of the initial one, from 0 to 1.
+        final_factor: f64,
+    },
+}
+
+/// A schedule of the learning rate: an optional linear warm-up, then a decrease.
+///
+/// The learning rate is a function of the step's position in training ([`TrainingPosition`]), so a resumed run needs no
+/// stored state for it. Burn's schedulers count their calls instead, and accept no learning rate above 1; without
+/// warm-up, the values are equal to theirs.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct LrSchedule {
+    /// The decrease. Cosine and line begin after the warm-up; [`LrDecay::Step`] counts all epochs.
+    pub decay: LrDecay,
+    /// The length of the warm-up, whose step `s` of `n`, from 0, has the factor `(s + 1) / n`; `None` for no warm-up.
+    pub warmup: Option<TrainingLength>,
+}
+
+/// The position of a step in training.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TrainingPosition {
+    /// The epoch, from 0.
+    pub epoch: usize,
+    /// The step within the epoch, from 0.
+    pub step: usize,
+    /// The number of steps of each epoch; `None` if it is not known.
+    pub epoch_steps: Option<usize>,
+}
+
+impl TrainingPosition {
+    /// Returns the number of steps before this one; `None` if the number of steps of an epoch is not known.
+    fn n_steps_before(&self) -> Option<usize> {
+        Some(self.epoch.saturating_mul(self.epoch_steps?).saturating_add(self.step))
+    }
+
+    fn steps_of(&self, length: TrainingLength) -> Option<usize> {
+        match length {
+            TrainingLength::Steps(n_steps) => Some(n_steps),
+            TrainingLength::Epochs(n_epochs) => Some(n_epochs.saturating_mul(self.epoch_steps?)),
+        }
+    }
+}
+
+impl LrSchedule {
+    /// Returns a schedule with a decrease after every `every_epochs` epochs.
+    pub fn step(every_epochs: usize, factor: f64) -> Self {
+        Self::from(LrDecay::Step(StepDecay { every_epochs, factor }))
+    }
+
+    /// Returns a schedule that decreases to 0 along a cosine.
+    pub fn cosine(over: TrainingLength) -> Self {
+        Self::from(LrDecay::Cosine { over, final_factor: 0.0 })
+    }
+
+    /// Returns a schedule that decreases to 0 along a straight line.
+    pub fn linear(over: TrainingLength) -> Self {
+        Self::from(LrDecay::Linear { over, final_factor: 0.0 })
+    }
+
+    /// Sets the length of the warm-up.
+    #[must_use]
+    pub fn warmup(self, length: TrainingLength) -> Self {
+        Self { warmup: Some(length), ..self }
+    }
+
+    /// Returns the learning rate of a step if `initial` is the rate without a schedule; `None` if it depends on the
+    /// number of steps of an epoch and the position has none.
+    ///
+    /// # Panics
+    /// Panics if the rate decays every 0 epochs, which [`OptimizerConfig::init`](crate::OptimizerConfig::init) rejects.
+    pub fn rate_at(&self, initial: f64, position: TrainingPosition) -> Option<f64> {
+        let warmup = match self.warmup {
+            Some(length) => position.steps_of(length)?,
+            None => 0,
+        };
+        let rate = match self.decay {
+            LrDecay::Constant => initial,
+            LrDecay::Step(StepDecay { every_epochs, factor }) => {
+                let n_times = i32::try_from(position.epoch / every_epochs).unwrap_or(i32::MAX);
+                initial * factor.powi(n_times)
+            }
+            LrDecay::Cosine { over, final_factor } => {
+                let progress = progress(position.n_steps_before()?, warmup, position.steps_of(over)?);
+                let cosine = 0.5 * (1.0 + (std::f64::consts::PI * progress).cos());
+                initial * (final_factor + (1.0 - final_factor) * cosine)
+            }
+            LrDecay::Linear { over, final_factor } => {
+                let progress = progress(position.n_steps_before()?, warmup, position.steps_of(over)?);
+                initial * (1.0 - (1.0 - final_factor) * progress)
+            }
+        };
+        if self.warmup.is_none() {
+            return Some(rate);
+        }
+        let n_before = position.n_steps_before()?;
+        Some(if n_before < warmup { rate * ((n_before + 1) as f64 / warmup as f64) } else { rate })
+    }
+
+    /// Checks the lengths and factors.
+    ///
+    /// # Errors
+    /// Returns [`Error::BadSetting`] for a length of 0, a decay every 0 epochs, or a factor that is out of range.
+    pub(crate) fn check(&self) -> Result<()> {
+        let bad = |what, expected, got| Err(Error::BadSetting { what, expected, got });
+        match self.decay {
+            LrDecay::Constant => {}
+            LrDecay::Step(StepDecay { every_epochs, factor }) => {
+                if every_epochs == 0 {
+                    return bad(
+                        "the number of epochs between decays of the learning rate",
+                        "at least 1",
+                        0.0,
+                    );
+                }
+                if !(0.0 < factor && factor <= 1.0) {
+                    return bad("the learning rate's decay factor", "above 0 and at most 1", factor);
+                }
+            }
+            LrDecay::Cosine { over, final_factor } | LrDecay::Linear { over, final_factor } => {
+                if is_zero(over) {
+                    return bad("the length of the learning rate's schedule", "at least 1", 0.0);
+                }
+                if !(0.0..=1.0).contains(&final_factor) {
+                    return bad("the learning rate's final factor", "at least 0 and at most 1", final_factor);
+                }
+            }
+        }
+        match self.warmup {
+            Some(length) if is_zero(length) => bad("the length of the warm-up", "at least 1", 0.0),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl From<LrDecay> for LrSchedule {
+    fn from(decay: LrDecay) -> Self {
+        Self { decay, warmup: None }
+    }
+}
+
+fn is_zero(length: TrainingLength) -> bool {
+    matches!(length, TrainingLength::Steps(0) | TrainingLength::Epochs(0))
+}
+
+/// Returns the share of the steps from `warmup` to `over` that are before this step, at most 1; 0 during the warm-up.
+fn progress(n_before: usize, warmup: usize, over: usize) -> f64 {
+    match (n_before.checked_sub(warmup), over.saturating_sub(warmup)) {
+        (None, _) => 0.0,
+        (Some(done), length) if done < length => done as f64 / length as f64,
+        (Some(_), _) => 1.0,
+    }
+}

@@ -1,0 +1,147 @@
+//! Tests of training options on several ranks and in resumed runs, with sampling and dropout.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use kiln_comm::{Communicator, SingleRank};
+use kiln_data::Dataset;
+use kiln_nn::Sage;
+use kiln_train::{
+    AdamConfig, EpochReport, Error, FitConfig, LrDecay, LrSchedule, MetricSums, NodeClassification,
+    OptimizerConfig, Run, RunFolder, RunIdentity, SgdConfig, StepReport, TaskTrainer, TrainCallback,
+    TrainerConfig, TrainingLength, VALIDATION, fit, load_weights, weights_to_bytes,
+};
+
+use crate::common::{data, loader, nodes, ranks, sage, shard};
+use crate::ranks::{Values, distance};
+
+const N_SEEDS: u32 = 301;
+
+/// The number of seeds of all ranks in a step. An epoch has 5 steps, the last one short.
+const GLOBAL_BATCH: usize = 64;
+
+const N_EPOCHS: usize = 3;
+
+fn trainer(
+    data: &Dataset,
+    optimizer: OptimizerConfig,
+    comm: Box<dyn Communicator>,
+) -> TaskTrainer<NodeClassification<Sage>> {
+    let config = TrainerConfig { seed: 1, ..TrainerConfig::new(optimizer) };
+    TaskTrainer::new(NodeClassification::new(), &config, comm, |_, _| Ok(sage(data, [0.1, 0.5]))).unwrap()
+}
+
+/// Returns a cosine schedule with warm-up that ends before the last epoch.
+fn cosine() -> LrSchedule {
+    LrSchedule::cosine(TrainingLength::Steps(12)).warmup(TrainingLength::Epochs(1))
+}
+
+fn optimizers() -> Vec<(&'static str, OptimizerConfig)> {
+    let line = LrDecay::Linear { over: TrainingLength::Epochs(N_EPOCHS), final_factor: 0.1 };
+    let line = LrSchedule::from(line).warmup(TrainingLength::Steps(3));
+    vec![
+        ("adam, cosine", AdamConfig::new(0.01).schedule(cosine()).into()),
+        ("adamw, linear", AdamConfig::new(0.01).decoupled_weight_decay(0.01).schedule(line).into()),
+        ("sgd", SgdConfig::new(0.1).momentum(0.9).weight_decay(1e-3).schedule(cosine()).into()),
+        ("sgd, nesterov", SgdConfig::new(0.1).nesterov_momentum(0.5).into()),
+    ]
+}
+
+/// Trains on this many ranks, and returns the weights, which are equal on all ranks.
+fn train(n_ranks: usize, data: &Dataset, optimizer: OptimizerConfig) -> Vec<f32> {
+    let of_ranks = ranks(n_ranks).run(|comm| {
+        let loader = loader(data, &nodes(N_SEEDS), GLOBAL_BATCH, shard(&*comm));
+        let mut trainer = trainer(data, optimizer, comm);
+        for _ in 0..N_EPOCHS {
+            trainer.epoch(&loader, |_| ())?;
+        }
+        weights_to_bytes(trainer.model()).map_err(Into::into)
+    });
+    let of_ranks: Vec<Vec<u8>> = of_ranks.unwrap();
+    assert!(of_ranks.iter().all(|weights| *weights == of_ranks[0]));
+    let mut model = sage(data, [0.0, 0.0]);
+    load_weights(&mut model, of_ranks[0].clone()).unwrap();
+    Values::of(&model)
+}
+
+/// Gradients differ by rounding, which 15 steps accumulate; see `models_of_1_2_and_4_ranks_are_close`.
+#[test]
+fn optimizers_and_schedules_give_the_same_weights_on_1_2_and_4_ranks() {
+    const TOLERANCE: f64 = 1e-4;
+    let data = data(400);
+    for (name, optimizer) in optimizers() {
+        let one = train(1, &data, optimizer);
+        for n_ranks in [2, 4] {
+            let distance = distance(&one, &train(n_ranks, &data, optimizer));
+            println!("{name}, {n_ranks} ranks: {distance:.2e}");
+            assert!(distance <= TOLERANCE, "{name}, {n_ranks} ranks: {distance:e}");
+        }
+        // The options have an effect that is much larger than the tolerance.
+        let plain = OptimizerConfig { schedule: LrSchedule::default(), ..optimizer };
+        if plain != optimizer {
+            assert!(distance(&one, &train(1, &data, plain)) > 100.0 * TOLERANCE, "{name}");
+        }
+    }
+}
+
+/// A callback that sets the flag to stop after this many steps.
+struct StopAfter(usize, Arc<AtomicBool>);
+
+impl TrainCallback for StopAfter {
+    fn step(&mut self, _: &StepReport) {
+        self.0 -= 1;
+        self.1.store(self.0 == 0, Ordering::Relaxed);
+    }
+
+    fn epoch(&mut self, _: usize, _: &EpochReport, _: &MetricSums, _: bool) {}
+}
+
+/// Starts or resumes a run in the folder, which stops with a checkpoint after this many steps. Returns the weights.
+fn fit_until(n_steps: usize, data: &Dataset, optimizer: OptimizerConfig, folder: &Path) -> Vec<u8> {
+    let train = loader(data, &nodes(N_SEEDS), GLOBAL_BATCH, Default::default());
+    let stop = Arc::<AtomicBool>::default();
+    let mut trainer = trainer(data, optimizer, Box::new(SingleRank)).with_stop(Arc::clone(&stop));
+    let open = || match folder.join("config.json").exists() || folder.join("last").exists() {
+        true => RunFolder::open(folder),
+        false => RunFolder::create(folder),
+    };
+    let mut run = Run::start(&mut trainer, open, RunIdentity::default()).unwrap();
+    let config = FitConfig { n_epochs: N_EPOCHS, patience: Some(2), checkpoint_every: None };
+    let validate = |trainer: &mut TaskTrainer<_>| trainer.evaluate(train.epoch(VALIDATION), |_, _| ());
+    let mut callback = StopAfter(n_steps, stop);
+    fit(&mut trainer, &train, config, validate, &mut run, &mut callback).unwrap();
+    weights_to_bytes(trainer.model()).unwrap()
+}
+
+#[test]
+fn resumed_runs_with_training_options_end_with_identical_weights() {
+    let data = data(400);
+    for (name, optimizer) in optimizers() {
+        let folders = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        let whole = fit_until(usize::MAX, &data, optimizer, folders[0].path());
+        // The stops are in the warm-up and in the middle of the last epoch.
+        fit_until(2, &data, optimizer, folders[1].path());
+        fit_until(10, &data, optimizer, folders[1].path());
+        let resumed = fit_until(usize::MAX, &data, optimizer, folders[1].path());
+        assert!(whole == resumed, "{name}");
+    }
+}
+
+#[test]
+fn batches_from_no_loader_need_the_number_of_steps_for_a_schedule() {
+    let data = data(400);
+    let loader = loader(&data, &nodes(N_SEEDS), GLOBAL_BATCH, Default::default());
+    let optimizer = AdamConfig::new(0.01).schedule(cosine()).into();
+    let of_batches = |mut trainer: TaskTrainer<_>| {
+        trainer.epoch_of(loader.epoch(trainer.next_phase()), |_| ())?;
+        weights_to_bytes(trainer.model())
+    };
+    let trainer = || trainer(&data, optimizer, Box::new(SingleRank));
+    assert!(matches!(of_batches(trainer()), Err(Error::UnknownEpochSteps)));
+    let mut of_loader = trainer();
+    of_loader.epoch(&loader, |_| ()).unwrap();
+    let weights = weights_to_bytes(of_loader.model()).unwrap();
+    assert!(of_batches(trainer().with_epoch_steps(5)).unwrap() == weights);
+}
