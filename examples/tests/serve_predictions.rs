@@ -1,5 +1,5 @@
-//! Tests of `serve_predictions`: answers are the library's predictions, invalid requests get errors as JSON, and slow,
-//! vanished and many clients disturb nobody.
+//! Tests of `serve_predictions`: answers are the library's predictions, invalid requests get errors as JSON, and slow or
+//! vanished clients do not disturb others.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::io::{BufRead, BufReader, Read, Write};
