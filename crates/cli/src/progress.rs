@@ -24,6 +24,7 @@ pub(crate) struct Progress {
     n_seeds: u64,
     loss_every: Option<usize>,
     step_time: MeanStepTime,
+    validation_time: MeanStepTime,
     /// The last validation, if it was not by accuracy.
     val: Option<Validation>,
     /// The files already reported as replaced.
@@ -37,13 +38,13 @@ impl Progress {
         let bar = if is_json() { ProgressBar::hidden() } else { ProgressBar::no_length() };
         let style = ProgressStyle::with_template("{bar:30} step {pos}/{len}  {msg}  {eta} left");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        let step_time = MeanStepTime::new(WARMUP_STEPS);
+        let (step_time, validation_time) = (MeanStepTime::new(WARMUP_STEPS), MeanStepTime::new(0));
         let (n_seeds, replaced) = (0, BTreeSet::new());
-        Self { bar, n_epochs, n_ranks, n_seeds, loss_every, step_time, val: None, replaced }
+        Self { bar, n_epochs, n_ranks, n_seeds, loss_every, step_time, validation_time, val: None, replaced }
     }
 }
 
-/// Clears the bar, and prints the mean iteration time.
+/// Clears the bar, and prints the mean times of an iteration and of a validation.
 impl Drop for Progress {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
@@ -52,6 +53,10 @@ impl Drop for Progress {
             print_rank_zero(format_args!(
                 "iteration       {ms:.1} ms, mean of {n_steps} after {WARMUP_STEPS} for warm-up"
             ));
+        }
+        if let Some(mean) = self.validation_time.mean() {
+            let (ms, n_times) = (mean.as_secs_f64() * 1e3, self.validation_time.n_steps());
+            print_rank_zero(format_args!("validation      {ms:.1} ms, mean of {n_times}"));
         }
     }
 }
@@ -91,6 +96,7 @@ impl TrainCallback for Progress {
     }
 
     fn validated(&mut self, val: &Validation) {
+        self.validation_time.add(val.wall.unwrap_or_default());
         self.val = Some(*val).filter(|val| val.metric != Metric::Accuracy);
     }
 

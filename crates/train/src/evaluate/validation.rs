@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use kiln_comm::Communicator;
 
 use crate::error::Result;
@@ -15,6 +17,8 @@ pub struct Validation {
     pub metric: Metric,
     /// The value of the metric; `None` if it is undefined.
     pub value: Option<f64>,
+    /// The duration of the validation on this rank; `None` if it was not measured.
+    pub wall: Option<Duration>,
 }
 
 impl Validation {
@@ -28,7 +32,7 @@ impl Validation {
     pub fn of(own: &Evaluation, metric: Metric, comm: &mut dyn Communicator) -> Result<Self> {
         let sums = own.counts()?.sum_over(comm)?;
         let value = own.stats(metric)?.value_over(comm)?;
-        Ok(Self { sums, metric, value })
+        Ok(Self { sums, metric, value, wall: None })
     }
 
     /// Returns true if this validation is strictly better than an earlier one by the same metric.
@@ -40,7 +44,7 @@ impl Validation {
 impl From<MetricSums> for Validation {
     fn from(sums: MetricSums) -> Self {
         let value = Some(sums.accuracy()).filter(|accuracy| !accuracy.is_nan());
-        Self { sums, metric: Metric::Accuracy, value }
+        Self { sums, metric: Metric::Accuracy, value, wall: None }
     }
 }
 

@@ -98,7 +98,10 @@ impl BestHeader {
         let sums = MetricSums::from_bits(self.val);
         match &self.metric {
             None => Ok(sums.into()),
-            Some((name, bits)) => Ok(Validation { sums, metric: name.parse()?, value: value_of(*bits) }),
+            Some((name, bits)) => {
+                let (metric, value) = (name.parse()?, value_of(*bits));
+                Ok(Validation { sums, metric, value, wall: None })
+            }
         }
     }
 }

@@ -1,3 +1,5 @@
+use std::time::Instant;
+
 use kiln_loader::{Batcher, Loader, Phase};
 
 use crate::error::{Error, Result};
@@ -70,7 +72,9 @@ where
             return Ok(FitReport { n_epochs, interrupted: true, peak_memory, ..FitReport::default() });
         };
         callback.epoch_trained(&trained);
+        let started = Instant::now();
         let val: Validation = validate(trainer)?.into();
+        let val = Validation { wall: Some(started.elapsed()), ..val };
         non_empty("validation", val.sums)?;
         for path in trainer.check_files()? {
             callback.file_replaced(&path);

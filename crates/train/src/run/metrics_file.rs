@@ -36,6 +36,9 @@ pub struct EpochRow {
     /// The value of that metric on the validation split; `None` if it is undefined or the metric is the accuracy.
     #[serde(default)]
     pub val_metric: Option<f64>,
+    /// The duration of the validation in seconds; `None` if it was not measured.
+    #[serde(default)]
+    pub val_seconds: Option<f64>,
     /// The number of training steps.
     pub n_steps: usize,
     /// The training time in seconds.
@@ -82,6 +85,8 @@ struct EpochLine {
     metric: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     val_metric: Option<Option<f64>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    val_seconds: Option<f64>,
     n_steps: usize,
     seconds: f64,
     seeds_per_second: f64,
@@ -112,7 +117,7 @@ impl MetricsFile {
     /// # Errors
     /// Returns [`Error::BadFile`] for a row that could not be read back.
     pub(crate) fn push(&mut self, epoch: usize, train: &EpochReport, val: &Validation) -> Result<()> {
-        let &Validation { sums, metric, value } = val;
+        let &Validation { sums, metric, value, wall } = val;
         let is_other = metric != Metric::Accuracy;
         let seconds = train.wall.as_secs_f64();
         let line = EpochLine {
@@ -123,6 +128,7 @@ impl MetricsFile {
             val_accuracy: sums.accuracy(),
             metric: is_other.then(|| metric.name()),
             val_metric: is_other.then_some(value),
+            val_seconds: wall.map(|wall| wall.as_secs_f64()),
             n_steps: train.n_steps,
             seconds,
             seeds_per_second: train.counts.total as f64 / seconds,

@@ -42,13 +42,13 @@ pub struct Best {
 
 impl Best {
     pub(crate) fn new(epoch: usize, validation: Validation, weights_hash: String) -> Self {
-        let Validation { sums, metric, value } = validation;
+        let Validation { sums, metric, value, .. } = validation;
         Self { epoch, val: sums, metric, value, weights_hash }
     }
 
     /// Returns the validation of the epoch.
     pub fn validation(&self) -> Validation {
-        Validation { sums: self.val, metric: self.metric, value: self.value }
+        Validation { sums: self.val, metric: self.metric, value: self.value, wall: None }
     }
 }
 

@@ -37,6 +37,7 @@ fn epoch(epoch: usize) -> EpochRow {
         val_accuracy: 0.375 + progress,
         metric: String::new(),
         val_metric: None,
+        val_seconds: Some(0.25),
         n_steps: 1234,
         seconds: 9.5,
         seeds_per_second: 20_480.4,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kiln_train::{EpochReport, EpochRow, MemoryUse, MetricSums, RunFolder, Timings};
+use kiln_train::{EpochReport, EpochRow, MemoryUse, MetricSums, RunFolder, Timings, Validation};
 use roxmltree::{Document, Node, ParsingOptions};
 
 use crate::{HOSTILE, epoch, matrix, page};
@@ -257,7 +257,9 @@ fn parses_a_line_of_the_metrics() {
     let memory = MemoryUse { anon_bytes: 300 << 20, mapped_bytes: 0 };
     let wall = Duration::from_secs(2);
     let report = EpochReport { n_steps: 3, counts, timings, wall, peak_memory: memory };
-    run.record(1, &report, MetricSums { loss_sum: f64::INFINITY, ..counts }).unwrap();
+    let sums = MetricSums { loss_sum: f64::INFINITY, ..counts };
+    let val = Validation { wall: Some(Duration::from_millis(250)), ..sums.into() };
+    run.record(1, &report, val).unwrap();
     let lines = std::fs::read_to_string(folder.path().join("metrics.jsonl")).unwrap();
     let row: EpochRow = serde_json::from_str(&lines).unwrap();
     assert!(row.val_loss.is_nan());
