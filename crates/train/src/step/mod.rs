@@ -4,6 +4,7 @@ pub(crate) mod adam;
 pub(crate) mod any_batcher;
 pub(crate) mod batch;
 pub(crate) mod classification;
+pub(crate) mod clip;
 pub(crate) mod device_all_reduce;
 pub(crate) mod device_node_batcher;
 pub(crate) mod files;

@@ -34,6 +34,9 @@ pub struct OptimizerConfig {
     pub weight_decay: f64,
     /// The schedule of the learning rate.
     pub schedule: LrSchedule,
+    /// The largest norm of the gradients of all parameters together, averaged over all ranks and batches of a step;
+    /// longer gradients are scaled to it. `None` does not clip.
+    pub clip_grad_norm: Option<f64>,
 }
 
 impl OptimizerConfig {
@@ -45,7 +48,8 @@ impl OptimizerConfig {
 
     /// Returns an update rule without weight decay and with a constant learning rate.
     pub fn new(kind: Optimizer, learning_rate: f64) -> Self {
-        Self { kind, learning_rate, weight_decay: 0.0, schedule: LrSchedule::default() }
+        let (weight_decay, schedule) = (0.0, LrSchedule::default());
+        Self { kind, learning_rate, weight_decay, schedule, clip_grad_norm: None }
     }
 
     /// Returns the learning rate of a step; `None` if the schedule depends on the number of steps of an epoch and the
@@ -64,8 +68,8 @@ impl OptimizerConfig {
     ///
     /// # Errors
     /// Returns [`Error::BadSetting`] for a learning rate that is not positive and finite, a weight decay that is
-    /// negative or not finite, a momentum outside of [0, 1), Nesterov momentum of 0, or a schedule with a length of 0
-    /// or a factor that is out of range.
+    /// negative or not finite, a norm that is not above 0, a momentum outside of [0, 1), Nesterov momentum of 0, or a
+    /// schedule with a length of 0 or a factor that is out of range.
     pub fn init(&self) -> Result<ModuleOptimizer> {
         let bad = |what, expected, got| Err(Error::BadSetting { what, expected, got });
         if !(self.learning_rate.is_finite() && self.learning_rate > 0.0) {
@@ -73,6 +77,9 @@ impl OptimizerConfig {
         }
         if !(self.weight_decay.is_finite() && self.weight_decay >= 0.0) {
             return bad("the weight decay", "zero or a positive number", self.weight_decay);
+        }
+        if let Some(max_norm) = self.clip_grad_norm.filter(|norm| !(norm.is_finite() && *norm > 0.0)) {
+            return bad("the largest norm of the gradients", "a positive number", max_norm);
         }
         self.schedule.check()?;
         let weight_decay = self.weight_decay as f32;
@@ -97,7 +104,7 @@ impl fmt::Debug for OptimizerConfig {
     /// Formats the settings. The identity of a run contains this text, so the text of settings that earlier versions
     /// have must stay the same: a schedule without warm-up that is constant or in steps is named `decay`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { kind, learning_rate, weight_decay, schedule } = self;
+        let Self { kind, learning_rate, weight_decay, schedule, clip_grad_norm } = self;
         let mut text = f.debug_struct("OptimizerConfig");
         text.field("kind", kind).field("learning_rate", learning_rate).field("weight_decay", weight_decay);
         match schedule {
@@ -105,6 +112,9 @@ impl fmt::Debug for OptimizerConfig {
             LrSchedule { decay: LrDecay::Step(decay), warmup: None } => text.field("decay", &Some(decay)),
             schedule => text.field("schedule", schedule),
         };
+        if let Some(max_norm) = clip_grad_norm {
+            text.field("clip_grad_norm", max_norm);
+        }
         text.finish()
     }
 }
@@ -138,6 +148,11 @@ impl AdamConfig {
     /// Sets the schedule of the learning rate.
     pub fn schedule(self, schedule: LrSchedule) -> Self {
         Self(OptimizerConfig { schedule, ..self.0 })
+    }
+
+    /// Scales gradients of a larger norm than `max_norm` to this norm, as PyTorch's `clip_grad_norm_`.
+    pub fn clip_grad_norm(self, max_norm: f64) -> Self {
+        Self(OptimizerConfig { clip_grad_norm: Some(max_norm), ..self.0 })
     }
 }
 
@@ -176,6 +191,11 @@ impl SgdConfig {
     /// Sets the schedule of the learning rate.
     pub fn schedule(self, schedule: LrSchedule) -> Self {
         Self(OptimizerConfig { schedule, ..self.0 })
+    }
+
+    /// Scales gradients of a larger norm than `max_norm` to this norm, as PyTorch's `clip_grad_norm_`.
+    pub fn clip_grad_norm(self, max_norm: f64) -> Self {
+        Self(OptimizerConfig { clip_grad_norm: Some(max_norm), ..self.0 })
     }
 }
 

@@ -7,6 +7,7 @@ use kiln_nn::{ForwardContext, Mode};
 
 use crate::error::{Error, Result};
 use crate::step::batch::DeviceBatch;
+use crate::step::clip::clip_by_norm;
 use crate::step::metric_sums::{LossWeight, MetricSums};
 use crate::step::reports::{EpochReport, EpochState, StepReport, Unread};
 use crate::step::schedule::TrainingPosition;
@@ -117,6 +118,7 @@ impl<T: Task> TaskTrainer<T> {
         let synced = Instant::now();
         self.epoch.timings.sync += synced - learned;
         self.comm.set_stage("update");
+        let gradients = self.clip(gradients);
         self.model = self.optimizer.state.step(learning_rate, self.model.clone(), gradients);
         self.epoch.timings.update += synced.elapsed();
         self.epoch.memory.look();
@@ -208,6 +210,14 @@ impl<T: Task> TaskTrainer<T> {
         self.epoch.timings.backward += forwarded.elapsed();
         self.epoch.memory.look();
         Ok(Learned { outcome, weight: forward.weight, gradients })
+    }
+
+    /// Scales the averaged gradients if they are longer than the optimizer's limit.
+    fn clip(&self, gradients: GradientsParams) -> GradientsParams {
+        match self.optimizer.config.clip_grad_norm {
+            Some(max_norm) => clip_by_norm(&self.model, gradients, max_norm, &self.device),
+            None => gradients,
+        }
     }
 
     /// Returns the learning rate of the current step.

@@ -144,6 +144,15 @@ fn rejects_invalid_momentum() {
     assert_eq!(nesterov, "the momentum is 0, expected above 0 for Nesterov momentum");
 }
 
+#[test]
+fn rejects_a_norm_that_is_not_positive() {
+    for norm in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+        let config = OptimizerConfig::from(AdamConfig::new(0.1).clip_grad_norm(norm));
+        let expected = format!("the largest norm of the gradients is {norm}, expected a positive number");
+        assert_eq!(config.init().err().unwrap().to_string(), expected);
+    }
+}
+
 /// The text is a part of a run's identity: runs of earlier versions must still resume.
 #[test]
 fn the_text_of_earlier_settings_is_unchanged() {
@@ -161,9 +170,10 @@ fn the_text_of_earlier_settings_is_unchanged() {
         LrSchedule::default(),
     ];
     let mut texts = others.map(|schedule| format!("{:?}", with(schedule))).to_vec();
+    texts.push(format!("{:?}", OptimizerConfig::from(AdamConfig::new(0.01).clip_grad_norm(0.5))));
     texts.sort();
     texts.dedup();
-    assert_eq!(texts.len(), others.len());
+    assert_eq!(texts.len(), others.len() + 1);
 }
 
 #[derive(Module, Debug)]

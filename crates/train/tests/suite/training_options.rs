@@ -46,6 +46,8 @@ fn optimizers() -> Vec<(&'static str, OptimizerConfig)> {
         ("adamw, linear", AdamConfig::new(0.01).decoupled_weight_decay(0.01).schedule(line).into()),
         ("sgd", SgdConfig::new(0.1).momentum(0.9).weight_decay(1e-3).schedule(cosine()).into()),
         ("sgd, nesterov", SgdConfig::new(0.1).nesterov_momentum(0.5).into()),
+        ("sgd, clipped", SgdConfig::new(0.5).schedule(cosine()).clip_grad_norm(0.1).into()),
+        ("adam, clipped", AdamConfig::new(0.01).clip_grad_norm(0.1).into()),
     ]
 }
 
@@ -68,7 +70,7 @@ fn train(n_ranks: usize, data: &Dataset, optimizer: OptimizerConfig) -> Vec<f32>
 
 /// Gradients differ by rounding, which 15 steps accumulate; see `models_of_1_2_and_4_ranks_are_close`.
 #[test]
-fn optimizers_and_schedules_give_the_same_weights_on_1_2_and_4_ranks() {
+fn optimizers_schedules_and_clipping_give_the_same_weights_on_1_2_and_4_ranks() {
     const TOLERANCE: f64 = 1e-4;
     let data = data(400);
     for (name, optimizer) in optimizers() {
@@ -79,7 +81,7 @@ fn optimizers_and_schedules_give_the_same_weights_on_1_2_and_4_ranks() {
             assert!(distance <= TOLERANCE, "{name}, {n_ranks} ranks: {distance:e}");
         }
         // The options have an effect that is much larger than the tolerance.
-        let plain = OptimizerConfig { schedule: LrSchedule::default(), ..optimizer };
+        let plain = OptimizerConfig { schedule: LrSchedule::default(), clip_grad_norm: None, ..optimizer };
         if plain != optimizer {
             assert!(distance(&one, &train(1, &data, plain)) > 100.0 * TOLERANCE, "{name}");
         }
