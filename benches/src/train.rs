@@ -54,7 +54,7 @@ pub fn trainer(input: &Input, device: &Device) -> Result<TaskTrainer<NodeClassif
         dropout: 0.0,
     };
     let optimizer = OptimizerConfig::adam(0.01, 0.0);
-    let config = TrainerConfig { seed: 0, device: device.clone(), optimizer };
+    let config = TrainerConfig { device: device.clone(), ..TrainerConfig::new(optimizer) };
     let init = |key, device: &Device| model.init(key, device);
     Ok(TaskTrainer::new(NodeClassification::new(), &config, Box::new(SingleRank), init)?)
 }

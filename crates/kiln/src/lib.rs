@@ -26,6 +26,7 @@ mod device_copy;
 mod error;
 mod evaluation;
 mod fit;
+mod for_data;
 mod graph_loader;
 mod neighbor_loader;
 #[cfg(feature = "grpc")]
@@ -41,6 +42,7 @@ pub use device_copy::{CachedNodes, DeviceCopy};
 pub use error::Error;
 pub use evaluation::EvalMode;
 pub use fit::FitConfig;
+pub use for_data::{DataDims, ForData};
 pub use graph_loader::GraphLoader;
 pub use kiln_comm::RankConfig;
 pub use kiln_kernels::GraphMode;
@@ -50,7 +52,7 @@ pub use partitioned::{JoinedGraph, PartitionedGraph};
 pub use prediction::PredictOnDataset;
 pub use ranks::{RankHandle, launch};
 pub use signals::stop_on_signals;
-pub use trainer::{DataDims, ForData, TrainedModel, Trainer};
+pub use trainer::{TrainedModel, Trainer};
 
 pub use burn;
 pub use kiln_comm as comm;

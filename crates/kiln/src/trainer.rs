@@ -3,7 +3,6 @@ use std::time::{Duration, Instant};
 
 use burn::module::Module;
 use burn::tensor::Device;
-use kiln_data::Dataset;
 use kiln_feature::TargetKind;
 use kiln_kernels::Devices;
 use kiln_loader::Phase;
@@ -23,36 +22,6 @@ use crate::{DataLoader, Error, FitConfig, RankHandle, Result};
 /// The timeout for the ranks that wait while rank 0 reads and hashes the data: a day.
 const READING: Duration = Duration::from_secs(24 * 3600);
 
-/// Model configurations with defaults for a dataset.
-pub trait ForData: ModelConfig {
-    /// Returns the default configuration for the number of features and classes of a dataset.
-    fn for_data(data: &impl DataDims) -> Self {
-        let (d_in, n_classes) = data.dims();
-        Self::for_dims(d_in, n_classes)
-    }
-}
-
-impl<C: ModelConfig> ForData for C {}
-
-/// Data with known numbers of feature columns and classes.
-pub trait DataDims {
-    /// Returns the number of feature columns and the number of classes.
-    fn dims(&self) -> (usize, usize);
-}
-
-impl DataDims for Dataset {
-    fn dims(&self) -> (usize, usize) {
-        (self.features.dim(), self.labels.n_classes())
-    }
-}
-
-#[cfg(feature = "grpc")]
-impl DataDims for crate::PartitionedGraph {
-    fn dims(&self) -> (usize, usize) {
-        (self.info().dim, self.info().n_classes)
-    }
-}
-
 /// Trains models. It owns the seed, the device and the rank of a run, and passes them to the loader and the model.
 ///
 /// With several ranks, the methods of this type and of [`TrainedModel`] that are marked as collective must be called by
@@ -62,6 +31,7 @@ pub struct Trainer<C> {
     model: C,
     optimizer: OptimizerConfig,
     seed: u64,
+    accumulate: usize,
     devices: Option<Devices>,
     rank: RankHandle,
 }
@@ -69,13 +39,22 @@ pub struct Trainer<C> {
 impl<C: ModelConfig> Trainer<C> {
     /// Returns a trainer on the CPU, on one rank, with seed 0.
     pub fn new(model: C, optimizer: impl Into<OptimizerConfig>) -> Self {
-        Self { model, optimizer: optimizer.into(), seed: 0, devices: None, rank: RankHandle::single() }
+        let (optimizer, rank) = (optimizer.into(), RankHandle::single());
+        Self { model, optimizer, seed: 0, accumulate: 1, devices: None, rank }
     }
 
     /// Sets the seed of initial weights, dropout, node order and sampling.
     #[must_use]
     pub fn seed(self, seed: u64) -> Self {
         Self { seed, ..self }
+    }
+
+    /// Averages the gradients of `n_batches` batches before each update. The samples, the dropout masks and, except for
+    /// rounding, the weights are those of batches that are `n_batches` times as large, but a device holds only one
+    /// batch with its activations at a time.
+    #[must_use]
+    pub fn accumulate(self, n_batches: usize) -> Self {
+        Self { accumulate: n_batches, ..self }
     }
 
     /// Sets the device, or several devices separated by commas, which the ranks of a machine use in turn: `cpu`, or
@@ -185,8 +164,7 @@ impl<C: ModelConfig> Trainer<C> {
             return Err(kiln_train::Error::EmptySplit { split: name_of(*phase) }.into());
         }
         if train.n_steps(trainer.next_phase()) == 0 {
-            let config = train.items().config();
-            let per_step = config.batch_size.saturating_mul(config.shard.world_size);
+            let per_step = train.items().config().items_per_step(trainer.next_phase());
             return Err(kiln_train::Error::NoStep { n_items: train.items().items().len(), per_step }.into());
         }
         let mut curves = vec![Vec::with_capacity(n_epochs); phases.len()];
@@ -225,7 +203,8 @@ impl<C: ModelConfig> Trainer<C> {
     fn config(&self) -> TrainerConfig {
         let of_rank = |devices: &Devices| devices.of_rank(self.rank.local_index()).device.clone();
         let device = self.devices.as_ref().map_or_else(Device::flex, of_rank);
-        TrainerConfig { seed: self.seed, device, optimizer: self.optimizer }
+        let (optimizer, accumulate) = (self.optimizer, self.accumulate);
+        TrainerConfig { seed: self.seed, device, optimizer, accumulate }
     }
 
     /// Checks that all ranks train with the same settings, after rank 0 has hashed the data. Collective: every rank
@@ -256,9 +235,11 @@ impl<C: ModelConfig> Trainer<C> {
             ("optimizer", format!("{:?}", self.optimizer)),
             ("seed", self.seed.to_string()),
         ];
-        // Checkpoints of the default metric do not name it.
+        // Checkpoints of default values do not name them.
         let metric = (metric != Metric::Accuracy).then(|| ("metric", metric.to_string()));
-        let settings = loader.settings(self.rank.world_size()).into_iter().chain(own).chain(metric);
+        let accumulate = (self.accumulate != 1).then(|| ("batches per step", self.accumulate.to_string()));
+        let settings = loader.settings(self.rank.world_size()).into_iter().chain(own);
+        let settings = settings.chain(metric).chain(accumulate);
         let settings = settings.map(|(name, value)| (name.to_owned(), value)).collect();
         let data_hash = if self.rank.is_zero() { loader.data_hash()? } else { String::new() };
         Ok(RunIdentity { settings, data_hash })

@@ -9,6 +9,9 @@ pub enum Error {
     /// The batch size is 0.
     #[error("the batch size is 0, expected at least 1")]
     ZeroBatchSize,
+    /// A training step has no batches.
+    #[error("the number of batches to accumulate in a step is 0, expected at least 1")]
+    ZeroAccumulate,
     /// The rank is not below the world size.
     #[error("rank {rank} of {world_size} ranks is out of range: expected a rank below the number of ranks")]
     BadShard {

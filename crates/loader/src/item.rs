@@ -50,11 +50,15 @@ pub enum UnevenShards {
 /// The settings by which an [`ItemSampler`] splits items into batches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ItemSamplerConfig {
-    /// The number of seeds in a batch of one rank. All ranks together take `batch_size * world_size` items per step.
+    /// The number of seeds in a batch of one rank. All ranks together take `batch_size * world_size` items per step,
+    /// and in training [`ItemSamplerConfig::accumulate`] times as many.
     pub batch_size: usize,
+    /// The number of batches (micro-batches) of a rank that form one training step, at least 1. They share the step's
+    /// key, so samples and dropout masks are those of one batch with all their seeds. Evaluation has one batch per step.
+    pub accumulate: usize,
     /// True if each training epoch has its own random order. Evaluation never shuffles.
     pub shuffle: bool,
-    /// True if training drops a last step with fewer than `batch_size * world_size` items. Evaluation never drops
+    /// True if training drops a last step with fewer items than the others. Evaluation never drops
     /// items.
     pub drop_last: bool,
     /// The policy for a last training step whose number of items is not a multiple of the number of ranks.
@@ -70,12 +74,27 @@ impl Default for ItemSamplerConfig {
     fn default() -> Self {
         Self {
             batch_size: 1024,
+            accumulate: 1,
             shuffle: true,
             drop_last: false,
             uneven: UnevenShards::Join,
             seed: 0,
             shard: Shard::default(),
         }
+    }
+}
+
+impl ItemSamplerConfig {
+    /// Returns the number of batches of a rank in each step of a phase.
+    pub fn batches_per_step(&self, phase: Phase) -> usize {
+        if phase.is_training() { self.accumulate } else { 1 }
+    }
+
+    /// Returns the number of items that all ranks together take in each step of a phase, except a short last one.
+    pub fn items_per_step(&self, phase: Phase) -> usize {
+        // If the product overflows, `usize::MAX` is used instead: both exceed the length of any list.
+        let of_ranks = self.batch_size.saturating_mul(self.shard.world_size);
+        of_ranks.saturating_mul(self.batches_per_step(phase))
     }
 }
 
@@ -116,8 +135,8 @@ impl Phase {
 /// per epoch.
 ///
 /// Step `s` of a phase covers the items `s * g .. (s + 1) * g` of the phase's order, where
-/// `g = batch_size * world_size`; the last step may be short. Of the `m` items of a step, rank `r` of `n`
-/// takes `r * m / n .. (r + 1) * m / n`, both rounded up.
+/// `g` is [`ItemSamplerConfig::items_per_step`]; the last step may be short. Of the `m` items of a step, rank `r` of `n`
+/// takes `r * m / n .. (r + 1) * m / n`, both rounded up, and divides them among its batches in the same way.
 ///
 /// All ranks therefore have the same number of steps, and in each step the ranks together use the items that a single
 /// rank with batches of `g` uses. A short last step is spread over the ranks. Some ranks may get no seeds in it, but
@@ -162,11 +181,14 @@ impl<I: ItemId> ItemSampler<I> {
     /// Creates a sampler of these items, which may be empty.
     ///
     /// # Errors
-    /// Returns [`Error::ZeroBatchSize`] if the batch size is 0, and [`Error::BadShard`] if the rank is not below the
-    /// world size.
+    /// Returns [`Error::ZeroBatchSize`] if the batch size is 0, [`Error::ZeroAccumulate`] if a step has no batches, and
+    /// [`Error::BadShard`] if the rank is not below the world size.
     pub fn new(items: impl Into<Arc<[I]>>, config: ItemSamplerConfig) -> Result<Self> {
         if config.batch_size == 0 {
             return Err(Error::ZeroBatchSize);
+        }
+        if config.accumulate == 0 {
+            return Err(Error::ZeroAccumulate);
         }
         let Shard { rank, world_size } = config.shard;
         if rank >= world_size {
@@ -204,7 +226,7 @@ impl<I: ItemId> ItemSampler<I> {
 
     /// Returns the number of steps of a phase, the same on all ranks.
     pub fn n_steps(&self, phase: Phase) -> usize {
-        let (n_items, per_step) = (self.items.len(), self.items_per_step());
+        let (n_items, per_step) = (self.items.len(), self.config.items_per_step(phase));
         let n_in_last = n_items % per_step;
         let drops_last = match phase {
             Phase::Train { .. } => self.config.drop_last || self.n_used(phase, n_in_last) == 0,
@@ -221,11 +243,6 @@ impl<I: ItemId> ItemSampler<I> {
             shuffle(Arc::make_mut(&mut order), key.fold_in(KeyDomain::Host, HOST_ITEM_ORDER));
         }
         EpochPlan { sampler: Self { items: order, ..self.clone() }, phase, key }
-    }
-
-    fn items_per_step(&self) -> usize {
-        // If the product overflows, `usize::MAX` is used instead: both exceed the length of any list.
-        self.config.batch_size.saturating_mul(self.config.shard.world_size)
     }
 
     /// Returns the number of items that all ranks together use in a step to which the list contributes `n_items`. It is
@@ -255,12 +272,32 @@ impl<I: ItemId> EpochPlan<I> {
         self.sampler.n_steps(self.phase)
     }
 
+    /// Returns the number of batches of this rank in each step.
+    pub fn batches_per_step(&self) -> usize {
+        self.sampler.config.batches_per_step(self.phase)
+    }
+
+    /// Returns this rank's seeds of batch `index`, counted over all steps: a part of the seeds of step
+    /// `index / batches_per_step`, with the key of the step. They may be empty in the last step.
+    ///
+    /// # Panics
+    /// Panics if `index` is not below the number of steps times [`EpochPlan::batches_per_step`].
+    pub fn batch(&self, index: usize) -> SeedBatch<I> {
+        let world_size = self.batches_per_step();
+        let mut batch = self.step(index / world_size);
+        if 1 < world_size {
+            let part = share(batch.seeds.len(), Shard { rank: index % world_size, world_size });
+            batch.seeds = batch.seeds[part].to_vec();
+        }
+        batch
+    }
+
     /// Returns the items of all ranks in the order of this phase, including items that a short last step drops.
     pub fn items(&self) -> &[I] {
         self.sampler.items()
     }
 
-    /// Returns this rank's seeds of one step. They may be empty in the last step, or in any step if items are sharded
+    /// Returns this rank's seeds of one step, of all its batches. They may be empty in the last step, or in any step if items are sharded
     /// by owner.
     ///
     /// # Panics
@@ -268,7 +305,7 @@ impl<I: ItemId> EpochPlan<I> {
     pub fn step(&self, step: usize) -> SeedBatch<I> {
         let n_steps = self.n_steps();
         assert!(step < n_steps, "step {step} is out of range: the phase has {n_steps} steps");
-        let (items, per_step) = (self.items(), self.sampler.items_per_step());
+        let (items, per_step) = (self.items(), self.sampler.config.items_per_step(self.phase));
         let start = step * per_step;
         let n_of_step = per_step.min(items.len() - start);
         let batch = |seeds| SeedBatch {
@@ -293,7 +330,7 @@ impl<I: ItemId> EpochPlan<I> {
     }
 }
 
-/// One rank's seeds of one step, with the key for the step's random draws.
+/// One rank's seeds of one batch, with the key for the step's random draws.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SeedBatch<I = NodeId> {
     /// The phase; in training, batchers also prepare blocks for the backward pass.
@@ -303,7 +340,7 @@ pub struct SeedBatch<I = NodeId> {
     /// The phase's key folded with the step. It is the same on all ranks, so each rank would sample the same neighbours
     /// for a node.
     pub key: RngKey,
-    /// The seeds of this rank.
+    /// The seeds of the batch.
     pub seeds: Vec<I>,
 }
 

@@ -83,27 +83,28 @@ impl<F: Batcher> Loader<F> {
         self.epoch_from(phase, 0)
     }
 
-    /// Same as [`Loader::epoch`], but starts at `first_step` and does not make the earlier batches. Use it to resume a
-    /// run. Returns no batches if `first_step` is not below the number of steps.
+    /// Same as [`Loader::epoch`], but starts at `first_step` and does not make the batches of earlier steps. Use it to
+    /// resume a run. Returns no batches if `first_step` is not below the number of steps.
     pub fn epoch_from(&self, phase: Phase, first_step: usize) -> Batches<F> {
         let start = Instant::now();
         let order = self.items.epoch(phase);
-        let n_steps = order.n_steps();
-        let first_step = first_step.min(n_steps);
+        let (n_steps, per_step) = (order.n_steps(), order.batches_per_step());
+        let first_batch = first_step.min(n_steps) * per_step;
+        let n_batches = n_steps * per_step;
         let largest_bytes = self.shared.kept().largest_bytes;
         let run = Arc::new(Run {
-            queue: Queue::new(first_step..n_steps, self.config.queue_bytes, largest_bytes),
+            queue: Queue::new(first_batch..n_batches, self.config.queue_bytes, largest_bytes),
             shuffle_time: start.elapsed(),
-            first_step,
+            first_batch,
             order,
             shared: Arc::clone(&self.shared),
         });
         let mut batches =
-            Batches { run, threads: Vec::new(), inline: None, fault: None, next_step: first_step };
+            Batches { run, threads: Vec::new(), inline: None, fault: None, next_batch: first_batch };
         if self.config.workers == 0 {
             batches.inline = Some(Scratch::new(&self.shared));
         } else {
-            batches.spawn(self.config.workers.min(n_steps - first_step));
+            batches.spawn(self.config.workers.min(n_batches - first_batch));
         }
         batches
     }
@@ -134,7 +135,8 @@ pub struct Batches<F: Batcher> {
     inline: Option<Scratch<F>>,
     /// The error of a thread that could not be started; `None` after the iterator has returned it.
     fault: Option<Error>,
-    next_step: usize,
+    /// The next batch to return, counted over the whole phase.
+    next_batch: usize,
 }
 
 /// The state that the threads of one phase share.
@@ -142,7 +144,7 @@ struct Run<F: Batcher> {
     queue: Queue<F::Batch>,
     order: EpochPlan<F::Item>,
     shuffle_time: Duration,
-    first_step: usize,
+    first_batch: usize,
     shared: Arc<Shared<F>>,
 }
 
@@ -150,6 +152,10 @@ impl<F: Batcher> Batches<F> {
     /// Returns the number of steps of the whole phase, including the steps that [`Loader::epoch_from`] skipped.
     pub fn n_steps(&self) -> usize {
         self.run.order.n_steps()
+    }
+
+    fn n_batches(&self) -> usize {
+        self.n_steps() * self.run.order.batches_per_step()
     }
 
     fn spawn(&mut self, n_threads: usize) {
@@ -168,7 +174,7 @@ impl<F: Batcher> Batches<F> {
 
     /// Ends the phase: starts and returns no further batches, and joins all threads.
     fn finish(&mut self) {
-        self.next_step = self.n_steps();
+        self.next_batch = self.n_batches();
         self.run.queue.close();
         for thread in self.threads.drain(..) {
             // A thread can only panic after it has published its last step, while it drops values of the user's
@@ -191,23 +197,23 @@ impl<F: Batcher> Iterator for Batches<F> {
             self.finish();
             return Some(Err(fault));
         }
-        if self.next_step >= self.n_steps() {
+        if self.next_batch >= self.n_batches() {
             return None;
         }
         let outcome = match &mut self.inline {
-            Some(scratch) => self.run.make(self.next_step, scratch).outcome,
-            None => self.run.queue.take(self.next_step),
+            Some(scratch) => self.run.make(self.next_batch, scratch).outcome,
+            None => self.run.queue.take(self.next_batch),
         };
-        self.next_step += 1;
-        if outcome.is_err() || self.next_step == self.n_steps() {
+        self.next_batch += 1;
+        if outcome.is_err() || self.next_batch == self.n_batches() {
             self.finish();
         }
         Some(outcome)
     }
 
-    /// Returns 0 and the number of remaining steps as bounds, because a fault ends the iterator early.
+    /// Returns 0 and the number of remaining batches as bounds, because a fault ends the iterator early.
     fn size_hint(&self) -> (usize, Option<usize>) {
-        (0, Some(self.n_steps() - self.next_step))
+        (0, Some(self.n_batches() - self.next_batch))
     }
 }
 
@@ -223,7 +229,7 @@ impl<F: Batcher> fmt::Debug for Batches<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Batches")
             .field("n_steps", &self.n_steps())
-            .field("next_step", &self.next_step)
+            .field("next_batch", &self.next_batch)
             .field("threads", &self.threads.len())
             .finish_non_exhaustive()
     }
@@ -232,19 +238,20 @@ impl<F: Batcher> fmt::Debug for Batches<F> {
 impl<F: Batcher> Run<F> {
     fn work(&self) {
         let mut scratch = Scratch::new(&self.shared);
-        while let Some(step) = self.queue.start() {
-            self.queue.publish(step, self.make(step, &mut scratch));
+        while let Some(batch) = self.queue.start() {
+            self.queue.publish(batch, self.make(batch, &mut scratch));
         }
     }
 
-    /// Makes one batch. Converts a panic of the batcher into an error.
-    fn make(&self, step: usize, scratch: &mut Scratch<F>) -> Made<F::Batch> {
+    /// Makes one batch, counted over all steps. Converts a panic of the batcher into an error.
+    fn make(&self, batch: usize, scratch: &mut Scratch<F>) -> Made<F::Batch> {
+        let step = batch / self.order.batches_per_step();
         // Unwind safety: after a panic the buffers are discarded and the phase ends, so no code uses broken buffers.
         let outcome = catch_unwind(AssertUnwindSafe(|| {
             let start = Instant::now();
-            let seeds = self.order.step(step);
+            let seeds = self.order.batch(batch);
             let mut times = StageTimes { seeds: start.elapsed(), ..StageTimes::default() };
-            if step == self.first_step {
+            if batch == self.first_batch {
                 times.seeds += self.shuffle_time;
             }
             let buffers = scratch.buffers.get_or_insert_with(F::Scratch::default);

@@ -1,5 +1,6 @@
 //! Tests of the loader: order and content of batches, sharding among ranks, resume, and faults.
 
+mod accumulate;
 mod faults;
 mod graph;
 mod node;

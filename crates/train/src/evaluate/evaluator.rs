@@ -60,7 +60,10 @@ impl Evaluator {
         items: impl Into<Arc<[NodeId]>>,
         config: BatchConfig,
     ) -> Result<ItemSampler> {
-        Ok(ItemSampler::new(items, config.with_seed(trainer.seed(), self.shard(trainer)))?)
+        Ok(ItemSampler::new(
+            items,
+            config.with_seed(trainer.seed(), trainer.accumulate, self.shard(trainer)),
+        )?)
     }
 
     /// Evaluates the loader's nodes in this phase and returns the metric sums of all ranks. [`Evaluator::FirstRank`]

@@ -132,7 +132,7 @@ pub(crate) fn check_items<T: Task, F: Batcher>(trainer: &TaskTrainer<T>, train: 
         return Err(Error::EmptySplit { split: "training" });
     }
     if train.n_steps(trainer.next_phase()) == 0 {
-        let per_step = items.config().batch_size.saturating_mul(items.config().shard.world_size);
+        let per_step = items.config().items_per_step(trainer.next_phase());
         return Err(Error::NoStep { n_items: items.items().len(), per_step });
     }
     Ok(())

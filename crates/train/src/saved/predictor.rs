@@ -309,6 +309,7 @@ pub(crate) fn batches_of_run<I: ItemId>(
     // The positions are sharded like the items: both samplers have the same number of items and settings.
     let config = |rank| ItemSamplerConfig {
         batch_size: run.batch_size,
+        accumulate: 1,
         shuffle: false,
         drop_last: false,
         uneven: UnevenShards::Join,

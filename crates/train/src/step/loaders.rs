@@ -8,7 +8,7 @@ use crate::step::batch::{DeviceBatcher, ToDevice};
 use crate::step::task::Task;
 use crate::step::trainer::TaskTrainer;
 
-/// The division of items into batches. The seed and the rank are the trainer's.
+/// The division of items into batches. The seed, the rank and the number of batches per step are the trainer's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BatchConfig {
     /// The number of items in a batch of one rank.
@@ -30,9 +30,9 @@ impl Default for BatchConfig {
 }
 
 impl BatchConfig {
-    pub(crate) fn with_seed(self, seed: u64, shard: Shard) -> ItemSamplerConfig {
+    pub(crate) fn with_seed(self, seed: u64, accumulate: usize, shard: Shard) -> ItemSamplerConfig {
         let Self { batch_size, shuffle, drop_last, uneven } = self;
-        ItemSamplerConfig { batch_size, shuffle, drop_last, uneven, seed, shard }
+        ItemSamplerConfig { batch_size, accumulate, shuffle, drop_last, uneven, seed, shard }
     }
 }
 
@@ -46,7 +46,7 @@ impl<T: Task> TaskTrainer<T> {
         items: impl Into<Arc<[I]>>,
         config: BatchConfig,
     ) -> Result<ItemSampler<I>> {
-        Ok(ItemSampler::new(items, config.with_seed(self.seed, self.shard()))?)
+        Ok(ItemSampler::new(items, config.with_seed(self.seed, self.accumulate, self.shard()))?)
     }
 
     /// Creates a loader of the items' batches, whose workers copy them to the trainer's device. Use [`Loader::new`] for
@@ -69,9 +69,15 @@ impl<T: Task> TaskTrainer<T> {
         Ok(Loader::new(items, DeviceBatcher::new(batcher, &self.device), config)?)
     }
 
-    /// Checks that the items are this rank's share, ordered by the trainer's seed.
+    /// Checks that the items are this rank's share, ordered by the trainer's seed, in the trainer's number of batches
+    /// per step.
     pub(crate) fn check_items<I: ItemId>(&self, items: &ItemSampler<I>) -> Result<()> {
         self.check_seed(items)?;
+        let got = items.config().accumulate;
+        if got != self.accumulate {
+            let text = |accumulate| format!("{accumulate} batches per step");
+            return Err(Error::OtherLoader { expected: text(self.accumulate), got: text(got) });
+        }
         self.check_shard(items, self.shard())
     }
 

@@ -3,11 +3,11 @@ use std::time::Instant;
 
 use burn::optim::GradientsParams;
 use kiln_loader::{Batcher, Loader};
-use kiln_nn::{ForwardContext, Mode};
 
 use crate::error::{Error, Result};
 use crate::step::batch::DeviceBatch;
 use crate::step::clip::clip_by_norm;
+use crate::step::learn::{Learned, LossScale, Outcome};
 use crate::step::metric_sums::{LossWeight, MetricSums};
 use crate::step::reports::{EpochReport, EpochState, StepReport, Unread};
 use crate::step::schedule::TrainingPosition;
@@ -16,32 +16,16 @@ use crate::step::task::{StepOutput, Task};
 use crate::step::trainer::TaskTrainer;
 use crate::step::weights::{hash, weights_to_bytes};
 
-/// The result of a rank's forward and backward pass.
-struct Learned {
-    outcome: Outcome,
-    /// The weight of this rank's items in the loss.
-    weight: f64,
-    gradients: GradientsParams,
-}
-
-/// The loss and the outputs of a step.
-enum Outcome {
-    /// The loss and the outputs have been read.
-    Read(MetricSums),
-    /// The loss and the outputs are still on the device.
-    Unread(Box<dyn FnOnce() -> MetricSums>),
-}
-
 impl<T: Task> TaskTrainer<T> {
     /// Trains the next epoch on the loader's batches, or the rest of the current one. Calls `observe` with each step,
     /// in order, after its loss was read. At the end, the ranks compare their models, and mapped files are checked
     /// ([`TaskTrainer::check_files`]). Collective: every rank must call it.
     ///
     /// # Errors
-    /// Returns [`Error::OtherLoader`] for a loader of another seed or another rank's share, the loader's error,
-    /// [`Error::LossNotFinite`], [`Error::OtherDevice`], [`Error::Ranks`] if another rank fails,
-    /// [`Error::RanksDiffer`], [`Error::UnknownEpochSteps`], and [`Error::Graph`] if a mapped file was changed. The parameters are then those after
-    /// the last complete step (but see [`TaskTrainer::with_read_every`]).
+    /// Returns [`Error::OtherLoader`] for a loader of another seed, another rank's share or another number of batches
+    /// per step, the loader's error, [`Error::LossNotFinite`], [`Error::OtherDevice`], [`Error::Ranks`] if another rank
+    /// fails, [`Error::RanksDiffer`], [`Error::UnknownEpochSteps`], and [`Error::Graph`] if a mapped file was changed.
+    /// The parameters are then those after the last complete step (but see [`TaskTrainer::with_read_every`]).
     pub fn epoch<F>(&mut self, loader: &Loader<F>, observe: impl FnMut(&StepReport)) -> Result<EpochReport>
     where
         F: Batcher<Batch = DeviceBatch<T::Input>>,
@@ -69,37 +53,29 @@ impl<T: Task> TaskTrainer<T> {
         Ok(report)
     }
 
-    /// Runs one step on the next batch: forward, backward, sync, update. Returns false if there is no batch left. Calls
-    /// `observe` with each step whose loss was read. When this returns false, all losses have been read. Collective:
-    /// every rank must call it.
+    /// Runs one step on the next batch, or on the next [`TrainerConfig::accumulate`](crate::TrainerConfig::accumulate)
+    /// batches: forward, backward, sync, update. Returns false if there is no batch left. Calls `observe` with each step
+    /// whose loss was read. When this returns false, all losses have been read. Collective: every rank must call it.
     ///
     /// # Errors
     /// Returns the errors of [`TaskTrainer::epoch`].
     pub fn step(
         &mut self,
         batches: &mut impl Iterator<Item = kiln_loader::Result<DeviceBatch<T::Input>>>,
-        observe: impl FnMut(&StepReport),
+        mut observe: impl FnMut(&StepReport),
     ) -> Result<bool> {
         let asked = Instant::now();
         self.epoch.started.get_or_insert(asked);
         self.comm.set_step(self.epoch.n_steps as u64);
-        self.comm.set_stage("wait");
-        let Some(batch) = batches.next() else {
+        let Some(batch) = self.next_batch(batches, &mut observe)? else {
             self.read_back(observe)?;
             return Ok(false);
         };
-        self.epoch.timings.wait += asked.elapsed();
-        let batch = match batch {
-            Ok(batch) => batch,
-            Err(error) => {
-                // The earlier steps are still reported. If one of them has an invalid loss, that error is returned
-                // instead.
-                self.read_back(observe)?;
-                return Err(error.into());
-            }
-        };
         let learning_rate = self.learning_rate()?;
-        let Learned { outcome, weight, gradients } = self.learn(batch)?;
+        let Learned { outcome, weight, gradients } = match self.accumulate {
+            1 => self.learn(batch, LossScale::Mean)?,
+            _ => self.learn_all(batch, batches, &mut observe)?,
+        };
         let learned = Instant::now();
         self.comm.set_stage("sync");
         let (outcome, all) = match outcome {
@@ -124,10 +100,7 @@ impl<T: Task> TaskTrainer<T> {
         self.epoch.memory.look();
         let (step, wall) = (self.epoch.n_steps, asked.elapsed());
         self.epoch.n_steps += 1;
-        let read: Box<dyn FnOnce() -> MetricSums> = match outcome {
-            Outcome::Read(counts) => Box::new(move || counts),
-            Outcome::Unread(read) => read,
-        };
+        let read = Box::new(move || outcome.read());
         self.epoch.unread.push(Unread { step, wall, read });
         if self.reads_at_once() || self.read_every <= self.epoch.unread.len() {
             self.read_back(observe)?;
@@ -171,47 +144,6 @@ impl<T: Task> TaskTrainer<T> {
         Ok(report)
     }
 
-    /// Runs the forward and the backward pass on this rank's batch. The gradients are those of the mean loss over its
-    /// items.
-    fn learn(&mut self, batch: DeviceBatch<T::Input>) -> Result<Learned> {
-        let started = Instant::now();
-        self.comm.set_stage("upload");
-        self.check_device(&batch)?;
-        self.epoch.timings.loader += batch.times;
-        let uploaded = Instant::now();
-        self.epoch.timings.upload += uploaded - started;
-        if batch.n_items == 0 {
-            let (outcome, gradients) = (Outcome::Read(MetricSums::default()), GradientsParams::new());
-            return Ok(Learned { outcome, weight: 0.0, gradients });
-        }
-        self.comm.set_stage("forward");
-        let ctx = ForwardContext { key: batch.key, mode: Mode::Train };
-        let forward = self.task.forward(&self.model, &batch.input, &ctx);
-        let read = self.counts_of(&batch.input, &forward);
-        let outcome = if self.reads_at_once() {
-            let counts = read();
-            check_finite("training", self.epoch.n_steps, &counts)?;
-            Outcome::Read(counts)
-        } else {
-            Outcome::Unread(Box::new(read))
-        };
-        let forwarded = Instant::now();
-        self.comm.set_stage("backward");
-        self.epoch.timings.forward += forwarded - uploaded;
-        self.epoch.memory.look();
-        // If the weights of the items sum to 0, there is no mean loss.
-        let gradients = match forward.weight {
-            0.0 => GradientsParams::new(),
-            weight => {
-                let loss = forward.loss_sum.div_scalar(weight);
-                GradientsParams::from_grads(loss.backward(), &self.model)
-            }
-        };
-        self.epoch.timings.backward += forwarded.elapsed();
-        self.epoch.memory.look();
-        Ok(Learned { outcome, weight: forward.weight, gradients })
-    }
-
     /// Scales the averaged gradients if they are longer than the optimizer's limit.
     fn clip(&self, gradients: GradientsParams) -> GradientsParams {
         match self.optimizer.config.clip_grad_norm {
@@ -229,7 +161,7 @@ impl<T: Task> TaskTrainer<T> {
 
     /// Returns true if losses are read in every step. This is always the case with several ranks, because the ranks
     /// exchange their metric sums in each step.
-    fn reads_at_once(&self) -> bool {
+    pub(crate) fn reads_at_once(&self) -> bool {
         self.read_every == 1 || 1 < self.comm.rank_info().world_size
     }
 

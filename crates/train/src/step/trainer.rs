@@ -32,6 +32,7 @@ pub struct TaskTrainer<T: Task> {
     pub(crate) comm: Box<dyn Communicator>,
     pub(crate) sync: Box<dyn GradientSync<T::Model>>,
     pub(crate) seed: u64,
+    pub(crate) accumulate: usize,
     pub(crate) device: Device,
     /// The state of the current epoch; between epochs, of the next epoch.
     pub(crate) epoch: EpochState,
@@ -54,12 +55,16 @@ pub struct TrainerConfig {
     pub device: Device,
     /// The update rule.
     pub optimizer: OptimizerConfig,
+    /// The number of batches of a rank that form one step, at least 1. Their gradients are averaged before the update.
+    /// The batches share the step's key, hence samples and dropout masks, so the result is that of one batch with all
+    /// their items, except for rounding and for the statistics of batch normalisation, which are of one batch.
+    pub accumulate: usize,
 }
 
 impl TrainerConfig {
-    /// Configures training on the CPU with seed 0.
+    /// Configures training on the CPU with seed 0 and one batch per step.
     pub fn new(optimizer: OptimizerConfig) -> Self {
-        Self { seed: 0, device: Device::flex(), optimizer }
+        Self { seed: 0, device: Device::flex(), optimizer, accumulate: 1 }
     }
 }
 
@@ -83,7 +88,7 @@ impl<T: Task> TaskTrainer<T> {
     /// ranks then get the parameters of rank 0. Collective: every rank must call it.
     ///
     /// # Errors
-    /// Returns [`Error::BadSetting`] for an invalid hyperparameter of the optimizer, [`Error::Model`] if `init` fails,
+    /// Returns [`Error::BadSetting`] for an invalid hyperparameter of the optimizer or 0 batches per step, [`Error::Model`] if `init` fails,
     /// [`Error::ModelDevice`] if the model is not on the device that `init` received, [`Error::Ranks`] if another rank
     /// fails, and [`Error::Weights`] if the ranks' models have different shapes.
     pub fn new(
@@ -92,7 +97,11 @@ impl<T: Task> TaskTrainer<T> {
         mut comm: Box<dyn Communicator>,
         init: impl FnOnce(RngKey, &Device) -> kiln_nn::Result<T::Model>,
     ) -> Result<Self> {
-        let &TrainerConfig { seed, ref device, optimizer } = config;
+        let &TrainerConfig { seed, ref device, optimizer, accumulate } = config;
+        if accumulate == 0 {
+            let (what, expected) = ("the number of batches to accumulate in a step", "at least 1");
+            return Err(Error::BadSetting { what, expected, got: 0.0 });
+        }
         let optimizer = OptimizerState { state: optimizer.init()?, config: optimizer };
         let device = device.clone().inner();
         let mut model = init(RngKey::new(seed), &device.clone().autodiff())?;
@@ -109,6 +118,7 @@ impl<T: Task> TaskTrainer<T> {
             comm,
             sync: Box::new(HostAllReduce::default()),
             seed,
+            accumulate,
             epoch_steps: None,
             read_every: if is_cpu(&device) { 1 } else { READ_EVERY },
             device,

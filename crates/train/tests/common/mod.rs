@@ -48,9 +48,20 @@ pub(crate) fn nodes(n_nodes: u32) -> Vec<NodeId> {
 /// Returns a loader of a rank's share of each step. A step has `global_batch` seeds on all ranks together. The loader
 /// has no worker threads.
 pub(crate) fn loader(data: &Dataset, nodes: &[NodeId], global_batch: usize, shard: Shard) -> NodeLoader {
-    assert_eq!(global_batch % shard.world_size, 0);
-    let batch_size = global_batch / shard.world_size;
-    let items = ItemSamplerConfig { batch_size, seed: 1, shard, ..Default::default() };
+    micro_loader(data, nodes, global_batch, 1, shard)
+}
+
+/// Same as [`loader`], but divides a rank's share of a step into `accumulate` batches.
+pub(crate) fn micro_loader(
+    data: &Dataset,
+    nodes: &[NodeId],
+    global_batch: usize,
+    accumulate: usize,
+    shard: Shard,
+) -> NodeLoader {
+    assert_eq!(global_batch % (shard.world_size * accumulate), 0);
+    let batch_size = global_batch / (shard.world_size * accumulate);
+    let items = ItemSamplerConfig { batch_size, accumulate, seed: 1, shard, ..Default::default() };
     let sampler = NeighborSampler::new(data.graph.clone(), [Fanout::UpTo(3); 2]);
     let batcher = NodeBatcher::new(sampler.into(), data.features.clone(), data.labels.clone());
     let config = LoaderConfig { workers: 0, ..Default::default() };

@@ -84,7 +84,7 @@ fn trainer(
     device: &Device,
 ) -> TaskTrainer<NodeClassification<Sage>> {
     let optimizer = OptimizerConfig::adam(0.01, 0.0);
-    let config = TrainerConfig { seed: 1, device: device.clone(), optimizer };
+    let config = TrainerConfig { seed: 1, device: device.clone(), ..TrainerConfig::new(optimizer) };
     TaskTrainer::new(NodeClassification::new(), &config, comm, |key, device| sage(data).init(key, device))
         .unwrap()
 }
