@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use kiln_feature::{DenseFeatures, FeatureArray, FeatureStore, Labels, Preparation, PreparationStep};
-use kiln_graph::{Csc, CscBuilder, Duplicates, NodeId, SharedArray, symmetrize};
+use kiln_feature::{
+    DenseFeatures, FeatureArray, FeatureStore, Labels, Preparation, PreparationStep, TargetValues, Targets,
+};
+use kiln_graph::{Csc, CscBuilder, Duplicates, ItemId, NodeId, SharedArray, symmetrize};
 
 use crate::dataset::{Dataset, Split};
 use crate::error::{BuildError, Result};
@@ -37,7 +39,7 @@ pub struct DatasetBuilder<'a> {
     edge_types: Option<&'a [u8]>,
     symmetrize: bool,
     features: Option<Features>,
-    labels: Option<Labels>,
+    targets: Option<GivenTargets>,
     split: Option<Split>,
     node_names: NodeNames,
     class_names: Vec<String>,
@@ -58,6 +60,14 @@ enum Features {
     Source(Arc<dyn FeatureStore>),
 }
 
+/// The targets as they were passed to the builder, with their number of columns.
+#[derive(Debug, Clone)]
+enum GivenTargets {
+    Classes(Labels),
+    MultiLabel(SharedArray<u8>, usize),
+    Regression(SharedArray<f32>, usize),
+}
+
 impl Dataset {
     /// Starts a dataset of `n_nodes` nodes, whose ids are `0..n_nodes`.
     pub fn builder<'a>(n_nodes: usize) -> DatasetBuilder<'a> {
@@ -69,7 +79,7 @@ impl Dataset {
             edge_types: None,
             symmetrize: false,
             features: None,
-            labels: None,
+            targets: None,
             split: None,
             node_names: NodeNames::default(),
             class_names: Vec::new(),
@@ -117,11 +127,22 @@ impl<'a> DatasetBuilder<'a> {
 
     /// Sets the class of each node, 0 to `n_classes - 1`; a negative number marks a node without a label.
     pub fn labels(self, classes: impl Into<SharedArray<i32>>, n_classes: usize) -> Self {
-        Self { labels: Some(Labels::new(classes, n_classes)), ..self }
+        Self { targets: Some(GivenTargets::Classes(Labels::new(classes, n_classes))), ..self }
     }
 
-    /// Sets the nodes of the training, validation and test split. Each of these nodes must have a label, and no node
-    /// may be in two of the splits.
+    /// Sets several labels per node instead of a class, `[n_nodes, n_labels]`, row-major: 1 if the node has the label,
+    /// 0 if not, and [`TargetValues::MISSING`] if it is unknown.
+    pub fn multi_label(self, labels: impl Into<SharedArray<u8>>, n_labels: usize) -> Self {
+        Self { targets: Some(GivenTargets::MultiLabel(labels.into(), n_labels)), ..self }
+    }
+
+    /// Sets regression targets instead of classes, `[n_nodes, n_columns]`, row-major; NaN marks a missing target.
+    pub fn regression(self, values: impl Into<SharedArray<f32>>, n_columns: usize) -> Self {
+        Self { targets: Some(GivenTargets::Regression(values.into(), n_columns)), ..self }
+    }
+
+    /// Sets the nodes of the training, validation and test split. Each of these nodes must have a label or at least one
+    /// target value, and no node may be in two of the splits.
     pub fn split(
         self,
         train: impl Into<SharedArray<NodeId>>,
@@ -141,7 +162,7 @@ impl<'a> DatasetBuilder<'a> {
         Self { node_names: NodeNames::new(names), ..self }
     }
 
-    /// Sets the classes' names, one per class.
+    /// Sets the classes' names, one per class; for several labels or regression targets, the columns' names.
     pub fn class_names(self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self { class_names: names.into_iter().map(Into::into).collect(), ..self }
     }
@@ -166,27 +187,33 @@ impl<'a> DatasetBuilder<'a> {
             Features::Source(source) => source,
         };
         check_length("feature rows", "node", self.n_nodes, features.n_rows())?;
-        let labels = self.labels.ok_or(missing("labels", ".labels(y, n_classes)"))?;
-        check_length("labels", "node", self.n_nodes, labels.len())?;
-        if labels.n_classes() == 0 {
+        let targets: Targets = match self.targets.ok_or(missing("labels", ".labels(y, n_classes)"))? {
+            GivenTargets::Classes(labels) => labels.into(),
+            GivenTargets::MultiLabel(labels, n) => TargetValues::multi_label(labels, n)?.into(),
+            GivenTargets::Regression(values, n) => TargetValues::regression(values, n)?.into(),
+        };
+        check_length("labels", "node", self.n_nodes, targets.len())?;
+        if targets.n_outputs() == 0 {
             return Err(BuildError::NoClasses.into());
         }
-        labels.validate()?;
+        targets.validate()?;
         let split = self.split.ok_or(missing("split", ".split(train, val, test)"))?;
-        check_split(&split, &labels)?;
+        check_split(&split, &targets)?;
         if !self.node_names.is_empty() {
             check_length("node names", "node", self.n_nodes, self.node_names.len())?;
         }
         if !self.class_names.is_empty() {
-            check_length("class names", "class", labels.n_classes(), self.class_names.len())?;
+            check_length("class names", "class", targets.n_outputs(), self.class_names.len())?;
         }
         let steps = self.symmetrize.then_some(PreparationStep::Symmetrize).into_iter().collect();
+        let (labels, target_values) = labels_and_values(targets);
         Ok(Dataset {
             preparation: Preparation { steps },
             name: self.name,
             graph,
             features,
-            labels: Arc::new(labels),
+            labels,
+            target_values,
             split,
             names: Arc::new(self.node_names),
             class_names: self.class_names,
@@ -250,19 +277,29 @@ fn check_length(what: &'static str, per: &'static str, expected: usize, got: usi
     }
 }
 
-/// Checks that each node of the split exists, has a label and is in only one part. A node may occur several times in
+/// Returns the fields of a set for these targets: the classes, empty for target values, and the values.
+pub(crate) fn labels_and_values<I: ItemId>(
+    targets: Targets<I>,
+) -> (Arc<Labels<I>>, Option<Arc<TargetValues<I>>>) {
+    match targets {
+        Targets::Classes(labels) => (labels, None),
+        Targets::Values(values) => (Arc::new(Labels::new(Vec::new(), 0)), Some(values)),
+    }
+}
+
+/// Checks that each node of the split exists, has a target and is in only one part. A node may occur several times in
 /// the same part.
-fn check_split(split: &Split, labels: &Labels) -> Result<()> {
+fn check_split(split: &Split, targets: &Targets) -> Result<()> {
     const NONE: u8 = u8::MAX;
     let parts = split.parts();
-    let mut part_of = vec![NONE; labels.len()];
+    let mut part_of = vec![NONE; targets.len()];
     for (index, (part, nodes)) in parts.iter().enumerate() {
         for (position, &node) in nodes.iter().enumerate() {
             let Some(first) = part_of.get_mut(node.index()) else {
-                let (node, n_nodes) = (node.0, labels.len());
+                let (node, n_nodes) = (node.0, targets.len());
                 return Err(BuildError::SplitOutOfRange { part, position, node, n_nodes }.into());
             };
-            if labels.get(node).is_none() {
+            if !targets.has_any(node) {
                 return Err(BuildError::Unlabelled { part, position, node: node.0 }.into());
             }
             if *first != NONE && usize::from(*first) != index {

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use kiln_feature::{FeatureBuffer, FeatureStore, Labels};
+use kiln_feature::{FeatureBuffer, FeatureStore, TargetKind, Targets};
 use kiln_graph::{Csc, NodeId};
 use kiln_store::Error as StoreError;
 use kiln_store::paths::find;
@@ -89,6 +89,14 @@ impl Place<'_> {
                 let expected = format!("a class below {n_classes} or a negative number");
                 self.bad("labels.npy", "the label of node", id.into(), expected, label)
             }
+            Error::Feature(Feature::BadTarget { id, column, value, expected, .. }) => StoreError::BadValue {
+                path: self.file(&["targets.npy", "labels.npy"]),
+                what: "a target of node",
+                position: id.into(),
+                expected: expected.into(),
+                found: format!("{value} in column {column}"),
+            }
+            .into(),
             Error::Feature(Feature::ZeroDim) => bad_dim(&self.file(&FEATURES), 0).into(),
             Error::Feature(Feature::TooManyColumns { dim, .. }) => bad_dim(&self.file(&FEATURES), dim).into(),
             Error::Feature(Feature::BadSparse { what, expected, got }) => {
@@ -121,31 +129,35 @@ fn stored_id(id: u32) -> String {
 /// Checks all values of the set except its split.
 pub(crate) fn check_values(data: &Dataset, place: Place<'_>) -> Result<()> {
     check_graph(&data.graph, &data.edge_type_names, place)?;
-    data.labels.validate().map_err(|error| place.located(error.into()))?;
+    data.targets().validate().map_err(|error| place.located(error.into()))?;
     check_features(&*data.features, place)?;
     check_names(&data.names, place)
 }
 
-/// Checks that the nodes of a split exist and have a class, and adds a note for each pair of parts that overlap.
+/// Checks that the nodes of a split exist and have a target, and adds a note for each pair of parts that overlap.
 pub(crate) fn check_split(
     place: Place<'_>,
     split: &Split,
-    labels: &Labels,
+    targets: &Targets,
     notes: &mut Vec<Note>,
 ) -> Result<()> {
-    let classes = labels.as_slice();
+    let n_nodes = targets.len();
     for (name, nodes) in split.parts() {
         let what = match name {
             "train" => "train split entry",
             "val" => "val split entry",
             _ => "test split entry",
         };
-        let is_bad = |node: &NodeId| classes.get(node.index()).is_none_or(|&class| class < 0);
+        let is_bad = |node: &NodeId| match targets {
+            Targets::Classes(labels) => labels.as_slice().get(node.index()).is_none_or(|&class| class < 0),
+            Targets::Values(values) => !values.has_any(*node),
+        };
         if let Some(position) = nodes.iter().position(is_bad) {
             let node = nodes[position];
-            let expected = match node.index() < classes.len() {
-                true => "a node that has a label".into(),
-                false => format!("a node id below {}", classes.len()),
+            let expected = match (node.index() < n_nodes, targets.kind()) {
+                (true, TargetKind::Classes) => "a node that has a label".into(),
+                (true, _) => "a node that has a target value".into(),
+                (false, _) => format!("a node id below {n_nodes}"),
             };
             let path = nodes.path().map_or_else(|| place.part(name), Path::to_owned);
             // An id that was read from a file may be a negative number that was mapped as an unsigned one. `stored_id`
@@ -158,7 +170,7 @@ pub(crate) fn check_split(
             );
         }
     }
-    note_overlaps(split, labels.len(), notes);
+    note_overlaps(split, n_nodes, notes);
     Ok(())
 }
 

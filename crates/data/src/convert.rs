@@ -10,6 +10,7 @@
 //! |---|---|
 //! | the offsets of each node's edges | 8 per node |
 //! | before that, labels and split of GraphBolt and OGB folders | 16 per node |
+//! | or target values and split | 4 per node, and 5 per value |
 //! | edges, and later features, of an OGB folder of archives | the size of the array |
 //! | one bucket of edges, or the buffers of the buckets' files | the remainder |
 //! | chunks and buffers | 499,712 |
@@ -29,6 +30,7 @@ mod sorting;
 use std::fmt;
 use std::path::Path;
 
+use kiln_feature::Targets;
 use kiln_graph::{Duplicates, SelfLoops};
 use kiln_store::array_folder::{Entries, FolderWriter};
 use kiln_store::paths::is_there;
@@ -200,29 +202,40 @@ fn convert_stored(
     options: &ConvertOptions,
 ) -> Result<ConvertReport> {
     let mut set = FolderWriter::create(out)?;
-    let Stored { name, labels, split, features, edges, mut notes } = read(folder)?;
+    let Stored { name, targets, split, features, edges, mut notes } = read(folder)?;
     // Notes about converted arrays are redundant: a conversion writes every array with its type in the kiln format.
     notes.retain(|note| !matches!(note, Note::Converted { .. }));
     if options.symmetrize {
         notes.retain(|note| !matches!(note, Note::ReverseEdgesNotAdded { .. }));
     }
-    let (n_nodes, n_classes, budget_bytes) = (labels.len(), labels.n_classes(), options.memory_bytes);
+    let (n_nodes, n_outputs, budget_bytes) = (targets.len(), targets.n_outputs(), options.memory_bytes);
     check_count(folder, "the number of nodes", options.n_nodes.unwrap_or(n_nodes), n_nodes)?;
-    let needed_bytes = FIXED_BYTES + 16 * n_nodes as u64 + LEAST_ROOM;
+    let needed_bytes = FIXED_BYTES + (16 * n_nodes as u64).max(bytes_while_read(&targets)) + LEAST_ROOM;
     if budget_bytes < needed_bytes {
         let what = format!("reading the labels and the split of {n_nodes} nodes");
         return Err(Error::Memory { what, needed_bytes, budget_bytes });
     }
     check_memory(&features, budget_bytes)?;
     check_memory(&edges.source, budget_bytes)?;
-    format::write_labels(&mut set, &labels, &split)?;
-    drop((labels, split));
+    format::write_targets(&mut set, &targets, &split)?;
+    drop((targets, split));
     let options = ConvertOptions { symmetrize: options.symmetrize || edges.is_symmetrized, ..*options };
     let list = edges.open()?;
     let written = write_csc(&list, list.heap_bytes(), n_nodes, &options, &mut set)?;
     drop(list);
     let dim = copy_stored(&features, n_nodes, &mut set)?;
-    commit(set, name, n_nodes, written, Sizes { dim: Some(dim), n_classes: Some(n_classes) }, notes)
+    commit(set, name, n_nodes, written, Sizes { dim: Some(dim), n_classes: Some(n_outputs) }, notes)
+}
+
+/// Returns the heap memory that reading target values and the split takes; 0 for classes.
+fn bytes_while_read(targets: &Targets) -> u64 {
+    match targets {
+        Targets::Classes(_) => 0,
+        Targets::Values(values) => {
+            let n_values = values.len() as u64 * values.n_columns() as u64;
+            4 * values.len() as u64 + 5 * n_values
+        }
+    }
 }
 
 /// Writes the edges of any source as a graph without node data in the kiln format, for [`format::open_graph`]. The

@@ -2,7 +2,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use kiln_feature::{
-    DenseFeatures, FeatureStore, Labels, Preparation, PreparationStep, Scaling, normalize_row,
+    DenseFeatures, FeatureStore, Labels, Preparation, PreparationStep, Scaling, TargetKind, TargetValues,
+    Targets, normalize_row,
 };
 use kiln_graph::{Csc, ItemId, NodeId, SharedArray, symmetrize};
 use kiln_store::Error as StoreError;
@@ -12,7 +13,7 @@ use crate::draws::Draws;
 use crate::error::require;
 use crate::{Error, NodeNames, Note, Result};
 
-/// A data set for node classification: a graph with features, labels and a split. Cloning shares the arrays.
+/// A data set for node tasks: a graph with features, targets and a split. Cloning shares the arrays.
 #[derive(Debug, Clone)]
 pub struct Dataset {
     /// The name of the set in messages and reports.
@@ -21,9 +22,11 @@ pub struct Dataset {
     pub graph: Arc<Csc>,
     /// One feature row per node, `[n_nodes, dim]`.
     pub features: Arc<dyn FeatureStore>,
-    /// The class of each node; a node may have no class.
+    /// The class of each node; a node may have no class. Empty, without classes, if `target_values` is set.
     pub labels: Arc<Labels>,
-    /// The labelled nodes for training, validation and test.
+    /// The target values of each node, for several labels per node and for regression; `None` for class labels.
+    pub target_values: Option<Arc<TargetValues>>,
+    /// The nodes for training, validation and test, all of which have a target.
     pub split: Split,
     /// The nodes' names; empty for sets whose nodes have no names.
     pub names: Arc<NodeNames>,
@@ -142,15 +145,16 @@ impl<I: ItemId> Default for Split<I> {
 impl fmt::Display for Dataset {
     /// Writes one line with the name and the sizes.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (graph, split) = (&self.graph, &self.split);
+        let (graph, split, targets) = (&self.graph, &self.split, self.targets());
         write!(
             f,
-            "{}: {} nodes, {} edges, {} features, {} classes; {} / {} / {} nodes to train, validate, test",
+            "{}: {} nodes, {} edges, {} features, {} {}; {} / {} / {} nodes to train, validate, test",
             self.name,
             graph.n_nodes(),
             graph.n_edges(),
             self.features.dim(),
-            self.labels.n_classes(),
+            targets.n_outputs(),
+            noun(targets.kind()),
             split.train.len(),
             split.val.len(),
             split.test.len(),
@@ -158,7 +162,24 @@ impl fmt::Display for Dataset {
     }
 }
 
+/// Returns the noun for the outputs of a model for targets of this kind.
+pub(crate) fn noun(kind: TargetKind) -> &'static str {
+    match kind {
+        TargetKind::Classes => "classes",
+        TargetKind::MultiLabel => "labels",
+        TargetKind::Regression => "target columns",
+    }
+}
+
 impl Dataset {
+    /// Returns the targets: the class of each node, or its target values.
+    pub fn targets(&self) -> Targets {
+        match &self.target_values {
+            Some(values) => Targets::Values(values.clone()),
+            None => Targets::Classes(self.labels.clone()),
+        }
+    }
+
     /// Copies the graph and the features into the process's memory if they are mapped. This takes time and memory in
     /// proportion to the size of the set. With an allocator that uses huge pages, random reads are faster than in the
     /// mapped set, since they cause fewer TLB misses.
@@ -230,8 +251,8 @@ impl Dataset {
         Ok(Self { graph, ..self }.prepared(Some(PreparationStep::Symmetrize)))
     }
 
-    /// Reads all data once and checks what opening a mapped set does not: that edges and labels are in range, that
-    /// weights and features are finite, and that the split's nodes exist and have labels. Returns notes, for example
+    /// Reads all data once and checks what opening a mapped set does not: that edges and targets are in range, that
+    /// weights and features are finite, and that the split's nodes exist and have targets. Returns notes, for example
     /// about splits that overlap. For a set on disk, [`format::verify`](crate::format::verify) performs these checks
     /// and names the files in its errors.
     ///
@@ -244,14 +265,14 @@ impl Dataset {
         self.check_split()
     }
 
-    /// Checks that the split's nodes exist and have labels, and returns notes about parts that overlap. It is part of
+    /// Checks that the split's nodes exist and have a target, and returns notes about parts that overlap. It is part of
     /// [`Dataset::validate`], and cheap enough to call before every run.
     ///
     /// # Errors
-    /// Returns [`kiln_store::Error::BadValue`] for the first node that does not exist or has no label.
+    /// Returns [`kiln_store::Error::BadValue`] for the first node that does not exist or has no target.
     pub fn check_split(&self) -> Result<Vec<Note>> {
         let mut notes = Vec::new();
-        check_split(Place::Set(self.name.as_ref()), &self.split, &self.labels, &mut notes)?;
+        check_split(Place::Set(self.name.as_ref()), &self.split, &self.targets(), &mut notes)?;
         Ok(notes)
     }
 

@@ -19,7 +19,8 @@ mod verify;
 
 use std::path::Path;
 
-use kiln_feature::{FeatureStore, Labels};
+use bytemuck::Pod;
+use kiln_feature::{FeatureStore, Targets};
 use kiln_graph::Csc;
 use kiln_store::array_folder::{ElementType, Entries, FolderWriter};
 use kiln_store::check_count;
@@ -27,7 +28,7 @@ use kiln_store::check_count;
 use self::manifest::Manifest;
 use self::set::Set;
 use crate::check::for_each_rows;
-use crate::graph_folder::{class_names_to_write, push_rows, read_graph, row_element_type};
+use crate::graph_folder::{TARGETS, class_names_to_write, push_rows, read_graph, row_element_type};
 use crate::{Dataset, Result, Split};
 
 pub(crate) use self::copy::copy;
@@ -95,7 +96,8 @@ pub fn hash(folder: impl AsRef<Path>) -> Result<String> {
 pub fn write(data: &Dataset, folder: impl AsRef<Path>) -> Result<()> {
     let n_nodes = data.graph.n_nodes();
     check_count(&data.name, "the number of feature rows", n_nodes, data.features.n_rows())?;
-    check_count(&data.name, "the number of labels", n_nodes, data.labels.len())?;
+    let targets = data.targets();
+    check_count(&data.name, "the number of labels", n_nodes, targets.len())?;
     if !data.names.is_empty() {
         check_count(&data.name, "the number of node names", n_nodes, data.names.len())?;
     }
@@ -105,8 +107,8 @@ pub fn write(data: &Dataset, folder: impl AsRef<Path>) -> Result<()> {
         n_nodes,
         n_edges: data.graph.n_edges() as usize,
         dim: Some(data.features.dim()),
-        n_classes: Some(data.labels.n_classes()),
-        class_names: class_names_to_write(&data.class_names, data.labels.n_classes()),
+        n_classes: Some(targets.n_outputs()),
+        class_names: class_names_to_write(&data.class_names, targets.n_outputs()),
         edge_type_names: data.edge_type_names.clone(),
         files: Entries::new(),
     };
@@ -114,7 +116,7 @@ pub fn write(data: &Dataset, folder: impl AsRef<Path>) -> Result<()> {
     let mut set = FolderWriter::create(folder.as_ref())?;
     write_graph(&mut set, &data.graph)?;
     write_features(&mut set, &*data.features)?;
-    write_labels(&mut set, &data.labels, &data.split)?;
+    write_targets(&mut set, &targets, &data.split)?;
     if !data.names.is_empty() {
         set.put("names_text.npy", ElementType::U8, data.names.text())?;
         set.put("names_ends.npy", ElementType::U32, data.names.ends())?;
@@ -135,12 +137,33 @@ fn write_graph(set: &mut FolderWriter, graph: &Csc) -> Result<()> {
 }
 
 /// Writes the labels and the split.
-pub(crate) fn write_labels(set: &mut FolderWriter, labels: &Labels, split: &Split) -> Result<()> {
-    set.put("labels.npy", ElementType::I32, labels.as_slice())?;
+/// Writes the file of classes or of target values, and the split.
+pub(crate) fn write_targets(set: &mut FolderWriter, targets: &Targets, split: &Split) -> Result<()> {
+    match targets {
+        Targets::Classes(labels) => set.put("labels.npy", ElementType::I32, labels.as_slice())?,
+        Targets::Values(values) => match (values.as_labels(), values.as_numbers()) {
+            (Some(labels), _) => put_rows(set, ElementType::U8, values.n_columns(), labels)?,
+            (None, numbers) => {
+                put_rows(set, ElementType::F32, values.n_columns(), numbers.unwrap_or_default())?;
+            }
+        },
+    }
     for ((_, nodes), file) in split.parts().into_iter().zip(["train.npy", "val.npy", "test.npy"]) {
         set.put(file, ElementType::U32, nodes)?;
     }
     Ok(())
+}
+
+/// Writes the file of target values.
+fn put_rows<T: Pod>(
+    set: &mut FolderWriter,
+    dtype: ElementType,
+    n_columns: usize,
+    values: &[T],
+) -> Result<()> {
+    let mut rows = set.rows(TARGETS, dtype, n_columns)?;
+    rows.push(values)?;
+    Ok(set.add(rows)?)
 }
 
 fn write_features(set: &mut FolderWriter, features: &dyn FeatureStore) -> Result<()> {

@@ -2,22 +2,25 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use kiln_feature::{FeatureStore, Labels};
+use kiln_feature::{FeatureStore, Labels, TargetValues, Targets};
 use kiln_graph::{Csc, CscBuilder, GraphId, NodeId, SharedArray};
 use kiln_store::Error as StoreError;
 use kiln_store::check_count;
 
+use crate::builder::labels_and_values;
+use crate::dataset::noun;
 use crate::limits::numbers;
 use crate::{Note, Result};
 
-/// A data set for graph classification: many small graphs with labels. They are consecutive parts of one block-diagonal
+/// A data set for graph tasks: many small graphs with targets. They are consecutive parts of one block-diagonal
 /// graph, so that any range of graphs is a range of nodes and of edges. Cloning shares the arrays.
 ///
 /// | array | element | length | indexed by |
 /// |---|---|---|---|
 /// | `graph` | [`Csc`] | all nodes, all edges | [`NodeId`]; its edge types are the edges' labels |
 /// | `node_offsets` | `u32` | `n_graphs + 1` | graph; `node_offsets[g]..node_offsets[g + 1]` are its nodes |
-/// | `labels` | class, negative for none | `n_graphs` | [`GraphId`] |
+/// | `labels` | class, negative for none | `n_graphs`, or empty if there are target values | [`GraphId`] |
+/// | `target_values` | several labels, or numbers | `n_graphs`, or absent | [`GraphId`] |
 /// | `node_labels` | class, negative for none | `n_nodes`, or absent | [`NodeId`] |
 /// | `features` | row | `n_nodes`, or absent | [`NodeId`] |
 ///
@@ -38,40 +41,45 @@ pub struct GraphDataset {
     graph: Arc<Csc>,
     node_offsets: SharedArray<u32>,
     labels: Arc<Labels<GraphId>>,
+    target_values: Option<Arc<TargetValues<GraphId>>>,
     node_labels: Option<Arc<Labels>>,
     features: Option<Arc<dyn FeatureStore>>,
 }
 
 impl GraphDataset {
     /// Creates a set without features and node labels; see the table on [`GraphDataset`]. It reads the whole graph
-    /// and all labels once. Classes are named by their numbers.
+    /// and all targets once: classes ([`Labels`]) or [`TargetValues`]. Classes, or the columns of the values, are named
+    /// by their numbers.
     ///
     /// # Errors
     /// Returns [`kiln_store::Error::Inconsistent`] if the lengths of the arrays are inconsistent,
     /// [`kiln_store::Error::BadValue`] if offsets decrease or an edge connects two graphs, and
-    /// [`Error::Graph`](crate::Error::Graph) or [`Error::Feature`](crate::Error::Feature) if the graph or a label is
+    /// [`Error::Graph`](crate::Error::Graph) or [`Error::Feature`](crate::Error::Feature) if the graph or a target is
     /// invalid. Error messages contain `name` instead of a path.
     pub fn new(
         name: impl Into<String>,
         graph: Csc,
         node_offsets: impl Into<SharedArray<u32>>,
-        labels: Labels<GraphId>,
+        targets: impl Into<Targets<GraphId>>,
     ) -> Result<Self> {
-        let (name, node_offsets) = (name.into(), node_offsets.into());
+        let (name, node_offsets, targets) = (name.into(), node_offsets.into(), targets.into());
         graph.validate()?;
-        labels.validate()?;
+        targets.validate()?;
         check_offsets(&name, &node_offsets, graph.n_nodes())?;
         check_edges(&name, &node_offsets, &graph)?;
-        check_count(&name, "the number of graph labels", node_offsets.len() - 1, labels.len())?;
+        check_count(&name, "the number of graph labels", node_offsets.len() - 1, targets.len())?;
+        let class_names = numbers(targets.n_outputs());
+        let (labels, target_values) = labels_and_values(targets);
         Ok(Self {
             name,
-            class_names: numbers(labels.n_classes()),
+            class_names,
             node_label_names: Vec::new(),
             edge_type_names: Vec::new(),
             notes: Vec::new(),
             graph: Arc::new(graph),
             node_offsets,
-            labels: Arc::new(labels),
+            labels,
+            target_values,
             node_labels: None,
             features: None,
         })
@@ -122,7 +130,15 @@ impl GraphDataset {
         &self.node_offsets
     }
 
-    /// Returns the class of each graph.
+    /// Returns the targets: the class of each graph, or its target values.
+    pub fn targets(&self) -> Targets<GraphId> {
+        match &self.target_values {
+            Some(values) => Targets::Values(values.clone()),
+            None => Targets::Classes(self.labels.clone()),
+        }
+    }
+
+    /// Returns the class of each graph; empty if the graphs have target values.
     pub fn labels(&self) -> &Arc<Labels<GraphId>> {
         &self.labels
     }
@@ -156,17 +172,18 @@ impl GraphDataset {
 }
 
 impl fmt::Display for GraphDataset {
-    /// Writes one line with the name, the numbers of graphs and classes, and the average size of a graph.
+    /// Writes one line with the name, the numbers of graphs and outputs, and the average size of a graph.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let n_graphs = self.n_graphs() as f64;
+        let (n_graphs, targets) = (self.n_graphs() as f64, self.targets());
         write!(
             f,
-            "{}: {} graphs of {:.2} nodes and {:.2} edges on average, {} classes",
+            "{}: {} graphs of {:.2} nodes and {:.2} edges on average, {} {}",
             self.name,
             self.n_graphs(),
             self.graph.n_nodes() as f64 / n_graphs,
             self.graph.n_edges() as f64 / n_graphs,
-            self.labels.n_classes(),
+            targets.n_outputs(),
+            noun(targets.kind()),
         )
     }
 }

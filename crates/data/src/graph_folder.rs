@@ -5,9 +5,9 @@
 mod class_names;
 mod rows;
 
-use kiln_feature::Labels;
+use kiln_feature::{Labels, TargetValues, Targets};
 use kiln_graph::{Csc, NodeId, SharedArray};
-use kiln_store::array_folder::ArrayFolder;
+use kiln_store::array_folder::{ArrayFolder, ElementType};
 
 use crate::check::{Place, check_edge_data, check_split};
 use crate::{Note, Result, Split};
@@ -54,6 +54,18 @@ pub fn read_labels(arrays: &ArrayFolder, n_classes: usize) -> Result<Labels> {
     Ok(Labels::new(arrays.values::<i32>("labels.npy")?, n_classes))
 }
 
+/// The file of target values, `[n, n_columns]`: u8 for several labels, f32 for regression.
+pub(crate) const TARGETS: &str = "targets.npy";
+
+/// Returns the targets in `labels.npy` or `targets.npy`. `n_outputs` is the number of classes or of columns.
+pub(crate) fn read_targets(arrays: &ArrayFolder, n_outputs: usize) -> Result<Targets> {
+    Ok(match arrays.entries().get(TARGETS).map(|entry| entry.dtype) {
+        None => read_labels(arrays, n_outputs)?.into(),
+        Some(ElementType::U8) => TargetValues::multi_label(arrays.values::<u8>(TARGETS)?, n_outputs)?.into(),
+        Some(_) => TargetValues::regression(arrays.values::<f32>(TARGETS)?, n_outputs)?.into(),
+    })
+}
+
 /// Returns the split in `train.npy`, `val.npy` and `test.npy`.
 ///
 /// # Errors
@@ -83,5 +95,5 @@ pub fn verify_edge_data(arrays: &ArrayFolder, edge_type_names: &[String]) -> Res
 pub fn verify_labels(arrays: &ArrayFolder, n_classes: usize, notes: &mut Vec<Note>) -> Result<()> {
     let (place, labels) = (Place::Folder(arrays.folder()), read_labels(arrays, n_classes)?);
     labels.validate().map_err(|error| place.located(error.into()))?;
-    check_split(place, &read_split(arrays)?, &labels, notes)
+    check_split(place, &read_split(arrays)?, &labels.into(), notes)
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use bytemuck::Pod;
-use kiln_feature::{FeatureBuffer, FeatureStore, Labels};
+use kiln_feature::{FeatureBuffer, FeatureStore, Labels, Targets};
 use kiln_graph::{Csc, GraphId, ItemId};
 use kiln_store::Hasher;
 
@@ -22,7 +22,8 @@ impl Dataset {
     /// type and lengths, and its values, little-endian: `indptr u64 N+1`, `indices u32 M`, if present `weights f32 M`
     /// and `edge_types u8 M`, then `features f32 NxD` (or `f16`, `bf16`), or for sparse ones `features_indptr u64
     /// N+1`, `features_indices u32 K` and `features_data f32 KxD` (D is the number of columns), then `labels i32 NxC`
-    /// (C is the number of classes), `train u32 P`, `val u32 Q`, `test u32 R`.
+    /// (C is the number of classes), or `targets u8 NxK` for K labels per node, or `targets f32 NxK` for regression,
+    /// then `train u32 P`, `val u32 Q`, `test u32 R`.
     ///
     /// This reads the whole set once, with constant memory, and is several times faster on a CPU with SHA instructions.
     /// For a set in the kiln format, [`format::hash`](crate::format::hash) returns a different hash without reading the
@@ -35,7 +36,7 @@ impl Dataset {
         let mut hasher = ArrayHasher::new();
         hasher.graph(&self.graph);
         hasher.features(&*self.features)?;
-        hasher.labels("labels", &self.labels);
+        hasher.targets(&self.targets());
         for (name, nodes) in self.split.parts() {
             hasher.array(name, "u32", nodes.len(), nodes);
         }
@@ -45,8 +46,8 @@ impl Dataset {
 
 impl GraphDataset {
     /// Returns the SHA-256 of the set in the form of [`Dataset::hash`]. The hashed bytes are the line `kiln data 1`,
-    /// the graph, `node_offsets u32 G+1` (G is the number of graphs), the features if present, `labels i32 GxC`, and
-    /// `node_labels i32 NxC` if present. Features that are computed from these arrays, such as
+    /// the graph, `node_offsets u32 G+1` (G is the number of graphs), the features if present, `labels i32 GxC` or
+    /// `targets`, and `node_labels i32 NxC` if present. Features that are computed from these arrays, such as
     /// [`one_hot_degrees`](GraphDataset::one_hot_degrees), are not included unless they were added to the set; a split
     /// is never included.
     ///
@@ -77,7 +78,7 @@ impl GraphDataset {
         if let Some(features) = self.features() {
             hasher.features(&**features)?;
         }
-        hasher.labels("labels", self.labels());
+        hasher.targets(&self.targets());
         if let Some(labels) = self.node_labels() {
             hasher.labels("node_labels", labels);
         }
@@ -143,6 +144,17 @@ impl ArrayHasher {
             }
             Ok(())
         })
+    }
+
+    fn targets<I: ItemId>(&mut self, targets: &Targets<I>) {
+        let lengths = format!("{}x{}", targets.len(), targets.n_outputs());
+        match targets {
+            Targets::Classes(labels) => self.labels("labels", labels),
+            Targets::Values(values) => match (values.as_labels(), values.as_numbers()) {
+                (Some(labels), _) => self.array("targets", "u8", lengths, labels),
+                (None, numbers) => self.array("targets", "f32", lengths, numbers.unwrap_or_default()),
+            },
+        }
     }
 
     fn labels<I: ItemId>(&mut self, name: &str, labels: &Labels<I>) {

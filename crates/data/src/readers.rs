@@ -9,6 +9,7 @@ pub mod npy;
 pub mod ogb;
 mod relabel;
 pub(crate) mod stored;
+pub(crate) mod target_arrays;
 pub mod tu;
 
 use std::path::Path;

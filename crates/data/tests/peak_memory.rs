@@ -163,6 +163,7 @@ fn check_writing(root: &Path) {
         class_names: vec!["all".into()],
         edge_type_names: Vec::new(),
         preparation: Preparation::default(),
+        target_values: None,
         notes: Vec::new(),
     };
     let check = |what: &str, run: &dyn Fn()| {

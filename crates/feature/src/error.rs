@@ -157,6 +157,28 @@ pub enum Error {
         /// The id of the item.
         id: u32,
     },
+    /// A batch or a split contains an item whose target values are all missing.
+    #[error("{item} {id} has no target value: remove it from the split")]
+    Untargeted {
+        /// The kind of item: `node` or `graph`.
+        item: &'static str,
+        /// The id of the item.
+        id: u32,
+    },
+    /// A target value is not a label or not a finite number.
+    #[error("{item} {id} has the target {value} in column {column}, expected {expected}")]
+    BadTarget {
+        /// The kind of item: `node` or `graph`.
+        item: &'static str,
+        /// The id of the item.
+        id: u32,
+        /// The column of the value, from 0.
+        column: usize,
+        /// The value.
+        value: String,
+        /// The valid values.
+        expected: &'static str,
+    },
     /// The id of a requested item is not below the number of labels.
     #[error("{item} {id} has no label: expected an id below {n_labels}")]
     NoSuchItem {

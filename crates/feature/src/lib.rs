@@ -1,4 +1,4 @@
-//! Feature rows and labels by node id.
+//! Feature rows, labels and target values by node id.
 //!
 //! A [`FeatureStore`] gathers the rows of a list of nodes into a buffer that the caller owns. [`DenseFeatures`]
 //! stores whole rows and [`SparseFeatures`] stores the nonzero values only; both work in memory and on mapped files.
@@ -27,6 +27,7 @@ mod preparation;
 mod sparse;
 mod store;
 mod target_kind;
+mod targets;
 
 pub use array::{FeatureArray, FeatureBuffer, FeatureDType};
 pub use dense::{DenseFeatures, MappedLayout};
@@ -36,6 +37,7 @@ pub use preparation::{Preparation, PreparationStep, Scaling, normalize_row};
 pub use sparse::SparseFeatures;
 pub use store::FeatureStore;
 pub use target_kind::TargetKind;
+pub use targets::{TargetValues, Targets};
 
 /// The largest number of feature columns, at which a row of f32 takes 64 MiB. The limit rejects damaged files before
 /// a gather allocates memory for their rows.

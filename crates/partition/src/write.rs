@@ -3,6 +3,7 @@ use std::path::Path;
 
 use kiln_data::Dataset;
 use kiln_data::graph_folder::{FEATURES, check_class_names, class_names_to_write};
+use kiln_feature::TargetKind;
 use kiln_graph::{Csc, NodeId};
 use kiln_store::array_folder::{ElementType, Entries, Entry, FolderWriter};
 
@@ -218,6 +219,11 @@ fn written(files: &Entries, n_owned: usize, list: &CacheList) -> WriteReport {
 
 fn check_set(data: &Dataset, book: &PartitionBook, out: &Path) -> Result<()> {
     let n_nodes = data.graph.n_nodes();
+    let kind = data.targets().kind();
+    if kind != TargetKind::Classes {
+        let (what, expected) = ("the kind of targets", "class labels: train on the whole graph instead");
+        return Err(Error::BadParameter { what, expected: expected.into(), got: kind.to_string() });
+    }
     let counts = [
         ("the number of nodes in the partition book", book.n_nodes()),
         ("the number of feature rows", data.features.n_rows()),

@@ -32,8 +32,9 @@ pub(super) fn notes(notes: &[Note], folder: &Path) {
 pub(super) fn dataset(data: &Dataset) -> bool {
     let n_nodes = data.graph.n_nodes();
     assert_eq!(data.features.n_rows(), n_nodes);
-    assert_eq!(data.labels.len(), n_nodes);
-    assert_eq!(data.class_names.len(), data.labels.n_classes());
+    let targets = data.targets();
+    assert_eq!(targets.len(), n_nodes);
+    assert_eq!(data.class_names.len(), targets.n_outputs());
     assert!(!data.to_string().is_empty());
     gather(&*data.features, n_nodes);
     change(data);
@@ -48,10 +49,9 @@ pub(super) fn dataset(data: &Dataset) -> bool {
             false
         }
     };
-    let mut classes = Vec::new();
-    let gathered = data.labels.gather(&split, &mut classes);
+    let gathered = targets.gather(&split, &mut Vec::new(), &mut Vec::new());
     if is_sound {
-        gathered.expect("the nodes of a valid split should have labels");
+        gathered.expect("the nodes of a valid split should have targets");
         for node in (0..n_nodes as u32).map(NodeId) {
             assert_eq!(data.graph.in_neighbors(node).len() as u64, data.graph.in_degree(node));
         }
@@ -78,6 +78,7 @@ pub(super) fn same(a: &Dataset, b: &Dataset) {
     assert_eq!((a.graph.indptr(), a.graph.indices()), (b.graph.indptr(), b.graph.indices()));
     assert_eq!((a.graph.weights(), a.graph.edge_types()), (b.graph.weights(), b.graph.edge_types()));
     assert_eq!((a.labels.as_slice(), a.labels.n_classes()), (b.labels.as_slice(), b.labels.n_classes()));
+    assert_eq!(values(a), values(b));
     assert_eq!((&a.split, &a.names), (&b.split, &b.names));
     assert_eq!((&a.class_names, &a.edge_type_names), (&b.class_names, &b.edge_type_names));
     assert_eq!((a.features.dim(), a.features.n_rows()), (b.features.dim(), b.features.n_rows()));
@@ -89,13 +90,21 @@ pub(super) fn same(a: &Dataset, b: &Dataset) {
     }
 }
 
+/// Returns the number of columns and the target values of a set, with the bits of numbers, because a missing one is NaN.
+fn values(data: &Dataset) -> Option<(usize, &[u8], Vec<u32>)> {
+    let values = data.target_values.as_deref()?;
+    let bits = values.as_numbers().unwrap_or_default().iter().map(|number| number.to_bits());
+    Some((values.n_columns(), values.as_labels().unwrap_or_default(), bits.collect()))
+}
+
 /// Checks that a set of graphs is valid, since the readers of such sets must reject all invalid data.
 pub(super) fn graphs(data: &GraphDataset) {
     assert!(!data.to_string().is_empty());
     data.graph().validate().expect("the edges of a set of graphs should be valid");
-    data.labels().validate().expect("the class of each graph should be below the number of classes");
-    assert_eq!(data.class_names.len(), data.labels().n_classes());
-    assert_eq!(data.n_graphs(), data.labels().len());
+    let targets = data.targets();
+    targets.validate().expect("the class of each graph should be below the number of classes");
+    assert_eq!(data.class_names.len(), targets.n_outputs());
+    assert_eq!(data.n_graphs(), targets.len());
     let mut n_nodes = 0;
     for graph in 0..data.n_graphs() {
         assert_eq!(data.nodes(graph).start, n_nodes);

@@ -109,6 +109,7 @@ fn load(files: Files<'_>) -> Result<Dataset> {
         edge_type_names: manifest.type_names.iter().cloned().chain(reversed).collect(),
         class_names: manifest.class_names,
         preparation: Preparation::default(),
+        target_values: None,
         notes: Vec::new(),
     })
 }

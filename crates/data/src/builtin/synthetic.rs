@@ -217,6 +217,7 @@ fn dataset(
         class_names: (0..n_classes).map(|class| class.to_string()).collect(),
         edge_type_names: Vec::new(),
         preparation: Preparation::default(),
+        target_values: None,
         notes: Vec::new(),
     })
 }

@@ -2,18 +2,20 @@
 
 use std::path::Path;
 
-use kiln_feature::Labels;
+use kiln_feature::MAX_DIM;
 use kiln_store::array_folder::{ArrayWriter, ElementType, FolderWriter};
 use kiln_store::npy::DType;
 use kiln_store::paths::{find, is_there, required};
 use kiln_store::{ArrayFile, Npz, check_count};
 
 use super::buckets::FIXED_BYTES;
-use crate::arrays::{check_converted, label_of, labels_of, node_of, row_shape};
+use crate::arrays::{check_converted, label_of, node_of, row_shape};
 use crate::check::{Place, VALUES_AT_ONCE, check_split};
+use crate::graph_folder::TARGETS;
 use crate::limits::{bad_dim, check_n_classes};
 use crate::readers::npy::{FEATURES, PARTS, open_features, open_graph, open_split};
 use crate::readers::stored::{Source, for_each_row};
+use crate::readers::target_arrays;
 use crate::{Error, Note, Result};
 
 /// The number of feature columns and of classes, for the manifest; `None` for a graph without node data.
@@ -59,9 +61,10 @@ pub(super) fn copy_rest(
         set.add(nodes)?;
     }
     // The written arrays are mapped for the check, so that the check takes no heap memory.
-    let labels = labels_of(&ArrayFile::open(set.folder().join("labels.npy"))?, &mut Vec::new())?;
+    let name = if is_there(&set.folder().join(TARGETS)) { TARGETS } else { "labels.npy" };
+    let targets = target_arrays::of_array(&ArrayFile::open(set.folder().join(name))?, &mut Vec::new())?;
     let split = open_split(set.folder(), n_nodes, &mut Vec::new())?;
-    check_split(Place::Folder(folder), &split, &Labels::new(labels, n_classes), notes)?;
+    check_split(Place::Folder(folder), &split, &targets, notes)?;
     Ok(Sizes { dim: Some(dim), n_classes: Some(n_classes) })
 }
 
@@ -188,9 +191,17 @@ fn copy_sparse(folder: &Path, indptr: &ArrayFile, n_nodes: usize, set: &mut Fold
     Ok(dim)
 }
 
-/// Copies the labels and returns the number of classes.
+/// Copies the labels or target values and returns the number of classes or columns.
 fn copy_labels(folder: &Path, n_nodes: usize, set: &mut FolderWriter) -> Result<usize> {
     let array = ArrayFile::open(required(folder, &["labels.npy"], "the class of each node")?)?;
+    let is_float = matches!(array.dtype(), DType::F16 | DType::F32 | DType::F64);
+    if let [n_rows, n_columns] = *array.shape()
+        && (is_float || n_columns != 1)
+    {
+        check_count(array.path(), "the number of labels", n_nodes, n_rows)?;
+        copy_target_values(&array, is_float, n_columns, set)?;
+        return Ok(n_columns);
+    }
     array.check_vector()?;
     check_count(array.path(), "the number of labels", n_nodes, array.n_values())?;
     if matches!(array.dtype(), DType::F16 | DType::F32 | DType::F64) {
@@ -205,6 +216,30 @@ fn copy_labels(folder: &Path, n_nodes: usize, set: &mut FolderWriter) -> Result<
     })?;
     set.add(labels)?;
     check_n_classes(array.path(), (i64::from(largest) + 1).max(0) as u64)
+}
+
+/// Copies several labels per node, or regression targets.
+fn copy_target_values(
+    array: &ArrayFile,
+    is_float: bool,
+    n_columns: usize,
+    set: &mut FolderWriter,
+) -> Result<()> {
+    if !(1..=MAX_DIM).contains(&n_columns) {
+        return Err(bad_dim(array.path(), n_columns).into());
+    }
+    let dtype = if is_float { ElementType::F32 } else { ElementType::U8 };
+    let mut rows = set.rows(TARGETS, dtype, n_columns)?;
+    match array.dtype() {
+        DType::U8 => rows.push_bytes(array.value_bytes())?,
+        _ if is_float => {
+            target_arrays::for_each_number(array, n_columns, |numbers| Ok(rows.push(numbers)?))?;
+        }
+        _ => copy_integers(array, &mut rows, |position, value| {
+            target_arrays::label_bit(array, n_columns, position, value)
+        })?,
+    }
+    Ok(set.add(rows)?)
 }
 
 fn copy_offsets(array: &ArrayFile, name: &'static str, set: &mut FolderWriter) -> Result<()> {

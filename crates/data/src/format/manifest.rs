@@ -10,7 +10,7 @@ use kiln_store::array_folder::{
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
-use crate::graph_folder::{FEATURES, check_class_names};
+use crate::graph_folder::{FEATURES, TARGETS, check_class_names};
 
 /// The manifest's file name.
 pub(crate) const FILE_NAME: &str = "kiln.json";
@@ -29,9 +29,9 @@ pub(crate) struct Manifest {
     pub(crate) n_edges: usize,
     /// The number of feature columns; `None` for a graph without node data (no features, labels and split).
     pub(crate) dim: Option<usize>,
-    /// The number of classes; `None` for a graph without node data.
+    /// The number of classes, or of columns of target values; `None` for a graph without node data.
     pub(crate) n_classes: Option<usize>,
-    /// The names of the classes, by class; empty if the classes have no names.
+    /// The names of the classes or columns, by number; empty if they have no names.
     pub(crate) class_names: Vec<String>,
     /// The names of the edge types, by type; empty if the edge types have no names.
     pub(crate) edge_type_names: Vec<String>,
@@ -46,6 +46,8 @@ enum Need {
     Always,
     /// The file is required in every set except a graph without node data, which must not have it.
     ForNodes,
+    /// The file of classes or the file of target values: a set with node data has one of them.
+    ForTargets,
     /// The file is optional.
     Optional,
 }
@@ -56,24 +58,30 @@ enum Length {
     NodesAndOne,
     Nodes,
     Edges,
+    /// A row per node, with a column for each output.
+    NodesAndOutputs,
     Any,
 }
 
 use ElementType::{F32, I32, U8, U32, U64};
 
 /// The files of the format except those of features, which [`FEATURES`] lists.
-const KNOWN: [(&str, &[ElementType], Length, Need); 10] = [
+const KNOWN: [(&str, &[ElementType], Length, Need); 11] = [
     ("indptr.npy", &[U64], Length::NodesAndOne, Need::Always),
     ("indices.npy", &[U32], Length::Edges, Need::Always),
     ("weights.npy", &[F32], Length::Edges, Need::Optional),
     ("edge_types.npy", &[U8], Length::Edges, Need::Optional),
-    ("labels.npy", &[I32], Length::Nodes, Need::ForNodes),
+    (LABELS, &[I32], Length::Nodes, Need::ForTargets),
+    (TARGETS, &[U8, F32], Length::NodesAndOutputs, Need::ForTargets),
     ("train.npy", &[U32], Length::Any, Need::ForNodes),
     ("val.npy", &[U32], Length::Any, Need::ForNodes),
     ("test.npy", &[U32], Length::Any, Need::ForNodes),
     ("names_text.npy", &[U8], Length::Any, Need::Optional),
     ("names_ends.npy", &[U32], Length::Nodes, Need::Optional),
 ];
+
+/// The file of the classes.
+const LABELS: &str = "labels.npy";
 
 /// The files of the node names: a set has both or neither.
 const NAMES: [&str; 2] = ["names_text.npy", "names_ends.npy"];
@@ -124,11 +132,19 @@ impl Manifest {
         self.check_counts(path)?;
         let (known, features) = (self.known(), FEATURES.known(self.n_nodes, self.dim.unwrap_or(0)));
         if self.is_graph_alone() {
-            let for_nodes = KNOWN.iter().filter(|(.., need)| *need == Need::ForNodes).map(|known| known.0);
+            let is_for_nodes = |need| matches!(need, Need::ForNodes | Need::ForTargets);
+            let for_nodes = KNOWN.iter().filter(|(.., need)| is_for_nodes(*need)).map(|known| known.0);
             let mut alone = for_nodes.chain(features.iter().map(|known| known.name));
             if let Some(name) = alone.find(|name| self.files.contains_key(*name)) {
                 return Err(bad_entry(path, name, "", "no entry, because dim is null", "an entry").into());
             }
+        }
+        if [LABELS, TARGETS].iter().all(|name| self.files.contains_key(*name)) {
+            return Err(bad_key(path, "files", format!("{LABELS} or {TARGETS}"), "both").into());
+        }
+        if self.files.contains_key(TARGETS) && self.n_classes == Some(0) {
+            let expected = format!("at least 1, the number of columns of {TARGETS}");
+            return Err(bad_key(path, "n_classes", expected, 0).into());
         }
         check_entries(path, &self.files, &[&known[..], &features[..]].concat())?;
         FEATURES.check(path, &self.files, !self.is_graph_alone())?;
@@ -153,7 +169,8 @@ impl Manifest {
     }
 
     /// Returns the files of [`KNOWN`], with the lengths that the manifest's counts require.
-    fn known(&self) -> [Known; 10] {
+    fn known(&self) -> [Known; 11] {
+        let has_values = self.files.contains_key(TARGETS);
         KNOWN.map(|(name, types, length, need)| Known {
             name,
             types,
@@ -161,9 +178,15 @@ impl Manifest {
                 Length::NodesAndOne => Some(vec![self.n_nodes.saturating_add(1)]),
                 Length::Nodes => Some(vec![self.n_nodes]),
                 Length::Edges => Some(vec![self.n_edges]),
+                Length::NodesAndOutputs => Some(vec![self.n_nodes, self.n_classes.unwrap_or(0)]),
                 Length::Any => None,
             },
-            is_needed: need == Need::Always || need == Need::ForNodes && !self.is_graph_alone(),
+            is_needed: match need {
+                Need::Always => true,
+                Need::ForNodes => !self.is_graph_alone(),
+                Need::ForTargets => !self.is_graph_alone() && (name == TARGETS) == has_values,
+                Need::Optional => false,
+            },
         })
     }
 }

@@ -7,7 +7,8 @@ use kiln_feature::Preparation;
 use kiln_store::array_folder::ArrayFolder;
 
 use super::manifest::{self, Manifest};
-use crate::graph_folder::{FEATURES, class_names_of, read_graph, read_labels, read_rows, read_split};
+use crate::builder::labels_and_values;
+use crate::graph_folder::{FEATURES, class_names_of, read_graph, read_rows, read_split, read_targets};
 use crate::{Dataset, Error, NodeNames, Result};
 
 /// A set in the kiln format. The headers and lengths of its files match the manifest; values are not checked.
@@ -40,11 +41,13 @@ impl Set {
             Some(ends) => NodeNames::from_arrays(arrays.values("names_text.npy")?, ends),
             None => NodeNames::default(),
         };
+        let (labels, target_values) = labels_and_values(read_targets(arrays, n_classes)?);
         Ok(Dataset {
             name: self.manifest.name.clone(),
             graph: Arc::new(read_graph(arrays)?),
             features: read_rows(arrays, &FEATURES, dim)?,
-            labels: Arc::new(read_labels(arrays, n_classes)?),
+            labels,
+            target_values,
             split: read_split(arrays)?,
             names: Arc::new(names),
             class_names: class_names_of(self.manifest.class_names.clone(), n_classes),

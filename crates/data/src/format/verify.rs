@@ -38,7 +38,7 @@ pub fn verify(folder: impl AsRef<Path>) -> Result<VerifyReport> {
     if !is_there(&manifest::path_in(folder)) {
         let mut data = npy::open(folder)?;
         check_values(&data, place)?;
-        check_split(place, &data.split, &data.labels, &mut Vec::new())?;
+        check_split(place, &data.split, &data.targets(), &mut Vec::new())?;
         let (n_nodes, n_edges) = (data.graph.n_nodes(), data.graph.n_edges());
         return Ok(VerifyReport { n_nodes, n_edges, n_hashed: 0, notes: std::mem::take(&mut data.notes) });
     }
@@ -52,7 +52,7 @@ pub fn verify(folder: impl AsRef<Path>) -> Result<VerifyReport> {
     } else {
         let data = set.dataset()?;
         check_values(&data, place)?;
-        check_split(place, &data.split, &data.labels, &mut notes)?;
+        check_split(place, &data.split, &data.targets(), &mut notes)?;
         (*data.graph).clone()
     };
     let (n_nodes, n_edges) = (graph.n_nodes(), graph.n_edges());

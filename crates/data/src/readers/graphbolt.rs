@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use kiln_feature::Labels;
+use kiln_feature::{Labels, Targets};
 use kiln_graph::{NodeId, SharedArray};
 use kiln_store::Error as StoreError;
 use kiln_store::npy::DType;
@@ -76,10 +76,11 @@ pub(crate) fn read(folder: &Path) -> Result<Stored> {
     let features = find_features(folder, &root, node_type, n_nodes, &mut notes)?;
     let edges = Edges { source: find_edges(folder, &edges)?, n_stated: None, is_symmetrized: false };
     let (labels, split) = read_task(folder, &task, node_type, n_nodes, &mut notes)?;
-    check_split(Place::Set(&path), &split, &labels, &mut notes)?;
+    let targets = Targets::from(labels);
+    check_split(Place::Set(&path), &split, &targets, &mut notes)?;
     let name = root.get("dataset_name")?.map(|name| name.text()).transpose()?;
     let name = name.map_or_else(|| name_of(folder), str::to_owned);
-    Ok(Stored { name, labels, split, features: Source::Mapped(features), edges, notes })
+    Ok(Stored { name, targets, split, features: Source::Mapped(features), edges, notes })
 }
 
 fn metadata_path(folder: &Path) -> Result<PathBuf> {

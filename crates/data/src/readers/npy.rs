@@ -3,19 +3,19 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use kiln_feature::{FeatureStore, Labels, Preparation, SparseFeatures};
+use kiln_feature::{FeatureStore, Preparation, SparseFeatures};
 use kiln_graph::{Csc, NodeId, SharedArray};
 use kiln_store::npy::DType;
 use kiln_store::paths::{find, required};
 use kiln_store::{ArrayFile, check_count};
 
-use crate::arrays::{labels_of, nodes_of, offsets_of, row_shape, rows_of};
+use crate::arrays::{nodes_of, offsets_of, row_shape, rows_of};
+use crate::builder::labels_and_values;
 use crate::check::{Place, check_split};
 use crate::edges::edge_list_of;
 use crate::graph_folder::graph_of;
-use crate::limits::{MEMORY_BYTES, check_n_classes, numbers};
-use crate::readers::classes::n_classes;
-use crate::readers::name_of;
+use crate::limits::{MEMORY_BYTES, numbers};
+use crate::readers::{name_of, target_arrays};
 use crate::{Dataset, NodeNames, Note, Result, Split};
 
 /// Opens a folder of `.npy` files as a data set. Topology and features are mapped, not read, if their element types
@@ -30,6 +30,8 @@ use crate::{Dataset, NodeNames, Note, Result, Split};
 /// | `features.npy` | a row per node, `[n_nodes, dim]` | f32, f16 mapped; f64 copied |
 /// | `features_{indptr,indices,data}.npy` | instead: the rows as a CSR matrix | as `indptr`; i32, u32; f32 |
 /// | `labels.npy` | the class of each node, negative for none, `[n_nodes]` | i32 mapped; other integers copied |
+/// | | or several labels per node: 1, 0, negative (u8: 255) if missing, `[n_nodes, k]` | u8 mapped; others copied |
+/// | | or regression targets: numbers, NaN if missing, `[n_nodes, k]` | f32 mapped; f16, f64 copied |
 /// | `{train,val,test}.npy` | the nodes of each part (or `*_idx.npy`) | i32, u32 mapped; i64, u64 copied |
 ///
 /// Instead of `indptr.npy` and `indices.npy`, the folder may contain an edge list in one of the forms that
@@ -60,7 +62,8 @@ pub(crate) fn open_within(folder: &Path, memory_bytes: u64) -> Result<Dataset> {
             // The number of nodes is the number of labels, which is limited by the length of their file. The largest id
             // in an edge list could be any number.
             let path = required(folder, &["labels.npy"], "the class of each node")?;
-            list.build_noted(ArrayFile::open(path)?.n_values(), memory_bytes, &mut notes)?
+            let n_nodes = ArrayFile::open(path)?.shape().first().copied().unwrap_or(0);
+            list.build_noted(n_nodes, memory_bytes, &mut notes)?
         }
     };
     let n_nodes = graph.n_nodes();
@@ -68,21 +71,22 @@ pub(crate) fn open_within(folder: &Path, memory_bytes: u64) -> Result<Dataset> {
     let path = required(folder, &["labels.npy"], "the class of each node")?;
     // Counts are checked before anything is converted: a sparse file on disk may have a header with any count.
     let array = ArrayFile::open(&path)?;
-    array.check_vector()?;
-    check_count(&path, "the number of labels", n_nodes, array.n_values())?;
-    let labels = labels_of(&array, &mut notes)?;
-    let n_classes = check_n_classes(&path, n_classes(&labels) as u64)?;
-    let labels = Labels::new(labels, n_classes);
+    let n_rows = array.shape().first().copied().unwrap_or(0);
+    check_count(&path, "the number of labels", n_nodes, n_rows)?;
+    let targets = target_arrays::of_array(&array, &mut notes)?;
     let split = open_split(folder, n_nodes, &mut notes)?;
-    check_split(Place::Folder(folder), &split, &labels, &mut notes)?;
+    check_split(Place::Folder(folder), &split, &targets, &mut notes)?;
+    let class_names = numbers(targets.n_outputs());
+    let (labels, target_values) = labels_and_values(targets);
     Ok(Dataset {
         name: name_of(folder),
         graph: Arc::new(graph),
         features,
-        labels: Arc::new(labels),
+        labels,
+        target_values,
         split,
         names: Arc::new(NodeNames::default()),
-        class_names: numbers(n_classes),
+        class_names,
         edge_type_names: Vec::new(),
         preparation: Preparation::default(),
         notes,

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use kiln_feature::Labels;
+use kiln_feature::{Labels, Targets};
 use kiln_graph::NodeId;
 use kiln_store::Error as StoreError;
 use kiln_store::paths::{find, is_there, required};
@@ -15,6 +15,7 @@ use crate::check::{Place, check_split};
 use crate::limits::{MEMORY_BYTES, check_n_nodes};
 use crate::readers::npy::note_others;
 use crate::readers::stored::{Edges, Source, Stored};
+use crate::readers::target_arrays::TargetTable;
 use crate::readers::{classes, name_of};
 use crate::{Dataset, Error, Note, Result, Split};
 
@@ -41,18 +42,17 @@ const AS_GIVEN: [&str; 3] = ["arxiv", "papers100M", "mag"];
 /// | `raw/edge` | a line `src,dst` for each edge |
 /// | `raw/num-node-list`, `raw/num-edge-list` | one line: the number of nodes or edges |
 /// | `raw/node-feat` | a line of numbers for each node |
-/// | `raw/node-label` | a line for each node: its class, `4` or `4.0`, or `nan` for none |
+/// | `raw/node-label` | a line for each node: its class, `4` or `4.0`, or `nan` for none; or several numbers or `nan` |
 /// | `split/SCHEME/{train,valid,test}` | a line for each node of the part |
 /// | `raw/data.npz`, `raw/node-label.npz` | the same data as arrays, instead of the text files in `raw` |
 ///
 /// Everything is read into memory. The edges are not changed, except for `ogbn_products`: OGB's library adds the
 /// reverse of each edge of that set, and so does this function, with a note. Self loops stay single, whereas OGB's
-/// library doubles them. The folder's name identifies the set; if it is not the name of an OGB set, a note states
+/// library doubles them. Several numbers per node are labels if all are 0 or 1, otherwise regression targets. The folder's name identifies the set; if it is not the name of an OGB set, a note states
 /// that no edges were added. Years, edge features and `mapping` are not read.
 ///
 /// # Errors
-/// Returns [`Error::Unsupported`] for sets of several node or edge types, with several labels per node or without
-/// features, [`kiln_store::Error::Missing`] if the folder lacks a file or has several split schemes
+/// Returns [`Error::Unsupported`] for sets of several node or edge types or without features, [`kiln_store::Error::Missing`] if the folder lacks a file or has several split schemes
 /// ([`open_with_split`] selects one), [`Error::EdgeListTooLarge`] if compressed edges would take more than 1 GiB
 /// ([`open_within`](crate::open_within) sets another limit, and conversion has none), and other errors of
 /// [`kiln_store`] for invalid files.
@@ -84,7 +84,7 @@ pub(crate) fn is_one(folder: &Path) -> bool {
 struct Raw {
     edges: Edges,
     features: Source,
-    classes: Vec<i32>,
+    targets: Targets,
 }
 
 fn read_with(folder: &Path, split_folder: &Path) -> Result<Stored> {
@@ -96,7 +96,7 @@ fn read_with(folder: &Path, split_folder: &Path) -> Result<Stored> {
         note_others(&raw_folder, &raw_folder.join(ARCHIVE), &EDGES, &mut notes);
     }
     let mut raw = if is_text { read_text(&raw_folder)? } else { read_npz(&raw_folder)? };
-    let n_nodes = raw.classes.len();
+    let n_nodes = raw.targets.len();
     let name = name_of(folder);
     if is_text && REVERSED.contains(&set_name(&name)) {
         raw.edges.is_symmetrized = true;
@@ -104,11 +104,9 @@ fn read_with(folder: &Path, split_folder: &Path) -> Result<Stored> {
     } else if is_text && !AS_GIVEN.contains(&set_name(&name)) {
         notes.push(Note::ReverseEdgesNotAdded { name: name.clone() });
     }
-    let n_classes = classes::n_classes(&raw.classes);
-    let labels = Labels::new(raw.classes, n_classes);
     let split = read_split(split_folder, n_nodes, &mut notes)?;
-    check_split(Place::Set(split_folder), &split, &labels, &mut notes)?;
-    Ok(Stored { name, labels, split, features: raw.features, edges: raw.edges, notes })
+    check_split(Place::Set(split_folder), &split, &raw.targets, &mut notes)?;
+    Ok(Stored { name, targets: raw.targets, split, features: raw.features, edges: raw.edges, notes })
 }
 
 /// Returns the folder of the only split scheme.
@@ -165,14 +163,28 @@ fn read_text(raw: &Path) -> Result<Raw> {
     let n_nodes = check_n_nodes(&nodes_path, n_nodes)?;
     // The number of nodes is compared with the number of labels before arrays of that length are allocated.
     let labels = required(raw, &LABELS, "the class of each node: only node property sets have one")?;
-    let classes = classes::from_table(&labels, n_nodes)?;
-    check_count(&labels, "the number of lines", n_nodes, classes.len())?;
+    let targets = targets_of_table(&labels, n_nodes)?;
+    check_count(&labels, "the number of lines", n_nodes, targets.len())?;
     let Some(features) = find(raw, &FEATURES) else {
         return Err(no_features(raw, "node-feat.csv.gz, a line for each node"));
     };
     let n_stated = Some(read_count(raw, ["num-edge-list.csv.gz", "num-edge-list.csv"])?);
     let edges = Edges { source: Source::Table(edges), n_stated, is_symmetrized: false };
-    Ok(Raw { edges, features: Source::Table(features), classes })
+    Ok(Raw { edges, features: Source::Table(features), targets })
+}
+
+/// Reads the labels: one class per line, or several numbers per line.
+fn targets_of_table(path: &Path, n_nodes: usize) -> Result<Targets> {
+    let mut table = TextTable::open(path)?;
+    if table.next_row()?.is_some_and(|row| row.n_fields() > 1) {
+        return TargetTable::read(path, n_nodes)?.targets();
+    }
+    Ok(of_classes(classes::from_table(path, n_nodes)?))
+}
+
+fn of_classes(classes: Vec<i32>) -> Targets {
+    let n_classes = classes::n_classes(&classes);
+    Labels::new(classes, n_classes).into()
 }
 
 /// Returns the path of a file that contains one line with a number, and the number.
@@ -197,8 +209,11 @@ fn read_npz(raw: &Path) -> Result<Raw> {
     let n_nodes = check_n_nodes(archive.path(), n_nodes)?;
     let labels = required(raw, &["node-label.npz"], "the class of each node")?;
     let labels = Npz::open(labels)?.array("node_label")?;
-    let classes = classes::from_array(&labels)?;
-    check_count(labels.path(), "the number of labels", n_nodes, classes.len())?;
+    let targets = match labels.shape().get(1) {
+        Some(2..) => TargetTable::of_array(&labels)?.targets()?,
+        _ => of_classes(classes::from_array(&labels)?),
+    };
+    check_count(labels.path(), "the number of labels", n_nodes, targets.len())?;
     if !archive.has("node_feat") {
         return Err(no_features(archive.path(), "node_feat"));
     }
@@ -210,7 +225,7 @@ fn read_npz(raw: &Path) -> Result<Raw> {
         n_stated: Some((path.clone(), n_edges)),
         is_symmetrized: false,
     };
-    Ok(Raw { edges, features: member("node_feat"), classes })
+    Ok(Raw { edges, features: member("node_feat"), targets })
 }
 
 /// Returns the number in an array of one element.

@@ -4,13 +4,14 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use kiln_feature::{DenseFeatures, FeatureStore, Labels, MAX_DIM, Preparation};
+use kiln_feature::{DenseFeatures, FeatureStore, MAX_DIM, Preparation, Targets};
 use kiln_graph::CscBuilder;
 use kiln_store::Error as StoreError;
 use kiln_store::text::TextTable;
 use kiln_store::{ArrayFile, Npz, check_count};
 
 use crate::arrays::rows_of;
+use crate::builder::labels_and_values;
 use crate::edges::EdgeList;
 use crate::limits::{bad_dim, numbers};
 use crate::{Dataset, NodeNames, Note, Result, Split};
@@ -20,9 +21,9 @@ use crate::{Dataset, NodeNames, Note, Result, Split};
 pub(crate) struct Stored {
     /// The name of the set.
     pub(crate) name: String,
-    /// The class of each node, negative for no class. The number of labels is the number of nodes.
-    pub(crate) labels: Labels,
-    /// The split, which was checked against the labels.
+    /// The targets of each node. Their number is the number of nodes.
+    pub(crate) targets: Targets,
+    /// The split, which was checked against the targets.
     pub(crate) split: Split,
     /// The location of the feature rows of all nodes.
     pub(crate) features: Source,
@@ -63,7 +64,7 @@ impl Stored {
     /// Reads the whole set into memory, except for features that can stay mapped. The edges of a compressed list may
     /// take at most `memory_bytes` while they are read.
     pub(crate) fn read_within(self, memory_bytes: u64) -> Result<Dataset> {
-        let n_nodes = self.labels.len();
+        let n_nodes = self.targets.len();
         let mut notes = Vec::new();
         let features = read_features(&self.features, n_nodes, &mut notes)?;
         notes.extend(self.notes);
@@ -72,12 +73,15 @@ impl Stored {
             builder = builder.symmetrize();
         }
         let graph = self.edges.open()?.build(n_nodes, builder, memory_bytes)?;
+        let class_names = numbers(self.targets.n_outputs());
+        let (labels, target_values) = labels_and_values(self.targets);
         Ok(Dataset {
             name: self.name,
             graph: Arc::new(graph),
             features: Arc::new(features),
-            class_names: numbers(self.labels.n_classes()),
-            labels: Arc::new(self.labels),
+            class_names,
+            labels,
+            target_values,
             split: self.split,
             names: Arc::new(NodeNames::default()),
             edge_type_names: Vec::new(),

@@ -6,14 +6,16 @@ use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use kiln_feature::{DenseFeatures, Labels};
-use kiln_graph::CscBuilder;
+use kiln_feature::{DenseFeatures, Labels, TargetValues, Targets};
+use kiln_graph::{CscBuilder, GraphId};
 use kiln_store::Error as StoreError;
 use kiln_store::check_count;
 use kiln_store::text::{TextRow, TextTable};
 
+use crate::limits::numbers;
 use crate::readers::files::Files;
 use crate::readers::relabel::{Relabelled, relabel};
+use crate::readers::target_arrays::labels_of_integers;
 use crate::{Error, GraphDataset, Note, Result};
 
 /// Reads a folder of the TU collection. The set's name is that of the file `NAME_A.txt`, which must be the only one.
@@ -23,12 +25,12 @@ use crate::{Error, GraphDataset, Note, Result};
 /// |---|---|---|
 /// | `NAME_A.txt` | an edge, `node, node`, numbered from 1 across all graphs | [`GraphDataset::graph`] |
 /// | `NAME_graph_indicator.txt` | the graph of a node, from 1, sorted, without gaps | [`GraphDataset::node_offsets`] |
-/// | `NAME_graph_labels.txt` | the label of a graph | [`GraphDataset::labels`] |
+/// | `NAME_graph_labels.txt` | the label of a graph, or several: 1, 0, or -1 if missing | [`GraphDataset::targets`] |
 /// | `NAME_node_labels.txt` | the label of a node (optional) | [`GraphDataset::node_labels`] |
 /// | `NAME_edge_labels.txt` | the label of an edge, at most 256 different (optional) | the graph's edge types |
 /// | `NAME_node_attributes.txt` | the features of a node (optional) | [`GraphDataset::features`] |
 /// | `NAME_edge_attributes.txt` | the weight of an edge (optional; several are not read, with a note) | the weights |
-/// | `NAME_graph_attributes.txt` | the regression targets of a graph (optional) | not read, with a note |
+/// | `NAME_graph_attributes.txt` | the regression targets of a graph, `nan` if missing | [`GraphDataset::targets`] without graph labels, otherwise not read, with a note |
 ///
 /// An edge runs from the first node of its line to the second, as in PyG. The collection's files have a line for each
 /// direction; a note is added if an edge lacks its reverse. Unlike in PyG, self loops and parallel edges are kept,
@@ -39,8 +41,7 @@ use crate::{Error, GraphDataset, Note, Result};
 ///
 /// # Errors
 /// Returns [`kiln_store::Error::Missing`] if the folder lacks one of the first three files, [`Error::WrongKind`] if
-/// it contains several sets, a regression set or a set with several labels per graph, [`kiln_store::Error::BadLine`]
-/// for an invalid line, [`kiln_store::Error::Inconsistent`] if a file has a wrong number of lines, and
+/// it contains several sets, [`kiln_store::Error::BadLine`] for an invalid line, [`kiln_store::Error::Inconsistent`] if a file has a wrong number of lines, and
 /// [`kiln_store::Error::BadValue`] if there are too many different edge labels.
 pub fn read(folder: impl AsRef<Path>) -> Result<GraphDataset> {
     let folder = folder.as_ref();
@@ -55,7 +56,7 @@ pub(crate) fn load(files: Files<'_>, name: &str) -> Result<GraphDataset> {
     let graph_of_node = files.read_indicator()?;
     let (n_nodes, n_graphs) =
         (graph_of_node.len(), graph_of_node.last().map_or(0, |&last| last as usize + 1));
-    let labels = files.read_graph_labels(n_graphs, &mut notes)?;
+    let (targets, class_names) = files.read_targets(n_graphs, &mut notes)?;
     let edges = files.read_edges(&graph_of_node)?;
     let n_edges = edges.srcs.len();
     let edge_types = files.read_edge_types(n_edges)?;
@@ -72,9 +73,8 @@ pub(crate) fn load(files: Files<'_>, name: &str) -> Result<GraphDataset> {
         .filter(|&node| node == 0 || graph_of_node[node as usize - 1] != graph_of_node[node as usize])
         .collect();
     node_offsets.push(n_nodes as u32);
-    let graph_classes = Labels::new(labels.classes, labels.names.len());
-    let mut data = GraphDataset::new(name, graph, node_offsets, graph_classes)?;
-    data.class_names = labels.names;
+    let mut data = GraphDataset::new(name, graph, node_offsets, targets)?;
+    data.class_names = class_names;
     data.edge_type_names = edge_types.map_or_else(Vec::new, |edge_types| edge_types.names);
     data.notes = notes;
     if let Some(labels) = files.integers("node_labels", n_nodes)? {
@@ -165,30 +165,31 @@ impl TuFiles<'_> {
         Ok(graphs)
     }
 
-    fn read_graph_labels(&self, n_graphs: usize, notes: &mut Vec<Note>) -> Result<Relabelled> {
-        let attributes = self.table("graph_attributes")?;
-        let labels = match (self.integers("graph_labels", n_graphs)?, &attributes) {
-            (Some(labels), _) => labels,
-            (None, None) => return Err(self.missing("graph_labels", "the class of each graph")),
-            (None, Some(attributes)) => {
-                return Err(Error::WrongKind {
-                    path: attributes.path().into(),
-                    kind: "a set for regression".into(),
-                    expected: "a set with classes, in NAME_graph_labels.txt",
-                });
-            }
+    /// Reads the targets of the graphs and the names of the classes or columns.
+    fn read_targets(
+        &self,
+        n_graphs: usize,
+        notes: &mut Vec<Note>,
+    ) -> Result<(Targets<GraphId>, Vec<String>)> {
+        let Some(labels) = self.integers("graph_labels", n_graphs)? else {
+            let is_number = |value: &f32| !value.is_infinite();
+            let expected = "a number, or nan for a missing target";
+            let Some(Columns { values, dim, .. }) =
+                self.columns("graph_attributes", n_graphs, expected, is_number)?
+            else {
+                return Err(self.missing("graph_labels", "the class of each graph"));
+            };
+            return Ok((TargetValues::regression(values, dim)?.into(), numbers(dim)));
         };
-        if labels.dim > 1 {
-            return Err(Error::WrongKind {
-                path: labels.table.path().into(),
-                kind: format!("a table of {} labels per graph", labels.dim),
-                expected: "one class per graph: keep the column of one task",
-            });
-        }
-        if let Some(attributes) = attributes {
+        if let Some(attributes) = self.table("graph_attributes")? {
             notes.push(not_read(&attributes, "its numbers are regression targets"));
         }
-        relabel(&labels.values, 1)
+        if labels.dim > 1 {
+            let targets = labels_of_integers(labels.table.path(), &labels.values, labels.dim)?;
+            return Ok((targets, numbers(labels.dim)));
+        }
+        let Relabelled { classes, names } = relabel(&labels.values, 1)?;
+        Ok((Labels::new(classes, names.len()).into(), names))
     }
 
     fn read_edges(&self, graph_of_node: &[u32]) -> Result<Edges> {

@@ -43,6 +43,7 @@ fn small(features: impl FeatureStore + 'static) -> Dataset {
         class_names: ["a", "b", "c"].map(String::from).to_vec(),
         edge_type_names: ["near", "far"].map(String::from).to_vec(),
         preparation: Default::default(),
+        target_values: None,
         notes: Vec::new(),
     }
 }

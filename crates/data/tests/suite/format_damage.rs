@@ -26,6 +26,7 @@ fn set(features: impl FeatureStore + 'static) -> (tempfile::TempDir, PathBuf) {
         class_names: ["a", "b", "c"].map(String::from).to_vec(),
         edge_type_names: ["near", "far"].map(String::from).to_vec(),
         preparation: Default::default(),
+        target_values: None,
         notes: Vec::new(),
     };
     let root = tempfile::tempdir().unwrap();

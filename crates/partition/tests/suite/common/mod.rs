@@ -38,6 +38,7 @@ pub(crate) fn set(coo: &CooGraph, stored: Stored) -> Dataset {
         class_names: vec!["even".into(), "odd".into()],
         edge_type_names: vec!["near".into(), "far".into()],
         preparation: Default::default(),
+        target_values: None,
         notes: Vec::new(),
         graph: Arc::new(graph),
     }

@@ -1,0 +1,224 @@
+//! Sets with several labels per item and with regression targets: the builder, the kiln format and the readers.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+use std::fs;
+use std::path::Path;
+
+use kiln_data::convert::{ConvertOptions, convert};
+use kiln_data::{BuildError, Dataset, Error, format, ogb, tu};
+use kiln_feature::{TargetKind, TargetValues, Targets};
+use kiln_graph::{ItemId, NodeId};
+use kiln_store::npy::{self, Element};
+
+const MISSING: u8 = TargetValues::<NodeId>::MISSING;
+
+/// The labels of four nodes. Node 3 has none.
+const LABELS: [u8; 8] = [1, 0, 0, MISSING, 1, 1, MISSING, MISSING];
+
+/// The numbers of four nodes. Node 3 has none.
+const NUMBERS: [f32; 8] = [0.5, -1.0, 2.0, f32::NAN, 0.0, 8.5, f32::NAN, f32::NAN];
+
+fn ring(name: &str) -> kiln_data::DatasetBuilder<'static> {
+    Dataset::builder(4)
+        .name(name)
+        .edges(&[0, 1, 2, 3], &[1, 2, 3, 0])
+        .features(vec![0.0, 0.5, 1.0, 1.5], 1)
+        .split(vec![0], vec![1], vec![2])
+}
+
+/// Returns the values of all items as text, in which missing ones are equal.
+fn text<I: ItemId>(targets: &Targets<I>) -> String {
+    let Targets::Values(values) = targets else { panic!("expected target values") };
+    format!("{} x {}: {:?} {:?}", values.len(), values.n_columns(), values.as_labels(), values.as_numbers())
+}
+
+fn put<T: Element>(folder: &Path, name: &str, values: &[T], shape: &[usize]) {
+    fs::write(folder.join(name), npy::write(values, shape)).unwrap();
+}
+
+#[test]
+fn builder_takes_several_labels_and_numbers() {
+    let labels = ring("labels").multi_label(LABELS.to_vec(), 2).class_names(["a", "b"]).build().unwrap();
+    assert_eq!((labels.targets().kind(), labels.targets().n_outputs()), (TargetKind::MultiLabel, 2));
+    assert!(labels.labels.is_empty() && labels.validate().unwrap().is_empty());
+    let shown = "labels: 4 nodes, 4 edges, 1 features, 2 labels; 1 / 1 / 1 nodes to train, validate, test";
+    assert_eq!(labels.to_string(), shown);
+    let numbers = ring("numbers").regression(NUMBERS.to_vec(), 2).build().unwrap();
+    assert_eq!(numbers.targets().kind(), TargetKind::Regression);
+    // A hash covers the values and their kind.
+    let other = ring("other").regression([&[0.75], &NUMBERS[1..]].concat(), 2).build().unwrap();
+    let hashes = [&labels, &numbers, &other].map(|data| data.hash().unwrap());
+    assert!(hashes[0] != hashes[1] && hashes[1] != hashes[2], "{hashes:?}");
+}
+
+#[test]
+fn builder_rejects_splits_with_nodes_without_any_target() {
+    for builder in [ring("x").multi_label(LABELS.to_vec(), 2), ring("x").regression(NUMBERS.to_vec(), 2)] {
+        let error = builder.clone().split(vec![0], vec![1], vec![3]).build().unwrap_err();
+        let expected = BuildError::Unlabelled { part: "test", position: 0, node: 3 };
+        assert!(matches!(&error, Error::Build(build) if *build == expected), "{error}");
+    }
+    let error = ring("x").multi_label(vec![2; 8], 2).build().unwrap_err();
+    assert!(error.to_string().contains("node 0 has the target 2 in column 0"), "{error}");
+    assert!(
+        ring("x")
+            .regression(NUMBERS.to_vec(), 4)
+            .build()
+            .unwrap_err()
+            .to_string()
+            .contains("is 2, expected 4")
+    );
+}
+
+#[test]
+fn kiln_format_keeps_target_values_and_verifies_them() {
+    let root = tempfile::tempdir().unwrap();
+    for (name, builder) in [
+        ("labels", ring("set").multi_label(LABELS.to_vec(), 2).class_names(["a", "b"])),
+        ("numbers", ring("set").regression(NUMBERS.to_vec(), 2)),
+        ("column", ring("set").regression(vec![0.5, 1.0, 2.0, f32::NAN], 1)),
+    ] {
+        let (data, folder) = (builder.build().unwrap(), root.path().join(name));
+        format::write(&data, &folder).unwrap();
+        assert!(folder.join("targets.npy").exists() && !folder.join("labels.npy").exists());
+        let opened = format::open(&folder).unwrap();
+        assert_eq!(text(&opened.targets()), text(&data.targets()));
+        assert_eq!((opened.hash().unwrap(), &opened.split), (data.hash().unwrap(), &data.split));
+        assert_eq!(opened.class_names.len(), data.targets().n_outputs());
+        format::verify(&folder).unwrap();
+        let copy = root.path().join(format!("copy-{name}"));
+        convert(&folder, &copy, &ConvertOptions::default()).unwrap();
+        assert_eq!(format::hash(&copy).unwrap(), format::hash(&folder).unwrap());
+    }
+    // A value that is no label is found although its hash is correct.
+    let bad = kiln_data::Dataset {
+        target_values: Some(TargetValues::multi_label(vec![0, 1, 0, 3], 1).unwrap().into()),
+        ..ring("set").multi_label(vec![1; 4], 1).build().unwrap()
+    };
+    let folder = root.path().join("bad");
+    format::write(&bad, &folder).unwrap();
+    let error = format::verify(&folder).unwrap_err().to_string();
+    assert!(
+        error.contains("targets.npy: a target of node 3 is 3 in column 0, expected 0, 1 or 255"),
+        "{error}"
+    );
+}
+
+/// A set has `labels.npy` or `targets.npy`, with the shape that the manifest states.
+#[test]
+fn kiln_format_rejects_two_kinds_of_targets_and_other_shapes() {
+    let root = tempfile::tempdir().unwrap();
+    let folder = root.path().join("set");
+    format::write(&ring("set").multi_label(LABELS.to_vec(), 2).build().unwrap(), &folder).unwrap();
+    let manifest = fs::read_to_string(folder.join("kiln.json")).unwrap();
+    let refused = |from: &str, to: &str| {
+        assert!(manifest.contains(from), "{manifest}");
+        fs::write(folder.join("kiln.json"), manifest.replace(from, to)).unwrap();
+        format::open(&folder).unwrap_err().to_string()
+    };
+    let error = refused("\"n_classes\": 2", "\"n_classes\": 3");
+    assert!(error.contains("targets.npy"), "{error}");
+    let error = refused("\"targets.npy\"", "\"labels.npy\"");
+    assert!(error.contains("labels.npy"), "{error}");
+}
+
+#[test]
+fn npy_folders_have_several_labels_or_numbers_and_convert_alike() {
+    let root = tempfile::tempdir().unwrap();
+    let at = root.path().join("folder");
+    fs::create_dir(&at).unwrap();
+    put(&at, "indptr.npy", &[0_i64, 0, 1, 4, 4], &[5]);
+    put(&at, "indices.npy", &[0_i32, 0, 1, 3], &[4]);
+    put(&at, "features.npy", &[0.0_f32, 0.5, 1.0, 1.5], &[4, 1]);
+    for (part, node) in [("train.npy", 0_i32), ("val.npy", 1), ("test.npy", 2)] {
+        put(&at, part, &[node], &[1]);
+    }
+    let expected = [
+        ring("x").multi_label(LABELS.to_vec(), 2).build().unwrap(),
+        ring("x").regression(NUMBERS.to_vec(), 2).build().unwrap(),
+    ];
+    let expected = expected.map(|data| text(&data.targets()));
+    let mut n_cases = 0;
+    let mut check = |expected: &str| {
+        n_cases += 1;
+        let data = kiln_data::open(&at).unwrap();
+        assert_eq!(text(&data.targets()), expected);
+        let out = root.path().join(format!("out-{n_cases}"));
+        convert(&at, &out, &ConvertOptions::default()).unwrap();
+        assert_eq!(format::open(&out).unwrap().hash().unwrap(), data.hash().unwrap());
+        format::verify(&out).unwrap();
+    };
+    let signed = LABELS.map(|label| if label == MISSING { -1 } else { i64::from(label) });
+    put(&at, "labels.npy", &signed, &[4, 2]);
+    check(&expected[0]);
+    put(&at, "labels.npy", &LABELS, &[4, 2]);
+    check(&expected[0]);
+    put(&at, "labels.npy", &NUMBERS, &[4, 2]);
+    check(&expected[1]);
+    put(&at, "labels.npy", &NUMBERS.map(f64::from), &[4, 2]);
+    check(&expected[1]);
+    put(&at, "labels.npy", &[0.5_f32, 1.5, 2.5, f32::NAN], &[4, 1]);
+    check(&text(&ring("x").regression(vec![0.5, 1.5, 2.5, f32::NAN], 1).build().unwrap().targets()));
+
+    let refused = |expected: &str| {
+        let out = root.path().join("refused");
+        for error in
+            [kiln_data::open(&at).unwrap_err(), convert(&at, &out, &ConvertOptions::default()).unwrap_err()]
+        {
+            assert!(error.to_string().contains(expected), "{error}");
+        }
+    };
+    put(&at, "labels.npy", &[0_i32, 1, 0, 2, 1, 1, 0, 0], &[4, 2]);
+    refused("labels.npy: a label of row 1 is 2, expected 1, 0, or a negative number");
+    put(&at, "labels.npy", &[0.0_f64, 1.0, 0.0, 1e300, 1.0, 1.0, 0.0, 0.0], &[4, 2]);
+    refused("labels.npy: a target of row 1 is inf, expected finite numbers of 32 bits, or NaN");
+    put(&at, "labels.npy", &[0.5_f32; 6], &[3, 2]);
+    refused("the number of labels is 3, expected 4");
+    put(&at, "labels.npy", &[f32::NAN; 4], &[4, 1]);
+    refused("train.npy: train split entry 0 is node 0, expected a node that has a target value");
+}
+
+#[test]
+fn ogb_folders_have_several_labels_or_numbers() {
+    let (_parent, folder) = crate::ogb::folder("ogbn_some");
+    let put = |text: &str| {
+        for name in ["node-label.csv.gz", "node-label.csv"] {
+            let _ = fs::remove_file(folder.join("raw").join(name));
+        }
+        fs::write(folder.join("raw/node-label.csv"), text).unwrap();
+        ogb::open(&folder).unwrap()
+    };
+    let labels = put("1,0\n0,nan\n1,1\nnan,nan\n");
+    assert_eq!(
+        text(&labels.targets()),
+        text(&ring("x").multi_label(LABELS.to_vec(), 2).build().unwrap().targets())
+    );
+    let numbers = put("0.5,-1\n2,nan\n0,8.5\nnan,nan\n");
+    assert_eq!(
+        text(&numbers.targets()),
+        text(&ring("x").regression(NUMBERS.to_vec(), 2).build().unwrap().targets())
+    );
+    let out = folder.join("out");
+    convert(&folder, &out, &ConvertOptions::default()).unwrap();
+    assert_eq!(format::open(&out).unwrap().hash().unwrap(), numbers.hash().unwrap());
+}
+
+#[test]
+fn tu_folders_have_several_labels_or_numbers() {
+    let folder = tempfile::tempdir().unwrap();
+    let put = |what: &str, text: &str| fs::write(folder.path().join(format!("X_{what}.txt")), text).unwrap();
+    put("A", "1, 2\n2, 1\n3, 4\n4, 3\n");
+    put("graph_indicator", "1\n1\n2\n2\n");
+    put("graph_labels", "1, 0, -1\n0, 1, 1\n");
+    let data = tu::read(folder.path()).unwrap();
+    assert_eq!(text(&data.targets()), format!("2 x 3: Some({:?}) None", [1, 0, MISSING, 0, 1, 1]));
+    assert_eq!((data.labels().len(), data.class_names.len()), (0, 3));
+    assert!(data.to_string().ends_with("3 labels"), "{data}");
+    let of_labels = data.hash().unwrap();
+
+    fs::remove_file(folder.path().join("X_graph_labels.txt")).unwrap();
+    put("graph_attributes", "0.5, -2\nnan, 1e3\n");
+    let data = tu::read(folder.path()).unwrap();
+    assert_eq!(text(&data.targets()), "2 x 2: None Some([0.5, -2.0, NaN, 1000.0])");
+    assert_ne!(data.hash().unwrap(), of_labels);
+}

@@ -1,0 +1,173 @@
+//! Objectives: the loss of a kind of targets, on a device for training and on the host for evaluation.
+
+use burn::tensor::Tensor;
+use kiln_feature::TargetKind;
+use kiln_nn::{ClassLoss, LossSum, TargetLoss};
+
+use crate::error::{Error, Result};
+use crate::metric::multi_label::MultiLabelCounts;
+use crate::metric::ranking::log_sum_exp;
+use crate::step::classification;
+use crate::step::metric_sums::MetricSums;
+use crate::step::task::StepOutput;
+
+/// The kind of targets that a task learns, with their loss.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Objective {
+    /// One class per item, by cross entropy.
+    Classes(ClassLoss),
+    /// Several labels per item, by binary cross entropy.
+    MultiLabel,
+    /// One or several numbers per item.
+    Regression(TargetLoss),
+}
+
+/// The targets of a batch, which outlive its input. Values are `[n_items, n_outputs]`, row-major, NaN if missing.
+#[derive(Debug, Clone)]
+pub enum BatchTargets {
+    /// The class of each item.
+    Classes(Vec<i32>),
+    /// The labels of each item, 1 or 0.
+    MultiLabel(Vec<f32>),
+    /// The number of items of a regression, whose metric sums need no outputs.
+    Regression(usize),
+}
+
+impl Default for Objective {
+    /// Returns the cross entropy of equally weighted classes.
+    fn default() -> Self {
+        Self::Classes(ClassLoss::default())
+    }
+}
+
+impl Objective {
+    /// Returns the default for targets of this kind: the cross entropy, the binary cross entropy or the squared error.
+    pub fn default_of(kind: TargetKind) -> Self {
+        match kind {
+            TargetKind::Classes => Self::default(),
+            TargetKind::MultiLabel => Self::MultiLabel,
+            TargetKind::Regression => Self::Regression(TargetLoss::SquaredError),
+        }
+    }
+
+    /// Returns the kind of the targets.
+    pub fn kind(&self) -> TargetKind {
+        match self {
+            Self::Classes(_) => TargetKind::Classes,
+            Self::MultiLabel => TargetKind::MultiLabel,
+            Self::Regression(_) => TargetKind::Regression,
+        }
+    }
+
+    /// Checks that the loss suits the data's targets and the model's number of outputs.
+    ///
+    /// # Errors
+    /// Returns [`Error::OtherTargets`] for targets of another kind, [`Error::BinaryLoss`] for a regression by binary
+    /// cross entropy, and [`Error::Model`] for invalid settings of the loss.
+    pub fn check(&self, kind: TargetKind, n_outputs: usize) -> Result<()> {
+        if self.kind() != kind {
+            return Err(Error::OtherTargets { expected: self.kind(), got: kind });
+        }
+        match self {
+            Self::Classes(loss) => Ok(loss.check(n_outputs)?),
+            Self::MultiLabel => Ok(()),
+            Self::Regression(TargetLoss::BinaryCrossEntropy) => Err(Error::BinaryLoss),
+            Self::Regression(loss) => Ok(loss.check()?),
+        }
+    }
+
+    /// Computes the loss of a batch. One of `classes` and `values` has the targets, the other is empty.
+    pub(crate) fn forward(&self, outputs: Tensor<2>, classes: &[i32], values: &[f32]) -> StepOutput {
+        let LossSum { sum, weight } = match self {
+            Self::Classes(loss) if *loss == ClassLoss::default() => {
+                return classification::cross_entropy(outputs, classes);
+            }
+            Self::Classes(loss) => loss.sum(outputs.clone(), classes),
+            Self::MultiLabel => TargetLoss::BinaryCrossEntropy.sum(outputs.clone(), values),
+            Self::Regression(loss) => loss.sum(outputs.clone(), values),
+        };
+        StepOutput { outputs, loss_sum: sum, weight }
+    }
+
+    /// Returns the targets of a batch with which its outputs are compared.
+    pub(crate) fn targets(&self, classes: &[i32], values: &[f32], n_items: usize) -> BatchTargets {
+        match self {
+            Self::Classes(_) => BatchTargets::Classes(classes.to_vec()),
+            Self::MultiLabel => BatchTargets::MultiLabel(values.to_vec()),
+            Self::Regression(_) => BatchTargets::Regression(n_items),
+        }
+    }
+
+    /// Computes the loss of one item on the host, in f64: its weighted loss and its weight.
+    pub(crate) fn loss_of_item(&self, outputs: &[f32], class: i32, values: &[f32]) -> ItemLoss {
+        match self {
+            Self::Classes(loss) => class_loss(loss, outputs, class as usize),
+            Self::MultiLabel => target_loss(TargetLoss::BinaryCrossEntropy, outputs, values),
+            Self::Regression(loss) => target_loss(*loss, outputs, values),
+        }
+    }
+}
+
+impl BatchTargets {
+    /// Sets the number of items, and the number of items whose class, or all of whose labels, are predicted correctly.
+    pub(crate) fn count(&self, outputs: &Tensor<2>, counts: &mut MetricSums) {
+        match self {
+            Self::Classes(classes) => classification::count(outputs, classes, counts),
+            Self::Regression(n_items) => counts.total = *n_items as u64,
+            Self::MultiLabel(targets) => {
+                let [_, n_labels] = outputs.dims();
+                let outputs = kiln_kernels::to_vec_f32(outputs.clone());
+                let mut labels = MultiLabelCounts::new(n_labels);
+                for (targets, outputs) in targets.chunks_exact(n_labels).zip(outputs.chunks_exact(n_labels)) {
+                    labels.add(targets, outputs);
+                }
+                (counts.hits, counts.total) = (labels.n_correct(), labels.n_items());
+            }
+        }
+    }
+}
+
+/// The loss of one item.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct ItemLoss {
+    /// The weighted loss.
+    pub(crate) loss: f64,
+    /// The weight.
+    pub(crate) weight: f64,
+}
+
+/// Computes the formula of [`ClassLoss`].
+fn class_loss(loss: &ClassLoss, outputs: &[f32], class: usize) -> ItemLoss {
+    let log_sum = log_sum_exp(outputs);
+    let weight_of = |class: usize| loss.class_weights.as_ref().map_or(1.0, |weights| f64::from(weights[class]));
+    let of_class = |class: usize| weight_of(class) * (log_sum - f64::from(outputs[class]));
+    let (smoothing, weight) = (f64::from(loss.label_smoothing), weight_of(class));
+    if smoothing == 0.0 {
+        return ItemLoss { loss: of_class(class), weight };
+    }
+    let spread: f64 = (0..outputs.len()).map(of_class).sum();
+    let loss = (1.0 - smoothing) * of_class(class) + smoothing / outputs.len() as f64 * spread;
+    ItemLoss { loss, weight }
+}
+
+/// Computes the formulas of [`TargetLoss`] for the known targets.
+fn target_loss(loss: TargetLoss, outputs: &[f32], values: &[f32]) -> ItemLoss {
+    let mut sum = ItemLoss { loss: 0.0, weight: 0.0 };
+    for (&output, &target) in outputs.iter().zip(values).filter(|(_, target)| !target.is_nan()) {
+        let (output, target) = (f64::from(output), f64::from(target));
+        let error = (output - target).abs();
+        sum.weight += 1.0;
+        sum.loss += match loss {
+            TargetLoss::BinaryCrossEntropy => {
+                output.max(0.0) - output * target + (-output.abs()).exp().ln_1p()
+            }
+            TargetLoss::SquaredError => error * error,
+            TargetLoss::AbsoluteError => error,
+            TargetLoss::Huber { delta } => {
+                let within = error.min(f64::from(delta));
+                within * (error - within / 2.0)
+            }
+        };
+    }
+    sum
+}
