@@ -42,7 +42,7 @@ pub(crate) fn given(command: &clap::Command, matches: &clap::ArgMatches) -> Give
 
 /// Returns true for a default of a flag that older checkpoints do not have, so that new ones do not name it either.
 pub(crate) fn is_unnamed_default(flag: &str, value: &str) -> bool {
-    [("matmul", "f32"), ("metric", "accuracy")].contains(&(flag, value))
+    [("matmul", "f32"), ("metric", "accuracy"), ("loss", "cross-entropy")].contains(&(flag, value))
 }
 
 /// Returns a parser of an enumeration, whose choices are triples of a name, a help text (which may be empty) and a

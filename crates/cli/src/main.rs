@@ -18,6 +18,7 @@ mod fit;
 mod flags;
 mod list;
 mod model;
+mod objective;
 mod output;
 mod partitions;
 mod predict;

@@ -106,16 +106,16 @@ pub(crate) fn run(args: &PredictArgs) -> anyhow::Result<()> {
     check_out(&args.out)?;
     let inputs = &model.info().inputs;
     print_rank_zero(format_args!(
-        "{} for {}, trained on {}: {} features, {} classes",
+        "{} for {}, trained on {}: {} features, {} outputs",
         model.info().kind,
         inputs.task,
         inputs.data_name,
         inputs.n_features,
-        inputs.n_classes
+        inputs.n_outputs
     ));
     match inputs.task {
-        ModelTask::NodeClassification => predict_nodes(args, &model),
-        ModelTask::GraphClassification => predict_graphs(args, &model),
+        ModelTask::Nodes => predict_nodes(args, &model),
+        ModelTask::Graphs => predict_graphs(args, &model),
     }
 }
 

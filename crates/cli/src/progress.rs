@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use kiln::train::{
-    EpochReport, MeanStepTime, Metric, MetricSums, Resumed, Run, StepReport, TrainCallback, Validation,
+    EpochReport, MeanStepTime, MetricSums, Resumed, Run, StepReport, TrainCallback, Validation,
 };
 use serde_json::json;
 
@@ -25,7 +25,7 @@ pub(crate) struct Progress {
     loss_every: Option<usize>,
     step_time: MeanStepTime,
     validation_time: MeanStepTime,
-    /// The last validation, if it was not by accuracy.
+    /// The last validation.
     val: Option<Validation>,
     /// The files already reported as replaced.
     replaced: BTreeSet<PathBuf>,
@@ -97,27 +97,24 @@ impl TrainCallback for Progress {
 
     fn validated(&mut self, val: &Validation) {
         self.validation_time.add(val.wall.unwrap_or_default());
-        self.val = Some(*val).filter(|val| val.metric != Metric::Accuracy);
+        self.val = Some(*val);
     }
 
     fn epoch(&mut self, epoch: usize, train: &EpochReport, val: &MetricSums, is_best: bool) {
         let seconds = train.wall.as_secs_f64();
         if is_json() {
-            let selected = self.val.map(|val| (val.metric.name(), val.value));
-            let (metric, value) = selected.unwrap_or((Metric::Accuracy.name(), Some(val.accuracy())));
+            let Validation { metric, value, .. } = self.val.unwrap_or(val.into());
             let fields = json!({
-                "epoch": epoch, "n_epochs": self.n_epochs, "loss": train.counts.loss(),
-                "accuracy": train.counts.accuracy(), "val_loss": val.loss(), "val_metric": metric,
-                "val_value": value, "seconds": seconds, "is_best": is_best,
+                "epoch": epoch, "n_epochs": self.n_epochs, "loss": train.counts.loss(), "val_loss": val.loss(),
+                "val_metric": metric.name(), "val_value": value, "seconds": seconds, "is_best": is_best,
             });
             return print_event("epoch", fields);
         }
         let line = format!(
-            "epoch {epoch:3}/{}  loss {:.4}  train {:.4}  val {:.4}  {seconds:.2} s  {:.0} seeds/s{}",
+            "epoch {epoch:3}/{}  loss {:.4}  {}  {seconds:.2} s  {:.0} seeds/s{}",
             self.n_epochs,
             train.counts.loss(),
-            train.counts.accuracy(),
-            self.val.map_or(val.accuracy(), |val| val.value.unwrap_or(f64::NAN)),
+            self.val.unwrap_or(val.into()).progress(&train.counts),
             train.counts.total as f64 / seconds,
             if is_best { "  *" } else { "" },
         );

@@ -2,12 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{bail, ensure};
 use clap::{Args, ValueEnum};
 use kiln::comm::{EXIT_RETRY, LaunchEnv};
-use kiln::data::Split;
+use kiln::data::{GraphDataset, Split};
+use kiln::feature::{FeatureStore, TargetKind};
+use kiln::graph::GraphId;
 use kiln::loader::Phase;
 use kiln::nn::ModelConfig;
 use kiln::train::{CrossValidation, FoldResult, OptimizerConfig, RunIdentity, TensorBoard, TrainCallback};
@@ -18,6 +21,7 @@ use crate::device::DeviceArgs;
 use crate::fit::FitArgs;
 use crate::flags::{self, GivenFlags};
 use crate::model::{ModelArgs, NodeModel};
+use crate::objective::LossArgs;
 use crate::output::{be_quiet, is_json, print_event, print_rank_zero, set_format};
 use crate::partitions::{PartitionArgs, TrafficLines, print_memory};
 use crate::progress::Progress;
@@ -46,6 +50,8 @@ pub(crate) struct TrainArgs {
     model: ModelArgs,
     #[command(flatten)]
     sampling: SamplingArgs,
+    #[command(flatten)]
+    loss: LossArgs,
     #[command(flatten)]
     fit: FitArgs,
     #[command(flatten)]
@@ -144,6 +150,7 @@ impl TrainRun<'_> {
         let (data, hash) = data.open(ranks.seed)?;
         let fanouts = model.fanouts(&sampling.fanouts)?;
         let mut loader = NeighborLoader::new(&data, &fanouts)
+            .objective(self.args.loss.objective(data.targets().kind())?)
             .batches(ranks.batches(false))
             .evaluation(sampling.evaluation()?);
         if let Some(workers) = ranks.workers {
@@ -178,10 +185,12 @@ impl TrainRun<'_> {
             evaluation == EvalMode::Sampled,
             "--eval exact needs the whole graph: use --data instead of --parts or --servers"
         );
+        let objective = self.args.loss.objective(TargetKind::Classes)?;
         let (workers, queue_bytes) = (ranks.remote_workers(parts.worker_concurrency), parts.queue_bytes());
         let hash = &graph.info().hash;
         self.launch(hash, |rank| {
             let loader = NeighborLoader::partitioned(&graph, &rank, &fanouts)?
+                .objective(objective.clone())
                 .rule(sampling.rule.clone())
                 .batches(ranks.batches(false))
                 .workers(workers)
@@ -198,18 +207,25 @@ impl TrainRun<'_> {
         let TrainArgs { data, model, ranks, .. } = self.args;
         let graphs = data.open_graphs()?;
         let (features, hash) = (graphs.node_features(data.node_features)?, graphs.hash()?);
-        let model = model.of_graphs((features.dim(), graphs.labels().n_classes()))?;
+        let model = model.of_graphs((features.dim(), graphs.targets().n_outputs()))?;
         let split = Split::random(graphs.n_graphs(), [0.8, 0.1], ranks.seed)?;
-        let loader = self.graph_loader(GraphLoader::new(&graphs, features, &split));
+        let loader = self.graph_loader(&graphs, features, &split)?;
         self.launch(&hash, |rank| self.fit(&model, &loader, &rank, &hash, ()))
     }
 
-    fn graph_loader(&self, loader: GraphLoader) -> GraphLoader {
-        let loader = loader.batches(self.args.ranks.batches(true));
-        match self.args.ranks.workers {
+    fn graph_loader(
+        &self,
+        graphs: &GraphDataset,
+        features: Arc<dyn FeatureStore>,
+        split: &Split<GraphId>,
+    ) -> anyhow::Result<GraphLoader> {
+        let TrainArgs { ranks, loss, .. } = self.args;
+        let loader = GraphLoader::new(graphs, features, split).batches(ranks.batches(true));
+        let loader = loader.objective(loss.objective(graphs.targets().kind())?);
+        Ok(match ranks.workers {
             Some(workers) => loader.workers(workers),
             None => loader,
-        }
+        })
     }
 
     fn cross_validate(&self, n_folds: usize) -> anyhow::Result<Vec<Outcome>> {
@@ -218,6 +234,11 @@ impl TrainRun<'_> {
         let graphs = data.open_graphs()?;
         let features = graphs.node_features(data.node_features)?;
         let model = model.of_graphs((features.dim(), graphs.labels().n_classes()))?;
+        ensure!(
+            graphs.targets().kind() == TargetKind::Classes,
+            "--folds needs class labels: remove it to train on {}",
+            graphs.targets().kind()
+        );
         let folds = Split::folds(graphs.labels(), n_folds, ranks.seed)?;
         let results = launch(ranks.config(None)?, |rank| {
             let own = (0..n_folds).filter(|fold| fold % rank.world_size() == rank.index());
@@ -227,7 +248,9 @@ impl TrainRun<'_> {
                     .device_of(&rank, &ranks.device);
                 let result = FoldResult::of(fold, n_folds, |left_out| {
                     let split = Split::leave_out(&folds, left_out);
-                    let loader = self.graph_loader(GraphLoader::new(&graphs, features.clone(), &split));
+                    let loader = self
+                        .graph_loader(&graphs, features.clone(), &split)
+                        .map_err(|error| Error::Other(error.into()))?;
                     let phases = &[Phase::Test, Phase::Validation][..left_out.len()];
                     trainer.learning_curves(&loader, self.args.fit.epochs, phases)
                 })?;

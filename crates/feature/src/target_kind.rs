@@ -2,6 +2,7 @@ use std::fmt;
 
 /// The kind of values that a model learns to predict for a node or a graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 pub enum TargetKind {
     /// One class per item.
     Classes,

@@ -1,7 +1,8 @@
 use kiln_data::Split;
+use kiln_feature::Targets;
 use kiln_graph::ItemId;
 use kiln_loader::{ItemSampler, ItemSamplerConfig, Phase, Shard, UnevenShards};
-use kiln_train::BatchConfig;
+use kiln_train::{BatchConfig, Objective};
 
 /// Returns `workers`, the number that the user set, or the default: 1 if the rank is alone or has several threads,
 /// otherwise 0.
@@ -44,4 +45,15 @@ pub(crate) fn name_of(phase: Phase) -> &'static str {
         Phase::Validation => "validation",
         Phase::Test => "test",
     }
+}
+
+/// Returns the objective that the user set, or the default for the targets.
+pub(crate) fn objective_of<I: ItemId>(set: Option<&Objective>, targets: &Targets<I>) -> Objective {
+    set.cloned().unwrap_or_else(|| Objective::default_of(targets.kind()))
+}
+
+/// Returns the setting that identifies an objective in a run's fingerprint; `None` for the default of class labels,
+/// which earlier runs did not name.
+pub(crate) fn objective_setting(objective: &Objective) -> Option<(&'static str, String)> {
+    (*objective != Objective::default()).then(|| ("objective", format!("{objective:?}")))
 }

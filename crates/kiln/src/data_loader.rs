@@ -1,4 +1,5 @@
 use burn::module::Module;
+use kiln_feature::TargetKind;
 use kiln_loader::{Batcher, Loader, Phase};
 use kiln_train::{
     DeviceBatch, Evaluation, EvaluationInfo, Evaluator, Metric, MetricSums, ModelInputs, Task, TaskTrainer,
@@ -18,6 +19,11 @@ pub trait DataLoader<M: Module> {
 
     /// Returns the task.
     fn task(&self) -> Self::Task;
+
+    /// Returns the kind of the data's targets, which determines the default metric.
+    fn target_kind(&self) -> TargetKind {
+        TargetKind::Classes
+    }
 
     /// Returns the name of the dataset and the names of its classes.
     fn names(&self) -> (&str, &[String]);

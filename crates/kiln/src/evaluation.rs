@@ -69,9 +69,9 @@ impl EvalMode {
         if weights != EdgeWeights::None {
             inference = inference.carry_weights()?;
         }
-        let (features, labels) = (data.features.clone(), data.labels.clone());
+        let (features, targets) = (data.features.clone(), data.targets());
         let threads = rank.process.machine_pool()?;
-        Ok(Evaluator::Exact(ExactEvaluator { inference, features, labels, threads }))
+        Ok(Evaluator::Exact(ExactEvaluator { inference, features, targets, threads }))
     }
 
     /// Returns the evaluator for a partitioned graph, on which only sampled evaluation is possible.

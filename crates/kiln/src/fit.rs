@@ -52,7 +52,7 @@ impl FitConfig {
     }
 
     /// Sets the metric on the validation split that selects the best epoch and ends the patience. The default is the
-    /// accuracy.
+    /// accuracy for classes, the area under the ROC curve for several labels, and the RMSE for regression.
     pub fn metric(self, metric: Metric) -> Self {
         Self { metric: Some(metric), ..self }
     }
@@ -137,7 +137,7 @@ impl fmt::Debug for FitConfig {
 /// A callback that prints a line per epoch.
 pub(crate) struct EpochLines {
     n_epochs: usize,
-    /// The last validation, if it was not by accuracy.
+    /// The last validation.
     val: Option<Validation>,
 }
 
@@ -151,18 +151,18 @@ impl TrainCallback for EpochLines {
     fn step(&mut self, _: &StepReport) {}
 
     fn validated(&mut self, val: &Validation) {
-        self.val = Some(*val).filter(|val| val.metric != Metric::Accuracy);
+        self.val = Some(*val);
     }
 
     fn epoch(&mut self, epoch: usize, train: &EpochReport, val: &MetricSums, is_best: bool) {
         let (n_epochs, seconds, mark) =
             (self.n_epochs, train.wall.as_secs_f64(), if is_best { "  *" } else { "" });
-        let (loss, accuracy) = (train.counts.loss(), train.counts.accuracy());
-        let val = self.val.map_or(val.accuracy(), |val| val.value.unwrap_or(f64::NAN));
+        let loss = train.counts.loss();
+        let metric = self.val.unwrap_or(val.into()).progress(&train.counts);
         // Errors are ignored: a closed pipe must not stop a run that writes files.
         let _ = writeln!(
             io::stdout(),
-            "epoch {epoch:3}/{n_epochs}  loss {loss:.4}  train {accuracy:.4}  val {val:.4}  {seconds:.2} s{mark}"
+            "epoch {epoch:3}/{n_epochs}  loss {loss:.4}  {metric}  {seconds:.2} s{mark}"
         );
     }
 

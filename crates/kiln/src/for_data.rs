@@ -14,13 +14,13 @@ impl<C: ModelConfig> ForData for C {}
 
 /// Data with known numbers of feature columns and classes.
 pub trait DataDims {
-    /// Returns the number of feature columns and the number of classes.
+    /// Returns the number of feature columns, and the number of classes or target columns.
     fn dims(&self) -> (usize, usize);
 }
 
 impl DataDims for Dataset {
     fn dims(&self) -> (usize, usize) {
-        (self.features.dim(), self.labels.n_classes())
+        (self.features.dim(), self.targets().n_outputs())
     }
 }
 

@@ -2,16 +2,16 @@ use std::fmt;
 use std::sync::Arc;
 
 use kiln_data::{GraphDataset, Split};
-use kiln_feature::{FeatureStore, Preparation};
+use kiln_feature::{FeatureStore, Preparation, TargetKind};
 use kiln_graph::GraphId;
 use kiln_loader::{GraphBatcher, Loader, LoaderConfig, Phase};
 use kiln_nn::GraphModel;
 use kiln_train::{
-    BatchConfig, DeviceBatcher, Evaluation, EvaluationInfo, Evaluator, GraphClassification, MetricSums,
-    ModelInputs, ModelTask, TaskTrainer,
+    BatchConfig, DeviceBatcher, Evaluation, EvaluationInfo, Evaluator, GraphTask, MetricSums, ModelInputs,
+    ModelTask, Objective, TaskTrainer,
 };
 
-use crate::batches::{batch_settings, n_workers};
+use crate::batches::{batch_settings, n_workers, objective_of, objective_setting};
 use crate::{DataLoader, EvalMode, RankHandle, Result};
 
 /// A description of minibatches of whole graphs; each batch is their disjoint union. It is cheap to clone, like a
@@ -24,6 +24,7 @@ pub struct GraphLoader {
     split: Split<GraphId>,
     batches: BatchConfig,
     workers: Option<usize>,
+    objective: Option<Objective>,
 }
 
 impl GraphLoader {
@@ -31,7 +32,8 @@ impl GraphLoader {
     /// graphs in `split`.
     pub fn new(graphs: &GraphDataset, features: Arc<dyn FeatureStore>, split: &Split<GraphId>) -> Self {
         let batches = BatchConfig { batch_size: 32, ..BatchConfig::default() };
-        Self { graphs: graphs.clone(), features, split: split.clone(), batches, workers: None }
+        let (split, workers, objective) = (split.clone(), None, None);
+        Self { graphs: graphs.clone(), features, split, batches, workers, objective }
     }
 
     /// Sets the number of graphs in a batch of one rank.
@@ -46,6 +48,12 @@ impl GraphLoader {
         Self { workers: Some(workers), ..self }
     }
 
+    /// Sets the loss. The default suits the data's targets; see
+    /// [`NeighborLoader::objective`](crate::NeighborLoader::objective).
+    pub fn objective(self, objective: Objective) -> Self {
+        Self { objective: Some(objective), ..self }
+    }
+
     /// Sets the batch settings: size, order, and the treatment of a short last step.
     pub fn batches(self, batches: BatchConfig) -> Self {
         Self { batches, ..self }
@@ -53,11 +61,15 @@ impl GraphLoader {
 }
 
 impl<M: GraphModel + Sync> DataLoader<M> for GraphLoader {
-    type Task = GraphClassification<M>;
+    type Task = GraphTask<M>;
     type Batcher = DeviceBatcher<GraphBatcher<dyn FeatureStore>>;
 
     fn task(&self) -> Self::Task {
-        GraphClassification::new()
+        GraphTask::with_objective(objective_of(self.objective.as_ref(), &self.graphs.targets()))
+    }
+
+    fn target_kind(&self) -> TargetKind {
+        self.graphs.targets().kind()
     }
 
     fn names(&self) -> (&str, &[String]) {
@@ -69,15 +81,18 @@ impl<M: GraphModel + Sync> DataLoader<M> for GraphLoader {
     }
 
     fn settings(&self, n_ranks: usize) -> Vec<(&'static str, String)> {
-        batch_settings(self.batches, &self.split, n_ranks)
+        let objective = objective_of(self.objective.as_ref(), &self.graphs.targets());
+        let settings = batch_settings(self.batches, &self.split, n_ranks).into_iter();
+        settings.chain(objective_setting(&objective)).collect()
     }
 
     fn model_inputs(&self, seed: u64, n_ranks: usize) -> Option<(ModelInputs, EvaluationInfo)> {
         let inputs = ModelInputs {
-            task: ModelTask::GraphClassification,
+            task: ModelTask::Graphs,
             data_name: self.graphs.name.clone(),
             n_features: self.features.dim(),
-            n_classes: self.graphs.labels().n_classes(),
+            targets: self.graphs.targets().kind(),
+            n_outputs: self.graphs.targets().n_outputs(),
             class_names: self.graphs.class_names.clone(),
             preparation: Preparation::default(),
             sampling: None,
@@ -86,7 +101,9 @@ impl<M: GraphModel + Sync> DataLoader<M> for GraphLoader {
     }
 
     fn check(&self, _: usize, _: bool) -> Result<()> {
-        Ok(())
+        let targets = self.graphs.targets();
+        let objective = objective_of(self.objective.as_ref(), &targets);
+        Ok(objective.check(targets.kind(), targets.n_outputs())?)
     }
 
     fn evaluator(&self, _: &RankHandle) -> Result<Evaluator> {
@@ -109,7 +126,7 @@ impl<M: GraphModel + Sync> DataLoader<M> for GraphLoader {
             self.graphs.graph().clone(),
             self.graphs.node_offsets().clone(),
             self.features.clone(),
-            self.graphs.labels().clone(),
+            self.graphs.targets(),
         );
         let config = LoaderConfig { workers: n_workers(self.workers, &items), ..LoaderConfig::default() };
         Ok(trainer.loader(items, batcher, config)?)
@@ -130,9 +147,9 @@ impl<M: GraphModel + Sync> DataLoader<M> for GraphLoader {
         loader: &Loader<Self::Batcher>,
         phase: Phase,
     ) -> kiln_train::Result<Evaluation> {
-        let mut evaluation = Evaluation::default();
+        let mut evaluation = Evaluation::new(trainer.task().objective().clone());
         trainer.evaluate(loader.epoch(phase), |input, forward| {
-            evaluation.add(&input.items, &input.labels, forward);
+            evaluation.add_batch(&input.items, &input.labels, &input.target_values, forward);
         })?;
         Ok(evaluation)
     }

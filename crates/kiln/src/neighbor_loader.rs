@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use burn::tensor::Device;
 use kiln_data::{Dataset, Split};
-use kiln_feature::FeatureStore;
+use kiln_feature::{FeatureStore, TargetKind};
 use kiln_graph::gcn_norm;
 use kiln_kernels::{CacheStats, GraphMode};
 use kiln_loader::{ItemSampler, Loader, LoaderConfig, NodeBatcher, Phase};
@@ -11,10 +11,10 @@ use kiln_nn::LayerWiseModel;
 use kiln_sample::{EdgeWeights, Fanout, FrontierSampler, NeighborSampler, Rule, SamplerConfig};
 use kiln_train::{
     BatchConfig, DeviceNodeBatcher, Evaluation, EvaluationInfo, Evaluator, HostNodeBatcher,
-    HostOrDeviceBatcher, MetricSums, ModelInputs, NodeClassification, TaskTrainer,
+    HostOrDeviceBatcher, MetricSums, ModelInputs, NodeTask, Objective, TaskTrainer,
 };
 
-use crate::batches::{batch_settings, items_of_all_ranks, n_workers};
+use crate::batches::{batch_settings, items_of_all_ranks, n_workers, objective_of, objective_setting};
 use crate::device_copy::DeviceCopies;
 #[cfg(feature = "grpc")]
 use crate::partitioned::{JoinedGraph, PartitionedGraph};
@@ -45,6 +45,7 @@ pub struct NeighborLoader {
     graph_mode: GraphMode,
     feature_cache: Option<(u64, CachedNodes)>,
     evaluation: EvalMode,
+    objective: Option<Objective>,
     /// The device copies, which clones of this loader in other ranks of the process share.
     copies: DeviceCopies,
 }
@@ -86,6 +87,7 @@ impl NeighborLoader {
             graph_mode: GraphMode::default(),
             feature_cache: None,
             evaluation: EvalMode::default(),
+            objective: None,
             copies: DeviceCopies::default(),
         }
     }
@@ -182,6 +184,12 @@ impl NeighborLoader {
         Self { evaluation, ..self }
     }
 
+    /// Sets the loss. The default suits the data's targets: the cross entropy for classes, the binary cross entropy for
+    /// several labels per node, and the squared error for regression.
+    pub fn objective(self, objective: Objective) -> Self {
+        Self { objective: Some(objective), ..self }
+    }
+
     /// Returns the loader without its device copies, which a changed configuration makes invalid.
     fn unshared(self) -> Self {
         Self { copies: DeviceCopies::default(), ..self }
@@ -220,17 +228,21 @@ impl NeighborLoader {
         if self.feature_cache.is_some() {
             return Err(Error::CacheNeedsDevice);
         }
-        let batcher = NodeBatcher::new(sampler, features, self.source.labels().clone());
+        let batcher = NodeBatcher::new(sampler, features, self.source.targets());
         Ok(HostOrDeviceBatcher::Host(HostNodeBatcher::new(batcher, device)))
     }
 }
 
 impl<M: LayerWiseModel + Sync> DataLoader<M> for NeighborLoader {
-    type Task = NodeClassification<M>;
+    type Task = NodeTask<M>;
     type Batcher = HostOrDeviceBatcher;
 
     fn task(&self) -> Self::Task {
-        NodeClassification::new()
+        NodeTask::with_objective(objective_of(self.objective.as_ref(), &self.source.targets()))
+    }
+
+    fn target_kind(&self) -> TargetKind {
+        self.source.targets().kind()
     }
 
     fn names(&self) -> (&str, &[String]) {
@@ -249,7 +261,11 @@ impl<M: LayerWiseModel + Sync> DataLoader<M> for NeighborLoader {
             ("edge weights", format!("{weights:?}")),
             ("evaluation", self.evaluation.setting()),
         ];
-        sampling.into_iter().chain(batch_settings(self.batches, &self.source.split(), n_ranks)).collect()
+        sampling
+            .into_iter()
+            .chain(batch_settings(self.batches, &self.source.split(), n_ranks))
+            .chain(objective_setting(&objective_of(self.objective.as_ref(), &self.source.targets())))
+            .collect()
     }
 
     fn model_inputs(&self, seed: u64, n_ranks: usize) -> Option<(ModelInputs, EvaluationInfo)> {
@@ -258,6 +274,8 @@ impl<M: LayerWiseModel + Sync> DataLoader<M> for NeighborLoader {
     }
 
     fn check(&self, n_layers: usize, needs_edge_weights: bool) -> Result<()> {
+        let targets = self.source.targets();
+        objective_of(self.objective.as_ref(), &targets).check(targets.kind(), targets.n_outputs())?;
         let n_fanouts = self.sampling.fanouts.len();
         if n_fanouts != n_layers {
             return Err(Error::FanoutsMismatch { n_fanouts, n_layers });
@@ -322,7 +340,7 @@ impl<M: LayerWiseModel + Sync> DataLoader<M> for NeighborLoader {
                     };
                     DeviceCopy::new(device, mode, data, graph, sampling, hottest)
                 })?;
-                let batcher = DeviceNodeBatcher::new(copy.sampler, copy.features, data.labels.clone());
+                let batcher = DeviceNodeBatcher::new(copy.sampler, copy.features, data.targets());
                 (items, HostOrDeviceBatcher::Device(batcher))
             }
             #[cfg(feature = "grpc")]

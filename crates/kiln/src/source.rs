@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use kiln_data::{Dataset, Split};
-use kiln_feature::Labels;
+use kiln_feature::Targets;
 use kiln_graph::Csc;
 use kiln_sample::SamplerConfig;
 use kiln_train::{ModelInputs, ModelTask, SamplingInfo};
@@ -10,7 +10,7 @@ use crate::Result;
 #[cfg(feature = "grpc")]
 use crate::partitioned::JoinedGraph;
 
-/// The source of a loader's graph, features and labels.
+/// The source of a loader's graph, features and targets.
 #[derive(Clone)]
 pub(crate) enum Source {
     /// A dataset in this process. The sampled `graph` is that of the dataset, or a copy that `gcn_norm` normalised if
@@ -30,11 +30,11 @@ impl Source {
         }
     }
 
-    pub(crate) fn labels(&self) -> &Arc<Labels> {
+    pub(crate) fn targets(&self) -> Targets {
         match self {
-            Self::Whole { data, .. } => &data.labels,
+            Self::Whole { data, .. } => data.targets(),
             #[cfg(feature = "grpc")]
-            Self::Partitioned(joined) => joined.graph.labels(),
+            Self::Partitioned(joined) => joined.graph.labels().clone().into(),
         }
     }
 
@@ -70,10 +70,11 @@ impl Source {
             }
         };
         ModelInputs {
-            task: ModelTask::NodeClassification,
+            task: ModelTask::Nodes,
             data_name: data_name.to_owned(),
             n_features,
-            n_classes: self.labels().n_classes(),
+            targets: self.targets().kind(),
+            n_outputs: self.targets().n_outputs(),
             class_names: class_names.to_vec(),
             preparation,
             sampling: Some(SamplingInfo::new(sampling, gcn_norm)),

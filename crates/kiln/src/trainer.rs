@@ -3,7 +3,6 @@ use std::time::{Duration, Instant};
 
 use burn::module::Module;
 use burn::tensor::Device;
-use kiln_feature::TargetKind;
 use kiln_kernels::Devices;
 use kiln_loader::Phase;
 use kiln_nn::ModelConfig;
@@ -99,8 +98,8 @@ impl<C: ModelConfig> Trainer<C> {
         loader.check(self.model.n_layers(), self.model.needs_edge_weights())?;
         let FitConfig { schedule, metric, dir, stop, callback, is_quiet, .. } = config;
         let FitConfig { fingerprint, settings, title, started, .. } = config;
-        let metric = metric.unwrap_or(Metric::Accuracy);
-        metric.check(TargetKind::Classes)?;
+        let metric = metric.unwrap_or(Metric::default_of(loader.target_kind()));
+        metric.check(loader.target_kind())?;
         let identity = fingerprint.map_or_else(|| self.identity(loader, metric), Ok)?;
         self.agree(&identity)?;
         let (name, class_names) = loader.names();
@@ -152,6 +151,7 @@ impl<C: ModelConfig> Trainer<C> {
         n_epochs: usize,
         phases: &[Phase],
     ) -> Result<Vec<Vec<f64>>> {
+        Metric::Accuracy.check(loader.target_kind())?;
         let (mut trainer, evaluator) = (self.start(loader)?, loader.evaluator(&self.rank)?);
         let train = loader.loader(trainer.next_phase(), &trainer, &evaluator)?;
         let phases = phases.iter().map(|&phase| Ok((phase, loader.loader(phase, &trainer, &evaluator)?)));

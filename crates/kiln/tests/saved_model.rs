@@ -338,7 +338,11 @@ fn rejects_damaged_newer_and_incomplete_run_folders() {
         ("\"batch_size\": 32", "\"batch_size\": 0", "`batch_size` is 0, expected at least 1"),
         ("\"n_ranks\": 1", "\"n_ranks\": 18446744073709551615", "which no run can have"),
         ("\"n_features\": 16", "\"n_features\": 17", "the scaling has 16 means, expected 17"),
-        ("node_classification", "graph_classification", "the task is graph classification"),
+        (
+            "\"task\": \"nodes\"",
+            "\"task\": \"graphs\"",
+            "the task is whole graphs, but a sage is a model of nodes",
+        ),
         ("\"class_names\": [", "\"class_names\": [\"one\",", "there are 11 class names, expected 10 or none"),
         ("\"factors\": [", "\"factors\": [1.0,", "the scaling has 17 factors, expected 16"),
     ];

@@ -3,9 +3,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
-use kiln_feature::{FeatureBuffer, FeatureStore, Labels};
+use kiln_feature::{FeatureBuffer, FeatureStore, Targets};
 use kiln_graph::{Block, ItemId, LocalId, NodeId};
-use kiln_sample::{FrontierSampler, RngKey, Scratch, Seeds};
+use kiln_sample::{FrontierSampler, RngKey, SampledBlocks, Scratch, Seeds};
 
 use crate::{BatchError, SeedBatch, StageTimes};
 
@@ -41,7 +41,7 @@ pub trait Batcher: Send + Sync + 'static {
     fn n_bytes(batch: &Self::Batch) -> usize;
 }
 
-/// A batcher for node tasks: samples blocks, and gathers the input features and the seeds' labels.
+/// A batcher for node tasks: samples blocks, and gathers the input features and the seeds' targets.
 ///
 /// In training, the loader's worker also transposes each block except the first, so that the backward pass need not do
 /// it. The input of the first block is usually features, which need no gradient. If parameters precede its aggregation
@@ -49,13 +49,13 @@ pub trait Batcher: Send + Sync + 'static {
 pub struct NodeBatcher<S: ?Sized, F: ?Sized> {
     sampler: Arc<S>,
     features: Arc<F>,
-    labels: Arc<Labels>,
+    targets: Targets,
 }
 
 impl<S: FrontierSampler + ?Sized, F: FeatureStore + ?Sized> NodeBatcher<S, F> {
-    /// Creates a batcher from a sampler, a feature store and labels.
-    pub fn new(sampler: Arc<S>, features: Arc<F>, labels: Arc<Labels>) -> Self {
-        Self { sampler, features, labels }
+    /// Creates a batcher from a sampler, a feature store and targets: labels, or [`Targets`].
+    pub fn new(sampler: Arc<S>, features: Arc<F>, targets: impl Into<Targets>) -> Self {
+        Self { sampler, features, targets: targets.into() }
     }
 
     /// Returns the feature store.
@@ -67,7 +67,7 @@ impl<S: FrontierSampler + ?Sized, F: FeatureStore + ?Sized> NodeBatcher<S, F> {
     /// example into memory from which a device copies. Adds to the times of the sample and gather stages.
     ///
     /// # Errors
-    /// Returns the errors of the sampler and of [`Labels::gather`].
+    /// Returns the errors of the sampler and of [`Targets::gather`].
     pub fn sample(
         &self,
         seeds: SeedBatch,
@@ -82,17 +82,18 @@ impl<S: FrontierSampler + ?Sized, F: FeatureStore + ?Sized> NodeBatcher<S, F> {
             sampled.blocks.iter_mut().skip(1).for_each(Block::transpose);
         }
         let sampled_at = Instant::now();
-        let mut labels = Vec::new();
-        self.labels.gather(seeds.as_nodes(), &mut labels)?;
+        let (mut labels, mut target_values) = (Vec::new(), Vec::new());
+        self.targets.gather(seeds.as_nodes(), &mut labels, &mut target_values)?;
         times.sample += sampled_at - start;
         times.gather += sampled_at.elapsed();
-        Ok(SampledBatch { step, key, seeds, blocks: sampled.blocks, seed_index: sampled.seed_index, labels })
+        let SampledBlocks { blocks, seed_index } = sampled;
+        Ok(SampledBatch { step, key, seeds, blocks, seed_index, labels, target_values })
     }
 }
 
 impl<S: ?Sized, F: ?Sized> fmt::Debug for NodeBatcher<S, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("NodeBatcher").field("labels", &self.labels.len()).finish_non_exhaustive()
+        f.debug_struct("NodeBatcher").field("targets", &self.targets.len()).finish_non_exhaustive()
     }
 }
 
@@ -114,8 +115,10 @@ pub struct MiniBatch {
     pub x: FeatureBuffer,
     /// The number of feature columns.
     pub x_dim: usize,
-    /// The class of each seed, aligned with `seeds` and `seed_index`; never negative.
+    /// The class of each seed, aligned with `seeds` and `seed_index`; never negative. Empty for target values.
     pub labels: Vec<i32>,
+    /// The target values of each seed, `[n_seeds, n_columns]`, NaN if missing. Empty for class labels.
+    pub target_values: Vec<f32>,
     /// The durations of the stages that made this batch.
     pub times: StageTimes,
 }
@@ -133,8 +136,10 @@ pub struct SampledBatch {
     pub blocks: Vec<Block>,
     /// For each seed, its destination in the last block.
     pub seed_index: Vec<LocalId>,
-    /// The class of each seed, aligned with `seeds` and `seed_index`; never negative.
+    /// The class of each seed, aligned with `seeds` and `seed_index`; never negative. Empty for target values.
     pub labels: Vec<i32>,
+    /// The target values of each seed, `[n_seeds, n_columns]`, NaN if missing. Empty for class labels.
+    pub target_values: Vec<f32>,
 }
 
 impl SampledBatch {
@@ -156,6 +161,7 @@ impl MiniBatch {
             + size_of_val(self.seed_index.as_slice())
             + self.x.n_bytes()
             + size_of_val(self.labels.as_slice())
+            + size_of_val(self.target_values.as_slice())
     }
 }
 
@@ -179,9 +185,9 @@ where
         let mut x = FeatureBuffer::empty(self.features.dtype());
         self.features.gather(&sampled.input_nodes(), &mut x)?;
         times.gather += start.elapsed();
-        let SampledBatch { step, key, seeds, blocks, seed_index, labels } = sampled;
+        let SampledBatch { step, key, seeds, blocks, seed_index, labels, target_values } = sampled;
         let (x_dim, times) = (self.features.dim(), *times);
-        Ok(MiniBatch { step, key, seeds, blocks, seed_index, x, x_dim, labels, times })
+        Ok(MiniBatch { step, key, seeds, blocks, seed_index, x, x_dim, labels, target_values, times })
     }
 
     fn n_bytes(batch: &MiniBatch) -> usize {

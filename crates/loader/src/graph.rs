@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use kiln_feature::{FeatureBuffer, FeatureStore, Labels};
+use kiln_feature::{FeatureBuffer, FeatureStore, Targets};
 use kiln_graph::{Block, BlockParts, Csc, EdgeId, GraphId, LocalId, NodeId, SharedArray};
 use kiln_sample::RngKey;
 
@@ -21,34 +21,35 @@ pub struct GraphBatcher<F: ?Sized> {
     graph: Arc<Csc>,
     node_offsets: SharedArray<u32>,
     features: Arc<F>,
-    labels: Arc<Labels<GraphId>>,
+    targets: Targets<GraphId>,
 }
 
 impl<F: FeatureStore + ?Sized> GraphBatcher<F> {
     /// Creates a batcher from a set of graphs. The nodes of graph `g` are `node_offsets[g]..node_offsets[g + 1]` of
-    /// `graph`; `labels` has one class per graph.
+    /// `graph`; `targets` has the targets of each graph: labels, or [`Targets`].
     ///
     /// Runs in constant time. The offsets and edges of a graph are checked when a batch contains it.
     ///
     /// # Panics
-    /// Panics unless there is one label per graph and one feature row per node.
+    /// Panics unless there are targets for each graph and one feature row per node.
     pub fn new(
         graph: Arc<Csc>,
         node_offsets: SharedArray<u32>,
         features: Arc<F>,
-        labels: Arc<Labels<GraphId>>,
+        targets: impl Into<Targets<GraphId>>,
     ) -> Self {
+        let targets = targets.into();
         let n_graphs = node_offsets.len().saturating_sub(1);
-        assert_eq!(labels.len(), n_graphs, "expected one label per graph");
+        assert_eq!(targets.len(), n_graphs, "expected one label per graph");
         assert_eq!(features.n_rows(), graph.n_nodes(), "expected one feature row per node");
-        Self { graph, node_offsets, features, labels }
+        Self { graph, node_offsets, features, targets }
     }
 }
 
 impl<F: ?Sized> GraphBatcher<F> {
     /// Returns the number of graphs.
     pub fn n_graphs(&self) -> usize {
-        self.labels.len()
+        self.targets.len()
     }
 }
 
@@ -77,8 +78,10 @@ pub struct GraphBatch {
     pub x: FeatureBuffer,
     /// The number of feature columns.
     pub x_dim: usize,
-    /// The class of each graph, aligned with `graphs`; never negative.
+    /// The class of each graph, aligned with `graphs`; never negative. Empty for target values.
     pub labels: Vec<i32>,
+    /// The target values of each graph, `[n_graphs, n_columns]`, NaN if missing. Empty for class labels.
+    pub target_values: Vec<f32>,
     /// The durations of the stages that made this batch.
     pub times: StageTimes,
 }
@@ -91,6 +94,7 @@ impl GraphBatch {
             + size_of_val(self.node_offsets.as_slice())
             + self.x.n_bytes()
             + size_of_val(self.labels.as_slice())
+            + size_of_val(self.target_values.as_slice())
     }
 }
 
@@ -114,12 +118,12 @@ impl<F: FeatureStore + ?Sized + 'static> Batcher for GraphBatcher<F> {
         let copied_at = Instant::now();
         let mut x = FeatureBuffer::empty(self.features.dtype());
         self.features.gather(block.srcs(), &mut x)?;
-        let mut labels = Vec::new();
-        self.labels.gather(&graphs, &mut labels)?;
+        let (mut labels, mut target_values) = (Vec::new(), Vec::new());
+        self.targets.gather(&graphs, &mut labels, &mut target_values)?;
         times.sample += copied_at - start;
         times.gather += copied_at.elapsed();
         let (x_dim, times) = (self.features.dim(), *times);
-        Ok(GraphBatch { step, key, graphs, block, node_offsets, x, x_dim, labels, times })
+        Ok(GraphBatch { step, key, graphs, block, node_offsets, x, x_dim, labels, target_values, times })
     }
 
     fn n_bytes(batch: &GraphBatch) -> usize {

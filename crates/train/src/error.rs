@@ -266,6 +266,27 @@ pub enum Error {
         /// The number of the model's outputs.
         n_outputs: usize,
     },
+    /// The data's targets are of another kind than those that the task learns.
+    #[error("the task learns {expected}, but the data has {got}: set the objective that suits the data")]
+    OtherTargets {
+        /// The kind of targets of the task.
+        expected: TargetKind,
+        /// The kind of targets of the data.
+        got: TargetKind,
+    },
+    /// The loss of a regression is the binary cross entropy.
+    #[error(
+        "the binary cross entropy is a loss of labels: use the squared, absolute or Huber loss for regression"
+    )]
+    BinaryLoss,
+    /// The model's number of outputs differs from the number of target columns.
+    #[error("the model has {n_outputs} outputs, expected {n_columns}, one for each target column")]
+    OutputCount {
+        /// The number of the model's outputs.
+        n_outputs: usize,
+        /// The number of columns of the targets.
+        n_columns: usize,
+    },
     /// The metric is not defined for the data's targets.
     #[error("the metric {metric} is not defined for {kind}: use one of {expected}")]
     OtherMetric {

@@ -30,15 +30,18 @@ pub use evaluate::cross_validation::{CrossValidation, FoldResult, MeanAndDeviati
 pub use evaluate::evaluation::Evaluation;
 pub use evaluate::evaluator::{Evaluator, ExactEvaluator};
 pub use evaluate::layer_wise::{LayerWiseConfig, LayerWiseInference, Spill};
+pub use evaluate::target_values::TargetAndOutput;
 pub use evaluate::validation::Validation;
 pub use metric::confusion::{ClassScores, ConfusedPair, Confusion, ConfusionMatrix, Metrics};
 pub use metric::kind::Metric;
 pub use metric::multi_label::MultiLabelCounts;
-pub use metric::ranking::{average_precision, roc_auc};
+pub use metric::ranking::{PrecisionRecall, average_precision, precision_recall_curve, roc_auc};
 pub use metric::regression::RegressionSums;
 pub use metric::stats::MetricStats;
 #[cfg(feature = "report")]
 pub use report::page::ReportPage;
+#[cfg(feature = "report")]
+pub use report::targets::TargetReport;
 pub use run::callback::TrainCallback;
 pub use run::contract::DETERMINISM_CONTRACT;
 pub use run::fit::{FitConfig, TEST, VALIDATION, evaluate_best, fit};
@@ -64,14 +67,15 @@ pub use step::batch::{DeviceBatch, DeviceBatcher, ToDevice};
 pub use step::classification::Prediction;
 pub use step::device_all_reduce::DeviceAllReduce;
 pub use step::device_node_batcher::DeviceNodeBatcher;
-pub use step::graph::{GraphClassification, GraphInput};
+pub use step::graph::{GraphClassification, GraphInput, GraphTask};
 pub use step::host_node_batcher::HostNodeBatcher;
 pub use step::loaders::BatchConfig;
 pub use step::memory::{MemoryUse, PeakMemory};
 pub use step::metric_sums::{LossWeight, MetricSums};
 #[cfg(feature = "nccl")]
 pub use step::nccl::{CudaDevices, NcclGroup};
-pub use step::node::{NodeClassification, NodeInput};
+pub use step::node::{NodeClassification, NodeInput, NodeTask};
+pub use step::objective::{BatchTargets, Objective};
 pub use step::optimizer::{AdamConfig, Optimizer, OptimizerConfig, SgdConfig};
 pub use step::reports::{EpochReport, MeanStepTime, StepReport, Timings};
 pub use step::schedule::{LrDecay, LrSchedule, StepDecay, TrainingLength, TrainingPosition};

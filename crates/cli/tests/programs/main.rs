@@ -13,4 +13,5 @@ mod partitioned;
 mod predict;
 mod resume;
 mod sampling;
+mod targets;
 mod weights;

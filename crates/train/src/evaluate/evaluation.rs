@@ -1,35 +1,40 @@
 use kiln_comm::Communicator;
-use kiln_feature::{FeatureBuffer, FeatureStore, Labels, TargetKind};
+use kiln_feature::{FeatureBuffer, FeatureStore, Labels, TargetKind, Targets};
 use kiln_graph::{ItemId, NodeId};
 
 use crate::error::{Error, Result};
 use crate::metric::confusion::{Confusion, ConfusionMatrix, Metrics};
 use crate::metric::kind::Metric;
-use crate::metric::ranking::{average_precision, log_sum_exp, mean_over_classes, roc_auc};
+use crate::metric::multi_label::MultiLabelCounts;
+use crate::metric::ranking::{average_precision, mean_over_classes, roc_auc};
 use crate::metric::stats::MetricStats;
 use crate::step::classification::Prediction;
 use crate::step::classification::predicted_class;
 use crate::step::metric_sums::MetricSums;
+use crate::step::objective::{ItemLoss, Objective};
 use crate::step::task::StepOutput;
 
 /// The maximum number of nodes whose output rows [`Evaluation::count`] holds in memory at once.
 const NODES_AT_ONCE: usize = 4096;
 
-/// A classifier's outputs for a list of nodes, with the nodes' labels. Predictions and metrics are computed from it.
-/// For graph classification, the items are graphs, identified by their position in the set. All outputs are held in
-/// memory, with 4 bytes per item and class.
+/// A model's outputs for a list of nodes, with the nodes' targets. Predictions and metrics are computed from it. For a
+/// task on graphs, the items are graphs, identified by their position in the set. All outputs are held in
+/// memory, with 4 bytes per item and output.
 ///
 /// | array | element | length | indexed by |
 /// |---|---|---|---|
 /// | `items` | `u32`, the node's id | `n` | position in the list |
-/// | `labels` | `i32` | `n` | position in the list; the node's class, from 0 and below `n_classes` |
-/// | `outputs` | `f32` | `n * n_classes` | position in the list, row-major; logits |
+/// | `labels` | `i32` | `n`, or 0 | position in the list; the node's class, from 0 and below `n_outputs` |
+/// | `values` | `f32` | `n * n_outputs`, or 0 | position in the list, row-major; target values, NaN if missing |
+/// | `outputs` | `f32` | `n * n_outputs` | position in the list, row-major; logits, or numbers for regression |
 #[derive(Debug, Clone, Default)]
 pub struct Evaluation {
-    items: Vec<u32>,
+    pub(crate) items: Vec<u32>,
     labels: Vec<i32>,
+    pub(crate) values: Vec<f32>,
     outputs: Vec<f32>,
-    n_classes: usize,
+    pub(crate) n_outputs: usize,
+    objective: Objective,
 }
 
 impl Evaluation {
@@ -53,8 +58,41 @@ impl Evaluation {
             items: nodes.iter().map(|node| node.0).collect(),
             labels: classes,
             outputs: rows.into_f32(),
-            n_classes,
+            n_outputs: n_classes,
+            ..Self::default()
         })
+    }
+
+    /// Creates an evaluation without items of a task with this objective.
+    pub fn new(objective: Objective) -> Self {
+        Self { objective, ..Self::default() }
+    }
+
+    /// Selects these nodes from the outputs for all nodes, like [`Evaluation::of`], for targets of any kind.
+    ///
+    /// # Errors
+    /// Returns the errors of [`Evaluation::of`], and [`Error::OutputCount`] if there is not one output per column of
+    /// target values.
+    pub fn of_targets(
+        outputs: &dyn FeatureStore,
+        nodes: &[NodeId],
+        targets: &Targets,
+        objective: &Objective,
+    ) -> Result<Self> {
+        let objective = objective.clone();
+        let targets = match targets {
+            Targets::Classes(labels) => return Ok(Self { objective, ..Self::of(outputs, nodes, labels)? }),
+            Targets::Values(targets) => targets,
+        };
+        let (n_outputs, n_columns) = (outputs.dim(), targets.n_columns());
+        if n_outputs != n_columns {
+            return Err(Error::OutputCount { n_outputs, n_columns });
+        }
+        let (mut values, mut rows) = (Vec::new(), FeatureBuffer::empty(outputs.dtype()));
+        targets.gather(nodes, &mut values)?;
+        outputs.gather(nodes, &mut rows)?;
+        let items = nodes.iter().map(|node| node.0).collect();
+        Ok(Self { items, values, outputs: rows.into_f32(), n_outputs, objective, ..Self::default() })
     }
 
     /// Computes the [metric sums](Evaluation::counts) of these nodes, without holding the output rows of all of them in
@@ -63,9 +101,27 @@ impl Evaluation {
     /// # Errors
     /// Returns the errors of [`Evaluation::of`] and [`Evaluation::counts`].
     pub fn count(outputs: &dyn FeatureStore, nodes: &[NodeId], labels: &Labels) -> Result<MetricSums> {
+        let of = |nodes: &[NodeId]| Self::of(outputs, nodes, labels);
+        Self::count_each(nodes, of)
+    }
+
+    /// Computes the metric sums of these nodes, like [`Evaluation::count`], for targets of any kind.
+    ///
+    /// # Errors
+    /// Returns the errors of [`Evaluation::of_targets`] and [`Evaluation::counts`].
+    pub fn count_targets(
+        outputs: &dyn FeatureStore,
+        nodes: &[NodeId],
+        targets: &Targets,
+        objective: &Objective,
+    ) -> Result<MetricSums> {
+        Self::count_each(nodes, |nodes| Self::of_targets(outputs, nodes, targets, objective))
+    }
+
+    fn count_each(nodes: &[NodeId], of: impl Fn(&[NodeId]) -> Result<Self>) -> Result<MetricSums> {
         let mut counts = MetricSums::default();
         for nodes in nodes.chunks(NODES_AT_ONCE) {
-            counts += Self::of(outputs, nodes, labels)?.counts()?;
+            counts += of(nodes)?.counts()?;
         }
         Ok(counts)
     }
@@ -77,19 +133,39 @@ impl Evaluation {
     /// Panics if the numbers of items, labels and rows differ, or if the number of classes differs from that of earlier
     /// batches.
     pub fn add<I: ItemId>(&mut self, items: &[I], labels: &[i32], forward: &StepOutput) {
-        let [n_rows, n_classes] = forward.outputs.dims();
-        let (n_items, n_labels) = (items.len(), labels.len());
+        self.add_batch(items, labels, &[], forward);
+    }
+
+    /// Appends a batch like [`Evaluation::add`], with its classes or its target values, whichever the task has; the
+    /// other slice is empty.
+    ///
+    /// # Panics
+    /// Panics in the cases of [`Evaluation::add`], and if there is not one value per output.
+    pub fn add_batch<I: ItemId>(
+        &mut self,
+        items: &[I],
+        labels: &[i32],
+        values: &[f32],
+        forward: &StepOutput,
+    ) {
+        let [n_rows, n_outputs] = forward.outputs.dims();
+        let n_labels = match self.kind() {
+            TargetKind::Classes => labels.len(),
+            _ => values.len() / n_outputs.max(1),
+        };
+        let n_items = items.len();
         assert!(
             n_items == n_rows && n_labels == n_rows,
             "a batch has {n_items} items, {n_labels} labels and {n_rows} rows of outputs, expected equal numbers"
         );
         let is_first = self.items.is_empty();
         assert!(
-            is_first || n_classes == self.n_classes,
-            "a batch has {n_classes} classes, expected {} as in earlier batches",
-            self.n_classes
+            is_first || n_outputs == self.n_outputs,
+            "a batch has {n_outputs} classes, expected {} as in earlier batches",
+            self.n_outputs
         );
-        self.n_classes = n_classes;
+        self.n_outputs = n_outputs;
+        self.values.extend_from_slice(values);
         self.items.extend(items.iter().map(|item| item.get()));
         self.labels.extend_from_slice(labels);
         self.outputs.extend(kiln_kernels::to_vec_f32(forward.outputs.clone()));
@@ -107,56 +183,75 @@ impl Evaluation {
         }
         let mut send = vec![Vec::new(); n_ranks];
         send[0] = self.to_bytes();
-        drop(self);
+        let mut all = Self::new(self.objective);
         let received = comm.all_to_all(&send)?;
         drop(send);
-        let mut all = Self::default();
         for bytes in received.into_iter().filter(|bytes| !bytes.is_empty()) {
             all.append_bytes(&bytes);
         }
         Ok(all)
     }
 
-    /// Serializes the number of items and the number of classes as `u64`, then the arrays. Returns no bytes if there
+    /// Serializes the number of items and the number of outputs as `u64`, then the arrays. Returns no bytes if there
     /// are no items.
     fn to_bytes(&self) -> Vec<u8> {
         if self.items.is_empty() {
             return Vec::new();
         }
-        let sizes = [self.items.len() as u64, self.n_classes as u64];
+        let sizes = [self.items.len() as u64, self.n_outputs as u64];
         let (items, labels) = (bytemuck::cast_slice(&self.items), bytemuck::cast_slice(&self.labels));
-        [bytemuck::cast_slice(&sizes), items, labels, bytemuck::cast_slice(&self.outputs)].concat()
+        let (values, outputs) = (bytemuck::cast_slice(&self.values), bytemuck::cast_slice(&self.outputs));
+        [bytemuck::cast_slice(&sizes), items, labels, values, outputs].concat()
     }
 
     fn append_bytes(&mut self, bytes: &[u8]) {
         let (sizes, arrays) = bytes.split_at(2 * size_of::<u64>());
         let sizes: Vec<u64> = bytemuck::pod_collect_to_vec(sizes);
-        let n_items = sizes[0] as usize;
+        let (n_items, n_outputs) = (sizes[0] as usize, sizes[1] as usize);
+        let (n_labels, n_values) = match self.kind() {
+            TargetKind::Classes => (n_items, 0),
+            _ => (0, n_items * n_outputs),
+        };
         let (items, arrays) = arrays.split_at(n_items * size_of::<u32>());
-        let (labels, outputs) = arrays.split_at(n_items * size_of::<i32>());
+        let (labels, arrays) = arrays.split_at(n_labels * size_of::<i32>());
+        let (values, outputs) = arrays.split_at(n_values * size_of::<f32>());
         self.items.extend(bytemuck::pod_collect_to_vec::<u8, u32>(items));
         self.labels.extend(bytemuck::pod_collect_to_vec::<u8, i32>(labels));
+        self.values.extend(bytemuck::pod_collect_to_vec::<u8, f32>(values));
         self.outputs.extend(bytemuck::pod_collect_to_vec::<u8, f32>(outputs));
-        self.n_classes = sizes[1] as usize;
+        self.n_outputs = n_outputs;
     }
 
-    /// Returns the summed loss, the hits and the number of all items. The loss is the cross entropy of
-    /// [`NodeClassification`](crate::NodeClassification) and [`GraphClassification`](crate::GraphClassification),
-    /// computed in f64.
+    /// Returns the kind of the targets.
+    pub fn kind(&self) -> TargetKind {
+        self.objective.kind()
+    }
+
+    /// Returns the summed loss, the hits and the number of all items. The loss is that of the task's objective,
+    /// computed in f64. Hits are items whose class, or all of whose labels, are predicted correctly.
     ///
     /// # Errors
     /// Returns [`Error::LossNotFinite`] if the loss is infinite or NaN.
     pub fn counts(&self) -> Result<MetricSums> {
         let mut counts = MetricSums::default();
-        for (row, &label) in self.rows().zip(&self.labels) {
-            counts.loss_sum += log_sum_exp(row) - f64::from(row[label as usize]);
-            counts.hits += u64::from(predicted_class(row) == label as u32);
+        let mut labels = MultiLabelCounts::new(self.n_outputs);
+        for (item, row) in self.rows().enumerate() {
+            let class = self.labels.get(item).copied().unwrap_or(-1);
+            let values = self.values_of(item);
+            let ItemLoss { loss, weight } = self.objective.loss_of_item(row, class, values);
+            counts.loss_sum += loss;
+            counts.weight += weight;
+            match self.kind() {
+                TargetKind::Classes => counts.hits += u64::from(predicted_class(row) == class as u32),
+                TargetKind::MultiLabel => labels.add(values, row),
+                TargetKind::Regression => {}
+            }
         }
+        counts.hits += labels.n_correct();
         let loss = counts.loss_sum;
         if !loss.is_finite() {
             return Err(Error::LossNotFinite { pass: "evaluation", step: 0, loss });
         }
-        counts.weight = self.items.len() as f64;
         counts.total = self.items.len() as u64;
         Ok(counts)
     }
@@ -174,14 +269,14 @@ impl Evaluation {
 
     /// Counts labels and predictions per class.
     pub fn confusion(&self) -> Confusion {
-        let mut confusion = Confusion::new(self.n_classes);
+        let mut confusion = Confusion::new(self.n_outputs);
         self.pairs().for_each(|(label, predicted)| confusion.add(label, predicted));
         confusion
     }
 
     /// Counts every pair of label and prediction.
     pub fn confusion_matrix(&self) -> ConfusionMatrix {
-        let mut matrix = ConfusionMatrix::new(self.n_classes);
+        let mut matrix = ConfusionMatrix::new(self.n_outputs);
         self.pairs().for_each(|(label, predicted)| matrix.add(label, predicted));
         matrix
     }
@@ -193,14 +288,14 @@ impl Evaluation {
     ///
     /// Returns `None` if no class has both positive and negative items, or if an output is not finite.
     pub fn roc_auc(&self) -> Option<f64> {
-        mean_over_classes(&self.labels, &self.outputs, self.n_classes, roc_auc)
+        mean_over_classes(&self.labels, &self.outputs, self.n_outputs, roc_auc)
     }
 
     /// Returns the average precision. For two classes, the score is the probability of class 1. For more classes, it is
     /// the mean of the one-vs-rest values, which are 0 for a class without items, as in scikit-learn's
     /// `average_precision_score(..., average="macro")`. `None` without items, or if an output is not finite.
     pub fn average_precision(&self) -> Option<f64> {
-        mean_over_classes(&self.labels, &self.outputs, self.n_classes, average_precision)
+        mean_over_classes(&self.labels, &self.outputs, self.n_outputs, average_precision)
     }
 
     /// Returns the statistics of one metric, which the ranks combine.
@@ -208,9 +303,11 @@ impl Evaluation {
     /// # Errors
     /// Returns [`Error::OtherMetric`] if the metric is not defined for the targets.
     pub fn stats(&self, metric: Metric) -> Result<MetricStats> {
-        let mut stats = MetricStats::new(metric, TargetKind::Classes, self.n_classes)?;
-        if !self.items.is_empty() {
-            stats.add_classes(&self.labels, &self.outputs);
+        let mut stats = MetricStats::new(metric, self.kind(), self.n_outputs)?;
+        match self.kind() {
+            _ if self.items.is_empty() => {}
+            TargetKind::Classes => stats.add_classes(&self.labels, &self.outputs),
+            _ => stats.add_targets(&self.values, &self.outputs),
         }
         Ok(stats)
     }
@@ -218,11 +315,20 @@ impl Evaluation {
     /// Computes all metrics that are defined for the targets; `None` for an undefined value.
     pub fn all_metrics(&self) -> Vec<(Metric, Option<f64>)> {
         let value = |metric| (metric, self.stats(metric).ok().and_then(|stats| stats.value()));
-        Metric::of_kind(TargetKind::Classes).map(value).collect()
+        Metric::of_kind(self.kind()).map(value).collect()
     }
 
-    /// Computes all metrics.
+    /// Computes the metrics of labels. For regression, the accuracy is NaN and the others are undefined.
     pub fn metrics(&self) -> Metrics {
+        if self.kind() != TargetKind::Classes {
+            let value = |metric| self.stats(metric).ok().and_then(|stats| stats.value());
+            return Metrics {
+                accuracy: value(Metric::Accuracy).unwrap_or(f64::NAN),
+                f1_micro: value(Metric::F1Micro),
+                f1_macro: value(Metric::F1Macro),
+                roc_auc: value(Metric::RocAuc),
+            };
+        }
         let confusion = self.confusion();
         Metrics {
             accuracy: confusion.accuracy(),
@@ -237,8 +343,14 @@ impl Evaluation {
         self.labels.iter().zip(self.rows()).map(|(&label, row)| (label as u32, predicted_class(row)))
     }
 
-    fn rows(&self) -> impl Iterator<Item = &[f32]> {
+    pub(crate) fn rows(&self) -> impl Iterator<Item = &[f32]> {
         // Without classes there are no rows, but the chunk length must not be 0.
-        self.outputs.chunks_exact(self.n_classes.max(1))
+        self.outputs.chunks_exact(self.n_outputs.max(1))
+    }
+
+    /// Returns the target values of an item; empty for class labels.
+    pub(crate) fn values_of(&self, item: usize) -> &[f32] {
+        let start = item * self.n_outputs;
+        self.values.get(start..start + self.n_outputs).unwrap_or_default()
     }
 }

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use kiln_feature::{DenseFeatures, FeatureStore, Labels};
+use kiln_feature::{DenseFeatures, FeatureStore, Targets};
 use kiln_graph::NodeId;
 use kiln_loader::{Batcher, ItemSampler, Loader, Phase, Shard};
 use kiln_nn::LayerWiseModel;
@@ -40,8 +40,8 @@ pub struct ExactEvaluator {
     pub inference: LayerWiseInference,
     /// The features of all nodes.
     pub features: Arc<dyn FeatureStore>,
-    /// The labels of all nodes.
-    pub labels: Arc<Labels>,
+    /// The targets of all nodes.
+    pub targets: Targets,
     /// The pool that computes the outputs, with the threads of all ranks of the machine
     /// ([`ThreadRanks::machine_pool`](kiln_comm::ThreadRanks::machine_pool)). The other ranks wait meanwhile and do not
     /// use their threads.
@@ -91,7 +91,8 @@ impl Evaluator {
             })?,
             Self::Exact(exact) => trainer.on_rank_zero(|trainer| {
                 let outputs = exact.outputs(trainer)?;
-                Evaluation::count(&outputs, loader.items().items(), &exact.labels)
+                let (nodes, objective) = (loader.items().items(), trainer.task.objective());
+                Evaluation::count_targets(&outputs, nodes, &exact.targets, objective)
             })?,
         };
         trainer.sum(counts)
@@ -113,9 +114,10 @@ impl Evaluator {
         F: Batcher<Item = NodeId, Batch = DeviceBatch<NodeInput>>,
     {
         self.check(trainer, loader)?;
-        let mut evaluation = Evaluation::default();
-        let add =
-            |input: &NodeInput, forward: &StepOutput| evaluation.add(&input.seeds, &input.labels, forward);
+        let mut evaluation = Evaluation::new(trainer.task.objective().clone());
+        let add = |input: &NodeInput, forward: &StepOutput| {
+            evaluation.add_batch(&input.seeds, &input.labels, &input.target_values, forward);
+        };
         match self {
             Self::Sampled => {
                 trainer.evaluate(loader.epoch(phase), add)?;
@@ -124,10 +126,13 @@ impl Evaluator {
                 trainer.on_rank_zero(|trainer| trainer.evaluate_own(loader.epoch(phase), add))?;
             }
             Self::Exact(exact) => {
-                evaluation = trainer.on_rank_zero(|trainer| {
+                let of_rank_zero = trainer.on_rank_zero(|trainer| {
                     let outputs = exact.outputs(trainer)?;
-                    Evaluation::of(&outputs, loader.items().items(), &exact.labels)
+                    let (nodes, objective) = (loader.items().items(), trainer.task.objective());
+                    Evaluation::of_targets(&outputs, nodes, &exact.targets, objective).map(Some)
                 })?;
+                // The other ranks keep their evaluation without items, which has the task's objective.
+                evaluation = of_rank_zero.unwrap_or(evaluation);
             }
         }
         Ok(evaluation)

@@ -7,5 +7,6 @@ pub(crate) mod layer_range;
 pub(crate) mod layer_wise;
 pub(crate) mod progress;
 pub(crate) mod spill;
+pub(crate) mod target_values;
 pub(crate) mod trainer;
 pub(crate) mod validation;

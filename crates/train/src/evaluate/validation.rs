@@ -35,6 +35,17 @@ impl Validation {
         Ok(Self { sums, metric, value, wall: None })
     }
 
+    /// Formats the metric for the line of an epoch: with the accuracy, also that of the epoch's training steps.
+    pub fn progress(&self, train: &MetricSums) -> String {
+        match (self.metric, self.value) {
+            (Metric::Accuracy, _) => {
+                format!("train {:.4}  val {:.4}", train.accuracy(), self.sums.accuracy())
+            }
+            (metric, Some(value)) => format!("val {metric} {value:.4}"),
+            (metric, None) => format!("val {metric} undefined"),
+        }
+    }
+
     /// Returns true if this validation is strictly better than an earlier one by the same metric.
     pub fn is_better_than(&self, earlier: &Self) -> bool {
         self.metric.is_better(self.value, earlier.value)

@@ -48,6 +48,37 @@ pub fn average_precision(scores: &[f64], is_positive: &[bool]) -> Option<f64> {
     Some(sum)
 }
 
+/// A point of a precision-recall curve.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct PrecisionRecall {
+    /// The share of the items at or above a score that are positive.
+    pub precision: f64,
+    /// The share of the positives that are at or above the score.
+    pub recall: f64,
+}
+
+/// Returns the precision-recall curve: a point for each distinct score, from the largest. Recall never decreases and
+/// ends at 1. Empty without positives, or if a score is NaN.
+///
+/// # Panics
+/// Panics if the lengths differ.
+pub fn precision_recall_curve(scores: &[f64], is_positive: &[bool]) -> Vec<PrecisionRecall> {
+    let ascending = sorted(scores, is_positive).unwrap_or_default();
+    let n_positive = count(&ascending).0;
+    if n_positive == 0 {
+        return Vec::new();
+    }
+    let (mut n_found, mut n_ranked) = (0, 0);
+    let tied = ascending.chunk_by(|one, other| one.0 == other.0).rev();
+    let points = tied.map(|tied| {
+        n_found += count(tied).0;
+        n_ranked += tied.len() as u64;
+        let precision = n_found as f64 / n_ranked as f64;
+        PrecisionRecall { precision, recall: n_found as f64 / n_positive as f64 }
+    });
+    points.collect()
+}
+
 /// Returns the mean over the classes of a metric of ranked items, for class labels and logits. A class's positives are
 /// the items with this label, and the score is the class's probability. Two classes count as one, class 1. Classes
 /// whose metric is undefined are left out; `None` if none is left, or if an output is not finite.

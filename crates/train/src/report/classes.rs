@@ -31,8 +31,16 @@ const DEEP_SHARE: f64 = 0.55;
 pub(super) struct ClassNames<'a>(pub(super) &'a [String]);
 
 impl ClassNames<'_> {
-    fn html(self, class: u32) -> String {
+    pub(super) fn html(self, class: u32) -> String {
         escape(&self.text(class))
+    }
+
+    /// Returns the name as plain text, shortened to fit a chart. The drawing library escapes markup; characters that
+    /// are not allowed in a document are replaced.
+    pub(super) fn plain(self, class: u32) -> String {
+        const LONGEST: usize = 32;
+        let is_allowed = |c: &char| !c.is_control() && !matches!(c, '\u{fffe}' | '\u{ffff}');
+        self.text(class).chars().filter(is_allowed).take(LONGEST).collect()
     }
 
     fn n_letters(self, class: u32) -> usize {

@@ -12,12 +12,16 @@ struct Point {
     val_loss: f64,
     train_accuracy: f64,
     val_accuracy: f64,
+    /// The metric that selects the best epoch; NaN if it is the accuracy.
+    val_metric: f64,
 }
 
 /// The charts of loss and accuracy over the epochs.
 #[derive(Debug)]
 pub(crate) struct Curves {
     points: Vec<Point>,
+    /// The name of the metric that selects the best epoch; empty if it is the accuracy.
+    metric: String,
 }
 
 /// A line of a chart: its name in the legend, its colour, and its value in an epoch.
@@ -31,9 +35,11 @@ impl Curves {
     pub(crate) fn of(epochs: &[EpochRow]) -> Self {
         let point = |row: &EpochRow| {
             let &EpochRow { epoch, train_loss, val_loss, train_accuracy, val_accuracy, .. } = row;
-            Point { epoch, train_loss, val_loss, train_accuracy, val_accuracy }
+            let val_metric = row.val_metric.unwrap_or(f64::NAN);
+            Point { epoch, train_loss, val_loss, train_accuracy, val_accuracy, val_metric }
         };
-        Self { points: epochs.iter().map(point).collect() }
+        let metric = epochs.last().map_or_else(String::new, |row| row.metric.clone());
+        Self { points: epochs.iter().map(point).collect(), metric }
     }
 
     /// Draws both charts side by side, as SVG.
@@ -54,14 +60,15 @@ impl Curves {
             &left,
             "mean loss",
             SeriesLabelPosition::UpperRight,
-            [("training", TRAIN, |p| p.train_loss), ("validation", VALIDATION, |p| p.val_loss)],
+            &[("training", TRAIN, |p| p.train_loss), ("validation", VALIDATION, |p| p.val_loss)],
         )?;
-        self.chart(
-            &right,
-            "accuracy",
-            SeriesLabelPosition::LowerRight,
-            [("training", TRAIN, |p| p.train_accuracy), ("validation", VALIDATION, |p| p.val_accuracy)],
-        )?;
+        let accuracies: [Series; 2] =
+            [("training", TRAIN, |p| p.train_accuracy), ("validation", VALIDATION, |p| p.val_accuracy)];
+        let (title, series): (_, &[Series]) = match self.metric.as_str() {
+            "" => ("accuracy", &accuracies),
+            metric => (metric, &[("validation", VALIDATION, |p| p.val_metric)]),
+        };
+        self.chart(&right, title, SeriesLabelPosition::LowerRight, series)?;
         canvas.present()?;
         Ok(())
     }
@@ -71,9 +78,9 @@ impl Curves {
         area: &DrawingArea<SVGBackend<'_>, Shift>,
         title: &str,
         legend_position: SeriesLabelPosition,
-        series: [Series; 2],
+        series: &[Series],
     ) -> std::result::Result<(), Box<dyn std::error::Error>> {
-        let values = self.points.iter().flat_map(|point| series.map(|(_, _, value)| value(point)));
+        let values = self.points.iter().flat_map(|point| series.iter().map(|(_, _, value)| value(point)));
         // Values that are not finite cannot be drawn; `metrics.jsonl` contains them as null.
         let values: Vec<f64> = values.filter(|value| value.is_finite()).collect();
         let low = values.iter().copied().fold(f64::INFINITY, f64::min).min(1.0);
@@ -87,7 +94,7 @@ impl Curves {
             .y_label_area_size(46)
             .build_cartesian_2d(1..last_epoch, low - margin..high + margin)?;
         chart.configure_mesh().x_desc("epoch").light_line_style(WHITE).draw()?;
-        for (name, color, value) in series {
+        for &(name, color, value) in series {
             let points = self.points.iter().map(|point| (point.epoch, value(point)));
             let line = LineSeries::new(points.filter(|(_, y)| y.is_finite()), color.stroke_width(2));
             let legend = move |(x, y)| PathElement::new([(x, y), (x + 16, y)], color.stroke_width(2));

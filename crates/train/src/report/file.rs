@@ -1,14 +1,17 @@
 use std::collections::BTreeMap;
 use std::fs;
 
+use kiln_feature::TargetKind;
+
 use crate::error::{Error, Result};
-use crate::metric::confusion::ConfusionMatrix;
+use crate::evaluate::evaluation::Evaluation;
 use crate::report::page::ReportPage;
+use crate::report::targets::TargetReport;
 use crate::run::folder::RunFolder;
 use crate::run::summary::Summary;
 
 impl RunFolder {
-    /// Writes `report.html` from the files of the run, the summary and the confusion matrix of the test split.
+    /// Writes `report.html` from the files of the run, the summary and the evaluation of the test split.
     ///
     /// # Errors
     /// Returns [`Error::Io`] if a file cannot be read or written, [`Error::BadFile`] for a `config.json` that cannot be
@@ -17,7 +20,7 @@ impl RunFolder {
         &self,
         title: &str,
         summary: &Summary,
-        confusion: ConfusionMatrix,
+        test: &Evaluation,
         class_names: &[String],
     ) -> Result<()> {
         let page = ReportPage {
@@ -25,7 +28,8 @@ impl RunFolder {
             config: self.config()?,
             epochs: self.epochs().to_vec(),
             summary: summary.clone(),
-            confusion: Some(confusion),
+            confusion: (test.kind() == TargetKind::Classes).then(|| test.confusion_matrix()),
+            targets: TargetReport::of(test),
             class_names: class_names.to_vec(),
         };
         self.write("report.html", page.to_html()?.as_bytes())

@@ -6,3 +6,4 @@ mod file;
 mod html;
 pub(crate) mod page;
 mod stages;
+pub(crate) mod targets;

@@ -7,8 +7,10 @@ use super::html::{
     cell, count, duration, escape, memory, rounded, row, score, score_or_undefined, table, text_cell,
 };
 use super::stages;
+use super::targets::TargetReport;
 use crate::error::Result;
 use crate::metric::confusion::ConfusionMatrix;
+use crate::metric::kind::Metric;
 use crate::report::curves::Curves;
 use crate::run::metrics_file::EpochRow;
 use crate::run::summary::Summary;
@@ -31,6 +33,8 @@ pub struct ReportPage {
     pub summary: Summary,
     /// The confusion matrix of the test split; `None` for tasks without classes.
     pub confusion: Option<ConfusionMatrix>,
+    /// The target values and outputs of the test split; `None` for class labels.
+    pub targets: Option<TargetReport>,
     /// The classes' names, by class; a class without a name is shown by its number.
     pub class_names: Vec<String>,
 }
@@ -59,6 +63,9 @@ impl ReportPage {
             page.push_str(&section("Confusion on the test split", &classes::confusion(matrix, names)));
             page.push_str(&section("Classes", &classes::scores(matrix, names)));
         }
+        if let Some(targets) = &self.targets {
+            page.push_str(&section(targets.title(), &targets.to_html(ClassNames(&self.class_names))?));
+        }
         page.push_str(&section("Epochs", &self.epochs()));
         page.push_str(&section("Configuration", &self.configuration()));
         page.push_str("</main>\n</body>\n</html>\n");
@@ -69,14 +76,15 @@ impl ReportPage {
     fn tiles(&self) -> String {
         let of = &self.summary;
         let stopped = if of.stopped_early { ", stopped early" } else { "" };
-        let best = format!("validation accuracy {}", score(of.val_accuracy));
+        let best = match of.metric {
+            Metric::Accuracy => format!("validation accuracy {}", score(of.val_accuracy)),
+            metric => format!("validation {metric} {}", score_or_undefined(of.val_metric)),
+        };
         let epochs = format!("{} trained{stopped}", count_of(of.n_epochs, "epoch"));
         let mapped = format!("anonymous, and {} of mapped files", memory(of.peak_rss_mapped_bytes));
         let hash = format!("<code>sha256 {}</code>", escape(&of.weights_hash));
         let tiles = [
-            tile("first", "test accuracy", &score(of.test_accuracy), ""),
-            tile("", "test macro F1", &score_or_undefined(of.test_f1_macro), ""),
-            tile("", "test ROC-AUC", &score_or_undefined(of.test_roc_auc), ""),
+            self.metric_tiles(),
             tile("", "best epoch", &count(of.best_epoch as u64), &best),
             tile("", "time", &duration(of.seconds), &epochs),
             tile("", "peak memory", &memory(of.peak_rss_anon_bytes), &mapped),
@@ -85,12 +93,39 @@ impl ReportPage {
         format!("<dl class=\"tiles\">\n{}</dl>\n", tiles.concat())
     }
 
+    /// Renders the metrics of the test split: three of labels, or those of regression, and the metric that selected the
+    /// best epoch.
+    fn metric_tiles(&self) -> String {
+        let of = &self.summary;
+        let named = |&(metric, value): &(Metric, Option<f64>)| {
+            let class = if metric == of.metric { "first" } else { "" };
+            tile(class, &format!("test {metric}"), &score_or_undefined(value), "")
+        };
+        if of.is_regression() {
+            return of.test_metrics.iter().map(named).collect();
+        }
+        let shown = [Metric::Accuracy, Metric::F1Macro, Metric::RocAuc];
+        let other =
+            of.test_metrics.iter().filter(|(metric, _)| *metric == of.metric && !shown.contains(metric));
+        let class = |metric| if of.metric == metric { "first" } else { "" };
+        let tiles = [
+            other.map(named).collect(),
+            tile(class(Metric::Accuracy), "test accuracy", &score(of.test_accuracy), ""),
+            tile(class(Metric::F1Macro), "test macro F1", &score_or_undefined(of.test_f1_macro), ""),
+            tile(class(Metric::RocAuc), "test ROC-AUC", &score_or_undefined(of.test_roc_auc), ""),
+        ];
+        tiles.concat()
+    }
+
     fn curves(&self) -> Result<String> {
         if self.epochs.is_empty() {
             return Ok("<p class=\"note\">No epoch was recorded.</p>\n".into());
         }
         let svg = Curves::of(&self.epochs).to_svg()?;
-        let label = "loss and accuracy over the epochs, also in the table of epochs";
+        let label = match self.summary.metric {
+            Metric::Accuracy => "loss and accuracy over the epochs, also in the table of epochs",
+            _ => "loss and metric over the epochs, also in the table of epochs",
+        };
         Ok(format!("<figure class=\"curves\" role=\"img\" aria-label=\"{label}\">\n{svg}</figure>\n"))
     }
 
@@ -98,18 +133,28 @@ impl ReportPage {
         if self.epochs.is_empty() {
             return "<p class=\"note\">No epoch was recorded.</p>\n".into();
         }
-        let head = [
-            "epoch",
-            "training loss",
-            "training accuracy",
-            "validation loss",
-            "validation accuracy",
-            "steps",
-            "time",
-            "seeds/s",
-            "peak memory",
+        let metric = match self.summary.metric {
+            Metric::Accuracy => String::new(),
+            metric => format!("validation {metric}"),
+        };
+        let (has_accuracy, has_metric) = (!self.summary.is_regression(), !metric.is_empty());
+        let columns = [
+            ("epoch", true),
+            ("training loss", true),
+            ("training accuracy", has_accuracy),
+            ("validation loss", true),
+            ("validation accuracy", has_accuracy),
+            (&metric, has_metric),
+            ("steps", true),
+            ("time", true),
+            ("seeds/s", true),
+            ("peak memory", true),
         ];
-        table("full", &head, self.epochs.iter().map(|epoch| epoch_row(epoch, self.summary.best_epoch)))
+        let is_shown = columns.map(|(_, is_shown)| is_shown);
+        let head: Vec<&str> =
+            columns.iter().filter(|(_, is_shown)| *is_shown).map(|(name, _)| *name).collect();
+        let best = self.summary.best_epoch;
+        table("full", &head, self.epochs.iter().map(|epoch| epoch_row(epoch, best, &is_shown[1..])))
     }
 
     fn configuration(&self) -> String {
@@ -123,19 +168,21 @@ impl ReportPage {
     }
 }
 
-/// Renders an epoch as a row of the table.
-fn epoch_row(epoch: &EpochRow, best_epoch: usize) -> String {
+/// Renders an epoch as a row of the table, with the cells of the columns that are shown.
+fn epoch_row(epoch: &EpochRow, best_epoch: usize, is_shown: &[bool]) -> String {
     let cells = [
         score(epoch.train_loss),
         score(epoch.train_accuracy),
         score(epoch.val_loss),
         score(epoch.val_accuracy),
+        score_or_undefined(epoch.val_metric),
         count(epoch.n_steps as u64),
         duration(epoch.seconds),
         rounded(epoch.seeds_per_second),
         memory(epoch.peak_rss_anon_bytes),
     ];
-    let cells = cells.map(|text| cell(&text)).concat();
+    let cells = cells.iter().zip(is_shown).filter(|(_, is_shown)| **is_shown);
+    let cells: String = cells.map(|(text, _)| cell(text)).collect();
     let mark = if epoch.epoch == best_epoch { "<span class=\"mark\">best</span>" } else { "" };
     row(&format!("{}{mark}", epoch.epoch), &cells)
 }

@@ -9,6 +9,7 @@ use kiln_store::whole_file::{
 use serde::Serialize;
 
 use crate::error::{Error, Result};
+use crate::evaluate::evaluation::Evaluation;
 use crate::evaluate::validation::Validation;
 use crate::run::metrics_file::{MetricsFile, MetricsRows};
 use crate::run::summary::Summary;
@@ -33,7 +34,7 @@ const RESULTS: [&str; 3] = ["summary.json", "report.html", "test_predictions.csv
 /// | `best.safetensors` | the parameters of the best epoch by the metric on the validation split, the first of those that tie |
 /// | `last/checkpoint.safetensors` | the last checkpoint; it is the first file to be written |
 /// | `last/previous.safetensors` | the checkpoint before the last one, used if the last one is damaged |
-/// | `test_predictions.csv` | each test item with its label and its predicted class |
+/// | `test_predictions.csv` | each test item with its label and its predicted class, or its targets and outputs |
 /// | `summary.json` | the result: test metrics, best epoch, time, memory |
 /// | `report.html` | a page with the settings, epochs, curves, result and confusion matrix (feature `report`) |
 ///
@@ -335,6 +336,15 @@ impl RunFolder {
             csv.push_str(&format!("{},{},{}\n", said.item, said.label, said.predicted));
         }
         self.write("test_predictions.csv", csv.as_bytes())
+    }
+
+    /// Writes `test_predictions.csv` for several labels or regression: a line for each item, in ascending order, with
+    /// its targets, which are empty if missing, and its outputs (logits of labels, or numbers).
+    ///
+    /// # Errors
+    /// Returns [`Error::Io`] if it cannot be written.
+    pub fn write_outputs(&self, evaluation: &Evaluation) -> Result<()> {
+        self.write("test_predictions.csv", evaluation.to_csv().as_bytes())
     }
 
     /// Writes `summary.json`.

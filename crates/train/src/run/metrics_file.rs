@@ -5,6 +5,7 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use kiln_feature::TargetKind;
 use kiln_store::whole_file::write_whole;
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -21,14 +22,14 @@ pub struct EpochRow {
     /// The mean loss on the training split, where the loss of each step is computed before its update.
     #[serde(deserialize_with = "number_or_null")]
     pub train_loss: f64,
-    /// The fraction of correct predictions on the training split, computed before each update.
-    #[serde(deserialize_with = "number_or_null")]
+    /// The fraction of correct predictions on the training split, computed before each update; NaN for regression.
+    #[serde(default = "nan", deserialize_with = "number_or_null")]
     pub train_accuracy: f64,
     /// The mean loss on the validation split.
     #[serde(deserialize_with = "number_or_null")]
     pub val_loss: f64,
-    /// The fraction of correct predictions on the validation split.
-    #[serde(deserialize_with = "number_or_null")]
+    /// The fraction of correct predictions on the validation split; NaN for regression.
+    #[serde(default = "nan", deserialize_with = "number_or_null")]
     pub val_accuracy: f64,
     /// The name of the metric that selects the best epoch; empty if it is the accuracy.
     #[serde(default)]
@@ -78,9 +79,11 @@ pub(crate) struct MetricsFile {
 struct EpochLine {
     epoch: usize,
     train_loss: f64,
-    train_accuracy: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    train_accuracy: Option<f64>,
     val_loss: f64,
-    val_accuracy: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    val_accuracy: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     metric: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -119,13 +122,14 @@ impl MetricsFile {
     pub(crate) fn push(&mut self, epoch: usize, train: &EpochReport, val: &Validation) -> Result<()> {
         let &Validation { sums, metric, value, wall } = val;
         let is_other = metric != Metric::Accuracy;
+        let has_accuracy = !metric.applies_to(TargetKind::Regression);
         let seconds = train.wall.as_secs_f64();
         let line = EpochLine {
             epoch,
             train_loss: train.counts.loss(),
-            train_accuracy: train.counts.accuracy(),
+            train_accuracy: has_accuracy.then(|| train.counts.accuracy()),
             val_loss: sums.loss(),
-            val_accuracy: sums.accuracy(),
+            val_accuracy: has_accuracy.then(|| sums.accuracy()),
             metric: is_other.then(|| metric.name()),
             val_metric: is_other.then_some(value),
             val_seconds: wall.map(|wall| wall.as_secs_f64()),
@@ -223,6 +227,10 @@ fn append(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = OpenOptions::new().create(true).append(true).open(path)?;
     file.write_all(bytes)?;
     file.sync_all()
+}
+
+fn nan() -> f64 {
+    f64::NAN
 }
 
 fn number_or_null<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<f64, D::Error> {

@@ -1,6 +1,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use kiln_feature::TargetKind;
 use serde::Serialize;
 
 use crate::error::{Error, Result};
@@ -333,12 +334,15 @@ impl Run {
     ) -> Result<Option<Summary>> {
         let Some(folder) = &self.folder else { return Ok(None) };
         let report = FitReport { peak_memory: report.peak_memory.max(MemoryUse::now()), ..*report };
-        folder.write_predictions(&said.predictions())?;
+        match said.kind() {
+            TargetKind::Classes => folder.write_predictions(&said.predictions())?,
+            TargetKind::MultiLabel | TargetKind::Regression => folder.write_outputs(said)?,
+        }
         let mut summary = Summary::new(&said.metrics(), self.best()?, &report, info.elapsed);
         summary.test_metrics = said.all_metrics();
         folder.write_summary(&summary)?;
         #[cfg(feature = "report")]
-        folder.write_report(info.title, &summary, said.confusion_matrix(), info.class_names)?;
+        folder.write_report(info.title, &summary, said, info.class_names)?;
         Ok(Some(summary))
     }
 }

@@ -5,6 +5,8 @@ use std::time::Duration;
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
+use kiln_feature::TargetKind;
+
 use crate::evaluate::validation::Validation;
 use crate::metric::confusion::Metrics;
 use crate::metric::kind::Metric;
@@ -87,6 +89,11 @@ pub struct Summary {
 }
 
 impl Summary {
+    /// Returns true if the metrics are those of a regression.
+    pub(crate) fn is_regression(&self) -> bool {
+        self.metric.applies_to(TargetKind::Regression)
+    }
+
     /// Summarizes a run that took `elapsed` and tested its best epoch.
     pub fn new(test: &Metrics, best: &Best, fit: &FitReport, elapsed: Duration) -> Self {
         Self {
@@ -108,14 +115,17 @@ impl Summary {
     }
 }
 
-/// Writes the fields as a map. With the accuracy as metric, the fields of other metrics are left out.
+/// Writes the fields as a map. With the accuracy as metric, the fields of other metrics are left out, and with a metric
+/// of regression, those of labels.
 impl Serialize for Summary {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("test_accuracy", &self.test_accuracy)?;
-        map.serialize_entry("test_f1_macro", &self.test_f1_macro)?;
-        map.serialize_entry("test_roc_auc", &self.test_roc_auc)?;
-        map.serialize_entry("val_accuracy", &self.val_accuracy)?;
+        if !self.is_regression() {
+            map.serialize_entry("test_accuracy", &self.test_accuracy)?;
+            map.serialize_entry("test_f1_macro", &self.test_f1_macro)?;
+            map.serialize_entry("test_roc_auc", &self.test_roc_auc)?;
+            map.serialize_entry("val_accuracy", &self.val_accuracy)?;
+        }
         if self.metric != Metric::Accuracy {
             let test: BTreeMap<&str, _> =
                 self.test_metrics.iter().map(|(metric, value)| (metric.name(), value)).collect();
@@ -134,11 +144,13 @@ impl Serialize for Summary {
     }
 }
 
-impl fmt::Display for Summary {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
-        let or_undefined =
-            |value: Option<f64>| value.map_or("undefined".into(), |value| format!("{value:.4}"));
+fn or_undefined(value: Option<f64>) -> String {
+    value.map_or("undefined".into(), |value| format!("{value:.4}"))
+}
+
+impl Summary {
+    /// Writes the metrics of labels on the test split, and the one that selected the epoch.
+    fn fmt_labels(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "test accuracy   {:.4}", self.test_accuracy)?;
         writeln!(f, "test macro F1   {}", or_undefined(self.test_f1_macro))?;
         writeln!(f, "test ROC-AUC    {}", or_undefined(self.test_roc_auc))?;
@@ -146,6 +158,20 @@ impl fmt::Display for Summary {
         let others = self.test_metrics.iter().filter(|(metric, _)| *metric == self.metric);
         for &(metric, value) in others.filter(|(metric, _)| !shown.contains(metric)) {
             writeln!(f, "{:15} {}", format!("test {metric}"), or_undefined(value))?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+        if self.is_regression() {
+            for (metric, value) in &self.test_metrics {
+                writeln!(f, "{:15} {}", format!("test {metric}"), or_undefined(*value))?;
+            }
+        } else {
+            self.fmt_labels(f)?;
         }
         let val = match self.metric {
             Metric::Accuracy => format!("{:.4}", self.val_accuracy),

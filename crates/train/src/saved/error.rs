@@ -82,7 +82,7 @@ pub enum ModelError {
     )]
     OtherPreparation,
     /// The request is for another task than the model's.
-    #[error("the model was trained for {got}, but the request needs a model for {expected}")]
+    #[error("the model was trained for {got}, but the request needs a model of {expected}")]
     OtherTask {
         /// The task of the request.
         expected: ModelTask,
@@ -116,7 +116,7 @@ pub enum ModelError {
     /// The model returned another number of outputs than its description states.
     #[error("the model returned {got} outputs, expected {expected} as in {MODEL_FILE}")]
     OutputWidth {
-        /// The number of classes in the description.
+        /// The number of outputs in the description.
         expected: usize,
         /// The number of outputs.
         got: usize,

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::Path;
 
-use kiln_feature::Preparation;
+use kiln_feature::{Preparation, TargetKind};
 use kiln_nn::ModelConfig;
 use kiln_sample::{EdgeWeights, Fanout, Rule, SamplerConfig};
 use serde::{Deserialize, Serialize};
@@ -41,15 +41,17 @@ pub struct ModelInfo {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelInputs {
-    /// The task of the model.
+    /// The items of the model.
     pub task: ModelTask,
     /// The name of the training data.
     pub data_name: String,
     /// The number of feature columns.
     pub n_features: usize,
-    /// The number of classes.
-    pub n_classes: usize,
-    /// The classes' names, by class; empty if they have no names.
+    /// The kind of targets.
+    pub targets: TargetKind,
+    /// The number of classes, labels or numbers per item.
+    pub n_outputs: usize,
+    /// The names of the classes, labels or numbers; empty if they have no names.
     pub class_names: Vec<String>,
     /// The preparation of the training data, which is repeated for the data of predictions.
     pub preparation: Preparation,
@@ -57,21 +59,21 @@ pub struct ModelInputs {
     pub sampling: Option<SamplingInfo>,
 }
 
-/// The task of a saved model.
+/// The items for which a saved model was trained.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ModelTask {
-    /// Node classification.
-    NodeClassification,
-    /// Graph classification.
-    GraphClassification,
+    /// The nodes of a graph.
+    Nodes,
+    /// Whole graphs.
+    Graphs,
 }
 
 impl fmt::Display for ModelTask {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::NodeClassification => "node classification",
-            Self::GraphClassification => "graph classification",
+            Self::Nodes => "nodes",
+            Self::Graphs => "whole graphs",
         })
     }
 }
@@ -222,12 +224,12 @@ impl ModelInfo {
 
     /// Returns the first value that is valid JSON but not possible.
     fn fault(&self) -> Option<String> {
-        let ModelInputs { task, n_features, n_classes, class_names, preparation, sampling, .. } =
+        let ModelInputs { task, n_features, n_outputs, class_names, preparation, sampling, .. } =
             &self.inputs;
         let EvaluationInfo { batch_size, n_ranks, .. } = self.evaluation;
         let positive = [
             ("n_features", *n_features),
-            ("n_classes", *n_classes),
+            ("n_outputs", *n_outputs),
             ("batch_size", batch_size),
             ("n_ranks", n_ranks),
         ];
@@ -239,9 +241,9 @@ impl ModelInfo {
                 "`n_ranks` is {n_ranks} and `batch_size` is {batch_size}, which no run can have"
             ));
         }
-        if !class_names.is_empty() && class_names.len() != *n_classes {
+        if !class_names.is_empty() && class_names.len() != *n_outputs {
             return Some(format!(
-                "there are {} class names, expected {n_classes} or none",
+                "there are {} class names, expected {n_outputs} or none",
                 class_names.len()
             ));
         }
@@ -249,9 +251,7 @@ impl ModelInfo {
             return Some(error.to_string());
         }
         match (task, sampling) {
-            (ModelTask::NodeClassification, None) => {
-                Some("`sampling` is missing for a model of nodes".to_owned())
-            }
+            (ModelTask::Nodes, None) => Some("`sampling` is missing for a model of nodes".to_owned()),
             _ => None,
         }
     }

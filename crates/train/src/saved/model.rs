@@ -158,7 +158,7 @@ impl SavedModel {
             append(&mut scores, Some(self.scores(network.forward(&on_device, rows))?));
             positions.extend(of_batch);
         }
-        let scores = scores.unwrap_or_else(|| OutputRows::new(Vec::new(), self.info().inputs.n_classes));
+        let scores = scores.unwrap_or_else(|| OutputRows::new(Vec::new(), self.info().inputs.n_outputs));
         Ok(scores.in_request_order(&positions))
     }
 
@@ -169,14 +169,14 @@ impl SavedModel {
     pub(crate) fn node_network(&self) -> Result<&dyn NodeNetwork> {
         match &self.opened.network {
             Network::Nodes(network) => Ok(&**network),
-            Network::Graphs(_) => Err(self.other_task(ModelTask::NodeClassification)),
+            Network::Graphs(_) => Err(self.other_task(ModelTask::Nodes)),
         }
     }
 
     fn graph_network(&self) -> Result<&dyn GraphNetwork> {
         match &self.opened.network {
             Network::Graphs(network) => Ok(&**network),
-            Network::Nodes(_) => Err(self.other_task(ModelTask::GraphClassification)),
+            Network::Nodes(_) => Err(self.other_task(ModelTask::Graphs)),
         }
     }
 
@@ -197,7 +197,7 @@ impl SavedModel {
 
     /// Copies a model's output, `[n_items, n_outputs]`, to host memory. A model may have more outputs than classes.
     pub(crate) fn scores(&self, outputs: Tensor<2>) -> Result<OutputRows> {
-        let ([_, got], expected) = (outputs.dims(), self.info().inputs.n_classes);
+        let ([_, got], expected) = (outputs.dims(), self.info().inputs.n_outputs);
         match got < expected {
             true => Err(ModelError::OutputWidth { expected, got }.into()),
             false => Ok(OutputRows::new(to_vec_f32(outputs), got)),
@@ -224,18 +224,18 @@ fn read(run_dir: &Path, name: &str) -> Result<(PathBuf, Vec<u8>)> {
 fn contradiction(info: &ModelInfo, network: &Network) -> Option<String> {
     let inputs = &info.inputs;
     let task = match network {
-        Network::Nodes(_) => ModelTask::NodeClassification,
-        Network::Graphs(_) => ModelTask::GraphClassification,
+        Network::Nodes(_) => ModelTask::Nodes,
+        Network::Graphs(_) => ModelTask::Graphs,
     };
     if task != inputs.task {
-        return Some(format!("the task is {}, but a {} is a model for {task}", inputs.task, info.kind));
+        return Some(format!("the task is {}, but a {} is a model of {task}", inputs.task, info.kind));
     }
     let Network::Nodes(network) = network else { return None };
     let [d_in, d_out] = network.outer_widths();
-    let (n_features, n_classes) = (inputs.n_features, inputs.n_classes);
-    if d_in != n_features || d_out < n_classes {
+    let (n_features, n_outputs) = (inputs.n_features, inputs.n_outputs);
+    if d_in != n_features || d_out < n_outputs {
         return Some(format!(
-            "the config is for {d_in} features and {d_out} classes, but the inputs have {n_features} and {n_classes}"
+            "the config is for {d_in} features and {d_out} outputs, but the inputs have {n_features} and {n_outputs}"
         ));
     }
     let (n_layers, n_fanouts) = (network.n_layers(), inputs.sampling.as_ref()?.fanouts.len());

@@ -2,7 +2,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
-use kiln_feature::Labels;
+use kiln_feature::Targets;
 use kiln_graph::NodeId;
 use kiln_kernels::{DeviceFeatures, DeviceSampler, run_on_load_stream, wait};
 use kiln_loader::{BatchError, Batcher, SeedBatch, StageTimes};
@@ -12,24 +12,28 @@ use crate::step::batch::DeviceBatch;
 use crate::step::node::NodeInput;
 
 /// A batcher for node tasks that samples the blocks and gathers the input features on a device. The seeds and their
-/// labels come from the host. For equal seeds and keys, the batches are equal to those of
+/// targets come from the host. For equal seeds and keys, the batches are equal to those of
 /// [`NodeBatcher`](kiln_loader::NodeBatcher).
 pub struct DeviceNodeBatcher {
     sampler: Arc<DeviceSampler>,
     features: Arc<DeviceFeatures>,
-    labels: Arc<Labels>,
+    targets: Targets,
 }
 
 impl DeviceNodeBatcher {
     /// Creates a batcher. The sampler and the features must be on the same device.
-    pub fn new(sampler: Arc<DeviceSampler>, features: Arc<DeviceFeatures>, labels: Arc<Labels>) -> Self {
-        Self { sampler, features, labels }
+    pub fn new(
+        sampler: Arc<DeviceSampler>,
+        features: Arc<DeviceFeatures>,
+        targets: impl Into<Targets>,
+    ) -> Self {
+        Self { sampler, features, targets: targets.into() }
     }
 }
 
 impl fmt::Debug for DeviceNodeBatcher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DeviceNodeBatcher").field("labels", &self.labels.len()).finish_non_exhaustive()
+        f.debug_struct("DeviceNodeBatcher").field("targets", &self.targets.len()).finish_non_exhaustive()
     }
 }
 
@@ -60,14 +64,15 @@ impl Batcher for DeviceNodeBatcher {
         times.sample += took;
         // The gather stage includes the wait until the device has completed the sampling and the gathering.
         times.gather += start.elapsed() - took;
-        let mut labels = Vec::new();
-        self.labels.gather(seeds.as_nodes(), &mut labels)?;
+        let (mut labels, mut target_values) = (Vec::new(), Vec::new());
+        self.targets.gather(seeds.as_nodes(), &mut labels, &mut target_values)?;
         let input = NodeInput {
             blocks: sampled.blocks,
             x,
             seeds: seeds.as_nodes().to_vec(),
             seed_index: sampled.seed_index.iter().map(|row| row.index()).collect(),
             labels,
+            target_values,
         };
         let device = self.sampler.graph().device().clone();
         Ok(input.into_batch(key, *times, &device))

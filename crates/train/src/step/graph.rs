@@ -7,24 +7,45 @@ use kiln_loader::GraphBatch;
 use kiln_nn::{ForwardContext, GraphModel};
 
 use crate::step::batch::{DeviceBatch, ToDevice, tracked};
-use crate::step::classification;
 use crate::step::metric_sums::MetricSums;
+use crate::step::objective::{BatchTargets, Objective};
 use crate::step::task::{StepOutput, Task};
 
-/// Graph classification by cross entropy. Every graph has the same weight, regardless of its size.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct GraphClassification<M> {
+/// A task on whole graphs: classification, several labels per graph, or regression.
+#[derive(Debug, Clone)]
+pub struct GraphTask<M> {
+    objective: Objective,
     model: PhantomData<fn() -> M>,
 }
 
-impl<M> GraphClassification<M> {
-    /// Creates the task for models of type `M`.
+/// Graph classification by cross entropy, a [`GraphTask`] with the default objective. Every graph has the same weight,
+/// regardless of its size.
+pub type GraphClassification<M> = GraphTask<M>;
+
+impl<M> GraphTask<M> {
+    /// Creates the task of graph classification for models of type `M`.
     pub fn new() -> Self {
-        Self { model: PhantomData }
+        Self::with_objective(Objective::default())
+    }
+
+    /// Creates a task with this objective.
+    pub fn with_objective(objective: Objective) -> Self {
+        Self { objective, model: PhantomData }
+    }
+
+    /// Returns the objective.
+    pub fn objective(&self) -> &Objective {
+        &self.objective
     }
 }
 
-/// The input of a graph classifier.
+impl<M> Default for GraphTask<M> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The input of a model of a task on graphs.
 #[derive(Debug, Clone)]
 pub struct GraphInput {
     /// The graphs of the batch, as one graph.
@@ -33,8 +54,10 @@ pub struct GraphInput {
     pub x: Tensor<2>,
     /// The ids of the graphs.
     pub items: Vec<GraphId>,
-    /// The class of each graph.
+    /// The class of each graph. Empty for target values.
     pub labels: Vec<i32>,
+    /// The target values of each graph, `[n_graphs, n_columns]`, NaN if missing. Empty for class labels.
+    pub target_values: Vec<f32>,
 }
 
 impl ToDevice for GraphBatch {
@@ -48,28 +71,29 @@ impl ToDevice for GraphBatch {
             x,
             items: self.graphs,
             labels: self.labels,
+            target_values: self.target_values,
         };
         let n_bytes = input.graphs.n_bytes() + 4 * input.x.shape().num_elements();
-        let (n_items, device) = (input.labels.len(), device.clone().inner());
+        let (n_items, device) = (input.items.len(), device.clone().inner());
         DeviceBatch { key: self.key, n_items, n_bytes, times: self.times, device, input }
     }
 }
 
-impl<M: GraphModel> Task for GraphClassification<M> {
+impl<M: GraphModel> Task for GraphTask<M> {
     type Input = GraphInput;
     type Model = M;
-    type Targets = Vec<i32>;
+    type Targets = BatchTargets;
 
     fn forward(&self, model: &M, input: &GraphInput, ctx: &ForwardContext) -> StepOutput {
         let outputs = model.forward(&input.graphs, tracked(&input.x, ctx), ctx);
-        classification::cross_entropy(outputs, &input.labels)
+        self.objective.forward(outputs, &input.labels, &input.target_values)
     }
 
-    fn targets(&self, input: &GraphInput) -> Vec<i32> {
-        input.labels.clone()
+    fn targets(&self, input: &GraphInput) -> BatchTargets {
+        self.objective.targets(&input.labels, &input.target_values, input.items.len())
     }
 
-    fn count(labels: &Vec<i32>, outputs: &Tensor<2>, counts: &mut MetricSums) {
-        classification::count(outputs, labels, counts);
+    fn count(targets: &BatchTargets, outputs: &Tensor<2>, counts: &mut MetricSums) {
+        targets.count(outputs, counts);
     }
 }

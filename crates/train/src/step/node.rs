@@ -8,24 +8,44 @@ use kiln_nn::{BlockModel, ForwardContext};
 use kiln_sample::RngKey;
 
 use crate::step::batch::{DeviceBatch, ToDevice, tracked};
-use crate::step::classification;
 use crate::step::metric_sums::MetricSums;
+use crate::step::objective::{BatchTargets, Objective};
 use crate::step::task::{StepOutput, Task};
 
-/// Node classification by cross entropy. Every seed has the same weight.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct NodeClassification<M> {
+/// A task on nodes: classification, several labels per node, or regression.
+#[derive(Debug, Clone)]
+pub struct NodeTask<M> {
+    objective: Objective,
     model: PhantomData<fn() -> M>,
 }
 
-impl<M> NodeClassification<M> {
-    /// Creates the task for models of type `M`.
+/// Node classification by cross entropy, a [`NodeTask`] with the default objective. Every seed has the same weight.
+pub type NodeClassification<M> = NodeTask<M>;
+
+impl<M> NodeTask<M> {
+    /// Creates the task of node classification for models of type `M`.
     pub fn new() -> Self {
-        Self { model: PhantomData }
+        Self::with_objective(Objective::default())
+    }
+
+    /// Creates a task with this objective.
+    pub fn with_objective(objective: Objective) -> Self {
+        Self { objective, model: PhantomData }
+    }
+
+    /// Returns the objective.
+    pub fn objective(&self) -> &Objective {
+        &self.objective
     }
 }
 
-/// The input of a node classifier.
+impl<M> Default for NodeTask<M> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The input of a model of a task on nodes.
 #[derive(Debug, Clone)]
 pub struct NodeInput {
     /// One block per layer, input layer first.
@@ -36,8 +56,10 @@ pub struct NodeInput {
     pub seeds: Vec<NodeId>,
     /// For each seed, the index of its row in the model's output.
     pub seed_index: Vec<usize>,
-    /// The class of each seed.
+    /// The class of each seed. Empty for target values.
     pub labels: Vec<i32>,
+    /// The target values of each seed, `[n_seeds, n_columns]`, NaN if missing. Empty for class labels.
+    pub target_values: Vec<f32>,
 }
 
 impl NodeInput {
@@ -53,7 +75,7 @@ impl NodeInput {
         let block_bytes = self.blocks.iter().map(DeviceBlock::n_bytes).sum::<usize>();
         let n_bytes = block_bytes + 4 * self.x.shape().num_elements();
         let device = device.clone().inner();
-        DeviceBatch { key, n_items: self.labels.len(), n_bytes, times, device, input: self }
+        DeviceBatch { key, n_items: self.seeds.len(), n_bytes, times, device, input: self }
     }
 }
 
@@ -61,9 +83,9 @@ impl ToDevice for MiniBatch {
     type Input = NodeInput;
 
     fn to_device(self, device: &Device) -> DeviceBatch<NodeInput> {
-        let MiniBatch { step, key, seeds, blocks, seed_index, x, x_dim, labels, times } = self;
+        let MiniBatch { step, key, seeds, blocks, seed_index, x, x_dim, labels, target_values, times } = self;
         let x = upload_features(x, x_dim, device);
-        let sampled = SampledBatch { step, key, seeds, blocks, seed_index, labels };
+        let sampled = SampledBatch { step, key, seeds, blocks, seed_index, labels, target_values };
         sampled_to_device(sampled, x, times, device)
     }
 }
@@ -85,14 +107,15 @@ pub(crate) fn sampled_to_device(
         seeds: batch.seeds.as_nodes().to_vec(),
         seed_index: batch.seed_index.iter().map(|row| row.index()).collect(),
         labels: batch.labels,
+        target_values: batch.target_values,
     };
     input.into_batch(batch.key, times, device)
 }
 
-impl<M: BlockModel> Task for NodeClassification<M> {
+impl<M: BlockModel> Task for NodeTask<M> {
     type Input = NodeInput;
     type Model = M;
-    type Targets = Vec<i32>;
+    type Targets = BatchTargets;
 
     fn forward(&self, model: &M, input: &NodeInput, ctx: &ForwardContext) -> StepOutput {
         let mut outputs = model.forward(&input.blocks, tracked(&input.x, ctx), ctx);
@@ -101,14 +124,14 @@ impl<M: BlockModel> Task for NodeClassification<M> {
             let rows = TensorData::new(rows, [input.seed_index.len()]);
             outputs = outputs.select(0, Tensor::<1, Int>::from_data(rows, &input.x.device()));
         }
-        classification::cross_entropy(outputs, &input.labels)
+        self.objective.forward(outputs, &input.labels, &input.target_values)
     }
 
-    fn targets(&self, input: &NodeInput) -> Vec<i32> {
-        input.labels.clone()
+    fn targets(&self, input: &NodeInput) -> BatchTargets {
+        self.objective.targets(&input.labels, &input.target_values, input.seeds.len())
     }
 
-    fn count(labels: &Vec<i32>, outputs: &Tensor<2>, counts: &mut MetricSums) {
-        classification::count(outputs, labels, counts);
+    fn count(targets: &BatchTargets, outputs: &Tensor<2>, counts: &mut MetricSums) {
+        targets.count(outputs, counts);
     }
 }

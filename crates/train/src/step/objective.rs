@@ -139,7 +139,8 @@ pub(crate) struct ItemLoss {
 /// Computes the formula of [`ClassLoss`].
 fn class_loss(loss: &ClassLoss, outputs: &[f32], class: usize) -> ItemLoss {
     let log_sum = log_sum_exp(outputs);
-    let weight_of = |class: usize| loss.class_weights.as_ref().map_or(1.0, |weights| f64::from(weights[class]));
+    let weight_of =
+        |class: usize| loss.class_weights.as_ref().map_or(1.0, |weights| f64::from(weights[class]));
     let of_class = |class: usize| weight_of(class) * (log_sum - f64::from(outputs[class]));
     let (smoothing, weight) = (f64::from(loss.label_smoothing), weight_of(class));
     if smoothing == 0.0 {

@@ -165,6 +165,11 @@ impl<T: Task> TaskTrainer<T> {
         Self { epoch_steps: Some(n_steps), ..self }
     }
 
+    /// Returns the task.
+    pub fn task(&self) -> &T {
+        &self.task
+    }
+
     /// Returns the model with its current parameters.
     pub fn model(&self) -> &T::Model {
         &self.model

@@ -5,6 +5,7 @@
 
 mod browser;
 mod structure;
+mod target_values;
 
 use std::collections::BTreeMap;
 
@@ -87,6 +88,7 @@ fn page(n_epochs: usize, n_classes: u32) -> ReportPage {
         epochs: (1..=n_epochs).map(epoch).collect(),
         summary: summary(),
         confusion: Some(matrix(n_classes)),
+        targets: None,
         class_names: (0..n_classes).map(|class| format!("class {class}")).collect(),
     }
 }

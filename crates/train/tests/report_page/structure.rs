@@ -8,24 +8,24 @@ use roxmltree::{Document, Node, ParsingOptions};
 use crate::{HOSTILE, epoch, matrix, page};
 
 /// Calls `look` with the page's root element.
-fn parsed<T>(html: &str, look: impl Fn(Node<'_, '_>) -> T) -> T {
+pub(crate) fn parsed<T>(html: &str, look: impl Fn(Node<'_, '_>) -> T) -> T {
     let options = ParsingOptions { allow_dtd: true, ..Default::default() };
     look(Document::parse_with_options(html, options).unwrap().root_element())
 }
 
-fn text(node: Node<'_, '_>) -> String {
+pub(crate) fn text(node: Node<'_, '_>) -> String {
     let texts = node.descendants().filter(Node::is_text).map(|node| node.text().unwrap());
     texts.collect::<String>().split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// Returns the section with this heading.
-fn section<'a, 'input>(root: Node<'a, 'input>, title: &str) -> Option<Node<'a, 'input>> {
+pub(crate) fn section<'a, 'input>(root: Node<'a, 'input>, title: &str) -> Option<Node<'a, 'input>> {
     let mut sections = root.descendants().filter(|node| node.has_tag_name("section"));
     sections.find(|section| section.children().any(|node| node.has_tag_name("h2") && text(node) == title))
 }
 
 /// Returns the texts of a section's table, by row.
-fn rows(root: Node<'_, '_>, title: &str) -> Vec<Vec<String>> {
+pub(crate) fn rows(root: Node<'_, '_>, title: &str) -> Vec<Vec<String>> {
     let section = section(root, title).unwrap();
     let rows = section.descendants().filter(|node| node.has_tag_name("tr"));
     rows.map(|row| row.children().filter(Node::is_element).map(text).collect()).collect()

@@ -37,7 +37,7 @@ fn exact(data: &Dataset, n_ranks: usize) -> Evaluator {
     Evaluator::Exact(ExactEvaluator {
         inference: LayerWiseInference::new(data.graph.clone(), LayerWiseConfig::default()).unwrap(),
         features: data.features.clone(),
-        labels: data.labels.clone(),
+        targets: data.targets(),
         threads: Arc::new(ranks(n_ranks).machine_pool().unwrap()),
     })
 }

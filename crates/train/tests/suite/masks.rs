@@ -16,8 +16,8 @@ use kiln_loader::{ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeBatc
 use kiln_nn::{Aggregate, ForwardContext, Sage, SageConfig};
 use kiln_sample::{Fanout, NeighborSampler};
 use kiln_train::{
-    DeviceBatcher, MetricSums, NodeClassification, NodeInput, OptimizerConfig, StepOutput, Task, TaskTrainer,
-    TrainerConfig,
+    BatchTargets, DeviceBatcher, MetricSums, NodeClassification, NodeInput, OptimizerConfig, StepOutput,
+    Task, TaskTrainer, TrainerConfig,
 };
 
 /// The number of seeds of all ranks in a step. An epoch has 4 steps, the last with 2 seeds, so some of 4 ranks have
@@ -43,7 +43,7 @@ struct Noted<'a> {
 impl Task for Noted<'_> {
     type Input = NodeInput;
     type Model = Sage;
-    type Targets = Vec<i32>;
+    type Targets = BatchTargets;
 
     fn forward(&self, model: &Sage, input: &NodeInput, ctx: &ForwardContext) -> StepOutput {
         let forward = self.task.forward(model, input, ctx);
@@ -56,11 +56,11 @@ impl Task for Noted<'_> {
         forward
     }
 
-    fn targets(&self, input: &NodeInput) -> Vec<i32> {
+    fn targets(&self, input: &NodeInput) -> BatchTargets {
         self.task.targets(input)
     }
 
-    fn count(labels: &Vec<i32>, outputs: &Tensor<2>, counts: &mut MetricSums) {
+    fn count(labels: &BatchTargets, outputs: &Tensor<2>, counts: &mut MetricSums) {
         NodeClassification::<Sage>::count(labels, outputs, counts);
     }
 }

@@ -8,7 +8,7 @@ use kiln_feature::{DenseFeatures, Labels};
 use kiln_graph::NodeId;
 use kiln_train::{
     ClassScores, ConfusedPair, Confusion, ConfusionMatrix, Evaluation, Metrics, Prediction, StepOutput,
-    roc_auc,
+    average_precision, precision_recall_curve, roc_auc,
 };
 
 /// The tolerance for a few additions and divisions of numbers of about 1 in f64.
@@ -210,4 +210,19 @@ fn an_empty_evaluation_has_no_metrics() {
     assert_eq!((nothing.roc_auc(), nothing.confusion().f1_macro()), (None, None));
     assert_eq!(nothing.counts().unwrap().total, 0);
     assert!(nothing.predictions().is_empty());
+}
+
+#[test]
+fn precision_recall_curves_enter_ties_together_and_contain_the_average_precision() {
+    let (scores, is_positive) = ([3.0, 2.0, 2.0, 1.0, 0.0], [true, false, true, true, false]);
+    let curve = precision_recall_curve(&scores, &is_positive);
+    let points: Vec<[f64; 2]> = curve.iter().map(|point| [point.recall, point.precision]).collect();
+    assert_eq!(points, [[1.0 / 3.0, 1.0], [2.0 / 3.0, 2.0 / 3.0], [1.0, 0.75], [1.0, 0.6]]);
+    let mut last = 0.0;
+    let area =
+        points.iter().map(|[recall, precision]| (recall - std::mem::replace(&mut last, *recall)) * precision);
+    close(average_precision(&scores, &is_positive), area.sum());
+    assert_eq!(precision_recall_curve(&[1.0, 2.0], &[false, false]), []);
+    assert_eq!(average_precision(&[1.0, 2.0], &[false, false]), Some(0.0));
+    assert_eq!((average_precision(&[], &[]), average_precision(&[f64::NAN], &[true])), (None, None));
 }

@@ -15,7 +15,9 @@ use kiln_loader::{
 };
 use kiln_nn::{ForwardContext, Sage};
 use kiln_sample::{NeighborSampler, Scratch};
-use kiln_train::{Error, MetricSums, NodeClassification, NodeInput, StepOutput, Task, TaskTrainer};
+use kiln_train::{
+    BatchTargets, Error, MetricSums, NodeClassification, NodeInput, StepOutput, Task, TaskTrainer,
+};
 
 use crate::common::{config, data, loader, nodes, ranks, sage, shard, trainer};
 
@@ -32,7 +34,7 @@ struct Panicking {
 impl Task for Panicking {
     type Input = NodeInput;
     type Model = Sage;
-    type Targets = Vec<i32>;
+    type Targets = BatchTargets;
 
     fn forward(&self, model: &Sage, input: &NodeInput, ctx: &ForwardContext) -> StepOutput {
         if let Some(steps_left) = &mut *self.steps_left.lock().unwrap() {
@@ -45,11 +47,11 @@ impl Task for Panicking {
         self.task.forward(model, input, ctx)
     }
 
-    fn targets(&self, input: &NodeInput) -> Vec<i32> {
+    fn targets(&self, input: &NodeInput) -> BatchTargets {
         self.task.targets(input)
     }
 
-    fn count(labels: &Vec<i32>, outputs: &Tensor<2>, counts: &mut MetricSums) {
+    fn count(labels: &BatchTargets, outputs: &Tensor<2>, counts: &mut MetricSums) {
         NodeClassification::<Sage>::count(labels, outputs, counts);
     }
 }
