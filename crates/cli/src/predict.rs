@@ -159,10 +159,11 @@ fn predict_graphs(args: &PredictArgs, model: &SavedModel) -> anyhow::Result<()> 
     if let Some((flag, _)) = of_nodes.into_iter().find(|(_, is_given)| *is_given) {
         bail!("{flag} does not apply to a model of graphs: remove it");
     }
-    let data = args.data.load_graphs()?;
+    let (data, split) = args.data.load_graphs()?;
     let features = data.node_features(args.node_features)?;
-    // `kiln train` splits graphs by the seed of the run.
-    let split = Split::random(data.n_graphs(), [0.8, 0.1], model.info().evaluation.seed)?;
+    // `kiln train` splits sets without a split of their own by the seed of the run.
+    let seed = model.info().evaluation.seed;
+    let split = split.map_or_else(|| Split::random(data.n_graphs(), [0.8, 0.1], seed), Ok)?;
     let graphs = items(&args.nodes, &split.test, data.n_graphs())?;
     let started = Instant::now();
     let scores = model.predict_dataset(&data, &features, &graphs)?;

@@ -5,7 +5,8 @@ use std::time::Instant;
 
 use anyhow::{Context, bail, ensure};
 use clap::Args;
-use kiln::data::{Dataset, DatasetFormat, GraphDataset, NodeFeatures, synthetic};
+use kiln::data::{Dataset, DatasetFormat, GraphDataset, NodeFeatures, Split, synthetic};
+use kiln::graph::GraphId;
 
 use crate::flags;
 use crate::output::print_rank_zero;
@@ -28,7 +29,8 @@ impl DataSource {
         Ok(match self {
             DataSource::Mutag => true,
             DataSource::Path(path) => {
-                matches!(kiln::data::detect_format(path)?, DatasetFormat::Gin | DatasetFormat::Tu)
+                let kind = kiln::data::detect_format(path)?;
+                matches!(kind, DatasetFormat::Gin | DatasetFormat::Tu | DatasetFormat::OgbGraphs)
             }
             DataSource::DebianPackages | DataSource::Sbm | DataSource::Fake(_) => false,
         })
@@ -73,8 +75,9 @@ impl DataSource {
         Ok(data)
     }
 
-    /// Opens a set of graphs and prints a summary.
-    pub(crate) fn load_graphs(&self) -> anyhow::Result<GraphDataset> {
+    /// Opens a set of graphs and prints a summary. Returns the set and its split, if it has one.
+    pub(crate) fn load_graphs(&self) -> anyhow::Result<(GraphDataset, Option<Split<GraphId>>)> {
+        let mut split = None;
         let set = match self {
             DataSource::Path(path) => {
                 let started = Instant::now();
@@ -82,6 +85,11 @@ impl DataSource {
                 let set = match kind {
                     DatasetFormat::Gin => kiln::data::gin::read(path)?,
                     DatasetFormat::Tu => kiln::data::tu::read(path)?,
+                    DatasetFormat::OgbGraphs => {
+                        let (set, own) = kiln::data::ogb::open_graphs(path)?;
+                        split = Some(own);
+                        set
+                    }
                     _ => bail!("{} is {kind}: expected a set of graphs", path.display()),
                 };
                 let ms = started.elapsed().as_secs_f64() * 1e3;
@@ -97,7 +105,7 @@ impl DataSource {
         for note in &set.notes {
             print_rank_zero(format_args!("note: {note}"));
         }
-        Ok(set)
+        Ok((set, split))
     }
 }
 
@@ -105,9 +113,9 @@ impl DataSource {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Data")]
 pub(crate) struct DataArgs {
-    /// Dataset. For node classification: `debian-packages` (built in), `sbm`, `fake:NODES`, or the path of a folder
-    /// (kiln, GraphBolt or OGB format, `.npy` arrays, or an edge list). For graph classification: `mutag` (built in), a
-    /// file of DGL's GIN collection, or a folder of the TU collection.
+    /// Dataset. For nodes: `debian-packages` (built in), `sbm`, `fake:NODES`, or the path of a folder (kiln, GraphBolt
+    /// or OGB format, `.npy` arrays, or an edge list). For graphs: `mutag` (built in), a file of DGL's GIN collection, or
+    /// a folder of the TU collection or of OGB, whose own split is used.
     #[arg(long, value_parser = flags::data, default_value = "debian-packages")]
     pub(crate) data: DataSource,
     /// If true, scales feature columns to mean 0 and standard deviation 1 (in memory). Default: true for
@@ -167,11 +175,6 @@ impl DataArgs {
             _ => data.hash()?,
         };
         Ok((data, hash))
-    }
-
-    /// Opens a set of graphs and prints a summary.
-    pub(crate) fn open_graphs(&self) -> anyhow::Result<GraphDataset> {
-        self.data.load_graphs()
     }
 }
 

@@ -205,10 +205,17 @@ impl TrainRun<'_> {
 
     fn graphs(&self) -> anyhow::Result<Vec<Outcome>> {
         let TrainArgs { data, model, ranks, .. } = self.args;
-        let graphs = data.open_graphs()?;
-        let (features, hash) = (graphs.node_features(data.node_features)?, graphs.hash()?);
+        let (graphs, split) = data.data.load_graphs()?;
+        let features = graphs.node_features(data.node_features)?;
+        let hash = match &split {
+            Some(split) => graphs.hash_with(&*features, split)?,
+            None => graphs.hash()?,
+        };
         let model = model.of_graphs((features.dim(), graphs.targets().n_outputs()))?;
-        let split = Split::random(graphs.n_graphs(), [0.8, 0.1], ranks.seed)?;
+        let split = match split {
+            Some(split) => split,
+            None => Split::random(graphs.n_graphs(), [0.8, 0.1], ranks.seed)?,
+        };
         let loader = self.graph_loader(&graphs, features, &split)?;
         self.launch(&hash, |rank| self.fit(&model, &loader, &rank, &hash, ()))
     }
@@ -231,7 +238,7 @@ impl TrainRun<'_> {
     fn cross_validate(&self, n_folds: usize) -> anyhow::Result<Vec<Outcome>> {
         let TrainArgs { data, model, ranks, .. } = self.args;
         ensure!(self.launch.is_none(), "--folds needs a single process: start one, with --ranks for threads");
-        let graphs = data.open_graphs()?;
+        let (graphs, _) = data.data.load_graphs()?;
         let features = graphs.node_features(data.node_features)?;
         let model = model.of_graphs((features.dim(), graphs.labels().n_classes()))?;
         ensure!(

@@ -157,7 +157,9 @@ pub fn convert(
     match detect_format(input) {
         Ok(DatasetFormat::GraphBolt) => return convert_stored(input, graphbolt::read, out, options),
         Ok(DatasetFormat::Ogb) => return convert_stored(input, ogb::read, out, options),
-        Ok(kind @ (DatasetFormat::Tu | DatasetFormat::Gin)) => return Err(kind.of_graphs(input)),
+        Ok(kind @ (DatasetFormat::Tu | DatasetFormat::Gin | DatasetFormat::OgbGraphs)) => {
+            return Err(kind.of_graphs(input));
+        }
         // An input whose format is not recognised may be a file with an edge list.
         Ok(DatasetFormat::Kiln | DatasetFormat::Npy) | Err(_) => {}
     }

@@ -39,6 +39,8 @@ pub enum DatasetFormat {
     GraphBolt,
     /// A folder that OGB's library downloaded: its folder `raw` contains, for example, `edge.csv.gz` or `data.npz`.
     Ogb,
+    /// A folder of many graphs that OGB's library downloaded: its folder `raw` contains `graph-label.csv.gz`.
+    OgbGraphs,
     /// A folder of the TU collection of graph classification sets: it contains a file whose name ends in `_A.txt` or
     /// `_A.txt.gz`.
     Tu,
@@ -53,6 +55,7 @@ impl fmt::Display for DatasetFormat {
             Self::Npy => "a folder of .npy files",
             Self::GraphBolt => "a GraphBolt folder",
             Self::Ogb => "an OGB folder",
+            Self::OgbGraphs => "an OGB folder of graphs",
             Self::Tu => "a TU folder",
             Self::Gin => "a GIN file",
         })
@@ -101,7 +104,9 @@ pub fn open_within(path: impl AsRef<Path>, memory_bytes: u64) -> Result<Dataset>
         DatasetFormat::Npy => npy::open_within(path, memory_bytes),
         DatasetFormat::GraphBolt => graphbolt::read(path)?.read_within(memory_bytes),
         DatasetFormat::Ogb => ogb::read(path)?.read_within(memory_bytes),
-        kind @ (DatasetFormat::Tu | DatasetFormat::Gin) => Err(kind.of_graphs(path)),
+        kind @ (DatasetFormat::Tu | DatasetFormat::Gin | DatasetFormat::OgbGraphs) => {
+            Err(kind.of_graphs(path))
+        }
     }
 }
 
@@ -121,8 +126,8 @@ impl Dataset {
 }
 
 impl GraphDataset {
-    /// Opens a graph classification set by name or path: the built-in set `mutag`, a GIN file or a folder of the TU
-    /// collection.
+    /// Opens a graph classification set by name or path: the built-in set `mutag`, a GIN file, a folder of the TU
+    /// collection, or an OGB folder of graphs, without its split.
     ///
     /// # Errors
     /// Returns the errors of [`detect_format`] and of the format's reader, and [`Error::WrongKind`] for a node
@@ -135,6 +140,7 @@ impl GraphDataset {
         match detect_format(path)? {
             DatasetFormat::Gin => gin::read(path),
             DatasetFormat::Tu => tu::read(path),
+            DatasetFormat::OgbGraphs => Ok(ogb::open_graphs(path)?.0),
             kind => Err(Error::WrongKind {
                 path: path.to_owned(),
                 kind: format!("{kind} (node classification)"),
@@ -159,6 +165,7 @@ fn kind_of_folder(folder: &Path) -> io::Result<Option<DatasetFormat>> {
     Ok(match () {
         () if find(folder, &KILN).is_some() => Some(DatasetFormat::Kiln),
         () if find(folder, &GRAPHBOLT).is_some() => Some(DatasetFormat::GraphBolt),
+        () if ogb::has_graphs(folder) => Some(DatasetFormat::OgbGraphs),
         () if ogb::is_one(folder) => Some(DatasetFormat::Ogb),
         // The name of any text file may end in `_A.txt`, but no TU folder contains `indptr.npy`.
         () if find(folder, &NPY[..1]).is_some() => Some(DatasetFormat::Npy),

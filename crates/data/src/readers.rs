@@ -7,6 +7,7 @@ pub mod graphbolt;
 pub(crate) mod ids;
 pub mod npy;
 pub mod ogb;
+mod ogb_graphs;
 mod relabel;
 pub(crate) mod stored;
 pub(crate) mod target_arrays;

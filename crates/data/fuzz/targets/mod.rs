@@ -173,9 +173,12 @@ fn graphbolt(input: &[u8], walk: Walk) -> bool {
     open_with(input, walk, |folder| graphbolt::open(folder))
 }
 
-/// Opens an input as an OGB folder.
+/// Opens an input as an OGB folder, for nodes and of graphs.
 fn ogb(input: &[u8], walk: Walk) -> bool {
-    open_with(input, walk, |folder| ogb::open(folder))
+    let scratch = folder::unpack(input);
+    let opened = ogb::open_graphs(scratch.path()).map(|(data, _)| data);
+    let has_graphs = graphs(opened, scratch.path());
+    open_with(input, walk, |folder| ogb::open(folder)) || has_graphs
 }
 
 /// Opens an input as a folder or file of any format, which is detected.

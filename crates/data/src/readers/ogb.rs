@@ -1,11 +1,11 @@
-//! A reader of node classification sets of the Open Graph Benchmark, in the folders that its Python library downloads:
+//! Readers of sets of the Open Graph Benchmark: [`open`] for sets for node tasks, [`open_graphs`] for sets of graphs, in the folders that its Python library downloads:
 //! `ogbn_arxiv`, for example, which contains `raw` and `split`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use kiln_feature::{Labels, Targets};
-use kiln_graph::NodeId;
+use kiln_graph::ItemId;
 use kiln_store::Error as StoreError;
 use kiln_store::paths::{find, is_there, required};
 use kiln_store::text::TextTable;
@@ -19,9 +19,12 @@ use crate::readers::target_arrays::TargetTable;
 use crate::readers::{classes, name_of};
 use crate::{Dataset, Error, Note, Result, Split};
 
+pub(crate) use super::ogb_graphs::is_one as has_graphs;
+pub use super::ogb_graphs::open_graphs;
+
 /// The possible names of the text file of the edges. The next two constants are the names for features and labels.
-const EDGES: [&str; 2] = ["edge.csv.gz", "edge.csv"];
-const FEATURES: [&str; 2] = ["node-feat.csv.gz", "node-feat.csv"];
+pub(super) const EDGES: [&str; 2] = ["edge.csv.gz", "edge.csv"];
+pub(super) const FEATURES: [&str; 2] = ["node-feat.csv.gz", "node-feat.csv"];
 const LABELS: [&str; 2] = ["node-label.csv.gz", "node-label.csv"];
 const ARCHIVE: &str = "data.npz";
 
@@ -110,7 +113,7 @@ fn read_with(folder: &Path, split_folder: &Path) -> Result<Stored> {
 }
 
 /// Returns the folder of the only split scheme.
-fn the_split(folder: &Path) -> Result<PathBuf> {
+pub(super) fn the_split(folder: &Path) -> Result<PathBuf> {
     let all = folder.join("split");
     let missing = |expected: String| StoreError::Missing { folder: all.clone(), expected };
     let entries = fs::read_dir(&all).map_err(|source| StoreError::Io { path: all.clone(), source })?;
@@ -249,7 +252,11 @@ fn no_features(path: &Path, name: &str) -> Error {
     }
 }
 
-fn read_split(folder: &Path, n_nodes: usize, notes: &mut Vec<Note>) -> Result<Split> {
+pub(super) fn read_split<I: ItemId>(
+    folder: &Path,
+    n_items: usize,
+    notes: &mut Vec<Note>,
+) -> Result<Split<I>> {
     let has_tables = find(folder, &["train.csv.gz", "train.csv"]).is_some();
     let pickled = folder.join("split_dict.pt");
     if is_there(&pickled) && !has_tables {
@@ -264,21 +271,23 @@ fn read_split(folder: &Path, n_nodes: usize, notes: &mut Vec<Note>) -> Result<Sp
             pickled.display()
         )));
     }
-    let part = |name: &str| -> Result<Vec<NodeId>> {
+    let noun = I::NAME;
+    let part = |name: &str| -> Result<Vec<I>> {
         let names = [format!("{name}.csv.gz"), format!("{name}.csv")];
-        let path = required(folder, &names.each_ref().map(|name| &**name), "the nodes of one part")?;
+        let path =
+            required(folder, &names.each_ref().map(|name| &**name), &format!("the {noun}s of one part"))?;
         let mut table = TextTable::open(path)?;
-        let expected = format!("a node id below {n_nodes}");
-        let mut nodes = Vec::new();
+        let expected = format!("a {noun} id below {n_items}");
+        let mut items = Vec::new();
         while let Some(row) = table.next_row()? {
-            let node: u32 = row.parse(0, &expected)?;
-            if node as usize >= n_nodes || row.n_fields() > 1 {
+            let item: u32 = row.parse(0, &expected)?;
+            if item as usize >= n_items || row.n_fields() > 1 {
                 return Err(row.bad(if row.n_fields() > 1 { row.n_fields() } else { 0 }, &expected).into());
             }
-            nodes.push(NodeId(node));
+            items.push(I::new(item));
         }
-        nodes.shrink_to_fit();
-        Ok(nodes)
+        items.shrink_to_fit();
+        Ok(items)
     };
     Ok(Split { train: part("train")?.into(), val: part("valid")?.into(), test: part("test")?.into() })
 }

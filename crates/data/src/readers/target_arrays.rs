@@ -11,7 +11,7 @@ use kiln_store::{ArrayFile, Error as StoreError};
 
 use crate::arrays::labels_of;
 use crate::check::VALUES_AT_ONCE;
-use crate::limits::{bad_dim, check_n_classes};
+use crate::limits::{MAX_CLASSES, bad_dim, check_n_classes};
 use crate::readers::classes::n_classes;
 use crate::{Note, Result};
 
@@ -148,6 +148,27 @@ impl TargetTable {
             }
         };
         Ok(Self { path: array.path().to_owned(), values, n_columns })
+    }
+
+    /// Returns the number of lines.
+    pub(crate) fn n_rows(&self) -> usize {
+        self.values.len() / self.n_columns.max(1)
+    }
+
+    /// Returns classes if there is a single column of whole numbers, some of which are above 1, and otherwise
+    /// [`TargetTable::targets`].
+    pub(crate) fn targets_or_classes<I: ItemId>(self) -> Result<Targets<I>> {
+        let is_class = |value: &f32| {
+            value.is_nan() || (value.fract() == 0.0 && (0.0..MAX_CLASSES as f32).contains(value))
+        };
+        let has_classes = self.values.iter().any(|&value| 1.0 < value) && self.values.iter().all(is_class);
+        if self.n_columns != 1 || !has_classes {
+            return self.targets();
+        }
+        let class = |&value: &f32| if value.is_nan() { -1 } else { value as i32 };
+        let classes: Vec<i32> = self.values.iter().map(class).collect();
+        let n_classes = n_classes(&classes);
+        Ok(Labels::new(classes, n_classes).into())
     }
 
     /// Returns several labels if every number is 1, 0 or missing, and regression targets otherwise.

@@ -222,3 +222,82 @@ fn tu_folders_have_several_labels_or_numbers() {
     assert_eq!(text(&data.targets()), "2 x 2: None Some([0.5, -2.0, NaN, 1000.0])");
     assert_ne!(data.hash().unwrap(), of_labels);
 }
+
+fn put_graphs(at: &Path, labels: &str) {
+    for (name, text) in [
+        ("raw/num-node-list.csv", "3\n2\n1\n"),
+        ("raw/num-edge-list.csv", "2\n1\n0\n"),
+        ("raw/edge.csv", "0,1\n1,2\n1,0\n"),
+        ("raw/node-feat.csv", "5,0\n0,4\n0,5\n6,1\n2,2\n7,0\n"),
+        ("raw/graph-label.csv", labels),
+        ("split/scaffold/train.csv", "2\n0\n"),
+        ("split/scaffold/valid.csv", "1\n"),
+        ("split/scaffold/test.csv", ""),
+    ] {
+        fs::create_dir_all(at.join(name).parent().unwrap()).unwrap();
+        fs::write(at.join(name), text).unwrap();
+    }
+}
+
+#[test]
+fn ogb_folders_of_graphs_have_labels_classes_or_numbers_and_a_split() {
+    let root = tempfile::tempdir().unwrap();
+    let at = root.path().join("ogbg_molsome");
+    put_graphs(&at, "1,0\nnan,1\n0,nan\n");
+    let (data, split) = ogb::open_graphs(&at).unwrap();
+    assert_eq!(text(&data.targets()), format!("3 x 2: Some({:?}) None", [1, 0, MISSING, 1, 0, MISSING]));
+    assert_eq!(data.node_offsets()[..], [0, 3, 5, 6]);
+    // The reverse of each edge is added to sets of molecules.
+    assert_eq!(data.graph().in_neighbors(NodeId(1)), [NodeId(0), NodeId(2)]);
+    assert_eq!((data.graph().n_edges(), data.notes.len()), (6, 1));
+    assert_eq!(data.graph().in_neighbors(NodeId(3)), [NodeId(4)]);
+    assert_eq!(data.features().unwrap().row(NodeId(4)).unwrap(), [2.0, 2.0]);
+    let parts = split.parts().map(|(_, graphs)| graphs.iter().map(|graph| graph.0).collect::<Vec<u32>>());
+    assert_eq!(parts, [vec![2, 0], vec![1], vec![]]);
+    assert_eq!(kiln_data::detect_format(&at).unwrap(), kiln_data::DatasetFormat::OgbGraphs);
+    assert_eq!(kiln_data::GraphDataset::open(&at).unwrap().hash().unwrap(), data.hash().unwrap());
+
+    let open = |labels: &str| {
+        put_graphs(&at, labels);
+        ogb::open_graphs(&at).unwrap().0.targets()
+    };
+    assert_eq!(open("1\n0\n1\n").kind(), TargetKind::MultiLabel);
+    assert_eq!((open("1\n0\n4\n").kind(), open("1\n0\n4\n").n_outputs()), (TargetKind::Classes, 5));
+    assert_eq!(open("-0.5\n0\n4\n").kind(), TargetKind::Regression);
+}
+
+#[test]
+fn rejects_damaged_ogb_folders_of_graphs() {
+    let root = tempfile::tempdir().unwrap();
+    let at = root.path().join("ogbg_some");
+    let refused = |file: &str, content: &str| {
+        put_graphs(&at, "1\n0\n1\n");
+        fs::write(at.join(file), content).unwrap();
+        ogb::open_graphs(&at).unwrap_err().to_string()
+    };
+    for (file, content, expected) in [
+        ("raw/edge.csv", "0,1\n1,3\n1,0\n", "line 2: \"3\", expected two nodes of the graph, below 3"),
+        ("raw/edge.csv", "0,1\n1,2\n", "the number of edges is 2, expected 3"),
+        ("raw/edge.csv", "0,1\n1,2\n1,0\n0,0\n", "line 4: \"0\", expected no more than 3 lines"),
+        ("raw/edge.csv", "0,1,2\n1,2\n1,0\n", "line 1"),
+        ("raw/num-node-list.csv", "3\n2\n4294967295\n", "line 3: \"4294967295\", expected a number"),
+        ("raw/num-node-list.csv", "3\n2\n", "num-edge-list is 3, expected 2"),
+        ("raw/node-feat.csv", "1\n2\n", "node-feat.csv: the number of lines is 2, expected 6"),
+        ("raw/graph-label.csv", "1\n0\n", "graph-label.csv: the number of lines is 2, expected 3"),
+        ("raw/graph-label.csv", "1\nnan\n0\n", "scaffold: evaluation split entry 0 is graph 1 in val"),
+        ("split/scaffold/train.csv", "3\n", "train.csv, line 1: \"3\", expected a graph id below 3"),
+    ] {
+        let error = refused(file, content);
+        assert!(error.contains(expected), "{error}\n    expected {expected}");
+    }
+    // Without features, a number of nodes that no line confirms is rejected before memory is allocated for it.
+    put_graphs(&at, "1\n0\n1\n");
+    fs::remove_file(at.join("raw/node-feat.csv")).unwrap();
+    assert!(ogb::open_graphs(&at).unwrap().0.features().is_none());
+    fs::write(at.join("raw/num-node-list.csv"), "3\n2\n4294967000\n").unwrap();
+    let error = ogb::open_graphs(&at).unwrap_err().to_string();
+    assert!(
+        error.contains("the number of nodes without features and edges is 4294967005, expected 9"),
+        "{error}"
+    );
+}
