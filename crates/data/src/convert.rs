@@ -12,6 +12,7 @@
 //! | before that, labels and split of GraphBolt and OGB folders | 16 per node |
 //! | or target values and split | 4 per node, and 5 per value |
 //! | edges, and later features, of an OGB folder of archives | the size of the array |
+//! | features of an OGB folder that are means of edge features | 12 per value, and 8 per node |
 //! | one bucket of edges, or the buffers of the buckets' files | the remainder |
 //! | chunks and buffers | 499,712 |
 //!
@@ -217,8 +218,8 @@ fn convert_stored(
         let what = format!("reading the labels and the split of {n_nodes} nodes");
         return Err(Error::Memory { what, needed_bytes, budget_bytes });
     }
-    check_memory(&features, budget_bytes)?;
-    check_memory(&edges.source, budget_bytes)?;
+    check_memory(&features, n_nodes, budget_bytes)?;
+    check_memory(&edges.source, n_nodes, budget_bytes)?;
     format::write_targets(&mut set, &targets, &split)?;
     drop((targets, split));
     let options = ConvertOptions { symmetrize: options.symmetrize || edges.is_symmetrized, ..*options };

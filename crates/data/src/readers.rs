@@ -1,6 +1,7 @@
 //! Readers of the data set formats of other libraries.
 
 mod classes;
+pub(crate) mod edge_means;
 pub(crate) mod files;
 pub mod gin;
 pub mod graphbolt;

@@ -13,6 +13,7 @@ use crate::arrays::{check_converted, label_of, node_of, row_shape};
 use crate::check::{Place, VALUES_AT_ONCE, check_split};
 use crate::graph_folder::TARGETS;
 use crate::limits::{bad_dim, check_n_classes};
+use crate::readers::edge_means::MeanRows;
 use crate::readers::npy::{FEATURES, PARTS, open_features, open_graph, open_split};
 use crate::readers::stored::{Source, for_each_row};
 use crate::readers::target_arrays;
@@ -126,9 +127,18 @@ fn copy_dense(array: &ArrayFile, n_nodes: usize, set: &mut FolderWriter) -> Resu
 
 /// Checks that an array of an archive and a conversion's buffers together fit the memory limit, since such an array is
 /// read into memory. Other sources need no check.
-pub(super) fn check_memory(source: &Source, memory_bytes: u64) -> Result<()> {
-    let Source::Member { archive, name } = source else {
-        return Ok(());
+pub(super) fn check_memory(source: &Source, n_nodes: usize, memory_bytes: u64) -> Result<()> {
+    let (archive, name) = match source {
+        Source::Member { archive, name } => (archive, name),
+        Source::EdgeMeans(means) => {
+            let needed_bytes = means.heap_bytes(n_nodes)?.saturating_add(FIXED_BYTES);
+            let what = format!("the means of the edge features of {n_nodes} nodes");
+            return match needed_bytes <= memory_bytes {
+                true => Ok(()),
+                false => Err(Error::Memory { what, needed_bytes, budget_bytes: memory_bytes }),
+            };
+        }
+        Source::Mapped(_) | Source::Table(_) => return Ok(()),
     };
     let mut archive = Npz::open(archive)?;
     let needed_bytes = archive.array_bytes(name).saturating_add(FIXED_BYTES);
@@ -148,6 +158,13 @@ pub(super) fn copy_stored(features: &Source, n_nodes: usize, set: &mut FolderWri
         Source::Mapped(array) => copy_dense(array, n_nodes, set),
         Source::Member { archive, name } => copy_dense(&Npz::open(archive)?.array(name)?, n_nodes, set),
         Source::Table(path) => copy_lines(path, n_nodes, set),
+        Source::EdgeMeans(means) => {
+            let MeanRows { values, dim } = means.read(n_nodes)?;
+            let mut rows = set.rows("features.npy", ElementType::F32, dim)?;
+            rows.push(&values)?;
+            set.add(rows)?;
+            Ok(dim)
+        }
     }
 }
 

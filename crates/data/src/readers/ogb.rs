@@ -13,6 +13,7 @@ use kiln_store::{Npz, check_count};
 
 use crate::check::{Place, check_split};
 use crate::limits::{MEMORY_BYTES, check_n_nodes};
+use crate::readers::edge_means::EdgeMeans;
 use crate::readers::npy::note_others;
 use crate::readers::stored::{Edges, Source, Stored};
 use crate::readers::target_arrays::TargetTable;
@@ -25,6 +26,7 @@ pub use super::ogb_graphs::open_graphs;
 /// The possible names of the text file of the edges. The next two constants are the names for features and labels.
 pub(super) const EDGES: [&str; 2] = ["edge.csv.gz", "edge.csv"];
 pub(super) const FEATURES: [&str; 2] = ["node-feat.csv.gz", "node-feat.csv"];
+const EDGE_FEATURES: [&str; 2] = ["edge-feat.csv.gz", "edge-feat.csv"];
 const LABELS: [&str; 2] = ["node-label.csv.gz", "node-label.csv"];
 const ARCHIVE: &str = "data.npz";
 
@@ -45,6 +47,7 @@ const AS_GIVEN: [&str; 3] = ["arxiv", "papers100M", "mag"];
 /// | `raw/edge` | a line `src,dst` for each edge |
 /// | `raw/num-node-list`, `raw/num-edge-list` | one line: the number of nodes or edges |
 /// | `raw/node-feat` | a line of numbers for each node |
+/// | `raw/edge-feat` | without `node-feat`, a line of numbers for each edge, whose means are the node features |
 /// | `raw/node-label` | a line for each node: its class, `4` or `4.0`, or `nan` for none; or several numbers or `nan` |
 /// | `split/SCHEME/{train,valid,test}` | a line for each node of the part |
 /// | `raw/data.npz`, `raw/node-label.npz` | the same data as arrays, instead of the text files in `raw` |
@@ -52,7 +55,8 @@ const AS_GIVEN: [&str; 3] = ["arxiv", "papers100M", "mag"];
 /// Everything is read into memory. The edges are not changed, except for `ogbn_products`: OGB's library adds the
 /// reverse of each edge of that set, and so does this function, with a note. Self loops stay single, whereas OGB's
 /// library doubles them. Several numbers per node are labels if all are 0 or 1, otherwise regression targets. The folder's name identifies the set; if it is not the name of an OGB set, a note states
-/// that no edges were added. Years, edge features and `mapping` are not read.
+/// that no edges were added. Years and `mapping` are not read, and edge features only in place of node features, with a
+/// note: a node's features are the means of its edges' (of both directions, if reverse edges are added).
 ///
 /// # Errors
 /// Returns [`Error::Unsupported`] for sets of several node or edge types or without features, [`kiln_store::Error::Missing`] if the folder lacks a file or has several split schemes
@@ -106,6 +110,11 @@ fn read_with(folder: &Path, split_folder: &Path) -> Result<Stored> {
         notes.push(Note::ReverseEdgesAdded { reason: format!("OGB's library does so for {name}") });
     } else if is_text && !AS_GIVEN.contains(&set_name(&name)) {
         notes.push(Note::ReverseEdgesNotAdded { name: name.clone() });
+    }
+    if let Source::EdgeMeans(means) = &mut raw.features {
+        means.is_symmetrized = raw.edges.is_symmetrized;
+        let path = means.features.display();
+        notes.push(Note::Other(format!("node features are the means of the edge features in {path}")));
     }
     let split = read_split(split_folder, n_nodes, &mut notes)?;
     check_split(Place::Set(split_folder), &split, &raw.targets, &mut notes)?;
@@ -168,12 +177,16 @@ fn read_text(raw: &Path) -> Result<Raw> {
     let labels = required(raw, &LABELS, "the class of each node: only node property sets have one")?;
     let targets = targets_of_table(&labels, n_nodes)?;
     check_count(&labels, "the number of lines", n_nodes, targets.len())?;
-    let Some(features) = find(raw, &FEATURES) else {
-        return Err(no_features(raw, "node-feat.csv.gz, a line for each node"));
+    let features = match (find(raw, &FEATURES), find(raw, &EDGE_FEATURES)) {
+        (Some(features), _) => Source::Table(features),
+        (None, Some(features)) => {
+            Source::EdgeMeans(EdgeMeans { edges: edges.clone(), features, is_symmetrized: false })
+        }
+        (None, None) => return Err(no_features(raw, "node-feat.csv.gz, a line for each node")),
     };
     let n_stated = Some(read_count(raw, ["num-edge-list.csv.gz", "num-edge-list.csv"])?);
     let edges = Edges { source: Source::Table(edges), n_stated, is_symmetrized: false };
-    Ok(Raw { edges, features: Source::Table(features), targets })
+    Ok(Raw { edges, features, targets })
 }
 
 /// Reads the labels: one class per line, or several numbers per line.

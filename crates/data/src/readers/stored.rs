@@ -14,6 +14,7 @@ use crate::arrays::rows_of;
 use crate::builder::labels_and_values;
 use crate::edges::EdgeList;
 use crate::limits::{bad_dim, numbers};
+use crate::readers::edge_means::{EdgeMeans, MeanRows};
 use crate::{Dataset, NodeNames, Note, Result, Split};
 
 /// A set whose labels and split have been read. Features and edges are still in their files.
@@ -58,6 +59,8 @@ pub(crate) enum Source {
     },
     /// A text file.
     Table(PathBuf),
+    /// The means of the features of each node's edges, for node features only.
+    EdgeMeans(EdgeMeans),
 }
 
 impl Stored {
@@ -98,6 +101,7 @@ impl Edges {
             Source::Table(path) => return EdgeList::of_pairs(&path, self.n_stated),
             Source::Mapped(array) => array,
             Source::Member { archive, name } => Npz::open(archive)?.array_in_any_order(name)?,
+            Source::EdgeMeans(means) => return EdgeList::of_pairs(&means.edges, self.n_stated),
         };
         let path = array.path().to_owned();
         let list = EdgeList::of_rows(array)?;
@@ -115,6 +119,11 @@ fn read_features(source: &Source, n_nodes: usize, notes: &mut Vec<Note>) -> Resu
         Source::Member { archive, name } => {
             let array = Npz::open(archive)?.array(name)?;
             (array.path().to_owned(), rows_of(&array, notes)?, Some("rows of an archive"))
+        }
+        Source::EdgeMeans(means) => {
+            let MeanRows { values, dim } = means.read(n_nodes)?;
+            let rows = DenseFeatures::from_f32(values, dim)?;
+            (means.features.clone(), rows, Some("means of edge features"))
         }
         Source::Table(path) => {
             let mut values = Vec::new();

@@ -301,3 +301,36 @@ fn rejects_damaged_ogb_folders_of_graphs() {
         "{error}"
     );
 }
+
+/// ogbn-proteins has edge features, several labels and no node features; OGB's library adds reverse edges.
+#[test]
+fn ogb_node_features_are_the_means_of_edge_features_if_there_are_no_others() {
+    let (_parent, folder) = crate::ogb::folder("ogbn_proteins");
+    let raw = folder.join("raw");
+    fs::remove_file(raw.join("node-feat.csv.gz")).unwrap();
+    fs::remove_file(raw.join("node-label.csv.gz")).unwrap();
+    fs::write(raw.join("node-label.csv"), "1,0\n0,1\n1,1\n0,0\n").unwrap();
+    // The edges are 0 -> 1, 2 -> 1, 1 -> 1 and 3 -> 0.
+    fs::write(raw.join("edge-feat.csv"), "0.5,1\n0.25,0\n0.75,2\n1,1\n").unwrap();
+    let data = ogb::open(&folder).unwrap();
+    let row = |node| data.features.row(NodeId(node)).unwrap();
+    assert_eq!([row(0), row(1), row(2), row(3)], [[0.75, 1.0], [0.5, 1.0], [0.25, 0.0], [1.0, 1.0]]);
+    assert_eq!((data.targets().kind(), data.targets().n_outputs()), (TargetKind::MultiLabel, 2));
+    assert!(data.notes.iter().any(|note| note.to_string().starts_with("node features are the means")));
+    let out = folder.join("out");
+    convert(&folder, &out, &ConvertOptions::default()).unwrap();
+    assert_eq!(format::open(&out).unwrap().hash().unwrap(), data.hash().unwrap());
+
+    let refused = |text: &str| {
+        fs::write(raw.join("edge-feat.csv"), text).unwrap();
+        ogb::open(&folder).unwrap_err().to_string()
+    };
+    for (text, expected) in [
+        ("0.5\n0.5\n0.5\n", "edge-feat.csv: the number of lines is 3, expected 4"),
+        ("1\n1\n1\n1\n1\n", "line 5: \"1\", expected no more than 4 lines, one per edge"),
+        ("1\n1\nnan\n1\n", "line 3: \"nan\", expected a finite number"),
+    ] {
+        let error = refused(text);
+        assert!(error.contains(expected), "{error}");
+    }
+}

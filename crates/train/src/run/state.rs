@@ -7,6 +7,7 @@ use serde::Serialize;
 use crate::error::{Error, Result};
 use crate::evaluate::evaluation::Evaluation;
 use crate::evaluate::validation::Validation;
+use crate::metric::kind::Metric;
 use crate::run::checkpoint::{self, Checkpoint, Fault, Position, Restored, Surroundings};
 use crate::run::contract::Provenance;
 use crate::run::folder::RunFolder;
@@ -339,7 +340,9 @@ impl Run {
             TargetKind::MultiLabel | TargetKind::Regression => folder.write_outputs(said)?,
         }
         let mut summary = Summary::new(&said.metrics(), self.best()?, &report, info.elapsed);
-        summary.test_metrics = said.all_metrics();
+        if summary.metric != Metric::Accuracy {
+            summary.test_metrics = said.all_metrics();
+        }
         folder.write_summary(&summary)?;
         #[cfg(feature = "report")]
         folder.write_report(info.title, &summary, said, info.class_names)?;

@@ -69,7 +69,7 @@ pub struct Summary {
     pub metric: Metric,
     /// The value of that metric on the validation split; `None` if it is undefined.
     pub val_metric: Option<f64>,
-    /// All metrics on the test split. Written to `summary.json` unless the accuracy selected the best epoch.
+    /// All metrics on the test split; empty if the accuracy selected the best epoch.
     pub test_metrics: Vec<(Metric, Option<f64>)>,
     /// The best epoch, from 1.
     pub best_epoch: usize,
