@@ -83,6 +83,7 @@ fn gcn(stage: &mut Stage) -> Result {
         n_layers: 2,
         input_dropout: 0.0,
         dropout: 0.0,
+        ..GcnConfig::new(data.features.dim(), data.labels.n_classes())
     };
     let optimizer = AdamConfig::new(0.01).weight_decay(5e-4).into();
     let (task, config) = (NodeClassification::new(), TrainerConfig::new(optimizer));

@@ -52,6 +52,7 @@ pub fn trainer(input: &Input, device: &Device) -> Result<TaskTrainer<NodeClassif
         aggregate: Aggregate::Mean,
         input_dropout: 0.0,
         dropout: 0.0,
+        ..SageConfig::new(data.features.dim(), data.labels.n_classes())
     };
     let optimizer = OptimizerConfig::adam(0.01, 0.0);
     let config = TrainerConfig { device: device.clone(), ..TrainerConfig::new(optimizer) };

@@ -2,9 +2,7 @@
 
 use anyhow::{bail, ensure};
 use clap::{Args, ValueEnum};
-use kiln::nn::{
-    Aggregate, Epsilon, GcnConfig, GinConfig, JumpingKnowledge, Normalization, Readout, SageConfig,
-};
+use kiln::nn::{Epsilon, GcnConfig, GinConfig, JumpingKnowledge, Normalization, Readout, SageConfig};
 use kiln::sample::Fanout;
 
 use crate::flags;
@@ -118,21 +116,20 @@ impl ModelArgs {
         let (hidden, dropout) = (self.hidden.unwrap_or(256), self.dropout.unwrap_or(0.5));
         let &Self { input_dropout, .. } = self;
         match self.kind.unwrap_or(ModelKind::Sage) {
-            ModelKind::Sage => {
-                let aggregate = Aggregate::Mean;
-                Ok(NodeModel::Sage(SageConfig {
-                    d_in,
-                    hidden,
-                    n_classes,
-                    n_layers,
-                    aggregate,
-                    input_dropout,
-                    dropout,
-                }))
-            }
-            ModelKind::Gcn => {
-                Ok(NodeModel::Gcn(GcnConfig { d_in, hidden, n_classes, n_layers, input_dropout, dropout }))
-            }
+            ModelKind::Sage => Ok(NodeModel::Sage(
+                SageConfig::new(d_in, n_classes)
+                    .layers(n_layers)
+                    .hidden(hidden)
+                    .input_dropout(input_dropout)
+                    .dropout(dropout),
+            )),
+            ModelKind::Gcn => Ok(NodeModel::Gcn(
+                GcnConfig::new(d_in, n_classes)
+                    .layers(n_layers)
+                    .hidden(hidden)
+                    .input_dropout(input_dropout)
+                    .dropout(dropout),
+            )),
             ModelKind::Gin | ModelKind::Simplified => {
                 bail!("--model gin and simplified classify graphs: give --data a set of graphs")
             }

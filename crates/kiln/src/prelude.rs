@@ -3,7 +3,9 @@
 pub use kiln_data::{Dataset, GraphDataset, NodeFeatures, Split};
 pub use kiln_graph::{GraphId, NodeId};
 pub use kiln_loader::Phase;
-pub use kiln_nn::{Aggregate, GcnConfig, GinConfig, ModelConfig, SageConfig};
+pub use kiln_nn::{
+    Aggregate, GcnConfig, GinConfig, JumpingKnowledge, ModelConfig, Normalization, SageConfig,
+};
 pub use kiln_sample::{EdgeWeights, Fanout, Rule};
 pub use kiln_train::{AdamConfig, LrSchedule, Metric, PredictMode, SavedModel, SgdConfig, TrainingLength};
 

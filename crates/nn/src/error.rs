@@ -34,6 +34,29 @@ pub enum Error {
         /// The value of the field.
         dropout: f64,
     },
+    /// A setting has a value that is for another kind of model.
+    #[error("{name} is {got}, expected {expected} for this kind of model")]
+    OtherModel {
+        /// The configuration's field.
+        name: &'static str,
+        /// The value of the field.
+        got: &'static str,
+        /// The values for this kind of model.
+        expected: &'static str,
+    },
+    /// No layer could have a residual connection.
+    #[error(
+        "residual is true, but none of the {n_layers} layers has equal input and output widths before the outputs \
+         (d_in {d_in}, hidden {hidden}): use at least 3 layers, jumping knowledge, or a hidden width of d_in"
+    )]
+    NoResidual {
+        /// The number of layers.
+        n_layers: usize,
+        /// The width of the input features.
+        d_in: usize,
+        /// The width of the rows between layers.
+        hidden: usize,
+    },
     /// A setting is infinite or NaN.
     #[error("{name} is {got}, expected a finite number")]
     NotFinite {

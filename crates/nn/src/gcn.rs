@@ -1,14 +1,20 @@
+use std::fmt;
+
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use kiln_kernels::DeviceBlock;
 use kiln_sample::{KeyDomain, RngKey};
 use serde::{Deserialize, Serialize};
 
-use crate::stack::{Dropout, Widths};
-use crate::{BlockModel, ForwardContext, GcnConv, GcnConvConfig, LayerWiseModel, ModelConfig, Result};
+use crate::frame::{FrameConfig, fmt_options};
+use crate::stack::Widths;
+use crate::{
+    BlockModel, ForwardContext, Frame, GcnConv, GcnConvConfig, JumpingKnowledge, LayerWiseModel, ModelConfig,
+    Normalization, Result,
+};
 
 /// The configuration of a [`Gcn`] model.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GcnConfig {
     /// Width of the input features.
@@ -23,12 +29,34 @@ pub struct GcnConfig {
     pub input_dropout: f64,
     /// Probability that dropout zeroes a value between layers, in `[0, 1)`.
     pub dropout: f64,
+    /// Normalisation of each layer's rows before ReLU, except of the outputs: [`Normalization::None`] or
+    /// [`Normalization::Layer`].
+    #[serde(default)]
+    pub norm: Normalization,
+    /// True to add a node's own row to the result of each layer whose input and output have the hidden width (He,
+    /// Zhang, Ren and Sun 2016), after ReLU and dropout. The outputs have no residual connection.
+    #[serde(default)]
+    pub residual: bool,
+    /// The layers from which the outputs are computed: any but [`JumpingKnowledge::Sum`]. Except for
+    /// [`JumpingKnowledge::Direct`], all layers have the hidden width, and a linear layer follows them.
+    #[serde(default)]
+    pub jumping: JumpingKnowledge,
 }
 
 impl GcnConfig {
     /// Creates a configuration of three layers with a hidden width of 256 and a dropout of 0.5 between layers.
     pub fn new(d_in: usize, n_classes: usize) -> Self {
-        Self { d_in, hidden: 256, n_classes, n_layers: 3, input_dropout: 0.0, dropout: 0.5 }
+        Self {
+            d_in,
+            hidden: 256,
+            n_classes,
+            n_layers: 3,
+            input_dropout: 0.0,
+            dropout: 0.5,
+            norm: Normalization::None,
+            residual: false,
+            jumping: JumpingKnowledge::Direct,
+        }
     }
 
     /// Sets the width of the rows between layers.
@@ -55,19 +83,55 @@ impl GcnConfig {
         Self { dropout, ..self }
     }
 
+    /// Sets the normalisation of hidden rows.
+    #[must_use]
+    pub fn norm(self, norm: Normalization) -> Self {
+        Self { norm, ..self }
+    }
+
+    /// Sets whether layers have residual connections.
+    #[must_use]
+    pub fn residual(self, residual: bool) -> Self {
+        Self { residual, ..self }
+    }
+
+    /// Sets the layers from which the outputs are computed.
+    #[must_use]
+    pub fn jumping(self, jumping: JumpingKnowledge) -> Self {
+        Self { jumping, ..self }
+    }
+
     /// Creates a model with initial weights drawn from the key; layer `i` uses `key.fold_in(KeyDomain::Layer, i)`.
     ///
     /// # Errors
-    /// Returns an error if a width or the number of layers is 0 or too large, or if a dropout is not in `[0, 1)`.
+    /// Returns an error if a width or the number of layers is 0 or too large, if a dropout is not in `[0, 1)`, if
+    /// `norm` or `jumping` has a value for another kind of model, or if no layer could have a residual connection.
     pub fn init(&self, key: RngKey, device: &Device) -> Result<Gcn> {
-        let &Self { d_in, hidden, n_classes, n_layers, input_dropout, dropout } = self;
-        let widths = Widths { d_in, hidden, n_classes, n_layers }.of_layers()?;
-        let dropout = Dropout::new(input_dropout, dropout)?;
+        let &Self { d_in, hidden, n_classes, n_layers, input_dropout, dropout, norm, residual, jumping } =
+            self;
+        let widths = Widths { d_in, hidden, n_classes, n_layers };
+        let frame = FrameConfig { widths, input_dropout, dropout, norm, residual, jumping };
         let layer = |(i, [d_in, d_out]): (usize, [usize; 2])| {
             GcnConvConfig { d_in, d_out }.init(key.fold_in(KeyDomain::Layer, i as u64), device)
         };
-        let layers = widths.into_iter().enumerate().map(layer).collect::<Result<_>>()?;
-        Ok(Gcn { layers, dropout })
+        let layers = frame.of_convs()?.into_iter().enumerate().map(layer).collect::<Result<_>>()?;
+        Ok(Gcn { layers, frame: frame.init(key, device)? })
+    }
+}
+
+impl fmt::Debug for GcnConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { d_in, hidden, n_classes, n_layers, input_dropout, dropout, norm, residual, jumping } =
+            self;
+        let mut text = f.debug_struct("GcnConfig");
+        text.field("d_in", d_in);
+        text.field("hidden", hidden);
+        text.field("n_classes", n_classes);
+        text.field("n_layers", n_layers);
+        text.field("input_dropout", input_dropout);
+        text.field("dropout", dropout);
+        fmt_options(&mut text, *norm, *residual, *jumping);
+        text.finish()
     }
 }
 
@@ -105,8 +169,8 @@ impl ModelConfig for GcnConfig {
 pub struct Gcn {
     /// The layers, input layer first.
     pub layers: Vec<GcnConv>,
-    #[module(skip)]
-    dropout: Dropout,
+    /// Normalisations and the linear layer of jumping knowledge; without parameters if the options are not used.
+    pub frame: Frame,
 }
 
 impl BlockModel for Gcn {
@@ -119,13 +183,12 @@ impl BlockModel for Gcn {
     /// # Panics
     /// Panics if the block has no edge weights, and when [`BlockModel::layer`] panics.
     fn layer(&self, i: usize, block: &DeviceBlock, x: Tensor<2>, ctx: &ForwardContext) -> Tensor<2> {
-        let x = self.layers[i].forward(block, self.dropout.before(i, block, x, ctx));
-        if i + 1 == self.layers.len() { x } else { self.dropout.after(i, block, x, ctx) }
+        self.frame.layer(i, block, x, ctx, |x| self.layers[i].forward(block, x))
     }
 }
 
 impl LayerWiseModel for Gcn {
     fn widths(&self, i: usize) -> [usize; 2] {
-        self.layers[i].weight.dims()
+        self.frame.widths(i, self.layers[i].weight.dims())
     }
 }

@@ -8,23 +8,34 @@ use serde::{Deserialize, Serialize};
 use crate::error::{check_dropout, check_size};
 use crate::normalization::normalize;
 use crate::{
-    Aggregate, Epsilon, ForwardContext, GinConv, GraphModel, Linear, Mlp, MlpConfig, Mode, ModelConfig,
-    Normalization, Readout, Result,
+    Aggregate, Epsilon, Error, ForwardContext, GinConv, GraphModel, Linear, Mlp, MlpConfig, Mode,
+    ModelConfig, Normalization, Readout, Result,
 };
 
-/// The layers from which a graph's scores are computed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// The layers from which the scores of graphs or nodes are computed. In a model of nodes there is no pooling.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum JumpingKnowledge {
     /// The last layer alone, without a linear layer. Its rows have one column per class, and the readout returns the
     /// scores.
+    #[default]
     Direct,
-    /// The last layer alone, with a linear layer on its pooled rows.
+    /// The last layer alone, with a linear layer on its pooled rows: PyG's `jk="last"`.
     Last,
     /// All layers and the input, as in the paper: each has its own linear layer on its pooled rows, and the scores are
     /// summed. Except for the initial weights, this equals one linear layer on the concatenated pooled rows of all
-    /// layers (Xu, Li, Tian, Sonobe, Kawarabayashi and Jegelka 2018).
+    /// layers (Xu, Li, Tian, Sonobe, Kawarabayashi and Jegelka 2018). It is for [`Gin`].
     Sum,
+    /// The concatenated rows of all layers, without the input, with a linear layer: PyG's `jk="cat"`. It is for
+    /// [`Sage`](crate::Sage) and [`Gcn`](crate::Gcn).
+    Cat,
+    /// The maximum of each column over the rows of all layers, without the input, with a linear layer: PyG's
+    /// `jk="max"`. It is for [`Sage`](crate::Sage) and [`Gcn`](crate::Gcn).
+    Max,
+}
+
+fn other_jumping(got: &'static str) -> Error {
+    Error::OtherModel { name: "jumping", got, expected: "direct, last or sum" }
 }
 
 /// The configuration of a [`Gin`] model.
@@ -96,8 +107,8 @@ impl GinConfig {
     /// `key.fold_in(KeyDomain::Layer, i)`; the linear layers after the readout use `i = n_layers`.
     ///
     /// # Errors
-    /// Returns an error if a width or a number of layers is 0 or too large, if epsilon is not finite, or if the dropout
-    /// is not in `[0, 1)`.
+    /// Returns an error if a width or a number of layers is 0 or too large, if epsilon is not finite, if the dropout is
+    /// not in `[0, 1)`, or if `norm` or `jumping` has a value for another kind of model.
     pub fn init(&self, key: RngKey, device: &Device) -> Result<Gin> {
         check_size("n_classes", self.n_classes)?;
         check_size("n_layers", self.n_layers)?;
@@ -110,6 +121,8 @@ impl GinConfig {
             JumpingKnowledge::Direct => Vec::new(),
             JumpingKnowledge::Last => vec![self.hidden],
             JumpingKnowledge::Sum => [vec![self.d_in], vec![self.hidden; self.n_layers]].concat(),
+            JumpingKnowledge::Cat => return Err(other_jumping("cat")),
+            JumpingKnowledge::Max => return Err(other_jumping("max")),
         };
         let head = |(k, width)| Linear::init(layer_key(self.n_layers), k, [width, self.n_classes], device);
         let heads = pooled_widths.into_iter().enumerate().map(head).collect::<Result<_>>()?;
@@ -124,7 +137,7 @@ impl GinConfig {
         let mlp = MlpConfig { d_in, hidden, d_out, n_layers, norm }.init(key, device)?;
         let conv = GinConv::new(mlp, self.epsilon, self.aggregate, device)?;
         let (norm, follow) =
-            if gives_scores { (None, Follow::Nothing) } else { (norm.init(d_out, device), Follow::Relu) };
+            if gives_scores { (None, Follow::Nothing) } else { (norm.init(d_out, device)?, Follow::Relu) };
         Ok(GinLayer { conv, norm, follow })
     }
 }

@@ -9,8 +9,8 @@
 //! use kiln_sample::RngKey;
 //! let aggregate = Aggregate::Mean;
 //! let (d_in, hidden, n_classes, n_layers) = (100, 256, 47, 3);
-//! let (input_dropout, dropout) = (0.0, 0.5);
-//! let config = SageConfig { d_in, hidden, n_classes, n_layers, aggregate, input_dropout, dropout };
+//! let input_dropout = 0.1;
+//! let config = SageConfig { hidden, n_layers, aggregate, input_dropout, ..SageConfig::new(d_in, n_classes) };
 //! let model = config.init(RngKey::new(0), &Device::flex())?;
 //! assert_eq!(model.n_layers(), 3);
 //! # Ok::<(), kiln_nn::Error>(())
@@ -18,6 +18,7 @@
 
 mod aggregate;
 mod error;
+mod frame;
 mod gcn;
 mod gcn_conv;
 mod gin;
@@ -35,6 +36,7 @@ mod weights;
 
 pub use aggregate::{Aggregate, Readout};
 pub use error::{Error, TensorNames};
+pub use frame::Frame;
 pub use gcn::{Gcn, GcnConfig};
 pub use gcn_conv::{GcnConv, GcnConvConfig};
 pub use gin::{Gin, GinConfig, GinLayer, JumpingKnowledge};

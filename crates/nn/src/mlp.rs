@@ -40,7 +40,7 @@ impl MlpConfig {
     /// `i` uses the key's parameters `2 i` and `2 i + 1`.
     ///
     /// # Errors
-    /// Returns an error if a width or the number of layers is 0 or too large.
+    /// Returns an error if a width or the number of layers is 0 or too large, or for layer normalisation.
     pub fn init(&self, key: RngKey, device: &Device) -> Result<Mlp> {
         let &Self { d_in, hidden, d_out, n_layers, norm } = self;
         check_size("hidden", hidden)?;
@@ -50,10 +50,11 @@ impl MlpConfig {
             i if i == n_layers => d_out,
             _ => hidden,
         };
+        let norms = (1..n_layers).map(|_| norm.init(hidden, device)).collect::<Result<Vec<_>>>()?;
         let linear = |i| Linear::init(key, i, [width(i), width(i + 1)], device);
         Ok(Mlp {
             linears: (0..n_layers).map(linear).collect::<Result<_>>()?,
-            norms: (1..n_layers).filter_map(|_| norm.init(hidden, device)).collect(),
+            norms: norms.into_iter().flatten().collect(),
         })
     }
 }

@@ -2,26 +2,34 @@ use burn::nn::{BatchNorm, BatchNormConfig};
 use burn::tensor::{Device, Tensor, module};
 use serde::{Deserialize, Serialize};
 
-use crate::{ForwardContext, Mode};
+use crate::{Error, ForwardContext, Mode, Result};
 
-/// The normalisation of hidden rows, which scales each column.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// The normalisation of hidden rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Normalization {
     /// No normalisation.
+    #[default]
     None,
     /// Burn's batch normalisation (Ioffe and Szegedy 2015) over all rows of the batch, with running statistics of
     /// momentum 0.1 for prediction. The running variance is biased, whereas PyTorch's divides by the number of rows
-    /// less 1.
+    /// less 1. It is for [`Gin`](crate::Gin) and [`Mlp`](crate::Mlp).
     Batch,
+    /// Burn's layer normalisation (Ba, Kiros and Hinton 2016) of each row on its own, with a learned scale and shift of
+    /// each column. It is for [`Sage`](crate::Sage) and [`Gcn`](crate::Gcn).
+    Layer,
 }
 
 impl Normalization {
     /// Creates the module that normalises rows of this width, or returns `None` for [`Normalization::None`].
-    pub(crate) fn init(self, width: usize, device: &Device) -> Option<BatchNorm> {
+    ///
+    /// # Errors
+    /// Returns [`Error::OtherModel`] for [`Normalization::Layer`].
+    pub(crate) fn init(self, width: usize, device: &Device) -> Result<Option<BatchNorm>> {
         match self {
-            Self::None => None,
-            Self::Batch => Some(BatchNormConfig::new(width).init(device)),
+            Self::None => Ok(None),
+            Self::Batch => Ok(Some(BatchNormConfig::new(width).init(device))),
+            Self::Layer => Err(Error::OtherModel { name: "norm", got: "layer", expected: "none or batch" }),
         }
     }
 }

@@ -48,6 +48,7 @@ fn sage(n_layers: usize) -> Sage {
         aggregate: Aggregate::Mean,
         input_dropout: 0.0,
         dropout: 0.0,
+        ..SageConfig::new(16, HIDDEN)
     };
     config.init(RngKey::new(1), &Device::flex()).unwrap()
 }

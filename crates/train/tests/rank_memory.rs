@@ -52,8 +52,16 @@ fn wide_data() -> Dataset {
 
 fn model() -> Sage {
     let (d_in, hidden, n_classes, aggregate) = (DIM, HIDDEN, 4, Aggregate::Mean);
-    let config =
-        SageConfig { d_in, hidden, n_classes, n_layers: 2, aggregate, input_dropout: 0.1, dropout: 0.5 };
+    let config = SageConfig {
+        d_in,
+        hidden,
+        n_classes,
+        n_layers: 2,
+        aggregate,
+        input_dropout: 0.1,
+        dropout: 0.5,
+        ..SageConfig::new(d_in, n_classes)
+    };
     config.init(RngKey::new(1), &Device::flex().autodiff()).unwrap()
 }
 

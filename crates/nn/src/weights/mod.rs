@@ -34,6 +34,9 @@ pub enum WeightFormat {
 ///
 /// Matrices are `[d_out, d_in]`, except in DGL's `GraphConv`, which stores `[d_in, d_out]` like kiln.
 ///
+/// Only the parameters of the convolutions are exchanged, not those of [`Frame`](crate::Frame): a file with tensors of
+/// normalisations or of a linear layer after the convolutions is rejected.
+///
 /// The file does not determine the aggregation and the edge weights, which must be chosen to match:
 ///
 /// - DGL's aggregators `"pool"` and `"lstm"` have additional weights, and its `"gcn"` has no weight for a node's own
@@ -57,8 +60,7 @@ impl PortableWeights for Gcn {}
 /// use burn::tensor::Device;
 /// use kiln_nn::{GcnConfig, WeightFormat, load_safetensors, to_safetensors};
 /// use kiln_sample::RngKey;
-/// let (d_in, hidden, n_classes, n_layers) = (8, 16, 3, 2);
-/// let config = GcnConfig { d_in, hidden, n_classes, n_layers, input_dropout: 0.5, dropout: 0.5 };
+/// let config = GcnConfig::new(8, 3).hidden(16).layers(2);
 /// let trained = config.init(RngKey::new(0), &Device::flex())?;
 /// let bytes = to_safetensors(&trained, WeightFormat::Pyg);
 /// let mut model = config.init(RngKey::new(1), &Device::flex())?;

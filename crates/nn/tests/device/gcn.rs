@@ -46,7 +46,15 @@ fn narrow() -> Block {
 }
 
 fn config() -> GcnConfig {
-    GcnConfig { d_in: 5, hidden: 7, n_classes: 3, n_layers: 2, input_dropout: 0.0, dropout: 0.5 }
+    GcnConfig {
+        d_in: 5,
+        hidden: 7,
+        n_classes: 3,
+        n_layers: 2,
+        input_dropout: 0.0,
+        dropout: 0.5,
+        ..GcnConfig::new(5, 3)
+    }
 }
 
 fn model(config: &GcnConfig, seed: u64, device: &Device) -> Gcn {

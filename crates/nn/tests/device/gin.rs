@@ -123,7 +123,7 @@ fn smooth_conv(aggregate: Aggregate, norm: Normalization, device: &Device) -> Gi
     let shift = Param::from_tensor(Tensor::from_data([8.0, -8.0, 8.0, -8.0, 8.0, -8.0], device));
     match norm {
         Normalization::None => mlp.linears[0].bias = shift,
-        Normalization::Batch => mlp.norms[0].beta = shift,
+        Normalization::Batch | Normalization::Layer => mlp.norms[0].beta = shift,
     }
     GinConv::new(mlp, Epsilon::Learnable(0.5), aggregate, device)
         .expect("a finite epsilon should be accepted")

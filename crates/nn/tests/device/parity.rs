@@ -77,6 +77,7 @@ fn check_sage(name: &str, naming: WeightFormat) {
         aggregate: Aggregate::Mean,
         input_dropout: 0.5,
         dropout: 0.5,
+        ..SageConfig::new(d_in, n_classes)
     };
     let model = config.init(RngKey::new(0), &device()).unwrap();
     let graph = CscBuilder::new(n_nodes).build(&srcs, &dsts).unwrap();
@@ -96,7 +97,15 @@ fn sage_with_dgl_weights_matches_the_formula_of_the_paper() {
 #[test]
 fn gcn_with_pyg_weights_matches_the_formula_of_the_paper() {
     let Expected { n_nodes, srcs, dsts, widths: [d_in, hidden, n_classes], .. } = expected();
-    let config = GcnConfig { d_in, hidden, n_classes, n_layers: 2, input_dropout: 0.5, dropout: 0.5 };
+    let config = GcnConfig {
+        d_in,
+        hidden,
+        n_classes,
+        n_layers: 2,
+        input_dropout: 0.5,
+        dropout: 0.5,
+        ..GcnConfig::new(d_in, n_classes)
+    };
     let model = config.init(RngKey::new(0), &device()).unwrap();
     let graph = gcn_norm(&CscBuilder::new(n_nodes).build(&srcs, &dsts).unwrap()).unwrap();
     let stored = SamplerConfig::full(2).with_weights(EdgeWeights::Stored);

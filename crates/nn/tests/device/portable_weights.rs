@@ -59,13 +59,30 @@ fn renamed(file: &File, from: &str, to: &str) -> File {
 fn sage(seed: u64, n_layers: usize) -> Sage {
     let aggregate = Aggregate::Mean;
     let (d_in, hidden, n_classes, input_dropout, dropout) = (2, 3, 4, 0.0, 0.0);
-    let config = SageConfig { d_in, hidden, n_classes, n_layers, aggregate, input_dropout, dropout };
+    let config = SageConfig {
+        d_in,
+        hidden,
+        n_classes,
+        n_layers,
+        aggregate,
+        input_dropout,
+        dropout,
+        ..SageConfig::new(d_in, n_classes)
+    };
     config.init(RngKey::new(seed), &device()).unwrap()
 }
 
 fn gcn(seed: u64, n_layers: usize) -> Gcn {
     let (d_in, hidden, n_classes, input_dropout, dropout) = (2, 3, 4, 0.0, 0.0);
-    let config = GcnConfig { d_in, hidden, n_classes, n_layers, input_dropout, dropout };
+    let config = GcnConfig {
+        d_in,
+        hidden,
+        n_classes,
+        n_layers,
+        input_dropout,
+        dropout,
+        ..GcnConfig::new(d_in, n_classes)
+    };
     config.init(RngKey::new(seed), &device()).unwrap()
 }
 
@@ -232,7 +249,15 @@ fn reads_f16_bf16_and_f64_weights() {
 #[test]
 fn loaded_parameters_keep_their_ids_and_stay_trainable() {
     let (d_in, hidden, n_classes, n_layers, input_dropout, dropout) = (2, 3, 4, 1, 0.0, 0.0);
-    let config = GcnConfig { d_in, hidden, n_classes, n_layers, input_dropout, dropout };
+    let config = GcnConfig {
+        d_in,
+        hidden,
+        n_classes,
+        n_layers,
+        input_dropout,
+        dropout,
+        ..GcnConfig::new(d_in, n_classes)
+    };
     let mut model = config.init(RngKey::new(0), &device().autodiff()).unwrap();
     let id = model.layers[0].weight.id;
     load_safetensors(&mut model, &to_safetensors(&gcn(1, 1), WeightFormat::Pyg)).unwrap();

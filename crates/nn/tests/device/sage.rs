@@ -43,7 +43,16 @@ fn narrow() -> Block {
 }
 
 fn config(aggregate: Aggregate) -> SageConfig {
-    SageConfig { d_in: 5, hidden: 7, n_classes: 3, n_layers: 2, aggregate, input_dropout: 0.0, dropout: 0.5 }
+    SageConfig {
+        d_in: 5,
+        hidden: 7,
+        n_classes: 3,
+        n_layers: 2,
+        aggregate,
+        input_dropout: 0.0,
+        dropout: 0.5,
+        ..SageConfig::new(5, 3)
+    }
 }
 
 fn model(aggregate: Aggregate, seed: u64, device: &Device) -> Sage {
@@ -317,6 +326,7 @@ fn gradient_bits(n_threads: usize) -> Vec<u32> {
             aggregate: Aggregate::Mean,
             input_dropout: 0.0,
             dropout: 0.5,
+            ..SageConfig::new(8, 4)
         };
         let model = config.init(RngKey::new(0), &device).expect("the configuration should be valid");
         let hidden = model.layer(0, &big, ramp([50_000, 8], &device), &ctx(Mode::Train));

@@ -73,7 +73,16 @@ pub(crate) fn micro_loader(
 pub(crate) fn sage(data: &Dataset, [input_dropout, dropout]: [f64; 2]) -> Sage {
     let (d_in, n_classes) = (data.features.dim(), data.labels.n_classes());
     let aggregate = Aggregate::Mean;
-    let config = SageConfig { d_in, hidden: 16, n_classes, n_layers: 2, aggregate, input_dropout, dropout };
+    let config = SageConfig {
+        d_in,
+        hidden: 16,
+        n_classes,
+        n_layers: 2,
+        aggregate,
+        input_dropout,
+        dropout,
+        ..SageConfig::new(d_in, n_classes)
+    };
     config.init(RngKey::new(1), &Device::flex().autodiff()).unwrap()
 }
 

@@ -75,6 +75,7 @@ fn sage(data: &Dataset) -> SageConfig {
         aggregate: Aggregate::Mean,
         input_dropout: 0.1,
         dropout: 0.5,
+        ..SageConfig::new(data.features.dim(), data.labels.n_classes())
     }
 }
 

@@ -71,6 +71,7 @@ fn trainer(data: &Dataset) -> SageTrainer {
         aggregate: Aggregate::Mean,
         input_dropout: 0.0,
         dropout: 0.2,
+        ..SageConfig::new(data.features.dim(), 4)
     };
     let config = TrainerConfig { seed: 1, ..TrainerConfig::new(OptimizerConfig::adam(0.01, 0.0)) };
     let init = |key, device: &Device| model.init(key, device);

@@ -17,7 +17,10 @@ use kiln_kernels::DeviceBlock;
 use kiln_kernels::ops::{self, Aggregation, Reduction};
 use kiln_kernels::testing::{check_close, values};
 use kiln_loader::{ItemSampler, ItemSamplerConfig, LoaderConfig, NodeBatcher};
-use kiln_nn::{Aggregate, BlockModel, ForwardContext, GcnConfig, LayerWiseModel, Mode, Sage, SageConfig};
+use kiln_nn::{
+    Aggregate, BlockModel, ForwardContext, GcnConfig, JumpingKnowledge, LayerWiseModel, Mode, Normalization,
+    Sage, SageConfig,
+};
 use kiln_sample::{
     EdgeWeights, Fanout, FrontierSampler, NeighborSampler, RngKey, SamplerConfig, Scratch, Seeds,
 };
@@ -56,6 +59,7 @@ fn sage(d_in: usize, device: &Device) -> Sage {
         aggregate: Aggregate::Mean,
         input_dropout: 0.0,
         dropout: 0.5,
+        ..SageConfig::new(d_in, 4)
     };
     config.init(RngKey::new(2), device).unwrap()
 }
@@ -108,8 +112,15 @@ fn layer_wise_outputs_equal_those_of_whole_neighbourhoods() {
 fn layer_wise_gcn_outputs_equal_those_of_whole_neighbourhoods() {
     let (data, device) = (sbm(), Device::flex());
     let graph = Arc::new(gcn_norm(&data.graph).unwrap());
-    let config =
-        GcnConfig { d_in: 12, hidden: 16, n_classes: 4, n_layers: 2, input_dropout: 0.5, dropout: 0.5 };
+    let config = GcnConfig {
+        d_in: 12,
+        hidden: 16,
+        n_classes: 4,
+        n_layers: 2,
+        input_dropout: 0.5,
+        dropout: 0.5,
+        ..GcnConfig::new(12, 4)
+    };
     let model = config.init(RngKey::new(2), &device).unwrap();
     let stored = SamplerConfig::full(2).with_weights(EdgeWeights::Stored);
     let sampler = NeighborSampler::with_config(graph.clone(), stored).unwrap();
@@ -118,6 +129,27 @@ fn layer_wise_gcn_outputs_equal_those_of_whole_neighbourhoods() {
         let exact = LayerWiseInference::new(graph.clone(), in_memory(range_bytes)).unwrap();
         let outputs = exact.carry_weights().unwrap().outputs(&model, &*data.features, &device).unwrap();
         check_close(&floats(&outputs), &expected, TOLERANCE);
+    }
+}
+
+/// A layer passes on what jumping knowledge needs of the earlier layers, in memory and in spill files.
+#[test]
+fn layer_wise_outputs_of_models_with_options_equal_those_of_whole_neighbourhoods() {
+    let (data, device) = (sbm(), Device::flex());
+    let folder = tempfile::tempdir().unwrap();
+    for jumping in [JumpingKnowledge::Last, JumpingKnowledge::Cat, JumpingKnowledge::Max] {
+        let config = SageConfig::new(12, 4).hidden(16).norm(Normalization::Layer).residual(true);
+        let model = config.jumping(jumping).init(RngKey::new(2), &device).unwrap();
+        let expected = at_once(&data, &NeighborSampler::full(data.graph.clone(), 3), &model, &device);
+        for range_bytes in BUDGETS {
+            let spill = Spill { memory_bytes: range_bytes + 8 * 300, folder: folder.path().into() };
+            for spill in [None, Some(spill)] {
+                let inference = exact(&data, LayerWiseConfig { range_bytes, spill });
+                let outputs = inference.outputs(&model, &*data.features, &device).unwrap();
+                assert_eq!((outputs.n_rows(), outputs.dim()), (300, 4));
+                check_close(&floats(&outputs), &expected, TOLERANCE);
+            }
+        }
     }
 }
 

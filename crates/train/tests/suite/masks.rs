@@ -107,6 +107,7 @@ fn train(n_ranks: usize, dropout: f64) -> Outputs {
             aggregate,
             input_dropout: dropout,
             dropout,
+            ..SageConfig::new(d_in, N_CLASSES)
         };
         let task = Noted { task: NodeClassification::new(), outputs: &outputs };
         // The learning rate is so small that, after rounding, no step changes the weights.

@@ -68,6 +68,7 @@ fn sage_on(data: &kiln_data::Dataset, device: &Device) -> kiln_nn::Result<kiln_n
         aggregate: kiln_nn::Aggregate::Mean,
         input_dropout: 0.0,
         dropout: 0.0,
+        ..kiln_nn::SageConfig::new(data.features.dim(), data.labels.n_classes())
     };
     config.init(kiln_sample::RngKey::new(1), device)
 }

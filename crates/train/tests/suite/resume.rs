@@ -12,7 +12,7 @@ use kiln_data::{Dataset, synthetic};
 use kiln_feature::FeatureStore;
 use kiln_graph::NodeId;
 use kiln_loader::{ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeBatcher, Shard};
-use kiln_nn::{Aggregate, Sage, SageConfig};
+use kiln_nn::{Sage, SageConfig};
 use kiln_sample::{Fanout, NeighborSampler};
 use kiln_train::{
     DeviceBatcher, EpochReport, Error, Evaluation, FitConfig, MetricSums, NodeClassification,
@@ -116,15 +116,7 @@ pub(crate) fn train(
 }
 
 pub(crate) fn trainer(data: &Dataset, comm: Box<dyn kiln_comm::Communicator>) -> Nodes {
-    let model = SageConfig {
-        d_in: data.features.dim(),
-        hidden: 8,
-        n_classes: 4,
-        n_layers: 2,
-        aggregate: Aggregate::Mean,
-        input_dropout: 0.1,
-        dropout: 0.3,
-    };
+    let model = SageConfig::new(data.features.dim(), 4).hidden(8).layers(2).input_dropout(0.1).dropout(0.3);
     let config = TrainerConfig { seed: 1, ..TrainerConfig::new(OptimizerConfig::adam(0.01, 0.01)) };
     let init = |key, device: &Device| model.init(key, device);
     TaskTrainer::new(NodeClassification::new(), &config, comm, init).unwrap().with_read_every(4)

@@ -5,9 +5,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use burn::tensor::Device;
 use kiln_comm::{Communicator, SingleRank};
 use kiln_data::Dataset;
-use kiln_nn::Sage;
+use kiln_nn::{GcnConfig, JumpingKnowledge, Normalization, Sage, SageConfig};
+use kiln_sample::RngKey;
 use kiln_train::{
     AdamConfig, EpochReport, Error, FitConfig, LrDecay, LrSchedule, MetricSums, NodeClassification,
     OptimizerConfig, Run, RunFolder, RunIdentity, SgdConfig, StepReport, TaskTrainer, TrainCallback,
@@ -72,9 +74,20 @@ fn train_in_batches(
     data: &Dataset,
     optimizer: OptimizerConfig,
 ) -> Vec<f32> {
+    train_model(n_ranks, accumulate, data, optimizer, || sage(data, [0.1, 0.5]))
+}
+
+fn train_model(
+    n_ranks: usize,
+    accumulate: usize,
+    data: &Dataset,
+    optimizer: OptimizerConfig,
+    model: impl Fn() -> Sage + Sync,
+) -> Vec<f32> {
     let of_ranks = ranks(n_ranks).run(|comm| {
         let loader = micro_loader(data, &nodes(N_SEEDS), GLOBAL_BATCH, accumulate, shard(&*comm));
-        let mut trainer = micro_trainer(data, optimizer, accumulate, comm);
+        let config = TrainerConfig { seed: 1, accumulate, ..TrainerConfig::new(optimizer) };
+        let mut trainer = TaskTrainer::new(NodeClassification::new(), &config, comm, |_, _| Ok(model()))?;
         for _ in 0..N_EPOCHS {
             let report = trainer.epoch(&loader, |_| ())?;
             assert_eq!((report.n_steps, report.counts.total), (5, u64::from(N_SEEDS)));
@@ -83,7 +96,7 @@ fn train_in_batches(
     });
     let of_ranks: Vec<Vec<u8>> = of_ranks.unwrap();
     assert!(of_ranks.iter().all(|weights| *weights == of_ranks[0]));
-    let mut model = sage(data, [0.0, 0.0]);
+    let mut model = model();
     load_weights(&mut model, of_ranks[0].clone()).unwrap();
     Values::of(&model)
 }
@@ -184,6 +197,41 @@ fn accumulated_batches_train_the_weights_of_one_batch_with_all_their_seeds() {
             assert!(distance <= TOLERANCE, "{name}, {n_ranks} ranks, {accumulate} batches: {distance:e}");
         }
     }
+}
+
+#[test]
+fn models_with_options_train_the_same_weights_on_1_2_and_4_ranks_and_in_batches() {
+    const TOLERANCE: f64 = 1e-4;
+    let (data, adam) = (data(400), AdamConfig::new(0.01).schedule(cosine()).into());
+    for jumping in [JumpingKnowledge::Last, JumpingKnowledge::Cat, JumpingKnowledge::Max] {
+        let config = SageConfig::new(data.features.dim(), 4).hidden(16).layers(2).input_dropout(0.1);
+        let config = config.norm(Normalization::Layer).residual(true).jumping(jumping);
+        let model = || config.init(RngKey::new(1), &Device::flex().autodiff()).unwrap();
+        let one = train_model(1, 1, &data, adam, model);
+        for (n_ranks, accumulate) in [(2, 1), (4, 1), (1, 4), (2, 2)] {
+            let distance = distance(&one, &train_model(n_ranks, accumulate, &data, adam, model));
+            println!("{jumping:?}, {n_ranks} ranks, {accumulate} batches: {distance:.2e}");
+            assert!(
+                distance <= TOLERANCE,
+                "{jumping:?}, {n_ranks} ranks, {accumulate} batches: {distance:e}"
+            );
+        }
+    }
+}
+
+/// A `model.json` of an earlier version opens as the model without options.
+#[test]
+fn configurations_without_model_options_have_the_defaults() {
+    let sage = r#"{"d_in":8,"hidden":4,"n_classes":3,"n_layers":2,"aggregate":"mean","input_dropout":0.0,"dropout":0.5}"#;
+    let expected = SageConfig::new(8, 3).hidden(4).layers(2);
+    assert_eq!(serde_json::from_str::<SageConfig>(sage).unwrap(), expected);
+    let gcn = r#"{"d_in":8,"hidden":4,"n_classes":3,"n_layers":2,"input_dropout":0.0,"dropout":0.5}"#;
+    let expected = GcnConfig::new(8, 3).hidden(4).layers(2);
+    assert_eq!(serde_json::from_str::<GcnConfig>(gcn).unwrap(), expected);
+    let options = expected.norm(Normalization::Layer).residual(true).jumping(JumpingKnowledge::Max);
+    let text = serde_json::to_string(&options).unwrap();
+    assert!(text.ends_with(r#""norm":"layer","residual":true,"jumping":"max"}"#), "{text}");
+    assert_eq!(serde_json::from_str::<GcnConfig>(&text).unwrap(), options);
 }
 
 #[test]

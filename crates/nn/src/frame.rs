@@ -1,0 +1,196 @@
+//! The parts around the convolutions of [`Sage`](crate::Sage) and [`Gcn`](crate::Gcn): activation, dropout,
+//! normalisation, residual connections and jumping knowledge.
+
+use std::fmt;
+
+use burn::module::Module;
+use burn::nn::{LayerNorm, LayerNormConfig};
+use burn::tensor::{Device, Tensor};
+use kiln_kernels::{DeviceBlock, ops};
+use kiln_sample::{KeyDomain, RngKey};
+
+use crate::error::{Error, check_size};
+use crate::stack::{Dropout, Widths};
+use crate::{ForwardContext, JumpingKnowledge, Linear, Normalization, Result};
+
+/// The options of a frame. With the defaults, the model is its convolutions with ReLU and dropout between them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FrameConfig {
+    pub(crate) widths: Widths,
+    pub(crate) input_dropout: f64,
+    pub(crate) dropout: f64,
+    pub(crate) norm: Normalization,
+    pub(crate) residual: bool,
+    pub(crate) jumping: JumpingKnowledge,
+}
+
+impl FrameConfig {
+    /// Returns the widths of the convolutions. With jumping knowledge, all of them have rows of the hidden width.
+    pub(crate) fn of_convs(&self) -> Result<Vec<[usize; 2]>> {
+        let widths = self.widths;
+        check_size("n_classes", widths.n_classes)?;
+        match self.jumping {
+            JumpingKnowledge::Direct => widths.of_layers(),
+            _ => Widths { n_classes: widths.hidden, ..widths }.of_layers(),
+        }
+    }
+
+    /// Creates the parameters. The linear layer of jumping knowledge uses `key.fold_in(KeyDomain::Layer, n_layers)`.
+    ///
+    /// # Errors
+    /// Returns an error if a width, the number of layers or a dropout is out of range, if the normalisation or the
+    /// jumping knowledge is that of another model, or if no layer could have a residual connection.
+    pub(crate) fn init(&self, key: RngKey, device: &Device) -> Result<Frame> {
+        let convs = self.of_convs()?;
+        let dropout = Dropout::new(self.input_dropout, self.dropout)?;
+        let Widths { d_in, hidden, n_classes, n_layers } = self.widths;
+        let n_hidden = n_layers - usize::from(self.jumping == JumpingKnowledge::Direct);
+        let norms = match self.norm {
+            Normalization::None => Vec::new(),
+            Normalization::Layer => {
+                (0..n_hidden).map(|_| LayerNormConfig::new(hidden).init(device)).collect()
+            }
+            Normalization::Batch => {
+                return Err(Error::OtherModel { name: "norm", got: "batch", expected: "none or layer" });
+            }
+        };
+        if self.residual && !convs[..n_hidden].iter().any(|[d_in, d_out]| d_in == d_out) {
+            return Err(Error::NoResidual { n_layers, d_in, hidden });
+        }
+        let head_width = match self.jumping {
+            JumpingKnowledge::Direct => None,
+            JumpingKnowledge::Last | JumpingKnowledge::Max => Some(hidden),
+            JumpingKnowledge::Cat => Some(n_layers * hidden),
+            JumpingKnowledge::Sum => {
+                let expected = "direct, last, cat or max";
+                return Err(Error::OtherModel { name: "jumping", got: "sum", expected });
+            }
+        };
+        let head_key = key.fold_in(KeyDomain::Layer, n_layers as u64);
+        let head =
+            head_width.map(|width| Linear::init(head_key, 0, [width, n_classes], device)).transpose()?;
+        let form = Form { dropout, residual: self.residual, jumping: self.jumping, hidden, n_layers };
+        Ok(Frame { norms, head, form })
+    }
+}
+
+/// Formats the options that differ from the defaults. The identity of a run contains the text of the model's
+/// configuration, so that of a model without the options must stay the same.
+pub(crate) fn fmt_options(
+    text: &mut fmt::DebugStruct<'_, '_>,
+    norm: Normalization,
+    residual: bool,
+    jumping: JumpingKnowledge,
+) {
+    if norm != Normalization::None {
+        text.field("norm", &norm);
+    }
+    if residual {
+        text.field("residual", &residual);
+    }
+    if jumping != JumpingKnowledge::Direct {
+        text.field("jumping", &jumping);
+    }
+}
+
+/// The parts around the convolutions of a model, with their parameters.
+///
+/// Jumping knowledge needs the rows of all layers for the same nodes. A layer therefore returns, in front of its own
+/// rows, what the last layer needs of the earlier ones: their rows ([`JumpingKnowledge::Cat`]), or the maximum of all
+/// rows so far ([`JumpingKnowledge::Max`]). So the model is still a sequence of layers and can be evaluated layer by
+/// layer.
+#[derive(Module, Debug)]
+pub struct Frame {
+    /// The normalisations of the hidden rows, input layer first; empty without normalisation.
+    pub norms: Vec<LayerNorm>,
+    /// The linear layer from the rows of all layers to the outputs; `None` without jumping knowledge.
+    pub head: Option<Linear>,
+    #[module(skip)]
+    form: Form,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Form {
+    dropout: Dropout,
+    residual: bool,
+    jumping: JumpingKnowledge,
+    hidden: usize,
+    n_layers: usize,
+}
+
+impl Frame {
+    /// Runs layer `i` with the convolution `conv`: normalisation, ReLU, dropout and the residual connection follow it,
+    /// unless its rows are the outputs.
+    pub(crate) fn layer(
+        &self,
+        i: usize,
+        block: &DeviceBlock,
+        x: Tensor<2>,
+        ctx: &ForwardContext,
+        conv: impl FnOnce(Tensor<2>) -> Tensor<2>,
+    ) -> Tensor<2> {
+        let Form { dropout, residual, hidden, n_layers, .. } = self.form;
+        let [_, width] = x.dims();
+        let earlier = self.keeps_earlier(i).then(|| ops::take_dst(block, x.clone()));
+        let x = match earlier {
+            Some(_) if hidden < width => x.narrow(1, width - hidden, hidden),
+            _ => x,
+        };
+        let x = dropout.before(i, block, x, ctx);
+        if i + 1 == n_layers && self.head.is_none() {
+            return conv(x);
+        }
+        let own = (residual && x.dims()[1] == hidden).then(|| ops::take_dst(block, x.clone()));
+        let mut rows = conv(x);
+        if let Some(norm) = self.norms.get(i) {
+            rows = norm.forward(rows);
+        }
+        rows = dropout.after(i, block, rows, ctx);
+        if let Some(own) = own {
+            rows = rows + own;
+        }
+        self.jump(i, earlier, rows)
+    }
+
+    /// Returns the widths of the input and output rows of layer `i`, whose convolution has the widths `conv`.
+    pub(crate) fn widths(&self, i: usize, conv: [usize; 2]) -> [usize; 2] {
+        let Form { jumping, hidden, n_layers, .. } = self.form;
+        let entering = |i: usize| match jumping {
+            JumpingKnowledge::Cat => i * hidden,
+            JumpingKnowledge::Max => i.min(2) * hidden,
+            _ => hidden,
+        };
+        let d_in = if i == 0 { conv[0] } else { entering(i) };
+        match &self.head {
+            Some(head) if i + 1 == n_layers => [d_in, head.weight.dims()[1]],
+            Some(_) => [d_in, entering(i + 1)],
+            None => conv,
+        }
+    }
+
+    /// Returns true if the input rows of layer `i` begin with what the last layer needs of earlier layers.
+    fn keeps_earlier(&self, i: usize) -> bool {
+        0 < i && matches!(self.form.jumping, JumpingKnowledge::Cat | JumpingKnowledge::Max)
+    }
+
+    /// Joins a layer's rows to those of earlier layers, and computes the outputs if it is the last layer.
+    fn jump(&self, i: usize, earlier: Option<Tensor<2>>, rows: Tensor<2>) -> Tensor<2> {
+        let Form { jumping, hidden, n_layers, .. } = self.form;
+        let last = self.head.as_ref().filter(|_| i + 1 == n_layers);
+        let joined = match (jumping, earlier) {
+            (JumpingKnowledge::Max, Some(earlier)) => {
+                let largest = earlier.narrow(1, 0, hidden).max_pair(rows.clone());
+                match last {
+                    Some(_) => largest,
+                    None => Tensor::cat(vec![largest, rows], 1),
+                }
+            }
+            (_, Some(earlier)) => Tensor::cat(vec![earlier, rows], 1),
+            (_, None) => rows,
+        };
+        match last {
+            Some(head) => head.forward(joined),
+            None => joined,
+        }
+    }
+}
