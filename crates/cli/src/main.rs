@@ -22,6 +22,7 @@ mod objective;
 mod output;
 mod partitions;
 mod predict;
+mod predicted;
 mod progress;
 mod ranks;
 mod sampling;

@@ -1,6 +1,5 @@
 //! `kiln predict`.
 
-use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -8,17 +7,18 @@ use std::time::Instant;
 use anyhow::{Context, bail, ensure};
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
-use kiln::data::{NodeFeatures, NodeNames, Split, read_ids};
-use kiln::feature::Labels;
+use kiln::data::{NodeFeatures, Split, read_ids};
+use kiln::feature::TargetKind;
 use kiln::graph::ItemId;
 use kiln::kernels::Devices;
 use kiln::prelude::{PredictMode, PredictOnDataset, SavedModel};
 use kiln::sample::Fanout;
 use kiln::store::{npy, whole_file::write_whole};
-use kiln::train::{LayerWiseConfig, ModelRegistry, ModelTask, OutputRows};
+use kiln::train::{LayerWiseConfig, ModelRegistry, ModelTask};
 
 use crate::flags;
 use crate::output::print_rank_zero;
+use crate::predicted::{Predicted, rows_csv};
 use crate::source::DataSource;
 
 /// The neighbours that predictions read.
@@ -89,16 +89,6 @@ pub(crate) struct PredictArgs {
     device: Devices,
 }
 
-/// The predicted items, their names and labels, and the outputs of the model.
-struct Predicted<'a> {
-    items: Vec<u32>,
-    /// The label of each item, if it has one.
-    labels: Vec<Option<u32>>,
-    names: Option<&'a NodeNames>,
-    scores: OutputRows,
-    embeddings: Option<OutputRows>,
-}
-
 /// Runs `kiln predict`.
 pub(crate) fn run(args: &PredictArgs) -> anyhow::Result<()> {
     let device = &args.device.of_rank(0).device;
@@ -141,10 +131,8 @@ fn predict_nodes(args: &PredictArgs, model: &SavedModel) -> anyhow::Result<()> {
     bar.finish_and_clear();
     let seconds = started.elapsed().as_secs_f64();
     print_rank_zero(format_args!("{} nodes predicted in {seconds:.2} s", nodes.len()));
-    let labels = labels_of(&nodes, &data.labels);
     let names = (!data.names.is_empty()).then_some(&*data.names);
-    let items = nodes.iter().map(|node| node.0).collect();
-    write(args, model, &Predicted { items, labels, names, scores, embeddings })
+    write(args, model, &Predicted::new(&nodes, &data.targets(), names, scores, embeddings))
 }
 
 fn predict_graphs(args: &PredictArgs, model: &SavedModel) -> anyhow::Result<()> {
@@ -169,9 +157,7 @@ fn predict_graphs(args: &PredictArgs, model: &SavedModel) -> anyhow::Result<()> 
     let scores = model.predict_dataset(&data, &features, &graphs)?;
     let seconds = started.elapsed().as_secs_f64();
     print_rank_zero(format_args!("{} graphs predicted in {seconds:.2} s", graphs.len()));
-    let labels = labels_of(&graphs, data.labels());
-    let items = graphs.iter().map(|graph| graph.0).collect();
-    write(args, model, &Predicted { items, labels, names: None, scores, embeddings: None })
+    write(args, model, &Predicted::new(&graphs, &data.targets(), None, scores, None))
 }
 
 impl PredictArgs {
@@ -209,10 +195,6 @@ fn items<I: ItemId>(selection: &str, test: &[I], n_items: usize) -> anyhow::Resu
     }
 }
 
-fn labels_of<I: ItemId>(items: &[I], labels: &Labels<I>) -> Vec<Option<u32>> {
-    items.iter().map(|&item| labels.get(item)).collect()
-}
-
 fn progress_bar() -> ProgressBar {
     let bar = ProgressBar::no_length();
     let style = ProgressStyle::with_template("{bar:30} row {pos}/{len}  {eta} left");
@@ -230,13 +212,20 @@ fn check_out(out: &Path) -> anyhow::Result<()> {
 
 /// Writes the predictions and prints the accuracy on the labelled items.
 fn write(args: &PredictArgs, model: &SavedModel, predicted: &Predicted<'_>) -> anyhow::Result<()> {
-    let classes = predicted.scores.classes();
     let save = |name: &str, bytes: &[u8]| {
         let path = args.out.join(name);
         write_whole(&path, bytes).with_context(|| format!("{} could not be written", path.display()))
     };
-    save("predictions.csv", predicted.predictions_csv(&classes).as_bytes())?;
-    save("classes.csv", predicted.classes_csv(&classes, model).as_bytes())?;
+    if model.info().inputs.targets == TargetKind::Classes {
+        let classes = predicted.scores.classes();
+        save("predictions.csv", predicted.predictions_csv(&classes).as_bytes())?;
+        save("classes.csv", predicted.classes_csv(&classes, model).as_bytes())?;
+        if let Some((accuracy, n_labelled)) = predicted.accuracy(&classes) {
+            print_rank_zero(format_args!("accuracy {accuracy:.4} on {n_labelled} labelled items"));
+        }
+    } else {
+        save("predictions.csv", predicted.targets_csv().as_bytes())?;
+    }
     let rows = [("scores", Some(&predicted.scores)), ("embeddings", predicted.embeddings.as_ref())];
     for (name, rows) in rows.into_iter().filter_map(|(name, rows)| Some((name, rows?))) {
         match args.format {
@@ -249,77 +238,6 @@ fn write(args: &PredictArgs, model: &SavedModel, predicted: &Predicted<'_>) -> a
     if args.format == Format::Npy {
         save("items.npy", &npy::write(&predicted.items, &[predicted.items.len()]))?;
     }
-    let labelled = predicted.labels.iter().zip(&classes).filter(|(label, _)| label.is_some());
-    let (n_labelled, n_hits) = labelled
-        .fold((0, 0), |(n, hits), (label, class)| (n + 1, hits + usize::from(*label == Some(*class))));
-    if 0 < n_labelled {
-        let accuracy = n_hits as f64 / n_labelled as f64;
-        print_rank_zero(format_args!("accuracy {accuracy:.4} on {n_labelled} labelled items"));
-    }
     print_rank_zero(format_args!("files           {}", args.out.display()));
     Ok(())
-}
-
-impl Predicted<'_> {
-    /// Returns the content of `predictions.csv`: the format and the order of a run's `test_predictions.csv`. Items
-    /// without a label have an empty field.
-    fn predictions_csv(&self, classes: &[u32]) -> String {
-        let mut order: Vec<usize> = (0..self.items.len()).collect();
-        order.sort_by_key(|&row| self.items[row]);
-        let mut csv = String::from("item,label,predicted\n");
-        for row in order {
-            let label = self.labels[row].map(|label| label.to_string()).unwrap_or_default();
-            let _ = writeln!(csv, "{},{label},{}", self.items[row], classes[row]);
-        }
-        csv
-    }
-
-    /// Returns the content of `classes.csv`, in the order of the request: the predicted class with its name and its
-    /// probability.
-    fn classes_csv(&self, classes: &[u32], model: &SavedModel) -> String {
-        let mut csv = String::from("item,name,class,class_name,probability\n");
-        let rows = self.items.iter().zip(classes).zip(self.scores.confidences());
-        for ((&item, &class), probability) in rows {
-            let name = self.names.and_then(|names| names.get(kiln::graph::NodeId(item))).unwrap_or_default();
-            let class_name = model.class_name(class).unwrap_or_default();
-            let _ = writeln!(csv, "{item},{},{class},{},{probability}", quoted(name), quoted(class_name));
-        }
-        csv
-    }
-}
-
-/// Returns rows as text: the id of an item, then its values, which are read back to the same f32.
-fn rows_csv(items: &[u32], rows: &OutputRows) -> String {
-    let mut csv = String::from("item");
-    for column in 0..rows.width() {
-        let _ = write!(csv, ",{column}");
-    }
-    csv.push('\n');
-    for (item, row) in items.iter().zip(rows.rows()) {
-        let _ = write!(csv, "{item}");
-        for value in row {
-            let _ = write!(csv, ",{value}");
-        }
-        csv.push('\n');
-    }
-    csv
-}
-
-/// Returns a field of comma-separated text, in quotes if it needs them (RFC 4180).
-fn quoted(text: &str) -> String {
-    match text.contains([',', '"', '\n', '\r']) {
-        true => format!("\"{}\"", text.replace('"', "\"\"")),
-        false => text.to_owned(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn quotes_fields_that_contain_separators() {
-        assert_eq!(quoted("admin"), "admin");
-        assert_eq!(quoted("a, \"b\""), "\"a, \"\"b\"\"\"");
-    }
 }

@@ -152,3 +152,37 @@ fn errors_name_the_flag_the_file_and_the_widths() {
     let error = fails(&["predict", "--run", &run, "--data", "sbm", "--out", out]);
     assert!(error.contains("is not empty: give --out a new folder"), "{error}");
 }
+
+#[test]
+fn predictions_of_regression_and_of_several_labels_are_those_of_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let base = kiln::data::synthetic::fake(kiln::data::synthetic::FakeConfig {
+        avg_num_nodes: 300,
+        seed: 2,
+        ..Default::default()
+    })
+    .unwrap();
+    let n_nodes = base.graph.n_nodes();
+    let numbers: Vec<f32> =
+        (0..2 * n_nodes).map(|i| if i % 7 == 0 { f32::NAN } else { (i % 11) as f32 }).collect();
+    let bits: Vec<u8> = (0..3 * n_nodes).map(|i| (i % 5 == 0) as u8).collect();
+    for (name, values) in [
+        ("numbers", kiln::feature::TargetValues::regression(numbers, 2).unwrap()),
+        ("bits", kiln::feature::TargetValues::multi_label(bits, 3).unwrap()),
+    ] {
+        let labels = std::sync::Arc::new(kiln::feature::Labels::new(Vec::new(), 0));
+        let data =
+            Dataset { target_values: Some(values.into()), labels, class_names: Vec::new(), ..base.clone() };
+        let (own, set) = (folder.path().join(name), folder.path().join(format!("{name}-set")));
+        fs::create_dir(&own).unwrap();
+        kiln::data::format::write(&data, &set).unwrap();
+        let set = set.to_str().unwrap();
+        let run =
+            train(&own, &format!("--data {set} --hidden 8 --fanouts 4,4 --epochs 1 --standardize true"));
+        let out = own.join("predictions");
+        succeeds(&["predict", "--run", &run, "--data", set, "--out", out.to_str().unwrap()]);
+        let expected = text(&Path::new(&run).join("test_predictions.csv"));
+        assert_eq!(text(&out.join("predictions.csv")), expected, "{name}");
+        assert!(!out.join("classes.csv").exists());
+    }
+}
