@@ -11,7 +11,7 @@ use kiln_nn::LayerWiseModel;
 use kiln_sample::{EdgeWeights, Fanout, FrontierSampler, NeighborSampler, Rule, SamplerConfig};
 use kiln_train::{
     BatchConfig, DeviceNodeBatcher, Evaluation, EvaluationInfo, Evaluator, HostNodeBatcher,
-    HostOrDeviceBatcher, MetricSums, ModelInputs, NodeTask, Objective, TaskTrainer,
+    HostOrDeviceBatcher, Metric, MetricSums, ModelInputs, NodeTask, Objective, TaskTrainer, Validation,
 };
 
 use crate::batches::{batch_settings, items_of_all_ranks, n_workers, objective_of, objective_setting};
@@ -363,6 +363,16 @@ impl<M: LayerWiseModel + Sync> DataLoader<M> for NeighborLoader {
         phase: Phase,
     ) -> kiln_train::Result<MetricSums> {
         evaluator.count(trainer, loader, phase)
+    }
+
+    fn validate(
+        evaluator: &Evaluator,
+        trainer: &mut TaskTrainer<Self::Task>,
+        loader: &Loader<Self::Batcher>,
+        phase: Phase,
+        metric: Metric,
+    ) -> kiln_train::Result<Validation> {
+        evaluator.validate(trainer, loader, phase, metric)
     }
 
     fn evaluate(

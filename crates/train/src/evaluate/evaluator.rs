@@ -9,14 +9,16 @@ use rayon::ThreadPool;
 use crate::error::Result;
 use crate::evaluate::evaluation::Evaluation;
 use crate::evaluate::layer_wise::LayerWiseInference;
+use crate::evaluate::validation::Validation;
+use crate::metric::kind::Metric;
 use crate::step::batch::DeviceBatch;
 use crate::step::loaders::BatchConfig;
 use crate::step::metric_sums::MetricSums;
-use crate::step::node::{NodeClassification, NodeInput};
+use crate::step::node::{NodeInput, NodeTask};
 use crate::step::task::{StepOutput, Task};
 use crate::step::trainer::TaskTrainer;
 
-/// An evaluation method for node classifiers on several ranks: which rank evaluates which nodes, and with which
+/// An evaluation method for tasks on nodes on several ranks: which rank evaluates which nodes, and with which
 /// neighbours.
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant, reason = "a program has one")]
@@ -25,7 +27,8 @@ pub enum Evaluator {
     Sampled,
     /// Rank 0 evaluates all nodes, with the neighbours that its loader samples, while the other ranks wait.
     FirstRank {
-        /// The maximum number of batches in [`Evaluator::count`]; [`Evaluator::evaluate`] takes all batches.
+        /// The maximum number of batches in [`Evaluator::count`] and [`Evaluator::validate`]; [`Evaluator::evaluate`]
+        /// takes all batches.
         n_batches: usize,
     },
     /// Rank 0 evaluates all nodes with all neighbours, layer by layer, while the other ranks wait. Each node's hidden
@@ -75,7 +78,7 @@ impl Evaluator {
     /// [`Evaluation::count`].
     pub fn count<M, F>(
         &self,
-        trainer: &mut TaskTrainer<NodeClassification<M>>,
+        trainer: &mut TaskTrainer<NodeTask<M>>,
         loader: &Loader<F>,
         phase: Phase,
     ) -> Result<MetricSums>
@@ -105,9 +108,52 @@ impl Evaluator {
     /// Returns the errors of [`Evaluator::count`].
     pub fn evaluate<M, F>(
         &self,
-        trainer: &mut TaskTrainer<NodeClassification<M>>,
+        trainer: &mut TaskTrainer<NodeTask<M>>,
         loader: &Loader<F>,
         phase: Phase,
+    ) -> Result<Evaluation>
+    where
+        M: LayerWiseModel + Sync,
+        F: Batcher<Item = NodeId, Batch = DeviceBatch<NodeInput>>,
+    {
+        self.evaluate_batches(trainer, loader, phase, usize::MAX)
+    }
+
+    /// Evaluates the loader's nodes in this phase, and computes a metric over all ranks. [`Evaluator::FirstRank`] stops
+    /// after `n_batches`. Every metric except the accuracy is computed from the outputs of all nodes, which are held in
+    /// memory. Collective: every rank must call it.
+    ///
+    /// # Errors
+    /// Returns the errors of [`Evaluator::count`] and [`Validation::of`].
+    pub fn validate<M, F>(
+        &self,
+        trainer: &mut TaskTrainer<NodeTask<M>>,
+        loader: &Loader<F>,
+        phase: Phase,
+        metric: Metric,
+    ) -> Result<Validation>
+    where
+        M: LayerWiseModel + Sync,
+        F: Batcher<Item = NodeId, Batch = DeviceBatch<NodeInput>>,
+    {
+        if metric == Metric::Accuracy {
+            return Ok(self.count(trainer, loader, phase)?.into());
+        }
+        let n_batches = match self {
+            Self::FirstRank { n_batches } => *n_batches,
+            Self::Sampled | Self::Exact(_) => usize::MAX,
+        };
+        let outputs = self.evaluate_batches(trainer, loader, phase, n_batches)?;
+        Validation::of(&outputs, metric, trainer.comm())
+    }
+
+    /// Returns the outputs of [`Evaluator::evaluate`]; [`Evaluator::FirstRank`] stops after `n_batches`.
+    fn evaluate_batches<M, F>(
+        &self,
+        trainer: &mut TaskTrainer<NodeTask<M>>,
+        loader: &Loader<F>,
+        phase: Phase,
+        n_batches: usize,
     ) -> Result<Evaluation>
     where
         M: LayerWiseModel + Sync,
@@ -123,7 +169,8 @@ impl Evaluator {
                 trainer.evaluate(loader.epoch(phase), add)?;
             }
             Self::FirstRank { .. } => {
-                trainer.on_rank_zero(|trainer| trainer.evaluate_own(loader.epoch(phase), add))?;
+                trainer
+                    .on_rank_zero(|trainer| trainer.evaluate_own(loader.epoch(phase).take(n_batches), add))?;
             }
             Self::Exact(exact) => {
                 let of_rank_zero = trainer.on_rank_zero(|trainer| {
@@ -156,7 +203,7 @@ impl ExactEvaluator {
     /// Computes the model's outputs for every node of the graph.
     fn outputs<M: LayerWiseModel + Sync>(
         &self,
-        trainer: &mut TaskTrainer<NodeClassification<M>>,
+        trainer: &mut TaskTrainer<NodeTask<M>>,
     ) -> Result<DenseFeatures> {
         let (model, device) = (trainer.model(), trainer.device());
         let outputs = self.threads.install(|| self.inference.outputs(model, &*self.features, device));

@@ -2,6 +2,7 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 
 use crate::error::{Error, Result};
+use crate::metric::kind::Metric;
 use crate::run::metrics_file::EpochRow;
 
 /// The plotted values of one epoch.
@@ -68,7 +69,12 @@ impl Curves {
             "" => ("accuracy", &accuracies),
             metric => (metric, &[("validation", VALIDATION, |p| p.val_metric)]),
         };
-        self.chart(&right, title, SeriesLabelPosition::LowerRight, series)?;
+        // The legend is where the values of a good model are not.
+        let position = match title.parse::<Metric>() {
+            Ok(metric) if !metric.higher_is_better() => SeriesLabelPosition::UpperRight,
+            _ => SeriesLabelPosition::LowerRight,
+        };
+        self.chart(&right, title, position, series)?;
         canvas.present()?;
         Ok(())
     }

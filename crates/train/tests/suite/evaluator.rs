@@ -12,7 +12,7 @@ use kiln_nn::Sage;
 use kiln_sample::{Fanout, NeighborSampler};
 use kiln_train::{
     BatchConfig, DeviceBatcher, Error, Evaluator, ExactEvaluator, LayerWiseConfig, LayerWiseInference,
-    MetricSums, NodeClassification, Prediction, TEST, TaskTrainer, VALIDATION,
+    Metric, MetricSums, NodeClassification, Prediction, TEST, TaskTrainer, VALIDATION,
 };
 
 use crate::common::{data, ranks, trainer};
@@ -79,6 +79,29 @@ fn first_rank_evaluator_limits_the_batches_of_count_but_not_of_evaluate() {
     let data = data(300);
     let (counts, predictions) = judge(&data, &Evaluator::FirstRank { n_batches: 2 }, 2);
     assert_eq!((counts.total, predictions.len()), (20, data.split.test.len()));
+}
+
+/// Every metric is computed on the nodes that the accuracy is computed on, and equal on all ranks.
+#[test]
+fn evaluators_validate_by_any_metric_on_the_nodes_that_they_count() {
+    let data = data(300);
+    let first = |n_batches| Evaluator::FirstRank { n_batches };
+    for (evaluator, n_nodes) in
+        [(Evaluator::Sampled, None), (first(usize::MAX), None), (first(2), Some(20)), (exact(&data, 2), None)]
+    {
+        let validations = ranks(2).run(|comm| {
+            let mut trainer = trainer(&data, comm);
+            let loader = loader(&data, &evaluator, &trainer, &data.split.test);
+            let validate = |metric, trainer: &mut _| evaluator.validate(trainer, &loader, TEST, metric);
+            Ok([Metric::Accuracy, Metric::F1Micro].map(|metric| validate(metric, &mut trainer).unwrap()))
+        });
+        let validations = validations.unwrap();
+        assert_eq!(validations[0], validations[1], "{evaluator:?}");
+        let [accuracy, f1] = &validations[0];
+        assert_eq!(f1.sums.total, n_nodes.unwrap_or(data.split.test.len() as u64), "{evaluator:?}");
+        // Each node has one label and one prediction, so both metrics count the same.
+        assert_eq!((f1.sums.hits, f1.value), (accuracy.sums.hits, accuracy.value), "{evaluator:?}");
+    }
 }
 
 #[test]
