@@ -1,11 +1,10 @@
-//! The flags of `kiln train` for the optimizer, the length of the run and its folder.
+//! The flags of `kiln train` for the length of the run and its folder.
 
 use std::path::PathBuf;
 
-use anyhow::ensure;
 use clap::Args;
 use kiln::FitConfig;
-use kiln::train::{LrSchedule, Metric, Optimizer, OptimizerConfig, RunDir};
+use kiln::train::{Metric, RunDir};
 
 use crate::flags;
 use crate::output::LogFormat;
@@ -17,24 +16,6 @@ pub(crate) struct FitArgs {
     /// Number of epochs.
     #[arg(long, value_parser = flags::size, default_value = "20")]
     pub(crate) epochs: usize,
-    /// Learning rate. Default: 0.003, or 0.01 for graphs.
-    #[arg(long, value_parser = flags::positive)]
-    lr: Option<f64>,
-    /// Multiplies the learning rate by --lr-decay after every N epochs. Default: never.
-    #[arg(long, value_parser = flags::size)]
-    lr_decay_every: Option<usize>,
-    /// Factor for --lr-decay-every. Default: 0.5.
-    #[arg(long, value_parser = flags::share)]
-    lr_decay: Option<f64>,
-    /// Optimizer.
-    #[arg(long, default_value = "adam", value_parser = flags::choice([
-        ("adam", "Adam; weight decay is added to the gradients", Optimizer::Adam),
-        ("adamw", "AdamW; weight decay is applied to the weights", Optimizer::AdamW),
-    ]))]
-    optimizer: Optimizer,
-    /// Weight decay factor; --optimizer determines how it is applied.
-    #[arg(long, value_parser = flags::non_negative, default_value = "0")]
-    weight_decay: f64,
     /// Prints the loss every N steps of an epoch. Default: never.
     #[arg(long, value_parser = flags::size)]
     pub(crate) loss_every: Option<usize>,
@@ -68,23 +49,6 @@ pub(crate) struct FitArgs {
 }
 
 impl FitArgs {
-    /// Returns the learning rate, with the task's default if the flag was not given.
-    pub(crate) fn lr(&self, is_of_graphs: bool) -> f64 {
-        self.lr.unwrap_or(if is_of_graphs { 0.01 } else { 0.003 })
-    }
-
-    /// Returns the configuration of the optimizer.
-    pub(crate) fn optimizer(&self, is_of_graphs: bool) -> anyhow::Result<OptimizerConfig> {
-        let &Self { lr_decay, lr_decay_every, weight_decay, optimizer: kind, .. } = self;
-        ensure!(
-            lr_decay.is_none() || lr_decay_every.is_some(),
-            "--lr-decay requires --lr-decay-every: give both"
-        );
-        let factor = lr_decay.unwrap_or(0.5);
-        let schedule = lr_decay_every.map_or(LrSchedule::default(), |every| LrSchedule::step(every, factor));
-        Ok(OptimizerConfig { weight_decay, schedule, ..OptimizerConfig::new(kind, self.lr(is_of_graphs)) })
-    }
-
     /// Returns the settings of the run: its epochs, its folder, early stopping and checkpoints.
     pub(crate) fn config(&self) -> FitConfig {
         let dir = match (&self.resume, &self.start_or_resume, &self.out) {

@@ -9,6 +9,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::parser::ValueSource;
 use kiln::data::NodeFeatures;
 use kiln::sample::Fanout;
+use kiln::train::TrainingLength;
 
 use crate::ranks::RankCount;
 use crate::source::DataSource;
@@ -38,11 +39,6 @@ pub(crate) fn given(command: &clap::Command, matches: &clap::ArgMatches) -> Give
         }
     }
     GivenFlags { all, on_command_line }
-}
-
-/// Returns true for a default of a flag that older checkpoints do not have, so that new ones do not name it either.
-pub(crate) fn is_unnamed_default(flag: &str, value: &str) -> bool {
-    [("matmul", "f32"), ("metric", "accuracy"), ("loss", "cross-entropy")].contains(&(flag, value))
 }
 
 /// Returns a parser of an enumeration, whose choices are triples of a name, a help text (which may be empty) and a
@@ -142,6 +138,15 @@ pub(crate) fn folds(text: &str) -> Result<usize, String> {
 /// Parses a size or a count, such as a layer width, a batch size or a number of epochs, from 1 to 1,000,000.
 pub(crate) fn size(text: &str) -> Result<usize, String> {
     within(text, 1, 1_000_000)
+}
+
+/// Parses a length of training: a number of steps, or of epochs with the suffix `epochs`.
+pub(crate) fn length(text: &str) -> Result<TrainingLength, String> {
+    let length = match text.strip_suffix("epochs") {
+        Some(n_epochs) => size(n_epochs).map(TrainingLength::Epochs),
+        None => size(text).map(TrainingLength::Steps),
+    };
+    length.map_err(|_| "expected a number of steps of at least 1, or of epochs, such as `2epochs`".into())
 }
 
 fn within<T: FromStr + PartialOrd + Display>(text: &str, min: T, max: T) -> Result<T, String> {

@@ -14,11 +14,13 @@
 
 mod data;
 mod device;
+mod fingerprint;
 mod fit;
 mod flags;
 mod list;
 mod model;
 mod objective;
+mod optimizer;
 mod output;
 mod partitions;
 mod predict;

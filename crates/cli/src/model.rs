@@ -43,12 +43,16 @@ pub(crate) struct ModelArgs {
     /// Linear layers in the MLP of each layer, for gin. Default: 2.
     #[arg(long, value_parser = flags::layers)]
     mlp_layers: Option<usize>,
-    /// Normalisation, for gin. Default: batch.
+    /// Normalisation of the hidden layers. Default: none, or batch for gin.
     #[arg(long, value_parser = flags::choice([
-        ("batch", "Batch normalisation", Normalization::Batch),
+        ("batch", "Batch normalisation, for gin", Normalization::Batch),
+        ("layer", "Layer normalisation, for sage and gcn", Normalization::Layer),
         ("none", "No normalisation", Normalization::None),
     ]))]
     norm: Option<Normalization>,
+    /// Adds a node's own row to the result of each layer of equal widths, for sage and gcn.
+    #[arg(long)]
+    residual: bool,
     /// Learns epsilon, the extra weight of a node's own row (GIN-eps), for gin. Default: a fixed 0 (GIN-0).
     #[arg(long)]
     learn_epsilon: bool,
@@ -59,10 +63,13 @@ pub(crate) struct ModelArgs {
         ("max", "Max pooling", Readout::Max),
     ]))]
     readout: Option<Readout>,
-    /// Layers that are pooled for the scores, for gin. Default: all.
-    #[arg(long, value_parser = flags::choice([
-        ("all", "The input and all layers, as in the paper", JumpingKnowledge::Sum),
+    /// Layers from which a linear layer computes the scores (jumping knowledge). Default: all for gin; for sage and gcn,
+    /// the last layer is the scores.
+    #[arg(long, visible_alias = "jumping-knowledge", value_parser = flags::choice([
+        ("all", "The input and all layers, as in the paper, for gin", JumpingKnowledge::Sum),
         ("last", "The last layer", JumpingKnowledge::Last),
+        ("cat", "All layers, concatenated, for sage and gcn", JumpingKnowledge::Cat),
+        ("max", "The maximum over all layers, for sage and gcn", JumpingKnowledge::Max),
     ]))]
     jumping: Option<JumpingKnowledge>,
 }
@@ -111,24 +118,31 @@ impl ModelArgs {
     ) -> anyhow::Result<NodeModel> {
         ensure!(
             !self.has_gin_flags(),
-            "--mlp-layers, --norm, --learn-epsilon, --readout and --jumping require --model gin: remove them"
+            "--mlp-layers, --learn-epsilon and --readout require --model gin: remove them"
         );
         let (hidden, dropout) = (self.hidden.unwrap_or(256), self.dropout.unwrap_or(0.5));
-        let &Self { input_dropout, .. } = self;
+        let &Self { input_dropout, residual, .. } = self;
+        let (norm, jumping) = (self.norm.unwrap_or_default(), self.jumping.unwrap_or_default());
         match self.kind.unwrap_or(ModelKind::Sage) {
             ModelKind::Sage => Ok(NodeModel::Sage(
                 SageConfig::new(d_in, n_classes)
                     .layers(n_layers)
                     .hidden(hidden)
                     .input_dropout(input_dropout)
-                    .dropout(dropout),
+                    .dropout(dropout)
+                    .norm(norm)
+                    .residual(residual)
+                    .jumping(jumping),
             )),
             ModelKind::Gcn => Ok(NodeModel::Gcn(
                 GcnConfig::new(d_in, n_classes)
                     .layers(n_layers)
                     .hidden(hidden)
                     .input_dropout(input_dropout)
-                    .dropout(dropout),
+                    .dropout(dropout)
+                    .norm(norm)
+                    .residual(residual)
+                    .jumping(jumping),
             )),
             ModelKind::Gin | ModelKind::Simplified => {
                 bail!("--model gin and simplified classify graphs: give --data a set of graphs")
@@ -138,7 +152,8 @@ impl ModelArgs {
 
     /// Returns the graph classification model for this input width and number of classes.
     pub(crate) fn of_graphs(&self, (d_in, n_classes): (usize, usize)) -> anyhow::Result<GinConfig> {
-        let has_shape = self.has_gin_flags() || self.layers.is_some() || self.hidden.is_some();
+        let has_options = self.norm.is_some() || self.jumping.is_some();
+        let has_shape = self.has_gin_flags() || has_options || self.layers.is_some() || self.hidden.is_some();
         match self.kind.unwrap_or(ModelKind::Gin) {
             ModelKind::Gin => {}
             ModelKind::Simplified => {
@@ -170,7 +185,7 @@ impl ModelArgs {
     }
 
     fn has_gin_flags(&self) -> bool {
-        let Self { mlp_layers, norm, learn_epsilon, readout, jumping, .. } = self;
-        mlp_layers.is_some() || norm.is_some() || *learn_epsilon || readout.is_some() || jumping.is_some()
+        let Self { mlp_layers, learn_epsilon, readout, .. } = self;
+        mlp_layers.is_some() || *learn_epsilon || readout.is_some()
     }
 }

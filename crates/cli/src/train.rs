@@ -18,10 +18,12 @@ use kiln::{DataDims, DataLoader, Error, EvalMode, GraphLoader, NeighborLoader, R
 use serde_json::json;
 
 use crate::device::DeviceArgs;
+use crate::fingerprint::fingerprint;
 use crate::fit::FitArgs;
-use crate::flags::{self, GivenFlags};
+use crate::flags::GivenFlags;
 use crate::model::{ModelArgs, NodeModel};
 use crate::objective::LossArgs;
+use crate::optimizer::OptimizerArgs;
 use crate::output::{be_quiet, is_json, print_event, print_rank_zero, set_format};
 use crate::partitions::{PartitionArgs, TrafficLines, print_memory};
 use crate::progress::Progress;
@@ -54,6 +56,8 @@ pub(crate) struct TrainArgs {
     loss: LossArgs,
     #[command(flatten)]
     fit: FitArgs,
+    #[command(flatten)]
+    optimizer: OptimizerArgs,
     #[command(flatten)]
     ranks: RankArgs,
     #[command(flatten)]
@@ -92,7 +96,7 @@ fn flags_of_other_tasks(is_of_graphs: bool, is_partitioned: bool, has_folds: boo
     match (is_of_graphs, is_partitioned) {
         (true, _) => {
             let of_nodes =
-                "input-dropout fanouts rule eval memory val-batches graph-mode feature-cache hot-by";
+                "input-dropout residual fanouts rule eval memory val-batches graph-mode feature-cache hot-by";
             let of_runs = if has_folds { "loss-every" } else { "" };
             format!("{of_whole} {of_nodes} {OF_PARTITIONS} {of_runs}")
         }
@@ -129,11 +133,12 @@ pub(crate) fn run(args: &TrainArgs, flags: GivenFlags) -> anyhow::Result<ExitCod
         !(has_rule && args.model.is_gcn()),
         "--rule requires --model sage: gcn always uses its own sampling rule"
     );
-    let optimizer = args.fit.optimizer(is_of_graphs)?;
+    let optimizer = args.optimizer.config(is_of_graphs, args.fit.epochs)?;
     let mut flags = flags.all;
     flags.insert("task".to_owned(), if is_of_graphs { "graph" } else { "node" }.to_owned());
-    flags.extend(args.model.defaults(is_of_graphs).into_iter().map(|(name, text)| (name.to_owned(), text)));
-    flags.insert("lr".to_owned(), args.fit.lr(is_of_graphs).to_string());
+    let defaults = args.model.defaults(is_of_graphs).into_iter();
+    let defaults = defaults.chain(args.optimizer.defaults(is_of_graphs, args.fit.epochs));
+    flags.extend(defaults.map(|(name, text)| (name.to_owned(), text)));
     let run = TrainRun { args, optimizer, launch, started, flags, is_of_graphs };
     let outcomes = match (is_of_graphs, args.sampling.folds) {
         (false, _) if is_partitioned => run.partitioned_nodes()?,
@@ -252,6 +257,7 @@ impl TrainRun<'_> {
             let judge = |fold| {
                 let trainer = Trainer::new(model.clone(), self.optimizer)
                     .seed(ranks.seed)
+                    .accumulate(self.args.optimizer.accumulate)
                     .device_of(&rank, &ranks.device);
                 let result = FoldResult::of(fold, n_folds, |left_out| {
                     let split = Split::leave_out(&folds, left_out);
@@ -307,7 +313,7 @@ impl TrainRun<'_> {
         hash: &str,
         callback: impl TrainCallback + 'static,
     ) -> kiln::Result<Outcome> {
-        let TrainArgs { fit, ranks, .. } = self.args;
+        let TrainArgs { fit, optimizer, ranks, .. } = self.args;
         let progress = || Progress::new(fit.epochs, rank.world_size(), fit.loss_every);
         let warn = |text: String| eprintln!("warning: {text}");
         let tensorboard = (fit.tensorboard && rank.is_zero()).then(|| TensorBoard::new(warn));
@@ -321,6 +327,7 @@ impl TrainRun<'_> {
             .callback(((rank.is_zero().then(progress), callback), tensorboard));
         let mut trainer = Trainer::new(model.clone(), self.optimizer)
             .seed(ranks.seed)
+            .accumulate(optimizer.accumulate)
             .devices(ranks.device.clone())
             .rank(rank);
         match trainer.fit(loader, config) {
@@ -353,35 +360,7 @@ impl TrainRun<'_> {
         }
     }
 
-    /// Returns the settings that the result depends on: flags and the hash of the data. Excludes flags that only affect
-    /// how the result is computed, the location of the data, and defaults that older checkpoints do not have.
     fn fingerprint(&self, hash: &str) -> RunIdentity {
-        let flags = self
-            .flags
-            .iter()
-            .filter(|(flag, _)| NOT_OF_THE_RESULT.split(' ').all(|other| other != flag.as_str()))
-            .filter(|(flag, value)| !flags::is_unnamed_default(flag, value));
-        // `0.50` and `0.5` are the same setting. Integers are kept as text, because a float may not represent them.
-        let plain = |value: &String| match (value.parse::<u64>(), value.parse::<f64>()) {
-            (Err(_), Ok(number)) => number.to_string(),
-            _ => value.clone(),
-        };
-        let flags = flags.map(|(flag, value)| (format!("--{flag}"), plain(value)));
-        let ranks = &self.args.ranks;
-        let (n_ranks, batches) = (ranks.n_ranks(self.launch.as_ref()), ranks.batches(self.is_of_graphs));
-        let of_ranks = [
-            ("--batch-size x --ranks".to_owned(), Some(batches.batch_size * n_ranks)),
-            ("--ranks".to_owned(), (batches.uneven != kiln::loader::UnevenShards::Join).then_some(n_ranks)),
-        ];
-        let of_ranks = of_ranks.into_iter().filter_map(|(name, value)| Some((name, value?.to_string())));
-        let program = ("the program".to_owned(), "kiln train".to_owned());
-        let settings = flags.chain(of_ranks).chain([program]).collect();
-        RunIdentity { settings, data_hash: hash.to_owned() }
+        fingerprint(&self.flags, &self.args.ranks, self.launch.as_ref(), self.is_of_graphs, hash)
     }
 }
-
-/// The flags that do not affect the result, or that another setting represents.
-const NOT_OF_THE_RESULT: &str = "ranks batch-size threads-per-rank deadline rank world-size local-rank master engine \
-    join-within tls-ca tls-cert tls-key workers data in-memory verify epochs loss-every tensorboard log-format checkpoint-every memory \
-    graph-mode feature-cache hot-by mode parts servers host no-static-cache cache-size worker-concurrency \
-    channel-size out resume continue";

@@ -14,4 +14,5 @@ mod predict;
 mod resume;
 mod sampling;
 mod targets;
+mod training_options;
 mod weights;
