@@ -10,9 +10,10 @@ use kiln::comm::rpc::{Token, secret};
 use kiln::remote::{FetchStats, PartitionsConfig};
 use kiln::train::{EpochReport, MetricSums, StepReport, TrainCallback};
 use kiln::{GraphMode, JoinedGraph, NeighborLoader, PartitionedGraph, RankHandle};
+use serde_json::json;
 
 use crate::flags;
-use crate::output::print_rank_zero;
+use crate::output::{is_json, print_event, print_rank_zero};
 use crate::ranks::TlsArgs;
 
 /// The processes that hold the partitions.
@@ -178,6 +179,12 @@ impl TrainCallback for TrafficLines {
         self.take();
         let (rank, loss, seconds) = (self.rank, train.counts.loss(), train.wall.as_secs_f64());
         let stats = self.stats.get();
+        if is_json() {
+            let fields = json!({
+                "rank": rank, "epoch": epoch, "loss": loss, "seconds": seconds, "traffic": stats.to_string(),
+            });
+            return print_event("traffic", fields);
+        }
         // Every rank prints its own line, so `print_rank_zero` is not used.
         let line = format!("trainer {rank}  epoch {epoch:3}  loss {loss:.4}  {seconds:.2} s  {stats}");
         let _ = writeln!(io::stdout(), "{line}");

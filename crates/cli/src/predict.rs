@@ -81,7 +81,7 @@ pub(crate) struct PredictArgs {
     #[arg(long)]
     seed: Option<u64>,
     /// Memory limit of `--mode exact` for layer outputs, such as 512MiB; the rest is written to temporary files
-    /// (TMPDIR). Default: no limit.
+    /// (TMPDIR). The scores and embeddings of the requested nodes are not included. Default: no limit.
     #[arg(long, value_parser = kiln::data::convert::parse_bytes)]
     memory: Option<u64>,
     /// Compute device: `cpu`, or with the feature of that name `cuda`, `wgpu` or `cube-cpu`.

@@ -20,6 +20,8 @@ const WARMUP_STEPS: u64 = 10;
 pub(crate) struct Progress {
     bar: ProgressBar,
     n_epochs: usize,
+    /// The number of finished epochs.
+    n_done: usize,
     n_ranks: usize,
     n_seeds: u64,
     loss_every: Option<usize>,
@@ -39,8 +41,19 @@ impl Progress {
         let style = ProgressStyle::with_template("{bar:30} step {pos}/{len}  {msg}  {eta} left");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         let (step_time, validation_time) = (MeanStepTime::new(WARMUP_STEPS), MeanStepTime::new(0));
-        let (n_seeds, replaced) = (0, BTreeSet::new());
-        Self { bar, n_epochs, n_ranks, n_seeds, loss_every, step_time, validation_time, val: None, replaced }
+        let (n_done, n_seeds, replaced) = (0, 0, BTreeSet::new());
+        Self {
+            bar,
+            n_epochs,
+            n_done,
+            n_ranks,
+            n_seeds,
+            loss_every,
+            step_time,
+            validation_time,
+            val: None,
+            replaced,
+        }
     }
 }
 
@@ -64,6 +77,7 @@ impl Drop for Progress {
 impl TrainCallback for Progress {
     fn started(&mut self, run: &Run, n_steps: usize) {
         self.bar.set_length(self.n_epochs.saturating_mul(n_steps) as u64);
+        self.n_done = run.n_epochs();
         let Some(Resumed { epoch, step, n_ranks, damage }) = run.resumed() else { return };
         if let Some(damage) = damage {
             print_rank_zero(format_args!("note: {damage}: resuming from the previous checkpoint"));
@@ -89,7 +103,8 @@ impl TrainCallback for Progress {
         if self.loss_every.is_some_and(|every| report.step.is_multiple_of(every)) {
             let (step, loss) = (report.step, report.counts.loss());
             if is_json() {
-                return print_event("step", json!({ "step": step, "loss": loss }));
+                let epoch = self.n_done + 1;
+                return print_event("step", json!({ "epoch": epoch, "step": step, "loss": loss }));
             }
             self.bar.suspend(|| print_rank_zero(format_args!("step {step:5}  loss {loss:.4}")));
         }
@@ -102,6 +117,7 @@ impl TrainCallback for Progress {
 
     fn epoch(&mut self, epoch: usize, train: &EpochReport, val: &MetricSums, is_best: bool) {
         let seconds = train.wall.as_secs_f64();
+        self.n_done = epoch;
         if is_json() {
             let Validation { metric, value, .. } = self.val.unwrap_or(val.into());
             let fields = json!({

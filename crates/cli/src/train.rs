@@ -97,7 +97,7 @@ fn flags_of_other_tasks(is_of_graphs: bool, is_partitioned: bool, has_folds: boo
         (true, _) => {
             let of_nodes =
                 "input-dropout residual fanouts rule eval memory val-batches graph-mode feature-cache hot-by";
-            let of_runs = if has_folds { "loss-every" } else { "" };
+            let of_runs = if has_folds { "loss-every metric tensorboard" } else { "" };
             format!("{of_whole} {of_nodes} {OF_PARTITIONS} {of_runs}")
         }
         (false, true) => format!("data {of_whole} {of_graphs} memory val-batches feature-cache hot-by"),

@@ -303,6 +303,7 @@ fn commit(
         // make the manifest huge.
         class_names: Vec::new(),
         edge_type_names: Vec::new(),
+        preparation: kiln_feature::Preparation::default(),
         files: Entries::new(),
     };
     manifest.commit(set)?;

@@ -110,6 +110,7 @@ pub fn write(data: &Dataset, folder: impl AsRef<Path>) -> Result<()> {
         n_classes: Some(targets.n_outputs()),
         class_names: class_names_to_write(&data.class_names, targets.n_outputs()),
         edge_type_names: data.edge_type_names.clone(),
+        preparation: data.preparation.clone(),
         files: Entries::new(),
     };
     manifest.check_counts(&manifest::path_in(folder.as_ref()))?;

@@ -94,7 +94,7 @@ impl<M: GraphModel + Sync> DataLoader<M> for GraphLoader {
             targets: self.graphs.targets().kind(),
             n_outputs: self.graphs.targets().n_outputs(),
             class_names: self.graphs.class_names.clone(),
-            preparation: Preparation::default(),
+            preparation: Some(Preparation::default()),
             sampling: None,
         };
         Some((inputs, EvalMode::Sampled.info(seed, self.batches.batch_size, n_ranks)))

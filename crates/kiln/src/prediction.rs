@@ -3,7 +3,7 @@ use std::sync::Arc;
 use kiln_data::{Dataset, GraphDataset};
 use kiln_feature::FeatureStore;
 use kiln_graph::GraphId;
-use kiln_train::{NodePredictor, OutputRows, SavedModel};
+use kiln_train::{ModelError, NodePredictor, OutputRows, SavedModel};
 
 use crate::Result;
 
@@ -23,7 +23,8 @@ pub trait PredictOnDataset {
     /// that training did not have.
     ///
     /// # Errors
-    /// Returns the errors of [`NodePredictor::on_prepared`].
+    /// Returns the errors of [`NodePredictor::on_prepared`], and an error if the preparation of the training data is
+    /// unknown and the dataset went through no step.
     fn on_dataset(&self, data: &Dataset) -> Result<NodePredictor>;
 
     /// Returns the scores of graphs of a set, one row per graph and one column per class. `features` must have the
@@ -42,6 +43,10 @@ pub trait PredictOnDataset {
 impl PredictOnDataset for SavedModel {
     fn on_dataset(&self, data: &Dataset) -> Result<NodePredictor> {
         let (graph, features) = (data.graph.clone(), data.features.clone());
+        // Data without a step may be as it was loaded, or need none.
+        if self.info().inputs.preparation.is_none() && data.preparation.steps.is_empty() {
+            return Err(kiln_train::Error::from(ModelError::UnknownPreparation).into());
+        }
         Ok(NodePredictor::on_prepared(self, graph, features, &data.preparation)?)
     }
 

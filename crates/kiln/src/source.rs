@@ -60,13 +60,13 @@ impl Source {
         let (data_name, class_names) = self.names();
         let (n_features, preparation, gcn_norm) = match self {
             Self::Whole { data, is_normalized, .. } => {
-                (data.features.dim(), data.preparation.clone(), *is_normalized)
+                (data.features.dim(), Some(data.preparation.clone()), *is_normalized)
             }
             // Partitions contain prepared features, and not the steps that prepared them.
             #[cfg(feature = "grpc")]
             Self::Partitioned(joined) => {
                 let n_features = kiln_feature::FeatureStore::dim(&*joined.features);
-                (n_features, kiln_feature::Preparation::default(), false)
+                (n_features, None, false)
             }
         };
         ModelInputs {

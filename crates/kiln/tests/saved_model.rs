@@ -297,8 +297,67 @@ fn rejects_requests_that_do_not_fit_the_model() {
     // A step that the model's preparation does not have cannot be undone.
     let other = raw.clone().symmetrize().unwrap();
     let error = model.on_dataset(&other).unwrap_err();
-    assert!(matches!(error, Error::Train(TrainError::Saved(ModelError::OtherPreparation))), "{error}");
+    assert!(
+        matches!(
+            error,
+            Error::Train(TrainError::Saved(ModelError::OtherPreparation { step: "symmetrized" }))
+        ),
+        "{error}"
+    );
     assert_eq!(predictor.predict(&[], &PredictMode::default()).unwrap().n_rows(), 0);
+}
+
+#[test]
+fn rejects_a_gcn_without_edge_weights_and_a_gin_of_another_width() {
+    let data = raw_data();
+    let gcn = GcnConfig::for_data(&data).layers(2).hidden(8);
+    let (_folder, run) = trained(&gcn, &loader(&data).gcn_norm().unwrap(), 1);
+    let graphs = GraphDataset::open("mutag").unwrap();
+    let features = graphs.node_features(NodeFeatures::Auto).unwrap();
+    let split = Split::random(graphs.n_graphs(), [0.6, 0.1], 0).unwrap();
+    let gin = GinConfig::paper(features.dim(), 8, 2);
+    let (_other, run_of_gin) = trained(&gin, &GraphLoader::new(&graphs, features, &split), 1);
+    for (run, from, to, expected) in [
+        (run, "\"edge_weights\": \"unbiased\"", "\"edge_weights\": \"none\"", "a gcn reads edge weights"),
+        (run_of_gin, "\"n_features\": 7", "\"n_features\": 8", "the config is for 7 features"),
+    ] {
+        let path = run.join("model.json");
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.contains(from), "{text}");
+        fs::write(&path, text.replacen(from, to, 1)).unwrap();
+        let error = SavedModel::open(&run).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+}
+
+#[test]
+fn a_custom_rule_with_the_name_of_a_built_in_one_is_not_replaced_by_it() {
+    fn first(_: Neighbors<'_>, _: NodeKey, _: u32, picks: &mut Selection) {
+        picks.push(0);
+    }
+    let data = raw_data();
+    let loader = loader(&data).rule(Rule::named("uniform", first));
+    let (_folder, run) = trained(&SageConfig::for_data(&data).layers(2).hidden(8), &loader, 1);
+    let predictor = SavedModel::open(&run).unwrap().on_dataset(&data).unwrap();
+    let error = predictor.predict(&[NodeId(0)], &PredictMode::AsEvaluated).unwrap_err();
+    assert!(matches!(error, TrainError::Saved(ModelError::CustomRule { .. })), "{error}");
+}
+
+#[test]
+fn a_prepared_set_on_disk_is_not_prepared_again_and_the_order_of_graph_and_features_does_not_matter() {
+    let folder = tempfile::tempdir().unwrap();
+    let raw = raw_data();
+    let data = raw.clone().standardize().unwrap().symmetrize().unwrap();
+    let (_folder, run) = trained(&SageConfig::for_data(&data).layers(2).hidden(8), &loader(&data), 1);
+    let set = folder.path().join("set");
+    kiln::data::format::write(&data, &set).unwrap();
+    let model = SavedModel::open(&run).unwrap();
+    let predict = |data: &Dataset| {
+        model.on_dataset(data).unwrap().predict(&raw.split.test, &PredictMode::default()).unwrap()
+    };
+    let expected = predict(&raw);
+    assert_eq!(predict(&Dataset::open(set.to_str().unwrap()).unwrap()), expected);
+    assert_eq!(predict(&raw.clone().symmetrize().unwrap()), expected);
 }
 
 #[test]
@@ -334,7 +393,19 @@ fn rejects_damaged_newer_and_incomplete_run_folders() {
         ("\"hidden\": 8", "\"hidden\": 0", "hidden"),
         ("\"hidden\": 8", "\"hidden\": -8", "invalid value"),
         ("\"hidden\": 8", "\"width\": 8", "unknown field `width`"),
-        ("\"n_layers\": 2", "\"n_layers\": 0", "n_layers"),
+        ("\"n_layers\": 2", "\"n_layers\": 0", "the config has 0 layers"),
+        (
+            "\"n_layers\": 2",
+            "\"n_layers\": 1000000",
+            "the config has 1000000 layers, but there are 2 fanouts",
+        ),
+        ("\"d_in\": 16", "\"d_in\": 15", "the config is for 15 features, but the inputs have 16"),
+        (
+            "\"built_in\": \"uniform\"",
+            "\"built_in\": \"other\"",
+            "there is no built-in sampling rule \"other\"",
+        ),
+        ("\"format\": 1", "\"format\": 0", "the `format` is 0"),
         ("\"batch_size\": 32", "\"batch_size\": 0", "`batch_size` is 0, expected at least 1"),
         ("\"n_ranks\": 1", "\"n_ranks\": 18446744073709551615", "which no run can have"),
         ("\"n_features\": 16", "\"n_features\": 17", "the scaling has 16 means, expected 17"),

@@ -151,6 +151,10 @@ impl ModelConfig for GinConfig {
         Self::paper(d_in, 64, n_classes)
     }
 
+    fn d_in(&self) -> Option<usize> {
+        Some(self.d_in)
+    }
+
     fn n_layers(&self) -> usize {
         self.n_layers
     }

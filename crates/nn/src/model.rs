@@ -86,6 +86,12 @@ pub trait ModelConfig: Debug + Clone + Send + Sync + Serialize + DeserializeOwne
     /// The number of layers. A node classifier takes one block per layer.
     fn n_layers(&self) -> usize;
 
+    /// The number of feature columns that the model reads, by which a saved model is checked before it is created.
+    /// `None`, the default, if the config does not know it.
+    fn d_in(&self) -> Option<usize> {
+        None
+    }
+
     /// Returns true if the model reads edge weights. [`BlockModel::layer`] then panics on blocks without them.
     fn needs_edge_weights(&self) -> bool {
         false

@@ -174,6 +174,10 @@ impl ModelConfig for SageConfig {
         Self::new(d_in, n_classes)
     }
 
+    fn d_in(&self) -> Option<usize> {
+        Some(self.d_in)
+    }
+
     fn n_layers(&self) -> usize {
         self.n_layers
     }

@@ -56,7 +56,7 @@ pub use run::tensorboard::TensorBoard;
 pub use saved::error::ModelError;
 pub use saved::info::{
     EvaluatedNeighbors, EvaluationInfo, MODEL_FORMAT, ModelInfo, ModelInputs, ModelTask, SamplingInfo,
-    StoredEdgeWeights,
+    StoredEdgeWeights, StoredRule,
 };
 pub use saved::model::SavedModel;
 pub use saved::outputs::OutputRows;

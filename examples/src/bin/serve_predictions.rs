@@ -12,6 +12,7 @@
 //! it has received. It listens on the loopback interface unless `--listen` names another one; there is no
 //! authentication.
 
+use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -44,6 +45,8 @@ const MAX_WAITING_REQUESTS: usize = 1024;
 const MAX_CONNECTIONS: usize = 1024;
 /// The time in which a client must send a request, and in which it is answered.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// The time after which a connection is closed, so that clients that do not read their answers do not hold it forever.
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(300);
 
 #[global_allocator]
 static ALLOCATOR: kiln::mem::HugePageAllocator = kiln::mem::HugePageAllocator::new();
@@ -108,7 +111,7 @@ fn main() -> Result<()> {
         let worker = tokio::task::spawn_blocking(move || answer_jobs(&predictor, &mode, received));
         let app = App { jobs, health: Arc::new(health), n_nodes };
         let listener = TcpListener::bind(args.listen).await?;
-        println!("listening on http://{}", listener.local_addr()?);
+        let _ = writeln!(std::io::stdout(), "listening on http://{}", listener.local_addr()?);
         // If the worker panics, nothing can be answered any more, and the program fails.
         let failed = async { worker.await.map_err(|error| Error::Other(Box::new(error))) };
         tokio::select! {
@@ -130,21 +133,31 @@ fn answer_jobs(predictor: &NodePredictor, mode: &PredictMode, mut received: mpsc
         // A client that has gone needs no answer.
         batch.retain(|job| !job.reply.is_closed());
         let nodes: Vec<NodeId> = batch.iter().flat_map(|job| &job.nodes).copied().collect();
-        let mut answers = predictor.predict(&nodes, mode).map(|scores| {
-            let rows = nodes.iter().zip(scores.classes()).zip(scores.confidences());
-            rows.map(|((node, class), probability)| {
-                let class_name = predictor.model().class_name(class).map(str::to_owned);
-                Answer { node: node.0, class, class_name, probability }
-            })
-        });
+        let together = predict_nodes(predictor, mode, &nodes);
+        let mut rows = together.ok().map(Vec::into_iter);
         for Job { nodes, reply } in batch {
-            let own = match &mut answers {
-                Ok(answers) => Ok(answers.by_ref().take(nodes.len()).collect()),
-                Err(error) => Err(error.to_string()),
+            let own = match &mut rows {
+                Some(rows) => Ok(rows.take(nodes.len()).collect()),
+                // A node of one request cannot be predicted; the other requests get their answers.
+                None => predict_nodes(predictor, mode, &nodes).map_err(|error| error.to_string()),
             };
             let _ = reply.send(own);
         }
     }
+}
+
+fn predict_nodes(
+    predictor: &NodePredictor,
+    mode: &PredictMode,
+    nodes: &[NodeId],
+) -> kiln::train::Result<Vec<Answer>> {
+    let scores = predictor.predict(nodes, mode)?;
+    let rows = nodes.iter().zip(scores.classes()).zip(scores.confidences());
+    let answer = |((node, class), probability): ((&NodeId, u32), f32)| {
+        let class_name = predictor.model().class_name(class).map(str::to_owned);
+        Answer { node: node.0, class, class_name, probability }
+    };
+    Ok(rows.map(answer).collect())
 }
 
 /// Accepts connections until SIGTERM or SIGINT, then answers the requests that were received.
@@ -180,7 +193,7 @@ async fn serve(listener: TcpListener, app: App) -> Result<()> {
         let connection = graceful.watch(connection);
         tokio::spawn(async move {
             // The error of a connection, such as a client that has gone, concerns no other.
-            let _ = connection.await;
+            let _ = timeout(CONNECTION_TIMEOUT, connection).await;
             drop(permit);
         });
     }

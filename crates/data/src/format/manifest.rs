@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use kiln_feature::Preparation;
 use kiln_store::Hasher;
 use kiln_store::array_folder::{
     ElementType, Entries, Entry, FolderWriter, Known, bad_entry, bad_key, check_entries, check_together,
@@ -35,8 +36,15 @@ pub(crate) struct Manifest {
     pub(crate) class_names: Vec<String>,
     /// The names of the edge types, by type; empty if the edge types have no names.
     pub(crate) edge_type_names: Vec<String>,
+    /// The steps that prepared the set before it was written; empty if it is as it was loaded.
+    #[serde(default, skip_serializing_if = "is_empty")]
+    pub(crate) preparation: Preparation,
     /// The entries of the files, by file name.
     pub(crate) files: Entries,
+}
+
+fn is_empty(preparation: &Preparation) -> bool {
+    preparation.steps.is_empty()
 }
 
 /// The kinds of sets in which a file is required.

@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use kiln_feature::Preparation;
 use kiln_store::array_folder::ArrayFolder;
 
 use super::manifest::{self, Manifest};
@@ -52,7 +51,7 @@ impl Set {
             names: Arc::new(names),
             class_names: class_names_of(self.manifest.class_names.clone(), n_classes),
             edge_type_names: self.manifest.edge_type_names.clone(),
-            preparation: Preparation::default(),
+            preparation: self.manifest.preparation.clone(),
             notes: Vec::new(),
         })
     }

@@ -190,7 +190,8 @@ impl LayerWiseInference {
         device: &Device,
     ) -> Result<LayerWiseRows> {
         self.check(model, features)?;
-        let run = Run { inference: self, model: model.valid(), device: device.clone().inner() };
+        let n_layers = model.n_layers() - usize::from(!wanted.has_outputs());
+        let run = Run { inference: self, model: model.valid(), device: device.clone().inner(), n_layers };
         let mut scratch = Scratch::default();
         let last = model.n_layers() - 1;
         let mut hidden: Option<DenseFeatures> = None;
@@ -250,6 +251,8 @@ struct Run<'a, M> {
     inference: &'a LayerWiseInference,
     model: M,
     device: Device,
+    /// The number of layers that are computed.
+    n_layers: usize,
 }
 
 impl<M: LayerWiseModel> Run<'_, M> {
@@ -290,7 +293,7 @@ impl<M: LayerWiseModel> Run<'_, M> {
             let rows = self.range(layer, source, nodes?, scratch)?;
             output.append(&rows)?;
             n_done += rows.len() / d_out;
-            self.inference.on_progress.report(n_done, self.model.n_layers() * n_nodes);
+            self.inference.on_progress.report(n_done, self.n_layers * n_nodes);
         }
         output.finish(d_out)
     }

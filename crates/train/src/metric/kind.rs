@@ -70,10 +70,11 @@ impl Metric {
         !matches!(self, Self::Rmse | Self::Mae)
     }
 
-    /// Returns true if `new` is strictly better than `best`. An undefined value (`None`) is worse than every other
-    /// value, so it never replaces one.
+    /// Returns true if `new` is strictly better than `best`. An undefined value (`None` or NaN) is worse than every
+    /// other value, so it never replaces one.
     pub fn is_better(self, new: Option<f64>, best: Option<f64>) -> bool {
-        match (new, best) {
+        let defined = |value: Option<f64>| value.filter(|value| !value.is_nan());
+        match (defined(new), defined(best)) {
             (Some(new), Some(best)) if self.higher_is_better() => best < new,
             (Some(new), Some(best)) => new < best,
             (new, best) => new.is_some() && best.is_none(),

@@ -110,10 +110,10 @@ impl MetricStats {
     /// Computes the metric of the added items; `None` if it is undefined.
     pub fn value(&self) -> Option<f64> {
         let area = if self.metric == Metric::RocAuc { roc_auc } else { average_precision };
-        match (&self.held, self.metric) {
+        let value = match (&self.held, self.metric) {
             (Held::Classes(counts), Metric::F1Micro) => counts.f1_micro(),
             (Held::Classes(counts), Metric::F1Macro) => counts.f1_macro(),
-            (Held::Classes(counts), _) => Some(counts.accuracy()).filter(|accuracy| !accuracy.is_nan()),
+            (Held::Classes(counts), _) => Some(counts.accuracy()),
             (Held::MultiLabel(counts), Metric::F1Micro) => counts.f1_micro(),
             (Held::MultiLabel(counts), Metric::F1Macro) => counts.f1_macro(),
             (Held::MultiLabel(counts), _) => counts.accuracy(),
@@ -126,7 +126,9 @@ impl MetricStats {
             (Held::RankedLabels { targets, outputs }, _) => {
                 mean_over_labels(targets, outputs, self.n_outputs, area)
             }
-        }
+        };
+        // Outputs of a diverged model are NaN.
+        value.filter(|value| !value.is_nan())
     }
 
     /// Computes the metric of the items of all ranks, and returns the same value on each. Statistics are combined in

@@ -13,6 +13,7 @@ use crate::evaluate::evaluation::Evaluation;
 use crate::evaluate::validation::Validation;
 use crate::run::metrics_file::{MetricsFile, MetricsRows};
 use crate::run::summary::Summary;
+use crate::run::tensorboard::TENSORBOARD_FOLDER;
 use crate::saved::info::{MODEL_FILE, ModelInfo};
 use crate::step::classification::Prediction;
 use crate::step::reports::EpochReport;
@@ -35,6 +36,7 @@ const RESULTS: [&str; 3] = ["summary.json", "report.html", "test_predictions.csv
 /// | `last/checkpoint.safetensors` | the last checkpoint; it is the first file to be written |
 /// | `last/previous.safetensors` | the checkpoint before the last one, used if the last one is damaged |
 /// | `test_predictions.csv` | each test item with its label and its predicted class, or its targets and outputs |
+/// | `tensorboard/` | event files, if the callback [`TensorBoard`](crate::TensorBoard) writes them |
 /// | `summary.json` | the result: test metrics, best epoch, time, memory |
 /// | `report.html` | a page with the settings, epochs, curves, result and confusion matrix (feature `report`) |
 ///
@@ -372,11 +374,15 @@ impl RunFolder {
     }
 }
 
-/// Returns true if the folder is empty, or contains only the unfinished files of a run that stopped before its first
-/// checkpoint.
+/// Returns true if the folder is empty, or contains only unfinished files and event files of a run that stopped before
+/// its first checkpoint.
 fn is_as_good_as_empty(path: &Path) -> io::Result<bool> {
     for entry in fs::read_dir(path)? {
         let entry = entry?;
+        // The event files of TensorBoard may precede the first checkpoint.
+        if entry.file_name() == TENSORBOARD_FOLDER {
+            continue;
+        }
         if entry.file_name() != "last" || !entry.file_type()?.is_dir() {
             return Ok(false);
         }

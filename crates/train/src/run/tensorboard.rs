@@ -14,7 +14,7 @@ use crate::step::metric_sums::MetricSums;
 use crate::step::reports::{EpochReport, StepReport};
 
 /// The folder of the event files in a run folder.
-const FOLDER: &str = "tensorboard";
+pub(crate) const TENSORBOARD_FOLDER: &str = "tensorboard";
 /// The number of buffered bytes from which they are written. An epoch's end writes them, too.
 const BUFFER_BYTES: usize = 16 << 10;
 
@@ -22,13 +22,15 @@ const BUFFER_BYTES: usize = 16 << 10;
 /// folder, on rank 0: `tensorboard --logdir runs` shows all runs. A resumed run adds a file, whose steps replace those
 /// that the earlier files have from this step on.
 ///
-/// | tag | step | value |
-/// |---|---|---|
-/// | `loss/step` | training step, from 0 | the loss of the step |
-/// | `loss/train`, `accuracy/train` | epoch, from 1 | the loss and the accuracy of the epoch |
-/// | `loss/validation`, `accuracy/validation` | epoch | the loss and the accuracy of the validation |
-/// | `METRIC/validation` | epoch | the metric that selects the best epoch, if it is not the accuracy |
-/// | `seconds/epoch` | epoch | the time of the training steps |
+/// | tag | value |
+/// |---|---|
+/// | `loss/step` | the loss of each training step |
+/// | `loss/train`, `loss/validation` | the loss of each epoch and of its validation |
+/// | `METRIC/validation` | the metric that selects the best epoch, such as `accuracy/validation` |
+/// | `accuracy/train` | the accuracy of each epoch, if the metric is the accuracy |
+/// | `seconds/epoch`, `seconds/validation` | the time of the training steps and of the validation |
+///
+/// The step of an event counts training steps over all epochs, from 0; values of an epoch have its last step.
 ///
 /// A file that cannot be written ends the logging, with one message, and not the run.
 pub struct TensorBoard {
@@ -38,13 +40,15 @@ pub struct TensorBoard {
     n_steps: usize,
     /// The epoch that is being trained, from 0.
     epoch: usize,
+    /// The validation of this epoch.
+    val: Option<Validation>,
     on_error: Box<dyn FnMut(String) + Send>,
 }
 
 impl TensorBoard {
     /// Creates the callback. `on_error` receives the message if a file cannot be written.
     pub fn new(on_error: impl FnMut(String) + Send + 'static) -> Self {
-        Self { file: None, buffer: Vec::new(), n_steps: 0, epoch: 0, on_error: Box::new(on_error) }
+        Self { file: None, buffer: Vec::new(), n_steps: 0, epoch: 0, val: None, on_error: Box::new(on_error) }
     }
 
     fn scalars(&mut self, step: usize, values: &[(&str, f64)]) {
@@ -77,7 +81,7 @@ impl TrainCallback for TensorBoard {
     fn started(&mut self, run: &Run, n_steps: usize) {
         (self.n_steps, self.epoch) = (n_steps, run.n_epochs());
         let Some(folder) = run.folder() else { return };
-        match create(&folder.path().join(FOLDER)) {
+        match create(&folder.path().join(TENSORBOARD_FOLDER)) {
             Ok(file) => {
                 self.file = Some(file);
                 let first = self.epoch * n_steps + run.n_steps();
@@ -96,22 +100,22 @@ impl TrainCallback for TensorBoard {
     }
 
     fn validated(&mut self, val: &Validation) {
-        // `epoch` writes the accuracy.
-        if let (Some(value), true) = (val.value, val.metric != Metric::Accuracy) {
-            self.scalars(self.epoch + 1, &[(&format!("{}/validation", val.metric), value)]);
-        }
+        self.val = Some(*val);
     }
 
-    fn epoch(&mut self, epoch: usize, train: &EpochReport, val: &MetricSums, _: bool) {
-        let (seconds, train) = (train.wall.as_secs_f64(), &train.counts);
-        let values = [
-            ("loss/train", train.loss()),
-            ("accuracy/train", train.accuracy()),
-            ("loss/validation", val.loss()),
-            ("accuracy/validation", val.accuracy()),
-            ("seconds/epoch", seconds),
+    fn epoch(&mut self, epoch: usize, train: &EpochReport, sums: &MetricSums, _: bool) {
+        let val = self.val.take().unwrap_or(sums.into());
+        let tag = format!("{}/validation", val.metric);
+        let mut values = vec![
+            ("loss/train", train.counts.loss()),
+            ("loss/validation", val.sums.loss()),
+            ("seconds/epoch", train.wall.as_secs_f64()),
         ];
-        self.scalars(epoch, &values);
+        values.extend(val.value.map(|value| (tag.as_str(), value)));
+        values.extend((val.metric == Metric::Accuracy).then(|| ("accuracy/train", train.counts.accuracy())));
+        values.extend(val.wall.map(|wall| ("seconds/validation", wall.as_secs_f64())));
+        // The last step: a session that resumes after the epoch begins at the next one, and keeps these values.
+        self.scalars((epoch * self.n_steps).saturating_sub(1), &values);
         self.flush();
         self.epoch = epoch;
     }
@@ -133,8 +137,8 @@ impl fmt::Debug for TensorBoard {
 /// overwrite each other and sort by their age.
 fn create(folder: &Path) -> io::Result<File> {
     fs::create_dir_all(folder)?;
-    let nanos = since_epoch().1;
-    let name = format!("events.out.tfevents.{}.{nanos:09}.{}", since_epoch().0, std::process::id());
+    let (seconds, nanos) = since_epoch();
+    let name = format!("events.out.tfevents.{seconds}.{nanos:09}.{}", std::process::id());
     File::create_new(folder.join(name))
 }
 

@@ -49,7 +49,7 @@ pub enum ModelError {
         /// The registered kinds, separated by commas.
         known: String,
     },
-    /// The weights do not fit the model's description, or are damaged.
+    /// The weights are no safetensors file, or do not fit the model's description. Changed numbers are not detected.
     #[error("{path}: {reason}: expected the weights of {MODEL_FILE} in the same folder")]
     BadWeights {
         /// The path of the file.
@@ -75,12 +75,20 @@ pub enum ModelError {
         /// The number of nodes.
         n_nodes: usize,
     },
-    /// The data was prepared with other steps than the training data.
+    /// The data was prepared with another step than the training data, which cannot be undone.
     #[error(
-        "the data was prepared with other steps than the model's training data: pass the data as it was loaded, without \
-         scaling or normalising it; the model does that"
+        "the data was {step}, but the model's training data was not, or in another order: pass the data as it was loaded"
     )]
-    OtherPreparation,
+    OtherPreparation {
+        /// The first step that differs, as text for the message.
+        step: &'static str,
+    },
+    /// The preparation of the training data is unknown, because the model was trained on partitions.
+    #[error(
+        "the model was trained on partitions, which do not record how their data was prepared: prepare the data in the \
+         same way, and pass it to NodePredictor::on_prepared"
+    )]
+    UnknownPreparation,
     /// The request is for another task than the model's.
     #[error("the model was trained for {got}, but the request needs a model of {expected}")]
     OtherTask {

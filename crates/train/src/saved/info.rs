@@ -53,8 +53,9 @@ pub struct ModelInputs {
     pub n_outputs: usize,
     /// The names of the classes, labels or numbers; empty if they have no names.
     pub class_names: Vec<String>,
-    /// The preparation of the training data, which is repeated for the data of predictions.
-    pub preparation: Preparation,
+    /// The preparation of the training data, which is repeated for the data of predictions. `None` if it is unknown,
+    /// because the model was trained on partitions: their files do not record it.
+    pub preparation: Option<Preparation>,
     /// The sampling of neighbours; `None` for models of whole graphs.
     pub sampling: Option<SamplingInfo>,
 }
@@ -84,21 +85,33 @@ impl fmt::Display for ModelTask {
 pub struct SamplingInfo {
     /// The fanout of each layer, input layer first; `null` takes all neighbours.
     pub fanouts: Vec<Option<u32>>,
-    /// The name of the sampling rule ([`Rule::name`]); `None` for a custom rule without a name.
-    pub rule: Option<String>,
+    /// The sampling rule.
+    pub rule: StoredRule,
     /// The kind of edge weights: `none`, `stored` or `unbiased`.
     pub edge_weights: StoredEdgeWeights,
     /// True if the graph has self loops and edge weights of [`gcn_norm`](kiln_graph::gcn_norm).
     pub gcn_norm: bool,
 }
 
+/// A [`Rule`], as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StoredRule {
+    /// A built-in rule, by its name ([`Rule::name`]).
+    BuiltIn(String),
+    /// A custom rule, by its name; `None` for a rule without a name.
+    Custom(Option<String>),
+}
+
 /// [`EdgeWeights`], as it is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[allow(missing_docs, reason = "the variants are those of `EdgeWeights`")]
 pub enum StoredEdgeWeights {
+    /// [`EdgeWeights::None`].
     None,
+    /// [`EdgeWeights::Stored`].
     Stored,
+    /// [`EdgeWeights::Unbiased`].
     Unbiased,
 }
 
@@ -114,12 +127,12 @@ impl SamplingInfo {
             EdgeWeights::Stored => StoredEdgeWeights::Stored,
             EdgeWeights::Unbiased => StoredEdgeWeights::Unbiased,
         };
-        Self {
-            fanouts: config.fanouts.iter().map(fanout).collect(),
-            rule: config.rule.name().map(str::to_owned),
-            edge_weights,
-            gcn_norm,
-        }
+        let name = config.rule.name().map(str::to_owned);
+        let rule = match &config.rule {
+            Rule::Custom { .. } => StoredRule::Custom(name),
+            _ => StoredRule::BuiltIn(name.unwrap_or_default()),
+        };
+        Self { fanouts: config.fanouts.iter().map(fanout).collect(), rule, edge_weights, gcn_norm }
     }
 
     /// Returns the fanouts, input layer first.
@@ -138,8 +151,10 @@ impl SamplingInfo {
 
     /// Returns the built-in sampling rule, or `None` if the model was trained with a custom one.
     pub fn rule(&self) -> Option<Rule> {
-        let name = self.rule.as_deref()?;
-        Rule::BUILT_IN.into_iter().find(|rule| rule.name() == Some(name))
+        match &self.rule {
+            StoredRule::BuiltIn(name) => Rule::BUILT_IN.into_iter().find(|rule| rule.name() == Some(name)),
+            StoredRule::Custom(_) => None,
+        }
     }
 }
 
@@ -208,7 +223,10 @@ impl ModelInfo {
         // The format comes first: other fields of a newer format may be unknown here.
         let format = json.get("format").and_then(serde_json::Value::as_u64);
         let found =
-            format.ok_or_else(|| bad("the field `format` is missing, expected a number".to_owned()))?;
+            format.ok_or_else(|| bad("the field `format` is missing or no positive number".to_owned()))?;
+        if found == 0 {
+            return Err(bad("the `format` is 0, expected at least 1".to_owned()));
+        }
         if MODEL_FORMAT < found {
             let version =
                 json.get("kiln").and_then(|version| version.as_str()).unwrap_or("unknown").to_owned();
@@ -247,8 +265,13 @@ impl ModelInfo {
                 class_names.len()
             ));
         }
-        if let Err(error) = preparation.check(*n_features) {
+        if let Some(Err(error)) = preparation.as_ref().map(|preparation| preparation.check(*n_features)) {
             return Some(error.to_string());
+        }
+        if let Some(SamplingInfo { rule: StoredRule::BuiltIn(name), .. }) = sampling
+            && Rule::BUILT_IN.iter().all(|rule| rule.name() != Some(name))
+        {
+            return Some(format!("there is no built-in sampling rule {name:?}"));
         }
         match (task, sampling) {
             (ModelTask::Nodes, None) => Some("`sampling` is missing for a model of nodes".to_owned()),

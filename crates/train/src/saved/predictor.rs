@@ -1,7 +1,7 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use kiln_feature::{FeatureBuffer, FeatureStore, Preparation};
+use kiln_feature::{FeatureBuffer, FeatureStore, Preparation, PreparationStep};
 use kiln_graph::{Csc, ItemId, NodeId, gcn_norm, symmetrize};
 use kiln_kernels::{DeviceBlock, gather_features, to_vec_f32};
 use kiln_loader::{ItemSampler, ItemSamplerConfig, Phase, SeedBatch, Shard, UnevenShards};
@@ -13,7 +13,7 @@ use crate::error::Result;
 use crate::evaluate::layer_wise::{LayerWiseConfig, LayerWiseInference, LayerWiseRows, WantedRows};
 use crate::evaluate::progress::OnProgress;
 use crate::saved::error::ModelError;
-use crate::saved::info::{EvaluatedNeighbors, EvaluationInfo, SamplingInfo};
+use crate::saved::info::{EvaluatedNeighbors, EvaluationInfo, SamplingInfo, StoredRule};
 use crate::saved::model::SavedModel;
 use crate::saved::outputs::{OutputRows, append};
 
@@ -21,7 +21,8 @@ use crate::saved::outputs::{OutputRows, append};
 #[derive(Debug, Clone, PartialEq, Default)]
 pub enum PredictMode {
     /// The neighbours that the run's evaluation read, in the same batches. For the run's test nodes, in the order of
-    /// the test split, the predictions are those of the run, bit for bit.
+    /// the test split, the predictions are those of the run: bit for bit on the same kind of device and processor, and
+    /// up to rounding on others and after training on partitions.
     #[default]
     AsEvaluated,
     /// All neighbours, layer by layer over the whole graph. The time depends on the size of the graph, not on the
@@ -68,15 +69,19 @@ impl NodePredictor {
     /// of columns than the training data or fewer rows than the graph has nodes, and
     /// [`Error::Graph`](crate::Error::Graph) if the graph is damaged.
     pub fn new(model: &SavedModel, graph: Arc<Csc>, features: Arc<dyn FeatureStore>) -> Result<Self> {
+        if model.info().inputs.preparation.is_none() {
+            return Err(ModelError::UnknownPreparation.into());
+        }
         Self::on_prepared(model, graph, features, &Preparation::default())
     }
 
     /// Creates a predictor like [`NodePredictor::new`], on data to which the steps in `done` were already applied, such
-    /// as the training data. Only the other steps of the model's preparation are applied.
+    /// as the training data. Only the other steps of the model's preparation are applied. If the model's preparation is
+    /// unknown, no step is applied.
     ///
     /// # Errors
     /// Returns the errors of [`NodePredictor::new`], and [`Error::Saved`](crate::Error::Saved) if the model's
-    /// preparation does not begin with the steps in `done`.
+    /// preparation does not have the steps in `done`, or begins with other steps of features.
     pub fn on_prepared(
         model: &SavedModel,
         graph: Arc<Csc>,
@@ -85,8 +90,10 @@ impl NodePredictor {
     ) -> Result<Self> {
         model.node_network()?;
         model.check_features(&*features, graph.n_nodes())?;
-        let left = model.info().inputs.preparation.steps.strip_prefix(&done.steps[..]);
-        let left = Preparation { steps: left.ok_or(ModelError::OtherPreparation)?.to_vec() };
+        let left = match &model.info().inputs.preparation {
+            Some(wanted) => left_steps(wanted, done)?,
+            None => Preparation::default(),
+        };
         let graph = if left.symmetrizes() { Arc::new(symmetrize(&graph)?) } else { graph };
         let features = left.features(features)?;
         let is_normalized = model.info().inputs.sampling.as_ref().is_some_and(|sampling| sampling.gcn_norm);
@@ -286,7 +293,11 @@ impl NodePredictor {
             return Err(ModelError::FanoutsMismatch { n_fanouts, n_layers }.into());
         }
         let Some(rule) = self.rule.clone().or_else(|| sampling.rule()) else {
-            return Err(ModelError::CustomRule { rule: sampling.rule.clone().unwrap_or_default() }.into());
+            let rule = match &sampling.rule {
+                StoredRule::Custom(name) => name.clone().unwrap_or_default(),
+                StoredRule::BuiltIn(name) => name.clone(),
+            };
+            return Err(ModelError::CustomRule { rule }.into());
         };
         let config = SamplerConfig::new(fanouts).with_rule(rule).with_weights(sampling.edge_weights());
         Ok(NeighborSampler::with_config(self.graph.clone(), config)?)
@@ -297,6 +308,28 @@ impl fmt::Debug for NodePredictor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("NodePredictor").field("model", &self.model).finish_non_exhaustive()
     }
+}
+
+/// Returns the steps of `wanted` that are left after those in `done`. The graph's step and the steps of features are
+/// independent of each other.
+fn left_steps(wanted: &Preparation, done: &Preparation) -> Result<Preparation> {
+    let split = |preparation: &Preparation| -> (Vec<PreparationStep>, Vec<PreparationStep>) {
+        preparation.steps.iter().cloned().partition(|step| *step == PreparationStep::Symmetrize)
+    };
+    let ((of_graph, of_features), (graph_done, features_done)) = (split(wanted), split(done));
+    if of_graph.is_empty() && !graph_done.is_empty() {
+        return Err(ModelError::OtherPreparation { step: "symmetrized" }.into());
+    }
+    let Some(left) = of_features.strip_prefix(&features_done[..]) else {
+        let differs = |(i, step): &(usize, &PreparationStep)| of_features.get(*i) != Some(*step);
+        let step = match features_done.iter().enumerate().find(differs) {
+            Some((_, PreparationStep::Scale(_))) => "scaled by other means and deviations",
+            _ => "divided by the sums of its rows",
+        };
+        return Err(ModelError::OtherPreparation { step }.into());
+    };
+    let of_graph = if graph_done.is_empty() { of_graph } else { Vec::new() };
+    Ok(Preparation { steps: [of_graph, left.to_vec()].concat() })
 }
 
 /// Returns the batches in which a run with these settings evaluates the items, rank by rank, each with the positions of

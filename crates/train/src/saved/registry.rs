@@ -16,6 +16,7 @@ use kiln_sample::RngKey;
 
 use crate::error::Result;
 use crate::evaluate::layer_wise::{LayerWiseInference, LayerWiseRows, WantedRows};
+use crate::saved::info::{ModelInfo, StoredEdgeWeights};
 use crate::step::weights::load_weights;
 
 /// The models that [`SavedModel`](crate::SavedModel) can open, by their kind. The default registry has `sage`, `gcn`
@@ -33,9 +34,9 @@ pub struct ModelRegistry {
     constructors: BTreeMap<&'static str, Constructor>,
 }
 
-/// Creates a model from its config and its weights, or returns the reason why it cannot.
+/// Creates a model from its description and its weights, or returns the reason why it cannot.
 type Constructor =
-    Arc<dyn Fn(&serde_json::Value, Vec<u8>, &Device) -> std::result::Result<Network, BadModel> + Send + Sync>;
+    Arc<dyn Fn(&ModelInfo, Vec<u8>, &Device) -> std::result::Result<Network, BadModel> + Send + Sync>;
 
 /// The part of a saved model that is invalid, with the reason.
 pub(crate) enum BadModel {
@@ -166,9 +167,13 @@ impl ModelRegistry {
     }
 
     fn with<C: ModelConfig + 'static>(mut self, wrap: fn(C::Model) -> Network) -> Self {
-        let constructor: Constructor = Arc::new(move |config, weights, device| {
-            let config: C = serde_json::from_value(config.clone())
+        let constructor: Constructor = Arc::new(move |info, weights, device| {
+            let config: C = serde_json::from_value(info.config.clone())
                 .map_err(|error| BadModel::Config(error.to_string()))?;
+            // A damaged config may be for a model that does not fit in memory, so it is checked first.
+            if let Some(reason) = contradiction(&config, info) {
+                return Err(BadModel::Config(reason));
+            }
             // All initial weights are replaced by the stored ones.
             let init = config.init(RngKey::new(0), &device.clone().inner());
             let mut model = init.map_err(|error| BadModel::Config(error.to_string()))?;
@@ -178,6 +183,21 @@ impl ModelRegistry {
         self.constructors.insert(C::KIND, constructor);
         self
     }
+}
+
+/// Returns the first difference between a config and the description that contains it.
+fn contradiction<C: ModelConfig>(config: &C, info: &ModelInfo) -> Option<String> {
+    let inputs = &info.inputs;
+    if let Some(d_in) = config.d_in().filter(|&d_in| d_in != inputs.n_features) {
+        return Some(format!("the config is for {d_in} features, but the inputs have {}", inputs.n_features));
+    }
+    let sampling = inputs.sampling.as_ref()?;
+    let (n_layers, n_fanouts) = (config.n_layers(), sampling.fanouts.len());
+    if n_layers != n_fanouts {
+        return Some(format!("the config has {n_layers} layers, but there are {n_fanouts} fanouts"));
+    }
+    let lacks_weights = config.needs_edge_weights() && sampling.edge_weights == StoredEdgeWeights::None;
+    lacks_weights.then(|| format!("a {} reads edge weights, but `edge_weights` is none", info.kind))
 }
 
 impl fmt::Debug for ModelRegistry {
