@@ -143,7 +143,9 @@ impl NodePredictor {
     }
 
     /// Returns the embeddings of nodes: the input rows of the model's last layer. For a model of one layer, these are
-    /// the prepared features.
+    /// the prepared features. With jumping knowledge they begin with what the last layer needs of
+    /// earlier layers: their rows ([`Cat`](kiln_nn::JumpingKnowledge::Cat)) or the maximum of all
+    /// ([`Max`](kiln_nn::JumpingKnowledge::Max)).
     ///
     /// # Errors
     /// Returns the errors of [`NodePredictor::predict`].

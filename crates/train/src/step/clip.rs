@@ -37,19 +37,23 @@ fn clip_on_device<M: Module>(model: &M, gradients: GradientsParams, max_norm: f6
     model.visit(&mut squares);
     let Some(sum) = squares.sum else { return gradients };
     let factor = sum.sqrt().add_scalar(EPSILON).recip().mul_scalar(max_norm).clamp_max(1.0);
-    scaled(model, gradients, Factor::Value(factor))
+    scaled(model, gradients, Factor::Value(&factor))
 }
 
 /// A factor of all gradients.
-pub(crate) enum Factor {
+pub(crate) enum Factor<'a> {
     /// A number of the host.
     Number(f64),
     /// A number on the device, `[1]`.
-    Value(Tensor<1>),
+    Value(&'a Tensor<1>),
 }
 
 /// Multiplies the gradients of the model's parameters by a factor.
-pub(crate) fn scaled<M: Module>(model: &M, gradients: GradientsParams, factor: Factor) -> GradientsParams {
+pub(crate) fn scaled<M: Module>(
+    model: &M,
+    gradients: GradientsParams,
+    factor: Factor<'_>,
+) -> GradientsParams {
     let mut scale = Scale { from: gradients, to: GradientsParams::new(), factor };
     model.visit(&mut scale);
     scale.to
@@ -92,17 +96,17 @@ impl ModuleVisitor for DeviceSquares<'_> {
     }
 }
 
-struct Scale {
+struct Scale<'a> {
     from: GradientsParams,
     to: GradientsParams,
-    factor: Factor,
+    factor: Factor<'a>,
 }
 
-impl ModuleVisitor for Scale {
+impl ModuleVisitor for Scale<'_> {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
         let Some(gradient) = self.from.remove::<D>(param.id) else { return };
-        let gradient = match &self.factor {
-            Factor::Number(factor) => gradient.mul_scalar(*factor),
+        let gradient = match self.factor {
+            Factor::Number(factor) => gradient.mul_scalar(factor),
             Factor::Value(factor) => gradient.mul(factor.clone().reshape([1; D])),
         };
         self.to.register(param.id, gradient);
