@@ -1,11 +1,12 @@
 //! Access to the workspace for the tasks: its folder, its files, its packages and its `cargo`.
 
 use std::ffi::OsStr;
+use std::io::BufReader;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
-use cargo_metadata::{Metadata, MetadataCommand};
+use cargo_metadata::{Artifact, Message, Metadata, MetadataCommand};
 
 /// A text file that git tracks or would track.
 #[derive(Debug, Clone)]
@@ -77,6 +78,37 @@ pub(crate) fn without_own_package(command: &mut Command) -> &mut Command {
     command
 }
 
+/// Runs a build (`cargo build`, or `cargo test --no-run`) and returns the artifacts that are programs, in the order in
+/// which they were built.
+///
+/// # Errors
+/// Returns an error if the build fails.
+pub(crate) fn build(mut cargo: Command) -> Result<Vec<Artifact>> {
+    cargo.args(["--message-format", "json-render-diagnostics"]).stdout(Stdio::piped());
+    let mut child = cargo.spawn().with_context(|| format!("cannot start {cargo:?}"))?;
+    let output = BufReader::new(child.stdout.take().expect("stdout should be piped"));
+    let mut programs = Vec::new();
+    for message in Message::parse_stream(output) {
+        if let Message::CompilerArtifact(artifact) = message.context("cargo printed an unexpected message")? {
+            programs.extend(Some(artifact).filter(|artifact| artifact.executable.is_some()));
+        }
+    }
+    let status = child.wait()?;
+    if !status.success() {
+        bail!("{} failed with {status}", short_name(&cargo));
+    }
+    Ok(programs)
+}
+
+/// Returns `name` from a package id of the form `path+file:///folder/name#0.1.0` or `path+file:///folder#name@0.1.0`.
+pub(crate) fn package_name(id: &str) -> &str {
+    let (url, fragment) = id.split_once('#').unwrap_or((id, ""));
+    match fragment.split_once('@') {
+        Some((name, _)) => name,
+        None => url.rsplit('/').next().unwrap_or(url),
+    }
+}
+
 /// Runs a command that inherits the standard streams, and returns an error if it fails.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     let status = command.status().with_context(|| format!("cannot start {command:?}"))?;
@@ -134,6 +166,21 @@ pub(crate) mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+
+    #[test]
+    fn finds_the_name_in_both_forms_of_package_ids() {
+        assert_eq!(package_name("path+file:///a/xtask#0.1.0"), "xtask");
+        assert_eq!(package_name("path+file:///a/crates/graph#kiln-graph@0.1.0"), "kiln-graph");
+    }
+
+    #[test]
+    fn a_failed_build_is_an_error_with_its_command() {
+        let mut cargo = Command::new("cargo");
+        cargo.args(["build", "--manifest-path", "no/such/Cargo.toml"]).stderr(Stdio::null());
+        let error = build(cargo).unwrap_err().to_string();
+        assert!(error.starts_with("cargo build --manifest-path no/such/Cargo.toml"), "{error}");
+        assert!(error.contains("failed with exit status"), "{error}");
+    }
 
     /// Returns the JSON of a package with these entries, which override the defaults. By default it has no
     /// dependencies.

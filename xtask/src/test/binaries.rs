@@ -2,17 +2,18 @@
 //! for part of their time.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{BufReader, Write};
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail, ensure};
-use cargo_metadata::{Artifact, Message, Metadata, PackageId};
+use anyhow::{Context, Result, ensure};
+use cargo_metadata::{Artifact, Metadata, PackageId};
 
 use super::tally::Tally;
+use crate::workspace;
 
 /// The maximum number of binaries that run at once. More would slow each other down until tests miss their deadlines.
 const MAX_AT_ONCE: usize = 4;
@@ -73,18 +74,8 @@ impl Binary {
 /// # Errors
 /// Returns an error if the build fails.
 pub(super) fn build(mut cargo: Command) -> Result<Vec<Binary>> {
-    cargo.args(["--no-run", "--message-format", "json-render-diagnostics"]).stdout(Stdio::piped());
-    let mut child = cargo.spawn().context("cannot start `cargo test`")?;
-    let output = BufReader::new(child.stdout.take().expect("stdout should be piped"));
-    let mut binaries = Vec::new();
-    for message in Message::parse_stream(output) {
-        if let Message::CompilerArtifact(artifact) = message.context("cargo printed an unexpected message")? {
-            binaries.extend(binary(artifact));
-        }
-    }
-    if !child.wait()?.success() {
-        bail!("the tests could not be built");
-    }
+    cargo.arg("--no-run");
+    let mut binaries: Vec<Binary> = workspace::build(cargo)?.into_iter().filter_map(binary).collect();
     binaries.reverse();
     Ok(binaries)
 }
@@ -95,16 +86,12 @@ fn binary(
 ) -> Option<Binary> {
     let path = executable.filter(|_| profile.test)?.into_std_path_buf();
     let folder = manifest_path.parent()?.as_std_path().to_owned();
-    Some(Binary { package: package_name(&package_id.repr).to_owned(), target: target.name, path, folder })
-}
-
-/// Returns `name` from a package id of the form `path+file:///folder/name#0.1.0` or `path+file:///folder#name@0.1.0`.
-fn package_name(id: &str) -> &str {
-    let (url, fragment) = id.split_once('#').unwrap_or((id, ""));
-    match fragment.split_once('@') {
-        Some((name, _)) => name,
-        None => url.rsplit('/').next().unwrap_or(url),
-    }
+    Some(Binary {
+        package: workspace::package_name(&package_id.repr).to_owned(),
+        target: target.name,
+        path,
+        folder,
+    })
 }
 
 /// Runs all binaries. The smaller of `at_once` and [`MAX_AT_ONCE`] limits how many run concurrently. Writes a line to
@@ -168,7 +155,7 @@ pub(super) fn with_other_features<'a>(default: &'a Metadata, featured: &'a Metad
             }
         }
         if changed.len() == n_before {
-            return changed.into_iter().map(|id| package_name(&id.repr).to_owned()).collect();
+            return changed.into_iter().map(|id| workspace::package_name(&id.repr).to_owned()).collect();
         }
     }
 }
@@ -208,7 +195,6 @@ mod tests {
         // Programs and libraries are not test binaries.
         assert_eq!(artifact(&json.replace("\"test\":true", "\"test\":false")), None);
         assert_eq!(artifact(&json.replace("\"/a/target/suite-1\"", "null")), None);
-        assert_eq!(package_name("path+file:///a/xtask#0.1.0"), "xtask");
     }
 
     #[test]
