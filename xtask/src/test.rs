@@ -46,7 +46,7 @@ pub(crate) struct Args {
 }
 
 /// The test binaries that run on the device that the environment variable `KILN_DEVICE` names.
-const DEVICE_TESTS: &[&str] = &["device", "sampler_large"];
+const DEVICE_TESTS: &[&str] = &["device"];
 
 /// The test binary that runs `kiln train` on a device. Without `--device`, the device is CubeCL's CPU runtime, if that
 /// is built in.
@@ -230,7 +230,12 @@ fn runs_on_stub(binaries: &[Binary], stub: &Stub) -> Vec<Run> {
         stub.set(&mut command).env("CUDA_STUB_ARCH", arch).env("PROPTEST_RNG_SEED", "1");
         Run { name: format!("{name}, sm_{arch}"), command }
     };
-    let on_a100 = kernels.iter().map(|binary| run(binary, "80"));
+    // The memory of the stub's devices is memory of the host, in which two graphs of 9 GB may not fit at the same time.
+    let on_a100 = kernels.iter().map(|binary| {
+        let Run { name, mut command } = run(binary, "80");
+        command.env("KILN_LARGE", "0");
+        Run { name, command }
+    });
     let on_h200 = kernels.iter().chain(&others).map(|binary| run(binary, "90"));
     on_a100.chain(on_h200).collect()
 }

@@ -11,6 +11,7 @@ mod dropout;
 mod features;
 mod gradient;
 mod half_precision;
+mod large_graph;
 mod maxima;
 mod ops;
 mod own;
