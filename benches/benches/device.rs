@@ -1,6 +1,6 @@
 //! Stage `device`: means over segments of random rows, sampling and gathering of fresh batches, and whole training
 //! steps, all on the device that `KILN_DEVICE` names, or on the CPU. The measured time includes the wait for the
-//! device. On a GPU, the tables exceed its caches.
+//! device. On a GPU, the tables exceed its caches, unless `KILN_BENCH_SMALL` is set, for a test of the benches themselves.
 //!
 //! Benches that are limited by memory bandwidth count all bytes that are read or written, so that their rates can be
 //! compared with the rate of `copy`.
@@ -34,8 +34,12 @@ struct Scale {
     n_copied: usize,
 }
 
-/// Returns small sizes for the CPU, and sizes that exceed all caches for GPUs.
+/// Returns small sizes for the CPU, and sizes that exceed all caches for GPUs. If `KILN_BENCH_SMALL` is set, the sizes
+/// suit the stub of the CUDA driver, which executes a kernel's threads one after the other.
 fn scale() -> Scale {
+    if std::env::var_os("KILN_BENCH_SMALL").is_some() {
+        return Scale { name: "1Ki-rows", n_rows: 1 << 10, n_edges: 2_000, n_copied: 1 << 14 };
+    }
     let name = std::env::var("KILN_DEVICE").unwrap_or_default();
     if name.starts_with("cuda") || name.starts_with("wgpu") {
         Scale { name: "2Mi-rows", n_rows: 1 << 21, n_edges: 10_000_000, n_copied: 1 << 28 }

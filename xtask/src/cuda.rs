@@ -19,7 +19,7 @@ use std::time::Instant;
 use anyhow::{Result, ensure};
 
 use self::assembler::{AcceptedSpill, Module};
-pub(crate) use self::stub::{Args, Stub, run};
+pub(crate) use self::stub::{Args, Stub, install_libdevice, run};
 use crate::test;
 
 /// The kernels that may spill, the kind of GPU, and the largest number of bytes. The assembler holds 64 warps of 32

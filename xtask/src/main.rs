@@ -6,6 +6,7 @@
 //! cargo xtask bench        runs the benches and prints rates; saves runs, compares them with saved runs and with DGL
 //! cargo xtask llvm         installs the LLVM that CubeCL's CPU and CUDA compilers link
 //! cargo xtask cuda-stub    runs a program on a stub of the CUDA driver
+//! cargo xtask gpu          packs programs for a machine with a GPU, and tests the script of that machine on the stub
 //! cargo xtask third-party  writes THIRD-PARTY.md, the list of packages that the programs contain
 //! ```
 
@@ -18,6 +19,7 @@ mod cycles;
 mod deny;
 mod exceptions;
 mod features;
+mod gpu;
 mod license;
 mod llvm;
 mod manifest;
@@ -53,6 +55,8 @@ enum Task {
     Bench(bench::Args),
     /// Runs a program on a stub of the CUDA driver and of NCCL, without a GPU, and counts its launches.
     CudaStub(cuda::Args),
+    /// Packs programs for a machine with a GPU but without cargo, and tests the script of that machine on the stub.
+    Gpu(gpu::Args),
     /// Writes THIRD-PARTY.md: the packages that the programs contain, with their licences.
     ThirdParty,
     /// Installs the LLVM that CubeCL's CPU and CUDA compilers link.
@@ -65,6 +69,7 @@ fn main() -> ExitCode {
         Task::Check(args) => check::run(args),
         Task::Bench(args) => bench::run(args),
         Task::CudaStub(args) => cuda::run(args),
+        Task::Gpu(args) => gpu::run(args),
         Task::ThirdParty => third_party::run(),
         Task::Llvm => llvm::run(),
     };

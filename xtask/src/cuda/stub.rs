@@ -29,11 +29,27 @@ pub(crate) struct Args {
     command: Vec<OsString>,
 }
 
+/// The folder of the stub, its traces, and the parts of the CUDA toolkit.
+const FOLDER: &str = "target/cuda-stub";
+
+/// The name of the toolkit's folder in [`FOLDER`].
+const TOOLKIT: &str = "toolkit";
+
 /// The built stub: the folder with its libraries and traces, and the number of devices that it reports.
 #[derive(Debug)]
 pub(crate) struct Stub {
     folder: PathBuf,
     n_devices: usize,
+}
+
+/// Installs `libdevice`, unless it is there, and returns the folder of the toolkit that contains it.
+///
+/// # Errors
+/// Returns an error if `libdevice` cannot be downloaded.
+pub(crate) fn install_libdevice() -> Result<PathBuf> {
+    let toolkit = workspace::root()?.join(FOLDER).join(TOOLKIT);
+    toolkit::install_libdevice(&toolkit)?;
+    Ok(toolkit)
 }
 
 /// Builds the stub and runs a command on it.
@@ -57,7 +73,7 @@ impl Stub {
     /// Returns an error if the libraries cannot be compiled, or if `libdevice` is missing and cannot be downloaded.
     pub(crate) fn build(n_devices: usize) -> Result<Self> {
         let root = workspace::root()?;
-        let stub = Self { folder: root.join("target/cuda-stub"), n_devices };
+        let stub = Self { folder: root.join(FOLDER), n_devices };
         let (source, library) = (root.join("xtask/cuda_stub"), stub.library());
         fs::create_dir_all(&library)?;
         fs::create_dir_all(stub.traces())?;
@@ -129,7 +145,7 @@ impl Stub {
 
     /// Returns the folder of the parts of the CUDA toolkit.
     pub(super) fn toolkit(&self) -> PathBuf {
-        self.folder.join("toolkit")
+        self.folder.join(TOOLKIT)
     }
 
     /// Returns the path of the PTX of a kernel that was loaded.

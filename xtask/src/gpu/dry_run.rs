@@ -1,0 +1,247 @@
+//! `cargo xtask gpu dry-run`: the pieces of `benches/gpu/run.sh` on the stub of the CUDA driver.
+//!
+//! Each piece starts in a new copy of the files that travel to the machine with a GPU, in a session of its own, without
+//! cargo on its path, with only one device and without a CUDA toolkit.
+
+use std::env;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::{PACKAGE, PROGRAMS, folder, mib, pack};
+use crate::cuda::Stub;
+use crate::workspace;
+
+/// The names of the pieces.
+pub(super) const PIECES: [&str; 4] = ["1", "2", "3", "4"];
+
+/// The largest number of files that a piece may leave in the folder of its results, and the largest size of a file.
+const MAX_FILES: usize = 8;
+const MAX_FILE_BYTES: u64 = 16 << 20;
+
+/// The largest size of the checkout with the package.
+const MAX_CHECKOUT_BYTES: u64 = 64 << 20;
+
+/// The file that a piece must create first.
+const TABLE: &str = "table.txt";
+
+/// Runs the given pieces, or all, and prints a line per piece. Each piece has `budget` seconds.
+///
+/// # Errors
+/// Returns an error that lists the problems of all pieces.
+pub(super) fn run(pieces: &[String], budget: u64) -> Result<()> {
+    let package = folder()?.join(PACKAGE);
+    ensure!(
+        package.join(PROGRAMS).exists(),
+        "{} does not exist: run `cargo xtask gpu pack` first",
+        package.join(PROGRAMS).display()
+    );
+    let pieces: Vec<&str> =
+        if pieces.is_empty() { PIECES.to_vec() } else { pieces.iter().map(String::as_str).collect() };
+    let stub = Stub::build(1)?;
+    let mut problems = Vec::new();
+    for piece in pieces {
+        let checkout = folder()?.join("dry-run/checkout");
+        copy_checkout(&package, &checkout)?;
+        let n_bytes = pack::size(&checkout)?;
+        println!("==> piece {piece}: checkout with package {}", mib(n_bytes));
+        let mut found = run_piece(&stub, &checkout, piece, budget)?;
+        if MAX_CHECKOUT_BYTES < n_bytes {
+            found.push(format!("the checkout with the package is larger than {}", mib(MAX_CHECKOUT_BYTES)));
+        }
+        problems.extend(found.into_iter().map(|problem| format!("piece {piece}: {problem}")));
+        fs::remove_dir_all(&checkout)?;
+    }
+    // Fails if the stub ended a process, for example at an access outside of all allocations.
+    stub.report(false)?;
+    if !problems.is_empty() {
+        bail!("{} of the dry run: {}", problems.len(), problems.join("; "));
+    }
+    Ok(())
+}
+
+/// Copies the files that git tracks or would track, and the package, to a new folder.
+fn copy_checkout(package: &Path, checkout: &Path) -> Result<()> {
+    if checkout.exists() {
+        fs::remove_dir_all(checkout)?;
+    }
+    let root = workspace::root()?;
+    let copy = |from: &Path, to: &Path| -> Result<()> {
+        fs::create_dir_all(to.parent().context("the copy should be in a folder")?)?;
+        fs::copy(from, to).with_context(|| format!("cannot copy {}", from.display()))?;
+        Ok(())
+    };
+    for path in workspace::paths()? {
+        copy(&root.join(&path), &checkout.join(&path))?;
+    }
+    let target = checkout.join(package.strip_prefix(&root)?);
+    for file in files_below(package)? {
+        copy(&file, &target.join(file.strip_prefix(package)?))?;
+    }
+    Ok(())
+}
+
+fn files_below(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() { files.extend(files_below(&path)?) } else { files.push(path) }
+    }
+    Ok(files)
+}
+
+/// Runs a piece, prints its table and sizes, and returns its problems.
+fn run_piece(stub: &Stub, checkout: &Path, piece: &str, budget: u64) -> Result<Vec<String>> {
+    let out = folder()?.join("dry-run").join(piece);
+    if out.exists() {
+        fs::remove_dir_all(&out)?;
+    }
+    fs::create_dir_all(&out)?;
+    // `setsid` replaces itself by the script, so that the session has the id of the process.
+    let mut script = Command::new("setsid");
+    script.args(["bash", "benches/gpu/run.sh", piece]).current_dir(checkout);
+    workspace::without_own_package(stub.set(&mut script));
+    // The package must contain what kernels need of the toolkit.
+    script.env_remove("CUDA_PATH").env("PATH", path_without_cargo()?);
+    script.env("DRY_RUN", "1").env("BUDGET", budget.to_string()).env("OUT", &out);
+    script.env("PYTHONDONTWRITEBYTECODE", "1");
+    let start = Instant::now();
+    let mut child = script.spawn().context("cannot start setsid")?;
+    let status = child.wait()?;
+    let seconds = start.elapsed().as_secs();
+    let survivors = processes_of_session(child.id())?;
+    let files = result_files(&out)?;
+    println!("    piece {piece}: {status} after {seconds} s");
+    for file in &files {
+        println!("    {}: {}", file.name, mib(file.n_bytes));
+    }
+    let mut problems = problems_of(&files);
+    if !status.success() {
+        problems.push(format!("{status}, see {}", out.join(TABLE).display()));
+    }
+    if !survivors.is_empty() {
+        problems.push(format!("processes still run: {}", survivors.join(", ")));
+    }
+    Ok(problems)
+}
+
+/// Returns `PATH` without the folders that contain cargo but no shell.
+fn path_without_cargo() -> Result<OsString> {
+    let path = env::var_os("PATH").context("PATH is not set")?;
+    let folders = env::split_paths(&path);
+    Ok(env::join_paths(
+        folders.filter(|folder| !folder.join("cargo").exists() || folder.join("bash").exists()),
+    )?)
+}
+
+/// Returns the names of the processes of a session, from Linux's `/proc`.
+fn processes_of_session(session: u32) -> Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir("/proc")? {
+        // The file of a process that has just ended cannot be read.
+        let Ok(stat) = fs::read_to_string(entry?.path().join("stat")) else { continue };
+        names.extend(name_in_session(&stat, session));
+    }
+    Ok(names)
+}
+
+/// Returns the name of a process from the line of `/proc/PID/stat` if the process belongs to the session and is not a
+/// zombie. The name is in parentheses and may contain spaces and parentheses.
+fn name_in_session(stat: &str, session: u32) -> Option<String> {
+    let (name, fields) = stat.split_once('(')?.1.rsplit_once(") ")?;
+    let fields: Vec<&str> = fields.split(' ').collect();
+    let [state, _parent, _group, of_session, ..] = fields[..] else { return None };
+    (state != "Z" && of_session == session.to_string()).then(|| name.to_owned())
+}
+
+/// A file in the folder of a piece's results.
+#[derive(Debug, Clone, PartialEq)]
+struct ResultFile {
+    name: String,
+    n_bytes: u64,
+}
+
+/// Returns the files of a piece, in the order in which they were created.
+fn result_files(out: &Path) -> Result<Vec<ResultFile>> {
+    let mut files = Vec::new();
+    for path in files_below(out)? {
+        let metadata = fs::metadata(&path)?;
+        let name = path.strip_prefix(out)?.display().to_string();
+        let created = metadata.created().context("the file system has no times of creation")?;
+        files.push((created, ResultFile { name, n_bytes: metadata.len() }));
+    }
+    files.sort_by_key(|(created, _)| *created);
+    Ok(files.into_iter().map(|(_, file)| file).collect())
+}
+
+/// Returns the violations of the limits on the files that a piece may leave.
+fn problems_of(files: &[ResultFile]) -> Vec<String> {
+    let mut problems = Vec::new();
+    if files.first().is_none_or(|file| file.name != TABLE) {
+        let first = files.first().map_or("no file", |file| &file.name);
+        problems.push(format!("the first file is {first}, expected {TABLE}"));
+    }
+    if MAX_FILES < files.len() {
+        problems.push(format!("{} files, expected at most {MAX_FILES}", files.len()));
+    }
+    for file in files.iter().filter(|file| MAX_FILE_BYTES < file.n_bytes || file.n_bytes == 0) {
+        let n_bytes = file.n_bytes;
+        problems.push(format!("{} has {n_bytes} bytes, expected 1 to {MAX_FILE_BYTES}", file.name));
+    }
+    problems
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn files(files: &[(&str, u64)]) -> Vec<ResultFile> {
+        files.iter().map(|&(name, n_bytes)| ResultFile { name: name.into(), n_bytes }).collect()
+    }
+
+    #[test]
+    fn a_piece_may_leave_eight_files_of_16_mib_and_the_table_is_the_first() {
+        assert_eq!(problems_of(&files(&[(TABLE, 1), ("logs.tar.xz", MAX_FILE_BYTES)])), [""; 0]);
+        assert_eq!(problems_of(&[]), ["the first file is no file, expected table.txt"]);
+        let late = problems_of(&files(&[("logs.tar.xz", 1), (TABLE, 1)]));
+        assert_eq!(late, ["the first file is logs.tar.xz, expected table.txt"]);
+        let large = problems_of(&files(&[(TABLE, 1), ("a", MAX_FILE_BYTES + 1)]));
+        assert_eq!(large, ["a has 16777217 bytes, expected 1 to 16777216"]);
+        assert_eq!(problems_of(&files(&[(TABLE, 0)])).len(), 1);
+        assert_eq!(problems_of(&files(&[(TABLE, 1); 9])), ["9 files, expected at most 8"]);
+    }
+
+    #[test]
+    fn finds_the_running_processes_of_a_session() {
+        assert_eq!(name_in_session("7 (a) b) S 1 7 42 0", 42), Some("a) b".to_owned()));
+        assert_eq!(name_in_session("7 (sh) S 1 7 43 0", 42), None);
+        assert_eq!(name_in_session("7 (sh) Z 1 7 42 0", 42), None);
+        let mut sleep = Command::new("setsid").args(["sleep", "60"]).spawn().unwrap();
+        let names = || processes_of_session(sleep.id()).unwrap();
+        // The new process has the session's id only after `setsid` has run.
+        while names().is_empty() {
+            std::thread::yield_now();
+        }
+        sleep.kill().unwrap();
+        sleep.wait().unwrap();
+        assert_eq!(processes_of_session(sleep.id()).unwrap(), [""; 0]);
+    }
+
+    #[test]
+    fn the_copy_for_a_piece_contains_the_script_and_the_package() {
+        let (checkout, root) = (tempfile::tempdir().unwrap(), workspace::root().unwrap());
+        let package = root.join("target").join(format!("test-package-{}", std::process::id()));
+        fs::create_dir_all(package.join("cuda")).unwrap();
+        fs::write(package.join("cuda/a"), "").unwrap();
+        let result = copy_checkout(&package, &checkout.path().join("copy"));
+        fs::remove_dir_all(&package).unwrap();
+        result.unwrap();
+        let copy = checkout.path().join("copy");
+        assert!(copy.join("benches/gpu/run.sh").exists());
+        assert!(copy.join(package.strip_prefix(&root).unwrap()).join("cuda/a").exists());
+    }
+}
