@@ -52,6 +52,13 @@ row() { printf '%s\t%s\n' "$1" "$2" | tee -a "$out/table.txt"; }
 # not_here PART TOOL: writes the row of a part whose tool is not on this machine
 not_here() { row "$1" "not run: $2 is not on this machine"; }
 
+# packed PART PROGRAM: returns true if the program is in the package, and otherwise writes the row of the part
+packed() {
+  [ -e "$bin/$2" ] && return 0
+  row "$1" "not run: $2 is not in the package"
+  return 1
+}
+
 # timed NAME LIMIT COMMAND...: runs a command within the limit and the rest of the budget, with its output in a log
 timed() {
   local name=$1 limit=$2 rest before status
@@ -140,6 +147,7 @@ await_graph() {
 }
 
 part_look() {
+  packed look cli-kiln || return
   # shellcheck disable=SC2016 # The inner shell expands it.
   timed machine 30 bash -c 'nvidia-smi; nvidia-smi -q -d CLOCK,MEMORY | head -n 60; nvcc --version
     ldconfig -p | grep -E "libcuda|libnccl|libnvrtc"; nproc; free -g; df -h .; ldd "$0"; python3 --version; true' "$bin/cli-kiln"
@@ -151,7 +159,7 @@ part_look() {
 # tests LOG LIMIT PACKAGE TEST [FILTER]: runs device tests, and writes a row of counts and the first failures
 tests() {
   local log=$1 limit=$2 program=$3-$4 filter=${5:-}
-  [ -e "$bin/$program" ] || { row "$log" "not run: $program is not in the package"; return; }
+  packed "$log" "$program" || return
   # Tests find their fixtures below the folder of their package.
   CARGO_MANIFEST_DIR=$root/crates/$3 KILN_DEVICE=cuda \
     timed "$log" "$limit" "$bin/$program" --test-threads 4 ${filter:+"$filter::"}
@@ -169,10 +177,12 @@ part_smoke() {
 }
 part_suite() {
   local module
-  for module in $("$bin/kernels-device" --list --format terse | sed -n 's/::.*: test$//p' | sort -u); do
-    case " $smoke_modules " in *" $module "*) continue ;; esac
-    tests "kernels-$module" 120 kernels device "$module"
-  done
+  if packed kernels kernels-device; then
+    for module in $("$bin/kernels-device" --list --format terse | sed -n 's/::.*: test$//p' | sort -u); do
+      case " $smoke_modules " in *" $module "*) continue ;; esac
+      tests "kernels-$module" 120 kernels device "$module"
+    done
+  fi
   tests nn 180 nn device
   tests train 120 train device
 }
@@ -181,6 +191,7 @@ part_suite() {
 part_train() {
   local name kiln=$bin/cli-kiln
   local -a place
+  packed train cli-kiln || return
   for name in cpu cuda cuda-graph; do
     case $name in
       cpu) place=() ;;
@@ -203,7 +214,7 @@ part_train() {
 
 part_bench() {
   local criterion=$day/criterion
-  [ -e "$bin/benches-device" ] || { row bench "not run: benches-device is not in the package"; return; }
+  packed bench benches-device || return
   await_graph bench || return
   KILN_DEVICE=cuda KILN_BENCH_DATA=$graph KILN_BENCH_FANOUTS=$shape-like=$fanouts CRITERION_HOME=$criterion \
     timed bench 300 "$bin/benches-device" --bench --noplot
@@ -224,7 +235,7 @@ part_torch() {
 # Measures the first step of two processes, which shows whether the second process reuses compiled kernels.
 part_start() {
   local time before
-  [ -e "$bin/benches-first_step" ] || { row start "not run: benches-first_step is not in the package"; return; }
+  packed start benches-first_step || return
   await_graph start || return
   for time in cold warm; do
     before=$(date +%s%N)
@@ -240,6 +251,7 @@ part_ncu() {
   metrics+=,l1tex__average_t_sectors_per_request_pipe_lsu_mem_global_op_ld.ratio
   metrics+=,l1tex__average_t_sectors_per_request_pipe_lsu_mem_global_op_st.ratio,launch__registers_per_thread,launch__grid_size
   command -v ncu > /dev/null || { not_here ncu ncu; return; }
+  packed ncu cli-kiln || return
   await_graph ncu || return
   # shellcheck disable=SC2086 # Flags without blanks.
   timed ncu 240 ncu --clock-control none --csv --metrics "$metrics" --launch-skip 1200 --launch-count 600 \
@@ -250,6 +262,7 @@ part_ncu() {
 # Trains on a graph of the shape of ogbn-papers100M.
 part_large() {
   local at=$data/papers-like
+  packed large cli-kiln || return
   timed large-data 200 python3 benches/gpu/papers.py "$at" "$n_papers_nodes" || return
   # shellcheck disable=SC2086 # Flags without blanks.
   timed large 240 "$bin/cli-kiln" train --data "$at" $papers_flags --out "$runs/large"
@@ -259,6 +272,7 @@ part_large() {
 part_sanitize() {
   local tool module
   command -v compute-sanitizer > /dev/null || { not_here sanitize compute-sanitizer; return; }
+  packed sanitize kernels-device || return
   for tool in memcheck racecheck; do
     for module in ops sampler; do
       KILN_DEVICE=cuda timed "$tool-$module" 100 compute-sanitizer --tool "$tool" --error-exitcode 9 \

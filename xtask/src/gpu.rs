@@ -26,6 +26,9 @@ enum Action {
         /// Largest size of the package in MiB
         #[arg(long, value_name = "MiB", default_value = "45", value_parser = clap::value_parser!(u64).range(1..=1024))]
         limit: u64,
+        /// Packs only the programs of this piece of benches/gpu/run.sh; default those of all pieces
+        #[arg(long, value_name = "PIECE", value_parser = clap::builder::PossibleValuesParser::new(dry_run::PIECES))]
+        piece: Option<String>,
     },
     /// Runs the pieces of benches/gpu/run.sh with small data on the stub of the CUDA driver, each in a new copy of the
     /// checkout with the package, and fails if a piece fails or leaves a process, or files beyond the limits.
@@ -42,7 +45,7 @@ enum Action {
 /// Packs the programs, or runs the pieces on the stub.
 pub(crate) fn run(args: Args) -> Result<()> {
     match args.action {
-        Action::Pack { limit } => pack::run(limit << 20),
+        Action::Pack { limit, piece } => pack::run(limit << 20, pack::programs_of(piece.as_deref())),
         Action::DryRun { pieces, budget } => dry_run::run(&pieces, budget),
     }
 }

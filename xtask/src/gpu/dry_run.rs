@@ -117,7 +117,7 @@ fn run_piece(stub: &Stub, checkout: &Path, piece: &str, budget: u64) -> Result<V
     let files = result_files(&out)?;
     println!("    piece {piece}: {status} after {seconds} s");
     for file in &files {
-        println!("    {}: {}", file.name, mib(file.n_bytes));
+        println!("    {}: {:.1} KiB", file.name, file.n_bytes as f64 / 1024.0);
     }
     let mut problems = problems_of(&files);
     if !status.success() {

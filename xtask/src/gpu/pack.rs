@@ -18,19 +18,31 @@ use cargo_metadata::Artifact;
 use super::{PACKAGE, folder, mib};
 use crate::{cuda, llvm, test, workspace};
 
-/// The programs as `PACKAGE TARGET` without the prefix `kiln-`, the most important first: the first ones show whether
+/// All programs as `PACKAGE TARGET` without the prefix `kiln-`, the most important first: the first ones show whether
 /// the GPU runs kiln at all. The device tests of a crate are one program.
-const ORDER: [&str; 6] =
-    ["kernels device", "cli kiln", "benches device", "benches first_step", "nn device", "train device"];
+const ALL: &[&str] =
+    &["kernels device", "cli kiln", "benches device", "benches first_step", "nn device", "train device"];
+
+/// Returns the programs that a piece of `benches/gpu/run.sh` runs, or all, the most important first. The programs of all
+/// pieces may not fit into one package.
+pub(super) fn programs_of(piece: Option<&str>) -> &'static [&'static str] {
+    match piece {
+        Some("1") => &["kernels device", "cli kiln"],
+        Some("2") => &["benches device", "benches first_step"],
+        Some("3") => &["kernels device", "nn device", "train device", "cli kiln"],
+        Some("4") => &["cli kiln", "kernels device"],
+        _ => ALL,
+    }
+}
 
 /// The path of NVIDIA's library in the folder of a CUDA toolkit.
 const LIBDEVICE: &str = "nvvm/libdevice/libdevice.10.bc";
 
-/// Builds and packs the programs. The package has at most `limit` bytes.
+/// Builds all programs and packs `names`. The package has at most `limit` bytes.
 ///
 /// # Errors
 /// Returns an error if the build fails, or if not even the first program fits.
-pub(super) fn run(limit: u64) -> Result<()> {
+pub(super) fn run(limit: u64, names: &[&str]) -> Result<()> {
     let start = Instant::now();
     let (package, stripped) = (folder()?.join(PACKAGE), folder()?.join("stripped"));
     for folder in [&package, &stripped] {
@@ -40,7 +52,7 @@ pub(super) fn run(limit: u64) -> Result<()> {
         fs::create_dir_all(folder)?;
     }
     llvm::run()?;
-    let programs = ordered(&workspace::build(cargo_build()?)?)?;
+    let programs = ordered(&workspace::build(cargo_build()?)?, names)?;
     println!("built after {} s", start.elapsed().as_secs());
     for (name, path) in &programs {
         workspace::run(Command::new("strip").arg("-o").arg(stripped.join(name)).arg(path))?;
@@ -66,11 +78,11 @@ fn cargo_build() -> Result<Command> {
     Ok(cargo)
 }
 
-/// Returns the names and paths of the programs in [`ORDER`].
+/// Returns the names in the package and the paths of programs, in the order of `names`.
 ///
 /// # Errors
 /// Returns an error if the build has not created one of them.
-fn ordered(built: &[Artifact]) -> Result<Vec<(String, PathBuf)>> {
+fn ordered(built: &[Artifact], names: &[&str]) -> Result<Vec<(String, PathBuf)>> {
     let path_of = |name: &str| {
         let is_named = |artifact: &&Artifact| {
             let package = workspace::package_name(&artifact.package_id.repr);
@@ -81,7 +93,7 @@ fn ordered(built: &[Artifact]) -> Result<Vec<(String, PathBuf)>> {
             path.with_context(|| format!("the build has no program of this package and target: {name}"))?;
         Ok((name.replace(' ', "-"), path.into_std_path_buf()))
     };
-    ORDER.iter().map(|name| path_of(name)).collect()
+    names.iter().map(|name| path_of(name)).collect()
 }
 
 /// Returns the commit on which the programs are based.
@@ -133,13 +145,22 @@ mod tests {
     #[test]
     fn programs_are_in_the_order_of_their_importance_and_none_may_be_missing() {
         let mut built: Vec<Artifact> =
-            ORDER.iter().rev().filter_map(|name| name.split_once(' ')).map(|(p, t)| artifact(p, t)).collect();
+            ALL.iter().rev().filter_map(|name| name.split_once(' ')).map(|(p, t)| artifact(p, t)).collect();
         built.insert(0, artifact("nccl", "device"));
-        let programs = ordered(&built).unwrap();
+        let programs = ordered(&built, ALL).unwrap();
         assert_eq!(programs[0], ("kernels-device".into(), "/w/target/kernels-device-1".into()));
         assert_eq!(programs.last().unwrap().0, "train-device");
-        let error = ordered(&built[..built.len() - 1]).unwrap_err().to_string();
+        let error = ordered(&built[..built.len() - 1], ALL).unwrap_err().to_string();
         assert_eq!(error, "the build has no program of this package and target: kernels device");
+    }
+
+    #[test]
+    fn each_program_belongs_to_a_piece_and_pieces_have_only_known_programs() {
+        let pieces = super::super::dry_run::PIECES;
+        let of_pieces: Vec<&str> =
+            pieces.iter().flat_map(|piece| programs_of(Some(piece))).copied().collect();
+        assert!(ALL.iter().all(|name| of_pieces.contains(name)));
+        assert!(of_pieces.iter().all(|name| ALL.contains(name)));
     }
 
     #[test]
