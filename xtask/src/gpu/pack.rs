@@ -27,9 +27,9 @@ const ALL: &[&str] =
 /// pieces may not fit into one package.
 pub(super) fn programs_of(piece: Option<&str>) -> &'static [&'static str] {
     match piece {
-        Some("1") => &["kernels device", "cli kiln"],
+        Some("1") => &["kernels device", "cli kiln", "train device"],
         Some("2") => &["benches device", "benches first_step"],
-        Some("3") => &["kernels device", "nn device", "train device", "cli kiln"],
+        Some("3") => &["kernels device", "cli kiln", "nn device"],
         Some("4") => &["cli kiln", "kernels device"],
         _ => ALL,
     }
