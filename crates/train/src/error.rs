@@ -7,6 +7,7 @@ use kiln_graph::NodeId;
 
 use crate::run::contract::DETERMINISM_CONTRACT;
 use crate::saved::error::ModelError;
+use crate::transient::is_transient;
 
 /// The result of this crate's fallible functions.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -358,47 +359,5 @@ impl Error {
             Self::CheckpointOverdue { last, .. } => last.is_transient(),
             _ => false,
         }
-    }
-}
-
-/// Unix error codes without an [`io::ErrorKind`]: EIO, ENFILE and EMFILE.
-const TRANSIENT_CODES: [i32; 3] = [5, 23, 24];
-
-fn is_transient(error: &io::Error) -> bool {
-    use io::ErrorKind as Kind;
-    match error.kind() {
-        Kind::StorageFull
-        | Kind::QuotaExceeded
-        | Kind::OutOfMemory
-        | Kind::ReadOnlyFilesystem
-        | Kind::ResourceBusy
-        | Kind::Interrupted
-        | Kind::WouldBlock
-        | Kind::TimedOut
-        | Kind::StaleNetworkFileHandle
-        | Kind::NetworkDown
-        | Kind::NetworkUnreachable
-        | Kind::HostUnreachable => true,
-        _ => cfg!(unix) && error.raw_os_error().is_some_and(|code| TRANSIENT_CODES.contains(&code)),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The error codes of this test are those of Linux.
-    #[cfg(target_os = "linux")]
-    #[test]
-    fn distinguishes_transient_from_permanent_system_errors() {
-        let is_transient = |code| {
-            let source = io::Error::from_raw_os_error(code);
-            Error::Io { path: PathBuf::new(), source }.is_transient()
-        };
-        let (transient, lasting) =
-            ([5, 12, 16, 23, 24, 28, 30, 110, 116, 122], [1, 2, 13, 17, 20, 21, 22, 27, 36]);
-        assert_eq!(transient.map(is_transient), [true; 10]);
-        assert_eq!(lasting.map(is_transient), [false; 9]);
-        assert!(!Error::NoEpoch.is_transient());
     }
 }

@@ -24,6 +24,7 @@ mod report;
 mod run;
 mod saved;
 mod step;
+mod transient;
 
 pub use error::{Error, Result};
 pub use evaluate::cross_validation::{CrossValidation, FoldResult, MeanAndDeviation};

@@ -2,6 +2,8 @@
 //! and unsuitable requests are typed errors.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
+mod rejected;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -276,61 +278,6 @@ fn predicts_nodes_that_training_did_not_have() {
 }
 
 #[test]
-fn rejects_requests_that_do_not_fit_the_model() {
-    let (_folder, run, raw) = sage();
-    let model = SavedModel::open(&run).unwrap();
-    let predictor = model.on_dataset(&raw).unwrap();
-    let n_nodes = raw.graph.n_nodes();
-    let error = predictor.predict(&[NodeId(n_nodes as u32)], &PredictMode::default()).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        format!("node {n_nodes} is not in the graph: expected an id below {n_nodes}")
-    );
-    let mode = PredictMode::Sampled { fanouts: vec![Fanout::All], seed: 0 };
-    let error = predictor.predict(&[NodeId(0)], &mode).unwrap_err();
-    assert_eq!(error.to_string(), "got 1 fanouts for a model of 2 layers: give one fanout per layer");
-    let error = model.on_dataset(&kiln::data::synthetic::ring(10).unwrap()).unwrap_err();
-    assert!(
-        matches!(error, Error::Train(TrainError::Saved(ModelError::FeatureWidth { expected: 16, .. }))),
-        "{error}"
-    );
-    // A step that the model's preparation does not have cannot be undone.
-    let other = raw.clone().symmetrize().unwrap();
-    let error = model.on_dataset(&other).unwrap_err();
-    assert!(
-        matches!(
-            error,
-            Error::Train(TrainError::Saved(ModelError::OtherPreparation { step: "symmetrized" }))
-        ),
-        "{error}"
-    );
-    assert_eq!(predictor.predict(&[], &PredictMode::default()).unwrap().n_rows(), 0);
-}
-
-#[test]
-fn rejects_a_gcn_without_edge_weights_and_a_gin_of_another_width() {
-    let data = raw_data();
-    let gcn = GcnConfig::for_data(&data).layers(2).hidden(8);
-    let (_folder, run) = trained(&gcn, &loader(&data).gcn_norm().unwrap(), 1);
-    let graphs = GraphDataset::open("mutag").unwrap();
-    let features = graphs.node_features(NodeFeatures::Auto).unwrap();
-    let split = Split::random(graphs.n_graphs(), [0.6, 0.1], 0).unwrap();
-    let gin = GinConfig::paper(features.dim(), 8, 2);
-    let (_other, run_of_gin) = trained(&gin, &GraphLoader::new(&graphs, features, &split), 1);
-    for (run, from, to, expected) in [
-        (run, "\"edge_weights\": \"unbiased\"", "\"edge_weights\": \"none\"", "a gcn reads edge weights"),
-        (run_of_gin, "\"n_features\": 7", "\"n_features\": 8", "the config is for 7 features"),
-    ] {
-        let path = run.join("model.json");
-        let text = fs::read_to_string(&path).unwrap();
-        assert!(text.contains(from), "{text}");
-        fs::write(&path, text.replacen(from, to, 1)).unwrap();
-        let error = SavedModel::open(&run).unwrap_err().to_string();
-        assert!(error.contains(expected), "{error}");
-    }
-}
-
-#[test]
 fn a_custom_rule_with_the_name_of_a_built_in_one_is_not_replaced_by_it() {
     fn first(_: Neighbors<'_>, _: NodeKey, _: u32, picks: &mut Selection) {
         picks.push(0);
@@ -369,67 +316,4 @@ fn data_that_was_prepared_like_the_training_data_is_not_prepared_again() {
     let test = &raw.split.test;
     let expected = model.on_dataset(&raw).unwrap().predict(test, &mode).unwrap();
     assert_eq!(prepared.predict(test, &mode).unwrap(), expected);
-}
-
-#[test]
-fn rejects_damaged_newer_and_incomplete_run_folders() {
-    let (_folder, run, _) = sage();
-    let path = run.join("model.json");
-    let text = fs::read_to_string(&path).unwrap();
-    let open = |text: &str| {
-        fs::write(&path, text).unwrap();
-        match SavedModel::open(&run).unwrap_err() {
-            TrainError::Saved(error) => error,
-            other => panic!("{other}"),
-        }
-    };
-    let newer = open(&text.replace("\"format\": 1", "\"format\": 2"));
-    assert!(matches!(newer, ModelError::UnknownFormat { found: 2, .. }), "{newer}");
-    // Each change is a damage that JSON allows.
-    let damages = [
-        ("{", "", "trailing characters"),
-        ("\"format\": 1,", "", "the field `format` is missing"),
-        ("\"kind\": \"sage\",", "", "missing field `kind`"),
-        ("\"hidden\": 8", "\"hidden\": 0", "hidden"),
-        ("\"hidden\": 8", "\"hidden\": -8", "invalid value"),
-        ("\"hidden\": 8", "\"width\": 8", "unknown field `width`"),
-        ("\"n_layers\": 2", "\"n_layers\": 0", "the config has 0 layers"),
-        (
-            "\"n_layers\": 2",
-            "\"n_layers\": 1000000",
-            "the config has 1000000 layers, but there are 2 fanouts",
-        ),
-        ("\"d_in\": 16", "\"d_in\": 15", "the config is for 15 features, but the inputs have 16"),
-        (
-            "\"built_in\": \"uniform\"",
-            "\"built_in\": \"other\"",
-            "there is no built-in sampling rule \"other\"",
-        ),
-        ("\"format\": 1", "\"format\": 0", "the `format` is 0"),
-        ("\"batch_size\": 32", "\"batch_size\": 0", "`batch_size` is 0, expected at least 1"),
-        ("\"n_ranks\": 1", "\"n_ranks\": 18446744073709551615", "which no run can have"),
-        ("\"n_features\": 16", "\"n_features\": 17", "the scaling has 16 means, expected 17"),
-        (
-            "\"task\": \"nodes\"",
-            "\"task\": \"graphs\"",
-            "the task is whole graphs, but a sage is a model of nodes",
-        ),
-        ("\"class_names\": [", "\"class_names\": [\"one\",", "there are 11 class names, expected 10 or none"),
-        ("\"factors\": [", "\"factors\": [1.0,", "the scaling has 17 factors, expected 16"),
-    ];
-    for (from, to, expected) in damages {
-        assert!(text.contains(from), "{from} is not in {text}");
-        let error = open(&text.replacen(from, to, 1));
-        assert!(matches!(error, ModelError::BadInfo { .. }), "{from} -> {to}: {error}");
-        assert!(error.to_string().contains(expected), "{from} -> {to}: {error}");
-    }
-    let weights = open(&text.replace("\"hidden\": 8", "\"hidden\": 9"));
-    assert!(matches!(weights, ModelError::BadWeights { .. }), "{weights}");
-    fs::write(&path, &text).unwrap();
-    fs::write(run.join("best.safetensors"), b"not weights").unwrap();
-    let error = SavedModel::open(&run).unwrap_err();
-    assert!(matches!(error, TrainError::Saved(ModelError::BadWeights { .. })), "{error}");
-    fs::remove_file(&path).unwrap();
-    let error = SavedModel::open(&run).unwrap_err();
-    assert!(matches!(error, TrainError::Saved(ModelError::Unreadable { .. })), "{error}");
 }
