@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 fn trained(folder: &Path) -> (PathBuf, Dataset) {
     let config = synthetic::FakeConfig { avg_num_nodes: 300, seed: 5, ..Default::default() };
     let raw = synthetic::fake(config).unwrap();
-    format::write(&raw, &folder.join("set")).unwrap();
+    format::write(&raw, folder.join("set")).unwrap();
     let data = raw.clone().standardize().unwrap();
     let loader = NeighborLoader::new(&data, [3, 3]).batch_size(64);
     let (model, out) = (SageConfig::for_data(&data).layers(2).hidden(8), folder.join("run"));
