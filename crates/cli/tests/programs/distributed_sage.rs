@@ -238,8 +238,9 @@ fn a_trainer_in_server_mode_stays_within_its_reported_memory() {
         peaks.push((peak, graph, files));
     }
     let [(small, told_small, files_small), (large, told_large, files_large)] = peaks[..] else { panic!() };
-    // The peak grows by far less than the size of the additional features.
-    let more = told_large - told_small + (8 << 20);
+    // The peak grows by far less than the size of the additional features. Each peak depends on how many requests and
+    // batches happened to be in memory at once, up to the channel size of 8 MiB.
+    let more = told_large - told_small + 2 * (8 << 20);
     assert!(large < small + more && 3 * more < files_large - files_small, "{small} {large} {more}");
 }
 
