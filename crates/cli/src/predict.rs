@@ -57,8 +57,8 @@ pub(crate) struct PredictArgs {
     /// Node features, for graph classification: as in training.
     #[arg(long, default_value = "auto", value_parser = flags::node_features())]
     node_features: NodeFeatures,
-    /// Nodes (or graphs) to predict: `test` (the test split of the data; of graphs, that of the run's seed), `all`, or a file of ids, `.npy` or text with
-    /// one id per line.
+    /// Nodes (or graphs) to predict: `test` (the test split of the data; of graphs, that of the run's seed), `all`, or
+    /// a file of ids, `.npy` or text with one id per line.
     #[arg(long, value_name = "test|all|FILE", default_value = "test")]
     nodes: String,
     /// New or empty folder for the results.

@@ -6,7 +6,7 @@ use kiln::data::NodeNames;
 use kiln::feature::Targets;
 use kiln::graph::{ItemId, NodeId};
 use kiln::prelude::SavedModel;
-use kiln::train::OutputRows;
+use kiln::train::{OutputRows, target_values_csv};
 
 /// The predicted items, their names and targets, and the outputs of the model.
 pub(crate) struct Predicted<'a> {
@@ -76,26 +76,7 @@ impl<'a> Predicted<'a> {
     /// Returns the content of `predictions.csv` for several labels or regression: the format and the order of a run's
     /// `test_predictions.csv`. Missing targets are empty fields.
     pub(crate) fn targets_csv(&self) -> String {
-        let width = self.scores.width();
-        let mut csv = String::from("item");
-        for name in ["target", "output"] {
-            for column in 0..width {
-                let _ = write!(csv, ",{name}_{column}");
-            }
-        }
-        csv.push('\n');
-        let outputs: Vec<&[f32]> = self.scores.rows().collect();
-        let missing = vec![f32::NAN; width];
-        for row in self.by_item() {
-            let targets = self.target_values.get(row * width..(row + 1) * width).unwrap_or(&missing);
-            let _ = write!(csv, "{}", self.items[row]);
-            for value in targets.iter().chain(outputs[row]) {
-                let text = if value.is_nan() { String::new() } else { value.to_string() };
-                let _ = write!(csv, ",{text}");
-            }
-            csv.push('\n');
-        }
-        csv
+        target_values_csv(&self.items, &self.target_values, self.scores.values(), self.scores.width())
     }
 
     /// Returns the content of `classes.csv`, in the order of the request: the predicted class with its name and its

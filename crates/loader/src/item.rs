@@ -297,8 +297,8 @@ impl<I: ItemId> EpochPlan<I> {
         self.sampler.items()
     }
 
-    /// Returns this rank's seeds of one step, of all its batches. They may be empty in the last step, or in any step if items are sharded
-    /// by owner.
+    /// Returns this rank's seeds of one step, of all its batches. They may be empty in the last step, or in any step if
+    /// items are sharded by owner.
     ///
     /// # Panics
     /// Panics if `step` is not below [`EpochPlan::n_steps`].

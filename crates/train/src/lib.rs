@@ -31,7 +31,7 @@ pub use evaluate::cross_validation::{CrossValidation, FoldResult, MeanAndDeviati
 pub use evaluate::evaluation::Evaluation;
 pub use evaluate::evaluator::{Evaluator, ExactEvaluator};
 pub use evaluate::layer_wise::{LayerWiseConfig, LayerWiseInference, Spill};
-pub use evaluate::target_values::TargetAndOutput;
+pub use evaluate::target_values::{TargetAndOutput, target_values_csv};
 pub use evaluate::validation::Validation;
 pub use metric::confusion::{ClassScores, ConfusedPair, Confusion, ConfusionMatrix, Metrics};
 pub use metric::kind::Metric;

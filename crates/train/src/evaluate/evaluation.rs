@@ -32,7 +32,7 @@ pub struct Evaluation {
     pub(crate) items: Vec<u32>,
     labels: Vec<i32>,
     pub(crate) values: Vec<f32>,
-    outputs: Vec<f32>,
+    pub(crate) outputs: Vec<f32>,
     pub(crate) n_outputs: usize,
     objective: Objective,
 }

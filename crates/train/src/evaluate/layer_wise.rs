@@ -144,12 +144,7 @@ impl LayerWiseInference {
         Ok(Self { sampler, carries_weights: true, ..self })
     }
 
-    /// Calls `callback` after each range of nodes, with the number of finished rows and of all rows, over all layers.
-    #[must_use]
-    pub fn on_progress(self, callback: impl Fn(u64, u64) + Send + Sync + 'static) -> Self {
-        self.with_progress(OnProgress::new(callback))
-    }
-
+    /// Reports the finished rows over all layers after each range of nodes.
     pub(crate) fn with_progress(self, on_progress: OnProgress) -> Self {
         Self { on_progress, ..self }
     }

@@ -27,24 +27,37 @@ impl Evaluation {
         self.n_outputs
     }
 
-    /// Returns the items with their target values and outputs as CSV text, sorted by the item's id.
+    /// Returns the content of `test_predictions.csv`.
     pub(crate) fn to_csv(&self) -> String {
-        let mut csv = String::from("item");
-        for name in ["target", "output"] {
-            (0..self.n_outputs).for_each(|column| csv.push_str(&format!(",{name}_{column}")));
+        target_values_csv(&self.items, &self.values, &self.outputs, self.n_outputs)
+    }
+}
+
+/// Returns the CSV text of a run's `test_predictions.csv` for several labels or regression: items with their target
+/// values and outputs, `[n_items, n_outputs]` each, sorted by the item's id. A missing target (NaN, or no row) is an
+/// empty field.
+///
+/// # Panics
+/// Panics if there is not one row of outputs per item.
+pub fn target_values_csv(items: &[u32], targets: &[f32], outputs: &[f32], n_outputs: usize) -> String {
+    assert_eq!(outputs.len(), items.len() * n_outputs, "expected one row of {n_outputs} outputs per item");
+    let mut csv = String::from("item");
+    for name in ["target", "output"] {
+        (0..n_outputs).for_each(|column| csv.push_str(&format!(",{name}_{column}")));
+    }
+    csv.push('\n');
+    let missing = vec![f32::NAN; n_outputs];
+    let mut rows: Vec<(u32, usize)> = items.iter().copied().zip(0..).collect();
+    rows.sort_by_key(|(item, _)| *item);
+    for (item, position) in rows {
+        let row = position * n_outputs..(position + 1) * n_outputs;
+        let targets = targets.get(row.clone()).unwrap_or(&missing);
+        csv.push_str(&item.to_string());
+        for value in targets.iter().chain(&outputs[row]) {
+            let text = if value.is_nan() { String::new() } else { value.to_string() };
+            csv.push_str(&format!(",{text}"));
         }
         csv.push('\n');
-        let mut rows: Vec<(u32, usize, &[f32])> =
-            self.items.iter().zip(self.rows()).enumerate().map(|(i, (&item, row))| (item, i, row)).collect();
-        rows.sort_by_key(|(item, ..)| *item);
-        for (item, position, outputs) in rows {
-            csv.push_str(&item.to_string());
-            for value in self.values_of(position).iter().chain(outputs) {
-                let text = if value.is_nan() { String::new() } else { value.to_string() };
-                csv.push_str(&format!(",{text}"));
-            }
-            csv.push('\n');
-        }
-        csv
     }
+    csv
 }

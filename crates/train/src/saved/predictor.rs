@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use kiln_feature::{FeatureBuffer, FeatureStore, Preparation, PreparationStep};
 use kiln_graph::{Csc, ItemId, NodeId, gcn_norm, symmetrize};
 use kiln_kernels::{DeviceBlock, gather_features, to_vec_f32};
-use kiln_loader::{ItemSampler, ItemSamplerConfig, Phase, SeedBatch, Shard, UnevenShards};
+use kiln_loader::{ItemSampler, ItemSamplerConfig, Phase, SeedBatch, Shard};
 use kiln_sample::{
     EdgeWeights, Fanout, FrontierSampler, NeighborSampler, RngKey, Rule, SamplerConfig, Scratch, Seeds,
 };
@@ -340,30 +340,26 @@ pub(crate) fn batches_of_run<I: ItemId>(
     items: &[I],
     run: &EvaluationInfo,
 ) -> Result<impl Iterator<Item = (SeedBatch<I>, Vec<usize>)>> {
-    let shard = |rank| Shard { rank, world_size: run.n_ranks };
-    // The positions are sharded like the items: both samplers have the same number of items and settings.
     let config = |rank| ItemSamplerConfig {
         batch_size: run.batch_size,
-        accumulate: 1,
         shuffle: false,
-        drop_last: false,
-        uneven: UnevenShards::Join,
         seed: run.seed,
-        shard: shard(rank),
+        shard: Shard { rank, world_size: run.n_ranks },
+        ..ItemSamplerConfig::default()
     };
     let items: Arc<[I]> = items.into();
     let positions: Arc<[I]> = (0..items.len() as u32).map(I::new).collect();
-    let mut plans = Vec::new();
-    for rank in 0..run.n_ranks {
-        let of_items = ItemSampler::new(items.clone(), config(rank))?.epoch(Phase::Test);
-        plans.push((of_items, ItemSampler::new(positions.clone(), config(rank))?.epoch(Phase::Test)));
-    }
-    Ok(plans.into_iter().flat_map(|(of_items, positions)| {
-        (0..of_items.n_steps()).filter_map(move |step| {
-            let batch = of_items.step(step);
-            let positions: Vec<usize> =
-                positions.step(step).seeds.iter().map(|item| item.get() as usize).collect();
-            (!batch.seeds.is_empty()).then_some((batch, positions))
+    // The sampler divides the positions, which stand for the items: an item may occur several times.
+    let plans = (0..run.n_ranks)
+        .map(|rank| Ok(ItemSampler::new(positions.clone(), config(rank))?.epoch(Phase::Test)));
+    let plans = plans.collect::<Result<Vec<_>>>()?;
+    Ok(plans.into_iter().flat_map(move |plan| {
+        let items = items.clone();
+        (0..plan.n_steps()).filter_map(move |step| {
+            let mut batch = plan.step(step);
+            let positions: Vec<usize> = batch.seeds.iter().map(|position| position.get() as usize).collect();
+            batch.seeds = positions.iter().map(|&position| items[position]).collect();
+            (!positions.is_empty()).then_some((batch, positions))
         })
     }))
 }
