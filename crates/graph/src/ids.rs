@@ -3,9 +3,10 @@ use std::hash::Hash;
 
 use bytemuck::{Pod, Zeroable};
 
-/// The id of a training item, which is a node of a graph or a graph of a set. Splits and batches are lists of items.
+/// The id of a training item, which is a node of a graph, a graph of a set or a link of a list. Splits and batches are
+/// lists of items.
 pub trait ItemId: Pod + Ord + Hash + fmt::Debug + Send + Sync + 'static {
-    /// The noun for the item in error messages: `node` or `graph`.
+    /// The noun for the item in error messages: `node`, `graph` or `link`.
     const NAME: &'static str;
 
     /// Creates the id from its number.
@@ -24,6 +25,11 @@ pub struct NodeId(pub u32);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Pod, Zeroable)]
 #[repr(transparent)]
 pub struct GraphId(pub u32);
+
+/// The id of a link: the position of the node pair in a list of [`Links`](crate::Links).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Pod, Zeroable)]
+#[repr(transparent)]
+pub struct LinkId(pub u32);
 
 /// The position of a node in one block's source list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Pod, Zeroable)]
@@ -69,6 +75,25 @@ impl ItemId for NodeId {
 
 impl ItemId for GraphId {
     const NAME: &'static str = "graph";
+
+    fn new(id: u32) -> Self {
+        Self(id)
+    }
+
+    fn get(self) -> u32 {
+        self.0
+    }
+}
+
+impl LinkId {
+    /// Returns the id as an array index.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl ItemId for LinkId {
+    const NAME: &'static str = "link";
 
     fn new(id: u32) -> Self {
         Self(id)

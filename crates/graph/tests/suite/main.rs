@@ -2,6 +2,7 @@
 
 mod builder;
 #[cfg(unix)]
+mod links;
 mod mapped_file;
 mod norm;
 mod scatter_rows;
