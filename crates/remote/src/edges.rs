@@ -27,7 +27,7 @@ impl Edges {
         &self,
         rows: &[PartitionRow],
         rule: &Rule,
-        request: HopRequest,
+        request: &HopRequest,
         scratch: &mut Scratch,
         out: &mut Frontier,
     ) -> kiln_sample::Result<()> {

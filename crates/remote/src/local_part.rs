@@ -36,7 +36,7 @@ impl LocalPart {
         &self,
         rows: &[PartitionRow],
         rule: &Rule,
-        request: HopRequest,
+        request: &HopRequest,
         scratch: &mut Scratch,
         out: &mut Frontier,
     ) -> Result<()> {

@@ -29,7 +29,7 @@ pub(crate) fn send_samples(
     held: &LocalPart,
     rows: &[PartitionRow],
     rule: &Rule,
-    request: HopRequest,
+    request: &HopRequest,
     response_bytes: usize,
     response: &ResponseSender,
 ) -> Result<()> {

@@ -94,11 +94,14 @@ impl DistNeighborSampler {
 
     fn sample(
         &self,
-        request: HopRequest,
+        request: &HopRequest,
         dsts: &[NodeId],
         scratch: &mut Scratch,
         out: &mut Frontier,
     ) -> Result<()> {
+        if request.excluded.is_some() {
+            return Err(kiln_sample::Error::ExclusionNeedsHost.into());
+        }
         let requests = Requests::of(&self.graph, dsts)?;
         let pieces = requests.there();
         let asked = self.graph.ask(pieces.iter().map(|(peer, rows)| self.asking(peer, rows, request)));
@@ -119,7 +122,7 @@ impl DistNeighborSampler {
         }
     }
 
-    fn asking(&self, peer: &Arc<Peer>, rows: &Rows<'_>, request: HopRequest) -> PeerRequest {
+    fn asking(&self, peer: &Arc<Peer>, rows: &Rows<'_>, request: &HopRequest) -> PeerRequest {
         let mean = self.graph.n_edges() as usize / self.graph.n_nodes().max(1) + 1;
         let list = bytes_of(rows.rows.to_vec());
         let (question, edges_per_dst) = match self.config.rule.name() {
@@ -140,7 +143,7 @@ impl DistNeighborSampler {
     fn sample_own(
         &self,
         requests: &Requests<'_>,
-        request: HopRequest,
+        request: &HopRequest,
         scratch: &mut Scratch,
     ) -> Result<Frontier> {
         let (mut own, rule) = (Frontier::default(), &self.config.rule);
@@ -170,7 +173,7 @@ impl DistNeighborSampler {
         peer: &Peer,
         rows: &Rows<'_>,
         answer: &[u8],
-        request: HopRequest,
+        request: &HopRequest,
         scratch: &mut Scratch,
     ) -> Result<Frontier> {
         let (n_dst, has_weights) = (rows.rows.len(), request.weights != EdgeWeights::None);
@@ -231,7 +234,7 @@ impl FrontierSampler for DistNeighborSampler {
 
     fn sample_frontier(
         &self,
-        request: HopRequest,
+        request: &HopRequest,
         dsts: &[NodeId],
         scratch: &mut Scratch,
         out: &mut Frontier,

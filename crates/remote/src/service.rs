@@ -150,7 +150,7 @@ impl Graph for Service {
         }
         let response_bytes = self.response_bytes;
         self.responder.respond(request.rows.len(), move |held, response| {
-            send_samples(held, &rows, &rule, hop, response_bytes, response)
+            send_samples(held, &rows, &rule, &hop, response_bytes, response)
         })
     }
 

@@ -46,7 +46,7 @@ pub(crate) fn rows(bytes: &[u8]) -> Option<Vec<PartitionRow>> {
 }
 
 /// Encodes a request to sample edges of these rows, without a lease.
-pub(crate) fn sample_request(request: HopRequest, rule: &str, rows: Bytes) -> SampleRequest {
+pub(crate) fn sample_request(request: &HopRequest, rule: &str, rows: Bytes) -> SampleRequest {
     let weights = match request.weights {
         EdgeWeights::None => Weights::None,
         EdgeWeights::Stored => Weights::Stored,
@@ -72,7 +72,7 @@ pub(crate) fn hop_request(request: &SampleRequest) -> Result<HopRequest, &'stati
         Err(_) => return Err("unknown kind of edge weights"),
     };
     let fanout = request.fanout.map_or(Fanout::All, Fanout::UpTo);
-    Ok(HopRequest { key: RngKey::new(request.key), layer: 0, fanout, weights })
+    Ok(HopRequest { key: RngKey::new(request.key), layer: 0, fanout, weights, excluded: None })
 }
 
 /// Divides arrays into chunks of at most [`CHUNK_BYTES`]. Chunks of longer arrays are copies, so a chunk that waits for

@@ -88,8 +88,9 @@ pub(crate) fn sample_blocks<S: FrontierSampler + ?Sized>(
     let fanouts = sampler.fanouts();
     let mut blocks = Vec::with_capacity(fanouts.len());
     for (layer, &fanout) in fanouts.iter().enumerate().rev() {
-        let request = HopRequest::new(key, layer, fanout, sampler.weights());
-        sampler.sample_frontier(request, &relabel.nodes, scratch, &mut frontier)?;
+        let request =
+            HopRequest::new(key, layer, fanout, sampler.weights()).excluding(seeds.excluded().cloned());
+        sampler.sample_frontier(&request, &relabel.nodes, scratch, &mut frontier)?;
         frontier.check(layer, relabel.nodes.len())?;
         // The sources of the previous hop are the destinations of this hop and keep their local ids.
         let indices = relabel.number(&frontier, sampler.indices_path())?;

@@ -1,4 +1,6 @@
-use crate::{KeyDomain, RngKey, Rule};
+use std::sync::Arc;
+
+use crate::{ExcludedEdges, KeyDomain, RngKey, Rule};
 
 /// The number of in-neighbours to pick for each destination of one layer. Integers convert to [`Fanout::UpTo`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,7 +63,7 @@ pub enum EdgeWeights {
 
 /// The parameters of one hop: all inputs of sampling except the graph, the rule and the destinations. Samplers on the
 /// host, on devices and on the owners of remote partitions take the same request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HopRequest {
     /// The step's key with the layer folded in.
     pub key: RngKey,
@@ -71,12 +73,21 @@ pub struct HopRequest {
     pub fanout: Fanout,
     /// The kind of edge weights to return.
     pub weights: EdgeWeights,
+    /// The edges to leave out, in global ids; `None` to leave out none.
+    pub excluded: Option<Arc<ExcludedEdges>>,
 }
 
 impl HopRequest {
-    /// Creates the request for one layer. The layer is folded into the step's key.
+    /// Creates the request for one layer that leaves out no edges. The layer is folded into the step's key.
     pub fn new(step_key: RngKey, layer: usize, fanout: Fanout, weights: EdgeWeights) -> Self {
-        Self { key: step_key.fold_in(KeyDomain::Layer, layer as u64), layer, fanout, weights }
+        let key = step_key.fold_in(KeyDomain::Layer, layer as u64);
+        Self { key, layer, fanout, weights, excluded: None }
+    }
+
+    /// Sets the edges to leave out.
+    #[must_use]
+    pub fn excluding(self, excluded: Option<Arc<ExcludedEdges>>) -> Self {
+        Self { excluded: excluded.filter(|excluded| !excluded.is_empty()), ..self }
     }
 }
 

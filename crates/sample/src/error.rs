@@ -105,6 +105,20 @@ pub enum Error {
         "the sampler is configured for edge weights, but the graph has none: set them with CscBuilder::weights"
     )]
     NoWeights,
+    /// Edges are excluded from samples on a device or of a partitioned graph.
+    #[error("edges can be excluded only from samples of a whole graph on the host: sample there")]
+    ExclusionNeedsHost,
+    /// Negatives are drawn by degree from a graph without edges.
+    #[error("negatives cannot be drawn by degree: the graph has no edges: draw them uniformly")]
+    NoEdges,
+    /// A custom sampler of negatives returned a node that does not exist.
+    #[error("the sampler of negatives returned node {}, but the graph has {n_nodes} nodes, numbered from 0", node.0)]
+    NegativeOutOfRange {
+        /// The node id that is out of range.
+        node: NodeId,
+        /// The number of nodes in the graph.
+        n_nodes: usize,
+    },
     /// A sampler of a remote graph failed to fetch edges.
     #[error(transparent)]
     Elsewhere(Box<dyn std::error::Error + Send + Sync>),

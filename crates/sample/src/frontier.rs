@@ -84,14 +84,15 @@ pub trait FrontierSampler: Send + Sync {
     }
 
     /// Fills `out` with the edges picked for `dsts`, which must be distinct. Overwrites the contents of `out` and
-    /// reuses its memory. The fanout and the kind of weights of the request apply, not those of the sampler.
+    /// reuses its memory. The fanout and the kind of weights of the request apply, not those of the sampler. Edges that
+    /// the request excludes must not be picked.
     ///
     /// # Errors
     /// Returns an error if a destination is not a node of the graph, if the graph is damaged, if weights are requested
     /// from a graph without weights, or if there are more edges than a block can hold.
     fn sample_frontier(
         &self,
-        request: HopRequest,
+        request: &HopRequest,
         dsts: &[NodeId],
         scratch: &mut Scratch,
         out: &mut Frontier,

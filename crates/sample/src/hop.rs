@@ -4,7 +4,8 @@ use std::path::Path;
 use kiln_graph::{Csc, EdgeId, NodeId};
 use kiln_mem::prefetch;
 
-use crate::{EdgeWeights, Error, Fanout, Frontier, HopRequest, Neighbors, Result, SamplingRule, Selection};
+use crate::hop_rule::{HopRule, remaining_self_loops};
+use crate::{EdgeWeights, Error, Fanout, Frontier, HopRequest, Neighbors, Result, Selection};
 
 /// The sampler of one hop, which picks edges in groups of destinations.
 ///
@@ -14,7 +15,7 @@ use crate::{EdgeWeights, Error, Fanout, Frontier, HopRequest, Neighbors, Result,
 pub(crate) struct HopSampler<'a, R: ?Sized> {
     pub(crate) graph: &'a Csc,
     pub(crate) rule: &'a R,
-    pub(crate) request: HopRequest,
+    pub(crate) request: &'a HopRequest,
     /// The global id of each node, which keys its random draws; `None` if the graph's own ids are global.
     pub(crate) global_ids: Option<&'a [NodeId]>,
 }
@@ -29,7 +30,7 @@ const GROUP_EDGES: usize = 1024;
 /// The maximum number of edges to reserve memory for in advance: about 200 MB.
 const MOST_RESERVED: usize = 1 << 24;
 
-impl<R: SamplingRule + ?Sized> HopSampler<'_, R> {
+impl<R: HopRule + ?Sized> HopSampler<'_, R> {
     /// Fills `out` with the edges picked for `dsts`.
     pub(crate) fn fill(&self, dsts: &[NodeId], picks: &mut Selection, out: &mut Frontier) -> Result<()> {
         if self.request.weights != EdgeWeights::None && self.graph.weights().is_none() {
@@ -96,23 +97,97 @@ impl<R: SamplingRule + ?Sized> HopSampler<'_, R> {
     #[inline]
     fn pick(&self, dst: NodeId, position: usize, picks: &mut Selection, out: &mut Frontier) -> Result<()> {
         let edges = in_edge_range(self.graph, dst, position)?;
-        match self.request.fanout {
-            Fanout::All => self.take_all(edges, out),
-            Fanout::UpTo(0) if !self.rule.keeps_self_loops() => {}
-            Fanout::UpTo(_) if edges.is_empty() => {}
-            Fanout::UpTo(fanout) => {
-                let node = self.global_ids.map_or(dst, |ids| ids[dst.index()]);
-                let neighbors = neighbors(self.graph, node, edges);
-                picks.clear();
-                self.rule.pick(neighbors, self.request.key.node(node), fanout, picks);
-                picks.sort();
-                self.take_picks(neighbors, picks.positions(), out)?;
+        let node = self.global_ids.map_or(dst, |ids| ids[dst.index()]);
+        match &self.request.excluded {
+            None => self.pick_from_all(node, edges, picks, out)?,
+            Some(excluded) => {
+                let mut removed = std::mem::take(&mut picks.removed);
+                excluded.positions(node, &self.graph.indices()[edges.clone()], &mut removed);
+                let picked = match removed.is_empty() {
+                    true => self.pick_from_all(node, edges, picks, out),
+                    false => self.pick_from_remaining(node, edges, &removed, picks, out),
+                };
+                picks.removed = removed;
+                picked?;
             }
         }
         let n_edges = out.edge_ids.len() as u64;
         let layer = self.request.layer;
         let end = u32::try_from(n_edges).map_err(|_| Error::BlockTooLarge { layer, n_edges })?;
         out.indptr.push(end);
+        Ok(())
+    }
+
+    /// Picks from all of a destination's edges.
+    #[inline]
+    fn pick_from_all(
+        &self,
+        node: NodeId,
+        edges: Range<usize>,
+        picks: &mut Selection,
+        out: &mut Frontier,
+    ) -> Result<()> {
+        match self.request.fanout {
+            Fanout::All => self.take_all(edges, out),
+            Fanout::UpTo(0) if !self.rule.keeps_self_loops() => {}
+            Fanout::UpTo(_) if edges.is_empty() => {}
+            Fanout::UpTo(fanout) => {
+                let neighbors = neighbors(self.graph, node, edges);
+                picks.clear();
+                self.rule.pick(neighbors, self.request.key.node(node), fanout, picks);
+                picks.sort();
+                check_picks(node, picks.positions(), neighbors.degree())?;
+                out.edge_ids.extend(
+                    picks.positions().iter().map(|&pick| EdgeId(neighbors.first_edge.0 + u64::from(pick))),
+                );
+                if let Some(factors) = &mut out.weights {
+                    let kept = || neighbors.self_loops();
+                    self.push_factors(neighbors.degree(), kept, picks.positions(), factors);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Picks from a destination's edges without those at the positions `removed`, as if the graph did not have them.
+    fn pick_from_remaining(
+        &self,
+        node: NodeId,
+        edges: Range<usize>,
+        removed: &[u32],
+        picks: &mut Selection,
+        out: &mut Frontier,
+    ) -> Result<()> {
+        let neighbors = neighbors(self.graph, node, edges);
+        let n_remaining = neighbors.degree() - removed.len();
+        picks.clear();
+        match self.request.fanout {
+            Fanout::All => picks.extend_ascending(0..n_remaining as u32),
+            Fanout::UpTo(0) if !self.rule.keeps_self_loops() => {}
+            Fanout::UpTo(_) if n_remaining == 0 => {}
+            Fanout::UpTo(fanout) => {
+                self.rule.pick_remaining(neighbors, removed, self.request.key.node(node), fanout, picks);
+                picks.sort();
+            }
+        }
+        check_picks(node, picks.positions(), n_remaining)?;
+        if let Some(factors) = &mut out.weights {
+            match self.request.fanout {
+                Fanout::All => factors.resize(factors.len() + n_remaining, 1.0),
+                Fanout::UpTo(_) => {
+                    let kept = || remaining_self_loops(neighbors, removed);
+                    self.push_factors(n_remaining, kept, picks.positions(), factors);
+                }
+            }
+        }
+        // Both lists ascend, so the number of removed edges before a pick only grows.
+        let mut n_before = 0;
+        out.edge_ids.extend(picks.positions().iter().map(|&pick| {
+            while removed.get(n_before).is_some_and(|&position| position <= pick + n_before as u32) {
+                n_before += 1;
+            }
+            EdgeId(neighbors.first_edge.0 + u64::from(pick) + n_before as u64)
+        }));
         Ok(())
     }
 
@@ -123,31 +198,23 @@ impl<R: SamplingRule + ?Sized> HopSampler<'_, R> {
         out.edge_ids.extend(edges.map(|edge| EdgeId(edge as u64)));
     }
 
-    /// Appends the ids and the weight factors of the picked edges. The picks ascend, so only the last one is checked
-    /// against the degree.
-    #[inline]
-    fn take_picks(&self, neighbors: Neighbors<'_>, picks: &[u32], out: &mut Frontier) -> Result<()> {
-        if let Some(&pick) = picks.last().filter(|&&pick| pick as usize >= neighbors.degree()) {
-            return Err(Error::PickOutOfRange { dst: neighbors.dst, pick, degree: neighbors.degree() });
-        }
-        out.edge_ids.extend(picks.iter().map(|&pick| neighbors.edge_id(pick as usize)));
-        if let Some(factors) = &mut out.weights {
-            self.push_factors(neighbors, picks, factors);
-        }
-        Ok(())
-    }
-
     /// Appends the factor by which the weight of each pick is multiplied: 1 with [`EdgeWeights::Stored`], otherwise the
     /// number of edges divided by the number of picks, which is exactly 1 if all edges are picked. Self loops that the
-    /// rule always keeps are excluded from both numbers; their factor is 1.
-    fn push_factors(&self, neighbors: Neighbors<'_>, picks: &[u32], factors: &mut Vec<f32>) {
+    /// rule always keeps, at the positions `kept`, are excluded from both numbers; their factor is 1.
+    fn push_factors(
+        &self,
+        degree: usize,
+        kept: impl FnOnce() -> Range<usize>,
+        picks: &[u32],
+        factors: &mut Vec<f32>,
+    ) {
         if self.request.weights == EdgeWeights::Stored {
             return factors.resize(factors.len() + picks.len(), 1.0);
         }
-        let kept = if self.rule.keeps_self_loops() { neighbors.self_loops() } else { 0..0 };
+        let kept = if self.rule.keeps_self_loops() { kept() } else { 0..0 };
         let is_drawn = |pick: u32| !kept.contains(&(pick as usize));
         let n_drawn = picks.iter().filter(|pick| is_drawn(**pick)).count();
-        let factor = ((neighbors.degree() - kept.len()) as f64 / n_drawn as f64) as f32;
+        let factor = ((degree - kept.len()) as f64 / n_drawn as f64) as f32;
         factors.extend(picks.iter().map(|&pick| if is_drawn(pick) { factor } else { 1.0 }));
     }
 
@@ -163,6 +230,15 @@ impl<R: SamplingRule + ?Sized> HopSampler<'_, R> {
                 *factor *= weights[edge.index()];
             }
         }
+    }
+}
+
+/// Checks that picks are positions below the number of neighbours. They ascend, so the last one suffices.
+#[inline]
+fn check_picks(dst: NodeId, picks: &[u32], degree: usize) -> Result<()> {
+    match picks.last() {
+        Some(&pick) if degree <= pick as usize => Err(Error::PickOutOfRange { dst, pick, degree }),
+        _ => Ok(()),
     }
 }
 

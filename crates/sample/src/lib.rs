@@ -20,9 +20,12 @@
 mod block;
 mod config;
 mod error;
+mod excluded;
 mod frontier;
 mod hop;
+mod hop_rule;
 mod hotness;
+mod negative;
 mod neighbor;
 mod relabel;
 mod rng;
@@ -33,9 +36,14 @@ mod uniform;
 pub use block::{SampledBlocks, Scratch, to_block};
 pub use config::{EdgeWeights, Fanout, HopRequest, SamplerConfig};
 pub use error::Error;
+pub use excluded::ExcludedEdges;
 pub use frontier::{Frontier, FrontierSampler};
 pub use hop::in_edge_range;
 pub use hotness::count_node_accesses;
+pub use negative::{
+    DegreeNegatives, InBatchNegatives, NegativeSampler, Negatives, PositiveLink, SampledNegatives,
+    UniformNegatives, UniformPairNegatives,
+};
 pub use neighbor::NeighborSampler;
 pub use rng::{KeyDomain, NodeKey, NodeRng, ROUNDS, RngKey};
 pub use rule::{Neighbors, Rule, SamplingRule, Selection};

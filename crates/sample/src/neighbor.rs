@@ -4,10 +4,11 @@ use std::sync::Arc;
 use kiln_graph::{Csc, NodeId, SharedArray};
 
 use crate::hop::HopSampler;
+use crate::hop_rule::HopRule;
 use crate::uniform::{Uniform, UniformKeepSelfLoops, UniformWithReplacement};
 use crate::{
-    EdgeWeights, Error, Fanout, Frontier, FrontierSampler, HopRequest, Result, Rule, SamplerConfig,
-    SamplingRule, Scratch, Selection,
+    EdgeWeights, Error, Fanout, Frontier, FrontierSampler, HopRequest, Result, Rule, SamplerConfig, Scratch,
+    Selection,
 };
 
 /// A sampler that picks in-neighbours by a rule, by default uniformly without replacement.
@@ -68,10 +69,10 @@ impl NeighborSampler {
         Self { global_ids: Some(global_ids), ..self }
     }
 
-    fn fill<R: SamplingRule + ?Sized>(
+    fn fill<R: HopRule + ?Sized>(
         &self,
         rule: &R,
-        request: HopRequest,
+        request: &HopRequest,
         dsts: &[NodeId],
         picks: &mut Selection,
         out: &mut Frontier,
@@ -100,7 +101,7 @@ impl FrontierSampler for NeighborSampler {
 
     fn sample_frontier(
         &self,
-        request: HopRequest,
+        request: &HopRequest,
         dsts: &[NodeId],
         scratch: &mut Scratch,
         out: &mut Frontier,

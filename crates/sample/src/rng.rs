@@ -4,7 +4,7 @@
 //! easy as 1, 2, 3", section 3.3 and table 2). It needs only 32-bit multiplications, so GPU kernels give bit-identical
 //! draws. `docs/rng.md` specifies it.
 
-use kiln_graph::NodeId;
+use kiln_graph::{LinkId, NodeId};
 
 /// The number of rounds of Philox. Seven is the smallest number that passes the authors' battery of statistical tests.
 pub const ROUNDS: usize = 7;
@@ -32,6 +32,8 @@ pub enum KeyDomain {
     Evaluation = 5,
     /// A host-side generator that is seeded from the key; see `docs/rng.md`.
     Host = 6,
+    /// The number of a negative of a link, from 0.
+    Negative = 7,
 }
 
 /// A 64-bit key of random draws. Keys are derived by folding: seed, epoch, step, layer.
@@ -79,6 +81,12 @@ impl RngKey {
     #[inline]
     pub fn node(self, node: NodeId) -> NodeKey {
         NodeKey { key: self, node_type: 0, node: node.0 }
+    }
+
+    /// Derives the key of one link's draws, which are those of the node with the same number.
+    #[inline]
+    pub fn link(self, link: LinkId) -> NodeKey {
+        self.node(NodeId(link.0))
     }
 }
 

@@ -7,7 +7,8 @@ use kiln_graph::{EdgeId, NodeId};
 use crate::NodeKey;
 use crate::uniform::{Uniform, UniformKeepSelfLoops, UniformWithReplacement};
 
-/// The in-neighbours of one destination, in ascending order of edge ids: the input of a sampling rule.
+/// The in-neighbours of one destination, in ascending order of edge ids: the input of a sampling rule. Excluded edges
+/// ([`ExcludedEdges`](crate::ExcludedEdges)) are not in the list.
 ///
 /// Parallel edges are separate entries. All arrays have the same length.
 #[derive(Debug, Clone, Copy)]
@@ -16,8 +17,10 @@ pub struct Neighbors<'a> {
     pub dst: NodeId,
     /// The node ids of the neighbours.
     pub ids: &'a [NodeId],
-    /// The id of the first edge; the other edges have the ids after it.
+    /// The id of the first edge; the other edges have the ids after it, except for `removed` edges.
     pub(crate) first_edge: EdgeId,
+    /// The positions of edges that are left out, ascending, in the list with them.
+    pub(crate) removed: &'a [u32],
     /// The edges' weights, if the graph has weights.
     pub weights: Option<&'a [f32]>,
     /// The edges' types, if the graph has types.
@@ -28,7 +31,7 @@ impl<'a> Neighbors<'a> {
     /// Creates the in-neighbours of one destination, whose edges have consecutive ids from `first_edge` on. Weights and
     /// types are `None`; set the fields to provide them.
     pub fn new(dst: NodeId, ids: &'a [NodeId], first_edge: EdgeId) -> Self {
-        Self { dst, ids, first_edge, weights: None, edge_types: None }
+        Self { dst, ids, first_edge, removed: &[], weights: None, edge_types: None }
     }
 
     /// Returns the number of neighbours.
@@ -38,6 +41,9 @@ impl<'a> Neighbors<'a> {
 
     /// Returns the id of the edge from `ids[position]`.
     pub fn edge_id(&self, position: usize) -> EdgeId {
+        let removed = self.removed.iter();
+        let position =
+            removed.fold(position, |position, &other| position + usize::from(other as usize <= position));
         EdgeId(self.first_edge.0 + position as u64)
     }
 
@@ -64,6 +70,8 @@ pub struct Selection {
     ascend: bool,
     /// A bitset of picked neighbours, for rules that pick without replacement. All bits are clear between calls.
     pub(crate) taken: Vec<u64>,
+    /// The positions of the destination's excluded edges, ascending: a buffer of the sampler, which rules do not read.
+    pub(crate) removed: Vec<u32>,
 }
 
 impl Selection {

@@ -1,4 +1,8 @@
+use std::sync::Arc;
+
 use kiln_graph::{LocalId, NodeId};
+
+use crate::ExcludedEdges;
 
 /// The seeds of a batch: the nodes for which outputs are computed.
 ///
@@ -8,12 +12,24 @@ use kiln_graph::{LocalId, NodeId};
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Seeds {
     nodes: Vec<NodeId>,
+    excluded: Option<Arc<ExcludedEdges>>,
 }
 
 impl Seeds {
     /// Creates seeds from node ids.
     pub fn nodes(nodes: Vec<NodeId>) -> Self {
-        Self { nodes }
+        Self { nodes, excluded: None }
+    }
+
+    /// Sets the edges that samples leave out, in every layer.
+    #[must_use]
+    pub fn excluding(self, excluded: impl Into<Option<Arc<ExcludedEdges>>>) -> Self {
+        Self { excluded: excluded.into(), ..self }
+    }
+
+    /// Returns the edges that samples leave out; `None` if there are none.
+    pub fn excluded(&self) -> Option<&Arc<ExcludedEdges>> {
+        self.excluded.as_ref()
     }
 
     /// Returns the node ids in the given order, including duplicates.

@@ -1,3 +1,5 @@
+use std::ops::Range;
+
 use crate::rng::mul_hi;
 use crate::{Neighbors, NodeKey, SamplingRule, Selection};
 
@@ -21,16 +23,7 @@ pub(crate) struct UniformKeepSelfLoops;
 impl SamplingRule for UniformKeepSelfLoops {
     #[inline]
     fn pick(&self, neighbors: Neighbors<'_>, key: NodeKey, fanout: u32, picks: &mut Selection) {
-        let loops = neighbors.self_loops();
-        let (start, n_loops) = (loops.start as u32, loops.len() as u32);
-        let n_before = picks.len();
-        pick_uniformly(neighbors.degree() as u32 - n_loops, fanout, key, picks);
-        if 0 < n_loops {
-            for pick in picks.positions_from(n_before).iter_mut().filter(|pick| start <= **pick) {
-                *pick += n_loops;
-            }
-            (start..start + n_loops).for_each(|position| picks.push(position));
-        }
+        pick_besides(neighbors.self_loops(), neighbors.degree() as u32, fanout, key, picks);
     }
 
     fn keeps_self_loops(&self) -> bool {
@@ -44,11 +37,36 @@ pub(crate) struct UniformWithReplacement;
 impl SamplingRule for UniformWithReplacement {
     #[inline]
     fn pick(&self, neighbors: Neighbors<'_>, key: NodeKey, fanout: u32, picks: &mut Selection) {
-        let degree = neighbors.degree() as u32;
-        for first in (0..fanout).step_by(BATCH) {
-            let drawn = key.draw16(first / BATCH as u32).map(|draw| mul_hi(draw, degree));
-            picks.extend(&drawn[..(fanout - first).min(BATCH as u32) as usize]);
+        pick_with_replacement(neighbors.degree() as u32, fanout, key, picks);
+    }
+}
+
+/// Picks `fanout` positions below `degree`, which may repeat.
+#[inline]
+pub(crate) fn pick_with_replacement(degree: u32, fanout: u32, key: NodeKey, picks: &mut Selection) {
+    for first in (0..fanout).step_by(BATCH) {
+        let drawn = key.draw16(first / BATCH as u32).map(|draw| mul_hi(draw, degree));
+        picks.extend(&drawn[..(fanout - first).min(BATCH as u32) as usize]);
+    }
+}
+
+/// Picks the positions `loops`, and distinct positions below `degree` among the others.
+#[inline]
+pub(crate) fn pick_besides(
+    loops: Range<usize>,
+    degree: u32,
+    fanout: u32,
+    key: NodeKey,
+    picks: &mut Selection,
+) {
+    let (start, n_loops) = (loops.start as u32, loops.len() as u32);
+    let n_before = picks.len();
+    pick_uniformly(degree - n_loops, fanout, key, picks);
+    if 0 < n_loops {
+        for pick in picks.positions_from(n_before).iter_mut().filter(|pick| start <= **pick) {
+            *pick += n_loops;
         }
+        (start..start + n_loops).for_each(|position| picks.push(position));
     }
 }
 
@@ -63,7 +81,7 @@ const WORD: u32 = 64;
 
 /// Picks `min(fanout, degree)` distinct positions below `degree`.
 #[inline]
-fn pick_uniformly(degree: u32, fanout: u32, key: NodeKey, picks: &mut Selection) {
+pub(crate) fn pick_uniformly(degree: u32, fanout: u32, key: NodeKey, picks: &mut Selection) {
     if degree <= fanout {
         picks.extend_ascending(0..degree);
     } else if !picks.is_empty() && fanout <= LINEAR_SEARCH {

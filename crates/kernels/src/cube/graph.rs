@@ -141,7 +141,7 @@ impl Graph {
     pub(crate) fn sample_hop(
         &self,
         hop: &HopNodes,
-        request: HopRequest,
+        request: &HopRequest,
         rule: &Rule,
     ) -> Result<HopArrays, HopError> {
         let nodes = &hop.nodes;
@@ -177,7 +177,7 @@ impl Graph {
     pub(crate) fn read_hop(
         &self,
         hop: &HopNodes,
-        request: HopRequest,
+        request: &HopRequest,
         rule: &Rule,
         out: &mut Frontier,
     ) -> Result<(), HopError> {
@@ -206,7 +206,7 @@ impl Graph {
     fn pick_hop<'a>(
         &'a self,
         hop: &'a HopNodes,
-        request: HopRequest,
+        request: &HopRequest,
         rule: &Rule,
     ) -> Result<Option<PickedHop<'a>>, HopError> {
         let n_dst = launch::length(&hop.nodes);

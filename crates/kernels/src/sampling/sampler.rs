@@ -116,6 +116,9 @@ impl DeviceSampler {
     ) -> Result<DeviceSampledBlocks> {
         #[cfg(feature = "cube")]
         if let Place::Cube(graph) = &self.graph.place {
+            if seeds.excluded().is_some() {
+                return Err(Error::ExclusionNeedsHost);
+            }
             return self.on_device(graph, seeds, key);
         }
         self.through_host(seeds, key, scratch)
@@ -142,7 +145,7 @@ impl DeviceSampler {
         for (layer, &fanout) in fanouts.iter().enumerate().rev() {
             let request = HopRequest::new(key, layer, fanout, *weights);
             let arrays = graph
-                .sample_hop(&Graph::hop_of(nodes), request, rule)
+                .sample_hop(&Graph::hop_of(nodes), &request, rule)
                 .map_err(|error| of_layer(error, layer))?;
             nodes = arrays.srcs.clone();
             blocks.push(DeviceBlock::of_tensors(tensors(arrays)));
@@ -183,13 +186,17 @@ impl FrontierSampler for DeviceSampler {
 
     fn sample_frontier(
         &self,
-        request: HopRequest,
+        request: &HopRequest,
         dsts: &[NodeId],
         scratch: &mut Scratch,
         out: &mut Frontier,
     ) -> Result<()> {
         if request.weights != EdgeWeights::None && !self.graph.has_weights() {
             return Err(Error::NoWeights);
+        }
+        #[cfg(feature = "cube")]
+        if request.excluded.is_some() && !matches!(self.graph.place, Place::Host(_)) {
+            return Err(Error::ExclusionNeedsHost);
         }
         match &self.graph.place {
             Place::Host(graph) => NeighborSampler::with_config(Arc::clone(graph), self.config.clone())?

@@ -87,7 +87,7 @@ impl<'a> Staged<'a> {
     pub(crate) fn read_hop(
         &self,
         anchor: &CubeTensor,
-        request: HopRequest,
+        request: &HopRequest,
         rule: &Rule,
         out: &mut Frontier,
     ) -> Result<(), StagedError> {

@@ -322,7 +322,7 @@ fn hops_reject_destinations_out_of_range_and_bad_edge_ranges() {
     let sample = |graph: DeviceGraph, dsts: &[u32]| {
         let dsts: Vec<NodeId> = dsts.iter().copied().map(NodeId).collect();
         let sampler = DeviceSampler::new(graph, [Fanout::UpTo(2)]);
-        sampler.sample_frontier(request, &dsts, &mut Scratch::default(), &mut Frontier::default())
+        sampler.sample_frontier(&request, &dsts, &mut Scratch::default(), &mut Frontier::default())
     };
     for graph in [DeviceGraph::new(six_nodes(), &device()), DeviceGraph::host_staged(six_nodes(), &device())]
     {
@@ -349,7 +349,7 @@ fn staged_hops_read_back_only_the_picks() {
     let (dsts, mut out) = ((0..100).map(NodeId).collect::<Vec<_>>(), Frontier::default());
     let request = HopRequest::new(RngKey::new(1), 0, Fanout::UpTo(3), EdgeWeights::None);
     let reads =
-        reads_of(|| sampler.sample_frontier(request, &dsts, &mut Scratch::default(), &mut out).unwrap());
+        reads_of(|| sampler.sample_frontier(&request, &dsts, &mut Scratch::default(), &mut out).unwrap());
     // The host reads the offsets of the destinations first, then the sources and ids of the edges.
     let n_bytes = 4 * 101 + 12 * out.n_edges() as u64;
     let expected = if is_host { Reads::default() } else { Reads { n_reads: 2, n_bytes } };

@@ -125,7 +125,7 @@ impl FrontierSampler for Counting {
 
     fn sample_frontier(
         &self,
-        request: HopRequest,
+        request: &HopRequest,
         dsts: &[NodeId],
         scratch: &mut Scratch,
         out: &mut Frontier,
@@ -171,13 +171,13 @@ impl FrontierSampler for WithoutWeights {
 
     fn sample_frontier(
         &self,
-        request: HopRequest,
+        request: &HopRequest,
         dsts: &[NodeId],
         scratch: &mut Scratch,
         out: &mut Frontier,
     ) -> kiln_sample::Result<()> {
-        let request = HopRequest { weights: EdgeWeights::None, ..request };
-        self.0.sample_frontier(request, dsts, scratch, out)
+        let request = HopRequest { weights: EdgeWeights::None, ..request.clone() };
+        self.0.sample_frontier(&request, dsts, scratch, out)
     }
 }
 
@@ -220,7 +220,7 @@ fn rejects_local_samplers_that_do_not_match_the_partition() {
 
         fn sample_frontier(
             &self,
-            _: HopRequest,
+            _: &HopRequest,
             _: &[NodeId],
             _: &mut Scratch,
             _: &mut Frontier,

@@ -157,7 +157,7 @@ fn rejects_invalid_seeds_graphs_and_weights() {
     let sampler = NeighborSampler::new(ring(4), [Fanout::All]);
     let (mut scratch, mut out) = (Scratch::default(), Frontier::default());
     assert!(matches!(
-        sampler.sample_frontier(request, &nodes([0]), &mut scratch, &mut out).unwrap_err(),
+        sampler.sample_frontier(&request, &nodes([0]), &mut scratch, &mut out).unwrap_err(),
         Error::NoWeights
     ));
 }
@@ -228,7 +228,7 @@ impl FrontierSampler for Lying {
 
     fn sample_frontier(
         &self,
-        request: HopRequest,
+        request: &HopRequest,
         dsts: &[NodeId],
         scratch: &mut Scratch,
         out: &mut Frontier,

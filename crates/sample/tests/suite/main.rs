@@ -1,7 +1,9 @@
-//! Tests of sampling: picked edges, edge weights and random numbers.
+//! Tests of sampling: picked edges, excluded edges, edge weights, negatives and random numbers.
 
 mod blocks;
 mod distribution;
+mod excluded;
+mod negative;
 mod plain;
 mod rng;
 mod weights;

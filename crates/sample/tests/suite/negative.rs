@@ -1,0 +1,140 @@
+//! Negatives of links.
+
+// Test helpers may unwrap.
+#![allow(clippy::unwrap_used)]
+
+use kiln_graph::{CscBuilder, LinkId, Links, NodeId};
+use kiln_sample::{
+    DegreeNegatives, Error, InBatchNegatives, NegativeSampler, Negatives, NodeRng, PositiveLink, RngKey,
+    UniformNegatives, UniformPairNegatives,
+};
+use kiln_testkit::{chi_square_p_value, hub, ring};
+
+const UNIFORM: UniformNegatives = UniformNegatives { n_nodes: 50 };
+
+/// 40 links of 50 nodes.
+fn links() -> Links {
+    let srcs: Vec<u32> = (0..40).collect();
+    let dsts: Vec<u32> = (0..40).map(|link| (link * 7 + 3) % 50).collect();
+    Links::new(srcs, dsts).unwrap()
+}
+
+fn ids(range: std::ops::Range<u32>) -> Vec<LinkId> {
+    range.map(LinkId).collect()
+}
+
+#[test]
+fn negatives_depend_on_the_link_and_not_on_the_batch() {
+    let (links, all, key) = (links(), ids(0..40), RngKey::new(3));
+    for sampler in [Negatives::new(UNIFORM, 3), Negatives::new(InBatchNegatives, 3)] {
+        let whole = sampler.sample(&links, &all, &all, key).unwrap();
+        for start in [0, 10, 25] {
+            let part = sampler.sample(&links, &ids(start..start + 7), &all, key).unwrap();
+            let rows = 3 * start as usize..3 * (start as usize + 7);
+            assert_eq!(part.srcs, whole.srcs[rows.clone()], "{sampler:?}");
+            assert_eq!(part.dsts, whole.dsts[rows], "{sampler:?}");
+        }
+        let other = sampler.sample(&links, &all, &all, RngKey::new(4)).unwrap();
+        assert_ne!(other, whole, "{sampler:?}");
+    }
+    // The first negatives of a link do not depend on the number of its negatives.
+    let [few, many] = [1, 5].map(|n| Negatives::new(UNIFORM, n).sample(&links, &all, &all, key).unwrap());
+    assert_eq!(few.dsts, many.dsts.iter().copied().step_by(5).collect::<Vec<_>>());
+}
+
+#[test]
+fn negatives_match_documented_vectors() {
+    let links = Links::new(vec![8_u32, 9], vec![9_u32, 8]).unwrap();
+    let uniform = Negatives::new(UniformNegatives { n_nodes: 1_000_000 }, 2);
+    let sampled = uniform.sample(&links, &ids(0..2), &ids(0..2), RngKey::new(0x0123_4567_89ab_cdef)).unwrap();
+    assert_eq!(sampled.srcs, [8, 8, 9, 9].map(NodeId));
+    assert_eq!(sampled.dsts, DOCUMENTED.map(NodeId));
+}
+
+/// Computed by an independent program from the text of `docs/rng.md`.
+const DOCUMENTED: [u32; 4] = [189_691, 942_649, 829_315, 926_061];
+
+#[test]
+fn in_batch_negatives_are_destinations_of_the_step() {
+    let links = links();
+    let step = ids(5..17);
+    let of_step: Vec<NodeId> = step.iter().map(|link| links.pair(*link).1).collect();
+    let sampled =
+        Negatives::new(InBatchNegatives, 20).sample(&links, &step[3..5], &step, RngKey::new(1)).unwrap();
+    assert!(sampled.dsts.iter().all(|dst| of_step.contains(dst)));
+    for (row, link) in step[3..5].iter().enumerate() {
+        let (src, dst) = links.pair(*link);
+        assert!(sampled.dsts[20 * row..20 * (row + 1)].iter().all(|negative| *negative != dst));
+        assert!(sampled.srcs[20 * row..20 * (row + 1)].iter().all(|negative| *negative == src));
+    }
+}
+
+#[test]
+fn pairs_replace_both_nodes() {
+    let sampled = Negatives::new(UniformPairNegatives { n_nodes: 50 }, 25)
+        .sample(&links(), &ids(0..40), &ids(0..40), RngKey::new(2))
+        .unwrap();
+    let mut counts = [0; 50];
+    sampled.srcs.iter().chain(&sampled.dsts).for_each(|node| counts[node.index()] += 1);
+    assert!(1e-3 < chi_square_p_value(&counts, &[40.0; 50]), "{counts:?}");
+    assert!(sampled.srcs.iter().zip(&sampled.dsts).all(|(src, dst)| src != dst));
+}
+
+#[test]
+fn degree_negatives_follow_the_power_of_the_degree() {
+    // In-degrees 0, 1, 4, 9, 16 and 0; the power 0.75 of each.
+    let degrees = [0_u32, 1, 4, 9, 16, 0];
+    let dsts: Vec<u32> = (0..6).flat_map(|dst| vec![dst; degrees[dst as usize] as usize]).collect();
+    let graph = CscBuilder::new(6).build(&vec![5; dsts.len()], &dsts).unwrap();
+    let sampler = DegreeNegatives::new(&graph).unwrap();
+    let n = 100_000;
+    let mut counts = [0; 4];
+    for link in 0..n {
+        let positive = PositiveLink { src: NodeId(5), dst: NodeId(0), step_dsts: &[] };
+        let (src, dst) = sampler.draw(positive, &mut RngKey::new(1).link(LinkId(link)).rng());
+        assert_eq!(src, NodeId(5));
+        counts[dst.index() - 1] += 1;
+    }
+    let powers: Vec<f64> = degrees[1..5].iter().map(|degree| f64::from(*degree).powf(0.75)).collect();
+    let sum: f64 = powers.iter().sum();
+    let expected: Vec<f64> = powers.iter().map(|power| power / sum * f64::from(n)).collect();
+    assert!(1e-3 < chi_square_p_value(&counts, &expected), "{counts:?}, expected {expected:?}");
+    let error = DegreeNegatives::new(&CscBuilder::new(3).build(&[], &[]).unwrap()).unwrap_err();
+    assert!(matches!(error, Error::NoEdges), "{error}");
+}
+
+#[test]
+fn rejects_edges_of_a_graph() {
+    // Every other node is a neighbour of each node of a ring of 5, except two.
+    let graph = ring(5);
+    let links = Links::new(vec![0_u32; 200], vec![1_u32; 200]).unwrap();
+    let uniform = UniformNegatives { n_nodes: 5 };
+    let sample = |negatives: &Negatives| negatives.sample(&links, &ids(0..200), &[], RngKey::new(0)).unwrap();
+    let sampled = sample(&Negatives::new(uniform, 1).rejecting(graph.clone()).max_draws(100));
+    assert_eq!(sampled.n_rejected, 0);
+    assert!(sampled.dsts.iter().all(|dst| [2, 3].contains(&dst.0)));
+    // One draw may be wrong, and is counted: the link itself, the self pair, and the other neighbour.
+    let once = Negatives::new(uniform, 1).rejecting(graph).max_draws(1);
+    let sampled = sample(&once);
+    let n_wrong = sampled.dsts.iter().filter(|dst| [0, 1, 4].contains(&dst.0)).count();
+    assert_eq!(sampled.n_rejected, n_wrong as u64);
+    assert_eq!(once.n_rejected(), n_wrong as u64);
+    assert!((90..150).contains(&n_wrong), "{n_wrong}");
+}
+
+#[test]
+fn reports_nodes_that_do_not_exist() {
+    struct Beyond;
+    impl NegativeSampler for Beyond {
+        fn draw(&self, link: PositiveLink<'_>, _: &mut NodeRng) -> (NodeId, NodeId) {
+            (link.src, NodeId(99))
+        }
+
+        fn name(&self) -> &str {
+            "beyond"
+        }
+    }
+    let negatives = Negatives::new(Beyond, 1).rejecting(hub(60));
+    let error = negatives.sample(&links(), &ids(0..1), &ids(0..1), RngKey::new(0)).unwrap_err();
+    assert!(matches!(error, Error::NegativeOutOfRange { node: NodeId(99), n_nodes: 61 }), "{error}");
+}
