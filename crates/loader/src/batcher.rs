@@ -15,7 +15,7 @@ use crate::{BatchError, SeedBatch, StageTimes};
 /// steps, in any order. To avoid a deadlock it must not wait for the thread that takes the batches, nor for a thread
 /// pool of which that thread is a part.
 pub trait Batcher: Send + Sync + 'static {
-    /// The type of the seeds: nodes or graphs.
+    /// The type of the seeds: nodes, graphs or links.
     type Item: ItemId;
 
     /// The type of the batches.
@@ -49,13 +49,19 @@ pub trait Batcher: Send + Sync + 'static {
 pub struct NodeBatcher<S: ?Sized, F: ?Sized> {
     sampler: Arc<S>,
     features: Arc<F>,
-    targets: Targets,
+    /// The targets of the seeds; `None` for tasks without targets of nodes.
+    targets: Option<Targets>,
 }
 
 impl<S: FrontierSampler + ?Sized, F: FeatureStore + ?Sized> NodeBatcher<S, F> {
     /// Creates a batcher from a sampler, a feature store and targets: labels, or [`Targets`].
     pub fn new(sampler: Arc<S>, features: Arc<F>, targets: impl Into<Targets>) -> Self {
-        Self { sampler, features, targets: targets.into() }
+        Self { sampler, features, targets: Some(targets.into()) }
+    }
+
+    /// Creates a batcher whose batches have no targets, for link prediction.
+    pub fn without_targets(sampler: Arc<S>, features: Arc<F>) -> Self {
+        Self { sampler, features, targets: None }
     }
 
     /// Returns the feature store.
@@ -74,8 +80,8 @@ impl<S: FrontierSampler + ?Sized, F: FeatureStore + ?Sized> NodeBatcher<S, F> {
         scratch: &mut Scratch,
         times: &mut StageTimes,
     ) -> Result<SampledBatch, BatchError> {
-        let SeedBatch { phase, step, key, seeds } = seeds;
-        let seeds = Seeds::nodes(seeds);
+        let SeedBatch { phase, step, key, seeds, excluded, .. } = seeds;
+        let seeds = Seeds::nodes(seeds).excluding(excluded);
         let start = Instant::now();
         let mut sampled = self.sampler.sample_blocks(&seeds, key, scratch)?;
         if phase.is_training() {
@@ -83,7 +89,9 @@ impl<S: FrontierSampler + ?Sized, F: FeatureStore + ?Sized> NodeBatcher<S, F> {
         }
         let sampled_at = Instant::now();
         let (mut labels, mut target_values) = (Vec::new(), Vec::new());
-        self.targets.gather(seeds.as_nodes(), &mut labels, &mut target_values)?;
+        if let Some(targets) = &self.targets {
+            targets.gather(seeds.as_nodes(), &mut labels, &mut target_values)?;
+        }
         times.sample += sampled_at - start;
         times.gather += sampled_at.elapsed();
         let SampledBlocks { blocks, seed_index } = sampled;
@@ -93,7 +101,7 @@ impl<S: FrontierSampler + ?Sized, F: FeatureStore + ?Sized> NodeBatcher<S, F> {
 
 impl<S: ?Sized, F: ?Sized> fmt::Debug for NodeBatcher<S, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("NodeBatcher").field("targets", &self.targets.len()).finish_non_exhaustive()
+        f.debug_struct("NodeBatcher").field("has_targets", &self.targets.is_some()).finish_non_exhaustive()
     }
 }
 

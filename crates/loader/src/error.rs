@@ -1,6 +1,6 @@
 use std::path::PathBuf;
 
-use kiln_graph::{GraphId, NodeId, file_prefix};
+use kiln_graph::{GraphId, LinkId, NodeId, file_prefix};
 
 /// An error in a loader's settings, or an error that ends an epoch early.
 #[derive(Debug, thiserror::Error)]
@@ -77,6 +77,16 @@ pub enum BatchError {
         position: usize,
         /// The number of graphs.
         n_graphs: usize,
+    },
+    /// An item is not a link of the list.
+    #[error("item {} at position {position} is not a link: expected an id below {n_links}", link.0)]
+    LinkOutOfRange {
+        /// The id that is out of range.
+        link: LinkId,
+        /// The position of the id in the batch, or in the step.
+        position: usize,
+        /// The number of links.
+        n_links: usize,
     },
     /// The node offsets of a set of graphs are invalid.
     #[error("{}the nodes of graph {} are {start}..{end}, expected a range within 0..{n_nodes}: the data set is damaged: restore or regenerate it", file_prefix(file.as_deref()), graph.0)]

@@ -109,7 +109,7 @@ impl<F: FeatureStore + ?Sized + 'static> Batcher for GraphBatcher<F> {
         _: &mut (),
         times: &mut StageTimes,
     ) -> Result<GraphBatch, BatchError> {
-        let SeedBatch { phase, step, key, seeds: graphs } = seeds;
+        let SeedBatch { phase, step, key, seeds: graphs, .. } = seeds;
         let start = Instant::now();
         let (mut block, node_offsets) = self.copy(&graphs)?;
         if phase.is_training() {

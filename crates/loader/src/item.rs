@@ -7,6 +7,7 @@ use kiln_sample::{KeyDomain, RngKey};
 use rand_xoshiro::Xoshiro256StarStar;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
+use crate::seed_batch::{SeedBatch, StepItems};
 use crate::{Error, Result};
 
 /// The value that is folded into the epoch's key in [`KeyDomain::Host`] to derive the random stream that shuffles
@@ -308,18 +309,22 @@ impl<I: ItemId> EpochPlan<I> {
         let (items, per_step) = (self.items(), self.sampler.config.items_per_step(self.phase));
         let start = step * per_step;
         let n_of_step = per_step.min(items.len() - start);
+        let n_used = self.sampler.n_used(self.phase, n_of_step);
         let batch = |seeds| SeedBatch {
             phase: self.phase,
             step,
             key: self.key.fold_in(KeyDomain::Step, step as u64),
+            phase_key: self.key,
             seeds,
+            of_step: StepItems::new(Arc::clone(&self.sampler.items), start, n_used),
+            excluded: None,
         };
         if let Some(Owners(owner)) = &self.sampler.owners {
             let rank = self.sampler.config.shard.rank;
             let of_step = items[start..start + n_of_step].iter().copied();
             return batch(of_step.filter(|item| owner(*item) == rank).collect());
         }
-        let share = share(self.sampler.n_used(self.phase, n_of_step), self.sampler.config.shard);
+        let share = share(n_used, self.sampler.config.shard);
         // Positions after the step's items are padding, which is taken from the start of the order. The order repeats
         // if it has fewer items than the padding needs.
         let own = share.start.min(n_of_step)..share.end.min(n_of_step);
@@ -328,20 +333,6 @@ impl<I: ItemId> EpochPlan<I> {
         seeds.extend(padding.map(|position| items[(position - n_of_step) % items.len()]));
         batch(seeds)
     }
-}
-
-/// One rank's seeds of one batch, with the key for the step's random draws.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SeedBatch<I = NodeId> {
-    /// The phase; in training, batchers also prepare blocks for the backward pass.
-    pub phase: Phase,
-    /// The step within the phase, from 0, the same on all ranks.
-    pub step: usize,
-    /// The phase's key folded with the step. It is the same on all ranks, so each rank would sample the same neighbours
-    /// for a node.
-    pub key: RngKey,
-    /// The seeds of the batch.
-    pub seeds: Vec<I>,
 }
 
 /// Returns the part of `0..n_items` that a rank takes. Its bounds are rounded up, so rank 0 gets an item unless

@@ -2,7 +2,7 @@
 //!
 //! An [`ItemSampler`] splits a list of items into shuffled, sharded batches of seeds. A [`Batcher`] turns the seeds
 //! of a batch into the inputs of a task: a [`NodeBatcher`] into blocks, features and labels, a [`GraphBatcher`] into
-//! one block of many small graphs. A [`Loader`] runs the batcher in worker threads and returns the batches in order.
+//! one block of many small graphs, and a [`LinkBatcher`] into the nodes of links and of their negatives. A [`Loader`] runs the batcher in worker threads and returns the batches in order.
 //!
 //! This crate does not use tensors or models and does not communicate with other ranks. Its only random numbers are
 //! those that shuffle the items.
@@ -35,15 +35,19 @@ mod batcher;
 mod error;
 mod graph;
 mod item;
+mod link;
 mod loader;
 mod queue;
+mod seed_batch;
 mod time;
 
 pub use batcher::{Batcher, MiniBatch, NodeBatcher, SampledBatch};
 pub use error::{BatchError, Error};
 pub use graph::{GraphBatch, GraphBatcher};
-pub use item::{EpochPlan, ItemSampler, ItemSamplerConfig, Phase, SeedBatch, Shard, UnevenShards};
+pub use item::{EpochPlan, ItemSampler, ItemSamplerConfig, Phase, Shard, UnevenShards};
+pub use link::{LinkBatch, LinkBatcher, LinkExclusion};
 pub use loader::{Batches, Loader, LoaderConfig};
+pub use seed_batch::{SeedBatch, StepItems};
 pub use time::StageTimes;
 
 /// The result of this crate's fallible functions.

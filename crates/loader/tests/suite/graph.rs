@@ -50,7 +50,7 @@ where
     F: FeatureStore + ?Sized + 'static,
 {
     let seeds = graphs.iter().copied().map(GraphId).collect();
-    let seeds = SeedBatch { phase, step: 7, key: RngKey::new(1), seeds };
+    let seeds = SeedBatch::new(phase, 7, RngKey::new(1), seeds);
     batcher.batch(seeds, &mut (), &mut StageTimes::default())
 }
 

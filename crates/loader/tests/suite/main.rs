@@ -3,6 +3,7 @@
 mod accumulate;
 mod faults;
 mod graph;
+mod link;
 mod node;
 mod order;
 mod ranks;

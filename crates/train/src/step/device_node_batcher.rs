@@ -17,7 +17,8 @@ use crate::step::node::NodeInput;
 pub struct DeviceNodeBatcher {
     sampler: Arc<DeviceSampler>,
     features: Arc<DeviceFeatures>,
-    targets: Targets,
+    /// The targets of the seeds; `None` for tasks without targets of nodes.
+    targets: Option<Targets>,
 }
 
 impl DeviceNodeBatcher {
@@ -27,13 +28,20 @@ impl DeviceNodeBatcher {
         features: Arc<DeviceFeatures>,
         targets: impl Into<Targets>,
     ) -> Self {
-        Self { sampler, features, targets: targets.into() }
+        Self { sampler, features, targets: Some(targets.into()) }
+    }
+
+    /// Creates a batcher whose batches have no targets, for link prediction.
+    pub fn without_targets(sampler: Arc<DeviceSampler>, features: Arc<DeviceFeatures>) -> Self {
+        Self { sampler, features, targets: None }
     }
 }
 
 impl fmt::Debug for DeviceNodeBatcher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DeviceNodeBatcher").field("targets", &self.targets.len()).finish_non_exhaustive()
+        f.debug_struct("DeviceNodeBatcher")
+            .field("has_targets", &self.targets.is_some())
+            .finish_non_exhaustive()
     }
 }
 
@@ -48,8 +56,8 @@ impl Batcher for DeviceNodeBatcher {
         scratch: &mut Scratch,
         times: &mut StageTimes,
     ) -> Result<DeviceBatch<NodeInput>, BatchError> {
-        let SeedBatch { key, seeds, .. } = seeds;
-        let seeds = Seeds::nodes(seeds);
+        let SeedBatch { key, seeds, excluded, .. } = seeds;
+        let seeds = Seeds::nodes(seeds).excluding(excluded);
         let load = || {
             let start = Instant::now();
             let sampled = self.sampler.sample_blocks(&seeds, key, scratch)?;
@@ -65,7 +73,9 @@ impl Batcher for DeviceNodeBatcher {
         // The gather stage includes the wait until the device has completed the sampling and the gathering.
         times.gather += start.elapsed() - took;
         let (mut labels, mut target_values) = (Vec::new(), Vec::new());
-        self.targets.gather(seeds.as_nodes(), &mut labels, &mut target_values)?;
+        if let Some(targets) = &self.targets {
+            targets.gather(seeds.as_nodes(), &mut labels, &mut target_values)?;
+        }
         let input = NodeInput {
             blocks: sampled.blocks,
             x,

@@ -76,7 +76,7 @@ fn config() -> TrainerConfig {
 /// Returns a batch of these graphs.
 fn batch(batcher: &GraphBatcher<dyn FeatureStore>, graphs: &[u32]) -> GraphBatch {
     let seeds = graphs.iter().copied().map(GraphId).collect();
-    let seeds = SeedBatch { phase: TEST, step: 0, key: RngKey::new(1), seeds };
+    let seeds = SeedBatch::new(TEST, 0, RngKey::new(1), seeds);
     batcher.batch(seeds, &mut (), &mut StageTimes::default()).unwrap()
 }
 

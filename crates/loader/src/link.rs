@@ -1,0 +1,179 @@
+use std::sync::Arc;
+use std::time::Instant;
+
+use kiln_graph::{LinkId, Links, NodeId};
+use kiln_sample::{ExcludedEdges, Negatives};
+
+use crate::{BatchError, Batcher, Phase, SeedBatch, StageTimes};
+
+/// The edges that message passing leaves out in training, so that a model cannot read a link from the graph that it
+/// learns to predict.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum LinkExclusion {
+    /// The edges of all links of the training step, in both directions.
+    #[default]
+    WithReverses,
+    /// The edges of all links of the training step, in their direction only.
+    Directed,
+    /// No edges, for graphs that do not contain the links.
+    None,
+}
+
+/// A batcher for link prediction: draws negatives, and lets a batcher of nodes sample the neighbourhoods of the sources,
+/// the destinations and the negatives, as one list of seeds.
+///
+/// Negatives and excluded edges are those of the whole step, so they do not depend on the number of ranks or of
+/// micro-batches. Evaluations exclude no edges: the graph must not contain the links of the validation and the test.
+#[derive(Debug)]
+pub struct LinkBatcher<B> {
+    nodes: B,
+    links: Links,
+    /// The negatives of training and of evaluation.
+    negatives: [Negatives; 2],
+    exclusion: LinkExclusion,
+}
+
+/// The nodes of a batch of links, and the pairs to score.
+///
+/// A link has `1 + n_negatives` pairs: the link itself, then its negatives.
+///
+/// | array | element | length | indexed by |
+/// |---|---|---|---|
+/// | `links` | [`LinkId`] | `n_links` | position in the batch |
+/// | `srcs` | `u32`, a position in the list of seeds | `n_links * (1 + n_negatives)` | pair, row-major; its source |
+/// | `dsts` | `u32`, a position in the list of seeds | the same | pair, row-major; its destination |
+#[derive(Debug, Clone)]
+pub struct LinkBatch<B> {
+    /// The batch of the nodes, whose seeds may repeat.
+    pub nodes: B,
+    /// The links.
+    pub links: Vec<LinkId>,
+    /// The source of each pair.
+    pub srcs: Vec<u32>,
+    /// The destination of each pair.
+    pub dsts: Vec<u32>,
+    /// The number of negatives of each link.
+    pub n_negatives: usize,
+}
+
+impl<B: Batcher<Item = NodeId>> LinkBatcher<B> {
+    /// Creates a batcher of these links. `nodes` needs no targets. Training and evaluation draw the same negatives, and
+    /// training excludes the step's links in both directions.
+    pub fn new(nodes: B, links: Links, negatives: Negatives) -> Self {
+        let negatives = [negatives.clone(), negatives];
+        Self { nodes, links, negatives, exclusion: LinkExclusion::default() }
+    }
+
+    /// Sets the negatives of evaluations. They depend on the run's seed and the kind of evaluation, so they are equal
+    /// in each epoch and for any batch size.
+    #[must_use]
+    pub fn eval_negatives(self, negatives: Negatives) -> Self {
+        let [of_training, _] = self.negatives;
+        Self { negatives: [of_training, negatives], ..self }
+    }
+
+    /// Sets the edges that message passing leaves out in training.
+    #[must_use]
+    pub fn exclusion(self, exclusion: LinkExclusion) -> Self {
+        Self { exclusion, ..self }
+    }
+
+    /// Returns the edges to leave out for a step with these links.
+    fn excluded(&self, phase: Phase, step: &[LinkId]) -> Option<Arc<ExcludedEdges>> {
+        let pairs = || step.iter().map(|link| self.links.pair(*link));
+        match (phase.is_training(), self.exclusion) {
+            (false, _) | (_, LinkExclusion::None) => None,
+            (true, LinkExclusion::Directed) => Some(Arc::new(ExcludedEdges::new(pairs()))),
+            (true, LinkExclusion::WithReverses) => Some(Arc::new(ExcludedEdges::with_reverses(pairs()))),
+        }
+    }
+
+    /// Checks that all links are in the list.
+    fn check(&self, links: &[LinkId]) -> Result<(), BatchError> {
+        let n_links = self.links.len();
+        match links.iter().position(|link| n_links <= link.index()) {
+            Some(position) => Err(BatchError::LinkOutOfRange { link: links[position], position, n_links }),
+            None => Ok(()),
+        }
+    }
+}
+
+impl<B: Batcher<Item = NodeId>> Batcher for LinkBatcher<B> {
+    type Item = LinkId;
+    type Batch = LinkBatch<B::Batch>;
+    type Scratch = B::Scratch;
+
+    fn batch(
+        &self,
+        seeds: SeedBatch<LinkId>,
+        scratch: &mut B::Scratch,
+        times: &mut StageTimes,
+    ) -> Result<Self::Batch, BatchError> {
+        let start = Instant::now();
+        let SeedBatch { phase, step, key, phase_key, seeds: links, of_step, .. } = seeds;
+        let of_step: Vec<LinkId> = of_step.iter().copied().collect();
+        self.check(&of_step)?;
+        self.check(&links)?;
+        let negatives = &self.negatives[usize::from(!phase.is_training())];
+        let sampled = negatives.sample(&self.links, &links, &of_step, phase_key)?;
+        let pairs = Pairs::new(&self.links, &links, &sampled.srcs, &sampled.dsts);
+        let seeds = SeedBatch {
+            excluded: self.excluded(phase, &of_step),
+            ..SeedBatch::new(phase, step, key, pairs.seeds)
+        };
+        times.seeds += start.elapsed();
+        let nodes = self.nodes.batch(seeds, scratch, times)?;
+        let n_negatives = negatives.n_per_link();
+        Ok(LinkBatch { nodes, links, srcs: pairs.srcs, dsts: pairs.dsts, n_negatives })
+    }
+
+    fn n_bytes(batch: &Self::Batch) -> usize {
+        let LinkBatch { nodes, links, srcs, dsts, .. } = batch;
+        B::n_bytes(nodes)
+            + size_of_val(links.as_slice())
+            + size_of_val(srcs.as_slice())
+            + size_of_val(dsts.as_slice())
+    }
+}
+
+/// The seeds of a batch, and the positions of each pair's nodes among them.
+struct Pairs {
+    /// The sources of the links, their destinations, and the nodes of the negatives that differ from those of the link.
+    seeds: Vec<NodeId>,
+    srcs: Vec<u32>,
+    dsts: Vec<u32>,
+}
+
+impl Pairs {
+    /// Lists the pairs of links and of their negatives, `[n_links, n_negatives]`, row-major.
+    fn new(all: &Links, links: &[LinkId], negative_srcs: &[NodeId], negative_dsts: &[NodeId]) -> Self {
+        let n_links = links.len();
+        let n_negatives = negative_dsts.len() / n_links.max(1);
+        let n_pairs = n_links + negative_dsts.len();
+        let mut seeds: Vec<NodeId> = links.iter().map(|link| all.pair(*link).0).collect();
+        seeds.extend(links.iter().map(|link| all.pair(*link).1));
+        seeds.reserve(negative_dsts.len());
+        let (mut srcs, mut dsts) = (Vec::with_capacity(n_pairs), Vec::with_capacity(n_pairs));
+        for row in 0..n_links {
+            let (src_seed, dst_seed) = (row as u32, (n_links + row) as u32);
+            srcs.push(src_seed);
+            dsts.push(dst_seed);
+            let (src, dst) = (seeds[row], seeds[n_links + row]);
+            let mut position = |node: NodeId, of_link: NodeId, seed: u32| {
+                if node == of_link {
+                    return seed;
+                }
+                seeds.push(node);
+                seeds.len() as u32 - 1
+            };
+            let negatives = row * n_negatives..(row + 1) * n_negatives;
+            for (&negative_src, &negative_dst) in
+                negative_srcs[negatives.clone()].iter().zip(&negative_dsts[negatives])
+            {
+                srcs.push(position(negative_src, src, src_seed));
+                dsts.push(position(negative_dst, dst, dst_seed));
+            }
+        }
+        Self { seeds, srcs, dsts }
+    }
+}

@@ -1,0 +1,68 @@
+use std::sync::Arc;
+
+use kiln_graph::{ItemId, NodeId};
+use kiln_sample::{ExcludedEdges, RngKey};
+
+use crate::Phase;
+
+/// One rank's seeds of one batch, with the key for the step's random draws.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SeedBatch<I = NodeId> {
+    /// The phase; in training, batchers also prepare blocks for the backward pass.
+    pub phase: Phase,
+    /// The step within the phase, from 0, the same on all ranks.
+    pub step: usize,
+    /// The phase's key folded with the step. It is the same on all ranks, so each rank would sample the same neighbours
+    /// for a node.
+    pub key: RngKey,
+    /// The key of the phase: draws from it that are keyed by an item do not depend on the size of batches.
+    pub phase_key: RngKey,
+    /// The seeds of the batch.
+    pub seeds: Vec<I>,
+    /// The seeds of all batches of the step, over all ranks.
+    pub of_step: StepItems<I>,
+    /// The edges that samples leave out; `None` if there are none.
+    pub excluded: Option<Arc<ExcludedEdges>>,
+}
+
+impl<I: ItemId> SeedBatch<I> {
+    /// Creates the only batch of a step, on a single rank, which excludes no edges. Its `phase_key` is the key of the
+    /// step.
+    pub fn new(phase: Phase, step: usize, key: RngKey, seeds: Vec<I>) -> Self {
+        let of_step = StepItems::new(seeds.clone().into(), 0, seeds.len());
+        Self { phase, step, key, phase_key: key, seeds, of_step, excluded: None }
+    }
+}
+
+/// The items of a step, over all ranks and all batches, in the order of the phase. Cloning shares the order.
+#[derive(Debug, Clone)]
+pub struct StepItems<I> {
+    /// The items of the phase in their order.
+    order: Arc<[I]>,
+    /// The position of the step's first item.
+    start: usize,
+    /// The number of the step's items, including items from the start of the order that pad the last step.
+    n_items: usize,
+}
+
+impl<I> StepItems<I> {
+    /// Creates the items of a step that begins at position `start` of the order.
+    pub(crate) fn new(order: Arc<[I]>, start: usize, n_items: usize) -> Self {
+        Self { order, start, n_items }
+    }
+
+    /// Returns the items.
+    pub fn iter(&self) -> impl Iterator<Item = &I> {
+        // Items after the end of the order are padding, which is taken from its start.
+        self.order[self.start..].iter().chain(self.order.iter().cycle()).take(self.n_items)
+    }
+}
+
+impl<I: PartialEq> PartialEq for StepItems<I> {
+    /// Compares the items.
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+impl<I: Eq> Eq for StepItems<I> {}

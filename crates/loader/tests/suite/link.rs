@@ -1,0 +1,197 @@
+//! Batches of links: pairs, negatives and excluded edges.
+
+use std::sync::Arc;
+
+use kiln_feature::{DenseFeatures, FeatureStore};
+use kiln_graph::{CscBuilder, LinkId, Links, NodeId};
+use kiln_loader::{
+    BatchError, Batcher, ItemSampler, ItemSamplerConfig, LinkBatch, LinkBatcher, LinkExclusion, MiniBatch,
+    NodeBatcher, Phase, SeedBatch, Shard, StageTimes, UnevenShards,
+};
+use kiln_sample::{
+    Fanout, FrontierSampler, InBatchNegatives, NegativeSampler, Negatives, NeighborSampler, NodeRng,
+    PositiveLink, RngKey, Scratch, UniformNegatives, UniformPairNegatives,
+};
+
+const N_NODES: u32 = 60;
+const TRAIN: Phase = Phase::Train { epoch: 1 };
+
+type Nodes = NodeBatcher<dyn FrontierSampler, dyn FeatureStore>;
+
+/// A circulant graph in both directions, whose links are its edges in one direction.
+fn links() -> Links {
+    let pairs = (0..N_NODES).flat_map(|src| [1, 7, 19].map(|step| (src, (src + step) % N_NODES)));
+    let (srcs, dsts): (Vec<u32>, Vec<u32>) = pairs.unzip();
+    Links::new(srcs, dsts).unwrap()
+}
+
+fn nodes(fanouts: [Fanout; 2]) -> Nodes {
+    let links = links();
+    let srcs: Vec<u32> = links.srcs().iter().map(|node| node.0).collect();
+    let dsts: Vec<u32> = links.dsts().iter().map(|node| node.0).collect();
+    let graph = CscBuilder::new(N_NODES as usize).symmetrize().build(&srcs, &dsts).unwrap();
+    let features =
+        DenseFeatures::from_f32((0..N_NODES).map(|node| node as f32).collect::<Vec<_>>(), 1).unwrap();
+    NodeBatcher::without_targets(Arc::new(NeighborSampler::new(Arc::new(graph), fanouts)), Arc::new(features))
+}
+
+fn batcher(negatives: Negatives) -> LinkBatcher<Nodes> {
+    LinkBatcher::new(nodes([Fanout::UpTo(3), Fanout::All]), links(), negatives)
+}
+
+fn items(rank: usize, world_size: usize, batch_size: usize) -> ItemSampler<LinkId> {
+    let config = ItemSamplerConfig { batch_size, shard: Shard { rank, world_size }, ..Default::default() };
+    ItemSampler::new((0..180).map(LinkId).collect::<Vec<_>>(), config).unwrap()
+}
+
+fn make(batcher: &LinkBatcher<Nodes>, seeds: SeedBatch<LinkId>) -> LinkBatch<MiniBatch> {
+    batcher.batch(seeds, &mut Scratch::default(), &mut StageTimes::default()).unwrap()
+}
+
+/// The nodes of each pair.
+fn pairs(batch: &LinkBatch<MiniBatch>) -> Vec<(NodeId, NodeId)> {
+    let node = |position: &u32| batch.nodes.seeds.as_nodes()[*position as usize];
+    batch.srcs.iter().zip(&batch.dsts).map(|(src, dst)| (node(src), node(dst))).collect()
+}
+
+#[test]
+fn pairs_begin_with_the_link_and_address_the_seeds() {
+    for negatives in [
+        Negatives::new(UniformNegatives { n_nodes: N_NODES }, 3),
+        Negatives::new(UniformPairNegatives { n_nodes: N_NODES }, 3),
+    ] {
+        let seeds = items(0, 1, 32).epoch(TRAIN).batch(2);
+        let sampled = negatives.sample(&links(), &seeds.seeds, &seeds.seeds, seeds.phase_key).unwrap();
+        let batch = make(&batcher(negatives), seeds.clone());
+        assert_eq!((batch.links.len(), batch.n_negatives), (32, 3));
+        let pairs = pairs(&batch);
+        for (row, (pairs, link)) in pairs.chunks_exact(4).zip(&seeds.seeds).enumerate() {
+            assert_eq!(pairs[0], links().pair(*link));
+            for (number, pair) in pairs[1..].iter().enumerate() {
+                let position = 3 * row + number;
+                assert_eq!(*pair, (sampled.srcs[position], sampled.dsts[position]));
+            }
+        }
+        let n_dst = batch.nodes.blocks.last().unwrap().n_dst();
+        assert!(batch.nodes.seed_index.iter().all(|row| row.index() < n_dst));
+        // The features of the blocks' first destinations identify the nodes.
+        assert_eq!(batch.nodes.blocks[0].srcs()[..n_dst], batch.nodes.blocks[1].dsts()[..n_dst]);
+    }
+}
+
+/// Joins the batches of the ranks in the order of the ranks.
+fn joined(
+    of: impl Fn(usize) -> LinkBatch<MiniBatch>,
+    n_ranks: usize,
+) -> (Vec<LinkId>, Vec<(NodeId, NodeId)>) {
+    let batches: Vec<_> = (0..n_ranks).map(of).collect();
+    let links = batches.iter().flat_map(|batch| batch.links.clone()).collect();
+    (links, batches.iter().flat_map(pairs).collect())
+}
+
+#[test]
+fn four_ranks_have_the_negatives_and_exclusions_of_one() {
+    for negatives in
+        [Negatives::new(InBatchNegatives, 2), Negatives::new(UniformNegatives { n_nodes: N_NODES }, 2)]
+    {
+        let batcher = batcher(negatives);
+        for step in 0..4 {
+            let one = make(&batcher, items(0, 1, 48).epoch(TRAIN).batch(step));
+            let of_rank = |rank: usize| make(&batcher, items(rank, 4, 12).epoch(TRAIN).batch(step));
+            assert_eq!(joined(of_rank, 4), (one.links.clone(), pairs(&one)), "step {step}");
+            let accumulated = |batch: usize| {
+                let config = ItemSamplerConfig { batch_size: 12, accumulate: 4, ..Default::default() };
+                let items = ItemSampler::new((0..180).map(LinkId).collect::<Vec<_>>(), config).unwrap();
+                make(&batcher, items.epoch(TRAIN).batch(4 * step + batch))
+            };
+            assert_eq!(joined(accumulated, 4), (one.links.clone(), pairs(&one)), "step {step}");
+            let excluded = |link: LinkId, batch: &LinkBatch<MiniBatch>| {
+                let (src, dst) = links().pair(link);
+                let block = batch.nodes.blocks.last().unwrap();
+                let dst = block.dsts().iter().position(|node| *node == dst)?;
+                let edges = block.indptr()[dst] as usize..block.indptr()[dst + 1] as usize;
+                Some(block.indices()[edges].iter().all(|src_row| block.srcs()[src_row.index()] != src))
+            };
+            // The links of all ranks are excluded on each rank.
+            for rank in 0..4 {
+                let batch = of_rank(rank);
+                assert!(one.links.iter().all(|link| excluded(*link, &batch) != Some(false)), "step {step}");
+            }
+        }
+    }
+}
+
+#[test]
+fn evaluation_negatives_do_not_depend_on_the_batch_size_or_the_epoch() {
+    let batcher = batcher(Negatives::new(InBatchNegatives, 1))
+        .eval_negatives(Negatives::new(UniformNegatives { n_nodes: N_NODES }, 5));
+    let all = |batch_size: usize, phase: Phase| {
+        let order = items(0, 1, batch_size).epoch(phase);
+        (0..order.n_steps()).flat_map(|step| pairs(&make(&batcher, order.batch(step)))).collect::<Vec<_>>()
+    };
+    assert_eq!(all(7, Phase::Validation), all(180, Phase::Validation));
+    assert_ne!(all(180, Phase::Test), all(180, Phase::Validation));
+}
+
+#[test]
+fn excludes_the_links_of_training_steps() {
+    let negatives = || Negatives::new(UniformNegatives { n_nodes: N_NODES }, 1);
+    let full = || LinkBatcher::new(nodes([Fanout::All; 2]), links(), negatives());
+    let n_edges = |batcher: &LinkBatcher<Nodes>, phase: Phase| {
+        let batch = make(batcher, items(0, 1, 180).epoch(phase).batch(0));
+        batch.nodes.blocks[1].n_edges()
+    };
+    // All edges are links of the step.
+    assert_eq!(n_edges(&full(), TRAIN), 0);
+    assert_eq!(n_edges(&full().exclusion(LinkExclusion::Directed), TRAIN), 180);
+    assert_eq!(n_edges(&full().exclusion(LinkExclusion::None), TRAIN), 360);
+    assert_eq!(n_edges(&full(), Phase::Validation), 360);
+}
+
+#[test]
+fn pads_a_short_step_on_all_ranks_alike() {
+    let config = |rank| ItemSamplerConfig {
+        batch_size: 8,
+        shard: Shard { rank, world_size: 5 },
+        uneven: UnevenShards::Pad,
+        ..Default::default()
+    };
+    let order =
+        |rank| ItemSampler::new((0..83).map(LinkId).collect::<Vec<_>>(), config(rank)).unwrap().epoch(TRAIN);
+    let last: Vec<_> = (0..5).map(|rank| order(rank).step(2)).collect();
+    let all: Vec<LinkId> = last.iter().flat_map(|seeds| seeds.seeds.clone()).collect();
+    assert_eq!(all.len(), 5);
+    assert!(last.iter().all(|seeds| seeds.of_step.iter().eq(&all)));
+}
+
+#[test]
+fn reports_links_that_do_not_exist() {
+    let seeds = SeedBatch::new(TRAIN, 0, RngKey::new(0), vec![LinkId(3), LinkId(180)]);
+    let batcher = batcher(Negatives::new(InBatchNegatives, 1));
+    let error = batcher.batch(seeds, &mut Scratch::default(), &mut StageTimes::default()).unwrap_err();
+    assert!(
+        matches!(error, BatchError::LinkOutOfRange { link: LinkId(180), position: 1, n_links: 180 }),
+        "{error}"
+    );
+}
+
+#[test]
+fn users_draw_negatives_of_their_own() {
+    struct Next;
+    impl NegativeSampler for Next {
+        fn draw(&self, link: PositiveLink<'_>, rng: &mut NodeRng) -> (NodeId, NodeId) {
+            (link.src, NodeId((link.dst.0 + 1 + rng.below(2)) % N_NODES))
+        }
+
+        fn name(&self) -> &str {
+            "next"
+        }
+    }
+    let batch = make(&batcher(Negatives::new(Next, 1)), items(0, 1, 180).epoch(TRAIN).batch(0));
+    for pair in pairs(&batch).chunks_exact(2) {
+        assert_eq!(pair[0].0, pair[1].0);
+        assert!(
+            [1, 2].contains(&((pair[1].1.0 + N_NODES - pair[0].1.0) % N_NODES)) || pair[1].0 == pair[1].1
+        );
+    }
+}
