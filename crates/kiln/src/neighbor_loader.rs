@@ -1,20 +1,21 @@
+mod batcher;
+
 use std::fmt;
 use std::sync::Arc;
 
-use burn::tensor::Device;
 use kiln_data::{Dataset, Split};
-use kiln_feature::{FeatureStore, TargetKind};
-use kiln_graph::gcn_norm;
+use kiln_feature::TargetKind;
+use kiln_graph::{Csc, gcn_norm};
 use kiln_kernels::{CacheStats, GraphMode};
-use kiln_loader::{ItemSampler, Loader, LoaderConfig, NodeBatcher, Phase};
+use kiln_loader::{ItemSampler, Loader, Phase};
 use kiln_nn::LayerWiseModel;
-use kiln_sample::{EdgeWeights, Fanout, FrontierSampler, NeighborSampler, Rule, SamplerConfig};
+use kiln_sample::{EdgeWeights, Fanout, Rule, SamplerConfig};
 use kiln_train::{
-    BatchConfig, DeviceNodeBatcher, Evaluation, EvaluationInfo, Evaluator, HostNodeBatcher,
-    HostOrDeviceBatcher, Metric, MetricSums, ModelInputs, NodeTask, Objective, TaskTrainer, Validation,
+    BatchConfig, Evaluation, EvaluationInfo, Evaluator, HostOrDeviceBatcher, Metric, MetricSums, ModelInputs,
+    NodeTask, Objective, TaskTrainer, Validation,
 };
 
-use crate::batches::{batch_settings, items_of_all_ranks, n_workers, objective_of, objective_setting};
+use crate::batches::{batch_settings, items_of_all_ranks, objective_of, objective_setting};
 use crate::device_copy::DeviceCopies;
 #[cfg(feature = "grpc")]
 use crate::partitioned::{JoinedGraph, PartitionedGraph};
@@ -190,6 +191,28 @@ impl NeighborLoader {
         Self { objective: Some(objective), ..self }
     }
 
+    /// Returns the settings of sampling that a run's result depends on.
+    pub(crate) fn sampling_settings(&self) -> [(&'static str, String); 3] {
+        let SamplerConfig { fanouts, rule, weights } = &self.sampling;
+        [
+            ("fanouts", format!("{fanouts:?}")),
+            ("rule", format!("{rule:?}")),
+            ("edge weights", format!("{weights:?}")),
+        ]
+    }
+
+    /// Checks that the blocks suit a model; see [`DataLoader::check`].
+    pub(crate) fn check_sampling(&self, n_layers: usize, needs_edge_weights: bool) -> Result<()> {
+        let n_fanouts = self.sampling.fanouts.len();
+        if n_fanouts != n_layers {
+            return Err(Error::FanoutsMismatch { n_fanouts, n_layers });
+        }
+        match needs_edge_weights && self.sampling.weights == EdgeWeights::None {
+            true => Err(Error::NoEdgeWeights),
+            false => Ok(()),
+        }
+    }
+
     /// Returns the loader without its device copies, which a changed configuration makes invalid.
     fn unshared(self) -> Self {
         Self { copies: DeviceCopies::default(), ..self }
@@ -218,19 +241,6 @@ impl NeighborLoader {
             Source::Partitioned(joined) => Some(joined),
         }
     }
-
-    fn host_batcher(
-        &self,
-        sampler: Arc<dyn FrontierSampler>,
-        features: Arc<dyn FeatureStore>,
-        device: &Device,
-    ) -> Result<HostOrDeviceBatcher> {
-        if self.feature_cache.is_some() {
-            return Err(Error::CacheNeedsDevice);
-        }
-        let batcher = NodeBatcher::new(sampler, features, self.source.targets());
-        Ok(HostOrDeviceBatcher::Host(HostNodeBatcher::new(batcher, device)))
-    }
 }
 
 impl<M: LayerWiseModel + Sync> DataLoader<M> for NeighborLoader {
@@ -254,15 +264,10 @@ impl<M: LayerWiseModel + Sync> DataLoader<M> for NeighborLoader {
     }
 
     fn settings(&self, n_ranks: usize) -> Vec<(&'static str, String)> {
-        let SamplerConfig { fanouts, rule, weights } = &self.sampling;
-        let sampling = [
-            ("fanouts", format!("{fanouts:?}")),
-            ("rule", format!("{rule:?}")),
-            ("edge weights", format!("{weights:?}")),
-            ("evaluation", self.evaluation.setting()),
-        ];
-        sampling
+        let evaluation = ("evaluation", self.evaluation.setting());
+        self.sampling_settings()
             .into_iter()
+            .chain([evaluation])
             .chain(batch_settings(self.batches, &self.source.split(), n_ranks))
             .chain(objective_setting(&objective_of(self.objective.as_ref(), &self.source.targets())))
             .collect()
@@ -276,14 +281,7 @@ impl<M: LayerWiseModel + Sync> DataLoader<M> for NeighborLoader {
     fn check(&self, n_layers: usize, needs_edge_weights: bool) -> Result<()> {
         let targets = self.source.targets();
         objective_of(self.objective.as_ref(), &targets).check(targets.kind(), targets.n_outputs())?;
-        let n_fanouts = self.sampling.fanouts.len();
-        if n_fanouts != n_layers {
-            return Err(Error::FanoutsMismatch { n_fanouts, n_layers });
-        }
-        match needs_edge_weights && self.sampling.weights == EdgeWeights::None {
-            true => Err(Error::NoEdgeWeights),
-            false => Ok(()),
-        }
+        self.check_sampling(n_layers, needs_edge_weights)
     }
 
     fn evaluator(&self, rank: &RankHandle) -> Result<Evaluator> {
@@ -312,48 +310,16 @@ impl<M: LayerWiseModel + Sync> DataLoader<M> for NeighborLoader {
             Phase::Train { .. } => trainer.items(&nodes[..], self.batches)?,
             Phase::Validation | Phase::Test => evaluator.items(trainer, &nodes[..], self.batches)?,
         };
-        let device = trainer.device();
-        let (items, batcher) = match &self.source {
-            Source::Whole { data, graph, .. } if self.graph_mode == GraphMode::Host => {
-                let sampler = NeighborSampler::with_config(graph.clone(), self.sampling.clone())?;
-                (items, self.host_batcher(Arc::new(sampler), data.features.clone(), device)?)
-            }
-            Source::Whole { .. } if matches!(self.sampling.rule, Rule::Custom { .. }) => {
-                return Err(Error::RuleNeedsHost);
-            }
-            Source::Whole { data, graph, .. } => {
-                let of_all_ranks = || {
-                    let config = items_of_all_ranks(items.config());
-                    Ok(ItemSampler::new(&train[..], config).map_err(kiln_train::Error::from)?)
-                };
-                let copy = self.copies.get_or_make(device, |hotness| {
-                    let (mode, sampling) = (self.graph_mode, &self.sampling);
-                    let hottest = match self.feature_cache {
-                        None => None,
-                        Some((n_bytes, nodes)) => {
-                            let counted = match hotness.take() {
-                                Some(counted) => counted,
-                                None => Arc::new(nodes.hotness(graph, sampling, of_all_ranks)?),
-                            };
-                            Some((n_bytes, Arc::clone(hotness.insert(counted))))
-                        }
-                    };
-                    DeviceCopy::new(device, mode, data, graph, sampling, hottest)
-                })?;
-                let batcher = DeviceNodeBatcher::new(copy.sampler, copy.features, data.targets());
-                (items, HostOrDeviceBatcher::Device(batcher))
-            }
+        let batcher = self.batcher(trainer.device(), Some(self.source.targets()), || {
+            let config = items_of_all_ranks(items.config());
+            Ok(ItemSampler::new(&train[..], config).map_err(kiln_train::Error::from)?)
+        })?;
+        let items = match &self.source {
+            Source::Whole { .. } => items,
             #[cfg(feature = "grpc")]
-            Source::Partitioned(joined) => {
-                let sampler = joined.sampler(&self.sampling, self.graph_mode, device)?;
-                let items = joined.shard_by_owner(items)?;
-                (items, self.host_batcher(sampler, joined.features.clone(), device)?)
-            }
+            Source::Partitioned(joined) => joined.shard_by_owner(items)?,
         };
-        let workers = n_workers(self.workers, &items);
-        let queue_bytes = self.queue_bytes.unwrap_or(LoaderConfig::default().queue_bytes);
-        Ok(Loader::new(items, batcher, LoaderConfig { workers, queue_bytes })
-            .map_err(kiln_train::Error::from)?)
+        self.start(items, batcher)
     }
 
     fn count(

@@ -1,0 +1,92 @@
+//! The batchers and the threads of a neighbour loader, for nodes and for the nodes of links.
+
+use std::sync::Arc;
+
+use burn::tensor::Device;
+use kiln_feature::{FeatureStore, Targets};
+use kiln_graph::Csc;
+use kiln_kernels::GraphMode;
+use kiln_loader::{Batcher, ItemSampler, Loader, LoaderConfig, NodeBatcher};
+use kiln_sample::{FrontierSampler, NeighborSampler, Rule};
+use kiln_train::{DeviceNodeBatcher, HostNodeBatcher, HostOrDeviceBatcher};
+
+use crate::batches::n_workers;
+use crate::source::Source;
+use crate::{DeviceCopy, Error, NeighborLoader, Result};
+
+impl NeighborLoader {
+    /// Returns the batcher for a device. `train_items` returns the training nodes of all ranks, from which the feature
+    /// cache may select its rows.
+    pub(crate) fn batcher(
+        &self,
+        device: &Device,
+        targets: Option<Targets>,
+        train_items: impl FnOnce() -> Result<ItemSampler>,
+    ) -> Result<HostOrDeviceBatcher> {
+        match &self.source {
+            Source::Whole { data, graph, .. } if self.graph_mode == GraphMode::Host => {
+                let sampler = NeighborSampler::with_config(graph.clone(), self.sampling.clone())?;
+                self.host_batcher(Arc::new(sampler), data.features.clone(), targets, device)
+            }
+            Source::Whole { .. } if matches!(self.sampling.rule, Rule::Custom { .. }) => {
+                Err(Error::RuleNeedsHost)
+            }
+            Source::Whole { data, graph, .. } => {
+                let copy = self.copies.get_or_make(device, |hotness| {
+                    let hottest = self.hottest(graph, hotness, train_items)?;
+                    DeviceCopy::new(device, self.graph_mode, data, graph, &self.sampling, hottest)
+                })?;
+                let DeviceCopy { sampler, features } = copy;
+                Ok(HostOrDeviceBatcher::Device(match targets {
+                    Some(targets) => DeviceNodeBatcher::new(sampler, features, targets),
+                    None => DeviceNodeBatcher::without_targets(sampler, features),
+                }))
+            }
+            #[cfg(feature = "grpc")]
+            Source::Partitioned(joined) => {
+                let sampler = joined.sampler(&self.sampling, self.graph_mode, device)?;
+                self.host_batcher(sampler, joined.features.clone(), targets, device)
+            }
+        }
+    }
+
+    /// Returns the size of the feature cache and the hotness of the nodes, or `None` if there is no cache.
+    fn hottest(
+        &self,
+        graph: &Arc<Csc>,
+        hotness: &mut Option<Arc<Vec<u32>>>,
+        train_items: impl FnOnce() -> Result<ItemSampler>,
+    ) -> Result<Option<(u64, Arc<Vec<u32>>)>> {
+        let Some((n_bytes, nodes)) = self.feature_cache else { return Ok(None) };
+        let counted = match hotness.take() {
+            Some(counted) => counted,
+            None => Arc::new(nodes.hotness(graph, &self.sampling, train_items)?),
+        };
+        Ok(Some((n_bytes, Arc::clone(hotness.insert(counted)))))
+    }
+
+    fn host_batcher(
+        &self,
+        sampler: Arc<dyn FrontierSampler>,
+        features: Arc<dyn FeatureStore>,
+        targets: Option<Targets>,
+        device: &Device,
+    ) -> Result<HostOrDeviceBatcher> {
+        if self.feature_cache.is_some() {
+            return Err(Error::CacheNeedsDevice);
+        }
+        let batcher = match targets {
+            Some(targets) => NodeBatcher::new(sampler, features, targets),
+            None => NodeBatcher::without_targets(sampler, features),
+        };
+        Ok(HostOrDeviceBatcher::Host(HostNodeBatcher::new(batcher, device)))
+    }
+
+    /// Returns the loader of these items' batches.
+    pub(crate) fn start<B: Batcher>(&self, items: ItemSampler<B::Item>, batcher: B) -> Result<Loader<B>> {
+        let workers = n_workers(self.workers, &items);
+        let queue_bytes = self.queue_bytes.unwrap_or(LoaderConfig::default().queue_bytes);
+        let config = LoaderConfig { workers, queue_bytes };
+        Ok(Loader::new(items, batcher, config).map_err(kiln_train::Error::from)?)
+    }
+}
