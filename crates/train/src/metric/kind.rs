@@ -19,6 +19,8 @@ pub enum Metric {
     RocAuc,
     /// The average precision: of class 1 for two classes, otherwise the mean over the classes or labels.
     AveragePrecision,
+    /// The average precision of all labels of all items together, each an item of its own, for several labels per item.
+    AveragePrecisionMicro,
     /// The root of the mean squared error, averaged over the target columns.
     Rmse,
     /// The mean absolute error, averaged over the target columns.
@@ -29,12 +31,13 @@ pub enum Metric {
 
 impl Metric {
     /// All metrics.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Accuracy,
         Self::F1Micro,
         Self::F1Macro,
         Self::RocAuc,
         Self::AveragePrecision,
+        Self::AveragePrecisionMicro,
         Self::Rmse,
         Self::Mae,
         Self::R2,
@@ -50,8 +53,8 @@ impl Metric {
         }
     }
 
-    /// Returns the name, as in `--metric`: `accuracy`, `f1-micro`, `f1-macro`, `roc-auc`, `average-precision`, `rmse`,
-    /// `mae` or `r2`.
+    /// Returns the name, as in `--metric`: `accuracy`, `f1-micro`, `f1-macro`, `roc-auc`, `average-precision`,
+    /// `average-precision-micro`, `rmse`, `mae` or `r2`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Accuracy => "accuracy",
@@ -59,6 +62,7 @@ impl Metric {
             Self::F1Macro => "f1-macro",
             Self::RocAuc => "roc-auc",
             Self::AveragePrecision => "average-precision",
+            Self::AveragePrecisionMicro => "average-precision-micro",
             Self::Rmse => "rmse",
             Self::Mae => "mae",
             Self::R2 => "r2",
@@ -83,8 +87,14 @@ impl Metric {
 
     /// Returns true if the metric is defined for targets of this kind.
     pub fn applies_to(self, kind: TargetKind) -> bool {
-        let is_of_regression = matches!(self, Self::Rmse | Self::Mae | Self::R2);
-        is_of_regression == (kind == TargetKind::Regression)
+        match self {
+            Self::Rmse | Self::Mae | Self::R2 => kind == TargetKind::Regression,
+            // Its sort takes memory for each class of each item, too much for many classes.
+            Self::AveragePrecisionMicro => kind == TargetKind::MultiLabel,
+            Self::Accuracy | Self::F1Micro | Self::F1Macro | Self::RocAuc | Self::AveragePrecision => {
+                kind != TargetKind::Regression
+            }
+        }
     }
 
     /// Returns the metrics that are defined for targets of this kind.

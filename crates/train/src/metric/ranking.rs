@@ -115,13 +115,31 @@ pub(crate) fn mean_over_labels(
     metric: fn(&[f64], &[bool]) -> Option<f64>,
 ) -> Option<f64> {
     mean((0..n_labels).filter_map(|label| {
-        let column =
-            |values: &[f32]| values.iter().skip(label).step_by(n_labels).copied().collect::<Vec<f32>>();
-        let known = column(targets).into_iter().zip(column(outputs)).filter(|(target, _)| !target.is_nan());
-        let (is_positive, scores): (Vec<bool>, Vec<f64>) =
-            known.map(|(target, output)| (target > 0.5, f64::from(output))).unzip();
-        metric(&scores, &is_positive)
+        let [targets, outputs] =
+            [targets, outputs].map(|values| values.iter().skip(label).step_by(n_labels).copied());
+        of_known(targets.zip(outputs), metric)
     }))
+}
+
+/// Returns a metric of ranked items over all known labels of all items together, each an item of its own, as
+/// scikit-learn's `average="micro"`. `targets` are 1, 0, or NaN if missing. `None` if the metric is undefined.
+pub(crate) fn over_all_labels(
+    targets: &[f32],
+    outputs: &[f32],
+    metric: fn(&[f64], &[bool]) -> Option<f64>,
+) -> Option<f64> {
+    of_known(targets.iter().copied().zip(outputs.iter().copied()), metric)
+}
+
+/// Computes a metric of ranked items for pairs of a target and an output, without those whose target is missing.
+fn of_known(
+    pairs: impl Iterator<Item = (f32, f32)>,
+    metric: fn(&[f64], &[bool]) -> Option<f64>,
+) -> Option<f64> {
+    let known = pairs.filter(|(target, _)| !target.is_nan());
+    let (is_positive, scores): (Vec<bool>, Vec<f64>) =
+        known.map(|(target, output)| (target > 0.5, f64::from(output))).unzip();
+    metric(&scores, &is_positive)
 }
 
 fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {

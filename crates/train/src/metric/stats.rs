@@ -5,7 +5,9 @@ use crate::error::Result;
 use crate::metric::confusion::Confusion;
 use crate::metric::kind::Metric;
 use crate::metric::multi_label::MultiLabelCounts;
-use crate::metric::ranking::{average_precision, mean_over_classes, mean_over_labels, roc_auc};
+use crate::metric::ranking::{
+    average_precision, mean_over_classes, mean_over_labels, over_all_labels, roc_auc,
+};
 use crate::metric::regression::RegressionSums;
 use crate::step::classification::predicted_class;
 
@@ -43,7 +45,8 @@ impl MetricStats {
     /// Returns [`Error::OtherMetric`](crate::Error::OtherMetric) if the metric is not defined for these targets.
     pub fn new(metric: Metric, kind: TargetKind, n_outputs: usize) -> Result<Self> {
         metric.check(kind)?;
-        let is_ranked = matches!(metric, Metric::RocAuc | Metric::AveragePrecision);
+        let is_ranked =
+            matches!(metric, Metric::RocAuc | Metric::AveragePrecision | Metric::AveragePrecisionMicro);
         let held = match kind {
             TargetKind::Classes if is_ranked => {
                 Held::RankedClasses { labels: Vec::new(), outputs: Vec::new() }
@@ -122,6 +125,9 @@ impl MetricStats {
             (Held::Regression(sums), _) => sums.r2(),
             (Held::RankedClasses { labels, outputs }, _) => {
                 mean_over_classes(labels, outputs, self.n_outputs, area)
+            }
+            (Held::RankedLabels { targets, outputs }, Metric::AveragePrecisionMicro) => {
+                over_all_labels(targets, outputs, area)
             }
             (Held::RankedLabels { targets, outputs }, _) => {
                 mean_over_labels(targets, outputs, self.n_outputs, area)

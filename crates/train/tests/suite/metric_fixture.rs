@@ -97,7 +97,7 @@ fn regression(draws: &mut Draws, has_missing: bool) -> Items {
 fn metrics_equal_those_of_scikit_learn() {
     let table = kiln_store::npy::read::<f64>(include_bytes!("../fixtures/metrics/metrics.npy")).unwrap();
     let [n_cases, n_columns] = table.shape[..] else { panic!("the shape is {:?}", table.shape) };
-    assert_eq!((n_cases, n_columns), (1000, 13));
+    assert_eq!((n_cases, n_columns), (1000, 14));
     let (mut n_undefined, mut columns) = (vec![0; n_columns], Vec::new());
     for (case, row) in table.values.chunks_exact(n_columns).enumerate() {
         let (mut draws, has_missing) = (Draws(case as u64), case % 2 == 1);

@@ -82,7 +82,7 @@ fn names_parse_and_unknown_names_list_the_known_ones() {
     }
     let error = "auc".parse::<Metric>().unwrap_err();
     let expected = "unknown metric 'auc': expected one of accuracy, f1-micro, f1-macro, roc-auc, average-precision, \
-                    rmse, mae, r2";
+                    average-precision-micro, rmse, mae, r2";
     assert_eq!(error.to_string(), expected);
 }
 
@@ -91,9 +91,10 @@ fn metrics_of_other_targets_are_rejected() {
     let error = MetricStats::new(Metric::Rmse, MultiLabel, 2).unwrap_err();
     assert!(matches!(error, Error::OtherMetric { .. }));
     let expected = "the metric rmse is not defined for several labels per item: use one of accuracy, f1-micro, \
-                    f1-macro, roc-auc, average-precision";
+                    f1-macro, roc-auc, average-precision, average-precision-micro";
     assert_eq!(error.to_string(), expected);
     assert!(Metric::RocAuc.check(Regression).is_err());
+    assert!(Metric::AveragePrecisionMicro.check(Classes).is_err());
     for kind in [Classes, MultiLabel, Regression] {
         Metric::default_of(kind).check(kind).unwrap();
     }
