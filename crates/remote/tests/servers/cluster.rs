@@ -109,7 +109,11 @@ pub(crate) fn serve(part: &Arc<Part>) -> Server {
 }
 
 pub(crate) fn serve_at(address: &str, part: &Arc<Part>) -> Server {
-    let config = ServeConfig { n_threads: 2, lease: LEASE, ..ServeConfig::new(address, token()) };
+    serve_with_lease(address, part, LEASE)
+}
+
+pub(crate) fn serve_with_lease(address: &str, part: &Arc<Part>, lease: Duration) -> Server {
+    let config = ServeConfig { n_threads: 2, lease, ..ServeConfig::new(address, token()) };
     Server::start(Arc::clone(part), config).unwrap()
 }
 
