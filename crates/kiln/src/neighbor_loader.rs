@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use kiln_data::{Dataset, Split};
 use kiln_feature::TargetKind;
-use kiln_graph::{Csc, gcn_norm};
+use kiln_graph::gcn_norm;
 use kiln_kernels::{CacheStats, GraphMode};
 use kiln_loader::{ItemSampler, Loader, Phase};
 use kiln_nn::LayerWiseModel;

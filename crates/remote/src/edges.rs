@@ -4,8 +4,11 @@ use std::sync::Arc;
 use kiln_graph::{Csc, EdgeId, NodeId, SharedArray};
 use kiln_partition::PartitionRow;
 use kiln_sample::{
-    Fanout, Frontier, FrontierSampler, HopRequest, NeighborSampler, Rule, Scratch, in_edge_range,
+    ExcludedEdges, Fanout, Frontier, FrontierSampler, HopRequest, NeighborSampler, Rule, Scratch,
+    in_edge_range,
 };
+
+use crate::wire::ExcludedEdge;
 
 /// All in-edges of some nodes of a graph. The nodes are those of a partition, or nodes whose neighbour lists a server
 /// has sent.
@@ -50,28 +53,46 @@ impl Edges {
             .collect()
     }
 
-    /// Returns true if `picked` is a possible sample of the rows: each row has only its own edges, and enough of them
-    /// for the fanout and the rule.
+    /// Returns the edges to leave out of a request for these rows; `None` if there are none.
+    pub(crate) fn excluded(
+        &self,
+        rows: &[PartitionRow],
+        edges: &[ExcludedEdge],
+    ) -> Option<Arc<ExcludedEdges>> {
+        let pairs =
+            edges.iter().map(|&[position, src]| (NodeId(src), self.nodes[rows[position as usize].index()]));
+        (!edges.is_empty()).then(|| Arc::new(ExcludedEdges::new(pairs)))
+    }
+
+    /// Returns true if `picked` is a possible sample of the rows: each row has only its own edges, none of those that
+    /// the request leaves out, and enough of them for the fanout and the rule.
     ///
     /// # Errors
     /// Returns the errors of [`in_edge_range`].
     pub(crate) fn may_give(
         &self,
         rows: &[PartitionRow],
-        fanout: Fanout,
+        request: &HopRequest,
         rule: &Rule,
         picked: &Frontier,
     ) -> kiln_sample::Result<bool> {
+        let indices = self.graph.indices();
         for (position, (row, bounds)) in rows.iter().zip(picked.indptr.windows(2)).enumerate() {
             let edges = in_edge_range(&self.graph, row.local_node(), position)?;
             let ids = &picked.edge_ids[bounds[0] as usize..bounds[1] as usize];
-            let is_whole = match (fanout, rule) {
-                (Fanout::All, _) => ids.len() == edges.len(),
+            let node = self.nodes[row.index()];
+            let excluded = request.excluded.as_ref().map_or(&[][..], |excluded| excluded.srcs_into(node));
+            let n_left = edges.len() - n_edges_from(excluded, &indices[edges.clone()]);
+            let is_whole = match (request.fanout, rule) {
+                (Fanout::All, _) => ids.len() == n_left,
                 // A custom rule may select fewer edges than the fanout.
                 (_, Rule::Custom { .. }) => true,
-                (Fanout::UpTo(fanout), _) => edges.len().min(fanout as usize) <= ids.len(),
+                (Fanout::UpTo(fanout), _) => n_left.min(fanout as usize) <= ids.len(),
             };
-            if !is_whole || !ids.iter().all(|edge| edges.contains(&edge.index())) {
+            let may_pick = |edge: &EdgeId| {
+                edges.contains(&edge.index()) && excluded.binary_search(&indices[edge.index()]).is_err()
+            };
+            if !is_whole || !ids.iter().all(may_pick) {
                 return Ok(false);
             }
         }
@@ -87,4 +108,12 @@ impl Edges {
             out.edge_ids[picked].iter_mut().for_each(|edge| *edge = EdgeId(edge.0 - first_here + first));
         }
     }
+}
+
+/// Counts the edges that come from `srcs`. `neighbors` are the sources of all edges, ascending.
+fn n_edges_from(srcs: &[NodeId], neighbors: &[NodeId]) -> usize {
+    let n_parallel = |src: &NodeId| {
+        neighbors.partition_point(|other| other <= src) - neighbors.partition_point(|other| other < src)
+    };
+    srcs.iter().map(n_parallel).sum()
 }

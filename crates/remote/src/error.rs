@@ -65,6 +65,20 @@ pub enum Error {
         /// The problem, such as a missing or duplicate partition, and what to do.
         reason: String,
     },
+    /// A destination has more edges to leave out than one request may list.
+    #[error(
+        "node {} has {n_edges} edges to leave out, but a request to a graph server may list at most {most}: use \
+         smaller batches",
+        node.0
+    )]
+    TooManyExcluded {
+        /// The destination of the edges.
+        node: kiln_graph::NodeId,
+        /// The number of its edges to leave out.
+        n_edges: usize,
+        /// The maximum number per request.
+        most: usize,
+    },
     /// The token that servers require is not set.
     #[error(
         "graph servers require a token: set KILN_GRAPH_TOKEN to the token of the servers, or KILN_GRAPH_TOKEN_FILE to \

@@ -51,6 +51,7 @@ mod partitions;
 mod peer;
 mod proto;
 mod ranges;
+mod requests;
 mod respond;
 mod rule_registry;
 mod sampler;
@@ -77,7 +78,7 @@ pub use server::{ServeConfig, Server};
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// The version of the protocol between clients and servers.
-const PROTOCOL: u32 = 2;
+const PROTOCOL: u32 = 3;
 
 /// The interval of HTTP/2 keep-alive pings, on both sides of a connection.
 const BEAT: Duration = Duration::from_secs(2);
@@ -100,6 +101,9 @@ const MAX_ROWS: usize = 1 << 18;
 /// The maximum number of destinations in one request for edges. With usual fanouts, the response to such a request has
 /// a few MiB.
 const MAX_DSTS: usize = 1 << 14;
+
+/// The maximum number of edges to leave out in one request. They take 1 MiB.
+const MAX_EXCLUDED: usize = 1 << 17;
 
 /// The maximum number of in-flight requests on one connection.
 const MAX_QUESTIONS: u32 = 512;

@@ -7,17 +7,17 @@ use kiln_sample::{EdgeWeights, Fanout, Frontier, FrontierSampler, HopRequest, Sa
 
 use crate::fetch_stats::count;
 use crate::graph::{DistGraph, Owner, PeerRequest};
-use crate::local_part::LocalPart;
-use crate::peer::{Peer, Question};
+use crate::peer::Question;
 use crate::proto::ListRequest;
+use crate::requests::{Piece, Requests, Rows};
 use crate::wire::{self, bytes_of};
-use crate::{Error, MAX_DSTS, Result};
+use crate::{Error, Result};
 
 /// A neighbour sampler of a partitioned graph. For the same key its blocks are bit-identical to those of a
 /// [`NeighborSampler`](kiln_sample::NeighborSampler) on the whole graph, however it is partitioned.
 ///
-/// For each hop, it sends the destinations to the servers of their partitions, all servers concurrently and at most
-/// 16,384 destinations per request. Meanwhile it samples the destinations of the local partition.
+/// For each hop, it sends the destinations and their excluded edges to the servers of their partitions, all servers
+/// concurrently and at most 16,384 destinations and 131,072 excluded edges per request. Meanwhile it samples the destinations of the local partition.
 ///
 /// Servers sample by the rules that they know by name: the built-in ones and those registered on both sides
 /// ([`DistGraph::rule`]). If the rule has no name, servers send all edges of each node, and this process samples them;
@@ -99,22 +99,21 @@ impl DistNeighborSampler {
         scratch: &mut Scratch,
         out: &mut Frontier,
     ) -> Result<()> {
-        if request.excluded.is_some() {
-            return Err(kiln_sample::Error::ExclusionNeedsHost.into());
-        }
         let requests = Requests::of(&self.graph, dsts)?;
-        let pieces = requests.there();
-        let asked = self.graph.ask(pieces.iter().map(|(peer, rows)| self.asking(peer, rows, request)));
+        // Servers that send all edges have none to leave out.
+        let excluded = request.excluded.as_deref().filter(|_| self.config.rule.name().is_some());
+        let pieces = requests.there(excluded)?;
+        let asked = self.graph.ask(pieces.iter().map(|piece| self.asking(piece, request)));
         let own = self.sample_own(&requests, request, scratch)?;
         let answers = asked.collect(pieces.len())?;
         let counters = &self.graph.counters;
         count(&counters.own_dsts, own.n_dst());
         count(&counters.remote_dsts, dsts.len() - own.n_dst());
         let mut frontiers = Vec::with_capacity(pieces.len());
-        for ((peer, rows), answer) in pieces.iter().zip(answers) {
-            frontiers.push(self.picked(peer, rows, &answer, request, scratch)?);
+        for (piece, answer) in pieces.iter().zip(answers) {
+            frontiers.push(self.picked(piece, &answer, request, scratch)?);
         }
-        requests.merge(&own, &frontiers, request.weights != EdgeWeights::None, out);
+        requests.merge(&own, &pieces, &frontiers, request.weights != EdgeWeights::None, out);
         let n_edges = out.srcs.len() as u64;
         match u32::try_from(n_edges) {
             Ok(_) => Ok(()),
@@ -122,7 +121,8 @@ impl DistNeighborSampler {
         }
     }
 
-    fn asking(&self, peer: &Arc<Peer>, rows: &Rows<'_>, request: &HopRequest) -> PeerRequest {
+    fn asking(&self, piece: &Piece<'_>, request: &HopRequest) -> PeerRequest {
+        let Piece { peer, rows, excluded, .. } = piece;
         let mean = self.graph.n_edges() as usize / self.graph.n_nodes().max(1) + 1;
         let list = bytes_of(rows.rows.to_vec());
         let (question, edges_per_dst) = match self.config.rule.name() {
@@ -132,11 +132,12 @@ impl DistNeighborSampler {
                     Fanout::All => mean,
                     Fanout::UpTo(fanout) => fanout as usize + 1,
                 };
-                (Question::Sample(wire::sample_request(request, rule, list)), edges_per_dst)
+                let excluded = excluded.clone();
+                (Question::Sample(wire::sample_request(request, rule, list, excluded)), edges_per_dst)
             }
         };
         let n_bytes = rows.rows.len().saturating_mul(12 + 12 * edges_per_dst);
-        PeerRequest { peer: Arc::clone(peer), question, n_bytes }
+        PeerRequest { peer: Arc::clone(*peer), question, n_bytes }
     }
 
     /// Samples the destinations of the local partition.
@@ -158,7 +159,7 @@ impl DistNeighborSampler {
             let reason = "returns no edge weights: configure it to return them".to_owned();
             return Err(Error::BadSampler { reason });
         }
-        if !held.edges.may_give(rows, request.fanout, rule, &own)? {
+        if !held.edges.may_give(rows, request, rule, &own)? {
             let reason = "returns edges that its nodes do not have, or too few: let it sample Part::graph_by_node of \
                           this partition, by the same rule and fanouts";
             return Err(Error::BadSampler { reason: reason.to_owned() });
@@ -170,12 +171,12 @@ impl DistNeighborSampler {
     /// Decodes a response: the sampled edges or, for a rule without a name, lists of all edges, which are sampled here.
     fn picked(
         &self,
-        peer: &Peer,
-        rows: &Rows<'_>,
+        piece: &Piece<'_>,
         answer: &[u8],
         request: &HopRequest,
         scratch: &mut Scratch,
     ) -> Result<Frontier> {
+        let Piece { peer, rows, .. } = piece;
         let (n_dst, has_weights) = (rows.rows.len(), request.weights != EdgeWeights::None);
         let found = || format!("{} bytes for {n_dst} nodes", answer.len());
         match self.config.rule.name() {
@@ -240,102 +241,5 @@ impl FrontierSampler for DistNeighborSampler {
         out: &mut Frontier,
     ) -> kiln_sample::Result<()> {
         Ok(self.sample(request, dsts, scratch, out)?)
-    }
-}
-
-/// The destinations of one hop, grouped by the partition that owns them.
-struct Requests<'a> {
-    graph: &'a DistGraph,
-    /// The destinations of each partition.
-    nodes: Vec<Vec<NodeId>>,
-    /// The rows of `nodes` in their partitions.
-    rows: Vec<Vec<PartitionRow>>,
-    /// The partition of each destination.
-    parts: Vec<u16>,
-}
-
-/// Nodes of one partition and their rows.
-struct Rows<'a> {
-    nodes: &'a [NodeId],
-    rows: &'a [PartitionRow],
-}
-
-impl<'a> Requests<'a> {
-    fn of(graph: &'a DistGraph, dsts: &[NodeId]) -> Result<Self> {
-        let book = graph.book();
-        let n_parts = book.n_parts();
-        let (mut nodes, mut rows) = (vec![Vec::new(); n_parts], vec![Vec::new(); n_parts]);
-        let mut parts = Vec::with_capacity(dsts.len());
-        for (position, &node) in dsts.iter().enumerate() {
-            let place = book.place(node).ok_or(kiln_sample::Error::SeedOutOfRange {
-                node,
-                position,
-                n_nodes: book.n_nodes(),
-            })?;
-            nodes[place.part].push(node);
-            rows[place.part].push(place.row);
-            parts.push(place.part as u16);
-        }
-        Ok(Self { graph, nodes, rows, parts })
-    }
-
-    /// Returns the local partition and the destinations that it owns; `None` if there is no local partition.
-    fn here(&self) -> Option<(&'a LocalPart, Rows<'_>)> {
-        let held: &'a Arc<LocalPart> = self.graph.own()?;
-        let part = held.part.index;
-        Some((held, Rows { nodes: &self.nodes[part], rows: &self.rows[part] }))
-    }
-
-    /// Returns the destinations that servers own, in groups of at most [`MAX_DSTS`], each with its server. Each group
-    /// is one request.
-    fn there(&self) -> Vec<(&'a Arc<Peer>, Rows<'_>)> {
-        let mut pieces = Vec::new();
-        for (part, (nodes, rows)) in self.nodes.iter().zip(&self.rows).enumerate() {
-            if let Owner::Remote(peer) = self.graph.owner(part) {
-                let both = nodes.chunks(MAX_DSTS).zip(rows.chunks(MAX_DSTS));
-                pieces.extend(both.map(|(nodes, rows)| (peer, Rows { nodes, rows })));
-            }
-        }
-        pieces
-    }
-
-    /// Merges the local sample and the servers' samples in the order of the destinations. `there` has a sample for each
-    /// element of [`Requests::there`].
-    fn merge(&self, own: &Frontier, there: &[Frontier], has_weights: bool, out: &mut Frontier) {
-        let n_edges = own.srcs.len() + there.iter().map(|frontier| frontier.srcs.len()).sum::<usize>();
-        out.indptr.clear();
-        out.indptr.push(0);
-        out.srcs.clear();
-        out.srcs.reserve(n_edges);
-        out.edge_ids.clear();
-        out.edge_ids.reserve(n_edges);
-        out.weights = has_weights.then(|| Vec::with_capacity(n_edges));
-        // `firsts[part]` is the position in `there` of the partition's first sample.
-        let (mut first, mut firsts) = (0, vec![0; self.nodes.len()]);
-        for (part, nodes) in self.nodes.iter().enumerate() {
-            firsts[part] = first;
-            if let Owner::Remote(_) = self.graph.owner(part) {
-                first += nodes.len().div_ceil(MAX_DSTS);
-            }
-        }
-        // `n_done[part]` is the number of the partition's destinations that have been merged.
-        let mut n_done = vec![0; self.nodes.len()];
-        for part in &self.parts {
-            let part = usize::from(*part);
-            let done = n_done[part];
-            n_done[part] += 1;
-            let (frontier, dst) = match self.graph.owner(part) {
-                Owner::Local(_) => (own, done),
-                Owner::Remote(_) => (&there[firsts[part] + done / MAX_DSTS], done % MAX_DSTS),
-            };
-            let picked = frontier.indptr[dst] as usize..frontier.indptr[dst + 1] as usize;
-            out.srcs.extend_from_slice(&frontier.srcs[picked.clone()]);
-            out.edge_ids.extend_from_slice(&frontier.edge_ids[picked.clone()]);
-            if let (Some(weights), Some(all)) = (&frontier.weights, &mut out.weights) {
-                all.extend_from_slice(&weights[picked]);
-            }
-            // The caller checks that the number of edges fits in 32 bits.
-            out.indptr.push(out.srcs.len() as u32);
-        }
     }
 }

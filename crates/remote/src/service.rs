@@ -132,6 +132,7 @@ impl Graph for Service {
         let rows = self.distinct_rows(&request.rows)?;
         let rule = self.held.rules.get(&request.rule).map_err(|error| refusal(&error))?.clone();
         let hop = wire::hop_request(&request).map_err(Status::invalid_argument)?;
+        let excluded = wire::excluded(&request.excluded, rows.len()).map_err(Status::invalid_argument)?;
         // Other rules select each edge at most once, so their samples are limited by the degrees.
         let is_repeated = matches!(rule, Rule::UniformWithReplacement);
         let n_draws = rows.len() as u64 * u64::from(request.fanout.unwrap_or(0));
@@ -149,7 +150,9 @@ impl Graph for Service {
             return Err(Status::invalid_argument(text));
         }
         let response_bytes = self.response_bytes;
-        self.responder.respond(request.rows.len(), move |held, response| {
+        let request_bytes = request.rows.len() + request.excluded.len();
+        self.responder.respond(request_bytes, move |held, response| {
+            let hop = hop.excluding(held.edges.excluded(&rows, &excluded));
             send_samples(held, &rows, &rule, &hop, response_bytes, response)
         })
     }

@@ -10,6 +10,7 @@ use kiln_graph::{Csc, EdgeId, NodeId, SharedArray};
 use kiln_partition::PartitionRow;
 use kiln_sample::{EdgeWeights, Fanout, Frontier, HopRequest, RngKey};
 
+use crate::MAX_EXCLUDED;
 use crate::edges::Edges;
 use crate::proto::{SampleRequest, Weights};
 
@@ -45,8 +46,13 @@ pub(crate) fn rows(bytes: &[u8]) -> Option<Vec<PartitionRow>> {
     bytes.len().is_multiple_of(size_of::<PartitionRow>()).then(|| pod_collect_to_vec(bytes))
 }
 
-/// Encodes a request to sample edges of these rows, without a lease.
-pub(crate) fn sample_request(request: &HopRequest, rule: &str, rows: Bytes) -> SampleRequest {
+/// Encodes a request to sample edges of these rows, without a lease. `excluded` are the edges of the rows to leave out.
+pub(crate) fn sample_request(
+    request: &HopRequest,
+    rule: &str,
+    rows: Bytes,
+    excluded: Vec<ExcludedEdge>,
+) -> SampleRequest {
     let weights = match request.weights {
         EdgeWeights::None => Weights::None,
         EdgeWeights::Stored => Weights::Stored,
@@ -57,10 +63,38 @@ pub(crate) fn sample_request(request: &HopRequest, rule: &str, rows: Bytes) -> S
         Fanout::UpTo(fanout) => Some(fanout),
     };
     let (key, rule) = (request.key.to_u64(), rule.to_owned());
-    SampleRequest { lease: 0, rows, key, rule, fanout, weights: weights.into() }
+    let excluded = bytes_of(excluded);
+    SampleRequest { lease: 0, rows, key, rule, fanout, weights: weights.into(), excluded }
 }
 
-/// Decodes a request to sample edges. The layer is not sent, because samples do not depend on it.
+/// An edge to leave out in a request: the position of its destination in the request's rows, and the global id of its
+/// source.
+pub(crate) type ExcludedEdge = [u32; 2];
+
+/// Decodes the edges to leave out in a request for `n_rows` rows.
+///
+/// # Errors
+/// Returns a message if there are more than [`MAX_EXCLUDED`], if the last one is incomplete, or if a position is out of
+/// range.
+pub(crate) fn excluded(bytes: &[u8], n_rows: usize) -> Result<Vec<ExcludedEdge>, String> {
+    if !bytes.len().is_multiple_of(size_of::<ExcludedEdge>()) {
+        return Err("edges to leave out must have 8 bytes each".to_owned());
+    }
+    let edges: Vec<ExcludedEdge> = pod_collect_to_vec(bytes);
+    if MAX_EXCLUDED < edges.len() {
+        let n_edges = edges.len();
+        return Err(format!("{n_edges} edges to leave out in one request, expected at most {MAX_EXCLUDED}"));
+    }
+    match edges.iter().find(|[position, _]| n_rows <= *position as usize) {
+        Some([position, _]) => {
+            Err(format!("an edge to leave out of row {position} of a request for {n_rows} rows"))
+        }
+        None => Ok(edges),
+    }
+}
+
+/// Decodes a request to sample edges, without those to leave out. The layer is not sent, because samples do not depend
+/// on it.
 ///
 /// # Errors
 /// Returns a message if the kind of weights is unknown.
@@ -332,6 +366,16 @@ mod tests {
         assert_eq!(super::frontier(&bytes, 2, true), Ok(frontier));
         // Ranges without rows are rejected. Servers do not send them, and any number of them would decode no node.
         assert!(super::frontier(&[0; 8], 1, false).unwrap_err().contains("a range of 1 to 1 rows"));
+    }
+
+    #[test]
+    fn rejects_invalid_edges_to_leave_out() {
+        let bytes = |edges: Vec<ExcludedEdge>| bytes_of(edges);
+        assert_eq!(excluded(&bytes(vec![[0, 9], [1, 4]]), 2), Ok(vec![[0, 9], [1, 4]]));
+        let error = |bytes: &[u8], n_rows| excluded(bytes, n_rows).unwrap_err();
+        assert!(error(&[0; 7], 2).contains("8 bytes each"));
+        assert!(error(&bytes(vec![[0, 9], [2, 4]]), 2).contains("row 2 of a request for 2 rows"));
+        assert!(error(&bytes(vec![[0, 0]; MAX_EXCLUDED + 1]), 2).contains("expected at most 131072"));
     }
 
     #[test]

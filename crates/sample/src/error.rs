@@ -105,8 +105,8 @@ pub enum Error {
         "the sampler is configured for edge weights, but the graph has none: set them with CscBuilder::weights"
     )]
     NoWeights,
-    /// Edges are excluded from samples on a device or of a partitioned graph.
-    #[error("edges can be excluded only from samples of a whole graph on the host: sample there")]
+    /// Edges are excluded from samples on a device.
+    #[error("edges can be excluded only from samples on the host: sample there")]
     ExclusionNeedsHost,
     /// Negatives are drawn by degree from a graph without edges.
     #[error("negatives cannot be drawn by degree: the graph has no edges: draw them uniformly")]

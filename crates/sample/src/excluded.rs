@@ -119,10 +119,11 @@ impl ExcludedEdges {
     }
 }
 
-/// Returns the slot at which the search for a destination begins, in a table of `n_slots`, a power of two.
+/// Returns the slot at which the search for a destination begins, in a table of `n_slots`. The upper bits of the product
+/// depend on all bits of the id, so they select the slot.
 #[inline]
 fn first_slot(dst: NodeId, n_slots: usize) -> usize {
-    (dst.0.wrapping_mul(GOLDEN) >> 16) as usize & (n_slots - 1)
+    (u64::from(dst.0.wrapping_mul(GOLDEN)) * n_slots as u64 >> 32) as usize
 }
 
 #[cfg(test)]
@@ -141,5 +142,18 @@ mod tests {
         }
         assert_eq!(excluded.pairs().count(), excluded.len());
         assert_eq!(ExcludedEdges::new(excluded.pairs()), excluded);
+    }
+
+    /// Ids that follow each other, and multiples of a power of two, must not share few slots of a large table.
+    #[test]
+    fn destinations_spread_over_a_large_table() {
+        let n_slots = 1 << 18;
+        for stride in [1, 1 << 12] {
+            let mut slots: Vec<_> =
+                (0..100_000).map(|i| first_slot(NodeId(u32::wrapping_mul(i, stride)), n_slots)).collect();
+            slots.sort_unstable();
+            slots.dedup();
+            assert!(60_000 < slots.len(), "{} slots with a stride of {stride}", slots.len());
+        }
     }
 }
