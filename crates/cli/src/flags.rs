@@ -72,6 +72,7 @@ pub(crate) fn node_features() -> impl TypedValueParser<Value = NodeFeatures> {
 pub(crate) fn data(text: &str) -> Result<DataSource, String> {
     match text {
         "debian-packages" => return Ok(DataSource::DebianPackages),
+        "debian-tags" => return Ok(DataSource::DebianTags),
         "mutag" => return Ok(DataSource::Mutag),
         "sbm" => return Ok(DataSource::Sbm),
         "fake" => return Ok(DataSource::Fake(1000)),
@@ -83,7 +84,9 @@ pub(crate) fn data(text: &str) -> Result<DataSource, String> {
     let path = PathBuf::from(text);
     match path.exists() {
         true => Ok(DataSource::Path(path)),
-        false => Err("expected debian-packages, mutag, sbm, fake:NODES or a path that exists".into()),
+        false => {
+            Err("expected debian-packages, debian-tags, mutag, sbm, fake:NODES or a path that exists".into())
+        }
     }
 }
 

@@ -15,6 +15,8 @@ use crate::output::print_rank_zero;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum DataSource {
     DebianPackages,
+    /// The graph of `debian-packages` with several labels per package.
+    DebianTags,
     Mutag,
     Sbm,
     /// A random graph like that of PyG's `FakeDataset`, with this average number of nodes.
@@ -32,8 +34,15 @@ impl DataSource {
                 let kind = kiln::data::detect_format(path)?;
                 matches!(kind, DatasetFormat::Gin | DatasetFormat::Tu | DatasetFormat::OgbGraphs)
             }
-            DataSource::DebianPackages | DataSource::Sbm | DataSource::Fake(_) => false,
+            DataSource::DebianPackages | DataSource::DebianTags | DataSource::Sbm | DataSource::Fake(_) => {
+                false
+            }
         })
+    }
+
+    /// Returns true for the built-in sets whose features are scaled by default.
+    fn is_debian(&self) -> bool {
+        matches!(self, DataSource::DebianPackages | DataSource::DebianTags)
     }
 
     /// Opens or generates a graph as it is stored. `seed` is that of synthetic data.
@@ -42,6 +51,7 @@ impl DataSource {
             DataSource::DebianPackages => {
                 return kiln::data::debian_packages().context("loading debian-packages");
             }
+            DataSource::DebianTags => return kiln::data::debian_tags().context("loading debian-tags"),
             DataSource::Mutag => bail!("mutag is a set of graphs: remove --task node"),
             DataSource::Sbm => {
                 let (n_nodes, n_classes, degree, dim) = (10_000, 8, 10, 32);
@@ -97,7 +107,7 @@ impl DataSource {
                 set
             }
             DataSource::Mutag => kiln::data::mutag().context("loading mutag")?,
-            DataSource::DebianPackages | DataSource::Sbm | DataSource::Fake(_) => {
+            DataSource::DebianPackages | DataSource::DebianTags | DataSource::Sbm | DataSource::Fake(_) => {
                 bail!("--task graph needs a set of graphs: give --data mutag or a path")
             }
         };
@@ -113,13 +123,13 @@ impl DataSource {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Data")]
 pub(crate) struct DataArgs {
-    /// Dataset. For nodes: `debian-packages` (built in), `sbm`, `fake:NODES`, or the path of a folder (kiln, GraphBolt
-    /// or OGB format, `.npy` arrays, or an edge list). For graphs: `mutag` (built in), a file of DGL's GIN collection, or
-    /// a folder of the TU collection or of OGB, whose own split is used.
+    /// Dataset. For nodes: `debian-packages` or `debian-tags` (built in), `sbm`, `fake:NODES`, or the path of a folder
+    /// (kiln, GraphBolt or OGB format, `.npy` arrays, or an edge list). For graphs: `mutag` (built in), a file of DGL's
+    /// GIN collection, or a folder of the TU collection or of OGB, whose own split is used.
     #[arg(long, value_parser = flags::data, default_value = "debian-packages")]
     pub(crate) data: DataSource,
     /// If true, scales feature columns to mean 0 and standard deviation 1 (in memory). Default: true for
-    /// debian-packages, false for other data.
+    /// debian-packages and debian-tags, false for other data.
     #[arg(long)]
     standardize: Option<bool>,
     /// Divides each feature row by its sum (in memory).
@@ -159,7 +169,7 @@ impl DataArgs {
         }
         if self.row_normalize {
             data = data.row_normalize()?;
-        } else if self.standardize.unwrap_or(self.data == DataSource::DebianPackages) {
+        } else if self.standardize.unwrap_or(self.data.is_debian()) {
             data = data.standardize()?;
         }
         // The copy comes last, because transformed arrays are in memory already and are not copied again.

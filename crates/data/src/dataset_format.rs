@@ -9,7 +9,7 @@ use kiln_store::paths::find;
 
 use crate::limits::MEMORY_BYTES;
 use crate::readers::{name_of, npy};
-use crate::{Dataset, Error, Result, debian_packages, format, graphbolt, ogb};
+use crate::{Dataset, Error, Result, debian_packages, debian_tags, format, graphbolt, ogb};
 use crate::{GraphDataset, gin, mutag, tu};
 
 /// The file that identifies a folder in the kiln format. Any one of the files in the next two lists identifies a
@@ -111,16 +111,17 @@ pub fn open_within(path: impl AsRef<Path>, memory_bytes: u64) -> Result<Dataset>
 }
 
 impl Dataset {
-    /// Opens a node classification set by name or path: the built-in set `debian-packages`, or a path that [`open`]
-    /// opens. A file or folder with the name of the built-in set takes precedence.
+    /// Opens a node classification set by name or path: the built-in set `debian-packages` or `debian-tags`, or a
+    /// path that [`open`] opens. A file or folder with the name of a built-in set takes precedence.
     ///
     /// # Errors
     /// Returns the errors of [`open`].
     pub fn open(name_or_path: impl AsRef<Path>) -> Result<Self> {
         let path = name_or_path.as_ref();
-        match path == Path::new("debian-packages") && !path.exists() {
-            true => debian_packages(),
-            false => open(path),
+        match path.to_str() {
+            Some("debian-packages") if !path.exists() => debian_packages(),
+            Some("debian-tags") if !path.exists() => debian_tags(),
+            _ => open(path),
         }
     }
 }

@@ -3,7 +3,7 @@
 //! - [`open`] detects the format of a folder and opens it: the kiln format ([`mod@format`]), `.npy` arrays and edge
 //!   lists ([`npy`]), DGL GraphBolt ([`graphbolt`]) or the Open Graph Benchmark ([`ogb`]).
 //! - [`gin`] and [`tu`] read sets of small graphs for graph classification.
-//! - [`debian_packages`] and [`mutag`] are built in, and [`synthetic`] generates graphs.
+//! - [`debian_packages`], [`debian_tags`] (several labels per node) and [`mutag`] are built in, and [`synthetic`] generates graphs.
 //! - [`convert`] writes folders and edge lists that do not fit in memory in the kiln format.
 //!
 //! Nothing is fetched from a network. This crate contains no sampler, no tensors and no threads.
@@ -37,7 +37,7 @@ mod note;
 mod readers;
 
 pub use builder::DatasetBuilder;
-pub use builtin::{debian_packages, mutag, read_debian_packages, synthetic};
+pub use builtin::{debian_packages, debian_tags, mutag, read_debian_packages, read_debian_tags, synthetic};
 pub use dataset::{Dataset, Split};
 pub use dataset_format::{DatasetFormat, detect_format, open, open_within};
 pub use error::{BuildError, Error, Result};

@@ -1,4 +1,5 @@
-//! Parsers of stanzas of Debian control data (Debian Policy 4.7, section 5.1) and of relation fields (section 7.1).
+//! Parsers of stanzas of Debian control data (Debian Policy 4.7, section 5.1), of relation fields (section 7.1) and of
+//! Debtags.
 
 use anyhow::{Result, bail};
 
@@ -70,6 +71,11 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Stanza>> {
         stanzas.push(stanza);
     }
     Ok(stanzas)
+}
+
+/// Returns the tags in a field `Tag`: `role::program, use::editing` gives `role::program` and `use::editing`.
+pub(crate) fn tags(value: &str) -> impl Iterator<Item = &str> {
+    value.split(',').map(str::trim).filter(|tag| !tag.is_empty())
 }
 
 /// Returns the package names in a relation field, including alternatives: `a (>= 1) | b:any, c [amd64]` gives `a`, `b`

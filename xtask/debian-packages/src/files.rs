@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use flate2::read::GzDecoder;
 use flate2::{Compression, GzBuilder};
 use kiln_store::npy;
 use serde::Serialize;
@@ -80,15 +81,7 @@ impl DataSet {
 
     /// Writes all files to a folder, and creates it if necessary.
     pub(crate) fn write(&self, out: &Path) -> Result<()> {
-        fs::create_dir_all(out)?;
-        let mut sha256 = BTreeMap::new();
-        for (name, bytes) in self.contents() {
-            let file = format!("{name}.gz");
-            fs::write(out.join(&file), gzip(&bytes)?).with_context(|| format!("cannot write {file}"))?;
-            sha256.insert(file, hex(&Sha256::digest(&bytes)));
-        }
-        let manifest = serde_json::to_string_pretty(&self.manifest(sha256))?;
-        fs::write(out.join("manifest.json"), manifest + "\n").context("cannot write manifest.json")
+        write_files(out, self.contents(), |sha256| self.manifest(sha256))
     }
 
     fn manifest(&self, sha256: BTreeMap<String, String>) -> Manifest<'_> {
@@ -169,6 +162,34 @@ impl DataSet {
         line("majority-class accuracy", format!("{:.4}", self.labels.majority_accuracy()));
         text
     }
+}
+
+/// Reads the names of the nodes of a data set, one per line.
+pub(crate) fn read_names(folder: &Path) -> Result<String> {
+    let path = folder.join("names.txt.gz");
+    let file = fs::File::open(&path).with_context(|| format!("cannot open {}", path.display()))?;
+    let mut names = String::new();
+    let read = GzDecoder::new(file).read_to_string(&mut names);
+    read.with_context(|| format!("cannot read {}", path.display()))?;
+    Ok(names)
+}
+
+/// Writes files to a folder, compressed, and their manifest; creates the folder if necessary. `manifest` gets the
+/// SHA-256 of each file's decompressed bytes.
+pub(crate) fn write_files<M: Serialize>(
+    out: &Path,
+    contents: BTreeMap<&'static str, Vec<u8>>,
+    manifest: impl FnOnce(BTreeMap<String, String>) -> M,
+) -> Result<()> {
+    fs::create_dir_all(out)?;
+    let mut sha256 = BTreeMap::new();
+    for (name, bytes) in contents {
+        let file = format!("{name}.gz");
+        fs::write(out.join(&file), gzip(&bytes)?).with_context(|| format!("cannot write {file}"))?;
+        sha256.insert(file, hex(&Sha256::digest(&bytes)));
+    }
+    let manifest = serde_json::to_string_pretty(&manifest(sha256))?;
+    fs::write(out.join("manifest.json"), manifest + "\n").context("cannot write manifest.json")
 }
 
 /// Compresses with gzip, without a time stamp, file name or operating system, so that the output is reproducible.

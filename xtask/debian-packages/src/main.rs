@@ -2,7 +2,11 @@
 //!
 //! ```text
 //! cargo run --profile tests -p debian-packages -- [--packages FILE] [--out DIR]
+//! cargo run --profile tests -p debian-packages -- [--packages FILE] [--out DIR] --tags TAGS
 //! ```
+//!
+//! The second form reads the data set in `DIR` and writes the Debtags of its packages to the folder `TAGS`. The index
+//! may be newer than that of the data set, so adding tags does not change the data set.
 //!
 //! The output is deterministic: the same index always gives identical files.
 
@@ -14,12 +18,13 @@ mod index;
 mod labels;
 mod packages;
 mod svd;
+mod tags;
 mod version;
 
 #[cfg(test)]
 mod tests;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::Parser;
@@ -30,6 +35,7 @@ use self::files::DataSet;
 use self::index::Index;
 use self::labels::Labels;
 use self::packages::Packages;
+use self::tags::Tags;
 
 /// Generates the data set `debian-packages` from Debian's index of binary packages.
 #[derive(Debug, Parser)]
@@ -40,6 +46,10 @@ struct Args {
     /// A `Packages` file, plain or .gz, or `-` for standard input. Default: apt's index of bookworm main/amd64.
     #[arg(long)]
     packages: Option<PathBuf>,
+    /// Writes the Debtags of the packages of the data set in the output folder to this folder, and leaves the data set
+    /// as it is.
+    #[arg(long)]
+    tags: Option<PathBuf>,
 }
 
 /// The thresholds for classes and words, and the width of the features. Tests use smaller numbers.
@@ -64,10 +74,23 @@ fn main() -> Result<()> {
         None => Index::from_apt()?,
     };
     println!("read: {}", index.origin);
+    if let Some(folder) = &args.tags {
+        return write_tags(&index, &args.out, folder);
+    }
     let set = make(&index, RULES)?;
     set.write(&args.out).with_context(|| format!("cannot write to {}", args.out.display()))?;
     print!("{}", set.summary());
     println!("written: {}", args.out.display());
+    Ok(())
+}
+
+/// Writes the Debtags of the packages of the data set in `packages`.
+fn write_tags(index: &Index, packages: &Path, out: &Path) -> Result<()> {
+    let names = files::read_names(packages)?;
+    let tags = Tags::new(index, &names.lines().collect::<Vec<_>>(), RULES)?;
+    tags.write(out).with_context(|| format!("cannot write to {}", out.display()))?;
+    print!("{}", tags.summary());
+    println!("written: {}", out.display());
     Ok(())
 }
 

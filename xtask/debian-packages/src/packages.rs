@@ -56,6 +56,8 @@ pub(crate) struct Package {
     pub(crate) relations: [Vec<String>; RELATIONS.len()],
     /// The virtual package names that the package provides.
     pub(crate) provides: Vec<String>,
+    /// The package's Debtags, as `facet::tag`, in the order of the field; empty if the package is not tagged.
+    pub(crate) tags: Vec<String>,
 }
 
 impl Packages {
@@ -109,6 +111,9 @@ impl Package {
             description: description.and_then(|value| value.lines().next()).unwrap_or_default().to_owned(),
             relations: RELATIONS.map(names),
             provides: names("Provides"),
+            tags: stanza
+                .get("Tag")
+                .map_or_else(Vec::new, |value| control::tags(value).map(str::to_owned).collect()),
             name,
         })
     }

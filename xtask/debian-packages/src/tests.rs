@@ -6,7 +6,8 @@ use crate::features::Features;
 use crate::files::DataSet;
 use crate::index::Index;
 use crate::packages::{Counts, Packages};
-use crate::{Rules, control, make, version};
+use crate::tags::Tags;
+use crate::{Rules, control, make, version, write_tags};
 
 const SAMPLE: &str = include_str!("sample/Packages");
 const SMALL: Rules = Rules { min_packages: 2, min_sources: 2, min_documents: 2, n_columns: 3 };
@@ -60,6 +61,39 @@ fn extracts_the_labels_of_the_sample() {
     let in_split: Vec<bool> = set.labels.parts.iter().map(|&part| part < 3).collect();
     assert_eq!(in_split, [true, false, true, false, true, true, true]);
     assert_eq!(set.labels.part_counts(), [3, 1, 1]);
+}
+
+#[test]
+fn extracts_the_tags_of_the_sample_by_node_name() {
+    let index = Index { origin: "the sample".to_owned(), distribution: "none", text: SAMPLE.to_owned() };
+    // `gone` is not in the index, `python3` has no tags, and `perl` is not a node of this set.
+    let nodes = ["editor", "editor-doc", "gone", "libedit", "other-editor", "python3"];
+    let tags = Tags::new(&index, &nodes, SMALL).unwrap();
+    // `role::documentation` has one package, and `special::` and `TODO` are placeholders.
+    assert_eq!(tags.names, ["interface::commandline", "role::program", "use::editing"]);
+    assert_eq!(tags.nodes, [0, 1, 3, 4]);
+    assert_eq!(tags.indptr, [0, 3, 3, 5, 7]);
+    assert_eq!(tags.labels, [0, 1, 2, 0, 1, 1, 2]);
+    // Two packages of one source package are too few.
+    let of_sources = Rules { min_sources: 3, ..SMALL };
+    assert_eq!(Tags::new(&index, &nodes, of_sources).unwrap().names, ["role::program"]);
+}
+
+#[test]
+fn tags_are_written_for_the_names_of_an_existing_set() {
+    let folder = tempfile::tempdir().unwrap();
+    let (packages, out) = (folder.path().join("packages"), folder.path().join("tags"));
+    sample(SAMPLE).write(&packages).unwrap();
+    let index = Index { origin: "the sample".to_owned(), distribution: "none", text: SAMPLE.to_owned() };
+    write_tags(&index, &packages, &out).unwrap();
+    let manifest = fs::read_to_string(out.join("manifest.json")).unwrap();
+    let manifest: serde_json::Value = serde_json::from_str(&manifest).unwrap();
+    // No tag of the small sample has 100 packages.
+    assert_eq!((&manifest["counts"]["tagged_nodes"], &manifest["counts"]["tags"]), (&4.into(), &0.into()));
+    assert_eq!(manifest["counts"]["nodes"], 7);
+    assert_eq!(fs::read_dir(&out).unwrap().count(), 4);
+    let missing = write_tags(&index, &out, &out).unwrap_err();
+    assert!(missing.to_string().contains("names.txt.gz"), "{missing:#}");
 }
 
 #[test]

@@ -120,7 +120,10 @@ fn errors_of_invalid_flags_contain_the_expected_values() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("note.txt"), "no graphs").unwrap();
     let cases = [
-        ("--data proteins", "expected debian-packages, mutag, sbm, fake:NODES or a path that exists"),
+        (
+            "--data proteins",
+            "expected debian-packages, debian-tags, mutag, sbm, fake:NODES or a path that exists",
+        ),
         ("--data /dev", "is not a data set of a known format"),
         ("--model gcn", "use gin or simplified for graphs"),
         ("--model gin --layers 1", "give at least 2"),

@@ -14,13 +14,8 @@ use crate::{Dataset, NodeNames, Result, Split};
 
 const FORMAT: u32 = 1;
 
-macro_rules! embedded {
-    ($($name:literal),* $(,)?) => {
-        [$(($name, include_bytes!(concat!("../../datasets/debian-packages/", $name)).as_slice())),*]
-    };
-}
-
 static EMBEDDED: [(&str, &[u8]); 12] = embedded![
+    "debian-packages":
     "manifest.json",
     "names.txt.gz",
     "src.npy.gz",

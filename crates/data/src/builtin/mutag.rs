@@ -1,13 +1,8 @@
 use crate::readers::files::Files;
 use crate::{GraphDataset, Result, tu};
 
-macro_rules! embedded {
-    ($($name:literal),* $(,)?) => {
-        [$(($name, include_bytes!(concat!("../../datasets/mutag/", $name)).as_slice())),*]
-    };
-}
-
 static EMBEDDED: [(&str, &[u8]); 5] = embedded![
+    "mutag":
     "MUTAG_A.txt.gz",
     "MUTAG_edge_labels.txt.gz",
     "MUTAG_graph_indicator.txt.gz",

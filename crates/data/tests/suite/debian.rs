@@ -26,17 +26,23 @@ fn manifest() -> Value {
     serde_json::from_slice(&fs::read(folder().join("manifest.json")).unwrap()).unwrap()
 }
 
-fn hex(bytes: impl AsRef<[u8]>) -> String {
+pub(crate) fn hex(bytes: impl AsRef<[u8]>) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn gunzip(path: &Path) -> Vec<u8> {
+pub(crate) fn gunzip(path: &Path) -> Vec<u8> {
     let mut plain = Vec::new();
     GzDecoder::new(fs::File::open(path).unwrap()).read_to_end(&mut plain).unwrap();
     plain
 }
 
-fn node(data: &Dataset, name: &str) -> NodeId {
+pub(crate) fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+pub(crate) fn node(data: &Dataset, name: &str) -> NodeId {
     let nodes = (0..data.names.len() as u32).map(NodeId);
     nodes.into_iter().find(|&node| data.names.get(node) == Some(name)).unwrap()
 }
@@ -205,9 +211,7 @@ fn read_with(file: &str, change: impl Fn(Vec<u8>) -> Vec<u8>) -> Error {
     }
     let path = copy.path().join(file);
     if file.ends_with(".gz") {
-        let mut encoder = GzEncoder::new(Vec::new(), flate2::Compression::fast());
-        encoder.write_all(&change(gunzip(&path))).unwrap();
-        fs::write(&path, encoder.finish().unwrap()).unwrap();
+        fs::write(&path, gzip(&change(gunzip(&path)))).unwrap();
     } else {
         let changed = change(fs::read(&path).unwrap());
         fs::write(&path, changed).unwrap();

@@ -8,6 +8,7 @@ mod convert;
 mod convert_folders;
 mod dataset_format;
 mod debian;
+mod debian_tags;
 mod edge_lists;
 mod format;
 mod format_damage;
