@@ -214,6 +214,7 @@ impl<'a> DatasetBuilder<'a> {
             features,
             labels,
             target_values,
+            links: None,
             split,
             names: Arc::new(self.node_names),
             class_names: self.class_names,

@@ -11,7 +11,7 @@ use kiln_store::Error as StoreError;
 use crate::check::{Place, check_split, check_values, for_each_rows};
 use crate::draws::Draws;
 use crate::error::require;
-use crate::{Error, NodeNames, Note, Result};
+use crate::{Error, LinkTargets, NodeNames, Note, Result};
 
 /// A data set for node tasks: a graph with features, targets and a split. Cloning shares the arrays.
 #[derive(Debug, Clone)]
@@ -28,6 +28,9 @@ pub struct Dataset {
     pub target_values: Option<Arc<TargetValues>>,
     /// The nodes for training, validation and test, all of which have a target.
     pub split: Split,
+    /// The links of link prediction with their split, whose graph is [`Dataset::graph`]; `None` if the set has none.
+    /// [`LinkSplit::of_dataset`](crate::LinkSplit::of_dataset) then splits the edges.
+    pub links: Option<Arc<LinkTargets>>,
     /// The nodes' names; empty for sets whose nodes have no names.
     pub names: Arc<NodeNames>,
     /// The classes' names, by class.

@@ -75,6 +75,9 @@ pub enum Error {
     /// Parts of a dataset that a program builds are missing or inconsistent.
     #[error(transparent)]
     Build(#[from] BuildError),
+    /// The links of a split do not fit the graph or each other.
+    #[error(transparent)]
+    LinkSplit(#[from] LinkSplitError),
     /// The edges do not form a valid graph.
     #[error("cannot use the graph: {0}")]
     Graph(#[from] kiln_graph::Error),
@@ -152,6 +155,64 @@ pub enum BuildError {
         first: &'static str,
         /// The name of the second of the two parts.
         second: &'static str,
+    },
+}
+
+/// An error from a [`LinkSplit`](crate::LinkSplit) or [`LinkTargets`](crate::LinkTargets).
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LinkSplitError {
+    /// An edge of a graph that should be undirected has no reverse edge.
+    #[error(
+        "the edge {src} -> {dst} has no reverse edge, but the links are undirected: split directed links, or add the \
+         reverse edges first (Dataset::symmetrize)"
+    )]
+    NotUndirected {
+        /// The source of the edge.
+        src: u32,
+        /// The destination of the edge.
+        dst: u32,
+    },
+    /// A graph has no edge that is a link.
+    #[error(
+        "the graph has no edge{} between two different nodes, expected at least one link to split",
+        edge_type.map_or(String::new(), |edge_type| format!(" of type {edge_type}"))
+    )]
+    NoLinks {
+        /// The edge type of the links, if only one type was requested.
+        edge_type: Option<u8>,
+    },
+    /// A split contains a link that does not exist.
+    #[error(
+        "the {part} split contains link {link} at position {position}, expected a link id below {n_links}"
+    )]
+    LinkOutOfRange {
+        /// The name of the part: `train`, `val` or `test`.
+        part: &'static str,
+        /// The position of the link in the part, from 0.
+        position: usize,
+        /// The id of the link.
+        link: u32,
+        /// The number of links.
+        n_links: usize,
+    },
+    /// A split contains a link twice.
+    #[error("link {link} is in both the {first} and the {second} split: remove it from one of them")]
+    RepeatedLink {
+        /// The id of the link.
+        link: u32,
+        /// The name of the first of the two parts.
+        first: &'static str,
+        /// The name of the second of the two parts, which may be the first.
+        second: &'static str,
+    },
+    /// The fixed negatives of a part lack a link.
+    #[error("the fixed negatives of the {part} split have no row for link {link}: add its negatives")]
+    NoNegatives {
+        /// The name of the part: `val` or `test`.
+        part: &'static str,
+        /// The id of the link.
+        link: u32,
     },
 }
 

@@ -8,7 +8,7 @@ use kiln_graph::{Csc, GraphId, ItemId};
 use kiln_store::Hasher;
 
 use crate::check::for_each_rows;
-use crate::{Dataset, Error, GraphDataset, Result, Split};
+use crate::{Dataset, Error, GraphDataset, LinkTargets, Result, Split};
 
 /// The first hashed bytes. Any change of the hashed content must change the version number in them.
 const START: &str = "kiln data 1\n";
@@ -23,7 +23,9 @@ impl Dataset {
     /// and `edge_types u8 M`, then `features f32 NxD` (or `f16`, `bf16`), or for sparse ones `features_indptr u64
     /// N+1`, `features_indices u32 K` and `features_data f32 KxD` (D is the number of columns), then `labels i32 NxC`
     /// (C is the number of classes), or `targets u8 NxK` for K labels per node, or `targets f32 NxK` for regression,
-    /// then `train u32 P`, `val u32 Q`, `test u32 R`.
+    /// then `train u32 P`, `val u32 Q`, `test u32 R`. If the set has links, `link_srcs u32 L`, `link_dsts u32 L` and the
+    /// ids of each part, `train_links u32 P`, `val_links u32 Q`, `test_links u32 R`, follow, and for each part with fixed
+    /// negatives, `negative_links u32 P`, if present `negative_srcs u32 PxK`, and `negative_dsts u32 PxK`.
     ///
     /// This reads the whole set once, with constant memory, and is several times faster on a CPU with SHA instructions.
     /// For a set in the kiln format, [`format::hash`](crate::format::hash) returns a different hash without reading the
@@ -39,6 +41,9 @@ impl Dataset {
         hasher.targets(&self.targets());
         for (name, nodes) in self.split.parts() {
             hasher.array(name, "u32", nodes.len(), nodes);
+        }
+        if let Some(links) = &self.links {
+            hasher.links(links);
         }
         Ok(hasher.finish())
     }
@@ -160,6 +165,26 @@ impl ArrayHasher {
     fn labels<I: ItemId>(&mut self, name: &str, labels: &Labels<I>) {
         let lengths = format!("{}x{}", labels.len(), labels.n_classes());
         self.array(name, "i32", lengths, labels.as_slice());
+    }
+
+    fn links(&mut self, targets: &LinkTargets) {
+        let links = targets.links();
+        self.array("link_srcs", "u32", links.len(), links.srcs());
+        self.array("link_dsts", "u32", links.len(), links.dsts());
+        for ((_, links), name) in
+            targets.split().parts().into_iter().zip(["train_links", "val_links", "test_links"])
+        {
+            self.array(name, "u32", links.len(), links);
+        }
+        for negatives in [targets.val_negatives(), targets.test_negatives()].into_iter().flatten() {
+            let n_links = negatives.links().len();
+            let lengths = format!("{n_links}x{}", negatives.n_per_link());
+            self.array("negative_links", "u32", n_links, negatives.links());
+            if let Some(srcs) = negatives.srcs() {
+                self.array("negative_srcs", "u32", &lengths, srcs);
+            }
+            self.array("negative_dsts", "u32", &lengths, negatives.dsts());
+        }
     }
 
     fn finish(self) -> String {

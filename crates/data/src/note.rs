@@ -21,6 +21,15 @@ pub enum Note {
         /// The number of nodes that are in both parts.
         n_nodes: usize,
     },
+    /// Links of an evaluation are edges of the graph that passes messages, or their reverses are.
+    LinksInGraph {
+        /// The name of the part: `val` or `test`.
+        part: &'static str,
+        /// The number of links that are edges.
+        n_links: usize,
+        /// The number of links whose reverse is an edge.
+        n_reversed: usize,
+    },
     /// The reverse of each edge was added.
     ReverseEdgesAdded {
         /// The reason for adding the reverse edges.
@@ -42,6 +51,11 @@ impl fmt::Display for Note {
             Self::SplitsOverlap { parts: [a, b], n_nodes } => write!(
                 f,
                 "{n_nodes} nodes are in both the {a} and the {b} split: scores on {b} do not measure unseen nodes"
+            ),
+            Self::LinksInGraph { part, n_links, n_reversed } => write!(
+                f,
+                "{n_links} links of the {part} split are edges of the graph that passes messages, and {n_reversed} \
+                have a reverse edge there: scores on {part} do not measure unseen links"
             ),
             Self::ReverseEdgesAdded { reason } => write!(f, "the reverse of each edge was added: {reason}"),
             Self::ReverseEdgesNotAdded { name } => write!(

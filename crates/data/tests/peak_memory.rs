@@ -164,6 +164,7 @@ fn check_writing(root: &Path) {
         edge_type_names: Vec::new(),
         preparation: Preparation::default(),
         target_values: None,
+        links: None,
         notes: Vec::new(),
     };
     let check = |what: &str, run: &dyn Fn()| {

@@ -198,6 +198,19 @@ impl Csc {
         self.indptr[dst.index() + 1].saturating_sub(self.indptr[dst.index()])
     }
 
+    /// Returns the destination of each edge, `[n_edges]`, in CSC order. With [`Csc::indices`] it is the graph's edge list.
+    ///
+    /// # Panics
+    /// Panics if `indptr` decreases ([`Csc::validate`]).
+    pub fn dsts(&self) -> Vec<NodeId> {
+        let mut dsts = Vec::with_capacity(self.indices.len());
+        for (dst, bounds) in self.indptr.windows(2).enumerate() {
+            assert!(bounds[0] <= bounds[1], "indptr should not decrease, but {bounds:?} do at node {dst}");
+            dsts.resize(bounds[1] as usize, NodeId(dst as u32));
+        }
+        dsts
+    }
+
     /// Counts the outgoing edges of each node, in one pass over all edges. Counts saturate at `u32::MAX`.
     ///
     /// ```

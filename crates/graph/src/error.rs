@@ -48,6 +48,14 @@ pub enum Error {
         /// The number of nodes in the graph.
         n_nodes: usize,
     },
+    /// The links of fixed negatives do not ascend.
+    #[error("row {row} of the negatives belongs to link {link}, expected strictly ascending link ids")]
+    LinksNotAscending {
+        /// The position of the row, from 0.
+        row: usize,
+        /// The id of the row's link.
+        link: u32,
+    },
     /// An edge weight is infinite or NaN, so it cannot be normalised.
     #[error("edge {edge} has weight {weight}, expected a finite number: clean the weights first")]
     WeightNotFinite {

@@ -14,11 +14,7 @@ use crate::{Csc, CscBuilder, Duplicates, Result};
 /// Returns the errors of [`Csc::validate`], which is called because a mapped graph may not have been validated yet.
 pub fn symmetrize(graph: &Csc) -> Result<Csc> {
     graph.validate()?;
-    let srcs: &[u32] = bytemuck::cast_slice(graph.indices());
-    let mut dsts = Vec::with_capacity(srcs.len());
-    for (dst, range) in graph.indptr().windows(2).enumerate() {
-        dsts.resize(range[1] as usize, dst as u32);
-    }
+    let (srcs, dsts) = (graph.indices(), graph.dsts());
     let mut builder = CscBuilder::new(graph.n_nodes()).symmetrize().duplicates(Duplicates::Remove);
     if let Some(weights) = graph.weights() {
         builder = builder.weights(weights);
@@ -26,5 +22,5 @@ pub fn symmetrize(graph: &Csc) -> Result<Csc> {
     if let Some(types) = graph.edge_types() {
         builder = builder.edge_types(types);
     }
-    builder.build(srcs, &dsts)
+    builder.build(bytemuck::cast_slice(srcs), bytemuck::cast_slice(&dsts))
 }

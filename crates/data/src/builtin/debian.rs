@@ -105,6 +105,7 @@ fn load(files: Files<'_>) -> Result<Dataset> {
         class_names: manifest.class_names,
         preparation: Preparation::default(),
         target_values: None,
+        links: None,
         notes: Vec::new(),
     })
 }

@@ -218,6 +218,7 @@ fn dataset(
         edge_type_names: Vec::new(),
         preparation: Preparation::default(),
         target_values: None,
+        links: None,
         notes: Vec::new(),
     })
 }

@@ -47,6 +47,7 @@ impl Set {
             features: read_rows(arrays, &FEATURES, dim)?,
             labels,
             target_values,
+            links: None,
             split: read_split(arrays)?,
             names: Arc::new(names),
             class_names: class_names_of(self.manifest.class_names.clone(), n_classes),

@@ -84,6 +84,7 @@ pub(crate) fn open_within(folder: &Path, memory_bytes: u64) -> Result<Dataset> {
         features,
         labels,
         target_values,
+        links: None,
         split,
         names: Arc::new(NodeNames::default()),
         class_names,

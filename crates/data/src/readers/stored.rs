@@ -85,6 +85,7 @@ impl Stored {
             class_names,
             labels,
             target_values,
+            links: None,
             split: self.split,
             names: Arc::new(NodeNames::default()),
             edge_type_names: Vec::new(),

@@ -44,6 +44,7 @@ fn small(features: impl FeatureStore + 'static) -> Dataset {
         edge_type_names: ["near", "far"].map(String::from).to_vec(),
         preparation: Default::default(),
         target_values: None,
+        links: None,
         notes: Vec::new(),
     }
 }

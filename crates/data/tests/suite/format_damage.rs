@@ -27,6 +27,7 @@ fn set(features: impl FeatureStore + 'static) -> (tempfile::TempDir, PathBuf) {
         edge_type_names: ["near", "far"].map(String::from).to_vec(),
         preparation: Default::default(),
         target_values: None,
+        links: None,
         notes: Vec::new(),
     };
     let root = tempfile::tempdir().unwrap();

@@ -5,9 +5,11 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use half::{bf16, f16};
-use kiln_data::{Dataset, Error, GraphDataset, NodeNames, Note, Split, format, mutag, synthetic};
+use kiln_data::{
+    Dataset, Error, GraphDataset, LinkTargets, NodeNames, Note, Split, format, mutag, synthetic,
+};
 use kiln_feature::{DenseFeatures, FeatureArray, Labels, SparseFeatures};
-use kiln_graph::{Csc, ItemId, NodeId};
+use kiln_graph::{Csc, ItemId, LinkId, LinkNegatives, Links, NodeId};
 use kiln_store::Error as StoreError;
 
 const INDPTR: [u64; 4] = [0, 1, 3, 4];
@@ -49,6 +51,7 @@ fn path() -> Dataset {
         edge_type_names: Vec::new(),
         preparation: Default::default(),
         target_values: None,
+        links: None,
         notes: Vec::new(),
     }
 }
@@ -114,6 +117,18 @@ fn with_graph(graph: Csc) -> Dataset {
     Dataset { graph: Arc::new(graph), ..path() }
 }
 
+/// Returns the path with two links of training, one of each other part, and fixed negatives of the test.
+fn with_links(pair: (u32, u32), val_negatives: Option<LinkNegatives>, negatives: &[u32]) -> Dataset {
+    let links = |pairs: &[(u32, u32)]| {
+        let (srcs, dsts): (Vec<u32>, Vec<u32>) = pairs.iter().copied().unzip();
+        Links::new(srcs, dsts).unwrap()
+    };
+    let targets = LinkTargets::of_parts(&links(&[(0, 1), (1, 2)]), &links(&[(2, 1)]), &links(&[pair]));
+    let test = LinkNegatives::of_dsts(vec![LinkId(3)], negatives.len(), negatives.to_vec()).unwrap();
+    let targets = targets.unwrap().with_negatives(val_negatives, Some(test)).unwrap();
+    Dataset { links: Some(Arc::new(targets)), ..path() }
+}
+
 /// Checks that all hashes differ.
 fn check_differ(hashes: Vec<String>) {
     let distinct: HashSet<&String> = hashes.iter().collect();
@@ -149,6 +164,11 @@ fn every_change_of_a_set_changes_its_hash() {
         Dataset { split: split(&[2], &[0], &[]), ..path() },
         Dataset { split: split(&[0], &[], &[2]), ..path() },
         Dataset { split: split(&[0, 2], &[], &[]), ..path() },
+        with_links((2, 0), None, &[1]),
+        with_links((0, 2), None, &[1]),
+        with_links((0, 2), None, &[2]),
+        with_links((0, 2), None, &[1, 2]),
+        with_links((0, 2), Some(LinkNegatives::of_dsts(vec![LinkId(2)], 1, vec![0_u32]).unwrap()), &[1]),
     ];
     check_differ(sets.iter().map(|set| set.hash().unwrap()).collect());
 }

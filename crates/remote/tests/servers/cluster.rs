@@ -63,6 +63,7 @@ pub(crate) fn data(n_nodes: usize, features: Arc<dyn FeatureStore>) -> Dataset {
         edge_type_names: Vec::new(),
         preparation: Default::default(),
         target_values: None,
+        links: None,
         notes: Vec::new(),
     }
 }

@@ -39,6 +39,7 @@ pub(crate) fn set(coo: &CooGraph, stored: Stored) -> Dataset {
         edge_type_names: vec!["near".into(), "far".into()],
         preparation: Default::default(),
         target_values: None,
+        links: None,
         notes: Vec::new(),
         graph: Arc::new(graph),
     }

@@ -1,0 +1,114 @@
+//! Splits for link prediction: the graph that passes messages, and the links for training, validation and test.
+
+mod random;
+mod targets;
+
+use std::sync::Arc;
+
+use kiln_graph::{Csc, LinkId, LinkNegatives, Links, NodeId};
+
+pub use self::random::{LinkDirection, LinkSplitConfig};
+pub use self::targets::LinkTargets;
+use crate::{Dataset, Note, Result, Split};
+
+/// A split for link prediction: the graph that passes messages, and the links for training, validation and test. Cloning
+/// shares the arrays.
+///
+/// A model must not read a link that it predicts from the graph. [`LinkSplit::random`] therefore removes the links for
+/// validation and test from the graph. Training links stay in it by default, and a training step excludes its own links
+/// (`kiln_loader::LinkExclusion`). All evaluations use the same graph, whereas PyG's `RandomLinkSplit` adds the
+/// validation links to the graph of the test.
+///
+/// ```
+/// use kiln_data::{LinkSplit, LinkSplitConfig, synthetic};
+/// let ring = synthetic::ring(50)?;
+/// let split = LinkSplit::random(&ring.graph, &LinkSplitConfig { val: 0.1, test: 0.2, ..Default::default() }, 7)?;
+/// // Each link of the undirected ring is two edges.
+/// assert_eq!(split.split().parts().map(|(_, links)| links.len()), [35, 5, 10]);
+/// assert_eq!(split.message().n_edges(), 70);
+/// # Ok::<(), kiln_data::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct LinkSplit {
+    message: Arc<Csc>,
+    targets: LinkTargets,
+}
+
+impl LinkSplit {
+    /// Creates a split from a graph that passes messages and from links. The graph may contain any of the links;
+    /// [`LinkSplit::find_leaks`] finds those of the validation and the test.
+    ///
+    /// # Errors
+    /// Returns [`Error::Graph`](crate::Error::Graph) if a node of a link or of a negative is not in the graph.
+    pub fn new(message: Arc<Csc>, targets: LinkTargets) -> Result<Self> {
+        targets.check(message.n_nodes())?;
+        Ok(Self { message, targets })
+    }
+
+    /// Returns the split of a data set: its own ([`Dataset::links`]) with its graph, or else a random split of its edges.
+    ///
+    /// # Errors
+    /// Returns the errors of [`LinkSplit::new`] and [`LinkSplit::random`].
+    pub fn of_dataset(data: &Dataset, config: &LinkSplitConfig, seed: u64) -> Result<Self> {
+        match &data.links {
+            Some(targets) => Self::new(data.graph.clone(), (**targets).clone()),
+            None => Self::random(&data.graph, config, seed),
+        }
+    }
+
+    /// Returns the graph that passes messages.
+    pub fn message(&self) -> &Arc<Csc> {
+        &self.message
+    }
+
+    /// Returns the links with their split and their negatives.
+    pub fn targets(&self) -> &LinkTargets {
+        &self.targets
+    }
+
+    /// Returns all links.
+    pub fn links(&self) -> &Links {
+        self.targets.links()
+    }
+
+    /// Returns the links for training, validation and test.
+    pub fn split(&self) -> &Split<LinkId> {
+        self.targets.split()
+    }
+
+    /// Returns the fixed negatives of the validation links; `None` if they are to be drawn.
+    pub fn val_negatives(&self) -> Option<&LinkNegatives> {
+        self.targets.val_negatives()
+    }
+
+    /// Returns the fixed negatives of the test links; `None` if they are to be drawn.
+    pub fn test_negatives(&self) -> Option<&LinkNegatives> {
+        self.targets.test_negatives()
+    }
+
+    /// Finds the links for validation and test that are edges of the graph that passes messages, or whose reverse is.
+    /// Returns a note ([`Note::LinksInGraph`]) for each part that has some. A random split has none, except that the
+    /// reverse of a directed link may be an edge of its own. Benchmarks may have some: in a graph of citations, for
+    /// example, a reverse edge is another citation. They are therefore reported and not rejected.
+    ///
+    /// The search takes time in proportion to the in-degrees of the links' nodes.
+    ///
+    /// # Panics
+    /// Panics if the graph is invalid ([`Csc::validate`]).
+    pub fn find_leaks(&self) -> Vec<Note> {
+        let has_edge = |src: NodeId, dst: NodeId| self.message.in_neighbors(dst).contains(&src);
+        let [_, held_out @ ..] = self.split().parts();
+        let mut notes = Vec::new();
+        for (part, links) in held_out {
+            let (mut n_links, mut n_reversed) = (0, 0);
+            for (src, dst) in links.iter().map(|link| self.links().pair(*link)) {
+                n_links += usize::from(has_edge(src, dst));
+                n_reversed += usize::from(has_edge(dst, src));
+            }
+            if (n_links, n_reversed) != (0, 0) {
+                notes.push(Note::LinksInGraph { part, n_links, n_reversed });
+            }
+        }
+        notes
+    }
+}

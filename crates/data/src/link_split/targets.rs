@@ -1,0 +1,112 @@
+use std::sync::Arc;
+
+use kiln_graph::{LinkId, LinkNegatives, Links, NodeId};
+
+use crate::error::LinkSplitError;
+use crate::{Result, Split};
+
+/// The links that a model learns and predicts: their list, their split into training, validation and test, and the fixed
+/// negatives of the validation and the test, if there are any. Cloning shares the arrays.
+///
+/// No link is in two parts of the split, but several links may be the same pair of nodes. The links of a split need not
+/// be all links of the list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LinkTargets {
+    links: Links,
+    split: Split<LinkId>,
+    val_negatives: Option<Arc<LinkNegatives>>,
+    test_negatives: Option<Arc<LinkNegatives>>,
+}
+
+impl LinkTargets {
+    /// Creates targets without fixed negatives.
+    ///
+    /// # Errors
+    /// Returns [`LinkSplitError::LinkOutOfRange`] if the split contains a link that the list lacks, and
+    /// [`LinkSplitError::RepeatedLink`] if it contains a link twice.
+    pub fn new(links: Links, split: Split<LinkId>) -> Result<Self> {
+        const NONE: u8 = u8::MAX;
+        let parts = split.parts();
+        let mut part_of = vec![NONE; links.len()];
+        for (index, (part, ids)) in parts.iter().enumerate() {
+            for (position, link) in ids.iter().enumerate() {
+                let Some(first) = part_of.get_mut(link.index()) else {
+                    let (link, n_links) = (link.0, links.len());
+                    return Err(LinkSplitError::LinkOutOfRange { part, position, link, n_links }.into());
+                };
+                if *first != NONE {
+                    let first = parts[usize::from(*first)].0;
+                    return Err(LinkSplitError::RepeatedLink { link: link.0, first, second: part }.into());
+                }
+                *first = index as u8;
+            }
+        }
+        Ok(Self { links, split, val_negatives: None, test_negatives: None })
+    }
+
+    /// Creates targets from the links of each part: those for training get the first ids, then those for validation,
+    /// then those for test.
+    ///
+    /// # Errors
+    /// Returns [`kiln_graph::Error::TooMany`] if there are 2^32 links or more.
+    pub fn of_parts(train: &Links, val: &Links, test: &Links) -> Result<Self> {
+        let parts = [train, val, test];
+        let joined = |nodes: fn(&Links) -> &[NodeId]| parts.map(nodes).concat();
+        let links = Links::new(joined(|part| part.srcs()), joined(|part| part.dsts()))?;
+        let mut end = 0;
+        let [train, val, test] = parts.map(|part| {
+            let start = end;
+            end += part.len() as u32;
+            (start..end).map(LinkId).collect()
+        });
+        let split = Split { train, val, test };
+        Ok(Self { links, split, val_negatives: None, test_negatives: None })
+    }
+
+    /// Sets the fixed negatives of the validation and of the test.
+    ///
+    /// # Errors
+    /// Returns [`LinkSplitError::NoNegatives`] if they lack a link of their part.
+    pub fn with_negatives(self, val: Option<LinkNegatives>, test: Option<LinkNegatives>) -> Result<Self> {
+        let [_, held_out @ ..] = self.split.parts();
+        for ((part, links), negatives) in held_out.into_iter().zip([&val, &test]) {
+            let Some(negatives) = negatives else { continue };
+            if let Some(link) = links.iter().find(|link| negatives.row(**link).is_none()) {
+                return Err(LinkSplitError::NoNegatives { part, link: link.0 }.into());
+            }
+        }
+        Ok(Self { val_negatives: val.map(Arc::new), test_negatives: test.map(Arc::new), ..self })
+    }
+
+    /// Returns all links.
+    pub fn links(&self) -> &Links {
+        &self.links
+    }
+
+    /// Returns the links for training, validation and test.
+    pub fn split(&self) -> &Split<LinkId> {
+        &self.split
+    }
+
+    /// Returns the fixed negatives of the validation links; `None` if they are to be drawn.
+    pub fn val_negatives(&self) -> Option<&LinkNegatives> {
+        self.val_negatives.as_deref()
+    }
+
+    /// Returns the fixed negatives of the test links; `None` if they are to be drawn.
+    pub fn test_negatives(&self) -> Option<&LinkNegatives> {
+        self.test_negatives.as_deref()
+    }
+
+    /// Checks that the nodes of all links and negatives exist in a graph of `n_nodes` nodes.
+    ///
+    /// # Errors
+    /// Returns [`Error::Graph`](crate::Error::Graph) with the first other node.
+    pub fn check(&self, n_nodes: usize) -> Result<()> {
+        self.links.check(n_nodes)?;
+        for negatives in [&self.val_negatives, &self.test_negatives].into_iter().flatten() {
+            negatives.check(n_nodes)?;
+        }
+        Ok(())
+    }
+}
