@@ -87,6 +87,20 @@ pub enum Error {
         /// The value of the setting.
         got: f32,
     },
+    /// A loss of link prediction has no negatives.
+    #[error(
+        "the links have no negatives, expected at least 1 per link: a loss of links alone has no minimum"
+    )]
+    NoNegatives,
+    /// The configuration of an encoder does not state the width of its output rows.
+    #[error(
+        "the configuration `{kind}` does not state the width of its output rows, which this decoder needs: implement \
+         `ModelConfig::d_out`, or use the dot product"
+    )]
+    UnknownWidth {
+        /// The kind of the encoder.
+        kind: &'static str,
+    },
     /// The bytes are not a complete safetensors file.
     #[error("the weights are not a complete safetensors file: {reason}")]
     NotSafetensors {

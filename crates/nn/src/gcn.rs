@@ -147,6 +147,10 @@ impl ModelConfig for GcnConfig {
         Some(self.d_in)
     }
 
+    fn d_out(&self) -> Option<usize> {
+        Some(self.n_classes)
+    }
+
     fn n_layers(&self) -> usize {
         self.n_layers
     }

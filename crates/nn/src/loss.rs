@@ -160,7 +160,7 @@ impl TargetLoss {
 
 /// Adds all values in a fixed order: of each column, then of the columns' sums. Burn's sum of a tensor may add in
 /// another order on a GPU.
-fn sum_all(values: Tensor<2>) -> Tensor<1> {
+pub(crate) fn sum_all(values: Tensor<2>) -> Tensor<1> {
     let ([n_rows, n_columns], device) = (values.dims(), values.device());
     let all = |n: usize| DeviceSegments::upload(&[0, n as u32], &device);
     let of_columns = segment_reduce(&all(n_rows), values, Reduction::Sum);

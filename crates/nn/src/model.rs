@@ -1,6 +1,6 @@
 use std::fmt::Debug;
 
-use burn::module::Module;
+use burn::module::{Module, ModuleDisplay};
 use burn::tensor::{Device, Tensor};
 use kiln_kernels::{DeviceBlock, DeviceGraphs};
 use kiln_sample::RngKey;
@@ -32,7 +32,7 @@ pub struct ForwardContext {
 ///
 /// A model whose layers have more than one input (for example, jumping knowledge) overrides `forward`. A model whose
 /// `forward` runs just its layers in order also implements [`LayerWiseModel`].
-pub trait BlockModel: Module {
+pub trait BlockModel: Module + ModuleDisplay {
     /// The number of layers, and of blocks that [`BlockModel::forward`] takes.
     fn n_layers(&self) -> usize;
 
@@ -78,7 +78,7 @@ pub trait ModelConfig: Debug + Clone + Send + Sync + Serialize + DeserializeOwne
     const KIND: &'static str;
 
     /// The type of the model.
-    type Model: Module + Sync;
+    type Model: Module + ModuleDisplay + Sync;
 
     /// Returns the default configuration for features of `d_in` columns and `n_classes` classes.
     fn for_dims(d_in: usize, n_classes: usize) -> Self;
@@ -89,6 +89,12 @@ pub trait ModelConfig: Debug + Clone + Send + Sync + Serialize + DeserializeOwne
     /// The number of feature columns that the model reads, by which a saved model is checked before it is created.
     /// `None`, the default, if the config does not know it.
     fn d_in(&self) -> Option<usize> {
+        None
+    }
+
+    /// The width of the model's output rows. `None`, the default, if the config does not know it. Some decoders of a
+    /// [`LinkModelConfig`](crate::LinkModelConfig) need it.
+    fn d_out(&self) -> Option<usize> {
         None
     }
 

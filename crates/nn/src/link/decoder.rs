@@ -1,0 +1,134 @@
+use burn::module::{Module, Param};
+use burn::tensor::{Device, Int, Tensor};
+use kiln_kernels::ops;
+use kiln_sample::{KeyDomain, RngKey};
+use serde::{Deserialize, Serialize};
+
+use crate::error::{check_dropout, check_size};
+use crate::stack::product;
+use crate::{ForwardContext, Linear, LinkPairs, Mode, Result};
+
+/// The layer number that keys the decoder's initial weights and, for its first dense layer, the dropout masks. It is
+/// larger than any encoder's number of layers.
+const DECODER: usize = 1 << 30;
+
+/// The configuration of a [`LinkDecoder`]. The score of a pair does not depend on its direction: all decoders read the
+/// element-wise product of the two rows.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum LinkDecoderConfig {
+    /// The dot product of the two rows. It has no parameters.
+    #[default]
+    Dot,
+    /// The dot product with a learned weight for each column: DistMult (Yang, Yih, He, Gao and Deng 2015, section 3.1)
+    /// with one relation. All weights start at 1, so an untrained decoder computes the dot product. (PyG draws them.)
+    #[serde(rename = "distmult")]
+    DistMult,
+    /// A multilayer perceptron on the element-wise product of the two rows, with ReLU and dropout between its dense
+    /// layers: `LinkPredictor` of the examples of OGB (Hu et al. 2020), without the sigmoid, which the loss contains.
+    Mlp {
+        /// Width of the rows between dense layers.
+        hidden: usize,
+        /// Number of dense layers, at least 1.
+        n_layers: usize,
+        /// Probability that dropout zeroes a value between dense layers, in `[0, 1)`.
+        dropout: f64,
+    },
+}
+
+impl LinkDecoderConfig {
+    /// Returns true if the decoder has parameters, whose shapes depend on the width of the rows.
+    pub fn has_parameters(&self) -> bool {
+        *self != Self::Dot
+    }
+
+    /// Creates a decoder of rows of `width` columns. The weights and biases of dense layer `i` are parameters `2 i` and
+    /// `2 i + 1` of `key.fold_in(KeyDomain::Layer, 2^30)`, uniform as in PyTorch's `Linear`.
+    ///
+    /// # Errors
+    /// Returns an error if a width or the number of layers is 0 or too large, or if the dropout is not in `[0, 1)`.
+    pub fn init(&self, width: usize, key: RngKey, device: &Device) -> Result<LinkDecoder> {
+        check_size("the width of the decoder's rows", width)?;
+        match *self {
+            Self::Dot => Ok(LinkDecoder { relation: None, linears: Vec::new(), dropout: 0.0 }),
+            Self::DistMult => {
+                let relation = Some(Param::from_tensor(Tensor::ones([width, 1], device)));
+                Ok(LinkDecoder { relation, linears: Vec::new(), dropout: 0.0 })
+            }
+            Self::Mlp { hidden, n_layers, dropout } => {
+                check_size("hidden", hidden)?;
+                check_size("n_layers", n_layers)?;
+                check_dropout("dropout", dropout)?;
+                let key = key.fold_in(KeyDomain::Layer, DECODER as u64);
+                let d_in = |i| if i == 0 { width } else { hidden };
+                let d_out = |i| if i + 1 == n_layers { 1 } else { hidden };
+                let linear = |i| Linear::init(key, i, [d_in(i), d_out(i)], device);
+                let linears = (0..n_layers).map(linear).collect::<Result<_>>()?;
+                Ok(LinkDecoder { relation: None, linears, dropout })
+            }
+        }
+    }
+}
+
+/// Scores pairs of rows: the larger the score, the more probable is a link. The score is a logit.
+///
+/// The dropout mask of a pair is a function of its id, the dense layer and the key of the step. It does not depend on
+/// the distribution of a step's links over ranks.
+#[derive(Module, Debug)]
+pub struct LinkDecoder {
+    /// The weight of each column, `[width, 1]`, of [`LinkDecoderConfig::DistMult`].
+    pub relation: Option<Param<Tensor<2>>>,
+    /// The dense layers of [`LinkDecoderConfig::Mlp`]; the last one has one output.
+    pub linears: Vec<Linear>,
+    #[module(skip)]
+    dropout: f64,
+}
+
+impl LinkDecoder {
+    /// Scores each pair of rows `src[i]` and `dst[i]`. `ids` are the pairs' ids, from which dropout masks are drawn in
+    /// training. The products are added in a fixed order.
+    ///
+    /// # Shapes
+    /// `src` and `dst` are `[n, width]`, `ids` `[n]` as u32, the result `[n]`.
+    ///
+    /// # Panics
+    /// Panics if the shapes differ from each other or from those of the parameters.
+    pub fn scores(
+        &self,
+        src: Tensor<2>,
+        dst: Tensor<2>,
+        ids: &Tensor<1, Int>,
+        ctx: &ForwardContext,
+    ) -> Tensor<1> {
+        let (shape, other) = (src.dims(), dst.dims());
+        assert_eq!(shape, other, "the rows of sources and destinations should have the same shape");
+        let mut x = src * dst;
+        if let Some(relation) = &self.relation {
+            x = product(x, relation.val());
+        } else if self.linears.is_empty() {
+            x = x.sum_dim(1);
+        }
+        for (i, linear) in self.linears.iter().enumerate() {
+            x = linear.forward(x);
+            if i + 1 < self.linears.len() {
+                let dropout = if ctx.mode == Mode::Train { self.dropout } else { 0.0 };
+                x = ops::relu_dropout(x, ids, ctx.key, DECODER + i, dropout);
+            }
+        }
+        x.reshape([shape[0]])
+    }
+
+    /// Scores pairs of rows of a matrix. The gradient of a row is the sum over its pairs in a fixed order, so it is
+    /// bit-identical for any number of threads.
+    ///
+    /// # Shapes
+    /// `rows` is `[n_rows, width]`, the result `[n_pairs]`.
+    ///
+    /// # Panics
+    /// Panics if `rows` does not have the number of rows of the pairs or the width of the parameters.
+    pub fn score_pairs(&self, rows: Tensor<2>, pairs: &LinkPairs, ctx: &ForwardContext) -> Tensor<1> {
+        let src = ops::gather_rows(&pairs.srcs, rows.clone());
+        let dst = ops::gather_rows(&pairs.dsts, rows);
+        self.scores(src, dst, &pairs.ids, ctx)
+    }
+}

@@ -1,0 +1,263 @@
+//! Decoders and losses of link prediction, compared with their formulas in f64, and with differences.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+use burn::module::Param;
+use burn::tensor::{Device, Tensor, TensorData};
+use kiln_graph::{Block, BlockParts, EdgeId, LocalId, NodeId};
+use kiln_kernels::DeviceBlock;
+use kiln_kernels::testing::{check_close, check_gradient, device, ramp, values};
+use kiln_nn::{
+    BlockModel, Error, ForwardContext, GcnConfig, GinConfig, LinkDecoder, LinkDecoderConfig, LinkLoss,
+    LinkModelConfig, LinkPairs, LossSum, Mode, ModelConfig, SageConfig,
+};
+use kiln_sample::RngKey;
+
+use crate::common::{ctx, parameters};
+
+/// The tolerance for f32 sums of a dozen terms of about 1, with exponentials.
+const TOLERANCE: f32 = 2e-6;
+
+/// The step of central differences in f64, whose error is of second order in it.
+const STEP: f64 = 1e-5;
+
+const LOSSES: [LinkLoss; 2] = [LinkLoss::BinaryCrossEntropy, LinkLoss::BayesianPersonalizedRanking];
+
+const MLP: LinkDecoderConfig = LinkDecoderConfig::Mlp { hidden: 6, n_layers: 3, dropout: 0.5 };
+
+/// Scores of three links with two negatives each: a tie, large ones of both orders, and ordinary ones.
+const SCORES: [f32; 9] = [0.5, 0.5, -1.0, 30.0, -40.0, 2.0, -20.0, 1.5, 25.0];
+
+fn decoder(config: LinkDecoderConfig, width: usize, device: &Device) -> LinkDecoder {
+    config.init(width, RngKey::new(5), device).unwrap()
+}
+
+/// Returns log(1 + exp(x)) without overflow.
+fn softplus(x: f64) -> f64 {
+    x.max(0.0) + (-x.abs()).exp().ln_1p()
+}
+
+/// Returns the formula of a loss, and its weight, for two negatives per link.
+fn formula(loss: LinkLoss, scores: &[f64]) -> (f64, f64) {
+    let links = scores.chunks_exact(3);
+    match loss {
+        LinkLoss::BinaryCrossEntropy => {
+            let of_link = |s: &[f64]| softplus(-s[0]) + softplus(s[1]) + softplus(s[2]);
+            (links.map(of_link).sum(), scores.len() as f64)
+        }
+        LinkLoss::BayesianPersonalizedRanking => {
+            let of_link = |s: &[f64]| softplus(s[1] - s[0]) + softplus(s[2] - s[0]);
+            (links.map(of_link).sum(), (scores.len() / 3 * 2) as f64)
+        }
+    }
+}
+
+#[test]
+fn losses_and_gradients_equal_their_formulas() {
+    let exact = SCORES.map(f64::from);
+    for loss in LOSSES {
+        let scores = TensorData::new(SCORES.to_vec(), [3, 3]);
+        let scores = Tensor::<2>::from_data(scores, &device().autodiff()).require_grad();
+        let LossSum { sum, weight } = loss.sum(scores.clone());
+        let gradients = sum.backward();
+        let slope = |at: usize| {
+            let [above, below] = [STEP, -STEP].map(|step| {
+                let mut moved = exact;
+                moved[at] += step;
+                formula(loss, &moved).0
+            });
+            ((above - below) / (2.0 * STEP)) as f32
+        };
+        let (expected, expected_weight) = formula(loss, &exact);
+        let (got, expected) = (values(sum)[0], expected as f32);
+        assert!((got - expected).abs() <= TOLERANCE * expected, "{loss:?}: {got}, expected {expected}");
+        assert_eq!(weight, expected_weight, "{loss:?}");
+        let slopes: Vec<f32> = (0..SCORES.len()).map(slope).collect();
+        check_close(&values(scores.grad(&gradients).unwrap()), &slopes, 1e-4);
+    }
+}
+
+#[test]
+fn losses_reject_links_without_negatives() {
+    for loss in LOSSES {
+        assert!(matches!(loss.check(0), Err(Error::NoNegatives)));
+        loss.check(1).unwrap();
+    }
+}
+
+#[test]
+fn dot_product_and_distmult_equal_their_formulas() {
+    let device = device();
+    let (src, dst) = (ramp::<2>([5, 7], &device), ramp::<2>([5, 7], &device) * 0.5 - 0.1);
+    let weights: Vec<f32> = (0..7).map(|column| 0.25 * column as f32 - 0.5).collect();
+    let dot = decoder(LinkDecoderConfig::Dot, 7, &device);
+    let mut dist_mult = decoder(LinkDecoderConfig::DistMult, 7, &device);
+    let score = |decoder: &LinkDecoder, src: &Tensor<2>, dst: &Tensor<2>| {
+        values(decoder.score_pairs(
+            Tensor::cat(vec![src.clone(), dst.clone()], 0),
+            &five(&device),
+            &ctx(Mode::Train),
+        ))
+    };
+    let (a, b) = (values(src.clone()), values(dst.clone()));
+    let expected = |weight: &dyn Fn(usize) -> f32| -> Vec<f32> {
+        let of_pair = |pair: usize| (0..7).map(|c| a[7 * pair + c] * b[7 * pair + c] * weight(c)).sum();
+        (0..5).map(of_pair).collect()
+    };
+    check_close(&score(&dot, &src, &dst), &expected(&|_| 1.0), TOLERANCE);
+    check_close(&score(&dist_mult, &src, &dst), &expected(&|_| 1.0), TOLERANCE);
+    let relation = TensorData::new(weights.clone(), [7, 1]);
+    dist_mult.relation = Some(Param::from_tensor(Tensor::from_data(relation, &device)));
+    check_close(&score(&dist_mult, &src, &dst), &expected(&|column| weights[column]), TOLERANCE);
+}
+
+/// Returns the pairs of row `i` and row `5 + i` of ten rows.
+fn five(device: &Device) -> LinkPairs {
+    LinkPairs::upload(&[0, 1, 2, 3, 4], &[5, 6, 7, 8, 9], (0..5).collect(), 10, device)
+}
+
+#[test]
+fn mlp_equals_its_formula_without_dropout_in_predictions() {
+    let device = device();
+    let mlp = decoder(MLP, 4, &device);
+    let rows: Tensor<2> = ramp([10, 4], &device);
+    let got = values(mlp.score_pairs(rows.clone(), &five(&device), &ctx(Mode::Eval)));
+    let rows = values(rows);
+    let layers: Vec<[Vec<f32>; 2]> =
+        mlp.linears.iter().map(|linear| [values(linear.weight.val()), values(linear.bias.val())]).collect();
+    assert_eq!(layers.iter().map(|[_, bias]| bias.len()).collect::<Vec<_>>(), [6, 6, 1]);
+    for pair in 0..5 {
+        let mut x: Vec<f32> = (0..4).map(|c| rows[4 * pair + c] * rows[4 * (pair + 5) + c]).collect();
+        for (i, [weight, bias]) in layers.iter().enumerate() {
+            let cell = |column: usize| {
+                let products = x.iter().enumerate().map(|(k, value)| value * weight[k * bias.len() + column]);
+                let sum = products.sum::<f32>() + bias[column];
+                if i == 2 { sum } else { sum.max(0.0) }
+            };
+            x = (0..bias.len()).map(cell).collect();
+        }
+        check_close(&got[pair..=pair], &x, TOLERANCE);
+    }
+}
+
+#[test]
+fn scores_do_not_depend_on_the_direction_of_a_pair() {
+    let device = device();
+    let rows: Tensor<2> = ramp([10, 4], &device);
+    let reversed = LinkPairs::upload(&[5, 6, 7, 8, 9], &[0, 1, 2, 3, 4], (0..5).collect(), 10, &device);
+    for config in [LinkDecoderConfig::Dot, LinkDecoderConfig::DistMult, MLP] {
+        let decoder = decoder(config, 4, &device);
+        let score = |pairs: &LinkPairs| values(decoder.score_pairs(rows.clone(), pairs, &ctx(Mode::Train)));
+        assert_eq!(score(&five(&device)), score(&reversed), "{config:?}");
+    }
+}
+
+#[test]
+fn dropout_of_a_pair_depends_on_its_id_and_not_on_its_place() {
+    let device = device();
+    let mlp = decoder(MLP, 4, &device);
+    let rows: Tensor<2> = ramp([10, 4], &device);
+    let score = |srcs: &[u32], ids: Vec<u32>, mode| {
+        let dsts: Vec<u32> = srcs.iter().map(|src| src + 5).collect();
+        let pairs = LinkPairs::upload(srcs, &dsts, ids, 10, &device);
+        values(mlp.score_pairs(rows.clone(), &pairs, &ctx(mode)))
+    };
+    let all = score(&[0, 1, 2, 3, 4], vec![70, 71, 72, 73, 74], Mode::Train);
+    let some = score(&[3, 1], vec![73, 71], Mode::Train);
+    check_close(&some, &[all[3], all[1]], TOLERANCE);
+    assert_ne!(all, score(&[0, 1, 2, 3, 4], (0..5).collect(), Mode::Train), "the masks depend on the ids");
+    assert_ne!(all, score(&[0, 1, 2, 3, 4], vec![70, 71, 72, 73, 74], Mode::Eval));
+}
+
+#[test]
+fn gradients_of_repeated_rows_equal_differences() {
+    let device = device();
+    let pairs = LinkPairs::upload(&[0, 0, 2, 1, 0], &[1, 2, 2, 0, 1], (0..5).collect(), 3, &device);
+    for config in [LinkDecoderConfig::Dot, LinkDecoderConfig::DistMult] {
+        let decoder = decoder(config, 4, &device.clone().autodiff());
+        let score = |rows: Tensor<2>| decoder.score_pairs(rows, &pairs, &ctx(Mode::Eval)).reshape([5, 1]);
+        check_gradient(ramp([3, 4], &device), score);
+    }
+}
+
+/// A hundred pairs share each row, so the order of the additions shows in the bits.
+#[test]
+fn gradients_are_bit_identical_for_any_number_of_threads() {
+    let device = device();
+    let (n_rows, n_pairs) = (300_u32, 30_000_u32);
+    let draw = |pair: u32, factor: u32| pair.wrapping_mul(factor) % n_rows;
+    let srcs: Vec<u32> = (0..n_pairs).map(|pair| draw(pair, 2_654_435_769)).collect();
+    let dsts: Vec<u32> = (0..n_pairs).map(|pair| draw(pair, 2_246_822_519)).collect();
+    let run = |config: LinkDecoderConfig| {
+        let decoder = decoder(config, 32, &device.clone().autodiff());
+        let rows = ramp::<2>([n_rows as usize, 32], &device).autodiff().require_grad();
+        let pairs = LinkPairs::upload(&srcs, &dsts, (0..n_pairs).collect(), n_rows as usize, &device);
+        let scores = decoder.score_pairs(rows.clone(), &pairs, &ctx(Mode::Train)).reshape([10_000, 3]);
+        let LossSum { sum, .. } = LinkLoss::default().sum(scores);
+        let gradients = sum.backward();
+        let of_relation = decoder.relation.iter().flat_map(|p| p.val().grad(&gradients)).flat_map(values);
+        let bits = values(rows.grad(&gradients).unwrap()).into_iter().chain(of_relation).map(f32::to_bits);
+        bits.collect::<Vec<u32>>()
+    };
+    for config in [LinkDecoderConfig::Dot, LinkDecoderConfig::DistMult, MLP] {
+        let [one, four] = [1, 4].map(|n_threads| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(n_threads).build().unwrap();
+            pool.install(|| run(config))
+        });
+        assert!(one == four, "{config:?}: the gradients of one and of four threads differ");
+    }
+}
+
+fn block() -> Block {
+    Block::new(BlockParts {
+        srcs: (0..4).map(NodeId).collect(),
+        indptr: vec![0, 2, 3, 4],
+        indices: [2, 1, 3, 0].map(LocalId).to_vec(),
+        edge_ids: (0..4).map(EdgeId).collect(),
+        weights: None,
+    })
+}
+
+#[test]
+fn link_model_scores_the_rows_of_its_encoder() {
+    let device = device();
+    let encoder = SageConfig::new(5, 8).layers(1);
+    let config = LinkModelConfig { encoder: encoder.clone(), decoder: MLP };
+    let model = config.init(RngKey::new(3), &device).unwrap();
+    let alone = encoder.init(RngKey::new(3), &device).unwrap();
+    let of_encoder: Vec<_> = parameters(&model)
+        .into_iter()
+        .filter_map(|(name, values)| Some((name.strip_prefix("encoder.")?.to_owned(), values)))
+        .collect();
+    assert_eq!(of_encoder, parameters(&alone), "the decoder should not change the encoder's initial weights");
+    let blocks = [DeviceBlock::new(block(), &device)];
+    let x: Tensor<2> = ramp([4, 5], &device);
+    let pairs = LinkPairs::upload(&[0, 2], &[1, 2], vec![0, 1], 3, &device);
+    let ctx = ForwardContext { key: RngKey::new(9), mode: Mode::Eval };
+    let rows = alone.forward(&blocks, x.clone(), &ctx);
+    let expected = values(model.decoder.score_pairs(rows, &pairs, &ctx));
+    assert_eq!(values(model.forward(&blocks, x, &pairs, &ctx)), expected);
+}
+
+#[test]
+fn kinds_differ_by_encoder_and_configurations_are_read_back() {
+    assert_eq!(LinkModelConfig::<SageConfig>::KIND, "link-sage");
+    assert_eq!(LinkModelConfig::<GcnConfig>::KIND, "link-gcn");
+    assert_eq!(LinkModelConfig::<GinConfig>::KIND, "link-gin");
+    for decoder in [LinkDecoderConfig::Dot, LinkDecoderConfig::DistMult, MLP] {
+        let config = LinkModelConfig { decoder, ..LinkModelConfig::<SageConfig>::for_dims(3, 4) };
+        let text = serde_json::to_string(&config).unwrap();
+        assert_eq!(serde_json::from_str::<LinkModelConfig<SageConfig>>(&text).unwrap(), config, "{text}");
+        assert_eq!((config.n_layers(), config.d_in(), config.d_out()), (3, Some(3), None));
+    }
+}
+
+#[test]
+fn rejects_invalid_decoders() {
+    let device = device();
+    let init =
+        |decoder| LinkModelConfig { encoder: SageConfig::new(3, 4), decoder }.init(RngKey::new(0), &device);
+    for (hidden, n_layers, dropout) in [(0, 2, 0.0), (4, 0, 0.0), (4, 2, 1.0)] {
+        init(LinkDecoderConfig::Mlp { hidden, n_layers, dropout }).unwrap_err();
+    }
+    init(LinkDecoderConfig::Mlp { hidden: 4, n_layers: 1, dropout: 0.0 }).unwrap();
+}
