@@ -4,6 +4,7 @@ mod accumulate;
 mod faults;
 mod graph;
 mod link;
+mod link_leak;
 mod node;
 mod order;
 mod ranks;
