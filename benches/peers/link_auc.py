@@ -14,16 +14,21 @@ args = common.arguments(__doc__, hidden=128, out=64, lr=0.01, epochs=100, seed=0
 import json
 import numpy as np, torch, torch.nn.functional as F
 from sklearn.metrics import average_precision_score, roc_auc_score
+from torch_geometric import seed_everything
 from torch_geometric.nn import GCNConv
 from torch_geometric.utils import negative_sampling
 
 torch.set_num_threads(args.threads)
-torch.manual_seed(args.seed)
+seed_everything(args.seed)  # also of `random`, from which PyG draws negatives
 indptr, indices = common.read(args.data, "indptr"), common.read(args.data, "indices").astype(np.int64)
 edges = torch.from_numpy(np.stack([indices, np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))]))
 x = torch.from_numpy(common.read(args.data, "features"))
-links = {part: torch.from_numpy(common.read(args.data, part + "_links").T.copy()) for part in ("train", "val", "test")}
-negatives = {part: torch.from_numpy(common.read(args.data, part + "_negatives")[:, 0].T.copy()) for part in ("val", "test")}
+links = {part: torch.from_numpy(common.read(args.data, part + "_edges").T.copy()) for part in ("train", "val", "test")}
+negatives = {
+    part: torch.from_numpy(np.concatenate([common.read(args.data, part + name).T for name in ("_negative_srcs", "_negatives")])
+                           .astype(np.int64))
+    for part in ("val", "test")
+}
 messages = {"train": edges, "val": edges, "test": edges}
 if args.messages == "val":
     messages["test"] = torch.cat([edges, links["val"], links["val"].flip(0)], 1)

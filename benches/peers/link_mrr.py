@@ -24,8 +24,8 @@ indptr, indices = common.read(args.data, "indptr"), common.read(args.data, "indi
 sampler = Sampler(indptr, indices, common.fanouts(args.fanouts), rng)
 x = common.read(args.data, "features").astype(np.float64)
 x = torch.from_numpy(((x - x.mean(0)) / x.std(0)).astype(np.float32))
-links = {part: common.read(args.data, part + "_links") for part in ("train", "val", "test")}
-negatives = {part: torch.from_numpy(common.read(args.data, part + "_negatives")[:, :, 1].copy()) for part in ("val", "test")}
+links = {part: common.read(args.data, part + "_edges") for part in ("train", "val", "test")}
+negatives = {part: torch.from_numpy(common.read(args.data, part + "_negatives").astype(np.int64)) for part in ("val", "test")}
 
 
 class Encoder(torch.nn.Module):

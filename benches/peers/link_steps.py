@@ -19,7 +19,7 @@ fanouts = common.fanouts(args.fanouts)
 indptr, indices = common.read(args.data, "indptr"), common.read(args.data, "indices").astype(np.int64)
 n_nodes = len(indptr) - 1
 dsts = np.repeat(np.arange(n_nodes), np.diff(indptr))
-links = common.read(args.data, "train_links")
+links = common.read(args.data, "train_edges")
 x = torch.from_numpy(common.read(args.data, "features"))
 widths = [x.shape[1]] + [args.hidden] * (len(fanouts) - 1) + [args.out]
 

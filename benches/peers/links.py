@@ -11,9 +11,10 @@ mrr: debian-packages. 2 % of the pairs of its Depends edges validate and 5 % tes
      depends on; each has 1,000 negatives, the package and another random one (which may be a true dependency). Edges of
      all types in both directions pass messages, except those of held-out pairs.
 
-OUTDIR/: the message graph, indptr.npy int64[N+1] and indices.npy int32[E]; features.npy f32[N,D]; train_links.npy,
-val_links.npy and test_links.npy int64[n,2] (source, destination); val_negatives.npy and test_negatives.npy
-int64[n,k,2]. The pairs of the training links are in the message graph.
+OUTDIR/: the message graph, indptr.npy int64[N+1] and indices.npy int32[E]; features.npy f32[N,D]; train_edges.npy,
+val_edges.npy and test_edges.npy int64[n,2] (source, destination); val_negatives.npy and test_negatives.npy uint32[n,k],
+destinations of negatives; their sources in val_negative_srcs.npy and test_negative_srcs.npy, if they differ from those of
+the links. The pairs of the training links are in the message graph. kiln opens this folder.
 """
 import argparse, pathlib
 import numpy as np
@@ -72,7 +73,7 @@ def of_cora(folder, rng):
     known = pair_ids(src, dst, n_nodes)
     n_val, n_test = len(parts[1]), len(parts[2])
     drawn = no_edges(known, n_val + n_test, n_nodes, rng)
-    negatives = [drawn[:n_val, None], drawn[n_val:, None]]
+    negatives = [drawn[:n_val], drawn[n_val:]]
     return rows_of(folder), src, dst, parts, negatives
 
 
@@ -88,8 +89,7 @@ def of_debian(datasets, rng):
     parts = split(links, (0.02, 0.05), rng)
     negatives = []
     for held_out in parts[1:]:
-        dsts = rng.integers(len(x), size=(len(held_out), 1000))
-        negatives.append(np.stack([np.broadcast_to(held_out[:, :1], dsts.shape), dsts], 2))
+        negatives.append(rng.integers(len(x), size=(len(held_out), 1000)))
     return x, np.concatenate([src, dst]), np.concatenate([dst, src]), parts, negatives
 
 
@@ -106,8 +106,12 @@ def main():
     held_out = pair_ids(*np.concatenate(parts[1:]).T, len(x))
     indptr, indices = without(src, dst, held_out, len(x))
     out.mkdir(parents=True, exist_ok=True)
-    arrays = dict(indptr=indptr, indices=indices, features=x, val_negatives=negatives[0], test_negatives=negatives[1])
-    arrays.update(zip(("train_links", "val_links", "test_links"), parts))
+    arrays = dict(indptr=indptr, indices=indices, features=x)
+    arrays.update(zip(("train_edges", "val_edges", "test_edges"), parts))
+    for part, drawn in zip(("val", "test"), negatives):
+        if args.task == "auc":
+            arrays[part + "_negative_srcs"], drawn = drawn[:, :1].astype(np.uint32), drawn[:, 1:]
+        arrays[part + "_negatives"] = drawn.astype(np.uint32)
     for name, values in arrays.items():
         np.save(out / (name + ".npy"), values)
     print(out, f"{len(x)} nodes, {len(indices)} message edges, links", *map(len, parts))
