@@ -7,8 +7,9 @@ use kiln_graph::{Csc, NodeId};
 use kiln_store::Error as StoreError;
 use kiln_store::paths::find;
 
+use crate::graph_folder::NEGATIVES;
 use crate::limits::bad_dim;
-use crate::{Dataset, Error, NodeNames, Note, Result, Split};
+use crate::{Dataset, Error, LinkSplitError, LinkTargets, NodeNames, Note, Result, Split};
 
 /// The maximum number of feature values that are gathered at a time. A row with more values is gathered alone.
 pub(crate) const VALUES_AT_ONCE: usize = 1 << 16;
@@ -97,6 +98,21 @@ impl Place<'_> {
                 found: format!("{value} in column {column}"),
             }
             .into(),
+            Error::LinkSplit(LinkSplitError::LinkOutOfRange { part, position, link, n_links }) => {
+                let (file, expected) = (format!("{part}_links.npy"), format!("a link id below {n_links}"));
+                self.bad(&file, "entry", position as u64, expected, stored_id(link))
+            }
+            Error::LinkSplit(LinkSplitError::RepeatedLink { position, link, first, second }) => {
+                let (file, expected) =
+                    (format!("{second}_links.npy"), "a link that occurs once in the split");
+                self.bad(
+                    &file,
+                    "entry",
+                    position as u64,
+                    expected,
+                    format!("{link}, as in {first}_links.npy"),
+                )
+            }
             Error::Feature(Feature::ZeroDim) => bad_dim(&self.file(&FEATURES), 0).into(),
             Error::Feature(Feature::TooManyColumns { dim, .. }) => bad_dim(&self.file(&FEATURES), dim).into(),
             Error::Feature(Feature::BadSparse { what, expected, got }) => {
@@ -131,6 +147,9 @@ pub(crate) fn check_values(data: &Dataset, place: Place<'_>) -> Result<()> {
     check_graph(&data.graph, &data.edge_type_names, place)?;
     data.targets().validate().map_err(|error| place.located(error.into()))?;
     check_features(&*data.features, place)?;
+    if let Some(links) = &data.links {
+        check_links(links, data.graph.n_nodes(), place)?;
+    }
     check_names(&data.names, place)
 }
 
@@ -219,6 +238,30 @@ pub(crate) fn check_edge_data(graph: &Csc, edge_type_names: &[String], place: Pl
         return Err(place.bad("edge_types.npy", "the type of edge", edge as u64, expected, types[edge]));
     }
     Ok(())
+}
+
+/// Checks that the nodes of links and of their negatives exist, and the split of the links.
+pub(crate) fn check_links(targets: &LinkTargets, n_nodes: usize, place: Place<'_>) -> Result<()> {
+    let links = targets.links();
+    let mut arrays = vec![
+        ("link_srcs.npy", "the source of link", links.srcs()),
+        ("link_dsts.npy", "the destination of link", links.dsts()),
+    ];
+    for ([dsts_file, srcs_file], negatives) in
+        NEGATIVES.into_iter().zip([targets.val_negatives(), targets.test_negatives()])
+    {
+        if let Some(negatives) = negatives {
+            arrays.push((dsts_file, "the destination of negative", negatives.dsts()));
+            arrays.extend(negatives.srcs().map(|srcs| (srcs_file, "the source of negative", srcs)));
+        }
+    }
+    for (file, what, nodes) in arrays {
+        if let Some(position) = nodes.iter().position(|node| n_nodes <= node.index()) {
+            let expected = format!("a node id below {n_nodes}");
+            return Err(place.bad(file, what, position as u64, expected, stored_id(nodes[position].0)));
+        }
+    }
+    targets.check(n_nodes).map_err(|error| place.located(error))
 }
 
 fn check_finite(values: &[f32], file: &str, what: &'static str, place: Place<'_>) -> Result<()> {

@@ -32,7 +32,7 @@ use std::fmt;
 use std::path::Path;
 
 use kiln_feature::Targets;
-use kiln_graph::{Duplicates, SelfLoops};
+use kiln_graph::{Duplicates, LinkNegatives, SelfLoops};
 use kiln_store::array_folder::{Entries, FolderWriter};
 use kiln_store::paths::is_there;
 use kiln_store::{check_count, io_error};
@@ -41,11 +41,12 @@ use self::buckets::{FIXED_BYTES, LEAST_ROOM, Written, write_csc};
 use self::rest::{Sizes, check_memory, copy_graph, copy_rest, copy_stored, n_nodes_of, refuse_options};
 use crate::edges::{EdgeList, edge_list_of};
 use crate::format::manifest::{self, Manifest};
+use crate::graph_folder::write_link_targets;
 use crate::limits::{MEMORY_BYTES, check_node_count};
 use crate::readers::name_of;
 use crate::readers::npy::note_left_aside;
 use crate::readers::stored::Stored;
-use crate::{DatasetFormat, Error, Note, Result, detect_format, format, graphbolt, ogb};
+use crate::{DatasetFormat, Error, LinkTargets, Note, Result, detect_format, format, graphbolt, ogb};
 
 pub use kiln_store::parse_bytes;
 
@@ -205,7 +206,7 @@ fn convert_stored(
     options: &ConvertOptions,
 ) -> Result<ConvertReport> {
     let mut set = FolderWriter::create(out)?;
-    let Stored { name, targets, split, features, edges, mut notes } = read(folder)?;
+    let Stored { name, targets, split, links, features, edges, mut notes } = read(folder)?;
     // Notes about converted arrays are redundant: a conversion writes every array with its type in the kiln format.
     notes.retain(|note| !matches!(note, Note::Converted { .. }));
     if options.symmetrize {
@@ -213,7 +214,9 @@ fn convert_stored(
     }
     let (n_nodes, n_outputs, budget_bytes) = (targets.len(), targets.n_outputs(), options.memory_bytes);
     check_count(folder, "the number of nodes", options.n_nodes.unwrap_or(n_nodes), n_nodes)?;
-    let needed_bytes = FIXED_BYTES + (16 * n_nodes as u64).max(bytes_while_read(&targets)) + LEAST_ROOM;
+    let link_bytes = links.as_ref().map_or(0, |links| bytes_of_links(links));
+    let read_bytes = (16 * n_nodes as u64).max(bytes_while_read(&targets)) + link_bytes;
+    let needed_bytes = FIXED_BYTES + read_bytes + LEAST_ROOM;
     if budget_bytes < needed_bytes {
         let what = format!("reading the labels and the split of {n_nodes} nodes");
         return Err(Error::Memory { what, needed_bytes, budget_bytes });
@@ -221,7 +224,10 @@ fn convert_stored(
     check_memory(&features, n_nodes, budget_bytes)?;
     check_memory(&edges.source, n_nodes, budget_bytes)?;
     format::write_targets(&mut set, &targets, &split)?;
-    drop((targets, split));
+    if let Some(links) = &links {
+        write_link_targets(&mut set, links)?;
+    }
+    drop((targets, split, links));
     let options = ConvertOptions { symmetrize: options.symmetrize || edges.is_symmetrized, ..*options };
     let list = edges.open()?;
     let written = write_csc(&list, list.heap_bytes(), n_nodes, &options, &mut set)?;
@@ -239,6 +245,14 @@ fn bytes_while_read(targets: &Targets) -> u64 {
             4 * values.len() as u64 + 5 * n_values
         }
     }
+}
+
+/// Returns the heap memory of links, their split and their negatives.
+fn bytes_of_links(targets: &LinkTargets) -> u64 {
+    let negatives = [targets.val_negatives(), targets.test_negatives()].into_iter().flatten();
+    let n_nodes =
+        |negatives: &LinkNegatives| negatives.dsts().len() + negatives.srcs().map_or(0, |srcs| srcs.len());
+    12 * targets.links().len() as u64 + 4 * negatives.map(n_nodes).sum::<usize>() as u64
 }
 
 /// Writes the edges of any source as a graph without node data in the kiln format, for [`format::open_graph`]. The

@@ -161,7 +161,10 @@ impl fmt::Display for Dataset {
             split.train.len(),
             split.val.len(),
             split.test.len(),
-        )
+        )?;
+        let Some(links) = &self.links else { return Ok(()) };
+        let [train, val, test] = links.split().parts().map(|(_, links)| links.len());
+        write!(f, "; {train} / {val} / {test} links")
     }
 }
 

@@ -197,8 +197,12 @@ pub enum LinkSplitError {
         n_links: usize,
     },
     /// A split contains a link twice.
-    #[error("link {link} is in both the {first} and the {second} split: remove it from one of them")]
+    #[error(
+        "link {link} is in both the {first} and the {second} split (position {position}): remove it from one of them"
+    )]
     RepeatedLink {
+        /// The second position of the link, from 0, in the second of the two parts.
+        position: usize,
         /// The id of the link.
         link: u32,
         /// The name of the first of the two parts.

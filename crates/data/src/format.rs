@@ -28,7 +28,9 @@ use kiln_store::check_count;
 use self::manifest::Manifest;
 use self::set::Set;
 use crate::check::for_each_rows;
-use crate::graph_folder::{TARGETS, class_names_to_write, push_rows, read_graph, row_element_type};
+use crate::graph_folder::{
+    TARGETS, class_names_to_write, push_rows, read_graph, row_element_type, write_link_targets,
+};
 use crate::{Dataset, Result, Split};
 
 pub(crate) use self::copy::copy;
@@ -118,6 +120,9 @@ pub fn write(data: &Dataset, folder: impl AsRef<Path>) -> Result<()> {
     write_graph(&mut set, &data.graph)?;
     write_features(&mut set, &*data.features)?;
     write_targets(&mut set, &targets, &data.split)?;
+    if let Some(links) = &data.links {
+        write_link_targets(&mut set, links)?;
+    }
     if !data.names.is_empty() {
         set.put("names_text.npy", ElementType::U8, data.names.text())?;
         set.put("names_ends.npy", ElementType::U32, data.names.ends())?;
@@ -137,7 +142,6 @@ fn write_graph(set: &mut FolderWriter, graph: &Csc) -> Result<()> {
     Ok(())
 }
 
-/// Writes the labels and the split.
 /// Writes the file of classes or of target values, and the split.
 pub(crate) fn write_targets(set: &mut FolderWriter, targets: &Targets, split: &Split) -> Result<()> {
     match targets {

@@ -3,6 +3,7 @@
 //! [`RowFiles`] contains the file names of feature rows.
 
 mod class_names;
+mod links;
 mod rows;
 
 use kiln_feature::{Labels, TargetValues, Targets};
@@ -13,6 +14,7 @@ use crate::check::{Place, check_edge_data, check_split};
 use crate::{Note, Result, Split};
 
 pub use self::class_names::{check_class_names, class_names_of, class_names_to_write};
+pub(crate) use self::links::{LINK_FILES, NEGATIVES, part_of, read_link_targets, write_link_targets};
 pub use self::rows::{FEATURES, RowFiles, push_rows, read_rows, row_element_type, verify_rows};
 
 /// Returns the topology in `indptr.npy` and `indices.npy`, with `weights.npy` and `edge_types.npy` if they exist.

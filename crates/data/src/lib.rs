@@ -3,6 +3,7 @@
 //! - [`open`] detects the format of a folder and opens it: the kiln format ([`mod@format`]), `.npy` arrays and edge
 //!   lists ([`npy`]), DGL GraphBolt ([`graphbolt`]) or the Open Graph Benchmark ([`ogb`]).
 //! - [`gin`] and [`tu`] read sets of small graphs for graph classification.
+//! - [`LinkSplit`] divides edges for link prediction, or takes the links and fixed negatives of a set.
 //! - [`debian_packages`], [`debian_tags`] (several labels per node) and [`mutag`] are built in, and [`synthetic`] generates graphs.
 //! - [`convert`] writes folders and edge lists that do not fit in memory in the kiln format.
 //!

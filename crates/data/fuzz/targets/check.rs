@@ -80,6 +80,7 @@ pub(super) fn same(a: &Dataset, b: &Dataset) {
     assert_eq!((a.labels.as_slice(), a.labels.n_classes()), (b.labels.as_slice(), b.labels.n_classes()));
     assert_eq!(values(a), values(b));
     assert_eq!((&a.split, &a.names), (&b.split, &b.names));
+    assert_eq!(a.links, b.links);
     assert_eq!((&a.class_names, &a.edge_type_names), (&b.class_names, &b.edge_type_names));
     assert_eq!((a.features.dim(), a.features.n_rows()), (b.features.dim(), b.features.n_rows()));
     if a.features.dim() <= MAX_DIM {

@@ -11,10 +11,11 @@ use kiln_store::{ArrayFile, Npz, check_count};
 use super::buckets::FIXED_BYTES;
 use crate::arrays::{check_converted, label_of, node_of, row_shape};
 use crate::check::{Place, VALUES_AT_ONCE, check_split};
-use crate::graph_folder::TARGETS;
+use crate::graph_folder::{TARGETS, write_link_targets};
 use crate::limits::{bad_dim, check_n_classes};
 use crate::readers::edge_means::MeanRows;
-use crate::readers::npy::{FEATURES, PARTS, open_features, open_graph, open_split};
+use crate::readers::links;
+use crate::readers::npy::{FEATURES, PARTS, has_no_labels, open_features, open_graph, open_split};
 use crate::readers::stored::{Source, for_each_row};
 use crate::readers::target_arrays;
 use crate::{Error, Note, Result};
@@ -47,10 +48,20 @@ pub(super) fn copy_rest(
     notes: &mut Vec<Note>,
 ) -> Result<Sizes> {
     let names = FEATURES.iter().chain(&["labels.npy"]).chain(PARTS.as_flattened());
-    if !names.into_iter().any(|name| is_there(&folder.join(name))) {
+    if !names.into_iter().any(|name| is_there(&folder.join(name))) && !links::has_links(folder) {
         return Ok(Sizes::default());
     }
     let dim = copy_features(folder, n_nodes, set)?;
+    if let Some(targets) = links::read_folder(folder, n_nodes, notes)? {
+        write_link_targets(set, &targets)?;
+    }
+    if has_no_labels(folder) {
+        set.put("labels.npy", ElementType::I32, &vec![-1_i32; n_nodes])?;
+        for [name, _] in PARTS {
+            set.put::<u32>(name, ElementType::U32, &[])?;
+        }
+        return Ok(Sizes { dim: Some(dim), n_classes: Some(0) });
+    }
     let n_classes = copy_labels(folder, n_nodes, set)?;
     for names in PARTS {
         let array = ArrayFile::open(required(folder, &names, "the nodes of one part of the split")?)?;

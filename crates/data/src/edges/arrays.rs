@@ -14,12 +14,13 @@ struct Ends {
     array: usize,
     first: usize,
     stride: usize,
-    /// The role of the ids in error messages: [`SRC`] or [`DST`].
+    /// The role of the ids in error messages.
     what: &'static str,
 }
 
-const SRC: &str = "the source of edge";
-const DST: &str = "the destination of edge";
+/// The roles of the two ends of an edge, and of a link, in error messages.
+const OF_EDGES: [&str; 2] = ["the source of edge", "the destination of edge"];
+const OF_LINKS: [&str; 2] = ["the source of link", "the destination of link"];
 
 /// An edge list in one or two arrays of integers.
 #[derive(Debug)]
@@ -41,7 +42,22 @@ impl EdgeArrays {
             [2, _] | [_, 2] => {}
             _ => return Err(array.bad_shape("(2, n) or (n, 2)").into()),
         }
-        Self::of_two(array)
+        let has_two_rows = array.shape()[0] == 2;
+        Self::of_two(array, has_two_rows, OF_EDGES)
+    }
+
+    /// Reads links from an array of the shape `[n_links, 2]` or `[2, n_links]`, row-major or column-major.
+    pub(super) fn of_links(array: ArrayFile, notes: &mut Vec<Note>) -> Result<Self> {
+        match *array.shape() {
+            [2, 2] => notes.push(Note::Other(format!(
+                "{} has the shape [2, 2]: each row is read as a link",
+                array.path().display()
+            ))),
+            [2, _] | [_, 2] => {}
+            _ => return Err(array.bad_shape("(n, 2) or (2, n)").into()),
+        }
+        let has_two_rows = array.shape()[1] != 2;
+        Self::of_two(array, has_two_rows, OF_LINKS)
     }
 
     /// Reads an array of the shape `[2, n_edges]`, row-major or column-major. A transposed array of pairs is
@@ -52,13 +68,12 @@ impl EdgeArrays {
             let instead = "save it as (2, n_edges), the sources first".into();
             return Err(Error::Unsupported { path: array.path().to_owned(), what, instead });
         }
-        Self::of_two(array)
+        Self::of_two(array, true, OF_EDGES)
     }
 
     /// Reads an array that has two rows, or else two columns.
-    fn of_two(array: ArrayFile) -> Result<Self> {
+    fn of_two(array: ArrayFile, has_two_rows: bool, [src, dst]: [&'static str; 2]) -> Result<Self> {
         check_integers(&array)?;
-        let has_two_rows = array.shape()[0] == 2;
         let n_edges = array.n_values() / 2;
         // The two ends of an edge are adjacent in a row-major array with two columns and in a column-major array with
         // two rows.
@@ -67,8 +82,8 @@ impl EdgeArrays {
             Order::Columns if !has_two_rows => (n_edges, 1),
             Order::Rows | Order::Columns => (1, 2),
         };
-        let srcs = Ends { array: 0, first: 0, stride, what: SRC };
-        let dsts = Ends { array: 0, first: second, stride, what: DST };
+        let srcs = Ends { array: 0, first: 0, stride, what: src };
+        let dsts = Ends { array: 0, first: second, stride, what: dst };
         Ok(Self { arrays: vec![array], srcs, dsts, n_edges })
     }
 
@@ -81,8 +96,9 @@ impl EdgeArrays {
         let n_edges = srcs.n_values();
         check_count(dsts.path(), "the number of entries", n_edges, dsts.n_values())?;
         let arrays = vec![srcs, dsts];
-        let srcs = Ends { array: 0, first: 0, stride: 1, what: SRC };
-        let dsts = Ends { array: 1, first: 0, stride: 1, what: DST };
+        let [src, dst] = OF_EDGES;
+        let srcs = Ends { array: 0, first: 0, stride: 1, what: src };
+        let dsts = Ends { array: 1, first: 0, stride: 1, what: dst };
         Ok(Self { arrays, srcs, dsts, n_edges })
     }
 

@@ -1,6 +1,6 @@
 use std::path::{Path, PathBuf};
 
-use kiln_graph::{Csc, CscBuilder};
+use kiln_graph::{Csc, CscBuilder, Links};
 use kiln_store::Error as StoreError;
 use kiln_store::npy::DType;
 use kiln_store::paths::{find, is_there, required};
@@ -229,6 +229,25 @@ impl EdgeSource for EdgeList {
         }
         Ok(())
     }
+}
+
+/// Reads links from an array `[n_links, 2]` or `[2, n_links]` of integers, row-major or column-major.
+pub(crate) fn read_links(array: ArrayFile, n_nodes: usize, notes: &mut Vec<Note>) -> Result<Links> {
+    let path = array.path().to_owned();
+    let arrays = EdgeArrays::of_links(array, notes)?;
+    let (mut srcs, mut dsts) = (Vec::new(), Vec::new());
+    for nodes in [&mut srcs, &mut dsts] {
+        let n_links = arrays.n_edges();
+        nodes.try_reserve_exact(n_links).map_err(|_| StoreError::OutOfMemory {
+            what: format!("the {n_links} links of {}", path.display()),
+        })?;
+    }
+    arrays.for_each_chunk(n_nodes, &mut |chunk| {
+        srcs.append(&mut chunk.srcs);
+        dsts.append(&mut chunk.dsts);
+        Ok(())
+    })?;
+    Ok(Links::new(srcs, dsts)?)
 }
 
 /// Opens an array that must have one dimension and the element type `dtype`.

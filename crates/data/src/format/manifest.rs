@@ -6,12 +6,12 @@ use kiln_feature::Preparation;
 use kiln_store::Hasher;
 use kiln_store::array_folder::{
     ElementType, Entries, Entry, FolderWriter, Known, bad_entry, bad_key, check_entries, check_together,
-    check_unlisted, read_manifest,
+    check_unlisted, missing_entry, read_manifest,
 };
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
-use crate::graph_folder::{FEATURES, TARGETS, check_class_names};
+use crate::graph_folder::{FEATURES, LINK_FILES, NEGATIVES, TARGETS, check_class_names, part_of};
 
 /// The manifest's file name.
 pub(crate) const FILE_NAME: &str = "kiln.json";
@@ -68,13 +68,15 @@ enum Length {
     Edges,
     /// A row per node, with a column for each output.
     NodesAndOutputs,
+    /// A row per link of a part of the split, with a column for each negative.
+    LinksAndNegatives,
     Any,
 }
 
 use ElementType::{F32, I32, U8, U32, U64};
 
 /// The files of the format except those of features, which [`FEATURES`] lists.
-const KNOWN: [(&str, &[ElementType], Length, Need); 11] = [
+const KNOWN: [(&str, &[ElementType], Length, Need); 20] = [
     ("indptr.npy", &[U64], Length::NodesAndOne, Need::Always),
     ("indices.npy", &[U32], Length::Edges, Need::Always),
     ("weights.npy", &[F32], Length::Edges, Need::Optional),
@@ -86,6 +88,15 @@ const KNOWN: [(&str, &[ElementType], Length, Need); 11] = [
     ("test.npy", &[U32], Length::Any, Need::ForNodes),
     ("names_text.npy", &[U8], Length::Any, Need::Optional),
     ("names_ends.npy", &[U32], Length::Nodes, Need::Optional),
+    (LINK_FILES[0], &[U32], Length::Any, Need::Optional),
+    (LINK_FILES[1], &[U32], Length::Any, Need::Optional),
+    (LINK_FILES[2], &[U32], Length::Any, Need::Optional),
+    (LINK_FILES[3], &[U32], Length::Any, Need::Optional),
+    (LINK_FILES[4], &[U32], Length::Any, Need::Optional),
+    (NEGATIVES[0][0], &[U32], Length::LinksAndNegatives, Need::Optional),
+    (NEGATIVES[0][1], &[U32], Length::LinksAndNegatives, Need::Optional),
+    (NEGATIVES[1][0], &[U32], Length::LinksAndNegatives, Need::Optional),
+    (NEGATIVES[1][1], &[U32], Length::LinksAndNegatives, Need::Optional),
 ];
 
 /// The file of the classes.
@@ -154,9 +165,32 @@ impl Manifest {
             let expected = format!("at least 1, the number of columns of {TARGETS}");
             return Err(bad_key(path, "n_classes", expected, 0).into());
         }
+        self.check_negatives(path)?;
         check_entries(path, &self.files, &[&known[..], &features[..]].concat())?;
         FEATURES.check(path, &self.files, !self.is_graph_alone())?;
+        check_together(path, &self.files, &LINK_FILES)?;
         Ok(check_together(path, &self.files, &NAMES)?)
+    }
+
+    /// Checks that the sources of negatives have destinations, and that negatives have links.
+    fn check_negatives(&self, path: &Path) -> Result<()> {
+        for [dsts, srcs] in NEGATIVES {
+            let needed =
+                if self.files.contains_key(srcs) { [dsts, LINK_FILES[0]] } else { [LINK_FILES[0]; 2] };
+            let has_any = [dsts, srcs].iter().any(|name| self.files.contains_key(*name));
+            if let Some(name) = needed.iter().find(|name| has_any && !self.files.contains_key(**name)) {
+                return Err(missing_entry(path, name).into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the shape of an array of negatives: a row for each link of its part, and the columns of the array of
+    /// destinations.
+    fn shape_of_negatives(&self, name: &str) -> Vec<usize> {
+        let length = |name: &str, dim: usize| self.files.get(name)?.shape.get(dim).copied();
+        let dsts = NEGATIVES.iter().find(|names| names.contains(&name)).map_or(name, |names| names[0]);
+        vec![length(part_of(name), 0).unwrap_or(0), length(dsts, 1).unwrap_or(1)]
     }
 
     /// Checks that the counts and names are consistent.
@@ -177,7 +211,7 @@ impl Manifest {
     }
 
     /// Returns the files of [`KNOWN`], with the lengths that the manifest's counts require.
-    fn known(&self) -> [Known; 11] {
+    fn known(&self) -> [Known; 20] {
         let has_values = self.files.contains_key(TARGETS);
         KNOWN.map(|(name, types, length, need)| Known {
             name,
@@ -187,6 +221,7 @@ impl Manifest {
                 Length::Nodes => Some(vec![self.n_nodes]),
                 Length::Edges => Some(vec![self.n_edges]),
                 Length::NodesAndOutputs => Some(vec![self.n_nodes, self.n_classes.unwrap_or(0)]),
+                Length::LinksAndNegatives => Some(self.shape_of_negatives(name)),
                 Length::Any => None,
             },
             is_needed: match need {

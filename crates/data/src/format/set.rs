@@ -7,7 +7,9 @@ use kiln_store::array_folder::ArrayFolder;
 
 use super::manifest::{self, Manifest};
 use crate::builder::labels_and_values;
-use crate::graph_folder::{FEATURES, class_names_of, read_graph, read_rows, read_split, read_targets};
+use crate::graph_folder::{
+    FEATURES, class_names_of, read_graph, read_link_targets, read_rows, read_split, read_targets,
+};
 use crate::{Dataset, Error, NodeNames, Result};
 
 /// A set in the kiln format. The headers and lengths of its files match the manifest; values are not checked.
@@ -47,7 +49,7 @@ impl Set {
             features: read_rows(arrays, &FEATURES, dim)?,
             labels,
             target_values,
-            links: None,
+            links: read_link_targets(|name| arrays.array(name))?.map(Arc::new),
             split: read_split(arrays)?,
             names: Arc::new(names),
             class_names: class_names_of(self.manifest.class_names.clone(), n_classes),

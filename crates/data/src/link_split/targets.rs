@@ -25,22 +25,7 @@ impl LinkTargets {
     /// Returns [`LinkSplitError::LinkOutOfRange`] if the split contains a link that the list lacks, and
     /// [`LinkSplitError::RepeatedLink`] if it contains a link twice.
     pub fn new(links: Links, split: Split<LinkId>) -> Result<Self> {
-        const NONE: u8 = u8::MAX;
-        let parts = split.parts();
-        let mut part_of = vec![NONE; links.len()];
-        for (index, (part, ids)) in parts.iter().enumerate() {
-            for (position, link) in ids.iter().enumerate() {
-                let Some(first) = part_of.get_mut(link.index()) else {
-                    let (link, n_links) = (link.0, links.len());
-                    return Err(LinkSplitError::LinkOutOfRange { part, position, link, n_links }.into());
-                };
-                if *first != NONE {
-                    let first = parts[usize::from(*first)].0;
-                    return Err(LinkSplitError::RepeatedLink { link: link.0, first, second: part }.into());
-                }
-                *first = index as u8;
-            }
-        }
+        check_split(&split, links.len())?;
         Ok(Self { links, split, val_negatives: None, test_negatives: None })
     }
 
@@ -68,14 +53,34 @@ impl LinkTargets {
     /// # Errors
     /// Returns [`LinkSplitError::NoNegatives`] if they lack a link of their part.
     pub fn with_negatives(self, val: Option<LinkNegatives>, test: Option<LinkNegatives>) -> Result<Self> {
+        let targets = Self::unchecked(self.links, self.split, val, test);
+        targets.check_negatives()?;
+        Ok(targets)
+    }
+
+    /// Creates targets that [`LinkTargets::check`] must check before they are used.
+    pub(crate) fn unchecked(
+        links: Links,
+        split: Split<LinkId>,
+        val_negatives: Option<LinkNegatives>,
+        test_negatives: Option<LinkNegatives>,
+    ) -> Self {
+        let [val_negatives, test_negatives] =
+            [val_negatives, test_negatives].map(|of_part| of_part.map(Arc::new));
+        Self { links, split, val_negatives, test_negatives }
+    }
+
+    /// Checks that the fixed negatives have all links of their parts.
+    fn check_negatives(&self) -> Result<()> {
         let [_, held_out @ ..] = self.split.parts();
-        for ((part, links), negatives) in held_out.into_iter().zip([&val, &test]) {
+        let negatives = [&self.val_negatives, &self.test_negatives];
+        for ((part, links), negatives) in held_out.into_iter().zip(negatives) {
             let Some(negatives) = negatives else { continue };
             if let Some(link) = links.iter().find(|link| negatives.row(**link).is_none()) {
                 return Err(LinkSplitError::NoNegatives { part, link: link.0 }.into());
             }
         }
-        Ok(Self { val_negatives: val.map(Arc::new), test_negatives: test.map(Arc::new), ..self })
+        Ok(())
     }
 
     /// Returns all links.
@@ -98,15 +103,40 @@ impl LinkTargets {
         self.test_negatives.as_deref()
     }
 
-    /// Checks that the nodes of all links and negatives exist in a graph of `n_nodes` nodes.
+    /// Checks that the nodes of all links and negatives exist in a graph of `n_nodes` nodes, and the split. The targets of
+    /// a set in the kiln format are not checked before.
     ///
     /// # Errors
-    /// Returns [`Error::Graph`](crate::Error::Graph) with the first other node.
+    /// Returns [`Error::Graph`](crate::Error::Graph) with the first other node, and the errors of [`LinkTargets::new`] and
+    /// [`LinkTargets::with_negatives`].
     pub fn check(&self, n_nodes: usize) -> Result<()> {
+        check_split(&self.split, self.links.len())?;
+        self.check_negatives()?;
         self.links.check(n_nodes)?;
         for negatives in [&self.val_negatives, &self.test_negatives].into_iter().flatten() {
             negatives.check(n_nodes)?;
         }
         Ok(())
     }
+}
+
+/// Checks that each link of a split exists and occurs once.
+fn check_split(split: &Split<LinkId>, n_links: usize) -> Result<()> {
+    const NONE: u8 = u8::MAX;
+    let parts = split.parts();
+    let mut part_of = vec![NONE; n_links];
+    for (index, (part, ids)) in parts.iter().enumerate() {
+        for (position, link) in ids.iter().enumerate() {
+            let Some(first) = part_of.get_mut(link.index()) else {
+                let link = link.0;
+                return Err(LinkSplitError::LinkOutOfRange { part, position, link, n_links }.into());
+            };
+            if *first != NONE {
+                let (link, first, second) = (link.0, parts[usize::from(*first)].0, *part);
+                return Err(LinkSplitError::RepeatedLink { position, link, first, second }.into());
+            }
+            *first = index as u8;
+        }
+    }
+    Ok(())
 }

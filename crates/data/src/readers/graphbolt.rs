@@ -1,5 +1,7 @@
 //! A reader of data sets in the format of DGL GraphBolt: a folder with a `metadata.yaml` that lists the other files.
 
+mod links;
+
 use std::path::{Path, PathBuf};
 
 use kiln_feature::{Labels, Targets};
@@ -36,13 +38,15 @@ const LABELS: &str = "labels";
 /// | `graph.nodes` | one entry with `num` |
 /// | `graph.edges` | one entry with `format` and `path`: `numpy` (`[2, n_edges]`, sources first) or `csv` (no header) |
 /// | `feature_data` | the node features named `feat`, or the only node features: a `numpy` array `[n_nodes, dim]` |
-/// | `tasks` | the task named `node_classification`, or the only one with node labels |
+/// | `tasks` | the task named `node_classification`, or the only one with node labels; and the one named `link_prediction` |
 /// | a task | `train_set`, and optionally `validation_set`, `test_set` and `num_classes` |
 /// | a set's `data` | `numpy` arrays: the nodes, named `seeds` or `seed_nodes`, and `labels` |
+/// | of links | `seeds` or `node_pairs`, `[n_links, 2]`; for fixed negatives `negative_dsts`, `[n_links, n_negatives]`, and optionally `negative_srcs` |
+/// | | or negatives among the `seeds`: `labels` 1 or 0, and `indexes`, equal for a link and its negatives |
 ///
 /// Features stay mapped if their element type allows it (`<f4`, `<f2`), regardless of `in_memory`. Only nodes of the
 /// three sets have labels. Parallel edges are kept, and no edge is added. Other features, including edge features,
-/// are not read; a note names them.
+/// are not read; a note names them. A set with links may lack a task with node labels: no node then has a label.
 ///
 /// A relative path is resolved against the folder, as in GraphBolt. Absolute paths and paths that contain `..` may
 /// refer to files outside of the folder.
@@ -69,18 +73,24 @@ pub(crate) fn read(folder: &Path) -> Result<Stored> {
     let edges = only(&graph, "edges", "a graph of several edge types")?;
     let node_type = nodes.get("type")?.map(|ty| ty.text()).transpose()?;
     check_type(&edges, node_type)?;
-    let task = the_task(&root)?;
+    let links_task = links_task(&root)?;
+    let task = the_task(&root, links_task.is_some())?;
     let n_nodes = check_n_nodes(&path, nodes.require("num", "the number of nodes")?.count()?)?;
     note_unused(&graph.list_of("feature_data")?, None, &mut notes)?;
     // The number of nodes is compared with the number of feature rows before arrays of that length are allocated.
     let features = find_features(folder, &root, node_type, n_nodes, &mut notes)?;
     let edges = Edges { source: find_edges(folder, &edges)?, n_stated: None, is_symmetrized: false };
-    let (labels, split) = read_task(folder, &task, node_type, n_nodes, &mut notes)?;
+    let (labels, split) = match &task {
+        Some(task) => read_task(folder, task, node_type, n_nodes, &mut notes)?,
+        None => (Labels::new(vec![-1; n_nodes], 0), Split::default()),
+    };
+    let links = links_task.map(|task| links::read_task(folder, &task, node_type, n_nodes, &mut notes));
+    let links = links.transpose()?;
     let targets = Targets::from(labels);
     check_split(Place::Set(&path), &split, &targets, &mut notes)?;
     let name = root.get("dataset_name")?.map(|name| name.text()).transpose()?;
     let name = name.map_or_else(|| name_of(folder), str::to_owned);
-    Ok(Stored { name, targets, split, features: Source::Mapped(features), edges, notes })
+    Ok(Stored { name, targets, split, links, features: Source::Mapped(features), edges, notes })
 }
 
 fn metadata_path(folder: &Path) -> Result<PathBuf> {
@@ -121,13 +131,23 @@ fn only<'a>(parent: &YamlEntry<'a>, key: &str, several: &str) -> Result<YamlEntr
     }
 }
 
-/// Returns the task named [`TASK`], or else the only task with node labels.
-fn the_task<'a>(root: &YamlEntry<'a>) -> Result<YamlEntry<'a>> {
+/// Returns the task of link prediction.
+fn links_task<'a>(root: &YamlEntry<'a>) -> Result<Option<YamlEntry<'a>>> {
+    for task in root.list_of("tasks")? {
+        if links::is_one(&task)? {
+            return Ok(Some(task));
+        }
+    }
+    Ok(None)
+}
+
+/// Returns the task named [`TASK`], or else the only task with node labels. A set with links needs none.
+fn the_task<'a>(root: &YamlEntry<'a>, has_links: bool) -> Result<Option<YamlEntry<'a>>> {
     let (mut named, mut fitting, mut names) = (None, Vec::new(), Vec::new());
     for task in root.list_of("tasks")? {
         let name = task.get("name")?.map_or(Ok("without a name"), |name| name.text())?;
         names.push(name);
-        if has_labels_of_nodes(&task)? {
+        if !links::is_one(&task)? && has_labels_of_nodes(&task)? {
             fitting.push(task.clone());
         }
         if name == TASK {
@@ -135,7 +155,8 @@ fn the_task<'a>(root: &YamlEntry<'a>) -> Result<YamlEntry<'a>> {
         }
     }
     match (named, fitting.pop(), fitting.len()) {
-        (Some(task), ..) | (None, Some(task), 0) => Ok(task),
+        (Some(task), ..) | (None, Some(task), 0) => Ok(Some(task)),
+        (None, None, _) if has_links => Ok(None),
         _ => Err(StoreError::Metadata {
             path: root.path().to_owned(),
             key: "tasks".into(),
@@ -332,13 +353,23 @@ impl Classes {
 
 /// Returns the path of the first array in a set's `data` that has one of these names.
 fn data(folder: &Path, set: &YamlEntry<'_>, names: &[&str]) -> Result<PathBuf> {
-    let all = set.require("data", "a list of files")?;
-    for data in all.list()? {
+    match find_data(folder, set, names)? {
+        Some(path) => Ok(path),
+        None => {
+            let all = set.require("data", "a list of files")?;
+            Err(all.bad(format!("an entry called {}", names.join(" or "))).into())
+        }
+    }
+}
+
+/// Returns the path of the first array in a set's `data` that has one of these names, if there is one.
+fn find_data(folder: &Path, set: &YamlEntry<'_>, names: &[&str]) -> Result<Option<PathBuf>> {
+    for data in set.require("data", "a list of files")?.list()? {
         if let Some(name) = data.get("name")?
             && names.contains(&name.text()?)
         {
-            return numpy(folder, &data);
+            return numpy(folder, &data).map(Some);
         }
     }
-    Err(all.bad(format!("an entry called {}", names.join(" or "))).into())
+    Ok(None)
 }

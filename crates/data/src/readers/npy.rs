@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use kiln_feature::{FeatureStore, Preparation, SparseFeatures};
+use kiln_feature::{FeatureStore, Labels, Preparation, SparseFeatures, Targets};
 use kiln_graph::{Csc, NodeId, SharedArray};
 use kiln_store::npy::DType;
 use kiln_store::paths::{find, required};
@@ -15,7 +15,7 @@ use crate::check::{Place, check_split};
 use crate::edges::edge_list_of;
 use crate::graph_folder::graph_of;
 use crate::limits::{MEMORY_BYTES, numbers};
-use crate::readers::{name_of, target_arrays};
+use crate::readers::{links, name_of, target_arrays};
 use crate::{Dataset, NodeNames, Note, Result, Split};
 
 /// Opens a folder of `.npy` files as a data set. Topology and features are mapped, not read, if their element types
@@ -33,11 +33,17 @@ use crate::{Dataset, NodeNames, Note, Result, Split};
 /// | | or several labels per node: 1, 0, negative (u8: 255) if missing, `[n_nodes, k]` | u8 mapped; others copied |
 /// | | or regression targets: numbers, NaN if missing, `[n_nodes, k]` | f32 mapped; f16, f64 copied |
 /// | `{train,val,test}.npy` | the nodes of each part (or `*_idx.npy`) | i32, u32 mapped; i64, u64 copied |
+/// | `{train,val,test}_edges.npy` | the links of each part, `[n_links, 2]` or `[2, n_links]` (optional) | integers, copied |
+/// | `{val,test}_negatives.npy` | their fixed negatives: destinations, `[n_links, k]` (optional) | i32, u32 mapped; others copied |
+/// | `{val,test}_negative_srcs.npy` | the sources of the negatives, if not those of the links | the same |
 ///
 /// Instead of `indptr.npy` and `indices.npy`, the folder may contain an edge list in one of the forms that
 /// [`convert`](crate::convert::convert()) describes. The graph is then built in memory, and weights and types are in
 /// the order of the list. A compressed list may take at most 1 GiB; [`open_within`](crate::open_within) sets another
 /// limit.
+///
+/// The graph of a set with links is the message graph. Such a set may lack labels and the split of nodes: no node then
+/// has a label.
 ///
 /// [`Dataset::notes`] lists copied arrays, splits that overlap, and files that are ignored in favour of others.
 /// Labels and splits are read and checked. Edges and features are not: samplers check each id that they use, and
@@ -59,23 +65,19 @@ pub(crate) fn open_within(folder: &Path, memory_bytes: u64) -> Result<Dataset> {
     let graph = match edge_list_of(folder)? {
         None => open_graph(folder, Place::Folder(folder), &mut notes)?,
         Some(list) => {
-            // The number of nodes is the number of labels, which is limited by the length of their file. The largest id
-            // in an edge list could be any number.
-            let path = required(folder, &["labels.npy"], "the class of each node")?;
-            let n_nodes = ArrayFile::open(path)?.shape().first().copied().unwrap_or(0);
+            // The number of nodes is the number of labels or feature rows, which is limited by the length of their file.
+            // The largest id in an edge list could be any number.
+            let n_nodes = n_rows_of(&required(folder, nodes_files(folder), "the class of each node")?)?;
             list.build_noted(n_nodes, memory_bytes, &mut notes)?
         }
     };
     let n_nodes = graph.n_nodes();
     let features = open_features(folder, Place::Folder(folder), n_nodes, None, &mut notes)?;
-    let path = required(folder, &["labels.npy"], "the class of each node")?;
-    // Counts are checked before anything is converted: a sparse file on disk may have a header with any count.
-    let array = ArrayFile::open(&path)?;
-    let n_rows = array.shape().first().copied().unwrap_or(0);
-    check_count(&path, "the number of labels", n_nodes, n_rows)?;
-    let targets = target_arrays::of_array(&array, &mut notes)?;
-    let split = open_split(folder, n_nodes, &mut notes)?;
-    check_split(Place::Folder(folder), &split, &targets, &mut notes)?;
+    let (targets, split) = match has_no_labels(folder) {
+        true => (Labels::new(vec![-1; n_nodes], 0).into(), Split::default()),
+        false => open_targets(folder, n_nodes, &mut notes)?,
+    };
+    let links = links::read_folder(folder, n_nodes, &mut notes)?;
     let class_names = numbers(targets.n_outputs());
     let (labels, target_values) = labels_and_values(targets);
     Ok(Dataset {
@@ -84,7 +86,7 @@ pub(crate) fn open_within(folder: &Path, memory_bytes: u64) -> Result<Dataset> {
         features,
         labels,
         target_values,
-        links: None,
+        links,
         split,
         names: Arc::new(NodeNames::default()),
         class_names,
@@ -92,6 +94,40 @@ pub(crate) fn open_within(folder: &Path, memory_bytes: u64) -> Result<Dataset> {
         preparation: Preparation::default(),
         notes,
     })
+}
+
+/// Returns true if a folder has links, and neither labels nor a split of nodes.
+pub(crate) fn has_no_labels(folder: &Path) -> bool {
+    let of_nodes = [&["labels.npy"][..], PARTS.as_flattened()].concat();
+    links::has_links(folder) && find(folder, &of_nodes).is_none()
+}
+
+/// Returns the files whose number of rows is the number of nodes.
+fn nodes_files(folder: &Path) -> &'static [&'static str] {
+    if has_no_labels(folder) { &FEATURES } else { &["labels.npy"] }
+}
+
+/// Returns the number of rows of an array of labels or features.
+fn n_rows_of(path: &Path) -> Result<usize> {
+    let array = ArrayFile::open(path)?;
+    if path.ends_with("features.npy") {
+        return Ok(row_shape(&array)?.0);
+    }
+    let n = array.shape().first().copied().unwrap_or(0);
+    Ok(if path.ends_with("features_indptr.npy") { n.saturating_sub(1) } else { n })
+}
+
+/// Opens the targets and the split of the nodes.
+fn open_targets(folder: &Path, n_nodes: usize, notes: &mut Vec<Note>) -> Result<(Targets, Split)> {
+    let path = required(folder, &["labels.npy"], "the class of each node")?;
+    // Counts are checked before anything is converted: a sparse file on disk may have a header with any count.
+    let array = ArrayFile::open(&path)?;
+    let n_rows = array.shape().first().copied().unwrap_or(0);
+    check_count(&path, "the number of labels", n_nodes, n_rows)?;
+    let targets = target_arrays::of_array(&array, notes)?;
+    let split = open_split(folder, n_nodes, notes)?;
+    check_split(Place::Folder(folder), &split, &targets, notes)?;
+    Ok((targets, split))
 }
 
 /// Groups of files with the same data, of which only the first that exists is read (`src.npy` together with `dst.npy`).

@@ -1,5 +1,8 @@
-//! Readers of sets of the Open Graph Benchmark: [`open`] for sets for node tasks, [`open_graphs`] for sets of graphs, in the folders that its Python library downloads:
-//! `ogbn_arxiv`, for example, which contains `raw` and `split`.
+//! Readers of sets of the Open Graph Benchmark: [`open`] for sets for node tasks and for link prediction, [`open_graphs`]
+//! for sets of graphs, in the folders that its Python library downloads: `ogbn_arxiv`, for example, which contains `raw`
+//! and `split`.
+
+mod links;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -35,10 +38,10 @@ const OF_SEVERAL_TYPES: [&str; 2] = ["triplet-type-list.csv.gz", "edge_index_dic
 
 /// The sets to which OGB's library adds reverse edges when it reads them (the row `add_inverse_edge` of its table of
 /// sets, version 1.3.6). It does so only for sets of text files.
-const REVERSED: [&str; 2] = ["products", "proteins"];
+const REVERSED: [&str; 5] = ["products", "proteins", "ppa", "collab", "ddi"];
 
 /// The sets whose edges OGB's library does not change.
-const AS_GIVEN: [&str; 3] = ["arxiv", "papers100M", "mag"];
+const AS_GIVEN: [&str; 4] = ["arxiv", "papers100M", "mag", "citation2"];
 
 /// Opens an OGB folder. The text files are `.csv.gz` or `.csv`:
 ///
@@ -50,7 +53,13 @@ const AS_GIVEN: [&str; 3] = ["arxiv", "papers100M", "mag"];
 /// | `raw/edge-feat` | without `node-feat`, a line of numbers for each edge, whose means are the node features |
 /// | `raw/node-label` | a line for each node: its class, `4` or `4.0`, or `nan` for none; or several numbers or `nan` |
 /// | `split/SCHEME/{train,valid,test}` | a line for each node of the part |
+/// | `split/SCHEME/{train,valid,test}.npz` | instead, for link prediction: the links of the part |
 /// | `raw/data.npz`, `raw/node-label.npz` | the same data as arrays, instead of the text files in `raw` |
+///
+/// The archives of links have the arrays of OGB's split: `edge` `[n_links, 2]`, or `source_node` and `target_node`; and for
+/// fixed negatives `target_node_neg` `[n_links, n_negatives]`, or `edge_neg` `[n_negatives, 2]`, which are dealt to the
+/// links in their order. OGB downloads pickled files, which only Python can read; the error for them has a command that
+/// converts them. The graph of such a set is the message graph, and no node has a label.
 ///
 /// Everything is read into memory. The edges are not changed, except for `ogbn_products`: OGB's library adds the
 /// reverse of each edge of that set, and so does this function, with a note. Self loops stay single, whereas OGB's
@@ -91,6 +100,7 @@ pub(crate) fn is_one(folder: &Path) -> bool {
 struct Raw {
     edges: Edges,
     features: Source,
+    /// The targets of the nodes; without classes in a set of links.
     targets: Targets,
 }
 
@@ -102,7 +112,8 @@ fn read_with(folder: &Path, split_folder: &Path) -> Result<Stored> {
     if !is_text {
         note_others(&raw_folder, &raw_folder.join(ARCHIVE), &EDGES, &mut notes);
     }
-    let mut raw = if is_text { read_text(&raw_folder)? } else { read_npz(&raw_folder)? };
+    let has_links = is_text && links::is_one(&raw_folder, split_folder);
+    let mut raw = if is_text { read_text(&raw_folder, has_links)? } else { read_npz(&raw_folder)? };
     let n_nodes = raw.targets.len();
     let name = name_of(folder);
     if is_text && REVERSED.contains(&set_name(&name)) {
@@ -116,9 +127,14 @@ fn read_with(folder: &Path, split_folder: &Path) -> Result<Stored> {
         let path = means.features.display();
         notes.push(Note::Other(format!("node features are the means of the edge features in {path}")));
     }
+    let Raw { targets, features, edges } = raw;
+    if has_links {
+        let links = Some(links::read(&raw_folder, split_folder, n_nodes, &mut notes)?);
+        return Ok(Stored { name, targets, split: Split::default(), links, features, edges, notes });
+    }
     let split = read_split(split_folder, n_nodes, &mut notes)?;
-    check_split(Place::Set(split_folder), &split, &raw.targets, &mut notes)?;
-    Ok(Stored { name, targets: raw.targets, split, features: raw.features, edges: raw.edges, notes })
+    check_split(Place::Set(split_folder), &split, &targets, &mut notes)?;
+    Ok(Stored { name, targets, split, links: None, features, edges, notes })
 }
 
 /// Returns the folder of the only split scheme.
@@ -161,11 +177,12 @@ fn check_supported(folder: &Path, raw: &Path) -> Result<()> {
 /// Returns OGB's name of the set in a folder: `products` for `ogbn_products`, and for `ogbn_products_pyg` and
 /// `ogbn_products_dgl`, which older versions of OGB's library create.
 fn set_name(name: &str) -> &str {
-    let name = name.strip_prefix("ogbn").map_or(name, |rest| rest.trim_start_matches(['_', '-']));
+    let prefix = ["ogbn", "ogbl"].iter().find_map(|prefix| name.strip_prefix(prefix));
+    let name = prefix.map_or(name, |rest| rest.trim_start_matches(['_', '-']));
     ["_pyg", "_dgl"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name)
 }
 
-fn read_text(raw: &Path) -> Result<Raw> {
+fn read_text(raw: &Path, has_links: bool) -> Result<Raw> {
     let edges = required(
         raw,
         &EDGES,
@@ -174,9 +191,18 @@ fn read_text(raw: &Path) -> Result<Raw> {
     let (nodes_path, n_nodes) = read_count(raw, ["num-node-list.csv.gz", "num-node-list.csv"])?;
     let n_nodes = check_n_nodes(&nodes_path, n_nodes)?;
     // The number of nodes is compared with the number of labels before arrays of that length are allocated.
-    let labels = required(raw, &LABELS, "the class of each node: only node property sets have one")?;
-    let targets = targets_of_table(&labels, n_nodes)?;
-    check_count(&labels, "the number of lines", n_nodes, targets.len())?;
+    let targets = match has_links {
+        true => {
+            links::check_n_nodes(raw, n_nodes)?;
+            of_classes(vec![-1; n_nodes])
+        }
+        false => {
+            let labels = required(raw, &LABELS, "the class of each node: only node property sets have one")?;
+            let targets = targets_of_table(&labels, n_nodes)?;
+            check_count(&labels, "the number of lines", n_nodes, targets.len())?;
+            targets
+        }
+    };
     let features = match (find(raw, &FEATURES), find(raw, &EDGE_FEATURES)) {
         (Some(features), _) => Source::Table(features),
         (None, Some(features)) => {

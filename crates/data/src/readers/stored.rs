@@ -15,7 +15,7 @@ use crate::builder::labels_and_values;
 use crate::edges::EdgeList;
 use crate::limits::{bad_dim, numbers};
 use crate::readers::edge_means::{EdgeMeans, MeanRows};
-use crate::{Dataset, NodeNames, Note, Result, Split};
+use crate::{Dataset, LinkTargets, NodeNames, Note, Result, Split};
 
 /// A set whose labels and split have been read. Features and edges are still in their files.
 #[derive(Debug)]
@@ -26,6 +26,8 @@ pub(crate) struct Stored {
     pub(crate) targets: Targets,
     /// The split, which was checked against the targets.
     pub(crate) split: Split,
+    /// The links of link prediction, if the set has any.
+    pub(crate) links: Option<Arc<LinkTargets>>,
     /// The location of the feature rows of all nodes.
     pub(crate) features: Source,
     /// The location of the edges.
@@ -85,7 +87,7 @@ impl Stored {
             class_names,
             labels,
             target_values,
-            links: None,
+            links: self.links,
             split: self.split,
             names: Arc::new(NodeNames::default()),
             edge_type_names: Vec::new(),

@@ -235,7 +235,12 @@ fn given_splits_are_checked() {
     let error = new(&[0, 2], &[1], &[2]).unwrap_err();
     assert!(matches!(
         error,
-        Error::LinkSplit(LinkSplitError::RepeatedLink { link: 2, first: "train", second: "test" })
+        Error::LinkSplit(LinkSplitError::RepeatedLink {
+            position: 0,
+            link: 2,
+            first: "train",
+            second: "test"
+        })
     ));
     assert!(new(&[0, 0], &[], &[]).is_err());
     let targets = new(&[0], &[2], &[1]).unwrap();

@@ -16,6 +16,7 @@ mod gin;
 mod graph_dataset;
 mod graphbolt;
 mod hash;
+mod link_formats;
 mod link_split;
 mod mutag;
 mod node_features;

@@ -1,0 +1,161 @@
+//! Reads the task of link prediction of a GraphBolt folder.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use kiln_graph::{Links, NodeId};
+use kiln_store::yaml::YamlEntry;
+use kiln_store::{ArrayFile, check_count};
+
+use super::{LABELS, check_type, find_data, only};
+use crate::edges::read_links;
+use crate::readers::classes;
+use crate::readers::links::{StoredLinks, StoredNegatives, deal, negatives_of, targets_of};
+use crate::{Error, LinkTargets, Note, Result};
+
+/// The name of the task.
+const TASK: &str = "link_prediction";
+
+/// The possible names of the array with the links of a set. The name depends on the version of GraphBolt.
+const SEEDS: [&str; 2] = ["seeds", "node_pairs"];
+
+/// Returns true if a task is the one of link prediction.
+pub(super) fn is_one(task: &YamlEntry<'_>) -> Result<bool> {
+    Ok(task.get("name")?.map(|name| name.text()).transpose()? == Some(TASK))
+}
+
+/// Reads the links and the negatives of the three sets of a task.
+pub(super) fn read_task(
+    folder: &Path,
+    task: &YamlEntry<'_>,
+    node_type: Option<&str>,
+    n_nodes: usize,
+    notes: &mut Vec<Note>,
+) -> Result<Arc<LinkTargets>> {
+    let mut part = |key: &str| -> Result<StoredLinks> {
+        if key != "train_set" && task.get(key)?.is_none() {
+            notes.push(Note::Other(format!(
+                "metadata.yaml has no {key} of links: that part of the split is empty"
+            )));
+            return Ok(StoredLinks::default());
+        }
+        let set = only(task, key, "a set over several edge types")?;
+        check_type(&set, node_type)?;
+        read_set(folder, &set, n_nodes, notes)
+    };
+    let (train, val, test) = (part("train_set")?, part("validation_set")?, part("test_set")?);
+    if train.negatives.is_some() {
+        notes.push(Note::Other("the negatives of the train_set are not used: training draws them".into()));
+    }
+    targets_of(&train.links, val, test)
+}
+
+/// Reads the links of a set, and its negatives if it has any: as pairs with the label 0 among the links, or in arrays of
+/// their own.
+fn read_set(
+    folder: &Path,
+    set: &YamlEntry<'_>,
+    n_nodes: usize,
+    notes: &mut Vec<Note>,
+) -> Result<StoredLinks> {
+    let find = |name: &str| find_data(folder, set, &[name]);
+    let Some(path) = find_data(folder, set, &SEEDS)? else {
+        let expected = format!("an entry called {}", SEEDS.join(" or "));
+        return Err(set.require("data", "a list of files")?.bad(expected).into());
+    };
+    let pairs = read_links(ArrayFile::open_in_any_order(&path)?, n_nodes, notes)?;
+    if let Some(labels) = find(LABELS)? {
+        return Labelled::read(path, pairs, labels, find("indexes")?)?.split(notes);
+    }
+    let Some(dsts) = find("negative_dsts")? else {
+        return Ok(StoredLinks { links: pairs, negatives: None });
+    };
+    let srcs = find("negative_srcs")?.map(ArrayFile::open).transpose()?;
+    let negatives = negatives_of(&ArrayFile::open(dsts)?, srcs.as_ref(), pairs.len(), n_nodes)?;
+    Ok(StoredLinks { links: pairs, negatives: Some(negatives) })
+}
+
+/// Links and negatives in one list.
+struct Labelled {
+    path: PathBuf,
+    pairs: Links,
+    /// The positions of the links and of the negatives in the list.
+    links: Vec<usize>,
+    negatives: Vec<usize>,
+    /// The query of each pair: a link is compared with the negatives of its query. Without queries, the negatives belong
+    /// to no link in particular.
+    queries: Option<ArrayFile>,
+}
+
+impl Labelled {
+    fn read(path: PathBuf, pairs: Links, labels: PathBuf, queries: Option<PathBuf>) -> Result<Self> {
+        let array = ArrayFile::open(labels)?;
+        let labels = classes::from_array(&array)?;
+        check_count(array.path(), "the number of labels", pairs.len(), labels.len())?;
+        if let Some(position) = labels.iter().position(|label| !(0..=1).contains(label)) {
+            let expected = "1 for a link or 0 for a negative";
+            return Err(array.bad_value("the label of row", position, expected, labels[position]).into());
+        }
+        let (links, negatives) = (0..labels.len()).partition(|&position| labels[position] == 1);
+        let queries = queries.map(ArrayFile::open).transpose()?;
+        if let Some(queries) = &queries {
+            queries.check_vector()?;
+            check_count(queries.path(), "the number of indexes", labels.len(), queries.n_values())?;
+        }
+        Ok(Self { path, pairs, links, negatives, queries })
+    }
+
+    fn split(self, notes: &mut Vec<Note>) -> Result<StoredLinks> {
+        let links = self.pairs_at(&self.links)?;
+        let negatives = match &self.queries {
+            _ if self.negatives.is_empty() => None,
+            None => deal(&self.pairs_at(&self.negatives)?, links.len(), &self.path, notes),
+            Some(queries) => Some(self.of_queries(queries)?),
+        };
+        Ok(StoredLinks { links, negatives })
+    }
+
+    fn pairs_at(&self, positions: &[usize]) -> Result<Links> {
+        let nodes = |nodes: &[NodeId]| positions.iter().map(|&position| nodes[position]).collect::<Vec<_>>();
+        Ok(Links::new(nodes(self.pairs.srcs()), nodes(self.pairs.dsts()))?)
+    }
+
+    /// Returns the negatives of each link's query, in their order.
+    fn of_queries(&self, array: &ArrayFile) -> Result<StoredNegatives> {
+        let mut queries = array.room::<i128>()?;
+        array.for_each_integer(|_, query| -> Result<()> {
+            queries.push(query);
+            Ok(())
+        })?;
+        let mut negatives = self.negatives.clone();
+        negatives.sort_by_key(|&position| queries[position]);
+        let mut of_links: Vec<i128> = self.links.iter().map(|&position| queries[position]).collect();
+        of_links.sort_unstable();
+        if let Some(&position) =
+            negatives.iter().find(|&&position| of_links.binary_search(&queries[position]).is_err())
+        {
+            let expected = "the index of a link, because the row is a negative";
+            return Err(array.bad_value("the index of row", position, expected, queries[position]).into());
+        }
+        of_links.dedup();
+        let n_per_link = negatives.len() / of_links.len();
+        let mut taken = Vec::new();
+        for &link in &self.links {
+            let start = negatives.partition_point(|&position| queries[position] < queries[link]);
+            let end = negatives.partition_point(|&position| queries[position] <= queries[link]);
+            if end - start != n_per_link {
+                let path = array.path().to_owned();
+                let what = format!(
+                    "a link with {} negatives among links with {n_per_link} (row {link})",
+                    end - start
+                );
+                let instead = "give each link the same number of negatives".into();
+                return Err(Error::Unsupported { path, what, instead });
+            }
+            taken.extend_from_slice(&negatives[start..end]);
+        }
+        let pairs = self.pairs_at(&taken)?;
+        let (srcs, dsts) = (Some(pairs.srcs().clone()), pairs.dsts().clone());
+        Ok(StoredNegatives { n_per_link, srcs, dsts })
+    }
+}

@@ -1,0 +1,436 @@
+//! Links and fixed negatives of folders: `.npy` files, GraphBolt, OGB and the kiln format.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use kiln_data::convert::{ConvertOptions, convert};
+use kiln_data::{Dataset, Error, LinkSplit, LinkTargets, Note, format, open};
+use kiln_graph::{LinkId, NodeId};
+use kiln_store::npy;
+use tempfile::TempDir;
+use zip::ZipWriter;
+use zip::write::SimpleFileOptions;
+
+use crate::common::{contents, put};
+
+type Pairs = Vec<(u32, u32)>;
+
+fn pairs(srcs: &[NodeId], dsts: &[NodeId]) -> Pairs {
+    srcs.iter().zip(dsts).map(|(src, dst)| (src.0, dst.0)).collect()
+}
+
+/// Returns the links of each part.
+fn links(targets: &LinkTargets) -> [Pairs; 3] {
+    let all = pairs(targets.links().srcs(), targets.links().dsts());
+    targets.split().parts().map(|(_, ids)| ids.iter().map(|link| all[link.index()]).collect())
+}
+
+/// Returns the negatives of each link of the test, with the source of the link if they have none.
+fn test_negatives(targets: &LinkTargets) -> Vec<Pairs> {
+    let negatives = targets.test_negatives().unwrap();
+    let row = |(row, link): (usize, &LinkId)| {
+        let link_src = [targets.links().pair(*link).0];
+        let dsts = negatives.dsts_of(row);
+        let srcs = negatives.srcs_of(row).map_or_else(|| link_src.repeat(dsts.len()), <[_]>::to_vec);
+        pairs(&srcs, dsts)
+    };
+    negatives.links().iter().enumerate().map(row).collect()
+}
+
+/// Writes the edges 0 -> 1, 2 -> 1, 3 -> 0 of five nodes with features.
+fn put_graph(at: &Path) {
+    put(at, "edges.npy", &[0_i64, 2, 3, 1, 1, 0], &[2, 3]);
+    put(at, "features.npy", &[0.0_f32, 1.0, 2.0, 3.0, 4.0], &[5, 1]);
+}
+
+/// Writes a folder of `.npy` files without labels.
+fn npy_folder() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    put_graph(at);
+    put(at, "train_edges.npy", &[0_i64, 1, 2, 1, 3, 0], &[3, 2]);
+    put(at, "val_edges.npy", &[1_u32, 2, 4, 0, 3, 3], &[2, 3]);
+    put(at, "test_edges.npy", &[4_i32, 1, 2, 3], &[2, 2]);
+    put(at, "test_negatives.npy", &[0_u32, 2, 4, 1, 4, 0], &[2, 3]);
+    folder
+}
+
+fn check_npy(targets: &LinkTargets) {
+    let expected = [vec![(0, 1), (2, 1), (3, 0)], vec![(1, 0), (2, 3), (4, 3)], vec![(4, 1), (2, 3)]];
+    assert_eq!(links(targets), expected);
+    assert!(targets.val_negatives().is_none());
+    assert_eq!(test_negatives(targets), [vec![(4, 0), (4, 2), (4, 4)], vec![(2, 1), (2, 4), (2, 0)]]);
+    targets.check(5).unwrap();
+}
+
+#[test]
+fn reads_links_of_a_folder_of_arrays_without_labels() {
+    let folder = npy_folder();
+    let data = open(folder.path()).unwrap();
+    check_npy(data.links.as_ref().unwrap());
+    assert_eq!((data.graph.n_nodes(), data.labels.n_classes(), data.split.train.len()), (5, 0, 0));
+    assert!(data.to_string().ends_with("; 3 / 3 / 2 links"), "{data}");
+    assert!(
+        data.notes
+            .iter()
+            .any(|note| note.to_string().contains("has the shape [2, 2]: each row is read as a"))
+    );
+    assert_eq!(data.validate().unwrap(), []);
+    let split = LinkSplit::of_dataset(&data, &Default::default(), 0).unwrap();
+    assert_eq!(split.message().n_edges(), 3);
+    assert_eq!(split.targets(), &**data.links.as_ref().unwrap());
+    assert_eq!(split.find_leaks(), [Note::LinksInGraph { part: "val", n_links: 0, n_reversed: 1 }]);
+    // With pairs of negatives.
+    put(folder.path(), "test_negative_srcs.npy", &[3_i64, 3, 3, 1, 1, 1], &[2, 3]);
+    let data = open(folder.path()).unwrap();
+    assert_eq!(
+        test_negatives(data.links.as_ref().unwrap()),
+        [vec![(3, 0), (3, 2), (3, 4)], vec![(1, 1), (1, 4), (1, 0)]]
+    );
+}
+
+#[test]
+fn reads_links_beside_labels() {
+    let folder = npy_folder();
+    for (name, node) in [("train", 0_u32), ("val", 1), ("test", 2)] {
+        put(folder.path(), &format!("{name}.npy"), &[node], &[1]);
+    }
+    // A split of nodes without labels is an error, not ignored.
+    let error = open(folder.path()).unwrap_err().to_string();
+    assert!(error.contains("labels.npy"), "{error}");
+    put(folder.path(), "labels.npy", &[0_i32, 1, 0, 1, 0], &[5]);
+    let data = open(folder.path()).unwrap();
+    check_npy(data.links.as_ref().unwrap());
+    assert_eq!((data.labels.n_classes(), data.split.train.len()), (2, 1));
+}
+
+#[test]
+fn rejects_invalid_arrays_of_links() {
+    let check = |write: &dyn Fn(&Path), expected: &str| {
+        let folder = npy_folder();
+        write(folder.path());
+        let error = open(folder.path()).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    };
+    check(
+        &|at| put(at, "val_edges.npy", &[0_i64, 1, 0, 5], &[2, 2]),
+        "val_edges.npy: the destination of link 1 is 5, expected a node id below 5",
+    );
+    check(
+        &|at| put(at, "val_edges.npy", &[-1_i64, 1, 0, 4, 0, 0], &[3, 2]),
+        "val_edges.npy: the source of link 0 is -1",
+    );
+    check(
+        &|at| put(at, "val_edges.npy", &[0_i64; 9], &[3, 3]),
+        "the shape is [3, 3], expected (n, 2) or (2, n)",
+    );
+    check(&|at| put(at, "val_edges.npy", &[0.0_f32; 4], &[2, 2]), "val_edges.npy");
+    check(&|at| fs::remove_file(at.join("test_edges.npy")).unwrap(), "has no test_edges.npy");
+    check(
+        &|at| put(at, "test_negatives.npy", &[0_u32; 3], &[1, 3]),
+        "test_negatives.npy: the number of links is 1, expected 2",
+    );
+    check(
+        &|at| put(at, "test_negatives.npy", &[0_i32, 0, 0, -7], &[2, 2]),
+        "test_negatives.npy: the destination of negative 3 is -7, expected a node id below 5",
+    );
+    check(
+        &|at| put(at, "test_negative_srcs.npy", &[0_u32; 4], &[2, 2]),
+        "test_negative_srcs.npy: the number of negatives is 4, expected 6",
+    );
+    check(
+        &|at| put(at, "test_negatives.npy", &[0_u32; 8], &[2, 2, 2]),
+        "expected (n_links, n_negatives), at",
+    );
+    check(&|at| put::<u32>(at, "test_negatives.npy", &[], &[2, 0]), "the shape is [2, 0]");
+    check(&|at| put(at, "link_dsts.npy", &[0_u32; 8], &[8]), "has no link_srcs.npy");
+    check(&|at| fs::write(at.join("train_edges.npy"), b"damaged").unwrap(), "train_edges.npy");
+}
+
+fn zip(path: &Path, members: &[(&str, Vec<u8>)]) {
+    let mut zip = ZipWriter::new(File::create(path).unwrap());
+    for (name, bytes) in members {
+        zip.start_file(format!("{name}.npy"), SimpleFileOptions::default()).unwrap();
+        zip.write_all(bytes).unwrap();
+    }
+    zip.finish().unwrap();
+}
+
+/// Writes the graph of [`put_graph`] in OGB's layout, and returns the folder of the split.
+fn put_ogb(at: &Path) -> PathBuf {
+    fs::create_dir_all(at.join("raw")).unwrap();
+    for (name, text) in [
+        ("edge.csv", "0,1\n2,1\n3,0\n"),
+        ("num-node-list.csv", "5\n"),
+        ("num-edge-list.csv", "3\n"),
+        ("node-feat.csv", "0\n1\n2\n3\n4\n"),
+    ] {
+        fs::write(at.join("raw").join(name), text).unwrap();
+    }
+    let split = at.join("split/time");
+    fs::create_dir_all(&split).unwrap();
+    split
+}
+
+fn ids(values: &[i64], shape: &[usize]) -> Vec<u8> {
+    npy::write(values, shape)
+}
+
+#[test]
+fn reads_ogb_sets_with_negatives_of_each_link() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path().join("ogbl_citation2");
+    let split = put_ogb(&at);
+    let part = |srcs: &[i64], dsts: &[i64]| {
+        vec![("source_node", ids(srcs, &[srcs.len()])), ("target_node", ids(dsts, &[dsts.len()]))]
+    };
+    zip(&split.join("train.npz"), &part(&[0, 2, 3], &[1, 1, 0]));
+    zip(&split.join("valid.npz"), &part(&[1], &[3]));
+    let mut test = part(&[2, 4], &[4, 0]);
+    test.push(("target_node_neg", ids(&[0, 1, 3, 1, 2, 3], &[2, 3])));
+    zip(&split.join("test.npz"), &test);
+    let data = open(&at).unwrap();
+    let targets = data.links.as_ref().unwrap();
+    assert_eq!(links(targets), [vec![(0, 1), (2, 1), (3, 0)], vec![(1, 3)], vec![(2, 4), (4, 0)]]);
+    assert_eq!(test_negatives(targets), [vec![(2, 0), (2, 1), (2, 3)], vec![(4, 1), (4, 2), (4, 3)]]);
+    assert_eq!((data.graph.n_edges(), data.labels.n_classes(), data.split.train.len()), (3, 0, 0));
+    assert_eq!(data.notes.iter().filter(|note| !matches!(note, Note::Converted { .. })).count(), 0);
+    test[2].1 = ids(&[0, 1, 3, 1, 2, 5], &[2, 3]);
+    zip(&split.join("test.npz"), &test);
+    let error = open(&at).unwrap_err().to_string();
+    assert!(error.contains("test.npz/target_node_neg.npy: the destination of negative 5 is 5"), "{error}");
+    zip(&split.join("test.npz"), &part(&[2, 4], &[4]));
+    let error = open(&at).unwrap_err().to_string();
+    assert!(error.contains("target_node.npy: the number of entries is 1, expected 2"), "{error}");
+}
+
+#[test]
+fn reads_ogb_sets_with_pooled_negatives() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path().join("ogbl_collab");
+    let split = put_ogb(&at);
+    zip(
+        &split.join("train.npz"),
+        &[("edge", ids(&[0, 1, 2, 1, 3, 0], &[3, 2])), ("weight", ids(&[1; 3], &[3]))],
+    );
+    zip(&split.join("valid.npz"), &[("edge", ids(&[1, 3, 0, 4], &[2, 2]))]);
+    let test = |edge: &[i64], negatives: &[i64]| {
+        let shape = |values: &[i64]| [values.len() / 2, 2];
+        let members = [("edge", ids(edge, &shape(edge))), ("edge_neg", ids(negatives, &shape(negatives)))];
+        zip(&split.join("test.npz"), &members);
+    };
+    test(&[0, 2, 0, 3, 1, 4], &[4, 4, 3, 1, 2, 2, 0, 0, 3, 4]);
+    let data = open(&at).unwrap();
+    let negatives = test_negatives(data.links.as_ref().unwrap());
+    assert_eq!(negatives, [vec![(4, 4), (3, 1)], vec![(2, 2), (0, 0)], vec![(3, 4), (4, 4)]]);
+    // OGB's library adds the reverse of each edge of this set.
+    assert_eq!(data.graph.n_edges(), 6);
+    let note = data.notes.iter().find(|note| note.to_string().contains("negatives")).unwrap().to_string();
+    assert!(note.contains("the 5 negatives in "), "{note}");
+    assert!(note.ends_with("were dealt to 3 links, 2 each: 1 negatives are repeated"), "{note}");
+    test(&[0, 2, 0, 3, 1, 4], &[4, 4, 3, 1, 2, 2]);
+    let data = open(&at).unwrap();
+    assert_eq!(test_negatives(data.links.as_ref().unwrap()), [[(4, 4)], [(3, 1)], [(2, 2)]]);
+    assert!(!data.notes.iter().any(|note| note.to_string().contains("repeated")));
+    zip(&split.join("test.npz"), &[("head", ids(&[0], &[1]))]);
+    let error = open(&at).unwrap_err();
+    assert!(matches!(&error, Error::Unsupported { what, .. } if what.contains("triplets")), "{error}");
+    zip(&split.join("test.npz"), &[("other", ids(&[0], &[1]))]);
+    assert!(open(&at).unwrap_err().to_string().contains("has no edge.npy"));
+}
+
+#[test]
+fn pickled_ogb_splits_are_an_error_with_the_conversion() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path().join("ogbl_ppa");
+    let split = put_ogb(&at);
+    for name in ["train.pt", "valid.pt", "test.pt"] {
+        fs::write(split.join(name), b"PK").unwrap();
+    }
+    let error = open(&at).unwrap_err();
+    assert!(matches!(&error, Error::Unsupported { path, .. } if path.ends_with("train.pt")), "{error}");
+    assert!(error.to_string().contains("python -c \"import numpy, torch; [numpy.savez("), "{error}");
+    // The number of nodes is compared with the features before anything is allocated.
+    fs::write(at.join("raw/num-node-list.csv"), "4000000000\n").unwrap();
+    let error = open(&at).unwrap_err().to_string();
+    assert!(error.contains("node-feat.csv: the largest possible number of lines is 5"), "{error}");
+}
+
+const METADATA: &str = "\
+graph:
+  nodes:
+  - num: 5
+  edges:
+  - {format: numpy, path: edges.npy}
+feature_data:
+- {domain: node, name: feat, format: numpy, path: features.npy}
+tasks:
+- name: link_prediction
+  train_set:
+  - data:
+    - {name: seeds, format: numpy, path: train.npy}
+  validation_set:
+  - data:
+    - {name: node_pairs, format: numpy, path: val.npy}
+    - {name: negative_dsts, format: numpy, path: val_negatives.npy}
+  test_set:
+  - type: null
+    data:
+    - {name: seeds, format: numpy, path: test.npy}
+    - {name: labels, format: numpy, path: test_labels.npy}
+    - {name: indexes, format: numpy, path: test_indexes.npy}
+";
+
+fn graphbolt_folder() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    put_graph(at);
+    fs::write(at.join("metadata.yaml"), METADATA).unwrap();
+    put(at, "train.npy", &[0_i64, 1, 2, 1, 3, 0], &[3, 2]);
+    put(at, "val.npy", &[1_i64, 3], &[1, 2]);
+    put(at, "val_negatives.npy", &[4_i64, 0], &[1, 2]);
+    put(at, "test.npy", &[2_i64, 4, 4, 0, 4, 1, 2, 0, 4, 2, 2, 1], &[6, 2]);
+    put(at, "test_labels.npy", &[1.0_f32, 1.0, 0.0, 0.0, 0.0, 0.0], &[6]);
+    put(at, "test_indexes.npy", &[7_i64, 3, 3, 7, 3, 7], &[6]);
+    folder
+}
+
+#[test]
+fn reads_graphbolt_tasks_of_links() {
+    let folder = graphbolt_folder();
+    let data = open(folder.path()).unwrap();
+    let targets = data.links.as_ref().unwrap();
+    assert_eq!(links(targets), [vec![(0, 1), (2, 1), (3, 0)], vec![(1, 3)], vec![(2, 4), (4, 0)]]);
+    assert_eq!(targets.val_negatives().unwrap().dsts_of(0), [NodeId(4), NodeId(0)]);
+    assert_eq!(test_negatives(targets), [vec![(2, 0), (2, 1)], vec![(4, 1), (4, 2)]]);
+    assert_eq!((data.labels.n_classes(), data.split.train.len()), (0, 0));
+    // Without indexes, the negatives belong to no link in particular.
+    let index = "    - {name: indexes, format: numpy, path: test_indexes.npy}\n";
+    fs::write(folder.path().join("metadata.yaml"), METADATA.replace(index, "")).unwrap();
+    let data = open(folder.path()).unwrap();
+    assert_eq!(test_negatives(data.links.as_ref().unwrap()), [vec![(4, 1), (2, 0)], vec![(4, 2), (2, 1)]]);
+    // Without a validation set.
+    let (start, end) = (METADATA.find("  validation_set").unwrap(), METADATA.find("  test_set").unwrap());
+    let text = [&METADATA[..start], &METADATA[end..]].concat();
+    fs::write(folder.path().join("metadata.yaml"), text).unwrap();
+    let data = open(folder.path()).unwrap();
+    assert_eq!(links(data.links.as_ref().unwrap()).map(|part| part.len()), [3, 0, 2]);
+    assert_eq!(
+        data.notes.last().unwrap().to_string(),
+        "metadata.yaml has no validation_set of links: that part of the split is empty"
+    );
+}
+
+#[test]
+fn rejects_inconsistent_graphbolt_tasks_of_links() {
+    let check = |write: &dyn Fn(&Path), expected: &str| {
+        let folder = graphbolt_folder();
+        write(folder.path());
+        let error = open(folder.path()).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    };
+    check(
+        &|at| put(at, "test_labels.npy", &[1_i64, 1, 0, 0, 0, 2], &[6]),
+        "test_labels.npy: the label of row 5 is 2, expected 1 for a link or 0 for a negative",
+    );
+    check(&|at| put(at, "test_labels.npy", &[1_i64, 1, 0], &[3]), "the number of labels is 3, expected 6");
+    check(&|at| put(at, "test_indexes.npy", &[7_i64, 3, 3], &[3]), "the number of indexes is 3, expected 6");
+    check(
+        &|at| put(at, "test_indexes.npy", &[7_i64, 3, 3, 7, 3, 8], &[6]),
+        "test_indexes.npy: the index of row 5 is 8, expected the index of a link",
+    );
+    check(
+        &|at| put(at, "test_indexes.npy", &[7_i64, 3, 3, 3, 3, 7], &[6]),
+        "a link with 1 negatives among links with 2 (row 0) is not supported: give each link the same number",
+    );
+    check(&|at| put(at, "test_labels.npy", &[0_i64; 6], &[6]), "expected the index of a link");
+    check(&|at| put(at, "val_negatives.npy", &[0_i64; 4], &[2, 2]), "the number of links is 2, expected 1");
+    check(
+        &|at| put(at, "train.npy", &[0_i64, 9, 1, 1, 1, 1], &[3, 2]),
+        "train.npy: the destination of link 0 is 9",
+    );
+    check(
+        &|at| fs::write(at.join("metadata.yaml"), METADATA.replace("{name: seeds", "{name: pairs")).unwrap(),
+        "tasks[0].train_set[0].data is a list of 1, expected an entry called seeds or node_pairs",
+    );
+}
+
+#[test]
+fn kiln_format_keeps_links_and_negatives() {
+    let root = tempfile::tempdir().unwrap();
+    let out = |name: &str| root.path().join(name);
+    for (name, folder) in [("npy", npy_folder()), ("graphbolt", graphbolt_folder())] {
+        let (at, written) = (folder.path(), out(&format!("{name}-written")));
+        let data = open(at).unwrap();
+        format::write(&Dataset { class_names: Vec::new(), ..data.clone() }, &written).unwrap();
+        let again = format::open(&written).unwrap();
+        assert_eq!(again.links, data.links);
+        assert_eq!(again.hash().unwrap(), data.hash().unwrap());
+        assert_eq!(format::verify(&written).unwrap().notes, []);
+        // The conversion writes the same bytes, except for the name in the manifest.
+        let converted = out(&format!("{name}-converted"));
+        convert(at, &converted, &ConvertOptions::default()).unwrap();
+        assert_eq!(contents(&converted), contents(&written));
+        let copied = out(&format!("{name}-copied"));
+        convert(&written, &copied, &ConvertOptions::default()).unwrap();
+        assert_eq!(contents(&copied), contents(&written));
+        // The folder opens without its manifest, too.
+        fs::remove_file(copied.join("kiln.json")).unwrap();
+        assert_eq!(open(&copied).unwrap().links, data.links);
+    }
+}
+
+#[test]
+fn rejects_damaged_links_in_the_kiln_format() {
+    let root = tempfile::tempdir().unwrap();
+    let source = npy_folder();
+    let set = root.path().join("set");
+    convert(source.path(), &set, &ConvertOptions::default()).unwrap();
+    let manifest = fs::read_to_string(set.join("kiln.json")).unwrap();
+    let check = |from: &str, to: &str, expected: &str| {
+        assert!(manifest.contains(from), "{manifest}");
+        fs::write(set.join("kiln.json"), manifest.replace(from, to)).unwrap();
+        let error = format::open(&set).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    };
+    check("\"link_dsts.npy\"", "\"labels2.npy\"", "labels2.npy");
+    check("\"test_negatives.npy\"", "\"test_negative_srcs.npy\"", "test_negatives.npy");
+    fs::write(set.join("kiln.json"), &manifest).unwrap();
+    // Another link of the same length: opening does not read the values, but verifying and using them does.
+    let path = set.join("val_links.npy");
+    let valid = fs::read(&path).unwrap();
+    let mut bytes = valid.clone();
+    *bytes.last_mut().unwrap() = 1;
+    fs::write(&path, &bytes).unwrap();
+    assert!(format::verify(&set).unwrap_err().to_string().contains("SHA-256"));
+    let data = format::open(&set).unwrap();
+    let error = LinkSplit::of_dataset(&data, &Default::default(), 0).unwrap_err().to_string();
+    assert!(
+        error.contains("the val split contains link 16777221 at position 2, expected a link id below 8"),
+        "{error}"
+    );
+    assert_eq!(data.validate().unwrap_err().to_string(), error);
+    fs::remove_file(set.join("kiln.json")).unwrap();
+    for edited in [vec![3_u32, 4, 2], vec![3, 4, 4], vec![3, 4, 8]] {
+        put(&set, "val_links.npy", &edited, &[3]);
+        let error = open(&set).unwrap_err().to_string();
+        assert!(error.contains("val_links.npy: entry 2 is "), "{error}");
+    }
+    fs::write(set.join("kiln.json"), &manifest).unwrap();
+    fs::write(&path, valid).unwrap();
+    // Negatives of other links cannot be written.
+    let negatives =
+        kiln_graph::LinkNegatives::of_dsts((0..8).map(LinkId).collect::<Vec<_>>(), 1, vec![0_u32; 8]);
+    let data = format::open(&set).unwrap();
+    let targets =
+        (**data.links.as_ref().unwrap()).clone().with_negatives(Some(negatives.unwrap()), None).unwrap();
+    let data = Dataset { links: Some(Arc::new(targets)), ..data };
+    let error = format::write(&data, root.path().join("other")).unwrap_err().to_string();
+    assert!(
+        error.contains("the links of the fixed negatives is others, expected those of their part"),
+        "{error}"
+    );
+}
