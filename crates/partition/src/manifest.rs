@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use kiln_data::graph_folder::{FEATURES, RowFiles, check_class_names};
+use kiln_feature::Preparation;
 use kiln_store::array_folder::{
     ElementType, Entries, Known, bad_key, check_entries, check_unlisted, read_manifest,
 };
@@ -13,8 +14,8 @@ use crate::{Error, Method, Result};
 /// The manifest's file name.
 pub(crate) const FILE_NAME: &str = "part.json";
 
-/// The version of the format that is written, and the only one that is read.
-pub(crate) const VERSION: u32 = 1;
+/// The version of the format that is written. Version 1, which has no `preparation`, is read, too.
+pub(crate) const VERSION: u32 = 2;
 
 /// The files of the cached feature rows of remote nodes.
 pub(crate) const CACHE: RowFiles = RowFiles {
@@ -26,7 +27,7 @@ pub(crate) const CACHE: RowFiles = RowFiles {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Manifest {
-    /// The version of the format, [`VERSION`].
+    /// The version of the format, at most [`VERSION`].
     pub(crate) format: u32,
     pub(crate) name: String,
     /// The hash of the whole data set, which covers all data that training reads.
@@ -39,6 +40,9 @@ pub(crate) struct Manifest {
     pub(crate) class_names: Vec<String>,
     /// The name of each edge type; empty if edge types have no names.
     pub(crate) edge_type_names: Vec<String>,
+    /// The steps that prepared the data set before it was partitioned; `None` in version 1, where they are unknown.
+    #[serde(default)]
+    pub(crate) preparation: Option<Preparation>,
     pub(crate) method: Method,
     pub(crate) n_cut_edges: u64,
     /// The offsets of the [`PartitionBook`](crate::PartitionBook).
@@ -52,7 +56,11 @@ pub(crate) struct Manifest {
 impl Manifest {
     /// Reads the manifest at `path` and checks that it is consistent and lists exactly the files of the format.
     pub(crate) fn read(path: &Path) -> Result<Self> {
-        let manifest: Self = read_manifest(path, VERSION, "the manifest of a partition")?;
+        let manifest: Self = read_manifest(path, 1..=VERSION, "the manifest of a partition")?;
+        if let Some(Err(error)) = manifest.preparation.as_ref().map(|steps| steps.check(manifest.dim)) {
+            let expected = format!("steps for {} feature columns", manifest.dim);
+            return Err(bad_key(path, "preparation", expected, error).into());
+        }
         check_class_names(path, Some(manifest.dim), manifest.n_classes, &manifest.class_names)?;
         let known = manifest.known(path)?;
         check_entries(path, &manifest.files, &known)?;

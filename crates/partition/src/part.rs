@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use kiln_data::Split;
 use kiln_data::graph_folder::{FEATURES, class_names_of, read_graph, read_labels, read_rows, read_split};
-use kiln_feature::{FeatureStore, Labels};
+use kiln_feature::{FeatureStore, Labels, Preparation};
 use kiln_graph::{Csc, NodeId, SharedArray};
 use kiln_store::array_folder::ArrayFolder;
 
@@ -49,6 +49,9 @@ pub struct Part {
     pub class_names: Vec<String>,
     /// The name of each edge type; empty if the types have no names.
     pub edge_type_names: Vec<String>,
+    /// The steps that prepared the data set before it was partitioned. `None` if they are unknown, because an older
+    /// version of kiln wrote the partition.
+    pub preparation: Option<Preparation>,
     /// The number of edges of the whole graph.
     pub n_edges: u64,
     /// The number of edges of the whole graph whose ends are in different partitions.
@@ -105,6 +108,7 @@ impl Part {
             split: read_split(&arrays)?,
             class_names: class_names_of(manifest.class_names, manifest.n_classes),
             edge_type_names: manifest.edge_type_names,
+            preparation: manifest.preparation,
             n_edges: manifest.n_edges,
             n_cut_edges: manifest.n_cut_edges,
             method: manifest.method,

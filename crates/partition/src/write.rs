@@ -143,6 +143,7 @@ impl Set<'_> {
             n_classes: data.labels.n_classes(),
             class_names: class_names_to_write(&data.class_names, data.labels.n_classes()),
             edge_type_names: data.edge_type_names.clone(),
+            preparation: Some(data.preparation.clone()),
             method: meta.method,
             n_cut_edges: meta.n_cut_edges,
             offsets: book.offsets().to_vec(),

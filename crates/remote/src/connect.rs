@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kiln_comm::rpc::{Tls, Token};
-use kiln_feature::Labels;
+use kiln_feature::{Labels, Preparation};
 use kiln_graph::{NodeId, SharedArray};
 use kiln_partition::{Part, PartitionBook};
 use tokio::runtime::Runtime;
@@ -119,6 +119,19 @@ impl Shared {
 
 fn bad_array(peer: &Peer, expected: &str, n_bytes: usize) -> Error {
     peer.bad_answer("an array", expected.to_owned(), format!("{n_bytes} bytes"))
+}
+
+/// Parses the preparation of a partition, which is `None` if it is unknown.
+pub(crate) fn preparation_of(told: &Opened) -> Result<Option<Preparation>> {
+    let invalid = |reason: String| Error::BadParts {
+        reason: format!(
+            "the preparation of the data is invalid: {reason}: use the same version of kiln for clients and servers"
+        ),
+    };
+    let Some(json) = &told.preparation else { return Ok(None) };
+    let preparation: Preparation = serde_json::from_str(json).map_err(|error| invalid(error.to_string()))?;
+    preparation.check(told.dim as usize).map_err(|error| invalid(error.to_string()))?;
+    Ok(Some(preparation))
 }
 
 /// Takes a lease from each server, concurrently, and starts tasks that renew the leases. Returns the descriptions of

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use kiln_comm::rpc::RpcEndpoint;
-use kiln_feature::{FeatureDType, Labels};
+use kiln_feature::{FeatureDType, Labels, Preparation};
 use kiln_graph::{NodeId, SharedArray};
 use kiln_partition::{Part, PartitionBook};
 use kiln_sample::Rule;
@@ -9,7 +9,7 @@ use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 
-use crate::connect::{ConnectConfig, Shared, assemble, open_all};
+use crate::connect::{ConnectConfig, Shared, assemble, open_all, preparation_of};
 use crate::fetch_stats::{Counters, count};
 use crate::local_part::LocalPart;
 use crate::peer::{Peer, Question, ReplyEvent};
@@ -42,6 +42,7 @@ pub struct DistGraph {
     /// The training, validation and test nodes.
     split: [SharedArray<NodeId>; 3],
     told: Opened,
+    preparation: Option<Preparation>,
     row_type: FeatureDType,
     rules: RuleRegistry,
     pub(crate) counters: Counters,
@@ -103,6 +104,7 @@ impl DistGraph {
                 told.row_type
             ),
         })?;
+        let preparation = preparation_of(&told)?;
         let n_permits = (config.in_flight_bytes / PERMIT_BYTES).clamp(1, 1 << 28);
         let budget = Arc::new(Semaphore::new(n_permits));
         let Shared { book, labels, split } = shared;
@@ -115,6 +117,7 @@ impl DistGraph {
             labels,
             split,
             told,
+            preparation,
             row_type,
             rules,
             counters,
@@ -166,6 +169,12 @@ impl DistGraph {
     /// Returns the name of each class.
     pub fn class_names(&self) -> &[String] {
         &self.told.class_names
+    }
+
+    /// Returns the steps that prepared the data set before it was partitioned, or `None` if they are unknown, because an
+    /// older version of kiln wrote the partitions or serves them.
+    pub fn preparation(&self) -> Option<&Preparation> {
+        self.preparation.as_ref()
     }
 
     /// Returns the training nodes, in the order of the data set.

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use kiln_feature::{FeatureBuffer, FeatureStore};
+use kiln_feature::{FeatureBuffer, FeatureStore, Preparation};
 use kiln_partition::{Part, PartitionRow};
 use kiln_sample::{Frontier, HopRequest, Rule, Scratch};
 
@@ -71,6 +71,7 @@ impl LocalPart {
             has_weights: graph.weights().is_some(),
             has_edge_types: graph.edge_types().is_some(),
             rules: self.rules.names(),
+            preparation: part.preparation.as_ref().map(preparation_to_json),
         }
     }
 
@@ -87,6 +88,10 @@ impl LocalPart {
             None => Ok(()),
         }
     }
+}
+
+fn preparation_to_json(preparation: &Preparation) -> String {
+    serde_json::to_string(preparation).expect("a preparation should serialise to JSON")
 }
 
 impl From<Error> for kiln_sample::Error {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use kiln_comm::Communicator;
 use kiln_comm::rpc::{Tls, Token};
+use kiln_feature::Preparation;
 use kiln_graph::NodeId;
 use kiln_partition::{Part, part_dir};
 
@@ -51,7 +52,7 @@ impl Default for PartitionsConfig {
 }
 
 /// Properties of a partitioned graph that are known before ranks join it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct PartitionsInfo {
     /// The name of the data set.
     pub name: String,
@@ -69,6 +70,8 @@ pub struct PartitionsInfo {
     pub n_classes: usize,
     /// The name of each class.
     pub class_names: Vec<String>,
+    /// The steps that prepared the data set before it was partitioned; `None` if they are unknown.
+    pub preparation: Option<Preparation>,
 }
 
 enum Source {
@@ -115,6 +118,7 @@ impl Partitions {
             name: part.name,
             hash: part.hash,
             class_names: part.class_names,
+            preparation: part.preparation,
         };
         Ok(Self { source: Source::Folder(folder.to_owned()), config, info })
     }
@@ -135,6 +139,7 @@ impl Partitions {
             dim: graph.dim(),
             n_classes: graph.labels().n_classes(),
             class_names: graph.class_names().to_vec(),
+            preparation: graph.preparation().cloned(),
         };
         let source = Source::Servers(servers, Mutex::new(Some(Arc::new(graph))));
         Ok(Self { source, config, info })

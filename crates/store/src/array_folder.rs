@@ -18,7 +18,7 @@
 //! writer.commit_with("primes.json", &Manifest { format: 1, files })?;
 //!
 //! let path = folder.join("primes.json");
-//! let manifest: Manifest = read_manifest(&path, 1, "the manifest of some primes")?;
+//! let manifest: Manifest = read_manifest(&path, 1..=1, "the manifest of some primes")?;
 //! let primes = ArrayFolder::open(&path, &manifest.files)?.values::<u32>("primes.npy")?;
 //! assert_eq!(*primes, [2, 3, 5]);
 //! # Ok::<(), Box<dyn std::error::Error>>(())

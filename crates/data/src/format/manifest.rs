@@ -109,7 +109,8 @@ impl Manifest {
     /// Reads the manifest of a folder and checks that it is consistent and conforms to the format.
     pub(crate) fn read(folder: &Path) -> Result<Self> {
         let path = path_in(folder);
-        let manifest: Self = read_manifest(&path, VERSION, "the manifest of a set in the kiln format")?;
+        let manifest: Self =
+            read_manifest(&path, VERSION..=VERSION, "the manifest of a set in the kiln format")?;
         manifest.check(&path)?;
         check_unlisted(&path, &manifest.files, file_names())?;
         Ok(manifest)

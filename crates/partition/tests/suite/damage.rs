@@ -221,7 +221,7 @@ fn check_edited(from: &str, to: &str, expected: &str) {
 
 #[test]
 fn open_rejects_inconsistent_manifests() {
-    check_edited("\"format\": 1", "\"format\": 2", "the set has format 2, expected 1");
+    check_edited("\"format\": 2", "\"format\": 3", "the set has format 3, expected 2");
     check_edited("\"part\": 0", "\"part\": 2", "part is 2, expected below 2, the number of partitions");
     check_edited("\"part\": 0", "\"part\": 1", "files.features.npy.shape is [2, 2], expected [4, 2]");
     check_edited("\"n_nodes\": 6", "\"n_nodes\": 7", "files.labels.npy.shape is [6], expected [7]");

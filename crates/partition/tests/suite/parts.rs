@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use kiln_data::Dataset;
-use kiln_feature::{FeatureBuffer, FeatureStore};
+use kiln_feature::{FeatureBuffer, FeatureStore, Preparation};
 use kiln_graph::NodeId;
 use kiln_partition::{
     Error, Method, Part, PartitionBook, PartitionMeta, PartitionRow, Place, WriteReport, part_dir,
@@ -242,4 +242,53 @@ fn rejects_invalid_books() {
     assert!(said(&[0, 1, 2], &[1, 2]).contains("the new id of node 1 is 2, expected below 2"));
     let error = PartitionBook::from_parts(&[0, 3], 3).unwrap_err().to_string();
     assert_eq!(error, "the partition of a node is 3, expected below 3, the number of partitions");
+}
+
+fn check_preparation(root: &Path, expected: Option<&Preparation>) {
+    for part in 0..2 {
+        assert_eq!(Part::open(part_dir(root, part)).unwrap().preparation.as_ref(), expected);
+        Part::verify(part_dir(root, part)).unwrap();
+    }
+}
+
+#[test]
+fn partitions_record_the_preparation_of_their_data_and_those_of_version_1_have_none() {
+    let coo = CooGraph { n_nodes: 4, srcs: vec![0, 1, 2], dsts: vec![1, 2, 3] };
+    let raw = set(&coo, Stored::F32);
+    let root = tempfile::tempdir().unwrap();
+    for (name, data) in [("raw", raw.clone()), ("prepared", raw.standardize().unwrap())] {
+        let out = root.path().join(name);
+        write(&data, &[0, 1, 0, 1], 2, None, &out);
+        assert_eq!(data.preparation.steps.len(), usize::from(name == "prepared"));
+        check_preparation(&out, Some(&data.preparation));
+        for part in 0..2 {
+            let path = part_dir(&out, part).join("part.json");
+            let mut manifest: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+            manifest["format"] = 1.into();
+            manifest.as_object_mut().unwrap().remove("preparation").unwrap();
+            fs::write(&path, manifest.to_string()).unwrap();
+        }
+        check_preparation(&out, None);
+    }
+}
+
+#[test]
+fn rejects_a_scaling_of_another_width_and_newer_manifests() {
+    let (_root, folder) = six_nodes(Stored::F32);
+    let path = folder.join("part.json");
+    let text = fs::read_to_string(&path).unwrap();
+    for (from, to, expected) in [
+        (
+            "\"preparation\": []",
+            "\"preparation\": [{\"scale\": {\"means\": [0], \"factors\": [1]}}]",
+            "steps for 2 feature columns",
+        ),
+        ("\"preparation\": []", "\"preparation\": [\"other\"]", "unknown variant"),
+        ("\"format\": 2", "\"format\": 3", "3"),
+    ] {
+        assert!(text.contains(from), "{text}");
+        fs::write(&path, text.replacen(from, to, 1)).unwrap();
+        let error = Part::open(&folder).unwrap_err();
+        assert!(matches!(error, Error::Store(_)) && error.to_string().contains(expected), "{error}");
+    }
 }

@@ -62,6 +62,9 @@ pub struct Opened {
     /// The names of the registered sampling rules.
     #[prost(string, repeated, tag = "15")]
     pub rules: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// The steps that prepared the data set, as JSON; absent if they are unknown.
+    #[prost(string, optional, tag = "16")]
+    pub preparation: ::core::option::Option<::prost::alloc::string::String>,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct FetchRequest {

@@ -1,6 +1,7 @@
 //! Reads manifests and checks their entries against the folder format.
 
 use std::io::{self, Read};
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 use kiln_graph::open_file;
@@ -14,14 +15,18 @@ use crate::{Error, Result};
 /// The maximum size of a manifest in bytes.
 const MAX_BYTES: usize = 16 << 20;
 
-/// Reads a manifest: JSON whose key `format` is the version of the folder format. `what` describes the manifest in the
-/// error for a missing one.
+/// Reads a manifest: JSON whose key `format` is the version of the folder format, one of `versions`. `what` describes
+/// the manifest in the error for a missing one.
 ///
 /// # Errors
 /// Returns [`Error::Missing`] if the file does not exist, [`Error::Format`] if it has another version,
 /// [`Error::Manifest`] if it cannot be deserialised to `M`, [`Error::Metadata`] if it is larger than 16 MiB, and
 /// [`Error::Io`] if it cannot be read.
-pub fn read_manifest<M: DeserializeOwned>(path: &Path, version: u32, what: &str) -> Result<M> {
+pub fn read_manifest<M: DeserializeOwned>(
+    path: &Path,
+    versions: RangeInclusive<u32>,
+    what: &str,
+) -> Result<M> {
     #[derive(Deserialize)]
     struct Versioned {
         format: u32,
@@ -38,8 +43,8 @@ pub fn read_manifest<M: DeserializeOwned>(path: &Path, version: u32, what: &str)
     let bad = |source| Error::Manifest { path: path.to_owned(), source };
     // The version is parsed separately, because another version may have other keys.
     let Versioned { format } = serde_json::from_slice(&bytes).map_err(bad)?;
-    if format != version {
-        return Err(Error::Format { path: path.to_owned(), expected: version, got: format });
+    if !versions.contains(&format) {
+        return Err(Error::Format { path: path.to_owned(), expected: *versions.end(), got: format });
     }
     serde_json::from_slice(&bytes).map_err(bad)
 }
