@@ -5,7 +5,8 @@ usage: link_steps.py DATA/depends [--mode classic|graphbolt|pyg] [--threads 2] .
 
 A step has `--batch` links and one negative each: the source and a random destination. classic is `dgl.dataloading`,
 graphbolt is `dgl.graphbolt`, and both exclude the links' edges and their reverses from the samples; pyg is
-`LinkNeighborLoader`, which cannot, and needs torch-sparse or pyg-lib. Two steps of warm-up are not measured.
+`LinkNeighborLoader`, which cannot, and needs torch-sparse or pyg-lib. Two steps of warm-up are not measured. On a
+machine with other load, compare the CPU times of one thread (`link_step_cpu`).
 """
 import common
 
@@ -93,7 +94,7 @@ class Encoder(torch.nn.Module):
 model = Encoder()
 optimizer = torch.optim.Adam(model.parameters(), lr=0.003)
 batches = {"classic": classic, "graphbolt": graphbolt, "pyg": pyg}[args.mode]
-steps, start = [], time.perf_counter()
+steps, cpu, start, used = [], [], time.perf_counter(), time.process_time()
 for inputs, blocks, (src, dst), targets in itertools.islice(batches(), args.steps + 2):
     rows = model(inputs, blocks)
     loss = F.binary_cross_entropy_with_logits((rows[src] * rows[dst]).sum(1), targets)
@@ -103,5 +104,7 @@ for inputs, blocks, (src, dst), targets in itertools.islice(batches(), args.step
     loss.item()
     end = time.perf_counter()
     steps.append((end - start) * 1e3)
-    start = end
+    cpu.append((time.process_time() - used) * 1e3)
+    start, used = time.perf_counter(), time.process_time()
 common.report("link_step " + args.mode, steps[2:], "ms")
+common.report("link_step_cpu " + args.mode, cpu[2:], "ms")

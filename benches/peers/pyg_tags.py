@@ -6,11 +6,12 @@ usage: pyg_tags.py DATA/debian-tags [--fanouts 10,10] [--seed 0] ...      (the f
 The counterpart of `kiln train --data DATA/debian-tags --standardize true --eval exact --metric average-precision-micro`:
 features of mean 0 and deviation 1, layers with mean aggregation, ReLU and dropout between them, binary cross entropy,
 Adam. The neighbours of a batch are drawn by sampler.py. Each epoch is evaluated on the validation split with all
-neighbours; the weights of the best epoch give the test metrics, one JSON object.
+neighbours; the weights of the best epoch give the test metrics, one JSON object. `--init xavier` draws the initial weights
+as kiln and DGL do, in a larger range than PyG.
 """
 import common
 
-args = common.arguments(__doc__, fanouts="10,10", hidden=256, dropout=0.5, lr=0.003, epochs=40, batch=1024, seed=0)
+args = common.arguments(__doc__, fanouts="10,10", hidden=256, dropout=0.5, lr=0.003, epochs=40, batch=1024, seed=0, init="pyg")
 import copy, json
 import numpy as np, torch, torch.nn.functional as F
 from sklearn import metrics
@@ -33,6 +34,11 @@ class Sage(torch.nn.Module):
         super().__init__()
         widths = [x.shape[1]] + [args.hidden] * (len(sampler.fanouts) - 1) + [y.shape[1]]
         self.layers = torch.nn.ModuleList(SAGEConv(i, o) for i, o in zip(widths, widths[1:]))
+        if args.init == "xavier":
+            for layer in self.layers:
+                torch.nn.init.xavier_uniform_(layer.lin_l.weight, torch.nn.init.calculate_gain("relu"))
+                torch.nn.init.xavier_uniform_(layer.lin_r.weight, torch.nn.init.calculate_gain("relu"))
+                torch.nn.init.zeros_(layer.lin_l.bias)
 
     def forward(self, h, blocks):
         return run_layers(self.layers, h, blocks, lambda h: F.dropout(F.relu(h), args.dropout, self.training))
