@@ -45,10 +45,14 @@ pub(crate) struct LossArgs {
 impl LossArgs {
     /// Returns the objective for targets of this kind: the given loss, or the default for the targets.
     pub(crate) fn objective(&self, kind: TargetKind) -> anyhow::Result<Objective> {
+        if kind == TargetKind::Links {
+            return Ok(Objective::default_of(kind));
+        }
         let kind = self.loss.unwrap_or(match kind {
             TargetKind::Classes => LossKind::CrossEntropy,
             TargetKind::MultiLabel => LossKind::BinaryCrossEntropy,
             TargetKind::Regression => LossKind::Squared,
+            TargetKind::Links => LossKind::BinaryCrossEntropy,
         });
         let has_class_flags = !self.class_weights.is_empty() || self.label_smoothing.is_some();
         ensure!(

@@ -106,6 +106,9 @@ pub(crate) fn run(args: &PredictArgs) -> anyhow::Result<()> {
     match inputs.task {
         ModelTask::Nodes => predict_nodes(args, &model),
         ModelTask::Graphs => predict_graphs(args, &model),
+        ModelTask::Links => {
+            bail!("the model scores links, expected one of nodes or graphs: use NodePredictor::score_links")
+        }
     }
 }
 

@@ -174,6 +174,7 @@ pub(crate) fn noun(kind: TargetKind) -> &'static str {
         TargetKind::Classes => "classes",
         TargetKind::MultiLabel => "labels",
         TargetKind::Regression => "target columns",
+        TargetKind::Links => "links",
     }
 }
 

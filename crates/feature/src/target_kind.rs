@@ -1,6 +1,6 @@
 use std::fmt;
 
-/// The kind of values that a model learns to predict for a node or a graph.
+/// The kind of values that a model learns to predict for a node, a graph or a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 pub enum TargetKind {
@@ -10,6 +10,8 @@ pub enum TargetKind {
     MultiLabel,
     /// One or several numbers per item, each of which may be missing.
     Regression,
+    /// No values: the items are links, which a model learns to score above their negatives.
+    Links,
 }
 
 impl fmt::Display for TargetKind {
@@ -18,6 +20,7 @@ impl fmt::Display for TargetKind {
             Self::Classes => "class labels",
             Self::MultiLabel => "several labels per item",
             Self::Regression => "regression targets",
+            Self::Links => "links",
         })
     }
 }

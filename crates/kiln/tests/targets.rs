@@ -35,7 +35,7 @@ fn data(kind: TargetKind) -> Dataset {
     let value = |node: u32, column: usize| 2.0 * x(node)[column] - 1.0;
     let all = (0..N_NODES).flat_map(|node| [(node, 0), (node, 1)]);
     match kind {
-        TargetKind::Classes => unreachable!("only target values are tested"),
+        TargetKind::Classes | TargetKind::Links => unreachable!("only target values are tested"),
         TargetKind::MultiLabel => {
             let label = |(node, column)| match is_missing(node, column) {
                 true => MISSING,

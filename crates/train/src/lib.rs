@@ -28,17 +28,22 @@ mod transient;
 
 pub use error::{Error, Result};
 pub use evaluate::cross_validation::{CrossValidation, FoldResult, MeanAndDeviation};
+pub use evaluate::evaluated_task::EvaluatedTask;
 pub use evaluate::evaluation::Evaluation;
 pub use evaluate::evaluator::{Evaluator, ExactEvaluator};
 pub use evaluate::layer_wise::{LayerWiseConfig, LayerWiseInference, Spill};
+pub use evaluate::links::{LinkPrediction, LinkScores};
 pub use evaluate::target_values::{TargetAndOutput, target_values_csv};
 pub use evaluate::validation::Validation;
 pub use metric::confusion::{ClassScores, ConfusedPair, Confusion, ConfusionMatrix, Metrics};
 pub use metric::kind::Metric;
+pub use metric::link_ranks::LinkRanks;
 pub use metric::multi_label::MultiLabelCounts;
 pub use metric::ranking::{PrecisionRecall, average_precision, precision_recall_curve, roc_auc};
 pub use metric::regression::RegressionSums;
 pub use metric::stats::MetricStats;
+#[cfg(feature = "report")]
+pub use report::links::LinkReport;
 #[cfg(feature = "report")]
 pub use report::page::ReportPage;
 #[cfg(feature = "report")]
@@ -70,6 +75,7 @@ pub use step::device_all_reduce::DeviceAllReduce;
 pub use step::device_node_batcher::DeviceNodeBatcher;
 pub use step::graph::{GraphClassification, GraphInput, GraphTask};
 pub use step::host_node_batcher::HostNodeBatcher;
+pub use step::link::{LinkInput, LinkTask};
 pub use step::loaders::BatchConfig;
 pub use step::memory::{MemoryUse, PeakMemory};
 pub use step::metric_sums::{LossWeight, MetricSums};

@@ -5,6 +5,7 @@ use kiln_graph::{ItemId, NodeId};
 use crate::error::{Error, Result};
 use crate::metric::confusion::{Confusion, ConfusionMatrix, Metrics};
 use crate::metric::kind::Metric;
+use crate::metric::link_ranks::LinkRanks;
 use crate::metric::multi_label::MultiLabelCounts;
 use crate::metric::ranking::{average_precision, mean_over_classes, roc_auc};
 use crate::metric::stats::MetricStats;
@@ -18,15 +19,16 @@ use crate::step::task::StepOutput;
 const NODES_AT_ONCE: usize = 4096;
 
 /// A model's outputs for a list of nodes, with the nodes' targets. Predictions and metrics are computed from it. For a
-/// task on graphs, the items are graphs, identified by their position in the set. All outputs are held in
-/// memory, with 4 bytes per item and output.
+/// task on graphs, the items are graphs, identified by their position in the set; for link prediction, they are links. All
+/// outputs are held in memory, with 4 bytes per item and output.
 ///
 /// | array | element | length | indexed by |
 /// |---|---|---|---|
 /// | `items` | `u32`, the node's id | `n` | position in the list |
 /// | `labels` | `i32` | `n`, or 0 | position in the list; the node's class, from 0 and below `n_outputs` |
 /// | `values` | `f32` | `n * n_outputs`, or 0 | position in the list, row-major; target values, NaN if missing |
-/// | `outputs` | `f32` | `n * n_outputs` | position in the list, row-major; logits, or numbers for regression |
+/// | `outputs` | `f32` | `n * n_outputs` | position in the list, row-major; logits, numbers for regression, or the scores of a link and its negatives |
+/// | `nodes` | `[u32; 2]` | `n`, or 0 | position in the list; the source and the destination of a link |
 #[derive(Debug, Clone, Default)]
 pub struct Evaluation {
     pub(crate) items: Vec<u32>,
@@ -34,6 +36,7 @@ pub struct Evaluation {
     pub(crate) values: Vec<f32>,
     pub(crate) outputs: Vec<f32>,
     pub(crate) n_outputs: usize,
+    pub(crate) nodes: Vec<[u32; 2]>,
     objective: Objective,
 }
 
@@ -151,7 +154,8 @@ impl Evaluation {
         let [n_rows, n_outputs] = forward.outputs.dims();
         let n_labels = match self.kind() {
             TargetKind::Classes => labels.len(),
-            _ => values.len() / n_outputs.max(1),
+            TargetKind::MultiLabel | TargetKind::Regression => values.len() / n_outputs.max(1),
+            TargetKind::Links => n_rows,
         };
         let n_items = items.len();
         assert!(
@@ -201,24 +205,28 @@ impl Evaluation {
         let sizes = [self.items.len() as u64, self.n_outputs as u64];
         let (items, labels) = (bytemuck::cast_slice(&self.items), bytemuck::cast_slice(&self.labels));
         let (values, outputs) = (bytemuck::cast_slice(&self.values), bytemuck::cast_slice(&self.outputs));
-        [bytemuck::cast_slice(&sizes), items, labels, values, outputs].concat()
+        [bytemuck::cast_slice(&sizes), items, labels, values, bytemuck::cast_slice(&self.nodes), outputs]
+            .concat()
     }
 
     fn append_bytes(&mut self, bytes: &[u8]) {
         let (sizes, arrays) = bytes.split_at(2 * size_of::<u64>());
         let sizes: Vec<u64> = bytemuck::pod_collect_to_vec(sizes);
         let (n_items, n_outputs) = (sizes[0] as usize, sizes[1] as usize);
-        let (n_labels, n_values) = match self.kind() {
-            TargetKind::Classes => (n_items, 0),
-            _ => (0, n_items * n_outputs),
+        let (n_labels, n_values, n_links) = match self.kind() {
+            TargetKind::Classes => (n_items, 0, 0),
+            TargetKind::MultiLabel | TargetKind::Regression => (0, n_items * n_outputs, 0),
+            TargetKind::Links => (0, 0, n_items),
         };
         let (items, arrays) = arrays.split_at(n_items * size_of::<u32>());
         let (labels, arrays) = arrays.split_at(n_labels * size_of::<i32>());
-        let (values, outputs) = arrays.split_at(n_values * size_of::<f32>());
+        let (values, arrays) = arrays.split_at(n_values * size_of::<f32>());
+        let (nodes, outputs) = arrays.split_at(n_links * size_of::<[u32; 2]>());
         self.items.extend(bytemuck::pod_collect_to_vec::<u8, u32>(items));
         self.labels.extend(bytemuck::pod_collect_to_vec::<u8, i32>(labels));
         self.values.extend(bytemuck::pod_collect_to_vec::<u8, f32>(values));
         self.outputs.extend(bytemuck::pod_collect_to_vec::<u8, f32>(outputs));
+        self.nodes.extend(bytemuck::pod_collect_to_vec::<u8, [u32; 2]>(nodes));
         self.n_outputs = n_outputs;
     }
 
@@ -228,7 +236,8 @@ impl Evaluation {
     }
 
     /// Returns the summed loss, the hits and the number of all items. The loss is that of the task's objective,
-    /// computed in f64. Hits are items whose class, or all of whose labels, are predicted correctly.
+    /// computed in f64. Hits are items whose class, or all of whose labels, are predicted correctly, and links that score
+    /// above all their negatives.
     ///
     /// # Errors
     /// Returns [`Error::LossNotFinite`] if the loss is infinite or NaN.
@@ -245,6 +254,7 @@ impl Evaluation {
                 TargetKind::Classes => counts.hits += u64::from(predicted_class(row) == class as u32),
                 TargetKind::MultiLabel => labels.add(values, row),
                 TargetKind::Regression => {}
+                TargetKind::Links => counts.hits += u64::from(LinkRanks::rank(row) == Some(1.0)),
             }
         }
         counts.hits += labels.n_correct();
@@ -307,7 +317,8 @@ impl Evaluation {
         match self.kind() {
             _ if self.items.is_empty() => {}
             TargetKind::Classes => stats.add_classes(&self.labels, &self.outputs),
-            _ => stats.add_targets(&self.values, &self.outputs),
+            TargetKind::Links => stats.add_links(&self.outputs),
+            TargetKind::MultiLabel | TargetKind::Regression => stats.add_targets(&self.values, &self.outputs),
         }
         Ok(stats)
     }
@@ -318,7 +329,7 @@ impl Evaluation {
         Metric::of_kind(self.kind()).map(value).collect()
     }
 
-    /// Computes the metrics of labels. For regression, the accuracy is NaN and the others are undefined.
+    /// Computes the metrics of labels. For regression and links, the accuracy is NaN and others are undefined.
     pub fn metrics(&self) -> Metrics {
         if self.kind() != TargetKind::Classes {
             let value = |metric| self.stats(metric).ok().and_then(|stats| stats.value());

@@ -1,12 +1,13 @@
 use std::sync::Arc;
 
 use kiln_feature::{DenseFeatures, FeatureStore, Targets};
-use kiln_graph::NodeId;
+use kiln_graph::ItemId;
 use kiln_loader::{Batcher, ItemSampler, Loader, Phase, Shard};
 use kiln_nn::LayerWiseModel;
 use rayon::ThreadPool;
 
 use crate::error::Result;
+use crate::evaluate::evaluated_task::EvaluatedTask;
 use crate::evaluate::evaluation::Evaluation;
 use crate::evaluate::layer_wise::LayerWiseInference;
 use crate::evaluate::validation::Validation;
@@ -14,24 +15,23 @@ use crate::metric::kind::Metric;
 use crate::step::batch::DeviceBatch;
 use crate::step::loaders::BatchConfig;
 use crate::step::metric_sums::MetricSums;
-use crate::step::node::{NodeInput, NodeTask};
 use crate::step::task::{StepOutput, Task};
 use crate::step::trainer::TaskTrainer;
 
-/// An evaluation method for tasks on nodes on several ranks: which rank evaluates which nodes, and with which
+/// An evaluation method for tasks on nodes or links on several ranks: which rank evaluates which items, and with which
 /// neighbours.
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant, reason = "a program has one")]
 pub enum Evaluator {
-    /// Each rank evaluates its share of the nodes, with the neighbours that its loader samples.
+    /// Each rank evaluates its share of the items, with the neighbours that its loader samples.
     Sampled,
-    /// Rank 0 evaluates all nodes, with the neighbours that its loader samples, while the other ranks wait.
+    /// Rank 0 evaluates all items, with the neighbours that its loader samples, while the other ranks wait.
     FirstRank {
         /// The maximum number of batches in [`Evaluator::count`] and [`Evaluator::validate`]; [`Evaluator::evaluate`]
         /// takes all batches.
         n_batches: usize,
     },
-    /// Rank 0 evaluates all nodes with all neighbours, layer by layer, while the other ranks wait. Each node's hidden
+    /// Rank 0 evaluates all items with all neighbours, layer by layer, while the other ranks wait. Each node's hidden
     /// row is computed once.
     Exact(ExactEvaluator),
 }
@@ -43,7 +43,7 @@ pub struct ExactEvaluator {
     pub inference: LayerWiseInference,
     /// The features of all nodes.
     pub features: Arc<dyn FeatureStore>,
-    /// The targets of all nodes.
+    /// The targets of all nodes; link prediction does not read them.
     pub targets: Targets,
     /// The pool that computes the outputs, with the threads of all ranks of the machine
     /// ([`ThreadRanks::machine_pool`](kiln_comm::ThreadRanks::machine_pool)). The other ranks wait meanwhile and do not
@@ -57,34 +57,34 @@ impl Evaluator {
     ///
     /// # Errors
     /// Returns [`Error::Loader`](crate::Error::Loader) for a batch size of 0.
-    pub fn items<T: Task>(
+    pub fn items<T: Task, I: ItemId>(
         &self,
         trainer: &TaskTrainer<T>,
-        items: impl Into<Arc<[NodeId]>>,
+        items: impl Into<Arc<[I]>>,
         config: BatchConfig,
-    ) -> Result<ItemSampler> {
+    ) -> Result<ItemSampler<I>> {
         Ok(ItemSampler::new(
             items,
             config.with_seed(trainer.seed(), trainer.accumulate, self.shard(trainer)),
         )?)
     }
 
-    /// Evaluates the loader's nodes in this phase and returns the metric sums of all ranks. [`Evaluator::FirstRank`]
+    /// Evaluates the loader's items in this phase and returns the metric sums of all ranks. [`Evaluator::FirstRank`]
     /// stops after `n_batches`. Collective: every rank must call it.
     ///
     /// # Errors
     /// Returns [`Error::OtherLoader`](crate::Error::OtherLoader) for a loader whose items are not those of
     /// [`Evaluator::items`], and the errors of [`TaskTrainer::evaluate`], [`LayerWiseInference::outputs`] and
     /// [`Evaluation::count`].
-    pub fn count<M, F>(
+    pub fn count<T, F>(
         &self,
-        trainer: &mut TaskTrainer<NodeTask<M>>,
+        trainer: &mut TaskTrainer<T>,
         loader: &Loader<F>,
         phase: Phase,
     ) -> Result<MetricSums>
     where
-        M: LayerWiseModel + Sync,
-        F: Batcher<Item = NodeId, Batch = DeviceBatch<NodeInput>>,
+        T: EvaluatedTask,
+        F: Batcher<Item = T::Item, Batch = DeviceBatch<T::Input>>,
     {
         self.check(trainer, loader)?;
         let counts = match self {
@@ -92,49 +92,47 @@ impl Evaluator {
             Self::FirstRank { n_batches } => trainer.on_rank_zero(|trainer| {
                 trainer.evaluate_own(loader.epoch(phase).take(*n_batches), |_, _| ())
             })?,
-            Self::Exact(exact) => trainer.on_rank_zero(|trainer| {
-                let outputs = exact.outputs(trainer)?;
-                let (nodes, objective) = (loader.items().items(), trainer.task.objective());
-                Evaluation::count_targets(&outputs, nodes, &exact.targets, objective)
-            })?,
+            Self::Exact(exact) => {
+                trainer.on_rank_zero(|trainer| T::count_exactly(exact, trainer, loader, phase))?
+            }
         };
         trainer.sum(counts)
     }
 
-    /// Returns the model's outputs for the nodes that this rank evaluates: the loader's nodes, or none if rank 0
+    /// Returns the model's outputs for the items that this rank evaluates: the loader's items, or none if rank 0
     /// evaluates for all ranks and this is another rank. Collective: every rank must call it.
     ///
     /// # Errors
     /// Returns the errors of [`Evaluator::count`].
-    pub fn evaluate<M, F>(
+    pub fn evaluate<T, F>(
         &self,
-        trainer: &mut TaskTrainer<NodeTask<M>>,
+        trainer: &mut TaskTrainer<T>,
         loader: &Loader<F>,
         phase: Phase,
     ) -> Result<Evaluation>
     where
-        M: LayerWiseModel + Sync,
-        F: Batcher<Item = NodeId, Batch = DeviceBatch<NodeInput>>,
+        T: EvaluatedTask,
+        F: Batcher<Item = T::Item, Batch = DeviceBatch<T::Input>>,
     {
         self.evaluate_batches(trainer, loader, phase, usize::MAX)
     }
 
-    /// Evaluates the loader's nodes in this phase, and computes a metric over all ranks. [`Evaluator::FirstRank`] stops
-    /// after `n_batches`. Every metric except the accuracy is computed from the outputs of all nodes, which are held in
+    /// Evaluates the loader's items in this phase, and computes a metric over all ranks. [`Evaluator::FirstRank`] stops
+    /// after `n_batches`. Every metric except the accuracy is computed from the outputs of all items, which are held in
     /// memory. Collective: every rank must call it.
     ///
     /// # Errors
     /// Returns the errors of [`Evaluator::count`] and [`Validation::of`].
-    pub fn validate<M, F>(
+    pub fn validate<T, F>(
         &self,
-        trainer: &mut TaskTrainer<NodeTask<M>>,
+        trainer: &mut TaskTrainer<T>,
         loader: &Loader<F>,
         phase: Phase,
         metric: Metric,
     ) -> Result<Validation>
     where
-        M: LayerWiseModel + Sync,
-        F: Batcher<Item = NodeId, Batch = DeviceBatch<NodeInput>>,
+        T: EvaluatedTask,
+        F: Batcher<Item = T::Item, Batch = DeviceBatch<T::Input>>,
     {
         if metric == Metric::Accuracy {
             return Ok(self.count(trainer, loader, phase)?.into());
@@ -148,22 +146,20 @@ impl Evaluator {
     }
 
     /// Returns the outputs of [`Evaluator::evaluate`]; [`Evaluator::FirstRank`] stops after `n_batches`.
-    fn evaluate_batches<M, F>(
+    fn evaluate_batches<T, F>(
         &self,
-        trainer: &mut TaskTrainer<NodeTask<M>>,
+        trainer: &mut TaskTrainer<T>,
         loader: &Loader<F>,
         phase: Phase,
         n_batches: usize,
     ) -> Result<Evaluation>
     where
-        M: LayerWiseModel + Sync,
-        F: Batcher<Item = NodeId, Batch = DeviceBatch<NodeInput>>,
+        T: EvaluatedTask,
+        F: Batcher<Item = T::Item, Batch = DeviceBatch<T::Input>>,
     {
         self.check(trainer, loader)?;
         let mut evaluation = Evaluation::new(trainer.task.objective().clone());
-        let add = |input: &NodeInput, forward: &StepOutput| {
-            evaluation.add_batch(&input.seeds, &input.labels, &input.target_values, forward);
-        };
+        let add = |input: &T::Input, forward: &StepOutput| T::collect(&mut evaluation, input, forward);
         match self {
             Self::Sampled => {
                 trainer.evaluate(loader.epoch(phase), add)?;
@@ -173,11 +169,8 @@ impl Evaluator {
                     .on_rank_zero(|trainer| trainer.evaluate_own(loader.epoch(phase).take(n_batches), add))?;
             }
             Self::Exact(exact) => {
-                let of_rank_zero = trainer.on_rank_zero(|trainer| {
-                    let outputs = exact.outputs(trainer)?;
-                    let (nodes, objective) = (loader.items().items(), trainer.task.objective());
-                    Evaluation::of_targets(&outputs, nodes, &exact.targets, objective).map(Some)
-                })?;
+                let of_rank_zero = trainer
+                    .on_rank_zero(|trainer| T::evaluate_exactly(exact, trainer, loader, phase).map(Some))?;
                 // The other ranks keep their evaluation without items, which has the task's objective.
                 evaluation = of_rank_zero.unwrap_or(evaluation);
             }
@@ -200,12 +193,13 @@ impl Evaluator {
 }
 
 impl ExactEvaluator {
-    /// Computes the model's outputs for every node of the graph.
-    fn outputs<M: LayerWiseModel + Sync>(
+    /// Computes the outputs of a model of nodes, which `of_model` returns, for every node of the graph.
+    pub(crate) fn outputs<T: Task, M: LayerWiseModel + Sync>(
         &self,
-        trainer: &mut TaskTrainer<NodeTask<M>>,
+        trainer: &mut TaskTrainer<T>,
+        of_model: impl FnOnce(&T::Model) -> &M,
     ) -> Result<DenseFeatures> {
-        let (model, device) = (trainer.model(), trainer.device());
+        let (model, device) = (of_model(trainer.model()), trainer.device());
         let outputs = self.threads.install(|| self.inference.outputs(model, &*self.features, device));
         trainer.peak.merge(self.inference.peak_memory());
         outputs

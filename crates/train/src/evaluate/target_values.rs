@@ -1,5 +1,7 @@
 //! Target values and outputs of an evaluation, for files and reports.
 
+use kiln_feature::TargetKind;
+
 use crate::evaluate::evaluation::Evaluation;
 
 /// A target value and the model's output for it.
@@ -29,6 +31,9 @@ impl Evaluation {
 
     /// Returns the content of `test_predictions.csv`.
     pub(crate) fn to_csv(&self) -> String {
+        if self.kind() == TargetKind::Links {
+            return self.links_to_csv();
+        }
         target_values_csv(&self.items, &self.values, &self.outputs, self.n_outputs)
     }
 }

@@ -15,9 +15,11 @@ pub enum Metric {
     F1Micro,
     /// The mean of the F1 scores of the classes or labels.
     F1Macro,
-    /// The area under the ROC curve: of class 1 for two classes, otherwise the mean over the classes or labels.
+    /// The area under the ROC curve: of class 1 for two classes, otherwise the mean over the classes or labels. For links,
+    /// that of all links and all their negatives together.
     RocAuc,
-    /// The average precision: of class 1 for two classes, otherwise the mean over the classes or labels.
+    /// The average precision: of class 1 for two classes, otherwise the mean over the classes or labels. For links, that
+    /// of all links and all their negatives together.
     AveragePrecision,
     /// The average precision of all labels of all items together, each an item of its own, for several labels per item.
     AveragePrecisionMicro,
@@ -27,11 +29,20 @@ pub enum Metric {
     Mae,
     /// The coefficient of determination, averaged over the target columns.
     R2,
+    /// The mean reciprocal rank of links, each among its own negatives ([`LinkRanks::mrr`](crate::LinkRanks::mrr)).
+    Mrr,
+    /// The fraction of links of a rank of at most 10, each among its own negatives
+    /// ([`LinkRanks::hits_at`](crate::LinkRanks::hits_at)).
+    Hits10,
+    /// The fraction of links of a rank of at most 50, each among its own negatives.
+    Hits50,
+    /// The fraction of links of a rank of at most 100, each among its own negatives.
+    Hits100,
 }
 
 impl Metric {
     /// All metrics.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 13] = [
         Self::Accuracy,
         Self::F1Micro,
         Self::F1Macro,
@@ -41,20 +52,25 @@ impl Metric {
         Self::Rmse,
         Self::Mae,
         Self::R2,
+        Self::Mrr,
+        Self::Hits10,
+        Self::Hits50,
+        Self::Hits100,
     ];
 
     /// Returns the metric that selects the best epoch by default: accuracy for classes, the area under the ROC curve
-    /// for several labels, and the RMSE for regression.
+    /// for several labels, the RMSE for regression, and the mean reciprocal rank for links.
     pub fn default_of(kind: TargetKind) -> Self {
         match kind {
             TargetKind::Classes => Self::Accuracy,
             TargetKind::MultiLabel => Self::RocAuc,
             TargetKind::Regression => Self::Rmse,
+            TargetKind::Links => Self::Mrr,
         }
     }
 
     /// Returns the name, as in `--metric`: `accuracy`, `f1-micro`, `f1-macro`, `roc-auc`, `average-precision`,
-    /// `average-precision-micro`, `rmse`, `mae` or `r2`.
+    /// `average-precision-micro`, `rmse`, `mae`, `r2`, `mrr`, `hits@10`, `hits@50` or `hits@100`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Accuracy => "accuracy",
@@ -66,6 +82,10 @@ impl Metric {
             Self::Rmse => "rmse",
             Self::Mae => "mae",
             Self::R2 => "r2",
+            Self::Mrr => "mrr",
+            Self::Hits10 => "hits@10",
+            Self::Hits50 => "hits@50",
+            Self::Hits100 => "hits@100",
         }
     }
 
@@ -91,9 +111,11 @@ impl Metric {
             Self::Rmse | Self::Mae | Self::R2 => kind == TargetKind::Regression,
             // Its sort takes memory for each class of each item, too much for many classes.
             Self::AveragePrecisionMicro => kind == TargetKind::MultiLabel,
-            Self::Accuracy | Self::F1Micro | Self::F1Macro | Self::RocAuc | Self::AveragePrecision => {
-                kind != TargetKind::Regression
+            Self::Mrr | Self::Hits10 | Self::Hits50 | Self::Hits100 => kind == TargetKind::Links,
+            Self::Accuracy | Self::F1Micro | Self::F1Macro => {
+                matches!(kind, TargetKind::Classes | TargetKind::MultiLabel)
             }
+            Self::RocAuc | Self::AveragePrecision => kind != TargetKind::Regression,
         }
     }
 

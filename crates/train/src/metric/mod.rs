@@ -2,6 +2,7 @@
 
 pub(crate) mod confusion;
 pub(crate) mod kind;
+pub(crate) mod link_ranks;
 pub(crate) mod multi_label;
 pub(crate) mod ranking;
 pub(crate) mod regression;

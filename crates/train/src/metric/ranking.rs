@@ -131,6 +131,18 @@ pub(crate) fn over_all_labels(
     of_known(targets.iter().copied().zip(outputs.iter().copied()), metric)
 }
 
+/// Returns a metric of ranked items for all links and all their negatives together. The first of the `n_scores` scores
+/// of a link is its own. `None` if the metric is undefined.
+pub(crate) fn over_all_links(
+    scores: &[f32],
+    n_scores: usize,
+    metric: fn(&[f64], &[bool]) -> Option<f64>,
+) -> Option<f64> {
+    let is_link: Vec<bool> = (0..scores.len()).map(|pair| pair.is_multiple_of(n_scores.max(1))).collect();
+    let scores: Vec<f64> = scores.iter().map(|&score| f64::from(score)).collect();
+    metric(&scores, &is_link)
+}
+
 /// Computes a metric of ranked items for pairs of a target and an output, without those whose target is missing.
 fn of_known(
     pairs: impl Iterator<Item = (f32, f32)>,

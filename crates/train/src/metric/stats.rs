@@ -4,9 +4,10 @@ use kiln_feature::TargetKind;
 use crate::error::Result;
 use crate::metric::confusion::Confusion;
 use crate::metric::kind::Metric;
+use crate::metric::link_ranks::LinkRanks;
 use crate::metric::multi_label::MultiLabelCounts;
 use crate::metric::ranking::{
-    average_precision, mean_over_classes, mean_over_labels, over_all_labels, roc_auc,
+    average_precision, mean_over_classes, mean_over_labels, over_all_labels, over_all_links, roc_auc,
 };
 use crate::metric::regression::RegressionSums;
 use crate::step::classification::predicted_class;
@@ -26,6 +27,7 @@ enum Held {
     Classes(Confusion),
     MultiLabel(MultiLabelCounts),
     Regression(RegressionSums),
+    Links(LinkRanks),
     /// The class of each item, and its logits, `n * n_outputs`.
     RankedClasses {
         labels: Vec<i32>,
@@ -35,6 +37,10 @@ enum Held {
     RankedLabels {
         targets: Vec<f32>,
         outputs: Vec<f32>,
+    },
+    /// The scores of each link and of its negatives, `n * n_outputs`.
+    RankedLinks {
+        scores: Vec<f32>,
     },
 }
 
@@ -57,6 +63,8 @@ impl MetricStats {
             TargetKind::Classes => Held::Classes(Confusion::new(n_outputs)),
             TargetKind::MultiLabel => Held::MultiLabel(MultiLabelCounts::new(n_outputs)),
             TargetKind::Regression => Held::Regression(RegressionSums::new(n_outputs)),
+            TargetKind::Links if is_ranked => Held::RankedLinks { scores: Vec::new() },
+            TargetKind::Links => Held::Links(LinkRanks::new(n_outputs)),
         };
         Ok(Self { metric, n_outputs, held })
     }
@@ -91,7 +99,7 @@ impl MetricStats {
     /// for several labels, it is 1 or 0, and the outputs are logits.
     ///
     /// # Panics
-    /// Panics for statistics of classes, or if the lengths do not fit.
+    /// Panics for statistics of classes or links, or if the lengths do not fit.
     pub fn add_targets(&mut self, targets: &[f32], predicted: &[f32]) {
         let n_outputs = self.n_outputs;
         let is_whole = targets.len() == predicted.len() && targets.len().is_multiple_of(n_outputs.max(1));
@@ -104,9 +112,22 @@ impl MetricStats {
                 all.extend_from_slice(targets);
                 outputs.extend_from_slice(predicted);
             }
-            Held::Classes(_) | Held::RankedClasses { .. } => {
-                panic!("the statistics of {} are of classes", self.metric)
-            }
+            _ => panic!("the statistics of {} are not of target values", self.metric),
+        }
+    }
+
+    /// Adds links with these scores, `[n, n_outputs]`, row-major: the first score of a row is that of the link, the
+    /// others are those of its negatives.
+    ///
+    /// # Panics
+    /// Panics for statistics of another kind of targets, or if the scores are not a whole number of rows.
+    pub fn add_links(&mut self, scores: &[f32]) {
+        let n_outputs = self.n_outputs.max(1);
+        assert!(scores.len().is_multiple_of(n_outputs), "expected {n_outputs} scores per link");
+        match &mut self.held {
+            Held::Links(ranks) => scores.chunks_exact(n_outputs).for_each(|scores| ranks.add(scores)),
+            Held::RankedLinks { scores: all } => all.extend_from_slice(scores),
+            _ => panic!("the statistics of {} are not of links", self.metric),
         }
     }
 
@@ -123,6 +144,11 @@ impl MetricStats {
             (Held::Regression(sums), Metric::Rmse) => sums.rmse(),
             (Held::Regression(sums), Metric::Mae) => sums.mae(),
             (Held::Regression(sums), _) => sums.r2(),
+            (Held::Links(ranks), Metric::Hits10) => ranks.hits_at(10),
+            (Held::Links(ranks), Metric::Hits50) => ranks.hits_at(50),
+            (Held::Links(ranks), Metric::Hits100) => ranks.hits_at(100),
+            (Held::Links(ranks), _) => ranks.mrr(),
+            (Held::RankedLinks { scores }, _) => over_all_links(scores, self.n_outputs, area),
             (Held::RankedClasses { labels, outputs }, _) => {
                 mean_over_classes(labels, outputs, self.n_outputs, area)
             }
@@ -149,7 +175,7 @@ impl MetricStats {
         self.agree_on_outputs(comm)?;
         let n_ranks = comm.rank_info().world_size;
         // Counts are few, so every rank gets all of them. Outputs are many, so only rank 0 does.
-        if let Held::RankedClasses { .. } | Held::RankedLabels { .. } = self.held {
+        if let Held::RankedClasses { .. } | Held::RankedLabels { .. } | Held::RankedLinks { .. } = self.held {
             let mut send = vec![Vec::new(); n_ranks];
             send[0] = self.to_bytes();
             let received = comm.all_to_all(&send)?;
@@ -184,6 +210,8 @@ impl MetricStats {
             Held::Classes(_) => Held::Classes(Confusion::new(n)),
             Held::MultiLabel(_) => Held::MultiLabel(MultiLabelCounts::new(n)),
             Held::Regression(_) => Held::Regression(RegressionSums::new(n)),
+            Held::Links(_) => Held::Links(LinkRanks::new(n)),
+            Held::RankedLinks { .. } => Held::RankedLinks { scores: Vec::new() },
             Held::RankedClasses { .. } => Held::RankedClasses { labels: Vec::new(), outputs: Vec::new() },
             Held::RankedLabels { .. } => Held::RankedLabels { targets: Vec::new(), outputs: Vec::new() },
         };
@@ -194,6 +222,8 @@ impl MetricStats {
             Held::Classes(counts) => bytemuck::cast_slice(&counts.to_words()).to_vec(),
             Held::MultiLabel(counts) => bytemuck::cast_slice(&counts.to_words()).to_vec(),
             Held::Regression(sums) => bytemuck::cast_slice(&sums.to_words()).to_vec(),
+            Held::Links(ranks) => bytemuck::cast_slice(ranks.to_words()).to_vec(),
+            Held::RankedLinks { scores } => bytemuck::cast_slice(scores).to_vec(),
             Held::RankedClasses { labels, outputs } => {
                 [bytemuck::cast_slice(labels), bytemuck::cast_slice(outputs)].concat()
             }
@@ -211,6 +241,8 @@ impl MetricStats {
             Held::Classes(counts) => *counts += &Confusion::from_words(&words(), n),
             Held::MultiLabel(counts) => *counts += &MultiLabelCounts::from_words(&words(), n),
             Held::Regression(sums) => *sums += &RegressionSums::from_words(&words()),
+            Held::Links(ranks) => *ranks += &LinkRanks::from_words(words()),
+            Held::RankedLinks { scores } => scores.extend(bytemuck::pod_collect_to_vec::<u8, f32>(bytes)),
             Held::RankedClasses { labels, outputs } => {
                 // An item has one label and n outputs, each of 4 bytes.
                 let (of_labels, of_outputs) = bytes.split_at(bytes.len() / (n + 1));

@@ -5,6 +5,7 @@ use kiln_feature::TargetKind;
 
 use crate::error::{Error, Result};
 use crate::evaluate::evaluation::Evaluation;
+use crate::report::links::LinkReport;
 use crate::report::page::ReportPage;
 use crate::report::targets::TargetReport;
 use crate::run::folder::RunFolder;
@@ -30,6 +31,7 @@ impl RunFolder {
             summary: summary.clone(),
             confusion: (test.kind() == TargetKind::Classes).then(|| test.confusion_matrix()),
             targets: TargetReport::of(test),
+            links: LinkReport::of(test),
             class_names: class_names.to_vec(),
         };
         self.write("report.html", page.to_html()?.as_bytes())

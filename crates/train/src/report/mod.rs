@@ -4,6 +4,7 @@ mod classes;
 pub(crate) mod curves;
 mod file;
 mod html;
+pub(crate) mod links;
 pub(crate) mod page;
 mod stages;
 pub(crate) mod targets;

@@ -6,6 +6,7 @@ use super::classes::{self, ClassNames};
 use super::html::{
     cell, count, duration, escape, memory, rounded, row, score, score_or_undefined, table, text_cell,
 };
+use super::links::LinkReport;
 use super::stages;
 use super::targets::TargetReport;
 use crate::error::Result;
@@ -33,8 +34,10 @@ pub struct ReportPage {
     pub summary: Summary,
     /// The confusion matrix of the test split; `None` for tasks without classes.
     pub confusion: Option<ConfusionMatrix>,
-    /// The target values and outputs of the test split; `None` for class labels.
+    /// The target values and outputs of the test split; `None` for class labels and links.
     pub targets: Option<TargetReport>,
+    /// The scores of the test split's links and negatives; `None` for tasks without links.
+    pub links: Option<LinkReport>,
     /// The classes' names, by class; a class without a name is shown by its number.
     pub class_names: Vec<String>,
 }
@@ -66,6 +69,9 @@ impl ReportPage {
         if let Some(targets) = &self.targets {
             page.push_str(&section(targets.title(), &targets.to_html(ClassNames(&self.class_names))?));
         }
+        if let Some(links) = &self.links {
+            page.push_str(&section("Scores of links and negatives on the test split", &links.to_html()?));
+        }
         page.push_str(&section("Epochs", &self.epochs()));
         page.push_str(&section("Configuration", &self.configuration()));
         page.push_str("</main>\n</body>\n</html>\n");
@@ -93,7 +99,7 @@ impl ReportPage {
         format!("<dl class=\"tiles\">\n{}</dl>\n", tiles.concat())
     }
 
-    /// Renders the metrics of the test split: three of labels, or those of regression, and the metric that selected the
+    /// Renders the metrics of the test split: three of labels, or all of regression or links, and the metric that selected the
     /// best epoch.
     fn metric_tiles(&self) -> String {
         let of = &self.summary;
@@ -101,7 +107,7 @@ impl ReportPage {
             let class = if metric == of.metric { "first" } else { "" };
             tile(class, &format!("test {metric}"), &score_or_undefined(value), "")
         };
-        if of.is_regression() {
+        if !of.is_of_labels() {
             return of.test_metrics.iter().map(named).collect();
         }
         let shown = [Metric::Accuracy, Metric::F1Macro, Metric::RocAuc];
@@ -137,7 +143,7 @@ impl ReportPage {
             Metric::Accuracy => String::new(),
             metric => format!("validation {metric}"),
         };
-        let (has_accuracy, has_metric) = (!self.summary.is_regression(), !metric.is_empty());
+        let (has_accuracy, has_metric) = (self.summary.is_of_labels(), !metric.is_empty());
         let columns = [
             ("epoch", true),
             ("training loss", true),

@@ -47,10 +47,11 @@ struct ColumnReport {
 }
 
 impl TargetReport {
-    /// Returns the report of target values; `None` for class labels, or without items.
+    /// Returns the report of target values; `None` for class labels and links, or without items.
     pub fn of(evaluation: &Evaluation) -> Option<Self> {
         let kind = evaluation.kind();
-        let has_values = kind != TargetKind::Classes && 0 < evaluation.n_outputs();
+        let is_of_values = matches!(kind, TargetKind::MultiLabel | TargetKind::Regression);
+        let has_values = is_of_values && 0 < evaluation.n_outputs();
         let column = |column| ColumnReport::of(column, kind, &evaluation.column(column));
         has_values.then(|| Self { kind, columns: (0..evaluation.n_outputs()).map(column).collect() })
     }

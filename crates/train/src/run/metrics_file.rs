@@ -22,13 +22,14 @@ pub struct EpochRow {
     /// The mean loss on the training split, where the loss of each step is computed before its update.
     #[serde(deserialize_with = "number_or_null")]
     pub train_loss: f64,
-    /// The fraction of correct predictions on the training split, computed before each update; NaN for regression.
+    /// The fraction of correct predictions on the training split, computed before each update; NaN for
+    /// regression. For links, the fraction of links that score above all their negatives.
     #[serde(default = "nan", deserialize_with = "number_or_null")]
     pub train_accuracy: f64,
     /// The mean loss on the validation split.
     #[serde(deserialize_with = "number_or_null")]
     pub val_loss: f64,
-    /// The fraction of correct predictions on the validation split; NaN for regression.
+    /// The same on the validation split.
     #[serde(default = "nan", deserialize_with = "number_or_null")]
     pub val_accuracy: f64,
     /// The name of the metric that selects the best epoch; empty if it is the accuracy.

@@ -337,7 +337,9 @@ impl Run {
         let report = FitReport { peak_memory: report.peak_memory.max(MemoryUse::now()), ..*report };
         match said.kind() {
             TargetKind::Classes => folder.write_predictions(&said.predictions())?,
-            TargetKind::MultiLabel | TargetKind::Regression => folder.write_outputs(said)?,
+            TargetKind::MultiLabel | TargetKind::Regression | TargetKind::Links => {
+                folder.write_outputs(said)?;
+            }
         }
         let mut summary = Summary::new(&said.metrics(), self.best()?, &report, info.elapsed);
         if summary.metric != Metric::Accuracy {

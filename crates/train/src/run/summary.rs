@@ -89,9 +89,10 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Returns true if the metrics are those of a regression.
-    pub(crate) fn is_regression(&self) -> bool {
-        self.metric.applies_to(TargetKind::Regression)
+    /// Returns true if the metrics are those of labels, with an accuracy, and not those of a regression or of links.
+    pub(crate) fn is_of_labels(&self) -> bool {
+        let has_mrr = self.test_metrics.iter().any(|(metric, _)| *metric == Metric::Mrr);
+        !has_mrr && !self.metric.applies_to(TargetKind::Regression)
     }
 
     /// Summarizes a run that took `elapsed` and tested its best epoch.
@@ -116,11 +117,11 @@ impl Summary {
 }
 
 /// Writes the fields as a map. With the accuracy as metric, the fields of other metrics are left out, and with a metric
-/// of regression, those of labels.
+/// of regression or of links, those of labels.
 impl Serialize for Summary {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
-        if !self.is_regression() {
+        if self.is_of_labels() {
             map.serialize_entry("test_accuracy", &self.test_accuracy)?;
             map.serialize_entry("test_f1_macro", &self.test_f1_macro)?;
             map.serialize_entry("test_roc_auc", &self.test_roc_auc)?;
@@ -166,12 +167,12 @@ impl Summary {
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
-        if self.is_regression() {
+        if self.is_of_labels() {
+            self.fmt_labels(f)?;
+        } else {
             for (metric, value) in &self.test_metrics {
                 writeln!(f, "{:15} {}", format!("test {metric}"), or_undefined(*value))?;
             }
-        } else {
-            self.fmt_labels(f)?;
         }
         let val = match self.metric {
             Metric::Accuracy => format!("{:.4}", self.val_accuracy),

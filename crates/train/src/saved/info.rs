@@ -49,7 +49,7 @@ pub struct ModelInputs {
     pub n_features: usize,
     /// The kind of targets.
     pub targets: TargetKind,
-    /// The number of classes, labels or numbers per item.
+    /// The number of classes, labels or numbers per item; for links, the width of the rows that the decoder reads.
     pub n_outputs: usize,
     /// The names of the classes, labels or numbers; empty if they have no names.
     pub class_names: Vec<String>,
@@ -68,6 +68,8 @@ pub enum ModelTask {
     Nodes,
     /// Whole graphs.
     Graphs,
+    /// Pairs of nodes of a graph.
+    Links,
 }
 
 impl fmt::Display for ModelTask {
@@ -75,6 +77,7 @@ impl fmt::Display for ModelTask {
         f.write_str(match self {
             Self::Nodes => "nodes",
             Self::Graphs => "whole graphs",
+            Self::Links => "links",
         })
     }
 }
@@ -274,7 +277,9 @@ impl ModelInfo {
             return Some(format!("there is no built-in sampling rule {name:?}"));
         }
         match (task, sampling) {
-            (ModelTask::Nodes, None) => Some("`sampling` is missing for a model of nodes".to_owned()),
+            (ModelTask::Nodes | ModelTask::Links, None) => {
+                Some(format!("`sampling` is missing for a model of {task}"))
+            }
             _ => None,
         }
     }

@@ -2,6 +2,7 @@
 
 pub(crate) mod error;
 pub(crate) mod info;
+pub(crate) mod links;
 pub(crate) mod model;
 pub(crate) mod outputs;
 pub(crate) mod predictor;

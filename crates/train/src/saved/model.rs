@@ -8,6 +8,7 @@ use kiln_feature::{FeatureStore, Labels};
 use kiln_graph::{Csc, GraphId, NodeId, SharedArray};
 use kiln_kernels::{DeviceGraphs, to_vec_f32, upload_features};
 use kiln_loader::{Batcher, GraphBatcher};
+use kiln_nn::LinkDecoder;
 
 use crate::error::Result;
 use crate::saved::error::ModelError;
@@ -169,7 +170,7 @@ impl SavedModel {
 
     pub(crate) fn node_network(&self) -> Result<&dyn NodeNetwork> {
         match &self.opened.network {
-            Network::Nodes(network) => Ok(&**network),
+            Network::Nodes(network) | Network::Links { encoder: network, .. } => Ok(&**network),
             Network::Graphs(_) => Err(self.other_task(ModelTask::Nodes)),
         }
     }
@@ -177,7 +178,14 @@ impl SavedModel {
     fn graph_network(&self) -> Result<&dyn GraphNetwork> {
         match &self.opened.network {
             Network::Graphs(network) => Ok(&**network),
-            Network::Nodes(_) => Err(self.other_task(ModelTask::Graphs)),
+            Network::Nodes(_) | Network::Links { .. } => Err(self.other_task(ModelTask::Graphs)),
+        }
+    }
+
+    pub(crate) fn decoder(&self) -> Result<&LinkDecoder> {
+        match &self.opened.network {
+            Network::Links { decoder, .. } => Ok(decoder),
+            Network::Nodes(_) | Network::Graphs(_) => Err(self.other_task(ModelTask::Links)),
         }
     }
 
@@ -227,11 +235,15 @@ fn contradiction(info: &ModelInfo, network: &Network) -> Option<String> {
     let task = match network {
         Network::Nodes(_) => ModelTask::Nodes,
         Network::Graphs(_) => ModelTask::Graphs,
+        Network::Links { .. } => ModelTask::Links,
     };
     if task != inputs.task {
         return Some(format!("the task is {}, but a {} is a model of {task}", inputs.task, info.kind));
     }
-    let Network::Nodes(network) = network else { return None };
+    let network = match network {
+        Network::Nodes(network) | Network::Links { encoder: network, .. } => network,
+        Network::Graphs(_) => return None,
+    };
     let [d_in, d_out] = network.outer_widths();
     let (n_features, n_outputs) = (inputs.n_features, inputs.n_outputs);
     (d_in != n_features || d_out < n_outputs).then(|| {

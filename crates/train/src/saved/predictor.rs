@@ -131,7 +131,8 @@ impl NodePredictor {
         self.graph.n_nodes()
     }
 
-    /// Returns the scores of nodes, one row per node and one column per class. Nodes may repeat.
+    /// Returns the scores of nodes, one row per node and one column per class; for a model of links, the rows that its
+    /// decoder reads. Nodes may repeat.
     ///
     /// # Errors
     /// Returns [`Error::Saved`](crate::Error::Saved) if a node does not exist, the number of fanouts is not the number

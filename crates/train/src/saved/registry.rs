@@ -9,8 +9,8 @@ use burn::tensor::{Device, Tensor};
 use kiln_feature::FeatureStore;
 use kiln_kernels::{DeviceBlock, DeviceGraphs};
 use kiln_nn::{
-    BlockModel, ForwardContext, GcnConfig, GinConfig, GraphModel, LayerWiseModel, Mode, ModelConfig,
-    SageConfig,
+    BlockModel, ForwardContext, GcnConfig, GinConfig, GraphModel, LayerWiseModel, LinkDecoder,
+    LinkModelConfig, Mode, ModelConfig, SageConfig,
 };
 use kiln_sample::RngKey;
 
@@ -20,14 +20,14 @@ use crate::saved::info::{ModelInfo, StoredEdgeWeights};
 use crate::step::weights::load_weights;
 
 /// The models that [`SavedModel`](crate::SavedModel) can open, by their kind. The default registry has `sage`, `gcn`
-/// and `gin`; a model of your own is added with its config.
+/// and `gin`, and the link models with the encoders `sage` and `gcn`; a model of your own is added with its config.
 ///
 /// ```
 /// use kiln_nn::SageConfig;
 /// use kiln_train::ModelRegistry;
 /// // The built-in configs are registered already; a config of your own is registered like this.
 /// let registry = ModelRegistry::default().with_node_model::<SageConfig>();
-/// assert_eq!(registry.kinds().collect::<Vec<_>>(), ["gcn", "gin", "sage"]);
+/// assert_eq!(registry.kinds().collect::<Vec<_>>(), ["gcn", "gin", "link-gcn", "link-sage", "sage"]);
 /// ```
 #[derive(Clone)]
 pub struct ModelRegistry {
@@ -49,6 +49,7 @@ pub(crate) enum BadModel {
 pub(crate) enum Network {
     Nodes(Arc<dyn NodeNetwork>),
     Graphs(Arc<dyn GraphNetwork>),
+    Links { encoder: Arc<dyn NodeNetwork>, decoder: LinkDecoder },
 }
 
 /// A node model without its type.
@@ -83,7 +84,7 @@ pub(crate) trait GraphNetwork: Send + Sync {
 }
 
 /// Predictions have no dropout, so any key works.
-fn context() -> ForwardContext {
+pub(crate) fn context() -> ForwardContext {
     ForwardContext { key: RngKey::new(0), mode: Mode::Eval }
 }
 
@@ -134,7 +135,11 @@ impl Default for ModelRegistry {
     /// Returns the registry of kiln's models.
     fn default() -> Self {
         let empty = Self { constructors: BTreeMap::new() };
-        empty.with_node_model::<SageConfig>().with_node_model::<GcnConfig>().with_graph_model::<GinConfig>()
+        let of_items = empty
+            .with_node_model::<SageConfig>()
+            .with_node_model::<GcnConfig>()
+            .with_graph_model::<GinConfig>();
+        of_items.with_link_model::<SageConfig>().with_link_model::<GcnConfig>()
     }
 }
 
@@ -155,6 +160,19 @@ impl ModelRegistry {
         C: ModelConfig<Model: GraphModel + Sync> + 'static,
     {
         self.with::<C>(|model| Network::Graphs(Arc::new(OfGraphs(model))))
+    }
+
+    /// Adds a model of links with this encoder. It replaces a model of the same [`KIND`](ModelConfig::KIND), that of the
+    /// [`LinkModelConfig`].
+    #[must_use]
+    pub fn with_link_model<C>(self) -> Self
+    where
+        C: ModelConfig<Model: LayerWiseModel + Sync> + 'static,
+    {
+        self.with::<LinkModelConfig<C>>(|model| Network::Links {
+            encoder: Arc::new(model.encoder),
+            decoder: model.decoder,
+        })
     }
 
     /// Returns the registered kinds, in alphabetical order.

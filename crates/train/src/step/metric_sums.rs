@@ -12,7 +12,7 @@ pub struct MetricSums {
     pub loss_sum: f64,
     /// The sum of the items' weights in the loss; the number of items if all have the same weight.
     pub weight: f64,
-    /// The number of correct predictions; for link prediction, the number of positives ranked among the first k.
+    /// The number of correct predictions; for link prediction, the number of links that score above all their negatives.
     pub hits: u64,
     /// The number of predictions.
     pub total: u64,

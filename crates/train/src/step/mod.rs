@@ -11,6 +11,7 @@ pub(crate) mod files;
 pub(crate) mod graph;
 pub(crate) mod host_node_batcher;
 pub(crate) mod learn;
+pub(crate) mod link;
 pub(crate) mod loaders;
 pub(crate) mod memory;
 pub(crate) mod metric_sums;

@@ -2,9 +2,10 @@
 
 use burn::tensor::Tensor;
 use kiln_feature::TargetKind;
-use kiln_nn::{ClassLoss, LossSum, TargetLoss};
+use kiln_nn::{ClassLoss, LinkLoss, LossSum, TargetLoss};
 
 use crate::error::{Error, Result};
+use crate::metric::link_ranks::LinkRanks;
 use crate::metric::multi_label::MultiLabelCounts;
 use crate::metric::ranking::log_sum_exp;
 use crate::step::classification;
@@ -20,6 +21,8 @@ pub enum Objective {
     MultiLabel,
     /// One or several numbers per item.
     Regression(TargetLoss),
+    /// The scores of links and of their negatives.
+    Links(LinkLoss),
 }
 
 /// The targets of a batch, which outlive its input. Values are `[n_items, n_outputs]`, row-major, NaN if missing.
@@ -31,6 +34,8 @@ pub enum BatchTargets {
     MultiLabel(Vec<f32>),
     /// The number of items of a regression, whose metric sums need no outputs.
     Regression(usize),
+    /// Links, whose metric sums need the scores only.
+    Links,
 }
 
 impl Default for Objective {
@@ -41,12 +46,14 @@ impl Default for Objective {
 }
 
 impl Objective {
-    /// Returns the default for targets of this kind: the cross entropy, the binary cross entropy or the squared error.
+    /// Returns the default for targets of this kind: the cross entropy, the binary cross entropy (for several
+    /// labels and for links) or the squared error.
     pub fn default_of(kind: TargetKind) -> Self {
         match kind {
             TargetKind::Classes => Self::default(),
             TargetKind::MultiLabel => Self::MultiLabel,
             TargetKind::Regression => Self::Regression(TargetLoss::SquaredError),
+            TargetKind::Links => Self::Links(LinkLoss::default()),
         }
     }
 
@@ -56,10 +63,12 @@ impl Objective {
             Self::Classes(_) => TargetKind::Classes,
             Self::MultiLabel => TargetKind::MultiLabel,
             Self::Regression(_) => TargetKind::Regression,
+            Self::Links(_) => TargetKind::Links,
         }
     }
 
-    /// Checks that the loss suits the data's targets and the model's number of outputs.
+    /// Checks that the loss suits the data's targets and the model's number of outputs; for links, their number of
+    /// scores, which is 1 plus the number of negatives.
     ///
     /// # Errors
     /// Returns [`Error::OtherTargets`] for targets of another kind, [`Error::BinaryLoss`] for a regression by binary
@@ -73,6 +82,7 @@ impl Objective {
             Self::MultiLabel => Ok(()),
             Self::Regression(TargetLoss::BinaryCrossEntropy) => Err(Error::BinaryLoss),
             Self::Regression(loss) => Ok(loss.check()?),
+            Self::Links(loss) => Ok(loss.check(n_outputs.saturating_sub(1))?),
         }
     }
 
@@ -85,6 +95,7 @@ impl Objective {
             Self::Classes(loss) => loss.sum(outputs.clone(), classes),
             Self::MultiLabel => TargetLoss::BinaryCrossEntropy.sum(outputs.clone(), values),
             Self::Regression(loss) => loss.sum(outputs.clone(), values),
+            Self::Links(loss) => loss.sum(outputs.clone()),
         };
         StepOutput { outputs, loss_sum: sum, weight }
     }
@@ -95,6 +106,7 @@ impl Objective {
             Self::Classes(_) => BatchTargets::Classes(classes.to_vec()),
             Self::MultiLabel => BatchTargets::MultiLabel(values.to_vec()),
             Self::Regression(_) => BatchTargets::Regression(n_items),
+            Self::Links(_) => BatchTargets::Links,
         }
     }
 
@@ -104,16 +116,25 @@ impl Objective {
             Self::Classes(loss) => class_loss(loss, outputs, class as usize),
             Self::MultiLabel => target_loss(TargetLoss::BinaryCrossEntropy, outputs, values),
             Self::Regression(loss) => target_loss(*loss, outputs, values),
+            Self::Links(loss) => link_loss(*loss, outputs),
         }
     }
 }
 
 impl BatchTargets {
-    /// Sets the number of items, and the number of items whose class, or all of whose labels, are predicted correctly.
+    /// Sets the number of items, and the number of items whose class, or all of whose labels, are predicted correctly;
+    /// for links, the number of those that score above all their negatives.
     pub(crate) fn count(&self, outputs: &Tensor<2>, counts: &mut MetricSums) {
         match self {
             Self::Classes(classes) => classification::count(outputs, classes, counts),
             Self::Regression(n_items) => counts.total = *n_items as u64,
+            Self::Links => {
+                let [_, n_scores] = outputs.dims();
+                let mut ranks = LinkRanks::new(n_scores);
+                let scores = kiln_kernels::to_vec_f32(outputs.clone());
+                scores.chunks_exact(n_scores).for_each(|scores| ranks.add(scores));
+                (counts.hits, counts.total) = (ranks.n_first(), ranks.n_links());
+            }
             Self::MultiLabel(targets) => {
                 let [_, n_labels] = outputs.dims();
                 let outputs = kiln_kernels::to_vec_f32(outputs.clone());
@@ -159,9 +180,7 @@ fn target_loss(loss: TargetLoss, outputs: &[f32], values: &[f32]) -> ItemLoss {
         let error = (output - target).abs();
         sum.weight += 1.0;
         sum.loss += match loss {
-            TargetLoss::BinaryCrossEntropy => {
-                output.max(0.0) - output * target + (-output.abs()).exp().ln_1p()
-            }
+            TargetLoss::BinaryCrossEntropy => softplus(output) - output * target,
             TargetLoss::SquaredError => error * error,
             TargetLoss::AbsoluteError => error,
             TargetLoss::Huber { delta } => {
@@ -171,4 +190,24 @@ fn target_loss(loss: TargetLoss, outputs: &[f32], values: &[f32]) -> ItemLoss {
         };
     }
     sum
+}
+
+/// Computes the formulas of [`LinkLoss`] for a link, whose score is the first one, and its negatives.
+fn link_loss(loss: LinkLoss, scores: &[f32]) -> ItemLoss {
+    let (of_link, of_negatives) = (f64::from(scores[0]), scores[1..].iter().map(|&score| f64::from(score)));
+    match loss {
+        LinkLoss::BinaryCrossEntropy => ItemLoss {
+            loss: softplus(-of_link) + of_negatives.map(softplus).sum::<f64>(),
+            weight: scores.len() as f64,
+        },
+        LinkLoss::BayesianPersonalizedRanking => ItemLoss {
+            loss: of_negatives.map(|score| softplus(score - of_link)).sum(),
+            weight: (scores.len() - 1) as f64,
+        },
+    }
+}
+
+/// Computes `ln(1 + exp(x))` without overflow.
+fn softplus(x: f64) -> f64 {
+    x.max(0.0) + (-x.abs()).exp().ln_1p()
 }

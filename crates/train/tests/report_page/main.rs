@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod browser;
+mod links;
 mod structure;
 mod target_values;
 
@@ -89,6 +90,7 @@ fn page(n_epochs: usize, n_classes: u32) -> ReportPage {
         summary: summary(),
         confusion: Some(matrix(n_classes)),
         targets: None,
+        links: None,
         class_names: (0..n_classes).map(|class| format!("class {class}")).collect(),
     }
 }

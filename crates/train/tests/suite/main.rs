@@ -10,6 +10,7 @@ mod failed_writes;
 mod fit;
 mod graph;
 mod layer_wise;
+mod link;
 mod masks;
 mod metric_fixture;
 mod metric_runs;

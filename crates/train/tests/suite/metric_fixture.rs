@@ -37,12 +37,19 @@ impl Items {
         let mut stats = MetricStats::new(metric, self.kind, self.n_outputs).unwrap();
         let half = self.outputs.len() / self.n_outputs / 2;
         let (of_first, of_rest) = self.outputs.split_at(half * self.n_outputs);
-        if self.kind == TargetKind::Classes {
-            stats.add_classes(&self.classes[..half], of_first);
-            stats.add_classes(&self.classes[half..], of_rest);
-        } else {
-            stats.add_targets(&self.targets[..of_first.len()], of_first);
-            stats.add_targets(&self.targets[of_first.len()..], of_rest);
+        match self.kind {
+            TargetKind::Classes => {
+                stats.add_classes(&self.classes[..half], of_first);
+                stats.add_classes(&self.classes[half..], of_rest);
+            }
+            TargetKind::MultiLabel | TargetKind::Regression => {
+                stats.add_targets(&self.targets[..of_first.len()], of_first);
+                stats.add_targets(&self.targets[of_first.len()..], of_rest);
+            }
+            TargetKind::Links => {
+                stats.add_links(of_first);
+                stats.add_links(of_rest);
+            }
         }
         stats.value()
     }
@@ -93,15 +100,25 @@ fn regression(draws: &mut Draws, has_missing: bool) -> Items {
     Items { kind: TargetKind::Regression, n_outputs: k as usize, classes: Vec::new(), targets, outputs }
 }
 
+fn links(draws: &mut Draws) -> Items {
+    let (n, k) = (1 + draws.below(20), 1 + draws.below(120));
+    let spread = 1 + draws.below(300);
+    let outputs = (0..n * (1 + k)).map(|_| draws.below(spread) as f32 / 8.0 - 2.0).collect();
+    let (classes, targets) = (Vec::new(), Vec::new());
+    Items { kind: TargetKind::Links, n_outputs: 1 + k as usize, classes, targets, outputs }
+}
+
 #[test]
 fn metrics_equal_those_of_scikit_learn() {
     let table = kiln_store::npy::read::<f64>(include_bytes!("../fixtures/metrics/metrics.npy")).unwrap();
     let [n_cases, n_columns] = table.shape[..] else { panic!("the shape is {:?}", table.shape) };
-    assert_eq!((n_cases, n_columns), (1000, 14));
+    assert_eq!((n_cases, n_columns), (1000, 20));
     let (mut n_undefined, mut columns) = (vec![0; n_columns], Vec::new());
     for (case, row) in table.values.chunks_exact(n_columns).enumerate() {
         let (mut draws, has_missing) = (Draws(case as u64), case % 2 == 1);
-        let all = [classes(&mut draws), labels(&mut draws, has_missing), regression(&mut draws, has_missing)];
+        let of_values =
+            [classes(&mut draws), labels(&mut draws, has_missing), regression(&mut draws, has_missing)];
+        let all: Vec<Items> = of_values.into_iter().chain([links(&mut draws)]).collect();
         let values = all.iter().flat_map(|items| {
             Metric::of_kind(items.kind).map(move |metric| ((items.kind, metric), items.value(metric)))
         });

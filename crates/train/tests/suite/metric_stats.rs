@@ -3,8 +3,8 @@
 // Test helpers may unwrap, like tests.
 #![allow(clippy::unwrap_used)]
 
-use kiln_feature::TargetKind::{self, Classes, MultiLabel, Regression};
-use kiln_train::{Error, Metric, MetricStats};
+use kiln_feature::TargetKind::{self, Classes, Links, MultiLabel, Regression};
+use kiln_train::{Error, LinkRanks, Metric, MetricStats};
 
 use crate::common::ranks;
 
@@ -29,6 +29,7 @@ fn stats(metric: Metric, kind: TargetKind, parts: impl IntoIterator<Item = u32>)
                     let missing = if item % 4 == 0 { f32::NAN } else { 1.0 };
                     stats.add_targets(&[missing, item as f32 * 100.0, (item % 5) as f32], &outputs);
                 }
+                Links => stats.add_links(&outputs),
             }
         }
     }
@@ -37,7 +38,7 @@ fn stats(metric: Metric, kind: TargetKind, parts: impl IntoIterator<Item = u32>)
 
 #[test]
 fn metrics_of_several_ranks_equal_those_of_one() {
-    for kind in [Classes, MultiLabel, Regression] {
+    for kind in [Classes, MultiLabel, Regression, Links] {
         for metric in Metric::of_kind(kind) {
             let expected = stats(metric, kind, 0..3).value().unwrap();
             let values = ranks(3).run(|mut comm| {
@@ -67,9 +68,12 @@ fn metrics_of_several_ranks_equal_those_of_one() {
 
 #[test]
 fn undefined_metrics_are_undefined_on_all_ranks() {
-    for (metric, kind) in
-        [(Metric::RocAuc, MultiLabel), (Metric::R2, Regression), (Metric::Accuracy, Classes)]
-    {
+    for (metric, kind) in [
+        (Metric::RocAuc, MultiLabel),
+        (Metric::R2, Regression),
+        (Metric::Accuracy, Classes),
+        (Metric::Mrr, Links),
+    ] {
         let values = ranks(2).run(|mut comm| Ok(stats(metric, kind, []).value_over(&mut *comm)?));
         assert_eq!(values.unwrap(), [None, None], "{metric}");
     }
@@ -82,7 +86,7 @@ fn names_parse_and_unknown_names_list_the_known_ones() {
     }
     let error = "auc".parse::<Metric>().unwrap_err();
     let expected = "unknown metric 'auc': expected one of accuracy, f1-micro, f1-macro, roc-auc, average-precision, \
-                    average-precision-micro, rmse, mae, r2";
+                    average-precision-micro, rmse, mae, r2, mrr, hits@10, hits@50, hits@100";
     assert_eq!(error.to_string(), expected);
 }
 
@@ -95,7 +99,8 @@ fn metrics_of_other_targets_are_rejected() {
     assert_eq!(error.to_string(), expected);
     assert!(Metric::RocAuc.check(Regression).is_err());
     assert!(Metric::AveragePrecisionMicro.check(Classes).is_err());
-    for kind in [Classes, MultiLabel, Regression] {
+    assert!(Metric::Mrr.check(Classes).is_err() && Metric::Accuracy.check(Links).is_err());
+    for kind in [Classes, MultiLabel, Regression, Links] {
         Metric::default_of(kind).check(kind).unwrap();
     }
 }
@@ -123,4 +128,38 @@ fn r2_is_exact_for_targets_far_from_zero() {
     }
     // The squared error of an item is 1, and the variance of 0, 1, 2 and 3 is 1.25.
     assert!((stats.value().unwrap() - (1.0 - 1.0 / 1.25)).abs() < 1e-9, "{:?}", stats.value());
+}
+
+#[test]
+fn ties_of_a_link_have_the_mean_rank() {
+    for (scores, expected) in [
+        (&[1.0, 0.0, -1.0][..], Some(1.0)),
+        (&[1.0, 1.0, -1.0], Some(1.5)),
+        (&[1.0, 1.0, 1.0], Some(2.0)),
+        (&[1.0, 2.0, 1.0], Some(2.5)),
+        (&[f32::NEG_INFINITY, 0.0, f32::INFINITY], Some(3.0)),
+        (&[f32::INFINITY, f32::INFINITY, 0.0], Some(1.5)),
+        (&[1.0], Some(1.0)),
+        (&[f32::NAN, 0.0], None),
+        (&[0.0, f32::NAN], None),
+    ] {
+        assert_eq!(LinkRanks::rank(scores), expected, "{scores:?}");
+    }
+    let mut ranks = LinkRanks::new(3);
+    for scores in [[1.0, 0.0, -1.0], [1.0, 1.0, 1.0], [1.0, 2.0, 1.0]] {
+        ranks.add(&scores);
+    }
+    assert_eq!((ranks.n_links(), ranks.n_first()), (3, 1));
+    assert_eq!(ranks.mrr(), Some((1.0 + 1.0 / 2.0 + 1.0 / 2.5) / 3.0));
+    assert_eq!([1, 2, 3].map(|k| ranks.hits_at(k)), [Some(1.0 / 3.0), Some(2.0 / 3.0), Some(1.0)]);
+}
+
+/// A NaN is not the best or the worst score: a diverged model has no metric.
+#[test]
+fn metrics_of_links_with_nan_scores_are_undefined() {
+    for metric in Metric::of_kind(Links) {
+        let mut stats = stats(metric, Links, 0..3);
+        stats.add_links(&[0.5, f32::NAN, 0.25]);
+        assert_eq!(stats.value(), None, "{metric}");
+    }
 }

@@ -1,0 +1,141 @@
+use burn::module::Module;
+use kiln_graph::{ItemId, LinkId, NodeId};
+use kiln_kernels::gather_features;
+use kiln_loader::{Batcher, Loader, Phase};
+use kiln_nn::{ForwardContext, LayerWiseModel, LinkPairs, Mode};
+
+use crate::error::Result;
+use crate::evaluate::evaluation::Evaluation;
+use crate::evaluate::evaluator::ExactEvaluator;
+use crate::step::batch::DeviceBatch;
+use crate::step::link::{LinkInput, LinkTask, pair_ids};
+use crate::step::metric_sums::MetricSums;
+use crate::step::node::{NodeInput, NodeTask};
+use crate::step::objective::Objective;
+use crate::step::task::{StepOutput, Task};
+use crate::step::trainer::TaskTrainer;
+
+/// A task on the nodes or the links of a graph, whose outputs an [`Evaluator`](crate::Evaluator) collects.
+pub trait EvaluatedTask: Task + Sized {
+    /// The items of the task.
+    type Item: ItemId;
+
+    /// Returns the objective.
+    fn objective(&self) -> &Objective;
+
+    /// Appends a batch to an evaluation.
+    fn collect(evaluation: &mut Evaluation, input: &Self::Input, forward: &StepOutput);
+
+    /// Returns the outputs for the loader's items in this phase, computed with all neighbours on this rank.
+    ///
+    /// # Errors
+    /// Returns the errors of [`LayerWiseInference::outputs`](crate::LayerWiseInference::outputs) and of the loader.
+    fn evaluate_exactly<F>(
+        exact: &ExactEvaluator,
+        trainer: &mut TaskTrainer<Self>,
+        loader: &Loader<F>,
+        phase: Phase,
+    ) -> Result<Evaluation>
+    where
+        F: Batcher<Item = Self::Item, Batch = DeviceBatch<Self::Input>>;
+
+    /// Returns the metric sums of [`EvaluatedTask::evaluate_exactly`].
+    ///
+    /// # Errors
+    /// Returns the errors of [`EvaluatedTask::evaluate_exactly`] and [`Evaluation::counts`].
+    fn count_exactly<F>(
+        exact: &ExactEvaluator,
+        trainer: &mut TaskTrainer<Self>,
+        loader: &Loader<F>,
+        phase: Phase,
+    ) -> Result<MetricSums>
+    where
+        F: Batcher<Item = Self::Item, Batch = DeviceBatch<Self::Input>>,
+    {
+        Self::evaluate_exactly(exact, trainer, loader, phase)?.counts()
+    }
+}
+
+impl<M: LayerWiseModel + Sync> EvaluatedTask for NodeTask<M> {
+    type Item = NodeId;
+
+    fn objective(&self) -> &Objective {
+        self.objective()
+    }
+
+    fn collect(evaluation: &mut Evaluation, input: &NodeInput, forward: &StepOutput) {
+        evaluation.add_batch(&input.seeds, &input.labels, &input.target_values, forward);
+    }
+
+    fn evaluate_exactly<F>(
+        exact: &ExactEvaluator,
+        trainer: &mut TaskTrainer<Self>,
+        loader: &Loader<F>,
+        _: Phase,
+    ) -> Result<Evaluation>
+    where
+        F: Batcher<Item = NodeId, Batch = DeviceBatch<NodeInput>>,
+    {
+        let outputs = exact.outputs(trainer, |model| model)?;
+        let (nodes, objective) = (loader.items().items(), trainer.task.objective());
+        Evaluation::of_targets(&outputs, nodes, &exact.targets, objective)
+    }
+
+    /// Does not hold the output rows of all nodes in memory at once.
+    fn count_exactly<F>(
+        exact: &ExactEvaluator,
+        trainer: &mut TaskTrainer<Self>,
+        loader: &Loader<F>,
+        _: Phase,
+    ) -> Result<MetricSums>
+    where
+        F: Batcher<Item = NodeId, Batch = DeviceBatch<NodeInput>>,
+    {
+        let outputs = exact.outputs(trainer, |model| model)?;
+        let (nodes, objective) = (loader.items().items(), trainer.task.objective());
+        Evaluation::count_targets(&outputs, nodes, &exact.targets, objective)
+    }
+}
+
+impl<M: LayerWiseModel + Sync> EvaluatedTask for LinkTask<M> {
+    type Item = LinkId;
+
+    fn objective(&self) -> &Objective {
+        self.objective()
+    }
+
+    fn collect(evaluation: &mut Evaluation, input: &LinkInput, forward: &StepOutput) {
+        let [srcs, dsts] = input.link_nodes();
+        evaluation.add_links(&input.links, &srcs, &dsts, forward);
+    }
+
+    /// Computes the encoder's rows of all nodes, and scores the pairs of the loader's batches. The neighbours that the
+    /// loader samples are not read.
+    fn evaluate_exactly<F>(
+        exact: &ExactEvaluator,
+        trainer: &mut TaskTrainer<Self>,
+        loader: &Loader<F>,
+        phase: Phase,
+    ) -> Result<Evaluation>
+    where
+        F: Batcher<Item = LinkId, Batch = DeviceBatch<LinkInput>>,
+    {
+        let rows = exact.outputs(trainer, |model| &model.encoder)?;
+        let decoder = trainer.model().decoder.valid();
+        let mut evaluation = Evaluation::new(trainer.task.objective().clone());
+        for batch in loader.epoch(phase) {
+            let DeviceBatch { key, input, .. } = batch?;
+            if input.links.is_empty() {
+                continue;
+            }
+            let (seeds, device) = (&input.nodes.seeds, trainer.device());
+            let x = gather_features(&rows, seeds, device)?;
+            let ids = pair_ids(&input.links, input.n_negatives);
+            let pairs = LinkPairs::upload(&input.srcs, &input.dsts, ids, seeds.len(), device);
+            let scores = decoder.score_pairs(x, &pairs, &ForwardContext { key, mode: Mode::Eval });
+            let forward = trainer.task.objective().forward(input.by_link(scores), &[], &[]);
+            Self::collect(&mut evaluation, &input, &forward);
+        }
+        Ok(evaluation)
+    }
+}

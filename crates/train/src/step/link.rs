@@ -1,0 +1,146 @@
+use std::marker::PhantomData;
+
+use burn::tensor::{Device, Tensor};
+use kiln_graph::{LinkId, NodeId};
+use kiln_loader::{LinkBatch, MiniBatch};
+use kiln_nn::{BlockModel, ForwardContext, LinkLoss, LinkModel, LinkPairs};
+
+use crate::step::batch::{DeviceBatch, ToDevice, tracked};
+use crate::step::metric_sums::MetricSums;
+use crate::step::node::NodeInput;
+use crate::step::objective::{BatchTargets, Objective};
+use crate::step::task::{StepOutput, Task};
+
+/// Link prediction: a model learns to score links above their negatives. `M` is the type of the encoder. The outputs of
+/// a batch are scores, `[n_links, 1 + n_negatives]`, with the score of the link in column 0.
+#[derive(Debug, Clone)]
+pub struct LinkTask<M> {
+    objective: Objective,
+    encoder: PhantomData<fn() -> M>,
+}
+
+impl<M> LinkTask<M> {
+    /// Creates the task with the binary cross entropy.
+    pub fn new() -> Self {
+        Self::with_loss(LinkLoss::default())
+    }
+
+    /// Creates a task with this loss.
+    pub fn with_loss(loss: LinkLoss) -> Self {
+        Self { objective: Objective::Links(loss), encoder: PhantomData }
+    }
+
+    /// Returns the objective.
+    pub fn objective(&self) -> &Objective {
+        &self.objective
+    }
+}
+
+impl<M> Default for LinkTask<M> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The input of a model of link prediction. A link has `1 + n_negatives` pairs: the link itself, then its negatives.
+///
+/// | array | element | length | indexed by |
+/// |---|---|---|---|
+/// | `links` | [`LinkId`] | `n_links` | position in the batch |
+/// | `srcs` | `u32`, a position in the seeds of `nodes` | `n_links * (1 + n_negatives)` | pair, row-major; its source |
+/// | `dsts` | `u32`, a position in the seeds of `nodes` | the same | pair, row-major; its destination |
+#[derive(Debug, Clone)]
+pub struct LinkInput {
+    /// The sampled neighbourhoods of the pairs' nodes, and their features.
+    pub nodes: NodeInput,
+    /// The pairs, as rows of the encoder's output.
+    pub pairs: LinkPairs,
+    /// The links.
+    pub links: Vec<LinkId>,
+    /// The source of each pair.
+    pub srcs: Vec<u32>,
+    /// The destination of each pair.
+    pub dsts: Vec<u32>,
+    /// The number of negatives of each link.
+    pub n_negatives: usize,
+}
+
+impl LinkInput {
+    /// Returns the sources and the destinations of the links.
+    pub fn link_nodes(&self) -> [Vec<NodeId>; 2] {
+        [&self.srcs, &self.dsts].map(|positions| {
+            let of_links = positions.iter().step_by(1 + self.n_negatives);
+            of_links.map(|position| self.nodes.seeds[*position as usize]).collect()
+        })
+    }
+
+    /// Arranges the scores of all pairs by link.
+    ///
+    /// # Shapes
+    /// `scores` is `[n_links * (1 + n_negatives)]`, the result `[n_links, 1 + n_negatives]`.
+    pub(crate) fn by_link(&self, scores: Tensor<1>) -> Tensor<2> {
+        scores.reshape([self.links.len(), 1 + self.n_negatives])
+    }
+}
+
+/// Returns an id of each pair that depends on its link and its number only, for dropout masks.
+pub(crate) fn pair_ids(links: &[LinkId], n_negatives: usize) -> Vec<u32> {
+    let n_pairs = 1 + n_negatives as u32;
+    // Pairs of more than 2^32 share masks, which does no harm.
+    let of_link = |link: &LinkId| {
+        let first = link.0.wrapping_mul(n_pairs);
+        (0..n_pairs).map(move |number| first.wrapping_add(number))
+    };
+    links.iter().flat_map(of_link).collect()
+}
+
+impl ToDevice for LinkBatch<DeviceBatch<NodeInput>> {
+    type Input = LinkInput;
+
+    /// Copies the pairs. The nodes must be on the same device already.
+    ///
+    /// # Panics
+    /// Panics if the batch has no blocks.
+    fn to_device(self, device: &Device) -> DeviceBatch<LinkInput> {
+        let Self { nodes, links, srcs, dsts, n_negatives } = self;
+        let DeviceBatch { key, n_bytes, times, device: of_nodes, input: nodes, .. } = nodes;
+        let n_rows = nodes.blocks.last().expect("a batch should have a block per layer").n_dst();
+        let [src_rows, dst_rows] = [&srcs, &dsts].map(|positions| {
+            let rows = positions.iter().map(|position| nodes.seed_index[*position as usize] as u32);
+            rows.collect::<Vec<u32>>()
+        });
+        let pairs = LinkPairs::upload(&src_rows, &dst_rows, pair_ids(&links, n_negatives), n_rows, device);
+        let (n_items, n_bytes) = (links.len(), n_bytes + pairs.n_bytes());
+        let input = LinkInput { nodes, pairs, links, srcs, dsts, n_negatives };
+        DeviceBatch { key, n_items, n_bytes, times, device: of_nodes, input }
+    }
+}
+
+impl ToDevice for LinkBatch<MiniBatch> {
+    type Input = LinkInput;
+
+    fn to_device(self, device: &Device) -> DeviceBatch<LinkInput> {
+        let Self { nodes, links, srcs, dsts, n_negatives } = self;
+        LinkBatch { nodes: nodes.to_device(device), links, srcs, dsts, n_negatives }.to_device(device)
+    }
+}
+
+impl<M: BlockModel> Task for LinkTask<M> {
+    type Input = LinkInput;
+    type Model = LinkModel<M>;
+    type Targets = BatchTargets;
+
+    fn forward(&self, model: &LinkModel<M>, input: &LinkInput, ctx: &ForwardContext) -> StepOutput {
+        let NodeInput { blocks, x, .. } = &input.nodes;
+        let scores = model.forward(blocks, tracked(x, ctx), &input.pairs, ctx);
+        self.objective.forward(input.by_link(scores), &[], &[])
+    }
+
+    fn targets(&self, input: &LinkInput) -> BatchTargets {
+        self.objective.targets(&[], &[], input.links.len())
+    }
+
+    fn count(targets: &BatchTargets, outputs: &Tensor<2>, counts: &mut MetricSums) {
+        targets.count(outputs, counts);
+    }
+}
