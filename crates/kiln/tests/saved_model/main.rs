@@ -171,7 +171,7 @@ fn a_registry_opens_a_model_of_a_users_own() {
     let (_folder, run) = trained(&OwnConfig::for_data(&data), &loader(&data), 1);
     check_repeats(&run, &ModelRegistry::default().with_node_model::<OwnConfig>(), &raw);
     let error = SavedModel::open(&run).unwrap_err();
-    let expected = "the model is a \"own\", expected one of gcn, gin, sage: open it with a ModelRegistry that has its config";
+    let expected = "the model is a \"own\", expected one of gcn, gin, link-gcn, link-sage, sage: open it with a ModelRegistry that has its config";
     assert!(error.to_string().ends_with(expected), "{error}");
 }
 
