@@ -28,8 +28,8 @@ pub enum LinkExclusion {
 pub struct LinkBatcher<B> {
     nodes: B,
     links: Links,
-    /// The negatives of training and of evaluation.
-    negatives: [Negatives; 2],
+    /// The negatives of training, of the validation and of the test.
+    negatives: [Negatives; 3],
     exclusion: LinkExclusion,
 }
 
@@ -60,16 +60,34 @@ impl<B: Batcher<Item = NodeId>> LinkBatcher<B> {
     /// Creates a batcher of these links. `nodes` needs no targets. Training and evaluation draw the same negatives, and
     /// training excludes the step's links in both directions.
     pub fn new(nodes: B, links: Links, negatives: Negatives) -> Self {
-        let negatives = [negatives.clone(), negatives];
+        let negatives = [negatives.clone(), negatives.clone(), negatives];
         Self { nodes, links, negatives, exclusion: LinkExclusion::default() }
     }
 
-    /// Sets the negatives of evaluations. They depend on the run's seed and the kind of evaluation, so they are equal
-    /// in each epoch and for any batch size.
+    /// Sets the negatives of the validation and the test. They depend on the run's seed and the kind of evaluation, so
+    /// they are equal in each epoch and for any batch size.
     #[must_use]
     pub fn eval_negatives(self, negatives: Negatives) -> Self {
-        let [of_training, _] = self.negatives;
-        Self { negatives: [of_training, negatives], ..self }
+        let [of_training, ..] = self.negatives;
+        Self { negatives: [of_training, negatives.clone(), negatives], ..self }
+    }
+
+    /// Sets the negatives of the test only, for example because the validation and the test have fixed negatives of
+    /// their own ([`Negatives::fixed`]).
+    #[must_use]
+    pub fn test_negatives(self, negatives: Negatives) -> Self {
+        let [of_training, of_validation, _] = self.negatives;
+        Self { negatives: [of_training, of_validation, negatives], ..self }
+    }
+
+    /// Returns the negatives of a phase.
+    fn negatives(&self, phase: Phase) -> &Negatives {
+        let [of_training, of_validation, of_test] = &self.negatives;
+        match phase {
+            Phase::Train { .. } => of_training,
+            Phase::Validation => of_validation,
+            Phase::Test => of_test,
+        }
     }
 
     /// Sets the edges that message passing leaves out in training.
@@ -114,7 +132,7 @@ impl<B: Batcher<Item = NodeId>> Batcher for LinkBatcher<B> {
         let of_step: Vec<LinkId> = of_step.iter().copied().collect();
         self.check(&of_step)?;
         self.check(&links)?;
-        let negatives = &self.negatives[usize::from(!phase.is_training())];
+        let negatives = self.negatives(phase);
         let sampled = negatives.sample(&self.links, &links, &of_step, phase_key)?;
         let pairs = Pairs::new(&self.links, &links, &sampled.srcs, &sampled.dsts);
         let seeds = SeedBatch {

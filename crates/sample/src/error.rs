@@ -1,6 +1,6 @@
 use std::path::PathBuf;
 
-use kiln_graph::{NodeId, file_prefix};
+use kiln_graph::{LinkId, NodeId, file_prefix};
 
 /// An error of sampling.
 #[derive(Debug, thiserror::Error)]
@@ -118,6 +118,12 @@ pub enum Error {
         node: NodeId,
         /// The number of nodes in the graph.
         n_nodes: usize,
+    },
+    /// Fixed negatives lack a link.
+    #[error("the fixed negatives have no row for link {}: add its negatives, or draw negatives", link.0)]
+    NoFixedNegatives {
+        /// The id of the link.
+        link: LinkId,
     },
     /// A sampler of a remote graph failed to fetch edges.
     #[error(transparent)]

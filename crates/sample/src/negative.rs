@@ -2,7 +2,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use kiln_graph::{Csc, LinkId, Links, NodeId};
+use kiln_graph::{Csc, LinkId, LinkNegatives, Links, NodeId};
 
 use crate::rng::mul_hi;
 use crate::{Error, KeyDomain, NodeRng, Result, RngKey};
@@ -155,15 +155,22 @@ impl fmt::Debug for DegreeNegatives {
 ///
 /// A candidate that is the link itself, or that joins a node with itself, is drawn anew, and so is an edge of the graph
 /// of [`Negatives::rejecting`]. After [`Negatives::max_draws`] draws the last candidate is kept and counted
-/// ([`SampledNegatives::n_rejected`]).
+/// ([`SampledNegatives::n_rejected`]). Fixed negatives ([`Negatives::fixed`]) are never rejected.
 #[derive(Clone)]
 pub struct Negatives {
-    sampler: Arc<dyn NegativeSampler>,
+    source: Source,
     n_per_link: usize,
     known: Option<Arc<Csc>>,
     max_draws: u32,
     /// The number of rejected negatives of all batches so far, which clones share.
     n_rejected: Arc<AtomicU64>,
+}
+
+/// The source of negatives.
+#[derive(Clone)]
+enum Source {
+    Drawn(Arc<dyn NegativeSampler>),
+    Fixed(LinkNegatives),
 }
 
 /// The negatives of some links, `[n_links, n_per_link]`, row-major.
@@ -181,13 +188,18 @@ impl Negatives {
     /// Creates negatives that are rejected only if they are the link itself or join a node with itself, with at most 16
     /// draws each.
     pub fn new(sampler: impl NegativeSampler + 'static, n_per_link: usize) -> Self {
-        Self {
-            sampler: Arc::new(sampler),
-            n_per_link,
-            known: None,
-            max_draws: 16,
-            n_rejected: Arc::default(),
-        }
+        Self::of_source(Source::Drawn(Arc::new(sampler)), n_per_link)
+    }
+
+    /// Creates the given negatives, in their order and without a draw. They depend on the link only. None is rejected,
+    /// not even the link itself or an edge of the graph of [`Negatives::rejecting`].
+    pub fn fixed(negatives: LinkNegatives) -> Self {
+        let n_per_link = negatives.n_per_link();
+        Self::of_source(Source::Fixed(negatives), n_per_link)
+    }
+
+    fn of_source(source: Source, n_per_link: usize) -> Self {
+        Self { source, n_per_link, known: None, max_draws: 16, n_rejected: Arc::default() }
     }
 
     /// Also rejects the edges of a graph, whose neighbours must ascend. Each check is a binary search.
@@ -207,18 +219,32 @@ impl Negatives {
         self.n_per_link
     }
 
-    /// Draws the negatives of some of a step's links. They depend on `key`, on the link and on the number of the
+    /// Returns the negatives of some of a step's links. They depend on `key`, on the link and on the number of the
     /// negative only, for in-batch negatives also on the links of the step. `step` are the links of the step over all
     /// ranks.
     ///
     /// # Errors
     /// Returns [`Error::NegativeOutOfRange`] if a custom sampler returns a node that the graph of
-    /// [`Negatives::rejecting`] does not have.
+    /// [`Negatives::rejecting`] does not have, and [`Error::NoFixedNegatives`] if the fixed negatives lack a link.
     ///
     /// # Panics
     /// Panics if a link is not in the list.
     pub fn sample(
         &self,
+        all: &Links,
+        links: &[LinkId],
+        step: &[LinkId],
+        key: RngKey,
+    ) -> Result<SampledNegatives> {
+        match &self.source {
+            Source::Drawn(sampler) => self.sample_drawn(&**sampler, all, links, step, key),
+            Source::Fixed(negatives) => take_fixed(negatives, all, links),
+        }
+    }
+
+    fn sample_drawn(
+        &self,
+        sampler: &dyn NegativeSampler,
         all: &Links,
         links: &[LinkId],
         step: &[LinkId],
@@ -236,7 +262,7 @@ impl Negatives {
             for (row, &link) in links.iter().enumerate() {
                 let (src, dst) = all.pair(link);
                 let positive = PositiveLink { src, dst, step_dsts: &step_dsts };
-                let ((src, dst), is_rejected) = self.draw(positive, &mut key.link(link).rng())?;
+                let ((src, dst), is_rejected) = self.draw(sampler, positive, &mut key.link(link).rng())?;
                 let position = row * self.n_per_link + number;
                 sampled.srcs[position] = src;
                 sampled.dsts[position] = dst;
@@ -254,13 +280,18 @@ impl Negatives {
     }
 
     /// Draws one negative, and returns it with true if it should be rejected, too.
-    fn draw(&self, link: PositiveLink<'_>, rng: &mut NodeRng) -> Result<((NodeId, NodeId), bool)> {
-        let mut pair = self.sampler.draw(link, rng);
+    fn draw(
+        &self,
+        sampler: &dyn NegativeSampler,
+        link: PositiveLink<'_>,
+        rng: &mut NodeRng,
+    ) -> Result<((NodeId, NodeId), bool)> {
+        let mut pair = sampler.draw(link, rng);
         for _ in 1..self.max_draws {
             if !self.is_rejected(link, pair)? {
                 return Ok((pair, false));
             }
-            pair = self.sampler.draw(link, rng);
+            pair = sampler.draw(link, rng);
         }
         Ok((pair, self.is_rejected(link, pair)?))
     }
@@ -278,11 +309,31 @@ impl Negatives {
     }
 }
 
+/// Returns the fixed negatives of some links.
+fn take_fixed(negatives: &LinkNegatives, all: &Links, links: &[LinkId]) -> Result<SampledNegatives> {
+    let n_pairs = links.len() * negatives.n_per_link();
+    let (mut srcs, mut dsts) = (Vec::with_capacity(n_pairs), Vec::with_capacity(n_pairs));
+    for &link in links {
+        let row = negatives.row(link).ok_or(Error::NoFixedNegatives { link })?;
+        dsts.extend_from_slice(negatives.dsts_of(row));
+        match negatives.srcs_of(row) {
+            Some(of_row) => srcs.extend_from_slice(of_row),
+            None => srcs.resize(dsts.len(), all.pair(link).0),
+        }
+    }
+    Ok(SampledNegatives { srcs, dsts, n_rejected: 0 })
+}
+
 impl fmt::Debug for Negatives {
     /// Writes the settings that the negatives depend on.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { sampler, n_per_link, known, max_draws, .. } = self;
-        write!(f, "{n_per_link} {}", sampler.name())?;
+        let Self { source, n_per_link, known, max_draws, .. } = self;
+        match source {
+            Source::Drawn(sampler) => write!(f, "{n_per_link} {}", sampler.name())?,
+            Source::Fixed(negatives) => {
+                return write!(f, "{n_per_link} fixed of {} links", negatives.links().len());
+            }
+        }
         match known {
             Some(known) => write!(f, ", not among {} edges, {max_draws} draws", known.n_edges()),
             None => write!(f, ", {max_draws} draws"),

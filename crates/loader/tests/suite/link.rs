@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kiln_feature::{DenseFeatures, FeatureStore};
-use kiln_graph::{CscBuilder, LinkId, Links, NodeId};
+use kiln_graph::{CscBuilder, LinkId, LinkNegatives, Links, NodeId};
 use kiln_loader::{
     BatchError, Batcher, ItemSampler, ItemSamplerConfig, LinkBatch, LinkBatcher, LinkExclusion, MiniBatch,
     NodeBatcher, Phase, SeedBatch, Shard, StageTimes, UnevenShards,
@@ -131,6 +131,47 @@ fn evaluation_negatives_do_not_depend_on_the_batch_size_or_the_epoch() {
     };
     assert_eq!(all(7, Phase::Validation), all(180, Phase::Validation));
     assert_ne!(all(180, Phase::Test), all(180, Phase::Validation));
+}
+
+#[test]
+fn evaluations_use_the_given_negatives_in_their_order() {
+    // Each link has its own source as a negative destination, edges of the graph, and repeated nodes: none is rejected.
+    let negatives = |first: u32, n_links: u32, n_per_link: u32| {
+        let ids = (first..first + n_links).map(LinkId).collect::<Vec<_>>();
+        let dsts: Vec<u32> =
+            (0..n_links * n_per_link).map(|negative| (first + negative / 2) % N_NODES).collect();
+        LinkNegatives::of_dsts(ids, n_per_link as usize, dsts).unwrap()
+    };
+    let (val, test) = (negatives(100, 30, 5), negatives(130, 50, 3));
+    let batcher = batcher(Negatives::new(InBatchNegatives, 1))
+        .eval_negatives(Negatives::fixed(val.clone()))
+        .test_negatives(Negatives::fixed(test.clone()));
+    for (phase, negatives) in [(Phase::Validation, &val), (Phase::Test, &test)] {
+        let expected: Vec<(NodeId, NodeId)> = (0..)
+            .zip(negatives.links())
+            .flat_map(|(row, link)| {
+                let (src, dst) = links().pair(*link);
+                let negatives = negatives.dsts_of(row).iter().map(|dst| (src, *dst)).collect::<Vec<_>>();
+                [(src, dst)].into_iter().chain(negatives)
+            })
+            .collect();
+        for (n_ranks, batch_size) in [(1, 1), (1, 7), (1, 100), (2, 4), (4, 3)] {
+            let order = |rank: usize| {
+                let shard = Shard { rank, world_size: n_ranks };
+                let config = ItemSamplerConfig { batch_size, shard, ..Default::default() };
+                ItemSampler::new(negatives.links().to_vec(), config).unwrap().epoch(phase)
+            };
+            let mut all = Vec::new();
+            for step in 0..order(0).n_steps() {
+                let of_rank = |rank: usize| make(&batcher, order(rank).batch(step));
+                all.extend(joined(of_rank, n_ranks).1);
+            }
+            assert_eq!(all, expected, "{phase:?}, {n_ranks} ranks, batches of {batch_size}");
+        }
+    }
+    let seeds = items(0, 1, 7).epoch(Phase::Validation).batch(0);
+    let error = batcher.batch(seeds, &mut Scratch::default(), &mut StageTimes::default()).unwrap_err();
+    assert!(error.to_string().contains("no row for link 0"), "{error}");
 }
 
 #[test]

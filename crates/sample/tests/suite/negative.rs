@@ -3,7 +3,7 @@
 // Test helpers may unwrap.
 #![allow(clippy::unwrap_used)]
 
-use kiln_graph::{CscBuilder, LinkId, Links, NodeId};
+use kiln_graph::{CscBuilder, LinkId, LinkNegatives, Links, NodeId};
 use kiln_sample::{
     DegreeNegatives, Error, InBatchNegatives, NegativeSampler, Negatives, NodeRng, PositiveLink, RngKey,
     UniformNegatives, UniformPairNegatives,
@@ -137,4 +137,24 @@ fn reports_nodes_that_do_not_exist() {
     let negatives = Negatives::new(Beyond, 1).rejecting(hub(60));
     let error = negatives.sample(&links(), &ids(0..1), &ids(0..1), RngKey::new(0)).unwrap_err();
     assert!(matches!(error, Error::NegativeOutOfRange { node: NodeId(99), n_nodes: 61 }), "{error}");
+}
+
+#[test]
+fn fixed_negatives_are_returned_as_given() {
+    let (links, key) = (links(), RngKey::new(0));
+    let (srcs, dsts) = (vec![4_u32, 5, 6, 7], vec![9_u32, 9, 6, 1]);
+    let ids = vec![LinkId(3), LinkId(8)];
+    let of_dsts = Negatives::fixed(LinkNegatives::of_dsts(ids.clone(), 2, dsts.clone()).unwrap());
+    let of_pairs = Negatives::fixed(LinkNegatives::of_pairs(ids, 2, srcs, dsts).unwrap());
+    let wanted = [LinkId(8), LinkId(3), LinkId(8)];
+    for (negatives, expected) in [(&of_dsts, [8, 8, 3, 3, 8, 8]), (&of_pairs, [6, 7, 4, 5, 6, 7])] {
+        let sampled = negatives.sample(&links, &wanted, &wanted, key).unwrap();
+        assert_eq!(sampled.srcs, expected.map(NodeId));
+        // The destination of link 8 is node 9, and 6 -> 6 is a self loop: neither is rejected.
+        assert_eq!(sampled.dsts, [6, 1, 9, 9, 6, 1].map(NodeId));
+        assert_eq!((sampled.n_rejected, negatives.n_rejected(), negatives.n_per_link()), (0, 0, 2));
+    }
+    assert_eq!(format!("{of_dsts:?}"), "2 fixed of 2 links");
+    let error = of_dsts.sample(&links, &[LinkId(4)], &[], key).unwrap_err();
+    assert!(matches!(error, Error::NoFixedNegatives { link: LinkId(4) }), "{error}");
 }
