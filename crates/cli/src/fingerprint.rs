@@ -43,7 +43,7 @@ pub(crate) fn fingerprint(
         _ => value.clone(),
     };
     let flags = flags.map(|(flag, value)| (format!("--{flag}"), plain(value)));
-    let (n_ranks, batches) = (ranks.n_ranks(launch), ranks.batches(is_of_graphs));
+    let (n_ranks, batches) = (ranks.job.n_ranks(launch), ranks.batches(is_of_graphs));
     let of_ranks = [
         ("--batch-size x --ranks".to_owned(), Some(batches.batch_size * n_ranks)),
         ("--ranks".to_owned(), (batches.uneven != kiln::loader::UnevenShards::Join).then_some(n_ranks)),

@@ -59,13 +59,16 @@ pub(crate) fn choice<T: Clone + Send + Sync + 'static>(
 
 /// Returns the parser of `--node-features`.
 pub(crate) fn node_features() -> impl TypedValueParser<Value = NodeFeatures> {
-    choice([
-        ("auto", "The stored features, else the node labels, else a constant", NodeFeatures::Auto),
-        ("data", "The stored features", NodeFeatures::Stored),
-        ("labels", "One-hot node labels", NodeFeatures::Labels),
-        ("degrees", "One-hot node degrees", NodeFeatures::Degrees),
-        ("constant", "The number 1", NodeFeatures::Constant),
-    ])
+    choice(NodeFeatures::ALL.map(|kind| {
+        let help = match kind {
+            NodeFeatures::Auto => "The stored features, else the node labels, else a constant",
+            NodeFeatures::Stored => "The stored features",
+            NodeFeatures::Labels => "One-hot node labels",
+            NodeFeatures::Degrees => "One-hot node degrees",
+            NodeFeatures::Constant => "The number 1",
+        };
+        (kind.name(), help, kind)
+    }))
 }
 
 /// Parses `--data`: the name of a built-in or synthetic dataset, or an existing path.

@@ -24,7 +24,7 @@ mod optimizer;
 mod output;
 mod partitions;
 mod predict;
-mod predicted;
+mod prediction_files;
 mod progress;
 mod ranks;
 mod sampling;

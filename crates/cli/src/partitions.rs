@@ -1,4 +1,4 @@
-//! The flags of `kiln train` for partitioned graphs, and the lines that it prints about them.
+//! The flags of `kiln train` and `kiln predict` for partitioned graphs, and the lines that it prints about them.
 
 use std::cell::Cell;
 use std::io::{self, Write};
@@ -32,6 +32,20 @@ pub(crate) struct PartitionArgs {
     /// Processes that hold the partitions. Default: server if --servers is given, else worker.
     #[arg(long, value_enum)]
     mode: Option<Mode>,
+    #[command(flatten)]
+    source: PartitionSource,
+    /// Number of batches that each loader worker (--workers) prepares concurrently, to overlap network latency.
+    #[arg(long, value_parser = flags::threads, default_value = "4")]
+    pub(crate) worker_concurrency: usize,
+    /// Size limit of the prefetched batches of each rank, finished or in preparation.
+    #[arg(long, value_parser = kiln::data::convert::parse_bytes, default_value = "1GiB")]
+    channel_size: u64,
+}
+
+/// The flags for the partitions or their servers, and the caches of features.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Partitioned graphs, instead of --data")]
+pub(crate) struct PartitionSource {
     /// Folder with `part0`, `part1`, ... from `kiln data partition`, for `--mode worker`. A machine needs only the
     /// partitions of its own ranks. The number of ranks must be a multiple of the number of partitions; consecutive
     /// ranks share a partition.
@@ -51,18 +65,12 @@ pub(crate) struct PartitionArgs {
     /// Size of each rank's dynamic cache of remote feature rows (SIEVE eviction), such as 256MiB.
     #[arg(long, value_parser = kiln::data::convert::parse_bytes, default_value = "0")]
     cache_size: u64,
-    /// Number of batches that each loader worker (--workers) prepares concurrently, to overlap network latency.
-    #[arg(long, value_parser = flags::threads, default_value = "4")]
-    pub(crate) worker_concurrency: usize,
-    /// Size limit of the prefetched batches of each rank, finished or in preparation.
-    #[arg(long, value_parser = kiln::data::convert::parse_bytes, default_value = "1GiB")]
-    channel_size: u64,
 }
 
 impl PartitionArgs {
     /// Returns true if the flags select a partitioned graph.
     pub(crate) fn are_given(&self) -> bool {
-        self.parts.is_some() || !self.servers.is_empty() || self.mode.is_some()
+        self.source.is_given() || self.mode.is_some()
     }
 
     /// Returns the size limit of the prefetched batches, in bytes.
@@ -72,15 +80,42 @@ impl PartitionArgs {
 
     /// Opens the folder of partitions or connects to the servers, and prints a summary.
     pub(crate) fn open(&self, tls: &TlsArgs, graph_mode: GraphMode) -> anyhow::Result<PartitionedGraph> {
-        let default = if self.servers.is_empty() { Mode::Worker } else { Mode::Server };
+        let mode = self.mode.unwrap_or(self.source.default_mode());
+        ensure!(
+            mode == Mode::Worker || graph_mode == GraphMode::Host,
+            "--graph-mode device and zero-copy require --mode worker: servers sample on the CPU"
+        );
+        self.source.open_in(mode, tls, self.queue_bytes().min(IN_FLIGHT_BYTES))
+    }
+}
+
+/// The limit of in-flight responses, in bytes.
+const IN_FLIGHT_BYTES: usize = 256 << 20;
+
+impl PartitionSource {
+    /// Returns true if the flags select a partitioned graph.
+    pub(crate) fn is_given(&self) -> bool {
+        self.parts.is_some() || !self.servers.is_empty()
+    }
+
+    fn default_mode(&self) -> Mode {
+        if self.servers.is_empty() { Mode::Worker } else { Mode::Server }
+    }
+
+    /// Opens the folder of partitions, or connects to the servers if they are given, and prints a summary.
+    pub(crate) fn open(&self, tls: &TlsArgs) -> anyhow::Result<PartitionedGraph> {
+        self.open_in(self.default_mode(), tls, IN_FLIGHT_BYTES)
+    }
+
+    fn open_in(&self, mode: Mode, tls: &TlsArgs, in_flight_bytes: usize) -> anyhow::Result<PartitionedGraph> {
         let config = PartitionsConfig {
             host: self.host.clone(),
             token: graph_token(tls)?,
             tls: tls.files()?,
-            in_flight_bytes: self.queue_bytes().min(256 << 20),
+            in_flight_bytes,
             ..PartitionsConfig::default()
         };
-        let graph = match (self.mode.unwrap_or(default), &self.parts, &self.servers[..]) {
+        let graph = match (mode, &self.parts, &self.servers[..]) {
             (Mode::Worker, Some(folder), []) => PartitionedGraph::open(folder, config)?,
             (Mode::Worker, ..) => {
                 bail!(
@@ -92,10 +127,6 @@ impl PartitionArgs {
                 ensure!(
                     self.host.is_none(),
                     "--host requires --mode worker: with servers, ranks serve no partition"
-                );
-                ensure!(
-                    graph_mode == GraphMode::Host,
-                    "--graph-mode device and zero-copy require --mode worker: servers sample on the CPU"
                 );
                 PartitionedGraph::connect(self.servers.clone(), config)?
             }

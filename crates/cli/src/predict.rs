@@ -1,24 +1,28 @@
 //! `kiln predict`.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
-use kiln::data::{NodeFeatures, Split, read_ids};
-use kiln::feature::TargetKind;
-use kiln::graph::ItemId;
-use kiln::kernels::Devices;
-use kiln::prelude::{PredictMode, PredictOnDataset, SavedModel};
+use kiln::comm::LaunchEnv;
+use kiln::data::{NodeFeatures, NodeNames, Split, read_ids};
+use kiln::feature::Targets;
+use kiln::graph::{ItemId, NodeId};
+use kiln::prelude::{PredictMode, PredictOnDataset, RankHandle, SavedModel};
 use kiln::sample::Fanout;
-use kiln::store::{npy, whole_file::write_whole};
-use kiln::train::{LayerWiseConfig, ModelRegistry, ModelTask};
+use kiln::store::sha256;
+use kiln::train::{LayerWiseConfig, ModelRegistry, ModelTask, NodePredictor, PredictedRows, WantedRows};
+use kiln::{Error, PredictionOutput, launch};
 
 use crate::flags;
-use crate::output::print_rank_zero;
-use crate::predicted::{Predicted, rows_csv};
+use crate::output::{be_quiet, print_rank_zero};
+use crate::partitions::PartitionSource;
+use crate::prediction_files::{Format, PredictionFiles, Request, Totals};
+use crate::ranks::JobArgs;
 use crate::source::DataSource;
 
 /// The neighbours that predictions read.
@@ -32,15 +36,6 @@ enum Mode {
     Sampled,
 }
 
-/// The format of scores and embeddings.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// Text, one line per node or graph, which begins with its id.
-    Csv,
-    /// NumPy arrays of f32, with the ids in `items.npy`.
-    Npy,
-}
-
 /// The flags of `kiln predict`.
 #[derive(Debug, Args)]
 pub(crate) struct PredictArgs {
@@ -49,21 +44,25 @@ pub(crate) struct PredictArgs {
     run: PathBuf,
     /// Dataset, as for `kiln train`, without preprocessing: the model repeats that of its training data. It may contain
     /// nodes that training did not have.
-    #[arg(long, value_parser = flags::data, default_value = "debian-packages")]
+    #[arg(long, value_parser = flags::data, default_value = "debian-packages", conflicts_with_all = ["parts", "servers"])]
     data: DataSource,
     /// Copies graph and features into memory.
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["parts", "servers"])]
     in_memory: bool,
-    /// Node features, for graph classification: as in training.
-    #[arg(long, default_value = "auto", value_parser = flags::node_features())]
-    node_features: NodeFeatures,
+    /// Node features, for graph classification. Default: those of training.
+    #[arg(long, value_parser = flags::node_features())]
+    node_features: Option<NodeFeatures>,
     /// Nodes (or graphs) to predict: `test` (the test split of the data; of graphs, that of the run's seed), `all`, or
     /// a file of ids, `.npy` or text with one id per line.
     #[arg(long, value_name = "test|all|FILE", default_value = "test")]
     nodes: String,
-    /// New or empty folder for the results.
+    /// New or empty folder for the results. It appears when all its files are complete.
     #[arg(long)]
     out: PathBuf,
+    /// Writes a folder per rank, such as `part-00000-of-00004`, with a consecutive range of the nodes or graphs, instead
+    /// of one result on rank 0: for many nodes, or if the ranks share no folder.
+    #[arg(long)]
+    per_rank: bool,
     /// Also writes the embeddings of nodes: the inputs of the model's last layer.
     #[arg(long)]
     embeddings: bool,
@@ -81,18 +80,37 @@ pub(crate) struct PredictArgs {
     #[arg(long)]
     seed: Option<u64>,
     /// Memory limit of `--mode exact` for layer outputs, such as 512MiB; the rest is written to temporary files
-    /// (TMPDIR). The scores and embeddings of the requested nodes are not included. Default: no limit.
+    /// (TMPDIR). Scores and embeddings are written batch by batch. Default: no limit.
     #[arg(long, value_parser = kiln::data::convert::parse_bytes)]
     memory: Option<u64>,
-    /// Compute device: `cpu`, or with the feature of that name `cuda`, `wgpu` or `cube-cpu`.
-    #[arg(long, value_parser = |names: &str| Devices::open(names), default_value = "cpu")]
-    device: Devices,
+    #[command(flatten)]
+    job: JobArgs,
+    #[command(flatten)]
+    parts: PartitionSource,
 }
+
+/// A prediction job: the flags, the model on the device of this process's first rank, and the launcher's settings.
+struct Job<'a> {
+    args: &'a PredictArgs,
+    model: SavedModel,
+    /// The local rank on whose device the model is.
+    local_rank: usize,
+    launch: Option<LaunchEnv>,
+    started: Instant,
+}
+
+/// The longest wait of the other ranks for the files of one. It may be long, because a lost rank is detected during the
+/// wait.
+const WRITING: Duration = Duration::from_secs(24 * 3600);
 
 /// Runs `kiln predict`.
 pub(crate) fn run(args: &PredictArgs) -> anyhow::Result<()> {
-    let device = &args.device.of_rank(0).device;
-    let model = SavedModel::open_with(&args.run, &ModelRegistry::default(), device)?;
+    let launch = args.job.launch()?;
+    if launch.as_ref().is_some_and(|launch| launch.rank != 0) {
+        be_quiet();
+    }
+    let local_rank = launch.as_ref().map_or(0, |launch| launch.local_rank);
+    let model = open_model(args, local_rank)?;
     check_out(&args.out)?;
     let inputs = &model.info().inputs;
     print_rank_zero(format_args!(
@@ -103,64 +121,211 @@ pub(crate) fn run(args: &PredictArgs) -> anyhow::Result<()> {
         inputs.n_features,
         inputs.n_outputs
     ));
-    match inputs.task {
-        ModelTask::Nodes => predict_nodes(args, &model),
-        ModelTask::Graphs => predict_graphs(args, &model),
+    let task = inputs.task;
+    let job = Job { args, model, local_rank, launch, started: Instant::now() };
+    match task {
+        ModelTask::Nodes if args.parts.is_given() => job.partitioned_nodes(),
+        ModelTask::Nodes => job.nodes(),
+        ModelTask::Graphs => job.graphs(),
         ModelTask::Links => {
             bail!("the model scores links, expected one of nodes or graphs: use NodePredictor::score_links")
         }
     }
 }
 
-fn predict_nodes(args: &PredictArgs, model: &SavedModel) -> anyhow::Result<()> {
-    let mut data = args.data.load(model.info().evaluation.seed)?;
-    if args.in_memory {
-        data = data.in_memory();
-    }
-    print_rank_zero(&data);
-    let nodes = items(&args.nodes, &data.split.test, data.graph.n_nodes())?;
-    let mode = args.mode(model)?;
-    let bar = progress_bar();
-    let to_bar = bar.clone();
-    let predictor = model.on_dataset(&data)?.on_progress(move |n_done, n_rows| {
-        to_bar.set_length(n_rows);
-        to_bar.set_position(n_done);
-    });
-    let started = Instant::now();
-    let (scores, embeddings) = match args.embeddings {
-        true => predictor.predict_and_embed(&nodes, &mode).map(|(scores, rows)| (scores, Some(rows)))?,
-        false => (predictor.predict(&nodes, &mode)?, None),
-    };
-    bar.finish_and_clear();
-    let seconds = started.elapsed().as_secs_f64();
-    print_rank_zero(format_args!("{} nodes predicted in {seconds:.2} s", nodes.len()));
-    let names = (!data.names.is_empty()).then_some(&*data.names);
-    write(args, model, &Predicted::new(&nodes, &data.targets(), names, scores, embeddings))
+fn open_model(args: &PredictArgs, local_rank: usize) -> kiln::Result<SavedModel> {
+    let device = &args.job.device.of_rank(local_rank).device;
+    Ok(SavedModel::open_with(&args.run, &ModelRegistry::default(), device)?)
 }
 
-fn predict_graphs(args: &PredictArgs, model: &SavedModel) -> anyhow::Result<()> {
-    let of_nodes = [
-        ("--embeddings", args.embeddings),
-        ("--mode", args.mode != Mode::AsEvaluated),
-        ("--fanouts", args.fanouts.is_some()),
-        ("--seed", args.seed.is_some()),
-        ("--memory", args.memory.is_some()),
-        ("--in-memory", args.in_memory),
-    ];
-    if let Some((flag, _)) = of_nodes.into_iter().find(|(_, is_given)| *is_given) {
-        bail!("{flag} does not apply to a model of graphs: remove it");
+impl Job<'_> {
+    fn nodes(&self) -> anyhow::Result<()> {
+        let args = self.args;
+        let mut data = args.data.load(self.model.info().evaluation.seed)?;
+        if args.in_memory {
+            data = data.in_memory();
+        }
+        print_rank_zero(&data);
+        let nodes = items(&args.nodes, &data.split.test, data.graph.n_nodes())?;
+        let mode = args.mode(&self.model)?;
+        let predictor = self.model.on_dataset(&data)?;
+        let names = (!data.names.is_empty()).then_some(&*data.names);
+        let (targets, hash) = (data.targets(), sha256(&id_bytes(&nodes)));
+        self.launch(&hash, |rank| self.predict_nodes(rank, &predictor, &nodes, &mode, &targets, names))
     }
-    let (data, split) = args.data.load_graphs()?;
-    let features = data.node_features(args.node_features)?;
-    // `kiln train` splits sets without a split of their own by the seed of the run.
-    let seed = model.info().evaluation.seed;
-    let split = split.map_or_else(|| Split::random(data.n_graphs(), [0.8, 0.1], seed), Ok)?;
-    let graphs = items(&args.nodes, &split.test, data.n_graphs())?;
-    let started = Instant::now();
-    let scores = model.predict_dataset(&data, &features, &graphs)?;
-    let seconds = started.elapsed().as_secs_f64();
-    print_rank_zero(format_args!("{} graphs predicted in {seconds:.2} s", graphs.len()));
-    write(args, model, &Predicted::new(&graphs, &data.targets(), None, scores, None))
+
+    fn partitioned_nodes(&self) -> anyhow::Result<()> {
+        let args = self.args;
+        let graph = args.parts.open(args.job.tls())?;
+        graph.check_ranks(args.job.n_ranks(self.launch.as_ref()))?;
+        let mode = args.mode(&self.model)?;
+        self.launch(&graph.info().hash, |rank| {
+            let joined = graph.join(rank)?;
+            let nodes = items(&args.nodes, joined.graph.test(), joined.graph.n_nodes());
+            let nodes = nodes.map_err(|error| Error::Other(error.into()))?;
+            let predictor = self.model.on_partitions(&joined)?;
+            let targets = joined.graph.labels().clone().into();
+            self.predict_nodes(rank, &predictor, &nodes, &mode, &targets, None)
+        })
+    }
+
+    /// Predicts nodes on one rank.
+    fn predict_nodes(
+        &self,
+        rank: &RankHandle,
+        predictor: &NodePredictor,
+        nodes: &[NodeId],
+        mode: &PredictMode,
+        targets: &Targets<NodeId>,
+        names: Option<&NodeNames>,
+    ) -> kiln::Result<Totals> {
+        let predictor = predictor.with_model(&self.model_of(rank)?)?;
+        let bar = progress_bar(rank);
+        let to_bar = bar.clone();
+        let is_exact = predictor.is_exact(mode);
+        let predictor = predictor.on_progress(move |n_done, n_rows| show(&to_bar, n_done, n_rows));
+        let wanted = if self.args.embeddings { WantedRows::Both } else { WantedRows::Outputs };
+        let embedding_width = self.args.embeddings.then(|| predictor.embedding_width()).transpose()?;
+        let (model, format) = (&self.model, self.args.format);
+        let request = Request { items: nodes, targets, names, model, format, embedding_width };
+        let totals = self.write(rank, &request, |output, each| {
+            rank.predict(&predictor, nodes, mode, wanted, output, |rows| {
+                if !is_exact {
+                    show(&bar, rows.positions.end as u64, nodes.len() as u64);
+                }
+                each(&rows)
+            })
+        });
+        bar.finish_and_clear();
+        totals
+    }
+
+    /// Returns the model on the device of a rank.
+    fn model_of(&self, rank: &RankHandle) -> kiln::Result<SavedModel> {
+        match self.args.job.device.len() == 1 || rank.local_index() == self.local_rank {
+            true => Ok(self.model.clone()),
+            false => open_model(self.args, rank.local_index()),
+        }
+    }
+
+    fn graphs(&self) -> anyhow::Result<()> {
+        let args = self.args;
+        let of_nodes = [
+            ("--embeddings", args.embeddings),
+            ("--mode", args.mode != Mode::AsEvaluated),
+            ("--fanouts", args.fanouts.is_some()),
+            ("--seed", args.seed.is_some()),
+            ("--memory", args.memory.is_some()),
+            ("--in-memory", args.in_memory),
+            ("--parts", args.parts.is_given()),
+        ];
+        if let Some((flag, _)) = of_nodes.into_iter().find(|(_, is_given)| *is_given) {
+            bail!("{flag} does not apply to a model of graphs: remove it");
+        }
+        let (data, split) = args.data.load_graphs()?;
+        let features = match args.node_features {
+            Some(kind) => data.node_features(kind)?,
+            None => self.model.node_features(&data)?,
+        };
+        // `kiln train` splits sets without a split of their own by the seed of the run.
+        let seed = self.model.info().evaluation.seed;
+        let split = split.map_or_else(|| Split::random(data.n_graphs(), [0.8, 0.1], seed), Ok)?;
+        let graphs = items(&args.nodes, &split.test, data.n_graphs())?;
+        let (targets, hash) = (data.targets(), sha256(&id_bytes(&graphs)));
+        self.launch(&hash, |rank| {
+            let model = self.model_of(rank)?;
+            let batches = model.graph_batches(data.graph(), data.node_offsets(), &features, &graphs)?;
+            let (items, targets, format) = (&graphs[..], &targets, args.format);
+            let (names, embedding_width) = (None, None);
+            let request = Request { items, targets, names, model: &model, format, embedding_width };
+            self.write(rank, &request, |output, each| {
+                rank.predict_batches(&batches, output, |rows| each(&rows))
+            })
+        })
+    }
+
+    /// Runs `body` on each rank of this process and prints the result. `request` identifies the items, which must be
+    /// the same for all processes.
+    fn launch(
+        &self,
+        request: &str,
+        body: impl Fn(&RankHandle) -> kiln::Result<Totals> + Sync,
+    ) -> anyhow::Result<()> {
+        let Self { args, model, launch: environment, started, .. } = self;
+        let mut config = args.job.config(environment.as_ref())?;
+        if environment.is_some() {
+            let info = serde_json::to_vec(model.info()).context("describing the model")?;
+            config = config.agree_on("the model", sha256(&info)).agree_on("the requested items", request);
+            let flags = format!("{:?} {:?} {:?} {}", args.mode, args.fanouts, args.seed, args.per_rank);
+            config = config.agree_on("the flags of predictions", flags);
+        }
+        launch(config, |rank| {
+            if environment.is_some() {
+                print_rank_zero(rank.description());
+            }
+            let totals = sum(&rank, body(&rank)?)?;
+            if rank.is_zero() {
+                let seconds = started.elapsed().as_secs_f64();
+                let items = if model.info().inputs.task == ModelTask::Nodes { "nodes" } else { "graphs" };
+                print_rank_zero(format_args!("{} {items} predicted in {seconds:.2} s", totals.n_items));
+                if 0 < totals.n_labelled {
+                    let (n_hits, n_labelled) = (totals.n_hits, totals.n_labelled);
+                    let accuracy = n_hits as f64 / n_labelled as f64;
+                    print_rank_zero(format_args!("accuracy {accuracy:.4} on {n_labelled} labelled items"));
+                }
+                print_rank_zero(format_args!("files           {}", args.out.display()));
+            }
+            Ok(())
+        })?;
+        Ok(())
+    }
+
+    /// Writes the files of a rank: `predict` computes the rows and passes them to a callback. Without `--per-rank`, only
+    /// rank 0 writes.
+    fn write<I: ItemId>(
+        &self,
+        rank: &RankHandle,
+        request: &Request<'_, I>,
+        predict: impl FnOnce(
+            PredictionOutput,
+            &mut dyn FnMut(&PredictedRows) -> kiln::Result<()>,
+        ) -> kiln::Result<()>,
+    ) -> kiln::Result<Totals> {
+        let failed = |error: anyhow::Error| Error::Other(error.into());
+        let (folder, output) = match self.args.per_rank {
+            true => {
+                let name = format!("part-{:05}-of-{:05}", rank.index(), rank.world_size());
+                (self.args.out.join(name), PredictionOutput::EachRank)
+            }
+            false => (self.args.out.clone(), PredictionOutput::RankZero),
+        };
+        let is_writer = self.args.per_rank || rank.is_zero();
+        let mut files =
+            is_writer.then(|| PredictionFiles::create(&folder, request)).transpose().map_err(failed)?;
+        predict(output, &mut |rows| match &mut files {
+            Some(files) => files.write(rows).map_err(failed),
+            None => Ok(()),
+        })?;
+        files.map_or(Ok(Totals::default()), |files| files.finish().map_err(failed))
+    }
+}
+
+/// Sums the totals of all ranks, after each has written its files. Collective.
+fn sum(rank: &RankHandle, own: Totals) -> kiln::Result<Totals> {
+    let mut comm = rank.communicator("totals")?;
+    comm.barrier(WRITING)?;
+    let own = [own.n_items, own.n_labelled, own.n_hits].map(u64::to_le_bytes).concat();
+    let mut totals = Totals::default();
+    for bytes in comm.all_gather(&own)? {
+        let mut numbers = bytes
+            .chunks_exact(8)
+            .map(|bytes| bytes.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes)));
+        let mut next = || numbers.next().unwrap_or(0);
+        totals.n_items += next();
+        totals.n_labelled += next();
+        totals.n_hits += next();
+    }
+    Ok(totals)
 }
 
 impl PredictArgs {
@@ -198,49 +363,33 @@ fn items<I: ItemId>(selection: &str, test: &[I], n_items: usize) -> anyhow::Resu
     }
 }
 
-fn progress_bar() -> ProgressBar {
+/// Returns the ids of items as bytes, for their hash.
+fn id_bytes<I: ItemId>(items: &[I]) -> Vec<u8> {
+    items.iter().flat_map(|item| item.get().to_le_bytes()).collect()
+}
+
+fn progress_bar(rank: &RankHandle) -> ProgressBar {
+    if !rank.is_zero() {
+        return ProgressBar::hidden();
+    }
     let bar = ProgressBar::no_length();
     let style = ProgressStyle::with_template("{bar:30} row {pos}/{len}  {eta} left");
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
     bar
 }
 
-/// Creates the folder for the results, which must be new or empty.
-fn check_out(out: &Path) -> anyhow::Result<()> {
-    fs::create_dir_all(out).with_context(|| format!("{} could not be created", out.display()))?;
-    let mut entries = fs::read_dir(out).with_context(|| format!("{} could not be read", out.display()))?;
-    ensure!(entries.next().is_none(), "{} is not empty: give --out a new folder", out.display());
-    Ok(())
+fn show(bar: &ProgressBar, n_done: u64, n_rows: u64) {
+    bar.set_length(n_rows);
+    bar.set_position(n_done);
 }
 
-/// Writes the predictions and prints the accuracy on the labelled items.
-fn write(args: &PredictArgs, model: &SavedModel, predicted: &Predicted<'_>) -> anyhow::Result<()> {
-    let save = |name: &str, bytes: &[u8]| {
-        let path = args.out.join(name);
-        write_whole(&path, bytes).with_context(|| format!("{} could not be written", path.display()))
+/// Checks that the folder for the results is new or empty, before anything is computed.
+fn check_out(out: &Path) -> anyhow::Result<()> {
+    let is_free = match fs::read_dir(out) {
+        Ok(mut entries) => entries.next().is_none(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => true,
+        Err(error) => return Err(error).with_context(|| format!("{} could not be read", out.display())),
     };
-    if model.info().inputs.targets == TargetKind::Classes {
-        let classes = predicted.scores.classes();
-        save("predictions.csv", predicted.predictions_csv(&classes).as_bytes())?;
-        save("classes.csv", predicted.classes_csv(&classes, model).as_bytes())?;
-        if let Some((accuracy, n_labelled)) = predicted.accuracy(&classes) {
-            print_rank_zero(format_args!("accuracy {accuracy:.4} on {n_labelled} labelled items"));
-        }
-    } else {
-        save("predictions.csv", predicted.targets_csv().as_bytes())?;
-    }
-    let rows = [("scores", Some(&predicted.scores)), ("embeddings", predicted.embeddings.as_ref())];
-    for (name, rows) in rows.into_iter().filter_map(|(name, rows)| Some((name, rows?))) {
-        match args.format {
-            Format::Csv => save(&format!("{name}.csv"), rows_csv(&predicted.items, rows).as_bytes())?,
-            Format::Npy => {
-                save(&format!("{name}.npy"), &npy::write(rows.values(), &[rows.n_rows(), rows.width()]))?;
-            }
-        }
-    }
-    if args.format == Format::Npy {
-        save("items.npy", &npy::write(&predicted.items, &[predicted.items.len()]))?;
-    }
-    print_rank_zero(format_args!("files           {}", args.out.display()));
+    ensure!(is_free, "{} is not empty: give --out a new folder", out.display());
     Ok(())
 }

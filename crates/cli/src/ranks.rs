@@ -1,4 +1,4 @@
-//! The ranks of `kiln train`: threads of this process, or processes that a launcher started.
+//! The ranks of `kiln train` and `kiln predict`: threads of this process, or processes that a launcher started.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -22,10 +22,10 @@ pub(crate) enum RankCount {
     Exactly(usize),
 }
 
-/// The flags for ranks, batches and devices.
+/// The flags for the ranks of a job and their devices.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Ranks and batches")]
-pub(crate) struct RankArgs {
+#[command(next_help_heading = "Ranks")]
+pub(crate) struct JobArgs {
     /// Number of ranks, each a thread with its own replica of the model. `auto` is one rank per device, or on the CPU
     /// the number of cores divided by --threads-per-rank.
     #[arg(long, value_parser = flags::ranks, default_value = "1")]
@@ -36,6 +36,18 @@ pub(crate) struct RankArgs {
     /// Seconds that ranks wait for a missing rank before all ranks fail. Default: 600, or 120 if ranks are processes.
     #[arg(long, value_parser = flags::size)]
     deadline: Option<usize>,
+    /// Compute devices: `cpu`, or with the feature of that name `cuda`, `wgpu` or `cube-cpu`. `cuda` is all n GPUs;
+    /// local rank i uses GPU i mod n. `cuda:1` is one GPU, `cuda:0,cuda:2` are two.
+    #[arg(long, value_parser = |names: &str| Devices::open(names), default_value = "cpu")]
+    pub(crate) device: Devices,
+    #[command(flatten)]
+    launch: LaunchArgs,
+}
+
+/// The flags for ranks, batches and devices.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Batches")]
+pub(crate) struct RankArgs {
     /// Nodes or graphs in a batch of one rank. Default: 1024 nodes or 32 graphs.
     #[arg(long, value_parser = flags::size)]
     batch_size: Option<usize>,
@@ -57,12 +69,8 @@ pub(crate) struct RankArgs {
     /// partitioned graph 2.
     #[arg(long, value_parser = flags::workers)]
     pub(crate) workers: Option<usize>,
-    /// Compute devices: `cpu`, or with the feature of that name `cuda`, `wgpu` or `cube-cpu`. `cuda` is all n GPUs;
-    /// local rank i uses GPU i mod n. `cuda:1` is one GPU, `cuda:0,cuda:2` are two.
-    #[arg(long, value_parser = |names: &str| Devices::open(names), default_value = "cpu")]
-    pub(crate) device: Devices,
     #[command(flatten)]
-    launch: LaunchArgs,
+    pub(crate) job: JobArgs,
 }
 
 /// The flags by which ranks that are processes find each other.
@@ -123,7 +131,7 @@ impl TlsArgs {
     }
 }
 
-impl RankArgs {
+impl JobArgs {
     /// Returns the launch environment of this process, or `None` if it is the only process.
     pub(crate) fn launch(&self) -> anyhow::Result<Option<LaunchEnv>> {
         let &LaunchArgs { rank, world_size, local_rank, ref master, .. } = &self.launch;
@@ -193,7 +201,9 @@ impl RankArgs {
     pub(crate) fn n_ranks(&self, launch: Option<&LaunchEnv>) -> usize {
         launch.map_or_else(|| self.n_threads(), |launch| launch.world_size)
     }
+}
 
+impl RankArgs {
     /// Returns the batch settings, with the default batch size of the task.
     pub(crate) fn batches(&self, is_of_graphs: bool) -> BatchConfig {
         let batch_size = self.batch_size.unwrap_or(if is_of_graphs { 32 } else { 1024 });
@@ -218,12 +228,12 @@ mod tests {
     #[derive(Debug, Parser)]
     struct Program {
         #[command(flatten)]
-        ranks: RankArgs,
+        job: JobArgs,
     }
 
     fn n_ranks(flags: &str) -> usize {
         let words = ["program"].into_iter().chain(flags.split_whitespace());
-        Program::try_parse_from(words).expect("the flags should be valid").ranks.n_ranks(None)
+        Program::try_parse_from(words).expect("the flags should be valid").job.n_ranks(None)
     }
 
     #[test]

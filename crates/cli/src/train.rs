@@ -109,11 +109,11 @@ fn flags_of_other_tasks(is_of_graphs: bool, is_partitioned: bool, has_folds: boo
 pub(crate) fn run(args: &TrainArgs, flags: GivenFlags) -> anyhow::Result<ExitCode> {
     let started = Instant::now();
     set_format(args.fit.log_format);
-    let launch = args.ranks.launch()?;
+    let launch = args.ranks.job.launch()?;
     if launch.as_ref().is_some_and(|launch| launch.rank != 0) {
         be_quiet();
     }
-    args.device.set_precision(&args.ranks.device)?;
+    args.device.set_precision(&args.ranks.job.device)?;
     let is_of_graphs = match args.task {
         Some(task) => task == Task::Graph,
         None => !args.parts.are_given() && args.data.data.has_graphs()?,
@@ -178,12 +178,12 @@ impl TrainRun<'_> {
     fn partitioned_nodes(&self) -> anyhow::Result<Vec<Outcome>> {
         let TrainArgs { model, sampling, ranks, device, parts, .. } = self.args;
         let mode = device.graph_mode;
-        let graph = parts.open(ranks.tls(), mode)?;
+        let graph = parts.open(ranks.job.tls(), mode)?;
         let fanouts = model.fanouts(&sampling.fanouts)?;
         let NodeModel::Sage(model) = model.of_nodes(graph.dims(), fanouts.len())? else {
             bail!("--model gcn normalises over the whole graph: use --data, or --model sage with partitions");
         };
-        let n_ranks = ranks.n_ranks(self.launch.as_ref());
+        let n_ranks = ranks.job.n_ranks(self.launch.as_ref());
         graph.check_ranks(n_ranks)?;
         let evaluation = sampling.evaluation()?;
         ensure!(
@@ -232,7 +232,9 @@ impl TrainRun<'_> {
         split: &Split<GraphId>,
     ) -> anyhow::Result<GraphLoader> {
         let TrainArgs { ranks, loss, .. } = self.args;
-        let loader = GraphLoader::new(graphs, features, split).batches(ranks.batches(true));
+        let loader = GraphLoader::new(graphs, features, split)
+            .node_features(self.args.data.node_features)
+            .batches(ranks.batches(true));
         let loader = loader.objective(loss.objective(graphs.targets().kind())?);
         Ok(match ranks.workers {
             Some(workers) => loader.workers(workers),
@@ -252,13 +254,13 @@ impl TrainRun<'_> {
             graphs.targets().kind()
         );
         let folds = Split::folds(graphs.labels(), n_folds, ranks.seed)?;
-        let results = launch(ranks.config(None)?, |rank| {
+        let results = launch(ranks.job.config(None)?, |rank| {
             let own = (0..n_folds).filter(|fold| fold % rank.world_size() == rank.index());
             let judge = |fold| {
                 let trainer = Trainer::new(model.clone(), self.optimizer)
                     .seed(ranks.seed)
                     .accumulate(self.args.optimizer.accumulate)
-                    .device_of(&rank, &ranks.device);
+                    .device_of(&rank, &ranks.job.device);
                 let result = FoldResult::of(fold, n_folds, |left_out| {
                     let split = Split::leave_out(&folds, left_out);
                     let loader = self
@@ -289,7 +291,7 @@ impl TrainRun<'_> {
         hash: &str,
         body: impl Fn(RankHandle) -> kiln::Result<Outcome> + Sync,
     ) -> anyhow::Result<Vec<Outcome>> {
-        let mut config = self.args.ranks.config(self.launch.as_ref())?;
+        let mut config = self.args.ranks.job.config(self.launch.as_ref())?;
         if self.launch.is_some() {
             for (name, value) in self.fingerprint(hash).settings {
                 config = config.agree_on(name, value);
@@ -328,7 +330,7 @@ impl TrainRun<'_> {
         let mut trainer = Trainer::new(model.clone(), self.optimizer)
             .seed(ranks.seed)
             .accumulate(optimizer.accumulate)
-            .devices(ranks.device.clone())
+            .devices(ranks.job.device.clone())
             .rank(rank);
         match trainer.fit(loader, config) {
             Ok(best) => {

@@ -24,23 +24,53 @@ pub enum NodeFeatures {
     Constant,
 }
 
+impl NodeFeatures {
+    /// All kinds.
+    pub const ALL: [Self; 5] = [Self::Auto, Self::Stored, Self::Labels, Self::Degrees, Self::Constant];
+
+    /// Returns the name by which a saved model and the program `kiln` identify the kind.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Stored => "data",
+            Self::Labels => "labels",
+            Self::Degrees => "degrees",
+            Self::Constant => "constant",
+        }
+    }
+
+    /// Returns the kind with this name, or `None` if there is none.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+}
+
 impl GraphDataset {
+    /// Returns the kind that [`NodeFeatures::Auto`] selects for this set, and other kinds unchanged.
+    pub fn node_features_kind(&self, kind: NodeFeatures) -> NodeFeatures {
+        let has_labels = self.node_labels().is_some_and(|labels| 0 < labels.n_classes());
+        match (kind, self.features()) {
+            (NodeFeatures::Auto, Some(_)) => NodeFeatures::Stored,
+            (NodeFeatures::Auto, None) if has_labels => NodeFeatures::Labels,
+            (NodeFeatures::Auto, None) => NodeFeatures::Constant,
+            (kind, _) => kind,
+        }
+    }
+
     /// Returns node features of the given kind.
     ///
     /// # Errors
     /// Returns [`Error::BadParameter`](crate::Error::BadParameter) if the set has no features of this kind, and the
     /// errors of [`GraphDataset::one_hot_node_labels`] and [`GraphDataset::one_hot_degrees`].
     pub fn node_features(&self, kind: NodeFeatures) -> Result<Arc<dyn FeatureStore>> {
-        let has_labels = self.node_labels().is_some_and(|labels| 0 < labels.n_classes());
-        match (kind, self.features()) {
+        match (self.node_features_kind(kind), self.features()) {
             (NodeFeatures::Auto | NodeFeatures::Stored, Some(features)) => Ok(features.clone()),
-            (NodeFeatures::Stored, None) => Err(Error::BadParameter {
+            (NodeFeatures::Auto | NodeFeatures::Stored, None) => Err(Error::BadParameter {
                 what: "the kind of node features",
                 expected: "labels, degrees or constant: the set has no features",
                 got: "data".to_owned(),
             }),
-            (NodeFeatures::Auto, None) if !has_labels => Ok(self.constant_features()),
-            (NodeFeatures::Auto, None) | (NodeFeatures::Labels, _) => self.one_hot_node_labels(),
+            (NodeFeatures::Labels, _) => self.one_hot_node_labels(),
             (NodeFeatures::Degrees, _) => self.one_hot_degrees(),
             (NodeFeatures::Constant, _) => Ok(self.constant_features()),
         }

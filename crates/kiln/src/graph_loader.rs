@@ -1,7 +1,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use kiln_data::{GraphDataset, Split};
+use kiln_data::{GraphDataset, NodeFeatures, Split};
 use kiln_feature::{FeatureStore, Preparation, TargetKind};
 use kiln_graph::GraphId;
 use kiln_loader::{GraphBatcher, Loader, LoaderConfig, Phase};
@@ -25,6 +25,7 @@ pub struct GraphLoader {
     batches: BatchConfig,
     workers: Option<usize>,
     objective: Option<Objective>,
+    node_features: Option<NodeFeatures>,
 }
 
 impl GraphLoader {
@@ -32,8 +33,14 @@ impl GraphLoader {
     /// graphs in `split`.
     pub fn new(graphs: &GraphDataset, features: Arc<dyn FeatureStore>, split: &Split<GraphId>) -> Self {
         let batches = BatchConfig { batch_size: 32, ..BatchConfig::default() };
-        let (split, workers, objective) = (split.clone(), None, None);
-        Self { graphs: graphs.clone(), features, split, batches, workers, objective }
+        let (split, workers, objective, node_features) = (split.clone(), None, None, None);
+        Self { graphs: graphs.clone(), features, split, batches, workers, objective, node_features }
+    }
+
+    /// Records the kind of the node features, which does not change them. A saved model contains it, and
+    /// [`PredictOnDataset::node_features`](crate::PredictOnDataset::node_features) returns features of this kind.
+    pub fn node_features(self, kind: NodeFeatures) -> Self {
+        Self { node_features: Some(self.graphs.node_features_kind(kind)), ..self }
     }
 
     /// Sets the number of graphs in a batch of one rank.
@@ -95,6 +102,7 @@ impl<M: GraphModel + Sync> DataLoader<M> for GraphLoader {
             n_outputs: self.graphs.targets().n_outputs(),
             class_names: self.graphs.class_names.clone(),
             preparation: Some(Preparation::default()),
+            node_features: self.node_features.map(|kind| kind.name().to_owned()),
             sampling: None,
         };
         Some((inputs, EvalMode::Sampled.info(seed, self.batches.batch_size, n_ranks)))

@@ -49,7 +49,7 @@ pub use kiln_kernels::GraphMode;
 pub use neighbor_loader::NeighborLoader;
 #[cfg(feature = "grpc")]
 pub use partitioned::{JoinedGraph, PartitionedGraph};
-pub use prediction::PredictOnDataset;
+pub use prediction::{PredictOnDataset, PredictionOutput};
 pub use ranks::{RankHandle, launch};
 pub use signals::stop_on_signals;
 pub use trainer::{TrainedModel, Trainer};

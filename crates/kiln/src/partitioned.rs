@@ -75,7 +75,12 @@ impl PartitionedGraph {
         Ok(self.partitions.check_ranks(n_ranks)?)
     }
 
-    pub(crate) fn join(&self, rank: &RankHandle) -> Result<JoinedGraph> {
+    /// Joins a rank to the graph. In worker mode the rank serves its local partition until the body of
+    /// [`launch`](crate::launch) has returned on all ranks. Collective: every rank must call it.
+    ///
+    /// # Errors
+    /// Returns the errors of [`Partitions::join`].
+    pub fn join(&self, rank: &RankHandle) -> Result<JoinedGraph> {
         let joined = self.partitions.join(rank.communicator("parts")?, rank.process.local_ip.clone())?;
         let (graph, owner) = (joined.graph().clone(), joined.owner());
         let features = match self.has_static_cache {

@@ -1,11 +1,90 @@
 use std::sync::Arc;
+use std::time::Duration;
 
-use kiln_data::{Dataset, GraphDataset};
+use kiln_data::{Dataset, GraphDataset, NodeFeatures};
 use kiln_feature::FeatureStore;
-use kiln_graph::GraphId;
-use kiln_train::{ModelError, NodePredictor, OutputRows, SavedModel};
+#[cfg(feature = "grpc")]
+use kiln_feature::Preparation;
+use kiln_graph::{GraphId, NodeId};
+#[cfg(feature = "grpc")]
+use kiln_remote::DistNeighborSampler;
+#[cfg(feature = "grpc")]
+use kiln_sample::FrontierSampler;
+use kiln_train::{
+    ModelError, NodePredictor, OutputRows, PredictMode, PredictedRows, PredictionBatches, SavedModel,
+    WantedRows,
+};
 
-use crate::Result;
+use crate::{RankHandle, Result};
+
+/// The longest wait of a rank for the outputs of others. It may be long, because a lost rank is detected during the wait.
+const WAIT: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// The ranks that get the outputs of predictions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum PredictionOutput {
+    /// Rank 0 gets all outputs, in the order of the request.
+    #[default]
+    RankZero,
+    /// Each rank gets the outputs of a range of the request that it computed. The ranges of the ranks are consecutive.
+    EachRank,
+}
+
+impl RankHandle {
+    /// Computes the outputs of nodes on all ranks, and passes them to `each` batch by batch. They are bit-identical for
+    /// any number of ranks. In exact mode, rank 0 computes alone, with the threads of all ranks of its machine.
+    /// Collective: every rank must call it, with the same request.
+    ///
+    /// # Errors
+    /// Returns the errors of [`NodePredictor::batches`], of `each` and of other ranks, and an error for
+    /// [`PredictionOutput::EachRank`] in exact mode.
+    pub fn predict(
+        &self,
+        predictor: &NodePredictor,
+        nodes: &[NodeId],
+        mode: &PredictMode,
+        wanted: WantedRows,
+        output: PredictionOutput,
+        mut each: impl FnMut(PredictedRows) -> Result<()>,
+    ) -> Result<()> {
+        if !predictor.is_exact(mode) {
+            return self.predict_batches(&predictor.batches(nodes, mode, wanted)?, output, each);
+        }
+        if output == PredictionOutput::EachRank {
+            return Err(kiln_train::Error::from(ModelError::ExactOnRankZero).into());
+        }
+        if self.is_zero() {
+            let threads = self.process.machine_pool()?;
+            let batches = threads.install(|| predictor.batches(nodes, mode, wanted))?;
+            for batch in 0..batches.n_batches() {
+                each(batches.batch(batch)?)?;
+            }
+        }
+        Ok(self.communicator("exact predictions")?.barrier(WAIT)?)
+    }
+
+    /// Computes batches like [`RankHandle::predict`], for example of graphs. Collective: every rank must call it, with
+    /// the same request.
+    ///
+    /// # Errors
+    /// Returns the errors of [`PredictionBatches::batch`], of `each` and of other ranks.
+    pub fn predict_batches(
+        &self,
+        batches: &PredictionBatches,
+        output: PredictionOutput,
+        mut each: impl FnMut(PredictedRows) -> Result<()>,
+    ) -> Result<()> {
+        let mut comm = self.communicator("predictions")?;
+        if output == PredictionOutput::RankZero {
+            return batches.gather(&mut *comm, each);
+        }
+        let (rank, n_ranks, n_batches) = (self.index(), self.world_size(), batches.n_batches());
+        for batch in n_batches * rank / n_ranks..n_batches * (rank + 1) / n_ranks {
+            each(batches.batch(batch)?)?;
+        }
+        Ok(comm.barrier(WAIT)?)
+    }
+}
 
 /// Predictions of a [`SavedModel`] on datasets.
 ///
@@ -26,6 +105,23 @@ pub trait PredictOnDataset {
     /// Returns the errors of [`NodePredictor::on_prepared`], and an error if the preparation of the training data is
     /// unknown and the dataset went through no step.
     fn on_dataset(&self, data: &Dataset) -> Result<NodePredictor>;
+
+    /// Prepares a partitioned graph for predictions on a rank, with the steps of the model's preparation that its data
+    /// did not go through before it was partitioned. Outputs are those of the whole graph, bit for bit.
+    ///
+    /// # Errors
+    /// Returns the errors of [`NodePredictor::on_sampler`], and an error if the preparation of the training data or of
+    /// the partitions is unknown, unless the model was trained on the same partitioned data.
+    #[cfg(feature = "grpc")]
+    fn on_partitions(&self, joined: &crate::JoinedGraph) -> Result<NodePredictor>;
+
+    /// Returns the node features of a set, of the kind that the model was trained with. If the model does not record it,
+    /// the kind is [`NodeFeatures::Auto`].
+    ///
+    /// # Errors
+    /// Returns the errors of [`GraphDataset::node_features`], and [`Error::Train`](crate::Error::Train) if the recorded
+    /// kind is unknown.
+    fn node_features(&self, data: &GraphDataset) -> Result<Arc<dyn FeatureStore>>;
 
     /// Returns the scores of graphs of a set, one row per graph and one column per class. `features` must have the
     /// columns of the training data, in the same order.
@@ -48,6 +144,35 @@ impl PredictOnDataset for SavedModel {
             return Err(kiln_train::Error::from(ModelError::UnknownPreparation).into());
         }
         Ok(NodePredictor::on_prepared(self, graph, features, &data.preparation)?)
+    }
+
+    #[cfg(feature = "grpc")]
+    fn on_partitions(&self, joined: &crate::JoinedGraph) -> Result<NodePredictor> {
+        let graph = joined.graph.clone();
+        let is_training_data = graph.hash() == self.info().data_hash;
+        let done = match (&self.info().inputs.preparation, graph.preparation()) {
+            (Some(_), Some(done)) => done.clone(),
+            (Some(_), None) => {
+                return Err(kiln_train::Error::from(ModelError::UnrecordedPreparation).into());
+            }
+            (None, done) if is_training_data || done.is_some_and(|done| !done.steps.is_empty()) => {
+                Preparation::default()
+            }
+            (None, _) => return Err(kiln_train::Error::from(ModelError::UnknownPreparation).into()),
+        };
+        let (n_nodes, features) = (graph.n_nodes(), joined.features.clone());
+        let sampler = move |config| -> kiln_train::Result<Arc<dyn FrontierSampler>> {
+            let sampler = DistNeighborSampler::with_config(graph.clone(), config);
+            Ok(Arc::new(sampler.map_err(kiln_sample::Error::from)?))
+        };
+        Ok(NodePredictor::on_sampler(self, n_nodes, features, &done, sampler)?)
+    }
+
+    fn node_features(&self, data: &GraphDataset) -> Result<Arc<dyn FeatureStore>> {
+        let recorded = self.info().inputs.node_features.as_deref();
+        let kind = recorded.map_or(Some(NodeFeatures::Auto), NodeFeatures::from_name);
+        let unknown = || ModelError::UnknownNodeFeatures { kind: recorded.unwrap_or_default().to_owned() };
+        Ok(data.node_features(kind.ok_or_else(unknown).map_err(kiln_train::Error::from)?)?)
     }
 
     fn predict_dataset(

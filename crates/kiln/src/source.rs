@@ -62,11 +62,10 @@ impl Source {
             Self::Whole { data, is_normalized, .. } => {
                 (data.features.dim(), Some(data.preparation.clone()), *is_normalized)
             }
-            // Partitions contain prepared features, and not the steps that prepared them.
             #[cfg(feature = "grpc")]
             Self::Partitioned(joined) => {
                 let n_features = kiln_feature::FeatureStore::dim(&*joined.features);
-                (n_features, None, false)
+                (n_features, joined.graph.preparation().cloned(), false)
             }
         };
         ModelInputs {
@@ -77,6 +76,7 @@ impl Source {
             n_outputs: self.targets().n_outputs(),
             class_names: class_names.to_vec(),
             preparation,
+            node_features: None,
             sampling: Some(SamplingInfo::new(sampling, gcn_norm)),
         }
     }

@@ -10,7 +10,7 @@ use kiln_kernels::{DeviceBlock, ops};
 use kiln_sample::{KeyDomain, RngKey};
 
 use crate::error::{Error, check_size};
-use crate::stack::{Dropout, Widths};
+use crate::stack::{Dropout, Widths, n_weights};
 use crate::{ForwardContext, JumpingKnowledge, Linear, Normalization, Result};
 
 /// The options of a frame. With the defaults, the model is its convolutions with ReLU and dropout between them.
@@ -33,6 +33,19 @@ impl FrameConfig {
             JumpingKnowledge::Direct => widths.of_layers(),
             _ => Widths { n_classes: widths.hidden, ..widths }.of_layers(),
         }
+    }
+
+    /// Returns the number of weights of a model's matrices if each convolution has `n_matrices` of them. Vectors are not
+    /// counted.
+    pub(crate) fn n_weights(&self, n_matrices: u64) -> u64 {
+        let Widths { d_in, hidden, n_classes, n_layers } = self.widths;
+        let head = (hidden as u64).saturating_mul(n_classes as u64);
+        let (d_out, head) = match self.jumping {
+            JumpingKnowledge::Direct => (n_classes, 0),
+            JumpingKnowledge::Cat => (hidden, head.saturating_mul(n_layers as u64)),
+            _ => (hidden, head),
+        };
+        n_weights(n_layers, d_in, hidden, d_out).saturating_mul(n_matrices).saturating_add(head)
     }
 
     /// Creates the parameters. The linear layer of jumping knowledge uses `key.fold_in(KeyDomain::Layer, n_layers)`.

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{check_dropout, check_size};
 use crate::normalization::normalize;
+use crate::stack::n_weights;
 use crate::{
     Aggregate, Epsilon, Error, ForwardContext, GinConv, GraphModel, Linear, Mlp, MlpConfig, Mode,
     ModelConfig, Normalization, Readout, Result,
@@ -142,6 +143,34 @@ impl GinConfig {
     }
 }
 
+impl GinConfig {
+    /// Returns the number of weights of the model's matrices.
+    fn n_weights(&self) -> u64 {
+        let &Self { d_in, hidden, n_classes, n_layers, mlp_layers, jumping, .. } = self;
+        let is_direct = jumping == JumpingKnowledge::Direct;
+        let layer = |i: usize| {
+            let d_out = if is_direct && i + 1 == n_layers { n_classes } else { hidden };
+            n_weights(mlp_layers, if i == 0 { d_in } else { hidden }, hidden, d_out)
+        };
+        // The layers between the first and the last one are equal.
+        let layers = match n_layers {
+            0 => 0,
+            1 => layer(0),
+            _ => layer(1)
+                .saturating_mul(n_layers as u64 - 2)
+                .saturating_add(layer(0))
+                .saturating_add(layer(n_layers - 1)),
+        };
+        let head = |width: usize| (width as u64).saturating_mul(n_classes as u64);
+        let heads = match jumping {
+            JumpingKnowledge::Sum => head(hidden).saturating_mul(n_layers as u64).saturating_add(head(d_in)),
+            JumpingKnowledge::Last => head(hidden),
+            _ => 0,
+        };
+        layers.saturating_add(heads)
+    }
+}
+
 impl ModelConfig for GinConfig {
     const KIND: &'static str = "gin";
     type Model = Gin;
@@ -161,6 +190,10 @@ impl ModelConfig for GinConfig {
 
     fn n_layers(&self) -> usize {
         self.n_layers
+    }
+
+    fn min_parameters(&self) -> u64 {
+        self.n_weights()
     }
 
     fn init(&self, key: RngKey, device: &Device) -> Result<Gin> {

@@ -98,6 +98,12 @@ pub trait ModelConfig: Debug + Clone + Send + Sync + Serialize + DeserializeOwne
         None
     }
 
+    /// A lower bound of the number of parameters, by which the size of a saved model's weights is checked before memory
+    /// is allocated for the model. The default is 0, which checks nothing.
+    fn min_parameters(&self) -> u64 {
+        0
+    }
+
     /// Returns true if the model reads edge weights. [`BlockModel::layer`] then panics on blocks without them.
     fn needs_edge_weights(&self) -> bool {
         false

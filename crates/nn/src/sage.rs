@@ -117,25 +117,20 @@ impl SageConfig {
     /// Returns an error if a width or the number of layers is 0 or too large, if a dropout is not in `[0, 1)`, if
     /// `norm` or `jumping` has a value for another kind of model, or if no layer could have a residual connection.
     pub fn init(&self, key: RngKey, device: &Device) -> Result<Sage> {
-        let &Self {
-            d_in,
-            hidden,
-            n_classes,
-            n_layers,
-            aggregate,
-            input_dropout,
-            dropout,
-            norm,
-            residual,
-            jumping,
-        } = self;
-        let widths = Widths { d_in, hidden, n_classes, n_layers };
-        let frame = FrameConfig { widths, input_dropout, dropout, norm, residual, jumping };
+        let (frame, aggregate) = (self.frame(), self.aggregate);
         let layer = |(i, [d_in, d_out]): (usize, [usize; 2])| {
             SageConvConfig { d_in, d_out, aggregate }.init(key.fold_in(KeyDomain::Layer, i as u64), device)
         };
         let layers = frame.of_convs()?.into_iter().enumerate().map(layer).collect::<Result<_>>()?;
         Ok(Sage { layers, frame: frame.init(key, device)? })
+    }
+
+    fn frame(&self) -> FrameConfig {
+        let &Self {
+            d_in, hidden, n_classes, n_layers, input_dropout, dropout, norm, residual, jumping, ..
+        } = self;
+        let widths = Widths { d_in, hidden, n_classes, n_layers };
+        FrameConfig { widths, input_dropout, dropout, norm, residual, jumping }
     }
 }
 
@@ -184,6 +179,10 @@ impl ModelConfig for SageConfig {
 
     fn n_layers(&self) -> usize {
         self.n_layers
+    }
+
+    fn min_parameters(&self) -> u64 {
+        self.frame().n_weights(2)
     }
 
     fn init(&self, key: RngKey, device: &Device) -> Result<Sage> {

@@ -30,6 +30,20 @@ impl Widths {
     }
 }
 
+/// Returns the number of weights of `n_layers` matrices, `[d_in, hidden]`, `[hidden, hidden]` and so on, and
+/// `[hidden, d_out]`. Valid for any values, because those of a damaged file are counted before they are checked.
+pub(crate) fn n_weights(n_layers: usize, d_in: usize, hidden: usize, d_out: usize) -> u64 {
+    let matrix = |rows: usize, columns: usize| (rows as u64).saturating_mul(columns as u64);
+    match n_layers {
+        0 => 0,
+        1 => matrix(d_in, d_out),
+        _ => matrix(hidden, hidden)
+            .saturating_mul(n_layers as u64 - 2)
+            .saturating_add(matrix(d_in, hidden))
+            .saturating_add(matrix(hidden, d_out)),
+    }
+}
+
 /// The layer number that keys the dropout masks of the input features. It is larger than any model's number of layers,
 /// so it differs from the layer numbers that key the masks of the layers' outputs.
 const INPUT: usize = u32::MAX as usize;

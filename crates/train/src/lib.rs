@@ -31,9 +31,9 @@ pub use evaluate::cross_validation::{CrossValidation, FoldResult, MeanAndDeviati
 pub use evaluate::evaluated_task::EvaluatedTask;
 pub use evaluate::evaluation::Evaluation;
 pub use evaluate::evaluator::{Evaluator, ExactEvaluator};
-pub use evaluate::layer_wise::{LayerWiseConfig, LayerWiseInference, Spill};
+pub use evaluate::layer_wise::{LayerWiseConfig, LayerWiseInference, Spill, WantedRows};
 pub use evaluate::links::{LinkPrediction, LinkScores};
-pub use evaluate::target_values::{TargetAndOutput, target_values_csv};
+pub use evaluate::target_values::{TargetAndOutput, push_target_header, push_target_row};
 pub use evaluate::validation::Validation;
 pub use metric::confusion::{ClassScores, ConfusedPair, Confusion, ConfusionMatrix, Metrics};
 pub use metric::kind::Metric;
@@ -59,14 +59,16 @@ pub use run::run_dir::RunDir;
 pub use run::state::{ReportInfo, Resumed, Run};
 pub use run::summary::{Best, FitReport, Summary};
 pub use run::tensorboard::TensorBoard;
+pub use saved::batches::{PredictedRows, PredictionBatches};
 pub use saved::error::ModelError;
 pub use saved::info::{
     EvaluatedNeighbors, EvaluationInfo, MODEL_FORMAT, ModelInfo, ModelInputs, ModelTask, SamplingInfo,
     StoredEdgeWeights, StoredRule,
 };
+pub use saved::mode::PredictMode;
 pub use saved::model::SavedModel;
 pub use saved::outputs::OutputRows;
-pub use saved::predictor::{NodePredictor, PredictMode};
+pub use saved::predictor::NodePredictor;
 pub use saved::registry::ModelRegistry;
 pub use step::any_batcher::HostOrDeviceBatcher;
 pub use step::batch::{DeviceBatch, DeviceBatcher, ToDevice};

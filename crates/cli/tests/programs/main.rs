@@ -11,6 +11,7 @@ mod node_classification;
 #[path = "../partitioned/mod.rs"]
 mod partitioned;
 mod predict;
+mod predict_ranks;
 mod resume;
 mod sampling;
 mod targets;

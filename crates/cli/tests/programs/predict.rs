@@ -12,26 +12,26 @@ fn kiln(flags: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_kiln")).args(flags).output().unwrap()
 }
 
-fn text(path: &Path) -> String {
+pub(crate) fn text(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
 /// Runs a command that must succeed, and returns what it prints.
-fn succeeds(flags: &[&str]) -> String {
+pub(crate) fn succeeds(flags: &[&str]) -> String {
     let output = kiln(flags);
     assert!(output.status.success(), "{flags:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
 }
 
 /// Runs a command that must fail, and returns its error.
-fn fails(flags: &[&str]) -> String {
+pub(crate) fn fails(flags: &[&str]) -> String {
     let output = kiln(flags);
     assert!(!output.status.success(), "{flags:?}");
     String::from_utf8(output.stderr).unwrap()
 }
 
 /// Trains with these flags, and moves the run to `moved` in `folder`.
-fn train(folder: &Path, flags: &str) -> String {
+pub(crate) fn train(folder: &Path, flags: &str) -> String {
     let (out, moved) = (folder.join("out"), folder.join("moved"));
     let flags: Vec<&str> = flags.split_whitespace().collect();
     succeeds(&[&["train", "--out", out.to_str().unwrap()], &flags[..]].concat());
@@ -48,6 +48,7 @@ fn predictions_of_a_moved_run_are_those_of_the_run_byte_for_byte() {
         ),
         ("sbm", "--data sbm --hidden 16 --fanouts 4,4 --epochs 1 --model gcn --eval exact --symmetrize"),
         ("mutag", "--data mutag --hidden 8 --epochs 3 --ranks 2"),
+        ("mutag", "--data mutag --hidden 8 --epochs 3 --node-features degrees"),
     ];
     for (data, flags) in cases {
         let folder = tempfile::tempdir().unwrap();
@@ -148,6 +149,8 @@ fn errors_name_the_flag_the_file_and_the_widths() {
     }
     let error = fails(&["predict", "--run", folder.path().to_str().unwrap(), "--out", out]);
     assert!(error.contains("model.json") && error.contains("expected a run folder"), "{error}");
+    assert!(!Path::new(out).exists());
+    fs::create_dir(out).unwrap();
     fs::write(Path::new(out).join("kept"), "").unwrap();
     let error = fails(&["predict", "--run", &run, "--data", "sbm", "--out", out]);
     assert!(error.contains("is not empty: give --out a new folder"), "{error}");

@@ -74,12 +74,12 @@ fn rejects_damaged_newer_and_incomplete_run_folders() {
             other => panic!("{other}"),
         }
     };
-    let newer = open(&text.replace("\"format\": 1", "\"format\": 2"));
-    assert!(matches!(newer, ModelError::UnknownFormat { found: 2, .. }), "{newer}");
+    let newer = open(&text.replace("\"format\": 2", "\"format\": 3"));
+    assert!(matches!(newer, ModelError::UnknownFormat { found: 3, .. }), "{newer}");
     // Each change is a damage that JSON allows.
     let damages = [
         ("{", "", "trailing characters"),
-        ("\"format\": 1,", "", "the field `format` is missing"),
+        ("\"format\": 2,", "", "the field `format` is missing"),
         ("\"kind\": \"sage\",", "", "missing field `kind`"),
         ("\"hidden\": 8", "\"hidden\": 0", "hidden"),
         ("\"hidden\": 8", "\"hidden\": -8", "invalid value"),
@@ -96,7 +96,7 @@ fn rejects_damaged_newer_and_incomplete_run_folders() {
             "\"built_in\": \"other\"",
             "there is no built-in sampling rule \"other\"",
         ),
-        ("\"format\": 1", "\"format\": 0", "the `format` is 0"),
+        ("\"format\": 2", "\"format\": 0", "the `format` is 0"),
         ("\"batch_size\": 32", "\"batch_size\": 0", "`batch_size` is 0, expected at least 1"),
         ("\"n_ranks\": 1", "\"n_ranks\": 18446744073709551615", "which no run can have"),
         ("\"n_features\": 16", "\"n_features\": 17", "the scaling has 16 means, expected 17"),
@@ -120,7 +120,62 @@ fn rejects_damaged_newer_and_incomplete_run_folders() {
     fs::write(run.join("best.safetensors"), b"not weights").unwrap();
     let error = SavedModel::open(&run).unwrap_err();
     assert!(matches!(error, TrainError::Saved(ModelError::BadWeights { .. })), "{error}");
+    // Without a hash, the bytes are parsed.
+    fs::write(&path, without_hash(&text)).unwrap();
+    let error = SavedModel::open(&run).unwrap_err();
+    assert!(matches!(error, TrainError::Saved(ModelError::BadWeights { .. })), "{error}");
     fs::remove_file(&path).unwrap();
     let error = SavedModel::open(&run).unwrap_err();
     assert!(matches!(error, TrainError::Saved(ModelError::Unreadable { .. })), "{error}");
+}
+
+/// Returns `model.json` as an older version of kiln wrote it.
+fn without_hash(text: &str) -> String {
+    let lines = text.lines().filter(|line| !line.contains("\"weights_hash\""));
+    lines.collect::<Vec<_>>().join("\n").replace("\"format\": 2", "\"format\": 1")
+}
+
+#[test]
+fn rejects_changed_weights_by_their_hash_and_opens_files_without_a_hash() {
+    let (_folder, run, _) = sage();
+    let (path, weights) = (run.join("model.json"), run.join("best.safetensors"));
+    let summary = fs::read_to_string(run.join("summary.json")).unwrap();
+    let hash = SavedModel::open(&run).unwrap().info().weights_hash.clone().unwrap();
+    assert!(summary.contains(&hash), "{hash} is not in {summary}");
+    let mut bytes = fs::read(&weights).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    fs::write(&weights, bytes).unwrap();
+    let error = SavedModel::open(&run).unwrap_err();
+    assert!(matches!(error, TrainError::Saved(ModelError::BadWeights { .. })), "{error}");
+    assert!(error.to_string().contains(&format!("expected {hash}")), "{error}");
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(&path, without_hash(&text)).unwrap();
+    assert_eq!(SavedModel::open(&run).unwrap().info().weights_hash, None);
+}
+
+/// Each of these models would take gigabytes or more.
+#[test]
+fn rejects_configs_that_are_too_large_for_the_weights_before_the_model_is_created() {
+    let (_folder, run, _) = sage();
+    let graphs = GraphDataset::open("mutag").unwrap();
+    let features = graphs.node_features(NodeFeatures::Auto).unwrap();
+    let split = Split::random(graphs.n_graphs(), [0.6, 0.1], 0).unwrap();
+    let gin = GinConfig::paper(features.dim(), 8, 2);
+    let (_other, run_of_gin) = trained(&gin, &GraphLoader::new(&graphs, features, &split), 1);
+    for (run, from, to) in [
+        (&run, "\"hidden\": 8", "\"hidden\": 1048576"),
+        (&run, "\"hidden\": 8", "\"hidden\": 18446744073709551615"),
+        (&run_of_gin, "\"hidden\": 8", "\"hidden\": 30000"),
+        (&run_of_gin, "\"n_layers\": 4", "\"n_layers\": 1048576"),
+        (&run_of_gin, "\"mlp_layers\": 2", "\"mlp_layers\": 18446744073709551615"),
+    ] {
+        let path = run.join("model.json");
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.contains(from), "{text}");
+        fs::write(&path, text.replacen(from, to, 1)).unwrap();
+        let error = SavedModel::open(run).unwrap_err();
+        assert!(matches!(error, TrainError::Saved(ModelError::BadWeights { .. })), "{to}: {error}");
+        assert!(error.to_string().contains("the weights of the config take at least"), "{to}: {error}");
+        fs::write(&path, text).unwrap();
+    }
 }

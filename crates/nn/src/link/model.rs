@@ -76,6 +76,10 @@ impl<C: ModelConfig> ModelConfig for LinkModelConfig<C> {
         self.encoder.n_layers()
     }
 
+    fn min_parameters(&self) -> u64 {
+        self.encoder.min_parameters()
+    }
+
     fn d_in(&self) -> Option<usize> {
         self.encoder.d_in()
     }

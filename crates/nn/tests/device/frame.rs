@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use burn::module::Param;
+use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor, TensorData};
 use kiln_graph::{CscBuilder, NodeId, gcn_norm};
 use kiln_kernels::DeviceBlock;
 use kiln_kernels::testing::{check_close, device, ramp, values};
 use kiln_nn::{
     BlockModel, Error, Frame, GcnConfig, GinConfig, JumpingKnowledge, LayerWiseModel, MlpConfig, Mode,
-    Normalization, SageConfig,
+    ModelConfig, Normalization, SageConfig,
 };
 use kiln_sample::{EdgeWeights, FrontierSampler, NeighborSampler, RngKey, SamplerConfig, Scratch, Seeds};
 
@@ -268,4 +268,29 @@ fn a_step_with_options_is_bit_identical_for_any_number_of_threads() {
     for n_threads in [2, 5] {
         assert!(one == step_bits(n_threads), "{n_threads} threads");
     }
+}
+
+/// Checks that the bound is near the number of parameters: it leaves out vectors only.
+fn check_min_parameters<C: ModelConfig>(config: &C) {
+    let model = config.init(RngKey::new(0), &device()).expect("the configuration should be valid");
+    let (bound, n_parameters) = (config.min_parameters(), model.num_params() as u64);
+    assert!(bound <= n_parameters && n_parameters < 2 * bound, "{config:?}: {bound} {n_parameters}");
+}
+
+#[test]
+fn min_parameters_count_the_matrices() {
+    for jumping in JUMPING {
+        for n_layers in [1, 2, N_LAYERS] {
+            check_min_parameters(&sage().jumping(jumping).layers(n_layers).norm(Normalization::Layer));
+            check_min_parameters(&gcn().jumping(jumping).layers(n_layers));
+        }
+    }
+    for jumping in [JumpingKnowledge::Direct, JumpingKnowledge::Last, JumpingKnowledge::Sum] {
+        for (n_layers, mlp_layers) in [(1, 1), (1, 2), (2, 3), (4, 2)] {
+            let config = GinConfig::simplified(D_IN, 16, N_CLASSES);
+            check_min_parameters(&GinConfig { n_layers, mlp_layers, jumping, ..config });
+        }
+    }
+    let huge = GinConfig { n_layers: usize::MAX, ..GinConfig::paper(D_IN, usize::MAX, N_CLASSES) };
+    assert_eq!(huge.min_parameters(), u64::MAX);
 }

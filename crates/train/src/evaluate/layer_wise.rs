@@ -58,9 +58,9 @@ pub struct Spill {
     pub folder: PathBuf,
 }
 
-/// The rows of an inference that are returned.
+/// The rows that predictions return.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum WantedRows {
+pub enum WantedRows {
     /// The outputs of the last layer.
     Outputs,
     /// The inputs of the last layer.

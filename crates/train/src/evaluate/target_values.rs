@@ -39,30 +39,35 @@ impl Evaluation {
 }
 
 /// Returns the CSV text of a run's `test_predictions.csv` for several labels or regression: items with their target
-/// values and outputs, `[n_items, n_outputs]` each, sorted by the item's id. A missing target (NaN, or no row) is an
-/// empty field.
-///
-/// # Panics
-/// Panics if there is not one row of outputs per item.
-pub fn target_values_csv(items: &[u32], targets: &[f32], outputs: &[f32], n_outputs: usize) -> String {
-    assert_eq!(outputs.len(), items.len() * n_outputs, "expected one row of {n_outputs} outputs per item");
-    let mut csv = String::from("item");
-    for name in ["target", "output"] {
-        (0..n_outputs).for_each(|column| csv.push_str(&format!(",{name}_{column}")));
-    }
-    csv.push('\n');
-    let missing = vec![f32::NAN; n_outputs];
+/// values and outputs, `[n_items, n_outputs]` each, sorted by the item's id.
+fn target_values_csv(items: &[u32], targets: &[f32], outputs: &[f32], n_outputs: usize) -> String {
+    let mut csv = String::new();
+    push_target_header(&mut csv, n_outputs);
     let mut rows: Vec<(u32, usize)> = items.iter().copied().zip(0..).collect();
     rows.sort_by_key(|(item, _)| *item);
     for (item, position) in rows {
         let row = position * n_outputs..(position + 1) * n_outputs;
-        let targets = targets.get(row.clone()).unwrap_or(&missing);
-        csv.push_str(&item.to_string());
-        for value in targets.iter().chain(&outputs[row]) {
-            let text = if value.is_nan() { String::new() } else { value.to_string() };
-            csv.push_str(&format!(",{text}"));
-        }
-        csv.push('\n');
+        push_target_row(&mut csv, item, &targets[row.clone()], &outputs[row]);
     }
     csv
+}
+
+/// Appends the first line of `test_predictions.csv` for several labels or regression.
+pub fn push_target_header(csv: &mut String, n_outputs: usize) {
+    csv.push_str("item");
+    for name in ["target", "output"] {
+        (0..n_outputs).for_each(|column| csv.push_str(&format!(",{name}_{column}")));
+    }
+    csv.push('\n');
+}
+
+/// Appends the line of an item to `test_predictions.csv`, with its target values and outputs, `[n_outputs]` each. A
+/// missing target (NaN) is an empty field.
+pub fn push_target_row(csv: &mut String, item: u32, targets: &[f32], outputs: &[f32]) {
+    csv.push_str(&item.to_string());
+    for value in targets.iter().chain(outputs) {
+        let text = if value.is_nan() { String::new() } else { value.to_string() };
+        csv.push_str(&format!(",{text}"));
+    }
+    csv.push('\n');
 }

@@ -9,14 +9,12 @@ use kiln_store::whole_file::{
 use serde::Serialize;
 
 use crate::error::{Error, Result};
-use crate::evaluate::evaluation::Evaluation;
 use crate::evaluate::validation::Validation;
 use crate::run::metrics_file::{MetricsFile, MetricsRows};
-use crate::run::summary::Summary;
 use crate::run::tensorboard::TENSORBOARD_FOLDER;
 use crate::saved::info::{MODEL_FILE, ModelInfo};
-use crate::step::classification::Prediction;
 use crate::step::reports::EpochReport;
+use crate::step::weights::hash;
 
 /// The files of the last checkpoint and of the checkpoint before it.
 const CHECKPOINTS: [&str; 2] = ["last/checkpoint.safetensors", "last/previous.safetensors"];
@@ -48,8 +46,8 @@ const RESULTS: [&str; 3] = ["summary.json", "report.html", "test_predictions.csv
 pub struct RunFolder {
     path: PathBuf,
     config: Vec<u8>,
-    /// The content of `model.json`.
-    model: Vec<u8>,
+    /// The content of `model.json`; `None` if the run writes none.
+    model: Option<ModelInfo>,
     metrics: MetricsFile,
     /// The content of `best.safetensors`; empty before the first epoch.
     best: Vec<u8>,
@@ -109,7 +107,7 @@ impl RunFolder {
                 metrics: MetricsFile::new(path.join("metrics.jsonl")),
                 path,
                 config: Vec::new(),
-                model: Vec::new(),
+                model: None,
                 best: Vec::new(),
                 unwritten: BTreeSet::new(),
                 _lock: lock,
@@ -159,9 +157,25 @@ impl RunFolder {
 
     /// Sets the content of `model.json`, to be written by [`RunFolder::write_files`].
     pub(crate) fn set_model(&mut self, model: &ModelInfo) -> Result<()> {
-        self.model = self.to_json(MODEL_FILE, model)?;
+        self.model = Some(model.clone());
         self.unwritten.insert(Held::Model);
         Ok(())
+    }
+
+    /// Adds the hash of the best epoch's parameters to `model.json` when a run ends. While a run trains, the file has no
+    /// hash, because a crash between the writes of two files would leave a hash of other parameters.
+    ///
+    /// # Errors
+    /// Returns [`Error::Io`] if it cannot be written.
+    pub(crate) fn seal_model(&mut self) -> Result<()> {
+        let Some(model) = self.model.as_mut().filter(|_| !self.best.is_empty()) else { return Ok(()) };
+        let hash = hash(&self.best);
+        if model.weights_hash.as_ref() == Some(&hash) {
+            return Ok(());
+        }
+        model.weights_hash = Some(hash);
+        self.unwritten.insert(Held::Model);
+        self.write_files()
     }
 
     /// Returns true if the folder has a complete checkpoint. Without one, the folder must count as empty, so no other
@@ -273,6 +287,9 @@ impl RunFolder {
     pub(crate) fn set_best(&mut self, bytes: Vec<u8>) {
         self.best = bytes;
         self.unwritten.insert(Held::Best);
+        if self.model.as_mut().is_some_and(|model| model.weights_hash.take().is_some()) {
+            self.unwritten.insert(Held::Model);
+        }
     }
 
     /// Writes all files that are older than the content in memory. It tries every file; the next call retries those
@@ -283,9 +300,13 @@ impl RunFolder {
     pub(crate) fn write_files(&mut self) -> Result<()> {
         let mut outcome = Ok(());
         for file in self.unwritten.clone() {
+            // A `model.json` with a hash is replaced before the parameters.
+            if file == Held::Best && self.unwritten.contains(&Held::Model) {
+                continue;
+            }
             let written = match file {
                 Held::Config => self.write("config.json", &self.config),
-                Held::Model => self.write(MODEL_FILE, &self.model),
+                Held::Model => self.write_json(MODEL_FILE, &self.model),
                 Held::Metrics => self.metrics.write(),
                 Held::Curves => self.draw(),
                 Held::Best => self.write("best.safetensors", &self.best),
@@ -328,37 +349,7 @@ impl RunFolder {
         &self.best
     }
 
-    /// Writes `test_predictions.csv` with the columns `item,label,predicted`, in the given order.
-    ///
-    /// # Errors
-    /// Returns [`Error::Io`] if it cannot be written.
-    pub fn write_predictions(&self, predictions: &[Prediction]) -> Result<()> {
-        let mut csv = String::from("item,label,predicted\n");
-        for said in predictions {
-            csv.push_str(&format!("{},{},{}\n", said.item, said.label, said.predicted));
-        }
-        self.write("test_predictions.csv", csv.as_bytes())
-    }
-
-    /// Writes `test_predictions.csv` for several labels or regression: a line for each item, in ascending order, with
-    /// its targets, which are empty if missing, and its outputs (logits of labels, or numbers). For links: a line for
-    /// each link with its nodes, its score and its rank among its negatives.
-    ///
-    /// # Errors
-    /// Returns [`Error::Io`] if it cannot be written.
-    pub fn write_outputs(&self, evaluation: &Evaluation) -> Result<()> {
-        self.write("test_predictions.csv", evaluation.to_csv().as_bytes())
-    }
-
-    /// Writes `summary.json`.
-    ///
-    /// # Errors
-    /// Returns [`Error::Io`] if it cannot be written.
-    pub fn write_summary(&self, summary: &Summary) -> Result<()> {
-        self.write_json("summary.json", summary)
-    }
-
-    fn write_json(&self, name: &str, value: &impl Serialize) -> Result<()> {
+    pub(super) fn write_json(&self, name: &str, value: &impl Serialize) -> Result<()> {
         self.write(name, &self.to_json(name, value)?)
     }
 

@@ -7,6 +7,7 @@ pub(crate) mod fit;
 pub(crate) mod folder;
 pub(crate) mod identity;
 pub(crate) mod metrics_file;
+pub(crate) mod results;
 pub(crate) mod run_config;
 pub(crate) mod run_dir;
 pub(crate) mod state;

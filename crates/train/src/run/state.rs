@@ -218,14 +218,17 @@ impl Run {
         self.tolerate(outcome)
     }
 
-    /// Writes everything that is not on disk yet. It is called at the end of a run, when the last checkpoint must be
-    /// complete.
+    /// Writes everything that is not on disk yet, and the hash of the best parameters to `model.json`. It is called at
+    /// the end of a run, when the last checkpoint must be complete.
     ///
     /// # Errors
     /// Returns [`Error::Weights`] if the state cannot be serialized, and [`Error::Drawing`] or [`Error::Io`] if a file
     /// cannot be written, even if the failure is transient.
     pub fn complete<T: Task>(&mut self, trainer: &mut TaskTrainer<T>) -> Result<()> {
-        if self.is_saved { Ok(()) } else { self.save(trainer) }
+        if !self.is_saved {
+            self.save(trainer)?;
+        }
+        self.folder.as_mut().map_or(Ok(()), RunFolder::seal_model)
     }
 
     /// Writes the checkpoint, then the files that are older than it.

@@ -49,7 +49,7 @@ pub enum ModelError {
         /// The registered kinds, separated by commas.
         known: String,
     },
-    /// The weights are no safetensors file, or do not fit the model's description. Changed numbers are not detected.
+    /// The weights are no safetensors file, do not fit the model's description, or have another hash.
     #[error("{path}: {reason}: expected the weights of {MODEL_FILE} in the same folder")]
     BadWeights {
         /// The path of the file.
@@ -83,12 +83,40 @@ pub enum ModelError {
         /// The first step that differs, as text for the message.
         step: &'static str,
     },
-    /// The preparation of the training data is unknown, because the model was trained on partitions.
+    /// The preparation of the training data is unknown, because the model was trained on partitions of an older version
+    /// of kiln.
     #[error(
-        "the model was trained on partitions, which do not record how their data was prepared: prepare the data in the \
+        "the model was trained on partitions that do not record how their data was prepared: prepare the data in the \
          same way, and pass it to NodePredictor::on_prepared"
     )]
     UnknownPreparation,
+    /// The preparation of the data is unknown, because an older version of kiln wrote its partitions.
+    #[error(
+        "the partitions do not record how their data was prepared: partition the data set again with this version of kiln"
+    )]
+    UnrecordedPreparation,
+    /// The model was trained with a kind of node features that this version of kiln does not know.
+    #[error(
+        "the model was trained with node features of the unknown kind {kind:?}: pass the features yourself"
+    )]
+    UnknownNodeFeatures {
+        /// The kind in the description of the model.
+        kind: String,
+    },
+    /// The graph is partitioned, and the model or the mode needs all of it.
+    #[error(
+        "{what} needs the whole graph: predict on the dataset instead of its partitions, or use another mode"
+    )]
+    NeedsWholeGraph {
+        /// The step that is not possible, as text for the message.
+        what: &'static str,
+    },
+    /// Each rank was to get its own outputs in exact mode, which rank 0 computes alone.
+    #[error("rank 0 computes exact predictions alone: request one output for all ranks, or use another mode")]
+    ExactOnRankZero,
+    /// A predictor was to use another model than its own.
+    #[error("the model differs from the predictor's: open it from the same run folder")]
+    OtherModel,
     /// The request is for another task than the model's.
     #[error("the model was trained for {got}, but the request needs a model of {expected}")]
     OtherTask {

@@ -14,10 +14,12 @@ use crate::saved::error::ModelError;
 pub(crate) const MODEL_FILE: &str = "model.json";
 
 /// The format of `model.json` that this version writes. A file with a higher format is rejected.
-pub const MODEL_FORMAT: u64 = 1;
+pub const MODEL_FORMAT: u64 = 2;
 
 /// The description of a saved model, `model.json` in the run folder: everything that predictions need besides the
 /// weights in `best.safetensors`, which include the running statistics of normalisation layers.
+///
+/// Format 2 added the hash of the weights and the kind of node features of graph models. Files of format 1 are read.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelInfo {
@@ -31,6 +33,10 @@ pub struct ModelInfo {
     pub config: serde_json::Value,
     /// The hash of the training data.
     pub data_hash: String,
+    /// SHA-256 of `best.safetensors`, in hexadecimal. `None` while the run trains, after it was killed, and in files of
+    /// format 1: the weights are then not compared with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weights_hash: Option<String>,
     /// The inputs and outputs of the model.
     pub inputs: ModelInputs,
     /// The settings with which the run's test split was evaluated.
@@ -54,8 +60,12 @@ pub struct ModelInputs {
     /// The names of the classes, labels or numbers; empty if they have no names.
     pub class_names: Vec<String>,
     /// The preparation of the training data, which is repeated for the data of predictions. `None` if it is unknown,
-    /// because the model was trained on partitions: their files do not record it.
+    /// because the model was trained on partitions of an older version of kiln, which do not record it.
     pub preparation: Option<Preparation>,
+    /// The kind of node features of a graph model, as `--node-features` names it. `None` if it is unknown, and for models
+    /// of nodes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_features: Option<String>,
     /// The sampling of neighbours; `None` for models of whole graphs.
     pub sampling: Option<SamplingInfo>,
 }
@@ -209,6 +219,7 @@ impl ModelInfo {
             kind: C::KIND.to_owned(),
             config,
             data_hash: data_hash.to_owned(),
+            weights_hash: None,
             inputs,
             evaluation,
         })

@@ -4,7 +4,8 @@ use kiln_kernels::to_vec_f32;
 use kiln_nn::LinkPairs;
 
 use crate::error::Result;
-use crate::saved::predictor::{NodePredictor, PredictMode};
+use crate::saved::mode::PredictMode;
+use crate::saved::predictor::NodePredictor;
 use crate::saved::registry::context;
 
 /// The maximum number of pairs that are scored at once.

@@ -1,9 +1,12 @@
 //! Saved models: the description and the weights in a run folder, opened for predictions.
 
+pub(crate) mod batches;
 pub(crate) mod error;
 pub(crate) mod info;
 pub(crate) mod links;
+pub(crate) mod mode;
 pub(crate) mod model;
 pub(crate) mod outputs;
 pub(crate) mod predictor;
+pub(crate) mod preparation;
 pub(crate) mod registry;

@@ -7,15 +7,18 @@ use burn::tensor::{Device, Tensor};
 use kiln_feature::{FeatureStore, Labels};
 use kiln_graph::{Csc, GraphId, NodeId, SharedArray};
 use kiln_kernels::{DeviceGraphs, to_vec_f32, upload_features};
-use kiln_loader::{Batcher, GraphBatcher};
+use kiln_loader::{Batcher, GraphBatcher, SeedBatch};
 use kiln_nn::LinkDecoder;
 
 use crate::error::Result;
+use crate::saved::batches::{BatchesOfRun, PredictedRows, PredictionBatches};
 use crate::saved::error::ModelError;
 use crate::saved::info::{MODEL_FILE, ModelInfo, ModelTask};
-use crate::saved::outputs::{OutputRows, append};
-use crate::saved::predictor::{NodePredictor, PredictMode, batches_of_run};
+use crate::saved::mode::PredictMode;
+use crate::saved::outputs::OutputRows;
+use crate::saved::predictor::NodePredictor;
 use crate::saved::registry::{BadModel, GraphNetwork, ModelRegistry, Network, NodeNetwork};
+use crate::step::weights::hash;
 
 /// The file of a run folder with the weights of the best epoch.
 const WEIGHTS_FILE: &str = "best.safetensors";
@@ -72,6 +75,13 @@ impl SavedModel {
             return Err(ModelError::UnknownKind { path, kind: info.kind, known }.into());
         };
         let (weights_path, weights) = read(run_dir, WEIGHTS_FILE)?;
+        if let Some(expected) = &info.weights_hash {
+            let got = hash(&weights);
+            if got != *expected {
+                let reason = format!("its SHA-256 is {got}, expected {expected}");
+                return Err(ModelError::BadWeights { path: weights_path, reason }.into());
+            }
+        }
         let network = constructor(&info, weights, device).map_err(|bad| match bad {
             BadModel::Config(reason) => ModelError::BadInfo { path: path.clone(), reason },
             BadModel::Weights(reason) => ModelError::BadWeights { path: weights_path, reason },
@@ -137,7 +147,23 @@ impl SavedModel {
         features: &Arc<dyn FeatureStore>,
         graphs: &[GraphId],
     ) -> Result<OutputRows> {
-        let network = self.graph_network()?;
+        let batches = self.graph_batches(graph, node_offsets, features, graphs)?;
+        let rows = batches.all([Some(self.info().inputs.n_outputs), None], |_| ())?;
+        Ok(rows.scores.expect("the scores should have been computed"))
+    }
+
+    /// Returns the scores of whole graphs like [`SavedModel::predict_graphs`], as batches that are computed one by one.
+    ///
+    /// # Errors
+    /// Returns the errors of [`SavedModel::predict_graphs`].
+    pub fn graph_batches(
+        &self,
+        graph: &Arc<Csc>,
+        node_offsets: &SharedArray<u32>,
+        features: &Arc<dyn FeatureStore>,
+        graphs: &[GraphId],
+    ) -> Result<PredictionBatches> {
+        self.graph_network()?;
         self.check_features(&**features, graph.n_nodes())?;
         if features.n_rows() != graph.n_nodes() {
             let (n_rows, n_nodes) = (features.n_rows(), graph.n_nodes());
@@ -149,19 +175,28 @@ impl SavedModel {
         let n_graphs = node_offsets.len().saturating_sub(1);
         let labels = Arc::new(Labels::new(vec![0; n_graphs], 1));
         let batcher = GraphBatcher::new(graph.clone(), node_offsets.clone(), features, labels);
-        let mut scores = None;
-        let mut positions = Vec::with_capacity(graphs.len());
-        for (seeds, of_batch) in batches_of_run(graphs, &self.info().evaluation)? {
-            let step = seeds.step;
-            let batch = batcher.batch(seeds, &mut (), &mut Default::default());
-            let batch = batch.map_err(|source| kiln_loader::Error::Batch { step, source })?;
-            let rows = upload_features(batch.x, batch.x_dim, self.device());
-            let on_device = DeviceGraphs::new(batch.block, &batch.node_offsets, &batch.graphs, self.device());
-            append(&mut scores, Some(self.scores(network.forward(&on_device, rows))?));
-            positions.extend(of_batch);
-        }
-        let scores = scores.unwrap_or_else(|| OutputRows::new(Vec::new(), self.info().inputs.n_outputs));
-        Ok(scores.in_request_order(&positions))
+        let (model, batches) = (self.clone(), BatchesOfRun::new(graphs, &self.info().evaluation)?);
+        Ok(PredictionBatches::new(graphs.len(), batches.len(), move |batch| {
+            let (seeds, positions) = batches.batch(batch);
+            let scores = match seeds.seeds.is_empty() {
+                true => None,
+                false => Some(model.graph_scores(&batcher, seeds)?),
+            };
+            Ok(PredictedRows { positions, scores, embeddings: None })
+        }))
+    }
+
+    fn graph_scores(
+        &self,
+        batcher: &GraphBatcher<dyn FeatureStore>,
+        seeds: SeedBatch<GraphId>,
+    ) -> Result<OutputRows> {
+        let step = seeds.step;
+        let batch = batcher.batch(seeds, &mut (), &mut Default::default());
+        let batch = batch.map_err(|source| kiln_loader::Error::Batch { step, source })?;
+        let rows = upload_features(batch.x, batch.x_dim, self.device());
+        let graphs = DeviceGraphs::new(batch.block, &batch.node_offsets, &batch.graphs, self.device());
+        self.scores(self.graph_network()?.forward(&graphs, rows))
     }
 
     pub(crate) fn device(&self) -> &Device {

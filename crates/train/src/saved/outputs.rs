@@ -56,16 +56,6 @@ impl OutputRows {
         self.rows().map(confidence).collect()
     }
 
-    /// Returns the rows in the order of the request: row `i` belongs to the requested item `positions[i]`, and each
-    /// item has one row.
-    pub(crate) fn in_request_order(&self, positions: &[usize]) -> Self {
-        let mut row_of = vec![0; positions.len()];
-        for (row, &position) in positions.iter().enumerate() {
-            row_of[position] = row;
-        }
-        self.take(&row_of)
-    }
-
     /// Returns the rows at these positions.
     pub(crate) fn take(&self, positions: &[usize]) -> Self {
         let rows = positions.iter().flat_map(|&row| &self.values[row * self.width..(row + 1) * self.width]);

@@ -1,10 +1,11 @@
 use std::fmt;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use kiln_feature::{FeatureBuffer, FeatureStore, Preparation, PreparationStep};
-use kiln_graph::{Csc, ItemId, NodeId, gcn_norm, symmetrize};
+use kiln_feature::{FeatureBuffer, FeatureStore, Preparation};
+use kiln_graph::{Csc, NodeId, gcn_norm, symmetrize};
 use kiln_kernels::{DeviceBlock, gather_features, to_vec_f32};
-use kiln_loader::{ItemSampler, ItemSamplerConfig, Phase, SeedBatch, Shard};
+use kiln_loader::Phase;
 use kiln_sample::{
     EdgeWeights, Fanout, FrontierSampler, NeighborSampler, RngKey, Rule, SamplerConfig, Scratch, Seeds,
 };
@@ -12,52 +13,45 @@ use kiln_sample::{
 use crate::error::Result;
 use crate::evaluate::layer_wise::{LayerWiseConfig, LayerWiseInference, LayerWiseRows, WantedRows};
 use crate::evaluate::progress::OnProgress;
+use crate::saved::batches::{BatchesOfRun, PredictedRows, PredictionBatches};
 use crate::saved::error::ModelError;
-use crate::saved::info::{EvaluatedNeighbors, EvaluationInfo, SamplingInfo, StoredRule};
+use crate::saved::info::{EvaluatedNeighbors, SamplingInfo, StoredRule};
+use crate::saved::mode::PredictMode;
 use crate::saved::model::SavedModel;
-use crate::saved::outputs::{OutputRows, append};
-
-/// The neighbours that predictions read.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub enum PredictMode {
-    /// The neighbours that the run's evaluation read, in the same batches. For the run's test nodes, in the order of
-    /// the test split, the predictions are those of the run: bit for bit on the same kind of device and processor, and
-    /// up to rounding on others and after training on partitions.
-    #[default]
-    AsEvaluated,
-    /// All neighbours, layer by layer over the whole graph. The time depends on the size of the graph, not on the
-    /// number of nodes.
-    Exact(LayerWiseConfig),
-    /// Sampled neighbours. The neighbours of a node depend on the seed and the node, and not on the other nodes of the
-    /// request.
-    Sampled {
-        /// The fanout of each layer, input layer first.
-        fanouts: Vec<Fanout>,
-        /// The seed of the draws.
-        seed: u64,
-    },
-}
+use crate::saved::outputs::OutputRows;
+use crate::saved::preparation::left_steps;
 
 /// A saved node model on a graph: predicts classes and computes embeddings of the graph's nodes. Threads can use one
-/// predictor at the same time.
+/// predictor at the same time, and clones share its data.
+#[derive(Clone)]
 pub struct NodePredictor {
     model: SavedModel,
-    /// The graph with the model's preparation, and normalised if the model needs it.
-    graph: Arc<Csc>,
+    graph: GraphAccess,
     /// The features with the model's preparation.
     features: Arc<dyn FeatureStore>,
     /// A custom sampling rule.
     rule: Option<Rule>,
     /// Tables of samplers that no thread uses at the moment.
-    scratches: Mutex<Vec<Scratch>>,
+    scratches: Arc<Mutex<Vec<Scratch>>>,
     on_progress: OnProgress,
 }
 
-/// The scores and the embeddings of a list of nodes.
-struct BothRows {
-    scores: Option<OutputRows>,
-    embeddings: Option<OutputRows>,
+/// The graph of a predictor, with the model's preparation, and normalised if the model needs it.
+#[derive(Clone)]
+enum GraphAccess {
+    Whole(Arc<Csc>),
+    /// A graph that is not in this process as a whole, such as a partitioned graph.
+    Sampled {
+        n_nodes: usize,
+        sampler: Arc<NewSampler>,
+    },
 }
+
+/// Creates a sampler of a graph.
+type NewSampler = dyn Fn(SamplerConfig) -> Result<Arc<dyn FrontierSampler>> + Send + Sync;
+
+/// The number of rows of a batch in exact mode, which computes all rows before the first batch.
+const EXACT_ROWS: usize = 4096;
 
 impl NodePredictor {
     /// Prepares a graph and its features for a model's predictions. Both are as they were loaded; the steps of the
@@ -95,17 +89,54 @@ impl NodePredictor {
             None => Preparation::default(),
         };
         let graph = if left.symmetrizes() { Arc::new(symmetrize(&graph)?) } else { graph };
-        let features = left.features(features)?;
         let is_normalized = model.info().inputs.sampling.as_ref().is_some_and(|sampling| sampling.gcn_norm);
         let graph = if is_normalized { Arc::new(gcn_norm(&graph)?) } else { graph };
-        Ok(Self {
-            model: model.clone(),
-            graph,
-            features,
-            rule: None,
-            scratches: Mutex::default(),
-            on_progress: OnProgress::default(),
-        })
+        Ok(Self::of(model, GraphAccess::Whole(graph), left.features(features)?))
+    }
+
+    /// Creates a predictor like [`NodePredictor::on_prepared`] on a graph of `n_nodes` nodes that is only sampled, such
+    /// as a partitioned graph. `sampler` creates its samplers. [`PredictMode::Exact`] is not possible.
+    ///
+    /// # Errors
+    /// Returns the errors of [`NodePredictor::on_prepared`], and [`Error::Saved`](crate::Error::Saved) if the model
+    /// needs the graph symmetric, and it is not, or normalised.
+    pub fn on_sampler(
+        model: &SavedModel,
+        n_nodes: usize,
+        features: Arc<dyn FeatureStore>,
+        done: &Preparation,
+        sampler: impl Fn(SamplerConfig) -> Result<Arc<dyn FrontierSampler>> + Send + Sync + 'static,
+    ) -> Result<Self> {
+        model.node_network()?;
+        model.check_features(&*features, n_nodes)?;
+        let left = match &model.info().inputs.preparation {
+            Some(wanted) => left_steps(wanted, done)?,
+            None => Preparation::default(),
+        };
+        if left.symmetrizes() {
+            return Err(ModelError::NeedsWholeGraph { what: "adding the reverse of each edge" }.into());
+        }
+        if model.info().inputs.sampling.as_ref().is_some_and(|sampling| sampling.gcn_norm) {
+            return Err(ModelError::NeedsWholeGraph { what: "the normalisation of a GCN" }.into());
+        }
+        let graph = GraphAccess::Sampled { n_nodes, sampler: Arc::new(sampler) };
+        Ok(Self::of(model, graph, left.features(features)?))
+    }
+
+    fn of(model: &SavedModel, graph: GraphAccess, features: Arc<dyn FeatureStore>) -> Self {
+        let (rule, scratches, on_progress) = (None, Arc::default(), OnProgress::default());
+        Self { model: model.clone(), graph, features, rule, scratches, on_progress }
+    }
+
+    /// Returns a predictor with the same model on another device, which `model` was opened on.
+    ///
+    /// # Errors
+    /// Returns [`Error::Saved`](crate::Error::Saved) if `model` has another description.
+    pub fn with_model(&self, model: &SavedModel) -> Result<Self> {
+        match model.info() == self.model.info() {
+            true => Ok(Self { model: model.clone(), ..self.clone() }),
+            false => Err(ModelError::OtherModel.into()),
+        }
     }
 
     /// Sets the sampling rule of a model that was trained with a custom rule.
@@ -128,7 +159,18 @@ impl NodePredictor {
 
     /// Returns the number of nodes of the graph.
     pub fn n_nodes(&self) -> usize {
-        self.graph.n_nodes()
+        match &self.graph {
+            GraphAccess::Whole(graph) => graph.n_nodes(),
+            GraphAccess::Sampled { n_nodes, .. } => *n_nodes,
+        }
+    }
+
+    /// Returns the width of the embeddings.
+    ///
+    /// # Errors
+    /// Returns [`Error::Saved`](crate::Error::Saved) if the model is not for nodes.
+    pub fn embedding_width(&self) -> Result<usize> {
+        Ok(self.model.node_network()?.embedding_width())
     }
 
     /// Returns the scores of nodes, one row per node and one column per class; for a model of links, the rows that its
@@ -169,7 +211,44 @@ impl NodePredictor {
         Ok((scores, rows.embeddings.expect("the embeddings should have been computed")))
     }
 
-    fn rows(&self, nodes: &[NodeId], mode: &PredictMode, wanted: WantedRows) -> Result<BothRows> {
+    fn rows(&self, nodes: &[NodeId], mode: &PredictMode, wanted: WantedRows) -> Result<PredictedRows> {
+        let network = self.model.node_network()?;
+        let widths = [
+            wanted.has_outputs().then(|| network.outer_widths()[1]),
+            wanted.has_embeddings().then(|| network.embedding_width()),
+        ];
+        let batches = self.batches(nodes, mode, wanted)?;
+        // The layers of exact mode report their own progress.
+        let is_exact = self.is_exact(mode);
+        batches.all(widths, |n_done| {
+            if !is_exact {
+                self.on_progress.report(n_done, nodes.len());
+            }
+        })
+    }
+
+    /// Returns true if predictions in this mode read all neighbours, layer by layer over the whole graph. They are then
+    /// computed by [`NodePredictor::batches`], before the first batch.
+    pub fn is_exact(&self, mode: &PredictMode) -> bool {
+        let evaluated = self.model.info().evaluation.neighbors;
+        match mode {
+            PredictMode::Exact(_) => true,
+            PredictMode::Sampled { .. } => false,
+            PredictMode::AsEvaluated => matches!(evaluated, EvaluatedNeighbors::Exact { .. }),
+        }
+    }
+
+    /// Returns the outputs of nodes as batches that are computed one by one. Nodes may repeat. In exact mode, this
+    /// computes all layers; only the rows of the requested nodes are read batch by batch.
+    ///
+    /// # Errors
+    /// Returns the errors of [`NodePredictor::predict`].
+    pub fn batches(
+        &self,
+        nodes: &[NodeId],
+        mode: &PredictMode,
+        wanted: WantedRows,
+    ) -> Result<PredictionBatches> {
         let n_nodes = self.n_nodes();
         if let Some(&node) = nodes.iter().find(|node| n_nodes <= node.index()) {
             return Err(ModelError::NoSuchNode { node, n_nodes }.into());
@@ -180,13 +259,14 @@ impl NodePredictor {
             PredictMode::Sampled { fanouts, seed } => {
                 let sampler = self.sampler(fanouts.clone())?;
                 // One key for all batches, so that a node's neighbours do not depend on its batch.
-                let key = Phase::Test.key(*seed);
-                let chunks = nodes.chunks(evaluation.batch_size).scan(0, |start, nodes| {
-                    let positions = *start..*start + nodes.len();
-                    *start = positions.end;
-                    Some((key, nodes.to_vec(), positions.collect()))
-                });
-                self.sampled(&sampler, nodes.len(), chunks, wanted)
+                let (key, size) = (Phase::Test.key(*seed), evaluation.batch_size);
+                let (predictor, nodes): (_, Arc<[NodeId]>) = (self.clone(), nodes.into());
+                let n_batches = nodes.len().div_ceil(size);
+                Ok(PredictionBatches::new(nodes.len(), n_batches, move |batch| {
+                    let positions = batch * size..nodes.len().min((batch + 1) * size);
+                    let of_batch = nodes[positions.clone()].to_vec();
+                    predictor.batch(&*sampler, key, of_batch, positions, wanted)
+                }))
             }
             PredictMode::AsEvaluated => match evaluation.neighbors {
                 EvaluatedNeighbors::Exact { memory_bytes } => {
@@ -194,16 +274,27 @@ impl NodePredictor {
                 }
                 EvaluatedNeighbors::Sampled => {
                     let sampler = self.sampler(self.sampling().fanouts())?;
-                    let batches = batches_of_run(nodes, &evaluation)?;
-                    let batches = batches.map(|(batch, positions)| (batch.key, batch.seeds, positions));
-                    self.sampled(&sampler, nodes.len(), batches, wanted)
+                    let batches = BatchesOfRun::new(nodes, &evaluation)?;
+                    let predictor = self.clone();
+                    Ok(PredictionBatches::new(nodes.len(), batches.len(), move |batch| {
+                        let (seeds, positions) = batches.batch(batch);
+                        predictor.batch(&*sampler, seeds.key, seeds.seeds, positions, wanted)
+                    }))
                 }
             },
         }
     }
 
-    fn exact(&self, nodes: &[NodeId], config: LayerWiseConfig, wanted: WantedRows) -> Result<BothRows> {
-        let inference = LayerWiseInference::new(self.graph.clone(), config)?;
+    fn exact(
+        &self,
+        nodes: &[NodeId],
+        config: LayerWiseConfig,
+        wanted: WantedRows,
+    ) -> Result<PredictionBatches> {
+        let GraphAccess::Whole(graph) = &self.graph else {
+            return Err(ModelError::NeedsWholeGraph { what: "exact mode" }.into());
+        };
+        let inference = LayerWiseInference::new(graph.clone(), config)?;
         let mut inference = inference.with_progress(self.on_progress.clone());
         if self.sampling().edge_weights() != EdgeWeights::None {
             inference = inference.carry_weights()?;
@@ -211,56 +302,38 @@ impl NodePredictor {
         let network = self.model.node_network()?;
         let LayerWiseRows { outputs, embeddings } =
             network.exact(&inference, &*self.features, wanted, self.model.device())?;
-        let select = |rows: &dyn FeatureStore| -> Result<OutputRows> {
-            let mut selected = FeatureBuffer::empty(rows.dtype());
-            rows.gather(nodes, &mut selected)?;
-            Ok(OutputRows::new(selected.into_f32(), rows.dim()))
-        };
-        let scores = outputs.map(|rows| select(&rows)).transpose()?;
-        let embeddings = match (embeddings, wanted.has_embeddings()) {
-            (Some(rows), _) => Some(select(&rows)?),
-            (None, true) => Some(select(&*self.features)?),
-            (None, false) => None,
-        };
-        Ok(BothRows { scores, embeddings })
+        let scores = outputs.map(|rows| Arc::new(rows) as Arc<dyn FeatureStore>);
+        let embeddings = embeddings.map(|rows| Arc::new(rows) as Arc<dyn FeatureStore>);
+        let embeddings = embeddings.or_else(|| wanted.has_embeddings().then(|| self.features.clone()));
+        let nodes: Arc<[NodeId]> = nodes.into();
+        let n_batches = nodes.len().div_ceil(EXACT_ROWS);
+        Ok(PredictionBatches::new(nodes.len(), n_batches, move |batch| {
+            let positions = batch * EXACT_ROWS..nodes.len().min((batch + 1) * EXACT_ROWS);
+            let select = |rows: &Arc<dyn FeatureStore>| -> Result<OutputRows> {
+                let mut selected = FeatureBuffer::empty(rows.dtype());
+                rows.gather(&nodes[positions.clone()], &mut selected)?;
+                Ok(OutputRows::new(selected.into_f32(), rows.dim()))
+            };
+            let scores = scores.as_ref().map(select).transpose()?;
+            let embeddings = embeddings.as_ref().map(select).transpose()?;
+            Ok(PredictedRows { positions, scores, embeddings })
+        }))
     }
 
-    /// Computes the rows of `n_nodes` nodes in batches: the key of a batch, its nodes, and their positions in the
-    /// request.
-    fn sampled(
-        &self,
-        sampler: &NeighborSampler,
-        n_nodes: usize,
-        batches: impl Iterator<Item = (RngKey, Vec<NodeId>, Vec<usize>)>,
-        wanted: WantedRows,
-    ) -> Result<BothRows> {
-        let mut positions = Vec::with_capacity(n_nodes);
-        let mut all = BothRows { scores: None, embeddings: None };
-        for (key, nodes, of_batch) in batches {
-            let rows = self.batch(sampler, key, nodes, wanted)?;
-            append(&mut all.scores, rows.scores);
-            append(&mut all.embeddings, rows.embeddings);
-            positions.extend(of_batch);
-            self.on_progress.report(positions.len(), n_nodes);
-        }
-        let ordered = |rows: Option<OutputRows>, is_wanted: bool, width: usize| {
-            let rows = rows.or_else(|| is_wanted.then(|| OutputRows::new(Vec::new(), width)))?;
-            Some(rows.in_request_order(&positions))
-        };
-        let network = self.model.node_network()?;
-        Ok(BothRows {
-            scores: ordered(all.scores, wanted.has_outputs(), network.outer_widths()[1]),
-            embeddings: ordered(all.embeddings, wanted.has_embeddings(), network.embedding_width()),
-        })
-    }
-
+    /// Computes the rows of the nodes at these positions of the request.
     fn batch(
         &self,
-        sampler: &NeighborSampler,
+        sampler: &dyn FrontierSampler,
         key: RngKey,
         nodes: Vec<NodeId>,
+        positions: Range<usize>,
         wanted: WantedRows,
-    ) -> Result<BothRows> {
+    ) -> Result<PredictedRows> {
+        let mut rows = PredictedRows { positions, scores: None, embeddings: None };
+        // A rank of the run may have had no node in its last step.
+        if nodes.is_empty() {
+            return Ok(rows);
+        }
         let (network, device) = (self.model.node_network()?, self.model.device());
         let mut scratch =
             self.scratches.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();
@@ -271,17 +344,16 @@ impl NodePredictor {
         let x = gather_features(&*self.features, sampled.blocks[0].srcs(), device)?;
         let blocks: Vec<DeviceBlock> =
             sampled.blocks.into_iter().map(|block| DeviceBlock::new(block, device)).collect();
-        let mut all = BothRows { scores: None, embeddings: None };
         if wanted.has_embeddings() {
             // The destinations of a block are its first sources.
             let hidden = network.hidden(&blocks, x.clone());
             let [_, width] = hidden.dims();
-            all.embeddings = Some(OutputRows::new(to_vec_f32(hidden), width).take(&rows_of_seeds));
+            rows.embeddings = Some(OutputRows::new(to_vec_f32(hidden), width).take(&rows_of_seeds));
         }
         if wanted.has_outputs() {
-            all.scores = Some(self.model.scores(network.forward(&blocks, x))?.take(&rows_of_seeds));
+            rows.scores = Some(self.model.scores(network.forward(&blocks, x))?.take(&rows_of_seeds));
         }
-        Ok(all)
+        Ok(rows)
     }
 
     fn sampling(&self) -> &SamplingInfo {
@@ -289,7 +361,7 @@ impl NodePredictor {
         sampling.expect("the description of a node model should have its sampling")
     }
 
-    fn sampler(&self, fanouts: Vec<Fanout>) -> Result<NeighborSampler> {
+    fn sampler(&self, fanouts: Vec<Fanout>) -> Result<Arc<dyn FrontierSampler>> {
         let sampling = self.sampling();
         let (n_fanouts, n_layers) = (fanouts.len(), self.model.node_network()?.n_layers());
         if n_fanouts != n_layers {
@@ -303,7 +375,10 @@ impl NodePredictor {
             return Err(ModelError::CustomRule { rule }.into());
         };
         let config = SamplerConfig::new(fanouts).with_rule(rule).with_weights(sampling.edge_weights());
-        Ok(NeighborSampler::with_config(self.graph.clone(), config)?)
+        match &self.graph {
+            GraphAccess::Whole(graph) => Ok(Arc::new(NeighborSampler::with_config(graph.clone(), config)?)),
+            GraphAccess::Sampled { sampler, .. } => sampler(config),
+        }
     }
 }
 
@@ -311,56 +386,4 @@ impl fmt::Debug for NodePredictor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("NodePredictor").field("model", &self.model).finish_non_exhaustive()
     }
-}
-
-/// Returns the steps of `wanted` that are left after those in `done`. The graph's step and the steps of features are
-/// independent of each other.
-fn left_steps(wanted: &Preparation, done: &Preparation) -> Result<Preparation> {
-    let split = |preparation: &Preparation| -> (Vec<PreparationStep>, Vec<PreparationStep>) {
-        preparation.steps.iter().cloned().partition(|step| *step == PreparationStep::Symmetrize)
-    };
-    let ((of_graph, of_features), (graph_done, features_done)) = (split(wanted), split(done));
-    if of_graph.is_empty() && !graph_done.is_empty() {
-        return Err(ModelError::OtherPreparation { step: "symmetrized" }.into());
-    }
-    let Some(left) = of_features.strip_prefix(&features_done[..]) else {
-        let differs = |(i, step): &(usize, &PreparationStep)| of_features.get(*i) != Some(*step);
-        let step = match features_done.iter().enumerate().find(differs) {
-            Some((_, PreparationStep::Scale(_))) => "scaled by other means and deviations",
-            _ => "divided by the sums of its rows",
-        };
-        return Err(ModelError::OtherPreparation { step }.into());
-    };
-    let of_graph = if graph_done.is_empty() { of_graph } else { Vec::new() };
-    Ok(Preparation { steps: [of_graph, left.to_vec()].concat() })
-}
-
-/// Returns the batches in which a run with these settings evaluates the items, rank by rank, each with the positions of
-/// its items in the list.
-pub(crate) fn batches_of_run<I: ItemId>(
-    items: &[I],
-    run: &EvaluationInfo,
-) -> Result<impl Iterator<Item = (SeedBatch<I>, Vec<usize>)>> {
-    let config = |rank| ItemSamplerConfig {
-        batch_size: run.batch_size,
-        shuffle: false,
-        seed: run.seed,
-        shard: Shard { rank, world_size: run.n_ranks },
-        ..ItemSamplerConfig::default()
-    };
-    let items: Arc<[I]> = items.into();
-    let positions: Arc<[I]> = (0..items.len() as u32).map(I::new).collect();
-    // The sampler divides the positions, which stand for the items: an item may occur several times.
-    let plans = (0..run.n_ranks)
-        .map(|rank| Ok(ItemSampler::new(positions.clone(), config(rank))?.epoch(Phase::Test)));
-    let plans = plans.collect::<Result<Vec<_>>>()?;
-    Ok(plans.into_iter().flat_map(move |plan| {
-        let items = items.clone();
-        (0..plan.n_steps()).filter_map(move |step| {
-            let mut batch = plan.step(step);
-            let positions: Vec<usize> = batch.seeds.iter().map(|position| position.get() as usize).collect();
-            batch.seeds = positions.iter().map(|&position| items[position]).collect();
-            (!positions.is_empty()).then_some((batch, positions))
-        })
-    }))
 }

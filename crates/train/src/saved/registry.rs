@@ -192,6 +192,9 @@ impl ModelRegistry {
             if let Some(reason) = contradiction(&config, info) {
                 return Err(BadModel::Config(reason));
             }
+            if let Some(reason) = too_few_bytes(&config, &weights) {
+                return Err(BadModel::Weights(reason));
+            }
             // All initial weights are replaced by the stored ones.
             let init = config.init(RngKey::new(0), &device.clone().inner());
             let mut model = init.map_err(|error| BadModel::Config(error.to_string()))?;
@@ -201,6 +204,13 @@ impl ModelRegistry {
         self.constructors.insert(C::KIND, constructor);
         self
     }
+}
+
+/// Returns the reason why a file is too small for the weights of this config: 4 bytes for each parameter.
+fn too_few_bytes<C: ModelConfig>(config: &C, weights: &[u8]) -> Option<String> {
+    let (expected, got) = (config.min_parameters().saturating_mul(4), weights.len() as u64);
+    (got < expected)
+        .then(|| format!("the file has {got} bytes, but the weights of the config take at least {expected}"))
 }
 
 /// Returns the first difference between a config and the description that contains it.

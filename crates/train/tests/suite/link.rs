@@ -345,6 +345,7 @@ fn saved_models_score_links() {
         n_outputs: 16,
         class_names: Vec::new(),
         preparation: Some(Preparation::default()),
+        node_features: None,
         sampling: Some(sampling),
     };
     let neighbors = EvaluatedNeighbors::Sampled;

@@ -1,0 +1,39 @@
+//! The files of a run folder with the result of the run.
+
+use crate::error::Result;
+use crate::evaluate::evaluation::Evaluation;
+use crate::run::folder::RunFolder;
+use crate::run::summary::Summary;
+use crate::step::classification::Prediction;
+
+impl RunFolder {
+    /// Writes `test_predictions.csv` with the columns `item,label,predicted`, in the given order.
+    ///
+    /// # Errors
+    /// Returns [`Error::Io`] if it cannot be written.
+    pub fn write_predictions(&self, predictions: &[Prediction]) -> Result<()> {
+        let mut csv = String::from("item,label,predicted\n");
+        for said in predictions {
+            csv.push_str(&format!("{},{},{}\n", said.item, said.label, said.predicted));
+        }
+        self.write("test_predictions.csv", csv.as_bytes())
+    }
+
+    /// Writes `test_predictions.csv` for several labels or regression: a line for each item, in ascending order, with
+    /// its targets, which are empty if missing, and its outputs (logits of labels, or numbers). For links: a line for
+    /// each link with its nodes, its score and its rank among its negatives.
+    ///
+    /// # Errors
+    /// Returns [`Error::Io`] if it cannot be written.
+    pub fn write_outputs(&self, evaluation: &Evaluation) -> Result<()> {
+        self.write("test_predictions.csv", evaluation.to_csv().as_bytes())
+    }
+
+    /// Writes `summary.json`.
+    ///
+    /// # Errors
+    /// Returns [`Error::Io`] if it cannot be written.
+    pub fn write_summary(&self, summary: &Summary) -> Result<()> {
+        self.write_json("summary.json", summary)
+    }
+}

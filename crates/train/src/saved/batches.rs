@@ -1,0 +1,234 @@
+//! The batches in which a saved model computes the outputs of a request, on one rank or shared by several.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use kiln_comm::Communicator;
+use kiln_graph::ItemId;
+use kiln_loader::{EpochPlan, ItemSampler, ItemSamplerConfig, Phase, SeedBatch, Shard};
+
+use crate::error::{Error, Result};
+use crate::saved::info::EvaluationInfo;
+use crate::saved::outputs::{OutputRows, append};
+
+/// The outputs of consecutive items of a request.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PredictedRows {
+    /// The positions of the items in the request.
+    pub positions: Range<usize>,
+    /// The scores, one row per item; `None` if they are not wanted.
+    pub scores: Option<OutputRows>,
+    /// The embeddings, one row per item; `None` if they are not wanted.
+    pub embeddings: Option<OutputRows>,
+}
+
+/// The outputs of a saved model for a list of items, as batches that are computed one by one, so that a program need not
+/// hold all outputs. A batch's outputs do not depend on the other batches, on their order, or on the rank that computes
+/// them. Clones share the model.
+#[derive(Clone)]
+pub struct PredictionBatches {
+    n_items: usize,
+    n_batches: usize,
+    compute: Arc<Compute>,
+}
+
+/// Computes the batch with this number.
+type Compute = dyn Fn(usize) -> Result<PredictedRows> + Send + Sync;
+
+impl PredictionBatches {
+    pub(crate) fn new(
+        n_items: usize,
+        n_batches: usize,
+        compute: impl Fn(usize) -> Result<PredictedRows> + Send + Sync + 'static,
+    ) -> Self {
+        Self { n_items, n_batches, compute: Arc::new(compute) }
+    }
+
+    /// Returns the number of requested items.
+    pub fn n_items(&self) -> usize {
+        self.n_items
+    }
+
+    /// Returns the number of batches. They contain the items in the order of the request. A batch may be empty; its rows
+    /// are `None`.
+    pub fn n_batches(&self) -> usize {
+        self.n_batches
+    }
+
+    /// Computes a batch.
+    ///
+    /// # Errors
+    /// Returns the errors of sampling and of the features.
+    ///
+    /// # Panics
+    /// Panics if `batch` is not below [`PredictionBatches::n_batches`].
+    pub fn batch(&self, batch: usize) -> Result<PredictedRows> {
+        let n_batches = self.n_batches;
+        assert!(batch < n_batches, "batch {batch} is out of range: there are {n_batches}");
+        (self.compute)(batch)
+    }
+
+    /// Computes the batches on all ranks, which take turns, and passes them to `each` on rank 0 in the order of the
+    /// request. The outputs are bit-identical for any number of ranks. Each rank holds one batch, rank 0 one of each
+    /// rank. Collective: every rank must call it, with the same request.
+    ///
+    /// # Errors
+    /// Returns the errors of [`PredictionBatches::batch`] and of `each`, and [`Error::Ranks`] if another rank fails.
+    pub fn gather<E: From<Error>>(
+        &self,
+        comm: &mut dyn Communicator,
+        mut each: impl FnMut(PredictedRows) -> std::result::Result<(), E>,
+    ) -> std::result::Result<(), E> {
+        let (rank, n_ranks) = (comm.rank_info().rank, comm.rank_info().world_size);
+        if n_ranks == 1 {
+            return (0..self.n_batches).try_for_each(|batch| each(self.batch(batch)?));
+        }
+        comm.set_stage("predictions");
+        for first in (0..self.n_batches).step_by(n_ranks) {
+            let own = Some(first + rank).filter(|&batch| batch < self.n_batches);
+            let own = own.map(|batch| self.batch(batch)).transpose()?;
+            let mut send = vec![Vec::new(); n_ranks];
+            send[0] = own.map(|rows| rows.to_bytes()).unwrap_or_default();
+            for bytes in comm.all_to_all(&send).map_err(Error::from)? {
+                if let Some(rows) = PredictedRows::from_bytes(&bytes) {
+                    each(rows)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Computes all batches and joins them. `widths` are those of scores and embeddings, for an empty request; `None`
+    /// if they are not wanted. `report` is called with the number of finished items.
+    pub(crate) fn all(&self, widths: [Option<usize>; 2], report: impl Fn(usize)) -> Result<PredictedRows> {
+        let (mut scores, mut embeddings) = (None, None);
+        for batch in 0..self.n_batches {
+            let rows = self.batch(batch)?;
+            if rows.positions.is_empty() {
+                continue;
+            }
+            append(&mut scores, rows.scores);
+            append(&mut embeddings, rows.embeddings);
+            report(rows.positions.end);
+        }
+        let [scores, embeddings] = [(scores, widths[0]), (embeddings, widths[1])]
+            .map(|(rows, width)| rows.or_else(|| Some(OutputRows::new(Vec::new(), width?))));
+        Ok(PredictedRows { positions: 0..self.n_items, scores, embeddings })
+    }
+}
+
+impl fmt::Debug for PredictionBatches {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { n_items, n_batches, .. } = self;
+        f.debug_struct("PredictionBatches")
+            .field("n_items", n_items)
+            .field("n_batches", n_batches)
+            .finish_non_exhaustive()
+    }
+}
+
+impl PredictedRows {
+    /// Serializes the positions and the widths as `u64`, then the values. Rows that are not wanted have the width 0.
+    fn to_bytes(&self) -> Vec<u8> {
+        let outputs = [&self.scores, &self.embeddings];
+        let widths = outputs.map(|rows| rows.as_ref().map_or(0, OutputRows::width) as u64);
+        let sizes = [self.positions.start as u64, self.positions.end as u64, widths[0], widths[1]];
+        let mut bytes: Vec<u8> = bytemuck::cast_slice(&sizes).to_vec();
+        for rows in outputs.into_iter().flatten() {
+            bytes.extend_from_slice(bytemuck::cast_slice(rows.values()));
+        }
+        bytes
+    }
+
+    /// Parses the bytes of [`PredictedRows::to_bytes`], or returns `None` for no bytes.
+    fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (sizes, values) = bytes.split_at_checked(4 * size_of::<u64>())?;
+        let sizes: Vec<u64> = bytemuck::pod_collect_to_vec(sizes);
+        let values: Vec<f32> = bytemuck::pod_collect_to_vec(values);
+        let [start, end, score_width, width] = [0, 1, 2, 3].map(|at| sizes[at] as usize);
+        let (scores, embeddings) = values.split_at_checked((end - start) * score_width)?;
+        let rows =
+            |values: &[f32], width: usize| (0 < width).then(|| OutputRows::new(values.to_vec(), width));
+        Some(Self {
+            positions: start..end,
+            scores: rows(scores, score_width),
+            embeddings: rows(embeddings, width),
+        })
+    }
+}
+
+/// The batches in which a run with these settings evaluates a list of items: in each step, one batch of each rank.
+pub(crate) struct BatchesOfRun<I> {
+    items: Arc<[I]>,
+    /// The plan of each rank of the run. It divides the positions, which stand for the items.
+    plans: Vec<EpochPlan<I>>,
+}
+
+impl<I: ItemId> BatchesOfRun<I> {
+    pub(crate) fn new(items: &[I], run: &EvaluationInfo) -> Result<Self> {
+        let positions: Arc<[I]> = (0..items.len() as u32).map(I::new).collect();
+        let plan = |rank| -> Result<EpochPlan<I>> {
+            let config = ItemSamplerConfig {
+                batch_size: run.batch_size,
+                shuffle: false,
+                seed: run.seed,
+                shard: Shard { rank, world_size: run.n_ranks },
+                ..ItemSamplerConfig::default()
+            };
+            Ok(ItemSampler::new(positions.clone(), config)?.epoch(Phase::Test))
+        };
+        Ok(Self { items: items.into(), plans: (0..run.n_ranks).map(plan).collect::<Result<_>>()? })
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.plans.len() * self.plans.first().map_or(0, EpochPlan::n_steps)
+    }
+
+    /// Returns a batch with its items as seeds, and their positions. The shares of a step's ranks are consecutive, so
+    /// the batches are in the order of the items.
+    pub(crate) fn batch(&self, batch: usize) -> (SeedBatch<I>, Range<usize>) {
+        let mut seeds = self.plans[batch % self.plans.len()].step(batch / self.plans.len());
+        let start = seeds.seeds.first().map_or(0, |position| position.get() as usize);
+        let positions = start..start + seeds.seeds.len();
+        seeds.seeds = self.items[positions.clone()].to_vec();
+        (seeds, positions)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kiln_graph::NodeId;
+
+    use super::*;
+    use crate::saved::info::EvaluatedNeighbors;
+
+    #[test]
+    fn batches_of_a_run_contain_the_items_in_their_order() {
+        let items: Vec<NodeId> = [7, 3, 3, 9, 1, 0, 2, 5, 4, 6, 8].map(NodeId).to_vec();
+        for n_ranks in 1..=4 {
+            let neighbors = EvaluatedNeighbors::Sampled;
+            let run = EvaluationInfo { seed: 1, batch_size: 2, n_ranks, neighbors };
+            let batches = BatchesOfRun::new(&items, &run).expect("the settings should be valid");
+            let all: Vec<_> = (0..batches.len()).map(|batch| batches.batch(batch)).collect();
+            let seeds: Vec<NodeId> = all.iter().flat_map(|(seeds, _)| seeds.seeds.clone()).collect();
+            assert_eq!(seeds, items);
+            let positions: Vec<usize> = all.into_iter().flat_map(|(_, positions)| positions).collect();
+            assert_eq!(positions, (0..items.len()).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn rows_survive_the_transfer_between_ranks() {
+        let scores = Some(OutputRows::new(vec![1.0, f32::MIN_POSITIVE, -0.0, 4.0], 2));
+        let embeddings = Some(OutputRows::new(vec![5.0, 6.0, 7.0, 8.0, 9.0, 10.0], 3));
+        for rows in [
+            PredictedRows { positions: 3..5, scores: scores.clone(), embeddings: embeddings.clone() },
+            PredictedRows { positions: 3..5, scores, embeddings: None },
+            PredictedRows { positions: 0..2, scores: None, embeddings },
+        ] {
+            assert_eq!(PredictedRows::from_bytes(&rows.to_bytes()), Some(rows));
+        }
+        assert_eq!(PredictedRows::from_bytes(&[]), None);
+    }
+}

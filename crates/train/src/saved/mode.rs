@@ -1,0 +1,24 @@
+use kiln_sample::Fanout;
+
+use crate::evaluate::layer_wise::LayerWiseConfig;
+
+/// The neighbours that predictions read.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub enum PredictMode {
+    /// The neighbours that the run's evaluation read, in the same batches. For the run's test nodes, in the order of
+    /// the test split, the predictions are those of the run: bit for bit on the same kind of device and processor, and
+    /// up to rounding on others and after training on partitions.
+    #[default]
+    AsEvaluated,
+    /// All neighbours, layer by layer over the whole graph. The time depends on the size of the graph, not on the
+    /// number of nodes.
+    Exact(LayerWiseConfig),
+    /// Sampled neighbours. The neighbours of a node depend on the seed and the node, and not on the other nodes of the
+    /// request.
+    Sampled {
+        /// The fanout of each layer, input layer first.
+        fanouts: Vec<Fanout>,
+        /// The seed of the draws.
+        seed: u64,
+    },
+}
