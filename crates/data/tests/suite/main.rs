@@ -17,6 +17,7 @@ mod graph_dataset;
 mod graphbolt;
 mod hash;
 mod link_formats;
+mod link_kiln_format;
 mod link_split;
 mod mutag;
 mod node_features;
