@@ -7,6 +7,7 @@ mod certificates;
 mod cluster;
 mod faults;
 mod limits;
+mod preparation;
 mod progress;
 mod same;
 mod strangers;

@@ -8,15 +8,13 @@ use kiln_data::Dataset;
 use kiln_feature::{DenseFeatures, FeatureArray, FeatureBuffer, FeatureStore, SparseFeatures};
 use kiln_graph::{NodeId, SharedArray};
 use kiln_partition::{CacheConfig, Part};
-use kiln_remote::{DistFeatureStore, DistGraph, DistNeighborSampler, RuleRegistry};
+use kiln_remote::{DistFeatureStore, DistNeighborSampler, RuleRegistry};
 use kiln_sample::{
     EdgeWeights, ExcludedEdges, Fanout, Frontier, FrontierSampler, HopRequest, NeighborSampler, Neighbors,
     NodeKey, RngKey, Rule, SampledBlocks, SamplerConfig, Scratch, Seeds, Selection,
 };
 
-use crate::cluster::{
-    Cluster, N_NODES, addresses, by_name, config, data, features, hubs, parts, serve, wild,
-};
+use crate::cluster::{Cluster, N_NODES, by_name, data, features, hubs, parts, wild};
 
 const FANOUTS: [Fanout; 3] = [Fanout::UpTo(3), Fanout::All, Fanout::UpTo(7)];
 
@@ -425,18 +423,4 @@ fn dynamic_cache_keeps_rows_that_are_read_again() {
     let others: Vec<NodeId> = (100..200).map(NodeId).collect();
     others.chunks(5).for_each(|others| assert_eq!(counts(others), (0, 5)));
     assert_eq!(counts(&[NodeId(199), NodeId(100)]), (1, 1));
-}
-
-#[test]
-fn clients_receive_the_preparation_of_the_data() {
-    for data in [hubs(), hubs().standardize().unwrap()] {
-        let parts = parts(&data, 1, |_| 0, None);
-        let mut unknown = Part::clone(&parts[0]);
-        unknown.preparation = None;
-        for (part, expected) in [(&parts[0], Some(&data.preparation)), (&Arc::new(unknown), None)] {
-            let servers = [serve(part)];
-            let graph = DistGraph::connect(config(addresses(&servers))).unwrap();
-            assert_eq!(graph.preparation(), expected);
-        }
-    }
 }
