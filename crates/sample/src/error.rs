@@ -105,9 +105,6 @@ pub enum Error {
         "the sampler is configured for edge weights, but the graph has none: set them with CscBuilder::weights"
     )]
     NoWeights,
-    /// Edges are excluded from samples on a device.
-    #[error("edges can be excluded only from samples on the host: sample there")]
-    ExclusionNeedsHost,
     /// Negatives are drawn by degree from a graph without edges.
     #[error("negatives cannot be drawn by degree: the graph has no edges: draw them uniformly")]
     NoEdges,

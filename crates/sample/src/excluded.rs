@@ -123,7 +123,7 @@ impl ExcludedEdges {
 /// depend on all bits of the id, so they select the slot.
 #[inline]
 fn first_slot(dst: NodeId, n_slots: usize) -> usize {
-    (u64::from(dst.0.wrapping_mul(GOLDEN)) * n_slots as u64 >> 32) as usize
+    ((u64::from(dst.0.wrapping_mul(GOLDEN)) * n_slots as u64) >> 32) as usize
 }
 
 #[cfg(test)]

@@ -4,10 +4,11 @@ use burn::tensor::DType;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 use kiln_graph::{Csc, NodeId};
-use kiln_sample::{EdgeWeights, Fanout, Frontier, HopRequest, Rule};
+use kiln_sample::{EdgeWeights, ExcludedEdges, Fanout, Frontier, HopRequest, Rule};
 use rayon::prelude::*;
 
 use crate::cube::by_source::SourceCounts;
+use crate::cube::excluded;
 use crate::cube::launch;
 use crate::cube::pick::{How, Picked, Picking};
 use crate::cube::relabel::{Relabelled, relabel};
@@ -33,6 +34,16 @@ pub(crate) struct HopNodes {
     pub(crate) nodes: CubeTensor,
     /// For each node, the position in the graph's `indptr` at which its neighbour list is found.
     pub(crate) rows: CubeTensor,
+    /// The edges to leave out, as [`excluded::upload`] copies them; `None` to leave out none.
+    pub(crate) excluded: Option<CubeTensor>,
+}
+
+impl HopNodes {
+    /// Returns the edges to leave out. If there are none, returns another array: a kernel has the same number of
+    /// arguments in both cases.
+    pub(super) fn excluded_or_any(&self) -> &CubeTensor {
+        self.excluded.as_ref().unwrap_or(&self.nodes)
+    }
 }
 
 /// The arrays of the block of one hop.
@@ -107,9 +118,14 @@ impl Graph {
         launch::upload_as(&self.indptr, ids(nodes), DType::U32)
     }
 
+    /// Copies the edges to leave out to the graph's device.
+    pub(crate) fn upload_excluded(&self, edges: Option<&ExcludedEdges>) -> Option<CubeTensor> {
+        edges.map(|edges| excluded::upload(&self.indptr, edges, self.n_rows))
+    }
+
     /// Returns the destinations of a hop in a whole graph, in which a node's id is also its position in `indptr`.
-    pub(crate) fn hop_of(nodes: CubeTensor) -> HopNodes {
-        HopNodes { rows: nodes.clone(), nodes }
+    pub(crate) fn hop_of(nodes: CubeTensor, excluded: Option<CubeTensor>) -> HopNodes {
+        HopNodes { rows: nodes.clone(), nodes, excluded }
     }
 
     pub(super) fn address(&self) -> AddressType {

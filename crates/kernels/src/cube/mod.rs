@@ -11,6 +11,7 @@ mod cross_entropy;
 pub(crate) mod dense;
 mod dropout;
 mod edge_dots;
+pub(crate) mod excluded;
 pub(crate) mod features;
 pub(crate) mod graph;
 pub(crate) mod launch;

@@ -13,13 +13,15 @@
 //! * *Work distribution.* One unit per destination, which inserts one pick after the other into a sorted list. If all
 //!   edges are taken, one unit per edge, so that many units share the work of a hub.
 //! * *Cost.* For each destination, a random read of two entries of `indptr`, and about `fanout^2 / 4` moves in a list
-//!   that stays in the L1 cache. This suits fanouts of up to a few dozen.
+//!   that stays in the L1 cache. This suits fanouts of up to a few dozen. If edges are left out, also a binary search
+//!   for the destination, and two in its neighbour list per edge to leave out, for the destination and for each pick.
 
 use burn::tensor::{DType, Shape};
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 use kiln_sample::{Fanout, RngKey, Rule};
 
+use crate::cube::excluded::{excluded_of, in_whole_list, n_below, n_edges_from};
 use crate::cube::graph::{Graph, HopNodes};
 use crate::cube::launch::{self, launch_units};
 use crate::cube::philox::{draw4, word};
@@ -47,43 +49,60 @@ impl How {
     }
 }
 
-/// The edges of one destination. `n_loops` is 0 unless the rule keeps self loops.
+/// The edges of one destination without those that are left out. `n_loops` is 0 unless the rule keeps self loops.
 #[derive(CubeType)]
 struct Neighborhood {
     first_edge: u64,
+    /// The number of edges in the graph.
+    n_all: u32,
+    /// The number of edges without those that are left out.
     degree: u32,
-    /// The position of the first self loop among the edges of the destination.
+    /// The position of the first self loop among the edges that are not left out.
     loops: u32,
     n_loops: u32,
+    /// The range of the sources of the edges that are left out.
+    first_excluded: u32,
+    end_excluded: u32,
 }
 
-/// Returns the number of neighbours with ids below `limit`, by binary search in the sorted neighbour list.
+/// Returns the edges of a destination. `excluded` is read only with `excludes`.
 #[cube]
-fn n_below(indices: &[u32], first_edge: u64, degree: u32, limit: u32) -> u32 {
-    let mut low = 0u32;
-    let mut high = degree;
-    while low < high {
-        let middle = low + (high - low) / 2;
-        if indices[usize::cast_from(first_edge + u64::cast_from(middle))] < limit {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    low
-}
-
-#[cube]
-fn neighborhood(indptr: &[u64], indices: &[u32], row: u32, node: u32, #[comptime] how: How) -> Neighborhood {
+fn neighborhood(
+    indptr: &[u64],
+    indices: &[u32],
+    excluded: &[u32],
+    row: u32,
+    node: u32,
+    #[comptime] how: How,
+    #[comptime] excludes: bool,
+) -> Neighborhood {
     let first_edge = indptr[row as usize];
-    let degree = u32::cast_from(indptr[row as usize + 1] - first_edge);
+    let n_all = u32::cast_from(indptr[row as usize + 1] - first_edge);
+    let mut degree = n_all;
     let mut loops = 0u32;
     let mut n_loops = 0u32;
     if comptime!(how == How::WithLoop) {
-        loops = n_below(indices, first_edge, degree, node);
-        n_loops = n_below(indices, first_edge, degree, node + 1) - loops;
+        loops = n_below(indices, first_edge, n_all, node);
+        n_loops = n_below(indices, first_edge, n_all, node + 1) - loops;
     }
-    Neighborhood { first_edge, degree, loops, n_loops }
+    let mut first_excluded = 0u32;
+    let mut end_excluded = 0u32;
+    if comptime!(excludes) {
+        let range = excluded_of(excluded, node);
+        first_excluded = range.start;
+        end_excluded = range.end;
+        for place in first_excluded..end_excluded {
+            let src = excluded[place as usize];
+            let n_edges = n_edges_from(indices, first_edge, n_all, src);
+            degree -= n_edges;
+            if comptime!(how == How::WithLoop) {
+                // Parallel edges are left out together, so either all self loops remain or none.
+                n_loops = select(src == node, 0u32, n_loops);
+                loops -= select(src < node, n_edges, 0u32);
+            }
+        }
+    }
+    Neighborhood { first_edge, n_all, degree, loops, n_loops, first_excluded, end_excluded }
 }
 
 /// The number of edges that are picked for each destination.
@@ -95,9 +114,12 @@ pub(super) struct PickCountsInputs {
     indices: Box<[u32]>,
     rows: Box<[u32]>,
     nodes: Box<[u32]>,
+    excluded: Box<[u32]>,
     fanout: u32,
     #[cube(comptime)]
     how: How,
+    #[cube(comptime)]
+    excludes: bool,
 }
 
 #[cube]
@@ -106,7 +128,8 @@ impl Values for PickCounts {
 
     fn value(inputs: &PickCountsInputs, position: usize) -> u32 {
         let (row, node) = (inputs.rows[position], inputs.nodes[position]);
-        let of_dst = neighborhood(&inputs.indptr, &inputs.indices, row, node, inputs.how);
+        let (indptr, indices, excluded) = (&inputs.indptr, &inputs.indices, &inputs.excluded);
+        let of_dst = neighborhood(indptr, indices, excluded, row, node, inputs.how, inputs.excludes);
         match comptime!(inputs.how) {
             How::All => of_dst.degree,
             How::WithReplacement => select(of_dst.degree == 0, 0u32, inputs.fanout),
@@ -180,19 +203,21 @@ fn pick(
     indices: &[u32],
     rows: &[u32],
     nodes: &[u32],
+    excluded: &[u32],
     offsets: &[u32],
     edge_ids: &mut [i64],
     srcs: &mut [u32],
     key_low: u32,
     key_high: u32,
     #[comptime] how: How,
+    #[comptime] excludes: bool,
 ) {
     let dst = ABSOLUTE_POS;
     if dst >= nodes.len() {
         terminate!();
     }
     let node = nodes[dst];
-    let of_dst = neighborhood(indptr, indices, rows[dst], node, how);
+    let of_dst = neighborhood(indptr, indices, excluded, rows[dst], node, how, excludes);
     let start = offsets[dst];
     let n_picks = offsets[dst + 1] - start;
     // Until the end, `srcs` has the positions of the picks among the edges of the destination. The first `n_loops`
@@ -225,29 +250,44 @@ fn pick(
         }
     }
     for place in start..start + n_picks {
-        let edge = of_dst.first_edge + u64::cast_from(srcs[place as usize]);
+        let mut position = srcs[place as usize];
+        if comptime!(excludes) {
+            let (first, end) = (of_dst.first_excluded, of_dst.end_excluded);
+            position =
+                in_whole_list(indices, of_dst.first_edge, of_dst.n_all, excluded, first, end, position);
+        }
+        let edge = of_dst.first_edge + u64::cast_from(position);
         edge_ids[place as usize] = i64::cast_from(edge);
         srcs[place as usize] = indices[usize::cast_from(edge)];
     }
 }
 
-/// Lists all edges of all destinations.
+/// Lists all edges of all destinations, without those that are left out.
 #[cube(launch, address_type = "dynamic")]
 fn take_all(
     indptr: &[u64],
     indices: &[u32],
     rows: &[u32],
+    nodes: &[u32],
+    excluded: &[u32],
     offsets: &[u32],
     edge_ids: &mut [i64],
     srcs: &mut [u32],
+    #[comptime] excludes: bool,
 ) {
     let n_edges = offsets[offsets.len() - 1];
     if ABSOLUTE_POS >= n_edges as usize {
         terminate!();
     }
     let dst = segment_of(offsets, ABSOLUTE_POS as u32);
-    let position = ABSOLUTE_POS as u32 - offsets[dst];
-    let edge = indptr[rows[dst] as usize] + u64::cast_from(position);
+    let mut position = ABSOLUTE_POS as u32 - offsets[dst];
+    let first_edge = indptr[rows[dst] as usize];
+    if comptime!(excludes) {
+        let n_all = u32::cast_from(indptr[rows[dst] as usize + 1] - first_edge);
+        let range = excluded_of(excluded, nodes[dst]);
+        position = in_whole_list(indices, first_edge, n_all, excluded, range.start, range.end, position);
+    }
+    let edge = first_edge + u64::cast_from(position);
     edge_ids[ABSOLUTE_POS] = i64::cast_from(edge);
     srcs[ABSOLUTE_POS] = indices[usize::cast_from(edge)];
 }
@@ -261,10 +301,12 @@ fn pick_weights(
     graph_weights: &[f32],
     rows: &[u32],
     nodes: &[u32],
+    excluded: &[u32],
     offsets: &[u32],
     edge_ids: &[i64],
     weights: &mut [f32],
     #[comptime] how: How,
+    #[comptime] excludes: bool,
     #[comptime] is_scaled: bool,
 ) {
     let n_edges = offsets[offsets.len() - 1];
@@ -276,7 +318,7 @@ fn pick_weights(
     if comptime!(is_scaled) {
         let dst = segment_of(offsets, ABSOLUTE_POS as u32);
         let node = nodes[dst];
-        let of_dst = neighborhood(indptr, indices, rows[dst], node, how);
+        let of_dst = neighborhood(indptr, indices, excluded, rows[dst], node, how, excludes);
         // Loops that are always kept represent only themselves, so they are not scaled.
         let mut is_drawn = true;
         if comptime!(how == How::WithLoop) {
@@ -308,18 +350,21 @@ pub(super) struct Picked {
 impl Picking<'_> {
     /// Computes the first edge of each destination, `[n_dst + 1]`; the last entry is the number of picked edges.
     pub(super) fn offsets(&self) -> CubeTensor {
-        let Self { graph, hop: HopNodes { nodes, rows }, how, fanout } = self;
+        let Self { graph, hop, how, fanout } = self;
+        let HopNodes { nodes, rows, excluded } = hop;
         running_sums_of::<PickCounts>(nodes, launch::length(nodes), graph.address(), || {
-            let [indptr, indices, rows, nodes] =
-                [&graph.indptr, &graph.indices, rows, nodes].map(launch::buffer);
-            PickCountsInputsLaunch::new(indptr, indices, rows, nodes, *fanout, *how)
+            let [indptr, indices, rows, nodes, excluded_edges] =
+                [&graph.indptr, &graph.indices, rows, nodes, hop.excluded_or_any()].map(launch::buffer);
+            let excludes = excluded.is_some();
+            PickCountsInputsLaunch::new(indptr, indices, rows, nodes, excluded_edges, *fanout, *how, excludes)
         })
     }
 
     /// Picks the edges. `offsets` has the first edge of each destination, and `most_edges` is an upper bound on the
     /// number of picked edges.
     pub(super) fn edges(&self, offsets: &CubeTensor, most_edges: usize, key: RngKey) -> Picked {
-        let Self { graph, hop: HopNodes { nodes, rows }, how, .. } = self;
+        let Self { graph, hop, how, .. } = self;
+        let HopNodes { nodes, rows, excluded } = hop;
         let edge_ids = launch::new_tensor(nodes, Shape::new([most_edges]), DType::I64);
         let srcs = launch::new_array(nodes, most_edges);
         if *how == How::All {
@@ -331,9 +376,12 @@ impl Picking<'_> {
                 launch::buffer(&graph.indptr),
                 launch::buffer(&graph.indices),
                 launch::buffer(rows),
+                launch::buffer(nodes),
+                launch::buffer(hop.excluded_or_any()),
                 launch::buffer(offsets),
                 launch::buffer(&edge_ids),
-                launch::buffer(&srcs)
+                launch::buffer(&srcs),
+                excluded.is_some()
             );
         } else {
             let [key_low, key_high] = key.words();
@@ -346,12 +394,14 @@ impl Picking<'_> {
                 launch::buffer(&graph.indices),
                 launch::buffer(rows),
                 launch::buffer(nodes),
+                launch::buffer(hop.excluded_or_any()),
                 launch::buffer(offsets),
                 launch::buffer(&edge_ids),
                 launch::buffer(&srcs),
                 key_low,
                 key_high,
-                *how
+                *how,
+                excluded.is_some()
             );
         }
         Picked { edge_ids, srcs }
@@ -362,7 +412,8 @@ impl Picking<'_> {
     /// # Panics
     /// Panics if the graph has no weights.
     pub(super) fn weights(&self, offsets: &CubeTensor, edge_ids: &CubeTensor, is_scaled: bool) -> CubeTensor {
-        let Self { graph, hop: HopNodes { nodes, rows }, how, .. } = self;
+        let Self { graph, hop, how, .. } = self;
+        let HopNodes { nodes, rows, excluded } = hop;
         let n_edges = launch::length(edge_ids);
         let weights = launch::new_tensor(nodes, Shape::new([n_edges]), DType::F32);
         let graph_weights =
@@ -377,10 +428,12 @@ impl Picking<'_> {
             launch::buffer(graph_weights),
             launch::buffer(rows),
             launch::buffer(nodes),
+            launch::buffer(hop.excluded_or_any()),
             launch::buffer(offsets),
             launch::buffer(edge_ids),
             launch::buffer(&weights),
             *how,
+            excluded.is_some(),
             is_scaled && *how != How::All
         );
         weights

@@ -116,9 +116,6 @@ impl DeviceSampler {
     ) -> Result<DeviceSampledBlocks> {
         #[cfg(feature = "cube")]
         if let Place::Cube(graph) = &self.graph.place {
-            if seeds.excluded().is_some() {
-                return Err(Error::ExclusionNeedsHost);
-            }
             return self.on_device(graph, seeds, key);
         }
         self.through_host(seeds, key, scratch)
@@ -140,12 +137,13 @@ impl DeviceSampler {
     fn on_device(&self, graph: &Graph, seeds: &Seeds, key: RngKey) -> Result<DeviceSampledBlocks> {
         let (distinct, seed_index) = number_seeds(seeds, self.graph.n_nodes())?;
         let mut nodes = graph.upload_nodes(&distinct);
+        let excluded = graph.upload_excluded(seeds.excluded().map(|edges| &**edges));
         let SamplerConfig { fanouts, rule, weights } = &self.config;
         let mut blocks = Vec::with_capacity(fanouts.len());
         for (layer, &fanout) in fanouts.iter().enumerate().rev() {
             let request = HopRequest::new(key, layer, fanout, *weights);
             let arrays = graph
-                .sample_hop(&Graph::hop_of(nodes), &request, rule)
+                .sample_hop(&Graph::hop_of(nodes, excluded.clone()), &request, rule)
                 .map_err(|error| of_layer(error, layer))?;
             nodes = arrays.srcs.clone();
             blocks.push(DeviceBlock::of_tensors(tensors(arrays)));
@@ -194,10 +192,6 @@ impl FrontierSampler for DeviceSampler {
         if request.weights != EdgeWeights::None && !self.graph.has_weights() {
             return Err(Error::NoWeights);
         }
-        #[cfg(feature = "cube")]
-        if request.excluded.is_some() && !matches!(self.graph.place, Place::Host(_)) {
-            return Err(Error::ExclusionNeedsHost);
-        }
         match &self.graph.place {
             Place::Host(graph) => NeighborSampler::with_config(Arc::clone(graph), self.config.clone())?
                 .sample_frontier(request, dsts, scratch, out),
@@ -208,7 +202,8 @@ impl FrontierSampler for DeviceSampler {
                     return Err(Error::SeedOutOfRange { node: dsts[position], position, n_nodes });
                 }
                 let read = in_loading_queue(|| {
-                    let nodes = Graph::hop_of(graph.upload_nodes(dsts));
+                    let excluded = graph.upload_excluded(request.excluded.as_deref());
+                    let nodes = Graph::hop_of(graph.upload_nodes(dsts), excluded);
                     graph.read_hop(&nodes, request, &self.config.rule, out)
                 });
                 read.map_err(|error| of_layer(error, request.layer))
@@ -216,7 +211,7 @@ impl FrontierSampler for DeviceSampler {
             #[cfg(feature = "cube")]
             Place::Staged(graph, anchor) => {
                 check_fanout(request.fanout).map_err(|error| of_layer(error, request.layer))?;
-                let staged = Staged::new(graph, dsts, request.weights)?;
+                let staged = Staged::new(graph, dsts, request)?;
                 let read = in_loading_queue(|| staged.read_hop(anchor, request, &self.config.rule, out));
                 read.map_err(|error| match error {
                     StagedError::Hop(error) => of_layer(error, request.layer),

@@ -1,5 +1,7 @@
 //! Sampling on a device from a graph in the host's memory: the device gets the neighbour lists that a hop needs.
 
+use std::ops::Range;
+
 use burn::tensor::DType;
 use burn_cubecl::tensor::CubeTensor;
 use kiln_graph::{Csc, EdgeId, NodeId};
@@ -16,6 +18,8 @@ pub(crate) struct Staged<'a> {
     indptr: Vec<u64>,
     indices: Vec<NodeId>,
     weights: Option<Vec<f32>>,
+    /// The id of each edge, if some edges are left out; otherwise the edges of a list have adjacent ids.
+    edge_ids: Option<Vec<EdgeId>>,
     bounds: Bounds,
 }
 
@@ -55,29 +59,37 @@ pub(crate) fn check_fanout(fanout: Fanout) -> Result<(), HopError> {
 }
 
 impl<'a> Staged<'a> {
-    /// Copies the neighbour lists of `dsts` to new arrays in the host's memory.
+    /// Copies the neighbour lists of `dsts` to new arrays in the host's memory, without the edges that the request
+    /// leaves out.
     ///
     /// # Errors
     /// Returns an error if a destination is not a node of the graph, or if the graph is damaged.
-    pub(crate) fn new(whole: &'a Csc, dsts: &'a [NodeId], weights: EdgeWeights) -> kiln_sample::Result<Self> {
+    pub(crate) fn new(whole: &'a Csc, dsts: &'a [NodeId], request: &HopRequest) -> kiln_sample::Result<Self> {
         let edges_of = dsts.iter().enumerate().map(|(position, dst)| in_edge_range(whole, *dst, position));
         let edges_of = edges_of.collect::<kiln_sample::Result<Vec<_>>>()?;
         let n_edges = edges_of.iter().map(ExactSizeIterator::len).sum();
         let mut indptr = Vec::with_capacity(dsts.len() + 1);
         indptr.push(0);
         let (mut indices, mut bounds) = (Vec::with_capacity(n_edges), Bounds::default());
-        let all_weights = whole.weights().filter(|_| weights != EdgeWeights::None);
+        let all_weights = whole.weights().filter(|_| request.weights != EdgeWeights::None);
         let mut weights = all_weights.map(|_| Vec::with_capacity(n_edges));
+        let mut edge_ids = request.excluded.as_ref().map(|_| Vec::with_capacity(n_edges));
         for (&dst, edges) in dsts.iter().zip(edges_of) {
-            let neighbors = &whole.indices()[edges.clone()];
-            bounds = bounds.or(Bounds::of(dst, neighbors));
-            indices.extend_from_slice(neighbors);
-            if let (Some(weights), Some(all)) = (&mut weights, all_weights) {
-                weights.extend_from_slice(&all[edges]);
+            let excluded = request.excluded.as_ref().map_or(&[][..], |excluded| excluded.srcs_into(dst));
+            let first = indices.len();
+            for edges in runs(&whole.indices()[edges.clone()], excluded).map(|run| offset(run, edges.start)) {
+                indices.extend_from_slice(&whole.indices()[edges.clone()]);
+                if let (Some(weights), Some(all)) = (&mut weights, all_weights) {
+                    weights.extend_from_slice(&all[edges.clone()]);
+                }
+                if let Some(edge_ids) = &mut edge_ids {
+                    edge_ids.extend(edges.map(|edge| EdgeId(edge as u64)));
+                }
             }
+            bounds = bounds.or(Bounds::of(dst, &indices[first..]));
             indptr.push(indices.len() as u64);
         }
-        Ok(Self { whole, dsts, indptr, indices, weights, bounds })
+        Ok(Self { whole, dsts, indptr, indices, weights, edge_ids, bounds })
     }
 
     /// Copies the lists to the device of a tensor, samples there, and reads the selected edges back.
@@ -99,8 +111,13 @@ impl<'a> Staged<'a> {
             Graph::of_lists(anchor, &self.indptr, &self.indices, self.weights.as_deref(), &self.bounds)?;
         let rows: Vec<u32> = (0..self.dsts.len() as u32).collect();
         let rows = launch::upload_as(anchor, &rows, DType::U32);
-        let hop = HopNodes { nodes: graph.upload_nodes(self.dsts), rows };
+        // The lists do not have the edges to leave out.
+        let hop = HopNodes { nodes: graph.upload_nodes(self.dsts), rows, excluded: None };
         graph.read_hop(&hop, request, rule, out)?;
+        if let Some(edge_ids) = &self.edge_ids {
+            out.edge_ids.iter_mut().for_each(|edge| *edge = edge_ids[edge.index()]);
+            return Ok(());
+        }
         let bounds = out.indptr.windows(2).map(|bounds| bounds[0] as usize..bounds[1] as usize);
         for ((picked, first_here), dst) in bounds.zip(&self.indptr).zip(self.dsts) {
             let first = self.whole.indptr()[dst.index()];
@@ -108,6 +125,24 @@ impl<'a> Staged<'a> {
         }
         Ok(())
     }
+}
+
+/// Returns the ranges of a sorted neighbour list between the edges from the sources `excluded`, which ascend.
+fn runs<'a>(neighbors: &'a [NodeId], excluded: &'a [NodeId]) -> impl Iterator<Item = Range<usize>> + 'a {
+    let mut start = 0;
+    let limits = excluded.iter().map(|src| {
+        let first = neighbors.partition_point(|other| other < src);
+        (first, first + neighbors[first..].partition_point(|other| other == src))
+    });
+    limits.chain([(neighbors.len(), neighbors.len())]).map(move |(end, next)| {
+        let run = start..end;
+        start = next;
+        run
+    })
+}
+
+fn offset(range: Range<usize>, by: usize) -> Range<usize> {
+    range.start + by..range.end + by
 }
 
 #[cfg(test)]

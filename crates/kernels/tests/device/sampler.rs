@@ -7,8 +7,8 @@ use kiln_graph::{Block, BlockParts, Csc, CscBuilder, EdgeId, LocalId, NodeId, Tr
 use kiln_kernels::testing::{Reads, check_close, device, read_block, read_by_source, reads_of};
 use kiln_kernels::{DeviceBlock, DeviceGraph, DeviceSampledBlocks, DeviceSampler, is_cpu};
 use kiln_sample::{
-    EdgeWeights, Error, Fanout, Frontier, FrontierSampler, HopRequest, NeighborSampler, Neighbors, NodeKey,
-    RngKey, Rule, SampledBlocks, SamplerConfig, Scratch, Seeds, Selection,
+    EdgeWeights, Error, ExcludedEdges, Fanout, Frontier, FrontierSampler, HopRequest, NeighborSampler,
+    Neighbors, NodeKey, RngKey, Rule, SampledBlocks, SamplerConfig, Scratch, Seeds, Selection,
 };
 use kiln_testkit::{CooGraph, arb_coo, hub, six_nodes};
 use proptest::prelude::*;
@@ -110,6 +110,41 @@ proptest! {
         check_same(&got, &expected);
         // The blocks are also identical if the host assembles them from hops, and if the neighbour lists are copied hop
         // by hop.
+        let mut scratch = Scratch::default();
+        for graph in [DeviceGraph::new(csc.clone(), &device()), DeviceGraph::host_staged(csc.clone(), &device())] {
+            let sampler = sampler(graph.unwrap(), &fanouts, rule.clone(), weights);
+            check_same_blocks(FrontierSampler::sample_blocks(&sampler, &seeds, key, &mut scratch).unwrap(), &expected);
+            check_same(&sampler.sample_blocks(&seeds, key, &mut scratch).unwrap(), &expected);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
+
+    /// The excluded edges include parallel edges, self loops, pairs without an edge, and nodes out of range.
+    #[test]
+    fn device_and_host_exclude_the_same_edges(
+        graph in arb_coo(),
+        fanouts in prop::collection::vec(arb_fanout(), 1..4),
+        rule in prop::sample::select(RULES.to_vec()),
+        weights in prop::sample::select(&[EdgeWeights::None, EdgeWeights::Stored, EdgeWeights::Unbiased]),
+        picked in prop::collection::vec(any::<prop::sample::Index>(), 0..30),
+        edges in prop::collection::vec(any::<prop::sample::Index>(), 1..20),
+        seed in any::<u64>(),
+    ) {
+        let csc = weighted(&graph);
+        let of_edges = edges.iter().filter(|_| !graph.srcs.is_empty()).map(|index| {
+            let edge = index.index(graph.srcs.len());
+            (NodeId(graph.srcs[edge]), NodeId(graph.dsts[edge]))
+        });
+        let last = NodeId(u32::MAX);
+        let others = [(NodeId(0), NodeId(0)), (last, NodeId(0)), (NodeId(0), last), (last, last)];
+        let excluded = ExcludedEdges::with_reverses(of_edges.chain(others));
+        let seeds = nodes(picked.iter().map(|index| index.index(graph.n_nodes) as u32));
+        let seeds = seeds.excluding(Some(Arc::new(excluded)));
+        let key = RngKey::new(seed);
+        let expected = on_host(&csc, &fanouts, rule.clone(), weights, &seeds, key);
         let mut scratch = Scratch::default();
         for graph in [DeviceGraph::new(csc.clone(), &device()), DeviceGraph::host_staged(csc.clone(), &device())] {
             let sampler = sampler(graph.unwrap(), &fanouts, rule.clone(), weights);
