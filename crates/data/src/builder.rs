@@ -172,7 +172,8 @@ impl<'a> DatasetBuilder<'a> {
         Self { edge_type_names: names.into_iter().map(Into::into).collect(), ..self }
     }
 
-    /// Builds the graph, checks that all parts are consistent, and returns the dataset. Labels and split are read,
+    /// Builds the graph, checks that all parts are consistent, and returns the dataset. Labels and split may both be
+    /// omitted, for link prediction: no node then has a label. Labels and split are read,
     /// features are not: [`Dataset::validate`] also finds features that are not finite.
     ///
     /// # Errors
@@ -180,25 +181,14 @@ impl<'a> DatasetBuilder<'a> {
     /// [`Error::Graph`](crate::Error::Graph) if the edge arrays differ in length or contain a node out of range, and
     /// [`Error::Feature`](crate::Error::Feature) if the features are not a whole number of rows or a label is out of
     /// range.
-    pub fn build(self) -> Result<Dataset> {
+    pub fn build(mut self) -> Result<Dataset> {
         let graph = self.build_graph()?;
-        let features = match self.features.ok_or(missing("features", ".features(x, dim)"))? {
+        let features = match self.features.take().ok_or(missing("features", ".features(x, dim)"))? {
             Features::Rows { rows, dim } => Arc::new(DenseFeatures::new(rows, dim)?),
             Features::Source(source) => source,
         };
         check_length("feature rows", "node", self.n_nodes, features.n_rows())?;
-        let targets: Targets = match self.targets.ok_or(missing("labels", ".labels(y, n_classes)"))? {
-            GivenTargets::Classes(labels) => labels.into(),
-            GivenTargets::MultiLabel(labels, n) => TargetValues::multi_label(labels, n)?.into(),
-            GivenTargets::Regression(values, n) => TargetValues::regression(values, n)?.into(),
-        };
-        check_length("labels", "node", self.n_nodes, targets.len())?;
-        if targets.n_outputs() == 0 {
-            return Err(BuildError::NoClasses.into());
-        }
-        targets.validate()?;
-        let split = self.split.ok_or(missing("split", ".split(train, val, test)"))?;
-        check_split(&split, &targets)?;
+        let (targets, split) = self.targets_and_split()?;
         if !self.node_names.is_empty() {
             check_length("node names", "node", self.n_nodes, self.node_names.len())?;
         }
@@ -221,6 +211,31 @@ impl<'a> DatasetBuilder<'a> {
             edge_type_names: self.edge_type_names,
             notes: Vec::new(),
         })
+    }
+
+    /// Returns the targets and the split of the nodes; no labels and an empty split if neither was set.
+    fn targets_and_split(&mut self) -> Result<(Targets, Split)> {
+        let (targets, split) = match (self.targets.take(), self.split.take()) {
+            (None, None) => {
+                return Ok((Labels::new(vec![-1; self.n_nodes], 0).into(), Split::default()));
+            }
+            (targets, split) => (
+                targets.ok_or(missing("labels", ".labels(y, n_classes)"))?,
+                split.ok_or(missing("split", ".split(train, val, test)"))?,
+            ),
+        };
+        let targets: Targets = match targets {
+            GivenTargets::Classes(labels) => labels.into(),
+            GivenTargets::MultiLabel(labels, n) => TargetValues::multi_label(labels, n)?.into(),
+            GivenTargets::Regression(values, n) => TargetValues::regression(values, n)?.into(),
+        };
+        check_length("labels", "node", self.n_nodes, targets.len())?;
+        if targets.n_outputs() == 0 {
+            return Err(BuildError::NoClasses.into());
+        }
+        targets.validate()?;
+        check_split(&split, &targets)?;
+        Ok((targets, split))
     }
 
     fn build_graph(&self) -> Result<Arc<Csc>> {

@@ -187,6 +187,17 @@ impl Dataset {
         }
     }
 
+    /// Returns the nodes whose neighbourhoods training samples: for a set with links, the sources and the destinations of
+    /// the training links, each once and ascending (negatives are drawn later); otherwise the training nodes.
+    pub fn training_nodes(&self) -> SharedArray<NodeId> {
+        let Some(links) = &self.links else { return self.split.train.clone() };
+        let pairs = links.split().train.iter().map(|link| links.links().pair(*link));
+        let mut nodes: Vec<NodeId> = pairs.flat_map(|(src, dst)| [src, dst]).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        nodes.into()
+    }
+
     /// Copies the graph and the features into the process's memory if they are mapped. This takes time and memory in
     /// proportion to the size of the set. With an allocator that uses huge pages, random reads are faster than in the
     /// mapped set, since they cause fewer TLB misses.

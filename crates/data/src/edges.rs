@@ -5,6 +5,7 @@ mod list;
 mod source;
 mod table;
 
+pub use self::list::read_pairs;
 pub(crate) use self::list::{EdgeList, edge_list_of, read_links};
 pub(crate) use self::source::CHUNK_EDGES;
 pub use self::source::{EdgeChunk, EdgeData, EdgeSource};

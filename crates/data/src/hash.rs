@@ -49,6 +49,15 @@ impl Dataset {
     }
 }
 
+impl LinkTargets {
+    /// Returns the SHA-256 of the links, their split and their negatives, in the form of [`Dataset::hash`].
+    pub fn hash(&self) -> String {
+        let mut hasher = ArrayHasher::new();
+        hasher.links(self);
+        hasher.finish()
+    }
+}
+
 impl GraphDataset {
     /// Returns the SHA-256 of the set in the form of [`Dataset::hash`]. The hashed bytes are the line `kiln data 1`,
     /// the graph, `node_offsets u32 G+1` (G is the number of graphs), the features if present, `labels i32 GxC` or

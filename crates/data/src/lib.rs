@@ -42,6 +42,7 @@ pub use builder::DatasetBuilder;
 pub use builtin::{debian_packages, debian_tags, mutag, read_debian_packages, read_debian_tags, synthetic};
 pub use dataset::{Dataset, Split};
 pub use dataset_format::{DatasetFormat, detect_format, open, open_within};
+pub use edges::read_pairs;
 pub use error::{BuildError, Error, LinkSplitError, Result};
 pub use graph_dataset::GraphDataset;
 pub use link_split::{LinkDirection, LinkSplit, LinkSplitConfig, LinkTargets};

@@ -1,7 +1,7 @@
 use std::cmp::Reverse;
 
 use kiln_data::Dataset;
-use kiln_graph::NodeId;
+use kiln_graph::{NodeId, SharedArray};
 use kiln_sample::{Fanout, KeyDomain, NeighborSampler, RngKey, Seeds, count_node_accesses};
 
 use crate::draws::shuffle;
@@ -12,8 +12,8 @@ use crate::{Error, PartitionBook, Result};
 const HOST_ITEM_ORDER: u64 = 0;
 
 /// The configuration of the static cache: each partition stores the remote feature rows that are inputs of the largest
-/// number of batches. To count these batches, an epoch of the partition's training nodes is presampled on the whole
-/// graph (Yang et al. 2022, "GNNLab").
+/// number of batches. To count these batches, an epoch of the partition's training nodes ([`Dataset::training_nodes`]) is
+/// presampled on the whole graph (Yang et al. 2022, "GNNLab").
 #[derive(Debug, Clone, PartialEq)]
 pub struct CacheConfig {
     /// The largest number of cached rows of a partition, as a share of all nodes, 0 to 1.
@@ -57,14 +57,14 @@ pub(crate) struct CacheList {
 #[derive(Debug)]
 pub(crate) struct Presampler<'a> {
     config: &'a CacheConfig,
-    train: &'a [NodeId],
+    train: SharedArray<NodeId>,
     sampler: NeighborSampler,
 }
 
 impl<'a> Presampler<'a> {
     pub(crate) fn new(data: &'a Dataset, config: &'a CacheConfig) -> Self {
         let sampler = NeighborSampler::new(data.graph.clone(), config.fanouts.clone());
-        Self { config, train: &data.split.train, sampler }
+        Self { config, train: data.training_nodes(), sampler }
     }
 
     /// Returns the remote nodes that are inputs of the most batches of a partition, at most [`CacheConfig::ratio`] of

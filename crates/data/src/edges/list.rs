@@ -234,17 +234,38 @@ impl EdgeSource for EdgeList {
 /// Reads links from an array `[n_links, 2]` or `[2, n_links]` of integers, row-major or column-major.
 pub(crate) fn read_links(array: ArrayFile, n_nodes: usize, notes: &mut Vec<Note>) -> Result<Links> {
     let path = array.path().to_owned();
-    let arrays = EdgeArrays::of_links(array, notes)?;
-    let (mut srcs, mut dsts) = (Vec::new(), Vec::new());
-    for nodes in [&mut srcs, &mut dsts] {
-        let n_links = arrays.n_edges();
-        nodes.try_reserve_exact(n_links).map_err(|_| StoreError::OutOfMemory {
-            what: format!("the {n_links} links of {}", path.display()),
-        })?;
+    collect_links(&EdgeArrays::of_links(array, notes)?, &path, n_nodes)
+}
+
+/// Reads pairs of nodes, as links, from a `.npy` array `[n, 2]` or `[2, n]` of integers (`[2, 2]` is read as the first),
+/// or from a text file with a source and a destination per line, separated by a comma, which may begin with a line of
+/// column names. All ids must be below `n_nodes`. Pairs may repeat.
+///
+/// # Errors
+/// Returns [`Error::Unsupported`] for a third column, [`kiln_store::Error::BadLine`] or [`kiln_store::Error::BadValue`]
+/// for an id that is no whole number below `n_nodes`, and the errors of reading the file.
+pub fn read_pairs(path: impl AsRef<Path>, n_nodes: usize) -> Result<Links> {
+    let (path, mut notes) = (path.as_ref(), Vec::new());
+    if path.extension().is_some_and(|extension| extension == "npy") {
+        return read_links(ArrayFile::open_in_any_order(path)?, n_nodes, &mut notes);
     }
-    arrays.for_each_chunk(n_nodes, &mut |chunk| {
-        srcs.append(&mut chunk.srcs);
-        dsts.append(&mut chunk.dsts);
+    let table = EdgeTable::open(path, &mut notes)?;
+    if table.edge_data().weights {
+        let what = "a third column".into();
+        let instead = "keep the columns of the sources and the destinations".into();
+        return Err(Error::Unsupported { path: path.to_owned(), what, instead });
+    }
+    collect_links(&table, path, n_nodes)
+}
+
+fn collect_links(edges: &dyn EdgeSource, path: &Path, n_nodes: usize) -> Result<Links> {
+    let (mut srcs, mut dsts) = (Vec::new(), Vec::new());
+    edges.for_each_chunk(n_nodes, &mut |chunk| {
+        for (all, nodes) in [(&mut srcs, &chunk.srcs), (&mut dsts, &chunk.dsts)] {
+            all.try_reserve(nodes.len())
+                .map_err(|_| StoreError::OutOfMemory { what: format!("the links of {}", path.display()) })?;
+            all.extend_from_slice(nodes);
+        }
         Ok(())
     })?;
     Ok(Links::new(srcs, dsts)?)

@@ -1,6 +1,6 @@
 //! A reader of folders of `.npy` files and edge lists.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use kiln_feature::{FeatureStore, Labels, Preparation, SparseFeatures, Targets};
@@ -42,8 +42,8 @@ use crate::{Dataset, NodeNames, Note, Result, Split};
 /// the order of the list. A compressed list may take at most 1 GiB; [`open_within`](crate::open_within) sets another
 /// limit.
 ///
-/// The graph of a set with links is the message graph. Such a set may lack labels and the split of nodes: no node then
-/// has a label.
+/// The graph of a set with links is the message graph. A set may lack both labels and the split of nodes, for link
+/// prediction: no node then has a label.
 ///
 /// [`Dataset::notes`] lists copied arrays, splits that overlap, and files that are ignored in favour of others.
 /// Labels and splits are read and checked. Edges and features are not: samplers check each id that they use, and
@@ -67,7 +67,7 @@ pub(crate) fn open_within(folder: &Path, memory_bytes: u64) -> Result<Dataset> {
         Some(list) => {
             // The number of nodes is the number of labels or feature rows, which is limited by the length of their file.
             // The largest id in an edge list could be any number.
-            let n_nodes = n_rows_of(&required(folder, nodes_files(folder), "the class of each node")?)?;
+            let n_nodes = n_rows_of(&file_of_nodes(folder)?)?;
             list.build_noted(n_nodes, memory_bytes, &mut notes)?
         }
     };
@@ -96,15 +96,18 @@ pub(crate) fn open_within(folder: &Path, memory_bytes: u64) -> Result<Dataset> {
     })
 }
 
-/// Returns true if a folder has links, and neither labels nor a split of nodes.
+/// Returns true if a folder has neither labels nor a split of nodes.
 pub(crate) fn has_no_labels(folder: &Path) -> bool {
     let of_nodes = [&["labels.npy"][..], PARTS.as_flattened()].concat();
-    links::has_links(folder) && find(folder, &of_nodes).is_none()
+    find(folder, &of_nodes).is_none()
 }
 
-/// Returns the files whose number of rows is the number of nodes.
-fn nodes_files(folder: &Path) -> &'static [&'static str] {
-    if has_no_labels(folder) { &FEATURES } else { &["labels.npy"] }
+/// Returns the file whose number of rows is the number of nodes.
+fn file_of_nodes(folder: &Path) -> Result<PathBuf> {
+    Ok(match has_no_labels(folder) {
+        true => required(folder, &FEATURES, "the features of each node")?,
+        false => required(folder, &["labels.npy"], "the class of each node")?,
+    })
 }
 
 /// Returns the number of rows of an array of labels or features.

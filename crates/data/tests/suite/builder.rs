@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use kiln_data::{BuildError, Dataset, DatasetBuilder, Error};
+use kiln_data::{BuildError, Dataset, DatasetBuilder, Error, LinkSplit, LinkSplitConfig};
 use kiln_feature::{DenseFeatures, FeatureArray, FeatureStore};
 use kiln_graph::{Csc, CscBuilder, NodeId};
 
@@ -70,7 +70,7 @@ fn error_for_a_missing_part_names_the_builder_call() {
     let missing = [
         (Dataset::builder(4), "edges", ".edges(&srcs, &dsts)"),
         (edges(), "features", ".features(x, dim)"),
-        (features(), "labels", ".labels(y, n_classes)"),
+        (features().split(vec![0], vec![], vec![]), "labels", ".labels(y, n_classes)"),
         (features().labels(vec![0; 4], 1), "split", ".split(train, val, test)"),
     ];
     for (builder, what, call) in missing {
@@ -78,6 +78,22 @@ fn error_for_a_missing_part_names_the_builder_call() {
     }
     let message = ring().features(Vec::<f32>::new(), 2).build().unwrap_err().to_string();
     assert_eq!(message, "the number of feature rows is 0, expected 4, one per node");
+}
+
+#[test]
+fn without_labels_and_split_no_node_has_a_label() {
+    let data = Dataset::builder(4).edges(&SRCS, &DSTS).features(vec![0.0; 4], 1).build().unwrap();
+    assert_eq!((data.labels.as_slice(), data.labels.n_classes()), (&[-1; 4][..], 0));
+    assert!(data.split.parts().iter().all(|(_, nodes)| nodes.is_empty()));
+    assert_eq!(data.validate().unwrap(), []);
+    let split =
+        LinkSplit::random(&data.graph, &LinkSplitConfig { test: 0.25, ..Default::default() }, 1).unwrap();
+    let links = Some(Arc::new(split.targets().clone()));
+    let data = Dataset { graph: split.message().clone(), links, ..data };
+    let folder = tempfile::tempdir().unwrap();
+    let stored = folder.path().join("set");
+    kiln_data::format::write(&data, &stored).unwrap();
+    assert_eq!(kiln_data::open(stored).unwrap().hash().unwrap(), data.hash().unwrap());
 }
 
 #[test]

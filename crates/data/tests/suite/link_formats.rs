@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use kiln_data::{Error, LinkSplit, LinkTargets, Note, open};
+use kiln_data::{Error, LinkSplit, LinkTargets, Note, open, read_pairs};
 use kiln_graph::{LinkId, NodeId};
 use kiln_store::npy;
 use tempfile::TempDir;
@@ -354,4 +354,47 @@ fn rejects_inconsistent_graphbolt_tasks_of_links() {
         &|at| fs::write(at.join("metadata.yaml"), METADATA.replace("{name: seeds", "{name: pairs")).unwrap(),
         "tasks[0].train_set[0].data is a list of 1, expected an entry called seeds or node_pairs",
     );
+}
+
+#[test]
+fn reads_pairs_of_arrays_and_of_lines() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    put(at, "rows.npy", &[0_i64, 4, 2, 1, 2, 1], &[3, 2]);
+    put(at, "columns.npy", &[0_u32, 2, 2, 4, 1, 1], &[2, 3]);
+    fs::write(at.join("plain.csv"), "0,4\n2,1\n2,1").unwrap();
+    fs::write(at.join("named.csv"), "source,destination\n0,4\n2,1\n2,1\n").unwrap();
+    for name in ["rows.npy", "columns.npy", "plain.csv", "named.csv"] {
+        let links = read_pairs(at.join(name), 5).unwrap();
+        assert_eq!(pairs(links.srcs(), links.dsts()), [(0, 4), (2, 1), (2, 1)], "{name}");
+    }
+    fs::write(at.join("empty.csv"), "").unwrap();
+    assert!(read_pairs(at.join("empty.csv"), 5).unwrap().is_empty());
+}
+
+#[test]
+fn rejects_pairs_with_other_columns_and_unknown_nodes() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    put(at, "large.npy", &[0_i64, 5, 1, 2, 3, 4], &[3, 2]);
+    put(at, "cube.npy", &[0_i64, 1, 2], &[3, 1]);
+    for (name, text) in [
+        ("weights.csv", "0,1,0.5\n"),
+        ("one.csv", "0\n1\n"),
+        ("large.csv", "0,1\n0,5\n"),
+        ("word.csv", "0,1\n0,node\n"),
+    ] {
+        fs::write(at.join(name), text).unwrap();
+    }
+    for (name, expected) in [
+        ("large.npy", "expected a node id below 5"),
+        ("cube.npy", "(n, 2) or (2, n)"),
+        ("weights.csv", "a third column"),
+        ("one.csv", "a source, a destination"),
+        ("large.csv", "line 2: \"5\", expected a node id below 5"),
+        ("word.csv", "line 2: \"node\", expected a node id below 5"),
+    ] {
+        let error = read_pairs(at.join(name), 5).unwrap_err().to_string();
+        assert!(error.contains(expected) && error.contains(name), "{error}");
+    }
 }

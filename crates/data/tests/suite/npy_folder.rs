@@ -256,6 +256,37 @@ fn missing_file_error_states_the_purpose_of_the_file() {
     }
 }
 
+/// Checks that a set opens and converts, and that no node has a label.
+fn check_unlabelled(at: &Path, n_nodes: usize) {
+    let root = tempfile::tempdir().unwrap();
+    let out = root.path().join("out");
+    convert(at, &out, &ConvertOptions::default()).unwrap();
+    for data in [kiln_data::npy::open(at).unwrap(), kiln_data::open(&out).unwrap()] {
+        assert_eq!((data.labels.as_slice(), data.labels.n_classes()), (&vec![-1; n_nodes][..], 0));
+        assert!(data.split.parts().iter().all(|(_, nodes)| nodes.is_empty()) && data.links.is_none());
+        assert_eq!(data.features.n_rows(), n_nodes);
+    }
+}
+
+#[test]
+fn folders_without_labels_and_split_are_unlabelled_sets() {
+    let folder = folder();
+    for name in ["labels.npy", "train.npy", "val.npy", "test.npy"] {
+        fs::remove_file(folder.path().join(name)).unwrap();
+    }
+    let n_nodes = kiln_data::npy::open(folder.path()).unwrap().graph.n_nodes();
+    check_unlabelled(folder.path(), n_nodes);
+
+    // The number of nodes of an edge list is that of the feature rows.
+    let folder = tempfile::tempdir().unwrap();
+    put(folder.path(), "edges.npy", &[0_i64, 2, 1, 1], &[2, 2]);
+    put(folder.path(), "features.npy", &[0.0_f32; 10], &[5, 2]);
+    check_unlabelled(folder.path(), 5);
+    fs::remove_file(folder.path().join("features.npy")).unwrap();
+    let error = kiln_data::npy::open(folder.path()).unwrap_err().to_string();
+    assert!(error.contains("(the features of each node)"), "{error}");
+}
+
 #[test]
 fn rejects_truncated_files() {
     for name in ["indptr.npy", "indices.npy", "features.npy", "labels.npy", "train.npy"] {

@@ -1,11 +1,12 @@
 //! Partitions on disk together contain the whole data set, and each opens without the others.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
-use kiln_data::Dataset;
+use kiln_data::{Dataset, LinkSplit, LinkSplitConfig, Split};
 use kiln_feature::{FeatureBuffer, FeatureStore, Preparation};
 use kiln_graph::NodeId;
 use kiln_partition::{
@@ -66,7 +67,7 @@ fn check_cache(part: &Part, data: &Dataset, ratio: f64, written: &WriteReport) {
 fn counts_of_epoch(part: &Part, data: &Dataset) -> BTreeMap<u32, u32> {
     let config = cache(0.0);
     let sampler = NeighborSampler::new(data.graph.clone(), config.fanouts.clone());
-    let mut seeds: Vec<NodeId> = data.split.train.to_vec();
+    let mut seeds: Vec<NodeId> = data.training_nodes().to_vec();
     seeds.retain(|node| part.book.place(*node).unwrap().part == part.index);
     let epoch = RngKey::new(config.seed).fold_in(KeyDomain::Epoch, 0);
     shuffle(&mut seeds, epoch.fold_in(KeyDomain::Host, 0).to_u64());
@@ -212,6 +213,28 @@ fn write_parts_overwrites_nothing_and_cleans_up_after_errors() {
     named.class_names = vec!["one".into()];
     bad(&named, &book, 0.5, 1, "class_names is 1 names, expected");
     write_parts(&data, &book, &meta, None, &out).unwrap();
+}
+
+/// A set of links may have no split of nodes.
+#[test]
+fn caches_the_rows_that_training_links_read() {
+    let ring = kiln_data::synthetic::ring(40).unwrap();
+    let config = LinkSplitConfig { val: 0.25, test: 0.5, ..LinkSplitConfig::default() };
+    let split = LinkSplit::random(&ring.graph, &config, 1).unwrap();
+    let links = Some(Arc::new(split.targets().clone()));
+    let data = Dataset { links, split: Split::default(), ..ring };
+    let ends: BTreeSet<NodeId> =
+        split.split().train.iter().flat_map(|link| <[_; 2]>::from(split.links().pair(*link))).collect();
+    assert_eq!(data.training_nodes().to_vec(), ends.into_iter().collect::<Vec<_>>());
+    let root = tempfile::tempdir().unwrap();
+    let parts: Vec<u16> = (0..40).map(|node| node % 2).collect();
+    let out = root.path().join("parts");
+    let written = write(&data, &parts, 2, Some(&cache(0.2)), &out);
+    for (index, written) in written.iter().enumerate() {
+        let part = Part::open(part_dir(&out, index)).unwrap();
+        check_cache(&part, &data, 0.2, written);
+        assert!(0 < written.n_cached, "remote neighbours should be cached");
+    }
 }
 
 #[test]
