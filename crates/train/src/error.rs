@@ -268,7 +268,9 @@ pub enum Error {
         n_outputs: usize,
     },
     /// The data's targets are of another kind than those that the task learns.
-    #[error("the task learns {expected}, but the data has {got}: set the objective that suits the data")]
+    #[error(
+        "the task learns {expected}, but the data has {got}: set the objective that suits the data (--loss)"
+    )]
     OtherTargets {
         /// The kind of targets of the task.
         expected: TargetKind,

@@ -1,10 +1,11 @@
 use burn::module::{Module, Param};
-use burn::tensor::{Device, Int, Tensor};
+use burn::tensor::{DType, Device, Int, Tensor};
 use kiln_kernels::ops;
 use kiln_sample::{KeyDomain, RngKey};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{check_dropout, check_size};
+use crate::link::pairs::PairsPart;
 use crate::stack::product;
 use crate::{ForwardContext, Linear, LinkPairs, Mode, Result};
 
@@ -102,7 +103,34 @@ impl LinkDecoder {
     ) -> Tensor<1> {
         let (shape, other) = (src.dims(), dst.dims());
         assert_eq!(shape, other, "the rows of sources and destinations should have the same shape");
-        let mut x = src * dst;
+        self.of_products(src * dst, ids, ctx).reshape([shape[0]])
+    }
+
+    /// Scores every row of `src` with every row of `dst`, without dropout. For a dot product or DistMult, this is one
+    /// matrix product. The scores equal those of [`LinkDecoder::scores`] up to rounding.
+    ///
+    /// # Shapes
+    /// `src` is `[n_src, width]`, `dst` `[n_dst, width]`, the result `[n_src, n_dst]`.
+    ///
+    /// # Panics
+    /// Panics if the widths differ from each other or from that of the parameters.
+    pub fn score_all(&self, src: Tensor<2>, dst: Tensor<2>) -> Tensor<2> {
+        let ([n_src, width], [n_dst, other]) = (src.dims(), dst.dims());
+        assert_eq!(width, other, "the rows of sources and destinations should have the same width");
+        if let Some(relation) = &self.relation {
+            return product(src * relation.val().transpose(), dst.transpose());
+        }
+        if self.linears.is_empty() {
+            return product(src, dst.transpose());
+        }
+        let x = src.unsqueeze_dim::<3>(1) * dst.unsqueeze_dim::<3>(0);
+        let ids = Tensor::zeros([n_src * n_dst], (&x.device(), DType::U32));
+        let ctx = ForwardContext { key: RngKey::new(0), mode: Mode::Eval };
+        self.of_products(x.reshape([n_src * n_dst, width]), &ids, &ctx).reshape([n_src, n_dst])
+    }
+
+    /// Computes the scores `[n, 1]` of the element-wise products of pairs, `[n, width]`.
+    fn of_products(&self, mut x: Tensor<2>, ids: &Tensor<1, Int>, ctx: &ForwardContext) -> Tensor<2> {
         if let Some(relation) = &self.relation {
             x = product(x, relation.val());
         } else if self.linears.is_empty() {
@@ -115,7 +143,7 @@ impl LinkDecoder {
                 x = ops::relu_dropout(x, ids, ctx.key, DECODER + i, dropout);
             }
         }
-        x.reshape([shape[0]])
+        x
     }
 
     /// Scores pairs of rows of a matrix. The gradient of a row is the sum over its pairs in a fixed order, so it is
@@ -127,8 +155,14 @@ impl LinkDecoder {
     /// # Panics
     /// Panics if `rows` does not have the number of rows of the pairs or the width of the parameters.
     pub fn score_pairs(&self, rows: Tensor<2>, pairs: &LinkPairs, ctx: &ForwardContext) -> Tensor<1> {
-        let src = ops::gather_rows(&pairs.srcs, rows.clone());
-        let dst = ops::gather_rows(&pairs.dsts, rows);
-        self.scores(src, dst, &pairs.ids, ctx)
+        let scores = |part: &PairsPart| {
+            let src = ops::gather_rows(&part.srcs, rows.clone());
+            let dst = ops::gather_rows(&part.dsts, rows.clone());
+            self.scores(src, dst, &part.ids, ctx)
+        };
+        match &pairs.parts[..] {
+            [part] => scores(part),
+            parts => Tensor::cat(parts.iter().map(scores).collect(), 0),
+        }
     }
 }

@@ -1,6 +1,10 @@
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use kiln_kernels::DeviceRows;
 
+/// The maximum number of pairs that are scored at once: with rows of 128 columns, their rows take 64 MiB. An evaluation
+/// with 1,000 negatives per link has millions of pairs in a batch.
+const PAIRS_AT_ONCE: usize = 1 << 16;
+
 /// The pairs of nodes that a [`LinkDecoder`](crate::LinkDecoder) scores, on a device.
 ///
 /// | array | element | length | indexed by | value |
@@ -10,8 +14,18 @@ use kiln_kernels::DeviceRows;
 /// | `ids` | u32 | `n_pairs` | pair | its id, from which dropout masks are drawn |
 ///
 /// A clone shares the device's memory.
+///
+/// The arrays are divided into parts of at most 65,536 pairs, which are scored one after the other.
 #[derive(Debug, Clone)]
 pub struct LinkPairs {
+    /// At least one part, which may be empty.
+    pub(crate) parts: Vec<PairsPart>,
+    n_pairs: usize,
+}
+
+/// Consecutive pairs.
+#[derive(Debug, Clone)]
+pub(crate) struct PairsPart {
     pub(crate) srcs: DeviceRows,
     pub(crate) dsts: DeviceRows,
     pub(crate) ids: Tensor<1, Int>,
@@ -28,27 +42,33 @@ impl LinkPairs {
         assert_eq!(srcs.len(), n_pairs, "expected one source for each of {n_pairs} pairs");
         assert_eq!(dsts.len(), n_pairs, "expected one destination for each of {n_pairs} pairs");
         let device = &device.clone().inner();
-        Self {
-            srcs: DeviceRows::upload(srcs, n_rows, device),
-            dsts: DeviceRows::upload(dsts, n_rows, device),
-            ids: Tensor::from_data(TensorData::new(ids, [n_pairs]), (device, DType::U32)),
-        }
+        let part = |first: usize| {
+            let part = first..n_pairs.min(first + PAIRS_AT_ONCE);
+            let ids = TensorData::new(ids[part.clone()].to_vec(), [part.len()]);
+            PairsPart {
+                srcs: DeviceRows::upload(&srcs[part.clone()], n_rows, device),
+                dsts: DeviceRows::upload(&dsts[part], n_rows, device),
+                ids: Tensor::from_data(ids, (device, DType::U32)),
+            }
+        };
+        let parts = (0..n_pairs.max(1)).step_by(PAIRS_AT_ONCE).map(part).collect();
+        Self { parts, n_pairs }
     }
 
     /// The number of pairs.
     pub fn len(&self) -> usize {
-        self.srcs.len()
+        self.n_pairs
     }
 
     /// Returns true if there are no pairs.
     pub fn is_empty(&self) -> bool {
-        self.srcs.is_empty()
+        self.n_pairs == 0
     }
 
     /// The number of bytes that the arrays occupy, without those that the gradient adds.
     pub fn n_bytes(&self) -> usize {
         // Row indices also have an array of offsets.
-        let n_values = 2 * (2 * self.len() + 1) + self.len();
+        let n_values = 2 * (2 * self.n_pairs + self.parts.len()) + self.n_pairs;
         4 * n_values
     }
 }

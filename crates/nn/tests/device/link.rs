@@ -140,6 +140,23 @@ fn mlp_equals_its_formula_without_dropout_in_predictions() {
 }
 
 #[test]
+fn scores_of_all_pairs_equal_those_of_each_pair() {
+    let device = device();
+    let (src, dst) = (ramp::<2>([3, 4], &device), ramp::<2>([5, 4], &device) * 0.5 + 0.25);
+    let rows = Tensor::cat(vec![src.clone(), dst.clone()], 0);
+    let (srcs, dsts): (Vec<u32>, Vec<u32>) = (0..15).map(|pair| (pair / 5, 3 + pair % 5)).unzip();
+    let pairs = LinkPairs::upload(&srcs, &dsts, vec![0; 15], 8, &device);
+    for config in [LinkDecoderConfig::Dot, LinkDecoderConfig::DistMult, MLP] {
+        let mut decoder = decoder(config, 4, &device);
+        decoder.relation = decoder.relation.map(|_| Param::from_tensor(ramp::<2>([4, 1], &device)));
+        let expected = values(decoder.score_pairs(rows.clone(), &pairs, &ctx(Mode::Eval)));
+        let all = decoder.score_all(src.clone(), dst.clone());
+        assert_eq!(all.dims(), [3, 5]);
+        check_close(&values(all), &expected, TOLERANCE);
+    }
+}
+
+#[test]
 fn scores_do_not_depend_on_the_direction_of_a_pair() {
     let device = device();
     let rows: Tensor<2> = ramp([10, 4], &device);
@@ -176,6 +193,36 @@ fn gradients_of_repeated_rows_equal_differences() {
         let decoder = decoder(config, 4, &device.clone().autodiff());
         let score = |rows: Tensor<2>| decoder.score_pairs(rows, &pairs, &ctx(Mode::Eval)).reshape([5, 1]);
         check_gradient(ramp([3, 4], &device), score);
+    }
+}
+
+/// Pairs are scored in parts of 65,536.
+#[test]
+fn scores_and_gradients_of_many_pairs_are_those_of_each_pair() {
+    let device = device();
+    let (n_rows, n_pairs) = (50_usize, 70_000_u32);
+    let srcs: Vec<u32> = (0..n_pairs).map(|pair| pair % 50).collect();
+    let dsts: Vec<u32> = (0..n_pairs).map(|pair| (pair * 7 + 3) % 50).collect();
+    let pairs = LinkPairs::upload(&srcs, &dsts, (0..n_pairs).collect(), n_rows, &device);
+    assert_eq!(pairs.len(), 70_000);
+    let rows = ramp::<2>([n_rows, 4], &device).autodiff().require_grad();
+    let dot = decoder(LinkDecoderConfig::Dot, 4, &device.clone().autodiff());
+    let scores = dot.score_pairs(rows.clone(), &pairs, &ctx(Mode::Train));
+    let host = values(rows.clone());
+    let row = |row: u32| &host[4 * row as usize..4 * row as usize + 4];
+    let (mut expected, mut gradient) = (Vec::new(), vec![0.0_f64; 4 * n_rows]);
+    for (&src, &dst) in srcs.iter().zip(&dsts) {
+        expected.push(row(src).iter().zip(row(dst)).map(|(a, b)| a * b).sum::<f32>());
+        for column in 0..4 {
+            gradient[4 * src as usize + column] += f64::from(row(dst)[column]);
+            gradient[4 * dst as usize + column] += f64::from(row(src)[column]);
+        }
+    }
+    check_close(&values(scores.clone()), &expected, TOLERANCE);
+    let got = values(rows.grad(&scores.sum().backward()).unwrap());
+    for (got, expected) in got.iter().zip(gradient) {
+        // Sums of 2,800 terms of at most 1.
+        assert!((f64::from(*got) - expected).abs() < 1e-2, "{got} and {expected}");
     }
 }
 

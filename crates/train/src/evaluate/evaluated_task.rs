@@ -1,14 +1,15 @@
 use burn::module::Module;
+use burn::tensor::{Tensor, TensorData};
 use kiln_graph::{ItemId, LinkId, NodeId};
-use kiln_kernels::gather_features;
 use kiln_loader::{Batcher, Loader, Phase};
-use kiln_nn::{ForwardContext, LayerWiseModel, LinkPairs, Mode};
+use kiln_nn::LayerWiseModel;
 
 use crate::error::Result;
 use crate::evaluate::evaluation::Evaluation;
 use crate::evaluate::evaluator::ExactEvaluator;
+use crate::evaluate::pair_scores::pair_scores;
 use crate::step::batch::DeviceBatch;
-use crate::step::link::{LinkInput, LinkTask, pair_ids};
+use crate::step::link::{LinkInput, LinkTask};
 use crate::step::metric_sums::MetricSums;
 use crate::step::node::{NodeInput, NodeTask};
 use crate::step::objective::Objective;
@@ -124,15 +125,17 @@ impl<M: LayerWiseModel + Sync> EvaluatedTask for LinkTask<M> {
         let decoder = trainer.model().decoder.valid();
         let mut evaluation = Evaluation::new(trainer.task.objective().clone());
         for batch in loader.epoch(phase) {
-            let DeviceBatch { key, input, .. } = batch?;
+            let DeviceBatch { input, .. } = batch?;
             if input.links.is_empty() {
                 continue;
             }
-            let (seeds, device) = (&input.nodes.seeds, trainer.device());
-            let x = gather_features(&rows, seeds, device)?;
-            let ids = pair_ids(&input.links, input.n_negatives);
-            let pairs = LinkPairs::upload(&input.srcs, &input.dsts, ids, seeds.len(), device);
-            let scores = decoder.score_pairs(x, &pairs, &ForwardContext { key, mode: Mode::Eval });
+            let [srcs, dsts] = [&input.srcs, &input.dsts].map(|positions| {
+                let nodes = positions.iter().map(|position| input.nodes.seeds[*position as usize]);
+                nodes.collect::<Vec<NodeId>>()
+            });
+            let device = &trainer.device().clone().inner();
+            let scores = pair_scores(&decoder, &rows, &srcs, &dsts, device)?;
+            let scores = Tensor::from_data(TensorData::new(scores, [srcs.len()]), device);
             let forward = trainer.task.objective().forward(input.by_link(scores), &[], &[]);
             Self::collect(&mut evaluation, &input, &forward);
         }

@@ -133,6 +133,12 @@ pub enum ModelError {
         /// The number of nodes of the graph.
         n_nodes: usize,
     },
+    /// The row of a node was not computed for the scores of links.
+    #[error("node {} has no row: create the scorer with all nodes of the links", node.0)]
+    NoRow {
+        /// The node.
+        node: NodeId,
+    },
     /// The number of fanouts differs from the number of layers.
     #[error("got {n_fanouts} fanouts for a model of {n_layers} layers: give one fanout per layer")]
     FanoutsMismatch {

@@ -1,40 +1,54 @@
-use burn::tensor::{Tensor, TensorData};
 use kiln_graph::{Links, NodeId};
-use kiln_kernels::to_vec_f32;
-use kiln_nn::LinkPairs;
 
 use crate::error::Result;
+use crate::evaluate::layer_wise::WantedRows;
+use crate::saved::info::EvaluatedNeighbors;
+use crate::saved::link_scorer::{LinkScorer, LinkScorerBuilder};
 use crate::saved::mode::PredictMode;
 use crate::saved::predictor::NodePredictor;
-use crate::saved::registry::context;
-
-/// The maximum number of pairs that are scored at once.
-const PAIRS_AT_ONCE: usize = 1 << 16;
+use crate::saved::top_k::{ScoredLink, TopKConfig};
 
 impl NodePredictor {
-    /// Returns the score of each link, a logit, by a model of link prediction. The links need not be in the graph. The
-    /// row of each node is computed once.
+    /// Computes the rows of nodes, in any order and with repetitions, from which pairs of them are scored. The row of
+    /// each node is computed once. A memory limit of exact mode also limits the memory of the rows.
     ///
     /// # Errors
     /// Returns [`Error::Saved`](crate::Error::Saved) if the model was not trained for links, and the errors of
     /// [`NodePredictor::predict`].
-    pub fn score_links(&self, links: &Links, mode: &PredictMode) -> Result<Vec<f32>> {
-        let decoder = self.model().decoder()?;
-        let mut nodes: Vec<NodeId> = links.srcs().iter().chain(links.dsts().iter()).copied().collect();
-        nodes.sort_unstable();
-        nodes.dedup();
-        let rows = self.predict(&nodes, mode)?;
-        let (n_rows, device) = (rows.n_rows(), self.model().device());
-        let values = TensorData::new(rows.values().to_vec(), [n_rows, rows.width()]);
-        let values = Tensor::<2>::from_data(values, device);
-        let row_of = |node: &NodeId| nodes.partition_point(|other| other < node) as u32;
-        let mut scores = Vec::with_capacity(links.len());
-        for (srcs, dsts) in links.srcs().chunks(PAIRS_AT_ONCE).zip(links.dsts().chunks(PAIRS_AT_ONCE)) {
-            let [srcs, dsts] = [srcs, dsts].map(|nodes| nodes.iter().map(row_of).collect::<Vec<u32>>());
-            // Predictions have no dropout, so the pairs need no ids of their own.
-            let pairs = LinkPairs::upload(&srcs, &dsts, vec![0; srcs.len()], n_rows, device);
-            scores.extend(to_vec_f32(decoder.score_pairs(values.clone(), &pairs, &context())));
+    pub fn link_scorer(&self, nodes: Vec<NodeId>, mode: &PredictMode) -> Result<LinkScorer> {
+        let mut builder = LinkScorerBuilder::new(self.model(), nodes, self.memory_bytes(mode))?;
+        let batches = self.batches(builder.nodes(), mode, WantedRows::Outputs)?;
+        for batch in 0..batches.n_batches() {
+            builder.push(&batches.batch(batch)?)?;
         }
-        Ok(scores)
+        builder.finish()
+    }
+
+    /// Returns the score of each link, a logit, by a model of link prediction. The links need not be in the graph.
+    ///
+    /// # Errors
+    /// Returns the errors of [`NodePredictor::link_scorer`].
+    pub fn score_links(&self, links: &Links, mode: &PredictMode) -> Result<Vec<f32>> {
+        let nodes = links.srcs().iter().chain(links.dsts().iter()).copied().collect();
+        self.link_scorer(nodes, mode)?.score(links)
+    }
+
+    /// Finds the destinations with the largest scores of each source among all nodes of the graph, as
+    /// [`LinkScorer::top_k`] does.
+    ///
+    /// # Errors
+    /// Returns the errors of [`NodePredictor::link_scorer`] and [`LinkScorer::top_k`].
+    pub fn top_k(&self, srcs: &[NodeId], config: &TopKConfig, mode: &PredictMode) -> Result<Vec<ScoredLink>> {
+        let nodes = (0..self.n_nodes() as u32).map(NodeId).collect();
+        self.link_scorer(nodes, mode)?.top_k(srcs, config)
+    }
+
+    /// Returns the memory limit of a mode, in bytes.
+    fn memory_bytes(&self, mode: &PredictMode) -> Option<u64> {
+        match (mode, self.model().info().evaluation.neighbors) {
+            (PredictMode::Exact(config), _) => config.spill.as_ref().map(|spill| spill.memory_bytes),
+            (PredictMode::AsEvaluated, EvaluatedNeighbors::Exact { memory_bytes }) => memory_bytes,
+            (PredictMode::AsEvaluated | PredictMode::Sampled { .. }, _) => None,
+        }
     }
 }

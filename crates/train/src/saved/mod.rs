@@ -3,6 +3,7 @@
 pub(crate) mod batches;
 pub(crate) mod error;
 pub(crate) mod info;
+pub(crate) mod link_scorer;
 pub(crate) mod links;
 pub(crate) mod mode;
 pub(crate) mod model;
@@ -10,3 +11,4 @@ pub(crate) mod outputs;
 pub(crate) mod predictor;
 pub(crate) mod preparation;
 pub(crate) mod registry;
+pub(crate) mod top_k;

@@ -7,7 +7,8 @@ use crate::evaluate::layer_wise::LayerWiseConfig;
 pub enum PredictMode {
     /// The neighbours that the run's evaluation read, in the same batches. For the run's test nodes, in the order of
     /// the test split, the predictions are those of the run: bit for bit on the same kind of device and processor, and
-    /// up to rounding on others and after training on partitions.
+    /// up to rounding on others and after training on partitions. For links, this holds for exact evaluations: with
+    /// sampled ones, the run drew the neighbours of a node for each batch of links, and predictions draw them once.
     #[default]
     AsEvaluated,
     /// All neighbours, layer by layer over the whole graph. The time depends on the size of the graph, not on the

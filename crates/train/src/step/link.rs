@@ -84,7 +84,7 @@ impl LinkInput {
 }
 
 /// Returns an id of each pair that depends on its link and its number only, for dropout masks.
-pub(crate) fn pair_ids(links: &[LinkId], n_negatives: usize) -> Vec<u32> {
+fn pair_ids(links: &[LinkId], n_negatives: usize) -> Vec<u32> {
     let n_pairs = 1 + n_negatives as u32;
     // Pairs of more than 2^32 share masks, which does no harm.
     let of_link = |link: &LinkId| {

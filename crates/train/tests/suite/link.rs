@@ -6,26 +6,25 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use burn::tensor::{Device, Tensor, TensorData};
+use burn::tensor::{Device, Tensor};
 use kiln_comm::{Communicator, SingleRank};
-use kiln_feature::{DenseFeatures, FeatureStore, Labels, Preparation, TargetKind};
+use kiln_feature::{DenseFeatures, FeatureStore, Labels, TargetKind};
 use kiln_graph::{Csc, CscBuilder, LinkId, Links, NodeId};
-use kiln_kernels::testing::{check_close, values};
+use kiln_kernels::testing::values;
 use kiln_loader::{
     Batcher, ItemSampler, ItemSamplerConfig, LinkBatcher, LinkExclusion, Loader, LoaderConfig, NodeBatcher,
     SeedBatch, Shard, StageTimes,
 };
 use kiln_nn::{
-    ForwardContext, LinkDecoderConfig, LinkLoss, LinkModel, LinkModelConfig, LinkPairs, Mode, ModelConfig,
-    Sage, SageConfig,
+    ForwardContext, LinkDecoderConfig, LinkLoss, LinkModel, LinkModelConfig, Mode, ModelConfig, Sage,
+    SageConfig,
 };
-use kiln_sample::{Fanout, Negatives, NeighborSampler, RngKey, SamplerConfig, Scratch, UniformNegatives};
+use kiln_sample::{Fanout, Negatives, NeighborSampler, RngKey, Scratch, UniformNegatives};
 use kiln_train::{
-    BatchConfig, DeviceBatch, DeviceBatcher, EpochReport, EvaluatedNeighbors, Evaluation, EvaluationInfo,
-    Evaluator, ExactEvaluator, FitConfig, HostNodeBatcher, LayerWiseConfig, LayerWiseInference, LinkInput,
-    LinkTask, Metric, ModelInfo, ModelInputs, ModelTask, NodePredictor, Objective, PredictMode, ReportInfo,
-    Run, RunFolder, RunIdentity, SamplingInfo, SavedModel, StepOutput, TEST, Task, TaskTrainer, ToDevice,
-    VALIDATION, evaluate_best, fit, weights_to_bytes,
+    BatchConfig, DeviceBatch, DeviceBatcher, EpochReport, Evaluation, Evaluator, ExactEvaluator, FitConfig,
+    HostNodeBatcher, LayerWiseConfig, LayerWiseInference, LinkInput, LinkTask, Metric, Objective, ReportInfo,
+    Run, RunFolder, RunIdentity, StepOutput, TEST, Task, TaskTrainer, ToDevice, VALIDATION, evaluate_best,
+    fit, weights_to_bytes,
 };
 
 use crate::common::{config, ranks, shard};
@@ -329,51 +328,4 @@ fn a_run_keeps_the_epoch_of_the_best_mrr_and_writes_scores_and_metrics() {
     let rank = first.rank.unwrap();
     assert_eq!(lines[1], format!("{},{},{},{},{rank}", first.link.0, first.src.0, first.dst.0, first.score));
     assert!(read("metrics.jsonl").lines().all(|line| line.contains(r#""metric":"mrr","val_metric":0."#)));
-}
-
-/// A saved model of links scores pairs that are in no batch, from the rows of its encoder.
-#[test]
-fn saved_models_score_links() {
-    let config = LinkModelConfig { encoder: SageConfig::new(8, 16).layers(2), decoder: MLP };
-    let model = config.init(RngKey::new(4), &Device::flex()).unwrap();
-    let sampling = SamplingInfo::new(&SamplerConfig::new([Fanout::All; 2]), false);
-    let inputs = ModelInputs {
-        task: ModelTask::Links,
-        data_name: "communities".into(),
-        n_features: 8,
-        targets: TargetKind::Links,
-        n_outputs: 16,
-        class_names: Vec::new(),
-        preparation: Some(Preparation::default()),
-        node_features: None,
-        sampling: Some(sampling),
-    };
-    let neighbors = EvaluatedNeighbors::Sampled;
-    let evaluation = EvaluationInfo { seed: 1, batch_size: 50, n_ranks: 1, neighbors };
-    let info = ModelInfo::new(&config, "hash", inputs, evaluation).unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("model.json"), serde_json::to_vec(&info).unwrap()).unwrap();
-    std::fs::write(folder.path().join("best.safetensors"), weights_to_bytes(&model).unwrap()).unwrap();
-
-    let saved = SavedModel::open(folder.path()).unwrap();
-    assert_eq!(
-        (saved.info().kind.as_str(), saved.info().inputs.task.to_string()),
-        ("link-sage", "links".into())
-    );
-    let predictor = NodePredictor::new(&saved, graph(), features()).unwrap();
-    let pairs = Links::new(vec![3, 80, 3, 7], vec![80, 3, 3, 119]).unwrap();
-    let rows = predictor.predict(&[NodeId(3), NodeId(80), NodeId(7), NodeId(119)], &PredictMode::default());
-    let rows = rows.unwrap();
-    let values_of = Tensor::<2>::from_data(TensorData::new(rows.values().to_vec(), [4, 16]), &Device::flex());
-    let of_rows = LinkPairs::upload(&[0, 1, 0, 2], &[1, 0, 0, 3], vec![0; 4], 4, &Device::flex());
-    let ctx = ForwardContext { key: RngKey::new(0), mode: Mode::Eval };
-    let expected = values(model.decoder.score_pairs(values_of, &of_rows, &ctx));
-    let exact = PredictMode::Exact(LayerWiseConfig::default());
-    for mode in [PredictMode::AsEvaluated, exact] {
-        let scores = predictor.score_links(&pairs, &mode).unwrap();
-        check_close(&scores, &expected, 1e-5);
-        assert_eq!(scores[0], scores[1], "a score does not depend on the direction of the pair");
-    }
-    let outside = Links::new(vec![0], vec![N_NODES]).unwrap();
-    predictor.score_links(&outside, &PredictMode::AsEvaluated).unwrap_err();
 }

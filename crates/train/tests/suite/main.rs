@@ -11,6 +11,7 @@ mod fit;
 mod graph;
 mod layer_wise;
 mod link;
+mod link_search;
 mod masks;
 mod metric_fixture;
 mod metric_runs;

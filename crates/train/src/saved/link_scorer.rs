@@ -1,0 +1,179 @@
+//! Scores of pairs of nodes by a model of link prediction, from rows that its encoder computed before.
+
+use std::fmt;
+use std::sync::Arc;
+
+use burn::tensor::Tensor;
+use kiln_feature::DenseFeatures;
+use kiln_graph::{Links, NodeId};
+use kiln_kernels::{gather_features, to_vec_f32};
+use rayon::prelude::*;
+
+use crate::error::Result;
+use crate::evaluate::pair_scores::pair_scores;
+use crate::evaluate::spill::Activations;
+use crate::saved::batches::PredictedRows;
+use crate::saved::error::ModelError;
+use crate::saved::model::SavedModel;
+use crate::saved::top_k::{Best, ScoredLink, TopKConfig};
+
+/// The number of destinations that [`LinkScorer::top_k`] scores at once for each source.
+const DSTS_AT_ONCE: usize = 4096;
+
+/// The rows that the encoder of a link model computed for some nodes, from which pairs of these nodes are scored. It
+/// does not read the graph. Threads can use one scorer at the same time, and clones share its rows.
+#[derive(Clone)]
+pub struct LinkScorer {
+    model: SavedModel,
+    /// The nodes of the rows, ascending and distinct.
+    nodes: Arc<[NodeId]>,
+    /// The rows, `[nodes.len(), width]`.
+    rows: Arc<DenseFeatures>,
+}
+
+/// The rows of a [`LinkScorer`] while they are computed.
+#[derive(Debug)]
+pub struct LinkScorerBuilder {
+    model: SavedModel,
+    nodes: Arc<[NodeId]>,
+    rows: Activations,
+    n_rows: usize,
+    width: usize,
+}
+
+impl LinkScorerBuilder {
+    /// Starts a scorer for pairs of `nodes`, in any order and with repetitions. If its rows, 4 bytes per value, exceed
+    /// `memory_bytes`, they are written to an unnamed file in the folder for temporary files.
+    ///
+    /// # Errors
+    /// Returns [`Error::Saved`](crate::Error::Saved) if the model was not trained for links, [`Error::TooLarge`]
+    /// (crate::Error::TooLarge) if the rows do not fit in memory, and [`Error::Io`](crate::Error::Io) if the file cannot
+    /// be created.
+    pub fn new(model: &SavedModel, mut nodes: Vec<NodeId>, memory_bytes: Option<u64>) -> Result<Self> {
+        model.decoder()?;
+        let [_, width] = model.node_network()?.outer_widths();
+        nodes.sort_unstable();
+        nodes.dedup();
+        let n_bytes = (nodes.len() as u64).saturating_mul(4 * width as u64);
+        let rows = match memory_bytes.is_some_and(|memory_bytes| memory_bytes < n_bytes) {
+            true => Activations::in_file(&std::env::temp_dir())?,
+            false => Activations::in_memory(nodes.len(), width)?,
+        };
+        Ok(Self { model: model.clone(), nodes: nodes.into(), rows, n_rows: 0, width })
+    }
+
+    /// Returns the nodes whose rows are needed, ascending and distinct.
+    pub fn nodes(&self) -> &[NodeId] {
+        &self.nodes
+    }
+
+    /// Appends the scores of a batch as rows: the outputs that [`NodePredictor::batches`](crate::NodePredictor::batches)
+    /// computes for [`LinkScorerBuilder::nodes`], batch by batch.
+    ///
+    /// # Errors
+    /// Returns [`Error::Io`](crate::Error::Io) if the rows cannot be written.
+    ///
+    /// # Panics
+    /// Panics if the batch does not follow the last one, or has rows of another width.
+    pub fn push(&mut self, batch: &PredictedRows) -> Result<()> {
+        if let Some(rows) = &batch.scores {
+            assert_eq!(batch.positions.start, self.n_rows, "expected the batch of the next nodes");
+            assert_eq!(rows.width(), self.width, "a model returned rows of another width");
+            self.n_rows += rows.n_rows();
+            self.rows.append(rows.values())?;
+        }
+        Ok(())
+    }
+
+    /// Returns the scorer.
+    ///
+    /// # Errors
+    /// Returns [`Error::Io`](crate::Error::Io) if the rows cannot be written or mapped.
+    ///
+    /// # Panics
+    /// Panics if rows are missing.
+    pub fn finish(self) -> Result<LinkScorer> {
+        let Self { model, nodes, rows, n_rows, width } = self;
+        assert_eq!(n_rows, nodes.len(), "expected a row for each node");
+        // An empty file cannot be mapped.
+        let rows = if n_rows == 0 { Activations::in_memory(0, width)? } else { rows };
+        Ok(LinkScorer { model, nodes, rows: Arc::new(rows.finish(width)?) })
+    }
+}
+
+impl LinkScorer {
+    /// The number of sources that [`LinkScorer::top_k`] searches for at once. A program that passes the sources in parts
+    /// of a multiple of this number gets bit-identical scores.
+    pub const SRCS_AT_ONCE: usize = 256;
+
+    /// Returns the nodes that can be scored, ascending.
+    pub fn nodes(&self) -> &[NodeId] {
+        &self.nodes
+    }
+
+    /// Returns the score of each pair of nodes, in their order.
+    ///
+    /// # Errors
+    /// Returns [`Error::Saved`](crate::Error::Saved) if the scorer does not have a node.
+    pub fn score(&self, links: &Links) -> Result<Vec<f32>> {
+        let (srcs, dsts) = (self.rows_of(links.srcs())?, self.rows_of(links.dsts())?);
+        pair_scores(self.model.decoder()?, &self.rows, &srcs, &dsts, self.model.device())
+    }
+
+    /// Finds the destinations with the largest scores of each source among all nodes of the scorer, by an exact search
+    /// in blocks of rows. Returns the links of the first source, then those of the second, and so on; those of a source
+    /// by descending score, and by ascending destination if scores are equal. A source has fewer than `k` links if there
+    /// are not enough other nodes, and undefined scores (NaN) are left out.
+    ///
+    /// The scores equal those of [`LinkScorer::score`] up to rounding. The search takes a product of `width` values per
+    /// pair, holds one block of scores, 4 MiB, and reads all rows once per [`LinkScorer::SRCS_AT_ONCE`] sources.
+    ///
+    /// # Errors
+    /// Returns [`Error::Saved`](crate::Error::Saved) if the scorer does not have a source, or the excluded edges are
+    /// those of a graph with too few nodes.
+    pub fn top_k(&self, srcs: &[NodeId], config: &TopKConfig) -> Result<Vec<ScoredLink>> {
+        if let (Some(graph), Some(&node)) = (&config.excluded, self.nodes.last())
+            && graph.n_nodes() <= node.index()
+        {
+            return Err(ModelError::NoSuchNode { node, n_nodes: graph.n_nodes() }.into());
+        }
+        let mut found = Vec::new();
+        for srcs in srcs.chunks(Self::SRCS_AT_ONCE) {
+            let mut best: Vec<Best<'_>> = srcs.iter().map(|&src| Best::of(src, config)).collect();
+            let of_srcs = self.gather(srcs)?;
+            for dsts in self.nodes.chunks(DSTS_AT_ONCE) {
+                let scores = self.model.decoder()?.score_all(of_srcs.clone(), self.gather(dsts)?);
+                let scores = to_vec_f32(scores);
+                best.par_iter_mut()
+                    .zip(scores.par_chunks_exact(dsts.len()))
+                    .for_each(|(best, scores)| best.add(dsts, scores));
+            }
+            found.extend(best.into_iter().flat_map(Best::into_links));
+        }
+        Ok(found)
+    }
+
+    /// Copies the rows of nodes to the model's device, `[nodes.len(), width]`.
+    fn gather(&self, nodes: &[NodeId]) -> Result<Tensor<2>> {
+        Ok(gather_features(&*self.rows, &self.rows_of(nodes)?, self.model.device())?)
+    }
+
+    /// Returns the number of the row of each node.
+    fn rows_of(&self, nodes: &[NodeId]) -> Result<Vec<NodeId>> {
+        let row_of = |node: &NodeId| match self.nodes.binary_search(node) {
+            Ok(row) => Ok(NodeId(row as u32)),
+            Err(_) => Err(ModelError::NoRow { node: *node }.into()),
+        };
+        nodes.iter().map(row_of).collect()
+    }
+}
+
+impl fmt::Debug for LinkScorer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { model, nodes, .. } = self;
+        f.debug_struct("LinkScorer")
+            .field("model", model)
+            .field("n_nodes", &nodes.len())
+            .finish_non_exhaustive()
+    }
+}

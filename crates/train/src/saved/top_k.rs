@@ -1,0 +1,112 @@
+//! The best destinations of a source.
+
+use std::sync::Arc;
+
+use kiln_graph::{Csc, NodeId};
+
+/// A pair of nodes with its score.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ScoredLink {
+    /// The source.
+    pub src: NodeId,
+    /// The destination.
+    pub dst: NodeId,
+    /// The score, a logit for a model that was trained with the binary cross entropy.
+    pub score: f32,
+}
+
+/// The settings of a search for the best destinations of a source.
+#[derive(Debug, Clone)]
+pub struct TopKConfig {
+    /// The number of destinations of each source.
+    pub k: usize,
+    /// A graph whose edges are left out of the results, such as the links that are already known; `None` leaves out
+    /// none. A source is never its own destination.
+    pub excluded: Option<Arc<Csc>>,
+}
+
+impl TopKConfig {
+    /// Returns the settings for `k` destinations of each source.
+    pub fn new(k: usize) -> Self {
+        Self { k, excluded: None }
+    }
+}
+
+/// The best destinations of a source among those that were added.
+pub(crate) struct Best<'a> {
+    src: NodeId,
+    config: &'a TopKConfig,
+    /// At most `k` links, by descending score; links with equal scores in the order in which they were added.
+    links: Vec<ScoredLink>,
+}
+
+impl<'a> Best<'a> {
+    pub(crate) fn of(src: NodeId, config: &'a TopKConfig) -> Self {
+        Self { src, config, links: Vec::new() }
+    }
+
+    /// Adds destinations, ascending, with their scores.
+    pub(crate) fn add(&mut self, dsts: &[NodeId], scores: &[f32]) {
+        for (&dst, &score) in dsts.iter().zip(scores) {
+            let is_full = self.links.len() == self.config.k;
+            // Few destinations pass this comparison, so the searches below do not matter for the time. NaN never passes.
+            let is_better = match self.links.last() {
+                Some(last) if is_full => last.score < score,
+                _ => !is_full && !score.is_nan(),
+            };
+            if !is_better || self.is_excluded(dst) {
+                continue;
+            }
+            if is_full {
+                self.links.pop();
+            }
+            let place = self.links.partition_point(|link| score <= link.score);
+            self.links.insert(place, ScoredLink { src: self.src, dst, score });
+        }
+    }
+
+    fn is_excluded(&self, dst: NodeId) -> bool {
+        let has_edge = |graph: &Arc<Csc>| graph.in_neighbors(dst).binary_search(&self.src).is_ok();
+        dst == self.src || self.config.excluded.as_ref().is_some_and(has_edge)
+    }
+
+    pub(crate) fn into_links(self) -> Vec<ScoredLink> {
+        self.links
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kiln_graph::CscBuilder;
+
+    use super::*;
+
+    /// Returns the destinations that are kept of `scores`, which are those of the nodes 0, 1, 2 and so on, two at a time.
+    fn kept(src: u32, config: &TopKConfig, scores: &[f32]) -> Vec<u32> {
+        let mut best = Best::of(NodeId(src), config);
+        let dsts: Vec<NodeId> = (0..scores.len() as u32).map(NodeId).collect();
+        for (dsts, scores) in dsts.chunks(2).zip(scores.chunks(2)) {
+            best.add(dsts, scores);
+        }
+        best.into_links().iter().map(|link| link.dst.0).collect()
+    }
+
+    #[test]
+    fn keeps_the_largest_scores_and_the_smaller_ids_of_ties() {
+        let scores = [1.0, 3.0, 2.0, 3.0, -1.0, 2.0];
+        assert_eq!(kept(9, &TopKConfig::new(3), &scores), [1, 3, 2]);
+        assert_eq!(kept(9, &TopKConfig::new(4), &scores), [1, 3, 2, 5]);
+        assert_eq!(kept(9, &TopKConfig::new(9), &scores), [1, 3, 2, 5, 0, 4]);
+        assert_eq!(kept(9, &TopKConfig::new(0), &scores), [0; 0]);
+    }
+
+    #[test]
+    fn leaves_out_the_source_undefined_scores_and_excluded_edges() {
+        let scores = [5.0, f32::NAN, 4.0, f32::NEG_INFINITY, f32::INFINITY];
+        let graph = CscBuilder::new(5).build(&[0, 1], &[2, 4]).expect("the edges should be valid");
+        assert_eq!(kept(0, &TopKConfig::new(5), &scores), [4, 2, 3]);
+        let config = TopKConfig { k: 5, excluded: Some(Arc::new(graph)) };
+        assert_eq!(kept(0, &config, &scores), [4, 3]);
+        assert_eq!(kept(1, &config, &scores), [0, 2, 3]);
+    }
+}

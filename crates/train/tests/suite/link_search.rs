@@ -1,0 +1,192 @@
+//! Saved models of links: scores of pairs, and the best destinations of a source.
+
+// Test helpers may unwrap, like tests.
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+
+use burn::tensor::{Device, Tensor, TensorData};
+use kiln_feature::{DenseFeatures, FeatureStore, Preparation, TargetKind};
+use kiln_graph::{Csc, CscBuilder, Links, NodeId};
+use kiln_kernels::testing::{check_close, values};
+use kiln_nn::{ForwardContext, LinkDecoderConfig, LinkModelConfig, LinkPairs, Mode, ModelConfig, SageConfig};
+use kiln_sample::{Fanout, RngKey, SamplerConfig};
+use kiln_train::{
+    Error, EvaluatedNeighbors, EvaluationInfo, LayerWiseConfig, LinkScorer, LinkScorerBuilder, ModelError,
+    ModelInfo, ModelInputs, ModelTask, NodePredictor, OutputRows, PredictMode, PredictedRows, SamplingInfo,
+    SavedModel, ScoredLink, TopKConfig, WantedRows, weights_to_bytes,
+};
+
+const WIDTH: usize = 16;
+const MLP: LinkDecoderConfig = LinkDecoderConfig::Mlp { hidden: 16, n_layers: 2, dropout: 0.1 };
+
+/// Returns a graph in which each node has edges to four others.
+fn graph(n_nodes: u32) -> Arc<Csc> {
+    let edges = (0..n_nodes).flat_map(|src| [1, 4, 9, 13].map(|step| (src, (src + step) % n_nodes)));
+    let (srcs, dsts): (Vec<u32>, Vec<u32>) = edges.unzip();
+    Arc::new(CscBuilder::new(n_nodes as usize).build(&srcs, &dsts).unwrap())
+}
+
+fn features(n_nodes: u32) -> Arc<dyn FeatureStore> {
+    let value = |i: u32| (i.wrapping_mul(2_654_435_769) >> 7) as f32 / (1 << 24) as f32 - 1.0;
+    Arc::new(DenseFeatures::from_f32((0..n_nodes * 8).map(value).collect::<Vec<f32>>(), 8).unwrap())
+}
+
+/// Returns the config of an untrained model, and the model as a run saves it.
+fn saved(decoder: LinkDecoderConfig) -> (LinkModelConfig<SageConfig>, SavedModel) {
+    let config = LinkModelConfig { encoder: SageConfig::new(8, WIDTH).layers(2).hidden(WIDTH), decoder };
+    let model = config.init(RngKey::new(4), &Device::flex()).unwrap();
+    let sampling = SamplingInfo::new(&SamplerConfig::new([Fanout::All; 2]), false);
+    let inputs = ModelInputs {
+        task: ModelTask::Links,
+        data_name: "a graph".into(),
+        n_features: 8,
+        targets: TargetKind::Links,
+        n_outputs: 1,
+        class_names: Vec::new(),
+        preparation: Some(Preparation::default()),
+        node_features: None,
+        sampling: Some(sampling),
+    };
+    let neighbors = EvaluatedNeighbors::Sampled;
+    let evaluation = EvaluationInfo { seed: 1, batch_size: 50, n_ranks: 1, neighbors };
+    let info = ModelInfo::new(&config, "hash", inputs, evaluation).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("model.json"), serde_json::to_vec(&info).unwrap()).unwrap();
+    std::fs::write(folder.path().join("best.safetensors"), weights_to_bytes(&model).unwrap()).unwrap();
+    (config, SavedModel::open(folder.path()).unwrap())
+}
+
+fn predictor(decoder: LinkDecoderConfig, n_nodes: u32) -> NodePredictor {
+    NodePredictor::new(&saved(decoder).1, graph(n_nodes), features(n_nodes)).unwrap()
+}
+
+/// The pairs are in no batch.
+#[test]
+fn saved_models_score_links() {
+    let (config, model) = saved(MLP);
+    assert_eq!(
+        (model.info().kind.as_str(), model.info().inputs.task.to_string()),
+        ("link-sage", "links".into())
+    );
+    let predictor = NodePredictor::new(&model, graph(120), features(120)).unwrap();
+    let pairs = Links::new(vec![3, 80, 3, 7], vec![80, 3, 3, 119]).unwrap();
+    let rows = predictor.predict(&[NodeId(3), NodeId(80), NodeId(7), NodeId(119)], &PredictMode::default());
+    let rows = TensorData::new(rows.unwrap().values().to_vec(), [4, WIDTH]);
+    let rows = Tensor::<2>::from_data(rows, &Device::flex());
+    let of_rows = LinkPairs::upload(&[0, 1, 0, 2], &[1, 0, 0, 3], vec![0; 4], 4, &Device::flex());
+    let ctx = ForwardContext { key: RngKey::new(0), mode: Mode::Eval };
+    let decoder = config.init(RngKey::new(4), &Device::flex()).unwrap().decoder;
+    let expected = values(decoder.score_pairs(rows, &of_rows, &ctx));
+    let exact = PredictMode::Exact(LayerWiseConfig::default());
+    for mode in [PredictMode::AsEvaluated, exact] {
+        let scores = predictor.score_links(&pairs, &mode).unwrap();
+        check_close(&scores, &expected, 1e-5);
+        assert_eq!(scores[0], scores[1], "a score does not depend on the direction of the pair");
+    }
+    let outside = Links::new(vec![0], vec![120]).unwrap();
+    predictor.score_links(&outside, &PredictMode::AsEvaluated).unwrap_err();
+}
+
+/// Returns the best destinations of each source, from the scores of all pairs.
+fn by_sorting(scorer: &LinkScorer, srcs: &[NodeId], config: &TopKConfig) -> Vec<Vec<ScoredLink>> {
+    let of_src = |&src: &NodeId| {
+        let has_edge = |dst: NodeId| {
+            config.excluded.as_ref().is_some_and(|graph| graph.in_neighbors(dst).contains(&src))
+        };
+        let is_candidate = |dst: &NodeId| *dst != src && !has_edge(*dst);
+        let dsts: Vec<NodeId> = scorer.nodes().iter().copied().filter(is_candidate).collect();
+        let scores = scorer.score(&Links::new(vec![src; dsts.len()], dsts.clone()).unwrap()).unwrap();
+        let links = dsts.into_iter().zip(scores).map(|(dst, score)| ScoredLink { src, dst, score });
+        let mut links: Vec<ScoredLink> = links.collect();
+        links.sort_by(|a, b| b.score.total_cmp(&a.score));
+        links.truncate(config.k);
+        links
+    };
+    srcs.iter().map(of_src).collect()
+}
+
+/// The graph has several blocks of sources and of destinations, whose last ones are not full. Scores that are closer
+/// than the rounding may change their order, so scores are compared by their rank.
+#[test]
+fn the_best_destinations_are_those_of_a_search_over_all_pairs() {
+    let n_nodes = 5000;
+    let srcs: Vec<NodeId> = (0..300).map(|i| NodeId(i * 16 % n_nodes)).collect();
+    for (decoder, n_srcs) in [(LinkDecoderConfig::Dot, 300), (LinkDecoderConfig::DistMult, 20), (MLP, 5)] {
+        let srcs = &srcs[..n_srcs];
+        let predictor = predictor(decoder, n_nodes);
+        for excluded in [None, Some(graph(n_nodes))] {
+            let config = TopKConfig { k: 7, excluded };
+            let found = predictor.top_k(srcs, &config, &PredictMode::default()).unwrap();
+            let nodes = (0..n_nodes).map(NodeId).collect();
+            let scorer = predictor.link_scorer(nodes, &PredictMode::default()).unwrap();
+            let expected = by_sorting(&scorer, srcs, &config);
+            assert_eq!(found.len(), 7 * n_srcs);
+            for (found, expected) in found.chunks(7).zip(expected) {
+                let scores = |links: &[ScoredLink]| links.iter().map(|link| link.score).collect::<Vec<f32>>();
+                check_close(&scores(found), &scores(&expected), 1e-5);
+                let pairs: (Vec<NodeId>, Vec<NodeId>) = found.iter().map(|link| (link.src, link.dst)).unzip();
+                let again = scorer.score(&Links::new(pairs.0, pairs.1).unwrap()).unwrap();
+                check_close(&scores(found), &again, 1e-5);
+            }
+        }
+    }
+}
+
+#[test]
+fn results_do_not_depend_on_memory_limits_and_parts_of_the_request() {
+    let n_nodes = 600;
+    let predictor = predictor(LinkDecoderConfig::Dot, n_nodes);
+    let srcs: Vec<NodeId> = (0..n_nodes).map(NodeId).collect();
+    let config = TopKConfig::new(3);
+    let exact = |memory| PredictMode::Exact(LayerWiseConfig::within(memory));
+    let whole = predictor.top_k(&srcs, &config, &exact(Some(1 << 30))).unwrap();
+    // The rows, 38,400 bytes, are written to a file, as are the outputs of the layers.
+    let spilled = predictor.top_k(&srcs, &config, &exact(Some(20_000)));
+    assert!(whole == spilled.unwrap(), "rows in files should give the same links");
+    let scorer = predictor.link_scorer(srcs.clone(), &exact(None)).unwrap();
+    let parts = srcs.chunks(LinkScorer::SRCS_AT_ONCE).flat_map(|srcs| scorer.top_k(srcs, &config).unwrap());
+    assert!(whole == parts.collect::<Vec<_>>(), "parts of the request should give the same links");
+}
+
+#[test]
+fn few_nodes_have_few_destinations() {
+    let predictor = predictor(LinkDecoderConfig::Dot, 30);
+    let scorer =
+        predictor.link_scorer(vec![NodeId(9), NodeId(4), NodeId(9)], &PredictMode::default()).unwrap();
+    assert_eq!(scorer.nodes(), [NodeId(4), NodeId(9)]);
+    let found = scorer.top_k(&[NodeId(9), NodeId(4)], &TopKConfig::new(10)).unwrap();
+    let pairs: Vec<(u32, u32)> = found.iter().map(|link| (link.src.0, link.dst.0)).collect();
+    assert_eq!(pairs, [(9, 4), (4, 9)]);
+    let empty = predictor.link_scorer(Vec::new(), &PredictMode::default()).unwrap();
+    assert!(empty.score(&Links::default()).unwrap().is_empty());
+    assert!(empty.top_k(&[], &TopKConfig::new(10)).unwrap().is_empty());
+}
+
+#[test]
+fn undefined_scores_are_left_out() {
+    let (_, model) = saved(LinkDecoderConfig::Dot);
+    let mut rows = LinkScorerBuilder::new(&model, (0..4).map(NodeId).collect(), None).unwrap();
+    let row = |value: f32| vec![value; WIDTH];
+    let values = [row(1.0), row(f32::NAN), row(2.0), row(-1.0)].concat();
+    let scores = Some(OutputRows::new(values, WIDTH));
+    rows.push(&PredictedRows { positions: 0..4, scores, embeddings: None }).unwrap();
+    let found = rows.finish().unwrap().top_k(&[NodeId(0), NodeId(1)], &TopKConfig::new(3)).unwrap();
+    let pairs: Vec<(u32, f32)> = found.iter().map(|link| (link.dst.0, link.score)).collect();
+    assert_eq!(pairs, [(2, 32.0), (3, -16.0)]);
+}
+
+#[test]
+fn rejects_nodes_without_rows_and_graphs_with_fewer_nodes() {
+    let predictor = predictor(LinkDecoderConfig::Dot, 30);
+    let scorer = predictor.link_scorer(vec![NodeId(9), NodeId(4)], &PredictMode::default()).unwrap();
+    let is_no_row = |error: Error| matches!(error, Error::Saved(ModelError::NoRow { node: NodeId(5) }));
+    let links = Links::new(vec![4, 4], vec![9, 5]).unwrap();
+    assert!(is_no_row(scorer.score(&links).unwrap_err()));
+    assert!(is_no_row(scorer.top_k(&[NodeId(5)], &TopKConfig::new(1)).unwrap_err()));
+    let config = TopKConfig { k: 1, excluded: Some(graph(9)) };
+    let error = scorer.top_k(&[NodeId(4)], &config).unwrap_err().to_string();
+    assert!(error.contains("node 9 is not in the graph: expected an id below 9"), "{error}");
+    let batches = predictor.batches(&[NodeId(30)], &PredictMode::default(), WantedRows::Outputs);
+    batches.unwrap_err();
+}
