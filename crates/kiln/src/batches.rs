@@ -1,6 +1,6 @@
 use kiln_data::Split;
 use kiln_feature::Targets;
-use kiln_graph::ItemId;
+use kiln_graph::{ItemId, SharedArray};
 use kiln_loader::{ItemSampler, ItemSamplerConfig, Phase, Shard, UnevenShards};
 use kiln_train::{BatchConfig, Objective};
 
@@ -36,6 +36,15 @@ pub(crate) fn batch_settings<I: ItemId>(
         settings.extend([("uneven", format!("{uneven:?}")), ("ranks", n_ranks.to_string())]);
     }
     settings
+}
+
+/// Returns the items of a phase.
+pub(crate) fn items_of<I: ItemId>(split: &Split<I>, phase: Phase) -> &SharedArray<I> {
+    match phase {
+        Phase::Train { .. } => &split.train,
+        Phase::Validation => &split.val,
+        Phase::Test => &split.test,
+    }
 }
 
 /// Returns the name of the split of a phase, for messages.

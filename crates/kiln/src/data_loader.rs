@@ -10,7 +10,8 @@ use crate::{RankHandle, Result};
 
 /// A description of minibatches, from which a [`Trainer`](crate::Trainer) creates its rank's batches for each phase.
 /// One description serves training, validation and test. [`NeighborLoader`](crate::NeighborLoader) is for node tasks,
-/// [`GraphLoader`](crate::GraphLoader) for graph tasks.
+/// [`LinkNeighborLoader`](crate::LinkNeighborLoader) for link prediction, [`GraphLoader`](crate::GraphLoader) for graph
+/// tasks.
 pub trait DataLoader<M: Module> {
     /// The learning task.
     type Task: Task<Model = M>;

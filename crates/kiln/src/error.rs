@@ -27,6 +27,17 @@ pub enum Error {
     /// A custom sampling rule cannot run on a device.
     #[error("a custom sampling rule runs on the host only: use GraphMode::Host")]
     RuleNeedsHost,
+    /// The links were split from another graph than that of the loader.
+    #[error(
+        "the split of links has a graph of {n_nodes} nodes, expected the {expected} nodes of the loader's data: create \
+         the loader from the data that was split"
+    )]
+    OtherGraph {
+        /// The number of nodes of the split's graph.
+        n_nodes: usize,
+        /// The number of nodes of the loader's data.
+        expected: usize,
+    },
     /// The operation is not possible on a partitioned graph.
     #[error("{what} needs the whole graph: open the dataset instead of its partitions, or do not use {what}")]
     NeedsWholeGraph {

@@ -11,7 +11,7 @@ use kiln_train::{
     ModelTask, Objective, TaskTrainer,
 };
 
-use crate::batches::{batch_settings, n_workers, objective_of, objective_setting};
+use crate::batches::{batch_settings, items_of, n_workers, objective_of, objective_setting};
 use crate::{DataLoader, EvalMode, RankHandle, Result};
 
 /// A description of minibatches of whole graphs; each batch is their disjoint union. It is cheap to clone, like a
@@ -124,11 +124,7 @@ impl<M: GraphModel + Sync> DataLoader<M> for GraphLoader {
         trainer: &TaskTrainer<Self::Task>,
         _: &Evaluator,
     ) -> Result<Loader<Self::Batcher>> {
-        let graphs = match phase {
-            Phase::Train { .. } => &self.split.train,
-            Phase::Validation => &self.split.val,
-            Phase::Test => &self.split.test,
-        };
+        let graphs = items_of(&self.split, phase);
         let items = trainer.items(&graphs[..], self.batches)?;
         let batcher = GraphBatcher::new(
             self.graphs.graph().clone(),

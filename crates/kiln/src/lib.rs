@@ -28,6 +28,7 @@ mod evaluation;
 mod fit;
 mod for_data;
 mod graph_loader;
+mod link_loader;
 mod neighbor_loader;
 #[cfg(feature = "grpc")]
 mod partitioned;
@@ -46,6 +47,7 @@ pub use for_data::{DataDims, ForData};
 pub use graph_loader::GraphLoader;
 pub use kiln_comm::RankConfig;
 pub use kiln_kernels::GraphMode;
+pub use link_loader::LinkNeighborLoader;
 pub use neighbor_loader::NeighborLoader;
 #[cfg(feature = "grpc")]
 pub use partitioned::{JoinedGraph, PartitionedGraph};

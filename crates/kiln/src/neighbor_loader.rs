@@ -1,9 +1,10 @@
 mod batcher;
+mod of_links;
 
 use std::fmt;
 use std::sync::Arc;
 
-use kiln_data::{Dataset, Split};
+use kiln_data::Dataset;
 use kiln_feature::TargetKind;
 use kiln_graph::gcn_norm;
 use kiln_kernels::{CacheStats, GraphMode};
@@ -15,12 +16,14 @@ use kiln_train::{
     NodeTask, Objective, TaskTrainer, Validation,
 };
 
-use crate::batches::{batch_settings, items_of_all_ranks, objective_of, objective_setting};
+use crate::batches::{batch_settings, items_of, items_of_all_ranks, objective_of, objective_setting};
 use crate::device_copy::DeviceCopies;
 #[cfg(feature = "grpc")]
 use crate::partitioned::{JoinedGraph, PartitionedGraph};
 use crate::source::Source;
 use crate::{CachedNodes, DataLoader, DeviceCopy, Error, EvalMode, RankHandle, Result};
+
+pub(crate) use of_links::nodes_of_links;
 
 /// A description of minibatches of a dataset's nodes with sampled neighbourhoods.
 ///
@@ -264,18 +267,16 @@ impl<M: LayerWiseModel + Sync> DataLoader<M> for NeighborLoader {
     }
 
     fn settings(&self, n_ranks: usize) -> Vec<(&'static str, String)> {
-        let evaluation = ("evaluation", self.evaluation.setting());
         self.sampling_settings()
             .into_iter()
-            .chain([evaluation])
+            .chain([self.evaluation_setting()])
             .chain(batch_settings(self.batches, &self.source.split(), n_ranks))
             .chain(objective_setting(&objective_of(self.objective.as_ref(), &self.source.targets())))
             .collect()
     }
 
     fn model_inputs(&self, seed: u64, n_ranks: usize) -> Option<(ModelInputs, EvaluationInfo)> {
-        let inputs = self.source.model_inputs(&self.sampling);
-        Some((inputs, self.evaluation.info(seed, self.batches.batch_size, n_ranks)))
+        Some(self.describe(seed, n_ranks))
     }
 
     fn check(&self, n_layers: usize, needs_edge_weights: bool) -> Result<()> {
@@ -285,13 +286,7 @@ impl<M: LayerWiseModel + Sync> DataLoader<M> for NeighborLoader {
     }
 
     fn evaluator(&self, rank: &RankHandle) -> Result<Evaluator> {
-        match &self.source {
-            Source::Whole { data, graph, .. } => {
-                self.evaluation.evaluator(data, graph, self.sampling.weights, rank)
-            }
-            #[cfg(feature = "grpc")]
-            Source::Partitioned(_) => self.evaluation.sampled(),
-        }
+        self.evaluator_of(rank)
     }
 
     fn loader(
@@ -300,25 +295,17 @@ impl<M: LayerWiseModel + Sync> DataLoader<M> for NeighborLoader {
         trainer: &TaskTrainer<Self::Task>,
         evaluator: &Evaluator,
     ) -> Result<Loader<HostOrDeviceBatcher>> {
-        let Split { train, val, test } = self.source.split();
-        let nodes = match phase {
-            Phase::Train { .. } => &train,
-            Phase::Validation => &val,
-            Phase::Test => &test,
-        };
+        let split = self.source.split();
+        let nodes = items_of(&split, phase);
         let items = match phase {
             Phase::Train { .. } => trainer.items(&nodes[..], self.batches)?,
             Phase::Validation | Phase::Test => evaluator.items(trainer, &nodes[..], self.batches)?,
         };
         let batcher = self.batcher(trainer.device(), Some(self.source.targets()), || {
             let config = items_of_all_ranks(items.config());
-            Ok(ItemSampler::new(&train[..], config).map_err(kiln_train::Error::from)?)
+            Ok(ItemSampler::new(&split.train[..], config).map_err(kiln_train::Error::from)?)
         })?;
-        let items = match &self.source {
-            Source::Whole { .. } => items,
-            #[cfg(feature = "grpc")]
-            Source::Partitioned(joined) => joined.shard_by_owner(items)?,
-        };
+        let items = self.source.shard_by_owner(items, |node| node)?;
         self.start(items, batcher)
     }
 

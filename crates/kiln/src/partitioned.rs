@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use burn::tensor::Device;
 use kiln_data::Split;
-use kiln_graph::NodeId;
+use kiln_graph::{ItemId, NodeId};
 use kiln_kernels::{DeviceGraph, DeviceSampler, GraphMode};
 use kiln_loader::ItemSampler;
 use kiln_remote::{
@@ -126,13 +126,17 @@ impl JoinedGraph {
         Split { train: train.clone(), val: val.clone(), test: test.clone() }
     }
 
-    /// In worker mode, gives each rank the items that it owns. In server mode, no rank owns items, and the ranks keep
-    /// their equal shares.
-    pub(crate) fn shard_by_owner(&self, items: ItemSampler) -> Result<ItemSampler> {
+    /// In worker mode, gives each rank the items whose node it owns. In server mode, no rank owns nodes, and the ranks
+    /// keep their equal shares.
+    pub(crate) fn shard_by_owner<I: ItemId>(
+        &self,
+        items: ItemSampler<I>,
+        node_of: impl Fn(I) -> NodeId + Send + Sync + 'static,
+    ) -> Result<ItemSampler<I>> {
         match &self.owner {
             Some(owner) => {
                 let owner = Arc::clone(owner);
-                Ok(items.shard_by_owner(move |node| owner(node)).map_err(kiln_train::Error::from)?)
+                Ok(items.shard_by_owner(move |item| owner(node_of(item))).map_err(kiln_train::Error::from)?)
             }
             None => Ok(items),
         }

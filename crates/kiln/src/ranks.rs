@@ -142,6 +142,15 @@ impl RankHandle {
         &self.process.description
     }
 
+    /// Runs `work` on this rank with the threads of all ranks of its machine, for work of one rank while the others
+    /// wait.
+    ///
+    /// # Errors
+    /// Returns the error of `work`, and an error if the threads cannot be started.
+    pub fn with_machine_threads<T: Send>(&self, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+        self.process.machine_pool()?.install(work)
+    }
+
     /// Returns a duplicate of the communicator of all ranks. Collective: every rank must call it, with the same names
     /// in the same order.
     ///

@@ -2,7 +2,8 @@ use std::sync::Arc;
 
 use kiln_data::{Dataset, Split};
 use kiln_feature::Targets;
-use kiln_graph::Csc;
+use kiln_graph::{Csc, ItemId, NodeId};
+use kiln_loader::ItemSampler;
 use kiln_sample::SamplerConfig;
 use kiln_train::{ModelInputs, ModelTask, SamplingInfo};
 
@@ -52,6 +53,30 @@ impl Source {
             Self::Whole { data, .. } => Ok(data.hash()?),
             #[cfg(feature = "grpc")]
             Self::Partitioned(joined) => Ok(joined.graph.hash().to_owned()),
+        }
+    }
+
+    /// Returns the number of nodes.
+    pub(crate) fn n_nodes(&self) -> usize {
+        match self {
+            Self::Whole { graph, .. } => graph.n_nodes(),
+            #[cfg(feature = "grpc")]
+            Self::Partitioned(joined) => joined.graph.n_nodes(),
+        }
+    }
+
+    /// Gives each rank the items whose node it owns, on a partitioned graph in worker mode. Otherwise, the ranks keep
+    /// their equal shares.
+    #[cfg_attr(not(feature = "grpc"), allow(unused_variables, reason = "only ranks of partitions own nodes"))]
+    pub(crate) fn shard_by_owner<I: ItemId>(
+        &self,
+        items: ItemSampler<I>,
+        node_of: impl Fn(I) -> NodeId + Send + Sync + 'static,
+    ) -> Result<ItemSampler<I>> {
+        match self {
+            Self::Whole { .. } => Ok(items),
+            #[cfg(feature = "grpc")]
+            Self::Partitioned(joined) => joined.shard_by_owner(items, node_of),
         }
     }
 

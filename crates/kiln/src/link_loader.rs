@@ -1,0 +1,266 @@
+use std::fmt;
+
+use kiln_data::{LinkSplit, LinkTargets};
+use kiln_feature::TargetKind;
+use kiln_graph::LinkId;
+use kiln_loader::{ItemSampler, LinkBatcher, LinkExclusion, Loader, Phase};
+use kiln_nn::{LayerWiseModel, LinkLoss, LinkModel};
+use kiln_sample::{Negatives, UniformNegatives};
+use kiln_train::{
+    DeviceBatcher, Evaluation, EvaluationInfo, Evaluator, HostOrDeviceBatcher, LinkTask, Metric, MetricSums,
+    ModelInputs, ModelTask, Objective, TaskTrainer, Validation,
+};
+
+use crate::batches::{batch_settings, items_of, items_of_all_ranks, objective_setting};
+use crate::neighbor_loader::nodes_of_links;
+use crate::{DataLoader, NeighborLoader, RankHandle, Result};
+
+/// A description of minibatches of links, with the sampled neighbourhoods of their sources, their destinations and
+/// their negatives. It trains a [`LinkModel`].
+///
+/// The settings of batches and sampling are those of a [`NeighborLoader`]; its batch size counts links. A training step
+/// excludes the edges of its links, in both directions, from its own messages. Evaluations pass messages over the
+/// message graph of the split, which has no link of the validation and the test.
+///
+/// ```
+/// use kiln::prelude::*;
+/// let data = kiln::data::synthetic::ring(100)?;
+/// let split = LinkSplit::random(&data.graph, &LinkSplitConfig { val: 0.1, test: 0.1, ..Default::default() }, 0)?;
+/// let nodes = NeighborLoader::new(&data, [10, 10]).batch_size(16);
+/// let loader = LinkNeighborLoader::new(nodes, &split)?;
+/// # Ok::<(), Error>(())
+/// ```
+#[derive(Clone)]
+#[must_use = "pass it to Trainer::fit"]
+pub struct LinkNeighborLoader {
+    /// The loader of the nodes, whose graph passes the messages.
+    nodes: NeighborLoader,
+    targets: LinkTargets,
+    negatives: Negatives,
+    /// The negatives of the validation and the test.
+    eval_negatives: [Negatives; 2],
+    exclusion: LinkExclusion,
+    loss: LinkLoss,
+}
+
+impl LinkNeighborLoader {
+    /// The default number of negatives of a link in evaluations, if the split has no fixed negatives.
+    pub const EVAL_NEGATIVES: usize = 100;
+
+    /// Returns a loader of the links of a split. `nodes` is a loader of the data that was split; its graph is replaced
+    /// by the split's message graph. Training draws one negative destination per link, uniformly. Evaluations use the
+    /// fixed negatives of the split, or draw 100 per link.
+    ///
+    /// # Errors
+    /// Returns [`Error::OtherGraph`] if the graphs have different numbers of nodes, [`Error::NeedsWholeGraph`] for a
+    /// loader of a partitioned graph, and [`Error::Graph`] if edge weights are not finite.
+    pub fn new(nodes: NeighborLoader, split: &LinkSplit) -> Result<Self> {
+        Ok(Self::of(nodes.on_message_graph(split)?, split.targets()))
+    }
+
+    /// Returns a loader of links between the nodes of a partitioned graph, which is the message graph: it must not have
+    /// the links of the validation and the test. Otherwise it is [`LinkNeighborLoader::new`].
+    ///
+    /// # Errors
+    /// Returns [`Error::Data`] if a node of a link or of a negative is not in the graph.
+    #[cfg(feature = "grpc")]
+    pub fn partitioned(nodes: NeighborLoader, targets: &LinkTargets) -> Result<Self> {
+        targets.check(nodes.source().n_nodes())?;
+        Ok(Self::of(nodes, targets))
+    }
+
+    fn of(nodes: NeighborLoader, targets: &LinkTargets) -> Self {
+        let uniform = |n_per_link| {
+            Negatives::new(UniformNegatives { n_nodes: nodes.source().n_nodes() as u32 }, n_per_link)
+        };
+        let fixed = [targets.val_negatives(), targets.test_negatives()];
+        let eval_negatives =
+            fixed.map(|fixed| fixed.cloned().map_or_else(|| uniform(Self::EVAL_NEGATIVES), Negatives::fixed));
+        Self {
+            negatives: uniform(1),
+            eval_negatives,
+            nodes,
+            targets: targets.clone(),
+            exclusion: LinkExclusion::default(),
+            loss: LinkLoss::default(),
+        }
+    }
+
+    /// Sets the negatives of training.
+    pub fn negatives(self, negatives: Negatives) -> Self {
+        Self { negatives, ..self }
+    }
+
+    /// Sets the negatives of the validation and the test.
+    pub fn eval_negatives(self, negatives: Negatives) -> Self {
+        self.val_negatives(negatives.clone()).test_negatives(negatives)
+    }
+
+    /// Sets the negatives of the validation.
+    pub fn val_negatives(mut self, negatives: Negatives) -> Self {
+        self.eval_negatives[0] = negatives;
+        self
+    }
+
+    /// Sets the negatives of the test.
+    pub fn test_negatives(mut self, negatives: Negatives) -> Self {
+        self.eval_negatives[1] = negatives;
+        self
+    }
+
+    /// Sets the edges that a training step leaves out of its messages. [`LinkExclusion::None`] suits training links
+    /// that are no edges of the message graph, and steps that contain all links.
+    pub fn exclusion(self, exclusion: LinkExclusion) -> Self {
+        Self { exclusion, ..self }
+    }
+
+    /// Sets the loss.
+    pub fn loss(self, loss: LinkLoss) -> Self {
+        Self { loss, ..self }
+    }
+
+    /// Returns the loader of the links' nodes.
+    pub fn nodes(&self) -> &NeighborLoader {
+        &self.nodes
+    }
+
+    /// Returns the negatives of a phase.
+    fn negatives_of(&self, phase: Phase) -> &Negatives {
+        match phase {
+            Phase::Train { .. } => &self.negatives,
+            Phase::Validation => &self.eval_negatives[0],
+            Phase::Test => &self.eval_negatives[1],
+        }
+    }
+}
+
+impl<M: LayerWiseModel + Sync> DataLoader<LinkModel<M>> for LinkNeighborLoader {
+    type Task = LinkTask<M>;
+    type Batcher = DeviceBatcher<LinkBatcher<HostOrDeviceBatcher>>;
+
+    fn task(&self) -> Self::Task {
+        LinkTask::with_loss(self.loss)
+    }
+
+    fn target_kind(&self) -> TargetKind {
+        TargetKind::Links
+    }
+
+    fn names(&self) -> (&str, &[String]) {
+        (self.nodes.source().names().0, &[])
+    }
+
+    fn data_hash(&self) -> Result<String> {
+        let graph = self.nodes.source().data_hash()?;
+        Ok(format!("{graph}, links {}", self.targets.hash()))
+    }
+
+    fn settings(&self, n_ranks: usize) -> Vec<(&'static str, String)> {
+        let [val, test] = &self.eval_negatives;
+        let negatives = [
+            ("negatives", format!("{:?}", self.negatives)),
+            ("validation negatives", format!("{val:?}")),
+            ("test negatives", format!("{test:?}")),
+            ("exclusion", format!("{:?}", self.exclusion)),
+        ];
+        let nodes = self.nodes.sampling_settings().into_iter().chain([self.nodes.evaluation_setting()]);
+        nodes
+            .chain(batch_settings(self.nodes.batch_config(), self.targets.split(), n_ranks))
+            .chain(negatives)
+            .chain(objective_setting(&Objective::Links(self.loss)))
+            .collect()
+    }
+
+    fn model_inputs(&self, seed: u64, n_ranks: usize) -> Option<(ModelInputs, EvaluationInfo)> {
+        let (inputs, evaluation) = self.nodes.describe(seed, n_ranks);
+        let inputs = ModelInputs {
+            task: ModelTask::Links,
+            targets: TargetKind::Links,
+            n_outputs: 1,
+            class_names: Vec::new(),
+            ..inputs
+        };
+        Some((inputs, evaluation))
+    }
+
+    fn check(&self, n_layers: usize, needs_edge_weights: bool) -> Result<()> {
+        for phase in [Phase::Train { epoch: 0 }, Phase::Validation, Phase::Test] {
+            self.loss.check(self.negatives_of(phase).n_per_link()).map_err(kiln_train::Error::from)?;
+        }
+        self.nodes.check_sampling(n_layers, needs_edge_weights)
+    }
+
+    fn evaluator(&self, rank: &RankHandle) -> Result<Evaluator> {
+        self.nodes.evaluator_of(rank)
+    }
+
+    fn loader(
+        &self,
+        phase: Phase,
+        trainer: &TaskTrainer<Self::Task>,
+        evaluator: &Evaluator,
+    ) -> Result<Loader<Self::Batcher>> {
+        let split = self.targets.split();
+        let (links, batches) = (items_of(split, phase), self.nodes.batch_config());
+        let items = match phase {
+            Phase::Train { .. } => trainer.items(&links[..], batches)?,
+            Phase::Validation | Phase::Test => evaluator.items(trainer, &links[..], batches)?,
+        };
+        // An exact evaluation reads the rows of all nodes instead of sampled neighbours.
+        let nodes = match (phase, evaluator) {
+            (Phase::Validation | Phase::Test, Evaluator::Exact(_)) => self.nodes.without_neighbors(),
+            _ => self.nodes.clone(),
+        };
+        let batcher = nodes.batcher(trainer.device(), None, || {
+            let train = nodes_of_links(self.targets.links(), &split.train);
+            Ok(ItemSampler::new(train, items_of_all_ranks(items.config()))
+                .map_err(kiln_train::Error::from)?)
+        })?;
+        let batcher =
+            LinkBatcher::new(batcher, self.targets.links().clone(), self.negatives_of(phase).clone())
+                .exclusion(self.exclusion);
+        let links = self.targets.links().clone();
+        let items = self.nodes.source().shard_by_owner(items, move |link: LinkId| links.pair(link).1)?;
+        self.nodes.start(items, DeviceBatcher::new(batcher, trainer.device()))
+    }
+
+    fn count(
+        evaluator: &Evaluator,
+        trainer: &mut TaskTrainer<Self::Task>,
+        loader: &Loader<Self::Batcher>,
+        phase: Phase,
+    ) -> kiln_train::Result<MetricSums> {
+        evaluator.count(trainer, loader, phase)
+    }
+
+    fn validate(
+        evaluator: &Evaluator,
+        trainer: &mut TaskTrainer<Self::Task>,
+        loader: &Loader<Self::Batcher>,
+        phase: Phase,
+        metric: Metric,
+    ) -> kiln_train::Result<Validation> {
+        evaluator.validate(trainer, loader, phase, metric)
+    }
+
+    fn evaluate(
+        evaluator: &Evaluator,
+        trainer: &mut TaskTrainer<Self::Task>,
+        loader: &Loader<Self::Batcher>,
+        phase: Phase,
+    ) -> kiln_train::Result<Evaluation> {
+        evaluator.evaluate(trainer, loader, phase)
+    }
+}
+
+impl fmt::Debug for LinkNeighborLoader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { nodes, negatives, exclusion, loss, .. } = self;
+        f.debug_struct("LinkNeighborLoader")
+            .field("nodes", nodes)
+            .field("negatives", negatives)
+            .field("exclusion", exclusion)
+            .field("loss", loss)
+            .finish_non_exhaustive()
+    }
+}
