@@ -1,8 +1,10 @@
 //! `kiln data`: converts, verifies and partitions datasets (docs/formats.md).
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
+use anyhow::ensure;
 use clap::{Args, Subcommand};
 use kiln::data::convert::{self, ConvertOptions};
 use kiln::data::format::{self, VerifyReport};
@@ -14,6 +16,7 @@ use kiln::partition::{
 use kiln::sample::Fanout;
 
 use crate::flags;
+use crate::link_split::LinkSplitArgs;
 use crate::output::print_rank_zero;
 use crate::source::hash;
 
@@ -27,6 +30,9 @@ pub(crate) enum DataCommand {
         /// Folder in the kiln format, or folder of .npy files. The latter has no hashes; only its values are validated.
         folder: PathBuf,
     },
+    /// Splits the edges of a dataset into links for training, validation and test, and writes the kiln format: the graph
+    /// without the links for validation and test, and the links.
+    SplitLinks(SplitLinksArgs),
     /// Partitions a dataset into self-contained folders.
     Partition(PartitionArgs),
 }
@@ -62,6 +68,20 @@ pub(crate) struct ConvertArgs {
         ("add", "Adds one to each node that has none", SelfLoops::Add),
     ]))]
     self_loops: SelfLoops,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SplitLinksArgs {
+    /// Path of a dataset in any supported format, or `debian-packages`.
+    source: PathBuf,
+    /// New or empty output folder.
+    #[arg(long)]
+    out: PathBuf,
+    #[command(flatten)]
+    split: LinkSplitArgs,
+    /// Seed of the split: `kiln train --task link` with the same seed splits the data in the same way.
+    #[arg(long, default_value = "0")]
+    seed: u64,
 }
 
 #[derive(Debug, Args)]
@@ -106,6 +126,7 @@ pub(crate) fn run(command: &DataCommand) -> anyhow::Result<()> {
     match command {
         DataCommand::Convert(args) => run_convert(args),
         DataCommand::Verify { folder } => run_verify(folder),
+        DataCommand::SplitLinks(args) => run_split_links(args),
         DataCommand::Partition(args) => run_partition(args),
     }
 }
@@ -146,10 +167,26 @@ fn run_verify(folder: &PathBuf) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn run_partition(args: &PartitionArgs) -> anyhow::Result<()> {
-    let (data, hash) = open(args)?;
+fn run_split_links(args: &SplitLinksArgs) -> anyhow::Result<()> {
+    let start = Instant::now();
+    let data = open(&args.source)?;
+    ensure!(data.links.is_none(), "{} already has a split of links: use it as it is", args.source.display());
     print_rank_zero(&data);
-    let (graph, train) = (&data.graph, &data.split.train);
+    let split = args.split.split(&data, args.seed)?;
+    for note in split.find_leaks() {
+        print_rank_zero(format_args!("note: {note}"));
+    }
+    let links = Some(Arc::new(split.targets().clone()));
+    format::write(&Dataset { graph: split.message().clone(), links, ..data }, &args.out)?;
+    let seconds = start.elapsed().as_secs_f64();
+    print_rank_zero(format_args!("written: {}, in {seconds:.1} s", args.out.display()));
+    Ok(())
+}
+
+fn run_partition(args: &PartitionArgs) -> anyhow::Result<()> {
+    let (data, hash) = open_to_partition(args)?;
+    print_rank_zero(&data);
+    let (graph, train) = (&data.graph, &data.training_nodes());
     let method = args.method.unwrap_or_else(|| Method::auto(graph.n_edges()));
     let start = Instant::now();
     let parts = partition_nodes(graph, train, args.parts, method, args.seed)?;
@@ -173,13 +210,18 @@ fn run_partition(args: &PartitionArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Opens a dataset by its path, or the built-in one.
+fn open(source: &Path) -> anyhow::Result<Dataset> {
+    Ok(match source.to_str() {
+        Some("debian-packages") => kiln::data::debian_packages()?,
+        _ => kiln::data::open(source)?,
+    })
+}
+
 /// Opens the dataset, and standardizes its features if `--standardize` was given. Returns it with the hash by which
 /// `kiln train` would identify it.
-fn open(args: &PartitionArgs) -> anyhow::Result<(Dataset, String)> {
-    let data = match args.source.to_str() {
-        Some("debian-packages") => kiln::data::debian_packages()?,
-        _ => kiln::data::open(&args.source)?,
-    };
+fn open_to_partition(args: &PartitionArgs) -> anyhow::Result<(Dataset, String)> {
+    let data = open(&args.source)?;
     let data = if args.standardize { data.standardize()? } else { data };
     let is_kiln =
         !args.standardize && matches!(kiln::data::detect_format(&args.source), Ok(DatasetFormat::Kiln));

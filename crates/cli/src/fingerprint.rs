@@ -14,7 +14,7 @@ const NOT_OF_THE_RESULT: &str = "ranks batch-size threads-per-rank deadline rank
     channel-size out resume continue";
 
 /// Defaults of flags that older checkpoints do not have, so that new ones do not name them either.
-const UNNAMED_DEFAULTS: [(&str, &str); 7] = [
+const UNNAMED_DEFAULTS: [(&str, &str); 8] = [
     ("matmul", "f32"),
     ("metric", "accuracy"),
     ("loss", "cross-entropy"),
@@ -22,6 +22,7 @@ const UNNAMED_DEFAULTS: [(&str, &str); 7] = [
     ("nesterov", "false"),
     ("accumulate", "1"),
     ("residual", "false"),
+    ("reject-edges", "false"),
 ];
 
 /// Returns the settings that the result depends on: flags and the hash of the data. Excludes flags that only affect how

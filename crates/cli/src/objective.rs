@@ -3,7 +3,7 @@
 use anyhow::ensure;
 use clap::Args;
 use kiln::feature::TargetKind;
-use kiln::nn::{ClassLoss, TargetLoss};
+use kiln::nn::{ClassLoss, LinkLoss, TargetLoss};
 use kiln::train::Objective;
 
 use crate::flags;
@@ -16,19 +16,21 @@ enum LossKind {
     Squared,
     Absolute,
     Huber,
+    BayesianPersonalizedRanking,
 }
 
 /// The flags for the loss.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Loss")]
 pub(crate) struct LossArgs {
-    /// Loss. Default: cross-entropy for classes, bce for several labels per item, mse for regression.
+    /// Loss. Default: cross-entropy for classes, bce for several labels per item and for links, mse for regression.
     #[arg(long, value_parser = flags::choice([
         ("cross-entropy", "Cross entropy, for classes", LossKind::CrossEntropy),
-        ("bce", "Binary cross entropy, for several labels per item", LossKind::BinaryCrossEntropy),
+        ("bce", "Binary cross entropy, for several labels per item and for links", LossKind::BinaryCrossEntropy),
         ("mse", "Squared error, for regression", LossKind::Squared),
         ("mae", "Absolute error, for regression", LossKind::Absolute),
         ("huber", "Huber loss, for regression", LossKind::Huber),
+        ("bpr", "Bayesian personalized ranking, for links", LossKind::BayesianPersonalizedRanking),
     ]))]
     loss: Option<LossKind>,
     /// Weight of each class in the cross entropy, separated by commas. Default: 1.
@@ -45,9 +47,7 @@ pub(crate) struct LossArgs {
 impl LossArgs {
     /// Returns the objective for targets of this kind: the given loss, or the default for the targets.
     pub(crate) fn objective(&self, kind: TargetKind) -> anyhow::Result<Objective> {
-        if kind == TargetKind::Links {
-            return Ok(Objective::default_of(kind));
-        }
+        let of_links = kind == TargetKind::Links;
         let kind = self.loss.unwrap_or(match kind {
             TargetKind::Classes => LossKind::CrossEntropy,
             TargetKind::MultiLabel => LossKind::BinaryCrossEntropy,
@@ -69,7 +69,9 @@ impl LossArgs {
                 class_weights: (!weights.is_empty()).then_some(weights),
                 label_smoothing: self.label_smoothing.unwrap_or(0.0) as f32,
             }),
+            LossKind::BinaryCrossEntropy if of_links => Objective::Links(LinkLoss::BinaryCrossEntropy),
             LossKind::BinaryCrossEntropy => Objective::MultiLabel,
+            LossKind::BayesianPersonalizedRanking => Objective::Links(LinkLoss::BayesianPersonalizedRanking),
             LossKind::Squared => Objective::Regression(TargetLoss::SquaredError),
             LossKind::Absolute => Objective::Regression(TargetLoss::AbsoluteError),
             LossKind::Huber => {

@@ -27,7 +27,7 @@ enum Mode {
 
 /// The flags for the location of the partitions and the access to them.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Partitioned graphs, instead of --data")]
+#[command(next_help_heading = "Partitioned graphs, instead of --data (for --task link, besides --data)")]
 pub(crate) struct PartitionArgs {
     /// Processes that hold the partitions. Default: server if --servers is given, else worker.
     #[arg(long, value_enum)]

@@ -1,9 +1,13 @@
 //! `kiln predict`.
 
+mod files;
+mod links;
+mod parts;
+
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, bail, ensure};
 use clap::{Args, ValueEnum};
@@ -15,13 +19,17 @@ use kiln::graph::{ItemId, NodeId};
 use kiln::prelude::{PredictMode, PredictOnDataset, RankHandle, SavedModel};
 use kiln::sample::Fanout;
 use kiln::store::sha256;
-use kiln::train::{LayerWiseConfig, ModelRegistry, ModelTask, NodePredictor, PredictedRows, WantedRows};
+use kiln::train::{
+    EvaluatedNeighbors, LayerWiseConfig, ModelRegistry, ModelTask, NodePredictor, PredictedRows, WantedRows,
+};
 use kiln::{Error, PredictionOutput, launch};
 
+use self::files::{Format, PredictionFiles, Request, Totals};
+use self::links::LinkPredictionArgs;
+use self::parts::{part_name, totals_of_ranks, write_index};
 use crate::flags;
 use crate::output::{be_quiet, print_rank_zero};
 use crate::partitions::PartitionSource;
-use crate::prediction_files::{Format, PredictionFiles, Request, Totals};
 use crate::ranks::JobArgs;
 use crate::source::DataSource;
 
@@ -52,15 +60,17 @@ pub(crate) struct PredictArgs {
     /// Node features, for graph classification. Default: those of training.
     #[arg(long, value_parser = flags::node_features())]
     node_features: Option<NodeFeatures>,
-    /// Nodes (or graphs) to predict: `test` (the test split of the data; of graphs, that of the run's seed), `all`, or
-    /// a file of ids, `.npy` or text with one id per line.
+    /// Nodes (or graphs) to predict, or the sources of --top-k: `test` (the test split of the data; of graphs, that of the
+    /// run's seed; of links, the sources of the test links), `all`, or a file of ids, `.npy` or text with one id per line.
     #[arg(long, value_name = "test|all|FILE", default_value = "test")]
     nodes: String,
+    #[command(flatten)]
+    links: LinkPredictionArgs,
     /// New or empty folder for the results. It appears when all its files are complete.
     #[arg(long)]
     out: PathBuf,
-    /// Writes a folder per rank, such as `part-00000-of-00004`, with a consecutive range of the nodes or graphs, instead
-    /// of one result on rank 0: for many nodes, or if the ranks share no folder.
+    /// Writes a folder per rank, such as `part-00000-of-00004`, with a consecutive range of the nodes or graphs, and
+    /// `index.json` with their ranges, instead of one result on rank 0: for many nodes, or if the ranks share no folder.
     #[arg(long)]
     per_rank: bool,
     /// Also writes the embeddings of nodes: the inputs of the model's last layer.
@@ -79,8 +89,9 @@ pub(crate) struct PredictArgs {
     /// Seed of `--mode sampled`. Default: 0.
     #[arg(long)]
     seed: Option<u64>,
-    /// Memory limit of `--mode exact` for layer outputs, such as 512MiB; the rest is written to temporary files
-    /// (TMPDIR). Scores and embeddings are written batch by batch. Default: no limit.
+    /// Memory limit of `--mode exact` for layer outputs, and of the rows that --pairs and --top-k read, such as 512MiB;
+    /// the rest is written to temporary files (TMPDIR). Scores and embeddings are written batch by batch. Default: no
+    /// limit.
     #[arg(long, value_parser = kiln::data::convert::parse_bytes)]
     memory: Option<u64>,
     #[command(flatten)]
@@ -98,10 +109,6 @@ struct Job<'a> {
     launch: Option<LaunchEnv>,
     started: Instant,
 }
-
-/// The longest wait of the other ranks for the files of one. It may be long, because a lost rank is detected during the
-/// wait.
-const WRITING: Duration = Duration::from_secs(24 * 3600);
 
 /// Runs `kiln predict`.
 pub(crate) fn run(args: &PredictArgs) -> anyhow::Result<()> {
@@ -122,14 +129,14 @@ pub(crate) fn run(args: &PredictArgs) -> anyhow::Result<()> {
         inputs.n_outputs
     ));
     let task = inputs.task;
+    args.links.check(args, task)?;
     let job = Job { args, model, local_rank, launch, started: Instant::now() };
     match task {
         ModelTask::Nodes if args.parts.is_given() => job.partitioned_nodes(),
         ModelTask::Nodes => job.nodes(),
         ModelTask::Graphs => job.graphs(),
-        ModelTask::Links => {
-            bail!("the model scores links, expected one of nodes or graphs: use NodePredictor::score_links")
-        }
+        ModelTask::Links if args.parts.is_given() => job.partitioned_links(),
+        ModelTask::Links => job.links(),
     }
 }
 
@@ -263,10 +270,18 @@ impl Job<'_> {
             if environment.is_some() {
                 print_rank_zero(rank.description());
             }
-            let totals = sum(&rank, body(&rank)?)?;
+            let of_ranks = totals_of_ranks(&rank, body(&rank)?)?;
             if rank.is_zero() {
+                if args.per_rank {
+                    write_index(&args.out, &of_ranks)?;
+                }
+                let totals = Totals::sum(&of_ranks);
                 let seconds = started.elapsed().as_secs_f64();
-                let items = if model.info().inputs.task == ModelTask::Nodes { "nodes" } else { "graphs" };
+                let items = match model.info().inputs.task {
+                    ModelTask::Nodes => "nodes",
+                    ModelTask::Graphs => "graphs",
+                    ModelTask::Links => "links",
+                };
                 print_rank_zero(format_args!("{} {items} predicted in {seconds:.2} s", totals.n_items));
                 if 0 < totals.n_labelled {
                     let (n_hits, n_labelled) = (totals.n_hits, totals.n_labelled);
@@ -294,7 +309,7 @@ impl Job<'_> {
         let failed = |error: anyhow::Error| Error::Other(error.into());
         let (folder, output) = match self.args.per_rank {
             true => {
-                let name = format!("part-{:05}-of-{:05}", rank.index(), rank.world_size());
+                let name = part_name(rank.index(), rank.world_size());
                 (self.args.out.join(name), PredictionOutput::EachRank)
             }
             false => (self.args.out.clone(), PredictionOutput::RankZero),
@@ -310,24 +325,6 @@ impl Job<'_> {
     }
 }
 
-/// Sums the totals of all ranks, after each has written its files. Collective.
-fn sum(rank: &RankHandle, own: Totals) -> kiln::Result<Totals> {
-    let mut comm = rank.communicator("totals")?;
-    comm.barrier(WRITING)?;
-    let own = [own.n_items, own.n_labelled, own.n_hits].map(u64::to_le_bytes).concat();
-    let mut totals = Totals::default();
-    for bytes in comm.all_gather(&own)? {
-        let mut numbers = bytes
-            .chunks_exact(8)
-            .map(|bytes| bytes.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes)));
-        let mut next = || numbers.next().unwrap_or(0);
-        totals.n_items += next();
-        totals.n_labelled += next();
-        totals.n_hits += next();
-    }
-    Ok(totals)
-}
-
 impl PredictArgs {
     fn mode(&self, model: &SavedModel) -> anyhow::Result<PredictMode> {
         let of_sampling = self.fanouts.is_some() || self.seed.is_some();
@@ -335,11 +332,17 @@ impl PredictArgs {
             !of_sampling || self.mode == Mode::Sampled,
             "--fanouts and --seed require --mode sampled: add it, or remove them"
         );
+        let is_of_links = model.info().inputs.task == ModelTask::Links;
         ensure!(
-            self.memory.is_none() || self.mode == Mode::Exact,
+            self.memory.is_none() || self.mode == Mode::Exact || is_of_links,
             "--memory requires --mode exact: add it, or remove --memory"
         );
+        let was_exact = matches!(model.info().evaluation.neighbors, EvaluatedNeighbors::Exact { .. });
         Ok(match self.mode {
+            // The limit of the job instead of the limit of the run.
+            Mode::AsEvaluated if self.memory.is_some() && was_exact => {
+                PredictMode::Exact(LayerWiseConfig::within(self.memory))
+            }
             Mode::AsEvaluated => PredictMode::AsEvaluated,
             Mode::Exact => PredictMode::Exact(LayerWiseConfig::within(self.memory)),
             Mode::Sampled => {

@@ -48,7 +48,7 @@ pub(crate) struct JobArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Batches")]
 pub(crate) struct RankArgs {
-    /// Nodes or graphs in a batch of one rank. Default: 1024 nodes or 32 graphs.
+    /// Nodes, links or graphs in a batch of one rank. Default: 1024 nodes or links, or 32 graphs.
     #[arg(long, value_parser = flags::size)]
     batch_size: Option<usize>,
     /// Drops the last step of an epoch if it has fewer items than a full batch for each rank.
@@ -61,7 +61,8 @@ pub(crate) struct RankArgs {
         ("pad", "Repeats the first items of the epoch", UnevenShards::Pad),
     ]))]
     uneven: UnevenShards,
-    /// Seed of item order, sampling, initial weights, dropout, synthetic data and the split of a set of graphs.
+    /// Seed of item order, sampling, initial weights, dropout, synthetic data and random
+    /// splits of graphs and links.
     #[arg(long, default_value = "0")]
     pub(crate) seed: u64,
     /// Loader threads of each rank, in addition to its compute threads; 0 prepares each batch between the steps.

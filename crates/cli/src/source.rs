@@ -52,7 +52,7 @@ impl DataSource {
                 return kiln::data::debian_packages().context("loading debian-packages");
             }
             DataSource::DebianTags => return kiln::data::debian_tags().context("loading debian-tags"),
-            DataSource::Mutag => bail!("mutag is a set of graphs: remove --task node"),
+            DataSource::Mutag => bail!("mutag is a set of graphs: use --task graph"),
             DataSource::Sbm => {
                 let (n_nodes, n_classes, degree, dim) = (10_000, 8, 10, 32);
                 let config = synthetic::SbmConfig {
@@ -150,13 +150,23 @@ pub(crate) struct DataArgs {
 }
 
 impl DataArgs {
+    /// Opens a graph like [`DataArgs::open_graph`], and checks that it has a split of its nodes.
+    pub(crate) fn open(&self, seed: u64) -> anyhow::Result<(Dataset, String)> {
+        let (data, hash) = self.open_graph(seed)?;
+        for (part, nodes) in data.split.parts() {
+            ensure!(
+                !nodes.is_empty(),
+                "the {part} split of {} has no nodes: add at least one, or use --task link to learn its edges",
+                data.name
+            );
+        }
+        Ok((data, hash))
+    }
+
     /// Opens or generates a graph, preprocesses it as the flags request, and prints a summary. Returns the dataset and
     /// its hash, by which a resumed run recognizes it.
-    pub(crate) fn open(&self, seed: u64) -> anyhow::Result<(Dataset, String)> {
+    pub(crate) fn open_graph(&self, seed: u64) -> anyhow::Result<(Dataset, String)> {
         let mut data = self.data.load(seed)?;
-        for (part, nodes) in data.split.parts() {
-            ensure!(!nodes.is_empty(), "the {part} split of {} has no nodes: add at least one", data.name);
-        }
         if self.verify {
             for note in data.validate().context("the data could not be verified")? {
                 if !data.notes.contains(&note) {

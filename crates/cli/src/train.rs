@@ -21,6 +21,7 @@ use crate::device::DeviceArgs;
 use crate::fingerprint::fingerprint;
 use crate::fit::FitArgs;
 use crate::flags::GivenFlags;
+use crate::link::LinkArgs;
 use crate::model::{ModelArgs, NodeModel};
 use crate::objective::LossArgs;
 use crate::optimizer::OptimizerArgs;
@@ -33,53 +34,57 @@ use crate::source::DataArgs;
 
 /// The learning task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Task {
+pub(crate) enum Task {
     /// Node classification.
     Node,
     /// Graph classification.
     Graph,
+    /// Link prediction.
+    Link,
 }
 
 /// The flags of `kiln train`.
 #[derive(Debug, Args)]
 pub(crate) struct TrainArgs {
-    /// Learning task. Default: the task of the data.
+    /// Learning task. Default: graph for sets of graphs, otherwise node.
     #[arg(long, value_enum)]
     task: Option<Task>,
     #[command(flatten)]
-    data: DataArgs,
+    pub(crate) data: DataArgs,
     #[command(flatten)]
-    model: ModelArgs,
+    pub(crate) model: ModelArgs,
     #[command(flatten)]
-    sampling: SamplingArgs,
+    pub(crate) sampling: SamplingArgs,
     #[command(flatten)]
-    loss: LossArgs,
+    pub(crate) link: LinkArgs,
+    #[command(flatten)]
+    pub(crate) loss: LossArgs,
     #[command(flatten)]
     fit: FitArgs,
     #[command(flatten)]
     optimizer: OptimizerArgs,
     #[command(flatten)]
-    ranks: RankArgs,
+    pub(crate) ranks: RankArgs,
     #[command(flatten)]
-    device: DeviceArgs,
+    pub(crate) device: DeviceArgs,
     #[command(flatten)]
-    parts: PartitionArgs,
+    pub(crate) parts: PartitionArgs,
 }
 
 /// The configuration of a run.
-struct TrainRun<'a> {
-    args: &'a TrainArgs,
+pub(crate) struct TrainRun<'a> {
+    pub(crate) args: &'a TrainArgs,
     optimizer: OptimizerConfig,
-    launch: Option<LaunchEnv>,
+    pub(crate) launch: Option<LaunchEnv>,
     started: Instant,
     /// The value of each flag, including defaults.
     flags: BTreeMap<String, String>,
-    is_of_graphs: bool,
+    task: Task,
 }
 
 /// The outcome of a rank's training.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Outcome {
+pub(crate) enum Outcome {
     Done,
     /// A signal stopped the rank, and the checkpoint is written.
     Interrupted,
@@ -90,18 +95,21 @@ const OF_PARTITIONS: &str =
     "mode parts servers host no-static-cache cache-size worker-concurrency channel-size";
 
 /// Returns the flags that do not apply to a task, separated by spaces.
-fn flags_of_other_tasks(is_of_graphs: bool, is_partitioned: bool, has_folds: bool) -> String {
+fn flags_of_other_tasks(task: Task, is_partitioned: bool, has_folds: bool) -> String {
     let (of_whole, of_graphs) =
         ("standardize row-normalize symmetrize in-memory verify", "node-features folds");
-    match (is_of_graphs, is_partitioned) {
-        (true, _) => {
+    let (of_links, of_whole_runs) = (LinkArgs::FLAGS, "memory val-batches feature-cache hot-by");
+    match (task, is_partitioned) {
+        (Task::Graph, _) => {
             let of_nodes =
                 "input-dropout residual fanouts rule eval memory val-batches graph-mode feature-cache hot-by";
             let of_runs = if has_folds { "loss-every metric tensorboard" } else { "" };
-            format!("{of_whole} {of_nodes} {OF_PARTITIONS} {of_runs}")
+            format!("{of_whole} {of_nodes} {OF_PARTITIONS} {of_runs} {of_links}")
         }
-        (false, true) => format!("data {of_whole} {of_graphs} memory val-batches feature-cache hot-by"),
-        (false, false) => format!("{of_graphs} {OF_PARTITIONS}"),
+        (Task::Node, true) => format!("data {of_whole} {of_graphs} {of_whole_runs} {of_links}"),
+        (Task::Node, false) => format!("{of_graphs} {OF_PARTITIONS} {of_links}"),
+        (Task::Link, true) => format!("{of_whole} {of_graphs} {of_whole_runs}"),
+        (Task::Link, false) => format!("{of_graphs} {OF_PARTITIONS}"),
     }
 }
 
@@ -114,17 +122,21 @@ pub(crate) fn run(args: &TrainArgs, flags: GivenFlags) -> anyhow::Result<ExitCod
         be_quiet();
     }
     args.device.set_precision(&args.ranks.job.device)?;
-    let is_of_graphs = match args.task {
-        Some(task) => task == Task::Graph,
-        None => !args.parts.are_given() && args.data.data.has_graphs()?,
+    let task = match args.task {
+        Some(task) => task,
+        None if !args.parts.are_given() && args.data.data.has_graphs()? => Task::Graph,
+        None => Task::Node,
     };
+    let is_of_graphs = task == Task::Graph;
     let is_partitioned = !is_of_graphs && args.parts.are_given();
-    let others = flags_of_other_tasks(is_of_graphs, is_partitioned, args.sampling.folds.is_some());
+    let others = flags_of_other_tasks(task, is_partitioned, args.sampling.folds.is_some());
     if let Some(flag) = others.split_whitespace().find(|flag| flags.on_command_line.contains(*flag)) {
-        let what = match (is_of_graphs, is_partitioned) {
-            (true, _) => "graphs",
-            (false, true) => "nodes of a partitioned graph",
-            (false, false) => "nodes of a whole graph",
+        let what = match (task, is_partitioned) {
+            (Task::Graph, _) => "graphs",
+            (Task::Node, true) => "nodes of a partitioned graph",
+            (Task::Node, false) => "nodes of a whole graph",
+            (Task::Link, true) => "links of a partitioned graph",
+            (Task::Link, false) => "links of a whole graph",
         };
         bail!("--{flag} does not apply to training on {what}: remove it");
     }
@@ -133,18 +145,25 @@ pub(crate) fn run(args: &TrainArgs, flags: GivenFlags) -> anyhow::Result<ExitCod
         !(has_rule && args.model.is_gcn()),
         "--rule requires --model sage: gcn always uses its own sampling rule"
     );
+    ensure!(
+        !(task == Task::Link && is_partitioned) || flags.on_command_line.contains("data"),
+        "--task link on a partitioned graph needs --data, the data that was partitioned, for its links: add it"
+    );
     let optimizer = args.optimizer.config(is_of_graphs, args.fit.epochs)?;
     let mut flags = flags.all;
-    flags.insert("task".to_owned(), if is_of_graphs { "graph" } else { "node" }.to_owned());
+    let name = task.to_possible_value().map(|task| task.get_name().to_owned());
+    flags.insert("task".to_owned(), name.unwrap_or_default());
     let defaults = args.model.defaults(is_of_graphs).into_iter();
     let defaults = defaults.chain(args.optimizer.defaults(is_of_graphs, args.fit.epochs));
     flags.extend(defaults.map(|(name, text)| (name.to_owned(), text)));
-    let run = TrainRun { args, optimizer, launch, started, flags, is_of_graphs };
-    let outcomes = match (is_of_graphs, args.sampling.folds) {
-        (false, _) if is_partitioned => run.partitioned_nodes()?,
-        (false, _) => run.nodes()?,
-        (true, None) => run.graphs()?,
-        (true, Some(n_folds)) => run.cross_validate(n_folds)?,
+    let run = TrainRun { args, optimizer, launch, started, flags, task };
+    let outcomes = match (task, args.sampling.folds) {
+        (Task::Node, _) if is_partitioned => run.partitioned_nodes()?,
+        (Task::Node, _) => run.nodes()?,
+        (Task::Link, _) if is_partitioned => run.partitioned_links()?,
+        (Task::Link, _) => run.links()?,
+        (Task::Graph, None) => run.graphs()?,
+        (Task::Graph, Some(n_folds)) => run.cross_validate(n_folds)?,
     };
     Ok(if outcomes.contains(&Outcome::Interrupted) { ExitCode::from(EXIT_RETRY) } else { ExitCode::SUCCESS })
 }
@@ -286,7 +305,7 @@ impl TrainRun<'_> {
 
     /// Runs `body` on each rank of this process. If ranks are processes, all must have the same fingerprinted flags and
     /// the same data.
-    fn launch(
+    pub(crate) fn launch(
         &self,
         hash: &str,
         body: impl Fn(RankHandle) -> kiln::Result<Outcome> + Sync,
@@ -307,7 +326,7 @@ impl TrainRun<'_> {
     }
 
     /// Trains on one rank, keeps the weights of the best epoch and evaluates them on the test split.
-    fn fit<C: ModelConfig, L: DataLoader<C::Model>>(
+    pub(crate) fn fit<C: ModelConfig, L: DataLoader<C::Model>>(
         &self,
         model: &C,
         loader: &L,
@@ -363,6 +382,6 @@ impl TrainRun<'_> {
     }
 
     fn fingerprint(&self, hash: &str) -> RunIdentity {
-        fingerprint(&self.flags, &self.args.ranks, self.launch.as_ref(), self.is_of_graphs, hash)
+        fingerprint(&self.flags, &self.args.ranks, self.launch.as_ref(), self.task == Task::Graph, hash)
     }
 }

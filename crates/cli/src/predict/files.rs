@@ -17,7 +17,7 @@ use kiln::train::{OutputRows, PredictedRows, push_target_header, push_target_row
 
 /// The format of scores and embeddings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
+pub(super) enum Format {
     /// Text, one line per node or graph, which begins with its id.
     Csv,
     /// NumPy arrays of f32, with the ids in `items.npy`.
@@ -25,27 +25,27 @@ pub(crate) enum Format {
 }
 
 /// A request: the items, and what the files contain about them.
-pub(crate) struct Request<'a, I> {
-    pub(crate) items: &'a [I],
-    pub(crate) targets: &'a Targets<I>,
-    pub(crate) names: Option<&'a NodeNames>,
-    pub(crate) model: &'a SavedModel,
-    pub(crate) format: Format,
+pub(super) struct Request<'a, I> {
+    pub(super) items: &'a [I],
+    pub(super) targets: &'a Targets<I>,
+    pub(super) names: Option<&'a NodeNames>,
+    pub(super) model: &'a SavedModel,
+    pub(super) format: Format,
     /// The width of the embeddings; `None` if they are not requested.
-    pub(crate) embedding_width: Option<usize>,
+    pub(super) embedding_width: Option<usize>,
 }
 
 /// The number of items in files, of those with a label, and of those that were predicted correctly.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Totals {
-    pub(crate) n_items: u64,
-    pub(crate) n_labelled: u64,
-    pub(crate) n_hits: u64,
+pub(super) struct Totals {
+    pub(super) n_items: u64,
+    pub(super) n_labelled: u64,
+    pub(super) n_hits: u64,
 }
 
 /// The files of consecutive items of a request. They are in a temporary folder beside the target until they are
 /// complete; dropping this value removes them. Held in memory: the current batch, and at most 8 bytes per item.
-pub(crate) struct PredictionFiles<'a, I> {
+pub(super) struct PredictionFiles<'a, I> {
     request: &'a Request<'a, I>,
     folder: FolderWriter,
     scores: Option<RowFile>,
@@ -69,7 +69,7 @@ const LINES: usize = 4096;
 
 impl<'a, I: ItemId> PredictionFiles<'a, I> {
     /// Starts the files of a folder, which must be new or empty.
-    pub(crate) fn create(target: &Path, request: &'a Request<'a, I>) -> anyhow::Result<Self> {
+    pub(super) fn create(target: &Path, request: &'a Request<'a, I>) -> anyhow::Result<Self> {
         let folder = FolderWriter::create(target)?;
         let classes_csv = match request.is_of_classes() {
             true => {
@@ -94,7 +94,7 @@ impl<'a, I: ItemId> PredictionFiles<'a, I> {
     }
 
     /// Appends the rows of a batch, whose items follow those of the batch before.
-    pub(crate) fn write(&mut self, rows: &PredictedRows) -> anyhow::Result<()> {
+    pub(super) fn write(&mut self, rows: &PredictedRows) -> anyhow::Result<()> {
         let request = self.request;
         let Some(scores) = &rows.scores else { return Ok(()) };
         if self.n_items == 0 {
@@ -136,7 +136,7 @@ impl<'a, I: ItemId> PredictionFiles<'a, I> {
     }
 
     /// Writes the files that are sorted by item, and gives the folder its name. Returns their totals.
-    pub(crate) fn finish(mut self) -> anyhow::Result<Totals> {
+    pub(super) fn finish(mut self) -> anyhow::Result<Totals> {
         if self.scores.is_none() {
             // Without items, the files have no rows.
             self.open(self.request.model.info().inputs.n_outputs, self.request.embedding_width)?;
@@ -244,6 +244,26 @@ impl<I: ItemId> Request<'_, I> {
 }
 
 impl Totals {
+    pub(super) fn sum(all: &[Self]) -> Self {
+        all.iter().fold(Self::default(), |sum, other| Self {
+            n_items: sum.n_items + other.n_items,
+            n_labelled: sum.n_labelled + other.n_labelled,
+            n_hits: sum.n_hits + other.n_hits,
+        })
+    }
+
+    pub(super) fn to_bytes(self) -> Vec<u8> {
+        [self.n_items, self.n_labelled, self.n_hits].map(u64::to_le_bytes).concat()
+    }
+
+    pub(super) fn from_bytes(bytes: &[u8]) -> Self {
+        let mut numbers = bytes
+            .chunks_exact(8)
+            .map(|bytes| bytes.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes)));
+        let mut next = || numbers.next().unwrap_or(0);
+        Self { n_items: next(), n_labelled: next(), n_hits: next() }
+    }
+
     fn count<I: ItemId>(&mut self, request: &Request<'_, I>, items: &[I], classes: &[u32]) {
         for (&item, &class) in items.iter().zip(classes) {
             if let Some(label) = request.label(item) {
@@ -305,33 +325,33 @@ impl RowFile {
 }
 
 /// A buffered text file, whose errors contain its name.
-struct TextFile {
+pub(super) struct TextFile {
     path: PathBuf,
     file: BufWriter<File>,
 }
 
 impl TextFile {
-    fn create(folder: &Path, name: &str) -> anyhow::Result<Self> {
+    pub(super) fn create(folder: &Path, name: &str) -> anyhow::Result<Self> {
         let path = folder.join(name);
         let file = File::create_new(&path);
         let file = file.with_context(|| format!("{} could not be created", path.display()))?;
         Ok(Self { path, file: BufWriter::new(file) })
     }
 
-    fn write(&mut self, text: &str) -> anyhow::Result<()> {
+    pub(super) fn write(&mut self, text: &str) -> anyhow::Result<()> {
         let written = self.file.write_all(text.as_bytes());
         written.with_context(|| format!("{} could not be written", self.path.display()))
     }
 
     /// Syncs the file to disk.
-    fn finish(mut self) -> anyhow::Result<()> {
+    pub(super) fn finish(mut self) -> anyhow::Result<()> {
         let synced = self.file.flush().and_then(|()| self.file.get_ref().sync_all());
         synced.with_context(|| format!("{} could not be written", self.path.display()))
     }
 }
 
 /// Returns a field of comma-separated text, in quotes if it needs them (RFC 4180).
-fn quoted(text: &str) -> String {
+pub(super) fn quoted(text: &str) -> String {
     match text.contains([',', '"', '\n', '\r']) {
         true => format!("\"{}\"", text.replace('"', "\"\"")),
         false => text.to_owned(),

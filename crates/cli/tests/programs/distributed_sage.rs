@@ -22,9 +22,9 @@ const TOKEN: (&str, &str) = ("KILN_GRAPH_TOKEN", "a-word-of-this-test");
 /// The flags of all runs.
 const FLAGS: &str = "--hidden 16 --lr 0.01 --threads-per-rank 1 --dropout 0.1";
 
-/// A dataset in the kiln format, whole and in two partitions.
-struct Data {
-    root: TempDir,
+/// A folder for a dataset in the kiln format, whole and in partitions, and for runs on it.
+pub(crate) struct Data {
+    pub(crate) root: TempDir,
 }
 
 impl Data {
@@ -40,12 +40,12 @@ impl Data {
         Self { root }
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.root.path().join(name)
     }
 
     /// Trains with the flags into a new folder `out`. Returns the results and the output of the run.
-    fn run(&self, flags: &str, out: &str) -> (Learned, String) {
+    pub(crate) fn run(&self, flags: &str, out: &str) -> (Learned, String) {
         let out = self.path(out);
         let output = command("train", flags).args(["--out", out.to_str().unwrap()]).output().unwrap();
         let said = text(&output);
@@ -65,7 +65,7 @@ impl Data {
     }
 }
 
-fn command(subcommand: &str, flags: &str) -> Command {
+pub(crate) fn command(subcommand: &str, flags: &str) -> Command {
     let mut command = Command::new("timeout");
     command
         .args(["--kill-after=5", "100", env!("CARGO_BIN_EXE_kiln"), subcommand])
@@ -75,20 +75,20 @@ fn command(subcommand: &str, flags: &str) -> Command {
     command
 }
 
-fn text(output: &Output) -> String {
+pub(crate) fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
 /// The results of a run.
 #[derive(Debug, Clone, PartialEq)]
-struct Learned {
-    weights_hash: String,
-    losses: Vec<f64>,
+pub(crate) struct Learned {
+    pub(crate) weights_hash: String,
+    pub(crate) losses: Vec<f64>,
     peak_bytes: u64,
 }
 
 impl Learned {
-    fn of(folder: &Path) -> Self {
+    pub(crate) fn of(folder: &Path) -> Self {
         let read = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
         let summary: Value = serde_json::from_str(&read("summary.json")).unwrap();
         let loss = |line: &str| serde_json::from_str::<Value>(line).unwrap()["train_loss"].as_f64().unwrap();
@@ -99,7 +99,7 @@ impl Learned {
         }
     }
 
-    fn check_close(&self, other: &Self) {
+    pub(crate) fn check_close(&self, other: &Self) {
         assert_eq!(self.losses.len(), other.losses.len());
         for (a, b) in self.losses.iter().zip(&other.losses) {
             assert!((a - b).abs() < 1e-4 * b, "{a} {b}");
@@ -108,7 +108,7 @@ impl Learned {
 }
 
 /// A server of a partition. Dropping it kills the process.
-struct Server {
+pub(crate) struct Server {
     child: Child,
     // The output is kept open, because the server prints again when it exits.
     said: BufReader<ChildStdout>,
@@ -116,8 +116,8 @@ struct Server {
 }
 
 impl Server {
-    fn start(data: &Data, part: usize, listen: &str, flags: &str) -> Self {
-        let folder = part_dir(data.path("parts"), part);
+    fn start(parts: &Path, part: usize, listen: &str, flags: &str) -> Self {
+        let folder = part_dir(parts, part);
         let flags = format!("--part {} --listen {listen} --lease 2 {flags}", folder.display());
         let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
         command.arg("serve").args(flags.split_whitespace()).env(TOKEN.0, TOKEN.1).stdin(Stdio::null());
@@ -129,12 +129,13 @@ impl Server {
         Self { child, said, address }
     }
 
-    fn all(data: &Data) -> Vec<Self> {
-        (0..2).map(|part| Self::start(data, part, "127.0.0.1:0", "")).collect()
+    /// Starts a server for each partition of a folder.
+    pub(crate) fn all(parts: &Path, n_parts: usize) -> Vec<Self> {
+        (0..n_parts).map(|part| Self::start(parts, part, "127.0.0.1:0", "")).collect()
     }
 
     /// Returns the flags for training with these servers.
-    fn flags(servers: &[Self]) -> String {
+    pub(crate) fn flags(servers: &[Self]) -> String {
         let addresses: Vec<&str> = servers.iter().map(|server| &*server.address).collect();
         format!("--mode server --servers {}", addresses.join(","))
     }
@@ -184,7 +185,7 @@ fn worker_mode_matches_training_on_the_whole_graph() {
 #[test]
 fn server_mode_is_bit_identical_across_a_server_restart() {
     let data = Data::of(2000);
-    let mut servers = Server::all(&data);
+    let mut servers = Server::all(&data.path("parts"), 2);
     for (n_ranks, batch_size) in [(1, 128), (2, 64)] {
         let flags = format!("--ranks {n_ranks} --batch-size {batch_size}");
         let whole = data.whole(&flags, &format!("whole-{n_ranks}"));
@@ -207,7 +208,7 @@ fn server_mode_is_bit_identical_across_a_server_restart() {
     // While the server is down, the trainer retries its requests.
     std::thread::sleep(Duration::from_secs(1));
     assert!(program.try_wait().unwrap().is_none(), "the trainer should wait for the server");
-    servers.push(Server::start(&data, 1, &address, ""));
+    servers.push(Server::start(&data.path("parts"), 1, &address, ""));
     assert_eq!(lines.filter(|line| line.contains("test accuracy")).count(), 1);
     assert!(program.wait().unwrap().success());
     assert_eq!(Learned::of(&disturbed).weights_hash, Learned::of(&undisturbed).weights_hash);
@@ -225,7 +226,7 @@ fn a_trainer_in_server_mode_stays_within_its_reported_memory() {
         let whole = data.path("whole");
         let step = format!("{FLAGS} --fanouts 4,6 {ALIKE} --workers 0 --data {}", whole.display());
         let step = data.run(&step, "step").0.peak_bytes;
-        let servers = Server::all(&data);
+        let servers = Server::all(&data.path("parts"), 2);
         let flags = "--workers 1 --worker-concurrency 1 --channel-size 8MiB --cache-size 4MiB";
         let flags = format!("{FLAGS} --fanouts 4,6 {ALIKE} {flags} {}", Server::flags(&servers));
         let (learned, said) = data.run(&flags, "run");
@@ -253,8 +254,9 @@ fn bytes_in(folder: &Path) -> u64 {
 #[test]
 fn servers_exit_after_their_last_client() {
     let data = Data::of(500);
-    let servers: Vec<Server> =
-        (0..2).map(|part| Server::start(&data, part, "127.0.0.1:0", "--until-released 1")).collect();
+    let servers: Vec<Server> = (0..2)
+        .map(|part| Server::start(&data.path("parts"), part, "127.0.0.1:0", "--until-released 1"))
+        .collect();
     data.partitioned(&Server::flags(&servers), "run");
     for server in servers {
         assert!(server.end().contains("exiting, 0 clients"));
@@ -264,7 +266,7 @@ fn servers_exit_after_their_last_client() {
 #[test]
 fn health_reports_a_server_and_rejects_a_wrong_token() {
     let data = Data::of(500);
-    let server = Server::start(&data, 1, "127.0.0.1:0", "");
+    let server = Server::start(&data.path("parts"), 1, "127.0.0.1:0", "");
     let ask = |address: &str, token| {
         let mut command = command("health", address);
         let output = command.env(TOKEN.0, token).output().unwrap();
@@ -283,7 +285,7 @@ fn health_reports_a_server_and_rejects_a_wrong_token() {
 #[test]
 fn rejects_invalid_partition_flags() {
     let data = Data::of(500);
-    let servers = Server::all(&data);
+    let servers = Server::all(&data.path("parts"), 2);
     let of_servers = Server::flags(&servers);
     let only_one = format!("--mode server --servers {}", servers[0].address);
     let parts = format!("--parts {}", data.path("parts").display());

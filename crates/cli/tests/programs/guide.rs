@@ -36,6 +36,7 @@ fn commands_of_the_guide_succeed() {
     let folder = tempfile::tempdir().unwrap();
     let config = synthetic::FakeConfig { avg_num_nodes: 300, seed: 3, ..Default::default() };
     format::write(&synthetic::fake(config).unwrap(), folder.path().join("papers")).unwrap();
+    std::fs::write(folder.path().join("pairs.csv"), "0,1\n2,3\n").unwrap();
     let commands = commands(GUIDE);
     let (install, kiln): (Vec<_>, Vec<_>) =
         commands.iter().partition(|command| command.starts_with("cargo "));

@@ -6,11 +6,13 @@ mod distributed_sage;
 mod full_disk;
 mod graph_classification;
 mod guide;
+mod links;
 mod lost_files;
 mod node_classification;
 #[path = "../partitioned/mod.rs"]
 mod partitioned;
 mod predict;
+mod predict_links;
 mod predict_ranks;
 mod resume;
 mod sampling;

@@ -23,7 +23,7 @@ fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
 }
 
 /// Predicts into a new folder, and returns its files.
-fn predicted(root: &Path, run: &str, flags: &str) -> BTreeMap<String, Vec<u8>> {
+pub(crate) fn predicted(root: &Path, run: &str, flags: &str) -> BTreeMap<String, Vec<u8>> {
     let out = root.join(format!("out-{}", fs::read_dir(root).unwrap().count()));
     let flags: Vec<&str> = flags.split_whitespace().collect();
     succeeds(&[&["predict", "--run", run, "--out", out.to_str().unwrap()], &flags[..]].concat());
@@ -31,7 +31,7 @@ fn predicted(root: &Path, run: &str, flags: &str) -> BTreeMap<String, Vec<u8>> {
 }
 
 /// Writes a set to `root/NAME`, and its partitions to `root/NAME-parts`. Returns both paths.
-fn write(data: &Dataset, n_parts: usize, root: &Path, name: &str) -> [String; 2] {
+pub(crate) fn write(data: &Dataset, n_parts: usize, root: &Path, name: &str) -> [String; 2] {
     let [set, parts] = [root.join(name), root.join(format!("{name}-parts"))];
     format::write(data, &set).unwrap();
     let owners = partition_nodes(&data.graph, &data.split.train, n_parts, Method::Random, 0).unwrap();
@@ -88,6 +88,16 @@ fn folders_per_rank_contain_consecutive_ranges_of_the_request() {
             parts.flat_map(|part| part.lines().skip(1).map(str::to_owned).collect::<Vec<_>>()).collect();
         let expected: Vec<&str> = std::str::from_utf8(&whole[name]).unwrap().lines().skip(1).collect();
         assert_eq!(rows, expected, "{name}");
+    }
+    let index: serde_json::Value = serde_json::from_str(&text(&out.join("index.json"))).unwrap();
+    assert_eq!(index["n_items"], n_lines);
+    let mut first = 0;
+    for (rank, part) in index["parts"].as_array().unwrap().iter().enumerate() {
+        assert_eq!(part["folder"], format!("part-{rank:05}-of-00003"));
+        assert_eq!(part["first_item"], first);
+        let rows = text(&out.join(part["folder"].as_str().unwrap()).join("scores.csv"));
+        assert_eq!(part["n_items"], rows.lines().count() - 1);
+        first += rows.lines().count() - 1;
     }
     let error = fails(
         &[&flags[..], &["--mode", "exact", "--out", root.path().join("exact").to_str().unwrap()]].concat(),

@@ -1,0 +1,259 @@
+//! `kiln train --task link`: its flags, and the loaders and models that they select.
+
+use anyhow::{bail, ensure};
+use clap::Args;
+use kiln::data::{Dataset, LinkSplit};
+use kiln::graph::LinkNegatives;
+use kiln::loader::LinkExclusion;
+use kiln::nn::{LinkDecoderConfig, LinkLoss, LinkModelConfig};
+use kiln::sample::{DegreeNegatives, InBatchNegatives, Negatives, UniformNegatives, UniformPairNegatives};
+use kiln::train::Objective;
+use kiln::{DataDims, EvalMode, LinkNeighborLoader, NeighborLoader, PartitionedGraph};
+
+use crate::flags;
+use crate::link_split::LinkSplitArgs;
+use crate::model::NodeModel;
+use crate::output::print_rank_zero;
+use crate::partitions::{TrafficLines, print_memory};
+use crate::train::{Outcome, TrainArgs, TrainRun};
+
+/// The distribution of negatives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum NegativeKind {
+    Uniform,
+    UniformPairs,
+    Degree,
+    InBatch,
+}
+
+/// The kind of a decoder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum DecoderKind {
+    Dot,
+    DistMult,
+    Mlp,
+}
+
+/// The flags for link prediction. They have no defaults in the parser, because checkpoints record every flag with a
+/// value.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Links, for --task link")]
+pub(crate) struct LinkArgs {
+    #[command(flatten)]
+    split: LinkSplitArgs,
+    /// Width of the rows that the encoder computes for the decoder. Default: 64.
+    #[arg(long, value_parser = flags::size)]
+    embedding: Option<usize>,
+    /// Decoder, which scores a pair of rows. Default: dot.
+    #[arg(long, value_parser = flags::choice([
+        ("dot", "Dot product", DecoderKind::Dot),
+        ("distmult", "Dot product with a learned weight per column", DecoderKind::DistMult),
+        ("mlp", "Multilayer perceptron on the product of the rows", DecoderKind::Mlp),
+    ]))]
+    decoder: Option<DecoderKind>,
+    /// Linear layers of `--decoder mlp`. Default: 3.
+    #[arg(long, value_parser = flags::layers)]
+    decoder_layers: Option<usize>,
+    /// Negatives per link in training. Default: 1.
+    #[arg(long, value_parser = flags::size)]
+    negatives: Option<usize>,
+    /// Distribution of negatives in training. Default: uniform.
+    #[arg(long, value_parser = flags::choice([
+        ("uniform", "Replaces the destination by any node", NegativeKind::Uniform),
+        ("uniform-pairs", "Draws both nodes", NegativeKind::UniformPairs),
+        ("degree", "Replaces the destination in proportion to the in-degree to the power 0.75", NegativeKind::Degree),
+        ("in-batch", "Replaces the destination by that of another link of the step", NegativeKind::InBatch),
+    ]))]
+    negative_sampler: Option<NegativeKind>,
+    /// Draws a negative anew if it is an edge: in training, of the graph that passes messages; in evaluations, of --data,
+    /// which contains the links for validation and test unless it has a split of links.
+    #[arg(long)]
+    reject_edges: bool,
+    /// Negatives per link in evaluations, drawn uniformly. Default: the negatives of the data, or else 100.
+    #[arg(long, value_parser = flags::size)]
+    eval_negatives: Option<usize>,
+    /// Edges that a training step leaves out of its messages. Default: reverses.
+    #[arg(long, value_parser = flags::choice([
+        ("reverses", "The edges of the step's links and their reverses", LinkExclusion::WithReverses),
+        ("directed", "The edges of the step's links", LinkExclusion::Directed),
+        ("none", "None", LinkExclusion::None),
+    ]))]
+    exclude: Option<LinkExclusion>,
+}
+
+impl LinkArgs {
+    /// The names of the flags, separated by spaces.
+    pub(crate) const FLAGS: &str = "link-split link-type link-direction disjoint-train embedding decoder \
+        decoder-layers negatives negative-sampler reject-edges eval-negatives exclude";
+
+    /// Returns the split of the data, or a random one, and prints a summary.
+    pub(crate) fn split(&self, data: &Dataset, seed: u64) -> anyhow::Result<LinkSplit> {
+        ensure!(
+            data.links.is_none() || !self.split.are_given(),
+            "{} has a split of links: remove {}",
+            data.name,
+            LinkSplitArgs::NAMES
+        );
+        let split = self.split.split(data, seed)?;
+        for note in split.find_leaks() {
+            print_rank_zero(format_args!("note: {note}"));
+        }
+        Ok(split)
+    }
+
+    fn embedding(&self) -> usize {
+        self.embedding.unwrap_or(64)
+    }
+
+    /// Returns the model with this encoder.
+    fn model<C>(&self, encoder: C) -> anyhow::Result<LinkModelConfig<C>> {
+        let kind = self.decoder.unwrap_or(DecoderKind::Dot);
+        ensure!(
+            kind == DecoderKind::Mlp || self.decoder_layers.is_none(),
+            "--decoder-layers requires --decoder mlp: add it, or remove --decoder-layers"
+        );
+        let decoder = match kind {
+            DecoderKind::Dot => LinkDecoderConfig::Dot,
+            DecoderKind::DistMult => LinkDecoderConfig::DistMult,
+            DecoderKind::Mlp => {
+                let n_layers = self.decoder_layers.unwrap_or(3);
+                LinkDecoderConfig::Mlp { hidden: self.embedding(), n_layers, dropout: 0.0 }
+            }
+        };
+        Ok(LinkModelConfig { encoder, decoder })
+    }
+
+    /// Sets negatives, excluded edges and the loss of a loader. `data` is the data before the split.
+    fn configure(
+        &self,
+        loader: LinkNeighborLoader,
+        data: &Dataset,
+        split: &LinkSplit,
+        loss: LinkLoss,
+    ) -> anyhow::Result<LinkNeighborLoader> {
+        let (message, n_nodes) = (split.message(), data.graph.n_nodes() as u32);
+        let (uniform, n_per_link) = (UniformNegatives { n_nodes }, self.negatives.unwrap_or(1));
+        let negatives = match self.negative_sampler.unwrap_or(NegativeKind::Uniform) {
+            NegativeKind::Uniform => Negatives::new(uniform, n_per_link),
+            NegativeKind::UniformPairs => Negatives::new(UniformPairNegatives { n_nodes }, n_per_link),
+            NegativeKind::Degree => Negatives::new(DegreeNegatives::new(message)?, n_per_link),
+            NegativeKind::InBatch => Negatives::new(InBatchNegatives, n_per_link),
+        };
+        let negatives = if self.reject_edges { negatives.rejecting(message.clone()) } else { negatives };
+        let loader = loader.negatives(negatives).exclusion(self.exclude.unwrap_or_default()).loss(loss);
+        let n_per_link = self.eval_negatives.unwrap_or(LinkNeighborLoader::EVAL_NEGATIVES);
+        let drawn = Negatives::new(uniform, n_per_link);
+        let drawn = if self.reject_edges { drawn.rejecting(data.graph.clone()) } else { drawn };
+        let fixed =
+            |negatives: Option<&LinkNegatives>| negatives.filter(|_| self.eval_negatives.is_none()).cloned();
+        let [val, test] = [split.val_negatives(), split.test_negatives()]
+            .map(|negatives| fixed(negatives).map_or_else(|| drawn.clone(), Negatives::fixed));
+        Ok(loader.val_negatives(val).test_negatives(test))
+    }
+}
+
+impl TrainRun<'_> {
+    /// Trains on the links of a whole graph.
+    pub(crate) fn links(&self) -> anyhow::Result<Vec<Outcome>> {
+        let TrainArgs { data, model, sampling, ranks, device, link, .. } = self.args;
+        let (data, hash) = data.open_graph(ranks.seed)?;
+        let split = link.split(&data, ranks.seed)?;
+        let fanouts = model.fanouts(&sampling.fanouts)?;
+        let mut nodes = NeighborLoader::new(&data, &fanouts)
+            .batches(ranks.batches(false))
+            .evaluation(sampling.evaluation()?);
+        if let Some(workers) = ranks.workers {
+            nodes = nodes.workers(workers);
+        }
+        let encoder = model.of_nodes((data.features.dim(), link.embedding()), fanouts.len())?;
+        let nodes = match encoder {
+            NodeModel::Sage(_) => nodes.rule(sampling.rule.clone()),
+            NodeModel::Gcn(_) => nodes.gcn_norm()?,
+        };
+        let loader = LinkNeighborLoader::new(device.place(nodes)?, &split)?;
+        let loader = link.configure(loader, &data, &split, self.link_loss()?)?;
+        let outcomes = match encoder {
+            NodeModel::Sage(encoder) => {
+                let model = link.model(encoder)?;
+                self.launch(&hash, |rank| self.fit(&model, &loader, &rank, &hash, ()))?
+            }
+            NodeModel::Gcn(encoder) => {
+                let model = link.model(encoder)?;
+                self.launch(&hash, |rank| self.fit(&model, &loader, &rank, &hash, ()))?
+            }
+        };
+        device.report(loader.nodes());
+        Ok(outcomes)
+    }
+
+    /// Trains on links between the nodes of a partitioned graph. The links come from the data that was partitioned.
+    pub(crate) fn partitioned_links(&self) -> anyhow::Result<Vec<Outcome>> {
+        let TrainArgs { data, model, sampling, ranks, device, parts, link, .. } = self.args;
+        let (data, hash) = data.open_graph(ranks.seed)?;
+        ensure!(
+            data.links.is_some(),
+            "--task link on a partitioned graph needs --data with a split of links: split the links first (`kiln data \
+             split-links`), partition the result, and give both"
+        );
+        let split = link.split(&data, ranks.seed)?;
+        let mode = device.graph_mode;
+        let graph = parts.open(ranks.job.tls(), mode)?;
+        check_partitions(&graph, &data, &hash)?;
+        let hash = &graph.info().hash;
+        let fanouts = model.fanouts(&sampling.fanouts)?;
+        let dims = (graph.dims().0, link.embedding());
+        let NodeModel::Sage(encoder) = model.of_nodes(dims, fanouts.len())? else {
+            bail!("--model gcn normalises over the whole graph: use --data, or --model sage with partitions");
+        };
+        graph.check_ranks(ranks.job.n_ranks(self.launch.as_ref()))?;
+        ensure!(
+            sampling.evaluation()? == EvalMode::Sampled,
+            "--eval exact needs the whole graph: use --data instead of --parts or --servers"
+        );
+        let (model, loss) = (link.model(encoder)?, self.link_loss()?);
+        let (workers, queue_bytes) = (ranks.remote_workers(parts.worker_concurrency), parts.queue_bytes());
+        self.launch(hash, |rank| {
+            let nodes = NeighborLoader::partitioned(&graph, &rank, &fanouts)?
+                .rule(sampling.rule.clone())
+                .batches(ranks.batches(false))
+                .workers(workers)
+                .queue_bytes(queue_bytes)
+                .graph_mode(mode);
+            if let Some(joined) = nodes.partition().filter(|_| rank.is_zero()) {
+                print_memory(joined, workers, queue_bytes, mode);
+            }
+            let traffic = TrafficLines::new(&rank, &nodes);
+            let loader = LinkNeighborLoader::partitioned(nodes, split.targets())?;
+            let loader = link
+                .configure(loader, &data, &split, loss)
+                .map_err(|error| kiln::Error::Other(error.into()))?;
+            self.fit(&model, &loader, &rank, hash, traffic)
+        })
+    }
+
+    fn link_loss(&self) -> anyhow::Result<LinkLoss> {
+        match self.args.loss.objective(kiln::feature::TargetKind::Links)? {
+            Objective::Links(loss) => Ok(loss),
+            other => bail!("--loss is for {}: use bce or bpr for links", other.kind()),
+        }
+    }
+}
+
+/// Checks that the partitions are those of the data, whose hash is `hash`. Those of another split would pass messages
+/// over links of the validation and the test.
+fn check_partitions(graph: &PartitionedGraph, data: &Dataset, hash: &str) -> anyhow::Result<()> {
+    let info = graph.info();
+    let has_size = info.n_nodes == data.graph.n_nodes() && info.n_edges == data.graph.n_edges();
+    // `kiln data partition --standardize` records the hash of the scaled data.
+    let is_same = info.hash == hash || (has_size && info.hash == data.clone().standardize()?.hash()?);
+    ensure!(
+        is_same,
+        "the partitions ({} nodes, {} edges) are those of other data than --data ({} nodes, {} edges), or of another \
+         split: partition the data of --data, whose graph lacks the links of the validation and the test",
+        info.n_nodes,
+        info.n_edges,
+        data.graph.n_nodes(),
+        data.graph.n_edges()
+    );
+    Ok(())
+}
