@@ -1,14 +1,20 @@
 //! Stage `sample`: samples and relabels the blocks of fresh batches, on one thread as in a loader's worker; `-workers`
-//! uses a loader with one worker per thread. The rate counts edges of the blocks.
+//! uses a loader with one worker per thread. The rate counts edges of the blocks. `links` draws one negative per link and
+//! excludes the edges of the step's links, in both directions; `nodes-of-links` samples the same seeds without both.
 
 use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
 
 use kiln_benches::{BATCH_SIZE, Endless, Input, Result, Stage, Work, inputs, n_threads};
-use kiln_graph::{Block, NodeId};
-use kiln_loader::{BatchError, Batcher, Loader, LoaderConfig, SeedBatch, StageTimes};
-use kiln_sample::{FrontierSampler, NeighborSampler, Rule, SampledBlocks, Scratch, Seeds};
+use kiln_graph::{Block, Csc, LinkId, Links, NodeId};
+use kiln_loader::{
+    BatchError, Batcher, LinkBatch, LinkBatcher, Loader, LoaderConfig, Phase, SeedBatch, StageTimes,
+};
+use kiln_sample::{
+    FrontierSampler, Negatives, NeighborSampler, RngKey, Rule, SampledBlocks, Scratch, Seeds,
+    UniformNegatives,
+};
 
 /// The number of batches that a bench cycles through. The cache lines that these batches read exceed most caches.
 const N_BATCHES: usize = 16;
@@ -33,6 +39,7 @@ fn main() -> Result {
             |input: &Input, sampled: &[SampledBlocks], threads| work(input, sampled, threads).lines(0, 0);
         bench(&mut stage, "full-1", &input, &NeighborSampler::full(Arc::clone(graph), 1), without_ceiling)?;
         bench_workers(&mut stage, &format!("uniform-{fanouts}-workers"), &input)?;
+        bench_links(&mut stage, &fanouts, &input)?;
     }
     stage.finish();
     Ok(())
@@ -79,6 +86,58 @@ fn bench_workers(stage: &mut Stage, variant: &str, input: &Input) -> Result {
     })
 }
 
+/// Benches batches of links, and the same seeds as batches of nodes.
+fn bench_links(stage: &mut Stage, fanouts: &str, input: &Input) -> Result {
+    let links = links(&input.dataset.graph);
+    let negatives = Negatives::new(UniformNegatives { n_nodes: input.dataset.graph.n_nodes() as u32 }, 1);
+    let batcher = LinkBatcher::new(SampleOnly(input.sampler()), links.clone(), negatives);
+    let (mut scratch, mut times) = (Scratch::default(), StageTimes::default());
+    let batches: Vec<SeedBatch<LinkId>> = (0..N_BATCHES)
+        .map(|step| {
+            let seeds = (0..BATCH_SIZE).map(|row| LinkId((step * BATCH_SIZE + row) as u32)).collect();
+            SeedBatch::new(Phase::Train { epoch: 0 }, step, RngKey::new(step as u64), seeds)
+        })
+        .collect();
+    let mut seeds = Vec::with_capacity(N_BATCHES);
+    let mut sampled = Vec::with_capacity(N_BATCHES);
+    for batch in &batches {
+        let LinkBatch { nodes, .. } = batcher.batch(batch.clone(), &mut scratch, &mut times)?;
+        seeds.push(nodes.seeds.excluding(None));
+        sampled.push(nodes.sampled);
+    }
+    let work = work(input, &sampled, 1);
+    drop(sampled);
+    let mut next = 0;
+    stage.bench(&format!("links-{fanouts}"), &input.name, work.clone(), |bencher| {
+        bencher.iter(|| {
+            next = (next + 1) % N_BATCHES;
+            let batch = batcher.batch(batches[next].clone(), &mut scratch, &mut times);
+            batch.expect("the links should be edges of the graph").nodes.sampled
+        });
+    })?;
+    let sampler = input.sampler();
+    stage.bench(&format!("nodes-of-links-{fanouts}"), &input.name, work, |bencher| {
+        bencher.iter(|| {
+            next = (next + 1) % N_BATCHES;
+            let sampled = sampler.sample_blocks(&seeds[next], batches[next].key, &mut scratch);
+            sampled.expect("the seeds should be nodes of the graph")
+        });
+    })
+}
+
+/// Returns edges of a graph for all batches, at equal distances in the order of destinations, and shuffled by a fixed
+/// step, so that a batch contains edges of all regions.
+fn links(graph: &Csc) -> Links {
+    let (n_links, n_edges) = (N_BATCHES * BATCH_SIZE, graph.n_edges() as usize);
+    let edge_of = |link: usize| (link * 7_919 % n_links) * (n_edges / n_links).max(1) % n_edges;
+    let dst_of =
+        |edge: usize| NodeId((graph.indptr().partition_point(|&start| start <= edge as u64) - 1) as u32);
+    let edges: Vec<usize> = (0..n_links).map(edge_of).collect();
+    let srcs: Vec<NodeId> = edges.iter().map(|&edge| graph.indices()[edge]).collect();
+    let dsts: Vec<NodeId> = edges.iter().map(|&edge| dst_of(edge)).collect();
+    Links::new(srcs, dsts).expect("there should be few links")
+}
+
 /// Returns the mean work of these batches in cache lines: one line of `indices` per edge, one of the relabelling table
 /// per new node, and two per destination (its entry of `indptr` and its first edge).
 fn work(input: &Input, sampled: &[SampledBlocks], threads: usize) -> Work {
@@ -94,9 +153,15 @@ fn work(input: &Input, sampled: &[SampledBlocks], threads: usize) -> Work {
 /// A batcher that samples blocks, but gathers neither features nor labels.
 struct SampleOnly(NeighborSampler);
 
+/// The blocks of a batch, and its seeds.
+struct SampledSeeds {
+    seeds: Seeds,
+    sampled: SampledBlocks,
+}
+
 impl Batcher for SampleOnly {
     type Item = NodeId;
-    type Batch = SampledBlocks;
+    type Batch = SampledSeeds;
     type Scratch = Scratch;
 
     fn batch(
@@ -104,11 +169,13 @@ impl Batcher for SampleOnly {
         batch: SeedBatch,
         scratch: &mut Scratch,
         _: &mut StageTimes,
-    ) -> std::result::Result<SampledBlocks, BatchError> {
-        Ok(self.0.sample_blocks(&Seeds::nodes(batch.seeds.clone()), batch.key, scratch)?)
+    ) -> std::result::Result<SampledSeeds, BatchError> {
+        let seeds = Seeds::nodes(batch.seeds).excluding(batch.excluded);
+        let sampled = self.0.sample_blocks(&seeds, batch.key, scratch)?;
+        Ok(SampledSeeds { seeds, sampled })
     }
 
-    fn n_bytes(sampled: &SampledBlocks) -> usize {
-        sampled.blocks.iter().map(Block::n_bytes).sum()
+    fn n_bytes(batch: &SampledSeeds) -> usize {
+        batch.sampled.blocks.iter().map(Block::n_bytes).sum()
     }
 }
