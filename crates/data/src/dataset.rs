@@ -1,4 +1,5 @@
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 
 use kiln_feature::{
@@ -8,7 +9,7 @@ use kiln_feature::{
 use kiln_graph::{Csc, ItemId, NodeId, SharedArray, symmetrize};
 use kiln_store::Error as StoreError;
 
-use crate::check::{Place, check_split, check_values, for_each_rows};
+use crate::check::{Place, check_links, check_split, check_values, for_each_rows};
 use crate::draws::Draws;
 use crate::error::require;
 use crate::{Error, LinkTargets, NodeNames, Note, Result};
@@ -189,13 +190,25 @@ impl Dataset {
 
     /// Returns the nodes whose neighbourhoods training samples: for a set with links, the sources and the destinations of
     /// the training links, each once and ascending (negatives are drawn later); otherwise the training nodes.
-    pub fn training_nodes(&self) -> SharedArray<NodeId> {
-        let Some(links) = &self.links else { return self.split.train.clone() };
-        let pairs = links.split().train.iter().map(|link| links.links().pair(*link));
-        let mut nodes: Vec<NodeId> = pairs.flat_map(|(src, dst)| [src, dst]).collect();
+    ///
+    /// # Errors
+    /// Returns [`LinkSplitError::LinkOutOfRange`](crate::LinkSplitError::LinkOutOfRange) or
+    /// [`kiln_store::Error::BadValue`] if a training link is not in the list of links, or a node of one not in the graph.
+    pub fn training_nodes(&self) -> Result<SharedArray<NodeId>> {
+        let Some(targets) = &self.links else { return Ok(self.split.train.clone()) };
+        let (links, train, n_nodes) = (targets.links(), &targets.split().train, self.graph.n_nodes());
+        let has_nodes = |(src, dst): (NodeId, NodeId)| src.max(dst).index() < n_nodes;
+        // The links of a mapped set may not have been validated.
+        if !train.iter().all(|link| link.index() < links.len() && has_nodes(links.pair(*link))) {
+            let folder = train.path().and_then(Path::parent);
+            let place = folder.map_or(Place::Set(Path::new(&self.name)), Place::Folder);
+            check_links(targets, n_nodes, place)?;
+        }
+        let mut nodes: Vec<NodeId> =
+            train.iter().flat_map(|link| <[NodeId; 2]>::from(links.pair(*link))).collect();
         nodes.sort_unstable();
         nodes.dedup();
-        nodes.into()
+        Ok(nodes.into())
     }
 
     /// Copies the graph and the features into the process's memory if they are mapped. This takes time and memory in

@@ -5,7 +5,8 @@ use rayon::prelude::*;
 use crate::{EdgeId, Error, NodeId, Result, SharedArray};
 
 /// A directed graph in compressed sparse column (CSC) form: the in-neighbours of each node. They ascend in graphs
-/// built by [`CscBuilder`](crate::CscBuilder); graphs made from existing arrays keep the given order.
+/// built by [`CscBuilder`](crate::CscBuilder); graphs made from existing arrays keep the given order
+/// ([`Csc::sort_neighbors`]).
 ///
 /// ```text
 /// 0 -> 2, 1 -> 2, 2 -> 0        indptr  = [0, 1, 1, 3]
@@ -96,6 +97,16 @@ impl Csc {
         }
         indptr.resize(n_nodes + 1, self.n_edges());
         Ok(Self { indptr: indptr.into(), ..self.clone() })
+    }
+
+    /// Returns a graph with the same `indptr`. The arrays must have one entry per edge.
+    pub(crate) fn with_edges(
+        &self,
+        indices: SharedArray<NodeId>,
+        weights: Option<SharedArray<f32>>,
+        edge_types: Option<SharedArray<u8>>,
+    ) -> Self {
+        Self { indptr: self.indptr.clone(), indices, weights, edge_types }
     }
 
     fn check_edge_data(&self, what: &'static str, got: usize) -> Result<()> {

@@ -27,6 +27,7 @@ mod links;
 mod mapped_file;
 mod norm;
 mod shared_array;
+mod sort_neighbors;
 mod symmetrize;
 mod transposed_block;
 

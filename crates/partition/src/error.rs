@@ -32,6 +32,14 @@ pub enum Error {
         /// The value found.
         got: u32,
     },
+    /// A data set has links, and the neighbours of a node of its graph do not ascend. A batch of links could not leave
+    /// out its own edges.
+    #[error(
+        "the data set has links, but the neighbours in its graph do not ascend, expected a sorted graph: convert the \
+         data set from an edge list (kiln data convert), which sorts them, write the graph of its LinkSplit, or split \
+         the graph without its links (kiln data split-links)"
+    )]
+    UnsortedNeighbors,
     /// METIS was requested, but this program was built without it.
     #[error(
         "this program was built without METIS: build it with the feature `metis`, or use the method fennel"

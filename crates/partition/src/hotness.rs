@@ -62,9 +62,9 @@ pub(crate) struct Presampler<'a> {
 }
 
 impl<'a> Presampler<'a> {
-    pub(crate) fn new(data: &'a Dataset, config: &'a CacheConfig) -> Self {
+    pub(crate) fn new(data: &'a Dataset, config: &'a CacheConfig) -> Result<Self> {
         let sampler = NeighborSampler::new(data.graph.clone(), config.fanouts.clone());
-        Self { config, train: data.training_nodes(), sampler }
+        Ok(Self { config, train: data.training_nodes()?, sampler })
     }
 
     /// Returns the remote nodes that are inputs of the most batches of a partition, at most [`CacheConfig::ratio`] of

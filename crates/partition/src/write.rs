@@ -73,7 +73,8 @@ impl fmt::Display for WriteReport {
 /// # Errors
 /// Returns [`kiln_store::Error::NotEmpty`], before anything is written, if the folder exists and is not empty;
 /// [`Error::BadParameter`] if the graph, the features, the labels and the book differ in their number of nodes, or if a
-/// training node or a value of `cache` is out of range; [`Error::BadBook`] if the book is invalid; [`Error::Graph`],
+/// training node or a value of `cache` is out of range; [`Error::UnsortedNeighbors`] if the set has links and the
+/// neighbours of its graph do not ascend; [`Error::BadBook`] if the book is invalid; [`Error::Graph`],
 /// [`Error::Feature`] or [`Error::Sample`] if the data set is damaged; [`Error::Store`] if the number of columns,
 /// classes or class names is invalid, or if files cannot be written.
 pub fn write_parts(
@@ -89,8 +90,11 @@ pub fn write_parts(
     }
     let whole = FolderWriter::create(out)?;
     data.graph.validate()?;
+    if data.links.is_some() && !data.graph.has_sorted_neighbors() {
+        return Err(Error::UnsortedNeighbors);
+    }
     let set = Set { data, book, meta, old_ids: book.old_ids()? };
-    let presampler = cache.map(|config| Presampler::new(data, config));
+    let presampler = cache.map(|config| Presampler::new(data, config)).transpose()?;
     let mut written = Vec::with_capacity(book.n_parts());
     for part in 0..book.n_parts() {
         let list = match &presampler {

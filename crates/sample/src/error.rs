@@ -122,6 +122,9 @@ pub enum Error {
         /// The id of the link.
         link: LinkId,
     },
+    /// The graph is damaged.
+    #[error("cannot use the graph: {0}")]
+    Graph(#[from] kiln_graph::Error),
     /// A sampler of a remote graph failed to fetch edges.
     #[error(transparent)]
     Elsewhere(Box<dyn std::error::Error + Send + Sync>),

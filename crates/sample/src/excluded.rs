@@ -5,7 +5,8 @@ use kiln_graph::NodeId;
 /// All parallel edges of a pair are left out. A pair without an edge has no effect. Samples are those of a sampler on
 /// the graph without these edges: the same sources, with the edge ids of this graph.
 ///
-/// The neighbours of a destination must ascend, as in every graph that [`CscBuilder`](kiln_graph::CscBuilder) builds.
+/// The neighbours of a destination must ascend, as in every graph that [`CscBuilder`](kiln_graph::CscBuilder) builds or
+/// [`Csc::sort_neighbors`](kiln_graph::Csc::sort_neighbors) returns; this is not checked.
 ///
 /// ```
 /// use kiln_graph::NodeId;

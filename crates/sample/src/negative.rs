@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use kiln_graph::{Csc, LinkId, LinkNegatives, Links, NodeId};
 
 use crate::rng::mul_hi;
-use crate::{Error, KeyDomain, NodeRng, Result, RngKey};
+use crate::{Error, KeyDomain, NodeRng, Result, RngKey, in_edge_range};
 
 /// A distribution of negative links: pairs of nodes that a model learns to score below a given link.
 ///
@@ -98,12 +98,14 @@ impl DegreeNegatives {
     /// Builds the table from the in-degrees of a graph.
     ///
     /// # Errors
-    /// Returns [`Error::NoEdges`] if the graph has no edges.
+    /// Returns [`Error::NoEdges`] if the graph has no edges, [`Error::BadEdgeRange`] if its `indptr` is damaged, and
+    /// [`Error::DegreeTooLarge`] if a node has more than 2^32 - 1 edges.
     pub fn new(graph: &Csc) -> Result<Self> {
         // Square roots are rounded correctly on every machine, unlike powers.
-        let of_degree = |degree: u64| (degree as f64 * (degree as f64).sqrt()).sqrt();
-        let weights = graph.indptr().windows(2).map(|bounds| of_degree(bounds[1] - bounds[0]));
-        let mut weights: Vec<f64> = weights.collect();
+        let of_degree = |degree: usize| (degree as f64 * (degree as f64).sqrt()).sqrt();
+        let nodes = (0..graph.n_nodes()).map(|node| (node, NodeId(node as u32)));
+        let weights = nodes.map(|(row, node)| Ok(of_degree(in_edge_range(graph, node, row)?.len())));
+        let mut weights = weights.collect::<Result<Vec<f64>>>()?;
         let sum: f64 = weights.iter().sum();
         if sum == 0.0 {
             return Err(Error::NoEdges);
@@ -202,10 +204,17 @@ impl Negatives {
         Self { source, n_per_link, known: None, max_draws: 16, n_rejected: Arc::default() }
     }
 
-    /// Also rejects the edges of a graph, whose neighbours must ascend. Each check is a binary search.
-    #[must_use]
-    pub fn rejecting(self, known: Arc<Csc>) -> Self {
-        Self { known: Some(known), ..self }
+    /// Also rejects the edges of a graph. Each check is a binary search, so a graph whose neighbours do not ascend is
+    /// copied and sorted ([`Csc::sort_neighbors`]). Reads the whole graph once.
+    ///
+    /// # Errors
+    /// Returns [`Error::Graph`] if the graph is damaged.
+    pub fn rejecting(self, known: Arc<Csc>) -> Result<Self> {
+        let known = match known.has_sorted_neighbors() {
+            true => known,
+            false => Arc::new(known.sort_neighbors()?),
+        };
+        Ok(Self { known: Some(known), ..self })
     }
 
     /// Sets the maximum number of draws for a negative, at least 1.

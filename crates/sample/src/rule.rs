@@ -19,7 +19,7 @@ pub struct Neighbors<'a> {
     pub ids: &'a [NodeId],
     /// The id of the first edge; the other edges have the ids after it, except for `removed` edges.
     pub(crate) first_edge: EdgeId,
-    /// The positions of edges that are left out, ascending, in the list with them.
+    /// The positions of edges that are left out, ascending, in the list with them. They are distinct.
     pub(crate) removed: &'a [u32],
     /// The edges' weights, if the graph has weights.
     pub weights: Option<&'a [f32]>,
@@ -41,10 +41,18 @@ impl<'a> Neighbors<'a> {
 
     /// Returns the id of the edge from `ids[position]`.
     pub fn edge_id(&self, position: usize) -> EdgeId {
-        let removed = self.removed.iter();
-        let position =
-            removed.fold(position, |position, &other| position + usize::from(other as usize <= position));
-        EdgeId(self.first_edge.0 + position as u64)
+        // The number of edges before a removed one that are not removed does not decrease, so the number of removed
+        // edges before this one is found by binary search.
+        let (mut low, mut high) = (0, self.removed.len());
+        while low < high {
+            let middle = low.midpoint(high);
+            if self.removed[middle] as usize - middle <= position {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        EdgeId(self.first_edge.0 + (position + low) as u64)
     }
 
     /// Returns the range of the positions of self loops; empty if there are no self loops.

@@ -12,6 +12,7 @@ use crate::arrays::{node_error, node_of};
 use crate::check::{Place, check_links};
 use crate::edges::read_links;
 use crate::graph_folder::{LINK_FILES, NEGATIVES, read_link_targets};
+use crate::readers::npy::note_others;
 use crate::{LinkTargets, Note, Result};
 
 /// The files of the links of each part.
@@ -58,8 +59,10 @@ pub(crate) fn read_folder(
 ) -> Result<Option<Arc<LinkTargets>>> {
     let names = LINK_FILES.iter().chain(NEGATIVES.as_flattened());
     let arrays = names.filter_map(|name| Some((*name, find(folder, &[name])?)));
+    note_unused_negatives(folder, notes);
     if find(folder, &LINK_FILES).is_some() {
-        required(folder, &LINK_FILES[..1], "the sources of the links")?;
+        let srcs = required(folder, &LINK_FILES[..1], "the sources of the links")?;
+        note_others(folder, &srcs, &EDGES, notes);
         let open = |(name, path)| Ok((name, ArrayFile::open(path)?));
         let arrays = arrays.map(open).collect::<Result<Vec<(&str, ArrayFile)>>>()?;
         let array = |name: &str| arrays.iter().find(|(other, _)| *other == name).map(|(_, array)| array);
@@ -86,6 +89,24 @@ pub(crate) fn read_folder(
     };
     let [of_val, of_test] = NEGATIVES;
     Ok(Some(targets_of(&train, part(val, of_val)?, part(test, of_test)?)?))
+}
+
+/// Adds a note for each file of negatives that is not read, because the folder has no links, or no destinations for the
+/// sources.
+fn note_unused_negatives(folder: &Path, notes: &mut Vec<Note>) {
+    let mut note = |name: &str, missing: &str| {
+        if let Some(path) = find(folder, &[name]) {
+            notes.push(Note::Other(format!("{} is ignored: the folder has no {missing}", path.display())));
+        }
+    };
+    for [dsts, srcs] in NEGATIVES {
+        if !has_links(folder) {
+            note(dsts, "links");
+            note(srcs, "links");
+        } else if find(folder, &[dsts]).is_none() {
+            note(srcs, dsts);
+        }
+    }
 }
 
 /// Returns true if a folder of `.npy` files has links.

@@ -70,7 +70,7 @@ fn error_for_a_missing_part_names_the_builder_call() {
     let missing = [
         (Dataset::builder(4), "edges", ".edges(&srcs, &dsts)"),
         (edges(), "features", ".features(x, dim)"),
-        (features().split(vec![0], vec![], vec![]), "labels", ".labels(y, n_classes)"),
+        (features().split(vec![0], Vec::<u32>::new(), Vec::<u32>::new()), "labels", ".labels(y, n_classes)"),
         (features().labels(vec![0; 4], 1), "split", ".split(train, val, test)"),
     ];
     for (builder, what, call) in missing {

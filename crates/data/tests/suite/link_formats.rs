@@ -91,6 +91,38 @@ fn reads_links_of_a_folder_of_arrays_without_labels() {
 }
 
 #[test]
+fn notes_list_files_of_links_and_negatives_that_are_not_read() {
+    let folder = npy_folder();
+    let ignored = || -> Vec<String> {
+        let notes = open(folder.path()).unwrap().notes;
+        let notes = notes.iter().map(|note| note.to_string().replace(folder.path().to_str().unwrap(), ""));
+        notes.filter(|note| note.contains("ignored")).collect()
+    };
+    assert_eq!(ignored(), [""; 0]);
+    put(folder.path(), "val_negative_srcs.npy", &[0_u32; 3], &[3, 1]);
+    assert_eq!(ignored(), ["/val_negative_srcs.npy is ignored: the folder has no val_negatives.npy"]);
+    fs::remove_file(folder.path().join("val_negative_srcs.npy")).unwrap();
+    for (name, ids) in [("link_srcs", &[0_u32, 2][..]), ("link_dsts", &[1, 1])] {
+        put(folder.path(), &format!("{name}.npy"), ids, &[2]);
+    }
+    for (name, ids) in [("train", &[0_u32][..]), ("val", &[]), ("test", &[1])] {
+        put(folder.path(), &format!("{name}_links.npy"), ids, &[ids.len()]);
+    }
+    put(folder.path(), "test_negatives.npy", &[0_u32, 4], &[1, 2]);
+    let of = |part: &str| format!("/{part}_edges.npy is ignored: /link_srcs.npy is read instead");
+    assert_eq!(ignored(), ["train", "val", "test"].map(of));
+    for name in ["link_srcs", "link_dsts", "train_links", "val_links", "test_links"] {
+        fs::remove_file(folder.path().join(format!("{name}.npy"))).unwrap();
+    }
+    for part in ["train", "val", "test"] {
+        fs::remove_file(folder.path().join(format!("{part}_edges.npy"))).unwrap();
+        put(folder.path(), &format!("{part}.npy"), &[0_u32], &[1]);
+    }
+    put(folder.path(), "labels.npy", &[0_i32, 1, 0, 1, 0], &[5]);
+    assert_eq!(ignored(), ["/test_negatives.npy is ignored: the folder has no links"]);
+}
+
+#[test]
 fn reads_links_beside_labels() {
     let folder = npy_folder();
     for (name, node) in [("train", 0_u32), ("val", 1), ("test", 2)] {
@@ -354,6 +386,27 @@ fn rejects_inconsistent_graphbolt_tasks_of_links() {
         &|at| fs::write(at.join("metadata.yaml"), METADATA.replace("{name: seeds", "{name: pairs")).unwrap(),
         "tasks[0].train_set[0].data is a list of 1, expected an entry called seeds or node_pairs",
     );
+}
+
+/// Links that share a query repeat its negatives: here 15,000 links have 15,000 negatives each, which take 3.6 GB.
+#[test]
+fn rejects_graphbolt_queries_whose_repeated_negatives_exceed_the_memory_limit() {
+    let folder = graphbolt_folder();
+    let n = 30_000;
+    put(folder.path(), "test.npy", &[2_i64, 4].repeat(n), &[n, 2]);
+    let labels: Vec<i64> = (0..n as i64).map(|row| row % 2).collect();
+    put(folder.path(), "test_labels.npy", &labels, &[n]);
+    put(folder.path(), "test_indexes.npy", &vec![0_i64; n], &[n]);
+    let error = open(folder.path()).unwrap_err().to_string();
+    let expected =
+        "test_indexes.npy: 225000000 negatives (15000 links with 15000 each) is not supported: give each";
+    assert!(error.contains(expected), "{error}");
+    // A shared query with few negatives is read.
+    put(folder.path(), "test.npy", &[2_i64, 4, 4, 0, 4, 1, 2, 0], &[4, 2]);
+    put(folder.path(), "test_labels.npy", &[1_i64, 1, 0, 0], &[4]);
+    put(folder.path(), "test_indexes.npy", &[0_i64; 4], &[4]);
+    let data = open(folder.path()).unwrap();
+    assert_eq!(test_negatives(data.links.as_ref().unwrap()), [vec![(4, 1), (2, 0)], vec![(4, 1), (2, 0)]]);
 }
 
 #[test]

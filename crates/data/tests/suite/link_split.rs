@@ -7,7 +7,9 @@ use std::sync::Arc;
 use kiln_data::{
     Error, LinkDirection, LinkSplit, LinkSplitConfig, LinkSplitError, LinkTargets, Note, Split, synthetic,
 };
-use kiln_graph::{Csc, CscBuilder, EdgeId, LinkId, LinkNegatives, Links, NodeId, SharedArray};
+use kiln_graph::{
+    Csc, CscBuilder, EdgeId, Error as GraphError, LinkId, LinkNegatives, Links, NodeId, SharedArray,
+};
 
 type Pairs = BTreeSet<(u32, u32)>;
 
@@ -270,6 +272,29 @@ fn leaks_of_given_splits_are_reported() {
     let notes = split.find_leaks();
     assert_eq!(notes, [Note::LinksInGraph { part: "val", n_links: 1, n_reversed: 1 }]);
     assert!(notes[0].to_string().starts_with("1 links of the val split are edges of the graph"));
+}
+
+/// The edges 7 -> 0, 3 -> 0 and 2 -> 1 of 8 nodes. A binary search for 3 among the neighbours 7 and 3 misses it.
+fn unsorted() -> Arc<Csc> {
+    let indptr = vec![0, 2, 3, 3, 3, 3, 3, 3, 3];
+    Arc::new(Csc::new(indptr.into(), vec![7_u32, 3, 2].into()).unwrap())
+}
+
+#[test]
+fn sorts_the_message_graph_so_that_leaks_are_found() {
+    let targets = LinkTargets::of_parts(&links(&[]), &links(&[(3, 0)]), &links(&[(0, 7)])).unwrap();
+    let split = LinkSplit::new(unsorted(), targets).unwrap();
+    assert_eq!(split.message().indices(), [3, 7, 2].map(NodeId));
+    let leak = |part, n_links, n_reversed| Note::LinksInGraph { part, n_links, n_reversed };
+    assert_eq!(split.find_leaks(), [leak("val", 1, 0), leak("test", 0, 1)]);
+}
+
+#[test]
+fn rejects_a_damaged_message_graph() {
+    let targets = LinkTargets::of_parts(&links(&[]), &links(&[(0, 1)]), &links(&[])).unwrap();
+    let falls = Csc::new(vec![0, 2, 1, 3].into(), vec![0_u32, 1, 2].into()).unwrap();
+    let error = LinkSplit::new(Arc::new(falls), targets).unwrap_err();
+    assert!(matches!(error, Error::Graph(GraphError::IndptrNotMonotone { node: 1, .. })), "{error}");
 }
 
 #[test]

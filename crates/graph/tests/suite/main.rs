@@ -7,4 +7,5 @@ mod mapped_file;
 mod norm;
 mod scatter_rows;
 mod shared_array;
+mod sort_neighbors;
 mod transposed_block;

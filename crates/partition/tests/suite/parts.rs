@@ -6,14 +6,16 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use kiln_data::{Dataset, LinkSplit, LinkSplitConfig, Split};
+use kiln_data::{Dataset, LinkSplit, LinkSplitConfig, LinkTargets, Split};
 use kiln_feature::{FeatureBuffer, FeatureStore, Preparation};
-use kiln_graph::NodeId;
+use kiln_graph::{Csc, LinkId, Links, LocalId, NodeId};
 use kiln_partition::{
     Error, Method, Part, PartitionBook, PartitionMeta, PartitionRow, Place, WriteReport, part_dir,
     write_parts,
 };
-use kiln_sample::{Fanout, FrontierSampler, KeyDomain, NeighborSampler, RngKey, Scratch, Seeds};
+use kiln_sample::{
+    ExcludedEdges, Fanout, FrontierSampler, KeyDomain, NeighborSampler, RngKey, Scratch, Seeds,
+};
 use kiln_testkit::{CooGraph, arb_coo};
 use proptest::prelude::*;
 
@@ -67,7 +69,7 @@ fn check_cache(part: &Part, data: &Dataset, ratio: f64, written: &WriteReport) {
 fn counts_of_epoch(part: &Part, data: &Dataset) -> BTreeMap<u32, u32> {
     let config = cache(0.0);
     let sampler = NeighborSampler::new(data.graph.clone(), config.fanouts.clone());
-    let mut seeds: Vec<NodeId> = data.training_nodes().to_vec();
+    let mut seeds: Vec<NodeId> = data.training_nodes().unwrap().to_vec();
     seeds.retain(|node| part.book.place(*node).unwrap().part == part.index);
     let epoch = RngKey::new(config.seed).fold_in(KeyDomain::Epoch, 0);
     shuffle(&mut seeds, epoch.fold_in(KeyDomain::Host, 0).to_u64());
@@ -215,6 +217,80 @@ fn write_parts_overwrites_nothing_and_cleans_up_after_errors() {
     write_parts(&data, &book, &meta, None, &out).unwrap();
 }
 
+/// Returns a ring with a split of its links.
+fn ring_with_links(n_nodes: u32) -> Dataset {
+    let ring = kiln_data::synthetic::ring(n_nodes as usize).unwrap();
+    let config = LinkSplitConfig { val: 0.25, test: 0.5, ..LinkSplitConfig::default() };
+    let split = LinkSplit::random(&ring.graph, &config, 1).unwrap();
+    Dataset { links: Some(Arc::new(split.targets().clone())), ..ring }
+}
+
+#[test]
+fn excludes_the_edge_of_a_link_whose_destination_had_unsorted_neighbors() {
+    // 7 -> 0, 3 -> 0 and 2 -> 1: a binary search for 3 among the neighbours 7 and 3 misses it.
+    let indptr = vec![0, 2, 3, 3, 3, 3, 3, 3, 3];
+    let graph = Csc::new(indptr.into(), vec![7_u32, 3, 2].into()).unwrap();
+    let link = Links::new(vec![3_u32], vec![0_u32]).unwrap();
+    let targets = LinkTargets::of_parts(&link, &Links::default(), &Links::default()).unwrap();
+    let split = LinkSplit::new(Arc::new(graph), targets).unwrap();
+    let excluded = Arc::new(ExcludedEdges::new([split.links().pair(LinkId(0))]));
+    let sampler = NeighborSampler::new(split.message().clone(), vec![Fanout::All]);
+    let seeds = Seeds::nodes(vec![NodeId(0), NodeId(1)]);
+    let srcs_of = |seeds: &Seeds| {
+        let blocks = sampler.sample_blocks(seeds, RngKey::new(0), &mut Scratch::default()).unwrap().blocks;
+        let global = |src: &LocalId| blocks[0].srcs()[src.index()];
+        blocks[0].indices().iter().map(global).collect::<Vec<_>>()
+    };
+    assert_eq!(srcs_of(&seeds), [3, 7, 2].map(NodeId));
+    assert_eq!(srcs_of(&seeds.excluding(Some(excluded))), [7, 2].map(NodeId));
+}
+
+#[test]
+fn rejects_links_with_a_graph_whose_neighbors_do_not_ascend() {
+    let data = ring_with_links(10);
+    let reversed = |graph: &Csc| {
+        let mut indices = graph.indices().to_vec();
+        indices.chunks_mut(2).for_each(<[NodeId]>::reverse);
+        Arc::new(Csc::new(graph.indptr().to_vec().into(), indices.into()).unwrap())
+    };
+    let unsorted = Dataset { graph: reversed(&data.graph), ..data };
+    let out = tempfile::tempdir().unwrap();
+    let book = PartitionBook::from_parts(&[0; 10], 1).unwrap();
+    let meta = PartitionMeta { hash: String::new(), method: Method::Fennel, n_cut_edges: 0 };
+    let write = |data: &Dataset| write_parts(data, &book, &meta, None, out.path().join("parts"));
+    let error = write(&unsorted).unwrap_err();
+    assert!(matches!(error, Error::UnsortedNeighbors), "{error}");
+    assert!(error.to_string().contains("kiln data convert"), "{error}");
+    // Node tasks leave out no edges.
+    write(&Dataset { links: None, ..unsorted }).unwrap();
+}
+
+#[test]
+fn training_links_that_do_not_exist_are_an_error() {
+    let data = ring_with_links(10);
+    let links = data.links.as_ref().unwrap();
+    let graph = kiln_graph::CscBuilder::new(3).build(&[], &[]).unwrap();
+    let error = Dataset { graph: Arc::new(graph), ..data.clone() }.training_nodes().unwrap_err().to_string();
+    assert!(error.contains("expected a node id below 3"), "{error}");
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path().join("set");
+    kiln_data::format::write(&data, &at).unwrap();
+    // The last entry of the file of ids becomes one that no link has.
+    let path = at.join("train_links.npy");
+    let mut bytes = std::fs::read(&path).unwrap();
+    let (end, n_links) = (bytes.len(), links.links().len() as u32);
+    bytes[end - 4..].copy_from_slice(&n_links.to_le_bytes());
+    std::fs::write(&path, bytes).unwrap();
+    let damaged = kiln_data::open(&at).unwrap();
+    let error = damaged.training_nodes().unwrap_err().to_string();
+    assert!(error.contains("train_links.npy") && error.contains("expected a link id below"), "{error}");
+    let book = PartitionBook::from_parts(&[0; 10], 1).unwrap();
+    let meta = PartitionMeta { hash: String::new(), method: Method::Fennel, n_cut_edges: 0 };
+    let error =
+        write_parts(&damaged, &book, &meta, Some(&cache(0.2)), folder.path().join("parts")).unwrap_err();
+    assert!(error.to_string().contains("train_links.npy"), "{error}");
+}
+
 /// A set of links may have no split of nodes.
 #[test]
 fn caches_the_rows_that_training_links_read() {
@@ -225,7 +301,7 @@ fn caches_the_rows_that_training_links_read() {
     let data = Dataset { links, split: Split::default(), ..ring };
     let ends: BTreeSet<NodeId> =
         split.split().train.iter().flat_map(|link| <[_; 2]>::from(split.links().pair(*link))).collect();
-    assert_eq!(data.training_nodes().to_vec(), ends.into_iter().collect::<Vec<_>>());
+    assert_eq!(data.training_nodes().unwrap().to_vec(), ends.into_iter().collect::<Vec<_>>());
     let root = tempfile::tempdir().unwrap();
     let parts: Vec<u16> = (0..40).map(|node| node % 2).collect();
     let out = root.path().join("parts");

@@ -3,7 +3,9 @@
 // Test helpers may unwrap.
 #![allow(clippy::unwrap_used)]
 
-use kiln_graph::{CscBuilder, LinkId, LinkNegatives, Links, NodeId};
+use std::sync::Arc;
+
+use kiln_graph::{Csc, CscBuilder, Error as GraphError, LinkId, LinkNegatives, Links, NodeId};
 use kiln_sample::{
     DegreeNegatives, Error, InBatchNegatives, NegativeSampler, Negatives, NodeRng, PositiveLink, RngKey,
     UniformNegatives, UniformPairNegatives,
@@ -110,16 +112,52 @@ fn rejects_edges_of_a_graph() {
     let links = Links::new(vec![0_u32; 200], vec![1_u32; 200]).unwrap();
     let uniform = UniformNegatives { n_nodes: 5 };
     let sample = |negatives: &Negatives| negatives.sample(&links, &ids(0..200), &[], RngKey::new(0)).unwrap();
-    let sampled = sample(&Negatives::new(uniform, 1).rejecting(graph.clone()).max_draws(100));
+    let sampled = sample(&Negatives::new(uniform, 1).rejecting(graph.clone()).unwrap().max_draws(100));
     assert_eq!(sampled.n_rejected, 0);
     assert!(sampled.dsts.iter().all(|dst| [2, 3].contains(&dst.0)));
     // One draw may be wrong, and is counted: the link itself, the self pair, and the other neighbour.
-    let once = Negatives::new(uniform, 1).rejecting(graph).max_draws(1);
+    let once = Negatives::new(uniform, 1).rejecting(graph).unwrap().max_draws(1);
     let sampled = sample(&once);
     let n_wrong = sampled.dsts.iter().filter(|dst| [0, 1, 4].contains(&dst.0)).count();
     assert_eq!(sampled.n_rejected, n_wrong as u64);
     assert_eq!(once.n_rejected(), n_wrong as u64);
     assert!((90..150).contains(&n_wrong), "{n_wrong}");
+}
+
+/// A binary search for 3 among the neighbours 7 and 3 misses it.
+#[test]
+fn rejects_edges_of_a_graph_with_unsorted_neighbors() {
+    let indptr = [0, 2, 2, 2, 2, 2, 2, 2, 2].to_vec();
+    let graph = Arc::new(Csc::new(indptr.into(), vec![7_u32, 3].into()).unwrap());
+    struct Known;
+    impl NegativeSampler for Known {
+        fn draw(&self, link: PositiveLink<'_>, _: &mut NodeRng) -> (NodeId, NodeId) {
+            (link.src, NodeId(0))
+        }
+
+        fn name(&self) -> &str {
+            "known"
+        }
+    }
+    let links = Links::new(vec![7_u32, 3, 5], vec![1_u32, 1, 1]).unwrap();
+    let negatives = Negatives::new(Known, 1).rejecting(graph).unwrap();
+    for (link, n_rejected) in [(0, 1), (1, 1), (2, 0)] {
+        let sampled = negatives.sample(&links, &[LinkId(link)], &[], RngKey::new(0)).unwrap();
+        assert_eq!(sampled.n_rejected, n_rejected, "link {link}");
+    }
+}
+
+#[test]
+fn negatives_of_damaged_graphs_are_an_error() {
+    let falls = Arc::new(Csc::new(vec![0, 2, 1, 3].into(), vec![0_u32, 1, 2].into()).unwrap());
+    let error = Negatives::new(UNIFORM, 1).rejecting(falls.clone()).unwrap_err();
+    assert!(matches!(error, Error::Graph(GraphError::IndptrNotMonotone { node: 1, .. })), "{error}");
+    let error = DegreeNegatives::new(&falls).unwrap_err();
+    let expected = (NodeId(1), 2, 1);
+    assert!(
+        matches!(error, Error::BadEdgeRange { node, start, end, .. } if (node, start, end) == expected),
+        "{error}"
+    );
 }
 
 #[test]
@@ -134,7 +172,7 @@ fn reports_nodes_that_do_not_exist() {
             "beyond"
         }
     }
-    let negatives = Negatives::new(Beyond, 1).rejecting(hub(60));
+    let negatives = Negatives::new(Beyond, 1).rejecting(hub(60)).unwrap();
     let error = negatives.sample(&links(), &ids(0..1), &ids(0..1), RngKey::new(0)).unwrap_err();
     assert!(matches!(error, Error::NegativeOutOfRange { node: NodeId(99), n_nodes: 61 }), "{error}");
 }

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use kiln_graph::{Links, NodeId};
 use kiln_store::yaml::YamlEntry;
-use kiln_store::{ArrayFile, check_count};
+use kiln_store::{ArrayFile, Error as StoreError, check_count};
 
 use super::{LABELS, check_type, find_data, only};
 use crate::edges::read_links;
+use crate::limits::MEMORY_BYTES;
 use crate::readers::classes;
 use crate::readers::links::{StoredLinks, StoredNegatives, deal, negatives_of, targets_of};
 use crate::{Error, LinkTargets, Note, Result};
@@ -139,18 +140,16 @@ impl Labelled {
         }
         of_links.dedup();
         let n_per_link = negatives.len() / of_links.len();
-        let mut taken = Vec::new();
+        let mut taken = self.room_for(n_per_link, array)?;
         for &link in &self.links {
             let start = negatives.partition_point(|&position| queries[position] < queries[link]);
             let end = negatives.partition_point(|&position| queries[position] <= queries[link]);
             if end - start != n_per_link {
-                let path = array.path().to_owned();
                 let what = format!(
                     "a link with {} negatives among links with {n_per_link} (row {link})",
                     end - start
                 );
-                let instead = "give each link the same number of negatives".into();
-                return Err(Error::Unsupported { path, what, instead });
+                return Err(unsupported(array, what, "give each link the same number of negatives"));
             }
             taken.extend_from_slice(&negatives[start..end]);
         }
@@ -158,4 +157,28 @@ impl Labelled {
         let (srcs, dsts) = (Some(pairs.srcs().clone()), pairs.dsts().clone());
         Ok(StoredNegatives { n_per_link, srcs, dsts })
     }
+
+    /// Returns a vector with capacity for the negatives of all links. Links that share a query repeat its negatives, so
+    /// their number may be the square of the number of rows.
+    fn room_for(&self, n_per_link: usize, queries: &ArrayFile) -> Result<Vec<usize>> {
+        let n_links = self.links.len();
+        let n_negatives = n_links as u128 * n_per_link as u128;
+        let what = || format!("{n_negatives} negatives ({n_links} links with {n_per_link} each)");
+        let is_repeated = self.negatives.len() as u128 != n_negatives;
+        let bytes = n_negatives * (size_of::<usize>() + 2 * size_of::<NodeId>()) as u128;
+        if is_repeated && u128::from(MEMORY_BYTES) < bytes {
+            let instead = "give each link an index and negatives of its own, or fewer negatives";
+            return Err(unsupported(queries, what(), instead));
+        }
+        let mut taken = Vec::new();
+        taken.try_reserve_exact(n_negatives as usize).map_err(|_| {
+            let what = format!("the {} of {}", what(), queries.path().display());
+            StoreError::OutOfMemory { what }
+        })?;
+        Ok(taken)
+    }
+}
+
+fn unsupported(array: &ArrayFile, what: String, instead: &str) -> Error {
+    Error::Unsupported { path: array.path().to_owned(), what, instead: instead.to_owned() }
 }
