@@ -62,7 +62,13 @@ pub(super) fn excluded_of(excluded: &[u32], node: u32) -> ExcludedRange {
 /// Returns the number of ids below `limit` among `n` sorted ids that begin at `first`, by binary search.
 #[cube]
 pub(super) fn n_below(ids: &[u32], first: u64, n: u32, limit: u32) -> u32 {
-    let mut low = 0u32;
+    n_below_from(ids, first, 0u32, n, limit)
+}
+
+/// Returns the number of ids below `limit` among `n` sorted ids that begin at `first`, of which at least `least` are.
+#[cube]
+pub(super) fn n_below_from(ids: &[u32], first: u64, least: u32, n: u32, limit: u32) -> u32 {
+    let mut low = least;
     let mut high = n;
     while low < high {
         let middle = low + (high - low) / 2;
@@ -73,12 +79,6 @@ pub(super) fn n_below(ids: &[u32], first: u64, n: u32, limit: u32) -> u32 {
         }
     }
     low
-}
-
-/// Returns the number of parallel edges from `src` in a sorted neighbour list.
-#[cube]
-pub(super) fn n_edges_from(indices: &[u32], first_edge: u64, n_all: u32, src: u32) -> u32 {
-    n_below(indices, first_edge, n_all, src + 1) - n_below(indices, first_edge, n_all, src)
 }
 
 /// Returns the position in a neighbour list of `n_all` edges of the edge at `position` in the list without the edges
@@ -94,11 +94,56 @@ pub(super) fn in_whole_list(
     position: u32,
 ) -> u32 {
     let mut position = position;
-    for place in start..end {
+    let mut n_before = 0u32;
+    let mut place = start;
+    while place < end {
         let src = excluded[place as usize];
-        if n_below(indices, first_edge, n_all, src) <= position {
-            position += n_edges_from(indices, first_edge, n_all, src);
+        n_before = n_below_from(indices, first_edge, n_before, n_all, src);
+        if n_before <= position {
+            let n_until = n_below_from(indices, first_edge, n_before, n_all, src + 1);
+            position += n_until - n_before;
+            n_before = n_until;
+            place += 1;
+        } else {
+            // The sources ascend, so the edges of the others are behind the position, too.
+            place = end;
         }
     }
     position
+}
+
+/// Does the same as [`in_whole_list`] for the ascending positions `positions[first..last]`. Both lists are walked once.
+#[cube]
+pub(super) fn all_in_whole_list(
+    indices: &[u32],
+    first_edge: u64,
+    n_all: u32,
+    excluded: &[u32],
+    start: u32,
+    end: u32,
+    positions: &mut [u32],
+    first: u32,
+    last: u32,
+) {
+    let mut place = start;
+    let mut n_removed = 0u32;
+    // The position of the first edge from the next source. After the last source it is the number of edges, which no
+    // position reaches.
+    let mut next = n_all;
+    if place < end {
+        next = n_below(indices, first_edge, n_all, excluded[place as usize]);
+    }
+    for number in first..last {
+        let position = positions[number as usize];
+        while next <= position + n_removed {
+            let n_until = n_below_from(indices, first_edge, next, n_all, excluded[place as usize] + 1);
+            n_removed += n_until - next;
+            place += 1;
+            next = n_all;
+            if place < end {
+                next = n_below_from(indices, first_edge, n_until, n_all, excluded[place as usize]);
+            }
+        }
+        positions[number as usize] = position + n_removed;
+    }
 }

@@ -21,7 +21,7 @@ use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 use kiln_sample::{Fanout, RngKey, Rule};
 
-use crate::cube::excluded::{excluded_of, in_whole_list, n_below, n_edges_from};
+use crate::cube::excluded::{all_in_whole_list, excluded_of, in_whole_list, n_below, n_below_from};
 use crate::cube::graph::{Graph, HopNodes};
 use crate::cube::launch::{self, launch_units};
 use crate::cube::philox::{draw4, word};
@@ -91,9 +91,13 @@ fn neighborhood(
         let range = excluded_of(excluded, node);
         first_excluded = range.start;
         end_excluded = range.end;
+        // The sources ascend, so each search begins where the last one ended.
+        let mut n_until = 0u32;
         for place in first_excluded..end_excluded {
             let src = excluded[place as usize];
-            let n_edges = n_edges_from(indices, first_edge, n_all, src);
+            let n_before = n_below_from(indices, first_edge, n_until, n_all, src);
+            n_until = n_below_from(indices, first_edge, n_before, n_all, src + 1);
+            let n_edges = n_until - n_before;
             degree -= n_edges;
             if comptime!(how == How::WithLoop) {
                 // Parallel edges are left out together, so either all self loops remain or none.
@@ -249,14 +253,13 @@ fn pick(
             srcs[(start + n_before + number) as usize] = of_dst.loops + number;
         }
     }
+    if comptime!(excludes) {
+        let (first, end) = (of_dst.first_excluded, of_dst.end_excluded);
+        let (first_edge, n_all) = (of_dst.first_edge, of_dst.n_all);
+        all_in_whole_list(indices, first_edge, n_all, excluded, first, end, srcs, start, start + n_picks);
+    }
     for place in start..start + n_picks {
-        let mut position = srcs[place as usize];
-        if comptime!(excludes) {
-            let (first, end) = (of_dst.first_excluded, of_dst.end_excluded);
-            position =
-                in_whole_list(indices, of_dst.first_edge, of_dst.n_all, excluded, first, end, position);
-        }
-        let edge = of_dst.first_edge + u64::cast_from(position);
+        let edge = of_dst.first_edge + u64::cast_from(srcs[place as usize]);
         edge_ids[place as usize] = i64::cast_from(edge);
         srcs[place as usize] = indices[usize::cast_from(edge)];
     }
@@ -292,21 +295,42 @@ fn take_all(
     srcs[ABSOLUTE_POS] = indices[usize::cast_from(edge)];
 }
 
-/// Looks up the weights of the picked edges. With `is_scaled`, scales them so that a destination's weighted sum is an
-/// unbiased estimate of the sum over all its edges.
+/// Computes the factor of the weights of each destination's picks, except of self loops that are always kept, so that
+/// the weighted sum is an unbiased estimate of the sum over all its edges.
 #[cube(launch, address_type = "dynamic")]
-fn pick_weights(
+fn weight_factors(
     indptr: &[u64],
     indices: &[u32],
-    graph_weights: &[f32],
     rows: &[u32],
     nodes: &[u32],
     excluded: &[u32],
     offsets: &[u32],
-    edge_ids: &[i64],
-    weights: &mut [f32],
+    factors: &mut [f32],
     #[comptime] how: How,
     #[comptime] excludes: bool,
+) {
+    let dst = ABSOLUTE_POS;
+    if dst >= nodes.len() {
+        terminate!();
+    }
+    let of_dst = neighborhood(indptr, indices, excluded, rows[dst], nodes[dst], how, excludes);
+    let n_drawn = offsets[dst + 1] - offsets[dst] - of_dst.n_loops;
+    let n_others = of_dst.degree - of_dst.n_loops;
+    // Without draws, no edge reads the factor.
+    factors[dst] = f32::cast_from(n_others) / f32::cast_from(max(n_drawn, 1u32));
+}
+
+/// Looks up the weights of the picked edges. With `is_scaled`, multiplies them by the factors of their destinations.
+#[cube(launch, address_type = "dynamic")]
+fn pick_weights(
+    indices: &[u32],
+    graph_weights: &[f32],
+    nodes: &[u32],
+    offsets: &[u32],
+    edge_ids: &[i64],
+    factors: &[f32],
+    weights: &mut [f32],
+    #[comptime] how: How,
     #[comptime] is_scaled: bool,
 ) {
     let n_edges = offsets[offsets.len() - 1];
@@ -317,17 +341,13 @@ fn pick_weights(
     let mut weight = graph_weights[edge];
     if comptime!(is_scaled) {
         let dst = segment_of(offsets, ABSOLUTE_POS as u32);
-        let node = nodes[dst];
-        let of_dst = neighborhood(indptr, indices, excluded, rows[dst], node, how, excludes);
         // Loops that are always kept represent only themselves, so they are not scaled.
         let mut is_drawn = true;
         if comptime!(how == How::WithLoop) {
-            is_drawn = indices[edge] != node;
+            is_drawn = indices[edge] != nodes[dst];
         }
         if is_drawn {
-            let n_drawn = offsets[dst + 1] - offsets[dst] - of_dst.n_loops;
-            let n_others = of_dst.degree - of_dst.n_loops;
-            weight *= f32::cast_from(n_others) / f32::cast_from(n_drawn);
+            weight *= factors[dst];
         }
     }
     weights[ABSOLUTE_POS] = weight;
@@ -413,29 +433,52 @@ impl Picking<'_> {
     /// Panics if the graph has no weights.
     pub(super) fn weights(&self, offsets: &CubeTensor, edge_ids: &CubeTensor, is_scaled: bool) -> CubeTensor {
         let Self { graph, hop, how, .. } = self;
-        let HopNodes { nodes, rows, excluded } = hop;
+        let nodes = &hop.nodes;
         let n_edges = launch::length(edge_ids);
         let weights = launch::new_tensor(nodes, Shape::new([n_edges]), DType::F32);
         let graph_weights =
             graph.weights.as_ref().expect("a graph without weights should have been rejected");
+        let is_scaled = is_scaled && *how != How::All;
+        let factors = is_scaled.then(|| self.weight_factors(offsets));
         launch_units!(
             pick_weights,
             nodes,
             n_edges,
             graph.address(),
-            launch::buffer(&graph.indptr),
             launch::buffer(&graph.indices),
             launch::buffer(graph_weights),
+            launch::buffer(nodes),
+            launch::buffer(offsets),
+            launch::buffer(edge_ids),
+            launch::buffer(factors.as_ref().unwrap_or(graph_weights)),
+            launch::buffer(&weights),
+            *how,
+            is_scaled
+        );
+        weights
+    }
+
+    /// Returns the factor of the weights of each destination's picks.
+    fn weight_factors(&self, offsets: &CubeTensor) -> CubeTensor {
+        let Self { graph, hop, how, .. } = self;
+        let HopNodes { nodes, rows, excluded } = hop;
+        let n_dsts = launch::length(nodes);
+        let factors = launch::new_tensor(nodes, Shape::new([n_dsts]), DType::F32);
+        launch_units!(
+            weight_factors,
+            nodes,
+            n_dsts,
+            graph.address(),
+            launch::buffer(&graph.indptr),
+            launch::buffer(&graph.indices),
             launch::buffer(rows),
             launch::buffer(nodes),
             launch::buffer(hop.excluded_or_any()),
             launch::buffer(offsets),
-            launch::buffer(edge_ids),
-            launch::buffer(&weights),
+            launch::buffer(&factors),
             *how,
-            excluded.is_some(),
-            is_scaled && *how != How::All
+            excluded.is_some()
         );
-        weights
+        factors
     }
 }

@@ -154,6 +154,35 @@ proptest! {
     }
 }
 
+/// Nodes 17 and 2000 have thousands of in-edges, some of them parallel, of which hundreds of runs are excluded; so are
+/// sources without an edge, and the first and the last neighbour.
+#[test]
+fn device_and_host_exclude_the_same_edges_of_a_hub() {
+    let csc = weighted(&larger());
+    let pairs = [17, 2000].map(NodeId).into_iter().flat_map(|hub| {
+        let neighbors = csc.in_neighbors(hub);
+        let ends = [neighbors[0], neighbors[neighbors.len() - 1]];
+        let every_third = (0..3000).step_by(3).map(NodeId);
+        every_third.chain(ends).chain([hub]).map(move |src| (src, hub))
+    });
+    let excluded = Arc::new(ExcludedEdges::new(pairs));
+    assert!(900 < excluded.srcs_into(NodeId(17)).len());
+    let seeds = nodes([17, 2000, 5, 17, 900]).excluding(Some(excluded));
+    let mut scratch = Scratch::default();
+    for rule in RULES {
+        for fanout in [Fanout::UpTo(0), Fanout::UpTo(25), Fanout::UpTo(1000), Fanout::All] {
+            let (fanouts, key) = ([Fanout::UpTo(3), fanout], RngKey::new(5));
+            let expected = on_host(&csc, &fanouts, rule.clone(), EdgeWeights::Unbiased, &seeds, key);
+            for graph in
+                [DeviceGraph::new(csc.clone(), &device()), DeviceGraph::host_staged(csc.clone(), &device())]
+            {
+                let sampler = sampler(graph.unwrap(), &fanouts, rule.clone(), EdgeWeights::Unbiased);
+                check_same(&sampler.sample_blocks(&seeds, key, &mut scratch).unwrap(), &expected);
+            }
+        }
+    }
+}
+
 /// Returns a graph with hubs that is large enough to fill several chunks of every kernel.
 fn larger() -> CooGraph {
     let n_nodes = 3000_u32;
