@@ -5,6 +5,21 @@ use burn::tensor::{Device, Tensor, TensorData};
 use kiln_sample::{KeyDomain, RngKey};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
+use serde::{Deserialize, Serialize};
+
+/// The distribution of the initial weights of a [`Sage`](crate::Sage) model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WeightInit {
+    /// That of DGL's `SAGEConv`: Xavier uniform with the gain of a ReLU (Glorot and Bengio 2010, equation 16), and biases
+    /// of 0.
+    #[default]
+    Dgl,
+    /// That of PyG's `SAGEConv`, which is also that of PyTorch's `Linear`: uniform within `1 / sqrt(d_in)`, biases too.
+    /// The range is smaller. It suits link prediction: the dot product of two rows is a logit, and rows with large values
+    /// saturate it.
+    Pyg,
+}
 
 /// The gain for a ReLU (He, Zhang, Ren, Sun 2015, section 2.2), as in DGL's `SAGEConv`.
 pub(crate) const RELU_GAIN: f64 = std::f64::consts::SQRT_2;

@@ -42,6 +42,7 @@ pub use gcn::{Gcn, GcnConfig};
 pub use gcn_conv::{GcnConv, GcnConvConfig};
 pub use gin::{Gin, GinConfig, GinLayer, JumpingKnowledge};
 pub use gin_conv::{Epsilon, GinConv};
+pub use init::WeightInit;
 pub use linear::Linear;
 pub use link::{LinkDecoder, LinkDecoderConfig, LinkLoss, LinkModel, LinkModelConfig, LinkPairs};
 pub use loss::{ClassLoss, LossSum, TargetLoss};

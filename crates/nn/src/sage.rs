@@ -10,7 +10,7 @@ use crate::frame::{FrameConfig, fmt_options};
 use crate::stack::Widths;
 use crate::{
     Aggregate, BlockModel, ForwardContext, Frame, JumpingKnowledge, LayerWiseModel, ModelConfig,
-    Normalization, Result, SageConv, SageConvConfig,
+    Normalization, Result, SageConv, SageConvConfig, WeightInit,
 };
 
 /// The configuration of a [`Sage`] model.
@@ -43,6 +43,9 @@ pub struct SageConfig {
     /// [`JumpingKnowledge::Direct`], all layers have the hidden width, and a linear layer follows them.
     #[serde(default)]
     pub jumping: JumpingKnowledge,
+    /// The distribution of the layers' initial weights.
+    #[serde(default)]
+    pub weight_init: WeightInit,
 }
 
 impl SageConfig {
@@ -60,6 +63,7 @@ impl SageConfig {
             norm: Normalization::None,
             residual: false,
             jumping: JumpingKnowledge::Direct,
+            weight_init: WeightInit::Dgl,
         }
     }
 
@@ -111,6 +115,12 @@ impl SageConfig {
         Self { jumping, ..self }
     }
 
+    /// Sets the distribution of the layers' initial weights.
+    #[must_use]
+    pub fn weight_init(self, weight_init: WeightInit) -> Self {
+        Self { weight_init, ..self }
+    }
+
     /// Creates a model with initial weights drawn from the key; layer `i` uses `key.fold_in(KeyDomain::Layer, i)`.
     ///
     /// # Errors
@@ -119,7 +129,8 @@ impl SageConfig {
     pub fn init(&self, key: RngKey, device: &Device) -> Result<Sage> {
         let (frame, aggregate) = (self.frame(), self.aggregate);
         let layer = |(i, [d_in, d_out]): (usize, [usize; 2])| {
-            SageConvConfig { d_in, d_out, aggregate }.init(key.fold_in(KeyDomain::Layer, i as u64), device)
+            let key = key.fold_in(KeyDomain::Layer, i as u64);
+            SageConvConfig { d_in, d_out, aggregate }.init_with(self.weight_init, key, device)
         };
         let layers = frame.of_convs()?.into_iter().enumerate().map(layer).collect::<Result<_>>()?;
         Ok(Sage { layers, frame: frame.init(key, device)? })
@@ -147,6 +158,7 @@ impl fmt::Debug for SageConfig {
             norm,
             residual,
             jumping,
+            weight_init,
         } = self;
         let mut text = f.debug_struct("SageConfig");
         text.field("d_in", d_in);
@@ -157,6 +169,9 @@ impl fmt::Debug for SageConfig {
         text.field("input_dropout", input_dropout);
         text.field("dropout", dropout);
         fmt_options(&mut text, *norm, *residual, *jumping);
+        if *weight_init != WeightInit::Dgl {
+            text.field("weight_init", weight_init);
+        }
         text.finish()
     }
 }

@@ -5,7 +5,7 @@ use kiln_kernels::ops::{self, Aggregation, OwnRow, Reduction};
 use kiln_sample::RngKey;
 
 use crate::error::check_weight;
-use crate::init::{RELU_GAIN, xavier_uniform, zeros};
+use crate::init::{RELU_GAIN, WeightInit, uniform, xavier_uniform, zeros};
 use crate::stack::{product, projects_first};
 use crate::{Aggregate, Result};
 
@@ -22,19 +22,33 @@ pub struct SageConvConfig {
 
 impl SageConvConfig {
     /// Creates a layer with initial weights drawn from the key: Xavier uniform with the gain of a ReLU, as in DGL's
-    /// `SAGEConv`, and a bias of zeros. (PyG draws uniformly within `1 / sqrt(d_in)`, a smaller range.)
+    /// `SAGEConv`, and a bias of zeros. For other distributions see
+    /// [`SageConvConfig::init_with`].
     ///
     /// # Errors
     /// Returns an error if a width is 0 or too large, or if the weight matrices would be too large.
     pub fn init(&self, key: RngKey, device: &Device) -> Result<SageConv> {
+        self.init_with(WeightInit::Dgl, key, device)
+    }
+
+    /// Creates a layer with initial weights of this distribution, drawn from the key. Parameter 0 is the matrix of a
+    /// node's own row, 1 that of the neighbours, 2 the bias.
+    ///
+    /// # Errors
+    /// Returns the errors of [`SageConvConfig::init`].
+    pub fn init_with(&self, init: WeightInit, key: RngKey, device: &Device) -> Result<SageConv> {
         let &Self { d_in, d_out, aggregate } = self;
         check_weight(d_in, d_out)?;
-        Ok(SageConv {
-            weight_self: xavier_uniform(key, 0, [d_in, d_out], RELU_GAIN, device),
-            weight_neigh: xavier_uniform(key, 1, [d_in, d_out], RELU_GAIN, device),
-            bias: zeros(d_out, device),
-            aggregate,
-        })
+        let bound = 1.0 / (d_in as f64).sqrt();
+        let matrix = |parameter| match init {
+            WeightInit::Dgl => xavier_uniform(key, parameter, [d_in, d_out], RELU_GAIN, device),
+            WeightInit::Pyg => uniform(key, parameter, [d_in, d_out], bound, device),
+        };
+        let bias = match init {
+            WeightInit::Dgl => zeros(d_out, device),
+            WeightInit::Pyg => uniform(key, 2, [d_out], bound, device),
+        };
+        Ok(SageConv { weight_self: matrix(0), weight_neigh: matrix(1), bias, aggregate })
     }
 }
 

@@ -5,8 +5,8 @@ use kiln_sample::{KeyDomain, RngKey};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{check_dropout, check_size};
-use crate::link::pairs::PairsPart;
-use crate::stack::product;
+use crate::link::pairs::{PAIRS_AT_ONCE, PairsPart};
+use crate::stack::{n_weights, product};
 use crate::{ForwardContext, Linear, LinkPairs, Mode, Result};
 
 /// The layer number that keys the decoder's initial weights and, for its first dense layer, the dropout masks. It is
@@ -41,6 +41,16 @@ impl LinkDecoderConfig {
     /// Returns true if the decoder has parameters, whose shapes depend on the width of the rows.
     pub fn has_parameters(&self) -> bool {
         *self != Self::Dot
+    }
+
+    /// Returns a lower bound on the number of parameters, for rows of `width` columns. Valid for any values, because those
+    /// of a damaged file are counted before they are checked.
+    pub(crate) fn min_parameters(&self, width: usize) -> u64 {
+        match *self {
+            Self::Dot => 0,
+            Self::DistMult => width as u64,
+            Self::Mlp { hidden, n_layers, .. } => n_weights(n_layers, width, hidden, 1),
+        }
     }
 
     /// Creates a decoder of rows of `width` columns. The weights and biases of dense layer `i` are parameters `2 i` and
@@ -107,7 +117,8 @@ impl LinkDecoder {
     }
 
     /// Scores every row of `src` with every row of `dst`, without dropout. For a dot product or DistMult, this is one
-    /// matrix product. The scores equal those of [`LinkDecoder::scores`] up to rounding.
+    /// matrix product; a perceptron reads the products of at most 65,536 pairs at once. The scores equal those of
+    /// [`LinkDecoder::scores`] up to rounding.
     ///
     /// # Shapes
     /// `src` is `[n_src, width]`, `dst` `[n_dst, width]`, the result `[n_src, n_dst]`.
@@ -123,10 +134,17 @@ impl LinkDecoder {
         if self.linears.is_empty() {
             return product(src, dst.transpose());
         }
-        let x = src.unsqueeze_dim::<3>(1) * dst.unsqueeze_dim::<3>(0);
-        let ids = Tensor::zeros([n_src * n_dst], (&x.device(), DType::U32));
+        let dst = dst.unsqueeze_dim::<3>(0);
         let ctx = ForwardContext { key: RngKey::new(0), mode: Mode::Eval };
-        self.of_products(x.reshape([n_src * n_dst, width]), &ids, &ctx).reshape([n_src, n_dst])
+        let scores = |first: usize, n: usize| {
+            let x = src.clone().narrow(0, first, n).unsqueeze_dim::<3>(1) * dst.clone();
+            let ids = Tensor::zeros([n * n_dst], (&x.device(), DType::U32));
+            self.of_products(x.reshape([n * n_dst, width]), &ids, &ctx).reshape([n, n_dst])
+        };
+        // A perceptron needs the products of all pairs, so few sources are scored at once.
+        let n_at_once = (PAIRS_AT_ONCE / n_dst.max(1)).max(1);
+        let parts = (0..n_src.max(1)).step_by(n_at_once);
+        Tensor::cat(parts.map(|first| scores(first, n_at_once.min(n_src - first))).collect(), 0)
     }
 
     /// Computes the scores `[n, 1]` of the element-wise products of pairs, `[n, width]`.

@@ -77,7 +77,8 @@ impl<C: ModelConfig> ModelConfig for LinkModelConfig<C> {
     }
 
     fn min_parameters(&self) -> u64 {
-        self.encoder.min_parameters()
+        let of_decoder = self.decoder.min_parameters(self.encoder.d_out().unwrap_or(0));
+        self.encoder.min_parameters().saturating_add(of_decoder)
     }
 
     fn d_in(&self) -> Option<usize> {

@@ -3,7 +3,7 @@ use kiln_kernels::DeviceRows;
 
 /// The maximum number of pairs that are scored at once: with rows of 128 columns, their rows take 64 MiB. An evaluation
 /// with 1,000 negatives per link has millions of pairs in a batch.
-const PAIRS_AT_ONCE: usize = 1 << 16;
+pub(crate) const PAIRS_AT_ONCE: usize = 1 << 16;
 
 /// The pairs of nodes that a [`LinkDecoder`](crate::LinkDecoder) scores, on a device.
 ///

@@ -6,7 +6,10 @@ use kiln_graph::{Block, BlockParts, EdgeId, LocalId, NodeId};
 use kiln_kernels::DeviceBlock;
 use kiln_kernels::ops::{self, Reduction};
 use kiln_kernels::testing::{check_close, check_layer, device, on_cpu, ramp, values};
-use kiln_nn::{Aggregate, BlockModel, Error, ForwardContext, Mode, Sage, SageConfig, SageConvConfig};
+use kiln_nn::{
+    Aggregate, BlockModel, Error, ForwardContext, Mode, Sage, SageConfig, SageConv, SageConvConfig,
+    WeightInit,
+};
 use kiln_sample::RngKey;
 
 use crate::common::glorot::check_initial_range;
@@ -256,6 +259,33 @@ fn initial_weights_are_as_documented() {
     assert_eq!(first[..4], [0.078_525_186, -0.159_985_42, -0.100_992_59, 0.101_944_65]);
     let last = values(model.layers[2].weight_neigh.val());
     assert_eq!(last[..3], [0.157_211_4, -0.018_044_947, -0.093_659_565]);
+}
+
+/// The numbers are those of a dense layer with this width.
+#[test]
+fn initial_weights_of_pyg_are_uniform_within_the_inverse_root_of_the_width() {
+    let config = SageConfig { d_in: 100, hidden: 256, n_classes: 49, ..config(Aggregate::Mean) };
+    let config = config.weight_init(WeightInit::Pyg);
+    assert!(format!("{config:?}").contains("weight_init: Pyg"), "{config:?}");
+    let model = config.init(RngKey::new(0), &device()).expect("the configuration should be valid");
+    let all = |layer: &SageConv| {
+        [values(layer.weight_self.val()), values(layer.weight_neigh.val()), values(layer.bias.val())]
+    };
+    let last = model.layers.len() - 1;
+    for (layer, bound) in [(0, 0.1), (last, 1.0 / 16.0)] {
+        let parameters = all(&model.layers[layer]);
+        for values in &parameters {
+            let largest = values.iter().fold(0.0_f32, |largest, value| largest.max(value.abs()));
+            assert!(0.8 * bound < largest && largest <= bound, "{largest}, expected almost {bound}");
+        }
+        assert_ne!(parameters[0], parameters[1], "each parameter should have numbers of its own");
+    }
+    // Xavier's range is larger by a factor, and draws the same numbers.
+    let xavier = SageConfig { weight_init: WeightInit::Dgl, ..config }.init(RngKey::new(0), &device());
+    let xavier = values(xavier.expect("the configuration should be valid").layers[0].weight_self.val());
+    let factor = (2.0_f32 * 6.0 / 356.0).sqrt() / 0.1;
+    let scaled: Vec<f32> = all(&model.layers[0])[0].iter().map(|value| value * factor).collect();
+    check_close(&scaled, &xavier, 1e-6);
 }
 
 #[test]
