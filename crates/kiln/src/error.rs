@@ -44,6 +44,20 @@ pub enum Error {
         /// The name of the operation, for the message.
         what: &'static str,
     },
+    /// The operation needs a partitioned graph.
+    #[error("{what} needs a loader of a partitioned graph, got one of a whole graph: {instead}")]
+    NeedsPartitionedGraph {
+        /// The name of the operation, for the message.
+        what: &'static str,
+        /// The operation for a whole graph, for the message.
+        instead: &'static str,
+    },
+    /// A loader of nodes has an objective, but it is part of a loader of links, which has its own loss.
+    #[error(
+        "the loader of the links' nodes has an objective, which link prediction does not use: call .loss() on the \
+         LinkNeighborLoader, instead of .objective() on the NeighborLoader"
+    )]
+    ObjectiveOfNodes,
     /// The operation needs a partition in this process, but graph servers hold all partitions.
     #[error(
         "{what} needs a local partition: open the partitions instead of connecting to servers, or use GraphMode::Host"

@@ -52,7 +52,8 @@ impl FitConfig {
     }
 
     /// Sets the metric on the validation split that selects the best epoch and ends the patience. The default is the
-    /// accuracy for classes, the area under the ROC curve for several labels, and the RMSE for regression.
+    /// accuracy for classes, the area under the ROC curve for several labels, the RMSE for regression, and the mean
+    /// reciprocal rank (MRR) for links.
     pub fn metric(self, metric: Metric) -> Self {
         Self { metric: Some(metric), ..self }
     }

@@ -13,7 +13,7 @@ use kiln_train::{
 
 use crate::batches::{batch_settings, items_of, items_of_all_ranks, objective_setting};
 use crate::neighbor_loader::nodes_of_links;
-use crate::{DataLoader, NeighborLoader, RankHandle, Result};
+use crate::{DataLoader, Error, NeighborLoader, RankHandle, Result};
 
 /// A description of minibatches of links, with the sampled neighbourhoods of their sources, their destinations and
 /// their negatives. It trains a [`LinkModel`].
@@ -53,45 +53,62 @@ impl LinkNeighborLoader {
     ///
     /// # Errors
     /// Returns [`Error::OtherGraph`] if the graphs have different numbers of nodes, [`Error::NeedsWholeGraph`] for a
-    /// loader of a partitioned graph, and [`Error::Graph`] if edge weights are not finite.
+    /// loader of a partitioned graph, [`Error::ObjectiveOfNodes`] if [`NeighborLoader::objective`] was called on `nodes`,
+    /// and [`Error::Graph`] if edge weights are not finite.
     pub fn new(nodes: NeighborLoader, split: &LinkSplit) -> Result<Self> {
-        Ok(Self::of(nodes.on_message_graph(split)?, split.targets()))
+        Self::of(nodes.on_message_graph(split)?, split.targets())
     }
 
     /// Returns a loader of links between the nodes of a partitioned graph, which is the message graph: it must not have
     /// the links of the validation and the test. Otherwise it is [`LinkNeighborLoader::new`].
     ///
     /// # Errors
-    /// Returns [`Error::Data`] if a node of a link or of a negative is not in the graph.
+    /// Returns [`Error::NeedsPartitionedGraph`] for a loader of a whole graph, [`Error::ObjectiveOfNodes`] if
+    /// [`NeighborLoader::objective`] was called on `nodes`, and [`Error::Data`] if a node of a link or of a negative is
+    /// not in the graph.
     #[cfg(feature = "grpc")]
     pub fn partitioned(nodes: NeighborLoader, targets: &LinkTargets) -> Result<Self> {
+        if nodes.partition().is_none() {
+            // The graph of a dataset may have the links of the validation and the test.
+            let what = "LinkNeighborLoader::partitioned";
+            return Err(Error::NeedsPartitionedGraph {
+                what,
+                instead: "use LinkNeighborLoader::new with a split",
+            });
+        }
         targets.check(nodes.source().n_nodes())?;
-        Ok(Self::of(nodes, targets))
+        Self::of(nodes, targets)
     }
 
-    fn of(nodes: NeighborLoader, targets: &LinkTargets) -> Self {
+    fn of(nodes: NeighborLoader, targets: &LinkTargets) -> Result<Self> {
+        if nodes.has_objective() {
+            return Err(Error::ObjectiveOfNodes);
+        }
         let uniform = |n_per_link| {
             Negatives::new(UniformNegatives { n_nodes: nodes.source().n_nodes() as u32 }, n_per_link)
         };
         let fixed = [targets.val_negatives(), targets.test_negatives()];
         let eval_negatives =
             fixed.map(|fixed| fixed.cloned().map_or_else(|| uniform(Self::EVAL_NEGATIVES), Negatives::fixed));
-        Self {
+        Ok(Self {
             negatives: uniform(1),
             eval_negatives,
             nodes,
             targets: targets.clone(),
             exclusion: LinkExclusion::default(),
             loss: LinkLoss::default(),
-        }
+        })
     }
 
-    /// Sets the negatives of training.
+    /// Sets the negatives of training. The run reports how many of them are still rejected after the last draw
+    /// ([`FitReport::negatives`](kiln_train::FitReport::negatives)). [`InBatchNegatives`](kiln_sample::InBatchNegatives)
+    /// of a step with a single link are the link itself, and count as rejected.
     pub fn negatives(self, negatives: Negatives) -> Self {
         Self { negatives, ..self }
     }
 
-    /// Sets the negatives of the validation and the test.
+    /// Sets the negatives of the validation and the test. In-batch negatives are for training: in evaluations they
+    /// depend on the batch size and on the number of ranks.
     pub fn eval_negatives(self, negatives: Negatives) -> Self {
         self.val_negatives(negatives.clone()).test_negatives(negatives)
     }
@@ -206,9 +223,9 @@ impl<M: LayerWiseModel + Sync> DataLoader<LinkModel<M>> for LinkNeighborLoader {
             Phase::Train { .. } => trainer.items(&links[..], batches)?,
             Phase::Validation | Phase::Test => evaluator.items(trainer, &links[..], batches)?,
         };
-        // An exact evaluation reads the rows of all nodes instead of sampled neighbours.
+        // An exact evaluation computes the rows of all nodes, and reads only the pairs of the batches.
         let nodes = match (phase, evaluator) {
-            (Phase::Validation | Phase::Test, Evaluator::Exact(_)) => self.nodes.without_neighbors(),
+            (Phase::Validation | Phase::Test, Evaluator::Exact(_)) => self.nodes.for_pairs_only(),
             _ => self.nodes.clone(),
         };
         let batcher = nodes.batcher(trainer.device(), None, || {

@@ -189,7 +189,9 @@ impl NeighborLoader {
     }
 
     /// Sets the loss. The default suits the data's targets: the cross entropy for classes, the binary cross entropy for
-    /// several labels per node, and the squared error for regression.
+    /// several labels per node, and the squared error for regression. A
+    /// [`LinkNeighborLoader`](crate::LinkNeighborLoader) rejects a loader with an objective, because it has a loss of its
+    /// own.
     pub fn objective(self, objective: Objective) -> Self {
         Self { objective: Some(objective), ..self }
     }

@@ -5,7 +5,7 @@ pub use kiln_graph::{GraphId, NodeId};
 pub use kiln_loader::{LinkExclusion, Phase};
 pub use kiln_nn::{
     Aggregate, GcnConfig, GinConfig, JumpingKnowledge, LinkDecoderConfig, LinkLoss, LinkModelConfig,
-    ModelConfig, Normalization, SageConfig,
+    ModelConfig, Normalization, SageConfig, WeightInit,
 };
 pub use kiln_sample::{EdgeWeights, Fanout, Negatives, Rule, UniformNegatives};
 pub use kiln_train::{

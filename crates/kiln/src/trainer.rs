@@ -297,7 +297,8 @@ pub struct TrainedModel<M> {
     pub model: M,
     /// The best epoch: its number, its validation metrics and the hash of its weights.
     pub best: Best,
-    /// The outcome of the run: its epochs, early stopping and peak memory.
+    /// The outcome of the run: its epochs, early stopping, peak memory and, for links, the negatives of training and
+    /// validation.
     pub report: FitReport,
     run: Run,
     parts: Parts,
@@ -341,7 +342,8 @@ impl<M: Module + Sync> TrainedModel<M> {
         let (mut trainer, evaluator) = self.trainer(loader)?;
         let test = self.outputs(loader, Phase::Test, &mut trainer, &evaluator)?;
         let peak_memory = self.report.peak_memory.max(trainer.peak_memory());
-        let report = FitReport { peak_memory, ..self.report };
+        let mut report = FitReport { peak_memory, ..self.report };
+        report.negatives.test = trainer.eval_negatives();
         let info =
             ReportInfo { title: &self.title, class_names: loader.names().1, elapsed: self.started.elapsed() };
         Ok(self.run.finish(&test, &report, &info)?)

@@ -5,7 +5,7 @@
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use kiln::burn::module::{Module, ModuleVisitor, Param};
 use kiln::burn::tensor::Tensor;
@@ -15,7 +15,9 @@ use kiln::graph::{CscBuilder, Links};
 use kiln::kernels::to_vec_f32;
 use kiln::prelude::*;
 use kiln::sample::{KeyDomain, Neighbors, NodeKey, RngKey, Selection};
-use kiln::train::LinkTask;
+use kiln::train::{
+    EpochReport, LinkTask, MetricSums, NegativeCounts, Objective, RunNegatives, StepReport, TrainCallback,
+};
 
 const DIM: usize = 32;
 
@@ -178,6 +180,14 @@ fn a_run_resumes_exactly_and_only_with_the_same_negatives() {
     let other = loader.clone().exclusion(LinkExclusion::Directed);
     let error = fit(&other, resume()).unwrap_err().to_string();
     assert!(error.contains("exclusion"), "{error}");
+    let uniform = kiln::sample::UniformNegatives { n_nodes: 500 };
+    let (two, draws) = (Negatives::new(uniform, 2), Negatives::new(uniform, 1).max_draws(8));
+    for negatives in [two, draws, Negatives::new(kiln::sample::InBatchNegatives, 1)] {
+        let error = fit(&loader.clone().negatives(negatives.clone()), resume()).unwrap_err().to_string();
+        assert!(error.contains("negatives") && !error.contains("test negatives"), "{negatives:?}: {error}");
+    }
+    let error = fit(&loader.clone().test_negatives(Negatives::new(uniform, 50)), resume()).unwrap_err();
+    assert!(error.to_string().contains("test negatives"), "{error}");
     let resumed = fit(&loader, resume()).unwrap();
     assert!(resumed == whole, "the resumed run should have the same weights");
 }
@@ -222,6 +232,131 @@ fn rejects_splits_of_other_graphs_and_loaders_without_negatives() {
     };
     let error = fit(&loader.negatives(none));
     assert!(error.contains("negative"), "{error}");
+}
+
+#[test]
+fn rejects_loaders_of_nodes_with_an_objective() {
+    let (data, _) = random_graph(400, 1_200);
+    let split = LinkSplit::random(&data.graph, &LinkSplitConfig::default(), 3).unwrap();
+    let nodes = NeighborLoader::new(&data, [5]).objective(Objective::default());
+    let error = LinkNeighborLoader::new(nodes, &split).unwrap_err();
+    assert!(matches!(error, Error::ObjectiveOfNodes) && error.to_string().contains(".loss()"), "{error}");
+}
+
+/// The graph of a dataset may have the links of the validation and the test.
+#[cfg(feature = "grpc")]
+#[test]
+fn rejects_whole_graphs_instead_of_partitioned_message_graphs() {
+    let (data, _) = random_graph(400, 1_200);
+    let split = LinkSplit::random(&data.graph, &LinkSplitConfig::default(), 3).unwrap();
+    let error =
+        LinkNeighborLoader::partitioned(NeighborLoader::new(&data, [5]), split.targets()).unwrap_err();
+    assert!(matches!(error, Error::NeedsPartitionedGraph { .. }), "{error}");
+    assert!(error.to_string().contains("LinkNeighborLoader::new"), "{error}");
+}
+
+/// Returns the counts of a run's negatives on rank 0, and its summary file.
+fn negatives_of(loader: &LinkNeighborLoader, n_ranks: usize, fit: impl Fn() -> FitConfig + Sync) -> Reported {
+    let reported = launch(RankConfig::threads(n_ranks), |rank| {
+        let trained = Trainer::new(linear(), AdamConfig::new(0.01)).rank(&rank).fit(loader, fit())?;
+        let summary = trained.write_report(loader)?;
+        assert_eq!(trained.report.negatives.test.n_negatives, 0, "the test comes after the training");
+        let Some(summary) = summary else { return Ok(None) };
+        let file = std::fs::read_to_string(trained.folder().unwrap().join("summary.json"))?;
+        Ok(Some(Reported { negatives: summary.negatives, printed: summary.to_string(), file }))
+    });
+    reported.unwrap().remove(0).unwrap()
+}
+
+struct Reported {
+    negatives: RunNegatives,
+    printed: String,
+    file: String,
+}
+
+#[test]
+fn runs_report_negatives_that_are_rejected_after_the_last_draw() {
+    let (data, _) = random_graph(60, 600);
+    let config = LinkSplitConfig { val: 0.1, test: 0.1, ..LinkSplitConfig::default() };
+    let split = LinkSplit::random(&data.graph, &config, 3).unwrap();
+    let uniform = kiln::sample::UniformNegatives { n_nodes: 60 };
+    let rejecting = |n_per_link, n_draws| {
+        Negatives::new(uniform, n_per_link).rejecting(data.graph.clone()).unwrap().max_draws(n_draws)
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let run = |n_ranks: usize, evaluation: EvalMode, name: &str, fit: fn(FitConfig) -> FitConfig| {
+        let nodes = NeighborLoader::new(&data, [5]).batch_size(120 / n_ranks).evaluation(evaluation);
+        let loader = LinkNeighborLoader::new(nodes, &split).unwrap();
+        let loader = loader.negatives(rejecting(2, 1)).val_negatives(rejecting(5, 1));
+        let loader = loader.test_negatives(rejecting(7, 2));
+        negatives_of(&loader, n_ranks, || fit(out(folder.path(), name)))
+    };
+    let Reported { negatives, printed, file } = run(1, EvalMode::Sampled, "one", |fit| fit);
+    let [n_train, n_val, n_test] =
+        [&split.split().train, &split.split().val, &split.split().test].map(|links| links.len() as u64);
+    let phases = [negatives.train, negatives.val, negatives.test];
+    assert_eq!(phases.map(|counts| counts.n_negatives), [3 * 2 * n_train, 5 * n_val, 7 * n_test]);
+    // About 510 of the 1,770 pairs of nodes have edges.
+    for (counts, share) in phases.iter().zip([0.3, 0.3, 0.09]) {
+        let rejected = counts.n_rejected as f64 / counts.n_negatives as f64;
+        assert!((rejected - share).abs() < 0.07, "{counts:?}, expected a share of about {share}");
+    }
+    for (phase, counts) in ["training", "validation", "test"].into_iter().zip(phases) {
+        let NegativeCounts { n_negatives, n_rejected } = counts;
+        let note =
+            format!("\nnote: {n_rejected} of {n_negatives} negatives of the {phase} are edges of the graph");
+        assert!(printed.contains(&note), "{note}: {printed}");
+        let field = format!("\"n_negatives\": {n_negatives},\n      \"n_rejected\": {n_rejected}");
+        assert!(file.contains(&field), "{phase}: {file}");
+    }
+    for n_ranks in [2, 4] {
+        assert_eq!(run(n_ranks, EvalMode::Sampled, &format!("{n_ranks}"), |fit| fit).negatives, negatives);
+    }
+    let exact = EvalMode::Exact { memory_bytes: None };
+    assert_eq!(run(1, exact, "exact", |fit| fit).negatives, negatives);
+    assert_eq!(run(2, exact, "exact of two", |fit| fit).negatives, negatives);
+}
+
+/// Stops a run after this many steps.
+struct StopAfter {
+    n_steps: usize,
+    stop: Arc<AtomicBool>,
+}
+
+impl TrainCallback for StopAfter {
+    fn step(&mut self, _: &StepReport) {
+        self.n_steps -= 1;
+        self.stop.store(self.n_steps == 0, Ordering::Relaxed);
+    }
+
+    fn epoch(&mut self, _: usize, _: &EpochReport, _: &MetricSums, _: bool) {}
+}
+
+#[test]
+fn resumed_runs_report_the_negatives_of_all_epochs() {
+    let folder = tempfile::tempdir().unwrap();
+    // Steps of one link: each in-batch negative is the link itself.
+    let (data, _) = random_graph(40, 60);
+    let split = LinkSplit::random(&data.graph, &LinkSplitConfig::default(), 3).unwrap();
+    let loader = LinkNeighborLoader::new(NeighborLoader::new(&data, [5]).batch_size(1), &split).unwrap();
+    let loader = loader.negatives(Negatives::new(kiln::sample::InBatchNegatives, 2));
+    let path = folder.path().join("run");
+    let stop = Arc::new(AtomicBool::new(false));
+    let n_steps = split.split().train.len();
+    let fit = FitConfig::epochs(3).out(&path).quiet().stop_flag(Arc::clone(&stop));
+    let fit = fit.callback(StopAfter { n_steps: n_steps + n_steps / 2, stop });
+    let error = Trainer::new(linear(), AdamConfig::new(0.01)).fit(&loader, fit).unwrap_err();
+    assert!(matches!(error, Error::Interrupted { n_epochs: 1, n_steps: 1.., .. }), "{error}");
+    // The second resumption has nothing to train.
+    for _ in 0..2 {
+        let resumed = negatives_of(&loader, 1, || FitConfig::epochs(3).resume(&path).quiet());
+        let n_negatives = 3 * 2 * split.split().train.len() as u64;
+        let expected = NegativeCounts { n_negatives, n_rejected: n_negatives };
+        assert_eq!(resumed.negatives.train, expected);
+        assert_eq!(resumed.negatives.val.n_negatives, 100 * split.split().val.len() as u64);
+        assert_eq!((resumed.negatives.val.n_rejected, resumed.negatives.test.n_rejected), (0, 0));
+        assert_eq!(resumed.printed.matches("note: ").count(), 1, "{}", resumed.printed);
+    }
 }
 
 /// The task is public, for training loops of one's own.

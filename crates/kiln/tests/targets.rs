@@ -197,7 +197,7 @@ fn objectives_that_do_not_suit_the_targets_are_rejected_before_anything_is_writt
     let error = refused(Objective::MultiLabel);
     assert!(matches!(error, Error::Train(TrainError::OtherTargets { .. })), "{error}");
     let expected = "the task learns several labels per item, but the data has regression targets: set the objective \
-                    that suits the data";
+                    that suits the data (--loss)";
     assert_eq!(error.to_string(), expected);
     let error = refused(Objective::Regression(TargetLoss::BinaryCrossEntropy));
     assert!(matches!(error, Error::Train(TrainError::BinaryLoss)), "{error}");

@@ -1,10 +1,10 @@
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, TryLockError};
 use std::time::Instant;
 
 use kiln_graph::{LinkId, Links, NodeId};
 use kiln_sample::{ExcludedEdges, Negatives};
 
-use crate::{BatchError, Batcher, Phase, SeedBatch, StageTimes};
+use crate::{BatchError, Batcher, Phase, SeedBatch, StageTimes, StepItems};
 
 /// The edges that message passing leaves out in training, so that a model cannot read a link from the graph that it
 /// learns to predict.
@@ -24,6 +24,11 @@ pub enum LinkExclusion {
 ///
 /// Negatives and excluded edges are those of the whole step, so they do not depend on the number of ranks or of
 /// micro-batches. Evaluations exclude no edges: the graph must not contain the links of the validation and the test.
+///
+/// In-batch negatives ([`InBatchNegatives`](kiln_sample::InBatchNegatives)) are for training. In evaluations they depend
+/// on the batch size and on the number of ranks, because a step of an evaluation has one batch of each rank. A step with
+/// a single link, such as a short last step, has no other link: its negatives are the link itself, and
+/// [`LinkBatch::n_rejected`] counts them.
 #[derive(Debug)]
 pub struct LinkBatcher<B> {
     nodes: B,
@@ -31,6 +36,16 @@ pub struct LinkBatcher<B> {
     /// The negatives of training, of the validation and of the test.
     negatives: [Negatives; 3],
     exclusion: LinkExclusion,
+    /// The excluded edges of the last step, which its next batch needs again. The lock is held only to copy the pointer,
+    /// and a worker that does not get it computes the edges itself.
+    last_excluded: Mutex<Option<StepExclusion>>,
+}
+
+/// The excluded edges of a training step.
+#[derive(Debug, Clone)]
+struct StepExclusion {
+    step: StepItems<LinkId>,
+    edges: Arc<ExcludedEdges>,
 }
 
 /// The nodes of a batch of links, and the pairs to score.
@@ -54,6 +69,9 @@ pub struct LinkBatch<B> {
     pub dsts: Vec<u32>,
     /// The number of negatives of each link.
     pub n_negatives: usize,
+    /// The number of negatives, of all links, that are still rejected after the last draw
+    /// ([`SampledNegatives::n_rejected`](kiln_sample::SampledNegatives::n_rejected)).
+    pub n_rejected: u64,
 }
 
 impl<B: Batcher<Item = NodeId>> LinkBatcher<B> {
@@ -61,7 +79,8 @@ impl<B: Batcher<Item = NodeId>> LinkBatcher<B> {
     /// training excludes the step's links in both directions.
     pub fn new(nodes: B, links: Links, negatives: Negatives) -> Self {
         let negatives = [negatives.clone(), negatives.clone(), negatives];
-        Self { nodes, links, negatives, exclusion: LinkExclusion::default() }
+        let (exclusion, last_excluded) = (LinkExclusion::default(), Mutex::default());
+        Self { nodes, links, negatives, exclusion, last_excluded }
     }
 
     /// Sets the negatives of the validation and the test. They depend on the run's seed and the kind of evaluation, so
@@ -93,16 +112,33 @@ impl<B: Batcher<Item = NodeId>> LinkBatcher<B> {
     /// Sets the edges that message passing leaves out in training.
     #[must_use]
     pub fn exclusion(self, exclusion: LinkExclusion) -> Self {
-        Self { exclusion, ..self }
+        Self { exclusion, last_excluded: Mutex::default(), ..self }
     }
 
-    /// Returns the edges to leave out for a step with these links.
-    fn excluded(&self, phase: Phase, step: &[LinkId]) -> Option<Arc<ExcludedEdges>> {
-        let pairs = || step.iter().map(|link| self.links.pair(*link));
-        match (phase.is_training(), self.exclusion) {
-            (false, _) | (_, LinkExclusion::None) => None,
-            (true, LinkExclusion::Directed) => Some(Arc::new(ExcludedEdges::new(pairs()))),
-            (true, LinkExclusion::WithReverses) => Some(Arc::new(ExcludedEdges::with_reverses(pairs()))),
+    /// Returns the edges to leave out for a step with these links. The batches of a step share them.
+    fn excluded(&self, phase: Phase, step: &StepItems<LinkId>) -> Option<Arc<ExcludedEdges>> {
+        if !phase.is_training() || self.exclusion == LinkExclusion::None {
+            return None;
+        }
+        let last = self.with_last(|last| last.clone()).flatten();
+        if let Some(last) = last.filter(|last| last.step == *step) {
+            return Some(last.edges);
+        }
+        let pairs = step.iter().map(|link| self.links.pair(*link));
+        let edges = Arc::new(match self.exclusion {
+            LinkExclusion::WithReverses => ExcludedEdges::with_reverses(pairs),
+            LinkExclusion::Directed | LinkExclusion::None => ExcludedEdges::new(pairs),
+        });
+        self.with_last(|last| *last = Some(StepExclusion { step: step.clone(), edges: Arc::clone(&edges) }));
+        Some(edges)
+    }
+
+    /// Calls `f` with the excluded edges of the last step, unless another thread holds the lock.
+    fn with_last<T>(&self, f: impl FnOnce(&mut Option<StepExclusion>) -> T) -> Option<T> {
+        match self.last_excluded.try_lock() {
+            Ok(mut last) => Some(f(&mut last)),
+            Err(TryLockError::Poisoned(last)) => Some(f(&mut last.into_inner())),
+            Err(TryLockError::WouldBlock) => None,
         }
     }
 
@@ -129,11 +165,11 @@ impl<B: Batcher<Item = NodeId>> Batcher for LinkBatcher<B> {
     ) -> Result<Self::Batch, BatchError> {
         let start = Instant::now();
         let SeedBatch { phase, step, key, phase_key, seeds: links, of_step, .. } = seeds;
-        let of_step: Vec<LinkId> = of_step.iter().copied().collect();
-        self.check(&of_step)?;
+        let all_of_step: Vec<LinkId> = of_step.iter().copied().collect();
+        self.check(&all_of_step)?;
         self.check(&links)?;
         let negatives = self.negatives(phase);
-        let sampled = negatives.sample(&self.links, &links, &of_step, phase_key)?;
+        let sampled = negatives.sample(&self.links, &links, &all_of_step, phase_key)?;
         let pairs = Pairs::new(&self.links, &links, &sampled.srcs, &sampled.dsts);
         let seeds = SeedBatch {
             excluded: self.excluded(phase, &of_step),
@@ -141,8 +177,14 @@ impl<B: Batcher<Item = NodeId>> Batcher for LinkBatcher<B> {
         };
         times.seeds += start.elapsed();
         let nodes = self.nodes.batch(seeds, scratch, times)?;
-        let n_negatives = negatives.n_per_link();
-        Ok(LinkBatch { nodes, links, srcs: pairs.srcs, dsts: pairs.dsts, n_negatives })
+        Ok(LinkBatch {
+            nodes,
+            links,
+            srcs: pairs.srcs,
+            dsts: pairs.dsts,
+            n_negatives: negatives.n_per_link(),
+            n_rejected: sampled.n_rejected,
+        })
     }
 
     fn n_bytes(batch: &Self::Batch) -> usize {

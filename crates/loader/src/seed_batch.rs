@@ -1,3 +1,4 @@
+use std::fmt;
 use std::sync::Arc;
 
 use kiln_graph::{ItemId, NodeId};
@@ -35,7 +36,7 @@ impl<I: ItemId> SeedBatch<I> {
 }
 
 /// The items of a step, over all ranks and all batches, in the order of the phase. Cloning shares the order.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct StepItems<I> {
     /// The items of the phase in their order.
     order: Arc<[I]>,
@@ -55,6 +56,13 @@ impl<I> StepItems<I> {
     pub fn iter(&self) -> impl Iterator<Item = &I> {
         // Items after the end of the order are padding, which is taken from its start.
         self.order[self.start..].iter().chain(self.order.iter().cycle()).take(self.n_items)
+    }
+}
+
+impl<I: fmt::Debug> fmt::Debug for StepItems<I> {
+    /// Writes the items of the step only.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
     }
 }
 

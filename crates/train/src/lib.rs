@@ -85,6 +85,7 @@ pub use step::memory::{MemoryUse, PeakMemory};
 pub use step::metric_sums::{LossWeight, MetricSums};
 #[cfg(feature = "nccl")]
 pub use step::nccl::{CudaDevices, NcclGroup};
+pub use step::negatives::{NegativeCounts, RunNegatives};
 pub use step::node::{NodeClassification, NodeInput, NodeTask};
 pub use step::objective::{BatchTargets, Objective};
 pub use step::optimizer::{AdamConfig, Optimizer, OptimizerConfig, SgdConfig};

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use kiln_data::LinkSplit;
+use kiln_feature::{FeatureBuffer, FeatureDType, FeatureStore};
 use kiln_graph::{LinkId, Links, NodeId, gcn_norm};
-use kiln_sample::Fanout;
+use kiln_kernels::GraphMode;
+use kiln_sample::{Fanout, SamplerConfig};
 use kiln_train::{BatchConfig, EvaluationInfo, Evaluator, ModelInputs};
 
 use crate::source::Source;
@@ -33,11 +35,25 @@ impl NeighborLoader {
         Ok(self.unshared())
     }
 
-    /// Returns a loader whose blocks have no edges, for an evaluation that reads only the seeds.
-    pub(crate) fn without_neighbors(&self) -> Self {
+    /// Returns a loader for an evaluation that reads only the seeds: its blocks have no edges, its feature rows are
+    /// zeros, and it copies neither graph nor features to a device.
+    pub(crate) fn for_pairs_only(&self) -> Self {
         let mut loader = self.clone();
-        loader.sampling.fanouts.iter_mut().for_each(|fanout| *fanout = Fanout::UpTo(0));
+        loader.sampling = SamplerConfig::new(vec![Fanout::UpTo(0); self.sampling.fanouts.len()]);
+        loader.graph_mode = GraphMode::Host;
+        loader.feature_cache = None;
+        match &mut loader.source {
+            Source::Whole { data, .. } => {
+                data.features = Arc::new(NoFeatures { n_rows: data.graph.n_nodes() });
+            }
+            #[cfg(feature = "grpc")]
+            Source::Partitioned(_) => (),
+        }
         loader.unshared()
+    }
+
+    pub(crate) fn has_objective(&self) -> bool {
+        self.objective.is_some()
     }
 
     pub(crate) fn source(&self) -> &Source {
@@ -70,7 +86,64 @@ impl NeighborLoader {
     }
 }
 
+/// Features of one column of zeros, for batches whose features are not read.
+#[derive(Debug)]
+struct NoFeatures {
+    n_rows: usize,
+}
+
+impl FeatureStore for NoFeatures {
+    fn dim(&self) -> usize {
+        1
+    }
+
+    fn n_rows(&self) -> usize {
+        self.n_rows
+    }
+
+    fn dtype(&self) -> FeatureDType {
+        FeatureDType::F32
+    }
+
+    fn gather(&self, ids: &[NodeId], out: &mut FeatureBuffer) -> kiln_feature::Result<()> {
+        if let Some(&node) = ids.iter().find(|node| self.n_rows <= node.index()) {
+            return Err(kiln_feature::Error::NodeOutOfRange { node, n_rows: self.n_rows });
+        }
+        *out = FeatureBuffer::F32(vec![0.0; ids.len()]);
+        Ok(())
+    }
+}
+
 /// Returns the sources and the destinations of some links.
 pub(crate) fn nodes_of_links(links: &Links, ids: &[LinkId]) -> Vec<NodeId> {
     ids.iter().map(|link| links.pair(*link)).flat_map(|(src, dst)| [src, dst]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use kiln_data::synthetic;
+    use kiln_kernels::GraphMode;
+    use kiln_train::HostOrDeviceBatcher;
+
+    use super::*;
+
+    /// The CPU device of this test cannot sample, so a copy of the graph on the device would be an error.
+    #[test]
+    fn a_loader_for_pairs_copies_nothing_to_the_device_and_gathers_no_features() {
+        let data = synthetic::ring(100).unwrap();
+        let nodes = NeighborLoader::new(&data, [10, 10]).graph_mode(GraphMode::Device).feature_cache(1 << 10);
+        let pairs = nodes.for_pairs_only();
+        let device = burn::tensor::Device::flex();
+        let batcher = pairs.batcher(&device, None, || panic!("the cache should not be sampled")).unwrap();
+        assert!(matches!(batcher, HostOrDeviceBatcher::Host(_)), "{batcher:?}");
+        assert!(pairs.device_copies().is_empty() && nodes.device_copies().is_empty());
+        let Source::Whole { data: of_pairs, .. } = &pairs.source else {
+            panic!("the source should be a dataset")
+        };
+        let mut rows = FeatureBuffer::empty(FeatureDType::F32);
+        of_pairs.features.gather(&[NodeId(7), NodeId(99)], &mut rows).unwrap();
+        assert_eq!((of_pairs.features.dim(), rows.into_f32()), (1, vec![0.0; 2]));
+        of_pairs.features.gather(&[NodeId(100)], &mut FeatureBuffer::empty(FeatureDType::F32)).unwrap_err();
+        assert_eq!(nodes.source.data_hash().unwrap(), data.hash().unwrap(), "the loader should not change");
+    }
 }

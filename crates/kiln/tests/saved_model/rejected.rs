@@ -162,7 +162,16 @@ fn rejects_configs_that_are_too_large_for_the_weights_before_the_model_is_create
     let split = Split::random(graphs.n_graphs(), [0.6, 0.1], 0).unwrap();
     let gin = GinConfig::paper(features.dim(), 8, 2);
     let (_other, run_of_gin) = trained(&gin, &GraphLoader::new(&graphs, features, &split), 1);
+    let data = kiln::data::synthetic::ring(60).unwrap();
+    let split = LinkSplitConfig { val: 0.2, test: 0.2, ..LinkSplitConfig::default() };
+    let split = LinkSplit::random(&data.graph, &split, 0).unwrap();
+    let links = LinkNeighborLoader::new(NeighborLoader::new(&data, [2]).batch_size(20), &split).unwrap();
+    let encoder = SageConfig::new(data.features.dim(), 8).layers(1);
+    let decoder = LinkDecoderConfig::Mlp { hidden: 5, n_layers: 2, dropout: 0.0 };
+    let (_third, run_of_links) = trained(&LinkModelConfig { encoder, decoder }, &links, 1);
     for (run, from, to) in [
+        (&run_of_links, "\"hidden\": 5", "\"hidden\": 1048576"),
+        (&run_of_links, "\"n_layers\": 2", "\"n_layers\": 18446744073709551615"),
         (&run, "\"hidden\": 8", "\"hidden\": 1048576"),
         (&run, "\"hidden\": 8", "\"hidden\": 18446744073709551615"),
         (&run_of_gin, "\"hidden\": 8", "\"hidden\": 30000"),

@@ -1,16 +1,17 @@
 //! Batches of links: pairs, negatives and excluded edges.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kiln_feature::{DenseFeatures, FeatureStore};
-use kiln_graph::{CscBuilder, LinkId, LinkNegatives, Links, NodeId};
+use kiln_graph::{Block, CscBuilder, LinkId, LinkNegatives, Links, NodeId};
 use kiln_loader::{
     BatchError, Batcher, ItemSampler, ItemSamplerConfig, LinkBatch, LinkBatcher, LinkExclusion, MiniBatch,
     NodeBatcher, Phase, SeedBatch, Shard, StageTimes, UnevenShards,
 };
 use kiln_sample::{
-    Fanout, FrontierSampler, InBatchNegatives, NegativeSampler, Negatives, NeighborSampler, NodeRng,
-    PositiveLink, RngKey, Scratch, UniformNegatives, UniformPairNegatives,
+    ExcludedEdges, Fanout, FrontierSampler, InBatchNegatives, NegativeSampler, Negatives, NeighborSampler,
+    NodeRng, PositiveLink, RngKey, Scratch, UniformNegatives, UniformPairNegatives,
 };
 
 const N_NODES: u32 = 60;
@@ -105,20 +106,95 @@ fn four_ranks_have_the_negatives_and_exclusions_of_one() {
                 make(&batcher, items.epoch(TRAIN).batch(4 * step + batch))
             };
             assert_eq!(joined(accumulated, 4), (one.links.clone(), pairs(&one)), "step {step}");
-            let excluded = |link: LinkId, batch: &LinkBatch<MiniBatch>| {
-                let (src, dst) = links().pair(link);
-                let block = batch.nodes.blocks.last().unwrap();
-                let dst = block.dsts().iter().position(|node| *node == dst)?;
-                let edges = block.indptr()[dst] as usize..block.indptr()[dst + 1] as usize;
-                Some(block.indices()[edges].iter().all(|src_row| block.srcs()[src_row.index()] != src))
-            };
-            // The links of all ranks are excluded on each rank.
-            for rank in 0..4 {
-                let batch = of_rank(rank);
-                assert!(one.links.iter().all(|link| excluded(*link, &batch) != Some(false)), "step {step}");
+            // The links of all ranks are excluded on each rank, in both directions, so each rank samples the sources of one.
+            let of_one = sources(&one);
+            for part in (0..4).map(of_rank).chain((0..4).map(accumulated)) {
+                for (layer, of_dsts) in sources(&part).iter().enumerate() {
+                    for (dst, srcs) in of_dsts {
+                        assert_eq!(Some(srcs), of_one[layer].get(dst), "step {step}, layer {layer}, {dst:?}");
+                    }
+                }
             }
         }
     }
+}
+
+/// The sources of each destination, for each block.
+fn sources(batch: &LinkBatch<MiniBatch>) -> Vec<BTreeMap<NodeId, Vec<NodeId>>> {
+    let of_block = |block: &Block| {
+        let srcs = |dst: usize| {
+            let edges = block.indptr()[dst] as usize..block.indptr()[dst + 1] as usize;
+            block.indices()[edges].iter().map(|src| block.srcs()[src.index()]).collect()
+        };
+        block.dsts().iter().enumerate().map(|(row, dst)| (*dst, srcs(row))).collect()
+    };
+    batch.nodes.blocks.iter().map(of_block).collect()
+}
+
+/// Keeps the excluded edges of each batch instead of sampling.
+struct Excluded;
+
+impl Batcher for Excluded {
+    type Item = NodeId;
+    type Batch = Option<Arc<ExcludedEdges>>;
+    type Scratch = ();
+
+    fn batch(&self, seeds: SeedBatch, _: &mut (), _: &mut StageTimes) -> Result<Self::Batch, BatchError> {
+        Ok(seeds.excluded)
+    }
+
+    fn n_bytes(_: &Self::Batch) -> usize {
+        0
+    }
+}
+
+#[test]
+fn batches_of_a_step_share_the_excluded_edges() {
+    let negatives = Negatives::new(UniformNegatives { n_nodes: N_NODES }, 1);
+    let batcher = LinkBatcher::new(Excluded, links(), negatives);
+    let config = ItemSamplerConfig { batch_size: 12, accumulate: 4, ..Default::default() };
+    let order = |seed: u64| {
+        let config = ItemSamplerConfig { seed, ..config };
+        ItemSampler::new((0..180).map(LinkId).collect::<Vec<_>>(), config).unwrap().epoch(TRAIN)
+    };
+    let excluded = |seeds| batcher.batch(seeds, &mut (), &mut StageTimes::default()).unwrap().nodes.unwrap();
+    let mut last: Option<Arc<ExcludedEdges>> = None;
+    // Steps with the same number and other links have edges of their own.
+    for (seed, step) in [(0, 0), (0, 1), (1, 1), (0, 1)] {
+        let order = order(seed);
+        let of_step = [0, 1, 2, 3].map(|batch| excluded(order.batch(4 * step + batch)));
+        assert!(of_step.iter().all(|edges| Arc::ptr_eq(edges, &of_step[0])), "seed {seed}, step {step}");
+        let pairs = order.batch(4 * step).of_step.iter().map(|link| links().pair(*link)).collect::<Vec<_>>();
+        assert_eq!(*of_step[0], ExcludedEdges::with_reverses(pairs), "seed {seed}, step {step}");
+        assert!(last.is_none_or(|last| *last != *of_step[0]));
+        last = Some(Arc::clone(&of_step[0]));
+    }
+    let seeds = order(0).batch(0);
+    let directed = batcher.exclusion(LinkExclusion::Directed);
+    let edges = directed.batch(seeds, &mut (), &mut StageTimes::default()).unwrap().nodes.unwrap();
+    assert_eq!(edges.len(), 48);
+}
+
+#[test]
+fn batches_count_negatives_that_are_rejected_after_the_last_draw() {
+    let n_rejected = |negatives: Negatives, links: &[u32]| {
+        let seeds = SeedBatch::new(TRAIN, 0, RngKey::new(0), links.iter().copied().map(LinkId).collect());
+        make(&batcher(negatives), seeds).n_rejected
+    };
+    // A step with a single link has no other destination.
+    assert_eq!(n_rejected(Negatives::new(InBatchNegatives, 3), &[7]), 3);
+    assert_eq!(n_rejected(Negatives::new(InBatchNegatives, 3), &[7, 20]), 0);
+    // All destinations are the source, without and with another draw.
+    let fixed = UniformNegatives { n_nodes: 1 };
+    assert_eq!(n_rejected(Negatives::new(fixed, 2).max_draws(1), &[0, 1, 50]), 4);
+    assert_eq!(n_rejected(Negatives::new(fixed, 2), &[50]), 0);
+}
+
+#[test]
+fn debug_output_of_a_seed_batch_has_the_items_of_its_step_only() {
+    let seeds = items(0, 1, 3).epoch(Phase::Validation).batch(2);
+    assert_eq!(format!("{:?}", seeds.of_step), "[LinkId(6), LinkId(7), LinkId(8)]");
+    assert!(!format!("{seeds:?}").contains("LinkId(9)"), "{seeds:?}");
 }
 
 #[test]

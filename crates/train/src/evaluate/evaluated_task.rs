@@ -11,6 +11,7 @@ use crate::evaluate::pair_scores::pair_scores;
 use crate::step::batch::DeviceBatch;
 use crate::step::link::{LinkInput, LinkTask};
 use crate::step::metric_sums::MetricSums;
+use crate::step::negatives::NegativeCounts;
 use crate::step::node::{NodeInput, NodeTask};
 use crate::step::objective::Objective;
 use crate::step::task::{StepOutput, Task};
@@ -124,11 +125,13 @@ impl<M: LayerWiseModel + Sync> EvaluatedTask for LinkTask<M> {
         let rows = exact.outputs(trainer, |model| &model.encoder)?;
         let decoder = trainer.model().decoder.valid();
         let mut evaluation = Evaluation::new(trainer.task.objective().clone());
+        trainer.eval_negatives = NegativeCounts::default();
         for batch in loader.epoch(phase) {
             let DeviceBatch { input, .. } = batch?;
             if input.links.is_empty() {
                 continue;
             }
+            trainer.eval_negatives += Self::negatives(&input);
             let [srcs, dsts] = [&input.srcs, &input.dsts].map(|positions| {
                 let nodes = positions.iter().map(|position| input.nodes.seeds[*position as usize]);
                 nodes.collect::<Vec<NodeId>>()

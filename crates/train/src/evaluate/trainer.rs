@@ -6,6 +6,7 @@ use kiln_nn::{ForwardContext, Mode};
 use crate::error::Result;
 use crate::step::batch::DeviceBatch;
 use crate::step::metric_sums::MetricSums;
+use crate::step::negatives::NegativeCounts;
 use crate::step::steps::check_finite;
 use crate::step::task::{StepOutput, Task};
 use crate::step::trainer::TaskTrainer;
@@ -29,7 +30,10 @@ impl<T: Task> TaskTrainer<T> {
         mut visit: impl FnMut(&T::Input, &StepOutput),
     ) -> Result<MetricSums> {
         let counts = self.evaluate_own(batches, &mut visit)?;
-        counts.sum_over(&mut *self.comm)
+        let own = self.eval_negatives.to_words();
+        let (counts, negatives) = counts.sum_over_with(&mut *self.comm, own)?;
+        self.eval_negatives = NegativeCounts::from_words(negatives);
+        Ok(counts)
     }
 
     /// Evaluates like [`TaskTrainer::evaluate`], but on this rank alone: returns the rank's own metric sums, and is not
@@ -45,6 +49,7 @@ impl<T: Task> TaskTrainer<T> {
         self.comm.set_stage("evaluation");
         let model = self.model.valid();
         let mut counts = MetricSums::default();
+        self.eval_negatives = NegativeCounts::default();
         for (step, batch) in batches.into_iter().enumerate() {
             let batch = batch?;
             self.check_device(&batch)?;
@@ -56,6 +61,7 @@ impl<T: Task> TaskTrainer<T> {
             let of_step = self.counts_of(&batch.input, &forward)();
             check_finite("evaluation", step, &of_step)?;
             counts += of_step;
+            self.eval_negatives += T::negatives(&batch.input);
             visit(&batch.input, &forward);
         }
         Ok(counts)

@@ -19,6 +19,7 @@ use crate::run::identity::RunIdentity;
 use crate::run::metrics_file::MetricsRows;
 use crate::run::summary::Best;
 use crate::step::metric_sums::MetricSums;
+use crate::step::negatives::{NegativeCounts, RunNegatives};
 use crate::step::reports::{EpochState, Timings};
 use crate::step::task::Task;
 use crate::step::trainer::TaskTrainer;
@@ -43,6 +44,8 @@ pub(crate) struct Position {
     pub(crate) best: Option<Best>,
     /// The number of epochs since the best epoch.
     pub(crate) n_since_best: usize,
+    /// The negatives of the training so far and of the last validation.
+    pub(crate) negatives: RunNegatives,
 }
 
 /// The JSON metadata of a checkpoint file. Floats are stored as integers, bit for bit, so they are exact.
@@ -61,6 +64,9 @@ struct Header {
     wall_ns: u64,
     best: Option<BestHeader>,
     n_since_best: usize,
+    /// The negatives of the training so far and of the last validation; absent for other tasks than link prediction.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    negatives: Option<[[u64; 2]; 2]>,
     /// The length in bytes of the rows of `metrics.jsonl` for the recorded epochs. All checkpoints except those of old
     /// programs also contain these rows as an entry.
     metrics_bytes: u64,
@@ -143,6 +149,8 @@ pub(crate) fn to_bytes<T: Task>(trainer: &TaskTrainer<T>, around: &Surroundings<
         wall_ns: u64::try_from(position.wall.as_nanos()).unwrap_or(u64::MAX),
         best: position.best.as_ref().map(BestHeader::new),
         n_since_best: position.n_since_best,
+        negatives: (!position.negatives.is_empty())
+            .then(|| [position.negatives.train, position.negatives.val].map(NegativeCounts::to_words)),
         metrics_bytes: around.metrics.len() as u64,
         param_ids: ids.0,
         hashes: entries.map(|(name, bytes)| (name.to_owned(), hash(bytes))).into(),
@@ -255,6 +263,7 @@ impl<'a> Checkpoint<'a> {
         trainer.model = trainer.model.clone().map(&mut SetIds(&header.param_ids));
         let optimizer = trainer.optimizer.state.clone().from_bytes(Bytes::from_bytes_vec(optimizer.to_vec()));
         trainer.optimizer.state = optimizer.map_err(|error| Error::Weights { reason: error.to_string() })?;
+        let [train, val] = header.negatives.unwrap_or_default().map(NegativeCounts::from_words);
         let position = Position {
             epoch: header.epoch,
             step: header.step,
@@ -266,8 +275,10 @@ impl<'a> Checkpoint<'a> {
                 None => None,
             },
             n_since_best: header.n_since_best,
+            negatives: RunNegatives { train, val, ..RunNegatives::default() },
         };
         let Position { epoch, step, counts, timings, wall, .. } = position;
+        trainer.train_negatives = train;
         trainer.epoch = EpochState::resume(epoch, step, counts, timings, wall);
         let metrics = match metrics {
             Some(rows) => MetricsRows::Stored(rows.to_vec()),

@@ -68,8 +68,15 @@ where
     let is_patient = |run: &Run| config.patience.is_none_or(|patience| run.n_since_best() < patience);
     while run.n_epochs() < config.n_epochs && is_patient(run) {
         let Some(trained) = train_epoch(trainer, train, config.checkpoint_every, run, callback)? else {
-            let (n_epochs, peak_memory) = (run.n_epochs(), trainer.peak_memory());
-            return Ok(FitReport { n_epochs, interrupted: true, peak_memory, ..FitReport::default() });
+            let (n_epochs, peak_memory, negatives) =
+                (run.n_epochs(), trainer.peak_memory(), run.position.negatives);
+            return Ok(FitReport {
+                n_epochs,
+                stopped_early: false,
+                interrupted: true,
+                peak_memory,
+                negatives,
+            });
         };
         callback.epoch_trained(&trained);
         let started = Instant::now();
@@ -88,7 +95,8 @@ where
     run.complete(trainer)?;
     let n_epochs = run.n_epochs();
     let stopped_early = n_epochs < config.n_epochs;
-    Ok(FitReport { n_epochs, stopped_early, interrupted: false, peak_memory: trainer.peak_memory() })
+    let (peak_memory, negatives) = (trainer.peak_memory(), run.position.negatives);
+    Ok(FitReport { n_epochs, stopped_early, interrupted: false, peak_memory, negatives })
 }
 
 fn report_warnings(run: &mut Run, callback: &mut impl TrainCallback) {
@@ -156,7 +164,7 @@ where
         let is_due = checkpoint_every.is_some_and(|every| trainer.epoch.n_steps.is_multiple_of(every));
         if is_due || trainer.is_stopping() {
             trainer.read_back(|report| callback.step(report))?;
-            run.advance(&trainer.epoch);
+            run.advance(trainer);
             trainer.check_files()?;
             match trainer.is_stopping() {
                 true => run.complete(trainer)?,

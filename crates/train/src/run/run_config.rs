@@ -200,6 +200,7 @@ impl<T: Task> Trained<T> {
         check_split("test", &trainer, loader)?;
         let evaluation = fit::evaluate(&mut trainer, |trainer| test(trainer, loader, TEST))?;
         report.peak_memory = report.peak_memory.max(trainer.peak_memory());
+        report.negatives.test = trainer.eval_negatives();
         let info = ReportInfo { title: &title, class_names: &class_names, elapsed: started.elapsed() };
         let summary = run.finish(&evaluation, &report, &info)?;
         Ok(Tested { evaluation, summary, run })

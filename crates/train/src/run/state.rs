@@ -16,7 +16,7 @@ use crate::run::summary::{Best, FitReport, Summary};
 use crate::run::write_failures::{Clock, WriteFailures};
 use crate::saved::info::ModelInfo;
 use crate::step::memory::MemoryUse;
-use crate::step::reports::{EpochReport, EpochState};
+use crate::step::reports::EpochReport;
 use crate::step::task::Task;
 use crate::step::trainer::TaskTrainer;
 use crate::step::weights::{hash, load_weights, weights_to_bytes};
@@ -30,7 +30,7 @@ use crate::step::weights::{hash, load_weights, weights_to_bytes};
 /// run, tolerates no failure. Only rank 0 writes and decides; its error ends the other ranks like any error of a rank.
 #[derive(Debug)]
 pub struct Run {
-    position: Position,
+    pub(super) position: Position,
     identity: RunIdentity,
     resumed: Option<Resumed>,
     /// The run folder, on rank 0.
@@ -165,12 +165,12 @@ impl Run {
         self.position.n_since_best
     }
 
-    /// Sets the position to the completed steps of the current epoch.
-    pub(crate) fn advance(&mut self, epoch: &EpochState) {
-        self.position.step = epoch.n_steps;
-        self.position.counts = epoch.counts;
-        self.position.timings = epoch.timings;
-        self.position.wall = epoch.wall();
+    /// Sets the position to the completed steps of the trainer's current epoch.
+    pub(crate) fn advance<T: Task>(&mut self, trainer: &TaskTrainer<T>) {
+        let epoch = &trainer.epoch;
+        (self.position.step, self.position.counts) = (epoch.n_steps, epoch.counts);
+        (self.position.timings, self.position.wall) = (epoch.timings, epoch.wall());
+        self.position.negatives.train = trainer.train_negatives;
         self.is_saved = false;
     }
 
@@ -292,6 +292,7 @@ impl Run {
         let is_best = best.as_ref().is_none_or(|best| val.is_better_than(&best.validation()));
         let mut next =
             Position { epoch, n_since_best: n_since_best + 1, best: best.clone(), ..Position::default() };
+        next.negatives = trainer.negatives();
         if is_best {
             let bytes = weights_to_bytes(trainer.model())?;
             next.best = Some(Best::new(epoch, val, hash(&bytes)));

@@ -12,6 +12,7 @@ use crate::metric::confusion::Metrics;
 use crate::metric::kind::Metric;
 use crate::step::memory::MemoryUse;
 use crate::step::metric_sums::MetricSums;
+use crate::step::negatives::RunNegatives;
 
 /// The outcome of [`fit`](crate::fit()).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -25,6 +26,8 @@ pub struct FitReport {
     pub interrupted: bool,
     /// The peak memory of this process.
     pub peak_memory: MemoryUse,
+    /// The negatives of link prediction.
+    pub negatives: RunNegatives,
 }
 
 /// The epoch whose parameters are kept: the one with the best value of the metric on the validation split.
@@ -84,6 +87,8 @@ pub struct Summary {
     pub peak_rss_anon_bytes: u64,
     /// The peak memory of the files that the run's last process has mapped, in bytes.
     pub peak_rss_mapped_bytes: u64,
+    /// The negatives of link prediction, with the number of those that should have been rejected.
+    pub negatives: RunNegatives,
     /// SHA-256 of `best.safetensors`, in hexadecimal.
     pub weights_hash: String,
 }
@@ -111,13 +116,14 @@ impl Summary {
             seconds: elapsed.as_secs_f64(),
             peak_rss_anon_bytes: fit.peak_memory.anon_bytes,
             peak_rss_mapped_bytes: fit.peak_memory.mapped_bytes,
+            negatives: fit.negatives,
             weights_hash: best.weights_hash.clone(),
         }
     }
 }
 
 /// Writes the fields as a map. With the accuracy as metric, the fields of other metrics are left out, and with a metric
-/// of regression or of links, those of labels.
+/// of regression or of links, those of labels. Only runs of link prediction have the field `negatives`.
 impl Serialize for Summary {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
@@ -140,6 +146,9 @@ impl Serialize for Summary {
         map.serialize_entry("seconds", &self.seconds)?;
         map.serialize_entry("peak_rss_anon_bytes", &self.peak_rss_anon_bytes)?;
         map.serialize_entry("peak_rss_mapped_bytes", &self.peak_rss_mapped_bytes)?;
+        if !self.negatives.is_empty() {
+            map.serialize_entry("negatives", &self.negatives)?;
+        }
         map.serialize_entry("weights_hash", &self.weights_hash)?;
         map.end()
     }
@@ -184,6 +193,6 @@ impl fmt::Display for Summary {
         writeln!(f, "time            {:.1} s", self.seconds)?;
         let (anon, mapped) = (mib(self.peak_rss_anon_bytes), mib(self.peak_rss_mapped_bytes));
         writeln!(f, "peak memory     {anon:.0} MiB anonymous, {mapped:.0} MiB mapped files")?;
-        write!(f, "weights         sha256 {}", self.weights_hash)
+        write!(f, "weights         sha256 {}{}", self.weights_hash, self.negatives)
     }
 }

@@ -55,7 +55,7 @@ pub struct ModelInputs {
     pub n_features: usize,
     /// The kind of targets.
     pub targets: TargetKind,
-    /// The number of classes, labels or numbers per item; for links, the width of the rows that the decoder reads.
+    /// The number of classes, labels or numbers per item; 1 for links, which have a score.
     pub n_outputs: usize,
     /// The names of the classes, labels or numbers; empty if they have no names.
     pub class_names: Vec<String>,
@@ -197,6 +197,16 @@ pub enum EvaluatedNeighbors {
         /// The limit in bytes for the outputs of layers in memory; `None` for no limit.
         memory_bytes: Option<u64>,
     },
+}
+
+impl EvaluatedNeighbors {
+    /// Returns the limit in bytes for the outputs of layers in memory, if there is one.
+    pub fn memory_bytes(&self) -> Option<u64> {
+        match self {
+            Self::Exact { memory_bytes } => *memory_bytes,
+            Self::Sampled => None,
+        }
+    }
 }
 
 impl ModelInfo {

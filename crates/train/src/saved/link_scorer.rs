@@ -132,7 +132,7 @@ impl LinkScorer {
     /// Returns [`Error::Saved`](crate::Error::Saved) if the scorer does not have a source, or the excluded edges are
     /// those of a graph with too few nodes.
     pub fn top_k(&self, srcs: &[NodeId], config: &TopKConfig) -> Result<Vec<ScoredLink>> {
-        if let (Some(graph), Some(&node)) = (&config.excluded, self.nodes.last())
+        if let (Some(graph), Some(&node)) = (config.excluded(), self.nodes.last())
             && graph.n_nodes() <= node.index()
         {
             return Err(ModelError::NoSuchNode { node, n_nodes: graph.n_nodes() }.into());

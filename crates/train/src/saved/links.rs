@@ -2,7 +2,6 @@ use kiln_graph::{Links, NodeId};
 
 use crate::error::Result;
 use crate::evaluate::layer_wise::WantedRows;
-use crate::saved::info::EvaluatedNeighbors;
 use crate::saved::link_scorer::{LinkScorer, LinkScorerBuilder};
 use crate::saved::mode::PredictMode;
 use crate::saved::predictor::NodePredictor;
@@ -10,7 +9,7 @@ use crate::saved::top_k::{ScoredLink, TopKConfig};
 
 impl NodePredictor {
     /// Computes the rows of nodes, in any order and with repetitions, from which pairs of them are scored. The row of
-    /// each node is computed once. A memory limit of exact mode also limits the memory of the rows.
+    /// each node is computed once. A memory limit of exact mode also applies to the rows, beside the outputs of layers.
     ///
     /// # Errors
     /// Returns [`Error::Saved`](crate::Error::Saved) if the model was not trained for links, and the errors of
@@ -45,10 +44,10 @@ impl NodePredictor {
 
     /// Returns the memory limit of a mode, in bytes.
     fn memory_bytes(&self, mode: &PredictMode) -> Option<u64> {
-        match (mode, self.model().info().evaluation.neighbors) {
-            (PredictMode::Exact(config), _) => config.spill.as_ref().map(|spill| spill.memory_bytes),
-            (PredictMode::AsEvaluated, EvaluatedNeighbors::Exact { memory_bytes }) => memory_bytes,
-            (PredictMode::AsEvaluated | PredictMode::Sampled { .. }, _) => None,
+        match mode {
+            PredictMode::Exact(config) => config.spill.as_ref().map(|spill| spill.memory_bytes),
+            PredictMode::AsEvaluated => self.model().info().evaluation.neighbors.memory_bytes(),
+            PredictMode::Sampled { .. } => None,
         }
     }
 }

@@ -165,6 +165,15 @@ impl NodePredictor {
         }
     }
 
+    /// Returns the graph with the model's preparation: with the reverse of each edge if the model needs it, and with
+    /// self-loops if the model needs it normalised. `None` if the graph is only sampled.
+    pub fn graph(&self) -> Option<&Arc<Csc>> {
+        match &self.graph {
+            GraphAccess::Whole(graph) => Some(graph),
+            GraphAccess::Sampled { .. } => None,
+        }
+    }
+
     /// Returns the width of the embeddings.
     ///
     /// # Errors

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use kiln_graph::{Csc, NodeId};
 
+use crate::error::Result;
+
 /// A pair of nodes with its score.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ScoredLink {
@@ -20,15 +22,28 @@ pub struct ScoredLink {
 pub struct TopKConfig {
     /// The number of destinations of each source.
     pub k: usize,
-    /// A graph whose edges are left out of the results, such as the links that are already known; `None` leaves out
-    /// none. A source is never its own destination.
-    pub excluded: Option<Arc<Csc>>,
+    /// A graph whose edges are left out of the results, with sorted neighbours.
+    excluded: Option<Arc<Csc>>,
 }
 
 impl TopKConfig {
-    /// Returns the settings for `k` destinations of each source.
+    /// Returns the settings for `k` destinations of each source. A source is never its own destination.
     pub fn new(k: usize) -> Self {
         Self { k, excluded: None }
+    }
+
+    /// Leaves the edges of a graph out of the results, such as the links that are already known. If the neighbours of a
+    /// node do not ascend, this sorts a copy of the graph.
+    ///
+    /// # Errors
+    /// Returns [`Error::Graph`](crate::Error::Graph) if the graph is damaged.
+    pub fn excluding(self, graph: Arc<Csc>) -> Result<Self> {
+        let graph = if graph.has_sorted_neighbors() { graph } else { Arc::new(graph.sort_neighbors()?) };
+        Ok(Self { excluded: Some(graph), ..self })
+    }
+
+    pub(crate) fn excluded(&self) -> Option<&Arc<Csc>> {
+        self.excluded.as_ref()
     }
 }
 
@@ -77,8 +92,6 @@ impl<'a> Best<'a> {
 
 #[cfg(test)]
 mod tests {
-    use kiln_graph::CscBuilder;
-
     use super::*;
 
     /// Returns the destinations that are kept of `scores`, which are those of the nodes 0, 1, 2 and so on, two at a time.
@@ -103,9 +116,11 @@ mod tests {
     #[test]
     fn leaves_out_the_source_undefined_scores_and_excluded_edges() {
         let scores = [5.0, f32::NAN, 4.0, f32::NEG_INFINITY, f32::INFINITY];
-        let graph = CscBuilder::new(5).build(&[0, 1], &[2, 4]).expect("the edges should be valid");
+        // The neighbours of node 2 do not ascend.
+        let (indptr, indices) = (vec![0_u64, 0, 0, 2, 2, 3], vec![3_u32, 0, 1]);
+        let graph = Csc::new(indptr.into(), indices.into()).expect("the arrays should be valid");
         assert_eq!(kept(0, &TopKConfig::new(5), &scores), [4, 2, 3]);
-        let config = TopKConfig { k: 5, excluded: Some(Arc::new(graph)) };
+        let config = TopKConfig::new(5).excluding(Arc::new(graph)).expect("the graph should be valid");
         assert_eq!(kept(0, &config, &scores), [4, 3]);
         assert_eq!(kept(1, &config, &scores), [0, 2, 3]);
     }

@@ -7,6 +7,7 @@ use crate::error::Result;
 use crate::step::batch::DeviceBatch;
 use crate::step::clip::{Factor, scaled};
 use crate::step::metric_sums::MetricSums;
+use crate::step::negatives::NegativeCounts;
 use crate::step::reports::StepReport;
 use crate::step::steps::check_finite;
 use crate::step::task::Task;
@@ -17,6 +18,8 @@ pub(crate) struct Learned {
     pub(crate) outcome: Outcome,
     /// The weight of this rank's items in the loss.
     pub(crate) weight: f64,
+    /// The negatives of this rank's batches.
+    pub(crate) negatives: NegativeCounts,
     pub(crate) gradients: GradientsParams,
 }
 
@@ -95,7 +98,8 @@ impl<T: Task> TaskTrainer<T> {
         batches: &mut impl Iterator<Item = kiln_loader::Result<DeviceBatch<T::Input>>>,
         mut observe: impl FnMut(&StepReport),
     ) -> Result<Learned> {
-        let Learned { mut outcome, mut weight, gradients } = self.learn(first, LossScale::Sum)?;
+        let Learned { mut outcome, mut weight, mut negatives, gradients } =
+            self.learn(first, LossScale::Sum)?;
         let mut sums = GradientsAccumulator::new();
         sums.accumulate(&self.model, gradients);
         for _ in 1..self.accumulate {
@@ -104,6 +108,7 @@ impl<T: Task> TaskTrainer<T> {
             let started = Instant::now();
             outcome = outcome.with(other.outcome);
             weight += other.weight;
+            negatives += other.negatives;
             sums.accumulate(&self.model, other.gradients);
             self.epoch.timings.backward += started.elapsed();
         }
@@ -111,7 +116,7 @@ impl<T: Task> TaskTrainer<T> {
             0.0 => GradientsParams::new(),
             weight => scaled(&self.model, sums.grads(), Factor::Number(1.0 / weight)),
         };
-        Ok(Learned { outcome, weight, gradients })
+        Ok(Learned { outcome, weight, negatives, gradients })
     }
 
     /// Runs the forward and the backward pass on a batch of this rank.
@@ -124,11 +129,12 @@ impl<T: Task> TaskTrainer<T> {
         self.epoch.timings.upload += uploaded - started;
         if batch.n_items == 0 {
             let (outcome, gradients) = (Outcome::Read(MetricSums::default()), GradientsParams::new());
-            return Ok(Learned { outcome, weight: 0.0, gradients });
+            return Ok(Learned { outcome, weight: 0.0, negatives: NegativeCounts::default(), gradients });
         }
         self.comm.set_stage("forward");
         let ctx = ForwardContext { key: batch.key, mode: Mode::Train };
         let forward = self.task.forward(&self.model, &batch.input, &ctx);
+        let negatives = T::negatives(&batch.input);
         let read = self.counts_of(&batch.input, &forward);
         let outcome = if self.reads_at_once() {
             let counts = read();
@@ -154,6 +160,6 @@ impl<T: Task> TaskTrainer<T> {
         };
         self.epoch.timings.backward += forwarded.elapsed();
         self.epoch.memory.look();
-        Ok(Learned { outcome, weight: forward.weight, gradients })
+        Ok(Learned { outcome, weight: forward.weight, negatives, gradients })
     }
 }

@@ -7,6 +7,7 @@ use kiln_nn::{BlockModel, ForwardContext, LinkLoss, LinkModel, LinkPairs};
 
 use crate::step::batch::{DeviceBatch, ToDevice, tracked};
 use crate::step::metric_sums::MetricSums;
+use crate::step::negatives::NegativeCounts;
 use crate::step::node::NodeInput;
 use crate::step::objective::{BatchTargets, Objective};
 use crate::step::task::{StepOutput, Task};
@@ -63,6 +64,8 @@ pub struct LinkInput {
     pub dsts: Vec<u32>,
     /// The number of negatives of each link.
     pub n_negatives: usize,
+    /// The number of negatives, of all links, that are still rejected after the last draw.
+    pub n_rejected: u64,
 }
 
 impl LinkInput {
@@ -102,7 +105,7 @@ impl ToDevice for LinkBatch<DeviceBatch<NodeInput>> {
     /// # Panics
     /// Panics if the batch has no blocks.
     fn to_device(self, device: &Device) -> DeviceBatch<LinkInput> {
-        let Self { nodes, links, srcs, dsts, n_negatives } = self;
+        let Self { nodes, links, srcs, dsts, n_negatives, n_rejected } = self;
         let DeviceBatch { key, n_bytes, times, device: of_nodes, input: nodes, .. } = nodes;
         let n_rows = nodes.blocks.last().expect("a batch should have a block per layer").n_dst();
         let [src_rows, dst_rows] = [&srcs, &dsts].map(|positions| {
@@ -111,7 +114,7 @@ impl ToDevice for LinkBatch<DeviceBatch<NodeInput>> {
         });
         let pairs = LinkPairs::upload(&src_rows, &dst_rows, pair_ids(&links, n_negatives), n_rows, device);
         let (n_items, n_bytes) = (links.len(), n_bytes + pairs.n_bytes());
-        let input = LinkInput { nodes, pairs, links, srcs, dsts, n_negatives };
+        let input = LinkInput { nodes, pairs, links, srcs, dsts, n_negatives, n_rejected };
         DeviceBatch { key, n_items, n_bytes, times, device: of_nodes, input }
     }
 }
@@ -120,8 +123,9 @@ impl ToDevice for LinkBatch<MiniBatch> {
     type Input = LinkInput;
 
     fn to_device(self, device: &Device) -> DeviceBatch<LinkInput> {
-        let Self { nodes, links, srcs, dsts, n_negatives } = self;
-        LinkBatch { nodes: nodes.to_device(device), links, srcs, dsts, n_negatives }.to_device(device)
+        let Self { nodes, links, srcs, dsts, n_negatives, n_rejected } = self;
+        let nodes = nodes.to_device(device);
+        LinkBatch { nodes, links, srcs, dsts, n_negatives, n_rejected }.to_device(device)
     }
 }
 
@@ -142,5 +146,10 @@ impl<M: BlockModel> Task for LinkTask<M> {
 
     fn count(targets: &BatchTargets, outputs: &Tensor<2>, counts: &mut MetricSums) {
         targets.count(outputs, counts);
+    }
+
+    fn negatives(input: &LinkInput) -> NegativeCounts {
+        let n_negatives = (input.links.len() * input.n_negatives) as u64;
+        NegativeCounts { n_negatives, n_rejected: input.n_rejected }
     }
 }

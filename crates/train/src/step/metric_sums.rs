@@ -31,21 +31,26 @@ impl MetricSums {
 
     /// Adds the sums of all ranks, in the order of the ranks. Collective: every rank must call it.
     pub(crate) fn sum_over(self, comm: &mut dyn Communicator) -> Result<Self> {
-        Ok(self.sum_over_with(comm, 0)?.0)
+        Ok(self.sum_over_with(comm, [])?.0)
     }
 
-    /// Sums the metric sums like [`MetricSums::sum_over`], and also sums `number` over all ranks.
-    pub(crate) fn sum_over_with(self, comm: &mut dyn Communicator, number: u64) -> Result<(Self, u64)> {
+    /// Sums the metric sums like [`MetricSums::sum_over`], and also sums each of `numbers` over all ranks.
+    pub(crate) fn sum_over_with<const N: usize>(
+        self,
+        comm: &mut dyn Communicator,
+        numbers: [u64; N],
+    ) -> Result<(Self, [u64; N])> {
         if comm.rank_info().world_size == 1 {
-            return Ok((self, number));
+            return Ok((self, numbers));
         }
-        let [loss_sum, weight, hits, total] = self.to_bits();
-        let words = [loss_sum, weight, hits, total, number];
-        let mut all = (Self::default(), 0);
-        for bytes in comm.all_gather(bytemuck::bytes_of(&words))? {
-            let [loss_sum, weight, hits, total, number]: [u64; 5] = bytemuck::pod_read_unaligned(&bytes);
-            all.0 += Self::from_bits([loss_sum, weight, hits, total]);
-            all.1 += number;
+        let words: Vec<u64> = self.to_bits().into_iter().chain(numbers).collect();
+        let mut all = (Self::default(), [0; N]);
+        for bytes in comm.all_gather(bytemuck::cast_slice(&words))? {
+            let (sums, numbers) = bytes.split_at(size_of::<[u64; 4]>());
+            all.0 += Self::from_bits(bytemuck::pod_read_unaligned(sums));
+            for (sum, number) in all.1.iter_mut().zip(numbers.chunks_exact(size_of::<u64>())) {
+                *sum += bytemuck::pod_read_unaligned::<u64>(number);
+            }
         }
         Ok(all)
     }

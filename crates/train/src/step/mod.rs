@@ -17,6 +17,7 @@ pub(crate) mod memory;
 pub(crate) mod metric_sums;
 #[cfg(feature = "nccl")]
 pub(crate) mod nccl;
+pub(crate) mod negatives;
 pub(crate) mod node;
 pub(crate) mod objective;
 pub(crate) mod optimizer;

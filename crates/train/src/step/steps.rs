@@ -9,6 +9,7 @@ use crate::step::batch::DeviceBatch;
 use crate::step::clip::clip_by_norm;
 use crate::step::learn::{Learned, LossScale, Outcome};
 use crate::step::metric_sums::{LossWeight, MetricSums};
+use crate::step::negatives::NegativeCounts;
 use crate::step::reports::{EpochReport, EpochState, StepReport, Unread};
 use crate::step::schedule::TrainingPosition;
 use crate::step::sync::share_buffers;
@@ -72,24 +73,13 @@ impl<T: Task> TaskTrainer<T> {
             return Ok(false);
         };
         let learning_rate = self.learning_rate()?;
-        let Learned { outcome, weight, gradients } = match self.accumulate {
+        let Learned { outcome, weight, negatives, gradients } = match self.accumulate {
             1 => self.learn(batch, LossScale::Mean)?,
             _ => self.learn_all(batch, batches, &mut observe)?,
         };
         let learned = Instant::now();
         self.comm.set_stage("sync");
-        let (outcome, all) = match outcome {
-            Outcome::Read(own) => {
-                let is_asked = u64::from(self.stop.load(Ordering::Relaxed));
-                let (counts, n_asked) = own.sum_over_with(&mut *self.comm, is_asked)?;
-                self.is_stopping = 0 < n_asked;
-                (Outcome::Read(counts), counts.weight)
-            }
-            unread => {
-                self.is_stopping = self.stop.load(Ordering::Relaxed);
-                (unread, weight)
-            }
-        };
+        let (outcome, all) = self.share(outcome, weight, negatives)?;
         let gradients = self.average(gradients, LossWeight { own: weight, all })?;
         let synced = Instant::now();
         self.epoch.timings.sync += synced - learned;
@@ -106,6 +96,24 @@ impl<T: Task> TaskTrainer<T> {
             self.read_back(observe)?;
         }
         Ok(true)
+    }
+
+    /// Sums a step over all ranks: its outcome, its weight, its negatives and the requests to stop. Returns the outcome and
+    /// the weight.
+    fn share(&mut self, own: Outcome, weight: f64, negatives: NegativeCounts) -> Result<(Outcome, f64)> {
+        let is_asked = self.stop.load(Ordering::Relaxed);
+        let Outcome::Read(own) = own else {
+            // Losses stay unread only if the rank is alone.
+            self.is_stopping = is_asked;
+            self.train_negatives += negatives;
+            return Ok((own, weight));
+        };
+        let [n_negatives, n_rejected] = negatives.to_words();
+        let numbers = [u64::from(is_asked), n_negatives, n_rejected];
+        let (counts, [n_asked, n_negatives, n_rejected]) = own.sum_over_with(&mut *self.comm, numbers)?;
+        self.is_stopping = 0 < n_asked;
+        self.train_negatives += NegativeCounts { n_negatives, n_rejected };
+        Ok((Outcome::Read(counts), counts.weight))
     }
 
     /// Waits for the device and reads the losses of the steps since the last read. Call it before using the counts of

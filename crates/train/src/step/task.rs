@@ -3,6 +3,7 @@ use burn::tensor::Tensor;
 use kiln_nn::ForwardContext;
 
 use crate::step::metric_sums::MetricSums;
+use crate::step::negatives::NegativeCounts;
 
 /// A learning task: defines the loss of a batch and which predictions are correct. The trainer is the same for all
 /// tasks.
@@ -26,6 +27,11 @@ pub trait Task {
     /// Compares the outputs with the targets, and sets `hits` and `total`, which are 0 before. `loss_sum` and `weight`
     /// are already set from `forward`.
     fn count(targets: &Self::Targets, outputs: &Tensor<2>, counts: &mut MetricSums);
+
+    /// Returns the number of negatives of a batch of links. The default is none, for other tasks.
+    fn negatives(_input: &Self::Input) -> NegativeCounts {
+        NegativeCounts::default()
+    }
 }
 
 /// A model's outputs and loss for a batch.

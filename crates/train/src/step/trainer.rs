@@ -11,6 +11,7 @@ use kiln_sample::RngKey;
 
 use crate::error::{Error, Result};
 use crate::step::memory::{MemoryUse, PeakMemory};
+use crate::step::negatives::{NegativeCounts, RunNegatives};
 use crate::step::optimizer::OptimizerConfig;
 use crate::step::reports::EpochState;
 use crate::step::sync::{GradientSync, HostAllReduce};
@@ -44,6 +45,10 @@ pub struct TaskTrainer<T: Task> {
     pub(crate) stop: Arc<AtomicBool>,
     /// True if a rank was asked to stop in the last step.
     pub(crate) is_stopping: bool,
+    /// The negatives of all training steps so far, over all ranks.
+    pub(crate) train_negatives: NegativeCounts,
+    /// The negatives of the last evaluation.
+    pub(crate) eval_negatives: NegativeCounts,
 }
 
 /// The settings of a trainer, besides its task, model and communicator.
@@ -126,6 +131,8 @@ impl<T: Task> TaskTrainer<T> {
             peak: PeakMemory::default(),
             stop: Arc::default(),
             is_stopping: false,
+            train_negatives: NegativeCounts::default(),
+            eval_negatives: NegativeCounts::default(),
         })
     }
 
@@ -209,6 +216,18 @@ impl<T: Task> TaskTrainer<T> {
     /// the same.
     pub fn is_stopping(&self) -> bool {
         self.is_stopping
+    }
+
+    /// Returns the negatives of all training steps so far, over all ranks, and of the last evaluation as those of the
+    /// validation.
+    pub(crate) fn negatives(&self) -> RunNegatives {
+        RunNegatives { train: self.train_negatives, val: self.eval_negatives, ..RunNegatives::default() }
+    }
+
+    /// Returns the negatives of the last evaluation, over all ranks that evaluated. If rank 0 evaluated alone, the
+    /// result of the other ranks is 0.
+    pub fn eval_negatives(&self) -> NegativeCounts {
+        self.eval_negatives
     }
 
     /// Returns the peak memory of epochs and evaluations.

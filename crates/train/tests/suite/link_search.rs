@@ -89,18 +89,22 @@ fn saved_models_score_links() {
 }
 
 /// Returns the best destinations of each source, from the scores of all pairs.
-fn by_sorting(scorer: &LinkScorer, srcs: &[NodeId], config: &TopKConfig) -> Vec<Vec<ScoredLink>> {
+fn by_sorting(
+    scorer: &LinkScorer,
+    srcs: &[NodeId],
+    k: usize,
+    excluded: Option<&Csc>,
+) -> Vec<Vec<ScoredLink>> {
     let of_src = |&src: &NodeId| {
-        let has_edge = |dst: NodeId| {
-            config.excluded.as_ref().is_some_and(|graph| graph.in_neighbors(dst).contains(&src))
-        };
+        let has_edge =
+            |dst: NodeId| excluded.as_ref().is_some_and(|graph| graph.in_neighbors(dst).contains(&src));
         let is_candidate = |dst: &NodeId| *dst != src && !has_edge(*dst);
         let dsts: Vec<NodeId> = scorer.nodes().iter().copied().filter(is_candidate).collect();
         let scores = scorer.score(&Links::new(vec![src; dsts.len()], dsts.clone()).unwrap()).unwrap();
         let links = dsts.into_iter().zip(scores).map(|(dst, score)| ScoredLink { src, dst, score });
         let mut links: Vec<ScoredLink> = links.collect();
         links.sort_by(|a, b| b.score.total_cmp(&a.score));
-        links.truncate(config.k);
+        links.truncate(k);
         links
     };
     srcs.iter().map(of_src).collect()
@@ -116,11 +120,15 @@ fn the_best_destinations_are_those_of_a_search_over_all_pairs() {
         let srcs = &srcs[..n_srcs];
         let predictor = predictor(decoder, n_nodes);
         for excluded in [None, Some(graph(n_nodes))] {
-            let config = TopKConfig { k: 7, excluded };
+            let config = TopKConfig::new(7);
+            let config = match &excluded {
+                Some(graph) => config.excluding(graph.clone()).unwrap(),
+                None => config,
+            };
             let found = predictor.top_k(srcs, &config, &PredictMode::default()).unwrap();
             let nodes = (0..n_nodes).map(NodeId).collect();
             let scorer = predictor.link_scorer(nodes, &PredictMode::default()).unwrap();
-            let expected = by_sorting(&scorer, srcs, &config);
+            let expected = by_sorting(&scorer, srcs, 7, excluded.as_deref());
             assert_eq!(found.len(), 7 * n_srcs);
             for (found, expected) in found.chunks(7).zip(expected) {
                 let scores = |links: &[ScoredLink]| links.iter().map(|link| link.score).collect::<Vec<f32>>();
@@ -184,7 +192,7 @@ fn rejects_nodes_without_rows_and_graphs_with_fewer_nodes() {
     let links = Links::new(vec![4, 4], vec![9, 5]).unwrap();
     assert!(is_no_row(scorer.score(&links).unwrap_err()));
     assert!(is_no_row(scorer.top_k(&[NodeId(5)], &TopKConfig::new(1)).unwrap_err()));
-    let config = TopKConfig { k: 1, excluded: Some(graph(9)) };
+    let config = TopKConfig::new(1).excluding(graph(9)).unwrap();
     let error = scorer.top_k(&[NodeId(4)], &config).unwrap_err().to_string();
     assert!(error.contains("node 9 is not in the graph: expected an id below 9"), "{error}");
     let batches = predictor.batches(&[NodeId(30)], &PredictMode::default(), WantedRows::Outputs);

@@ -132,7 +132,7 @@ fn writes_summary_and_predictions_without_leaving_unfinished_files() {
     let files = run.folder().unwrap();
     files.write_predictions(&[said(7, 1, 1), said(3, 0, 1)]).unwrap();
     let memory = MemoryUse { anon_bytes: 3 << 20, mapped_bytes: 5 << 20 };
-    let fit = FitReport { n_epochs: 4, stopped_early: true, interrupted: false, peak_memory: memory };
+    let fit = FitReport { n_epochs: 4, stopped_early: true, peak_memory: memory, ..FitReport::default() };
     let accuracy = counts(9).accuracy();
     let test = Metrics { accuracy, f1_micro: Some(accuracy), f1_macro: Some(0.75), roc_auc: None };
     let summary = Summary::new(&test, run.best().unwrap(), &fit, Duration::from_secs(3));
@@ -149,6 +149,7 @@ fn writes_summary_and_predictions_without_leaving_unfinished_files() {
     assert_eq!(json["best_epoch"], 1);
     assert_eq!((&json["n_epochs"], &json["stopped_early"]), (&4.into(), &true.into()));
     assert!(printed.contains("epochs          4, stopped early"), "{printed}");
+    assert!(json.get("negatives").is_none(), "only runs of link prediction have negatives: {json}");
     assert_eq!(json["seconds"], 3.0);
     assert_eq!(json["peak_rss_anon_bytes"], 3 << 20);
     assert_eq!(json["weights_hash"], run.best().unwrap().weights_hash.as_str());
