@@ -186,7 +186,7 @@ fn run_split_links(args: &SplitLinksArgs) -> anyhow::Result<()> {
 fn run_partition(args: &PartitionArgs) -> anyhow::Result<()> {
     let (data, hash) = open_to_partition(args)?;
     print_rank_zero(&data);
-    let (graph, train) = (&data.graph, &data.training_nodes());
+    let (graph, train) = (&data.graph, &data.training_nodes()?);
     let method = args.method.unwrap_or_else(|| Method::auto(graph.n_edges()));
     let start = Instant::now();
     let parts = partition_nodes(graph, train, args.parts, method, args.seed)?;

@@ -20,7 +20,7 @@ pub(crate) struct FitArgs {
     #[arg(long, value_parser = flags::size)]
     pub(crate) loss_every: Option<usize>,
     /// Metric on the validation split that selects the best epoch and ends --patience. Default: accuracy for
-    /// classes, average precision for several labels, mrr for links, rmse for regression.
+    /// classes, roc-auc for several labels, rmse for regression, mrr for links.
     #[arg(long, value_parser = flags::choice(Metric::ALL.map(|metric| (metric.name(), "", metric))))]
     pub(crate) metric: Option<Metric>,
     /// Stops early after N epochs without a better --metric. Default: never.

@@ -146,6 +146,11 @@ pub(crate) fn size(text: &str) -> Result<usize, String> {
     within(text, 1, 1_000_000)
 }
 
+/// Parses a number of results per item, from 1 to 10,000.
+pub(crate) fn top_k(text: &str) -> Result<usize, String> {
+    within(text, 1, 10_000)
+}
+
 /// Parses a length of training: a number of steps, or of epochs with the suffix `epochs`.
 pub(crate) fn length(text: &str) -> Result<TrainingLength, String> {
     let length = match text.strip_suffix("epochs") {

@@ -5,14 +5,14 @@ use clap::Args;
 use kiln::data::{Dataset, LinkSplit};
 use kiln::graph::LinkNegatives;
 use kiln::loader::LinkExclusion;
-use kiln::nn::{LinkDecoderConfig, LinkLoss, LinkModelConfig};
+use kiln::nn::{LinkDecoderConfig, LinkLoss, LinkModelConfig, SageConfig, WeightInit};
 use kiln::sample::{DegreeNegatives, InBatchNegatives, Negatives, UniformNegatives, UniformPairNegatives};
 use kiln::train::Objective;
 use kiln::{DataDims, EvalMode, LinkNeighborLoader, NeighborLoader, PartitionedGraph};
 
 use crate::flags;
 use crate::link_split::LinkSplitArgs;
-use crate::model::NodeModel;
+use crate::model::{ModelArgs, NodeModel};
 use crate::output::print_rank_zero;
 use crate::partitions::{TrafficLines, print_memory};
 use crate::train::{Outcome, TrainArgs, TrainRun};
@@ -87,18 +87,39 @@ impl LinkArgs {
         decoder-layers negatives negative-sampler reject-edges eval-negatives exclude";
 
     /// Returns the split of the data, or a random one, and prints a summary.
-    pub(crate) fn split(&self, data: &Dataset, seed: u64) -> anyhow::Result<LinkSplit> {
+    pub(crate) fn split(&self, data: &Dataset, is_symmetrized: bool, seed: u64) -> anyhow::Result<LinkSplit> {
         ensure!(
             data.links.is_none() || !self.split.are_given(),
             "{} has a split of links: remove {}",
             data.name,
             LinkSplitArgs::NAMES
         );
+        ensure!(
+            data.links.is_none() || !is_symmetrized,
+            "--symmetrize would add the reverses of edges to a graph whose links are split already, among them links for \
+             validation and test: remove it, and symmetrize the data before its split"
+        );
         let split = self.split.split(data, seed)?;
         for note in split.find_leaks() {
             print_rank_zero(format_args!("note: {note}"));
         }
         Ok(split)
+    }
+
+    /// Returns the values of flags that were not given, for the description of a run and its checkpoints. Others depend
+    /// on the data, which a checkpoint identifies.
+    pub(crate) fn defaults(&self, model: &ModelArgs) -> Vec<(&'static str, String)> {
+        let flags = [
+            ("weight-init", model.weight_init.is_none() && !model.is_gcn(), "pyg"),
+            ("embedding", self.embedding.is_none(), "64"),
+            ("decoder", self.decoder.is_none(), "dot"),
+            ("negatives", self.negatives.is_none(), "1"),
+            ("negative-sampler", self.negative_sampler.is_none(), "uniform"),
+            ("exclude", self.exclude.is_none(), "reverses"),
+            ("decoder-layers", self.decoder == Some(DecoderKind::Mlp) && self.decoder_layers.is_none(), "3"),
+        ];
+        let missing = flags.into_iter().filter(|(_, is_missing, _)| *is_missing);
+        missing.map(|(flag, _, default)| (flag, default.to_owned())).collect()
     }
 
     fn embedding(&self) -> usize {
@@ -139,11 +160,11 @@ impl LinkArgs {
             NegativeKind::Degree => Negatives::new(DegreeNegatives::new(message)?, n_per_link),
             NegativeKind::InBatch => Negatives::new(InBatchNegatives, n_per_link),
         };
-        let negatives = if self.reject_edges { negatives.rejecting(message.clone()) } else { negatives };
+        let negatives = if self.reject_edges { negatives.rejecting(message.clone())? } else { negatives };
         let loader = loader.negatives(negatives).exclusion(self.exclude.unwrap_or_default()).loss(loss);
         let n_per_link = self.eval_negatives.unwrap_or(LinkNeighborLoader::EVAL_NEGATIVES);
         let drawn = Negatives::new(uniform, n_per_link);
-        let drawn = if self.reject_edges { drawn.rejecting(data.graph.clone()) } else { drawn };
+        let drawn = if self.reject_edges { drawn.rejecting(data.graph.clone())? } else { drawn };
         let fixed =
             |negatives: Option<&LinkNegatives>| negatives.filter(|_| self.eval_negatives.is_none()).cloned();
         let [val, test] = [split.val_negatives(), split.test_negatives()]
@@ -152,12 +173,18 @@ impl LinkArgs {
     }
 }
 
+/// Sets the initial weights of an encoder: those of the flags, or else small ones, so that dot products are small.
+fn with_weight_init(encoder: SageConfig, flags: &ModelArgs) -> SageConfig {
+    encoder.weight_init(flags.weight_init.unwrap_or(WeightInit::Pyg))
+}
+
 impl TrainRun<'_> {
     /// Trains on the links of a whole graph.
     pub(crate) fn links(&self) -> anyhow::Result<Vec<Outcome>> {
         let TrainArgs { data, model, sampling, ranks, device, link, .. } = self.args;
+        let is_symmetrized = data.is_symmetrized();
         let (data, hash) = data.open_graph(ranks.seed)?;
-        let split = link.split(&data, ranks.seed)?;
+        let split = link.split(&data, is_symmetrized, ranks.seed)?;
         let fanouts = model.fanouts(&sampling.fanouts)?;
         let mut nodes = NeighborLoader::new(&data, &fanouts)
             .batches(ranks.batches(false))
@@ -174,7 +201,7 @@ impl TrainRun<'_> {
         let loader = link.configure(loader, &data, &split, self.link_loss()?)?;
         let outcomes = match encoder {
             NodeModel::Sage(encoder) => {
-                let model = link.model(encoder)?;
+                let model = link.model(with_weight_init(encoder, model))?;
                 self.launch(&hash, |rank| self.fit(&model, &loader, &rank, &hash, ()))?
             }
             NodeModel::Gcn(encoder) => {
@@ -195,7 +222,7 @@ impl TrainRun<'_> {
             "--task link on a partitioned graph needs --data with a split of links: split the links first (`kiln data \
              split-links`), partition the result, and give both"
         );
-        let split = link.split(&data, ranks.seed)?;
+        let split = link.split(&data, false, ranks.seed)?;
         let mode = device.graph_mode;
         let graph = parts.open(ranks.job.tls(), mode)?;
         check_partitions(&graph, &data, &hash)?;
@@ -210,7 +237,7 @@ impl TrainRun<'_> {
             sampling.evaluation()? == EvalMode::Sampled,
             "--eval exact needs the whole graph: use --data instead of --parts or --servers"
         );
-        let (model, loss) = (link.model(encoder)?, self.link_loss()?);
+        let (model, loss) = (link.model(with_weight_init(encoder, model))?, self.link_loss()?);
         let (workers, queue_bytes) = (ranks.remote_workers(parts.worker_concurrency), parts.queue_bytes());
         self.launch(hash, |rank| {
             let nodes = NeighborLoader::partitioned(&graph, &rank, &fanouts)?

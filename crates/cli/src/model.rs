@@ -2,7 +2,9 @@
 
 use anyhow::{bail, ensure};
 use clap::{Args, ValueEnum};
-use kiln::nn::{Epsilon, GcnConfig, GinConfig, JumpingKnowledge, Normalization, Readout, SageConfig};
+use kiln::nn::{
+    Epsilon, GcnConfig, GinConfig, JumpingKnowledge, Normalization, Readout, SageConfig, WeightInit,
+};
 use kiln::sample::Fanout;
 
 use crate::flags;
@@ -53,6 +55,12 @@ pub(crate) struct ModelArgs {
     /// Adds a node's own row to the result of each layer of equal widths, for sage and gcn.
     #[arg(long)]
     residual: bool,
+    /// Distribution of the initial weights, for sage. Default: dgl, or pyg for links.
+    #[arg(long, value_parser = flags::choice([
+        ("dgl", "As in DGL: Xavier uniform with the gain of a ReLU", WeightInit::Dgl),
+        ("pyg", "As in PyG: uniform within 1 / sqrt(width of the input)", WeightInit::Pyg),
+    ]))]
+    pub(crate) weight_init: Option<WeightInit>,
     /// Learns epsilon, the extra weight of a node's own row (GIN-eps), for gin. Default: a fixed 0 (GIN-0).
     #[arg(long)]
     learn_epsilon: bool,
@@ -120,6 +128,10 @@ impl ModelArgs {
             !self.has_gin_flags(),
             "--mlp-layers, --learn-epsilon and --readout require --model gin: remove them"
         );
+        ensure!(
+            self.weight_init.is_none() || !self.is_gcn(),
+            "--weight-init requires --model sage: remove it"
+        );
         let (hidden, dropout) = (self.hidden.unwrap_or(256), self.dropout.unwrap_or(0.5));
         let &Self { input_dropout, residual, .. } = self;
         let (norm, jumping) = (self.norm.unwrap_or_default(), self.jumping.unwrap_or_default());
@@ -132,7 +144,8 @@ impl ModelArgs {
                     .dropout(dropout)
                     .norm(norm)
                     .residual(residual)
-                    .jumping(jumping),
+                    .jumping(jumping)
+                    .weight_init(self.weight_init.unwrap_or_default()),
             )),
             ModelKind::Gcn => Ok(NodeModel::Gcn(
                 GcnConfig::new(d_in, n_classes)

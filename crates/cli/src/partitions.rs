@@ -98,6 +98,21 @@ impl PartitionSource {
         self.parts.is_some() || !self.servers.is_empty()
     }
 
+    /// Checks that the other flags of the group were not given without a partitioned graph.
+    pub(crate) fn check(&self) -> anyhow::Result<()> {
+        let flags = [
+            ("--host", self.host.is_some()),
+            ("--no-static-cache", self.no_static_cache),
+            ("--cache-size", 0 < self.cache_size),
+        ];
+        match flags.into_iter().find(|(_, is_set)| *is_set && !self.is_given()) {
+            Some((flag, _)) => {
+                bail!("{flag} needs a partitioned graph: add --parts or --servers, or remove {flag}")
+            }
+            None => Ok(()),
+        }
+    }
+
     fn default_mode(&self) -> Mode {
         if self.servers.is_empty() { Mode::Worker } else { Mode::Server }
     }

@@ -3,6 +3,7 @@
 mod files;
 mod links;
 mod parts;
+mod request;
 
 use std::fs;
 use std::io;
@@ -13,20 +14,19 @@ use anyhow::{Context, bail, ensure};
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use kiln::comm::LaunchEnv;
-use kiln::data::{NodeFeatures, NodeNames, Split, read_ids};
+use kiln::data::{NodeFeatures, NodeNames, Split};
 use kiln::feature::Targets;
 use kiln::graph::{ItemId, NodeId};
 use kiln::prelude::{PredictMode, PredictOnDataset, RankHandle, SavedModel};
 use kiln::sample::Fanout;
 use kiln::store::sha256;
-use kiln::train::{
-    EvaluatedNeighbors, LayerWiseConfig, ModelRegistry, ModelTask, NodePredictor, PredictedRows, WantedRows,
-};
+use kiln::train::{ModelRegistry, ModelTask, NodePredictor, PredictedRows, WantedRows};
 use kiln::{Error, PredictionOutput, launch};
 
 use self::files::{Format, PredictionFiles, Request, Totals};
 use self::links::LinkPredictionArgs;
 use self::parts::{part_name, totals_of_ranks, write_index};
+use self::request::{id_bytes, items};
 use crate::flags;
 use crate::output::{be_quiet, print_rank_zero};
 use crate::partitions::PartitionSource;
@@ -129,7 +129,12 @@ pub(crate) fn run(args: &PredictArgs) -> anyhow::Result<()> {
         inputs.n_outputs
     ));
     let task = inputs.task;
+    args.parts.check()?;
     args.links.check(args, task)?;
+    ensure!(
+        args.node_features.is_none() || task == ModelTask::Graphs,
+        "--node-features does not apply to a model of {task}: remove it"
+    );
     let job = Job { args, model, local_rank, launch, started: Instant::now() };
     match task {
         ModelTask::Nodes if args.parts.is_given() => job.partitioned_nodes(),
@@ -166,7 +171,12 @@ impl Job<'_> {
         let graph = args.parts.open(args.job.tls())?;
         graph.check_ranks(args.job.n_ranks(self.launch.as_ref()))?;
         let mode = args.mode(&self.model)?;
-        self.launch(&graph.info().hash, |rank| {
+        // A file of ids must be the same for all processes, as the graph must be.
+        let request = match Path::new(&args.nodes) {
+            path if path.is_file() => sha256(&fs::read(path)?),
+            _ => args.nodes.clone(),
+        };
+        self.launch(&format!("{request} of {}", graph.info().hash), |rank| {
             let joined = graph.join(rank)?;
             let nodes = items(&args.nodes, joined.graph.test(), joined.graph.n_nodes());
             let nodes = nodes.map_err(|error| Error::Other(error.into()))?;
@@ -263,7 +273,10 @@ impl Job<'_> {
         if environment.is_some() {
             let info = serde_json::to_vec(model.info()).context("describing the model")?;
             config = config.agree_on("the model", sha256(&info)).agree_on("the requested items", request);
-            let flags = format!("{:?} {:?} {:?} {}", args.mode, args.fanouts, args.seed, args.per_rank);
+            let PredictArgs { mode, fanouts, seed, per_rank, embeddings, memory, links, .. } = args;
+            let of_links = (links.top_k, links.exclude_edges);
+            let flags =
+                format!("{mode:?} {fanouts:?} {seed:?} {per_rank} {embeddings} {memory:?} {of_links:?}");
             config = config.agree_on("the flags of predictions", flags);
         }
         launch(config, |rank| {
@@ -323,52 +336,6 @@ impl Job<'_> {
         })?;
         files.map_or(Ok(Totals::default()), |files| files.finish().map_err(failed))
     }
-}
-
-impl PredictArgs {
-    fn mode(&self, model: &SavedModel) -> anyhow::Result<PredictMode> {
-        let of_sampling = self.fanouts.is_some() || self.seed.is_some();
-        ensure!(
-            !of_sampling || self.mode == Mode::Sampled,
-            "--fanouts and --seed require --mode sampled: add it, or remove them"
-        );
-        let is_of_links = model.info().inputs.task == ModelTask::Links;
-        ensure!(
-            self.memory.is_none() || self.mode == Mode::Exact || is_of_links,
-            "--memory requires --mode exact: add it, or remove --memory"
-        );
-        let was_exact = matches!(model.info().evaluation.neighbors, EvaluatedNeighbors::Exact { .. });
-        Ok(match self.mode {
-            // The limit of the job instead of the limit of the run.
-            Mode::AsEvaluated if self.memory.is_some() && was_exact => {
-                PredictMode::Exact(LayerWiseConfig::within(self.memory))
-            }
-            Mode::AsEvaluated => PredictMode::AsEvaluated,
-            Mode::Exact => PredictMode::Exact(LayerWiseConfig::within(self.memory)),
-            Mode::Sampled => {
-                let of_training = || model.info().inputs.sampling.as_ref().map(|sampling| sampling.fanouts());
-                let fanouts = self.fanouts.clone().or_else(of_training).unwrap_or_default();
-                PredictMode::Sampled { fanouts, seed: self.seed.unwrap_or(0) }
-            }
-        })
-    }
-}
-
-/// Returns the items that `--nodes` selects.
-fn items<I: ItemId>(selection: &str, test: &[I], n_items: usize) -> anyhow::Result<Vec<I>> {
-    match selection {
-        "test" => {
-            ensure!(!test.is_empty(), "the data has no test split: give --nodes all or a file of ids");
-            Ok(test.to_vec())
-        }
-        "all" => Ok((0..n_items as u32).map(I::new).collect()),
-        path => Ok(read_ids(path, n_items)?),
-    }
-}
-
-/// Returns the ids of items as bytes, for their hash.
-fn id_bytes<I: ItemId>(items: &[I]) -> Vec<u8> {
-    items.iter().flat_map(|item| item.get().to_le_bytes()).collect()
 }
 
 fn progress_bar(rank: &RankHandle) -> ProgressBar {

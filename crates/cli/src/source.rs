@@ -150,6 +150,11 @@ pub(crate) struct DataArgs {
 }
 
 impl DataArgs {
+    /// Returns true if the flags add the reverse of each edge.
+    pub(crate) fn is_symmetrized(&self) -> bool {
+        self.symmetrize
+    }
+
     /// Opens a graph like [`DataArgs::open_graph`], and checks that it has a split of its nodes.
     pub(crate) fn open(&self, seed: u64) -> anyhow::Result<(Dataset, String)> {
         let (data, hash) = self.open_graph(seed)?;

@@ -101,8 +101,7 @@ fn flags_of_other_tasks(task: Task, is_partitioned: bool, has_folds: bool) -> St
     let (of_links, of_whole_runs) = (LinkArgs::FLAGS, "memory val-batches feature-cache hot-by");
     match (task, is_partitioned) {
         (Task::Graph, _) => {
-            let of_nodes =
-                "input-dropout residual fanouts rule eval memory val-batches graph-mode feature-cache hot-by";
+            let of_nodes = "input-dropout residual weight-init fanouts rule eval memory val-batches graph-mode feature-cache hot-by";
             let of_runs = if has_folds { "loss-every metric tensorboard" } else { "" };
             format!("{of_whole} {of_nodes} {OF_PARTITIONS} {of_runs} {of_links}")
         }
@@ -155,7 +154,8 @@ pub(crate) fn run(args: &TrainArgs, flags: GivenFlags) -> anyhow::Result<ExitCod
     flags.insert("task".to_owned(), name.unwrap_or_default());
     let defaults = args.model.defaults(is_of_graphs).into_iter();
     let defaults = defaults.chain(args.optimizer.defaults(is_of_graphs, args.fit.epochs));
-    flags.extend(defaults.map(|(name, text)| (name.to_owned(), text)));
+    let of_links = if task == Task::Link { args.link.defaults(&args.model) } else { Vec::new() };
+    flags.extend(defaults.chain(of_links).map(|(name, text)| (name.to_owned(), text)));
     let run = TrainRun { args, optimizer, launch, started, flags, task };
     let outcomes = match (task, args.sampling.folds) {
         (Task::Node, _) if is_partitioned => run.partitioned_nodes()?,

@@ -17,9 +17,13 @@ use kiln::{Error, PredictionOutput};
 
 use super::files::{Format, TextFile, Totals, quoted};
 use super::parts::WRITING;
-use super::{Job, PredictArgs, id_bytes, items, progress_bar, show};
+use super::request::{id_bytes, items};
+use super::{Job, PredictArgs, progress_bar, show};
 use crate::flags;
 use crate::output::print_rank_zero;
+
+/// The number of pairs that are scored and written at once.
+const LINES: usize = 1 << 16;
 
 /// The flags for a model of links.
 #[derive(Debug, Args)]
@@ -29,13 +33,13 @@ pub(super) struct LinkPredictionArgs {
     /// array [n, 2].
     #[arg(long, value_name = "FILE", conflicts_with_all = ["top_k", "nodes"])]
     pairs: Option<PathBuf>,
-    /// Finds the destinations with the largest scores of each source that --nodes selects, by an exact search over all
-    /// nodes.
-    #[arg(long, value_name = "K", value_parser = flags::size)]
-    top_k: Option<usize>,
-    /// Leaves out destinations to which the source already has an edge in --data.
+    /// Finds the K destinations with the largest scores of each source that --nodes selects, at most 10,000, by an exact
+    /// search over all nodes.
+    #[arg(long, value_name = "K", value_parser = flags::top_k)]
+    pub(super) top_k: Option<usize>,
+    /// Leaves out destinations to which the source already has an edge in --data, prepared as for the model.
     #[arg(long, requires = "top_k")]
-    exclude_edges: bool,
+    pub(super) exclude_edges: bool,
 }
 
 impl LinkPredictionArgs {
@@ -81,9 +85,14 @@ impl Job<'_> {
             srcs.dedup();
             srcs
         });
-        let n_nodes = data.graph.n_nodes();
-        let request = LinkRequest::new(args, &test.unwrap_or_default(), n_nodes, Some(&data.graph))?;
+        if data.links.is_none() {
+            print_rank_zero(
+                "note: messages pass over all edges of the data, also over links that training held out",
+            );
+        }
         let predictor = self.model.on_dataset(&data)?;
+        let request =
+            LinkRequest::new(args, &test.unwrap_or_default(), data.graph.n_nodes(), predictor.graph())?;
         let mode = args.mode(&self.model)?;
         let names = (!data.names.is_empty()).then_some(&*data.names);
         self.launch(&request.hash(), |rank| self.score(rank, &predictor, &request, &mode, names))
@@ -112,9 +121,12 @@ impl Job<'_> {
         names: Option<&NodeNames>,
     ) -> kiln::Result<Totals> {
         let predictor = predictor.with_model(&self.model_of(rank)?)?;
-        let nodes = request.nodes(predictor.n_nodes());
-        let mut rows = LinkScorerBuilder::new(predictor.model(), nodes, self.args.memory)?;
-        let (nodes, bar) = (rows.nodes().to_vec(), progress_bar(rank));
+        let (nodes, bar) = (request.nodes(predictor.n_nodes()), progress_bar(rank));
+        // The layers of exact mode have the other half of the limit.
+        let memory =
+            self.args.memory.map(|bytes| bytes / 2).or(self.model.info().evaluation.neighbors.memory_bytes());
+        let builder = |nodes: &[NodeId]| LinkScorerBuilder::new(predictor.model(), nodes.to_vec(), memory);
+        let mut rows = rank.is_zero().then(|| builder(&nodes)).transpose()?;
         let (to_bar, is_exact) = (bar.clone(), predictor.is_exact(mode));
         let predictor = predictor.on_progress(move |n_done, n_rows| show(&to_bar, n_done, n_rows));
         let output = PredictionOutput::RankZero;
@@ -122,11 +134,13 @@ impl Job<'_> {
             if !is_exact {
                 show(&bar, batch.positions.end as u64, nodes.len() as u64);
             }
-            Ok(rows.push(&batch)?)
+            Ok(rows.as_mut().map_or(Ok(()), |rows| rows.push(&batch))?)
         })?;
-        let totals = match rank.is_zero() {
-            true => rank.with_machine_threads(|| self.write_links(&rows.finish()?, request, names, &bar))?,
-            false => Totals::default(),
+        let totals = match rows {
+            Some(rows) => {
+                rank.with_machine_threads(|| self.write_links(&rows.finish()?, request, names, &bar))?
+            }
+            None => Totals::default(),
         };
         bar.finish_and_clear();
         rank.communicator("scores of links")?.barrier(WRITING)?;
@@ -144,10 +158,12 @@ impl Job<'_> {
         let mut files = LinkFiles::create(&self.args.out, self.args.format, names).map_err(failed)?;
         match request {
             LinkRequest::Pairs(links) => {
-                let scores = scorer.score(links)?;
-                let pairs = links.srcs().iter().zip(links.dsts().iter()).zip(scores);
-                let links = pairs.map(|((&src, &dst), score)| ScoredLink { src, dst, score });
-                files.write(&links.collect::<Vec<_>>()).map_err(failed)?;
+                for (srcs, dsts) in links.srcs().chunks(LINES).zip(links.dsts().chunks(LINES)) {
+                    let scores = scorer.score(&Links::new(srcs.to_vec(), dsts.to_vec())?)?;
+                    let pairs = srcs.iter().zip(dsts).zip(scores);
+                    let links = pairs.map(|((&src, &dst), score)| ScoredLink { src, dst, score });
+                    files.write(&links.collect::<Vec<_>>()).map_err(failed)?;
+                }
             }
             LinkRequest::TopK { srcs, config } => {
                 for (part, sources) in srcs.chunks(LinkScorer::SRCS_AT_ONCE).enumerate() {
@@ -176,27 +192,33 @@ impl LinkRequest {
             args.nodes != "test" || !test_srcs.is_empty(),
             "the data has no test links, whose sources --nodes test selects: give --nodes all or a file of ids"
         );
-        let excluded = graph.filter(|_| args.links.exclude_edges).cloned();
-        let config = TopKConfig { k: args.links.top_k.unwrap_or(1), excluded };
+        let config = TopKConfig::new(args.links.top_k.unwrap_or(1));
+        let config = match graph.filter(|_| args.links.exclude_edges) {
+            Some(graph) => config.excluding(graph.clone())?,
+            None => config,
+        };
         Ok(Self::TopK { srcs: items(&args.nodes, test_srcs, n_nodes)?, config })
     }
 
-    /// Returns the nodes whose rows are read.
+    /// Returns the nodes whose rows are read, ascending and distinct.
     fn nodes(&self, n_nodes: usize) -> Vec<NodeId> {
         match self {
-            Self::Pairs(links) => links.srcs().iter().chain(links.dsts().iter()).copied().collect(),
+            Self::Pairs(links) => {
+                let mut nodes: Vec<NodeId> =
+                    links.srcs().iter().chain(links.dsts().iter()).copied().collect();
+                nodes.sort_unstable();
+                nodes.dedup();
+                nodes
+            }
             Self::TopK { .. } => (0..n_nodes as u32).map(NodeId).collect(),
         }
     }
 
-    /// Returns the hash of the request, which must be the same for all processes.
+    /// Returns the hash of the nodes of the request, which must be the same for all processes.
     fn hash(&self) -> String {
         let bytes = match self {
             Self::Pairs(links) => [id_bytes(links.srcs()), id_bytes(links.dsts())].concat(),
-            Self::TopK { srcs, config: TopKConfig { k, excluded } } => {
-                let settings = format!("top {k} excluding {}", excluded.is_some());
-                [settings.into_bytes(), id_bytes(srcs)].concat()
-            }
+            Self::TopK { srcs, .. } => id_bytes(srcs),
         };
         sha256(&bytes)
     }

@@ -178,6 +178,9 @@ fn rejects_flags_that_do_not_apply_to_models_of_links() {
             format!("--parts {parts} --host 127.0.0.1 --top-k 2 --exclude-edges --nodes all"),
             "needs the whole graph",
         ),
+        (&run, format!("--data {set} --top-k 10001"), "expected a whole number from 1 to 10000"),
+        (&run, format!("--data {set} --top-k 2 --cache-size 1MiB"), "--cache-size needs a partitioned graph"),
+        (&run, format!("--data {set} --top-k 2 --node-features degree"), "--node-features"),
         (&of_nodes, "--data sbm --top-k 2".to_owned(), "this is a model of nodes: remove them"),
     ] {
         let flags = format!("predict --run {run} {flags} --out {}", out.display());

@@ -105,8 +105,8 @@ fn a_resumed_run_ends_like_an_uninterrupted_one_and_keeps_its_settings() {
         assert!(found == expected, "{name}");
     }
     for (others, expected) in [
-        ("--exclude none", "--exclude was not set and is none now"),
-        ("--negatives 2", "--negatives was not set and is 2 now"),
+        ("--exclude none", "--exclude was reverses and is none now"),
+        ("--negatives 2", "--negatives was 1 and is 2 now"),
         ("--eval-negatives 5", "--eval-negatives was not set and is 5 now"),
         ("--link-split 0.1,0.1", "--link-split was not set and is 0.1,0.1 now"),
         ("--loss bpr", "--loss was not set and is bpr now"),

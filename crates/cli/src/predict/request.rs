@@ -1,0 +1,57 @@
+//! What the flags of `kiln predict` request: the items, and the neighbours that predictions read.
+
+use anyhow::ensure;
+use kiln::data::read_ids;
+use kiln::graph::ItemId;
+use kiln::prelude::{PredictMode, SavedModel};
+use kiln::train::{EvaluatedNeighbors, LayerWiseConfig, ModelTask};
+
+use super::{Mode, PredictArgs};
+
+impl PredictArgs {
+    pub(super) fn mode(&self, model: &SavedModel) -> anyhow::Result<PredictMode> {
+        let of_sampling = self.fanouts.is_some() || self.seed.is_some();
+        ensure!(
+            !of_sampling || self.mode == Mode::Sampled,
+            "--fanouts and --seed require --mode sampled: add it, or remove them"
+        );
+        let is_of_links = model.info().inputs.task == ModelTask::Links;
+        ensure!(
+            self.memory.is_none() || self.mode == Mode::Exact || is_of_links,
+            "--memory requires --mode exact: add it, or remove --memory"
+        );
+        // The rows of the nodes of links have the other half of the limit.
+        let memory = if is_of_links { self.memory.map(|bytes| bytes / 2) } else { self.memory };
+        let was_exact = matches!(model.info().evaluation.neighbors, EvaluatedNeighbors::Exact { .. });
+        Ok(match self.mode {
+            // The limit of the job instead of the limit of the run.
+            Mode::AsEvaluated if self.memory.is_some() && was_exact => {
+                PredictMode::Exact(LayerWiseConfig::within(memory))
+            }
+            Mode::AsEvaluated => PredictMode::AsEvaluated,
+            Mode::Exact => PredictMode::Exact(LayerWiseConfig::within(memory)),
+            Mode::Sampled => {
+                let of_training = || model.info().inputs.sampling.as_ref().map(|sampling| sampling.fanouts());
+                let fanouts = self.fanouts.clone().or_else(of_training).unwrap_or_default();
+                PredictMode::Sampled { fanouts, seed: self.seed.unwrap_or(0) }
+            }
+        })
+    }
+}
+
+/// Returns the items that `--nodes` selects.
+pub(super) fn items<I: ItemId>(selection: &str, test: &[I], n_items: usize) -> anyhow::Result<Vec<I>> {
+    match selection {
+        "test" => {
+            ensure!(!test.is_empty(), "the data has no test split: give --nodes all or a file of ids");
+            Ok(test.to_vec())
+        }
+        "all" => Ok((0..n_items as u32).map(I::new).collect()),
+        path => Ok(read_ids(path, n_items)?),
+    }
+}
+
+/// Returns the ids of items as bytes, for their hash.
+pub(super) fn id_bytes<I: ItemId>(items: &[I]) -> Vec<u8> {
+    items.iter().flat_map(|item| item.get().to_le_bytes()).collect()
+}
