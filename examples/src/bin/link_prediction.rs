@@ -4,6 +4,8 @@
 //! ```text
 //! cargo run --release --bin link_prediction
 //! ```
+//!
+//! It reaches a test MRR of about 0.55 and a test ROC-AUC of about 0.95 after 5 epochs.
 
 use std::path::PathBuf;
 
@@ -48,7 +50,11 @@ fn main() -> Result<()> {
     let evaluation = EvalMode::Exact { memory_bytes: None };
     let nodes = NeighborLoader::new(&data, [10, 10]).batch_size(1024).evaluation(evaluation);
     let loader = LinkNeighborLoader::new(nodes, &split)?;
-    let encoder = SageConfig::new(data.features.dim(), 64).layers(2).hidden(128).dropout(0.0);
+    let encoder = SageConfig::new(data.features.dim(), 64)
+        .layers(2)
+        .hidden(128)
+        .dropout(0.0)
+        .weight_init(WeightInit::Pyg);
     let model = LinkModelConfig { encoder, decoder: LinkDecoderConfig::Dot };
     launch(RankConfig::from_env_or_threads(args.ranks), |rank| {
         if rank.is_zero() {
