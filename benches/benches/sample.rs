@@ -108,7 +108,7 @@ fn bench_links(stage: &mut Stage, fanouts: &str, input: &Input) -> Result {
     let work = work(input, &sampled, 1);
     drop(sampled);
     let mut next = 0;
-    stage.bench(&format!("links-{fanouts}"), &input.name, work.clone(), |bencher| {
+    stage.bench(&format!("links-{fanouts}"), &input.name, work, |bencher| {
         bencher.iter(|| {
             next = (next + 1) % N_BATCHES;
             let batch = batcher.batch(batches[next].clone(), &mut scratch, &mut times);

@@ -9,7 +9,8 @@ use kiln_data::{Dataset, LinkSplit, format, open};
 use kiln_graph::{LinkId, LinkNegatives};
 
 use crate::common::{contents, put};
-use crate::link_formats::{graphbolt_folder, npy_folder};
+use crate::link_formats::npy_folder;
+use crate::link_graphbolt::graphbolt_folder;
 
 #[test]
 fn kiln_format_keeps_links_and_negatives() {

@@ -19,6 +19,7 @@ pub(crate) mod launch;
 pub(crate) mod nccl;
 mod philox;
 mod pick;
+mod pick_weights;
 mod relabel;
 pub(crate) mod scan;
 mod segment_max;

@@ -17,5 +17,6 @@ mod ops;
 mod own;
 mod rows;
 mod sampler;
+mod sampler_excluded;
 mod scan;
 mod segments;

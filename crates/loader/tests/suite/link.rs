@@ -1,4 +1,5 @@
 //! Batches of links: pairs, negatives and excluded edges.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

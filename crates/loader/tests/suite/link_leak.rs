@@ -1,5 +1,6 @@
 //! A batch of links must not contain what it predicts. The graph and the features are random, so a score of a pair has
 //! nothing to learn from: an area under the ROC curve above 1/2 shows that a link is read from the graph.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::sync::Arc;
 

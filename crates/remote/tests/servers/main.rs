@@ -5,6 +5,7 @@
 #[cfg(feature = "tls")]
 mod certificates;
 mod cluster;
+mod excluded;
 mod faults;
 mod limits;
 mod preparation;

@@ -4,21 +4,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use half::{bf16, f16};
-use kiln_data::Dataset;
 use kiln_feature::{DenseFeatures, FeatureArray, FeatureBuffer, FeatureStore, SparseFeatures};
 use kiln_graph::{NodeId, SharedArray};
 use kiln_partition::{CacheConfig, Part};
 use kiln_remote::{DistFeatureStore, DistNeighborSampler, RuleRegistry};
 use kiln_sample::{
-    EdgeWeights, ExcludedEdges, Fanout, Frontier, FrontierSampler, HopRequest, NeighborSampler, Neighbors,
-    NodeKey, RngKey, Rule, SampledBlocks, SamplerConfig, Scratch, Seeds, Selection,
+    EdgeWeights, Fanout, Frontier, FrontierSampler, HopRequest, NeighborSampler, Neighbors, NodeKey, RngKey,
+    Rule, SampledBlocks, SamplerConfig, Scratch, Seeds, Selection,
 };
 
 use crate::cluster::{Cluster, N_NODES, by_name, data, features, hubs, parts, wild};
 
-const FANOUTS: [Fanout; 3] = [Fanout::UpTo(3), Fanout::All, Fanout::UpTo(7)];
+pub(crate) const FANOUTS: [Fanout; 3] = [Fanout::UpTo(3), Fanout::All, Fanout::UpTo(7)];
 
-fn batches() -> Vec<(Seeds, RngKey)> {
+pub(crate) fn batches() -> Vec<(Seeds, RngKey)> {
     let nodes =
         |n: u64, first: u64| Seeds::nodes((0..n).map(|at| NodeId((wild(first + at) % 500) as u32)).collect());
     vec![
@@ -30,16 +29,16 @@ fn batches() -> Vec<(Seeds, RngKey)> {
     ]
 }
 
-fn sampled(sampler: &dyn FrontierSampler) -> Vec<SampledBlocks> {
+pub(crate) fn sampled(sampler: &dyn FrontierSampler) -> Vec<SampledBlocks> {
     let mut scratch = Scratch::default();
     batches().iter().map(|(seeds, key)| sampler.sample_blocks(seeds, *key, &mut scratch).unwrap()).collect()
 }
 
 /// The number of partitions, and the function from a node to its partition.
-type Way = (usize, fn(u32) -> usize);
+pub(crate) type Way = (usize, fn(u32) -> usize);
 
 /// Returns four partitionings: two interleaved partitions, two with one empty, four with one empty, and a single one.
-fn ways() -> [Way; 4] {
+pub(crate) fn ways() -> [Way; 4] {
     [
         (2, |node| node as usize % 2),
         (2, |_| 1),
@@ -50,7 +49,7 @@ fn ways() -> [Way; 4] {
 
 /// Returns the possible local partitions: `None`, for servers that hold all partitions, and then the index of each
 /// partition.
-fn modes(parts: &[Arc<Part>]) -> impl Iterator<Item = Option<usize>> {
+pub(crate) fn modes(parts: &[Arc<Part>]) -> impl Iterator<Item = Option<usize>> {
     std::iter::once(None).chain((0..parts.len()).map(Some))
 }
 
@@ -80,7 +79,7 @@ fn blocks_equal_those_of_the_whole_graph() {
 }
 
 /// A custom rule that depends on ids and weights.
-fn last_ones(neighbors: Neighbors<'_>, key: NodeKey, fanout: u32, picks: &mut Selection) {
+pub(crate) fn last_ones(neighbors: Neighbors<'_>, key: NodeKey, fanout: u32, picks: &mut Selection) {
     let by_weight = neighbors.weights.is_some_and(|weights| 0.1 < weights[0]);
     let first = if by_weight { key.rng().below(neighbors.degree() as u32) } else { neighbors.ids[0].0 };
     let degree = neighbors.degree() as u32;
@@ -106,47 +105,6 @@ fn custom_rules_sample_identically_on_servers_and_clients() {
         let warning = here.warning().unwrap();
         assert!(warning.contains("servers send all edges of each node"), "{warning}");
         assert!(sampled(&here) == expected, "sampled on the client, local partition {own:?}");
-    }
-}
-
-/// Edges of the graph of hubs to leave out: parallel edges, self pairs, pairs without an edge, and both directions.
-fn excluded(data: &Dataset) -> Arc<ExcludedEdges> {
-    let graph = &data.graph;
-    let srcs = |dst: u32| graph.in_neighbors(NodeId(dst)).iter().map(move |src| (*src, NodeId(dst)));
-    let of_edges = (0..N_NODES as u32).flat_map(|dst| srcs(dst).skip(dst as usize % 3).step_by(3));
-    let others = (0..N_NODES as u32).map(|node| (NodeId(node), NodeId(node / 2)));
-    Arc::new(ExcludedEdges::with_reverses(of_edges.chain(others)))
-}
-
-#[test]
-fn blocks_with_excluded_edges_equal_those_of_the_whole_graph() {
-    let data = hubs();
-    let excluded = excluded(&data);
-    let sampled = |sampler: &dyn FrontierSampler| -> Vec<SampledBlocks> {
-        let mut scratch = Scratch::default();
-        let batches = batches().into_iter();
-        batches
-            .map(|(seeds, key)| {
-                let seeds = seeds.excluding(Some(Arc::clone(&excluded)));
-                sampler.sample_blocks(&seeds, key, &mut scratch).unwrap()
-            })
-            .collect()
-    };
-    let weights = EdgeWeights::Unbiased;
-    let rules = || RuleRegistry::default().register("last-ones", last_ones).unwrap();
-    for (n_parts, owner) in ways() {
-        let parts = parts(&data, n_parts, owner, None);
-        for own in modes(&parts) {
-            let cluster = Cluster::of(&parts, own, rules());
-            let named = cluster.graph.rule("last-ones").unwrap();
-            for rule in Rule::BUILT_IN.iter().cloned().chain([named, last_ones.into()]) {
-                let config = SamplerConfig::new(FANOUTS).with_rule(rule.clone()).with_weights(weights);
-                let whole = NeighborSampler::with_config(Arc::clone(&data.graph), config.clone()).unwrap();
-                let remote = DistNeighborSampler::with_config(Arc::clone(&cluster.graph), config).unwrap();
-                assert!(sampled(&remote) == sampled(&whole), "{rule:?}, {n_parts} partitions, local {own:?}");
-                assert!(sampled(&whole) != crate::same::sampled(&whole), "{rule:?} should leave out edges");
-            }
-        }
     }
 }
 
