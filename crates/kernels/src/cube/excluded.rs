@@ -43,6 +43,7 @@ pub(super) struct ExcludedRange {
 }
 
 /// Returns the positions of the sources of a destination.
+#[allow(clippy::collapsible_if, reason = "a kernel computes both operands of `&&`")]
 #[cube]
 pub(super) fn excluded_of(excluded: &[u32], node: u32) -> ExcludedRange {
     let n_dsts = excluded[0];

@@ -46,9 +46,9 @@ impl LinkScorerBuilder {
     /// `memory_bytes`, they are written to an unnamed file in the folder for temporary files.
     ///
     /// # Errors
-    /// Returns [`Error::Saved`](crate::Error::Saved) if the model was not trained for links, [`Error::TooLarge`]
-    /// (crate::Error::TooLarge) if the rows do not fit in memory, and [`Error::Io`](crate::Error::Io) if the file cannot
-    /// be created.
+    /// Returns [`Error::Saved`](crate::Error::Saved) if the model was not trained for links,
+    /// [`Error::TooLarge`](crate::Error::TooLarge) if the rows do not fit in memory, and
+    /// [`Error::Io`](crate::Error::Io) if the file cannot be created.
     pub fn new(model: &SavedModel, mut nodes: Vec<NodeId>, memory_bytes: Option<u64>) -> Result<Self> {
         model.decoder()?;
         let [_, width] = model.node_network()?.outer_widths();
