@@ -7,11 +7,31 @@ use cubecl::prelude::*;
 
 use crate::cube::graph::HopNodes;
 use crate::cube::launch::{self, launch_units};
-use crate::cube::pick::{How, Picking, neighborhood};
+use crate::cube::pick::{How, Neighborhood, Picking, neighborhood};
 use crate::cube::segments::segment_of;
 
-/// Computes the factor of the weights of each destination's picks, except of self loops that are always kept, so that
-/// the weighted sum is an unbiased estimate of the sum over all its edges.
+/// How the weights of picked edges are scaled, as a compile-time parameter of kernels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Scaling {
+    None,
+    /// Each edge computes the factor of its destination.
+    OfEdge,
+    /// Each edge reads the factor of its destination. Excluded edges make a factor expensive: computing it walks over
+    /// all excluded edges of the destination, which may be a hub.
+    OfDestination,
+}
+
+/// Returns the factor of the weights of a destination's picks, except of self loops that are always kept, so that the
+/// weighted sum is an unbiased estimate of the sum over all its edges.
+#[cube]
+fn factor(neighborhood: &Neighborhood, n_picked: u32) -> f32 {
+    let n_drawn = n_picked - neighborhood.n_loops;
+    let n_others = neighborhood.degree - neighborhood.n_loops;
+    // Without draws, no edge reads the factor.
+    f32::cast_from(n_others) / f32::cast_from(max(n_drawn, 1u32))
+}
+
+/// Computes the factor of each destination, with excluded edges.
 #[cube(launch, address_type = "dynamic")]
 fn weight_factors(
     indptr: &[u64],
@@ -22,31 +42,29 @@ fn weight_factors(
     offsets: &[u32],
     factors: &mut [f32],
     #[comptime] how: How,
-    #[comptime] excludes: bool,
 ) {
     let dst = ABSOLUTE_POS;
     if dst >= nodes.len() {
         terminate!();
     }
-    let of_dst = neighborhood(indptr, indices, excluded, rows[dst], nodes[dst], how, excludes);
-    let n_drawn = offsets[dst + 1] - offsets[dst] - of_dst.n_loops;
-    let n_others = of_dst.degree - of_dst.n_loops;
-    // Without draws, no edge reads the factor.
-    factors[dst] = f32::cast_from(n_others) / f32::cast_from(max(n_drawn, 1u32));
+    let of_dst = neighborhood(indptr, indices, excluded, rows[dst], nodes[dst], how, true);
+    factors[dst] = factor(&of_dst, offsets[dst + 1] - offsets[dst]);
 }
 
-/// Looks up the weights of the picked edges. With `is_scaled`, multiplies them by the factors of their destinations.
+/// Looks up the weights of the picked edges and scales them. `factors` is read only with [`Scaling::OfDestination`].
 #[cube(launch, address_type = "dynamic")]
 fn pick_weights(
+    indptr: &[u64],
     indices: &[u32],
     graph_weights: &[f32],
+    rows: &[u32],
     nodes: &[u32],
     offsets: &[u32],
     edge_ids: &[i64],
     factors: &[f32],
     weights: &mut [f32],
     #[comptime] how: How,
-    #[comptime] is_scaled: bool,
+    #[comptime] scaling: Scaling,
 ) {
     let n_edges = offsets[offsets.len() - 1];
     if ABSOLUTE_POS >= n_edges as usize {
@@ -54,7 +72,7 @@ fn pick_weights(
     }
     let edge = usize::cast_from(edge_ids[ABSOLUTE_POS]);
     let mut weight = graph_weights[edge];
-    if comptime!(is_scaled) {
+    if comptime!(scaling != Scaling::None) {
         let dst = segment_of(offsets, ABSOLUTE_POS as u32);
         // Loops that are always kept represent only themselves, so they are not scaled.
         let mut is_drawn = true;
@@ -62,7 +80,13 @@ fn pick_weights(
             is_drawn = indices[edge] != nodes[dst];
         }
         if is_drawn {
-            weight *= factors[dst];
+            if comptime!(scaling == Scaling::OfDestination) {
+                weight *= factors[dst];
+            } else {
+                // No edge is excluded, so the list of excluded edges is not read: any buffer can stand for it.
+                let of_dst = neighborhood(indptr, indices, indices, rows[dst], nodes[dst], how, false);
+                weight *= factor(&of_dst, offsets[dst + 1] - offsets[dst]);
+            }
         }
     }
     weights[ABSOLUTE_POS] = weight;
@@ -75,35 +99,41 @@ impl Picking<'_> {
     /// Panics if the graph has no weights.
     pub(super) fn weights(&self, offsets: &CubeTensor, edge_ids: &CubeTensor, is_scaled: bool) -> CubeTensor {
         let Self { graph, hop, how, .. } = self;
-        let nodes = &hop.nodes;
+        let HopNodes { nodes, rows, excluded } = hop;
         let n_edges = launch::length(edge_ids);
         let weights = launch::new_tensor(nodes, Shape::new([n_edges]), DType::F32);
         let graph_weights =
             graph.weights.as_ref().expect("a graph without weights should have been rejected");
-        let is_scaled = is_scaled && *how != How::All;
-        let factors = is_scaled.then(|| self.weight_factors(offsets));
+        let scaling = match excluded {
+            _ if !is_scaled || *how == How::All => Scaling::None,
+            None => Scaling::OfEdge,
+            Some(_) => Scaling::OfDestination,
+        };
+        let factors = (scaling == Scaling::OfDestination).then(|| self.weight_factors(offsets));
         launch_units!(
             pick_weights,
             nodes,
             n_edges,
             graph.address(),
+            launch::buffer(&graph.indptr),
             launch::buffer(&graph.indices),
             launch::buffer(graph_weights),
+            launch::buffer(rows),
             launch::buffer(nodes),
             launch::buffer(offsets),
             launch::buffer(edge_ids),
             launch::buffer(factors.as_ref().unwrap_or(graph_weights)),
             launch::buffer(&weights),
             *how,
-            is_scaled
+            scaling
         );
         weights
     }
 
-    /// Returns the factor of the weights of each destination's picks.
+    /// Returns the factor of each destination, with excluded edges.
     fn weight_factors(&self, offsets: &CubeTensor) -> CubeTensor {
         let Self { graph, hop, how, .. } = self;
-        let HopNodes { nodes, rows, excluded } = hop;
+        let HopNodes { nodes, rows, .. } = hop;
         let n_dsts = launch::length(nodes);
         let factors = launch::new_tensor(nodes, Shape::new([n_dsts]), DType::F32);
         launch_units!(
@@ -118,8 +148,7 @@ impl Picking<'_> {
             launch::buffer(hop.excluded_or_any()),
             launch::buffer(offsets),
             launch::buffer(&factors),
-            *how,
-            excluded.is_some()
+            *how
         );
         factors
     }
