@@ -68,7 +68,7 @@ impl GcnConv {
                  for all neighbours, or EdgeWeights::Unbiased for sampled neighbours"
             );
         };
-        let weighted_sum = Aggregation { weights: Some(weights.clone()), ..Reduction::Sum.into() };
+        let weighted_sum = Aggregation { weights: Some(weights.clone().into()), ..Reduction::Sum.into() };
         let bias: Tensor<2> = self.bias.val().unsqueeze();
         if projects_first(block, self.weight.dims()) {
             ops::aggregate(block, product(x, self.weight.val()), weighted_sum) + bias

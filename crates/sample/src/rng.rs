@@ -34,6 +34,8 @@ pub enum KeyDomain {
     Host = 6,
     /// The number of a negative of a link, from 0.
     Negative = 7,
+    /// The layer whose attention weights are masked by dropout.
+    EdgeDropout = 8,
 }
 
 /// A 64-bit key of random draws. Keys are derived by folding: seed, epoch, step, layer.

@@ -11,23 +11,22 @@ use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::tensor::{DType, TensorData};
 use bytemuck::cast_slice;
 use kiln_graph::TransposedBlock;
-use rayon::prelude::*;
 
 use crate::counts::{count_direct, count_reference};
+use crate::cpu::columns::{Columns, OverBases, PerBasis, PerHead};
+use crate::cpu::edges::{EdgeRow, fill_edges};
 use crate::cpu::fill::{Fill, Piece, fill_rows, initialised};
 use crate::cpu::rows::{Rows, Segments};
 use crate::cpu::sum::{Own, Sum};
 use crate::cpu::tensor::{contiguous, floats, ints, matrix, rows};
 use crate::device::block::Adjacency;
 use crate::ops::aggregation::{
-    self, Form, Input, OwnRow, Reduction, Saved, Traced, Weights, aggregate_grad, with_own, with_own_grad,
+    self, Form, Input, OwnRow, Reduction, Saved, Sums, Traced, Weights, aggregate_grad, with_own,
+    with_own_grad,
 };
 
-/// The number of edges per task if every edge has its own output.
-const EDGES_PER_TASK: usize = 4096;
-
-/// Runs the aggregation, `[n_src, d] -> [n_dst, d]`. With [`OwnRow::Concatenated`] the result is `[n_dst, 2 d]`: each
-/// destination's own row, followed by its aggregate.
+/// Runs the aggregation, `[n_src, d] -> [n_dst, d]`, or `[n_dst, n_bases * d]`. With [`OwnRow::Concatenated`], each
+/// destination's own row comes first, followed by its aggregate.
 pub(super) fn aggregate(
     block: &Adjacency<Flex>,
     x: FloatTensor<Flex>,
@@ -84,22 +83,23 @@ pub(super) fn adjoint(saved: &Saved<Flex>, grad: FloatTensor<Flex>, input: Input
     match (input, form.reduce) {
         (Input::Weights, _) => {
             let (x, grad) = (contiguous(saved.rows()), contiguous(aggregate_grad(block, grad, *form)));
-            let dots = edge_dots(by_dst(block), rows(&x), rows(&grad));
-            FloatTensor::<Flex>::from_data(TensorData::new(dots, [block.n_edges]))
+            let dots = edge_dots(by_dst(block), rows(&x), rows(&grad), form.sums);
+            let shape = form.sums.weights_shape(block.n_edges);
+            FloatTensor::<Flex>::from_data(TensorData::new(dots, shape))
         }
         (Input::Rows, Reduction::Sum | Reduction::Mean) => sum_adjoint(saved, &contiguous(grad)),
         (Input::Rows, Reduction::Max) => {
             let of_maxima = contiguous(aggregate_grad(block, grad.clone(), *form));
             let edges = transposed(block).edges();
             let of_sources = max_adjoint(by_src(block), edges, ints(&saved.max_edges()), rows(&of_maxima));
-            with_own_grad(block, grad, matrix(of_sources, block.n_src, &of_maxima), form.own)
+            with_own_grad(block, grad, matrix(of_sources, block.n_src, &of_maxima), *form)
         }
     }
 }
 
 /// Returns true if this file has loops for the aggregation; otherwise the reference runs.
 fn has_loops(x: &FloatTensor<Flex>, weights: &Weights<Flex>, reduce: Reduction) -> bool {
-    let is_weighted_max = reduce == Reduction::Max && matches!(weights, Weights::PerEdge(_));
+    let is_weighted_max = reduce == Reduction::Max && matches!(weights, Weights::Tensor(_));
     x.dtype() == DType::F32 && !is_weighted_max
 }
 
@@ -114,78 +114,100 @@ fn sum(
         OwnRow::Concatenated => Own::Beside(rows(x)),
         OwnRow::Scaled(weight) => Own::Plus { rows: rows(x), n_rows: block.n_dst, weight },
     };
-    let (edges, x, mean) = (by_dst(block), rows(x), form.reduce == Reduction::Mean);
-    match weights {
-        Weights::Ones => summed(block.n_dst, Sum { mean, own, ..Sum::new(edges, x, |_, _| 1.0) }),
-        Weights::PerEdge(weights) => {
-            let weights = contiguous(weights.clone());
-            let weights = floats(&weights);
-            summed(block.n_dst, Sum { mean, own, ..Sum::new(edges, x, |edge, _| weights[edge]) })
+    let mean = form.reduce == Reduction::Mean;
+    let Weights::Tensor(weights) = weights else {
+        return summed(block.n_dst, Sum { mean, own, ..Sum::new(by_dst(block), rows(x), |_, _, _| 1.0) });
+    };
+    let weights = contiguous(weights.clone());
+    let (weights, n) = (floats(&weights), form.sums.n_weights());
+    let sum = Sum { mean, own, ..Sum::new(by_dst(block), rows(x), |edge, _, k| weights[edge * n + k]) };
+    match form.sums {
+        Sums::One => {
+            let factor = |edge: usize, _, _| weights[edge];
+            summed(block.n_dst, Sum { mean, own, ..Sum::new(by_dst(block), rows(x), factor) })
         }
+        Sums::PerHead(n_heads) => summed(block.n_dst, sum.with_columns(PerHead(n_heads))),
+        Sums::PerBasis(n_bases) => summed(block.n_dst, sum.with_columns(PerBasis(n_bases))),
     }
 }
 
-/// The adjoint of a sum or mean, `[n_dst, d] -> [n_src, d]`; the input is `[n_dst, 2 d]` with concatenated own rows.
+/// The adjoint of a sum or mean, `[n_dst, d] -> [n_src, d]`. The input is `[n_dst, n_bases * d]` with several bases; with
+/// concatenated own rows, their `d` columns come first.
 fn sum_adjoint(saved: &Saved<Flex>, grad: &FloatTensor<Flex>) -> FloatTensor<Flex> {
     let Saved { block, form, weights, .. } = saved;
     let plus = |rows, weight| Own::Plus { rows, n_rows: block.n_dst, weight };
     let (of_sums, own) = match form.own {
         OwnRow::Excluded => (rows(grad), Own::Alone),
         OwnRow::Concatenated => {
-            let (left, right) = halves(grad);
+            let (left, right) = columns_at(grad, form.row_width(grad.shape()[1]));
             (right, plus(left, 1.0))
         }
         OwnRow::Scaled(weight) => (rows(grad), plus(rows(grad), weight)),
     };
-    let (edges, share) = (by_src(block), share(block));
-    match (weights, form.reduce) {
-        (Weights::Ones, Reduction::Mean) => {
-            summed(block.n_src, Sum { own, ..Sum::new(edges, of_sums, share) })
-        }
-        (Weights::Ones, _) => summed(block.n_src, Sum { own, ..Sum::new(edges, of_sums, |_, _| 1.0) }),
-        (Weights::PerEdge(weights), reduce) => {
-            let weights = contiguous(weights.clone());
-            let (weights, positions) = (floats(&weights), transposed(block).edges());
-            let weight = |position: usize| weights[positions[position] as usize];
-            if reduce == Reduction::Mean {
-                let factor = |position, dst| weight(position) * share(position, dst);
-                summed(block.n_src, Sum { own, ..Sum::new(edges, of_sums, factor) })
-            } else {
-                summed(block.n_src, Sum { own, ..Sum::new(edges, of_sums, |position, _| weight(position)) })
-            }
-        }
+    let (edges, share, is_mean) = (by_src(block), share(block), form.reduce == Reduction::Mean);
+    let Weights::Tensor(weights) = weights else {
+        return if is_mean {
+            summed(block.n_src, Sum { own, ..Sum::new(edges, of_sums, |_, dst, _| share(dst)) })
+        } else {
+            summed(block.n_src, Sum { own, ..Sum::new(edges, of_sums, |_, _, _| 1.0) })
+        };
+    };
+    let weights = contiguous(weights.clone());
+    let (weights, n, positions) = (floats(&weights), form.sums.n_weights(), transposed(block).edges());
+    let weight = |position: usize, k| weights[positions[position] as usize * n + k];
+    if is_mean {
+        let factor = |position, dst, k| weight(position, k) * share(dst);
+        summed_over(block.n_src, Sum { own, ..Sum::new(edges, of_sums, factor) }, form.sums)
+    } else {
+        let factor = |position, _, k| weight(position, k);
+        summed_over(block.n_src, Sum { own, ..Sum::new(edges, of_sums, factor) }, form.sums)
+    }
+}
+
+/// Computes the sums of a source's edges as a matrix tensor: over all weights of an edge that multiplied the same columns.
+fn summed_over<F: Fn(usize, usize, usize) -> f32 + Copy + Sync>(
+    n_rows: usize,
+    sum: Sum<'_, F>,
+    sums: Sums,
+) -> FloatTensor<Flex> {
+    match sums {
+        Sums::One => summed(n_rows, sum),
+        Sums::PerHead(n_heads) => summed(n_rows, sum.with_columns(PerHead(n_heads))),
+        Sums::PerBasis(n_bases) => summed(n_rows, sum.with_columns(OverBases(n_bases))),
     }
 }
 
 /// Computes the sums as a matrix tensor.
-fn summed<F: Fn(usize, usize) -> f32 + Copy + Sync>(n_rows: usize, sum: Sum<'_, F>) -> FloatTensor<Flex> {
+fn summed<F: Fn(usize, usize, usize) -> f32 + Copy + Sync, C: Columns>(
+    n_rows: usize,
+    sum: Sum<'_, F, C>,
+) -> FloatTensor<Flex> {
     FloatTensor::<Flex>::from_data(TensorData::new(sum.run(), [n_rows, sum.width()]))
 }
 
 /// Returns a function that computes the factor of a destination's row in the gradient of its mean: 1 divided by its
 /// degree.
-fn share(block: &Adjacency<Flex>) -> impl Fn(usize, usize) -> f32 + Copy + Sync {
+fn share(block: &Adjacency<Flex>) -> impl Fn(usize) -> f32 + Copy + Sync {
     let starts = ints(&block.indptr);
-    |_, dst| 1.0 / (starts[dst + 1] - starts[dst]) as f32
+    |dst| 1.0 / (starts[dst + 1] - starts[dst]) as f32
 }
 
-/// Returns the first and the second half of the columns.
-fn halves(x: &FloatTensor<Flex>) -> (Rows<'_>, Rows<'_>) {
+/// Returns the columns before and from column `at` on.
+fn columns_at(x: &FloatTensor<Flex>, at: usize) -> (Rows<'_>, Rows<'_>) {
     let stride = x.shape()[1];
-    let half = |first| Rows::new(floats(x), first, stride / 2, stride);
-    (half(0), half(stride / 2))
+    (Rows::new(floats(x), 0, at, stride), Rows::new(floats(x), at, stride - at, stride))
 }
 
-fn by_dst(block: &Adjacency<Flex>) -> Segments<'_> {
+pub(super) fn by_dst(block: &Adjacency<Flex>) -> Segments<'_> {
     Segments { indptr: ints(&block.indptr), items: ints(&block.indices) }
 }
 
-fn by_src(block: &Adjacency<Flex>) -> Segments<'_> {
+pub(super) fn by_src(block: &Adjacency<Flex>) -> Segments<'_> {
     let transposed = transposed(block);
     Segments { indptr: cast_slice(transposed.indptr()), items: cast_slice(transposed.dsts()) }
 }
 
-fn transposed(block: &Adjacency<Flex>) -> &TransposedBlock {
+pub(super) fn transposed(block: &Adjacency<Flex>) -> &TransposedBlock {
     let list = || {
         TransposedBlock::of_edges(
             cast_slice(ints(&block.indptr)),
@@ -316,25 +338,39 @@ unsafe impl Fill for MaxAdjoint<'_> {
     }
 }
 
-/// Returns for each edge the dot product of its item's row of `x` and its segment's row of `y`.
-fn edge_dots(segments: Segments<'_>, x: Rows<'_>, y: Rows<'_>) -> Vec<f32> {
-    let mut dots = vec![0.0; segments.items.len()];
-    let columns = 0..x.width;
-    dots.par_chunks_mut(EDGES_PER_TASK).enumerate().for_each(|(task, dots)| {
-        let first = task * EDGES_PER_TASK;
-        let mut row = segments.indptr.partition_point(|&start| start as usize <= first) - 1;
-        for (position, out) in (first..).zip(dots) {
-            while segments.indptr[row + 1] as usize <= position {
-                row += 1;
-            }
-            x.ask_ahead(segments.items, position, &columns);
-            *out = dot(x.row(segments.items[position] as usize, &columns), y.row(row, &columns));
+/// Returns for each weight of an edge the dot product of the columns of its item's row of `x` and of its segment's row of
+/// `y` that the weight belongs to.
+fn edge_dots(segments: Segments<'_>, x: Rows<'_>, y: Rows<'_>, sums: Sums) -> Vec<f32> {
+    let n_weights = sums.n_weights();
+    fill_edges(segments, n_weights, &Dots { segments, x, y, width: y.width / n_weights, sums })
+}
+
+struct Dots<'a> {
+    segments: Segments<'a>,
+    x: Rows<'a>,
+    y: Rows<'a>,
+    /// The number of columns of `y` that a weight belongs to.
+    width: usize,
+    sums: Sums,
+}
+
+impl EdgeRow for Dots<'_> {
+    #[inline(always)]
+    fn write(&self, row: usize, position: usize, out: &mut [f32]) {
+        let Self { segments, x, y, width, sums } = *self;
+        let (of_x, of_y) = (0..x.width, 0..y.width);
+        x.ask_ahead(segments.items, position, &of_x);
+        let (x, y) = (x.row(segments.items[position] as usize, &of_x), y.row(row, &of_y));
+        for (k, out) in out.iter_mut().enumerate() {
+            let range = k * width..(k + 1) * width;
+            let x = if let Sums::PerHead(_) = sums { &x[range.clone()] } else { x };
+            *out = dot(x, &y[range]);
         }
-    });
-    dots
+    }
 }
 
 /// Returns the dot product of two rows, computed as sixteen partial sums that are added in a fixed order.
+#[inline(always)]
 fn dot(one: &[f32], other: &[f32]) -> f32 {
     let mut sums = [0.0_f32; 16];
     let (ones, others) = (one.chunks_exact(16), other.chunks_exact(16));

@@ -3,13 +3,17 @@
 
 mod adam;
 mod aggregate;
+mod attention;
+mod columns;
 mod dense;
 mod dropout;
+mod edges;
 mod fill;
 mod rows;
 mod sum;
 mod tasks;
 mod tensor;
+mod term;
 mod vector;
 
 use burn::backend::Flex;
@@ -23,6 +27,7 @@ use crate::cpu::tensor::{changed, contiguous, dense_matrix, floats, in_place, ma
 use crate::device::block::Adjacency;
 use crate::ops::adam::{AdamState, AdamStep};
 use crate::ops::aggregation::{Form, Input, Saved, Traced, Weights};
+use crate::ops::attention::{self as reference_attention, Attention, AttentionInput};
 use crate::ops::backend::{BlockAdjoints, BlockOps};
 use crate::ops::keep::Keep;
 use crate::ops::reference;
@@ -97,6 +102,40 @@ impl BlockOps for Flex {
         })
     }
 
+    fn attention_scores(
+        block: Adjacency<Self>,
+        src: FloatTensor<Self>,
+        dst: FloatTensor<Self>,
+        weights: FloatTensor<Self>,
+        slope: f32,
+    ) -> FloatTensor<Self> {
+        let inputs = Attention { block, src, dst, weights, slope };
+        let x = &inputs.src;
+        direct_or_reference!(x, reference_attention::scores(&inputs), attention::scores(inputs))
+    }
+
+    fn edge_softmax(block: Adjacency<Self>, scores: FloatTensor<Self>) -> FloatTensor<Self> {
+        direct_or_reference!(scores, reference_attention::softmax(&block, scores), {
+            attention::softmax(&block, scores)
+        })
+    }
+
+    fn edge_dropout(
+        x: FloatTensor<Self>,
+        edge_ids: IntTensor<Self>,
+        key: RngKey,
+        keep: Keep,
+    ) -> FloatTensor<Self> {
+        direct_or_reference!(x, reference_attention::reference_dropout::<Self>(x, edge_ids, key, keep), {
+            attention::edge_dropout(x, &edge_ids, key, keep)
+        })
+    }
+
+    fn relation_shares(block: Adjacency<Self>, types: IntTensor<Self>, n_types: usize) -> FloatTensor<Self> {
+        count_direct();
+        attention::relation_shares(&block, &types, n_types)
+    }
+
     fn adam(state: AdamState<Self>, gradient: FloatTensor<Self>, step: AdamStep) -> AdamState<Self> {
         direct_or_reference!(gradient, reference::adam(state, gradient, &step), {
             let gradient = contiguous(gradient);
@@ -151,6 +190,26 @@ impl BlockAdjoints for Flex {
             let (x, grad) = (contiguous(x), contiguous(grad));
             let values = dense::weight_gradient(dense_matrix(&x), dense_matrix(&grad));
             matrix(values, x.shape()[1], &grad)
+        })
+    }
+
+    fn attention_adjoint(
+        inputs: &Attention<Self>,
+        grad: FloatTensor<Self>,
+        input: AttentionInput,
+    ) -> FloatTensor<Self> {
+        direct_or_reference!(grad, reference_attention::scores_adjoint(inputs, grad, input), {
+            attention::scores_adjoint(inputs, grad, input)
+        })
+    }
+
+    fn edge_softmax_adjoint(
+        block: &Adjacency<Self>,
+        output: FloatTensor<Self>,
+        grad: FloatTensor<Self>,
+    ) -> FloatTensor<Self> {
+        direct_or_reference!(grad, reference_attention::softmax_adjoint(block, output, grad), {
+            attention::softmax_adjoint(block, output, grad)
         })
     }
 

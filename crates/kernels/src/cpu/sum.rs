@@ -5,8 +5,10 @@
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
+use crate::cpu::columns::{Columns, Whole};
 use crate::cpu::fill::{Fill, Piece, fill_rows};
 use crate::cpu::rows::{Rows, Segments};
+use crate::cpu::term::{Term, Values};
 
 /// The minimum size in bytes of an output that is written with non-temporal stores, which bypass the caches. With
 /// normal stores, such an output would evict everything else from them, and a cache line that is written as a whole
@@ -14,12 +16,16 @@ use crate::cpu::rows::{Rows, Segments};
 const STREAM_BYTES: usize = 1 << 25;
 
 /// A description of sums, which [`Sum::run`] computes: for each row, the sum over its items of the item's row of `x`
-/// times `factor(position, item)`.
+/// times `factor(position, item, weight)`, where `weight` is the number of a weight of the item. [`Columns`] says which
+/// columns each weight belongs to.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Sum<'a, F> {
+pub(super) struct Sum<'a, F, C = Whole, T = Values> {
     pub(super) segments: Segments<'a>,
     pub(super) x: Rows<'a>,
     pub(super) factor: F,
+    pub(super) columns: C,
+    /// What an item's row contributes, before the multiplication by the factor.
+    pub(super) term: T,
     /// True if each sum is divided by its number of items.
     pub(super) mean: bool,
     pub(super) own: Own<'a>,
@@ -40,14 +46,28 @@ pub(super) enum Own<'a> {
     Plus { rows: Rows<'a>, n_rows: usize, weight: f32 },
 }
 
-impl<'a, F: Fn(usize, usize) -> f32 + Copy + Sync> Sum<'a, F> {
-    /// Describes sums without own rows, which are not divided by the number of items.
+impl<'a, F: Fn(usize, usize, usize) -> f32 + Copy + Sync> Sum<'a, F> {
+    /// Describes sums of whole rows without own rows, which are not divided by the number of items.
     pub(super) fn new(segments: Segments<'a>, x: Rows<'a>, factor: F) -> Self {
-        Self { segments, x, factor, mean: false, own: Own::Alone }
+        Self { segments, x, factor, columns: Whole, term: Values, mean: false, own: Own::Alone }
     }
 }
 
-impl<F: Fn(usize, usize) -> f32 + Copy + Sync> Sum<'_, F> {
+impl<'a, F, C, T> Sum<'a, F, C, T> {
+    /// Replaces the columns that each weight belongs to.
+    pub(super) fn with_columns<D>(self, columns: D) -> Sum<'a, F, D, T> {
+        let Self { segments, x, factor, term, mean, own, .. } = self;
+        Sum { segments, x, factor, columns, term, mean, own }
+    }
+
+    /// Replaces the terms.
+    pub(super) fn with_term<U>(self, term: U) -> Sum<'a, F, C, U> {
+        let Self { segments, x, factor, columns, mean, own, .. } = self;
+        Sum { segments, x, factor, columns, term, mean, own }
+    }
+}
+
+impl<F: Fn(usize, usize, usize) -> f32 + Copy + Sync, C: Columns, T: Term> Sum<'_, F, C, T> {
     /// Computes the rows of the result, in row-major order with [`Sum::width`] columns.
     pub(super) fn run(&self) -> Vec<f32> {
         let n_rows = self.segments.indptr.len() - 1;
@@ -56,10 +76,10 @@ impl<F: Fn(usize, usize) -> f32 + Copy + Sync> Sum<'_, F> {
         fill_rows(self.segments.indptr, self.width(), &SumRows { sum: *self, streams }).0
     }
 
-    /// Returns the number of columns of the result: those of `x`, and those of the own rows if the own rows are in
+    /// Returns the number of columns of the result: those of the sums, and those of the own rows if the own rows are in
     /// front of the sums.
     pub(super) fn width(&self) -> usize {
-        self.n_before() + self.x.width
+        self.n_before() + self.columns.n_ranges() * self.columns.range_width(self.x.width)
     }
 
     /// Returns the number of columns in front of the sum's columns.
@@ -73,15 +93,17 @@ impl<F: Fn(usize, usize) -> f32 + Copy + Sync> Sum<'_, F> {
 
 /// The loop that computes a [`Sum`].
 #[derive(Clone, Copy)]
-struct SumRows<'a, F> {
-    sum: Sum<'a, F>,
+struct SumRows<'a, F, C, T> {
+    sum: Sum<'a, F, C, T>,
     /// True if the output is written with stores that bypass the caches.
     streams: bool,
 }
 
-// SAFETY: `fill` splits the elements of each row between `copy_own` and `add`, and both write all elements that they
-// are given.
-unsafe impl<F: Fn(usize, usize) -> f32 + Copy + Sync> Fill for SumRows<'_, F> {
+// SAFETY: `fill` splits the elements of each row between `copy_own` and the calls of `add`, and both write all elements
+// that they are given.
+unsafe impl<F: Fn(usize, usize, usize) -> f32 + Copy + Sync, C: Columns, T: Term> Fill
+    for SumRows<'_, F, C, T>
+{
     type One = f32;
     type Other = ();
 
@@ -97,14 +119,14 @@ unsafe impl<F: Fn(usize, usize) -> f32 + Copy + Sync> Fill for SumRows<'_, F> {
         let _fence = this.streams.then_some(Fence);
         let summed = columns.start.max(n_before) - n_before..columns.end.max(n_before) - n_before;
         for (row, out) in piece.rows.clone().zip(out.chunks_exact_mut(columns.len())) {
-            let (own, sum) = out.split_at_mut(n_own);
+            let (own, sums) = out.split_at_mut(n_own);
             this.copy_own(row, columns.start, own);
-            this.add(row, summed.clone(), sum);
+            this.add_ranges(row, summed.clone(), sums);
         }
     }
 }
 
-impl<F: Fn(usize, usize) -> f32 + Copy> SumRows<'_, F> {
+impl<F: Fn(usize, usize, usize) -> f32 + Copy, C: Columns, T: Term> SumRows<'_, F, C, T> {
     /// Writes the columns of the own row from `from` on, if own rows are in front of the sums.
     #[inline(always)]
     fn copy_own(&self, row: usize, from: usize, out: &mut [MaybeUninit<f32>]) {
@@ -113,18 +135,35 @@ impl<F: Fn(usize, usize) -> f32 + Copy> SumRows<'_, F> {
         }
     }
 
-    /// Writes some columns of a row's sum, in chunks of columns as wide as possible.
+    /// Writes some columns of a row's sums, range after range.
     #[inline(always)]
-    fn add(&self, row: usize, columns: Range<usize>, out: &mut [MaybeUninit<f32>]) {
+    fn add_ranges(&self, row: usize, columns: Range<usize>, out: &mut [MaybeUninit<f32>]) {
+        let Sum { x, columns: layout, .. } = self.sum;
+        let width = layout.range_width(x.width);
+        let mut rest = out;
+        for range in 0..layout.n_ranges() {
+            let (start, end) = (range * width, (range + 1) * width);
+            let of_range = columns.start.clamp(start, end) - start..columns.end.clamp(start, end) - start;
+            let (out, after) = rest.split_at_mut(of_range.len());
+            let first = layout.first_column(range, x.width);
+            self.add(row, range, first + of_range.start..first + of_range.end, out);
+            rest = after;
+        }
+    }
+
+    /// Writes some columns of a range of a row's sums, in chunks of columns as wide as possible. `columns` are columns of
+    /// `x`.
+    #[inline(always)]
+    fn add(&self, row: usize, range: usize, columns: Range<usize>, out: &mut [MaybeUninit<f32>]) {
         let mut n_done = 0;
         // The first chunk also prefetches the later columns of each item's row. If a row has very many edges, these
         // columns have been evicted by the time that they are added, and are prefetched once more.
-        let mut asked = columns.clone();
+        let mut asked = self.sum.columns.prefetched(range, &columns, self.sum.x.width);
         let is_hub = HUB_BYTES <= self.sum.segments.of(row).len() * size_of_val(out);
         macro_rules! add_columns {
             ($($n:literal)*) => {$(
                 while $n <= out.len() - n_done {
-                    let sum: [f32; $n] = self.sum_of(row, columns.start + n_done, &asked);
+                    let sum: [f32; $n] = self.sum_of(row, range, columns.start + n_done, &asked);
                     write(&mut out[n_done..n_done + $n], &sum, self.streams);
                     n_done += $n;
                     asked = if is_hub { columns.start + n_done..columns.end } else { 0..0 };
@@ -141,22 +180,32 @@ impl<F: Fn(usize, usize) -> f32 + Copy> SumRows<'_, F> {
         }
         // The last few columns are computed together with some finished columns. This takes one more pass over the
         // edges, instead of up to four.
-        let sum: [f32; 16] = self.sum_of(row, columns.end - 16, &asked);
+        let sum: [f32; 16] = self.sum_of(row, range, columns.end - 16, &asked);
         let n_left = out.len() - n_done;
         write(&mut out[n_done..], &sum[16 - n_left..], self.streams);
     }
 
-    /// The sum of a row's items in `N` columns. The partial sums stay in registers over all edges if the CPU has enough
-    /// of them, which is faster than adding each edge to the output in memory.
+    /// The sum of a row's items in `N` columns of a range. The partial sums stay in registers over all edges if the CPU
+    /// has enough of them, which is faster than adding each edge to the output in memory.
     #[inline(always)]
-    fn sum_of<const N: usize>(&self, row: usize, column: usize, asked: &Range<usize>) -> [f32; N] {
-        let Sum { segments, x, factor, mean, own } = self.sum;
-        let edges = segments.of(row);
+    fn sum_of<const N: usize>(
+        &self,
+        row: usize,
+        range: usize,
+        column: usize,
+        asked: &Range<usize>,
+    ) -> [f32; N] {
+        let Sum { segments, x, factor, columns, term: of, mean, own } = self.sum;
+        let (edges, width) = (segments.of(row), columns.range_width(x.width));
         let mut sum = [0.0; N];
         for position in edges.clone() {
             x.ask_ahead(segments.items, position, asked);
             let item = segments.items[position] as usize;
-            add_scaled(&mut sum, factor(position, item), x.chunk(item, column));
+            for term in 0..columns.n_terms() {
+                let factor = factor(position, item, range + term);
+                let values = x.chunk(item, column + term * width);
+                add_scaled(&mut sum, factor, &of.of(row, column, values));
+            }
         }
         if mean && 1 < edges.len() {
             let degree = edges.len() as f32;
@@ -213,6 +262,7 @@ impl Drop for Fence {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cpu::columns::{OverBases, PerBasis, PerHead};
     use crate::cpu::fill::Filling;
     use crate::cpu::vector;
 
@@ -225,13 +275,23 @@ mod tests {
         (0..n as u32).map(|i| (i.wrapping_mul(2_654_435_769) >> 8) as f32 / 8_388_608.0 - 1.0).collect()
     }
 
-    /// Computes the sum by its definition, for one row and column.
-    fn written_down<F: Fn(usize, usize) -> f32>(sum: &Sum<'_, F>, row: usize, column: usize) -> f32 {
+    /// Computes the sum by its definition, for one row and column of the sums.
+    fn written_down<F: Fn(usize, usize, usize) -> f32, C: Columns>(
+        sum: &Sum<'_, F, C>,
+        row: usize,
+        column: usize,
+    ) -> f32 {
         let edges = sum.segments.of(row);
+        let width = sum.columns.range_width(sum.x.width);
+        let range = column / width;
+        let from = sum.columns.first_column(range, sum.x.width) + column % width;
         let mut total = 0.0;
         for edge in edges.clone() {
             let item = sum.segments.items[edge] as usize;
-            total += (sum.factor)(edge, item) * sum.x.chunk::<1>(item, column)[0];
+            for term in 0..sum.columns.n_terms() {
+                let value = sum.x.chunk::<1>(item, from + term * width)[0];
+                total += (sum.factor)(edge, item, range + term) * value;
+            }
         }
         if sum.mean && !edges.is_empty() {
             total /= edges.len() as f32;
@@ -246,14 +306,14 @@ mod tests {
 
     /// Checks that a sum is bit-identical to its definition with each instruction set, with and without streaming
     /// stores.
-    fn check<F: Fn(usize, usize) -> f32 + Copy + Sync>(sum: &Sum<'_, F>) {
+    fn check<F: Fn(usize, usize, usize) -> f32 + Copy + Sync, C: Columns>(sum: &Sum<'_, F, C>) {
         let (n_rows, width, n_before) = (INDPTR.len() - 1, sum.width(), sum.n_before());
         let mut expected = Vec::new();
         for row in 0..n_rows {
             if let Own::Beside(rows) = sum.own {
                 expected.extend_from_slice(rows.row(row, &(0..n_before)));
             }
-            expected.extend((0..sum.x.width).map(|column| written_down(sum, row, column)));
+            expected.extend((0..width - n_before).map(|column| written_down(sum, row, column)));
         }
         for streams in [false, true] {
             let mut results = Vec::new();
@@ -273,7 +333,8 @@ mod tests {
                 results.push(out.iter().map(|value| unsafe { value.assume_init() }).collect::<Vec<f32>>());
             }
             for result in results {
-                assert!(result == expected, "width {}, streams {streams}, {:?}", sum.x.width, sum.own);
+                let name = format!("{:?}, width {}, {:?}", sum.columns, sum.x.width, sum.own);
+                assert!(result == expected, "{name}, streams {streams}");
             }
         }
     }
@@ -287,9 +348,26 @@ mod tests {
             let (rows, right) = (Rows::new(&x, 0, d, d), Rows::new(&pair, d, d, 2 * d));
             let left = Rows::new(&pair, 0, d, 2 * d);
             for own in [Own::Alone, Own::Beside(rows), Own::Plus { rows: left, n_rows: 4, weight: 0.3 }] {
-                check(&Sum { segments, x: rows, factor: |_, _| 1.0, mean: true, own });
-                check(&Sum { segments, x: right, factor: |edge: usize, _| weights[edge], mean: false, own });
+                check(&Sum { mean: true, own, ..Sum::new(segments, rows, |_, _, _| 1.0) });
+                check(&Sum { own, ..Sum::new(segments, right, |edge, _, _| weights[edge]) });
             }
+        }
+    }
+
+    #[test]
+    fn sums_with_several_weights_are_bit_identical_on_every_instruction_set() {
+        let weights = numbers(3 * ITEMS.len());
+        for d in [1, 3, 8, 17, 47, 64, 129] {
+            let (x, left) = (numbers(9 * 3 * d), numbers(9 * 3 * d));
+            let segments = Segments { indptr: &INDPTR, items: &ITEMS };
+            let (rows, own) = (Rows::new(&x, 0, 3 * d, 3 * d), Rows::new(&left, 0, 3 * d, 3 * d));
+            let plus = Own::Plus { rows: own, n_rows: 4, weight: 0.3 };
+            let sum = Sum::new(segments, rows, |edge, _, k| weights[3 * edge + k]);
+            for own in [Own::Alone, Own::Beside(own), plus] {
+                check(&Sum { mean: true, own, ..sum }.with_columns(PerHead(3)));
+            }
+            check(&Sum { own: Own::Beside(own), ..sum }.with_columns(PerBasis(3)));
+            check(&Sum { own: plus, ..sum }.with_columns(OverBases(3)));
         }
     }
 }

@@ -12,16 +12,18 @@ use crate::cube::by_source::Transposed;
 use crate::cube::edge_dots::edge_dots;
 use crate::cube::launch::Rows;
 use crate::cube::segment_max::{segment_max, segment_max_adjoint};
-use crate::cube::segment_sum::{Factor, Own, SegmentSum};
+use crate::cube::segment_sum::{Own, SegmentSum};
 use crate::cube::segments::Segments;
+use crate::cube::sum_factor::{Factor, SumColumns};
 use crate::device::block::Adjacency;
 use crate::ops::aggregation::{
-    self, Form, Input, OwnRow, Reduction, Saved, Traced, Weights, aggregate_grad, with_own, with_own_grad,
+    self, Form, Input, OwnRow, Reduction, Saved, Sums, Traced, Weights, aggregate_grad, with_own,
+    with_own_grad,
 };
 use crate::ops::reference::{degrees, edge_dsts};
 
-/// Runs the aggregation, `[n_src, d] -> [n_dst, d]`. With [`OwnRow::Concatenated`] the result is `[n_dst, 2 d]`: each
-/// destination's own row, followed by its aggregate.
+/// Runs the aggregation, `[n_src, d] -> [n_dst, d]`, or `[n_dst, n_bases * d]`. With [`OwnRow::Concatenated`], each
+/// destination's own row comes first, followed by its aggregate.
 pub(super) fn aggregate(
     block: &Adjacency<CubeBackend>,
     x: CubeTensor,
@@ -71,20 +73,22 @@ pub(super) fn adjoint(saved: &Saved<CubeBackend>, grad: CubeTensor, input: Input
     }
     count_direct();
     match (input, form.reduce) {
-        (Input::Weights, _) => edge_dots(&by_dst(block), saved.rows(), aggregate_grad(block, grad, *form)),
+        (Input::Weights, _) => {
+            edge_dots(&by_dst(block), saved.rows(), aggregate_grad(block, grad, *form), form.sums)
+        }
         (Input::Rows, Reduction::Sum | Reduction::Mean) => sum_adjoint(saved, grad),
         (Input::Rows, Reduction::Max) => {
             let of_maxima = aggregate_grad(block, grad.clone(), *form);
             let edges = &transposed(block).edges;
             let of_sources = segment_max_adjoint(&by_src(block), edges, saved.max_edges(), of_maxima);
-            with_own_grad(block, grad, of_sources, form.own)
+            with_own_grad(block, grad, of_sources, *form)
         }
     }
 }
 
 /// Returns true if there are kernels for the aggregation; otherwise the reference runs.
 fn has_kernels(x: &CubeTensor, weights: &Weights<CubeBackend>, reduce: Reduction) -> bool {
-    let is_weighted_max = reduce == Reduction::Max && matches!(weights, Weights::PerEdge(_));
+    let is_weighted_max = reduce == Reduction::Max && matches!(weights, Weights::Tensor(_));
     matches!(x.dtype, DType::F32 | DType::F16 | DType::BF16) && !is_weighted_max
 }
 
@@ -96,7 +100,7 @@ fn sum(
 ) -> CubeTensor {
     let factor = match weights {
         Weights::Ones => Factor::One,
-        Weights::PerEdge(weights) => Factor::OfPosition(into_contiguous(weights.clone())),
+        Weights::Tensor(weights) => Factor::OfPosition(into_contiguous(weights.clone())),
     };
     let own = match form.own {
         OwnRow::Excluded => Own::Nothing,
@@ -104,41 +108,56 @@ fn sum(
         OwnRow::Scaled(weight) => Own::Plus { weight, n_segments: block.n_dst },
     };
     let is_mean = form.reduce == Reduction::Mean;
-    SegmentSum { factor, own, is_mean, ..by_dst(block).sum_of(x) }.launch()
+    let factor_columns = match form.sums {
+        Sums::One => SumColumns::All,
+        Sums::PerHead(n_heads) => SumColumns::PerHead(n_heads),
+        Sums::PerBasis(n_bases) => SumColumns::PerBasis(n_bases),
+    };
+    SegmentSum { factor, factor_columns, own, is_mean, ..by_dst(block).sum_of(x) }.launch()
 }
 
-/// The adjoint of a sum or mean, `[n_dst, d] -> [n_src, d]`; the input is `[n_dst, 2 d]` with concatenated own rows.
+/// The adjoint of a sum or mean, `[n_dst, d] -> [n_src, d]`. The input is `[n_dst, n_bases * d]` with several bases; with
+/// concatenated own rows, their `d` columns come first.
 fn sum_adjoint(saved: &Saved<CubeBackend>, grad: CubeTensor) -> CubeTensor {
     let Saved { block, form, weights, .. } = saved;
     let of_edges = |weights| Factor::OfEdge { weights, edges: transposed(block).edges.clone() };
     let factor = match (weights, form.reduce) {
         (Weights::Ones, Reduction::Mean) => Factor::Share { indptr: block.indptr.clone() },
         (Weights::Ones, _) => Factor::One,
-        (Weights::PerEdge(weights), Reduction::Mean) => of_edges(shares(block, weights.clone())),
-        (Weights::PerEdge(weights), _) => of_edges(into_contiguous(weights.clone())),
+        (Weights::Tensor(weights), Reduction::Mean) => of_edges(shares(block, weights.clone(), form.sums)),
+        (Weights::Tensor(weights), _) => of_edges(into_contiguous(weights.clone())),
     };
     let sum = by_src(block).sum_of(grad);
     let (_, width) = sum.columns;
     let plus = |weight| Own::Plus { weight, n_segments: block.n_dst };
     let (columns, own) = match form.own {
         OwnRow::Excluded => (sum.columns, Own::Nothing),
-        OwnRow::Concatenated => ((width / 2, width / 2), plus(1.0)),
+        OwnRow::Concatenated => {
+            let own_width = form.row_width(width);
+            ((own_width, width - own_width), plus(1.0))
+        }
         OwnRow::Scaled(weight) => (sum.columns, plus(weight)),
     };
-    SegmentSum { columns, factor, own, ..sum }.launch()
+    let factor_columns = match form.sums {
+        Sums::One => SumColumns::All,
+        Sums::PerHead(n_heads) => SumColumns::PerHead(n_heads),
+        Sums::PerBasis(n_bases) => SumColumns::OverBases(n_bases),
+    };
+    SegmentSum { columns, factor, factor_columns, own, ..sum }.launch()
 }
 
-/// The edge weights divided by the degrees of the edges' destinations, `[n_edges]`: the factors in the gradient of a
-/// mean.
-fn shares(block: &Adjacency<CubeBackend>, weights: CubeTensor) -> CubeTensor {
+/// The edge weights divided by the degrees of the edges' destinations: the factors in the gradient of a mean.
+fn shares(block: &Adjacency<CubeBackend>, weights: CubeTensor, sums: Sums) -> CubeTensor {
     if block.n_edges == 0 {
         return weights;
     }
-    let degrees = CubeBackend::float_reshape(degrees(block, &weights), Shape::new([block.n_dst]));
-    CubeBackend::float_div(weights, CubeBackend::float_select(degrees, 0, edge_dsts(block)))
+    let degrees = CubeBackend::float_select(degrees(block, &weights), 0, edge_dsts(block));
+    let matrix = Shape::new([block.n_edges, sums.n_weights()]);
+    let shares = CubeBackend::float_div(CubeBackend::float_reshape(weights, matrix), degrees);
+    CubeBackend::float_reshape(shares, sums.weights_shape(block.n_edges))
 }
 
-fn by_dst(block: &Adjacency<CubeBackend>) -> Segments {
+pub(super) fn by_dst(block: &Adjacency<CubeBackend>) -> Segments {
     Segments {
         indptr: block.indptr.clone(),
         items: block.indices.clone(),
@@ -148,7 +167,7 @@ fn by_dst(block: &Adjacency<CubeBackend>) -> Segments {
     }
 }
 
-fn by_src(block: &Adjacency<CubeBackend>) -> Segments {
+pub(super) fn by_src(block: &Adjacency<CubeBackend>) -> Segments {
     let transposed = transposed(block);
     Segments {
         indptr: transposed.indptr.clone(),
@@ -164,10 +183,18 @@ impl Segments {
     pub(super) fn sum_of(self, x: CubeTensor) -> SegmentSum {
         let rows = Rows::of(x);
         let columns = (0, rows.width());
-        SegmentSum { segments: self, rows, columns, factor: Factor::One, is_mean: false, own: Own::Nothing }
+        SegmentSum {
+            segments: self,
+            rows,
+            columns,
+            factor: Factor::One,
+            factor_columns: SumColumns::All,
+            is_mean: false,
+            own: Own::Nothing,
+        }
     }
 }
 
-fn transposed(block: &Adjacency<CubeBackend>) -> &Transposed {
+pub(super) fn transposed(block: &Adjacency<CubeBackend>) -> &Transposed {
     block.by_source.device(&block.indptr, &block.indices, block.n_src)
 }

@@ -1,8 +1,10 @@
-//! Keyed dropout, alone or after a ReLU, and the gradient of the latter.
+//! Keyed dropout of rows of nodes or of edges, alone or after a ReLU, and the gradient of the latter.
 //!
 //! ```text
-//! out[r, c] = scale * x[r, c]    if word c % 4 of draw4(nodes[r], c / 4) >= threshold, otherwise 0
+//! out[r, c] = scale * x[r, c]    if word c % 4 of draw4(0, nodes[r], c / 4) >= threshold, otherwise 0
 //! ```
+//!
+//! The words of an edge are those of `draw4(id >> 32, id mod 2^32, c / 4)`.
 //!
 //! * *Contract.* `out` is overwritten. The mask is computed in integer arithmetic and is identical to the host's
 //!   (`docs/rng.md`). If nothing is dropped, nothing is drawn and `nodes` is not read.
@@ -52,15 +54,50 @@ fn dropout_kernel<F: Float, N: Size>(
         value = select_many(value.less_than(&zero), zero, value);
     }
     if comptime!(is_masked) {
-        let first = column as u32 * (N::value() as u32);
-        let words = draw4(mask.key_low, mask.key_high, nodes[row], first / 4);
-        #[unroll]
-        for lane in 0..N::value() {
-            let kept = word(&words, (first + lane as u32) % 4) >= mask.threshold;
-            value.insert(lane, select(kept, value.extract(lane) * mask.scale, f32::new(0.0)));
-        }
+        value = masked::<N>(value, mask, 0u32, nodes[row], column as u32);
     }
     out[ABSOLUTE_POS] = Vector::cast_from(value);
+}
+
+#[cube(launch, address_type = "dynamic")]
+fn edge_dropout_kernel<F: Float, N: Size>(
+    x: &[Vector<F, N>],
+    edge_ids: &[i64],
+    out: &mut [Vector<F, N>],
+    mask: &Mask,
+    width: usize,
+    stride: usize,
+    #[define(F)] _dtype: ElemType,
+) {
+    if ABSOLUTE_POS >= out.len() {
+        terminate!();
+    }
+    let row = ABSOLUTE_POS / width;
+    let column = ABSOLUTE_POS % width;
+    let value = Vector::<f32, N>::cast_from(x[row * stride + column]);
+    let id = u64::cast_from(edge_ids[row]);
+    let value = masked::<N>(value, mask, u32::cast_from(id >> 32), u32::cast_from(id), column as u32);
+    out[ABSOLUTE_POS] = Vector::cast_from(value);
+}
+
+/// Masks a vector of columns; `column` counts vectors. A vector has one value or four.
+#[cube]
+fn masked<N: Size>(
+    value: Vector<f32, N>,
+    mask: &Mask,
+    node_type: u32,
+    node: u32,
+    column: u32,
+) -> Vector<f32, N> {
+    let mut value = value;
+    let first = column * (N::value() as u32);
+    let words = draw4(mask.key_low, mask.key_high, node_type, node, first / 4);
+    #[unroll]
+    for lane in 0..N::value() {
+        let kept = word(&words, (first + lane as u32) % 4) >= mask.threshold;
+        value.insert(lane, select(kept, value.extract(lane) * mask.scale, f32::new(0.0)));
+    }
+    value
 }
 
 #[cube(launch, address_type = "dynamic")]
@@ -100,14 +137,7 @@ pub(super) fn dropout(
         return out.into_tensor();
     }
     let is_masked = !keep.is_everything();
-    let vector_size = match x.vector_size(&[width]) {
-        // One group of random draws has four words, one for each of four values.
-        size if is_masked && size >= 4 => 4,
-        _ if is_masked => 1,
-        size => size,
-    };
-    let [key_low, key_high] = key.words();
-    let mask = MaskLaunch::new(key_low, key_high, keep.threshold(), keep.scale());
+    let vector_size = if is_masked { masked_vector_size(&x) } else { x.vector_size(&[width]) };
     launch_units!(
         dropout_kernel,
         x.tensor(),
@@ -117,7 +147,7 @@ pub(super) fn dropout(
         x.buffer(vector_size),
         launch::buffer(&into_contiguous(nodes)),
         out.buffer(vector_size),
-        mask,
+        mask_of(key, keep),
         width / vector_size,
         x.stride / vector_size,
         has_relu,
@@ -125,6 +155,42 @@ pub(super) fn dropout(
         launch::element(x.tensor())
     );
     out.into_tensor()
+}
+
+/// Applies dropout to the rows of edges, `[n_edges, d], [n_edges] -> [n_edges, d]`.
+pub(super) fn edge_dropout(x: CubeTensor, edge_ids: CubeTensor, key: RngKey, keep: Keep) -> CubeTensor {
+    let x = Rows::of(x);
+    let (n_rows, width) = (x.n_rows(), x.width());
+    let out = Rows::new(x.tensor(), n_rows, width, x.tensor().dtype);
+    if n_rows * width == 0 {
+        return out.into_tensor();
+    }
+    let vector_size = masked_vector_size(&x);
+    launch_units!(
+        edge_dropout_kernel,
+        x.tensor(),
+        n_rows * width / vector_size,
+        launch::address(&[x.tensor(), out.tensor()]),
+        vector_size,
+        x.buffer(vector_size),
+        launch::buffer(&edge_ids),
+        out.buffer(vector_size),
+        mask_of(key, keep),
+        width / vector_size,
+        x.stride / vector_size,
+        launch::element(x.tensor())
+    );
+    out.into_tensor()
+}
+
+/// The size of the vectors that are masked: one group of random draws has four words, one for each of four values.
+fn masked_vector_size(x: &Rows) -> usize {
+    if x.vector_size(&[x.width()]) >= 4 { 4 } else { 1 }
+}
+
+fn mask_of(key: RngKey, keep: Keep) -> MaskLaunch {
+    let [key_low, key_high] = key.words();
+    MaskLaunch::new(key_low, key_high, keep.threshold(), keep.scale())
 }
 
 /// Computes the gradient of a ReLU with dropout that returned `output`, `[n, d], [n, d] -> [n, d]`.

@@ -1,21 +1,32 @@
 //! Dot products of the source row and the destination row of each edge: the gradient of the weights of a weighted sum.
 //!
 //! ```text
-//! out[e] = sum over the columns c of x[src(e), c] * grad[dst(e), c]
+//! out[e, k] = sum over the columns c of range k of x[src(e), c] * grad[dst(e), c]
 //! ```
+//!
+//! An edge has one weight for all columns, one per head, or one per basis. The ranges of columns are those of `grad`; with
+//! bases, all of them are multiplied by the whole row of `x`.
 //!
 //! * *Contract.* `out` is overwritten. Products are added in f32: first per lane of the vectors, then over the lanes in
 //!   order.
-//! * *Work distribution.* One unit per edge, which finds its destination by binary search in `indptr`.
+//! * *Work distribution.* One unit per edge and weight, which finds its destination by binary search in `indptr`.
 //! * *Cost.* `2 F b + 8` bytes per edge for `F` columns of `b` bytes, and `log2(n_dst)` reads of `indptr`. The
 //!   destination's row stays in the caches for its other edges.
 
-use burn::tensor::Shape;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
 use crate::cube::launch::{self, Rows, launch_units};
 use crate::cube::segments::{Segments, segment_of};
+use crate::ops::aggregation::Sums;
+
+/// The columns of `x` that a weight belongs to, as a compile-time parameter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum DotColumns {
+    One,
+    PerHead,
+    PerBasis,
+}
 
 #[cube(launch, address_type = "dynamic")]
 fn edge_dots_kernel<F: Float, N: Size>(
@@ -27,17 +38,29 @@ fn edge_dots_kernel<F: Float, N: Size>(
     width: usize,
     x_stride: usize,
     grad_stride: usize,
+    n_weights: usize,
+    #[comptime] kind: DotColumns,
     #[define(F)] _dtype: ElemType,
 ) {
     if ABSOLUTE_POS >= out.len() {
         terminate!();
     }
-    let src = items[ABSOLUTE_POS] as usize;
-    let dst = segment_of(indptr, ABSOLUTE_POS as u32);
+    let mut edge = ABSOLUTE_POS;
+    let mut of_grad = 0usize;
+    let mut of_x = 0usize;
+    if comptime!(kind != DotColumns::One) {
+        edge = ABSOLUTE_POS / n_weights;
+        of_grad = (ABSOLUTE_POS - edge * n_weights) * width;
+        if comptime!(kind == DotColumns::PerHead) {
+            of_x = of_grad;
+        }
+    }
+    of_x += items[edge] as usize * x_stride;
+    of_grad += segment_of(indptr, edge as u32) * grad_stride;
     let mut sums = Vector::<f32, N>::zeroed();
     for column in 0..width {
-        let value = Vector::<f32, N>::cast_from(x[src * x_stride + column]);
-        sums += value * Vector::cast_from(grad[dst * grad_stride + column]);
+        let value = Vector::<f32, N>::cast_from(x[of_x + column]);
+        sums += value * Vector::cast_from(grad[of_grad + column]);
     }
     let mut sum = f32::new(0.0);
     #[unroll]
@@ -47,20 +70,26 @@ fn edge_dots_kernel<F: Float, N: Size>(
     out[ABSOLUTE_POS] = F::cast_from(sum);
 }
 
-/// The dot product of the two rows of each edge, `[n_src, d], [n_dst, d] -> [n_edges]`.
-pub(super) fn edge_dots(by_dst: &Segments, x: CubeTensor, grad: CubeTensor) -> CubeTensor {
+/// Returns the gradient of the weights of the edges, `[n_edges]` or one column per head or basis.
+pub(super) fn edge_dots(by_dst: &Segments, x: CubeTensor, grad: CubeTensor, of: Sums) -> CubeTensor {
     let (x, grad) = (Rows::of(x), Rows::of(grad));
     let tensor = x.tensor();
-    let out = launch::new_tensor(tensor, Shape::new([by_dst.n_positions]), tensor.dtype);
+    let out = launch::new_tensor(tensor, of.weights_shape(by_dst.n_positions), tensor.dtype);
     if by_dst.n_positions == 0 {
         return out;
     }
-    let width = x.width();
+    let n_weights = of.n_weights();
+    let kind = match of {
+        Sums::One => DotColumns::One,
+        Sums::PerHead(_) => DotColumns::PerHead,
+        Sums::PerBasis(_) => DotColumns::PerBasis,
+    };
+    let width = grad.width() / n_weights;
     let vector_size = x.vector_size(&[width]).min(grad.vector_size(&[width]));
     launch_units!(
         edge_dots_kernel,
         tensor,
-        by_dst.n_positions,
+        by_dst.n_positions * n_weights,
         launch::address(&[tensor, grad.tensor(), &out]),
         vector_size,
         launch::buffer(&by_dst.indptr),
@@ -71,6 +100,8 @@ pub(super) fn edge_dots(by_dst: &Segments, x: CubeTensor, grad: CubeTensor) -> C
         width / vector_size,
         x.stride / vector_size,
         grad.stride / vector_size,
+        n_weights,
+        kind,
         launch::element(tensor)
     );
     out

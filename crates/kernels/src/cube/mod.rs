@@ -6,6 +6,7 @@
 
 mod adam;
 mod aggregate;
+mod attention;
 pub(crate) mod by_source;
 mod cross_entropy;
 pub(crate) mod dense;
@@ -26,6 +27,7 @@ mod segment_max;
 mod segment_sum;
 mod segments;
 pub(crate) mod staging;
+mod sum_factor;
 #[cfg(all(test, feature = "cube-cpu"))]
 mod tests;
 
@@ -39,6 +41,7 @@ use crate::counts::{count_direct, count_reference};
 use crate::device::block::Adjacency;
 use crate::ops::adam::{AdamState, AdamStep};
 use crate::ops::aggregation::{Form, Input, Saved, Traced, Weights};
+use crate::ops::attention::{self as reference_attention, Attention, AttentionInput};
 use crate::ops::backend::{BlockAdjoints, BlockOps, CrossEntropy};
 use crate::ops::keep::Keep;
 use crate::ops::reference;
@@ -112,6 +115,41 @@ impl BlockOps for CubeBackend {
         })
     }
 
+    fn attention_scores(
+        block: Adjacency<Self>,
+        src: FloatTensor<Self>,
+        dst: FloatTensor<Self>,
+        weights: FloatTensor<Self>,
+        slope: f32,
+    ) -> FloatTensor<Self> {
+        let inputs = Attention { block, src, dst, weights, slope };
+        let x = &inputs.src;
+        kernel_or_reference!(x, reference_attention::scores(&inputs), attention::scores(inputs))
+    }
+
+    fn edge_softmax(block: Adjacency<Self>, scores: FloatTensor<Self>) -> FloatTensor<Self> {
+        kernel_or_reference!(scores, reference_attention::softmax(&block, scores), {
+            attention::softmax(&block, scores)
+        })
+    }
+
+    fn edge_dropout(
+        x: FloatTensor<Self>,
+        edge_ids: IntTensor<Self>,
+        key: RngKey,
+        keep: Keep,
+    ) -> FloatTensor<Self> {
+        kernel_or_reference!(x, reference_attention::reference_dropout::<Self>(x, edge_ids, key, keep), {
+            dropout::edge_dropout(x, edge_ids, key, keep)
+        })
+    }
+
+    fn relation_shares(block: Adjacency<Self>, types: IntTensor<Self>, n_types: usize) -> FloatTensor<Self> {
+        // Burn's operations on integers run kernels on the device, too, and their atomics add in any order exactly.
+        count_direct();
+        reference_attention::relation_shares(&block, types, n_types)
+    }
+
     fn adam(state: AdamState<Self>, gradient: FloatTensor<Self>, step: AdamStep) -> AdamState<Self> {
         kernel_or_reference!(gradient, F32, reference::adam(state, gradient, &step), {
             adam::adam(state, gradient, &step)
@@ -173,6 +211,26 @@ impl BlockAdjoints for CubeBackend {
             reference::cross_entropy_adjoint::<Self>(x, labels, of_loss, grad),
             cross_entropy::cross_entropy_adjoint(x, labels, of_loss, grad)
         )
+    }
+
+    fn attention_adjoint(
+        inputs: &Attention<Self>,
+        grad: FloatTensor<Self>,
+        input: AttentionInput,
+    ) -> FloatTensor<Self> {
+        kernel_or_reference!(grad, reference_attention::scores_adjoint(inputs, grad, input), {
+            attention::scores_adjoint(inputs, grad, input)
+        })
+    }
+
+    fn edge_softmax_adjoint(
+        block: &Adjacency<Self>,
+        output: FloatTensor<Self>,
+        grad: FloatTensor<Self>,
+    ) -> FloatTensor<Self> {
+        kernel_or_reference!(grad, reference_attention::softmax_adjoint(block, output, grad), {
+            attention::softmax_adjoint(block, output, grad)
+        })
     }
 
     fn row_sum(grad: FloatTensor<Self>) -> FloatTensor<Self> {

@@ -12,12 +12,11 @@ pub(super) struct Words {
     pub(super) d: u32,
 }
 
-/// Returns the four draws of one group of a node of type 0, as [`kiln_sample::RngKey::draw4`] does for the key with
-/// these two words.
+/// Returns the four draws of one group of a node, as [`kiln_sample::RngKey::draw4`] does for the key with these two words.
 #[cube]
-pub(super) fn draw4(key_low: u32, key_high: u32, node: u32, group: u32) -> Words {
+pub(super) fn draw4(key_low: u32, key_high: u32, node_type: u32, node: u32, group: u32) -> Words {
     let mut a = node;
-    let mut b = 0u32;
+    let mut b = node_type;
     let mut c = group;
     let mut d = 0u32;
     let mut low = key_low;

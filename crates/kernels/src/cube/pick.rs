@@ -187,7 +187,7 @@ fn draw(
     #[comptime] how: How,
 ) {
     for group in 0..n_picks.div_ceil(4) {
-        let words = draw4(key_low, key_high, node, group);
+        let words = draw4(key_low, key_high, 0u32, node, group);
         for lane in 0..min(n_picks - 4 * group, 4u32) {
             let n = 4 * group + lane;
             let drawn = word(&words, lane);

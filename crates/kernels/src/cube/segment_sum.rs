@@ -4,6 +4,8 @@
 //! out[s] = own(s) + (sum over the positions p of segment s of factor(p) * rows[items[p]]) / divisor(s)
 //! ```
 //!
+//! With several factors per position, [`SumColumns`] says which columns each factor belongs to.
+//!
 //! * *Contract.* `out` is overwritten. A segment without positions has the sum 0. Values are widened to f32, added in
 //!   f32, and rounded once to the element type of the rows. There are no atomics: the positions of a segment are added
 //!   in order. A segment longer than [`CHUNK`] is added in chunks that begin at multiples of [`CHUNK`], and the sums of
@@ -22,25 +24,7 @@ use cubecl::prelude::*;
 
 use crate::cube::launch::{self, Rows, launch_units};
 use crate::cube::segments::{CHUNK, Segments, segment_of};
-
-/// The factor by which the row of a position is multiplied.
-#[derive(Debug, Clone)]
-#[allow(clippy::large_enum_variant, reason = "a value exists only during a launch")]
-pub(super) enum Factor {
-    One,
-    /// One number per position.
-    OfPosition(CubeTensor),
-    /// One number per edge, and the edge of each position.
-    OfEdge {
-        weights: CubeTensor,
-        edges: CubeTensor,
-    },
-    /// The reciprocal of the length of a segment in another list of segments. The item of the position is the index of
-    /// that segment, and `indptr` has the bounds of the segments in that list.
-    Share {
-        indptr: CubeTensor,
-    },
-}
+use crate::cube::sum_factor::{ColumnsKind, Factor, FactorKind, Factors, SumColumns, factor_of};
 
 /// The use of a segment's own row. The own row of segment `s` is row `s` of [`SegmentSum::rows`].
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -60,20 +44,13 @@ pub(super) enum Own {
 pub(super) struct SegmentSum {
     pub(super) segments: Segments,
     pub(super) rows: Rows,
-    /// The first summed column, and the number of summed columns.
+    /// The first summed column of the rows, and the number of summed columns of the rows.
     pub(super) columns: (usize, usize),
     pub(super) factor: Factor,
+    pub(super) factor_columns: SumColumns,
     pub(super) is_mean: bool,
     /// The use of the own rows, which begin at column 0 of `rows`.
     pub(super) own: Own,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum FactorKind {
-    One,
-    OfPosition,
-    OfEdge,
-    Share,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -87,6 +64,7 @@ enum OwnKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Shape {
     factor: FactorKind,
+    columns: ColumnsKind,
     own: OwnKind,
     is_mean: bool,
     /// True if separate kernels compute segments of more than [`CHUNK`] positions.
@@ -96,37 +74,17 @@ struct Shape {
 /// The numbers that the kernels read at run time. Widths, strides and columns are in vectors of values.
 #[derive(CubeType, CubeLaunch)]
 struct Sizes {
-    /// The number of summed columns.
+    /// The number of summed columns of the result.
     width: usize,
+    /// The number of factors of a position, and the number of columns of each range. Not read with [`ColumnsKind::All`].
+    n_factors: usize,
+    range_width: usize,
     /// The distance from the start of a row to the next.
     stride: usize,
     first_column: usize,
     out_stride: usize,
     n_own: usize,
     own_weight: f32,
-}
-
-/// The arrays of a factor. A kernel needs all of them as arguments, so unused ones are arbitrary arrays.
-#[derive(CubeType, CubeLaunch)]
-struct Factors<F: Float> {
-    weights: Box<[F]>,
-    edges: Box<[u32]>,
-    indptr: Box<[u32]>,
-}
-
-#[cube]
-fn factor_of<F: Float>(
-    factors: &Factors<F>,
-    position: usize,
-    item: usize,
-    #[comptime] kind: FactorKind,
-) -> f32 {
-    match comptime!(kind) {
-        FactorKind::One => f32::new(1.0),
-        FactorKind::OfPosition => f32::cast_from(factors.weights[position]),
-        FactorKind::OfEdge => f32::cast_from(factors.weights[factors.edges[position] as usize]),
-        FactorKind::Share => f32::new(1.0) / f32::cast_from(factors.indptr[item + 1] - factors.indptr[item]),
-    }
 }
 
 /// The sum over a range of positions, for one vector of columns.
@@ -139,17 +97,51 @@ fn sum_of<F: Float, N: Size>(
     start: u32,
     end: u32,
     column: usize,
-    #[comptime] kind: FactorKind,
+    #[comptime] shape: Shape,
 ) -> Vector<f32, N> {
     let mut sum = Vector::<f32, N>::zeroed();
+    let mut range = 0usize;
+    if comptime!(shape.columns == ColumnsKind::PerHead || shape.columns == ColumnsKind::PerBasis) {
+        range = column / sizes.range_width;
+    }
+    let mut column = column;
+    if comptime!(shape.columns == ColumnsKind::PerBasis) {
+        column -= range * sizes.range_width;
+    }
     for position in start..end {
         let position = position as usize;
         let item = items[position] as usize;
-        let row = Vector::<f32, N>::cast_from(rows[item * sizes.stride + sizes.first_column + column]);
-        if comptime!(kind == FactorKind::One) {
-            sum += row;
+        let place = item * sizes.stride + sizes.first_column + column;
+        if comptime!(shape.columns == ColumnsKind::OverBases) {
+            for term in 0..sizes.n_factors {
+                let row = Vector::<f32, N>::cast_from(rows[place + term * sizes.range_width]);
+                sum += row
+                    * Vector::new(factor_of::<F>(
+                        factors,
+                        sizes.n_factors,
+                        position,
+                        item,
+                        term,
+                        shape.factor,
+                        shape.columns,
+                    ));
+            }
         } else {
-            sum += row * Vector::new(factor_of::<F>(factors, position, item, kind));
+            let row = Vector::<f32, N>::cast_from(rows[place]);
+            if comptime!(shape.factor == FactorKind::One) {
+                sum += row;
+            } else {
+                sum += row
+                    * Vector::new(factor_of::<F>(
+                        factors,
+                        sizes.n_factors,
+                        position,
+                        item,
+                        range,
+                        shape.factor,
+                        shape.columns,
+                    ));
+            }
         }
     }
     sum
@@ -177,8 +169,16 @@ fn finish<F: Float, N: Size>(
         }
         OwnKind::Beside => {
             let place = segment * sizes.out_stride + column;
-            out[place] = rows[segment * sizes.stride + column];
-            out[place + sizes.width] = Vector::cast_from(sum);
+            if comptime!(shape.columns == ColumnsKind::PerBasis) {
+                // The own row is as wide as one range.
+                if column < sizes.range_width {
+                    out[place] = rows[segment * sizes.stride + column];
+                }
+                out[place + sizes.range_width] = Vector::cast_from(sum);
+            } else {
+                out[place] = rows[segment * sizes.stride + column];
+                out[place + sizes.width] = Vector::cast_from(sum);
+            }
         }
         OwnKind::Plus => {
             if segment < sizes.n_own {
@@ -212,7 +212,7 @@ fn segment_sum<F: Float, N: Size>(
     if comptime!(shape.splits) && end - start > CHUNK {
         terminate!();
     }
-    let sum = sum_of::<F, N>(rows, items, factors, sizes, start, end, column, shape.factor);
+    let sum = sum_of::<F, N>(rows, items, factors, sizes, start, end, column, shape);
     finish::<F, N>(rows, out, sizes, segment, column, sum, end - start, shape);
 }
 
@@ -242,12 +242,12 @@ fn chunk_sums<F: Float, N: Size>(
     let place = chunk * 2 * sizes.width + column;
     if indptr[first + 1] - indptr[first] > CHUNK {
         let first_end = min(indptr[first + 1], end);
-        parts[place] = sum_of::<F, N>(rows, items, factors, sizes, start, first_end, column, shape.factor);
+        parts[place] = sum_of::<F, N>(rows, items, factors, sizes, start, first_end, column, shape);
     }
     if last != first && indptr[last + 1] - indptr[last] > CHUNK {
         let last_start = indptr[last];
         parts[place + sizes.width] =
-            sum_of::<F, N>(rows, items, factors, sizes, last_start, end, column, shape.factor);
+            sum_of::<F, N>(rows, items, factors, sizes, last_start, end, column, shape);
     }
 }
 
@@ -285,17 +285,23 @@ fn long_segments<F: Float, N: Size>(
 }
 
 impl SegmentSum {
-    /// Launches the kernels and returns the result, `[n_segments, width]`, or `[n_segments, 2 width]` with
-    /// [`Own::Beside`].
+    /// Launches the kernels and returns the result, `[n_segments, width]`. With [`Own::Beside`], the columns of the own
+    /// rows are in front.
     pub(super) fn launch(&self) -> CubeTensor {
         let tensor = self.rows.tensor();
-        let (first_column, width) = self.columns;
-        let out_width = if self.own == Own::Beside { 2 * width } else { width };
+        let (first_column, row_width) = self.columns;
+        let (columns, n_factors, range_width, width) = match self.factor_columns {
+            SumColumns::All => (ColumnsKind::All, 1, row_width, row_width),
+            SumColumns::PerHead(n) => (ColumnsKind::PerHead, n, row_width / n, row_width),
+            SumColumns::PerBasis(n) => (ColumnsKind::PerBasis, n, row_width, n * row_width),
+            SumColumns::OverBases(n) => (ColumnsKind::OverBases, n, row_width / n, row_width / n),
+        };
+        let out_width = if self.own == Own::Beside { row_width + width } else { width };
         let out = Rows::new(tensor, self.segments.n_segments, out_width, tensor.dtype);
         if self.segments.n_segments == 0 || width == 0 {
             return out.into_tensor();
         }
-        let vector_size = self.rows.vector_size(&[first_column, width]);
+        let vector_size = self.rows.vector_size(&[first_column, range_width]);
         let n_vectors = width / vector_size;
         let (own, n_own, own_weight) = match self.own {
             Own::Nothing => (OwnKind::Nothing, 0, 0.0),
@@ -305,10 +311,20 @@ impl SegmentSum {
         let sizes = || {
             let stride = self.rows.stride / vector_size;
             let (first_column, out_stride) = (first_column / vector_size, out_width / vector_size);
-            SizesLaunch::new(n_vectors, stride, first_column, out_stride, n_own, own_weight)
+            let range_width = range_width / vector_size;
+            SizesLaunch::new(
+                n_vectors,
+                n_factors,
+                range_width,
+                stride,
+                first_column,
+                out_stride,
+                n_own,
+                own_weight,
+            )
         };
         let splits = self.segments.may_be_long();
-        let shape = Shape { factor: self.factor.kind(), own, is_mean: self.is_mean, splits };
+        let shape = Shape { factor: self.factor.kind(), columns, own, is_mean: self.is_mean, splits };
         let dtype = launch::element(tensor);
         let address = launch::address(&[tensor, out.tensor()]);
         let (indptr, items) =
@@ -334,32 +350,5 @@ impl SegmentSum {
             run!(long_segments, n_units, indptr(), parts(), rows(), sums());
         }
         out.into_tensor()
-    }
-}
-
-impl Factor {
-    fn kind(&self) -> FactorKind {
-        match self {
-            Self::One => FactorKind::One,
-            Self::OfPosition(_) => FactorKind::OfPosition,
-            Self::OfEdge { .. } => FactorKind::OfEdge,
-            Self::Share { .. } => FactorKind::Share,
-        }
-    }
-
-    fn arrays<F: Float>(&self, any_floats: &Rows, any_ints: &CubeTensor) -> FactorsLaunch<F> {
-        let (weights, edges, indptr) = match self {
-            Self::One => (any_floats.buffer(1), launch::buffer(any_ints), launch::buffer(any_ints)),
-            Self::OfPosition(weights) => {
-                (launch::buffer(weights), launch::buffer(any_ints), launch::buffer(any_ints))
-            }
-            Self::OfEdge { weights, edges } => {
-                (launch::buffer(weights), launch::buffer(edges), launch::buffer(any_ints))
-            }
-            Self::Share { indptr } => {
-                (any_floats.buffer(1), launch::buffer(any_ints), launch::buffer(indptr))
-            }
-        };
-        FactorsLaunch::new(weights, edges, indptr)
     }
 }

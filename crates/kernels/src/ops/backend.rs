@@ -7,7 +7,8 @@ use kiln_sample::RngKey;
 use crate::counts::count_reference;
 use crate::device::block::Adjacency;
 use crate::ops::adam::{AdamState, AdamStep};
-use crate::ops::aggregation::{self, Form, Input, Saved, Traced, Weights};
+use crate::ops::aggregation::{self, Form, Input, Saved, Sums, Traced, Weights};
+use crate::ops::attention::{self, Attention, AttentionInput};
 use crate::ops::keep::Keep;
 use crate::ops::reference;
 
@@ -35,7 +36,7 @@ pub(crate) trait BlockOps: Backend {
     /// Computes the adjoint of the unweighted sum, `[n_dst, d] -> [n_src, d]`.
     fn expand(#[extension_type] block: Adjacency<Self>, x: FloatTensor<Self>) -> FloatTensor<Self> {
         count_reference();
-        aggregation::sum_adjoint(&block, x, &Weights::Ones)
+        aggregation::sum_adjoint(&block, x, &Weights::Ones, Sums::One)
     }
 
     fn dropout(x: FloatTensor<Self>, nodes: IntTensor<Self>, key: RngKey, keep: Keep) -> FloatTensor<Self> {
@@ -66,6 +67,47 @@ pub(crate) trait BlockOps: Backend {
     fn cross_entropy(x: FloatTensor<Self>, labels: IntTensor<Self>) -> FloatTensor<Self> {
         count_reference();
         reference::cross_entropy::<Self>(x, labels).loss
+    }
+
+    /// Computes the attention scores of the edges, `[n_src, k d], [n_dst, k d], [k, d] -> [n_edges, k]`.
+    fn attention_scores(
+        #[extension_type] block: Adjacency<Self>,
+        src: FloatTensor<Self>,
+        dst: FloatTensor<Self>,
+        weights: FloatTensor<Self>,
+        slope: f32,
+    ) -> FloatTensor<Self> {
+        count_reference();
+        attention::scores(&Attention { block, src, dst, weights, slope })
+    }
+
+    /// Computes the softmax over the edges of each destination, `[n_edges, k] -> [n_edges, k]`.
+    fn edge_softmax(
+        #[extension_type] block: Adjacency<Self>,
+        scores: FloatTensor<Self>,
+    ) -> FloatTensor<Self> {
+        count_reference();
+        attention::softmax(&block, scores)
+    }
+
+    fn edge_dropout(
+        x: FloatTensor<Self>,
+        edge_ids: IntTensor<Self>,
+        key: RngKey,
+        keep: Keep,
+    ) -> FloatTensor<Self> {
+        count_reference();
+        attention::reference_dropout::<Self>(x, edge_ids, key, keep)
+    }
+
+    /// Returns 1 divided by the number of edges of each edge's type at its destination, `[n_edges, 1]`, as f32.
+    fn relation_shares(
+        #[extension_type] block: Adjacency<Self>,
+        types: IntTensor<Self>,
+        n_types: usize,
+    ) -> FloatTensor<Self> {
+        count_reference();
+        attention::relation_shares(&block, types, n_types)
     }
 
     fn adam(
@@ -104,7 +146,7 @@ pub(crate) trait BlockAdjoints: Backend {
     }
 
     /// Computes the gradient of one input of [`BlockOps::aggregate`] from the gradient of the result: `[n_src, d]` for
-    /// the rows, `[n_edges]` for the weights.
+    /// the rows, the shape of the weights for the weights.
     fn aggregate_adjoint(saved: &Saved<Self>, grad: FloatTensor<Self>, input: Input) -> FloatTensor<Self> {
         count_reference();
         aggregation::adjoint(saved, grad, input)
@@ -153,6 +195,26 @@ pub(crate) trait BlockAdjoints: Backend {
     ) -> FloatTensor<Self> {
         count_reference();
         reference::cross_entropy_adjoint::<Self>(x, labels, of_loss, grad)
+    }
+
+    /// Computes the gradient of one input of [`BlockOps::attention_scores`] from that of the scores.
+    fn attention_adjoint(
+        inputs: &Attention<Self>,
+        grad: FloatTensor<Self>,
+        input: AttentionInput,
+    ) -> FloatTensor<Self> {
+        count_reference();
+        attention::scores_adjoint(inputs, grad, input)
+    }
+
+    /// Computes the gradient of [`BlockOps::edge_softmax`] from its result and the result's gradient.
+    fn edge_softmax_adjoint(
+        block: &Adjacency<Self>,
+        output: FloatTensor<Self>,
+        grad: FloatTensor<Self>,
+    ) -> FloatTensor<Self> {
+        count_reference();
+        attention::softmax_adjoint(block, output, grad)
     }
 
     /// `[n, d] -> [1, d]`: the sum of the rows.

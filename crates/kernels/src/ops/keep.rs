@@ -45,4 +45,11 @@ impl Keep {
     pub(crate) fn factor(self, key: RngKey, node: NodeId, column: u32) -> f32 {
         self.scale_of(key.draw4(0, node.0, column / 4)[column as usize % 4])
     }
+
+    /// Returns the factor by which dropout multiplies one column of an edge's row.
+    #[inline(always)]
+    pub(crate) fn edge_factor(self, key: RngKey, edge: i64, column: u32) -> f32 {
+        let [low, high] = [edge as u32, (edge >> 32) as u32];
+        self.scale_of(key.draw4(high, low, column / 4)[column as usize % 4])
+    }
 }

@@ -19,6 +19,7 @@
 
 pub(crate) mod adam;
 pub(crate) mod aggregation;
+pub(crate) mod attention;
 mod autodiff;
 pub(crate) mod backend;
 pub(crate) mod keep;
@@ -34,12 +35,12 @@ use crate::device::block::{Adjacency, DeviceBlock, upload};
 use crate::device::devices::is_cpu;
 use crate::device::graphs::{DeviceRows, DeviceSegments};
 use crate::ops::adam::AdamState;
-use crate::ops::aggregation::{Form, Weights};
 use crate::ops::backend::BlockOps;
 use crate::ops::keep::Keep;
 
 pub use crate::ops::adam::AdamStep;
-pub use crate::ops::aggregation::{Aggregation, OwnRow, Reduction};
+pub use crate::ops::aggregation::{Aggregation, MessageWeights, OwnRow, Reduction};
+pub use crate::ops::attention::{attention_scores, edge_dropout, edge_softmax};
 pub use crate::ops::precision::{MatmulPrecision, matmul_precision, set_matmul_precision};
 
 /// Aggregates the rows of each destination's sources.
@@ -68,31 +69,23 @@ pub use crate::ops::precision::{MatmulPrecision, matmul_precision, set_matmul_pr
 /// assert_eq!(to_vec_f32(mean), [3.0]);
 /// let concat_self_mean = Aggregation { own: OwnRow::Concatenated, ..Reduction::Mean.into() };
 /// assert_eq!(to_vec_f32(ops::aggregate(&block, x.clone(), concat_self_mean)), [1.0, 3.0]);
-/// let weights = Tensor::from_data([0.5, 0.25], &device);
-/// let weighted_sum = Aggregation { weights: Some(weights), ..Reduction::Sum.into() };
+/// let weights = Tensor::<1>::from_data([0.5, 0.25], &device);
+/// let weighted_sum = Aggregation { weights: Some(weights.into()), ..Reduction::Sum.into() };
 /// assert_eq!(to_vec_f32(ops::aggregate(&block, x, weighted_sum)), [2.0]);
 /// ```
 ///
 /// # Shapes
-/// `x` is `[n_src, d]`, the weights are `[n_edges]` in block order, the result is `[n_dst, d]`, or `[n_dst, 2 d]` with
-/// [`OwnRow::Concatenated`].
+/// `x` is `[n_src, d]`. The aggregate is `[n_dst, d]`, or `[n_dst, n_bases * d]` with [`MessageWeights::PerBasis`].
+/// [`OwnRow::Concatenated`] puts `d` columns in front of it.
 ///
 /// # Panics
-/// Panics if `x` does not have one row per source of the block, or if there is not one weight per edge, or if the
-/// weights and `x` differ in element type.
+/// Panics if `x` does not have one row per source of the block; if there are not weights for each edge; if the weights
+/// and `x` differ in element type; if the width of `x` is not a multiple of the number of heads; for the maximum of rows
+/// with more than one weight per edge; and if own rows are added to the sums of several bases.
 pub fn aggregate(block: &DeviceBlock, x: Tensor<2>, aggregation: impl Into<Aggregation>) -> Tensor<2> {
     let aggregation = aggregation.into();
     check_rows(block, &x);
-    if let Some(weights) = &aggregation.weights {
-        let n_weights = weights.dims()[0];
-        assert_eq!(
-            n_weights,
-            block.n_edges(),
-            "got {n_weights} weights for {} edges, expected one per edge",
-            block.n_edges()
-        );
-        assert_eq!(weights.dtype(), x.dtype(), "the element types of weights and x differ: cast one of them");
-    }
+    aggregation.check(block.n_edges(), &x);
     run(block.adjacency(), x, aggregation)
 }
 
@@ -307,9 +300,7 @@ pub fn adam<const D: usize>(
 
 /// Runs an aggregation over an adjacency: that of a block, of segments or of row indices.
 fn run(edges: Adjacency<Dispatch>, x: Tensor<2>, aggregation: Aggregation) -> Tensor<2> {
-    let Aggregation { reduce, weights, own } = aggregation;
-    let weights = weights.map_or(Weights::Ones, |weights| Weights::PerEdge(weights.into_dispatch()));
-    let form = Form { reduce, own };
+    let (weights, form) = aggregation.into_parts();
     Tensor::from_dispatch(<Dispatch as BlockOps>::aggregate(edges, x.into_dispatch(), weights, form))
 }
 
@@ -320,7 +311,7 @@ fn check_dropout(x: &Tensor<2>, nodes: &Tensor<1, Int>, p: f64) {
     assert_eq!(nodes.dtype(), DType::U32, "node ids must be u32, as `DeviceBlock` returns them");
 }
 
-fn check_rows(block: &DeviceBlock, x: &Tensor<2>) {
+pub(crate) fn check_rows(block: &DeviceBlock, x: &Tensor<2>) {
     let [n_rows, _] = x.dims();
     assert_eq!(n_rows, block.n_src(), "x has {n_rows} rows, but the block has {} sources", block.n_src());
 }

@@ -7,23 +7,23 @@ use kiln_sample::{KeyDomain, RngKey};
 
 use crate::device::block::DeviceBlock;
 use crate::device::graphs::DeviceSegments;
-use crate::ops::aggregation::{self, Aggregation, Form, OwnRow, Reduction, Weights};
+use crate::ops::aggregation::{self, Aggregation, Reduction};
+use crate::ops::attention::{self, Attention};
 use crate::ops::keep::Keep;
 use crate::ops::reference;
 
 /// The reference implementation of [`crate::ops::aggregate`].
 pub fn aggregate(block: &DeviceBlock, x: Tensor<2>, aggregation: impl Into<Aggregation>) -> Tensor<2> {
-    let Aggregation { reduce, weights, own } = aggregation.into();
-    let weights = weights.map_or(Weights::Ones, |weights| Weights::PerEdge(weights.into_dispatch()));
-    let (block, x, form) = (block.adjacency(), x.into_dispatch(), Form { reduce, own });
+    let (weights, form) = aggregation.into().into_parts();
+    let (block, x) = (block.adjacency(), x.into_dispatch());
     Tensor::from_dispatch(aggregation::aggregate::<Dispatch>(&block, x, &weights, form))
 }
 
 /// The reference implementation of [`crate::ops::segment_reduce`].
 pub fn segment_reduce(segments: &DeviceSegments, x: Tensor<2>, reduce: Reduction) -> Tensor<2> {
-    let (edges, form) = (segments.adjacency(), Form { reduce, own: OwnRow::Excluded });
-    let x = x.into_dispatch();
-    Tensor::from_dispatch(aggregation::aggregate::<Dispatch>(&edges, x, &Weights::Ones, form))
+    let (weights, form) = Aggregation::from(reduce).into_parts();
+    let (edges, x) = (segments.adjacency(), x.into_dispatch());
+    Tensor::from_dispatch(aggregation::aggregate::<Dispatch>(&edges, x, &weights, form))
 }
 
 /// The reference implementation of [`crate::ops::take_dst`].
@@ -49,4 +49,23 @@ pub fn dropout(x: Tensor<2>, nodes: &Tensor<1, Int>, key: RngKey, layer: usize, 
     let key = key.fold_in(KeyDomain::Dropout, layer as u64);
     let nodes = nodes.clone().into_dispatch();
     Tensor::from_dispatch(reference::dropout::<Dispatch>(x.into_dispatch(), nodes, key, Keep::new(p)))
+}
+
+/// The reference implementation of [`crate::ops::attention_scores`].
+pub fn attention_scores(
+    block: &DeviceBlock,
+    src: Tensor<2>,
+    dst: Tensor<2>,
+    weights: Tensor<2>,
+    negative_slope: f32,
+) -> Tensor<2> {
+    let (src, dst, weights) = (src.into_dispatch(), dst.into_dispatch(), weights.into_dispatch());
+    let block = block.adjacency();
+    let inputs = Attention::<Dispatch> { block, src, dst, weights, slope: negative_slope };
+    Tensor::from_dispatch(attention::scores(&inputs))
+}
+
+/// The reference implementation of [`crate::ops::edge_softmax`].
+pub fn edge_softmax(block: &DeviceBlock, scores: Tensor<2>) -> Tensor<2> {
+    Tensor::from_dispatch(attention::softmax::<Dispatch>(&block.adjacency(), scores.into_dispatch()))
 }

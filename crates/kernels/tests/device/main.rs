@@ -2,6 +2,7 @@
 //! CPU.
 
 mod adam;
+mod attention;
 mod combinations;
 mod common;
 mod cross_entropy;

@@ -95,7 +95,7 @@ fn projecting_before_the_aggregation_differs_only_by_rounding() {
     let x: Tensor<2> = ramp([3, 8], &device);
     let conv = conv(8, 2, &device);
     let weights = full.weights().expect("the block should have weights").clone();
-    let weighted_sum = Aggregation { weights: Some(weights), ..Reduction::Sum.into() };
+    let weighted_sum = Aggregation { weights: Some(weights.into()), ..Reduction::Sum.into() };
     let sums = ops::aggregate(&full, x.clone(), weighted_sum);
     let expected = on_cpu(&sums).matmul(on_cpu(&conv.weight.val()));
     check_close(&values(conv.forward(&full, x)), &values(expected), TOLERANCE);
@@ -122,7 +122,7 @@ fn gradients_of_parameters_match_their_closed_form() {
         let grads = (conv.forward(&block, x.clone()) * factors.clone()).sum().backward();
         // The layer is linear in its parameters, so their gradients have a closed form.
         let of = |input: Tensor<2>| values(on_cpu(&input).swap_dims(0, 1).matmul(on_cpu(&factors)));
-        let weighted_sum = Aggregation { weights: Some(weights.clone()), ..Reduction::Sum.into() };
+        let weighted_sum = Aggregation { weights: Some(weights.clone().into()), ..Reduction::Sum.into() };
         let sums = ops::aggregate(&block, x.clone(), weighted_sum);
         check_close(
             &values(conv.weight.grad(&grads).expect("the parameter should have a gradient")),

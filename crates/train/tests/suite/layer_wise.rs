@@ -227,7 +227,7 @@ impl BlockModel for WeightedSum {
 
     fn layer(&self, _: usize, block: &DeviceBlock, x: Tensor<2>, _: &ForwardContext) -> Tensor<2> {
         let weights = block.weights().expect("the blocks should carry weights").clone();
-        ops::aggregate(block, x, Aggregation { weights: Some(weights), ..Reduction::Sum.into() })
+        ops::aggregate(block, x, Aggregation { weights: Some(weights.into()), ..Reduction::Sum.into() })
     }
 }
 

@@ -33,7 +33,7 @@ pub(crate) fn six_nodes() -> Block {
 
 /// Returns the sum aggregation with these edge weights.
 pub(crate) fn weighted_sum(weights: Tensor<1>) -> Aggregation {
-    Aggregation { weights: Some(weights), ..Reduction::Sum.into() }
+    Aggregation { weights: Some(weights.into()), ..Reduction::Sum.into() }
 }
 
 /// A block with a hub of 20,000 edges at destination 3, empty segments, and parallel edges.

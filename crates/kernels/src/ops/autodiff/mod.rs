@@ -1,5 +1,7 @@
 //! The ops on Burn's autodiff backend, for any inner backend that has the ops and their adjoints.
 
+mod attention;
+
 use std::fmt;
 
 use burn::backend::autodiff::checkpoint::base::Checkpointer;
@@ -7,15 +9,48 @@ use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::backend::autodiff::grads::Gradients;
 use burn::backend::autodiff::ops::{Backward, NodeGuard, Ops, OpsKind};
 use burn::backend::tensor::{FloatTensor, IntTensor};
-use burn::backend::{Autodiff, Backend, TensorMetadata};
+use burn::backend::{Autodiff, AutodiffBackend, Backend, TensorMetadata};
 use kiln_sample::RngKey;
 
 use crate::device::block::Adjacency;
 use crate::ops::aggregation::{Form, Input, Saved, Traced, Weights};
+use crate::ops::attention::Attention;
 use crate::ops::backend::{BlockAdjoints, BlockOps, CrossEntropy};
 use crate::ops::keep::Keep;
 
 impl<B: BlockOps + BlockAdjoints, C: CheckpointStrategy> BlockOps for Autodiff<B, C> {
+    fn attention_scores(
+        block: Adjacency<Self>,
+        src: FloatTensor<Self>,
+        dst: FloatTensor<Self>,
+        weights: FloatTensor<Self>,
+        slope: f32,
+    ) -> FloatTensor<Self> {
+        let ((src, src_node), (dst, dst_node)) = (src.into_parts(), dst.into_parts());
+        let (weights, weights_node) = weights.into_parts();
+        let inputs = Attention { block: inner(block), src, dst, weights, slope };
+        attention::scores::<B, C>(inputs, [src_node, dst_node, weights_node])
+    }
+
+    fn edge_softmax(block: Adjacency<Self>, scores: FloatTensor<Self>) -> FloatTensor<Self> {
+        let (scores, node) = scores.into_parts();
+        attention::softmax::<B, C>(inner(block), scores, node)
+    }
+
+    fn edge_dropout(
+        x: FloatTensor<Self>,
+        edge_ids: IntTensor<Self>,
+        key: RngKey,
+        keep: Keep,
+    ) -> FloatTensor<Self> {
+        let ops = Linear::new(edge_mask::<B>, edge_mask::<B>);
+        ops.apply::<C>((edge_ids, key, keep), x)
+    }
+
+    fn relation_shares(block: Adjacency<Self>, types: IntTensor<Self>, n_types: usize) -> FloatTensor<Self> {
+        Self::from_inner(B::relation_shares(inner(block), types, n_types))
+    }
+
     fn aggregate(
         block: Adjacency<Self>,
         x: FloatTensor<Self>,
@@ -27,12 +62,12 @@ impl<B: BlockOps + BlockAdjoints, C: CheckpointStrategy> BlockOps for Autodiff<B
         let (x, x_node) = x.into_parts();
         match weights {
             Weights::Ones => aggregate_tracked::<B, C, 1>([x_node], x, Weights::Ones, saved),
-            Weights::PerEdge(weights) => {
+            Weights::Tensor(weights) => {
                 // The gradient of each input reads the other one, so an input is saved only if the other one is
                 // tracked.
                 let kept_x = weights.is_tracked().then(|| x.clone());
                 let (weights, weights_node) = weights.into_parts();
-                let weights = Weights::PerEdge(weights);
+                let weights = Weights::Tensor(weights);
                 let kept_weights = if x_is_tracked { weights.clone() } else { Weights::Ones };
                 let saved = Saved { x: kept_x, weights: kept_weights, ..saved };
                 aggregate_tracked::<B, C, 2>([x_node, weights_node], x, weights, saved)
@@ -114,6 +149,13 @@ impl<B: BlockOps + BlockAdjoints, C: CheckpointStrategy> BlockOps for Autodiff<B
 
 fn mask<B: BlockOps>((nodes, key, keep): (IntTensor<B>, RngKey, Keep), x: FloatTensor<B>) -> FloatTensor<B> {
     B::dropout(x, nodes, key, keep)
+}
+
+fn edge_mask<B: BlockOps>(
+    (edge_ids, key, keep): (IntTensor<B>, RngKey, Keep),
+    x: FloatTensor<B>,
+) -> FloatTensor<B> {
+    B::edge_dropout(x, edge_ids, key, keep)
 }
 
 /// The adjacency on the inner backend. Index tensors carry no gradient, so they have the same type on both backends.

@@ -1,0 +1,85 @@
+//! Loops over the edges of a block with one output row per edge.
+
+use rayon::prelude::*;
+
+use crate::cpu::rows::Segments;
+use crate::cpu::vector;
+
+/// The number of edges per task.
+const EDGES_PER_TASK: usize = 4096;
+
+/// A loop that computes the output row of one edge.
+pub(super) trait EdgeRow: Sync {
+    /// Writes the row of the edge at a position, which belongs to segment `row`. Implementations must be
+    /// `#[inline(always)]` (see [`vector::Task`]).
+    fn write(&self, row: usize, position: usize, out: &mut [f32]);
+}
+
+/// Computes `width` values for each edge, on rayon's threads.
+pub(super) fn fill_edges(segments: Segments<'_>, width: usize, edges: &impl EdgeRow) -> Vec<f32> {
+    let mut out = vec![0.0; segments.items.len() * width];
+    if width == 0 {
+        return out;
+    }
+    out.par_chunks_mut(EDGES_PER_TASK * width).enumerate().for_each(|(task, out)| {
+        vector::run(EdgeTask { segments, first: task * EDGES_PER_TASK, width, out, edges });
+    });
+    out
+}
+
+struct EdgeTask<'a, E> {
+    segments: Segments<'a>,
+    first: usize,
+    width: usize,
+    out: &'a mut [f32],
+    edges: &'a E,
+}
+
+impl<E: EdgeRow> vector::Task for EdgeTask<'_, E> {
+    #[inline(always)]
+    fn run(self) {
+        let Self { segments, first, width, out, edges } = self;
+        let mut row = segments.indptr.partition_point(|&start| start as usize <= first) - 1;
+        for (position, out) in (first..).zip(out.chunks_exact_mut(width)) {
+            while segments.indptr[row + 1] as usize <= position {
+                row += 1;
+            }
+            edges.write(row, position, out);
+        }
+    }
+}
+
+/// A loop that computes the output rows of all edges of a segment together.
+pub(super) trait SegmentRows: Sync {
+    /// Writes the rows of the edges of segment `row`, which begin at position `first`.
+    fn write(&self, row: usize, first: usize, out: &mut [f32]);
+}
+
+/// Computes `width` values for each edge, segment by segment, on rayon's threads.
+pub(super) fn fill_segments(segments: Segments<'_>, width: usize, rows: &impl SegmentRows) -> Vec<f32> {
+    let mut out = vec![0.0; segments.items.len() * width];
+    if out.is_empty() {
+        return out;
+    }
+    let n_rows = segments.indptr.len() - 1;
+    let mut tasks = Vec::new();
+    let (mut rest, mut start) = (out.as_mut_slice(), 0);
+    while start < n_rows {
+        let limit = segments.indptr[start] as usize + EDGES_PER_TASK;
+        let n_within = segments.indptr[start + 1..].partition_point(|&end| end as usize <= limit);
+        let end = start + n_within.max(1);
+        let n_edges = (segments.indptr[end] - segments.indptr[start]) as usize;
+        let (of_task, after) = rest.split_at_mut(n_edges * width);
+        tasks.push((start..end, of_task));
+        (rest, start) = (after, end);
+    }
+    tasks.into_par_iter().for_each(|(of_task, mut out)| {
+        for row in of_task {
+            let edges = segments.of(row);
+            let (of_row, after) = std::mem::take(&mut out).split_at_mut(edges.len() * width);
+            rows.write(row, edges.start, of_row);
+            out = after;
+        }
+    });
+    out
+}
