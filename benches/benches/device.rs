@@ -116,7 +116,7 @@ fn random_block(scale: &Scale, degree: usize) -> Block {
         indptr: (0..=n_dst).map(|dst| (dst * degree) as u32).collect(),
         indices: (0..n_edges).map(|edge| LocalId(source(edge) as u32)).collect(),
         edge_ids: (0..n_edges as u64).map(EdgeId).collect(),
-        weights: None,
+        ..BlockParts::default()
     })
 }
 

@@ -23,6 +23,7 @@ pub fn run(name: &str, input: &[u8]) {
 fn sample(data: &Dataset) {
     let weights = data.graph.weights().map_or(EdgeWeights::None, |_| EdgeWeights::Unbiased);
     let config = SamplerConfig::new([Fanout::UpTo(3), Fanout::All]).with_weights(weights);
+    let config = SamplerConfig { edge_types: data.graph.edge_types().is_some(), ..config };
     let sampler = NeighborSampler::with_config(data.graph.clone(), config)
         .expect("the sampler should accept the configuration");
     let seeds: Vec<NodeId> = data.split.parts().iter().flat_map(|(_, nodes)| nodes.iter().copied()).collect();

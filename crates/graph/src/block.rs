@@ -15,6 +15,7 @@ use crate::{EdgeId, LocalId, NodeId, TransposedBlock};
 /// | `indices` | [`LocalId`] | `n_edges` | position of the edge in the block; its source |
 /// | `edge_ids` | [`EdgeId`] | `n_edges` | the same; the graph's edge, ascending for each destination |
 /// | `weights` | `f32` | `n_edges` | the same; `None` unless the sampler was configured to return weights |
+/// | `edge_types` | `u8` | `n_edges` | the same; `None` unless the sampler was configured to return edge types |
 ///
 /// A block may cache its [`TransposedBlock`]. The cache is derived data: equality ignores it.
 #[derive(Debug, Clone)]
@@ -43,6 +44,8 @@ pub struct BlockParts {
     pub edge_ids: Vec<EdgeId>,
     /// The weight of each edge; `None` unless the sampler was configured to return weights.
     pub weights: Option<Vec<f32>>,
+    /// The type of each edge; `None` unless the sampler was configured to return edge types.
+    pub edge_types: Option<Vec<u8>>,
 }
 
 impl Block {
@@ -52,7 +55,7 @@ impl Block {
     /// # Panics
     /// Panics if the arrays are inconsistent, which is a bug in the sampler that made them.
     pub fn new(parts: BlockParts) -> Self {
-        let BlockParts { srcs, indptr, indices, edge_ids, weights } = &parts;
+        let BlockParts { srcs, indptr, indices, edge_ids, weights, edge_types } = &parts;
         assert!(!indptr.is_empty(), "indptr has no entries, expected n_dst + 1");
         let n_dst = indptr.len() - 1;
         assert!(n_dst <= srcs.len(), "the block has {n_dst} destinations, but only {} sources", srcs.len());
@@ -62,6 +65,9 @@ impl Block {
         assert_eq!(edge_ids.len(), indices.len(), "the numbers of edge ids and indices differ");
         if let Some(weights) = weights {
             assert_eq!(weights.len(), indices.len(), "the numbers of weights and indices differ");
+        }
+        if let Some(edge_types) = edge_types {
+            assert_eq!(edge_types.len(), indices.len(), "the numbers of edge types and indices differ");
         }
         // The compiler vectorises this fold over 32-bit values, but not `Iterator::max`, which returns an `Option`.
         let largest = indices.iter().fold(0, |largest, src| src.0.max(largest)) as usize;
@@ -115,6 +121,11 @@ impl Block {
         self.parts.weights.as_deref()
     }
 
+    /// Returns the type of each edge; `None` unless the sampler was configured to return edge types.
+    pub fn edge_types(&self) -> Option<&[u8]> {
+        self.parts.edge_types.as_deref()
+    }
+
     /// Converts a local id to the node's global id.
     ///
     /// # Panics
@@ -149,12 +160,13 @@ impl Block {
     /// Returns the memory of the block's arrays in bytes: the capacities of their vectors, plus the cached transposed
     /// block.
     pub fn n_bytes(&self) -> usize {
-        let BlockParts { srcs, indptr, indices, edge_ids, weights } = &self.parts;
+        let BlockParts { srcs, indptr, indices, edge_ids, weights, edge_types } = &self.parts;
         srcs.capacity() * size_of::<NodeId>()
             + indptr.capacity() * size_of::<u32>()
             + indices.capacity() * size_of::<LocalId>()
             + edge_ids.capacity() * size_of::<EdgeId>()
             + weights.as_ref().map_or(0, |weights| weights.capacity() * size_of::<f32>())
+            + edge_types.as_ref().map_or(0, Vec::capacity)
             + self.transposed().map_or(0, TransposedBlock::n_bytes)
     }
 }

@@ -16,7 +16,7 @@
 //!     indptr: vec![0, 2],
 //!     indices: vec![LocalId(1), LocalId(2)],
 //!     edge_ids: vec![EdgeId(0), EdgeId(1)],
-//!     weights: None,
+//!     ..BlockParts::default()
 //! });
 //! let device = Device::flex();
 //! let x = Tensor::<2>::from_data([[1.0], [2.0], [4.0]], &device);

@@ -49,7 +49,7 @@ fn loss_and_gradient(device: &Device) -> Vec<f32> {
         indptr: vec![0, 3, 4],
         indices: vec![LocalId(1), LocalId(2), LocalId(3), LocalId(0)],
         edge_ids: (0..4).map(EdgeId).collect(),
-        weights: None,
+        ..BlockParts::default()
     });
     let x = Tensor::<2>::from_data([[1.0, 0.5], [2.0, -1.0], [4.0, 0.25], [-3.0, 1.5]], device);
     let weight = Tensor::<2>::from_data([[0.5, -1.0, 0.25], [1.0, 0.75, -0.5]], device).require_grad();

@@ -4,9 +4,7 @@
 use std::io::Write;
 use std::sync::{Arc, Once};
 
-#[cfg(feature = "cube")]
-use burn::tensor::Int;
-use burn::tensor::{DType, Device, Tensor, TensorData};
+use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 #[cfg(feature = "cube")]
 use burn_cubecl::CubeBackend;
 use kiln_feature::FeatureStore;
@@ -222,7 +220,14 @@ pub fn read_block(block: &DeviceBlock) -> Block {
         indices: read(indices).map(|local| LocalId(local as u32)).collect(),
         edge_ids: read_i64(block.edge_ids().clone()).into_iter().map(|edge| EdgeId(edge as u64)).collect(),
         weights: block.weights().cloned().map(to_vec_f32),
+        edge_types: block.edge_types().cloned().map(read_edge_types),
     })
+}
+
+/// Reads edge types back from their device.
+fn read_edge_types(edge_types: Tensor<1, Int>) -> Vec<u8> {
+    let read = read_i64(edge_types).into_iter();
+    read.map(|edge_type| u8::try_from(edge_type).expect("an edge type should be below 256")).collect()
 }
 
 /// Builds the transposed block on the device and returns its arrays: `indptr`, `dsts` and `edges` (see

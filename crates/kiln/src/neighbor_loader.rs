@@ -198,7 +198,7 @@ impl NeighborLoader {
 
     /// Returns the settings of sampling that a run's result depends on.
     pub(crate) fn sampling_settings(&self) -> [(&'static str, String); 3] {
-        let SamplerConfig { fanouts, rule, weights } = &self.sampling;
+        let SamplerConfig { fanouts, rule, weights, .. } = &self.sampling;
         [
             ("fanouts", format!("{fanouts:?}")),
             ("rule", format!("{rule:?}")),

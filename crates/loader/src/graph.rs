@@ -155,7 +155,7 @@ impl<F: ?Sized> GraphBatcher<F> {
             indptr: Vec::with_capacity(n_nodes + 1),
             indices: Vec::with_capacity(n_edges),
             edge_ids: Vec::with_capacity(n_edges),
-            weights: None,
+            ..BlockParts::default()
         };
         let mut node_offsets = Vec::with_capacity(graphs.len() + 1);
         node_offsets.push(0);

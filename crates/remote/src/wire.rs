@@ -106,7 +106,14 @@ pub(crate) fn hop_request(request: &SampleRequest) -> Result<HopRequest, &'stati
         Err(_) => return Err("unknown kind of edge weights"),
     };
     let fanout = request.fanout.map_or(Fanout::All, Fanout::UpTo);
-    Ok(HopRequest { key: RngKey::new(request.key), layer: 0, fanout, weights, excluded: None })
+    Ok(HopRequest {
+        key: RngKey::new(request.key),
+        layer: 0,
+        fanout,
+        weights,
+        edge_types: false,
+        excluded: None,
+    })
 }
 
 /// Divides arrays into chunks of at most [`CHUNK_BYTES`]. Chunks of longer arrays are copies, so a chunk that waits for
@@ -134,7 +141,7 @@ pub(crate) struct SampledRange {
 impl SampledRange {
     /// Appends the sampled edges of further rows.
     pub(crate) fn push(&mut self, edges: &Edges, rows: &[PartitionRow], picked: &Frontier) {
-        let Frontier { indptr, srcs, edge_ids, weights } = picked;
+        let Frontier { indptr, srcs, edge_ids, weights, .. } = picked;
         for (row, bounds) in rows.iter().zip(indptr.windows(2)) {
             let first = edges.first_edges[row.index()];
             self.counts.push(bounds[1] - bounds[0]);

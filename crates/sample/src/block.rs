@@ -24,6 +24,7 @@ pub struct SampledBlocks {
 ///     srcs: vec![NodeId(7), NodeId(9), NodeId(2)],
 ///     edge_ids: vec![EdgeId(4), EdgeId(5), EdgeId(8)],
 ///     weights: None,
+///     edge_types: None,
 /// };
 /// let block = to_block(&[NodeId(2), NodeId(7)], &frontier, 10, &mut Scratch::default())?;
 /// assert_eq!(block.srcs(), [NodeId(2), NodeId(7), NodeId(9)]);
@@ -57,6 +58,7 @@ pub fn to_block(
         indices,
         edge_ids: frontier.edge_ids.clone(),
         weights: frontier.weights.clone(),
+        edge_types: frontier.edge_types.clone(),
     }))
 }
 
@@ -90,6 +92,7 @@ pub(crate) fn sample_blocks<S: FrontierSampler + ?Sized>(
     for (layer, &fanout) in fanouts.iter().enumerate().rev() {
         let request =
             HopRequest::new(key, layer, fanout, sampler.weights()).excluding(seeds.excluded().cloned());
+        let request = HopRequest { edge_types: sampler.has_edge_types(), ..request };
         sampler.sample_frontier(&request, &relabel.nodes, scratch, &mut frontier)?;
         frontier.check(layer, relabel.nodes.len())?;
         // The sources of the previous hop are the destinations of this hop and keep their local ids.
@@ -102,6 +105,7 @@ pub(crate) fn sample_blocks<S: FrontierSampler + ?Sized>(
             indices,
             edge_ids: std::mem::take(&mut frontier.edge_ids),
             weights: frontier.weights.take(),
+            edge_types: frontier.edge_types.take(),
         }));
     }
     blocks.reverse();

@@ -73,15 +73,17 @@ pub struct HopRequest {
     pub fanout: Fanout,
     /// The kind of edge weights to return.
     pub weights: EdgeWeights,
+    /// True to return the type of each edge.
+    pub edge_types: bool,
     /// The edges to leave out, in global ids; `None` to leave out none.
     pub excluded: Option<Arc<ExcludedEdges>>,
 }
 
 impl HopRequest {
-    /// Creates the request for one layer that leaves out no edges. The layer is folded into the step's key.
+    /// Creates the request for one layer that leaves out no edges and returns no edge types. The layer is folded into the step's key.
     pub fn new(step_key: RngKey, layer: usize, fanout: Fanout, weights: EdgeWeights) -> Self {
         let key = step_key.fold_in(KeyDomain::Layer, layer as u64);
-        Self { key, layer, fanout, weights, excluded: None }
+        Self { key, layer, fanout, weights, edge_types: false, excluded: None }
     }
 
     /// Sets the edges to leave out.
@@ -100,11 +102,13 @@ pub struct SamplerConfig {
     pub rule: Rule,
     /// The kind of edge weights that blocks have. All kinds except [`EdgeWeights::None`] require a graph with weights.
     pub weights: EdgeWeights,
+    /// True if blocks have edge types, which requires a graph with edge types.
+    pub edge_types: bool,
 }
 
 impl SamplerConfig {
     /// Creates a configuration that samples uniformly without replacement ([`Rule::Uniform`]) and returns no edge
-    /// weights.
+    /// weights or types.
     pub fn new(fanouts: impl IntoIterator<Item = impl Into<Fanout>>) -> Self {
         Self { fanouts: fanouts.into_iter().map(Into::into).collect(), ..Self::default() }
     }
@@ -124,5 +128,24 @@ impl SamplerConfig {
     #[must_use]
     pub fn with_weights(self, weights: EdgeWeights) -> Self {
         Self { weights, ..self }
+    }
+
+    /// Returns the type of each edge in blocks, for models that depend on the relation of an edge.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use kiln_graph::{CscBuilder, NodeId};
+    /// use kiln_sample::{FrontierSampler, NeighborSampler, RngKey, SamplerConfig, Scratch, Seeds};
+    /// // 1 -> 0 of type 2 and 2 -> 0 of type 1.
+    /// let graph = CscBuilder::new(3).edge_types(&[2, 1]).build(&[1, 2], &[0, 0])?;
+    /// let sampler = NeighborSampler::with_config(Arc::new(graph), SamplerConfig::full(1).with_edge_types())?;
+    /// let seeds = Seeds::nodes(vec![NodeId(0)]);
+    /// let block = &sampler.sample_blocks(&seeds, RngKey::new(0), &mut Scratch::default())?.blocks[0];
+    /// assert_eq!(block.edge_types(), Some(&[2, 1][..]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn with_edge_types(self) -> Self {
+        Self { edge_types: true, ..self }
     }
 }

@@ -105,6 +105,11 @@ pub enum Error {
         "the sampler is configured for edge weights, but the graph has none: set them with CscBuilder::weights"
     )]
     NoWeights,
+    /// The sampler is configured for edge types, but the graph has none.
+    #[error(
+        "the sampler is configured for edge types, but the graph has none: set them with CscBuilder::edge_types"
+    )]
+    NoEdgeTypes,
     /// Negatives are drawn by degree from a graph without edges.
     #[error("negatives cannot be drawn by degree: the graph has no edges: draw them uniformly")]
     NoEdges,

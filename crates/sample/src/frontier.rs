@@ -13,6 +13,7 @@ use crate::{EdgeWeights, Error, Fanout, HopRequest, Result, RngKey, SampledBlock
 /// | `srcs` | [`NodeId`] | `n_edges` | position of the edge in the frontier; its source |
 /// | `edge_ids` | [`EdgeId`] | `n_edges` | the same; the graph's edge |
 /// | `weights` | `f32` | `n_edges` | the same; `None` if the request has [`EdgeWeights::None`] |
+/// | `edge_types` | `u8` | `n_edges` | the same; `None` unless they are requested |
 #[derive(Debug, Clone, PartialEq)]
 pub struct Frontier {
     /// The offsets of the edges by destination: those of `v` are `indptr[v]..indptr[v + 1]`.
@@ -23,11 +24,13 @@ pub struct Frontier {
     pub edge_ids: Vec<EdgeId>,
     /// Each edge's weight; `None` if the request has [`EdgeWeights::None`].
     pub weights: Option<Vec<f32>>,
+    /// Each edge's type; `None` unless the request asks for edge types.
+    pub edge_types: Option<Vec<u8>>,
 }
 
 impl Default for Frontier {
     fn default() -> Self {
-        Self { indptr: vec![0], srcs: Vec::new(), edge_ids: Vec::new(), weights: None }
+        Self { indptr: vec![0], srcs: Vec::new(), edge_ids: Vec::new(), weights: None, edge_types: None }
     }
 }
 
@@ -47,7 +50,8 @@ impl Frontier {
             && self.indptr.is_sorted()
             && self.indptr[n_dst] as usize == self.srcs.len()
             && self.edge_ids.len() == self.srcs.len()
-            && self.weights.as_ref().is_none_or(|weights| weights.len() == self.srcs.len());
+            && self.weights.as_ref().is_none_or(|weights| weights.len() == self.srcs.len())
+            && self.edge_types.as_ref().is_none_or(|types| types.len() == self.srcs.len());
         let (n_srcs, n_edge_ids) = (self.srcs.len(), self.edge_ids.len());
         match is_right {
             true => Ok(()),
@@ -75,6 +79,11 @@ pub trait FrontierSampler: Send + Sync {
         EdgeWeights::None
     }
 
+    /// Returns true if the sampler's blocks have edge types. The default implementation returns false.
+    fn has_edge_types(&self) -> bool {
+        false
+    }
+
     /// Returns the number of nodes in the graph; all node ids are below it.
     fn n_nodes(&self) -> usize;
 
@@ -84,12 +93,12 @@ pub trait FrontierSampler: Send + Sync {
     }
 
     /// Fills `out` with the edges picked for `dsts`, which must be distinct. Overwrites the contents of `out` and
-    /// reuses its memory. The fanout and the kind of weights of the request apply, not those of the sampler. Edges that
-    /// the request excludes must not be picked.
+    /// reuses its memory. The fanout, the kind of weights and the edge types of the request apply, not those of the
+    /// sampler. Edges that the request excludes must not be picked.
     ///
     /// # Errors
-    /// Returns an error if a destination is not a node of the graph, if the graph is damaged, if weights are requested
-    /// from a graph without weights, or if there are more edges than a block can hold.
+    /// Returns an error if a destination is not a node of the graph, if the graph is damaged, if weights or edge types
+    /// are requested from a graph without them, or if there are more edges than a block can hold.
     fn sample_frontier(
         &self,
         request: &HopRequest,

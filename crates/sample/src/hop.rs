@@ -36,6 +36,9 @@ impl<R: HopRule + ?Sized> HopSampler<'_, R> {
         if self.request.weights != EdgeWeights::None && self.graph.weights().is_none() {
             return Err(Error::NoWeights);
         }
+        if self.request.edge_types && self.graph.edge_types().is_none() {
+            return Err(Error::NoEdgeTypes);
+        }
         let edges_per_dst = self.edges_per_dst();
         self.begin(dsts.len(), edges_per_dst, out);
         let group = (GROUP_EDGES / edges_per_dst.max(1)).clamp(1, GROUP);
@@ -74,6 +77,12 @@ impl<R: HopRule + ?Sized> HopSampler<'_, R> {
             weights.clear();
             weights.reserve(n_edges);
             weights
+        });
+        out.edge_types = self.request.edge_types.then(|| {
+            let mut edge_types = out.edge_types.take().unwrap_or_default();
+            edge_types.clear();
+            edge_types.reserve(n_edges);
+            edge_types
         });
     }
 
@@ -218,8 +227,8 @@ impl<R: HopRule + ?Sized> HopSampler<'_, R> {
         factors.extend(picks.iter().map(|&pick| if is_drawn(pick) { factor } else { 1.0 }));
     }
 
-    /// Reads the sources and the weights of the edges that were picked since the last call, and multiplies the weights
-    /// by their factors.
+    /// Reads the sources, the weights and the types of the edges that were picked since the last call, and multiplies
+    /// the weights by their factors.
     fn read(&self, out: &mut Frontier) {
         let n_read = out.srcs.len();
         let edge_ids = &out.edge_ids[n_read..];
@@ -229,6 +238,9 @@ impl<R: HopRule + ?Sized> HopSampler<'_, R> {
             for (factor, edge) in factors[n_read..].iter_mut().zip(edge_ids) {
                 *factor *= weights[edge.index()];
             }
+        }
+        if let (Some(edge_types), Some(all)) = (&mut out.edge_types, self.graph.edge_types()) {
+            edge_types.extend(edge_ids.iter().map(|edge| all[edge.index()]));
         }
     }
 }

@@ -47,10 +47,14 @@ impl NeighborSampler {
     /// Creates a sampler from a configuration.
     ///
     /// # Errors
-    /// Returns [`Error::NoWeights`] if edge weights are configured and the graph has none.
+    /// Returns [`Error::NoWeights`] if edge weights are configured and the graph has none, and [`Error::NoEdgeTypes`]
+    /// if edge types are configured and the graph has none.
     pub fn with_config(graph: Arc<Csc>, config: SamplerConfig) -> Result<Self> {
         if config.weights != EdgeWeights::None && graph.weights().is_none() {
             return Err(Error::NoWeights);
+        }
+        if config.edge_types && graph.edge_types().is_none() {
+            return Err(Error::NoEdgeTypes);
         }
         Ok(Self { graph, config, global_ids: None })
     }
@@ -89,6 +93,10 @@ impl FrontierSampler for NeighborSampler {
 
     fn weights(&self) -> EdgeWeights {
         self.config.weights
+    }
+
+    fn has_edge_types(&self) -> bool {
+        self.config.edge_types
     }
 
     fn n_nodes(&self) -> usize {

@@ -3,7 +3,7 @@ use std::collections::HashSet;
 use kiln_graph::{Block, Csc, NodeId};
 
 /// Checks the invariants of a sampled block: its destinations are `dsts` and come first among distinct sources; every
-/// edge is an edge of the graph with the same source and destination; edge ids ascend within each destination; each
+/// edge is an edge of the graph with the same source, destination and, if the block has types, type; edge ids ascend within each destination; each
 /// source is a destination or used by an edge; and new sources are numbered by first appearance.
 ///
 /// # Panics
@@ -31,6 +31,13 @@ pub fn check_block(graph: &Csc, dsts: &[NodeId], block: &Block) {
         }
     }
     assert_eq!(n_seen, block.n_src(), "every source should be a destination or used by an edge");
+    if let Some(edge_types) = block.edge_types() {
+        let all = graph.edge_types().expect("the graph of a block with edge types should have them");
+        for (&edge, &edge_type) in block.edge_ids().iter().zip(edge_types) {
+            let expected = all[edge.index()];
+            assert_eq!(edge_type, expected, "edge {} should have the same type in graph and block", edge.0);
+        }
+    }
 }
 
 /// Checks that each destination that both blocks contain has the same edges in both.

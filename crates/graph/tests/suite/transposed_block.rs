@@ -16,7 +16,7 @@ fn block(n_src: u32, in_srcs: &[Vec<u32>]) -> Block {
         indptr,
         edge_ids: (0..indices.len() as u64).map(EdgeId).collect(),
         indices,
-        weights: None,
+        ..BlockParts::default()
     })
 }
 

@@ -19,6 +19,7 @@ use crate::device::by_source::BySource;
 /// |---|---|---|---|---|
 /// | `edge_ids` | i64 | `n_edges` | position of the edge in the block | the edge's id in the graph |
 /// | `weights` | f32 | `n_edges` | position of the edge in the block | the edge's weight; `None` without weights |
+/// | `edge_types` | i32 | `n_edges` | position of the edge in the block | the edge's type, 0 to 255; `None` without types |
 /// | `src_nodes` | u32 | `n_src` | source, destinations first | the source's global id |
 ///
 /// A clone shares the device's memory.
@@ -27,6 +28,7 @@ pub struct DeviceBlock {
     edges: DeviceEdges,
     edge_ids: Tensor<1, Int>,
     weights: Option<Tensor<1>>,
+    edge_types: Option<Tensor<1, Int>>,
     src_nodes: Tensor<1, Int>,
     dst_nodes: Tensor<1, Int>,
 }
@@ -44,7 +46,7 @@ impl DeviceBlock {
         // tensors can be used with them.
         let device = &device.clone().inner();
         let carried = block.take_transposed();
-        let BlockParts { srcs, indptr, indices, edge_ids, weights } = block.into_parts();
+        let BlockParts { srcs, indptr, indices, edge_ids, weights, edge_types } = block.into_parts();
         let src_nodes = upload(cast_vec::<_, u32>(srcs), DType::U32, device);
         let edges = DeviceEdges::new(n_src, indptr, cast_vec(indices), carried, device);
         #[cfg(feature = "cube")]
@@ -53,6 +55,7 @@ impl DeviceBlock {
             edges,
             edge_ids: upload(cast_vec::<_, i64>(edge_ids), DType::I64, device),
             weights: weights.map(|weights| Tensor::from_data(TensorData::new(weights, [n_edges]), device)),
+            edge_types: edge_types.map(|types| upload_edge_types(&types, device)),
             dst_nodes: first_values(&src_nodes, n_dst),
             src_nodes,
         }
@@ -69,7 +72,8 @@ impl DeviceBlock {
     /// Creates a block from tensors that are already on the device, for example of a block that was sampled there.
     #[cfg(feature = "cube")]
     pub(crate) fn of_tensors(tensors: BlockTensors) -> Self {
-        let BlockTensors { indptr, indices, edge_ids, weights, src_nodes, most_in_edges, counts } = tensors;
+        let BlockTensors { indptr, indices, edge_ids, weights, edge_types, src_nodes, most_in_edges, counts } =
+            tensors;
         let edges = DeviceEdges {
             n_src: src_nodes.dims()[0],
             n_dst: indptr.dims()[0] - 1,
@@ -80,7 +84,7 @@ impl DeviceBlock {
             by_source: Arc::new(BySource::counted(counts)),
         };
         let dst_nodes = first_values(&src_nodes, edges.n_dst);
-        Self { edges, edge_ids, weights, src_nodes, dst_nodes }
+        Self { edges, edge_ids, weights, edge_types, src_nodes, dst_nodes }
     }
 
     /// The number of sources.
@@ -103,7 +107,8 @@ impl DeviceBlock {
     pub fn n_bytes(&self) -> usize {
         let indices = [&self.edges.indptr, &self.edges.indices, &self.edge_ids, &self.src_nodes];
         let of_weights = if self.weights.is_some() { 4 * self.n_edges() } else { 0 };
-        indices.into_iter().map(n_bytes_kept).sum::<usize>() + of_weights + self.edges.by_source.n_bytes()
+        let indices = indices.into_iter().chain(&self.edge_types);
+        indices.map(n_bytes_kept).sum::<usize>() + of_weights + self.edges.by_source.n_bytes()
     }
 
     /// The id of each edge in the graph, `[n_edges]`, as i64.
@@ -114,6 +119,11 @@ impl DeviceBlock {
     /// The weight of each edge, `[n_edges]`, or `None` if the block has no weights.
     pub fn weights(&self) -> Option<&Tensor<1>> {
         self.weights.as_ref()
+    }
+
+    /// The type of each edge, `[n_edges]`, as i32, or `None` if the block has no edge types.
+    pub fn edge_types(&self) -> Option<&Tensor<1, Int>> {
+        self.edge_types.as_ref()
     }
 
     /// The global ids of the sources, destinations first, `[n_src]`, as u32.
@@ -142,6 +152,8 @@ pub(crate) struct BlockTensors {
     pub(crate) edge_ids: Tensor<1, Int>,
     /// The weight of each edge, `[n_edges]`, f32.
     pub(crate) weights: Option<Tensor<1>>,
+    /// The type of each edge, `[n_edges]`, i32.
+    pub(crate) edge_types: Option<Tensor<1, Int>>,
     /// The global ids of the sources, destinations first, `[n_src]`, u32.
     pub(crate) src_nodes: Tensor<1, Int>,
     /// An upper bound on the number of edges of a destination.
@@ -244,6 +256,12 @@ fn upload_u32(values: Vec<u32>, device: &Device) -> Tensor<1, Int> {
     upload(cast_vec::<u32, i32>(values), DType::I32, device)
 }
 
+/// Copies edge types to a device, as i32, because not all devices support 8-bit integers.
+fn upload_edge_types(edge_types: &[u8], device: &Device) -> Tensor<1, Int> {
+    let values: Vec<i32> = edge_types.iter().map(|&edge_type| i32::from(edge_type)).collect();
+    upload(values, DType::I32, device)
+}
+
 pub(crate) fn upload<E: Element>(values: Vec<E>, dtype: DType, device: &Device) -> Tensor<1, Int> {
     let n_values = values.len();
     Tensor::from_data(TensorData::new(values, [n_values]), (device, dtype))
@@ -260,7 +278,7 @@ mod tests {
             indptr: vec![0, 2, 3],
             indices: [2, 1, 2].map(LocalId).to_vec(),
             edge_ids: (0..3).map(EdgeId).collect(),
-            weights: None,
+            ..BlockParts::default()
         })
     }
 
@@ -272,6 +290,18 @@ mod tests {
         let block = DeviceBlock::new(carrying, &Device::flex());
         assert_eq!(block.edges.by_source.host().map(|transposed| transposed.dsts().as_ptr()), place);
         assert_eq!(block.edges.by_source.host(), Some(&TransposedBlock::of(&host())));
+    }
+
+    #[test]
+    fn edge_types_are_uploaded_as_i32() {
+        let without = DeviceBlock::new(host(), &Device::flex());
+        assert!(without.edge_types().is_none());
+        let parts = BlockParts { edge_types: Some(vec![0, 255, 7]), ..host().into_parts() };
+        let block = DeviceBlock::new(Block::new(parts), &Device::flex());
+        let edge_types = block.edge_types().expect("the block should have edge types");
+        assert_eq!((edge_types.dtype(), edge_types.dims()), (DType::I32, [3]));
+        assert_eq!(crate::device::read::read_i64(edge_types.clone()), [0, 255, 7]);
+        assert_eq!(block.n_bytes(), without.n_bytes() + 3 * size_of::<i32>());
     }
 
     #[test]

@@ -60,7 +60,7 @@ pub use crate::ops::precision::{MatmulPrecision, matmul_precision, set_matmul_pr
 ///     indptr: vec![0, 2],
 ///     indices: vec![LocalId(1), LocalId(2)],
 ///     edge_ids: vec![EdgeId(0), EdgeId(1)],
-///     weights: None,
+///     ..BlockParts::default()
 /// });
 /// let device = Device::flex();
 /// let block = DeviceBlock::upload(&block, &device);

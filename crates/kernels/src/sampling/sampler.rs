@@ -138,7 +138,7 @@ impl DeviceSampler {
         let (distinct, seed_index) = number_seeds(seeds, self.graph.n_nodes())?;
         let mut nodes = graph.upload_nodes(&distinct);
         let excluded = graph.upload_excluded(seeds.excluded().map(|edges| &**edges));
-        let SamplerConfig { fanouts, rule, weights } = &self.config;
+        let SamplerConfig { fanouts, rule, weights, .. } = &self.config;
         let mut blocks = Vec::with_capacity(fanouts.len());
         for (layer, &fanout) in fanouts.iter().enumerate().rev() {
             let request = HopRequest::new(key, layer, fanout, *weights);
@@ -229,6 +229,7 @@ fn tensors(arrays: HopArrays) -> BlockTensors {
         indices: int_tensor(arrays.indices),
         edge_ids: int_tensor(arrays.edge_ids),
         weights: arrays.weights.map(float_tensor),
+        edge_types: None,
         src_nodes: int_tensor(arrays.srcs),
         most_in_edges: arrays.most_in_edges,
         counts: arrays.counts,

@@ -195,7 +195,7 @@ fn device_and_host_build_identical_transposed_blocks_of_a_million_edges() {
         indptr: (0..=n_edges / 8).map(|dst| dst * 8).chain([n_edges]).take(1001).chain([n_edges]).collect(),
         indices: (0..n_edges).map(|edge| LocalId(source_of(edge))).collect(),
         edge_ids: (0..u64::from(n_edges)).map(EdgeId).collect(),
-        weights: None,
+        ..BlockParts::default()
     });
     let expected = TransposedBlock::of(&block);
     let uploaded = DeviceBlock::upload(&block, &device());

@@ -28,6 +28,7 @@ fn block(srcs: Vec<u32>, edges: &[&[(u32, f32)]]) -> Block {
         edge_ids: (0..indices.len() as u64).map(EdgeId).collect(),
         indices: indices.into_iter().map(LocalId).collect(),
         weights: Some(weights),
+        edge_types: None,
     })
 }
 

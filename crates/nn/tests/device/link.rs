@@ -279,7 +279,7 @@ fn block() -> Block {
         indptr: vec![0, 2, 3, 4],
         indices: [2, 1, 3, 0].map(LocalId).to_vec(),
         edge_ids: (0..4).map(EdgeId).collect(),
-        weights: None,
+        ..BlockParts::default()
     })
 }
 

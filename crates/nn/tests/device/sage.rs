@@ -31,7 +31,7 @@ fn block(srcs: Vec<u32>, in_srcs: &[&[u32]]) -> Block {
         indptr: std::iter::once(0).chain(ends).collect(),
         edge_ids: (0..indices.len() as u64).map(EdgeId).collect(),
         indices,
-        weights: None,
+        ..BlockParts::default()
     })
 }
 

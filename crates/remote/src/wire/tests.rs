@@ -26,6 +26,7 @@ fn decodes_sampled_edges_in_one_or_more_ranges() {
         srcs: [2, 3, 9].map(NodeId).to_vec(),
         edge_ids: vec![EdgeId((1 << 40) + 1), EdgeId((1 << 40) + 2), EdgeId(11)],
         weights: Some(vec![3.5, 4.5, 1.5]),
+        edge_types: None,
     };
     let mut range = SampledRange::default();
     range.push(&edges(), &rows, &frontier);
@@ -45,6 +46,7 @@ fn decodes_sampled_edges_in_one_or_more_ranges() {
             srcs: frontier.srcs[picked.clone()].to_vec(),
             edge_ids: frontier.edge_ids[picked.clone()].to_vec(),
             weights: frontier.weights.as_ref().map(|weights| weights[picked].to_vec()),
+            edge_types: None,
         };
         let mut range = SampledRange::default();
         range.push(&edges(), &[*row], &one);

@@ -78,6 +78,7 @@ impl Case {
             assert_eq!(sampled.indptr(), expected.indptr(), "{config:?}");
             assert_eq!(sampled.indices(), expected.indices(), "{config:?}");
             assert_eq!(sampled.weights(), expected.weights(), "{config:?}");
+            assert_eq!(sampled.edge_types(), expected.edge_types(), "{config:?}");
             let edge_ids: Vec<EdgeId> =
                 expected.edge_ids().iter().map(|edge| self.kept[edge.index()]).collect();
             assert_eq!(sampled.edge_ids(), edge_ids, "{config:?}");
@@ -89,7 +90,8 @@ impl Case {
         for weights in [EdgeWeights::None, EdgeWeights::Stored, EdgeWeights::Unbiased] {
             let rules = Rule::BUILT_IN.into_iter().chain([Rule::from(reads_everything)]);
             for rule in rules {
-                let config = SamplerConfig::new(fanouts).with_rule(rule).with_weights(weights);
+                let config =
+                    SamplerConfig::new(fanouts).with_rule(rule).with_weights(weights).with_edge_types();
                 self.check(&config, seeds);
             }
         }

@@ -1,7 +1,8 @@
-//! Tests of sampling: picked edges, excluded edges, edge weights, negatives and random numbers.
+//! Tests of sampling: picked edges, excluded edges, edge weights and types, negatives and random numbers.
 
 mod blocks;
 mod distribution;
+mod edge_types;
 mod excluded;
 mod negative;
 mod plain;

@@ -328,7 +328,7 @@ mod tests {
             indptr: vec![0, 2, 3],
             indices: [2, 1, 2].map(LocalId).to_vec(),
             edge_ids: (0..3).map(EdgeId).collect(),
-            weights: None,
+            ..BlockParts::default()
         })
     }
 

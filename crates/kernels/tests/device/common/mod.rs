@@ -18,6 +18,7 @@ pub(crate) fn block(n_src: usize, in_srcs: &[Vec<u32>]) -> Block {
         edge_ids: (0..indices.len() as u64).map(|edge| EdgeId(1000 + edge)).collect(),
         weights: Some((0..indices.len()).map(|edge| 0.5 + (edge % 7) as f32 * 0.25).collect()),
         indices,
+        edge_types: None,
     })
 }
 

@@ -38,7 +38,7 @@ pub(crate) fn block_diagonal(graphs: &[Graph]) -> (Block, Vec<u32>) {
         indptr,
         edge_ids: (0..indices.len() as u64).map(EdgeId).collect(),
         indices,
-        weights: None,
+        ..BlockParts::default()
     });
     (block, offsets)
 }
