@@ -78,7 +78,7 @@ pub use server::{ServeConfig, Server};
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// The version of the protocol between clients and servers.
-const PROTOCOL: u32 = 3;
+const PROTOCOL: u32 = 4;
 
 /// The interval of HTTP/2 keep-alive pings, on both sides of a connection.
 const BEAT: Duration = Duration::from_secs(2);

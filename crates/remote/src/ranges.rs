@@ -11,9 +11,10 @@ use crate::wire::{SampledRange, chunks};
 /// The number of rows that are sampled between two checks that the client is still connected.
 const GROUP: usize = 256;
 
-/// The memory of a sampled edge in bytes: 16 for source, id and weight in the sampler, 4 for its selection, and 24 in
-/// the response, which is twice the 12 for source, position and weight, because growing arrays have spare capacity.
-const EDGE_BYTES: usize = 16 + 4 + 2 * 12;
+/// The memory of a sampled edge in bytes: 17 for source, id, weight and type in the sampler, 4 for its selection, and 26
+/// in the response, which is twice the 13 for source, position, weight and type, because growing arrays have spare
+/// capacity.
+const EDGE_BYTES: usize = 17 + 4 + 2 * 13;
 
 /// The memory of a row without its edges in bytes: 4 for the end of its edges in the sampler, and 12 for the number of
 /// edges and the first id in the response.

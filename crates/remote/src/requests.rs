@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kiln_graph::NodeId;
 use kiln_partition::PartitionRow;
-use kiln_sample::{ExcludedEdges, Frontier};
+use kiln_sample::{EdgeWeights, ExcludedEdges, Frontier, HopRequest};
 
 use crate::graph::{DistGraph, Owner};
 use crate::local_part::LocalPart;
@@ -115,13 +115,13 @@ impl<'a> Requests<'a> {
     }
 
     /// Merges the local sample and the servers' samples in the order of the destinations. `there` has a sample for each
-    /// of the pieces, which are those of [`Requests::there`].
+    /// of the pieces, which are those of [`Requests::there`]. All samples have the arrays that the request asks for.
     pub(crate) fn merge(
         &self,
         own: &Frontier,
         pieces: &[Piece<'_>],
         there: &[Frontier],
-        has_weights: bool,
+        request: &HopRequest,
         out: &mut Frontier,
     ) {
         let n_edges = own.srcs.len() + there.iter().map(|frontier| frontier.srcs.len()).sum::<usize>();
@@ -131,7 +131,8 @@ impl<'a> Requests<'a> {
         out.srcs.reserve(n_edges);
         out.edge_ids.clear();
         out.edge_ids.reserve(n_edges);
-        out.weights = has_weights.then(|| Vec::with_capacity(n_edges));
+        out.weights = (request.weights != EdgeWeights::None).then(|| Vec::with_capacity(n_edges));
+        out.edge_types = request.edge_types.then(|| Vec::with_capacity(n_edges));
         // For each partition, the sample of its next destination, and the destination's position in the sample.
         let mut next: Vec<(usize, usize)> = (0..self.nodes.len())
             .map(|part| (pieces.partition_point(|piece| piece.part < part), 0))
@@ -153,7 +154,10 @@ impl<'a> Requests<'a> {
             out.srcs.extend_from_slice(&frontier.srcs[picked.clone()]);
             out.edge_ids.extend_from_slice(&frontier.edge_ids[picked.clone()]);
             if let (Some(weights), Some(all)) = (&frontier.weights, &mut out.weights) {
-                all.extend_from_slice(&weights[picked]);
+                all.extend_from_slice(&weights[picked.clone()]);
+            }
+            if let (Some(edge_types), Some(all)) = (&frontier.edge_types, &mut out.edge_types) {
+                all.extend_from_slice(&edge_types[picked]);
             }
             // The caller checks that the number of edges fits in 32 bits.
             out.indptr.push(out.srcs.len() as u32);

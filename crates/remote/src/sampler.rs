@@ -41,11 +41,14 @@ impl DistNeighborSampler {
     /// Creates a sampler with this configuration.
     ///
     /// # Errors
-    /// Returns [`kiln_sample::Error::NoWeights`] if edge weights are requested and the graph has none, and
-    /// [`Error::BadRule`] if a server does not know the name of the rule.
+    /// Returns [`kiln_sample::Error::NoWeights`] or [`kiln_sample::Error::NoEdgeTypes`] if edge weights or types are
+    /// requested and the graph has none, and [`Error::BadRule`] if a server does not know the name of the rule.
     pub fn with_config(graph: Arc<DistGraph>, config: SamplerConfig) -> Result<Self> {
         if config.weights != EdgeWeights::None && !graph.has_weights() {
             return Err(kiln_sample::Error::NoWeights.into());
+        }
+        if config.edge_types && !graph.has_edge_types() {
+            return Err(kiln_sample::Error::NoEdgeTypes.into());
         }
         if let Some(name) = config.rule.name() {
             check_owners_know(&graph, name)?;
@@ -99,6 +102,7 @@ impl DistNeighborSampler {
         scratch: &mut Scratch,
         out: &mut Frontier,
     ) -> Result<()> {
+        self.check(request)?;
         let requests = Requests::of(&self.graph, dsts)?;
         // Servers that send all edges have none to leave out.
         let excluded = request.excluded.as_deref().filter(|_| self.config.rule.name().is_some());
@@ -113,12 +117,23 @@ impl DistNeighborSampler {
         for (piece, answer) in pieces.iter().zip(answers) {
             frontiers.push(self.picked(piece, &answer, request, scratch)?);
         }
-        requests.merge(&own, &pieces, &frontiers, request.weights != EdgeWeights::None, out);
+        requests.merge(&own, &pieces, &frontiers, request, out);
         let n_edges = out.srcs.len() as u64;
         match u32::try_from(n_edges) {
             Ok(_) => Ok(()),
             Err(_) => Err(kiln_sample::Error::BlockTooLarge { layer: request.layer, n_edges }.into()),
         }
+    }
+
+    /// Checks that the graph has the arrays that a request asks for.
+    fn check(&self, request: &HopRequest) -> Result<()> {
+        if request.weights != EdgeWeights::None && !self.graph.has_weights() {
+            return Err(kiln_sample::Error::NoWeights.into());
+        }
+        if request.edge_types && !self.graph.has_edge_types() {
+            return Err(kiln_sample::Error::NoEdgeTypes.into());
+        }
+        Ok(())
     }
 
     fn asking(&self, piece: &Piece<'_>, request: &HopRequest) -> PeerRequest {
@@ -136,7 +151,8 @@ impl DistNeighborSampler {
                 (Question::Sample(wire::sample_request(request, rule, list, excluded)), edges_per_dst)
             }
         };
-        let n_bytes = rows.rows.len().saturating_mul(12 + 12 * edges_per_dst);
+        let edge_bytes = 12 + usize::from(request.edge_types);
+        let n_bytes = rows.rows.len().saturating_mul(12 + edge_bytes * edges_per_dst);
         PeerRequest { peer: Arc::clone(*peer), question, n_bytes }
     }
 
@@ -159,6 +175,10 @@ impl DistNeighborSampler {
             let reason = "returns no edge weights: configure it to return them".to_owned();
             return Err(Error::BadSampler { reason });
         }
+        if own.edge_types.is_none() && request.edge_types {
+            let reason = "returns no edge types: configure it to return them".to_owned();
+            return Err(Error::BadSampler { reason });
+        }
         if !held.edges.may_give(rows, request, rule, &own)? {
             let reason = "returns edges that its nodes do not have, or too few: let it sample Part::graph_by_node of \
                           this partition, by the same rule and fanouts";
@@ -177,10 +197,10 @@ impl DistNeighborSampler {
         scratch: &mut Scratch,
     ) -> Result<Frontier> {
         let Piece { peer, rows, .. } = piece;
-        let (n_dst, has_weights) = (rows.rows.len(), request.weights != EdgeWeights::None);
+        let n_dst = rows.rows.len();
         let found = || format!("{} bytes for {n_dst} nodes", answer.len());
         match self.config.rule.name() {
-            Some(_) => wire::frontier(answer, n_dst, has_weights)
+            Some(_) => wire::frontier(answer, n_dst, request)
                 .map_err(|expected| peer.bad_answer("a sample", expected, found())),
             None => {
                 let (weighs, types) = (self.graph.has_weights(), self.graph.has_edge_types());
@@ -227,6 +247,10 @@ impl FrontierSampler for DistNeighborSampler {
 
     fn weights(&self) -> EdgeWeights {
         self.config.weights
+    }
+
+    fn has_edge_types(&self) -> bool {
+        self.config.edge_types
     }
 
     fn n_nodes(&self) -> usize {

@@ -56,7 +56,7 @@ impl ServeConfig {
     }
 
     /// Returns the memory limit of all requests and responses together, in bytes. A response can exceed its share if
-    /// the sampled edges of a single row, at 44 bytes per edge, take more than `response_bytes`. The buffers of
+    /// the sampled edges of a single row, at 47 bytes per edge, take more than `response_bytes`. The buffers of
     /// connections are not included: up to 16 MiB of unread requests per connection, and 1 MiB per response.
     pub fn memory_bytes(&self) -> usize {
         self.n_threads.max(1) * self.response_bytes + REQUEST_BYTES

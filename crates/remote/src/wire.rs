@@ -64,7 +64,8 @@ pub(crate) fn sample_request(
     };
     let (key, rule) = (request.key.to_u64(), rule.to_owned());
     let excluded = bytes_of(excluded);
-    SampleRequest { lease: 0, rows, key, rule, fanout, weights: weights.into(), excluded }
+    let (weights, edge_types) = (weights.into(), request.edge_types);
+    SampleRequest { lease: 0, rows, key, rule, fanout, weights, excluded, edge_types }
 }
 
 /// An edge to leave out in a request: the position of its destination in the request's rows, and the global id of its
@@ -106,14 +107,8 @@ pub(crate) fn hop_request(request: &SampleRequest) -> Result<HopRequest, &'stati
         Err(_) => return Err("unknown kind of edge weights"),
     };
     let fanout = request.fanout.map_or(Fanout::All, Fanout::UpTo);
-    Ok(HopRequest {
-        key: RngKey::new(request.key),
-        layer: 0,
-        fanout,
-        weights,
-        edge_types: false,
-        excluded: None,
-    })
+    let (key, edge_types) = (RngKey::new(request.key), request.edge_types);
+    Ok(HopRequest { key, layer: 0, fanout, weights, edge_types, excluded: None })
 }
 
 /// Divides arrays into chunks of at most [`CHUNK_BYTES`]. Chunks of longer arrays are copies, so a chunk that waits for
@@ -136,12 +131,13 @@ pub(crate) struct SampledRange {
     srcs: Vec<NodeId>,
     positions: Vec<u32>,
     weights: Vec<f32>,
+    edge_types: Vec<u8>,
 }
 
 impl SampledRange {
     /// Appends the sampled edges of further rows.
     pub(crate) fn push(&mut self, edges: &Edges, rows: &[PartitionRow], picked: &Frontier) {
-        let Frontier { indptr, srcs, edge_ids, weights, .. } = picked;
+        let Frontier { indptr, srcs, edge_ids, weights, edge_types } = picked;
         for (row, bounds) in rows.iter().zip(indptr.windows(2)) {
             let first = edges.first_edges[row.index()];
             self.counts.push(bounds[1] - bounds[0]);
@@ -153,15 +149,18 @@ impl SampledRange {
         if let Some(weights) = weights {
             self.weights.extend_from_slice(weights);
         }
+        if let Some(edge_types) = edge_types {
+            self.edge_types.extend_from_slice(edge_types);
+        }
     }
 
     /// Returns the size of the arrays in bytes.
     pub(crate) fn n_bytes(&self) -> usize {
-        12 * self.counts.len() + 8 * self.srcs.len() + 4 * self.weights.len()
+        12 * self.counts.len() + 8 * self.srcs.len() + 4 * self.weights.len() + self.edge_types.len()
     }
 
     /// Encodes the range: the number of its rows as u32, and the arrays.
-    pub(crate) fn into_arrays(self) -> [Bytes; 6] {
+    pub(crate) fn into_arrays(self) -> [Bytes; 7] {
         let n_rows = self.counts.len() as u32;
         [
             bytes_of(vec![n_rows]),
@@ -170,14 +169,18 @@ impl SampledRange {
             bytes_of(self.srcs),
             bytes_of(self.positions),
             bytes_of(self.weights),
+            bytes_of(self.edge_types),
         ]
     }
 }
 
-/// Decodes the sampled edges of `n_dst` nodes, in one or more ranges. The error describes the expected contents.
-pub(crate) fn frontier(bytes: &[u8], n_dst: usize, has_weights: bool) -> Result<Frontier, String> {
+/// Decodes the response to a request for edges of `n_dst` nodes, in one or more ranges. The error describes the expected
+/// contents.
+pub(crate) fn frontier(bytes: &[u8], n_dst: usize, request: &HopRequest) -> Result<Frontier, String> {
     let mut rest = Reader(bytes);
-    let mut all = Frontier { indptr: vec![0], weights: has_weights.then(Vec::new), ..Frontier::default() };
+    let weights = (request.weights != EdgeWeights::None).then(Vec::new);
+    let edge_types = request.edge_types.then(Vec::new);
+    let mut all = Frontier { indptr: vec![0], weights, edge_types, ..Frontier::default() };
     while all.n_dst() < n_dst {
         let n_rows = rest.take::<u32>(1)?[0] as usize;
         let n_missing = n_dst - all.n_dst();
@@ -286,6 +289,9 @@ impl Reader<'_> {
         let positions: Vec<u32> = self.take(n_edges)?;
         if let Some(weights) = &mut all.weights {
             append(weights, self.take(n_edges)?);
+        }
+        if let Some(edge_types) = &mut all.edge_types {
+            append(edge_types, self.take(n_edges)?);
         }
         all.edge_ids.reserve(n_edges);
         for (bounds, first) in indptr.windows(2).zip(firsts) {

@@ -18,25 +18,42 @@ fn edges() -> Edges {
     }
 }
 
+fn hop(weights: EdgeWeights, edge_types: bool) -> HopRequest {
+    HopRequest { edge_types, ..HopRequest::new(RngKey::new(0), 0, Fanout::All, weights) }
+}
+
 #[test]
 fn decodes_sampled_edges_in_one_or_more_ranges() {
+    let request = hop(EdgeWeights::Stored, true);
     let rows = [PartitionRow(2), PartitionRow(0)];
     let frontier = Frontier {
         indptr: vec![0, 2, 3],
         srcs: [2, 3, 9].map(NodeId).to_vec(),
         edge_ids: vec![EdgeId((1 << 40) + 1), EdgeId((1 << 40) + 2), EdgeId(11)],
         weights: Some(vec![3.5, 4.5, 1.5]),
-        edge_types: None,
+        edge_types: Some(vec![7, 0, 255]),
     };
     let mut range = SampledRange::default();
     range.push(&edges(), &rows, &frontier);
+    assert_eq!(range.n_bytes(), 2 * 12 + 3 * (8 + 4 + 1));
     let bytes = joined(chunks(range.into_arrays()));
-    assert_eq!(super::frontier(&bytes, 2, true), Ok(frontier.clone()));
+    assert_eq!(super::frontier(&bytes, 2, &request), Ok(frontier.clone()));
     for cut in 0..bytes.len() {
-        assert!(super::frontier(&bytes[..cut], 2, true).is_err(), "{cut} bytes");
+        assert!(super::frontier(&bytes[..cut], 2, &request).is_err(), "{cut} bytes");
     }
-    assert!(super::frontier(&bytes, 2, false).is_err());
-    assert!(super::frontier(&bytes, 1, true).is_err());
+    for other in
+        [hop(EdgeWeights::None, true), hop(EdgeWeights::Stored, false), hop(EdgeWeights::None, false)]
+    {
+        assert!(super::frontier(&bytes, 2, &other).is_err(), "{other:?}");
+    }
+    assert!(super::frontier(&bytes, 1, &request).is_err());
+    let without = Frontier { edge_types: None, ..frontier.clone() };
+    let mut range = SampledRange::default();
+    range.push(&edges(), &rows, &without);
+    let shorter = joined(chunks(range.into_arrays()));
+    assert_eq!(shorter.len(), bytes.len() - 3, "types that are not requested should take no bytes");
+    assert_eq!(super::frontier(&shorter, 2, &hop(EdgeWeights::Stored, false)), Ok(without));
+    assert!(super::frontier(&shorter, 2, &request).is_err());
     // The same edges are now sent in two ranges.
     let mut bytes = Vec::new();
     for (at, row) in rows.iter().enumerate() {
@@ -45,16 +62,20 @@ fn decodes_sampled_edges_in_one_or_more_ranges() {
             indptr: vec![0, picked.len() as u32],
             srcs: frontier.srcs[picked.clone()].to_vec(),
             edge_ids: frontier.edge_ids[picked.clone()].to_vec(),
-            weights: frontier.weights.as_ref().map(|weights| weights[picked].to_vec()),
-            edge_types: None,
+            weights: frontier.weights.as_ref().map(|weights| weights[picked.clone()].to_vec()),
+            edge_types: frontier.edge_types.as_ref().map(|types| types[picked].to_vec()),
         };
         let mut range = SampledRange::default();
         range.push(&edges(), &[*row], &one);
         bytes.extend(joined(chunks(range.into_arrays())));
     }
-    assert_eq!(super::frontier(&bytes, 2, true), Ok(frontier));
+    assert_eq!(super::frontier(&bytes, 2, &request), Ok(frontier));
     // Ranges without rows are rejected. Servers do not send them, and any number of them would decode no node.
-    assert!(super::frontier(&[0; 8], 1, false).unwrap_err().contains("a range of 1 to 1 rows"));
+    assert!(
+        super::frontier(&[0; 8], 1, &hop(EdgeWeights::None, false))
+            .unwrap_err()
+            .contains("a range of 1 to 1 rows")
+    );
 }
 
 #[test]

@@ -37,8 +37,8 @@ pub(crate) fn by_name(
     DistNeighborSampler::with_config(graph, config)
 }
 
-/// Returns a data set whose weighted graph has hubs, self-loops and parallel edges; with fewer than 8 nodes, it has
-/// self-loops only.
+/// Returns a data set whose weighted graph has hubs, self-loops, parallel edges and edge types; with fewer than 8 nodes,
+/// it has self-loops only.
 pub(crate) fn data(n_nodes: usize, features: Arc<dyn FeatureStore>) -> Dataset {
     let n_edges = 12 * n_nodes as u64;
     let node = |number: u64| (wild(number) % n_nodes.max(1) as u64) as u32;
@@ -47,6 +47,8 @@ pub(crate) fn data(n_nodes: usize, features: Arc<dyn FeatureStore>) -> Dataset {
     let srcs: Vec<u32> = (0..n_edges).map(hub).collect();
     let dsts: Vec<u32> = (0..n_edges).map(|edge| hub(edge + n_edges)).collect();
     let graph = gcn_norm(&CscBuilder::new(n_nodes).build(&srcs, &dsts).unwrap()).unwrap();
+    let edge_types: Vec<u8> = (0..graph.n_edges()).map(|edge| wild(edge) as u8).collect();
+    let graph = graph.with_edge_types(edge_types.into()).unwrap();
     let classes: Vec<i32> = (0..n_nodes as u64).map(|node| (wild(node) % 4) as i32).collect();
     let split = |rest: u64| -> kiln_graph::SharedArray<NodeId> {
         let nodes = (0..n_nodes as u64).filter(|node| wild(*node) % 3 == rest);
