@@ -175,6 +175,11 @@ impl Csc {
         self.edge_types.as_deref()
     }
 
+    /// Returns the type of each edge as a shared array, without a copy; `None` if the graph has no types.
+    pub fn shared_edge_types(&self) -> Option<SharedArray<u8>> {
+        self.edge_types.clone()
+    }
+
     /// Returns the file from which `indptr` is mapped; `None` if the graph owns it.
     pub fn indptr_path(&self) -> Option<&Path> {
         self.indptr.path()

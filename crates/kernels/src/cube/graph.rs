@@ -8,6 +8,7 @@ use kiln_sample::{EdgeWeights, ExcludedEdges, Fanout, Frontier, HopRequest, Rule
 use rayon::prelude::*;
 
 use crate::cube::by_source::SourceCounts;
+use crate::cube::edge_types::EdgeTypes;
 use crate::cube::excluded;
 use crate::cube::launch;
 use crate::cube::pick::{How, Picked, Picking};
@@ -15,11 +16,12 @@ use crate::cube::relabel::{Relabelled, relabel};
 use crate::device::error::UploadError;
 
 /// The arrays of a [`Csc`] on a device.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Graph {
     pub(super) indptr: CubeTensor,
     pub(super) indices: CubeTensor,
     pub(super) weights: Option<CubeTensor>,
+    edge_types: Option<EdgeTypes>,
     n_rows: usize,
     largest_degree: u32,
     /// The largest number of (parallel) self loops of a node. If the neighbours of a node are not sorted, this is
@@ -52,6 +54,7 @@ pub(crate) struct HopArrays {
     pub(crate) indices: CubeTensor,
     pub(crate) edge_ids: CubeTensor,
     pub(crate) weights: Option<CubeTensor>,
+    pub(crate) edge_types: Option<CubeTensor>,
     pub(crate) srcs: CubeTensor,
     /// An upper bound on the number of edges of a destination.
     pub(crate) most_in_edges: usize,
@@ -75,7 +78,8 @@ pub(crate) enum HopError {
 }
 
 impl Graph {
-    /// Copies a graph to the device of a tensor. The ids of the graph must have been checked.
+    /// Copies a graph to the device of a tensor, except for the edge types, which [`Graph::store_edge_types`] copies. The
+    /// ids of the graph must have been checked.
     ///
     /// # Errors
     /// Returns [`UploadError::DegreeTooLarge`] if a node has 2^32 or more edges, [`UploadError::TooLarge`] if the
@@ -84,10 +88,11 @@ impl Graph {
         let of_node = |node: u32| Bounds::of(NodeId(node), graph.in_neighbors(NodeId(node)));
         let nodes = (0..graph.n_nodes() as u32).into_par_iter();
         let bounds = nodes.map(of_node).reduce(Bounds::default, Bounds::or);
-        Self::of_lists(anchor, graph.indptr(), graph.indices(), graph.weights(), &bounds)
+        let copy = Self::of_lists(anchor, graph.indptr(), graph.indices(), graph.weights(), &bounds)?;
+        Ok(Self { edge_types: graph.shared_edge_types().map(EdgeTypes::new), ..copy })
     }
 
-    /// Copies neighbour lists to the device of a tensor.
+    /// Copies neighbour lists without edge types to the device of a tensor.
     ///
     /// # Errors
     /// Same as [`Graph::new`].
@@ -107,10 +112,25 @@ impl Graph {
             indptr: launch::upload_large(anchor, "the graph's indptr", indptr, DType::U64)?,
             indices: launch::upload_large(anchor, "the graph's indices", ids(indices), DType::U32)?,
             weights: weights.transpose()?,
+            edge_types: None,
             n_rows: indptr.len() - 1,
             largest_degree,
             most_loops: most_loops.map_or(u32::MAX, |most| most as u32),
         })
+    }
+
+    /// Copies the edge types to the graph's device, unless they are there or the graph has none.
+    ///
+    /// # Errors
+    /// Returns [`UploadError::TooLarge`] if the device cannot allocate the array, and [`UploadError::Device`] if it
+    /// fails.
+    pub(crate) fn store_edge_types(&self) -> Result<(), UploadError> {
+        self.edge_types.as_ref().map_or(Ok(()), |types| types.store(&self.indptr))
+    }
+
+    /// Returns true if the edge types are on the graph's device.
+    pub(crate) fn stores_edge_types(&self) -> bool {
+        self.edge_types.as_ref().is_some_and(EdgeTypes::is_stored)
     }
 
     /// Copies ids to the graph's device.
@@ -162,7 +182,7 @@ impl Graph {
     ) -> Result<HopArrays, HopError> {
         let nodes = &hop.nodes;
         let Some(picked) = self.pick_hop(hop, request, rule)? else {
-            return Ok(HopArrays::without_edges(nodes, request.weights != EdgeWeights::None));
+            return Ok(HopArrays::without_edges(nodes, request));
         };
         let n_dst = launch::length(nodes);
         let Relabelled { indices, nodes: srcs, counts, arrivals, totals } =
@@ -179,6 +199,7 @@ impl Graph {
             indices: launch::prefix(&indices, n_edges),
             srcs: launch::prefix(&srcs, n_dst + n_new),
             weights: picked.weights(&edge_ids, request.weights),
+            edge_types: self.types_of(&edge_ids, request),
             most_in_edges: picked.most_in_edges,
             counts: (0 < n_edges).then_some(counts),
             indptr: picked.offsets,
@@ -198,7 +219,7 @@ impl Graph {
         out: &mut Frontier,
     ) -> Result<(), HopError> {
         let n_dst = launch::length(&hop.nodes);
-        *out = without_edges(n_dst, request.weights);
+        *out = without_edges(n_dst, request);
         let Some(picked) = self.pick_hop(hop, request, rule)? else { return Ok(()) };
         let [indptr] = launch::read([&picked.offsets]);
         out.indptr = indptr;
@@ -208,13 +229,28 @@ impl Graph {
         }
         let edge_ids = launch::prefix(&picked.edges.edge_ids, n_edges);
         let weights = picked.weights(&edge_ids, request.weights);
+        let edge_types = self.types_of(&edge_ids, request);
         let srcs = launch::prefix(&picked.edges.srcs, n_edges);
-        let arrays: Vec<&CubeTensor> = [&srcs, &edge_ids].into_iter().chain(&weights).collect();
-        let bytes = launch::read_bytes(&arrays);
+        let arrays = [&srcs, &edge_ids].into_iter().chain(&weights).chain(&edge_types);
+        let bytes = launch::read_bytes(&arrays.collect::<Vec<_>>());
         out.srcs = launch::values(&bytes[0], &srcs);
         out.edge_ids = launch::values(&bytes[1], &edge_ids);
         out.weights = weights.map(|weights| launch::values(&bytes[2], &weights));
+        out.edge_types = edge_types.map(|types| {
+            let types: Vec<i32> = launch::values(&bytes[bytes.len() - 1], &types);
+            types.into_iter().map(|edge_type| edge_type as u8).collect()
+        });
         Ok(())
+    }
+
+    /// Returns the types of edges, or `None` if the request asks for no types.
+    ///
+    /// # Panics
+    /// Panics if the request asks for types that [`Graph::store_edge_types`] has not copied.
+    fn types_of(&self, edge_ids: &CubeTensor, request: &HopRequest) -> Option<CubeTensor> {
+        let types =
+            || self.edge_types.as_ref().expect("a graph without edge types should have been rejected");
+        request.edge_types.then(|| types().of(edge_ids))
     }
 
     /// Picks the edges of a hop. The arrays are allocated for an upper bound on the number of edges. Returns `None` if
@@ -280,18 +316,21 @@ impl PickedHop<'_> {
 }
 
 /// Returns a hop whose destinations have no edges.
-pub(crate) fn without_edges(n_dst: usize, weights: EdgeWeights) -> Frontier {
-    let weights = (weights != EdgeWeights::None).then(Vec::new);
-    Frontier { indptr: vec![0; n_dst + 1], weights, ..Frontier::default() }
+pub(crate) fn without_edges(n_dst: usize, request: &HopRequest) -> Frontier {
+    let weights = (request.weights != EdgeWeights::None).then(Vec::new);
+    let edge_types = request.edge_types.then(Vec::new);
+    Frontier { indptr: vec![0; n_dst + 1], weights, edge_types, ..Frontier::default() }
 }
 
 impl HopArrays {
-    fn without_edges(nodes: &CubeTensor, has_weights: bool) -> Self {
+    fn without_edges(nodes: &CubeTensor, request: &HopRequest) -> Self {
+        let has_weights = request.weights != EdgeWeights::None;
         Self {
             indptr: launch::upload(nodes, &vec![0; launch::length(nodes) + 1]),
             indices: launch::upload(nodes, &[]),
             edge_ids: launch::upload_as::<i64>(nodes, &[], DType::I64),
             weights: has_weights.then(|| launch::upload_as::<f32>(nodes, &[], DType::F32)),
+            edge_types: request.edge_types.then(|| launch::upload(nodes, &[])),
             srcs: nodes.clone(),
             most_in_edges: 0,
             counts: None,

@@ -12,6 +12,7 @@ mod cross_entropy;
 pub(crate) mod dense;
 mod dropout;
 mod edge_dots;
+mod edge_types;
 pub(crate) mod excluded;
 pub(crate) mod features;
 pub(crate) mod graph;

@@ -15,8 +15,8 @@ use crate::device::error::UploadError;
 
 /// A graph's topology for sampling on a device with a [`DeviceSampler`](crate::DeviceSampler).
 ///
-/// On a GPU, and on CubeCL's CPU runtime, the arrays are copied to the device: 8 bytes per node, 4 bytes per edge, and
-/// 4 more per edge weight. With [`DeviceGraph::host_staged`] they stay on the host, and only the neighbour lists of
+/// On a GPU, and on CubeCL's CPU runtime, the arrays are copied to the device: 8 bytes per node, 4 bytes per edge, 4 more
+/// per edge weight, and 1 more per edge type once a sampler returns edge types. With [`DeviceGraph::host_staged`] they stay on the host, and only the neighbour lists of
 /// each hop are copied. On the CPU the arrays are shared and may be memory-mapped. A clone shares the device's memory.
 #[derive(Debug, Clone)]
 pub struct DeviceGraph {
@@ -25,6 +25,7 @@ pub struct DeviceGraph {
     n_nodes: usize,
     n_edges: u64,
     has_weights: bool,
+    has_edge_types: bool,
 }
 
 /// The memory that holds a graph.
@@ -72,9 +73,10 @@ impl DeviceGraph {
         place: impl FnOnce(Arc<Csc>, &Device) -> Result<Place, UploadError>,
     ) -> Result<Self, UploadError> {
         let device = device.clone().inner();
-        let (n_nodes, n_edges, has_weights) = (graph.n_nodes(), graph.n_edges(), graph.weights().is_some());
+        let (n_nodes, n_edges) = (graph.n_nodes(), graph.n_edges());
+        let (has_weights, has_edge_types) = (graph.weights().is_some(), graph.edge_types().is_some());
         let place = place(graph, &device)?;
-        Ok(Self { place, device, n_nodes, n_edges, has_weights })
+        Ok(Self { place, device, n_nodes, n_edges, has_weights, has_edge_types })
     }
 
     /// Returns the device, without autodiff.
@@ -95,6 +97,31 @@ impl DeviceGraph {
     /// Returns true if the edges have weights.
     pub fn has_weights(&self) -> bool {
         self.has_weights
+    }
+
+    /// Returns true if the edges have types.
+    pub fn has_edge_types(&self) -> bool {
+        self.has_edge_types
+    }
+
+    /// Copies the edge types to the device, unless they are there. Types of a graph on the host stay there.
+    ///
+    /// # Errors
+    /// Returns [`kiln_sample::Error::NoEdgeTypes`] if the graph has none, and an [`UploadError`], wrapped in
+    /// [`kiln_sample::Error::Elsewhere`], if the device cannot allocate them.
+    pub(crate) fn store_edge_types(&self) -> kiln_sample::Result<()> {
+        if !self.has_edge_types {
+            return Err(kiln_sample::Error::NoEdgeTypes);
+        }
+        #[cfg(feature = "cube")]
+        if let Place::Cube(graph) = &self.place
+            && !graph.stores_edge_types()
+        {
+            let stored = run_on_load_stream(&self.device, || graph.store_edge_types());
+            let stored = stored.map_err(UploadError::from).flatten();
+            stored.map_err(|error| kiln_sample::Error::Elsewhere(Box::new(error)))?;
+        }
+        Ok(())
     }
 }
 

@@ -79,9 +79,10 @@ impl DeviceSampler {
     /// Creates a sampler with this configuration.
     ///
     /// # Errors
-    /// Returns [`Error::NoWeights`] if the configuration requests edge weights and the graph has no weights. On devices
-    /// other than the CPU, returns [`Error::CustomRule`] for a rule that is not built in; such rules run on the host
-    /// ([`NeighborSampler::with_config`]).
+    /// Returns [`Error::NoWeights`] or [`Error::NoEdgeTypes`] if the configuration requests edge weights or types and the
+    /// graph has none. On devices other than the CPU, returns [`Error::CustomRule`] for a rule that is not built in; such
+    /// rules run on the host ([`NeighborSampler::with_config`]). Returns an [`UploadError`](crate::UploadError) as
+    /// [`Error::Elsewhere`] if the device cannot allocate the edge types.
     pub fn with_config(graph: DeviceGraph, config: SamplerConfig) -> Result<Self> {
         if config.weights != EdgeWeights::None && !graph.has_weights() {
             return Err(Error::NoWeights);
@@ -89,6 +90,9 @@ impl DeviceSampler {
         let is_host = matches!(graph.place, Place::Host(_));
         if matches!(config.rule, Rule::Custom { .. }) && !is_host {
             return Err(Error::CustomRule);
+        }
+        if config.edge_types {
+            graph.store_edge_types()?;
         }
         Ok(Self { graph, config })
     }
@@ -138,10 +142,11 @@ impl DeviceSampler {
         let (distinct, seed_index) = number_seeds(seeds, self.graph.n_nodes())?;
         let mut nodes = graph.upload_nodes(&distinct);
         let excluded = graph.upload_excluded(seeds.excluded().map(|edges| &**edges));
-        let SamplerConfig { fanouts, rule, weights, .. } = &self.config;
+        let SamplerConfig { fanouts, rule, weights, edge_types } = &self.config;
         let mut blocks = Vec::with_capacity(fanouts.len());
         for (layer, &fanout) in fanouts.iter().enumerate().rev() {
             let request = HopRequest::new(key, layer, fanout, *weights);
+            let request = HopRequest { edge_types: *edge_types, ..request };
             let arrays = graph
                 .sample_hop(&Graph::hop_of(nodes, excluded.clone()), &request, rule)
                 .map_err(|error| of_layer(error, layer))?;
@@ -168,6 +173,10 @@ impl FrontierSampler for DeviceSampler {
         self.config.weights
     }
 
+    fn has_edge_types(&self) -> bool {
+        self.config.edge_types
+    }
+
     fn n_nodes(&self) -> usize {
         self.graph.n_nodes()
     }
@@ -191,6 +200,9 @@ impl FrontierSampler for DeviceSampler {
     ) -> Result<()> {
         if request.weights != EdgeWeights::None && !self.graph.has_weights() {
             return Err(Error::NoWeights);
+        }
+        if request.edge_types {
+            self.graph.store_edge_types()?;
         }
         match &self.graph.place {
             Place::Host(graph) => NeighborSampler::with_config(Arc::clone(graph), self.config.clone())?
@@ -229,7 +241,7 @@ fn tensors(arrays: HopArrays) -> BlockTensors {
         indices: int_tensor(arrays.indices),
         edge_ids: int_tensor(arrays.edge_ids),
         weights: arrays.weights.map(float_tensor),
-        edge_types: None,
+        edge_types: arrays.edge_types.map(int_tensor),
         src_nodes: int_tensor(arrays.srcs),
         most_in_edges: arrays.most_in_edges,
         counts: arrays.counts,

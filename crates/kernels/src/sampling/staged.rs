@@ -11,7 +11,8 @@ use crate::cube::graph::{Bounds, Graph, HopError, HopNodes, MOST_DRAWN, without_
 use crate::cube::launch;
 use crate::device::error::UploadError;
 
-/// A copy of the neighbour lists of one hop's destinations.
+/// A copy of the neighbour lists of one hop's destinations. Edge types stay on the host, which looks up those of the
+/// selected edges.
 pub(crate) struct Staged<'a> {
     whole: &'a Csc,
     dsts: &'a [NodeId],
@@ -104,7 +105,7 @@ impl<'a> Staged<'a> {
         out: &mut Frontier,
     ) -> Result<(), StagedError> {
         if self.indices.is_empty() {
-            *out = without_edges(self.dsts.len(), request.weights);
+            *out = without_edges(self.dsts.len(), request);
             return Ok(());
         }
         let graph =
@@ -113,17 +114,24 @@ impl<'a> Staged<'a> {
         let rows = launch::upload_as(anchor, &rows, DType::U32);
         // The lists do not have the edges to leave out.
         let hop = HopNodes { nodes: graph.upload_nodes(self.dsts), rows, excluded: None };
-        graph.read_hop(&hop, request, rule, out)?;
+        graph.read_hop(&hop, &HopRequest { edge_types: false, ..request.clone() }, rule, out)?;
+        self.number(out);
+        let types = self.whole.edge_types().filter(|_| request.edge_types);
+        out.edge_types = types.map(|types| out.edge_ids.iter().map(|edge| types[edge.index()]).collect());
+        Ok(())
+    }
+
+    /// Replaces the edge ids of a sample, which are positions in the lists, by ids of the whole graph.
+    fn number(&self, out: &mut Frontier) {
         if let Some(edge_ids) = &self.edge_ids {
             out.edge_ids.iter_mut().for_each(|edge| *edge = edge_ids[edge.index()]);
-            return Ok(());
+            return;
         }
         let bounds = out.indptr.windows(2).map(|bounds| bounds[0] as usize..bounds[1] as usize);
         for ((picked, first_here), dst) in bounds.zip(&self.indptr).zip(self.dsts) {
             let first = self.whole.indptr()[dst.index()];
             out.edge_ids[picked].iter_mut().for_each(|edge| *edge = EdgeId(edge.0 - first_here + first));
         }
-        Ok(())
     }
 }
 

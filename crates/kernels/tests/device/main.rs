@@ -18,6 +18,7 @@ mod ops;
 mod own;
 mod rows;
 mod sampler;
+mod sampler_edge_types;
 mod sampler_excluded;
 mod scan;
 mod segments;
