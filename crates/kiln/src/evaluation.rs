@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use kiln_data::Dataset;
 use kiln_graph::Csc;
-use kiln_sample::EdgeWeights;
+use kiln_sample::{EdgeWeights, SamplerConfig};
 use kiln_train::{
     EvaluatedNeighbors, EvaluationInfo, Evaluator, ExactEvaluator, LayerWiseConfig, LayerWiseInference,
 };
@@ -56,7 +56,7 @@ impl EvalMode {
         self,
         data: &Dataset,
         graph: &Arc<Csc>,
-        weights: EdgeWeights,
+        sampling: &SamplerConfig,
         rank: &RankHandle,
     ) -> Result<Evaluator> {
         let memory_bytes = match self {
@@ -66,8 +66,11 @@ impl EvalMode {
         };
         let config = LayerWiseConfig::within(memory_bytes);
         let mut inference = LayerWiseInference::new(graph.clone(), config)?;
-        if weights != EdgeWeights::None {
+        if sampling.weights != EdgeWeights::None {
             inference = inference.carry_weights()?;
+        }
+        if sampling.edge_types {
+            inference = inference.carry_edge_types()?;
         }
         let (features, targets) = (data.features.clone(), data.targets());
         let threads = rank.process.machine_pool()?;

@@ -180,7 +180,7 @@ impl<M: LayerWiseModel + Sync> DataLoader<LinkModel<M>> for LinkNeighborLoader {
             ("test negatives", format!("{test:?}")),
             ("exclusion", format!("{:?}", self.exclusion)),
         ];
-        let nodes = self.nodes.sampling_settings().into_iter().chain([self.nodes.evaluation_setting()]);
+        let nodes = self.nodes.sampling_settings().chain([self.nodes.evaluation_setting()]);
         nodes
             .chain(batch_settings(self.nodes.batch_config(), self.targets.split(), n_ranks))
             .chain(negatives)

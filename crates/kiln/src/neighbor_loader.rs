@@ -145,6 +145,13 @@ impl NeighborLoader {
         self.unshared()
     }
 
+    /// Makes blocks carry the type of each edge ([`DeviceBlock::edge_types`](kiln_kernels::DeviceBlock::edge_types)). The
+    /// graph must have edge types.
+    pub fn edge_types(mut self) -> Self {
+        self.sampling.edge_types = true;
+        self.unshared()
+    }
+
     /// Configures sampling for a GCN. It reads a copy of the graph with self-loops and symmetric normalisation, samples
     /// by [`Rule::UniformKeepSelfLoops`] unless [`NeighborLoader::rule`] sets another rule, before or after, and
     /// weights edges by [`EdgeWeights::Unbiased`], so that weighted sums are unbiased estimates of the sums over all
@@ -197,13 +204,15 @@ impl NeighborLoader {
     }
 
     /// Returns the settings of sampling that a run's result depends on.
-    pub(crate) fn sampling_settings(&self) -> [(&'static str, String); 3] {
-        let SamplerConfig { fanouts, rule, weights, .. } = &self.sampling;
-        [
+    pub(crate) fn sampling_settings(&self) -> impl Iterator<Item = (&'static str, String)> {
+        let SamplerConfig { fanouts, rule, weights, edge_types } = &self.sampling;
+        let settings = [
             ("fanouts", format!("{fanouts:?}")),
             ("rule", format!("{rule:?}")),
             ("edge weights", format!("{weights:?}")),
-        ]
+        ];
+        // Checkpoints of runs without edge types do not have the setting.
+        settings.into_iter().chain(edge_types.then(|| ("edge types", "true".to_owned())))
     }
 
     /// Checks that the blocks suit a model; see [`DataLoader::check`].
@@ -270,7 +279,6 @@ impl<M: LayerWiseModel + Sync> DataLoader<M> for NeighborLoader {
 
     fn settings(&self, n_ranks: usize) -> Vec<(&'static str, String)> {
         self.sampling_settings()
-            .into_iter()
             .chain([self.evaluation_setting()])
             .chain(batch_settings(self.batches, &self.source.split(), n_ranks))
             .chain(objective_setting(&objective_of(self.objective.as_ref(), &self.source.targets())))

@@ -77,9 +77,7 @@ impl NeighborLoader {
 
     pub(crate) fn evaluator_of(&self, rank: &RankHandle) -> Result<Evaluator> {
         match &self.source {
-            Source::Whole { data, graph, .. } => {
-                self.evaluation.evaluator(data, graph, self.sampling.weights, rank)
-            }
+            Source::Whole { data, graph, .. } => self.evaluation.evaluator(data, graph, &self.sampling, rank),
             #[cfg(feature = "grpc")]
             Source::Partitioned(_) => self.evaluation.sampled(),
         }

@@ -2,6 +2,7 @@ use std::ops::Range;
 
 use kiln_feature::FeatureDType;
 use kiln_graph::{Csc, NodeId};
+use kiln_sample::{EdgeWeights, SamplerConfig};
 
 use crate::error::{Error, Result};
 
@@ -18,9 +19,11 @@ pub(crate) struct RangeCost {
 }
 
 impl RangeCost {
-    pub(crate) fn new(d_in: usize, d_out: usize, stored: FeatureDType, carries_weights: bool) -> Self {
+    pub(crate) fn new(d_in: usize, d_out: usize, stored: FeatureDType, sampling: &SamplerConfig) -> Self {
         let (d_in, d_out) = (d_in as u64, d_out as u64);
         let widened = if stored == FeatureDType::F32 { 0 } else { stored.bytes() as u64 * d_in };
+        let weight_bytes = if sampling.weights == EdgeWeights::None { 0 } else { 16 };
+        let type_bytes = if sampling.edge_types { 11 } else { 0 };
         Self {
             // The bytes of a destination cover the aggregate, the product, the sum, the activation and its copy on the
             // host, and the index arrays.
@@ -30,8 +33,9 @@ impl RangeCost {
             src_bytes: widened + 4 * (d_in + d_out) + 32,
             // The bytes of an edge cover its ids in the sampler (24, because its vectors double when they grow), in the
             // block (12), and on the device by destination and by source (20). Weights add 4 bytes in each of these
-            // four places.
-            edge_bytes: if carries_weights { 72 } else { 56 },
+            // four places. Types add 2 bytes in the sampler, 1 in the block, and 4 each on the host, which converts
+            // them, and on the device.
+            edge_bytes: 56 + weight_bytes + type_bytes,
         }
     }
 
@@ -127,7 +131,7 @@ mod tests {
     fn rejects_a_node_with_too_many_edges() {
         let indptr: SharedArray<u64> = vec![0, 1, 1 << 31, 3].into();
         let graph = Csc::new(indptr, vec![NodeId(0); 3].into()).expect("the arrays should match");
-        let cost = RangeCost::new(4, 4, FeatureDType::F32, false);
+        let cost = RangeCost::new(4, 4, FeatureDType::F32, &SamplerConfig::full(1));
         let ranges: Vec<_> = Ranges::new(&graph, cost, u64::MAX).collect();
         assert!(matches!(ranges[0], Ok(Range { start: 0, end: 1 })), "{ranges:?}");
         assert!(matches!(ranges[1], Err(Error::TooManyEdges { node: 1, .. })), "{ranges:?}");

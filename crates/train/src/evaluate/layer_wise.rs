@@ -30,7 +30,8 @@ use crate::step::memory::{MemoryUse, PeakMemory};
 pub struct LayerWiseInference {
     graph: Arc<Csc>,
     sampler: NeighborSampler,
-    carries_weights: bool,
+    /// The configuration of the sampler.
+    sampling: SamplerConfig,
     config: LayerWiseConfig,
     peak: Mutex<PeakMemory>,
     on_progress: OnProgress,
@@ -111,8 +112,8 @@ impl Default for LayerWiseConfig {
 }
 
 impl LayerWiseInference {
-    /// Prepares inference over all in-neighbours of a graph. Blocks carry no edge weights; see
-    /// [`LayerWiseInference::carry_weights`].
+    /// Prepares inference over all in-neighbours of a graph. Blocks carry no edge weights and no edge types; see
+    /// [`LayerWiseInference::carry_weights`] and [`LayerWiseInference::carry_edge_types`].
     ///
     /// # Errors
     /// Returns [`Error::MemoryTooSmall`] if the memory limit is below the sampler's 8 bytes per node.
@@ -123,11 +124,12 @@ impl LayerWiseInference {
             let left = left.ok_or(Error::MemoryTooSmall { memory_bytes, needed_bytes })?;
             config.range_bytes = config.range_bytes.min(left);
         }
+        let sampling = SamplerConfig::full(1);
         let sampler = NeighborSampler::full(Arc::clone(&graph), 1);
         Ok(Self {
             graph,
             sampler,
-            carries_weights: false,
+            sampling,
             config,
             peak: Mutex::default(),
             on_progress: OnProgress::default(),
@@ -139,9 +141,22 @@ impl LayerWiseInference {
     /// # Errors
     /// Returns [`Error::Sample`] if the graph has no weights.
     pub fn carry_weights(self) -> Result<Self> {
-        let config = SamplerConfig::full(1).with_weights(EdgeWeights::Stored);
-        let sampler = NeighborSampler::with_config(Arc::clone(&self.graph), config)?;
-        Ok(Self { sampler, carries_weights: true, ..self })
+        let sampling = self.sampling.clone().with_weights(EdgeWeights::Stored);
+        self.with_sampling(sampling)
+    }
+
+    /// Passes the graph's edge types to the layers with each block, for models that use them.
+    ///
+    /// # Errors
+    /// Returns [`Error::Sample`] if the graph has no edge types.
+    pub fn carry_edge_types(self) -> Result<Self> {
+        let sampling = self.sampling.clone().with_edge_types();
+        self.with_sampling(sampling)
+    }
+
+    fn with_sampling(self, sampling: SamplerConfig) -> Result<Self> {
+        let sampler = NeighborSampler::with_config(Arc::clone(&self.graph), sampling.clone())?;
+        Ok(Self { sampler, sampling, ..self })
     }
 
     /// Reports the finished rows over all layers after each range of nodes.
@@ -282,7 +297,7 @@ impl<M: LayerWiseModel> Run<'_, M> {
             None => Activations::in_memory(n_nodes, d_out)?,
             Some(folder) => Activations::in_file(folder)?,
         };
-        let cost = RangeCost::new(d_in, d_out, source.dtype(), self.inference.carries_weights);
+        let cost = RangeCost::new(d_in, d_out, source.dtype(), &self.inference.sampling);
         let mut n_done = layer * n_nodes;
         for nodes in Ranges::new(graph, cost, self.inference.config.range_bytes) {
             let rows = self.range(layer, source, nodes?, scratch)?;

@@ -102,6 +102,9 @@ pub struct SamplingInfo {
     pub rule: StoredRule,
     /// The kind of edge weights: `none`, `stored` or `unbiased`.
     pub edge_weights: StoredEdgeWeights,
+    /// True if blocks have edge types; absent if they do not.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub edge_types: bool,
     /// True if the graph has self loops and edge weights of [`gcn_norm`](kiln_graph::gcn_norm).
     pub gcn_norm: bool,
 }
@@ -145,7 +148,8 @@ impl SamplingInfo {
             Rule::Custom { .. } => StoredRule::Custom(name),
             _ => StoredRule::BuiltIn(name.unwrap_or_default()),
         };
-        Self { fanouts: config.fanouts.iter().map(fanout).collect(), rule, edge_weights, gcn_norm }
+        let fanouts = config.fanouts.iter().map(fanout).collect();
+        Self { fanouts, rule, edge_weights, edge_types: config.edge_types, gcn_norm }
     }
 
     /// Returns the fanouts, input layer first.

@@ -308,6 +308,9 @@ impl NodePredictor {
         if self.sampling().edge_weights() != EdgeWeights::None {
             inference = inference.carry_weights()?;
         }
+        if self.sampling().edge_types {
+            inference = inference.carry_edge_types()?;
+        }
         let network = self.model.node_network()?;
         let LayerWiseRows { outputs, embeddings } =
             network.exact(&inference, &*self.features, wanted, self.model.device())?;
@@ -384,6 +387,7 @@ impl NodePredictor {
             return Err(ModelError::CustomRule { rule }.into());
         };
         let config = SamplerConfig::new(fanouts).with_rule(rule).with_weights(sampling.edge_weights());
+        let config = SamplerConfig { edge_types: sampling.edge_types, ..config };
         match &self.graph {
             GraphAccess::Whole(graph) => Ok(Arc::new(NeighborSampler::with_config(graph.clone(), config)?)),
             GraphAccess::Sampled { sampler, .. } => sampler(config),

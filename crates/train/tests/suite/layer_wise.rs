@@ -251,6 +251,43 @@ fn edge_weights_and_half_precision_features_reach_the_layers() {
     assert_eq!(floats(&outputs), [7.0 * 35.0, 2.0 * 700.0, 3.0 * 2.0 + 5.0 * 700.0]);
 }
 
+/// A model without parameters whose layers return the sum of the neighbours times the types of their edges.
+#[derive(Module, Debug)]
+struct SumByType;
+
+impl BlockModel for SumByType {
+    fn n_layers(&self) -> usize {
+        2
+    }
+
+    fn layer(&self, _: usize, block: &DeviceBlock, x: Tensor<2>, _: &ForwardContext) -> Tensor<2> {
+        let edge_types = block.edge_types().expect("the blocks should carry edge types").clone().float();
+        let weights = block.weights().expect("the blocks should carry weights").clone() * edge_types;
+        ops::aggregate(block, x, Aggregation { weights: Some(weights), ..Reduction::Sum.into() })
+    }
+}
+
+impl LayerWiseModel for SumByType {
+    fn widths(&self, _: usize) -> [usize; 2] {
+        [1, 1]
+    }
+}
+
+#[test]
+fn edge_types_reach_the_layers_together_with_weights() {
+    // The edges and their types are 0 -> 1 (2), 1 -> 2 (3), 0 -> 2 (0) and 2 -> 0 (255).
+    let builder = CscBuilder::new(3).edge_types(&[2, 3, 0, 255]).weights(&[1.0, 1.0, 1.0, 2.0]);
+    let graph = Arc::new(builder.build(&[0, 1, 0, 2], &[1, 2, 2, 0]).unwrap());
+    let features = DenseFeatures::from_f32(vec![1.0, 10.0, 100.0], 1).unwrap();
+    for range_bytes in BUDGETS {
+        let inference = LayerWiseInference::new(graph.clone(), in_memory(range_bytes)).unwrap();
+        let inference = inference.carry_edge_types().unwrap().carry_weights().unwrap();
+        let outputs = inference.outputs(&SumByType, &features, &Device::flex()).unwrap();
+        // The outputs of the first layer are 51,000, 2 and 30.
+        assert_eq!(floats(&outputs), [510.0 * 30.0, 2.0 * 51_000.0, 3.0 * 2.0]);
+    }
+}
+
 #[test]
 fn rejects_features_models_limits_and_labels_that_do_not_fit() {
     let (data, device) = (sbm(), Device::flex());
@@ -273,6 +310,9 @@ fn rejects_features_models_limits_and_labels_that_do_not_fit() {
     let error = inference.outputs(&broken, &*data.features, &device).unwrap_err();
     assert!(matches!(error, Error::BadSetting { what: "the number of layers", .. }), "{error}");
     assert!(matches!(inference.carry_weights(), Err(Error::Sample(kiln_sample::Error::NoWeights))));
+    let inference = exact(&data, LayerWiseConfig::default());
+    let error = inference.carry_edge_types().unwrap_err();
+    assert!(matches!(error, Error::Sample(kiln_sample::Error::NoEdgeTypes)), "{error}");
 
     let spill = Spill { memory_bytes: 8 * 300 - 1, folder: "no-such-folder".into() };
     let mut config = LayerWiseConfig { range_bytes: 1, spill: Some(spill) };
