@@ -166,6 +166,12 @@ impl SamplingInfo {
         }
     }
 
+    /// Returns the configuration of a sampler with these fanouts and this rule, and the edge weights and types of this
+    /// description.
+    pub(crate) fn config(&self, fanouts: Vec<Fanout>, rule: Rule) -> SamplerConfig {
+        SamplerConfig { fanouts, rule, weights: self.edge_weights(), edge_types: self.edge_types }
+    }
+
     /// Returns the built-in sampling rule, or `None` if the model was trained with a custom one.
     pub fn rule(&self) -> Option<Rule> {
         match &self.rule {

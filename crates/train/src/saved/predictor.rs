@@ -6,16 +6,14 @@ use kiln_feature::{FeatureBuffer, FeatureStore, Preparation};
 use kiln_graph::{Csc, NodeId, gcn_norm, symmetrize};
 use kiln_kernels::{DeviceBlock, gather_features, to_vec_f32};
 use kiln_loader::Phase;
-use kiln_sample::{
-    EdgeWeights, Fanout, FrontierSampler, NeighborSampler, RngKey, Rule, SamplerConfig, Scratch, Seeds,
-};
+use kiln_sample::{Fanout, FrontierSampler, NeighborSampler, RngKey, Rule, SamplerConfig, Scratch, Seeds};
 
 use crate::error::Result;
 use crate::evaluate::layer_wise::{LayerWiseConfig, LayerWiseInference, LayerWiseRows, WantedRows};
 use crate::evaluate::progress::OnProgress;
 use crate::saved::batches::{BatchesOfRun, PredictedRows, PredictionBatches};
 use crate::saved::error::ModelError;
-use crate::saved::info::{EvaluatedNeighbors, SamplingInfo, StoredRule};
+use crate::saved::info::{EvaluatedNeighbors, SamplingInfo, StoredEdgeWeights, StoredRule};
 use crate::saved::mode::PredictMode;
 use crate::saved::model::SavedModel;
 use crate::saved::outputs::OutputRows;
@@ -303,9 +301,9 @@ impl NodePredictor {
         let GraphAccess::Whole(graph) = &self.graph else {
             return Err(ModelError::NeedsWholeGraph { what: "exact mode" }.into());
         };
-        let inference = LayerWiseInference::new(graph.clone(), config)?;
-        let mut inference = inference.with_progress(self.on_progress.clone());
-        if self.sampling().edge_weights() != EdgeWeights::None {
+        let on_progress = self.on_progress.clone();
+        let mut inference = LayerWiseInference::new(graph.clone(), config)?.with_progress(on_progress);
+        if self.sampling().edge_weights != StoredEdgeWeights::None {
             inference = inference.carry_weights()?;
         }
         if self.sampling().edge_types {
@@ -386,8 +384,7 @@ impl NodePredictor {
             };
             return Err(ModelError::CustomRule { rule }.into());
         };
-        let config = SamplerConfig::new(fanouts).with_rule(rule).with_weights(sampling.edge_weights());
-        let config = SamplerConfig { edge_types: sampling.edge_types, ..config };
+        let config = sampling.config(fanouts, rule);
         match &self.graph {
             GraphAccess::Whole(graph) => Ok(Arc::new(NeighborSampler::with_config(graph.clone(), config)?)),
             GraphAccess::Sampled { sampler, .. } => sampler(config),

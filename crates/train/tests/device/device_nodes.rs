@@ -7,12 +7,12 @@ use std::sync::Arc;
 use burn::tensor::Device;
 use kiln_comm::{Communicator, SingleRank};
 use kiln_data::Dataset;
-use kiln_graph::NodeId;
+use kiln_graph::{Block, NodeId};
 use kiln_kernels::testing::{Uploads, device, read_block, reads_of, uploads_of, values};
 use kiln_kernels::{DeviceFeatures, DeviceGraph, DeviceSampler, is_cpu};
 use kiln_loader::{Batcher, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeBatcher, Phase};
 use kiln_nn::{Aggregate, Sage, SageConfig};
-use kiln_sample::{Fanout, NeighborSampler, Seeds, count_node_accesses};
+use kiln_sample::{Fanout, NeighborSampler, SamplerConfig, Seeds, count_node_accesses};
 use kiln_train::{
     DeviceBatch, DeviceBatcher, DeviceNodeBatcher, EpochReport, HostNodeBatcher, NodeClassification,
     NodeInput, OptimizerConfig, StepReport, TaskTrainer, TrainerConfig, weights_to_bytes,
@@ -166,6 +166,39 @@ fn batches_of_the_device_equal_those_of_the_host() {
         }
         assert_eq!(values(got.x), expected.x.into_f32());
     }
+}
+
+#[test]
+fn edge_types_reach_the_blocks_of_every_batcher() {
+    let (data, device) = (data(400), device());
+    let types: Vec<u8> = (0..data.graph.n_edges()).map(|edge| (edge % 251) as u8).collect();
+    let graph = Arc::new((*data.graph).clone().with_edge_types(types.into()).unwrap());
+    let config = || SamplerConfig::new(FANOUTS).with_edge_types();
+    let on_host = || {
+        let sampler = Arc::new(NeighborSampler::with_config(graph.clone(), config()).unwrap());
+        NodeBatcher::new(sampler, data.features.clone(), data.labels.clone())
+    };
+    let on_device = || {
+        let graph = DeviceGraph::new(graph.clone(), &device).unwrap();
+        let sampler = DeviceSampler::with_config(graph, config()).unwrap();
+        let features = DeviceFeatures::new(data.features.clone(), &device).unwrap();
+        DeviceNodeBatcher::new(sampler.into(), features.into(), data.labels.clone())
+    };
+    fn first<F: Batcher<Item = NodeId, Batch = DeviceBatch<NodeInput>>>(
+        data: &Dataset,
+        batcher: F,
+    ) -> Vec<Block> {
+        let mut batches = loader(data, &SingleRank, batcher, 1).epoch(Phase::Train { epoch: 0 });
+        batches.next().unwrap().unwrap().input.blocks.iter().map(read_block).collect()
+    }
+    let all = graph.edge_types().unwrap();
+    let expected = first(&data, DeviceBatcher::new(on_host(), &device));
+    for block in &expected {
+        let of_block: Vec<u8> = block.edge_ids().iter().map(|edge| all[edge.index()]).collect();
+        assert_eq!(block.edge_types(), Some(&of_block[..]));
+    }
+    assert_eq!(first(&data, HostNodeBatcher::new(on_host(), &device)), expected);
+    assert_eq!(first(&data, on_device()), expected);
 }
 
 /// The thread that launches kernels must not copy the rows: with all rows in pinned memory, it does not.
