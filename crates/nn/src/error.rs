@@ -57,6 +57,14 @@ pub enum Error {
         /// The width of the rows between layers.
         hidden: usize,
     },
+    /// The hidden width cannot be divided into heads.
+    #[error("the hidden width is {hidden}, expected a multiple of the {n_heads} attention heads")]
+    HeadWidth {
+        /// The width of the rows between layers.
+        hidden: usize,
+        /// The number of heads.
+        n_heads: usize,
+    },
     /// A setting is infinite or NaN.
     #[error("{name} is {got}, expected a finite number")]
     NotFinite {

@@ -1,5 +1,5 @@
-//! The parts around the convolutions of [`Sage`](crate::Sage) and [`Gcn`](crate::Gcn): activation, dropout,
-//! normalisation, residual connections and jumping knowledge.
+//! The parts around the convolutions of a model: activation, dropout, normalisation, residual connections and jumping
+//! knowledge.
 
 use std::fmt;
 
@@ -10,10 +10,10 @@ use kiln_kernels::{DeviceBlock, ops};
 use kiln_sample::{KeyDomain, RngKey};
 
 use crate::error::{Error, check_size};
-use crate::stack::{Dropout, Widths, n_weights};
+use crate::stack::{Activation, Dropout, Widths, n_weights};
 use crate::{ForwardContext, JumpingKnowledge, Linear, Normalization, Result};
 
-/// The options of a frame. With the defaults, the model is its convolutions with ReLU and dropout between them.
+/// The options of a frame. With the defaults, the model is its convolutions with the activation and dropout between them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FrameConfig {
     pub(crate) widths: Widths,
@@ -22,6 +22,7 @@ pub(crate) struct FrameConfig {
     pub(crate) norm: Normalization,
     pub(crate) residual: bool,
     pub(crate) jumping: JumpingKnowledge,
+    pub(crate) activation: Activation,
 }
 
 impl FrameConfig {
@@ -82,7 +83,8 @@ impl FrameConfig {
         let head_key = key.fold_in(KeyDomain::Layer, n_layers as u64);
         let head =
             head_width.map(|width| Linear::init(head_key, 0, [width, n_classes], device)).transpose()?;
-        let form = Form { dropout, residual: self.residual, jumping: self.jumping, hidden, n_layers };
+        let &Self { residual, jumping, activation, .. } = self;
+        let form = Form { dropout, residual, jumping, activation, hidden, n_layers };
         Ok(Frame { norms, head, form })
     }
 }
@@ -127,12 +129,13 @@ struct Form {
     dropout: Dropout,
     residual: bool,
     jumping: JumpingKnowledge,
+    activation: Activation,
     hidden: usize,
     n_layers: usize,
 }
 
 impl Frame {
-    /// Runs layer `i` with the convolution `conv`: normalisation, ReLU, dropout and the residual connection follow it,
+    /// Runs layer `i` with the convolution `conv`: normalisation, the activation, dropout and the residual connection follow it,
     /// unless its rows are the outputs.
     pub(crate) fn layer(
         &self,
@@ -142,7 +145,7 @@ impl Frame {
         ctx: &ForwardContext,
         conv: impl FnOnce(Tensor<2>) -> Tensor<2>,
     ) -> Tensor<2> {
-        let Form { dropout, residual, hidden, n_layers, .. } = self.form;
+        let Form { dropout, residual, activation, hidden, n_layers, .. } = self.form;
         let [_, width] = x.dims();
         let earlier = self.keeps_earlier(i).then(|| ops::take_dst(block, x.clone()));
         let x = match earlier {
@@ -158,7 +161,7 @@ impl Frame {
         if let Some(norm) = self.norms.get(i) {
             rows = norm.forward(rows);
         }
-        rows = dropout.after(i, block, rows, ctx);
+        rows = dropout.after(i, block, rows, activation, ctx);
         if let Some(own) = own {
             rows = rows + own;
         }

@@ -7,7 +7,7 @@ use kiln_sample::{KeyDomain, RngKey};
 use serde::{Deserialize, Serialize};
 
 use crate::frame::{FrameConfig, fmt_options};
-use crate::stack::Widths;
+use crate::stack::{Activation, Widths};
 use crate::{
     BlockModel, ForwardContext, Frame, GcnConv, GcnConvConfig, JumpingKnowledge, LayerWiseModel, ModelConfig,
     Normalization, Result,
@@ -119,7 +119,7 @@ impl GcnConfig {
         let &Self { d_in, hidden, n_classes, n_layers, input_dropout, dropout, norm, residual, jumping } =
             self;
         let widths = Widths { d_in, hidden, n_classes, n_layers };
-        FrameConfig { widths, input_dropout, dropout, norm, residual, jumping }
+        FrameConfig { widths, input_dropout, dropout, norm, residual, jumping, activation: Activation::Relu }
     }
 }
 

@@ -17,8 +17,12 @@
 //! ```
 
 mod aggregate;
+mod attention;
 mod error;
 mod frame;
+mod gat;
+mod gat_conv;
+mod gatv2_conv;
 mod gcn;
 mod gcn_conv;
 mod gin;
@@ -30,14 +34,20 @@ mod loss;
 mod mlp;
 mod model;
 mod normalization;
+mod rgcn;
+mod rgcn_conv;
 mod sage;
 mod sage_conv;
 mod stack;
 mod weights;
 
 pub use aggregate::{Aggregate, Readout};
+pub use attention::HeadOutput;
 pub use error::{Error, TensorNames};
 pub use frame::Frame;
+pub use gat::{AttentionKind, Gat, GatConfig, GatLayer};
+pub use gat_conv::{GatConv, GatConvConfig};
+pub use gatv2_conv::{GatV2Conv, GatV2ConvConfig};
 pub use gcn::{Gcn, GcnConfig};
 pub use gcn_conv::{GcnConv, GcnConvConfig};
 pub use gin::{Gin, GinConfig, GinLayer, JumpingKnowledge};
@@ -49,6 +59,8 @@ pub use loss::{ClassLoss, LossSum, TargetLoss};
 pub use mlp::{Mlp, MlpConfig, NodeModule};
 pub use model::{BlockModel, ForwardContext, GraphModel, LayerWiseModel, Mode, ModelConfig};
 pub use normalization::Normalization;
+pub use rgcn::{Rgcn, RgcnConfig};
+pub use rgcn_conv::{RgcnConv, RgcnConvConfig};
 pub use sage::{Sage, SageConfig};
 pub use sage_conv::{SageConv, SageConvConfig};
 pub use weights::{PortableWeights, WeightFormat, load_safetensors, to_safetensors};

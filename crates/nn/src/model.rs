@@ -109,6 +109,18 @@ pub trait ModelConfig: Debug + Clone + Send + Sync + Serialize + DeserializeOwne
         false
     }
 
+    /// Returns the number of relations of a model that reads edge types, all of which must be below it, or `None`, the
+    /// default. [`BlockModel::layer`] of such a model panics on blocks without types.
+    fn n_relations(&self) -> Option<usize> {
+        None
+    }
+
+    /// Returns true if the model is meant for graphs in which each node has a self loop, and for samplers that keep it. The
+    /// default is false.
+    fn needs_self_loops(&self) -> bool {
+        false
+    }
+
     /// Creates a model with initial weights drawn from the key.
     ///
     /// # Errors

@@ -1,6 +1,7 @@
 //! Parts that models with a stack of equal layers share: widths, dropout, and the order of aggregation and product.
 
 use burn::tensor::Tensor;
+use burn::tensor::activation::elu;
 use kiln_kernels::{DeviceBlock, ops};
 
 use crate::error::{check_dropout, check_size};
@@ -48,7 +49,15 @@ pub(crate) fn n_weights(n_layers: usize, d_in: usize, hidden: usize, d_out: usiz
 /// so it differs from the layer numbers that key the masks of the layers' outputs.
 const INPUT: usize = u32::MAX as usize;
 
-/// The dropout before the first layer and, after ReLU, between layers.
+/// The activation after each layer but the last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Activation {
+    Relu,
+    /// The exponential linear unit (Clevert, Unterthiner and Hochreiter 2016) with `alpha = 1`.
+    Elu,
+}
+
+/// The dropout before the first layer and, after the activation, between layers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Dropout {
     input: f64,
@@ -76,19 +85,24 @@ impl Dropout {
         }
     }
 
-    /// Applies ReLU and, in training, dropout to the output `x` of layer `i`.
+    /// Applies the activation and, in training, dropout to the output `x` of layer `i`.
     pub(crate) fn after(
         &self,
         i: usize,
         block: &DeviceBlock,
         x: Tensor<2>,
+        activation: Activation,
         ctx: &ForwardContext,
     ) -> Tensor<2> {
         let dropout = match ctx.mode {
             Mode::Train => self.hidden,
             Mode::Eval => 0.0,
         };
-        ops::relu_dropout(x, block.dst_nodes(), ctx.key, i, dropout)
+        match activation {
+            Activation::Relu => ops::relu_dropout(x, block.dst_nodes(), ctx.key, i, dropout),
+            Activation::Elu if dropout == 0.0 => elu(x, 1.0),
+            Activation::Elu => ops::dropout(elu(x, 1.0), block.dst_nodes(), ctx.key, i, dropout),
+        }
     }
 }
 

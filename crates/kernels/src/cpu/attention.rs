@@ -13,7 +13,7 @@ use crate::cpu::edges::{EdgeRow, SegmentRows, fill_edges, fill_segments};
 use crate::cpu::rows::{Rows, Segments};
 use crate::cpu::sum::Sum;
 use crate::cpu::tasks::in_tasks;
-use crate::cpu::tensor::{contiguous, floats, in_place, ints, matrix, rows};
+use crate::cpu::tensor::{contiguous, floats, in_place, matrix, rows};
 use crate::cpu::term::{LeakySum, SlopeOfSum};
 use crate::device::block::Adjacency;
 use crate::ops::attention::{Attention, AttentionInput};
@@ -205,33 +205,4 @@ pub(super) fn edge_dropout(
             }
         });
     })
-}
-
-/// Returns 1 divided by the number of edges of each edge's type at its destination, `[n_edges, 1]`.
-pub(super) fn relation_shares(
-    block: &Adjacency<Flex>,
-    types: &IntTensor<Flex>,
-    n_types: usize,
-) -> FloatTensor<Flex> {
-    let shares = Shares { types: ints(types), n_types };
-    let values = fill_segments(by_dst(block), 1, &shares);
-    FloatTensor::<Flex>::from_data(TensorData::new(values, [block.n_edges, 1]))
-}
-
-struct Shares<'a> {
-    types: &'a [i32],
-    n_types: usize,
-}
-
-impl SegmentRows for Shares<'_> {
-    fn write(&self, _: usize, first: usize, out: &mut [f32]) {
-        let types = &self.types[first..first + out.len()];
-        let mut counts = vec![0_u32; self.n_types];
-        for &of_edge in types {
-            counts[of_edge as usize] += 1;
-        }
-        for (out, &of_edge) in out.iter_mut().zip(types) {
-            *out = 1.0 / counts[of_edge as usize] as f32;
-        }
-    }
 }

@@ -9,6 +9,7 @@ mod dense;
 mod dropout;
 mod edges;
 mod fill;
+mod relations;
 mod rows;
 mod sum;
 mod tasks;
@@ -133,7 +134,7 @@ impl BlockOps for Flex {
 
     fn relation_shares(block: Adjacency<Self>, types: IntTensor<Self>, n_types: usize) -> FloatTensor<Self> {
         count_direct();
-        attention::relation_shares(&block, &types, n_types)
+        relations::relation_shares(&block, &types, n_types)
     }
 
     fn adam(state: AdamState<Self>, gradient: FloatTensor<Self>, step: AdamStep) -> AdamState<Self> {

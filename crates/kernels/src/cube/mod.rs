@@ -45,7 +45,7 @@ use crate::ops::aggregation::{Form, Input, Saved, Traced, Weights};
 use crate::ops::attention::{self as reference_attention, Attention, AttentionInput};
 use crate::ops::backend::{BlockAdjoints, BlockOps, CrossEntropy};
 use crate::ops::keep::Keep;
-use crate::ops::reference;
+use crate::ops::{reference, relations};
 
 /// Runs `$kernel` for the element types that it supports and `$reference` for others, and counts which one ran.
 macro_rules! kernel_or_reference {
@@ -148,7 +148,7 @@ impl BlockOps for CubeBackend {
     fn relation_shares(block: Adjacency<Self>, types: IntTensor<Self>, n_types: usize) -> FloatTensor<Self> {
         // Burn's operations on integers run kernels on the device, too, and their atomics add in any order exactly.
         count_direct();
-        reference_attention::relation_shares(&block, types, n_types)
+        relations::relation_shares(&block, types, n_types)
     }
 
     fn adam(state: AdamState<Self>, gradient: FloatTensor<Self>, step: AdamStep) -> AdamState<Self> {

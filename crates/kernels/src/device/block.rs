@@ -196,6 +196,21 @@ impl DeviceEdges {
         }
     }
 
+    /// Creates one edge per destination, from sources on a device.
+    pub(crate) fn one_per_dst(indices: Tensor<1, Int>, n_src: usize) -> Self {
+        let n_edges = indices.dims()[0];
+        let indptr = Tensor::arange(0..n_edges as i64 + 1, (&indices.device(), DType::I32));
+        Self {
+            n_src,
+            n_dst: n_edges,
+            n_edges,
+            most_in_edges: 1,
+            indptr,
+            indices,
+            by_source: Arc::new(BySource::default()),
+        }
+    }
+
     pub(crate) fn adjacency(&self) -> Adjacency<Dispatch> {
         Adjacency {
             indptr: self.indptr.clone().into_dispatch(),

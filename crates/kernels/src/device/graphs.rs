@@ -84,6 +84,12 @@ impl DeviceRows {
         Self(DeviceEdges::new(n_rows, offsets, rows.to_vec(), None, &device.clone().inner()))
     }
 
+    /// Takes indices of rows of a matrix with `n_rows` rows, as i32, that are on their device already. The indices are not
+    /// checked.
+    pub(crate) fn of_indices(rows: Tensor<1, Int>, n_rows: usize) -> Self {
+        Self(DeviceEdges::one_per_dst(rows, n_rows))
+    }
+
     /// The number of rows of the matrix.
     pub fn n_rows(&self) -> usize {
         self.0.n_src

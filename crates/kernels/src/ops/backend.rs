@@ -10,7 +10,7 @@ use crate::ops::adam::{AdamState, AdamStep};
 use crate::ops::aggregation::{self, Form, Input, Saved, Sums, Traced, Weights};
 use crate::ops::attention::{self, Attention, AttentionInput};
 use crate::ops::keep::Keep;
-use crate::ops::reference;
+use crate::ops::{reference, relations};
 
 /// The ops that a backend provides. The default of each op is the reference implementation in Burn's tensor operations;
 /// a backend with its own loops or kernels overrides the default.
@@ -100,14 +100,14 @@ pub(crate) trait BlockOps: Backend {
         attention::reference_dropout::<Self>(x, edge_ids, key, keep)
     }
 
-    /// Returns 1 divided by the number of edges of each edge's type at its destination, `[n_edges, 1]`, as f32.
+    /// Returns 1 divided by the number of edges of each edge's type at its destination, `[n_edges]`, as f32.
     fn relation_shares(
         #[extension_type] block: Adjacency<Self>,
         types: IntTensor<Self>,
         n_types: usize,
     ) -> FloatTensor<Self> {
         count_reference();
-        attention::relation_shares(&block, types, n_types)
+        relations::relation_shares(&block, types, n_types)
     }
 
     fn adam(

@@ -25,6 +25,7 @@ pub(crate) mod backend;
 pub(crate) mod keep;
 mod precision;
 pub(crate) mod reference;
+pub(crate) mod relations;
 
 use burn::backend::Dispatch;
 use burn::tensor::activation::log_softmax;
@@ -42,6 +43,7 @@ pub use crate::ops::adam::AdamStep;
 pub use crate::ops::aggregation::{Aggregation, MessageWeights, OwnRow, Reduction};
 pub use crate::ops::attention::{attention_scores, edge_dropout, edge_softmax};
 pub use crate::ops::precision::{MatmulPrecision, matmul_precision, set_matmul_precision};
+pub use crate::ops::relations::relation_weights;
 
 /// Aggregates the rows of each destination's sources.
 ///

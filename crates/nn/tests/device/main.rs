@@ -5,6 +5,7 @@ mod frame;
 mod gcn;
 mod gin;
 mod gin_init;
+mod layer_values;
 mod link;
 mod loss;
 mod normalization;

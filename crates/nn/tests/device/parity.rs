@@ -33,7 +33,7 @@ struct Expected {
 
 /// Reads a file of `tests/parity`. The variable that cargo sets is also read at run time, because the program may have
 /// been copied to a machine on which the checkout has another path.
-fn read(name: &str) -> Vec<u8> {
+pub(crate) fn read(name: &str) -> Vec<u8> {
     let folder = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
     std::fs::read(Path::new(&folder).join("tests/parity").join(name)).unwrap()
 }

@@ -14,7 +14,7 @@ use crate::ops::check_rows;
 use crate::ops::keep::Keep;
 
 pub(crate) use reference::{
-    edge_dropout as reference_dropout, relation_shares, scores, scores_adjoint, softmax, softmax_adjoint,
+    edge_dropout as reference_dropout, scores, scores_adjoint, softmax, softmax_adjoint,
 };
 
 /// Computes the attention scores of a block's edges (Brody, Alon and Yahav 2022, equation 7):

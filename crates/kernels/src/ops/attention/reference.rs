@@ -2,7 +2,7 @@
 
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Backend, TensorMetadata, get_or_init_device_settings};
-use burn::tensor::{FloatDType, IndexingUpdateOp, Shape, TensorData, read_sync};
+use burn::tensor::{IndexingUpdateOp, Shape, TensorData, read_sync};
 use kiln_sample::RngKey;
 
 use super::{Attention, AttentionInput};
@@ -125,23 +125,4 @@ pub(crate) fn edge_dropout<B: Backend>(
     let mask = TensorData::new(mask, shape).convert_dtype(x.dtype());
     let mask = B::float_from_data(mask, &x.device());
     B::float_mul(x, mask)
-}
-
-/// The reference of [`crate::ops::relation_shares`].
-pub(crate) fn relation_shares<B: Backend>(
-    block: &Adjacency<B>,
-    types: IntTensor<B>,
-    n_types: usize,
-) -> FloatTensor<B> {
-    let (device, n_edges) = (types.device(), block.n_edges);
-    let shape = Shape::new([n_edges, 1]);
-    if n_edges == 0 {
-        return B::float_zeros(shape, &device, FloatDType::F32);
-    }
-    let pairs = B::int_add(B::int_mul_scalar(edge_dsts(block), (n_types as i64).into()), types);
-    let zeros = B::int_zeros(Shape::new([block.n_dst * n_types]), &device, INDEX);
-    let ones = B::int_ones(Shape::new([n_edges]), &device, INDEX);
-    let counts = B::int_select_assign(zeros, 0, pairs.clone(), ones, IndexingUpdateOp::Add);
-    let counts = B::int_into_float(B::int_select(counts, 0, pairs), FloatDType::F32);
-    B::float_reshape(B::float_recip(counts), shape)
 }

@@ -1,0 +1,90 @@
+//! The parts that attention layers share: the softmax of the scores, dropout, the weighted sum, and the bias.
+
+use burn::module::Param;
+use burn::tensor::{Device, Tensor};
+use kiln_kernels::DeviceBlock;
+use kiln_kernels::ops::{self, Aggregation, MessageWeights, Reduction};
+
+use crate::error::{check_dropout, check_size, check_weight};
+use crate::init::zeros;
+use crate::{Error, ForwardContext, Mode, Result};
+
+/// The combination of the heads of an attention layer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HeadOutput {
+    /// The rows of the heads are concatenated, `[n_dst, n_heads * d_head]`.
+    Concat,
+    /// The rows of the heads are averaged, `[n_dst, d_head]`.
+    Mean,
+}
+
+/// The options of an attention layer that have no parameters.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Heads {
+    pub(crate) n_heads: usize,
+    pub(crate) d_head: usize,
+    pub(crate) output: HeadOutput,
+    pub(crate) negative_slope: f64,
+    pub(crate) dropout: f64,
+}
+
+impl Heads {
+    pub(crate) fn check(&self, d_in: usize) -> Result<()> {
+        check_size("n_heads", self.n_heads)?;
+        check_size("d_head", self.d_head)?;
+        check_weight(d_in, self.n_heads.saturating_mul(self.d_head))?;
+        check_dropout("attention_dropout", self.dropout)?;
+        if self.negative_slope.is_finite() {
+            return Ok(());
+        }
+        Err(Error::NotFinite { name: "negative_slope", got: self.negative_slope as f32 })
+    }
+
+    /// Returns the width of the rows of all heads together.
+    pub(crate) fn width(&self) -> usize {
+        self.n_heads * self.d_head
+    }
+
+    /// Returns the width of the output rows.
+    pub(crate) fn d_out(&self) -> usize {
+        match self.output {
+            HeadOutput::Concat => self.width(),
+            HeadOutput::Mean => self.d_head,
+        }
+    }
+
+    pub(crate) fn bias(&self, device: &Device) -> Param<Tensor<1>> {
+        zeros(self.d_out(), device)
+    }
+
+    pub(crate) fn slope(&self) -> f32 {
+        self.negative_slope as f32
+    }
+
+    /// Sums the rows of the sources, `[n_src, n_heads * d_head]`, with the attention weights that follow from the scores,
+    /// `[n_edges, n_heads]`. `layer` keys the dropout of the weights.
+    pub(crate) fn attend(
+        &self,
+        layer: usize,
+        block: &DeviceBlock,
+        scores: Tensor<2>,
+        rows: Tensor<2>,
+        bias: Tensor<1>,
+        ctx: &ForwardContext,
+    ) -> Tensor<2> {
+        let mut weights = ops::edge_softmax(block, scores);
+        if ctx.mode == Mode::Train {
+            weights = ops::edge_dropout(block, weights, ctx.key, layer, self.dropout);
+        }
+        let weights = Some(MessageWeights::PerHead(weights));
+        let heads = ops::aggregate(block, rows, Aggregation { weights, ..Reduction::Sum.into() });
+        let rows = match self.output {
+            HeadOutput::Concat => heads,
+            HeadOutput::Mean => {
+                let [n_dst, _] = heads.dims();
+                heads.reshape([n_dst, self.n_heads, self.d_head]).mean_dim(1).squeeze_dim(1)
+            }
+        };
+        rows + bias.unsqueeze()
+    }
+}

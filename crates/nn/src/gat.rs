@@ -1,0 +1,296 @@
+use burn::module::Module;
+use burn::tensor::{Device, Tensor};
+use kiln_kernels::DeviceBlock;
+use kiln_sample::{KeyDomain, RngKey};
+use serde::{Deserialize, Serialize};
+
+use crate::error::check_size;
+use crate::frame::FrameConfig;
+use crate::stack::{Activation, Widths};
+use crate::{
+    BlockModel, Error, ForwardContext, Frame, GatConv, GatConvConfig, GatV2Conv, GatV2ConvConfig, HeadOutput,
+    JumpingKnowledge, LayerWiseModel, ModelConfig, Normalization, Result,
+};
+
+/// The attention of a [`Gat`] model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AttentionKind {
+    /// That of [`GatConv`].
+    #[default]
+    Gat,
+    /// That of [`GatV2Conv`], without shared weights.
+    GatV2,
+}
+
+/// The configuration of a [`Gat`] model.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GatConfig {
+    /// Width of the input features.
+    pub d_in: usize,
+    /// Width of the rows between layers, of all heads together: a multiple of `n_heads`.
+    pub hidden: usize,
+    /// Width of the output rows, one column per class.
+    pub n_classes: usize,
+    /// Number of layers, at least 1.
+    pub n_layers: usize,
+    /// The attention.
+    #[serde(default)]
+    pub attention: AttentionKind,
+    /// Number of attention heads of each layer but the last. Their rows are concatenated.
+    pub n_heads: usize,
+    /// Number of attention heads of the last layer. Their rows are averaged. With jumping knowledge, the last layer has
+    /// `n_heads` concatenated heads instead.
+    pub n_output_heads: usize,
+    /// The slope of the leaky ReLU of the scores below 0.
+    pub negative_slope: f64,
+    /// Probability that dropout zeroes an attention weight, in `[0, 1)`.
+    pub attention_dropout: f64,
+    /// Probability that dropout zeroes a value of the input features, in `[0, 1)`.
+    pub input_dropout: f64,
+    /// Probability that dropout zeroes a value between layers, in `[0, 1)`.
+    pub dropout: f64,
+    /// Normalisation of each layer's rows before the activation, except of the outputs: [`Normalization::None`] or
+    /// [`Normalization::Layer`].
+    #[serde(default)]
+    pub norm: Normalization,
+    /// True to add a node's own row to the result of each layer whose input and output have the hidden width (He,
+    /// Zhang, Ren and Sun 2016), after activation and dropout. The outputs have no residual connection.
+    #[serde(default)]
+    pub residual: bool,
+    /// The layers from which the outputs are computed: any but [`JumpingKnowledge::Sum`]. Except for
+    /// [`JumpingKnowledge::Direct`], all layers have the hidden width, and a linear layer follows them.
+    #[serde(default)]
+    pub jumping: JumpingKnowledge,
+}
+
+impl GatConfig {
+    /// Creates a configuration of three layers with a hidden width of 256, which are 4 heads of 64, one output head, and a
+    /// dropout of 0.5 between layers.
+    pub fn new(d_in: usize, n_classes: usize) -> Self {
+        Self {
+            d_in,
+            hidden: 256,
+            n_classes,
+            n_layers: 3,
+            attention: AttentionKind::Gat,
+            n_heads: 4,
+            n_output_heads: 1,
+            negative_slope: 0.2,
+            attention_dropout: 0.0,
+            input_dropout: 0.0,
+            dropout: 0.5,
+            norm: Normalization::None,
+            residual: false,
+            jumping: JumpingKnowledge::Direct,
+        }
+    }
+
+    /// Creates the configuration of the paper for Cora (section 3.3): two layers, 8 heads of 8 columns, one output head,
+    /// and a dropout of 0.6 of the input features, between the layers and of the attention weights.
+    pub fn cora(d_in: usize, n_classes: usize) -> Self {
+        let (hidden, n_layers, n_heads, n_output_heads) = (64, 2, 8, 1);
+        let (attention_dropout, input_dropout, dropout) = (0.6, 0.6, 0.6);
+        let new = Self::new(d_in, n_classes);
+        Self { hidden, n_layers, n_heads, n_output_heads, attention_dropout, input_dropout, dropout, ..new }
+    }
+
+    /// Sets the width of the rows between layers.
+    #[must_use]
+    pub fn hidden(self, hidden: usize) -> Self {
+        Self { hidden, ..self }
+    }
+
+    /// Sets the number of layers.
+    #[must_use]
+    pub fn layers(self, n_layers: usize) -> Self {
+        Self { n_layers, ..self }
+    }
+
+    /// Sets the attention.
+    #[must_use]
+    pub fn attention(self, attention: AttentionKind) -> Self {
+        Self { attention, ..self }
+    }
+
+    /// Sets the number of heads of each layer but the last.
+    #[must_use]
+    pub fn heads(self, n_heads: usize) -> Self {
+        Self { n_heads, ..self }
+    }
+
+    /// Sets the number of heads of the last layer.
+    #[must_use]
+    pub fn output_heads(self, n_output_heads: usize) -> Self {
+        Self { n_output_heads, ..self }
+    }
+
+    /// Sets the dropout of the attention weights.
+    #[must_use]
+    pub fn attention_dropout(self, attention_dropout: f64) -> Self {
+        Self { attention_dropout, ..self }
+    }
+
+    /// Sets the dropout of the input features.
+    #[must_use]
+    pub fn input_dropout(self, input_dropout: f64) -> Self {
+        Self { input_dropout, ..self }
+    }
+
+    /// Sets the dropout between layers.
+    #[must_use]
+    pub fn dropout(self, dropout: f64) -> Self {
+        Self { dropout, ..self }
+    }
+
+    /// Sets the normalisation of hidden rows.
+    #[must_use]
+    pub fn norm(self, norm: Normalization) -> Self {
+        Self { norm, ..self }
+    }
+
+    /// Sets whether layers have residual connections.
+    #[must_use]
+    pub fn residual(self, residual: bool) -> Self {
+        Self { residual, ..self }
+    }
+
+    /// Sets the layers from which the outputs are computed.
+    #[must_use]
+    pub fn jumping(self, jumping: JumpingKnowledge) -> Self {
+        Self { jumping, ..self }
+    }
+
+    /// Creates a model with initial weights drawn from the key; layer `i` uses `key.fold_in(KeyDomain::Layer, i)`.
+    ///
+    /// # Errors
+    /// Returns an error if a width, a number of heads or the number of layers is 0 or too large, if the hidden width is not
+    /// a multiple of the number of heads, if a dropout is not in `[0, 1)`, if `norm` or `jumping` has a value for another
+    /// kind of model, or if no layer could have a residual connection.
+    pub fn init(&self, key: RngKey, device: &Device) -> Result<Gat> {
+        let frame = self.frame();
+        let layer = |(i, widths)| self.layer(i, widths, key.fold_in(KeyDomain::Layer, i as u64), device);
+        let layers = frame.of_convs()?.into_iter().enumerate().map(layer).collect::<Result<_>>()?;
+        Ok(Gat { layers, frame: frame.init(key, device)? })
+    }
+
+    fn layer(&self, i: usize, [d_in, d_out]: [usize; 2], key: RngKey, device: &Device) -> Result<GatLayer> {
+        let &Self { negative_slope, attention_dropout, .. } = self;
+        let gives_scores = self.jumping == JumpingKnowledge::Direct && i + 1 == self.n_layers;
+        let (n_heads, d_head, output) = if gives_scores {
+            (self.n_output_heads, d_out, HeadOutput::Mean)
+        } else {
+            check_size("n_heads", self.n_heads)?;
+            if !d_out.is_multiple_of(self.n_heads) {
+                return Err(Error::HeadWidth { hidden: d_out, n_heads: self.n_heads });
+            }
+            (self.n_heads, d_out / self.n_heads, HeadOutput::Concat)
+        };
+        Ok(match self.attention {
+            AttentionKind::Gat => {
+                let config =
+                    GatConvConfig { d_in, d_head, n_heads, output, negative_slope, attention_dropout };
+                GatLayer::Gat(config.init(key, device)?)
+            }
+            AttentionKind::GatV2 => {
+                let new = GatV2ConvConfig::new(d_in, d_head, n_heads);
+                let config = GatV2ConvConfig { output, negative_slope, attention_dropout, ..new };
+                GatLayer::GatV2(config.init(key, device)?)
+            }
+        })
+    }
+
+    fn frame(&self) -> FrameConfig {
+        let &Self {
+            d_in, hidden, n_classes, n_layers, input_dropout, dropout, norm, residual, jumping, ..
+        } = self;
+        let widths = Widths { d_in, hidden, n_classes, n_layers };
+        let activation = Activation::Elu;
+        FrameConfig { widths, input_dropout, dropout, norm, residual, jumping, activation }
+    }
+}
+
+impl ModelConfig for GatConfig {
+    const KIND: &'static str = "gat";
+    type Model = Gat;
+
+    fn for_dims(d_in: usize, n_classes: usize) -> Self {
+        Self::new(d_in, n_classes)
+    }
+
+    fn d_in(&self) -> Option<usize> {
+        Some(self.d_in)
+    }
+
+    fn d_out(&self) -> Option<usize> {
+        Some(self.n_classes)
+    }
+
+    fn n_layers(&self) -> usize {
+        self.n_layers
+    }
+
+    fn min_parameters(&self) -> u64 {
+        self.frame().n_weights(1)
+    }
+
+    fn needs_self_loops(&self) -> bool {
+        true
+    }
+
+    fn init(&self, key: RngKey, device: &Device) -> Result<Gat> {
+        self.init(key, device)
+    }
+}
+
+/// A graph attention network (Veličković et al. 2018; with [`AttentionKind::GatV2`] Brody et al. 2022): attention layers, with
+/// ELU and then dropout after each but the last, and dropout of the input features and of the attention weights.
+///
+/// The mask of a row is a function of its node's global id, that of an attention weight of its edge's id, and both of the
+/// layer and the key of the step. They do not depend on the distribution of a step's seeds over ranks.
+#[derive(Module, Debug)]
+pub struct Gat {
+    /// The layers, input layer first.
+    pub layers: Vec<GatLayer>,
+    /// Normalisations and the linear layer of jumping knowledge; without parameters if the options are not used.
+    pub frame: Frame,
+}
+
+/// A layer of a [`Gat`] model.
+#[derive(Module, Debug)]
+#[allow(clippy::large_enum_variant, reason = "a model has a few layers, all of the same kind")]
+pub enum GatLayer {
+    /// A layer with [`AttentionKind::Gat`].
+    Gat(GatConv),
+    /// A layer with [`AttentionKind::GatV2`].
+    GatV2(GatV2Conv),
+}
+
+impl GatLayer {
+    fn widths(&self) -> [usize; 2] {
+        match self {
+            Self::Gat(conv) => conv.widths(),
+            Self::GatV2(conv) => conv.widths(),
+        }
+    }
+}
+
+impl BlockModel for Gat {
+    fn n_layers(&self) -> usize {
+        self.layers.len()
+    }
+
+    fn layer(&self, i: usize, block: &DeviceBlock, x: Tensor<2>, ctx: &ForwardContext) -> Tensor<2> {
+        self.frame.layer(i, block, x, ctx, |x| match &self.layers[i] {
+            GatLayer::Gat(conv) => conv.forward(i, block, x, ctx),
+            GatLayer::GatV2(conv) => conv.forward(i, block, x, ctx),
+        })
+    }
+}
+
+impl LayerWiseModel for Gat {
+    fn widths(&self, i: usize) -> [usize; 2] {
+        self.frame.widths(i, self.layers[i].widths())
+    }
+}

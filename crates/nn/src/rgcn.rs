@@ -1,0 +1,205 @@
+use burn::module::Module;
+use burn::tensor::{Device, Tensor};
+use kiln_kernels::DeviceBlock;
+use kiln_sample::{KeyDomain, RngKey};
+use serde::{Deserialize, Serialize};
+
+use crate::frame::FrameConfig;
+use crate::stack::{Activation, Widths};
+use crate::{
+    BlockModel, ForwardContext, Frame, JumpingKnowledge, LayerWiseModel, ModelConfig, Normalization, Result,
+    RgcnConv, RgcnConvConfig,
+};
+
+/// The configuration of a [`Rgcn`] model.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RgcnConfig {
+    /// Width of the input features.
+    pub d_in: usize,
+    /// Width of the rows between layers.
+    pub hidden: usize,
+    /// Width of the output rows, one column per class.
+    pub n_classes: usize,
+    /// Number of layers, at least 1.
+    pub n_layers: usize,
+    /// Number of relations: one more than the largest edge type of the graph, 1 to 256.
+    pub n_relations: usize,
+    /// Number of bases of each layer, at least 1.
+    pub n_bases: usize,
+    /// Probability that dropout zeroes a value of the input features, in `[0, 1)`.
+    pub input_dropout: f64,
+    /// Probability that dropout zeroes a value between layers, in `[0, 1)`.
+    pub dropout: f64,
+    /// Normalisation of each layer's rows before the activation, except of the outputs: [`Normalization::None`] or
+    /// [`Normalization::Layer`].
+    #[serde(default)]
+    pub norm: Normalization,
+    /// True to add a node's own row to the result of each layer whose input and output have the hidden width (He,
+    /// Zhang, Ren and Sun 2016), after activation and dropout. The outputs have no residual connection.
+    #[serde(default)]
+    pub residual: bool,
+    /// The layers from which the outputs are computed: any but [`JumpingKnowledge::Sum`]. Except for
+    /// [`JumpingKnowledge::Direct`], all layers have the hidden width, and a linear layer follows them.
+    #[serde(default)]
+    pub jumping: JumpingKnowledge,
+}
+
+impl RgcnConfig {
+    /// Creates a configuration of three layers with a hidden width of 256, 4 bases, and a dropout of 0.5 between layers.
+    pub fn new(d_in: usize, n_classes: usize, n_relations: usize) -> Self {
+        Self {
+            d_in,
+            hidden: 256,
+            n_classes,
+            n_layers: 3,
+            n_relations,
+            n_bases: 4,
+            input_dropout: 0.0,
+            dropout: 0.5,
+            norm: Normalization::None,
+            residual: false,
+            jumping: JumpingKnowledge::Direct,
+        }
+    }
+
+    /// Sets the width of the rows between layers.
+    #[must_use]
+    pub fn hidden(self, hidden: usize) -> Self {
+        Self { hidden, ..self }
+    }
+
+    /// Sets the number of layers.
+    #[must_use]
+    pub fn layers(self, n_layers: usize) -> Self {
+        Self { n_layers, ..self }
+    }
+
+    /// Sets the number of bases.
+    #[must_use]
+    pub fn bases(self, n_bases: usize) -> Self {
+        Self { n_bases, ..self }
+    }
+
+    /// Sets the dropout of the input features.
+    #[must_use]
+    pub fn input_dropout(self, input_dropout: f64) -> Self {
+        Self { input_dropout, ..self }
+    }
+
+    /// Sets the dropout between layers.
+    #[must_use]
+    pub fn dropout(self, dropout: f64) -> Self {
+        Self { dropout, ..self }
+    }
+
+    /// Sets the normalisation of hidden rows.
+    #[must_use]
+    pub fn norm(self, norm: Normalization) -> Self {
+        Self { norm, ..self }
+    }
+
+    /// Sets whether layers have residual connections.
+    #[must_use]
+    pub fn residual(self, residual: bool) -> Self {
+        Self { residual, ..self }
+    }
+
+    /// Sets the layers from which the outputs are computed.
+    #[must_use]
+    pub fn jumping(self, jumping: JumpingKnowledge) -> Self {
+        Self { jumping, ..self }
+    }
+
+    /// Creates a model with initial weights drawn from the key; layer `i` uses `key.fold_in(KeyDomain::Layer, i)`.
+    ///
+    /// # Errors
+    /// Returns an error if a width or number is 0 or too large, if a dropout is not in `[0, 1)`, if `norm` or `jumping` has
+    /// a value for another kind of model, or if no layer could have a residual connection.
+    pub fn init(&self, key: RngKey, device: &Device) -> Result<Rgcn> {
+        let &Self { n_relations, n_bases, .. } = self;
+        let frame = self.frame();
+        let layer = |(i, [d_in, d_out]): (usize, [usize; 2])| {
+            let key = key.fold_in(KeyDomain::Layer, i as u64);
+            RgcnConvConfig { d_in, d_out, n_relations, n_bases }.init(key, device)
+        };
+        let layers = frame.of_convs()?.into_iter().enumerate().map(layer).collect::<Result<_>>()?;
+        Ok(Rgcn { layers, frame: frame.init(key, device)? })
+    }
+
+    fn frame(&self) -> FrameConfig {
+        let &Self {
+            d_in, hidden, n_classes, n_layers, input_dropout, dropout, norm, residual, jumping, ..
+        } = self;
+        let widths = Widths { d_in, hidden, n_classes, n_layers };
+        let activation = Activation::Relu;
+        FrameConfig { widths, input_dropout, dropout, norm, residual, jumping, activation }
+    }
+}
+
+impl ModelConfig for RgcnConfig {
+    const KIND: &'static str = "rgcn";
+    type Model = Rgcn;
+
+    /// Returns [`RgcnConfig::new`] for the largest number of relations, 256, of which every graph has some.
+    fn for_dims(d_in: usize, n_classes: usize) -> Self {
+        Self::new(d_in, n_classes, 256)
+    }
+
+    fn d_in(&self) -> Option<usize> {
+        Some(self.d_in)
+    }
+
+    fn d_out(&self) -> Option<usize> {
+        Some(self.n_classes)
+    }
+
+    fn n_layers(&self) -> usize {
+        self.n_layers
+    }
+
+    fn min_parameters(&self) -> u64 {
+        self.frame().n_weights(1 + self.n_bases as u64)
+    }
+
+    fn n_relations(&self) -> Option<usize> {
+        Some(self.n_relations)
+    }
+
+    fn init(&self, key: RngKey, device: &Device) -> Result<Rgcn> {
+        self.init(key, device)
+    }
+}
+
+/// A relational graph convolutional network (Schlichtkrull et al. 2018): [`RgcnConv`] layers, with ReLU and then dropout
+/// after each but the last, and optional dropout of the input features.
+///
+/// Blocks must have edge types. The dropout mask of a row is a function of its node's global id, the layer and the key of
+/// the step. It does not depend on the distribution of a step's seeds over ranks.
+#[derive(Module, Debug)]
+pub struct Rgcn {
+    /// The layers, input layer first.
+    pub layers: Vec<RgcnConv>,
+    /// Normalisations and the linear layer of jumping knowledge; without parameters if the options are not used.
+    pub frame: Frame,
+}
+
+impl BlockModel for Rgcn {
+    fn n_layers(&self) -> usize {
+        self.layers.len()
+    }
+
+    /// Runs layer `i`, followed by ReLU and dropout unless it is the last; see [`BlockModel::layer`].
+    ///
+    /// # Panics
+    /// Panics if the block has no edge types, and when [`BlockModel::layer`] panics.
+    fn layer(&self, i: usize, block: &DeviceBlock, x: Tensor<2>, ctx: &ForwardContext) -> Tensor<2> {
+        self.frame.layer(i, block, x, ctx, |x| self.layers[i].forward(block, x))
+    }
+}
+
+impl LayerWiseModel for Rgcn {
+    fn widths(&self, i: usize) -> [usize; 2] {
+        self.frame.widths(i, self.layers[i].weight_self.dims())
+    }
+}

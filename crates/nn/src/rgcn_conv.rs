@@ -1,0 +1,86 @@
+use burn::module::{Module, Param};
+use burn::tensor::{Device, Tensor};
+use kiln_kernels::DeviceBlock;
+use kiln_kernels::ops::{self, Aggregation, MessageWeights, OwnRow, Reduction};
+use kiln_sample::RngKey;
+
+use crate::Result;
+use crate::error::{check_size, check_weight};
+use crate::init::{NO_GAIN, uniform, xavier_uniform, zeros};
+
+/// The widths and numbers of relations and bases of a [`RgcnConv`] layer.
+#[derive(Debug, Clone)]
+pub struct RgcnConvConfig {
+    /// Width of the input rows.
+    pub d_in: usize,
+    /// Width of the output rows.
+    pub d_out: usize,
+    /// Number of relations: one more than the largest edge type.
+    pub n_relations: usize,
+    /// Number of bases, at least 1. With as many bases as relations, the layer can represent any matrices of relations.
+    pub n_bases: usize,
+}
+
+impl RgcnConvConfig {
+    /// Creates a layer with initial weights drawn from the key: Xavier uniform for each matrix, and a bias of zeros, as
+    /// in PyG's `RGCNConv`. Parameter 0 is the matrix of a node's own row, 1 the matrices of the bases, 2 the coefficients.
+    ///
+    /// # Errors
+    /// Returns an error if a width or number is 0 or too large, or if the matrices would be too large.
+    pub fn init(&self, key: RngKey, device: &Device) -> Result<RgcnConv> {
+        let &Self { d_in, d_out, n_relations, n_bases } = self;
+        check_size("n_relations", n_relations)?;
+        check_size("n_bases", n_bases)?;
+        check_weight(d_in.saturating_mul(n_bases), d_out)?;
+        check_weight(n_relations, n_bases)?;
+        let bound = (6.0 / (d_in + d_out) as f64).sqrt();
+        Ok(RgcnConv {
+            weight_self: xavier_uniform(key, 0, [d_in, d_out], NO_GAIN, device),
+            bases: uniform(key, 1, [n_bases * d_in, d_out], bound, device),
+            coefficients: xavier_uniform(key, 2, [n_relations, n_bases], NO_GAIN, device),
+            bias: zeros(d_out, device),
+        })
+    }
+}
+
+/// A relational graph convolution with basis decomposition (Schlichtkrull, Kipf, Bloem, van den Berg, Titov and Welling
+/// 2018, equations 2 and 3): `h_v = x_v W_self + sum over r of mean({x_u : u -> v with type r}) W_r + b` with
+/// `W_r = sum over b of a[r, b] V_b`.
+///
+/// It is computed as one aggregation and one product,
+/// `[x_v, sum over e of (a[r_e, b] / c_{v, r_e}) x_u for each b] [W_self; V_1; ...; V_B]`, where `c_{v, r}` is the number of
+/// edges of type `r` into `v`. In sampled blocks, these are the sampled edges: the mean over the sampled neighbours of a
+/// relation is an unbiased estimate of the mean over all of them where at least one is sampled, but a relation without a
+/// sampled edge contributes 0, so rare relations are weighted less. With whole neighbourhoods the layer is exact.
+///
+/// A relation without edges in a batch gets a gradient of 0.
+#[derive(Module, Debug)]
+pub struct RgcnConv {
+    /// The weight matrix of a node's own row, `[d_in, d_out]`.
+    pub weight_self: Param<Tensor<2>>,
+    /// The matrices of the bases, one below the other, `[n_bases * d_in, d_out]`.
+    pub bases: Param<Tensor<2>>,
+    /// The coefficients of the bases for each relation, `[n_relations, n_bases]`.
+    pub coefficients: Param<Tensor<2>>,
+    /// The bias, `[d_out]`.
+    pub bias: Param<Tensor<1>>,
+}
+
+impl RgcnConv {
+    /// Runs the layer.
+    ///
+    /// # Shapes
+    /// `x` is `[n_src, d_in]`, the result `[n_dst, d_out]`.
+    ///
+    /// # Panics
+    /// Panics if the block has no edge types, or if `x` does not have this shape. On the CPU, also panics if a type is not
+    /// below the number of relations.
+    pub fn forward(&self, block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
+        let weights = ops::relation_weights(block, self.coefficients.val());
+        let weights = Some(MessageWeights::PerBasis(weights));
+        let own = OwnRow::Concatenated;
+        let rows = ops::aggregate(block, x, Aggregation { reduce: Reduction::Sum, weights, own });
+        let weight = Tensor::cat(vec![self.weight_self.val(), self.bases.val()], 0);
+        ops::linear(self.bias.val().unsqueeze(), rows, weight)
+    }
+}

@@ -1,0 +1,226 @@
+//! Parity of layers with PyG: outputs and gradients of all inputs and parameters equal the values that
+//! `benches/peers/layer_values.py` computed with PyG's layers (`tests/parity/layer_values.json`).
+
+// The lint permits unwrap in test functions only, not in their helpers.
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeMap;
+
+use burn::module::Param;
+use burn::tensor::{Tensor, TensorData};
+use kiln_graph::{Block, BlockParts, EdgeId, LocalId, NodeId};
+use kiln_kernels::DeviceBlock;
+use kiln_kernels::testing::{check_close, device, values};
+use kiln_nn::{ForwardContext, GatConvConfig, GatV2ConvConfig, HeadOutput, Mode, RgcnConv, RgcnConvConfig};
+use kiln_sample::RngKey;
+
+use crate::parity::read;
+
+const TOLERANCE: f32 = 1e-5;
+
+#[derive(serde::Deserialize)]
+struct Values {
+    cases: Vec<Case>,
+}
+
+#[derive(serde::Deserialize)]
+struct Case {
+    name: String,
+    settings: BTreeMap<String, serde_json::Value>,
+    block: BlockValues,
+    inputs: BTreeMap<String, Array>,
+    weights: BTreeMap<String, Array>,
+    out_grad: Array,
+    out: Array,
+    grads: BTreeMap<String, Array>,
+}
+
+#[derive(serde::Deserialize)]
+struct BlockValues {
+    n_src: u32,
+    indptr: Vec<u32>,
+    indices: Vec<u32>,
+    edge_types: Vec<u8>,
+}
+
+#[derive(serde::Deserialize, Clone)]
+struct Array {
+    shape: Vec<usize>,
+    values: Vec<f32>,
+}
+
+impl Array {
+    fn tensor<const D: usize>(&self, shape: [usize; D]) -> Tensor<D> {
+        let data = TensorData::new(self.values.clone(), shape);
+        Tensor::from_data(data, &device().autodiff()).require_grad()
+    }
+
+    /// The tensor with the shape of the file.
+    fn matrix(&self) -> Tensor<2> {
+        self.tensor([self.shape[0], self.shape[1]])
+    }
+
+    /// The transpose of a matrix, row-major.
+    fn transposed(&self) -> Vec<f32> {
+        let n_columns = self.shape[1];
+        (0..n_columns).flat_map(|c| self.values.iter().skip(c).step_by(n_columns)).copied().collect()
+    }
+}
+
+impl Case {
+    fn number(&self, name: &str) -> usize {
+        self.settings[name].as_u64().unwrap() as usize
+    }
+
+    fn is(&self, name: &str) -> bool {
+        self.settings[name].as_bool().unwrap()
+    }
+
+    fn block(&self) -> DeviceBlock {
+        let BlockValues { n_src, indptr, indices, edge_types } = &self.block;
+        let block = Block::new(BlockParts {
+            srcs: (0..*n_src).map(NodeId).collect(),
+            indptr: indptr.clone(),
+            indices: indices.iter().copied().map(LocalId).collect(),
+            edge_ids: (0..indices.len() as u64).map(EdgeId).collect(),
+            weights: None,
+            edge_types: Some(edge_types.clone()),
+        });
+        DeviceBlock::upload(&block, &device())
+    }
+
+    /// A weight of PyG's `Linear`, as a parameter `[d_in, d_out]`.
+    fn linear(&self, name: &str) -> Param<Tensor<2>> {
+        let weight = &self.weights[name];
+        let shape = vec![weight.shape[1], weight.shape[0]];
+        Param::from_tensor(Array { shape, values: weight.transposed() }.matrix())
+    }
+
+    fn vector(&self, name: &str) -> Param<Tensor<1>> {
+        let vector = &self.weights[name];
+        Param::from_tensor(vector.tensor([vector.values.len()]))
+    }
+
+    /// Attention vectors `[1, n_heads, d_head]`, as a parameter `[n_heads, d_head]`.
+    fn heads(&self, name: &str) -> Param<Tensor<2>> {
+        Param::from_tensor(self.weights[name].tensor([self.number("heads"), self.number("d_out")]))
+    }
+
+    /// Runs a layer and checks the output and the gradients. `params` are the names of weights and the parameters for
+    /// them; a matrix of PyG's `Linear` is compared with the transposed gradient.
+    fn check(
+        &self,
+        forward: impl FnOnce(&DeviceBlock, Tensor<2>, &ForwardContext) -> Tensor<2>,
+        matrices: &[(&str, &Param<Tensor<2>>)],
+        vectors: &[(&str, &Param<Tensor<1>>)],
+    ) {
+        println!("{}", self.name);
+        let x = self.inputs["x"].matrix();
+        let ctx = ForwardContext { key: RngKey::new(0), mode: Mode::Train };
+        let out = forward(&self.block(), x.clone(), &ctx);
+        let grads = (out.clone() * self.out_grad.matrix()).sum().backward();
+        check_close(&values(out), &self.out.values, TOLERANCE);
+        check_close(&values(x.grad(&grads).unwrap()), &self.grads["x"].values, TOLERANCE);
+        for (name, param) in matrices {
+            println!("{name}");
+            let got = values(param.val().grad(&grads).unwrap());
+            let expected = &self.grads[*name];
+            let is_linear = name.starts_with("lin");
+            let expected = if is_linear { expected.transposed() } else { expected.values.clone() };
+            check_close(&got, &expected, TOLERANCE);
+        }
+        for (name, param) in vectors {
+            println!("{name}");
+            check_close(&values(param.val().grad(&grads).unwrap()), &self.grads[*name].values, TOLERANCE);
+        }
+        let n_compared = 1 + matrices.len() + vectors.len();
+        assert_eq!(n_compared, self.grads.len(), "some gradients were not compared");
+    }
+}
+
+fn cases(prefix: &str) -> Vec<Case> {
+    let values: Values = serde_json::from_slice(&read("layer_values.json")).unwrap();
+    let cases: Vec<_> = values.cases.into_iter().filter(|case| case.name.starts_with(prefix)).collect();
+    assert!(!cases.is_empty());
+    cases
+}
+
+fn output(case: &Case) -> HeadOutput {
+    if case.is("concat") { HeadOutput::Concat } else { HeadOutput::Mean }
+}
+
+#[test]
+fn gat_conv_equals_pyg() {
+    for case in cases("gat_") {
+        let config = GatConvConfig {
+            output: output(&case),
+            ..GatConvConfig::new(case.number("d_in"), case.number("d_out"), case.number("heads"))
+        };
+        let mut layer = config.init(RngKey::new(0), &device().autodiff()).unwrap();
+        layer.weight = case.linear("lin.weight");
+        layer.attention_src = case.heads("att_src");
+        layer.attention_dst = case.heads("att_dst");
+        layer.bias = case.vector("bias");
+        let matrices = [
+            ("lin.weight", &layer.weight),
+            ("att_src", &layer.attention_src),
+            ("att_dst", &layer.attention_dst),
+        ];
+        let forward = |block: &_, x, ctx: &_| layer.forward(0, block, x, ctx);
+        case.check(forward, &matrices, &[("bias", &layer.bias)]);
+    }
+}
+
+#[test]
+fn gatv2_conv_equals_pyg() {
+    for case in cases("gatv2_") {
+        let share_weights = case.is("share_weights");
+        let config = GatV2ConvConfig {
+            output: output(&case),
+            share_weights,
+            ..GatV2ConvConfig::new(case.number("d_in"), case.number("d_out"), case.number("heads"))
+        };
+        let mut layer = config.init(RngKey::new(0), &device().autodiff()).unwrap();
+        layer.weight_src = case.linear("lin_l.weight");
+        layer.bias_src = case.vector("lin_l.bias");
+        layer.weight_dst = (!share_weights).then(|| case.linear("lin_r.weight"));
+        layer.bias_dst = (!share_weights).then(|| case.vector("lin_r.bias"));
+        layer.attention = case.heads("att");
+        layer.bias = case.vector("bias");
+        let mut matrices = vec![("lin_l.weight", &layer.weight_src), ("att", &layer.attention)];
+        matrices.extend(layer.weight_dst.iter().map(|weight| ("lin_r.weight", weight)));
+        let mut vectors = vec![("lin_l.bias", &layer.bias_src), ("bias", &layer.bias)];
+        vectors.extend(layer.bias_dst.iter().map(|bias| ("lin_r.bias", bias)));
+        let forward = |block: &_, x, ctx: &_| layer.forward(0, block, x, ctx);
+        case.check(forward, &matrices, &vectors);
+    }
+}
+
+/// PyG's layer without bases has a matrix per relation: bases with the identity as coefficients.
+#[test]
+fn rgcn_conv_equals_pyg() {
+    for case in cases("rgcn") {
+        let n_relations = case.number("n_relations");
+        let has_bases = case.weights.contains_key("comp");
+        let n_bases = if has_bases { case.number("num_bases") } else { n_relations };
+        let (d_in, d_out) = (case.number("d_in"), case.number("d_out"));
+        let config = RgcnConvConfig { d_in, d_out, n_relations, n_bases };
+        let identity = (0..n_relations * n_relations)
+            .map(|i| if i % (n_relations + 1) == 0 { 1.0 } else { 0.0 })
+            .collect();
+        let identity = Array { shape: vec![n_relations; 2], values: identity };
+        let coefficients = if has_bases { &case.weights["comp"] } else { &identity };
+        let layer = RgcnConv {
+            weight_self: Param::from_tensor(case.weights["root"].matrix()),
+            bases: Param::from_tensor(case.weights["weight"].tensor([n_bases * d_in, d_out])),
+            coefficients: Param::from_tensor(coefficients.matrix()),
+            bias: case.vector("bias"),
+            ..config.init(RngKey::new(0), &device().autodiff()).unwrap()
+        };
+        let mut matrices = vec![("root", &layer.weight_self), ("weight", &layer.bases)];
+        if has_bases {
+            matrices.push(("comp", &layer.coefficients));
+        }
+        case.check(|block, x, _| layer.forward(block, x), &matrices, &[("bias", &layer.bias)]);
+    }
+}
