@@ -20,7 +20,7 @@ use self::runs::Run;
 use crate::workspace;
 
 /// The bench stages, in the order of a training step. Each stage is a file in `benches/benches`.
-const STAGES: [&str; 7] = ["graph", "sample", "gather", "remote", "aggregate", "dense", "step"];
+const STAGES: [&str; 8] = ["graph", "sample", "gather", "remote", "aggregate", "dense", "step", "models"];
 
 /// The stage that `--device` runs instead of the others.
 const DEVICE_STAGE: &str = "device";
