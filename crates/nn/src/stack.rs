@@ -1,7 +1,6 @@
 //! Parts that models with a stack of equal layers share: widths, dropout, and the order of aggregation and product.
 
 use burn::tensor::Tensor;
-use burn::tensor::activation::elu;
 use kiln_kernels::{DeviceBlock, ops};
 
 use crate::error::{check_dropout, check_size};
@@ -100,8 +99,8 @@ impl Dropout {
         };
         match activation {
             Activation::Relu => ops::relu_dropout(x, block.dst_nodes(), ctx.key, i, dropout),
-            Activation::Elu if dropout == 0.0 => elu(x, 1.0),
-            Activation::Elu => ops::dropout(elu(x, 1.0), block.dst_nodes(), ctx.key, i, dropout),
+            Activation::Elu if dropout == 0.0 => ops::elu(x),
+            Activation::Elu => ops::dropout(ops::elu(x), block.dst_nodes(), ctx.key, i, dropout),
         }
     }
 }

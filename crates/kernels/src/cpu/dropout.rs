@@ -50,6 +50,24 @@ pub(super) fn relu_dropout_adjoint(output: &[f32], grad: &mut [f32], keep: Keep)
     });
 }
 
+/// Applies the exponential linear unit in place.
+pub(super) fn elu(values: &mut [f32]) {
+    in_tasks(values, PLAIN_TASK_VALUES, |_, values| {
+        for value in values {
+            *value = if *value < 0.0 { value.exp() - 1.0 } else { *value };
+        }
+    });
+}
+
+/// Multiplies the gradient in place by the derivative of the exponential linear unit, which follows from its output.
+pub(super) fn elu_adjoint(output: &[f32], grad: &mut [f32]) {
+    in_tasks(grad, PLAIN_TASK_VALUES, |start, grad| {
+        for (grad, output) in grad.iter_mut().zip(&output[start..]) {
+            *grad *= output.min(0.0) + 1.0;
+        }
+    });
+}
+
 /// Applies `before` to each row, then masks it.
 fn mask_rows(
     values: &mut [f32],

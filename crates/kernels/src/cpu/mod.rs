@@ -85,6 +85,10 @@ impl BlockOps for Flex {
         })
     }
 
+    fn elu(x: FloatTensor<Self>) -> FloatTensor<Self> {
+        direct_or_reference!(x, reference::elu::<Self>(x), in_place(x, |values, _| dropout::elu(values)))
+    }
+
     fn add_linear(
         base: FloatTensor<Self>,
         x: FloatTensor<Self>,
@@ -175,6 +179,13 @@ impl BlockAdjoints for Flex {
         direct_or_reference!(grad, reference::relu_dropout_adjoint::<Self>(output, grad, keep), {
             let output = contiguous(output);
             in_place(grad, |grad, _| dropout::relu_dropout_adjoint(floats(&output), grad, keep))
+        })
+    }
+
+    fn elu_adjoint(output: FloatTensor<Self>, grad: FloatTensor<Self>) -> FloatTensor<Self> {
+        direct_or_reference!(grad, reference::elu_adjoint::<Self>(output, grad), {
+            let output = contiguous(output);
+            in_place(grad, |grad, _| dropout::elu_adjoint(floats(&output), grad))
         })
     }
 

@@ -100,6 +100,12 @@ impl BlockOps for CubeBackend {
         })
     }
 
+    fn elu(x: FloatTensor<Self>) -> FloatTensor<Self> {
+        // Burn's operations also run kernels on the device, so they do not count as the reference.
+        count_direct();
+        reference::elu::<Self>(x)
+    }
+
     fn add_linear(
         base: FloatTensor<Self>,
         x: FloatTensor<Self>,
@@ -180,6 +186,11 @@ impl BlockAdjoints for CubeBackend {
         kernel_or_reference!(grad, reference::relu_dropout_adjoint::<Self>(output, grad, keep), {
             dropout::relu_dropout_adjoint(output, grad, keep)
         })
+    }
+
+    fn elu_adjoint(output: FloatTensor<Self>, grad: FloatTensor<Self>) -> FloatTensor<Self> {
+        count_direct();
+        reference::elu_adjoint::<Self>(output, grad)
     }
 
     fn linear_x_adjoint(grad: FloatTensor<Self>, weight: FloatTensor<Self>) -> FloatTensor<Self> {

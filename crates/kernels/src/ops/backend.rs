@@ -54,6 +54,12 @@ pub(crate) trait BlockOps: Backend {
         reference::relu_dropout::<Self>(x, nodes, key, keep)
     }
 
+    /// Computes the exponential linear unit: `x`, or `exp(x) - 1` below 0.
+    fn elu(x: FloatTensor<Self>) -> FloatTensor<Self> {
+        count_reference();
+        reference::elu::<Self>(x)
+    }
+
     fn add_linear(
         base: FloatTensor<Self>,
         x: FloatTensor<Self>,
@@ -166,6 +172,12 @@ pub(crate) trait BlockAdjoints: Backend {
     ) -> FloatTensor<Self> {
         count_reference();
         reference::relu_dropout_adjoint::<Self>(output, grad, keep)
+    }
+
+    /// `[n, d] -> [n, d]`: the gradient times 1, or times the output plus 1 where the output is below 0.
+    fn elu_adjoint(output: FloatTensor<Self>, grad: FloatTensor<Self>) -> FloatTensor<Self> {
+        count_reference();
+        reference::elu_adjoint::<Self>(output, grad)
     }
 
     /// `[n, d_out], [d_in, d_out] -> [n, d_in]`: the gradient of the output times the transposed weight.

@@ -216,6 +216,16 @@ pub fn relu(x: Tensor<2>) -> Tensor<2> {
     Tensor::from_dispatch(<Dispatch as BlockOps>::relu_dropout(x.into_dispatch(), no_nodes, key, keep))
 }
 
+/// Applies the exponential linear unit (Clevert, Unterthiner and Hochreiter 2016) with `alpha = 1`: `x`, or `exp(x) - 1`
+/// below 0. On Flex, the result reuses the memory of `x` if no other tensor refers to it, and the backward pass reuses the
+/// memory of the gradient.
+///
+/// # Shapes
+/// `x` and the result are `[n, d]`.
+pub fn elu(x: Tensor<2>) -> Tensor<2> {
+    Tensor::from_dispatch(<Dispatch as BlockOps>::elu(x.into_dispatch()))
+}
+
 /// Computes a dense layer, `base + x weight`. `base` is the bias, or the result of another layer. On Flex, if `base`
 /// has `n` rows and no other tensor refers to its memory, the product is added in place.
 ///

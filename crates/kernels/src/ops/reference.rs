@@ -56,6 +56,15 @@ pub(crate) fn relu_dropout_adjoint<B: Backend>(
     B::float_mask_fill(grad, dropped, 0.into())
 }
 
+pub(crate) fn elu<B: Backend>(x: FloatTensor<B>) -> FloatTensor<B> {
+    let below = B::float_sub_scalar(B::float_exp(B::float_clamp_max(x.clone(), 0.into())), 1.into());
+    B::float_add(B::float_clamp_min(x, 0.into()), below)
+}
+
+pub(crate) fn elu_adjoint<B: Backend>(output: FloatTensor<B>, grad: FloatTensor<B>) -> FloatTensor<B> {
+    B::float_mul(grad, B::float_add_scalar(B::float_clamp_max(output, 0.into()), 1.into()))
+}
+
 pub(crate) fn cross_entropy<B: Backend>(x: FloatTensor<B>, labels: IntTensor<B>) -> CrossEntropy<B> {
     let n_rows = x.shape()[0];
     let largest = B::float_max_dim(x.clone(), 1);

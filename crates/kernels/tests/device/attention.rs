@@ -158,6 +158,24 @@ fn edge_dropout_draws_by_edge_id() {
 }
 
 #[test]
+fn elu_and_its_gradient_equal_the_formula() {
+    let device = device().autodiff();
+    let inputs = [-30.0, -2.0, -1e-4, -0.0, 0.0, 0.5, 3.0, f32::NAN];
+    let x = Tensor::<1>::from_data(inputs, &device).reshape([2, 4]).require_grad();
+    let y = ops::elu(x.clone());
+    let factors = ramp([2, 4], &device);
+    let grads = (y.clone() * factors.clone()).sum().backward();
+    let elu = |x: f32| if x < 0.0 { x.exp_m1() } else { x };
+    let got = values(y);
+    check_close(&got[..7], &inputs.map(elu)[..7], 1e-6);
+    assert!(got[7].is_nan());
+    let slopes = inputs.map(|x: f32| if x < 0.0 { x.exp() } else { 1.0 });
+    let expected: Vec<f32> =
+        slopes.iter().zip(values(factors)).map(|(slope, factor)| slope * factor).collect();
+    check_close(&values(x.grad(&grads).expect("x has a gradient"))[..7], &expected[..7], 1e-6);
+}
+
+#[test]
 fn no_op_of_attention_runs_the_reference() {
     let device = device().autodiff();
     let host = six_nodes();

@@ -114,6 +114,17 @@ impl<B: BlockOps + BlockAdjoints, C: CheckpointStrategy> BlockOps for Autodiff<B
         }
     }
 
+    fn elu(x: FloatTensor<Self>) -> FloatTensor<Self> {
+        let (x, node) = x.into_parts();
+        match EluOp.prepare::<C>([node]).compute_bound().stateful() {
+            OpsKind::Tracked(prep) => {
+                let output = B::elu(x);
+                prep.finish(output.clone(), output)
+            }
+            OpsKind::UnTracked(prep) => prep.finish(B::elu(x)),
+        }
+    }
+
     fn cross_entropy(x: FloatTensor<Self>, labels: IntTensor<Self>) -> FloatTensor<Self> {
         let (x, node) = x.into_parts();
         match CrossEntropyOp.prepare::<C>([node]).compute_bound().stateful() {
@@ -277,6 +288,22 @@ impl<B: BlockAdjoints> Backward<B, 3> for LinearOp {
         }
         if let Some(node) = base_node {
             grads.register::<B>(node.id, if base_is_row { B::row_sum(grad) } else { grad });
+        }
+    }
+}
+
+#[derive(Debug)]
+struct EluOp;
+
+impl<B: BlockAdjoints> Backward<B, 1> for EluOp {
+    /// The result of the forward pass.
+    type State = FloatTensor<B>;
+
+    fn backward(self, ops: Ops<Self::State, 1>, grads: &mut Gradients, _checkpointer: &mut Checkpointer) {
+        let [parent] = ops.parents;
+        let grad = grads.consume::<B>(&ops.node);
+        if let Some(parent) = parent {
+            grads.register::<B>(parent.id, B::elu_adjoint(ops.state, grad));
         }
     }
 }
