@@ -141,21 +141,25 @@ impl Csc {
     }
 
     /// Returns the number of nodes.
+    #[inline]
     pub fn n_nodes(&self) -> usize {
         self.indptr.len() - 1
     }
 
     /// Returns the number of edges.
+    #[inline]
     pub fn n_edges(&self) -> u64 {
         self.indices.len() as u64
     }
 
     /// Returns the offsets of the edges by destination: those into `v` are `indptr[v]..indptr[v + 1]`.
+    #[inline]
     pub fn indptr(&self) -> &[u64] {
         &self.indptr
     }
 
     /// Returns the source of each edge, in CSC order.
+    #[inline]
     pub fn indices(&self) -> &[NodeId] {
         &self.indices
     }
@@ -166,11 +170,13 @@ impl Csc {
     }
 
     /// Returns the weight of each edge in CSC order; `None` if the graph has no weights.
+    #[inline]
     pub fn weights(&self) -> Option<&[f32]> {
         self.weights.as_deref()
     }
 
     /// Returns the type of each edge in CSC order; `None` if the graph has no types.
+    #[inline]
     pub fn edge_types(&self) -> Option<&[u8]> {
         self.edge_types.as_deref()
     }

@@ -136,6 +136,7 @@ impl<T> SharedArray<T> {
 impl<T: Pod> Deref for SharedArray<T> {
     type Target = [T];
 
+    #[inline]
     fn deref(&self) -> &[T] {
         match &self.0 {
             Storage::Owned(vec) => vec,
