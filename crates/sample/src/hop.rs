@@ -4,6 +4,7 @@ use std::path::Path;
 use kiln_graph::{Csc, EdgeId, NodeId};
 use kiln_mem::prefetch;
 
+use crate::excluded::{RemovedEdges, SamplerId};
 use crate::hop_rule::{HopRule, remaining_self_loops};
 use crate::{EdgeWeights, Error, Fanout, Frontier, HopRequest, Neighbors, Result, Selection};
 
@@ -18,6 +19,8 @@ pub(crate) struct HopSampler<'a, R: ?Sized> {
     pub(crate) request: &'a HopRequest,
     /// The global id of each node, which keys its random draws; `None` if the graph's own ids are global.
     pub(crate) global_ids: Option<&'a [NodeId]>,
+    /// The identity of the graph and of its global ids.
+    pub(crate) id: &'a SamplerId,
 }
 
 /// The maximum number of destinations in a group.
@@ -41,17 +44,30 @@ impl<R: HopRule + ?Sized> HopSampler<'_, R> {
         }
         let edges_per_dst = self.edges_per_dst();
         self.begin(dsts.len(), edges_per_dst, out);
+        let mut removed = std::mem::take(&mut picks.removed);
+        self.find_removed(dsts, &mut removed)?;
         let group = (GROUP_EDGES / edges_per_dst.max(1)).clamp(1, GROUP);
         self.ask_for_ranges(&dsts[..group.min(dsts.len())]);
         for first in (0..dsts.len()).step_by(group) {
             let (end, next_end) = ((first + group).min(dsts.len()), (first + 2 * group).min(dsts.len()));
             self.ask_for_ranges(&dsts[end..next_end]);
             for (position, &dst) in (first..end).zip(&dsts[first..end]) {
-                self.pick(dst, position, picks, out)?;
+                self.pick(dst, position, removed.next(position), picks, out)?;
             }
             self.read(out);
         }
+        picks.removed = removed;
         Ok(())
+    }
+
+    /// Finds the edges to leave out. A destination without a global id is not a node of the graph, which is an error of
+    /// [`HopSampler::pick`].
+    fn find_removed(&self, dsts: &[NodeId], removed: &mut RemovedEdges) -> Result<()> {
+        let node =
+            |dst: NodeId| self.global_ids.map_or(dst, |ids| ids.get(dst.index()).copied().unwrap_or(dst));
+        removed.find(self.id, self.request.excluded.as_ref(), dsts, node, |dst, position| {
+            Ok(&self.graph.indices()[in_edge_range(self.graph, dst, position)?])
+        })
     }
 
     /// Estimates the number of edges to pick per destination: the graph's mean degree, limited to the fanout.
@@ -102,23 +118,22 @@ impl<R: HopRule + ?Sized> HopSampler<'_, R> {
         }
     }
 
-    /// Picks one destination's edges, and appends their ids, their weight factors and the next entry of `indptr`.
+    /// Picks one destination's edges without those at the positions `removed`, and appends their ids, their weight
+    /// factors and the next entry of `indptr`.
     #[inline]
-    fn pick(&self, dst: NodeId, position: usize, picks: &mut Selection, out: &mut Frontier) -> Result<()> {
+    fn pick(
+        &self,
+        dst: NodeId,
+        position: usize,
+        removed: &[u32],
+        picks: &mut Selection,
+        out: &mut Frontier,
+    ) -> Result<()> {
         let edges = in_edge_range(self.graph, dst, position)?;
         let node = self.global_ids.map_or(dst, |ids| ids[dst.index()]);
-        match &self.request.excluded {
-            None => self.pick_from_all(node, edges, picks, out)?,
-            Some(excluded) => {
-                let mut removed = std::mem::take(&mut picks.removed);
-                excluded.positions(node, &self.graph.indices()[edges.clone()], &mut removed);
-                let picked = match removed.is_empty() {
-                    true => self.pick_from_all(node, edges, picks, out),
-                    false => self.pick_from_remaining(node, edges, &removed, picks, out),
-                };
-                picks.removed = removed;
-                picked?;
-            }
+        match removed.is_empty() {
+            true => self.pick_from_all(node, edges, picks, out)?,
+            false => self.pick_from_remaining(node, edges, removed, picks, out)?,
         }
         let n_edges = out.edge_ids.len() as u64;
         let layer = self.request.layer;

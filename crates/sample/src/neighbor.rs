@@ -3,6 +3,7 @@ use std::sync::Arc;
 
 use kiln_graph::{Csc, NodeId, SharedArray};
 
+use crate::excluded::SamplerId;
 use crate::hop::HopSampler;
 use crate::hop_rule::HopRule;
 use crate::uniform::{Uniform, UniformKeepSelfLoops, UniformWithReplacement};
@@ -20,13 +21,14 @@ pub struct NeighborSampler {
     graph: Arc<Csc>,
     config: SamplerConfig,
     global_ids: Option<SharedArray<NodeId>>,
+    id: SamplerId,
 }
 
 impl NeighborSampler {
     /// Creates a sampler that picks uniformly without replacement. If the number of a destination's neighbours does not
     /// exceed the fanout, all of them are picked.
     pub fn new(graph: Arc<Csc>, fanouts: impl IntoIterator<Item = impl Into<Fanout>>) -> Self {
-        Self { graph, config: SamplerConfig::new(fanouts), global_ids: None }
+        Self::of(graph, SamplerConfig::new(fanouts))
     }
 
     /// Creates a sampler with a built-in or custom rule.
@@ -35,13 +37,13 @@ impl NeighborSampler {
         fanouts: impl IntoIterator<Item = impl Into<Fanout>>,
         rule: impl Into<Rule>,
     ) -> Self {
-        Self { graph, config: SamplerConfig::new(fanouts).with_rule(rule), global_ids: None }
+        Self::of(graph, SamplerConfig::new(fanouts).with_rule(rule))
     }
 
     /// Creates a sampler that takes all in-neighbours in each of `n_layers` layers, for exact evaluation on small
     /// graphs.
     pub fn full(graph: Arc<Csc>, n_layers: usize) -> Self {
-        Self { graph, config: SamplerConfig::full(n_layers), global_ids: None }
+        Self::of(graph, SamplerConfig::full(n_layers))
     }
 
     /// Creates a sampler from a configuration.
@@ -56,7 +58,11 @@ impl NeighborSampler {
         if config.edge_types && graph.edge_types().is_none() {
             return Err(Error::NoEdgeTypes);
         }
-        Ok(Self { graph, config, global_ids: None })
+        Ok(Self::of(graph, config))
+    }
+
+    fn of(graph: Arc<Csc>, config: SamplerConfig) -> Self {
+        Self { graph, config, global_ids: None, id: SamplerId::default() }
     }
 
     /// Sets the global ids of the graph's nodes, for a graph that contains the in-edges of some nodes of a larger graph
@@ -70,7 +76,7 @@ impl NeighborSampler {
     pub fn with_global_ids(self, global_ids: impl Into<SharedArray<NodeId>>) -> Self {
         let global_ids = global_ids.into();
         assert_eq!(global_ids.len(), self.graph.n_nodes(), "the numbers of global ids and nodes differ");
-        Self { global_ids: Some(global_ids), ..self }
+        Self { global_ids: Some(global_ids), id: SamplerId::default(), ..self }
     }
 
     fn fill<R: HopRule + ?Sized>(
@@ -82,7 +88,7 @@ impl NeighborSampler {
         out: &mut Frontier,
     ) -> Result<()> {
         let global_ids = self.global_ids.as_deref();
-        HopSampler { graph: &self.graph, rule, request, global_ids }.fill(dsts, picks, out)
+        HopSampler { graph: &self.graph, rule, request, global_ids, id: &self.id }.fill(dsts, picks, out)
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use kiln_graph::{EdgeId, NodeId};
 
 use crate::NodeKey;
+use crate::excluded::RemovedEdges;
 use crate::uniform::{Uniform, UniformKeepSelfLoops, UniformWithReplacement};
 
 /// The in-neighbours of one destination, in ascending order of edge ids: the input of a sampling rule. Excluded edges
@@ -78,8 +79,8 @@ pub struct Selection {
     ascend: bool,
     /// A bitset of picked neighbours, for rules that pick without replacement. All bits are clear between calls.
     pub(crate) taken: Vec<u64>,
-    /// The positions of the destination's excluded edges, ascending: a buffer of the sampler, which rules do not read.
-    pub(crate) removed: Vec<u32>,
+    /// The positions of the hop's excluded edges: a buffer of the sampler, which rules do not read.
+    pub(crate) removed: RemovedEdges,
 }
 
 impl Selection {

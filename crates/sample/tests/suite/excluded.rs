@@ -150,3 +150,19 @@ fn custom_rules_get_the_ids_of_the_remaining_edges() {
     assert_eq!(sampled.blocks[0].edge_ids(), [EdgeId(5)]);
     assert_eq!(sampled.blocks[0].srcs(), [NodeId(5), NodeId(4)]);
 }
+
+/// The positions of excluded edges are kept from hop to hop, but not for another graph or for other global ids.
+#[test]
+fn shared_scratch_keeps_no_positions_of_other_samplers() {
+    let excluded =
+        Arc::new(ExcludedEdges::new([(3, 0), (1, 5)].map(|(src, dst)| (NodeId(src), NodeId(dst)))));
+    let seeds = Seeds::nodes(vec![NodeId(0)]).excluding(excluded);
+    let first = NeighborSampler::full(graph_of(6, &[(1, 0), (2, 0), (3, 0)]), 1);
+    let second = NeighborSampler::full(graph_of(6, &[(2, 0), (3, 0), (4, 0)]), 1);
+    let of_part = first.clone().with_global_ids([5, 1, 2, 3, 4, 0].map(NodeId).to_vec());
+    let mut scratch = Scratch::default();
+    for (sampler, expected) in [(second, [2, 4]), (first, [1, 2]), (of_part, [2, 3])] {
+        let sampled = sampler.sample_blocks(&seeds, RngKey::new(0), &mut scratch).unwrap();
+        assert_eq!(sampled.blocks[0].srcs()[1..], expected.map(NodeId));
+    }
+}
