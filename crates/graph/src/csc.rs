@@ -181,6 +181,13 @@ impl Csc {
         self.edge_types.as_deref()
     }
 
+    /// Returns one more than the largest edge type, in one pass over all edges; 0 without edges, and `None` if the graph
+    /// has no types.
+    pub fn n_edge_types(&self) -> Option<usize> {
+        let types = self.edge_types.as_ref()?;
+        Some(types.par_iter().max().map_or(0, |&largest| usize::from(largest) + 1))
+    }
+
     /// Returns the type of each edge as a shared array, without a copy; `None` if the graph has no types.
     pub fn shared_edge_types(&self) -> Option<SharedArray<u8>> {
         self.edge_types.clone()

@@ -64,6 +64,12 @@ pub enum Error {
         /// The weight of the edge.
         weight: f32,
     },
+    /// The graph has no unused edge type for self loops.
+    #[error(
+        "an edge has type 255, the largest, so no type is left for the self loops: renumber the edge types, or add the \
+         self loops before setting types"
+    )]
+    NoFreeEdgeType,
     /// A count exceeds what the id types can represent.
     #[error("{n} {what} do not fit: at most {max} are supported")]
     TooMany {

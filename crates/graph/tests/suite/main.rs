@@ -6,6 +6,7 @@ mod links;
 mod mapped_file;
 mod norm;
 mod scatter_rows;
+mod self_loops;
 mod shared_array;
 mod sort_neighbors;
 mod transposed_block;

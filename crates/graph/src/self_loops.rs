@@ -1,0 +1,163 @@
+//! Insertion of self loops.
+
+use rayon::prelude::*;
+
+use crate::{Csc, Error, NodeId, Result};
+
+/// Adds a self loop to each node that has none, as an attention layer needs it. Existing self loops are kept, even if a
+/// node has several.
+///
+/// An added loop is inserted after the last neighbour with a smaller id, so ascending neighbours stay ascending. Its
+/// weight is 1 (the default of PyG's `fill_value`). If the graph has edge types, added loops have a type of their own: one
+/// more than the largest type. A graph in which each node has a self loop gets no new type.
+///
+/// It makes three passes over the edges. The result takes 8 bytes per node and 4 per edge, plus 4 per edge for weights and
+/// 1 for types.
+///
+/// ```
+/// use kiln_graph::{CscBuilder, NodeId, add_self_loops};
+/// // 0 -> 1, 2 -> 1, and 2 has a self loop.
+/// let graph = CscBuilder::new(3).edge_types(&[0, 1, 0]).build(&[0, 2, 2], &[1, 1, 2])?;
+/// let graph = add_self_loops(&graph)?;
+/// assert_eq!(graph.in_neighbors(NodeId(1)), [NodeId(0), NodeId(1), NodeId(2)]);
+/// assert_eq!(graph.edge_types(), Some(&[2, 0, 2, 1, 0][..]));
+/// # Ok::<(), kiln_graph::Error>(())
+/// ```
+///
+/// # Errors
+/// Returns [`Error::NoFreeEdgeType`] if loops are missing and an edge has type 255, and the errors of [`Csc::validate`],
+/// which is called because a mapped graph may not have been validated yet.
+pub fn add_self_loops(graph: &Csc) -> Result<Csc> {
+    graph.validate()?;
+    let n_types = graph.n_edge_types().unwrap_or(0);
+    let is_complete = (0..graph.n_nodes()).into_par_iter().all(|dst| has_loop(graph, dst));
+    if is_complete {
+        return Ok(graph.clone());
+    }
+    let loop_type = u8::try_from(n_types).map_err(|_| Error::NoFreeEdgeType)?;
+    let kept = graph.weights().map(|_| |_: usize, weight: f64, _: usize| weight as f32);
+    insert_self_loops(graph, loop_type, kept)
+}
+
+/// Adds a self loop of this type to each node of a validated graph that has none. `weight` returns an edge's new weight
+/// from its source, its weight (1 if the graph has no weights, and for added loops) and its destination. `None` if the
+/// result has no weights.
+pub(crate) fn insert_self_loops<W>(graph: &Csc, loop_type: u8, weight: Option<W>) -> Result<Csc>
+where
+    W: Fn(usize, f64, usize) -> f32 + Sync,
+{
+    let indptr = indptr_with_loops(graph);
+    let n_edges = indptr[graph.n_nodes()] as usize;
+    let mut indices = vec![NodeId(0); n_edges];
+    let mut weights = weight.as_ref().map(|_| vec![0.0; n_edges]);
+    let mut types = graph.edge_types().map(|_| vec![0; n_edges]);
+    let edges = Edges { indices: &mut indices, weights: weights.as_deref_mut(), types: types.as_deref_mut() };
+    Filler { graph, indptr: &indptr, loop_type, weight }.fill(0, graph.n_nodes(), edges);
+    let mut with_loops = Csc::new(indptr.into(), indices.into())?;
+    if let Some(weights) = weights {
+        with_loops = with_loops.with_weights(weights.into())?;
+    }
+    match types {
+        Some(types) => with_loops.with_edge_types(types.into()),
+        None => Ok(with_loops),
+    }
+}
+
+/// Returns the `indptr` of the result, in which each node has a self loop.
+fn indptr_with_loops(graph: &Csc) -> Vec<u64> {
+    let mut indptr = vec![0; graph.n_nodes() + 1];
+    indptr[1..].par_iter_mut().enumerate().for_each(|(dst, n_edges)| {
+        *n_edges = edges_into(graph, dst).len() as u64 + u64::from(!has_loop(graph, dst));
+    });
+    let mut n_before = 0;
+    for end in &mut indptr {
+        n_before += *end;
+        *end = n_before;
+    }
+    indptr
+}
+
+/// The slices of the output arrays that hold the edges of consecutive destinations.
+struct Edges<'a> {
+    indices: &'a mut [NodeId],
+    weights: Option<&'a mut [f32]>,
+    types: Option<&'a mut [u8]>,
+}
+
+impl<'a> Edges<'a> {
+    fn split_at(self, n_edges: usize) -> (Edges<'a>, Edges<'a>) {
+        let (indices, more_indices) = self.indices.split_at_mut(n_edges);
+        let (weights, more_weights) = self.weights.map(|weights| weights.split_at_mut(n_edges)).unzip();
+        let (types, more_types) = self.types.map(|types| types.split_at_mut(n_edges)).unzip();
+        let left = Edges { indices, weights, types };
+        (left, Edges { indices: more_indices, weights: more_weights, types: more_types })
+    }
+}
+
+struct Filler<'a, W> {
+    graph: &'a Csc,
+    /// The `indptr` of the result.
+    indptr: &'a [u64],
+    loop_type: u8,
+    weight: Option<W>,
+}
+
+impl<W: Fn(usize, f64, usize) -> f32 + Sync> Filler<'_, W> {
+    /// Fills the edges of the destinations `start..end` in parallel. The range is halved by edges, not by destinations,
+    /// to balance the work despite hubs.
+    fn fill(&self, start: usize, end: usize, mut edges: Edges<'_>) {
+        const EDGES_IN_SEQUENCE: usize = 1 << 14;
+        if edges.indices.len() <= EDGES_IN_SEQUENCE || end - start == 1 {
+            for dst in start..end {
+                let (segment, rest) = edges.split_at((self.indptr[dst + 1] - self.indptr[dst]) as usize);
+                self.fill_destination(dst, segment);
+                edges = rest;
+            }
+            return;
+        }
+        let first = self.indptr[start];
+        let middle_edge = first + edges.indices.len() as u64 / 2;
+        let n_left = self.indptr[start..=end].partition_point(|&start| start <= middle_edge);
+        let middle = start + n_left.clamp(2, end - start) - 1;
+        let (left, right) = edges.split_at((self.indptr[middle] - first) as usize);
+        rayon::join(|| self.fill(start, middle, left), || self.fill(middle, end, right));
+    }
+
+    fn fill_destination(&self, dst: usize, mut out: Edges<'_>) {
+        let edges = edges_into(self.graph, dst);
+        let ids = &self.graph.indices()[edges.clone()];
+        // The added loop is placed after the last neighbour with a smaller id. The edges after the loop move by one
+        // place.
+        let added_loop = (ids.len() < out.indices.len())
+            .then(|| ids.iter().rposition(|src| src.index() < dst).map_or(0, |last| last + 1));
+        for (position, (edge, &src)) in edges.zip(ids).enumerate() {
+            let to = position + usize::from(added_loop.is_some_and(|place| place <= position));
+            let old_weight = self.graph.weights().map_or(1.0, |weights| f64::from(weights[edge]));
+            out.indices[to] = src;
+            if let (Some(weights), Some(weight)) = (&mut out.weights, &self.weight) {
+                weights[to] = weight(src.index(), old_weight, dst);
+            }
+            if let (Some(types), Some(from)) = (&mut out.types, self.graph.edge_types()) {
+                types[to] = from[edge];
+            }
+        }
+        let Some(place) = added_loop else { return };
+        out.indices[place] = NodeId(dst as u32);
+        if let (Some(weights), Some(weight)) = (out.weights, &self.weight) {
+            weights[place] = weight(dst, 1.0, dst);
+        }
+        if let Some(types) = out.types {
+            types[place] = self.loop_type;
+        }
+    }
+}
+
+/// Returns the range of the edges into a node of a validated graph.
+pub(crate) fn edges_into(graph: &Csc, dst: usize) -> std::ops::Range<usize> {
+    graph.indptr()[dst] as usize..graph.indptr()[dst + 1] as usize
+}
+
+/// Returns true if a node of a validated graph has a self loop.
+pub(crate) fn has_loop(graph: &Csc, dst: usize) -> bool {
+    graph.indices()[edges_into(graph, dst)].contains(&NodeId(dst as u32))
+}
