@@ -6,7 +6,7 @@ use kiln_feature::{
     DenseFeatures, FeatureStore, Labels, Preparation, PreparationStep, Scaling, TargetKind, TargetValues,
     Targets, normalize_row,
 };
-use kiln_graph::{Csc, ItemId, NodeId, SharedArray, symmetrize};
+use kiln_graph::{Csc, ItemId, NodeId, SharedArray, add_self_loops, symmetrize};
 use kiln_store::Error as StoreError;
 
 use crate::check::{Place, check_links, check_split, check_values, for_each_rows};
@@ -38,8 +38,8 @@ pub struct Dataset {
     pub class_names: Vec<String>,
     /// The edge types' names, by type; empty for graphs without edge types.
     pub edge_type_names: Vec<String>,
-    /// The steps that [`Dataset::standardize`], [`Dataset::row_normalize`] and [`Dataset::symmetrize`] have applied. A
-    /// trained model stores them and applies them to the data of predictions.
+    /// The steps that [`Dataset::standardize`], [`Dataset::row_normalize`], [`Dataset::symmetrize`] and
+    /// [`Dataset::add_self_loops`] have applied. A trained model stores them and applies them to the data of predictions.
     pub preparation: Preparation,
     /// Notes about how the set was read: converted arrays and suspicious data.
     pub notes: Vec<Note>,
@@ -188,6 +188,12 @@ impl Dataset {
         }
     }
 
+    /// Returns the number of edge types: one more than the largest, or the number of names if it is larger. `None` if edges
+    /// have no types. It reads all types.
+    pub fn n_edge_types(&self) -> Option<usize> {
+        Some(self.graph.n_edge_types()?.max(self.edge_type_names.len()))
+    }
+
     /// Returns the nodes whose neighbourhoods training samples: for a set with links, the sources and the destinations of
     /// the training links, each once and ascending (negatives are drawn later); otherwise the training nodes.
     ///
@@ -280,6 +286,25 @@ impl Dataset {
     pub fn symmetrize(self) -> Result<Self> {
         let graph = Arc::new(symmetrize(&self.graph)?);
         Ok(Self { graph, ..self }.prepared(Some(PreparationStep::Symmetrize)))
+    }
+
+    /// Returns the set with a self loop on each node that has none, as [`kiln_graph::add_self_loops`] adds them, before it
+    /// is partitioned for a model with attention. (A loader of a whole graph adds the loops itself.) The new graph is in
+    /// memory. If edge types have names, the type of the added loops is named `self loop`.
+    ///
+    /// # Errors
+    /// Returns [`Error::Graph`](crate::Error::Graph) if the graph is damaged, or if it has an edge of type 255.
+    pub fn add_self_loops(mut self) -> Result<Self> {
+        let graph = add_self_loops(&self.graph)?;
+        let n_types = graph.n_edge_types().unwrap_or(0);
+        // Loops of a new type were added if the number of types grew.
+        if !self.edge_type_names.is_empty() && self.graph.n_edge_types() < Some(n_types) {
+            self.edge_type_names.resize(self.edge_type_names.len().max(n_types), String::new());
+            self.edge_type_names[n_types - 1] = "self loop".to_owned();
+        }
+        self.graph = Arc::new(graph);
+        let step = (!self.preparation.adds_self_loops()).then_some(PreparationStep::SelfLoops);
+        Ok(self.prepared(step))
     }
 
     /// Reads all data once and checks what opening a mapped set does not: that edges and targets are in range, that

@@ -22,10 +22,19 @@ pub struct Preparation {
 pub enum PreparationStep {
     /// The reverse of each edge was added, and duplicate edges were removed.
     Symmetrize,
+    /// A self loop was added to each node that had none.
+    SelfLoops,
     /// Each feature row was divided by its sum ([`normalize_row`]).
     RowNormalize,
     /// Each feature column was shifted and scaled.
     Scale(Scaling),
+}
+
+impl PreparationStep {
+    /// Returns true for a step that changes the graph, false for one that changes features.
+    pub fn is_of_graph(&self) -> bool {
+        matches!(self, Self::Symmetrize | Self::SelfLoops)
+    }
 }
 
 /// The shift and the factor of each feature column: `x` becomes `(x - means[c]) * factors[c]`, computed in f64.
@@ -112,6 +121,11 @@ impl Preparation {
         self.steps.contains(&PreparationStep::Symmetrize)
     }
 
+    /// Returns true if a self loop was added to each node that had none.
+    pub fn adds_self_loops(&self) -> bool {
+        self.steps.contains(&PreparationStep::SelfLoops)
+    }
+
     /// Checks that the steps suit features of `dim` columns.
     ///
     /// # Errors
@@ -120,7 +134,9 @@ impl Preparation {
     pub fn check(&self, dim: usize) -> Result<()> {
         self.steps.iter().try_for_each(|step| match step {
             PreparationStep::Scale(scaling) => scaling.check(dim),
-            PreparationStep::Symmetrize | PreparationStep::RowNormalize => Ok(()),
+            PreparationStep::Symmetrize | PreparationStep::SelfLoops | PreparationStep::RowNormalize => {
+                Ok(())
+            }
         })
     }
 
@@ -130,7 +146,7 @@ impl Preparation {
     /// # Errors
     /// Returns the errors of [`Preparation::check`].
     pub fn features(&self, source: Arc<dyn FeatureStore>) -> Result<Arc<dyn FeatureStore>> {
-        let of_features = |step: &&PreparationStep| **step != PreparationStep::Symmetrize;
+        let of_features = |step: &&PreparationStep| !step.is_of_graph();
         let steps: Vec<PreparationStep> = self.steps.iter().filter(of_features).cloned().collect();
         self.check(source.dim())?;
         Ok(if steps.is_empty() { source } else { Arc::new(PreparedFeatures { source, steps }) })
@@ -149,7 +165,7 @@ impl PreparedFeatures {
     fn prepare(&self, node: NodeId, row: &mut [f32]) -> Result<()> {
         for step in &self.steps {
             match step {
-                PreparationStep::Symmetrize => {}
+                PreparationStep::Symmetrize | PreparationStep::SelfLoops => {}
                 PreparationStep::RowNormalize => {
                     normalize_row(row).map_err(|value| Error::NegativeFeature { node, value })?;
                 }
@@ -235,7 +251,8 @@ mod tests {
     #[test]
     fn features_without_steps_are_the_source() -> Result<()> {
         let source: Arc<dyn FeatureStore> = Arc::new(DenseFeatures::from_f32(vec![1.0, 2.0], 2)?);
-        let features = Preparation { steps: vec![PreparationStep::Symmetrize] }.features(source.clone())?;
+        let steps = vec![PreparationStep::Symmetrize, PreparationStep::SelfLoops];
+        let features = Preparation { steps }.features(source.clone())?;
         assert!(Arc::ptr_eq(&source, &features));
         Ok(())
     }
