@@ -17,6 +17,9 @@ pub(crate) const FILE_NAME: &str = "part.json";
 /// The version of the format that is written. Version 1, which has no `preparation`, is read, too.
 pub(crate) const VERSION: u32 = 2;
 
+/// The largest number of edge types, which are stored as `u8`.
+const MAX_EDGE_TYPES: usize = 256;
+
 /// The files of the cached feature rows of remote nodes.
 pub(crate) const CACHE: RowFiles = RowFiles {
     dense: "cache_features.npy",
@@ -40,6 +43,10 @@ pub(crate) struct Manifest {
     pub(crate) class_names: Vec<String>,
     /// The name of each edge type; empty if edge types have no names.
     pub(crate) edge_type_names: Vec<String>,
+    /// The number of edge types: one more than the largest, or the number of names if it is larger. `None` without edge
+    /// types, and in partitions of older versions of kiln.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) n_edge_types: Option<usize>,
     /// The steps that prepared the data set before it was partitioned; `None` in version 1, where they are unknown.
     #[serde(default)]
     pub(crate) preparation: Option<Preparation>,
@@ -60,6 +67,10 @@ impl Manifest {
         if let Some(Err(error)) = manifest.preparation.as_ref().map(|steps| steps.check(manifest.dim)) {
             let expected = format!("steps for {} feature columns", manifest.dim);
             return Err(bad_key(path, "preparation", expected, error).into());
+        }
+        if let Some(n_types) = manifest.n_edge_types.filter(|n_types| MAX_EDGE_TYPES < *n_types) {
+            let expected = format!("at most {MAX_EDGE_TYPES}");
+            return Err(bad_key(path, "n_edge_types", expected, n_types).into());
         }
         check_class_names(path, Some(manifest.dim), manifest.n_classes, &manifest.class_names)?;
         let known = manifest.known(path)?;

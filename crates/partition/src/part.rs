@@ -49,6 +49,9 @@ pub struct Part {
     pub class_names: Vec<String>,
     /// The name of each edge type; empty if the types have no names.
     pub edge_type_names: Vec<String>,
+    /// The number of edge types of the whole graph: one more than the largest, or the number of names if it is larger.
+    /// `None` if there are no types, or an older version of kiln wrote the partition and the types have no names.
+    pub n_edge_types: Option<usize>,
     /// The steps that prepared the data set before it was partitioned. `None` if they are unknown, because an older
     /// version of kiln wrote the partition.
     pub preparation: Option<Preparation>,
@@ -93,6 +96,9 @@ impl Part {
             false => None,
         };
         let partition_hash = manifest.partition_hash();
+        let graph = Arc::new(read_graph(&arrays)?);
+        let n_names = manifest.edge_type_names.len();
+        let has_names = graph.edge_types().is_some() && 0 < n_names;
         Ok(Self {
             index: manifest.part,
             name: manifest.name,
@@ -100,13 +106,14 @@ impl Part {
             hash: manifest.hash,
             book: Arc::new(PartitionBook::new(manifest.offsets, arrays.values("new_ids.npy")?)?),
             old_ids: arrays.values("old_ids.npy")?,
-            graph: Arc::new(read_graph(&arrays)?),
+            graph,
             first_edges: arrays.values("first_edges.npy")?,
             features: read_rows(&arrays, &FEATURES, manifest.dim)?,
             cache,
             labels: Arc::new(read_labels(&arrays, manifest.n_classes)?),
             split: read_split(&arrays)?,
             class_names: class_names_of(manifest.class_names, manifest.n_classes),
+            n_edge_types: manifest.n_edge_types.or(has_names.then_some(n_names)),
             edge_type_names: manifest.edge_type_names,
             preparation: manifest.preparation,
             n_edges: manifest.n_edges,

@@ -93,7 +93,7 @@ pub fn write_parts(
     if data.links.is_some() && !data.graph.has_sorted_neighbors() {
         return Err(Error::UnsortedNeighbors);
     }
-    let set = Set { data, book, meta, old_ids: book.old_ids()? };
+    let set = Set { data, book, meta, old_ids: book.old_ids()?, n_edge_types: data.n_edge_types() };
     let presampler = cache.map(|config| Presampler::new(data, config)).transpose()?;
     let mut written = Vec::with_capacity(book.n_parts());
     for part in 0..book.n_parts() {
@@ -115,6 +115,8 @@ struct Set<'a> {
     meta: &'a PartitionMeta,
     /// All nodes in the order of their new ids: the result of [`PartitionBook::old_ids`].
     old_ids: Vec<NodeId>,
+    /// The result of [`Dataset::n_edge_types`].
+    n_edge_types: Option<usize>,
 }
 
 impl Set<'_> {
@@ -147,6 +149,7 @@ impl Set<'_> {
             n_classes: data.labels.n_classes(),
             class_names: class_names_to_write(&data.class_names, data.labels.n_classes()),
             edge_type_names: data.edge_type_names.clone(),
+            n_edge_types: self.n_edge_types,
             preparation: Some(data.preparation.clone()),
             method: meta.method,
             n_cut_edges: meta.n_cut_edges,

@@ -177,6 +177,12 @@ impl DistGraph {
         self.preparation.as_ref()
     }
 
+    /// Returns the number of edge types of the whole graph, or `None` if edges have no types, or if an older version of
+    /// kiln wrote the partitions or serves them.
+    pub fn n_edge_types(&self) -> Option<usize> {
+        self.told.n_edge_types.map(|n_types| n_types as usize)
+    }
+
     /// Returns the training nodes, in the order of the data set.
     pub fn train(&self) -> &SharedArray<NodeId> {
         &self.split[0]
@@ -227,7 +233,8 @@ impl DistGraph {
         self.told.has_weights
     }
 
-    pub(crate) fn has_edge_types(&self) -> bool {
+    /// Returns true if the edges have types.
+    pub fn has_edge_types(&self) -> bool {
         self.told.has_edge_types
     }
 

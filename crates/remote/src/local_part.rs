@@ -72,6 +72,7 @@ impl LocalPart {
             has_edge_types: graph.edge_types().is_some(),
             rules: self.rules.names(),
             preparation: part.preparation.as_ref().map(preparation_to_json),
+            n_edge_types: part.n_edge_types.map(|n_types| n_types as u32),
         }
     }
 

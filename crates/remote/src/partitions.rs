@@ -70,6 +70,9 @@ pub struct PartitionsInfo {
     pub n_classes: usize,
     /// The name of each class.
     pub class_names: Vec<String>,
+    /// The number of edge types: one more than the largest, or the number of names if it is larger. `None` if edges have
+    /// no types, or if it is unknown because an older version of kiln wrote the partitions.
+    pub n_edge_types: Option<usize>,
     /// The steps that prepared the data set before it was partitioned; `None` if they are unknown.
     pub preparation: Option<Preparation>,
 }
@@ -118,6 +121,7 @@ impl Partitions {
             name: part.name,
             hash: part.hash,
             class_names: part.class_names,
+            n_edge_types: part.n_edge_types,
             preparation: part.preparation,
         };
         Ok(Self { source: Source::Folder(folder.to_owned()), config, info })
@@ -139,6 +143,7 @@ impl Partitions {
             dim: graph.dim(),
             n_classes: graph.labels().n_classes(),
             class_names: graph.class_names().to_vec(),
+            n_edge_types: graph.n_edge_types(),
             preparation: graph.preparation().cloned(),
         };
         let source = Source::Servers(servers, Mutex::new(Some(Arc::new(graph))));
