@@ -1,12 +1,38 @@
 use burn::module::Module;
 use kiln_feature::TargetKind;
 use kiln_loader::{Batcher, Loader, Phase};
+use kiln_nn::ModelConfig;
 use kiln_train::{
     DeviceBatch, Evaluation, EvaluationInfo, Evaluator, Metric, MetricSums, ModelInputs, Task, TaskTrainer,
     Validation,
 };
 
 use crate::{RankHandle, Result};
+
+/// The requirements of a model on its batches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BatchRequirements {
+    /// The number of layers, each of which reads a block.
+    pub n_layers: usize,
+    /// True if the model reads edge weights.
+    pub needs_edge_weights: bool,
+    /// The number of relations of a model that reads edge types, all of which must be below it.
+    pub n_relations: Option<usize>,
+    /// True if the model is meant for graphs in which each node has a self loop.
+    pub needs_self_loops: bool,
+}
+
+impl BatchRequirements {
+    /// Returns the requirements of the models of a configuration.
+    pub fn of(config: &impl ModelConfig) -> Self {
+        Self {
+            n_layers: config.n_layers(),
+            needs_edge_weights: config.needs_edge_weights(),
+            n_relations: config.n_relations(),
+            needs_self_loops: config.needs_self_loops(),
+        }
+    }
+}
 
 /// A description of minibatches, from which a [`Trainer`](crate::Trainer) creates its rank's batches for each phase.
 /// One description serves training, validation and test. [`NeighborLoader`](crate::NeighborLoader) is for node tasks,
@@ -49,13 +75,13 @@ pub trait DataLoader<M: Module> {
         None
     }
 
-    /// Checks that the batches suit a model with `n_layers` layers, which reads edge weights if `needs_edge_weights` is
-    /// true.
+    /// Checks that the batches suit a model with these requirements.
     ///
     /// # Errors
-    /// Returns [`Error::FanoutsMismatch`](crate::Error::FanoutsMismatch) or
-    /// [`Error::NoEdgeWeights`](crate::Error::NoEdgeWeights) if they do not.
-    fn check(&self, n_layers: usize, needs_edge_weights: bool) -> Result<()>;
+    /// Returns an error if they do not, such as [`Error::FanoutsMismatch`](crate::Error::FanoutsMismatch),
+    /// [`Error::NoEdgeWeights`](crate::Error::NoEdgeWeights), [`Error::NoEdgeTypes`](crate::Error::NoEdgeTypes) or
+    /// [`Error::NoSelfLoops`](crate::Error::NoSelfLoops).
+    fn check(&self, model: &BatchRequirements) -> Result<()>;
 
     /// Returns the evaluator, which determines the ranks that evaluate and the neighbours that they read.
     ///

@@ -24,6 +24,38 @@ pub enum Error {
         "the model reads edge weights, but the loader has none: call .gcn_norm()? or .edge_weights() on it"
     )]
     NoEdgeWeights,
+    /// The model reads edge types that the loader's blocks do not have.
+    #[error("the model reads edge types, but the loader's blocks have none: call .edge_types() on it")]
+    NoEdgeTypes,
+    /// The graph has edge types that the model does not have.
+    #[error(
+        "the graph has {n_edge_types} edge types, but the model has {n_relations} relations: create its config with at \
+         least {n_edge_types}"
+    )]
+    TooManyEdgeTypes {
+        /// The number of edge types: one more than the largest.
+        n_edge_types: usize,
+        /// The number of relations of the model.
+        n_relations: usize,
+    },
+    /// The number of edge types of a partitioned graph is unknown, because an older version of kiln wrote its partitions.
+    #[error(
+        "the partitions do not record the number of their edge types: partition the dataset again with this version of \
+         kiln"
+    )]
+    UnrecordedEdgeTypes,
+    /// The model needs a self loop on each node, and the loader does not add or keep them.
+    #[error(
+        "the model needs a self loop on each node, but the loader does not add and keep them: call .add_self_loops()? \
+         on it"
+    )]
+    NoSelfLoops,
+    /// The partitions of a graph have no self loops.
+    #[error(
+        "the partitions were written without self loops, which cannot be added to them: partition the dataset again \
+         with `kiln data partition --add-self-loops`, or after Dataset::add_self_loops"
+    )]
+    PartitionsWithoutSelfLoops,
     /// A custom sampling rule cannot run on a device.
     #[error("a custom sampling rule runs on the host only: use GraphMode::Host")]
     RuleNeedsHost,

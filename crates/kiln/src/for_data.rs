@@ -3,24 +3,36 @@ use kiln_nn::ModelConfig;
 
 /// Model configurations with defaults for a dataset.
 pub trait ForData: ModelConfig {
-    /// Returns the default configuration for the number of features and classes of a dataset.
+    /// Returns the default configuration for the number of features and classes of a dataset and, if the model reads edge
+    /// types, their number.
     fn for_data(data: &impl DataDims) -> Self {
         let (d_in, n_classes) = data.dims();
-        Self::for_dims(d_in, n_classes)
+        let config = Self::for_dims(d_in, n_classes);
+        match config.n_relations().and_then(|_| data.n_edge_types()) {
+            Some(n_edge_types) => config.with_n_relations(n_edge_types),
+            None => config,
+        }
     }
 }
 
 impl<C: ModelConfig> ForData for C {}
 
-/// Data with known numbers of feature columns and classes.
+/// Data with known numbers of feature columns, classes and edge types.
 pub trait DataDims {
     /// Returns the number of feature columns, and the number of classes or target columns.
     fn dims(&self) -> (usize, usize);
+
+    /// Returns the number of edge types, or `None` if edges have no types, or if it is unknown. It may read all types.
+    fn n_edge_types(&self) -> Option<usize>;
 }
 
 impl DataDims for Dataset {
     fn dims(&self) -> (usize, usize) {
         (self.features.dim(), self.targets().n_outputs())
+    }
+
+    fn n_edge_types(&self) -> Option<usize> {
+        Dataset::n_edge_types(self)
     }
 }
 
@@ -28,5 +40,9 @@ impl DataDims for Dataset {
 impl DataDims for crate::PartitionedGraph {
     fn dims(&self) -> (usize, usize) {
         (self.info().dim, self.info().n_classes)
+    }
+
+    fn n_edge_types(&self) -> Option<usize> {
+        self.info().n_edge_types
     }
 }

@@ -12,7 +12,7 @@ use kiln_train::{
 };
 
 use crate::batches::{batch_settings, items_of, n_workers, objective_of, objective_setting};
-use crate::{DataLoader, EvalMode, RankHandle, Result};
+use crate::{BatchRequirements, DataLoader, EvalMode, RankHandle, Result};
 
 /// A description of minibatches of whole graphs; each batch is their disjoint union. It is cheap to clone, like a
 /// [`NeighborLoader`](crate::NeighborLoader).
@@ -108,7 +108,7 @@ impl<M: GraphModel + Sync> DataLoader<M> for GraphLoader {
         Some((inputs, EvalMode::Sampled.info(seed, self.batches.batch_size, n_ranks)))
     }
 
-    fn check(&self, _: usize, _: bool) -> Result<()> {
+    fn check(&self, _: &BatchRequirements) -> Result<()> {
         let targets = self.graphs.targets();
         let objective = objective_of(self.objective.as_ref(), &targets);
         Ok(objective.check(targets.kind(), targets.n_outputs())?)

@@ -38,7 +38,7 @@ mod signals;
 mod source;
 mod trainer;
 
-pub use data_loader::DataLoader;
+pub use data_loader::{BatchRequirements, DataLoader};
 pub use device_copy::{CachedNodes, DeviceCopy};
 pub use error::Error;
 pub use evaluation::EvalMode;

@@ -13,7 +13,7 @@ use kiln_train::{
 
 use crate::batches::{batch_settings, items_of, items_of_all_ranks, objective_setting};
 use crate::neighbor_loader::nodes_of_links;
-use crate::{DataLoader, Error, NeighborLoader, RankHandle, Result};
+use crate::{BatchRequirements, DataLoader, Error, NeighborLoader, RankHandle, Result};
 
 /// A description of minibatches of links, with the sampled neighbourhoods of their sources, their destinations and
 /// their negatives. It trains a [`LinkModel`].
@@ -48,7 +48,7 @@ impl LinkNeighborLoader {
     pub const EVAL_NEGATIVES: usize = 100;
 
     /// Returns a loader of the links of a split. `nodes` is a loader of the data that was split; its graph is replaced
-    /// by the split's message graph. Training draws one negative destination per link, uniformly. Evaluations use the
+    /// by the split's message graph, normalised or with self loops if that of `nodes` is. Training draws one negative destination per link, uniformly. Evaluations use the
     /// fixed negatives of the split, or draw 100 per link.
     ///
     /// # Errors
@@ -200,11 +200,11 @@ impl<M: LayerWiseModel + Sync> DataLoader<LinkModel<M>> for LinkNeighborLoader {
         Some((inputs, evaluation))
     }
 
-    fn check(&self, n_layers: usize, needs_edge_weights: bool) -> Result<()> {
+    fn check(&self, model: &BatchRequirements) -> Result<()> {
         for phase in [Phase::Train { epoch: 0 }, Phase::Validation, Phase::Test] {
             self.loss.check(self.negatives_of(phase).n_per_link()).map_err(kiln_train::Error::from)?;
         }
-        self.nodes.check_sampling(n_layers, needs_edge_weights)
+        self.nodes.check_sampling(model)
     }
 
     fn evaluator(&self, rank: &RankHandle) -> Result<Evaluator> {

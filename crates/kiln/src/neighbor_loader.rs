@@ -1,12 +1,11 @@
 mod batcher;
+mod check;
 mod of_links;
 
 use std::fmt;
-use std::sync::Arc;
 
 use kiln_data::Dataset;
 use kiln_feature::TargetKind;
-use kiln_graph::gcn_norm;
 use kiln_kernels::{CacheStats, GraphMode};
 use kiln_loader::{ItemSampler, Loader, Phase};
 use kiln_nn::LayerWiseModel;
@@ -20,8 +19,8 @@ use crate::batches::{batch_settings, items_of, items_of_all_ranks, objective_of,
 use crate::device_copy::DeviceCopies;
 #[cfg(feature = "grpc")]
 use crate::partitioned::{JoinedGraph, PartitionedGraph};
-use crate::source::Source;
-use crate::{CachedNodes, DataLoader, DeviceCopy, Error, EvalMode, RankHandle, Result};
+use crate::source::{GraphStep, Source};
+use crate::{BatchRequirements, CachedNodes, DataLoader, DeviceCopy, Error, EvalMode, RankHandle, Result};
 
 pub(crate) use of_links::nodes_of_links;
 
@@ -60,7 +59,7 @@ impl NeighborLoader {
     /// [`Fanout::All`] takes all neighbours.
     pub fn new(data: &Dataset, fanouts: impl IntoIterator<Item = impl Into<Fanout>>) -> Self {
         Self::of(
-            Source::Whole { data: Box::new(data.clone()), graph: data.graph.clone(), is_normalized: false },
+            Source::Whole { data: Box::new(data.clone()), graph: data.graph.clone(), step: GraphStep::None },
             fanouts,
         )
     }
@@ -161,17 +160,46 @@ impl NeighborLoader {
     /// Returns [`Error::Graph`] if edge weights are not finite, and [`Error::NeedsWholeGraph`] on a partitioned graph.
     pub fn gcn_norm(mut self) -> Result<Self> {
         match &mut self.source {
-            Source::Whole { data, graph, is_normalized } => {
-                *graph = Arc::new(gcn_norm(&data.graph)?);
-                *is_normalized = true;
+            Source::Whole { data, graph, step } => {
+                *step = GraphStep::GcnNorm;
+                *graph = step.apply(&data.graph)?;
             }
             #[cfg(feature = "grpc")]
             Source::Partitioned(_) => return Err(Error::NeedsWholeGraph { what: "gcn_norm" }),
         }
+        Ok(self.keep_self_loops().edge_weights(EdgeWeights::Unbiased))
+    }
+
+    /// Configures sampling for a model with attention, such as a GAT. It reads a copy of the graph with a self loop on
+    /// each node ([`kiln_graph::add_self_loops`]), and samples by [`Rule::UniformKeepSelfLoops`] unless
+    /// [`NeighborLoader::rule`] sets another rule, before or after. Another rule may drop loops; a node then does not
+    /// attend to itself. Clone the loader to share the copy among ranks. The loops of a partitioned graph must be part of
+    /// its data ([`Dataset::add_self_loops`]). After [`NeighborLoader::gcn_norm`], the graph has self loops already.
+    ///
+    /// # Errors
+    /// Returns [`Error::Graph`] if the graph has an edge of type 255, and [`Error::PartitionsWithoutSelfLoops`].
+    pub fn add_self_loops(mut self) -> Result<Self> {
+        match &mut self.source {
+            Source::Whole { step: GraphStep::GcnNorm, .. } => {}
+            Source::Whole { data, graph, step } => {
+                *step = GraphStep::SelfLoops;
+                *graph = step.apply(&data.graph)?;
+            }
+            #[cfg(feature = "grpc")]
+            source @ Source::Partitioned(_) if !source.has_self_loops() => {
+                return Err(Error::PartitionsWithoutSelfLoops);
+            }
+            #[cfg(feature = "grpc")]
+            Source::Partitioned(_) => {}
+        }
+        Ok(self.keep_self_loops().unshared())
+    }
+
+    fn keep_self_loops(mut self) -> Self {
         if !self.has_rule {
             self.sampling.rule = Rule::UniformKeepSelfLoops;
         }
-        Ok(self.edge_weights(EdgeWeights::Unbiased))
+        self
     }
 
     /// Sets the place where neighbours are sampled and features are gathered. The batches do not depend on it.
@@ -213,18 +241,6 @@ impl NeighborLoader {
         ];
         // Checkpoints of runs without edge types do not have the setting.
         settings.into_iter().chain(edge_types.then(|| ("edge types", "true".to_owned())))
-    }
-
-    /// Checks that the blocks suit a model; see [`DataLoader::check`].
-    pub(crate) fn check_sampling(&self, n_layers: usize, needs_edge_weights: bool) -> Result<()> {
-        let n_fanouts = self.sampling.fanouts.len();
-        if n_fanouts != n_layers {
-            return Err(Error::FanoutsMismatch { n_fanouts, n_layers });
-        }
-        match needs_edge_weights && self.sampling.weights == EdgeWeights::None {
-            true => Err(Error::NoEdgeWeights),
-            false => Ok(()),
-        }
     }
 
     /// Returns the loader without its device copies, which a changed configuration makes invalid.
@@ -289,10 +305,10 @@ impl<M: LayerWiseModel + Sync> DataLoader<M> for NeighborLoader {
         Some(self.describe(seed, n_ranks))
     }
 
-    fn check(&self, n_layers: usize, needs_edge_weights: bool) -> Result<()> {
+    fn check(&self, model: &BatchRequirements) -> Result<()> {
         let targets = self.source.targets();
         objective_of(self.objective.as_ref(), &targets).check(targets.kind(), targets.n_outputs())?;
-        self.check_sampling(n_layers, needs_edge_weights)
+        self.check_sampling(model)
     }
 
     fn evaluator(&self, rank: &RankHandle) -> Result<Evaluator> {

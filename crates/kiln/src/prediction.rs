@@ -160,6 +160,7 @@ impl PredictOnDataset for SavedModel {
             }
             (None, _) => return Err(kiln_train::Error::from(ModelError::UnknownPreparation).into()),
         };
+        self.check_edge_types(|| graph.n_edge_types())?;
         let (n_nodes, features) = (graph.n_nodes(), joined.features.clone());
         let sampler = move |config| -> kiln_train::Result<Arc<dyn FrontierSampler>> {
             let sampler = DistNeighborSampler::with_config(graph.clone(), config);

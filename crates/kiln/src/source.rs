@@ -1,8 +1,10 @@
 use std::sync::Arc;
 
 use kiln_data::{Dataset, Split};
-use kiln_feature::Targets;
-use kiln_graph::{Csc, ItemId, NodeId};
+#[cfg(feature = "grpc")]
+use kiln_feature::Preparation;
+use kiln_feature::{PreparationStep, Targets};
+use kiln_graph::{Csc, ItemId, NodeId, add_self_loops, gcn_norm};
 use kiln_loader::ItemSampler;
 use kiln_sample::SamplerConfig;
 use kiln_train::{ModelInputs, ModelTask, SamplingInfo};
@@ -14,12 +16,32 @@ use crate::partitioned::JoinedGraph;
 /// The source of a loader's graph, features and targets.
 #[derive(Clone)]
 pub(crate) enum Source {
-    /// A dataset in this process. The sampled `graph` is that of the dataset, or a copy that `gcn_norm` normalised if
-    /// `is_normalized` is true.
-    Whole { data: Box<Dataset>, graph: Arc<Csc>, is_normalized: bool },
+    /// A dataset in this process. The sampled `graph` is the result of `step` on the graph of the dataset.
+    Whole { data: Box<Dataset>, graph: Arc<Csc>, step: GraphStep },
     /// A partitioned graph, which ranks or servers hold.
     #[cfg(feature = "grpc")]
     Partitioned(JoinedGraph),
+}
+
+/// The step by which a loader prepares the graph for a model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum GraphStep {
+    /// The graph is that of the dataset.
+    None,
+    /// [`gcn_norm`].
+    GcnNorm,
+    /// [`add_self_loops`].
+    SelfLoops,
+}
+
+impl GraphStep {
+    pub(crate) fn apply(self, graph: &Arc<Csc>) -> Result<Arc<Csc>> {
+        Ok(match self {
+            Self::None => Arc::clone(graph),
+            Self::GcnNorm => Arc::new(gcn_norm(graph)?),
+            Self::SelfLoops => Arc::new(add_self_loops(graph)?),
+        })
+    }
 }
 
 impl Source {
@@ -65,6 +87,30 @@ impl Source {
         }
     }
 
+    /// Returns one more than the largest edge type, or `None` if edges have no types.
+    ///
+    /// # Errors
+    /// Returns [`Error::UnrecordedEdgeTypes`](crate::Error::UnrecordedEdgeTypes) if it is unknown.
+    pub(crate) fn n_edge_types(&self) -> Result<Option<usize>> {
+        match self {
+            Self::Whole { graph, .. } => Ok(graph.n_edge_types()),
+            #[cfg(feature = "grpc")]
+            Self::Partitioned(joined) => match joined.graph.n_edge_types() {
+                None if joined.graph.has_edge_types() => Err(crate::Error::UnrecordedEdgeTypes),
+                n_edge_types => Ok(n_edge_types),
+            },
+        }
+    }
+
+    /// Returns true if a step added a self loop to each node that had none.
+    pub(crate) fn has_self_loops(&self) -> bool {
+        match self {
+            Self::Whole { data, step, .. } => *step != GraphStep::None || data.preparation.adds_self_loops(),
+            #[cfg(feature = "grpc")]
+            Self::Partitioned(joined) => joined.graph.preparation().is_some_and(Preparation::adds_self_loops),
+        }
+    }
+
     /// Gives each rank the items whose node it owns, on a partitioned graph in worker mode. Otherwise, the ranks keep
     /// their equal shares.
     #[cfg_attr(not(feature = "grpc"), allow(unused_variables, reason = "only ranks of partitions own nodes"))]
@@ -84,8 +130,12 @@ impl Source {
     pub(crate) fn model_inputs(&self, sampling: &SamplerConfig) -> ModelInputs {
         let (data_name, class_names) = self.names();
         let (n_features, preparation, gcn_norm) = match self {
-            Self::Whole { data, is_normalized, .. } => {
-                (data.features.dim(), Some(data.preparation.clone()), *is_normalized)
+            Self::Whole { data, step, .. } => {
+                let mut preparation = data.preparation.clone();
+                if *step == GraphStep::SelfLoops && !preparation.adds_self_loops() {
+                    preparation.steps.push(PreparationStep::SelfLoops);
+                }
+                (data.features.dim(), Some(preparation), *step == GraphStep::GcnNorm)
             }
             #[cfg(feature = "grpc")]
             Self::Partitioned(joined) => {

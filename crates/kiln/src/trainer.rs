@@ -16,7 +16,7 @@ use kiln_train::{
 
 use crate::batches::name_of;
 use crate::fit::EpochLines;
-use crate::{DataLoader, Error, FitConfig, RankHandle, Result};
+use crate::{BatchRequirements, DataLoader, Error, FitConfig, RankHandle, Result};
 
 /// The timeout for the ranks that wait while rank 0 reads and hashes the data: a day.
 const READING: Duration = Duration::from_secs(24 * 3600);
@@ -95,7 +95,7 @@ impl<C: ModelConfig> Trainer<C> {
         config: FitConfig,
     ) -> Result<TrainedModel<C::Model>> {
         let called = Instant::now();
-        loader.check(self.model.n_layers(), self.model.needs_edge_weights())?;
+        loader.check(&BatchRequirements::of(&self.model))?;
         let FitConfig { schedule, metric, dir, stop, callback, is_quiet, .. } = config;
         let FitConfig { fingerprint, settings, title, started, .. } = config;
         let metric = metric.unwrap_or(Metric::default_of(loader.target_kind()));
@@ -183,7 +183,7 @@ impl<C: ModelConfig> Trainer<C> {
     /// # Errors
     /// Returns an error if a setting is out of range or another rank fails.
     pub fn start<L: DataLoader<C::Model>>(&self, loader: &L) -> Result<kiln_train::TaskTrainer<L::Task>> {
-        loader.check(self.model.n_layers(), self.model.needs_edge_weights())?;
+        loader.check(&BatchRequirements::of(&self.model))?;
         let parts = self.parts();
         parts.with_nccl(parts.trainer(loader, |key, device| self.model.init(key, device))?)
     }

@@ -115,6 +115,14 @@ pub trait ModelConfig: Debug + Clone + Send + Sync + Serialize + DeserializeOwne
         None
     }
 
+    /// Returns the configuration with another number of relations. The default returns it unchanged, for models that read no
+    /// edge types.
+    #[must_use]
+    fn with_n_relations(self, n_relations: usize) -> Self {
+        let _ = n_relations;
+        self
+    }
+
     /// Returns true if the model is meant for graphs in which each node has a self loop, and for samplers that keep it. The
     /// default is false.
     fn needs_self_loops(&self) -> bool {

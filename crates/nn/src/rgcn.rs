@@ -166,6 +166,10 @@ impl ModelConfig for RgcnConfig {
         Some(self.n_relations)
     }
 
+    fn with_n_relations(self, n_relations: usize) -> Self {
+        Self { n_relations, ..self }
+    }
+
     fn init(&self, key: RngKey, device: &Device) -> Result<Rgcn> {
         self.init(key, device)
     }

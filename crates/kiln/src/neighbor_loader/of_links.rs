@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kiln_data::LinkSplit;
 use kiln_feature::{FeatureBuffer, FeatureDType, FeatureStore};
-use kiln_graph::{LinkId, Links, NodeId, gcn_norm};
+use kiln_graph::{LinkId, Links, NodeId};
 use kiln_kernels::GraphMode;
 use kiln_sample::{Fanout, SamplerConfig};
 use kiln_train::{BatchConfig, EvaluationInfo, Evaluator, ModelInputs};
@@ -13,7 +13,8 @@ use crate::source::Source;
 use crate::{Error, NeighborLoader, RankHandle, Result};
 
 impl NeighborLoader {
-    /// Replaces the graph by the graph of a split that passes messages, normalised if this loader's graph is.
+    /// Replaces the graph by the graph of a split that passes messages, normalised or with self loops if this loader's
+    /// graph is.
     ///
     /// # Errors
     /// Returns [`Error::OtherGraph`] if the graphs have different numbers of nodes, [`Error::NeedsWholeGraph`] for a
@@ -21,12 +22,12 @@ impl NeighborLoader {
     pub(crate) fn on_message_graph(mut self, split: &LinkSplit) -> Result<Self> {
         let message = split.message();
         match &mut self.source {
-            Source::Whole { data, graph, is_normalized } => {
+            Source::Whole { data, graph, step } => {
                 let (n_nodes, expected) = (message.n_nodes(), data.graph.n_nodes());
                 if n_nodes != expected {
                     return Err(Error::OtherGraph { n_nodes, expected });
                 }
-                *graph = if *is_normalized { Arc::new(gcn_norm(message)?) } else { Arc::clone(message) };
+                *graph = step.apply(message)?;
                 data.graph = Arc::clone(message);
             }
             #[cfg(feature = "grpc")]

@@ -89,6 +89,18 @@ impl<C: ModelConfig> ModelConfig for LinkModelConfig<C> {
         self.encoder.needs_edge_weights()
     }
 
+    fn n_relations(&self) -> Option<usize> {
+        self.encoder.n_relations()
+    }
+
+    fn with_n_relations(self, n_relations: usize) -> Self {
+        Self { encoder: self.encoder.with_n_relations(n_relations), ..self }
+    }
+
+    fn needs_self_loops(&self) -> bool {
+        self.encoder.needs_self_loops()
+    }
+
     /// Creates a model with initial weights drawn from the key. The encoder's are those of the encoder alone.
     ///
     /// # Errors

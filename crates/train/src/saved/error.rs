@@ -95,6 +95,26 @@ pub enum ModelError {
         "the partitions do not record how their data was prepared: partition the data set again with this version of kiln"
     )]
     UnrecordedPreparation,
+    /// The model reads edge types, and the graph has none, or they are not recorded.
+    #[error(
+        "the model has {n_relations} relations, but the edge types of the graph are missing or unknown: set them with \
+         CscBuilder::edge_types; partition the data again if an older version of kiln wrote the partitions"
+    )]
+    NoEdgeTypes {
+        /// The number of relations of the model.
+        n_relations: usize,
+    },
+    /// The graph has edge types that the model does not know.
+    #[error(
+        "the graph has {n_edge_types} edge types, but the model was trained with {n_relations} relations: use data with \
+         the edge types of the training data"
+    )]
+    UnknownEdgeTypes {
+        /// The number of edge types: one more than the largest.
+        n_edge_types: usize,
+        /// The number of relations of the model.
+        n_relations: usize,
+    },
     /// The model was trained with a kind of node features that this version of kiln does not know.
     #[error(
         "the model was trained with node features of the unknown kind {kind:?}: pass the features yourself"

@@ -47,6 +47,8 @@ pub struct SavedModel {
 struct Opened {
     info: ModelInfo,
     network: Network,
+    /// The number of relations of a model that reads edge types.
+    n_relations: Option<usize>,
     device: Device,
     /// The path of `model.json`, for error messages.
     path: PathBuf,
@@ -82,14 +84,15 @@ impl SavedModel {
                 return Err(ModelError::BadWeights { path: weights_path, reason }.into());
             }
         }
-        let network = constructor(&info, weights, device).map_err(|bad| match bad {
+        let (network, n_relations) = constructor(&info, weights, device).map_err(|bad| match bad {
             BadModel::Config(reason) => ModelError::BadInfo { path: path.clone(), reason },
             BadModel::Weights(reason) => ModelError::BadWeights { path: weights_path, reason },
         })?;
         if let Some(reason) = contradiction(&info, &network) {
             return Err(ModelError::BadInfo { path, reason }.into());
         }
-        Ok(Self { opened: Arc::new(Opened { info, network, device: device.clone().inner(), path }) })
+        let device = device.clone().inner();
+        Ok(Self { opened: Arc::new(Opened { info, network, n_relations, device, path }) })
     }
 
     /// Returns the content of `model.json`.
@@ -226,6 +229,23 @@ impl SavedModel {
 
     fn other_task(&self, expected: ModelTask) -> crate::Error {
         ModelError::OtherTask { expected, got: self.info().inputs.task }.into()
+    }
+
+    /// Checks that the model knows all edge types of a graph. `n_edge_types` returns one more than its largest type, or
+    /// `None` if there are no types; it is called only if the model reads types.
+    ///
+    /// # Errors
+    /// Returns [`Error::Saved`](crate::Error::Saved) if the model reads edge types and there are none, or types that are
+    /// not below its number of relations.
+    pub fn check_edge_types(&self, n_edge_types: impl FnOnce() -> Option<usize>) -> Result<()> {
+        let Some(n_relations) = self.opened.n_relations else { return Ok(()) };
+        match n_edge_types() {
+            None => Err(ModelError::NoEdgeTypes { n_relations }.into()),
+            Some(n_edge_types) if n_relations < n_edge_types => {
+                Err(ModelError::UnknownEdgeTypes { n_edge_types, n_relations }.into())
+            }
+            Some(_) => Ok(()),
+        }
     }
 
     pub(crate) fn check_features(&self, features: &dyn FeatureStore, n_nodes: usize) -> Result<()> {

@@ -3,7 +3,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use kiln_feature::{FeatureBuffer, FeatureStore, Preparation};
-use kiln_graph::{Csc, NodeId, gcn_norm, symmetrize};
+use kiln_graph::{Csc, NodeId};
 use kiln_kernels::{DeviceBlock, gather_features, to_vec_f32};
 use kiln_loader::Phase;
 use kiln_sample::{Fanout, FrontierSampler, NeighborSampler, RngKey, Rule, SamplerConfig, Scratch, Seeds};
@@ -17,7 +17,7 @@ use crate::saved::info::{EvaluatedNeighbors, SamplingInfo, StoredEdgeWeights, St
 use crate::saved::mode::PredictMode;
 use crate::saved::model::SavedModel;
 use crate::saved::outputs::OutputRows;
-use crate::saved::preparation::left_steps;
+use crate::saved::preparation::{check_sampled_graph, left_steps_of, prepared_graph};
 
 /// A saved node model on a graph: predicts classes and computes embeddings of the graph's nodes. Threads can use one
 /// predictor at the same time, and clones share its data.
@@ -54,12 +54,12 @@ const EXACT_ROWS: usize = 4096;
 impl NodePredictor {
     /// Prepares a graph and its features for a model's predictions. Both are as they were loaded; the steps of the
     /// model's [`Preparation`](kiln_feature::Preparation) are applied to them. This copies the graph if the model needs
-    /// it symmetric or normalised, and reads no feature.
+    /// it symmetric, with self loops or normalised, and reads no feature.
     ///
     /// # Errors
-    /// Returns [`Error::Saved`](crate::Error::Saved) if the model is not for nodes or the features have another number
-    /// of columns than the training data or fewer rows than the graph has nodes, and
-    /// [`Error::Graph`](crate::Error::Graph) if the graph is damaged.
+    /// Returns [`Error::Saved`](crate::Error::Saved) if the model is not for nodes, the features have another number of
+    /// columns than the training data or fewer rows than the graph has nodes, or the graph lacks the edge types that the
+    /// model reads or has others, and [`Error::Graph`](crate::Error::Graph) if the graph is damaged.
     pub fn new(model: &SavedModel, graph: Arc<Csc>, features: Arc<dyn FeatureStore>) -> Result<Self> {
         if model.info().inputs.preparation.is_none() {
             return Err(ModelError::UnknownPreparation.into());
@@ -82,22 +82,19 @@ impl NodePredictor {
     ) -> Result<Self> {
         model.node_network()?;
         model.check_features(&*features, graph.n_nodes())?;
-        let left = match &model.info().inputs.preparation {
-            Some(wanted) => left_steps(wanted, done)?,
-            None => Preparation::default(),
-        };
-        let graph = if left.symmetrizes() { Arc::new(symmetrize(&graph)?) } else { graph };
-        let is_normalized = model.info().inputs.sampling.as_ref().is_some_and(|sampling| sampling.gcn_norm);
-        let graph = if is_normalized { Arc::new(gcn_norm(&graph)?) } else { graph };
+        let left = left_steps_of(model.info(), done)?;
+        let graph = prepared_graph(model.info(), &left, graph)?;
+        model.check_edge_types(|| graph.n_edge_types())?;
         Ok(Self::of(model, GraphAccess::Whole(graph), left.features(features)?))
     }
 
     /// Creates a predictor like [`NodePredictor::on_prepared`] on a graph of `n_nodes` nodes that is only sampled, such
-    /// as a partitioned graph. `sampler` creates its samplers. [`PredictMode::Exact`] is not possible.
+    /// as a partitioned graph. `sampler` creates its samplers. [`PredictMode::Exact`] is not possible, and the edge types
+    /// are not compared with the model's relations: [`SavedModel::check_edge_types`] does.
     ///
     /// # Errors
     /// Returns the errors of [`NodePredictor::on_prepared`], and [`Error::Saved`](crate::Error::Saved) if the model
-    /// needs the graph symmetric, and it is not, or normalised.
+    /// needs the graph symmetric or with self loops, and it is not, or normalised.
     pub fn on_sampler(
         model: &SavedModel,
         n_nodes: usize,
@@ -107,16 +104,8 @@ impl NodePredictor {
     ) -> Result<Self> {
         model.node_network()?;
         model.check_features(&*features, n_nodes)?;
-        let left = match &model.info().inputs.preparation {
-            Some(wanted) => left_steps(wanted, done)?,
-            None => Preparation::default(),
-        };
-        if left.symmetrizes() {
-            return Err(ModelError::NeedsWholeGraph { what: "adding the reverse of each edge" }.into());
-        }
-        if model.info().inputs.sampling.as_ref().is_some_and(|sampling| sampling.gcn_norm) {
-            return Err(ModelError::NeedsWholeGraph { what: "the normalisation of a GCN" }.into());
-        }
+        let left = left_steps_of(model.info(), done)?;
+        check_sampled_graph(model.info(), &left)?;
         let graph = GraphAccess::Sampled { n_nodes, sampler: Arc::new(sampler) };
         Ok(Self::of(model, graph, left.features(features)?))
     }
@@ -163,8 +152,8 @@ impl NodePredictor {
         }
     }
 
-    /// Returns the graph with the model's preparation: with the reverse of each edge if the model needs it, and with
-    /// self-loops if the model needs it normalised. `None` if the graph is only sampled.
+    /// Returns the graph with the model's preparation: with the reverse of each edge or with self loops if the model needs
+    /// them, and normalised for a GCN. `None` if the graph is only sampled.
     pub fn graph(&self) -> Option<&Arc<Csc>> {
         match &self.graph {
             GraphAccess::Whole(graph) => Some(graph),

@@ -1,19 +1,61 @@
-//! The steps of a model's preparation that data still needs.
+//! The steps of a model's preparation that data still needs, and a graph with these steps.
+
+use std::sync::Arc;
 
 use kiln_feature::{Preparation, PreparationStep};
+use kiln_graph::{Csc, add_self_loops, gcn_norm, symmetrize};
 
 use crate::error::Result;
 use crate::saved::error::ModelError;
+use crate::saved::info::ModelInfo;
 
-/// Returns the steps of `wanted` that are left after those in `done`. The graph's step and the steps of features are
-/// independent of each other.
-pub(crate) fn left_steps(wanted: &Preparation, done: &Preparation) -> Result<Preparation> {
+/// Returns the steps of the model's preparation that are left after those in `done`; none if it is unknown.
+pub(crate) fn left_steps_of(info: &ModelInfo, done: &Preparation) -> Result<Preparation> {
+    match &info.inputs.preparation {
+        Some(wanted) => left_steps(wanted, done),
+        None => Ok(Preparation::default()),
+    }
+}
+
+/// Returns the graph with the steps in `left`, normalised if the model needs it.
+pub(crate) fn prepared_graph(info: &ModelInfo, left: &Preparation, mut graph: Arc<Csc>) -> Result<Arc<Csc>> {
+    if left.symmetrizes() {
+        graph = Arc::new(symmetrize(&graph)?);
+    }
+    if left.adds_self_loops() {
+        graph = Arc::new(add_self_loops(&graph)?);
+    }
+    Ok(if is_normalized(info) { Arc::new(gcn_norm(&graph)?) } else { graph })
+}
+
+/// Checks that a graph which is only sampled needs no step that changes it.
+pub(crate) fn check_sampled_graph(info: &ModelInfo, left: &Preparation) -> Result<()> {
+    let steps = [
+        (left.symmetrizes(), "adding the reverse of each edge"),
+        (left.adds_self_loops(), "adding self loops"),
+        (is_normalized(info), "the normalisation of a GCN"),
+    ];
+    match steps.into_iter().find(|(is_needed, _)| *is_needed) {
+        Some((_, what)) => Err(ModelError::NeedsWholeGraph { what }.into()),
+        None => Ok(()),
+    }
+}
+
+fn is_normalized(info: &ModelInfo) -> bool {
+    info.inputs.sampling.as_ref().is_some_and(|sampling| sampling.gcn_norm)
+}
+
+/// Returns the steps of `wanted` that are left after those in `done`. The steps of the graph do not depend on their order,
+/// nor on those of features.
+fn left_steps(wanted: &Preparation, done: &Preparation) -> Result<Preparation> {
     let split = |preparation: &Preparation| -> (Vec<PreparationStep>, Vec<PreparationStep>) {
-        preparation.steps.iter().cloned().partition(|step| *step == PreparationStep::Symmetrize)
+        preparation.steps.iter().cloned().partition(PreparationStep::is_of_graph)
     };
     let ((of_graph, of_features), (graph_done, features_done)) = (split(wanted), split(done));
-    if of_graph.is_empty() && !graph_done.is_empty() {
-        return Err(ModelError::OtherPreparation { step: "symmetrized" }.into());
+    if let Some(step) = graph_done.iter().find(|step| !of_graph.contains(step)) {
+        let is_symmetrized = *step == PreparationStep::Symmetrize;
+        let step = if is_symmetrized { "symmetrized" } else { "given self loops" };
+        return Err(ModelError::OtherPreparation { step }.into());
     }
     let Some(left) = of_features.strip_prefix(&features_done[..]) else {
         let differs = |(i, step): &(usize, &PreparationStep)| of_features.get(*i) != Some(*step);
@@ -23,6 +65,6 @@ pub(crate) fn left_steps(wanted: &Preparation, done: &Preparation) -> Result<Pre
         };
         return Err(ModelError::OtherPreparation { step }.into());
     };
-    let of_graph = if graph_done.is_empty() { of_graph } else { Vec::new() };
-    Ok(Preparation { steps: [of_graph, left.to_vec()].concat() })
+    let of_graph = of_graph.into_iter().filter(|step| !graph_done.contains(step));
+    Ok(Preparation { steps: of_graph.chain(left.iter().cloned()).collect() })
 }

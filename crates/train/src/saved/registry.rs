@@ -9,8 +9,8 @@ use burn::tensor::{Device, Tensor};
 use kiln_feature::FeatureStore;
 use kiln_kernels::{DeviceBlock, DeviceGraphs};
 use kiln_nn::{
-    BlockModel, ForwardContext, GcnConfig, GinConfig, GraphModel, LayerWiseModel, LinkDecoder,
-    LinkModelConfig, Mode, ModelConfig, SageConfig,
+    BlockModel, ForwardContext, GatConfig, GcnConfig, GinConfig, GraphModel, LayerWiseModel, LinkDecoder,
+    LinkModelConfig, Mode, ModelConfig, RgcnConfig, SageConfig,
 };
 use kiln_sample::RngKey;
 
@@ -19,24 +19,28 @@ use crate::evaluate::layer_wise::{LayerWiseInference, LayerWiseRows, WantedRows}
 use crate::saved::info::{ModelInfo, StoredEdgeWeights};
 use crate::step::weights::load_weights;
 
-/// The models that [`SavedModel`](crate::SavedModel) can open, by their kind. The default registry has `sage`, `gcn`
-/// and `gin`, and the link models with the encoders `sage` and `gcn`; a model of your own is added with its config.
+/// The models that [`SavedModel`](crate::SavedModel) can open, by their kind. The default registry has `sage`, `gcn`,
+/// `gat`, `rgcn` and `gin`, and the link models with the encoders of nodes; a model of your own is added with its config.
 ///
 /// ```
 /// use kiln_nn::SageConfig;
 /// use kiln_train::ModelRegistry;
 /// // The built-in configs are registered already; a config of your own is registered like this.
 /// let registry = ModelRegistry::default().with_node_model::<SageConfig>();
-/// assert_eq!(registry.kinds().collect::<Vec<_>>(), ["gcn", "gin", "link-gcn", "link-sage", "sage"]);
+/// let kinds: Vec<_> = registry.kinds().collect();
+/// assert_eq!(kinds[..5], ["gat", "gcn", "gin", "link-gat", "link-gcn"]);
+/// assert_eq!(kinds[5..], ["link-rgcn", "link-sage", "rgcn", "sage"]);
 /// ```
 #[derive(Clone)]
 pub struct ModelRegistry {
     constructors: BTreeMap<&'static str, Constructor>,
 }
 
-/// Creates a model from its description and its weights, or returns the reason why it cannot.
-type Constructor =
-    Arc<dyn Fn(&ModelInfo, Vec<u8>, &Device) -> std::result::Result<Network, BadModel> + Send + Sync>;
+/// Creates a model from its description and its weights, or returns the reason why it cannot. Also returns the number of
+/// relations of a model that reads edge types.
+type Constructor = Arc<dyn Fn(&ModelInfo, Vec<u8>, &Device) -> Constructed + Send + Sync>;
+
+type Constructed = std::result::Result<(Network, Option<usize>), BadModel>;
 
 /// The part of a saved model that is invalid, with the reason.
 pub(crate) enum BadModel {
@@ -138,8 +142,11 @@ impl Default for ModelRegistry {
         let of_items = empty
             .with_node_model::<SageConfig>()
             .with_node_model::<GcnConfig>()
+            .with_node_model::<GatConfig>()
+            .with_node_model::<RgcnConfig>()
             .with_graph_model::<GinConfig>();
-        of_items.with_link_model::<SageConfig>().with_link_model::<GcnConfig>()
+        let of_links = of_items.with_link_model::<SageConfig>().with_link_model::<GcnConfig>();
+        of_links.with_link_model::<GatConfig>().with_link_model::<RgcnConfig>()
     }
 }
 
@@ -199,7 +206,7 @@ impl ModelRegistry {
             let init = config.init(RngKey::new(0), &device.clone().inner());
             let mut model = init.map_err(|error| BadModel::Config(error.to_string()))?;
             load_weights(&mut model, weights).map_err(|error| BadModel::Weights(error.to_string()))?;
-            Ok(wrap(model.valid()))
+            Ok((wrap(model.valid()), config.n_relations()))
         });
         self.constructors.insert(C::KIND, constructor);
         self
@@ -224,8 +231,11 @@ fn contradiction<C: ModelConfig>(config: &C, info: &ModelInfo) -> Option<String>
     if n_layers != n_fanouts {
         return Some(format!("the config has {n_layers} layers, but there are {n_fanouts} fanouts"));
     }
-    let lacks_weights = config.needs_edge_weights() && sampling.edge_weights == StoredEdgeWeights::None;
-    lacks_weights.then(|| format!("a {} reads edge weights, but `edge_weights` is none", info.kind))
+    if config.needs_edge_weights() && sampling.edge_weights == StoredEdgeWeights::None {
+        return Some(format!("a {} reads edge weights, but `edge_weights` is none", info.kind));
+    }
+    let lacks_types = config.n_relations().is_some() && !sampling.edge_types;
+    lacks_types.then(|| format!("a {} reads edge types, but `edge_types` is false", info.kind))
 }
 
 impl fmt::Debug for ModelRegistry {
