@@ -116,6 +116,9 @@ pub(crate) struct PartitionArgs {
     /// Scales feature columns to mean 0 and standard deviation 1 (in memory), as `kiln train` does for debian-packages.
     #[arg(long)]
     standardize: bool,
+    /// Adds a self-loop to each node that has none, for `kiln train --model gat` on the partitions (in memory).
+    #[arg(long)]
+    add_self_loops: bool,
     /// Seed of the assignment and of presampling.
     #[arg(long, default_value = "0")]
     seed: u64,
@@ -218,13 +221,14 @@ fn open(source: &Path) -> anyhow::Result<Dataset> {
     })
 }
 
-/// Opens the dataset, and standardizes its features if `--standardize` was given. Returns it with the hash by which
-/// `kiln train` would identify it.
+/// Opens the dataset, standardizes its features if `--standardize` was given, and adds self loops if `--add-self-loops`
+/// was given. Returns it with the hash by which `kiln train` would identify it.
 fn open_to_partition(args: &PartitionArgs) -> anyhow::Result<(Dataset, String)> {
     let data = open(&args.source)?;
     let data = if args.standardize { data.standardize()? } else { data };
-    let is_kiln =
-        !args.standardize && matches!(kiln::data::detect_format(&args.source), Ok(DatasetFormat::Kiln));
-    let hash = if is_kiln { hash(&args.source, &data)? } else { data.hash()? };
+    let data = if args.add_self_loops { data.add_self_loops()? } else { data };
+    let is_as_stored = !args.standardize && !args.add_self_loops;
+    let is_kiln = matches!(kiln::data::detect_format(&args.source), Ok(DatasetFormat::Kiln));
+    let hash = if is_as_stored && is_kiln { hash(&args.source, &data)? } else { data.hash()? };
     Ok((data, hash))
 }

@@ -3,12 +3,13 @@
 use anyhow::{bail, ensure};
 use clap::Args;
 use kiln::data::{Dataset, LinkSplit};
+use kiln::feature::Preparation;
 use kiln::graph::LinkNegatives;
 use kiln::loader::LinkExclusion;
 use kiln::nn::{LinkDecoderConfig, LinkLoss, LinkModelConfig, SageConfig, WeightInit};
 use kiln::sample::{DegreeNegatives, InBatchNegatives, Negatives, UniformNegatives, UniformPairNegatives};
-use kiln::train::Objective;
-use kiln::{DataDims, EvalMode, LinkNeighborLoader, NeighborLoader, PartitionedGraph};
+use kiln::train::{Objective, TrainCallback};
+use kiln::{EvalMode, LinkNeighborLoader, NeighborLoader, PartitionedGraph, RankHandle};
 
 use crate::flags;
 use crate::link_split::LinkSplitArgs;
@@ -110,7 +111,7 @@ impl LinkArgs {
     /// on the data, which a checkpoint identifies.
     pub(crate) fn defaults(&self, model: &ModelArgs) -> Vec<(&'static str, String)> {
         let flags = [
-            ("weight-init", model.weight_init.is_none() && !model.is_gcn(), "pyg"),
+            ("weight-init", model.weight_init.is_none() && model.is_sage(), "pyg"),
             ("embedding", self.embedding.is_none(), "64"),
             ("decoder", self.decoder.is_none(), "dot"),
             ("negatives", self.negatives.is_none(), "1"),
@@ -126,22 +127,20 @@ impl LinkArgs {
         self.embedding.unwrap_or(64)
     }
 
-    /// Returns the model with this encoder.
-    fn model<C>(&self, encoder: C) -> anyhow::Result<LinkModelConfig<C>> {
+    fn decoder(&self) -> anyhow::Result<LinkDecoderConfig> {
         let kind = self.decoder.unwrap_or(DecoderKind::Dot);
         ensure!(
             kind == DecoderKind::Mlp || self.decoder_layers.is_none(),
             "--decoder-layers requires --decoder mlp: add it, or remove --decoder-layers"
         );
-        let decoder = match kind {
+        Ok(match kind {
             DecoderKind::Dot => LinkDecoderConfig::Dot,
             DecoderKind::DistMult => LinkDecoderConfig::DistMult,
             DecoderKind::Mlp => {
                 let n_layers = self.decoder_layers.unwrap_or(3);
                 LinkDecoderConfig::Mlp { hidden: self.embedding(), n_layers, dropout: 0.0 }
             }
-        };
-        Ok(LinkModelConfig { encoder, decoder })
+        })
     }
 
     /// Sets negatives, excluded edges and the loss of a loader. `data` is the data before the split.
@@ -192,23 +191,13 @@ impl TrainRun<'_> {
         if let Some(workers) = ranks.workers {
             nodes = nodes.workers(workers);
         }
-        let encoder = model.of_nodes((data.features.dim(), link.embedding()), fanouts.len())?;
-        let nodes = match encoder {
-            NodeModel::Sage(_) => nodes.rule(sampling.rule.clone()),
-            NodeModel::Gcn(_) => nodes.gcn_norm()?,
-        };
+        let encoder = model.of_nodes(&data, Some(link.embedding()), fanouts.len())?;
+        let nodes = encoder.configure(nodes, &sampling.rule)?;
         let loader = LinkNeighborLoader::new(device.place(nodes)?, &split)?;
         let loader = link.configure(loader, &data, &split, self.link_loss()?)?;
-        let outcomes = match encoder {
-            NodeModel::Sage(encoder) => {
-                let model = link.model(with_weight_init(encoder, model))?;
-                self.launch(&hash, |rank| self.fit(&model, &loader, &rank, &hash, ()))?
-            }
-            NodeModel::Gcn(encoder) => {
-                let model = link.model(encoder)?;
-                self.launch(&hash, |rank| self.fit(&model, &loader, &rank, &hash, ()))?
-            }
-        };
+        let decoder = link.decoder()?;
+        let outcomes =
+            self.launch(&hash, |rank| self.fit_links(&encoder, decoder, &loader, &rank, &hash, ()))?;
         device.report(loader.nodes());
         Ok(outcomes)
     }
@@ -228,20 +217,17 @@ impl TrainRun<'_> {
         check_partitions(&graph, &data, &hash)?;
         let hash = &graph.info().hash;
         let fanouts = model.fanouts(&sampling.fanouts)?;
-        let dims = (graph.dims().0, link.embedding());
-        let NodeModel::Sage(encoder) = model.of_nodes(dims, fanouts.len())? else {
-            bail!("--model gcn normalises over the whole graph: use --data, or --model sage with partitions");
-        };
+        let encoder = model.of_nodes(&graph, Some(link.embedding()), fanouts.len())?;
+        encoder.check_partitioned()?;
         graph.check_ranks(ranks.job.n_ranks(self.launch.as_ref()))?;
         ensure!(
             sampling.evaluation()? == EvalMode::Sampled,
             "--eval exact needs the whole graph: use --data instead of --parts or --servers"
         );
-        let (model, loss) = (link.model(with_weight_init(encoder, model))?, self.link_loss()?);
+        let (decoder, loss) = (link.decoder()?, self.link_loss()?);
         let (workers, queue_bytes) = (ranks.remote_workers(parts.worker_concurrency), parts.queue_bytes());
         self.launch(hash, |rank| {
             let nodes = NeighborLoader::partitioned(&graph, &rank, &fanouts)?
-                .rule(sampling.rule.clone())
                 .batches(ranks.batches(false))
                 .workers(workers)
                 .queue_bytes(queue_bytes)
@@ -249,13 +235,44 @@ impl TrainRun<'_> {
             if let Some(joined) = nodes.partition().filter(|_| rank.is_zero()) {
                 print_memory(joined, workers, queue_bytes, mode);
             }
+            let nodes = encoder.configure(nodes, &sampling.rule)?;
             let traffic = TrafficLines::new(&rank, &nodes);
             let loader = LinkNeighborLoader::partitioned(nodes, split.targets())?;
             let loader = link
                 .configure(loader, &data, &split, loss)
                 .map_err(|error| kiln::Error::Other(error.into()))?;
-            self.fit(&model, &loader, &rank, hash, traffic)
+            self.fit_links(&encoder, decoder, &loader, &rank, hash, traffic)
         })
+    }
+
+    /// Trains a link model with this encoder and decoder on one rank.
+    fn fit_links(
+        &self,
+        encoder: &NodeModel,
+        decoder: LinkDecoderConfig,
+        loader: &LinkNeighborLoader,
+        rank: &RankHandle,
+        hash: &str,
+        callback: impl TrainCallback + 'static,
+    ) -> kiln::Result<Outcome> {
+        match encoder {
+            NodeModel::Sage(encoder) => {
+                let encoder = with_weight_init(encoder.clone(), &self.args.model);
+                self.fit(&LinkModelConfig { encoder, decoder }, loader, rank, hash, callback)
+            }
+            NodeModel::Gcn(encoder) => {
+                let encoder = encoder.clone();
+                self.fit(&LinkModelConfig { encoder, decoder }, loader, rank, hash, callback)
+            }
+            NodeModel::Gat(encoder) => {
+                let encoder = encoder.clone();
+                self.fit(&LinkModelConfig { encoder, decoder }, loader, rank, hash, callback)
+            }
+            NodeModel::Rgcn(encoder) => {
+                let encoder = encoder.clone();
+                self.fit(&LinkModelConfig { encoder, decoder }, loader, rank, hash, callback)
+            }
+        }
     }
 
     fn link_loss(&self) -> anyhow::Result<LinkLoss> {
@@ -270,6 +287,11 @@ impl TrainRun<'_> {
 /// over links of the validation and the test.
 fn check_partitions(graph: &PartitionedGraph, data: &Dataset, hash: &str) -> anyhow::Result<()> {
     let info = graph.info();
+    // `kiln data partition --add-self-loops` records the hash of the data with self loops.
+    let has_loops = info.preparation.as_ref().is_some_and(Preparation::adds_self_loops);
+    let with_loops = if has_loops { data.clone().add_self_loops()? } else { data.clone() };
+    let hash = if has_loops { &with_loops.hash()? } else { hash };
+    let data = &with_loops;
     let has_size = info.n_nodes == data.graph.n_nodes() && info.n_edges == data.graph.n_edges();
     // `kiln data partition --standardize` records the hash of the scaled data.
     let is_same = info.hash == hash || (has_size && info.hash == data.clone().standardize()?.hash()?);

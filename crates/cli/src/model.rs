@@ -3,9 +3,11 @@
 use anyhow::{bail, ensure};
 use clap::{Args, ValueEnum};
 use kiln::nn::{
-    Epsilon, GcnConfig, GinConfig, JumpingKnowledge, Normalization, Readout, SageConfig, WeightInit,
+    AttentionKind, Epsilon, GatConfig, GcnConfig, GinConfig, JumpingKnowledge, Normalization, Readout,
+    RgcnConfig, SageConfig, WeightInit,
 };
-use kiln::sample::Fanout;
+use kiln::sample::{Fanout, Rule};
+use kiln::{DataDims, NeighborLoader};
 
 use crate::flags;
 
@@ -16,6 +18,13 @@ pub(crate) enum ModelKind {
     Sage,
     /// GCN, normalised over the whole graph, for nodes.
     Gcn,
+    /// GAT, with self-loops on the whole graph, for nodes.
+    Gat,
+    /// GATv2, with self-loops on the whole graph, for nodes.
+    #[value(name = "gatv2")]
+    GatV2,
+    /// R-GCN with basis decomposition, for nodes of a graph with edge types.
+    Rgcn,
     /// The network of the GIN paper, for graphs.
     Gin,
     /// The network of DGL's tutorial, for graphs: two GIN layers with one linear layer each, and sum pooling.
@@ -33,26 +42,38 @@ pub(crate) struct ModelArgs {
     /// paper.
     #[arg(long, value_parser = flags::layers)]
     layers: Option<usize>,
-    /// Width of the hidden layers. Default: 256, or 64 for gin.
+    /// Width of the hidden layers; for gat and gatv2, of all heads together. Default: 256, or 64 for gin.
     #[arg(long, value_parser = flags::size)]
     hidden: Option<usize>,
     /// Dropout rate of the hidden layers; for gin, of the scores. Default: 0.5.
     #[arg(long, value_parser = flags::rate)]
     dropout: Option<f64>,
-    /// Dropout rate of the input features, for sage and gcn.
+    /// Dropout rate of the input features, for models of nodes.
     #[arg(long, value_parser = flags::rate, default_value = "0")]
     input_dropout: f64,
+    /// Attention heads of each layer but the last, for gat and gatv2. Their rows are concatenated. Default: 4.
+    #[arg(long, value_parser = flags::size)]
+    heads: Option<usize>,
+    /// Attention heads of the last layer, for gat and gatv2. Their rows are averaged. Default: 1.
+    #[arg(long, value_parser = flags::size)]
+    output_heads: Option<usize>,
+    /// Dropout rate of the attention weights, for gat and gatv2. Default: 0.
+    #[arg(long, value_parser = flags::rate)]
+    attention_dropout: Option<f64>,
+    /// Bases of each layer, of which the matrix of a relation is a weighted sum, for rgcn. Default: 4.
+    #[arg(long, value_parser = flags::size)]
+    bases: Option<usize>,
     /// Linear layers in the MLP of each layer, for gin. Default: 2.
     #[arg(long, value_parser = flags::layers)]
     mlp_layers: Option<usize>,
     /// Normalisation of the hidden layers. Default: none, or batch for gin.
     #[arg(long, value_parser = flags::choice([
         ("batch", "Batch normalisation, for gin", Normalization::Batch),
-        ("layer", "Layer normalisation, for sage and gcn", Normalization::Layer),
+        ("layer", "Layer normalisation, for models of nodes", Normalization::Layer),
         ("none", "No normalisation", Normalization::None),
     ]))]
     norm: Option<Normalization>,
-    /// Adds a node's own row to the result of each layer of equal widths, for sage and gcn.
+    /// Adds a node's own row to the result of each layer of equal widths, for models of nodes.
     #[arg(long)]
     residual: bool,
     /// Distribution of the initial weights, for sage. Default: dgl, or pyg for links.
@@ -71,13 +92,13 @@ pub(crate) struct ModelArgs {
         ("max", "Max pooling", Readout::Max),
     ]))]
     readout: Option<Readout>,
-    /// Layers from which a linear layer computes the scores (jumping knowledge). Default: all for gin; for sage and gcn,
+    /// Layers from which a linear layer computes the scores (jumping knowledge). Default: all for gin; for models of nodes,
     /// the last layer is the scores.
     #[arg(long, visible_alias = "jumping-knowledge", value_parser = flags::choice([
         ("all", "The input and all layers, as in the paper, for gin", JumpingKnowledge::Sum),
         ("last", "The last layer", JumpingKnowledge::Last),
-        ("cat", "All layers, concatenated, for sage and gcn", JumpingKnowledge::Cat),
-        ("max", "The maximum over all layers, for sage and gcn", JumpingKnowledge::Max),
+        ("cat", "All layers, concatenated, for models of nodes", JumpingKnowledge::Cat),
+        ("max", "The maximum over all layers, for models of nodes", JumpingKnowledge::Max),
     ]))]
     jumping: Option<JumpingKnowledge>,
 }
@@ -86,6 +107,30 @@ pub(crate) struct ModelArgs {
 pub(crate) enum NodeModel {
     Sage(SageConfig),
     Gcn(GcnConfig),
+    Gat(GatConfig),
+    Rgcn(RgcnConfig),
+}
+
+impl NodeModel {
+    /// Returns the loader with the preparation, the rule and the edge data that the model needs. `rule` is that of models
+    /// without a rule of their own.
+    pub(crate) fn configure(&self, loader: NeighborLoader, rule: &Rule) -> kiln::Result<NeighborLoader> {
+        match self {
+            Self::Sage(_) => Ok(loader.rule(rule.clone())),
+            Self::Gcn(_) => loader.gcn_norm(),
+            Self::Gat(_) => loader.add_self_loops(),
+            Self::Rgcn(_) => Ok(loader.rule(rule.clone()).edge_types()),
+        }
+    }
+
+    /// Checks that the model can be trained on a partitioned graph.
+    pub(crate) fn check_partitioned(&self) -> anyhow::Result<()> {
+        ensure!(
+            !matches!(self, Self::Gcn(_)),
+            "--model gcn normalises over the whole graph: use --data, or another model with partitions"
+        );
+        Ok(())
+    }
 }
 
 impl ModelArgs {
@@ -96,12 +141,33 @@ impl ModelArgs {
         let kind = kind.to_possible_value().map(|kind| kind.get_name().to_owned()).unwrap_or_default();
         let hidden = self.hidden.unwrap_or(if is_of_graphs { 64 } else { 256 });
         let dropout = self.dropout.unwrap_or(0.5);
-        vec![("model", kind), ("hidden", hidden.to_string()), ("dropout", dropout.to_string())]
+        let mut defaults =
+            vec![("model", kind), ("hidden", hidden.to_string()), ("dropout", dropout.to_string())];
+        if self.is_gat() {
+            defaults.extend([
+                ("heads", self.heads.unwrap_or(4).to_string()),
+                ("output-heads", self.output_heads.unwrap_or(1).to_string()),
+                ("attention-dropout", self.attention_dropout.unwrap_or(0.0).to_string()),
+            ]);
+        }
+        if self.kind == Some(ModelKind::Rgcn) {
+            defaults.push(("bases", self.bases.unwrap_or(4).to_string()));
+        }
+        defaults
     }
 
-    /// Returns true if `--model gcn` was given.
-    pub(crate) fn is_gcn(&self) -> bool {
-        self.kind == Some(ModelKind::Gcn)
+    /// Returns true if the model is GraphSAGE, if it is one of nodes.
+    pub(crate) fn is_sage(&self) -> bool {
+        matches!(self.kind, None | Some(ModelKind::Sage))
+    }
+
+    /// Returns true if the model needs self loops, and therefore its own sampling rule.
+    pub(crate) fn has_own_rule(&self) -> bool {
+        self.kind == Some(ModelKind::Gcn) || self.is_gat()
+    }
+
+    fn is_gat(&self) -> bool {
+        matches!(self.kind, Some(ModelKind::Gat | ModelKind::GatV2))
     }
 
     /// Returns a fanout for each layer: the given ones, or a single given fanout repeated `--layers` times.
@@ -118,26 +184,23 @@ impl ModelArgs {
         }
     }
 
-    /// Returns the node classification model for this input width and number of classes.
+    /// Returns the model of nodes for a dataset. The width of its output rows is `n_outputs`, or the number of classes.
     pub(crate) fn of_nodes(
         &self,
-        (d_in, n_classes): (usize, usize),
+        data: &impl DataDims,
+        n_outputs: Option<usize>,
         n_layers: usize,
     ) -> anyhow::Result<NodeModel> {
-        ensure!(
-            !self.has_gin_flags(),
-            "--mlp-layers, --learn-epsilon and --readout require --model gin: remove them"
-        );
-        ensure!(
-            self.weight_init.is_none() || !self.is_gcn(),
-            "--weight-init requires --model sage: remove it"
-        );
+        self.check_flags_of_nodes()?;
+        let (d_in, n_classes) = data.dims();
+        let n_outputs = n_outputs.unwrap_or(n_classes);
         let (hidden, dropout) = (self.hidden.unwrap_or(256), self.dropout.unwrap_or(0.5));
         let &Self { input_dropout, residual, .. } = self;
         let (norm, jumping) = (self.norm.unwrap_or_default(), self.jumping.unwrap_or_default());
-        match self.kind.unwrap_or(ModelKind::Sage) {
-            ModelKind::Sage => Ok(NodeModel::Sage(
-                SageConfig::new(d_in, n_classes)
+        // The configurations have the same setters, but no common type.
+        macro_rules! shaped {
+            ($config:expr) => {
+                $config
                     .layers(n_layers)
                     .hidden(hidden)
                     .input_dropout(input_dropout)
@@ -145,22 +208,64 @@ impl ModelArgs {
                     .norm(norm)
                     .residual(residual)
                     .jumping(jumping)
-                    .weight_init(self.weight_init.unwrap_or_default()),
-            )),
-            ModelKind::Gcn => Ok(NodeModel::Gcn(
-                GcnConfig::new(d_in, n_classes)
-                    .layers(n_layers)
-                    .hidden(hidden)
-                    .input_dropout(input_dropout)
-                    .dropout(dropout)
-                    .norm(norm)
-                    .residual(residual)
-                    .jumping(jumping),
-            )),
+            };
+        }
+        let kind = self.kind.unwrap_or(ModelKind::Sage);
+        match kind {
+            ModelKind::Sage => {
+                let weight_init = self.weight_init.unwrap_or_default();
+                Ok(NodeModel::Sage(shaped!(SageConfig::new(d_in, n_outputs)).weight_init(weight_init)))
+            }
+            ModelKind::Gcn => Ok(NodeModel::Gcn(shaped!(GcnConfig::new(d_in, n_outputs)))),
+            ModelKind::Gat | ModelKind::GatV2 => {
+                let is_v2 = kind == ModelKind::GatV2;
+                let attention = if is_v2 { AttentionKind::GatV2 } else { AttentionKind::Gat };
+                let config = shaped!(GatConfig::new(d_in, n_outputs))
+                    .attention(attention)
+                    .heads(self.heads.unwrap_or(4))
+                    .output_heads(self.output_heads.unwrap_or(1))
+                    .attention_dropout(self.attention_dropout.unwrap_or(0.0));
+                Ok(NodeModel::Gat(config))
+            }
+            ModelKind::Rgcn => {
+                let Some(n_relations) = data.n_edge_types() else {
+                    bail!(
+                        "--model rgcn needs data with edge types: use another model, or data with types; partition \
+                         the data again if an older version of kiln wrote the partitions"
+                    );
+                };
+                let config = shaped!(RgcnConfig::new(d_in, n_outputs, n_relations));
+                Ok(NodeModel::Rgcn(config.bases(self.bases.unwrap_or(4))))
+            }
             ModelKind::Gin | ModelKind::Simplified => {
                 bail!("--model gin and simplified classify graphs: give --data a set of graphs")
             }
         }
+    }
+
+    /// Checks that no flag of another kind of model was given.
+    fn check_flags_of_nodes(&self) -> anyhow::Result<()> {
+        ensure!(
+            !self.has_gin_flags(),
+            "--mlp-layers, --learn-epsilon and --readout require --model gin: remove them"
+        );
+        ensure!(
+            self.weight_init.is_none() || self.is_sage(),
+            "--weight-init requires --model sage: remove it"
+        );
+        ensure!(
+            self.is_gat() || !self.has_attention_flags(),
+            "--heads, --output-heads and --attention-dropout require --model gat or gatv2: remove them"
+        );
+        ensure!(
+            self.bases.is_none() || self.kind == Some(ModelKind::Rgcn),
+            "--bases requires --model rgcn: remove it"
+        );
+        ensure!(
+            self.output_heads.is_none() || self.jumping.is_none(),
+            "--output-heads does not apply with --jumping, which computes the scores by a linear layer: remove it"
+        );
+        Ok(())
     }
 
     /// Returns the graph classification model for this input width and number of classes.
@@ -176,8 +281,10 @@ impl ModelArgs {
                 );
                 return Ok(GinConfig::simplified(d_in, n_classes, n_classes));
             }
-            ModelKind::Sage | ModelKind::Gcn => {
-                bail!("--model sage and gcn classify nodes: use gin or simplified for graphs")
+            ModelKind::Sage | ModelKind::Gcn | ModelKind::Gat | ModelKind::GatV2 | ModelKind::Rgcn => {
+                bail!(
+                    "--model sage, gcn, gat, gatv2 and rgcn classify nodes: use gin or simplified for graphs"
+                )
             }
         }
         let paper = GinConfig::paper(d_in, self.hidden.unwrap_or(64), n_classes);
@@ -195,6 +302,11 @@ impl ModelArgs {
             dropout: self.dropout.unwrap_or(paper.dropout),
             ..paper
         })
+    }
+
+    fn has_attention_flags(&self) -> bool {
+        let Self { heads, output_heads, attention_dropout, .. } = self;
+        heads.is_some() || output_heads.is_some() || attention_dropout.is_some()
     }
 
     fn has_gin_flags(&self) -> bool {

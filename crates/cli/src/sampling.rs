@@ -24,7 +24,7 @@ pub(crate) struct SamplingArgs {
     /// layers.
     #[arg(long, value_delimiter = ',', value_parser = flags::fanouts, default_value = "10,10,10")]
     pub(crate) fanouts: Vec<Fanout>,
-    /// Sampling rule, for sage.
+    /// Sampling rule, for sage and rgcn.
     #[arg(long, default_value = "uniform", value_parser = flags::choice([
         ("uniform", "Uniform without replacement", Rule::Uniform),
         ("uniform-with-replacement", "Uniform with replacement", Rule::UniformWithReplacement),

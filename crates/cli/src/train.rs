@@ -14,7 +14,7 @@ use kiln::graph::GraphId;
 use kiln::loader::Phase;
 use kiln::nn::ModelConfig;
 use kiln::train::{CrossValidation, FoldResult, OptimizerConfig, RunIdentity, TensorBoard, TrainCallback};
-use kiln::{DataDims, DataLoader, Error, EvalMode, GraphLoader, NeighborLoader, RankHandle, Trainer, launch};
+use kiln::{DataLoader, Error, EvalMode, GraphLoader, NeighborLoader, RankHandle, Trainer, launch};
 use serde_json::json;
 
 use crate::device::DeviceArgs;
@@ -101,7 +101,7 @@ fn flags_of_other_tasks(task: Task, is_partitioned: bool, has_folds: bool) -> St
     let (of_links, of_whole_runs) = (LinkArgs::FLAGS, "memory val-batches feature-cache hot-by");
     match (task, is_partitioned) {
         (Task::Graph, _) => {
-            let of_nodes = "input-dropout residual weight-init fanouts rule eval memory val-batches graph-mode feature-cache hot-by";
+            let of_nodes = "input-dropout residual weight-init heads output-heads attention-dropout bases fanouts rule eval memory val-batches graph-mode feature-cache hot-by";
             let of_runs = if has_folds { "loss-every metric tensorboard" } else { "" };
             format!("{of_whole} {of_nodes} {OF_PARTITIONS} {of_runs} {of_links}")
         }
@@ -141,8 +141,8 @@ pub(crate) fn run(args: &TrainArgs, flags: GivenFlags) -> anyhow::Result<ExitCod
     }
     let has_rule = flags.on_command_line.contains("rule");
     ensure!(
-        !(has_rule && args.model.is_gcn()),
-        "--rule requires --model sage: gcn always uses its own sampling rule"
+        !(has_rule && args.model.has_own_rule()),
+        "--rule requires --model sage or rgcn: gcn, gat and gatv2 always use their own sampling rule"
     );
     ensure!(
         !(task == Task::Link && is_partitioned) || flags.on_command_line.contains("data"),
@@ -180,16 +180,9 @@ impl TrainRun<'_> {
         if let Some(workers) = ranks.workers {
             loader = loader.workers(workers);
         }
-        let model = model.of_nodes(data.dims(), fanouts.len())?;
-        let loader = match model {
-            NodeModel::Sage(_) => loader.rule(sampling.rule.clone()),
-            NodeModel::Gcn(_) => loader.gcn_norm()?,
-        };
-        let loader = device.place(loader)?;
-        let outcomes = self.launch(&hash, |rank| match &model {
-            NodeModel::Sage(config) => self.fit(config, &loader, &rank, &hash, ()),
-            NodeModel::Gcn(config) => self.fit(config, &loader, &rank, &hash, ()),
-        })?;
+        let model = model.of_nodes(&data, None, fanouts.len())?;
+        let loader = device.place(model.configure(loader, &sampling.rule)?)?;
+        let outcomes = self.launch(&hash, |rank| self.fit_nodes(&model, &loader, &rank, &hash, ()))?;
         device.report(&loader);
         Ok(outcomes)
     }
@@ -199,9 +192,8 @@ impl TrainRun<'_> {
         let mode = device.graph_mode;
         let graph = parts.open(ranks.job.tls(), mode)?;
         let fanouts = model.fanouts(&sampling.fanouts)?;
-        let NodeModel::Sage(model) = model.of_nodes(graph.dims(), fanouts.len())? else {
-            bail!("--model gcn normalises over the whole graph: use --data, or --model sage with partitions");
-        };
+        let model = model.of_nodes(&graph, None, fanouts.len())?;
+        model.check_partitioned()?;
         let n_ranks = ranks.job.n_ranks(self.launch.as_ref());
         graph.check_ranks(n_ranks)?;
         let evaluation = sampling.evaluation()?;
@@ -215,7 +207,6 @@ impl TrainRun<'_> {
         self.launch(hash, |rank| {
             let loader = NeighborLoader::partitioned(&graph, &rank, &fanouts)?
                 .objective(objective.clone())
-                .rule(sampling.rule.clone())
                 .batches(ranks.batches(false))
                 .workers(workers)
                 .queue_bytes(queue_bytes)
@@ -223,8 +214,25 @@ impl TrainRun<'_> {
             if let Some(joined) = loader.partition().filter(|_| rank.is_zero()) {
                 print_memory(joined, workers, queue_bytes, mode);
             }
-            self.fit(&model, &loader, &rank, hash, TrafficLines::new(&rank, &loader))
+            let loader = model.configure(loader, &sampling.rule)?;
+            self.fit_nodes(&model, &loader, &rank, hash, TrafficLines::new(&rank, &loader))
         })
+    }
+
+    fn fit_nodes(
+        &self,
+        model: &NodeModel,
+        loader: &NeighborLoader,
+        rank: &RankHandle,
+        hash: &str,
+        callback: impl TrainCallback + 'static,
+    ) -> kiln::Result<Outcome> {
+        match model {
+            NodeModel::Sage(config) => self.fit(config, loader, rank, hash, callback),
+            NodeModel::Gcn(config) => self.fit(config, loader, rank, hash, callback),
+            NodeModel::Gat(config) => self.fit(config, loader, rank, hash, callback),
+            NodeModel::Rgcn(config) => self.fit(config, loader, rank, hash, callback),
+        }
     }
 
     fn graphs(&self) -> anyhow::Result<Vec<Outcome>> {

@@ -1,5 +1,6 @@
 //! Tests of the program `kiln` as its users run it.
 
+mod attention_and_relations;
 mod cora;
 mod data;
 mod distributed_sage;

@@ -61,6 +61,7 @@ fn scores_of_test_pairs_are_those_of_the_run() {
     for (name, flags) in [
         ("exact", "--eval exact --decoder mlp --standardize true"),
         ("gcn", "--eval exact --model gcn"),
+        ("gat", "--eval exact --model gat"),
         ("distmult", "--eval exact --decoder distmult"),
     ] {
         let folder = root.path().join(name);

@@ -57,7 +57,7 @@ fn a_run_with_all_options_resumes_to_identical_weights_and_rejects_other_options
 #[test]
 fn exact_evaluation_runs_models_with_options() {
     let root = tempfile::tempdir().unwrap();
-    for model in ["sage --jumping max", "gcn --jumping last"] {
+    for model in ["sage --jumping max", "gcn --jumping last", "gatv2 --jumping cat"] {
         let out = root.path().join(model.split(' ').next().unwrap());
         let flags = "--data sbm --batch-size 256 --hidden 16 --fanouts 5,5,5 --epochs 1 --eval exact --norm layer --residual";
         let output = Command::new(env!("CARGO_BIN_EXE_kiln"))
