@@ -44,7 +44,7 @@ fn with_edge_types(graph: &Csc) -> Result<Csc> {
     if graph.edge_types().is_some() {
         return Ok(graph.clone());
     }
-    let types = (0..graph.n_edges() as u64).map(|edge| (((edge * 2_654_435_761) >> 16) % N_TYPES) as u8);
+    let types = (0..graph.n_edges()).map(|edge| (((edge * 2_654_435_761) >> 16) % N_TYPES) as u8);
     Ok(graph.clone().with_edge_types(types.collect::<Vec<_>>().into())?)
 }
 

@@ -263,7 +263,7 @@ impl BlockModel for SumByType {
     fn layer(&self, _: usize, block: &DeviceBlock, x: Tensor<2>, _: &ForwardContext) -> Tensor<2> {
         let edge_types = block.edge_types().expect("the blocks should carry edge types").clone().float();
         let weights = block.weights().expect("the blocks should carry weights").clone() * edge_types;
-        ops::aggregate(block, x, Aggregation { weights: Some(weights), ..Reduction::Sum.into() })
+        ops::aggregate(block, x, Aggregation { weights: Some(weights.into()), ..Reduction::Sum.into() })
     }
 }
 
