@@ -93,6 +93,65 @@ fn rejects_a_gcn_without_edge_weights() {
 }
 
 #[test]
+fn rejects_a_gat_without_self_loops_and_accepts_a_rule_of_the_program() {
+    let data = data();
+    let folder = tempfile::tempdir().unwrap();
+    let out = |name: &str| folder.path().join(name);
+    let config = GatConfig::for_data(&data).layers(2).hidden(16).attention(AttentionKind::GatV2);
+    let mut trainer = Trainer::new(config, AdamConfig::new(1e-2));
+    // The default rule drops loops, also those of the dataset.
+    let looped = data.clone().add_self_loops().unwrap();
+    for loader in [loader(&data), loader(&looped), loader(&data).rule(Rule::UniformKeepSelfLoops)] {
+        let error = trainer.fit(&loader, quiet(&out("refused"))).unwrap_err();
+        assert!(matches!(error, Error::NoSelfLoops) && !out("refused").exists(), "{error}");
+    }
+    let hash = |best: TrainedModel<_>| best.best.weights_hash;
+    let expected = hash(trainer.fit(&loader(&data).add_self_loops().unwrap(), quiet(&out("data"))).unwrap());
+    let of_looped = trainer.fit(&loader(&looped).add_self_loops().unwrap(), quiet(&out("looped"))).unwrap();
+    assert_eq!(hash(of_looped), expected);
+    // All neighbours include the loop. A rule of the program is its own decision.
+    let all = NeighborLoader::new(&looped, [Fanout::All; 2]).batch_size(64);
+    trainer.fit(&all, quiet(&out("all"))).unwrap();
+    let ruled = loader(&data).rule(Rule::Uniform).add_self_loops().unwrap();
+    assert_ne!(hash(trainer.fit(&ruled, quiet(&out("ruled"))).unwrap()), expected);
+    let normalised = loader(&data).gcn_norm().unwrap();
+    let twice =
+        hash(trainer.fit(&normalised.clone().add_self_loops().unwrap(), quiet(&out("twice"))).unwrap());
+    assert_eq!(hash(trainer.fit(&normalised, quiet(&out("normalised"))).unwrap()), twice);
+}
+
+#[test]
+fn rejects_edge_types_that_are_missing_or_not_below_the_relations() {
+    let untyped = data();
+    let types: Vec<u8> = (0..untyped.graph.n_edges()).map(|edge| (edge % 3) as u8).collect();
+    let graph = (*untyped.graph).clone().with_edge_types(types.into()).unwrap();
+    let typed = Dataset { graph: Arc::new(graph), ..untyped.clone() };
+    let folder = tempfile::tempdir().unwrap();
+    let config = RgcnConfig::for_data(&typed).layers(2).hidden(16);
+    assert_eq!((config.n_relations, RgcnConfig::for_data(&untyped).n_relations), (3, 256));
+    let fit = |config: &RgcnConfig, loader: &NeighborLoader| {
+        Trainer::new(config.clone(), AdamConfig::new(1e-2)).fit(loader, quiet(&folder.path().join("run")))
+    };
+    let error = fit(&config, &loader(&typed)).unwrap_err();
+    assert!(matches!(error, Error::NoEdgeTypes), "{error}");
+    let error = fit(&config, &loader(&untyped).edge_types()).unwrap_err();
+    assert!(matches!(error, Error::Sample(kiln::sample::Error::NoEdgeTypes)), "{error}");
+    let two = RgcnConfig { n_relations: 2, ..config.clone() };
+    let error = fit(&two, &loader(&typed).edge_types()).unwrap_err();
+    assert!(matches!(error, Error::TooManyEdgeTypes { n_edge_types: 3, n_relations: 2 }), "{error}");
+    // Links have the edge types of the message graph.
+    let link_config = LinkSplitConfig { val: 0.1, test: 0.1, ..Default::default() };
+    let split = LinkSplit::random(&typed.graph, &link_config, 0).unwrap();
+    let links = LinkNeighborLoader::new(loader(&typed).edge_types(), &split).unwrap();
+    let two = LinkModelConfig { encoder: two, decoder: LinkDecoderConfig::Dot };
+    let mut trainer = Trainer::new(two, AdamConfig::new(1e-2));
+    let error = trainer.fit(&links, quiet(&folder.path().join("run"))).unwrap_err();
+    assert!(matches!(error, Error::TooManyEdgeTypes { .. }), "{error}");
+    assert!(!folder.path().join("run").exists());
+    fit(&config, &loader(&typed).edge_types()).unwrap();
+}
+
+#[test]
 fn gcn_norm_keeps_a_sampling_rule_set_before_or_after_it() {
     let data = data();
     let rule_of = |loader: NeighborLoader| {

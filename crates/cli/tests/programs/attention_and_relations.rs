@@ -150,6 +150,25 @@ fn encoders_of_links_train_and_repeat_their_scores() {
 }
 
 #[test]
+fn links_of_partitions_with_self_loops_train_the_weights_of_the_whole_graph() {
+    let root = tempfile::tempdir().unwrap();
+    let root = root.path();
+    let [set, _] = write(&data(), 1, root, "set");
+    let [split, looped, typed] =
+        ["split", "looped", "typed"].map(|name| root.join(name).to_str().unwrap().to_owned());
+    succeeds(&["data", "split-links", &set, "--out", &split]);
+    succeeds(&["data", "partition", &split, "--parts", "1", "--add-self-loops", "--out", &looped]);
+    succeeds(&["data", "partition", &split, "--parts", "1", "--out", &typed]);
+    for ((name, model), parts) in MODELS.into_iter().zip([&looped, &looped, &typed]) {
+        let flags = format!("--task link --data {split} --embedding 8 --epochs 1 {model}");
+        let whole = run(root, &flags, name);
+        let of_parts = format!("{flags} --parts {parts} --host 127.0.0.1");
+        let of_parts = run(root, &of_parts, &format!("{name}-parts"));
+        assert_eq!(of_parts.weights_hash, whole.weights_hash, "{name}");
+    }
+}
+
+#[test]
 fn errors_name_the_flag_and_the_unsuitable_data() {
     let root = tempfile::tempdir().unwrap();
     let root = root.path();

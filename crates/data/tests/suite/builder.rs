@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use kiln_data::{BuildError, Dataset, DatasetBuilder, Error, LinkSplit, LinkSplitConfig};
-use kiln_feature::{DenseFeatures, FeatureArray, FeatureStore};
+use kiln_feature::{DenseFeatures, FeatureArray, FeatureStore, PreparationStep};
 use kiln_graph::{Csc, CscBuilder, NodeId};
 
 const SRCS: [u32; 4] = [0, 1, 2, 3];
@@ -53,6 +53,27 @@ fn symmetrizes_edge_lists_and_graphs_alike() {
     assert_eq!(arrays(&of_graph), arrays(&of_set));
     assert_eq!(of_graph.weights(), of_set.weights());
     assert_eq!(of_graph.edge_types(), of_set.edge_types());
+}
+
+#[test]
+fn added_self_loops_are_recorded_once_and_their_type_is_named() {
+    let typed = || ring().edges(&SRCS, &DSTS).edge_types(&[0, 1, 1, 0]);
+    let named = typed().edge_type_names(["a", "b"]).build().unwrap().add_self_loops().unwrap();
+    assert_eq!(named.graph.edge_types().unwrap(), [2, 0, 0, 2, 1, 2, 1, 2]);
+    assert_eq!(
+        (named.edge_type_names.as_slice(), named.n_edge_types()),
+        (&["a", "b", "self loop"].map(str::to_owned)[..], Some(3))
+    );
+    assert_eq!(named.validate().unwrap(), []);
+    let twice = named.clone().add_self_loops().unwrap();
+    assert_eq!((twice.graph.n_edges(), &twice.edge_type_names), (8, &named.edge_type_names));
+    assert_eq!(twice.preparation.steps, [PreparationStep::SelfLoops]);
+    // An unused type has a name already.
+    let unused = typed().edge_type_names(["a", "b", "c", "d"]).build().unwrap().add_self_loops().unwrap();
+    assert_eq!((unused.edge_type_names[2].as_str(), unused.n_edge_types()), ("self loop", Some(4)));
+    let plain = ring().build().unwrap().symmetrize().unwrap().add_self_loops().unwrap();
+    assert_eq!((plain.graph.n_edges(), plain.n_edge_types()), (12, None));
+    assert!(plain.preparation.symmetrizes() && plain.preparation.adds_self_loops());
 }
 
 #[test]

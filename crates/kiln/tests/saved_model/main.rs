@@ -96,6 +96,62 @@ fn predictions_of_gcn_and_of_exact_evaluation_repeat_those_of_the_run() {
 }
 
 #[test]
+fn predictions_of_gat_repeat_those_of_the_run_on_data_with_and_without_self_loops() {
+    let raw = raw_data();
+    let data = raw.clone().symmetrize().unwrap().standardize().unwrap();
+    let looped = data.clone().add_self_loops().unwrap();
+    let config = GatConfig::for_data(&data).layers(2).hidden(16).heads(2).attention_dropout(0.2);
+    for data in [&data, &looped] {
+        let (_folder, run) = trained(&config, &loader(data).add_self_loops().unwrap(), 2);
+        check_repeats(&run, &ModelRegistry::default(), &raw);
+        check_repeats(&run, &ModelRegistry::default(), &raw.clone().add_self_loops().unwrap());
+        let model = SavedModel::open(&run).unwrap();
+        assert_eq!(model.on_dataset(&raw).unwrap().graph().unwrap().n_edges(), looped.graph.n_edges());
+        check_repeats(&run, &ModelRegistry::default(), &looped);
+    }
+    // Another model was trained without the loops.
+    let (_folder, run) = trained(&SageConfig::for_data(&data).layers(2).hidden(8), &loader(&data), 1);
+    let error = SavedModel::open(&run).unwrap().on_dataset(&looped).unwrap_err();
+    let is_other = |step: &str| step == "given self loops";
+    assert!(
+        matches!(&error, Error::Train(TrainError::Saved(ModelError::OtherPreparation { step })) if is_other(step)),
+        "{error}"
+    );
+}
+
+#[test]
+fn predictions_of_rgcn_repeat_those_of_the_run_and_its_edge_types_are_checked() {
+    let raw = raw_data();
+    let typed = |n_types: u64| {
+        let types: Vec<u8> = (0..raw.graph.n_edges()).map(|edge| (edge % n_types) as u8).collect();
+        let graph = (*raw.graph).clone().with_edge_types(types.into()).unwrap();
+        Dataset { graph: Arc::new(graph), ..raw.clone() }
+    };
+    let data = typed(3);
+    let config = RgcnConfig::for_data(&data).layers(2).hidden(16).bases(2);
+    for evaluation in [EvalMode::Sampled, EvalMode::Exact { memory_bytes: None }] {
+        let (_folder, run) = trained(&config, &loader(&data).edge_types().evaluation(evaluation), 2);
+        check_repeats(&run, &ModelRegistry::default(), &data);
+        let model = SavedModel::open(&run).unwrap();
+        let error = model.on_dataset(&typed(4)).unwrap_err();
+        let expected = "the graph has 4 edge types, but the model was trained with 3 relations";
+        assert!(error.to_string().contains(expected), "{error}");
+        let error = model.on_dataset(&raw).unwrap_err();
+        assert!(
+            matches!(error, Error::Train(TrainError::Saved(ModelError::NoEdgeTypes { n_relations: 3 }))),
+            "{error}"
+        );
+        model.on_dataset(&typed(2)).unwrap();
+        // A description that contradicts itself.
+        let path = run.join("model.json");
+        let text = fs::read_to_string(&path).unwrap();
+        fs::write(&path, text.replacen("\"edge_types\": true", "\"edge_types\": false", 1)).unwrap();
+        let error = SavedModel::open(&run).unwrap_err().to_string();
+        assert!(error.contains("a rgcn reads edge types, but `edge_types` is false"), "{error}");
+    }
+}
+
+#[test]
 fn predictions_of_gin_repeat_those_of_the_run() {
     let graphs = GraphDataset::open("mutag").unwrap();
     let features = graphs.node_features(NodeFeatures::Auto).unwrap();
@@ -171,7 +227,7 @@ fn a_registry_opens_a_model_of_a_users_own() {
     let (_folder, run) = trained(&OwnConfig::for_data(&data), &loader(&data), 1);
     check_repeats(&run, &ModelRegistry::default().with_node_model::<OwnConfig>(), &raw);
     let error = SavedModel::open(&run).unwrap_err();
-    let expected = "the model is a \"own\", expected one of gcn, gin, link-gcn, link-sage, sage: open it with a ModelRegistry that has its config";
+    let expected = "the model is a \"own\", expected one of gat, gcn, gin, link-gat, link-gcn, link-rgcn, link-sage, rgcn, sage: open it with a ModelRegistry that has its config";
     assert!(error.to_string().ends_with(expected), "{error}");
 }
 

@@ -3,4 +3,5 @@
 mod assign;
 mod common;
 mod damage;
+mod edge_types;
 mod parts;
