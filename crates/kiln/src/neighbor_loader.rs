@@ -20,7 +20,7 @@ use crate::device_copy::DeviceCopies;
 #[cfg(feature = "grpc")]
 use crate::partitioned::{JoinedGraph, PartitionedGraph};
 use crate::source::{GraphStep, Source};
-use crate::{BatchRequirements, CachedNodes, DataLoader, DeviceCopy, Error, EvalMode, RankHandle, Result};
+use crate::{BatchRequirements, CachedNodes, DataLoader, DeviceCopy, EvalMode, RankHandle, Result};
 
 pub(crate) use of_links::nodes_of_links;
 
@@ -157,7 +157,8 @@ impl NeighborLoader {
     /// neighbours. Clone the loader to share the copy among ranks.
     ///
     /// # Errors
-    /// Returns [`Error::Graph`] if edge weights are not finite, and [`Error::NeedsWholeGraph`] on a partitioned graph.
+    /// Returns [`Error::Graph`](crate::Error::Graph) if edge weights are not finite, and
+    /// [`Error::NeedsWholeGraph`](crate::Error::NeedsWholeGraph) on a partitioned graph.
     pub fn gcn_norm(mut self) -> Result<Self> {
         match &mut self.source {
             Source::Whole { data, graph, step } => {
@@ -165,7 +166,7 @@ impl NeighborLoader {
                 *graph = step.apply(&data.graph)?;
             }
             #[cfg(feature = "grpc")]
-            Source::Partitioned(_) => return Err(Error::NeedsWholeGraph { what: "gcn_norm" }),
+            Source::Partitioned(_) => return Err(crate::Error::NeedsWholeGraph { what: "gcn_norm" }),
         }
         Ok(self.keep_self_loops().edge_weights(EdgeWeights::Unbiased))
     }
@@ -177,7 +178,8 @@ impl NeighborLoader {
     /// its data ([`Dataset::add_self_loops`]). After [`NeighborLoader::gcn_norm`], the graph has self loops already.
     ///
     /// # Errors
-    /// Returns [`Error::Graph`] if the graph has an edge of type 255, and [`Error::PartitionsWithoutSelfLoops`].
+    /// Returns [`Error::Graph`](crate::Error::Graph) if loops are missing and an edge has type 255, and
+    /// [`Error::PartitionsWithoutSelfLoops`](crate::Error::PartitionsWithoutSelfLoops).
     pub fn add_self_loops(mut self) -> Result<Self> {
         match &mut self.source {
             Source::Whole { step: GraphStep::GcnNorm, .. } => {}
@@ -187,7 +189,7 @@ impl NeighborLoader {
             }
             #[cfg(feature = "grpc")]
             source @ Source::Partitioned(_) if !source.has_self_loops() => {
-                return Err(Error::PartitionsWithoutSelfLoops);
+                return Err(crate::Error::PartitionsWithoutSelfLoops);
             }
             #[cfg(feature = "grpc")]
             Source::Partitioned(_) => {}
