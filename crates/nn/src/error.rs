@@ -140,13 +140,12 @@ pub enum Error {
         names: TensorNames,
     },
     /// The file lacks a weight of a layer.
-    #[error(
-        "the file has no tensor {name}: save a model whose layers have it (root_weight=True in PyG; \
-         weight=True and an aggregator other than \"gcn\" in DGL)"
-    )]
+    #[error("the file has no tensor {name}: save a model whose layers have it ({complete})")]
     MissingTensor {
         /// The name of the tensor.
         name: String,
+        /// The layers or options of the libraries that have it.
+        complete: &'static str,
     },
     /// The names of two tensors stand for the same parameter.
     #[error("{one} and {other} are the same parameter of one layer: keep one of them")]

@@ -33,6 +33,13 @@ pub(super) fn transposed(values: &[f32], n_columns: usize) -> Vec<f32> {
     columns.flatten().copied().collect()
 }
 
+/// Returns the mean of the rows of a row-major matrix with `n_columns` columns. The mean of equal rows is exact.
+pub(super) fn mean_of_rows(values: &[f32], n_columns: usize) -> Vec<f32> {
+    let n_rows = (values.len() / n_columns) as f64;
+    let column = |idx| values.iter().skip(idx).step_by(n_columns).map(|value| f64::from(*value));
+    (0..n_columns).map(|idx| (column(idx).sum::<f64>() / n_rows) as f32).collect()
+}
+
 /// Sets a parameter to the next values of the iterator. The parameter keeps its id, device, element type and gradient
 /// tracking.
 pub(super) fn set<const D: usize>(param: &mut Param<Tensor<D>>, values: &mut impl Iterator<Item = Vec<f32>>) {

@@ -1,6 +1,8 @@
 //! Import and export of weights in the formats of PyG and DGL, as safetensors files.
 
+mod attention;
 mod convert;
+mod convolution;
 mod names;
 
 use std::collections::HashMap;
@@ -10,29 +12,49 @@ use burn::tensor::Tensor;
 use kiln_kernels::to_vec_f32;
 use safetensors::{Dtype, SafeTensors, serialize, tensor::TensorView};
 
-use crate::{Error, Gcn, Result, Sage};
-use convert::{check_shape, set, transposed, values};
-use names::{Layout, Slot, find_layers, find_naming};
+use crate::{Error, Gat, Gcn, Result, Rgcn, Sage};
+use convert::{check_shape, transposed, values};
+use names::{LayerNames, Slot, find_layers, find_naming};
 
 /// The format of a weights file: the library whose tensor names and layouts it uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WeightFormat {
-    /// The format of PyG's `SAGEConv` and `GCNConv`.
+    /// The format of PyG's `SAGEConv`, `GCNConv`, `GATConv`, `GATv2Conv` and `RGCNConv`.
     Pyg,
-    /// The format of DGL's `SAGEConv` and `GraphConv`.
+    /// The format of DGL's `SAGEConv`, `GraphConv`, `GATConv`, `GATv2Conv` and `RelGraphConv`.
     Dgl,
 }
 
-/// A model whose weights can be exchanged with PyG and DGL: [`Sage`] and [`Gcn`].
+/// A model whose weights can be exchanged with PyG and DGL: [`Sage`], [`Gcn`], [`Gat`] and [`Rgcn`].
 ///
-/// | library | layer | own row | neighbours | bias |
+/// | parameter | PyG | shape | DGL | shape |
 /// |---|---|---|---|---|
-/// | PyG | `SAGEConv` | `lin_r.weight` | `lin_l.weight` | `lin_l.bias` |
-/// | DGL | `SAGEConv` | `fc_self.weight` | `fc_neigh.weight` | `fc_self.bias`, in earlier versions `bias` |
-/// | PyG | `GCNConv` | | `lin.weight` | `bias` |
-/// | DGL | `GraphConv` | | `weight` | `bias` |
+/// | [`Sage`] | `SAGEConv` | | `SAGEConv` | |
+/// | own row | `lin_r.weight` | `[d_out, d_in]` | `fc_self.weight` | `[d_out, d_in]` |
+/// | neighbours | `lin_l.weight` | `[d_out, d_in]` | `fc_neigh.weight` | `[d_out, d_in]` |
+/// | bias | `lin_l.bias` | `[d_out]` | `fc_self.bias`, in earlier versions `bias` | `[d_out]` |
+/// | [`Gcn`] | `GCNConv` | | `GraphConv` | |
+/// | neighbours | `lin.weight` | `[d_out, d_in]` | `weight` | `[d_in, d_out]` |
+/// | bias | `bias` | `[d_out]` | `bias` | `[d_out]` |
+/// | [`Gat`] | `GATConv` | | `GATConv` | |
+/// | weight | `lin.weight`, before 2.5 `lin_src.weight` | `[h * d_head, d_in]` | `fc.weight` | `[h * d_head, d_in]` |
+/// | sources | `att_src` | `[1, h, d_head]` | `attn_l` | `[1, h, d_head]` |
+/// | destinations | `att_dst` | `[1, h, d_head]` | `attn_r` | `[1, h, d_head]` |
+/// | bias | `bias` | `[d_out]` | `bias` | `[h * d_head]` |
+/// | [`Gat`] with [`GatV2`](crate::AttentionKind::GatV2) | `GATv2Conv` | | `GATv2Conv` | |
+/// | sources | `lin_l.weight` | `[h * d_head, d_in]` | `fc_src.weight` | `[h * d_head, d_in]` |
+/// | bias of sources | `lin_l.bias` | `[h * d_head]` | `fc_src.bias` | `[h * d_head]` |
+/// | destinations | `lin_r.weight` | `[h * d_head, d_in]` | `fc_dst.weight` | `[h * d_head, d_in]` |
+/// | bias of destinations | `lin_r.bias` | `[h * d_head]` | `fc_dst.bias` | `[h * d_head]` |
+/// | attention | `att` | `[1, h, d_head]` | `attn` | `[1, h, d_head]` |
+/// | bias | `bias` | `[d_out]` | none | |
+/// | [`Rgcn`] | `RGCNConv` | | `RelGraphConv` | |
+/// | own row | `root` | `[d_in, d_out]` | `loop_weight` | `[d_in, d_out]` |
+/// | bases | `weight` | `[n_bases, d_in, d_out]` | `linear_r.W` | `[n_bases, d_in, d_out]` |
+/// | coefficients | `comp` | `[n_relations, n_bases]` | `linear_r.coeff` | `[n_relations, n_bases]` |
+/// | bias | `bias` | `[d_out]` | `h_bias` | `[d_out]` |
 ///
-/// Matrices are `[d_out, d_in]`, except in DGL's `GraphConv`, which stores `[d_in, d_out]` like kiln.
+/// Here `h` is the number of heads, and `d_out` is `h * d_head` for concatenated heads and `d_head` for averaged heads.
 ///
 /// Only the parameters of the convolutions are exchanged, not those of [`Frame`](crate::Frame): a file with tensors of
 /// normalisations or of a linear layer after the convolutions is rejected.
@@ -43,18 +65,37 @@ pub enum WeightFormat {
 ///   row. Files of these are rejected.
 /// - PyG's `GCNConv` computes the edge weights of `kiln_graph::gcn_norm`. DGL's `GraphConv` adds no self-loops and
 ///   divides by the square roots of out-degree and in-degree, which is equal only in a symmetric graph with self-loops.
+/// - PyG's `GATConv` and `GATv2Conv` add a self-loop to each node. In DGL and kiln, the graph must have them.
+/// - PyG's `RGCNConv` must have the default aggregation, `"mean"`. DGL's `RelGraphConv` computes sums, which are
+///   equal if the argument `norm` of each edge is 1 divided by the number of edges with the same destination and type.
+///
+/// Where the parameters differ, they are converted:
+///
+/// - DGL's `GATConv` has a bias per head even if the heads are averaged. The bias of kiln is their mean, and a written
+///   file has it for each head.
+/// - DGL's `GATv2Conv` has no bias of the output. In a written file, this bias is added to the bias of sources and
+///   subtracted from the bias of destinations, which changes neither the scores nor the outputs of nodes with incoming
+///   edges.
+/// - `RGCNConv` without `num_bases` and `RelGraphConv` without a regularizer have a matrix per relation and no
+///   coefficients. Such a file is loaded into a model of as many bases as relations, with the identity matrix as
+///   coefficients.
 pub trait PortableWeights: Module + private::Layers {}
 
 impl PortableWeights for Sage {}
 
 impl PortableWeights for Gcn {}
 
+impl PortableWeights for Gat {}
+
+impl PortableWeights for Rgcn {}
+
 /// Loads the weights of a safetensors file from PyG or DGL into a model, and returns the format of the file. The model
 /// does not change if there is an error.
 ///
 /// Layers are identified by the suffixes of the tensors' names ([`PortableWeights`]), after any prefix (`convs.0.`,
 /// `module.layers.0.`), and ordered by the numbers in the prefix. A layer without a bias gets a bias of zeros, which is
-/// equivalent. Elements may be f32, f64 (rounded to f32), f16 or bf16. Non-finite values are accepted.
+/// equivalent. Two tensors for one parameter are accepted if they are equal. Elements may be f32, f64 (rounded to f32),
+/// f16 or bf16. Non-finite values are accepted.
 ///
 /// ```
 /// use burn::tensor::Device;
@@ -73,52 +114,58 @@ impl PortableWeights for Gcn {}
 /// Returns an error if the bytes are not a complete safetensors file; if tensors have unknown names, are missing,
 /// surplus or ambiguous; if the number of layers differs from the model's or their order is ambiguous; or if a tensor
 /// has another shape or element type. Each case is a variant of [`Error`] with the names of the tensors.
+///
+/// # Panics
+/// Panics if layers of a [`Gat`] were replaced by layers of the other attention or with shared weights.
 pub fn load_safetensors<M: PortableWeights>(model: &mut M, bytes: &[u8]) -> Result<WeightFormat> {
     let broken = |error: safetensors::SafeTensorError| Error::NotSafetensors { reason: error.to_string() };
     let file = SafeTensors::deserialize(bytes).map_err(broken)?;
     let mut names = file.names();
     names.sort_unstable();
-    let naming = find_naming(&names, M::slots)?;
-    let slots = M::slots(naming);
-    let params = model.params();
-    let found = find_layers(&names, slots, params.len())?;
+    let format = find_naming(&names, |format| model.slots(format))?;
+    let slots = model.slots(format);
+    let params = model.params(format);
+    let equal = |one: &str, other: &str| file.tensor(one).ok() == file.tensor(other).ok();
+    let found = find_layers(&names, slots, params.len(), equal)?;
     let mut loaded = Vec::with_capacity(found.len());
-    for (names, params) in found.iter().zip(&params) {
-        let [d_in, d_out] = params.matrices[0].dims();
+    for (LayerNames { prefix, tensors }, params) in found.iter().zip(&params) {
         let mut layer = Vec::with_capacity(slots.len());
-        for (slot, name) in slots.iter().zip(names) {
+        for ((slot, name), Parameter { shape, .. }) in slots.iter().zip(tensors).zip(params) {
             let Some(name) = name else {
-                layer.push(vec![0.0; d_out]);
+                let name = || format!("{prefix}{}", slot.names[0]);
+                let missing = || Error::MissingTensor { name: name(), complete: M::COMPLETE };
+                layer.push(slot.default_values(shape).ok_or_else(missing)?);
                 continue;
             };
             let tensor = file.tensor(name).map_err(broken)?;
-            let shape = slot.layout.shape([d_in, d_out]);
-            check_shape(name, &tensor, &shape)?;
+            check_shape(name, &tensor, &slot.shape(shape))?;
             let values = values(name, &tensor)?;
-            layer.push(if slot.layout == Layout::OutIn { transposed(&values, d_in) } else { values });
+            layer.push(if slot.transposed { transposed(&values, shape[0]) } else { values });
         }
         loaded.push(layer);
     }
     model.set_layers(loaded);
-    Ok(naming)
+    Ok(format)
 }
 
 /// Serialises a model's weights as a safetensors file in f32, with the tensor names and layouts of a library. Equal
 /// weights give identical bytes. The prefix of layer `i` is `convs.{i}.` for PyG and `layers.{i}.` for DGL.
-pub fn to_safetensors<M: PortableWeights>(model: &M, naming: WeightFormat) -> Vec<u8> {
-    let stem = match naming {
+///
+/// # Panics
+/// Panics if layers of a [`Gat`] were replaced by layers of the other attention or with shared weights.
+pub fn to_safetensors<M: PortableWeights>(model: &M, format: WeightFormat) -> Vec<u8> {
+    let stem = match format {
         WeightFormat::Pyg => "convs",
         WeightFormat::Dgl => "layers",
     };
     let mut tensors = Vec::new();
-    for (i, params) in model.params().into_iter().enumerate() {
-        let [d_in, d_out] = params.matrices[0].dims();
-        let matrices = params.matrices.into_iter().map(|matrix| to_vec_f32(matrix.val()));
-        let all = matrices.chain([to_vec_f32(params.bias.val())]);
-        for (slot, values) in M::slots(naming).iter().zip(all) {
-            let values = if slot.layout == Layout::OutIn { transposed(&values, d_out) } else { values };
+    for (i, params) in model.params(format).into_iter().enumerate() {
+        for (slot, Parameter { shape, values }) in model.slots(format).iter().zip(params) {
+            let Some(name) = slot.names.first() else { continue };
+            let values = to_vec_f32(values);
+            let values = if slot.transposed { transposed(&values, shape[1]) } else { values };
             let bytes: Vec<u8> = values.into_iter().flat_map(f32::to_le_bytes).collect();
-            tensors.push((format!("{stem}.{i}.{}", slot.names[0]), slot.layout.shape([d_in, d_out]), bytes));
+            tensors.push((format!("{stem}.{i}.{name}"), slot.shape(&shape), bytes));
         }
     }
     let views = tensors.iter().map(|(name, shape, bytes)| {
@@ -134,91 +181,38 @@ pub fn to_safetensors<M: PortableWeights>(model: &M, naming: WeightFormat) -> Ve
 /// The interface of models to this module. It is private, so that [`PortableWeights`] is sealed and can be extended
 /// without breaking other crates.
 mod private {
-    use super::{Params, Slot, WeightFormat};
+    use super::{Parameter, Slot, WeightFormat};
 
     pub trait Layers {
-        /// The parameters of a layer in a library's files: the matrices, then the bias.
-        fn slots(naming: WeightFormat) -> &'static [Slot];
+        /// The layers or options of the libraries that have all tensors, for the error of a missing one.
+        const COMPLETE: &'static str;
 
-        /// The layers' parameters, input layer first, in the order of the slots.
-        fn params(&self) -> Vec<Params<'_>>;
+        /// Returns the parameters of a layer in a library's files.
+        fn slots(&self, format: WeightFormat) -> &'static [Slot];
+
+        /// Returns the layers' parameters for a library's files, input layer first, in the order of the slots.
+        fn params(&self, format: WeightFormat) -> Vec<Vec<Parameter>>;
 
         /// Sets the parameters of all layers: `layers[i][k]` has the values of the parameter of slot `k` in layer `i`,
-        /// row-major. The number of values must match the parameter.
+        /// row-major. The number of values must be that of [`params`](Self::params).
         fn set_layers(&mut self, layers: Vec<Vec<Vec<f32>>>);
     }
 }
 
-/// One layer's parameters.
+/// A parameter of a layer, in the shape that both libraries give it apart from transpositions ([`Slot::transposed`]).
 #[derive(Debug)]
-pub struct Params<'a> {
-    /// The weight matrices, each `[d_in, d_out]`.
-    matrices: Vec<&'a Param<Tensor<2>>>,
-    bias: &'a Param<Tensor<1>>,
+pub struct Parameter {
+    shape: Vec<usize>,
+    /// The values, row-major.
+    values: Tensor<1>,
 }
 
-impl private::Layers for Sage {
-    fn slots(naming: WeightFormat) -> &'static [Slot] {
-        const PYG: &[Slot] = &[
-            Slot { names: &["lin_l.weight"], layout: Layout::OutIn },
-            Slot { names: &["lin_r.weight"], layout: Layout::OutIn },
-            Slot { names: &["lin_l.bias"], layout: Layout::Bias },
-        ];
-        const DGL: &[Slot] = &[
-            Slot { names: &["fc_neigh.weight"], layout: Layout::OutIn },
-            Slot { names: &["fc_self.weight"], layout: Layout::OutIn },
-            Slot { names: &["fc_self.bias", "bias"], layout: Layout::Bias },
-        ];
-        match naming {
-            WeightFormat::Pyg => PYG,
-            WeightFormat::Dgl => DGL,
-        }
+impl Parameter {
+    fn new<const D: usize>(param: &Param<Tensor<D>>) -> Self {
+        Self::with_shape(&param.dims(), param)
     }
 
-    fn params(&self) -> Vec<Params<'_>> {
-        let params = self.layers.iter().map(|layer| Params {
-            matrices: vec![&layer.weight_neigh, &layer.weight_self],
-            bias: &layer.bias,
-        });
-        params.collect()
-    }
-
-    fn set_layers(&mut self, layers: Vec<Vec<Vec<f32>>>) {
-        for (layer, values) in self.layers.iter_mut().zip(layers) {
-            let mut values = values.into_iter();
-            set(&mut layer.weight_neigh, &mut values);
-            set(&mut layer.weight_self, &mut values);
-            set(&mut layer.bias, &mut values);
-        }
-    }
-}
-
-impl private::Layers for Gcn {
-    fn slots(naming: WeightFormat) -> &'static [Slot] {
-        const PYG: &[Slot] = &[
-            Slot { names: &["lin.weight"], layout: Layout::OutIn },
-            Slot { names: &["bias"], layout: Layout::Bias },
-        ];
-        const DGL: &[Slot] = &[
-            Slot { names: &["weight"], layout: Layout::InOut },
-            Slot { names: &["bias"], layout: Layout::Bias },
-        ];
-        match naming {
-            WeightFormat::Pyg => PYG,
-            WeightFormat::Dgl => DGL,
-        }
-    }
-
-    fn params(&self) -> Vec<Params<'_>> {
-        let params = self.layers.iter();
-        params.map(|layer| Params { matrices: vec![&layer.weight], bias: &layer.bias }).collect()
-    }
-
-    fn set_layers(&mut self, layers: Vec<Vec<Vec<f32>>>) {
-        for (layer, values) in self.layers.iter_mut().zip(layers) {
-            let mut values = values.into_iter();
-            set(&mut layer.weight, &mut values);
-            set(&mut layer.bias, &mut values);
-        }
+    fn with_shape<const D: usize>(shape: &[usize], param: &Param<Tensor<D>>) -> Self {
+        Self { shape: shape.to_vec(), values: param.val().reshape([-1]) }
     }
 }

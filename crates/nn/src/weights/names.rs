@@ -6,49 +6,89 @@ use super::WeightFormat;
 use crate::error::TensorNames;
 use crate::{Error, Result};
 
-/// The layout of a parameter in a library's files.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Layout {
-    /// A matrix `[d_out, d_in]`.
-    OutIn,
-    /// A matrix `[d_in, d_out]`.
-    InOut,
-    /// A vector `[d_out]`, which may be missing.
-    Bias,
-}
-
-impl Layout {
-    pub(super) fn shape(self, [d_in, d_out]: [usize; 2]) -> Vec<usize> {
-        match self {
-            Layout::OutIn => vec![d_out, d_in],
-            Layout::InOut => vec![d_in, d_out],
-            Layout::Bias => vec![d_out],
-        }
-    }
-}
-
 /// A parameter of a layer in a library's files.
 #[derive(Debug)]
 pub struct Slot {
-    /// The suffixes of the tensor's name: that of the library's current version, then those of earlier versions.
+    /// The suffixes of the tensor's name: that of the library's current version, then those of earlier versions. Empty
+    /// if the library's layer does not have the parameter.
     pub(super) names: &'static [&'static str],
-    pub(super) layout: Layout,
+    /// True if the file has the transpose of the parameter, which is a matrix.
+    pub(super) transposed: bool,
+    /// The values if the file does not have the tensor; `None` if it must.
+    pub(super) default: Option<DefaultValues>,
 }
 
-/// Returns the library whose names the file's matrices have.
+/// The values of a parameter without a tensor.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum DefaultValues {
+    /// Zeros.
+    Zeros,
+    /// The identity matrix. A matrix that is not square has no default.
+    Identity,
+}
+
+impl Slot {
+    /// A weight that is stored in the shape of the parameter.
+    pub(super) const fn weight(names: &'static [&'static str]) -> Self {
+        Self { names, transposed: false, default: None }
+    }
+
+    /// A weight matrix `[d_in, d_out]` that is stored as `[d_out, d_in]`.
+    pub(super) const fn transposed(names: &'static [&'static str]) -> Self {
+        Self { transposed: true, ..Self::weight(names) }
+    }
+
+    /// A bias, which may be missing.
+    pub(super) const fn bias(names: &'static [&'static str]) -> Self {
+        Self::optional(names, DefaultValues::Zeros)
+    }
+
+    /// A parameter that may be missing.
+    pub(super) const fn optional(names: &'static [&'static str], default: DefaultValues) -> Self {
+        Self { default: Some(default), ..Self::weight(names) }
+    }
+
+    /// Returns the shape in the file of a parameter of this shape.
+    pub(super) fn shape(&self, shape: &[usize]) -> Vec<usize> {
+        if self.transposed { shape.iter().rev().copied().collect() } else { shape.to_vec() }
+    }
+
+    /// Returns the values of a parameter of this shape without a tensor, or `None` if it must have one.
+    pub(super) fn default_values(&self, shape: &[usize]) -> Option<Vec<f32>> {
+        let mut values = vec![0.0; shape.iter().product()];
+        if let DefaultValues::Identity = self.default? {
+            if shape[0] != shape[1] {
+                return None;
+            }
+            values.iter_mut().step_by(shape[1] + 1).for_each(|value| *value = 1.0);
+        }
+        Some(values)
+    }
+}
+
+/// The tensors of a layer in a file.
+#[derive(Debug)]
+pub(super) struct LayerNames<'n> {
+    /// The part of the names before the suffixes.
+    pub(super) prefix: &'n str,
+    /// The tensor name of each slot; `None` if the file does not have it.
+    pub(super) tensors: Vec<Option<&'n str>>,
+}
+
+/// Returns the library whose names the file's weights have. Tensors that may be missing, such as biases, do not count.
 ///
 /// If a name ends in suffixes of both libraries, the longer suffix decides: `convs.0.lin.weight` is the weight of the
 /// layer `convs.0`, not of a layer `convs.0.lin`.
 pub(super) fn find_naming(
     names: &[&str],
-    slots: fn(WeightFormat) -> &'static [Slot],
+    slots: impl Fn(WeightFormat) -> &'static [Slot],
 ) -> Result<WeightFormat> {
-    let matrix_ends = |naming| {
-        let matrices = slots(naming).iter().filter(|slot| slot.layout != Layout::Bias);
-        matrices.flat_map(|slot| slot.names.iter().copied())
+    let weight_ends = |naming| {
+        let weights = slots(naming).iter().filter(|slot| slot.default.is_none());
+        weights.flat_map(|slot| slot.names.iter().copied())
     };
     let longest = |name: &str, naming| {
-        matrix_ends(naming).filter(|end| prefix_of(name, end).is_some()).map(str::len).max()
+        weight_ends(naming).filter(|end| prefix_of(name, end).is_some()).map(str::len).max()
     };
     let find = |is: fn(Option<usize>, Option<usize>) -> bool| {
         names.iter().find(|name| is(longest(name, WeightFormat::Pyg), longest(name, WeightFormat::Dgl)))
@@ -59,8 +99,8 @@ pub(super) fn find_naming(
         (Some(pyg), Some(dgl)) => Err(Error::MixedNames { pyg: pyg.to_string(), dgl: dgl.to_string() }),
         (None, None) => Err(Error::UnknownNames {
             expected: TensorNames(
-                matrix_ends(WeightFormat::Pyg)
-                    .chain(matrix_ends(WeightFormat::Dgl))
+                weight_ends(WeightFormat::Pyg)
+                    .chain(weight_ends(WeightFormat::Dgl))
                     .map(str::to_owned)
                     .collect(),
             ),
@@ -69,12 +109,14 @@ pub(super) fn find_naming(
     }
 }
 
-/// Returns the tensor name of each slot for each layer, input layer first. The name of a missing bias is `None`.
+/// Returns the names of the tensors of each layer, input layer first. Two names for one parameter are an error, unless
+/// `equal` returns true for their tensors.
 pub(super) fn find_layers<'n>(
     names: &[&'n str],
     slots: &[Slot],
     n_layers: usize,
-) -> Result<Vec<Vec<Option<&'n str>>>> {
+    equal: impl Fn(&str, &str) -> bool,
+) -> Result<Vec<LayerNames<'n>>> {
     let mut layers: BTreeMap<&str, Vec<Option<&str>>> = BTreeMap::new();
     let mut surplus = Vec::new();
     for name in names {
@@ -83,14 +125,14 @@ pub(super) fn find_layers<'n>(
             continue;
         };
         let tensor = &mut layers.entry(prefix).or_insert_with(|| vec![None; slots.len()])[slot];
-        if let Some(one) = tensor.replace(name) {
+        if let Some(one) = tensor.replace(name).filter(|one| !equal(one, name)) {
             return Err(Error::AmbiguousTensors { one: one.to_owned(), other: name.to_string() });
         }
     }
     if layers.len() != n_layers {
         // A prefix with only a bias is not a layer of the model, but for example a norm.
         let is_layer = |tensors: &[Option<&str>]| {
-            tensors.iter().zip(slots).any(|(tensor, slot)| tensor.is_some() && slot.layout != Layout::Bias)
+            tensors.iter().zip(slots).any(|(tensor, slot)| tensor.is_some() && slot.default.is_none())
         };
         surplus.extend(layers.values().filter(|tensors| !is_layer(tensors)).flatten().flatten());
     }
@@ -107,14 +149,7 @@ pub(super) fn find_layers<'n>(
         });
     }
     order(&mut layers)?;
-    for (prefix, tensors) in &layers {
-        for (slot, _) in slots.iter().zip(tensors).filter(|(_, tensor)| tensor.is_none()) {
-            if slot.layout != Layout::Bias {
-                return Err(Error::MissingTensor { name: format!("{prefix}{}", slot.names[0]) });
-            }
-        }
-    }
-    Ok(layers.into_iter().map(|(_, tensors)| tensors).collect())
+    Ok(layers.into_iter().map(|(prefix, tensors)| LayerNames { prefix, tensors }).collect())
 }
 
 /// Returns the slot with the longest suffix of the name, and the prefix before it.

@@ -10,5 +10,6 @@ mod link;
 mod loss;
 mod normalization;
 mod parity;
+mod portable_attention;
 mod portable_weights;
 mod sage;

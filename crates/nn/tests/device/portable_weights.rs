@@ -16,33 +16,33 @@ use safetensors::tensor::{Dtype, SafeTensors, TensorView, serialize};
 
 /// A tensor of a weights file.
 #[derive(Clone)]
-struct Stored {
-    dtype: Dtype,
-    shape: Vec<usize>,
-    bytes: Vec<u8>,
+pub(crate) struct Stored {
+    pub(crate) dtype: Dtype,
+    pub(crate) shape: Vec<usize>,
+    pub(crate) bytes: Vec<u8>,
 }
 
-type File = BTreeMap<String, Stored>;
+pub(crate) type File = BTreeMap<String, Stored>;
 
-fn stored(shape: &[usize], values: &[f32]) -> Stored {
+pub(crate) fn stored(shape: &[usize], values: &[f32]) -> Stored {
     let bytes = values.iter().flat_map(|value| value.to_le_bytes()).collect();
     Stored { dtype: Dtype::F32, shape: shape.to_vec(), bytes }
 }
 
 /// Returns a tensor with the values `start + 0, start + 1, ...`.
-fn counted(shape: &[usize], start: f32) -> Stored {
+pub(crate) fn counted(shape: &[usize], start: f32) -> Stored {
     let n_values = shape.iter().product::<usize>();
     stored(shape, &(0..n_values).map(|idx| start + idx as f32).collect::<Vec<_>>())
 }
 
-fn bytes_of(file: &File) -> Vec<u8> {
+pub(crate) fn bytes_of(file: &File) -> Vec<u8> {
     let views = file.iter().map(|(name, tensor)| {
         (name, TensorView::new(tensor.dtype, tensor.shape.clone(), &tensor.bytes).unwrap())
     });
     serialize(views, None).unwrap()
 }
 
-fn file_of(bytes: &[u8]) -> File {
+pub(crate) fn file_of(bytes: &[u8]) -> File {
     let tensors = SafeTensors::deserialize(bytes).unwrap().tensors().into_iter();
     let stored = |view: TensorView<'_>| Stored {
         dtype: view.dtype(),
@@ -52,7 +52,7 @@ fn file_of(bytes: &[u8]) -> File {
     tensors.map(|(name, view)| (name, stored(view))).collect()
 }
 
-fn renamed(file: &File, from: &str, to: &str) -> File {
+pub(crate) fn renamed(file: &File, from: &str, to: &str) -> File {
     file.iter().map(|(name, tensor)| (name.replace(from, to), tensor.clone())).collect()
 }
 
@@ -87,7 +87,7 @@ fn gcn(seed: u64, n_layers: usize) -> Gcn {
 }
 
 /// Returns the file of a model, with nonzero biases.
-fn file<M: PortableWeights>(model: &M, naming: WeightFormat) -> File {
+pub(crate) fn file<M: PortableWeights>(model: &M, naming: WeightFormat) -> File {
     let mut file = file_of(&to_safetensors(model, naming));
     for (start, tensor) in file.values_mut().filter(|tensor| tensor.shape.len() == 1).enumerate() {
         *tensor = counted(&tensor.shape, start as f32 + 0.5);
@@ -103,7 +103,7 @@ fn fail<M: PortableWeights>(mut model: M, bytes: &[u8]) -> Error {
     error
 }
 
-fn check_message<M: PortableWeights>(model: M, file: &File, message: &str) {
+pub(crate) fn check_message<M: PortableWeights>(model: M, file: &File, message: &str) {
     assert_eq!(fail(model, &bytes_of(file)).to_string(), message);
 }
 
@@ -141,7 +141,7 @@ fn written_files_have_the_names_and_shapes_of_the_library() {
     );
 }
 
-fn check_round_trip<M: PortableWeights>(from: M, mut to: M) {
+pub(crate) fn check_round_trip<M: PortableWeights>(from: M, mut to: M) {
     for naming in [WeightFormat::Pyg, WeightFormat::Dgl] {
         let bytes = bytes_of(&file(&from, naming));
         assert_eq!(load_safetensors(&mut to, &bytes).unwrap(), naming);
