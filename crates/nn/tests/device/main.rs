@@ -10,6 +10,7 @@ mod link;
 mod loss;
 mod normalization;
 mod parity;
+mod parity_attention;
 mod portable_attention;
 mod portable_weights;
 mod sage;

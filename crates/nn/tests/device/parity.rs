@@ -22,11 +22,11 @@ use kiln_sample::{EdgeWeights, FrontierSampler, NeighborSampler, RngKey, Sampler
 const TOLERANCE: f32 = 1e-5;
 
 #[derive(serde::Deserialize)]
-struct Expected {
-    n_nodes: usize,
-    srcs: Vec<u32>,
-    dsts: Vec<u32>,
-    widths: [usize; 3],
+pub(crate) struct Expected {
+    pub(crate) n_nodes: usize,
+    pub(crate) srcs: Vec<u32>,
+    pub(crate) dsts: Vec<u32>,
+    pub(crate) widths: [usize; 3],
     features: Vec<f32>,
     outputs: BTreeMap<String, Vec<f32>>,
 }
@@ -38,19 +38,24 @@ pub(crate) fn read(name: &str) -> Vec<u8> {
     std::fs::read(Path::new(&folder).join("tests/parity").join(name)).unwrap()
 }
 
-fn expected() -> Expected {
+pub(crate) fn expected() -> Expected {
     serde_json::from_slice(&read("graph.json")).unwrap()
 }
 
-/// Loads the named weights, runs the model for all nodes over whole neighbourhoods, and checks its outputs.
+/// Loads the named weights, and checks the outputs of the model.
 fn check<M: BlockModel + PortableWeights>(
     mut model: M,
     name: &str,
     naming: WeightFormat,
     sampler: &NeighborSampler,
 ) {
-    let Expected { n_nodes, widths, features, outputs, .. } = expected();
     assert_eq!(load_safetensors(&mut model, &read(&format!("{name}.safetensors"))).unwrap(), naming);
+    check_outputs(&model, &expected().outputs[name], sampler);
+}
+
+/// Runs a model for all nodes over whole neighbourhoods, and checks its outputs.
+pub(crate) fn check_outputs<M: BlockModel>(model: &M, output: &[f32], sampler: &NeighborSampler) {
+    let Expected { n_nodes, widths, features, .. } = expected();
     let nodes = || (0..n_nodes as u32).map(NodeId);
     // The model runs on all nodes in reverse order, and then on one node at a time.
     for seeds in [nodes().rev().collect::<Vec<_>>()].into_iter().chain(nodes().map(|node| vec![node])) {
@@ -64,7 +69,6 @@ fn check<M: BlockModel + PortableWeights>(
         let x = TensorData::new(x, [sampled.blocks[0].n_src(), widths[0]]);
         let blocks: Vec<_> = sampled.blocks.iter().map(|block| DeviceBlock::upload(block, &device)).collect();
         let got = values(model.forward(&blocks, Tensor::from_data(x, &device), &ctx));
-        let output = &outputs[name];
         let rows = seeds.as_nodes().iter().flat_map(|node| output[row(widths[2], node)].to_vec());
         check_close(&got, &rows.collect::<Vec<f32>>(), TOLERANCE);
     }
