@@ -22,11 +22,13 @@ struct Model {
 const OF_GRAPH: &str =
     "--data fake:3000 --layers 3 --fanouts 15,10,5 --batch-size 256 --hidden 8 --val-batches 1";
 
-const MODELS: [Model; 5] = [
+const MODELS: [Model; 7] = [
     Model { name: "sage, sampled on the device", flags: "--graph-mode device" },
     Model { name: "sage, staged neighbour lists", flags: "--graph-mode zero-copy" },
     Model { name: "sage, sampled on the CPU", flags: "--graph-mode cpu" },
     Model { name: "gcn, sampled on the device", flags: "--graph-mode device --model gcn" },
+    Model { name: "gat, sampled on the device", flags: "--graph-mode device --model gat" },
+    Model { name: "gatv2, sampled on the device", flags: "--graph-mode device --model gatv2" },
     Model { name: "gin", flags: "--data mutag --model gin --hidden 8" },
 ];
 
