@@ -6,7 +6,7 @@ use kiln_feature::{
     DenseFeatures, FeatureStore, Labels, Preparation, PreparationStep, Scaling, TargetKind, TargetValues,
     Targets, normalize_row,
 };
-use kiln_graph::{Csc, ItemId, NodeId, SharedArray, add_self_loops, symmetrize};
+use kiln_graph::{Csc, ItemId, NodeId, SharedArray, add_self_loops_of_type, symmetrize};
 use kiln_store::Error as StoreError;
 
 use crate::check::{Place, check_links, check_split, check_values, for_each_rows};
@@ -295,12 +295,13 @@ impl Dataset {
     /// # Errors
     /// Returns [`Error::Graph`](crate::Error::Graph) if the graph is damaged, or if it has an edge of type 255.
     pub fn add_self_loops(mut self) -> Result<Self> {
-        let graph = add_self_loops(&self.graph)?;
-        let n_types = graph.n_edge_types().unwrap_or(0);
+        // A type without edges may have a name, which the loops must not take over.
+        let loop_type = self.n_edge_types().unwrap_or(0);
+        let graph = add_self_loops_of_type(&self.graph, loop_type)?;
         // Loops of a new type were added if the number of types grew.
-        if !self.edge_type_names.is_empty() && self.graph.n_edge_types() < Some(n_types) {
-            self.edge_type_names.resize(self.edge_type_names.len().max(n_types), String::new());
-            self.edge_type_names[n_types - 1] = "self loop".to_owned();
+        if !self.edge_type_names.is_empty() && self.graph.n_edge_types() < graph.n_edge_types() {
+            self.edge_type_names.resize(loop_type, String::new());
+            self.edge_type_names.push("self loop".to_owned());
         }
         self.graph = Arc::new(graph);
         let step = (!self.preparation.adds_self_loops()).then_some(PreparationStep::SelfLoops);

@@ -42,7 +42,7 @@ pub use link_negatives::LinkNegatives;
 pub use links::Links;
 pub use mapped_file::{FileVersion, MappedFile, check_mapped_files, open_file};
 pub use norm::gcn_norm;
-pub use self_loops::add_self_loops;
+pub use self_loops::{add_self_loops, add_self_loops_of_type};
 pub use shared_array::{SharedArray, file_prefix};
 pub use symmetrize::symmetrize;
 pub use transposed_block::TransposedBlock;

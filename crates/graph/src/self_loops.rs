@@ -28,13 +28,21 @@ use crate::{Csc, Error, NodeId, Result};
 /// Returns [`Error::NoFreeEdgeType`] if loops are missing and an edge has type 255, and the errors of [`Csc::validate`],
 /// which is called because a mapped graph may not have been validated yet.
 pub fn add_self_loops(graph: &Csc) -> Result<Csc> {
+    add_self_loops_of_type(graph, graph.n_edge_types().unwrap_or(0))
+}
+
+/// Same as [`add_self_loops`], but added loops have this type, for graphs whose types have names beyond the largest type
+/// in use. The type has no effect if the graph has no edge types.
+///
+/// # Errors
+/// Returns [`Error::NoFreeEdgeType`] if loops are missing and the type is above 255, and the errors of [`Csc::validate`].
+pub fn add_self_loops_of_type(graph: &Csc, loop_type: usize) -> Result<Csc> {
     graph.validate()?;
-    let n_types = graph.n_edge_types().unwrap_or(0);
     let is_complete = (0..graph.n_nodes()).into_par_iter().all(|dst| has_loop(graph, dst));
     if is_complete {
         return Ok(graph.clone());
     }
-    let loop_type = u8::try_from(n_types).map_err(|_| Error::NoFreeEdgeType)?;
+    let loop_type = u8::try_from(loop_type).map_err(|_| Error::NoFreeEdgeType)?;
     let kept = graph.weights().map(|_| |_: usize, weight: f64, _: usize| weight as f32);
     insert_self_loops(graph, loop_type, kept)
 }

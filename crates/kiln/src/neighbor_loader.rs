@@ -241,8 +241,10 @@ impl NeighborLoader {
             ("rule", format!("{rule:?}")),
             ("edge weights", format!("{weights:?}")),
         ];
-        // Checkpoints of runs without edge types do not have the setting.
-        settings.into_iter().chain(edge_types.then(|| ("edge types", "true".to_owned())))
+        // Checkpoints of runs without these settings do not have them.
+        let types = edge_types.then(|| ("edge types", "true".to_owned()));
+        let loops = self.source.adds_self_loops().then(|| ("self loops", "added".to_owned()));
+        settings.into_iter().chain(types).chain(loops)
     }
 
     /// Returns the loader without its device copies, which a changed configuration makes invalid.

@@ -102,6 +102,11 @@ impl Source {
         }
     }
 
+    /// Returns true if the loader adds a self loop to each node that has none, without a normalisation.
+    pub(crate) fn adds_self_loops(&self) -> bool {
+        matches!(self, Self::Whole { step: GraphStep::SelfLoops, .. })
+    }
+
     /// Returns true if a step added a self loop to each node that had none.
     pub(crate) fn has_self_loops(&self) -> bool {
         match self {

@@ -232,7 +232,16 @@ impl ModelConfig for GatConfig {
     }
 
     fn min_parameters(&self) -> u64 {
-        self.frame().n_weights(1)
+        let &Self { hidden, n_classes, n_output_heads, n_layers, d_in, .. } = self;
+        // The last layer has a matrix of `n_classes` columns for each output head; the frame counts one of them.
+        let d_last = if n_layers == 1 { d_in } else { hidden };
+        let of_heads = match self.jumping {
+            JumpingKnowledge::Direct => (d_last as u64)
+                .saturating_mul(n_classes as u64)
+                .saturating_mul((n_output_heads as u64).saturating_sub(1)),
+            _ => 0,
+        };
+        self.frame().n_weights(1).saturating_add(of_heads)
     }
 
     fn needs_self_loops(&self) -> bool {

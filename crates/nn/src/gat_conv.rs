@@ -99,7 +99,7 @@ impl GatConv {
     ) -> Tensor<2> {
         let src = product(x.clone(), self.score_weight(&self.attention_src));
         let dst = product(ops::take_dst(block, x.clone()), self.score_weight(&self.attention_dst));
-        let ones = Tensor::ones([self.heads.n_heads, 1], &x.device());
+        let ones = Tensor::ones([self.heads.n_heads, 1], (&x.device(), src.dtype()));
         let scores = ops::attention_scores(block, src, dst, ones, self.heads.slope());
         let rows = product(x, self.weight.val());
         self.heads.attend(layer, block, scores, rows, self.bias.val(), ctx)

@@ -7,9 +7,12 @@ use serde::{Deserialize, Serialize};
 use crate::frame::FrameConfig;
 use crate::stack::{Activation, Widths};
 use crate::{
-    BlockModel, ForwardContext, Frame, JumpingKnowledge, LayerWiseModel, ModelConfig, Normalization, Result,
-    RgcnConv, RgcnConvConfig,
+    BlockModel, Error, ForwardContext, Frame, JumpingKnowledge, LayerWiseModel, ModelConfig, Normalization,
+    Result, RgcnConv, RgcnConvConfig,
 };
+
+/// The largest number of relations, because edge types are bytes.
+const MAX_RELATIONS: usize = 256;
 
 /// The configuration of a [`Rgcn`] model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -118,6 +121,9 @@ impl RgcnConfig {
     /// a value for another kind of model, or if no layer could have a residual connection.
     pub fn init(&self, key: RngKey, device: &Device) -> Result<Rgcn> {
         let &Self { n_relations, n_bases, .. } = self;
+        if MAX_RELATIONS < n_relations {
+            return Err(Error::OutOfRange { name: "n_relations", got: n_relations, max: MAX_RELATIONS });
+        }
         let frame = self.frame();
         let layer = |(i, [d_in, d_out]): (usize, [usize; 2])| {
             let key = key.fold_in(KeyDomain::Layer, i as u64);
@@ -159,7 +165,9 @@ impl ModelConfig for RgcnConfig {
     }
 
     fn min_parameters(&self) -> u64 {
-        self.frame().n_weights(1 + self.n_bases as u64)
+        let coefficients = (self.n_relations as u64).saturating_mul(self.n_bases as u64);
+        let matrices = self.frame().n_weights((self.n_bases as u64).saturating_add(1));
+        matrices.saturating_add(coefficients.saturating_mul(self.n_layers as u64))
     }
 
     fn n_relations(&self) -> Option<usize> {

@@ -44,6 +44,16 @@ pub enum Error {
         /// The panic's message.
         reason: String,
     },
+    /// A sampled edge has a type that is not below the number of edge types that the partitions record.
+    #[error(
+        "an edge has type {edge_type}, but the partitions record {n_edge_types} edge types: partition the data again"
+    )]
+    UnknownEdgeType {
+        /// The type of the edge.
+        edge_type: u8,
+        /// The recorded number of edge types.
+        n_edge_types: usize,
+    },
     /// A server sent an invalid response.
     #[error(
         "graph server {server} sent {found} in response to a request for {asked}, expected {expected}: use the same \

@@ -118,6 +118,7 @@ impl DistNeighborSampler {
             frontiers.push(self.picked(piece, &answer, request, scratch)?);
         }
         requests.merge(&own, &pieces, &frontiers, request, out);
+        check_edge_types(out.edge_types.as_deref().unwrap_or_default(), self.graph.n_edge_types())?;
         let n_edges = out.srcs.len() as u64;
         match u32::try_from(n_edges) {
             Ok(_) => Ok(()),
@@ -265,5 +266,14 @@ impl FrontierSampler for DistNeighborSampler {
         out: &mut Frontier,
     ) -> kiln_sample::Result<()> {
         Ok(self.sample(request, dsts, scratch, out)?)
+    }
+}
+
+/// Checks that edge types are below the recorded number, because kernels address memory by them.
+fn check_edge_types(edge_types: &[u8], n_edge_types: Option<usize>) -> Result<()> {
+    let Some(n_edge_types) = n_edge_types else { return Ok(()) };
+    match edge_types.iter().find(|edge_type| n_edge_types <= usize::from(**edge_type)) {
+        Some(&edge_type) => Err(Error::UnknownEdgeType { edge_type, n_edge_types }),
+        None => Ok(()),
     }
 }

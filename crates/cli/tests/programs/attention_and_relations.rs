@@ -123,7 +123,7 @@ fn partitions_train_the_weights_of_the_whole_graph_and_predict_like_it() {
 }
 
 #[test]
-fn encoders_of_links_train_and_repeat_their_scores() {
+fn encoders_of_links_train_and_predict_all_links() {
     let root = tempfile::tempdir().unwrap();
     let [set, _] = write(&data(), 1, root.path(), "set");
     for (name, model) in MODELS {

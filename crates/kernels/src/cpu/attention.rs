@@ -196,7 +196,10 @@ pub(super) fn edge_dropout(
 ) -> FloatTensor<Flex> {
     let ids: &[i64] = edge_ids.as_slice().expect("edge ids should be contiguous i64");
     in_place(x, |values, width| {
-        let n_rows = (TASK_VALUES / width.max(1)).max(1);
+        if width == 0 {
+            return;
+        }
+        let n_rows = (TASK_VALUES / width).max(1);
         in_tasks(values, n_rows * width, |start, values| {
             for (row, &edge) in values.chunks_exact_mut(width).zip(&ids[start / width..]) {
                 for (column, value) in row.iter_mut().enumerate() {

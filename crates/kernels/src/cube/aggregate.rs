@@ -124,7 +124,10 @@ fn sum_adjoint(saved: &Saved<CubeBackend>, grad: CubeTensor) -> CubeTensor {
     let factor = match (weights, form.reduce) {
         (Weights::Ones, Reduction::Mean) => Factor::Share { indptr: block.indptr.clone() },
         (Weights::Ones, _) => Factor::One,
-        (Weights::Tensor(weights), Reduction::Mean) => of_edges(shares(block, weights.clone(), form.sums)),
+        (Weights::Tensor(weights), Reduction::Mean) => {
+            // Burn's operations may leave gaps between the rows of a matrix.
+            of_edges(into_contiguous(shares(block, weights.clone(), form.sums)))
+        }
         (Weights::Tensor(weights), _) => of_edges(into_contiguous(weights.clone())),
     };
     let sum = by_src(block).sum_of(grad);

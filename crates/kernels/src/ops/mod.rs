@@ -10,8 +10,8 @@
 //!   with `n_edges * d`; memory grows with the output and the data saved for the gradient (the edges of maxima, the
 //!   inputs of a product). The gradient iterates over the edges by source, so it needs no atomics.
 //! - Results and gradients are bit-identical for any number of threads, and in every run on the same device. The edges
-//!   of a row are added in block order, and so are those of a source in the gradient. On devices other than Flex, rows
-//!   with more than 512 edges are added in chunks at fixed positions.
+//!   of a row are added in block order, and so are those of a source in the gradient. On devices other than Flex,
+//!   aggregations add rows with more than 512 edges in chunks at fixed positions.
 //! - On Flex, f32 tensors are processed directly; on other devices f16 and bf16 tensors are, too, with sums in f32.
 //!   Other element types use the reference in Burn's tensor operations, which creates an `[n_edges, d]` tensor and is
 //!   much slower. A tensor whose rows are not contiguous is copied first.
@@ -118,8 +118,8 @@ pub fn broadcast_segments(segments: &DeviceSegments, x: Tensor<2>) -> Tensor<2> 
     Tensor::from_dispatch(<Dispatch as BlockOps>::expand(segments.adjacency(), x.into_dispatch()))
 }
 
-/// Computes the softmax over the rows of each segment, column by column. It is the edge softmax of attention layers if
-/// the [`DeviceSegments`] are built from a block's `indptr` and each column is an attention head.
+/// Computes the softmax over the rows of each segment, column by column. For the edges of a block
+/// there is [`edge_softmax`], which takes one pass.
 ///
 /// The op is composed of the other segment ops, which also provide its gradient. `[n_rows, d]` tensors are read and
 /// written about ten times, which is acceptable because attention scores have few columns.

@@ -1,7 +1,7 @@
 //! Tests of half precision: rows are stored in f16 or bf16, added in f32, and rounded once.
 
 use burn::tensor::{DType, Int, Tensor, TensorData};
-use kiln_kernels::ops::{self, Aggregation, OwnRow, Reduction};
+use kiln_kernels::ops::{self, Aggregation, MessageWeights, OwnRow, Reduction};
 use kiln_kernels::testing::{check_close, device, ramp, supports, values};
 use kiln_kernels::{DeviceBlock, is_cpu};
 use kiln_sample::RngKey;
@@ -116,6 +116,41 @@ fn aggregations_in_half_precision_are_summed_in_f32() {
                 }
                 check_close(&values(result.cast(DType::F32)), &values(op(&block, x.clone())), tolerance);
             }
+        }
+    }
+}
+
+/// Scores, their softmax and its masks are rounded to half precision one after the other, so the tolerances are larger
+/// than those of a single op.
+#[test]
+fn attention_and_sums_per_head_and_basis_run_in_half_precision() {
+    let device = device().autodiff();
+    let has = |(dtype, _): &(DType, f32)| supports(&device, *dtype);
+    let block = DeviceBlock::upload(&six_nodes(), &device);
+    let run = |dtype: DType, rounded_to: DType| {
+        let half = |x: Tensor<2>| x.cast(rounded_to).cast(dtype).require_grad();
+        let inputs = [ramp([6, 4], &device), ramp([5, 4], &device), ramp([2, 2], &device)].map(half);
+        let [src, dst, vectors] = inputs.clone();
+        let weights =
+            ops::edge_softmax(&block, ops::attention_scores(&block, src.clone(), dst, vectors, 0.2));
+        let weights = ops::edge_dropout(&block, weights, RngKey::new(5), 0, 0.25);
+        let sum = |weights| Aggregation { weights: Some(weights), ..Reduction::Mean.into() };
+        let heads = ops::aggregate(&block, src.clone(), sum(MessageWeights::PerHead(weights.clone())));
+        let bases = ops::aggregate(&block, src, sum(MessageWeights::PerBasis(weights)));
+        let grads = (heads.clone().sum() + bases.clone().sum()).backward();
+        let of_inputs = inputs.map(|input| input.grad(&grads).expect("an input should have a gradient"));
+        let results = [vec![heads, bases], of_inputs.to_vec()].concat();
+        assert!(results.iter().all(|result| result.dtype() == dtype));
+        results.into_iter().map(|result| values(result.cast(DType::F32))).collect::<Vec<_>>()
+    };
+    for (dtype, tolerance) in [(DType::F16, 5e-3), (DType::BF16, 4e-2)].into_iter().filter(has) {
+        let got = run(dtype, dtype);
+        if is_cpu(&device) {
+            continue; // The CPU runs the reference, which adds in half precision.
+        }
+        for (got, expected) in got.iter().zip(&run(DType::F32, dtype)) {
+            println!("{dtype:?}");
+            check_close(got, expected, tolerance);
         }
     }
 }

@@ -30,7 +30,7 @@ pub(crate) use reference::{
 /// `[n_edges, n_heads]`.
 ///
 /// # Panics
-/// Panics if the shapes do not match, or the element types differ.
+/// Panics if the shapes do not match, if there are no heads, or if the element types differ.
 pub fn attention_scores(
     block: &DeviceBlock,
     src: Tensor<2>,
@@ -46,6 +46,7 @@ pub fn attention_scores(
         "dst has {n_rows} rows, but the block has {} destinations",
         block.n_dst()
     );
+    assert_ne!(n_heads, 0, "the weights have no rows, expected one per head");
     for (name, width) in [("src", src_width), ("dst", dst_width)] {
         assert_eq!(
             width,
