@@ -290,7 +290,8 @@ impl Dataset {
 
     /// Returns the set with a self loop on each node that has none, as [`kiln_graph::add_self_loops`] adds them, before it
     /// is partitioned for a model with attention. (A loader of a whole graph adds the loops itself.) The new graph is in
-    /// memory. If edge types have names, the type of the added loops is named `self loop`.
+    /// memory. Added loops have the first type without edges and without a name. If edge types have names, it is named
+    /// `self loop`.
     ///
     /// # Errors
     /// Returns [`Error::Graph`](crate::Error::Graph) if the graph is damaged, or if it has an edge of type 255.

@@ -11,6 +11,8 @@
 //!   so the edges of a hub are added by one unit per vector of columns.
 //! * *Cost.* `2 F b + 8` bytes per edge for `F` columns of `b` bytes, in the scores and in each gradient.
 
+#![allow(clippy::eq_op, reason = "a comparison of a value with itself finds NaN in kernels")]
+
 use burn::backend::ops::FloatTensorOps;
 use burn::tensor::Shape;
 use burn_cubecl::CubeBackend;
