@@ -14,7 +14,7 @@ use crate::cpu::rows::{Rows, Segments};
 use crate::cpu::sum::Sum;
 use crate::cpu::tasks::in_tasks;
 use crate::cpu::tensor::{contiguous, floats, in_place, matrix, rows};
-use crate::cpu::term::{LeakySum, SlopeOfSum};
+use crate::cpu::term::{LeakySum, SlopeOfSum, leaky_relu};
 use crate::device::block::Adjacency;
 use crate::ops::attention::{Attention, AttentionInput};
 use crate::ops::keep::Keep;
@@ -73,11 +73,6 @@ fn weighted_sum(one: &[f32], other: &[f32], weights: &[f32], slope: f32) -> f32 
     sums.iter().sum::<f32>() + rest
 }
 
-#[inline(always)]
-fn leaky_relu(value: f32, slope: f32) -> f32 {
-    if value <= 0.0 { slope * value } else { value }
-}
-
 /// Computes the gradient of one input of the scores.
 pub(super) fn scores_adjoint(
     inputs: &Attention<Flex>,
@@ -115,9 +110,9 @@ pub(super) fn scores_adjoint(
 
 /// Multiplies each row by `factors`.
 fn scaled(mut values: Vec<f32>, factors: &[f32]) -> Vec<f32> {
-    let n_rows = (TASK_VALUES / factors.len().max(1)).max(1);
-    in_tasks(&mut values, n_rows * factors.len().max(1), |_, values| {
-        for row in values.chunks_exact_mut(factors.len().max(1)) {
+    let width = factors.len().max(1);
+    in_tasks(&mut values, (TASK_VALUES / width).max(1) * width, |_, values| {
+        for row in values.chunks_exact_mut(width) {
             row.iter_mut().zip(factors).for_each(|(value, factor)| *value *= factor);
         }
     });

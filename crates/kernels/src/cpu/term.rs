@@ -39,10 +39,7 @@ impl Term for LeakySum<'_> {
     #[inline(always)]
     fn of<const N: usize>(self, row: usize, column: usize, values: &[f32; N]) -> [f32; N] {
         let own = self.rows.chunk::<N>(row, column);
-        std::array::from_fn(|i| {
-            let sum = values[i] + own[i];
-            if sum <= 0.0 { self.slope * sum } else { sum }
-        })
+        std::array::from_fn(|i| leaky_relu(values[i] + own[i], self.slope))
     }
 }
 
@@ -52,4 +49,10 @@ impl Term for SlopeOfSum<'_> {
         let own = self.rows.chunk::<N>(row, column);
         std::array::from_fn(|i| if values[i] + own[i] <= 0.0 { self.slope } else { 1.0 })
     }
+}
+
+/// The leaky ReLU with this slope below 0.
+#[inline(always)]
+pub(super) fn leaky_relu(value: f32, slope: f32) -> f32 {
+    if value <= 0.0 { slope * value } else { value }
 }
