@@ -202,6 +202,7 @@ impl<'a> DatasetBuilder<'a> {
             name: self.name,
             graph,
             features,
+            edge_features: None,
             labels,
             target_values,
             links: None,

@@ -3,8 +3,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use kiln_feature::{
-    DenseFeatures, FeatureStore, Labels, Preparation, PreparationStep, Scaling, TargetKind, TargetValues,
-    Targets, normalize_row,
+    DenseFeatures, EdgeFeatures, FeatureStore, Labels, Preparation, PreparationStep, Scaling, TargetKind,
+    TargetValues, Targets, normalize_row,
 };
 use kiln_graph::{Csc, ItemId, NodeId, SharedArray, add_self_loops_of_type, symmetrize};
 use kiln_store::Error as StoreError;
@@ -23,6 +23,8 @@ pub struct Dataset {
     pub graph: Arc<Csc>,
     /// One feature row per node, `[n_nodes, dim]`.
     pub features: Arc<dyn FeatureStore>,
+    /// One feature row per edge, `[n_edges, dim]`, in CSC order; `None` if edges have no features.
+    pub edge_features: Option<EdgeFeatures>,
     /// The class of each node; a node may have no class. Empty, without classes, if `target_values` is set.
     pub labels: Arc<Labels>,
     /// The target values of each node, for several labels per node and for regression; `None` for class labels.

@@ -157,6 +157,7 @@ fn check_writing(root: &Path) {
         name: "large".into(),
         graph: Arc::new(CscBuilder::new(n_nodes).build(&[], &[]).unwrap()),
         features: Arc::new(DenseFeatures::from_f32(vec![1.0; n_nodes * dim], dim).unwrap()),
+        edge_features: None,
         labels: Arc::new(Labels::new(vec![0; n_nodes], 1)),
         split: Split { train: (0..n_nodes as u32).map(NodeId).collect(), ..Split::default() },
         names: Arc::default(),

@@ -4,7 +4,7 @@ use bytemuck::Pod;
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 use kiln_graph::{NodeId, SharedArray};
-use kiln_mem::{copy_rows, copy_rows_to};
+use kiln_mem::{RowId, copy_rows, copy_rows_to};
 
 use crate::{Error, MAX_DIM, Result};
 
@@ -190,7 +190,15 @@ impl FeatureArray {
     /// Implements [`FeatureStore::gather`](crate::FeatureStore::gather) for rows of `dim` columns.
     pub(crate) fn gather(&self, dim: usize, ids: &[NodeId], out: &mut FeatureBuffer) -> Result<()> {
         check_ids(ids, self.n_values() / dim)?;
-        let ids: &[u32] = bytemuck::cast_slice(ids);
+        self.copy_rows(dim, bytemuck::cast_slice::<_, u32>(ids), out);
+        Ok(())
+    }
+
+    /// Copies rows of `dim` columns to `out`, whose allocation is kept if its element type is that of the array.
+    ///
+    /// # Panics
+    /// Panics if an id is out of range.
+    pub(crate) fn copy_rows<I: RowId>(&self, dim: usize, ids: &[I], out: &mut FeatureBuffer) {
         match (self, &mut *out) {
             (Self::F32(rows), FeatureBuffer::F32(values)) => copy_rows(rows, dim, ids, values),
             (Self::F16(rows), FeatureBuffer::F16(values)) => copy_rows(rows, dim, ids, values),
@@ -199,7 +207,6 @@ impl FeatureArray {
             (Self::F16(rows), _) => *out = FeatureBuffer::F16(gathered(rows, dim, ids)),
             (Self::BF16(rows), _) => *out = FeatureBuffer::BF16(gathered(rows, dim, ids)),
         }
-        Ok(())
     }
 
     /// Implements [`FeatureStore::gather_bytes`](crate::FeatureStore::gather_bytes) for rows of `dim` columns.
@@ -232,7 +239,7 @@ pub(crate) fn check_ids(ids: &[NodeId], n_rows: usize) -> Result<()> {
     }
 }
 
-fn gathered<T: Pod>(rows: &[T], dim: usize, ids: &[u32]) -> Vec<T> {
+fn gathered<T: Pod, I: RowId>(rows: &[T], dim: usize, ids: &[I]) -> Vec<T> {
     let mut out = Vec::new();
     copy_rows(rows, dim, ids, &mut out);
     out

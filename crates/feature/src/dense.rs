@@ -84,6 +84,11 @@ impl DenseFeatures {
     pub fn rows(&self) -> &FeatureArray {
         &self.rows
     }
+
+    /// Returns the same rows in memory: mapped rows are read and copied, owned rows are shared.
+    pub(crate) fn copied(&self) -> Self {
+        Self { rows: self.rows.in_memory(), dim: self.dim }
+    }
 }
 
 impl FeatureStore for DenseFeatures {
@@ -108,7 +113,7 @@ impl FeatureStore for DenseFeatures {
     }
 
     fn in_memory(&self) -> Option<Arc<dyn FeatureStore>> {
-        Some(Arc::new(Self { rows: self.rows.in_memory(), dim: self.dim }))
+        Some(Arc::new(self.copied()))
     }
 }
 

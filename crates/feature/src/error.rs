@@ -1,6 +1,6 @@
 use std::path::{Path, PathBuf};
 
-use kiln_graph::NodeId;
+use kiln_graph::{EdgeId, NodeId};
 
 /// An error in features or labels, or in a request for them.
 #[derive(Debug, thiserror::Error)]
@@ -13,6 +13,14 @@ pub enum Error {
         node: NodeId,
         /// The number of rows.
         n_rows: usize,
+    },
+    /// A requested edge has no row.
+    #[error("edge {} has no feature row: expected an id below {n_rows}", edge.0)]
+    EdgeOutOfRange {
+        /// The id that is out of range.
+        edge: EdgeId,
+        /// The number of rows.
+        n_rows: u64,
     },
     /// The number of feature columns is 0.
     #[error("the feature dimension is 0, expected at least 1")]

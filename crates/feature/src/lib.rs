@@ -1,10 +1,10 @@
-//! Feature rows, labels and target values by node id.
+//! Feature rows, labels and target values by node id, and feature rows by edge id ([`EdgeFeatures`]).
 //!
 //! A [`FeatureStore`] gathers the rows of a list of nodes into a buffer that the caller owns. [`DenseFeatures`]
 //! stores whole rows and [`SparseFeatures`] stores the nonzero values only; both work in memory and on mapped files.
 //!
 //! Rows keep their stored element type; [`FeatureBuffer::into_f32`] widens half precision. This crate does not use
-//! edges, random numbers, threads or tensors.
+//! topology, random numbers, threads or tensors.
 //!
 //! ```
 //! use kiln_feature::{DenseFeatures, FeatureBuffer, FeatureStore};
@@ -21,6 +21,7 @@
 
 mod array;
 mod dense;
+mod edges;
 mod error;
 mod labels;
 mod preparation;
@@ -31,6 +32,7 @@ mod targets;
 
 pub use array::{FeatureArray, FeatureBuffer, FeatureDType};
 pub use dense::{DenseFeatures, MappedLayout};
+pub use edges::EdgeFeatures;
 pub use error::Error;
 pub use labels::Labels;
 pub use preparation::{Preparation, PreparationStep, Scaling, normalize_row};

@@ -24,7 +24,7 @@ mod stream;
 
 pub use allocator::{AllocatorStats, HugePageAllocator};
 pub use prefetch::{prefetch, prefetch_far, prefetch_range, prefetch_range_far};
-pub use rows::{copy_rows, copy_rows_to};
+pub use rows::{RowId, copy_rows, copy_rows_to};
 
 /// The code example of this crate's README, run as a doc test.
 #[cfg(doctest)]

@@ -13,6 +13,27 @@ const AHEAD_BYTES: usize = 24 << 10;
 /// they are usually read next.
 const LEAST_STREAMED_BYTES: usize = 32 << 20;
 
+/// The id of a row: `u32`, as for nodes, or `u64`, as for edges.
+pub trait RowId: Copy {
+    /// Returns the id as an array index.
+    fn index(self) -> usize;
+}
+
+impl RowId for u32 {
+    #[inline]
+    fn index(self) -> usize {
+        self as usize
+    }
+}
+
+impl RowId for u64 {
+    /// Returns the id as an array index; an id above the address space becomes one that is out of range of every array.
+    #[inline]
+    fn index(self) -> usize {
+        usize::try_from(self).unwrap_or(usize::MAX)
+    }
+}
+
 /// Gathers rows: copies row `ids[i]` of `rows`, which has `dim` elements per row, to row `i` of `out`. `out` is
 /// overwritten without being zeroed first, and keeps its allocation if it is large enough.
 ///
@@ -24,13 +45,13 @@ const LEAST_STREAMED_BYTES: usize = 32 << 20;
 ///
 /// ```
 /// let mut out = Vec::new();
-/// kiln_mem::copy_rows(&[0, 1, 10, 11, 20, 21], 2, &[2, 0], &mut out);
+/// kiln_mem::copy_rows(&[0, 1, 10, 11, 20, 21], 2, &[2_u32, 0], &mut out);
 /// assert_eq!(out, [20, 21, 0, 1]);
 /// ```
 ///
 /// # Panics
 /// Panics if an id is out of range. The contents of `out` are then unspecified.
-pub fn copy_rows<T: Pod>(rows: &[T], dim: usize, ids: &[u32], out: &mut Vec<T>) {
+pub fn copy_rows<T: Pod, I: RowId>(rows: &[T], dim: usize, ids: &[I], out: &mut Vec<T>) {
     let n_values = ids.len() * dim;
     out.clear();
     out.reserve(n_values);
@@ -51,13 +72,13 @@ pub fn copy_rows<T: Pod>(rows: &[T], dim: usize, ids: &[u32], out: &mut Vec<T>) 
 ///
 /// ```
 /// let mut out = [0; 4];
-/// kiln_mem::copy_rows_to(&[0_u8, 1, 10, 11, 20, 21], 2, &[2, 0], &mut out);
+/// kiln_mem::copy_rows_to(&[0_u8, 1, 10, 11, 20, 21], 2, &[2_u32, 0], &mut out);
 /// assert_eq!(out, [20, 21, 0, 1]);
 /// ```
 ///
 /// # Panics
 /// Panics if an id is out of range, or if `out` has another size than the rows. Its contents are then unspecified.
-pub fn copy_rows_to<T: Pod>(rows: &[T], dim: usize, ids: &[u32], out: &mut [u8]) {
+pub fn copy_rows_to<T: Pod, I: RowId>(rows: &[T], dim: usize, ids: &[I], out: &mut [u8]) {
     let n_bytes = ids.len() * dim * size_of::<T>();
     assert_eq!(out.len(), n_bytes, "the output should have the size of {} rows", ids.len());
     if is_streamed(n_bytes) {
@@ -84,7 +105,7 @@ fn is_streamed(n_bytes: usize) -> bool {
 /// # Panics
 /// Panics if an id is out of range, or if `out` has another size than the rows.
 #[cfg(target_arch = "x86_64")]
-fn stream_rows<T: Pod>(rows: &[T], dim: usize, ids: &[u32], out: &mut [MaybeUninit<u8>]) {
+fn stream_rows<T: Pod, I: RowId>(rows: &[T], dim: usize, ids: &[I], out: &mut [MaybeUninit<u8>]) {
     let n_bytes = out.len();
     let mut writer = crate::stream::Writer::new(out);
     for_each_row(rows, dim, ids, |row| writer.write(bytemuck::cast_slice(row)));
@@ -92,19 +113,19 @@ fn stream_rows<T: Pod>(rows: &[T], dim: usize, ids: &[u32], out: &mut [MaybeUnin
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-fn stream_rows<T: Pod>(_: &[T], _: usize, _: &[u32], _: &mut [MaybeUninit<u8>]) {
+fn stream_rows<T: Pod, I: RowId>(_: &[T], _: usize, _: &[I], _: &mut [MaybeUninit<u8>]) {
     unreachable!("outputs are streamed on x86-64 only");
 }
 
 /// Calls `visit` with each row, and prefetches later rows.
 #[inline(always)]
-fn for_each_row<T: Pod>(rows: &[T], dim: usize, ids: &[u32], mut visit: impl FnMut(&[T])) {
+fn for_each_row<T: Pod, I: RowId>(rows: &[T], dim: usize, ids: &[I], mut visit: impl FnMut(&[T])) {
     let n_ahead = (AHEAD_BYTES / (dim * size_of::<T>()).max(1)).clamp(1, 256);
     for (at, &id) in ids.iter().enumerate() {
         if let Some(&later) = ids.get(at + n_ahead) {
-            prefetch_range_far(rows, later as usize * dim, dim);
+            prefetch_range_far(rows, later.index().saturating_mul(dim), dim);
         }
-        let start = id as usize * dim;
-        visit(&rows[start..start + dim]);
+        let start = id.index().saturating_mul(dim);
+        visit(&rows[start..start.saturating_add(dim)]);
     }
 }

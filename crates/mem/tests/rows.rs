@@ -50,18 +50,18 @@ fn streamed_outputs_equal_the_reference() {
 fn sufficient_allocation_is_reused() {
     let mut out: Vec<f32> = Vec::with_capacity(64);
     let address = out.as_ptr();
-    copy_rows(&[0.5, 1.5, 2.5], 1, &[2, 2], &mut out);
+    copy_rows(&[0.5, 1.5, 2.5], 1, &[2_u32, 2], &mut out);
     assert_eq!((out.as_slice(), out.capacity(), out.as_ptr()), ([2.5, 2.5].as_slice(), 64, address));
 }
 
 #[test]
 #[should_panic(expected = "range end index 6 out of range")]
 fn panics_on_id_out_of_range() {
-    copy_rows(&[0, 1, 2, 3], 2, &[0, 2], &mut Vec::new());
+    copy_rows(&[0, 1, 2, 3], 2, &[0_u32, 2], &mut Vec::new());
 }
 
 #[test]
 #[should_panic(expected = "the output should have the size of 2 rows")]
 fn panics_on_output_of_another_size() {
-    copy_rows_to(&[0_u16, 1, 2, 3], 2, &[0, 1], &mut [0; 7]);
+    copy_rows_to(&[0_u16, 1, 2, 3], 2, &[0_u32, 1], &mut [0; 7]);
 }

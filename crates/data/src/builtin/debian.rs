@@ -98,6 +98,7 @@ fn load(files: Files<'_>) -> Result<Dataset> {
         name: manifest.name,
         graph: Arc::new(load_graph(&files, n_nodes, manifest.type_names.len())?),
         features: Arc::new(load_features(&files, n_nodes)?),
+        edge_features: None,
         labels: Arc::new(labels),
         split,
         names: Arc::new(names),

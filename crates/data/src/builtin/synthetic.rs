@@ -211,6 +211,7 @@ fn dataset(
         name: name.to_owned(),
         graph: Arc::new(graph),
         features: Arc::new(DenseFeatures::from_f32(features.rows, features.dim)?),
+        edge_features: None,
         labels: Arc::new(Labels::new(labels, n_classes)),
         split,
         names: Arc::new(NodeNames::default()),

@@ -47,6 +47,7 @@ impl Set {
             name: self.manifest.name.clone(),
             graph: Arc::new(read_graph(arrays)?),
             features: read_rows(arrays, &FEATURES, dim)?,
+            edge_features: None,
             labels,
             target_values,
             links: read_link_targets(|name| arrays.array(name))?.map(Arc::new),

@@ -84,6 +84,7 @@ pub(crate) fn open_within(folder: &Path, memory_bytes: u64) -> Result<Dataset> {
         name: name_of(folder),
         graph: Arc::new(graph),
         features,
+        edge_features: None,
         labels,
         target_values,
         links,

@@ -84,6 +84,7 @@ impl Stored {
             name: self.name,
             graph: Arc::new(graph),
             features: Arc::new(features),
+            edge_features: None,
             class_names,
             labels,
             target_values,

@@ -41,6 +41,7 @@ fn small(features: impl FeatureStore + 'static) -> Dataset {
         split: Split { train: nodes(&[0]), val: nodes(&[1]), test: nodes(&[2]) },
         names: Arc::new(NodeNames::new(["zero", "", "zwei", "três"])),
         class_names: ["a", "b", "c"].map(String::from).to_vec(),
+        edge_features: None,
         edge_type_names: ["near", "far"].map(String::from).to_vec(),
         preparation: Default::default(),
         target_values: None,

@@ -20,6 +20,7 @@ fn set(features: impl FeatureStore + 'static) -> (tempfile::TempDir, PathBuf) {
         name: "small".into(),
         graph: Arc::new(builder.build(&[0, 0, 1, 3], &[1, 2, 2, 2]).unwrap()),
         features: Arc::new(features),
+        edge_features: None,
         labels: Arc::new(Labels::new(vec![1, 0, 2, -1], 3)),
         split: Split { train: part(0), val: part(1), test: part(2) },
         names: Arc::new(NodeNames::new(["zero", "", "zwei", "três"])),

@@ -48,6 +48,7 @@ fn path() -> Dataset {
         split: split(&[0], &[2], &[]),
         names: Arc::default(),
         class_names: Vec::new(),
+        edge_features: None,
         edge_type_names: Vec::new(),
         preparation: Default::default(),
         target_values: None,

@@ -62,6 +62,7 @@ pub(crate) fn data(n_nodes: usize, features: Arc<dyn FeatureStore>) -> Dataset {
         split: Split { train: split(0), val: split(1), test: split(2) },
         names: Arc::new(NodeNames::default()),
         class_names: ["a", "b", "c", "d"].map(str::to_owned).to_vec(),
+        edge_features: None,
         edge_type_names: Vec::new(),
         preparation: Default::default(),
         target_values: None,

@@ -36,6 +36,7 @@ pub(crate) fn set(coo: &CooGraph, stored: Stored) -> Dataset {
         split: Split { train: every(0), val: every(1), test: every(2) },
         names: Arc::new(NodeNames::default()),
         class_names: vec!["even".into(), "odd".into()],
+        edge_features: None,
         edge_type_names: vec!["near".into(), "far".into()],
         preparation: Default::default(),
         target_values: None,

@@ -1,0 +1,78 @@
+use kiln_graph::EdgeId;
+
+use crate::{DenseFeatures, Error, FeatureArray, FeatureBuffer, FeatureDType, FeatureStore, Result};
+
+/// Feature rows of edges, `[n_edges, dim]`, in memory or in a mapped file. Row `e` belongs to the edge with the id `e`,
+/// which is its position in the graph's CSC order. Clones share the rows.
+///
+/// ```
+/// use kiln_feature::{EdgeFeatures, FeatureBuffer};
+/// use kiln_graph::EdgeId;
+/// let features = EdgeFeatures::new(vec![0.0, 0.5, 1.0, 1.5], 2)?;
+/// let mut rows = FeatureBuffer::default();
+/// features.gather(&[EdgeId(1), EdgeId(0)], &mut rows)?;
+/// assert_eq!(rows.into_f32(), [1.0, 1.5, 0.0, 0.5]);
+/// # Ok::<(), kiln_feature::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct EdgeFeatures {
+    rows: DenseFeatures,
+}
+
+impl EdgeFeatures {
+    /// Creates features from rows of any element type, row-major.
+    ///
+    /// # Errors
+    /// Returns the errors of [`DenseFeatures::new`].
+    pub fn new(rows: impl Into<FeatureArray>, dim: usize) -> Result<Self> {
+        Ok(DenseFeatures::new(rows.into(), dim)?.into())
+    }
+
+    /// Returns the number of columns, at least 1.
+    pub fn dim(&self) -> usize {
+        self.rows.dim()
+    }
+
+    /// Returns the number of rows; valid ids are below it.
+    pub fn n_edges(&self) -> u64 {
+        self.rows.n_rows() as u64
+    }
+
+    /// Returns the element type of a row.
+    pub fn dtype(&self) -> FeatureDType {
+        self.rows.dtype()
+    }
+
+    /// Returns the array of all rows, row-major.
+    pub fn rows(&self) -> &FeatureArray {
+        self.rows.rows()
+    }
+
+    /// Writes the row of `ids[i]` to the elements `i * dim .. (i + 1) * dim` of `out`, as stored. `out` is overwritten, and
+    /// keeps its allocation if its element type is already that of the rows. Ids may repeat and come in any order.
+    ///
+    /// # Errors
+    /// Returns [`Error::EdgeOutOfRange`] if an id is not below the number of rows; the content of `out` is then
+    /// unspecified.
+    pub fn gather(&self, ids: &[EdgeId], out: &mut FeatureBuffer) -> Result<()> {
+        let n_rows = self.n_edges();
+        if let Some(&edge) = ids.iter().find(|edge| n_rows <= edge.0) {
+            return Err(Error::EdgeOutOfRange { edge, n_rows });
+        }
+        self.rows().copy_rows(self.dim(), bytemuck::cast_slice::<_, u64>(ids), out);
+        Ok(())
+    }
+
+    /// Returns the same rows in memory: mapped rows are read and copied, owned rows are shared.
+    #[must_use]
+    pub fn in_memory(&self) -> Self {
+        Self { rows: self.rows.copied() }
+    }
+}
+
+impl From<DenseFeatures> for EdgeFeatures {
+    /// Uses the rows as those of edges, in the order of the edges' ids.
+    fn from(rows: DenseFeatures) -> Self {
+        Self { rows }
+    }
+}
