@@ -3,7 +3,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
-use kiln_feature::{FeatureBuffer, FeatureStore, Targets};
+use kiln_feature::{EdgeFeatures, FeatureBuffer, FeatureStore, Targets};
 use kiln_graph::{Block, ItemId, LocalId, NodeId};
 use kiln_sample::{FrontierSampler, RngKey, SampledBlocks, Scratch, Seeds};
 
@@ -49,6 +49,8 @@ pub trait Batcher: Send + Sync + 'static {
 pub struct NodeBatcher<S: ?Sized, F: ?Sized> {
     sampler: Arc<S>,
     features: Arc<F>,
+    /// The features of edges; `None` for models that do not read any.
+    edge_features: Option<EdgeFeatures>,
     /// The targets of the seeds; `None` for tasks without targets of nodes.
     targets: Option<Targets>,
 }
@@ -56,12 +58,18 @@ pub struct NodeBatcher<S: ?Sized, F: ?Sized> {
 impl<S: FrontierSampler + ?Sized, F: FeatureStore + ?Sized> NodeBatcher<S, F> {
     /// Creates a batcher from a sampler, a feature store and targets: labels, or [`Targets`].
     pub fn new(sampler: Arc<S>, features: Arc<F>, targets: impl Into<Targets>) -> Self {
-        Self { sampler, features, targets: Some(targets.into()) }
+        Self { sampler, features, edge_features: None, targets: Some(targets.into()) }
     }
 
     /// Creates a batcher whose batches have no targets, for link prediction.
     pub fn without_targets(sampler: Arc<S>, features: Arc<F>) -> Self {
-        Self { sampler, features, targets: None }
+        Self { sampler, features, edge_features: None, targets: None }
+    }
+
+    /// Gathers the features of the edges of each block, too. They must be those of the sampled graph's edges.
+    #[must_use]
+    pub fn edge_features(self, edge_features: EdgeFeatures) -> Self {
+        Self { edge_features: Some(edge_features), ..self }
     }
 
     /// Returns the feature store.
@@ -69,11 +77,11 @@ impl<S: FrontierSampler + ?Sized, F: FeatureStore + ?Sized> NodeBatcher<S, F> {
         &self.features
     }
 
-    /// Makes the batch of one step without its feature rows. It is for batchers that gather the rows elsewhere, for
+    /// Makes the batch of one step without the feature rows of its nodes. It is for batchers that gather the rows elsewhere, for
     /// example into memory from which a device copies. Adds to the times of the sample and gather stages.
     ///
     /// # Errors
-    /// Returns the errors of the sampler and of [`Targets::gather`].
+    /// Returns the errors of the sampler, of [`EdgeFeatures::gather`] and of [`Targets::gather`].
     pub fn sample(
         &self,
         seeds: SeedBatch,
@@ -92,16 +100,48 @@ impl<S: FrontierSampler + ?Sized, F: FeatureStore + ?Sized> NodeBatcher<S, F> {
         if let Some(targets) = &self.targets {
             targets.gather(seeds.as_nodes(), &mut labels, &mut target_values)?;
         }
+        let SampledBlocks { blocks, seed_index } = sampled;
+        let edge_x = self.edge_features.as_ref().map(|features| EdgeRows::gather(features, &blocks)).transpose()?;
         times.sample += sampled_at - start;
         times.gather += sampled_at.elapsed();
-        let SampledBlocks { blocks, seed_index } = sampled;
-        Ok(SampledBatch { step, key, seeds, blocks, seed_index, labels, target_values })
+        Ok(SampledBatch { step, key, seeds, blocks, seed_index, edge_x, labels, target_values })
     }
 }
 
 impl<S: ?Sized, F: ?Sized> fmt::Debug for NodeBatcher<S, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("NodeBatcher").field("has_targets", &self.targets.is_some()).finish_non_exhaustive()
+        f.debug_struct("NodeBatcher")
+            .field("has_targets", &self.targets.is_some())
+            .field("has_edge_features", &self.edge_features.is_some())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The feature rows of the edges of a batch's blocks, in their stored type.
+#[derive(Debug, Clone)]
+pub struct EdgeRows {
+    /// The rows of each block's edges, `[n_edges, dim]`, in block order; input layer first.
+    pub blocks: Vec<FeatureBuffer>,
+    /// The number of columns.
+    pub dim: usize,
+}
+
+impl EdgeRows {
+    /// Gathers the rows of the edges of each block.
+    ///
+    /// # Errors
+    /// Returns the errors of [`EdgeFeatures::gather`].
+    pub fn gather(features: &EdgeFeatures, blocks: &[Block]) -> kiln_feature::Result<Self> {
+        let of_block = |block: &Block| {
+            let mut rows = FeatureBuffer::empty(features.dtype());
+            features.gather(block.edge_ids(), &mut rows).map(|()| rows)
+        };
+        Ok(Self { blocks: blocks.iter().map(of_block).collect::<Result<_, _>>()?, dim: features.dim() })
+    }
+
+    /// Returns the size of the rows in bytes.
+    pub fn n_bytes(&self) -> usize {
+        self.blocks.iter().map(FeatureBuffer::n_bytes).sum()
     }
 }
 
@@ -123,6 +163,8 @@ pub struct MiniBatch {
     pub x: FeatureBuffer,
     /// The number of feature columns.
     pub x_dim: usize,
+    /// The features of the edges; `None` unless the batcher has [`EdgeFeatures`].
+    pub edge_x: Option<EdgeRows>,
     /// The class of each seed, aligned with `seeds` and `seed_index`; never negative. Empty for target values.
     pub labels: Vec<i32>,
     /// The target values of each seed, `[n_seeds, n_columns]`, NaN if missing. Empty for class labels.
@@ -131,7 +173,7 @@ pub struct MiniBatch {
     pub times: StageTimes,
 }
 
-/// A [`MiniBatch`] without feature rows.
+/// A [`MiniBatch`] without feature rows of nodes.
 #[derive(Debug, Clone)]
 pub struct SampledBatch {
     /// The step within the phase, from 0.
@@ -144,6 +186,8 @@ pub struct SampledBatch {
     pub blocks: Vec<Block>,
     /// For each seed, its destination in the last block.
     pub seed_index: Vec<LocalId>,
+    /// The features of the edges; `None` unless the batcher has [`EdgeFeatures`].
+    pub edge_x: Option<EdgeRows>,
     /// The class of each seed, aligned with `seeds` and `seed_index`; never negative. Empty for target values.
     pub labels: Vec<i32>,
     /// The target values of each seed, `[n_seeds, n_columns]`, NaN if missing. Empty for class labels.
@@ -168,6 +212,7 @@ impl MiniBatch {
             + size_of_val(self.seeds.as_nodes())
             + size_of_val(self.seed_index.as_slice())
             + self.x.n_bytes()
+            + self.edge_x.as_ref().map_or(0, EdgeRows::n_bytes)
             + size_of_val(self.labels.as_slice())
             + size_of_val(self.target_values.as_slice())
     }
@@ -193,9 +238,9 @@ where
         let mut x = FeatureBuffer::empty(self.features.dtype());
         self.features.gather(&sampled.input_nodes(), &mut x)?;
         times.gather += start.elapsed();
-        let SampledBatch { step, key, seeds, blocks, seed_index, labels, target_values } = sampled;
+        let SampledBatch { step, key, seeds, blocks, seed_index, edge_x, labels, target_values } = sampled;
         let (x_dim, times) = (self.features.dim(), *times);
-        Ok(MiniBatch { step, key, seeds, blocks, seed_index, x, x_dim, labels, target_values, times })
+        Ok(MiniBatch { step, key, seeds, blocks, seed_index, x, x_dim, edge_x, labels, target_values, times })
     }
 
     fn n_bytes(batch: &MiniBatch) -> usize {

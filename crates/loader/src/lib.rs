@@ -41,7 +41,7 @@ mod queue;
 mod seed_batch;
 mod time;
 
-pub use batcher::{Batcher, MiniBatch, NodeBatcher, SampledBatch};
+pub use batcher::{Batcher, EdgeRows, MiniBatch, NodeBatcher, SampledBatch};
 pub use error::{BatchError, Error};
 pub use graph::{GraphBatch, GraphBatcher};
 pub use item::{EpochPlan, ItemSampler, ItemSamplerConfig, Phase, Shard, UnevenShards};

@@ -16,6 +16,31 @@ pub enum Epsilon {
     Learnable(f32),
 }
 
+impl Epsilon {
+    /// Creates the parameter of a learned epsilon.
+    ///
+    /// # Errors
+    /// Returns [`Error::NotFinite`] if epsilon is not finite.
+    pub(crate) fn parameter(self, device: &Device) -> Result<Option<Param<Tensor<1>>>> {
+        let (Self::Fixed(value) | Self::Learnable(value)) = self;
+        if !value.is_finite() {
+            return Err(Error::NotFinite { name: "epsilon", got: value });
+        }
+        Ok(match self {
+            Self::Fixed(_) => None,
+            Self::Learnable(start) => Some(Param::from_tensor(Tensor::from_data([start], device))),
+        })
+    }
+}
+
+/// Panics if an MLP has parameters on another device, or if only one of the two devices tracks gradients.
+pub(crate) fn check_device<M: NodeModule>(mlp: &M, device: &Device) {
+    let devices = mlp.devices();
+    // Burn's comparison of devices ignores gradient tracking.
+    let is_same = |own: &Device| own == device && own.is_autodiff() == device.is_autodiff();
+    assert!(devices.iter().all(is_same), "the MLP is on {devices:?}, expected {device:?}");
+}
+
 /// A graph isomorphism layer: `h_v = mlp((1 + eps) x_v + aggregate({x_u : u -> v}))`.
 ///
 /// With the sum this is equation 4.1 of Xu, Hu, Leskovec and Jegelka 2019. The paper compares it with the mean and the
@@ -42,18 +67,8 @@ impl<M: NodeModule> GinConv<M> {
     /// # Panics
     /// Panics if the MLP has parameters on another device, or if only one of the two devices tracks gradients.
     pub fn new(mlp: M, epsilon: Epsilon, aggregate: Aggregate, device: &Device) -> Result<Self> {
-        let (Epsilon::Fixed(value) | Epsilon::Learnable(value)) = epsilon;
-        if !value.is_finite() {
-            return Err(Error::NotFinite { name: "epsilon", got: value });
-        }
-        let devices = mlp.devices();
-        // Burn's comparison of devices ignores gradient tracking.
-        let is_same = |own: &Device| own == device && own.is_autodiff() == device.is_autodiff();
-        assert!(devices.iter().all(is_same), "the MLP is on {devices:?}, expected {device:?}");
-        let parameter = match epsilon {
-            Epsilon::Fixed(_) => None,
-            Epsilon::Learnable(start) => Some(Param::from_tensor(Tensor::from_data([start], device))),
-        };
+        check_device(&mlp, device);
+        let parameter = epsilon.parameter(device)?;
         Ok(Self { mlp, epsilon: parameter, configured: epsilon, aggregate })
     }
 

@@ -123,6 +123,12 @@ pub trait ModelConfig: Debug + Clone + Send + Sync + Serialize + DeserializeOwne
         self
     }
 
+    /// Returns the number of columns of the edge features that the model reads, or `None`, the default, if it reads none.
+    /// [`BlockModel::layer`] of a model that reads them panics on blocks without edge features.
+    fn d_edge(&self) -> Option<usize> {
+        None
+    }
+
     /// Returns true if the model is meant for graphs in which each node has a self loop, and for samplers that keep it. The
     /// default is false.
     fn needs_self_loops(&self) -> bool {

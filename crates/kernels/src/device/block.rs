@@ -20,6 +20,7 @@ use crate::device::by_source::BySource;
 /// | `edge_ids` | i64 | `n_edges` | position of the edge in the block | the edge's id in the graph |
 /// | `weights` | f32 | `n_edges` | position of the edge in the block | the edge's weight; `None` without weights |
 /// | `edge_types` | i32 | `n_edges` | position of the edge in the block | the edge's type, 0 to 255; `None` without types |
+/// | `edge_features` | f32, f16 or bf16 | `[n_edges, d]` | position of the edge in the block | the edge's features; `None` without features |
 /// | `src_nodes` | u32 | `n_src` | source, destinations first | the source's global id |
 ///
 /// A clone shares the device's memory.
@@ -29,6 +30,7 @@ pub struct DeviceBlock {
     edge_ids: Tensor<1, Int>,
     weights: Option<Tensor<1>>,
     edge_types: Option<Tensor<1, Int>>,
+    edge_features: Option<Tensor<2>>,
     src_nodes: Tensor<1, Int>,
     dst_nodes: Tensor<1, Int>,
 }
@@ -56,6 +58,7 @@ impl DeviceBlock {
             edge_ids: upload(cast_vec::<_, i64>(edge_ids), DType::I64, device),
             weights: weights.map(|weights| Tensor::from_data(TensorData::new(weights, [n_edges]), device)),
             edge_types: edge_types.map(|types| upload_edge_types(&types, device)),
+            edge_features: None,
             dst_nodes: first_values(&src_nodes, n_dst),
             src_nodes,
         }
@@ -84,7 +87,21 @@ impl DeviceBlock {
             by_source: Arc::new(BySource::counted(counts)),
         };
         let dst_nodes = first_values(&src_nodes, edges.n_dst);
-        Self { edges, edge_ids, weights, edge_types, src_nodes, dst_nodes }
+        Self { edges, edge_ids, weights, edge_types, edge_features: None, src_nodes, dst_nodes }
+    }
+
+    /// Adds the features of the edges, `[n_edges, d]`, in block order, which are on the block's device.
+    ///
+    /// # Panics
+    /// Panics if there is not one row per edge.
+    #[must_use]
+    pub fn with_edge_features(self, rows: Tensor<2>) -> Self {
+        let ([n_rows, _], n_edges) = (rows.dims(), self.n_edges());
+        assert_eq!(
+            n_rows, n_edges,
+            "got {n_rows} rows of features for {n_edges} edges, expected one per edge"
+        );
+        Self { edge_features: Some(rows), ..self }
     }
 
     /// The number of sources.
@@ -107,8 +124,10 @@ impl DeviceBlock {
     pub fn n_bytes(&self) -> usize {
         let indices = [&self.edges.indptr, &self.edges.indices, &self.edge_ids, &self.src_nodes];
         let of_weights = if self.weights.is_some() { 4 * self.n_edges() } else { 0 };
+        let of_features =
+            self.edge_features.as_ref().map_or(0, |rows| rows.shape().num_elements() * rows.dtype().size());
         let indices = indices.into_iter().chain(&self.edge_types);
-        indices.map(n_bytes_kept).sum::<usize>() + of_weights + self.edges.by_source.n_bytes()
+        indices.map(n_bytes_kept).sum::<usize>() + of_weights + of_features + self.edges.by_source.n_bytes()
     }
 
     /// The id of each edge in the graph, `[n_edges]`, as i64.
@@ -126,6 +145,11 @@ impl DeviceBlock {
         self.edge_types.as_ref()
     }
 
+    /// The features of each edge, `[n_edges, d]`, or `None` if the block has no edge features.
+    pub fn edge_features(&self) -> Option<&Tensor<2>> {
+        self.edge_features.as_ref()
+    }
+
     /// The global ids of the sources, destinations first, `[n_src]`, as u32.
     pub fn src_nodes(&self) -> &Tensor<1, Int> {
         &self.src_nodes
@@ -138,6 +162,27 @@ impl DeviceBlock {
 
     pub(crate) fn adjacency(&self) -> Adjacency<Dispatch> {
         self.edges.adjacency()
+    }
+
+    /// The source of each edge, `[n_edges]`, as i32.
+    pub(crate) fn sources(&self) -> &Tensor<1, Int> {
+        &self.edges.indices
+    }
+
+    /// The edges of each destination as the rows of a matrix with one row per edge.
+    pub(crate) fn rows_of_dsts(&self) -> DeviceEdges {
+        let DeviceEdges { n_dst, n_edges, most_in_edges, ref indptr, .. } = self.edges;
+        let indices = Tensor::arange(0..n_edges as i64, (&indptr.device(), DType::I32));
+        let by_source = Arc::new(BySource::default());
+        DeviceEdges {
+            n_src: n_edges,
+            n_dst,
+            n_edges,
+            most_in_edges,
+            indptr: indptr.clone(),
+            indices,
+            by_source,
+        }
     }
 }
 

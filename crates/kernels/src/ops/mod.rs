@@ -22,6 +22,7 @@ pub(crate) mod aggregation;
 pub(crate) mod attention;
 mod autodiff;
 pub(crate) mod backend;
+mod edge_rows;
 pub(crate) mod keep;
 mod precision;
 pub(crate) mod reference;
@@ -42,6 +43,7 @@ use crate::ops::keep::Keep;
 pub use crate::ops::adam::AdamStep;
 pub use crate::ops::aggregation::{Aggregation, MessageWeights, OwnRow, Reduction};
 pub use crate::ops::attention::{attention_scores, edge_dropout, edge_softmax};
+pub use crate::ops::edge_rows::{edge_relu_sum, edge_type_rows};
 pub use crate::ops::precision::{MatmulPrecision, matmul_precision, set_matmul_precision};
 pub use crate::ops::relations::relation_weights;
 

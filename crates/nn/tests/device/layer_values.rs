@@ -11,7 +11,10 @@ use burn::tensor::{Tensor, TensorData};
 use kiln_graph::{Block, BlockParts, EdgeId, LocalId, NodeId};
 use kiln_kernels::DeviceBlock;
 use kiln_kernels::testing::{check_close, device, values};
-use kiln_nn::{ForwardContext, GatConvConfig, GatV2ConvConfig, HeadOutput, Mode, RgcnConv};
+use kiln_nn::{
+    Aggregate, Epsilon, ForwardContext, GatConvConfig, GatV2ConvConfig, GinConv, GineConv, HeadOutput,
+    Linear, Mlp, Mode, RgcnConv,
+};
 use kiln_sample::RngKey;
 
 use crate::parity::read;
@@ -101,6 +104,17 @@ impl Case {
         Param::from_tensor(vector.tensor([vector.values.len()]))
     }
 
+    /// A module of PyG's `Linear` with this name.
+    fn linear_module(&self, name: &str) -> Linear {
+        let (weight, bias) = (self.linear(&format!("{name}.weight")), self.vector(&format!("{name}.bias")));
+        Linear { weight, bias }
+    }
+
+    /// The MLP of two dense layers of PyG's `GINConv` and `GINEConv`.
+    fn mlp(&self) -> Mlp {
+        Mlp { linears: ["nn.0", "nn.2"].map(|name| self.linear_module(name)).to_vec(), norms: Vec::new() }
+    }
+
     /// Attention vectors `[1, n_heads, d_head]`, as a parameter `[n_heads, d_head]`.
     fn heads(&self, name: &str) -> Param<Tensor<2>> {
         Param::from_tensor(self.weights[name].tensor([self.number("heads"), self.number("d_out")]))
@@ -117,15 +131,23 @@ impl Case {
         println!("{}", self.name);
         let x = self.inputs["x"].matrix();
         let ctx = ForwardContext { key: RngKey::new(0), mode: Mode::Train };
-        let out = forward(&self.block(), x.clone(), &ctx);
+        let edge_features = self.inputs.get("edge_attr").map(Array::matrix);
+        let block = match &edge_features {
+            Some(rows) => self.block().with_edge_features(rows.clone()),
+            None => self.block(),
+        };
+        let out = forward(&block, x.clone(), &ctx);
         let grads = (out.clone() * self.out_grad.matrix()).sum().backward();
         check_close(&values(out), &self.out.values, TOLERANCE);
         check_close(&values(x.grad(&grads).unwrap()), &self.grads["x"].values, TOLERANCE);
+        if let Some(rows) = &edge_features {
+            check_close(&values(rows.grad(&grads).unwrap()), &self.grads["edge_attr"].values, TOLERANCE);
+        }
         for (name, param) in matrices {
             println!("{name}");
             let got = values(param.val().grad(&grads).unwrap());
             let expected = &self.grads[*name];
-            let is_linear = name.starts_with("lin");
+            let is_linear = name.starts_with("lin") || name.starts_with("nn.");
             let expected = if is_linear { expected.transposed() } else { expected.values.clone() };
             check_close(&got, &expected, TOLERANCE);
         }
@@ -133,7 +155,7 @@ impl Case {
             println!("{name}");
             check_close(&values(param.val().grad(&grads).unwrap()), &self.grads[*name].values, TOLERANCE);
         }
-        let n_compared = 1 + matrices.len() + vectors.len();
+        let n_compared = self.inputs.len() + matrices.len() + vectors.len();
         assert_eq!(n_compared, self.grads.len(), "some gradients were not compared");
     }
 }
@@ -221,4 +243,76 @@ fn rgcn_conv_equals_pyg() {
         }
         case.check(|block, x, _| layer.forward(block, x), &matrices, &[("bias", &layer.bias)]);
     }
+}
+
+/// The weight and bias gradients of an MLP are compared under these names.
+fn mlp_parameters(mlp: &Mlp) -> ([(&str, &Param<Tensor<2>>); 2], [(&str, &Param<Tensor<1>>); 2]) {
+    let [first, last] = &mlp.linears[..] else { panic!("the MLP should have two dense layers") };
+    let matrices = [("nn.0.weight", &first.weight), ("nn.2.weight", &last.weight)];
+    (matrices, [("nn.0.bias", &first.bias), ("nn.2.bias", &last.bias)])
+}
+
+#[test]
+fn gin_conv_equals_pyg() {
+    for case in cases("gin").into_iter().filter(|case| case.name == "gin") {
+        let device = device().autodiff();
+        let mut layer = GinConv::new(case.mlp(), Epsilon::Learnable(0.0), Aggregate::Sum, &device).unwrap();
+        layer.epsilon = Some(case.vector("eps"));
+        let (matrices, vectors) = mlp_parameters(&layer.mlp);
+        let vectors = [vectors.as_slice(), &[("eps", layer.epsilon.as_ref().unwrap())]].concat();
+        case.check(|block, x, ctx| layer.forward(block, x, ctx), &matrices, &vectors);
+    }
+}
+
+#[test]
+fn gine_conv_equals_pyg() {
+    for case in cases("gine") {
+        let edge_linear = case.weights.contains_key("lin.weight").then(|| case.linear_module("lin"));
+        let device = device().autodiff();
+        let mut layer = GineConv::new(case.mlp(), edge_linear, Epsilon::Learnable(0.0), &device).unwrap();
+        layer.epsilon = Some(case.vector("eps"));
+        let (matrices, vectors) = mlp_parameters(&layer.mlp);
+        let (mut matrices, mut vectors) = (matrices.to_vec(), vectors.to_vec());
+        vectors.push(("eps", layer.epsilon.as_ref().unwrap()));
+        if let Some(linear) = &layer.edge_linear {
+            matrices.push(("lin.weight", &linear.weight));
+            vectors.push(("lin.bias", &linear.bias));
+        }
+        case.check(|block, x, ctx| layer.forward(block, x, ctx), &matrices, &vectors);
+    }
+}
+
+/// Rows of types equal features with a 1 in the column of the type, in the output and all gradients.
+#[test]
+fn gine_conv_of_types_equals_one_hot_features() {
+    let case = cases("gine_projected").remove(0);
+    let (device, types) = (device().autodiff(), &case.block.edge_types);
+    let n_types = usize::from(*types.iter().max().unwrap()) + 1;
+    let bias =
+        Param::from_tensor(Array { shape: vec![5], values: vec![0.3, -0.2, 0.1, 0.0, 0.5] }.tensor([5]));
+    let weight = (0..5 * n_types).map(|i| (i * 7 % 11) as f32 / 11.0 - 0.5).collect();
+    let weight = Param::from_tensor(Array { shape: vec![n_types, 5], values: weight }.matrix());
+    let linear = Linear { weight, bias };
+    let layer = GineConv::new(case.mlp(), Some(linear), Epsilon::Fixed(0.25), &device).unwrap();
+    let one_hot =
+        types.iter().flat_map(|&ty| (0..n_types).map(move |column| f32::from(u8::from(column == usize::from(ty)))));
+    let one_hot = Array { shape: vec![types.len(), n_types], values: one_hot.collect() }.matrix();
+    let ctx = ForwardContext { key: RngKey::new(0), mode: Mode::Train };
+    let run = |block: DeviceBlock, typed: bool| {
+        let x = case.inputs["x"].matrix();
+        let out = match typed {
+            true => layer.forward_typed(&block, x.clone(), &ctx),
+            false => layer.forward(&block, x.clone(), &ctx),
+        };
+        let grads = (out.clone() * case.out_grad.matrix()).sum().backward();
+        let Linear { weight, bias } = layer.edge_linear.as_ref().unwrap();
+        let of_linear = [weight.val().grad(&grads).unwrap(), bias.val().grad(&grads).unwrap().unsqueeze()];
+        let [of_weight, of_bias] = of_linear.map(values);
+        [values(out), values(x.grad(&grads).unwrap()), of_weight, of_bias]
+    };
+    let expected = run(case.block().with_edge_features(one_hot), false);
+    for (got, expected) in run(case.block(), true).iter().zip(&expected) {
+        check_close(got, expected, TOLERANCE);
+    }
+    assert!(expected.iter().all(|values| values.iter().any(|value| *value != 0.0)));
 }

@@ -1,0 +1,281 @@
+use burn::module::Module;
+use burn::tensor::{Device, Tensor};
+use kiln_kernels::DeviceBlock;
+use kiln_sample::{KeyDomain, RngKey};
+use serde::{Deserialize, Serialize};
+
+use crate::error::check_size;
+use crate::frame::FrameConfig;
+use crate::stack::{Activation, Widths};
+use crate::{
+    BlockModel, Epsilon, Error, ForwardContext, Frame, GineConv, JumpingKnowledge, LayerWiseModel, Linear,
+    Mlp, MlpConfig, ModelConfig, Normalization, Result,
+};
+
+/// The largest number of edge types, because they are bytes.
+const MAX_TYPES: usize = 256;
+
+/// What a [`Gine`] reads of an edge.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EdgeInput {
+    /// Its features, with this number of columns.
+    Features(usize),
+    /// Its type, which is below this number. Each layer has a row for each type.
+    Types(usize),
+}
+
+/// The configuration of a [`Gine`] model.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GineConfig {
+    /// Width of the input features.
+    pub d_in: usize,
+    /// Width of the rows between layers and inside their MLPs.
+    pub hidden: usize,
+    /// Width of the output rows, one column per class.
+    pub n_classes: usize,
+    /// Number of layers, at least 1.
+    pub n_layers: usize,
+    /// Number of dense layers in each layer's MLP, at least 1.
+    pub mlp_layers: usize,
+    /// What the model reads of an edge.
+    pub edges: EdgeInput,
+    /// The epsilon of each layer: a node's own row has the weight `1 + epsilon`.
+    pub epsilon: Epsilon,
+    /// Probability that dropout zeroes a value of the input features, in `[0, 1)`.
+    pub input_dropout: f64,
+    /// Probability that dropout zeroes a value between layers, in `[0, 1)`.
+    pub dropout: f64,
+    /// Normalisation of each layer's rows before the activation, except of the outputs: [`Normalization::None`] or
+    /// [`Normalization::Layer`].
+    #[serde(default)]
+    pub norm: Normalization,
+    /// True to add a node's own row to the result of each layer whose input and output have the hidden width (He,
+    /// Zhang, Ren and Sun 2016), after activation and dropout. The outputs have no residual connection.
+    #[serde(default)]
+    pub residual: bool,
+    /// The layers from which the outputs are computed: any but [`JumpingKnowledge::Sum`]. Except for
+    /// [`JumpingKnowledge::Direct`], all layers have the hidden width, and a linear layer follows them.
+    #[serde(default)]
+    pub jumping: JumpingKnowledge,
+}
+
+impl GineConfig {
+    /// Creates a configuration of three layers with a hidden width of 256, MLPs of two dense layers, an epsilon that is
+    /// fixed at 0, and a dropout of 0.5 between layers.
+    pub fn new(d_in: usize, n_classes: usize, edges: EdgeInput) -> Self {
+        Self {
+            d_in,
+            hidden: 256,
+            n_classes,
+            n_layers: 3,
+            mlp_layers: 2,
+            edges,
+            epsilon: Epsilon::Fixed(0.0),
+            input_dropout: 0.0,
+            dropout: 0.5,
+            norm: Normalization::None,
+            residual: false,
+            jumping: JumpingKnowledge::Direct,
+        }
+    }
+
+    /// Sets the width of the rows between layers.
+    #[must_use]
+    pub fn hidden(self, hidden: usize) -> Self {
+        Self { hidden, ..self }
+    }
+
+    /// Sets the number of layers.
+    #[must_use]
+    pub fn layers(self, n_layers: usize) -> Self {
+        Self { n_layers, ..self }
+    }
+
+    /// Sets the number of dense layers in each layer's MLP.
+    #[must_use]
+    pub fn mlp_layers(self, mlp_layers: usize) -> Self {
+        Self { mlp_layers, ..self }
+    }
+
+    /// Sets the epsilon of each layer.
+    #[must_use]
+    pub fn epsilon(self, epsilon: Epsilon) -> Self {
+        Self { epsilon, ..self }
+    }
+
+    /// Sets the dropout of the input features.
+    #[must_use]
+    pub fn input_dropout(self, input_dropout: f64) -> Self {
+        Self { input_dropout, ..self }
+    }
+
+    /// Sets the dropout between layers.
+    #[must_use]
+    pub fn dropout(self, dropout: f64) -> Self {
+        Self { dropout, ..self }
+    }
+
+    /// Sets the normalisation of hidden rows.
+    #[must_use]
+    pub fn norm(self, norm: Normalization) -> Self {
+        Self { norm, ..self }
+    }
+
+    /// Sets whether layers have residual connections.
+    #[must_use]
+    pub fn residual(self, residual: bool) -> Self {
+        Self { residual, ..self }
+    }
+
+    /// Sets the layers from which the outputs are computed.
+    #[must_use]
+    pub fn jumping(self, jumping: JumpingKnowledge) -> Self {
+        Self { jumping, ..self }
+    }
+
+    /// Creates a model with initial weights drawn from the key, uniform as in PyTorch's `Linear`. Layer `i` uses
+    /// `key.fold_in(KeyDomain::Layer, i)`; the linear layer of edges follows the dense layers of the MLP.
+    ///
+    /// # Errors
+    /// Returns an error if a width or number is 0 or too large, if a dropout is not in `[0, 1)`, if epsilon is not finite,
+    /// if `norm` or `jumping` has a value for another kind of model, or if no layer could have a residual connection.
+    pub fn init(&self, key: RngKey, device: &Device) -> Result<Gine> {
+        let &Self { hidden, mlp_layers: n_layers, epsilon, edges, .. } = self;
+        let width = match edges {
+            EdgeInput::Features(width) => width,
+            EdgeInput::Types(n_types) if MAX_TYPES < n_types => {
+                return Err(Error::OutOfRange {
+                    name: "the number of edge types",
+                    got: n_types,
+                    max: MAX_TYPES,
+                });
+            }
+            EdgeInput::Types(n_types) => n_types,
+        };
+        check_size("the width of the edges' input", width)?;
+        let frame = self.frame();
+        let layer = |(i, [d_in, d_out]): (usize, [usize; 2])| {
+            let key = key.fold_in(KeyDomain::Layer, i as u64);
+            let mlp =
+                MlpConfig { d_in, hidden, d_out, n_layers, norm: Normalization::None }.init(key, device)?;
+            let edge_linear = Linear::init(key, n_layers, [width, d_in], device)?;
+            GineConv::new(mlp, Some(edge_linear), epsilon, device)
+        };
+        let layers = frame.of_convs()?.into_iter().enumerate().map(layer).collect::<Result<_>>()?;
+        Ok(Gine { layers, frame: frame.init(key, device)?, edges })
+    }
+
+    fn frame(&self) -> FrameConfig {
+        let &Self {
+            d_in, hidden, n_classes, n_layers, input_dropout, dropout, norm, residual, jumping, ..
+        } = self;
+        let widths = Widths { d_in, hidden, n_classes, n_layers };
+        let activation = Activation::Relu;
+        FrameConfig { widths, input_dropout, dropout, norm, residual, jumping, activation }
+    }
+}
+
+impl ModelConfig for GineConfig {
+    const KIND: &'static str = "gine";
+    type Model = Gine;
+
+    /// Returns [`GineConfig::new`] for the largest number of edge types, 256, of which every graph has some.
+    fn for_dims(d_in: usize, n_classes: usize) -> Self {
+        Self::new(d_in, n_classes, EdgeInput::Types(MAX_TYPES))
+    }
+
+    fn d_in(&self) -> Option<usize> {
+        Some(self.d_in)
+    }
+
+    fn d_out(&self) -> Option<usize> {
+        Some(self.n_classes)
+    }
+
+    fn n_layers(&self) -> usize {
+        self.n_layers
+    }
+
+    /// Counts the matrices between rows of the hidden width and the first one, which is most of the MLPs.
+    fn min_parameters(&self) -> u64 {
+        match self.mlp_layers {
+            0 | 1 => self.frame().n_weights(1),
+            _ => {
+                let (hidden, d_in) = (self.hidden as u64, self.d_in as u64);
+                let hidden_layers = (self.n_layers as u64).saturating_mul(self.mlp_layers as u64 - 1);
+                let inner = hidden_layers.saturating_sub(1).saturating_mul(hidden.saturating_mul(hidden));
+                inner.saturating_add(d_in.saturating_mul(hidden))
+            }
+        }
+    }
+
+    fn n_relations(&self) -> Option<usize> {
+        match self.edges {
+            EdgeInput::Types(n_types) => Some(n_types),
+            EdgeInput::Features(_) => None,
+        }
+    }
+
+    /// Returns the configuration for another number of edge types, unless the model reads features of edges.
+    fn with_n_relations(self, n_relations: usize) -> Self {
+        match self.edges {
+            EdgeInput::Types(_) => Self { edges: EdgeInput::Types(n_relations), ..self },
+            EdgeInput::Features(_) => self,
+        }
+    }
+
+    fn d_edge(&self) -> Option<usize> {
+        match self.edges {
+            EdgeInput::Features(width) => Some(width),
+            EdgeInput::Types(_) => None,
+        }
+    }
+
+    fn init(&self, key: RngKey, device: &Device) -> Result<Gine> {
+        self.init(key, device)
+    }
+}
+
+/// A graph isomorphism network whose messages include features or types of edges (Hu et al. 2020): [`GineConv`] layers, with
+/// ReLU and then dropout after each but the last, and optional dropout of the input features.
+///
+/// Blocks must have edge features ([`EdgeInput::Features`]) or edge types ([`EdgeInput::Types`]). The dropout mask of a row
+/// is a function of its node's global id, the layer and the key of the step. It does not depend on the distribution of a
+/// step's seeds over ranks.
+#[derive(Module, Debug)]
+pub struct Gine {
+    /// The layers, input layer first.
+    pub layers: Vec<GineConv<Mlp>>,
+    /// Normalisations and the linear layer of jumping knowledge; without parameters if the options are not used.
+    pub frame: Frame,
+    #[module(skip)]
+    edges: EdgeInput,
+}
+
+impl BlockModel for Gine {
+    fn n_layers(&self) -> usize {
+        self.layers.len()
+    }
+
+    /// Runs layer `i`, followed by ReLU and dropout unless it is the last; see [`BlockModel::layer`].
+    ///
+    /// # Panics
+    /// Panics if the block lacks the edge features or edge types that the model reads, and when [`BlockModel::layer`]
+    /// panics.
+    fn layer(&self, i: usize, block: &DeviceBlock, x: Tensor<2>, ctx: &ForwardContext) -> Tensor<2> {
+        self.frame.layer(i, block, x, ctx, |x| match self.edges {
+            EdgeInput::Features(_) => self.layers[i].forward(block, x, ctx),
+            EdgeInput::Types(_) => self.layers[i].forward_typed(block, x, ctx),
+        })
+    }
+}
+
+impl LayerWiseModel for Gine {
+    fn widths(&self, i: usize) -> [usize; 2] {
+        let linears = &self.layers[i].mlp.linears;
+        let ([d_in, _], [_, d_out]) = (linears[0].weight.dims(), linears[linears.len() - 1].weight.dims());
+        self.frame.widths(i, [d_in, d_out])
+    }
+}

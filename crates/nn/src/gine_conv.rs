@@ -1,0 +1,98 @@
+use burn::module::{Module, Param};
+use burn::tensor::{Device, Tensor};
+use kiln_kernels::DeviceBlock;
+use kiln_kernels::ops;
+
+use crate::gin_conv::check_device;
+use crate::{Epsilon, ForwardContext, Linear, NodeModule, Result};
+
+/// A graph isomorphism layer whose messages include the rows of edges (Hu, Liu, Gomes, Zitnik, Liang, Pande and Leskovec
+/// 2020, section 5): `h_v = mlp((1 + eps) x_v + sum of relu(x_u + e_uv) over the edges u -> v)`.
+///
+/// `e_uv` are the features of an edge ([`GineConv::forward`]), or a learned row of its type
+/// ([`GineConv::forward_typed`]). Any [`NodeModule`] can be used as the MLP.
+#[derive(Module, Debug)]
+pub struct GineConv<M: Module> {
+    /// The MLP, which is applied to the aggregated rows.
+    pub mlp: M,
+    /// The linear layer from the features of edges to the width of the nodes' rows, `[d_edge, d_in]`; `None` if the
+    /// features have that width.
+    pub edge_linear: Option<Linear>,
+    /// The learned epsilon, `[1]`. A fixed epsilon is a setting, not a weight: it is neither saved nor synchronised
+    /// between ranks.
+    pub epsilon: Option<Param<Tensor<1>>>,
+    #[module(skip)]
+    configured: Epsilon,
+}
+
+impl<M: NodeModule> GineConv<M> {
+    /// Creates a layer from an MLP and a linear layer of edges whose parameters are on `device`.
+    ///
+    /// # Errors
+    /// Returns [`Error::NotFinite`](crate::Error::NotFinite) if epsilon is not finite.
+    ///
+    /// # Panics
+    /// Panics if the MLP has parameters on another device, or if only one of the two devices tracks gradients.
+    pub fn new(mlp: M, edge_linear: Option<Linear>, epsilon: Epsilon, device: &Device) -> Result<Self> {
+        check_device(&mlp, device);
+        Ok(Self { mlp, edge_linear, epsilon: epsilon.parameter(device)?, configured: epsilon })
+    }
+
+    /// Runs the layer with the features of the block's edges.
+    ///
+    /// # Shapes
+    /// `x` is `[n_src, d_in]`, the edge features are `[n_edges, d_edge]`, or `[n_edges, d_in]` without a linear layer of
+    /// edges, and the result is `[n_dst, d_out]`.
+    ///
+    /// # Panics
+    /// Panics if the block has no edge features, or if the shapes do not match.
+    pub fn forward(&self, block: &DeviceBlock, x: Tensor<2>, ctx: &ForwardContext) -> Tensor<2> {
+        let Some(features) = block.edge_features() else {
+            panic!("the block has no edge features: give the loader's batcher the features of edges");
+        };
+        let features = features.clone().cast(x.dtype());
+        let rows = match &self.edge_linear {
+            Some(linear) => linear.forward(features),
+            None => features,
+        };
+        self.forward_rows(block, x, rows, ctx)
+    }
+
+    /// Runs the layer with a row per edge type: the rows of the linear layer of edges, plus its bias. This equals the
+    /// features of an edge that are 1 in the column of its type and 0 elsewhere.
+    ///
+    /// # Shapes
+    /// `x` is `[n_src, d_in]`, the result `[n_dst, d_out]`.
+    ///
+    /// # Panics
+    /// Panics if the block has no edge types, the layer has no linear layer of edges, or the shapes do not match. On the
+    /// CPU, also panics if a type is not below the number of rows of the linear layer.
+    pub fn forward_typed(&self, block: &DeviceBlock, x: Tensor<2>, ctx: &ForwardContext) -> Tensor<2> {
+        let Some(linear) = &self.edge_linear else {
+            panic!("the layer has no linear layer of edges, whose rows are those of the edge types");
+        };
+        let rows_of_types = linear.weight.val() + linear.bias.val().unsqueeze();
+        let rows = ops::edge_type_rows(block, rows_of_types);
+        self.forward_rows(block, x, rows, ctx)
+    }
+
+    fn forward_rows(
+        &self,
+        block: &DeviceBlock,
+        x: Tensor<2>,
+        rows: Tensor<2>,
+        ctx: &ForwardContext,
+    ) -> Tensor<2> {
+        let own = ops::take_dst(block, x.clone());
+        let own = match (&self.epsilon, self.configured) {
+            (Some(epsilon), _) => own * (epsilon.val() + 1.0).unsqueeze(),
+            (None, Epsilon::Fixed(epsilon) | Epsilon::Learnable(epsilon)) => own * (1.0 + epsilon),
+        };
+        self.mlp.forward(ops::edge_relu_sum(block, x, rows) + own, ctx)
+    }
+
+    /// Returns epsilon as the layer was configured.
+    pub(crate) fn configured_epsilon(&self) -> Epsilon {
+        self.configured
+    }
+}
