@@ -73,6 +73,19 @@ pub enum Error {
         /// The value of the field.
         got: f32,
     },
+    /// A file of weights has another epsilon than the model, whose epsilon is fixed.
+    #[error(
+        "layer {layer} of the file has an epsilon of {got}, but that of the model is fixed at {expected}: create the model \
+         with Epsilon::Learnable, or with this epsilon"
+    )]
+    OtherEpsilon {
+        /// The layer, from 0.
+        layer: usize,
+        /// The model's epsilon.
+        expected: f32,
+        /// The epsilon in the file.
+        got: f32,
+    },
     /// The class weights of a loss do not fit the classes.
     #[error(
         "the class weights are {got:?}, expected {n_classes} finite numbers, one per class, of at least 0 and not all 0"

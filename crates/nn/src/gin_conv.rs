@@ -72,6 +72,11 @@ impl<M: NodeModule> GinConv<M> {
         Ok(Self { mlp, epsilon: parameter, configured: epsilon, aggregate })
     }
 
+    /// Returns epsilon as the layer was configured.
+    pub(crate) fn configured_epsilon(&self) -> Epsilon {
+        self.configured
+    }
+
     /// Runs the layer.
     ///
     /// # Shapes

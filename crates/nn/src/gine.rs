@@ -233,6 +233,10 @@ impl ModelConfig for GineConfig {
         }
     }
 
+    fn with_d_edge(self, d_edge: usize) -> Self {
+        Self { edges: EdgeInput::Features(d_edge), ..self }
+    }
+
     fn init(&self, key: RngKey, device: &Device) -> Result<Gine> {
         self.init(key, device)
     }

@@ -129,6 +129,14 @@ pub trait ModelConfig: Debug + Clone + Send + Sync + Serialize + DeserializeOwne
         None
     }
 
+    /// Returns the configuration for edge features with this number of columns. The default returns it unchanged, for
+    /// models that cannot read edge features.
+    #[must_use]
+    fn with_d_edge(self, d_edge: usize) -> Self {
+        let _ = d_edge;
+        self
+    }
+
     /// Returns true if the model is meant for graphs in which each node has a self loop, and for samplers that keep it. The
     /// default is false.
     fn needs_self_loops(&self) -> bool {

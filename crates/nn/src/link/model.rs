@@ -97,6 +97,14 @@ impl<C: ModelConfig> ModelConfig for LinkModelConfig<C> {
         Self { encoder: self.encoder.with_n_relations(n_relations), ..self }
     }
 
+    fn d_edge(&self) -> Option<usize> {
+        self.encoder.d_edge()
+    }
+
+    fn with_d_edge(self, d_edge: usize) -> Self {
+        Self { encoder: self.encoder.with_d_edge(d_edge), ..self }
+    }
+
     fn needs_self_loops(&self) -> bool {
         self.encoder.needs_self_loops()
     }

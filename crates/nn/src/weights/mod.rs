@@ -3,6 +3,7 @@
 mod attention;
 mod convert;
 mod convolution;
+mod isomorphism;
 mod names;
 
 use std::collections::HashMap;
@@ -12,20 +13,20 @@ use burn::tensor::Tensor;
 use kiln_kernels::to_vec_f32;
 use safetensors::{Dtype, SafeTensors, serialize, tensor::TensorView};
 
-use crate::{Error, Gat, Gcn, Result, Rgcn, Sage};
+use crate::{Error, Gat, Gcn, Gin, Gine, Result, Rgcn, Sage};
 use convert::{check_shape, transposed, values};
 use names::{LayerNames, Slot, find_layers, find_naming};
 
 /// The format of a weights file: the library whose tensor names and layouts it uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WeightFormat {
-    /// The format of PyG's `SAGEConv`, `GCNConv`, `GATConv`, `GATv2Conv` and `RGCNConv`.
+    /// The format of PyG's `SAGEConv`, `GCNConv`, `GATConv`, `GATv2Conv`, `RGCNConv`, `GINConv` and `GINEConv`.
     Pyg,
-    /// The format of DGL's `SAGEConv`, `GraphConv`, `GATConv`, `GATv2Conv` and `RelGraphConv`.
+    /// The format of DGL's `SAGEConv`, `GraphConv`, `GATConv`, `GATv2Conv`, `RelGraphConv`, `GINConv` and `GINEConv`.
     Dgl,
 }
 
-/// A model whose weights can be exchanged with PyG and DGL: [`Sage`], [`Gcn`], [`Gat`] and [`Rgcn`].
+/// A model whose weights can be exchanged with PyG and DGL: [`Sage`], [`Gcn`], [`Gat`], [`Rgcn`], [`Gin`] and [`Gine`].
 ///
 /// | parameter | PyG | shape | DGL | shape |
 /// |---|---|---|---|---|
@@ -53,6 +54,12 @@ pub enum WeightFormat {
 /// | bases | `weight` | `[n_bases, d_in, d_out]` | `linear_r.W` | `[n_bases, d_in, d_out]` |
 /// | coefficients | `comp` | `[n_relations, n_bases]` | `linear_r.coeff` | `[n_relations, n_bases]` |
 /// | bias | `bias` | `[d_out]` | `h_bias` | `[d_out]` |
+/// | [`Gin`], [`Gine`] | `GINConv`, `GINEConv` | | `GINConv`, `GINEConv` | |
+/// | epsilon | `eps` | `[1]` | `eps` | `[1]` |
+/// | MLP | `nn.0.weight`, `nn.2.weight`, ..., of an `MLP` `nn.lins.0.weight`, ... | `[d_out, d_in]` | `apply_func.0.weight`, ... | `[d_out, d_in]` |
+/// | biases | `nn.0.bias`, `nn.2.bias`, ... | `[d_out]` | `apply_func.0.bias`, ... | `[d_out]` |
+/// | edges, of [`Gine`] | `lin.weight` | `[d_in, d_edge]` | `lin.weight` | `[d_in, d_edge]` |
+/// | bias of edges | `lin.bias` | `[d_in]` | `lin.bias` | `[d_in]` |
 ///
 /// Here `h` is the number of heads, and `d_out` is `h * d_head` for concatenated heads and `d_head` for averaged heads.
 ///
@@ -68,6 +75,10 @@ pub enum WeightFormat {
 /// - PyG's `GATConv` and `GATv2Conv` add a self-loop to each node. In DGL and kiln, the graph must have them.
 /// - PyG's `RGCNConv` must have the default aggregation, `"mean"`. DGL's `RelGraphConv` computes sums, which are
 ///   equal if the argument `norm` of each edge is 1 divided by the number of edges with the same destination and type.
+///
+/// - The MLP of PyG's and DGL's `GINConv` and `GINEConv` must be a `Sequential` of linear layers with ReLU between them, at
+///   most 4. DGL's `GINEConv` has no linear layer of edges: its module must apply a layer `lin` to the features first.
+/// - A fixed epsilon must be that of the file.
 ///
 /// Where the parameters differ, they are converted:
 ///
@@ -88,6 +99,10 @@ impl PortableWeights for Gcn {}
 impl PortableWeights for Gat {}
 
 impl PortableWeights for Rgcn {}
+
+impl PortableWeights for Gin {}
+
+impl PortableWeights for Gine {}
 
 /// Loads the weights of a safetensors file from PyG or DGL into a model, and returns the format of the file. The model
 /// does not change if there is an error.
@@ -116,7 +131,8 @@ impl PortableWeights for Rgcn {}
 /// has another shape or element type. Each case is a variant of [`Error`] with the names of the tensors.
 ///
 /// # Panics
-/// Panics if layers of a [`Gat`] were replaced by layers of the other attention or with shared weights.
+/// Panics if layers of a [`Gat`] were replaced by layers of the other attention or with shared weights, or if the MLPs of a
+/// [`Gin`] have normalisations or more than 4 layers.
 pub fn load_safetensors<M: PortableWeights>(model: &mut M, bytes: &[u8]) -> Result<WeightFormat> {
     let broken = |error: safetensors::SafeTensorError| Error::NotSafetensors { reason: error.to_string() };
     let file = SafeTensors::deserialize(bytes).map_err(broken)?;
@@ -144,6 +160,7 @@ pub fn load_safetensors<M: PortableWeights>(model: &mut M, bytes: &[u8]) -> Resu
         }
         loaded.push(layer);
     }
+    model.check(&loaded)?;
     model.set_layers(loaded);
     Ok(format)
 }
@@ -152,7 +169,7 @@ pub fn load_safetensors<M: PortableWeights>(model: &mut M, bytes: &[u8]) -> Resu
 /// weights give identical bytes. The prefix of layer `i` is `convs.{i}.` for PyG and `layers.{i}.` for DGL.
 ///
 /// # Panics
-/// Panics if layers of a [`Gat`] were replaced by layers of the other attention or with shared weights.
+/// Same as [`load_safetensors`].
 pub fn to_safetensors<M: PortableWeights>(model: &M, format: WeightFormat) -> Vec<u8> {
     let stem = match format {
         WeightFormat::Pyg => "convs",
@@ -182,6 +199,7 @@ pub fn to_safetensors<M: PortableWeights>(model: &M, format: WeightFormat) -> Ve
 /// without breaking other crates.
 mod private {
     use super::{Parameter, Slot, WeightFormat};
+    use crate::Result;
 
     pub trait Layers {
         /// The layers or options of the libraries that have all tensors, for the error of a missing one.
@@ -192,6 +210,13 @@ mod private {
 
         /// Returns the layers' parameters for a library's files, input layer first, in the order of the slots.
         fn params(&self, format: WeightFormat) -> Vec<Vec<Parameter>>;
+
+        /// Checks values that are settings of the model and not parameters, in the order of
+        /// [`set_layers`](Self::set_layers).
+        fn check(&self, layers: &[Vec<Vec<f32>>]) -> Result<()> {
+            let _ = layers;
+            Ok(())
+        }
 
         /// Sets the parameters of all layers: `layers[i][k]` has the values of the parameter of slot `k` in layer `i`,
         /// row-major. The number of values must be that of [`params`](Self::params).

@@ -294,8 +294,9 @@ fn gine_conv_of_types_equals_one_hot_features() {
     let weight = Param::from_tensor(Array { shape: vec![n_types, 5], values: weight }.matrix());
     let linear = Linear { weight, bias };
     let layer = GineConv::new(case.mlp(), Some(linear), Epsilon::Fixed(0.25), &device).unwrap();
-    let one_hot =
-        types.iter().flat_map(|&ty| (0..n_types).map(move |column| f32::from(u8::from(column == usize::from(ty)))));
+    let one_hot = types
+        .iter()
+        .flat_map(|&ty| (0..n_types).map(move |column| f32::from(u8::from(column == usize::from(ty)))));
     let one_hot = Array { shape: vec![types.len(), n_types], values: one_hot.collect() }.matrix();
     let ctx = ForwardContext { key: RngKey::new(0), mode: Mode::Train };
     let run = |block: DeviceBlock, typed: bool| {

@@ -12,5 +12,6 @@ mod normalization;
 mod parity;
 mod parity_attention;
 mod portable_attention;
+mod portable_isomorphism;
 mod portable_weights;
 mod sage;

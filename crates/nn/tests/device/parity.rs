@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use burn::tensor::{Tensor, TensorData};
-use kiln_graph::{CscBuilder, NodeId, gcn_norm};
+use kiln_graph::{Block, CscBuilder, NodeId, gcn_norm};
 use kiln_kernels::DeviceBlock;
 use kiln_kernels::testing::{check_close, device, values};
 use kiln_nn::{
@@ -55,6 +55,16 @@ fn check<M: BlockModel + PortableWeights>(
 
 /// Runs a model for all nodes over whole neighbourhoods, and checks its outputs.
 pub(crate) fn check_outputs<M: BlockModel>(model: &M, output: &[f32], sampler: &NeighborSampler) {
+    check_outputs_on(model, output, sampler, |block| DeviceBlock::upload(block, &device()));
+}
+
+/// Checks the outputs like [`check_outputs`], with the blocks that `upload` copies to the device.
+pub(crate) fn check_outputs_on<M: BlockModel>(
+    model: &M,
+    output: &[f32],
+    sampler: &NeighborSampler,
+    upload: impl Fn(&Block) -> DeviceBlock,
+) {
     let Expected { n_nodes, widths, features, .. } = expected();
     let nodes = || (0..n_nodes as u32).map(NodeId);
     // The model runs on all nodes in reverse order, and then on one node at a time.
@@ -67,7 +77,7 @@ pub(crate) fn check_outputs<M: BlockModel>(model: &M, output: &[f32], sampler: &
         let x: Vec<f32> = srcs.flat_map(|node| features[row(widths[0], node)].to_vec()).collect();
         let device = device();
         let x = TensorData::new(x, [sampled.blocks[0].n_src(), widths[0]]);
-        let blocks: Vec<_> = sampled.blocks.iter().map(|block| DeviceBlock::upload(block, &device)).collect();
+        let blocks: Vec<_> = sampled.blocks.iter().map(&upload).collect();
         let got = values(model.forward(&blocks, Tensor::from_data(x, &device), &ctx));
         let rows = seeds.as_nodes().iter().flat_map(|node| output[row(widths[2], node)].to_vec());
         check_close(&got, &rows.collect::<Vec<f32>>(), TOLERANCE);

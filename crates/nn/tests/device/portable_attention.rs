@@ -47,7 +47,11 @@ fn v2_conv(model: &Gat, i: usize) -> &GatV2Conv {
     }
 }
 
-fn check_names<M: PortableWeights>(model: &M, format: WeightFormat, expected: &[(&str, &[usize])]) {
+pub(crate) fn check_names<M: PortableWeights>(
+    model: &M,
+    format: WeightFormat,
+    expected: &[(&str, &[usize])],
+) {
     let file = file(model, format);
     let got: Vec<(&str, &[usize])> =
         file.iter().map(|(name, tensor)| (name.as_str(), tensor.shape.as_slice())).collect();
