@@ -272,6 +272,10 @@ impl TrainRun<'_> {
                 let encoder = encoder.clone();
                 self.fit(&LinkModelConfig { encoder, decoder }, loader, rank, hash, callback)
             }
+            NodeModel::Gine(encoder) => {
+                let encoder = encoder.clone();
+                self.fit(&LinkModelConfig { encoder, decoder }, loader, rank, hash, callback)
+            }
         }
     }
 

@@ -3,8 +3,8 @@
 use anyhow::{bail, ensure};
 use clap::{Args, ValueEnum};
 use kiln::nn::{
-    AttentionKind, Epsilon, GatConfig, GcnConfig, GinConfig, JumpingKnowledge, Normalization, Readout,
-    RgcnConfig, SageConfig, WeightInit,
+    AttentionKind, EdgeInput, Epsilon, GatConfig, GcnConfig, GinConfig, GineConfig, JumpingKnowledge,
+    Normalization, Readout, RgcnConfig, SageConfig, WeightInit,
 };
 use kiln::sample::{Fanout, Rule};
 use kiln::{DataDims, NeighborLoader};
@@ -25,6 +25,8 @@ pub(crate) enum ModelKind {
     GatV2,
     /// R-GCN with basis decomposition, for nodes of a graph with edge types.
     Rgcn,
+    /// GINE, for nodes of a graph with edge features, or with edge types.
+    Gine,
     /// The network of the GIN paper, for graphs.
     Gin,
     /// The network of DGL's tutorial, for graphs: two GIN layers with one linear layer each, and sum pooling.
@@ -63,7 +65,7 @@ pub(crate) struct ModelArgs {
     /// Bases of each layer, of which the matrix of a relation is a weighted sum, for rgcn. Default: 4.
     #[arg(long, value_parser = flags::size)]
     bases: Option<usize>,
-    /// Linear layers in the MLP of each layer, for gin. Default: 2.
+    /// Linear layers in the MLP of each layer, for gin and gine. Default: 2.
     #[arg(long, value_parser = flags::layers)]
     mlp_layers: Option<usize>,
     /// Normalisation of the hidden layers. Default: none, or batch for gin.
@@ -82,7 +84,7 @@ pub(crate) struct ModelArgs {
         ("pyg", "As in PyG: uniform within 1 / sqrt(width of the input)", WeightInit::Pyg),
     ]))]
     pub(crate) weight_init: Option<WeightInit>,
-    /// Learns epsilon, the extra weight of a node's own row (GIN-eps), for gin. Default: a fixed 0 (GIN-0).
+    /// Learns epsilon, the extra weight of a node's own row (GIN-eps), for gin and gine. Default: a fixed 0 (GIN-0).
     #[arg(long)]
     learn_epsilon: bool,
     /// Pooling of the nodes of a graph, for gin. Default: sum.
@@ -109,6 +111,7 @@ pub(crate) enum NodeModel {
     Gcn(GcnConfig),
     Gat(GatConfig),
     Rgcn(RgcnConfig),
+    Gine(GineConfig),
 }
 
 impl NodeModel {
@@ -120,6 +123,10 @@ impl NodeModel {
             Self::Gcn(_) => loader.gcn_norm(),
             Self::Gat(_) => loader.add_self_loops(),
             Self::Rgcn(_) => Ok(loader.rule(rule.clone()).edge_types()),
+            Self::Gine(config) => Ok(match config.edges {
+                EdgeInput::Features(_) => loader.rule(rule.clone()).edge_features(),
+                EdgeInput::Types(_) => loader.rule(rule.clone()).edge_types(),
+            }),
         }
     }
 
@@ -152,6 +159,9 @@ impl ModelArgs {
         }
         if self.kind == Some(ModelKind::Rgcn) {
             defaults.push(("bases", self.bases.unwrap_or(4).to_string()));
+        }
+        if self.kind == Some(ModelKind::Gine) {
+            defaults.push(("mlp-layers", self.mlp_layers.unwrap_or(2).to_string()));
         }
         defaults
     }
@@ -237,6 +247,18 @@ impl ModelArgs {
                 let config = shaped!(RgcnConfig::new(d_in, n_outputs, n_relations));
                 Ok(NodeModel::Rgcn(config.bases(self.bases.unwrap_or(4))))
             }
+            ModelKind::Gine => {
+                let edges = match (data.d_edge(), data.n_edge_types()) {
+                    (Some(width), _) => EdgeInput::Features(width),
+                    (None, Some(n_types)) => EdgeInput::Types(n_types),
+                    (None, None) => bail!(
+                        "--model gine needs data with edge features or edge types: use another model, or data with them; \
+                         partition the data again if an older version of kiln wrote the partitions"
+                    ),
+                };
+                let config = shaped!(GineConfig::new(d_in, n_outputs, edges));
+                Ok(NodeModel::Gine(config.mlp_layers(self.mlp_layers.unwrap_or(2)).epsilon(self.epsilon())))
+            }
             ModelKind::Gin | ModelKind::Simplified => {
                 bail!("--model gin and simplified classify graphs: give --data a set of graphs")
             }
@@ -245,9 +267,10 @@ impl ModelArgs {
 
     /// Checks that no flag of another kind of model was given.
     fn check_flags_of_nodes(&self) -> anyhow::Result<()> {
+        ensure!(self.readout.is_none(), "--readout requires --model gin: remove it");
         ensure!(
-            !self.has_gin_flags(),
-            "--mlp-layers, --learn-epsilon and --readout require --model gin: remove them"
+            self.kind == Some(ModelKind::Gine) || !self.has_gin_flags(),
+            "--mlp-layers and --learn-epsilon require --model gin or gine: remove them"
         );
         ensure!(
             self.weight_init.is_none() || self.is_sage(),
@@ -281,9 +304,14 @@ impl ModelArgs {
                 );
                 return Ok(GinConfig::simplified(d_in, n_classes, n_classes));
             }
-            ModelKind::Sage | ModelKind::Gcn | ModelKind::Gat | ModelKind::GatV2 | ModelKind::Rgcn => {
+            ModelKind::Sage
+            | ModelKind::Gcn
+            | ModelKind::Gat
+            | ModelKind::GatV2
+            | ModelKind::Rgcn
+            | ModelKind::Gine => {
                 bail!(
-                    "--model sage, gcn, gat, gatv2 and rgcn classify nodes: use gin or simplified for graphs"
+                    "--model sage, gcn, gat, gatv2, rgcn and gine classify nodes: use gin or simplified for graphs"
                 )
             }
         }
@@ -296,12 +324,16 @@ impl ModelArgs {
             n_layers: self.layers.map_or(paper.n_layers, |n_layers| n_layers - 1),
             mlp_layers: self.mlp_layers.unwrap_or(paper.mlp_layers),
             norm: self.norm.unwrap_or(paper.norm),
-            epsilon: if self.learn_epsilon { Epsilon::Learnable(0.0) } else { Epsilon::Fixed(0.0) },
+            epsilon: self.epsilon(),
             readout: self.readout.unwrap_or(paper.readout),
             jumping: self.jumping.unwrap_or(paper.jumping),
             dropout: self.dropout.unwrap_or(paper.dropout),
             ..paper
         })
+    }
+
+    fn epsilon(&self) -> Epsilon {
+        if self.learn_epsilon { Epsilon::Learnable(0.0) } else { Epsilon::Fixed(0.0) }
     }
 
     fn has_attention_flags(&self) -> bool {

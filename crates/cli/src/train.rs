@@ -232,6 +232,7 @@ impl TrainRun<'_> {
             NodeModel::Gcn(config) => self.fit(config, loader, rank, hash, callback),
             NodeModel::Gat(config) => self.fit(config, loader, rank, hash, callback),
             NodeModel::Rgcn(config) => self.fit(config, loader, rank, hash, callback),
+            NodeModel::Gine(config) => self.fit(config, loader, rank, hash, callback),
         }
     }
 

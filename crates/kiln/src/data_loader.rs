@@ -18,6 +18,8 @@ pub struct BatchRequirements {
     pub needs_edge_weights: bool,
     /// The number of relations of a model that reads edge types, all of which must be below it.
     pub n_relations: Option<usize>,
+    /// The number of columns of edge features that the model reads; `None` if it reads none.
+    pub d_edge: Option<usize>,
     /// True if the model is meant for graphs in which each node has a self loop.
     pub needs_self_loops: bool,
 }
@@ -29,6 +31,7 @@ impl BatchRequirements {
             n_layers: config.n_layers(),
             needs_edge_weights: config.needs_edge_weights(),
             n_relations: config.n_relations(),
+            d_edge: config.d_edge(),
             needs_self_loops: config.needs_self_loops(),
         }
     }

@@ -38,6 +38,39 @@ pub enum Error {
         /// The number of relations of the model.
         n_relations: usize,
     },
+    /// The model reads edge features that the loader's blocks do not have.
+    #[error("the model reads edge features, but the loader's blocks have none: call .edge_features() on it")]
+    NoEdgeFeatures,
+    /// The loader is to gather edge features that its data does not have.
+    #[error(
+        "the loader's graph has no edge features: set them with Dataset::builder(..).edge_features(), or use a model of edge \
+         types. A graph that a split of links or a preparation has changed has none"
+    )]
+    DataWithoutEdgeFeatures,
+    /// The edge features belong to another graph, for example because self loops were added to theirs.
+    #[error(
+        "the data has edge features for {n_rows} edges, but the loader's graph has {n_edges}: add self loops or reverse \
+         edges, with features, before the dataset is built"
+    )]
+    EdgeFeatureRows {
+        /// The number of feature rows.
+        n_rows: u64,
+        /// The number of edges of the loader's graph.
+        n_edges: u64,
+    },
+    /// The edge features have another number of columns than the model reads.
+    #[error(
+        "the edge features have {got} columns, but the model reads {expected}: create its config with EdgeInput::Features({got})"
+    )]
+    EdgeFeatureWidth {
+        /// The number of columns that the model reads.
+        expected: usize,
+        /// The number of columns of the features.
+        got: usize,
+    },
+    /// Edge features are gathered on the host.
+    #[error("edge features are gathered on the host: use GraphMode::Host")]
+    EdgeFeaturesNeedHost,
     /// The number of edge types of a partitioned graph is unknown, because an older version of kiln wrote its partitions.
     #[error(
         "the partitions do not record the number of their edge types: partition the dataset again with this version of \

@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
 use kiln_data::Dataset;
+use kiln_feature::EdgeFeatures;
 use kiln_graph::Csc;
 use kiln_sample::{EdgeWeights, SamplerConfig};
 use kiln_train::{
@@ -57,6 +58,7 @@ impl EvalMode {
         data: &Dataset,
         graph: &Arc<Csc>,
         sampling: &SamplerConfig,
+        edge_features: Option<EdgeFeatures>,
         rank: &RankHandle,
     ) -> Result<Evaluator> {
         let memory_bytes = match self {
@@ -71,6 +73,9 @@ impl EvalMode {
         }
         if sampling.edge_types {
             inference = inference.carry_edge_types()?;
+        }
+        if let Some(features) = edge_features {
+            inference = inference.carry_edge_features(features)?;
         }
         let (features, targets) = (data.features.clone(), data.targets());
         let threads = rank.process.machine_pool()?;

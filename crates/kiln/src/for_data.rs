@@ -1,13 +1,19 @@
 use kiln_data::Dataset;
+use kiln_feature::EdgeFeatures;
 use kiln_nn::ModelConfig;
 
 /// Model configurations with defaults for a dataset.
 pub trait ForData: ModelConfig {
-    /// Returns the default configuration for the number of features and classes of a dataset and, if the model reads edge
-    /// types, their number.
+    /// Returns the default configuration for the number of features and classes of a dataset. If the model can read edge
+    /// features and the dataset has some, it is for their number of columns, else for the number of edge types if the model
+    /// reads types.
     fn for_data(data: &impl DataDims) -> Self {
         let (d_in, n_classes) = data.dims();
         let config = Self::for_dims(d_in, n_classes);
+        let config = match data.d_edge() {
+            Some(d_edge) => config.with_d_edge(d_edge),
+            None => config,
+        };
         match config.n_relations().and_then(|_| data.n_edge_types()) {
             Some(n_edge_types) => config.with_n_relations(n_edge_types),
             None => config,
@@ -17,13 +23,18 @@ pub trait ForData: ModelConfig {
 
 impl<C: ModelConfig> ForData for C {}
 
-/// Data with known numbers of feature columns, classes and edge types.
+/// Data with known numbers of feature columns, classes and edge types, and edge features.
 pub trait DataDims {
     /// Returns the number of feature columns, and the number of classes or target columns.
     fn dims(&self) -> (usize, usize);
 
     /// Returns the number of edge types, or `None` if edges have no types, or if it is unknown. It may read all types.
     fn n_edge_types(&self) -> Option<usize>;
+
+    /// Returns the number of columns of the edge features, or `None` if edges have none.
+    fn d_edge(&self) -> Option<usize> {
+        None
+    }
 }
 
 impl DataDims for Dataset {
@@ -33,6 +44,10 @@ impl DataDims for Dataset {
 
     fn n_edge_types(&self) -> Option<usize> {
         Dataset::n_edge_types(self)
+    }
+
+    fn d_edge(&self) -> Option<usize> {
+        self.edge_features.as_ref().map(EdgeFeatures::dim)
     }
 }
 

@@ -40,6 +40,8 @@ pub(crate) use of_links::nodes_of_links;
 pub struct NeighborLoader {
     source: Source,
     sampling: SamplerConfig,
+    /// True if [`NeighborLoader::edge_features`] was called.
+    edge_features: bool,
     /// True if [`NeighborLoader::rule`] was called.
     has_rule: bool,
     batches: BatchConfig,
@@ -83,6 +85,7 @@ impl NeighborLoader {
         Self {
             source,
             sampling: SamplerConfig::new(fanouts),
+            edge_features: false,
             has_rule: false,
             batches: BatchConfig::default(),
             workers: None,
@@ -149,6 +152,12 @@ impl NeighborLoader {
     pub fn edge_types(mut self) -> Self {
         self.sampling.edge_types = true;
         self.unshared()
+    }
+
+    /// Gathers the features of each edge ([`DeviceBlock::edge_features`](kiln_kernels::DeviceBlock::edge_features)) on the
+    /// host. The data must have [`Dataset::edge_features`], and the loader must not add self loops.
+    pub fn edge_features(self) -> Self {
+        Self { edge_features: true, ..self }
     }
 
     /// Configures sampling for a GCN. It reads a copy of the graph with self-loops and symmetric normalisation, samples
@@ -244,7 +253,8 @@ impl NeighborLoader {
         // Checkpoints of runs without these settings do not have them.
         let types = edge_types.then(|| ("edge types", "true".to_owned()));
         let loops = self.source.adds_self_loops().then(|| ("self loops", "added".to_owned()));
-        settings.into_iter().chain(types).chain(loops)
+        let features = self.edge_features.then(|| ("edge features", "true".to_owned()));
+        settings.into_iter().chain(types).chain(features).chain(loops)
     }
 
     /// Returns the loader without its device copies, which a changed configuration makes invalid.

@@ -143,7 +143,11 @@ impl PredictOnDataset for SavedModel {
         if self.info().inputs.preparation.is_none() && data.preparation.steps.is_empty() {
             return Err(kiln_train::Error::from(ModelError::UnknownPreparation).into());
         }
-        Ok(NodePredictor::on_prepared(self, graph, features, &data.preparation)?)
+        let predictor = NodePredictor::on_prepared(self, graph, features, &data.preparation)?;
+        match &data.edge_features {
+            Some(features) => Ok(predictor.with_edge_features(features.clone())?),
+            None => Ok(predictor),
+        }
     }
 
     #[cfg(feature = "grpc")]

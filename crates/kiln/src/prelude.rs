@@ -4,8 +4,9 @@ pub use kiln_data::{Dataset, GraphDataset, LinkDirection, LinkSplit, LinkSplitCo
 pub use kiln_graph::{GraphId, NodeId};
 pub use kiln_loader::{LinkExclusion, Phase};
 pub use kiln_nn::{
-    Aggregate, AttentionKind, GatConfig, GcnConfig, GinConfig, JumpingKnowledge, LinkDecoderConfig, LinkLoss,
-    LinkModelConfig, ModelConfig, Normalization, RgcnConfig, SageConfig, WeightInit,
+    Aggregate, AttentionKind, EdgeInput, GatConfig, GcnConfig, GinConfig, GineConfig, JumpingKnowledge,
+    LinkDecoderConfig, LinkLoss, LinkModelConfig, ModelConfig, Normalization, RgcnConfig, SageConfig,
+    WeightInit,
 };
 pub use kiln_sample::{EdgeWeights, Fanout, Negatives, Rule, UniformNegatives};
 pub use kiln_train::{

@@ -4,6 +4,7 @@
 
 use std::path::Path;
 
+use kiln::feature::EdgeFeatures;
 use kiln::nn::{AttentionKind, BlockModel, GatConfig, LayerWiseModel, RgcnConfig};
 use kiln::prelude::*;
 use kiln::train::weights_to_bytes;
@@ -79,6 +80,89 @@ fn rgcn_learns_labels_that_depend_on_the_relation_and_graphsage_cannot() {
     assert!(0.95 <= typed && untyped <= 0.70, "R-GCN {typed}, GraphSAGE {untyped}");
 }
 
+/// Returns the set with features of edges from which their relations can be computed: a noisy sum and a difference.
+fn with_edge_features(data: Dataset) -> Dataset {
+    let types = data.graph.edge_types().unwrap();
+    let rows = types.iter().enumerate().flat_map(|(edge, &relation)| {
+        let noise = (hashed(edge as u32) % 1000) as f32 / 1000.0;
+        [noise, noise + f32::from(relation), 1.0]
+    });
+    let edge_features = Some(EdgeFeatures::new(rows.collect::<Vec<f32>>(), 3).unwrap());
+    Dataset { edge_features, ..data }
+}
+
+#[test]
+fn gine_learns_labels_that_depend_on_edge_features_or_edge_types() {
+    let (data, folder) = (with_edge_features(two_relations()), tempfile::tempdir().unwrap());
+    let loader = NeighborLoader::new(&data, [Fanout::All]).batch_size(100);
+    let of_types = GineConfig::new(2, 2, EdgeInput::Types(2)).layers(1).hidden(16);
+    let typed = test_accuracy(&data, of_types, &loader.clone().edge_types(), &folder.path().join("types"));
+    let of_features = GineConfig::for_data(&data).layers(1).hidden(16);
+    assert_eq!(of_features.edges, EdgeInput::Features(3));
+    let features =
+        test_accuracy(&data, of_features, &loader.edge_features(), &folder.path().join("features"));
+    println!("types {typed}, features {features}");
+    assert!(0.95 <= typed && 0.95 <= features, "types {typed}, features {features}");
+}
+
+/// The rows of sampled batches with whole neighbourhoods, of exact evaluation and of predictions have the same features.
+#[test]
+fn exact_evaluation_and_predictions_read_the_edge_features_of_training() {
+    let (data, folder) = (with_edge_features(two_relations()), tempfile::tempdir().unwrap());
+    let config = GineConfig::for_data(&data).layers(2).hidden(8);
+    let sampled = NeighborLoader::new(&data, [Fanout::All; 2]).batch_size(150).edge_features();
+    let exact = sampled.clone().evaluation(EvalMode::Exact { memory_bytes: None });
+    let out = folder.path().join("run");
+    let fit = FitConfig::epochs(1).out(&out).quiet();
+    let best = Trainer::new(config, AdamConfig::new(1e-2)).seed(5).fit(&exact, fit).unwrap();
+    let accuracy = best.evaluate(&exact, Phase::Test).unwrap().accuracy();
+    assert_eq!(accuracy, best.evaluate(&sampled, Phase::Test).unwrap().accuracy());
+    let nodes: Vec<NodeId> = (900..N_NODES).map(NodeId).collect();
+    let model = SavedModel::open(&out).unwrap();
+    let predictor = model.on_dataset(&data).unwrap();
+    let exactly = predictor.predict(&nodes, &PredictMode::AsEvaluated).unwrap();
+    let mode = PredictMode::Sampled { fanouts: vec![Fanout::All; 2], seed: 0 };
+    let by_batches = predictor.predict(&nodes, &mode).unwrap();
+    for (one, other) in exactly.values().iter().zip(by_batches.values()) {
+        assert!((one - other).abs() < 1e-5, "{one} {other}");
+    }
+    let without = Dataset { edge_features: None, ..data.clone() };
+    let error = model.on_dataset(&without).unwrap().predict(&nodes, &mode).unwrap_err();
+    assert!(error.to_string().contains("edge features with 3 columns, which are missing"), "{error}");
+    let narrow = Some(EdgeFeatures::new(vec![0.0; data.graph.n_edges() as usize], 1).unwrap());
+    let error = model.on_dataset(&Dataset { edge_features: narrow, ..data }).unwrap_err();
+    assert!(error.to_string().contains("1 columns, but the model was trained with 3"), "{error}");
+}
+
+#[test]
+fn unsuitable_edge_features_are_errors_that_say_what_to_do() {
+    let data = with_edge_features(two_relations());
+    let config = GineConfig::for_data(&data).layers(1).hidden(8);
+    let loader = NeighborLoader::new(&data, [3]);
+    let error = |config: &GineConfig, loader: &NeighborLoader| {
+        let folder = tempfile::tempdir().unwrap();
+        let fit = FitConfig::epochs(1).out(folder.path().join("run")).quiet();
+        let mut trainer = Trainer::new(config.clone(), AdamConfig::new(1e-2));
+        trainer.fit(loader, fit).map(|_| ()).unwrap_err().to_string()
+    };
+    let with_rows = loader.clone().edge_features();
+    let missing = NeighborLoader::new(&Dataset { edge_features: None, ..data.clone() }, [3]).edge_features();
+    let narrow = GineConfig { edges: EdgeInput::Features(2), ..config.clone() };
+    let looped = with_rows.clone().add_self_loops().unwrap();
+    let on_device = with_rows.clone().graph_mode(GraphMode::Device);
+    let cases = [
+        (&config, &loader, "call .edge_features() on it"),
+        (&config, &missing, "the loader's graph has no edge features"),
+        (&narrow, &with_rows, "EdgeInput::Features(3)"),
+        (&config, &looped, "add self loops or reverse edges, with features, before the dataset is built"),
+        (&config, &on_device, "use GraphMode::Host"),
+    ];
+    for (config, loader, expected) in cases {
+        let got = error(config, loader);
+        assert!(got.contains(expected), "{got}, expected {expected}");
+    }
+}
+
 /// Trains two epochs and returns the weights.
 fn weights<C: ModelConfig>(model: &C, loader: &NeighborLoader, out: &Path) -> Vec<u8>
 where
@@ -113,5 +197,8 @@ fn threads_and_workers_do_not_change_the_weights() {
     check_threads_and_workers(&gat, &looped);
     check_threads_and_workers(&gat.attention(AttentionKind::GatV2), &looped);
     let rgcn = RgcnConfig::new(2, 2, 2).layers(2).hidden(8).bases(2);
-    check_threads_and_workers(&rgcn, &loader.edge_types());
+    check_threads_and_workers(&rgcn, &loader.clone().edge_types());
+    let data = with_edge_features(data);
+    let gine = GineConfig::for_data(&data).layers(2).hidden(8);
+    check_threads_and_workers(&gine, &NeighborLoader::new(&data, [3, 4]).batch_size(150).edge_features());
 }

@@ -101,7 +101,8 @@ impl<S: FrontierSampler + ?Sized, F: FeatureStore + ?Sized> NodeBatcher<S, F> {
             targets.gather(seeds.as_nodes(), &mut labels, &mut target_values)?;
         }
         let SampledBlocks { blocks, seed_index } = sampled;
-        let edge_x = self.edge_features.as_ref().map(|features| EdgeRows::gather(features, &blocks)).transpose()?;
+        let edge_x =
+            self.edge_features.as_ref().map(|features| EdgeRows::gather(features, &blocks)).transpose()?;
         times.sample += sampled_at - start;
         times.gather += sampled_at.elapsed();
         Ok(SampledBatch { step, key, seeds, blocks, seed_index, edge_x, labels, target_values })

@@ -254,6 +254,17 @@ pub enum Error {
         /// The number of nodes of the graph.
         n_nodes: usize,
     },
+    /// There is not one row of features per edge.
+    #[error(
+        "the edge features have {n_rows} rows, expected {n_edges}, one for every edge of the graph: a step that adds or \
+         removes edges must also be applied to their features"
+    )]
+    EdgeFeatureRows {
+        /// The number of feature rows.
+        n_rows: u64,
+        /// The number of edges of the graph.
+        n_edges: u64,
+    },
     /// A label is not below the number of the model's outputs.
     #[error(
         "node {} has class {label}, but the model has {n_outputs} outputs: build the model with one output per class",

@@ -1,4 +1,4 @@
-//! Tests of `kiln train --model gat`, `gatv2` and `rgcn`, and of predictions by these models: results that do not depend
+//! Tests of `kiln train --model gat`, `gatv2`, `rgcn` and `gine`, and of predictions by these models: results that do not depend
 //! on threads, interruptions, ranks and partitions, and the errors for unsuitable data and flags.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
@@ -14,10 +14,11 @@ use crate::predict_ranks::{predicted, write};
 
 const FLAGS: &str = "--hidden 16 --fanouts 4,4 --dropout 0.2";
 
-const MODELS: [(&str, &str); 3] = [
+const MODELS: [(&str, &str); 4] = [
     ("gat", "--model gat --heads 2 --attention-dropout 0.3"),
     ("gatv2", "--model gatv2 --output-heads 3 --norm layer"),
     ("rgcn", "--model rgcn --bases 2 --jumping max"),
+    ("gine", "--model gine --learn-epsilon --norm layer --residual --jumping cat"),
 ];
 
 /// Returns a set of about 500 nodes whose edges have 5 types.
@@ -103,7 +104,7 @@ fn partitions_train_the_weights_of_the_whole_graph_and_predict_like_it() {
     let [set, typed] = write(&data(), 2, root, "set");
     let looped = root.join("looped").to_str().unwrap().to_owned();
     succeeds(&["data", "partition", &set, "--parts", "2", "--add-self-loops", "--out", &looped]);
-    for ((name, model), parts) in MODELS.into_iter().zip([&looped, &looped, &typed]) {
+    for ((name, model), parts) in MODELS.into_iter().zip([&looped, &looped, &typed, &typed]) {
         let flags = format!("{model} --batch-size 32 --ranks 2 --epochs 1");
         let whole = run(root, &format!("--data {set} {flags}"), &format!("{name}-whole"));
         let servers = Server::all(Path::new(parts), 2);

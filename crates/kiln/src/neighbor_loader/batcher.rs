@@ -23,11 +23,18 @@ impl NeighborLoader {
         targets: Option<Targets>,
         train_items: impl FnOnce() -> Result<ItemSampler>,
     ) -> Result<HostOrDeviceBatcher> {
+        let edge_features = self.edge_feature_rows()?;
         match &self.source {
             Source::Whole { data, graph, .. } if self.graph_mode == GraphMode::Host => {
                 let sampler = NeighborSampler::with_config(graph.clone(), self.sampling.clone())?;
-                self.host_batcher(Arc::new(sampler), data.features.clone(), targets, device)
+                let batcher = self.host_batcher(Arc::new(sampler), data.features.clone(), targets)?;
+                let batcher = match edge_features {
+                    Some(features) => batcher.edge_features(features),
+                    None => batcher,
+                };
+                Ok(HostOrDeviceBatcher::Host(HostNodeBatcher::new(batcher, device)))
             }
+            Source::Whole { .. } if edge_features.is_some() => Err(Error::EdgeFeaturesNeedHost),
             Source::Whole { .. } if matches!(self.sampling.rule, Rule::Custom { .. }) => {
                 Err(Error::RuleNeedsHost)
             }
@@ -45,7 +52,8 @@ impl NeighborLoader {
             #[cfg(feature = "grpc")]
             Source::Partitioned(joined) => {
                 let sampler = joined.sampler(&self.sampling, self.graph_mode, device)?;
-                self.host_batcher(sampler, joined.features.clone(), targets, device)
+                let batcher = self.host_batcher(sampler, joined.features.clone(), targets)?;
+                Ok(HostOrDeviceBatcher::Host(HostNodeBatcher::new(batcher, device)))
             }
         }
     }
@@ -70,16 +78,14 @@ impl NeighborLoader {
         sampler: Arc<dyn FrontierSampler>,
         features: Arc<dyn FeatureStore>,
         targets: Option<Targets>,
-        device: &Device,
-    ) -> Result<HostOrDeviceBatcher> {
+    ) -> Result<NodeBatcher<dyn FrontierSampler, dyn FeatureStore>> {
         if self.feature_cache.is_some() {
             return Err(Error::CacheNeedsDevice);
         }
-        let batcher = match targets {
+        Ok(match targets {
             Some(targets) => NodeBatcher::new(sampler, features, targets),
             None => NodeBatcher::without_targets(sampler, features),
-        };
-        Ok(HostOrDeviceBatcher::Host(HostNodeBatcher::new(batcher, device)))
+        })
     }
 
     /// Returns the loader of these items' batches.

@@ -17,6 +17,12 @@ impl NeighborLoader {
         if let Some(n_relations) = model.n_relations {
             self.check_edge_types(n_relations)?;
         }
+        if let Some(expected) = model.d_edge {
+            let got = self.edge_feature_rows()?.ok_or(Error::NoEdgeFeatures)?.dim();
+            if got != expected {
+                return Err(Error::EdgeFeatureWidth { expected, got });
+            }
+        }
         match model.needs_self_loops && !(self.source.has_self_loops() && self.may_keep_self_loops()) {
             true => Err(Error::NoSelfLoops),
             false => Ok(()),

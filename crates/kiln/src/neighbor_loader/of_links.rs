@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kiln_data::LinkSplit;
-use kiln_feature::{FeatureBuffer, FeatureDType, FeatureStore};
+use kiln_feature::{EdgeFeatures, FeatureBuffer, FeatureDType, FeatureStore};
 use kiln_graph::{LinkId, Links, NodeId};
 use kiln_kernels::GraphMode;
 use kiln_sample::{Fanout, SamplerConfig};
@@ -28,6 +28,10 @@ impl NeighborLoader {
                     return Err(Error::OtherGraph { n_nodes, expected });
                 }
                 *graph = step.apply(message)?;
+                if !Arc::ptr_eq(message, &data.graph) {
+                    // The ids of the edges have changed.
+                    data.edge_features = None;
+                }
                 data.graph = Arc::clone(message);
             }
             #[cfg(feature = "grpc")]
@@ -43,6 +47,7 @@ impl NeighborLoader {
         loader.sampling = SamplerConfig::new(vec![Fanout::UpTo(0); self.sampling.fanouts.len()]);
         loader.graph_mode = GraphMode::Host;
         loader.feature_cache = None;
+        loader.edge_features = false;
         match &mut loader.source {
             Source::Whole { data, .. } => {
                 data.features = Arc::new(NoFeatures { n_rows: data.graph.n_nodes() });
@@ -51,6 +56,28 @@ impl NeighborLoader {
             Source::Partitioned(_) => (),
         }
         loader.unshared()
+    }
+
+    /// Returns the features of the sampled graph's edges if the loader gathers them.
+    ///
+    /// # Errors
+    /// Returns an error if the data has no features for the edges of this graph.
+    pub(crate) fn edge_feature_rows(&self) -> Result<Option<EdgeFeatures>> {
+        if !self.edge_features {
+            return Ok(None);
+        }
+        match &self.source {
+            Source::Whole { data, graph, .. } => {
+                let features = data.edge_features.clone().ok_or(Error::DataWithoutEdgeFeatures)?;
+                let (n_rows, n_edges) = (features.n_edges(), graph.n_edges());
+                match n_rows == n_edges {
+                    true => Ok(Some(features)),
+                    false => Err(Error::EdgeFeatureRows { n_rows, n_edges }),
+                }
+            }
+            #[cfg(feature = "grpc")]
+            Source::Partitioned(_) => Err(Error::NeedsWholeGraph { what: "a model of edge features" }),
+        }
     }
 
     pub(crate) fn has_objective(&self) -> bool {
@@ -72,13 +99,18 @@ impl NeighborLoader {
 
     /// Returns the descriptions of the data and of evaluations for a saved model.
     pub(crate) fn describe(&self, seed: u64, n_ranks: usize) -> (ModelInputs, EvaluationInfo) {
-        let inputs = self.source.model_inputs(&self.sampling);
+        let mut inputs = self.source.model_inputs(&self.sampling);
+        let width = self.edge_feature_rows().ok().flatten().map(|features| features.dim());
+        inputs.sampling = inputs.sampling.map(|sampling| sampling.with_edge_features(width));
         (inputs, self.evaluation.info(seed, self.batches.batch_size, n_ranks))
     }
 
     pub(crate) fn evaluator_of(&self, rank: &RankHandle) -> Result<Evaluator> {
         match &self.source {
-            Source::Whole { data, graph, .. } => self.evaluation.evaluator(data, graph, &self.sampling, rank),
+            Source::Whole { data, graph, .. } => {
+                let edge_features = self.edge_feature_rows()?;
+                self.evaluation.evaluator(data, graph, &self.sampling, edge_features, rank)
+            }
             #[cfg(feature = "grpc")]
             Source::Partitioned(_) => self.evaluation.sampled(),
         }

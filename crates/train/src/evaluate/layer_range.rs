@@ -1,6 +1,6 @@
 use std::ops::Range;
 
-use kiln_feature::FeatureDType;
+use kiln_feature::{EdgeFeatures, FeatureDType};
 use kiln_graph::{Csc, NodeId};
 use kiln_sample::{EdgeWeights, SamplerConfig};
 
@@ -37,6 +37,14 @@ impl RangeCost {
             // them, and on the device.
             edge_bytes: 56 + weight_bytes + type_bytes,
         }
+    }
+
+    /// Adds the bytes of edge features, for a layer with rows of `d_in` columns.
+    pub(crate) fn with_edge_features(self, d_in: usize, features: Option<&EdgeFeatures>) -> Self {
+        let Some(features) = features else { return self };
+        // The rows as stored and as f32, and three rows of messages: those of the edge, of the source, and their sum.
+        let row_bytes = (features.dtype().bytes() as u64 + 4) * features.dim() as u64;
+        Self { edge_bytes: self.edge_bytes + row_bytes + 3 * 4 * d_in as u64, ..self }
     }
 
     fn bytes(self, n_dst: u64, n_edges: u64, n_nodes: u64) -> u64 {

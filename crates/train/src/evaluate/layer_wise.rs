@@ -3,9 +3,10 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use burn::tensor::Device;
-use kiln_feature::{DenseFeatures, FeatureStore};
+use kiln_feature::{DenseFeatures, EdgeFeatures, FeatureStore};
 use kiln_graph::{Csc, NodeId};
-use kiln_kernels::{DeviceBlock, gather_features};
+use kiln_kernels::gather_features;
+use kiln_loader::EdgeRows;
 use kiln_nn::{ForwardContext, LayerWiseModel, Mode};
 use kiln_sample::{EdgeWeights, FrontierSampler, NeighborSampler, RngKey, SamplerConfig, Scratch, Seeds};
 
@@ -14,6 +15,7 @@ use crate::evaluate::layer_range::{RangeCost, Ranges};
 use crate::evaluate::progress::OnProgress;
 use crate::evaluate::spill::Activations;
 use crate::step::memory::{MemoryUse, PeakMemory};
+use crate::step::node::blocks_to_device;
 
 /// Exact outputs of a model for every node of a graph. Each layer is computed for all nodes and all their
 /// in-neighbours, in ranges of nodes, before the next layer starts. Each node's hidden row is computed once; batches of
@@ -32,6 +34,7 @@ pub struct LayerWiseInference {
     sampler: NeighborSampler,
     /// The configuration of the sampler.
     sampling: SamplerConfig,
+    edge_features: Option<EdgeFeatures>,
     config: LayerWiseConfig,
     peak: Mutex<PeakMemory>,
     on_progress: OnProgress,
@@ -112,8 +115,9 @@ impl Default for LayerWiseConfig {
 }
 
 impl LayerWiseInference {
-    /// Prepares inference over all in-neighbours of a graph. Blocks carry no edge weights and no edge types; see
-    /// [`LayerWiseInference::carry_weights`] and [`LayerWiseInference::carry_edge_types`].
+    /// Prepares inference over all in-neighbours of a graph. Blocks carry no edge weights, types and features; see
+    /// [`LayerWiseInference::carry_weights`], [`LayerWiseInference::carry_edge_types`] and
+    /// [`LayerWiseInference::carry_edge_features`].
     ///
     /// # Errors
     /// Returns [`Error::MemoryTooSmall`] if the memory limit is below the sampler's 8 bytes per node.
@@ -130,6 +134,7 @@ impl LayerWiseInference {
             graph,
             sampler,
             sampling,
+            edge_features: None,
             config,
             peak: Mutex::default(),
             on_progress: OnProgress::default(),
@@ -152,6 +157,18 @@ impl LayerWiseInference {
     pub fn carry_edge_types(self) -> Result<Self> {
         let sampling = self.sampling.clone().with_edge_types();
         self.with_sampling(sampling)
+    }
+
+    /// Passes the features of edges to the layers with each block, for models that use them.
+    ///
+    /// # Errors
+    /// Returns [`Error::EdgeFeatureRows`] if there is not one row per edge of the graph.
+    pub fn carry_edge_features(self, features: EdgeFeatures) -> Result<Self> {
+        let (n_rows, n_edges) = (features.n_edges(), self.graph.n_edges());
+        match n_rows == n_edges {
+            true => Ok(Self { edge_features: Some(features), ..self }),
+            false => Err(Error::EdgeFeatureRows { n_rows, n_edges }),
+        }
     }
 
     fn with_sampling(self, sampling: SamplerConfig) -> Result<Self> {
@@ -297,7 +314,9 @@ impl<M: LayerWiseModel> Run<'_, M> {
             None => Activations::in_memory(n_nodes, d_out)?,
             Some(folder) => Activations::in_file(folder)?,
         };
-        let cost = RangeCost::new(d_in, d_out, source.dtype(), &self.inference.sampling);
+        let Self { inference, .. } = self;
+        let cost = RangeCost::new(d_in, d_out, source.dtype(), &inference.sampling)
+            .with_edge_features(d_in, inference.edge_features.as_ref());
         let mut n_done = layer * n_nodes;
         for nodes in Ranges::new(graph, cost, self.inference.config.range_bytes) {
             let rows = self.range(layer, source, nodes?, scratch)?;
@@ -320,9 +339,11 @@ impl<M: LayerWiseModel> Run<'_, M> {
         let ctx = ForwardContext { key: RngKey::new(0), mode: Mode::Eval };
         let n_dst = nodes.len();
         let seeds = Seeds::nodes(nodes.map(NodeId).collect());
-        let block = self.inference.sampler.sample_blocks(&seeds, ctx.key, scratch)?.blocks.remove(0);
-        let x = gather_features(source, block.srcs(), &self.device)?;
-        let block = DeviceBlock::new(block, &self.device);
+        let blocks = self.inference.sampler.sample_blocks(&seeds, ctx.key, scratch)?.blocks;
+        let x = gather_features(source, blocks[0].srcs(), &self.device)?;
+        let edge_features = self.inference.edge_features.as_ref();
+        let edge_rows = edge_features.map(|features| EdgeRows::gather(features, &blocks)).transpose()?;
+        let block = blocks_to_device(blocks, edge_rows, &self.device).remove(0);
         let outputs = self.model.layer(layer, &block, x, &ctx);
         let [_, d_out] = self.model.widths(layer);
         assert_eq!(outputs.dims(), [n_dst, d_out], "layer {layer} returned another shape than it declares");

@@ -115,6 +115,25 @@ pub enum ModelError {
         /// The number of relations of the model.
         n_relations: usize,
     },
+    /// The model reads features of edges that were not given.
+    #[error(
+        "the model reads edge features with {width} columns, which are missing: use data with edge features, or call \
+         NodePredictor::with_edge_features"
+    )]
+    NoEdgeFeatures {
+        /// The number of columns that the model reads.
+        width: usize,
+    },
+    /// The features of edges have another number of columns than those of the training data.
+    #[error(
+        "the edge features have {got} columns, but the model was trained with {expected}: use the same columns"
+    )]
+    EdgeFeatureWidth {
+        /// The number of columns that the model reads.
+        expected: usize,
+        /// The number of columns of the features.
+        got: usize,
+    },
     /// The model was trained with a kind of node features that this version of kiln does not know.
     #[error(
         "the model was trained with node features of the unknown kind {kind:?}: pass the features yourself"

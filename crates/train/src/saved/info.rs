@@ -105,6 +105,9 @@ pub struct SamplingInfo {
     /// True if blocks have edge types; absent if they do not.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub edge_types: bool,
+    /// The number of columns of the edge features that blocks have; absent if they have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub edge_features: Option<usize>,
     /// True if the graph has self loops and edge weights of [`gcn_norm`](kiln_graph::gcn_norm).
     pub gcn_norm: bool,
 }
@@ -149,7 +152,13 @@ impl SamplingInfo {
             _ => StoredRule::BuiltIn(name.unwrap_or_default()),
         };
         let fanouts = config.fanouts.iter().map(fanout).collect();
-        Self { fanouts, rule, edge_weights, edge_types: config.edge_types, gcn_norm }
+        Self { fanouts, rule, edge_weights, edge_types: config.edge_types, edge_features: None, gcn_norm }
+    }
+
+    /// Sets the number of columns of the edge features that blocks have.
+    #[must_use]
+    pub fn with_edge_features(self, width: Option<usize>) -> Self {
+        Self { edge_features: width, ..self }
     }
 
     /// Returns the fanouts, input layer first.

@@ -1,19 +1,19 @@
+mod rows;
+
 use std::fmt;
-use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use kiln_feature::{FeatureBuffer, FeatureStore, Preparation};
+use kiln_feature::{EdgeFeatures, FeatureStore, Preparation};
 use kiln_graph::{Csc, NodeId};
-use kiln_kernels::{DeviceBlock, gather_features, to_vec_f32};
 use kiln_loader::Phase;
-use kiln_sample::{Fanout, FrontierSampler, NeighborSampler, RngKey, Rule, SamplerConfig, Scratch, Seeds};
+use kiln_sample::{Fanout, FrontierSampler, NeighborSampler, Rule, SamplerConfig, Scratch};
 
-use crate::error::Result;
-use crate::evaluate::layer_wise::{LayerWiseConfig, LayerWiseInference, LayerWiseRows, WantedRows};
+use crate::error::{Error, Result};
+use crate::evaluate::layer_wise::{LayerWiseConfig, WantedRows};
 use crate::evaluate::progress::OnProgress;
 use crate::saved::batches::{BatchesOfRun, PredictedRows, PredictionBatches};
 use crate::saved::error::ModelError;
-use crate::saved::info::{EvaluatedNeighbors, SamplingInfo, StoredEdgeWeights, StoredRule};
+use crate::saved::info::{EvaluatedNeighbors, SamplingInfo, StoredRule};
 use crate::saved::mode::PredictMode;
 use crate::saved::model::SavedModel;
 use crate::saved::outputs::OutputRows;
@@ -27,6 +27,7 @@ pub struct NodePredictor {
     graph: GraphAccess,
     /// The features with the model's preparation.
     features: Arc<dyn FeatureStore>,
+    edge_features: Option<EdgeFeatures>,
     /// A custom sampling rule.
     rule: Option<Rule>,
     /// Tables of samplers that no thread uses at the moment.
@@ -47,9 +48,6 @@ enum GraphAccess {
 
 /// Creates a sampler of a graph.
 type NewSampler = dyn Fn(SamplerConfig) -> Result<Arc<dyn FrontierSampler>> + Send + Sync;
-
-/// The number of rows of a batch in exact mode, which computes all rows before the first batch.
-const EXACT_ROWS: usize = 4096;
 
 impl NodePredictor {
     /// Prepares a graph and its features for a model's predictions. Both are as they were loaded; the steps of the
@@ -112,7 +110,7 @@ impl NodePredictor {
 
     fn of(model: &SavedModel, graph: GraphAccess, features: Arc<dyn FeatureStore>) -> Self {
         let (rule, scratches, on_progress) = (None, Arc::default(), OnProgress::default());
-        Self { model: model.clone(), graph, features, rule, scratches, on_progress }
+        Self { model: model.clone(), graph, features, edge_features: None, rule, scratches, on_progress }
     }
 
     /// Returns a predictor with the same model on another device, which `model` was opened on.
@@ -123,6 +121,31 @@ impl NodePredictor {
         match model.info() == self.model.info() {
             true => Ok(Self { model: model.clone(), ..self.clone() }),
             false => Err(ModelError::OtherModel.into()),
+        }
+    }
+
+    /// Sets the features of the graph's edges, for a model that reads them. Other models ignore them.
+    ///
+    /// # Errors
+    /// Returns [`Error::Saved`](crate::Error::Saved) if the model reads edge features with another number of columns, and
+    /// [`Error::EdgeFeatureRows`](crate::Error::EdgeFeatureRows) if there is not one row per edge of the prepared graph.
+    pub fn with_edge_features(self, features: EdgeFeatures) -> Result<Self> {
+        let Some(expected) = self.sampling().edge_features else { return Ok(self) };
+        if features.dim() != expected {
+            return Err(ModelError::EdgeFeatureWidth { expected, got: features.dim() }.into());
+        }
+        if let Some(graph) = self.graph().filter(|graph| graph.n_edges() != features.n_edges()) {
+            let (n_rows, n_edges) = (features.n_edges(), graph.n_edges());
+            return Err(Error::EdgeFeatureRows { n_rows, n_edges });
+        }
+        Ok(Self { edge_features: Some(features), ..self })
+    }
+
+    /// Returns the edge features that the model reads, `None` if it reads none, or an error if they are missing.
+    fn edge_features(&self) -> Result<Option<&EdgeFeatures>> {
+        match (self.sampling().edge_features, &self.edge_features) {
+            (Some(width), None) => Err(ModelError::NoEdgeFeatures { width }.into()),
+            (_, features) => Ok(features.as_ref()),
         }
     }
 
@@ -279,80 +302,6 @@ impl NodePredictor {
                 }
             },
         }
-    }
-
-    fn exact(
-        &self,
-        nodes: &[NodeId],
-        config: LayerWiseConfig,
-        wanted: WantedRows,
-    ) -> Result<PredictionBatches> {
-        let GraphAccess::Whole(graph) = &self.graph else {
-            return Err(ModelError::NeedsWholeGraph { what: "exact mode" }.into());
-        };
-        let on_progress = self.on_progress.clone();
-        let mut inference = LayerWiseInference::new(graph.clone(), config)?.with_progress(on_progress);
-        if self.sampling().edge_weights != StoredEdgeWeights::None {
-            inference = inference.carry_weights()?;
-        }
-        if self.sampling().edge_types {
-            inference = inference.carry_edge_types()?;
-        }
-        let network = self.model.node_network()?;
-        let LayerWiseRows { outputs, embeddings } =
-            network.exact(&inference, &*self.features, wanted, self.model.device())?;
-        let scores = outputs.map(|rows| Arc::new(rows) as Arc<dyn FeatureStore>);
-        let embeddings = embeddings.map(|rows| Arc::new(rows) as Arc<dyn FeatureStore>);
-        let embeddings = embeddings.or_else(|| wanted.has_embeddings().then(|| self.features.clone()));
-        let nodes: Arc<[NodeId]> = nodes.into();
-        let n_batches = nodes.len().div_ceil(EXACT_ROWS);
-        Ok(PredictionBatches::new(nodes.len(), n_batches, move |batch| {
-            let positions = batch * EXACT_ROWS..nodes.len().min((batch + 1) * EXACT_ROWS);
-            let select = |rows: &Arc<dyn FeatureStore>| -> Result<OutputRows> {
-                let mut selected = FeatureBuffer::empty(rows.dtype());
-                rows.gather(&nodes[positions.clone()], &mut selected)?;
-                Ok(OutputRows::new(selected.into_f32(), rows.dim()))
-            };
-            let scores = scores.as_ref().map(select).transpose()?;
-            let embeddings = embeddings.as_ref().map(select).transpose()?;
-            Ok(PredictedRows { positions, scores, embeddings })
-        }))
-    }
-
-    /// Computes the rows of the nodes at these positions of the request.
-    fn batch(
-        &self,
-        sampler: &dyn FrontierSampler,
-        key: RngKey,
-        nodes: Vec<NodeId>,
-        positions: Range<usize>,
-        wanted: WantedRows,
-    ) -> Result<PredictedRows> {
-        let mut rows = PredictedRows { positions, scores: None, embeddings: None };
-        // A rank of the run may have had no node in its last step.
-        if nodes.is_empty() {
-            return Ok(rows);
-        }
-        let (network, device) = (self.model.node_network()?, self.model.device());
-        let mut scratch =
-            self.scratches.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();
-        let sampled = sampler.sample_blocks(&Seeds::nodes(nodes), key, &mut scratch);
-        self.scratches.lock().unwrap_or_else(PoisonError::into_inner).push(scratch);
-        let sampled = sampled?;
-        let rows_of_seeds: Vec<usize> = sampled.seed_index.iter().map(|row| row.index()).collect();
-        let x = gather_features(&*self.features, sampled.blocks[0].srcs(), device)?;
-        let blocks: Vec<DeviceBlock> =
-            sampled.blocks.into_iter().map(|block| DeviceBlock::new(block, device)).collect();
-        if wanted.has_embeddings() {
-            // The destinations of a block are its first sources.
-            let hidden = network.hidden(&blocks, x.clone());
-            let [_, width] = hidden.dims();
-            rows.embeddings = Some(OutputRows::new(to_vec_f32(hidden), width).take(&rows_of_seeds));
-        }
-        if wanted.has_outputs() {
-            rows.scores = Some(self.model.scores(network.forward(&blocks, x))?.take(&rows_of_seeds));
-        }
-        Ok(rows)
     }
 
     fn sampling(&self) -> &SamplingInfo {

@@ -9,8 +9,8 @@ use burn::tensor::{Device, Tensor};
 use kiln_feature::FeatureStore;
 use kiln_kernels::{DeviceBlock, DeviceGraphs};
 use kiln_nn::{
-    BlockModel, ForwardContext, GatConfig, GcnConfig, GinConfig, GraphModel, LayerWiseModel, LinkDecoder,
-    LinkModelConfig, Mode, ModelConfig, RgcnConfig, SageConfig,
+    BlockModel, ForwardContext, GatConfig, GcnConfig, GinConfig, GineConfig, GraphModel, LayerWiseModel,
+    LinkDecoder, LinkModelConfig, Mode, ModelConfig, RgcnConfig, SageConfig,
 };
 use kiln_sample::RngKey;
 
@@ -144,9 +144,13 @@ impl Default for ModelRegistry {
             .with_node_model::<GcnConfig>()
             .with_node_model::<GatConfig>()
             .with_node_model::<RgcnConfig>()
+            .with_node_model::<GineConfig>()
             .with_graph_model::<GinConfig>();
         let of_links = of_items.with_link_model::<SageConfig>().with_link_model::<GcnConfig>();
-        of_links.with_link_model::<GatConfig>().with_link_model::<RgcnConfig>()
+        of_links
+            .with_link_model::<GatConfig>()
+            .with_link_model::<RgcnConfig>()
+            .with_link_model::<GineConfig>()
     }
 }
 
@@ -235,7 +239,13 @@ fn contradiction<C: ModelConfig>(config: &C, info: &ModelInfo) -> Option<String>
         return Some(format!("a {} reads edge weights, but `edge_weights` is none", info.kind));
     }
     let lacks_types = config.n_relations().is_some() && !sampling.edge_types;
-    lacks_types.then(|| format!("a {} reads edge types, but `edge_types` is false", info.kind))
+    if lacks_types {
+        return Some(format!("a {} reads edge types, but `edge_types` is false", info.kind));
+    }
+    let of_edges = config.d_edge().filter(|width| sampling.edge_features != Some(*width));
+    of_edges.map(|width| {
+        format!("the config is for {width} edge features, but `edge_features` is another number")
+    })
 }
 
 impl fmt::Debug for ModelRegistry {

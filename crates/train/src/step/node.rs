@@ -1,9 +1,9 @@
 use std::marker::PhantomData;
 
 use burn::tensor::{Device, Int, Tensor, TensorData};
-use kiln_graph::NodeId;
+use kiln_graph::{Block, NodeId};
 use kiln_kernels::{DeviceBlock, upload_features};
-use kiln_loader::{MiniBatch, SampledBatch, StageTimes};
+use kiln_loader::{EdgeRows, MiniBatch, SampledBatch, StageTimes};
 use kiln_nn::{BlockModel, ForwardContext};
 use kiln_sample::RngKey;
 
@@ -83,9 +83,21 @@ impl ToDevice for MiniBatch {
     type Input = NodeInput;
 
     fn to_device(self, device: &Device) -> DeviceBatch<NodeInput> {
-        let MiniBatch { step, key, seeds, blocks, seed_index, x, x_dim, labels, target_values, times } = self;
+        let MiniBatch {
+            step,
+            key,
+            seeds,
+            blocks,
+            seed_index,
+            x,
+            x_dim,
+            edge_x,
+            labels,
+            target_values,
+            times,
+        } = self;
         let x = upload_features(x, x_dim, device);
-        let sampled = SampledBatch { step, key, seeds, blocks, seed_index, labels, target_values };
+        let sampled = SampledBatch { step, key, seeds, blocks, seed_index, edge_x, labels, target_values };
         sampled_to_device(sampled, x, times, device)
     }
 }
@@ -102,7 +114,7 @@ pub(crate) fn sampled_to_device(
 ) -> DeviceBatch<NodeInput> {
     assert_eq!(x.dims()[0], batch.input_nodes().len(), "the batch should have a feature row per input node");
     let input = NodeInput {
-        blocks: batch.blocks.into_iter().map(|block| DeviceBlock::new(block, device)).collect(),
+        blocks: blocks_to_device(batch.blocks, batch.edge_x, device),
         x,
         seeds: batch.seeds.as_nodes().to_vec(),
         seed_index: batch.seed_index.iter().map(|row| row.index()).collect(),
@@ -110,6 +122,19 @@ pub(crate) fn sampled_to_device(
         target_values: batch.target_values,
     };
     input.into_batch(batch.key, times, device)
+}
+
+/// Moves blocks to a device, with the feature rows of their edges if there are any.
+pub(crate) fn blocks_to_device(
+    blocks: Vec<Block>,
+    edge_rows: Option<EdgeRows>,
+    device: &Device,
+) -> Vec<DeviceBlock> {
+    let blocks = blocks.into_iter().map(|block| DeviceBlock::new(block, device));
+    let Some(EdgeRows { blocks: of_blocks, dim }) = edge_rows else { return blocks.collect() };
+    let with_rows =
+        |(block, rows): (DeviceBlock, _)| block.with_edge_features(upload_features(rows, dim, device));
+    blocks.zip(of_blocks).map(with_rows).collect()
 }
 
 impl<M: BlockModel> Task for NodeTask<M> {
