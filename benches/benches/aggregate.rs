@@ -1,5 +1,6 @@
 //! Stage `aggregate`: aggregates messages of 128 columns over the largest block of a batch, and computes the gradients.
-//! The rate counts edges of the block. `-backward` uses a block that is already transposed; `-backward-transpose`
+//! The rate counts edges of the block. `heads` has a weight per edge for each of 4 groups of columns, `bases` adds up the
+//! rows with 4 weights per edge, and `scores` computes GATv2's scores of 4 heads. `-backward` uses a block that is already transposed; `-backward-transpose`
 //! transposes a fresh block, as in training.
 
 use std::hint::black_box;
@@ -9,7 +10,7 @@ use burn::tensor::{Device, Tensor, TensorData};
 use kiln_benches::{Access, Result, Stage, Work, inputs, n_threads};
 use kiln_graph::Block;
 use kiln_kernels::DeviceBlock;
-use kiln_kernels::ops::{self, Reduction};
+use kiln_kernels::ops::{self, Aggregation, MessageWeights, OwnRow, Reduction};
 
 /// The benched reductions, each with its name in bench names.
 const REDUCTIONS: [(&str, Reduction); 3] =
@@ -17,6 +18,9 @@ const REDUCTIONS: [(&str, Reduction); 3] =
 
 /// The number of columns of the aggregated rows.
 const DIM: usize = 128;
+
+/// The number of heads or bases: the weights of an edge.
+const N_WEIGHTS: usize = 4;
 
 fn main() -> Result {
     let device = Device::flex();
@@ -37,6 +41,7 @@ fn main() -> Result {
                 bencher.iter_custom(|n| (0..n).map(|_| backward(&block, reduce, &tracked)).sum());
             })?;
         }
+        weighted(&mut stage, name, host, &block, [&x, &tracked])?;
         let transposing = backward_work(host);
         // Transposing needs about three sequential accesses of 8 bytes per edge.
         let transposing = transposing.streamed(transposing.streamed + 24 * host.n_edges() as u64);
@@ -54,6 +59,46 @@ fn main() -> Result {
     Ok(())
 }
 
+/// Benches the ops with several weights per edge. `rows` are those of the sources, without and with gradients.
+fn weighted(
+    stage: &mut Stage,
+    name: &str,
+    host: &Block,
+    block: &DeviceBlock,
+    rows: [&Tensor<2>; 2],
+) -> Result {
+    let weights = (0..host.n_edges() * N_WEIGHTS).map(|i| (i % 509) as f32 / 509.0).collect::<Vec<_>>();
+    let weights = TensorData::new(weights, [host.n_edges(), N_WEIGHTS]);
+    let weights = rows.map(|x| Tensor::<2>::from_data(weights.clone(), &x.device()));
+    let [weights, tracked] = [weights[0].clone(), weights[1].clone().require_grad()];
+    let [x, tracked_x] = rows;
+    let aggregate = |x: &Tensor<2>, weights: MessageWeights| {
+        let (weights, own) = (Some(weights), OwnRow::Excluded);
+        ops::aggregate(block, x.clone(), Aggregation { reduce: Reduction::Sum, weights, own })
+    };
+    let (of_edges, row_bytes) = (4 * (host.n_edges() * N_WEIGHTS) as u64, 4 * DIM as u64);
+    let forward = forward_work(host);
+    let work = forward.streamed(forward.streamed + of_edges);
+    stage.bench("heads-forward", name, work, |bencher| {
+        bencher.iter(|| black_box(aggregate(x, MessageWeights::PerHead(weights.clone()))));
+    })?;
+    // The gradient of the weights reads the row of the source of each edge again.
+    let both = backward_work(host);
+    let both = Work { row_traffic: both.row_traffic + forward.row_traffic, ..both };
+    stage.bench("heads-backward", name, both.streamed(both.streamed + 2 * of_edges), |bencher| {
+        let out = || aggregate(tracked_x, MessageWeights::PerHead(tracked.clone()));
+        bencher.iter_custom(|n| (0..n).map(|_| time_of_backward(out())).sum());
+    })?;
+    let wider = (N_WEIGHTS as u64 - 1) * host.n_dst() as u64 * row_bytes;
+    stage.bench("bases-forward", name, work.streamed(work.streamed + wider), |bencher| {
+        bencher.iter(|| black_box(aggregate(x, MessageWeights::PerBasis(weights.clone()))));
+    })?;
+    let dst = ops::take_dst(block, x.clone());
+    let attention = Tensor::<2>::ones([N_WEIGHTS, DIM / N_WEIGHTS], &x.device());
+    let scores = || ops::attention_scores(block, x.clone(), dst.clone(), attention.clone(), 0.2);
+    stage.bench("scores-forward", name, work, |bencher| bencher.iter(|| black_box(scores())))
+}
+
 /// Returns a copy of the block that caches its transposed block, and the time that transposing took.
 fn transposed(block: &Block) -> (Block, Duration) {
     let mut block = block.clone();
@@ -64,7 +109,10 @@ fn transposed(block: &Block) -> (Block, Duration) {
 
 /// Returns the time of the backward pass only. The loss is the sum of all results.
 fn backward(block: &DeviceBlock, reduce: Reduction, x: &Tensor<2>) -> Duration {
-    let out = ops::aggregate(block, x.clone(), reduce);
+    time_of_backward(ops::aggregate(block, x.clone(), reduce))
+}
+
+fn time_of_backward(out: Tensor<2>) -> Duration {
     let started = Instant::now();
     let gradients = black_box(out.backward());
     let elapsed = started.elapsed();
