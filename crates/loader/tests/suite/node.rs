@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use kiln_feature::{DenseFeatures, FeatureBuffer, FeatureStore, Labels};
+use kiln_feature::{DenseFeatures, EdgeFeatures, FeatureBuffer, FeatureStore, Labels};
 use kiln_graph::{Block, Csc, CscBuilder, NodeId, TransposedBlock};
 use kiln_loader::{
     BatchError, Batcher, Error, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, MiniBatch, NodeBatcher,
@@ -130,6 +130,34 @@ fn a_duplicate_seed_has_one_destination_and_two_labels() {
     assert_eq!(batch.seeds.as_nodes(), items);
     assert_eq!(batch.blocks.last().map(Block::dsts), Some([9, 4].map(NodeId).as_slice()));
     assert_eq!(batch.labels, [2, 4, 2]);
+}
+
+#[test]
+fn batches_have_the_features_of_the_edges_of_each_block() {
+    let graph = graph();
+    let rows: Vec<f32> = (0..graph.n_edges()).flat_map(|edge| [edge as f32, 0.5 * edge as f32]).collect();
+    let features = DenseFeatures::from_f32(vec![0.0; N_NODES as usize], 1).unwrap();
+    let labels = Arc::new(Labels::new(vec![0; N_NODES as usize], 1));
+    let batcher = |edge_features: EdgeFeatures| {
+        let sampler = Arc::new(NeighborSampler::new(graph.clone(), fanouts()));
+        NodeBatcher::new(sampler, Arc::new(features.clone()), labels.clone()).edge_features(edge_features)
+    };
+    let batch = |edge_features| {
+        let seeds = ItemSampler::new(nodes(), ItemSamplerConfig::default()).unwrap();
+        let seeds = seeds.epoch(Phase::Validation).step(0);
+        batcher(edge_features).batch(seeds, &mut Scratch::default(), &mut StageTimes::default())
+    };
+    let got = batch(EdgeFeatures::new(rows.clone(), 2).unwrap()).unwrap();
+    let edge_x = got.edge_x.as_ref().unwrap();
+    assert_eq!((edge_x.dim, edge_x.blocks.len()), (2, 2));
+    for (block, rows) in got.blocks.iter().zip(&edge_x.blocks) {
+        let expected = block.edge_ids().iter().flat_map(|edge| [edge.0 as f32, 0.5 * edge.0 as f32]);
+        assert_eq!(rows.clone().into_f32(), expected.collect::<Vec<_>>());
+    }
+    let (n_bytes, of_edges) = (got.n_bytes(), edge_x.n_bytes());
+    assert_eq!(n_bytes, MiniBatch { edge_x: None, ..got }.n_bytes() + of_edges);
+    let error = batch(EdgeFeatures::new(rows[..4].to_vec(), 2).unwrap()).unwrap_err();
+    assert!(error.to_string().contains("has no feature row: expected an id below 2"), "{error}");
 }
 
 #[test]

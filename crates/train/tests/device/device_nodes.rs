@@ -5,11 +5,13 @@
 use std::sync::Arc;
 
 use burn::tensor::Device;
+use half::f16;
 use kiln_comm::{Communicator, SingleRank};
 use kiln_data::Dataset;
+use kiln_feature::EdgeFeatures;
 use kiln_graph::{Block, NodeId};
 use kiln_kernels::testing::{Uploads, device, read_block, reads_of, uploads_of, values};
-use kiln_kernels::{DeviceFeatures, DeviceGraph, DeviceSampler, is_cpu};
+use kiln_kernels::{DeviceBlock, DeviceFeatures, DeviceGraph, DeviceSampler, is_cpu};
 use kiln_loader::{Batcher, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeBatcher, Phase};
 use kiln_nn::{Aggregate, Sage, SageConfig};
 use kiln_sample::{Fanout, NeighborSampler, SamplerConfig, Seeds, count_node_accesses};
@@ -188,8 +190,7 @@ fn edge_types_reach_the_blocks_of_every_batcher() {
         data: &Dataset,
         batcher: F,
     ) -> Vec<Block> {
-        let mut batches = loader(data, &SingleRank, batcher, 1).epoch(Phase::Train { epoch: 0 });
-        batches.next().unwrap().unwrap().input.blocks.iter().map(read_block).collect()
+        blocks_of_first(data, batcher).iter().map(read_block).collect()
     }
     let all = graph.edge_types().unwrap();
     let expected = first(&data, DeviceBatcher::new(on_host(), &device));
@@ -291,4 +292,36 @@ fn losses_and_outputs_are_read_only_at_the_configured_interval() {
         (steps, counts, weights),
         "losses that are read later should be equal"
     );
+}
+
+/// Returns the blocks of the first training batch.
+fn blocks_of_first<F: Batcher<Item = NodeId, Batch = DeviceBatch<NodeInput>>>(
+    data: &Dataset,
+    batcher: F,
+) -> Vec<DeviceBlock> {
+    let mut batches = loader(data, &SingleRank, batcher, 1).epoch(Phase::Train { epoch: 0 });
+    batches.next().unwrap().unwrap().input.blocks
+}
+
+#[test]
+fn blocks_have_the_features_of_their_edges_also_without_edges() {
+    let (data, device) = (data(400), device());
+    let rows: Vec<f16> = (0..data.graph.n_edges()).map(|edge| f16::from_f32(edge as f32 / 8.0)).collect();
+    let features = EdgeFeatures::new(rows.clone(), 1).unwrap();
+    for fanouts in [FANOUTS, [Fanout::UpTo(0); 2]] {
+        let batcher = || {
+            let sampler = NeighborSampler::new(data.graph.clone(), fanouts);
+            NodeBatcher::new(sampler.into(), data.features.clone(), data.labels.clone())
+                .edge_features(features.clone())
+        };
+        let of_host = blocks_of_first(&data, DeviceBatcher::new(batcher(), &device));
+        let gathered = blocks_of_first(&data, HostNodeBatcher::new(batcher(), &device));
+        for block in of_host.iter().chain(&gathered) {
+            let ids = read_block(block).into_parts().edge_ids;
+            let expected: Vec<f32> = ids.iter().map(|edge| rows[edge.index()].to_f32()).collect();
+            let got = block.edge_features().unwrap();
+            assert_eq!(got.dims(), [ids.len(), 1]);
+            assert_eq!(values(got.clone()), expected);
+        }
+    }
 }
