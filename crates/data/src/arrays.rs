@@ -7,6 +7,7 @@ use kiln_graph::{NodeId, SharedArray};
 use kiln_store::npy::DType;
 use kiln_store::{ArrayFile, Error as StoreError};
 
+use crate::edge_features::EDGE_FEATURES;
 use crate::limits::{bad_dim, check_node_count};
 use crate::{Note, Result};
 
@@ -126,8 +127,43 @@ fn label_error(array: &ArrayFile, position: usize, label: i128) -> StoreError {
     array.bad_value("the label of node", position, "below 2^31", label)
 }
 
+/// The items that the feature rows of an array belong to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RowsOf {
+    /// A row per node.
+    Nodes,
+    /// A row per edge.
+    Edges,
+}
+
+impl RowsOf {
+    /// Returns the file of these rows in a folder of arrays.
+    pub(crate) fn file(self) -> &'static str {
+        match self {
+            Self::Nodes => "features.npy",
+            Self::Edges => EDGE_FEATURES,
+        }
+    }
+
+    /// Returns the noun for the number of rows in error messages.
+    pub(crate) fn count(self) -> &'static str {
+        match self {
+            Self::Nodes => "the number of feature rows",
+            Self::Edges => "the number of edge feature rows",
+        }
+    }
+
+    /// Returns the noun for a value in error messages.
+    pub(crate) fn value(self) -> &'static str {
+        match self {
+            Self::Nodes => "a feature of node",
+            Self::Edges => "a feature of edge",
+        }
+    }
+}
+
 /// Returns the feature rows of an array `[n_rows, dim]`, or `[n_rows]` for one column.
-pub(crate) fn rows_of(array: &ArrayFile, notes: &mut Vec<Note>) -> Result<DenseFeatures> {
+pub(crate) fn rows_of(array: &ArrayFile, of: RowsOf, notes: &mut Vec<Note>) -> Result<DenseFeatures> {
     let (_, dim) = row_shape(array)?;
     match array.dtype() {
         DType::F32 => Ok(DenseFeatures::from_f32(array.elements::<f32>()?, dim)?),
@@ -135,7 +171,7 @@ pub(crate) fn rows_of(array: &ArrayFile, notes: &mut Vec<Note>) -> Result<DenseF
         DType::F64 => {
             let mut values = array.room()?;
             values.extend(array.elements::<f64>()?.iter().map(|&value| value as f32));
-            check_converted(array, &values, 0, dim)?;
+            check_converted(array, &values, 0, dim, of)?;
             notes.push(converted(array, "32-bit floats: save them as <f4 to have them mapped"));
             Ok(DenseFeatures::from_f32(values, dim)?)
         }
@@ -154,8 +190,14 @@ pub(crate) fn row_shape(array: &ArrayFile) -> Result<(usize, usize)> {
 }
 
 /// Checks that features converted from `<f8` are finite, because values that are too large for `f32` become infinite.
-/// `first` is the position of `values[0]` in the array, which has `dim` elements per node.
-pub(crate) fn check_converted(array: &ArrayFile, values: &[f32], first: usize, dim: usize) -> Result<()> {
+/// `first` is the position of `values[0]` in the array, which has `dim` elements per row.
+pub(crate) fn check_converted(
+    array: &ArrayFile,
+    values: &[f32],
+    first: usize,
+    dim: usize,
+    of: RowsOf,
+) -> Result<()> {
     let Some(position) = values.iter().position(|value| !value.is_finite()) else {
         return Ok(());
     };
@@ -163,7 +205,7 @@ pub(crate) fn check_converted(array: &ArrayFile, values: &[f32], first: usize, d
     let bytes = &array.value_bytes()[8 * element..8 * (element + 1)];
     let found = format!("{:?}", bytemuck::pod_read_unaligned::<f64>(bytes));
     let expected = "finite numbers of 32 bits: replace NaN, infinite and larger values before saving";
-    Err(array.bad_value("a feature of node", element / dim, expected, found).into())
+    Err(array.bad_value(of.value(), element / dim, expected, found).into())
 }
 
 fn converted(array: &ArrayFile, to: &str) -> Note {

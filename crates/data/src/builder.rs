@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use kiln_feature::{
-    DenseFeatures, FeatureArray, FeatureStore, Labels, Preparation, PreparationStep, TargetValues, Targets,
+    DenseFeatures, EdgeFeatures, FeatureArray, FeatureStore, Labels, Preparation, PreparationStep,
+    TargetValues, Targets,
 };
 use kiln_graph::{Csc, CscBuilder, Duplicates, ItemId, NodeId, SharedArray, symmetrize};
 
 use crate::dataset::{Dataset, Split};
+use crate::edge_features::in_csc_order;
 use crate::error::{BuildError, Result};
 use crate::node_names::NodeNames;
 
@@ -37,6 +39,7 @@ pub struct DatasetBuilder<'a> {
     edges: Option<Edges<'a>>,
     edge_weights: Option<&'a [f32]>,
     edge_types: Option<&'a [u8]>,
+    edge_features: Option<(FeatureArray, usize)>,
     symmetrize: bool,
     features: Option<Features>,
     targets: Option<GivenTargets>,
@@ -77,6 +80,7 @@ impl Dataset {
             edges: None,
             edge_weights: None,
             edge_types: None,
+            edge_features: None,
             symmetrize: false,
             features: None,
             targets: None,
@@ -109,7 +113,30 @@ impl<'a> DatasetBuilder<'a> {
         Self { edge_types: Some(types), ..self }
     }
 
-    /// Adds the reverse of each edge, with its weight and type, and removes duplicates: the graph becomes undirected.
+    /// Sets the features of the edges, `[n_edges, dim]`, row-major, with a row per edge of the edge list; in the set they
+    /// are in CSC order. For a graph that is already built ([`DatasetBuilder::graph`]), the rows are in its CSC order and
+    /// are moved into the set. The element types are those of [`DatasetBuilder::features`].
+    ///
+    /// ```
+    /// use kiln_data::Dataset;
+    /// use kiln_feature::FeatureArray;
+    /// let (srcs, dsts) = (vec![2, 0], vec![1, 1]);
+    /// let data = Dataset::builder(3)
+    ///     .edges(&srcs, &dsts)
+    ///     .edge_features(vec![0.5, 1.5], 1)
+    ///     .features(vec![0.0; 3], 1)
+    ///     .build()?;
+    /// // The edge from node 0 is the first one into node 1.
+    /// let rows = data.edge_features.map(|features| features.rows().clone());
+    /// assert!(matches!(rows, Some(FeatureArray::F32(rows)) if rows[..] == [1.5, 0.5]));
+    /// # Ok::<(), kiln_data::Error>(())
+    /// ```
+    pub fn edge_features(self, rows: impl Into<FeatureArray>, dim: usize) -> Self {
+        Self { edge_features: Some((rows.into(), dim)), ..self }
+    }
+
+    /// Adds the reverse of each edge, with its weight, type and features, and removes duplicates: the graph becomes
+    /// undirected.
     pub fn symmetrize(self) -> Self {
         Self { symmetrize: true, ..self }
     }
@@ -182,7 +209,7 @@ impl<'a> DatasetBuilder<'a> {
     /// [`Error::Feature`](crate::Error::Feature) if the features are not a whole number of rows or a label is out of
     /// range.
     pub fn build(mut self) -> Result<Dataset> {
-        let graph = self.build_graph()?;
+        let (graph, edge_features) = self.build_graph()?;
         let features = match self.features.take().ok_or(missing("features", ".features(x, dim)"))? {
             Features::Rows { rows, dim } => Arc::new(DenseFeatures::new(rows, dim)?),
             Features::Source(source) => source,
@@ -202,7 +229,7 @@ impl<'a> DatasetBuilder<'a> {
             name: self.name,
             graph,
             features,
-            edge_features: None,
+            edge_features,
             labels,
             target_values,
             links: None,
@@ -239,10 +266,20 @@ impl<'a> DatasetBuilder<'a> {
         Ok((targets, split))
     }
 
-    fn build_graph(&self) -> Result<Arc<Csc>> {
+    /// Returns the graph and the edge features in its order.
+    fn build_graph(&mut self) -> Result<(Arc<Csc>, Option<EdgeFeatures>)> {
         let n_types = self.edge_type_names.len();
-        let graph = match self.edges.as_ref().ok_or(missing("edges", ".edges(&srcs, &dsts)"))? {
-            Edges::List { srcs, dsts } => Arc::new(self.csc_builder().build(srcs, dsts)?),
+        let rows = self.edge_features.take().map(|(rows, dim)| EdgeFeatures::new(rows, dim)).transpose()?;
+        let (graph, rows) = match self.edges.as_ref().ok_or(missing("edges", ".edges(&srcs, &dsts)"))? {
+            Edges::List { srcs, dsts } => match rows {
+                None => (Arc::new(self.csc_builder().build(srcs, dsts)?), None),
+                Some(rows) => {
+                    check_edge_rows(&rows, srcs.len() as u64)?;
+                    let traced = self.csc_builder().build_with_origins(srcs, dsts)?;
+                    let rows = in_csc_order(&rows, &traced)?;
+                    (Arc::new(traced.graph), Some(rows))
+                }
+            },
             Edges::Graph(graph) => {
                 let edge_data = [
                     ("edge weights", self.edge_weights.is_some()),
@@ -252,9 +289,13 @@ impl<'a> DatasetBuilder<'a> {
                     return Err(BuildError::EdgeDataOfGraph { what }.into());
                 }
                 check_length("nodes of the graph", "node of the dataset", self.n_nodes, graph.n_nodes())?;
+                if let Some(rows) = &rows {
+                    check_edge_rows(rows, graph.n_edges())?;
+                }
                 match self.symmetrize {
-                    true => Arc::new(symmetrize(graph)?),
-                    false => graph.clone(),
+                    true if rows.is_some() => return Err(BuildError::SymmetrizedEdgeFeatures.into()),
+                    true => (Arc::new(symmetrize(graph)?), None),
+                    false => (graph.clone(), rows),
                 }
             }
         };
@@ -264,7 +305,7 @@ impl<'a> DatasetBuilder<'a> {
                 let (what, per) = ("edge type names", "type");
                 Err(BuildError::Length { what, per, expected: usize::from(largest) + 1, got: n_types }.into())
             }
-            _ => Ok(graph),
+            _ => Ok((graph, rows)),
         }
     }
 
@@ -292,6 +333,10 @@ fn check_length(what: &'static str, per: &'static str, expected: usize, got: usi
         true => Ok(()),
         false => Err(BuildError::Length { what, per, expected, got }.into()),
     }
+}
+
+fn check_edge_rows(rows: &EdgeFeatures, n_edges: u64) -> Result<()> {
+    check_length("edge feature rows", "edge", n_edges as usize, rows.n_edges() as usize)
 }
 
 /// Returns the fields of a set for these targets: the classes, empty for target values, and the values.

@@ -7,6 +7,7 @@ use kiln_graph::{Csc, NodeId};
 use kiln_store::Error as StoreError;
 use kiln_store::paths::find;
 
+use crate::edge_features::check_edge_features;
 use crate::graph_folder::NEGATIVES;
 use crate::limits::bad_dim;
 use crate::{Dataset, Error, LinkSplitError, LinkTargets, NodeNames, Note, Result, Split};
@@ -30,7 +31,7 @@ pub(crate) enum Place<'a> {
 impl Place<'_> {
     /// Returns the path that an error message contains. In a folder, this is the path of the first of `names` that
     /// exists, or of `names[0]` if none exists.
-    fn file(&self, names: &[&str]) -> PathBuf {
+    pub(crate) fn file(&self, names: &[&str]) -> PathBuf {
         match self {
             Self::Set(name) => name.to_path_buf(),
             Self::Folder(folder) => find(folder, names).unwrap_or_else(|| folder.join(names[0])),
@@ -147,6 +148,9 @@ pub(crate) fn check_values(data: &Dataset, place: Place<'_>) -> Result<()> {
     check_graph(&data.graph, &data.edge_type_names, place)?;
     data.targets().validate().map_err(|error| place.located(error.into()))?;
     check_features(&*data.features, place)?;
+    if let Some(features) = &data.edge_features {
+        check_edge_features(features, data.graph.n_edges(), place)?;
+    }
     if let Some(links) = &data.links {
         check_links(links, data.graph.n_nodes(), place)?;
     }
@@ -271,7 +275,13 @@ fn check_finite(values: &[f32], file: &str, what: &'static str, place: Place<'_>
     }
 }
 
-fn not_finite(file: &str, what: &'static str, position: u64, found: f32, place: Place<'_>) -> Error {
+pub(crate) fn not_finite(
+    file: &str,
+    what: &'static str,
+    position: u64,
+    found: f32,
+    place: Place<'_>,
+) -> Error {
     place.bad(file, what, position, "finite numbers: replace NaN and infinite values before saving", found)
 }
 

@@ -12,6 +12,7 @@
 //! | before that, labels and split of GraphBolt and OGB folders | 16 per node |
 //! | or target values and split | 4 per node, and 5 per value |
 //! | edges, and later features, of an OGB folder of archives | the size of the array |
+//! | an edge list with edge features, which is not sorted in buckets | 48 per edge (96 to symmetrize), 24 per node, 1 MiB per thread |
 //! | features of an OGB folder that are means of edge features | 12 per value, and 8 per node |
 //! | one bucket of edges, or the buffers of the buckets' files | the remainder |
 //! | chunks and buffers | 499,712 |
@@ -25,6 +26,7 @@
 //! [`CscBuilder`]: kiln_graph::CscBuilder
 
 mod buckets;
+mod in_memory;
 mod rest;
 mod sorting;
 
@@ -34,11 +36,13 @@ use std::path::Path;
 use kiln_feature::Targets;
 use kiln_graph::{Duplicates, LinkNegatives, SelfLoops};
 use kiln_store::array_folder::{Entries, FolderWriter};
-use kiln_store::paths::is_there;
-use kiln_store::{check_count, io_error};
+use kiln_store::paths::{find, is_there};
+use kiln_store::{ArrayFile, check_count, io_error};
 
 use self::buckets::{FIXED_BYTES, LEAST_ROOM, Written, write_csc};
+use self::in_memory::write_with_rows;
 use self::rest::{Sizes, check_memory, copy_graph, copy_rest, copy_stored, n_nodes_of, refuse_options};
+use crate::edge_features::EDGE_FEATURES;
 use crate::edges::{EdgeList, edge_list_of};
 use crate::format::manifest::{self, Manifest};
 use crate::graph_folder::write_link_targets;
@@ -138,15 +142,18 @@ impl fmt::Display for ConvertReport {
 ///
 /// `edges.npy` has the shape `[2, n_edges]` or `[n_edges, 2]`, row-major or column-major; `src.npy` and `dst.npy`
 /// have the shape `[n_edges]`. All of them contain integers. A text file has a source, a destination and optionally a
-/// weight in each line; a header, whose fields start with a letter or `_`, is skipped. `weights.npy` (`f32`) and
-/// `edge_types.npy` (`u8`) beside an edge list have the order of the list.
+/// weight in each line; a header, whose fields start with a letter or `_`, is skipped. `weights.npy` (`f32`),
+/// `edge_types.npy` (`u8`) and `edge_features.npy` (`[n_edges, dim]`) beside an edge list have the order of the list. A
+/// list with edge features is sorted in memory, because the rows are written in the order of the graph; the rows need
+/// not fit in memory.
 ///
 /// # Errors
 /// Returns [`kiln_store::Error::NotEmpty`] if the output exists and is not an empty folder, before any work;
 /// [`Error::Memory`] if the memory limit is too small, with the smallest sufficient limit;
 /// [`kiln_store::Error::Missing`] or [`Error::Unrecognised`] if the input is not a data set; [`Error::WrongKind`] if
 /// the input is a graph classification set; [`Error::BadParameter`] if an option for edge lists is set but the edges of
-/// the input are in CSC order, or if the edge list changes during the conversion; and [`kiln_store::Error::BadValue`],
+/// the input are in CSC order, if self loops should be added to an edge list with edge features, or if the edge list
+/// changes during the conversion; and [`kiln_store::Error::BadValue`],
 /// [`kiln_store::Error::BadLine`], [`kiln_store::Error::Npy`], [`kiln_store::Error::Inconsistent`],
 /// [`kiln_store::Error::Metadata`], [`Error::Unsupported`], [`kiln_store::Error::HashMismatch`] or
 /// [`kiln_store::Error::Io`] if the input is invalid or cannot be read. An error leaves no output behind.
@@ -193,7 +200,10 @@ pub fn convert(
     notes.extend(list.notes.iter().cloned());
     let n_nodes = count_nodes(&list, n_nodes_of(input)?, options)?;
     let sizes = copy_rest(input, n_nodes, &mut set, &mut notes)?;
-    let written = write_csc(&list, 0, n_nodes, options, &mut set)?;
+    let written = match find(input, &[EDGE_FEATURES]) {
+        Some(rows) => write_with_rows(&list, &ArrayFile::open(rows)?, n_nodes, options, &mut set)?,
+        None => write_csc(&list, 0, n_nodes, options, &mut set)?,
+    };
     commit(set, name_of(input), n_nodes, written, sizes, notes)
 }
 

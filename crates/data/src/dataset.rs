@@ -219,13 +219,14 @@ impl Dataset {
         Ok(nodes.into())
     }
 
-    /// Copies the graph and the features into the process's memory if they are mapped. This takes time and memory in
+    /// Copies the graph and the features of nodes and edges into the process's memory if they are mapped. This takes time and memory in
     /// proportion to the size of the set. With an allocator that uses huge pages, random reads are faster than in the
     /// mapped set, since they cause fewer TLB misses.
     pub fn in_memory(self) -> Self {
         let graph = Arc::new(self.graph.in_memory());
         let features = self.features.in_memory().unwrap_or(self.features);
-        Self { graph, features, ..self }
+        let edge_features = self.edge_features.as_ref().map(EdgeFeatures::in_memory);
+        Self { graph, features, edge_features, ..self }
     }
 
     /// Returns the set with each feature column shifted and scaled to mean 0 and standard deviation 1, as 32-bit
@@ -284,8 +285,16 @@ impl Dataset {
     /// reverse of an edge has its weight and edge type.
     ///
     /// # Errors
-    /// Returns [`Error::Graph`](crate::Error::Graph) if the graph is damaged.
+    /// Returns [`Error::Graph`](crate::Error::Graph) if the graph is damaged, and
+    /// [`Error::NoEdgeFeatures`](crate::Error::NoEdgeFeatures) if edges have features:
+    /// [`DatasetBuilder::symmetrize`](crate::DatasetBuilder::symmetrize) adds reverse edges with the features of their
+    /// edges.
     pub fn symmetrize(self) -> Result<Self> {
+        self.refuse_edges_without_features(
+            "reverse edges",
+            "symmetrize the edge list when the set is built (DatasetBuilder::symmetrize) or converted \
+             (kiln data convert --symmetrize), or remove the edge features (edge_features: None)",
+        )?;
         let graph = Arc::new(symmetrize(&self.graph)?);
         Ok(Self { graph, ..self }.prepared(Some(PreparationStep::Symmetrize)))
     }
@@ -296,11 +305,19 @@ impl Dataset {
     /// `self loop`.
     ///
     /// # Errors
-    /// Returns [`Error::Graph`](crate::Error::Graph) if the graph is damaged, or if it has an edge of type 255.
+    /// Returns [`Error::Graph`](crate::Error::Graph) if the graph is damaged, or if it has an edge of type 255, and
+    /// [`Error::NoEdgeFeatures`](crate::Error::NoEdgeFeatures) if edges have features and a loop must be added.
     pub fn add_self_loops(mut self) -> Result<Self> {
         // A type without edges may have a name, which the loops must not take over.
         let loop_type = self.n_edge_types().unwrap_or(0);
         let graph = add_self_loops_of_type(&self.graph, loop_type)?;
+        if self.graph.n_edges() < graph.n_edges() {
+            self.refuse_edges_without_features(
+                "self loops",
+                "add the loops and their rows to the edge list before the set is built, or remove the edge features \
+                 (edge_features: None)",
+            )?;
+        }
         // Loops of a new type were added if the number of types grew.
         if !self.edge_type_names.is_empty() && self.graph.n_edge_types() < graph.n_edge_types() {
             self.edge_type_names.resize(loop_type, String::new());
@@ -312,7 +329,7 @@ impl Dataset {
     }
 
     /// Reads all data once and checks what opening a mapped set does not: that edges and targets are in range, that
-    /// weights and features are finite, and that the split's nodes exist and have targets. Returns notes, for example
+    /// weights and features are finite, that there is a row per edge, and that the split's nodes exist and have targets. Returns notes, for example
     /// about splits that overlap. For a set on disk, [`format::verify`](crate::format::verify) performs these checks
     /// and names the files in its errors.
     ///
@@ -334,6 +351,14 @@ impl Dataset {
         let mut notes = Vec::new();
         check_split(Place::Set(self.name.as_ref()), &self.split, &self.targets(), &mut notes)?;
         Ok(notes)
+    }
+
+    /// Returns an error if edges have features.
+    fn refuse_edges_without_features(&self, added: &'static str, instead: &'static str) -> Result<()> {
+        match self.edge_features {
+            Some(_) => Err(Error::NoEdgeFeatures { name: self.name.clone(), added, instead }),
+            None => Ok(()),
+        }
     }
 
     /// Appends a step to the record of the preparation.

@@ -20,18 +20,20 @@ mod verify;
 use std::path::Path;
 
 use bytemuck::Pod;
-use kiln_feature::{FeatureStore, Targets};
+use kiln_feature::{EdgeFeatures, FeatureArray, FeatureStore, Targets};
 use kiln_graph::Csc;
 use kiln_store::array_folder::{ElementType, Entries, FolderWriter};
 use kiln_store::check_count;
 
 use self::manifest::Manifest;
 use self::set::Set;
+use crate::arrays::RowsOf;
 use crate::check::for_each_rows;
+use crate::edge_features::EDGE_FEATURES;
 use crate::graph_folder::{
     TARGETS, class_names_to_write, push_rows, read_graph, row_element_type, write_link_targets,
 };
-use crate::{Dataset, Result, Split};
+use crate::{Dataset, Error, Result, Split};
 
 pub(crate) use self::copy::copy;
 pub use self::verify::{VerifyReport, verify};
@@ -63,7 +65,7 @@ pub fn open_graph(folder: impl AsRef<Path>) -> Result<Csc> {
 }
 
 /// Returns the SHA-256, in lower-case hexadecimal, of all training data of a set in the kiln format, which may be a
-/// graph without node data: topology, features, labels and split, but no names. It is computed from the manifest,
+/// graph without node data: topology, features of nodes and edges, labels and split, but no names. It is computed from the manifest,
 /// which contains the hashes of the files, so the time does not depend on the size of the set.
 ///
 /// The files are assumed to match the manifest; [`verify`] checks that. The hash differs from [`Dataset::hash`] for the
@@ -97,7 +99,11 @@ pub fn hash(folder: impl AsRef<Path>) -> Result<String> {
 /// cannot be read; and [`kiln_store::Error::Io`] if writing fails.
 pub fn write(data: &Dataset, folder: impl AsRef<Path>) -> Result<()> {
     let n_nodes = data.graph.n_nodes();
-    check_count(&data.name, "the number of feature rows", n_nodes, data.features.n_rows())?;
+    check_count(&data.name, RowsOf::Nodes.count(), n_nodes, data.features.n_rows())?;
+    if let Some(features) = &data.edge_features {
+        let (n_edges, n_rows) = (data.graph.n_edges() as usize, features.n_edges() as usize);
+        check_count(&data.name, RowsOf::Edges.count(), n_edges, n_rows)?;
+    }
     let targets = data.targets();
     check_count(&data.name, "the number of labels", n_nodes, targets.len())?;
     if !data.names.is_empty() {
@@ -118,6 +124,9 @@ pub fn write(data: &Dataset, folder: impl AsRef<Path>) -> Result<()> {
     manifest.check_counts(&manifest::path_in(folder.as_ref()))?;
     let mut set = FolderWriter::create(folder.as_ref())?;
     write_graph(&mut set, &data.graph)?;
+    if let Some(features) = &data.edge_features {
+        write_edge_features(&mut set, features)?;
+    }
     write_features(&mut set, &*data.features)?;
     write_targets(&mut set, &targets, &data.split)?;
     if let Some(links) = &data.links {
@@ -130,7 +139,7 @@ pub fn write(data: &Dataset, folder: impl AsRef<Path>) -> Result<()> {
     manifest.commit(set)
 }
 
-fn write_graph(set: &mut FolderWriter, graph: &Csc) -> Result<()> {
+pub(crate) fn write_graph(set: &mut FolderWriter, graph: &Csc) -> Result<()> {
     set.put("indptr.npy", ElementType::U64, graph.indptr())?;
     set.put("indices.npy", ElementType::U32, graph.indices())?;
     if let Some(weights) = graph.weights() {
@@ -140,6 +149,17 @@ fn write_graph(set: &mut FolderWriter, graph: &Csc) -> Result<()> {
         set.put("edge_types.npy", ElementType::U8, types)?;
     }
     Ok(())
+}
+
+fn write_edge_features(set: &mut FolderWriter, features: &EdgeFeatures) -> Result<()> {
+    let mut rows = set.rows(EDGE_FEATURES, row_element_type(features.dtype())?, features.dim())?;
+    match features.rows() {
+        FeatureArray::F32(values) => rows.push(values)?,
+        FeatureArray::F16(values) => rows.push(values)?,
+        FeatureArray::BF16(values) => rows.push(values)?,
+        other => return Err(Error::unknown_row_type(other.dtype())),
+    }
+    Ok(set.add(rows)?)
 }
 
 /// Writes the file of classes or of target values, and the split.

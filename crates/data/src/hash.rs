@@ -3,7 +3,7 @@
 use std::fmt;
 
 use bytemuck::Pod;
-use kiln_feature::{FeatureBuffer, FeatureStore, Labels, Targets};
+use kiln_feature::{EdgeFeatures, FeatureArray, FeatureBuffer, FeatureStore, Labels, Targets};
 use kiln_graph::{Csc, GraphId, ItemId};
 use kiln_store::Hasher;
 
@@ -14,13 +14,13 @@ use crate::{Dataset, Error, GraphDataset, LinkTargets, Result, Split};
 const START: &str = "kiln data 1\n";
 
 impl Dataset {
-    /// Returns the SHA-256, in lower-case hexadecimal, of all training data: topology, features with their stored
-    /// element type, labels and split. Every change of a value changes the hash. The name, the notes and the names of
+    /// Returns the SHA-256, in lower-case hexadecimal, of all training data: topology, features of nodes and edges with
+    /// their stored element type, labels and split. Every change of a value changes the hash. The name, the notes and the names of
     /// nodes, classes and edge types are not hashed, and mapped and in-memory arrays have the same hash.
     ///
     /// The hashed bytes are the line `kiln data 1`, and then for each of these arrays a line of its name, element
-    /// type and lengths, and its values, little-endian: `indptr u64 N+1`, `indices u32 M`, if present `weights f32 M`
-    /// and `edge_types u8 M`, then `features f32 NxD` (or `f16`, `bf16`), or for sparse ones `features_indptr u64
+    /// type and lengths, and its values, little-endian: `indptr u64 N+1`, `indices u32 M`, if present `weights f32 M`,
+    /// `edge_types u8 M` and `edge_features f32 MxE` (or `f16`, `bf16`), then `features f32 NxD` (or `f16`, `bf16`), or for sparse ones `features_indptr u64
     /// N+1`, `features_indices u32 K` and `features_data f32 KxD` (D is the number of columns), then `labels i32 NxC`
     /// (C is the number of classes), or `targets u8 NxK` for K labels per node, or `targets f32 NxK` for regression,
     /// then `train u32 P`, `val u32 Q`, `test u32 R`. If the set has links, `link_srcs u32 L`, `link_dsts u32 L` and the
@@ -37,6 +37,9 @@ impl Dataset {
     pub fn hash(&self) -> Result<String> {
         let mut hasher = ArrayHasher::new();
         hasher.graph(&self.graph);
+        if let Some(features) = &self.edge_features {
+            hasher.edge_features(features)?;
+        }
         hasher.features(&*self.features)?;
         hasher.targets(&self.targets());
         for (name, nodes) in self.split.parts() {
@@ -133,6 +136,18 @@ impl ArrayHasher {
         if let Some(types) = graph.edge_types() {
             self.array("edge_types", "u8", types.len(), types);
         }
+    }
+
+    fn edge_features(&mut self, features: &EdgeFeatures) -> Result<()> {
+        let lengths = format!("{}x{}", features.n_edges(), features.dim());
+        self.line("edge_features", features.dtype().name(), lengths);
+        match features.rows() {
+            FeatureArray::F32(values) => self.values(values),
+            FeatureArray::F16(values) => self.values(values),
+            FeatureArray::BF16(values) => self.values(values),
+            other => return Err(Error::unknown_row_type(other.dtype())),
+        }
+        Ok(())
     }
 
     fn features(&mut self, features: &dyn FeatureStore) -> Result<()> {

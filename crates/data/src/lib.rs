@@ -25,6 +25,7 @@ pub mod convert;
 mod dataset;
 mod dataset_format;
 mod draws;
+mod edge_features;
 mod edges;
 mod error;
 pub mod format;

@@ -5,10 +5,15 @@ mod targets;
 
 use std::sync::Arc;
 
+use kiln_feature::EdgeFeatures;
 use kiln_graph::{Csc, LinkId, LinkNegatives, Links, NodeId};
 
+use kiln_store::check_count;
+
+use self::random::sorted;
 pub use self::random::{LinkDirection, LinkSplitConfig};
 pub use self::targets::LinkTargets;
+use crate::arrays::RowsOf;
 use crate::{Dataset, Note, Result, Split};
 
 /// A split for link prediction: the graph that passes messages, and the links for training, validation and test. Cloning
@@ -31,6 +36,8 @@ use crate::{Dataset, Note, Result, Split};
 #[derive(Debug, Clone)]
 pub struct LinkSplit {
     message: Arc<Csc>,
+    /// The features of the edges of `message`.
+    edge_features: Option<EdgeFeatures>,
     targets: LinkTargets,
 }
 
@@ -51,23 +58,42 @@ impl LinkSplit {
             true => message,
             false => Arc::new(message.sort_neighbors()?),
         };
-        Ok(Self { message, targets })
+        Ok(Self { message, edge_features: None, targets })
     }
 
     /// Returns the split of a data set: its own ([`Dataset::links`]) with its graph, or else a random split of its edges.
+    /// The split has the features of the edges of its graph, if the set has them: as in the set, or in memory if the graph
+    /// has other edges or another order.
     ///
     /// # Errors
-    /// Returns the errors of [`LinkSplit::new`] and [`LinkSplit::random`].
+    /// Returns the errors of [`LinkSplit::new`] and [`LinkSplit::random`], and [`kiln_store::Error::Inconsistent`] if the
+    /// set has another number of rows than of edges.
     pub fn of_dataset(data: &Dataset, config: &LinkSplitConfig, seed: u64) -> Result<Self> {
-        match &data.links {
-            Some(targets) => Self::new(data.graph.clone(), (**targets).clone()),
-            None => Self::random(&data.graph, config, seed),
+        let (graph, features) = (&data.graph, data.edge_features.as_ref());
+        if let Some(features) = features {
+            let (n_edges, n_rows) = (graph.n_edges() as usize, features.n_edges() as usize);
+            check_count(&data.name, RowsOf::Edges.count(), n_edges, n_rows)?;
         }
+        let Some(targets) = &data.links else { return Self::random_of(graph, features, config, seed) };
+        let (message, edge_features) = match features {
+            Some(features) if !graph.has_sorted_neighbors() => {
+                let (message, features) = sorted(graph, features)?;
+                (Arc::new(message), features)
+            }
+            features => (graph.clone(), features.cloned()),
+        };
+        Ok(Self { edge_features, ..Self::new(message, (**targets).clone())? })
     }
 
     /// Returns the graph that passes messages. The neighbours of each node ascend.
     pub fn message(&self) -> &Arc<Csc> {
         &self.message
+    }
+
+    /// Returns the features of the edges of [`LinkSplit::message`], if [`LinkSplit::of_dataset`] has split a set whose edges
+    /// have features.
+    pub fn edge_features(&self) -> Option<&EdgeFeatures> {
+        self.edge_features.as_ref()
     }
 
     /// Returns the links with their split and their negatives.

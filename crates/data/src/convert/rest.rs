@@ -9,8 +9,9 @@ use kiln_store::paths::{find, is_there, required};
 use kiln_store::{ArrayFile, Npz, check_count};
 
 use super::buckets::FIXED_BYTES;
-use crate::arrays::{check_converted, label_of, node_of, row_shape};
+use crate::arrays::{RowsOf, check_converted, label_of, node_of, row_shape};
 use crate::check::{Place, VALUES_AT_ONCE, check_split};
+use crate::edge_features::EDGE_FEATURES;
 use crate::graph_folder::{TARGETS, write_link_targets};
 use crate::limits::{bad_dim, check_n_classes};
 use crate::readers::edge_means::MeanRows;
@@ -99,7 +100,11 @@ pub(super) fn copy_graph(folder: &Path, set: &mut FolderWriter) -> Result<[usize
         }
     }
     let graph = open_graph(set.folder(), Place::Folder(folder), &mut Vec::new())?;
-    Ok([graph.n_nodes(), graph.n_edges() as usize])
+    let n_edges = graph.n_edges() as usize;
+    if let Some(path) = find(folder, &[EDGE_FEATURES]) {
+        copy_dense(&ArrayFile::open(path)?, RowsOf::Edges, n_edges, set)?;
+    }
+    Ok([graph.n_nodes(), n_edges])
 }
 
 /// Copies dense or sparse features and returns the number of columns.
@@ -109,19 +114,14 @@ fn copy_features(folder: &Path, n_nodes: usize, set: &mut FolderWriter) -> Resul
     if !path.ends_with("features.npy") {
         return copy_sparse(folder, &array, n_nodes, set);
     }
-    copy_dense(&array, n_nodes, set)
+    copy_dense(&array, RowsOf::Nodes, n_nodes, set)
 }
 
 /// Copies the rows of a dense array and returns the number of columns.
-fn copy_dense(array: &ArrayFile, n_nodes: usize, set: &mut FolderWriter) -> Result<usize> {
+fn copy_dense(array: &ArrayFile, of: RowsOf, n_expected: usize, set: &mut FolderWriter) -> Result<usize> {
     let (n_rows, dim) = row_shape(array)?;
-    check_count(array.path(), "the number of feature rows", n_nodes, n_rows)?;
-    let dtype = match array.dtype() {
-        DType::F16 => ElementType::F16,
-        DType::F32 | DType::F64 => ElementType::F32,
-        _ => return Err(array.wrong_type("<f4 or <f2").into()),
-    };
-    let mut rows = set.rows("features.npy", dtype, dim)?;
+    check_count(array.path(), of.count(), n_expected, n_rows)?;
+    let mut rows = set.rows(of.file(), written_type(array)?, dim)?;
     if array.dtype() != DType::F64 {
         copy_values(array, rows, set)?;
         return Ok(dim);
@@ -129,11 +129,20 @@ fn copy_dense(array: &ArrayFile, n_nodes: usize, set: &mut FolderWriter) -> Resu
     for (chunk, bytes) in array.value_bytes().chunks(8 * VALUES_AT_ONCE).enumerate() {
         let values = bytes.chunks_exact(8).map(|bytes| bytemuck::pod_read_unaligned::<f64>(bytes) as f32);
         let values: Vec<f32> = values.collect();
-        check_converted(array, &values, chunk * VALUES_AT_ONCE, dim)?;
+        check_converted(array, &values, chunk * VALUES_AT_ONCE, dim, of)?;
         rows.push(&values)?;
     }
     set.add(rows)?;
     Ok(dim)
+}
+
+/// Returns the element type in which the feature rows of an array are written.
+pub(super) fn written_type(array: &ArrayFile) -> Result<ElementType> {
+    match array.dtype() {
+        DType::F16 => Ok(ElementType::F16),
+        DType::F32 | DType::F64 => Ok(ElementType::F32),
+        _ => Err(array.wrong_type("<f4 or <f2").into()),
+    }
 }
 
 /// Checks that an array of an archive and a conversion's buffers together fit the memory limit, since such an array is
@@ -166,8 +175,10 @@ pub(super) fn check_memory(source: &Source, n_nodes: usize, memory_bytes: u64) -
 /// Copies the feature rows of a set in the format of another library and returns the number of columns.
 pub(super) fn copy_stored(features: &Source, n_nodes: usize, set: &mut FolderWriter) -> Result<usize> {
     match features {
-        Source::Mapped(array) => copy_dense(array, n_nodes, set),
-        Source::Member { archive, name } => copy_dense(&Npz::open(archive)?.array(name)?, n_nodes, set),
+        Source::Mapped(array) => copy_dense(array, RowsOf::Nodes, n_nodes, set),
+        Source::Member { archive, name } => {
+            copy_dense(&Npz::open(archive)?.array(name)?, RowsOf::Nodes, n_nodes, set)
+        }
         Source::Table(path) => copy_lines(path, n_nodes, set),
         Source::EdgeMeans(means) => {
             let MeanRows { values, dim } = means.read(n_nodes)?;

@@ -1,6 +1,7 @@
 use std::path::{Path, PathBuf};
 
-use kiln_graph::{Csc, CscBuilder, Links};
+use kiln_feature::EdgeFeatures;
+use kiln_graph::{Csc, CscBuilder, Links, TracedGraph};
 use kiln_store::Error as StoreError;
 use kiln_store::npy::DType;
 use kiln_store::paths::{find, is_there, required};
@@ -10,6 +11,8 @@ use kiln_store::{ArrayFile, check_count};
 use super::arrays::EdgeArrays;
 use super::source::{EdgeChunk, EdgeData, EdgeSource};
 use super::table::EdgeTable;
+use crate::arrays::{RowsOf, row_shape, rows_of};
+use crate::edge_features::in_csc_order;
 use crate::{Error, Note, Result};
 
 /// The files that may contain an edge list, for error messages.
@@ -140,21 +143,68 @@ impl EdgeList {
         Ok(n_nodes)
     }
 
-    /// Builds the graph in memory and adds a note that recommends a conversion. `memory_bytes` is the limit of
-    /// [`Self::build`].
-    pub(crate) fn build_noted(self, n_nodes: usize, memory_bytes: u64, notes: &mut Vec<Note>) -> Result<Csc> {
-        let graph = self.build(n_nodes, CscBuilder::new(n_nodes), memory_bytes)?;
+    /// Builds the graph in memory and adds a note that recommends a conversion. `rows` are the edge features, in the order
+    /// of the list; they are returned in CSC order. `memory_bytes` is the limit of [`Self::build`].
+    pub(crate) fn build_noted(
+        self,
+        n_nodes: usize,
+        memory_bytes: u64,
+        rows: Option<ArrayFile>,
+        notes: &mut Vec<Note>,
+    ) -> Result<(Csc, Option<EdgeFeatures>)> {
+        let builder = CscBuilder::new(n_nodes);
+        let (graph, features) = match rows {
+            None => (self.build(n_nodes, builder, memory_bytes)?, None),
+            Some(rows) => {
+                let n_rows = row_shape(&rows)?.0;
+                let (traced, n_edges) = self.build_traced(n_nodes, builder, memory_bytes)?;
+                check_count(rows.path(), RowsOf::Edges.count(), n_edges, n_rows)?;
+                let features = in_csc_order(&rows_of(&rows, RowsOf::Edges, notes)?.into(), &traced)?;
+                (traced.graph, Some(features))
+            }
+        };
         notes.extend(self.notes);
         let to = "a graph in memory: convert the folder once (kiln data convert) to have it mapped";
         let from = format!("{} edges of a list", graph.n_edges());
         notes.push(Note::Converted { path: self.path, from, to: to.into() });
-        Ok(graph)
+        Ok((graph, features))
     }
 
     /// Builds the graph of the edges with `builder`, which must be for `n_nodes` nodes. The edges of a compressed
     /// list may take at most `memory_bytes` while they are read, since a few compressed bytes can contain any number of
     /// edges.
     pub(crate) fn build(&self, n_nodes: usize, builder: CscBuilder<'_>, memory_bytes: u64) -> Result<Csc> {
+        let all = self.read(n_nodes, memory_bytes)?;
+        Ok(self.with_edge_data(builder, &all).build(&all.srcs, &all.dsts)?)
+    }
+
+    /// Returns the graph of [`Self::build`] with the positions of its edges in the list, and the number of edges of the
+    /// list.
+    pub(crate) fn build_traced(
+        &self,
+        n_nodes: usize,
+        builder: CscBuilder<'_>,
+        memory_bytes: u64,
+    ) -> Result<(TracedGraph, usize)> {
+        let all = self.read(n_nodes, memory_bytes)?;
+        let traced = self.with_edge_data(builder, &all).build_with_origins(&all.srcs, &all.dsts)?;
+        Ok((traced, all.len()))
+    }
+
+    fn with_edge_data<'a>(&self, builder: CscBuilder<'a>, all: &'a EdgeChunk) -> CscBuilder<'a> {
+        let EdgeData { weights, edge_types } = self.edge_data();
+        let mut builder = builder;
+        if weights {
+            builder = builder.weights(&all.weights);
+        }
+        if edge_types {
+            builder = builder.edge_types(&all.edge_types);
+        }
+        builder
+    }
+
+    /// Reads all edges into memory, with the limit of [`Self::build`].
+    fn read(&self, n_nodes: usize, memory_bytes: u64) -> Result<EdgeChunk> {
         let EdgeData { weights, edge_types } = self.edge_data();
         let edge_bytes = 8 + 4 * u64::from(weights) + u64::from(edge_types);
         let most_edges = if is_gz(&self.path) { memory_bytes / edge_bytes } else { u64::MAX };
@@ -176,16 +226,7 @@ impl EdgeList {
             all.edge_types.append(&mut chunk.edge_types);
             Ok(())
         })?;
-        // The type of the new variable has a shorter lifetime than that of the parameter, so the builder can borrow the
-        // local arrays.
-        let mut builder = builder;
-        if weights {
-            builder = builder.weights(&all.weights);
-        }
-        if edge_types {
-            builder = builder.edge_types(&all.edge_types);
-        }
-        Ok(builder.build(&all.srcs, &all.dsts)?)
+        Ok(all)
     }
 }
 

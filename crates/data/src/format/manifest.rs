@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use kiln_feature::Preparation;
+use kiln_feature::{MAX_DIM, Preparation};
 use kiln_store::Hasher;
 use kiln_store::array_folder::{
     ElementType, Entries, Entry, FolderWriter, Known, bad_entry, bad_key, check_entries, check_together,
@@ -11,6 +11,7 @@ use kiln_store::array_folder::{
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
+use crate::edge_features::EDGE_FEATURES;
 use crate::graph_folder::{FEATURES, LINK_FILES, NEGATIVES, TARGETS, check_class_names, part_of};
 
 /// The manifest's file name.
@@ -66,6 +67,8 @@ enum Length {
     NodesAndOne,
     Nodes,
     Edges,
+    /// A row per edge, with any number of columns.
+    EdgesAndColumns,
     /// A row per node, with a column for each output.
     NodesAndOutputs,
     /// A row per link of a part of the split, with a column for each negative.
@@ -73,14 +76,15 @@ enum Length {
     Any,
 }
 
-use ElementType::{F32, I32, U8, U32, U64};
+use ElementType::{BF16, F16, F32, I32, U8, U32, U64};
 
 /// The files of the format except those of features, which [`FEATURES`] lists.
-const KNOWN: [(&str, &[ElementType], Length, Need); 20] = [
+const KNOWN: [(&str, &[ElementType], Length, Need); 21] = [
     ("indptr.npy", &[U64], Length::NodesAndOne, Need::Always),
     ("indices.npy", &[U32], Length::Edges, Need::Always),
     ("weights.npy", &[F32], Length::Edges, Need::Optional),
     ("edge_types.npy", &[U8], Length::Edges, Need::Optional),
+    (EDGE_FEATURES, &[F32, F16, BF16], Length::EdgesAndColumns, Need::Optional),
     (LABELS, &[I32], Length::Nodes, Need::ForTargets),
     (TARGETS, &[U8, F32], Length::NodesAndOutputs, Need::ForTargets),
     ("train.npy", &[U32], Length::Any, Need::ForNodes),
@@ -167,6 +171,7 @@ impl Manifest {
             return Err(bad_key(path, "n_classes", expected, 0).into());
         }
         self.check_negatives(path)?;
+        self.check_edge_columns(path)?;
         check_entries(path, &self.files, &[&known[..], &features[..]].concat())?;
         FEATURES.check(path, &self.files, !self.is_graph_alone())?;
         check_together(path, &self.files, &LINK_FILES)?;
@@ -184,6 +189,22 @@ impl Manifest {
             }
         }
         Ok(())
+    }
+
+    /// Checks that edge features have a number of columns that is supported.
+    fn check_edge_columns(&self, path: &Path) -> Result<()> {
+        match self.n_columns_of(EDGE_FEATURES) {
+            Some(dim) if !(1..=MAX_DIM).contains(&dim) => {
+                let expected = format!("1 to {MAX_DIM} columns");
+                Err(bad_entry(path, EDGE_FEATURES, ".shape", expected, dim).into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns the number of columns of an array of two dimensions.
+    fn n_columns_of(&self, name: &str) -> Option<usize> {
+        self.files.get(name)?.shape.get(1).copied()
     }
 
     /// Returns the shape of an array of negatives: a row for each link of its part, and the columns of the array of
@@ -212,7 +233,7 @@ impl Manifest {
     }
 
     /// Returns the files of [`KNOWN`], with the lengths that the manifest's counts require.
-    fn known(&self) -> [Known; 20] {
+    fn known(&self) -> [Known; 21] {
         let has_values = self.files.contains_key(TARGETS);
         KNOWN.map(|(name, types, length, need)| Known {
             name,
@@ -221,6 +242,7 @@ impl Manifest {
                 Length::NodesAndOne => Some(vec![self.n_nodes.saturating_add(1)]),
                 Length::Nodes => Some(vec![self.n_nodes]),
                 Length::Edges => Some(vec![self.n_edges]),
+                Length::EdgesAndColumns => Some(vec![self.n_edges, self.n_columns_of(name).unwrap_or(1)]),
                 Length::NodesAndOutputs => Some(vec![self.n_nodes, self.n_classes.unwrap_or(0)]),
                 Length::LinksAndNegatives => Some(self.shape_of_negatives(name)),
                 Length::Any => None,

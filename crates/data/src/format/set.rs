@@ -8,7 +8,8 @@ use kiln_store::array_folder::ArrayFolder;
 use super::manifest::{self, Manifest};
 use crate::builder::labels_and_values;
 use crate::graph_folder::{
-    FEATURES, class_names_of, read_graph, read_link_targets, read_rows, read_split, read_targets,
+    FEATURES, class_names_of, read_edge_features, read_graph, read_link_targets, read_rows, read_split,
+    read_targets,
 };
 use crate::{Dataset, Error, NodeNames, Result};
 
@@ -47,7 +48,7 @@ impl Set {
             name: self.manifest.name.clone(),
             graph: Arc::new(read_graph(arrays)?),
             features: read_rows(arrays, &FEATURES, dim)?,
-            edge_features: None,
+            edge_features: read_edge_features(arrays)?,
             labels,
             target_values,
             links: read_link_targets(|name| arrays.array(name))?.map(Arc::new),
@@ -63,6 +64,7 @@ impl Set {
     /// Performs the checks of [`Set::dataset`]; the set may also be a graph without node data.
     pub(super) fn check(&self) -> Result<()> {
         read_graph(&self.arrays)?;
+        read_edge_features(&self.arrays)?;
         self.manifest.dim.map_or(Ok(()), |dim| read_rows(&self.arrays, &FEATURES, dim).map(drop))
     }
 }

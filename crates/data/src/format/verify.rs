@@ -5,7 +5,8 @@ use kiln_store::paths::is_there;
 use super::manifest;
 use super::set::Set;
 use crate::check::{Place, check_graph, check_split, check_values};
-use crate::graph_folder::read_graph;
+use crate::edge_features::check_edge_features;
+use crate::graph_folder::{read_edge_features, read_graph};
 use crate::{Note, Result, npy};
 
 /// The report of [`verify`] on a valid set.
@@ -22,7 +23,7 @@ pub struct VerifyReport {
 }
 
 /// Verifies a set: the SHA-256 of each file, then that offsets never decrease, that ids, labels, columns and splits
-/// are in range, and that weights and features are finite. [`open`](super::open) checks none of this. Each file is
+/// are in range, and that weights and features (of nodes and edges) are finite. [`open`](super::open) checks none of this. Each file is
 /// read twice, once for its hash and once for its values.
 ///
 /// A folder of `.npy` files without a `kiln.json` has no hashes; only its values are checked. Arrays that [`npy::open`]
@@ -48,6 +49,9 @@ pub fn verify(folder: impl AsRef<Path>) -> Result<VerifyReport> {
     let graph = if set.manifest.is_graph_alone() {
         let graph = read_graph(&set.arrays)?;
         check_graph(&graph, &set.manifest.edge_type_names, place)?;
+        if let Some(features) = read_edge_features(&set.arrays)? {
+            check_edge_features(&features, graph.n_edges(), place)?;
+        }
         graph
     } else {
         let data = set.dataset()?;

@@ -2,13 +2,16 @@ use std::path::Path;
 use std::sync::Arc;
 
 use half::bf16;
-use kiln_feature::{DenseFeatures, FeatureArray, FeatureBuffer, FeatureDType, FeatureStore, SparseFeatures};
+use kiln_feature::{
+    DenseFeatures, EdgeFeatures, FeatureArray, FeatureBuffer, FeatureDType, FeatureStore, SparseFeatures,
+};
 use kiln_store::Error as StoreError;
 use kiln_store::array_folder::{
     ArrayFolder, ArrayWriter, ElementType, Entries, Known, bad_key, check_together, missing_entry,
 };
 
 use crate::check::{Place, check_features};
+use crate::edge_features::EDGE_FEATURES;
 use crate::{Error, Result};
 
 /// The names of the files of feature rows: one dense array, or the three arrays of a CSR matrix.
@@ -78,12 +81,28 @@ pub fn read_rows(arrays: &ArrayFolder, files: &RowFiles, dim: usize) -> Result<A
             other => Error::from(other),
         })?));
     };
-    let rows = match entry.dtype {
-        ElementType::F16 => FeatureArray::F16(arrays.values(files.dense)?),
-        ElementType::BF16 => FeatureArray::BF16(arrays.values::<bf16>(files.dense)?),
-        _ => FeatureArray::F32(arrays.values(files.dense)?),
+    Ok(Arc::new(read_dense(arrays, files.dense, entry.dtype, dim)?))
+}
+
+/// Returns the edge features in `edge_features.npy`, if the folder has them.
+pub(crate) fn read_edge_features(arrays: &ArrayFolder) -> Result<Option<EdgeFeatures>> {
+    let Some(entry) = arrays.entries().get(EDGE_FEATURES) else { return Ok(None) };
+    let dim = entry.shape.get(1).copied().unwrap_or(1);
+    Ok(Some(read_dense(arrays, EDGE_FEATURES, entry.dtype, dim)?.into()))
+}
+
+fn read_dense(
+    arrays: &ArrayFolder,
+    file: &'static str,
+    dtype: ElementType,
+    dim: usize,
+) -> Result<DenseFeatures> {
+    let rows = match dtype {
+        ElementType::F16 => FeatureArray::F16(arrays.values(file)?),
+        ElementType::BF16 => FeatureArray::BF16(arrays.values::<bf16>(file)?),
+        _ => FeatureArray::F32(arrays.values(file)?),
     };
-    Ok(Arc::new(DenseFeatures::new(rows, dim)?))
+    Ok(DenseFeatures::new(rows, dim)?)
 }
 
 /// Reads all rows and checks that the values are finite, and in a CSR matrix that the offsets and the columns are in

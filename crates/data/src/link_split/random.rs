@@ -1,10 +1,12 @@
 use std::sync::Arc;
 
-use kiln_graph::{Csc, CscBuilder, Links, NodeId};
+use kiln_feature::EdgeFeatures;
+use kiln_graph::{Csc, CscBuilder, EdgeId, Links, NodeId};
 
 use super::{LinkSplit, LinkTargets};
 use crate::Result;
 use crate::draws::Draws;
+use crate::edge_features::{position_in_list, rows_of_edges};
 use crate::error::{LinkSplitError, require};
 
 /// The settings of a random split of links.
@@ -62,6 +64,16 @@ impl LinkSplit {
     /// [`LinkSplitError::NoLinks`] if the graph has no link, [`LinkSplitError::NotUndirected`] if the links are undirected
     /// but an edge lacks its reverse, and [`Error::Graph`](crate::Error::Graph) if the graph is invalid.
     pub fn random(graph: &Csc, config: &LinkSplitConfig, seed: u64) -> Result<Self> {
+        Self::random_of(graph, None, config, seed)
+    }
+
+    /// Returns the split of [`LinkSplit::random`] with the features of the edges that stay in the graph.
+    pub(super) fn random_of(
+        graph: &Csc,
+        features: Option<&EdgeFeatures>,
+        config: &LinkSplitConfig,
+        seed: u64,
+    ) -> Result<Self> {
         check_shares(config)?;
         graph.validate()?;
         let edges = EdgeKeys { graph, dsts: graph.dsts() };
@@ -76,7 +88,8 @@ impl LinkSplit {
             Ok(pair) => roles[pair],
             Err(_) => Role::Edge,
         };
-        let message = edges.retain(|src, dst| matches!(role_of(src, dst), Role::Edge | Role::EdgeAndLink))?;
+        let is_kept = |src, dst| matches!(role_of(src, dst), Role::Edge | Role::EdgeAndLink);
+        let (message, features) = edges.retain(features, is_kept)?;
         let links = match direction {
             LinkDirection::WithReverses => edges.distinct(config.edge_type, directed_key),
             LinkDirection::Directed | LinkDirection::Undirected => pairs.clone(),
@@ -89,8 +102,15 @@ impl LinkSplit {
         };
         let (train, val, test) =
             (part(&[Role::EdgeAndLink, Role::TrainLink])?, part(&[Role::Val])?, part(&[Role::Test])?);
-        Self::new(Arc::new(message), LinkTargets::of_parts(&train, &val, &test)?)
+        let split = Self::new(Arc::new(message), LinkTargets::of_parts(&train, &val, &test)?)?;
+        Ok(Self { edge_features: features, ..split })
     }
+}
+
+/// Returns the graph with the neighbours of each node ascending, and the features of its edges in this order.
+pub(super) fn sorted(graph: &Csc, features: &EdgeFeatures) -> Result<(Csc, Option<EdgeFeatures>)> {
+    graph.validate()?;
+    EdgeKeys { graph, dsts: graph.dsts() }.retain(Some(features), |_, _| true)
 }
 
 fn check_shares(config: &LinkSplitConfig) -> Result<()> {
@@ -207,11 +227,17 @@ impl EdgeKeys<'_> {
         }
     }
 
-    /// Returns the graph with some of the edges. The neighbours of each node ascend.
-    fn retain(&self, is_kept: impl Fn(NodeId, NodeId) -> bool) -> Result<Csc> {
+    /// Returns the graph with some of the edges, and the features of these edges. The neighbours of each node ascend.
+    fn retain(
+        &self,
+        features: Option<&EdgeFeatures>,
+        is_kept: impl Fn(NodeId, NodeId) -> bool,
+    ) -> Result<(Csc, Option<EdgeFeatures>)> {
+        let mut kept = Vec::new();
         let (mut srcs, mut dsts, mut weights, mut types) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for (edge, (src, dst)) in self.pairs().enumerate() {
             if is_kept(src, dst) {
+                kept.extend(features.map(|_| EdgeId(edge as u64)));
                 srcs.push(src.0);
                 dsts.push(dst.0);
                 weights.extend(self.graph.weights().map(|weights| weights[edge]));
@@ -225,6 +251,10 @@ impl EdgeKeys<'_> {
         if self.graph.edge_types().is_some() {
             builder = builder.edge_types(&types);
         }
-        Ok(builder.build(&srcs, &dsts)?)
+        let Some(features) = features else { return Ok((builder.build(&srcs, &dsts)?, None)) };
+        let traced = builder.build_with_origins(&srcs, &dsts)?;
+        let edges = (0..kept.len()).map(|edge| kept[position_in_list(&traced, EdgeId(edge as u64)) as usize]);
+        let features = rows_of_edges(features, edges)?;
+        Ok((traced.graph, Some(features)))
     }
 }

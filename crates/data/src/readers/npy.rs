@@ -3,15 +3,16 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use kiln_feature::{FeatureStore, Labels, Preparation, SparseFeatures, Targets};
+use kiln_feature::{EdgeFeatures, FeatureStore, Labels, Preparation, SparseFeatures, Targets};
 use kiln_graph::{Csc, NodeId, SharedArray};
 use kiln_store::npy::DType;
 use kiln_store::paths::{find, required};
 use kiln_store::{ArrayFile, check_count};
 
-use crate::arrays::{nodes_of, offsets_of, row_shape, rows_of};
+use crate::arrays::{RowsOf, nodes_of, offsets_of, row_shape, rows_of};
 use crate::builder::labels_and_values;
 use crate::check::{Place, check_split};
+use crate::edge_features::EDGE_FEATURES;
 use crate::edges::edge_list_of;
 use crate::graph_folder::graph_of;
 use crate::limits::{MEMORY_BYTES, numbers};
@@ -27,6 +28,7 @@ use crate::{Dataset, NodeNames, Note, Result, Split};
 /// | `indices.npy` | the source of each edge, `[n_edges]` | i32, u32 mapped; i64, u64 copied |
 /// | `weights.npy` | the weight of each edge, `[n_edges]` (optional) | f32 |
 /// | `edge_types.npy` | the type of each edge, `[n_edges]` (optional) | u8 |
+/// | `edge_features.npy` | a row per edge, `[n_edges, dim]` (optional) | as `features.npy` |
 /// | `features.npy` | a row per node, `[n_nodes, dim]` | f32, f16 mapped; f64 copied |
 /// | `features_{indptr,indices,data}.npy` | instead: the rows as a CSR matrix | as `indptr`; i32, u32; f32 |
 /// | `labels.npy` | the class of each node, negative for none, `[n_nodes]` | i32 mapped; other integers copied |
@@ -38,8 +40,8 @@ use crate::{Dataset, NodeNames, Note, Result, Split};
 /// | `{val,test}_negative_srcs.npy` | the sources of the negatives, if not those of the links | the same |
 ///
 /// Instead of `indptr.npy` and `indices.npy`, the folder may contain an edge list in one of the forms that
-/// [`convert`](crate::convert::convert()) describes. The graph is then built in memory, and weights and types are in
-/// the order of the list. A compressed list may take at most 1 GiB; [`open_within`](crate::open_within) sets another
+/// [`convert`](crate::convert::convert()) describes. The graph is then built in memory, and weights, types and edge
+/// features are in the order of the list; edge features are copied to memory. A compressed list may take at most 1 GiB; [`open_within`](crate::open_within) sets another
 /// limit.
 ///
 /// The graph of a set with links is the message graph. A set may lack both labels and the split of nodes, for link
@@ -62,13 +64,18 @@ pub fn open(folder: impl AsRef<Path>) -> Result<Dataset> {
 pub(crate) fn open_within(folder: &Path, memory_bytes: u64) -> Result<Dataset> {
     let mut notes = Vec::new();
     note_left_aside(folder, &mut notes);
-    let graph = match edge_list_of(folder)? {
-        None => open_graph(folder, Place::Folder(folder), &mut notes)?,
+    let (graph, edge_features) = match edge_list_of(folder)? {
+        None => {
+            let graph = open_graph(folder, Place::Folder(folder), &mut notes)?;
+            let features = open_edge_features(folder, graph.n_edges(), &mut notes)?;
+            (graph, features)
+        }
         Some(list) => {
             // The number of nodes is the number of labels or feature rows, which is limited by the length of their file.
             // The largest id in an edge list could be any number.
             let n_nodes = n_rows_of(&file_of_nodes(folder)?)?;
-            list.build_noted(n_nodes, memory_bytes, &mut notes)?
+            let rows = find(folder, &[EDGE_FEATURES]).map(ArrayFile::open).transpose()?;
+            list.build_noted(n_nodes, memory_bytes, rows, &mut notes)?
         }
     };
     let n_nodes = graph.n_nodes();
@@ -84,7 +91,7 @@ pub(crate) fn open_within(folder: &Path, memory_bytes: u64) -> Result<Dataset> {
         name: name_of(folder),
         graph: Arc::new(graph),
         features,
-        edge_features: None,
+        edge_features,
         labels,
         target_values,
         links,
@@ -185,6 +192,14 @@ pub(crate) fn open_graph(folder: &Path, place: Place<'_>, notes: &mut Vec<Note>)
     graph_of(place, indptr, indices, weights, types)
 }
 
+/// Opens the features of the edges in CSC order, if the folder has any.
+fn open_edge_features(folder: &Path, n_edges: u64, notes: &mut Vec<Note>) -> Result<Option<EdgeFeatures>> {
+    let Some(path) = find(folder, &[EDGE_FEATURES]) else { return Ok(None) };
+    let array = ArrayFile::open(&path)?;
+    check_count(&path, RowsOf::Edges.count(), n_edges as usize, row_shape(&array)?.0)?;
+    Ok(Some(rows_of(&array, RowsOf::Edges, notes)?.into()))
+}
+
 /// Opens the features of all nodes. `dim` is the number of columns if it is known. With `None`, the number of columns
 /// of a CSR matrix is its largest column index plus 1.
 pub(crate) fn open_features(
@@ -198,9 +213,9 @@ pub(crate) fn open_features(
     let array = ArrayFile::open(&path)?;
     let is_dense = path.ends_with("features.npy");
     let n_rows = if is_dense { row_shape(&array)?.0 } else { array.n_values().saturating_sub(1) };
-    check_count(&path, "the number of feature rows", n_nodes, n_rows)?;
+    check_count(&path, RowsOf::Nodes.count(), n_nodes, n_rows)?;
     Ok(if is_dense {
-        Arc::new(rows_of(&array, notes)?)
+        Arc::new(rows_of(&array, RowsOf::Nodes, notes)?)
     } else {
         let indptr = offsets_of(&array, notes)?;
         let columns_path = required(folder, &["features_indices.npy"], "the column of each feature")?;

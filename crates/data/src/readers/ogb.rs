@@ -64,8 +64,8 @@ const AS_GIVEN: [&str; 4] = ["arxiv", "papers100M", "mag", "citation2"];
 /// Everything is read into memory. The edges are not changed, except for `ogbn_products`: OGB's library adds the
 /// reverse of each edge of that set, and so does this function, with a note. Self loops stay single, whereas OGB's
 /// library doubles them. Several numbers per node are labels if all are 0 or 1, otherwise regression targets. The folder's name identifies the set; if it is not the name of an OGB set, a note states
-/// that no edges were added. Years and `mapping` are not read, and edge features only in place of node features, with a
-/// note: a node's features are the means of its edges' (of both directions, if reverse edges are added).
+/// that no edges were added. Years and `mapping` are not read, and edge features (`edge-feat.csv.gz`, or `edge_feat` of an
+/// archive) only in place of node features, which a note states: a node's features are the means of its edges' (of both directions, if reverse edges are added).
 ///
 /// # Errors
 /// Returns [`Error::Unsupported`] for sets of several node or edge types or without features, [`kiln_store::Error::Missing`] if the folder lacks a file or has several split schemes
@@ -102,6 +102,8 @@ struct Raw {
     features: Source,
     /// The targets of the nodes; without classes in a set of links.
     targets: Targets,
+    /// The edge features, if there are any that are not read.
+    unread: Option<String>,
 }
 
 fn read_with(folder: &Path, split_folder: &Path) -> Result<Stored> {
@@ -127,7 +129,13 @@ fn read_with(folder: &Path, split_folder: &Path) -> Result<Stored> {
         let path = means.features.display();
         notes.push(Note::Other(format!("node features are the means of the edge features in {path}")));
     }
-    let Raw { targets, features, edges } = raw;
+    if let Some(unread) = &raw.unread {
+        notes.push(Note::Other(format!(
+            "the edge features in {unread} are not read: write edge_features.npy beside the edges in a folder of .npy \
+             files to have them"
+        )));
+    }
+    let Raw { targets, features, edges, .. } = raw;
     if has_links {
         let links = Some(links::read(&raw_folder, split_folder, n_nodes, &mut notes)?);
         return Ok(Stored { name, targets, split: Split::default(), links, features, edges, notes });
@@ -203,16 +211,17 @@ fn read_text(raw: &Path, has_links: bool) -> Result<Raw> {
             targets
         }
     };
-    let features = match (find(raw, &FEATURES), find(raw, &EDGE_FEATURES)) {
-        (Some(features), _) => Source::Table(features),
+    let (features, unread) = match (find(raw, &FEATURES), find(raw, &EDGE_FEATURES)) {
+        (Some(features), unread) => (Source::Table(features), unread),
         (None, Some(features)) => {
-            Source::EdgeMeans(EdgeMeans { edges: edges.clone(), features, is_symmetrized: false })
+            (Source::EdgeMeans(EdgeMeans { edges: edges.clone(), features, is_symmetrized: false }), None)
         }
         (None, None) => return Err(no_features(raw, "node-feat.csv.gz, a line for each node")),
     };
     let n_stated = Some(read_count(raw, ["num-edge-list.csv.gz", "num-edge-list.csv"])?);
     let edges = Edges { source: Source::Table(edges), n_stated, is_symmetrized: false };
-    Ok(Raw { edges, features, targets })
+    let unread = unread.map(|path| path.display().to_string());
+    Ok(Raw { edges, features, targets, unread })
 }
 
 /// Reads the labels: one class per line, or several numbers per line.
@@ -267,7 +276,8 @@ fn read_npz(raw: &Path) -> Result<Raw> {
         n_stated: Some((path.clone(), n_edges)),
         is_symmetrized: false,
     };
-    Ok(Raw { edges, features: member("node_feat"), targets })
+    let unread = archive.has("edge_feat").then(|| format!("edge_feat of {}", path.display()));
+    Ok(Raw { edges, features: member("node_feat"), targets, unread })
 }
 
 /// Returns the number in an array of one element.

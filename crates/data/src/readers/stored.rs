@@ -10,7 +10,7 @@ use kiln_store::Error as StoreError;
 use kiln_store::text::TextTable;
 use kiln_store::{ArrayFile, Npz, check_count};
 
-use crate::arrays::rows_of;
+use crate::arrays::{RowsOf, rows_of};
 use crate::builder::labels_and_values;
 use crate::edges::EdgeList;
 use crate::limits::{bad_dim, numbers};
@@ -119,10 +119,10 @@ impl Edges {
 fn read_features(source: &Source, n_nodes: usize, notes: &mut Vec<Note>) -> Result<DenseFeatures> {
     const TO: &str = "memory: convert the folder once (kiln data convert) to have them mapped";
     let (path, rows, from) = match source {
-        Source::Mapped(array) => (array.path().to_owned(), rows_of(array, notes)?, None),
+        Source::Mapped(array) => (array.path().to_owned(), rows_of(array, RowsOf::Nodes, notes)?, None),
         Source::Member { archive, name } => {
             let array = Npz::open(archive)?.array(name)?;
-            (array.path().to_owned(), rows_of(&array, notes)?, Some("rows of an archive"))
+            (array.path().to_owned(), rows_of(&array, RowsOf::Nodes, notes)?, Some("rows of an archive"))
         }
         Source::EdgeMeans(means) => {
             let MeanRows { values, dim } = means.read(n_nodes)?;
