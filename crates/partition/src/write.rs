@@ -72,11 +72,11 @@ impl fmt::Display for WriteReport {
 ///
 /// # Errors
 /// Returns [`kiln_store::Error::NotEmpty`], before anything is written, if the folder exists and is not empty;
-/// [`Error::BadParameter`] if the graph, the features, the labels and the book differ in their number of nodes, or if a
-/// training node or a value of `cache` is out of range; [`Error::UnsortedNeighbors`] if the set has links and the
-/// neighbours of its graph do not ascend; [`Error::BadBook`] if the book is invalid; [`Error::Graph`],
-/// [`Error::Feature`] or [`Error::Sample`] if the data set is damaged; [`Error::Store`] if the number of columns,
-/// classes or class names is invalid, or if files cannot be written.
+/// [`Error::BadParameter`] if the graph, the features, the labels and the book differ in their number of nodes, if a
+/// training node or a value of `cache` is out of range, or if edges have features, which partitions cannot hold;
+/// [`Error::UnsortedNeighbors`] if the set has links and the neighbours of its graph do not ascend; [`Error::BadBook`]
+/// if the book is invalid; [`Error::Graph`], [`Error::Feature`] or [`Error::Sample`] if the data set is damaged;
+/// [`Error::Store`] if the number of columns, classes or class names is invalid, or if files cannot be written.
 pub fn write_parts(
     data: &Dataset,
     book: &PartitionBook,
@@ -231,6 +231,12 @@ fn check_set(data: &Dataset, book: &PartitionBook, out: &Path) -> Result<()> {
     if kind != TargetKind::Classes {
         let (what, expected) = ("the kind of targets", "class labels: train on the whole graph instead");
         return Err(Error::BadParameter { what, expected: expected.into(), got: kind.to_string() });
+    }
+    if data.edge_features.is_some() {
+        let expected = "none, because partitions cannot hold them yet: remove them (edge_features: None, or the file \
+                        edge_features.npy and its entry in kiln.json), or train on the whole graph";
+        let (what, got) = ("the features of the edges", "present".into());
+        return Err(Error::BadParameter { what, expected: expected.into(), got });
     }
     let counts = [
         ("the number of nodes in the partition book", book.n_nodes()),
