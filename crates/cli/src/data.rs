@@ -180,7 +180,8 @@ fn run_split_links(args: &SplitLinksArgs) -> anyhow::Result<()> {
         print_rank_zero(format_args!("note: {note}"));
     }
     let links = Some(Arc::new(split.targets().clone()));
-    format::write(&Dataset { graph: split.message().clone(), links, ..data }, &args.out)?;
+    let (graph, edge_features) = (split.message().clone(), split.edge_features().cloned());
+    format::write(&Dataset { graph, edge_features, links, ..data }, &args.out)?;
     let seconds = start.elapsed().as_secs_f64();
     print_rank_zero(format_args!("written: {}, in {seconds:.1} s", args.out.display()));
     Ok(())
