@@ -150,6 +150,29 @@ fn check_compressed_edges(root: &Path) {
     assert!(peak < 3 * LIMIT, "the peak heap usage is {peak} bytes, expected less than 3 * {LIMIT}");
 }
 
+/// Converts an edge list with edge features, whose rows exceed the memory limit.
+fn check_edge_features(root: &Path) {
+    let input = root.join("edge-features");
+    fs::create_dir(&input).unwrap();
+    let (n_nodes, n_edges, dim) = (50_000, 400_000, 64);
+    write_edges(&input.join("edges.npy"), n_nodes, n_edges);
+    fs::write(input.join("weights.npy"), npy::write(&vec![0.5_f32; n_edges], &[n_edges])).unwrap();
+    fs::write(input.join("edge_types.npy"), npy::write(&vec![1_u8; n_edges], &[n_edges])).unwrap();
+    let rows = npy::write(&vec![0.5_f32; n_edges * dim], &[n_edges, dim]);
+    fs::write(input.join("edge_features.npy"), &rows).unwrap();
+    for symmetrize in [false, true] {
+        let out = root.join(format!("edge-features-{symmetrize}"));
+        let mut options = ConvertOptions { memory_bytes: 1, symmetrize, ..ConvertOptions::default() };
+        let Error::Memory { needed_bytes, .. } = convert(&input, &out, &options).unwrap_err() else {
+            panic!("a limit of one byte should be too low")
+        };
+        options.memory_bytes = needed_bytes;
+        let peak = peak_bytes(|| drop(convert(&input, &out, &options).unwrap()));
+        println!("edge features: {peak} bytes at the peak, {needed_bytes} allowed");
+        assert!(peak as u64 <= needed_bytes && peak < rows.len(), "the peak heap usage is {peak} bytes");
+    }
+}
+
 /// Writes, opens and verifies a set with large features. None of these steps may hold all features in memory.
 fn check_writing(root: &Path) {
     let (n_nodes, dim) = (50_000, 64);
@@ -186,5 +209,6 @@ fn heap_usage_stays_within_the_memory_limit() {
     check_text(root.path());
     check_labels(root.path());
     check_compressed_edges(root.path());
+    check_edge_features(root.path());
     check_writing(root.path());
 }

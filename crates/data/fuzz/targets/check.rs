@@ -4,7 +4,7 @@ use std::path::Path;
 
 use kiln_data::{Dataset, Error, GraphDataset, Note};
 use kiln_feature::{FeatureBuffer, FeatureStore};
-use kiln_graph::{NodeId, gcn_norm};
+use kiln_graph::{EdgeId, NodeId, gcn_norm};
 
 /// The maximum number of feature columns of sets whose rows are gathered here. A larger number in a damaged file is
 /// valid, but gathering a row would allocate that much memory.
@@ -37,6 +37,9 @@ pub(super) fn dataset(data: &Dataset) -> bool {
     assert_eq!(data.class_names.len(), targets.n_outputs());
     assert!(!data.to_string().is_empty());
     gather(&*data.features, n_nodes);
+    if let Some(features) = &data.edge_features {
+        assert_eq!(features.n_edges(), data.graph.n_edges());
+    }
     change(data);
     let split: Vec<NodeId> = data.split.parts().iter().flat_map(|(_, nodes)| nodes.iter().copied()).collect();
     let is_sound = match data.validate() {
@@ -81,6 +84,7 @@ pub(super) fn same(a: &Dataset, b: &Dataset) {
     assert_eq!(values(a), values(b));
     assert_eq!((&a.split, &a.names), (&b.split, &b.names));
     assert_eq!(a.links, b.links);
+    assert_eq!(edge_rows(a), edge_rows(b));
     assert_eq!((&a.class_names, &a.edge_type_names), (&b.class_names, &b.edge_type_names));
     assert_eq!((a.features.dim(), a.features.n_rows()), (b.features.dim(), b.features.n_rows()));
     if a.features.dim() <= MAX_DIM {
@@ -89,6 +93,15 @@ pub(super) fn same(a: &Dataset, b: &Dataset) {
             assert_eq!(rows[0], rows[1], "row {}", node.0);
         }
     }
+}
+
+/// Returns the number of columns and the rows of the edge features.
+fn edge_rows(data: &Dataset) -> Option<(usize, FeatureBuffer)> {
+    let features = data.edge_features.as_ref()?;
+    let edges: Vec<EdgeId> = (0..features.n_edges()).map(EdgeId).collect();
+    let mut rows = FeatureBuffer::default();
+    features.gather(&edges, &mut rows).expect("the rows of all edges should be readable");
+    Some((features.dim(), rows))
 }
 
 /// Returns the number of columns and the target values of a set, with the bits of numbers, because a missing one is NaN.

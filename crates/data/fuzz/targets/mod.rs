@@ -27,6 +27,9 @@ pub(crate) struct Target {
 /// The memory limit of conversions, in bytes. It is so low that edges are sorted in several buckets.
 const MEMORY_BYTES: u64 = 504_000;
 
+/// The memory limit of conversions of edge lists with edge features, which are sorted in memory.
+const IN_MEMORY_BYTES: u64 = 256 << 20;
+
 /// A function that samples the graph of an opened set, as training does.
 pub(crate) type Walk = fn(&Dataset);
 
@@ -141,7 +144,9 @@ fn edge_list(input: &[u8], walk: Walk) -> bool {
             return opened;
         }
         let out = folder.with_file_name("converted");
-        let options = convert::ConvertOptions { memory_bytes: MEMORY_BYTES, ..Default::default() };
+        let has_features = folder.join("edge_features.npy").exists();
+        let memory_bytes = if has_features { IN_MEMORY_BYTES } else { MEMORY_BYTES };
+        let options = convert::ConvertOptions { memory_bytes, ..Default::default() };
         match (convert::convert(folder, &out, &options), &opened) {
             (Ok(converted), _) => check_converted(&converted, &out, opened.as_ref().ok()),
             (Err(Error::Memory { .. }), _) => {}

@@ -9,6 +9,8 @@ mod convert_folders;
 mod dataset_format;
 mod debian;
 mod debian_tags;
+mod edge_feature_files;
+mod edge_features;
 mod edge_lists;
 mod format;
 mod format_damage;

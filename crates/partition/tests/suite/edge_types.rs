@@ -1,9 +1,10 @@
-//! The number of edge types in the manifest of a partition.
+//! The number of edge types in the manifest of a partition, and edge features, which partitions cannot hold.
 
 use std::fs;
 
 use kiln_data::Dataset;
-use kiln_partition::{Part, part_dir};
+use kiln_feature::EdgeFeatures;
+use kiln_partition::{Error, Method, Part, PartitionBook, PartitionMeta, part_dir, write_parts};
 use kiln_testkit::CooGraph;
 
 use crate::common::{Stored, set, write};
@@ -44,4 +45,19 @@ fn partitions_record_the_number_of_edge_types_of_the_whole_graph() {
             assert!(error.contains("n_edge_types") && error.contains("at most 256"), "{error}");
         }
     }
+}
+
+#[test]
+fn sets_with_edge_features_are_refused() {
+    let edge_features = Some(EdgeFeatures::new(vec![0.0; 3], 1).unwrap());
+    let data = Dataset { edge_features, ..data(&[]) };
+    let root = tempfile::tempdir().unwrap();
+    let out = root.path().join("parts");
+    let book = PartitionBook::from_parts(&[0, 0, 0, 1], 2).unwrap();
+    let meta = PartitionMeta { hash: String::new(), method: Method::Random, n_cut_edges: 1 };
+    let error = write_parts(&data, &book, &meta, None, &out).unwrap_err();
+    assert!(matches!(error, Error::BadParameter { what: "the features of the edges", .. }), "{error}");
+    assert!(error.to_string().contains("remove them (edge_features: None"), "{error}");
+    assert!(!out.exists());
+    write_parts(&Dataset { edge_features: None, ..data }, &book, &meta, None, &out).unwrap();
 }
