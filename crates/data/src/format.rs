@@ -50,7 +50,7 @@ pub use self::verify::{VerifyReport, verify};
 /// if it contradicts itself or the files, [`kiln_store::Error::Io`] or [`kiln_store::Error::Npy`] if a file is
 /// missing, truncated or of another element type, [`kiln_store::Error::Inconsistent`] or
 /// [`kiln_store::Error::BadValue`] if offsets do not start at 0 or do not end at the number of edges or values, and
-/// [`Error::WrongKind`](crate::Error::WrongKind) for a graph without node data.
+/// [`Error::WrongKind`] for a graph without node data.
 pub fn open(folder: impl AsRef<Path>) -> Result<Dataset> {
     Set::open(folder.as_ref())?.dataset()
 }
@@ -59,7 +59,7 @@ pub fn open(folder: impl AsRef<Path>) -> Result<Dataset> {
 /// [`convert`](crate::convert::convert) writes for an edge list.
 ///
 /// # Errors
-/// Returns the errors of [`open`] except [`Error::WrongKind`](crate::Error::WrongKind).
+/// Returns the errors of [`open`] except [`Error::WrongKind`].
 pub fn open_graph(folder: impl AsRef<Path>) -> Result<Csc> {
     read_graph(&Set::open(folder.as_ref())?.arrays)
 }
@@ -95,7 +95,7 @@ pub fn hash(folder: impl AsRef<Path>) -> Result<String> {
 /// # Errors
 /// Returns [`kiln_store::Error::NotEmpty`] if the folder exists and is not empty, before anything is written;
 /// [`kiln_store::Error::Inconsistent`] if the parts of the set are inconsistent; [`kiln_store::Error::Metadata`] if
-/// the number of class names differs from the number of classes; [`Error::Feature`](crate::Error::Feature) if rows
+/// the number of class names differs from the number of classes; [`Error::Feature`] if rows
 /// cannot be read; and [`kiln_store::Error::Io`] if writing fails.
 pub fn write(data: &Dataset, folder: impl AsRef<Path>) -> Result<()> {
     let n_nodes = data.graph.n_nodes();
