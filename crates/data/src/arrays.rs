@@ -7,7 +7,6 @@ use kiln_graph::{NodeId, SharedArray};
 use kiln_store::npy::DType;
 use kiln_store::{ArrayFile, Error as StoreError};
 
-use crate::edge_features::EDGE_FEATURES;
 use crate::limits::{bad_dim, check_node_count};
 use crate::{Note, Result};
 
@@ -126,6 +125,9 @@ pub(crate) fn label_of(array: &ArrayFile, position: usize, label: i128) -> Resul
 fn label_error(array: &ArrayFile, position: usize, label: i128) -> StoreError {
     array.bad_value("the label of node", position, "below 2^31", label)
 }
+
+/// The file of the edge features in a folder of arrays.
+pub(crate) const EDGE_FEATURES: &str = "edge_features.npy";
 
 /// The items that the feature rows of an array belong to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use kiln_feature::{FeatureBuffer, FeatureStore, TargetKind, Targets};
+use kiln_feature::{EdgeFeatures, FeatureArray, FeatureBuffer, FeatureStore, TargetKind, Targets};
 use kiln_graph::{Csc, NodeId};
 use kiln_store::Error as StoreError;
 use kiln_store::paths::find;
 
-use crate::edge_features::check_edge_features;
+use crate::arrays::{EDGE_FEATURES, RowsOf};
 use crate::graph_folder::NEGATIVES;
 use crate::limits::bad_dim;
 use crate::{Dataset, Error, LinkSplitError, LinkTargets, NodeNames, Note, Result, Split};
@@ -31,7 +31,7 @@ pub(crate) enum Place<'a> {
 impl Place<'_> {
     /// Returns the path that an error message contains. In a folder, this is the path of the first of `names` that
     /// exists, or of `names[0]` if none exists.
-    pub(crate) fn file(&self, names: &[&str]) -> PathBuf {
+    fn file(&self, names: &[&str]) -> PathBuf {
         match self {
             Self::Set(name) => name.to_path_buf(),
             Self::Folder(folder) => find(folder, names).unwrap_or_else(|| folder.join(names[0])),
@@ -275,13 +275,7 @@ fn check_finite(values: &[f32], file: &str, what: &'static str, place: Place<'_>
     }
 }
 
-pub(crate) fn not_finite(
-    file: &str,
-    what: &'static str,
-    position: u64,
-    found: f32,
-    place: Place<'_>,
-) -> Error {
+fn not_finite(file: &str, what: &'static str, position: u64, found: f32, place: Place<'_>) -> Error {
     place.bad(file, what, position, "finite numbers: replace NaN and infinite values before saving", found)
 }
 
@@ -301,6 +295,36 @@ pub(crate) fn check_features(features: &dyn FeatureStore, place: Place<'_>) -> R
             None => Ok(()),
         }
     })
+}
+
+/// Checks that there is a row for each of `n_edges` edges, and that all values are finite.
+pub(crate) fn check_edge_features(features: &EdgeFeatures, n_edges: u64, place: Place<'_>) -> Result<()> {
+    let of = RowsOf::Edges;
+    let (file, got) = (place.file(&[EDGE_FEATURES]), features.n_edges());
+    if got != n_edges {
+        return Err(StoreError::Inconsistent { file, what: of.count(), expected: n_edges, got }.into());
+    }
+    let bad = match features.rows() {
+        FeatureArray::F32(values) => first_bad(values, |value| value.is_finite()).map(|at| (at, values[at])),
+        FeatureArray::F16(values) => {
+            first_bad(values, |value| value.is_finite()).map(|at| (at, values[at].to_f32()))
+        }
+        FeatureArray::BF16(values) => {
+            first_bad(values, |value| value.is_finite()).map(|at| (at, values[at].to_f32()))
+        }
+        other => return Err(Error::unknown_row_type(other.dtype())),
+    };
+    match bad {
+        Some((position, value)) => {
+            let edge = (position / features.dim()) as u64;
+            Err(not_finite(EDGE_FEATURES, of.value(), edge, value, place))
+        }
+        None => Ok(()),
+    }
+}
+
+fn first_bad<T>(values: &[T], is_finite: impl Fn(&T) -> bool) -> Option<usize> {
+    values.iter().position(|value| !is_finite(value))
 }
 
 /// Calls `visit` with each chunk of rows, in order, and with the index of the chunk's first row.

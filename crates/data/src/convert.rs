@@ -42,7 +42,7 @@ use kiln_store::{ArrayFile, check_count, io_error};
 use self::buckets::{FIXED_BYTES, LEAST_ROOM, Written, write_csc};
 use self::in_memory::write_with_rows;
 use self::rest::{Sizes, check_memory, copy_graph, copy_rest, copy_stored, n_nodes_of, refuse_options};
-use crate::edge_features::EDGE_FEATURES;
+use crate::arrays::EDGE_FEATURES;
 use crate::edges::{EdgeList, edge_list_of};
 use crate::format::manifest::{self, Manifest};
 use crate::graph_folder::write_link_targets;

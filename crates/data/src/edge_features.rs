@@ -1,16 +1,11 @@
-//! Edge features in the order of the edges of another graph, and the checks of their number and values.
+//! Edge features in the order of the edges of another graph.
 
 use bytemuck::Pod;
 use kiln_feature::{EdgeFeatures, FeatureArray};
 use kiln_graph::{EdgeId, EdgeOrigin, TracedGraph};
 use kiln_store::Error as StoreError;
 
-use crate::arrays::RowsOf;
-use crate::check::{Place, not_finite};
 use crate::{Error, Result};
-
-/// The file of the edge features in a folder of arrays.
-pub(crate) const EDGE_FEATURES: &str = "edge_features.npy";
 
 /// Returns the rows of the edges of a graph, in CSC order, from the rows of the edge list from which it was built. The
 /// reverse of an edge has the row of that edge. The rows are in memory.
@@ -58,34 +53,4 @@ fn copied<T: Pod>(rows: &[T], dim: usize, edges: impl ExactSizeIterator<Item = E
         values.extend_from_slice(&rows[edge.index() * dim..][..dim]);
     }
     Ok(values)
-}
-
-/// Checks that there is a row for each of `n_edges` edges, and that all values are finite.
-pub(crate) fn check_edge_features(features: &EdgeFeatures, n_edges: u64, place: Place<'_>) -> Result<()> {
-    let of = RowsOf::Edges;
-    let (file, got) = (place.file(&[EDGE_FEATURES]), features.n_edges());
-    if got != n_edges {
-        return Err(StoreError::Inconsistent { file, what: of.count(), expected: n_edges, got }.into());
-    }
-    let bad = match features.rows() {
-        FeatureArray::F32(values) => first_bad(values, |value| value.is_finite()).map(|at| (at, values[at])),
-        FeatureArray::F16(values) => {
-            first_bad(values, |value| value.is_finite()).map(|at| (at, values[at].to_f32()))
-        }
-        FeatureArray::BF16(values) => {
-            first_bad(values, |value| value.is_finite()).map(|at| (at, values[at].to_f32()))
-        }
-        other => return Err(Error::unknown_row_type(other.dtype())),
-    };
-    match bad {
-        Some((position, value)) => {
-            let edge = (position / features.dim()) as u64;
-            Err(not_finite(EDGE_FEATURES, of.value(), edge, value, place))
-        }
-        None => Ok(()),
-    }
-}
-
-fn first_bad<T>(values: &[T], is_finite: impl Fn(&T) -> bool) -> Option<usize> {
-    values.iter().position(|value| !is_finite(value))
 }

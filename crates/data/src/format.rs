@@ -27,9 +27,8 @@ use kiln_store::check_count;
 
 use self::manifest::Manifest;
 use self::set::Set;
-use crate::arrays::RowsOf;
+use crate::arrays::{EDGE_FEATURES, RowsOf};
 use crate::check::for_each_rows;
-use crate::edge_features::EDGE_FEATURES;
 use crate::graph_folder::{
     TARGETS, class_names_to_write, push_rows, read_graph, row_element_type, write_link_targets,
 };

@@ -9,9 +9,8 @@ use kiln_store::paths::{find, is_there, required};
 use kiln_store::{ArrayFile, Npz, check_count};
 
 use super::buckets::FIXED_BYTES;
-use crate::arrays::{RowsOf, check_converted, label_of, node_of, row_shape};
+use crate::arrays::{EDGE_FEATURES, RowsOf, check_converted, label_of, node_of, row_shape};
 use crate::check::{Place, VALUES_AT_ONCE, check_split};
-use crate::edge_features::EDGE_FEATURES;
 use crate::graph_folder::{TARGETS, write_link_targets};
 use crate::limits::{bad_dim, check_n_classes};
 use crate::readers::edge_means::MeanRows;

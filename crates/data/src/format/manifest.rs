@@ -11,7 +11,7 @@ use kiln_store::array_folder::{
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
-use crate::edge_features::EDGE_FEATURES;
+use crate::arrays::EDGE_FEATURES;
 use crate::graph_folder::{FEATURES, LINK_FILES, NEGATIVES, TARGETS, check_class_names, part_of};
 
 /// The manifest's file name.

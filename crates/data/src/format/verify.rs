@@ -4,8 +4,7 @@ use kiln_store::paths::is_there;
 
 use super::manifest;
 use super::set::Set;
-use crate::check::{Place, check_graph, check_split, check_values};
-use crate::edge_features::check_edge_features;
+use crate::check::{Place, check_edge_features, check_graph, check_split, check_values};
 use crate::graph_folder::{read_edge_features, read_graph};
 use crate::{Note, Result, npy};
 

@@ -10,8 +10,8 @@ use kiln_store::array_folder::{
     ArrayFolder, ArrayWriter, ElementType, Entries, Known, bad_key, check_together, missing_entry,
 };
 
+use crate::arrays::EDGE_FEATURES;
 use crate::check::{Place, check_features};
-use crate::edge_features::EDGE_FEATURES;
 use crate::{Error, Result};
 
 /// The names of the files of feature rows: one dense array, or the three arrays of a CSR matrix.

@@ -9,10 +9,9 @@ use kiln_store::npy::DType;
 use kiln_store::paths::{find, required};
 use kiln_store::{ArrayFile, check_count};
 
-use crate::arrays::{RowsOf, nodes_of, offsets_of, row_shape, rows_of};
+use crate::arrays::{EDGE_FEATURES, RowsOf, nodes_of, offsets_of, row_shape, rows_of};
 use crate::builder::labels_and_values;
 use crate::check::{Place, check_split};
-use crate::edge_features::EDGE_FEATURES;
 use crate::edges::edge_list_of;
 use crate::graph_folder::graph_of;
 use crate::limits::{MEMORY_BYTES, numbers};
