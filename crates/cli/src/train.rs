@@ -142,7 +142,7 @@ pub(crate) fn run(args: &TrainArgs, flags: GivenFlags) -> anyhow::Result<ExitCod
     let has_rule = flags.on_command_line.contains("rule");
     ensure!(
         !(has_rule && args.model.has_own_rule()),
-        "--rule requires --model sage or rgcn: gcn, gat and gatv2 always use their own sampling rule"
+        "--rule requires --model sage, rgcn or gine: gcn, gat and gatv2 always use their own sampling rule"
     );
     ensure!(
         !(task == Task::Link && is_partitioned) || flags.on_command_line.contains("data"),

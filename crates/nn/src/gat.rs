@@ -9,7 +9,7 @@ use crate::frame::FrameConfig;
 use crate::stack::{Activation, Widths};
 use crate::{
     BlockModel, Error, ForwardContext, Frame, GatConv, GatConvConfig, GatV2Conv, GatV2ConvConfig, HeadOutput,
-    JumpingKnowledge, LayerWiseModel, ModelConfig, Normalization, Result,
+    JumpingKnowledge, LayerMemory, LayerWiseModel, ModelConfig, Normalization, Result,
 };
 
 /// The attention of a [`Gat`] model.
@@ -283,6 +283,14 @@ impl GatLayer {
             Self::GatV2(conv) => conv.widths(),
         }
     }
+
+    /// The number of heads, and the width of the rows of all heads together.
+    fn heads(&self) -> [usize; 2] {
+        match self {
+            Self::Gat(conv) => [conv.attention_src.dims()[0], conv.weight.dims()[1]],
+            Self::GatV2(conv) => [conv.attention.dims()[0], conv.weight_src.dims()[1]],
+        }
+    }
 }
 
 impl BlockModel for Gat {
@@ -301,5 +309,17 @@ impl BlockModel for Gat {
 impl LayerWiseModel for Gat {
     fn widths(&self, i: usize) -> [usize; 2] {
         self.frame.widths(i, self.layers[i].widths())
+    }
+
+    /// The rows of all heads: those of the sources, and those of the destinations before they are averaged. Each edge has a
+    /// score and a weight for each head.
+    fn layer_memory(&self, i: usize) -> LayerMemory {
+        let [n_heads, width] = self.layers[i].heads();
+        let rows = 4 * width as u64;
+        LayerMemory {
+            dst_bytes: 2 * rows,
+            src_bytes: rows + 8 * n_heads as u64,
+            edge_bytes: 12 * n_heads as u64,
+        }
     }
 }

@@ -8,8 +8,8 @@ use crate::error::check_size;
 use crate::frame::FrameConfig;
 use crate::stack::{Activation, Widths};
 use crate::{
-    BlockModel, Epsilon, Error, ForwardContext, Frame, GineConv, JumpingKnowledge, LayerWiseModel, Linear,
-    Mlp, MlpConfig, ModelConfig, Normalization, Result,
+    BlockModel, Epsilon, Error, ForwardContext, Frame, GineConv, JumpingKnowledge, LayerMemory,
+    LayerWiseModel, Linear, Mlp, MlpConfig, ModelConfig, Normalization, Result,
 };
 
 /// The largest number of edge types, because they are bytes.
@@ -281,5 +281,13 @@ impl LayerWiseModel for Gine {
         let linears = &self.layers[i].mlp.linears;
         let ([d_in, _], [_, d_out]) = (linears[0].weight.dims(), linears[linears.len() - 1].weight.dims());
         self.frame.widths(i, [d_in, d_out])
+    }
+
+    /// The rows between the dense layers for each destination, and three rows for each edge: its own, that of its source, and
+    /// their sum.
+    fn layer_memory(&self, i: usize) -> LayerMemory {
+        let [d_in, hidden] = self.layers[i].mlp.linears[0].weight.dims();
+        let (dst_bytes, edge_bytes) = (2 * 4 * hidden as u64, 3 * 4 * d_in as u64);
+        LayerMemory { dst_bytes, src_bytes: 0, edge_bytes }
     }
 }

@@ -61,7 +61,7 @@ pub use linear::Linear;
 pub use link::{LinkDecoder, LinkDecoderConfig, LinkLoss, LinkModel, LinkModelConfig, LinkPairs};
 pub use loss::{ClassLoss, LossSum, TargetLoss};
 pub use mlp::{Mlp, MlpConfig, NodeModule};
-pub use model::{BlockModel, ForwardContext, GraphModel, LayerWiseModel, Mode, ModelConfig};
+pub use model::{BlockModel, ForwardContext, GraphModel, LayerMemory, LayerWiseModel, Mode, ModelConfig};
 pub use normalization::Normalization;
 pub use rgcn::{Rgcn, RgcnConfig};
 pub use rgcn_conv::{RgcnConv, RgcnConvConfig};

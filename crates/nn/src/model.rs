@@ -68,6 +68,25 @@ pub trait LayerWiseModel: BlockModel {
     /// # Panics
     /// Panics if `i` is not below [`BlockModel::n_layers`].
     fn widths(&self, i: usize) -> [usize; 2];
+
+    /// The memory of layer `i` in addition to its rows, from which evaluation computes how many nodes fit in a memory
+    /// limit. The default is 0, for layers whose only intermediate rows have the widths of the input or the output.
+    fn layer_memory(&self, i: usize) -> LayerMemory {
+        let _ = i;
+        LayerMemory::default()
+    }
+}
+
+/// The memory of the intermediate tensors of a layer, in bytes, in addition to one row of the input and several of the
+/// output for each node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LayerMemory {
+    /// The bytes for each destination.
+    pub dst_bytes: u64,
+    /// The bytes for each source.
+    pub src_bytes: u64,
+    /// The bytes for each edge.
+    pub edge_bytes: u64,
 }
 
 /// The configuration from which a model is created. A run stores it with the weights, so that the model can be created

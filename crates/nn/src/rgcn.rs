@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use crate::frame::FrameConfig;
 use crate::stack::{Activation, Widths};
 use crate::{
-    BlockModel, Error, ForwardContext, Frame, JumpingKnowledge, LayerWiseModel, ModelConfig, Normalization,
-    Result, RgcnConv, RgcnConvConfig,
+    BlockModel, Error, ForwardContext, Frame, JumpingKnowledge, LayerMemory, LayerWiseModel, ModelConfig,
+    Normalization, Result, RgcnConv, RgcnConvConfig,
 };
 
 /// The largest number of relations, because edge types are bytes.
@@ -213,5 +213,14 @@ impl BlockModel for Rgcn {
 impl LayerWiseModel for Rgcn {
     fn widths(&self, i: usize) -> [usize; 2] {
         self.frame.widths(i, self.layers[i].weight_self.dims())
+    }
+
+    /// The sums of all bases for each destination. Each edge has a weight for each basis, and its share of its relation with
+    /// the counts from which it is computed.
+    fn layer_memory(&self, i: usize) -> LayerMemory {
+        let ([d_in, _], [_, n_bases]) =
+            (self.layers[i].weight_self.dims(), self.layers[i].coefficients.dims());
+        let (dst_bytes, edge_bytes) = (4 * (n_bases * d_in) as u64, 4 * n_bases as u64 + 24);
+        LayerMemory { dst_bytes, src_bytes: 0, edge_bytes }
     }
 }

@@ -6,6 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use kiln::data::synthetic::{FakeConfig, fake};
+use kiln::feature::EdgeFeatures;
 use kiln::prelude::*;
 
 use crate::distributed_sage::{Learned, Server, command, text as printed};
@@ -97,6 +98,40 @@ fn rgcn_has_the_10_relations_of_debian_packages() {
     assert!(files["predictions.csv"] == expected.as_bytes());
 }
 
+/// Returns the set with two columns of features for each edge.
+fn with_edge_features(data: Dataset) -> Dataset {
+    let rows = (0..2 * data.graph.n_edges()).map(|i| (i * 7 % 23) as f32 / 23.0);
+    let edge_features = Some(EdgeFeatures::new(rows.collect::<Vec<f32>>(), 2).unwrap());
+    Dataset { edge_features, ..data }
+}
+
+#[test]
+fn gine_reads_the_edge_features_of_the_data() {
+    let root = tempfile::tempdir().unwrap();
+    let root = root.path();
+    let with_features = root.join("with-features");
+    kiln::data::format::write(&with_edge_features(data()), &with_features).unwrap();
+    let [set, parts] =
+        [with_features.to_str().unwrap(), root.join("parts").to_str().unwrap()].map(str::to_owned);
+    for (eval, flags) in [("sampled", "--ranks 2"), ("exact", "--eval exact")] {
+        let folder = root.join(eval);
+        fs::create_dir(&folder).unwrap();
+        let run = train(&folder, &format!("--data {set} {FLAGS} --model gine {flags} --epochs 1"));
+        let info: serde_json::Value =
+            serde_json::from_str(&text(&Path::new(&run).join("model.json"))).unwrap();
+        assert_eq!(info["config"]["edges"], serde_json::json!({ "features": 2 }));
+        assert_eq!(info["inputs"]["sampling"]["edge_features"], 2);
+        let files = predicted(&folder, &run, &format!("--data {set}"));
+        let expected = text(&Path::new(&run).join("test_predictions.csv"));
+        assert!(files["predictions.csv"] == expected.as_bytes(), "{eval}");
+    }
+    let links =
+        "--task link --model gine --embedding 8 --epochs 1 --eval-negatives 5";
+    run(root, &format!("--data {set} {links}"), "links");
+    let message = fails(&["data", "partition", &set, "--parts", "2", "--out", &parts]);
+    assert!(message.contains("edge features"), "{message}");
+}
+
 #[test]
 fn partitions_train_the_weights_of_the_whole_graph_and_predict_like_it() {
     let root = tempfile::tempdir().unwrap();
@@ -160,7 +195,7 @@ fn links_of_partitions_with_self_loops_train_the_weights_of_the_whole_graph() {
     succeeds(&["data", "split-links", &set, "--out", &split]);
     succeeds(&["data", "partition", &split, "--parts", "1", "--add-self-loops", "--out", &looped]);
     succeeds(&["data", "partition", &split, "--parts", "1", "--out", &typed]);
-    for ((name, model), parts) in MODELS.into_iter().zip([&looped, &looped, &typed]) {
+    for ((name, model), parts) in MODELS.into_iter().zip([&looped, &looped, &typed, &typed]) {
         let flags = format!("--task link --data {split} --embedding 8 --epochs 1 {model}");
         let whole = run(root, &flags, name);
         let of_parts = format!("{flags} --parts {parts} --host 127.0.0.1");
@@ -187,9 +222,14 @@ fn errors_name_the_flag_and_the_unsuitable_data() {
         ("--data sbm --model gat --bases 2", "--bases requires --model rgcn"),
         ("--data sbm --model gat --heads 3", "expected a multiple of the 3 attention heads"),
         ("--data sbm --model gat --weight-init pyg", "--weight-init requires --model sage"),
-        ("--data sbm --model gat --rule uniform", "--rule requires --model sage or rgcn"),
+        ("--data sbm --model gat --rule uniform", "--rule requires --model sage, rgcn or gine"),
         ("--data sbm --model gat --jumping cat --output-heads 2", "--output-heads does not apply"),
         ("--data sbm --model rgcn", "--model rgcn needs data with edge types"),
+        ("--data sbm --model gine", "--model gine needs data with edge features or edge types"),
+        (
+            "--data sbm --model gat --mlp-layers 3",
+            "--mlp-layers and --learn-epsilon require --model gin or gine",
+        ),
         ("--data mutag --model gat", "use gin or simplified for graphs"),
         ("--data mutag --heads 2", "--heads does not apply to training on graphs"),
         (&format!("{} --model gcn", of_parts(&parts)), "--model gcn normalises over the whole graph"),

@@ -30,7 +30,7 @@ impl NeighborLoader {
                 *graph = step.apply(message)?;
                 if !Arc::ptr_eq(message, &data.graph) {
                     // The ids of the edges have changed.
-                    data.edge_features = None;
+                    data.edge_features = split.edge_features().cloned();
                 }
                 data.graph = Arc::clone(message);
             }

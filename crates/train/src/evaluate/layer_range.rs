@@ -2,6 +2,7 @@ use std::ops::Range;
 
 use kiln_feature::{EdgeFeatures, FeatureDType};
 use kiln_graph::{Csc, NodeId};
+use kiln_nn::LayerMemory;
 use kiln_sample::{EdgeWeights, SamplerConfig};
 
 use crate::error::{Error, Result};
@@ -9,8 +10,8 @@ use crate::error::{Error, Result};
 /// The maximum number of edges, and of sources, of a block on a device ([`kiln_kernels::DeviceBlock::upload`]).
 const MAX_EDGES: u64 = i32::MAX as u64 - 1;
 
-/// The peak memory of one range of a layer, in bytes per destination, per source and per edge. It is derived from the
-/// layers of `kiln_nn`; a model that keeps more intermediate tensors needs more.
+/// The peak memory of one range of a layer, in bytes per destination, per source and per edge. It is derived from
+/// GraphSAGE and GCN; [`RangeCost::with_layer`] adds what other layers need.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RangeCost {
     dst_bytes: u64,
@@ -39,12 +40,20 @@ impl RangeCost {
         }
     }
 
-    /// Adds the bytes of edge features, for a layer with rows of `d_in` columns.
-    pub(crate) fn with_edge_features(self, d_in: usize, features: Option<&EdgeFeatures>) -> Self {
-        let Some(features) = features else { return self };
-        // The rows as stored and as f32, and three rows of messages: those of the edge, of the source, and their sum.
-        let row_bytes = (features.dtype().bytes() as u64 + 4) * features.dim() as u64;
-        Self { edge_bytes: self.edge_bytes + row_bytes + 3 * 4 * d_in as u64, ..self }
+    /// Adds the bytes of edge features: their rows as stored and as f32.
+    pub(crate) fn with_edge_features(self, features: Option<&EdgeFeatures>) -> Self {
+        let row_bytes = |rows: &EdgeFeatures| (rows.dtype().bytes() as u64 + 4) * rows.dim() as u64;
+        Self { edge_bytes: self.edge_bytes + features.map_or(0, row_bytes), ..self }
+    }
+
+    /// Adds the bytes of a layer's intermediate tensors.
+    pub(crate) fn with_layer(self, layer: LayerMemory) -> Self {
+        let LayerMemory { dst_bytes, src_bytes, edge_bytes } = layer;
+        Self {
+            dst_bytes: self.dst_bytes.saturating_add(dst_bytes),
+            src_bytes: self.src_bytes.saturating_add(src_bytes),
+            edge_bytes: self.edge_bytes.saturating_add(edge_bytes),
+        }
     }
 
     fn bytes(self, n_dst: u64, n_edges: u64, n_nodes: u64) -> u64 {

@@ -316,7 +316,8 @@ impl<M: LayerWiseModel> Run<'_, M> {
         };
         let Self { inference, .. } = self;
         let cost = RangeCost::new(d_in, d_out, source.dtype(), &inference.sampling)
-            .with_edge_features(d_in, inference.edge_features.as_ref());
+            .with_edge_features(inference.edge_features.as_ref())
+            .with_layer(self.model.layer_memory(layer));
         let mut n_done = layer * n_nodes;
         for nodes in Ranges::new(graph, cost, self.inference.config.range_bytes) {
             let rows = self.range(layer, source, nodes?, scratch)?;
