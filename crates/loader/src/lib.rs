@@ -31,6 +31,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod background;
 mod batcher;
 mod error;
 mod graph;
@@ -41,6 +42,7 @@ mod queue;
 mod seed_batch;
 mod time;
 
+pub use background::Background;
 pub use batcher::{Batcher, EdgeRows, MiniBatch, NodeBatcher, SampledBatch};
 pub use error::{BatchError, Error};
 pub use graph::{GraphBatch, GraphBatcher};

@@ -304,7 +304,7 @@ impl<F: Batcher> Shared<F> {
 }
 
 /// Returns the message of a panic.
-fn message(payload: &(dyn Any + Send)) -> String {
+pub(crate) fn message(payload: &(dyn Any + Send)) -> String {
     if let Some(text) = payload.downcast_ref::<&str>() {
         (*text).to_owned()
     } else if let Some(text) = payload.downcast_ref::<String>() {
