@@ -18,7 +18,7 @@ use kiln::sample::Fanout;
 use crate::flags;
 use crate::link_split::LinkSplitArgs;
 use crate::output::print_rank_zero;
-use crate::source::hash;
+use crate::source::recorded_hash;
 
 /// The subcommands of `kiln data`.
 #[derive(Debug, Subcommand)]
@@ -230,6 +230,7 @@ fn open_to_partition(args: &PartitionArgs) -> anyhow::Result<(Dataset, String)> 
     let data = if args.add_self_loops { data.add_self_loops()? } else { data };
     let is_as_stored = !args.standardize && !args.add_self_loops;
     let is_kiln = matches!(kiln::data::detect_format(&args.source), Ok(DatasetFormat::Kiln));
-    let hash = if is_as_stored && is_kiln { hash(&args.source, &data)? } else { data.hash()? };
+    let recorded = if is_as_stored && is_kiln { recorded_hash(&args.source)? } else { None };
+    let hash = recorded.map_or_else(|| data.hash(), Ok)?;
     Ok((data, hash))
 }

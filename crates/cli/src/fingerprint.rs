@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use kiln::comm::LaunchEnv;
-use kiln::train::RunIdentity;
+use kiln::train::{DataHash, RunIdentity};
 
 use crate::ranks::RankArgs;
 
@@ -32,7 +32,7 @@ pub(crate) fn fingerprint(
     ranks: &RankArgs,
     launch: Option<&LaunchEnv>,
     is_of_graphs: bool,
-    hash: &str,
+    data_hash: DataHash,
 ) -> RunIdentity {
     let flags = flags
         .iter()
@@ -52,7 +52,7 @@ pub(crate) fn fingerprint(
     let of_ranks = of_ranks.into_iter().filter_map(|(name, value)| Some((name, value?.to_string())));
     let program = ("the program".to_owned(), "kiln train".to_owned());
     let settings = flags.chain(of_ranks).chain([program]).collect();
-    RunIdentity { settings, data_hash: hash.to_owned() }
+    RunIdentity { settings, data_hash }
 }
 
 #[cfg(test)]
@@ -70,7 +70,7 @@ mod tests {
         let matches = command.clone().try_get_matches_from(words).expect("the flags should be valid");
         let given = flags::given(&command, &matches).all;
         let ranks = RankArgs::from_arg_matches(&matches).expect("the flags should be valid");
-        fingerprint(&given, &ranks, None, false, "").settings
+        fingerprint(&given, &ranks, None, false, DataHash::default()).settings
     }
 
     /// A new flag whose default has a name here would end the resumption of all earlier runs.

@@ -8,9 +8,10 @@ use kiln::graph::LinkNegatives;
 use kiln::loader::LinkExclusion;
 use kiln::nn::{LinkDecoderConfig, LinkLoss, LinkModelConfig, SageConfig, WeightInit};
 use kiln::sample::{DegreeNegatives, InBatchNegatives, Negatives, UniformNegatives, UniformPairNegatives};
-use kiln::train::{Objective, TrainCallback};
+use kiln::train::{DataHash, Objective, TrainCallback};
 use kiln::{EvalMode, LinkNeighborLoader, NeighborLoader, PartitionedGraph, RankHandle};
 
+use crate::data_id::DataId;
 use crate::flags;
 use crate::link_split::LinkSplitArgs;
 use crate::model::{ModelArgs, NodeModel};
@@ -182,7 +183,7 @@ impl TrainRun<'_> {
     pub(crate) fn links(&self) -> anyhow::Result<Vec<Outcome>> {
         let TrainArgs { data, model, sampling, ranks, device, link, .. } = self.args;
         let is_symmetrized = data.is_symmetrized();
-        let (data, hash) = data.open_graph(ranks.seed)?;
+        let (data, id) = data.open_graph(ranks.seed)?;
         let split = link.split(&data, is_symmetrized, ranks.seed)?;
         let fanouts = model.fanouts(&sampling.fanouts)?;
         let mut nodes = NeighborLoader::new(&data, &fanouts)
@@ -197,7 +198,7 @@ impl TrainRun<'_> {
         let loader = link.configure(loader, &data, &split, self.link_loss()?)?;
         let decoder = link.decoder()?;
         let outcomes =
-            self.launch(&hash, |rank| self.fit_links(&encoder, decoder, &loader, &rank, &hash, ()))?;
+            self.launch(&id, |rank| self.fit_links(&encoder, decoder, &loader, &rank, &id.hash, ()))?;
         device.report(loader.nodes());
         Ok(outcomes)
     }
@@ -205,7 +206,7 @@ impl TrainRun<'_> {
     /// Trains on links between the nodes of a partitioned graph. The links come from the data that was partitioned.
     pub(crate) fn partitioned_links(&self) -> anyhow::Result<Vec<Outcome>> {
         let TrainArgs { data, model, sampling, ranks, device, parts, link, .. } = self.args;
-        let (data, hash) = data.open_graph(ranks.seed)?;
+        let (data, id) = data.open_graph(ranks.seed)?;
         ensure!(
             data.links.is_some(),
             "--task link on a partitioned graph needs --data with a split of links: split the links first (`kiln data \
@@ -214,8 +215,8 @@ impl TrainRun<'_> {
         let split = link.split(&data, false, ranks.seed)?;
         let mode = device.graph_mode;
         let graph = parts.open(ranks.job.tls(), mode)?;
-        check_partitions(&graph, &data, &hash)?;
-        let hash = &graph.info().hash;
+        check_partitions(&graph, &data, &id.hash)?;
+        let id = DataId::recorded(graph.info().hash.clone());
         let fanouts = model.fanouts(&sampling.fanouts)?;
         let encoder = model.of_nodes(&graph, Some(link.embedding()), fanouts.len())?;
         encoder.check_partitioned()?;
@@ -226,7 +227,7 @@ impl TrainRun<'_> {
         );
         let (decoder, loss) = (link.decoder()?, self.link_loss()?);
         let (workers, queue_bytes) = (ranks.remote_workers(parts.worker_concurrency), parts.queue_bytes());
-        self.launch(hash, |rank| {
+        self.launch(&id, |rank| {
             let nodes = NeighborLoader::partitioned(&graph, &rank, &fanouts)?
                 .batches(ranks.batches(false))
                 .workers(workers)
@@ -241,7 +242,7 @@ impl TrainRun<'_> {
             let loader = link
                 .configure(loader, &data, &split, loss)
                 .map_err(|error| kiln::Error::Other(error.into()))?;
-            self.fit_links(&encoder, decoder, &loader, &rank, hash, traffic)
+            self.fit_links(&encoder, decoder, &loader, &rank, &id.hash, traffic)
         })
     }
 
@@ -252,7 +253,7 @@ impl TrainRun<'_> {
         decoder: LinkDecoderConfig,
         loader: &LinkNeighborLoader,
         rank: &RankHandle,
-        hash: &str,
+        hash: &DataHash,
         callback: impl TrainCallback + 'static,
     ) -> kiln::Result<Outcome> {
         match encoder {
@@ -289,12 +290,12 @@ impl TrainRun<'_> {
 
 /// Checks that the partitions are those of the data, whose hash is `hash`. Those of another split would pass messages
 /// over links of the validation and the test.
-fn check_partitions(graph: &PartitionedGraph, data: &Dataset, hash: &str) -> anyhow::Result<()> {
+fn check_partitions(graph: &PartitionedGraph, data: &Dataset, hash: &DataHash) -> anyhow::Result<()> {
     let info = graph.info();
     // `kiln data partition --add-self-loops` records the hash of the data with self loops.
     let has_loops = info.preparation.as_ref().is_some_and(Preparation::adds_self_loops);
     let with_loops = if has_loops { data.clone().add_self_loops()? } else { data.clone() };
-    let hash = if has_loops { &with_loops.hash()? } else { hash };
+    let hash = if has_loops { with_loops.hash()? } else { hash.wait()? };
     let data = &with_loops;
     let has_size = info.n_nodes == data.graph.n_nodes() && info.n_edges == data.graph.n_edges();
     // `kiln data partition --standardize` records the hash of the scaled data.

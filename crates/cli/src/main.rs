@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod data;
+mod data_id;
 mod device;
 mod fingerprint;
 mod fit;

@@ -1,6 +1,6 @@
 //! The data flags of `kiln train`, and the datasets that they open.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context, bail, ensure};
@@ -8,6 +8,7 @@ use clap::Args;
 use kiln::data::{Dataset, DatasetFormat, GraphDataset, NodeFeatures, Split, synthetic};
 use kiln::graph::GraphId;
 
+use crate::data_id::DataId;
 use crate::flags;
 use crate::output::print_rank_zero;
 
@@ -156,8 +157,8 @@ impl DataArgs {
     }
 
     /// Opens a graph like [`DataArgs::open_graph`], and checks that it has a split of its nodes.
-    pub(crate) fn open(&self, seed: u64) -> anyhow::Result<(Dataset, String)> {
-        let (data, hash) = self.open_graph(seed)?;
+    pub(crate) fn open(&self, seed: u64) -> anyhow::Result<(Dataset, DataId)> {
+        let (data, id) = self.open_graph(seed)?;
         for (part, nodes) in data.split.parts() {
             ensure!(
                 !nodes.is_empty(),
@@ -165,12 +166,12 @@ impl DataArgs {
                 data.name
             );
         }
-        Ok((data, hash))
+        Ok((data, id))
     }
 
     /// Opens or generates a graph, preprocesses it as the flags request, and prints a summary. Returns the dataset and
-    /// its hash, by which a resumed run recognizes it.
-    pub(crate) fn open_graph(&self, seed: u64) -> anyhow::Result<(Dataset, String)> {
+    /// its identity, by which a resumed run recognizes it. In the kiln format, that comes from the manifest.
+    pub(crate) fn open_graph(&self, seed: u64) -> anyhow::Result<(Dataset, DataId)> {
         let mut data = self.data.load(seed)?;
         if self.verify {
             for note in data.validate().context("the data could not be verified")? {
@@ -195,18 +196,22 @@ impl DataArgs {
         for note in &data.notes {
             print_rank_zero(format_args!("note: {note}"));
         }
-        let hash = match &self.data {
-            DataSource::Path(path) => hash(path, &data)?,
-            _ => data.hash()?,
+        let recorded = match &self.data {
+            DataSource::Path(path) => recorded_hash(path)?,
+            _ => None,
         };
-        Ok((data, hash))
+        let id = match recorded {
+            Some(hash) => DataId::recorded(hash),
+            None => DataId::of_graph(&data),
+        };
+        Ok((data, id))
     }
 }
 
-/// Returns the hash of the dataset at `path`. In the kiln format it comes from the manifest; other data is read once.
-pub(crate) fn hash(path: &std::path::Path, data: &Dataset) -> anyhow::Result<String> {
-    match kiln::data::detect_format(path)? {
-        DatasetFormat::Kiln => Ok(kiln::data::format::hash(path)?),
-        _ => Ok(data.hash()?),
-    }
+/// Returns the hash of data in the kiln format, which comes from its manifest; `None` for other data.
+pub(crate) fn recorded_hash(path: &Path) -> anyhow::Result<Option<String>> {
+    Ok(match kiln::data::detect_format(path)? {
+        DatasetFormat::Kiln => Some(kiln::data::format::hash(path)?),
+        _ => None,
+    })
 }

@@ -13,10 +13,13 @@ use kiln::feature::{FeatureStore, TargetKind};
 use kiln::graph::GraphId;
 use kiln::loader::Phase;
 use kiln::nn::ModelConfig;
-use kiln::train::{CrossValidation, FoldResult, OptimizerConfig, RunIdentity, TensorBoard, TrainCallback};
+use kiln::train::{
+    CrossValidation, DataHash, FoldResult, OptimizerConfig, RunIdentity, TensorBoard, TrainCallback,
+};
 use kiln::{DataLoader, Error, EvalMode, GraphLoader, NeighborLoader, RankHandle, Trainer, launch};
 use serde_json::json;
 
+use crate::data_id::DataId;
 use crate::device::DeviceArgs;
 use crate::fingerprint::fingerprint;
 use crate::fit::FitArgs;
@@ -171,7 +174,7 @@ pub(crate) fn run(args: &TrainArgs, flags: GivenFlags) -> anyhow::Result<ExitCod
 impl TrainRun<'_> {
     fn nodes(&self) -> anyhow::Result<Vec<Outcome>> {
         let TrainArgs { data, model, sampling, ranks, device, .. } = self.args;
-        let (data, hash) = data.open(ranks.seed)?;
+        let (data, id) = data.open(ranks.seed)?;
         let fanouts = model.fanouts(&sampling.fanouts)?;
         let mut loader = NeighborLoader::new(&data, &fanouts)
             .objective(self.args.loss.objective(data.targets().kind())?)
@@ -182,7 +185,7 @@ impl TrainRun<'_> {
         }
         let model = model.of_nodes(&data, None, fanouts.len())?;
         let loader = device.place(model.configure(loader, &sampling.rule)?)?;
-        let outcomes = self.launch(&hash, |rank| self.fit_nodes(&model, &loader, &rank, &hash, ()))?;
+        let outcomes = self.launch(&id, |rank| self.fit_nodes(&model, &loader, &rank, &id.hash, ()))?;
         device.report(&loader);
         Ok(outcomes)
     }
@@ -203,8 +206,8 @@ impl TrainRun<'_> {
         );
         let objective = self.args.loss.objective(TargetKind::Classes)?;
         let (workers, queue_bytes) = (ranks.remote_workers(parts.worker_concurrency), parts.queue_bytes());
-        let hash = &graph.info().hash;
-        self.launch(hash, |rank| {
+        let id = DataId::recorded(graph.info().hash.clone());
+        self.launch(&id, |rank| {
             let loader = NeighborLoader::partitioned(&graph, &rank, &fanouts)?
                 .objective(objective.clone())
                 .batches(ranks.batches(false))
@@ -215,7 +218,7 @@ impl TrainRun<'_> {
                 print_memory(joined, workers, queue_bytes, mode);
             }
             let loader = model.configure(loader, &sampling.rule)?;
-            self.fit_nodes(&model, &loader, &rank, hash, TrafficLines::new(&rank, &loader))
+            self.fit_nodes(&model, &loader, &rank, &id.hash, TrafficLines::new(&rank, &loader))
         })
     }
 
@@ -224,7 +227,7 @@ impl TrainRun<'_> {
         model: &NodeModel,
         loader: &NeighborLoader,
         rank: &RankHandle,
-        hash: &str,
+        hash: &DataHash,
         callback: impl TrainCallback + 'static,
     ) -> kiln::Result<Outcome> {
         match model {
@@ -240,17 +243,14 @@ impl TrainRun<'_> {
         let TrainArgs { data, model, ranks, .. } = self.args;
         let (graphs, split) = data.data.load_graphs()?;
         let features = graphs.node_features(data.node_features)?;
-        let hash = match &split {
-            Some(split) => graphs.hash_with(&*features, split)?,
-            None => graphs.hash()?,
-        };
+        let id = DataId::of_graphs(&graphs, &features, split.as_ref());
         let model = model.of_graphs((features.dim(), graphs.targets().n_outputs()))?;
         let split = match split {
             Some(split) => split,
             None => Split::random(graphs.n_graphs(), [0.8, 0.1], ranks.seed)?,
         };
         let loader = self.graph_loader(&graphs, features, &split)?;
-        self.launch(&hash, |rank| self.fit(&model, &loader, &rank, &hash, ()))
+        self.launch(&id, |rank| self.fit(&model, &loader, &rank, &id.hash, ()))
     }
 
     fn graph_loader(
@@ -316,15 +316,16 @@ impl TrainRun<'_> {
     /// the same data.
     pub(crate) fn launch(
         &self,
-        hash: &str,
+        id: &DataId,
         body: impl Fn(RankHandle) -> kiln::Result<Outcome> + Sync,
     ) -> anyhow::Result<Vec<Outcome>> {
         let mut config = self.args.ranks.job.config(self.launch.as_ref())?;
         if self.launch.is_some() {
-            for (name, value) in self.fingerprint(hash).settings {
+            for (name, value) in self.fingerprint(&id.hash).settings {
                 config = config.agree_on(name, value);
             }
-            config = config.agree_on("the hash of the data", hash);
+            let (name, hash) = id.at_join()?;
+            config = config.agree_on(name, hash);
         }
         Ok(launch(config, |rank| {
             if self.launch.is_some() && rank.is_zero() {
@@ -340,7 +341,7 @@ impl TrainRun<'_> {
         model: &C,
         loader: &L,
         rank: &RankHandle,
-        hash: &str,
+        hash: &DataHash,
         callback: impl TrainCallback + 'static,
     ) -> kiln::Result<Outcome> {
         let TrainArgs { fit, optimizer, ranks, .. } = self.args;
@@ -390,7 +391,8 @@ impl TrainRun<'_> {
         }
     }
 
-    fn fingerprint(&self, hash: &str) -> RunIdentity {
-        fingerprint(&self.flags, &self.args.ranks, self.launch.as_ref(), self.task == Task::Graph, hash)
+    fn fingerprint(&self, hash: &DataHash) -> RunIdentity {
+        let (launch, is_of_graphs) = (self.launch.as_ref(), self.task == Task::Graph);
+        fingerprint(&self.flags, &self.args.ranks, launch, is_of_graphs, hash.clone())
     }
 }

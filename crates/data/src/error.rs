@@ -94,6 +94,9 @@ pub enum Error {
     /// The features or labels are not valid.
     #[error("cannot use the features or labels: {0}")]
     Feature(#[from] kiln_feature::Error),
+    /// The hash of a set was ended before all values were read, because no one waits for it any more.
+    #[error("the hash of the data was cancelled, because the run has ended")]
+    HashCancelled,
 }
 
 /// The result of this crate's fallible functions.

@@ -1,10 +1,11 @@
-//! The SHA-256 of a set's content, with which a resumed run checks that its data has not changed.
+//! The SHA-256 of a set's content, with which a resumed run checks that its data has not changed, and ranks that theirs
+//! is the same.
 
 use std::fmt;
 
 use bytemuck::Pod;
-use kiln_feature::{EdgeFeatures, FeatureArray, FeatureBuffer, FeatureStore, Labels, Targets};
-use kiln_graph::{Csc, GraphId, ItemId};
+use kiln_feature::{EdgeFeatures, FeatureArray, FeatureBuffer, FeatureDType, FeatureStore, Labels, Targets};
+use kiln_graph::{Csc, GraphId, ItemId, NodeId};
 use kiln_store::Hasher;
 
 use crate::check::for_each_rows;
@@ -12,6 +13,33 @@ use crate::{Dataset, Error, GraphDataset, LinkTargets, Result, Split};
 
 /// The first hashed bytes. Any change of the hashed content must change the version number in them.
 const START: &str = "kiln data 1\n";
+
+/// The first hashed bytes of a sample.
+const SAMPLE_START: &str = "kiln data sample 1\n";
+
+/// The number of bytes that are hashed between two checks: a millisecond of work.
+const BYTES_PER_CHECK: usize = 1 << 21;
+
+/// The size in bytes of a sampled page, and the maximum number of pages of an array in a sample. Pages that no one has
+/// read yet cost a read from the disk each.
+const PAGE_BYTES: usize = 1 << 12;
+const SAMPLED_PAGES: usize = 32;
+
+/// The part of each array that a hash reads.
+pub enum HashedPart<'a> {
+    /// All values. The hash calls the check at its start, after every 2 to 4 MiB and at its end, and fails with its error.
+    All(&'a mut dyn FnMut() -> Result<()>),
+    /// A sample: at most 32 pages of 4 KiB of each array, evenly spaced, with the first and the last. It takes
+    /// milliseconds for any set. Names, element types and lengths of the arrays are hashed too, and the hash starts with
+    /// another line than that of all values.
+    Sample,
+}
+
+impl fmt::Debug for HashedPart<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if matches!(self, Self::All(_)) { "All" } else { "Sample" })
+    }
+}
 
 impl Dataset {
     /// Returns the SHA-256, in lower-case hexadecimal, of all training data: topology, features of nodes and edges with
@@ -35,28 +63,45 @@ impl Dataset {
     /// Returns [`Error::Feature`] if rows cannot be read and [`Error::BadParameter`] if their element type is not
     /// `f32`, `f16` or `bf16`. Values are not checked.
     pub fn hash(&self) -> Result<String> {
-        let mut hasher = ArrayHasher::new();
-        hasher.graph(&self.graph);
+        self.hash_of(HashedPart::All(&mut || Ok(())))
+    }
+
+    /// Returns the hash of all values as [`Dataset::hash`] does, but with checks on the way, or the hash of a sample.
+    ///
+    /// # Errors
+    /// Returns the errors of [`Dataset::hash`] and of the check.
+    pub fn hash_of(&self, part: HashedPart<'_>) -> Result<String> {
+        let mut hasher = ArrayHasher::new(part);
+        hasher.graph(&self.graph)?;
         if let Some(features) = &self.edge_features {
             hasher.edge_features(features)?;
         }
         hasher.features(&*self.features)?;
-        hasher.targets(&self.targets());
-        for (name, nodes) in self.split.parts() {
-            hasher.array(name, "u32", nodes.len(), nodes);
-        }
+        hasher.targets(&self.targets())?;
+        hasher.split(&self.split)?;
         if let Some(links) = &self.links {
-            hasher.links(links);
+            hasher.links(links)?;
         }
-        Ok(hasher.finish())
+        hasher.finish()
     }
 }
 
 impl LinkTargets {
     /// Returns the SHA-256 of the links, their split and their negatives, in the form of [`Dataset::hash`].
-    pub fn hash(&self) -> String {
-        let mut hasher = ArrayHasher::new();
-        hasher.links(self);
+    ///
+    /// # Errors
+    /// Returns no error: no value is computed to be hashed.
+    pub fn hash(&self) -> Result<String> {
+        self.hash_of(HashedPart::All(&mut || Ok(())))
+    }
+
+    /// Returns the hash of all values as [`LinkTargets::hash`] does, but with checks on the way, or that of a sample.
+    ///
+    /// # Errors
+    /// Returns the error of the check.
+    pub fn hash_of(&self, part: HashedPart<'_>) -> Result<String> {
+        let mut hasher = ArrayHasher::new(part);
+        hasher.links(self)?;
         hasher.finish()
     }
 }
@@ -71,7 +116,7 @@ impl GraphDataset {
     /// # Errors
     /// Returns the errors of [`Dataset::hash`].
     pub fn hash(&self) -> Result<String> {
-        Ok(self.hasher()?.finish())
+        self.hash_of(None, HashedPart::All(&mut || Ok(())))
     }
 
     /// Returns the SHA-256 of all data of a training run: the set, the given features of its nodes and a split.
@@ -80,62 +125,102 @@ impl GraphDataset {
     /// # Errors
     /// Returns the errors of [`Dataset::hash`].
     pub fn hash_with(&self, features: &dyn FeatureStore, split: &Split<GraphId>) -> Result<String> {
-        let mut hasher = self.hasher()?;
-        hasher.features(features)?;
-        for (name, graphs) in split.parts() {
-            hasher.array(name, "u32", graphs.len(), graphs);
-        }
-        Ok(hasher.finish())
+        self.hash_of(Some((features, split)), HashedPart::All(&mut || Ok(())))
     }
 
-    fn hasher(&self) -> Result<ArrayHasher> {
-        let mut hasher = ArrayHasher::new();
-        hasher.graph(self.graph());
-        hasher.array("node_offsets", "u32", self.node_offsets().len(), self.node_offsets());
+    /// Returns the hash of all values as [`GraphDataset::hash`] does, or [`GraphDataset::hash_with`] for given features
+    /// and a split, but with checks on the way, or the hash of a sample.
+    ///
+    /// # Errors
+    /// Returns the errors of [`Dataset::hash`] and of the check.
+    pub fn hash_of(
+        &self,
+        of_run: Option<(&dyn FeatureStore, &Split<GraphId>)>,
+        part: HashedPart<'_>,
+    ) -> Result<String> {
+        let mut hasher = ArrayHasher::new(part);
+        hasher.graph(self.graph())?;
+        hasher.array("node_offsets", "u32", self.node_offsets().len(), self.node_offsets())?;
         if let Some(features) = self.features() {
             hasher.features(&**features)?;
         }
-        hasher.targets(&self.targets());
+        hasher.targets(&self.targets())?;
         if let Some(labels) = self.node_labels() {
-            hasher.labels("node_labels", labels);
+            hasher.labels("node_labels", labels)?;
         }
-        Ok(hasher)
+        if let Some((features, split)) = of_run {
+            hasher.features(features)?;
+            hasher.split(split)?;
+        }
+        hasher.finish()
     }
 }
 
 /// A hasher of named arrays. A line with its name, type and lengths precedes each array, so that different lists of
 /// arrays never produce the same bytes.
-struct ArrayHasher(Hasher);
+struct ArrayHasher<'a> {
+    hasher: Hasher,
+    part: HashedPart<'a>,
+    /// The number of bytes since the last check.
+    n_unchecked: usize,
+}
 
-impl ArrayHasher {
-    fn new() -> Self {
+impl<'a> ArrayHasher<'a> {
+    fn new(part: HashedPart<'a>) -> Self {
         let mut hasher = Hasher::default();
-        hasher.update(START);
-        Self(hasher)
+        hasher.update(if matches!(part, HashedPart::All(_)) { START } else { SAMPLE_START });
+        // The first piece is checked too.
+        Self { hasher, part, n_unchecked: BYTES_PER_CHECK }
     }
 
     fn line(&mut self, name: &str, element_type: &str, lengths: impl fmt::Display) {
-        self.0.update(format!("{name} {element_type} {lengths}\n"));
+        self.hasher.update(format!("{name} {element_type} {lengths}\n"));
     }
 
-    fn values<T: Pod>(&mut self, values: &[T]) {
-        self.0.update(bytemuck::cast_slice::<T, u8>(values));
+    fn values<T: Pod>(&mut self, values: &[T]) -> Result<()> {
+        let bytes = bytemuck::cast_slice::<T, u8>(values);
+        match &mut self.part {
+            HashedPart::All(check) => {
+                for piece in bytes.chunks(BYTES_PER_CHECK) {
+                    self.n_unchecked += piece.len();
+                    if BYTES_PER_CHECK <= self.n_unchecked {
+                        check()?;
+                        self.n_unchecked = 0;
+                    }
+                    self.hasher.update(piece);
+                }
+            }
+            HashedPart::Sample => {
+                for page in sampled(bytes.len().div_ceil(PAGE_BYTES)) {
+                    let start = page * PAGE_BYTES;
+                    self.hasher.update(&bytes[start..bytes.len().min(start + PAGE_BYTES)]);
+                }
+            }
+        }
+        Ok(())
     }
 
-    fn array<T: Pod>(&mut self, name: &str, element_type: &str, lengths: impl fmt::Display, values: &[T]) {
+    fn array<T: Pod>(
+        &mut self,
+        name: &str,
+        element_type: &str,
+        lengths: impl fmt::Display,
+        values: &[T],
+    ) -> Result<()> {
         self.line(name, element_type, lengths);
-        self.values(values);
+        self.values(values)
     }
 
-    fn graph(&mut self, graph: &Csc) {
-        self.array("indptr", "u64", graph.indptr().len(), graph.indptr());
-        self.array("indices", "u32", graph.n_edges(), graph.indices());
+    fn graph(&mut self, graph: &Csc) -> Result<()> {
+        self.array("indptr", "u64", graph.indptr().len(), graph.indptr())?;
+        self.array("indices", "u32", graph.n_edges(), graph.indices())?;
         if let Some(weights) = graph.weights() {
-            self.array("weights", "f32", weights.len(), weights);
+            self.array("weights", "f32", weights.len(), weights)?;
         }
         if let Some(types) = graph.edge_types() {
-            self.array("edge_types", "u8", types.len(), types);
+            self.array("edge_types", "u8", types.len(), types)?;
         }
+        Ok(())
     }
 
     fn edge_features(&mut self, features: &EdgeFeatures) -> Result<()> {
@@ -145,37 +230,47 @@ impl ArrayHasher {
             FeatureArray::F32(values) => self.values(values),
             FeatureArray::F16(values) => self.values(values),
             FeatureArray::BF16(values) => self.values(values),
-            other => return Err(Error::unknown_row_type(other.dtype())),
+            other => Err(Error::unknown_row_type(other.dtype())),
         }
-        Ok(())
     }
 
     fn features(&mut self, features: &dyn FeatureStore) -> Result<()> {
         let dim = features.dim();
         if let Some(sparse) = features.as_sparse() {
-            self.array("features_indptr", "u64", sparse.indptr().len(), sparse.indptr());
-            self.array("features_indices", "u32", sparse.columns().len(), sparse.columns());
+            self.array("features_indptr", "u64", sparse.indptr().len(), sparse.indptr())?;
+            self.array("features_indices", "u32", sparse.columns().len(), sparse.columns())?;
             let n_values = sparse.n_values();
-            self.array("features_data", "f32", format_args!("{n_values}x{dim}"), sparse.values());
-            return Ok(());
+            return self.array("features_data", "f32", format_args!("{n_values}x{dim}"), sparse.values());
         }
-        let row_type = features.dtype();
-        self.line("features", row_type.name(), format_args!("{}x{dim}", features.n_rows()));
-        for_each_rows(features, |_, rows| {
-            match rows {
-                other if other.dtype() != row_type => {
-                    return Err(Error::unknown_row_type(other.dtype()));
-                }
-                FeatureBuffer::F32(values) => self.values(values),
-                FeatureBuffer::F16(values) => self.values(values),
-                FeatureBuffer::BF16(values) => self.values(values),
-                other => return Err(Error::unknown_row_type(other.dtype())),
-            }
-            Ok(())
-        })
+        let (row_type, n_rows) = (features.dtype(), features.n_rows());
+        self.line("features", row_type.name(), format_args!("{n_rows}x{dim}"));
+        if matches!(self.part, HashedPart::All(_)) {
+            return for_each_rows(features, |_, rows| self.rows(row_type, rows));
+        }
+        // The pages are rows here, because a store may compute its rows.
+        let per_page = (PAGE_BYTES / size_of::<f32>() / dim.max(1)).max(1);
+        let mut rows = FeatureBuffer::empty(row_type);
+        for page in sampled(n_rows.div_ceil(per_page)) {
+            let start = page * per_page;
+            let end = n_rows.min(start + per_page);
+            let nodes: Vec<NodeId> = (start as u32..end as u32).map(NodeId).collect();
+            features.gather(&nodes, &mut rows)?;
+            self.rows(row_type, &rows)?;
+        }
+        Ok(())
     }
 
-    fn targets<I: ItemId>(&mut self, targets: &Targets<I>) {
+    fn rows(&mut self, row_type: FeatureDType, rows: &FeatureBuffer) -> Result<()> {
+        match rows {
+            other if other.dtype() != row_type => Err(Error::unknown_row_type(other.dtype())),
+            FeatureBuffer::F32(values) => self.values(values),
+            FeatureBuffer::F16(values) => self.values(values),
+            FeatureBuffer::BF16(values) => self.values(values),
+            other => Err(Error::unknown_row_type(other.dtype())),
+        }
+    }
+
+    fn targets<I: ItemId>(&mut self, targets: &Targets<I>) -> Result<()> {
         let lengths = format!("{}x{}", targets.len(), targets.n_outputs());
         match targets {
             Targets::Classes(labels) => self.labels("labels", labels),
@@ -186,32 +281,49 @@ impl ArrayHasher {
         }
     }
 
-    fn labels<I: ItemId>(&mut self, name: &str, labels: &Labels<I>) {
+    fn labels<I: ItemId>(&mut self, name: &str, labels: &Labels<I>) -> Result<()> {
         let lengths = format!("{}x{}", labels.len(), labels.n_classes());
-        self.array(name, "i32", lengths, labels.as_slice());
+        self.array(name, "i32", lengths, labels.as_slice())
     }
 
-    fn links(&mut self, targets: &LinkTargets) {
+    fn split<I: ItemId>(&mut self, split: &Split<I>) -> Result<()> {
+        for (name, items) in split.parts() {
+            self.array(name, "u32", items.len(), items)?;
+        }
+        Ok(())
+    }
+
+    fn links(&mut self, targets: &LinkTargets) -> Result<()> {
         let links = targets.links();
-        self.array("link_srcs", "u32", links.len(), links.srcs());
-        self.array("link_dsts", "u32", links.len(), links.dsts());
+        self.array("link_srcs", "u32", links.len(), links.srcs())?;
+        self.array("link_dsts", "u32", links.len(), links.dsts())?;
         for ((_, links), name) in
             targets.split().parts().into_iter().zip(["train_links", "val_links", "test_links"])
         {
-            self.array(name, "u32", links.len(), links);
+            self.array(name, "u32", links.len(), links)?;
         }
         for negatives in [targets.val_negatives(), targets.test_negatives()].into_iter().flatten() {
             let n_links = negatives.links().len();
             let lengths = format!("{n_links}x{}", negatives.n_per_link());
-            self.array("negative_links", "u32", n_links, negatives.links());
+            self.array("negative_links", "u32", n_links, negatives.links())?;
             if let Some(srcs) = negatives.srcs() {
-                self.array("negative_srcs", "u32", &lengths, srcs);
+                self.array("negative_srcs", "u32", &lengths, srcs)?;
             }
-            self.array("negative_dsts", "u32", &lengths, negatives.dsts());
+            self.array("negative_dsts", "u32", &lengths, negatives.dsts())?;
         }
+        Ok(())
     }
 
-    fn finish(self) -> String {
-        self.0.finish()
+    fn finish(self) -> Result<String> {
+        if let HashedPart::All(check) = self.part {
+            check()?;
+        }
+        Ok(self.hasher.finish())
     }
+}
+
+/// Returns the sampled ones of `n_pages` pages, in ascending order.
+fn sampled(n_pages: usize) -> impl Iterator<Item = usize> {
+    let n = n_pages.min(SAMPLED_PAGES);
+    (0..n).map(move |page| if n < 2 { page } else { page * (n_pages - 1) / (n - 1) })
 }

@@ -46,6 +46,7 @@ pub use dataset_format::{DatasetFormat, detect_format, open, open_within};
 pub use edges::read_pairs;
 pub use error::{BuildError, Error, LinkSplitError, Result};
 pub use graph_dataset::GraphDataset;
+pub use hash::HashedPart;
 pub use link_split::{LinkDirection, LinkSplit, LinkSplitConfig, LinkTargets};
 pub use node_features::NodeFeatures;
 pub use node_names::NodeNames;

@@ -3,8 +3,8 @@ use kiln_feature::TargetKind;
 use kiln_loader::{Batcher, Loader, Phase};
 use kiln_nn::ModelConfig;
 use kiln_train::{
-    DeviceBatch, Evaluation, EvaluationInfo, Evaluator, Metric, MetricSums, ModelInputs, Task, TaskTrainer,
-    Validation,
+    DataHash, DeviceBatch, Evaluation, EvaluationInfo, Evaluator, Metric, MetricSums, ModelInputs, Task,
+    TaskTrainer, Validation,
 };
 
 use crate::{RankHandle, Result};
@@ -58,11 +58,22 @@ pub trait DataLoader<M: Module> {
     /// Returns the name of the dataset and the names of its classes.
     fn names(&self) -> (&str, &[String]);
 
-    /// Returns the hash of the data, by which a resumed run recognizes its data. May read all of it.
+    /// Returns the hash of the data, by which a resumed run recognizes its data. A hash that needs time is computed
+    /// later, in the background ([`hash_in_background`](crate::hash_in_background)).
+    ///
+    /// # Errors
+    /// Returns an error if the hash cannot be determined.
+    fn data_hash(&self) -> Result<DataHash>;
+
+    /// Returns a hash of the sizes of the data and of a sample of its values, which ranks that are processes compare
+    /// before they train. It takes milliseconds. The default implementation returns an empty text, which compares
+    /// nothing.
     ///
     /// # Errors
     /// Returns an error if the data cannot be read.
-    fn data_hash(&self) -> Result<String>;
+    fn data_sample(&self) -> Result<String> {
+        Ok(String::new())
+    }
 
     /// Returns the settings that a run's result depends on, by name. They include the number of ranks only if
     /// the policy for uneven steps is not [`UnevenShards::Join`](kiln_loader::UnevenShards::Join); otherwise only the

@@ -1,18 +1,18 @@
 use std::fmt;
 use std::sync::Arc;
 
-use kiln_data::{GraphDataset, NodeFeatures, Split};
+use kiln_data::{GraphDataset, HashedPart, NodeFeatures, Split};
 use kiln_feature::{FeatureStore, Preparation, TargetKind};
 use kiln_graph::GraphId;
 use kiln_loader::{GraphBatcher, Loader, LoaderConfig, Phase};
 use kiln_nn::GraphModel;
 use kiln_train::{
-    BatchConfig, DeviceBatcher, Evaluation, EvaluationInfo, Evaluator, GraphTask, MetricSums, ModelInputs,
-    ModelTask, Objective, TaskTrainer,
+    BatchConfig, DataHash, DeviceBatcher, Evaluation, EvaluationInfo, Evaluator, GraphTask, MetricSums,
+    ModelInputs, ModelTask, Objective, TaskTrainer,
 };
 
 use crate::batches::{batch_settings, items_of, n_workers, objective_of, objective_setting};
-use crate::{BatchRequirements, DataLoader, EvalMode, RankHandle, Result};
+use crate::{BatchRequirements, DataLoader, EvalMode, RankHandle, Result, hash_in_background};
 
 /// A description of minibatches of whole graphs; each batch is their disjoint union. It is cheap to clone, like a
 /// [`NeighborLoader`](crate::NeighborLoader).
@@ -83,8 +83,15 @@ impl<M: GraphModel + Sync> DataLoader<M> for GraphLoader {
         (&self.graphs.name, &self.graphs.class_names)
     }
 
-    fn data_hash(&self) -> Result<String> {
-        Ok(self.graphs.hash_with(&*self.features, &self.split)?)
+    fn data_hash(&self) -> Result<DataHash> {
+        let (graphs, features, split) = (self.graphs.clone(), self.features.clone(), self.split.clone());
+        Ok(hash_in_background(move |check| {
+            graphs.hash_of(Some((&*features, &split)), HashedPart::All(check))
+        }))
+    }
+
+    fn data_sample(&self) -> Result<String> {
+        Ok(self.graphs.hash_of(Some((&*self.features, &self.split)), HashedPart::Sample)?)
     }
 
     fn settings(&self, n_ranks: usize) -> Vec<(&'static str, String)> {

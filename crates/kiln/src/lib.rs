@@ -21,6 +21,7 @@
 pub mod prelude;
 
 mod batches;
+mod data_hash;
 mod data_loader;
 mod device_copy;
 mod error;
@@ -38,6 +39,7 @@ mod signals;
 mod source;
 mod trainer;
 
+pub use data_hash::hash_in_background;
 pub use data_loader::{BatchRequirements, DataLoader};
 pub use device_copy::{CachedNodes, DeviceCopy};
 pub use error::Error;

@@ -1,14 +1,14 @@
 use std::fmt;
 
-use kiln_data::{LinkSplit, LinkTargets};
+use kiln_data::{HashedPart, LinkSplit, LinkTargets};
 use kiln_feature::TargetKind;
 use kiln_graph::LinkId;
 use kiln_loader::{ItemSampler, LinkBatcher, LinkExclusion, Loader, Phase};
 use kiln_nn::{LayerWiseModel, LinkLoss, LinkModel};
 use kiln_sample::{Negatives, UniformNegatives};
 use kiln_train::{
-    DeviceBatcher, Evaluation, EvaluationInfo, Evaluator, HostOrDeviceBatcher, LinkTask, Metric, MetricSums,
-    ModelInputs, ModelTask, Objective, TaskTrainer, Validation,
+    DataHash, DeviceBatcher, Evaluation, EvaluationInfo, Evaluator, HostOrDeviceBatcher, LinkTask, Metric,
+    MetricSums, ModelInputs, ModelTask, Objective, TaskTrainer, Validation,
 };
 
 use crate::batches::{batch_settings, items_of, items_of_all_ranks, objective_setting};
@@ -167,9 +167,13 @@ impl<M: LayerWiseModel + Sync> DataLoader<LinkModel<M>> for LinkNeighborLoader {
         (self.nodes.source().names().0, &[])
     }
 
-    fn data_hash(&self) -> Result<String> {
-        let graph = self.nodes.source().data_hash()?;
-        Ok(format!("{graph}, links {}", self.targets.hash()))
+    fn data_hash(&self) -> Result<DataHash> {
+        Ok(self.nodes.source().data_hash(Some(self.targets.clone())))
+    }
+
+    fn data_sample(&self) -> Result<String> {
+        let links = self.targets.hash_of(HashedPart::Sample)?;
+        Ok(format!("{}, links {links}", self.nodes.source().data_sample()?))
     }
 
     fn settings(&self, n_ranks: usize) -> Vec<(&'static str, String)> {

@@ -11,8 +11,8 @@ use kiln_loader::{ItemSampler, Loader, Phase};
 use kiln_nn::LayerWiseModel;
 use kiln_sample::{EdgeWeights, Fanout, Rule, SamplerConfig};
 use kiln_train::{
-    BatchConfig, Evaluation, EvaluationInfo, Evaluator, HostOrDeviceBatcher, Metric, MetricSums, ModelInputs,
-    NodeTask, Objective, TaskTrainer, Validation,
+    BatchConfig, DataHash, Evaluation, EvaluationInfo, Evaluator, HostOrDeviceBatcher, Metric, MetricSums,
+    ModelInputs, NodeTask, Objective, TaskTrainer, Validation,
 };
 
 use crate::batches::{batch_settings, items_of, items_of_all_ranks, objective_of, objective_setting};
@@ -303,8 +303,12 @@ impl<M: LayerWiseModel + Sync> DataLoader<M> for NeighborLoader {
         self.source.names()
     }
 
-    fn data_hash(&self) -> Result<String> {
-        self.source.data_hash()
+    fn data_hash(&self) -> Result<DataHash> {
+        Ok(self.source.data_hash(None))
+    }
+
+    fn data_sample(&self) -> Result<String> {
+        self.source.data_sample()
     }
 
     fn settings(&self, n_ranks: usize) -> Vec<(&'static str, String)> {

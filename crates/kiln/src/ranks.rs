@@ -50,7 +50,7 @@ type AtEnd = Box<dyn FnOnce() -> Result<()> + Send>;
 /// The state that the ranks of one process share.
 pub(crate) struct Process {
     description: String,
-    #[cfg(feature = "nccl")]
+    /// True if this process is one rank of several.
     pub(crate) is_one_rank: bool,
     threads: usize,
     machine_threads: usize,
@@ -67,7 +67,6 @@ impl Process {
         let _ = engine;
         Self {
             description: group.to_string(),
-            #[cfg(feature = "nccl")]
             is_one_rank: !matches!(group, RankGroup::Threads(_)),
             threads: group.threads(),
             machine_threads: group.machine_threads(),

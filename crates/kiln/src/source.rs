@@ -1,17 +1,17 @@
 use std::sync::Arc;
 
-use kiln_data::{Dataset, Split};
+use kiln_data::{Dataset, HashedPart, LinkTargets, Split};
 #[cfg(feature = "grpc")]
 use kiln_feature::Preparation;
 use kiln_feature::{PreparationStep, Targets};
 use kiln_graph::{Csc, ItemId, NodeId, add_self_loops, gcn_norm};
 use kiln_loader::ItemSampler;
 use kiln_sample::SamplerConfig;
-use kiln_train::{ModelInputs, ModelTask, SamplingInfo};
+use kiln_train::{DataHash, ModelInputs, ModelTask, SamplingInfo};
 
-use crate::Result;
 #[cfg(feature = "grpc")]
 use crate::partitioned::JoinedGraph;
+use crate::{Result, hash_in_background};
 
 /// The source of a loader's graph, features and targets.
 #[derive(Clone)]
@@ -70,9 +70,28 @@ impl Source {
         }
     }
 
-    pub(crate) fn data_hash(&self) -> Result<String> {
+    /// Returns the hash of the data, together with that of links if there are any.
+    pub(crate) fn data_hash(&self, links: Option<LinkTargets>) -> DataHash {
+        // The computation must not keep a partition or its server alive, so it gets the hash alone.
+        let (data, known) = match self {
+            Self::Whole { data, .. } => (Some(data.clone()), String::new()),
+            #[cfg(feature = "grpc")]
+            Self::Partitioned(joined) => (None, joined.graph.hash().to_owned()),
+        };
+        if data.is_none() && links.is_none() {
+            return known.into();
+        }
+        hash_in_background(move |check| {
+            let graph = data.map_or(Ok(known), |data| data.hash_of(HashedPart::All(check)))?;
+            let Some(links) = links else { return Ok(graph) };
+            Ok(format!("{graph}, links {}", links.hash_of(HashedPart::All(check))?))
+        })
+    }
+
+    /// Returns a hash of the sizes and of a sample of the values, or the hash of all values if that is known.
+    pub(crate) fn data_sample(&self) -> Result<String> {
         match self {
-            Self::Whole { data, .. } => Ok(data.hash()?),
+            Self::Whole { data, .. } => Ok(data.hash_of(HashedPart::Sample)?),
             #[cfg(feature = "grpc")]
             Self::Partitioned(joined) => Ok(joined.graph.hash().to_owned()),
         }

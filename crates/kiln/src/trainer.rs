@@ -1,5 +1,7 @@
+mod identity;
+
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use burn::module::Module;
 use burn::tensor::Device;
@@ -11,15 +13,12 @@ use kiln_sample::RngKey;
 use kiln_train::CudaDevices;
 use kiln_train::{
     Best, Evaluation, Evaluator, FitReport, Metric, MetricSums, ModelInfo, OptimizerConfig, Outcome,
-    ReportInfo, Run, RunConfig, RunDir, RunFolder, RunIdentity, Summary, Task, TrainerConfig,
+    ReportInfo, Run, RunConfig, RunDir, RunFolder, Summary, Task, TrainerConfig,
 };
 
 use crate::batches::name_of;
 use crate::fit::EpochLines;
 use crate::{BatchRequirements, DataLoader, Error, FitConfig, RankHandle, Result};
-
-/// The timeout for the ranks that wait while rank 0 reads and hashes the data: a day.
-const READING: Duration = Duration::from_secs(24 * 3600);
 
 /// Trains models. It owns the seed, the device and the rank of a run, and passes them to the loader and the model.
 ///
@@ -101,9 +100,10 @@ impl<C: ModelConfig> Trainer<C> {
         let metric = metric.unwrap_or(Metric::default_of(loader.target_kind()));
         metric.check(loader.target_kind())?;
         let identity = fingerprint.map_or_else(|| self.identity(loader, metric), Ok)?;
-        self.agree(&identity)?;
+        self.agree(loader, &identity)?;
         let (name, class_names) = loader.names();
-        let model = self.model_info(loader, &identity.data_hash)?;
+        // Without a known hash, the run sets it when it writes the file.
+        let model = self.model_info(loader, identity.data_hash.known().unwrap_or_default())?;
         let (title, started) = (title.unwrap_or_else(|| name.to_owned()), started.unwrap_or(called));
         let run = RunConfig {
             dir: dir.unwrap_or_else(|| RunDir::Numbered { parent: "runs".into(), name: name.to_owned() }),
@@ -205,44 +205,6 @@ impl<C: ModelConfig> Trainer<C> {
         let device = self.devices.as_ref().map_or_else(Device::flex, of_rank);
         let (optimizer, accumulate) = (self.optimizer, self.accumulate);
         TrainerConfig { seed: self.seed, device, optimizer, accumulate }
-    }
-
-    /// Checks that all ranks train with the same settings, after rank 0 has hashed the data. Collective: every rank
-    /// must call it.
-    fn agree(&self, identity: &RunIdentity) -> Result<()> {
-        if self.rank.world_size() == 1 {
-            return Ok(());
-        }
-        let mut comm = self.rank.communicator("settings")?;
-        // The timeout may be long, because a lost rank is detected during the wait.
-        comm.barrier(READING)?;
-        let own = format!("{:?}", identity.settings);
-        let all = comm.all_gather(own.as_bytes())?;
-        match all.iter().position(|other| *other != all[0]) {
-            None => Ok(()),
-            Some(rank) => {
-                let text = |rank: usize| String::from_utf8_lossy(&all[rank]).into_owned();
-                Err(Error::SettingsDiffer { rank, expected: text(0), got: text(rank) })
-            }
-        }
-    }
-
-    /// Returns the identity of the run, which must match when it is resumed. Only rank 0 compares it, so only rank 0
-    /// hashes the data.
-    fn identity<L: DataLoader<C::Model>>(&self, loader: &L, metric: Metric) -> Result<RunIdentity> {
-        let own = [
-            ("model", format!("{:?}", self.model)),
-            ("optimizer", format!("{:?}", self.optimizer)),
-            ("seed", self.seed.to_string()),
-        ];
-        // Checkpoints of default values do not name them.
-        let metric = (metric != Metric::Accuracy).then(|| ("metric", metric.to_string()));
-        let accumulate = (self.accumulate != 1).then(|| ("batches per step", self.accumulate.to_string()));
-        let settings = loader.settings(self.rank.world_size()).into_iter().chain(own);
-        let settings = settings.chain(metric).chain(accumulate);
-        let settings = settings.map(|(name, value)| (name.to_owned(), value)).collect();
-        let data_hash = if self.rank.is_zero() { loader.data_hash()? } else { String::new() };
-        Ok(RunIdentity { settings, data_hash })
     }
 }
 

@@ -1,5 +1,6 @@
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use kiln_feature::TargetKind;
@@ -45,6 +46,29 @@ pub enum Error {
         rank: usize,
         /// The epoch, from 1.
         epoch: usize,
+    },
+    /// The data could not be hashed, so checkpoints could not state to which data they belong.
+    #[error("the data could not be hashed: {source}")]
+    DataHash {
+        /// The error of the data.
+        source: Arc<Box<dyn std::error::Error + Send + Sync>>,
+    },
+    /// The ranks were started with different data.
+    #[error(
+        "rank {rank} has other data than rank {first}: the {what} is {got} instead of {expected}: give all ranks the \
+         same data (copies of the same version of all files, or one shared folder)"
+    )]
+    DataDiffers {
+        /// The hash that was compared.
+        what: &'static str,
+        /// The rank with the expected hash.
+        first: usize,
+        /// The lowest rank whose hash differs.
+        rank: usize,
+        /// The hash of rank `first`.
+        expected: String,
+        /// The hash of `rank`.
+        got: String,
     },
     /// The checkpoint belongs to a run with other settings or data.
     #[error(

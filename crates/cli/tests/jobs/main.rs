@@ -3,6 +3,7 @@
 //! interruptions.
 
 mod cluster;
+mod data;
 mod files;
 mod mpirun;
 #[path = "../partitioned/mod.rs"]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use half::{bf16, f16};
 use kiln_data::{
-    Dataset, Error, GraphDataset, LinkTargets, NodeNames, Note, Split, format, mutag, synthetic,
+    Dataset, Error, GraphDataset, HashedPart, LinkTargets, NodeNames, Note, Split, format, mutag, synthetic,
 };
 use kiln_feature::{DenseFeatures, FeatureArray, Labels, SparseFeatures};
 use kiln_graph::{Csc, ItemId, LinkId, LinkNegatives, Links, NodeId};
@@ -247,6 +247,50 @@ fn hash_fails_if_rows_cannot_be_read() {
     }
     let error = Dataset { features: Arc::new(Broken), ..path() }.hash().unwrap_err();
     assert!(matches!(error, Error::Feature(_)), "{error}");
+}
+
+/// A sample has the same arrays as all values, and reads each page of a small array.
+#[test]
+fn a_sample_changes_with_each_size_and_each_sampled_value() {
+    let sample = |set: &Dataset| set.hash_of(HashedPart::Sample).unwrap();
+    let large = synthetic::ring(100_000).unwrap();
+    assert_eq!(sample(&large), sample(&large.clone()));
+    check_differ(vec![sample(&path()), path().hash().unwrap(), sample(&sparse_path()), sample(&large)]);
+    let small = Dataset { split: split(&[0], &[1], &[]), ..path() };
+    let shorter = Dataset { split: split(&[0], &[], &[]), ..path() };
+    check_differ(vec![sample(&path()), sample(&small), sample(&shorter)]);
+    // Of the nodes of the training split, a sample reads the first, the last, and few between.
+    let with = |position: usize| {
+        let mut nodes: Vec<u32> = (0..90_000).collect();
+        nodes[position] = 99_999;
+        Dataset { split: split(&nodes, &[], &[]), ..large.clone() }
+    };
+    let positions: Vec<usize> = vec![0, 1023, 1024, 89_999];
+    let sets: Vec<Dataset> = positions.iter().map(|&position| with(position)).collect();
+    check_differ(sets.iter().map(|set| set.hash().unwrap()).collect());
+    let found: HashSet<String> = sets.iter().map(sample).collect();
+    assert_eq!(found.len(), 4, "the first two pages of 88 should be sampled, and the last");
+    let between = [with(1024 * 3), with(1024 * 3 + 1)];
+    assert_eq!(sample(&between[0]), sample(&between[1]), "the fourth page should not be sampled");
+    check_differ(between.iter().map(|set| set.hash().unwrap()).collect());
+}
+
+#[test]
+fn a_hash_with_checks_is_that_without_and_ends_with_the_error_of_a_check() {
+    let set = synthetic::ring(1_000_000).unwrap();
+    let mut n_checks = 0;
+    let hash = set.hash_of(HashedPart::All(&mut || {
+        n_checks += 1;
+        Ok(())
+    }));
+    assert_eq!(hash.unwrap(), set.hash().unwrap());
+    assert!(3 < n_checks, "{n_checks}");
+    let mut n_left = 2;
+    let cancelled = set.hash_of(HashedPart::All(&mut || {
+        n_left -= 1;
+        if n_left == 0 { Err(Error::HashCancelled) } else { Ok(()) }
+    }));
+    assert!(matches!(cancelled, Err(Error::HashCancelled)) && n_left == 0);
 }
 
 #[test]

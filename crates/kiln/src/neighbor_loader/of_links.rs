@@ -175,6 +175,10 @@ mod tests {
         of_pairs.features.gather(&[NodeId(7), NodeId(99)], &mut rows).unwrap();
         assert_eq!((of_pairs.features.dim(), rows.into_f32()), (1, vec![0.0; 2]));
         of_pairs.features.gather(&[NodeId(100)], &mut FeatureBuffer::empty(FeatureDType::F32)).unwrap_err();
-        assert_eq!(nodes.source.data_hash().unwrap(), data.hash().unwrap(), "the loader should not change");
+        assert_eq!(
+            nodes.source.data_hash(None).wait().unwrap(),
+            data.hash().unwrap(),
+            "the loader should not change"
+        );
     }
 }

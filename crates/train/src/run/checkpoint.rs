@@ -15,7 +15,7 @@ use crate::metric::kind::Metric;
 use crate::metric::stats::{bits_of, value_of};
 use crate::run::contract::DETERMINISM_CONTRACT;
 use crate::run::contract::Provenance;
-use crate::run::identity::RunIdentity;
+use crate::run::identity::RecordedIdentity;
 use crate::run::metrics_file::MetricsRows;
 use crate::run::summary::Best;
 use crate::step::metric_sums::MetricSums;
@@ -55,7 +55,7 @@ struct Header {
     /// The program and the machine that wrote the checkpoint; older programs do not record them.
     #[serde(default)]
     provenance: Provenance,
-    identity: RunIdentity,
+    identity: RecordedIdentity,
     n_ranks: usize,
     epoch: usize,
     step: usize,
@@ -115,7 +115,7 @@ impl BestHeader {
 /// The content of a checkpoint besides the trainer's state.
 pub(crate) struct Surroundings<'a> {
     pub(crate) position: &'a Position,
-    pub(crate) identity: &'a RunIdentity,
+    pub(crate) identity: &'a RecordedIdentity,
     pub(crate) n_ranks: usize,
     /// The best epoch's parameters as a safetensors file; empty before the first epoch.
     pub(crate) best: &'a [u8],
@@ -232,7 +232,7 @@ impl<'a> Checkpoint<'a> {
     }
 
     /// Returns the identity of the run that wrote the checkpoint.
-    pub(crate) fn identity(&self) -> &RunIdentity {
+    pub(crate) fn identity(&self) -> &RecordedIdentity {
         &self.header.identity
     }
 

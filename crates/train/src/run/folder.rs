@@ -162,6 +162,13 @@ impl RunFolder {
         Ok(())
     }
 
+    /// Sets the hash of the data in `model.json`, if it has none.
+    pub(crate) fn set_data_hash(&mut self, hash: &str) {
+        if let Some(model) = self.model.as_mut().filter(|model| model.data_hash.is_empty()) {
+            hash.clone_into(&mut model.data_hash);
+        }
+    }
+
     /// Adds the hash of the best epoch's parameters to `model.json` when a run ends. While a run trains, the file has no
     /// hash, because a crash between the writes of two files would leave a hash of other parameters.
     ///

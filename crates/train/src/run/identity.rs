@@ -3,23 +3,31 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
+use crate::run::data_hash::DataHash;
 
 /// The settings and the data that a run's results depend on. A run can resume only from a checkpoint with an equal
 /// identity.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default)]
 pub struct RunIdentity {
     /// All settings that the result depends on, by name. They include the batch size of all ranks together, but not the
     /// number of ranks if uneven steps are shared by [`UnevenShards::Join`](kiln_loader::UnevenShards::Join).
     pub settings: BTreeMap<String, String>,
-    /// The hash of the dataset.
-    pub data_hash: String,
+    /// The hash of the dataset. Ranks whose data is read by another rank of their process may have an empty one.
+    pub data_hash: DataHash,
+}
+
+/// The identity that a checkpoint records.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct RecordedIdentity {
+    pub(crate) settings: BTreeMap<String, String>,
+    pub(crate) data_hash: String,
 }
 
 /// Checks that a checkpoint belongs to this run.
 ///
 /// # Errors
 /// Returns [`Error::OtherRun`] with the first difference.
-pub(crate) fn check_identity(checkpoint: &RunIdentity, run: &RunIdentity) -> Result<()> {
+pub(crate) fn check_identity(checkpoint: &RecordedIdentity, run: &RecordedIdentity) -> Result<()> {
     let differs = |name: &str, then: &str, now: &str| {
         let [name, then, now] = [name, then, now].map(str::to_owned);
         Err(Error::OtherRun { name, then, now })

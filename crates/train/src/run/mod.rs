@@ -3,9 +3,11 @@
 pub(crate) mod callback;
 pub(crate) mod checkpoint;
 pub(crate) mod contract;
+pub(crate) mod data_hash;
 pub(crate) mod fit;
 pub(crate) mod folder;
 pub(crate) mod identity;
+pub(crate) mod last_checkpoint;
 pub(crate) mod metrics_file;
 pub(crate) mod results;
 pub(crate) mod run_config;

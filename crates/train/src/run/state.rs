@@ -1,4 +1,3 @@
-use std::path::PathBuf;
 use std::time::Duration;
 
 use kiln_feature::TargetKind;
@@ -8,11 +7,13 @@ use crate::error::{Error, Result};
 use crate::evaluate::evaluation::Evaluation;
 use crate::evaluate::validation::Validation;
 use crate::metric::kind::Metric;
-use crate::run::checkpoint::{self, Checkpoint, Fault, Position, Restored, Surroundings};
+use crate::run::checkpoint::{self, Checkpoint, Position, Restored, Surroundings};
 use crate::run::contract::Provenance;
+use crate::run::data_hash::DataHash;
 use crate::run::folder::RunFolder;
-use crate::run::identity::{RunIdentity, check_identity};
-use crate::run::summary::{Best, FitReport, Summary};
+use crate::run::identity::{RecordedIdentity, RunIdentity};
+use crate::run::last_checkpoint::whole_checkpoint;
+use crate::run::summary::{Best, FitReport, ReportInfo, Summary};
 use crate::run::write_failures::{Clock, WriteFailures};
 use crate::saved::info::ModelInfo;
 use crate::step::memory::MemoryUse;
@@ -31,7 +32,10 @@ use crate::step::weights::{hash, load_weights, weights_to_bytes};
 #[derive(Debug)]
 pub struct Run {
     pub(super) position: Position,
-    identity: RunIdentity,
+    /// The settings, and the hash of the data once it is known.
+    identity: RecordedIdentity,
+    /// The hash of the data, until all ranks have it and have compared it. Before that there is no checkpoint.
+    awaited: Option<DataHash>,
     resumed: Option<Resumed>,
     /// The run folder, on rank 0.
     folder: Option<RunFolder>,
@@ -40,17 +44,6 @@ pub struct Run {
     warnings: Vec<String>,
     /// True if the files contain the current state.
     is_saved: bool,
-}
-
-/// The information for a run's report that the run itself does not have.
-#[derive(Debug, Clone, Copy)]
-pub struct ReportInfo<'a> {
-    /// The title, such as the model and the dataset.
-    pub title: &'a str,
-    /// The classes' names, by class; a class without a name is shown by its number.
-    pub class_names: &'a [String],
-    /// The duration of the run.
-    pub elapsed: Duration,
 }
 
 /// The position from which a run was resumed.
@@ -71,12 +64,17 @@ impl Run {
     /// resuming, the trainer gets the checkpoint's model, optimizer and position, and the results are bit-identical to
     /// those of an uninterrupted run. Collective: every rank must call it.
     ///
+    /// A new run whose data is not hashed yet ([`DataHash::later`]) starts without a checkpoint. [`fit`](crate::fit)
+    /// writes its first one after the first step at which all ranks have the hash, and at the latest with the first that
+    /// is due. A run that resumes waits for the hash here.
+    ///
     /// A run can be resumed on another number of ranks, with the same items, samples and dropout masks. Its results
     /// then differ by rounding, because gradients are summed in another order. With batch normalisation they differ
     /// further, because its statistics are computed from each rank's own batches.
     ///
     /// # Errors
-    /// Returns the error of `folder`, [`Error::OtherRun`] if the checkpoint belongs to another run,
+    /// Returns the error of `folder`, [`Error::DataHash`] and [`Error::DataDiffers`] if the data cannot be hashed or is
+    /// not the same on all ranks, [`Error::OtherRun`] if the checkpoint belongs to another run,
     /// [`Error::OtherContract`] if it has another version of the determinism contract, [`Error::BadFile`] if all
     /// checkpoints are damaged or one has another format version, [`Error::Io`] or [`Error::Drawing`] if a file cannot
     /// be read or written, [`Error::Weights`] if the checkpoint does not fit the model, and [`Error::Ranks`] if another
@@ -87,22 +85,58 @@ impl Run {
         identity: RunIdentity,
     ) -> Result<Self> {
         let folder = if trainer.is_rank_zero() { Some(folder()?) } else { None };
+        let RunIdentity { settings, data_hash } = identity;
+        let mut run = Self {
+            position: Position::default(),
+            identity: RecordedIdentity { settings, data_hash: String::new() },
+            awaited: Some(data_hash),
+            resumed: None,
+            folder,
+            failures: WriteFailures::new(Clock::default()),
+            warnings: Vec::new(),
+            is_saved: false,
+        };
+        // A run that resumes needs the hash before it continues. A new run needs it for its first checkpoint, which
+        // waits until the hash is computed.
+        let needs_hash = run.folder.as_ref().is_some_and(RunFolder::has_checkpoint);
+        if trainer.any_rank(needs_hash)? || !trainer.any_rank(!run.has_hash())? {
+            run.agree_on_data(trainer)?;
+        } else {
+            trainer.awaited = run.awaited.clone();
+            return Ok(run);
+        }
         // Rank 0 validates the checkpoint before it sends it, so the error is rank 0's and contains the path.
-        let (mut bytes, damage) = match &folder {
-            Some(folder) => whole_checkpoint(folder, &identity)?,
+        let (mut bytes, damage) = match &run.folder {
+            Some(folder) => whole_checkpoint(folder, &run.identity)?,
             None => (Vec::new(), None),
         };
         trainer.comm().broadcast(0, &mut bytes)?;
-        let failures = WriteFailures::new(Clock::default());
-        let position = Position::default();
-        let (resumed, warnings, is_saved) = (None, Vec::new(), false);
-        let mut run = Self { position, identity, resumed, folder, failures, warnings, is_saved };
         if bytes.is_empty() {
             run.checkpoint(trainer)?;
         } else {
             run.resume(trainer, &bytes, damage)?;
         }
         Ok(run)
+    }
+
+    fn has_hash(&self) -> bool {
+        self.awaited.as_ref().is_none_or(DataHash::is_ready)
+    }
+
+    /// Returns true if the first checkpoint waits for the hash of the data.
+    pub(crate) fn awaits_hash(&self) -> bool {
+        self.awaited.is_some()
+    }
+
+    /// Waits for the hash of the data on all ranks and compares it, if that was not done yet. Collective.
+    fn agree_on_data<T: Task>(&mut self, trainer: &mut TaskTrainer<T>) -> Result<()> {
+        let Some(hash) = &self.awaited else { return Ok(()) };
+        self.identity.data_hash = hash.agree(trainer.comm())?;
+        (self.awaited, trainer.awaited) = (None, None);
+        if let Some(folder) = &mut self.folder {
+            folder.set_data_hash(&self.identity.data_hash);
+        }
+        Ok(())
     }
 
     fn resume<T: Task>(
@@ -194,6 +228,7 @@ impl Run {
     pub fn write_model(&mut self, model: &ModelInfo) -> Result<()> {
         let Some(folder) = &mut self.folder else { return Ok(()) };
         folder.set_model(model)?;
+        folder.set_data_hash(&self.identity.data_hash);
         self.write_or_defer()
     }
 
@@ -207,24 +242,26 @@ impl Run {
     }
 
     /// Replaces the last checkpoint by one of the current state, on rank 0. A transient failure is a warning; see
-    /// [`Run`].
+    /// [`Run`]. The first checkpoint waits for the hash of the data, which the ranks then compare. Collective: every
+    /// rank must call it.
     ///
     /// # Errors
-    /// Returns [`Error::Weights`] if the state cannot be serialized, [`Error::Drawing`] or [`Error::Io`] if a file
-    /// cannot be written for a reason that is not transient, and [`Error::CheckpointOverdue`]. The last checkpoint then
-    /// still exists.
+    /// Returns [`Error::DataHash`] and [`Error::DataDiffers`] as [`Run::start`] does, [`Error::Weights`] if the state
+    /// cannot be serialized, [`Error::Drawing`] or [`Error::Io`] if a file cannot be written for a reason that is not
+    /// transient, and [`Error::CheckpointOverdue`]. The last checkpoint then still exists.
     pub fn checkpoint<T: Task>(&mut self, trainer: &mut TaskTrainer<T>) -> Result<()> {
+        self.agree_on_data(trainer)?;
         let outcome = self.save(trainer);
         self.tolerate(outcome)
     }
 
     /// Writes everything that is not on disk yet, and the hash of the best parameters to `model.json`. It is called at
-    /// the end of a run, when the last checkpoint must be complete.
+    /// the end of a run, when the last checkpoint must be complete. Collective, like [`Run::checkpoint`].
     ///
     /// # Errors
-    /// Returns [`Error::Weights`] if the state cannot be serialized, and [`Error::Drawing`] or [`Error::Io`] if a file
-    /// cannot be written, even if the failure is transient.
+    /// Returns the errors of [`Run::checkpoint`] except [`Error::CheckpointOverdue`]: no failure is transient here.
     pub fn complete<T: Task>(&mut self, trainer: &mut TaskTrainer<T>) -> Result<()> {
+        self.agree_on_data(trainer)?;
         if !self.is_saved {
             self.save(trainer)?;
         }
@@ -353,48 +390,5 @@ impl Run {
         #[cfg(feature = "report")]
         folder.write_report(info.title, &summary, said, info.class_names)?;
         Ok(Some(summary))
-    }
-}
-
-/// Returns the bytes of the newest undamaged checkpoint (empty if the folder has no checkpoint), and the error of the
-/// first damaged checkpoint. Renames damaged checkpoints.
-fn whole_checkpoint(folder: &RunFolder, identity: &RunIdentity) -> Result<(Vec<u8>, Option<String>)> {
-    let mut damaged: Vec<(PathBuf, Error)> = Vec::new();
-    for (path, bytes) in folder.checkpoints() {
-        let bytes = match bytes {
-            Ok(bytes) => bytes,
-            Err(source) => {
-                let error = Error::Io { path: path.clone(), source };
-                // After a transient error the file may be intact, so it is neither skipped nor renamed.
-                if error.is_transient() {
-                    return Err(error);
-                }
-                damaged.push((path, error));
-                continue;
-            }
-        };
-        match Checkpoint::read(&bytes) {
-            Ok(checkpoint) => {
-                check_identity(checkpoint.identity(), identity)?;
-                damaged.iter().try_for_each(|(path, _)| folder.set_aside(path))?;
-                return Ok((bytes, damaged.first().map(|(_, error)| error.to_string())));
-            }
-            Err(Fault::Damaged(reason)) => damaged.push((path.clone(), Error::BadFile { path, reason })),
-            Err(Fault::Version(version)) => {
-                let reason = format!(
-                    "it has format version {version}, which this program cannot read: resume with the program that \
-                     wrote it"
-                );
-                return Err(Error::BadFile { path, reason });
-            }
-            Err(Fault::Contract(wrote)) => {
-                let (version, program) = (wrote.contract, wrote.program());
-                return Err(Error::OtherContract { path, version, program });
-            }
-        }
-    }
-    match damaged.into_iter().next() {
-        Some((_, error)) => Err(error),
-        None => Ok((Vec::new(), None)),
     }
 }

@@ -14,6 +14,17 @@ use crate::step::memory::MemoryUse;
 use crate::step::metric_sums::MetricSums;
 use crate::step::negatives::RunNegatives;
 
+/// The information for a run's report that the run itself does not have.
+#[derive(Debug, Clone, Copy)]
+pub struct ReportInfo<'a> {
+    /// The title, such as the model and the dataset.
+    pub title: &'a str,
+    /// The classes' names, by class; a class without a name is shown by its number.
+    pub class_names: &'a [String],
+    /// The duration of the run.
+    pub elapsed: Duration,
+}
+
 /// The outcome of [`fit`](crate::fit()).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FitReport {

@@ -98,20 +98,22 @@ impl<T: Task> TaskTrainer<T> {
         Ok(true)
     }
 
-    /// Sums a step over all ranks: its outcome, its weight, its negatives and the requests to stop. Returns the outcome and
-    /// the weight.
+    /// Sums a step over all ranks: its outcome, its weight, its negatives, the requests to stop and the ranks that have
+    /// not hashed their data. Returns the outcome and the weight.
     fn share(&mut self, own: Outcome, weight: f64, negatives: NegativeCounts) -> Result<(Outcome, f64)> {
         let is_asked = self.stop.load(Ordering::Relaxed);
+        let lacks_hash = self.awaited.as_ref().is_some_and(|hash| !hash.is_ready());
         let Outcome::Read(own) = own else {
             // Losses stay unread only if the rank is alone.
-            self.is_stopping = is_asked;
+            (self.is_stopping, self.has_awaited) = (is_asked, !lacks_hash);
             self.train_negatives += negatives;
             return Ok((own, weight));
         };
         let [n_negatives, n_rejected] = negatives.to_words();
-        let numbers = [u64::from(is_asked), n_negatives, n_rejected];
-        let (counts, [n_asked, n_negatives, n_rejected]) = own.sum_over_with(&mut *self.comm, numbers)?;
-        self.is_stopping = 0 < n_asked;
+        let numbers = [u64::from(is_asked), u64::from(lacks_hash), n_negatives, n_rejected];
+        let (counts, [n_asked, n_lacking, n_negatives, n_rejected]) =
+            own.sum_over_with(&mut *self.comm, numbers)?;
+        (self.is_stopping, self.has_awaited) = (0 < n_asked, n_lacking == 0);
         self.train_negatives += NegativeCounts { n_negatives, n_rejected };
         Ok((Outcome::Read(counts), counts.weight))
     }

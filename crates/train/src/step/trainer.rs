@@ -10,6 +10,7 @@ use kiln_loader::Phase;
 use kiln_sample::RngKey;
 
 use crate::error::{Error, Result};
+use crate::run::data_hash::DataHash;
 use crate::step::memory::{MemoryUse, PeakMemory};
 use crate::step::negatives::{NegativeCounts, RunNegatives};
 use crate::step::optimizer::OptimizerConfig;
@@ -45,6 +46,10 @@ pub struct TaskTrainer<T: Task> {
     pub(crate) stop: Arc<AtomicBool>,
     /// True if a rank was asked to stop in the last step.
     pub(crate) is_stopping: bool,
+    /// The hash of the data that the run's first checkpoint waits for.
+    pub(crate) awaited: Option<DataHash>,
+    /// True if all ranks had that hash in the last step.
+    pub(crate) has_awaited: bool,
     /// The negatives of all training steps so far, over all ranks.
     pub(crate) train_negatives: NegativeCounts,
     /// The negatives of the last evaluation.
@@ -131,6 +136,8 @@ impl<T: Task> TaskTrainer<T> {
             peak: PeakMemory::default(),
             stop: Arc::default(),
             is_stopping: false,
+            awaited: None,
+            has_awaited: false,
             train_negatives: NegativeCounts::default(),
             eval_negatives: NegativeCounts::default(),
         })
@@ -216,6 +223,12 @@ impl<T: Task> TaskTrainer<T> {
     /// the same.
     pub fn is_stopping(&self) -> bool {
         self.is_stopping
+    }
+
+    /// Returns true if `is_true` is true on any rank. Collective: every rank must call it.
+    pub(crate) fn any_rank(&mut self, is_true: bool) -> Result<bool> {
+        let all = self.comm.all_gather(&[u8::from(is_true)])?;
+        Ok(all.iter().any(|said| *said != [0]))
     }
 
     /// Returns the negatives of all training steps so far, over all ranks, and of the last evaluation as those of the

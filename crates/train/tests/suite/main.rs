@@ -4,6 +4,7 @@ mod adam;
 mod batch_norm_ranks;
 #[path = "../common/mod.rs"]
 mod common;
+mod data_hash;
 mod defects_of_the_originals;
 mod evaluator;
 mod failed_writes;

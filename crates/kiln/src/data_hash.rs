@@ -1,0 +1,54 @@
+use std::sync::atomic::Ordering;
+
+use kiln_train::DataHash;
+
+/// Returns the hash that `hash` computes on a thread of its own while the run trains. `hash` passes its argument on, to
+/// [`HashedPart::All`](kiln_data::HashedPart::All). It ends with an error when the run has ended, or if a mapped file was
+/// truncated or modified in place meanwhile.
+///
+/// ```
+/// use kiln::data::HashedPart;
+/// let data = kiln::data::synthetic::ring(100)?;
+/// let expected = data.hash()?;
+/// let hash = kiln::hash_in_background(move |check| data.hash_of(HashedPart::All(check)));
+/// assert_eq!(hash.wait()?, expected);
+/// # Ok::<(), kiln::Error>(())
+/// ```
+pub fn hash_in_background(
+    hash: impl FnOnce(&mut dyn FnMut() -> kiln_data::Result<()>) -> kiln_data::Result<String> + Send + 'static,
+) -> DataHash {
+    DataHash::later(move |is_unwanted| {
+        hash(&mut || match is_unwanted.load(Ordering::Relaxed) {
+            true => Err(kiln_data::Error::HashCancelled),
+            false => kiln_graph::check_mapped_files().map(drop).map_err(Into::into),
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::time::{Duration, UNIX_EPOCH};
+
+    use kiln_data::{HashedPart, format, synthetic};
+
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_changed_while_it_is_hashed_is_an_error_that_names_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ring");
+        format::write(&synthetic::ring(1000).unwrap(), &path).unwrap();
+        let data = format::open(&path).unwrap();
+        let features = File::options().write(true).open(path.join("features.npy")).unwrap();
+        let hash = hash_in_background(move |check| {
+            check()?;
+            features.set_modified(UNIX_EPOCH + Duration::from_secs(1000)).unwrap();
+            data.hash_of(HashedPart::All(check))
+        });
+        let error = hash.wait().unwrap_err();
+        let expected = "features.npy: the file was changed while it was mapped";
+        assert!(matches!(error, kiln_train::Error::DataHash { .. }), "{error}");
+        assert!(error.to_string().contains(expected), "{error}");
+    }
+}
