@@ -183,7 +183,7 @@ impl TrainRun<'_> {
     pub(crate) fn links(&self) -> anyhow::Result<Vec<Outcome>> {
         let TrainArgs { data, model, sampling, ranks, device, link, .. } = self.args;
         let is_symmetrized = data.is_symmetrized();
-        let (data, id) = data.open_graph(ranks.seed)?;
+        let (data, id) = data.open_graph(ranks.seed, model.reads_edge_features())?;
         let split = link.split(&data, is_symmetrized, ranks.seed)?;
         let fanouts = model.fanouts(&sampling.fanouts)?;
         let mut nodes = NeighborLoader::new(&data, &fanouts)
@@ -193,6 +193,7 @@ impl TrainRun<'_> {
             nodes = nodes.workers(workers);
         }
         let encoder = model.of_nodes(&data, Some(link.embedding()), fanouts.len())?;
+        encoder.check_place(device.graph_mode)?;
         let nodes = encoder.configure(nodes, &sampling.rule)?;
         let loader = LinkNeighborLoader::new(device.place(nodes)?, &split)?;
         let loader = link.configure(loader, &data, &split, self.link_loss()?)?;
@@ -206,7 +207,7 @@ impl TrainRun<'_> {
     /// Trains on links between the nodes of a partitioned graph. The links come from the data that was partitioned.
     pub(crate) fn partitioned_links(&self) -> anyhow::Result<Vec<Outcome>> {
         let TrainArgs { data, model, sampling, ranks, device, parts, link, .. } = self.args;
-        let (data, id) = data.open_graph(ranks.seed)?;
+        let (data, id) = data.open_graph(ranks.seed, false)?;
         ensure!(
             data.links.is_some(),
             "--task link on a partitioned graph needs --data with a split of links: split the links first (`kiln data \

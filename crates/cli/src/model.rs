@@ -7,7 +7,7 @@ use kiln::nn::{
     Normalization, Readout, RgcnConfig, SageConfig, WeightInit,
 };
 use kiln::sample::{Fanout, Rule};
-use kiln::{DataDims, NeighborLoader};
+use kiln::{DataDims, GraphMode, NeighborLoader};
 
 use crate::flags;
 
@@ -31,6 +31,13 @@ pub(crate) enum ModelKind {
     Gin,
     /// The network of DGL's tutorial, for graphs: two GIN layers with one linear layer each, and sum pooling.
     Simplified,
+}
+
+/// The kind of an [`EdgeInput`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum EdgeInputKind {
+    Features,
+    Types,
 }
 
 /// The flags for the model and its shape.
@@ -65,6 +72,12 @@ pub(crate) struct ModelArgs {
     /// Bases of each layer, of which the matrix of a relation is a weighted sum, for rgcn. Default: 4.
     #[arg(long, value_parser = flags::size)]
     bases: Option<usize>,
+    /// What gine reads of an edge. Default: its features if the data has some, else its type.
+    #[arg(long, value_parser = flags::choice([
+        ("features", "Its features", EdgeInputKind::Features),
+        ("types", "Its type", EdgeInputKind::Types),
+    ]))]
+    edge_input: Option<EdgeInputKind>,
     /// Linear layers in the MLP of each layer, for gin and gine. Default: 2.
     #[arg(long, value_parser = flags::layers)]
     mlp_layers: Option<usize>,
@@ -130,6 +143,16 @@ impl NodeModel {
         }
     }
 
+    /// Checks that batches for the model can be prepared at this place.
+    pub(crate) fn check_place(&self, mode: GraphMode) -> anyhow::Result<()> {
+        let reads_features = matches!(self, Self::Gine(GineConfig { edges: EdgeInput::Features(_), .. }));
+        ensure!(
+            mode == GraphMode::Host || !reads_features,
+            "--model gine gathers edge features on the host: use --graph-mode cpu, or --edge-input types"
+        );
+        Ok(())
+    }
+
     /// Checks that the model can be trained on a partitioned graph.
     pub(crate) fn check_partitioned(&self) -> anyhow::Result<()> {
         ensure!(
@@ -164,6 +187,11 @@ impl ModelArgs {
             defaults.push(("mlp-layers", self.mlp_layers.unwrap_or(2).to_string()));
         }
         defaults
+    }
+
+    /// Returns true if the model reads features of edges if the data has some.
+    pub(crate) fn reads_edge_features(&self) -> bool {
+        self.kind == Some(ModelKind::Gine) && self.edge_input != Some(EdgeInputKind::Types)
     }
 
     /// Returns true if the model is GraphSAGE, if it is one of nodes.
@@ -248,13 +276,16 @@ impl ModelArgs {
                 Ok(NodeModel::Rgcn(config.bases(self.bases.unwrap_or(4))))
             }
             ModelKind::Gine => {
-                let edges = match (data.d_edge(), data.n_edge_types()) {
-                    (Some(width), _) => EdgeInput::Features(width),
-                    (None, Some(n_types)) => EdgeInput::Types(n_types),
-                    (None, None) => bail!(
-                        "--model gine needs data with edge features or edge types: use another model, or data with them; \
-                         partition the data again if an older version of kiln wrote the partitions"
-                    ),
+                let features = data.d_edge().filter(|_| self.edge_input != Some(EdgeInputKind::Types));
+                let types =
+                    || data.n_edge_types().filter(|_| self.edge_input != Some(EdgeInputKind::Features));
+                let edges = features.map(EdgeInput::Features).or_else(|| types().map(EdgeInput::Types));
+                let Some(edges) = edges else {
+                    bail!(
+                        "--model gine needs data with edge features or edge types, and those that --edge-input names: use \
+                         another model, or data with them. Partitions have edge types only; partition the data again if an \
+                         older version of kiln wrote them"
+                    )
                 };
                 let config = shaped!(GineConfig::new(d_in, n_outputs, edges));
                 Ok(NodeModel::Gine(config.mlp_layers(self.mlp_layers.unwrap_or(2)).epsilon(self.epsilon())))
@@ -268,6 +299,10 @@ impl ModelArgs {
     /// Checks that no flag of another kind of model was given.
     fn check_flags_of_nodes(&self) -> anyhow::Result<()> {
         ensure!(self.readout.is_none(), "--readout requires --model gin: remove it");
+        ensure!(
+            self.edge_input.is_none() || self.kind == Some(ModelKind::Gine),
+            "--edge-input requires --model gine: remove it"
+        );
         ensure!(
             self.kind == Some(ModelKind::Gine) || !self.has_gin_flags(),
             "--mlp-layers and --learn-epsilon require --model gin or gine: remove them"

@@ -157,8 +157,8 @@ impl DataArgs {
     }
 
     /// Opens a graph like [`DataArgs::open_graph`], and checks that it has a split of its nodes.
-    pub(crate) fn open(&self, seed: u64) -> anyhow::Result<(Dataset, DataId)> {
-        let (data, id) = self.open_graph(seed)?;
+    pub(crate) fn open(&self, seed: u64, edge_features: bool) -> anyhow::Result<(Dataset, DataId)> {
+        let (data, id) = self.open_graph(seed, edge_features)?;
         for (part, nodes) in data.split.parts() {
             ensure!(
                 !nodes.is_empty(),
@@ -170,9 +170,13 @@ impl DataArgs {
     }
 
     /// Opens or generates a graph, preprocesses it as the flags request, and prints a summary. Returns the dataset and
-    /// its identity, by which a resumed run recognizes it. In the kiln format, that comes from the manifest.
-    pub(crate) fn open_graph(&self, seed: u64) -> anyhow::Result<(Dataset, DataId)> {
+    /// its identity, by which a resumed run recognizes it. In the kiln format, that comes from the manifest. Without
+    /// `edge_features`, the features of edges are not part of the dataset, so that edges may be added.
+    pub(crate) fn open_graph(&self, seed: u64, edge_features: bool) -> anyhow::Result<(Dataset, DataId)> {
         let mut data = self.data.load(seed)?;
+        if !edge_features {
+            data.edge_features = None;
+        }
         if self.verify {
             for note in data.validate().context("the data could not be verified")? {
                 if !data.notes.contains(&note) {

@@ -174,7 +174,7 @@ pub(crate) fn run(args: &TrainArgs, flags: GivenFlags) -> anyhow::Result<ExitCod
 impl TrainRun<'_> {
     fn nodes(&self) -> anyhow::Result<Vec<Outcome>> {
         let TrainArgs { data, model, sampling, ranks, device, .. } = self.args;
-        let (data, id) = data.open(ranks.seed)?;
+        let (data, id) = data.open(ranks.seed, model.reads_edge_features())?;
         let fanouts = model.fanouts(&sampling.fanouts)?;
         let mut loader = NeighborLoader::new(&data, &fanouts)
             .objective(self.args.loss.objective(data.targets().kind())?)
@@ -184,6 +184,7 @@ impl TrainRun<'_> {
             loader = loader.workers(workers);
         }
         let model = model.of_nodes(&data, None, fanouts.len())?;
+        model.check_place(device.graph_mode)?;
         let loader = device.place(model.configure(loader, &sampling.rule)?)?;
         let outcomes = self.launch(&id, |rank| self.fit_nodes(&model, &loader, &rank, &id.hash, ()))?;
         device.report(&loader);

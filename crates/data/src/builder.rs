@@ -136,7 +136,8 @@ impl<'a> DatasetBuilder<'a> {
     }
 
     /// Adds the reverse of each edge, with its weight, type and features, and removes duplicates: the graph becomes
-    /// undirected.
+    /// undirected. Of the edges between two nodes, also in opposite directions, the first one in the list determines the
+    /// weight, type and features of both directions.
     pub fn symmetrize(self) -> Self {
         Self { symmetrize: true, ..self }
     }

@@ -5,7 +5,7 @@ use kiln_data::{Dataset, GraphDataset, NodeFeatures};
 use kiln_feature::FeatureStore;
 #[cfg(feature = "grpc")]
 use kiln_feature::Preparation;
-use kiln_graph::{GraphId, NodeId};
+use kiln_graph::{Csc, GraphId, NodeId};
 #[cfg(feature = "grpc")]
 use kiln_remote::DistNeighborSampler;
 #[cfg(feature = "grpc")]
@@ -136,6 +136,11 @@ pub trait PredictOnDataset {
     ) -> Result<OutputRows>;
 }
 
+/// Returns true if edges with the same id are the same in both graphs.
+fn has_same_edges(one: &Arc<Csc>, other: &Arc<Csc>) -> bool {
+    Arc::ptr_eq(one, other) || (one.indptr() == other.indptr() && one.indices() == other.indices())
+}
+
 impl PredictOnDataset for SavedModel {
     fn on_dataset(&self, data: &Dataset) -> Result<NodePredictor> {
         let (graph, features) = (data.graph.clone(), data.features.clone());
@@ -145,8 +150,15 @@ impl PredictOnDataset for SavedModel {
         }
         let predictor = NodePredictor::on_prepared(self, graph, features, &data.preparation)?;
         match &data.edge_features {
-            Some(features) => Ok(predictor.with_edge_features(features.clone())?),
-            None => Ok(predictor),
+            Some(features) if predictor.reads_edge_features() => {
+                // A step of the preparation may have changed the order of the edges, and so their ids.
+                let is_changed = predictor.graph().is_some_and(|graph| !has_same_edges(graph, &data.graph));
+                if is_changed {
+                    return Err(kiln_train::Error::from(ModelError::EdgeFeaturesOfUnprepared).into());
+                }
+                Ok(predictor.with_edge_features(features.clone())?)
+            }
+            _ => Ok(predictor),
         }
     }
 

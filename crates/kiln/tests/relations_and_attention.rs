@@ -134,6 +134,46 @@ fn exact_evaluation_and_predictions_read_the_edge_features_of_training() {
     assert!(error.to_string().contains("1 columns, but the model was trained with 3"), "{error}");
 }
 
+/// Neighbours that do not ascend are sorted when reverse edges are added, which changes the ids of the edges.
+#[test]
+fn predictions_refuse_edge_features_whose_edges_the_preparation_reorders() {
+    let folder = tempfile::tempdir().unwrap();
+    let built = Dataset::builder(3)
+        .edges(&[0, 2], &[1, 1])
+        .edge_features(vec![0.5, 1.5], 1)
+        .features(vec![1.0, 2.0, 3.0], 1)
+        .labels(vec![0, 1, 0], 2)
+        .split(vec![NodeId(0)], vec![NodeId(1)], vec![NodeId(2)])
+        .symmetrize()
+        .build()
+        .unwrap();
+    let loader = NeighborLoader::new(&built, [Fanout::All]).edge_features();
+    let out = folder.path().join("run");
+    let config = GineConfig::for_data(&built).layers(1).hidden(4);
+    let fit = FitConfig::epochs(1).out(&out).quiet();
+    Trainer::new(config, AdamConfig::new(1e-2)).fit(&loader, fit).unwrap();
+    let model = SavedModel::open(&out).unwrap();
+    let predict = |data: &Dataset| {
+        model.on_dataset(data).map(|predictor| {
+            predictor.predict(&[NodeId(1)], &PredictMode::default()).unwrap().values().to_vec()
+        })
+    };
+    let expected = predict(&built).unwrap();
+    // The same graph as it was loaded, without a record of the step.
+    let loaded = Dataset { preparation: Default::default(), ..built.clone() };
+    assert_eq!(predict(&loaded).unwrap(), expected);
+    let indptr = built.graph.indptr().to_vec();
+    let mut indices = built.graph.indices().to_vec();
+    let of_one = indptr[1] as usize..indptr[2] as usize;
+    indices[of_one].reverse();
+    let graph = kiln::graph::Csc::new(indptr.into(), indices.into()).unwrap();
+    let error = predict(&Dataset { graph: graph.into(), ..loaded }).unwrap_err();
+    assert!(
+        error.to_string().contains("build the data with its reverse edges and their features"),
+        "{error}"
+    );
+}
+
 #[test]
 fn unsuitable_edge_features_are_errors_that_say_what_to_do() {
     let data = with_edge_features(two_relations());

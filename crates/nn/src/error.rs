@@ -73,6 +73,12 @@ pub enum Error {
         /// The value of the field.
         got: f32,
     },
+    /// The weights of a model cannot be exchanged with other libraries.
+    #[error("weights of {what} cannot be exchanged with PyG and DGL: create a model without it")]
+    NotPortable {
+        /// The part of the model that has no counterpart in the files.
+        what: &'static str,
+    },
     /// A file of weights has another epsilon than the model, whose epsilon is fixed.
     #[error(
         "layer {layer} of the file has an epsilon of {got}, but that of the model is fixed at {expected}: create the model \

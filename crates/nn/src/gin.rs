@@ -28,10 +28,10 @@ pub enum JumpingKnowledge {
     /// layers (Xu, Li, Tian, Sonobe, Kawarabayashi and Jegelka 2018). It is for [`Gin`].
     Sum,
     /// The concatenated rows of all layers, without the input, with a linear layer: PyG's `jk="cat"`. It is for
-    /// [`Sage`](crate::Sage) and [`Gcn`](crate::Gcn).
+    /// models of nodes, such as [`Sage`](crate::Sage).
     Cat,
     /// The maximum of each column over the rows of all layers, without the input, with a linear layer: PyG's
-    /// `jk="max"`. It is for [`Sage`](crate::Sage) and [`Gcn`](crate::Gcn).
+    /// `jk="max"`. It is for models of nodes, such as [`Sage`](crate::Sage).
     Max,
 }
 

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use burn::tensor::Device;
-use kiln_feature::DenseFeatures;
+use kiln_feature::{DenseFeatures, EdgeFeatures};
 use kiln_graph::{Csc, CscBuilder};
 use kiln_nn::{AttentionKind, EdgeInput, GatConfig, GineConfig, LayerWiseModel, RgcnConfig, SageConfig};
 use kiln_sample::RngKey;
@@ -36,11 +36,22 @@ fn graph() -> Arc<Csc> {
 }
 
 fn check<M: LayerWiseModel>(name: &str, model: &M, graph: &Arc<Csc>) {
+    let with_types = |inference: LayerWiseInference| inference.carry_edge_types().unwrap();
+    check_with(name, model, graph, with_types);
+}
+
+/// Checks the memory of an inference that `configure` completes.
+fn check_with<M: LayerWiseModel>(
+    name: &str,
+    model: &M,
+    graph: &Arc<Csc>,
+    configure: impl FnOnce(LayerWiseInference) -> LayerWiseInference,
+) {
     let features = DenseFeatures::from_f32(vec![0.5; N_NODES as usize * D_IN], D_IN).unwrap();
     let config = LayerWiseConfig { range_bytes: RANGE_BYTES, spill: None };
     PEAK.reset_peak_usage();
     let before = PEAK.current_usage() as u64;
-    let inference = LayerWiseInference::new(graph.clone(), config).unwrap().carry_edge_types().unwrap();
+    let inference = configure(LayerWiseInference::new(graph.clone(), config).unwrap());
     inference.outputs(model, &features, &Device::flex()).unwrap();
     let (peak, limit) = (PEAK.peak_usage() as u64 - before, RANGE_BYTES + OTHER_BYTES);
     println!("{name}: {peak} of {limit}");
@@ -65,4 +76,9 @@ fn layers_with_large_intermediate_tensors_stay_within_the_limit() {
     check("R-GCN", &rgcn.init(key, &device).unwrap(), &graph);
     let gine = GineConfig::new(D_IN, D_OUT, EdgeInput::Types(3)).layers(1).hidden(128);
     check("GINE", &gine.init(key, &device).unwrap(), &graph);
+    let rows = vec![0.5; 32 * graph.n_edges() as usize];
+    let rows = EdgeFeatures::new(rows, 32).unwrap();
+    let gine = GineConfig { edges: EdgeInput::Features(32), ..gine };
+    let with_rows = |inference: LayerWiseInference| inference.carry_edge_features(rows).unwrap();
+    check_with("GINE of features", &gine.init(key, &device).unwrap(), &graph, with_rows);
 }

@@ -44,7 +44,11 @@ fn weights_do_not_depend_on_threads_and_interruptions_and_agree_on_two_ranks() {
     let root = tempfile::tempdir().unwrap();
     let root = root.path();
     let [set, _] = write(&data(), 1, root, "set");
-    for (name, model) in MODELS {
+    let with_features = root.join("with-features");
+    kiln::data::format::write(&with_edge_features(data()), &with_features).unwrap();
+    let of_features = ("gine-features", "--model gine", with_features.to_str().unwrap());
+    let of_models = MODELS.map(|(name, model)| (name, model, set.as_str()));
+    for (name, model, set) in of_models.into_iter().chain([of_features]) {
         let flags = format!("--data {set} {model}");
         let of_one = "--batch-size 64 --workers 1 --threads-per-rank 1";
         let whole = run(root, &format!("{flags} {of_one} --epochs 2"), name);
@@ -125,11 +129,16 @@ fn gine_reads_the_edge_features_of_the_data() {
         let expected = text(&Path::new(&run).join("test_predictions.csv"));
         assert!(files["predictions.csv"] == expected.as_bytes(), "{eval}");
     }
-    let links =
-        "--task link --model gine --embedding 8 --epochs 1 --eval-negatives 5";
+    let links = "--task link --model gine --embedding 8 --epochs 1 --eval-negatives 5";
     run(root, &format!("--data {set} {links}"), "links");
-    let message = fails(&["data", "partition", &set, "--parts", "2", "--out", &parts]);
-    assert!(message.contains("edge features"), "{message}");
+    succeeds(&["data", "partition", &set, "--parts", "1", "--out", &parts]);
+    let types = format!("--model gine --batch-size 64 --epochs 1 --parts {parts} --host 127.0.0.1");
+    let whole = format!("--model gine --batch-size 64 --epochs 1 --data {set} --edge-input types");
+    let [of_parts, whole] =
+        [(types, "types-parts"), (whole, "types")].map(|(flags, out)| run(root, &flags, out));
+    assert_eq!(of_parts.weights_hash, whole.weights_hash);
+    // A model that does not read the features may add edges without them.
+    run(root, &format!("--data {set} --model sage --symmetrize --epochs 1"), "sage");
 }
 
 #[test]

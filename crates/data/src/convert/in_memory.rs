@@ -43,6 +43,10 @@ pub(super) fn write_with_rows(
         });
     }
     let n_rows = row_shape(rows)?.0;
+    // The rows bound the memory, so a longer list must be found before it is read.
+    if let Some(n_edges) = list.n_edges() {
+        check_count(rows.path(), RowsOf::Edges.count(), n_edges, n_rows)?;
+    }
     check_memory(n_rows, n_nodes, options)?;
     let mut builder = CscBuilder::new(n_nodes).duplicates(options.duplicates).self_loops(options.self_loops);
     if options.symmetrize {

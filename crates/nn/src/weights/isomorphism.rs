@@ -14,7 +14,7 @@ const MAX_LINEARS: usize = 4;
 /// The slots of a layer: epsilon, then those of the dense layers. PyG's names are those of a `Sequential` with ReLU between
 /// dense layers, then those of its `MLP`.
 const PYG: [Slot; 1 + 2 * MAX_LINEARS] = [
-    Slot::optional(&["eps"], DefaultValues::Zeros),
+    Slot::optional(&["eps"], DefaultValues::Own),
     Slot::transposed(&["nn.0.weight", "nn.lins.0.weight"]),
     Slot::bias(&["nn.0.bias", "nn.lins.0.bias"]),
     Slot::transposed(&["nn.2.weight", "nn.lins.1.weight"]),
@@ -25,7 +25,7 @@ const PYG: [Slot; 1 + 2 * MAX_LINEARS] = [
     Slot::bias(&["nn.6.bias", "nn.lins.3.bias"]),
 ];
 const DGL: [Slot; 1 + 2 * MAX_LINEARS] = [
-    Slot::optional(&["eps"], DefaultValues::Zeros),
+    Slot::optional(&["eps"], DefaultValues::Own),
     Slot::transposed(&["apply_func.0.weight", "apply_func.linears.0.weight"]),
     Slot::bias(&["apply_func.0.bias", "apply_func.linears.0.bias"]),
     Slot::transposed(&["apply_func.2.weight", "apply_func.linears.1.weight"]),
@@ -53,18 +53,23 @@ const fn with_edges(slots: [Slot; 1 + 2 * MAX_LINEARS]) -> [Slot; 3 + 2 * MAX_LI
     [weight, bias, a, b, c, d, e, f, g, h, i]
 }
 
-/// Returns the number of dense layers of the MLPs of a model.
+/// Checks that the names of the slots suffice for an MLP.
+fn check_mlp(mlp: &Mlp) -> Result<()> {
+    match mlp.norms.is_empty() && mlp.linears.len() <= MAX_LINEARS {
+        true => Ok(()),
+        false => Err(Error::NotPortable { what: "an MLP with normalisations or more than 4 linear layers" }),
+    }
+}
+
+/// Returns the number of dense layers of an MLP.
 ///
 /// # Panics
-/// Panics if there are more than [`MAX_LINEARS`], or if an MLP has normalisations, which the names of the slots lack.
+/// Panics if [`check_mlp`] returns an error.
 fn n_linears(mlp: &Mlp) -> usize {
-    assert!(mlp.norms.is_empty(), "weights of MLPs with normalisations cannot be exchanged");
-    let n_linears = mlp.linears.len();
-    assert!(
-        n_linears <= MAX_LINEARS,
-        "weights of MLPs of more than {MAX_LINEARS} layers cannot be exchanged"
-    );
-    n_linears
+    if let Err(error) = check_mlp(mlp) {
+        panic!("{error}");
+    }
+    mlp.linears.len()
 }
 
 /// Returns epsilon and the parameters of the dense layers.
@@ -111,6 +116,10 @@ fn check_epsilon(layer: usize, configured: Epsilon, values: &[f32]) -> Result<()
 impl private::Layers for Gine {
     const COMPLETE: &'static str = "a `Sequential` of linear layers and ReLU as `nn` and edge_dim in PyG";
 
+    fn check_portable(&self) -> Result<()> {
+        self.layers.iter().try_for_each(|layer| check_mlp(&layer.mlp))
+    }
+
     fn slots(&self, format: WeightFormat) -> &'static [Slot] {
         let n_slots = 3 + 2 * n_linears(&self.layers[0].mlp);
         match format {
@@ -148,6 +157,10 @@ impl private::Layers for Gine {
 impl private::Layers for Gin {
     const COMPLETE: &'static str =
         "a `Sequential` of linear layers and ReLU as `nn` in PyG and `apply_func` in DGL";
+
+    fn check_portable(&self) -> Result<()> {
+        self.layers.iter().try_for_each(|layer| check_mlp(&layer.conv.mlp))
+    }
 
     fn slots(&self, format: WeightFormat) -> &'static [Slot] {
         let n_slots = 1 + 2 * n_linears(&self.layers[0].conv.mlp);

@@ -63,8 +63,9 @@ pub enum WeightFormat {
 ///
 /// Here `h` is the number of heads, and `d_out` is `h * d_head` for concatenated heads and `d_head` for averaged heads.
 ///
-/// Only the parameters of the convolutions are exchanged, not those of [`Frame`](crate::Frame): a file with tensors of
-/// normalisations or of a linear layer after the convolutions is rejected.
+/// Only the parameters of the convolutions are exchanged, not those of [`Frame`](crate::Frame), nor the normalisations
+/// after the layers of a [`Gin`] and its linear layers after the readout: a file with tensors of normalisations or of a
+/// linear layer after the convolutions is rejected.
 ///
 /// The file does not determine the aggregation and the edge weights, which must be chosen to match:
 ///
@@ -75,9 +76,9 @@ pub enum WeightFormat {
 /// - PyG's `GATConv` and `GATv2Conv` add a self-loop to each node. In DGL and kiln, the graph must have them.
 /// - PyG's `RGCNConv` must have the default aggregation, `"mean"`. DGL's `RelGraphConv` computes sums, which are
 ///   equal if the argument `norm` of each edge is 1 divided by the number of edges with the same destination and type.
-///
 /// - The MLP of PyG's and DGL's `GINConv` and `GINEConv` must be a `Sequential` of linear layers with ReLU between them, at
-///   most 4. DGL's `GINEConv` has no linear layer of edges: its module must apply a layer `lin` to the features first.
+///   most 4. DGL's `GINEConv` has no linear layer of edges: a module with a layer `lin`, which is derived from it, must apply
+///   `lin` to the features first.
 /// - A fixed epsilon must be that of the file.
 ///
 /// Where the parameters differ, they are converted:
@@ -131,13 +132,13 @@ impl PortableWeights for Gine {}
 /// has another shape or element type. Each case is a variant of [`Error`] with the names of the tensors.
 ///
 /// # Panics
-/// Panics if layers of a [`Gat`] were replaced by layers of the other attention or with shared weights, or if the MLPs of a
-/// [`Gin`] have normalisations or more than 4 layers.
+/// Panics if layers of a [`Gat`] were replaced by layers of the other attention or with shared weights.
 pub fn load_safetensors<M: PortableWeights>(model: &mut M, bytes: &[u8]) -> Result<WeightFormat> {
     let broken = |error: safetensors::SafeTensorError| Error::NotSafetensors { reason: error.to_string() };
     let file = SafeTensors::deserialize(bytes).map_err(broken)?;
     let mut names = file.names();
     names.sort_unstable();
+    model.check_portable()?;
     let format = find_naming(&names, |format| model.slots(format))?;
     let slots = model.slots(format);
     let params = model.params(format);
@@ -146,11 +147,11 @@ pub fn load_safetensors<M: PortableWeights>(model: &mut M, bytes: &[u8]) -> Resu
     let mut loaded = Vec::with_capacity(found.len());
     for (LayerNames { prefix, tensors }, params) in found.iter().zip(&params) {
         let mut layer = Vec::with_capacity(slots.len());
-        for ((slot, name), Parameter { shape, .. }) in slots.iter().zip(tensors).zip(params) {
+        for ((slot, name), Parameter { shape, values: own }) in slots.iter().zip(tensors).zip(params) {
             let Some(name) = name else {
                 let name = || format!("{prefix}{}", slot.names[0]);
                 let missing = || Error::MissingTensor { name: name(), complete: M::COMPLETE };
-                layer.push(slot.default_values(shape).ok_or_else(missing)?);
+                layer.push(slot.default_values(shape, || to_vec_f32(own.clone())).ok_or_else(missing)?);
                 continue;
             };
             let tensor = file.tensor(name).map_err(broken)?;
@@ -169,7 +170,7 @@ pub fn load_safetensors<M: PortableWeights>(model: &mut M, bytes: &[u8]) -> Resu
 /// weights give identical bytes. The prefix of layer `i` is `convs.{i}.` for PyG and `layers.{i}.` for DGL.
 ///
 /// # Panics
-/// Same as [`load_safetensors`].
+/// Panics like [`load_safetensors`], and if that function returns [`Error::NotPortable`] for the model.
 pub fn to_safetensors<M: PortableWeights>(model: &M, format: WeightFormat) -> Vec<u8> {
     let stem = match format {
         WeightFormat::Pyg => "convs",
@@ -204,6 +205,11 @@ mod private {
     pub trait Layers {
         /// The layers or options of the libraries that have all tensors, for the error of a missing one.
         const COMPLETE: &'static str;
+
+        /// Checks that the libraries' layers have the parameters of the model's layers.
+        fn check_portable(&self) -> Result<()> {
+            Ok(())
+        }
 
         /// Returns the parameters of a layer in a library's files.
         fn slots(&self, format: WeightFormat) -> &'static [Slot];

@@ -25,6 +25,8 @@ pub(super) enum DefaultValues {
     Zeros,
     /// The identity matrix. A matrix that is not square has no default.
     Identity,
+    /// The values of the model.
+    Own,
 }
 
 impl Slot {
@@ -53,16 +55,20 @@ impl Slot {
         if self.transposed { shape.iter().rev().copied().collect() } else { shape.to_vec() }
     }
 
-    /// Returns the values of a parameter of this shape without a tensor, or `None` if it must have one.
-    pub(super) fn default_values(&self, shape: &[usize]) -> Option<Vec<f32>> {
-        let mut values = vec![0.0; shape.iter().product()];
-        if let DefaultValues::Identity = self.default? {
-            if shape[0] != shape[1] {
-                return None;
+    /// Returns the values of a parameter of this shape without a tensor, or `None` if it must have one. `own` returns the
+    /// values of the model.
+    pub(super) fn default_values(&self, shape: &[usize], own: impl FnOnce() -> Vec<f32>) -> Option<Vec<f32>> {
+        let zeros = || vec![0.0; shape.iter().product()];
+        match self.default? {
+            DefaultValues::Zeros => Some(zeros()),
+            DefaultValues::Identity if shape[0] != shape[1] => None,
+            DefaultValues::Identity => {
+                let mut values = zeros();
+                values.iter_mut().step_by(shape[1] + 1).for_each(|value| *value = 1.0);
+                Some(values)
             }
-            values.iter_mut().step_by(shape[1] + 1).for_each(|value| *value = 1.0);
+            DefaultValues::Own => Some(own()),
         }
-        Some(values)
     }
 }
 

@@ -12,8 +12,8 @@ use kiln_graph::{Block, BlockParts, EdgeId, LocalId, NodeId};
 use kiln_kernels::DeviceBlock;
 use kiln_kernels::testing::{check_close, device, values};
 use kiln_nn::{
-    Aggregate, Epsilon, ForwardContext, GatConvConfig, GatV2ConvConfig, GinConv, GineConv, HeadOutput,
-    Linear, Mlp, Mode, RgcnConv,
+    Aggregate, BlockModel, EdgeInput, Epsilon, ForwardContext, GatConvConfig, GatV2ConvConfig, GinConv,
+    GineConfig, GineConv, HeadOutput, Linear, Mlp, Mode, RgcnConv,
 };
 use kiln_sample::RngKey;
 
@@ -316,4 +316,23 @@ fn gine_conv_of_types_equals_one_hot_features() {
         check_close(got, expected, TOLERANCE);
     }
     assert!(expected.iter().all(|values| values.iter().any(|value| *value != 0.0)));
+}
+
+/// A batch may have no edges, for example with a fanout of 0.
+#[test]
+fn gine_runs_on_a_block_without_edges() {
+    let device = device().autodiff();
+    let block =
+        Block::new(BlockParts { srcs: vec![NodeId(0); 3], indptr: vec![0; 3], ..BlockParts::default() });
+    let block = DeviceBlock::upload(&block, &kiln_kernels::testing::device());
+    let no_rows = Tensor::from_data(TensorData::new(Vec::<f32>::new(), [0, 4]), &device);
+    let config = GineConfig::new(5, 3, EdgeInput::Features(4)).hidden(6).layers(1);
+    let model = config.init(RngKey::new(0), &device).unwrap();
+    let x = Array { shape: vec![3, 5], values: vec![0.5; 15] }.matrix();
+    let ctx = ForwardContext { key: RngKey::new(0), mode: Mode::Train };
+    let out = model.forward(&[block.with_edge_features(no_rows)], x.clone(), &ctx);
+    assert_eq!(out.dims(), [2, 3]);
+    let grads = out.sum().backward();
+    let of_x = values(x.grad(&grads).unwrap());
+    assert!(of_x[..10].iter().any(|value| *value != 0.0) && of_x[10..] == [0.0; 5], "{of_x:?}");
 }

@@ -87,6 +87,28 @@ fn a_fixed_epsilon_must_be_that_of_the_file() {
     load_safetensors(&mut gine(0, 2, Epsilon::Fixed(0.5)), &bytes_of(&all)).unwrap();
 }
 
+/// A file without epsilon has the model's.
+#[test]
+fn a_missing_epsilon_is_that_of_the_model() {
+    let mut without = file(&gine(1, 1, Epsilon::Fixed(0.5)), WeightFormat::Pyg);
+    without.remove("convs.0.eps").unwrap();
+    load_safetensors(&mut gine(0, 1, Epsilon::Fixed(0.5)), &bytes_of(&without)).unwrap();
+    let mut model = gine(0, 1, Epsilon::Learnable(0.25));
+    load_safetensors(&mut model, &bytes_of(&without)).unwrap();
+    assert_eq!(values(model.layers[0].epsilon.as_ref().unwrap().val()), [0.25]);
+}
+
+#[test]
+fn normalisations_in_mlps_are_an_error() {
+    let bytes = bytes_of(&file(&gin(1), WeightFormat::Pyg));
+    let mut model = GinConfig::paper(2, 4, 3).init(RngKey::new(0), &device()).unwrap();
+    let error = load_safetensors(&mut model, &bytes).unwrap_err().to_string();
+    assert!(
+        error.contains("an MLP with normalisations or more than 4 linear layers cannot be exchanged"),
+        "{error}"
+    );
+}
+
 #[test]
 fn rejects_mlps_of_other_lengths() {
     let mut all = file(&gine(1, 1, LEARNED), WeightFormat::Pyg);

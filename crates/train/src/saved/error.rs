@@ -124,6 +124,12 @@ pub enum ModelError {
         /// The number of columns that the model reads.
         width: usize,
     },
+    /// A step of the model's preparation changes the edges of the data, so their features belong to other edges.
+    #[error(
+        "the model was trained on a symmetric graph, and the edges of this data are not as that step would leave them: build \
+         the data with its reverse edges and their features (Dataset::builder(..).symmetrize())"
+    )]
+    EdgeFeaturesOfUnprepared,
     /// The features of edges have another number of columns than those of the training data.
     #[error(
         "the edge features have {got} columns, but the model was trained with {expected}: use the same columns"

@@ -124,11 +124,18 @@ impl NodePredictor {
         }
     }
 
-    /// Sets the features of the graph's edges, for a model that reads them. Other models ignore them.
+    /// Returns true if the model reads features of edges.
+    pub fn reads_edge_features(&self) -> bool {
+        self.sampling().edge_features.is_some()
+    }
+
+    /// Sets the features of the edges of [`NodePredictor::graph`], in the order of their ids, for a model that reads them.
+    /// Other models ignore them.
     ///
     /// # Errors
     /// Returns [`Error::Saved`](crate::Error::Saved) if the model reads edge features with another number of columns, and
-    /// [`Error::EdgeFeatureRows`](crate::Error::EdgeFeatureRows) if there is not one row per edge of the prepared graph.
+    /// [`Error::EdgeFeatureRows`](crate::Error::EdgeFeatureRows) if there is not one row per edge of the graph. The number of
+    /// edges of a graph that is only sampled is unknown; an edge without a row is then an error of the batch that samples it.
     pub fn with_edge_features(self, features: EdgeFeatures) -> Result<Self> {
         let Some(expected) = self.sampling().edge_features else { return Ok(self) };
         if features.dim() != expected {
