@@ -394,7 +394,14 @@ impl Error {
                 is_transient(source)
             }
             Self::CheckpointOverdue { last, .. } => last.is_transient(),
+            Self::DataHash { source } => is_transient_cause(&***source),
             _ => false,
         }
     }
+}
+
+/// Returns true if an error of a file in a chain of causes may not recur.
+fn is_transient_cause(error: &(dyn std::error::Error + 'static)) -> bool {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.filter_map(|cause| cause.downcast_ref::<std::io::Error>()).any(is_transient)
 }

@@ -8,7 +8,8 @@ use crate::step::reports::{EpochReport, StepReport};
 /// Receives a run's progress.
 pub trait TrainCallback {
     /// Called when the run has started, or resumed ([`Run::resumed`]). An epoch has `n_steps` steps. Called once by
-    /// [`RunConfig::fit`](crate::RunConfig::fit).
+    /// [`RunConfig::fit`](crate::RunConfig::fit). A new run has no checkpoint yet: files that a callback writes to its folder
+    /// before the first one would make the folder look like that of something else to a restart.
     fn started(&mut self, _run: &Run, _n_steps: usize) {}
 
     /// Called when a training step has ended and its loss was read.

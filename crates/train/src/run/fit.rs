@@ -6,7 +6,6 @@ use crate::error::{Error, Result};
 use crate::evaluate::evaluation::Evaluation;
 use crate::evaluate::validation::Validation;
 use crate::run::callback::TrainCallback;
-use crate::run::data_hash::DataHash;
 use crate::run::state::Run;
 use crate::run::summary::FitReport;
 use crate::step::batch::DeviceBatch;
@@ -162,10 +161,12 @@ where
     trainer.epoch_steps = Some(train.n_steps(trainer.next_phase()));
     let mut batches = train.epoch_from(trainer.next_phase(), trainer.epoch.n_steps);
     while trainer.step(&mut batches, |report| callback.step(report))? {
-        let is_due = checkpoint_every.is_some_and(|every| trainer.epoch.n_steps.is_multiple_of(every));
-        // The first checkpoint is written as soon as the data is hashed, not only when it is due.
-        let is_due = is_due || (run.awaits_hash() && trainer.has_awaited);
-        trainer.awaited.iter().for_each(DataHash::start);
+        // The first checkpoint is written as soon as all ranks have hashed their data: not earlier, because no step waits
+        // for the hash, and not only when a checkpoint is due.
+        let is_due = match run.awaits_hash() {
+            true => trainer.has_awaited,
+            false => checkpoint_every.is_some_and(|every| trainer.epoch.n_steps.is_multiple_of(every)),
+        };
         if is_due || trainer.is_stopping() {
             trainer.read_back(|report| callback.step(report))?;
             run.advance(trainer);

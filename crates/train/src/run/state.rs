@@ -65,8 +65,8 @@ impl Run {
     /// those of an uninterrupted run. Collective: every rank must call it.
     ///
     /// A new run whose data is not hashed yet ([`DataHash::later`]) starts without a checkpoint. [`fit`](crate::fit)
-    /// writes its first one after the first step at which all ranks have the hash, and at the latest with the first that
-    /// is due. A run that resumes waits for the hash here.
+    /// writes its first one after the first step at which all ranks have the hash, and at the latest at the end of the
+    /// epoch. A run that resumes waits for the hash here.
     ///
     /// A run can be resumed on another number of ranks, with the same items, samples and dropout masks. Its results
     /// then differ by rounding, because gradients are summed in another order. With batch normalisation they differ
@@ -133,6 +133,8 @@ impl Run {
         let Some(hash) = &self.awaited else { return Ok(()) };
         self.identity.data_hash = hash.agree(trainer.comm())?;
         (self.awaited, trainer.awaited) = (None, None);
+        // Hashing may take longer than failed writes are tolerated.
+        self.failures.restart();
         if let Some(folder) = &mut self.folder {
             folder.set_data_hash(&self.identity.data_hash);
         }

@@ -46,6 +46,11 @@ impl WriteFailures {
         Self { is_logged: self.is_logged, ..Self::new(clock) }
     }
 
+    /// Measures the age of the last checkpoint from now on, before the first one.
+    pub(crate) fn restart(&mut self) {
+        self.last_checkpoint = self.clock.0();
+    }
+
     /// Records that a checkpoint is complete.
     pub(crate) fn checkpoint_written(&mut self) {
         self.last_checkpoint = self.clock.0();

@@ -5,6 +5,7 @@ use burn::optim::GradientsParams;
 use kiln_loader::{Batcher, Loader};
 
 use crate::error::{Error, Result};
+use crate::run::data_hash::DataHash;
 use crate::step::batch::DeviceBatch;
 use crate::step::clip::clip_by_norm;
 use crate::step::learn::{Learned, LossScale, Outcome};
@@ -92,6 +93,8 @@ impl<T: Task> TaskTrainer<T> {
         self.epoch.n_steps += 1;
         let read = Box::new(move || outcome.read());
         self.epoch.unread.push(Unread { step, wall, read });
+        // After the first step, so that it does not slow it down.
+        self.awaited.iter().for_each(DataHash::start);
         if self.reads_at_once() || self.read_every <= self.epoch.unread.len() {
             self.read_back(observe)?;
         }

@@ -78,7 +78,8 @@ fn slow() -> (DataHash, Sender<()>) {
 
 #[test]
 fn the_first_checkpoint_waits_for_the_hash_and_no_step_does() {
-    for n_ranks in [1, 2] {
+    // A checkpoint that is due while the data is hashed does not wait either.
+    for (n_ranks, every) in [(1, None), (2, None), (1, Some(1)), (2, Some(1))] {
         let folder = tempfile::tempdir().unwrap();
         let (hash, release) = slow();
         let release = std::sync::Mutex::new(Some(release));
@@ -87,7 +88,7 @@ fn the_first_checkpoint_waits_for_the_hash_and_no_step_does() {
             let is_zero = release.is_some();
             let mut watch =
                 Watch { folder: folder.path(), release, hash: hash.clone(), has_checkpoint: Vec::new() };
-            run(folder.path(), comm, hash.clone(), None, &mut watch)?;
+            run(folder.path(), comm, hash.clone(), every, &mut watch)?;
             Ok(is_zero.then_some(watch.has_checkpoint))
         });
         let seen = seen.unwrap().remove(0).unwrap();
@@ -98,13 +99,13 @@ fn the_first_checkpoint_waits_for_the_hash_and_no_step_does() {
 }
 
 #[test]
-fn a_checkpoint_that_is_due_waits_for_the_hash() {
+fn the_end_of_an_epoch_waits_for_the_hash() {
     let folder = tempfile::tempdir().unwrap();
     let hash = DataHash::later(|_| -> Result<_, String> {
         std::thread::sleep(std::time::Duration::from_millis(200));
         Ok("slow".to_owned())
     });
-    run(folder.path(), solo(), hash, Some(1), &mut ()).unwrap();
+    run(folder.path(), solo(), hash, None, &mut ()).unwrap();
     assert!(has_checkpoint(folder.path(), "slow"));
 }
 
@@ -177,4 +178,21 @@ fn dropping_the_last_clone_cancels_the_computation() {
     assert!(!other.is_ready() && other.known().is_none());
     drop(other);
     ends.recv().unwrap();
+}
+
+/// A job that a momentary failure of a network file system ends can be started again.
+#[test]
+fn a_transient_failure_of_the_data_is_a_transient_error_of_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    for (kind, expected) in [(std::io::ErrorKind::TimedOut, true), (std::io::ErrorKind::NotFound, false)] {
+        let failed = move || {
+            kiln_data::Error::from(kiln_graph::Error::Io {
+                path: "features.npy".into(),
+                source: std::io::Error::from(kind),
+            })
+        };
+        let hash = DataHash::later(move |_| Err(failed()));
+        let error = run(folder.path(), solo(), hash, None, &mut ()).unwrap_err();
+        assert_eq!(error.is_transient(), expected, "{error}");
+    }
 }
