@@ -7,6 +7,7 @@ mod attention;
 mod columns;
 mod dense;
 mod dropout;
+mod edge_rows;
 mod edges;
 mod fill;
 mod relations;
@@ -30,6 +31,7 @@ use crate::ops::adam::{AdamState, AdamStep};
 use crate::ops::aggregation::{Form, Input, Saved, Traced, Weights};
 use crate::ops::attention::{self as reference_attention, Attention, AttentionInput};
 use crate::ops::backend::{BlockAdjoints, BlockOps};
+use crate::ops::edge_rows::{self as reference_edge_rows, EdgeRowsInput, Messages};
 use crate::ops::keep::Keep;
 use crate::ops::reference;
 
@@ -136,6 +138,16 @@ impl BlockOps for Flex {
         })
     }
 
+    fn edge_relu_sum(
+        block: Adjacency<Self>,
+        x: FloatTensor<Self>,
+        edge_rows: FloatTensor<Self>,
+    ) -> FloatTensor<Self> {
+        let messages = Messages { block, x, edge_rows };
+        let x = &messages.x;
+        direct_or_reference!(x, reference_edge_rows::relu_sum(&messages), edge_rows::relu_sum(messages))
+    }
+
     fn relation_shares(block: Adjacency<Self>, types: IntTensor<Self>, n_types: usize) -> FloatTensor<Self> {
         count_direct();
         relations::relation_shares(&block, &types, n_types)
@@ -222,6 +234,16 @@ impl BlockAdjoints for Flex {
     ) -> FloatTensor<Self> {
         direct_or_reference!(grad, reference_attention::softmax_adjoint(block, output, grad), {
             attention::softmax_adjoint(block, output, grad)
+        })
+    }
+
+    fn edge_relu_sum_adjoint(
+        messages: &Messages<Self>,
+        grad: FloatTensor<Self>,
+        input: EdgeRowsInput,
+    ) -> FloatTensor<Self> {
+        direct_or_reference!(grad, reference_edge_rows::relu_sum_adjoint(messages, grad, input), {
+            edge_rows::relu_sum_adjoint(messages, grad, input)
         })
     }
 

@@ -204,7 +204,7 @@ impl<F: Fn(usize, usize, usize) -> f32 + Copy, C: Columns, T: Term> SumRows<'_, 
             for term in 0..columns.n_terms() {
                 let factor = factor(position, item, range + term);
                 let values = x.chunk(item, column + term * width);
-                add_scaled(&mut sum, factor, &of.of(row, column, values));
+                add_scaled(&mut sum, factor, &of.of(row, position, column, values));
             }
         }
         if mean && 1 < edges.len() {

@@ -9,8 +9,9 @@ use crate::device::block::Adjacency;
 use crate::ops::adam::{AdamState, AdamStep};
 use crate::ops::aggregation::{self, Form, Input, Saved, Sums, Traced, Weights};
 use crate::ops::attention::{self, Attention, AttentionInput};
+use crate::ops::edge_rows::{EdgeRowsInput, Messages};
 use crate::ops::keep::Keep;
-use crate::ops::{reference, relations};
+use crate::ops::{edge_rows, reference, relations};
 
 /// The ops that a backend provides. The default of each op is the reference implementation in Burn's tensor operations;
 /// a backend with its own loops or kernels overrides the default.
@@ -104,6 +105,17 @@ pub(crate) trait BlockOps: Backend {
     ) -> FloatTensor<Self> {
         count_reference();
         attention::reference_dropout::<Self>(x, edge_ids, key, keep)
+    }
+
+    /// Computes the sum over the edges of each destination of the ReLU of the source's row plus the edge's row,
+    /// `[n_src, d], [n_edges, d] -> [n_dst, d]`.
+    fn edge_relu_sum(
+        #[extension_type] block: Adjacency<Self>,
+        x: FloatTensor<Self>,
+        edge_rows: FloatTensor<Self>,
+    ) -> FloatTensor<Self> {
+        count_reference();
+        crate::ops::edge_rows::relu_sum(&Messages { block, x, edge_rows })
     }
 
     /// Returns 1 divided by the number of edges of each edge's type at its destination, `[n_edges]`, as f32.
@@ -227,6 +239,16 @@ pub(crate) trait BlockAdjoints: Backend {
     ) -> FloatTensor<Self> {
         count_reference();
         attention::softmax_adjoint(block, output, grad)
+    }
+
+    /// Computes the gradient of one input of [`BlockOps::edge_relu_sum`] from that of the sums.
+    fn edge_relu_sum_adjoint(
+        messages: &Messages<Self>,
+        grad: FloatTensor<Self>,
+        input: EdgeRowsInput,
+    ) -> FloatTensor<Self> {
+        count_reference();
+        edge_rows::relu_sum_adjoint(messages, grad, input)
     }
 
     /// `[n, d] -> [1, d]`: the sum of the rows.

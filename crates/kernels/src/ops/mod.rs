@@ -22,7 +22,7 @@ pub(crate) mod aggregation;
 pub(crate) mod attention;
 mod autodiff;
 pub(crate) mod backend;
-mod edge_rows;
+pub(crate) mod edge_rows;
 pub(crate) mod keep;
 mod precision;
 pub(crate) mod reference;

@@ -1,6 +1,7 @@
 //! The ops on Burn's autodiff backend, for any inner backend that has the ops and their adjoints.
 
 mod attention;
+mod edge_rows;
 
 use std::fmt;
 
@@ -16,6 +17,7 @@ use crate::device::block::Adjacency;
 use crate::ops::aggregation::{Form, Input, Saved, Traced, Weights};
 use crate::ops::attention::Attention;
 use crate::ops::backend::{BlockAdjoints, BlockOps, CrossEntropy};
+use crate::ops::edge_rows::Messages;
 use crate::ops::keep::Keep;
 
 impl<B: BlockOps + BlockAdjoints, C: CheckpointStrategy> BlockOps for Autodiff<B, C> {
@@ -35,6 +37,16 @@ impl<B: BlockOps + BlockAdjoints, C: CheckpointStrategy> BlockOps for Autodiff<B
     fn edge_softmax(block: Adjacency<Self>, scores: FloatTensor<Self>) -> FloatTensor<Self> {
         let (scores, node) = scores.into_parts();
         attention::softmax::<B, C>(inner(block), scores, node)
+    }
+
+    fn edge_relu_sum(
+        block: Adjacency<Self>,
+        x: FloatTensor<Self>,
+        rows_of_edges: FloatTensor<Self>,
+    ) -> FloatTensor<Self> {
+        let ((x, x_node), (rows_of_edges, rows_node)) = (x.into_parts(), rows_of_edges.into_parts());
+        let messages = Messages { block: inner(block), x, edge_rows: rows_of_edges };
+        edge_rows::relu_sum::<B, C>(messages, [x_node, rows_node])
     }
 
     fn edge_dropout(
