@@ -8,7 +8,7 @@ use kiln_graph::NodeId;
 
 use crate::run::contract::DETERMINISM_CONTRACT;
 use crate::saved::error::ModelError;
-use crate::transient::is_transient;
+use crate::transient::{is_transient, is_transient_cause};
 
 /// The result of this crate's fallible functions.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -280,8 +280,7 @@ pub enum Error {
     },
     /// There is not one row of features per edge.
     #[error(
-        "the edge features have {n_rows} rows, expected {n_edges}, one for every edge of the graph: a step that adds or \
-         removes edges must also be applied to their features"
+        "the edge features have {n_rows} rows, expected one for each of the {n_edges} edges of the graph"
     )]
     EdgeFeatureRows {
         /// The number of feature rows.
@@ -398,10 +397,4 @@ impl Error {
             _ => false,
         }
     }
-}
-
-/// Returns true if an error of a file in a chain of causes may not recur.
-fn is_transient_cause(error: &(dyn std::error::Error + 'static)) -> bool {
-    let causes = std::iter::successors(Some(error), |error| error.source());
-    causes.filter_map(|cause| cause.downcast_ref::<std::io::Error>()).any(is_transient)
 }

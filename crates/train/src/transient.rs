@@ -25,6 +25,12 @@ pub(crate) fn is_transient(error: &io::Error) -> bool {
     }
 }
 
+/// Returns true if an error of a file in a chain of causes may not recur.
+pub(crate) fn is_transient_cause(error: &(dyn std::error::Error + 'static)) -> bool {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.filter_map(|cause| cause.downcast_ref::<io::Error>()).any(is_transient)
+}
+
 #[cfg(test)]
 mod tests {
     use std::io;

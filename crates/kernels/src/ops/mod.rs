@@ -23,6 +23,7 @@ pub(crate) mod attention;
 mod autodiff;
 pub(crate) mod backend;
 pub(crate) mod edge_rows;
+pub(crate) mod edges;
 pub(crate) mod keep;
 mod precision;
 pub(crate) mod reference;
@@ -43,9 +44,8 @@ use crate::ops::keep::Keep;
 pub use crate::ops::adam::AdamStep;
 pub use crate::ops::aggregation::{Aggregation, MessageWeights, OwnRow, Reduction};
 pub use crate::ops::attention::{attention_scores, edge_dropout, edge_softmax};
-pub use crate::ops::edge_rows::{edge_relu_sum, edge_type_rows};
 pub use crate::ops::precision::{MatmulPrecision, matmul_precision, set_matmul_precision};
-pub use crate::ops::relations::relation_weights;
+pub use crate::ops::relations::{edge_type_rows, relation_weights};
 
 /// Aggregates the rows of each destination's sources.
 ///
@@ -151,6 +151,35 @@ pub fn gather_rows(rows: &DeviceRows, x: Tensor<2>) -> Tensor<2> {
     let ([n_rows, _], expected) = (x.dims(), rows.n_rows());
     assert_eq!(n_rows, expected, "x has {n_rows} rows, but the row indices are for {expected}");
     run(rows.adjacency(), x, Reduction::Sum.into())
+}
+
+/// Sums messages with one row per edge (Hu et al. 2020, equation 4.1 of GINE): `out[v] = sum of relu(x[u] + rows[e])` over
+/// the edges `e` from `u` to `v`.
+///
+/// On the CPU, f32 messages are never stored. On other devices and for other element types, the op is composed of others,
+/// and the messages are an `[n_edges, d]` tensor, as the rows of the edges are.
+///
+/// # Shapes
+/// `x` is `[n_src, d]`, `rows` `[n_edges, d]` in block order, the result `[n_dst, d]`.
+///
+/// # Panics
+/// Panics if the shapes do not match, or the element types differ.
+pub fn edge_relu_sum(block: &DeviceBlock, x: Tensor<2>, rows: Tensor<2>) -> Tensor<2> {
+    check_rows(block, &x);
+    let ([n_src, width], n_edges) = (x.dims(), block.n_edges());
+    assert_eq!(
+        rows.dims(),
+        [n_edges, width],
+        "the rows of the edges should be [n_edges, {width}], as wide as x"
+    );
+    assert_eq!(rows.dtype(), x.dtype(), "the element types of x and the rows differ: cast one of them");
+    if is_cpu(&x.device()) && x.dtype() == DType::F32 {
+        let (x, rows) = (x.into_dispatch(), rows.into_dispatch());
+        return Tensor::from_dispatch(<Dispatch as BlockOps>::edge_relu_sum(block.adjacency(), x, rows));
+    }
+    let of_sources = DeviceRows::of_indices(block.sources().clone(), n_src);
+    let gathered = run(of_sources.adjacency(), x, Reduction::Sum.into());
+    run(block.rows_of_dsts().adjacency(), relu(gathered + rows), Reduction::Sum.into())
 }
 
 /// Returns the rows of the destinations, which are the first `n_dst` of the sources' rows. On Flex this is a view, not

@@ -245,8 +245,11 @@ fn rgcn_conv_equals_pyg() {
     }
 }
 
+/// A parameter with the name of its gradient in the file.
+type Named<'a, const D: usize> = (&'static str, &'a Param<Tensor<D>>);
+
 /// The weight and bias gradients of an MLP are compared under these names.
-fn mlp_parameters(mlp: &Mlp) -> ([(&str, &Param<Tensor<2>>); 2], [(&str, &Param<Tensor<1>>); 2]) {
+fn mlp_parameters(mlp: &Mlp) -> ([Named<'_, 2>; 2], [Named<'_, 1>; 2]) {
     let [first, last] = &mlp.linears[..] else { panic!("the MLP should have two dense layers") };
     let matrices = [("nn.0.weight", &first.weight), ("nn.2.weight", &last.weight)];
     (matrices, [("nn.0.bias", &first.bias), ("nn.2.bias", &last.bias)])

@@ -126,7 +126,7 @@ pub enum ModelError {
     },
     /// A step of the model's preparation changes the edges of the data, so their features belong to other edges.
     #[error(
-        "the model was trained on a symmetric graph, and the edges of this data are not as that step would leave them: build \
+        "a step of the model's preparation changes the edges of this data, so their features would be those of others: build \
          the data with its reverse edges and their features (Dataset::builder(..).symmetrize())"
     )]
     EdgeFeaturesOfUnprepared,

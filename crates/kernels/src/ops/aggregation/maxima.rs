@@ -7,7 +7,7 @@ use burn::tensor::{IndexingUpdateOp, Shape};
 use super::reference::edge_rows;
 use super::{Saved, Sums, Weights};
 use crate::device::block::Adjacency;
-use crate::ops::reference::{INDEX, bounds, edge_dsts, zero_rows};
+use crate::ops::edges::{INDEX, bounds, edge_dsts, zero_rows};
 
 pub(super) fn max<B: Backend>(
     block: &Adjacency<B>,

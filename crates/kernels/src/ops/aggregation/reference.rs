@@ -10,7 +10,8 @@ use burn::tensor::{IndexingUpdateOp, Shape, Slice};
 use super::maxima::{largest_edges, max, max_adjoint, max_weights_adjoint};
 use super::{Form, Input, OwnRow, Reduction, Saved, Sums, Traced, Weights};
 use crate::device::block::Adjacency;
-use crate::ops::reference::{INDEX, degrees, edge_dsts, take_dst, take_dst_adjoint, zero_rows};
+use crate::ops::edges::{INDEX, degrees, edge_dsts, zero_rows};
+use crate::ops::reference::{take_dst, take_dst_adjoint};
 
 /// The reference implementation of [`crate::ops::aggregate`]: `[n_src, d] -> [n_dst, d]`, or `[n_dst, n_bases * d]`; with
 /// concatenated own rows, their `d` columns come first.

@@ -8,8 +8,8 @@ use kiln_sample::RngKey;
 use super::{Attention, AttentionInput};
 use crate::device::block::Adjacency;
 use crate::ops::aggregation::{self, Form, OwnRow, Reduction, Sums, Weights};
+use crate::ops::edges::{INDEX, edge_dsts};
 use crate::ops::keep::Keep;
-use crate::ops::reference::{INDEX, edge_dsts};
 
 /// The reference of [`crate::ops::attention_scores`]. It creates `[n_edges, n_heads * d]` tensors.
 pub(crate) fn scores<B: Backend>(inputs: &Attention<B>) -> FloatTensor<B> {
