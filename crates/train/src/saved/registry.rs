@@ -20,7 +20,7 @@ use crate::saved::info::{ModelInfo, StoredEdgeWeights};
 use crate::step::weights::load_weights;
 
 /// The models that [`SavedModel`](crate::SavedModel) can open, by their kind. The default registry has `sage`, `gcn`,
-/// `gat`, `rgcn` and `gin`, and the link models with the encoders of nodes; a model of your own is added with its config.
+/// `gat`, `rgcn`, `gine` and `gin`, and the link models with the encoders of nodes; a model of your own is added with its config.
 ///
 /// ```
 /// use kiln_nn::SageConfig;
@@ -28,8 +28,8 @@ use crate::step::weights::load_weights;
 /// // The built-in configs are registered already; a config of your own is registered like this.
 /// let registry = ModelRegistry::default().with_node_model::<SageConfig>();
 /// let kinds: Vec<_> = registry.kinds().collect();
-/// assert_eq!(kinds[..5], ["gat", "gcn", "gin", "link-gat", "link-gcn"]);
-/// assert_eq!(kinds[5..], ["link-rgcn", "link-sage", "rgcn", "sage"]);
+/// assert_eq!(kinds[..5], ["gat", "gcn", "gin", "gine", "link-gat"]);
+/// assert_eq!(kinds[5..8], ["link-gcn", "link-gine", "link-rgcn"]);
 /// ```
 #[derive(Clone)]
 pub struct ModelRegistry {
