@@ -20,7 +20,7 @@ use crate::ops::aggregation::{
     self, Form, Input, OwnRow, Reduction, Saved, Sums, Traced, Weights, aggregate_grad, with_own,
     with_own_grad,
 };
-use crate::ops::reference::{degrees, edge_dsts};
+use crate::ops::edges::{degrees, edge_dsts};
 
 /// Runs the aggregation, `[n_src, d] -> [n_dst, d]`, or `[n_dst, n_bases * d]`. With [`OwnRow::Concatenated`], each
 /// destination's own row comes first, followed by its aggregate.
