@@ -2,9 +2,12 @@ use std::sync::atomic::Ordering;
 
 use kiln_train::DataHash;
 
-/// Returns the hash that `hash` computes on a thread of its own while the run trains. `hash` passes its argument on, to
-/// [`HashedPart::All`](kiln_data::HashedPart::All). It ends with an error when the run has ended, or if a mapped file was
-/// truncated or modified in place meanwhile.
+/// The number of checks, each after 2 to 4 MiB, within which data is hashed before the run starts, in a few milliseconds.
+const CHECKS_AT_ONCE: usize = 4;
+
+/// Returns the hash that `hash` computes: at once for data of a few MiB, otherwise on a thread of its own while the run
+/// trains. `hash` passes its argument on, to [`HashedPart::All`](kiln_data::HashedPart::All). It ends with an error when
+/// the run has ended, or if a mapped file was truncated or modified in place meanwhile.
 ///
 /// ```
 /// use kiln::data::HashedPart;
@@ -15,8 +18,20 @@ use kiln_train::DataHash;
 /// # Ok::<(), kiln::Error>(())
 /// ```
 pub fn hash_in_background(
-    hash: impl FnOnce(&mut dyn FnMut() -> kiln_data::Result<()>) -> kiln_data::Result<String> + Send + 'static,
+    hash: impl Fn(&mut dyn FnMut() -> kiln_data::Result<()>) -> kiln_data::Result<String> + Send + 'static,
 ) -> DataHash {
+    let mut n_checks = 0;
+    let at_once = hash(&mut || {
+        n_checks += 1;
+        match CHECKS_AT_ONCE < n_checks {
+            true => Err(kiln_data::Error::HashCancelled),
+            false => kiln_graph::check_mapped_files().map(drop).map_err(Into::into),
+        }
+    });
+    if let Ok(hash) = at_once {
+        return hash.into();
+    }
+    // The data is large, or cannot be hashed, which is an error of the first checkpoint.
     DataHash::later(move |is_unwanted| {
         hash(&mut || match is_unwanted.load(Ordering::Relaxed) {
             true => Err(kiln_data::Error::HashCancelled),

@@ -82,8 +82,11 @@ impl Source {
             return known.into();
         }
         hash_in_background(move |check| {
-            let graph = data.map_or(Ok(known), |data| data.hash_of(HashedPart::All(check)))?;
-            let Some(links) = links else { return Ok(graph) };
+            let graph = match &data {
+                Some(data) => data.hash_of(HashedPart::All(check))?,
+                None => known.clone(),
+            };
+            let Some(links) = &links else { return Ok(graph) };
             Ok(format!("{graph}, links {}", links.hash_of(HashedPart::All(check))?))
         })
     }

@@ -45,8 +45,8 @@ fn change(folder: &Path, position: usize) {
 fn processes_with_different_data_fail_before_the_first_checkpoint() {
     let _alone = alone();
     let root = tempfile::tempdir().unwrap();
-    // Of about 3000 rows of 256 bytes, which are 188 pages, a sample reads 32.
-    let data = fake(FakeConfig { avg_num_nodes: 3000, num_channels: 64, ..FakeConfig::default() }).unwrap();
+    // Of about 3000 rows of 8 KiB, a sample reads 32. Together they are too large to be hashed before the run starts.
+    let data = fake(FakeConfig { avg_num_nodes: 3000, num_channels: 2048, ..FakeConfig::default() }).unwrap();
     let write = || {
         for rank in ["0", "1"] {
             let folder = root.path().join(rank);
@@ -61,15 +61,15 @@ fn processes_with_different_data_fail_before_the_first_checkpoint() {
     let (statuses, said) = train(root.path());
     assert_eq!(statuses, [Some(0); 2], "{said}");
 
-    // A value of the second page, which is not sampled.
+    // A value of the second row, which is not sampled.
     write();
-    change(root.path(), 4096);
+    change(root.path(), 8192);
     let (statuses, said) = train(root.path());
     assert_eq!(statuses, [Some(70); 2], "{said}");
     assert!(said.contains("rank 1 has other data than rank 0: the hash of the data is "), "{said}");
     assert!(!root.path().join("run/last").exists() && !root.path().join("run/config.json").exists());
 
-    // A value of the first page, which is sampled.
+    // A value of the first row, which is sampled.
     write();
     change(root.path(), 0);
     let (statuses, said) = train(root.path());
