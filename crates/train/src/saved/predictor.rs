@@ -205,7 +205,7 @@ impl NodePredictor {
     /// # Errors
     /// Returns [`Error::Saved`](crate::Error::Saved) if a node does not exist, the number of fanouts is not the number
     /// of layers, or the model was trained with a custom rule that was not set, and the errors of sampling, of the
-    /// features and of [`LayerWiseInference::outputs`].
+    /// features and of [`LayerWiseInference::outputs`](crate::LayerWiseInference::outputs).
     pub fn predict(&self, nodes: &[NodeId], mode: &PredictMode) -> Result<OutputRows> {
         let rows = self.rows(nodes, mode, WantedRows::Outputs)?;
         Ok(rows.scores.expect("the scores should have been computed"))
