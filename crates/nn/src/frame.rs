@@ -89,6 +89,83 @@ impl FrameConfig {
     }
 }
 
+/// Implements the setters of the options that a configuration shares with those of the other models of nodes, and
+/// `frame`, which returns them.
+macro_rules! frame_options {
+    ($config:ty, $activation:expr) => {
+        impl $config {
+            /// Sets the width of the rows between layers.
+            #[must_use]
+            pub fn hidden(self, hidden: usize) -> Self {
+                Self { hidden, ..self }
+            }
+
+            /// Sets the number of layers.
+            #[must_use]
+            pub fn layers(self, n_layers: usize) -> Self {
+                Self { n_layers, ..self }
+            }
+
+            /// Sets the dropout of the input features.
+            #[must_use]
+            pub fn input_dropout(self, input_dropout: f64) -> Self {
+                Self { input_dropout, ..self }
+            }
+
+            /// Sets the dropout between layers.
+            #[must_use]
+            pub fn dropout(self, dropout: f64) -> Self {
+                Self { dropout, ..self }
+            }
+
+            /// Sets the normalisation of hidden rows.
+            #[must_use]
+            pub fn norm(self, norm: crate::Normalization) -> Self {
+                Self { norm, ..self }
+            }
+
+            /// Sets whether layers have residual connections.
+            #[must_use]
+            pub fn residual(self, residual: bool) -> Self {
+                Self { residual, ..self }
+            }
+
+            /// Sets the layers from which the outputs are computed.
+            #[must_use]
+            pub fn jumping(self, jumping: crate::JumpingKnowledge) -> Self {
+                Self { jumping, ..self }
+            }
+
+            fn frame(&self) -> crate::frame::FrameConfig {
+                let &Self {
+                    d_in,
+                    hidden,
+                    n_classes,
+                    n_layers,
+                    input_dropout,
+                    dropout,
+                    norm,
+                    residual,
+                    jumping,
+                    ..
+                } = self;
+                let widths = crate::stack::Widths { d_in, hidden, n_classes, n_layers };
+                let activation = $activation;
+                crate::frame::FrameConfig {
+                    widths,
+                    input_dropout,
+                    dropout,
+                    norm,
+                    residual,
+                    jumping,
+                    activation,
+                }
+            }
+        }
+    };
+}
+pub(crate) use frame_options;
+
 /// Formats the options that differ from the defaults. The identity of a run contains the text of the model's
 /// configuration, so that of a model without the options must stay the same.
 pub(crate) fn fmt_options(

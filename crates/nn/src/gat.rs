@@ -5,8 +5,8 @@ use kiln_sample::{KeyDomain, RngKey};
 use serde::{Deserialize, Serialize};
 
 use crate::error::check_size;
-use crate::frame::FrameConfig;
-use crate::stack::{Activation, Widths};
+use crate::frame::frame_options;
+use crate::stack::Activation;
 use crate::{
     BlockModel, Error, ForwardContext, Frame, GatConv, GatConvConfig, GatV2Conv, GatV2ConvConfig, HeadOutput,
     JumpingKnowledge, LayerMemory, LayerWiseModel, ModelConfig, Normalization, Result,
@@ -96,18 +96,6 @@ impl GatConfig {
         Self { hidden, n_layers, n_heads, n_output_heads, attention_dropout, input_dropout, dropout, ..new }
     }
 
-    /// Sets the width of the rows between layers.
-    #[must_use]
-    pub fn hidden(self, hidden: usize) -> Self {
-        Self { hidden, ..self }
-    }
-
-    /// Sets the number of layers.
-    #[must_use]
-    pub fn layers(self, n_layers: usize) -> Self {
-        Self { n_layers, ..self }
-    }
-
     /// Sets the attention.
     #[must_use]
     pub fn attention(self, attention: AttentionKind) -> Self {
@@ -130,36 +118,6 @@ impl GatConfig {
     #[must_use]
     pub fn attention_dropout(self, attention_dropout: f64) -> Self {
         Self { attention_dropout, ..self }
-    }
-
-    /// Sets the dropout of the input features.
-    #[must_use]
-    pub fn input_dropout(self, input_dropout: f64) -> Self {
-        Self { input_dropout, ..self }
-    }
-
-    /// Sets the dropout between layers.
-    #[must_use]
-    pub fn dropout(self, dropout: f64) -> Self {
-        Self { dropout, ..self }
-    }
-
-    /// Sets the normalisation of hidden rows.
-    #[must_use]
-    pub fn norm(self, norm: Normalization) -> Self {
-        Self { norm, ..self }
-    }
-
-    /// Sets whether layers have residual connections.
-    #[must_use]
-    pub fn residual(self, residual: bool) -> Self {
-        Self { residual, ..self }
-    }
-
-    /// Sets the layers from which the outputs are computed.
-    #[must_use]
-    pub fn jumping(self, jumping: JumpingKnowledge) -> Self {
-        Self { jumping, ..self }
     }
 
     /// Creates a model with initial weights drawn from the key; layer `i` uses `key.fold_in(KeyDomain::Layer, i)`.
@@ -200,16 +158,9 @@ impl GatConfig {
             }
         })
     }
-
-    fn frame(&self) -> FrameConfig {
-        let &Self {
-            d_in, hidden, n_classes, n_layers, input_dropout, dropout, norm, residual, jumping, ..
-        } = self;
-        let widths = Widths { d_in, hidden, n_classes, n_layers };
-        let activation = Activation::Elu;
-        FrameConfig { widths, input_dropout, dropout, norm, residual, jumping, activation }
-    }
 }
+
+frame_options!(GatConfig, Activation::Elu);
 
 impl ModelConfig for GatConfig {
     const KIND: &'static str = "gat";

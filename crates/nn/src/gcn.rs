@@ -6,8 +6,8 @@ use kiln_kernels::DeviceBlock;
 use kiln_sample::{KeyDomain, RngKey};
 use serde::{Deserialize, Serialize};
 
-use crate::frame::{FrameConfig, fmt_options};
-use crate::stack::{Activation, Widths};
+use crate::frame::{fmt_options, frame_options};
+use crate::stack::Activation;
 use crate::{
     BlockModel, ForwardContext, Frame, GcnConv, GcnConvConfig, JumpingKnowledge, LayerWiseModel, ModelConfig,
     Normalization, Result,
@@ -59,48 +59,6 @@ impl GcnConfig {
         }
     }
 
-    /// Sets the width of the rows between layers.
-    #[must_use]
-    pub fn hidden(self, hidden: usize) -> Self {
-        Self { hidden, ..self }
-    }
-
-    /// Sets the number of layers.
-    #[must_use]
-    pub fn layers(self, n_layers: usize) -> Self {
-        Self { n_layers, ..self }
-    }
-
-    /// Sets the dropout of the input features.
-    #[must_use]
-    pub fn input_dropout(self, input_dropout: f64) -> Self {
-        Self { input_dropout, ..self }
-    }
-
-    /// Sets the dropout between layers.
-    #[must_use]
-    pub fn dropout(self, dropout: f64) -> Self {
-        Self { dropout, ..self }
-    }
-
-    /// Sets the normalisation of hidden rows.
-    #[must_use]
-    pub fn norm(self, norm: Normalization) -> Self {
-        Self { norm, ..self }
-    }
-
-    /// Sets whether layers have residual connections.
-    #[must_use]
-    pub fn residual(self, residual: bool) -> Self {
-        Self { residual, ..self }
-    }
-
-    /// Sets the layers from which the outputs are computed.
-    #[must_use]
-    pub fn jumping(self, jumping: JumpingKnowledge) -> Self {
-        Self { jumping, ..self }
-    }
-
     /// Creates a model with initial weights drawn from the key; layer `i` uses `key.fold_in(KeyDomain::Layer, i)`.
     ///
     /// # Errors
@@ -113,13 +71,6 @@ impl GcnConfig {
         };
         let layers = frame.of_convs()?.into_iter().enumerate().map(layer).collect::<Result<_>>()?;
         Ok(Gcn { layers, frame: frame.init(key, device)? })
-    }
-
-    fn frame(&self) -> FrameConfig {
-        let &Self { d_in, hidden, n_classes, n_layers, input_dropout, dropout, norm, residual, jumping } =
-            self;
-        let widths = Widths { d_in, hidden, n_classes, n_layers };
-        FrameConfig { widths, input_dropout, dropout, norm, residual, jumping, activation: Activation::Relu }
     }
 }
 
@@ -138,6 +89,8 @@ impl fmt::Debug for GcnConfig {
         text.finish()
     }
 }
+
+frame_options!(GcnConfig, Activation::Relu);
 
 impl ModelConfig for GcnConfig {
     const KIND: &'static str = "gcn";

@@ -5,8 +5,8 @@ use kiln_sample::{KeyDomain, RngKey};
 use serde::{Deserialize, Serialize};
 
 use crate::error::check_size;
-use crate::frame::FrameConfig;
-use crate::stack::{Activation, Widths};
+use crate::frame::frame_options;
+use crate::stack::Activation;
 use crate::{
     BlockModel, Epsilon, Error, ForwardContext, Frame, GineConv, JumpingKnowledge, LayerMemory,
     LayerWiseModel, Linear, Mlp, MlpConfig, ModelConfig, Normalization, Result,
@@ -81,18 +81,6 @@ impl GineConfig {
         }
     }
 
-    /// Sets the width of the rows between layers.
-    #[must_use]
-    pub fn hidden(self, hidden: usize) -> Self {
-        Self { hidden, ..self }
-    }
-
-    /// Sets the number of layers.
-    #[must_use]
-    pub fn layers(self, n_layers: usize) -> Self {
-        Self { n_layers, ..self }
-    }
-
     /// Sets the number of dense layers in each layer's MLP.
     #[must_use]
     pub fn mlp_layers(self, mlp_layers: usize) -> Self {
@@ -103,36 +91,6 @@ impl GineConfig {
     #[must_use]
     pub fn epsilon(self, epsilon: Epsilon) -> Self {
         Self { epsilon, ..self }
-    }
-
-    /// Sets the dropout of the input features.
-    #[must_use]
-    pub fn input_dropout(self, input_dropout: f64) -> Self {
-        Self { input_dropout, ..self }
-    }
-
-    /// Sets the dropout between layers.
-    #[must_use]
-    pub fn dropout(self, dropout: f64) -> Self {
-        Self { dropout, ..self }
-    }
-
-    /// Sets the normalisation of hidden rows.
-    #[must_use]
-    pub fn norm(self, norm: Normalization) -> Self {
-        Self { norm, ..self }
-    }
-
-    /// Sets whether layers have residual connections.
-    #[must_use]
-    pub fn residual(self, residual: bool) -> Self {
-        Self { residual, ..self }
-    }
-
-    /// Sets the layers from which the outputs are computed.
-    #[must_use]
-    pub fn jumping(self, jumping: JumpingKnowledge) -> Self {
-        Self { jumping, ..self }
     }
 
     /// Creates a model with initial weights drawn from the key, uniform as in PyTorch's `Linear`. Layer `i` uses
@@ -166,16 +124,9 @@ impl GineConfig {
         let layers = frame.of_convs()?.into_iter().enumerate().map(layer).collect::<Result<_>>()?;
         Ok(Gine { layers, frame: frame.init(key, device)?, edges })
     }
-
-    fn frame(&self) -> FrameConfig {
-        let &Self {
-            d_in, hidden, n_classes, n_layers, input_dropout, dropout, norm, residual, jumping, ..
-        } = self;
-        let widths = Widths { d_in, hidden, n_classes, n_layers };
-        let activation = Activation::Relu;
-        FrameConfig { widths, input_dropout, dropout, norm, residual, jumping, activation }
-    }
 }
+
+frame_options!(GineConfig, Activation::Relu);
 
 impl ModelConfig for GineConfig {
     const KIND: &'static str = "gine";

@@ -4,8 +4,8 @@ use kiln_kernels::DeviceBlock;
 use kiln_sample::{KeyDomain, RngKey};
 use serde::{Deserialize, Serialize};
 
-use crate::frame::FrameConfig;
-use crate::stack::{Activation, Widths};
+use crate::frame::frame_options;
+use crate::stack::Activation;
 use crate::{
     BlockModel, Error, ForwardContext, Frame, JumpingKnowledge, LayerMemory, LayerWiseModel, ModelConfig,
     Normalization, Result, RgcnConv, RgcnConvConfig,
@@ -66,52 +66,10 @@ impl RgcnConfig {
         }
     }
 
-    /// Sets the width of the rows between layers.
-    #[must_use]
-    pub fn hidden(self, hidden: usize) -> Self {
-        Self { hidden, ..self }
-    }
-
-    /// Sets the number of layers.
-    #[must_use]
-    pub fn layers(self, n_layers: usize) -> Self {
-        Self { n_layers, ..self }
-    }
-
     /// Sets the number of bases.
     #[must_use]
     pub fn bases(self, n_bases: usize) -> Self {
         Self { n_bases, ..self }
-    }
-
-    /// Sets the dropout of the input features.
-    #[must_use]
-    pub fn input_dropout(self, input_dropout: f64) -> Self {
-        Self { input_dropout, ..self }
-    }
-
-    /// Sets the dropout between layers.
-    #[must_use]
-    pub fn dropout(self, dropout: f64) -> Self {
-        Self { dropout, ..self }
-    }
-
-    /// Sets the normalisation of hidden rows.
-    #[must_use]
-    pub fn norm(self, norm: Normalization) -> Self {
-        Self { norm, ..self }
-    }
-
-    /// Sets whether layers have residual connections.
-    #[must_use]
-    pub fn residual(self, residual: bool) -> Self {
-        Self { residual, ..self }
-    }
-
-    /// Sets the layers from which the outputs are computed.
-    #[must_use]
-    pub fn jumping(self, jumping: JumpingKnowledge) -> Self {
-        Self { jumping, ..self }
     }
 
     /// Creates a model with initial weights drawn from the key; layer `i` uses `key.fold_in(KeyDomain::Layer, i)`.
@@ -132,16 +90,9 @@ impl RgcnConfig {
         let layers = frame.of_convs()?.into_iter().enumerate().map(layer).collect::<Result<_>>()?;
         Ok(Rgcn { layers, frame: frame.init(key, device)? })
     }
-
-    fn frame(&self) -> FrameConfig {
-        let &Self {
-            d_in, hidden, n_classes, n_layers, input_dropout, dropout, norm, residual, jumping, ..
-        } = self;
-        let widths = Widths { d_in, hidden, n_classes, n_layers };
-        let activation = Activation::Relu;
-        FrameConfig { widths, input_dropout, dropout, norm, residual, jumping, activation }
-    }
 }
+
+frame_options!(RgcnConfig, Activation::Relu);
 
 impl ModelConfig for RgcnConfig {
     const KIND: &'static str = "rgcn";
