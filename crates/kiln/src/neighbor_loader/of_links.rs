@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kiln_data::LinkSplit;
-use kiln_feature::{EdgeFeatures, FeatureBuffer, FeatureDType, FeatureStore};
+use kiln_feature::{FeatureBuffer, FeatureDType, FeatureStore};
 use kiln_graph::{LinkId, Links, NodeId};
 use kiln_kernels::GraphMode;
 use kiln_sample::{Fanout, SamplerConfig};
@@ -56,28 +56,6 @@ impl NeighborLoader {
             Source::Partitioned(_) => (),
         }
         loader.unshared()
-    }
-
-    /// Returns the features of the sampled graph's edges if the loader gathers them.
-    ///
-    /// # Errors
-    /// Returns an error if the data has no features for the edges of this graph.
-    pub(crate) fn edge_feature_rows(&self) -> Result<Option<EdgeFeatures>> {
-        if !self.edge_features {
-            return Ok(None);
-        }
-        match &self.source {
-            Source::Whole { data, graph, .. } => {
-                let features = data.edge_features.clone().ok_or(Error::DataWithoutEdgeFeatures)?;
-                let (n_rows, n_edges) = (features.n_edges(), graph.n_edges());
-                match n_rows == n_edges {
-                    true => Ok(Some(features)),
-                    false => Err(Error::EdgeFeatureRows { n_rows, n_edges }),
-                }
-            }
-            #[cfg(feature = "grpc")]
-            Source::Partitioned(_) => Err(Error::NeedsWholeGraph { what: "a model of edge features" }),
-        }
     }
 
     pub(crate) fn has_objective(&self) -> bool {

@@ -164,11 +164,8 @@ impl LayerWiseInference {
     /// # Errors
     /// Returns [`Error::EdgeFeatureRows`] if there is not one row per edge of the graph.
     pub fn carry_edge_features(self, features: EdgeFeatures) -> Result<Self> {
-        let (n_rows, n_edges) = (features.n_edges(), self.graph.n_edges());
-        match n_rows == n_edges {
-            true => Ok(Self { edge_features: Some(features), ..self }),
-            false => Err(Error::EdgeFeatureRows { n_rows, n_edges }),
-        }
+        check_edge_features(&features, &self.graph)?;
+        Ok(Self { edge_features: Some(features), ..self })
     }
 
     fn with_sampling(self, sampling: SamplerConfig) -> Result<Self> {
@@ -265,6 +262,15 @@ impl LayerWiseInference {
         let needed_bytes = self.fixed_bytes().saturating_add(held_bytes).saturating_add(output_bytes);
         let spill = self.config.spill.as_ref()?;
         (spill.memory_bytes < needed_bytes).then_some(&spill.folder)
+    }
+}
+
+/// Checks that there is one row of features per edge.
+pub(crate) fn check_edge_features(features: &EdgeFeatures, graph: &Csc) -> Result<()> {
+    let (n_rows, n_edges) = (features.n_edges(), graph.n_edges());
+    match n_rows == n_edges {
+        true => Ok(()),
+        false => Err(Error::EdgeFeatureRows { n_rows, n_edges }),
     }
 }
 

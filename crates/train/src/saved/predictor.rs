@@ -8,8 +8,8 @@ use kiln_graph::{Csc, NodeId};
 use kiln_loader::Phase;
 use kiln_sample::{Fanout, FrontierSampler, NeighborSampler, Rule, SamplerConfig, Scratch};
 
-use crate::error::{Error, Result};
-use crate::evaluate::layer_wise::{LayerWiseConfig, WantedRows};
+use crate::error::Result;
+use crate::evaluate::layer_wise::{LayerWiseConfig, WantedRows, check_edge_features};
 use crate::evaluate::progress::OnProgress;
 use crate::saved::batches::{BatchesOfRun, PredictedRows, PredictionBatches};
 use crate::saved::error::ModelError;
@@ -141,9 +141,8 @@ impl NodePredictor {
         if features.dim() != expected {
             return Err(ModelError::EdgeFeatureWidth { expected, got: features.dim() }.into());
         }
-        if let Some(graph) = self.graph().filter(|graph| graph.n_edges() != features.n_edges()) {
-            let (n_rows, n_edges) = (features.n_edges(), graph.n_edges());
-            return Err(Error::EdgeFeatureRows { n_rows, n_edges });
+        if let Some(graph) = self.graph() {
+            check_edge_features(&features, graph)?;
         }
         Ok(Self { edge_features: Some(features), ..self })
     }
