@@ -1,6 +1,10 @@
-use kiln_graph::EdgeId;
+use std::sync::Arc;
 
-use crate::{DenseFeatures, Error, FeatureArray, FeatureBuffer, FeatureDType, FeatureStore, Result};
+use kiln_graph::{Block, EdgeId};
+
+use crate::{
+    DenseFeatures, EdgeFeatureStore, Error, FeatureArray, FeatureBuffer, FeatureDType, FeatureStore, Result,
+};
 
 /// Feature rows of edges, `[n_edges, dim]`, in memory or in a mapped file. Row `e` belongs to the edge with the id `e`,
 /// which is its position in the graph's CSC order. Clones share the rows.
@@ -70,9 +74,37 @@ impl EdgeFeatures {
     }
 }
 
+impl EdgeFeatureStore for EdgeFeatures {
+    fn dim(&self) -> usize {
+        self.dim()
+    }
+
+    fn n_edges(&self) -> u64 {
+        self.n_edges()
+    }
+
+    fn dtype(&self) -> FeatureDType {
+        self.dtype()
+    }
+
+    fn gather_block(&self, block: &Block, out: &mut FeatureBuffer) -> Result<()> {
+        self.gather(block.edge_ids(), out)
+    }
+
+    fn as_edge_features(&self) -> Option<&EdgeFeatures> {
+        Some(self)
+    }
+}
+
 impl From<DenseFeatures> for EdgeFeatures {
     /// Uses the rows as those of edges, in the order of the edges' ids.
     fn from(rows: DenseFeatures) -> Self {
         Self { rows }
+    }
+}
+
+impl From<EdgeFeatures> for Arc<dyn EdgeFeatureStore> {
+    fn from(features: EdgeFeatures) -> Self {
+        Arc::new(features)
     }
 }

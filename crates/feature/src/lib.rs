@@ -1,10 +1,11 @@
-//! Feature rows, labels and target values by node id, and feature rows by edge id ([`EdgeFeatures`]).
+//! Feature rows, labels and target values by node id, and feature rows by edge id ([`EdgeFeatures`], and
+//! [`EdgeFeatureStore`] for rows that are elsewhere).
 //!
 //! A [`FeatureStore`] gathers the rows of a list of nodes into a buffer that the caller owns. [`DenseFeatures`]
 //! stores whole rows and [`SparseFeatures`] stores the nonzero values only; both work in memory and on mapped files.
 //!
 //! Rows keep their stored element type; [`FeatureBuffer::into_f32`] widens half precision. This crate does not use
-//! topology, random numbers, threads or tensors.
+//! random numbers, threads or tensors, and no topology except the block whose edges' rows are gathered.
 //!
 //! ```
 //! use kiln_feature::{DenseFeatures, FeatureBuffer, FeatureStore};
@@ -37,7 +38,7 @@ pub use error::Error;
 pub use labels::Labels;
 pub use preparation::{Preparation, PreparationStep, Scaling, normalize_row};
 pub use sparse::SparseFeatures;
-pub use store::FeatureStore;
+pub use store::{EdgeFeatureStore, FeatureStore};
 pub use target_kind::TargetKind;
 pub use targets::{TargetValues, Targets};
 

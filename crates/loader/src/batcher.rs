@@ -3,7 +3,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
-use kiln_feature::{EdgeFeatures, FeatureBuffer, FeatureStore, Targets};
+use kiln_feature::{EdgeFeatureStore, FeatureBuffer, FeatureStore, Targets};
 use kiln_graph::{Block, ItemId, LocalId, NodeId};
 use kiln_sample::{FrontierSampler, RngKey, SampledBlocks, Scratch, Seeds};
 
@@ -50,7 +50,7 @@ pub struct NodeBatcher<S: ?Sized, F: ?Sized> {
     sampler: Arc<S>,
     features: Arc<F>,
     /// The features of edges; `None` for models that do not read any.
-    edge_features: Option<EdgeFeatures>,
+    edge_features: Option<Arc<dyn EdgeFeatureStore>>,
     /// The targets of the seeds; `None` for tasks without targets of nodes.
     targets: Option<Targets>,
 }
@@ -68,8 +68,8 @@ impl<S: FrontierSampler + ?Sized, F: FeatureStore + ?Sized> NodeBatcher<S, F> {
 
     /// Gathers the features of the edges of each block, too. They must be those of the sampled graph's edges.
     #[must_use]
-    pub fn edge_features(self, edge_features: EdgeFeatures) -> Self {
-        Self { edge_features: Some(edge_features), ..self }
+    pub fn edge_features(self, edge_features: impl Into<Arc<dyn EdgeFeatureStore>>) -> Self {
+        Self { edge_features: Some(edge_features.into()), ..self }
     }
 
     /// Returns the feature store.
@@ -81,7 +81,7 @@ impl<S: FrontierSampler + ?Sized, F: FeatureStore + ?Sized> NodeBatcher<S, F> {
     /// example into memory from which a device copies. Adds to the times of the sample and gather stages.
     ///
     /// # Errors
-    /// Returns the errors of the sampler, of [`EdgeFeatures::gather`] and of [`Targets::gather`].
+    /// Returns the errors of the sampler, of [`EdgeFeatureStore::gather_block`] and of [`Targets::gather`].
     pub fn sample(
         &self,
         seeds: SeedBatch,
@@ -102,7 +102,7 @@ impl<S: FrontierSampler + ?Sized, F: FeatureStore + ?Sized> NodeBatcher<S, F> {
         }
         let SampledBlocks { blocks, seed_index } = sampled;
         let edge_x =
-            self.edge_features.as_ref().map(|features| EdgeRows::gather(features, &blocks)).transpose()?;
+            self.edge_features.as_deref().map(|features| EdgeRows::gather(features, &blocks)).transpose()?;
         times.sample += sampled_at - start;
         times.gather += sampled_at.elapsed();
         Ok(SampledBatch { step, key, seeds, blocks, seed_index, edge_x, labels, target_values })
@@ -131,11 +131,11 @@ impl EdgeRows {
     /// Gathers the rows of the edges of each block.
     ///
     /// # Errors
-    /// Returns the errors of [`EdgeFeatures::gather`].
-    pub fn gather(features: &EdgeFeatures, blocks: &[Block]) -> kiln_feature::Result<Self> {
+    /// Returns the errors of [`EdgeFeatureStore::gather_block`].
+    pub fn gather(features: &dyn EdgeFeatureStore, blocks: &[Block]) -> kiln_feature::Result<Self> {
         let of_block = |block: &Block| {
             let mut rows = FeatureBuffer::empty(features.dtype());
-            features.gather(block.edge_ids(), &mut rows).map(|()| rows)
+            features.gather_block(block, &mut rows).map(|()| rows)
         };
         Ok(Self { blocks: blocks.iter().map(of_block).collect::<Result<_, _>>()?, dim: features.dim() })
     }
@@ -164,7 +164,7 @@ pub struct MiniBatch {
     pub x: FeatureBuffer,
     /// The number of feature columns.
     pub x_dim: usize,
-    /// The features of the edges; `None` unless the batcher has [`EdgeFeatures`].
+    /// The features of the edges; `None` unless the batcher gathers them.
     pub edge_x: Option<EdgeRows>,
     /// The class of each seed, aligned with `seeds` and `seed_index`; never negative. Empty for target values.
     pub labels: Vec<i32>,
@@ -187,7 +187,7 @@ pub struct SampledBatch {
     pub blocks: Vec<Block>,
     /// For each seed, its destination in the last block.
     pub seed_index: Vec<LocalId>,
-    /// The features of the edges; `None` unless the batcher has [`EdgeFeatures`].
+    /// The features of the edges; `None` unless the batcher gathers them.
     pub edge_x: Option<EdgeRows>,
     /// The class of each seed, aligned with `seeds` and `seed_index`; never negative. Empty for target values.
     pub labels: Vec<i32>,

@@ -3,7 +3,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use burn::tensor::Device;
-use kiln_feature::{DenseFeatures, EdgeFeatures, FeatureStore};
+use kiln_feature::{DenseFeatures, EdgeFeatureStore, EdgeFeatures, FeatureStore};
 use kiln_graph::{Csc, NodeId};
 use kiln_kernels::gather_features;
 use kiln_loader::EdgeRows;
@@ -266,7 +266,7 @@ impl LayerWiseInference {
 }
 
 /// Checks that there is one row of features per edge.
-pub(crate) fn check_edge_features(features: &EdgeFeatures, graph: &Csc) -> Result<()> {
+pub(crate) fn check_edge_features(features: &dyn EdgeFeatureStore, graph: &Csc) -> Result<()> {
     let (n_rows, n_edges) = (features.n_edges(), graph.n_edges());
     match n_rows == n_edges {
         true => Ok(()),

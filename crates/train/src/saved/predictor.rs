@@ -3,7 +3,7 @@ mod rows;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
-use kiln_feature::{EdgeFeatures, FeatureStore, Preparation};
+use kiln_feature::{EdgeFeatureStore, FeatureStore, Preparation};
 use kiln_graph::{Csc, NodeId};
 use kiln_loader::Phase;
 use kiln_sample::{Fanout, FrontierSampler, NeighborSampler, Rule, SamplerConfig, Scratch};
@@ -27,7 +27,7 @@ pub struct NodePredictor {
     graph: GraphAccess,
     /// The features with the model's preparation.
     features: Arc<dyn FeatureStore>,
-    edge_features: Option<EdgeFeatures>,
+    edge_features: Option<Arc<dyn EdgeFeatureStore>>,
     /// A custom sampling rule.
     rule: Option<Rule>,
     /// Tables of samplers that no thread uses at the moment.
@@ -136,22 +136,23 @@ impl NodePredictor {
     /// Returns [`Error::Saved`](crate::Error::Saved) if the model reads edge features with another number of columns, and
     /// [`Error::EdgeFeatureRows`](crate::Error::EdgeFeatureRows) if there is not one row per edge of the graph. The number of
     /// edges of a graph that is only sampled is unknown; an edge without a row is then an error of the batch that samples it.
-    pub fn with_edge_features(self, features: EdgeFeatures) -> Result<Self> {
+    pub fn with_edge_features(self, features: impl Into<Arc<dyn EdgeFeatureStore>>) -> Result<Self> {
         let Some(expected) = self.sampling().edge_features else { return Ok(self) };
+        let features = features.into();
         if features.dim() != expected {
             return Err(ModelError::EdgeFeatureWidth { expected, got: features.dim() }.into());
         }
         if let Some(graph) = self.graph() {
-            check_edge_features(&features, graph)?;
+            check_edge_features(&*features, graph)?;
         }
         Ok(Self { edge_features: Some(features), ..self })
     }
 
     /// Returns the edge features that the model reads, `None` if it reads none, or an error if they are missing.
-    fn edge_features(&self) -> Result<Option<&EdgeFeatures>> {
+    fn edge_features(&self) -> Result<Option<&dyn EdgeFeatureStore>> {
         match (self.sampling().edge_features, &self.edge_features) {
             (Some(width), None) => Err(ModelError::NoEdgeFeatures { width }.into()),
-            (_, features) => Ok(features.as_ref()),
+            (_, features) => Ok(features.as_deref()),
         }
     }
 

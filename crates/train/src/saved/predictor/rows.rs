@@ -41,7 +41,9 @@ impl NodePredictor {
             inference = inference.carry_edge_types()?;
         }
         if let Some(features) = self.edge_features()? {
-            inference = inference.carry_edge_features(features.clone())?;
+            let all =
+                features.as_edge_features().ok_or(ModelError::NeedsWholeGraph { what: "exact mode" })?;
+            inference = inference.carry_edge_features(all.clone())?;
         }
         let network = self.model.node_network()?;
         let LayerWiseRows { outputs, embeddings } =
