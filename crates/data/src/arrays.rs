@@ -127,7 +127,7 @@ fn label_error(array: &ArrayFile, position: usize, label: i128) -> StoreError {
 }
 
 /// The file of the edge features in a folder of arrays.
-pub(crate) const EDGE_FEATURES: &str = "edge_features.npy";
+pub const EDGE_FEATURES: &str = "edge_features.npy";
 
 /// The items that the feature rows of an array belong to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -15,8 +15,11 @@ use crate::{Note, Result, Split};
 
 pub use self::class_names::{check_class_names, class_names_of, class_names_to_write};
 pub(crate) use self::links::{LINK_FILES, NEGATIVES, part_of, read_link_targets, write_link_targets};
-pub(crate) use self::rows::read_edge_features;
-pub use self::rows::{FEATURES, RowFiles, push_rows, read_rows, row_element_type, verify_rows};
+pub use self::rows::{
+    FEATURES, RowFiles, push_rows, read_edge_features, read_rows, row_element_type, verify_edge_features,
+    verify_rows,
+};
+pub use crate::arrays::EDGE_FEATURES;
 
 /// Returns the topology in `indptr.npy` and `indices.npy`, with `weights.npy` and `edge_types.npy` if they exist.
 ///

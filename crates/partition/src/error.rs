@@ -1,6 +1,6 @@
 use std::path::PathBuf;
 
-use kiln_graph::file_prefix;
+use kiln_graph::{EdgeId, file_prefix};
 
 /// An error of partitioning a graph, or of writing or reading partitions.
 #[derive(Debug, thiserror::Error)]
@@ -40,6 +40,14 @@ pub enum Error {
          the graph without its links (kiln data split-links)"
     )]
     UnsortedNeighbors,
+    /// An edge ends in a node of another partition, or does not exist.
+    #[error("partition {part} has no edge {}: request its features from the partition of its destination", edge.0)]
+    UnknownEdge {
+        /// The id of the edge in the whole graph.
+        edge: EdgeId,
+        /// The index of the partition.
+        part: usize,
+    },
     /// METIS was requested, but this program was built without it.
     #[error(
         "this program was built without METIS: build it with the feature `metis`, or use the method fennel"

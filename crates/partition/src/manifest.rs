@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use kiln_data::graph_folder::{FEATURES, RowFiles, check_class_names};
-use kiln_feature::Preparation;
+use kiln_data::graph_folder::{EDGE_FEATURES, FEATURES, RowFiles, check_class_names};
+use kiln_feature::{MAX_DIM, Preparation};
 use kiln_store::array_folder::{
     ElementType, Entries, Known, bad_key, check_entries, check_unlisted, read_manifest,
 };
@@ -47,6 +47,9 @@ pub(crate) struct Manifest {
     /// types, and in partitions of older versions of kiln.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) n_edge_types: Option<usize>,
+    /// The number of columns of the edge features; `None` if edges have no features.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) edge_dim: Option<usize>,
     /// The steps that prepared the data set before it was partitioned; `None` in version 1, where they are unknown.
     #[serde(default)]
     pub(crate) preparation: Option<Preparation>,
@@ -72,7 +75,14 @@ impl Manifest {
             let expected = format!("at most {MAX_EDGE_TYPES}");
             return Err(bad_key(path, "n_edge_types", expected, n_types).into());
         }
+        if let Some(dim) = manifest.edge_dim.filter(|dim| !(1..=MAX_DIM).contains(dim)) {
+            return Err(bad_key(path, "edge_dim", format!("1 to {MAX_DIM} columns"), dim).into());
+        }
         check_class_names(path, Some(manifest.dim), manifest.n_classes, &manifest.class_names)?;
+        if manifest.edge_dim.is_none() && manifest.files.contains_key(EDGE_FEATURES) {
+            let expected = format!("the number of columns of {EDGE_FEATURES}");
+            return Err(bad_key(path, "edge_dim", expected, "nothing").into());
+        }
         let known = manifest.known(path)?;
         check_entries(path, &manifest.files, &known)?;
         FEATURES.check(path, &manifest.files, true)?;
@@ -96,7 +106,7 @@ impl Manifest {
     /// Returns the files that a partition may contain, with the shapes that follow from the manifest's counts, or an
     /// error if `part` or `offsets` is invalid.
     fn known(&self, path: &Path) -> Result<Vec<Known>> {
-        use ElementType::{F32, I32, U8, U32, U64};
+        use ElementType::{BF16, F16, F32, I32, U8, U32, U64};
         let Some(&[start, end]) = self.offsets.get(self.part..).and_then(|rest| rest.first_chunk()) else {
             let n_parts = self.offsets.len().saturating_sub(1);
             let expected = format!("below {n_parts}, the number of partitions");
@@ -106,8 +116,9 @@ impl Manifest {
             let expected = format!("at least {start}, the previous one");
             return Err(bad_key(path, "an offset", expected, end).into());
         };
-        let n_kept = self.files.get("cache_ids.npy").and_then(|entry| entry.shape.first()).copied();
-        let n_kept = n_kept.unwrap_or(0);
+        let length = |name| self.files.get(name)?.shape.first().copied();
+        let (n_kept, n_edges) = (length("cache_ids.npy").unwrap_or(0), length("indices.npy").unwrap_or(0));
+        let edge_rows = vec![n_edges, self.edge_dim.unwrap_or(1)];
         let known = |name, types, shape, is_needed| Known { name, types, shape, is_needed };
         let of_length = |n: usize| Some(vec![n]);
         let own = [
@@ -122,6 +133,7 @@ impl Manifest {
             known("indices.npy", &[U32], None, true),
             known("weights.npy", &[F32], None, false),
             known("edge_types.npy", &[U8], None, false),
+            known(EDGE_FEATURES, &[F32, F16, BF16], Some(edge_rows), self.edge_dim.is_some()),
             known("cache_ids.npy", &[U32], None, false),
             known("cache_counts.npy", &[U32], of_length(n_kept), self.has_cache()),
         ];

@@ -2,9 +2,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use kiln_data::Split;
-use kiln_data::graph_folder::{FEATURES, class_names_of, read_graph, read_labels, read_rows, read_split};
-use kiln_feature::{FeatureStore, Labels, Preparation};
-use kiln_graph::{Csc, NodeId, SharedArray};
+use kiln_data::graph_folder::{
+    FEATURES, class_names_of, read_edge_features, read_graph, read_labels, read_rows, read_split,
+};
+use kiln_feature::{EdgeFeatures, FeatureStore, Labels, Preparation};
+use kiln_graph::{Csc, EdgeId, NodeId, SharedArray};
 use kiln_store::array_folder::ArrayFolder;
 
 use crate::manifest::{self, CACHE, Manifest};
@@ -39,6 +41,9 @@ pub struct Part {
     pub first_edges: SharedArray<u64>,
     /// The features of each row, `[n_owned, dim]`.
     pub features: Arc<dyn FeatureStore>,
+    /// The features of each edge of [`Part::graph`], in its order, `[n_edges, edge_dim]`; `None` if edges have no
+    /// features.
+    pub edge_features: Option<EdgeFeatures>,
     /// The cached feature rows of remote nodes; `None` if the partition has no cache.
     pub cache: Option<Cache>,
     /// The class of each node of the whole graph; unlabelled nodes have no class.
@@ -109,6 +114,7 @@ impl Part {
             graph,
             first_edges: arrays.values("first_edges.npy")?,
             features: read_rows(&arrays, &FEATURES, manifest.dim)?,
+            edge_features: read_edge_features(&arrays)?,
             cache,
             labels: Arc::new(read_labels(&arrays, manifest.n_classes)?),
             split: read_split(&arrays)?,
@@ -138,6 +144,32 @@ impl Part {
         Ok(self.graph.scatter_rows(&self.old_ids, self.book.n_nodes())?)
     }
 
+    /// Returns the position, in [`Part::graph`] and [`Part::edge_features`], of each edge into a node of this partition.
+    /// `edges` are ids of the whole graph. The search takes the logarithm of the number of rows, or constant time for an
+    /// edge with the destination of the edge before it.
+    ///
+    /// # Errors
+    /// Returns [`Error::UnknownEdge`] with the first edge that this partition does not have.
+    pub fn edge_positions(&self, edges: &[EdgeId]) -> Result<Vec<EdgeId>> {
+        let (firsts, indptr) = (&*self.first_edges, self.graph.indptr());
+        let mut row = 0;
+        let position_of = |&edge: &EdgeId| {
+            let position_in = |row: usize| {
+                let offset = edge.0.checked_sub(*firsts.get(row)?)?;
+                let position =
+                    indptr[row].checked_add(offset).filter(|position| *position < indptr[row + 1])?;
+                Some(EdgeId(position))
+            };
+            if let Some(position) = position_in(row) {
+                return Ok(position);
+            }
+            // Of rows without edges, which may begin at the same id as the next row, the last one is not empty.
+            row = firsts.partition_point(|first| *first <= edge.0).saturating_sub(1);
+            position_in(row).ok_or(Error::UnknownEdge { edge, part: self.index })
+        };
+        edges.iter().map(position_of).collect()
+    }
+
     /// Returns the first row whose node does not have the new id that the book assigns to the row, as the row, this new
     /// id and the node. Returns `None` if all rows agree with the book.
     pub(crate) fn bad_row(&self) -> Option<(usize, u32, NodeId)> {
@@ -147,7 +179,7 @@ impl Part {
     }
 
     /// Verifies a partition: opens it and checks the hashes of all files, that the book is a permutation and agrees
-    /// with the rows, that edges have valid sources, ids and types, that weights and features are finite, that labels
+    /// with the rows, that edges have valid sources, ids and types, that weights and features (of nodes and edges) are finite, that labels
     /// and split are valid, and that cached rows belong to remote nodes. Reads each file twice, once for its hash and
     /// once for its values.
     ///

@@ -1,8 +1,8 @@
 //! Writing feature rows in their stored element type, in chunks.
 
-use kiln_data::graph_folder::{RowFiles, push_rows, row_element_type};
-use kiln_feature::{FeatureBuffer, FeatureStore, SparseFeatures};
-use kiln_graph::NodeId;
+use kiln_data::graph_folder::{EDGE_FEATURES, RowFiles, push_rows, row_element_type};
+use kiln_feature::{EdgeFeatures, FeatureBuffer, FeatureStore, SparseFeatures};
+use kiln_graph::{Csc, EdgeId, NodeId};
 use kiln_store::array_folder::{ElementType, FolderWriter};
 
 use crate::Result;
@@ -27,6 +27,35 @@ pub(crate) fn put_rows(
         features.gather(nodes, &mut rows)?;
         push_rows(&mut array, &rows)?;
     }
+    Ok(folder.add(array)?)
+}
+
+/// Writes the feature rows of the edges into `nodes`, in the order of `nodes`.
+pub(crate) fn put_edge_rows(
+    folder: &mut FolderWriter,
+    features: &EdgeFeatures,
+    graph: &Csc,
+    nodes: &[NodeId],
+) -> Result<()> {
+    let dim = features.dim();
+    let mut array = folder.rows(EDGE_FEATURES, row_element_type(features.dtype())?, dim)?;
+    let (mut edges, mut rows) = (Vec::new(), FeatureBuffer::empty(features.dtype()));
+    let edges_at_once = (VALUES_AT_ONCE / dim).max(1);
+    let mut put = |edges: &mut Vec<EdgeId>| -> Result<()> {
+        features.gather(edges, &mut rows)?;
+        edges.clear();
+        Ok(push_rows(&mut array, &rows)?)
+    };
+    for &node in nodes {
+        let first = graph.first_edge(node).0;
+        for edge in first..first + graph.in_degree(node) {
+            edges.push(EdgeId(edge));
+            if edges.len() == edges_at_once {
+                put(&mut edges)?;
+            }
+        }
+    }
+    put(&mut edges)?;
     Ok(folder.add(array)?)
 }
 

@@ -1,7 +1,7 @@
 use std::path::Path;
 
 use kiln_data::Note;
-use kiln_data::graph_folder::{FEATURES, verify_edge_data, verify_labels, verify_rows};
+use kiln_data::graph_folder::{FEATURES, verify_edge_data, verify_edge_features, verify_labels, verify_rows};
 use kiln_store::array_folder::ArrayFolder;
 
 use crate::manifest::{self, CACHE, Manifest, bad_value};
@@ -31,6 +31,7 @@ pub(crate) fn verify(folder: &Path) -> Result<PartVerifyReport> {
     check_rows(folder, &part)?;
     check_edges(folder, &part)?;
     verify_edge_data(&arrays, &manifest.edge_type_names)?;
+    verify_edge_features(&arrays, part.graph.n_edges())?;
     verify_rows(&arrays, &FEATURES, manifest.dim)?;
     let mut notes = Vec::new();
     verify_labels(&arrays, manifest.n_classes, &mut notes)?;

@@ -3,14 +3,14 @@ use std::path::Path;
 
 use kiln_data::Dataset;
 use kiln_data::graph_folder::{FEATURES, check_class_names, class_names_to_write};
-use kiln_feature::TargetKind;
+use kiln_feature::{EdgeFeatures, TargetKind};
 use kiln_graph::{Csc, NodeId};
 use kiln_store::array_folder::{ElementType, Entries, Entry, FolderWriter};
 
 use crate::assign::check_train;
 use crate::hotness::{CacheConfig, CacheList, Presampler};
 use crate::manifest::{self, CACHE, Manifest};
-use crate::rows::put_rows;
+use crate::rows::{put_edge_rows, put_rows};
 use crate::{Error, Method, PartitionBook, Result, part_dir};
 
 /// The metadata of a partitioned data set, which each partition stores.
@@ -72,8 +72,8 @@ impl fmt::Display for WriteReport {
 ///
 /// # Errors
 /// Returns [`kiln_store::Error::NotEmpty`], before anything is written, if the folder exists and is not empty;
-/// [`Error::BadParameter`] if the graph, the features, the labels and the book differ in their number of nodes, if a
-/// training node or a value of `cache` is out of range, or if edges have features, which partitions cannot hold;
+/// [`Error::BadParameter`] if the graph, the features, the labels and the book differ in their number of nodes, if the
+/// edges and their features differ in number, or if a training node or a value of `cache` is out of range;
 /// [`Error::UnsortedNeighbors`] if the set has links and the neighbours of its graph do not ascend; [`Error::BadBook`]
 /// if the book is invalid; [`Error::Graph`], [`Error::Feature`] or [`Error::Sample`] if the data set is damaged;
 /// [`Error::Store`] if the number of columns, classes or class names is invalid, or if files cannot be written.
@@ -126,6 +126,9 @@ impl Set<'_> {
         let nodes = &self.old_ids[owned.start as usize..owned.end as usize];
         put_whole(&mut folder, data, book)?;
         put_edges(&mut folder, &data.graph, nodes)?;
+        if let Some(features) = &data.edge_features {
+            put_edge_rows(&mut folder, features, &data.graph, nodes)?;
+        }
         put_rows(&mut folder, &FEATURES, &*data.features, nodes)?;
         if !list.ids.is_empty() {
             folder.put("cache_ids.npy", ElementType::U32, &list.ids)?;
@@ -150,6 +153,7 @@ impl Set<'_> {
             class_names: class_names_to_write(&data.class_names, data.labels.n_classes()),
             edge_type_names: data.edge_type_names.clone(),
             n_edge_types: self.n_edge_types,
+            edge_dim: data.edge_features.as_ref().map(EdgeFeatures::dim),
             preparation: Some(data.preparation.clone()),
             method: meta.method,
             n_cut_edges: meta.n_cut_edges,
@@ -232,11 +236,14 @@ fn check_set(data: &Dataset, book: &PartitionBook, out: &Path) -> Result<()> {
         let (what, expected) = ("the kind of targets", "class labels: train on the whole graph instead");
         return Err(Error::BadParameter { what, expected: expected.into(), got: kind.to_string() });
     }
-    if data.edge_features.is_some() {
-        let expected = "none, because partitions cannot hold them yet: remove them (edge_features: None, or the file \
-                        edge_features.npy and its entry in kiln.json), or train on the whole graph";
-        let (what, got) = ("the features of the edges", "present".into());
-        return Err(Error::BadParameter { what, expected: expected.into(), got });
+    let n_edges = data.graph.n_edges();
+    if let Some(n_rows) = data.edge_features.as_ref().map(EdgeFeatures::n_edges).filter(|n| *n != n_edges) {
+        let expected = format!("{n_edges}, the number of edges in the graph");
+        return Err(Error::BadParameter {
+            what: "the number of edge feature rows",
+            expected,
+            got: n_rows.to_string(),
+        });
     }
     let counts = [
         ("the number of nodes in the partition book", book.n_nodes()),

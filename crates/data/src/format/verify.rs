@@ -4,8 +4,8 @@ use kiln_store::paths::is_there;
 
 use super::manifest;
 use super::set::Set;
-use crate::check::{Place, check_edge_features, check_graph, check_split, check_values};
-use crate::graph_folder::{read_edge_features, read_graph};
+use crate::check::{Place, check_graph, check_split, check_values};
+use crate::graph_folder::{read_graph, verify_edge_features};
 use crate::{Note, Result, npy};
 
 /// The report of [`verify`] on a valid set.
@@ -48,9 +48,7 @@ pub fn verify(folder: impl AsRef<Path>) -> Result<VerifyReport> {
     let graph = if set.manifest.is_graph_alone() {
         let graph = read_graph(&set.arrays)?;
         check_graph(&graph, &set.manifest.edge_type_names, place)?;
-        if let Some(features) = read_edge_features(&set.arrays)? {
-            check_edge_features(&features, graph.n_edges(), place)?;
-        }
+        verify_edge_features(&set.arrays, graph.n_edges())?;
         graph
     } else {
         let data = set.dataset()?;

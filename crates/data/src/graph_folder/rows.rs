@@ -11,7 +11,7 @@ use kiln_store::array_folder::{
 };
 
 use crate::arrays::EDGE_FEATURES;
-use crate::check::{Place, check_features};
+use crate::check::{Place, check_edge_features, check_features};
 use crate::{Error, Result};
 
 /// The names of the files of feature rows: one dense array, or the three arrays of a CSR matrix.
@@ -85,7 +85,10 @@ pub fn read_rows(arrays: &ArrayFolder, files: &RowFiles, dim: usize) -> Result<A
 }
 
 /// Returns the edge features in `edge_features.npy`, if the folder has them.
-pub(crate) fn read_edge_features(arrays: &ArrayFolder) -> Result<Option<EdgeFeatures>> {
+///
+/// # Errors
+/// Returns the errors of [`ArrayFolder::values`], and [`Error::Feature`] if the number of columns is not supported.
+pub fn read_edge_features(arrays: &ArrayFolder) -> Result<Option<EdgeFeatures>> {
     let Some(entry) = arrays.entries().get(EDGE_FEATURES) else { return Ok(None) };
     let dim = entry.shape.get(1).copied().unwrap_or(1);
     Ok(Some(read_dense(arrays, EDGE_FEATURES, entry.dtype, dim)?.into()))
@@ -114,6 +117,19 @@ pub fn verify_rows(arrays: &ArrayFolder, files: &RowFiles, dim: usize) -> Result
     let is_dense = arrays.array(files.dense).is_some();
     let file = arrays.folder().join(if is_dense { files.dense } else { files.sparse[2] });
     check_features(&*read_rows(arrays, files, dim)?, Place::Set(&file))
+}
+
+/// Reads all edge features, if the folder has them, and checks that there is a row for each of the `n_edges` edges and
+/// that the values are finite.
+///
+/// # Errors
+/// Returns [`kiln_store::Error::Inconsistent`] for another number of rows, and [`kiln_store::Error::BadValue`] with the
+/// first invalid value.
+pub fn verify_edge_features(arrays: &ArrayFolder, n_edges: u64) -> Result<()> {
+    match read_edge_features(arrays)? {
+        Some(features) => check_edge_features(&features, n_edges, Place::Folder(arrays.folder())),
+        None => Ok(()),
+    }
 }
 
 /// Returns the element type of an array of feature rows.

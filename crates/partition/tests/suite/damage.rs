@@ -171,6 +171,12 @@ fn verify_reports_file_and_position_of_invalid_values() {
     check_forged("weights.npy", &[f32::NAN, 0.0], &[2], "weights.npy: the weight of edge 0 is NaN");
     check_forged("edge_types.npy", &[0_u8, 2], &[2], "edge_types.npy: the type of edge 1 is 2");
     check_forged(
+        "edge_features.npy",
+        &[0.0, 0.0, 0.0, 0.0, f32::NAN, 0.0],
+        &[2, 3],
+        "edge_features.npy: a feature of edge 1 is NaN",
+    );
+    check_forged(
         "features.npy",
         &[0.0, 0.0, 3.0, f32::INFINITY],
         &[2, 2],
@@ -226,6 +232,13 @@ fn open_rejects_inconsistent_manifests() {
     check_edited("\"part\": 0", "\"part\": 1", "files.features.npy.shape is [2, 2], expected [4, 2]");
     check_edited("\"n_nodes\": 6", "\"n_nodes\": 7", "files.labels.npy.shape is [6], expected [7]");
     check_edited("\"dim\": 2", "\"dim\": 0", "dim is 0, expected 1 to 16777216");
+    check_edited("\"edge_dim\": 3", "\"edge_dim\": 0", "edge_dim is 0, expected 1 to 16777216 columns");
+    check_edited(
+        "\"edge_dim\": 3",
+        "\"edge_dim\": 4",
+        "files.edge_features.npy.shape is [2, 3], expected [2, 4]",
+    );
+    check_edited("\"edge_dim\": 3,", "", "edge_dim is nothing, expected the number of columns");
     check_edited("\"n_classes\": 2", "\"n_classes\": 3", "class_names is 2 names, expected 3 names or none");
     check_edited("\"random\"", "\"luck\"", "unknown variant `luck`");
     check_edited("\"hash\"", "\"sum\"", "unknown field `sum`");

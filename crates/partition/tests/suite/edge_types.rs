@@ -1,4 +1,4 @@
-//! The number of edge types in the manifest of a partition, and edge features, which partitions cannot hold.
+//! The number of edge types in the manifest of a partition, and edge features of another graph.
 
 use std::fs;
 
@@ -48,16 +48,14 @@ fn partitions_record_the_number_of_edge_types_of_the_whole_graph() {
 }
 
 #[test]
-fn sets_with_edge_features_are_refused() {
-    let edge_features = Some(EdgeFeatures::new(vec![0.0; 3], 1).unwrap());
-    let data = Dataset { edge_features, ..data(&[]) };
+fn edge_features_of_another_graph_are_refused() {
+    let data = Dataset { edge_features: Some(EdgeFeatures::new(vec![0.0; 4], 1).unwrap()), ..data(&[]) };
     let root = tempfile::tempdir().unwrap();
     let out = root.path().join("parts");
     let book = PartitionBook::from_parts(&[0, 0, 0, 1], 2).unwrap();
     let meta = PartitionMeta { hash: String::new(), method: Method::Random, n_cut_edges: 1 };
     let error = write_parts(&data, &book, &meta, None, &out).unwrap_err();
-    assert!(matches!(error, Error::BadParameter { what: "the features of the edges", .. }), "{error}");
-    assert!(error.to_string().contains("remove them (edge_features: None"), "{error}");
+    assert!(matches!(error, Error::BadParameter { what: "the number of edge feature rows", .. }), "{error}");
+    assert!(error.to_string().contains("is 4, expected 3, the number of edges"), "{error}");
     assert!(!out.exists());
-    write_parts(&Dataset { edge_features: None, ..data }, &book, &meta, None, &out).unwrap();
 }

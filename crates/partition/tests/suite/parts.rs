@@ -7,8 +7,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use kiln_data::{Dataset, LinkSplit, LinkSplitConfig, LinkTargets, Split};
-use kiln_feature::{FeatureBuffer, FeatureStore, Preparation};
-use kiln_graph::{Csc, LinkId, Links, LocalId, NodeId};
+use kiln_feature::{EdgeFeatures, FeatureBuffer, FeatureStore, Preparation};
+use kiln_graph::{Csc, EdgeId, LinkId, Links, LocalId, NodeId};
 use kiln_partition::{
     Error, Method, Part, PartitionBook, PartitionMeta, PartitionRow, Place, WriteReport, part_dir,
     write_parts,
@@ -25,6 +25,31 @@ fn rows(features: &dyn FeatureStore, ids: &[NodeId]) -> FeatureBuffer {
     let mut rows = FeatureBuffer::empty(features.dtype());
     features.gather(ids, &mut rows).unwrap();
     rows
+}
+
+/// Checks the features of the edges into nodes of a partition, in the order of `own`.
+fn check_edge_features(part: &Part, data: &Dataset, own: &[NodeId]) {
+    let ids_into = |node: &NodeId| {
+        let first = data.graph.first_edge(*node).0;
+        (first..first + data.graph.in_degree(*node)).map(EdgeId)
+    };
+    let ids: Vec<EdgeId> = own.iter().flat_map(ids_into).collect();
+    let positions: Vec<EdgeId> = (0..ids.len() as u64).map(EdgeId).collect();
+    assert_eq!(part.edge_positions(&ids).unwrap(), positions);
+    let backwards = |edges: &[EdgeId]| edges.iter().rev().copied().collect::<Vec<_>>();
+    assert_eq!(part.edge_positions(&backwards(&ids)).unwrap(), backwards(&positions));
+    for edge in (0..=data.graph.n_edges()).map(EdgeId).filter(|edge| !ids.contains(edge)) {
+        let error = part.edge_positions(&[edge]).unwrap_err();
+        assert!(matches!(error, Error::UnknownEdge { edge: of, .. } if of == edge), "{error}");
+    }
+    let rows = |features: &Option<EdgeFeatures>, ids: &[EdgeId]| {
+        let features = features.as_ref().unwrap();
+        let mut rows = FeatureBuffer::empty(features.dtype());
+        features.gather(ids, &mut rows).unwrap();
+        (features.dim(), rows)
+    };
+    assert_eq!(part.edge_features.as_ref().unwrap().n_edges(), part.graph.n_edges());
+    assert_eq!(rows(&part.edge_features, &positions), rows(&data.edge_features, &ids));
 }
 
 /// Checks the nodes, edges and features of a partition, and its data about the whole set, against the data set.
@@ -44,6 +69,7 @@ fn check_part(part: &Part, data: &Dataset, parts: &[u16]) {
     }
     let all: Vec<NodeId> = (0..own.len() as u32).map(NodeId).collect();
     assert_eq!(rows(&*part.features, &all), rows(&*data.features, &own));
+    check_edge_features(part, data, &own);
 }
 
 /// Checks the cached rows against an independently sampled epoch.
@@ -167,6 +193,7 @@ fn partitions_data_without_edge_data_and_class_names() {
     write(&data, &[0, 1, 0, 1, 0, 1, 0, 1, 0, 1], 2, None, &root.path().join("parts"));
     let part = Part::open(part_dir(root.path().join("parts"), 1)).unwrap();
     assert!(part.graph.weights().is_none() && part.graph.edge_types().is_none() && part.cache.is_none());
+    assert!(part.edge_features.is_none());
     assert_eq!(part.class_names, data.class_names);
 }
 

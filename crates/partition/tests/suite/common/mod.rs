@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use half::{bf16, f16};
 use kiln_data::{Dataset, NodeNames, Split};
-use kiln_feature::{DenseFeatures, FeatureArray, FeatureStore, Labels, SparseFeatures};
+use kiln_feature::{DenseFeatures, EdgeFeatures, FeatureArray, FeatureStore, Labels, SparseFeatures};
 use kiln_graph::{Csc, CscBuilder, NodeId, SharedArray};
 use kiln_partition::{CacheConfig, Method, PartitionBook, PartitionMeta, WriteReport, part_dir, write_parts};
 use kiln_sample::Fanout;
@@ -21,8 +21,8 @@ pub(crate) enum Stored {
     Sparse,
 }
 
-/// A data set of these edges with weights and types. Node `v` has the features `[v, v / 2]`, and every third node is a
-/// training node.
+/// A data set of these edges with weights, types and features: edge `e` has the features `[e, e / 4, -e]`. Node `v` has the
+/// features `[v, v / 2]`, and every third node is a training node.
 pub(crate) fn set(coo: &CooGraph, stored: Stored) -> Dataset {
     let weights: Vec<f32> = (0..coo.srcs.len()).map(|edge| edge as f32).collect();
     let types: Vec<u8> = (0..coo.srcs.len()).map(|edge| edge as u8 % 2).collect();
@@ -36,7 +36,7 @@ pub(crate) fn set(coo: &CooGraph, stored: Stored) -> Dataset {
         split: Split { train: every(0), val: every(1), test: every(2) },
         names: Arc::new(NodeNames::default()),
         class_names: vec!["even".into(), "odd".into()],
-        edge_features: None,
+        edge_features: Some(edge_features(graph.n_edges(), stored)),
         edge_type_names: vec!["near".into(), "far".into()],
         preparation: Default::default(),
         target_values: None,
@@ -44,6 +44,16 @@ pub(crate) fn set(coo: &CooGraph, stored: Stored) -> Dataset {
         notes: Vec::new(),
         graph: Arc::new(graph),
     }
+}
+
+fn edge_features(n_edges: u64, stored: Stored) -> EdgeFeatures {
+    let values = (0..n_edges).flat_map(|edge| [1.0, 0.25, -1.0].map(|factor| edge as f32 * factor));
+    let rows = match stored {
+        Stored::F32 | Stored::Sparse => FeatureArray::F32(values.collect()),
+        Stored::F16 => FeatureArray::F16(values.map(f16::from_f32).collect()),
+        Stored::BF16 => FeatureArray::BF16(values.map(bf16::from_f32).collect()),
+    };
+    EdgeFeatures::new(rows, 3).unwrap()
 }
 
 fn features(n_nodes: usize, stored: Stored) -> Arc<dyn FeatureStore> {
