@@ -226,8 +226,10 @@ fn open(source: &Path) -> anyhow::Result<Dataset> {
 /// was given. Returns it with the hash by which `kiln train` would identify it.
 fn open_to_partition(args: &PartitionArgs) -> anyhow::Result<(Dataset, String)> {
     let mut data = open(&args.source)?;
-    if data.edge_features.take().is_some() {
-        print_rank_zero("note: partitions hold no edge features, so those of the dataset are left out");
+    if args.add_self_loops && data.edge_features.take().is_some() {
+        print_rank_zero(
+            "note: self loops have no features, so the edge features of the dataset are left out",
+        );
     }
     let data = if args.standardize { data.standardize()? } else { data };
     let data = if args.add_self_loops { data.add_self_loops()? } else { data };

@@ -207,7 +207,8 @@ impl TrainRun<'_> {
     /// Trains on links between the nodes of a partitioned graph. The links come from the data that was partitioned.
     pub(crate) fn partitioned_links(&self) -> anyhow::Result<Vec<Outcome>> {
         let TrainArgs { data, model, sampling, ranks, device, parts, link, .. } = self.args;
-        let (data, id) = data.open_graph(ranks.seed, false)?;
+        // The partitions' hash is that of data with edge features, whether the model reads them or not.
+        let (data, id) = data.open_graph(ranks.seed, true)?;
         ensure!(
             data.links.is_some(),
             "--task link on a partitioned graph needs --data with a split of links: split the links first (`kiln data \
@@ -293,9 +294,12 @@ impl TrainRun<'_> {
 /// over links of the validation and the test.
 fn check_partitions(graph: &PartitionedGraph, data: &Dataset, hash: &DataHash) -> anyhow::Result<()> {
     let info = graph.info();
-    // `kiln data partition --add-self-loops` records the hash of the data with self loops.
+    // `kiln data partition --add-self-loops` records the hash of the data with self loops, which has no edge features.
     let has_loops = info.preparation.as_ref().is_some_and(Preparation::adds_self_loops);
-    let with_loops = if has_loops { data.clone().add_self_loops()? } else { data.clone() };
+    let with_loops = match has_loops {
+        true => Dataset { edge_features: None, ..data.clone() }.add_self_loops()?,
+        false => data.clone(),
+    };
     let hash = if has_loops { with_loops.hash()? } else { hash.wait()? };
     let data = &with_loops;
     let has_size = info.n_nodes == data.graph.n_nodes() && info.n_edges == data.graph.n_edges();

@@ -283,8 +283,8 @@ impl ModelArgs {
                 let Some(edges) = edges else {
                     bail!(
                         "--model gine needs data with edge features or edge types, and those that --edge-input names: use \
-                         another model, or data with them. Partitions have edge types only; partition the data again if an \
-                         older version of kiln wrote them"
+                         another model, or data with them; partition the data again if an older version of kiln wrote the \
+                         partitions"
                     )
                 };
                 let config = shaped!(GineConfig::new(d_in, n_outputs, edges));

@@ -60,4 +60,8 @@ impl DataDims for crate::PartitionedGraph {
     fn n_edge_types(&self) -> Option<usize> {
         self.info().n_edge_types
     }
+
+    fn d_edge(&self) -> Option<usize> {
+        self.info().edge_dim
+    }
 }

@@ -8,7 +8,8 @@ use kiln_graph::{ItemId, NodeId};
 use kiln_kernels::{DeviceGraph, DeviceSampler, GraphMode};
 use kiln_loader::ItemSampler;
 use kiln_remote::{
-    DistFeatureStore, DistGraph, DistNeighborSampler, Partitions, PartitionsConfig, PartitionsInfo,
+    DistEdgeFeatureStore, DistFeatureStore, DistGraph, DistNeighborSampler, Partitions, PartitionsConfig,
+    PartitionsInfo,
 };
 use kiln_sample::{FrontierSampler, SamplerConfig};
 
@@ -88,10 +89,14 @@ impl PartitionedGraph {
             false => DistFeatureStore::without_cache(graph.clone()),
         };
         let features = Arc::new(features.with_dynamic_cache(self.cache_bytes));
+        let edge_features = match graph.edge_dim() {
+            Some(_) => Some(Arc::new(DistEdgeFeatureStore::new(graph.clone())?)),
+            None => None,
+        };
         let deadline = rank.process.deadline;
         rank.at_end(move || Ok(joined.end(deadline)?));
         let owner = owner.map(|owner| Arc::new(owner) as Arc<Owner>);
-        Ok(JoinedGraph { graph, features, owner, copies: self.copies.clone() })
+        Ok(JoinedGraph { graph, features, edge_features, owner, copies: self.copies.clone() })
     }
 }
 
@@ -116,6 +121,8 @@ pub struct JoinedGraph {
     pub graph: Arc<DistGraph>,
     /// The features of all nodes of the graph.
     pub features: Arc<DistFeatureStore>,
+    /// The features of all edges of the graph; `None` if edges have no features.
+    pub edge_features: Option<Arc<DistEdgeFeatureStore>>,
     owner: Option<Arc<Owner>>,
     copies: PartCopies,
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 use kiln_data::{Dataset, GraphDataset, NodeFeatures};
 use kiln_feature::FeatureStore;
 #[cfg(feature = "grpc")]
-use kiln_feature::Preparation;
+use kiln_feature::{EdgeFeatureStore, Preparation};
 use kiln_graph::{Csc, GraphId, NodeId};
 #[cfg(feature = "grpc")]
 use kiln_remote::DistNeighborSampler;
@@ -182,7 +182,14 @@ impl PredictOnDataset for SavedModel {
             let sampler = DistNeighborSampler::with_config(graph.clone(), config);
             Ok(Arc::new(sampler.map_err(kiln_sample::Error::from)?))
         };
-        Ok(NodePredictor::on_sampler(self, n_nodes, features, &done, sampler)?)
+        let predictor = NodePredictor::on_sampler(self, n_nodes, features, &done, sampler)?;
+        match &joined.edge_features {
+            Some(features) => {
+                let features: Arc<dyn EdgeFeatureStore> = features.clone();
+                Ok(predictor.with_edge_features(features)?)
+            }
+            None => Ok(predictor),
+        }
     }
 
     fn node_features(&self, data: &GraphDataset) -> Result<Arc<dyn FeatureStore>> {

@@ -11,8 +11,9 @@ use tokio::task::JoinSet;
 
 use crate::graph::{Owner, PIECES_AHEAD, put};
 use crate::local_part::LocalPart;
-use crate::peer::{Peer, Question, ReplyEvent};
+use crate::peer::{Peer, ReplyEvent};
 use crate::proto::{Array, FetchRequest, Opened};
+use crate::question::Question;
 use crate::{Error, Result, RuleRegistry};
 
 /// The configuration of a client of a partitioned graph.
@@ -174,8 +175,9 @@ pub(crate) fn assemble(
         owners[first.part as usize] = Some(Owner::Local(held));
     }
     for (peer, told) in peers.iter().zip(opened) {
-        let is_alike =
-            (&told.offsets, told.dim, &told.row_type) == (&first.offsets, first.dim, &first.row_type);
+        let format =
+            |told: &Opened| (told.dim, told.row_type.clone(), told.edge_dim, told.edge_row_type.clone());
+        let is_alike = told.offsets == first.offsets && format(&told) == format(&first);
         if told.partition_hash != first.partition_hash || !is_alike {
             let (address, other, hash) = (&peer.address, &told.partition_hash, &first.partition_hash);
             let reason = format!(

@@ -54,6 +54,9 @@ pub enum Error {
         /// The recorded number of edge types.
         n_edge_types: usize,
     },
+    /// Features of edges were requested, and the edges of the partitions have none.
+    #[error("the partitions have no edge features: partition data with edge features, or use another model")]
+    NoEdgeFeatures,
     /// A server sent an invalid response.
     #[error(
         "graph server {server} sent {found} in response to a request for {asked}, expected {expected}: use the same \

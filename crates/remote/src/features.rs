@@ -1,21 +1,18 @@
 use std::sync::Arc;
 
-use bytemuck::Zeroable;
 use kiln_feature::{FeatureBuffer, FeatureDType, FeatureStore};
 use kiln_graph::NodeId;
 use kiln_partition::{Cache, PartitionRow};
 
 use crate::fetch_stats::count;
-use crate::graph::{DistGraph, Owner, PeerRequest};
+use crate::graph::DistGraph;
 use crate::hot::{CacheRow, NodeSet};
-use crate::peer::{Peer, Question, ReplyEvent};
 use crate::proto::GatherRequest;
+use crate::question::Question;
+use crate::row_requests::{RowRequests, bytes_mut, fit};
 use crate::sieve::Sieve;
 use crate::wire::bytes_of;
 use crate::{Error, MAX_ROWS, Result};
-
-/// The target size in bytes of a response with feature rows. A single row above it is requested alone.
-const ANSWER_BYTES: usize = 4 << 20;
 
 /// A feature store of a partitioned graph, indexed by nodes of the whole graph. Its rows are bit-identical to those of
 /// the whole graph's features.
@@ -87,32 +84,23 @@ impl DistFeatureStore {
     fn gather_all(&self, ids: &[NodeId], out: &mut FeatureBuffer) -> Result<()> {
         let mut places = Places::of(&self.graph, self.hot.as_ref(), ids)?;
         let kept = self.find_kept(&mut places, ids);
-        let rows_at_once = (ANSWER_BYTES / self.row_bytes()).clamp(1, MAX_ROWS);
-        let pieces = places.pieces(&self.graph, rows_at_once);
-        let mut asked = self.graph.ask(pieces.iter().map(|piece| piece.asking(self.row_bytes())));
+        let requests = RowRequests::new(&self.graph, &places.there, self.row_bytes(), MAX_ROWS);
+        let asked = requests.send(|rows| Question::Gather(GatherRequest { lease: 0, rows: bytes_of(rows) }));
         self.gather_own(&places, ids.len(), out)?;
         self.gather_hot(&places, out)?;
         let all = bytes_mut(out).ok_or_else(|| self.unknown())?;
         kept.put(all);
-        let mut n_taken = vec![0; pieces.len()];
-        while let Some(told) = asked.next()? {
-            match told {
-                ReplyEvent::Piece { number, start, bytes } => {
-                    let rows = pieces[number].put(start, &bytes, self.row_bytes(), all)?;
-                    if let Some(sieve) = &self.sieve {
-                        let nodes = rows.iter().map(|positions| ids[positions[0].1 as usize]);
-                        sieve.keep(nodes.zip(bytes.chunks_exact(self.row_bytes())));
-                    }
-                    n_taken[number] = start + bytes.len() as u64;
-                }
-                ReplyEvent::End { number, .. } => pieces[number].check(n_taken[number], self.row_bytes())?,
+        requests.receive(asked, all, |rows, bytes| {
+            if let Some(sieve) = &self.sieve {
+                let nodes = rows.iter().map(|positions| ids[positions[0].1 as usize]);
+                sieve.keep(nodes.zip(bytes.chunks_exact(self.row_bytes())));
             }
-        }
+        })?;
         let counters = &self.graph.counters;
         count(&counters.own_rows, places.n_own);
         count(&counters.hot_rows, places.hot.len());
         count(&counters.kept_rows, kept.positions.len());
-        count(&counters.remote_rows, pieces.iter().map(|piece| piece.rows.len()).sum());
+        count(&counters.remote_rows, requests.n_rows());
         Ok(())
     }
 
@@ -238,17 +226,6 @@ impl Places {
         }
         Ok(places)
     }
-
-    /// Divides the remote rows into requests of at most `rows_at_once` distinct rows.
-    fn pieces<'a>(&'a self, graph: &'a DistGraph, rows_at_once: usize) -> Vec<Piece<'a>> {
-        let mut pieces = Vec::new();
-        for (part, wanted) in self.there.iter().enumerate() {
-            let Owner::Remote(peer) = graph.owner(part) else { continue };
-            let distinct = wanted.chunk_by(|a, b| a.0 == b.0).collect::<Vec<_>>();
-            pieces.extend(distinct.chunks(rows_at_once).map(|rows| Piece { peer, rows: rows.to_vec() }));
-        }
-        pieces
-    }
 }
 
 /// Returns true only if all rows are distinct. Returns false for a short list that does not ascend, even if its rows
@@ -264,85 +241,4 @@ fn are_distinct(wanted: &[(PartitionRow, u32)], n_rows: usize) -> bool {
         *word |= bit;
         is_new
     })
-}
-
-/// The rows of one request, each with all its positions.
-struct Piece<'a> {
-    peer: &'a Arc<Peer>,
-    rows: Vec<&'a [(PartitionRow, u32)]>,
-}
-
-impl Piece<'_> {
-    fn asking(&self, row_bytes: usize) -> PeerRequest {
-        let rows: Vec<PartitionRow> = self.rows.iter().map(|positions| positions[0].0).collect();
-        let n_bytes = rows.len() * row_bytes;
-        let question = Question::Gather(GatherRequest { lease: 0, rows: bytes_of(rows) });
-        PeerRequest { peer: Arc::clone(self.peer), question, n_bytes }
-    }
-
-    /// Copies the rows of a chunk to their positions in the output. Returns the chunk's rows with their positions, and
-    /// [`Error::BadAnswer`] if the chunk does not consist of whole rows of this request.
-    fn put(
-        &self,
-        start: u64,
-        bytes: &[u8],
-        row_bytes: usize,
-        all: &mut [u8],
-    ) -> Result<&[&[(PartitionRow, u32)]]> {
-        let start = start as usize;
-        let is_whole = start.is_multiple_of(row_bytes) && bytes.len().is_multiple_of(row_bytes);
-        let rows = self.rows.get(start / row_bytes..(start + bytes.len()) / row_bytes).filter(|_| is_whole);
-        let rows = rows.ok_or_else(|| self.bad(start + bytes.len(), row_bytes))?;
-        for (row, positions) in bytes.chunks_exact(row_bytes).zip(rows) {
-            for (_, position) in *positions {
-                all[*position as usize * row_bytes..][..row_bytes].copy_from_slice(row);
-            }
-        }
-        Ok(rows)
-    }
-
-    fn check(&self, n_bytes: u64, row_bytes: usize) -> Result<()> {
-        match n_bytes as usize == self.rows.len() * row_bytes {
-            true => Ok(()),
-            false => Err(self.bad(n_bytes as usize, row_bytes)),
-        }
-    }
-
-    fn bad(&self, n_bytes: usize, row_bytes: usize) -> Error {
-        let expected = format!("{} rows of {row_bytes} bytes, each in one chunk", self.rows.len());
-        self.peer.bad_answer("feature rows", expected, format!("{n_bytes} bytes"))
-    }
-}
-
-/// Sets the element type of the output and resizes it to `n_values` values, which the caller overwrites. Returns `None`
-/// if the element type is not supported.
-fn fit(out: &mut FeatureBuffer, row_type: FeatureDType, n_values: usize) -> Option<()> {
-    if out.dtype() != row_type {
-        *out = FeatureBuffer::empty(row_type);
-    }
-    match out {
-        FeatureBuffer::F32(values) => resize(values, n_values),
-        FeatureBuffer::F16(values) => resize(values, n_values),
-        FeatureBuffer::BF16(values) => resize(values, n_values),
-        _ => return None,
-    }
-    Some(())
-}
-
-/// Resizes a vector whose values the caller overwrites. A new allocation is zeroed by the system, not value by value.
-fn resize<T: Zeroable + Clone>(values: &mut Vec<T>, n: usize) {
-    match n <= values.capacity() {
-        true => values.resize(n, T::zeroed()),
-        false => *values = bytemuck::zeroed_vec(n),
-    }
-}
-
-/// Returns the bytes of gathered rows, or `None` if the element type is not supported.
-fn bytes_mut(rows: &mut FeatureBuffer) -> Option<&mut [u8]> {
-    match rows {
-        FeatureBuffer::F32(values) => Some(bytemuck::cast_slice_mut(values)),
-        FeatureBuffer::F16(values) => Some(bytemuck::cast_slice_mut(values)),
-        FeatureBuffer::BF16(values) => Some(bytemuck::cast_slice_mut(values)),
-        _ => None,
-    }
 }

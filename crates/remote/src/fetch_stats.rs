@@ -1,7 +1,7 @@
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counts of sampled nodes and gathered feature rows, by location.
+/// Counts of sampled nodes and gathered feature rows, by location. Rows are those of nodes unless stated otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FetchStats {
     /// The number of feature rows read from the local partition.
@@ -12,6 +12,10 @@ pub struct FetchStats {
     pub kept_rows: u64,
     /// The number of rows received over the network.
     pub remote_rows: u64,
+    /// The number of feature rows of edges read from the local partition.
+    pub own_edge_rows: u64,
+    /// The number of feature rows of edges received over the network.
+    pub remote_edge_rows: u64,
     /// The number of destinations that were sampled locally.
     pub own_dsts: u64,
     /// The number of destinations that servers sampled.
@@ -35,11 +39,15 @@ impl FetchStats {
 impl fmt::Display for FetchStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { own_rows, hot_rows, kept_rows, remote_rows, remote_bytes, .. } = self;
+        let Self { own_edge_rows, remote_edge_rows, .. } = self;
         let n_cached = hot_rows + kept_rows;
         let mib = *remote_bytes as f64 / f64::from(1 << 20);
         write!(f, "rows: {own_rows} own, {n_cached} cached, {remote_rows} remote")?;
         if let Some(rate) = self.hit_rate() {
             write!(f, " (cache hits {:.1} %)", 100.0 * rate)?;
+        }
+        if 0 < own_edge_rows + remote_edge_rows {
+            write!(f, ", edge rows: {own_edge_rows} own, {remote_edge_rows} remote")?;
         }
         write!(f, ", {mib:.1} MiB received")
     }
@@ -52,6 +60,8 @@ pub(crate) struct Counters {
     pub(crate) hot_rows: AtomicU64,
     pub(crate) kept_rows: AtomicU64,
     pub(crate) remote_rows: AtomicU64,
+    pub(crate) own_edge_rows: AtomicU64,
+    pub(crate) remote_edge_rows: AtomicU64,
     pub(crate) own_dsts: AtomicU64,
     pub(crate) remote_dsts: AtomicU64,
     pub(crate) remote_bytes: AtomicU64,
@@ -67,6 +77,8 @@ impl Counters {
             hot_rows: take(&self.hot_rows),
             kept_rows: take(&self.kept_rows),
             remote_rows: take(&self.remote_rows),
+            own_edge_rows: take(&self.own_edge_rows),
+            remote_edge_rows: take(&self.remote_edge_rows),
             own_dsts: take(&self.own_dsts),
             remote_dsts: take(&self.remote_dsts),
             remote_bytes: take(&self.remote_bytes),

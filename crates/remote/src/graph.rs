@@ -12,8 +12,9 @@ use tokio::task::JoinSet;
 use crate::connect::{ConnectConfig, Shared, assemble, open_all, preparation_of};
 use crate::fetch_stats::{Counters, count};
 use crate::local_part::LocalPart;
-use crate::peer::{Peer, Question, ReplyEvent};
+use crate::peer::{Peer, ReplyEvent};
 use crate::proto::Opened;
+use crate::question::Question;
 use crate::{Error, FetchStats, Result, RuleRegistry, WINDOW_BYTES};
 
 /// The number of received chunks that are buffered for the requesting thread.
@@ -44,10 +45,18 @@ pub struct DistGraph {
     told: Opened,
     preparation: Option<Preparation>,
     row_type: FeatureDType,
+    edge_row_format: Option<RowFormat>,
     rules: RuleRegistry,
     pub(crate) counters: Counters,
     budget: Arc<Semaphore>,
     n_permits: usize,
+}
+
+/// The number of columns and the element type of feature rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RowFormat {
+    pub(crate) dim: usize,
+    pub(crate) dtype: FeatureDType,
 }
 
 /// The owner of a partition: this process or a server.
@@ -91,19 +100,8 @@ impl DistGraph {
             Some(held) => Shared::of_part(&held.part),
             None => Shared::fetch(&runtime, &owners, &told)?,
         };
-        if told.dim == 0 {
-            let reason = "the features have no columns: partition a data set with features".to_owned();
-            return Err(Error::BadParts { reason });
-        }
-        let row_type = [FeatureDType::F32, FeatureDType::F16, FeatureDType::BF16]
-            .into_iter()
-            .find(|it| it.name() == told.row_type);
-        let row_type = row_type.ok_or_else(|| Error::BadParts {
-            reason: format!(
-                "features of {} are not supported: use the same version of kiln for clients and servers",
-                told.row_type
-            ),
-        })?;
+        let row_type = row_format(told.dim, &told.row_type)?.dtype;
+        let edge_row_format = told.edge_dim.map(|dim| row_format(dim, &told.edge_row_type)).transpose()?;
         let preparation = preparation_of(&told)?;
         let n_permits = (config.in_flight_bytes / PERMIT_BYTES).clamp(1, 1 << 28);
         let budget = Arc::new(Semaphore::new(n_permits));
@@ -119,6 +117,7 @@ impl DistGraph {
             told,
             preparation,
             row_type,
+            edge_row_format,
             rules,
             counters,
             budget,
@@ -159,6 +158,15 @@ impl DistGraph {
     /// Returns the element type of the features.
     pub fn dtype(&self) -> FeatureDType {
         self.row_type
+    }
+
+    /// Returns the number of columns of the edge features, or `None` if edges have no features.
+    pub fn edge_dim(&self) -> Option<usize> {
+        self.edge_row_format.map(|format| format.dim)
+    }
+
+    pub(crate) fn edge_row_format(&self) -> Option<RowFormat> {
+        self.edge_row_format
     }
 
     /// Returns the classes of all nodes.
@@ -272,6 +280,21 @@ impl DistGraph {
         }
         PendingReplies { graph: self, tasks, pieces, n_open }
     }
+}
+
+/// Returns the format of feature rows that a partition describes.
+fn row_format(dim: u32, row_type: &str) -> Result<RowFormat> {
+    if dim == 0 {
+        let reason = "the features have no columns: partition a data set with features".to_owned();
+        return Err(Error::BadParts { reason });
+    }
+    let known = [FeatureDType::F32, FeatureDType::F16, FeatureDType::BF16];
+    let dtype = known.into_iter().find(|known| known.name() == row_type).ok_or_else(|| Error::BadParts {
+        reason: format!(
+            "features of {row_type} are not supported: use the same version of kiln for clients and servers"
+        ),
+    })?;
+    Ok(RowFormat { dim: dim as usize, dtype })
 }
 
 impl Drop for DistGraph {

@@ -1,7 +1,7 @@
 //! Neighbour sampling and features of a graph whose partitions are held by other processes. A [`Server`] serves the
 //! edges and feature rows of one partition, and a [`DistGraph`] connects to the servers of all partitions.
-//! [`DistNeighborSampler`] and [`DistFeatureStore`] return blocks and rows that are bit-identical to those of the whole
-//! graph.
+//! [`DistNeighborSampler`], [`DistFeatureStore`] and [`DistEdgeFeatureStore`] return blocks and rows that are bit-identical
+//! to those of the whole graph.
 //!
 //! In worker mode, each training process holds a partition and serves it to the others. In server-client mode,
 //! dedicated servers hold the partitions, and training processes hold none. Both modes use the same client.
@@ -38,6 +38,7 @@
 
 mod colocated_worker;
 mod connect;
+mod edge_features;
 mod edges;
 mod error;
 mod features;
@@ -50,9 +51,11 @@ mod local_part;
 mod partitions;
 mod peer;
 mod proto;
+mod question;
 mod ranges;
 mod requests;
 mod respond;
+mod row_requests;
 mod rule_registry;
 mod sampler;
 mod server;
@@ -64,6 +67,7 @@ use std::time::Duration;
 
 pub use colocated_worker::{ColocatedWorker, ColocatedWorkerConfig};
 pub use connect::ConnectConfig;
+pub use edge_features::DistEdgeFeatureStore;
 pub use error::Error;
 pub use features::DistFeatureStore;
 pub use fetch_stats::FetchStats;
@@ -97,6 +101,9 @@ const MAX_QUESTION_BYTES: usize = 2 << 20;
 
 /// The maximum number of feature rows in one request. That many row ids take 1 MiB.
 const MAX_ROWS: usize = 1 << 18;
+
+/// The maximum number of feature rows of edges in one request. That many edge ids take 1 MiB.
+const MAX_EDGES: usize = 1 << 17;
 
 /// The maximum number of destinations in one request for edges. With usual fanouts, the response to such a request has
 /// a few MiB.

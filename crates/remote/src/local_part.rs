@@ -1,11 +1,13 @@
 use std::sync::Arc;
 
-use kiln_feature::{FeatureBuffer, FeatureStore, Preparation};
+use kiln_feature::{EdgeFeatures, FeatureBuffer, FeatureStore, Preparation};
+use kiln_graph::EdgeId;
 use kiln_partition::{Part, PartitionRow};
 use kiln_sample::{Frontier, HopRequest, Rule, Scratch};
 
 use crate::edges::Edges;
 use crate::proto::Opened;
+use crate::row_requests::WantedRow;
 use crate::{Error, Result, RuleRegistry};
 
 /// A local partition, which answers requests of its own process and, through a server, of other processes.
@@ -48,6 +50,27 @@ impl LocalPart {
         Ok(self.features().gather(PartitionRow::local_nodes(rows), out)?)
     }
 
+    /// Gathers the feature rows of edges into nodes of this partition, whose ids are those of the whole graph, to their
+    /// positions among `n_rows` rows. The other rows have any values.
+    pub(crate) fn gather_edges(
+        &self,
+        edges: &[WantedRow<EdgeId>],
+        n_rows: usize,
+        out: &mut FeatureBuffer,
+    ) -> Result<()> {
+        let ids: Vec<EdgeId> = edges.iter().map(|(edge, _)| *edge).collect();
+        let mut rows = vec![EdgeId(0); n_rows];
+        for ((_, position), row) in edges.iter().zip(self.part.edge_positions(&ids)?) {
+            rows[*position as usize] = row;
+        }
+        Ok(self.edge_features()?.gather(&rows, out)?)
+    }
+
+    /// Returns the features of the partition's edges, in the order of its graph.
+    pub(crate) fn edge_features(&self) -> Result<&EdgeFeatures> {
+        self.part.edge_features.as_ref().ok_or(Error::NoEdgeFeatures)
+    }
+
     pub(crate) fn features(&self) -> &dyn FeatureStore {
         &*self.part.features
     }
@@ -73,6 +96,12 @@ impl LocalPart {
             rules: self.rules.names(),
             preparation: part.preparation.as_ref().map(preparation_to_json),
             n_edge_types: part.n_edge_types.map(|n_types| n_types as u32),
+            edge_dim: part.edge_features.as_ref().map(|features| features.dim() as u32),
+            edge_row_type: part
+                .edge_features
+                .as_ref()
+                .map_or("", |features| features.dtype().name())
+                .to_owned(),
         }
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use kiln_comm::Communicator;
 use kiln_comm::rpc::{Tls, Token};
-use kiln_feature::Preparation;
+use kiln_feature::{EdgeFeatures, Preparation};
 use kiln_graph::NodeId;
 use kiln_partition::{Part, part_dir};
 
@@ -73,6 +73,8 @@ pub struct PartitionsInfo {
     /// The number of edge types: one more than the largest, or the number of names if it is larger. `None` if edges have
     /// no types, or if it is unknown because an older version of kiln wrote the partitions.
     pub n_edge_types: Option<usize>,
+    /// The number of columns of the edge features; `None` if edges have no features.
+    pub edge_dim: Option<usize>,
     /// The steps that prepared the data set before it was partitioned; `None` if they are unknown.
     pub preparation: Option<Preparation>,
 }
@@ -122,6 +124,7 @@ impl Partitions {
             hash: part.hash,
             class_names: part.class_names,
             n_edge_types: part.n_edge_types,
+            edge_dim: part.edge_features.as_ref().map(EdgeFeatures::dim),
             preparation: part.preparation,
         };
         Ok(Self { source: Source::Folder(folder.to_owned()), config, info })
@@ -144,6 +147,7 @@ impl Partitions {
             n_classes: graph.labels().n_classes(),
             class_names: graph.class_names().to_vec(),
             n_edge_types: graph.n_edge_types(),
+            edge_dim: graph.edge_dim(),
             preparation: graph.preparation().cloned(),
         };
         let source = Source::Servers(servers, Mutex::new(Some(Arc::new(graph))));

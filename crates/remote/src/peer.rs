@@ -8,16 +8,15 @@ use tokio::sync::{Mutex, mpsc};
 use tokio::time::timeout;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Channel;
-use tonic::{Code, Response, Status, Streaming};
+use tonic::{Code, Response, Status};
 
 use crate::error::chain;
-use crate::proto::{
-    Chunk, FetchRequest, GatherRequest, GraphClient, Healthy, Lease, ListRequest, Nothing, OpenRequest,
-    Opened, SampleRequest,
-};
+use crate::proto::{Chunk, GraphClient, Healthy, Lease, Nothing, OpenRequest, Opened};
+use crate::question::Question;
 use crate::{BEAT, Error, MAX_MESSAGE_BYTES, PROTOCOL, Result, SILENCE, WINDOW_BYTES};
 
-type Client = GraphClient<InterceptedService<Channel, Token>>;
+/// A connection to a graph server.
+pub(crate) type Client = GraphClient<InterceptedService<Channel, Token>>;
 
 /// The pause before the first retry. Each further pause is twice as long, up to [`LAST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -51,39 +50,6 @@ struct Holds {
     partition_hash: String,
     /// The names of the rules that the server knows.
     rules: Vec<String>,
-}
-
-/// A request whose response is a stream of chunks.
-#[derive(Debug, Clone)]
-pub(crate) enum Question {
-    Fetch(FetchRequest),
-    Sample(SampleRequest),
-    List(ListRequest),
-    Gather(GatherRequest),
-}
-
-impl Question {
-    fn name(&self) -> &'static str {
-        match self {
-            Self::Fetch(_) => "an array",
-            Self::Sample(_) => "a sample",
-            Self::List(_) => "neighbour lists",
-            Self::Gather(_) => "feature rows",
-        }
-    }
-
-    async fn ask(
-        self,
-        client: &mut Client,
-        lease: u64,
-    ) -> std::result::Result<Response<Streaming<Chunk>>, Status> {
-        match self {
-            Self::Fetch(request) => client.fetch(FetchRequest { lease, ..request }).await,
-            Self::Sample(request) => client.sample(SampleRequest { lease, ..request }).await,
-            Self::List(request) => client.list(ListRequest { lease, ..request }).await,
-            Self::Gather(request) => client.gather(GatherRequest { lease, ..request }).await,
-        }
-    }
 }
 
 /// An event in the response to a request. The events of a response are in order of receipt.

@@ -7,8 +7,8 @@ use kiln_sample::{EdgeWeights, Fanout, Frontier, FrontierSampler, HopRequest, Sa
 
 use crate::fetch_stats::count;
 use crate::graph::{DistGraph, Owner, PeerRequest};
-use crate::peer::Question;
 use crate::proto::ListRequest;
+use crate::question::Question;
 use crate::requests::{Piece, Requests, Rows};
 use crate::wire::{self, bytes_of};
 use crate::{Error, Result};

@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use kiln_feature::FeatureBuffer;
+use kiln_feature::{FeatureBuffer, FeatureDType};
 use kiln_partition::PartitionRow;
 use kiln_sample::Rule;
 use tonic::{Request, Response, Status};
@@ -10,11 +10,11 @@ use tonic::{Request, Response, Status};
 use crate::leases::Leases;
 use crate::local_part::LocalPart;
 use crate::proto::{
-    Array, FetchRequest, GatherRequest, Graph, Healthy, Lease, ListRequest, Nothing, OpenRequest, Opened,
-    SampleRequest,
+    Array, FetchRequest, GatherEdgesRequest, GatherRequest, Graph, Healthy, Lease, ListRequest, Nothing,
+    OpenRequest, Opened, SampleRequest,
 };
 use crate::ranges::{row_bytes, send_samples};
-use crate::respond::{Answer, Chunks, Responder, refusal};
+use crate::respond::{Answer, Chunks, Responder, ResponseSender, refusal};
 use crate::wire::{self, CHUNK_BYTES};
 use crate::{MAX_DSTS, MAX_ROWS, PROTOCOL};
 
@@ -75,6 +75,7 @@ impl Graph for Service {
     type SampleStream = Chunks;
     type ListStream = Chunks;
     type GatherStream = Chunks;
+    type GatherEdgesStream = Chunks;
 
     async fn open(&self, request: Request<OpenRequest>) -> Answer<Opened> {
         let OpenRequest { protocol, partition_hash, .. } = request.into_inner();
@@ -174,18 +175,20 @@ impl Graph for Service {
         let rows = self.rows(&request.rows, MAX_ROWS)?;
         self.responder.respond(request.rows.len(), move |held, response| {
             let features = held.features();
-            let row_bytes = features.dim() * features.dtype().bytes();
-            for rows in rows.chunks((CHUNK_BYTES / row_bytes).max(1)) {
-                if !response.is_open() {
-                    break;
-                }
-                let mut values = FeatureBuffer::empty(features.dtype());
-                held.gather(rows, &mut values)?;
-                if !wire::bytes_of_rows(values).is_some_and(|chunk| response.send(chunk)) {
-                    break;
-                }
-            }
-            Ok(())
+            let format = (features.dim(), features.dtype());
+            send_rows(&rows, format, response, |rows, out| held.gather(rows, out))
+        })
+    }
+
+    async fn gather_edges(&self, request: Request<GatherEdgesRequest>) -> Answer<Chunks> {
+        let request = request.into_inner();
+        self.renew(request.lease)?;
+        let edges = wire::edges(&request.edges).map_err(Status::invalid_argument)?;
+        self.responder.respond(request.edges.len(), move |held, response| {
+            let features = held.edge_features()?;
+            let positions = held.part.edge_positions(&edges)?;
+            let format = (features.dim(), features.dtype());
+            send_rows(&positions, format, response, |rows, out| Ok(features.gather(rows, out)?))
         })
     }
 
@@ -200,6 +203,26 @@ impl Graph for Service {
     }
 }
 
+/// Gathers rows of `dim` columns and sends them in chunks of whole rows, until the client has disconnected.
+fn send_rows<R>(
+    rows: &[R],
+    (dim, dtype): (usize, FeatureDType),
+    response: &ResponseSender,
+    gather: impl Fn(&[R], &mut FeatureBuffer) -> crate::Result<()>,
+) -> crate::Result<()> {
+    for rows in rows.chunks((CHUNK_BYTES / (dim * dtype.bytes())).max(1)) {
+        if !response.is_open() {
+            break;
+        }
+        let mut values = FeatureBuffer::empty(dtype);
+        gather(rows, &mut values)?;
+        if !wire::bytes_of_rows(values).is_some_and(|chunk| response.send(chunk)) {
+            break;
+        }
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 mod tests {
@@ -208,6 +231,7 @@ mod tests {
     use std::time::Duration;
 
     use kiln_comm::rpc::Token;
+    use kiln_feature::EdgeFeatures;
     use tokio::time::timeout;
     use tonic::{Request, Streaming};
 
@@ -215,7 +239,7 @@ mod tests {
     use crate::local_part::testing::only_part;
     use crate::proto::{Chunk, GraphClient};
     use crate::wire::bytes_of;
-    use crate::{ServeConfig, Server};
+    use crate::{MAX_EDGES, ServeConfig, Server};
 
     /// A client that does not read its response occupies the server's only thread until the timeout.
     #[test]
@@ -319,5 +343,42 @@ mod tests {
                 assert_eq!(status.message(), "duplicate row 0 in one request: list each row once");
             }
         });
+    }
+
+    #[test]
+    fn rejects_invalid_requests_for_rows_of_edges() {
+        let data = kiln_data::synthetic::ring(10).unwrap();
+        let n_edges = data.graph.n_edges();
+        let edge_features = EdgeFeatures::new(vec![0.0; n_edges as usize], 1).unwrap();
+        let with_rows = kiln_data::Dataset { edge_features: Some(edge_features), ..data.clone() };
+        let too_many = vec![0_u64; MAX_EDGES + 1];
+        for (data, edges, expected) in [
+            (&with_rows, bytes_of(vec![0_u8; 9]), "edge ids must have 8 bytes each".to_owned()),
+            (
+                &with_rows,
+                bytes_of(too_many),
+                "131073 edges in one request, expected at most 131072".to_owned(),
+            ),
+            (&with_rows, bytes_of(vec![0, n_edges]), format!("partition 0 has no edge {n_edges}")),
+            (&data, bytes_of(vec![0_u64]), "the partitions have no edge features".to_owned()),
+        ] {
+            let token = Token::new("a-word-of-this-test").unwrap();
+            let config = ServeConfig::new("127.0.0.1:0", token.clone());
+            let server = Server::start(only_part(data), config).unwrap();
+            let address = format!("http://{}", server.address());
+            let status = tokio::runtime::Runtime::new().unwrap().block_on(async {
+                let channel =
+                    tonic::transport::Endpoint::from_shared(address).unwrap().connect().await.unwrap();
+                let mut client = GraphClient::with_interceptor(channel, token);
+                let request = OpenRequest { protocol: PROTOCOL, partition_hash: String::new() };
+                let lease = client.open(request).await.unwrap().into_inner().lease.unwrap().id;
+                match client.gather_edges(GatherEdgesRequest { lease, edges }).await {
+                    Ok(mut response) => response.get_mut().message().await.unwrap_err(),
+                    Err(status) => status,
+                }
+            });
+            assert!(status.message().starts_with(&expected), "{status}");
+            assert_eq!(status.code(), tonic::Code::InvalidArgument);
+        }
     }
 }

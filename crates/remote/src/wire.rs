@@ -10,9 +10,9 @@ use kiln_graph::{Csc, EdgeId, NodeId, SharedArray};
 use kiln_partition::PartitionRow;
 use kiln_sample::{EdgeWeights, Fanout, Frontier, HopRequest, RngKey};
 
-use crate::MAX_EXCLUDED;
 use crate::edges::Edges;
 use crate::proto::{SampleRequest, Weights};
+use crate::{MAX_EDGES, MAX_EXCLUDED};
 
 /// The largest chunk in bytes, unless a single row is larger. It fits in CPU caches, and is too small for allocators to
 /// map and unmap memory for each chunk.
@@ -44,6 +44,19 @@ impl<T: Pod> AsRef<[u8]> for Owner<T> {
 /// Decodes rows. Returns `None` if the last row is incomplete.
 pub(crate) fn rows(bytes: &[u8]) -> Option<Vec<PartitionRow>> {
     bytes.len().is_multiple_of(size_of::<PartitionRow>()).then(|| pod_collect_to_vec(bytes))
+}
+
+/// Decodes edge ids. The error is a message if there are more than [`MAX_EDGES`] or the last one is incomplete.
+pub(crate) fn edges(bytes: &[u8]) -> Result<Vec<EdgeId>, String> {
+    if !bytes.len().is_multiple_of(size_of::<EdgeId>()) {
+        return Err("edge ids must have 8 bytes each".to_owned());
+    }
+    match bytes.len() / size_of::<EdgeId>() {
+        n_edges if MAX_EDGES < n_edges => {
+            Err(format!("{n_edges} edges in one request, expected at most {MAX_EDGES}"))
+        }
+        _ => Ok(pod_collect_to_vec(bytes)),
+    }
 }
 
 /// Encodes a request to sample edges of these rows, without a lease. `excluded` are the edges of the rows to leave out.

@@ -115,8 +115,7 @@ fn gine_reads_the_edge_features_of_the_data() {
     let root = root.path();
     let with_features = root.join("with-features");
     kiln::data::format::write(&with_edge_features(data()), &with_features).unwrap();
-    let [set, parts] =
-        [with_features.to_str().unwrap(), root.join("parts").to_str().unwrap()].map(str::to_owned);
+    let set = with_features.to_str().unwrap();
     for (eval, flags) in [("sampled", "--ranks 2"), ("exact", "--eval exact")] {
         let folder = root.join(eval);
         fs::create_dir(&folder).unwrap();
@@ -131,12 +130,6 @@ fn gine_reads_the_edge_features_of_the_data() {
     }
     let links = "--task link --model gine --embedding 8 --epochs 1 --eval-negatives 5";
     run(root, &format!("--data {set} {links}"), "links");
-    succeeds(&["data", "partition", &set, "--parts", "1", "--out", &parts]);
-    let types = format!("--model gine --batch-size 64 --epochs 1 --parts {parts} --host 127.0.0.1");
-    let whole = format!("--model gine --batch-size 64 --epochs 1 --data {set} --edge-input types");
-    let [of_parts, whole] =
-        [(types, "types-parts"), (whole, "types")].map(|(flags, out)| run(root, &flags, out));
-    assert_eq!(of_parts.weights_hash, whole.weights_hash);
     // A model that does not read the features may add edges without them.
     run(root, &format!("--data {set} --model sage --symmetrize --epochs 1"), "sage");
 }
@@ -146,9 +139,13 @@ fn partitions_train_the_weights_of_the_whole_graph_and_predict_like_it() {
     let root = tempfile::tempdir().unwrap();
     let root = root.path();
     let [set, typed] = write(&data(), 2, root, "set");
+    let [featured, of_featured] = write(&with_edge_features(data()), 2, root, "featured");
     let looped = root.join("looped").to_str().unwrap().to_owned();
     succeeds(&["data", "partition", &set, "--parts", "2", "--add-self-loops", "--out", &looped]);
-    for ((name, model), parts) in MODELS.into_iter().zip([&looped, &looped, &typed, &typed]) {
+    let typed = [&looped, &looped, &typed, &typed];
+    let of_types = MODELS.into_iter().zip(typed).map(|((name, model), parts)| (name, model, &set, parts));
+    let of_features = ("gine-features", "--model gine --residual", &featured, &of_featured);
+    for (name, model, set, parts) in of_types.chain([of_features]) {
         let flags = format!("{model} --batch-size 32 --ranks 2 --epochs 1");
         let whole = run(root, &format!("--data {set} {flags}"), &format!("{name}-whole"));
         let servers = Server::all(Path::new(parts), 2);
@@ -199,12 +196,30 @@ fn links_of_partitions_with_self_loops_train_the_weights_of_the_whole_graph() {
     let root = tempfile::tempdir().unwrap();
     let root = root.path();
     let [set, _] = write(&data(), 1, root, "set");
-    let [split, looped, typed] =
-        ["split", "looped", "typed"].map(|name| root.join(name).to_str().unwrap().to_owned());
-    succeeds(&["data", "split-links", &set, "--out", &split]);
-    succeeds(&["data", "partition", &split, "--parts", "1", "--add-self-loops", "--out", &looped]);
-    succeeds(&["data", "partition", &split, "--parts", "1", "--out", &typed]);
-    for ((name, model), parts) in MODELS.into_iter().zip([&looped, &looped, &typed, &typed]) {
+    let [featured, _] = write(&with_edge_features(data()), 1, root, "featured");
+    let path = |name: &str| root.join(name).to_str().unwrap().to_owned();
+    let [split, featured_split] = [(&set, "split"), (&featured, "featured-split")].map(|(set, name)| {
+        succeeds(&["data", "split-links", set, "--out", &path(name)]);
+        path(name)
+    });
+    let [looped, typed, of_featured, looped_of_featured] = [
+        (&split, "looped", &["--add-self-loops"][..]),
+        (&split, "typed", &[]),
+        (&featured_split, "of-featured", &[]),
+        (&featured_split, "looped-of-featured", &["--add-self-loops"]),
+    ]
+    .map(|(split, name, flags)| {
+        succeeds(&[&["data", "partition", split, "--parts", "1", "--out", &path(name)], flags].concat());
+        path(name)
+    });
+    let parts = [&looped, &looped, &typed, &typed];
+    let of_types = MODELS.into_iter().zip(parts).map(|((name, model), parts)| (name, model, &split, parts));
+    let of_features = [
+        ("gine-features", "--model gine", &featured_split, &of_featured),
+        // Loops have no features, so partitions with loops have none. Attention does not read them.
+        ("gat-of-featured", "--model gat", &featured_split, &looped_of_featured),
+    ];
+    for (name, model, split, parts) in of_types.chain(of_features) {
         let flags = format!("--task link --data {split} --embedding 8 --epochs 1 {model}");
         let whole = run(root, &flags, name);
         let of_parts = format!("{flags} --parts {parts} --host 127.0.0.1");

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use burn::tensor::Device;
-use kiln_feature::{EdgeFeatures, FeatureStore, Targets};
+use kiln_data::Dataset;
+use kiln_feature::{EdgeFeatureStore, EdgeFeatures, FeatureStore, Targets};
 use kiln_graph::Csc;
 use kiln_kernels::GraphMode;
 use kiln_loader::{Batcher, ItemSampler, Loader, LoaderConfig, NodeBatcher};
@@ -23,15 +24,12 @@ impl NeighborLoader {
         targets: Option<Targets>,
         train_items: impl FnOnce() -> Result<ItemSampler>,
     ) -> Result<HostOrDeviceBatcher> {
-        let edge_features = self.edge_feature_rows()?;
+        let edge_features = self.edge_feature_store()?;
         match &self.source {
             Source::Whole { data, graph, .. } if self.graph_mode == GraphMode::Host => {
                 let sampler = NeighborSampler::with_config(graph.clone(), self.sampling.clone())?;
-                let batcher = self.host_batcher(Arc::new(sampler), data.features.clone(), targets)?;
-                let batcher = match edge_features {
-                    Some(features) => batcher.edge_features(features),
-                    None => batcher,
-                };
+                let (sampler, features) = (Arc::new(sampler), data.features.clone());
+                let batcher = self.host_batcher(sampler, features, edge_features, targets)?;
                 Ok(HostOrDeviceBatcher::Host(HostNodeBatcher::new(batcher, device)))
             }
             Source::Whole { .. } if edge_features.is_some() => Err(Error::EdgeFeaturesNeedHost),
@@ -52,7 +50,8 @@ impl NeighborLoader {
             #[cfg(feature = "grpc")]
             Source::Partitioned(joined) => {
                 let sampler = joined.sampler(&self.sampling, self.graph_mode, device)?;
-                let batcher = self.host_batcher(sampler, joined.features.clone(), targets)?;
+                let features = joined.features.clone();
+                let batcher = self.host_batcher(sampler, features, edge_features, targets)?;
                 Ok(HostOrDeviceBatcher::Host(HostNodeBatcher::new(batcher, device)))
             }
         }
@@ -62,21 +61,34 @@ impl NeighborLoader {
     ///
     /// # Errors
     /// Returns an error if the data has no features for the edges of this graph.
-    pub(crate) fn edge_feature_rows(&self) -> Result<Option<EdgeFeatures>> {
+    pub(crate) fn edge_feature_store(&self) -> Result<Option<Arc<dyn EdgeFeatureStore>>> {
+        match &self.source {
+            Source::Whole { data, graph, .. } => {
+                Ok(self.edge_feature_rows(data, graph)?.map(|features| features.into()))
+            }
+            #[cfg(feature = "grpc")]
+            Source::Partitioned(_) if !self.edge_features => Ok(None),
+            #[cfg(feature = "grpc")]
+            Source::Partitioned(joined) => match &joined.edge_features {
+                Some(features) => Ok(Some(features.clone())),
+                None => Err(Error::DataWithoutEdgeFeatures),
+            },
+        }
+    }
+
+    /// Returns the features of the edges of `graph`, which the loader samples, if it gathers them.
+    ///
+    /// # Errors
+    /// Returns an error if the data has no features for the edges of this graph.
+    pub(crate) fn edge_feature_rows(&self, data: &Dataset, graph: &Csc) -> Result<Option<EdgeFeatures>> {
         if !self.edge_features {
             return Ok(None);
         }
-        match &self.source {
-            Source::Whole { data, graph, .. } => {
-                let features = data.edge_features.clone().ok_or(Error::DataWithoutEdgeFeatures)?;
-                let (n_rows, n_edges) = (features.n_edges(), graph.n_edges());
-                match n_rows == n_edges {
-                    true => Ok(Some(features)),
-                    false => Err(Error::EdgeFeatureRows { n_rows, n_edges }),
-                }
-            }
-            #[cfg(feature = "grpc")]
-            Source::Partitioned(_) => Err(Error::NeedsWholeGraph { what: "a model of edge features" }),
+        let features = data.edge_features.clone().ok_or(Error::DataWithoutEdgeFeatures)?;
+        let (n_rows, n_edges) = (features.n_edges(), graph.n_edges());
+        match n_rows == n_edges {
+            true => Ok(Some(features)),
+            false => Err(Error::EdgeFeatureRows { n_rows, n_edges }),
         }
     }
 
@@ -99,14 +111,19 @@ impl NeighborLoader {
         &self,
         sampler: Arc<dyn FrontierSampler>,
         features: Arc<dyn FeatureStore>,
+        edge_features: Option<Arc<dyn EdgeFeatureStore>>,
         targets: Option<Targets>,
     ) -> Result<NodeBatcher<dyn FrontierSampler, dyn FeatureStore>> {
         if self.feature_cache.is_some() {
             return Err(Error::CacheNeedsDevice);
         }
-        Ok(match targets {
+        let batcher = match targets {
             Some(targets) => NodeBatcher::new(sampler, features, targets),
             None => NodeBatcher::without_targets(sampler, features),
+        };
+        Ok(match edge_features {
+            Some(edge_features) => batcher.edge_features(edge_features),
+            None => batcher,
         })
     }
 

@@ -18,7 +18,7 @@ impl NeighborLoader {
             self.check_edge_types(n_relations)?;
         }
         if let Some(expected) = model.d_edge {
-            let got = self.edge_feature_rows()?.ok_or(Error::NoEdgeFeatures)?.dim();
+            let got = self.edge_feature_store()?.ok_or(Error::NoEdgeFeatures)?.dim();
             if got != expected {
                 return Err(Error::EdgeFeatureWidth { expected, got });
             }

@@ -78,7 +78,7 @@ impl NeighborLoader {
     /// Returns the descriptions of the data and of evaluations for a saved model.
     pub(crate) fn describe(&self, seed: u64, n_ranks: usize) -> (ModelInputs, EvaluationInfo) {
         let mut inputs = self.source.model_inputs(&self.sampling);
-        let width = self.edge_feature_rows().ok().flatten().map(|features| features.dim());
+        let width = self.edge_feature_store().ok().flatten().map(|features| features.dim());
         inputs.sampling = inputs.sampling.map(|sampling| sampling.with_edge_features(width));
         (inputs, self.evaluation.info(seed, self.batches.batch_size, n_ranks))
     }
@@ -86,7 +86,7 @@ impl NeighborLoader {
     pub(crate) fn evaluator_of(&self, rank: &RankHandle) -> Result<Evaluator> {
         match &self.source {
             Source::Whole { data, graph, .. } => {
-                let edge_features = self.edge_feature_rows()?;
+                let edge_features = self.edge_feature_rows(data, graph)?;
                 self.evaluation.evaluator(data, graph, &self.sampling, edge_features, rank)
             }
             #[cfg(feature = "grpc")]

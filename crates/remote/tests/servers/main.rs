@@ -5,6 +5,7 @@
 #[cfg(feature = "tls")]
 mod certificates;
 mod cluster;
+mod edge_features;
 mod edge_types;
 mod excluded;
 mod faults;

@@ -1,0 +1,111 @@
+use std::sync::Arc;
+
+use kiln_feature::{EdgeFeatureStore, FeatureBuffer, FeatureDType};
+use kiln_graph::{Block, EdgeId};
+
+use crate::fetch_stats::count;
+use crate::graph::{DistGraph, RowFormat};
+use crate::proto::GatherEdgesRequest;
+use crate::question::Question;
+use crate::row_requests::{RowRequests, WantedRow, bytes_mut, fit};
+use crate::wire::bytes_of;
+use crate::{Error, MAX_EDGES, Result};
+
+/// The edge features of a partitioned graph, by ids of the whole graph. Rows are bit-identical to those of the whole
+/// graph's edge features.
+///
+/// An edge's row is in the partition of its destination. Rows of the local partition are read in place, all others are
+/// requested from their servers, from all servers concurrently. Edge rows are not cached.
+#[derive(Debug)]
+pub struct DistEdgeFeatureStore {
+    graph: Arc<DistGraph>,
+    format: RowFormat,
+}
+
+/// The locations of a block's edges. Positions are those of the output, which are those of the block's edges.
+struct Places {
+    /// The edges of the local partition and their positions.
+    own: Vec<WantedRow<EdgeId>>,
+    /// The edges of each other partition and their positions.
+    remote: Vec<Vec<WantedRow<EdgeId>>>,
+}
+
+impl Places {
+    fn of(graph: &DistGraph, block: &Block) -> Result<Self> {
+        let book = graph.book();
+        let own_part = graph.own().map(|held| held.part.index);
+        let mut places = Self { own: Vec::new(), remote: vec![Vec::new(); book.n_parts()] };
+        for (&node, bounds) in block.dsts().iter().zip(block.indptr().windows(2)) {
+            let n_rows = book.n_nodes();
+            let place = book.place(node).ok_or(kiln_feature::Error::NodeOutOfRange { node, n_rows })?;
+            let list = match Some(place.part) == own_part {
+                true => &mut places.own,
+                false => &mut places.remote[place.part],
+            };
+            let edges = &block.edge_ids()[bounds[0] as usize..bounds[1] as usize];
+            list.extend(edges.iter().copied().zip(bounds[0]..));
+        }
+        Ok(places)
+    }
+}
+
+impl DistEdgeFeatureStore {
+    /// Creates a store of the edge features of a partitioned graph.
+    ///
+    /// # Errors
+    /// Returns [`Error::NoEdgeFeatures`] if the edges have no features.
+    pub fn new(graph: Arc<DistGraph>) -> Result<Self> {
+        let format = graph.edge_row_format().ok_or(Error::NoEdgeFeatures)?;
+        Ok(Self { graph, format })
+    }
+
+    fn row_bytes(&self) -> usize {
+        self.format.dim * self.format.dtype.bytes()
+    }
+
+    fn gather_all(&self, block: &Block, out: &mut FeatureBuffer) -> Result<()> {
+        let places = Places::of(&self.graph, block)?;
+        let requests = RowRequests::new(&self.graph, &places.remote, self.row_bytes(), MAX_EDGES);
+        let question =
+            |edges| Question::GatherEdges(GatherEdgesRequest { lease: 0, edges: bytes_of::<EdgeId>(edges) });
+        let replies = requests.send(question);
+        self.gather_own(&places.own, block.n_edges(), out)?;
+        let all = bytes_mut(out).ok_or_else(|| self.unknown())?;
+        requests.receive(replies, all, |_, _| ())?;
+        let counters = &self.graph.counters;
+        count(&counters.own_edge_rows, places.own.len());
+        count(&counters.remote_edge_rows, requests.n_rows());
+        Ok(())
+    }
+
+    /// Resizes the output to `n_edges` rows, and fills in the local ones.
+    fn gather_own(&self, own: &[WantedRow<EdgeId>], n_edges: usize, out: &mut FeatureBuffer) -> Result<()> {
+        match self.graph.own().filter(|_| !own.is_empty()) {
+            // One gather is faster than many. It writes arbitrary rows for remote edges, which are overwritten later.
+            Some(held) => held.gather_edges(own, n_edges, out),
+            None => fit(out, self.format.dtype, n_edges * self.format.dim).ok_or_else(|| self.unknown()),
+        }
+    }
+
+    fn unknown(&self) -> Error {
+        Error::BadParts { reason: format!("edge features of {} are not supported", self.format.dtype) }
+    }
+}
+
+impl EdgeFeatureStore for DistEdgeFeatureStore {
+    fn dim(&self) -> usize {
+        self.format.dim
+    }
+
+    fn n_edges(&self) -> u64 {
+        self.graph.n_edges()
+    }
+
+    fn dtype(&self) -> FeatureDType {
+        self.format.dtype
+    }
+
+    fn gather_block(&self, block: &Block, out: &mut FeatureBuffer) -> kiln_feature::Result<()> {
+        Ok(self.gather_all(block, out)?)
+    }
+}

@@ -1,0 +1,142 @@
+//! Feature rows of edges equal those of the whole graph.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+use std::sync::Arc;
+
+use half::{bf16, f16};
+use kiln_data::Dataset;
+use kiln_feature::{EdgeFeatureStore, EdgeFeatures, FeatureArray, FeatureBuffer};
+use kiln_graph::{Block, BlockParts, EdgeId};
+use kiln_remote::{DistEdgeFeatureStore, DistGraph, DistNeighborSampler, Error, RuleRegistry};
+use kiln_sample::{NeighborSampler, Rule, SampledBlocks, SamplerConfig};
+
+use crate::cluster::{Cluster, Link, addresses, config, hubs, parts, serve, wild};
+use crate::same::{FANOUTS, modes, sampled, ways};
+
+const DIM: usize = 5;
+
+fn with_rows(data: Dataset, rows: FeatureArray) -> Dataset {
+    Dataset { edge_features: Some(EdgeFeatures::new(rows, DIM).unwrap()), ..data }
+}
+
+fn values(data: &Dataset) -> Vec<f32> {
+    (0..data.graph.n_edges() * DIM as u64).map(|at| (wild(at) % 1000) as f32 / 8.0).collect()
+}
+
+fn with_edge_features() -> Dataset {
+    let data = hubs();
+    let rows = FeatureArray::F32(values(&data).into());
+    with_rows(data, rows)
+}
+
+/// Returns the rows of the edges of each block.
+fn rows_of(store: &dyn EdgeFeatureStore, batches: &[SampledBlocks]) -> Vec<FeatureBuffer> {
+    let of_block = |block: &Block| {
+        // The buffer has the wrong type and length.
+        let mut rows = FeatureBuffer::F16(vec![f16::ONE; 7]);
+        store.gather_block(block, &mut rows).map(|()| rows)
+    };
+    batches.iter().flat_map(|sampled| &sampled.blocks).map(|block| of_block(block).unwrap()).collect()
+}
+
+#[test]
+fn rows_equal_those_of_the_whole_graph() {
+    let data = hubs();
+    let values = values(&data);
+    let types = [
+        FeatureArray::F32(values.clone().into()),
+        FeatureArray::F16(values.iter().map(|value| f16::from_f32(*value)).collect()),
+        FeatureArray::BF16(values.iter().map(|value| bf16::from_f32(*value)).collect()),
+    ];
+    // A rule with replacement picks the same edge several times.
+    let config = SamplerConfig::new(FANOUTS).with_rule(Rule::UniformWithReplacement);
+    let whole = NeighborSampler::with_config(Arc::clone(&data.graph), config.clone()).unwrap();
+    let batches = sampled(&whole);
+    let n_edges =
+        batches.iter().flat_map(|sampled| &sampled.blocks).map(Block::n_edges).sum::<usize>() as u64;
+    for rows in types {
+        let data = with_rows(data.clone(), rows);
+        let expected = rows_of(data.edge_features.as_ref().unwrap(), &batches);
+        for (n_parts, owner) in ways() {
+            let parts = parts(&data, n_parts, owner, None);
+            for own in modes(&parts) {
+                let cluster = Cluster::of(&parts, own, RuleRegistry::default());
+                let graph = || Arc::clone(&cluster.graph);
+                let remote = DistNeighborSampler::with_config(graph(), config.clone()).unwrap();
+                assert!(sampled(&remote) == batches);
+                cluster.graph.take_fetch_stats();
+                let store = DistEdgeFeatureStore::new(graph()).unwrap();
+                assert_eq!((store.dim(), store.n_edges()), (DIM, data.graph.n_edges()));
+                assert!(rows_of(&store, &batches) == expected, "{n_parts} partitions, local {own:?}");
+                let stats = cluster.graph.take_fetch_stats();
+                assert!(stats.own_edge_rows + stats.remote_edge_rows <= n_edges);
+                assert_eq!(stats.own_edge_rows == 0, own.is_none_or(|own| parts[own].graph.n_edges() == 0));
+                assert_eq!(stats.remote_edge_rows == 0, stats.own_edge_rows == n_edges);
+                assert!(store.as_edge_features().is_none());
+            }
+        }
+    }
+}
+
+/// A connection that breaks again and again must not change the rows.
+#[test]
+fn rows_survive_broken_connections() {
+    let data = with_edge_features();
+    let whole = NeighborSampler::new(Arc::clone(&data.graph), FANOUTS);
+    let batches = sampled(&whole);
+    let expected = rows_of(data.edge_features.as_ref().unwrap(), &batches);
+    let parts = parts(&data, 2, |node| node as usize % 2, None);
+    let servers = [serve(&parts[0]), serve(&parts[1])];
+    let links = servers.each_ref().map(|server| Link::to(server.address()));
+    let graph = DistGraph::connect(config(links.each_ref().map(|link| link.address.to_string()).to_vec()));
+    let store = DistEdgeFeatureStore::new(Arc::new(graph.unwrap())).unwrap();
+    // Each response fits in a connection. All responses together do not fit in the two connections to each server.
+    let largest = expected.iter().map(FeatureBuffer::n_bytes).max().unwrap();
+    links.iter().for_each(|link| link.close_after(largest));
+    for _ in 0..6 {
+        assert!(rows_of(&store, &batches) == expected);
+    }
+}
+
+#[test]
+fn partitions_without_edge_features_are_an_error() {
+    let cluster = Cluster::of(&parts(&hubs(), 1, |_| 0, None), None, RuleRegistry::default());
+    assert_eq!(cluster.graph.edge_dim(), None);
+    let error = DistEdgeFeatureStore::new(Arc::clone(&cluster.graph)).unwrap_err();
+    assert!(matches!(error, Error::NoEdgeFeatures), "{error}");
+}
+
+/// A block of one destination, node 0, with these edges.
+fn block_with(edges: &[u64]) -> Block {
+    Block::new(BlockParts {
+        srcs: vec![kiln_graph::NodeId(0)],
+        indptr: vec![0, edges.len() as u32],
+        indices: vec![kiln_graph::LocalId(0); edges.len()],
+        edge_ids: edges.iter().copied().map(EdgeId).collect(),
+        weights: None,
+        edge_types: None,
+    })
+}
+
+/// A block of another graph has edges that its destinations do not have.
+#[test]
+fn edges_of_another_partition_are_an_error() {
+    let data = with_edge_features();
+    let parts = parts(&data, 2, |node| node as usize % 2, None);
+    let of_node_1 = data.graph.first_edge(kiln_graph::NodeId(1)).0;
+    let servers = [serve(&parts[0]), serve(&parts[1])];
+    for own in [None, Some(Arc::clone(&parts[0]))] {
+        let connect = kiln_remote::ConnectConfig { own: own.clone(), ..config(addresses(&servers)) };
+        let store = DistEdgeFeatureStore::new(Arc::new(DistGraph::connect(connect).unwrap())).unwrap();
+        for edge in [of_node_1, u64::MAX] {
+            let error =
+                store.gather_block(&block_with(&[0, edge]), &mut FeatureBuffer::default()).unwrap_err();
+            let error = format!("{error:?}");
+            assert!(
+                error.contains("UnknownEdge") || error.contains(&format!("partition 0 has no edge {edge}")),
+                "{error}"
+            );
+        }
+        store.gather_block(&block_with(&[0, 0]), &mut FeatureBuffer::default()).unwrap();
+    }
+}
