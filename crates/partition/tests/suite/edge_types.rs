@@ -1,10 +1,9 @@
-//! The number of edge types in the manifest of a partition, and edge features of another graph.
+//! The number of edge types in the manifest of a partition.
 
 use std::fs;
 
 use kiln_data::Dataset;
-use kiln_feature::EdgeFeatures;
-use kiln_partition::{Error, Method, Part, PartitionBook, PartitionMeta, part_dir, write_parts};
+use kiln_partition::{Part, part_dir};
 use kiln_testkit::CooGraph;
 
 use crate::common::{Stored, set, write};
@@ -45,17 +44,4 @@ fn partitions_record_the_number_of_edge_types_of_the_whole_graph() {
             assert!(error.contains("n_edge_types") && error.contains("at most 256"), "{error}");
         }
     }
-}
-
-#[test]
-fn edge_features_of_another_graph_are_refused() {
-    let data = Dataset { edge_features: Some(EdgeFeatures::new(vec![0.0; 4], 1).unwrap()), ..data(&[]) };
-    let root = tempfile::tempdir().unwrap();
-    let out = root.path().join("parts");
-    let book = PartitionBook::from_parts(&[0, 0, 0, 1], 2).unwrap();
-    let meta = PartitionMeta { hash: String::new(), method: Method::Random, n_cut_edges: 1 };
-    let error = write_parts(&data, &book, &meta, None, &out).unwrap_err();
-    assert!(matches!(error, Error::BadParameter { what: "the number of edge feature rows", .. }), "{error}");
-    assert!(error.to_string().contains("is 4, expected 3, the number of edges"), "{error}");
-    assert!(!out.exists());
 }

@@ -3,5 +3,6 @@
 mod assign;
 mod common;
 mod damage;
+mod edge_features;
 mod edge_types;
 mod parts;

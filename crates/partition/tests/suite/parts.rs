@@ -7,8 +7,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use kiln_data::{Dataset, LinkSplit, LinkSplitConfig, LinkTargets, Split};
-use kiln_feature::{EdgeFeatures, FeatureBuffer, FeatureStore, Preparation};
-use kiln_graph::{Csc, EdgeId, LinkId, Links, LocalId, NodeId};
+use kiln_feature::{FeatureBuffer, FeatureStore, Preparation};
+use kiln_graph::{Csc, LinkId, Links, LocalId, NodeId};
 use kiln_partition::{
     Error, Method, Part, PartitionBook, PartitionMeta, PartitionRow, Place, WriteReport, part_dir,
     write_parts,
@@ -20,36 +20,12 @@ use kiln_testkit::{CooGraph, arb_coo};
 use proptest::prelude::*;
 
 use crate::common::{Stored, cache, edges, set, six_nodes, write};
+use crate::edge_features::check_edge_features;
 
 fn rows(features: &dyn FeatureStore, ids: &[NodeId]) -> FeatureBuffer {
     let mut rows = FeatureBuffer::empty(features.dtype());
     features.gather(ids, &mut rows).unwrap();
     rows
-}
-
-/// Checks the features of the edges into nodes of a partition, in the order of `own`.
-fn check_edge_features(part: &Part, data: &Dataset, own: &[NodeId]) {
-    let ids_into = |node: &NodeId| {
-        let first = data.graph.first_edge(*node).0;
-        (first..first + data.graph.in_degree(*node)).map(EdgeId)
-    };
-    let ids: Vec<EdgeId> = own.iter().flat_map(ids_into).collect();
-    let positions: Vec<EdgeId> = (0..ids.len() as u64).map(EdgeId).collect();
-    assert_eq!(part.edge_positions(&ids).unwrap(), positions);
-    let backwards = |edges: &[EdgeId]| edges.iter().rev().copied().collect::<Vec<_>>();
-    assert_eq!(part.edge_positions(&backwards(&ids)).unwrap(), backwards(&positions));
-    for edge in (0..=data.graph.n_edges()).map(EdgeId).filter(|edge| !ids.contains(edge)) {
-        let error = part.edge_positions(&[edge]).unwrap_err();
-        assert!(matches!(error, Error::UnknownEdge { edge: of, .. } if of == edge), "{error}");
-    }
-    let rows = |features: &Option<EdgeFeatures>, ids: &[EdgeId]| {
-        let features = features.as_ref().unwrap();
-        let mut rows = FeatureBuffer::empty(features.dtype());
-        features.gather(ids, &mut rows).unwrap();
-        (features.dim(), rows)
-    };
-    assert_eq!(part.edge_features.as_ref().unwrap().n_edges(), part.graph.n_edges());
-    assert_eq!(rows(&part.edge_features, &positions), rows(&data.edge_features, &ids));
 }
 
 /// Checks the nodes, edges and features of a partition, and its data about the whole set, against the data set.
