@@ -49,7 +49,7 @@ pub(crate) fn long_files(files: &[SourceFile]) -> Vec<String> {
     problems
 }
 
-/// Returns a message for each crate with too many lines of source. Generated code does not count, because nobody reads it.
+/// Returns a message for each crate with too many lines of source. Generated code does not count, because it is not read.
 pub(crate) fn long_crates(files: &[SourceFile]) -> Vec<String> {
     beyond(crates_above(files, CRATE_MAX_LINES), LONG_CRATES, "LONG_CRATES in xtask/src/tidy.rs")
 }
