@@ -1,5 +1,6 @@
 //! Fast memory access: prefetching ([`prefetch`]), copies of rows at random positions ([`copy_rows`]), and a global
-//! allocator that reuses large buffers and backs them with huge pages ([`HugePageAllocator`]).
+//! allocator that reuses large buffers and backs them with huge pages ([`HugePageAllocator`]). [`vector`] runs loops with
+//! the vector instructions of the CPU.
 //!
 //! The crate is independent of graphs, features and tensors. It affects performance only, never results.
 //!
@@ -21,6 +22,7 @@ mod prefetch;
 mod rows;
 #[cfg(target_arch = "x86_64")]
 mod stream;
+pub mod vector;
 
 pub use allocator::{AllocatorStats, HugePageAllocator};
 pub use prefetch::{prefetch, prefetch_far, prefetch_range, prefetch_range_far};

@@ -6,6 +6,7 @@ use kiln_mem::prefetch;
 
 use crate::excluded::{RemovedEdges, SamplerId};
 use crate::hop_rule::{HopRule, remaining_self_loops};
+use crate::lanes::{LanePicks, MOST_DSTS, MOST_PICKS};
 use crate::{EdgeWeights, Error, Fanout, Frontier, HopRequest, Neighbors, Result, Selection};
 
 /// The sampler of one hop, which picks edges in groups of destinations.
@@ -24,7 +25,7 @@ pub(crate) struct HopSampler<'a, R: ?Sized> {
 }
 
 /// The maximum number of destinations in a group.
-const GROUP: usize = 64;
+const GROUP: usize = MOST_DSTS;
 
 /// The approximate maximum number of edges in a group: enough to overlap their reads, and few enough that their ids
 /// stay in the L1 cache.
@@ -32,6 +33,15 @@ const GROUP_EDGES: usize = 1024;
 
 /// The maximum number of edges to reserve memory for in advance: about 200 MB.
 const MOST_RESERVED: usize = 1 << 24;
+
+/// A group of destinations, for which a uniform rule picks at once.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct GroupPicks {
+    /// The positions of each destination's edges, and the place of its picks in `lanes`; `None` if all edges are taken.
+    /// Empty for other rules and fanouts.
+    dsts: Vec<(Range<usize>, Option<usize>)>,
+    lanes: LanePicks,
+}
 
 impl<R: HopRule + ?Sized> HopSampler<'_, R> {
     /// Fills `out` with the edges picked for `dsts`.
@@ -45,19 +55,54 @@ impl<R: HopRule + ?Sized> HopSampler<'_, R> {
         let edges_per_dst = self.edges_per_dst();
         self.begin(dsts.len(), edges_per_dst, out);
         let mut removed = std::mem::take(&mut picks.removed);
+        let mut picked = std::mem::take(&mut picks.group);
         self.find_removed(dsts, &mut removed)?;
         let group = (GROUP_EDGES / edges_per_dst.max(1)).clamp(1, GROUP);
         self.ask_for_ranges(&dsts[..group.min(dsts.len())]);
         for first in (0..dsts.len()).step_by(group) {
             let (end, next_end) = ((first + group).min(dsts.len()), (first + 2 * group).min(dsts.len()));
             self.ask_for_ranges(&dsts[end..next_end]);
+            self.pick_group(&dsts[first..end], first, &mut picked)?;
             for (position, &dst) in (first..end).zip(&dsts[first..end]) {
-                self.pick(dst, position, removed.next(position), picks, out)?;
+                let removed = removed.next(position);
+                match picked.dsts.get(position - first) {
+                    Some((edges, None)) if removed.is_empty() => self.take_all(edges.clone(), out),
+                    Some((edges, Some(place))) if removed.is_empty() => {
+                        self.take_picks(edges.clone(), picked.lanes.picks_of(*place), out);
+                    }
+                    _ => self.pick(dst, position, removed, picks, out)?,
+                }
+                self.end_dst(out)?;
             }
             self.read(out);
         }
-        picks.removed = removed;
+        (picks.removed, picks.group) = (removed, picked);
         Ok(())
+    }
+
+    /// Picks from all destinations of a group that have more neighbours than the fanout, if the rule is uniform.
+    fn pick_group(&self, dsts: &[NodeId], first: usize, picked: &mut GroupPicks) -> Result<()> {
+        picked.dsts.clear();
+        picked.lanes.clear();
+        let Fanout::UpTo(fanout) = self.request.fanout else { return Ok(()) };
+        let fanout = fanout as usize;
+        if !self.rule.is_uniform() || !(1..=MOST_PICKS).contains(&fanout) {
+            return Ok(());
+        }
+        for (position, &dst) in (first..).zip(dsts) {
+            let edges = in_edge_range(self.graph, dst, position)?;
+            let is_drawn = fanout < edges.len();
+            let place = is_drawn.then(|| picked.lanes.push(self.node(dst), edges.len() as u32));
+            picked.dsts.push((edges, place));
+        }
+        picked.lanes.pick(self.request.key, fanout);
+        Ok(())
+    }
+
+    /// Returns the global id of a node of the graph.
+    #[inline]
+    fn node(&self, dst: NodeId) -> NodeId {
+        self.global_ids.map_or(dst, |ids| ids[dst.index()])
     }
 
     /// Finds the edges to leave out. A destination without a global id is not a node of the graph, which is an error of
@@ -118,8 +163,8 @@ impl<R: HopRule + ?Sized> HopSampler<'_, R> {
         }
     }
 
-    /// Picks one destination's edges without those at the positions `removed`, and appends their ids, their weight
-    /// factors and the next entry of `indptr`.
+    /// Picks one destination's edges without those at the positions `removed`, and appends their ids and their weight
+    /// factors.
     #[inline]
     fn pick(
         &self,
@@ -129,12 +174,16 @@ impl<R: HopRule + ?Sized> HopSampler<'_, R> {
         picks: &mut Selection,
         out: &mut Frontier,
     ) -> Result<()> {
-        let edges = in_edge_range(self.graph, dst, position)?;
-        let node = self.global_ids.map_or(dst, |ids| ids[dst.index()]);
+        let (edges, node) = (in_edge_range(self.graph, dst, position)?, self.node(dst));
         match removed.is_empty() {
-            true => self.pick_from_all(node, edges, picks, out)?,
-            false => self.pick_from_remaining(node, edges, removed, picks, out)?,
+            true => self.pick_from_all(node, edges, picks, out),
+            false => self.pick_from_remaining(node, edges, removed, picks, out),
         }
+    }
+
+    /// Appends the next entry of `indptr`, after the edges of a destination.
+    #[inline]
+    fn end_dst(&self, out: &mut Frontier) -> Result<()> {
         let n_edges = out.edge_ids.len() as u64;
         let layer = self.request.layer;
         let end = u32::try_from(n_edges).map_err(|_| Error::BlockTooLarge { layer, n_edges })?;
@@ -213,6 +262,19 @@ impl<R: HopRule + ?Sized> HopSampler<'_, R> {
             EdgeId(neighbors.first_edge.0 + u64::from(pick) + n_before as u64)
         }));
         Ok(())
+    }
+
+    /// Takes the picks of a uniform rule.
+    #[inline]
+    fn take_picks(&self, edges: Range<usize>, picks: impl ExactSizeIterator<Item = u32>, out: &mut Frontier) {
+        if let Some(factors) = &mut out.weights {
+            let factor = match self.request.weights {
+                EdgeWeights::Stored => 1.0,
+                _ => (edges.len() as f64 / picks.len() as f64) as f32,
+            };
+            factors.resize(factors.len() + picks.len(), factor);
+        }
+        out.edge_ids.extend(picks.map(|pick| EdgeId(edges.start as u64 + u64::from(pick))));
     }
 
     fn take_all(&self, edges: Range<usize>, out: &mut Frontier) {

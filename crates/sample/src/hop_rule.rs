@@ -10,6 +10,12 @@ use crate::{Neighbors, NodeKey, SamplingRule, Selection, uniform};
 /// Built-in rules read only the number of neighbours and the positions of self loops, so they need no copy of the list
 /// without the edges that are left out. A custom rule gets such a copy.
 pub(crate) trait HopRule: SamplingRule {
+    /// Returns true if the picks are those of [`Rule::Uniform`](crate::Rule::Uniform), which are made for many destinations
+    /// at once.
+    fn is_uniform(&self) -> bool {
+        false
+    }
+
     /// Adds the picks of [`SamplingRule::pick`] from the neighbours without those at the positions `removed`, which
     /// ascend. Picks are positions among the remaining neighbours, of which there is at least one.
     fn pick_remaining(
@@ -23,6 +29,10 @@ pub(crate) trait HopRule: SamplingRule {
 }
 
 impl HopRule for Uniform {
+    fn is_uniform(&self) -> bool {
+        true
+    }
+
     fn pick_remaining(
         &self,
         neighbors: Neighbors<'_>,

@@ -25,6 +25,7 @@ mod frontier;
 mod hop;
 mod hop_rule;
 mod hotness;
+mod lanes;
 mod negative;
 mod neighbor;
 mod relabel;

@@ -79,6 +79,13 @@ impl RngKey {
         philox_groups([[node; N], [node_type; N], groups, [DRAW; N]], self.0)
     }
 
+    /// Same as [`draw4`](Self::draw4), for loops over nodes that the compiler vectorises for the instruction set of the
+    /// caller.
+    #[inline(always)]
+    pub(crate) fn draw4_inline(self, node_type: u32, node: u32, group: u32) -> [u32; 4] {
+        philox_groups([[node], [node_type], [group], [DRAW]], self.0).map(|[word]| word)
+    }
+
     /// Derives the key of one node's draws (node type 0).
     #[inline]
     pub fn node(self, node: NodeId) -> NodeKey {
@@ -165,22 +172,24 @@ fn philox(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
 /// Same as [`philox`], but for `N` counters at once, as `[word][counter]`.
 #[inline(always)]
 fn philox_groups<const N: usize>(counters: [[u32; N]; 4], key: [u32; 2]) -> [[u32; N]; 4] {
-    let mut c = counters;
+    // A vector multiplication takes the lower halves of 64-bit lanes. Words therefore stay in such lanes for all rounds,
+    // with any bits in their upper halves.
+    let mut c = counters.map(|words| words.map(u64::from));
     let mut k = key;
     for _ in 0..ROUNDS {
         let mut next = [[0; N]; 4];
         for group in 0..N {
-            let one = u64::from(MULTIPLIER[1]) * u64::from(c[2][group]);
-            let other = u64::from(MULTIPLIER[0]) * u64::from(c[0][group]);
-            next[0][group] = (one >> 32) as u32 ^ c[1][group] ^ k[0];
-            next[1][group] = one as u32;
-            next[2][group] = (other >> 32) as u32 ^ c[3][group] ^ k[1];
-            next[3][group] = other as u32;
+            let one = u64::from(MULTIPLIER[1]) * u64::from(c[2][group] as u32);
+            let other = u64::from(MULTIPLIER[0]) * u64::from(c[0][group] as u32);
+            next[0][group] = (one >> 32) ^ c[1][group] ^ u64::from(k[0]);
+            next[1][group] = one;
+            next[2][group] = (other >> 32) ^ c[3][group] ^ u64::from(k[1]);
+            next[3][group] = other;
         }
         c = next;
         k = [k[0].wrapping_add(WEYL[0]), k[1].wrapping_add(WEYL[1])];
     }
-    c
+    c.map(|words| words.map(|word| word as u32))
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 
 use crate::cpu::rows::Segments;
-use crate::cpu::vector;
+use kiln_mem::vector;
 
 /// The number of edges per task.
 const EDGES_PER_TASK: usize = 4096;

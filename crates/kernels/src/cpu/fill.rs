@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use crate::cpu::vector;
+use kiln_mem::vector;
 
 /// The maximum work, in (edges + rows) times columns, that one thread does alone, because starting tasks would take a
 /// large part of the time.

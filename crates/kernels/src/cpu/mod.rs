@@ -16,7 +16,6 @@ mod sum;
 mod tasks;
 mod tensor;
 mod term;
-mod vector;
 
 use burn::backend::Flex;
 use burn::backend::TensorMetadata;

@@ -264,7 +264,7 @@ mod tests {
     use super::*;
     use crate::cpu::columns::{OverBases, PerBasis, PerHead};
     use crate::cpu::fill::Filling;
-    use crate::cpu::vector;
+    use kiln_mem::vector;
 
     /// Rows of 0, 3, 0, 1, 7 and 2 items out of nine, and one row with each of the nine twice.
     const INDPTR: [i32; 8] = [0, 0, 3, 3, 4, 11, 13, 31];

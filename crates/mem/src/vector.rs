@@ -1,7 +1,21 @@
 //! Selection of the vector instructions of a loop at run time.
+//!
+//! ```
+//! use kiln_mem::vector;
+//! struct Double<'a>(&'a mut [u32]);
+//! impl vector::Task for Double<'_> {
+//!     #[inline(always)]
+//!     fn run(self) {
+//!         self.0.iter_mut().for_each(|value| *value *= 2);
+//!     }
+//! }
+//! let mut values = [1, 2, 3];
+//! vector::run(Double(&mut values));
+//! assert_eq!(values, [2, 4, 6]);
+//! ```
 
 /// A loop that is compiled once for each instruction set.
-pub(super) trait Task {
+pub trait Task {
     /// Runs the loop. The implementation and all functions that it calls in the loop must be `#[inline(always)]`;
     /// others are compiled for the baseline instruction set only.
     fn run(self);
@@ -9,10 +23,9 @@ pub(super) trait Task {
 
 /// Runs a task with the widest vector instructions of the CPU.
 ///
-/// The results are bit-identical on all instruction sets: products and additions are rounded separately (no fused
-/// multiply-add), and each column has its own sum.
+/// The compiler changes no result: it neither fuses products and additions nor reorders additions of floats.
 #[inline]
-pub(super) fn run(task: impl Task) {
+pub fn run(task: impl Task) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::is_x86_feature_detected;
@@ -46,8 +59,8 @@ fn with_least(task: impl Task) {
 }
 
 /// Runs a task with each instruction set of the CPU, the baseline first, so that a test can compare the results.
-#[cfg(test)]
-pub(super) fn run_with_each<T: Task>(mut task: impl FnMut() -> T) {
+#[doc(hidden)]
+pub fn run_with_each<T: Task>(mut task: impl FnMut() -> T) {
     with_least(task());
     #[cfg(target_arch = "x86_64")]
     {

@@ -1,0 +1,178 @@
+//! Uniform picks without replacement for many destinations at once. Each lane of a vector belongs to a destination, so
+//! draws, comparisons and exchanges of the sort are vector instructions without branches.
+
+use kiln_graph::NodeId;
+use kiln_mem::vector;
+
+use crate::RngKey;
+use crate::rng::mul_hi;
+
+/// The maximum number of destinations that are picked together.
+pub(crate) const MOST_DSTS: usize = 64;
+
+/// The largest fanout for which destinations are picked together, a multiple of 4. The comparisons grow with its square.
+pub(crate) const MOST_PICKS: usize = 32;
+
+/// One value for each destination.
+type Lanes = [u32; MOST_DSTS];
+
+/// The picks of destinations that have more neighbours than the fanout.
+#[derive(Debug, Clone)]
+pub(crate) struct LanePicks {
+    /// The number of destinations.
+    n_dsts: usize,
+    /// The ids that key the draws.
+    nodes: Lanes,
+    degrees: Lanes,
+    fanout: usize,
+    /// The picks of each destination, ascending.
+    picks: [Lanes; MOST_PICKS],
+}
+
+impl Default for LanePicks {
+    fn default() -> Self {
+        let lanes = [0; MOST_DSTS];
+        Self { n_dsts: 0, nodes: lanes, degrees: lanes, fanout: 0, picks: [lanes; MOST_PICKS] }
+    }
+}
+
+impl LanePicks {
+    /// Removes all destinations.
+    pub(crate) fn clear(&mut self) {
+        self.n_dsts = 0;
+    }
+
+    /// Adds a destination, whose degree must be above the fanout, and returns its place. There must be fewer than
+    /// [`MOST_DSTS`].
+    #[inline]
+    pub(crate) fn push(&mut self, node: NodeId, degree: u32) -> usize {
+        let place = self.n_dsts;
+        (self.nodes[place], self.degrees[place]) = (node.0, degree);
+        self.n_dsts += 1;
+        place
+    }
+
+    /// Picks `fanout` neighbours of each destination, the same as [`pick_uniformly`](crate::uniform::pick_uniformly).
+    pub(crate) fn pick(&mut self, key: RngKey, fanout: usize) {
+        self.fanout = fanout;
+        vector::run(PickLanes { lanes: self, key });
+    }
+
+    /// Returns the picks at a place, which ascend.
+    #[inline]
+    pub(crate) fn picks_of(&self, place: usize) -> impl ExactSizeIterator<Item = u32> {
+        self.picks[..self.fanout].iter().map(move |lanes| lanes[place])
+    }
+}
+
+struct PickLanes<'a> {
+    lanes: &'a mut LanePicks,
+    key: RngKey,
+}
+
+/// All loops over destinations have a length that the compiler does not know. It would unroll loops of a known length
+/// completely, and then not find the vectors.
+impl vector::Task for PickLanes<'_> {
+    #[inline(always)]
+    fn run(self) {
+        let LanePicks { n_dsts, nodes, degrees, fanout, picks } = self.lanes;
+        draw(self.key, &nodes[..*n_dsts], &mut picks.as_chunks_mut().0[..fanout.div_ceil(4)]);
+        let picks = &mut picks[..*fanout];
+        floyd(&degrees[..*n_dsts], picks);
+        sort(picks, *n_dsts);
+    }
+}
+
+/// Writes the draws of each node, in groups of four: `out[i]` are draws number `i`.
+#[inline(always)]
+fn draw(key: RngKey, nodes: &[u32], out: &mut [[Lanes; 4]]) {
+    for (group, out) in (0..).zip(out) {
+        let [first, second, third, fourth] = out.each_mut().map(|lanes| &mut lanes[..nodes.len()]);
+        for lane in 0..nodes.len() {
+            [first[lane], second[lane], third[lane], fourth[lane]] = key.draw4_inline(0, nodes[lane], group);
+        }
+    }
+}
+
+/// Replaces draws by the picks of Floyd's method, in the order of the draws.
+#[inline(always)]
+fn floyd(degrees: &[u32], draws: &mut [Lanes]) {
+    let n_dsts = degrees.len();
+    for at in 0..draws.len() {
+        let before = (draws.len() - at) as u32;
+        let (picks, rest) = draws.split_at_mut(at);
+        let numbers = &mut rest[0][..n_dsts];
+        for (number, degree) in numbers.iter_mut().zip(degrees) {
+            *number = mul_hi(*number, degree - before + 1);
+        }
+        // The smallest difference in bits is 0 for a number that is picked already.
+        let mut all_differences = [u32::MAX; MOST_DSTS];
+        let differences = &mut all_differences[..n_dsts];
+        for pick in picks {
+            for ((difference, pick), number) in differences.iter_mut().zip(pick).zip(&*numbers) {
+                *difference = (*difference).min(*pick ^ *number);
+            }
+        }
+        for ((number, difference), degree) in numbers.iter_mut().zip(&*differences).zip(degrees) {
+            *number = if *difference == 0 { degree - before } else { *number };
+        }
+    }
+}
+
+/// Sorts the values of each of the first `n_dsts` lanes in ascending order: Batcher's odd-even merge sort (Knuth, "The
+/// Art of Computer Programming", volume 3, section 5.2.2, algorithm M), whose exchanges do not depend on the values.
+#[inline(always)]
+fn sort(values: &mut [Lanes], n_dsts: usize) {
+    let first = values.len().next_power_of_two() / 2;
+    let mut p = first;
+    while 0 < p {
+        let (mut q, mut r, mut d) = (first, 0, p);
+        loop {
+            for low in (0..values.len().saturating_sub(d)).filter(|low| low & p == r) {
+                let (lower, upper) = values.split_at_mut(low + d);
+                let (lower, upper) = (&mut lower[low][..n_dsts], &mut upper[0][..n_dsts]);
+                for (low, high) in lower.iter_mut().zip(upper) {
+                    (*low, *high) = ((*low).min(*high), (*low).max(*high));
+                }
+            }
+            if q == p {
+                break;
+            }
+            (d, q, r) = (q - p, q / 2, p);
+        }
+        p /= 2;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Selection;
+    use crate::uniform::pick_uniformly;
+
+    #[test]
+    fn picks_are_those_of_one_destination_at_a_time_on_all_instruction_sets() {
+        let (key, mut lanes, mut expected) = (RngKey::new(7), LanePicks::default(), Selection::default());
+        for fanout in 1..=MOST_PICKS as u32 {
+            for n_dsts in [1, 15, 16, 17, 40, MOST_DSTS as u32] {
+                let degree = |dst: u32| match dst % 4 {
+                    0 => fanout + 1,
+                    1 => fanout + 2 + dst,
+                    2 => 1000 * dst,
+                    _ => u32::MAX - dst,
+                };
+                lanes.clear();
+                let places: Vec<usize> =
+                    (0..n_dsts).map(|dst| lanes.push(NodeId(dst * 77), degree(dst))).collect();
+                lanes.pick(key, fanout as usize);
+                for (dst, place) in (0..n_dsts).zip(places) {
+                    expected.clear();
+                    pick_uniformly(degree(dst), fanout, key.node(NodeId(dst * 77)), &mut expected);
+                    expected.sort();
+                    let picks: Vec<u32> = lanes.picks_of(place).collect();
+                    assert_eq!(picks, expected.positions(), "{fanout} of destination {dst} of {n_dsts}");
+                }
+            }
+        }
+    }
+}
