@@ -77,7 +77,7 @@ const BANNED: &[(&str, &str)] = &[
 /// message contains the positions of the first ten fragments.
 pub(crate) fn fragments(files: &[SourceFile]) -> Vec<String> {
     let mut crates: BTreeMap<&str, (usize, Vec<String>)> = BTreeMap::new();
-    for file in files.iter().filter(|file| file.is_rust() && !file.path.ends_with("/generated.rs")) {
+    for file in files.iter().filter(|file| file.is_rust() && !file.is_generated()) {
         let (n_docs, fragments) = crates.entry(crate_folder(&file.path)).or_default();
         for (line, doc) in docs(&file.text) {
             *n_docs += 1;

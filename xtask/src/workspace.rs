@@ -20,6 +20,11 @@ impl SourceFile {
     pub(crate) fn is_rust(&self) -> bool {
         self.path.ends_with(".rs")
     }
+
+    /// Returns true if a program wrote the file.
+    pub(crate) fn is_generated(&self) -> bool {
+        self.path.ends_with("/generated.rs")
+    }
 }
 
 /// Returns the packages that the default features need on this machine's platform. Packages that only other platforms

@@ -225,17 +225,28 @@ fn open(source: &Path) -> anyhow::Result<Dataset> {
 /// Opens the dataset, standardizes its features if `--standardize` was given, and adds self loops if `--add-self-loops`
 /// was given. Returns it with the hash by which `kiln train` would identify it.
 fn open_to_partition(args: &PartitionArgs) -> anyhow::Result<(Dataset, String)> {
-    let mut data = open(&args.source)?;
-    if args.add_self_loops && data.edge_features.take().is_some() {
-        print_rank_zero(
-            "note: self loops have no features, so the edge features of the dataset are left out",
-        );
-    }
+    let data = open(&args.source)?;
     let data = if args.standardize { data.standardize()? } else { data };
-    let data = if args.add_self_loops { data.add_self_loops()? } else { data };
+    let had_edge_features = data.edge_features.is_some();
+    let data = if args.add_self_loops { with_self_loops(data)? } else { data };
+    if had_edge_features && data.edge_features.is_none() {
+        let note = "added self loops have no features, so the edge features of the dataset are left out";
+        print_rank_zero(format_args!("note: {note}"));
+    }
     let is_as_stored = !args.standardize && !args.add_self_loops;
     let is_kiln = matches!(kiln::data::detect_format(&args.source), Ok(DatasetFormat::Kiln));
     let recorded = if is_as_stored && is_kiln { recorded_hash(&args.source)? } else { None };
     let hash = recorded.map_or_else(|| data.hash(), Ok)?;
     Ok((data, hash))
+}
+
+/// Adds self loops as `kiln data partition --add-self-loops` does: without the edge features if a loop was added, because
+/// it has none.
+pub(crate) fn with_self_loops(data: Dataset) -> kiln::data::Result<Dataset> {
+    match data.clone().add_self_loops() {
+        Err(kiln::data::Error::NoEdgeFeatures { .. }) => {
+            Dataset { edge_features: None, ..data }.add_self_loops()
+        }
+        looped => looped,
+    }
 }

@@ -11,6 +11,7 @@ use kiln::sample::{DegreeNegatives, InBatchNegatives, Negatives, UniformNegative
 use kiln::train::{DataHash, Objective, TrainCallback};
 use kiln::{EvalMode, LinkNeighborLoader, NeighborLoader, PartitionedGraph, RankHandle};
 
+use crate::data::with_self_loops;
 use crate::data_id::DataId;
 use crate::flags;
 use crate::link_split::LinkSplitArgs;
@@ -294,12 +295,9 @@ impl TrainRun<'_> {
 /// over links of the validation and the test.
 fn check_partitions(graph: &PartitionedGraph, data: &Dataset, hash: &DataHash) -> anyhow::Result<()> {
     let info = graph.info();
-    // `kiln data partition --add-self-loops` records the hash of the data with self loops, which has no edge features.
+    // `kiln data partition --add-self-loops` records the hash of the data with self loops.
     let has_loops = info.preparation.as_ref().is_some_and(Preparation::adds_self_loops);
-    let with_loops = match has_loops {
-        true => Dataset { edge_features: None, ..data.clone() }.add_self_loops()?,
-        false => data.clone(),
-    };
+    let with_loops = if has_loops { with_self_loops(data.clone())? } else { data.clone() };
     let hash = if has_loops { with_loops.hash()? } else { hash.wait()? };
     let data = &with_loops;
     let has_size = info.n_nodes == data.graph.n_nodes() && info.n_edges == data.graph.n_edges();

@@ -90,8 +90,8 @@ pub trait EdgeFeatureStore: fmt::Debug + Send + Sync {
     /// overwritten as by [`FeatureStore::gather`].
     ///
     /// # Errors
-    /// Returns [`Error::EdgeOutOfRange`](crate::Error::EdgeOutOfRange) if an edge of the block has no row. A store that
-    /// reads a network also returns its own errors. The content of `out` is then unspecified.
+    /// Returns [`Error::EdgeOutOfRange`](crate::Error::EdgeOutOfRange), or an error of a store that reads a network, if an
+    /// edge of the block has no row. The content of `out` is then unspecified.
     fn gather_block(&self, block: &Block, out: &mut FeatureBuffer) -> Result<()>;
 
     /// Returns the store as [`EdgeFeatures`] if this process has all rows. The default implementation returns `None`.

@@ -44,7 +44,7 @@ pub enum Error {
     /// The loader is to gather edge features that its data does not have.
     #[error(
         "the loader's graph has no edge features: set them with Dataset::builder(..).edge_features(), or use a model of edge \
-         types; for links, create the split by LinkSplit::of_dataset; partition data that has edge features"
+         types; for links, create the split by LinkSplit::of_dataset"
     )]
     DataWithoutEdgeFeatures,
     /// The edge features belong to another graph, for example because self loops were added to theirs.

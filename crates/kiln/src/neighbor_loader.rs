@@ -155,8 +155,8 @@ impl NeighborLoader {
     }
 
     /// Gathers the features of each edge ([`DeviceBlock::edge_features`](kiln_kernels::DeviceBlock::edge_features)) on the
-    /// host. The data must have [`Dataset::edge_features`], before it was partitioned if it is, and the loader must not add
-    /// self loops.
+    /// host. The data must have [`Dataset::edge_features`], also before it is partitioned, and the loader must not add self
+    /// loops.
     pub fn edge_features(self) -> Self {
         Self { edge_features: true, ..self }
     }

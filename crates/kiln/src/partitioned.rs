@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use burn::tensor::Device;
 use kiln_data::Split;
+use kiln_feature::EdgeFeatureStore;
 use kiln_graph::{ItemId, NodeId};
 use kiln_kernels::{DeviceGraph, DeviceSampler, GraphMode};
 use kiln_loader::ItemSampler;
@@ -90,7 +91,7 @@ impl PartitionedGraph {
         };
         let features = Arc::new(features.with_dynamic_cache(self.cache_bytes));
         let edge_features = match graph.edge_dim() {
-            Some(_) => Some(Arc::new(DistEdgeFeatureStore::new(graph.clone())?)),
+            Some(_) => Some(Arc::new(DistEdgeFeatureStore::new(graph.clone())?) as Arc<dyn EdgeFeatureStore>),
             None => None,
         };
         let deadline = rank.process.deadline;
@@ -122,7 +123,7 @@ pub struct JoinedGraph {
     /// The features of all nodes of the graph.
     pub features: Arc<DistFeatureStore>,
     /// The features of all edges of the graph; `None` if edges have no features.
-    pub edge_features: Option<Arc<DistEdgeFeatureStore>>,
+    pub edge_features: Option<Arc<dyn EdgeFeatureStore>>,
     owner: Option<Arc<Owner>>,
     copies: PartCopies,
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 use kiln_data::{Dataset, GraphDataset, NodeFeatures};
 use kiln_feature::FeatureStore;
 #[cfg(feature = "grpc")]
-use kiln_feature::{EdgeFeatureStore, Preparation};
+use kiln_feature::Preparation;
 use kiln_graph::{Csc, GraphId, NodeId};
 #[cfg(feature = "grpc")]
 use kiln_remote::DistNeighborSampler;
@@ -184,10 +184,8 @@ impl PredictOnDataset for SavedModel {
         };
         let predictor = NodePredictor::on_sampler(self, n_nodes, features, &done, sampler)?;
         match &joined.edge_features {
-            Some(features) => {
-                let features: Arc<dyn EdgeFeatureStore> = features.clone();
-                Ok(predictor.with_edge_features(features)?)
-            }
+            Some(features) => Ok(predictor.with_edge_features(features.clone())?),
+            None if predictor.reads_edge_features() => Err(kiln_remote::Error::NoEdgeFeatures.into()),
             None => Ok(predictor),
         }
     }

@@ -2,6 +2,8 @@ use std::path::PathBuf;
 
 use kiln_graph::{EdgeId, file_prefix};
 
+use crate::PartitionRow;
+
 /// An error of partitioning a graph, or of writing or reading partitions.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -40,11 +42,21 @@ pub enum Error {
          the graph without its links (kiln data split-links)"
     )]
     UnsortedNeighbors,
-    /// An edge ends in a node of another partition, or does not exist.
-    #[error("partition {part} has no edge {}: request its features from the partition of its destination", edge.0)]
+    /// The node of a row does not have an edge whose features were requested.
+    #[error(
+        "{}row {} of partition {part} has no edge {}: the edge is of another graph, or first_edges.npy or indptr.npy is \
+         damaged: check the partition with Part::verify",
+        file_prefix(file.as_deref()),
+        row.0,
+        edge.0
+    )]
     UnknownEdge {
+        /// The file of the ids of each row's first edge; `None` if they are in memory.
+        file: Option<PathBuf>,
         /// The id of the edge in the whole graph.
         edge: EdgeId,
+        /// The row of its destination.
+        row: PartitionRow,
         /// The index of the partition.
         part: usize,
     },

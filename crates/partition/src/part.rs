@@ -11,7 +11,7 @@ use kiln_store::array_folder::ArrayFolder;
 
 use crate::manifest::{self, CACHE, Manifest};
 use crate::verify::{PartVerifyReport, verify};
-use crate::{Error, Method, PartitionBook, Result};
+use crate::{Error, Method, PartitionBook, PartitionRow, Result};
 
 /// One partition of a data set, with everything that a machine needs to serve it or to train on it. Its rows are the
 /// nodes that it owns, in ascending order; ids are those of the whole graph.
@@ -144,30 +144,22 @@ impl Part {
         Ok(self.graph.scatter_rows(&self.old_ids, self.book.n_nodes())?)
     }
 
-    /// Returns the position, in [`Part::graph`] and [`Part::edge_features`], of each edge into a node of this partition.
-    /// `edges` are ids of the whole graph. The search takes the logarithm of the number of rows, or constant time for an
-    /// edge with the destination of the edge before it.
+    /// Returns the position, in [`Part::graph`] and [`Part::edge_features`], of an edge into the node of `row`. `edge` is
+    /// its id in the whole graph. The arrays are checked, because they may be damaged files.
     ///
     /// # Errors
-    /// Returns [`Error::UnknownEdge`] with the first edge that this partition does not have.
-    pub fn edge_positions(&self, edges: &[EdgeId]) -> Result<Vec<EdgeId>> {
-        let (firsts, indptr) = (&*self.first_edges, self.graph.indptr());
-        let mut row = 0;
-        let position_of = |&edge: &EdgeId| {
-            let position_in = |row: usize| {
-                let offset = edge.0.checked_sub(*firsts.get(row)?)?;
-                let position =
-                    indptr[row].checked_add(offset).filter(|position| *position < indptr[row + 1])?;
-                Some(EdgeId(position))
-            };
-            if let Some(position) = position_in(row) {
-                return Ok(position);
-            }
-            // Of rows without edges, which may begin at the same id as the next row, the last one is not empty.
-            row = firsts.partition_point(|first| *first <= edge.0).saturating_sub(1);
-            position_in(row).ok_or(Error::UnknownEdge { edge, part: self.index })
+    /// Returns [`Error::UnknownEdge`] if the row does not have this edge.
+    #[inline]
+    pub fn edge_position(&self, row: PartitionRow, edge: EdgeId) -> Result<EdgeId> {
+        let position = || {
+            let offset = edge.0.checked_sub(*self.first_edges.get(row.index())?)?;
+            let &[start, end] = self.graph.indptr().get(row.index()..)?.first_chunk()?;
+            start.checked_add(offset).filter(|position| *position < end.min(self.graph.n_edges()))
         };
-        edges.iter().map(position_of).collect()
+        position().map(EdgeId).ok_or_else(|| {
+            let file = self.first_edges.path().map(Path::to_owned);
+            Error::UnknownEdge { file, edge, row, part: self.index }
+        })
     }
 
     /// Returns the first row whose node does not have the new id that the book assigns to the row, as the row, this new
@@ -179,8 +171,8 @@ impl Part {
     }
 
     /// Verifies a partition: opens it and checks the hashes of all files, that the book is a permutation and agrees
-    /// with the rows, that edges have valid sources, ids and types, that weights and features (of nodes and edges) are finite, that labels
-    /// and split are valid, and that cached rows belong to remote nodes. Reads each file twice, once for its hash and
+    /// with the rows, that edges have valid sources, ids and types, that weights and the features of nodes and edges are
+    /// finite, that labels and split are valid, and that cached rows belong to remote nodes. Reads each file twice, once for its hash and
     /// once for its values.
     ///
     /// # Errors

@@ -178,7 +178,15 @@ pub(crate) fn assemble(
         let format =
             |told: &Opened| (told.dim, told.row_type.clone(), told.edge_dim, told.edge_row_type.clone());
         let is_alike = told.offsets == first.offsets && format(&told) == format(&first);
-        if told.partition_hash != first.partition_hash || !is_alike {
+        if told.partition_hash == first.partition_hash && !is_alike {
+            let (address, part, other) = (&peer.address, told.part, first.part);
+            let reason = format!(
+                "partition {part} of graph server {address} has features of another form than partition {other}, of \
+                 nodes or of edges: different versions of kiln wrote them, so partition the data set again"
+            );
+            return Err(Error::BadParts { reason });
+        }
+        if told.partition_hash != first.partition_hash {
             let (address, other, hash) = (&peer.address, &told.partition_hash, &first.partition_hash);
             let reason = format!(
                 "graph server {address} holds a partition of the partitioning {other}, expected {hash}: serve \

@@ -2,11 +2,13 @@ use std::sync::Arc;
 
 use kiln_feature::{EdgeFeatureStore, FeatureBuffer, FeatureDType};
 use kiln_graph::{Block, EdgeId};
+use kiln_partition::PartitionRow;
 
 use crate::fetch_stats::count;
-use crate::graph::{DistGraph, RowFormat};
+use crate::graph::DistGraph;
 use crate::proto::GatherEdgesRequest;
 use crate::question::Question;
+use crate::row_format::RowFormat;
 use crate::row_requests::{RowRequests, WantedRow, bytes_mut, fit};
 use crate::wire::bytes_of;
 use crate::{Error, MAX_EDGES, Result};
@@ -22,12 +24,15 @@ pub struct DistEdgeFeatureStore {
     format: RowFormat,
 }
 
+/// An edge as the partition of its destination finds it: the row of the destination, and the edge's id in the whole graph.
+pub(crate) type EdgeOfRow = (PartitionRow, EdgeId);
+
 /// The locations of a block's edges. Positions are those of the output, which are those of the block's edges.
 struct Places {
     /// The edges of the local partition and their positions.
-    own: Vec<WantedRow<EdgeId>>,
+    own: Vec<WantedRow<EdgeOfRow>>,
     /// The edges of each other partition and their positions.
-    remote: Vec<Vec<WantedRow<EdgeId>>>,
+    remote: Vec<Vec<WantedRow<EdgeOfRow>>>,
 }
 
 impl Places {
@@ -43,7 +48,7 @@ impl Places {
                 false => &mut places.remote[place.part],
             };
             let edges = &block.edge_ids()[bounds[0] as usize..bounds[1] as usize];
-            list.extend(edges.iter().copied().zip(bounds[0]..));
+            list.extend(edges.iter().map(|edge| (place.row, *edge)).zip(bounds[0]..));
         }
         Ok(places)
     }
@@ -60,18 +65,25 @@ impl DistEdgeFeatureStore {
     }
 
     fn row_bytes(&self) -> usize {
-        self.format.dim * self.format.dtype.bytes()
+        self.format.row_bytes()
     }
 
     fn gather_all(&self, block: &Block, out: &mut FeatureBuffer) -> Result<()> {
         let places = Places::of(&self.graph, block)?;
-        let requests = RowRequests::new(&self.graph, &places.remote, self.row_bytes(), MAX_EDGES);
-        let question =
-            |edges| Question::GatherEdges(GatherEdgesRequest { lease: 0, edges: bytes_of::<EdgeId>(edges) });
-        let replies = requests.send(question);
+        let requests = RowRequests::new(
+            "feature rows of edges",
+            &self.graph,
+            &places.remote,
+            self.row_bytes(),
+            MAX_EDGES,
+        );
+        let replies = requests.send(|edges| {
+            let (rows, edges): (Vec<PartitionRow>, Vec<EdgeId>) = edges.into_iter().unzip();
+            let (rows, edges) = (bytes_of(rows), bytes_of(edges));
+            Question::GatherEdges(GatherEdgesRequest { lease: 0, rows, edges })
+        });
         self.gather_own(&places.own, block.n_edges(), out)?;
-        let all = bytes_mut(out).ok_or_else(|| self.unknown())?;
-        requests.receive(replies, all, |_, _| ())?;
+        requests.receive(replies, bytes_mut(out)?, |_, _| ())?;
         let counters = &self.graph.counters;
         count(&counters.own_edge_rows, places.own.len());
         count(&counters.remote_edge_rows, requests.n_rows());
@@ -79,16 +91,17 @@ impl DistEdgeFeatureStore {
     }
 
     /// Resizes the output to `n_edges` rows, and fills in the local ones.
-    fn gather_own(&self, own: &[WantedRow<EdgeId>], n_edges: usize, out: &mut FeatureBuffer) -> Result<()> {
+    fn gather_own(
+        &self,
+        own: &[WantedRow<EdgeOfRow>],
+        n_edges: usize,
+        out: &mut FeatureBuffer,
+    ) -> Result<()> {
         match self.graph.own().filter(|_| !own.is_empty()) {
             // One gather is faster than many. It writes arbitrary rows for remote edges, which are overwritten later.
             Some(held) => held.gather_edges(own, n_edges, out),
-            None => fit(out, self.format.dtype, n_edges * self.format.dim).ok_or_else(|| self.unknown()),
+            None => fit(out, self.format, n_edges),
         }
-    }
-
-    fn unknown(&self) -> Error {
-        Error::BadParts { reason: format!("edge features of {} are not supported", self.format.dtype) }
     }
 }
 

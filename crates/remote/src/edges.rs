@@ -105,7 +105,10 @@ impl Edges {
         for (dst, row) in rows.iter().enumerate() {
             let picked = out.indptr[dst] as usize..out.indptr[dst + 1] as usize;
             let (first, first_here) = (self.first_edges[row.index()], indptr[row.index()]);
-            out.edge_ids[picked].iter_mut().for_each(|edge| *edge = EdgeId(edge.0 - first_here + first));
+            // A damaged first edge gives ids that no row has, which `Part::edge_position` reports.
+            out.edge_ids[picked]
+                .iter_mut()
+                .for_each(|edge| *edge = EdgeId((edge.0 - first_here).wrapping_add(first)));
         }
     }
 }

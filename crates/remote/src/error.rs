@@ -55,7 +55,10 @@ pub enum Error {
         n_edge_types: usize,
     },
     /// Features of edges were requested, and the edges of the partitions have none.
-    #[error("the partitions have no edge features: partition data with edge features, or use another model")]
+    #[error(
+        "the partitions have no edge features: partition data that has some, without --add-self-loops, or use another \
+         model"
+    )]
     NoEdgeFeatures,
     /// A server sent an invalid response.
     #[error(

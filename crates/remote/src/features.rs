@@ -78,17 +78,18 @@ impl DistFeatureStore {
     }
 
     fn row_bytes(&self) -> usize {
-        self.dim() * self.dtype().bytes()
+        self.graph.row_format().row_bytes()
     }
 
     fn gather_all(&self, ids: &[NodeId], out: &mut FeatureBuffer) -> Result<()> {
         let mut places = Places::of(&self.graph, self.hot.as_ref(), ids)?;
         let kept = self.find_kept(&mut places, ids);
-        let requests = RowRequests::new(&self.graph, &places.there, self.row_bytes(), MAX_ROWS);
+        let requests =
+            RowRequests::new("feature rows", &self.graph, &places.there, self.row_bytes(), MAX_ROWS);
         let asked = requests.send(|rows| Question::Gather(GatherRequest { lease: 0, rows: bytes_of(rows) }));
         self.gather_own(&places, ids.len(), out)?;
         self.gather_hot(&places, out)?;
-        let all = bytes_mut(out).ok_or_else(|| self.unknown())?;
+        let all = bytes_mut(out)?;
         kept.put(all);
         requests.receive(asked, all, |rows, bytes| {
             if let Some(sieve) = &self.sieve {
@@ -123,7 +124,7 @@ impl DistFeatureStore {
         match self.graph.own().filter(|_| 0 < places.n_own) {
             // One gather is faster than many. It writes arbitrary rows for remote nodes, which are overwritten later.
             Some(held) => held.gather(&places.own, out),
-            None => fit(out, self.dtype(), n_rows * self.dim()).ok_or_else(|| self.unknown()),
+            None => fit(out, self.graph.row_format(), n_rows),
         }
     }
 
@@ -132,16 +133,11 @@ impl DistFeatureStore {
         let (row_bytes, mut rows) = (self.row_bytes(), FeatureBuffer::empty(self.dtype()));
         let cached: Vec<CacheRow> = places.hot.iter().map(|(row, _)| *row).collect();
         hot.rows.gather(CacheRow::local_nodes(&cached), &mut rows)?;
-        let (from, to) = (bytes_mut(&mut rows), bytes_mut(out));
-        let (Some(from), Some(to)) = (from, to) else { return Err(self.unknown()) };
+        let (from, to) = (bytes_mut(&mut rows)?, bytes_mut(out)?);
         for (row, (_, position)) in from.chunks_exact(row_bytes).zip(&places.hot) {
             to[*position as usize * row_bytes..][..row_bytes].copy_from_slice(row);
         }
         Ok(())
-    }
-
-    fn unknown(&self) -> Error {
-        Error::BadParts { reason: format!("features of {} are not supported", self.dtype()) }
     }
 }
 

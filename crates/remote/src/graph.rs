@@ -15,6 +15,7 @@ use crate::local_part::LocalPart;
 use crate::peer::{Peer, ReplyEvent};
 use crate::proto::Opened;
 use crate::question::Question;
+use crate::row_format::RowFormat;
 use crate::{Error, FetchStats, Result, RuleRegistry, WINDOW_BYTES};
 
 /// The number of received chunks that are buffered for the requesting thread.
@@ -44,19 +45,12 @@ pub struct DistGraph {
     split: [SharedArray<NodeId>; 3],
     told: Opened,
     preparation: Option<Preparation>,
-    row_type: FeatureDType,
+    row_format: RowFormat,
     edge_row_format: Option<RowFormat>,
     rules: RuleRegistry,
     pub(crate) counters: Counters,
     budget: Arc<Semaphore>,
     n_permits: usize,
-}
-
-/// The number of columns and the element type of feature rows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct RowFormat {
-    pub(crate) dim: usize,
-    pub(crate) dtype: FeatureDType,
 }
 
 /// The owner of a partition: this process or a server.
@@ -100,8 +94,10 @@ impl DistGraph {
             Some(held) => Shared::of_part(&held.part),
             None => Shared::fetch(&runtime, &owners, &told)?,
         };
-        let row_type = row_format(told.dim, &told.row_type)?.dtype;
-        let edge_row_format = told.edge_dim.map(|dim| row_format(dim, &told.edge_row_type)).transpose()?;
+        let row_format = RowFormat::new("features", told.dim, &told.row_type)?;
+        let edge_row_format =
+            told.edge_dim.map(|dim| RowFormat::new("edge features", dim, &told.edge_row_type));
+        let edge_row_format = edge_row_format.transpose()?;
         let preparation = preparation_of(&told)?;
         let n_permits = (config.in_flight_bytes / PERMIT_BYTES).clamp(1, 1 << 28);
         let budget = Arc::new(Semaphore::new(n_permits));
@@ -116,7 +112,7 @@ impl DistGraph {
             split,
             told,
             preparation,
-            row_type,
+            row_format,
             edge_row_format,
             rules,
             counters,
@@ -152,17 +148,21 @@ impl DistGraph {
 
     /// Returns the number of feature columns.
     pub fn dim(&self) -> usize {
-        self.told.dim as usize
+        self.row_format.dim
     }
 
     /// Returns the element type of the features.
     pub fn dtype(&self) -> FeatureDType {
-        self.row_type
+        self.row_format.dtype
     }
 
     /// Returns the number of columns of the edge features, or `None` if edges have no features.
     pub fn edge_dim(&self) -> Option<usize> {
         self.edge_row_format.map(|format| format.dim)
+    }
+
+    pub(crate) fn row_format(&self) -> RowFormat {
+        self.row_format
     }
 
     pub(crate) fn edge_row_format(&self) -> Option<RowFormat> {
@@ -280,21 +280,6 @@ impl DistGraph {
         }
         PendingReplies { graph: self, tasks, pieces, n_open }
     }
-}
-
-/// Returns the format of feature rows that a partition describes.
-fn row_format(dim: u32, row_type: &str) -> Result<RowFormat> {
-    if dim == 0 {
-        let reason = "the features have no columns: partition a data set with features".to_owned();
-        return Err(Error::BadParts { reason });
-    }
-    let known = [FeatureDType::F32, FeatureDType::F16, FeatureDType::BF16];
-    let dtype = known.into_iter().find(|known| known.name() == row_type).ok_or_else(|| Error::BadParts {
-        reason: format!(
-            "features of {row_type} are not supported: use the same version of kiln for clients and servers"
-        ),
-    })?;
-    Ok(RowFormat { dim: dim as usize, dtype })
 }
 
 impl Drop for DistGraph {

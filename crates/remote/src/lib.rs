@@ -55,6 +55,7 @@ mod question;
 mod ranges;
 mod requests;
 mod respond;
+mod row_format;
 mod row_requests;
 mod rule_registry;
 mod sampler;
@@ -102,7 +103,7 @@ const MAX_QUESTION_BYTES: usize = 2 << 20;
 /// The maximum number of feature rows in one request. That many row ids take 1 MiB.
 const MAX_ROWS: usize = 1 << 18;
 
-/// The maximum number of feature rows of edges in one request. That many edge ids take 1 MiB.
+/// The maximum number of feature rows of edges in one request. That many edges take 1.5 MiB.
 const MAX_EDGES: usize = 1 << 17;
 
 /// The maximum number of destinations in one request for edges. With usual fanouts, the response to such a request has

@@ -5,6 +5,7 @@ use kiln_graph::EdgeId;
 use kiln_partition::{Part, PartitionRow};
 use kiln_sample::{Frontier, HopRequest, Rule, Scratch};
 
+use crate::edge_features::EdgeOfRow;
 use crate::edges::Edges;
 use crate::proto::Opened;
 use crate::row_requests::WantedRow;
@@ -50,18 +51,16 @@ impl LocalPart {
         Ok(self.features().gather(PartitionRow::local_nodes(rows), out)?)
     }
 
-    /// Gathers the feature rows of edges into nodes of this partition, whose ids are those of the whole graph, to their
-    /// positions among `n_rows` rows. The other rows have any values.
+    /// Gathers the feature rows of edges to their positions among `n_rows` rows. The other rows have any values.
     pub(crate) fn gather_edges(
         &self,
-        edges: &[WantedRow<EdgeId>],
+        edges: &[WantedRow<EdgeOfRow>],
         n_rows: usize,
         out: &mut FeatureBuffer,
     ) -> Result<()> {
-        let ids: Vec<EdgeId> = edges.iter().map(|(edge, _)| *edge).collect();
         let mut rows = vec![EdgeId(0); n_rows];
-        for ((_, position), row) in edges.iter().zip(self.part.edge_positions(&ids)?) {
-            rows[*position as usize] = row;
+        for ((row, edge), position) in edges {
+            rows[*position as usize] = self.part.edge_position(*row, *edge)?;
         }
         Ok(self.edge_features()?.gather(&rows, out)?)
     }

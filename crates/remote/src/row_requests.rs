@@ -8,6 +8,7 @@ use kiln_feature::{FeatureBuffer, FeatureDType};
 use crate::graph::{DistGraph, Owner, PeerRequest, PendingReplies};
 use crate::peer::{Peer, ReplyEvent};
 use crate::question::Question;
+use crate::row_format::RowFormat;
 use crate::{Error, Result};
 
 /// The target size in bytes of a response with feature rows. A single row above it is requested alone.
@@ -18,6 +19,8 @@ pub(crate) type WantedRow<K> = (K, u32);
 
 /// The requests for the remote rows of one gather. Equal rows that follow each other are requested once.
 pub(crate) struct RowRequests<'a, K> {
+    /// What is requested, for errors.
+    asked: &'static str,
     graph: &'a DistGraph,
     requests: Vec<RowRequest<'a, K>>,
     row_bytes: usize,
@@ -32,6 +35,7 @@ struct RowRequest<'a, K> {
 impl<'a, K: Copy + PartialEq> RowRequests<'a, K> {
     /// Divides the rows to fetch from each partition into requests of at most `most_rows` rows.
     pub(crate) fn new(
+        asked: &'static str,
         graph: &'a DistGraph,
         wanted: &'a [Vec<WantedRow<K>>],
         row_bytes: usize,
@@ -45,7 +49,7 @@ impl<'a, K: Copy + PartialEq> RowRequests<'a, K> {
             requests
                 .extend(distinct.chunks(rows_at_once).map(|rows| RowRequest { peer, rows: rows.to_vec() }));
         }
-        Self { graph, requests, row_bytes }
+        Self { asked, graph, requests, row_bytes }
     }
 
     /// Returns the number of requested rows.
@@ -74,17 +78,23 @@ impl<'a, K: Copy + PartialEq> RowRequests<'a, K> {
         out: &mut [u8],
         mut on_rows: impl FnMut(&[&[WantedRow<K>]], &[u8]),
     ) -> Result<()> {
+        let (asked, row_bytes) = (self.asked, self.row_bytes);
         let mut n_received = vec![0; self.requests.len()];
         while let Some(event) = replies.next()? {
-            match event {
+            let (number, n_bytes) = match event {
                 ReplyEvent::Piece { number, start, bytes } => {
-                    let rows = self.requests[number].put(start, &bytes, self.row_bytes, out)?;
-                    on_rows(rows, &bytes);
-                    n_received[number] = start + bytes.len() as u64;
+                    let end = start as usize + bytes.len();
+                    let request = &self.requests[number];
+                    let rows = request.put(start as usize, &bytes, row_bytes, out);
+                    on_rows(rows.ok_or_else(|| request.bad(asked, end, row_bytes))?, &bytes);
+                    n_received[number] = end;
+                    continue;
                 }
-                ReplyEvent::End { number, .. } => {
-                    self.requests[number].check(n_received[number], self.row_bytes)?;
-                }
+                ReplyEvent::End { number, .. } => (number, n_received[number]),
+            };
+            let request = &self.requests[number];
+            if n_bytes != request.rows.len() * row_bytes {
+                return Err(request.bad(asked, n_bytes, row_bytes));
             }
         }
         Ok(())
@@ -93,52 +103,47 @@ impl<'a, K: Copy + PartialEq> RowRequests<'a, K> {
 
 impl<'a, K> RowRequest<'a, K> {
     /// Copies the rows of a chunk to their positions in the output. Returns the chunk's rows with their positions, and
-    /// [`Error::BadAnswer`] if the chunk does not consist of whole rows of this request.
+    /// `None` if the chunk does not consist of whole rows of this request.
     fn put(
         &self,
-        start: u64,
+        start: usize,
         bytes: &[u8],
         row_bytes: usize,
         out: &mut [u8],
-    ) -> Result<&[&'a [WantedRow<K>]]> {
-        let start = start as usize;
+    ) -> Option<&[&'a [WantedRow<K>]]> {
         let is_whole = start.is_multiple_of(row_bytes) && bytes.len().is_multiple_of(row_bytes);
-        let rows = self.rows.get(start / row_bytes..(start + bytes.len()) / row_bytes).filter(|_| is_whole);
-        let rows = rows.ok_or_else(|| self.bad(start + bytes.len(), row_bytes))?;
+        let rows =
+            self.rows.get(start / row_bytes..(start + bytes.len()) / row_bytes).filter(|_| is_whole)?;
         for (row, positions) in bytes.chunks_exact(row_bytes).zip(rows) {
             for (_, position) in *positions {
                 out[*position as usize * row_bytes..][..row_bytes].copy_from_slice(row);
             }
         }
-        Ok(rows)
+        Some(rows)
     }
 
-    fn check(&self, n_bytes: u64, row_bytes: usize) -> Result<()> {
-        match n_bytes as usize == self.rows.len() * row_bytes {
-            true => Ok(()),
-            false => Err(self.bad(n_bytes as usize, row_bytes)),
-        }
-    }
-
-    fn bad(&self, n_bytes: usize, row_bytes: usize) -> Error {
+    fn bad(&self, asked: &'static str, n_bytes: usize, row_bytes: usize) -> Error {
         let expected = format!("{} rows of {row_bytes} bytes, each in one chunk", self.rows.len());
-        self.peer.bad_answer("feature rows", expected, format!("{n_bytes} bytes"))
+        self.peer.bad_answer(asked, expected, format!("{n_bytes} bytes"))
     }
 }
 
-/// Sets the element type of the output and resizes it to `n_values` values, which the caller overwrites. Returns `None`
-/// if the element type is not supported.
-pub(crate) fn fit(out: &mut FeatureBuffer, row_type: FeatureDType, n_values: usize) -> Option<()> {
-    if out.dtype() != row_type {
-        *out = FeatureBuffer::empty(row_type);
+/// Sets the element type of the output and resizes it to `n_rows` rows, which the caller overwrites.
+///
+/// # Errors
+/// Returns [`Error::BadParts`] if the element type is not supported.
+pub(crate) fn fit(out: &mut FeatureBuffer, format: RowFormat, n_rows: usize) -> Result<()> {
+    if out.dtype() != format.dtype {
+        *out = FeatureBuffer::empty(format.dtype);
     }
+    let n_values = n_rows * format.dim;
     match out {
         FeatureBuffer::F32(values) => resize(values, n_values),
         FeatureBuffer::F16(values) => resize(values, n_values),
         FeatureBuffer::BF16(values) => resize(values, n_values),
-        _ => return None,
+        other => return Err(unknown(other.dtype())),
     }
-    Some(())
+    Ok(())
 }
 
 /// Resizes a vector whose values the caller overwrites. A new allocation is zeroed by the system, not value by value.
@@ -149,12 +154,19 @@ fn resize<T: Zeroable + Clone>(values: &mut Vec<T>, n: usize) {
     }
 }
 
-/// Returns the bytes of gathered rows, or `None` if the element type is not supported.
-pub(crate) fn bytes_mut(rows: &mut FeatureBuffer) -> Option<&mut [u8]> {
+/// Returns the bytes of gathered rows.
+///
+/// # Errors
+/// Returns [`Error::BadParts`] if the element type is not supported.
+pub(crate) fn bytes_mut(rows: &mut FeatureBuffer) -> Result<&mut [u8]> {
     match rows {
-        FeatureBuffer::F32(values) => Some(bytemuck::cast_slice_mut(values)),
-        FeatureBuffer::F16(values) => Some(bytemuck::cast_slice_mut(values)),
-        FeatureBuffer::BF16(values) => Some(bytemuck::cast_slice_mut(values)),
-        _ => None,
+        FeatureBuffer::F32(values) => Ok(bytemuck::cast_slice_mut(values)),
+        FeatureBuffer::F16(values) => Ok(bytemuck::cast_slice_mut(values)),
+        FeatureBuffer::BF16(values) => Ok(bytemuck::cast_slice_mut(values)),
+        other => Err(unknown(other.dtype())),
     }
+}
+
+fn unknown(dtype: FeatureDType) -> Error {
+    Error::BadParts { reason: format!("features of {dtype} are not supported") }
 }

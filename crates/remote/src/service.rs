@@ -3,6 +3,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use kiln_feature::{FeatureBuffer, FeatureDType};
+use kiln_graph::EdgeId;
 use kiln_partition::PartitionRow;
 use kiln_sample::Rule;
 use tonic::{Request, Response, Status};
@@ -183,10 +184,11 @@ impl Graph for Service {
     async fn gather_edges(&self, request: Request<GatherEdgesRequest>) -> Answer<Chunks> {
         let request = request.into_inner();
         self.renew(request.lease)?;
-        let edges = wire::edges(&request.edges).map_err(Status::invalid_argument)?;
-        self.responder.respond(request.edges.len(), move |held, response| {
+        let edges = wire::edges(&request.rows, &request.edges).map_err(Status::invalid_argument)?;
+        self.responder.respond(request.rows.len() + request.edges.len(), move |held, response| {
             let features = held.edge_features()?;
-            let positions = held.part.edge_positions(&edges)?;
+            let positions = edges.iter().map(|&(row, edge)| held.part.edge_position(row, edge));
+            let positions: Vec<EdgeId> = positions.collect::<std::result::Result<_, _>>()?;
             let format = (features.dim(), features.dtype());
             send_rows(&positions, format, response, |rows, out| Ok(features.gather(rows, out)?))
         })
@@ -352,15 +354,25 @@ mod tests {
         let edge_features = EdgeFeatures::new(vec![0.0; n_edges as usize], 1).unwrap();
         let with_rows = kiln_data::Dataset { edge_features: Some(edge_features), ..data.clone() };
         let too_many = vec![0_u64; MAX_EDGES + 1];
-        for (data, edges, expected) in [
-            (&with_rows, bytes_of(vec![0_u8; 9]), "edge ids must have 8 bytes each".to_owned()),
+        let rows = |n_rows: usize| bytes_of(vec![0_u32; n_rows]);
+        for (data, rows, edges, expected) in [
+            (&with_rows, rows(1), bytes_of(vec![0_u8; 9]), "edge ids must have 8 bytes each"),
+            (&with_rows, bytes_of(vec![0_u8; 5]), bytes_of(vec![0_u64]), "rows must have 4 bytes each"),
+            (&with_rows, rows(2), bytes_of(vec![0_u64]), "2 rows for 1 edges, expected one for each"),
             (
                 &with_rows,
+                rows(too_many.len()),
                 bytes_of(too_many),
-                "131073 edges in one request, expected at most 131072".to_owned(),
+                "131073 edges in one request, expected at most 131072",
             ),
-            (&with_rows, bytes_of(vec![0, n_edges]), format!("partition 0 has no edge {n_edges}")),
-            (&data, bytes_of(vec![0_u64]), "the partitions have no edge features".to_owned()),
+            (&with_rows, rows(2), bytes_of(vec![0, n_edges]), "row 0 of partition 0 has no edge 20"),
+            (
+                &with_rows,
+                bytes_of(vec![10_u32]),
+                bytes_of(vec![0_u64]),
+                "row 10 of partition 0 has no edge 0",
+            ),
+            (&data, rows(1), bytes_of(vec![0_u64]), "the partitions have no edge features"),
         ] {
             let token = Token::new("a-word-of-this-test").unwrap();
             let config = ServeConfig::new("127.0.0.1:0", token.clone());
@@ -372,12 +384,12 @@ mod tests {
                 let mut client = GraphClient::with_interceptor(channel, token);
                 let request = OpenRequest { protocol: PROTOCOL, partition_hash: String::new() };
                 let lease = client.open(request).await.unwrap().into_inner().lease.unwrap().id;
-                match client.gather_edges(GatherEdgesRequest { lease, edges }).await {
+                match client.gather_edges(GatherEdgesRequest { lease, rows, edges }).await {
                     Ok(mut response) => response.get_mut().message().await.unwrap_err(),
                     Err(status) => status,
                 }
             });
-            assert!(status.message().starts_with(&expected), "{status}");
+            assert!(status.message().contains(expected), "{status}");
             assert_eq!(status.code(), tonic::Code::InvalidArgument);
         }
     }

@@ -10,6 +10,7 @@ use kiln_graph::{Csc, EdgeId, NodeId, SharedArray};
 use kiln_partition::PartitionRow;
 use kiln_sample::{EdgeWeights, Fanout, Frontier, HopRequest, RngKey};
 
+use crate::edge_features::EdgeOfRow;
 use crate::edges::Edges;
 use crate::proto::{SampleRequest, Weights};
 use crate::{MAX_EDGES, MAX_EXCLUDED};
@@ -46,16 +47,20 @@ pub(crate) fn rows(bytes: &[u8]) -> Option<Vec<PartitionRow>> {
     bytes.len().is_multiple_of(size_of::<PartitionRow>()).then(|| pod_collect_to_vec(bytes))
 }
 
-/// Decodes edge ids. The error is a message if there are more than [`MAX_EDGES`] or the last one is incomplete.
-pub(crate) fn edges(bytes: &[u8]) -> Result<Vec<EdgeId>, String> {
-    if !bytes.len().is_multiple_of(size_of::<EdgeId>()) {
+/// Decodes edges and the rows of their destinations. The error is a message if they differ in number, if there are more
+/// than [`MAX_EDGES`], or if the last one is incomplete.
+pub(crate) fn edges(rows: &[u8], edges: &[u8]) -> Result<Vec<EdgeOfRow>, String> {
+    let rows = self::rows(rows).ok_or("rows must have 4 bytes each")?;
+    if !edges.len().is_multiple_of(size_of::<EdgeId>()) {
         return Err("edge ids must have 8 bytes each".to_owned());
     }
-    match bytes.len() / size_of::<EdgeId>() {
-        n_edges if MAX_EDGES < n_edges => {
+    let (n_rows, n_edges) = (rows.len(), edges.len() / size_of::<EdgeId>());
+    match n_edges {
+        _ if n_rows != n_edges => Err(format!("{n_rows} rows for {n_edges} edges, expected one for each")),
+        _ if MAX_EDGES < n_edges => {
             Err(format!("{n_edges} edges in one request, expected at most {MAX_EDGES}"))
         }
-        _ => Ok(pod_collect_to_vec(bytes)),
+        _ => Ok(rows.into_iter().zip(pod_collect_to_vec::<u8, EdgeId>(edges)).collect()),
     }
 }
 

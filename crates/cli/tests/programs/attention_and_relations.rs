@@ -144,8 +144,14 @@ fn partitions_train_the_weights_of_the_whole_graph_and_predict_like_it() {
     succeeds(&["data", "partition", &set, "--parts", "2", "--add-self-loops", "--out", &looped]);
     let typed = [&looped, &looped, &typed, &typed];
     let of_types = MODELS.into_iter().zip(typed).map(|((name, model), parts)| (name, model, &set, parts));
-    let of_features = ("gine-features", "--model gine --residual", &featured, &of_featured);
-    for (name, model, set, parts) in of_types.chain([of_features]) {
+    let of_features = [
+        ("gine-features", "--model gine --residual"),
+        // Models that do not read the features.
+        ("gine-types-of-featured", "--model gine --edge-input types"),
+        ("sage-of-featured", "--model sage"),
+    ]
+    .map(|(name, model)| (name, model, &featured, &of_featured));
+    for (name, model, set, parts) in of_types.chain(of_features) {
         let flags = format!("{model} --batch-size 32 --ranks 2 --epochs 1");
         let whole = run(root, &format!("--data {set} {flags}"), &format!("{name}-whole"));
         let servers = Server::all(Path::new(parts), 2);
@@ -226,6 +232,14 @@ fn links_of_partitions_with_self_loops_train_the_weights_of_the_whole_graph() {
         let of_parts = run(root, &of_parts, &format!("{name}-parts"));
         assert_eq!(of_parts.weights_hash, whole.weights_hash, "{name}");
     }
+    // Servers leave out the edges of a batch's links, and the others have remote rows.
+    let flags = "--task link --embedding 8 --epochs 1 --model gine";
+    let two = path("two-of-featured");
+    succeeds(&["data", "partition", &featured_split, "--parts", "2", "--out", &two]);
+    let servers = Server::all(Path::new(&two), 2);
+    let of_servers = format!("{flags} --data {featured_split} {}", Server::flags(&servers));
+    let of_servers = run(root, &of_servers, "gine-features-servers");
+    assert_eq!(of_servers.weights_hash, Learned::of(&root.join("gine-features")).weights_hash);
 }
 
 #[test]
@@ -256,6 +270,10 @@ fn errors_name_the_flag_and_the_unsuitable_data() {
         ),
         ("--data mutag --model gat", "use gin or simplified for graphs"),
         ("--data mutag --heads 2", "--heads does not apply to training on graphs"),
+        (
+            &format!("{} --model gine --edge-input features", of_parts(&parts)),
+            "--model gine needs data with edge features",
+        ),
         (&format!("{} --model gcn", of_parts(&parts)), "--model gcn normalises over the whole graph"),
         (
             &format!("{} --model gat", of_parts(&parts)),

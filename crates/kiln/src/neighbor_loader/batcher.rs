@@ -69,10 +69,10 @@ impl NeighborLoader {
             #[cfg(feature = "grpc")]
             Source::Partitioned(_) if !self.edge_features => Ok(None),
             #[cfg(feature = "grpc")]
-            Source::Partitioned(joined) => match &joined.edge_features {
-                Some(features) => Ok(Some(features.clone())),
-                None => Err(Error::DataWithoutEdgeFeatures),
-            },
+            Source::Partitioned(joined) => {
+                let features = joined.edge_features.clone().ok_or(kiln_remote::Error::NoEdgeFeatures)?;
+                Ok(Some(features))
+            }
         }
     }
 

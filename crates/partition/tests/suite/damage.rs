@@ -4,8 +4,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use kiln_graph::NodeId;
-use kiln_partition::{Error, Part};
+use kiln_graph::{EdgeId, NodeId};
+use kiln_partition::{Error, Part, PartitionRow};
 use kiln_store::npy::{self, Element};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
@@ -117,6 +117,28 @@ fn graph_by_node_rejects_damaged_rows() {
     assert!(error.contains("old_ids.npy: partition book: the node of row 1 is 4"), "{error}");
     let error = damaged("indptr.npy", npy::write(&[0_u64, 3, 2], &[3]));
     assert!(error.contains("indptr.npy: invalid indptr at node 1: 3 is followed by 2"), "{error}");
+}
+
+/// Features of edges are found through arrays that opening does not check.
+#[test]
+fn edge_position_rejects_damaged_rows() {
+    let damaged = |name: &str, bytes: Vec<u8>, edge: u64| {
+        let (_root, folder) = six_nodes(Stored::F32);
+        fs::write(folder.join(name), bytes).unwrap();
+        let part = Part::open(&folder).unwrap();
+        part.edge_position(PartitionRow(1), EdgeId(edge)).unwrap_err().to_string()
+    };
+    // The row has the edges 4 and 5 at the positions 0 and 1.
+    for (name, values, edge) in [
+        ("first_edges.npy", vec![0_u64, u64::MAX], 4),
+        ("first_edges.npy", vec![0, 5], 4),
+        ("indptr.npy", vec![0, 1, 2], 5),
+        ("indptr.npy", vec![0, u64::MAX, 2], 5),
+    ] {
+        let error = damaged(name, npy::write(&values, &[values.len()]), edge);
+        let expected = format!("first_edges.npy: row 1 of partition 0 has no edge {edge}: ");
+        assert!(error.contains(&expected), "{name} {values:?}: {error}");
+    }
 }
 
 /// The partition has the nodes 0 and 3, the edges 3 -> 3 and 4 -> 3, and caches the row of the remote node 4.

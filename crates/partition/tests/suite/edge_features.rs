@@ -4,7 +4,7 @@
 use kiln_data::Dataset;
 use kiln_feature::{EdgeFeatures, FeatureBuffer};
 use kiln_graph::{EdgeId, NodeId};
-use kiln_partition::{Error, Method, Part, PartitionBook, PartitionMeta, write_parts};
+use kiln_partition::{Error, Method, Part, PartitionBook, PartitionMeta, PartitionRow, write_parts};
 use kiln_testkit::CooGraph;
 
 use crate::common::{Stored, set};
@@ -16,14 +16,21 @@ pub(crate) fn check_edge_features(part: &Part, data: &Dataset, own: &[NodeId]) {
         (first..first + data.graph.in_degree(*node)).map(EdgeId)
     };
     let ids: Vec<EdgeId> = own.iter().flat_map(ids_into).collect();
-    let positions: Vec<EdgeId> = (0..ids.len() as u64).map(EdgeId).collect();
-    assert_eq!(part.edge_positions(&ids).unwrap(), positions);
-    let backwards = |edges: &[EdgeId]| edges.iter().rev().copied().collect::<Vec<_>>();
-    assert_eq!(part.edge_positions(&backwards(&ids)).unwrap(), backwards(&positions));
-    for edge in (0..=data.graph.n_edges()).map(EdgeId).filter(|edge| !ids.contains(edge)) {
-        let error = part.edge_positions(&[edge]).unwrap_err();
-        assert!(matches!(error, Error::UnknownEdge { edge: of, .. } if of == edge), "{error}");
+    let mut positions = Vec::new();
+    for (row, node) in (0..).map(PartitionRow).zip(own) {
+        let of_row: Vec<EdgeId> = ids_into(node).collect();
+        for edge in (0..=data.graph.n_edges()).chain([u64::MAX]).map(EdgeId) {
+            match part.edge_position(row, edge) {
+                Ok(position) => positions.push(position),
+                Err(Error::UnknownEdge { edge: of, row: at, .. }) => {
+                    assert!((of, at) == (edge, row) && !of_row.contains(&edge));
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
     }
+    assert_eq!(positions, (0..ids.len() as u64).map(EdgeId).collect::<Vec<_>>());
+    assert!(part.edge_position(PartitionRow(own.len() as u32), EdgeId(0)).is_err());
     let rows = |features: &Option<EdgeFeatures>, ids: &[EdgeId]| {
         let features = features.as_ref().unwrap();
         let mut rows = FeatureBuffer::empty(features.dtype());

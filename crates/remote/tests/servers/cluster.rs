@@ -87,11 +87,31 @@ pub(crate) fn parts(
     owner: impl Fn(u32) -> usize,
     cache: Option<&CacheConfig>,
 ) -> Vec<Arc<Part>> {
+    parts_of(data, data.hash().unwrap(), n_parts, owner, cache)
+}
+
+/// Same as [`parts`], but records `hash` as that of the data set.
+pub(crate) fn parts_with_hash(
+    data: &Dataset,
+    hash: &str,
+    n_parts: usize,
+    owner: impl Fn(u32) -> usize,
+) -> Vec<Arc<Part>> {
+    parts_of(data, hash.to_owned(), n_parts, owner, None)
+}
+
+fn parts_of(
+    data: &Dataset,
+    hash: String,
+    n_parts: usize,
+    owner: impl Fn(u32) -> usize,
+    cache: Option<&CacheConfig>,
+) -> Vec<Arc<Part>> {
     let owners: Vec<u16> = (0..data.graph.n_nodes() as u32).map(|node| owner(node) as u16).collect();
     let book = PartitionBook::from_parts(&owners, n_parts).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("parts");
-    let meta = PartitionMeta { hash: data.hash().unwrap(), method: Method::Random, n_cut_edges: 0 };
+    let meta = PartitionMeta { hash, method: Method::Random, n_cut_edges: 0 };
     write_parts(data, &book, &meta, cache, &out).unwrap();
     // Mapped files outlive the removed folder.
     (0..n_parts).map(|part| Arc::new(Part::open(part_dir(&out, part)).unwrap())).collect()

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use half::{bf16, f16};
 use kiln_data::Dataset;
 use kiln_feature::{EdgeFeatureStore, EdgeFeatures, FeatureArray, FeatureBuffer};
-use kiln_graph::{Block, BlockParts, EdgeId};
-use kiln_remote::{DistEdgeFeatureStore, DistGraph, DistNeighborSampler, Error, RuleRegistry};
+use kiln_graph::{Block, BlockParts, EdgeId, LocalId, NodeId};
+use kiln_remote::{ConnectConfig, DistEdgeFeatureStore, DistGraph, DistNeighborSampler, Error, RuleRegistry};
 use kiln_sample::{NeighborSampler, Rule, SampledBlocks, SamplerConfig};
 
-use crate::cluster::{Cluster, Link, addresses, config, hubs, parts, serve, wild};
+use crate::cluster::{Cluster, Link, addresses, config, hubs, parts, parts_with_hash, serve, wild};
 use crate::same::{FANOUTS, modes, sampled, ways};
 
 const DIM: usize = 5;
@@ -39,6 +39,22 @@ fn rows_of(store: &dyn EdgeFeatureStore, batches: &[SampledBlocks]) -> Vec<Featu
     batches.iter().flat_map(|sampled| &sampled.blocks).map(|block| of_block(block).unwrap()).collect()
 }
 
+/// Returns the number of edges into own nodes, and the number of those into other nodes, of which equal ones that follow
+/// each other count once.
+fn distinct_rows(batches: &[SampledBlocks], is_own: impl Fn(NodeId) -> bool) -> (u64, u64) {
+    let (mut n_own, mut n_remote) = (0, 0);
+    for block in batches.iter().flat_map(|sampled| &sampled.blocks) {
+        for (&node, bounds) in block.dsts().iter().zip(block.indptr().windows(2)) {
+            let edges = &block.edge_ids()[bounds[0] as usize..bounds[1] as usize];
+            match is_own(node) {
+                true => n_own += edges.len(),
+                false => n_remote += edges.chunk_by(|one, other| one == other).count(),
+            }
+        }
+    }
+    (n_own as u64, n_remote as u64)
+}
+
 #[test]
 fn rows_equal_those_of_the_whole_graph() {
     let data = hubs();
@@ -52,8 +68,6 @@ fn rows_equal_those_of_the_whole_graph() {
     let config = SamplerConfig::new(FANOUTS).with_rule(Rule::UniformWithReplacement);
     let whole = NeighborSampler::with_config(Arc::clone(&data.graph), config.clone()).unwrap();
     let batches = sampled(&whole);
-    let n_edges =
-        batches.iter().flat_map(|sampled| &sampled.blocks).map(Block::n_edges).sum::<usize>() as u64;
     for rows in types {
         let data = with_rows(data.clone(), rows);
         let expected = rows_of(data.edge_features.as_ref().unwrap(), &batches);
@@ -69,9 +83,8 @@ fn rows_equal_those_of_the_whole_graph() {
                 assert_eq!((store.dim(), store.n_edges()), (DIM, data.graph.n_edges()));
                 assert!(rows_of(&store, &batches) == expected, "{n_parts} partitions, local {own:?}");
                 let stats = cluster.graph.take_fetch_stats();
-                assert!(stats.own_edge_rows + stats.remote_edge_rows <= n_edges);
-                assert_eq!(stats.own_edge_rows == 0, own.is_none_or(|own| parts[own].graph.n_edges() == 0));
-                assert_eq!(stats.remote_edge_rows == 0, stats.own_edge_rows == n_edges);
+                let n_rows = distinct_rows(&batches, |node| Some(owner(node.0)) == own);
+                assert_eq!((stats.own_edge_rows, stats.remote_edge_rows), n_rows);
                 assert!(store.as_edge_features().is_none());
             }
         }
@@ -106,37 +119,48 @@ fn partitions_without_edge_features_are_an_error() {
     assert!(matches!(error, Error::NoEdgeFeatures), "{error}");
 }
 
-/// A block of one destination, node 0, with these edges.
-fn block_with(edges: &[u64]) -> Block {
-    Block::new(BlockParts {
-        srcs: vec![kiln_graph::NodeId(0)],
-        indptr: vec![0, edges.len() as u32],
-        indices: vec![kiln_graph::LocalId(0); edges.len()],
-        edge_ids: edges.iter().copied().map(EdgeId).collect(),
-        weights: None,
-        edge_types: None,
-    })
-}
-
 /// A block of another graph has edges that its destinations do not have.
 #[test]
-fn edges_of_another_partition_are_an_error() {
+fn edges_of_other_destinations_are_an_error() {
     let data = with_edge_features();
     let parts = parts(&data, 2, |node| node as usize % 2, None);
-    let of_node_1 = data.graph.first_edge(kiln_graph::NodeId(1)).0;
+    // Node 0 has edges, and so has node 2, the next row of its partition.
+    let of_node_2 = data.graph.first_edge(NodeId(2)).0;
     let servers = [serve(&parts[0]), serve(&parts[1])];
+    let block_with = |edges: &[u64]| {
+        Block::new(BlockParts {
+            srcs: vec![NodeId(0)],
+            indptr: vec![0, edges.len() as u32],
+            indices: vec![LocalId(0); edges.len()],
+            edge_ids: edges.iter().copied().map(EdgeId).collect(),
+            weights: None,
+            edge_types: None,
+        })
+    };
     for own in [None, Some(Arc::clone(&parts[0]))] {
-        let connect = kiln_remote::ConnectConfig { own: own.clone(), ..config(addresses(&servers)) };
+        let connect = ConnectConfig { own, ..config(addresses(&servers)) };
         let store = DistEdgeFeatureStore::new(Arc::new(DistGraph::connect(connect).unwrap())).unwrap();
-        for edge in [of_node_1, u64::MAX] {
-            let error =
-                store.gather_block(&block_with(&[0, edge]), &mut FeatureBuffer::default()).unwrap_err();
-            let error = format!("{error:?}");
-            assert!(
-                error.contains("UnknownEdge") || error.contains(&format!("partition 0 has no edge {edge}")),
-                "{error}"
-            );
+        let gather = |edges: &[u64]| store.gather_block(&block_with(edges), &mut FeatureBuffer::default());
+        for edge in [of_node_2, u64::MAX] {
+            let error = format!("{:?}", gather(&[0, edge]).unwrap_err());
+            let told = format!("row 0 of partition 0 has no edge {edge}");
+            assert!(error.contains("UnknownEdge") || error.contains(&told), "{error}");
         }
-        store.gather_block(&block_with(&[0, 0]), &mut FeatureBuffer::default()).unwrap();
+        gather(&[0, 0]).unwrap();
     }
+}
+
+/// An older version of kiln wrote partitions of the same data without edge features.
+#[test]
+fn partitions_of_which_some_have_no_edge_features_are_an_error() {
+    let data = with_edge_features();
+    let of_owner = |data: &Dataset| parts_with_hash(data, "the-same", 2, |node| node as usize % 2);
+    let old = of_owner(&Dataset { edge_features: None, ..data.clone() });
+    let servers = [serve(&old[0]), serve(&of_owner(&data)[1])];
+    let error = DistGraph::connect(config(addresses(&servers))).unwrap_err().to_string();
+    assert!(
+        error.contains("partition 1") && error.contains("features of another form than partition 0"),
+        "{error}"
+    );
+    assert!(error.contains("partition the data set again"), "{error}");
 }
