@@ -212,13 +212,20 @@ impl FeatureArray {
     /// Implements [`FeatureStore::gather_bytes`](crate::FeatureStore::gather_bytes) for rows of `dim` columns.
     pub(crate) fn gather_bytes(&self, dim: usize, ids: &[NodeId], out: &mut [u8]) -> Result<()> {
         check_ids(ids, self.n_values() / dim)?;
-        let ids: &[u32] = bytemuck::cast_slice(ids);
+        self.copy_rows_to(dim, bytemuck::cast_slice::<_, u32>(ids), out);
+        Ok(())
+    }
+
+    /// Copies rows of `dim` columns to memory that is not a vector.
+    ///
+    /// # Panics
+    /// Panics if an id is out of range, or if `out` has another size than the rows.
+    pub(crate) fn copy_rows_to<I: RowId>(&self, dim: usize, ids: &[I], out: &mut [u8]) {
         match self {
             Self::F32(rows) => copy_rows_to(rows, dim, ids, out),
             Self::F16(rows) => copy_rows_to(rows, dim, ids, out),
             Self::BF16(rows) => copy_rows_to(rows, dim, ids, out),
         }
-        Ok(())
     }
 }
 

@@ -59,12 +59,32 @@ impl EdgeFeatures {
     /// Returns [`Error::EdgeOutOfRange`] if an id is not below the number of rows; the content of `out` is then
     /// unspecified.
     pub fn gather(&self, ids: &[EdgeId], out: &mut FeatureBuffer) -> Result<()> {
-        let n_rows = self.n_edges();
-        if let Some(&edge) = ids.iter().find(|edge| n_rows <= edge.0) {
-            return Err(Error::EdgeOutOfRange { edge, n_rows });
-        }
+        self.check_ids(ids)?;
         self.rows().copy_rows(self.dim(), bytemuck::cast_slice::<_, u64>(ids), out);
         Ok(())
+    }
+
+    /// Writes the rows of `ids`, as [`EdgeFeatures::gather`] does, to memory of the caller that need not be a vector. The
+    /// values are in the byte order of this machine. `out` is overwritten and may have any alignment.
+    ///
+    /// # Errors
+    /// Returns the errors of [`EdgeFeatures::gather`].
+    ///
+    /// # Panics
+    /// Panics if `out` has another size than `ids.len()` rows.
+    pub fn gather_bytes(&self, ids: &[EdgeId], out: &mut [u8]) -> Result<()> {
+        self.check_ids(ids)?;
+        self.rows().copy_rows_to(self.dim(), bytemuck::cast_slice::<_, u64>(ids), out);
+        Ok(())
+    }
+
+    /// Returns an error for the first id without a row.
+    fn check_ids(&self, ids: &[EdgeId]) -> Result<()> {
+        let n_rows = self.n_edges();
+        match ids.iter().find(|edge| n_rows <= edge.0) {
+            Some(&edge) => Err(Error::EdgeOutOfRange { edge, n_rows }),
+            None => Ok(()),
+        }
     }
 
     /// Returns the same rows in memory: mapped rows are read and copied, owned rows are shared.

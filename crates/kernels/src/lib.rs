@@ -44,9 +44,11 @@ pub use device::graphs::{DeviceGraphs, DeviceRows, DeviceSegments};
 pub use device::list::{DeviceInfo, list_devices};
 pub use device::read::to_vec_f32;
 pub use device::rows::{gather_features, upload_features};
+pub use sampling::edge_features::DeviceEdgeFeatures;
 pub use sampling::graph::DeviceGraph;
 pub use sampling::graph_mode::GraphMode;
-pub use sampling::sampler::{DeviceSampledBlocks, DeviceSampler};
+pub use sampling::sample::{DeviceSample, DeviceSampledBlocks};
+pub use sampling::sampler::DeviceSampler;
 pub use smoke::smoke_test;
 
 /// The example of the README, compiled and run as a test.

@@ -7,7 +7,7 @@ use std::sync::{Arc, Once};
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 #[cfg(feature = "cube")]
 use burn_cubecl::CubeBackend;
-use kiln_feature::FeatureStore;
+use kiln_feature::{EdgeFeatures, FeatureStore};
 use kiln_graph::{Block, BlockParts, EdgeId, LocalId, NodeId, TransposedBlock};
 
 use crate::counts;
@@ -17,6 +17,8 @@ use crate::device::error::UploadError;
 use crate::device::features::DeviceFeatures;
 use crate::device::read::{read_i64, to_vec_f32};
 use crate::ops::MatmulPrecision;
+use crate::sampling::edge_features::DeviceEdgeFeatures;
+use crate::sampling::graph::DeviceGraph;
 
 pub mod reference;
 
@@ -62,6 +64,23 @@ pub fn features_in_parts(
     device: &Device,
 ) -> Result<DeviceFeatures, UploadError> {
     DeviceFeatures::hottest_in_parts(source, hotness, n_bytes, part_bytes, device)
+}
+
+/// Same as [`DeviceEdgeFeatures::new`], but splits the table into parts of at most `part_bytes` bytes.
+///
+/// # Errors
+/// Same as [`DeviceEdgeFeatures::new`].
+pub fn edge_features_in_parts(
+    features: EdgeFeatures,
+    part_bytes: u64,
+    graph: &DeviceGraph,
+) -> Result<DeviceEdgeFeatures, UploadError> {
+    DeviceEdgeFeatures::in_parts(features, part_bytes, graph)
+}
+
+/// Returns the number of parts of a table of edge features. Rows on the host are one part.
+pub fn n_parts_of_edges(features: &DeviceEdgeFeatures) -> usize {
+    features.n_parts()
 }
 
 /// Returns the number of parts of a table of feature rows. On the CPU, where there is no table, it is 1.

@@ -12,6 +12,10 @@ fn gathers_rows_in_the_order_of_the_ids_and_keeps_their_element_type() {
     let mut rows = FeatureBuffer::default();
     features.gather(&[EdgeId(3), EdgeId(0), EdgeId(3)], &mut rows).unwrap();
     assert_eq!(rows.dtype(), FeatureDType::F16);
+    // Memory that is not a vector may have any alignment.
+    let mut bytes = [0; 13];
+    features.gather_bytes(&[EdgeId(3), EdgeId(0), EdgeId(3)], &mut bytes[1..]).unwrap();
+    assert_eq!(&bytes[1..], rows.as_bytes());
     assert_eq!(rows.into_f32(), [3.0, 3.5, 0.0, 0.5, 3.0, 3.5]);
     let mut copied = FeatureBuffer::default();
     features.in_memory().gather(&[EdgeId(1)], &mut copied).unwrap();
@@ -27,6 +31,7 @@ fn an_edge_without_a_row_is_an_error() {
             matches!(error, Error::EdgeOutOfRange { edge: EdgeId(found), n_rows: 2 } if found == edge),
             "{error}"
         );
+        features.gather_bytes(&[EdgeId(edge)], &mut [0; 4]).unwrap_err();
     }
     assert!(matches!(EdgeFeatures::new(vec![1.0, 2.0, 3.0], 2).unwrap_err(), Error::PartialRow { .. }));
 }

@@ -1,9 +1,11 @@
-//! Gathers feature rows from a table in the device's memory, which contains all rows or some of them.
+//! Gathers feature rows from a table in the device's memory, which contains all rows or, for nodes, some of them.
 //!
 //! ```text
-//! out[i] = rows[slots[nodes[i]]]    if that row is on the device, otherwise the row that the host sent for it
+//! out[i] = rows[ids[i]]             if all rows are on the device
+//! out[i] = rows[slots[ids[i]]]      if that row is on the device, otherwise the row that the host sent for it
 //! ```
 //!
+//! * *Ids.* Nodes have ids of 32 bits, edges of 64. Positions have 64 bits where a table has more rows than 32 bits count.
 //! * *Contract.* `out` is f32 and overwritten; half-precision rows are widened exactly. The values are exactly those of
 //!   the source, whether a row was on the device or not.
 //! * *Layout.* A table that exceeds the device's largest allocation consists of parts of equally many rows, of which the
@@ -28,9 +30,7 @@ use crate::cube::launch::{self, Rows, launch_units};
 use crate::cube::scan::{Values, running_sums_of};
 use crate::cube::staging;
 use crate::device::error::UploadError;
-
-/// The name of a table in errors.
-const WHAT: &str = "the feature rows";
+use crate::device::row_source::{NodeRows, RowSource};
 
 /// The slot of a node whose row is not in the table.
 const MISSING: u32 = u32::MAX;
@@ -65,10 +65,10 @@ fn list_missing(nodes: &[u32], n_missing_before: &[u32], list: &mut [u32]) {
 }
 
 #[cube(launch, address_type = "dynamic")]
-fn gather<F: Float, N: Size>(
+fn gather<F: Float, I: Int, N: Size>(
     rows: &[Vector<F, N>],
     sent: &[Vector<F, N>],
-    nodes: &[u32],
+    ids: &[I],
     slots: &[u32],
     n_missing_before: &[u32],
     out: &mut [Vector<f32, N>],
@@ -78,23 +78,24 @@ fn gather<F: Float, N: Size>(
     #[comptime] has_all: bool,
     #[comptime] is_part: bool,
     #[define(F)] _dtype: ElemType,
+    #[define(I)] _id_type: ElemType,
 ) {
     if ABSOLUTE_POS >= out.len() {
         terminate!();
     }
     let row = ABSOLUTE_POS / width;
     let column = ABSOLUTE_POS % width;
-    let node = nodes[row] as usize;
+    let id = usize::cast_from(ids[row]);
     if comptime!(has_all) {
         if comptime!(is_part) {
-            if first <= node && node - first < n_rows {
-                out[ABSOLUTE_POS] = Vector::cast_from(rows[(node - first) * width + column]);
+            if first <= id && id - first < n_rows {
+                out[ABSOLUTE_POS] = Vector::cast_from(rows[(id - first) * width + column]);
             }
         } else {
-            out[ABSOLUTE_POS] = Vector::cast_from(rows[node * width + column]);
+            out[ABSOLUTE_POS] = Vector::cast_from(rows[id * width + column]);
         }
     } else {
-        let slot = slots[node];
+        let slot = slots[id];
         if comptime!(is_part) {
             let slot = slot as usize;
             if slot == MISSING as usize {
@@ -113,13 +114,14 @@ fn gather<F: Float, N: Size>(
     }
 }
 
-/// A table of rows, `[n_rows, dim]`, and the slot of each node in it.
+/// A table of rows of nodes or edges, `[n_rows, dim]`, and the slot of each node in it.
 #[derive(Debug)]
 pub(crate) struct FeatureRows {
-    /// The rows, in one or more parts. All parts except the last have the same number of rows.
-    parts: Vec<CubeTensor>,
+    /// The rows, in one or more parts, and the range of each part's rows in the table. All parts except the last have the
+    /// same number of rows.
+    parts: Vec<(Range<usize>, CubeTensor)>,
     /// For each node, the row of the table that has its features, or [`MISSING`], `[n_nodes]`. `None` if row `v` of the
-    /// table belongs to node `v`.
+    /// table belongs to the node or edge `v`.
     slots: Option<CubeTensor>,
     row_type: FeatureDType,
 }
@@ -137,14 +139,14 @@ impl FeatureRows {
     /// # Errors
     /// Returns [`UploadError::Features`] if the source fails, [`UploadError::OutOfMemory`] if the device cannot allocate
     /// the table, [`UploadError::TooLarge`] if it cannot allocate one row, and [`UploadError::Device`] if it fails.
-    pub(crate) fn all(
+    pub(crate) fn all<S: RowSource>(
         anchor: &CubeTensor,
-        source: &dyn FeatureStore,
+        source: &S,
         part_bytes: u64,
     ) -> Result<Self, UploadError> {
         let row_type = staging::sent_type(anchor, source.dtype());
-        let nodes = |range: Range<usize>| range.map(|row| NodeId(row as u32)).collect();
-        let parts = upload_rows(anchor, source, part_bytes, source.n_rows(), nodes)?;
+        let ids = |range: Range<usize>| range.map(S::id).collect();
+        let parts = upload_rows(anchor, source, part_bytes, source.n_rows(), ids)?;
         Ok(Self { parts, slots: None, row_type })
     }
 
@@ -159,7 +161,8 @@ impl FeatureRows {
         nodes: &[NodeId],
     ) -> Result<Self, UploadError> {
         let row_type = staging::sent_type(anchor, source.dtype());
-        let parts = upload_rows(anchor, source, part_bytes, nodes.len(), |range| nodes[range].to_vec())?;
+        let ids = |range: Range<usize>| nodes[range].to_vec();
+        let parts = upload_rows(anchor, &NodeRows(source), part_bytes, nodes.len(), ids)?;
         let mut slots = vec![MISSING; source.n_rows()];
         for (slot, node) in nodes.iter().enumerate() {
             slots[node.index()] = slot as u32;
@@ -170,7 +173,7 @@ impl FeatureRows {
 
     /// The number of rows in the table.
     pub(crate) fn n_rows(&self) -> usize {
-        self.parts.iter().map(|part| part.meta.shape()[0]).sum()
+        self.parts.iter().map(|(range, _)| range.len()).sum()
     }
 
     /// The number of parts of the table.
@@ -189,7 +192,7 @@ impl FeatureRows {
     ) -> kiln_feature::Result<Gathered> {
         let n_nodes = launch::length(nodes);
         let Some(slots) = self.slots.as_ref().filter(|_| 0 < n_nodes) else {
-            return Ok(Gathered { rows: self.launch(nodes, &self.parts[0], nodes, nodes), n_sent: 0 });
+            return Ok(Gathered { rows: self.gather_all(nodes), n_sent: 0 });
         };
         let address = launch::address(&[slots, nodes]);
         let n_missing_before = running_sums_of::<IsMissing>(nodes, n_nodes, address, || {
@@ -201,85 +204,93 @@ impl FeatureRows {
         launch_units!(list_missing, nodes, n_nodes, address, of_nodes, before, to);
         let [n_sent, list] = launch::read([&launch::values_from(&n_missing_before, n_nodes, 1), &list]);
         let n_sent = n_sent[0] as usize;
-        let sent = staging::gather(nodes, source, bytemuck::cast_slice(&list[..n_sent]))?;
+        let sent = staging::gather(nodes, &NodeRows(source), bytemuck::cast_slice(&list[..n_sent]))?;
         let sent = staging::upload(nodes, sent, source.dim(), self.row_type);
         Ok(Gathered { rows: self.launch(nodes, &sent, slots, &n_missing_before), n_sent })
     }
 
+    /// Gathers the rows of ids from a table with all rows, `[n] -> [n, dim]`.
+    pub(crate) fn gather_all(&self, ids: &CubeTensor) -> CubeTensor {
+        // The kernel reads no other row and no slot.
+        self.launch(ids, &self.parts[0].1, ids, ids)
+    }
+
     fn launch(
         &self,
-        nodes: &CubeTensor,
+        ids: &CubeTensor,
         sent: &CubeTensor,
         slots: &CubeTensor,
         n_missing_before: &CubeTensor,
     ) -> CubeTensor {
-        let (n_nodes, width) = (launch::length(nodes), self.parts[0].meta.shape()[1]);
-        let out = Rows::new(nodes, n_nodes, width, DType::F32);
-        if n_nodes == 0 {
+        let (n_ids, width) = (launch::length(ids), self.parts[0].1.meta.shape()[1]);
+        let out = Rows::new(ids, n_ids, width, DType::F32);
+        if n_ids == 0 {
             return out.into_tensor();
         }
-        let mut first = 0;
-        for part in &self.parts {
+        // Positions in the table are compared with the ranges of its parts, whatever the size of a part.
+        let positions =
+            AddressType::from_len(self.parts.iter().map(|(range, _)| range.end).max().unwrap_or(0));
+        for (range, part) in &self.parts {
             let rows = Rows::of(part.clone());
             let vector_size = rows.vector_size(&[width]).min(out.vector_size(&[width]));
             launch_units!(
                 gather,
-                nodes,
-                n_nodes * width / vector_size,
-                launch::address(&[rows.tensor(), sent, out.tensor()]),
+                ids,
+                n_ids * width / vector_size,
+                launch::address(&[rows.tensor(), sent, out.tensor()]).max(positions),
                 vector_size,
                 rows.buffer(vector_size),
                 launch::vectors(sent, vector_size),
-                launch::buffer(nodes),
+                launch::buffer(ids),
                 launch::buffer(slots),
                 launch::buffer(n_missing_before),
                 out.buffer(vector_size),
                 width / vector_size,
-                first,
-                rows.n_rows(),
+                range.start,
+                range.len(),
                 self.slots.is_none(),
                 1 < self.parts.len(),
-                launch::element(rows.tensor())
+                launch::element(rows.tensor()),
+                launch::id_type(ids)
             );
-            first += rows.n_rows();
         }
         out.into_tensor()
     }
 }
 
 /// Returns the number of bytes that a row occupies on the device.
-pub(crate) fn row_bytes(anchor: &CubeTensor, source: &dyn FeatureStore) -> usize {
+pub(crate) fn row_bytes<S: RowSource>(anchor: &CubeTensor, source: &S) -> usize {
     source.dim() * staging::sent_type(anchor, source.dtype()).bytes()
 }
 
-/// Allocates a table and copies rows to it. `nodes` returns the nodes of a range of rows. A part has at most `part_bytes`
+/// Allocates a table and copies rows to it. `ids` returns the ids of a range of rows. A part has at most `part_bytes`
 /// bytes.
-fn upload_rows(
+fn upload_rows<S: RowSource>(
     anchor: &CubeTensor,
-    source: &dyn FeatureStore,
+    source: &S,
     part_bytes: u64,
     n_rows: usize,
-    nodes: impl Fn(Range<usize>) -> Vec<NodeId>,
-) -> Result<Vec<CubeTensor>, UploadError> {
+    ids: impl Fn(Range<usize>) -> Vec<S::Id>,
+) -> Result<Vec<(Range<usize>, CubeTensor)>, UploadError> {
     let row_bytes = row_bytes(anchor, source);
     let memory = &anchor.client.properties().memory;
     // The device rounds the size of an allocation up to the alignment.
     let most = (memory.max_page_size - memory.max_page_size % memory.alignment).min(part_bytes);
     let rows_per_part = (most / row_bytes as u64) as usize;
     if rows_per_part == 0 && 0 < n_rows {
-        return Err(UploadError::TooLarge { what: WHAT, n_bytes: row_bytes as u64, most });
+        return Err(UploadError::TooLarge { what: S::TABLE, n_bytes: row_bytes as u64, most });
     }
     let parts = allocate(anchor, source, part_ranges(n_rows, rows_per_part))?;
     // The host holds at most one piece of the rows. Each piece has an even number of rows, so that pieces of half
-    // precision begin at multiples of 4 bytes.
-    let rows_a_piece = (launch::PIECE_BYTES / row_bytes).next_multiple_of(2);
+    // precision begin at multiples of 4 bytes. The ids of a piece are not larger than a piece.
+    let rows_a_piece = (launch::PIECE_BYTES / row_bytes.max(size_of::<S::Id>())).next_multiple_of(2);
     for (range, part) in &parts {
         let pieces = range.clone().step_by(rows_a_piece).map(|first| {
-            Ok(staging::gather(anchor, source, &nodes(first..(first + rows_a_piece).min(range.end)))?)
+            Ok(staging::gather(anchor, source, &ids(first..(first + rows_a_piece).min(range.end)))?)
         });
-        launch::fill(part, WHAT, pieces)?;
+        launch::fill(part, S::TABLE, pieces)?;
     }
-    Ok(parts.into_iter().map(|(_, part)| part).collect())
+    Ok(parts)
 }
 
 /// Returns the rows of each part: one part at least, all with the same number of rows except the last, and as few as
@@ -296,14 +307,14 @@ fn part_ranges(n_rows: usize, most_rows: usize) -> Vec<Range<usize>> {
 ///
 /// # Errors
 /// Returns [`UploadError::OutOfMemory`] if the device has less memory, or if an allocation fails.
-fn allocate(
+fn allocate<S: RowSource>(
     anchor: &CubeTensor,
-    source: &dyn FeatureStore,
+    source: &S,
     ranges: Vec<Range<usize>>,
 ) -> Result<Vec<(Range<usize>, CubeTensor)>, UploadError> {
     let n_rows: usize = ranges.iter().map(ExactSizeIterator::len).sum();
     let n_bytes = n_rows as u64 * row_bytes(anchor, source) as u64;
-    let out_of_memory = |reason| UploadError::OutOfMemory { what: WHAT, n_bytes, reason };
+    let out_of_memory = |reason| UploadError::OutOfMemory { what: S::TABLE, n_bytes, reason };
     if let Some(most) = anchor.client.properties().memory.max_memory()
         && most < n_bytes
     {
@@ -347,5 +358,29 @@ mod tests {
             assert_eq!(rows, (0..n_rows).collect::<Vec<_>>());
             assert!(parts.iter().all(|part| !part.is_empty() && part.len() <= most_rows), "{parts:?}");
         }
+    }
+
+    /// The ids of edges have 64 bits. The test builds a table of four billion rows of which it needs only the last ones.
+    #[cfg(feature = "cube-cpu")]
+    #[test]
+    fn gathers_rows_behind_the_range_of_32_bits() {
+        let anchor =
+            launch::anchor(&burn::tensor::Device::cpu()).expect("the device should run CubeCL kernels");
+        let wide = 1_usize << 32;
+        let part = |range: Range<usize>| {
+            let rows: Vec<f32> =
+                range.clone().flat_map(|row| [row as u8, (row >> 30) as u8]).map(f32::from).collect();
+            let CubeTensor { handle, client, device, .. } = launch::upload_as(&anchor, &rows, DType::F32);
+            let shape = Shape::new([range.len(), 2]);
+            (range, CubeTensor::new_contiguous(client, device, shape, handle, DType::F32))
+        };
+        let parts = vec![part(0..3), part(wide - 2..wide + 1), part(wide + 1..wide + 4)];
+        let table = FeatureRows { parts, slots: None, row_type: FeatureDType::F32 };
+        let ids = [wide + 3, 1, wide - 1, wide, wide + 1, 2, wide - 2].map(|id| id as i64);
+        let rows = table.gather_all(&launch::upload_as(&anchor, &ids, DType::I64));
+        let expected: Vec<f32> =
+            ids.iter().flat_map(|&id| [id as u8, (id >> 30) as u8]).map(f32::from).collect();
+        let [got] = launch::read([&rows]);
+        assert_eq!(got.into_iter().map(f32::from_bits).collect::<Vec<_>>(), expected);
     }
 }

@@ -169,6 +169,14 @@ pub(super) fn element(tensor: &CubeTensor) -> ElemType {
     }
 }
 
+/// The integer type of an array of ids as a kernel parameter: u32 for nodes, i64 for edges.
+pub(super) fn id_type(ids: &CubeTensor) -> ElemType {
+    match ids.dtype.size() {
+        8 => i64::elem_type_native(),
+        _ => u32::elem_type_native(),
+    }
+}
+
 /// Returns the number of values of an array.
 pub(super) fn length(array: &CubeTensor) -> usize {
     array.meta.num_elements()

@@ -11,10 +11,10 @@ use burn::tensor::{Bytes, DType, Device, FloatDType, Shape, Tensor};
 use burn_cubecl::CubeBackend;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::bytes::{AccessError, AccessPolicy, AllocationController, AllocationProperty};
-use kiln_feature::{FeatureBuffer, FeatureDType, FeatureStore};
-use kiln_graph::NodeId;
+use kiln_feature::{FeatureBuffer, FeatureDType};
 
 use crate::counts::count_upload;
+use crate::device::row_source::RowSource;
 
 /// The memory of bytes that were not allocated yet. CubeCL replaces such bytes by pinned memory of the same size:
 /// `Client::staging` allocates pinned memory for bytes, copies them there, and replaces them. This type has nothing to
@@ -81,26 +81,26 @@ pub(super) fn dtype(row_type: FeatureDType) -> DType {
     }
 }
 
-/// Gathers the rows of nodes for the device of a tensor, in the type [`sent_type`]. If they are sent as stored, the
-/// source writes them to pinned memory, without a copy in between.
+/// Gathers rows for the device of a tensor, in the type [`sent_type`]. If they are sent as stored, the source writes them
+/// to pinned memory, without a copy in between.
 ///
 /// # Errors
-/// Returns the errors of [`FeatureStore::gather`].
-pub(crate) fn gather<F: FeatureStore + ?Sized>(
+/// Returns the errors of the source.
+pub(crate) fn gather<S: RowSource>(
     like: &CubeTensor,
-    source: &F,
-    nodes: &[NodeId],
+    source: &S,
+    ids: &[S::Id],
 ) -> kiln_feature::Result<Bytes> {
     let (stored, sent) = (source.dtype(), sent_type(like, source.dtype()));
-    let n_bytes = nodes.len() * source.dim() * stored.bytes();
+    let n_bytes = ids.len() * source.dim() * stored.bytes();
     if stored == sent
         && let Some(mut bytes) = pinned(like, n_bytes)
     {
-        source.gather_bytes(nodes, &mut bytes)?;
+        source.gather_bytes(ids, &mut bytes)?;
         return Ok(counted(bytes));
     }
     let mut rows = FeatureBuffer::empty(stored);
-    source.gather(nodes, &mut rows)?;
+    source.gather(ids, &mut rows)?;
     Ok(counted(bytes_of(rows, sent)))
 }
 

@@ -82,6 +82,16 @@ pub enum UploadError {
         /// The length of the hotness array.
         got: usize,
     },
+    /// The edge features do not have one row per edge of the graph.
+    #[error(
+        "the edge features have {n_rows} rows, expected one for each of the {n_edges} edges of the graph"
+    )]
+    EdgeFeatureRows {
+        /// The number of feature rows.
+        n_rows: u64,
+        /// The number of edges of the graph.
+        n_edges: u64,
+    },
     /// The device does not have the memory for a table.
     #[error("{what} need {n_bytes} bytes, but {reason}: cache fewer feature rows, or keep them on the host")]
     OutOfMemory {

@@ -13,6 +13,9 @@ use crate::cube::launch::anchor;
 use crate::device::devices::run_on_load_stream;
 use crate::device::error::UploadError;
 use crate::device::read::read_i64;
+use crate::device::row_source::NodeRows;
+#[cfg(feature = "cube")]
+use crate::device::row_source::RowSource;
 use crate::device::rows::gather_features;
 
 /// Feature rows in a device's memory: all of them, or a static cache of the hottest. The host sends the missing rows of
@@ -31,7 +34,7 @@ pub struct DeviceFeatures {
 
 /// The memory that holds the rows.
 #[derive(Debug)]
-enum Place {
+pub(crate) enum Place {
     Host,
     #[cfg(feature = "cube")]
     Cube(Box<FeatureRows>),
@@ -95,7 +98,7 @@ impl DeviceFeatures {
         device: &Device,
     ) -> Result<Self, UploadError> {
         let device = device.clone().inner();
-        let place = Place::all(&source, part_bytes, &device)?;
+        let place = Place::all(&NodeRows(&*source), part_bytes, &device)?;
         Ok(Self { source, place, device, n_rows: AtomicU64::new(0), n_hits: AtomicU64::new(0) })
     }
 
@@ -142,11 +145,7 @@ impl DeviceFeatures {
 
     /// The number of parts of the table in the device's memory.
     pub(crate) fn n_parts(&self) -> usize {
-        match &self.place {
-            Place::Host => 1,
-            #[cfg(feature = "cube")]
-            Place::Cube(rows) => rows.n_parts(),
-        }
+        self.place.n_parts()
     }
 
     /// Gathers the rows of nodes as f32, `[n] -> [n, dim]`. The ids are u32 on the device, such as those of
@@ -192,8 +191,16 @@ impl DeviceFeatures {
 }
 
 impl Place {
+    pub(crate) fn n_parts(&self) -> usize {
+        match self {
+            Self::Host => 1,
+            #[cfg(feature = "cube")]
+            Self::Cube(rows) => rows.n_parts(),
+        }
+    }
+
     #[cfg(not(feature = "cube"))]
-    fn all(_: &Arc<dyn FeatureStore>, _: u64, _: &Device) -> Result<Self, UploadError> {
+    pub(crate) fn all<S>(_: &S, _: u64, _: &Device) -> Result<Self, UploadError> {
         Ok(Self::Host)
     }
 
@@ -207,11 +214,16 @@ impl Place {
         Ok(Self::Host)
     }
 
+    /// Copies all rows of nodes or edges to a device. On the CPU, they stay where they are.
     #[cfg(feature = "cube")]
-    fn all(source: &Arc<dyn FeatureStore>, part_bytes: u64, device: &Device) -> Result<Self, UploadError> {
+    pub(crate) fn all<S: RowSource + Sync>(
+        source: &S,
+        part_bytes: u64,
+        device: &Device,
+    ) -> Result<Self, UploadError> {
         let Some(anchor) = anchor(device) else { return Ok(Self::Host) };
         Ok(Self::Cube(Box::new(run_on_load_stream(device, || {
-            FeatureRows::all(&anchor, &**source, part_bytes)
+            FeatureRows::all(&anchor, source, part_bytes)
         })??)))
     }
 
@@ -233,7 +245,7 @@ impl Place {
 fn row_bytes(source: &Arc<dyn FeatureStore>, device: &Device) -> usize {
     #[cfg(feature = "cube")]
     if let Some(anchor) = anchor(device) {
-        return bytes_of_row(&anchor, &**source);
+        return bytes_of_row(&anchor, &NodeRows(&**source));
     }
     let _ = device;
     source.dim() * source.dtype().bytes()

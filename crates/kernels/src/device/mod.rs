@@ -11,4 +11,5 @@ pub(crate) mod features;
 pub(crate) mod graphs;
 pub(crate) mod list;
 pub(crate) mod read;
+pub(crate) mod row_source;
 pub(crate) mod rows;

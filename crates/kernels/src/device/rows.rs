@@ -6,6 +6,7 @@ use kiln_graph::NodeId;
 
 #[cfg(feature = "cube")]
 use crate::cube::{launch::anchor, staging};
+use crate::device::row_source::{NodeRows, RowSource};
 
 /// Gathers the rows of nodes from a store in the host's memory, and sends them to a device as f32, `[n, dim]`.
 ///
@@ -19,13 +20,22 @@ pub fn gather_features<F: FeatureStore + ?Sized>(
     nodes: &[NodeId],
     device: &Device,
 ) -> kiln_feature::Result<Tensor<2>> {
+    gather_rows(&NodeRows(source), nodes, device)
+}
+
+/// Implements [`gather_features`] for rows of nodes or edges.
+pub(crate) fn gather_rows<S: RowSource>(
+    source: &S,
+    ids: &[S::Id],
+    device: &Device,
+) -> kiln_feature::Result<Tensor<2>> {
     #[cfg(feature = "cube")]
     if let Some(anchor) = anchor(device) {
-        let rows = staging::gather(&anchor, source, nodes)?;
+        let rows = staging::gather(&anchor, source, ids)?;
         return Ok(staging::widened(&anchor, rows, source.dim(), source.dtype()));
     }
     let mut rows = FeatureBuffer::empty(source.dtype());
-    source.gather(nodes, &mut rows)?;
+    source.gather(ids, &mut rows)?;
     Ok(on_cpu(rows, source.dim(), device))
 }
 

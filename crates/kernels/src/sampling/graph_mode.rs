@@ -11,9 +11,10 @@ pub enum GraphMode {
     /// Samples on the host.
     #[default]
     Host,
-    /// Samples on the compute device, from a copy of the graph in its memory.
+    /// Samples on the compute device, from a copy of the graph and its edge features in its memory.
     Device,
-    /// Samples on the compute device, to which the host sends the neighbour lists of each hop.
+    /// Samples on the compute device, to which the host sends the neighbour lists of each hop, and the edge features of
+    /// each batch.
     ZeroCopy,
 }
 

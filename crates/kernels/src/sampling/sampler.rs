@@ -1,9 +1,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use burn::tensor::{DType, Int, Tensor};
-use bytemuck::cast_vec;
-use kiln_graph::{LocalId, NodeId};
+#[cfg(feature = "cube")]
+use kiln_graph::LocalId;
+use kiln_graph::NodeId;
 use kiln_sample::{
     EdgeWeights, Error, Fanout, Frontier, FrontierSampler, HopRequest, NeighborSampler, Result, RngKey, Rule,
     SampledBlocks, SamplerConfig, Scratch, Seeds,
@@ -14,11 +14,11 @@ use crate::cube::graph::{Graph, HopArrays, HopError};
 #[cfg(feature = "cube")]
 use crate::cube::launch::{float_tensor, int_tensor};
 #[cfg(feature = "cube")]
-use crate::device::block::BlockTensors;
-use crate::device::block::{DeviceBlock, upload};
+use crate::device::block::{BlockTensors, DeviceBlock};
 #[cfg(feature = "cube")]
 use crate::device::devices::in_loading_queue;
 use crate::sampling::graph::{DeviceGraph, Place};
+use crate::sampling::sample::{DeviceSample, DeviceSampledBlocks};
 #[cfg(feature = "cube")]
 use crate::sampling::staged::{Staged, StagedError, check_fanout};
 
@@ -57,18 +57,6 @@ pub struct DeviceSampler {
     config: SamplerConfig,
 }
 
-/// The blocks of one batch, on a device.
-#[derive(Debug, Clone)]
-pub struct DeviceSampledBlocks {
-    /// One block per layer, input layer first.
-    pub blocks: Vec<DeviceBlock>,
-    /// The row of each seed among the destinations of the last block, in the order of the given seeds.
-    pub seed_index: Vec<LocalId>,
-    /// The global ids of the nodes whose features are the input, as u32: the sources of the first block, or the
-    /// distinct seeds if there are no layers.
-    pub input_nodes: Tensor<1, Int>,
-}
-
 impl DeviceSampler {
     /// Creates a uniform sampler without replacement. A destination with no more neighbours than its fanout gets all of
     /// them. `fanouts[i]` belongs to layer `i`, input layer first.
@@ -102,6 +90,23 @@ impl DeviceSampler {
         &self.graph
     }
 
+    /// Samples one block per layer for `seeds`, as [`DeviceSampler::sample`] does, and moves the blocks to the device.
+    ///
+    /// # Errors
+    /// Returns the errors of [`DeviceSampler::sample`].
+    ///
+    /// # Panics
+    /// Panics if the device fails.
+    pub fn sample_blocks(
+        &self,
+        seeds: &Seeds,
+        key: RngKey,
+        scratch: &mut Scratch,
+    ) -> Result<DeviceSampledBlocks> {
+        let sample = self.sample(seeds, key, scratch)?;
+        sample.into_blocks(None).map_err(|error| Error::Elsewhere(Box::new(error)))
+    }
+
     /// Samples one block per layer for `seeds`. All randomness comes from `key`, the key of the step. `scratch` is used
     /// when the host assembles the blocks: on the CPU, and for a staged graph.
     ///
@@ -112,33 +117,18 @@ impl DeviceSampler {
     ///
     /// # Panics
     /// Panics if the device fails.
-    pub fn sample_blocks(
-        &self,
-        seeds: &Seeds,
-        key: RngKey,
-        scratch: &mut Scratch,
-    ) -> Result<DeviceSampledBlocks> {
+    pub fn sample(&self, seeds: &Seeds, key: RngKey, scratch: &mut Scratch) -> Result<DeviceSample> {
         #[cfg(feature = "cube")]
         if let Place::Cube(graph) = &self.graph.place {
             return self.on_device(graph, seeds, key);
         }
-        self.through_host(seeds, key, scratch)
-    }
-
-    /// Samples blocks that the host assembles and moves to the device.
-    fn through_host(&self, seeds: &Seeds, key: RngKey, scratch: &mut Scratch) -> Result<DeviceSampledBlocks> {
         let SampledBlocks { blocks, seed_index } = FrontierSampler::sample_blocks(self, seeds, key, scratch)?;
-        let device = &self.graph.device;
-        let blocks: Vec<_> = blocks.into_iter().map(|block| DeviceBlock::new(block, device)).collect();
-        let input_nodes = match blocks.first() {
-            Some(block) => block.src_nodes().clone(),
-            None => upload(cast_vec::<_, u32>(seeds.distinct(&seed_index)), DType::U32, device),
-        };
-        Ok(DeviceSampledBlocks { blocks, seed_index, input_nodes })
+        let distinct = if blocks.is_empty() { seeds.distinct(&seed_index) } else { Vec::new() };
+        Ok(DeviceSample::of_host(blocks, seed_index, distinct, self.graph.device.clone()))
     }
 
     #[cfg(feature = "cube")]
-    fn on_device(&self, graph: &Graph, seeds: &Seeds, key: RngKey) -> Result<DeviceSampledBlocks> {
+    fn on_device(&self, graph: &Graph, seeds: &Seeds, key: RngKey) -> Result<DeviceSample> {
         let (distinct, seed_index) = number_seeds(seeds, self.graph.n_nodes())?;
         let mut nodes = graph.upload_nodes(&distinct);
         let excluded = graph.upload_excluded(seeds.excluded().map(|edges| &**edges));
@@ -154,7 +144,7 @@ impl DeviceSampler {
             blocks.push(DeviceBlock::of_tensors(tensors(arrays)));
         }
         blocks.reverse();
-        Ok(DeviceSampledBlocks { blocks, seed_index, input_nodes: int_tensor(nodes) })
+        Ok(DeviceSample::of_device(blocks, seed_index, int_tensor(nodes)))
     }
 }
 

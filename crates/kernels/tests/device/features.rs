@@ -15,7 +15,7 @@ use kiln_kernels::{CacheStats, DeviceFeatures, UploadError, gather_features, is_
 const N_ROWS: usize = 500;
 
 /// Returns a value that f16 and bf16 represent exactly.
-fn value(place: usize) -> f32 {
+pub(crate) fn value(place: usize) -> f32 {
     (place * 37 % 251) as f32 - 125.0
 }
 
@@ -187,7 +187,7 @@ fn rejects_a_table_that_exceeds_the_device_before_gathering_rows() {
 }
 
 /// Returns the counts of rows that are all sent from pinned memory, if the device is a CUDA device.
-fn sent(n_bytes: usize) -> Uploads {
+pub(crate) fn sent(n_bytes: usize) -> Uploads {
     let is_cuda = std::env::var("KILN_DEVICE").is_ok_and(|name| name.starts_with("cuda"));
     let n_bytes = if is_cpu(&device()) { 0 } else { n_bytes as u64 };
     Uploads { n_bytes, n_pinned_bytes: if is_cuda { n_bytes } else { 0 } }
@@ -246,7 +246,7 @@ fn rows_of_the_host_are_sent_as_stored_from_pinned_memory() {
     }
 }
 
-fn values_type(row_type: FeatureDType) -> DType {
+pub(crate) fn values_type(row_type: FeatureDType) -> DType {
     match row_type {
         FeatureDType::F16 => DType::F16,
         FeatureDType::BF16 => DType::BF16,

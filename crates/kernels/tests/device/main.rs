@@ -9,6 +9,7 @@ mod cross_entropy;
 mod dense;
 mod devices;
 mod dropout;
+mod edge_features;
 mod edge_rows;
 mod features;
 mod gradient;

@@ -1,0 +1,109 @@
+use burn::tensor::{Device, Int, Tensor};
+use kiln_feature::EdgeFeatures;
+use kiln_graph::{Block, EdgeId};
+
+use crate::device::block::DeviceBlock;
+use crate::device::error::UploadError;
+use crate::device::features::Place as RowPlace;
+use crate::device::read::read_i64;
+use crate::device::rows::gather_rows;
+use crate::sampling::graph::{DeviceGraph, Place};
+
+/// Feature rows of edges for batches on a device. They are where the edges of the graph are.
+///
+/// For a graph in the device's memory, all rows are copied there once, and the rows of a batch are gathered by the ids of
+/// its edges. For a graph on the host ([`DeviceGraph::host_staged`]), the rows stay on the host, which gathers and sends
+/// those of each batch. On the CPU the rows are shared and may be memory-mapped. The values are exactly those of the
+/// source.
+#[derive(Debug)]
+pub struct DeviceEdgeFeatures {
+    source: EdgeFeatures,
+    place: RowPlace,
+    device: Device,
+}
+
+impl DeviceEdgeFeatures {
+    /// Copies the rows of a graph's edges to its device, in their element type or as f32 if the device does not support
+    /// that type, or shares them if the graph is on the host. If the rows exceed the largest allocation of the device, they
+    /// are split into parts, and a gather takes a launch per part.
+    ///
+    /// # Errors
+    /// Returns [`UploadError::EdgeFeatureRows`] if there is not one row per edge, [`UploadError::OutOfMemory`] if the device
+    /// does not have the memory for the rows, [`UploadError::TooLarge`] if it cannot allocate one row, and
+    /// [`UploadError::Device`] if it fails.
+    pub fn new(features: EdgeFeatures, graph: &DeviceGraph) -> Result<Self, UploadError> {
+        Self::in_parts(features, u64::MAX, graph)
+    }
+
+    /// Same as [`DeviceEdgeFeatures::new`], but in parts of at most `part_bytes` bytes.
+    pub(crate) fn in_parts(
+        source: EdgeFeatures,
+        part_bytes: u64,
+        graph: &DeviceGraph,
+    ) -> Result<Self, UploadError> {
+        let (n_rows, n_edges) = (source.n_edges(), graph.n_edges());
+        if n_rows != n_edges {
+            return Err(UploadError::EdgeFeatureRows { n_rows, n_edges });
+        }
+        let device = graph.device().clone();
+        let place = match graph.place {
+            #[cfg(feature = "cube")]
+            Place::Cube(_) => RowPlace::all(&source, part_bytes, &device)?,
+            #[cfg(feature = "cube")]
+            Place::Staged(..) => RowPlace::Host,
+            Place::Host(_) => RowPlace::Host,
+        };
+        #[cfg(not(feature = "cube"))]
+        let _ = part_bytes;
+        Ok(Self { source, place, device })
+    }
+
+    /// The number of columns.
+    pub fn dim(&self) -> usize {
+        self.source.dim()
+    }
+
+    /// The number of parts of the table in the device's memory; 1 if the rows are on the host.
+    pub(crate) fn n_parts(&self) -> usize {
+        self.place.n_parts()
+    }
+
+    /// Gathers the rows of edges as f32, `[n] -> [n, dim]`. The ids are i64 on the device, such as those of
+    /// [`DeviceBlock::edge_ids`]. If the rows are on the host, it waits once for the ids, gathers the rows, and sends them.
+    ///
+    /// # Errors
+    /// Returns [`kiln_feature::Error::EdgeOutOfRange`] if the rows are on the host and an id has no row.
+    ///
+    /// # Panics
+    /// Panics if the device fails or the ids are on another device. May panic on a GPU if an id has no row; samplers
+    /// never return such ids.
+    pub fn gather(&self, edges: &Tensor<1, Int>) -> kiln_feature::Result<Tensor<2>> {
+        match &self.place {
+            RowPlace::Host => {
+                let edges: Vec<EdgeId> =
+                    read_i64(edges.clone()).into_iter().map(|edge| EdgeId(edge as u64)).collect();
+                gather_rows(&self.source, &edges, &self.device)
+            }
+            #[cfg(feature = "cube")]
+            RowPlace::Cube(rows) => {
+                let edges = edges.clone().try_into_primitive::<burn_cubecl::CubeBackend>();
+                let edges = edges.expect("the edges should be on the device of the features");
+                Ok(Tensor::from_primitive::<burn_cubecl::CubeBackend>(rows.gather_all(&edges)))
+            }
+        }
+    }
+
+    /// Adds the rows of its edges to a block on the device.
+    #[cfg(feature = "cube")]
+    pub(crate) fn add_to(&self, block: DeviceBlock) -> kiln_feature::Result<DeviceBlock> {
+        let rows = self.gather(block.edge_ids())?;
+        Ok(block.with_edge_features(rows))
+    }
+
+    /// Moves a block of the host to the device, with the rows of its edges. The host gathers the rows, because it has the
+    /// ids.
+    pub(crate) fn load(&self, block: Block) -> kiln_feature::Result<DeviceBlock> {
+        let rows = gather_rows(&self.source, block.edge_ids(), &self.device)?;
+        Ok(DeviceBlock::new(block, &self.device).with_edge_features(rows))
+    }
+}
