@@ -4,19 +4,20 @@ use std::time::Instant;
 
 use kiln_feature::Targets;
 use kiln_graph::NodeId;
-use kiln_kernels::{DeviceFeatures, DeviceSampler, run_on_load_stream, wait};
+use kiln_kernels::{DeviceEdgeFeatures, DeviceFeatures, DeviceSampler, run_on_load_stream, wait};
 use kiln_loader::{BatchError, Batcher, SeedBatch, StageTimes};
 use kiln_sample::{Scratch, Seeds};
 
 use crate::step::batch::DeviceBatch;
 use crate::step::node::NodeInput;
 
-/// A batcher for node tasks that samples the blocks and gathers the input features on a device. The seeds and their
-/// targets come from the host. For equal seeds and keys, the batches are equal to those of
-/// [`NodeBatcher`](kiln_loader::NodeBatcher).
+/// A batcher for node tasks that samples the blocks and gathers the input features on a device, and the features of edges
+/// if it has some. The seeds and their targets come from the host. For equal seeds and keys, the batches are equal to those
+/// of [`NodeBatcher`](kiln_loader::NodeBatcher).
 pub struct DeviceNodeBatcher {
     sampler: Arc<DeviceSampler>,
     features: Arc<DeviceFeatures>,
+    edge_features: Option<Arc<DeviceEdgeFeatures>>,
     /// The targets of the seeds; `None` for tasks without targets of nodes.
     targets: Option<Targets>,
 }
@@ -28,12 +29,20 @@ impl DeviceNodeBatcher {
         features: Arc<DeviceFeatures>,
         targets: impl Into<Targets>,
     ) -> Self {
-        Self { sampler, features, targets: Some(targets.into()) }
+        Self { sampler, features, edge_features: None, targets: Some(targets.into()) }
     }
 
     /// Creates a batcher whose batches have no targets, for link prediction.
     pub fn without_targets(sampler: Arc<DeviceSampler>, features: Arc<DeviceFeatures>) -> Self {
-        Self { sampler, features, targets: None }
+        Self { sampler, features, edge_features: None, targets: None }
+    }
+
+    /// Makes blocks carry the features of their edges ([`DeviceBlock::edge_features`]), which must be those of the
+    /// sampler's graph.
+    ///
+    /// [`DeviceBlock::edge_features`]: kiln_kernels::DeviceBlock::edge_features
+    pub fn edge_features(self, edge_features: Arc<DeviceEdgeFeatures>) -> Self {
+        Self { edge_features: Some(edge_features), ..self }
     }
 }
 
@@ -41,6 +50,7 @@ impl fmt::Debug for DeviceNodeBatcher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DeviceNodeBatcher")
             .field("has_targets", &self.targets.is_some())
+            .field("has_edge_features", &self.edge_features.is_some())
             .finish_non_exhaustive()
     }
 }
@@ -60,8 +70,10 @@ impl Batcher for DeviceNodeBatcher {
         let seeds = Seeds::nodes(seeds).excluding(excluded);
         let load = || {
             let start = Instant::now();
-            let sampled = self.sampler.sample_blocks(&seeds, key, scratch)?;
+            let sample = self.sampler.sample(&seeds, key, scratch)?;
             let took = start.elapsed();
+            let sampled = sample.into_blocks(self.edge_features.as_deref())?;
+            // The rows of nodes are gathered last, so the device has completed the batch when it has gathered them.
             let x = self.features.gather(&sampled.input_nodes)?;
             wait(&x).map_err(BatchError::other)?;
             Ok::<_, BatchError>((sampled, x, took))
@@ -70,7 +82,8 @@ impl Batcher for DeviceNodeBatcher {
         let loaded = run_on_load_stream(self.sampler.graph().device(), load).map_err(BatchError::other)?;
         let (sampled, x, took) = loaded?;
         times.sample += took;
-        // The gather stage includes the wait until the device has completed the sampling and the gathering.
+        // The gather stage includes the copies to the device, and the wait until it has completed the sampling and the
+        // gathering.
         times.gather += start.elapsed() - took;
         let (mut labels, mut target_values) = (Vec::new(), Vec::new());
         if let Some(targets) = &self.targets {

@@ -8,12 +8,12 @@ use burn::tensor::Device;
 use half::f16;
 use kiln_comm::{Communicator, SingleRank};
 use kiln_data::Dataset;
-use kiln_feature::EdgeFeatures;
-use kiln_graph::{Block, NodeId};
+use kiln_feature::{EdgeFeatures, FeatureBuffer};
+use kiln_graph::{Block, EdgeId, NodeId};
 use kiln_kernels::testing::{Uploads, device, read_block, reads_of, uploads_of, values};
-use kiln_kernels::{DeviceBlock, DeviceFeatures, DeviceGraph, DeviceSampler, is_cpu};
+use kiln_kernels::{DeviceBlock, DeviceEdgeFeatures, DeviceFeatures, DeviceGraph, DeviceSampler, is_cpu};
 use kiln_loader::{Batcher, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeBatcher, Phase};
-use kiln_nn::{Aggregate, Sage, SageConfig};
+use kiln_nn::{Aggregate, EdgeInput, Gine, GineConfig, Sage, SageConfig};
 use kiln_sample::{Fanout, NeighborSampler, SamplerConfig, Seeds, count_node_accesses};
 use kiln_train::{
     DeviceBatch, DeviceBatcher, DeviceNodeBatcher, EpochReport, HostNodeBatcher, NodeClassification,
@@ -303,25 +303,86 @@ fn blocks_of_first<F: Batcher<Item = NodeId, Batch = DeviceBatch<NodeInput>>>(
     batches.next().unwrap().unwrap().input.blocks
 }
 
+/// Returns features of one column for the edges.
+fn features_of_edges(data: &Dataset) -> EdgeFeatures {
+    let rows = (0..data.graph.n_edges()).map(|edge| f16::from_f32((edge % 256) as f32 / 8.0));
+    EdgeFeatures::new(rows.collect::<Vec<_>>(), 1).unwrap()
+}
+
+/// Returns a batcher on the host with edge features.
+fn host_with_edges(
+    data: &Dataset,
+    fanouts: [Fanout; 2],
+) -> NodeBatcher<NeighborSampler, dyn kiln_feature::FeatureStore> {
+    let sampler = NeighborSampler::new(data.graph.clone(), fanouts);
+    NodeBatcher::new(sampler.into(), data.features.clone(), data.labels.clone())
+        .edge_features(features_of_edges(data))
+}
+
+/// Returns batchers with edge features on a device, of a copy of the graph and of a staged graph.
+fn devices_with_edges(data: &Dataset, device: &Device, fanouts: [Fanout; 2]) -> [DeviceNodeBatcher; 2] {
+    let copied = DeviceGraph::new(data.graph.clone(), device).unwrap();
+    let staged = DeviceGraph::host_staged(data.graph.clone(), device).unwrap();
+    [copied, staged].map(|graph| {
+        let of_edges = DeviceEdgeFeatures::new(features_of_edges(data), &graph).unwrap();
+        let sampler = DeviceSampler::new(graph, fanouts);
+        let of_nodes = DeviceFeatures::new(data.features.clone(), device).unwrap();
+        DeviceNodeBatcher::new(sampler.into(), of_nodes.into(), data.labels.clone())
+            .edge_features(of_edges.into())
+    })
+}
+
 #[test]
 fn blocks_have_the_features_of_their_edges_also_without_edges() {
     let (data, device) = (data(400), device());
-    let rows: Vec<f16> = (0..data.graph.n_edges()).map(|edge| f16::from_f32(edge as f32 / 8.0)).collect();
-    let features = EdgeFeatures::new(rows.clone(), 1).unwrap();
+    let mut rows = FeatureBuffer::default();
+    features_of_edges(&data)
+        .gather(&(0..data.graph.n_edges()).map(EdgeId).collect::<Vec<_>>(), &mut rows)
+        .unwrap();
+    let rows = rows.into_f32();
     for fanouts in [FANOUTS, [Fanout::UpTo(0); 2]] {
-        let batcher = || {
-            let sampler = NeighborSampler::new(data.graph.clone(), fanouts);
-            NodeBatcher::new(sampler.into(), data.features.clone(), data.labels.clone())
-                .edge_features(features.clone())
-        };
-        let of_host = blocks_of_first(&data, DeviceBatcher::new(batcher(), &device));
-        let gathered = blocks_of_first(&data, HostNodeBatcher::new(batcher(), &device));
-        for block in of_host.iter().chain(&gathered) {
-            let ids = read_block(block).into_parts().edge_ids;
-            let expected: Vec<f32> = ids.iter().map(|edge| rows[edge.index()].to_f32()).collect();
-            let got = block.edge_features().unwrap();
-            assert_eq!(got.dims(), [ids.len(), 1]);
-            assert_eq!(values(got.clone()), expected);
+        let host = || host_with_edges(&data, fanouts);
+        let of_host = blocks_of_first(&data, DeviceBatcher::new(host(), &device));
+        let expected: Vec<Block> = of_host.iter().map(read_block).collect();
+        let gathered = blocks_of_first(&data, HostNodeBatcher::new(host(), &device));
+        let of_device = devices_with_edges(&data, &device, fanouts);
+        let of_device = of_device.map(|batcher| blocks_of_first(&data, batcher));
+        for blocks in [of_host, gathered].into_iter().chain(of_device) {
+            assert_eq!(blocks.iter().map(read_block).collect::<Vec<_>>(), expected);
+            for (block, of_host) in blocks.iter().zip(&expected) {
+                let ids = of_host.edge_ids();
+                let expected: Vec<f32> = ids.iter().map(|edge| rows[edge.index()]).collect();
+                let got = block.edge_features().unwrap();
+                assert_eq!(got.dims(), [ids.len(), 1]);
+                assert_eq!(values(got.clone()), expected);
+            }
         }
+    }
+}
+
+/// Trains a model of edge features for an epoch and returns its weights.
+fn train_gine<F: Batcher<Item = NodeId, Batch = DeviceBatch<NodeInput>>>(
+    data: &Dataset,
+    device: &Device,
+    batcher: F,
+) -> Vec<u8> {
+    let (d_in, n_classes) = (data.features.dim(), data.labels.n_classes());
+    let model = GineConfig::new(d_in, n_classes, EdgeInput::Features(1)).layers(2).hidden(8);
+    let optimizer = OptimizerConfig::adam(0.01, 0.0);
+    let config = TrainerConfig { seed: 1, device: device.clone(), ..TrainerConfig::new(optimizer) };
+    let init = |key, device: &Device| model.init(key, device);
+    let task = NodeClassification::<Gine>::new();
+    let mut trainer = TaskTrainer::new(task, &config, Box::new(SingleRank), init).unwrap();
+    trainer.epoch(&loader(data, &SingleRank, batcher, 1), |_| ()).unwrap();
+    weights_to_bytes(trainer.model()).unwrap()
+}
+
+#[test]
+fn batches_of_host_and_device_give_identical_weights_of_a_model_of_edge_features() {
+    let (data, device) = (data(400), device());
+    let of_host = HostNodeBatcher::new(host_with_edges(&data, FANOUTS), &device);
+    let expected = train_gine(&data, &device, of_host);
+    for batcher in devices_with_edges(&data, &device, FANOUTS) {
+        assert!(train_gine(&data, &device, batcher) == expected);
     }
 }
