@@ -17,12 +17,12 @@ pub(crate) struct DeviceArgs {
     /// partitioned graph, it applies to the rank's local partition; graph servers always sample on the CPU.
     #[arg(long, default_value = "cpu", value_parser = flags::choice([
         ("cpu", "On the host", GraphMode::Host),
-        ("device", "On the compute device, from a copy of the graph in its memory", GraphMode::Device),
-        ("zero-copy", "On the compute device; the host sends the neighbour lists of each hop", GraphMode::ZeroCopy),
+        ("device", "On the compute device, from a copy of the graph and its edge features", GraphMode::Device),
+        ("zero-copy", "On the compute device; the host sends the neighbour lists of each hop and the edge features of each batch", GraphMode::ZeroCopy),
     ]))]
     pub(crate) graph_mode: GraphMode,
-    /// Size of the feature cache on each device, such as 2GiB, filled with the hottest rows; the host sends the other
-    /// rows with each batch. Default: all rows.
+    /// Size of the cache of node features on each device, such as 2GiB, filled with the hottest rows; the host sends the
+    /// other rows with each batch. It does not limit edge features. Default: all rows.
     #[arg(long, value_parser = kiln::data::convert::parse_bytes)]
     feature_cache: Option<u64>,
     /// Ranking of the rows for --feature-cache. Default: degree.
@@ -72,8 +72,9 @@ impl DeviceArgs {
             if self.graph_mode == GraphMode::ZeroCopy { "stay on the host" } else { "are on the device" };
         let (n_edges, n_cached) = (copy.sampler.graph().n_edges(), copy.features.n_cached());
         let n_rows = copy.features.n_rows();
+        let edges = if copy.edge_features.is_some() { "edges with their features" } else { "edges" };
         print_rank_zero(format_args!(
-            "{n_edges} edges {place}; {n_cached} of {n_rows} feature rows are on the device"
+            "{n_edges} {edges} {place}; {n_cached} of {n_rows} feature rows are on the device"
         ));
         let hits = loader.cache_stats();
         print_rank_zero(format_args!(

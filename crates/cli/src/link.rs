@@ -194,7 +194,6 @@ impl TrainRun<'_> {
             nodes = nodes.workers(workers);
         }
         let encoder = model.of_nodes(&data, Some(link.embedding()), fanouts.len())?;
-        encoder.check_place(device.graph_mode)?;
         let nodes = encoder.configure(nodes, &sampling.rule)?;
         let loader = LinkNeighborLoader::new(device.place(nodes)?, &split)?;
         let loader = link.configure(loader, &data, &split, self.link_loss()?)?;

@@ -7,7 +7,7 @@ use kiln::nn::{
     Normalization, Readout, RgcnConfig, SageConfig, WeightInit,
 };
 use kiln::sample::{Fanout, Rule};
-use kiln::{DataDims, GraphMode, NeighborLoader};
+use kiln::{DataDims, NeighborLoader};
 
 use crate::flags;
 
@@ -141,16 +141,6 @@ impl NodeModel {
                 EdgeInput::Types(_) => loader.rule(rule.clone()).edge_types(),
             }),
         }
-    }
-
-    /// Checks that batches for the model can be prepared at this place.
-    pub(crate) fn check_place(&self, mode: GraphMode) -> anyhow::Result<()> {
-        let reads_features = matches!(self, Self::Gine(GineConfig { edges: EdgeInput::Features(_), .. }));
-        ensure!(
-            mode == GraphMode::Host || !reads_features,
-            "--model gine gathers edge features on the host: use --graph-mode cpu, or --edge-input types"
-        );
-        Ok(())
     }
 
     /// Checks that the model can be trained on a partitioned graph.

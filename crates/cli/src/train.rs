@@ -184,7 +184,6 @@ impl TrainRun<'_> {
             loader = loader.workers(workers);
         }
         let model = model.of_nodes(&data, None, fanouts.len())?;
-        model.check_place(device.graph_mode)?;
         let loader = device.place(model.configure(loader, &sampling.rule)?)?;
         let outcomes = self.launch(&id, |rank| self.fit_nodes(&model, &loader, &rank, &id.hash, ()))?;
         device.report(&loader);

@@ -12,7 +12,9 @@ use std::process::{Command, Output};
 use std::sync::Arc;
 
 use kiln::comm::rpc::Token;
-use kiln::data::synthetic::FakeConfig;
+use kiln::data::Dataset;
+use kiln::data::synthetic::{FakeConfig, fake};
+use kiln::feature::EdgeFeatures;
 use kiln::graph::NodeId;
 use kiln::kernels::{DeviceGraph, DeviceSampler, Devices, open_device};
 use kiln::partition::{Part, part_dir};
@@ -158,9 +160,12 @@ fn kiln_device_lists_devices_and_tests_them() {
 fn device_sampled_batches_give_identical_weights() {
     let device = device().unwrap_or_else(|| "cpu".into());
     let folder = tempfile::tempdir().unwrap();
-    for model in ["sage", "gcn"] {
+    let set = folder.path().join("with-features");
+    kiln::data::format::write(&with_edge_features(), &set).unwrap();
+    let gine = format!("{} --edge-input features", set.display());
+    for (model, data) in [("sage", "sbm"), ("gcn", "sbm"), ("gine", &gine)] {
         let flags =
-            format!("--data sbm --model {model} --hidden 16 --fanouts 5,5 --batch-size 512 --epochs 1");
+            format!("--data {data} --model {model} --hidden 16 --fanouts 5,5 --batch-size 512 --epochs 1");
         let trained = |how: &str| {
             let out = folder.path().join(format!("{model} {how}").replace(' ', "_"));
             let output = run(&format!("{flags} --device {device} {how} --out {}", out.display()));
@@ -168,14 +173,26 @@ fn device_sampled_batches_give_identical_weights() {
             (weights_hash(&out), text(&output.stdout))
         };
         let (expected, _) = trained("");
-        for how in ["device", "zero-copy", "device --feature-cache 300KiB --hot-by presampling"] {
+        let cache = if model == "gine" { "10KiB" } else { "300KiB" };
+        let cache = format!("device --feature-cache {cache} --hot-by presampling");
+        for how in ["device", "zero-copy", &cache] {
             let (got, said) = trained(&format!("--graph-mode {how}"));
             assert_eq!(got, expected, "{model} {how}");
             let has_all = !how.contains("cache") || device == "cpu";
             assert_eq!(said.contains("feature hits    100.0 %"), has_all, "{model} {how}: {said}");
             assert_eq!(said.contains("stay on the host"), how == "zero-copy", "{said}");
+            assert_eq!(said.contains("edges with their features"), model == "gine", "{said}");
         }
     }
+}
+
+/// Returns a set of about 500 nodes with two columns of features for each edge.
+fn with_edge_features() -> Dataset {
+    let config = FakeConfig { avg_num_nodes: 500, num_channels: 16, seed: 3, ..Default::default() };
+    let data = fake(config).unwrap();
+    let rows = (0..2 * data.graph.n_edges()).map(|i| (i * 7 % 23) as f32 / 23.0);
+    let edge_features = Some(EdgeFeatures::new(rows.collect::<Vec<f32>>(), 2).unwrap());
+    Dataset { edge_features, ..data }
 }
 
 /// The device that a rank computes on must not affect the weights.

@@ -2,8 +2,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use burn::tensor::Device;
 use kiln_data::Dataset;
+use kiln_feature::EdgeFeatures;
 use kiln_graph::Csc;
-use kiln_kernels::{DeviceFeatures, DeviceSampler, GraphMode};
+use kiln_kernels::{DeviceEdgeFeatures, DeviceFeatures, DeviceSampler, GraphMode};
 use kiln_loader::{ItemSampler, Phase};
 use kiln_sample::{NeighborSampler, SamplerConfig, Seeds, count_node_accesses};
 
@@ -27,6 +28,8 @@ pub struct DeviceCopy {
     pub sampler: Arc<DeviceSampler>,
     /// The features on the device.
     pub features: Arc<DeviceFeatures>,
+    /// The features of edges, which are where the graph is; `None` if the loader gathers none.
+    pub edge_features: Option<Arc<DeviceEdgeFeatures>>,
 }
 
 impl CachedNodes {
@@ -52,8 +55,8 @@ impl CachedNodes {
 }
 
 impl DeviceCopy {
-    /// Copies the graph and features to a device: all feature rows, or those of the hottest nodes up to a number of
-    /// bytes.
+    /// Copies the graph and features to a device: the feature rows of all nodes, or those of the hottest nodes up to a
+    /// number of bytes. The features of edges are copied with the graph, or stay on the host with it.
     pub(crate) fn new(
         device: &Device,
         mode: GraphMode,
@@ -61,15 +64,18 @@ impl DeviceCopy {
         graph: &Arc<Csc>,
         sampling: &SamplerConfig,
         hottest: Option<(u64, Arc<Vec<u32>>)>,
+        edge_features: Option<EdgeFeatures>,
     ) -> Result<Self> {
         let on_device = mode.upload(graph.clone(), device)?.ok_or(Error::CacheNeedsDevice)?;
+        let edge_features = edge_features.map(|features| DeviceEdgeFeatures::new(features, &on_device));
+        let edge_features = edge_features.transpose()?.map(Arc::new);
         let sampler = Arc::new(DeviceSampler::with_config(on_device, sampling.clone())?);
         let source = data.features.clone();
         let features = match hottest {
             None => DeviceFeatures::new(source, device)?,
             Some((n_bytes, hotness)) => DeviceFeatures::hottest(source, &hotness, n_bytes, device)?,
         };
-        Ok(Self { sampler, features: Arc::new(features) })
+        Ok(Self { sampler, features: Arc::new(features), edge_features })
     }
 }
 

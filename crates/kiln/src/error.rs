@@ -68,9 +68,6 @@ pub enum Error {
         /// The number of columns of the features.
         got: usize,
     },
-    /// Edge features are gathered on the host.
-    #[error("edge features are gathered on the host: use GraphMode::Host")]
-    EdgeFeaturesNeedHost,
     /// The number of edge types of a partitioned graph is unknown, because an older version of kiln wrote its partitions.
     #[error(
         "the partitions do not record the number of their edge types: partition the dataset again with this version of \

@@ -154,11 +154,13 @@ impl NeighborLoader {
         self.unshared()
     }
 
-    /// Gathers the features of each edge ([`DeviceBlock::edge_features`](kiln_kernels::DeviceBlock::edge_features)) on the
-    /// host. The data must have [`Dataset::edge_features`], also before it is partitioned, and the loader must not add self
-    /// loops.
+    /// Makes blocks carry the features of each edge
+    /// ([`DeviceBlock::edge_features`](kiln_kernels::DeviceBlock::edge_features)). The data must have
+    /// [`Dataset::edge_features`], also before it is partitioned, and the loader must not add self loops. With
+    /// [`GraphMode::Device`] all rows of a whole graph are in device memory, like the graph; otherwise they stay on the
+    /// host.
     pub fn edge_features(self) -> Self {
-        Self { edge_features: true, ..self }
+        Self { edge_features: true, ..self }.unshared()
     }
 
     /// Configures sampling for a GCN. It reads a copy of the graph with self-loops and symmetric normalisation, samples
@@ -219,8 +221,9 @@ impl NeighborLoader {
         Self { graph_mode, ..self }.unshared()
     }
 
-    /// Limits the features in the memory of each device to `n_bytes`. The nodes with the most out-edges are cached; the
-    /// host sends the other rows with each batch.
+    /// Limits the features of nodes in the memory of each device to `n_bytes`. The nodes with the most out-edges are
+    /// cached; the host sends the other rows with each batch. The limit does not apply to
+    /// [`NeighborLoader::edge_features`].
     pub fn feature_cache(self, n_bytes: u64) -> Self {
         self.feature_cache_of(n_bytes, CachedNodes::ByDegree)
     }

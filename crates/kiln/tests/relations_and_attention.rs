@@ -189,13 +189,17 @@ fn unsuitable_edge_features_are_errors_that_say_what_to_do() {
     let missing = NeighborLoader::new(&Dataset { edge_features: None, ..data.clone() }, [3]).edge_features();
     let narrow = GineConfig { edges: EdgeInput::Features(2), ..config.clone() };
     let looped = with_rows.clone().add_self_loops().unwrap();
-    let on_device = with_rows.clone().graph_mode(GraphMode::Device);
+    let looped_on_device = looped.clone().graph_mode(GraphMode::Device);
     let cases = [
         (&config, &loader, "call .edge_features() on it"),
         (&config, &missing, "the loader's graph has no edge features"),
         (&narrow, &with_rows, "EdgeInput::Features(3)"),
         (&config, &looped, "add self loops or reverse edges, with features, before the dataset is built"),
-        (&config, &on_device, "use GraphMode::Host"),
+        (
+            &config,
+            &looped_on_device,
+            "add self loops or reverse edges, with features, before the dataset is built",
+        ),
     ];
     for (config, loader, expected) in cases {
         let got = error(config, loader);
@@ -241,4 +245,39 @@ fn threads_and_workers_do_not_change_the_weights() {
     let data = with_edge_features(data);
     let gine = GineConfig::for_data(&data).layers(2).hidden(8);
     check_threads_and_workers(&gine, &NeighborLoader::new(&data, [3, 4]).batch_size(150).edge_features());
+}
+
+#[test]
+fn the_place_of_batches_does_not_change_the_weights_of_a_model_of_edge_features() {
+    let (data, folder) = (with_edge_features(two_relations()), tempfile::tempdir().unwrap());
+    let config = GineConfig::for_data(&data).layers(2).hidden(8);
+    let loader = NeighborLoader::new(&data, [3, 4]).batch_size(150);
+    let with_rows = loader.clone().edge_features();
+    let trained = |loader: &NeighborLoader, name: &str| {
+        let fit = FitConfig::epochs(2).out(folder.path().join(name)).quiet();
+        let best = Trainer::new(config.clone(), AdamConfig::new(1e-2)).seed(5).fit(loader, fit).unwrap();
+        let accuracy = best.evaluate(loader, Phase::Test).unwrap().accuracy();
+        (weights_to_bytes(&best.model).unwrap(), accuracy)
+    };
+    let expected = trained(&with_rows, "host");
+    assert!(with_rows.device_copies().is_empty());
+    for mode in [GraphMode::Device, GraphMode::ZeroCopy] {
+        // A loader without edge features whose copy is made first, which must not be shared.
+        let placed = loader.clone().graph_mode(mode);
+        let sage = SageConfig::for_data(&data).layers(2).hidden(8);
+        weights(&sage, &placed, &folder.path().join(format!("{mode:?}-sage")));
+        assert!(placed.device_copies()[0].edge_features.is_none());
+        let placed = placed.edge_features();
+        assert!(placed.device_copies().is_empty());
+        assert!(trained(&placed, &format!("{mode:?}")) == expected, "{mode:?}");
+        // Training, validation and test share one copy.
+        assert_eq!(placed.device_copies().len(), 1);
+        assert_eq!(placed.device_copies()[0].edge_features.as_ref().unwrap().dim(), 3);
+        let cached = placed.feature_cache(1 << 10);
+        assert!(trained(&cached, &format!("{mode:?}-cached")) == expected, "{mode:?} with a cache");
+        let rows = EdgeFeatures::new(vec![0.5; 3 * data.graph.n_edges() as usize], 3).unwrap();
+        let other = Dataset { edge_features: Some(rows), ..data.clone() };
+        let other = NeighborLoader::new(&other, [3, 4]).batch_size(150).edge_features().graph_mode(mode);
+        assert!(trained(&other, &format!("{mode:?}-other")) != expected, "the model should read the rows");
+    }
 }

@@ -128,10 +128,31 @@ fn gine_reads_the_edge_features_of_the_data() {
         let expected = text(&Path::new(&run).join("test_predictions.csv"));
         assert!(files["predictions.csv"] == expected.as_bytes(), "{eval}");
     }
-    let links = "--task link --model gine --embedding 8 --epochs 1 --eval-negatives 5";
-    run(root, &format!("--data {set} {links}"), "links");
     // A model that does not read the features may add edges without them.
     run(root, &format!("--data {set} --model sage --symmetrize --epochs 1"), "sage");
+}
+
+/// Links exclude the edges of their batch, whose features must not be read, and use the graph of the split.
+#[test]
+fn the_place_of_batches_does_not_change_results_of_gine_with_edge_features() {
+    let root = tempfile::tempdir().unwrap();
+    let root = root.path();
+    let set = root.join("with-features");
+    kiln::data::format::write(&with_edge_features(data()), &set).unwrap();
+    let of_features = format!("--data {} --model gine --edge-input features --epochs 2", set.display());
+    let links = "--task link --embedding 8 --eval-negatives 5 --exclude reverses";
+    for (task, flags) in [("nodes", "--batch-size 64 --ranks 2"), ("links", links)] {
+        let trained = |mode: &str| {
+            let out = format!("{task} {mode}").replace(' ', "_");
+            let learned = run(root, &format!("{of_features} {flags} --graph-mode {mode}"), &out);
+            let metrics = text(&root.join(&out).join("test_predictions.csv"));
+            (learned.weights_hash, learned.losses, metrics)
+        };
+        let expected = trained("cpu");
+        for mode in ["device", "zero-copy", "device --feature-cache 10KiB"] {
+            assert!(trained(mode) == expected, "{task} {mode}");
+        }
+    }
 }
 
 #[test]
@@ -224,6 +245,7 @@ fn links_of_partitions_with_self_loops_train_the_weights_of_the_whole_graph() {
         ("gine-features", "--model gine", &featured_split, &of_featured),
         // Loops have no features, so partitions with loops have none. Attention does not read them.
         ("gat-of-featured", "--model gat", &featured_split, &looped_of_featured),
+        ("gine-features-device", "--model gine --graph-mode device", &featured_split, &of_featured),
     ];
     for (name, model, split, parts) in of_types.chain(of_features) {
         let flags = format!("--task link --data {split} --embedding 8 --epochs 1 {model}");

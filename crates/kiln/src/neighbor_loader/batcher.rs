@@ -32,19 +32,23 @@ impl NeighborLoader {
                 let batcher = self.host_batcher(sampler, features, edge_features, targets)?;
                 Ok(HostOrDeviceBatcher::Host(HostNodeBatcher::new(batcher, device)))
             }
-            Source::Whole { .. } if edge_features.is_some() => Err(Error::EdgeFeaturesNeedHost),
             Source::Whole { .. } if matches!(self.sampling.rule, Rule::Custom { .. }) => {
                 Err(Error::RuleNeedsHost)
             }
             Source::Whole { data, graph, .. } => {
                 let copy = self.copies.get_or_make(device, |hotness| {
                     let hottest = self.hottest(graph, hotness, train_items)?;
-                    DeviceCopy::new(device, self.graph_mode, data, graph, &self.sampling, hottest)
+                    let (mode, edge_features) = (self.graph_mode, self.edge_feature_rows(data, graph)?);
+                    DeviceCopy::new(device, mode, data, graph, &self.sampling, hottest, edge_features)
                 })?;
-                let DeviceCopy { sampler, features } = copy;
-                Ok(HostOrDeviceBatcher::Device(match targets {
+                let DeviceCopy { sampler, features, edge_features } = copy;
+                let batcher = match targets {
                     Some(targets) => DeviceNodeBatcher::new(sampler, features, targets),
                     None => DeviceNodeBatcher::without_targets(sampler, features),
+                };
+                Ok(HostOrDeviceBatcher::Device(match edge_features {
+                    Some(features) => batcher.edge_features(features),
+                    None => batcher,
                 }))
             }
             #[cfg(feature = "grpc")]
