@@ -1,11 +1,15 @@
 //! Matrix products that write directly into the memory of the result. Burn's product on Flex first clears its result
 //! and then copies it to another alignment, which costs two more passes over memory that is new to the process.
+//!
+//! Products are computed in f32 by the `gemm` crate or, if the process has chosen it, in bf16 by [`bf16`].
 
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
 use gemm::Parallelism;
 use rayon::prelude::*;
+
+use crate::cpu::bf16;
 
 /// The number of multiplications below which a product is computed in the calling thread.
 const LEAST_PARALLEL: usize = 192 * 192 * 192;
@@ -58,8 +62,26 @@ impl<'a> Matrix<'a> {
         Self { values, shape, strides: [shape[1], 1] }
     }
 
+    /// The numbers of rows and columns.
+    pub(super) fn shape(self) -> [usize; 2] {
+        self.shape
+    }
+
+    /// The values in their order in memory.
+    pub(super) fn values(self) -> &'a [f32] {
+        self.values
+    }
+
+    /// Returns the values in row-major order of this matrix or of the transposed one.
+    pub(super) fn row_major(self) -> RowMajor<'a> {
+        match self.strides == [self.shape[1], 1] {
+            true => RowMajor::This(self.values),
+            false => RowMajor::Transposed(self.values),
+        }
+    }
+
     /// Returns a range of the rows of a row-major matrix.
-    fn rows(self, rows: Range<usize>) -> Self {
+    pub(super) fn rows(self, rows: Range<usize>) -> Self {
         let width = self.shape[1];
         assert_eq!(self.strides, [width, 1], "only a row-major matrix can be cut by rows");
         Self::new(&self.values[rows.start * width..rows.end * width], [rows.len(), width])
@@ -70,6 +92,14 @@ impl<'a> Matrix<'a> {
         let Self { values, shape: [n_rows, n_columns], strides: [row, column] } = self;
         Self { values, shape: [n_columns, n_rows], strides: [column, row] }
     }
+}
+
+/// The values of a matrix in the order of their memory.
+pub(super) enum RowMajor<'a> {
+    /// The rows of the matrix, one after the other.
+    This(&'a [f32]),
+    /// The columns of the matrix, one after the other.
+    Transposed(&'a [f32]),
 }
 
 /// `left * right` in row-major order.
@@ -114,7 +144,7 @@ type Multiply = fn(&mut [MaybeUninit<f32>], Matrix<'_>, Matrix<'_>, Start<'_>);
 
 /// The summand that a product is added to.
 #[derive(Debug, Clone, Copy)]
-enum Start<'a> {
+pub(super) enum Start<'a> {
     /// No summand: the output is overwritten and not read.
     Nothing,
     /// The output itself, which must be initialised.
@@ -137,17 +167,22 @@ fn multiply(out: &mut [MaybeUninit<f32>], left: Matrix<'_>, right: Matrix<'_>, s
     if out.is_empty() {
         return;
     }
+    let panels = bf16::Panels::of(right);
+    let alone = |out: &mut [MaybeUninit<f32>], left: Matrix<'_>| match &panels {
+        Some(panels) => panels.multiply(out, left, start),
+        None => multiply_alone(out, left, right, start),
+    };
     if is_small([n_rows, inner, n_columns]) {
-        return multiply_alone(out, left, right, start);
+        return alone(out, left);
     }
     let task_rows = (n_rows / 16).next_multiple_of(32).clamp(LEAST_TASK_ROWS, TASK_ROWS);
     out.par_chunks_mut(task_rows * n_columns).enumerate().for_each(|(task, out)| {
         let first = task * task_rows;
-        multiply_alone(out, left.rows(first..first + out.len() / n_columns), right, start);
+        alone(out, left.rows(first..first + out.len() / n_columns));
     });
 }
 
-/// Same as [`multiply`], but runs in the calling thread.
+/// Same as [`multiply`], but in f32 and in the calling thread.
 fn multiply_alone(out: &mut [MaybeUninit<f32>], left: Matrix<'_>, right: Matrix<'_>, start: Start<'_>) {
     let ([n_rows, inner], [right_rows, n_columns]) = (left.shape, right.shape);
     assert_eq!(inner, right_rows, "the inner dimensions of a product differ");
@@ -216,8 +251,9 @@ pub(super) fn weight_gradient(x: Matrix<'_>, grad: Matrix<'_>) -> Vec<f32> {
         (n_rows / 16).clamp(LEAST_GRADIENT_ROWS, GRADIENT_ROWS).max(n_rows.div_ceil(MOST_GRADIENTS));
     let of_range = |start: usize| {
         let rows = start..(start + task_rows).min(n_rows);
-        let x = x.rows(rows.clone()).transposed();
-        new_product(multiply_alone, x, grad.rows(rows), Start::Nothing)
+        let (x, grad) = (x.rows(rows.clone()), grad.rows(rows));
+        let in_f32 = || new_product(multiply_alone, x.transposed(), grad, Start::Nothing);
+        bf16::transposed_product(x, grad).unwrap_or_else(in_f32)
     };
     let starts: Vec<usize> = (0..n_rows).step_by(task_rows).collect();
     let products: Vec<Vec<f32>> = match is_small([d_in, n_rows, d_out]) {

@@ -4,6 +4,11 @@
 mod adam;
 mod aggregate;
 mod attention;
+#[cfg(target_arch = "x86_64")]
+mod bf16;
+#[cfg(not(target_arch = "x86_64"))]
+#[path = "no_bf16.rs"]
+mod bf16;
 mod columns;
 mod dense;
 mod dropout;
@@ -16,6 +21,8 @@ mod sum;
 mod tasks;
 mod tensor;
 mod term;
+
+pub(crate) use bf16::is_available as has_bf16_products;
 
 use burn::backend::Flex;
 use burn::backend::TensorMetadata;

@@ -33,7 +33,7 @@ pub(crate) fn product_with(left: CubeTensor, right: CubeTensor, precision: Matmu
     match left.device {
         Device::Cpu(_) if !is_empty => product_on_cpu(left, right),
         Device::Cuda(_) if !is_empty && left.dtype == DType::F32 => match precision {
-            MatmulPrecision::F32 => product_in_f32(left, right),
+            MatmulPrecision::F32 | MatmulPrecision::Bf16 => product_in_f32(left, right),
             MatmulPrecision::Tf32 => CubeBackend::float_matmul(left, right),
         },
         _ => CubeBackend::float_matmul(left, right),

@@ -44,7 +44,7 @@ use crate::ops::keep::Keep;
 pub use crate::ops::adam::AdamStep;
 pub use crate::ops::aggregation::{Aggregation, MessageWeights, OwnRow, Reduction};
 pub use crate::ops::attention::{attention_scores, edge_dropout, edge_softmax};
-pub use crate::ops::precision::{MatmulPrecision, matmul_precision, set_matmul_precision};
+pub use crate::ops::precision::{MatmulPrecision, has_bf16_products, matmul_precision, set_matmul_precision};
 pub use crate::ops::relations::{edge_type_rows, relation_weights};
 
 /// Aggregates the rows of each destination's sources.

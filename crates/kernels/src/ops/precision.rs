@@ -1,34 +1,55 @@
 //! The precision of matrix products.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 
-/// The precision of matrix products of f32 values on a CUDA device. Other devices compute in f32.
+/// The precision of matrix products of f32 values. The sums, the results and the weights are f32 in all of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum MatmulPrecision {
     /// Computes in f32, without tensor cores: each product has the relative error of f32, 2^-24.
     #[default]
     F32,
-    /// Rounds the factors to TF32, which has a mantissa of 10 bits, and adds the products in f32 on tensor cores. The
-    /// error of an element of the result is at most about 2^-9 times the sum of the magnitudes of its products.
+    /// On CUDA devices, rounds the factors to TF32, which has a mantissa of 10 bits, and adds the products in f32 on
+    /// tensor cores. The error of an element of the result is at most about 2^-9 times the sum of the magnitudes of its
+    /// products. Other devices compute in f32.
     Tf32,
+    /// On the CPU, rounds the factors to bf16, which has a mantissa of 7 bits and the range of f32, and adds the products
+    /// in f32. The error of an element of the result is at most about 2^-7 times the sum of the magnitudes of its
+    /// products. Subnormal factors, sums and results count as 0. Results are bit-identical for any number of threads, and
+    /// on all processors with the instructions.
+    ///
+    /// Products with fewer than 1,024 weights, or with fewer than 8 rows or columns of weights, stay in f32, where they
+    /// are faster. Other devices compute in f32.
+    Bf16,
 }
 
-/// True if products are computed in TF32.
-static IS_TF32: AtomicBool = AtomicBool::new(false);
+/// The precision, as the position of its variant.
+static PRECISION: AtomicU8 = AtomicU8::new(MatmulPrecision::F32 as u8);
 
 /// Sets the precision of all later matrix products of f32 values of [`linear`](crate::ops::linear) and its gradients in
-/// this process, on CUDA devices. The default is [`MatmulPrecision::F32`]. Set it before training: gradients of products
-/// that were computed before the call use the new precision.
+/// this process. The default is [`MatmulPrecision::F32`]. On a processor without instructions for bf16
+/// ([`has_bf16_products`]), [`MatmulPrecision::Bf16`] sets [`MatmulPrecision::F32`]. Set the precision before training:
+/// gradients of products that were computed before the call use the new one.
 ///
 /// It does not apply to Burn's own `matmul` and layers, which use TF32 on CUDA.
 ///
-/// The default is f32, as in PyTorch, because results then agree with those of the CPU within the rounding of f32. TF32
-/// trades accuracy for speed: its tensor cores have several times the arithmetic rate.
+/// The default is f32, as in PyTorch, because results then agree on all devices within the rounding of f32. TF32 and bf16
+/// trade accuracy for speed: their instructions have several times, or twice, the arithmetic rate.
 pub fn set_matmul_precision(precision: MatmulPrecision) {
-    IS_TF32.store(precision == MatmulPrecision::Tf32, Ordering::Relaxed);
+    let is_missing = precision == MatmulPrecision::Bf16 && !has_bf16_products();
+    let precision = if is_missing { MatmulPrecision::F32 } else { precision };
+    PRECISION.store(precision as u8, Ordering::Relaxed);
 }
 
-/// Returns the precision that [`set_matmul_precision`] has set.
+/// Returns the precision of products: the one that [`set_matmul_precision`] has set, or f32 if the processor lacks its
+/// instructions.
 pub fn matmul_precision() -> MatmulPrecision {
-    if IS_TF32.load(Ordering::Relaxed) { MatmulPrecision::Tf32 } else { MatmulPrecision::F32 }
+    let number = PRECISION.load(Ordering::Relaxed);
+    let mut others = [MatmulPrecision::Tf32, MatmulPrecision::Bf16].into_iter();
+    others.find(|precision| *precision as u8 == number).unwrap_or_default()
+}
+
+/// Returns true if this processor has instructions for products in bf16, [`MatmulPrecision::Bf16`]: AVX512-BF16, which
+/// AMD's processors have since Zen 4 and Intel's Xeons since Cooper Lake, except Ice Lake.
+pub fn has_bf16_products() -> bool {
+    crate::cpu::has_bf16_products()
 }
