@@ -3,7 +3,7 @@
 use anyhow::ensure;
 use clap::Args;
 use kiln::kernels::Devices;
-use kiln::kernels::ops::{MatmulPrecision, set_matmul_precision};
+use kiln::kernels::ops::{MatmulPrecision, matmul_precision, set_matmul_precision};
 use kiln::{CachedNodes, GraphMode, NeighborLoader};
 
 use crate::flags;
@@ -31,24 +31,41 @@ pub(crate) struct DeviceArgs {
         ("presampling", "The nodes that a presampled first epoch reads most often", CachedNodes::ByPresampling),
     ]))]
     hot_by: Option<CachedNodes>,
-    /// Precision of matrix products of f32 values on CUDA devices.
-    #[arg(long, default_value = "f32", value_parser = flags::choice([
+    /// Precision of the factors of matrix products; sums, weights and the optimizer's state are f32.
+    #[arg(long, alias = "matmul", default_value = "f32", value_parser = flags::choice([
         ("f32", "f32, without tensor cores", MatmulPrecision::F32),
-        ("tf32", "TF32 on tensor cores: factors are rounded to a mantissa of 10 bits", MatmulPrecision::Tf32),
+        ("tf32", "TF32 on tensor cores of CUDA devices: factors are rounded to a mantissa of 10 bits", MatmulPrecision::Tf32),
+        ("bf16", "bf16 on processors with AVX512-BF16: factors are rounded to a mantissa of 7 bits. Other processors \
+            compute in f32", MatmulPrecision::Bf16),
     ]))]
-    matmul: MatmulPrecision,
+    precision: MatmulPrecision,
 }
 
 impl DeviceArgs {
-    /// Sets the precision of matrix products.
-    pub(crate) fn set_precision(&self, devices: &Devices) -> anyhow::Result<()> {
-        let on_cuda = devices.iter().all(|device| device.name.starts_with("cuda"));
-        ensure!(
-            on_cuda || self.matmul == MatmulPrecision::F32,
-            "--matmul tf32 requires CUDA devices: remove it, or use --device cuda"
-        );
-        set_matmul_precision(self.matmul);
-        Ok(())
+    /// Sets the precision of matrix products, prints it if it was chosen, and returns the name of the precision that
+    /// this processor computes in.
+    pub(crate) fn set_precision(&self, devices: &Devices) -> anyhow::Result<&'static str> {
+        let are_all = |kind: &str| devices.iter().all(|device| device.name.starts_with(kind));
+        match self.precision {
+            MatmulPrecision::F32 => {}
+            MatmulPrecision::Tf32 => ensure!(
+                are_all("cuda"),
+                "--precision tf32 requires CUDA devices: remove it, or use --device cuda"
+            ),
+            MatmulPrecision::Bf16 => {
+                ensure!(are_all("cpu"), "--precision bf16 requires the CPU: remove it, or use --device cpu")
+            }
+        }
+        set_matmul_precision(self.precision);
+        let actual = matmul_precision();
+        if let Some(line) = precision_line(self.precision, actual) {
+            print_rank_zero(line);
+        }
+        Ok(match actual {
+            MatmulPrecision::F32 => "f32",
+            MatmulPrecision::Tf32 => "tf32",
+            MatmulPrecision::Bf16 => "bf16",
+        })
     }
 
     /// Configures the loader to prepare its batches at the selected place.
@@ -82,5 +99,35 @@ impl DeviceArgs {
             100.0 * hits.hit_rate(),
             hits.n_rows
         ));
+    }
+}
+
+/// Returns the line about the precision of matrix products for the precision that was chosen and the one that the
+/// processor computes in.
+fn precision_line(chosen: MatmulPrecision, actual: MatmulPrecision) -> Option<&'static str> {
+    match (chosen, actual) {
+        (MatmulPrecision::Bf16, MatmulPrecision::Bf16) => {
+            Some("matrix products  bf16 with sums in f32 (AVX512-BF16)")
+        }
+        (MatmulPrecision::Bf16, _) => Some(
+            "note: matrix products are in f32, because this processor lacks AVX512-BF16 for --precision bf16",
+        ),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_precision_of_products_is_printed_for_bf16_only() {
+        let line = |chosen, actual| precision_line(chosen, actual).unwrap_or_default();
+        assert_eq!(line(MatmulPrecision::F32, MatmulPrecision::F32), "");
+        assert_eq!(line(MatmulPrecision::Tf32, MatmulPrecision::Tf32), "");
+        assert!(line(MatmulPrecision::Bf16, MatmulPrecision::Bf16).contains("bf16 with sums in f32"));
+        assert!(
+            line(MatmulPrecision::Bf16, MatmulPrecision::F32).contains("this processor lacks AVX512-BF16")
+        );
     }
 }

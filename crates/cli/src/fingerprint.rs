@@ -15,7 +15,7 @@ const NOT_OF_THE_RESULT: &str = "ranks batch-size threads-per-rank deadline rank
 
 /// Defaults of flags that older checkpoints do not have, so that new ones do not name them either.
 const UNNAMED_DEFAULTS: [(&str, &str); 8] = [
-    ("matmul", "f32"),
+    ("precision", "f32"),
     ("metric", "accuracy"),
     ("loss", "cross-entropy"),
     ("momentum", "0"),
@@ -43,7 +43,7 @@ pub(crate) fn fingerprint(
         (Err(_), Ok(number)) => number.to_string(),
         _ => value.clone(),
     };
-    let flags = flags.map(|(flag, value)| (format!("--{flag}"), plain(value)));
+    let flags = flags.map(|(flag, value)| (name_of(flag, value), plain(value)));
     let (n_ranks, batches) = (ranks.job.n_ranks(launch), ranks.batches(is_of_graphs));
     let of_ranks = [
         ("--batch-size x --ranks".to_owned(), Some(batches.batch_size * n_ranks)),
@@ -53,6 +53,15 @@ pub(crate) fn fingerprint(
     let program = ("the program".to_owned(), "kiln train".to_owned());
     let settings = flags.chain(of_ranks).chain([program]).collect();
     RunIdentity { settings, data_hash }
+}
+
+/// Returns the name of a flag's setting. That of TF32 is the name that the flag had before it had other values, so that
+/// earlier checkpoints can be resumed.
+fn name_of(flag: &str, value: &str) -> String {
+    match (flag, value) {
+        ("precision", "tf32") => "--matmul".to_owned(),
+        _ => format!("--{flag}"),
+    }
 }
 
 #[cfg(test)]
@@ -97,6 +106,9 @@ mod tests {
             ("--norm layer", "--norm", "layer"),
             ("--residual", "--residual", "true"),
             ("--jumping-knowledge cat", "--jumping", "cat"),
+            ("--precision bf16", "--precision", "bf16"),
+            ("--precision tf32", "--matmul", "tf32"),
+            ("--matmul tf32", "--matmul", "tf32"),
         ] {
             assert_eq!(plain.get(name), None, "{flags}");
             assert_eq!(settings(flags).get(name).map(String::as_str), Some(value), "{flags}");

@@ -123,7 +123,7 @@ pub(crate) fn run(args: &TrainArgs, flags: GivenFlags) -> anyhow::Result<ExitCod
     if launch.as_ref().is_some_and(|launch| launch.rank != 0) {
         be_quiet();
     }
-    args.device.set_precision(&args.ranks.job.device)?;
+    let precision = args.device.set_precision(&args.ranks.job.device)?;
     let task = match args.task {
         Some(task) => task,
         None if !args.parts.are_given() && args.data.data.has_graphs()? => Task::Graph,
@@ -155,6 +155,8 @@ pub(crate) fn run(args: &TrainArgs, flags: GivenFlags) -> anyhow::Result<ExitCod
     let mut flags = flags.all;
     let name = task.to_possible_value().map(|task| task.get_name().to_owned());
     flags.insert("task".to_owned(), name.unwrap_or_default());
+    // Without the instructions, bf16 is f32: the run is that of a processor that computes in f32.
+    flags.insert("precision".to_owned(), precision.to_owned());
     let defaults = args.model.defaults(is_of_graphs).into_iter();
     let defaults = defaults.chain(args.optimizer.defaults(is_of_graphs, args.fit.epochs));
     let of_links = if task == Task::Link { args.link.defaults(&args.model) } else { Vec::new() };

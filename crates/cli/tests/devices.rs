@@ -113,9 +113,9 @@ fn products_in_tf32_give_close_losses() {
     };
     let flags = "--data fake:600 --hidden 16 --layers 2 --fanouts 3 --batch-size 128 --epochs 1";
     let folder = tempfile::tempdir().unwrap();
-    let [f32, tf32] = ["f32", "tf32"].map(|matmul| {
-        let flags = format!("{flags} --matmul {matmul}");
-        losses(&flags, &device, &folder.path().join(matmul), &["train_loss", "val_loss"])
+    let [f32, tf32] = ["f32", "tf32"].map(|precision| {
+        let flags = format!("{flags} --precision {precision}");
+        losses(&flags, &device, &folder.path().join(precision), &["train_loss", "val_loss"])
     });
     assert_ne!(tf32, f32);
     let is_close = |(tf32, f32): (&f64, &f64)| (tf32 - f32).abs() < TF32_TOLERANCE * f32.abs();
@@ -124,9 +124,24 @@ fn products_in_tf32_give_close_losses() {
 
 #[test]
 fn tf32_is_rejected_without_cuda_devices() {
-    let output = run("--data fake:100 --matmul tf32 --device cpu");
+    // The flag was named `--matmul` when it had only the values of CUDA devices.
+    for flag in ["--precision", "--matmul"] {
+        let output = run(&format!("--data fake:100 {flag} tf32 --device cpu"));
+        let message = text(&output.stderr);
+        let expected = "--precision tf32 requires CUDA devices";
+        assert!(!output.status.success() && message.contains(expected), "{message}");
+    }
+}
+
+#[test]
+fn bf16_is_rejected_on_other_devices_than_the_cpu() {
+    let Some(device) = device() else {
+        let mut out = std::io::stdout();
+        return writeln!(out, "kiln-skip: gpu: bf16 on another device: KILN_DEVICE names none").unwrap();
+    };
+    let output = run(&format!("--data fake:100 --precision bf16 --device {device}"));
     let message = text(&output.stderr);
-    assert!(!output.status.success() && message.contains("--matmul tf32 requires CUDA devices"), "{message}");
+    assert!(!output.status.success() && message.contains("--precision bf16 requires the CPU"), "{message}");
 }
 
 #[test]

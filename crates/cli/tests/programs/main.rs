@@ -1,6 +1,7 @@
 //! Tests of the program `kiln` as its users run it.
 
 mod attention_and_relations;
+mod bf16;
 mod cora;
 mod data;
 mod distributed_sage;
