@@ -1,5 +1,6 @@
 //! Stage `dense`: the matrix products of the layers of a GraphSAGE step of width 256: a layer's forward product, and
-//! the gradients of its weights and, except for the first layer, of its input. The rate counts rows.
+//! the gradients of its weights and, except for the first layer, of its input. The rate counts rows. The benches whose
+//! names end in `-bf16` compute in bf16, on processors that can; their ceiling is that of f32, which they may exceed.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -7,11 +8,13 @@ use std::time::{Duration, Instant};
 use burn::tensor::{Device, Distribution, Tensor};
 use kiln_benches::train::HIDDEN;
 use kiln_benches::{Result, Stage, Work, inputs, n_threads};
-use kiln_kernels::ops;
+use kiln_kernels::ops::{self, MatmulPrecision, has_bf16_products, set_matmul_precision};
 
 fn main() -> Result {
     let device = Device::flex();
     let mut stage = Stage::new("dense");
+    let precisions = [(MatmulPrecision::F32, ""), (MatmulPrecision::Bf16, "-bf16")];
+    let n_precisions = if has_bf16_products() { 2 } else { 1 };
     for input in inputs()? {
         let sampled = input.sampled(1)?;
         let widths = [input.dataset.features.dim(), HIDDEN];
@@ -19,18 +22,18 @@ fn main() -> Result {
             let layer = Layer::new(block.n_dst(), d_in, &device, if i == 0 { X::Given } else { X::Tracked });
             let flop = 2 * (block.n_dst() * d_in * HIDDEN) as u64;
             let work = Work::new(block.n_dst() as u64, "rows", n_threads());
-            stage.bench(&format!("layer{i}-forward"), &input.name, work.flop(flop), |bencher| {
-                bencher.iter(|| black_box(layer.plain()));
-            })?;
             let n_products = if i == 0 { 1 } else { 2 };
-            stage.bench(
-                &format!("layer{i}-backward"),
-                &input.name,
-                work.flop(n_products * flop),
-                |bencher| {
+            for (precision, suffix) in &precisions[..n_precisions] {
+                set_matmul_precision(*precision);
+                let variant = format!("layer{i}-forward{suffix}");
+                stage.bench(&variant, &input.name, work.flop(flop), |bencher| {
+                    bencher.iter(|| black_box(layer.plain()));
+                })?;
+                let variant = format!("layer{i}-backward{suffix}");
+                stage.bench(&variant, &input.name, work.flop(n_products * flop), |bencher| {
                     bencher.iter_custom(|n| (0..n).map(|_| layer.backward()).sum());
-                },
-            )?;
+                })?;
+            }
         }
     }
     stage.finish();

@@ -42,8 +42,8 @@ pub(crate) struct DeviceArgs {
 }
 
 impl DeviceArgs {
-    /// Sets the precision of matrix products, prints it if it was chosen, and returns the name of the precision that
-    /// this processor computes in.
+    /// Sets the precision of matrix products, prints it if it is bf16, and returns the name of the precision that this
+    /// processor computes in. It is f32 for bf16 without the instructions: such a run is one in f32.
     pub(crate) fn set_precision(&self, devices: &Devices) -> anyhow::Result<&'static str> {
         let are_all = |kind: &str| devices.iter().all(|device| device.name.starts_with(kind));
         match self.precision {

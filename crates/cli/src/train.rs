@@ -155,7 +155,6 @@ pub(crate) fn run(args: &TrainArgs, flags: GivenFlags) -> anyhow::Result<ExitCod
     let mut flags = flags.all;
     let name = task.to_possible_value().map(|task| task.get_name().to_owned());
     flags.insert("task".to_owned(), name.unwrap_or_default());
-    // Without the instructions, bf16 is f32: the run is that of a processor that computes in f32.
     flags.insert("precision".to_owned(), precision.to_owned());
     let defaults = args.model.defaults(is_of_graphs).into_iter();
     let defaults = defaults.chain(args.optimizer.defaults(is_of_graphs, args.fit.epochs));

@@ -16,7 +16,7 @@ mod tile;
 use std::arch::is_x86_feature_detected;
 use std::mem::MaybeUninit;
 
-use crate::cpu::dense::{Matrix, RowMajor, Start};
+use crate::cpu::matrix::{Matrix, RowMajor, Start};
 use crate::ops::{MatmulPrecision, matmul_precision};
 use tile::{Ahead, Left, MOST_TILE_ROWS, PANEL_COLUMNS, Right};
 

@@ -15,6 +15,7 @@ mod dropout;
 mod edge_rows;
 mod edges;
 mod fill;
+mod matrix;
 mod relations;
 mod rows;
 mod sum;

@@ -2,7 +2,7 @@
 
 use std::mem::MaybeUninit;
 
-use crate::cpu::dense::{Matrix, Start};
+use crate::cpu::matrix::{Matrix, Start};
 
 /// Returns false: there is no kernel.
 pub(crate) fn is_available() -> bool {

@@ -5,7 +5,7 @@ use burn::backend::TensorMetadata;
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::tensor::TensorData;
 
-use crate::cpu::dense;
+use crate::cpu::matrix::Matrix;
 use crate::cpu::rows::Rows;
 
 /// Returns the tensor with contiguous values. Copies it only if its values are not contiguous.
@@ -39,8 +39,8 @@ pub(super) fn in_place(x: FloatTensor<Flex>, change: impl FnOnce(&mut [f32], usi
 }
 
 /// Returns the tensor as an operand of a matrix product.
-pub(super) fn dense_matrix(x: &FloatTensor<Flex>) -> dense::Matrix<'_> {
-    dense::Matrix::new(floats(x), x.shape().dims())
+pub(super) fn dense_matrix(x: &FloatTensor<Flex>) -> Matrix<'_> {
+    Matrix::new(floats(x), x.shape().dims())
 }
 
 /// The values of a contiguous tensor.

@@ -12,7 +12,7 @@ use std::arch::x86_64::{
 };
 use std::mem::MaybeUninit;
 
-use crate::cpu::dense::Start;
+use crate::cpu::matrix::Start;
 
 /// The number of f32 values, and of pairs, in a vector.
 pub(super) const LANES: usize = 16;
@@ -225,7 +225,7 @@ unsafe fn tile<const ROWS: usize, const VECTORS: usize>(args: Args) {
     }
 }
 
-/// Returns the same bits as bf16 values.
+/// Returns the vector as bf16 values, without a conversion.
 fn bf16s(words: __m512i) -> __m512bh {
     // SAFETY: both types have 64 bytes, and all bits are valid.
     unsafe { std::mem::transmute::<__m512i, __m512bh>(words) }
