@@ -16,7 +16,7 @@ mod tile;
 use std::arch::is_x86_feature_detected;
 use std::mem::MaybeUninit;
 
-use crate::cpu::matrix::{Matrix, RowMajor, Start};
+use crate::cpu::matrix::{Matrix, Start};
 use crate::ops::{MatmulPrecision, matmul_precision};
 use tile::{Ahead, Left, MOST_TILE_ROWS, PANEL_COLUMNS, Right};
 
@@ -75,13 +75,12 @@ impl Panels {
         let [inner, n_columns] = right.shape();
         let n_pairs = inner.div_ceil(2);
         let mut pairs = vec![0; n_columns.div_ceil(PANEL_COLUMNS) * PANEL_COLUMNS * n_pairs];
-        match right.row_major() {
-            RowMajor::This(values) => pack::pair_rows(&mut pairs, values, n_columns, PANEL_COLUMNS),
-            RowMajor::Transposed(values) => {
-                let mut of_columns = vec![0; n_columns * n_pairs];
-                pack::pair_columns(&mut of_columns, values, inner);
-                pack::transpose(&mut pairs, &of_columns, n_pairs);
-            }
+        if right.strides() == [n_columns, 1] {
+            pack::pair_rows(&mut pairs, right.values(), n_columns, PANEL_COLUMNS);
+        } else {
+            let mut of_columns = vec![0; n_columns * n_pairs];
+            pack::pair_columns(&mut of_columns, right.values(), inner);
+            pack::transpose(&mut pairs, &of_columns, n_pairs);
         }
         Self { pairs, n_pairs, n_columns }
     }

@@ -36,17 +36,9 @@ impl<'a> Matrix<'a> {
         self.strides
     }
 
-    /// The values in their order in memory.
+    /// The values in their order in memory, which is row-major for this matrix or for the transposed one.
     pub(super) fn values(self) -> &'a [f32] {
         self.values
-    }
-
-    /// Returns the values in row-major order of this matrix or of the transposed one.
-    pub(super) fn row_major(self) -> RowMajor<'a> {
-        match self.strides == [self.shape[1], 1] {
-            true => RowMajor::This(self.values),
-            false => RowMajor::Transposed(self.values),
-        }
     }
 
     /// Returns a range of the rows of a row-major matrix.
@@ -61,14 +53,6 @@ impl<'a> Matrix<'a> {
         let Self { values, shape: [n_rows, n_columns], strides: [row, column] } = self;
         Self { values, shape: [n_columns, n_rows], strides: [column, row] }
     }
-}
-
-/// The values of a matrix in the order of their memory.
-pub(super) enum RowMajor<'a> {
-    /// The rows of the matrix, one after the other.
-    This(&'a [f32]),
-    /// The columns of the matrix, one after the other.
-    Transposed(&'a [f32]),
 }
 
 /// The summand that a product is added to.
