@@ -3,8 +3,9 @@
 //!
 //! A *pair* is two bf16 values that are adjacent along the inner dimension, in one `u32`: the first one in the low half.
 //! The instruction `vdpbf16ps` adds the products of two pairs to an f32 sum: first the product of the high halves, then
-//! that of the low halves, each with one rounding to nearest even. Subnormal operands, sums and results count as 0. The
-//! architecture defines all of this independently of the processor's control register.
+//! that of the low halves, each with one rounding to nearest even. Subnormal operands, sums and results count as 0. All of
+//! this is independent of the processor's control register (Intel 64 and IA-32 Architectures Software Developer's Manual,
+//! volume 2, VDPBF16PS).
 
 use std::arch::x86_64::{
     __m512bh, __m512i, __mmask16, _MM_HINT_T1, _mm_prefetch, _mm512_dpbf16_ps, _mm512_loadu_si512,
