@@ -7,7 +7,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use burn::tensor::{Device, Tensor, TensorData};
-use kiln_benches::{Access, Result, Stage, Work, inputs, n_threads};
+use kiln_benches::{Access, Result, Stage, Work, inputs, n_threads, seconds_to_read_rows};
 use kiln_graph::Block;
 use kiln_kernels::DeviceBlock;
 use kiln_kernels::ops::{self, Aggregation, MessageWeights, OwnRow, Reduction};
@@ -29,20 +29,21 @@ fn main() -> Result {
         let sampled = input.sampled(1)?;
         let (host, name) = (&sampled[0].blocks[0], &input.name);
         let values = (0..host.n_src() * DIM).map(|i| (i % 1021) as f32 / 1021.0).collect::<Vec<_>>();
+        let work = Works::of(host, &values);
         let data = TensorData::new(values, [host.n_src(), DIM]);
         let block = DeviceBlock::new(transposed(host).0, &device);
         let x = Tensor::<2>::from_data(data.clone(), &device);
         let tracked = Tensor::<2>::from_data(data, &device.clone().autodiff()).require_grad();
         for (op_name, reduce) in REDUCTIONS {
-            stage.bench(&format!("{op_name}-forward"), name, forward_work(host), |bencher| {
+            stage.bench(&format!("{op_name}-forward"), name, work.forward, |bencher| {
                 bencher.iter(|| black_box(ops::aggregate(&block, x.clone(), reduce)));
             })?;
-            stage.bench(&format!("{op_name}-backward"), name, backward_work(host), |bencher| {
+            stage.bench(&format!("{op_name}-backward"), name, work.backward, |bencher| {
                 bencher.iter_custom(|n| (0..n).map(|_| backward(&block, reduce, &tracked)).sum());
             })?;
         }
-        weighted(&mut stage, name, host, &block, [&x, &tracked])?;
-        let transposing = backward_work(host);
+        weighted(&mut stage, name, host, &block, [&x, &tracked], work)?;
+        let transposing = work.backward;
         // Transposing needs about three sequential accesses of 8 bytes per edge.
         let transposing = transposing.streamed(transposing.streamed + 24 * host.n_edges() as u64);
         stage.bench("mean-backward-transpose", name, transposing, |bencher| {
@@ -66,6 +67,7 @@ fn weighted(
     host: &Block,
     block: &DeviceBlock,
     rows: [&Tensor<2>; 2],
+    work: Works,
 ) -> Result {
     let weights = (0..host.n_edges() * N_WEIGHTS).map(|i| (i % 509) as f32 / 509.0).collect::<Vec<_>>();
     let weights = TensorData::new(weights, [host.n_edges(), N_WEIGHTS]);
@@ -77,26 +79,29 @@ fn weighted(
         ops::aggregate(block, x.clone(), Aggregation { reduce: Reduction::Sum, weights, own })
     };
     let (of_edges, row_bytes) = (4 * (host.n_edges() * N_WEIGHTS) as u64, 4 * DIM as u64);
-    let forward = forward_work(host);
-    let work = forward.streamed(forward.streamed + of_edges);
-    stage.bench("heads-forward", name, work, |bencher| {
+    let Works { forward, backward } = work;
+    let weighted = forward.streamed(forward.streamed + of_edges);
+    stage.bench("heads-forward", name, weighted, |bencher| {
         bencher.iter(|| black_box(aggregate(x, MessageWeights::PerHead(weights.clone()))));
     })?;
     // The gradient of the weights reads the row of the source of each edge again.
-    let both = backward_work(host);
-    let both = Work { row_traffic: both.row_traffic + forward.row_traffic, ..both };
+    let both = Work {
+        row_traffic: backward.row_traffic + forward.row_traffic,
+        replayed: backward.replayed + forward.replayed,
+        ..backward
+    };
     stage.bench("heads-backward", name, both.streamed(both.streamed + 2 * of_edges), |bencher| {
         let out = || aggregate(tracked_x, MessageWeights::PerHead(tracked.clone()));
         bencher.iter_custom(|n| (0..n).map(|_| time_of_backward(out())).sum());
     })?;
     let wider = (N_WEIGHTS as u64 - 1) * host.n_dst() as u64 * row_bytes;
-    stage.bench("bases-forward", name, work.streamed(work.streamed + wider), |bencher| {
+    stage.bench("bases-forward", name, weighted.streamed(weighted.streamed + wider), |bencher| {
         bencher.iter(|| black_box(aggregate(x, MessageWeights::PerBasis(weights.clone()))));
     })?;
     let dst = ops::take_dst(block, x.clone());
     let attention = Tensor::<2>::ones([N_WEIGHTS, DIM / N_WEIGHTS], &x.device());
     let scores = || ops::attention_scores(block, x.clone(), dst.clone(), attention.clone(), 0.2);
-    stage.bench("scores-forward", name, work, |bencher| bencher.iter(|| black_box(scores())))
+    stage.bench("scores-forward", name, weighted, |bencher| bencher.iter(|| black_box(scores())))
 }
 
 /// Returns a copy of the block that caches its transposed block, and the time that transposing took.
@@ -120,17 +125,31 @@ fn time_of_backward(out: Tensor<2>) -> Duration {
     elapsed
 }
 
-/// Returns the work of a forward pass. For each edge, it reads the source's row randomly and the index sequentially.
-/// For each destination, it writes the result and reads the offset, both sequentially.
-fn forward_work(block: &Block) -> Work {
-    work(block, block.n_src(), block.n_dst())
+/// The work of a forward pass and that of a backward pass, which is a forward pass over the transposed block.
+#[derive(Clone, Copy)]
+struct Works {
+    forward: Work,
+    backward: Work,
 }
 
-/// Returns the work of a backward pass, which is that of a forward pass over the transposed block.
-fn backward_work(block: &Block) -> Work {
-    work(block, block.n_dst(), block.n_src())
+impl Works {
+    /// `values` are at least the rows of the sources. A backward pass reads rows of destinations.
+    fn of(block: &Block, values: &[f32]) -> Self {
+        let forward: Vec<u32> = block.indices().iter().map(|src| src.0).collect();
+        let transposed = transposed(block).0;
+        let backward = transposed.transposed().map_or_else(Vec::new, |edges| edges.dsts().to_vec());
+        let of = |order: &[u32], n_in, n_out| {
+            work(block, n_in, n_out).replayed(seconds_to_read_rows(values, DIM, order, n_threads()))
+        };
+        Self {
+            forward: of(&forward, block.n_src(), block.n_dst()),
+            backward: of(&backward, block.n_dst(), block.n_src()),
+        }
+    }
 }
 
+/// Returns the work of a pass. For each edge, it reads a row randomly and the index sequentially. For each result, it writes
+/// the row and reads the offset, both sequentially.
 fn work(block: &Block, n_in: usize, n_out: usize) -> Work {
     let (n_edges, row_bytes) = (block.n_edges() as u64, 4 * DIM as u64);
     Work::new(n_edges, "edges", n_threads())

@@ -1,6 +1,6 @@
 //! Stage `step`: whole training steps (forward, backward, update) as users run them, on fresh batches that one worker
 //! samples, gathers and copies to the device in advance. The benches are a step of GraphSAGE with three layers of 256,
-//! a step of a GCN with two layers of 64, and an epoch of GIN with two layers of 64, including loading and batching.
+//! (with `-bf16`: products in bf16), a step of a GCN with two layers of 64, and an epoch of GIN with two layers of 64, including loading and batching.
 //! The rates count seeds and graphs.
 
 use std::time::{Duration, Instant};
@@ -11,6 +11,7 @@ use kiln_benches::{
 };
 use kiln_comm::SingleRank;
 use kiln_graph::gcn_norm;
+use kiln_kernels::ops::{MatmulPrecision, has_bf16_products, set_matmul_precision};
 use kiln_loader::{Batcher, GraphBatcher, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeBatcher};
 use kiln_nn::{GcnConfig, GinConfig, JumpingKnowledge, Normalization};
 use kiln_sample::{EdgeWeights, Fanout, NeighborSampler, Rule, SamplerConfig};
@@ -44,9 +45,19 @@ fn sage(stage: &mut Stage, input: &Input) -> Result {
     drop(sampled);
     let work = Work::new(n_seeds, "seeds", n_threads()).flop(flop);
     let variant = format!("sage-3x256-{}", input.fanouts_name());
+    sage_of(stage, input, &variant, work)?;
+    if has_bf16_products() {
+        set_matmul_precision(MatmulPrecision::Bf16);
+        sage_of(stage, input, &format!("{variant}-bf16"), work)?;
+        set_matmul_precision(MatmulPrecision::F32);
+    }
+    Ok(())
+}
+
+fn sage_of(stage: &mut Stage, input: &Input, variant: &str, work: Work) -> Result {
     let (mut trainer, mut batches) =
         (train::trainer(input, &Device::flex())?, train::batches(input, &Device::flex())?);
-    stage.bench(&variant, &input.name, work, |bencher| {
+    stage.bench(variant, &input.name, work, |bencher| {
         bencher.iter_custom(|n| steps(&mut trainer, &mut batches, n));
     })
 }

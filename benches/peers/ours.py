@@ -1,14 +1,17 @@
 """kiln's measurements: benches, which `cargo xtask bench` runs, and programs, which are measured from outside."""
-import json, os, shutil, statistics, subprocess, sys, time
+import json, os, shutil, statistics, subprocess, sys, threading, time
+from dataclasses import dataclass
 
 from rows import FAKE, PRODUCTS, Bench
 
-PROGRAMS = ("first_step", "kiln", "write_fake")
+PROGRAMS = ("kiln", "write_fake")
 # The number of steps of a measurement of peak memory. It fills the loader's queue, and buffers are reused.
 MEMORY_STEPS = 20
 # The number of starts of a process. The median counts, because the first start may wait for free memory.
 STARTS = 5
 FANOUTS = f"{PRODUCTS}=15,10,5"
+# The settings of `train.py --steps`. Each step prints a line.
+STEPS = "--layers 3 --hidden 256 --dropout 0 --lr 0.01 --batch-size 1024 --epochs 1 --threads-per-rank 2 --loss-every 1"
 # The settings of `train.py --epochs 5`. Both sample neighbours in validation.
 ACCURACY = "--layers 3 --hidden 256 --dropout 0 --lr 0.01 --fanouts 10,10,10 --batch-size 1024 --epochs 5 --threads-per-rank 2"
 
@@ -59,34 +62,39 @@ class Ours:
         return name if name == FAKE else self.data[name]
 
     def first_step(self, name):
-        """Returns the seconds from the start of a process to the end of its first training step."""
-        return statistics.median(self.seconds_to_first_line(name) for _ in range(STARTS))
+        """Returns the seconds from the start of `kiln train` to the end of its first training step."""
+        return statistics.median(self.train(name, 1).seconds for _ in range(STARTS))
 
-    def seconds_to_first_line(self, name):
-        started = time.perf_counter()
-        with subprocess.Popen(**self.steps(name, 1), stdout=subprocess.PIPE) as process:
-            line = process.stdout.readline()
-            seconds = time.perf_counter() - started
-        if process.returncode != 0 or not line:
-            raise RuntimeError(f"first_step ended with status {process.returncode}")
-        return seconds
-
-    def memory(self, name):
+    def anonymous(self, name):
         """Returns the peak of anonymous memory in bytes, polled every millisecond: the kernel does not record it."""
-        peak = 0
-        with subprocess.Popen(**self.steps(name, MEMORY_STEPS), stdout=subprocess.DEVNULL) as process:
-            while process.poll() is None:
-                peak = max(peak, anonymous_bytes(process.pid))
-                time.sleep(0.001)
-        if process.returncode != 0 or peak == 0:
-            raise RuntimeError(f"first_step ended with status {process.returncode} and {peak} bytes of anonymous memory")
-        return peak
+        return self.train(name, MEMORY_STEPS).anonymous
 
-    def steps(self, name, n_steps):
-        env = {**os.environ, "RAYON_NUM_THREADS": "2", "KILN_BENCH_FANOUTS": FANOUTS}
-        # The variable is removed, because the comparison is on the CPU.
-        env.pop("KILN_DEVICE", None)
-        return dict(args=[self.programs["first_step"], self.bench_data(name), str(n_steps)], env=env)
+    def resident(self, name):
+        """Returns the peak of resident memory in bytes, which includes the pages of mapped files."""
+        return self.train(name, MEMORY_STEPS).resident
+
+    def train(self, name, n_steps):
+        """Runs `kiln train` until it has printed the loss of `n_steps` steps, and stops it."""
+        out = os.path.join(self.root, "target", "peers", "run")
+        shutil.rmtree(out, ignore_errors=True)
+        fanouts = "15,10,5" if name == PRODUCTS else "10,10,10"
+        command = [self.programs["kiln"], "train", "--data", self.data[name], "--out", out, *STEPS.split(), "--fanouts", fanouts]
+        started = time.perf_counter()
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            memory = Peaks(process.pid)
+            memory.start()
+            n_printed = 0
+            for line in process.stdout:
+                n_printed += line.startswith("step ")
+                if n_printed == n_steps:
+                    break
+            seconds = time.perf_counter() - started
+            resident = status_bytes(process.pid, "VmHWM")
+            process.kill()
+        memory.join()
+        if n_printed < n_steps or not resident:
+            raise RuntimeError(f"kiln train ended after {n_printed} steps")
+        return Trained(seconds, memory.anonymous, resident)
 
     def accuracy(self, name):
         """Returns the validation accuracy of the last epoch. DGL's script reports the same."""
@@ -106,18 +114,39 @@ def output_of(command, **options):
     return done.stdout
 
 
-def anonymous_bytes(pid):
-    """Returns the anonymous memory of a process in bytes, or 0 if the process has ended."""
+@dataclass(frozen=True)
+class Trained:
+    """The start of a run: the seconds until the last of its steps, and the peaks of its memory in bytes."""
+    seconds: float
+    anonymous: int
+    resident: int
+
+
+class Peaks(threading.Thread):
+    """Polls the anonymous memory of a process until the process ends."""
+
+    def __init__(self, pid):
+        super().__init__()
+        self.pid, self.anonymous = pid, 0
+
+    def run(self):
+        while (found := status_bytes(self.pid, "RssAnon")) is not None:
+            self.anonymous = max(self.anonymous, found)
+            time.sleep(0.001)
+
+
+def status_bytes(pid, name):
+    """Returns a size in bytes from the status of a process, or None if the process has ended."""
     try:
         with open(f"/proc/{pid}/status") as file:
-            return parse_anonymous(file.read()) or 0
+            return parse_status(file.read(), name)
     except OSError:
-        return 0
+        return None
 
 
-def parse_anonymous(status):
+def parse_status(status, name):
     for line in status.splitlines():
-        if line.startswith("RssAnon:"):
+        if line.startswith(f"{name}:"):
             return int(line.split()[1]) * 1024
     return None
 

@@ -2,7 +2,7 @@
 
 --mode classic    dgl.dataloading.NeighborSampler.sample_blocks
 --mode graphbolt  FusedCSCSamplingGraph.sample_neighbors and unique_and_compact, hop by hop
---mode rows       torch.index_select of the rows of the input nodes
+--mode rows       torch.index_select of the rows of the input nodes, into new memory and into the same memory
 The rate of edges counts those of all blocks of a batch. Each hop samples neighbours of all nodes reached so far."""
 import common
 
@@ -37,12 +37,17 @@ else:
 if args.mode == "rows":
     features = torch.from_numpy(common.read(args.data, "features"))
     inputs = [sample(nodes)[1] for nodes in seeds[:4]]
-    rates, ms = [], []
+    out = torch.empty(max(len(ids) for ids in inputs), features.shape[1])
+    rates, rates_out, ms = [], [], []
     for ids in inputs * args.rounds:
         seconds, rows = common.timed(torch.index_select, features, 0, ids)
         rates.append(rows.shape[0] / seconds)
         ms.append(seconds * 1e3)
+        into = out[:len(ids)]
+        seconds, _ = common.timed(lambda: torch.index_select(features, 0, ids, out=into))
+        rates_out.append(len(ids) / seconds)
     common.report("rows", rates, "rows/s")
+    common.report("rows-out", rates_out, "rows/s")
 else:
     sample(seeds[0])
     rates, ms = [], []

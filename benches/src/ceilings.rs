@@ -11,6 +11,7 @@ mod timing;
 use serde::Serialize;
 
 use arrays::Arrays;
+pub(crate) use timing::best_rate;
 
 /// The numbers of columns of the measured rows: 100 as in ogbn-products, and 128 as in ogbn-arxiv.
 const ROW_WIDTHS: [usize; 2] = [100, 128];

@@ -7,12 +7,14 @@
 pub mod ceilings;
 mod endless;
 mod input;
+mod replay;
 mod stage;
 pub mod train;
 mod work;
 
 pub use endless::Endless;
 pub use input::{BATCH_SIZE, GraphInput, Input, fake, graph_inputs, inputs, wants_fake};
+pub use replay::seconds_to_read_rows;
 pub use stage::{Stage, n_threads};
 pub use work::{Access, Work};
 

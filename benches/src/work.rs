@@ -5,7 +5,7 @@ use serde::Serialize;
 ///
 /// `cargo xtask bench` divides the streamed bytes, the rows' bytes, the cache lines and the floating-point operations
 /// by the measured ceilings for this number of threads. The largest of these times is the lower bound. The bound
-/// divided by the median is the bench's fraction of the ceiling. A bench in which all four numbers are 0 has no
+/// divided by the median is the bench's fraction of the ceiling. A bench in which all of these numbers are 0 has no
 /// ceiling.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Work {
@@ -27,6 +27,9 @@ pub struct Work {
     pub among: u64,
     /// The number of floating-point operations; a fused multiply-add counts as two. 0 if they do not bound the bench.
     pub flop: u64,
+    /// The seconds for reading the rows alone in the order of the bench, which replaces the ceiling of random rows; 0 if it
+    /// was not measured.
+    pub replayed: f64,
 }
 
 /// The kind of access to the rows of a [`Work`], which selects their ceiling.
@@ -45,7 +48,8 @@ impl Work {
     /// Returns the work of a bench without a ceiling.
     pub fn new(elements: u64, unit: &'static str, threads: usize) -> Self {
         let (streamed, row_traffic, lines, among, flop) = (0, 0, 0, 0, 0);
-        Self { elements, unit, threads, streamed, row_traffic, access: Access::Nothing, lines, among, flop }
+        let access = Access::Nothing;
+        Self { elements, unit, threads, streamed, row_traffic, access, lines, among, flop, replayed: 0.0 }
     }
 
     /// Sets the number of sequentially accessed bytes.
@@ -61,6 +65,11 @@ impl Work {
     /// Sets the number of randomly read cache lines, and the size of their array in bytes.
     pub fn lines(self, lines: u64, among: u64) -> Self {
         Self { lines, among, ..self }
+    }
+
+    /// Sets the seconds for reading the rows alone, from [`seconds_to_read_rows`](crate::seconds_to_read_rows).
+    pub fn replayed(self, seconds: f64) -> Self {
+        Self { replayed: seconds, ..self }
     }
 
     /// Sets the number of floating-point operations.

@@ -12,7 +12,7 @@ pub(super) const fn per_pass(n: usize) -> usize {
 
 /// Returns the best rate in units per second over several passes, each of which all threads start together. `start`
 /// returns the function that a thread runs in each pass. In a pass, all threads together process `units` units.
-pub(super) fn best_rate<R: FnMut()>(
+pub(crate) fn best_rate<R: FnMut()>(
     n_threads: usize,
     units: usize,
     start: impl Fn(usize) -> R + Sync,

@@ -92,7 +92,7 @@ impl Machine {
         };
         let parts = [
             work.streamed as f64 / of.stream_read.max(of.stream_copy),
-            work.row_traffic as f64 / row_rate,
+            if 0.0 < work.replayed { work.replayed } else { work.row_traffic as f64 / row_rate },
             work.lines as f64 / places.lines,
             work.flop as f64 / of.fma,
         ];

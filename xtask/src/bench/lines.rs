@@ -21,6 +21,7 @@ struct Line<'a> {
     rate: f64,
     unit: String,
     ceiling_fraction: Option<f64>,
+    random_rows_fraction: Option<f64>,
     commit: &'a str,
     machine: String,
 }
@@ -53,6 +54,9 @@ pub(super) fn of(bench: &Measurement) -> String {
     if let Some(fraction) = bench.ceiling_fraction {
         let _ = write!(line, "  {:.0} % of the ceiling", fraction * 100.0);
     }
+    if let Some(fraction) = bench.random_rows_fraction {
+        let _ = write!(line, " ({:.0} % of that of random rows)", fraction * 100.0);
+    }
     line
 }
 
@@ -82,6 +86,7 @@ pub(super) fn json(run: &Run) -> Result<String> {
             rate,
             unit: format!("{counts}/s"),
             ceiling_fraction: bench.ceiling_fraction,
+            random_rows_fraction: bench.random_rows_fraction,
             commit: &run.commit,
             machine: run.machine.to_string(),
         };
@@ -142,6 +147,7 @@ mod tests {
             "rate",
             "unit",
             "ceiling_fraction",
+            "random_rows_fraction",
             "commit",
             "machine",
         ];

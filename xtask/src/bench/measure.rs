@@ -28,6 +28,9 @@ pub(super) struct Measurement {
     /// the rate divided by the rate of the bench `copy`. `None` for a bench without a ceiling.
     #[serde(default)]
     pub(super) ceiling_fraction: Option<f64>,
+    /// The fraction of the ceiling of random rows, if the bound of the rows was replayed instead.
+    #[serde(default)]
+    pub(super) random_rows_fraction: Option<f64>,
 }
 
 /// The work of one iteration, written by `kiln_benches::Work`.
@@ -42,6 +45,9 @@ pub(super) struct Work {
     pub(super) lines: u64,
     pub(super) among: u64,
     pub(super) flop: u64,
+    /// The seconds for reading the rows alone; 0 if it was not measured, as in old runs.
+    #[serde(default)]
+    pub(super) replayed: f64,
 }
 
 /// The kind of access to the rows of a [`Work`]. The value in a variant is the width of a row in bytes.
@@ -165,8 +171,13 @@ fn measurement(name: String, work: Work, sample: &SampleFile, machine: &Machine)
     ensure!(!times.is_empty(), "bench {name} has no samples");
     times.sort_by(f64::total_cmp);
     let (min_ns, median_ns, max_ns) = (times[0], median(&times), times[times.len() - 1]);
-    let ceiling_fraction = machine.bound_seconds(&work).map(|seconds| seconds * 1e9 / median_ns);
-    Ok(Measurement { name, min_ns, median_ns, max_ns, work: Some(work), ceiling_fraction })
+    let fraction = |work: &Work| machine.bound_seconds(work).map(|seconds| seconds * 1e9 / median_ns);
+    let ceiling_fraction = fraction(&work);
+    let is_replayed = 0.0 < work.replayed;
+    let random_rows_fraction =
+        is_replayed.then(|| fraction(&Work { replayed: 0.0, ..work.clone() })).flatten();
+    let work = Some(work);
+    Ok(Measurement { name, min_ns, median_ns, max_ns, work, ceiling_fraction, random_rows_fraction })
 }
 
 /// Returns the median of ascending values.
@@ -220,6 +231,20 @@ pub(super) mod tests {
         let without = Work { streamed: 0, lines: 0, ..work() };
         let sample = SampleFile { iters: vec![1.0], times: vec![1e6] };
         assert_eq!(measurement("a".into(), without, &sample, &machine()).unwrap().ceiling_fraction, None);
+    }
+
+    #[test]
+    fn replayed_rows_replace_the_ceiling_of_random_rows() {
+        let sample = SampleFile { iters: vec![1.0], times: vec![1e6] };
+        let read = |replayed| {
+            let rows =
+                Work { streamed: 0, lines: 0, row_traffic: 1 << 20, access: Access::Read(512), ..work() };
+            measurement("a".into(), Work { replayed, ..rows }, &sample, &machine()).unwrap()
+        };
+        let (random, replayed) = (read(0.0), read(0.0005));
+        assert_eq!((random.random_rows_fraction, replayed.ceiling_fraction), (None, Some(0.5)));
+        assert!(random.ceiling_fraction.is_some());
+        assert_eq!(replayed.random_rows_fraction, random.ceiling_fraction);
     }
 
     #[test]
