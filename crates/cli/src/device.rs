@@ -3,11 +3,11 @@
 use anyhow::ensure;
 use clap::Args;
 use kiln::kernels::Devices;
-use kiln::kernels::ops::{MatmulPrecision, matmul_precision, set_matmul_precision};
+use kiln::kernels::ops::{MatmulPrecision, has_bf16_products, matmul_precision, set_matmul_precision};
 use kiln::{CachedNodes, GraphMode, NeighborLoader};
 
 use crate::flags;
-use crate::output::print_rank_zero;
+use crate::output::{is_quiet, print_rank_zero};
 
 /// The flags for the placement of graph and features.
 #[derive(Debug, Args)]
@@ -60,12 +60,12 @@ impl DeviceArgs {
         let actual = matmul_precision();
         if let Some(line) = precision_line(self.precision, actual) {
             print_rank_zero(line);
+            // A rank without the instructions cannot join ranks with them, so it says why.
+            if is_quiet() && actual != self.precision {
+                eprintln!("{line}");
+            }
         }
-        Ok(match actual {
-            MatmulPrecision::F32 => "f32",
-            MatmulPrecision::Tf32 => "tf32",
-            MatmulPrecision::Bf16 => "bf16",
-        })
+        Ok(actual.name())
     }
 
     /// Configures the loader to prepare its batches at the selected place.
@@ -99,6 +99,24 @@ impl DeviceArgs {
             100.0 * hits.hit_rate(),
             hits.n_rows
         ));
+    }
+}
+
+/// Sets the precision in which a saved model was trained, so that predictions are those of its run, or prints a note if
+/// these devices do not compute in it.
+pub(crate) fn set_trained_precision(trained: Option<&str>, devices: &Devices) {
+    let Some(name) = trained else { return };
+    let are_all = |kind: &str| devices.iter().all(|device| device.name.starts_with(kind));
+    let precision = MatmulPrecision::ALL.into_iter().find(|precision| precision.name() == name);
+    match precision {
+        Some(precision @ MatmulPrecision::Tf32) if are_all("cuda") => set_matmul_precision(precision),
+        Some(precision @ MatmulPrecision::Bf16) if are_all("cpu") && has_bf16_products() => {
+            set_matmul_precision(precision);
+        }
+        _ => print_rank_zero(format_args!(
+            "note: the model was trained with products in {name}, which this device does not compute: predictions are in \
+             f32 and may differ from those of the run"
+        )),
     }
 }
 

@@ -25,6 +25,11 @@ pub(crate) fn be_quiet() {
     IS_QUIET.store(true, Ordering::Relaxed);
 }
 
+/// Returns true if this process was silenced.
+pub(crate) fn is_quiet() -> bool {
+    IS_QUIET.load(Ordering::Relaxed)
+}
+
 /// Sets the format of the lines.
 pub(crate) fn set_format(format: LogFormat) {
     IS_JSON.store(format == LogFormat::Json, Ordering::Relaxed);

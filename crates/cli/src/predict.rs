@@ -27,6 +27,7 @@ use self::files::{Format, PredictionFiles, Request, Totals};
 use self::links::LinkPredictionArgs;
 use self::parts::{part_name, totals_of_ranks, write_index};
 use self::request::{id_bytes, items};
+use crate::device::set_trained_precision;
 use crate::flags;
 use crate::output::{be_quiet, print_rank_zero};
 use crate::partitions::PartitionSource;
@@ -119,6 +120,7 @@ pub(crate) fn run(args: &PredictArgs) -> anyhow::Result<()> {
     let local_rank = launch.as_ref().map_or(0, |launch| launch.local_rank);
     let model = open_model(args, local_rank)?;
     check_out(&args.out)?;
+    set_trained_precision(model.info().precision.as_deref(), &args.job.device);
     let inputs = &model.info().inputs;
     print_rank_zero(format_args!(
         "{} for {}, trained on {}: {} features, {} outputs",

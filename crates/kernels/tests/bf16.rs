@@ -52,7 +52,7 @@ fn layers_in_bf16_are_close_to_f32_and_bit_identical_on_any_number_of_threads() 
     if !has_bf16_products() {
         assert_eq!(matmul_precision(), MatmulPrecision::F32);
         // The test harness captures the output of `println!`.
-        let text = "kiln-skip: other: layers in bf16: a processor without AVX512-BF16";
+        let text = "kiln-skip: cpu: layers in bf16: a processor without AVX512-BF16";
         return writeln!(std::io::stdout(), "{text}").unwrap();
     }
     assert_eq!(matmul_precision(), MatmulPrecision::Bf16);

@@ -172,8 +172,8 @@ impl Part {
 
     /// Verifies a partition: opens it and checks the hashes of all files, that the book is a permutation and agrees
     /// with the rows, that edges have valid sources, ids and types, that weights and the features of nodes and edges are
-    /// finite, that labels and split are valid, and that cached rows belong to remote nodes. Reads each file twice, once for its hash and
-    /// once for its values.
+    /// finite, that labels and split are valid, and that cached rows belong to remote nodes. Reads each file twice,
+    /// once for its hash and once for its values.
     ///
     /// # Errors
     /// Returns the errors of [`Part::open`]; [`kiln_store::Error::HashMismatch`] if a file's hash differs from the

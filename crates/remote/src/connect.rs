@@ -177,7 +177,7 @@ pub(crate) fn assemble(
     for (peer, told) in peers.iter().zip(opened) {
         let format =
             |told: &Opened| (told.dim, told.row_type.clone(), told.edge_dim, told.edge_row_type.clone());
-        let is_alike = told.offsets == first.offsets && format(&told) == format(&first);
+        let is_alike = format(&told) == format(&first);
         if told.partition_hash == first.partition_hash && !is_alike {
             let (address, part, other) = (&peer.address, told.part, first.part);
             let reason = format!(
@@ -186,7 +186,7 @@ pub(crate) fn assemble(
             );
             return Err(Error::BadParts { reason });
         }
-        if told.partition_hash != first.partition_hash {
+        if told.partition_hash != first.partition_hash || told.offsets != first.offsets {
             let (address, other, hash) = (&peer.address, &told.partition_hash, &first.partition_hash);
             let reason = format!(
                 "graph server {address} holds a partition of the partitioning {other}, expected {hash}: serve \

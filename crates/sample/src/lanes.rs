@@ -150,9 +150,24 @@ mod tests {
     use crate::Selection;
     use crate::uniform::pick_uniformly;
 
+    struct Checked<F> {
+        lanes: LanePicks,
+        key: RngKey,
+        check: F,
+    }
+
+    impl<F: FnMut(&LanePicks)> vector::Task for Checked<F> {
+        #[inline(always)]
+        fn run(mut self) {
+            PickLanes { lanes: &mut self.lanes, key: self.key }.run();
+            (self.check)(&self.lanes);
+        }
+    }
+
     #[test]
     fn picks_are_those_of_one_destination_at_a_time_on_all_instruction_sets() {
-        let (key, mut lanes, mut expected) = (RngKey::new(7), LanePicks::default(), Selection::default());
+        // The bitset of `alone` is large, so it is created once.
+        let (key, mut lanes, mut alone) = (RngKey::new(7), LanePicks::default(), Selection::default());
         for fanout in 1..=MOST_PICKS as u32 {
             for n_dsts in [1, 15, 16, 17, 40, MOST_DSTS as u32] {
                 let degree = |dst: u32| match dst % 4 {
@@ -164,14 +179,22 @@ mod tests {
                 lanes.clear();
                 let places: Vec<usize> =
                     (0..n_dsts).map(|dst| lanes.push(NodeId(dst * 77), degree(dst))).collect();
-                lanes.pick(key, fanout as usize);
-                for (dst, place) in (0..n_dsts).zip(places) {
-                    expected.clear();
-                    pick_uniformly(degree(dst), fanout, key.node(NodeId(dst * 77)), &mut expected);
-                    expected.sort();
-                    let picks: Vec<u32> = lanes.picks_of(place).collect();
-                    assert_eq!(picks, expected.positions(), "{fanout} of destination {dst} of {n_dsts}");
-                }
+                lanes.fanout = fanout as usize;
+                let picks_of_dst = |dst: u32| {
+                    alone.clear();
+                    pick_uniformly(degree(dst), fanout, key.node(NodeId(dst * 77)), &mut alone);
+                    alone.sort();
+                    alone.positions().to_vec()
+                };
+                let expected: Vec<Vec<u32>> = (0..n_dsts).map(picks_of_dst).collect();
+                let check = |lanes: &LanePicks| {
+                    for (&place, expected) in places.iter().zip(&expected) {
+                        let picks: Vec<u32> = lanes.picks_of(place).collect();
+                        assert_eq!(&picks, expected, "{fanout} of destination {place} of {n_dsts}");
+                    }
+                };
+                // Each task picks with another instruction set, and checks the picks at the end.
+                vector::run_with_each(|| Checked { lanes: lanes.clone(), key, check });
             }
         }
     }

@@ -83,7 +83,7 @@ pub struct Selection {
     /// The positions of the hop's excluded edges: a buffer of the sampler, which rules do not read.
     pub(crate) removed: RemovedEdges,
     /// The picks of a group of destinations: a buffer of the sampler, which rules do not read.
-    pub(crate) group: GroupPicks,
+    pub(crate) group: Box<GroupPicks>,
 }
 
 impl Selection {

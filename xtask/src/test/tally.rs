@@ -18,6 +18,8 @@ pub(super) struct Skip {
 pub(super) enum Kind {
     Gpu,
     Browser,
+    /// Instructions of another processor.
+    Cpu,
     /// The test runs in another run of `cargo xtask test`.
     Run,
     /// Another requirement, or an ignored test. If `CI=true`, such a skip fails the run.
@@ -26,7 +28,7 @@ pub(super) enum Kind {
 
 impl Kind {
     fn is_accepted_in_ci(self) -> bool {
-        matches!(self, Self::Gpu | Self::Browser | Self::Run)
+        matches!(self, Self::Gpu | Self::Browser | Self::Cpu | Self::Run)
     }
 }
 
@@ -35,6 +37,7 @@ impl fmt::Display for Skip {
         let kind = match self.kind {
             Kind::Gpu => "needs a GPU",
             Kind::Browser => "needs a browser",
+            Kind::Cpu => "needs another processor",
             Kind::Run => "in another run",
             Kind::Other => "other",
         };
@@ -91,7 +94,7 @@ impl Tally {
             Some("no test ran".into())
         } else if ci && refused != 0 {
             Some(format!(
-                "{refused} skipped tests need neither a GPU nor a browser: CI=true does not accept such skips"
+                "{refused} skipped tests need neither a GPU, a browser nor another processor: CI=true does not accept such skips"
             ))
         } else {
             None
@@ -105,6 +108,7 @@ fn parse_skip(text: &str) -> Skip {
     let kind = match parts.next() {
         Some("gpu") => Kind::Gpu,
         Some("browser") => Kind::Browser,
+        Some("cpu") => Kind::Cpu,
         _ => Kind::Other,
     };
     let what = parts.next().unwrap_or(text).to_owned();

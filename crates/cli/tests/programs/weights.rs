@@ -54,7 +54,7 @@ fn is_avx512() -> Option<bool> {
 fn weights_match_the_recorded_hashes() {
     let Some(is_avx512) = is_avx512() else {
         // The test harness captures the output of `println!`.
-        writeln!(std::io::stdout(), "kiln-skip: other: recorded weights: a processor without AVX2").unwrap();
+        writeln!(std::io::stdout(), "kiln-skip: cpu: recorded weights: a processor without AVX2").unwrap();
         return;
     };
     for Run { flags, avx512, avx2 } in RUNS {

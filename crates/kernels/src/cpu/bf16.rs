@@ -58,6 +58,7 @@ fn is_used([d_in, d_out]: [usize; 2]) -> bool {
 /// The right operand of a product in bf16.
 pub(super) struct Panels {
     pairs: Vec<u32>,
+    inner: usize,
     n_pairs: usize,
     n_columns: usize,
 }
@@ -82,7 +83,7 @@ impl Panels {
             pack::pair_columns(&mut of_columns, right.values(), inner);
             pack::transpose(&mut pairs, &of_columns, n_pairs);
         }
-        Self { pairs, n_pairs, n_columns }
+        Self { pairs, inner, n_pairs, n_columns }
     }
 
     /// Writes the product of `left`, which is row-major, and this matrix to `out`, in the calling thread.
@@ -93,9 +94,9 @@ impl Panels {
 
     #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
     fn multiply_rows(&self, out: &mut [MaybeUninit<f32>], left: Matrix<'_>, start: Start<'_>) {
-        let &Self { ref pairs, n_pairs, n_columns } = self;
+        let &Self { ref pairs, inner: right_rows, n_pairs, n_columns } = self;
         let [n_rows, inner] = left.shape();
-        assert_eq!(inner.div_ceil(2), n_pairs, "the inner dimensions of a product differ");
+        assert_eq!(inner, right_rows, "the inner dimensions of a product differ");
         let right = Right { pairs, n_pairs, n_columns };
         let most_rows = BLOCK_PAIRS / n_pairs / MOST_TILE_ROWS * MOST_TILE_ROWS;
         let block_rows = most_rows.clamp(MOST_TILE_ROWS, BLOCK_ROWS);

@@ -314,7 +314,8 @@ fn allocate<S: RowSource>(
 ) -> Result<Vec<(Range<usize>, CubeTensor)>, UploadError> {
     let n_rows: usize = ranges.iter().map(ExactSizeIterator::len).sum();
     let n_bytes = n_rows as u64 * row_bytes(anchor, source) as u64;
-    let out_of_memory = |reason| UploadError::OutOfMemory { what: S::TABLE, n_bytes, reason };
+    let out_of_memory =
+        |reason| UploadError::OutOfMemory { what: S::TABLE, n_bytes, reason, instead: S::INSTEAD };
     if let Some(most) = anchor.client.properties().memory.max_memory()
         && most < n_bytes
     {

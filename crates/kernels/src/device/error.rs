@@ -93,7 +93,7 @@ pub enum UploadError {
         n_edges: u64,
     },
     /// The device does not have the memory for a table.
-    #[error("{what} need {n_bytes} bytes, but {reason}: cache fewer feature rows, or keep them on the host")]
+    #[error("{what} need {n_bytes} bytes, but {reason}: {instead}")]
     OutOfMemory {
         /// A description of the table, for the message.
         what: &'static str,
@@ -101,6 +101,8 @@ pub enum UploadError {
         n_bytes: u64,
         /// The memory of the device, or the message of its runtime.
         reason: String,
+        /// What to do instead.
+        instead: &'static str,
     },
     /// The device failed during the copy.
     #[error(transparent)]

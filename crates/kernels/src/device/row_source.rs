@@ -14,6 +14,9 @@ pub(crate) trait RowSource {
     /// The name of a table of these rows in errors.
     const TABLE: &'static str;
 
+    /// What to do if a device cannot hold the table, for errors.
+    const INSTEAD: &'static str;
+
     /// Returns the id of row `row`.
     fn id(row: usize) -> Self::Id;
 
@@ -40,6 +43,7 @@ impl<F: FeatureStore + ?Sized> RowSource for NodeRows<'_, F> {
     type Id = NodeId;
 
     const TABLE: &'static str = "the feature rows";
+    const INSTEAD: &'static str = "cache fewer feature rows, or keep them on the host";
 
     fn id(row: usize) -> NodeId {
         NodeId(row as u32)
@@ -70,6 +74,8 @@ impl RowSource for EdgeFeatures {
     type Id = EdgeId;
 
     const TABLE: &'static str = "the rows of edge features";
+    const INSTEAD: &'static str =
+        "keep them and the edges on the host (GraphMode::ZeroCopy or GraphMode::Host)";
 
     fn id(row: usize) -> EdgeId {
         EdgeId(row as u64)

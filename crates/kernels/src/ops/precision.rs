@@ -14,12 +14,26 @@ pub enum MatmulPrecision {
     Tf32,
     /// On the CPU, rounds the factors to bf16, which has a mantissa of 7 bits and the range of f32, and adds the products
     /// in f32. The error of an element of the result is at most about 2^-7 times the sum of the magnitudes of its
-    /// products. Subnormal factors, sums and results count as 0. Results are bit-identical for any number of threads, and
-    /// on all processors with the instructions.
+    /// products. Subnormal factors, sums and results count as 0. Results are bit-identical for any number of threads;
+    /// those of different processors agree by the definition of the instructions, which was compared on a Zen 4.
     ///
-    /// Products with fewer than 1,024 weights, or with fewer than 8 rows or columns of weights, stay in f32, where they
-    /// are faster. Other devices compute in f32.
+    /// Products with fewer than 1,024 weights, or with fewer than 8 rows or columns of weights, stay in f32, because the
+    /// gradients of small weights are faster there. Other devices compute in f32.
     Bf16,
+}
+
+impl MatmulPrecision {
+    /// All precisions.
+    pub const ALL: [Self; 3] = [Self::F32, Self::Tf32, Self::Bf16];
+
+    /// Returns the name of the precision: `f32`, `tf32` or `bf16`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "f32",
+            Self::Tf32 => "tf32",
+            Self::Bf16 => "bf16",
+        }
+    }
 }
 
 /// The precision, as the position of its variant.
@@ -44,8 +58,8 @@ pub fn set_matmul_precision(precision: MatmulPrecision) {
 /// instructions.
 pub fn matmul_precision() -> MatmulPrecision {
     let number = PRECISION.load(Ordering::Relaxed);
-    let mut others = [MatmulPrecision::Tf32, MatmulPrecision::Bf16].into_iter();
-    others.find(|precision| *precision as u8 == number).unwrap_or_default()
+    let mut all = MatmulPrecision::ALL.into_iter();
+    all.find(|precision| *precision as u8 == number).unwrap_or_default()
 }
 
 /// Returns true if this processor has instructions for products in bf16, [`MatmulPrecision::Bf16`]: AVX512-BF16, which

@@ -1,5 +1,6 @@
 use std::time::Duration;
 
+use kiln_kernels::is_cpu;
 use kiln_kernels::ops::{MatmulPrecision, matmul_precision};
 use kiln_nn::ModelConfig;
 use kiln_train::{DataHash, Metric, RunIdentity};
@@ -49,9 +50,9 @@ impl<C: ModelConfig> Trainer<C> {
         // Checkpoints of default values do not name them.
         let metric = (metric != Metric::Accuracy).then(|| ("metric", metric.to_string()));
         let accumulate = (self.accumulate != 1).then(|| ("batches per step", self.accumulate.to_string()));
-        // Earlier checkpoints name no precision.
-        let is_bf16 = matmul_precision() == MatmulPrecision::Bf16;
-        let precision = is_bf16.then(|| ("matmul precision", "bf16".to_owned()));
+        // Earlier checkpoints name no precision. Other devices than the CPU do not compute in bf16.
+        let is_bf16 = matmul_precision() == MatmulPrecision::Bf16 && is_cpu(&self.config().device);
+        let precision = is_bf16.then(|| ("matmul precision", MatmulPrecision::Bf16.name().to_owned()));
         let settings = loader.settings(self.rank.world_size()).into_iter().chain(own);
         let settings = settings.chain(metric).chain(accumulate).chain(precision);
         let settings = settings.map(|(name, value)| (name.to_owned(), value)).collect();

@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::Path;
 
 use kiln_feature::{Preparation, TargetKind};
+use kiln_kernels::ops::{MatmulPrecision, matmul_precision};
 use kiln_nn::ModelConfig;
 use kiln_sample::{EdgeWeights, Fanout, Rule, SamplerConfig};
 use serde::{Deserialize, Serialize};
@@ -37,6 +38,9 @@ pub struct ModelInfo {
     /// format 1: the weights are then not compared with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weights_hash: Option<String>,
+    /// The precision of matrix products in training, `tf32` or `bf16`; `None` for f32.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub precision: Option<String>,
     /// The inputs and outputs of the model.
     pub inputs: ModelInputs,
     /// The settings with which the run's test split was evaluated.
@@ -229,7 +233,7 @@ impl EvaluatedNeighbors {
 }
 
 impl ModelInfo {
-    /// Describes a model with this config, written by this version of kiln.
+    /// Describes a model with this config and the precision that the process is set to, written by this version of kiln.
     ///
     /// # Errors
     /// Returns [`Error::Weights`](crate::Error::Weights) if the config cannot be represented as JSON.
@@ -249,6 +253,10 @@ impl ModelInfo {
             config,
             data_hash: data_hash.to_owned(),
             weights_hash: None,
+            precision: match matmul_precision() {
+                MatmulPrecision::F32 => None,
+                precision => Some(precision.name().to_owned()),
+            },
             inputs,
             evaluation,
         })

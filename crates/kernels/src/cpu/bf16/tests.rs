@@ -63,7 +63,7 @@ fn is_same(got: &[f32], expected: &[f32]) -> bool {
 fn has_instructions() -> bool {
     if !is_available() {
         // The test harness captures the output of `println!`.
-        writeln!(std::io::stdout(), "kiln-skip: other: products in bf16: a processor without AVX512-BF16")
+        writeln!(std::io::stdout(), "kiln-skip: cpu: products in bf16: a processor without AVX512-BF16")
             .unwrap();
     }
     is_available()
