@@ -1,29 +1,35 @@
 //! Aggregation on the CPU: sums, means and maxima over edges with weights and own rows, and their gradients.
 //!
-//! All sums are instances of [`Sum`]; this file has the loops of the maxima and of the gradient of edge weights. The
-//! additions of a row follow the order of the edges, so results are bit-identical for any number of threads.
-
-use std::mem::MaybeUninit;
+//! All sums are instances of [`Sum`], and the maxima have a file of their own; this file has the loop of the gradient of
+//! edge weights. The additions of a row follow the order of the edges, so results are bit-identical for any number of
+//! threads.
+//!
+//! Rows of half precision are widened as they are read ([`RowValue`]), so results are bit-identical to those of rows that
+//! were widened before.
 
 use burn::backend::Flex;
 use burn::backend::TensorMetadata;
+use burn::backend::ops::FloatTensorOps;
 use burn::backend::tensor::{FloatTensor, IntTensor};
-use burn::tensor::{DType, TensorData};
+use burn::tensor::{DType, FloatDType, TensorData};
 use bytemuck::cast_slice;
 use kiln_graph::TransposedBlock;
 
 use crate::counts::{count_direct, count_reference};
 use crate::cpu::columns::{Columns, OverBases, PerBasis, PerHead};
 use crate::cpu::edges::{EdgeRow, fill_edges};
-use crate::cpu::fill::{Fill, Piece, fill_rows, initialised};
+use crate::cpu::maxima::{argmax, max, max_adjoint};
+use crate::cpu::row_value::RowValue;
 use crate::cpu::rows::{Rows, Segments};
 use crate::cpu::sum::{Own, Sum};
-use crate::cpu::tensor::{contiguous, floats, ints, matrix, rows};
+use crate::cpu::tensor::{contiguous, floats, ints, is_half, matrix, rows, rows_of, with_row_type};
+use crate::cpu::term::Values;
 use crate::device::block::Adjacency;
 use crate::ops::aggregation::{
     self, Form, Input, OwnRow, Reduction, Saved, Sums, Traced, Weights, aggregate_grad, with_own,
     with_own_grad,
 };
+use crate::ops::reference::take_dst;
 
 /// Runs the aggregation, `[n_src, d] -> [n_dst, d]`, or `[n_dst, n_bases * d]`. With [`OwnRow::Concatenated`], each
 /// destination's own row comes first, followed by its aggregate.
@@ -33,17 +39,20 @@ pub(super) fn aggregate(
     weights: &Weights<Flex>,
     form: Form,
 ) -> FloatTensor<Flex> {
-    if !has_loops(&x, weights, form.reduce) {
+    if !has_loops(&x, weights, form) {
         count_reference();
         return aggregation::aggregate(block, x, weights, form);
     }
     count_direct();
     let x = contiguous(x);
     match form.reduce {
-        Reduction::Sum | Reduction::Mean => sum(block, &x, weights, form),
+        Reduction::Sum | Reduction::Mean => {
+            with_row_type!(E of x => sum(block, rows_of::<E>(&x), weights, form))
+        }
         Reduction::Max => {
-            let maxima = matrix(max(by_dst(block), rows(&x)), block.n_dst, &x);
-            with_own(block, x, maxima, form.own)
+            let maxima = with_row_type!(E of x => max(by_dst(block), rows_of::<E>(&x)));
+            let maxima = matrix(maxima, block.n_dst, &x);
+            with_own(block, own_rows(block, x, form), maxima, form.own)
         }
     }
 }
@@ -58,24 +67,24 @@ pub(super) fn traced(
     if form.reduce != Reduction::Max {
         return Traced { values: aggregate(block, x, weights, form), edges: None };
     }
-    if !has_loops(&x, weights, form.reduce) {
+    if !has_loops(&x, weights, form) {
         count_reference();
         return aggregation::traced(block, x, weights, form);
     }
     count_direct();
     let x = contiguous(x);
-    let (maxima, edges) = argmax(by_dst(block), rows(&x));
+    let (maxima, edges) = with_row_type!(E of x => argmax(by_dst(block), rows_of::<E>(&x)));
     let shape = [block.n_dst, x.shape()[1]];
     let maxima = matrix(maxima, block.n_dst, &x);
     let edges = IntTensor::<Flex>::from_data(TensorData::new(edges, shape));
-    Traced { values: with_own(block, x, maxima, form.own), edges: Some(edges) }
+    Traced { values: with_own(block, own_rows(block, x, form), maxima, form.own), edges: Some(edges) }
 }
 
 /// Computes the gradient of one input from the gradient of the result.
 pub(super) fn adjoint(saved: &Saved<Flex>, grad: FloatTensor<Flex>, input: Input) -> FloatTensor<Flex> {
     let Saved { block, form, weights, .. } = saved;
     let is_of_max_weights = form.reduce == Reduction::Max && input == Input::Weights;
-    if is_of_max_weights || !has_loops(&grad, weights, form.reduce) {
+    if is_of_max_weights || !has_loops(&grad, weights, *form) {
         count_reference();
         return aggregation::adjoint(saved, grad, input);
     }
@@ -83,7 +92,8 @@ pub(super) fn adjoint(saved: &Saved<Flex>, grad: FloatTensor<Flex>, input: Input
     match (input, form.reduce) {
         (Input::Weights, _) => {
             let (x, grad) = (contiguous(saved.rows()), contiguous(aggregate_grad(block, grad, *form)));
-            let dots = edge_dots(by_dst(block), rows(&x), rows(&grad), form.sums);
+            let grads = rows(&grad);
+            let dots = with_row_type!(E of x => edge_dots(by_dst(block), rows_of::<E>(&x), grads, form.sums));
             let shape = form.sums.weights_shape(block.n_edges);
             FloatTensor::<Flex>::from_data(TensorData::new(dots, shape))
         }
@@ -98,33 +108,43 @@ pub(super) fn adjoint(saved: &Saved<Flex>, grad: FloatTensor<Flex>, input: Input
 }
 
 /// Returns true if this file has loops for the aggregation; otherwise the reference runs.
-fn has_loops(x: &FloatTensor<Flex>, weights: &Weights<Flex>, reduce: Reduction) -> bool {
-    let is_weighted_max = reduce == Reduction::Max && matches!(weights, Weights::Tensor(_));
-    x.dtype() == DType::F32 && !is_weighted_max
+fn has_loops(x: &FloatTensor<Flex>, weights: &Weights<Flex>, form: Form) -> bool {
+    let is_weighted_max = form.reduce == Reduction::Max && matches!(weights, Weights::Tensor(_));
+    (x.dtype() == DType::F32 || form.to_f32 && is_half(x)) && !is_weighted_max
 }
 
-fn sum(
+/// Returns the rows of sources, of which those of the destinations are f32 if the aggregation uses them.
+fn own_rows(block: &Adjacency<Flex>, x: FloatTensor<Flex>, form: Form) -> FloatTensor<Flex> {
+    match form.own {
+        OwnRow::Concatenated | OwnRow::Scaled(_) if is_half(&x) => {
+            Flex::float_cast(take_dst(block, x), FloatDType::F32)
+        }
+        _ => x,
+    }
+}
+
+fn sum<E: RowValue>(
     block: &Adjacency<Flex>,
-    x: &FloatTensor<Flex>,
+    rows: Rows<'_, E>,
     weights: &Weights<Flex>,
     form: Form,
 ) -> FloatTensor<Flex> {
     let own = match form.own {
         OwnRow::Excluded => Own::Alone,
-        OwnRow::Concatenated => Own::Beside(rows(x)),
-        OwnRow::Scaled(weight) => Own::Plus { rows: rows(x), n_rows: block.n_dst, weight },
+        OwnRow::Concatenated => Own::Beside(rows),
+        OwnRow::Scaled(weight) => Own::Plus { rows, n_rows: block.n_dst, weight },
     };
     let mean = form.reduce == Reduction::Mean;
     let Weights::Tensor(weights) = weights else {
-        return summed(block.n_dst, Sum { mean, own, ..Sum::new(by_dst(block), rows(x), |_, _, _| 1.0) });
+        return summed(block.n_dst, Sum { mean, own, ..Sum::new(by_dst(block), rows, |_, _, _| 1.0) });
     };
     let weights = contiguous(weights.clone());
     let (weights, n) = (floats(&weights), form.sums.n_weights());
-    let sum = Sum { mean, own, ..Sum::new(by_dst(block), rows(x), |edge, _, k| weights[edge * n + k]) };
+    let sum = Sum { mean, own, ..Sum::new(by_dst(block), rows, |edge, _, k| weights[edge * n + k]) };
     match form.sums {
         Sums::One => {
             let factor = |edge: usize, _, _| weights[edge];
-            summed(block.n_dst, Sum { mean, own, ..Sum::new(by_dst(block), rows(x), factor) })
+            summed(block.n_dst, Sum { mean, own, ..Sum::new(by_dst(block), rows, factor) })
         }
         Sums::PerHead(n_heads) => summed(block.n_dst, sum.with_columns(PerHead(n_heads))),
         Sums::PerBasis(n_bases) => summed(block.n_dst, sum.with_columns(PerBasis(n_bases))),
@@ -178,9 +198,9 @@ fn summed_over<F: Fn(usize, usize, usize) -> f32 + Copy + Sync>(
 }
 
 /// Computes the sums as a matrix tensor.
-fn summed<F: Fn(usize, usize, usize) -> f32 + Copy + Sync, C: Columns>(
+fn summed<F: Fn(usize, usize, usize) -> f32 + Copy + Sync, C: Columns, E: RowValue>(
     n_rows: usize,
-    sum: Sum<'_, F, C>,
+    sum: Sum<'_, F, C, Values, E>,
 ) -> FloatTensor<Flex> {
     FloatTensor::<Flex>::from_data(TensorData::new(sum.run(), [n_rows, sum.width()]))
 }
@@ -218,143 +238,23 @@ pub(super) fn transposed(block: &Adjacency<Flex>) -> &TransposedBlock {
     block.by_source.host_or(list)
 }
 
-/// Returns the largest value of each segment and column over the rows of `x` that the segment's items name, or 0 for an
-/// empty segment.
-fn max(segments: Segments<'_>, x: Rows<'_>) -> Vec<f32> {
-    fill_rows(segments.indptr, x.width, &Max { segments, x }).0
-}
-
-struct Max<'a> {
-    segments: Segments<'a>,
-    x: Rows<'a>,
-}
-
-// SAFETY: `fill` initialises all elements of each row.
-unsafe impl Fill for Max<'_> {
-    type One = f32;
-    type Other = ();
-
-    #[inline(always)]
-    fn fill(&self, piece: &Piece, out: &mut [MaybeUninit<f32>], _: &mut [MaybeUninit<()>]) {
-        let Self { segments, x } = self;
-        for (row, out) in piece.rows.clone().zip(out.chunks_exact_mut(piece.columns.len())) {
-            let out = initialised(out, 0.0);
-            let edges = segments.of(row);
-            for position in edges.clone() {
-                x.ask_ahead(segments.items, position, &piece.columns);
-                let values = x.row(segments.items[position] as usize, &piece.columns);
-                if position == edges.start {
-                    out.copy_from_slice(values);
-                    continue;
-                }
-                for (best, &value) in out.iter_mut().zip(values) {
-                    *best = if beats(value, *best) { value } else { *best };
-                }
-            }
-        }
-    }
-}
-
-/// Same as [`max`], but also returns the position of the item that each value came from, or -1 for an empty segment.
-fn argmax(segments: Segments<'_>, x: Rows<'_>) -> (Vec<f32>, Vec<i32>) {
-    fill_rows(segments.indptr, x.width, &ArgMax { segments, x })
-}
-
-struct ArgMax<'a> {
-    segments: Segments<'a>,
-    x: Rows<'a>,
-}
-
-// SAFETY: `fill` initialises all elements of each row in both arrays.
-unsafe impl Fill for ArgMax<'_> {
-    type One = f32;
-    type Other = i32;
-
-    #[inline(always)]
-    fn fill(&self, piece: &Piece, out: &mut [MaybeUninit<f32>], from: &mut [MaybeUninit<i32>]) {
-        let (Self { segments, x }, width) = (self, piece.columns.len());
-        let rows = out.chunks_exact_mut(width).zip(from.chunks_exact_mut(width));
-        for (row, (out, from)) in piece.rows.clone().zip(rows) {
-            let (out, from) = (initialised(out, 0.0), initialised(from, -1));
-            let edges = segments.of(row);
-            for position in edges.clone() {
-                x.ask_ahead(segments.items, position, &piece.columns);
-                let values = x.row(segments.items[position] as usize, &piece.columns);
-                if position == edges.start {
-                    out.copy_from_slice(values);
-                    from.fill(position as i32);
-                    continue;
-                }
-                for ((best, from), &value) in out.iter_mut().zip(from.iter_mut()).zip(values) {
-                    let better = beats(value, *best);
-                    *best = if better { value } else { *best };
-                    *from = if better { position as i32 } else { *from };
-                }
-            }
-        }
-    }
-}
-
-/// Returns true if the value of a later edge replaces the best one: if it is larger, or if it is NaN, so that NaN
-/// reaches the result.
-#[inline(always)]
-fn beats(value: f32, best: f32) -> bool {
-    best < value || value.is_nan()
-}
-
-/// The adjoint of [`argmax`]. `by_source` lists the destinations of each source, `edges` has the position in the block
-/// of each of these edges, and `from` has the edge that each maximum came from, in the layout of `grad`.
-fn max_adjoint(by_source: Segments<'_>, edges: &[u32], from: &[i32], grad: Rows<'_>) -> Vec<f32> {
-    fill_rows(by_source.indptr, grad.width, &MaxAdjoint { by_source, edges, from, grad }).0
-}
-
-struct MaxAdjoint<'a> {
-    by_source: Segments<'a>,
-    edges: &'a [u32],
-    from: &'a [i32],
-    grad: Rows<'a>,
-}
-
-// SAFETY: `fill` initialises all elements of each row.
-unsafe impl Fill for MaxAdjoint<'_> {
-    type One = f32;
-    type Other = ();
-
-    #[inline(always)]
-    fn fill(&self, piece: &Piece, out: &mut [MaybeUninit<f32>], _: &mut [MaybeUninit<()>]) {
-        let Self { by_source, edges, from, grad } = self;
-        let columns = &piece.columns;
-        for (row, out) in piece.rows.clone().zip(out.chunks_exact_mut(columns.len())) {
-            let out = initialised(out, 0.0);
-            for position in by_source.of(row) {
-                grad.ask_ahead(by_source.items, position, columns);
-                let (dst, edge) = (by_source.items[position] as usize, edges[position] as i32);
-                let from = &from[dst * grad.width + columns.start..dst * grad.width + columns.end];
-                for ((sum, value), &from) in out.iter_mut().zip(grad.row(dst, columns)).zip(from) {
-                    *sum += if from == edge { *value } else { 0.0 };
-                }
-            }
-        }
-    }
-}
-
 /// Returns for each weight of an edge the dot product of the columns of its item's row of `x` and of its segment's row of
 /// `y` that the weight belongs to.
-fn edge_dots(segments: Segments<'_>, x: Rows<'_>, y: Rows<'_>, sums: Sums) -> Vec<f32> {
+fn edge_dots<E: RowValue>(segments: Segments<'_>, x: Rows<'_, E>, y: Rows<'_>, sums: Sums) -> Vec<f32> {
     let n_weights = sums.n_weights();
     fill_edges(segments, n_weights, &Dots { segments, x, y, width: y.width / n_weights, sums })
 }
 
-struct Dots<'a> {
+struct Dots<'a, E> {
     segments: Segments<'a>,
-    x: Rows<'a>,
+    x: Rows<'a, E>,
     y: Rows<'a>,
     /// The number of columns of `y` that a weight belongs to.
     width: usize,
     sums: Sums,
 }
 
-impl EdgeRow for Dots<'_> {
+impl<E: RowValue> EdgeRow for Dots<'_, E> {
     #[inline(always)]
     fn write(&self, row: usize, position: usize, out: &mut [f32]) {
         let Self { segments, x, y, width, sums } = *self;
@@ -371,13 +271,13 @@ impl EdgeRow for Dots<'_> {
 
 /// Returns the dot product of two rows, computed as sixteen partial sums that are added in a fixed order.
 #[inline(always)]
-fn dot(one: &[f32], other: &[f32]) -> f32 {
+fn dot<E: RowValue>(one: &[E], other: &[f32]) -> f32 {
     let mut sums = [0.0_f32; 16];
     let (ones, others) = (one.chunks_exact(16), other.chunks_exact(16));
-    let rest: f32 = ones.remainder().iter().zip(others.remainder()).map(|(a, b)| a * b).sum();
+    let rest: f32 = ones.remainder().iter().zip(others.remainder()).map(|(a, b)| a.widened() * b).sum();
     for (a, b) in ones.zip(others) {
         for lane in 0..16 {
-            sums[lane] += a[lane] * b[lane];
+            sums[lane] += a[lane].widened() * b[lane];
         }
     }
     sums.iter().sum::<f32>() + rest

@@ -1,7 +1,8 @@
 //! Matrix products that write directly into the memory of the result. Burn's product on Flex first clears its result
 //! and then copies it to another alignment, which costs two more passes over memory that is new to the process.
 //!
-//! Products are computed in f32 by the `gemm` crate or, if the process has chosen it, in bf16 by [`bf16`].
+//! Products are computed in f32 by the `gemm` crate or, if the process has chosen it, in bf16 by [`bf16`]. A left operand
+//! of half precision, whose rows are features, is widened in ranges of rows, each by the task that multiplies it.
 
 use std::mem::MaybeUninit;
 
@@ -10,6 +11,7 @@ use rayon::prelude::*;
 
 use crate::cpu::bf16;
 use crate::cpu::matrix::{Matrix, Start};
+use crate::cpu::row_value::RowValue;
 
 /// The number of multiplications below which a product is computed in the calling thread.
 const LEAST_PARALLEL: usize = 192 * 192 * 192;
@@ -50,7 +52,7 @@ pub(super) fn product(left: Matrix<'_>, right: Matrix<'_>) -> Vec<f32> {
 ///
 /// # Panics
 /// Panics if the dimensions do not match.
-pub(super) fn add_row(row: &[f32], left: Matrix<'_>, right: Matrix<'_>) -> Vec<f32> {
+pub(super) fn add_row<E: RowValue>(row: &[f32], left: Matrix<'_, E>, right: Matrix<'_>) -> Vec<f32> {
     assert_eq!(row.len(), right.shape()[1], "the added row and the product differ in width");
     new_product(multiply, left, right, Start::Row(row))
 }
@@ -59,14 +61,19 @@ pub(super) fn add_row(row: &[f32], left: Matrix<'_>, right: Matrix<'_>) -> Vec<f
 ///
 /// # Panics
 /// Panics if the dimensions do not match.
-pub(super) fn add_product(out: &mut [f32], left: Matrix<'_>, right: Matrix<'_>) {
+pub(super) fn add_product<E: RowValue>(out: &mut [f32], left: Matrix<'_, E>, right: Matrix<'_>) {
     // SAFETY: initialised floats are valid as `MaybeUninit`, and `multiply` writes only initialised floats.
     let places = unsafe { &mut *(std::ptr::from_mut(out) as *mut [MaybeUninit<f32>]) };
     multiply(places, left, right, Start::There);
 }
 
 /// Allocates a product and computes it with `multiply`, which is [`multiply`] or [`multiply_alone`].
-fn new_product(multiply: Multiply, left: Matrix<'_>, right: Matrix<'_>, start: Start<'_>) -> Vec<f32> {
+fn new_product<E: RowValue>(
+    multiply: Multiply<E>,
+    left: Matrix<'_, E>,
+    right: Matrix<'_>,
+    start: Start<'_>,
+) -> Vec<f32> {
     let n_values = left.shape()[0].checked_mul(right.shape()[1]).expect("a product should fit in memory");
     let mut out = Vec::with_capacity(n_values);
     multiply(&mut out.spare_capacity_mut()[..n_values], left, right, start);
@@ -76,12 +83,17 @@ fn new_product(multiply: Multiply, left: Matrix<'_>, right: Matrix<'_>, start: S
 }
 
 /// A function that writes all elements of a product.
-type Multiply = fn(&mut [MaybeUninit<f32>], Matrix<'_>, Matrix<'_>, Start<'_>);
+type Multiply<E> = fn(&mut [MaybeUninit<f32>], Matrix<'_, E>, Matrix<'_>, Start<'_>);
 
 /// Writes a product in tasks. The output of a task fits in its core's cache, so the row of [`Start::Row`] that is
 /// copied to the output is still cached when the product is added. If other threads use the same cores, small tasks
 /// also balance better than one range per thread, which is how `gemm` splits the work.
-fn multiply(out: &mut [MaybeUninit<f32>], left: Matrix<'_>, right: Matrix<'_>, start: Start<'_>) {
+fn multiply<E: RowValue>(
+    out: &mut [MaybeUninit<f32>],
+    left: Matrix<'_, E>,
+    right: Matrix<'_>,
+    start: Start<'_>,
+) {
     let ([n_rows, inner], [right_rows, n_columns]) = (left.shape(), right.shape());
     assert_eq!(inner, right_rows, "the inner dimensions of a product differ");
     assert_eq!(
@@ -98,12 +110,12 @@ fn multiply(out: &mut [MaybeUninit<f32>], left: Matrix<'_>, right: Matrix<'_>, s
         None => multiply_alone(out, left, right, start),
     };
     if is_small([n_rows, inner, n_columns]) {
-        return alone(out, left);
+        return left.widened_rows(0..n_rows, |left| alone(out, left));
     }
     let task_rows = (n_rows / 16).next_multiple_of(32).clamp(LEAST_TASK_ROWS, TASK_ROWS);
     out.par_chunks_mut(task_rows * n_columns).enumerate().for_each(|(task, out)| {
         let first = task * task_rows;
-        alone(out, left.rows(first..first + out.len() / n_columns));
+        left.widened_rows(first..first + out.len() / n_columns, |left| alone(out, left));
     });
 }
 
@@ -169,16 +181,18 @@ fn is_small([n_rows, inner, n_columns]: [usize; 3]) -> bool {
 ///
 /// # Panics
 /// Panics if the numbers of rows differ.
-pub(super) fn weight_gradient(x: Matrix<'_>, grad: Matrix<'_>) -> Vec<f32> {
+pub(super) fn weight_gradient<E: RowValue>(x: Matrix<'_, E>, grad: Matrix<'_>) -> Vec<f32> {
     let ([n_rows, d_in], [grad_rows, d_out]) = (x.shape(), grad.shape());
     assert_eq!(n_rows, grad_rows, "x and grad differ in the number of rows");
     let task_rows =
         (n_rows / 16).clamp(LEAST_GRADIENT_ROWS, GRADIENT_ROWS).max(n_rows.div_ceil(MOST_GRADIENTS));
     let of_range = |start: usize| {
         let rows = start..(start + task_rows).min(n_rows);
-        let (x, grad) = (x.rows(rows.clone()), grad.rows(rows));
-        let in_f32 = || new_product(multiply_alone, x.transposed(), grad, Start::Nothing);
-        bf16::transposed_product(x, grad).unwrap_or_else(in_f32)
+        let grad = grad.rows(rows.clone());
+        x.widened_rows(rows, |x| {
+            let in_f32 = || new_product(multiply_alone, x.transposed(), grad, Start::Nothing);
+            bf16::transposed_product(x, grad).unwrap_or_else(in_f32)
+        })
     };
     let starts: Vec<usize> = (0..n_rows).step_by(task_rows).collect();
     let products: Vec<Vec<f32>> = match is_small([d_in, n_rows, d_out]) {

@@ -2,20 +2,22 @@
 
 use std::ops::Range;
 
+use crate::cpu::row_value::RowValue;
+
 /// A strided read-only view of a matrix.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Matrix<'a> {
-    values: &'a [f32],
+pub(super) struct Matrix<'a, E = f32> {
+    values: &'a [E],
     shape: [usize; 2],
     strides: [usize; 2],
 }
 
-impl<'a> Matrix<'a> {
+impl<'a, E: RowValue> Matrix<'a, E> {
     /// Creates a view of a matrix in row-major order.
     ///
     /// # Panics
     /// Panics if the number of values is not the product of the shape.
-    pub(super) fn new(values: &'a [f32], shape: [usize; 2]) -> Self {
+    pub(super) fn new(values: &'a [E], shape: [usize; 2]) -> Self {
         let n_values = shape[0].checked_mul(shape[1]);
         assert_eq!(
             Some(values.len()),
@@ -37,7 +39,7 @@ impl<'a> Matrix<'a> {
     }
 
     /// The values in their order in memory, which is row-major for this matrix or for the transposed one.
-    pub(super) fn values(self) -> &'a [f32] {
+    pub(super) fn values(self) -> &'a [E] {
         self.values
     }
 
@@ -46,6 +48,13 @@ impl<'a> Matrix<'a> {
         let width = self.shape[1];
         assert_eq!(self.strides, [width, 1], "only a row-major matrix can be cut by rows");
         Self::new(&self.values[rows.start * width..rows.end * width], [rows.len(), width])
+    }
+
+    /// Calls `read` with a range of the rows of a row-major matrix as f32. Rows of half precision are widened, so the range
+    /// should fit in the caches.
+    pub(super) fn widened_rows<R>(self, rows: Range<usize>, read: impl FnOnce(Matrix<'_>) -> R) -> R {
+        let rows = self.rows(rows);
+        E::with_widened(rows.values, |values| read(Matrix::new(values, rows.shape)))
     }
 
     /// The transposed matrix, as a view of the same values.

@@ -1,5 +1,5 @@
-//! The ops on Flex, Burn's CPU backend: multithreaded loops over the memory of f32 tensors. Other element types use the
-//! reference.
+//! The ops on Flex, Burn's CPU backend: multithreaded loops over the memory of f32 tensors, or of f16 and bf16 tensors in
+//! ops that read features and return f32. Other element types use the reference.
 
 mod adam;
 mod aggregate;
@@ -16,7 +16,9 @@ mod edge_rows;
 mod edges;
 mod fill;
 mod matrix;
+mod maxima;
 mod relations;
+mod row_value;
 mod rows;
 mod sum;
 mod tasks;
@@ -32,7 +34,11 @@ use burn::tensor::{DType, TensorData};
 use kiln_sample::RngKey;
 
 use crate::counts::{count_direct, count_reference};
-use crate::cpu::tensor::{changed, contiguous, dense_matrix, floats, in_place, matrix, node_ids, rows};
+use crate::cpu::matrix::Matrix;
+use crate::cpu::row_value::RowValue;
+use crate::cpu::tensor::{
+    changed, contiguous, dense_matrix, floats, in_place, matrix, matrix_of, node_ids, rows, with_row_type,
+};
 use crate::device::block::Adjacency;
 use crate::ops::adam::{AdamState, AdamStep};
 use crate::ops::aggregation::{Form, Input, Saved, Traced, Weights};
@@ -103,16 +109,9 @@ impl BlockOps for Flex {
         x: FloatTensor<Self>,
         weight: FloatTensor<Self>,
     ) -> FloatTensor<Self> {
-        direct_or_reference!(x, reference::add_linear::<Self>(base, x, weight), {
+        direct_or_reference!(weight, reference::add_linear::<Self>(base, x, weight), {
             let (x, weight) = (contiguous(x), contiguous(weight));
-            let n_rows = x.shape()[0];
-            if base.shape()[0] == n_rows {
-                in_place(base, |sum, _| dense::add_product(sum, dense_matrix(&x), dense_matrix(&weight)))
-            } else {
-                let base = contiguous(base);
-                let row = floats(&base);
-                matrix(dense::add_row(row, dense_matrix(&x), dense_matrix(&weight)), n_rows, &base)
-            }
+            with_row_type!(E of x => add_product(base, matrix_of::<E>(&x), dense_matrix(&weight)))
         })
     }
 
@@ -219,7 +218,8 @@ impl BlockAdjoints for Flex {
     fn linear_weight_adjoint(x: FloatTensor<Self>, grad: FloatTensor<Self>) -> FloatTensor<Self> {
         direct_or_reference!(grad, reference::linear_weight_adjoint::<Self>(x, grad), {
             let (x, grad) = (contiguous(x), contiguous(grad));
-            let values = dense::weight_gradient(dense_matrix(&x), dense_matrix(&grad));
+            let grads = dense_matrix(&grad);
+            let values = with_row_type!(E of x => dense::weight_gradient(matrix_of::<E>(&x), grads));
             matrix(values, x.shape()[1], &grad)
         })
     }
@@ -269,4 +269,18 @@ impl BlockAdjoints for Flex {
             matrix(fill::copied_rows(block.n_src, given.width, own), block.n_src, &grad)
         })
     }
+}
+
+/// Adds the product to `base`, which has as many rows or is one row for all of them.
+fn add_product<E: RowValue>(
+    base: FloatTensor<Flex>,
+    x: Matrix<'_, E>,
+    weight: Matrix<'_>,
+) -> FloatTensor<Flex> {
+    let [n_rows, _] = x.shape();
+    if base.shape()[0] == n_rows {
+        return in_place(base, |sum, _| dense::add_product(sum, x, weight));
+    }
+    let base = contiguous(base);
+    matrix(dense::add_row(floats(&base), x, weight), n_rows, &base)
 }

@@ -4,6 +4,8 @@ use std::ops::Range;
 
 use kiln_mem::prefetch_range;
 
+use crate::cpu::row_value::RowValue;
+
 /// The prefetch distance in bytes of rows. With this distance, many cache lines are in flight, and they are used before
 /// they are evicted from the L1 cache.
 const AHEAD_BYTES: usize = 3 << 10;
@@ -26,8 +28,8 @@ impl Segments<'_> {
 
 /// A range of columns of a matrix: `width` columns from the column `first` on, in rows of `stride` values.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Rows<'a> {
-    values: &'a [f32],
+pub(super) struct Rows<'a, E = f32> {
+    values: &'a [E],
     first: usize,
     pub(super) width: usize,
     stride: usize,
@@ -35,22 +37,22 @@ pub(super) struct Rows<'a> {
     ahead: usize,
 }
 
-impl<'a> Rows<'a> {
-    pub(super) fn new(values: &'a [f32], first: usize, width: usize, stride: usize) -> Self {
-        let row_bytes = width.max(1) * size_of::<f32>();
+impl<'a, E: RowValue> Rows<'a, E> {
+    pub(super) fn new(values: &'a [E], first: usize, width: usize, stride: usize) -> Self {
+        let row_bytes = width.max(1) * size_of::<E>();
         let ahead = (AHEAD_BYTES / row_bytes).clamp(AHEAD_EDGES.start, AHEAD_EDGES.end);
         Self { values, first, width, stride, ahead }
     }
 
     #[inline(always)]
-    pub(super) fn row(&self, row: usize, columns: &Range<usize>) -> &'a [f32] {
+    pub(super) fn row(&self, row: usize, columns: &Range<usize>) -> &'a [E] {
         let start = row * self.stride + self.first;
         &self.values[start + columns.start..start + columns.end]
     }
 
     /// `N` values of a row, starting at a column.
     #[inline(always)]
-    pub(super) fn chunk<const N: usize>(&self, row: usize, column: usize) -> &'a [f32; N] {
+    pub(super) fn chunk<const N: usize>(&self, row: usize, column: usize) -> &'a [E; N] {
         let start = row * self.stride + self.first + column;
         self.values[start..start + N].first_chunk().expect("the slice should have N values")
     }

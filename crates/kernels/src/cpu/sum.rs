@@ -7,6 +7,7 @@ use std::ops::Range;
 
 use crate::cpu::columns::{Columns, Whole};
 use crate::cpu::fill::{Fill, Piece, fill_rows};
+use crate::cpu::row_value::RowValue;
 use crate::cpu::rows::{Rows, Segments};
 use crate::cpu::term::{Term, Values};
 
@@ -19,16 +20,16 @@ const STREAM_BYTES: usize = 1 << 25;
 /// times `factor(position, item, weight)`, where `weight` is the number of a weight of the item. [`Columns`] says which
 /// columns each weight belongs to.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Sum<'a, F, C = Whole, T = Values> {
+pub(super) struct Sum<'a, F, C = Whole, T = Values, E = f32> {
     pub(super) segments: Segments<'a>,
-    pub(super) x: Rows<'a>,
+    pub(super) x: Rows<'a, E>,
     pub(super) factor: F,
     pub(super) columns: C,
     /// What an item's row contributes, before the multiplication by the factor.
     pub(super) term: T,
     /// True if each sum is divided by its number of items.
     pub(super) mean: bool,
-    pub(super) own: Own<'a>,
+    pub(super) own: Own<'a, E>,
 }
 
 /// The minimum number of bytes of a hub's item rows. A core's L2 cache may be too small to hold them until the hub's
@@ -37,37 +38,37 @@ const HUB_BYTES: usize = 1 << 19;
 
 /// The use of the own rows in the result.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Own<'a> {
+pub(super) enum Own<'a, E = f32> {
     /// The result is the sum alone.
     Alone,
     /// The result is the own row followed by the sum.
-    Beside(Rows<'a>),
+    Beside(Rows<'a, E>),
     /// The own row times `weight` is added to each of the first `n_rows` sums.
-    Plus { rows: Rows<'a>, n_rows: usize, weight: f32 },
+    Plus { rows: Rows<'a, E>, n_rows: usize, weight: f32 },
 }
 
-impl<'a, F: Fn(usize, usize, usize) -> f32 + Copy + Sync> Sum<'a, F> {
+impl<'a, F: Fn(usize, usize, usize) -> f32 + Copy + Sync, E: RowValue> Sum<'a, F, Whole, Values, E> {
     /// Describes sums of whole rows without own rows, which are not divided by the number of items.
-    pub(super) fn new(segments: Segments<'a>, x: Rows<'a>, factor: F) -> Self {
+    pub(super) fn new(segments: Segments<'a>, x: Rows<'a, E>, factor: F) -> Self {
         Self { segments, x, factor, columns: Whole, term: Values, mean: false, own: Own::Alone }
     }
 }
 
-impl<'a, F, C, T> Sum<'a, F, C, T> {
+impl<'a, F, C, T, E> Sum<'a, F, C, T, E> {
     /// Replaces the columns that each weight belongs to.
-    pub(super) fn with_columns<D>(self, columns: D) -> Sum<'a, F, D, T> {
+    pub(super) fn with_columns<D>(self, columns: D) -> Sum<'a, F, D, T, E> {
         let Self { segments, x, factor, term, mean, own, .. } = self;
         Sum { segments, x, factor, columns, term, mean, own }
     }
 
     /// Replaces the terms.
-    pub(super) fn with_term<U>(self, term: U) -> Sum<'a, F, C, U> {
+    pub(super) fn with_term<U>(self, term: U) -> Sum<'a, F, C, U, E> {
         let Self { segments, x, factor, columns, mean, own, .. } = self;
         Sum { segments, x, factor, columns, term, mean, own }
     }
 }
 
-impl<F: Fn(usize, usize, usize) -> f32 + Copy + Sync, C: Columns, T: Term> Sum<'_, F, C, T> {
+impl<F: Fn(usize, usize, usize) -> f32 + Copy + Sync, C: Columns, T: Term, E: RowValue> Sum<'_, F, C, T, E> {
     /// Computes the rows of the result, in row-major order with [`Sum::width`] columns.
     pub(super) fn run(&self) -> Vec<f32> {
         let n_rows = self.segments.indptr.len() - 1;
@@ -93,16 +94,16 @@ impl<F: Fn(usize, usize, usize) -> f32 + Copy + Sync, C: Columns, T: Term> Sum<'
 
 /// The loop that computes a [`Sum`].
 #[derive(Clone, Copy)]
-struct SumRows<'a, F, C, T> {
-    sum: Sum<'a, F, C, T>,
+struct SumRows<'a, F, C, T, E> {
+    sum: Sum<'a, F, C, T, E>,
     /// True if the output is written with stores that bypass the caches.
     streams: bool,
 }
 
 // SAFETY: `fill` splits the elements of each row between `copy_own` and the calls of `add`, and both write all elements
 // that they are given.
-unsafe impl<F: Fn(usize, usize, usize) -> f32 + Copy + Sync, C: Columns, T: Term> Fill
-    for SumRows<'_, F, C, T>
+unsafe impl<F: Fn(usize, usize, usize) -> f32 + Copy + Sync, C: Columns, T: Term, E: RowValue> Fill
+    for SumRows<'_, F, C, T, E>
 {
     type One = f32;
     type Other = ();
@@ -126,12 +127,15 @@ unsafe impl<F: Fn(usize, usize, usize) -> f32 + Copy + Sync, C: Columns, T: Term
     }
 }
 
-impl<F: Fn(usize, usize, usize) -> f32 + Copy, C: Columns, T: Term> SumRows<'_, F, C, T> {
+impl<F: Fn(usize, usize, usize) -> f32 + Copy, C: Columns, T: Term, E: RowValue> SumRows<'_, F, C, T, E> {
     /// Writes the columns of the own row from `from` on, if own rows are in front of the sums.
     #[inline(always)]
     fn copy_own(&self, row: usize, from: usize, out: &mut [MaybeUninit<f32>]) {
         if let Own::Beside(rows) = self.sum.own {
-            out.write_copy_of_slice(rows.row(row, &(from..from + out.len())));
+            let own = rows.row(row, &(from..from + out.len()));
+            for (place, value) in out.iter_mut().zip(own) {
+                place.write(value.widened());
+            }
         }
     }
 
@@ -203,8 +207,8 @@ impl<F: Fn(usize, usize, usize) -> f32 + Copy, C: Columns, T: Term> SumRows<'_, 
             let item = segments.items[position] as usize;
             for term in 0..columns.n_terms() {
                 let factor = factor(position, item, range + term);
-                let values = x.chunk(item, column + term * width);
-                add_scaled(&mut sum, factor, &of.of(row, position, column, values));
+                let values = E::all_widened(x.chunk(item, column + term * width));
+                add_scaled(&mut sum, factor, &of.of(row, position, column, &values));
             }
         }
         if mean && 1 < edges.len() {
@@ -213,7 +217,7 @@ impl<F: Fn(usize, usize, usize) -> f32 + Copy, C: Columns, T: Term> SumRows<'_, 
         }
         match own {
             Own::Plus { rows, n_rows, weight } if row < n_rows => {
-                add_scaled(&mut sum, weight, rows.chunk(row, column));
+                add_scaled(&mut sum, weight, &E::all_widened(rows.chunk(row, column)));
             }
             _ => {}
         }
@@ -264,6 +268,7 @@ mod tests {
     use super::*;
     use crate::cpu::columns::{OverBases, PerBasis, PerHead};
     use crate::cpu::fill::Filling;
+    use half::{bf16, f16};
     use kiln_mem::vector;
 
     /// Rows of 0, 3, 0, 1, 7 and 2 items out of nine, and one row with each of the nine twice.
@@ -276,8 +281,8 @@ mod tests {
     }
 
     /// Computes the sum by its definition, for one row and column of the sums.
-    fn written_down<F: Fn(usize, usize, usize) -> f32, C: Columns>(
-        sum: &Sum<'_, F, C>,
+    fn written_down<F: Fn(usize, usize, usize) -> f32, C: Columns, E: RowValue>(
+        sum: &Sum<'_, F, C, Values, E>,
         row: usize,
         column: usize,
     ) -> f32 {
@@ -289,7 +294,7 @@ mod tests {
         for edge in edges.clone() {
             let item = sum.segments.items[edge] as usize;
             for term in 0..sum.columns.n_terms() {
-                let value = sum.x.chunk::<1>(item, from + term * width)[0];
+                let value = sum.x.chunk::<1>(item, from + term * width)[0].widened();
                 total += (sum.factor)(edge, item, range + term) * value;
             }
         }
@@ -298,7 +303,7 @@ mod tests {
         }
         match sum.own {
             Own::Plus { rows, n_rows, weight } if row < n_rows => {
-                total + weight * rows.chunk::<1>(row, column)[0]
+                total + weight * rows.chunk::<1>(row, column)[0].widened()
             }
             _ => total,
         }
@@ -306,12 +311,14 @@ mod tests {
 
     /// Checks that a sum is bit-identical to its definition with each instruction set, with and without streaming
     /// stores.
-    fn check<F: Fn(usize, usize, usize) -> f32 + Copy + Sync, C: Columns>(sum: &Sum<'_, F, C>) {
+    fn check<F: Fn(usize, usize, usize) -> f32 + Copy + Sync, C: Columns, E: RowValue>(
+        sum: &Sum<'_, F, C, Values, E>,
+    ) {
         let (n_rows, width, n_before) = (INDPTR.len() - 1, sum.width(), sum.n_before());
         let mut expected = Vec::new();
         for row in 0..n_rows {
             if let Own::Beside(rows) = sum.own {
-                expected.extend_from_slice(rows.row(row, &(0..n_before)));
+                expected.extend(rows.row(row, &(0..n_before)).iter().map(|value| value.widened()));
             }
             expected.extend((0..width - n_before).map(|column| written_down(sum, row, column)));
         }
@@ -341,7 +348,19 @@ mod tests {
 
     #[test]
     fn sums_are_bit_identical_on_every_instruction_set() {
+        check_widths(|value| value);
+    }
+
+    #[test]
+    fn sums_of_half_precision_rows_are_those_of_the_widened_rows() {
+        check_widths(f16::from_f32);
+        check_widths(bf16::from_f32);
+    }
+
+    /// Checks sums of rows whose values are rounded by `round`.
+    fn check_widths<E: RowValue>(round: impl Fn(f32) -> E) {
         let weights = numbers(ITEMS.len());
+        let numbers = |n| numbers(n).into_iter().map(&round).collect::<Vec<E>>();
         for d in (1..40).chain([47, 64, 100, 128, 129, 256, 602]) {
             let (x, pair) = (numbers(9 * d), numbers(9 * 2 * d));
             let segments = Segments { indptr: &INDPTR, items: &ITEMS };

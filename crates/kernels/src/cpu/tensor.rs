@@ -3,14 +3,21 @@
 use burn::backend::Flex;
 use burn::backend::TensorMetadata;
 use burn::backend::tensor::{FloatTensor, IntTensor};
-use burn::tensor::TensorData;
+use burn::tensor::{DType, TensorData};
+use half::{bf16, f16};
 
 use crate::cpu::matrix::Matrix;
+use crate::cpu::row_value::RowValue;
 use crate::cpu::rows::Rows;
 
 /// Returns the tensor with contiguous values. Copies it only if its values are not contiguous.
 pub(super) fn contiguous(x: FloatTensor<Flex>) -> FloatTensor<Flex> {
-    if x.as_slice::<f32>().is_some() { x } else { x.to_contiguous() }
+    let is_contiguous = match x.dtype() {
+        DType::F16 => x.as_slice::<f16>().is_some(),
+        DType::BF16 => x.as_slice::<bf16>().is_some(),
+        _ => x.as_slice::<f32>().is_some(),
+    };
+    if is_contiguous { x } else { x.to_contiguous() }
 }
 
 /// Returns the tensor after `change` has changed its values: in place, or in a copy if another tensor refers to the
@@ -38,14 +45,29 @@ pub(super) fn in_place(x: FloatTensor<Flex>, change: impl FnOnce(&mut [f32], usi
     changed(x, |values| change(values, width))
 }
 
-/// Returns the tensor as an operand of a matrix product.
+/// Returns the contiguous f32 tensor as an operand of a matrix product.
 pub(super) fn dense_matrix(x: &FloatTensor<Flex>) -> Matrix<'_> {
-    Matrix::new(floats(x), x.shape().dims())
+    matrix_of(x)
 }
 
-/// The values of a contiguous tensor.
+/// Returns the contiguous tensor with elements of type `E` as an operand of a matrix product.
+pub(super) fn matrix_of<E: RowValue>(x: &FloatTensor<Flex>) -> Matrix<'_, E> {
+    Matrix::new(values(x), x.shape().dims())
+}
+
+/// The values of a contiguous f32 tensor.
 pub(super) fn floats(x: &FloatTensor<Flex>) -> &[f32] {
-    x.as_slice().expect("the tensor should be contiguous f32")
+    values(x)
+}
+
+/// The values of a contiguous tensor with elements of type `E`.
+fn values<E: RowValue>(x: &FloatTensor<Flex>) -> &[E] {
+    match x.as_slice() {
+        Some(values) => values,
+        None => {
+            panic!("the tensor should be contiguous {:?}, its element type is {:?}", E::dtype(), x.dtype())
+        }
+    }
 }
 
 /// The indices in one of a block's index tensors.
@@ -63,8 +85,39 @@ pub(super) fn matrix(values: Vec<f32>, n_rows: usize, like: &FloatTensor<Flex>) 
     FloatTensor::<Flex>::from_data(TensorData::new(values, [n_rows, like.shape()[1]]))
 }
 
-/// The rows of a contiguous tensor, with all their columns.
+/// The rows of a contiguous f32 tensor, with all their columns.
 pub(super) fn rows(x: &FloatTensor<Flex>) -> Rows<'_> {
+    rows_of(x)
+}
+
+/// The rows of a contiguous tensor with elements of type `E`, with all their columns.
+pub(super) fn rows_of<E: RowValue>(x: &FloatTensor<Flex>) -> Rows<'_, E> {
     let width = x.shape()[1];
-    Rows::new(floats(x), 0, width, width)
+    Rows::new(values(x), 0, width, width)
+}
+
+/// Evaluates an expression in which `$type` is the element type of a tensor of f32, f16 or bf16.
+macro_rules! with_row_type {
+    ($type:ident of $x:expr => $result:expr) => {
+        match $x.dtype() {
+            ::burn::tensor::DType::F16 => {
+                type $type = ::half::f16;
+                $result
+            }
+            ::burn::tensor::DType::BF16 => {
+                type $type = ::half::bf16;
+                $result
+            }
+            _ => {
+                type $type = f32;
+                $result
+            }
+        }
+    };
+}
+pub(super) use with_row_type;
+
+/// Returns true if the tensor has elements of half precision.
+pub(super) fn is_half(x: &FloatTensor<Flex>) -> bool {
+    matches!(x.dtype(), DType::F16 | DType::BF16)
 }

@@ -15,6 +15,8 @@
 //! - On Flex, f32 tensors are processed directly; on other devices f16 and bf16 tensors are, too, with sums in f32.
 //!   Other element types use the reference in Burn's tensor operations, which creates an `[n_edges, d]` tensor and is
 //!   much slower. A tensor whose rows are not contiguous is copied first.
+//! - The ops that read features, [`aggregate_f32`] and [`linear`], also take f16 and bf16 rows in a model of f32 weights.
+//!   On Flex, they widen the rows as they read them.
 //! - If no input requires a gradient, only the forward pass runs and nothing is saved.
 
 pub(crate) mod adam;
@@ -24,6 +26,7 @@ mod autodiff;
 pub(crate) mod backend;
 pub(crate) mod edge_rows;
 pub(crate) mod edges;
+mod features;
 pub(crate) mod keep;
 mod precision;
 pub(crate) mod reference;
@@ -39,11 +42,13 @@ use crate::device::devices::is_cpu;
 use crate::device::graphs::{DeviceRows, DeviceSegments};
 use crate::ops::adam::AdamState;
 use crate::ops::backend::BlockOps;
+use crate::ops::features::reads_half_rows;
 use crate::ops::keep::Keep;
 
 pub use crate::ops::adam::AdamStep;
 pub use crate::ops::aggregation::{Aggregation, MessageWeights, OwnRow, Reduction};
 pub use crate::ops::attention::{attention_scores, edge_dropout, edge_softmax};
+pub use crate::ops::features::{aggregate_f32, widen};
 pub use crate::ops::precision::{MatmulPrecision, has_bf16_products, matmul_precision, set_matmul_precision};
 pub use crate::ops::relations::{edge_type_rows, relation_weights};
 
@@ -89,7 +94,7 @@ pub use crate::ops::relations::{edge_type_rows, relation_weights};
 pub fn aggregate(block: &DeviceBlock, x: Tensor<2>, aggregation: impl Into<Aggregation>) -> Tensor<2> {
     let aggregation = aggregation.into();
     check_rows(block, &x);
-    aggregation.check(block.n_edges(), &x);
+    aggregation.check(block.n_edges(), &x, x.dtype());
     run(block.adjacency(), x, aggregation)
 }
 
@@ -260,19 +265,30 @@ pub fn elu(x: Tensor<2>) -> Tensor<2> {
 /// Computes a dense layer, `base + x weight`. `base` is the bias, or the result of another layer. On Flex, if `base`
 /// has `n` rows and no other tensor refers to its memory, the product is added in place.
 ///
+/// `x` may be features of half precision in a layer of f32 weights. The result is f32 then, and bit-identical to that of
+/// `x.cast(F32)`. On Flex, ranges of rows are widened one after the other, so no f32 copy of `x` is created, except if
+/// `x` requires a gradient.
+///
 /// # Shapes
 /// `x` is `[n, d_in]`, `weight` `[d_in, d_out]`, `base` `[n, d_out]`, or `[1, d_out]` to add the same row to all; the
 /// result is `[n, d_out]`.
 ///
 /// # Panics
-/// Panics if the shapes do not match, or the element types differ.
+/// Panics if the shapes do not match, or the element types differ otherwise.
 pub fn linear(base: Tensor<2>, x: Tensor<2>, weight: Tensor<2>) -> Tensor<2> {
     let ([n_rows, d_in], [w_in, d_out], [base_rows, base_width]) = (x.dims(), weight.dims(), base.dims());
     assert_eq!(d_in, w_in, "x has {d_in} columns, but weight has {w_in} rows");
     assert_eq!(base_width, d_out, "base has {base_width} columns, but weight has {d_out}");
     assert!(base_rows == n_rows || base_rows == 1, "base has {base_rows} rows, expected 1 or {n_rows}");
-    assert_eq!(x.dtype(), weight.dtype(), "the element types of x and weight differ: cast one of them");
-    assert_eq!(x.dtype(), base.dtype(), "the element types of x and base differ: cast one of them");
+    let x = match (x.dtype(), weight.dtype()) {
+        (DType::F16 | DType::BF16, DType::F32) if !reads_half_rows(&x) => widen(x),
+        (DType::F16 | DType::BF16, DType::F32) => x,
+        (of_x, of_weight) => {
+            assert_eq!(of_x, of_weight, "the element types of x and weight differ: cast one of them");
+            x
+        }
+    };
+    assert_eq!(base.dtype(), weight.dtype(), "the element types of base and weight differ: cast one of them");
     let sum =
         <Dispatch as BlockOps>::add_linear(base.into_dispatch(), x.into_dispatch(), weight.into_dispatch());
     Tensor::from_dispatch(sum)

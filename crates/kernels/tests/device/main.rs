@@ -13,6 +13,7 @@ mod edge_features;
 mod edge_rows;
 mod features;
 mod gradient;
+mod half_features;
 mod half_precision;
 mod large_graph;
 mod maxima;

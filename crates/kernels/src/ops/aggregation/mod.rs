@@ -107,6 +107,9 @@ pub(crate) struct Form {
     pub(crate) reduce: Reduction,
     pub(crate) own: OwnRow,
     pub(crate) sums: Sums,
+    /// True if the result is f32 for rows of any element type, and the weights are, too. Otherwise, weights and result
+    /// have the element type of the rows.
+    pub(crate) to_f32: bool,
 }
 
 /// The sums that the result of a destination consists of.
@@ -157,13 +160,14 @@ impl Form {
 }
 
 impl Aggregation {
-    /// Panics unless there is one row of weights per edge, of the element type of `x`, and the weights, the width of `x`,
+    /// Panics unless there is one row of weights per edge, of the element type `dtype`, and the weights, the width of `x`,
     /// the reduction and the own rows fit together.
-    pub(crate) fn check(&self, n_edges: usize, x: &Tensor<2>) {
+    pub(crate) fn check(&self, n_edges: usize, x: &Tensor<2>, dtype: DType) {
         let Some(weights) = &self.weights else { return };
         let [n_rows, n_columns] = weights.dims();
         assert_eq!(n_rows, n_edges, "got {n_rows} weights for {n_edges} edges, expected one per edge");
-        assert_eq!(weights.dtype(), x.dtype(), "the element types of weights and x differ: cast one of them");
+        let of_weights = weights.dtype();
+        assert_eq!(of_weights, dtype, "the weights are {of_weights:?}, expected {dtype:?}: cast them");
         if matches!(weights, MessageWeights::PerEdge(_)) {
             return;
         }
@@ -196,7 +200,7 @@ impl Aggregation {
                 (Weights::Tensor(weights.into_dispatch()), sums)
             }
         };
-        (weights, Form { reduce, own, sums })
+        (weights, Form { reduce, own, sums, to_f32: false })
     }
 }
 
@@ -247,7 +251,8 @@ impl<B: Backend> Saved<B> {
 
     /// Creates the state of a sum without edge weights or own rows.
     pub(crate) fn of_sum(block: Adjacency<B>) -> Self {
-        Self::new(block, Form { reduce: Reduction::Sum, own: OwnRow::Excluded, sums: Sums::One })
+        let (reduce, own, sums) = (Reduction::Sum, OwnRow::Excluded, Sums::One);
+        Self::new(block, Form { reduce, own, sums, to_f32: false })
     }
 
     /// Returns the saved source rows.

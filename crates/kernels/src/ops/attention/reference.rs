@@ -100,7 +100,7 @@ pub(crate) fn softmax_adjoint<B: Backend>(
 fn reduced<B: Backend>(block: &Adjacency<B>, rows: FloatTensor<B>, reduce: Reduction) -> FloatTensor<B> {
     let indices = B::int_arange(0..block.n_edges as i64, &rows.device(), INDEX);
     let edges = Adjacency { indices, n_src: block.n_edges, by_source: Default::default(), ..block.clone() };
-    let form = Form { reduce, own: OwnRow::Excluded, sums: Sums::One };
+    let form = Form { reduce, own: OwnRow::Excluded, sums: Sums::One, to_f32: false };
     aggregation::aggregate(&edges, rows, &Weights::Ones, form)
 }
 

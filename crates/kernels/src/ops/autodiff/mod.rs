@@ -2,6 +2,7 @@
 
 mod attention;
 mod edge_rows;
+mod features;
 
 use std::fmt;
 
@@ -11,6 +12,7 @@ use burn::backend::autodiff::grads::Gradients;
 use burn::backend::autodiff::ops::{Backward, NodeGuard, Ops, OpsKind};
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Autodiff, AutodiffBackend, Backend, TensorMetadata};
+use burn::tensor::DType;
 use kiln_sample::RngKey;
 
 use crate::device::block::Adjacency;
@@ -69,6 +71,7 @@ impl<B: BlockOps + BlockAdjoints, C: CheckpointStrategy> BlockOps for Autodiff<B
         weights: Weights<Self>,
         form: Form,
     ) -> FloatTensor<Self> {
+        let x = if form.to_f32 { features::widened_if_tracked::<B, C>(x) } else { x };
         let saved = Saved::new(inner(block), form);
         let x_is_tracked = x.is_tracked();
         let (x, x_node) = x.into_parts();
@@ -154,6 +157,7 @@ impl<B: BlockOps + BlockAdjoints, C: CheckpointStrategy> BlockOps for Autodiff<B
         x: FloatTensor<Self>,
         weight: FloatTensor<Self>,
     ) -> FloatTensor<Self> {
+        let x = if weight.dtype() == DType::F32 { features::widened_if_tracked::<B, C>(x) } else { x };
         // The gradient of each input reads the other one, so an input is saved only if the other one is tracked.
         let kept_x = weight.is_tracked().then(|| x.primitive().clone());
         let kept_weight = x.is_tracked().then(|| weight.primitive().clone());

@@ -1,0 +1,72 @@
+//! The ops that read features: rows that may be of half precision in a model of f32 weights. The other such op is
+//! [`linear`](crate::ops::linear).
+
+use burn::backend::Dispatch;
+use burn::tensor::{DType, Tensor};
+
+use crate::device::block::DeviceBlock;
+use crate::device::devices::is_cpu;
+use crate::ops::aggregation::{Aggregation, Form, Reduction};
+use crate::ops::backend::BlockOps;
+use crate::ops::check_rows;
+
+/// Same as [`aggregate`](crate::ops::aggregate), but the result is f32, and so are the weights, for rows of f32, f16 or bf16: the
+/// aggregation of a layer that reads features of half precision. The result is bit-identical to that of `x.cast(F32)`,
+/// because widening is exact.
+///
+/// On Flex, f16 and bf16 rows are widened as they are read: no f32 copy of `x` is created, except if `x` requires a
+/// gradient, and for maxima with weights. Other devices create the copy.
+///
+/// ```
+/// use burn::tensor::{DType, Device, Tensor};
+/// use kiln_graph::{Block, BlockParts, EdgeId, LocalId, NodeId};
+/// use kiln_kernels::ops::{self, Reduction};
+/// use kiln_kernels::{DeviceBlock, to_vec_f32};
+/// // The edge 7 -> 2.
+/// let block = Block::new(BlockParts {
+///     srcs: vec![NodeId(2), NodeId(7)],
+///     indptr: vec![0, 1],
+///     indices: vec![LocalId(1)],
+///     edge_ids: vec![EdgeId(0)],
+///     ..BlockParts::default()
+/// });
+/// let device = Device::flex();
+/// let x = Tensor::<2>::from_data([[1.0], [2.0]], (&device, DType::BF16));
+/// let sum = ops::aggregate_f32(&DeviceBlock::upload(&block, &device), x, Reduction::Sum);
+/// assert_eq!((sum.dtype(), to_vec_f32(sum)), (DType::F32, vec![2.0]));
+/// ```
+///
+/// # Shapes
+/// Same as [`aggregate`](crate::ops::aggregate).
+///
+/// # Panics
+/// Same as [`aggregate`](crate::ops::aggregate), but the weights must be f32, and panics if `x` has another element type
+/// than f32, f16 and bf16.
+pub fn aggregate_f32(block: &DeviceBlock, x: Tensor<2>, aggregation: impl Into<Aggregation>) -> Tensor<2> {
+    let aggregation = aggregation.into();
+    check_rows(block, &x);
+    let dtype = x.dtype();
+    let is_supported = matches!(dtype, DType::F32 | DType::F16 | DType::BF16);
+    assert!(is_supported, "the rows are {dtype:?}, expected F32, F16 or BF16: cast them");
+    aggregation.check(block.n_edges(), &x, DType::F32);
+    let is_weighted_max = aggregation.reduce == Reduction::Max && aggregation.weights.is_some();
+    let x = if reads_half_rows(&x) && !is_weighted_max { x } else { widen(x) };
+    let (weights, form) = aggregation.into_parts();
+    let form = Form { to_f32: true, ..form };
+    let result = <Dispatch as BlockOps>::aggregate(block.adjacency(), x.into_dispatch(), weights, form);
+    Tensor::from_dispatch(result)
+}
+
+/// Returns the rows as f32: the entry of ops and models that do not read features of half precision. Other tensors are
+/// returned as they are. Gradients have the element type of `x`.
+pub fn widen(x: Tensor<2>) -> Tensor<2> {
+    match x.dtype() {
+        DType::F16 | DType::BF16 => x.cast(DType::F32),
+        _ => x,
+    }
+}
+
+/// Returns true if the rows are of half precision and their device has ops that widen them as they are read.
+pub(super) fn reads_half_rows(x: &Tensor<2>) -> bool {
+    is_cpu(&x.device()) && matches!(x.dtype(), DType::F16 | DType::BF16)
+}
