@@ -233,7 +233,7 @@ impl Frame {
         if i + 1 == n_layers && self.head.is_none() {
             return conv(x);
         }
-        let own = (residual && x.dims()[1] == hidden).then(|| ops::take_dst(block, x.clone()));
+        let own = (residual && x.dims()[1] == hidden).then(|| ops::widen(ops::take_dst(block, x.clone())));
         let mut rows = conv(x);
         if let Some(norm) = self.norms.get(i) {
             rows = norm.forward(rows);

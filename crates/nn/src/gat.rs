@@ -249,6 +249,10 @@ impl BlockModel for Gat {
         self.layers.len()
     }
 
+    fn reads_half_rows(&self) -> bool {
+        true
+    }
+
     fn layer(&self, i: usize, block: &DeviceBlock, x: Tensor<2>, ctx: &ForwardContext) -> Tensor<2> {
         self.frame.layer(i, block, x, ctx, |x| match &self.layers[i] {
             GatLayer::Gat(conv) => conv.forward(i, block, x, ctx),

@@ -73,7 +73,7 @@ impl GcnConv {
         if projects_first(block, self.weight.dims()) {
             ops::aggregate(block, product(x, self.weight.val()), weighted_sum) + bias
         } else {
-            ops::linear(bias, ops::aggregate(block, x, weighted_sum), self.weight.val())
+            ops::linear(bias, ops::aggregate_f32(block, x, weighted_sum), self.weight.val())
         }
     }
 }

@@ -88,12 +88,12 @@ impl<M: NodeModule> GinConv<M> {
         let reduce = Reduction::from(self.aggregate);
         let rows = match (&self.epsilon, self.configured) {
             (Some(epsilon), _) => {
-                let own = ops::take_dst(block, x.clone()) * (epsilon.val() + 1.0).unsqueeze();
-                ops::aggregate(block, x, reduce) + own
+                let own = ops::widen(ops::take_dst(block, x.clone())) * (epsilon.val() + 1.0).unsqueeze();
+                ops::aggregate_f32(block, x, reduce) + own
             }
             (None, Epsilon::Fixed(epsilon) | Epsilon::Learnable(epsilon)) => {
                 let own = OwnRow::Scaled(1.0 + epsilon);
-                ops::aggregate(block, x, Aggregation { own, ..reduce.into() })
+                ops::aggregate_f32(block, x, Aggregation { own, ..reduce.into() })
             }
         };
         self.mlp.forward(rows, ctx)

@@ -214,6 +214,10 @@ impl BlockModel for Gine {
         self.layers.len()
     }
 
+    fn reads_half_rows(&self) -> bool {
+        true
+    }
+
     /// Runs layer `i`, followed by ReLU and dropout unless it is the last; see [`BlockModel::layer`].
     ///
     /// # Panics

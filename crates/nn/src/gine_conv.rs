@@ -50,10 +50,9 @@ impl<M: NodeModule> GineConv<M> {
         let Some(features) = block.edge_features() else {
             panic!("the block has no edge features: give the loader's batcher the features of edges");
         };
-        let features = features.clone().cast(x.dtype());
         let rows = match &self.edge_linear {
-            Some(linear) => linear.forward(features),
-            None => features,
+            Some(linear) => linear.forward(features.clone()),
+            None => ops::widen(features.clone()),
         };
         self.forward_rows(block, x, rows, ctx)
     }
@@ -83,6 +82,7 @@ impl<M: NodeModule> GineConv<M> {
         rows: Tensor<2>,
         ctx: &ForwardContext,
     ) -> Tensor<2> {
+        let x = ops::widen(x);
         let own = ops::take_dst(block, x.clone());
         let own = match (&self.epsilon, self.configured) {
             (Some(epsilon), _) => own * (epsilon.val() + 1.0).unsqueeze(),

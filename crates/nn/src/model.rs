@@ -2,7 +2,7 @@ use std::fmt::Debug;
 
 use burn::module::{Module, ModuleDisplay};
 use burn::tensor::{Device, Tensor};
-use kiln_kernels::{DeviceBlock, DeviceGraphs};
+use kiln_kernels::{DeviceBlock, DeviceGraphs, ops};
 use kiln_sample::RngKey;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -44,6 +44,20 @@ pub trait BlockModel: Module + ModuleDisplay {
     /// # Panics
     /// Panics if `i` is not below [`BlockModel::n_layers`], or if `x` does not match the block or the layer.
     fn layer(&self, i: usize, block: &DeviceBlock, x: Tensor<2>, ctx: &ForwardContext) -> Tensor<2>;
+
+    /// Returns true if the first layer takes rows of half precision on the CPU, besides f32 rows. The default is false:
+    /// callers that have f16 or bf16 features then widen them first ([`BlockModel::input_rows`]).
+    ///
+    /// A layer that returns true reads the rows by [`ops::aggregate_f32`] and [`ops::linear`] only, or by
+    /// [`ops::widen`]; the outputs are those of widened rows, and its weights stay f32.
+    fn reads_half_rows(&self) -> bool {
+        false
+    }
+
+    /// Returns the input rows in an element type that the first layer takes: as they are, or as f32.
+    fn input_rows(&self, x: Tensor<2>) -> Tensor<2> {
+        if self.reads_half_rows() { x } else { ops::widen(x) }
+    }
 
     /// Runs all layers, layer `i` on `blocks[i]`; layer 0 is the input layer.
     ///

@@ -79,7 +79,7 @@ impl RgcnConv {
         let weights = ops::relation_weights(block, self.coefficients.val());
         let weights = Some(MessageWeights::PerBasis(weights));
         let own = OwnRow::Concatenated;
-        let rows = ops::aggregate(block, x, Aggregation { reduce: Reduction::Sum, weights, own });
+        let rows = ops::aggregate_f32(block, x, Aggregation { reduce: Reduction::Sum, weights, own });
         let weight = Tensor::cat(vec![self.weight_self.val(), self.bases.val()], 0);
         ops::linear(self.bias.val().unsqueeze(), rows, weight)
     }

@@ -175,6 +175,10 @@ impl BlockModel for Sage {
         self.layers.len()
     }
 
+    fn reads_half_rows(&self) -> bool {
+        true
+    }
+
     fn layer(&self, i: usize, block: &DeviceBlock, x: Tensor<2>, ctx: &ForwardContext) -> Tensor<2> {
         self.frame.layer(i, block, x, ctx, |x| self.layers[i].forward(block, x))
     }

@@ -89,13 +89,13 @@ impl SageConv {
         if commutes && !projects_first(block, neigh.dims()) {
             // One product of twice the depth is faster than two products, and so is its gradient.
             let beside = Aggregation { own: OwnRow::Concatenated, ..reduce.into() };
-            return ops::linear(bias, ops::aggregate(block, x, beside), Tensor::cat(vec![own, neigh], 0));
+            return ops::linear(bias, ops::aggregate_f32(block, x, beside), Tensor::cat(vec![own, neigh], 0));
         }
         let out = ops::linear(bias, ops::take_dst(block, x.clone()), own);
         if commutes {
             out + ops::aggregate(block, product(x, neigh), reduce)
         } else {
-            ops::linear(out, ops::aggregate(block, x, reduce), neigh)
+            ops::linear(out, ops::aggregate_f32(block, x, reduce), neigh)
         }
     }
 }

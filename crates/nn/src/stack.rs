@@ -79,7 +79,10 @@ impl Dropout {
         ctx: &ForwardContext,
     ) -> Tensor<2> {
         match ctx.mode {
-            Mode::Train if i == 0 => ops::dropout(x, block.src_nodes(), ctx.key, INPUT, self.input),
+            // The values that dropout scales would be rounded to the element type of the features.
+            Mode::Train if i == 0 && self.input != 0.0 => {
+                ops::dropout(ops::widen(x), block.src_nodes(), ctx.key, INPUT, self.input)
+            }
             _ => x,
         }
     }
@@ -122,7 +125,7 @@ pub(crate) fn projects_first(block: &DeviceBlock, [d_in, d_out]: [usize; 2]) -> 
 /// product, which copies its result to memory of another alignment.
 pub(crate) fn product(x: Tensor<2>, weight: Tensor<2>) -> Tensor<2> {
     let [_, d_out] = weight.dims();
-    let zeros = Tensor::zeros([1, d_out], &x.device());
+    let zeros = Tensor::zeros([1, d_out], (&x.device(), weight.dtype()));
     ops::linear(zeros, x, weight)
 }
 

@@ -148,7 +148,8 @@ impl DeviceFeatures {
         self.place.n_parts()
     }
 
-    /// Gathers the rows of nodes as f32, `[n] -> [n, dim]`. The ids are u32 on the device, such as those of
+    /// Gathers the rows of nodes, `[n] -> [n, dim]`, as f32, or on the CPU in the element type of the store, as
+    /// [`gather_features`] does. The ids are u32 on the device, such as those of
     /// [`DeviceBlock::src_nodes`](crate::DeviceBlock::src_nodes). If rows are missing on the device, the host waits
     /// once for their ids, gathers them, and sends them.
     ///

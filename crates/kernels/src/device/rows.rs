@@ -8,10 +8,13 @@ use kiln_graph::NodeId;
 use crate::cube::{launch::anchor, staging};
 use crate::device::row_source::{NodeRows, RowSource};
 
-/// Gathers the rows of nodes from a store in the host's memory, and sends them to a device as f32, `[n, dim]`.
+/// Gathers the rows of nodes from a store in the host's memory, and sends them to a device, `[n, dim]`.
 ///
-/// On CUDA, the store writes the rows directly to pinned memory, from which the device copies asynchronously. Rows of
-/// half precision are sent as they are stored, and the device widens them.
+/// On the CPU, the tensor has the element type of the store: f32, f16 or bf16. Ops of layers that read features widen the
+/// rows as they read them ([`ops::aggregate_f32`](crate::ops::aggregate_f32), [`ops::linear`](crate::ops::linear));
+/// for other ops, [`ops::widen`](crate::ops::widen) returns f32 rows. On other devices, the tensor is f32: rows of half
+/// precision are sent as they are stored, and the device widens them. On CUDA, the store writes the rows directly to
+/// pinned memory, from which the device copies asynchronously.
 ///
 /// # Errors
 /// Returns the errors of [`FeatureStore::gather`].
@@ -39,11 +42,11 @@ pub(crate) fn gather_rows<S: RowSource>(
     Ok(on_cpu(rows, source.dim(), device))
 }
 
-/// Sends gathered rows of `dim` columns to a device as f32, `[n, dim]`. For rows that are not gathered yet, use
-/// [`gather_features`], which copies them once less.
+/// Sends gathered rows of `dim` columns to a device, `[n, dim]`. For rows that are not gathered yet, use
+/// [`gather_features`], which copies them once less. The tensor has the same element type as there.
 ///
-/// On CUDA, the calling thread copies the rows to pinned memory, from which the device copies asynchronously. Rows of
-/// half precision are sent as they are stored, and the device widens them. On the CPU, f32 rows are moved.
+/// On the CPU, the rows are moved. On CUDA, the calling thread copies them to pinned memory, from which the device copies
+/// asynchronously.
 ///
 /// # Panics
 /// Panics if the number of values is not a multiple of `dim`.
@@ -62,6 +65,12 @@ pub fn upload_features(rows: FeatureBuffer, dim: usize, device: &Device) -> Tens
 }
 
 fn on_cpu(rows: FeatureBuffer, dim: usize, device: &Device) -> Tensor<2> {
-    let n_rows = rows.n_values() / dim;
-    Tensor::from_data(TensorData::new(rows.into_f32(), [n_rows, dim]), &device.clone().inner())
+    let shape = [rows.n_values() / dim, dim];
+    let data = match rows {
+        FeatureBuffer::F16(values) => TensorData::new(values, shape),
+        FeatureBuffer::BF16(values) => TensorData::new(values, shape),
+        rows => TensorData::new(rows.into_f32(), shape),
+    };
+    let dtype = data.dtype();
+    Tensor::from_data(data, (&device.clone().inner(), dtype))
 }

@@ -7,12 +7,18 @@ use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use half::{bf16, f16};
 use kiln_feature::{DenseFeatures, FeatureArray, FeatureBuffer, FeatureDType, FeatureStore};
 use kiln_graph::NodeId;
+use kiln_kernels::ops;
 use kiln_kernels::testing::{
     Reads, Uploads, device, features_in_parts, largest_page_bytes, n_parts, reads_of, uploads_of, values,
 };
 use kiln_kernels::{CacheStats, DeviceFeatures, UploadError, gather_features, is_cpu, upload_features};
 
 const N_ROWS: usize = 500;
+
+/// Returns the values of rows, which on the CPU are of the type of the store.
+fn widened(rows: Tensor<2>) -> Vec<f32> {
+    values(ops::widen(rows))
+}
 
 /// Returns a value that f16 and bf16 represent exactly.
 pub(crate) fn value(place: usize) -> f32 {
@@ -55,11 +61,11 @@ fn gathered_rows_equal_the_source_for_any_cache_size() {
                 for ids in [&ids[..], &ids[..1], &[]] {
                     let got = features.gather(&upload(ids, &device)).unwrap();
                     assert_eq!(got.dims(), [ids.len(), dim]);
-                    assert_eq!(values(got), expected(&*source, ids), "dim {dim}, {n_cached} cached");
+                    assert_eq!(widened(got), expected(&*source, ids), "dim {dim}, {n_cached} cached");
                 }
             }
             let features = DeviceFeatures::new(source.clone(), &device).unwrap();
-            assert_eq!(values(features.gather(&upload(&ids, &device)).unwrap()), expected(&*source, &ids));
+            assert_eq!(widened(features.gather(&upload(&ids, &device)).unwrap()), expected(&*source, &ids));
             assert_eq!(features.cache_stats(), CacheStats { n_rows: 300, n_hits: 300 });
         }
     }
@@ -79,7 +85,7 @@ fn caches_the_hottest_rows_and_counts_hits() {
     let ids = [3, 4, 103, 203, 303, 403, 9, 10];
     let mut got = None;
     let reads = reads_of(|| got = Some(features.gather(&upload(&ids, &device)).unwrap()));
-    assert_eq!(values(got.unwrap()), expected(&*source, &ids));
+    assert_eq!(widened(got.unwrap()), expected(&*source, &ids));
     assert_eq!(features.cache_stats(), CacheStats { n_rows: 8, n_hits: if is_host { 8 } else { 5 } });
     assert_eq!(reads.n_reads, u64::from(!is_host), "the host should wait once for the missing ids");
     let all = DeviceFeatures::new(source, &device).unwrap();
@@ -117,7 +123,7 @@ fn a_table_in_parts_gathers_the_rows_of_the_source() {
                 for ids in [&ids[..], &ids[..1], &[]] {
                     let got = features.gather(&upload(ids, &device)).unwrap();
                     assert_eq!(got.dims(), [ids.len(), dim]);
-                    assert_eq!(values(got), expected(&*source, ids), "{what}");
+                    assert_eq!(widened(got), expected(&*source, ids), "{what}");
                 }
             }
         }
@@ -221,8 +227,10 @@ fn rows_of_the_host_are_sent_as_stored_from_pinned_memory() {
                     source.dtype()
                 );
                 for got in got {
-                    assert_eq!(got.dims(), [nodes.len(), dim]);
-                    assert_eq!(values(got), expected);
+                    let is_as_stored = is_cpu(&device);
+                    let expected_type = if is_as_stored { values_type(source.dtype()) } else { DType::F32 };
+                    assert_eq!((got.dims(), got.dtype()), ([nodes.len(), dim], expected_type));
+                    assert_eq!(widened(got), expected);
                 }
             }
             // The rows of a table, and later those that the table lacks.
@@ -262,7 +270,7 @@ fn every_half_precision_value_is_widened_exactly_on_the_device() {
     let brains = numbers(|bits| !bf16::from_bits(bits).is_nan()).map(bf16::from_bits).collect();
     for rows in [FeatureBuffer::F16(halves), FeatureBuffer::BF16(brains)] {
         let bits = |values: Vec<f32>| values.into_iter().map(f32::to_bits).collect::<Vec<_>>();
-        let got = values(upload_features(rows.clone(), 2, &device));
+        let got = widened(upload_features(rows.clone(), 2, &device));
         assert!(bits(got) == bits(rows.clone().into_f32()), "values of {} changed", rows.dtype());
     }
 }

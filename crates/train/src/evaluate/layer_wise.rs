@@ -351,7 +351,8 @@ impl<M: LayerWiseModel> Run<'_, M> {
         let edge_features = self.inference.edge_features.as_ref();
         let edge_rows = edge_features.map(|features| EdgeRows::gather(features, &blocks)).transpose()?;
         let block = blocks_to_device(blocks, edge_rows, &self.device).remove(0);
-        let outputs = self.model.layer(layer, &block, x, &ctx);
+        // The outputs of earlier layers are f32.
+        let outputs = self.model.layer(layer, &block, self.model.input_rows(x), &ctx);
         let [_, d_out] = self.model.widths(layer);
         assert_eq!(outputs.dims(), [n_dst, d_out], "layer {layer} returned another shape than it declares");
         let rows = kiln_kernels::to_vec_f32(outputs);

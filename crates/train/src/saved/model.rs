@@ -6,7 +6,7 @@ use std::sync::Arc;
 use burn::tensor::{Device, Tensor};
 use kiln_feature::{FeatureStore, Labels};
 use kiln_graph::{Csc, GraphId, NodeId, SharedArray};
-use kiln_kernels::{DeviceGraphs, to_vec_f32, upload_features};
+use kiln_kernels::{DeviceGraphs, ops, to_vec_f32, upload_features};
 use kiln_loader::{Batcher, GraphBatcher, SeedBatch};
 use kiln_nn::LinkDecoder;
 
@@ -199,7 +199,7 @@ impl SavedModel {
         let batch = batch.map_err(|source| kiln_loader::Error::Batch { step, source })?;
         let rows = upload_features(batch.x, batch.x_dim, self.device());
         let graphs = DeviceGraphs::new(batch.block, &batch.node_offsets, &batch.graphs, self.device());
-        self.scores(self.graph_network()?.forward(&graphs, rows))
+        self.scores(self.graph_network()?.forward(&graphs, ops::widen(rows)))
     }
 
     pub(crate) fn device(&self) -> &Device {

@@ -118,11 +118,11 @@ impl<M: LayerWiseModel + Sync> NodeNetwork for M {
 
     fn hidden(&self, blocks: &[DeviceBlock], x: Tensor<2>) -> Tensor<2> {
         let layers = blocks[..blocks.len() - 1].iter().enumerate();
-        layers.fold(x, |x, (i, block)| self.layer(i, block, x, &context()))
+        layers.fold(self.input_rows(x), |x, (i, block)| self.layer(i, block, x, &context()))
     }
 
     fn forward(&self, blocks: &[DeviceBlock], x: Tensor<2>) -> Tensor<2> {
-        BlockModel::forward(self, blocks, x, &context())
+        BlockModel::forward(self, blocks, self.input_rows(x), &context())
     }
 }
 

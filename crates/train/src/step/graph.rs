@@ -2,7 +2,7 @@ use std::marker::PhantomData;
 
 use burn::tensor::{Device, Tensor};
 use kiln_graph::GraphId;
-use kiln_kernels::{DeviceGraphs, upload_features};
+use kiln_kernels::{DeviceGraphs, ops, upload_features};
 use kiln_loader::GraphBatch;
 use kiln_nn::{ForwardContext, GraphModel};
 
@@ -50,7 +50,7 @@ impl<M> Default for GraphTask<M> {
 pub struct GraphInput {
     /// The graphs of the batch, as one graph.
     pub graphs: DeviceGraphs,
-    /// The features of the nodes, `[n_nodes, dim]`.
+    /// The features of the nodes, `[n_nodes, dim]`: f32, or on the CPU in the element type of the store.
     pub x: Tensor<2>,
     /// The ids of the graphs.
     pub items: Vec<GraphId>,
@@ -73,7 +73,7 @@ impl ToDevice for GraphBatch {
             labels: self.labels,
             target_values: self.target_values,
         };
-        let n_bytes = input.graphs.n_bytes() + 4 * input.x.shape().num_elements();
+        let n_bytes = input.graphs.n_bytes() + input.x.dtype().size() * input.x.shape().num_elements();
         let (n_items, device) = (input.items.len(), device.clone().inner());
         DeviceBatch { key: self.key, n_items, n_bytes, times: self.times, device, input }
     }
@@ -85,7 +85,8 @@ impl<M: GraphModel> Task for GraphTask<M> {
     type Targets = BatchTargets;
 
     fn forward(&self, model: &M, input: &GraphInput, ctx: &ForwardContext) -> StepOutput {
-        let outputs = model.forward(&input.graphs, tracked(&input.x, ctx), ctx);
+        let x = ops::widen(tracked(&input.x, ctx));
+        let outputs = model.forward(&input.graphs, x, ctx);
         self.objective.forward(outputs, &input.labels, &input.target_values)
     }
 

@@ -136,7 +136,8 @@ impl<M: BlockModel> Task for LinkTask<M> {
 
     fn forward(&self, model: &LinkModel<M>, input: &LinkInput, ctx: &ForwardContext) -> StepOutput {
         let NodeInput { blocks, x, .. } = &input.nodes;
-        let scores = model.forward(blocks, tracked(x, ctx), &input.pairs, ctx);
+        let x = model.encoder.input_rows(tracked(x, ctx));
+        let scores = model.forward(blocks, x, &input.pairs, ctx);
         self.objective.forward(input.by_link(scores), &[], &[])
     }
 

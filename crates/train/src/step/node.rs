@@ -50,7 +50,7 @@ impl<M> Default for NodeTask<M> {
 pub struct NodeInput {
     /// One block per layer, input layer first.
     pub blocks: Vec<DeviceBlock>,
-    /// The features of the input nodes, `[n_src, dim]`.
+    /// The features of the input nodes, `[n_src, dim]`: f32, or on the CPU in the element type of the store.
     pub x: Tensor<2>,
     /// The seeds in the given order; they may repeat.
     pub seeds: Vec<NodeId>,
@@ -73,7 +73,7 @@ impl NodeInput {
     /// Wraps this input, which is on `device`, as a batch.
     pub(crate) fn into_batch(self, key: RngKey, times: StageTimes, device: &Device) -> DeviceBatch<Self> {
         let block_bytes = self.blocks.iter().map(DeviceBlock::n_bytes).sum::<usize>();
-        let n_bytes = block_bytes + 4 * self.x.shape().num_elements();
+        let n_bytes = block_bytes + self.x.dtype().size() * self.x.shape().num_elements();
         let device = device.clone().inner();
         DeviceBatch { key, n_items: self.seeds.len(), n_bytes, times, device, input: self }
     }
@@ -143,7 +143,7 @@ impl<M: BlockModel> Task for NodeTask<M> {
     type Targets = BatchTargets;
 
     fn forward(&self, model: &M, input: &NodeInput, ctx: &ForwardContext) -> StepOutput {
-        let mut outputs = model.forward(&input.blocks, tracked(&input.x, ctx), ctx);
+        let mut outputs = model.forward(&input.blocks, model.input_rows(tracked(&input.x, ctx)), ctx);
         if !input.rows_are_seeds() {
             let rows: Vec<i32> = input.seed_index.iter().map(|&row| row as i32).collect();
             let rows = TensorData::new(rows, [input.seed_index.len()]);

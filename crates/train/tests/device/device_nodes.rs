@@ -10,6 +10,7 @@ use kiln_comm::{Communicator, SingleRank};
 use kiln_data::Dataset;
 use kiln_feature::{EdgeFeatures, FeatureBuffer};
 use kiln_graph::{Block, EdgeId, NodeId};
+use kiln_kernels::ops;
 use kiln_kernels::testing::{Uploads, device, read_block, reads_of, uploads_of, values};
 use kiln_kernels::{DeviceBlock, DeviceEdgeFeatures, DeviceFeatures, DeviceGraph, DeviceSampler, is_cpu};
 use kiln_loader::{Batcher, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeBatcher, Phase};
@@ -166,7 +167,7 @@ fn batches_of_the_device_equal_those_of_the_host() {
             expected.take_transposed();
             assert_eq!(read_block(got), expected);
         }
-        assert_eq!(values(got.x), expected.x.into_f32());
+        assert_eq!(values(ops::widen(got.x)), expected.x.into_f32());
     }
 }
 
@@ -354,7 +355,7 @@ fn blocks_have_the_features_of_their_edges_also_without_edges() {
                 let expected: Vec<f32> = ids.iter().map(|edge| rows[edge.index()]).collect();
                 let got = block.edge_features().unwrap();
                 assert_eq!(got.dims(), [ids.len(), 1]);
-                assert_eq!(values(got.clone()), expected);
+                assert_eq!(values(ops::widen(got.clone())), expected);
             }
         }
     }
