@@ -1,12 +1,13 @@
 //! Stage `aggregate`: aggregates messages of 128 columns over the largest block of a batch, and computes the gradients.
 //! The rate counts edges of the block. `heads` has a weight per edge for each of 4 groups of columns, `bases` adds up the
-//! rows with 4 weights per edge, and `scores` computes GATv2's scores of 4 heads. `-backward` uses a block that is already transposed; `-backward-transpose`
+//! rows with 4 weights per edge, and `scores` computes GATv2's scores of 4 heads. `-bf16` and `-f16` read rows of half
+//! precision, with sums in f32. `-backward` uses a block that is already transposed; `-backward-transpose`
 //! transposes a fresh block, as in training.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use burn::tensor::{Device, Tensor, TensorData};
+use burn::tensor::{DType, Device, Tensor, TensorData};
 use kiln_benches::{Access, Result, Stage, Work, inputs, n_threads, seconds_to_read_rows};
 use kiln_graph::Block;
 use kiln_kernels::DeviceBlock;
@@ -42,6 +43,7 @@ fn main() -> Result {
                 bencher.iter_custom(|n| (0..n).map(|_| backward(&block, reduce, &tracked)).sum());
             })?;
         }
+        half_precision(&mut stage, name, host, &block, &x)?;
         weighted(&mut stage, name, host, &block, [&x, &tracked], work)?;
         let transposing = work.backward;
         // Transposing needs about three sequential accesses of 8 bytes per edge.
@@ -57,6 +59,23 @@ fn main() -> Result {
         })?;
     }
     stage.finish();
+    Ok(())
+}
+
+/// Benches the aggregations of features of half precision.
+fn half_precision(stage: &mut Stage, name: &str, host: &Block, block: &DeviceBlock, x: &Tensor<2>) -> Result {
+    for (type_name, dtype) in [("bf16", DType::BF16), ("f16", DType::F16)] {
+        let x = x.clone().cast(dtype);
+        let (n_edges, row_bytes) = (host.n_edges() as u64, 2 * DIM as u64);
+        let work = Work::new(n_edges, "edges", n_threads())
+            .rows(n_edges * row_bytes, Access::Read(row_bytes), host.n_src() as u64 * row_bytes)
+            .streamed(n_edges * 4 + host.n_dst() as u64 * (4 * DIM as u64 + 8));
+        for (op_name, reduce) in REDUCTIONS {
+            stage.bench(&format!("{op_name}-forward-{type_name}"), name, work, |bencher| {
+                bencher.iter(|| black_box(ops::aggregate_f32(block, x.clone(), reduce)));
+            })?;
+        }
+    }
     Ok(())
 }
 
