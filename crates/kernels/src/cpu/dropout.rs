@@ -1,8 +1,8 @@
+use kiln_mem::vector;
 use kiln_sample::RngKey;
 
 use crate::cpu::tasks::in_tasks;
 use crate::ops::keep::Keep;
-use kiln_mem::vector;
 
 /// The number of groups of four draws that are computed together.
 const GROUPS: usize = 16;

@@ -1,9 +1,9 @@
 //! Loops over the edges of a block with one output row per edge.
 
+use kiln_mem::vector;
 use rayon::prelude::*;
 
 use crate::cpu::rows::Segments;
-use kiln_mem::vector;
 
 /// The number of edges per task.
 const EDGES_PER_TASK: usize = 4096;

@@ -3,9 +3,8 @@
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-use rayon::prelude::*;
-
 use kiln_mem::vector;
+use rayon::prelude::*;
 
 /// The maximum work, in (edges + rows) times columns, that one thread does alone, because starting tasks would take a
 /// large part of the time.
