@@ -3,7 +3,7 @@
 //! ```
 //! use kiln_mem::vector;
 //! struct Double<'a>(&'a mut [u32]);
-//! impl vector::Task for Double<'_> {
+//! impl vector::VectorTask for Double<'_> {
 //!     #[inline(always)]
 //!     fn run(self) {
 //!         self.0.iter_mut().for_each(|value| *value *= 2);
@@ -15,7 +15,7 @@
 //! ```
 
 /// A loop that is compiled once for each instruction set.
-pub trait Task {
+pub trait VectorTask {
     /// Runs the loop. The implementation and all functions that it calls in the loop must be `#[inline(always)]`;
     /// others are compiled for the baseline instruction set only.
     fn run(self);
@@ -25,7 +25,7 @@ pub trait Task {
 ///
 /// The compiler changes no result: it neither fuses products and additions nor reorders additions of floats.
 #[inline]
-pub fn run(task: impl Task) {
+pub fn run(task: impl VectorTask) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::is_x86_feature_detected;
@@ -43,24 +43,24 @@ pub fn run(task: impl Task) {
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512vl")]
-fn with_avx512(task: impl Task) {
+fn with_avx512(task: impl VectorTask) {
     task.run();
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
-fn with_avx2(task: impl Task) {
+fn with_avx2(task: impl VectorTask) {
     task.run();
 }
 
 /// Runs a task with the baseline instruction set of the architecture, which is SSE2 on x86-64 and NEON on AArch64.
-fn with_least(task: impl Task) {
+fn with_least(task: impl VectorTask) {
     task.run();
 }
 
 /// Runs a task with each instruction set of the CPU, the baseline first, so that a test can compare the results.
 #[doc(hidden)]
-pub fn run_with_each<T: Task>(mut task: impl FnMut() -> T) {
+pub fn run_with_each<T: VectorTask>(mut task: impl FnMut() -> T) {
     with_least(task());
     #[cfg(target_arch = "x86_64")]
     {

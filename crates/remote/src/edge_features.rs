@@ -9,7 +9,8 @@ use crate::graph::DistGraph;
 use crate::proto::GatherEdgesRequest;
 use crate::question::Question;
 use crate::row_format::RowFormat;
-use crate::row_requests::{RowRequests, WantedRow, bytes_mut, fit};
+use crate::row_requests::{RowRequests, bytes_mut, fit};
+use crate::wanted::{EdgeOfRow, WantedRow};
 use crate::wire::bytes_of;
 use crate::{Error, MAX_EDGES, Result};
 
@@ -23,9 +24,6 @@ pub struct DistEdgeFeatureStore {
     graph: Arc<DistGraph>,
     format: RowFormat,
 }
-
-/// An edge as the partition of its destination finds it: the row of the destination, and the edge's id in the whole graph.
-pub(crate) type EdgeOfRow = (PartitionRow, EdgeId);
 
 /// The locations of a block's edges. Positions are those of the output, which are those of the block's edges.
 struct Places {

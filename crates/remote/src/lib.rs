@@ -62,6 +62,7 @@ mod sampler;
 mod server;
 mod service;
 mod sieve;
+mod wanted;
 mod wire;
 
 use std::time::Duration;

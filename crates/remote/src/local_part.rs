@@ -5,10 +5,9 @@ use kiln_graph::EdgeId;
 use kiln_partition::{Part, PartitionRow};
 use kiln_sample::{Frontier, HopRequest, Rule, Scratch};
 
-use crate::edge_features::EdgeOfRow;
 use crate::edges::Edges;
 use crate::proto::Opened;
-use crate::row_requests::WantedRow;
+use crate::wanted::{EdgeOfRow, WantedRow};
 use crate::{Error, Result, RuleRegistry};
 
 /// A local partition, which answers requests of its own process and, through a server, of other processes.

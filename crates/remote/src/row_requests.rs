@@ -9,13 +9,11 @@ use crate::graph::{DistGraph, Owner, PeerRequest, PendingReplies};
 use crate::peer::{Peer, ReplyEvent};
 use crate::question::Question;
 use crate::row_format::RowFormat;
+use crate::wanted::WantedRow;
 use crate::{Error, Result};
 
 /// The target size in bytes of a response with feature rows. A single row above it is requested alone.
 const ANSWER_BYTES: usize = 4 << 20;
-
-/// A row to fetch: its key at its server, and its position in the output.
-pub(crate) type WantedRow<K> = (K, u32);
 
 /// The requests for the remote rows of one gather. Equal rows that follow each other are requested once.
 pub(crate) struct RowRequests<'a, K> {

@@ -10,9 +10,9 @@ use kiln_graph::{Csc, EdgeId, NodeId, SharedArray};
 use kiln_partition::PartitionRow;
 use kiln_sample::{EdgeWeights, Fanout, Frontier, HopRequest, RngKey};
 
-use crate::edge_features::EdgeOfRow;
 use crate::edges::Edges;
 use crate::proto::{SampleRequest, Weights};
+use crate::wanted::EdgeOfRow;
 use crate::{MAX_EDGES, MAX_EXCLUDED};
 
 /// The largest chunk in bytes, unless a single row is larger. It fits in CPU caches, and is too small for allocators to

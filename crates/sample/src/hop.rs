@@ -6,7 +6,7 @@ use kiln_mem::prefetch;
 
 use crate::excluded::{RemovedEdges, SamplerId};
 use crate::hop_rule::{HopRule, remaining_self_loops};
-use crate::lanes::{LanePicks, MOST_DSTS, MOST_PICKS};
+use crate::lanes::{GroupPicks, MOST_DSTS, MOST_PICKS};
 use crate::{EdgeWeights, Error, Fanout, Frontier, HopRequest, Neighbors, Result, Selection};
 
 /// The sampler of one hop, which picks edges in groups of destinations.
@@ -33,15 +33,6 @@ const GROUP_EDGES: usize = 1024;
 
 /// The maximum number of edges to reserve memory for in advance: about 200 MB.
 const MOST_RESERVED: usize = 1 << 24;
-
-/// A group of destinations, for which a uniform rule picks at once.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct GroupPicks {
-    /// The positions of each destination's edges, and the place of its picks in `lanes`; `None` if all edges are taken.
-    /// Empty for other rules and fanouts.
-    dsts: Vec<(Range<usize>, Option<usize>)>,
-    lanes: LanePicks,
-}
 
 impl<R: HopRule + ?Sized> HopSampler<'_, R> {
     /// Fills `out` with the edges picked for `dsts`.

@@ -1,6 +1,8 @@
 //! Uniform picks without replacement for many destinations at once. Each lane of a vector belongs to a destination, so
 //! draws, comparisons and exchanges of the sort are vector instructions without branches.
 
+use std::ops::Range;
+
 use kiln_graph::NodeId;
 use kiln_mem::vector;
 
@@ -15,6 +17,15 @@ pub(crate) const MOST_PICKS: usize = 32;
 
 /// One value for each destination.
 type Lanes = [u32; MOST_DSTS];
+
+/// A group of destinations, for which a uniform rule picks at once.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct GroupPicks {
+    /// The positions of each destination's edges, and the place of its picks in `lanes`; `None` if all edges are taken.
+    /// Empty for other rules and fanouts.
+    pub(crate) dsts: Vec<(Range<usize>, Option<usize>)>,
+    pub(crate) lanes: LanePicks,
+}
 
 /// The picks of destinations that have more neighbours than the fanout.
 #[derive(Debug, Clone)]
@@ -72,7 +83,7 @@ struct PickLanes<'a> {
 
 /// All loops over destinations have a length that the compiler does not know. It would unroll loops of a known length
 /// completely, and then not find the vectors.
-impl vector::Task for PickLanes<'_> {
+impl vector::VectorTask for PickLanes<'_> {
     #[inline(always)]
     fn run(self) {
         let LanePicks { n_dsts, nodes, degrees, fanout, picks } = self.lanes;
@@ -156,7 +167,7 @@ mod tests {
         check: F,
     }
 
-    impl<F: FnMut(&LanePicks)> vector::Task for Checked<F> {
+    impl<F: FnMut(&LanePicks)> vector::VectorTask for Checked<F> {
         #[inline(always)]
         fn run(mut self) {
             PickLanes { lanes: &mut self.lanes, key: self.key }.run();

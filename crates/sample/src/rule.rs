@@ -6,7 +6,7 @@ use kiln_graph::{EdgeId, NodeId};
 
 use crate::NodeKey;
 use crate::excluded::RemovedEdges;
-use crate::hop::GroupPicks;
+use crate::lanes::GroupPicks;
 use crate::uniform::{Uniform, UniformKeepSelfLoops, UniformWithReplacement};
 
 /// The in-neighbours of one destination, in ascending order of edge ids: the input of a sampling rule. Excluded edges

@@ -99,7 +99,7 @@ struct MaskRows<'a, B> {
     keep: Keep,
 }
 
-impl<B: Fn(&mut [f32])> vector::Task for MaskRows<'_, B> {
+impl<B: Fn(&mut [f32])> vector::VectorTask for MaskRows<'_, B> {
     #[inline(always)]
     fn run(self) {
         for (row, &node) in self.values.chunks_exact_mut(self.width).zip(self.nodes) {

@@ -11,7 +11,7 @@ const EDGES_PER_TASK: usize = 4096;
 /// A loop that computes the output row of one edge.
 pub(super) trait EdgeRow: Sync {
     /// Writes the row of the edge at a position, which belongs to segment `row`. Implementations must be
-    /// `#[inline(always)]` (see [`vector::Task`]).
+    /// `#[inline(always)]` (see [`vector::VectorTask`]).
     fn write(&self, row: usize, position: usize, out: &mut [f32]);
 }
 
@@ -35,7 +35,7 @@ struct EdgeTask<'a, E> {
     edges: &'a E,
 }
 
-impl<E: EdgeRow> vector::Task for EdgeTask<'_, E> {
+impl<E: EdgeRow> vector::VectorTask for EdgeTask<'_, E> {
     #[inline(always)]
     fn run(self) {
         let Self { segments, first, width, out, edges } = self;

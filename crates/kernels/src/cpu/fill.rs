@@ -47,7 +47,7 @@ pub(super) unsafe trait Fill: Sync {
     type Other: Copy + Send;
 
     /// Fills a piece. The slices are the elements of the piece in both arrays, in row-major order, with at least one
-    /// column. Implementations must be `#[inline(always)]` (see [`vector::Task`]).
+    /// column. Implementations must be `#[inline(always)]` (see [`vector::VectorTask`]).
     fn fill(&self, piece: &Piece, one: &mut [MaybeUninit<Self::One>], other: &mut [MaybeUninit<Self::Other>]);
 }
 
@@ -59,7 +59,7 @@ pub(super) struct Filling<'a, F: Fill> {
     pub(super) other: &'a mut [MaybeUninit<F::Other>],
 }
 
-impl<F: Fill> vector::Task for Filling<'_, F> {
+impl<F: Fill> vector::VectorTask for Filling<'_, F> {
     #[inline(always)]
     fn run(self) {
         self.fill.fill(self.piece, self.one, self.other);

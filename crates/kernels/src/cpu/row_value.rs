@@ -64,7 +64,7 @@ struct Widening<'a, E> {
     out: &'a mut [MaybeUninit<f32>],
 }
 
-impl<E: RowValue> vector::Task for Widening<'_, E> {
+impl<E: RowValue> vector::VectorTask for Widening<'_, E> {
     #[inline(always)]
     fn run(self) {
         for (out, value) in self.out.iter_mut().zip(self.values) {

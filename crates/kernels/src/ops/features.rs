@@ -5,10 +5,10 @@ use burn::backend::Dispatch;
 use burn::tensor::{DType, Tensor};
 
 use crate::device::block::DeviceBlock;
-use crate::device::devices::is_cpu;
 use crate::ops::aggregation::{Aggregation, Form, Reduction};
 use crate::ops::backend::BlockOps;
 use crate::ops::check_rows;
+use crate::ops::half::{reads_half_rows, widen};
 
 /// Same as [`aggregate`](crate::ops::aggregate), but the result is f32, and so are the weights, for rows of f32, f16 or bf16: the
 /// aggregation of a layer that reads features of half precision. The result is bit-identical to that of `x.cast(F32)`,
@@ -55,18 +55,4 @@ pub fn aggregate_f32(block: &DeviceBlock, x: Tensor<2>, aggregation: impl Into<A
     let form = Form { to_f32: true, ..form };
     let result = <Dispatch as BlockOps>::aggregate(block.adjacency(), x.into_dispatch(), weights, form);
     Tensor::from_dispatch(result)
-}
-
-/// Returns the rows as f32: the entry of ops and models that do not read features of half precision. Other tensors are
-/// returned as they are. Gradients have the element type of `x`.
-pub fn widen(x: Tensor<2>) -> Tensor<2> {
-    match x.dtype() {
-        DType::F16 | DType::BF16 => x.cast(DType::F32),
-        _ => x,
-    }
-}
-
-/// Returns true if the rows are of half precision and their device has ops that widen them as they are read.
-pub(super) fn reads_half_rows(x: &Tensor<2>) -> bool {
-    is_cpu(&x.device()) && matches!(x.dtype(), DType::F16 | DType::BF16)
 }

@@ -27,6 +27,7 @@ pub(crate) mod backend;
 pub(crate) mod edge_rows;
 pub(crate) mod edges;
 mod features;
+mod half;
 pub(crate) mod keep;
 mod precision;
 pub(crate) mod reference;
@@ -42,13 +43,14 @@ use crate::device::devices::is_cpu;
 use crate::device::graphs::{DeviceRows, DeviceSegments};
 use crate::ops::adam::AdamState;
 use crate::ops::backend::BlockOps;
-use crate::ops::features::reads_half_rows;
+use crate::ops::half::reads_half_rows;
 use crate::ops::keep::Keep;
 
 pub use crate::ops::adam::AdamStep;
 pub use crate::ops::aggregation::{Aggregation, MessageWeights, OwnRow, Reduction};
 pub use crate::ops::attention::{attention_scores, edge_dropout, edge_softmax};
-pub use crate::ops::features::{aggregate_f32, widen};
+pub use crate::ops::features::aggregate_f32;
+pub use crate::ops::half::widen;
 pub use crate::ops::precision::{MatmulPrecision, has_bf16_products, matmul_precision, set_matmul_precision};
 pub use crate::ops::relations::{edge_type_rows, relation_weights};
 
