@@ -18,7 +18,7 @@ enum Assembled {
     #[cfg(feature = "cube")]
     Device {
         blocks: Vec<DeviceBlock>,
-        input_nodes: Tensor<1, Int>,
+        input_nodes: Box<Tensor<1, Int>>,
     },
     Host {
         blocks: Vec<Block>,
@@ -46,7 +46,7 @@ impl DeviceSample {
         seed_index: Vec<LocalId>,
         input_nodes: Tensor<1, Int>,
     ) -> Self {
-        Self { assembled: Assembled::Device { blocks, input_nodes }, seed_index }
+        Self { assembled: Assembled::Device { blocks, input_nodes: Box::new(input_nodes) }, seed_index }
     }
 
     /// `seeds` are the distinct seeds, which are read only if there are no blocks.
@@ -73,8 +73,8 @@ impl DeviceSample {
         let (blocks, input_nodes) = match self.assembled {
             #[cfg(feature = "cube")]
             Assembled::Device { blocks, input_nodes } => match edge_features {
-                Some(features) => (loaded(blocks, |block| features.add_to(block))?, input_nodes),
-                None => (blocks, input_nodes),
+                Some(features) => (loaded(blocks, |block| features.add_to(block))?, *input_nodes),
+                None => (blocks, *input_nodes),
             },
             Assembled::Host { blocks, seeds, device } => {
                 let blocks = loaded(blocks, |block| match edge_features {
