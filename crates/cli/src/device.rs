@@ -45,15 +45,17 @@ impl DeviceArgs {
     /// Sets the precision of matrix products, prints it if it is bf16, and returns the name of the precision that this
     /// processor computes in. It is f32 for bf16 without the instructions: such a run is one in f32.
     pub(crate) fn set_precision(&self, devices: &Devices) -> anyhow::Result<&'static str> {
-        let are_all = |kind: &str| devices.iter().all(|device| device.name.starts_with(kind));
         match self.precision {
             MatmulPrecision::F32 => {}
             MatmulPrecision::Tf32 => ensure!(
-                are_all("cuda"),
+                are_all(devices, "cuda"),
                 "--precision tf32 requires CUDA devices: remove it, or use --device cuda"
             ),
             MatmulPrecision::Bf16 => {
-                ensure!(are_all("cpu"), "--precision bf16 requires the CPU: remove it, or use --device cpu")
+                ensure!(
+                    are_all(devices, "cpu"),
+                    "--precision bf16 requires the CPU: remove it, or use --device cpu"
+                )
             }
         }
         set_matmul_precision(self.precision);
@@ -102,15 +104,21 @@ impl DeviceArgs {
     }
 }
 
+/// Returns true if all devices are of a kind, such as `cuda`.
+fn are_all(devices: &Devices, kind: &str) -> bool {
+    devices.iter().all(|device| device.name.starts_with(kind))
+}
+
 /// Sets the precision in which a saved model was trained, so that predictions are those of its run, or prints a note if
 /// these devices do not compute in it.
 pub(crate) fn set_trained_precision(trained: Option<&str>, devices: &Devices) {
     let Some(name) = trained else { return };
-    let are_all = |kind: &str| devices.iter().all(|device| device.name.starts_with(kind));
     let precision = MatmulPrecision::ALL.into_iter().find(|precision| precision.name() == name);
     match precision {
-        Some(precision @ MatmulPrecision::Tf32) if are_all("cuda") => set_matmul_precision(precision),
-        Some(precision @ MatmulPrecision::Bf16) if are_all("cpu") && has_bf16_products() => {
+        Some(precision @ MatmulPrecision::Tf32) if are_all(devices, "cuda") => {
+            set_matmul_precision(precision)
+        }
+        Some(precision @ MatmulPrecision::Bf16) if are_all(devices, "cpu") && has_bf16_products() => {
             set_matmul_precision(precision);
         }
         _ => print_rank_zero(format_args!(

@@ -156,6 +156,11 @@ pub(crate) fn open_all(runtime: &Runtime, peers: &[Arc<Peer>], within: Duration)
     Ok(opened)
 }
 
+/// Returns the numbers of columns and the element types of the features of nodes and edges.
+fn row_formats(told: &Opened) -> (u32, &str, Option<u32>, &str) {
+    (told.dim, &told.row_type, told.edge_dim, &told.edge_row_type)
+}
+
 /// Checks that the local partition and those of the servers form one graph. Returns the owner of each partition, and
 /// the description of one partition, which contains the properties of the whole graph.
 pub(crate) fn assemble(
@@ -175,9 +180,7 @@ pub(crate) fn assemble(
         owners[first.part as usize] = Some(Owner::Local(held));
     }
     for (peer, told) in peers.iter().zip(opened) {
-        let format =
-            |told: &Opened| (told.dim, told.row_type.clone(), told.edge_dim, told.edge_row_type.clone());
-        let is_alike = format(&told) == format(&first);
+        let is_alike = row_formats(&told) == row_formats(&first);
         if told.partition_hash == first.partition_hash && !is_alike {
             let (address, part, other) = (&peer.address, told.part, first.part);
             let reason = format!(

@@ -25,31 +25,17 @@ pub struct DistEdgeFeatureStore {
     format: RowFormat,
 }
 
-/// The locations of a block's edges. Positions are those of the output, which are those of the block's edges.
-struct Places {
-    /// The edges of the local partition and their positions.
-    own: Vec<WantedRow<EdgeOfRow>>,
-    /// The edges of each other partition and their positions.
-    remote: Vec<Vec<WantedRow<EdgeOfRow>>>,
-}
-
-impl Places {
-    fn of(graph: &DistGraph, block: &Block) -> Result<Self> {
-        let book = graph.book();
-        let own_part = graph.own().map(|held| held.part.index);
-        let mut places = Self { own: Vec::new(), remote: vec![Vec::new(); book.n_parts()] };
-        for (&node, bounds) in block.dsts().iter().zip(block.indptr().windows(2)) {
-            let n_rows = book.n_nodes();
-            let place = book.place(node).ok_or(kiln_feature::Error::NodeOutOfRange { node, n_rows })?;
-            let list = match Some(place.part) == own_part {
-                true => &mut places.own,
-                false => &mut places.remote[place.part],
-            };
-            let edges = &block.edge_ids()[bounds[0] as usize..bounds[1] as usize];
-            list.extend(edges.iter().map(|edge| (place.row, *edge)).zip(bounds[0]..));
-        }
-        Ok(places)
+/// Returns the edges of a block by the partition of their destination, with their positions in the block.
+fn edges_by_part(graph: &DistGraph, block: &Block) -> Result<Vec<Vec<WantedRow<EdgeOfRow>>>> {
+    let book = graph.book();
+    let mut edges_of = vec![Vec::new(); book.n_parts()];
+    for (&node, bounds) in block.dsts().iter().zip(block.indptr().windows(2)) {
+        let n_rows = book.n_nodes();
+        let place = book.place(node).ok_or(kiln_feature::Error::NodeOutOfRange { node, n_rows })?;
+        let edges = &block.edge_ids()[bounds[0] as usize..bounds[1] as usize];
+        edges_of[place.part].extend(edges.iter().map(|edge| (place.row, *edge)).zip(bounds[0]..));
     }
+    Ok(edges_of)
 }
 
 impl DistEdgeFeatureStore {
@@ -67,23 +53,19 @@ impl DistEdgeFeatureStore {
     }
 
     fn gather_all(&self, block: &Block, out: &mut FeatureBuffer) -> Result<()> {
-        let places = Places::of(&self.graph, block)?;
-        let requests = RowRequests::new(
-            "feature rows of edges",
-            &self.graph,
-            &places.remote,
-            self.row_bytes(),
-            MAX_EDGES,
-        );
+        let edges_of = edges_by_part(&self.graph, block)?;
+        let own = self.graph.part().map_or(&[][..], |part| &edges_of[part.index]);
+        let requests =
+            RowRequests::new("feature rows of edges", &self.graph, &edges_of, self.row_bytes(), MAX_EDGES);
         let replies = requests.send(|edges| {
             let (rows, edges): (Vec<PartitionRow>, Vec<EdgeId>) = edges.into_iter().unzip();
             let (rows, edges) = (bytes_of(rows), bytes_of(edges));
             Question::GatherEdges(GatherEdgesRequest { lease: 0, rows, edges })
         });
-        self.gather_own(&places.own, block.n_edges(), out)?;
+        self.gather_own(own, block.n_edges(), out)?;
         requests.receive(replies, bytes_mut(out)?, |_, _| ())?;
         let counters = &self.graph.counters;
-        count(&counters.own_edge_rows, places.own.len());
+        count(&counters.own_edge_rows, own.len());
         count(&counters.remote_edge_rows, requests.n_rows());
         Ok(())
     }

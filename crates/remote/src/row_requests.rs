@@ -79,20 +79,20 @@ impl<'a, K: Copy + PartialEq> RowRequests<'a, K> {
         let (asked, row_bytes) = (self.asked, self.row_bytes);
         let mut n_received = vec![0; self.requests.len()];
         while let Some(event) = replies.next()? {
-            let (number, n_bytes) = match event {
+            match event {
                 ReplyEvent::Piece { number, start, bytes } => {
                     let end = start as usize + bytes.len();
                     let request = &self.requests[number];
                     let rows = request.put(start as usize, &bytes, row_bytes, out);
                     on_rows(rows.ok_or_else(|| request.bad(asked, end, row_bytes))?, &bytes);
                     n_received[number] = end;
-                    continue;
                 }
-                ReplyEvent::End { number, .. } => (number, n_received[number]),
-            };
-            let request = &self.requests[number];
-            if n_bytes != request.rows.len() * row_bytes {
-                return Err(request.bad(asked, n_bytes, row_bytes));
+                ReplyEvent::End { number, .. } => {
+                    let (request, n_bytes) = (&self.requests[number], n_received[number]);
+                    if n_bytes != request.rows.len() * row_bytes {
+                        return Err(request.bad(asked, n_bytes, row_bytes));
+                    }
+                }
             }
         }
         Ok(())

@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use kiln_feature::{FeatureBuffer, FeatureDType};
+use kiln_feature::FeatureBuffer;
 use kiln_graph::EdgeId;
 use kiln_partition::PartitionRow;
 use kiln_sample::Rule;
@@ -16,6 +16,7 @@ use crate::proto::{
 };
 use crate::ranges::{row_bytes, send_samples};
 use crate::respond::{Answer, Chunks, Responder, ResponseSender, refusal};
+use crate::row_format::RowFormat;
 use crate::wire::{self, CHUNK_BYTES};
 use crate::{MAX_DSTS, MAX_ROWS, PROTOCOL};
 
@@ -176,7 +177,7 @@ impl Graph for Service {
         let rows = self.rows(&request.rows, MAX_ROWS)?;
         self.responder.respond(request.rows.len(), move |held, response| {
             let features = held.features();
-            let format = (features.dim(), features.dtype());
+            let format = RowFormat { dim: features.dim(), dtype: features.dtype() };
             send_rows(&rows, format, response, |rows, out| held.gather(rows, out))
         })
     }
@@ -189,7 +190,7 @@ impl Graph for Service {
             let features = held.edge_features()?;
             let positions = edges.iter().map(|&(row, edge)| held.part.edge_position(row, edge));
             let positions: Vec<EdgeId> = positions.collect::<std::result::Result<_, _>>()?;
-            let format = (features.dim(), features.dtype());
+            let format = RowFormat { dim: features.dim(), dtype: features.dtype() };
             send_rows(&positions, format, response, |rows, out| Ok(features.gather(rows, out)?))
         })
     }
@@ -205,18 +206,18 @@ impl Graph for Service {
     }
 }
 
-/// Gathers rows of `dim` columns and sends them in chunks of whole rows, until the client has disconnected.
+/// Gathers rows and sends them in chunks of whole rows, until the client has disconnected.
 fn send_rows<R>(
     rows: &[R],
-    (dim, dtype): (usize, FeatureDType),
+    format: RowFormat,
     response: &ResponseSender,
     gather: impl Fn(&[R], &mut FeatureBuffer) -> crate::Result<()>,
 ) -> crate::Result<()> {
-    for rows in rows.chunks((CHUNK_BYTES / (dim * dtype.bytes())).max(1)) {
+    for rows in rows.chunks((CHUNK_BYTES / format.row_bytes()).max(1)) {
         if !response.is_open() {
             break;
         }
-        let mut values = FeatureBuffer::empty(dtype);
+        let mut values = FeatureBuffer::empty(format.dtype);
         gather(rows, &mut values)?;
         if !wire::bytes_of_rows(values).is_some_and(|chunk| response.send(chunk)) {
             break;

@@ -1,5 +1,6 @@
 use kiln_graph::{Block, BlockParts, LocalId, NodeId};
 
+use crate::lanes::GroupPicks;
 use crate::relabel::Relabel;
 use crate::{Error, Frontier, FrontierSampler, HopRequest, Result, RngKey, Seeds, Selection};
 
@@ -67,6 +68,7 @@ pub fn to_block(
 #[derive(Debug, Default)]
 pub struct Scratch {
     pub(crate) picks: Selection,
+    pub(crate) group: GroupPicks,
     frontier: Frontier,
     relabel: Relabel,
 }

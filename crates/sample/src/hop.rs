@@ -36,7 +36,13 @@ const MOST_RESERVED: usize = 1 << 24;
 
 impl<R: HopRule + ?Sized> HopSampler<'_, R> {
     /// Fills `out` with the edges picked for `dsts`.
-    pub(crate) fn fill(&self, dsts: &[NodeId], picks: &mut Selection, out: &mut Frontier) -> Result<()> {
+    pub(crate) fn fill(
+        &self,
+        dsts: &[NodeId],
+        picks: &mut Selection,
+        picked: &mut GroupPicks,
+        out: &mut Frontier,
+    ) -> Result<()> {
         if self.request.weights != EdgeWeights::None && self.graph.weights().is_none() {
             return Err(Error::NoWeights);
         }
@@ -46,14 +52,13 @@ impl<R: HopRule + ?Sized> HopSampler<'_, R> {
         let edges_per_dst = self.edges_per_dst();
         self.begin(dsts.len(), edges_per_dst, out);
         let mut removed = std::mem::take(&mut picks.removed);
-        let mut picked = std::mem::take(&mut picks.group);
         self.find_removed(dsts, &mut removed)?;
         let group = (GROUP_EDGES / edges_per_dst.max(1)).clamp(1, GROUP);
         self.ask_for_ranges(&dsts[..group.min(dsts.len())]);
         for first in (0..dsts.len()).step_by(group) {
             let (end, next_end) = ((first + group).min(dsts.len()), (first + 2 * group).min(dsts.len()));
             self.ask_for_ranges(&dsts[end..next_end]);
-            self.pick_group(&dsts[first..end], first, &mut picked)?;
+            self.pick_group(&dsts[first..end], first, picked)?;
             for (position, &dst) in (first..end).zip(&dsts[first..end]) {
                 let removed = removed.next(position);
                 match picked.dsts.get(position - first) {
@@ -67,7 +72,7 @@ impl<R: HopRule + ?Sized> HopSampler<'_, R> {
             }
             self.read(out);
         }
-        (picks.removed, picks.group) = (removed, picked);
+        picks.removed = removed;
         Ok(())
     }
 

@@ -9,7 +9,6 @@ use crate::hop_rule::HopRule;
 use crate::uniform::{Uniform, UniformKeepSelfLoops, UniformWithReplacement};
 use crate::{
     EdgeWeights, Error, Fanout, Frontier, FrontierSampler, HopRequest, Result, Rule, SamplerConfig, Scratch,
-    Selection,
 };
 
 /// A sampler that picks in-neighbours by a rule, by default uniformly without replacement.
@@ -84,11 +83,12 @@ impl NeighborSampler {
         rule: &R,
         request: &HopRequest,
         dsts: &[NodeId],
-        picks: &mut Selection,
+        scratch: &mut Scratch,
         out: &mut Frontier,
     ) -> Result<()> {
         let global_ids = self.global_ids.as_deref();
-        HopSampler { graph: &self.graph, rule, request, global_ids, id: &self.id }.fill(dsts, picks, out)
+        let sampler = HopSampler { graph: &self.graph, rule, request, global_ids, id: &self.id };
+        sampler.fill(dsts, &mut scratch.picks, &mut scratch.group, out)
     }
 }
 
@@ -120,13 +120,12 @@ impl FrontierSampler for NeighborSampler {
         scratch: &mut Scratch,
         out: &mut Frontier,
     ) -> Result<()> {
-        let picks = &mut scratch.picks;
         // Built-in rules are dispatched statically, so they are inlined into the loop over destinations.
         match &self.config.rule {
-            Rule::Uniform => self.fill(&Uniform, request, dsts, picks, out),
-            Rule::UniformWithReplacement => self.fill(&UniformWithReplacement, request, dsts, picks, out),
-            Rule::UniformKeepSelfLoops => self.fill(&UniformKeepSelfLoops, request, dsts, picks, out),
-            Rule::Custom { rule, .. } => self.fill(&**rule, request, dsts, picks, out),
+            Rule::Uniform => self.fill(&Uniform, request, dsts, scratch, out),
+            Rule::UniformWithReplacement => self.fill(&UniformWithReplacement, request, dsts, scratch, out),
+            Rule::UniformKeepSelfLoops => self.fill(&UniformKeepSelfLoops, request, dsts, scratch, out),
+            Rule::Custom { rule, .. } => self.fill(&**rule, request, dsts, scratch, out),
         }
     }
 }

@@ -6,7 +6,6 @@ use kiln_graph::{EdgeId, NodeId};
 
 use crate::NodeKey;
 use crate::excluded::RemovedEdges;
-use crate::lanes::GroupPicks;
 use crate::uniform::{Uniform, UniformKeepSelfLoops, UniformWithReplacement};
 
 /// The in-neighbours of one destination, in ascending order of edge ids: the input of a sampling rule. Excluded edges
@@ -82,8 +81,6 @@ pub struct Selection {
     pub(crate) taken: Vec<u64>,
     /// The positions of the hop's excluded edges: a buffer of the sampler, which rules do not read.
     pub(crate) removed: RemovedEdges,
-    /// The picks of a group of destinations: a buffer of the sampler, which rules do not read.
-    pub(crate) group: Box<GroupPicks>,
 }
 
 impl Selection {
