@@ -361,7 +361,7 @@ mod tests {
         }
     }
 
-    /// The ids of edges have 64 bits. The test builds a table of four billion rows of which it needs only the last ones.
+    /// The ids of edges have 64 bits. The parts of the table have nine rows in all, at positions on both sides of 2^32.
     #[cfg(feature = "cube-cpu")]
     #[test]
     fn gathers_rows_behind_the_range_of_32_bits() {
