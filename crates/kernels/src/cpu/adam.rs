@@ -1,10 +1,8 @@
 //! The arithmetic of Adam, in one pass over each array.
 
+use crate::cpu::cost::{MEAN_NS, ROOT_NS};
 use crate::cpu::tasks::in_tasks;
 use crate::ops::adam::AdamStep;
-
-/// The number of values per task.
-const TASK_VALUES: usize = 1 << 15;
 
 /// The magnitude below which a mean is set to zero: the smallest normal number. If a parameter gets no gradient, its
 /// means decay into the subnormal numbers, whose arithmetic is many times slower on CPUs. The lost values do not change
@@ -26,7 +24,7 @@ pub(super) fn decayed_mean_square(means: &mut [f32], values: &[f32], decay: f32)
 /// Updates the parameters in place.
 pub(super) fn parameters(values: &mut [f32], means: &[f32], mean_squares: &[f32], step: &AdamStep) {
     let (kept, rate, scale, epsilon) = (step.kept(), step.rate(), step.scale(), step.scaled_epsilon());
-    in_tasks(values, TASK_VALUES, |start, values| {
+    in_tasks(values, 1, ROOT_NS, |start, values| {
         for ((value, mean), mean_square) in values.iter_mut().zip(&means[start..]).zip(&mean_squares[start..])
         {
             *value = *value * kept - mean * scale / (mean_square.sqrt() + epsilon) * rate;
@@ -35,7 +33,7 @@ pub(super) fn parameters(values: &mut [f32], means: &[f32], mean_squares: &[f32]
 }
 
 fn for_each(means: &mut [f32], values: &[f32], changed: impl Fn(f32, f32) -> f32 + Sync) {
-    in_tasks(means, TASK_VALUES, |start, means| {
+    in_tasks(means, 1, MEAN_NS, |start, means| {
         for (mean, value) in means.iter_mut().zip(&values[start..]) {
             let changed = changed(*mean, *value);
             *mean = if changed.abs() < LEAST_MEAN { 0.0 } else { changed };

@@ -17,6 +17,7 @@ use kiln_graph::TransposedBlock;
 
 use crate::counts::{count_direct, count_reference};
 use crate::cpu::columns::{Columns, OverBases, PerBasis, PerHead};
+use crate::cpu::cost::edge_ns;
 use crate::cpu::edges::{EdgeRow, fill_edges};
 use crate::cpu::maxima::{argmax, max, max_adjoint};
 use crate::cpu::row_value::RowValue;
@@ -242,7 +243,8 @@ pub(super) fn transposed(block: &Adjacency<Flex>) -> &TransposedBlock {
 /// `y` that the weight belongs to.
 fn edge_dots<E: RowValue>(segments: Segments<'_>, x: Rows<'_, E>, y: Rows<'_>, sums: Sums) -> Vec<f32> {
     let n_weights = sums.n_weights();
-    fill_edges(segments, n_weights, &Dots { segments, x, y, width: y.width / n_weights, sums })
+    let dots = Dots { segments, x, y, width: y.width / n_weights, sums };
+    fill_edges(segments, n_weights, edge_ns(x.width.max(y.width)), &dots)
 }
 
 struct Dots<'a, E> {

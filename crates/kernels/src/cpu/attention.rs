@@ -8,6 +8,7 @@ use kiln_sample::RngKey;
 
 use crate::cpu::aggregate::{by_dst, by_src, transposed};
 use crate::cpu::columns::PerHead;
+use crate::cpu::cost::{DRAW_NS, EXP_NS, PASS_NS, edge_ns};
 use crate::cpu::dense::column_sums;
 use crate::cpu::edges::{EdgeRow, SegmentRows, fill_edges, fill_segments};
 use crate::cpu::rows::{Rows, Segments};
@@ -19,9 +20,6 @@ use crate::device::block::Adjacency;
 use crate::ops::attention::{Attention, AttentionInput};
 use crate::ops::keep::Keep;
 
-/// The number of masked values per task.
-const TASK_VALUES: usize = 1 << 15;
-
 /// Computes the scores, `[n_edges, n_heads]`.
 pub(super) fn scores(inputs: Attention<Flex>) -> FloatTensor<Flex> {
     let Attention { block, src, dst, weights, slope } = inputs;
@@ -30,7 +28,7 @@ pub(super) fn scores(inputs: Attention<Flex>) -> FloatTensor<Flex> {
     let segments = by_dst(&block);
     let scores =
         Scores { segments, src: rows(&src), dst: rows(&dst), weights: floats(&weights), width, slope };
-    let values = fill_edges(segments, n_heads, &scores);
+    let values = fill_edges(segments, n_heads, edge_ns(n_heads * width), &scores);
     FloatTensor::<Flex>::from_data(TensorData::new(values, [block.n_edges, n_heads]))
 }
 
@@ -111,7 +109,7 @@ pub(super) fn scores_adjoint(
 /// Multiplies each row by `factors`.
 fn scaled(mut values: Vec<f32>, factors: &[f32]) -> Vec<f32> {
     let width = factors.len().max(1);
-    in_tasks(&mut values, (TASK_VALUES / width).max(1) * width, |_, values| {
+    in_tasks(&mut values, width, PASS_NS, |_, values| {
         for row in values.chunks_exact_mut(width) {
             row.iter_mut().zip(factors).for_each(|(value, factor)| *value *= factor);
         }
@@ -123,7 +121,8 @@ fn scaled(mut values: Vec<f32>, factors: &[f32]) -> Vec<f32> {
 pub(super) fn softmax(block: &Adjacency<Flex>, scores: FloatTensor<Flex>) -> FloatTensor<Flex> {
     let scores = contiguous(scores);
     let n_heads = scores.shape()[1];
-    let values = fill_segments(by_dst(block), n_heads, &Softmax { scores: floats(&scores), n_heads });
+    let softmax = Softmax { scores: floats(&scores), n_heads };
+    let values = fill_segments(by_dst(block), n_heads, EXP_NS, &softmax);
     matrix(values, block.n_edges, &scores)
 }
 
@@ -159,7 +158,7 @@ pub(super) fn softmax_adjoint(
     let (output, grad) = (contiguous(output), contiguous(grad));
     let n_heads = output.shape()[1];
     let adjoint = SoftmaxAdjoint { output: floats(&output), grad: floats(&grad), n_heads };
-    matrix(fill_segments(by_dst(block), n_heads, &adjoint), block.n_edges, &output)
+    matrix(fill_segments(by_dst(block), n_heads, PASS_NS, &adjoint), block.n_edges, &output)
 }
 
 struct SoftmaxAdjoint<'a> {
@@ -194,8 +193,7 @@ pub(super) fn edge_dropout(
         if width == 0 {
             return;
         }
-        let n_rows = (TASK_VALUES / width).max(1);
-        in_tasks(values, n_rows * width, |start, values| {
+        in_tasks(values, width, DRAW_NS, |start, values| {
             for (row, &edge) in values.chunks_exact_mut(width).zip(&ids[start / width..]) {
                 for (column, value) in row.iter_mut().enumerate() {
                     *value *= keep.edge_factor(key, edge, column as u32);

@@ -10,11 +10,9 @@ use gemm::Parallelism;
 use rayon::prelude::*;
 
 use crate::cpu::bf16;
+use crate::cpu::cost::{self, PASS_NS};
 use crate::cpu::matrix::{Matrix, Start};
 use crate::cpu::row_value::RowValue;
-
-/// The number of multiplications below which a product is computed in the calling thread.
-const LEAST_PARALLEL: usize = 192 * 192 * 192;
 
 /// The maximum number of rows that a task of [`multiply`] writes: 1,024 rows of 256 columns are 1 MiB. The run
 /// time depends little on this number.
@@ -25,10 +23,6 @@ const LEAST_TASK_ROWS: usize = 64;
 
 /// The number of rows that a task of [`column_sums`] adds.
 const SUM_ROWS: usize = 512;
-
-/// The largest number of values that [`column_sums`] adds in the calling thread, because waking another thread would
-/// take as long.
-const SUM_TASK_VALUES: usize = 1 << 17;
 
 /// The maximum number of rows that a task of [`weight_gradient`] multiplies.
 const GRADIENT_ROWS: usize = 2048;
@@ -109,10 +103,10 @@ fn multiply<E: RowValue>(
         Some(panels) => panels.multiply(out, left, start),
         None => multiply_alone(out, left, right, start),
     };
-    if is_small([n_rows, inner, n_columns]) {
+    let task_rows = (n_rows / 16).next_multiple_of(32).clamp(LEAST_TASK_ROWS, TASK_ROWS);
+    if !is_parallel(n_rows, task_rows, [inner, n_columns]) {
         return left.widened_rows(0..n_rows, |left| alone(out, left));
     }
-    let task_rows = (n_rows / 16).next_multiple_of(32).clamp(LEAST_TASK_ROWS, TASK_ROWS);
     out.par_chunks_mut(task_rows * n_columns).enumerate().for_each(|(task, out)| {
         let first = task * task_rows;
         left.widened_rows(first..first + out.len() / n_columns, |left| alone(out, left));
@@ -168,9 +162,10 @@ fn multiply_alone(out: &mut [MaybeUninit<f32>], left: Matrix<'_>, right: Matrix<
     }
 }
 
-/// Returns true if a product of these dimensions is so small that waking another thread would take as long.
-fn is_small([n_rows, inner, n_columns]: [usize; 3]) -> bool {
-    n_rows.saturating_mul(inner).saturating_mul(n_columns) < LEAST_PARALLEL
+/// Returns true if a product is faster in parallel, in tasks of this many rows.
+fn is_parallel(n_rows: usize, task_rows: usize, [d_in, d_out]: [usize; 2]) -> bool {
+    let row_ns = cost::product_row_ns(d_in, d_out);
+    cost::is_parallel(n_rows as f64 * row_ns, task_rows as f64 * row_ns)
 }
 
 /// Returns the product of the transposed `x` and `grad`. Both have the same number of rows, usually many more than
@@ -195,9 +190,9 @@ pub(super) fn weight_gradient<E: RowValue>(x: Matrix<'_, E>, grad: Matrix<'_>) -
         })
     };
     let starts: Vec<usize> = (0..n_rows).step_by(task_rows).collect();
-    let products: Vec<Vec<f32>> = match is_small([d_in, n_rows, d_out]) {
-        true => starts.into_iter().map(of_range).collect(),
-        false => starts.into_par_iter().map(of_range).collect(),
+    let products: Vec<Vec<f32>> = match is_parallel(n_rows, task_rows, [d_in, d_out]) {
+        true => starts.into_par_iter().map(of_range).collect(),
+        false => starts.into_iter().map(of_range).collect(),
     };
     let mut products = products.into_iter();
     let mut sum = products.next().unwrap_or_else(|| vec![0.0; d_in * d_out]);
@@ -218,9 +213,11 @@ pub(super) fn column_sums(values: &[f32], width: usize) -> Vec<f32> {
         }
         sums
     };
-    let of_blocks: Vec<Vec<f32>> = match values.len() {
-        n if n <= SUM_TASK_VALUES => values.chunks(SUM_ROWS * width).map(of_block).collect(),
-        _ => values.par_chunks(SUM_ROWS * width).map(of_block).collect(),
+    let block_values = SUM_ROWS * width;
+    let is_parallel = cost::is_parallel(values.len() as f64 * PASS_NS, block_values as f64 * PASS_NS);
+    let of_blocks: Vec<Vec<f32>> = match is_parallel {
+        true => values.par_chunks(block_values).map(of_block).collect(),
+        false => values.chunks(block_values).map(of_block).collect(),
     };
     let mut sums = vec![0.0; width];
     for of_block in &of_blocks {

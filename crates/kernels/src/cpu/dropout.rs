@@ -1,6 +1,7 @@
 use kiln_mem::vector;
 use kiln_sample::RngKey;
 
+use crate::cpu::cost::{EXP_NS, MASK_NS, PASS_NS};
 use crate::cpu::tasks::in_tasks;
 use crate::ops::keep::Keep;
 
@@ -10,12 +11,6 @@ const GROUPS: usize = 16;
 /// The number of columns that [`GROUPS`] groups of draws cover.
 const COLUMNS: usize = 4 * GROUPS;
 
-/// The number of values per task if masks are drawn.
-const TASK_VALUES: usize = 1 << 15;
-
-/// The number of values per task without draws: enough work to justify waking another thread.
-const PLAIN_TASK_VALUES: usize = 1 << 17;
-
 /// Multiplies each value in place by 0 or by the scale, depending on the draw of the row's node and the column.
 pub(super) fn dropout(values: &mut [f32], width: usize, nodes: &[u32], key: RngKey, keep: Keep) {
     mask_rows(values, width, nodes, |_| (), key, keep);
@@ -24,7 +19,7 @@ pub(super) fn dropout(values: &mut [f32], width: usize, nodes: &[u32], key: RngK
 /// Applies ReLU and then the mask, in place. If nothing is dropped, `nodes` is not read.
 pub(super) fn relu_dropout(values: &mut [f32], width: usize, nodes: &[u32], key: RngKey, keep: Keep) {
     match keep.is_everything() {
-        true => in_tasks(values, PLAIN_TASK_VALUES, |_, values| relu(values)),
+        true => in_tasks(values, 1, PASS_NS, |_, values| relu(values)),
         false => mask_rows(values, width, nodes, relu, key, keep),
     }
 }
@@ -40,7 +35,7 @@ fn relu(values: &mut [f32]) {
 /// Multiplies the gradient by the scale in place, and sets it to 0 where the output is at most 0.
 pub(super) fn relu_dropout_adjoint(output: &[f32], grad: &mut [f32], keep: Keep) {
     let scale = keep.scale();
-    in_tasks(grad, PLAIN_TASK_VALUES, |start, grad| {
+    in_tasks(grad, 1, PASS_NS, |start, grad| {
         for (grad, output) in grad.iter_mut().zip(&output[start..]) {
             // Masking the bits prevents the compiler from emitting a branch, which would be mispredicted for about half
             // of the values.
@@ -52,7 +47,7 @@ pub(super) fn relu_dropout_adjoint(output: &[f32], grad: &mut [f32], keep: Keep)
 
 /// Applies the exponential linear unit in place.
 pub(super) fn elu(values: &mut [f32]) {
-    in_tasks(values, PLAIN_TASK_VALUES, |_, values| {
+    in_tasks(values, 1, EXP_NS, |_, values| {
         for value in values {
             *value = if *value < 0.0 { value.exp() - 1.0 } else { *value };
         }
@@ -61,7 +56,7 @@ pub(super) fn elu(values: &mut [f32]) {
 
 /// Multiplies the gradient in place by the derivative of the exponential linear unit, which follows from its output.
 pub(super) fn elu_adjoint(output: &[f32], grad: &mut [f32]) {
-    in_tasks(grad, PLAIN_TASK_VALUES, |start, grad| {
+    in_tasks(grad, 1, PASS_NS, |start, grad| {
         for (grad, output) in grad.iter_mut().zip(&output[start..]) {
             *grad *= output.min(0.0) + 1.0;
         }
@@ -80,8 +75,7 @@ fn mask_rows(
     if width == 0 {
         return;
     }
-    let n_rows = (TASK_VALUES / width).max(1);
-    in_tasks(values, n_rows * width, |start, values| {
+    in_tasks(values, width, MASK_NS, |start, values| {
         let nodes = &nodes[start / width..];
         vector::run(MaskRows { values, width, nodes, before, key, keep });
     });

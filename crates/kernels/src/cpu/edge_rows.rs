@@ -5,6 +5,7 @@ use burn::backend::TensorMetadata;
 use burn::backend::tensor::FloatTensor;
 
 use crate::cpu::aggregate::{by_dst, by_src, transposed};
+use crate::cpu::cost::edge_ns;
 use crate::cpu::edges::{EdgeRow, fill_edges};
 use crate::cpu::rows::{Rows, Segments};
 use crate::cpu::sum::Sum;
@@ -40,7 +41,8 @@ pub(super) fn relu_sum_adjoint(
         EdgeRowsInput::Edges => {
             let segments = by_dst(block);
             let width = x.shape()[1];
-            let values = fill_edges(segments, width, &Passed { segments, of_x, of_edges, grads });
+            let passed = Passed { segments, of_x, of_edges, grads };
+            let values = fill_edges(segments, width, edge_ns(width), &passed);
             matrix(values, block.n_edges, &x)
         }
     }

@@ -1,8 +1,11 @@
 //! Loops over the edges of a block with one output row per edge.
 
+use std::ops::Range;
+
 use kiln_mem::vector;
 use rayon::prelude::*;
 
+use crate::cpu::cost;
 use crate::cpu::rows::Segments;
 
 /// The number of edges per task.
@@ -15,10 +18,20 @@ pub(super) trait EdgeRow: Sync {
     fn write(&self, row: usize, position: usize, out: &mut [f32]);
 }
 
-/// Computes `width` values for each edge, on rayon's threads.
-pub(super) fn fill_edges(segments: Segments<'_>, width: usize, edges: &impl EdgeRow) -> Vec<f32> {
-    let mut out = vec![0.0; segments.items.len() * width];
-    if width == 0 {
+/// Computes `width` values for each edge, on rayon's threads if that is faster. `edge_ns` is the time of an edge.
+pub(super) fn fill_edges(
+    segments: Segments<'_>,
+    width: usize,
+    edge_ns: f64,
+    edges: &impl EdgeRow,
+) -> Vec<f32> {
+    let n_edges = segments.items.len();
+    let mut out = vec![0.0; n_edges * width];
+    if out.is_empty() {
+        return out;
+    }
+    if !cost::is_parallel(n_edges as f64 * edge_ns, EDGES_PER_TASK as f64 * edge_ns) {
+        vector::run(EdgeTask { segments, first: 0, width, out: &mut out, edges });
         return out;
     }
     out.par_chunks_mut(EDGES_PER_TASK * width).enumerate().for_each(|(task, out)| {
@@ -55,13 +68,19 @@ pub(super) trait SegmentRows: Sync {
     fn write(&self, row: usize, first: usize, out: &mut [f32]);
 }
 
-/// Computes `width` values for each edge, segment by segment, on rayon's threads.
-pub(super) fn fill_segments(segments: Segments<'_>, width: usize, rows: &impl SegmentRows) -> Vec<f32> {
+/// Computes `width` values for each edge, segment by segment, on rayon's threads if that is faster. `value_ns` is the
+/// time of a value.
+pub(super) fn fill_segments(
+    segments: Segments<'_>,
+    width: usize,
+    value_ns: f64,
+    rows: &impl SegmentRows,
+) -> Vec<f32> {
     let mut out = vec![0.0; segments.items.len() * width];
     if out.is_empty() {
         return out;
     }
-    let n_rows = segments.indptr.len() - 1;
+    let (n_rows, n_values) = (segments.indptr.len() - 1, out.len());
     let mut tasks = Vec::new();
     let (mut rest, mut start) = (out.as_mut_slice(), 0);
     while start < n_rows {
@@ -73,13 +92,19 @@ pub(super) fn fill_segments(segments: Segments<'_>, width: usize, rows: &impl Se
         tasks.push((start..end, of_task));
         (rest, start) = (after, end);
     }
-    tasks.into_par_iter().for_each(|(of_task, mut out)| {
+    let longest = tasks.iter().map(|(_, out)| out.len()).max().unwrap_or(0);
+    let is_parallel = cost::is_parallel(n_values as f64 * value_ns, longest as f64 * value_ns);
+    let run = |(of_task, mut out): (Range<usize>, &mut [f32])| {
         for row in of_task {
             let edges = segments.of(row);
             let (of_row, after) = std::mem::take(&mut out).split_at_mut(edges.len() * width);
             rows.write(row, edges.start, of_row);
             out = after;
         }
-    });
+    };
+    match is_parallel {
+        true => tasks.into_par_iter().for_each(run),
+        false => tasks.into_iter().for_each(run),
+    }
     out
 }

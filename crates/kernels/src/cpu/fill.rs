@@ -6,9 +6,8 @@ use std::ops::Range;
 use kiln_mem::vector;
 use rayon::prelude::*;
 
-/// The maximum work, in (edges + rows) times columns, that one thread does alone, because starting tasks would take a
-/// large part of the time.
-const MOST_ALONE: usize = 1 << 18;
+use crate::cpu::cost::{self, PASS_NS};
+use crate::cpu::tasks::in_tasks;
 
 /// The minimum work of a piece, in (edges + rows) times columns.
 const MIN_PIECE: usize = 1 << 15;
@@ -18,9 +17,6 @@ const PIECES_PER_THREAD: usize = 8;
 
 /// The minimum number of columns of a piece of a long segment: one cache line.
 const MIN_COLUMNS: usize = 16;
-
-/// The number of values that a copying task writes.
-const COPIED_VALUES: usize = 1 << 16;
 
 /// A piece of the output: whole rows, or some columns of a single row with very many edges.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,7 +75,8 @@ pub(super) fn fill_rows<F: Fill>(indptr: &[i32], width: usize, fill: &F) -> (Vec
     let ones = &mut one.spare_capacity_mut()[..n_values];
     let others = &mut other.spare_capacity_mut()[..n_values];
     let n_edges = indptr[n_rows] as usize;
-    if (n_rows + n_edges) * width <= MOST_ALONE || rayon::current_num_threads() == 1 {
+    // Long rows are split into pieces, so no single piece limits the time.
+    if !cost::is_parallel((n_rows + n_edges) as f64 * cost::edge_ns(width), 0.0) {
         let piece = Piece { rows: 0..n_rows, columns: 0..width };
         vector::run(Filling { fill, piece: &piece, one: ones, other: others });
     } else {
@@ -149,10 +146,9 @@ pub(super) fn copied_rows<'a>(
     if n_values == 0 {
         return rows;
     }
-    let rows_per_task = (COPIED_VALUES / width).max(1);
     let places = &mut rows.spare_capacity_mut()[..n_values];
-    places.par_chunks_mut(rows_per_task * width).enumerate().for_each(|(task, places)| {
-        for (row, places) in (task * rows_per_task..).zip(places.chunks_exact_mut(width)) {
+    in_tasks(places, width, PASS_NS, |start, places| {
+        for (row, places) in (start / width..).zip(places.chunks_exact_mut(width)) {
             match source(row, 0..width) {
                 Some(values) => places.write_copy_of_slice(values),
                 None => initialised(places, 0.0),

@@ -10,6 +10,7 @@ mod bf16;
 #[path = "no_bf16.rs"]
 mod bf16;
 mod columns;
+mod cost;
 mod dense;
 mod dropout;
 mod edge_rows;

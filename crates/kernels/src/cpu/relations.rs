@@ -5,6 +5,7 @@ use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::tensor::TensorData;
 
 use crate::cpu::aggregate::by_dst;
+use crate::cpu::cost::PASS_NS;
 use crate::cpu::edges::{SegmentRows, fill_segments};
 use crate::cpu::tensor::ints;
 use crate::device::block::Adjacency;
@@ -16,7 +17,7 @@ pub(super) fn relation_shares(
     n_types: usize,
 ) -> FloatTensor<Flex> {
     let shares = Shares { types: ints(types), n_types };
-    let values = fill_segments(by_dst(block), 1, &shares);
+    let values = fill_segments(by_dst(block), 1, PASS_NS, &shares);
     FloatTensor::<Flex>::from_data(TensorData::new(values, [block.n_edges]))
 }
 

@@ -2,10 +2,20 @@
 
 use rayon::prelude::*;
 
-/// Calls `change(start, chunk)` on rayon's threads for each chunk of `task_values` values; the last one may be shorter.
-/// A single chunk runs in the calling thread, because waking another would take as long as the work.
-pub(super) fn in_tasks(values: &mut [f32], task_values: usize, change: impl Fn(usize, &mut [f32]) + Sync) {
-    if values.len() <= task_values {
+use crate::cpu::cost;
+
+/// Calls `change(start, chunk)` for chunks of whole rows that cover all values, on rayon's threads if that is faster.
+/// `value_ns` is the time of a value, one of the constants of [`cost`]. A width of 0 is the same as 1.
+pub(super) fn in_tasks<T: Send>(
+    values: &mut [T],
+    width: usize,
+    value_ns: f64,
+    change: impl Fn(usize, &mut [T]) + Sync,
+) {
+    let width = width.max(1);
+    let row_ns = width as f64 * value_ns;
+    let task_values = cost::task_rows(row_ns) * width;
+    if !cost::is_parallel(values.len() as f64 * value_ns, task_values as f64 * value_ns) {
         return change(0, values);
     }
     let tasks = values.par_chunks_mut(task_values).enumerate();
