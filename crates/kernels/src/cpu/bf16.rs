@@ -112,17 +112,21 @@ impl Panels {
     }
 }
 
-/// Computes the product of the transposed `x` and `grad` in the calling thread, or returns `None` if it is computed in
-/// f32. The rows are summed in pairs, the first two first.
-pub(super) fn transposed_product(x: Matrix<'_>, grad: Matrix<'_>) -> Option<Vec<f32>> {
-    // SAFETY: `is_used` checks that the processor has the instructions.
-    is_used([x.shape()[1], grad.shape()[1]]).then(|| unsafe { sum_of_chunks(x, grad) })
+/// Writes the product of the transposed `x` and `grad` to an empty vector, in the calling thread. Returns false if it is
+/// computed in f32, which the caller does. The rows are summed in pairs, the first two first.
+pub(super) fn transposed_product(out: &mut Vec<f32>, x: Matrix<'_>, grad: Matrix<'_>) -> bool {
+    let is_used = is_used([x.shape()[1], grad.shape()[1]]);
+    if is_used {
+        // SAFETY: `is_used` checks that the processor has the instructions.
+        unsafe { sum_of_chunks(out, x, grad) };
+    }
+    is_used
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
-fn sum_of_chunks(x: Matrix<'_>, grad: Matrix<'_>) -> Vec<f32> {
+fn sum_of_chunks(sum: &mut Vec<f32>, x: Matrix<'_>, grad: Matrix<'_>) {
     let ([n_rows, d_in], [_, d_out]) = (x.shape(), grad.shape());
-    let mut sum = Vec::with_capacity(d_in * d_out);
+    sum.reserve_exact(d_in * d_out);
     let out = &mut sum.spare_capacity_mut()[..d_in * d_out];
     if n_rows == 0 {
         out.fill(MaybeUninit::new(0.0));
@@ -148,7 +152,6 @@ fn sum_of_chunks(x: Matrix<'_>, grad: Matrix<'_>) -> Vec<f32> {
             tile::multiply(out, left, right, start, &mut ahead);
         }
     }
-    // SAFETY: the first chunk, or the zeros, overwrote all elements.
+    // SAFETY: the first chunk, or the zeros, overwrote all elements, and the vector was empty.
     unsafe { sum.set_len(d_in * d_out) };
-    sum
 }

@@ -13,6 +13,7 @@ use crate::cpu::bf16;
 use crate::cpu::cost::{self, PASS_NS};
 use crate::cpu::matrix::{Matrix, Start};
 use crate::cpu::row_value::RowValue;
+use crate::cpu::tasks::{add, sum_in_order};
 
 /// The maximum number of rows that a task of [`multiply`] writes: 1,024 rows of 256 columns are 1 MiB. The run
 /// time depends little on this number.
@@ -30,8 +31,8 @@ const GRADIENT_ROWS: usize = 2048;
 /// The minimum number of rows that a task of [`weight_gradient`] multiplies.
 const LEAST_GRADIENT_ROWS: usize = 512;
 
-/// The maximum number of products that [`weight_gradient`] holds before it adds them. If the inputs have many rows, the
-/// ranges of rows become longer instead.
+/// The maximum number of ranges of rows whose products [`weight_gradient`] adds. If the inputs have many rows, the ranges
+/// become longer instead.
 const MOST_GRADIENTS: usize = 64;
 
 /// `left * right` in row-major order.
@@ -68,12 +69,24 @@ fn new_product<E: RowValue>(
     right: Matrix<'_>,
     start: Start<'_>,
 ) -> Vec<f32> {
-    let n_values = left.shape()[0].checked_mul(right.shape()[1]).expect("a product should fit in memory");
-    let mut out = Vec::with_capacity(n_values);
-    multiply(&mut out.spare_capacity_mut()[..n_values], left, right, start);
-    // SAFETY: both functions write all of the first `n_values` elements.
-    unsafe { out.set_len(n_values) };
+    let mut out = Vec::new();
+    write_product(&mut out, multiply, left, right, start);
     out
+}
+
+/// Writes a product to an empty vector.
+fn write_product<E: RowValue>(
+    out: &mut Vec<f32>,
+    multiply: Multiply<E>,
+    left: Matrix<'_, E>,
+    right: Matrix<'_>,
+    start: Start<'_>,
+) {
+    let n_values = left.shape()[0].checked_mul(right.shape()[1]).expect("a product should fit in memory");
+    out.reserve_exact(n_values);
+    multiply(&mut out.spare_capacity_mut()[..n_values], left, right, start);
+    // SAFETY: both functions write all of the first `n_values` elements, and the vector was empty.
+    unsafe { out.set_len(n_values) };
 }
 
 /// A function that writes all elements of a product.
@@ -181,23 +194,21 @@ pub(super) fn weight_gradient<E: RowValue>(x: Matrix<'_, E>, grad: Matrix<'_>) -
     assert_eq!(n_rows, grad_rows, "x and grad differ in the number of rows");
     let task_rows =
         (n_rows / 16).clamp(LEAST_GRADIENT_ROWS, GRADIENT_ROWS).max(n_rows.div_ceil(MOST_GRADIENTS));
-    let of_range = |start: usize| {
+    let n_ranges = n_rows.div_ceil(task_rows);
+    let of_range = |range: usize, out: &mut Vec<f32>| {
+        let start = range * task_rows;
         let rows = start..(start + task_rows).min(n_rows);
         let grad = grad.rows(rows.clone());
         x.widened_rows(rows, |x| {
-            let in_f32 = || new_product(multiply_alone, x.transposed(), grad, Start::Nothing);
-            bf16::transposed_product(x, grad).unwrap_or_else(in_f32)
-        })
+            if !bf16::transposed_product(out, x, grad) {
+                write_product(out, multiply_alone, x.transposed(), grad, Start::Nothing);
+            }
+        });
     };
-    let starts: Vec<usize> = (0..n_rows).step_by(task_rows).collect();
-    let products: Vec<Vec<f32>> = match is_parallel(n_rows, task_rows, [d_in, d_out]) {
-        true => starts.into_par_iter().map(of_range).collect(),
-        false => starts.into_iter().map(of_range).collect(),
-    };
-    let mut products = products.into_iter();
-    let mut sum = products.next().unwrap_or_else(|| vec![0.0; d_in * d_out]);
-    products.for_each(|product| add(&mut sum, &product));
-    sum
+    match n_ranges {
+        0 => vec![0.0; d_in * d_out],
+        _ => sum_in_order(n_ranges, is_parallel(n_rows, task_rows, [d_in, d_out]), of_range),
+    }
 }
 
 /// Returns the sum of each column. Blocks of rows are summed first and then added in order, so the result is
@@ -224,12 +235,6 @@ pub(super) fn column_sums(values: &[f32], width: usize) -> Vec<f32> {
         add(&mut sums, of_block);
     }
     sums
-}
-
-fn add(sums: &mut [f32], row: &[f32]) {
-    for (sum, value) in sums.iter_mut().zip(row) {
-        *sum += value;
-    }
 }
 
 #[cfg(test)]

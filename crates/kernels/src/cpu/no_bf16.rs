@@ -24,7 +24,7 @@ impl Panels {
     }
 }
 
-/// Returns `None`: the product is computed in f32.
-pub(super) fn transposed_product(_x: Matrix<'_>, _grad: Matrix<'_>) -> Option<Vec<f32>> {
-    None
+/// Returns false: the product is computed in f32.
+pub(super) fn transposed_product(_out: &mut Vec<f32>, _x: Matrix<'_>, _grad: Matrix<'_>) -> bool {
+    false
 }

@@ -1,5 +1,9 @@
 //! Parallel loops over the values of one array.
 
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
 use rayon::prelude::*;
 
 use crate::cpu::cost;
@@ -20,4 +24,111 @@ pub(super) fn in_tasks<T: Send>(
     }
     let tasks = values.par_chunks_mut(task_values).enumerate();
     tasks.for_each(|(task, values)| change(task * task_values, values));
+}
+
+/// Returns the sum of the `n` arrays that `compute(i, array)` writes to an empty vector, or an empty vector if `n` is 0.
+/// They have equal lengths and are added in order, so the sum is bit-identical for any number of threads.
+///
+/// Each thread computes in an array of its own, which stays in its cache: an array is added as soon as those before it
+/// are, and is then used again.
+pub(super) fn sum_in_order(
+    n: usize,
+    is_parallel: bool,
+    compute: impl Fn(usize, &mut Vec<f32>) + Sync,
+) -> Vec<f32> {
+    let (next, sum) = (AtomicUsize::new(0), Mutex::new(OrderedSum::default()));
+    let work = |_| {
+        let mut array = Vec::new();
+        loop {
+            let i = next.fetch_add(1, Ordering::Relaxed);
+            if n <= i {
+                break;
+            }
+            array.clear();
+            compute(i, &mut array);
+            array = sum.lock().unwrap_or_else(PoisonError::into_inner).add(i, array);
+        }
+    };
+    match is_parallel {
+        true => (0..rayon::current_num_threads()).into_par_iter().for_each(work),
+        false => work(0),
+    }
+    sum.into_inner().unwrap_or_else(PoisonError::into_inner).sum
+}
+
+/// The sum of the first arrays of a sequence, and later arrays that wait for their turn.
+#[derive(Default)]
+struct OrderedSum {
+    sum: Vec<f32>,
+    n_added: usize,
+    waiting: BTreeMap<usize, Vec<f32>>,
+}
+
+impl OrderedSum {
+    /// Adds array `i`, or keeps it until the arrays before it are added. Returns an array that is no longer needed.
+    fn add(&mut self, i: usize, array: Vec<f32>) -> Vec<f32> {
+        self.waiting.insert(i, array);
+        let mut unused = Vec::new();
+        while let Some(array) = self.waiting.remove(&self.n_added) {
+            unused = match self.n_added {
+                0 => std::mem::replace(&mut self.sum, array),
+                _ => {
+                    add(&mut self.sum, &array);
+                    array
+                }
+            };
+            self.n_added += 1;
+        }
+        unused
+    }
+}
+
+/// Adds each value to the sum at its position.
+pub(super) fn add(sums: &mut [f32], values: &[f32]) {
+    for (sum, value) in sums.iter_mut().zip(values) {
+        *sum += value;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rayon::ThreadPoolBuilder;
+
+    use super::*;
+
+    /// Values of different magnitudes, whose sum depends on the order.
+    fn array(i: usize, out: &mut Vec<f32>) {
+        assert!(out.is_empty());
+        out.extend((0..3).map(|column| 3.0_f32.powi((i * 7 % 11) as i32 - 5 + column)));
+    }
+
+    #[test]
+    fn arrays_are_added_in_order_on_any_number_of_threads() {
+        let (mut expected, mut values) = (Vec::new(), Vec::new());
+        array(0, &mut expected);
+        for i in 1..200 {
+            values.clear();
+            array(i, &mut values);
+            add(&mut expected, &values);
+        }
+        for n_threads in [1, 2, 5] {
+            let pool = ThreadPoolBuilder::new().num_threads(n_threads).build().unwrap();
+            // Every seventh array is late, so that others wait for it.
+            let late = |i: usize, out: &mut Vec<f32>| {
+                if i.is_multiple_of(7) {
+                    std::thread::sleep(std::time::Duration::from_millis(1));
+                }
+                array(i, out);
+            };
+            assert_eq!(pool.install(|| sum_in_order(200, true, late)), expected, "{n_threads} threads");
+        }
+        assert_eq!(sum_in_order(200, false, array), expected);
+    }
+
+    #[test]
+    fn one_array_is_the_sum_with_its_signs_and_no_array_is_empty() {
+        let sum = sum_in_order(1, true, |_, out| out.push(-0.0));
+        assert_eq!(sum.iter().map(|value| value.to_bits()).collect::<Vec<_>>(), [(-0.0_f32).to_bits()]);
+        assert!(sum_in_order(0, true, array).is_empty());
+    }
 }

@@ -125,8 +125,9 @@ fn transposed_products_equal_the_reference_bit_for_bit() {
     }
     for [d_in, n, d_out] in SHAPES.into_iter().chain([[4, 0, 3]]) {
         let (x, grad) = (values(n * d_in, 5), values(n * d_out, 6));
+        let mut got = Vec::new();
         // SAFETY: the processor has the instructions.
-        let got = unsafe { sum_of_chunks(Matrix::new(&x, [n, d_in]), Matrix::new(&grad, [n, d_out])) };
+        unsafe { sum_of_chunks(&mut got, Matrix::new(&x, [n, d_in]), Matrix::new(&grad, [n, d_out])) };
         let expected =
             reference(&vec![0.0; d_in * d_out], &transposed(&x, [n, d_in]), &grad, [d_in, n, d_out]);
         assert!(is_same(&got, &expected), "{d_in} x {n} x {d_out}");
