@@ -8,6 +8,9 @@ use crate::{Error, Result};
 /// Installs handlers for SIGTERM and SIGUSR1 on the first call, and returns the flag that they set instead of killing
 /// the process. Pass it to [`FitConfig::stop_flag`](crate::FitConfig::stop_flag) to stop a run with a checkpoint.
 ///
+/// Further signals of these kinds have no effect, because launchers and batch systems send them more than once. SIGINT
+/// (Ctrl-C) is not caught: it ends the process at once, also while a stop waits for the hash of the data.
+///
 /// # Errors
 /// Returns [`Error::Other`] if the system rejects a handler.
 #[must_use = "pass it to FitConfig::stop_flag"]

@@ -24,7 +24,8 @@ pub trait TrainCallback {
     /// Called when an epoch, counted from 1, was trained, validated and recorded.
     fn epoch(&mut self, epoch: usize, train: &EpochReport, val: &MetricSums, is_best: bool);
 
-    /// Called when the run has a warning for the user ([`Run::take_warnings`]).
+    /// Called when the run has a warning for the user ([`Run::take_warnings`]), and before the first checkpoint waits for
+    /// the hash of the data at a stop or at the end of an epoch.
     fn warning(&mut self, _text: &str) {}
 
     /// Called when a file that this process has mapped was replaced: its path is gone or refers to another file. The

@@ -86,6 +86,7 @@ where
         for path in trainer.check_files()? {
             callback.file_replaced(&path);
         }
+        warn_of_wait(trainer, run.has_hash(), callback);
         let is_best = run.record(trainer, &trained, val)?;
         report_warnings(run, callback);
         trainer.peak.look();
@@ -97,6 +98,17 @@ where
     let stopped_early = n_epochs < config.n_epochs;
     let (peak_memory, negatives) = (trainer.peak_memory(), run.position.negatives);
     Ok(FitReport { n_epochs, stopped_early, interrupted: false, peak_memory, negatives })
+}
+
+/// Warns on rank 0 if the first checkpoint waits for the hash of the data, which takes minutes for data of hundreds of
+/// gigabytes. `is_hashed` is true if it does not.
+fn warn_of_wait<T: Task>(trainer: &TaskTrainer<T>, is_hashed: bool, callback: &mut impl TrainCallback) {
+    if !is_hashed && trainer.is_rank_zero() {
+        callback.warning(
+            "the first checkpoint waits for the hash of the data: to end the run without a checkpoint, interrupt it \
+             (SIGINT, Ctrl-C)",
+        );
+    }
 }
 
 fn report_warnings(run: &mut Run, callback: &mut impl TrainCallback) {
@@ -172,7 +184,10 @@ where
             run.advance(trainer);
             trainer.check_files()?;
             match trainer.is_stopping() {
-                true => run.complete(trainer)?,
+                true => {
+                    warn_of_wait(trainer, !run.awaits_hash() || trainer.has_awaited, callback);
+                    run.complete(trainer)?;
+                }
                 false => run.checkpoint(trainer)?,
             }
             report_warnings(run, callback);

@@ -119,7 +119,8 @@ impl Run {
         Ok(run)
     }
 
-    fn has_hash(&self) -> bool {
+    /// Returns true if this rank does not wait for the hash of the data.
+    pub(crate) fn has_hash(&self) -> bool {
         self.awaited.as_ref().is_none_or(DataHash::is_ready)
     }
 

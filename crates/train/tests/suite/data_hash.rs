@@ -3,7 +3,10 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use kiln_comm::Communicator;
 use kiln_loader::Phase;
@@ -23,6 +26,18 @@ fn run(
     every: Option<usize>,
     callback: &mut impl TrainCallback,
 ) -> kiln_train::Result<Outcome<NodeClassification<Sage>>> {
+    run_with_stop(folder, comm, hash, every, callback, false)
+}
+
+/// Runs like [`run`], but stops after the first step if `stop` is true.
+fn run_with_stop(
+    folder: &Path,
+    comm: Box<dyn Communicator>,
+    hash: DataHash,
+    every: Option<usize>,
+    callback: &mut impl TrainCallback,
+    stop: bool,
+) -> kiln_train::Result<Outcome<NodeClassification<Sage>>> {
     let (data, shard) = (data(320), shard(&*comm));
     let [train, val] = [&data.split.train, &data.split.val].map(|nodes| loader(&data, nodes, 60, shard));
     let fit = FitConfig { n_epochs: 1, patience: None, checkpoint_every: every };
@@ -31,7 +46,8 @@ fn run(
     let validate = |trainer: &mut TaskTrainer<NodeClassification<Sage>>, val: &NodeLoader, phase: Phase| {
         Evaluator::Sampled.count(trainer, val, phase)
     };
-    config.fit(trainer(&data, comm), &train, &val, validate, callback)
+    let trainer = trainer(&data, comm).with_stop(Arc::new(AtomicBool::new(stop)));
+    config.fit(trainer, &train, &val, validate, callback)
 }
 
 fn solo() -> Box<dyn Communicator> {
@@ -66,11 +82,14 @@ impl TrainCallback for Watch<'_> {
     fn epoch(&mut self, _: usize, _: &EpochReport, _: &MetricSums, _: bool) {}
 }
 
+/// The time after which a hash that no one releases fails, so that a test fails instead of waiting forever.
+const RELEASED_WITHIN: Duration = Duration::from_secs(60);
+
 /// Returns a hash that waits until the other end of the channel is dropped.
 fn slow() -> (DataHash, Sender<()>) {
     let (release, released): (_, Receiver<()>) = channel();
     let hash = DataHash::later(move |_| -> Result<_, String> {
-        assert!(released.recv().is_err());
+        assert_eq!(released.recv_timeout(RELEASED_WITHIN), Err(RecvTimeoutError::Disconnected));
         Ok("slow".to_owned())
     });
     (hash, release)
@@ -82,7 +101,7 @@ fn the_first_checkpoint_waits_for_the_hash_and_no_step_does() {
     for (n_ranks, every) in [(1, None), (2, None), (1, Some(1)), (2, Some(1))] {
         let folder = tempfile::tempdir().unwrap();
         let (hash, release) = slow();
-        let release = std::sync::Mutex::new(Some(release));
+        let release = Mutex::new(Some(release));
         let seen = ranks(n_ranks).run(|comm| {
             let release = if comm.rank_info().rank == 0 { release.lock().unwrap().take() } else { None };
             let is_zero = release.is_some();
@@ -98,15 +117,40 @@ fn the_first_checkpoint_waits_for_the_hash_and_no_step_does() {
     }
 }
 
+/// Releases a hash when the run warns that it waits for it.
+struct ReleaseOnWarning {
+    release: Option<Sender<()>>,
+    n_warnings: usize,
+}
+
+impl TrainCallback for ReleaseOnWarning {
+    fn step(&mut self, _: &StepReport) {}
+
+    fn epoch(&mut self, _: usize, _: &EpochReport, _: &MetricSums, _: bool) {}
+
+    fn warning(&mut self, text: &str) {
+        assert!(text.contains("waits for the hash of the data") && text.contains("SIGINT"), "{text}");
+        self.release.take();
+        self.n_warnings += 1;
+    }
+}
+
 #[test]
-fn the_end_of_an_epoch_waits_for_the_hash() {
-    let folder = tempfile::tempdir().unwrap();
-    let hash = DataHash::later(|_| -> Result<_, String> {
-        std::thread::sleep(std::time::Duration::from_millis(200));
-        Ok("slow".to_owned())
-    });
-    run(folder.path(), solo(), hash, None, &mut ()).unwrap();
-    assert!(has_checkpoint(folder.path(), "slow"));
+fn a_stop_and_the_end_of_an_epoch_warn_that_they_wait_for_the_hash() {
+    for (n_ranks, stop) in [(1, true), (1, false), (2, true), (2, false)] {
+        let folder = tempfile::tempdir().unwrap();
+        let (hash, release) = slow();
+        let release = Mutex::new(Some(release));
+        let n_warnings = ranks(n_ranks).run(|comm| {
+            let release = if comm.rank_info().rank == 0 { release.lock().unwrap().take() } else { None };
+            let mut callback = ReleaseOnWarning { release, n_warnings: 0 };
+            let outcome = run_with_stop(folder.path(), comm, hash.clone(), None, &mut callback, stop)?;
+            assert_eq!(matches!(outcome, Outcome::Interrupted(_)), stop);
+            Ok(callback.n_warnings)
+        });
+        assert_eq!(n_warnings.unwrap(), [1, 0][..n_ranks]);
+        assert!(has_checkpoint(folder.path(), "slow"));
+    }
 }
 
 #[test]
