@@ -5,6 +5,10 @@ use kiln_train::DataHash;
 /// The number of checks, each after 2 to 4 MiB, within which data is hashed before the run starts, in a few milliseconds.
 const CHECKS_AT_ONCE: usize = 4;
 
+/// The number of checks between two checks of the mapped files, hence after 32 to 64 MiB: a check of hundreds of files
+/// takes as long as hashing a few MiB.
+const CHECKS_PER_FILE_CHECK: usize = 16;
+
 /// Returns the hash that `hash` computes: at once for data of a few MiB, otherwise on a thread of its own while the run
 /// trains. `hash` passes its argument on, to [`HashedPart::All`](kiln_data::HashedPart::All). It ends with an error when
 /// the run has ended, or if a mapped file was truncated or modified in place meanwhile.
@@ -21,49 +25,112 @@ pub fn hash_in_background(
     hash: impl Fn(&mut dyn FnMut() -> kiln_data::Result<()>) -> kiln_data::Result<String> + Send + 'static,
 ) -> DataHash {
     let mut n_checks = 0;
-    let at_once = hash(&mut || {
+    let is_large = || {
         n_checks += 1;
-        match CHECKS_AT_ONCE < n_checks {
-            true => Err(kiln_data::Error::HashCancelled),
-            false => kiln_graph::check_mapped_files().map(drop).map_err(Into::into),
-        }
-    });
-    if let Ok(hash) = at_once {
+        CHECKS_AT_ONCE < n_checks
+    };
+    if let Ok(hash) = hash_checked(&hash, is_large, kiln_graph::check_mapped_files) {
         return hash.into();
     }
     // The data is large, or cannot be hashed, which is an error of the first checkpoint.
     DataHash::later(move |is_unwanted| {
-        hash(&mut || match is_unwanted.load(Ordering::Relaxed) {
-            true => Err(kiln_data::Error::HashCancelled),
-            false => kiln_graph::check_mapped_files().map(drop).map_err(Into::into),
-        })
+        hash_checked(&hash, || is_unwanted.load(Ordering::Relaxed), kiln_graph::check_mapped_files)
     })
+}
+
+/// Returns the value of `hash`. Each of its checks asks `is_cancelled`. The mapped files are checked with the first of
+/// them, with one of [`CHECKS_PER_FILE_CHECK`] further ones, and after the last one.
+fn hash_checked<R>(
+    hash: impl Fn(&mut dyn FnMut() -> kiln_data::Result<()>) -> kiln_data::Result<String>,
+    mut is_cancelled: impl FnMut() -> bool,
+    check_files: impl Fn() -> kiln_graph::Result<R>,
+) -> kiln_data::Result<String> {
+    let mut n_checks = 0_usize;
+    let value = hash(&mut || {
+        if is_cancelled() {
+            return Err(kiln_data::Error::HashCancelled);
+        }
+        let is_due = n_checks.is_multiple_of(CHECKS_PER_FILE_CHECK);
+        n_checks += 1;
+        if is_due {
+            check_files()?;
+        }
+        Ok(())
+    })?;
+    check_files()?;
+    Ok(value)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::cell::{Cell, RefCell};
     use std::fs::File;
+    use std::sync::atomic::AtomicBool;
     use std::time::{Duration, UNIX_EPOCH};
 
-    use kiln_data::{HashedPart, format, synthetic};
+    use kiln_data::{Dataset, HashedPart, format, synthetic};
 
     use super::*;
 
     #[test]
-    fn a_file_that_is_changed_while_it_is_hashed_is_an_error_that_names_it() {
+    fn files_are_checked_at_the_start_in_large_steps_and_at_the_end() {
+        let (n_hashed, checked_at) = (Cell::new(0), RefCell::new(Vec::new()));
+        let hash = |check: &mut dyn FnMut() -> kiln_data::Result<()>| {
+            for _ in 0..40 {
+                check()?;
+                n_hashed.set(n_hashed.get() + 1);
+            }
+            Ok("value".to_owned())
+        };
+        let check_files = || {
+            checked_at.borrow_mut().push(n_hashed.get());
+            Ok(())
+        };
+        assert_eq!(hash_checked(hash, || false, check_files).unwrap(), "value");
+        assert_eq!(*checked_at.borrow(), [0, 16, 32, 40]);
+        // A cancelled computation ends at its next check.
+        n_hashed.set(0);
+        let cancelled = hash_checked(hash, || n_hashed.get() == 5, check_files);
+        assert!(matches!(cancelled, Err(kiln_data::Error::HashCancelled)) && n_hashed.get() == 5);
+    }
+
+    /// Checks that a hash of changed data is an error that names the file. `compute` gets the file of the features.
+    fn check_changed(
+        compute: impl Fn(&Dataset, &File, &mut dyn FnMut() -> kiln_data::Result<()>) -> kiln_data::Result<String>
+        + Send
+        + 'static,
+    ) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("ring");
         format::write(&synthetic::ring(1000).unwrap(), &path).unwrap();
         let data = format::open(&path).unwrap();
         let features = File::options().write(true).open(path.join("features.npy")).unwrap();
-        let hash = hash_in_background(move |check| {
-            check()?;
-            features.set_modified(UNIX_EPOCH + Duration::from_secs(1000)).unwrap();
-            data.hash_of(HashedPart::All(check))
-        });
+        let hash = hash_in_background(move |check| compute(&data, &features, check));
         let error = hash.wait().unwrap_err();
         let expected = "features.npy: the file was changed while it was mapped";
         assert!(matches!(error, kiln_train::Error::DataHash { .. }), "{error}");
         assert!(error.to_string().contains(expected), "{error}");
+    }
+
+    #[test]
+    fn a_file_that_is_changed_while_it_is_hashed_is_an_error_that_names_it() {
+        check_changed(|data, features, check| {
+            check()?;
+            features.set_modified(UNIX_EPOCH + Duration::from_secs(1000)).unwrap();
+            data.hash_of(HashedPart::All(check))
+        });
+    }
+
+    #[test]
+    fn a_file_that_is_truncated_before_it_is_hashed_is_an_error_that_names_it() {
+        let is_at_once = AtomicBool::new(true);
+        check_changed(move |data, features, check| {
+            if is_at_once.swap(false, Ordering::Relaxed) {
+                // Like data that is too large to be hashed before the run starts.
+                features.set_len(100).unwrap();
+                return Err(kiln_data::Error::HashCancelled);
+            }
+            data.hash_of(HashedPart::All(check))
+        });
     }
 }
