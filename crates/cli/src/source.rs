@@ -219,3 +219,28 @@ pub(crate) fn recorded_hash(path: &Path) -> anyhow::Result<Option<String>> {
         _ => None,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use kiln::data::{format, synthetic};
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Flags {
+        #[command(flatten)]
+        data: DataArgs,
+    }
+
+    #[test]
+    fn data_in_the_kiln_format_has_the_hash_of_its_manifest_from_the_start() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ring");
+        format::write(&synthetic::ring(1000).unwrap(), &path).unwrap();
+        let flags = Flags::parse_from(["kiln", "--data", path.to_str().unwrap()]);
+        let (data, id) = flags.data.open_graph(0, true).unwrap();
+        assert_eq!(id.hash.known(), Some(&*format::hash(&path).unwrap()));
+        assert_ne!(id.hash.known(), Some(&*data.hash().unwrap()));
+    }
+}
