@@ -1,3 +1,4 @@
+use std::ops::Range;
 use std::path::Path;
 
 use rayon::prelude::*;
@@ -99,6 +100,13 @@ impl Csc {
         Ok(Self { indptr: indptr.into(), ..self.clone() })
     }
 
+    /// Returns the graph with its first `n_rows` destinations, which must have all edges.
+    pub(crate) fn first_rows(self, n_rows: usize) -> Self {
+        let indptr = self.indptr[..=n_rows].to_vec();
+        assert_eq!(indptr[n_rows], self.n_edges(), "the other destinations should have no edges");
+        Self { indptr: indptr.into(), ..self }
+    }
+
     /// Returns a graph with the same `indptr`. The arrays must have one entry per edge.
     pub(crate) fn with_edges(
         &self,
@@ -123,18 +131,39 @@ impl Csc {
     /// Returns [`Error::IndptrNotMonotone`] or [`Error::NodeOutOfRange`] for the first invalid value, wrapped in
     /// [`Error::InFile`] if the array is mapped.
     pub fn validate(&self) -> Result<()> {
-        let falls = |pair: &[u64]| pair[1] < pair[0];
-        if let Some(node) = self.indptr.par_windows(2).position_first(falls) {
-            let (before, after) = (self.indptr[node], self.indptr[node + 1]);
-            let error = Error::IndptrNotMonotone { node: node as u64, before, after };
-            return Err(error.in_file(self.indptr.path()));
-        }
+        self.validate_indptr()?;
         let n_nodes = self.n_nodes();
         match self.indices.par_iter().position_first(|src| src.index() >= n_nodes) {
             Some(edge) => {
                 let node = self.indices[edge].0;
                 let error = Error::NodeOutOfRange { edge: edge as u64, node, n_nodes };
                 Err(error.in_file(self.indices.path()))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Checks a graph whose sources are nodes of the type `name`, with the ids `srcs`.
+    pub(crate) fn validate_rows(&self, srcs: Range<u32>, name: &str) -> Result<()> {
+        self.validate_indptr()?;
+        match self.indices.par_iter().position_first(|src| !srcs.contains(&src.0)) {
+            Some(edge) => {
+                let (node, name) = (self.indices[edge].0, name.to_owned());
+                let error =
+                    Error::NotOfType { edge: edge as u64, node, name, start: srcs.start, end: srcs.end };
+                Err(error.in_file(self.indices.path()))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn validate_indptr(&self) -> Result<()> {
+        let falls = |pair: &[u64]| pair[1] < pair[0];
+        match self.indptr.par_windows(2).position_first(falls) {
+            Some(node) => {
+                let (before, after) = (self.indptr[node], self.indptr[node + 1]);
+                let error = Error::IndptrNotMonotone { node: node as u64, before, after };
+                Err(error.in_file(self.indptr.path()))
             }
             None => Ok(()),
         }

@@ -56,6 +56,49 @@ pub enum Error {
         /// The id of the row's link.
         link: u32,
     },
+    /// A graph was described without any type of nodes.
+    #[error("a graph needs at least one type of nodes")]
+    NoTypes,
+    /// A name is empty or not unique.
+    #[error("invalid {what} `{name}`: {reason}")]
+    BadName {
+        /// The noun for what has the name, for the message.
+        what: &'static str,
+        /// The name.
+        name: String,
+        /// The reason why it is invalid, for the message.
+        reason: &'static str,
+    },
+    /// A relation refers to a type of nodes that does not exist.
+    #[error("there is no node type `{name}`, expected one of {}", known.join(", "))]
+    NoSuchType {
+        /// The name of the type, or its number.
+        name: String,
+        /// The names of all types.
+        known: Vec<String>,
+    },
+    /// An edge does not come from a node of the sources' type.
+    #[error("edge {edge} comes from node {node}, expected a node of type `{name}`, which are {start}..{end}")]
+    NotOfType {
+        /// The position of the edge in the relation's `indices`.
+        edge: u64,
+        /// The source of the edge.
+        node: u32,
+        /// The name of the sources' type.
+        name: String,
+        /// The first node of the type.
+        start: u32,
+        /// The end of the nodes of the type.
+        end: u32,
+    },
+    /// A relation of a graph is invalid.
+    #[error("relation `{name}`: {source}")]
+    InRelation {
+        /// The name of the relation.
+        name: String,
+        /// The error in the relation.
+        source: Box<Error>,
+    },
     /// An edge weight is infinite or NaN, so it cannot be normalised.
     #[error("edge {edge} has weight {weight}, expected a finite number: clean the weights first")]
     WeightNotFinite {
@@ -133,5 +176,10 @@ impl Error {
             Some(path) => Self::InFile { path: path.to_owned(), source: Box::new(self) },
             None => self,
         }
+    }
+
+    /// Adds the name of the relation with the error.
+    pub(crate) fn in_relation(self, name: &str) -> Self {
+        Self::InRelation { name: name.to_owned(), source: Box::new(self) }
     }
 }

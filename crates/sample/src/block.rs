@@ -2,6 +2,7 @@ use kiln_graph::{Block, BlockParts, LocalId, NodeId};
 
 use crate::lanes::GroupPicks;
 use crate::relabel::Relabel;
+use crate::typed::TypedScratch;
 use crate::{Error, Frontier, FrontierSampler, HopRequest, Result, RngKey, Seeds, Selection};
 
 /// The sampled blocks of one batch.
@@ -71,6 +72,7 @@ pub struct Scratch {
     pub(crate) group: GroupPicks,
     frontier: Frontier,
     relabel: Relabel,
+    pub(crate) typed: TypedScratch,
 }
 
 /// Samples one block (one hop) per layer, from the seeds to the input layer.

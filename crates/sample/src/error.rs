@@ -110,6 +110,26 @@ pub enum Error {
         "the sampler is configured for edge types, but the graph has none: set them with CscBuilder::edge_types"
     )]
     NoEdgeTypes,
+    /// The fanouts of a heterogeneous graph do not match its relations.
+    #[error(
+        "layer {layer} has fanouts for {got} relations, expected one for each of the {expected} relations"
+    )]
+    RelationFanouts {
+        /// The index of the layer; 0 is the input layer.
+        layer: usize,
+        /// The number of fanouts.
+        got: usize,
+        /// The number of relations.
+        expected: usize,
+    },
+    /// A layer without fanouts was requested.
+    #[error("layer {layer} was requested from a sampler of {n_layers} layers, numbered from 0")]
+    LayerOutOfRange {
+        /// The requested layer.
+        layer: usize,
+        /// The number of layers.
+        n_layers: usize,
+    },
     /// Negatives are drawn by degree from a graph without edges.
     #[error("negatives cannot be drawn by degree: the graph has no edges: draw them uniformly")]
     NoEdges,

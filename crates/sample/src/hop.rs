@@ -18,10 +18,21 @@ pub(crate) struct HopSampler<'a, R: ?Sized> {
     pub(crate) graph: &'a Csc,
     pub(crate) rule: &'a R,
     pub(crate) request: &'a HopRequest,
-    /// The global id of each node, which keys its random draws; `None` if the graph's own ids are global.
-    pub(crate) global_ids: Option<&'a [NodeId]>,
-    /// The identity of the graph and of its global ids.
+    /// The rows of the graph.
+    pub(crate) rows: RowIds<'a>,
+    /// The identity of the graph and of its rows.
     pub(crate) id: &'a SamplerId,
+}
+
+/// The nodes to which the rows of a graph belong. A node's global id keys its random draws.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum RowIds<'a> {
+    /// Row `i` is node `i`.
+    All,
+    /// Row `i` is node `i` for the caller, and its global id is `ids[i]`.
+    Listed(&'a [NodeId]),
+    /// Row `i` is the node `first + i`.
+    From(u32),
 }
 
 /// The maximum number of destinations in a group.
@@ -86,7 +97,7 @@ impl<R: HopRule + ?Sized> HopSampler<'_, R> {
             return Ok(());
         }
         for (position, &dst) in (first..).zip(dsts) {
-            let edges = in_edge_range(self.graph, dst, position)?;
+            let edges = self.edge_range(dst, position)?;
             let is_drawn = fanout < edges.len();
             let place = is_drawn.then(|| picked.lanes.push(self.node(dst), edges.len() as u32));
             picked.dsts.push((edges, place));
@@ -95,19 +106,39 @@ impl<R: HopRule + ?Sized> HopSampler<'_, R> {
         Ok(())
     }
 
-    /// Returns the global id of a node of the graph.
+    /// Returns the global id of a destination of the graph.
     #[inline]
     fn node(&self, dst: NodeId) -> NodeId {
-        self.global_ids.map_or(dst, |ids| ids[dst.index()])
+        match self.rows {
+            RowIds::Listed(ids) => ids[dst.index()],
+            RowIds::All | RowIds::From(_) => dst,
+        }
+    }
+
+    /// Returns the row of a destination. If there is none, the graph does not have the returned row.
+    #[inline]
+    fn row(&self, dst: NodeId) -> NodeId {
+        match self.rows {
+            RowIds::From(first) => NodeId(dst.0.wrapping_sub(first)),
+            RowIds::All | RowIds::Listed(_) => dst,
+        }
+    }
+
+    /// Returns the range of the edges into a destination; see [`in_edge_range`].
+    #[inline]
+    fn edge_range(&self, dst: NodeId, position: usize) -> Result<Range<usize>> {
+        range_of_row(self.graph, self.row(dst), dst, position)
     }
 
     /// Finds the edges to leave out. A destination without a global id is not a node of the graph, which is an error of
     /// [`HopSampler::pick`].
     fn find_removed(&self, dsts: &[NodeId], removed: &mut RemovedEdges) -> Result<()> {
-        let node =
-            |dst: NodeId| self.global_ids.map_or(dst, |ids| ids.get(dst.index()).copied().unwrap_or(dst));
+        let node = |dst: NodeId| match self.rows {
+            RowIds::Listed(ids) => ids.get(dst.index()).copied().unwrap_or(dst),
+            RowIds::All | RowIds::From(_) => dst,
+        };
         removed.find(self.id, self.request.excluded.as_ref(), dsts, node, |dst, position| {
-            Ok(&self.graph.indices()[in_edge_range(self.graph, dst, position)?])
+            Ok(&self.graph.indices()[self.edge_range(dst, position)?])
         })
     }
 
@@ -153,9 +184,10 @@ impl<R: HopRule + ?Sized> HopSampler<'_, R> {
     }
 
     fn ask_for_ranges(&self, dsts: &[NodeId]) {
-        for dst in dsts {
-            prefetch(self.graph.indptr(), dst.index());
-            prefetch(self.graph.indptr(), dst.index() + 1);
+        for &dst in dsts {
+            let row = self.row(dst).index();
+            prefetch(self.graph.indptr(), row);
+            prefetch(self.graph.indptr(), row + 1);
         }
     }
 
@@ -170,7 +202,7 @@ impl<R: HopRule + ?Sized> HopSampler<'_, R> {
         picks: &mut Selection,
         out: &mut Frontier,
     ) -> Result<()> {
-        let (edges, node) = (in_edge_range(self.graph, dst, position)?, self.node(dst));
+        let (edges, node) = (self.edge_range(dst, position)?, self.node(dst));
         match removed.is_empty() {
             true => self.pick_from_all(node, edges, picks, out),
             false => self.pick_from_remaining(node, edges, removed, picks, out),
@@ -335,11 +367,17 @@ fn check_picks(dst: NodeId, picks: &[u32], degree: usize) -> Result<()> {
 /// invalid, and [`Error::DegreeTooLarge`] if it has more than 2^32 - 1 edges.
 #[inline]
 pub fn in_edge_range(graph: &Csc, dst: NodeId, position: usize) -> Result<Range<usize>> {
+    range_of_row(graph, dst, dst, position)
+}
+
+/// Returns the range of the edges of a row, which belongs to `dst`.
+#[inline]
+fn range_of_row(graph: &Csc, row: NodeId, dst: NodeId, position: usize) -> Result<Range<usize>> {
     let indptr = graph.indptr();
-    if dst.index() >= graph.n_nodes() {
+    if row.index() >= graph.n_nodes() {
         return Err(Error::SeedOutOfRange { node: dst, position, n_nodes: graph.n_nodes() });
     }
-    let (start, end) = (indptr[dst.index()], indptr[dst.index() + 1]);
+    let (start, end) = (indptr[row.index()], indptr[row.index() + 1]);
     if start > end || end > graph.n_edges() {
         let (n_edges, file) = (graph.n_edges(), graph.indptr_path().map(Path::to_owned));
         return Err(Error::BadEdgeRange { node: dst, start, end, n_edges, file });

@@ -32,6 +32,7 @@ mod relabel;
 mod rng;
 mod rule;
 mod seeds;
+mod typed;
 mod uniform;
 
 pub use block::{SampledBlocks, Scratch, to_block};
@@ -49,6 +50,7 @@ pub use neighbor::NeighborSampler;
 pub use rng::{KeyDomain, NodeKey, NodeRng, ROUNDS, RngKey};
 pub use rule::{Neighbors, Rule, SamplingRule, Selection};
 pub use seeds::Seeds;
+pub use typed::TypedSampler;
 
 /// The result of this crate's fallible functions.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use kiln_graph::{Csc, NodeId, SharedArray};
 
 use crate::excluded::SamplerId;
-use crate::hop::HopSampler;
+use crate::hop::{HopSampler, RowIds};
 use crate::hop_rule::HopRule;
 use crate::uniform::{Uniform, UniformKeepSelfLoops, UniformWithReplacement};
 use crate::{
@@ -19,8 +19,20 @@ use crate::{
 pub struct NeighborSampler {
     graph: Arc<Csc>,
     config: SamplerConfig,
-    global_ids: Option<SharedArray<NodeId>>,
+    rows: Rows,
     id: SamplerId,
+}
+
+/// The nodes to which the rows of a sampler's graph belong.
+#[derive(Debug, Clone)]
+enum Rows {
+    All,
+    Listed(SharedArray<NodeId>),
+    /// The rows of the nodes from `first` on, in a graph of `n_nodes` nodes.
+    From {
+        first: u32,
+        n_nodes: usize,
+    },
 }
 
 impl NeighborSampler {
@@ -61,7 +73,7 @@ impl NeighborSampler {
     }
 
     fn of(graph: Arc<Csc>, config: SamplerConfig) -> Self {
-        Self { graph, config, global_ids: None, id: SamplerId::default() }
+        Self { graph, config, rows: Rows::All, id: SamplerId::default() }
     }
 
     /// Sets the global ids of the graph's nodes, for a graph that contains the in-edges of some nodes of a larger graph
@@ -75,7 +87,15 @@ impl NeighborSampler {
     pub fn with_global_ids(self, global_ids: impl Into<SharedArray<NodeId>>) -> Self {
         let global_ids = global_ids.into();
         assert_eq!(global_ids.len(), self.graph.n_nodes(), "the numbers of global ids and nodes differ");
-        Self { global_ids: Some(global_ids), id: SamplerId::default(), ..self }
+        Self { rows: Rows::Listed(global_ids), id: SamplerId::default(), ..self }
+    }
+
+    /// Sets the nodes to which the graph's rows belong, for the adjacency of a relation: row `i` has the edges into node
+    /// `first + i` of a graph of `n_nodes` nodes. Destinations and sources are nodes of that graph, and a destination
+    /// without a row is an error.
+    #[must_use]
+    pub(crate) fn with_rows_from(self, first: u32, n_nodes: usize) -> Self {
+        Self { rows: Rows::From { first, n_nodes }, id: SamplerId::default(), ..self }
     }
 
     fn fill<R: HopRule + ?Sized>(
@@ -86,8 +106,12 @@ impl NeighborSampler {
         scratch: &mut Scratch,
         out: &mut Frontier,
     ) -> Result<()> {
-        let global_ids = self.global_ids.as_deref();
-        let sampler = HopSampler { graph: &self.graph, rule, request, global_ids, id: &self.id };
+        let rows = match &self.rows {
+            Rows::All => RowIds::All,
+            Rows::Listed(ids) => RowIds::Listed(ids),
+            Rows::From { first, .. } => RowIds::From(*first),
+        };
+        let sampler = HopSampler { graph: &self.graph, rule, request, rows, id: &self.id };
         sampler.fill(dsts, &mut scratch.picks, &mut scratch.group, out)
     }
 }
@@ -106,7 +130,10 @@ impl FrontierSampler for NeighborSampler {
     }
 
     fn n_nodes(&self) -> usize {
-        self.graph.n_nodes()
+        match self.rows {
+            Rows::All | Rows::Listed(_) => self.graph.n_nodes(),
+            Rows::From { n_nodes, .. } => n_nodes,
+        }
     }
 
     fn indices_path(&self) -> Option<&Path> {

@@ -36,6 +36,8 @@ pub enum KeyDomain {
     Negative = 7,
     /// The layer whose attention weights are masked by dropout.
     EdgeDropout = 8,
+    /// The relation whose edges are sampled, from 1: the edges of relation 0 are drawn with the hop's key.
+    Relation = 9,
 }
 
 /// A 64-bit key of random draws. Keys are derived by folding: seed, epoch, step, layer.

@@ -5,6 +5,7 @@ mod builder;
 mod links;
 mod mapped_file;
 mod norm;
+mod relations;
 mod scatter_rows;
 mod self_loops;
 mod shared_array;

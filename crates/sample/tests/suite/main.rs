@@ -7,4 +7,5 @@ mod excluded;
 mod negative;
 mod plain;
 mod rng;
+mod typed;
 mod weights;

@@ -20,6 +20,8 @@ fn folded_keys_match_documented_vectors() {
     assert_eq!(step_key().words(), [0x6765_f960, 0x57ca_27b1]);
     assert_eq!(step_key().fold_in(KeyDomain::Layer, 1).words(), [0xb64d_505a, 0x97e9_ce97]);
     assert_eq!(step_key().fold_in(KeyDomain::Layer, 1).to_u64(), 0x97e9_ce97_b64d_505a);
+    let relation = step_key().fold_in(KeyDomain::Layer, 1).fold_in(KeyDomain::Relation, 3);
+    assert_eq!(relation.words(), [0x7b4a_4715, 0x8a03_d030]);
 }
 
 #[test]

@@ -1,0 +1,214 @@
+use std::sync::Arc;
+
+use crate::node_types::check_names;
+use crate::{Csc, CscBuilder, EdgeId, Error, NodeTypes, Result};
+
+/// The edges of one kind between the nodes of two types, such as `user rates item`.
+#[derive(Debug, Clone)]
+pub struct Relation {
+    /// The name, which is unique among the relations of a graph.
+    pub name: String,
+    /// The type of the sources.
+    pub src_type: usize,
+    /// The type of the destinations.
+    pub dst_type: usize,
+    /// The edges: row `i` has those into the node `i` of the destinations' type. Sources are node ids of the whole graph.
+    pub graph: Arc<Csc>,
+}
+
+/// The edge list of a relation. Ids count from 0 within the type, as in DGL and PyG.
+#[derive(Debug, Clone, Copy)]
+pub struct RelationEdges<'a> {
+    /// The name, which is unique among the relations of a graph.
+    pub name: &'a str,
+    /// The name of the sources' type.
+    pub src_type: &'a str,
+    /// The name of the destinations' type.
+    pub dst_type: &'a str,
+    /// The source of each edge.
+    pub srcs: &'a [u32],
+    /// The destination of each edge.
+    pub dsts: &'a [u32],
+    /// The weight of each edge; `None` for edges without weights.
+    pub weights: Option<&'a [f32]>,
+}
+
+/// A heterogeneous graph: the types of its nodes, and one adjacency per relation.
+///
+/// Node ids are unique over types, and edge ids over relations: those of relation `r` begin at [`Relations::first_edge`],
+/// and follow the order of its adjacency. The position of a relation is the type of its edges in blocks.
+///
+/// ```
+/// use kiln_graph::{NodeId, NodeTypes, RelationEdges, Relations};
+/// let types = NodeTypes::new([("user", 2), ("item", 3)])?;
+/// let rates = RelationEdges {
+///     name: "rates",
+///     src_type: "user",
+///     dst_type: "item",
+///     srcs: &[0, 1, 1],
+///     dsts: &[0, 0, 2],
+///     weights: None,
+/// };
+/// let rated_by = RelationEdges { name: "rated by", src_type: "item", dst_type: "user", srcs: &[0], dsts: &[1], weights: None };
+/// let graph = Relations::from_edges(types, &[rates, rated_by])?;
+/// assert_eq!(graph.relation(0).graph.in_neighbors(NodeId(0)), [NodeId(0), NodeId(1)]);
+/// // Item 0 is node 2 of the graph.
+/// assert_eq!(graph.relation(1).graph.in_neighbors(NodeId(1)), [NodeId(2)]);
+/// assert_eq!((graph.n_edges(), graph.first_edge(1).0), (4, 3));
+/// # Ok::<(), kiln_graph::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Relations {
+    types: Arc<NodeTypes>,
+    relations: Vec<Relation>,
+    /// The first edge of each relation, and the number of edges.
+    first_edges: Vec<u64>,
+}
+
+impl Relations {
+    /// The maximum number of relations: an edge's type in a block has 8 bits.
+    pub const MOST: usize = 256;
+
+    /// Creates a graph from adjacencies, which may be mapped from files. It runs in time proportional to the number of
+    /// relations; [`Relations::validate`] reads all values.
+    ///
+    /// # Errors
+    /// Returns [`Error::TooMany`] for more than [`Relations::MOST`] relations, [`Error::BadName`] for a name that is empty or
+    /// occurs twice, [`Error::NoSuchType`] for a type that does not exist, and [`Error::LengthMismatch`] within
+    /// [`Error::InRelation`] unless an adjacency has one row per node of the destinations' type.
+    pub fn new(types: impl Into<Arc<NodeTypes>>, relations: Vec<Relation>) -> Result<Self> {
+        let types = types.into();
+        if relations.len() > Self::MOST {
+            let (what, n, max) = ("relations", relations.len() as u64, Self::MOST as u64);
+            return Err(Error::TooMany { what, n, max });
+        }
+        check_names("relation", &relations.iter().map(|relation| relation.name.clone()).collect::<Vec<_>>())?;
+        let mut first_edges = vec![0];
+        for (position, relation) in relations.iter().enumerate() {
+            for node_type in [relation.src_type, relation.dst_type] {
+                if types.n_types() <= node_type {
+                    let error =
+                        Error::NoSuchType { name: node_type.to_string(), known: types.names().to_vec() };
+                    return Err(error.in_relation(&relation.name));
+                }
+            }
+            let (expected, got) =
+                (types.range(relation.dst_type).len() as u64, relation.graph.n_nodes() as u64);
+            if expected != got {
+                let error = Error::LengthMismatch { what: "the list of rows", expected, got };
+                return Err(error.in_relation(&relation.name));
+            }
+            // A graph has fewer than 2^63 edges in memory, so the sum of 256 of them overflows only in theory.
+            first_edges.push(u64::saturating_add(first_edges[position], relation.graph.n_edges()));
+        }
+        Ok(Self { types, relations, first_edges })
+    }
+
+    /// Builds a graph from the edge lists of its relations. The neighbours of a node ascend in each relation, and parallel
+    /// edges are kept.
+    ///
+    /// # Errors
+    /// Returns [`Error::NodeOutOfRange`] or [`Error::LengthMismatch`] within [`Error::InRelation`] for an invalid edge list,
+    /// [`Error::NoSuchType`] within it for the name of a type that does not exist, and the errors of [`Relations::new`].
+    pub fn from_edges(types: impl Into<Arc<NodeTypes>>, relations: &[RelationEdges<'_>]) -> Result<Self> {
+        let types = types.into();
+        let build =
+            |edges: &RelationEdges<'_>| edges.build(&types).map_err(|error| error.in_relation(edges.name));
+        let relations = relations.iter().map(build).collect::<Result<_>>()?;
+        Self::new(types, relations)
+    }
+
+    /// Returns a graph with one type of nodes, `node`, and one relation, `edge`.
+    pub fn of_graph(graph: impl Into<Arc<Csc>>) -> Self {
+        let graph = graph.into();
+        let types =
+            NodeTypes::new([("node", graph.n_nodes())]).expect("a graph should have fewer than 2^32 nodes");
+        let relation = Relation { name: "edge".to_owned(), src_type: 0, dst_type: 0, graph };
+        Self::new(types, vec![relation]).expect("the relation should have a row per node")
+    }
+
+    /// Reads all relations and checks the order of their offsets, and that each edge comes from a node of the sources' type.
+    ///
+    /// # Errors
+    /// Returns [`Error::IndptrNotMonotone`] or [`Error::NotOfType`] within [`Error::InRelation`] for the first invalid value,
+    /// with the path of the file if the array is mapped.
+    pub fn validate(&self) -> Result<()> {
+        for relation in &self.relations {
+            let (srcs, name) = (self.types.range(relation.src_type), &self.types.names()[relation.src_type]);
+            let is_valid = relation.graph.validate_rows(srcs, name);
+            is_valid.map_err(|error| error.in_relation(&relation.name))?;
+        }
+        Ok(())
+    }
+
+    /// Returns the types of the nodes.
+    pub fn types(&self) -> &Arc<NodeTypes> {
+        &self.types
+    }
+
+    /// Returns the number of relations.
+    pub fn n_relations(&self) -> usize {
+        self.relations.len()
+    }
+
+    /// Returns the relation at a position.
+    ///
+    /// # Panics
+    /// Panics if there is no such relation.
+    pub fn relation(&self, position: usize) -> &Relation {
+        &self.relations[position]
+    }
+
+    /// Returns the relations.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &Relation> {
+        self.relations.iter()
+    }
+
+    /// Returns the position of the relation of this name; `None` if there is none.
+    pub fn position(&self, name: &str) -> Option<usize> {
+        self.relations.iter().position(|relation| relation.name == name)
+    }
+
+    /// Returns the number of nodes of all types.
+    pub fn n_nodes(&self) -> usize {
+        self.types.n_nodes()
+    }
+
+    /// Returns the number of edges of all relations.
+    pub fn n_edges(&self) -> u64 {
+        self.first_edges[self.relations.len()]
+    }
+
+    /// Returns the id of the first edge of a relation. That of the edge at a position of its adjacency is as much larger.
+    ///
+    /// # Panics
+    /// Panics if there is no such relation.
+    pub fn first_edge(&self, relation: usize) -> EdgeId {
+        assert!(relation < self.relations.len(), "there are {} relations", self.relations.len());
+        EdgeId(self.first_edges[relation])
+    }
+}
+
+impl RelationEdges<'_> {
+    fn build(&self, types: &NodeTypes) -> Result<Relation> {
+        let of_name = |name: &str| {
+            let unknown = || Error::NoSuchType { name: name.to_owned(), known: types.names().to_vec() };
+            types.position(name).ok_or_else(unknown)
+        };
+        let (src_type, dst_type) = (of_name(self.src_type)?, of_name(self.dst_type)?);
+        let (src_nodes, n_dst) = (types.range(src_type), types.range(dst_type).len());
+        for (ids, n_nodes) in [(self.srcs, src_nodes.len()), (self.dsts, n_dst)] {
+            if let Some(edge) = ids.iter().position(|&id| n_nodes <= id as usize) {
+                return Err(Error::NodeOutOfRange { edge: edge as u64, node: ids[edge], n_nodes });
+            }
+        }
+        let srcs: Vec<u32> = self.srcs.iter().map(|src| src_nodes.start + src).collect();
+        // The rows of destinations are numbered within their type, and sources are node ids of the whole graph.
+        let mut builder = CscBuilder::new(types.n_nodes());
+        if let Some(weights) = self.weights {
+            builder = builder.weights(weights);
+        }
+        let graph = Arc::new(builder.build(&srcs, self.dsts)?.first_rows(n_dst));
+        Ok(Relation { name: self.name.to_owned(), src_type, dst_type, graph })
+    }
+}

@@ -1,0 +1,271 @@
+use std::sync::Arc;
+
+use kiln_graph::{EdgeId, NodeId, NodeTypes, Relation, Relations};
+
+use crate::{
+    EdgeWeights, Error, Fanout, Frontier, FrontierSampler, HopRequest, KeyDomain, NeighborSampler, Result,
+    RngKey, SamplerConfig, Scratch,
+};
+
+/// A sampler of a heterogeneous graph: picks edges of each relation with a fanout of its own.
+///
+/// The edges of a destination are in the order of the relations, and their type in a block is the relation. Node and edge
+/// ids are those of [`Relations`], so seeds, blocks and caches are the same as for homogeneous graphs. Relation 0 draws
+/// with the key of the hop, so a graph with one relation has the blocks of a [`NeighborSampler`] of its adjacency.
+///
+/// Excluded edges are pairs of nodes: the edges of all relations between them are left out.
+///
+/// ```
+/// use kiln_graph::{NodeId, NodeTypes, RelationEdges, Relations};
+/// use kiln_sample::{Fanout, FrontierSampler, RngKey, SamplerConfig, Scratch, Seeds, TypedSampler};
+/// // Users 0 and 1, items 2 and 3: both users rate item 2, and items 2 and 3 are bought together.
+/// let types = NodeTypes::new([("user", 2), ("item", 2)])?;
+/// let of = |name, src_type, srcs, dsts| RelationEdges { name, src_type, dst_type: "item", srcs, dsts, weights: None };
+/// let graph = Relations::from_edges(types, &[of("rates", "user", &[0, 1], &[0, 0]), of("with", "item", &[1], &[0])])?;
+/// let fanouts = vec![vec![Fanout::UpTo(1), Fanout::All]];
+/// let sampler = TypedSampler::new(&graph, fanouts, SamplerConfig::default().with_edge_types())?;
+/// let seeds = Seeds::nodes(vec![NodeId(2)]);
+/// let block = &sampler.sample_blocks(&seeds, RngKey::new(0), &mut Scratch::default())?.blocks[0];
+/// assert_eq!(block.edge_types(), Some(&[0, 1][..]));
+/// assert_eq!(block.srcs()[2], NodeId(3));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct TypedSampler {
+    types: Arc<NodeTypes>,
+    relations: Vec<TypedRelation>,
+    /// The relations into each type of nodes, ascending.
+    by_dst_type: Vec<Vec<usize>>,
+    /// The fanout of each relation in each layer.
+    fanouts: Vec<Vec<Fanout>>,
+    /// The largest fanout of each layer.
+    largest: Vec<Fanout>,
+    weights: EdgeWeights,
+    edge_types: bool,
+}
+
+#[derive(Clone)]
+struct TypedRelation {
+    first_edge: EdgeId,
+    sampler: Arc<dyn FrontierSampler>,
+}
+
+/// The buffers of a typed hop.
+#[derive(Debug, Default)]
+pub(crate) struct TypedScratch {
+    /// The type of each destination.
+    dst_types: Vec<usize>,
+    /// The destinations of each type, in their order.
+    by_type: Vec<Vec<NodeId>>,
+    /// The number of destinations of each type that have been joined.
+    n_joined: Vec<usize>,
+    of_relations: Vec<RelationScratch>,
+}
+
+#[derive(Debug, Default)]
+struct RelationScratch {
+    scratch: Scratch,
+    frontier: Frontier,
+}
+
+impl TypedSampler {
+    /// Creates a sampler. `fanouts[layer][relation]` is the number of edges to pick, input layer first; the rule, the edge
+    /// weights and whether blocks have edge types are those of `config`, whose own fanouts are ignored.
+    ///
+    /// # Errors
+    /// Returns [`Error::RelationFanouts`] unless each layer has one fanout per relation, and [`Error::NoWeights`] if edge
+    /// weights are configured and a relation has none.
+    pub fn new(graph: &Relations, fanouts: Vec<Vec<Fanout>>, config: SamplerConfig) -> Result<Self> {
+        let n_relations = graph.n_relations();
+        if let Some(layer) = fanouts.iter().position(|of_layer| of_layer.len() != n_relations) {
+            let (got, expected) = (fanouts[layer].len(), n_relations);
+            return Err(Error::RelationFanouts { layer, got, expected });
+        }
+        let of_relation = |(position, relation): (usize, &Relation)| {
+            let config = SamplerConfig { edge_types: false, ..config.clone() };
+            let sampler = NeighborSampler::with_config(Arc::clone(&relation.graph), config)?;
+            let first = graph.types().range(relation.dst_type).start;
+            let sampler = Arc::new(sampler.with_rows_from(first, graph.n_nodes()));
+            Ok(TypedRelation { first_edge: graph.first_edge(position), sampler })
+        };
+        let mut by_dst_type = vec![Vec::new(); graph.types().n_types()];
+        for (position, relation) in graph.iter().enumerate() {
+            by_dst_type[relation.dst_type].push(position);
+        }
+        Ok(Self {
+            types: Arc::clone(graph.types()),
+            relations: graph.iter().enumerate().map(of_relation).collect::<Result<_>>()?,
+            by_dst_type,
+            largest: fanouts.iter().map(|of_layer| largest(of_layer)).collect(),
+            fanouts,
+            weights: config.weights,
+            edge_types: config.edge_types,
+        })
+    }
+
+    /// Returns the fanout of each relation in each layer, input layer first.
+    pub fn relation_fanouts(&self) -> &[Vec<Fanout>] {
+        &self.fanouts
+    }
+
+    /// Returns the request for one relation.
+    fn request(&self, request: &HopRequest, relation: usize, fanout: Fanout) -> HopRequest {
+        let key = relation_key(request.key, relation);
+        HopRequest { key, fanout, edge_types: false, ..request.clone() }
+    }
+
+    /// Samples the only relation of a graph with one type of nodes directly to `out`.
+    fn sample_only(
+        &self,
+        request: &HopRequest,
+        fanout: Fanout,
+        dsts: &[NodeId],
+        scratch: &mut Scratch,
+        out: &mut Frontier,
+    ) -> Result<()> {
+        let edge_types = out.edge_types.take();
+        self.relations[0].sampler.sample_frontier(&self.request(request, 0, fanout), dsts, scratch, out)?;
+        out.edge_types = request.edge_types.then(|| {
+            let mut edge_types = edge_types.unwrap_or_default();
+            edge_types.clear();
+            edge_types.resize(out.n_edges(), 0);
+            edge_types
+        });
+        Ok(())
+    }
+
+    /// Sorts the destinations by type.
+    fn sort_by_type(&self, dsts: &[NodeId], typed: &mut TypedScratch) -> Result<()> {
+        typed.dst_types.clear();
+        typed.by_type.resize_with(self.types.n_types(), Vec::new);
+        typed.by_type.iter_mut().for_each(Vec::clear);
+        for (position, &node) in dsts.iter().enumerate() {
+            let n_nodes = self.types.n_nodes();
+            let out_of_range = Error::SeedOutOfRange { node, position, n_nodes };
+            let dst_type = self.types.type_of(node).ok_or(out_of_range)?;
+            typed.dst_types.push(dst_type);
+            typed.by_type[dst_type].push(node);
+        }
+        Ok(())
+    }
+
+    /// Joins the edges of all relations, destination by destination.
+    fn join(&self, request: &HopRequest, typed: &mut TypedScratch, out: &mut Frontier) -> Result<()> {
+        out.indptr.clear();
+        out.indptr.push(0);
+        out.srcs.clear();
+        out.edge_ids.clear();
+        let mut weights = (request.weights != EdgeWeights::None).then(|| emptied(out.weights.take()));
+        let mut edge_types = request.edge_types.then(|| emptied(out.edge_types.take()));
+        typed.n_joined.clear();
+        typed.n_joined.resize(self.types.n_types(), 0);
+        for &dst_type in &typed.dst_types {
+            let row = typed.n_joined[dst_type];
+            typed.n_joined[dst_type] += 1;
+            for &relation in &self.by_dst_type[dst_type] {
+                let found = &typed.of_relations[relation].frontier;
+                let edges = found.indptr[row] as usize..found.indptr[row + 1] as usize;
+                let first_edge = self.relations[relation].first_edge.0;
+                out.srcs.extend_from_slice(&found.srcs[edges.clone()]);
+                out.edge_ids.extend(found.edge_ids[edges.clone()].iter().map(|id| EdgeId(first_edge + id.0)));
+                if let (Some(weights), Some(found)) = (&mut weights, &found.weights) {
+                    weights.extend_from_slice(&found[edges.clone()]);
+                }
+                if let Some(edge_types) = &mut edge_types {
+                    edge_types.resize(edge_types.len() + edges.len(), relation as u8);
+                }
+            }
+            let (layer, n_edges) = (request.layer, out.srcs.len() as u64);
+            let end = u32::try_from(n_edges).map_err(|_| Error::BlockTooLarge { layer, n_edges })?;
+            out.indptr.push(end);
+        }
+        (out.weights, out.edge_types) = (weights, edge_types);
+        Ok(())
+    }
+}
+
+impl FrontierSampler for TypedSampler {
+    /// Returns the largest fanout of each layer.
+    fn fanouts(&self) -> &[Fanout] {
+        &self.largest
+    }
+
+    fn weights(&self) -> EdgeWeights {
+        self.weights
+    }
+
+    fn has_edge_types(&self) -> bool {
+        self.edge_types
+    }
+
+    fn n_nodes(&self) -> usize {
+        self.types.n_nodes()
+    }
+
+    /// Fills `out` with the edges of all relations. The fanout of a relation is the sampler's, or that of the request if it
+    /// is smaller.
+    ///
+    /// # Errors
+    /// Returns [`Error::LayerOutOfRange`] for a layer without fanouts, and the errors of the relations' samplers.
+    fn sample_frontier(
+        &self,
+        request: &HopRequest,
+        dsts: &[NodeId],
+        scratch: &mut Scratch,
+        out: &mut Frontier,
+    ) -> Result<()> {
+        let (layer, n_layers) = (request.layer, self.fanouts.len());
+        let fanouts = self.fanouts.get(layer).ok_or(Error::LayerOutOfRange { layer, n_layers })?;
+        if let ([fanout], 1) = (&fanouts[..], self.types.n_types()) {
+            return self.sample_only(request, smaller(*fanout, request.fanout), dsts, scratch, out);
+        }
+        let mut typed = std::mem::take(&mut scratch.typed);
+        self.sort_by_type(dsts, &mut typed)?;
+        typed.of_relations.resize_with(self.relations.len(), RelationScratch::default);
+        for (of_type, dsts) in self.by_dst_type.iter().zip(&typed.by_type) {
+            for &relation in of_type {
+                let request = self.request(request, relation, smaller(fanouts[relation], request.fanout));
+                let RelationScratch { scratch, frontier } = &mut typed.of_relations[relation];
+                self.relations[relation].sampler.sample_frontier(&request, dsts, scratch, frontier)?;
+                frontier.check(layer, dsts.len())?;
+            }
+        }
+        self.join(request, &mut typed, out)?;
+        scratch.typed = typed;
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for TypedSampler {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TypedSampler")
+            .field("types", &self.types)
+            .field("fanouts", &self.fanouts)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Returns the key of a relation's draws in a hop.
+fn relation_key(key: RngKey, relation: usize) -> RngKey {
+    match relation {
+        0 => key,
+        _ => key.fold_in(KeyDomain::Relation, relation as u64),
+    }
+}
+
+fn largest(fanouts: &[Fanout]) -> Fanout {
+    fanouts.iter().copied().reduce(|a, b| if smaller(a, b) == a { b } else { a }).unwrap_or(Fanout::UpTo(0))
+}
+
+fn smaller(a: Fanout, b: Fanout) -> Fanout {
+    match (a, b) {
+        (Fanout::UpTo(a), Fanout::UpTo(b)) => Fanout::UpTo(a.min(b)),
+        (Fanout::All, other) | (other, Fanout::All) => other,
+    }
+}
+
+fn emptied<T>(values: Option<Vec<T>>) -> Vec<T> {
+    let mut values = values.unwrap_or_default();
+    values.clear();
+    values
+}

@@ -1,0 +1,197 @@
+//! Compares samples of heterogeneous graphs with those of one homogeneous graph per relation.
+
+// Test helpers may unwrap.
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+
+use kiln_graph::{Csc, CscBuilder, NodeId, NodeTypes, RelationEdges, Relations};
+use kiln_sample::{
+    EdgeWeights, Error, ExcludedEdges, Fanout, Frontier, FrontierSampler, HopRequest, KeyDomain,
+    NeighborSampler, RngKey, Rule, SamplerConfig, Scratch, Seeds, TypedSampler,
+};
+
+/// The name and the types of each relation. The first and the last have edges into the same type, and no edge leads to the
+/// last type.
+const RELATIONS: [(&str, usize, usize); 4] =
+    [("rates", 0, 1), ("follows", 0, 0), ("rated by", 1, 0), ("sold by", 2, 1)];
+
+fn types() -> NodeTypes {
+    NodeTypes::new([("user", 40), ("item", 25), ("shop", 7)]).unwrap()
+}
+
+/// The edges of a relation, in ids within the types.
+fn edges_of(relation: usize) -> (Vec<u32>, Vec<u32>, Vec<f32>) {
+    let (_, src_type, dst_type) = RELATIONS[relation];
+    let [n_src, n_dst] = [src_type, dst_type].map(|of_type| types().range(of_type).len() as u32);
+    let word = |i: u32| (i + 1000 * relation as u32).wrapping_mul(2_654_435_769) >> 8;
+    let ids = |n: u32, seed: u32| (0..300).map(move |i| word(2 * i + seed) % n).collect::<Vec<_>>();
+    (ids(n_src, 0), ids(n_dst, 1), (0..300).map(|i| 1.0 + i as f32).collect())
+}
+
+fn relations() -> Relations {
+    let lists: Vec<_> = (0..RELATIONS.len()).map(edges_of).collect();
+    let types = types();
+    let mut edges = Vec::new();
+    for (&(name, src_type, dst_type), (srcs, dsts, weights)) in RELATIONS.iter().zip(&lists) {
+        let [src_type, dst_type] = [src_type, dst_type].map(|of_type| types.names()[of_type].as_str());
+        edges.push(RelationEdges { name, src_type, dst_type, srcs, dsts, weights: Some(weights) });
+    }
+    Relations::from_edges(types.clone(), &edges).unwrap()
+}
+
+/// A relation as a graph of all nodes, without [`Relations`].
+fn whole_graph(relation: usize) -> Arc<Csc> {
+    let (_, src_type, dst_type) = RELATIONS[relation];
+    let (srcs, dsts, weights) = edges_of(relation);
+    let global = |ids: Vec<u32>, of_type: usize| -> Vec<u32> {
+        ids.iter().map(|id| types().range(of_type).start + id).collect()
+    };
+    let builder = CscBuilder::new(types().n_nodes()).weights(&weights);
+    Arc::new(builder.build(&global(srcs, src_type), &global(dsts, dst_type)).unwrap())
+}
+
+/// The edges of one destination, from the samplers of the relations' graphs.
+fn expected(
+    request: &HopRequest,
+    dst: NodeId,
+    fanouts: &[Fanout],
+    rule: &Rule,
+) -> Vec<(NodeId, u64, f32, u8)> {
+    let (mut edges, mut first_edge) = (Vec::new(), 0);
+    for (relation, &fanout) in fanouts.iter().enumerate() {
+        let graph = whole_graph(relation);
+        let config = SamplerConfig::new([fanout]).with_rule(rule.clone()).with_weights(request.weights);
+        let sampler = NeighborSampler::with_config(Arc::clone(&graph), config).unwrap();
+        let key = match relation {
+            0 => request.key,
+            _ => request.key.fold_in(KeyDomain::Relation, relation as u64),
+        };
+        let request = HopRequest { key, fanout, edge_types: false, ..request.clone() };
+        let mut found = Frontier::default();
+        sampler.sample_frontier(&request, &[dst], &mut Scratch::default(), &mut found).unwrap();
+        let weights = found.weights.unwrap_or_else(|| vec![0.0; found.srcs.len()]);
+        let ids = found.edge_ids.iter().map(|id| first_edge + id.0);
+        edges.extend(
+            found
+                .srcs
+                .iter()
+                .zip(ids)
+                .zip(weights)
+                .map(|((&src, id), weight)| (src, id, weight, relation as u8)),
+        );
+        first_edge += graph.n_edges();
+    }
+    edges
+}
+
+const FANOUTS: [Fanout; 4] = [Fanout::UpTo(3), Fanout::UpTo(0), Fanout::All, Fanout::UpTo(5)];
+
+#[test]
+fn each_relation_is_sampled_with_its_fanout_and_key() {
+    let (graph, mut scratch, mut frontier) = (relations(), Scratch::default(), Frontier::default());
+    let dsts: Vec<_> = (0..graph.n_nodes() as u32).map(|i| NodeId(i * 31 % graph.n_nodes() as u32)).collect();
+    for rule in [Rule::Uniform, Rule::UniformWithReplacement, Rule::UniformKeepSelfLoops] {
+        for weights in [EdgeWeights::None, EdgeWeights::Unbiased] {
+            let config =
+                SamplerConfig::default().with_rule(rule.clone()).with_weights(weights).with_edge_types();
+            let sampler = TypedSampler::new(&graph, vec![FANOUTS.to_vec(); 2], config).unwrap();
+            let request = HopRequest::new(RngKey::new(7), 1, Fanout::All, weights);
+            let request = HopRequest { edge_types: true, ..request };
+            sampler.sample_frontier(&request, &dsts, &mut scratch, &mut frontier).unwrap();
+            let mut n_edges = 0;
+            for (row, &dst) in dsts.iter().enumerate() {
+                let of_dst = frontier.indptr[row] as usize..frontier.indptr[row + 1] as usize;
+                let found: Vec<_> = of_dst
+                    .map(|edge| {
+                        let weight = frontier.weights.as_ref().map_or(0.0, |weights| weights[edge]);
+                        let edge_type = frontier.edge_types.as_ref().unwrap()[edge];
+                        (frontier.srcs[edge], frontier.edge_ids[edge].0, weight, edge_type)
+                    })
+                    .collect();
+                assert_eq!(found, expected(&request, dst, &FANOUTS, &rule), "{rule:?}, {dst:?}");
+                assert!(found.is_sorted_by_key(|edge| edge.1), "{found:?}");
+                n_edges += found.len();
+            }
+            assert!(300 < n_edges, "{n_edges}");
+        }
+    }
+}
+
+#[test]
+fn blocks_of_several_hops_are_consistent_and_do_not_depend_on_the_scratch() {
+    let graph = relations();
+    let sampler =
+        TypedSampler::new(&graph, vec![FANOUTS.to_vec(); 3], SamplerConfig::default().with_edge_types())
+            .unwrap();
+    let mut used = Scratch::default();
+    let excluded = Arc::new(ExcludedEdges::with_reverses((0..40).map(|i| (NodeId(i), NodeId(40 + i % 25)))));
+    for first in [0, 30, 60] {
+        let seeds = Seeds::nodes((first..first + 12).map(NodeId).collect())
+            .excluding(Some(Arc::clone(&excluded)).unwrap());
+        let with = |scratch: &mut Scratch| sampler.sample_blocks(&seeds, RngKey::new(3), scratch).unwrap();
+        let sampled = with(&mut Scratch::default());
+        assert_eq!(with(&mut used), sampled);
+        for block in &sampled.blocks {
+            for (dst, edges) in block.indptr().windows(2).enumerate() {
+                for edge in edges[0] as usize..edges[1] as usize {
+                    let (src, dst) = (block.srcs()[block.indices()[edge].index()], block.dsts()[dst]);
+                    let (_, src_type, dst_type) = RELATIONS[usize::from(block.edge_types().unwrap()[edge])];
+                    let found = [src, dst].map(|node| graph.types().type_of(node).unwrap());
+                    assert_eq!(found, [src_type, dst_type]);
+                    assert!(!excluded.srcs_into(dst).contains(&src), "{src:?} -> {dst:?} is excluded");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn one_type_and_one_relation_have_the_blocks_of_the_homogeneous_graph() {
+    let graph = whole_graph(1);
+    let typed = Relations::of_graph(Arc::clone(&graph));
+    let fanouts = [Fanout::UpTo(4), Fanout::All, Fanout::UpTo(2)];
+    let seeds = Seeds::nodes((0..9).map(NodeId).collect());
+    for weights in [EdgeWeights::None, EdgeWeights::Stored] {
+        let config = SamplerConfig::new(fanouts).with_weights(weights);
+        let plain = NeighborSampler::with_config(Arc::clone(&graph), config.clone()).unwrap();
+        let of_layers = fanouts.iter().map(|&fanout| vec![fanout]).collect();
+        let typed = TypedSampler::new(&typed, of_layers, config).unwrap();
+        assert_eq!(typed.fanouts(), plain.fanouts());
+        let [expected, got] = [&plain as &dyn FrontierSampler, &typed]
+            .map(|sampler| sampler.sample_blocks(&seeds, RngKey::new(1), &mut Scratch::default()).unwrap());
+        assert_eq!(got, expected);
+    }
+}
+
+#[test]
+fn wrong_requests_are_errors() {
+    let graph = relations();
+    let few =
+        TypedSampler::new(&graph, vec![FANOUTS.to_vec(), vec![Fanout::All; 3]], SamplerConfig::default());
+    assert!(matches!(few, Err(Error::RelationFanouts { layer: 1, got: 3, expected: 4 })));
+    let sampler = TypedSampler::new(&graph, vec![FANOUTS.to_vec()], SamplerConfig::default()).unwrap();
+    let sample = |layer: usize, dst: u32| {
+        let request = HopRequest::new(RngKey::new(0), layer, Fanout::All, EdgeWeights::None);
+        sampler.sample_frontier(&request, &[NodeId(dst)], &mut Scratch::default(), &mut Frontier::default())
+    };
+    assert!(sample(0, 71).is_ok());
+    assert!(matches!(sample(0, 72), Err(Error::SeedOutOfRange { node: NodeId(72), n_nodes: 72, .. })));
+    assert!(matches!(sample(1, 0), Err(Error::LayerOutOfRange { layer: 1, n_layers: 1 })));
+    let unweighted = Relations::of_graph(CscBuilder::new(2).build(&[0], &[1]).unwrap());
+    let config = SamplerConfig::default().with_weights(EdgeWeights::Stored);
+    assert!(matches!(TypedSampler::new(&unweighted, vec![vec![Fanout::All]], config), Err(Error::NoWeights)));
+}
+
+#[test]
+fn the_fanout_of_a_request_limits_those_of_the_relations() {
+    let graph = relations();
+    let sampler = TypedSampler::new(&graph, vec![FANOUTS.to_vec()], SamplerConfig::default()).unwrap();
+    assert_eq!(sampler.fanouts(), [Fanout::All]);
+    let request = HopRequest::new(RngKey::new(0), 0, Fanout::UpTo(1), EdgeWeights::None);
+    let mut found = Frontier::default();
+    let dsts: Vec<_> = (0..65).map(NodeId).collect();
+    sampler.sample_frontier(&request, &dsts, &mut Scratch::default(), &mut found).unwrap();
+    let most = found.indptr.windows(2).map(|ends| ends[1] - ends[0]).max();
+    assert_eq!(most, Some(2), "an item has edges of two relations");
+}
