@@ -78,6 +78,7 @@ pub use step::batch::{DeviceBatch, DeviceBatcher, ToDevice};
 pub use step::classification::Prediction;
 pub use step::device_all_reduce::DeviceAllReduce;
 pub use step::device_node_batcher::DeviceNodeBatcher;
+pub use step::embedding::{NodeEmbedding, RowGradients, SparseAdamConfig};
 pub use step::graph::{GraphClassification, GraphInput, GraphTask};
 pub use step::host_node_batcher::HostNodeBatcher;
 pub use step::link::{LinkInput, LinkTask};

@@ -6,6 +6,7 @@ mod batch_norm_ranks;
 mod common;
 mod data_hash;
 mod defects_of_the_originals;
+mod embedding;
 mod evaluator;
 mod failed_writes;
 mod fit;

@@ -1,0 +1,107 @@
+//! Tests of the input encoder of heterogeneous graphs, against one linear layer per node.
+
+use burn::tensor::{Device, Tensor};
+use kiln_kernels::testing::{check_close, device, on_cpu, ramp, values};
+use kiln_nn::{Error, InputEncoder, InputEncoderConfig, TypedRows};
+use kiln_sample::RngKey;
+
+const HIDDEN: usize = 3;
+/// Type 1 has trainable rows, and no node of type 2 is in the batch.
+const WIDTHS: [Option<usize>; 4] = [Some(2), None, Some(7), Some(4)];
+const TYPES: [usize; 9] = [1, 0, 3, 0, 1, 1, 3, 0, 1];
+
+fn encoder(device: &Device) -> InputEncoder {
+    InputEncoderConfig::new(WIDTHS, HIDDEN).init(RngKey::new(4), device).expect("the widths should be valid")
+}
+
+/// The rows of each type, whose values are the numbers of a ramp.
+fn rows(device: &Device) -> Vec<Tensor<2>> {
+    let of_type = |(node_type, width): (usize, &Option<usize>)| {
+        let n_rows = TYPES.iter().filter(|of_node| **of_node == node_type).count();
+        let width = width.unwrap_or(HIDDEN);
+        ramp([n_rows, width], device)
+    };
+    WIDTHS.iter().enumerate().map(of_type).collect()
+}
+
+#[test]
+fn each_node_has_the_row_of_its_types_layer() {
+    let device = device();
+    let (encoder, rows) = (encoder(&device), rows(&device));
+    let by_type: Vec<Vec<f32>> = rows
+        .iter()
+        .zip(&encoder.layers)
+        .map(|(rows, layer)| match layer {
+            Some(_) if rows.dims()[0] == 0 => Vec::new(),
+            Some(layer) => {
+                let bias: Tensor<2> = on_cpu(&layer.bias.val()).unsqueeze();
+                values(on_cpu(rows).matmul(on_cpu(&layer.weight.val())) + bias)
+            }
+            None => values(rows.clone()),
+        })
+        .collect();
+    let mut n_before = [0; WIDTHS.len()];
+    let mut expected = Vec::new();
+    for node_type in TYPES {
+        expected.extend_from_slice(&by_type[node_type][n_before[node_type]..][..HIDDEN]);
+        n_before[node_type] += HIDDEN;
+    }
+    let input = TypedRows::new(rows, &TYPES, &device);
+    assert_eq!(input.n_nodes(), TYPES.len());
+    let found = encoder.forward(input);
+    assert_eq!(found.dims(), [TYPES.len(), HIDDEN]);
+    check_close(&values(found), &expected, 1e-5);
+}
+
+#[test]
+fn gradients_reach_the_weights_and_the_trainable_rows() {
+    let device = device().autodiff();
+    let (encoder, mut rows) = (encoder(&device), rows(&device));
+    rows[1] = rows[1].clone().require_grad();
+    let trainable = rows[1].clone();
+    let output = encoder.forward(TypedRows::new(rows.clone(), &TYPES, &device));
+    let factors = ramp([TYPES.len(), HIDDEN], &device);
+    let gradients = (output * factors.clone()).sum().backward();
+    // The gradient of a trainable row is that of its node's output.
+    let factors = values(factors);
+    let of_type = |wanted: usize| {
+        TYPES.iter().enumerate().filter(move |(_, of_node)| **of_node == wanted).map(|(node, _)| node)
+    };
+    let expected: Vec<f32> =
+        of_type(1).flat_map(|node| factors[node * HIDDEN..][..HIDDEN].to_vec()).collect();
+    check_close(
+        &values(trainable.grad(&gradients).expect("the rows should have a gradient")),
+        &expected,
+        1e-6,
+    );
+    let of_bias = |layer: usize| {
+        let layer = encoder.layers[layer].as_ref().expect("the type should have features");
+        layer.bias.val().grad(&gradients).map(values)
+    };
+    for node_type in [0, 3] {
+        let mut expected = [0.0; HIDDEN];
+        of_type(node_type).for_each(|node| {
+            (0..HIDDEN).for_each(|column| expected[column] += factors[node * HIDDEN + column])
+        });
+        check_close(&of_bias(node_type).expect("the bias should have a gradient"), &expected, 1e-5);
+    }
+    assert!(of_bias(2).is_none(), "no node of type 2 is in the batch");
+}
+
+#[test]
+fn wrong_widths_are_errors() {
+    let device = device();
+    let init = |widths: Vec<Option<usize>>, hidden| {
+        InputEncoderConfig::new(widths, hidden).init(RngKey::new(0), &device)
+    };
+    assert!(matches!(init(Vec::new(), 3), Err(Error::OutOfRange { name: "the number of node types", .. })));
+    assert!(matches!(init(vec![Some(0)], 3), Err(Error::OutOfRange { .. })));
+    assert!(matches!(init(vec![None], 0), Err(Error::OutOfRange { .. })));
+}
+
+#[test]
+#[should_panic(expected = "type 0 has 2 nodes, but 3 rows")]
+fn rejects_another_number_of_rows_than_nodes() {
+    let device = device();
+    TypedRows::new(rows(&device), &[1, 0, 3, 0, 1, 1, 3, 1], &device);
+}

@@ -1,0 +1,121 @@
+//! Tests of trainable rows: steps equal those of PyTorch's `SparseAdam`, whose values `fixtures/sparse_adam/make.py`
+//! computed, and ranks exchange the rows of their batches.
+
+// Test helpers may unwrap, like tests.
+#![allow(clippy::unwrap_used)]
+
+use kiln_comm::{Communicator, ThreadRanks};
+use kiln_graph::NodeId;
+use kiln_sample::RngKey;
+use kiln_train::{Error, NodeEmbedding, RowGradients, SparseAdamConfig};
+use serde_json::Value;
+
+fn numbers(value: &Value) -> Vec<f32> {
+    value.as_array().unwrap().iter().map(|number| number.as_f64().unwrap() as f32).collect()
+}
+
+fn nodes(ids: impl IntoIterator<Item = u32>) -> Vec<NodeId> {
+    ids.into_iter().map(NodeId).collect()
+}
+
+fn table() -> NodeEmbedding {
+    NodeEmbedding::new(6, 3, RngKey::new(5))
+}
+
+fn all_rows(table: &NodeEmbedding) -> Vec<f32> {
+    table.rows(&nodes(0..table.n_nodes() as u32)).unwrap()
+}
+
+#[test]
+fn steps_equal_those_of_pytorch() {
+    let found: Value = serde_json::from_str(include_str!("../fixtures/sparse_adam/steps.json")).unwrap();
+    let (mut table, initial) = (table(), numbers(&found["initial"]));
+    let first = all_rows(&table);
+    for step in found["steps"].as_array().unwrap() {
+        let rows = nodes(step["rows"].as_array().unwrap().iter().map(|row| row.as_u64().unwrap() as u32));
+        let gradients = RowGradients::new(rows, numbers(&step["grads"])).unwrap();
+        table.step(&gradients, &SparseAdamConfig::default(), step["rate"].as_f64().unwrap()).unwrap();
+        // Adam's steps do not depend on the values, so the differences from the initial values are compared.
+        let expected = numbers(&step["values"]);
+        for (at, value) in all_rows(&table).into_iter().enumerate() {
+            let (got, expected) = (value - first[at], expected[at] - initial[at]);
+            assert!((got - expected).abs() < 1e-6, "value {at}: {got}, expected {expected}");
+        }
+    }
+    assert_ne!(all_rows(&table)[..15], first[..15]);
+    assert_eq!(all_rows(&table)[15..], first[15..], "no step touched row 5");
+}
+
+#[test]
+fn rows_of_nodes_without_a_step_are_the_mean_of_the_others() {
+    let mut table = table();
+    assert_eq!(table.learned_rows(&nodes([0, 9])), [0.0; 6]);
+    let gradients = RowGradients::new(nodes([1, 4]), vec![1.0, -2.0, 0.5, 3.0, 1.0, -1.0]).unwrap();
+    table.step(&gradients, &SparseAdamConfig::default(), 0.1).unwrap();
+    let learned = table.rows(&nodes([1, 4])).unwrap();
+    let mean: Vec<f32> = (0..3).map(|column| (learned[column] + learned[3 + column]) / 2.0).collect();
+    let found = table.learned_rows(&nodes([4, 0, 6, 1]));
+    assert_eq!((&found[..3], &found[9..]), (&learned[3..], &learned[..3]));
+    for (column, expected) in mean.iter().enumerate() {
+        for of_row in [3, 6] {
+            assert!((found[of_row + column] - expected).abs() < 1e-6, "{found:?}, expected {mean:?}");
+        }
+    }
+}
+
+#[test]
+fn initial_rows_do_not_depend_on_the_number_of_nodes_and_are_bounded() {
+    let (small, large) =
+        (NodeEmbedding::new(10, 6, RngKey::new(1)), NodeEmbedding::new(2000, 6, RngKey::new(1)));
+    let values = all_rows(&large);
+    assert_eq!(all_rows(&small), values[..60]);
+    let bound = 6.0_f32.sqrt().recip();
+    assert!(values.iter().all(|value| value.abs() <= bound));
+    let mean_square = values.iter().map(|value| f64::from(value * value)).sum::<f64>() / values.len() as f64;
+    assert!((mean_square - f64::from(bound * bound) / 3.0).abs() < 0.003, "{mean_square}");
+}
+
+#[test]
+fn gradients_of_a_node_are_added_in_their_order() {
+    let gradients = RowGradients::new(nodes([4, 1, 4]), vec![1.0, 2.0, 5.0, 6.0, 0.5, -2.0]).unwrap();
+    assert_eq!((gradients.nodes(), gradients.values()), (&nodes([1, 4])[..], &[5.0, 6.0, 1.5, 0.0][..]));
+}
+
+#[test]
+fn wrong_rows_are_errors_that_leave_the_table_unchanged() {
+    let (mut table, config) = (table(), SparseAdamConfig::default());
+    let before = all_rows(&table);
+    assert!(matches!(table.rows(&nodes([6])), Err(Error::NoEmbedding { node: NodeId(6), n_nodes: 6 })));
+    let wrong = |nodes: Vec<NodeId>, n_values: usize| RowGradients::new(nodes, vec![1.0; n_values]);
+    assert!(matches!(wrong(nodes([1, 2]), 3), Err(Error::RowGradients { n_nodes: 2, n_values: 3 })));
+    assert!(matches!(wrong(Vec::new(), 3), Err(Error::RowGradients { n_nodes: 0, n_values: 3 })));
+    let narrow = table.step(&wrong(nodes([1]), 2).unwrap(), &config, 0.1);
+    assert!(matches!(narrow, Err(Error::RowGradients { n_nodes: 1, n_values: 2 })));
+    let beyond = table.step(&wrong(nodes([1, 6]), 6).unwrap(), &config, 0.1);
+    assert!(matches!(beyond, Err(Error::NoEmbedding { node: NodeId(6), .. })));
+    assert_eq!(all_rows(&table), before);
+}
+
+/// Sums the gradients of ranks, which `of_rank` returns, on all ranks.
+fn summed(
+    n_ranks: usize,
+    of_rank: impl Fn(usize) -> RowGradients + Sync,
+) -> Vec<Result<RowGradients, Error>> {
+    let sum = |mut comm: Box<dyn Communicator>| Ok(of_rank(comm.rank_info().rank).sum_over_ranks(&mut *comm));
+    ThreadRanks::of(n_ranks).run(sum).unwrap()
+}
+
+#[test]
+fn ranks_have_the_sums_of_all_gradients() {
+    let of_rank = |rank: usize| match rank {
+        0 => RowGradients::new(nodes([1, 4]), vec![1e8, 1.0, 2.0, 3.0]).unwrap(),
+        1 => RowGradients::default(),
+        rank => RowGradients::new(nodes([4, 7]), vec![rank as f32, 1.0, 2.0, -1e8]).unwrap(),
+    };
+    let expected = RowGradients::new(nodes([1, 4, 7]), vec![1e8, 1.0, 7.0, 5.0, 4.0, -2e8]).unwrap();
+    for sum in summed(4, of_rank) {
+        assert_eq!(sum.unwrap(), expected);
+    }
+    let narrow = |rank: usize| RowGradients::new(nodes([1]), vec![1.0; 1 + rank]).unwrap();
+    assert!(summed(2, narrow).iter().all(|sum| matches!(sum, Err(Error::RowGradients { .. }))));
+}
