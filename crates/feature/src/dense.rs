@@ -115,6 +115,10 @@ impl FeatureStore for DenseFeatures {
     fn in_memory(&self) -> Option<Arc<dyn FeatureStore>> {
         Some(Arc::new(self.copied()))
     }
+
+    fn as_dense(&self) -> Option<&DenseFeatures> {
+        Some(self)
+    }
 }
 
 fn byte_range(mapping: &MappedFile, layout: MappedLayout) -> Result<Range<usize>> {

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use kiln_graph::{Block, NodeId};
 
-use crate::{EdgeFeatures, FeatureBuffer, FeatureDType, Result, SparseFeatures};
+use crate::{DenseFeatures, EdgeFeatures, FeatureBuffer, FeatureDType, Result, SparseFeatures};
 
 /// A store of feature rows by node id, in memory, in a mapped file or on a network.
 ///
@@ -32,7 +32,7 @@ pub trait FeatureStore: fmt::Debug + Send + Sync {
     /// example memory from which a device copies. The values are in the byte order of this machine. `out` is overwritten
     /// and may have any alignment.
     ///
-    /// The default implementation gathers the rows into a buffer and copies it. [`DenseFeatures`](crate::DenseFeatures)
+    /// The default implementation gathers the rows into a buffer and copies it. [`DenseFeatures`]
     /// copies each row once.
     ///
     /// # Errors
@@ -62,6 +62,12 @@ pub trait FeatureStore: fmt::Debug + Send + Sync {
     /// Returns the same store with its mapped arrays copied into memory. The default implementation returns `None`, for
     /// stores that map no file.
     fn in_memory(&self) -> Option<Arc<dyn FeatureStore>> {
+        None
+    }
+
+    /// Returns the store as [`DenseFeatures`] if it has this type: if its rows are one array, in memory or in a mapped file,
+    /// which can be read without gathering them. The default implementation returns `None`.
+    fn as_dense(&self) -> Option<&DenseFeatures> {
         None
     }
 

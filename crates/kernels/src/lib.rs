@@ -34,9 +34,11 @@ mod sampling;
 mod smoke;
 pub mod testing;
 
+pub use cpu::features::{FeatureAggregation, aggregate_features};
 #[cfg(feature = "nccl")]
 pub use cube::nccl::NcclSum;
 pub use device::block::DeviceBlock;
+pub use device::block_size::BlockSize;
 pub use device::devices::{Devices, NamedDevice, is_cpu, open_device, run_on_load_stream, wait};
 pub use device::error::{DeviceError, UploadError};
 pub use device::features::{CacheStats, DeviceFeatures};

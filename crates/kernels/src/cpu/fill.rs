@@ -66,6 +66,29 @@ impl<F: Fill> vector::VectorTask for Filling<'_, F> {
 /// threads.
 pub(super) fn fill_rows<F: Fill>(indptr: &[i32], width: usize, fill: &F) -> (Vec<F::One>, Vec<F::Other>) {
     let n_rows = indptr.len() - 1;
+    let n_edges = indptr[n_rows] as usize;
+    // Long rows are split into pieces, so no single piece limits the time.
+    let is_parallel = cost::is_parallel((n_rows + n_edges) as f64 * cost::edge_ns(width), 0.0);
+    let n_threads = if is_parallel { rayon::current_num_threads() } else { 1 };
+    fill_rows_on(n_threads, indptr, width, fill)
+}
+
+/// Same as [`fill_rows`], but in the calling thread alone: for threads that must not wait for rayon's.
+pub(super) fn fill_rows_alone<F: Fill>(
+    indptr: &[i32],
+    width: usize,
+    fill: &F,
+) -> (Vec<F::One>, Vec<F::Other>) {
+    fill_rows_on(1, indptr, width, fill)
+}
+
+fn fill_rows_on<F: Fill>(
+    n_threads: usize,
+    indptr: &[i32],
+    width: usize,
+    fill: &F,
+) -> (Vec<F::One>, Vec<F::Other>) {
+    let n_rows = indptr.len() - 1;
     let n_values = n_rows * width;
     let (mut one, mut other) = (Vec::with_capacity(n_values), Vec::with_capacity(n_values));
     if n_values == 0 {
@@ -74,13 +97,11 @@ pub(super) fn fill_rows<F: Fill>(indptr: &[i32], width: usize, fill: &F) -> (Vec
     // The memory is uninitialised, because clearing it first would cost a pass over the output.
     let ones = &mut one.spare_capacity_mut()[..n_values];
     let others = &mut other.spare_capacity_mut()[..n_values];
-    let n_edges = indptr[n_rows] as usize;
-    // Long rows are split into pieces, so no single piece limits the time.
-    if !cost::is_parallel((n_rows + n_edges) as f64 * cost::edge_ns(width), 0.0) {
+    if n_threads == 1 {
         let piece = Piece { rows: 0..n_rows, columns: 0..width };
         vector::run(Filling { fill, piece: &piece, one: ones, other: others });
     } else {
-        let pieces = pieces(indptr, width, rayon::current_num_threads());
+        let pieces = pieces(indptr, width, n_threads);
         let places = cut(&pieces, ones).into_par_iter().zip(cut(&pieces, others));
         pieces.par_iter().zip(places).for_each(|(piece, (one, other))| {
             vector::run(Filling { fill, piece, one, other });
@@ -253,6 +274,32 @@ mod tests {
                 assert!(other.into_iter().eq((0..n_rows).flat_map(|_| (0..width as i32).map(|c| -c))));
             }
         }
+    }
+
+    /// A loop that writes 1 in the thread that created it, and 0 in others.
+    struct InThread(std::thread::ThreadId);
+
+    // SAFETY: the loops write every element of both arrays.
+    unsafe impl Fill for InThread {
+        type One = u8;
+        type Other = ();
+
+        fn fill(&self, _: &Piece, one: &mut [MaybeUninit<u8>], other: &mut [MaybeUninit<()>]) {
+            initialised(one, u8::from(std::thread::current().id() == self.0));
+            initialised(other, ());
+        }
+    }
+
+    #[test]
+    fn fill_rows_alone_runs_in_the_calling_thread() {
+        let (indptr, fill) = (with_hub(), InThread(std::thread::current().id()));
+        assert!(fill_rows_alone(&indptr, 100, &fill).0.iter().all(|in_thread| *in_thread == 1));
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
+        let in_pool = pool.install(|| fill_rows(&indptr, 100, &fill).0);
+        assert!(
+            in_pool.iter().all(|in_thread| *in_thread == 0),
+            "the array should be large enough for the pool"
+        );
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod dense;
 mod dropout;
 mod edge_rows;
 mod edges;
+pub(crate) mod features;
 mod fill;
 mod matrix;
 mod maxima;

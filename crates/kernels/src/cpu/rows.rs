@@ -28,6 +28,10 @@ static AHEAD: LazyLock<Ahead> = LazyLock::new(|| match is_amd() {
 /// The smallest and the largest prefetch distance, in edges.
 const AHEAD_EDGES: Range<usize> = 2..32;
 
+/// The prefetch distance in bytes of rows of a store, most of which are in no cache, and whose pages are in no buffer of
+/// the address translation.
+const FAR_BYTES: usize = 24 << 10;
+
 /// Returns true on processors of AMD, the only ones with the instructions SSE4a.
 fn is_amd() -> bool {
     #[cfg(target_arch = "x86_64")]
@@ -69,6 +73,12 @@ impl<'a, E: RowValue> Rows<'a, E> {
         let Ahead { bytes, is_far } = *AHEAD;
         let ahead = (bytes / row_bytes).clamp(AHEAD_EDGES.start, AHEAD_EDGES.end);
         Self { values, first, width, stride, ahead, is_far }
+    }
+
+    /// Returns all columns of the rows of a store, which are prefetched farther ahead than those of a batch.
+    pub(super) fn of_store(values: &'a [E], width: usize) -> Self {
+        let ahead = (FAR_BYTES / (width.max(1) * size_of::<E>())).max(AHEAD_EDGES.start);
+        Self { ahead, is_far: true, ..Self::new(values, 0, width, width) }
     }
 
     #[inline(always)]

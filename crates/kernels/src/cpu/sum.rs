@@ -6,7 +6,7 @@ use std::mem::MaybeUninit;
 use std::ops::Range;
 
 use crate::cpu::columns::{Columns, Whole};
-use crate::cpu::fill::{Fill, Piece, fill_rows};
+use crate::cpu::fill::{Fill, Piece, fill_rows, fill_rows_alone};
 use crate::cpu::row_value::RowValue;
 use crate::cpu::rows::{Rows, Segments};
 use crate::cpu::term::{Term, Values};
@@ -43,6 +43,8 @@ pub(super) enum Own<'a, E = f32> {
     Alone,
     /// The result is the own row followed by the sum.
     Beside(Rows<'a, E>),
+    /// The same, with the row `items[row]` as the own row of `row`.
+    BesideOf { rows: Rows<'a, E>, items: &'a [i32] },
     /// The own row times `weight` is added to each of the first `n_rows` sums.
     Plus { rows: Rows<'a, E>, n_rows: usize, weight: f32 },
 }
@@ -71,10 +73,18 @@ impl<'a, F, C, T, E> Sum<'a, F, C, T, E> {
 impl<F: Fn(usize, usize, usize) -> f32 + Copy + Sync, C: Columns, T: Term, E: RowValue> Sum<'_, F, C, T, E> {
     /// Computes the rows of the result, in row-major order with [`Sum::width`] columns.
     pub(super) fn run(&self) -> Vec<f32> {
+        fill_rows(self.segments.indptr, self.width(), &self.rows()).0
+    }
+
+    /// Same as [`Sum::run`], but in the calling thread alone.
+    pub(super) fn run_alone(&self) -> Vec<f32> {
+        fill_rows_alone(self.segments.indptr, self.width(), &self.rows()).0
+    }
+
+    fn rows(&self) -> SumRows<'_, F, C, T, E> {
         let n_rows = self.segments.indptr.len() - 1;
         let is_large = STREAM_BYTES <= n_rows * self.width() * size_of::<f32>();
-        let streams = is_large && self.width().is_multiple_of(4);
-        fill_rows(self.segments.indptr, self.width(), &SumRows { sum: *self, streams }).0
+        SumRows { sum: *self, streams: is_large && self.width().is_multiple_of(4) }
     }
 
     /// Returns the number of columns of the result: those of the sums, and those of the own rows if the own rows are in
@@ -86,7 +96,7 @@ impl<F: Fn(usize, usize, usize) -> f32 + Copy + Sync, C: Columns, T: Term, E: Ro
     /// Returns the number of columns in front of the sum's columns.
     fn n_before(&self) -> usize {
         match self.own {
-            Own::Beside(rows) => rows.width,
+            Own::Beside(rows) | Own::BesideOf { rows, .. } => rows.width,
             Own::Alone | Own::Plus { .. } => 0,
         }
     }
@@ -131,11 +141,17 @@ impl<F: Fn(usize, usize, usize) -> f32 + Copy, C: Columns, T: Term, E: RowValue>
     /// Writes the columns of the own row from `from` on, if own rows are in front of the sums.
     #[inline(always)]
     fn copy_own(&self, row: usize, from: usize, out: &mut [MaybeUninit<f32>]) {
-        if let Own::Beside(rows) = self.sum.own {
-            let own = rows.row(row, &(from..from + out.len()));
-            for (place, value) in out.iter_mut().zip(own) {
-                place.write(value.widened());
+        let columns = from..from + out.len();
+        let own = match self.sum.own {
+            Own::Beside(rows) => rows.row(row, &columns),
+            Own::BesideOf { rows, items } => {
+                rows.ask_ahead(items, row, &columns);
+                rows.row(items[row] as usize, &columns)
             }
+            Own::Alone | Own::Plus { .. } => return,
+        };
+        for (place, value) in out.iter_mut().zip(own) {
+            place.write(value.widened());
         }
     }
 
@@ -264,129 +280,4 @@ impl Drop for Fence {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::cpu::columns::{OverBases, PerBasis, PerHead};
-    use crate::cpu::fill::Filling;
-    use half::{bf16, f16};
-    use kiln_mem::vector;
-
-    /// Rows of 0, 3, 0, 1, 7 and 2 items out of nine, and one row with each of the nine twice.
-    const INDPTR: [i32; 8] = [0, 0, 3, 3, 4, 11, 13, 31];
-    const ITEMS: [i32; 31] =
-        [8, 0, 3, 5, 1, 1, 7, 2, 0, 4, 6, 3, 3, 0, 1, 2, 3, 4, 5, 6, 7, 8, 0, 1, 2, 3, 4, 5, 6, 7, 8];
-
-    fn numbers(n: usize) -> Vec<f32> {
-        (0..n as u32).map(|i| (i.wrapping_mul(2_654_435_769) >> 8) as f32 / 8_388_608.0 - 1.0).collect()
-    }
-
-    /// Computes the sum by its definition, for one row and column of the sums.
-    fn written_down<F: Fn(usize, usize, usize) -> f32, C: Columns, E: RowValue>(
-        sum: &Sum<'_, F, C, Values, E>,
-        row: usize,
-        column: usize,
-    ) -> f32 {
-        let edges = sum.segments.of(row);
-        let width = sum.columns.range_width(sum.x.width);
-        let range = column / width;
-        let from = sum.columns.first_column(range, sum.x.width) + column % width;
-        let mut total = 0.0;
-        for edge in edges.clone() {
-            let item = sum.segments.items[edge] as usize;
-            for term in 0..sum.columns.n_terms() {
-                let value = sum.x.chunk::<1>(item, from + term * width)[0].widened();
-                total += (sum.factor)(edge, item, range + term) * value;
-            }
-        }
-        if sum.mean && !edges.is_empty() {
-            total /= edges.len() as f32;
-        }
-        match sum.own {
-            Own::Plus { rows, n_rows, weight } if row < n_rows => {
-                total + weight * rows.chunk::<1>(row, column)[0].widened()
-            }
-            _ => total,
-        }
-    }
-
-    /// Checks that a sum is bit-identical to its definition with each instruction set, with and without streaming
-    /// stores.
-    fn check<F: Fn(usize, usize, usize) -> f32 + Copy + Sync, C: Columns, E: RowValue>(
-        sum: &Sum<'_, F, C, Values, E>,
-    ) {
-        let (n_rows, width, n_before) = (INDPTR.len() - 1, sum.width(), sum.n_before());
-        let mut expected = Vec::new();
-        for row in 0..n_rows {
-            if let Own::Beside(rows) = sum.own {
-                expected.extend(rows.row(row, &(0..n_before)).iter().map(|value| value.widened()));
-            }
-            expected.extend((0..width - n_before).map(|column| written_down(sum, row, column)));
-        }
-        for streams in [false, true] {
-            let mut results = Vec::new();
-            let piece = Piece { rows: 0..n_rows, columns: 0..width };
-            let fill = SumRows { sum: *sum, streams };
-            let mut outs: Vec<Vec<MaybeUninit<f32>>> = vec![vec![MaybeUninit::new(9.0); n_rows * width]; 3];
-            let mut none = [(); 3].map(|()| vec![MaybeUninit::new(()); n_rows * width]);
-            let mut places = outs.iter_mut().zip(&mut none);
-            let mut n_sets = 0;
-            vector::run_with_each(|| {
-                n_sets += 1;
-                let (one, other) = places.next().expect("there should be at most three instruction sets");
-                Filling { fill: &fill, piece: &piece, one, other }
-            });
-            for out in &outs[..n_sets] {
-                // SAFETY: all elements were initialised when the vectors were created.
-                results.push(out.iter().map(|value| unsafe { value.assume_init() }).collect::<Vec<f32>>());
-            }
-            for result in results {
-                let name = format!("{:?}, width {}, {:?}", sum.columns, sum.x.width, sum.own);
-                assert!(result == expected, "{name}, streams {streams}");
-            }
-        }
-    }
-
-    #[test]
-    fn sums_are_bit_identical_on_every_instruction_set() {
-        check_widths(|value| value);
-    }
-
-    #[test]
-    fn sums_of_half_precision_rows_are_those_of_the_widened_rows() {
-        check_widths(f16::from_f32);
-        check_widths(bf16::from_f32);
-    }
-
-    /// Checks sums of rows whose values are rounded by `round`.
-    fn check_widths<E: RowValue>(round: impl Fn(f32) -> E) {
-        let weights = numbers(ITEMS.len());
-        let numbers = |n| numbers(n).into_iter().map(&round).collect::<Vec<E>>();
-        for d in (1..40).chain([47, 64, 100, 128, 129, 256, 602]) {
-            let (x, pair) = (numbers(9 * d), numbers(9 * 2 * d));
-            let segments = Segments { indptr: &INDPTR, items: &ITEMS };
-            let (rows, right) = (Rows::new(&x, 0, d, d), Rows::new(&pair, d, d, 2 * d));
-            let left = Rows::new(&pair, 0, d, 2 * d);
-            for own in [Own::Alone, Own::Beside(rows), Own::Plus { rows: left, n_rows: 4, weight: 0.3 }] {
-                check(&Sum { mean: true, own, ..Sum::new(segments, rows, |_, _, _| 1.0) });
-                check(&Sum { own, ..Sum::new(segments, right, |edge, _, _| weights[edge]) });
-            }
-        }
-    }
-
-    #[test]
-    fn sums_with_several_weights_are_bit_identical_on_every_instruction_set() {
-        let weights = numbers(3 * ITEMS.len());
-        for d in [1, 3, 8, 17, 47, 64, 129] {
-            let (x, left) = (numbers(9 * 3 * d), numbers(9 * 3 * d));
-            let segments = Segments { indptr: &INDPTR, items: &ITEMS };
-            let (rows, own) = (Rows::new(&x, 0, 3 * d, 3 * d), Rows::new(&left, 0, 3 * d, 3 * d));
-            let plus = Own::Plus { rows: own, n_rows: 4, weight: 0.3 };
-            let sum = Sum::new(segments, rows, |edge, _, k| weights[3 * edge + k]);
-            for own in [Own::Alone, Own::Beside(own), plus] {
-                check(&Sum { mean: true, own, ..sum }.with_columns(PerHead(3)));
-            }
-            check(&Sum { own: Own::Beside(own), ..sum }.with_columns(PerBasis(3)));
-            check(&Sum { own: plus, ..sum }.with_columns(OverBases(3)));
-        }
-    }
-}
+mod tests;

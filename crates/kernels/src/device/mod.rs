@@ -2,6 +2,7 @@
 //! ops.
 
 pub(crate) mod block;
+pub(crate) mod block_size;
 pub(crate) mod by_source;
 #[cfg(feature = "cuda")]
 pub(crate) mod cuda;

@@ -2,6 +2,7 @@
 //! CPU.
 
 mod adam;
+mod aggregate_features;
 mod attention;
 mod combinations;
 mod common;
