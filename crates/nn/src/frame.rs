@@ -245,6 +245,11 @@ impl Frame {
         self.jump(i, earlier, rows)
     }
 
+    /// Returns true if only the convolution of layer 0 reads the input rows, in training and in evaluation.
+    pub(crate) fn reads_input_once(&self) -> bool {
+        !self.form.residual && !self.form.dropout.drops_input()
+    }
+
     /// Returns the widths of the input and output rows of layer `i`, whose convolution has the widths `conv`.
     pub(crate) fn widths(&self, i: usize, conv: [usize; 2]) -> [usize; 2] {
         let Form { jumping, hidden, n_layers, .. } = self.form;

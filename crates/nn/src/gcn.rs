@@ -7,10 +7,11 @@ use kiln_sample::{KeyDomain, RngKey};
 use serde::{Deserialize, Serialize};
 
 use crate::frame::{fmt_options, frame_options};
+use crate::model::forward_layers;
 use crate::stack::Activation;
 use crate::{
-    BlockModel, ForwardContext, Frame, GcnConv, GcnConvConfig, JumpingKnowledge, LayerWiseModel, ModelConfig,
-    Normalization, Result,
+    BlockModel, ForwardContext, Frame, GcnConv, GcnConvConfig, InputAggregation, JumpingKnowledge,
+    LayerWiseModel, ModelConfig, Normalization, Result,
 };
 
 /// The configuration of a [`Gcn`] model.
@@ -157,6 +158,15 @@ impl BlockModel for Gcn {
     /// Panics if the block has no edge weights, and when [`BlockModel::layer`] panics.
     fn layer(&self, i: usize, block: &DeviceBlock, x: Tensor<2>, ctx: &ForwardContext) -> Tensor<2> {
         self.frame.layer(i, block, x, ctx, |x| self.layers[i].forward(block, x))
+    }
+
+    fn input_aggregation(&self) -> Option<InputAggregation> {
+        self.layers.first().map(GcnConv::input_aggregation).filter(|_| self.frame.reads_input_once())
+    }
+
+    fn forward_aggregated(&self, blocks: &[DeviceBlock], rows: Tensor<2>, ctx: &ForwardContext) -> Tensor<2> {
+        let conv = |rows| self.layers[0].forward_aggregated(rows);
+        forward_layers(self, 1, blocks, self.frame.layer(0, &blocks[0], rows, ctx, conv), ctx)
     }
 }
 

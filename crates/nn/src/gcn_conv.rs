@@ -1,13 +1,14 @@
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor};
-use kiln_kernels::DeviceBlock;
 use kiln_kernels::ops::{self, Aggregation, Reduction};
+use kiln_kernels::{DeviceBlock, FeatureAggregation};
 use kiln_sample::RngKey;
 
 use crate::Result;
 use crate::error::check_weight;
 use crate::init::{NO_GAIN, xavier_uniform, zeros};
-use crate::stack::{product, projects_first};
+use crate::order::{InputAggregation, projects_first};
+use crate::stack::product;
 
 /// The widths of a [`GcnConv`] layer.
 #[derive(Debug, Clone)]
@@ -69,11 +70,22 @@ impl GcnConv {
             );
         };
         let weighted_sum = Aggregation { weights: Some(weights.clone().into()), ..Reduction::Sum.into() };
-        let bias: Tensor<2> = self.bias.val().unsqueeze();
-        if projects_first(block, self.weight.dims()) {
+        if projects_first(block.into(), self.weight.dims()) {
+            let bias: Tensor<2> = self.bias.val().unsqueeze();
             ops::aggregate(block, product(x, self.weight.val()), weighted_sum) + bias
         } else {
-            ops::linear(bias, ops::aggregate_f32(block, x, weighted_sum), self.weight.val())
+            self.forward_aggregated(ops::aggregate_f32(block, x, weighted_sum))
         }
+    }
+
+    /// Runs the layer from the weighted sums of the input rows, `[n_dst, d_in]`.
+    pub(crate) fn forward_aggregated(&self, rows: Tensor<2>) -> Tensor<2> {
+        ops::linear(self.bias.val().unsqueeze(), rows, self.weight.val())
+    }
+
+    /// Returns the aggregation by which the layer reads its input rows if it aggregates first.
+    pub(crate) fn input_aggregation(&self) -> InputAggregation {
+        let [d_in, d_out] = self.weight.dims();
+        InputAggregation { aggregation: FeatureAggregation::WeightedSum, d_in, d_out }
     }
 }

@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::Result;
+use crate::order::InputAggregation;
 
 /// The mode of a forward pass: training or prediction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,11 +68,45 @@ pub trait BlockModel: Module + ModuleDisplay {
     /// # Panics
     /// Panics if the number of blocks is not [`BlockModel::n_layers`], or when [`BlockModel::layer`] panics.
     fn forward(&self, blocks: &[DeviceBlock], x: Tensor<2>, ctx: &ForwardContext) -> Tensor<2> {
-        let n_layers = self.n_layers();
-        assert_eq!(blocks.len(), n_layers, "got {} blocks, expected one per layer: {n_layers}", blocks.len());
-        let layers = blocks.iter().enumerate();
-        layers.fold(x, |x, (i, block)| self.layer(i, block, x, ctx))
+        forward_layers(self, 0, blocks, x, ctx)
     }
+
+    /// Returns the aggregation by which the first layer reads its input rows, if nothing else reads them: neither dropout
+    /// nor another layer. The default is `None`. Loaders may then compute it while they read the features of a batch
+    /// ([`aggregate_features`](kiln_kernels::aggregate_features)), so that the rows are never gathered.
+    fn input_aggregation(&self) -> Option<InputAggregation> {
+        None
+    }
+
+    /// Runs all layers like [`BlockModel::forward`], but from the result of [`BlockModel::input_aggregation`] for
+    /// `blocks[0]`. The outputs and gradients are bit-identical to those of `forward`. Callers make sure that
+    /// [`InputAggregation::is_first`] is true for `blocks[0]`.
+    ///
+    /// # Shapes
+    /// `rows` is `[n_dst of blocks[0], width]`, with the width of [`kiln_kernels::FeatureAggregation::width`]; the result is
+    /// `[n_dst of the last block, d_n]`.
+    ///
+    /// # Panics
+    /// Panics if the model has no input aggregation, if `rows` does not match the block or the model, or when
+    /// [`BlockModel::forward`] panics.
+    fn forward_aggregated(&self, blocks: &[DeviceBlock], rows: Tensor<2>, ctx: &ForwardContext) -> Tensor<2> {
+        let _ = (blocks, ctx);
+        panic!("got aggregated input rows {:?}, but the model has no input aggregation", rows.dims())
+    }
+}
+
+/// Runs the layers from `first` on, whose input is `x`.
+pub(crate) fn forward_layers<M: BlockModel + ?Sized>(
+    model: &M,
+    first: usize,
+    blocks: &[DeviceBlock],
+    x: Tensor<2>,
+    ctx: &ForwardContext,
+) -> Tensor<2> {
+    let n_layers = model.n_layers();
+    assert_eq!(blocks.len(), n_layers, "got {} blocks, expected one per layer: {n_layers}", blocks.len());
+    let layers = blocks.iter().enumerate().skip(first);
+    layers.fold(x, |x, (i, block)| model.layer(i, block, x, ctx))
 }
 
 /// A model whose [`BlockModel::forward`] just runs its layers in order. It can therefore be evaluated layer by layer

@@ -7,10 +7,11 @@ use kiln_sample::{KeyDomain, RngKey};
 use serde::{Deserialize, Serialize};
 
 use crate::frame::{fmt_options, frame_options};
+use crate::model::forward_layers;
 use crate::stack::Activation;
 use crate::{
-    Aggregate, BlockModel, ForwardContext, Frame, JumpingKnowledge, LayerWiseModel, ModelConfig,
-    Normalization, Result, SageConv, SageConvConfig, WeightInit,
+    Aggregate, BlockModel, ForwardContext, Frame, InputAggregation, JumpingKnowledge, LayerWiseModel,
+    ModelConfig, Normalization, Result, SageConv, SageConvConfig, WeightInit,
 };
 
 /// The configuration of a [`Sage`] model.
@@ -181,6 +182,15 @@ impl BlockModel for Sage {
 
     fn layer(&self, i: usize, block: &DeviceBlock, x: Tensor<2>, ctx: &ForwardContext) -> Tensor<2> {
         self.frame.layer(i, block, x, ctx, |x| self.layers[i].forward(block, x))
+    }
+
+    fn input_aggregation(&self) -> Option<InputAggregation> {
+        self.layers.first().and_then(SageConv::input_aggregation).filter(|_| self.frame.reads_input_once())
+    }
+
+    fn forward_aggregated(&self, blocks: &[DeviceBlock], rows: Tensor<2>, ctx: &ForwardContext) -> Tensor<2> {
+        let conv = |rows| self.layers[0].forward_aggregated(rows);
+        forward_layers(self, 1, blocks, self.frame.layer(0, &blocks[0], rows, ctx, conv), ctx)
     }
 }
 

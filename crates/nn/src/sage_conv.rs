@@ -1,12 +1,13 @@
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor};
-use kiln_kernels::DeviceBlock;
 use kiln_kernels::ops::{self, Aggregation, OwnRow, Reduction};
+use kiln_kernels::{DeviceBlock, FeatureAggregation};
 use kiln_sample::RngKey;
 
 use crate::error::check_weight;
 use crate::init::{RELU_GAIN, WeightInit, uniform, xavier_uniform, zeros};
-use crate::stack::{product, projects_first};
+use crate::order::{InputAggregation, projects_first};
+use crate::stack::product;
 use crate::{Aggregate, Result};
 
 /// The widths and the aggregation of a [`SageConv`] layer.
@@ -82,20 +83,36 @@ impl SageConv {
     /// # Panics
     /// Panics if `x` does not have this shape.
     pub fn forward(&self, block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
-        let (own, neigh) = (self.weight_self.val(), self.weight_neigh.val());
-        let bias = self.bias.val().unsqueeze();
         let commutes = self.aggregate != Aggregate::Max;
         let reduce = Reduction::from(self.aggregate);
-        if commutes && !projects_first(block, neigh.dims()) {
-            // One product of twice the depth is faster than two products, and so is its gradient.
+        if commutes && !projects_first(block.into(), self.weight_neigh.dims()) {
             let beside = Aggregation { own: OwnRow::Concatenated, ..reduce.into() };
-            return ops::linear(bias, ops::aggregate_f32(block, x, beside), Tensor::cat(vec![own, neigh], 0));
+            return self.forward_aggregated(ops::aggregate_f32(block, x, beside));
         }
+        let (own, neigh) = (self.weight_self.val(), self.weight_neigh.val());
+        let bias = self.bias.val().unsqueeze();
         let out = ops::linear(bias, ops::take_dst(block, x.clone()), own);
         if commutes {
             out + ops::aggregate(block, product(x, neigh), reduce)
         } else {
             ops::linear(out, ops::aggregate_f32(block, x, reduce), neigh)
         }
+    }
+    /// Runs the layer from the own rows followed by the aggregated rows of the neighbours, `[n_dst, 2 * d_in]`.
+    pub(crate) fn forward_aggregated(&self, rows: Tensor<2>) -> Tensor<2> {
+        // One product of twice the depth is faster than two products, and so is its gradient.
+        let weights = Tensor::cat(vec![self.weight_self.val(), self.weight_neigh.val()], 0);
+        ops::linear(self.bias.val().unsqueeze(), rows, weights)
+    }
+
+    /// Returns the aggregation by which the layer reads its input rows if it aggregates first; `None` for maxima.
+    pub(crate) fn input_aggregation(&self) -> Option<InputAggregation> {
+        let aggregation = match self.aggregate {
+            Aggregate::Mean => FeatureAggregation::ConcatSelfMean,
+            Aggregate::Sum => FeatureAggregation::ConcatSelfSum,
+            Aggregate::Max => return None,
+        };
+        let [d_in, d_out] = self.weight_neigh.dims();
+        Some(InputAggregation { aggregation, d_in, d_out })
     }
 }

@@ -1,4 +1,4 @@
-//! Parts that models with a stack of equal layers share: widths, dropout, and the order of aggregation and product.
+//! Parts that models with a stack of equal layers share: widths, dropout and products.
 
 use burn::tensor::Tensor;
 use kiln_kernels::{DeviceBlock, ops};
@@ -70,6 +70,11 @@ impl Dropout {
         Ok(Self { input, hidden })
     }
 
+    /// Returns true if training changes the input rows.
+    pub(crate) fn drops_input(&self) -> bool {
+        self.input != 0.0
+    }
+
     /// Applies the input dropout to `x` if layer `i` is the first and the mode is training.
     pub(crate) fn before(
         &self,
@@ -108,19 +113,6 @@ impl Dropout {
     }
 }
 
-/// Returns true if a layer whose aggregation commutes with its product should multiply before it aggregates. It then
-/// gathers narrower rows, but multiplies the rows of all sources and not only those of the destinations. The function
-/// estimates which order is faster. (DGL decides by the widths alone. In a sampled block, with many sources per
-/// destination, that choice is often slower.)
-pub(crate) fn projects_first(block: &DeviceBlock, [d_in, d_out]: [usize; 2]) -> bool {
-    if d_in <= d_out {
-        return false;
-    }
-    let more_products = (block.n_src() - block.n_dst()) as f64 * (d_in * d_out) as f64;
-    let fewer_gathered = block.n_edges() as f64 * (d_in - d_out) as f64;
-    more_products < PRODUCTS_PER_GATHERED * fewer_gathered
-}
-
 /// Returns `x weight`, computed by [`ops::linear`] with a bias of zeros. This is faster on the CPU than Burn's matrix
 /// product, which copies its result to memory of another alignment.
 pub(crate) fn product(x: Tensor<2>, weight: Tensor<2>) -> Tensor<2> {
@@ -128,7 +120,3 @@ pub(crate) fn product(x: Tensor<2>, weight: Tensor<2>) -> Tensor<2> {
     let zeros = Tensor::zeros([1, d_out], (&x.device(), weight.dtype()));
     ops::linear(zeros, x, weight)
 }
-
-/// The number of multiplications in a matrix product that take as long as gathering one value. It assumes 100 GFLOP/s
-/// (0.02 ns per multiply-add) and 10 GB/s (0.4 ns per f32) on one core.
-const PRODUCTS_PER_GATHERED: f64 = 20.0;
