@@ -11,6 +11,16 @@ pub(crate) fn n_workers<I: ItemId>(workers: Option<usize>, items: &ItemSampler<I
     workers.unwrap_or(usize::from(has_second_thread))
 }
 
+/// The maximum number of threads of a rank for each of its workers if the workers aggregate input rows.
+const MAX_THREADS_PER_WORKER: usize = 4;
+
+/// Returns true if a rank's workers may aggregate the input rows of its batches while they read them. This takes less time
+/// in all threads together than gathering the rows and aggregating them in the step, but more in the worker. With many
+/// threads, steps are short and wait for the worker. Without workers, the step's threads would wait.
+pub(crate) fn workers_aggregate(workers: usize, n_threads: usize) -> bool {
+    n_threads <= (MAX_THREADS_PER_WORKER * workers).max(1)
+}
+
 /// Returns the configuration by which a single rank takes the items of all ranks, with the global batch size.
 pub(crate) fn items_of_all_ranks(config: &ItemSamplerConfig) -> ItemSamplerConfig {
     let batch_size = config.batch_size * config.shard.world_size;
@@ -65,4 +75,17 @@ pub(crate) fn objective_of<I: ItemId>(set: Option<&Objective>, targets: &Targets
 /// which earlier runs did not name.
 pub(crate) fn objective_setting(objective: &Objective) -> Option<(&'static str, String)> {
     (*objective != Objective::default()).then(|| ("objective", format!("{objective:?}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workers_aggregate_if_few_threads_wait_for_them() {
+        let allowed = [(0, 1), (1, 1), (1, 4), (2, 8)];
+        assert!(allowed.iter().all(|&(workers, n_threads)| workers_aggregate(workers, n_threads)));
+        let rejected = [(0, 2), (1, 5), (2, 9)];
+        assert!(!rejected.iter().any(|&(workers, n_threads)| workers_aggregate(workers, n_threads)));
+    }
 }

@@ -237,6 +237,7 @@ impl<M: LayerWiseModel + Sync> DataLoader<LinkModel<M>> for LinkNeighborLoader {
             Ok(ItemSampler::new(train, items_of_all_ranks(items.config()))
                 .map_err(kiln_train::Error::from)?)
         })?;
+        let batcher = batcher.input_aggregation(nodes.input_aggregation(&items, &trainer.model().encoder));
         let batcher =
             LinkBatcher::new(batcher, self.targets.links().clone(), self.negatives_of(phase).clone())
                 .exclusion(self.exclusion);

@@ -353,6 +353,7 @@ impl<M: LayerWiseModel + Sync> DataLoader<M> for NeighborLoader {
             let config = items_of_all_ranks(items.config());
             Ok(ItemSampler::new(&split.train[..], config).map_err(kiln_train::Error::from)?)
         })?;
+        let batcher = batcher.input_aggregation(self.input_aggregation(&items, trainer.model()));
         let items = self.source.shard_by_owner(items, |node| node)?;
         self.start(items, batcher)
     }

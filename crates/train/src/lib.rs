@@ -81,6 +81,7 @@ pub use step::device_node_batcher::DeviceNodeBatcher;
 pub use step::embedding::{NodeEmbedding, RowGradients, SparseAdamConfig};
 pub use step::graph::{GraphClassification, GraphInput, GraphTask};
 pub use step::host_node_batcher::HostNodeBatcher;
+pub use step::input_rows::InputRows;
 pub use step::link::{LinkInput, LinkTask};
 pub use step::loaders::BatchConfig;
 pub use step::memory::{MemoryUse, PeakMemory};

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use burn::tensor::Device;
 use kiln_data::Dataset;
 use kiln_feature::{EdgeFeatureStore, EdgeFeatures, FeatureStore, Targets};
-use kiln_graph::Csc;
+use kiln_graph::{Csc, ItemId};
 use kiln_kernels::GraphMode;
 use kiln_loader::{Batcher, ItemSampler, Loader, LoaderConfig, NodeBatcher};
+use kiln_nn::{BlockModel, InputAggregation};
 use kiln_sample::{FrontierSampler, NeighborSampler, Rule};
 use kiln_train::{DeviceNodeBatcher, HostNodeBatcher, HostOrDeviceBatcher};
 
-use crate::batches::n_workers;
+use crate::batches::{n_workers, workers_aggregate};
 use crate::source::Source;
 use crate::{DeviceCopy, Error, NeighborLoader, Result};
 
@@ -129,6 +130,16 @@ impl NeighborLoader {
             Some(edge_features) => batcher.edge_features(edge_features),
             None => batcher,
         })
+    }
+
+    /// Returns the aggregation by which the model reads its input rows, if the workers for these items may compute it.
+    pub(crate) fn input_aggregation<I: ItemId>(
+        &self,
+        items: &ItemSampler<I>,
+        model: &impl BlockModel,
+    ) -> Option<InputAggregation> {
+        let workers = n_workers(self.workers, items);
+        model.input_aggregation().filter(|_| workers_aggregate(workers, rayon::current_num_threads()))
     }
 
     /// Returns the loader of these items' batches.

@@ -1,6 +1,7 @@
 use kiln_feature::FeatureStore;
 use kiln_graph::NodeId;
 use kiln_loader::{BatchError, Batcher, SeedBatch, StageTimes};
+use kiln_nn::InputAggregation;
 use kiln_sample::{FrontierSampler, Scratch};
 
 use crate::step::batch::DeviceBatch;
@@ -16,6 +17,18 @@ pub enum HostOrDeviceBatcher {
     Host(HostNodeBatcher<dyn FrontierSampler, dyn FeatureStore>),
     /// Samples and gathers on the device.
     Device(DeviceNodeBatcher),
+}
+
+impl HostOrDeviceBatcher {
+    /// Sets the aggregation by which the model reads its input rows: see [`HostNodeBatcher::input_aggregation`]. Batches that
+    /// are prepared on the device do not use it.
+    #[must_use]
+    pub fn input_aggregation(self, aggregation: Option<InputAggregation>) -> Self {
+        match self {
+            Self::Host(batcher) => Self::Host(batcher.input_aggregation(aggregation)),
+            Self::Device(batcher) => Self::Device(batcher),
+        }
+    }
 }
 
 impl Batcher for HostOrDeviceBatcher {

@@ -9,6 +9,7 @@ use kiln_loader::{BatchError, Batcher, SeedBatch, StageTimes};
 use kiln_sample::{Scratch, Seeds};
 
 use crate::step::batch::DeviceBatch;
+use crate::step::input_rows::InputRows;
 use crate::step::node::NodeInput;
 
 /// A batcher for node tasks that samples the blocks and gathers the input features on a device, and the features of edges
@@ -91,7 +92,7 @@ impl Batcher for DeviceNodeBatcher {
         }
         let input = NodeInput {
             blocks: sampled.blocks,
-            x,
+            x: InputRows::Gathered(x),
             seeds: seeds.as_nodes().to_vec(),
             seed_index: sampled.seed_index.iter().map(|row| row.index()).collect(),
             labels,

@@ -2,13 +2,17 @@ use std::fmt;
 use std::time::Instant;
 
 use burn::tensor::Device;
-use kiln_feature::FeatureStore;
-use kiln_graph::NodeId;
-use kiln_kernels::{gather_features, run_on_load_stream};
-use kiln_loader::{BatchError, Batcher, NodeBatcher, SeedBatch, StageTimes};
+use kiln_feature::{DenseFeatures, FeatureStore};
+use kiln_graph::{Block, NodeId};
+use kiln_kernels::{
+    BlockSize, FeatureAggregation, aggregate_features, gather_features, is_cpu, run_on_load_stream,
+};
+use kiln_loader::{BatchError, Batcher, NodeBatcher, SampledBatch, SeedBatch, StageTimes};
+use kiln_nn::InputAggregation;
 use kiln_sample::{FrontierSampler, Scratch};
 
 use crate::step::batch::DeviceBatch;
+use crate::step::input_rows::InputRows;
 use crate::step::node::{NodeInput, sampled_to_device};
 
 /// A batcher for node tasks that samples on the host and gathers the feature rows of the host for a device. On CUDA, the
@@ -17,13 +21,79 @@ use crate::step::node::{NodeInput, sampled_to_device};
 pub struct HostNodeBatcher<S: ?Sized, F: ?Sized> {
     batcher: NodeBatcher<S, F>,
     device: Device,
+    aggregation: Option<InputAggregation>,
+    /// The rule that decides whether a block's rows are aggregated while they are read, given their size in bytes.
+    is_faster: fn(BlockSize, usize) -> bool,
+}
+
+/// The minimum size in bytes of the gathered rows of a batch that is aggregated while its rows are read. Smaller rows stay
+/// in a cache until the aggregation reads them again.
+const MIN_GATHERED_BYTES: usize = 1 << 25;
+
+/// The maximum number of rows that are read from the store's array if the rows of a batch are aggregated while they are
+/// read, as a multiple of the number of rows that are otherwise gathered.
+const MAX_READS: usize = 2;
+
+/// Returns true if reading the rows of a block's edges directly from the store's array is faster than gathering the rows
+/// of its sources and aggregating them. The first reads `n_edges + n_dst` rows at random places of a large array. The
+/// second reads and writes `n_src` rows, and then reads `n_edges` rows at random places of a smaller array.
+fn is_faster(size: BlockSize, row_bytes: usize) -> bool {
+    let BlockSize { n_src, n_dst, n_edges } = size;
+    MIN_GATHERED_BYTES <= n_src * row_bytes && n_edges + n_dst < MAX_READS * n_src
 }
 
 impl<S: FrontierSampler + ?Sized, F: FeatureStore + ?Sized> HostNodeBatcher<S, F> {
     /// Wraps a batcher; its batches are copied to `device`.
     pub fn new(batcher: NodeBatcher<S, F>, device: &Device) -> Self {
-        Self { batcher, device: device.clone().inner() }
+        Self { batcher, device: device.clone().inner(), aggregation: None, is_faster }
     }
+
+    /// Sets the aggregation by which the model's first layer reads its input rows ([`BlockModel::input_aggregation`]); the
+    /// default is `None`. The batcher then computes it while it reads the rows of a large batch, instead of gathering them:
+    /// on the CPU, if the store has its rows as one array ([`FeatureStore::as_dense`]), and if this is faster. The batch holds
+    /// [`InputRows::Aggregated`], and the model's outputs are bit-identical. The batches suit only models with this aggregation.
+    ///
+    /// [`BlockModel::input_aggregation`]: kiln_nn::BlockModel::input_aggregation
+    #[must_use]
+    pub fn input_aggregation(self, aggregation: Option<InputAggregation>) -> Self {
+        Self { aggregation, ..self }
+    }
+
+    /// Gathers the rows of a batch, or aggregates them while they are read.
+    fn input_rows(&self, sampled: &SampledBatch) -> kiln_feature::Result<InputRows> {
+        match self.aggregated(sampled) {
+            Some(Aggregated { features, block, aggregation }) => {
+                aggregate_features(features, block, aggregation, &self.device).map(InputRows::Aggregated)
+            }
+            None => {
+                let (features, nodes) = (&**self.batcher.features(), sampled.input_nodes());
+                gather_features(features, &nodes, &self.device).map(InputRows::Gathered)
+            }
+        }
+    }
+
+    /// Returns the arguments of [`aggregate_features`], if the rows of a batch are aggregated while they are read.
+    fn aggregated<'a>(&'a self, sampled: &'a SampledBatch) -> Option<Aggregated<'a>> {
+        let input = self.aggregation?;
+        let features = self.batcher.features().as_dense()?;
+        let block = sampled.blocks.first()?;
+        let aggregation = input.aggregation;
+        let size = BlockSize::from(block);
+        let row_bytes = features.dim() * features.dtype().bytes();
+        let is_possible = is_cpu(&self.device)
+            && features.n_rows() <= FeatureAggregation::MAX_ROWS
+            && features.dim() == input.d_in
+            && (aggregation != FeatureAggregation::WeightedSum || block.weights().is_some());
+        let is_chosen = is_possible && input.is_first(size) && (self.is_faster)(size, row_bytes);
+        is_chosen.then_some(Aggregated { features, block, aggregation })
+    }
+}
+
+/// The arguments of [`aggregate_features`].
+struct Aggregated<'a> {
+    features: &'a DenseFeatures,
+    block: &'a Block,
+    aggregation: FeatureAggregation,
 }
 
 impl<S: ?Sized, F: ?Sized> fmt::Debug for HostNodeBatcher<S, F> {
@@ -50,9 +120,7 @@ where
         let sampled = self.batcher.sample(seeds, scratch, times)?;
         let start = Instant::now();
         let load = || {
-            let nodes = sampled.input_nodes();
-            let x = gather_features(&**self.batcher.features(), &nodes, &self.device)?;
-            drop(nodes);
+            let x = self.input_rows(&sampled)?;
             Ok::<_, BatchError>(sampled_to_device(sampled, x, *times, &self.device))
         };
         let mut batch = run_on_load_stream(&self.device, load).map_err(BatchError::other)??;
@@ -66,3 +134,6 @@ where
         batch.n_bytes
     }
 }
+
+#[cfg(test)]
+mod tests;

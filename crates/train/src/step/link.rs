@@ -5,7 +5,7 @@ use kiln_graph::{LinkId, NodeId};
 use kiln_loader::{LinkBatch, MiniBatch};
 use kiln_nn::{BlockModel, ForwardContext, LinkLoss, LinkModel, LinkPairs};
 
-use crate::step::batch::{DeviceBatch, ToDevice, tracked};
+use crate::step::batch::{DeviceBatch, ToDevice};
 use crate::step::metric_sums::MetricSums;
 use crate::step::negatives::NegativeCounts;
 use crate::step::node::NodeInput;
@@ -136,8 +136,8 @@ impl<M: BlockModel> Task for LinkTask<M> {
 
     fn forward(&self, model: &LinkModel<M>, input: &LinkInput, ctx: &ForwardContext) -> StepOutput {
         let NodeInput { blocks, x, .. } = &input.nodes;
-        let x = model.encoder.input_rows(tracked(x, ctx));
-        let scores = model.forward(blocks, x, &input.pairs, ctx);
+        let rows = x.forward(&model.encoder, blocks, ctx);
+        let scores = model.decoder.score_pairs(rows, &input.pairs, ctx);
         self.objective.forward(input.by_link(scores), &[], &[])
     }
 

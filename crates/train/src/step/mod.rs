@@ -11,6 +11,7 @@ pub(crate) mod embedding;
 pub(crate) mod files;
 pub(crate) mod graph;
 pub(crate) mod host_node_batcher;
+pub(crate) mod input_rows;
 pub(crate) mod learn;
 pub(crate) mod link;
 pub(crate) mod loaders;

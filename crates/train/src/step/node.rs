@@ -7,7 +7,8 @@ use kiln_loader::{EdgeRows, MiniBatch, SampledBatch, StageTimes};
 use kiln_nn::{BlockModel, ForwardContext};
 use kiln_sample::RngKey;
 
-use crate::step::batch::{DeviceBatch, ToDevice, tracked};
+use crate::step::batch::{DeviceBatch, ToDevice};
+use crate::step::input_rows::InputRows;
 use crate::step::metric_sums::MetricSums;
 use crate::step::objective::{BatchTargets, Objective};
 use crate::step::task::{StepOutput, Task};
@@ -50,8 +51,8 @@ impl<M> Default for NodeTask<M> {
 pub struct NodeInput {
     /// One block per layer, input layer first.
     pub blocks: Vec<DeviceBlock>,
-    /// The features of the input nodes, `[n_src, dim]`: f32, or on the CPU in the element type of the store.
-    pub x: Tensor<2>,
+    /// The features of the input nodes, or their aggregates.
+    pub x: InputRows,
     /// The seeds in the given order; they may repeat.
     pub seeds: Vec<NodeId>,
     /// For each seed, the index of its row in the model's output.
@@ -73,7 +74,7 @@ impl NodeInput {
     /// Wraps this input, which is on `device`, as a batch.
     pub(crate) fn into_batch(self, key: RngKey, times: StageTimes, device: &Device) -> DeviceBatch<Self> {
         let block_bytes = self.blocks.iter().map(DeviceBlock::n_bytes).sum::<usize>();
-        let n_bytes = block_bytes + self.x.dtype().size() * self.x.shape().num_elements();
+        let n_bytes = block_bytes + self.x.n_bytes();
         let device = device.clone().inner();
         DeviceBatch { key, n_items: self.seeds.len(), n_bytes, times, device, input: self }
     }
@@ -98,21 +99,25 @@ impl ToDevice for MiniBatch {
         } = self;
         let x = upload_features(x, x_dim, device);
         let sampled = SampledBatch { step, key, seeds, blocks, seed_index, edge_x, labels, target_values };
-        sampled_to_device(sampled, x, times, device)
+        sampled_to_device(sampled, InputRows::Gathered(x), times, device)
     }
 }
 
 /// Copies a batch to a device that already has the rows of its input nodes.
 ///
 /// # Panics
-/// Panics if `x` does not have one row per input node.
+/// Panics if `x` does not have one row per input node, or per destination of the first block if it is aggregated.
 pub(crate) fn sampled_to_device(
     batch: SampledBatch,
-    x: Tensor<2>,
+    x: InputRows,
     times: StageTimes,
     device: &Device,
 ) -> DeviceBatch<NodeInput> {
-    assert_eq!(x.dims()[0], batch.input_nodes().len(), "the batch should have a feature row per input node");
+    let expected = match &x {
+        InputRows::Gathered(_) => batch.input_nodes().len(),
+        InputRows::Aggregated(_) => batch.blocks.first().map_or(0, Block::n_dst),
+    };
+    assert_eq!(x.tensor().dims()[0], expected, "the batch should have a row per input node or aggregate");
     let input = NodeInput {
         blocks: blocks_to_device(batch.blocks, batch.edge_x, device),
         x,
@@ -143,11 +148,11 @@ impl<M: BlockModel> Task for NodeTask<M> {
     type Targets = BatchTargets;
 
     fn forward(&self, model: &M, input: &NodeInput, ctx: &ForwardContext) -> StepOutput {
-        let mut outputs = model.forward(&input.blocks, model.input_rows(tracked(&input.x, ctx)), ctx);
+        let mut outputs = input.x.forward(model, &input.blocks, ctx);
         if !input.rows_are_seeds() {
             let rows: Vec<i32> = input.seed_index.iter().map(|&row| row as i32).collect();
             let rows = TensorData::new(rows, [input.seed_index.len()]);
-            outputs = outputs.select(0, Tensor::<1, Int>::from_data(rows, &input.x.device()));
+            outputs = outputs.select(0, Tensor::<1, Int>::from_data(rows, &input.x.tensor().device()));
         }
         self.objective.forward(outputs, &input.labels, &input.target_values)
     }

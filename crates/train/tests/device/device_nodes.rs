@@ -167,7 +167,7 @@ fn batches_of_the_device_equal_those_of_the_host() {
             expected.take_transposed();
             assert_eq!(read_block(got), expected);
         }
-        assert_eq!(values(ops::widen(got.x)), expected.x.into_f32());
+        assert_eq!(values(ops::widen(got.x.tensor().clone())), expected.x.into_f32());
     }
 }
 
@@ -209,7 +209,7 @@ fn rows_of_a_batch_are_sent_from_pinned_memory() {
     let (data, device) = (data(400), device());
     let is_cuda = std::env::var("KILN_DEVICE").is_ok_and(|name| name.starts_with("cuda"));
     let phase = Phase::Train { epoch: 0 };
-    let rows = |batch: &DeviceBatch<NodeInput>| batch.input.x.shape().num_elements() as u64;
+    let rows = |batch: &DeviceBatch<NodeInput>| batch.input.x.tensor().shape().num_elements() as u64;
     let mut n_values = [0; 2];
     // Without workers, this thread makes the batches.
     let uploads = [

@@ -128,7 +128,12 @@ fn scores_are_those_of_each_pair_alone() {
     let StepOutput { outputs, loss_sum, weight } = LinkTask::new().forward(&model, &input, &ctx);
     assert_eq!((outputs.dims(), weight), ([4, 21], 84.0));
     // The encoder's row of each seed, then the decoder on one pair at a time.
-    let rows = kiln_nn::BlockModel::forward(&model.encoder, &input.nodes.blocks, input.nodes.x.clone(), &ctx);
+    let rows = kiln_nn::BlockModel::forward(
+        &model.encoder,
+        &input.nodes.blocks,
+        input.nodes.x.tensor().clone(),
+        &ctx,
+    );
     let ids = Tensor::from_data([0_u32], (&Device::flex(), burn::tensor::DType::U32));
     let row = |position: u32| rows.clone().narrow(0, input.nodes.seed_index[position as usize], 1);
     let scores = values(outputs);
@@ -285,7 +290,7 @@ fn batches_of_a_device_batcher_equal_those_of_the_host() {
     let other = on_device.batch(seeds(), &mut scratch, &mut times).unwrap().to_device(&Device::flex());
     assert_eq!((one.key, one.n_items, one.n_bytes), (other.key, other.n_items, other.n_bytes));
     assert_eq!((&one.input.links, &one.input.srcs), (&other.input.links, &other.input.srcs));
-    assert_eq!(values(one.input.nodes.x), values(other.input.nodes.x));
+    assert_eq!(values(one.input.nodes.x.tensor().clone()), values(other.input.nodes.x.tensor().clone()));
 }
 
 #[test]
