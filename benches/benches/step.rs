@@ -55,8 +55,8 @@ fn sage(stage: &mut Stage, input: &Input) -> Result {
 }
 
 fn sage_of(stage: &mut Stage, input: &Input, variant: &str, work: Work) -> Result {
-    let (mut trainer, mut batches) =
-        (train::trainer(input, &Device::flex())?, train::batches(input, &Device::flex())?);
+    let mut trainer = train::trainer(input, &Device::flex())?;
+    let mut batches = train::batches(input, trainer.model(), &Device::flex())?;
     stage.bench(variant, &input.name, work, |bencher| {
         bencher.iter_custom(|n| steps(&mut trainer, &mut batches, n));
     })

@@ -6,7 +6,7 @@ use kiln_comm::SingleRank;
 use kiln_feature::FeatureStore;
 use kiln_graph::NodeId;
 use kiln_loader::{Batcher, Loader, LoaderConfig, NodeBatcher};
-use kiln_nn::{Aggregate, Sage, SageConfig};
+use kiln_nn::{Aggregate, BlockModel, Sage, SageConfig};
 use kiln_sample::{NeighborSampler, SampledBlocks};
 use kiln_train::{HostNodeBatcher, NodeClassification, OptimizerConfig, TaskTrainer, TrainerConfig};
 
@@ -18,14 +18,16 @@ pub const HIDDEN: usize = 256;
 /// An endless iterator over the batches of GraphSAGE training.
 pub type SageBatches = Endless<HostNodeBatcher<NeighborSampler, dyn FeatureStore>>;
 
-/// Returns an endless iterator over the batches of an input on a device. One worker prefetches them.
+/// Returns an endless iterator over the batches of an input for a model, on a device. One worker prefetches them and, as in
+/// `kiln train` with few threads, aggregates the input rows of large batches.
 ///
 /// # Errors
 /// Returns the errors of [`loader`].
-pub fn batches(input: &Input, device: &Device) -> Result<SageBatches> {
+pub fn batches(input: &Input, model: &Sage, device: &Device) -> Result<SageBatches> {
     let data = &input.dataset;
     let batcher = NodeBatcher::new(input.sampler().into(), data.features.clone(), data.labels.clone());
-    Ok(Endless::new(loader(input, HostNodeBatcher::new(batcher, device))?))
+    let batcher = HostNodeBatcher::new(batcher, device).input_aggregation(model.input_aggregation());
+    Ok(Endless::new(loader(input, batcher)?))
 }
 
 /// Returns a loader with one worker over an input's training nodes.

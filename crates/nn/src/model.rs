@@ -96,7 +96,7 @@ pub trait BlockModel: Module + ModuleDisplay {
 }
 
 /// Runs the layers from `first` on, whose input is `x`.
-pub(crate) fn forward_layers<M: BlockModel + ?Sized>(
+pub(crate) fn forward_layers<M: BlockModel>(
     model: &M,
     first: usize,
     blocks: &[DeviceBlock],

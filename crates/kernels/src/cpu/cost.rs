@@ -2,13 +2,12 @@
 //!
 //! Waking a sleeping thread takes as long as a small loop. So the time of each loop is estimated from its number of
 //! values or multiplications and the time of one of them, and the loop runs in parallel if the other threads save more
-//! time than it takes to wake them. The decision affects run time only: it never changes how a sum is divided, so
+//! time than it takes to wake them. The decision affects run time only: how a sum is divided depends on the shapes alone, so
 //! results are bit-identical for all decisions.
 //!
-//! All times are of one thread of an AMD EPYC (Zen 4, 2 virtual CPUs), in loops over 64 KiB to 4 MiB, because only for
-//! such sizes the decision is difficult. `docs/benchmarks/kernel-costs.md` has the measurements. Times on other
-//! processors are unknown. Where loops take twice as long but waking does not, loops between half the limit and the
-//! limit run alone although they would be faster in parallel.
+//! All times are in nanoseconds of one thread. `docs/benchmarks/kernel-costs.md` has the measurements and the machine.
+//! Times on other processors are unknown. Where loops take twice as long but waking does not, loops between half the limit
+//! and the limit run alone although they would be faster in parallel.
 
 /// The time of waking another thread if the calling thread belongs to the pool. It works while the other thread wakes,
 /// so it loses half of the 40 us that pass until the other thread helps.

@@ -15,6 +15,10 @@ use crate::cpu::matrix::{Matrix, Start};
 use crate::cpu::row_value::RowValue;
 use crate::cpu::tasks::{add, sum_in_order};
 
+/// The number of multiplications from which [`multiply`] divides a product into tasks. The division depends on the shape
+/// only, not on threads, because the order in which `gemm` sums depends on the number of rows that it gets.
+const LEAST_DIVIDED: usize = 192 * 192 * 192;
+
 /// The maximum number of rows that a task of [`multiply`] writes: 1,024 rows of 256 columns are 1 MiB. The run
 /// time depends little on this number.
 const TASK_ROWS: usize = 1024;
@@ -116,10 +120,10 @@ fn multiply<E: RowValue>(
         Some(panels) => panels.multiply(out, left, start),
         None => multiply_alone(out, left, right, start),
     };
-    let task_rows = (n_rows / 16).next_multiple_of(32).clamp(LEAST_TASK_ROWS, TASK_ROWS);
-    if !is_parallel(n_rows, task_rows, [inner, n_columns]) {
+    if n_rows.saturating_mul(inner).saturating_mul(n_columns) < LEAST_DIVIDED {
         return left.widened_rows(0..n_rows, |left| alone(out, left));
     }
+    let task_rows = (n_rows / 16).next_multiple_of(32).clamp(LEAST_TASK_ROWS, TASK_ROWS);
     out.par_chunks_mut(task_rows * n_columns).enumerate().for_each(|(task, out)| {
         let first = task * task_rows;
         left.widened_rows(first..first + out.len() / n_columns, |left| alone(out, left));
@@ -175,7 +179,7 @@ fn multiply_alone(out: &mut [MaybeUninit<f32>], left: Matrix<'_>, right: Matrix<
     }
 }
 
-/// Returns true if a product is faster in parallel, in tasks of this many rows.
+/// Returns true if a weight gradient is faster in parallel, in ranges of this many rows.
 fn is_parallel(n_rows: usize, task_rows: usize, [d_in, d_out]: [usize; 2]) -> bool {
     let row_ns = cost::product_row_ns(d_in, d_out);
     cost::is_parallel(n_rows as f64 * row_ns, task_rows as f64 * row_ns)

@@ -75,7 +75,9 @@ fn mask_rows(
     if width == 0 {
         return;
     }
-    in_tasks(values, width, MASK_NS, |start, values| {
+    // Masks are drawn for all columns of a group, also those that a narrow row does not have.
+    let value_ns = MASK_NS * width.next_multiple_of(COLUMNS) as f64 / width as f64;
+    in_tasks(values, width, value_ns, |start, values| {
         let nodes = &nodes[start / width..];
         vector::run(MaskRows { values, width, nodes, before, key, keep });
     });

@@ -1,7 +1,6 @@
 //! The inputs of the loops over edges: a compressed adjacency, and columns of the rows of a matrix.
 
 use std::ops::Range;
-use std::sync::LazyLock;
 
 use kiln_mem::{prefetch_range, prefetch_range_far};
 
@@ -17,13 +16,18 @@ struct Ahead {
     is_far: bool,
 }
 
-/// The prefetches that are fastest on this processor: on a Zen 4, into the L2 cache
-/// (`docs/benchmarks/helped.md`); on an Intel Xeon, into the L1 cache (`docs/benchmarks/not-helped.md`). Other
-/// processors were not measured.
-static AHEAD: LazyLock<Ahead> = LazyLock::new(|| match is_amd() {
-    true => Ahead { bytes: 6 << 10, is_far: true },
-    false => Ahead { bytes: 3 << 10, is_far: false },
-});
+impl Ahead {
+    /// Returns the prefetches that are fastest on this processor, as far as it was measured: AMD's, the only ones with the
+    /// instructions SSE4a, prefetch faster into the L2 cache (`docs/benchmarks/helped.md`), Intel's do not
+    /// (`docs/benchmarks/not-helped.md`).
+    fn of_processor() -> Self {
+        #[cfg(target_arch = "x86_64")]
+        if is_x86_feature_detected!("sse4a") {
+            return Self { bytes: 6 << 10, is_far: true };
+        }
+        Self { bytes: 3 << 10, is_far: false }
+    }
+}
 
 /// The smallest and the largest prefetch distance, in edges.
 const AHEAD_EDGES: Range<usize> = 2..32;
@@ -31,14 +35,6 @@ const AHEAD_EDGES: Range<usize> = 2..32;
 /// The prefetch distance in bytes of rows of a store, most of which are in no cache, and whose pages are in no buffer of
 /// the address translation.
 const FAR_BYTES: usize = 24 << 10;
-
-/// Returns true on processors of AMD, the only ones with the instructions SSE4a.
-fn is_amd() -> bool {
-    #[cfg(target_arch = "x86_64")]
-    return is_x86_feature_detected!("sse4a");
-    #[cfg(not(target_arch = "x86_64"))]
-    false
-}
 
 /// A compressed adjacency: row `r` has the items `indptr[r]..indptr[r + 1]`.
 #[derive(Debug, Clone, Copy)]
@@ -70,7 +66,7 @@ pub(super) struct Rows<'a, E = f32> {
 impl<'a, E: RowValue> Rows<'a, E> {
     pub(super) fn new(values: &'a [E], first: usize, width: usize, stride: usize) -> Self {
         let row_bytes = width.max(1) * size_of::<E>();
-        let Ahead { bytes, is_far } = *AHEAD;
+        let Ahead { bytes, is_far } = Ahead::of_processor();
         let ahead = (bytes / row_bytes).clamp(AHEAD_EDGES.start, AHEAD_EDGES.end);
         Self { values, first, width, stride, ahead, is_far }
     }

@@ -29,8 +29,8 @@ pub(super) fn in_tasks<T: Send>(
 /// Returns the sum of the `n` arrays that `compute(i, array)` writes to an empty vector, or an empty vector if `n` is 0.
 /// They have equal lengths and are added in order, so the sum is bit-identical for any number of threads.
 ///
-/// Each thread computes in an array of its own, which stays in its cache: an array is added as soon as those before it
-/// are, and is then used again.
+/// An array is added as soon as those before it are, and its memory is then used for the next one. So there are little more
+/// arrays than threads, and each is likely to be in a cache of its thread.
 pub(super) fn sum_in_order(
     n: usize,
     is_parallel: bool,
@@ -50,7 +50,7 @@ pub(super) fn sum_in_order(
         }
     };
     match is_parallel {
-        true => (0..rayon::current_num_threads()).into_par_iter().for_each(work),
+        true => (0..rayon::current_num_threads().min(n)).into_par_iter().for_each(work),
         false => work(0),
     }
     sum.into_inner().unwrap_or_else(PoisonError::into_inner).sum
@@ -62,24 +62,32 @@ struct OrderedSum {
     sum: Vec<f32>,
     n_added: usize,
     waiting: BTreeMap<usize, Vec<f32>>,
+    /// Arrays whose memory can be used again.
+    unused: Vec<Vec<f32>>,
 }
 
 impl OrderedSum {
     /// Adds array `i`, or keeps it until the arrays before it are added. Returns an array that is no longer needed.
     fn add(&mut self, i: usize, array: Vec<f32>) -> Vec<f32> {
-        self.waiting.insert(i, array);
-        let mut unused = Vec::new();
+        if i != self.n_added {
+            self.waiting.insert(i, array);
+            return self.unused.pop().unwrap_or_default();
+        }
+        let unused = self.add_next(array);
         while let Some(array) = self.waiting.remove(&self.n_added) {
-            unused = match self.n_added {
-                0 => std::mem::replace(&mut self.sum, array),
-                _ => {
-                    add(&mut self.sum, &array);
-                    array
-                }
-            };
-            self.n_added += 1;
+            let unused = self.add_next(array);
+            self.unused.push(unused);
         }
         unused
+    }
+
+    fn add_next(&mut self, array: Vec<f32>) -> Vec<f32> {
+        self.n_added += 1;
+        if self.n_added == 1 {
+            return std::mem::replace(&mut self.sum, array);
+        }
+        add(&mut self.sum, &array);
+        array
     }
 }
 
@@ -113,16 +121,23 @@ mod tests {
         }
         for n_threads in [1, 2, 5] {
             let pool = ThreadPoolBuilder::new().num_threads(n_threads).build().unwrap();
-            // Every seventh array is late, so that others wait for it.
-            let late = |i: usize, out: &mut Vec<f32>| {
-                if i.is_multiple_of(7) {
-                    std::thread::sleep(std::time::Duration::from_millis(1));
-                }
-                array(i, out);
-            };
-            assert_eq!(pool.install(|| sum_in_order(200, true, late)), expected, "{n_threads} threads");
+            assert_eq!(pool.install(|| sum_in_order(200, true, array)), expected, "{n_threads} threads");
         }
         assert_eq!(sum_in_order(200, false, array), expected);
+    }
+
+    #[test]
+    fn arrays_wait_for_those_before_them() {
+        let of = |i| {
+            let mut values = Vec::new();
+            array(i, &mut values);
+            values
+        };
+        let mut sum = OrderedSum::default();
+        for i in [2, 3, 0, 1, 5, 4] {
+            sum.add(i, of(i));
+        }
+        assert_eq!((sum.sum, sum.n_added, sum.unused.len()), (sum_in_order(6, false, array), 6, 3));
     }
 
     #[test]

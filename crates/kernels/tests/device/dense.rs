@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
+use kiln_kernels::is_cpu;
 use kiln_kernels::ops::{self, MatmulPrecision, linear, relu_dropout};
 use kiln_kernels::testing::{
     Launches, check_close, check_gradient, device, launches_of, on_cpu, product, ramp, reference, values,
@@ -202,25 +203,46 @@ fn relu_dropout_draws_its_mask_once_per_step() {
     assert_eq!(launches_of(run), Launches { direct: 2, reference: 0 });
 }
 
+/// The bits of a layer's outputs and gradients, for `[n_rows, d_in, d_out]`.
+fn layer_bits([n_rows, d_in, d_out]: [usize; 3]) -> Vec<u32> {
+    let device = device().autodiff();
+    let x = ramp([n_rows, d_in], &device).require_grad();
+    let weight = ramp([d_in, d_out], &device).require_grad();
+    let bias = ramp([1, d_out], &device).require_grad();
+    let hidden = linear(bias.clone(), x.clone(), weight.clone());
+    let hidden = relu_dropout(hidden, &nodes(n_rows as u32), RngKey::new(1), 0, 0.5);
+    let grads = (hidden.clone() * ramp([n_rows, d_out], &device)).sum().backward();
+    let gradient = |of: &Tensor<2>| values(of.grad(&grads).expect("the gradient should exist"));
+    let all = [values(hidden), gradient(&x), gradient(&weight), gradient(&bias)].concat();
+    all.into_iter().map(f32::to_bits).collect()
+}
+
+/// Shapes on both sides of the limits of parallel loops. If a product were divided by the number of threads, the last rows
+/// of those with a few rows more than a whole number of tasks would be summed in another order.
+const SHAPES: [[usize; 3]; 6] = [
+    [3000, 128, 256],
+    [3073, 128, 256],
+    [3074, 100, 100],
+    [1025, 256, 256],
+    [2708, 1433, 16],
+    [650, 100, 100],
+];
+
 #[test]
 fn results_are_bit_identical_for_any_number_of_threads() {
-    let bits = |n_threads: usize| {
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(n_threads).build();
-        pool.expect("the thread pool should start").install(|| {
-            let device = device().autodiff();
-            let x = ramp([3000, 128], &device).require_grad();
-            let weight = ramp([128, 256], &device).require_grad();
-            let bias = ramp([1, 256], &device).require_grad();
-            let hidden = linear(bias.clone(), x.clone(), weight.clone());
-            let hidden = relu_dropout(hidden, &nodes(3000), RngKey::new(1), 0, 0.5);
-            let grads = (hidden.clone() * ramp([3000, 256], &device)).sum().backward();
-            let gradient = |of: &Tensor<2>| values(of.grad(&grads).expect("the gradient should exist"));
-            let all = [values(hidden), gradient(&x), gradient(&weight), gradient(&bias)].concat();
-            all.into_iter().map(f32::to_bits).collect::<Vec<u32>>()
-        })
-    };
-    let one = bits(1);
-    assert!(one == bits(2) && one == bits(5));
+    // Threads have no effect on other devices.
+    let shapes = if is_cpu(&device()) { &SHAPES[..] } else { &SHAPES[..1] };
+    for &shape in shapes {
+        let bits = |n_threads: usize| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(n_threads).build();
+            pool.expect("the thread pool should start").install(|| layer_bits(shape))
+        };
+        let one = bits(1);
+        for (other, what) in [(bits(2), "2 threads"), (bits(5), "5 threads"), (layer_bits(shape), "no pool")]
+        {
+            assert!(one == other, "{shape:?}: {what} give other results than 1 thread");
+        }
+    }
 }
 
 #[test]
