@@ -1,11 +1,12 @@
-use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::OnceLock;
 
 use kiln_comm::Communicator;
 use kiln_graph::NodeId;
 use kiln_sample::RngKey;
 
 use crate::error::{Error, Result};
+use crate::step::metric_sums::LossWeight;
 
 /// A trainable row for each node of a type without features, `[n_nodes, dim]`, in host memory, with the moments of a sparse
 /// Adam. Nodes are numbered within the type.
@@ -19,14 +20,17 @@ use crate::error::{Error, Result};
 ///
 /// The moments of other rows do not decay.
 ///
-/// A node whose row no step has changed, for example one that was added after training, is represented by the mean of the
-/// changed rows ([`NodeEmbedding::learned_rows`]).
+/// A node whose row was in no step, for example one that was added after training, is represented by the mean of the other
+/// rows ([`NodeEmbedding::learned_rows`]).
+///
+/// [`TaskTrainer`](crate::TaskTrainer) does not use tables yet, and its checkpoints do not contain them: they are for training
+/// loops of your own.
 ///
 /// ```
 /// use kiln_graph::NodeId;
 /// use kiln_sample::RngKey;
 /// use kiln_train::{NodeEmbedding, RowGradients, SparseAdamConfig};
-/// let mut table = NodeEmbedding::new(3, 2, RngKey::new(0));
+/// let mut table = NodeEmbedding::new(3, 2, RngKey::new(0))?;
 /// let before = table.rows(&[NodeId(0), NodeId(2)])?;
 /// table.step(&RowGradients::new(vec![NodeId(2)], vec![1.0, -1.0])?, &SparseAdamConfig::default(), 0.1)?;
 /// let after = table.rows(&[NodeId(0), NodeId(2)])?;
@@ -43,6 +47,8 @@ pub struct NodeEmbedding {
     mean_squares: Vec<f32>,
     is_learned: Vec<bool>,
     n_steps: usize,
+    /// The mean of the learned rows, computed when it is first needed after a step.
+    mean_row: OnceLock<Vec<f32>>,
 }
 
 /// The hyperparameters of [`NodeEmbedding::step`].
@@ -55,10 +61,33 @@ pub struct SparseAdamConfig {
 }
 
 impl SparseAdamConfig {
-    /// Updates a row in step `time`, from 1.
-    fn update(&self, time: i32, rate: f64, row: Row<'_>, gradient: &[f32]) {
+    fn check(&self) -> Result<()> {
+        let Self { betas, epsilon } = *self;
+        if let Some(got) = betas.into_iter().find(|beta| !(0.0..1.0).contains(beta)) {
+            return Err(Error::BadSetting {
+                what: "a decay rate of the sparse Adam",
+                expected: "0 to below 1",
+                got,
+            });
+        }
+        match 0.0 < epsilon && epsilon.is_finite() {
+            true => Ok(()),
+            false => Err(Error::BadSetting {
+                what: "the epsilon of the sparse Adam",
+                expected: "a positive number",
+                got: epsilon.into(),
+            }),
+        }
+    }
+
+    /// Returns the step size of step `time`, from 1, with the correction of the moments, which start at zero.
+    fn rate(&self, learning_rate: f64, time: i32) -> f32 {
         let [correction, of_squares] = self.betas.map(|beta| 1.0 - beta.powi(time));
-        let rate = (rate * of_squares.sqrt() / correction) as f32;
+        (learning_rate * of_squares.sqrt() / correction) as f32
+    }
+
+    /// Updates a row with a step size.
+    fn update(&self, rate: f32, row: Row<'_>, gradient: &[f32]) {
         let [share, of_squares] = self.betas.map(|beta| (1.0 - beta) as f32);
         let Row { values, means, mean_squares } = row;
         for (((value, mean), mean_square), gradient) in
@@ -108,12 +137,21 @@ impl RowGradients {
             return Ok(Self { nodes, values });
         }
         let dim = values.len() / nodes.len();
-        let mut sums = BTreeMap::<NodeId, Vec<f32>>::new();
-        for (position, node) in nodes.into_iter().enumerate() {
+        let mut order: Vec<usize> = (0..nodes.len()).collect();
+        order.sort_by_key(|&position| nodes[position]);
+        let mut sums =
+            Self { nodes: Vec::with_capacity(nodes.len()), values: Vec::with_capacity(values.len()) };
+        for position in order {
             let row = &values[position * dim..(position + 1) * dim];
-            sums.entry(node).and_modify(|sum| add(sum, row)).or_insert_with(|| row.to_vec());
+            if sums.nodes.last() == Some(&nodes[position]) {
+                let first = sums.values.len() - dim;
+                sums.values[first..].iter_mut().zip(row).for_each(|(sum, value)| *sum += value);
+            } else {
+                sums.nodes.push(nodes[position]);
+                sums.values.extend_from_slice(row);
+            }
         }
-        Ok(Self { nodes: sums.keys().copied().collect(), values: sums.into_values().flatten().collect() })
+        Ok(sums)
     }
 
     /// Returns the nodes, ascending.
@@ -126,62 +164,88 @@ impl RowGradients {
         &self.values
     }
 
-    /// Adds the gradients of all ranks, in the order of the ranks, so that all have the same sums. The ranks exchange the
-    /// rows of their batches, not the table. Collective: every rank must call it.
+    /// Returns the gradients of the step's loss: the sum over the ranks, in their order, of the gradients times the rank's
+    /// share of the step's weight, like [`HostAllReduce`](crate::HostAllReduce) for a model's parameters. All ranks get the
+    /// same values. They exchange the rows of their batches, not the table. Collective: every rank must call it.
     ///
     /// # Errors
     /// Returns [`Error::Ranks`] if the ranks cannot communicate, and [`Error::RowGradients`] if their rows differ in width.
-    pub fn sum_over_ranks(self, comm: &mut dyn Communicator) -> Result<Self> {
+    pub fn sum_over_ranks(mut self, weight: LossWeight, comm: &mut dyn Communicator) -> Result<Self> {
+        let share = (weight.own / weight.all) as f32;
+        self.values.iter_mut().for_each(|value| *value *= share);
         if comm.rank_info().world_size == 1 {
             return Ok(self);
         }
-        let mut sent = (self.nodes.len() as u64).to_le_bytes().to_vec();
-        sent.extend(self.nodes.iter().flat_map(|node| node.0.to_le_bytes()));
-        sent.extend(self.values.iter().flat_map(|value| value.to_le_bytes()));
         let (mut nodes, mut values, mut dim) = (Vec::new(), Vec::new(), None);
-        for of_rank in comm.all_gather(&sent)? {
-            let (n_nodes, rest) = of_rank.split_first_chunk::<8>().expect("each rank sends a number of rows");
-            let n_nodes = u64::from_le_bytes(*n_nodes) as usize;
-            let (of_nodes, of_values) = rest.split_at(4 * n_nodes);
-            let n_values = of_values.len() / 4;
-            if n_nodes == 0 {
-                continue;
-            }
-            if *dim.get_or_insert(n_values / n_nodes) * n_nodes != n_values {
+        for bytes in comm.all_gather(&self.to_bytes())? {
+            let of_rank = Self::from_bytes(&bytes)?;
+            let (n_nodes, n_values) = (of_rank.nodes.len(), of_rank.values.len());
+            if n_nodes != 0 && *dim.get_or_insert(n_values / n_nodes) * n_nodes != n_values {
                 return Err(Error::RowGradients { n_nodes, n_values });
             }
-            let words = |bytes: &'_ [u8]| bytes.as_chunks::<4>().0.to_vec();
-            nodes.extend(words(of_nodes).into_iter().map(|word| NodeId(u32::from_le_bytes(word))));
-            values.extend(words(of_values).into_iter().map(f32::from_le_bytes));
+            nodes.extend(of_rank.nodes);
+            values.extend(of_rank.values);
         }
         Self::new(nodes, values)
+    }
+
+    /// Returns the number of nodes, the nodes and the gradients in little-endian order.
+    fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = (self.nodes.len() as u64).to_le_bytes().to_vec();
+        bytes.extend(self.nodes.iter().flat_map(|node| node.0.to_le_bytes()));
+        bytes.extend(self.values.iter().flat_map(|value| value.to_le_bytes()));
+        bytes
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Result<Self> {
+        let wrong = || Error::RowGradients { n_nodes: 0, n_values: bytes.len() / 4 };
+        let (n_nodes, rest) = bytes.split_first_chunk::<8>().ok_or_else(wrong)?;
+        let n_bytes =
+            usize::try_from(u64::from_le_bytes(*n_nodes)).ok().and_then(|n_nodes| n_nodes.checked_mul(4));
+        let (nodes, values) = n_bytes.and_then(|n_bytes| rest.split_at_checked(n_bytes)).ok_or_else(wrong)?;
+        let (nodes, values) = (nodes.as_chunks::<4>().0, values.as_chunks::<4>().0);
+        let nodes = nodes.iter().map(|word| NodeId(u32::from_le_bytes(*word))).collect();
+        Self::new(nodes, values.iter().map(|word| f32::from_le_bytes(*word)).collect())
     }
 }
 
 impl NodeEmbedding {
     /// Creates a table. The value in column `c` of node `v` is uniform in `±1 / √dim`, by word `c % 4` of
     /// `key.draw4(0, v, c / 4)`, so a node's row does not depend on the number of nodes.
-    pub fn new(n_nodes: usize, dim: usize, key: RngKey) -> Self {
-        let bound = (dim.max(1) as f32).sqrt().recip();
-        let mut values = Vec::with_capacity(n_nodes * dim);
-        for node in 0..n_nodes as u32 {
+    ///
+    /// # Errors
+    /// Returns [`Error::BadSetting`] without columns, and for more than 2^32 - 1 nodes or more values than fit in memory.
+    pub fn new(n_nodes: usize, dim: usize, key: RngKey) -> Result<Self> {
+        let too_many =
+            |what, got: usize| Error::BadSetting { what, expected: "1 to 2^32 - 1", got: got as f64 };
+        if dim == 0 || u32::try_from(dim).is_err() {
+            return Err(too_many("the number of columns of an embedding", dim));
+        }
+        let n_rows =
+            u32::try_from(n_nodes).map_err(|_| too_many("the number of rows of an embedding", n_nodes))?;
+        let n_values = n_nodes.checked_mul(dim).filter(|n_values| *n_values <= isize::MAX as usize / 16);
+        let n_values = n_values.ok_or_else(|| too_many("the number of rows of an embedding", n_nodes))?;
+        let scale = (dim as f32).sqrt().recip();
+        let mut values = Vec::with_capacity(n_values);
+        for node in 0..n_rows {
             for group in 0..dim.div_ceil(4) {
                 let words = key.draw4(0, node, group as u32);
                 let n_columns = (dim - 4 * group).min(4);
                 // The upper 24 bits of a draw are a number in [0, 1) that f32 represents exactly.
                 let uniform = |word: u32| (word >> 8) as f32 / 16_777_216.0;
-                values.extend(words[..n_columns].iter().map(|&word| (2.0 * uniform(word) - 1.0) * bound));
+                values.extend(words[..n_columns].iter().map(|&word| (2.0 * uniform(word) - 1.0) * scale));
             }
         }
-        let zeros = vec![0.0; values.len()];
-        Self {
+        let zeros = vec![0.0; n_values];
+        Ok(Self {
             dim,
             values,
             means: zeros.clone(),
             mean_squares: zeros,
             is_learned: vec![false; n_nodes],
             n_steps: 0,
-        }
+            mean_row: OnceLock::new(),
+        })
     }
 
     /// Returns the number of columns.
@@ -206,21 +270,21 @@ impl NodeEmbedding {
         Ok(rows)
     }
 
-    /// Returns the rows of nodes, `[n, dim]`, for predictions: a node that has no row, or whose row no step has changed, gets
-    /// the mean of the changed rows, or zeros if there are none.
+    /// Returns the rows of nodes, `[n, dim]`, for predictions: a node that has no row, or whose row was in no step, gets the
+    /// mean of the rows that were, or zeros if there are none.
     pub fn learned_rows(&self, nodes: &[NodeId]) -> Vec<f32> {
-        let mean = self.mean_row();
+        let mean = self.mean_row.get_or_init(|| self.compute_mean_row());
         let mut rows = Vec::with_capacity(nodes.len() * self.dim);
         for &node in nodes {
             let is_learned = self.is_learned.get(node.index()).copied().unwrap_or(false);
             let range = node.index() * self.dim..(node.index() + 1) * self.dim;
-            rows.extend_from_slice(if is_learned { &self.values[range] } else { &mean });
+            rows.extend_from_slice(if is_learned { &self.values[range] } else { mean });
         }
         rows
     }
 
-    /// Returns the mean of the rows that steps have changed; zeros if there are none.
-    fn mean_row(&self) -> Vec<f32> {
+    /// Returns the mean of the rows that were in a step; zeros if there are none.
+    fn compute_mean_row(&self) -> Vec<f32> {
         let mut sums = vec![0.0_f64; self.dim];
         let mut n_learned = 0_u64;
         for (node, _) in self.is_learned.iter().enumerate().filter(|(_, is_learned)| **is_learned) {
@@ -234,14 +298,19 @@ impl NodeEmbedding {
     /// Runs one step of the sparse Adam on the rows of `gradients`. A step without rows counts, too.
     ///
     /// # Errors
-    /// Returns [`Error::NoEmbedding`] for a node without a row, and [`Error::RowGradients`] if the gradients have another
-    /// width. The table is then unchanged.
+    /// Returns [`Error::NoEmbedding`] for a node without a row, [`Error::RowGradients`] if the gradients have another width, and
+    /// [`Error::BadSetting`] for a setting out of range. The table is then unchanged.
     pub fn step(
         &mut self,
         gradients: &RowGradients,
         config: &SparseAdamConfig,
         learning_rate: f64,
     ) -> Result<()> {
+        config.check()?;
+        if !learning_rate.is_finite() {
+            let (what, expected) = ("the learning rate of the sparse Adam", "a finite number");
+            return Err(Error::BadSetting { what, expected, got: learning_rate });
+        }
         let (n_nodes, n_values) = (gradients.nodes.len(), gradients.values.len());
         if n_nodes * self.dim != n_values {
             return Err(Error::RowGradients { n_nodes, n_values });
@@ -251,7 +320,8 @@ impl NodeEmbedding {
             self.range(last)?;
         }
         self.n_steps += 1;
-        let time = i32::try_from(self.n_steps).unwrap_or(i32::MAX);
+        self.mean_row = OnceLock::new();
+        let rate = config.rate(learning_rate, i32::try_from(self.n_steps).unwrap_or(i32::MAX));
         for (position, &node) in gradients.nodes.iter().enumerate() {
             let row = node.index() * self.dim..(node.index() + 1) * self.dim;
             let gradient = &gradients.values[position * self.dim..(position + 1) * self.dim];
@@ -260,7 +330,7 @@ impl NodeEmbedding {
                 mean_squares: &mut self.mean_squares[row.clone()],
                 values: &mut self.values[row],
             };
-            config.update(time, learning_rate, row, gradient);
+            config.update(rate, row, gradient);
             self.is_learned[node.index()] = true;
         }
         Ok(())
@@ -284,8 +354,4 @@ impl fmt::Debug for NodeEmbedding {
             .field("n_steps", n_steps)
             .finish_non_exhaustive()
     }
-}
-
-fn add(sum: &mut [f32], row: &[f32]) {
-    sum.iter_mut().zip(row).for_each(|(sum, value)| *sum += value);
 }

@@ -7,8 +7,11 @@
 use kiln_comm::{Communicator, ThreadRanks};
 use kiln_graph::NodeId;
 use kiln_sample::RngKey;
-use kiln_train::{Error, NodeEmbedding, RowGradients, SparseAdamConfig};
+use kiln_train::{Error, LossWeight, NodeEmbedding, RowGradients, SparseAdamConfig};
 use serde_json::Value;
+
+/// The row of node 42 in a table of 6 columns with the key of seed 0x0123456789abcdef, from `docs/rng.md`.
+const DOCUMENTED: [f32; 6] = [0.055490684, 0.18565974, -0.008042901, -0.20374298, -0.38874176, 0.3235934];
 
 fn numbers(value: &Value) -> Vec<f32> {
     value.as_array().unwrap().iter().map(|number| number.as_f64().unwrap() as f32).collect()
@@ -19,7 +22,7 @@ fn nodes(ids: impl IntoIterator<Item = u32>) -> Vec<NodeId> {
 }
 
 fn table() -> NodeEmbedding {
-    NodeEmbedding::new(6, 3, RngKey::new(5))
+    NodeEmbedding::new(6, 3, RngKey::new(5)).unwrap()
 }
 
 fn all_rows(table: &NodeEmbedding) -> Vec<f32> {
@@ -65,8 +68,7 @@ fn rows_of_nodes_without_a_step_are_the_mean_of_the_others() {
 
 #[test]
 fn initial_rows_do_not_depend_on_the_number_of_nodes_and_are_bounded() {
-    let (small, large) =
-        (NodeEmbedding::new(10, 6, RngKey::new(1)), NodeEmbedding::new(2000, 6, RngKey::new(1)));
+    let [small, large] = [10, 2000].map(|n_nodes| NodeEmbedding::new(n_nodes, 6, RngKey::new(1)).unwrap());
     let values = all_rows(&large);
     assert_eq!(all_rows(&small), values[..60]);
     let bound = 6.0_f32.sqrt().recip();
@@ -77,8 +79,19 @@ fn initial_rows_do_not_depend_on_the_number_of_nodes_and_are_bounded() {
 
 #[test]
 fn gradients_of_a_node_are_added_in_their_order() {
-    let gradients = RowGradients::new(nodes([4, 1, 4]), vec![1.0, 2.0, 5.0, 6.0, 0.5, -2.0]).unwrap();
-    assert_eq!((gradients.nodes(), gradients.values()), (&nodes([1, 4])[..], &[5.0, 6.0, 1.5, 0.0][..]));
+    let gradients =
+        RowGradients::new(nodes([4, 1, 4, 4]), vec![1e8, 2.0, 5.0, 6.0, -1e8, 1.0, 0.5, -2.0]).unwrap();
+    let expected = [5.0, 6.0, (1e8 - 1e8) + 0.5, (2.0 + 1.0) - 2.0];
+    assert_eq!((gradients.nodes(), gradients.values()), (&nodes([1, 4])[..], &expected[..]));
+    let rounded = RowGradients::new(nodes([4, 4, 4]), vec![1e8, 1.0, -1e8]).unwrap();
+    assert_eq!(rounded.values(), [0.0], "1 is lost in the first sum");
+}
+
+#[test]
+fn initial_rows_are_those_of_the_documented_vector() {
+    let key = RngKey::new(0x0123_4567_89ab_cdef);
+    let rows = NodeEmbedding::new(43, 6, key).unwrap().rows(&nodes([42])).unwrap();
+    assert_eq!(rows, DOCUMENTED);
 }
 
 #[test]
@@ -93,29 +106,71 @@ fn wrong_rows_are_errors_that_leave_the_table_unchanged() {
     assert!(matches!(narrow, Err(Error::RowGradients { n_nodes: 1, n_values: 2 })));
     let beyond = table.step(&wrong(nodes([1, 6]), 6).unwrap(), &config, 0.1);
     assert!(matches!(beyond, Err(Error::NoEmbedding { node: NodeId(6), .. })));
+    let one = wrong(nodes([1]), 3).unwrap();
+    let beta = table.step(&one, &SparseAdamConfig { betas: [0.9, 1.0], ..config }, 0.1);
+    assert!(matches!(beta, Err(Error::BadSetting { got: 1.0, .. })));
+    assert!(matches!(
+        table.step(&one, &SparseAdamConfig { epsilon: 0.0, ..config }, 0.1),
+        Err(Error::BadSetting { .. })
+    ));
+    assert!(matches!(table.step(&one, &config, f64::NAN), Err(Error::BadSetting { .. })));
     assert_eq!(all_rows(&table), before);
+    let new = |n_nodes, dim| NodeEmbedding::new(n_nodes, dim, RngKey::new(0));
+    assert!(matches!(new(3, 0), Err(Error::BadSetting { got: 0.0, .. })));
+    assert!(matches!(new(1 << 32, 1), Err(Error::BadSetting { .. })));
+    assert!(matches!(new(u32::MAX as usize, u32::MAX as usize), Err(Error::BadSetting { .. })));
 }
 
-/// Sums the gradients of ranks, which `of_rank` returns, on all ranks.
+/// Sums the gradients of ranks, which `of_rank` returns with their weights, on all ranks.
 fn summed(
-    n_ranks: usize,
+    weights: &[f64],
     of_rank: impl Fn(usize) -> RowGradients + Sync,
 ) -> Vec<Result<RowGradients, Error>> {
-    let sum = |mut comm: Box<dyn Communicator>| Ok(of_rank(comm.rank_info().rank).sum_over_ranks(&mut *comm));
-    ThreadRanks::of(n_ranks).run(sum).unwrap()
+    let all = weights.iter().sum();
+    let sum = |mut comm: Box<dyn Communicator>| {
+        let rank = comm.rank_info().rank;
+        Ok(of_rank(rank).sum_over_ranks(LossWeight { own: weights[rank], all }, &mut *comm))
+    };
+    ThreadRanks::of(weights.len()).run(sum).unwrap()
 }
 
 #[test]
-fn ranks_have_the_sums_of_all_gradients() {
+fn ranks_add_their_gradients_in_order_by_their_shares() {
     let of_rank = |rank: usize| match rank {
         0 => RowGradients::new(nodes([1, 4]), vec![1e8, 1.0, 2.0, 3.0]).unwrap(),
         1 => RowGradients::default(),
-        rank => RowGradients::new(nodes([4, 7]), vec![rank as f32, 1.0, 2.0, -1e8]).unwrap(),
+        2 => RowGradients::new(nodes([4, 7]), vec![2.0, 1.0, 2.0, -1e8]).unwrap(),
+        _ => RowGradients::new(nodes([1, 4]), vec![-1e8, 5.0, 1.0, 8.0]).unwrap(),
     };
-    let expected = RowGradients::new(nodes([1, 4, 7]), vec![1e8, 1.0, 7.0, 5.0, 4.0, -2e8]).unwrap();
-    for sum in summed(4, of_rank) {
-        assert_eq!(sum.unwrap(), expected);
+    // The shares are 1/4, 0, 1/2 and 1/4.
+    let expected = [0.0, 1.5, 1.75, 3.25, 1.0, -5e7];
+    for sum in summed(&[2.0, 0.0, 4.0, 2.0], of_rank) {
+        let sum = sum.unwrap();
+        assert_eq!((sum.nodes(), sum.values()), (&nodes([1, 4, 7])[..], &expected[..]));
+    }
+    let lost = |rank: usize| RowGradients::new(nodes([0]), vec![[2e8, 2.0, -2e8][rank]]).unwrap();
+    for sum in summed(&[1.0, 1.0, 0.0], lost) {
+        assert_eq!(sum.unwrap().values(), [1e8], "1 is lost in the sum of the first ranks");
     }
     let narrow = |rank: usize| RowGradients::new(nodes([1]), vec![1.0; 1 + rank]).unwrap();
-    assert!(summed(2, narrow).iter().all(|sum| matches!(sum, Err(Error::RowGradients { .. }))));
+    assert!(summed(&[1.0, 1.0], narrow).iter().all(|sum| matches!(sum, Err(Error::RowGradients { .. }))));
+}
+
+/// Two ranks with uneven shares of a batch have the step of one rank with the whole batch: the loss is a mean over items.
+#[test]
+fn the_gradients_of_uneven_ranks_are_those_of_one_rank() {
+    // Item `i` has the gradient `i + 1` in the row of node `i % 3`.
+    let of_items = |items: std::ops::Range<u32>| {
+        let n_items = items.len() as f32;
+        let values = items.clone().map(|item| (item + 1) as f32 / n_items).collect();
+        RowGradients::new(nodes(items.map(|item| item % 3)), values).unwrap()
+    };
+    let whole = of_items(0..7);
+    for sum in summed(&[5.0, 2.0], |rank| of_items([0..5, 5..7][rank].clone())) {
+        let sum = sum.unwrap();
+        assert_eq!(sum.nodes(), whole.nodes());
+        for (got, expected) in sum.values().iter().zip(whole.values()) {
+            assert!((got - expected).abs() < 1e-6, "{got}, expected {expected}");
+        }
+    }
 }
