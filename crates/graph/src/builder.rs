@@ -113,6 +113,8 @@ pub struct CscBuilder<'a> {
     weights: Option<&'a [f32]>,
     edge_types: Option<&'a [u8]>,
     reverse_type_offset: u8,
+    /// True if sources have other numbers than destinations.
+    is_bipartite: bool,
 }
 
 impl<'a> CscBuilder<'a> {
@@ -126,6 +128,7 @@ impl<'a> CscBuilder<'a> {
             weights: None,
             edge_types: None,
             reverse_type_offset: 0,
+            is_bipartite: false,
         }
     }
 
@@ -158,6 +161,12 @@ impl<'a> CscBuilder<'a> {
     /// directions. The largest type plus `offset` must be below 256.
     pub fn reverse_type_offset(self, offset: u8) -> Self {
         Self { reverse_type_offset: offset, ..self }
+    }
+
+    /// Builds an adjacency whose sources have other numbers than its destinations, which are the nodes of the builder. The
+    /// caller has checked the ids.
+    pub(crate) fn bipartite(self) -> Self {
+        Self { is_bipartite: true, ..self }
     }
 
     /// Builds the graph of the edges `srcs[i] -> dsts[i]`.
@@ -273,6 +282,11 @@ impl<'a> CscBuilder<'a> {
             return Err(Error::TooMany { what: "edge types", n, max: 256 });
         }
         let n_nodes = self.n_nodes;
+        let directions = if self.symmetrize { Directions::Both } else { Directions::AsGiven };
+        let edges = Edges::new(n_nodes, srcs, dsts, directions, self.self_loops);
+        if self.is_bipartite {
+            return Ok(edges);
+        }
         let outside = |edge: usize| srcs[edge].max(dsts[edge]) as usize >= n_nodes;
         // A parallel maximum over all ids is fast; the edge is searched for only if an id is out of range.
         let largest = srcs.par_iter().chain(dsts).max().copied().unwrap_or(0) as usize;
@@ -281,7 +295,6 @@ impl<'a> CscBuilder<'a> {
             let node = srcs[edge].max(dsts[edge]);
             return Err(Error::NodeOutOfRange { edge: edge as u64, node, n_nodes });
         }
-        let directions = if self.symmetrize { Directions::Both } else { Directions::AsGiven };
-        Ok(Edges::new(n_nodes, srcs, dsts, directions, self.self_loops))
+        Ok(edges)
     }
 }

@@ -100,13 +100,6 @@ impl Csc {
         Ok(Self { indptr: indptr.into(), ..self.clone() })
     }
 
-    /// Returns the graph with its first `n_rows` destinations, which must have all edges.
-    pub(crate) fn first_rows(self, n_rows: usize) -> Self {
-        let indptr = self.indptr[..=n_rows].to_vec();
-        assert_eq!(indptr[n_rows], self.n_edges(), "the other destinations should have no edges");
-        Self { indptr: indptr.into(), ..self }
-    }
-
     /// Returns a graph with the same `indptr`. The arrays must have one entry per edge.
     pub(crate) fn with_edges(
         &self,

@@ -77,6 +77,18 @@ pub enum Error {
         /// The names of all types.
         known: Vec<String>,
     },
+    /// An edge list of a relation refers to a node that its type does not have.
+    #[error("edge {edge} refers to node {node} of type `{name}`, which has {n_nodes} nodes, numbered from 0")]
+    NotInType {
+        /// The position of the edge in the edge list.
+        edge: u64,
+        /// The node id within the type.
+        node: u32,
+        /// The name of the type.
+        name: String,
+        /// The number of nodes of the type.
+        n_nodes: usize,
+    },
     /// An edge does not come from a node of the sources' type.
     #[error("edge {edge} comes from node {node}, expected a node of type `{name}`, which are {start}..{end}")]
     NotOfType {

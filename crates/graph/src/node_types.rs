@@ -85,10 +85,8 @@ impl NodeTypes {
     /// Returns the type of a node; `None` if there is no such node.
     #[inline]
     pub fn type_of(&self, node: NodeId) -> Option<usize> {
-        // There are few types, so a search from the first one is fast. A type without nodes has no node.
-        let after = self.offsets[1..].iter().position(|&end| node.0 < end);
-        debug_assert!(after.is_none_or(|node_type| self.range(node_type).contains(&node.0)));
-        after
+        let n_before = self.offsets[1..].partition_point(|&end| end <= node.0);
+        (n_before < self.n_types()).then_some(n_before)
     }
 }
 

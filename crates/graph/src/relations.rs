@@ -108,7 +108,7 @@ impl Relations {
     /// edges are kept.
     ///
     /// # Errors
-    /// Returns [`Error::NodeOutOfRange`] or [`Error::LengthMismatch`] within [`Error::InRelation`] for an invalid edge list,
+    /// Returns [`Error::NotInType`] or [`Error::LengthMismatch`] within [`Error::InRelation`] for an invalid edge list,
     /// [`Error::NoSuchType`] within it for the name of a type that does not exist, and the errors of [`Relations::new`].
     pub fn from_edges(types: impl Into<Arc<NodeTypes>>, relations: &[RelationEdges<'_>]) -> Result<Self> {
         let types = types.into();
@@ -197,18 +197,21 @@ impl RelationEdges<'_> {
         };
         let (src_type, dst_type) = (of_name(self.src_type)?, of_name(self.dst_type)?);
         let (src_nodes, n_dst) = (types.range(src_type), types.range(dst_type).len());
-        for (ids, n_nodes) in [(self.srcs, src_nodes.len()), (self.dsts, n_dst)] {
+        for (ids, name, n_nodes) in
+            [(self.srcs, self.src_type, src_nodes.len()), (self.dsts, self.dst_type, n_dst)]
+        {
             if let Some(edge) = ids.iter().position(|&id| n_nodes <= id as usize) {
-                return Err(Error::NodeOutOfRange { edge: edge as u64, node: ids[edge], n_nodes });
+                let (edge, node, name) = (edge as u64, ids[edge], name.to_owned());
+                return Err(Error::NotInType { edge, node, name, n_nodes });
             }
         }
         let srcs: Vec<u32> = self.srcs.iter().map(|src| src_nodes.start + src).collect();
         // The rows of destinations are numbered within their type, and sources are node ids of the whole graph.
-        let mut builder = CscBuilder::new(types.n_nodes());
+        let mut builder = CscBuilder::new(n_dst).bipartite();
         if let Some(weights) = self.weights {
             builder = builder.weights(weights);
         }
-        let graph = Arc::new(builder.build(&srcs, self.dsts)?.first_rows(n_dst));
+        let graph = Arc::new(builder.build(&srcs, self.dsts)?);
         Ok(Relation { name: self.name.to_owned(), src_type, dst_type, graph })
     }
 }

@@ -23,8 +23,8 @@ impl InputEncoderConfig {
         Self { widths: widths.into_iter().collect(), hidden }
     }
 
-    /// Creates an encoder with initial weights drawn from the key; the weights of type `i` are those of the key's linear
-    /// layer `i`.
+    /// Creates an encoder with initial weights drawn from the key, which no other layer should use: the layer of type `i`
+    /// has the parameters `2 i` and `2 i + 1` of the key.
     ///
     /// # Errors
     /// Returns [`Error::OutOfRange`] or [`Error::WeightTooLarge`] if a width is 0 or too large, or if there are no types.
@@ -115,6 +115,7 @@ impl InputEncoder {
         let TypedRows { rows, order } = input;
         let (n_types, expected) = (rows.len(), self.layers.len());
         assert_eq!(n_types, expected, "the input has {n_types} types of nodes, the encoder {expected}");
+        let device = rows[0].device();
         let encoded = |(layer, rows): (&Option<Linear>, Tensor<2>)| match layer {
             Some(layer) => layer.forward(rows),
             None => {
@@ -126,7 +127,9 @@ impl InputEncoder {
         // Burn's concatenation rejects tensors without rows on some devices.
         let encoded: Vec<_> =
             self.layers.iter().zip(rows).filter(|(_, rows)| rows.dims()[0] != 0).map(encoded).collect();
-        assert!(!encoded.is_empty(), "the batch should have nodes");
-        ops::gather_rows(&order, Tensor::cat(encoded, 0))
+        match encoded.is_empty() {
+            true => Tensor::zeros([0, self.hidden], &device),
+            false => ops::gather_rows(&order, Tensor::cat(encoded, 0)),
+        }
     }
 }

@@ -67,7 +67,8 @@ pub enum EdgeWeights {
 pub struct HopRequest {
     /// The step's key with the layer folded in.
     pub key: RngKey,
-    /// The layer whose block is sampled, for error messages; 0 is the input layer, which is sampled last.
+    /// The layer whose block is sampled; 0 is the input layer, which is sampled last. Samplers of several relations select
+    /// their fanouts by it; otherwise it is for error messages.
     pub layer: usize,
     /// The number of edges to pick for each destination.
     pub fanout: Fanout,

@@ -122,6 +122,20 @@ pub enum Error {
         /// The number of relations.
         expected: usize,
     },
+    /// The sampler is configured for edge weights, but a relation has none.
+    #[error("the sampler is configured for edge weights, but relation `{relation}` has none")]
+    NoRelationWeights {
+        /// The name of the relation.
+        relation: String,
+    },
+    /// More edges of a heterogeneous graph were requested than the sampler's fanouts.
+    #[error(
+        "layer {layer} was requested with a larger fanout than the sampler's: create a sampler with larger fanouts"
+    )]
+    LargerFanout {
+        /// The requested layer.
+        layer: usize,
+    },
     /// A layer without fanouts was requested.
     #[error("layer {layer} was requested from a sampler of {n_layers} layers, numbered from 0")]
     LayerOutOfRange {

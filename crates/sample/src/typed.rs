@@ -30,7 +30,7 @@ use crate::{
 /// assert_eq!(block.srcs()[2], NodeId(3));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct TypedSampler {
     types: Arc<NodeTypes>,
     relations: Vec<TypedRelation>,
@@ -44,10 +44,10 @@ pub struct TypedSampler {
     edge_types: bool,
 }
 
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 struct TypedRelation {
     first_edge: EdgeId,
-    sampler: Arc<dyn FrontierSampler>,
+    sampler: NeighborSampler,
 }
 
 /// The buffers of a typed hop.
@@ -73,8 +73,8 @@ impl TypedSampler {
     /// weights and whether blocks have edge types are those of `config`, whose own fanouts are ignored.
     ///
     /// # Errors
-    /// Returns [`Error::RelationFanouts`] unless each layer has one fanout per relation, and [`Error::NoWeights`] if edge
-    /// weights are configured and a relation has none.
+    /// Returns [`Error::RelationFanouts`] unless each layer has one fanout per relation, and [`Error::NoRelationWeights`]
+    /// if edge weights are configured and a relation has none.
     pub fn new(graph: &Relations, fanouts: Vec<Vec<Fanout>>, config: SamplerConfig) -> Result<Self> {
         let n_relations = graph.n_relations();
         if let Some(layer) = fanouts.iter().position(|of_layer| of_layer.len() != n_relations) {
@@ -83,9 +83,12 @@ impl TypedSampler {
         }
         let of_relation = |(position, relation): (usize, &Relation)| {
             let config = SamplerConfig { edge_types: false, ..config.clone() };
+            if config.weights != EdgeWeights::None && relation.graph.weights().is_none() {
+                return Err(Error::NoRelationWeights { relation: relation.name.clone() });
+            }
             let sampler = NeighborSampler::with_config(Arc::clone(&relation.graph), config)?;
             let first = graph.types().range(relation.dst_type).start;
-            let sampler = Arc::new(sampler.with_rows_from(first, graph.n_nodes()));
+            let sampler = sampler.with_rows_from(first, graph.n_nodes());
             Ok(TypedRelation { first_edge: graph.first_edge(position), sampler })
         };
         let mut by_dst_type = vec![Vec::new(); graph.types().n_types()];
@@ -202,11 +205,12 @@ impl FrontierSampler for TypedSampler {
         self.types.n_nodes()
     }
 
-    /// Fills `out` with the edges of all relations. The fanout of a relation is the sampler's, or that of the request if it
-    /// is smaller.
+    /// Fills `out` with the edges of all relations. The layer of the request selects their fanouts, which its own fanout
+    /// limits.
     ///
     /// # Errors
-    /// Returns [`Error::LayerOutOfRange`] for a layer without fanouts, and the errors of the relations' samplers.
+    /// Returns [`Error::LayerOutOfRange`] for a layer without fanouts, [`Error::LargerFanout`] if the fanout of the request is
+    /// larger than all fanouts of the layer, and the errors of the relations' samplers.
     fn sample_frontier(
         &self,
         request: &HopRequest,
@@ -216,6 +220,9 @@ impl FrontierSampler for TypedSampler {
     ) -> Result<()> {
         let (layer, n_layers) = (request.layer, self.fanouts.len());
         let fanouts = self.fanouts.get(layer).ok_or(Error::LayerOutOfRange { layer, n_layers })?;
+        if smaller(request.fanout, self.largest[layer]) != request.fanout {
+            return Err(Error::LargerFanout { layer });
+        }
         if let ([fanout], 1) = (&fanouts[..], self.types.n_types()) {
             return self.sample_only(request, smaller(*fanout, request.fanout), dsts, scratch, out);
         }
@@ -227,21 +234,11 @@ impl FrontierSampler for TypedSampler {
                 let request = self.request(request, relation, smaller(fanouts[relation], request.fanout));
                 let RelationScratch { scratch, frontier } = &mut typed.of_relations[relation];
                 self.relations[relation].sampler.sample_frontier(&request, dsts, scratch, frontier)?;
-                frontier.check(layer, dsts.len())?;
             }
         }
         self.join(request, &mut typed, out)?;
         scratch.typed = typed;
         Ok(())
-    }
-}
-
-impl std::fmt::Debug for TypedSampler {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("TypedSampler")
-            .field("types", &self.types)
-            .field("fanouts", &self.fanouts)
-            .finish_non_exhaustive()
     }
 }
 

@@ -45,9 +45,9 @@ fn edge_lists_become_adjacencies_of_the_destinations_type() {
 #[test]
 fn wrong_edge_lists_are_errors_that_name_the_relation() {
     let build = |edges: RelationEdges<'_>| error_of(Relations::from_edges(types(), &[edges]));
-    let expected = "edge 1 refers to node 2, but the graph has 2 nodes, numbered from 0";
+    let expected = "edge 1 refers to node 2 of type `user`, which has 2 nodes, numbered from 0";
     assert_eq!(build(rates(&[1, 2], &[0, 0])), expected);
-    let expected = "edge 0 refers to node 3, but the graph has 3 nodes, numbered from 0";
+    let expected = "edge 0 refers to node 3 of type `item`, which has 3 nodes, numbered from 0";
     assert_eq!(build(rates(&[1], &[3])), expected);
     let unknown = RelationEdges { dst_type: "shop", ..rates(&[], &[]) };
     assert_eq!(build(unknown), "there is no node type `shop`, expected one of user, nothing, item");

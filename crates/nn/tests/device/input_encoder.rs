@@ -54,6 +54,14 @@ fn each_node_has_the_row_of_its_types_layer() {
 }
 
 #[test]
+fn a_batch_without_nodes_has_no_rows() {
+    let device = device();
+    let rows = WIDTHS.map(|width| Tensor::zeros([0, width.unwrap_or(HIDDEN)], &device)).to_vec();
+    let found = encoder(&device).forward(TypedRows::new(rows, &[], &device));
+    assert_eq!(found.dims(), [0, HIDDEN]);
+}
+
+#[test]
 fn gradients_reach_the_weights_and_the_trainable_rows() {
     let device = device().autodiff();
     let (encoder, mut rows) = (encoder(&device), rows(&device));

@@ -148,19 +148,50 @@ fn blocks_of_several_hops_are_consistent_and_do_not_depend_on_the_scratch() {
 #[test]
 fn one_type_and_one_relation_have_the_blocks_of_the_homogeneous_graph() {
     let graph = whole_graph(1);
+    let with_types =
+        Arc::new((*graph).clone().with_edge_types(vec![0; graph.n_edges() as usize].into()).unwrap());
     let typed = Relations::of_graph(Arc::clone(&graph));
     let fanouts = [Fanout::UpTo(4), Fanout::All, Fanout::UpTo(2)];
+    let excluded = Arc::new(ExcludedEdges::with_reverses(
+        (0..9).flat_map(|dst| graph.in_neighbors(NodeId(dst)).first().map(|&src| (src, NodeId(dst)))),
+    ));
     let seeds = Seeds::nodes((0..9).map(NodeId).collect());
-    for weights in [EdgeWeights::None, EdgeWeights::Stored] {
-        let config = SamplerConfig::new(fanouts).with_weights(weights);
-        let plain = NeighborSampler::with_config(Arc::clone(&graph), config.clone()).unwrap();
-        let of_layers = fanouts.iter().map(|&fanout| vec![fanout]).collect();
-        let typed = TypedSampler::new(&typed, of_layers, config).unwrap();
-        assert_eq!(typed.fanouts(), plain.fanouts());
-        let [expected, got] = [&plain as &dyn FrontierSampler, &typed]
-            .map(|sampler| sampler.sample_blocks(&seeds, RngKey::new(1), &mut Scratch::default()).unwrap());
-        assert_eq!(got, expected);
+    for seeds in [seeds.clone(), seeds.excluding(excluded)] {
+        for weights in [EdgeWeights::None, EdgeWeights::Stored] {
+            let config = SamplerConfig::new(fanouts).with_weights(weights).with_edge_types();
+            let plain = NeighborSampler::with_config(Arc::clone(&with_types), config.clone()).unwrap();
+            let of_layers = fanouts.iter().map(|&fanout| vec![fanout]).collect();
+            let typed = TypedSampler::new(&typed, of_layers, config).unwrap();
+            assert_eq!(typed.fanouts(), plain.fanouts());
+            let [expected, got] = [&plain as &dyn FrontierSampler, &typed].map(|sampler| {
+                sampler.sample_blocks(&seeds, RngKey::new(1), &mut Scratch::default()).unwrap()
+            });
+            assert_eq!(got, expected);
+        }
     }
+}
+
+/// The rows of the only relation are those of the second type.
+#[test]
+fn one_relation_between_two_types_has_the_picks_of_its_graph() {
+    let types = types();
+    let (srcs, dsts, _) = edges_of(0);
+    let edges = RelationEdges {
+        name: "rates",
+        src_type: "user",
+        dst_type: "item",
+        srcs: &srcs,
+        dsts: &dsts,
+        weights: None,
+    };
+    let graph = Relations::from_edges(types.clone(), &[edges]).unwrap();
+    let sampler =
+        TypedSampler::new(&graph, vec![vec![Fanout::UpTo(3)]; 2], SamplerConfig::default()).unwrap();
+    let plain = NeighborSampler::new(whole_graph(0), [Fanout::UpTo(3), Fanout::UpTo(3)]);
+    let seeds = Seeds::nodes(types.range(1).chain(0..5).map(NodeId).collect());
+    let [expected, got] = [&plain as &dyn FrontierSampler, &sampler]
+        .map(|sampler| sampler.sample_blocks(&seeds, RngKey::new(2), &mut Scratch::default()).unwrap());
+    assert_eq!(got, expected);
 }
 
 #[test]
@@ -175,11 +206,22 @@ fn wrong_requests_are_errors() {
         sampler.sample_frontier(&request, &[NodeId(dst)], &mut Scratch::default(), &mut Frontier::default())
     };
     assert!(sample(0, 71).is_ok());
+    let few = vec![vec![Fanout::UpTo(3), Fanout::UpTo(5), Fanout::UpTo(0), Fanout::UpTo(1)]];
+    let few = TypedSampler::new(&graph, few, SamplerConfig::default()).unwrap();
+    let with = |fanout: Fanout| {
+        let request = HopRequest::new(RngKey::new(0), 0, fanout, EdgeWeights::None);
+        few.sample_frontier(&request, &[NodeId(0)], &mut Scratch::default(), &mut Frontier::default())
+    };
+    assert!(with(Fanout::UpTo(5)).is_ok());
+    assert!(matches!(with(Fanout::UpTo(6)), Err(Error::LargerFanout { layer: 0 })));
+    assert!(matches!(with(Fanout::All), Err(Error::LargerFanout { layer: 0 })));
     assert!(matches!(sample(0, 72), Err(Error::SeedOutOfRange { node: NodeId(72), n_nodes: 72, .. })));
     assert!(matches!(sample(1, 0), Err(Error::LayerOutOfRange { layer: 1, n_layers: 1 })));
     let unweighted = Relations::of_graph(CscBuilder::new(2).build(&[0], &[1]).unwrap());
     let config = SamplerConfig::default().with_weights(EdgeWeights::Stored);
-    assert!(matches!(TypedSampler::new(&unweighted, vec![vec![Fanout::All]], config), Err(Error::NoWeights)));
+    assert!(
+        matches!(TypedSampler::new(&unweighted, vec![vec![Fanout::All]], config), Err(Error::NoRelationWeights { relation }) if relation == "edge")
+    );
 }
 
 #[test]

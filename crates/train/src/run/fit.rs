@@ -86,7 +86,7 @@ where
         for path in trainer.check_files()? {
             callback.file_replaced(&path);
         }
-        warn_of_wait(trainer, run.has_hash(), callback);
+        warn_of_wait(trainer, !run.awaits_hash() || trainer.has_awaited, callback);
         let is_best = run.record(trainer, &trained, val)?;
         report_warnings(run, callback);
         trainer.peak.look();
