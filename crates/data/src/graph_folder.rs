@@ -15,6 +15,7 @@ use crate::{Note, Result, Split};
 
 pub use self::class_names::{check_class_names, class_names_of, class_names_to_write};
 pub(crate) use self::links::{LINK_FILES, NEGATIVES, part_of, read_link_targets, write_link_targets};
+pub(crate) use self::rows::FEATURE_FILES;
 pub use self::rows::{
     FEATURES, RowFiles, push_rows, read_edge_features, read_rows, row_element_type, verify_edge_features,
     verify_rows,

@@ -21,10 +21,12 @@ pub(crate) const VERSION: u32 = 2;
 const MAX_EDGE_TYPES: usize = 256;
 
 /// The files of the cached feature rows of remote nodes.
-pub(crate) const CACHE: RowFiles = RowFiles {
-    dense: "cache_features.npy",
-    sparse: ["cache_features_indptr.npy", "cache_features_indices.npy", "cache_features_data.npy"],
-};
+pub(crate) const CACHE: RowFiles = RowFiles::new([
+    "cache_features.npy",
+    "cache_features_indptr.npy",
+    "cache_features_indices.npy",
+    "cache_features_data.npy",
+]);
 
 /// The metadata of a partition. All keys except `part` and `files` describe the whole data set.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -87,7 +89,7 @@ impl Manifest {
         check_entries(path, &manifest.files, &known)?;
         FEATURES.check(path, &manifest.files, true)?;
         CACHE.check(path, &manifest.files, manifest.has_cache())?;
-        check_unlisted(path, &manifest.files, known.iter().map(|known| known.name))?;
+        check_unlisted(path, &manifest.files, known.iter().map(|known| &*known.name))?;
         Ok(manifest)
     }
 
@@ -119,7 +121,12 @@ impl Manifest {
         let length = |name| self.files.get(name)?.shape.first().copied();
         let (n_kept, n_edges) = (length("cache_ids.npy").unwrap_or(0), length("indices.npy").unwrap_or(0));
         let edge_rows = vec![n_edges, self.edge_dim.unwrap_or(1)];
-        let known = |name, types, shape, is_needed| Known { name, types, shape, is_needed };
+        let known = |name: &'static str, types, shape, is_needed| Known {
+            name: name.into(),
+            types,
+            shape,
+            is_needed,
+        };
         let of_length = |n: usize| Some(vec![n]);
         let own = [
             known("new_ids.npy", &[U32][..], of_length(self.n_nodes), true),

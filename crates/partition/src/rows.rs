@@ -21,7 +21,7 @@ pub(crate) fn put_rows(
         return put_sparse(folder, files, sparse, nodes);
     }
     let dim = features.dim();
-    let mut array = folder.rows(files.dense, row_element_type(features.dtype())?, dim)?;
+    let mut array = folder.rows(files.dense.clone(), row_element_type(features.dtype())?, dim)?;
     let mut rows = FeatureBuffer::empty(features.dtype());
     for nodes in nodes.chunks((VALUES_AT_ONCE / dim).max(1)) {
         features.gather(nodes, &mut rows)?;
@@ -65,7 +65,7 @@ fn put_sparse(
     sparse: &SparseFeatures,
     nodes: &[NodeId],
 ) -> Result<()> {
-    let [indptr_file, columns_file, values_file] = files.sparse;
+    let [indptr_file, columns_file, values_file] = files.sparse.clone();
     let mut indptr = folder.vector(indptr_file, ElementType::U64)?;
     let mut columns = folder.vector(columns_file, ElementType::U32)?;
     let mut values = folder.vector(values_file, ElementType::F32)?;

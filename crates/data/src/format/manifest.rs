@@ -12,7 +12,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::Result;
 use crate::arrays::EDGE_FEATURES;
-use crate::graph_folder::{FEATURES, LINK_FILES, NEGATIVES, TARGETS, check_class_names, part_of};
+use crate::graph_folder::{
+    FEATURE_FILES, FEATURES, LINK_FILES, NEGATIVES, TARGETS, check_class_names, part_of,
+};
 
 /// The manifest's file name.
 pub(crate) const FILE_NAME: &str = "kiln.json";
@@ -158,7 +160,7 @@ impl Manifest {
         if self.is_graph_alone() {
             let is_for_nodes = |need| matches!(need, Need::ForNodes | Need::ForTargets);
             let for_nodes = KNOWN.iter().filter(|(.., need)| is_for_nodes(*need)).map(|known| known.0);
-            let mut alone = for_nodes.chain(features.iter().map(|known| known.name));
+            let mut alone = for_nodes.chain(features.iter().map(|known| &*known.name));
             if let Some(name) = alone.find(|name| self.files.contains_key(*name)) {
                 return Err(bad_entry(path, name, "", "no entry, because dim is null", "an entry").into());
             }
@@ -236,7 +238,7 @@ impl Manifest {
     fn known(&self) -> [Known; 21] {
         let has_values = self.files.contains_key(TARGETS);
         KNOWN.map(|(name, types, length, need)| Known {
-            name,
+            name: name.into(),
             types,
             shape: match length {
                 Length::NodesAndOne => Some(vec![self.n_nodes.saturating_add(1)]),
@@ -259,8 +261,7 @@ impl Manifest {
 
 /// Returns the names of all arrays that a set may have.
 pub(super) fn file_names() -> impl Iterator<Item = &'static str> {
-    let features = [FEATURES.dense].into_iter().chain(FEATURES.sparse);
-    KNOWN.iter().map(|known| known.0).chain(features)
+    KNOWN.iter().map(|known| known.0).chain(FEATURE_FILES)
 }
 
 /// Returns the path of the manifest of a folder.

@@ -1,3 +1,4 @@
+use std::borrow::Cow;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -15,29 +16,41 @@ use crate::check::{Place, check_edge_features, check_features};
 use crate::{Error, Result};
 
 /// The names of the files of feature rows: one dense array, or the three arrays of a CSR matrix.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RowFiles {
     /// The file of the dense array `[n_rows, dim]`.
-    pub dense: &'static str,
+    pub dense: Cow<'static, str>,
     /// The files of the CSR matrix: the offsets of each row's values, the column of each value, and the values.
-    pub sparse: [&'static str; 3],
+    pub sparse: [Cow<'static, str>; 3],
 }
 
+/// The file names of a data set's feature rows: the dense array, and the three arrays of a CSR matrix.
+pub(crate) const FEATURE_FILES: [&str; 4] =
+    ["features.npy", "features_indptr.npy", "features_indices.npy", "features_data.npy"];
+
 /// The file names of a data set's feature rows.
-pub const FEATURES: RowFiles = RowFiles {
-    dense: "features.npy",
-    sparse: ["features_indptr.npy", "features_indices.npy", "features_data.npy"],
-};
+pub const FEATURES: RowFiles = RowFiles::new(FEATURE_FILES);
 
 impl RowFiles {
+    /// Returns files with these names: the dense array first, then the three arrays of a CSR matrix.
+    pub const fn new([dense, indptr, columns, values]: [&'static str; 4]) -> Self {
+        let sparse = [Cow::Borrowed(indptr), Cow::Borrowed(columns), Cow::Borrowed(values)];
+        Self { dense: Cow::Borrowed(dense), sparse }
+    }
+
     /// Returns the types and shapes of these files for `n_rows` rows. All are optional here; [`RowFiles::check`]
     /// checks that the set has the dense array or all three sparse ones.
     pub fn known(&self, n_rows: usize, dim: usize) -> [Known; 4] {
         use ElementType::{BF16, F16, F32, U32, U64};
-        let known = |name, types, shape| Known { name, types, shape, is_needed: false };
-        let [indptr, columns, values] = self.sparse;
+        let known = |name: &Cow<'static, str>, types, shape| Known {
+            name: name.clone(),
+            types,
+            shape,
+            is_needed: false,
+        };
+        let [indptr, columns, values] = &self.sparse;
         [
-            known(self.dense, &[F32, F16, BF16], Some(vec![n_rows, dim])),
+            known(&self.dense, &[F32, F16, BF16], Some(vec![n_rows, dim])),
             known(indptr, &[U64], Some(vec![n_rows.saturating_add(1)])),
             known(columns, &[U32], None),
             known(values, &[F32], None),
@@ -52,14 +65,14 @@ impl RowFiles {
     pub fn check(&self, path: &Path, entries: &Entries, are_needed: bool) -> Result<()> {
         let has = |name: &str| entries.contains_key(name);
         let n_sparse = self.sparse.iter().filter(|name| has(name)).count();
-        match (has(self.dense), n_sparse) {
-            (false, 0) if are_needed => Err(missing_entry(path, self.dense).into()),
+        match (has(&self.dense), n_sparse) {
+            (false, 0) if are_needed => Err(missing_entry(path, &self.dense).into()),
             (_, 0) | (false, 3) => Ok(()),
             (true, 3) => {
                 let expected = format!("{} or {}", self.dense, self.sparse[0]);
                 Err(bad_key(path, "files", expected, "both").into())
             }
-            _ => Ok(check_together(path, entries, &self.sparse)?),
+            _ => Ok(check_together(path, entries, &self.sparse.each_ref().map(|name| &**name))?),
         }
     }
 }
@@ -70,8 +83,8 @@ impl RowFiles {
 /// Returns [`kiln_store::Error::Inconsistent`] if offsets do not end at the number of values, and [`Error::Feature`]
 /// if the number of columns is not supported.
 pub fn read_rows(arrays: &ArrayFolder, files: &RowFiles, dim: usize) -> Result<Arc<dyn FeatureStore>> {
-    let Some(entry) = arrays.entries().get(files.dense) else {
-        let [indptr, columns, values] = files.sparse;
+    let Some(entry) = arrays.entries().get(&*files.dense) else {
+        let [indptr, columns, values] = files.sparse.each_ref().map(|name| &**name);
         let sparse =
             SparseFeatures::new(arrays.values(indptr)?, arrays.values(columns)?, arrays.values(values)?, dim);
         return Ok(Arc::new(sparse.map_err(|error| match error {
@@ -81,7 +94,7 @@ pub fn read_rows(arrays: &ArrayFolder, files: &RowFiles, dim: usize) -> Result<A
             other => Error::from(other),
         })?));
     };
-    Ok(Arc::new(read_dense(arrays, files.dense, entry.dtype, dim)?))
+    Ok(Arc::new(read_dense(arrays, &files.dense, entry.dtype, dim)?))
 }
 
 /// Returns the edge features in `edge_features.npy`, if the folder has them.
@@ -94,12 +107,7 @@ pub fn read_edge_features(arrays: &ArrayFolder) -> Result<Option<EdgeFeatures>> 
     Ok(Some(read_dense(arrays, EDGE_FEATURES, entry.dtype, dim)?.into()))
 }
 
-fn read_dense(
-    arrays: &ArrayFolder,
-    file: &'static str,
-    dtype: ElementType,
-    dim: usize,
-) -> Result<DenseFeatures> {
+fn read_dense(arrays: &ArrayFolder, file: &str, dtype: ElementType, dim: usize) -> Result<DenseFeatures> {
     let rows = match dtype {
         ElementType::F16 => FeatureArray::F16(arrays.values(file)?),
         ElementType::BF16 => FeatureArray::BF16(arrays.values::<bf16>(file)?),
@@ -114,8 +122,8 @@ fn read_dense(
 /// # Errors
 /// Returns [`kiln_store::Error::BadValue`] or [`Error::Feature`] with the first invalid value.
 pub fn verify_rows(arrays: &ArrayFolder, files: &RowFiles, dim: usize) -> Result<()> {
-    let is_dense = arrays.array(files.dense).is_some();
-    let file = arrays.folder().join(if is_dense { files.dense } else { files.sparse[2] });
+    let is_dense = arrays.array(&files.dense).is_some();
+    let file = arrays.folder().join(if is_dense { &*files.dense } else { &*files.sparse[2] });
     check_features(&*read_rows(arrays, files, dim)?, Place::Set(&file))
 }
 

@@ -1,5 +1,6 @@
 //! The entries of a manifest, and the arrays that a folder format defines.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -70,7 +71,7 @@ impl fmt::Display for ElementType {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Known {
     /// The file's name.
-    pub name: &'static str,
+    pub name: Cow<'static, str>,
     /// The allowed element types.
     pub types: &'static [ElementType],
     /// The length of each dimension; `None` for one dimension of any length.

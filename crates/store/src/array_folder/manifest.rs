@@ -67,8 +67,8 @@ pub fn check_entries(path: &Path, entries: &Entries, known: &[Known]) -> Result<
     for (name, entry) in entries {
         check_entry(path, name, entry, known)?;
     }
-    match known.iter().find(|known| known.is_needed && !entries.contains_key(known.name)) {
-        Some(known) => Err(missing_entry(path, known.name)),
+    match known.iter().find(|known| known.is_needed && !entries.contains_key(&*known.name)) {
+        Some(known) => Err(missing_entry(path, &known.name)),
         None => Ok(()),
     }
 }

@@ -1,6 +1,7 @@
 //! The atomic writer of a folder: all files are written to a temporary folder beside the target, which is renamed to
 //! the target at the end.
 
+use std::borrow::Cow;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Seek, Write};
 use std::path::{Path, PathBuf};
@@ -96,16 +97,21 @@ impl FolderWriter {
     ///
     /// # Errors
     /// Returns [`Error::Io`] if the file cannot be created or exists already.
-    pub fn vector(&self, name: &'static str, dtype: ElementType) -> Result<ArrayWriter> {
-        ArrayWriter::create(self.folder.join(name), name, dtype, None)
+    pub fn vector(&self, name: impl Into<Cow<'static, str>>, dtype: ElementType) -> Result<ArrayWriter> {
+        ArrayWriter::create(&self.folder, name.into(), dtype, None)
     }
 
     /// Starts an array with two dimensions, whose rows have `dim` columns.
     ///
     /// # Errors
     /// Returns [`Error::Io`] if the file cannot be created or exists already.
-    pub fn rows(&self, name: &'static str, dtype: ElementType, dim: usize) -> Result<ArrayWriter> {
-        ArrayWriter::create(self.folder.join(name), name, dtype, Some(dim))
+    pub fn rows(
+        &self,
+        name: impl Into<Cow<'static, str>>,
+        dtype: ElementType,
+        dim: usize,
+    ) -> Result<ArrayWriter> {
+        ArrayWriter::create(&self.folder, name.into(), dtype, Some(dim))
     }
 
     /// Finishes an array: writes its header, syncs it to disk and adds its entry.
@@ -116,7 +122,7 @@ impl FolderWriter {
     /// # Panics
     /// Panics if the pushed values are not a whole number of rows.
     pub fn add(&mut self, array: ArrayWriter) -> Result<()> {
-        let name = array.name.to_owned();
+        let name = array.name.clone().into_owned();
         self.entries.insert(name, array.finish()?);
         Ok(())
     }
@@ -128,7 +134,12 @@ impl FolderWriter {
     ///
     /// # Panics
     /// Panics if the size of an element of `dtype` is not that of `T`.
-    pub fn put<T: Pod>(&mut self, name: &'static str, dtype: ElementType, values: &[T]) -> Result<()> {
+    pub fn put<T: Pod>(
+        &mut self,
+        name: impl Into<Cow<'static, str>>,
+        dtype: ElementType,
+        values: &[T],
+    ) -> Result<()> {
         let mut array = self.vector(name, dtype)?;
         array.push(values)?;
         self.add(array)
@@ -180,7 +191,7 @@ impl Drop for FolderWriter {
 #[derive(Debug)]
 pub struct ArrayWriter {
     path: PathBuf,
-    name: &'static str,
+    name: Cow<'static, str>,
     dtype: ElementType,
     /// The number of columns; `None` for an array with one dimension.
     dim: Option<usize>,
@@ -189,7 +200,13 @@ pub struct ArrayWriter {
 }
 
 impl ArrayWriter {
-    fn create(path: PathBuf, name: &'static str, dtype: ElementType, dim: Option<usize>) -> Result<Self> {
+    fn create(
+        folder: &Path,
+        name: Cow<'static, str>,
+        dtype: ElementType,
+        dim: Option<usize>,
+    ) -> Result<Self> {
+        let path = folder.join(&*name);
         let file = File::create_new(&path).map_err(io_error(&path))?;
         let mut file = BufWriter::with_capacity(BUFFER_BYTES, file);
         file.write_all(&[0; HEADER_BYTES]).map_err(io_error(&path))?;
