@@ -58,17 +58,46 @@ enum Edges<'a> {
 
 /// The feature rows as they were passed to the builder.
 #[derive(Debug, Clone)]
-enum Features {
+pub(crate) enum Features {
     Rows { rows: FeatureArray, dim: usize },
     Source(Arc<dyn FeatureStore>),
 }
 
 /// The targets as they were passed to the builder, with their number of columns.
 #[derive(Debug, Clone)]
-enum GivenTargets {
+pub(crate) enum GivenTargets {
     Classes(Labels),
     MultiLabel(SharedArray<u8>, usize),
     Regression(SharedArray<f32>, usize),
+}
+
+impl Features {
+    /// Returns the features of `n_nodes` nodes.
+    pub(crate) fn build(self, n_nodes: usize) -> Result<Arc<dyn FeatureStore>> {
+        let features = match self {
+            Self::Rows { rows, dim } => Arc::new(DenseFeatures::new(rows, dim)?),
+            Self::Source(source) => source,
+        };
+        check_length("feature rows", "node", n_nodes, features.n_rows())?;
+        Ok(features)
+    }
+}
+
+impl GivenTargets {
+    /// Returns the targets of `n_nodes` nodes.
+    pub(crate) fn build(self, n_nodes: usize) -> Result<Targets> {
+        let targets: Targets = match self {
+            Self::Classes(labels) => labels.into(),
+            Self::MultiLabel(labels, n) => TargetValues::multi_label(labels, n)?.into(),
+            Self::Regression(values, n) => TargetValues::regression(values, n)?.into(),
+        };
+        check_length("labels", "node", n_nodes, targets.len())?;
+        if targets.n_outputs() == 0 {
+            return Err(BuildError::NoClasses.into());
+        }
+        targets.validate()?;
+        Ok(targets)
+    }
 }
 
 impl Dataset {
@@ -211,11 +240,8 @@ impl<'a> DatasetBuilder<'a> {
     /// range.
     pub fn build(mut self) -> Result<Dataset> {
         let (graph, edge_features) = self.build_graph()?;
-        let features = match self.features.take().ok_or(missing("features", ".features(x, dim)"))? {
-            Features::Rows { rows, dim } => Arc::new(DenseFeatures::new(rows, dim)?),
-            Features::Source(source) => source,
-        };
-        check_length("feature rows", "node", self.n_nodes, features.n_rows())?;
+        let features = self.features.take().ok_or(missing("features", ".features(x, dim)"))?;
+        let features = features.build(self.n_nodes)?;
         let (targets, split) = self.targets_and_split()?;
         if !self.node_names.is_empty() {
             check_length("node names", "node", self.n_nodes, self.node_names.len())?;
@@ -253,16 +279,7 @@ impl<'a> DatasetBuilder<'a> {
                 split.ok_or(missing("split", ".split(train, val, test)"))?,
             ),
         };
-        let targets: Targets = match targets {
-            GivenTargets::Classes(labels) => labels.into(),
-            GivenTargets::MultiLabel(labels, n) => TargetValues::multi_label(labels, n)?.into(),
-            GivenTargets::Regression(values, n) => TargetValues::regression(values, n)?.into(),
-        };
-        check_length("labels", "node", self.n_nodes, targets.len())?;
-        if targets.n_outputs() == 0 {
-            return Err(BuildError::NoClasses.into());
-        }
-        targets.validate()?;
+        let targets = targets.build(self.n_nodes)?;
         check_split(&split, &targets)?;
         Ok((targets, split))
     }
@@ -325,11 +342,11 @@ impl<'a> DatasetBuilder<'a> {
     }
 }
 
-fn missing(what: &'static str, call: &'static str) -> BuildError {
+pub(crate) fn missing(what: &'static str, call: &'static str) -> BuildError {
     BuildError::Missing { what, call }
 }
 
-fn check_length(what: &'static str, per: &'static str, expected: usize, got: usize) -> Result<()> {
+pub(crate) fn check_length(what: &'static str, per: &'static str, expected: usize, got: usize) -> Result<()> {
     match got == expected {
         true => Ok(()),
         false => Err(BuildError::Length { what, per, expected, got }.into()),
@@ -352,7 +369,7 @@ pub(crate) fn labels_and_values<I: ItemId>(
 
 /// Checks that each node of the split exists, has a target and is in only one part. A node may occur several times in
 /// the same part.
-fn check_split(split: &Split, targets: &Targets) -> Result<()> {
+pub(crate) fn check_split(split: &Split, targets: &Targets) -> Result<()> {
     const NONE: u8 = u8::MAX;
     let parts = split.parts();
     let mut part_of = vec![NONE; targets.len()];

@@ -1,147 +1,23 @@
 //! Checks of all values of a set. The checks read each array once, so opening a mapped set does not run them.
 
-use std::path::{Path, PathBuf};
+mod place;
+
+use std::ops::Range;
+use std::path::Path;
 
 use kiln_feature::{EdgeFeatures, FeatureArray, FeatureBuffer, FeatureStore, TargetKind, Targets};
 use kiln_graph::{Csc, NodeId};
 use kiln_store::Error as StoreError;
-use kiln_store::paths::find;
 
+use self::place::stored_id;
 use crate::arrays::{EDGE_FEATURES, RowsOf};
 use crate::graph_folder::NEGATIVES;
-use crate::limits::bad_dim;
-use crate::{Dataset, Error, LinkSplitError, LinkTargets, NodeNames, Note, Result, Split};
+use crate::{Dataset, Error, LinkTargets, NodeNames, Note, Result, Split};
+
+pub(crate) use self::place::Place;
 
 /// The maximum number of feature values that are gathered at a time. A row with more values is gathered alone.
 pub(crate) const VALUES_AT_ONCE: usize = 1 << 16;
-
-/// The files whose contents determine the number of feature columns: the dense features, or the column indices of a CSR
-/// matrix.
-const FEATURES: [&str; 2] = ["features.npy", "features_indices.npy"];
-
-/// The location of a value, for error messages.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Place<'a> {
-    /// A set in memory or a single file. Messages contain the set's name or the file's path.
-    Set(&'a Path),
-    /// A folder of arrays. Messages contain the path of the array.
-    Folder(&'a Path),
-}
-
-impl Place<'_> {
-    /// Returns the path that an error message contains. In a folder, this is the path of the first of `names` that
-    /// exists, or of `names[0]` if none exists.
-    fn file(&self, names: &[&str]) -> PathBuf {
-        match self {
-            Self::Set(name) => name.to_path_buf(),
-            Self::Folder(folder) => find(folder, names).unwrap_or_else(|| folder.join(names[0])),
-        }
-    }
-
-    fn bad(
-        &self,
-        file: &str,
-        what: &'static str,
-        position: u64,
-        expected: impl Into<String>,
-        found: impl ToString,
-    ) -> Error {
-        let (path, expected, found) = (self.file(&[file]), expected.into(), found.to_string());
-        StoreError::BadValue { path, what, position, expected, found }.into()
-    }
-
-    /// Returns the path of the file that contains a part of the split.
-    fn part(&self, part: &str) -> PathBuf {
-        self.file(&[&format!("{part}.npy"), &format!("{part}_idx.npy")])
-    }
-
-    /// Converts the error of an array to one that names the array's file, if the set is in a folder.
-    pub(crate) fn located(&self, error: Error) -> Error {
-        use kiln_feature::Error as Feature;
-        use kiln_graph::Error as Graph;
-        if matches!(self, Self::Set(_)) {
-            return error;
-        }
-        let error = match error {
-            Error::Graph(Graph::InFile { source, .. }) => Error::Graph(*source),
-            Error::Feature(Feature::InFile { source, .. }) => Error::Feature(*source),
-            other => other,
-        };
-        match error {
-            Error::Graph(Graph::NodeOutOfRange { edge, node, n_nodes }) => self.bad(
-                "indices.npy",
-                "the source of edge",
-                edge,
-                format!("a node id below {n_nodes}"),
-                stored_id(node),
-            ),
-            Error::Graph(Graph::LengthMismatch { what, expected, got }) => {
-                let file = self.file(&[&format!("{what}.npy")]);
-                StoreError::Inconsistent { file, what: "the number of entries", expected, got }.into()
-            }
-            // This is how the graph reports a first offset that is not 0.
-            Error::Graph(Graph::IndptrNotMonotone { node: 0, before: 0, after }) => {
-                self.bad("indptr.npy", "entry", 0, "0, where the first node's edges start", after)
-            }
-            Error::Graph(Graph::IndptrNotMonotone { node, before, after }) => {
-                let expected = format!("at least {before}, the entry before it");
-                self.bad("indptr.npy", "entry", node + 1, expected, after)
-            }
-            Error::Feature(Feature::LabelOutOfRange { id, label, n_classes, .. }) => {
-                let expected = format!("a class below {n_classes} or a negative number");
-                self.bad("labels.npy", "the label of node", id.into(), expected, label)
-            }
-            Error::Feature(Feature::BadTarget { id, column, value, expected, .. }) => StoreError::BadValue {
-                path: self.file(&["targets.npy", "labels.npy"]),
-                what: "a target of node",
-                position: id.into(),
-                expected: expected.into(),
-                found: format!("{value} in column {column}"),
-            }
-            .into(),
-            Error::LinkSplit(LinkSplitError::LinkOutOfRange { part, position, link, n_links }) => {
-                let (file, expected) = (format!("{part}_links.npy"), format!("a link id below {n_links}"));
-                self.bad(&file, "entry", position as u64, expected, stored_id(link))
-            }
-            Error::LinkSplit(LinkSplitError::RepeatedLink { position, link, first, second }) => {
-                let (file, expected) =
-                    (format!("{second}_links.npy"), "a link that occurs once in the split");
-                self.bad(
-                    &file,
-                    "entry",
-                    position as u64,
-                    expected,
-                    format!("{link}, as in {first}_links.npy"),
-                )
-            }
-            Error::Feature(Feature::ZeroDim) => bad_dim(&self.file(&FEATURES), 0).into(),
-            Error::Feature(Feature::TooManyColumns { dim, .. }) => bad_dim(&self.file(&FEATURES), dim).into(),
-            Error::Feature(Feature::BadSparse { what, expected, got }) => {
-                let file = self.file(&["features_indptr.npy"]);
-                StoreError::Inconsistent { file, what, expected, got }.into()
-            }
-            Error::Feature(Feature::BadSparseRow { node, start, end, n_values }) => {
-                let expected = format!("a range within 0 to {n_values} that does not decrease");
-                let found = format!("{start} to {end}");
-                self.bad("features_indptr.npy", "the values of row", node.0.into(), expected, found)
-            }
-            Error::Feature(Feature::ColumnOutOfRange { node, column, dim }) => {
-                let expected = format!("a column below {dim}");
-                self.bad("features_indices.npy", "a column of row", node.0.into(), expected, column)
-            }
-            other => other,
-        }
-    }
-}
-
-/// Formats an id. An id of 2^31 or more is formatted as a signed number, too: 32-bit ids are mapped as unsigned, so a
-/// negative id in the file becomes a very large one.
-fn stored_id(id: u32) -> String {
-    match id as i32 {
-        signed @ ..0 => format!("{signed} ({id} as <u4)"),
-        _ => id.to_string(),
-    }
-}
 
 /// Checks all values of the set except its split.
 pub(crate) fn check_values(data: &Dataset, place: Place<'_>) -> Result<()> {
@@ -164,28 +40,42 @@ pub(crate) fn check_split(
     targets: &Targets,
     notes: &mut Vec<Note>,
 ) -> Result<()> {
-    let n_nodes = targets.len();
+    check_split_from(0, place, split, targets, notes)
+}
+
+/// Checks a split as [`check_split`] does, for targets of the nodes from `first` on.
+pub(crate) fn check_split_from(
+    first: u32,
+    place: Place<'_>,
+    split: &Split,
+    targets: &Targets,
+    notes: &mut Vec<Note>,
+) -> Result<()> {
+    let nodes_with_row = first as usize..first as usize + targets.len();
     for (name, nodes) in split.parts() {
         let what = match name {
             "train" => "train split entry",
             "val" => "val split entry",
             _ => "test split entry",
         };
-        let is_bad = |node: &NodeId| match targets {
-            Targets::Classes(labels) => labels.as_slice().get(node.index()).is_none_or(|&class| class < 0),
-            Targets::Values(values) => !values.has_any(*node),
+        let is_bad = |node: &NodeId| {
+            node.0.checked_sub(first).map(NodeId).is_none_or(|row| match targets {
+                Targets::Classes(labels) => labels.as_slice().get(row.index()).is_none_or(|&class| class < 0),
+                Targets::Values(values) => !values.has_any(row),
+            })
         };
         if let Some(position) = nodes.iter().position(is_bad) {
             let node = nodes[position];
-            let expected = match (node.index() < n_nodes, targets.kind()) {
+            let expected = match (nodes_with_row.contains(&node.index()), targets.kind()) {
                 (true, TargetKind::Classes) => "a node that has a label".into(),
                 (true, _) => "a node that has a target value".into(),
-                (false, _) => format!("a node id below {n_nodes}"),
+                (false, _) if first == 0 => format!("a node id below {}", targets.len()),
+                (false, _) => format!("a node of the type with targets, which are {nodes_with_row:?}"),
             };
             let path = nodes.path().map_or_else(|| place.part(name), Path::to_owned);
             // An id that was read from a file may be a negative number that was mapped as an unsigned one. `stored_id`
             // restores it for the message.
-            let is_stored = matches!(place, Place::Folder(_)) || nodes.path().is_some();
+            let is_stored = !matches!(place, Place::Set(_)) || nodes.path().is_some();
             let id = if is_stored { stored_id(node.0) } else { node.0.to_string() };
             let found = format!("node {id}");
             return Err(
@@ -193,18 +83,18 @@ pub(crate) fn check_split(
             );
         }
     }
-    note_overlaps(split, n_nodes, notes);
+    note_overlaps(split, nodes_with_row, notes);
     Ok(())
 }
 
 /// Adds a note with the number of shared nodes for each pair of parts of a split that overlap. The nodes are counted in
 /// ranges of limited size, so that the memory does not grow with the graph.
-fn note_overlaps(split: &Split, n_nodes: usize, notes: &mut Vec<Note>) {
+fn note_overlaps(split: &Split, all_nodes: Range<usize>, notes: &mut Vec<Note>) {
     const NODES_AT_ONCE: usize = 1 << 26;
     let pairs = [(0b011, ["train", "val"]), (0b101, ["train", "test"]), (0b110, ["val", "test"])];
     let mut n_in_both = [0; 3];
-    for first_node in (0..n_nodes).step_by(NODES_AT_ONCE) {
-        let mut parts_of = vec![0_u8; NODES_AT_ONCE.min(n_nodes - first_node)];
+    for first_node in all_nodes.clone().step_by(NODES_AT_ONCE) {
+        let mut parts_of = vec![0_u8; NODES_AT_ONCE.min(all_nodes.end - first_node)];
         for (part, (_, nodes)) in split.parts().into_iter().enumerate() {
             for node in nodes {
                 let position = node.index().checked_sub(first_node);
@@ -343,18 +233,18 @@ pub(crate) fn for_each_rows(
     Ok(())
 }
 
-fn check_names(names: &NodeNames, place: Place<'_>) -> Result<()> {
+pub(crate) fn check_names(names: &NodeNames, place: Place<'_>) -> Result<()> {
     let (mut start, n_bytes, n_names) = (0, names.text().len() as u64, names.len());
+    let text = place.name("names_text.npy");
     for (node, &end) in names.ends().iter().enumerate() {
         if names.get(NodeId(node as u32)).is_none() {
-            let expected =
-                format!("the end of UTF-8 text from byte {start} of names_text.npy, at most {n_bytes}");
+            let expected = format!("the end of UTF-8 text from byte {start} of {text}, at most {n_bytes}");
             return Err(place.bad("names_ends.npy", "the name of node", node as u64, expected, end));
         }
         start = end;
     }
     if u64::from(start) != n_bytes {
-        let expected = format!("{n_bytes}, the length of names_text.npy");
+        let expected = format!("{n_bytes}, the length of {text}");
         return Err(place.bad(
             "names_ends.npy",
             "the end of name",

@@ -88,6 +88,14 @@ pub enum Error {
     /// The links of a split do not fit the graph or each other.
     #[error(transparent)]
     LinkSplit(#[from] LinkSplitError),
+    /// A node type or a relation of a heterogeneous set is invalid.
+    #[error("{part}: {source}")]
+    InPart {
+        /// The part, such as ``node type `user` ``.
+        part: String,
+        /// The error in the part.
+        source: Box<Error>,
+    },
     /// The edges do not form a valid graph.
     #[error("cannot use the graph: {0}")]
     Graph(#[from] kiln_graph::Error),
@@ -240,6 +248,11 @@ pub enum LinkSplitError {
 }
 
 impl Error {
+    /// Adds the name of the node type with the error.
+    pub(crate) fn in_type(self, name: &str) -> Self {
+        Self::InPart { part: format!("node type `{name}`"), source: Box::new(self) }
+    }
+
     /// Returns the error for features whose element type is unknown or differs between rows.
     pub(crate) fn unknown_row_type(row_type: FeatureDType) -> Self {
         Self::BadParameter {

@@ -30,7 +30,8 @@ use self::set::Set;
 use crate::arrays::{EDGE_FEATURES, RowsOf};
 use crate::check::for_each_rows;
 use crate::graph_folder::{
-    TARGETS, class_names_to_write, push_rows, read_graph, row_element_type, write_link_targets,
+    FEATURES, RowFiles, TARGETS, class_names_to_write, push_rows, read_graph, row_element_type,
+    write_link_targets,
 };
 use crate::{Dataset, Error, Result, Split};
 
@@ -126,7 +127,7 @@ pub fn write(data: &Dataset, folder: impl AsRef<Path>) -> Result<()> {
     if let Some(features) = &data.edge_features {
         write_edge_features(&mut set, features)?;
     }
-    write_features(&mut set, &*data.features)?;
+    write_features(&mut set, &FEATURES, &*data.features)?;
     write_targets(&mut set, &targets, &data.split)?;
     if let Some(links) = &data.links {
         write_link_targets(&mut set, links)?;
@@ -190,15 +191,21 @@ fn put_rows<T: Pod>(
     Ok(set.add(rows)?)
 }
 
-fn write_features(set: &mut FolderWriter, features: &dyn FeatureStore) -> Result<()> {
+/// Writes the files of feature rows: those of a CSR matrix for sparse features.
+pub(crate) fn write_features(
+    set: &mut FolderWriter,
+    files: &RowFiles,
+    features: &dyn FeatureStore,
+) -> Result<()> {
     if let Some(sparse) = features.as_sparse() {
-        set.put("features_indptr.npy", ElementType::U64, sparse.indptr())?;
-        set.put("features_indices.npy", ElementType::U32, sparse.columns())?;
-        set.put("features_data.npy", ElementType::F32, sparse.values())?;
+        let [indptr, columns, values] = files.sparse.clone();
+        set.put(indptr, ElementType::U64, sparse.indptr())?;
+        set.put(columns, ElementType::U32, sparse.columns())?;
+        set.put(values, ElementType::F32, sparse.values())?;
         return Ok(());
     }
     let dtype = row_element_type(features.dtype())?;
-    let mut array = set.rows("features.npy", dtype, features.dim())?;
+    let mut array = set.rows(files.dense.clone(), dtype, features.dim())?;
     for_each_rows(features, |_, rows| push_rows(&mut array, rows))?;
     Ok(set.add(array)?)
 }

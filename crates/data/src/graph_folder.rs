@@ -21,6 +21,7 @@ pub use self::rows::{
     verify_rows,
 };
 pub use crate::arrays::EDGE_FEATURES;
+pub(crate) use crate::arrays::numbered;
 
 /// Returns the topology in `indptr.npy` and `indices.npy`, with `weights.npy` and `edge_types.npy` if they exist.
 ///

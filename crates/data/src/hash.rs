@@ -158,7 +158,7 @@ impl GraphDataset {
 
 /// A hasher of named arrays. A line with its name, type and lengths precedes each array, so that different lists of
 /// arrays never produce the same bytes.
-struct ArrayHasher<'a> {
+pub(crate) struct ArrayHasher<'a> {
     hasher: Hasher,
     part: HashedPart<'a>,
     /// The number of bytes since the last check.
@@ -166,7 +166,7 @@ struct ArrayHasher<'a> {
 }
 
 impl<'a> ArrayHasher<'a> {
-    fn new(part: HashedPart<'a>) -> Self {
+    pub(crate) fn new(part: HashedPart<'a>) -> Self {
         let mut hasher = Hasher::default();
         hasher.update(if matches!(part, HashedPart::All(_)) { START } else { SAMPLE_START });
         // The first piece is checked too.
@@ -200,7 +200,7 @@ impl<'a> ArrayHasher<'a> {
         Ok(())
     }
 
-    fn array<T: Pod>(
+    pub(crate) fn array<T: Pod>(
         &mut self,
         name: &str,
         element_type: &str,
@@ -211,7 +211,7 @@ impl<'a> ArrayHasher<'a> {
         self.values(values)
     }
 
-    fn graph(&mut self, graph: &Csc) -> Result<()> {
+    pub(crate) fn graph(&mut self, graph: &Csc) -> Result<()> {
         self.array("indptr", "u64", graph.indptr().len(), graph.indptr())?;
         self.array("indices", "u32", graph.n_edges(), graph.indices())?;
         if let Some(weights) = graph.weights() {
@@ -234,7 +234,7 @@ impl<'a> ArrayHasher<'a> {
         }
     }
 
-    fn features(&mut self, features: &dyn FeatureStore) -> Result<()> {
+    pub(crate) fn features(&mut self, features: &dyn FeatureStore) -> Result<()> {
         let dim = features.dim();
         if let Some(sparse) = features.as_sparse() {
             self.array("features_indptr", "u64", sparse.indptr().len(), sparse.indptr())?;
@@ -270,7 +270,7 @@ impl<'a> ArrayHasher<'a> {
         }
     }
 
-    fn targets<I: ItemId>(&mut self, targets: &Targets<I>) -> Result<()> {
+    pub(crate) fn targets<I: ItemId>(&mut self, targets: &Targets<I>) -> Result<()> {
         let lengths = format!("{}x{}", targets.len(), targets.n_outputs());
         match targets {
             Targets::Classes(labels) => self.labels("labels", labels),
@@ -286,7 +286,7 @@ impl<'a> ArrayHasher<'a> {
         self.array(name, "i32", lengths, labels.as_slice())
     }
 
-    fn split<I: ItemId>(&mut self, split: &Split<I>) -> Result<()> {
+    pub(crate) fn split<I: ItemId>(&mut self, split: &Split<I>) -> Result<()> {
         for (name, items) in split.parts() {
             self.array(name, "u32", items.len(), items)?;
         }
@@ -314,7 +314,7 @@ impl<'a> ArrayHasher<'a> {
         Ok(())
     }
 
-    fn finish(self) -> Result<String> {
+    pub(crate) fn finish(self) -> Result<String> {
         if let HashedPart::All(check) = self.part {
             check()?;
         }

@@ -5,6 +5,7 @@
 //! - [`gin`] and [`tu`] read sets of small graphs for graph classification.
 //! - [`LinkSplit`] divides edges for link prediction, or takes the links and fixed negatives of a set.
 //! - [`debian_packages`], [`debian_tags`] (several labels per node) and [`mutag`] are built in, and [`synthetic`] generates graphs.
+//! - [`typed`] has heterogeneous sets ([`TypedDataset`]): node types with features of their own, and relations.
 //! - [`convert`] writes folders and edge lists that do not fit in memory in the kiln format.
 //!
 //! Nothing is fetched from a network. This crate contains no sampler, no tensors and no threads.
@@ -38,6 +39,7 @@ mod node_features;
 mod node_names;
 mod note;
 mod readers;
+pub mod typed;
 
 pub use builder::DatasetBuilder;
 pub use builtin::{debian_packages, debian_tags, mutag, read_debian_packages, read_debian_tags, synthetic};
@@ -53,6 +55,7 @@ pub use node_names::NodeNames;
 pub use note::Note;
 pub use readers::ids::read_ids;
 pub use readers::{gin, graphbolt, npy, ogb, tu};
+pub use typed::{TypedDataset, TypedDatasetBuilder, TypedTargets};
 
 /// The README, so that the doc tests run its example.
 #[cfg(doctest)]

@@ -8,13 +8,14 @@ use kiln_store::array_folder::{
     ElementType, Entries, Entry, FolderWriter, Known, bad_entry, bad_key, check_entries, check_together,
     check_unlisted, missing_entry, read_manifest,
 };
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
-use crate::Result;
 use crate::arrays::EDGE_FEATURES;
 use crate::graph_folder::{
     FEATURE_FILES, FEATURES, LINK_FILES, NEGATIVES, TARGETS, check_class_names, part_of,
 };
+use crate::{Error, Result};
 
 /// The manifest's file name.
 pub(crate) const FILE_NAME: &str = "kiln.json";
@@ -106,7 +107,7 @@ const KNOWN: [(&str, &[ElementType], Length, Need); 21] = [
 ];
 
 /// The file of the classes.
-const LABELS: &str = "labels.npy";
+pub(crate) const LABELS: &str = "labels.npy";
 
 /// The files of the node names: a set has both or neither.
 const NAMES: [&str; 2] = ["names_text.npy", "names_ends.npy"];
@@ -115,8 +116,16 @@ impl Manifest {
     /// Reads the manifest of a folder and checks that it is consistent and conforms to the format.
     pub(crate) fn read(folder: &Path) -> Result<Self> {
         let path = path_in(folder);
+        let what = "the manifest of a set in the kiln format";
         let manifest: Self =
-            read_manifest(&path, VERSION..=VERSION, "the manifest of a set in the kiln format")?;
+            read_manifest(&path, VERSION..=VERSION, what).map_err(|error| match kind_of(&path) {
+                Some(Kind::Heterogeneous) => Error::WrongKind {
+                    path: folder.to_owned(),
+                    kind: "a heterogeneous set (open it with TypedDataset::open or typed::open)".into(),
+                    expected: "a homogeneous set, with nodes of one type",
+                },
+                _ => error.into(),
+            })?;
         manifest.check(&path)?;
         check_unlisted(&path, &manifest.files, file_names())?;
         Ok(manifest)
@@ -262,6 +271,29 @@ impl Manifest {
 /// Returns the names of all arrays that a set may have.
 pub(super) fn file_names() -> impl Iterator<Item = &'static str> {
     KNOWN.iter().map(|known| known.0).chain(FEATURE_FILES)
+}
+
+/// The kind of a set in the kiln format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Homogeneous,
+    Heterogeneous,
+}
+
+/// Returns the kind of the set of a manifest, of any version; `None` if it cannot be read. It is called for a manifest that
+/// is not of the expected kind, for the message.
+pub(crate) fn kind_of(path: &Path) -> Option<Kind> {
+    #[derive(Deserialize)]
+    struct Keys {
+        n_nodes: Option<IgnoredAny>,
+        node_types: Option<IgnoredAny>,
+    }
+    let keys: Keys = read_manifest(path, 0..=u32::MAX, "").ok()?;
+    match (keys.node_types, keys.n_nodes) {
+        (Some(_), None) => Some(Kind::Heterogeneous),
+        (None, Some(_)) => Some(Kind::Homogeneous),
+        _ => None,
+    }
 }
 
 /// Returns the path of the manifest of a folder.

@@ -11,7 +11,7 @@ use kiln_store::array_folder::{
     ArrayFolder, ArrayWriter, ElementType, Entries, Known, bad_key, check_together, missing_entry,
 };
 
-use crate::arrays::EDGE_FEATURES;
+use crate::arrays::{EDGE_FEATURES, numbered};
 use crate::check::{Place, check_edge_features, check_features};
 use crate::{Error, Result};
 
@@ -36,6 +36,12 @@ impl RowFiles {
     pub const fn new([dense, indptr, columns, values]: [&'static str; 4]) -> Self {
         let sparse = [Cow::Borrowed(indptr), Cow::Borrowed(columns), Cow::Borrowed(values)];
         Self { dense: Cow::Borrowed(dense), sparse }
+    }
+
+    /// Returns the files of the node type at a position, such as `features.2.npy` ([`numbered`]).
+    pub(crate) fn of_type(&self, position: usize) -> Self {
+        let number = |name: &Cow<'static, str>| Cow::Owned(numbered(name, position));
+        Self { dense: number(&self.dense), sparse: self.sparse.each_ref().map(number) }
     }
 
     /// Returns the types and shapes of these files for `n_rows` rows. All are optional here; [`RowFiles::check`]

@@ -30,4 +30,8 @@ mod ogb;
 mod synthetic;
 mod targets;
 mod tu;
+mod typed;
+mod typed_damage;
+mod typed_format;
+mod typed_hash;
 mod unreachable;

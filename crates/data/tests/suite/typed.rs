@@ -1,0 +1,390 @@
+//! Tests of heterogeneous sets: the builder, checks of all values, and which changes of a set change its hash.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use kiln_data::{
+    BuildError, Error, HashedPart, NodeNames, Note, Split, TypedDataset, TypedDatasetBuilder, TypedTargets,
+};
+use kiln_feature::{DenseFeatures, FeatureArray, FeatureStore, Labels, SparseFeatures, TargetKind, Targets};
+use kiln_graph::{Csc, Error as GraphError, NodeId, NodeTypes, Relation, RelationEdges, Relations};
+use kiln_store::Error as StoreError;
+
+pub(crate) const TYPES: [(&str, usize); 3] = [("author", 3), ("paper", 4), ("venue", 2)];
+
+pub(crate) const WRITES: RelationEdges<'static> = RelationEdges {
+    name: "writes",
+    src_type: "author",
+    dst_type: "paper",
+    srcs: &[0, 0, 1, 2, 2],
+    dsts: &[0, 1, 1, 3, 0],
+    weights: Some(&[0.5, 1.0, 1.5, 2.0, 2.5]),
+};
+
+pub(crate) const CITES: RelationEdges<'static> = RelationEdges {
+    name: "cites",
+    src_type: "paper",
+    dst_type: "paper",
+    srcs: &[3, 2, 0],
+    dsts: &[0, 0, 2],
+    weights: None,
+};
+
+pub(crate) const PUBLISHES: RelationEdges<'static> = RelationEdges {
+    name: "publishes",
+    src_type: "venue",
+    dst_type: "paper",
+    srcs: &[1, 0],
+    dsts: &[2, 3],
+    weights: None,
+};
+
+/// Returns a builder of authors with sparse features, papers with dense features and classes, and venues without features.
+pub(crate) fn papers() -> TypedDatasetBuilder<'static> {
+    papers_with([WRITES, CITES, PUBLISHES])
+}
+
+fn papers_with(relations: [RelationEdges<'static>; 3]) -> TypedDatasetBuilder<'static> {
+    let builder = TypedDataset::builder(NodeTypes::new(TYPES).unwrap()).name("papers");
+    relations
+        .into_iter()
+        .fold(builder, TypedDatasetBuilder::relation)
+        .feature_store("author", sparse(&[0.5, 1.0, 1.5]))
+        .features("paper", vec![0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5], 2)
+        .labels("paper", vec![1, 0, 2, -1], 3)
+        .split(&[2], &[0], &[1])
+        .class_names(["a", "b", "c"])
+        .node_names("author", ["Ada", "", "três"])
+}
+
+pub(crate) fn sparse(values: &[f32]) -> Arc<dyn FeatureStore> {
+    let columns: Vec<u32> = vec![1, 0, 99];
+    Arc::new(
+        SparseFeatures::new(vec![0, 1, 3, 3].into(), columns.into(), values.to_vec().into(), 500).unwrap(),
+    )
+}
+
+fn ids(nodes: &[NodeId]) -> Vec<u32> {
+    nodes.iter().map(|node| node.0).collect()
+}
+
+#[test]
+fn builder_converts_ids_of_types_to_node_ids() {
+    let data = papers().build().unwrap();
+    let cites = data.graph.relation(1);
+    assert_eq!((cites.name.as_str(), cites.src_type, cites.dst_type), ("cites", 1, 1));
+    // Paper 0 is node 3.
+    assert_eq!(ids(cites.graph.in_neighbors(NodeId(0))), [5, 6]);
+    assert_eq!(ids(data.graph.relation(2).graph.in_neighbors(NodeId(2))), [8]);
+    assert_eq!(data.graph.relation(0).graph.weights().unwrap(), [0.5, 2.5, 1.0, 1.5, 2.0]);
+    let targets = data.targets.as_ref().unwrap();
+    assert_eq!((targets.node_type, data.target_nodes()), (1, 3..7));
+    let split = targets.split.parts().map(|(_, nodes)| ids(nodes));
+    assert_eq!(split, [vec![5], vec![3], vec![4]]);
+    let dims: Vec<_> = data.features.iter().map(|store| store.as_ref().map(|store| store.dim())).collect();
+    assert_eq!(dims, [Some(500), Some(2), None]);
+    assert_eq!((data.node_name(NodeId(2)), data.node_name(NodeId(3))), (Some("três"), None));
+    assert_eq!((data.row_of(NodeId(5)), data.row_of(NodeId(9))), (Some(NodeId(2)), None));
+    assert_eq!(data.validate().unwrap(), []);
+}
+
+#[test]
+fn display_is_one_line_with_the_sizes() {
+    assert_eq!(
+        papers().build().unwrap().to_string(),
+        "papers: 9 nodes of 3 types, 10 edges of 3 relations, 3 classes of paper; \
+         1 / 1 / 1 nodes to train, validate, test"
+    );
+    let bare = TypedDataset::builder(NodeTypes::new(TYPES).unwrap()).build().unwrap();
+    assert_eq!(bare.to_string(), "dataset: 9 nodes of 3 types, 0 edges of 0 relations");
+    assert!(bare.targets.is_none() && bare.target_nodes().is_empty());
+}
+
+#[test]
+fn builder_accepts_a_built_graph_and_target_values() {
+    let graph = Relations::from_edges(NodeTypes::new(TYPES).unwrap(), &[WRITES]).unwrap();
+    let builder = TypedDataset::builder_with_graph(&graph).relation(CITES);
+    let data = builder.clone().regression("venue", vec![0.5, f32::NAN], 1).split(&[0], &[], &[]);
+    let data = data.build().unwrap();
+    assert_eq!(data.graph.iter().map(|relation| &*relation.name).collect::<Vec<_>>(), ["writes", "cites"]);
+    assert!(Arc::ptr_eq(&data.graph.relation(0).graph, &graph.relation(0).graph));
+    let targets = data.targets.unwrap();
+    assert_eq!((targets.values.kind(), ids(&targets.split.train)), (TargetKind::Regression, vec![7]));
+    let labels = builder.multi_label("author", vec![1, 0, 255, 255, 0, 0], 2).split(&[2], &[], &[]);
+    assert_eq!(labels.build().unwrap().targets.unwrap().values.kind(), TargetKind::MultiLabel);
+}
+
+/// Checks that building fails with the expected message.
+fn check_rejected(builder: TypedDatasetBuilder<'_>, expected: &str) -> Error {
+    let error = builder.build().unwrap_err();
+    assert_eq!(error.to_string(), expected);
+    error
+}
+
+#[test]
+fn builder_rejects_inconsistent_parts() {
+    let of_length = "node type `paper`: the number of feature rows is 3, expected 4, one per node";
+    let error = check_rejected(papers().features("paper", vec![0.5; 3], 1), of_length);
+    let Error::InPart { source, .. } = &error else { panic!("{error}") };
+    assert!(matches!(**source, Error::Build(BuildError::Length { expected: 4, got: 3, .. })));
+    let unknown =
+        "cannot use the graph: there is no node type `editor`, expected one of author, paper, venue";
+    let error = check_rejected(papers().features("editor", vec![0.5; 3], 1), unknown);
+    assert!(matches!(error, Error::Graph(GraphError::NoSuchType { .. })));
+    check_rejected(papers().node_names("editor", ["a"]), unknown);
+    check_rejected(papers().labels("editor", vec![0], 1), unknown);
+    check_rejected(
+        papers().labels("venue", vec![0], 1),
+        "node type `venue`: the number of labels is 1, expected 2, one per node",
+    );
+    check_rejected(
+        papers().split(&[2], &[4], &[]),
+        "node type `paper`: the val split contains node 4 at position 0, expected a node id below 4",
+    );
+    check_rejected(
+        papers().split(&[2], &[0, 3], &[]),
+        "node type `paper`: the val split contains node 3 at position 1, which has no label: remove it",
+    );
+    check_rejected(
+        papers().split(&[2], &[], &[2]),
+        "node type `paper`: node 2 is in both the train and the test split: remove it from one of them",
+    );
+    check_rejected(
+        papers().labels("paper", vec![1, 0, 3, -1], 3),
+        "node type `paper`: cannot use the features or labels: node 2 has label 3, expected a class below 3",
+    );
+    check_rejected(
+        papers().node_names("venue", ["a", "b", "c"]),
+        "node type `venue`: papers: the number of node names is 3, expected 2: correct this file or the files it \
+         must match",
+    );
+    let error = check_rejected(
+        papers().class_names(["a"]),
+        "papers: the number of class names is 1, expected 3: correct this file or the files it must match",
+    );
+    assert!(matches!(error, Error::Store(StoreError::Inconsistent { .. })));
+    let bare = || TypedDataset::builder(NodeTypes::new(TYPES).unwrap());
+    check_rejected(
+        bare().split(&[0], &[], &[]),
+        "the dataset has no labels: call .labels(node_type, y, n_classes)",
+    );
+    check_rejected(
+        bare().labels("venue", vec![0, 1], 2),
+        "the dataset has no split: call .split(train, val, test)",
+    );
+    check_rejected(bare().class_names(["a"]), "the number of class names is 1, expected 0, one per class");
+}
+
+#[test]
+fn builder_rejects_invalid_relations() {
+    let error = papers().relation(RelationEdges { name: "reads", dsts: &[0, 1, 4], ..CITES }).build();
+    let Err(Error::Graph(GraphError::InRelation { name, source })) = error else { panic!("{error:?}") };
+    assert!(name == "reads" && matches!(*source, GraphError::NodeOutOfRange { node: 4, n_nodes: 4, .. }));
+    let again = papers().relation(CITES).build();
+    assert!(matches!(again, Err(Error::Graph(GraphError::BadName { reason: "it occurs twice", .. }))));
+    let types = Arc::new(NodeTypes::new([("node", 2)]).unwrap());
+    let csc = Csc::new(vec![0, 1, 1].into(), vec![NodeId(1)].into()).unwrap();
+    let graph = Arc::new(csc.with_edge_types(vec![0].into()).unwrap());
+    let typed = Relation { name: "edge".into(), src_type: 0, dst_type: 0, graph };
+    let graph = Relations::new(types, vec![typed]).unwrap();
+    let error = TypedDataset::builder_with_graph(&graph).build().unwrap_err();
+    assert!(
+        matches!(error, Error::BadParameter { .. }) && error.to_string().contains("edge types"),
+        "{error}"
+    );
+}
+
+/// Checks that `validate` fails with the expected message after a change of the set.
+fn check_invalid(change: impl FnOnce(&mut TypedDataset), expected: &str) {
+    let mut data = papers().build().unwrap();
+    change(&mut data);
+    assert_eq!(data.validate().unwrap_err().to_string(), expected);
+}
+
+/// Returns a graph whose first relation has other arrays.
+fn with_writes(data: &TypedDataset, indptr: Vec<u64>, srcs: Vec<u32>, weights: Vec<f32>) -> Arc<Relations> {
+    let mut relations: Vec<Relation> = data.graph.iter().cloned().collect();
+    let graph = Csc::new(indptr.into(), srcs.into()).unwrap().with_weights(weights.into()).unwrap();
+    relations[0].graph = Arc::new(graph);
+    Arc::new(Relations::new(data.graph.types().clone(), relations).unwrap())
+}
+
+#[test]
+fn validate_rejects_values_out_of_range() {
+    let graph = |data: &mut TypedDataset, indptr: [u64; 5], srcs: [u32; 2], weights: [f32; 2]| {
+        data.graph = with_writes(data, indptr.into(), srcs.into(), weights.into());
+    };
+    check_invalid(
+        |data| graph(data, [0, 0, 1, 2, 2], [2, 3], [1.0, 1.0]),
+        "cannot use the graph: relation `writes`: edge 1 comes from node 3, expected a node of type `author`, which are \
+         0..3",
+    );
+    check_invalid(
+        |data| graph(data, [0, 2, 1, 2, 2], [2, 1], [1.0, 1.0]),
+        "cannot use the graph: relation `writes`: invalid indptr at node 1: 2 is followed by 1; it must start at 0 and never \
+         decrease",
+    );
+    check_invalid(
+        |data| graph(data, [0, 0, 1, 2, 2], [2, 1], [1.0, f32::NAN]),
+        "relation `writes`: papers: the weight of edge 1 is NaN, expected finite numbers: replace NaN and infinite values \
+         before saving",
+    );
+    check_invalid(
+        |data| data.features[0] = Some(sparse(&[0.5, f32::INFINITY, 0.5])),
+        "node type `author`: papers: value 1 is inf, expected finite numbers: replace NaN and infinite values before \
+         saving",
+    );
+    check_invalid(
+        |data| data.targets.as_mut().unwrap().values = Labels::new(vec![1, 3, 2, -1], 3).into(),
+        "cannot use the features or labels: node 1 has label 3, expected a class below 3",
+    );
+    let split = |nodes: &[u32]| Split { train: nodes.to_vec().into(), ..Split::default() };
+    for (node, expected) in [
+        (
+            2,
+            "papers: train split entry 1 is node 2, expected a node of the type with targets, which are 3..7",
+        ),
+        (
+            7,
+            "papers: train split entry 1 is node 7, expected a node of the type with targets, which are 3..7",
+        ),
+        (6, "papers: train split entry 1 is node 6, expected a node that has a label"),
+    ] {
+        check_invalid(|data| data.targets.as_mut().unwrap().split = split(&[5, node]), expected);
+    }
+}
+
+#[test]
+fn validate_rejects_parts_of_other_lengths() {
+    let end = "correct this file or the files it must match";
+    check_invalid(
+        |data| data.features.truncate(2),
+        &format!("papers: the number of features is 2, expected 3: {end}"),
+    );
+    check_invalid(
+        |data| data.names.truncate(1),
+        &format!("papers: the number of lists of node names is 1, expected 3: {end}"),
+    );
+    check_invalid(
+        |data| data.features.swap(0, 1),
+        &format!("node type `author`: papers: the number of feature rows is 4, expected 3: {end}"),
+    );
+    check_invalid(
+        |data| data.targets.as_mut().unwrap().node_type = 2,
+        &format!("papers: the number of labels is 4, expected 2: {end}"),
+    );
+    check_invalid(
+        |data| data.targets.as_mut().unwrap().node_type = 3,
+        "cannot use the graph: there is no node type `3`, expected one of author, paper, venue",
+    );
+}
+
+#[test]
+fn validate_reports_splits_that_overlap() {
+    let mut data = papers().build().unwrap();
+    let nodes = |ids: &[u32]| ids.iter().copied().map(NodeId).collect();
+    data.targets.as_mut().unwrap().split =
+        Split { train: nodes(&[3, 4]), val: nodes(&[5]), test: nodes(&[4]) };
+    assert_eq!(data.validate().unwrap(), [Note::SplitsOverlap { parts: ["train", "test"], n_nodes: 1 }]);
+}
+
+#[test]
+fn in_memory_keeps_the_set() {
+    let data = papers().build().unwrap();
+    let copy = data.clone().in_memory();
+    assert_eq!(copy.hash().unwrap(), data.hash().unwrap());
+    assert_eq!(copy.names, data.names);
+}
+
+#[test]
+fn hash_changes_with_every_change_of_the_data() {
+    let sets = changed_sets();
+    let all: HashSet<String> = sets.iter().map(|(_, data)| data.hash().unwrap()).collect();
+    let sampled: HashSet<String> =
+        sets.iter().map(|(_, data)| data.hash_of(HashedPart::Sample).unwrap()).collect();
+    assert_eq!((all.len(), sampled.len()), (sets.len(), sets.len()), "two of the sets have the same hash");
+    assert!(all.is_disjoint(&sampled));
+}
+
+/// Returns sets that differ in one part of the training data each, with the names of the changes.
+pub(crate) fn changed_sets() -> Vec<(&'static str, TypedDataset)> {
+    let types = |types: &[(&str, usize)]| {
+        let data = papers().build().unwrap();
+        let types = NodeTypes::new(types.iter().copied()).unwrap();
+        let relations: Vec<Relation> = data.graph.iter().cloned().collect();
+        TypedDataset { graph: Arc::new(Relations::new(types, relations).unwrap()), ..data }
+    };
+    let relation = |change: &dyn Fn(&mut Vec<Relation>)| {
+        let data = papers().build().unwrap();
+        let mut relations: Vec<Relation> = data.graph.iter().cloned().collect();
+        change(&mut relations);
+        TypedDataset {
+            graph: Arc::new(Relations::new(data.graph.types().clone(), relations).unwrap()),
+            ..data
+        }
+    };
+    let more_types = {
+        let data = types(&[("author", 3), ("paper", 4), ("venue", 2), ("field", 0)]);
+        let (features, names) = (data.features, data.names);
+        TypedDataset {
+            features: features.into_iter().chain([None]).collect(),
+            names: names.into_iter().chain([Arc::default()]).collect(),
+            ..data
+        }
+    };
+    let of_types = |types: [(&str, usize); 2]| TypedDataset::builder(NodeTypes::new(types).unwrap());
+    let empty = of_types([("a", 2), ("b", 2)]).features("a", vec![0.5; 2], 1);
+    let f16 = FeatureArray::F16(vec![half::f16::ZERO; 2].into());
+    let build = |builder: TypedDatasetBuilder<'_>| builder.build().unwrap();
+    let weights = Some(&[0.5, 1.0, 1.5, 2.0, 3.0][..]);
+    vec![
+        ("unchanged", build(papers())),
+        ("a renamed type", types(&[("author", 3), ("article", 4), ("venue", 2)])),
+        ("an added type", more_types),
+        ("no types of papers", build(empty.clone())),
+        ("features of another type", build(of_types([("a", 2), ("b", 2)]).features("b", vec![0.5; 2], 1))),
+        ("types in another order", build(of_types([("b", 2), ("a", 2)]).features("a", vec![0.5; 2], 1))),
+        ("another element type", build(empty.clone().features("a", f16, 1))),
+        ("features of both types", build(empty.features("b", vec![0.5; 2], 1))),
+        ("a renamed relation", relation(&|relations| relations[1].name = "quotes".into())),
+        ("relations in another order", relation(&|relations| relations.swap(0, 1))),
+        ("a relation less", relation(&|relations| drop(relations.pop()))),
+        ("an added relation", build(papers().relation(RelationEdges { name: "reads", ..WRITES }))),
+        ("another type of sources", relation(&|relations| relations[2].src_type = 0)),
+        ("an edge", build(papers_with([WRITES, RelationEdges { srcs: &[3, 2, 1], ..CITES }, PUBLISHES]))),
+        ("a weight", build(papers_with([RelationEdges { weights, ..WRITES }, CITES, PUBLISHES]))),
+        ("no weights", build(papers_with([RelationEdges { weights: None, ..WRITES }, CITES, PUBLISHES]))),
+        ("a feature", build(papers().feature_store("author", sparse(&[0.5, 1.0, 2.0])))),
+        ("a label", build(papers().labels("paper", vec![1, 0, 1, -1], 3))),
+        (
+            "more classes",
+            build(papers().labels("paper", vec![1, 0, 2, -1], 4).class_names(Vec::<String>::new())),
+        ),
+        ("the target type", build(papers().labels("author", vec![1, 0, 2], 3))),
+        ("the split", build(papers().split(&[2], &[1], &[0]))),
+        ("regression", build(papers().regression("paper", vec![1.0; 12], 3))),
+        ("no targets", TypedDataset { targets: None, ..build(papers()) }),
+    ]
+}
+
+#[test]
+fn hash_ignores_names_of_nodes_and_copies() {
+    let data = papers().build().unwrap();
+    let renamed = TypedDataset {
+        name: "other".into(),
+        names: [["x", "y", "z"].as_slice(), &[], &[]]
+            .map(|names| Arc::new(NodeNames::new(names.iter().copied())))
+            .into(),
+        targets: Some(TypedTargets { class_names: Vec::new(), ..data.targets.clone().unwrap() }),
+        notes: vec![Note::Other("a note".into())],
+        ..data.clone()
+    };
+    let rebuilt = papers().build().unwrap();
+    let rows = DenseFeatures::from_f32(vec![0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5], 2).unwrap();
+    let stored = papers().feature_store("paper", Arc::new(rows)).build().unwrap();
+    for same in [renamed, rebuilt, stored] {
+        assert_eq!(same.hash().unwrap(), data.hash().unwrap());
+    }
+    assert!(matches!(data.targets.unwrap().values, Targets::Classes(_)));
+}
