@@ -42,9 +42,10 @@ use kiln_store::array_folder::{ElementType, FolderWriter};
 use self::check::check_values;
 use self::folder::Folder;
 use self::manifest::Manifest;
+use crate::format::manifest::{Kind, kind_of, path_in};
 use crate::format::{VerifyReport, write_features, write_targets};
 use crate::graph_folder::{FEATURES, numbered};
-use crate::{NodeNames, Result};
+use crate::{DatasetFormat, NodeNames, Result, detect_format, graphbolt};
 
 pub use self::builder::TypedDatasetBuilder;
 pub use self::dataset::{TypedDataset, TypedTargets};
@@ -62,6 +63,21 @@ pub fn open(folder: impl AsRef<Path>) -> Result<TypedDataset> {
     Folder::open(folder.as_ref())?.dataset()
 }
 
+/// Returns true if a path is a heterogeneous set, which [`TypedDataset::open`] opens and [`Dataset::open`](crate::Dataset::open) does not: a kiln
+/// folder whose manifest has node types, or a GraphBolt folder with several node types or edge types. Only the manifest
+/// or the metadata is read.
+///
+/// # Errors
+/// Returns the errors of [`detect_format`], and those of reading the metadata of a GraphBolt folder.
+pub fn is_heterogeneous(path: impl AsRef<Path>) -> Result<bool> {
+    let path = path.as_ref();
+    match detect_format(path)? {
+        DatasetFormat::Kiln => Ok(kind_of(&path_in(path)) == Some(Kind::Heterogeneous)),
+        DatasetFormat::GraphBolt => graphbolt::has_types(path),
+        _ => Ok(false),
+    }
+}
+
 /// Writes a set to a new folder, which appears atomically, as by [`format::write`](crate::format::write). The output is a
 /// function of the set. [`TypedDataset::notes`] are not written, and values are not checked.
 ///
@@ -73,7 +89,7 @@ pub fn open(folder: impl AsRef<Path>) -> Result<TypedDataset> {
 pub fn write(data: &TypedDataset, folder: impl AsRef<Path>) -> Result<()> {
     data.check_parts()?;
     let manifest = Manifest::of(data);
-    manifest.check_counts(&crate::format::manifest::path_in(folder.as_ref()))?;
+    manifest.check_counts(&path_in(folder.as_ref()))?;
     let mut set = FolderWriter::create(folder.as_ref())?;
     for (position, relation) in data.graph.iter().enumerate() {
         write_relation(&mut set, position, relation)?;

@@ -203,8 +203,13 @@ impl EdgeList {
         builder
     }
 
+    /// Returns the path of the file with the node ids.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Reads all edges into memory, with the limit of [`Self::build`].
-    fn read(&self, n_nodes: usize, memory_bytes: u64) -> Result<EdgeChunk> {
+    pub(crate) fn read(&self, n_nodes: usize, memory_bytes: u64) -> Result<EdgeChunk> {
         let EdgeData { weights, edge_types } = self.edge_data();
         let edge_bytes = 8 + 4 * u64::from(weights) + u64::from(edge_types);
         let most_edges = if is_gz(&self.path) { memory_bytes / edge_bytes } else { u64::MAX };

@@ -1,6 +1,7 @@
 //! A reader of data sets in the format of DGL GraphBolt: a folder with a `metadata.yaml` that lists the other files.
 
 mod links;
+mod typed;
 
 use std::path::{Path, PathBuf};
 
@@ -19,6 +20,9 @@ use crate::readers::stored::{Edges, Source, Stored};
 use crate::readers::{classes, name_of};
 use crate::{Dataset, Error, Note, Result, Split};
 
+pub(crate) use self::typed::has_types;
+pub use self::typed::{open_typed, open_typed_within};
+
 /// The name of the task to use if there are several.
 const TASK: &str = "node_classification";
 
@@ -30,7 +34,7 @@ const SEEDS: [&str; 2] = ["seeds", "seed_nodes"];
 
 const LABELS: &str = "labels";
 
-/// Opens a GraphBolt folder with one node type and one edge type:
+/// Opens a GraphBolt folder with one node type and one edge type; [`open_typed`] opens those with several.
 ///
 /// | entry of `metadata.yaml` | content |
 /// |---|---|
@@ -69,14 +73,14 @@ pub(crate) fn read(folder: &Path) -> Result<Stored> {
     let root = YamlEntry::root(&path, &yaml);
     let mut notes = Vec::new();
     let graph = graph_entry(&root)?;
-    let nodes = only(&graph, "nodes", "a graph of several node types")?;
-    let edges = only(&graph, "edges", "a graph of several edge types")?;
+    let nodes = only(&graph, "nodes", "a graph of several node types", OPEN_TYPED)?;
+    let edges = only(&graph, "edges", "a graph of several edge types", OPEN_TYPED)?;
     let node_type = nodes.get("type")?.map(|ty| ty.text()).transpose()?;
     check_type(&edges, node_type)?;
     let links_task = links_task(&root)?;
     let task = the_task(&root, links_task.is_some())?;
     let n_nodes = check_n_nodes(&path, nodes.require("num", "the number of nodes")?.count()?)?;
-    note_unused(&graph.list_of("feature_data")?, None, &mut notes)?;
+    note_unused(&graph.list_of("feature_data")?, &[], &mut notes)?;
     // The number of nodes is compared with the number of feature rows before arrays of that length are allocated.
     let features = find_features(folder, &root, node_type, n_nodes, &mut notes)?;
     let edges = Edges { source: find_edges(folder, &edges)?, n_stated: None, is_symmetrized: false };
@@ -116,8 +120,11 @@ fn graph_entry<'a>(root: &YamlEntry<'a>) -> Result<YamlEntry<'a>> {
     Ok(graph.map_or_else(|| root.require("graph", "a mapping with `nodes` and `edges`"), Ok)?)
 }
 
-/// Returns the only entry of a list.
-fn only<'a>(parent: &YamlEntry<'a>, key: &str, several: &str) -> Result<YamlEntry<'a>> {
+/// The advice for a graph of several types.
+const OPEN_TYPED: &str = "open it with graphbolt::open_typed or TypedDataset::open";
+
+/// Returns the only entry of a list. `several` is the noun phrase for a list of several entries, and `instead` the advice.
+fn only<'a>(parent: &YamlEntry<'a>, key: &str, several: &str, instead: &str) -> Result<YamlEntry<'a>> {
     let list = parent.require(key, "a list of one entry")?;
     let mut entries = list.list()?;
     match (entries.pop(), entries.len()) {
@@ -126,7 +133,7 @@ fn only<'a>(parent: &YamlEntry<'a>, key: &str, several: &str) -> Result<YamlEntr
         (Some(_), _) => Err(Error::Unsupported {
             path: parent.path().to_owned(),
             what: format!("{several} ({})", list.key()),
-            instead: "write a folder with the nodes and edges of one type".into(),
+            instead: instead.into(),
         }),
     }
 }
@@ -228,7 +235,7 @@ fn find_features(
 ) -> Result<ArrayFile> {
     let all = root.list_of("feature_data")?;
     let position = the_feature(root, &all)?;
-    note_unused(&all, Some(position), notes)?;
+    note_unused(&all, &[position], notes)?;
     check_type(&all[position], node_type)?;
     let path = numpy(folder, &all[position])?;
     let array = ArrayFile::open(&path)?;
@@ -263,10 +270,10 @@ fn the_feature(root: &YamlEntry<'_>, all: &[YamlEntry<'_>]) -> Result<usize> {
     }
 }
 
-/// Adds a note for each feature that is not read: all except the one at `used`.
-fn note_unused(features: &[YamlEntry<'_>], used: Option<usize>, notes: &mut Vec<Note>) -> Result<()> {
+/// Adds a note for each feature that is not read: all except those at the positions `used`.
+fn note_unused(features: &[YamlEntry<'_>], used: &[usize], notes: &mut Vec<Note>) -> Result<()> {
     for (position, feature) in features.iter().enumerate() {
-        if Some(position) != used {
+        if !used.contains(&position) {
             let domain = feature.get("domain")?.map_or(Ok("unknown"), |domain| domain.text())?;
             let name = feature.get("name")?.map_or(Ok("without a name"), |name| name.text())?;
             let key = feature.key();
@@ -277,6 +284,9 @@ fn note_unused(features: &[YamlEntry<'_>], used: Option<usize>, notes: &mut Vec<
     }
     Ok(())
 }
+
+/// The advice for a set of nodes or links of several types.
+const ONE_TYPE: &str = "write a task over one type";
 
 /// Reads the train, validation and test set. Returns the labels of their nodes, and the split.
 fn read_task(
@@ -296,7 +306,7 @@ fn read_task(
             notes.push(Note::Other(format!("metadata.yaml has no {key}: that part of the split is empty")));
             return Ok(SharedArray::default());
         }
-        let set = only(task, key, "a set over several node types")?;
+        let set = only(task, key, "a set over several node types", ONE_TYPE)?;
         check_type(&set, node_type)?;
         classes.read_set(folder, &set, notes)
     };

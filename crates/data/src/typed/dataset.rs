@@ -7,7 +7,7 @@ use kiln_feature::{FeatureStore, Targets};
 use kiln_graph::{NodeId, Relation, Relations};
 
 use crate::dataset::noun;
-use crate::{NodeNames, Note, Result, Split};
+use crate::{DatasetFormat, Error, NodeNames, Note, Result, Split, detect_format, graphbolt};
 
 /// A heterogeneous data set for node tasks: nodes of several types, each with features of its own width and element type, a
 /// graph per relation, and targets of one type. Cloning shares the arrays.
@@ -47,12 +47,22 @@ pub struct TypedTargets {
 }
 
 impl TypedDataset {
-    /// Opens a heterogeneous set in a folder in the kiln format, as [`typed::open`](crate::typed::open) does.
+    /// Opens a heterogeneous set by path: a folder in the kiln format, as [`typed::open`](crate::typed::open) does, or a
+    /// GraphBolt folder, as [`graphbolt::open_typed`] does.
     ///
     /// # Errors
-    /// Returns the errors of [`typed::open`](crate::typed::open).
+    /// Returns the errors of [`detect_format`] and of the format's reader, and [`Error::WrongKind`] for other formats.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        super::open(path)
+        let path = path.as_ref();
+        match detect_format(path)? {
+            DatasetFormat::Kiln => super::open(path),
+            DatasetFormat::GraphBolt => graphbolt::open_typed(path),
+            format => Err(Error::WrongKind {
+                path: path.to_owned(),
+                kind: format.to_string(),
+                expected: "a heterogeneous set: a kiln folder or a GraphBolt folder",
+            }),
+        }
     }
 
     /// Returns the position of a node in its type: the row of its features, and of its targets if it is of the type that
@@ -105,8 +115,8 @@ impl TypedDataset {
     /// in its errors.
     ///
     /// # Errors
-    /// Returns [`Error::InPart`](crate::Error::InPart) with the name of a node type, [`Error::Graph`](crate::Error::Graph)
-    /// with the name of a relation, [`Error::Feature`](crate::Error::Feature) for invalid targets, and
+    /// Returns [`Error::InPart`] with the name of a node type, [`Error::Graph`]
+    /// with the name of a relation, [`Error::Feature`] for invalid targets, and
     /// [`kiln_store::Error::Inconsistent`] or [`kiln_store::Error::BadValue`] for wrong lengths and an invalid split.
     pub fn validate(&self) -> Result<Vec<Note>> {
         self.check_parts()?;

@@ -300,5 +300,7 @@ fn known(
 }
 
 fn no_such_type(path: &Path, key: &str, name: &str) -> kiln_store::Error {
-    bad_key(path, key, "the name of a node type", format!("{name:?}"))
+    const LONGEST: usize = 60;
+    let found = name.chars().take(LONGEST).collect::<String>();
+    bad_key(path, key, "the name of a node type", format!("{found:?}"))
 }

@@ -33,5 +33,6 @@ mod tu;
 mod typed;
 mod typed_damage;
 mod typed_format;
+mod typed_graphbolt;
 mod typed_hash;
 mod unreachable;

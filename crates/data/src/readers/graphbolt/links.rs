@@ -7,7 +7,7 @@ use kiln_graph::{Links, NodeId};
 use kiln_store::yaml::YamlEntry;
 use kiln_store::{ArrayFile, Error as StoreError, check_count};
 
-use super::{LABELS, check_type, find_data, only};
+use super::{LABELS, ONE_TYPE, check_type, find_data, only};
 use crate::edges::read_links;
 use crate::limits::MEMORY_BYTES;
 use crate::readers::classes;
@@ -40,7 +40,7 @@ pub(super) fn read_task(
             )));
             return Ok(StoredLinks::default());
         }
-        let set = only(task, key, "a set over several edge types")?;
+        let set = only(task, key, "a set over several edge types", ONE_TYPE)?;
         check_type(&set, node_type)?;
         read_set(folder, &set, n_nodes, notes)
     };

@@ -1,0 +1,287 @@
+//! The reader of GraphBolt folders with several node types or several edge types.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use kiln_feature::FeatureStore;
+use kiln_graph::{NodeId, NodeTypes, Relation, RelationEdges, Relations, SharedArray};
+use kiln_store::yaml::{Yaml, YamlEntry};
+use kiln_store::{ArrayFile, Error as StoreError, check_count};
+
+use super::{
+    FEATURE, find_edges, graph_entry, links_task, metadata_path, note_unused, numpy, only, read_task,
+    the_task,
+};
+use crate::arrays::{RowsOf, row_shape, rows_of};
+use crate::check::{Place, check_split};
+use crate::limits::{MEMORY_BYTES, check_n_nodes, numbers};
+use crate::readers::name_of;
+use crate::readers::stored::Edges;
+use crate::{Error, Note, Result, Split, TypedDataset, TypedTargets};
+
+/// Opens a GraphBolt folder with any number of node types and edge types. The entries of `metadata.yaml` are those of
+/// [`graphbolt::open`](super::open), and in addition:
+///
+/// | entry | content |
+/// |---|---|
+/// | `graph.nodes` | one entry per node type with `type` and `num` |
+/// | `graph.edges` | one entry per relation with `type: "SOURCE:RELATION:DESTINATION"`, `format` and `path` |
+/// | `feature_data` | for each node type with features, those named `feat`, or the only ones, with `type` |
+/// | a set of a task | one entry with `type`, the same in all sets of the task |
+///
+/// Ids count from 0 within their type. The types and the relations keep their order. The name of a relation is the part
+/// `RELATION`, or the whole `type` if this part occurs several times. A task of link prediction is not read; a note names
+/// it. A folder without tasks is a set without targets. The reverse of relations is not added, as in GraphBolt.
+///
+/// # Errors
+/// Returns the errors of [`graphbolt::open`](super::open) except those for several types, and [`Error::Memory`] if the
+/// offsets of the nodes of types without features would take more than 1 GiB, because no file confirms their number.
+pub fn open_typed(folder: impl AsRef<Path>) -> Result<TypedDataset> {
+    open_typed_within(folder, MEMORY_BYTES)
+}
+
+/// Opens a folder as [`open_typed`] does, with another limit for compressed edges and for nodes without features.
+///
+/// # Errors
+/// Returns the errors of [`open_typed`].
+pub fn open_typed_within(folder: impl AsRef<Path>, memory_bytes: u64) -> Result<TypedDataset> {
+    let folder = folder.as_ref();
+    let path = metadata_path(folder)?;
+    let yaml = Yaml::read(&path)?;
+    let root = YamlEntry::root(&path, &yaml);
+    let (mut notes, graph) = (Vec::new(), graph_entry(&root)?);
+    let types = Arc::new(node_types(&graph)?);
+    let edges = edge_types(&graph, &types)?;
+    note_unused(&graph.list_of("feature_data")?, &[], &mut notes)?;
+    let features = read_features(folder, &root, &types, &mut notes)?;
+    check_offsets(&path, &types, &edges, &features, memory_bytes)?;
+    let relations = edges.iter().map(|edges| edges.read(folder, &types, memory_bytes));
+    let relations = relations.collect::<Result<_>>()?;
+    let bad = |error| root.bad(format!("relations of a heterogeneous graph ({error})"));
+    let graph = Arc::new(Relations::new(types.clone(), relations).map_err(bad)?);
+    let targets = read_targets(folder, &root, &types, &mut notes)?;
+    let name = root.get("dataset_name")?.map(|name| name.text()).transpose()?;
+    let name = name.map_or_else(|| name_of(folder), str::to_owned);
+    let names = vec![Arc::default(); types.n_types()];
+    Ok(TypedDataset { name, graph, features, targets, names, notes })
+}
+
+/// Returns true if the folder has several node types or several edge types.
+pub(crate) fn has_types(folder: &Path) -> Result<bool> {
+    let path = metadata_path(folder)?;
+    let yaml = Yaml::read(&path)?;
+    let graph = graph_entry(&YamlEntry::root(&path, &yaml))?;
+    Ok(1 < graph.list_of("nodes")?.len() || 1 < graph.list_of("edges")?.len())
+}
+
+/// Returns the node types. The only type may have no name; it is then called `node`.
+fn node_types(graph: &YamlEntry<'_>) -> Result<NodeTypes> {
+    let nodes = graph.require("nodes", "a list of node types")?;
+    let list = nodes.list()?;
+    let mut types = Vec::new();
+    for entry in &list {
+        let n_nodes = entry.require("num", "the number of nodes")?.count()?;
+        types.push((type_of(entry, list.len() == 1)?, check_n_nodes(entry.path(), n_nodes)?));
+    }
+    let bad = |error| nodes.bad(format!("node types with different names, at most 2^32 - 1 nodes ({error})"));
+    Ok(NodeTypes::new(types).map_err(bad)?)
+}
+
+/// Returns the name of an entry's node type, which may be missing if the graph has one type.
+fn type_of<'a>(entry: &YamlEntry<'a>, is_only: bool) -> Result<&'a str> {
+    match entry.get("type")? {
+        Some(name) => Ok(name.text()?),
+        None if is_only => Ok("node"),
+        None => Ok(entry.require("type", "the name of a node type")?.text()?),
+    }
+}
+
+/// Returns the position of an entry's node type.
+fn position_of(entry: &YamlEntry<'_>, types: &NodeTypes) -> Result<usize> {
+    match entry.get("type")? {
+        None if types.n_types() == 1 => Ok(0),
+        _ => {
+            let name = entry.require("type", "the name of a node type")?;
+            let expected = || name.bad(format!("one of the node types: {}", types.names().join(", ")));
+            Ok(types.position(name.text()?).ok_or_else(expected)?)
+        }
+    }
+}
+
+/// The entry of a relation in `graph.edges`.
+struct EdgeType<'a> {
+    entry: YamlEntry<'a>,
+    name: &'a str,
+    src_type: usize,
+    dst_type: usize,
+}
+
+/// Returns the relations, with unique names if their types are unique.
+fn edge_types<'a>(graph: &YamlEntry<'a>, types: &NodeTypes) -> Result<Vec<EdgeType<'a>>> {
+    let mut found: Vec<(EdgeType<'a>, &str)> = Vec::new();
+    for entry in graph.require("edges", "a list of edge types")?.list()? {
+        if entry.get("type")?.is_none() && types.n_types() == 1 {
+            found.push((EdgeType { entry, name: "edge", src_type: 0, dst_type: 0 }, "edge"));
+            continue;
+        }
+        let stated = entry.require("type", "SOURCE:RELATION:DESTINATION")?;
+        let parts: Vec<&str> = stated.text()?.split(':').collect();
+        let ends = |src, dst| Some((types.position(src)?, types.position(dst)?));
+        let of_types = match parts[..] {
+            [src, name, dst] => ends(src, dst).map(|ends| (name, ends)),
+            _ => None,
+        };
+        let Some((name, (src_type, dst_type))) = of_types else {
+            let names = types.names().join(", ");
+            return Err(stated
+                .bad(format!("SOURCE:RELATION:DESTINATION with the node types {names}"))
+                .into());
+        };
+        found.push((EdgeType { entry, name, src_type, dst_type }, stated.text()?));
+    }
+    let names: Vec<&str> = found.iter().map(|(edge_type, _)| edge_type.name).collect();
+    let is_unique = |name: &str| names.iter().filter(|other| **other == name).count() == 1;
+    let named = found.into_iter().map(|(edge_type, whole)| {
+        let name = if is_unique(edge_type.name) { edge_type.name } else { whole };
+        EdgeType { name, ..edge_type }
+    });
+    Ok(named.collect())
+}
+
+impl EdgeType<'_> {
+    /// Reads the edges and builds the graph of the relation.
+    fn read(&self, folder: &Path, types: &Arc<NodeTypes>, memory_bytes: u64) -> Result<Relation> {
+        let source = find_edges(folder, &self.entry)?;
+        let list = Edges { source, n_stated: None, is_symmetrized: false }.open()?;
+        let [n_srcs, n_dsts] = [self.src_type, self.dst_type].map(|ty| types.range(ty).len());
+        let edges = list.read(n_srcs.max(n_dsts), memory_bytes)?;
+        for (what, ids, ty) in [
+            ("the source of edge", &edges.srcs, self.src_type),
+            ("the destination of edge", &edges.dsts, self.dst_type),
+        ] {
+            let n_nodes = types.range(ty).len();
+            if let Some(edge) = ids.iter().position(|&id| n_nodes <= id as usize) {
+                let (path, position, found) = (list.path().to_owned(), edge as u64, ids[edge].to_string());
+                let name = &types.names()[ty];
+                let expected = format!("below {n_nodes}, the number of nodes of type `{name}`");
+                return Err(StoreError::BadValue { path, what, position, expected, found }.into());
+            }
+        }
+        let edges = RelationEdges {
+            name: self.name,
+            src_type: &types.names()[self.src_type],
+            dst_type: &types.names()[self.dst_type],
+            srcs: &edges.srcs,
+            dsts: &edges.dsts,
+            weights: None,
+        };
+        let bad = |error| self.entry.bad(format!("a relation ({error})"));
+        Ok(Relations::from_edges(types.clone(), &[edges]).map_err(bad)?.relation(0).clone())
+    }
+}
+
+/// Returns the features of each node type: those named [`FEATURE`], or else the only ones.
+fn read_features(
+    folder: &Path,
+    root: &YamlEntry<'_>,
+    types: &NodeTypes,
+    notes: &mut Vec<Note>,
+) -> Result<Vec<Option<Arc<dyn FeatureStore>>>> {
+    let all = root.list_of("feature_data")?;
+    let mut of_types = vec![Vec::new(); types.n_types()];
+    for (position, feature) in all.iter().enumerate() {
+        let name = feature.require("name", "the features' name")?.text()?;
+        if feature.require("domain", "node or edge")?.text()? == "node" {
+            of_types[position_of(feature, types)?].push((position, name));
+        }
+    }
+    let (mut used, mut features) = (Vec::new(), Vec::<Option<Arc<dyn FeatureStore>>>::new());
+    for (node_type, found) in of_types.iter().enumerate() {
+        let named = found.iter().find(|(_, name)| *name == FEATURE);
+        let position = match (named, &found[..]) {
+            (_, []) => {
+                features.push(None);
+                continue;
+            }
+            (Some(&(position, _)), _) | (None, &[(position, _)]) => position,
+            (None, several) => {
+                let names: Vec<&str> = several.iter().map(|(_, name)| *name).collect();
+                let (path, key) = (root.path().to_owned(), "feature_data".into());
+                let of_type = &types.names()[node_type];
+                let expected = format!("features of {of_type} called {FEATURE}: rename the ones to use");
+                let found = names.join(", ");
+                return Err(StoreError::Metadata { path, key, expected, found }.into());
+            }
+        };
+        used.push(position);
+        let array = ArrayFile::open(numpy(folder, &all[position])?)?;
+        let n_nodes = types.range(node_type).len();
+        check_count(array.path(), RowsOf::Nodes.count(), n_nodes, row_shape(&array)?.0)?;
+        features.push(Some(Arc::new(rows_of(&array, RowsOf::Nodes, notes)?)));
+    }
+    note_unused(&all, &used, notes)?;
+    Ok(features)
+}
+
+/// Checks that the offsets of the nodes without features fit the limit. The number of the other nodes is that of the rows
+/// in a file, but a few bytes of metadata can state any number of nodes without features.
+fn check_offsets(
+    path: &Path,
+    types: &NodeTypes,
+    edges: &[EdgeType<'_>],
+    features: &[Option<Arc<dyn FeatureStore>>],
+    memory_bytes: u64,
+) -> Result<()> {
+    const BYTES: u64 = 8;
+    let n_unconfirmed = |ty: usize| if features[ty].is_none() { types.range(ty).len() as u64 } else { 0 };
+    let n_rows: u64 = edges.iter().map(|edges| n_unconfirmed(edges.dst_type)).sum();
+    let n_nodes: u64 = (0..types.n_types()).map(n_unconfirmed).sum();
+    let needed_bytes = BYTES * (n_rows + n_nodes);
+    if memory_bytes < needed_bytes {
+        let what = format!("{}: the graph of {n_nodes} nodes without features", path.display());
+        return Err(Error::Memory { what, needed_bytes, budget_bytes: memory_bytes });
+    }
+    Ok(())
+}
+
+/// Reads the targets and the split of the task with node labels; `None` for a folder without one.
+fn read_targets(
+    folder: &Path,
+    root: &YamlEntry<'_>,
+    types: &NodeTypes,
+    notes: &mut Vec<Note>,
+) -> Result<Option<TypedTargets>> {
+    let links = links_task(root)?;
+    if let Some(task) = &links {
+        let key = task.key();
+        notes.push(Note::Other(format!("the task of link prediction ({key} in metadata.yaml) is not read")));
+    }
+    if root.list_of("tasks")?.is_empty() {
+        return Ok(None);
+    }
+    let Some(task) = the_task(root, links.is_some())? else { return Ok(None) };
+    let train = only(&task, "train_set", "a set over several node types", super::ONE_TYPE)?;
+    let node_type = position_of(&train, types)?;
+    let (nodes, name) = (types.range(node_type), &types.names()[node_type]);
+    for set in [task.list_of("validation_set")?, task.list_of("test_set")?].iter().flatten() {
+        if position_of(set, types)? != node_type {
+            let stated = set.require("type", "the name of a node type")?;
+            return Err(stated.bad(format!("{name}, the type of the train_set")).into());
+        }
+    }
+    let stated = (1 < types.n_types()).then_some(name.as_str());
+    let (labels, split) = read_task(folder, &task, stated, nodes.len(), notes)?;
+    let values = labels.into();
+    check_split(Place::Set(root.path()), &split, &values, notes)?;
+    let class_names = numbers(values.n_outputs());
+    Ok(Some(TypedTargets { node_type, values, split: shifted(split, nodes.start), class_names }))
+}
+
+/// Returns the split of the nodes of a type in node ids of the graph. `first` is the first node of the type.
+fn shifted(split: Split, first: u32) -> Split {
+    let shift = |nodes: SharedArray<NodeId>| match first {
+        0 => nodes,
+        _ => nodes.iter().map(|node| NodeId(first + node.0)).collect(),
+    };
+    Split { train: shift(split.train), val: shift(split.val), test: shift(split.test) }
+}
