@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use kiln_data::{Dataset, Error, GraphDataset, Note};
+use kiln_data::{Dataset, Error, GraphDataset, Note, TypedDataset};
 use kiln_feature::{FeatureBuffer, FeatureStore};
 use kiln_graph::{EdgeId, NodeId, gcn_norm};
 
@@ -60,6 +60,48 @@ pub(super) fn dataset(data: &Dataset) -> bool {
         }
     }
     is_sound
+}
+
+/// Checks that the parts of an opened heterogeneous set have the lengths of their types, and that reading its values does
+/// not panic. Returns true if the set is valid.
+pub(super) fn typed(data: &TypedDataset) -> bool {
+    let types = data.graph.types();
+    assert_eq!((data.features.len(), data.names.len()), (types.n_types(), types.n_types()));
+    for (node_type, (features, names)) in data.features.iter().zip(&data.names).enumerate() {
+        let n_nodes = types.range(node_type).len();
+        if let Some(features) = features {
+            assert_eq!(features.n_rows(), n_nodes);
+            gather(&**features, n_nodes);
+        }
+        assert!(names.is_empty() || names.len() == n_nodes);
+    }
+    assert!(!data.to_string().is_empty());
+    let validated = data.validate();
+    if let Err(error) = &validated {
+        assert!(!error.to_string().is_empty());
+    }
+    if let Some(targets) = &data.targets {
+        let nodes = data.target_nodes();
+        assert_eq!(
+            (targets.values.len(), targets.class_names.len()),
+            (nodes.len(), targets.values.n_outputs())
+        );
+        let split = targets.split.parts().into_iter().flat_map(|(_, nodes)| nodes.iter().copied());
+        let rows: Option<Vec<NodeId>> = split.map(|node| data.row_of(node)).collect();
+        let gathered =
+            rows.map(|rows| targets.values.gather(&rows, &mut Vec::new(), &mut Vec::new()).is_ok());
+        assert!(
+            validated.is_err() || gathered == Some(true),
+            "the nodes of a valid split should have targets"
+        );
+    }
+    for relation in data.graph.iter().filter(|_| validated.is_ok()) {
+        let (srcs, graph) = (types.range(relation.src_type), &relation.graph);
+        for row in (0..graph.n_nodes() as u32).map(NodeId) {
+            assert!(graph.in_neighbors(row).iter().all(|src| srcs.contains(&src.0)));
+        }
+    }
+    validated.is_ok()
 }
 
 /// Applies the transformations that precede training. For a damaged set, they may fail with an error message.

@@ -12,7 +12,8 @@ use std::path::Path;
 
 use half::f16;
 use kiln_data::{
-    Dataset, Error, GraphDataset, Result, convert, detect_format, format, gin, graphbolt, ogb, tu,
+    Dataset, Error, GraphDataset, Result, TypedDataset, convert, detect_format, format, gin, graphbolt, ogb,
+    tu, typed,
 };
 use kiln_store::npy::{self, DType, Element, Header};
 
@@ -38,10 +39,12 @@ pub(crate) const TARGETS: &[Target] = &[
     Target { name: "npy_array", body: npy_array },
     Target { name: "npy_folder", body: npy_folder },
     Target { name: "kiln_folder", body: kiln_folder },
+    Target { name: "typed_folder", body: typed_folder },
     Target { name: "tu", body: tu },
     Target { name: "gin", body: gin },
     Target { name: "edge_list", body: edge_list },
     Target { name: "graphbolt", body: graphbolt },
+    Target { name: "typed_graphbolt", body: typed_graphbolt },
     Target { name: "ogb", body: ogb },
     Target { name: "open_any", body: open_any },
 ];
@@ -120,6 +123,55 @@ fn kiln_folder(input: &[u8], walk: Walk) -> bool {
         }
         opened
     })
+}
+
+/// Reads an input as the folder of a heterogeneous set in the kiln format.
+fn typed_folder(input: &[u8], _: Walk) -> bool {
+    open_typed_with(input, |folder| {
+        let (verified, opened) = (typed::verify(folder), typed::open(folder));
+        match (&verified, &opened) {
+            (Ok(verified), Ok(data)) => {
+                assert_eq!(
+                    (verified.n_nodes, verified.n_edges),
+                    (data.graph.n_nodes(), data.graph.n_edges())
+                );
+                assert_eq!(data.validate().expect("a verified set should be valid"), verified.notes);
+            }
+            (Ok(_), Err(error)) => panic!("a verified set should open: {error}"),
+            (Err(error), _) => check::error(error, folder),
+        }
+        opened
+    })
+}
+
+/// Opens an input as a GraphBolt folder with several node types.
+fn typed_graphbolt(input: &[u8], _: Walk) -> bool {
+    const MEMORY_BYTES: u64 = 16 << 20;
+    open_typed_with(input, |folder| graphbolt::open_typed_within(folder, MEMORY_BYTES))
+}
+
+/// Unpacks the folder of a heterogeneous set, opens it and checks the result. Writing and opening a valid set must return
+/// an equal set.
+fn open_typed_with(input: &[u8], open: impl FnOnce(&Path) -> Result<TypedDataset>) -> bool {
+    let scratch = folder::unpack(input);
+    match open(scratch.path()) {
+        Ok(data) => {
+            check::notes(&data.notes, scratch.path());
+            if check::typed(&data) {
+                let written = scratch.path().with_file_name("written");
+                typed::write(&data, &written).expect("a valid set should be written");
+                typed::verify(&written).expect("a written set should be valid");
+                let again = typed::open(&written).expect("a written set should open");
+                assert_eq!(again.hash().unwrap(), data.hash().unwrap());
+                assert_eq!((&again.name, &again.names), (&data.name, &data.names));
+            }
+            true
+        }
+        Err(error) => {
+            check::error(&error, scratch.path());
+            false
+        }
+    }
 }
 
 /// Reads an input as a folder of the TU collection.
