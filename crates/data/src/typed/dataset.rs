@@ -65,6 +65,11 @@ impl TypedDataset {
         }
     }
 
+    /// Returns the number of feature columns of each node type, `[n_types]`; `None` for a type without features.
+    pub fn dims(&self) -> Vec<Option<usize>> {
+        self.features.iter().map(|features| features.as_ref().map(|features| features.dim())).collect()
+    }
+
     /// Returns the position of a node in its type: the row of its features, and of its targets if it is of the type that
     /// has them. `None` if there is no such node.
     ///

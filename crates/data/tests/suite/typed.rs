@@ -82,8 +82,7 @@ fn builder_converts_ids_of_types_to_node_ids() {
     assert_eq!((targets.node_type, data.target_nodes()), (1, 3..7));
     let split = targets.split.parts().map(|(_, nodes)| ids(nodes));
     assert_eq!(split, [vec![5], vec![3], vec![4]]);
-    let dims: Vec<_> = data.features.iter().map(|store| store.as_ref().map(|store| store.dim())).collect();
-    assert_eq!(dims, [Some(500), Some(2), None]);
+    assert_eq!(data.dims(), [Some(500), Some(2), None]);
     assert_eq!((data.node_name(NodeId(2)), data.node_name(NodeId(3))), (Some("três"), None));
     assert_eq!((data.row_of(NodeId(5)), data.row_of(NodeId(9))), (Some(NodeId(2)), None));
     assert_eq!(data.validate().unwrap(), []);
