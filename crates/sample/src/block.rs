@@ -2,7 +2,6 @@ use kiln_graph::{Block, BlockParts, LocalId, NodeId};
 
 use crate::lanes::GroupPicks;
 use crate::relabel::Relabel;
-use crate::typed::TypedScratch;
 use crate::{Error, Frontier, FrontierSampler, HopRequest, Result, RngKey, Seeds, Selection};
 
 /// The sampled blocks of one batch.
@@ -73,6 +72,25 @@ pub struct Scratch {
     frontier: Frontier,
     relabel: Relabel,
     pub(crate) typed: TypedScratch,
+}
+
+/// The buffers of a typed hop.
+#[derive(Debug, Default)]
+pub(crate) struct TypedScratch {
+    /// The type of each destination.
+    pub(crate) dst_types: Vec<usize>,
+    /// The destinations of each type, in their order.
+    pub(crate) by_type: Vec<Vec<NodeId>>,
+    /// The number of destinations of each type that have been joined.
+    pub(crate) n_joined: Vec<usize>,
+    pub(crate) of_relations: Vec<RelationScratch>,
+}
+
+/// The buffers of a relation's hop.
+#[derive(Debug, Default)]
+pub(crate) struct RelationScratch {
+    pub(crate) scratch: Scratch,
+    pub(crate) frontier: Frontier,
 }
 
 /// Samples one block (one hop) per layer, from the seeds to the input layer.

@@ -2,6 +2,7 @@ use std::sync::Arc;
 
 use kiln_graph::{EdgeId, NodeId, NodeTypes, Relation, Relations};
 
+use crate::block::{RelationScratch, TypedScratch};
 use crate::{
     EdgeWeights, Error, Fanout, Frontier, FrontierSampler, HopRequest, KeyDomain, NeighborSampler, Result,
     RngKey, SamplerConfig, Scratch,
@@ -48,24 +49,6 @@ pub struct TypedSampler {
 struct TypedRelation {
     first_edge: EdgeId,
     sampler: NeighborSampler,
-}
-
-/// The buffers of a typed hop.
-#[derive(Debug, Default)]
-pub(crate) struct TypedScratch {
-    /// The type of each destination.
-    dst_types: Vec<usize>,
-    /// The destinations of each type, in their order.
-    by_type: Vec<Vec<NodeId>>,
-    /// The number of destinations of each type that have been joined.
-    n_joined: Vec<usize>,
-    of_relations: Vec<RelationScratch>,
-}
-
-#[derive(Debug, Default)]
-struct RelationScratch {
-    scratch: Scratch,
-    frontier: Frontier,
 }
 
 impl TypedSampler {

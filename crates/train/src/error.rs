@@ -8,6 +8,7 @@ use kiln_graph::NodeId;
 
 use crate::run::contract::DETERMINISM_CONTRACT;
 use crate::saved::error::ModelError;
+use crate::step::embedding_error::EmbeddingError;
 use crate::transient::{is_transient, is_transient_cause};
 
 /// The result of this crate's fallible functions.
@@ -47,24 +48,9 @@ pub enum Error {
         /// The epoch, from 1.
         epoch: usize,
     },
-    /// Gradients of an embedding do not have one row per node, or another width than the table.
-    #[error(
-        "{n_values} values are no gradients of {n_nodes} rows of the embedding: pass one row of its width per node"
-    )]
-    RowGradients {
-        /// The number of nodes.
-        n_nodes: usize,
-        /// The number of values.
-        n_values: usize,
-    },
-    /// A node has no row in an embedding.
-    #[error("node {} has no row in the embedding, which has {n_nodes} rows, numbered from 0", node.0)]
-    NoEmbedding {
-        /// The node.
-        node: NodeId,
-        /// The number of rows.
-        n_nodes: usize,
-    },
+    /// Rows or gradients do not fit an embedding.
+    #[error(transparent)]
+    Embedding(#[from] EmbeddingError),
     /// The data could not be hashed, so checkpoints could not state to which data they belong.
     #[error("the data could not be hashed: {source}")]
     DataHash {

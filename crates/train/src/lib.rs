@@ -79,6 +79,7 @@ pub use step::classification::Prediction;
 pub use step::device_all_reduce::DeviceAllReduce;
 pub use step::device_node_batcher::DeviceNodeBatcher;
 pub use step::embedding::{NodeEmbedding, RowGradients, SparseAdamConfig};
+pub use step::embedding_error::EmbeddingError;
 pub use step::graph::{GraphClassification, GraphInput, GraphTask};
 pub use step::host_node_batcher::HostNodeBatcher;
 pub use step::input_rows::InputRows;

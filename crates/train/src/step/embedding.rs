@@ -6,6 +6,7 @@ use kiln_graph::NodeId;
 use kiln_sample::RngKey;
 
 use crate::error::{Error, Result};
+use crate::step::embedding_error::EmbeddingError;
 use crate::step::metric_sums::LossWeight;
 
 /// A trainable row for each node of a type without features, `[n_nodes, dim]`, in host memory, with the moments of a sparse
@@ -126,12 +127,12 @@ impl RowGradients {
     /// in their order.
     ///
     /// # Errors
-    /// Returns [`Error::RowGradients`] unless there is the same number of values for each node.
+    /// Returns [`EmbeddingError::Gradients`] unless there is the same number of values for each node.
     pub fn new(nodes: Vec<NodeId>, values: Vec<f32>) -> Result<Self> {
         if !nodes.is_empty() && !values.len().is_multiple_of(nodes.len())
             || nodes.is_empty() && !values.is_empty()
         {
-            return Err(Error::RowGradients { n_nodes: nodes.len(), n_values: values.len() });
+            return Err(EmbeddingError::Gradients { n_nodes: nodes.len(), n_values: values.len() }.into());
         }
         if nodes.is_sorted_by(|node, next| node < next) {
             return Ok(Self { nodes, values });
@@ -169,7 +170,7 @@ impl RowGradients {
     /// same values. They exchange the rows of their batches, not the table. Collective: every rank must call it.
     ///
     /// # Errors
-    /// Returns [`Error::Ranks`] if the ranks cannot communicate, and [`Error::RowGradients`] if their rows differ in width.
+    /// Returns [`Error::Ranks`] if the ranks cannot communicate, and [`EmbeddingError::Gradients`] if their rows differ in width.
     pub fn sum_over_ranks(mut self, weight: LossWeight, comm: &mut dyn Communicator) -> Result<Self> {
         let share = (weight.own / weight.all) as f32;
         self.values.iter_mut().for_each(|value| *value *= share);
@@ -181,7 +182,7 @@ impl RowGradients {
             let of_rank = Self::from_bytes(&bytes)?;
             let (n_nodes, n_values) = (of_rank.nodes.len(), of_rank.values.len());
             if n_nodes != 0 && *dim.get_or_insert(n_values / n_nodes) * n_nodes != n_values {
-                return Err(Error::RowGradients { n_nodes, n_values });
+                return Err(EmbeddingError::Gradients { n_nodes, n_values }.into());
             }
             nodes.extend(of_rank.nodes);
             values.extend(of_rank.values);
@@ -198,7 +199,7 @@ impl RowGradients {
     }
 
     fn from_bytes(bytes: &[u8]) -> Result<Self> {
-        let wrong = || Error::RowGradients { n_nodes: 0, n_values: bytes.len() / 4 };
+        let wrong = || Error::from(EmbeddingError::Gradients { n_nodes: 0, n_values: bytes.len() / 4 });
         let (n_nodes, rest) = bytes.split_first_chunk::<8>().ok_or_else(wrong)?;
         let n_bytes =
             usize::try_from(u64::from_le_bytes(*n_nodes)).ok().and_then(|n_nodes| n_nodes.checked_mul(4));
@@ -261,7 +262,7 @@ impl NodeEmbedding {
     /// Returns the rows of nodes, `[n, dim]`, for training.
     ///
     /// # Errors
-    /// Returns [`Error::NoEmbedding`] for a node without a row.
+    /// Returns [`EmbeddingError::NoRow`] for a node without a row.
     pub fn rows(&self, nodes: &[NodeId]) -> Result<Vec<f32>> {
         let mut rows = Vec::with_capacity(nodes.len() * self.dim);
         for &node in nodes {
@@ -298,7 +299,7 @@ impl NodeEmbedding {
     /// Runs one step of the sparse Adam on the rows of `gradients`. A step without rows counts, too.
     ///
     /// # Errors
-    /// Returns [`Error::NoEmbedding`] for a node without a row, [`Error::RowGradients`] if the gradients have another width, and
+    /// Returns [`EmbeddingError::NoRow`] for a node without a row, [`EmbeddingError::Gradients`] if the gradients have another width, and
     /// [`Error::BadSetting`] for a setting out of range. The table is then unchanged.
     pub fn step(
         &mut self,
@@ -313,7 +314,7 @@ impl NodeEmbedding {
         }
         let (n_nodes, n_values) = (gradients.nodes.len(), gradients.values.len());
         if n_nodes * self.dim != n_values {
-            return Err(Error::RowGradients { n_nodes, n_values });
+            return Err(EmbeddingError::Gradients { n_nodes, n_values }.into());
         }
         if let Some(&last) = gradients.nodes.last() {
             // The nodes ascend, so all have a row if the last one has.
@@ -340,7 +341,7 @@ impl NodeEmbedding {
         let n_nodes = self.n_nodes();
         match node.index() < n_nodes {
             true => Ok(node.index() * self.dim..(node.index() + 1) * self.dim),
-            false => Err(Error::NoEmbedding { node, n_nodes }),
+            false => Err(EmbeddingError::NoRow { node, n_nodes }.into()),
         }
     }
 }

@@ -8,6 +8,7 @@ pub(crate) mod clip;
 pub(crate) mod device_all_reduce;
 pub(crate) mod device_node_batcher;
 pub(crate) mod embedding;
+pub(crate) mod embedding_error;
 pub(crate) mod files;
 pub(crate) mod graph;
 pub(crate) mod host_node_batcher;

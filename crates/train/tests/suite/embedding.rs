@@ -7,7 +7,7 @@
 use kiln_comm::{Communicator, ThreadRanks};
 use kiln_graph::NodeId;
 use kiln_sample::RngKey;
-use kiln_train::{Error, LossWeight, NodeEmbedding, RowGradients, SparseAdamConfig};
+use kiln_train::{EmbeddingError, Error, LossWeight, NodeEmbedding, RowGradients, SparseAdamConfig};
 use serde_json::Value;
 
 /// The row of node 42 in a table of 6 columns with the key of seed 0x0123456789abcdef, from `docs/rng.md`.
@@ -98,14 +98,23 @@ fn initial_rows_are_those_of_the_documented_vector() {
 fn wrong_rows_are_errors_that_leave_the_table_unchanged() {
     let (mut table, config) = (table(), SparseAdamConfig::default());
     let before = all_rows(&table);
-    assert!(matches!(table.rows(&nodes([6])), Err(Error::NoEmbedding { node: NodeId(6), n_nodes: 6 })));
+    assert!(matches!(
+        table.rows(&nodes([6])),
+        Err(Error::Embedding(EmbeddingError::NoRow { node: NodeId(6), n_nodes: 6 }))
+    ));
     let wrong = |nodes: Vec<NodeId>, n_values: usize| RowGradients::new(nodes, vec![1.0; n_values]);
-    assert!(matches!(wrong(nodes([1, 2]), 3), Err(Error::RowGradients { n_nodes: 2, n_values: 3 })));
-    assert!(matches!(wrong(Vec::new(), 3), Err(Error::RowGradients { n_nodes: 0, n_values: 3 })));
+    assert!(matches!(
+        wrong(nodes([1, 2]), 3),
+        Err(Error::Embedding(EmbeddingError::Gradients { n_nodes: 2, n_values: 3 }))
+    ));
+    assert!(matches!(
+        wrong(Vec::new(), 3),
+        Err(Error::Embedding(EmbeddingError::Gradients { n_nodes: 0, n_values: 3 }))
+    ));
     let narrow = table.step(&wrong(nodes([1]), 2).unwrap(), &config, 0.1);
-    assert!(matches!(narrow, Err(Error::RowGradients { n_nodes: 1, n_values: 2 })));
+    assert!(matches!(narrow, Err(Error::Embedding(EmbeddingError::Gradients { n_nodes: 1, n_values: 2 }))));
     let beyond = table.step(&wrong(nodes([1, 6]), 6).unwrap(), &config, 0.1);
-    assert!(matches!(beyond, Err(Error::NoEmbedding { node: NodeId(6), .. })));
+    assert!(matches!(beyond, Err(Error::Embedding(EmbeddingError::NoRow { node: NodeId(6), .. }))));
     let one = wrong(nodes([1]), 3).unwrap();
     let beta = table.step(&one, &SparseAdamConfig { betas: [0.9, 1.0], ..config }, 0.1);
     assert!(matches!(beta, Err(Error::BadSetting { got: 1.0, .. })));
@@ -153,7 +162,11 @@ fn ranks_add_their_gradients_in_order_by_their_shares() {
         assert_eq!(sum.unwrap().values(), [1e8], "1 is lost in the sum of the first ranks");
     }
     let narrow = |rank: usize| RowGradients::new(nodes([1]), vec![1.0; 1 + rank]).unwrap();
-    assert!(summed(&[1.0, 1.0], narrow).iter().all(|sum| matches!(sum, Err(Error::RowGradients { .. }))));
+    assert!(
+        summed(&[1.0, 1.0], narrow)
+            .iter()
+            .all(|sum| matches!(sum, Err(Error::Embedding(EmbeddingError::Gradients { .. }))))
+    );
 }
 
 /// Two ranks with uneven shares of a batch have the step of one rank with the whole batch: the loss is a mean over items.

@@ -1,0 +1,25 @@
+use kiln_graph::NodeId;
+
+/// Rows or gradients do not fit a [`NodeEmbedding`](crate::NodeEmbedding).
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EmbeddingError {
+    /// Gradients do not have one row per node, or another width than the table.
+    #[error(
+        "{n_values} values are no gradients of {n_nodes} rows of the embedding: pass one row of its width per node"
+    )]
+    Gradients {
+        /// The number of nodes.
+        n_nodes: usize,
+        /// The number of values.
+        n_values: usize,
+    },
+    /// A node has no row.
+    #[error("node {} has no row in the embedding, which has {n_nodes} rows, numbered from 0", node.0)]
+    NoRow {
+        /// The node.
+        node: NodeId,
+        /// The number of rows.
+        n_nodes: usize,
+    },
+}
