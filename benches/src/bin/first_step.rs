@@ -14,7 +14,7 @@ fn main() -> Result {
     let input = Input::open(Path::new(folder))?;
     let device = kiln_kernels::testing::device();
     let mut trainer = train::trainer(&input, &device)?;
-    let mut batches = train::batches(&input, &device)?;
+    let mut batches = train::batches(&input, trainer.model(), &device)?;
     for _ in 0..n_steps {
         trainer.step(&mut batches, |_| ())?;
     }
