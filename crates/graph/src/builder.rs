@@ -164,7 +164,7 @@ impl<'a> CscBuilder<'a> {
     }
 
     /// Builds an adjacency whose sources have other numbers than its destinations, which are the nodes of the builder. The
-    /// caller has checked the ids.
+    /// caller has checked the ids. It is not combined with reverse edges or self loops, which it does not have.
     pub(crate) fn bipartite(self) -> Self {
         Self { is_bipartite: true, ..self }
     }
@@ -281,12 +281,15 @@ impl<'a> CscBuilder<'a> {
             let n = u64::from(largest_type) + u64::from(self.reverse_type_offset) + 1;
             return Err(Error::TooMany { what: "edge types", n, max: 256 });
         }
-        let n_nodes = self.n_nodes;
-        let directions = if self.symmetrize { Directions::Both } else { Directions::AsGiven };
-        let edges = Edges::new(n_nodes, srcs, dsts, directions, self.self_loops);
-        if self.is_bipartite {
-            return Ok(edges);
+        if !self.is_bipartite {
+            self.check_ids(srcs, dsts)?;
         }
+        let directions = if self.symmetrize { Directions::Both } else { Directions::AsGiven };
+        Ok(Edges::new(self.n_nodes, srcs, dsts, directions, self.self_loops))
+    }
+
+    fn check_ids(&self, srcs: &[u32], dsts: &[u32]) -> Result<()> {
+        let n_nodes = self.n_nodes;
         let outside = |edge: usize| srcs[edge].max(dsts[edge]) as usize >= n_nodes;
         // A parallel maximum over all ids is fast; the edge is searched for only if an id is out of range.
         let largest = srcs.par_iter().chain(dsts).max().copied().unwrap_or(0) as usize;
@@ -295,6 +298,6 @@ impl<'a> CscBuilder<'a> {
             let node = srcs[edge].max(dsts[edge]);
             return Err(Error::NodeOutOfRange { edge: edge as u64, node, n_nodes });
         }
-        Ok(edges)
+        Ok(())
     }
 }

@@ -7,7 +7,7 @@ use kiln_sample::{KeyDomain, RngKey};
 use serde::{Deserialize, Serialize};
 
 use crate::frame::{fmt_options, frame_options};
-use crate::model::forward_layers;
+use crate::model::{aggregated_block, forward_layers};
 use crate::stack::Activation;
 use crate::{
     BlockModel, ForwardContext, Frame, GcnConv, GcnConvConfig, InputAggregation, JumpingKnowledge,
@@ -166,7 +166,8 @@ impl BlockModel for Gcn {
 
     fn forward_aggregated(&self, blocks: &[DeviceBlock], rows: Tensor<2>, ctx: &ForwardContext) -> Tensor<2> {
         let conv = |rows| self.layers[0].forward_aggregated(rows);
-        forward_layers(self, 1, blocks, self.frame.layer(0, &blocks[0], rows, ctx, conv), ctx)
+        let block = aggregated_block(self, blocks, &rows);
+        forward_layers(self, 1, blocks, self.frame.layer(0, block, rows, ctx, conv), ctx)
     }
 }
 

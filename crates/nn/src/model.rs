@@ -95,6 +95,22 @@ pub trait BlockModel: Module + ModuleDisplay {
     }
 }
 
+/// Returns the first block of a forward pass from aggregated rows, after checks of the numbers of blocks and rows.
+pub(crate) fn aggregated_block<'a, M: BlockModel>(
+    model: &M,
+    blocks: &'a [DeviceBlock],
+    rows: &Tensor<2>,
+) -> &'a DeviceBlock {
+    let n_layers = model.n_layers();
+    assert_eq!(blocks.len(), n_layers, "got {} blocks, expected one per layer: {n_layers}", blocks.len());
+    let (Some(block), Some(input)) = (blocks.first(), model.input_aggregation()) else {
+        panic!("got aggregated input rows {:?}, but the model has no input aggregation", rows.dims())
+    };
+    let expected = [block.n_dst(), input.aggregation.width(input.d_in)];
+    assert_eq!(rows.dims(), expected, "the aggregated rows do not match the block and the model");
+    block
+}
+
 /// Runs the layers from `first` on, whose input is `x`.
 pub(crate) fn forward_layers<M: BlockModel>(
     model: &M,

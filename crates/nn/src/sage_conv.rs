@@ -98,6 +98,7 @@ impl SageConv {
             ops::linear(out, ops::aggregate_f32(block, x, reduce), neigh)
         }
     }
+
     /// Runs the layer from the own rows followed by the aggregated rows of the neighbours, `[n_dst, 2 * d_in]`.
     pub(crate) fn forward_aggregated(&self, rows: Tensor<2>) -> Tensor<2> {
         // One product of twice the depth is faster than two products, and so is its gradient.

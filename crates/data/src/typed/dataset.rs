@@ -70,8 +70,8 @@ impl TypedDataset {
         self.features.iter().map(|features| features.as_ref().map(|features| features.dim())).collect()
     }
 
-    /// Returns the position of a node in its type: the row of its features, and of its targets if it is of the type that
-    /// has them. `None` if there is no such node.
+    /// Returns the position of a node in its type, which is the row of its features. `None` if there is no such node. For
+    /// targets, see [`TypedDataset::target_row_of`].
     ///
     /// ```
     /// use kiln_data::TypedDataset;
@@ -79,6 +79,7 @@ impl TypedDataset {
     /// let types = NodeTypes::new([("user", 2), ("item", 3)])?;
     /// let data = TypedDataset::builder(types).node_names("item", ["a", "b", "c"]).build()?;
     /// assert_eq!(data.row_of(NodeId(3)), Some(NodeId(1)));
+    /// assert_eq!(data.target_row_of(NodeId(3)), None);
     /// assert_eq!(data.node_name(NodeId(3)), Some("b"));
     /// # Ok::<(), kiln_data::Error>(())
     /// ```
@@ -86,6 +87,13 @@ impl TypedDataset {
         let types = self.graph.types();
         let node_type = types.type_of(node)?;
         Some(NodeId(node.0 - types.range(node_type).start))
+    }
+
+    /// Returns the row of a node's target, and `None` if the node does not have the type with targets: a node of another type
+    /// in the split of a damaged set, whose position in its own type would be the row of another node.
+    pub fn target_row_of(&self, node: NodeId) -> Option<NodeId> {
+        let nodes = self.target_nodes();
+        nodes.contains(&node.0).then(|| NodeId(node.0 - nodes.start))
     }
 
     /// Returns the name of a node; `None` if the node does not exist or its type has no names.

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::format::manifest::{FILE_NAME, Kind, LABELS, kind_of, path_in};
 use crate::graph_folder::{FEATURES, TARGETS, check_class_names, class_names_to_write, numbered};
+use crate::limits::MEMORY_BYTES;
 use crate::{Error, Result, TypedDataset};
 
 /// The version of the format that is written, and the only one that can be read.
@@ -201,6 +202,32 @@ impl Manifest {
             FEATURES.of_type(position).check(path, &self.files, node_type.dim.is_some())?;
             let names = ["names_text.npy", "names_ends.npy"].map(|name| numbered(name, position));
             check_together(path, &self.files, &names.each_ref().map(String::as_str))?;
+        }
+        self.check_unconfirmed(path)
+    }
+
+    /// Checks the number of nodes of types whose number no file confirms, for which samplers allocate memory.
+    fn check_unconfirmed(&self, path: &Path) -> Result<()> {
+        const BYTES: u64 = 8;
+        let is_confirmed = |position: usize, TypeEntry { name, dim, .. }: &TypeEntry| {
+            dim.is_some()
+                || self.target_type.as_ref() == Some(name)
+                || self.files.contains_key(&numbered("names_ends.npy", position))
+                || self.relations.iter().any(|relation| relation.dst_type == *name)
+        };
+        let most = MEMORY_BYTES / BYTES;
+        let mut n_nodes = 0_u64;
+        for (position, node_type) in self.node_types.iter().enumerate() {
+            if !is_confirmed(position, node_type) {
+                n_nodes = n_nodes.saturating_add(node_type.n_nodes as u64);
+            }
+            if most < n_nodes {
+                let expected =
+                    format!("at most {most} nodes without features, names, targets and edges to them");
+                return Err(
+                    bad_key(path, &format!("node_types[{position}].n_nodes"), expected, n_nodes).into()
+                );
+            }
         }
         Ok(())
     }

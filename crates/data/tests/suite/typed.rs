@@ -179,7 +179,7 @@ fn builder_rejects_inconsistent_parts() {
 fn builder_rejects_invalid_relations() {
     let error = papers().relation(RelationEdges { name: "reads", dsts: &[0, 1, 4], ..CITES }).build();
     let Err(Error::Graph(GraphError::InRelation { name, source })) = error else { panic!("{error:?}") };
-    assert!(name == "reads" && matches!(*source, GraphError::NodeOutOfRange { node: 4, n_nodes: 4, .. }));
+    assert!(name == "reads" && matches!(*source, GraphError::NotInType { node: 4, n_nodes: 4, .. }));
     let again = papers().relation(CITES).build();
     assert!(matches!(again, Err(Error::Graph(GraphError::BadName { reason: "it occurs twice", .. }))));
     let types = Arc::new(NodeTypes::new([("node", 2)]).unwrap());

@@ -257,3 +257,22 @@ fn a_set_without_targets_has_no_files_of_targets() {
     let error = typed::open(&folder).unwrap_err().to_string();
     assert!(error.contains("files.train.npy is an entry, expected no entry, because target_type"), "{error}");
 }
+
+#[test]
+fn a_number_of_nodes_that_no_file_confirms_is_limited() {
+    let with_nodes = |n_nodes: usize| {
+        let (_root, folder) = set();
+        let more = format!(
+            ",\n    {{ \"name\": \"nothing\", \"n_nodes\": {n_nodes}, \"dim\": null }}\n  ],\n  \"relations\""
+        );
+        edit(&folder, "\n  ],\n  \"relations\"", &more);
+        typed::open(&folder).map(drop)
+    };
+    // Two nodes of another type count, too.
+    with_nodes(134_217_726).unwrap();
+    let many = with_nodes(134_217_727).unwrap_err().to_string();
+    assert!(
+        many.contains("at most 134217728 nodes without features, names, targets and edges to them"),
+        "{many}"
+    );
+}

@@ -134,7 +134,7 @@ fn relations_that_share_a_name_have_the_whole_type() {
     let names: Vec<_> = data.graph.iter().map(|relation| relation.name.as_str()).collect();
     assert_eq!(names, ["author:writes:paper", "paper:writes:paper"]);
     let error = open_as(&edited("author:writes:paper", "paper:cites:paper")).unwrap_err().to_string();
-    assert!(error.contains("invalid relation `paper:cites:paper`: it occurs twice"), "{error}");
+    assert!(error.contains("`paper:cites:paper` is empty or occurs twice"), "{error}");
 }
 
 #[test]
@@ -291,15 +291,25 @@ fn rejects_damaged_files() {
 }
 
 #[test]
+fn the_number_of_relations_is_limited_before_they_are_read() {
+    let entry = |i: usize| format!("  - {{type: 'paper:r{i}:paper', format: csv, path: missing.csv}}\n");
+    let (before, after) = METADATA.split_once("feature_data:").unwrap();
+    let relations: String = (0..255).map(entry).collect();
+    let error = open_as(&format!("{before}{relations}feature_data:{after}")).unwrap_err();
+    let text = error.to_string();
+    assert!(matches!(error, Error::Store(_)) && text.contains("at most 256 edge types"), "{text}");
+}
+
+#[test]
 fn a_number_of_nodes_that_no_file_confirms_is_limited() {
     let text = edited("num: 3", "num: 200000000");
     let error = open_as(&text).unwrap_err();
     assert!(
-        matches!(&error, Error::Memory { what, needed_bytes: 1_600_000_000, .. } if what.contains("metadata.yaml")),
+        matches!(&error, Error::Memory { what, needed_bytes: 1_600_000_032, .. } if what.contains("metadata.yaml")),
         "{error}"
     );
     let folder = folder();
-    // Authors have no in-edges, so that only their ids take memory.
-    assert!(graphbolt::open_typed_within(folder.path(), 23).is_err());
-    assert!(graphbolt::open_typed_within(folder.path(), 24).is_ok());
+    // The ids of three authors, who have no in-edges, and the offsets of four papers in their second relation.
+    assert!(graphbolt::open_typed_within(folder.path(), 55).is_err());
+    assert!(graphbolt::open_typed_within(folder.path(), 56).is_ok());
 }

@@ -79,6 +79,8 @@ fn accepts_graphs_without_nodes_or_edges() {
 fn rejects_invalid_edge_lists() {
     let out_of_range = CscBuilder::new(3).build(&[0, 1, 9], &[1, 3, 0]).unwrap_err();
     assert!(matches!(out_of_range, Error::NodeOutOfRange { edge: 1, node: 3, n_nodes: 3 }), "{out_of_range}");
+    let own_loop = CscBuilder::new(3).self_loops(SelfLoops::Add).build(&[9], &[9]).unwrap_err();
+    assert!(matches!(own_loop, Error::NodeOutOfRange { edge: 0, node: 9, n_nodes: 3 }), "{own_loop}");
     let lengths = CscBuilder::new(3).build(&[0, 1], &[1]).unwrap_err();
     assert!(matches!(lengths, Error::LengthMismatch { what: "dsts", expected: 2, got: 1 }), "{lengths}");
     let weights = CscBuilder::new(3).weights(&[1.0]).build(&[0, 1], &[1, 2]).unwrap_err();

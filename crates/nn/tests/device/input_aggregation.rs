@@ -53,7 +53,8 @@ fn check<C: ModelConfig<Model: BlockModel>>(config: &C) {
         let rows = aggregated(&blocks[0], x.clone(), input.aggregation);
         let got = values(model.forward_aggregated(&blocks, rows, &ctx(mode)));
         let expected = values(model.forward(&blocks, x.clone(), &ctx(mode)));
-        assert_eq!(got, expected, "{config:?}, {mode:?}");
+        let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
+        assert_eq!(bits(&got), bits(&expected), "{config:?}, {mode:?}");
         assert!(expected.iter().any(|value| *value != 0.0));
     }
 }

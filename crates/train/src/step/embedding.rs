@@ -172,7 +172,13 @@ impl RowGradients {
     /// # Errors
     /// Returns [`Error::Ranks`] if the ranks cannot communicate, and [`EmbeddingError::Gradients`] if their rows differ in width.
     pub fn sum_over_ranks(mut self, weight: LossWeight, comm: &mut dyn Communicator) -> Result<Self> {
-        let share = (weight.own / weight.all) as f32;
+        let LossWeight { own, all } = weight;
+        if !(0.0..=all).contains(&own) || !all.is_finite() {
+            let (what, expected) = ("the weight of a rank's items", "0 to the weight of all items");
+            return Err(Error::BadSetting { what, expected, got: own });
+        }
+        // A step without weight, in which all targets are missing, has no gradients.
+        let share = if all == 0.0 { 0.0 } else { (own / all) as f32 };
         self.values.iter_mut().for_each(|value| *value *= share);
         if comm.rank_info().world_size == 1 {
             return Ok(self);
@@ -215,19 +221,22 @@ impl NodeEmbedding {
     /// `key.draw4(0, v, c / 4)`, so a node's row does not depend on the number of nodes.
     ///
     /// # Errors
-    /// Returns [`Error::BadSetting`] without columns, and for more than 2^32 - 1 nodes or more values than fit in memory.
+    /// Returns [`EmbeddingError::TooLarge`] without columns, for more than 2^32 - 1 nodes, or if the table does not fit in
+    /// memory.
     pub fn new(n_nodes: usize, dim: usize, key: RngKey) -> Result<Self> {
-        let too_many =
-            |what, got: usize| Error::BadSetting { what, expected: "1 to 2^32 - 1", got: got as f64 };
-        if dim == 0 || u32::try_from(dim).is_err() {
-            return Err(too_many("the number of columns of an embedding", dim));
-        }
-        let n_rows =
-            u32::try_from(n_nodes).map_err(|_| too_many("the number of rows of an embedding", n_nodes))?;
-        let n_values = n_nodes.checked_mul(dim).filter(|n_values| *n_values <= isize::MAX as usize / 16);
-        let n_values = n_values.ok_or_else(|| too_many("the number of rows of an embedding", n_nodes))?;
+        let too_large = || Error::from(EmbeddingError::TooLarge { n_nodes, dim });
+        let n_rows = u32::try_from(n_nodes).map_err(|_| too_large())?;
+        let n_values = n_nodes.checked_mul(dim).filter(|_| dim != 0).ok_or_else(too_large)?;
+        let zeros = || {
+            let mut zeros = Vec::new();
+            zeros.try_reserve_exact(n_values).map_err(|_| too_large())?;
+            zeros.resize(n_values, 0.0);
+            Ok::<_, Error>(zeros)
+        };
+        let mut values = Vec::new();
+        values.try_reserve_exact(n_values).map_err(|_| too_large())?;
+        let (means, mean_squares) = (zeros()?, zeros()?);
         let scale = (dim as f32).sqrt().recip();
-        let mut values = Vec::with_capacity(n_values);
         for node in 0..n_rows {
             for group in 0..dim.div_ceil(4) {
                 let words = key.draw4(0, node, group as u32);
@@ -237,12 +246,11 @@ impl NodeEmbedding {
                 values.extend(words[..n_columns].iter().map(|&word| (2.0 * uniform(word) - 1.0) * scale));
             }
         }
-        let zeros = vec![0.0; n_values];
         Ok(Self {
             dim,
             values,
-            means: zeros.clone(),
-            mean_squares: zeros,
+            means,
+            mean_squares,
             is_learned: vec![false; n_nodes],
             n_steps: 0,
             mean_row: OnceLock::new(),
@@ -308,8 +316,9 @@ impl NodeEmbedding {
         learning_rate: f64,
     ) -> Result<()> {
         config.check()?;
-        if !learning_rate.is_finite() {
-            let (what, expected) = ("the learning rate of the sparse Adam", "a finite number");
+        let rate = config.rate(learning_rate, i32::try_from(self.n_steps + 1).unwrap_or(i32::MAX));
+        if !rate.is_finite() {
+            let (what, expected) = ("the learning rate of the sparse Adam", "a finite number of f32");
             return Err(Error::BadSetting { what, expected, got: learning_rate });
         }
         let (n_nodes, n_values) = (gradients.nodes.len(), gradients.values.len());
@@ -322,7 +331,6 @@ impl NodeEmbedding {
         }
         self.n_steps += 1;
         self.mean_row = OnceLock::new();
-        let rate = config.rate(learning_rate, i32::try_from(self.n_steps).unwrap_or(i32::MAX));
         for (position, &node) in gradients.nodes.iter().enumerate() {
             let row = node.index() * self.dim..(node.index() + 1) * self.dim;
             let gradient = &gradients.values[position * self.dim..(position + 1) * self.dim];

@@ -14,6 +14,16 @@ pub enum EmbeddingError {
         /// The number of values.
         n_values: usize,
     },
+    /// A table has no columns, or is too large.
+    #[error(
+        "an embedding of {n_nodes} rows of {dim} columns is impossible or does not fit in memory: use fewer columns, at least 1"
+    )]
+    TooLarge {
+        /// The number of rows.
+        n_nodes: usize,
+        /// The number of columns.
+        dim: usize,
+    },
     /// A node has no row.
     #[error("node {} has no row in the embedding, which has {n_nodes} rows, numbered from 0", node.0)]
     NoRow {

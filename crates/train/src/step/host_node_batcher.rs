@@ -62,8 +62,9 @@ impl<S: FrontierSampler + ?Sized, F: FeatureStore + ?Sized> HostNodeBatcher<S, F
     /// Gathers the rows of a batch, or aggregates them while they are read.
     fn input_rows(&self, sampled: &SampledBatch) -> kiln_feature::Result<InputRows> {
         match self.aggregated(sampled) {
-            Some(Aggregated { features, block, aggregation }) => {
-                aggregate_features(features, block, aggregation, &self.device).map(InputRows::Aggregated)
+            Some(Aggregated { features, block, input }) => {
+                let rows = aggregate_features(features, block, input.aggregation, &self.device)?;
+                Ok(InputRows::Aggregated { rows, input })
             }
             None => {
                 let (features, nodes) = (&**self.batcher.features(), sampled.input_nodes());
@@ -85,7 +86,7 @@ impl<S: FrontierSampler + ?Sized, F: FeatureStore + ?Sized> HostNodeBatcher<S, F
             && features.dim() == input.d_in
             && (aggregation != FeatureAggregation::WeightedSum || block.weights().is_some());
         let is_chosen = is_possible && input.is_first(size) && (self.is_faster)(size, row_bytes);
-        is_chosen.then_some(Aggregated { features, block, aggregation })
+        is_chosen.then_some(Aggregated { features, block, input })
     }
 }
 
@@ -93,7 +94,7 @@ impl<S: FrontierSampler + ?Sized, F: FeatureStore + ?Sized> HostNodeBatcher<S, F
 struct Aggregated<'a> {
     features: &'a DenseFeatures,
     block: &'a Block,
-    aggregation: FeatureAggregation,
+    input: InputAggregation,
 }
 
 impl<S: ?Sized, F: ?Sized> fmt::Debug for HostNodeBatcher<S, F> {

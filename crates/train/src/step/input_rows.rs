@@ -1,6 +1,6 @@
 use burn::tensor::Tensor;
 use kiln_kernels::DeviceBlock;
-use kiln_nn::{BlockModel, ForwardContext};
+use kiln_nn::{BlockModel, ForwardContext, InputAggregation};
 
 use crate::step::batch::tracked;
 
@@ -9,16 +9,20 @@ use crate::step::batch::tracked;
 pub enum InputRows {
     /// The features of the input nodes, `[n_src, dim]`: f32, or on the CPU in the element type of the store.
     Gathered(Tensor<2>),
-    /// The result of the first layer's aggregation ([`BlockModel::input_aggregation`]), `[n_dst, width]` of the first
-    /// block, in f32.
-    Aggregated(Tensor<2>),
+    /// The result of an aggregation by the first block.
+    Aggregated {
+        /// The result, `[n_dst, width]`, in f32.
+        rows: Tensor<2>,
+        /// The aggregation, which is that of the model ([`BlockModel::input_aggregation`]).
+        input: InputAggregation,
+    },
 }
 
 impl InputRows {
     /// Returns the tensor.
     pub fn tensor(&self) -> &Tensor<2> {
         match self {
-            Self::Gathered(rows) | Self::Aggregated(rows) => rows,
+            Self::Gathered(rows) | Self::Aggregated { rows, .. } => rows,
         }
     }
 
@@ -32,7 +36,7 @@ impl InputRows {
     /// rows track gradients.
     ///
     /// # Panics
-    /// Panics if the rows do not match the blocks or the model.
+    /// Panics if the rows do not match the blocks or the model, or are of another aggregation than the model's.
     pub fn forward<M: BlockModel>(
         &self,
         model: &M,
@@ -41,7 +45,11 @@ impl InputRows {
     ) -> Tensor<2> {
         match self {
             Self::Gathered(x) => model.forward(blocks, model.input_rows(tracked(x, ctx)), ctx),
-            Self::Aggregated(rows) => model.forward_aggregated(blocks, tracked(rows, ctx), ctx),
+            Self::Aggregated { rows, input } => {
+                let expected = model.input_aggregation();
+                assert_eq!(Some(*input), expected, "the rows are of another aggregation than the model's");
+                model.forward_aggregated(blocks, tracked(rows, ctx), ctx)
+            }
         }
     }
 }

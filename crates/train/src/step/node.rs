@@ -115,7 +115,7 @@ pub(crate) fn sampled_to_device(
 ) -> DeviceBatch<NodeInput> {
     let expected = match &x {
         InputRows::Gathered(_) => batch.input_nodes().len(),
-        InputRows::Aggregated(_) => batch.blocks.first().map_or(0, Block::n_dst),
+        InputRows::Aggregated { .. } => batch.blocks.first().map_or(0, Block::n_dst),
     };
     assert_eq!(x.tensor().dims()[0], expected, "the batch should have a row per input node or aggregate");
     let input = NodeInput {

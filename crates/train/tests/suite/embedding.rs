@@ -4,7 +4,7 @@
 // Test helpers may unwrap, like tests.
 #![allow(clippy::unwrap_used)]
 
-use kiln_comm::{Communicator, ThreadRanks};
+use kiln_comm::{Communicator, SingleRank, ThreadRanks};
 use kiln_graph::NodeId;
 use kiln_sample::RngKey;
 use kiln_train::{EmbeddingError, Error, LossWeight, NodeEmbedding, RowGradients, SparseAdamConfig};
@@ -125,9 +125,14 @@ fn wrong_rows_are_errors_that_leave_the_table_unchanged() {
     assert!(matches!(table.step(&one, &config, f64::NAN), Err(Error::BadSetting { .. })));
     assert_eq!(all_rows(&table), before);
     let new = |n_nodes, dim| NodeEmbedding::new(n_nodes, dim, RngKey::new(0));
-    assert!(matches!(new(3, 0), Err(Error::BadSetting { got: 0.0, .. })));
-    assert!(matches!(new(1 << 32, 1), Err(Error::BadSetting { .. })));
-    assert!(matches!(new(u32::MAX as usize, u32::MAX as usize), Err(Error::BadSetting { .. })));
+    let is_too_large =
+        |n_nodes, dim| matches!(new(n_nodes, dim), Err(Error::Embedding(EmbeddingError::TooLarge { .. })));
+    assert!(
+        [(3, 0), (1 << 32, 1), (u32::MAX as usize, 1 << 20), (2, usize::MAX)]
+            .iter()
+            .all(|&(n, dim)| is_too_large(n, dim))
+    );
+    assert!(matches!(table.step(&one, &config, 1e300), Err(Error::BadSetting { .. })));
 }
 
 /// Sums the gradients of ranks, which `of_rank` returns with their weights, on all ranks.
@@ -185,5 +190,19 @@ fn the_gradients_of_uneven_ranks_are_those_of_one_rank() {
         for (got, expected) in sum.values().iter().zip(whole.values()) {
             assert!((got - expected).abs() < 1e-6, "{got}, expected {expected}");
         }
+    }
+}
+
+#[test]
+fn a_step_without_weight_has_no_gradients_and_a_wrong_weight_is_an_error() {
+    let one = || RowGradients::new(nodes([1]), vec![3.0]).unwrap();
+    let alone = |own, all| one().sum_over_ranks(LossWeight { own, all }, &mut SingleRank::new());
+    assert_eq!(alone(0.0, 0.0).unwrap().values(), [0.0]);
+    assert_eq!(alone(2.0, 2.0).unwrap().values(), [3.0]);
+    for sum in summed(&[0.0, 0.0], |_| one()) {
+        assert_eq!(sum.unwrap().values(), [0.0]);
+    }
+    for (own, all) in [(-1.0, 2.0), (3.0, 2.0), (f64::NAN, 2.0), (1.0, f64::INFINITY)] {
+        assert!(matches!(alone(own, all), Err(Error::BadSetting { .. })), "{own} of {all}");
     }
 }

@@ -55,10 +55,11 @@ pub fn open_typed_within(folder: impl AsRef<Path>, memory_bytes: u64) -> Result<
     note_unused(&graph.list_of("feature_data")?, &[], &mut notes)?;
     let features = read_features(folder, &root, &types, &mut notes)?;
     check_offsets(&path, &types, &edges, &features, memory_bytes)?;
-    let relations = edges.iter().map(|edges| edges.read(folder, &types, memory_bytes));
-    let relations = relations.collect::<Result<_>>()?;
-    let bad = |error| root.bad(format!("relations of a heterogeneous graph ({error})"));
-    let graph = Arc::new(Relations::new(types.clone(), relations).map_err(bad)?);
+    let (mut relations, mut left_bytes) = (Vec::new(), memory_bytes);
+    for edges in &edges {
+        relations.push(edges.read(folder, &types, &mut left_bytes)?);
+    }
+    let graph = Arc::new(Relations::new(types.clone(), relations)?);
     let targets = read_targets(folder, &root, &types, &mut notes)?;
     let name = root.get("dataset_name")?.map(|name| name.text()).transpose()?;
     let name = name.map_or_else(|| name_of(folder), str::to_owned);
@@ -119,7 +120,12 @@ struct EdgeType<'a> {
 /// Returns the relations, with unique names if their types are unique.
 fn edge_types<'a>(graph: &YamlEntry<'a>, types: &NodeTypes) -> Result<Vec<EdgeType<'a>>> {
     let mut found: Vec<(EdgeType<'a>, &str)> = Vec::new();
-    for entry in graph.require("edges", "a list of edge types")?.list()? {
+    let edges = graph.require("edges", "a list of edge types")?;
+    let list = edges.list()?;
+    if Relations::MOST < list.len() {
+        return Err(edges.bad(format!("at most {} edge types", Relations::MOST)).into());
+    }
+    for entry in list {
         if entry.get("type")?.is_none() && types.n_types() == 1 {
             found.push((EdgeType { entry, name: "edge", src_type: 0, dst_type: 0 }, "edge"));
             continue;
@@ -145,16 +151,30 @@ fn edge_types<'a>(graph: &YamlEntry<'a>, types: &NodeTypes) -> Result<Vec<EdgeTy
         let name = if is_unique(edge_type.name) { edge_type.name } else { whole };
         EdgeType { name, ..edge_type }
     });
-    Ok(named.collect())
+    let named: Vec<EdgeType<'a>> = named.collect();
+    for (position, edge_type) in named.iter().enumerate() {
+        if edge_type.name.is_empty() || named[..position].iter().any(|other| other.name == edge_type.name) {
+            return Err(edges
+                .bad(format!(
+                    "edge types with different names, but `{}` is empty or occurs twice",
+                    edge_type.name
+                ))
+                .into());
+        }
+    }
+    Ok(named)
 }
 
 impl EdgeType<'_> {
-    /// Reads the edges and builds the graph of the relation.
-    fn read(&self, folder: &Path, types: &Arc<NodeTypes>, memory_bytes: u64) -> Result<Relation> {
+    /// Reads the edges and builds the graph of the relation. `left_bytes` is the memory that is left for compressed edges.
+    fn read(&self, folder: &Path, types: &Arc<NodeTypes>, left_bytes: &mut u64) -> Result<Relation> {
         let source = find_edges(folder, &self.entry)?;
         let list = Edges { source, n_stated: None, is_symmetrized: false }.open()?;
         let [n_srcs, n_dsts] = [self.src_type, self.dst_type].map(|ty| types.range(ty).len());
-        let edges = list.read(n_srcs.max(n_dsts), memory_bytes)?;
+        let edges = list.read(n_srcs.max(n_dsts), *left_bytes)?;
+        if list.path().extension().is_some_and(|extension| extension == "gz") {
+            *left_bytes = left_bytes.saturating_sub(8 * edges.srcs.len() as u64);
+        }
         for (what, ids, ty) in [
             ("the source of edge", &edges.srcs, self.src_type),
             ("the destination of edge", &edges.dsts, self.dst_type),
@@ -175,8 +195,7 @@ impl EdgeType<'_> {
             dsts: &edges.dsts,
             weights: None,
         };
-        let bad = |error| self.entry.bad(format!("a relation ({error})"));
-        Ok(Relations::from_edges(types.clone(), &[edges]).map_err(bad)?.relation(0).clone())
+        Ok(Relations::from_edges(types.clone(), &[edges])?.relation(0).clone())
     }
 }
 
@@ -223,8 +242,9 @@ fn read_features(
     Ok(features)
 }
 
-/// Checks that the offsets of the nodes without features fit the limit. The number of the other nodes is that of the rows
-/// in a file, but a few bytes of metadata can state any number of nodes without features.
+/// Checks that the offsets of the nodes fit the limit, or the size of the features. A few bytes of metadata can state any
+/// number of nodes without features, and any number of relations into a type. The first relation into a type with features
+/// does not count, because it has as many rows as a file.
 fn check_offsets(
     path: &Path,
     types: &NodeTypes,
@@ -233,13 +253,20 @@ fn check_offsets(
     memory_bytes: u64,
 ) -> Result<()> {
     const BYTES: u64 = 8;
-    let n_unconfirmed = |ty: usize| if features[ty].is_none() { types.range(ty).len() as u64 } else { 0 };
-    let n_rows: u64 = edges.iter().map(|edges| n_unconfirmed(edges.dst_type)).sum();
-    let n_nodes: u64 = (0..types.n_types()).map(n_unconfirmed).sum();
-    let needed_bytes = BYTES * (n_rows + n_nodes);
-    if memory_bytes < needed_bytes {
-        let what = format!("{}: the graph of {n_nodes} nodes without features", path.display());
-        return Err(Error::Memory { what, needed_bytes, budget_bytes: memory_bytes });
+    let mut n_rows = 0_u64;
+    for (node_type, features) in features.iter().enumerate() {
+        let n_relations = edges.iter().filter(|edges| edges.dst_type == node_type).count() as u64;
+        let n_counted = if features.is_some() { n_relations.saturating_sub(1) } else { n_relations + 1 };
+        n_rows += n_counted * types.range(node_type).len() as u64;
+    }
+    let bytes_of = |features: &Arc<dyn FeatureStore>| {
+        (features.n_rows() * features.dim() * features.dtype().bytes()) as u64
+    };
+    let budget_bytes = memory_bytes.max(features.iter().flatten().map(bytes_of).sum());
+    let needed_bytes = BYTES * n_rows;
+    if budget_bytes < needed_bytes {
+        let what = format!("{}: the offsets of nodes that no file confirms", path.display());
+        return Err(Error::Memory { what, needed_bytes, budget_bytes });
     }
     Ok(())
 }

@@ -1,12 +1,13 @@
 use std::sync::Arc;
 
+use burn::tensor::Tensor;
 use half::bf16;
 use kiln_comm::SingleRank;
 use kiln_data::{Dataset, synthetic};
 use kiln_feature::{DenseFeatures, FeatureArray};
 use kiln_loader::{ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, Phase};
-use kiln_nn::{BlockModel, GcnConfig, ModelConfig, SageConfig};
-use kiln_sample::{EdgeWeights, Fanout, NeighborSampler, Rule, SamplerConfig};
+use kiln_nn::{BlockModel, ForwardContext, GcnConfig, Mode, ModelConfig, SageConfig};
+use kiln_sample::{EdgeWeights, Fanout, NeighborSampler, RngKey, Rule, SamplerConfig};
 
 use super::*;
 use crate::{NodeClassification, OptimizerConfig, TaskTrainer, TrainerConfig, weights_to_bytes};
@@ -77,7 +78,7 @@ fn train<C: ModelConfig<Model: BlockModel>>(
     trainer.epoch(&loader, |_| ()).unwrap();
     Trained {
         weights: weights_to_bytes(trainer.model()).unwrap(),
-        is_aggregated: batches.iter().map(|b| matches!(b.input.x, InputRows::Aggregated(_))).collect(),
+        is_aggregated: batches.iter().map(|b| matches!(b.input.x, InputRows::Aggregated { .. })).collect(),
         n_bytes: batches.iter().map(|batch| batch.n_bytes).collect(),
     }
 }
@@ -133,4 +134,16 @@ fn aggregation_is_faster_for_large_batches_that_read_few_rows_twice() {
     assert!(!is_faster(products, 4), "the gathered rows stay in a cache");
     assert!(!is_faster(BlockSize { n_edges: 4 * 604_317, ..products }, 400), "most rows are read again");
     assert!(!is_faster(BlockSize { n_src: 0, n_dst: 0, n_edges: 0 }, 400));
+}
+
+#[test]
+#[should_panic(expected = "the rows are of another aggregation than the model's")]
+fn panics_on_rows_of_another_aggregation_than_the_models() {
+    let device = Device::flex();
+    let model = SageConfig::new(5, 3).hidden(4).layers(1).init(RngKey::new(0), &device).unwrap();
+    let input = model.input_aggregation().unwrap();
+    let input = InputAggregation { aggregation: FeatureAggregation::ConcatSelfSum, ..input };
+    let rows = InputRows::Aggregated { rows: Tensor::zeros([2, 10], &device), input };
+    let ctx = ForwardContext { key: RngKey::new(0), mode: Mode::Eval };
+    let _ = rows.forward(&model, &[], &ctx);
 }
