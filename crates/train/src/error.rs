@@ -23,8 +23,7 @@ pub enum Error {
     Loader(#[from] kiln_loader::Error),
     /// The loss of a step is infinite or NaN.
     #[error(
-        "the loss of {pass} step {step} is {loss}: lower the learning rate, or check all features for values \
-         that are not finite (some programs have the flag --verify for this)"
+        "the loss of {pass} step {step} is {loss}: lower the learning rate, or check all features for values that are not finite (some programs have the flag --verify for this)"
     )]
     LossNotFinite {
         /// The phase, `training` or `evaluation`.
@@ -39,8 +38,7 @@ pub enum Error {
     Ranks(#[from] kiln_comm::Error),
     /// The ranks have different parameters after the same steps.
     #[error(
-        "rank {rank} and rank 0 have different parameters after epoch {epoch}: a step must depend \
-         only on the batch and its key"
+        "rank {rank} and rank 0 have different parameters after epoch {epoch}: a step must depend only on the batch and its key"
     )]
     RanksDiffer {
         /// The lowest rank whose parameters differ from rank 0's.
@@ -59,8 +57,7 @@ pub enum Error {
     },
     /// The ranks were started with different data.
     #[error(
-        "rank {rank} has other data than rank {first}: the {what} is {got} instead of {expected}: give all ranks the \
-         same data (copies of the same version of all files, or one shared folder)"
+        "rank {rank} has other data than rank {first}: the {what} is {got} instead of {expected}: give all ranks the same data (copies of the same version of all files, or one shared folder)"
     )]
     DataDiffers {
         /// The hash that was compared.
@@ -76,8 +73,7 @@ pub enum Error {
     },
     /// The checkpoint belongs to a run with other settings or data.
     #[error(
-        "the checkpoint belongs to another run: {name} was {then} and is {now} now; restore the earlier value, or \
-         start a new run"
+        "the checkpoint belongs to another run: {name} was {then} and is {now} now; restore the earlier value, or start a new run"
     )]
     OtherRun {
         /// The name of the first value that differs: a setting, or the hash of the data.
@@ -89,8 +85,7 @@ pub enum Error {
     },
     /// The checkpoint has another version of the determinism contract, [`DETERMINISM_CONTRACT`].
     #[error(
-        "{path}: the checkpoint has version {version} of the determinism contract, this program has version \
-         {DETERMINISM_CONTRACT} and computes other results: resume the run with {program}, or start a new run"
+        "{path}: the checkpoint has version {version} of the determinism contract, this program has version {DETERMINISM_CONTRACT} and computes other results: resume the run with {program}, or start a new run"
     )]
     OtherContract {
         /// The path of the checkpoint.
@@ -102,8 +97,7 @@ pub enum Error {
     },
     /// A file of the run could not be written, and the last complete checkpoint is older than an hour.
     #[error(
-        "no checkpoint could be written for {} minutes: {last}; fix the cause (free disk space, raise a quota or \
-         limit, check the file system), then resume the run", age.as_secs() / 60
+        "no checkpoint could be written for {} minutes: {last}; fix the cause (free disk space, raise a quota or limit, check the file system), then resume the run", age.as_secs() / 60
     )]
     CheckpointOverdue {
         /// The age of the last complete checkpoint, or the time since the run started or resumed.
@@ -160,8 +154,7 @@ pub enum Error {
     Model(#[from] kiln_nn::Error),
     /// The model is on another device than the trainer, or does not track gradients.
     #[error(
-        "the model has parameters on {got}, expected all of them on {expected} with autodiff: initialize it on the \
-         device that `init` receives"
+        "the model has parameters on {got}, expected all of them on {expected} with autodiff: initialize it on the device that `init` receives"
     )]
     ModelDevice {
         /// The trainer's device.
@@ -202,8 +195,7 @@ pub enum Error {
     },
     /// The training split has fewer items than one step takes, and incomplete steps are dropped.
     #[error(
-        "a step takes {per_step} training items, but the split has {n_items}: lower the batch size, or keep the short \
-         last step"
+        "a step takes {per_step} training items, but the split has {n_items}: lower the batch size, or keep the short last step"
     )]
     NoStep {
         /// The number of training items of all ranks.
@@ -223,8 +215,7 @@ pub enum Error {
     },
     /// The trainer and the run are at different epochs or steps.
     #[error(
-        "the trainer is in epoch {got}, the run in epoch {expected} (from 0), expected the same epoch and \
-         step: pass the trainer that the run was started with"
+        "the trainer is in epoch {got}, the run in epoch {expected} (from 0), expected the same epoch and step: pass the trainer that the run was started with"
     )]
     OtherTrainer {
         /// The number of epochs that the run has recorded.
@@ -234,8 +225,7 @@ pub enum Error {
     },
     /// The schedule of the learning rate depends on the number of steps of an epoch, which is not known.
     #[error(
-        "the schedule of the learning rate needs the number of steps of an epoch: train with `TaskTrainer::epoch` or \
-         `fit`, or set it with `TaskTrainer::with_epoch_steps`"
+        "the schedule of the learning rate needs the number of steps of an epoch: train with `TaskTrainer::epoch` or `fit`, or set it with `TaskTrainer::with_epoch_steps`"
     )]
     UnknownEpochSteps,
     /// The run has not recorded an epoch yet.
@@ -348,8 +338,7 @@ pub enum Error {
     },
     /// The memory limit is below the memory of the sampler, which cannot be moved to a file.
     #[error(
-        "the memory limit is {memory_bytes} bytes, expected at least {needed_bytes} for the sampler alone: \
-         raise the limit"
+        "the memory limit is {memory_bytes} bytes, expected at least {needed_bytes} for the sampler alone: raise the limit"
     )]
     MemoryTooSmall {
         /// The limit, in bytes.
