@@ -54,7 +54,8 @@ pub use self::dataset::{TypedDataset, TypedTargets};
 /// and the headers of the arrays are read, and the arrays are mapped.
 ///
 /// Element types, shapes and the files' lengths are checked; values are not. Samplers and feature stores check the
-/// values that they use, and [`verify`] checks all values and the hashes.
+/// values that they use, [`TypedDataset::target_row_of`] checks the type of a node of the split, and [`verify`] checks all values
+/// and the hashes.
 ///
 /// # Errors
 /// Returns [`Error::WrongKind`](crate::Error::WrongKind) for a homogeneous set, and otherwise the errors of

@@ -74,6 +74,15 @@ impl NodeTypes {
         self.names.iter().position(|other| other == name)
     }
 
+    /// Returns the type of this name.
+    ///
+    /// # Errors
+    /// Returns [`Error::NoSuchType`] with the names of all types if there is none.
+    pub fn require(&self, name: &str) -> Result<usize> {
+        let unknown = || Error::NoSuchType { name: name.to_owned(), known: self.names.clone() };
+        self.position(name).ok_or_else(unknown)
+    }
+
     /// Returns the node ids of a type.
     ///
     /// # Panics

@@ -191,11 +191,7 @@ impl Relations {
 
 impl RelationEdges<'_> {
     fn build(&self, types: &NodeTypes) -> Result<Relation> {
-        let of_name = |name: &str| {
-            let unknown = || Error::NoSuchType { name: name.to_owned(), known: types.names().to_vec() };
-            types.position(name).ok_or_else(unknown)
-        };
-        let (src_type, dst_type) = (of_name(self.src_type)?, of_name(self.dst_type)?);
+        let (src_type, dst_type) = (types.require(self.src_type)?, types.require(self.dst_type)?);
         let (src_nodes, n_dst) = (types.range(src_type), types.range(dst_type).len());
         for (ids, name, n_nodes) in
             [(self.srcs, self.src_type, src_nodes.len()), (self.dsts, self.dst_type, n_dst)]

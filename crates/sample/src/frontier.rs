@@ -94,7 +94,8 @@ pub trait FrontierSampler: Send + Sync {
 
     /// Fills `out` with the edges picked for `dsts`, which must be distinct. Overwrites the contents of `out` and
     /// reuses its memory. The fanout, the kind of weights and the edge types of the request apply, not those of the
-    /// sampler; a sampler of several relations has a fanout for each, which that of the request limits. Edges that the request excludes must not be picked.
+    /// sampler; a sampler of several relations has a fanout for each, which that of the request limits. Edges that the
+    /// request excludes must not be picked.
     ///
     /// # Errors
     /// Returns an error if a destination is not a node of the graph, if the graph is damaged, if weights or edge types

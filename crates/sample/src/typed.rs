@@ -112,8 +112,7 @@ impl TypedSampler {
         let edge_types = out.edge_types.take();
         self.relations[0].sampler.sample_frontier(&self.request(request, 0, fanout), dsts, scratch, out)?;
         out.edge_types = request.edge_types.then(|| {
-            let mut edge_types = edge_types.unwrap_or_default();
-            edge_types.clear();
+            let mut edge_types = emptied(edge_types);
             edge_types.resize(out.n_edges(), 0);
             edge_types
         });

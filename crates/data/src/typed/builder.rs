@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kiln_feature::{FeatureArray, FeatureStore, Labels, Targets};
-use kiln_graph::{Error as GraphError, NodeId, NodeTypes, Relation, RelationEdges, Relations, SharedArray};
+use kiln_graph::{NodeId, NodeTypes, Relation, RelationEdges, Relations, SharedArray};
 
 use crate::builder::{Features, GivenTargets, check_length, check_split, missing};
 use crate::{NodeNames, Result, Split, TypedDataset, TypedTargets};
@@ -156,7 +156,7 @@ impl<'a> TypedDatasetBuilder<'a> {
         let types = self.types.clone();
         let named = self.features.keys().chain(self.node_names.keys());
         for name in named.chain(self.targets.as_ref().map(|(name, _)| name)) {
-            position(&types, name)?;
+            types.require(name)?;
         }
         let graph = Arc::new(self.build_graph()?);
         let (mut features, mut names) = (Vec::new(), Vec::new());
@@ -190,7 +190,7 @@ impl<'a> TypedDatasetBuilder<'a> {
             (None, Some(_)) => return Err(missing("labels", ".labels(node_type, y, n_classes)").into()),
             (Some(_), None) => return Err(missing("split", ".split(train, val, test)").into()),
         };
-        let node_type = position(&self.types, &name)?;
+        let node_type = self.types.require(&name)?;
         let nodes = self.types.range(node_type);
         let built = targets_and_split(targets, split, nodes.start, nodes.len());
         let (values, split) = built.map_err(|error| error.in_type(&name))?;
@@ -215,9 +215,4 @@ fn targets_and_split(
     // The rows are checked first, so that the sum cannot overflow.
     check_split(&split_from(0), &targets)?;
     Ok((targets, split_from(first)))
-}
-
-fn position(types: &NodeTypes, name: &str) -> Result<usize> {
-    let unknown = || GraphError::NoSuchType { name: name.to_owned(), known: types.names().to_vec() };
-    Ok(types.position(name).ok_or_else(unknown)?)
 }

@@ -35,7 +35,8 @@ use crate::{Error, Note, Result, Split, TypedDataset, TypedTargets};
 ///
 /// # Errors
 /// Returns the errors of [`graphbolt::open`](super::open) except those for several types, and [`Error::Memory`] if the
-/// offsets of the nodes of types without features would take more than 1 GiB, because no file confirms their number.
+/// offsets of nodes that no file confirms would take more than 1 GiB and more than all features: those of types without
+/// features, and those of all relations but the first into a type with features.
 pub fn open_typed(folder: impl AsRef<Path>) -> Result<TypedDataset> {
     open_typed_within(folder, MEMORY_BYTES)
 }
@@ -265,7 +266,7 @@ fn check_offsets(
     let budget_bytes = memory_bytes.max(features.iter().flatten().map(bytes_of).sum());
     let needed_bytes = BYTES * n_rows;
     if budget_bytes < needed_bytes {
-        let what = format!("{}: the offsets of nodes that no file confirms", path.display());
+        let what = format!("{}: the table of offsets that no file confirms", path.display());
         return Err(Error::Memory { what, needed_bytes, budget_bytes });
     }
     Ok(())
