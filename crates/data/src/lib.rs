@@ -5,6 +5,7 @@
 //! - [`gin`] and [`tu`] read sets of small graphs for graph classification.
 //! - [`LinkSplit`] divides edges for link prediction, or takes the links and fixed negatives of a set.
 //! - [`debian_packages`], [`debian_tags`] (several labels per node) and [`mutag`] are built in, and [`synthetic`] generates graphs.
+//!   [`debian_archive`] is the built-in heterogeneous set.
 //! - [`typed`] has heterogeneous sets ([`TypedDataset`]): node types with features of their own, and relations.
 //! - [`convert`] writes folders and edge lists that do not fit in memory in the kiln format.
 //!
@@ -42,7 +43,10 @@ mod readers;
 pub mod typed;
 
 pub use builder::DatasetBuilder;
-pub use builtin::{debian_packages, debian_tags, mutag, read_debian_packages, read_debian_tags, synthetic};
+pub use builtin::{
+    debian_archive, debian_packages, debian_tags, mutag, read_debian_archive, read_debian_packages,
+    read_debian_tags, synthetic,
+};
 pub use dataset::{Dataset, Split};
 pub use dataset_format::{DatasetFormat, detect_format, open, open_within};
 pub use edges::read_pairs;

@@ -1,5 +1,5 @@
-//! Parsers of stanzas of Debian control data (Debian Policy 4.7, section 5.1), of relation fields (section 7.1) and of
-//! Debtags.
+//! Parsers of stanzas of Debian control data (Debian Policy 4.7, section 5.1), of relation fields (section 7.1), of
+//! maintainers and of Debtags.
 
 use anyhow::{Result, bail};
 
@@ -76,6 +76,14 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Stanza>> {
 /// Returns the tags in a field `Tag`: `role::program, use::editing` gives `role::program` and `use::editing`.
 pub(crate) fn tags(value: &str) -> impl Iterator<Item = &str> {
     value.split(',').map(str::trim).filter(|tag| !tag.is_empty())
+}
+
+/// Returns the address of a maintainer, in lower case: `Some Name <some@Address>` gives `some@address`. A value without
+/// an address in angle brackets is returned whole.
+pub(crate) fn address(value: &str) -> String {
+    let address =
+        value.rsplit_once('<').and_then(|(_, rest)| rest.split_once('>')).map(|(address, _)| address);
+    address.unwrap_or(value).trim().to_lowercase()
 }
 
 /// Returns the package names in a relation field, including alternatives: `a (>= 1) | b:any, c [amd64]` gives `a`, `b`

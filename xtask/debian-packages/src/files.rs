@@ -113,7 +113,7 @@ impl DataSet {
     }
 
     fn notes(&self) -> BTreeMap<&'static str, String> {
-        let Rules { min_packages, min_sources, min_documents, n_columns } = self.rules;
+        let Rules { min_packages, min_sources, min_documents, n_columns, .. } = self.rules;
         let arcs = format!(
             "src is the package with the field, dst the package named; all alternatives; a name that is no \
              package stands for its providers if there are at most {MAX_PROVIDERS}; no self loops; each \
@@ -199,6 +199,7 @@ fn gzip(bytes: &[u8]) -> Result<Vec<u8>> {
     Ok(encoder.finish()?)
 }
 
-fn hex(bytes: &[u8]) -> String {
+/// Returns bytes in lower-case hexadecimal.
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

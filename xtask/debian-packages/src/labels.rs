@@ -11,7 +11,8 @@ use crate::packages::Packages;
 pub(crate) const PARTS: [&str; 3] = ["train", "val", "test"];
 /// The part number of nodes without a label.
 pub(crate) const NO_PART: u8 = 255;
-const UNLABELLED: i8 = -1;
+/// The class of nodes without a label.
+pub(crate) const UNLABELLED: i8 = -1;
 
 /// Labels and split, by node id.
 #[derive(Debug)]
@@ -48,7 +49,8 @@ impl Labels {
             .map(|package| package.section.as_deref().and_then(|section| class_of(section).ok()))
             .map(|class| class.map_or(UNLABELLED, |class| class as i8))
             .collect();
-        let parts = split(packages, &classes);
+        let labelled = packages.list.iter().enumerate().filter(|&(node, _)| classes[node] != UNLABELLED);
+        let parts = split(labelled.map(|(node, package)| (package.source.as_str(), node)), classes.len());
         Self { class_names, classes, parts }
     }
 
@@ -73,19 +75,19 @@ impl Labels {
     }
 }
 
-/// Splits the labelled packages into 60 % train, 20 % val and 20 % test. All packages of a source are in the same part.
+/// Splits the labelled nodes into 60 % train, 20 % val and 20 % test; returns the part of each of `n_nodes` nodes. All
+/// nodes of a source package are in the same part. `labelled` has the source package and the id of each node with a label.
 ///
 /// Sources are sorted by the SHA-256 of their names, which depends on neither the order of the index nor a seed. They
-/// are assigned to train until it has 60 % of the labelled packages, then to val until both together have 80 %, and then
+/// are assigned to train until it has 60 % of the labelled nodes, then to val until both together have 80 %, and then
 /// to test.
-fn split(packages: &Packages, classes: &[i8]) -> Vec<u8> {
+pub(crate) fn split<'a>(labelled: impl Iterator<Item = (&'a str, usize)>, n_nodes: usize) -> Vec<u8> {
     let mut members = BTreeMap::<(Vec<u8>, &str), Vec<usize>>::new();
-    for (node, package) in packages.list.iter().enumerate().filter(|&(node, _)| classes[node] != UNLABELLED) {
-        let hash = Sha256::digest(package.source.as_bytes()).to_vec();
-        members.entry((hash, &package.source)).or_default().push(node);
+    for (source, node) in labelled {
+        members.entry((Sha256::digest(source.as_bytes()).to_vec(), source)).or_default().push(node);
     }
     let n_labelled: usize = members.values().map(Vec::len).sum();
-    let mut parts = vec![NO_PART; classes.len()];
+    let mut parts = vec![NO_PART; n_nodes];
     let mut n_assigned = 0;
     for nodes in members.values() {
         let part = match n_assigned * 10 {

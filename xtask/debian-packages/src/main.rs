@@ -3,13 +3,16 @@
 //! ```text
 //! cargo run --profile tests -p debian-packages -- [--packages FILE] [--out DIR]
 //! cargo run --profile tests -p debian-packages -- [--packages FILE] [--out DIR] --tags TAGS
+//! cargo run --profile tests -p debian-packages -- [--packages FILE] [--out DIR] --archive ARCHIVE
 //! ```
 //!
-//! The second form reads the data set in `DIR` and writes the Debtags of its packages to the folder `TAGS`. The index
-//! may be newer than that of the data set, so adding tags does not change the data set.
+//! The second form reads the data set in `DIR` and writes the Debtags of its packages to the folder `TAGS`, the third form
+//! writes their source packages and maintainers to `ARCHIVE`, for the data set `debian-archive`. The index may be newer
+//! than that of the data set, so adding these does not change the data set.
 //!
 //! The output is deterministic: the same index always gives identical files.
 
+mod archive;
 mod arcs;
 mod control;
 mod features;
@@ -29,6 +32,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use clap::Parser;
 
+use self::archive::Archive;
 use self::arcs::Arcs;
 use self::features::Features;
 use self::files::DataSet;
@@ -50,6 +54,10 @@ struct Args {
     /// as it is.
     #[arg(long)]
     tags: Option<PathBuf>,
+    /// Writes the source packages and maintainers of the packages of the data set in the output folder to this folder,
+    /// and leaves the data set as it is.
+    #[arg(long, conflicts_with = "tags")]
+    archive: Option<PathBuf>,
 }
 
 /// The thresholds for classes and words, and the width of the features. Tests use smaller numbers.
@@ -63,9 +71,12 @@ struct Rules {
     min_documents: usize,
     /// The number of feature columns.
     n_columns: usize,
+    /// The minimum number of source packages of a section that becomes a class of source packages.
+    min_class_sources: usize,
 }
 
-const RULES: Rules = Rules { min_packages: 100, min_sources: 40, min_documents: 3, n_columns: 128 };
+const RULES: Rules =
+    Rules { min_packages: 100, min_sources: 40, min_documents: 3, n_columns: 128, min_class_sources: 100 };
 
 fn main() -> Result<()> {
     let args = Args::parse();
@@ -76,6 +87,9 @@ fn main() -> Result<()> {
     println!("read: {}", index.origin);
     if let Some(folder) = &args.tags {
         return write_tags(&index, &args.out, folder);
+    }
+    if let Some(folder) = &args.archive {
+        return write_archive(&index, &args.out, folder);
     }
     let set = make(&index, RULES)?;
     set.write(&args.out).with_context(|| format!("cannot write to {}", args.out.display()))?;
@@ -90,6 +104,16 @@ fn write_tags(index: &Index, packages: &Path, out: &Path) -> Result<()> {
     let tags = Tags::new(index, &names.lines().collect::<Vec<_>>(), RULES)?;
     tags.write(out).with_context(|| format!("cannot write to {}", out.display()))?;
     print!("{}", tags.summary());
+    println!("written: {}", out.display());
+    Ok(())
+}
+
+/// Writes the source packages and maintainers of the packages of the data set in `packages`.
+fn write_archive(index: &Index, packages: &Path, out: &Path) -> Result<()> {
+    let names = files::read_names(packages)?;
+    let archive = Archive::new(index, &names, RULES)?;
+    archive.write(out).with_context(|| format!("cannot write to {}", out.display()))?;
+    print!("{}", archive.summary());
     println!("written: {}", out.display());
     Ok(())
 }

@@ -48,6 +48,8 @@ pub(crate) struct Package {
     version: String,
     /// The name of the package's source package.
     pub(crate) source: String,
+    /// The address of the package's maintainer in lower case, without the name; empty if the stanza states none.
+    pub(crate) maintainer: String,
     /// The package's section, or `None` if the stanza states none.
     pub(crate) section: Option<String>,
     /// The first line of the description; empty if the package has no description.
@@ -107,6 +109,7 @@ impl Package {
         Ok(Self {
             version: stanza.require("Version")?.to_owned(),
             source: source.unwrap_or(&name).to_owned(),
+            maintainer: stanza.get("Maintainer").map_or_else(String::new, control::address),
             section: stanza.get("Section").map(str::to_owned),
             description: description.and_then(|value| value.lines().next()).unwrap_or_default().to_owned(),
             relations: RELATIONS.map(names),

@@ -2,15 +2,17 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fs;
 
+use crate::archive::Archive;
 use crate::features::Features;
 use crate::files::DataSet;
 use crate::index::Index;
 use crate::packages::{Counts, Packages};
 use crate::tags::Tags;
-use crate::{Rules, control, make, version, write_tags};
+use crate::{Rules, control, make, version, write_archive, write_tags};
 
 const SAMPLE: &str = include_str!("sample/Packages");
-const SMALL: Rules = Rules { min_packages: 2, min_sources: 2, min_documents: 2, n_columns: 3 };
+const SMALL: Rules =
+    Rules { min_packages: 2, min_sources: 2, min_documents: 2, n_columns: 3, min_class_sources: 2 };
 
 fn sample(text: &str) -> DataSet {
     make(&Index { origin: "the sample".to_owned(), distribution: "none", text: text.to_owned() }, SMALL)
@@ -94,6 +96,83 @@ fn tags_are_written_for_the_names_of_an_existing_set() {
     assert_eq!(fs::read_dir(&out).unwrap().count(), 4);
     let missing = write_tags(&index, &out, &out).unwrap_err();
     assert!(missing.to_string().contains("names.txt.gz"), "{missing:#}");
+}
+
+#[test]
+fn extracts_the_sources_and_maintainers_of_the_sample_by_node_name() {
+    let index = Index { origin: "the sample".to_owned(), distribution: "none", text: SAMPLE.to_owned() };
+    // `gone` is not in the index, and `orphan` is not a node of this set.
+    let nodes = "editor\neditor-doc\ngone\nlibedit\nother-editor\nperl\npython3\n";
+    let archive = Archive::new(&index, nodes, SMALL).unwrap();
+    assert_eq!(archive.source_names, ["editor-suite", "libedit", "other-editor", "perl", "python3"]);
+    assert_eq!(archive.sources, [0, 0, u32::MAX, 1, 2, 3, 4]);
+    // The addresses are a@person.example, `no address` and team@editors.example, of which the case does not matter.
+    assert_eq!(archive.maintainers, [2, 0, 2, 0, 1]);
+    // The manual of the editor is in `doc`, which does not count.
+    assert_eq!(archive.class_names, ["editors", "libs"]);
+    assert_eq!(archive.classes, [0, 1, 0, 1, 1]);
+    assert_eq!(archive.part_counts(), [3, 1, 1]);
+    let of_three = Rules { min_class_sources: 3, ..SMALL };
+    let archive = Archive::new(&index, nodes, of_three).unwrap();
+    assert_eq!(
+        (&*archive.class_names, &*archive.classes),
+        (&["libs".to_owned()][..], &[-1, 0, -1, 0, 0][..])
+    );
+    let none = Archive::new(&index, "gone\n", SMALL).unwrap_err().to_string();
+    assert_eq!(none, "the index has none of the packages of the data set");
+    let anonymous = SAMPLE.replace("Maintainer: A. Person <a@person.example>\n", "");
+    let anonymous = Archive::new(&Index { text: anonymous, ..index }, nodes, SMALL).unwrap_err().to_string();
+    assert_eq!(anonymous, "perl of the source perl has no field Maintainer");
+}
+
+#[test]
+fn section_of_a_source_is_that_of_most_packages_that_count() {
+    let cases = [
+        // `libdevel` and `doc` do not count, unless there is nothing else.
+        ("s", "a=libdevel b=libdevel c=libs", "libs"),
+        ("s", "a=libdevel b=doc c=doc", "doc"),
+        ("s", "a=net b=utils c=utils", "utils"),
+        // The package with the name of the source decides between equals, and otherwise the order of the names.
+        ("b", "a=net b=utils", "utils"),
+        ("s", "a=utils b=net", "net"),
+        ("a", "a=doc b=utils c=net", "net"),
+        ("a", "a=web b=utils c=utils", "utils"),
+    ];
+    for (source, packages, expected) in cases {
+        let stanza = |package: &str| {
+            let (name, section) = package.split_once('=').unwrap();
+            format!(
+                "Package: {name}\nSource: {source}\nVersion: 1\nArchitecture: all\nMaintainer: m\nSection: {section}\n\n"
+            )
+        };
+        let text = packages.split(' ').map(stanza).collect();
+        let names = packages.split(' ').map(|package| format!("{}\n", package.split('=').next().unwrap()));
+        let index = Index { origin: "a test".to_owned(), distribution: "none", text };
+        let rules = Rules { min_class_sources: 1, ..SMALL };
+        let archive = Archive::new(&index, &names.collect::<String>(), rules).unwrap();
+        assert_eq!(archive.class_names, [expected], "{source}: {packages}");
+    }
+}
+
+#[test]
+fn archive_is_written_for_the_names_of_an_existing_set() {
+    let folder = tempfile::tempdir().unwrap();
+    let (packages, out) = (folder.path().join("packages"), folder.path().join("archive"));
+    sample(SAMPLE).write(&packages).unwrap();
+    let index = Index { origin: "the sample".to_owned(), distribution: "none", text: SAMPLE.to_owned() };
+    let files = || {
+        write_archive(&index, &packages, &out).unwrap();
+        let entries = fs::read_dir(&out).unwrap().map(|entry| entry.unwrap().path());
+        entries.map(|path| (path.clone(), fs::read(path).unwrap())).collect::<BTreeMap<_, _>>()
+    };
+    let first = files();
+    assert_eq!(first.len(), 6);
+    assert_eq!(first, files());
+    let manifest = fs::read_to_string(out.join("manifest.json")).unwrap();
+    let manifest: serde_json::Value = serde_json::from_str(&manifest).unwrap();
+    // No section of the small sample has 100 sources.
+    assert_eq!((&manifest["counts"]["sources"], &manifest["counts"]["classes"]), (&6.into(), &0.into()));
+    assert_eq!(manifest["counts"]["maintainers"], 4);
 }
 
 #[test]
@@ -234,6 +313,14 @@ fn rejects_broken_indices() {
 fn relation_names_omit_versions_and_qualifiers() {
     let value = "a (>= 1) | b:any, c [amd64] <!nocheck>,\n d(<<2),, e";
     assert_eq!(control::relation_names(value).collect::<Vec<_>>(), ["a", "b", "c", "d", "e"]);
+}
+
+#[test]
+fn maintainers_differ_by_their_addresses() {
+    let cases = [("A B <c@D>", "c@d"), ("c@d", "c@d"), ("\"A <B>\" <c@d> (x)", "c@d"), ("A <b", "a <b")];
+    for (value, expected) in cases {
+        assert_eq!(control::address(value), expected, "{value}");
+    }
 }
 
 #[test]

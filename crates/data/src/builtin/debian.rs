@@ -9,12 +9,14 @@ use kiln_store::Error as StoreError;
 use kiln_store::check_count;
 use serde::Deserialize;
 
+use super::read_manifest;
 use crate::readers::files::Files;
 use crate::{Dataset, NodeNames, Result, Split};
 
-const FORMAT: u32 = 1;
+/// The version of the files' format.
+pub(super) const FORMAT: u32 = 1;
 
-static EMBEDDED: [(&str, &[u8]); 12] = embedded![
+pub(super) static EMBEDDED: [(&str, &[u8]); 12] = embedded![
     "debian-packages":
     "manifest.json",
     "names.txt.gz",
@@ -32,7 +34,6 @@ static EMBEDDED: [(&str, &[u8]); 12] = embedded![
 
 #[derive(Debug, Deserialize)]
 struct Manifest {
-    format: u32,
     name: String,
     class_names: Vec<String>,
     type_names: Vec<String>,
@@ -75,22 +76,14 @@ pub fn read_debian_packages(folder: impl AsRef<Path>) -> Result<Dataset> {
 }
 
 fn load(files: Files<'_>) -> Result<Dataset> {
-    let manifest: Manifest = serde_json::from_slice(&files.read("manifest.json")?)
-        .map_err(|source| StoreError::Manifest { path: files.path("manifest.json"), source })?;
-    if manifest.format != FORMAT {
-        return Err(StoreError::Format {
-            path: files.path("manifest.json"),
-            expected: FORMAT,
-            got: manifest.format,
-        }
-        .into());
-    }
-    let names = load_names(&files)?;
+    let manifest: Manifest = read_manifest(&files, FORMAT)?;
+    let names = load_names(&files, "names.txt.gz")?;
     let n_nodes = names.len();
     let labels: Vec<i8> = files.read_npy("labels.npy.gz")?;
     check_count("labels.npy.gz", "the number of nodes", n_nodes, labels.len())?;
     let labels: Vec<i32> = labels.into_iter().map(i32::from).collect();
-    let split = load_split(&files, &labels)?;
+    let [train, val, test] =
+        load_split(&files, &labels)?.map(|nodes| nodes.into_iter().map(NodeId).collect::<SharedArray<_>>());
     let labels = Labels::new(labels, manifest.class_names.len());
     labels.validate()?;
     let reversed = manifest.type_names.iter().map(|name| format!("{name} (reversed)"));
@@ -100,7 +93,7 @@ fn load(files: Files<'_>) -> Result<Dataset> {
         features: Arc::new(load_features(&files, n_nodes)?),
         edge_features: None,
         labels: Arc::new(labels),
-        split,
+        split: Split { train, val, test },
         names: Arc::new(names),
         edge_type_names: manifest.type_names.iter().cloned().chain(reversed).collect(),
         class_names: manifest.class_names,
@@ -111,29 +104,47 @@ fn load(files: Files<'_>) -> Result<Dataset> {
     })
 }
 
-fn load_names(files: &Files<'_>) -> Result<NodeNames> {
-    let text = String::from_utf8(files.read_gz("names.txt.gz")?).map_err(|source| StoreError::Io {
-        path: files.path("names.txt.gz"),
+/// Returns the names in a file, one per line.
+pub(super) fn load_names(files: &Files<'_>, file: &'static str) -> Result<NodeNames> {
+    let text = String::from_utf8(files.read_gz(file)?).map_err(|source| StoreError::Io {
+        path: files.path(file),
         source: std::io::Error::new(std::io::ErrorKind::InvalidData, source),
     })?;
     Ok(NodeNames::new(text.lines()))
 }
 
-/// Returns the graph with both directions of each edge. The type of a reverse edge is the type of its edge plus
-/// `n_types`.
-fn load_graph(files: &Files<'_>, n_nodes: usize, n_types: usize) -> Result<Csc> {
+/// The edges of the packages, from the package with a field to the package that the field names.
+pub(super) struct Arcs {
+    pub(super) srcs: Vec<u32>,
+    pub(super) dsts: Vec<u32>,
+    /// The field of each edge, as a position in the manifest's `type_names`.
+    pub(super) types: Vec<u8>,
+}
+
+/// Returns the edges, whose types are less than `n_types`.
+pub(super) fn load_arcs(files: &Files<'_>, n_types: usize) -> Result<Arcs> {
     let srcs: Vec<u32> = files.read_npy("src.npy.gz")?;
     let dsts: Vec<u32> = files.read_npy("dst.npy.gz")?;
     let types: Vec<u8> = files.read_npy("edge_types.npy.gz")?;
+    check_count("dst.npy.gz", "the number of edges", srcs.len(), dsts.len())?;
+    check_count("edge_types.npy.gz", "the number of edges", srcs.len(), types.len())?;
     let largest = types.iter().map(|&ty| usize::from(ty) + 1).max().unwrap_or(0);
     if largest > n_types || n_types > 128 {
         check_count("edge_types.npy.gz", "the number of types", n_types, largest)?;
     }
+    Ok(Arcs { srcs, dsts, types })
+}
+
+/// Returns the graph with both directions of each edge. The type of a reverse edge is the type of its edge plus
+/// `n_types`.
+fn load_graph(files: &Files<'_>, n_nodes: usize, n_types: usize) -> Result<Csc> {
+    let Arcs { srcs, dsts, types } = load_arcs(files, n_types)?;
     let builder = CscBuilder::new(n_nodes).symmetrize().edge_types(&types).reverse_type_offset(n_types as u8);
     Ok(builder.build(&srcs, &dsts)?)
 }
 
-fn load_split(files: &Files<'_>, labels: &[i32]) -> Result<Split> {
+/// Returns the nodes of the training, validation and test split. Each of them has a label.
+pub(super) fn load_split(files: &Files<'_>, labels: &[i32]) -> Result<[Vec<u32>; 3]> {
     const NO_PART: u8 = 255;
     let parts: Vec<u8> = files.read_npy("split.npy.gz")?;
     check_count("split.npy.gz", "the number of nodes", labels.len(), parts.len())?;
@@ -160,10 +171,9 @@ fn load_split(files: &Files<'_>, labels: &[i32]) -> Result<Split> {
                 usize::from(part),
             )?;
         }
-        members.push(NodeId(node as u32));
+        members.push(node as u32);
     }
-    let [train, val, test] = split.map(SharedArray::from);
-    Ok(Split { train, val, test })
+    Ok(split)
 }
 
 /// The words in each node's description, and the vectors of all words.
@@ -176,7 +186,8 @@ struct WordVectors {
     dim: usize,
 }
 
-fn load_features(files: &Files<'_>, n_nodes: usize) -> Result<DenseFeatures> {
+/// Returns the features of the packages, `[n_nodes, dim]`.
+pub(super) fn load_features(files: &Files<'_>, n_nodes: usize) -> Result<DenseFeatures> {
     let vectors = load_word_vectors(files, n_nodes)?;
     let mut rows = vec![0.0; n_nodes * vectors.dim];
     for (row, range) in rows.chunks_exact_mut(vectors.dim).zip(vectors.indptr.windows(2)) {

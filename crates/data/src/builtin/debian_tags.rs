@@ -4,23 +4,23 @@ use std::path::Path;
 
 use kiln_feature::TargetValues;
 use kiln_graph::{NodeId, SharedArray};
-use kiln_store::Error as StoreError;
 use kiln_store::check_count;
 use serde::Deserialize;
 
 use super::debian::{debian_packages, read_debian_packages};
+use super::read_manifest;
 use crate::builder::labels_and_values;
 use crate::readers::files::Files;
 use crate::{Dataset, Result, Split};
 
-const FORMAT: u32 = 1;
+/// The version of the files' format.
+pub(super) const FORMAT: u32 = 1;
 
-static EMBEDDED: [(&str, &[u8]); 4] =
+pub(super) static EMBEDDED: [(&str, &[u8]); 4] =
     embedded!["debian-tags": "manifest.json", "nodes.npy.gz", "indptr.npy.gz", "tags.npy.gz"];
 
 #[derive(Debug, Deserialize)]
 struct Manifest {
-    format: u32,
     name: String,
     tag_names: Vec<String>,
 }
@@ -56,12 +56,7 @@ pub fn read_debian_tags(packages: impl AsRef<Path>, tags: impl AsRef<Path>) -> R
 
 /// Replaces the labels of a set by the tags in `files`, and removes the nodes without tags from the split.
 fn with_tags(data: Dataset, files: Files<'_>) -> Result<Dataset> {
-    let manifest: Manifest = serde_json::from_slice(&files.read("manifest.json")?)
-        .map_err(|source| StoreError::Manifest { path: files.path("manifest.json"), source })?;
-    if manifest.format != FORMAT {
-        let path = files.path("manifest.json");
-        return Err(StoreError::Format { path, expected: FORMAT, got: manifest.format }.into());
-    }
+    let manifest: Manifest = read_manifest(&files, FORMAT)?;
     let values = load_values(&files, data.graph.n_nodes(), manifest.tag_names.len())?;
     let tagged = |nodes: &SharedArray<NodeId>| -> SharedArray<NodeId> {
         nodes.iter().copied().filter(|&node| values.has_any(node)).collect::<Vec<_>>().into()
@@ -76,6 +71,35 @@ fn with_tags(data: Dataset, files: Files<'_>) -> Result<Dataset> {
 }
 
 fn load_values(files: &Files<'_>, n_nodes: usize, n_tags: usize) -> Result<TargetValues> {
+    let lists = load_lists(files, n_nodes, n_tags)?;
+    let mut values = vec![TargetValues::<NodeId>::MISSING; n_nodes * n_tags];
+    for (node, tags) in lists.iter() {
+        let row = &mut values[node as usize * n_tags..][..n_tags];
+        row.fill(0);
+        for &tag in tags {
+            row[usize::from(tag)] = 1;
+        }
+    }
+    Ok(TargetValues::multi_label(values, n_tags)?)
+}
+
+/// The tags of the packages that have any.
+pub(super) struct TagLists {
+    nodes: Vec<u32>,
+    indptr: Vec<u32>,
+    tags: Vec<u16>,
+}
+
+impl TagLists {
+    /// Returns each tagged package and its tags.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &[u16])> {
+        let ranges = self.indptr.windows(2).map(|range| range[0] as usize..range[1] as usize);
+        self.nodes.iter().copied().zip(ranges.map(|range| &self.tags[range]))
+    }
+}
+
+/// Returns the tags of the packages, which are all in range.
+pub(super) fn load_lists(files: &Files<'_>, n_nodes: usize, n_tags: usize) -> Result<TagLists> {
     let nodes: Vec<u32> = files.read_npy("nodes.npy.gz")?;
     let indptr: Vec<u32> = files.read_npy("indptr.npy.gz")?;
     let tags: Vec<u16> = files.read_npy("tags.npy.gz")?;
@@ -91,13 +115,5 @@ fn load_values(files: &Files<'_>, n_nodes: usize, n_tags: usize) -> Result<Targe
     if let Some(&tag) = tags.iter().find(|&&tag| n_tags <= usize::from(tag)) {
         check_count("tags.npy.gz", "an out-of-range tag id", n_tags.saturating_sub(1), usize::from(tag))?;
     }
-    let mut values = vec![TargetValues::<NodeId>::MISSING; n_nodes * n_tags];
-    for (&node, range) in nodes.iter().zip(indptr.windows(2)) {
-        let row = &mut values[node as usize * n_tags..][..n_tags];
-        row.fill(0);
-        for &tag in &tags[range[0] as usize..range[1] as usize] {
-            row[usize::from(tag)] = 1;
-        }
-    }
-    Ok(TargetValues::multi_label(values, n_tags)?)
+    Ok(TagLists { nodes, indptr, tags })
 }

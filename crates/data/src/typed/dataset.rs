@@ -7,7 +7,7 @@ use kiln_feature::{FeatureStore, Targets};
 use kiln_graph::{NodeId, Relation, Relations};
 
 use crate::dataset::noun;
-use crate::{DatasetFormat, Error, NodeNames, Note, Result, Split, detect_format, graphbolt};
+use crate::{DatasetFormat, Error, NodeNames, Note, Result, Split, debian_archive, detect_format, graphbolt};
 
 /// A heterogeneous data set for node tasks: nodes of several types, each with features of its own width and element type, a
 /// graph per relation, and targets of one type. Cloning shares the arrays.
@@ -47,13 +47,17 @@ pub struct TypedTargets {
 }
 
 impl TypedDataset {
-    /// Opens a heterogeneous set by path: a folder in the kiln format, as [`typed::open`](crate::typed::open) does, or a
-    /// GraphBolt folder, as [`graphbolt::open_typed`] does.
+    /// Opens a heterogeneous set by name or path: the built-in set `debian-archive`, a folder in the kiln format, as
+    /// [`typed::open`](crate::typed::open) does, or a GraphBolt folder, as [`graphbolt::open_typed`] does. A file or
+    /// folder with the name of the built-in set takes precedence.
     ///
     /// # Errors
     /// Returns the errors of [`detect_format`] and of the format's reader, and [`Error::WrongKind`] for other formats.
-    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        let path = path.as_ref();
+    pub fn open(name_or_path: impl AsRef<Path>) -> Result<Self> {
+        let path = name_or_path.as_ref();
+        if path == Path::new("debian-archive") && !path.exists() {
+            return debian_archive();
+        }
         match detect_format(path)? {
             DatasetFormat::Kiln => super::open(path),
             DatasetFormat::GraphBolt => graphbolt::open_typed(path),

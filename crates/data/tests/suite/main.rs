@@ -8,6 +8,7 @@ mod convert;
 mod convert_folders;
 mod dataset_format;
 mod debian;
+mod debian_archive;
 mod debian_tags;
 mod edge_feature_files;
 mod edge_features;
