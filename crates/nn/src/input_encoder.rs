@@ -1,7 +1,7 @@
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use kiln_kernels::{DeviceRows, ops};
-use kiln_sample::RngKey;
+use kiln_sample::{KeyDomain, RngKey};
 use serde::{Deserialize, Serialize};
 
 use crate::error::check_weight;
@@ -23,8 +23,8 @@ impl InputEncoderConfig {
         Self { widths: widths.into_iter().collect(), hidden }
     }
 
-    /// Creates an encoder with initial weights drawn from the key, which no other layer should use: the layer of type `i`
-    /// has the parameters `2 i` and `2 i + 1` of the key.
+    /// Creates an encoder with initial weights drawn from the key; the layer of type `i` uses
+    /// `key.fold_in(KeyDomain::NodeType, i)`.
     ///
     /// # Errors
     /// Returns [`Error::OutOfRange`] or [`Error::WeightTooLarge`] if a width is 0 or too large, or if there are no types.
@@ -40,7 +40,10 @@ impl InputEncoderConfig {
         // The width of trainable rows is checked also if no type has features.
         check_weight(1, hidden)?;
         let layer = |(i, width): (usize, &Option<usize>)| match *width {
-            Some(width) => Linear::init(key, i, [width, hidden], device).map(Some),
+            Some(width) => {
+                let key = key.fold_in(KeyDomain::NodeType, i as u64);
+                Linear::init(key, 0, [width, hidden], device).map(Some)
+            }
             None => Ok(None),
         };
         let layers = widths.iter().enumerate().map(layer).collect::<Result<_>>()?;
@@ -58,51 +61,75 @@ pub struct InputEncoder {
     hidden: usize,
 }
 
-/// The input rows of the nodes of a batch by type, and the order of the nodes.
+/// The order of the nodes of a batch among their rows by type, on a device.
 #[derive(Debug, Clone)]
-pub struct TypedRows {
-    rows: Vec<Tensor<2>>,
-    order: DeviceRows,
+pub struct TypeOrder {
+    /// The number of nodes of each type.
+    n_of_type: Vec<usize>,
+    rows: DeviceRows,
 }
 
-impl TypedRows {
-    /// Creates the rows of a batch from those of each type: features, or trainable rows. `types` is the type of each node of
-    /// the batch; the nodes of a type are in the order of its rows.
+impl TypeOrder {
+    /// Creates the order from the type of each node of a batch. The rows of a type are in the order of its nodes, and those of
+    /// all types follow each other.
     ///
     /// # Panics
-    /// Panics unless each type has as many rows as `types` has nodes of it, or if there are 2^31 nodes or more.
-    pub fn new(rows: Vec<Tensor<2>>, types: &[usize], device: &Device) -> Self {
-        let mut first = 0;
-        let mut next: Vec<u32> = Vec::with_capacity(rows.len());
-        for of_type in &rows {
-            next.push(first);
-            first += of_type.dims()[0] as u32;
+    /// Panics if a type is not below `n_types`, or if there are 2^31 nodes or more.
+    pub fn new(types: &[usize], n_types: usize, device: &Device) -> Self {
+        let mut n_of_type = vec![0; n_types];
+        for &node_type in types {
+            assert!(node_type < n_types, "a node has type {node_type}, expected one of {n_types} types");
+            n_of_type[node_type] += 1;
         }
-        let (starts, n_rows) = (next.clone(), first);
-        let position = |&node_type: &usize| {
-            assert!(
-                node_type < rows.len(),
-                "a node has type {node_type}, expected one of {} types",
-                rows.len()
-            );
+        let mut first = 0;
+        let mut next: Vec<u32> = n_of_type
+            .iter()
+            .map(|&n_nodes| {
+                first += n_nodes;
+                (first - n_nodes) as u32
+            })
+            .collect();
+        let row = |&node_type: &usize| {
             next[node_type] += 1;
             next[node_type] - 1
         };
-        let order: Vec<u32> = types.iter().map(position).collect();
-        for (node_type, of_type) in rows.iter().enumerate() {
-            let (n_nodes, n_rows) = (next[node_type] - starts[node_type], of_type.dims()[0]);
-            assert_eq!(n_nodes as usize, n_rows, "type {node_type} has {n_nodes} nodes, but {n_rows} rows");
-        }
-        Self { rows, order: DeviceRows::upload(&order, n_rows as usize, device) }
+        let rows: Vec<u32> = types.iter().map(row).collect();
+        Self { n_of_type, rows: DeviceRows::upload(&rows, types.len(), device) }
     }
 
     /// Returns the number of nodes.
     pub fn n_nodes(&self) -> usize {
-        self.order.len()
+        self.rows.len()
+    }
+
+    /// Returns the size in bytes.
+    pub fn n_bytes(&self) -> usize {
+        // An offset and an index for each node.
+        8 * self.rows.len()
+    }
+
+    /// Checks the number of types and of the rows of each type.
+    fn check(&self, rows: &[Tensor<2>]) {
+        let (n_types, expected) = (rows.len(), self.n_of_type.len());
+        assert_eq!(n_types, expected, "the input has rows of {n_types} types, expected {expected}");
+        for (node_type, (of_type, n_nodes)) in rows.iter().zip(&self.n_of_type).enumerate() {
+            let n_rows = of_type.dims()[0];
+            assert_eq!(*n_nodes, n_rows, "type {node_type} has {n_nodes} nodes, but {n_rows} rows");
+        }
     }
 }
 
 impl InputEncoder {
+    /// Returns the number of feature columns of each type; `None` for types with trainable rows.
+    pub fn widths(&self) -> Vec<Option<usize>> {
+        self.layers.iter().map(|layer| layer.as_ref().map(|layer| layer.weight.dims()[0])).collect()
+    }
+
+    /// Returns the width of the output rows, and of trainable rows.
+    pub fn d_out(&self) -> usize {
+        self.hidden
+    }
+
     /// Runs the encoder. Features may be of half precision (see [`ops::linear`]).
     ///
     /// # Shapes
@@ -110,11 +137,11 @@ impl InputEncoder {
     /// order of the batch's nodes.
     ///
     /// # Panics
-    /// Panics if the number of types or a width does not match.
-    pub fn forward(&self, input: TypedRows) -> Tensor<2> {
-        let TypedRows { rows, order } = input;
+    /// Panics if the number of types, of rows or a width does not match.
+    pub fn forward(&self, rows: Vec<Tensor<2>>, order: &TypeOrder) -> Tensor<2> {
         let (n_types, expected) = (rows.len(), self.layers.len());
         assert_eq!(n_types, expected, "the input has {n_types} types of nodes, the encoder {expected}");
+        order.check(&rows);
         let device = rows[0].device();
         let encoded = |(layer, rows): (&Option<Linear>, Tensor<2>)| match layer {
             Some(layer) => layer.forward(rows),
@@ -129,7 +156,7 @@ impl InputEncoder {
             self.layers.iter().zip(rows).filter(|(_, rows)| rows.dims()[0] != 0).map(encoded).collect();
         match encoded.is_empty() {
             true => Tensor::zeros([0, self.hidden], &device),
-            false => ops::gather_rows(&order, Tensor::cat(encoded, 0)),
+            false => ops::gather_rows(&order.rows, Tensor::cat(encoded, 0)),
         }
     }
 }

@@ -31,6 +31,7 @@ mod gine;
 mod gine_conv;
 mod init;
 mod input_encoder;
+mod kind;
 mod linear;
 mod link;
 mod loss;
@@ -43,6 +44,7 @@ mod rgcn_conv;
 mod sage;
 mod sage_conv;
 mod stack;
+mod typed_model;
 mod weights;
 
 pub use aggregate::{Aggregate, Readout};
@@ -59,7 +61,7 @@ pub use gin_conv::{Epsilon, GinConv};
 pub use gine::{EdgeInput, Gine, GineConfig};
 pub use gine_conv::GineConv;
 pub use init::WeightInit;
-pub use input_encoder::{InputEncoder, InputEncoderConfig, TypedRows};
+pub use input_encoder::{InputEncoder, InputEncoderConfig, TypeOrder};
 pub use linear::Linear;
 pub use link::{LinkDecoder, LinkDecoderConfig, LinkLoss, LinkModel, LinkModelConfig, LinkPairs};
 pub use loss::{ClassLoss, LossSum, TargetLoss};
@@ -71,6 +73,7 @@ pub use rgcn::{Rgcn, RgcnConfig};
 pub use rgcn_conv::{RgcnConv, RgcnConvConfig};
 pub use sage::{Sage, SageConfig};
 pub use sage_conv::{SageConv, SageConvConfig};
+pub use typed_model::{TypedModel, TypedModelConfig};
 pub use weights::{PortableWeights, WeightFormat, load_safetensors, to_safetensors};
 
 /// The result of this crate's fallible functions.

@@ -38,6 +38,8 @@ pub enum KeyDomain {
     EdgeDropout = 8,
     /// The relation whose edges are sampled, from 1: the edges of relation 0 are drawn with the hop's key.
     Relation = 9,
+    /// The type of nodes whose input layer or trainable rows are initialised.
+    NodeType = 10,
 }
 
 /// A 64-bit key of random draws. Keys are derived by folding: seed, epoch, step, layer.

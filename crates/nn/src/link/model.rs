@@ -6,6 +6,7 @@ use kiln_kernels::DeviceBlock;
 use kiln_sample::RngKey;
 use serde::{Deserialize, Serialize};
 
+use crate::kind::KindName;
 use crate::{
     BlockModel, Error, ForwardContext, LinkDecoder, LinkDecoderConfig, LinkPairs, ModelConfig, Result,
 };
@@ -64,7 +65,7 @@ pub struct LinkModelConfig<C> {
 
 impl<C: ModelConfig> ModelConfig for LinkModelConfig<C> {
     /// `link-` and the kind of the encoder, such as `link-sage`.
-    const KIND: &'static str = LinkKind::<C>::NAME;
+    const KIND: &'static str = LinkKind::<C>::NAME.as_str();
     type Model = LinkModel<C::Model>;
 
     /// Returns the default configuration of the encoder, with rows of `width` columns, and the dot product.
@@ -126,30 +127,9 @@ impl<C: ModelConfig> ModelConfig for LinkModelConfig<C> {
     }
 }
 
-/// The upper bound on the length of a kind of models, in bytes.
-const MAX_LEN: usize = 256;
-
-/// The name of the model with the encoder `C`, computed at compile time.
+/// The name of the model with the encoder `C`.
 struct LinkKind<C>(PhantomData<C>);
 
 impl<C: ModelConfig> LinkKind<C> {
-    const PREFIX: &'static [u8] = b"link-";
-    const LEN: usize = Self::PREFIX.len() + C::KIND.len();
-
-    const BYTES: [u8; MAX_LEN] = {
-        let mut bytes = [0; MAX_LEN];
-        let mut at = 0;
-        while at < Self::LEN {
-            let is_prefix = at < Self::PREFIX.len();
-            bytes[at] =
-                if is_prefix { Self::PREFIX[at] } else { C::KIND.as_bytes()[at - Self::PREFIX.len()] };
-            at += 1;
-        }
-        bytes
-    };
-
-    const NAME: &'static str = match str::from_utf8(Self::BYTES.split_at(Self::LEN).0) {
-        Ok(name) => name,
-        Err(_) => unreachable!(),
-    };
+    const NAME: &'static KindName = &KindName::new("link-", C::KIND);
 }

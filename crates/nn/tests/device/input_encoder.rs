@@ -2,7 +2,7 @@
 
 use burn::tensor::{Device, Tensor};
 use kiln_kernels::testing::{check_close, device, on_cpu, ramp, values};
-use kiln_nn::{Error, InputEncoder, InputEncoderConfig, TypedRows};
+use kiln_nn::{Error, InputEncoder, InputEncoderConfig, TypeOrder};
 use kiln_sample::RngKey;
 
 const HIDDEN: usize = 3;
@@ -46,9 +46,9 @@ fn each_node_has_the_row_of_its_types_layer() {
         expected.extend_from_slice(&by_type[node_type][n_before[node_type]..][..HIDDEN]);
         n_before[node_type] += HIDDEN;
     }
-    let input = TypedRows::new(rows, &TYPES, &device);
-    assert_eq!(input.n_nodes(), TYPES.len());
-    let found = encoder.forward(input);
+    let order = TypeOrder::new(&TYPES, WIDTHS.len(), &device);
+    assert_eq!(order.n_nodes(), TYPES.len());
+    let found = encoder.forward(rows, &order);
     assert_eq!(found.dims(), [TYPES.len(), HIDDEN]);
     check_close(&values(found), &expected, 1e-5);
 }
@@ -57,7 +57,7 @@ fn each_node_has_the_row_of_its_types_layer() {
 fn a_batch_without_nodes_has_no_rows() {
     let device = device();
     let rows = WIDTHS.map(|width| Tensor::zeros([0, width.unwrap_or(HIDDEN)], &device)).to_vec();
-    let found = encoder(&device).forward(TypedRows::new(rows, &[], &device));
+    let found = encoder(&device).forward(rows, &TypeOrder::new(&[], WIDTHS.len(), &device));
     assert_eq!(found.dims(), [0, HIDDEN]);
 }
 
@@ -67,7 +67,7 @@ fn gradients_reach_the_weights_and_the_trainable_rows() {
     let (encoder, mut rows) = (encoder(&device), rows(&device));
     rows[1] = rows[1].clone().require_grad();
     let trainable = rows[1].clone();
-    let output = encoder.forward(TypedRows::new(rows.clone(), &TYPES, &device));
+    let output = encoder.forward(rows, &TypeOrder::new(&TYPES, WIDTHS.len(), &device));
     let factors = ramp([TYPES.len(), HIDDEN], &device);
     let gradients = (output * factors.clone()).sum().backward();
     // The gradient of a trainable row is that of its node's output.
@@ -111,5 +111,6 @@ fn wrong_widths_are_errors() {
 #[should_panic(expected = "type 0 has 2 nodes, but 3 rows")]
 fn rejects_another_number_of_rows_than_nodes() {
     let device = device();
-    TypedRows::new(rows(&device), &[1, 0, 3, 0, 1, 1, 3, 1], &device);
+    let order = TypeOrder::new(&[1, 0, 3, 0, 1, 1, 3, 1], WIDTHS.len(), &device);
+    encoder(&device).forward(rows(&device), &order);
 }

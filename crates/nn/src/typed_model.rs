@@ -1,0 +1,162 @@
+use std::marker::PhantomData;
+
+use burn::module::Module;
+use burn::tensor::{Device, Tensor};
+use kiln_kernels::DeviceBlock;
+use kiln_sample::RngKey;
+use serde::{Deserialize, Serialize};
+
+use crate::kind::KindName;
+use crate::{
+    BlockModel, Error, ForwardContext, InputEncoder, InputEncoderConfig, ModelConfig, Result, TypeOrder,
+};
+
+/// A model of the nodes of a heterogeneous graph: an encoder that computes rows of one width for nodes of all types, and a
+/// model of their neighbourhoods.
+#[derive(Module, Debug)]
+pub struct TypedModel<M: Module> {
+    /// The layers of the input rows. `None` for a graph with one type of nodes with features, which the model reads as they
+    /// are.
+    pub encoder: Option<InputEncoder>,
+    /// The model of nodes.
+    pub model: M,
+}
+
+impl<M: BlockModel> TypedModel<M> {
+    /// Runs the encoder and the model on the blocks of a batch.
+    ///
+    /// # Shapes
+    /// `rows[t]` has the rows of the sources of type `t` of `blocks[0]`, `[n_t, width]`: features, or trainable rows of the
+    /// encoder's width. The result is `[n_dst of the last block, d_n]`.
+    ///
+    /// # Panics
+    /// Panics as [`InputEncoder::forward`] and [`BlockModel::forward`] do.
+    pub fn forward(
+        &self,
+        blocks: &[DeviceBlock],
+        mut rows: Vec<Tensor<2>>,
+        order: &TypeOrder,
+        ctx: &ForwardContext,
+    ) -> Tensor<2> {
+        let x = match &self.encoder {
+            Some(encoder) => encoder.forward(rows, order),
+            None => {
+                let n_types = rows.len();
+                let only = rows.pop().filter(|_| n_types == 1);
+                let only = only.unwrap_or_else(|| panic!("got rows of {n_types} types, expected 1"));
+                self.model.input_rows(only)
+            }
+        };
+        self.model.forward(blocks, x, ctx)
+    }
+}
+
+/// The configuration of a [`TypedModel`], from that of its model of nodes. The number of feature columns of that model,
+/// [`ModelConfig::d_in`], is the width of the encoder's rows and of trainable rows.
+///
+/// ```
+/// use burn::tensor::Device;
+/// use kiln_nn::{ModelConfig, RgcnConfig, TypedModelConfig};
+/// use kiln_sample::RngKey;
+/// // Type 0 has 128 feature columns, type 1 has trainable rows.
+/// let (n_classes, n_relations) = (10, 4);
+/// let config = TypedModelConfig::new([Some(128), None], RgcnConfig::new(64, n_classes, n_relations).layers(2));
+/// let encoder = config.init(RngKey::new(0), &Device::flex())?.encoder.expect("two types need an encoder");
+/// assert!(encoder.layers[0].is_some() && encoder.layers[1].is_none());
+/// # Ok::<(), kiln_nn::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TypedModelConfig<C> {
+    /// The number of feature columns of each type of nodes; `None` for a type without features, whose rows are trainable.
+    pub widths: Vec<Option<usize>>,
+    /// The configuration of the model of nodes.
+    pub model: C,
+}
+
+impl<C: ModelConfig> TypedModelConfig<C> {
+    /// Creates a configuration for types with these numbers of feature columns.
+    pub fn new(widths: impl IntoIterator<Item = Option<usize>>, model: C) -> Self {
+        Self { widths: widths.into_iter().collect(), model }
+    }
+
+    /// Returns the configuration of the encoder; `None` for one type whose rows already have the width of the model.
+    ///
+    /// # Errors
+    /// Returns [`Error::UnknownWidth`] if the model's configuration does not return its [`ModelConfig::d_in`].
+    fn encoder(&self) -> Result<Option<InputEncoderConfig>> {
+        let hidden = self.model.d_in().ok_or(Error::UnknownWidth { kind: C::KIND })?;
+        let is_direct = self.widths == [Some(hidden)];
+        Ok((!is_direct).then(|| InputEncoderConfig::new(self.widths.iter().copied(), hidden)))
+    }
+}
+
+impl<C: ModelConfig<Model: BlockModel>> ModelConfig for TypedModelConfig<C> {
+    /// `typed-` and the kind of the model of nodes, such as `typed-rgcn`.
+    const KIND: &'static str = TypedKind::<C>::NAME.as_str();
+    type Model = TypedModel<C::Model>;
+
+    /// Returns the default configuration for one type of nodes with `d_in` feature columns.
+    fn for_dims(d_in: usize, n_classes: usize) -> Self {
+        Self::new([Some(d_in)], C::for_dims(d_in, n_classes))
+    }
+
+    fn n_layers(&self) -> usize {
+        self.model.n_layers()
+    }
+
+    fn d_out(&self) -> Option<usize> {
+        self.model.d_out()
+    }
+
+    fn min_parameters(&self) -> u64 {
+        let hidden = self.model.d_in().unwrap_or(0) as u64;
+        let of_types = match self.encoder() {
+            Ok(Some(encoder)) => encoder.widths,
+            _ => Vec::new(),
+        };
+        let of_type = |width: &usize| hidden.saturating_mul(*width as u64);
+        let of_encoder = of_types.iter().flatten().map(of_type).fold(0, u64::saturating_add);
+        self.model.min_parameters().saturating_add(of_encoder)
+    }
+
+    fn needs_edge_weights(&self) -> bool {
+        self.model.needs_edge_weights()
+    }
+
+    fn n_relations(&self) -> Option<usize> {
+        self.model.n_relations()
+    }
+
+    fn with_n_relations(self, n_relations: usize) -> Self {
+        Self { model: self.model.with_n_relations(n_relations), ..self }
+    }
+
+    fn d_edge(&self) -> Option<usize> {
+        self.model.d_edge()
+    }
+
+    fn with_d_edge(self, d_edge: usize) -> Self {
+        Self { model: self.model.with_d_edge(d_edge), ..self }
+    }
+
+    fn needs_self_loops(&self) -> bool {
+        self.model.needs_self_loops()
+    }
+
+    /// Creates a model with initial weights drawn from the key. Those of the model of nodes are the ones that it has alone.
+    ///
+    /// # Errors
+    /// Returns the errors of [`InputEncoderConfig::init`] and of the model of nodes, and [`Error::UnknownWidth`] if its
+    /// configuration does not return its [`ModelConfig::d_in`].
+    fn init(&self, key: RngKey, device: &Device) -> Result<TypedModel<C::Model>> {
+        let encoder = self.encoder()?.map(|encoder| encoder.init(key, device)).transpose()?;
+        Ok(TypedModel { encoder, model: self.model.init(key, device)? })
+    }
+}
+
+struct TypedKind<C>(PhantomData<C>);
+
+impl<C: ModelConfig> TypedKind<C> {
+    const NAME: &'static KindName = &KindName::new("typed-", C::KIND);
+}
