@@ -88,25 +88,37 @@ impl<S: FrontierSampler + ?Sized, F: FeatureStore + ?Sized> NodeBatcher<S, F> {
         scratch: &mut Scratch,
         times: &mut StageTimes,
     ) -> Result<SampledBatch, BatchError> {
-        let SeedBatch { phase, step, key, seeds, excluded, .. } = seeds;
-        let seeds = Seeds::nodes(seeds).excluding(excluded);
         let start = Instant::now();
-        let mut sampled = self.sampler.sample_blocks(&seeds, key, scratch)?;
-        if phase.is_training() {
-            sampled.blocks.iter_mut().skip(1).for_each(Block::transpose);
-        }
+        let mut sampled = sample_step(&*self.sampler, seeds, 1, scratch)?;
         let sampled_at = Instant::now();
-        let (mut labels, mut target_values) = (Vec::new(), Vec::new());
         if let Some(targets) = &self.targets {
-            targets.gather(seeds.as_nodes(), &mut labels, &mut target_values)?;
+            targets.gather(sampled.seeds.as_nodes(), &mut sampled.labels, &mut sampled.target_values)?;
         }
-        let SampledBlocks { blocks, seed_index } = sampled;
-        let edge_x =
-            self.edge_features.as_deref().map(|features| EdgeRows::gather(features, &blocks)).transpose()?;
+        if let Some(features) = &self.edge_features {
+            sampled.edge_x = Some(EdgeRows::gather(&**features, &sampled.blocks)?);
+        }
         times.sample += sampled_at - start;
         times.gather += sampled_at.elapsed();
-        Ok(SampledBatch { step, key, seeds, blocks, seed_index, edge_x, labels, target_values })
+        Ok(sampled)
     }
+}
+
+/// Samples the blocks of one step, without the features of edges and targets. In training, it transposes the blocks from
+/// number `first_transposed` on.
+pub(crate) fn sample_step<S: FrontierSampler + ?Sized>(
+    sampler: &S,
+    seeds: SeedBatch,
+    first_transposed: usize,
+    scratch: &mut Scratch,
+) -> Result<SampledBatch, BatchError> {
+    let SeedBatch { phase, step, key, seeds, excluded, .. } = seeds;
+    let seeds = Seeds::nodes(seeds).excluding(excluded);
+    let SampledBlocks { mut blocks, seed_index } = sampler.sample_blocks(&seeds, key, scratch)?;
+    if phase.is_training() {
+        blocks.iter_mut().skip(first_transposed).for_each(Block::transpose);
+    }
+    let (labels, target_values) = (Vec::new(), Vec::new());
+    Ok(SampledBatch { step, key, seeds, blocks, seed_index, edge_x: None, labels, target_values })
 }
 
 impl<S: ?Sized, F: ?Sized> fmt::Debug for NodeBatcher<S, F> {
@@ -204,18 +216,36 @@ impl SampledBatch {
             None => Cow::Owned(self.seeds.distinct(&self.seed_index)),
         }
     }
+
+    /// Returns the size of the batch's arrays in bytes.
+    pub fn n_bytes(&self) -> usize {
+        let Self { blocks, seeds, seed_index, edge_x, labels, target_values, .. } = self;
+        n_bytes(blocks, seeds, seed_index, edge_x.as_ref(), labels, target_values)
+    }
+}
+
+/// Returns the size of a batch's arrays in bytes, except the rows of its nodes.
+fn n_bytes(
+    blocks: &[Block],
+    seeds: &Seeds,
+    seed_index: &[LocalId],
+    edge_x: Option<&EdgeRows>,
+    labels: &[i32],
+    target_values: &[f32],
+) -> usize {
+    blocks.iter().map(Block::n_bytes).sum::<usize>()
+        + size_of_val(seeds.as_nodes())
+        + size_of_val(seed_index)
+        + edge_x.map_or(0, EdgeRows::n_bytes)
+        + size_of_val(labels)
+        + size_of_val(target_values)
 }
 
 impl MiniBatch {
     /// Returns the size of the batch's arrays in bytes.
     pub fn n_bytes(&self) -> usize {
-        self.blocks.iter().map(Block::n_bytes).sum::<usize>()
-            + size_of_val(self.seeds.as_nodes())
-            + size_of_val(self.seed_index.as_slice())
-            + self.x.n_bytes()
-            + self.edge_x.as_ref().map_or(0, EdgeRows::n_bytes)
-            + size_of_val(self.labels.as_slice())
-            + size_of_val(self.target_values.as_slice())
+        let Self { blocks, seeds, seed_index, x, edge_x, labels, target_values, .. } = self;
+        x.n_bytes() + n_bytes(blocks, seeds, seed_index, edge_x.as_ref(), labels, target_values)
     }
 }
 

@@ -1,3 +1,4 @@
+use std::ops::Range;
 use std::path::PathBuf;
 
 use kiln_graph::{GraphId, LinkId, NodeId, file_prefix};
@@ -68,6 +69,22 @@ pub enum BatchError {
     /// Features or labels could not be gathered.
     #[error(transparent)]
     Feature(#[from] kiln_feature::Error),
+    /// A node of a heterogeneous graph does not exist.
+    #[error("node {} does not exist: expected an id below {n_nodes}", node.0)]
+    NoSuchNode {
+        /// The id that is out of range.
+        node: NodeId,
+        /// The number of nodes of all types.
+        n_nodes: usize,
+    },
+    /// A seed is not of the type of nodes that has targets.
+    #[error("node {} has no target: expected a node of the type with targets ({}..{})", node.0, nodes.start, nodes.end)]
+    NoTarget {
+        /// The seed.
+        node: NodeId,
+        /// The ids of the nodes of the type.
+        nodes: Range<u32>,
+    },
     /// An item is not a graph of the dataset.
     #[error("item {} at position {position} is not a graph: expected an id below {n_graphs}", graph.0)]
     GraphOutOfRange {

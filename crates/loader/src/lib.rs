@@ -41,6 +41,7 @@ mod loader;
 mod queue;
 mod seed_batch;
 mod time;
+mod typed;
 
 pub use background::Background;
 pub use batcher::{Batcher, EdgeRows, MiniBatch, NodeBatcher, SampledBatch};
@@ -51,6 +52,7 @@ pub use link::{LinkBatch, LinkBatcher, LinkExclusion};
 pub use loader::{Batches, Loader, LoaderConfig};
 pub use seed_batch::{SeedBatch, StepItems};
 pub use time::StageTimes;
+pub use typed::{RowsOfType, TargetsOfType, TypedBatch, TypedFeatures, TypedNodeBatcher, TypedNodeRows};
 
 /// The result of this crate's fallible functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

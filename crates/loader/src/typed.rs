@@ -1,0 +1,176 @@
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Instant;
+
+use kiln_feature::{FeatureBuffer, FeatureStore, Targets};
+use kiln_graph::{NodeId, NodeTypes};
+use kiln_sample::{FrontierSampler, Scratch};
+
+use crate::batcher::sample_step;
+use crate::{BatchError, Batcher, SampledBatch, SeedBatch, StageTimes};
+
+/// The features of the nodes of a heterogeneous graph, by type.
+#[derive(Debug, Clone)]
+pub struct TypedFeatures {
+    types: Arc<NodeTypes>,
+    stores: Vec<Option<Arc<dyn FeatureStore>>>,
+}
+
+impl TypedFeatures {
+    /// Creates the features of nodes of these types. The rows of `stores[t]` are those of the nodes of type `t`, which are
+    /// numbered from 0 within the type; `None` for a type without features.
+    ///
+    /// # Panics
+    /// Panics if there is not one entry per type.
+    pub fn new(types: Arc<NodeTypes>, stores: Vec<Option<Arc<dyn FeatureStore>>>) -> Self {
+        let (n_stores, n_types) = (stores.len(), types.n_types());
+        assert_eq!(n_stores, n_types, "got features of {n_stores} types, expected {n_types}");
+        Self { types, stores }
+    }
+
+    /// Gathers the rows of nodes, and returns them by type with the type of each node.
+    ///
+    /// # Errors
+    /// Returns [`BatchError::NoSuchNode`] for a node that does not exist, and the errors of [`FeatureStore::gather`].
+    pub fn gather(&self, nodes: &[NodeId]) -> Result<TypedNodeRows, BatchError> {
+        let n_types = self.types.n_types();
+        let (mut node_types, mut by_type) = (Vec::with_capacity(nodes.len()), vec![Vec::new(); n_types]);
+        for &node in nodes {
+            let unknown = || BatchError::NoSuchNode { node, n_nodes: self.types.n_nodes() };
+            let node_type = self.types.type_of(node).ok_or_else(unknown)?;
+            node_types.push(node_type);
+            by_type[node_type].push(NodeId(node.0 - self.types.range(node_type).start));
+        }
+        let rows = |(store, nodes): (&Option<Arc<dyn FeatureStore>>, Vec<NodeId>)| match store {
+            Some(store) => {
+                let mut x = FeatureBuffer::empty(store.dtype());
+                store.gather(&nodes, &mut x)?;
+                Ok(RowsOfType::Features { x, dim: store.dim() })
+            }
+            None => Ok(RowsOfType::Trainable { nodes }),
+        };
+        let rows = self.stores.iter().zip(by_type).map(rows).collect::<kiln_feature::Result<_>>()?;
+        Ok(TypedNodeRows { node_types, rows })
+    }
+}
+
+/// The input rows of nodes of several types.
+#[derive(Debug, Clone)]
+pub struct TypedNodeRows {
+    /// The type of each node.
+    pub node_types: Vec<usize>,
+    /// The rows of each type, `[n_types]`, in the order of its nodes.
+    pub rows: Vec<RowsOfType>,
+}
+
+/// The input rows of the nodes of one type.
+#[derive(Debug, Clone)]
+pub enum RowsOfType {
+    /// The features of the nodes.
+    Features {
+        /// The rows in their stored type, `[n, dim]`.
+        x: FeatureBuffer,
+        /// The number of columns.
+        dim: usize,
+    },
+    /// The nodes of a type without features, whose rows are trainable.
+    Trainable {
+        /// The nodes, numbered from 0 within the type.
+        nodes: Vec<NodeId>,
+    },
+}
+
+/// The targets of the nodes of one type.
+#[derive(Debug, Clone)]
+pub struct TargetsOfType {
+    /// The ids of the nodes of the type.
+    pub nodes: Range<u32>,
+    /// The targets, which are numbered from 0 within the type.
+    pub targets: Targets,
+}
+
+impl TargetsOfType {
+    /// Returns the position of each node within the type.
+    fn rows(&self, nodes: &[NodeId]) -> Result<Vec<NodeId>, BatchError> {
+        let row = |&node: &NodeId| match self.nodes.contains(&node.0) {
+            true => Ok(NodeId(node.0 - self.nodes.start)),
+            false => Err(BatchError::NoTarget { node, nodes: self.nodes.clone() }),
+        };
+        nodes.iter().map(row).collect()
+    }
+}
+
+/// A batcher for tasks on nodes of a heterogeneous graph: samples blocks, and gathers the input rows of each type of nodes
+/// and the seeds' targets.
+///
+/// In training, the loader's worker also transposes the blocks for the backward pass, which reaches the layers and
+/// trainable rows in front of the first block.
+pub struct TypedNodeBatcher<S: ?Sized> {
+    sampler: Arc<S>,
+    features: TypedFeatures,
+    targets: TargetsOfType,
+}
+
+impl<S: FrontierSampler + ?Sized> TypedNodeBatcher<S> {
+    /// Creates a batcher.
+    pub fn new(sampler: Arc<S>, features: TypedFeatures, targets: TargetsOfType) -> Self {
+        Self { sampler, features, targets }
+    }
+}
+
+impl<S: ?Sized> fmt::Debug for TypedNodeBatcher<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TypedNodeBatcher").field("features", &self.features).finish_non_exhaustive()
+    }
+}
+
+/// The inputs of a model and its loss for one step of a task on nodes of a heterogeneous graph.
+#[derive(Debug, Clone)]
+pub struct TypedBatch {
+    /// The blocks and the targets.
+    pub sampled: SampledBatch,
+    /// The rows of the input nodes ([`SampledBatch::input_nodes`]).
+    pub input: TypedNodeRows,
+    /// The durations of the stages that made this batch.
+    pub times: StageTimes,
+}
+
+impl TypedBatch {
+    /// Returns the size of the batch's arrays in bytes.
+    pub fn n_bytes(&self) -> usize {
+        let of_type = |rows: &RowsOfType| match rows {
+            RowsOfType::Features { x, .. } => x.n_bytes(),
+            RowsOfType::Trainable { nodes } => size_of_val(nodes.as_slice()),
+        };
+        let TypedNodeRows { node_types, rows } = &self.input;
+        self.sampled.n_bytes() + size_of_val(node_types.as_slice()) + rows.iter().map(of_type).sum::<usize>()
+    }
+}
+
+impl<S: FrontierSampler + ?Sized + 'static> Batcher for TypedNodeBatcher<S> {
+    type Item = NodeId;
+    type Batch = TypedBatch;
+    type Scratch = Scratch;
+
+    fn batch(
+        &self,
+        seeds: SeedBatch,
+        scratch: &mut Scratch,
+        times: &mut StageTimes,
+    ) -> Result<TypedBatch, BatchError> {
+        let start = Instant::now();
+        let mut sampled = sample_step(&*self.sampler, seeds, 0, scratch)?;
+        let sampled_at = Instant::now();
+        let rows = self.targets.rows(sampled.seeds.as_nodes())?;
+        self.targets.targets.gather(&rows, &mut sampled.labels, &mut sampled.target_values)?;
+        let input = self.features.gather(&sampled.input_nodes())?;
+        times.sample += sampled_at - start;
+        times.gather += sampled_at.elapsed();
+        Ok(TypedBatch { sampled, input, times: *times })
+    }
+
+    fn n_bytes(batch: &TypedBatch) -> usize {
+        batch.n_bytes()
+    }
+}
