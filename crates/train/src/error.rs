@@ -310,6 +310,9 @@ pub enum Error {
         "the binary cross entropy is a loss of labels: use the squared, absolute or Huber loss for regression"
     )]
     BinaryLoss,
+    /// Exact evaluation was requested on a heterogeneous graph.
+    #[error("exact evaluation needs a graph with one type of nodes: evaluate with sampled neighbours")]
+    ExactOnTypes,
     /// The model's number of outputs differs from the number of target columns.
     #[error("the model has {n_outputs} outputs, expected {n_columns}, one for each target column")]
     OutputCount {

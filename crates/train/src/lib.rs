@@ -78,7 +78,7 @@ pub use step::batch::{DeviceBatch, DeviceBatcher, ToDevice};
 pub use step::classification::Prediction;
 pub use step::device_all_reduce::DeviceAllReduce;
 pub use step::device_node_batcher::DeviceNodeBatcher;
-pub use step::embedding::{NodeEmbedding, RowGradients, SparseAdamConfig};
+pub use step::embedding::{NodeEmbedding, SparseAdamConfig};
 pub use step::embedding_error::EmbeddingError;
 pub use step::graph::{GraphClassification, GraphInput, GraphTask};
 pub use step::host_node_batcher::HostNodeBatcher;
@@ -94,10 +94,12 @@ pub use step::node::{NodeClassification, NodeInput, NodeTask};
 pub use step::objective::{BatchTargets, Objective};
 pub use step::optimizer::{AdamConfig, Optimizer, OptimizerConfig, SgdConfig};
 pub use step::reports::{EpochReport, MeanStepTime, StepReport, Timings};
+pub use step::row_gradients::RowGradients;
 pub use step::schedule::{LrDecay, LrSchedule, StepDecay, TrainingLength, TrainingPosition};
 pub use step::sync::{GradientSync, HostAllReduce};
 pub use step::task::{StepOutput, Task};
 pub use step::trainer::{TaskTrainer, TrainerConfig};
+pub use step::typed_node::{InputType, TypedNodeInput, TypedNodeTask};
 pub use step::weights::{load_weights, weights_to_bytes};
 
 /// Compiles the README's program as a doc test.

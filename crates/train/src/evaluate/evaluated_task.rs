@@ -2,9 +2,9 @@ use burn::module::Module;
 use burn::tensor::{Tensor, TensorData};
 use kiln_graph::{ItemId, LinkId, NodeId};
 use kiln_loader::{Batcher, Loader, Phase};
-use kiln_nn::LayerWiseModel;
+use kiln_nn::{BlockModel, LayerWiseModel};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::evaluate::evaluation::Evaluation;
 use crate::evaluate::evaluator::ExactEvaluator;
 use crate::evaluate::pair_scores::pair_scores;
@@ -16,6 +16,7 @@ use crate::step::node::{NodeInput, NodeTask};
 use crate::step::objective::Objective;
 use crate::step::task::{StepOutput, Task};
 use crate::step::trainer::TaskTrainer;
+use crate::step::typed_node::{TypedNodeInput, TypedNodeTask};
 
 /// A task on the nodes or the links of a graph, whose outputs an [`Evaluator`](crate::Evaluator) collects.
 pub trait EvaluatedTask: Task + Sized {
@@ -96,6 +97,31 @@ impl<M: LayerWiseModel + Sync> EvaluatedTask for NodeTask<M> {
         let outputs = exact.outputs(trainer, |model| model)?;
         let (nodes, objective) = (loader.items().items(), trainer.task.objective());
         Evaluation::count_targets(&outputs, nodes, &exact.targets, objective)
+    }
+}
+
+impl<M: BlockModel> EvaluatedTask for TypedNodeTask<M> {
+    type Item = NodeId;
+
+    fn objective(&self) -> &Objective {
+        self.objective()
+    }
+
+    fn collect(evaluation: &mut Evaluation, input: &TypedNodeInput, forward: &StepOutput) {
+        evaluation.add_batch(&input.seeds, &input.labels, &input.target_values, forward);
+    }
+
+    /// Returns [`Error::ExactOnTypes`]: layers of heterogeneous graphs run on sampled blocks only.
+    fn evaluate_exactly<F>(
+        _: &ExactEvaluator,
+        _: &mut TaskTrainer<Self>,
+        _: &Loader<F>,
+        _: Phase,
+    ) -> Result<Evaluation>
+    where
+        F: Batcher<Item = NodeId, Batch = DeviceBatch<TypedNodeInput>>,
+    {
+        Err(Error::ExactOnTypes)
     }
 }
 

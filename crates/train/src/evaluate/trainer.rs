@@ -5,6 +5,7 @@ use kiln_nn::{ForwardContext, Mode};
 
 use crate::error::Result;
 use crate::step::batch::DeviceBatch;
+use crate::step::embeddings::learned_rows;
 use crate::step::metric_sums::MetricSums;
 use crate::step::negatives::NegativeCounts;
 use crate::step::steps::check_finite;
@@ -57,7 +58,8 @@ impl<T: Task> TaskTrainer<T> {
                 continue;
             }
             let ctx = ForwardContext { key: batch.key, mode: Mode::Eval };
-            let forward = self.task.forward(&model, &batch.input, &ctx);
+            let embedded = learned_rows(&self.embeddings, T::embedded_nodes(&batch.input), &self.device);
+            let forward = self.task.forward(&model, &batch.input, &embedded, &ctx);
             let of_step = self.counts_of(&batch.input, &forward)();
             check_finite("evaluation", step, &of_step)?;
             counts += of_step;

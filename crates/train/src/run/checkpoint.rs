@@ -22,11 +22,15 @@ use crate::step::metric_sums::MetricSums;
 use crate::step::negatives::{NegativeCounts, RunNegatives};
 use crate::step::reports::{EpochState, Timings};
 use crate::step::task::Task;
+use crate::step::task_weights;
 use crate::step::trainer::TaskTrainer;
-use crate::step::weights::{hash, load_weights, weights_to_bytes};
+use crate::step::weights::hash;
 
 /// The version of the file format; other versions are rejected.
 const VERSION: u32 = 1;
+
+/// The name of the entry with the moments of embeddings.
+const MOMENTS: &str = "embedding_moments";
 
 /// The progress of a run. It is the same on every rank, except for the times, which each rank measures.
 #[derive(Debug, Clone, Default)]
@@ -126,17 +130,21 @@ pub(crate) struct Surroundings<'a> {
 /// Serializes a checkpoint of this trainer.
 pub(crate) fn to_bytes<T: Task>(trainer: &TaskTrainer<T>, around: &Surroundings<'_>) -> Result<Vec<u8>> {
     let unwritable = |reason: String| Error::Weights { reason };
-    let model = weights_to_bytes(&trainer.model)?;
+    let model = task_weights::to_bytes(&trainer.model, &trainer.embeddings)?;
+    let moments = task_weights::moments_to_bytes(&trainer.embeddings);
     let optimizer = trainer.optimizer.state.into_bytes().map_err(|error| unwritable(error.to_string()))?;
     let mut ids = Ids(Vec::new());
     trainer.model.visit(&mut ids);
     let position = around.position;
-    let entries = [
+    let mut entries = vec![
         ("model", &model[..]),
         ("optimizer", &optimizer),
         ("best", around.best),
         ("metrics", around.metrics),
     ];
+    if !trainer.embeddings.is_empty() {
+        entries.push((MOMENTS, &moments));
+    }
     let header = Header {
         version: VERSION,
         provenance: Provenance::current(),
@@ -153,7 +161,7 @@ pub(crate) fn to_bytes<T: Task>(trainer: &TaskTrainer<T>, around: &Surroundings<
             .then(|| [position.negatives.train, position.negatives.val].map(NegativeCounts::to_words)),
         metrics_bytes: around.metrics.len() as u64,
         param_ids: ids.0,
-        hashes: entries.map(|(name, bytes)| (name.to_owned(), hash(bytes))).into(),
+        hashes: entries.iter().map(|(name, bytes)| ((*name).to_owned(), hash(bytes))).collect(),
     };
     let header = serde_json::to_string(&header).map_err(|error| unwritable(error.to_string()))?;
     pack(header, entries).map_err(|error| unwritable(error.to_string()))
@@ -169,7 +177,7 @@ pub(crate) enum Fault {
     Contract(Provenance),
 }
 
-fn pack(header: String, entries: [(&str, &[u8]); 4]) -> std::result::Result<Vec<u8>, SafeTensorError> {
+fn pack(header: String, entries: Vec<(&str, &[u8])>) -> std::result::Result<Vec<u8>, SafeTensorError> {
     let mut views = Vec::with_capacity(entries.len());
     for (name, bytes) in entries {
         views.push((name, TensorView::new(Dtype::U8, vec![bytes.len()], bytes)?));
@@ -186,6 +194,8 @@ pub(crate) struct Checkpoint<'a> {
     best: &'a [u8],
     /// The rows of `metrics.jsonl`; old checkpoints do not contain them.
     metrics: Option<&'a [u8]>,
+    /// The moments of the embeddings; empty for tasks without embeddings.
+    moments: &'a [u8],
 }
 
 /// The part of a checkpoint that the run restores. The trainer has restored the rest.
@@ -228,7 +238,9 @@ impl<'a> Checkpoint<'a> {
         let (model, optimizer, best) = (entry("model")?, entry("optimizer")?, entry("best")?);
         let has_metrics = header.hashes.contains_key("metrics");
         let metrics = if has_metrics { Some(entry("metrics")?) } else { None };
-        Ok(Self { model, optimizer, best, metrics, header })
+        let has_moments = header.hashes.contains_key(MOMENTS);
+        let moments = if has_moments { entry(MOMENTS)? } else { &[] };
+        Ok(Self { model, optimizer, best, metrics, moments, header })
     }
 
     /// Returns the identity of the run that wrote the checkpoint.
@@ -251,8 +263,9 @@ impl<'a> Checkpoint<'a> {
     /// # Errors
     /// Returns [`Error::Weights`] if the checkpoint's model or optimizer does not fit the trainer's model.
     pub(crate) fn restore<T: Task>(self, trainer: &mut TaskTrainer<T>) -> Result<Restored> {
-        let Self { header, model, optimizer, best, metrics } = self;
-        load_weights(&mut trainer.model, model.to_vec())?;
+        let Self { header, model, optimizer, best, metrics, moments } = self;
+        task_weights::load(&mut trainer.model, &mut trainer.embeddings, model.to_vec())?;
+        task_weights::load_moments(&mut trainer.embeddings, moments)?;
         let mut ids = Ids(Vec::new());
         trainer.model.visit(&mut ids);
         let (expected, got) = (ids.0.len(), header.param_ids.len());

@@ -14,6 +14,7 @@ use crate::run::state::Run;
 use crate::run::summary::{FitReport, ReportInfo, Summary};
 use crate::saved::info::ModelInfo;
 use crate::step::batch::DeviceBatch;
+use crate::step::embedding::NodeEmbedding;
 use crate::step::task::Task;
 use crate::step::trainer::TaskTrainer;
 
@@ -163,6 +164,11 @@ impl<T: Task> Trained<T> {
     /// Returns the model with the best epoch's parameters.
     pub fn model(&self) -> &T::Model {
         self.trainer.model()
+    }
+
+    /// Returns the task's embeddings with the best epoch's rows.
+    pub fn embeddings(&self) -> &[NodeEmbedding] {
+        self.trainer.embeddings()
     }
 
     /// Returns the trainer, with the best epoch's parameters, for further evaluation before the test.

@@ -19,8 +19,9 @@ use crate::saved::info::ModelInfo;
 use crate::step::memory::MemoryUse;
 use crate::step::reports::EpochReport;
 use crate::step::task::Task;
+use crate::step::task_weights;
 use crate::step::trainer::TaskTrainer;
-use crate::step::weights::{hash, load_weights, weights_to_bytes};
+use crate::step::weights::hash;
 
 /// The state of a training run, from which it can be resumed. It is the same on every rank; only rank 0 has the files.
 ///
@@ -334,7 +335,7 @@ impl Run {
             Position { epoch, n_since_best: n_since_best + 1, best: best.clone(), ..Position::default() };
         next.negatives = trainer.negatives();
         if is_best {
-            let bytes = weights_to_bytes(trainer.model())?;
+            let bytes = task_weights::to_bytes(&trainer.model, &trainer.embeddings)?;
             next.best = Some(Best::new(epoch, val, hash(&bytes)));
             next.n_since_best = 0;
             if let Some(folder) = &mut self.folder {
@@ -363,7 +364,7 @@ impl Run {
         self.best()?;
         let mut bytes = self.folder.as_ref().map_or_else(Vec::new, |folder| folder.best().to_vec());
         trainer.comm().broadcast(0, &mut bytes)?;
-        load_weights(&mut trainer.model, bytes)
+        task_weights::load(&mut trainer.model, &mut trainer.embeddings, bytes)
     }
 
     /// Writes the predictions, the summary and, with the feature `report`, the report page on rank 0, and returns the

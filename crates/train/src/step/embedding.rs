@@ -1,13 +1,12 @@
 use std::fmt;
 use std::sync::OnceLock;
 
-use kiln_comm::Communicator;
 use kiln_graph::NodeId;
 use kiln_sample::RngKey;
 
 use crate::error::{Error, Result};
 use crate::step::embedding_error::EmbeddingError;
-use crate::step::metric_sums::LossWeight;
+use crate::step::row_gradients::RowGradients;
 
 /// A trainable row for each node of a type without features, `[n_nodes, dim]`, in host memory, with the moments of a sparse
 /// Adam. Nodes are numbered within the type.
@@ -24,8 +23,8 @@ use crate::step::metric_sums::LossWeight;
 /// A node whose row was in no step, for example one that was added after training, is represented by the mean of the other
 /// rows ([`NodeEmbedding::learned_rows`]).
 ///
-/// [`TaskTrainer`](crate::TaskTrainer) does not use tables yet, and its checkpoints do not contain them: they are for training
-/// loops of your own.
+/// A [`TaskTrainer`](crate::TaskTrainer) trains the tables of its task ([`Task::embeddings`](crate::Task::embeddings)), and its
+/// checkpoints contain them.
 ///
 /// ```
 /// use kiln_graph::NodeId;
@@ -112,107 +111,6 @@ impl Default for SparseAdamConfig {
     /// Returns the values of PyTorch: 0.9, 0.999 and 1e-8.
     fn default() -> Self {
         Self { betas: [0.9, 0.999], epsilon: 1e-8 }
-    }
-}
-
-/// The gradients of some rows of a table, one per node, ascending by node.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct RowGradients {
-    nodes: Vec<NodeId>,
-    values: Vec<f32>,
-}
-
-impl RowGradients {
-    /// Creates the gradients of the rows of `nodes`, `[n, dim]`. The gradients of a node that occurs several times are added
-    /// in their order.
-    ///
-    /// # Errors
-    /// Returns [`EmbeddingError::Gradients`] unless there is the same number of values for each node.
-    pub fn new(nodes: Vec<NodeId>, values: Vec<f32>) -> Result<Self> {
-        if !nodes.is_empty() && !values.len().is_multiple_of(nodes.len())
-            || nodes.is_empty() && !values.is_empty()
-        {
-            return Err(EmbeddingError::Gradients { n_nodes: nodes.len(), n_values: values.len() }.into());
-        }
-        if nodes.is_sorted_by(|node, next| node < next) {
-            return Ok(Self { nodes, values });
-        }
-        let dim = values.len() / nodes.len();
-        let mut order: Vec<usize> = (0..nodes.len()).collect();
-        order.sort_by_key(|&position| nodes[position]);
-        let mut sums =
-            Self { nodes: Vec::with_capacity(nodes.len()), values: Vec::with_capacity(values.len()) };
-        for position in order {
-            let row = &values[position * dim..(position + 1) * dim];
-            if sums.nodes.last() == Some(&nodes[position]) {
-                let first = sums.values.len() - dim;
-                sums.values[first..].iter_mut().zip(row).for_each(|(sum, value)| *sum += value);
-            } else {
-                sums.nodes.push(nodes[position]);
-                sums.values.extend_from_slice(row);
-            }
-        }
-        Ok(sums)
-    }
-
-    /// Returns the nodes, ascending.
-    pub fn nodes(&self) -> &[NodeId] {
-        &self.nodes
-    }
-
-    /// Returns the gradients, `[n_nodes, dim]`.
-    pub fn values(&self) -> &[f32] {
-        &self.values
-    }
-
-    /// Returns the gradients of the step's loss: the sum over the ranks, in their order, of the gradients times the rank's
-    /// share of the step's weight, like [`HostAllReduce`](crate::HostAllReduce) for a model's parameters. All ranks get the
-    /// same values. They exchange the rows of their batches, not the table. Collective: every rank must call it.
-    ///
-    /// # Errors
-    /// Returns [`Error::Ranks`] if the ranks cannot communicate, and [`EmbeddingError::Gradients`] if their rows differ in width.
-    pub fn sum_over_ranks(mut self, weight: LossWeight, comm: &mut dyn Communicator) -> Result<Self> {
-        let LossWeight { own, all } = weight;
-        if !(0.0..=all).contains(&own) || !all.is_finite() {
-            let (what, expected) = ("the weight of a rank's items", "0 to the weight of all items");
-            return Err(Error::BadSetting { what, expected, got: own });
-        }
-        // A step without weight, in which all targets are missing, has no gradients.
-        let share = if all == 0.0 { 0.0 } else { (own / all) as f32 };
-        self.values.iter_mut().for_each(|value| *value *= share);
-        if comm.rank_info().world_size == 1 {
-            return Ok(self);
-        }
-        let (mut nodes, mut values, mut dim) = (Vec::new(), Vec::new(), None);
-        for bytes in comm.all_gather(&self.to_bytes())? {
-            let of_rank = Self::from_bytes(&bytes)?;
-            let (n_nodes, n_values) = (of_rank.nodes.len(), of_rank.values.len());
-            if n_nodes != 0 && *dim.get_or_insert(n_values / n_nodes) * n_nodes != n_values {
-                return Err(EmbeddingError::Gradients { n_nodes, n_values }.into());
-            }
-            nodes.extend(of_rank.nodes);
-            values.extend(of_rank.values);
-        }
-        Self::new(nodes, values)
-    }
-
-    /// Returns the number of nodes, the nodes and the gradients in little-endian order.
-    fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes = (self.nodes.len() as u64).to_le_bytes().to_vec();
-        bytes.extend(self.nodes.iter().flat_map(|node| node.0.to_le_bytes()));
-        bytes.extend(self.values.iter().flat_map(|value| value.to_le_bytes()));
-        bytes
-    }
-
-    fn from_bytes(bytes: &[u8]) -> Result<Self> {
-        let wrong = || Error::from(EmbeddingError::Gradients { n_nodes: 0, n_values: bytes.len() / 4 });
-        let (n_nodes, rest) = bytes.split_first_chunk::<8>().ok_or_else(wrong)?;
-        let n_bytes =
-            usize::try_from(u64::from_le_bytes(*n_nodes)).ok().and_then(|n_nodes| n_nodes.checked_mul(4));
-        let (nodes, values) = n_bytes.and_then(|n_bytes| rest.split_at_checked(n_bytes)).ok_or_else(wrong)?;
-        let (nodes, values) = (nodes.as_chunks::<4>().0, values.as_chunks::<4>().0);
-        let nodes = nodes.iter().map(|word| NodeId(u32::from_le_bytes(*word))).collect();
-        Self::new(nodes, values.iter().map(|word| f32::from_le_bytes(*word)).collect())
     }
 }
 
@@ -321,19 +219,20 @@ impl NodeEmbedding {
             let (what, expected) = ("the learning rate of the sparse Adam", "a finite number of f32");
             return Err(Error::BadSetting { what, expected, got: learning_rate });
         }
-        let (n_nodes, n_values) = (gradients.nodes.len(), gradients.values.len());
+        let (nodes, values) = (gradients.nodes(), gradients.values());
+        let (n_nodes, n_values) = (nodes.len(), values.len());
         if n_nodes * self.dim != n_values {
             return Err(EmbeddingError::Gradients { n_nodes, n_values }.into());
         }
-        if let Some(&last) = gradients.nodes.last() {
+        if let Some(&last) = nodes.last() {
             // The nodes ascend, so all have a row if the last one has.
             self.range(last)?;
         }
         self.n_steps += 1;
         self.mean_row = OnceLock::new();
-        for (position, &node) in gradients.nodes.iter().enumerate() {
+        for (position, &node) in nodes.iter().enumerate() {
             let row = node.index() * self.dim..(node.index() + 1) * self.dim;
-            let gradient = &gradients.values[position * self.dim..(position + 1) * self.dim];
+            let gradient = &values[position * self.dim..(position + 1) * self.dim];
             let row = Row {
                 means: &mut self.means[row.clone()],
                 mean_squares: &mut self.mean_squares[row.clone()],
@@ -343,6 +242,37 @@ impl NodeEmbedding {
             self.is_learned[node.index()] = true;
         }
         Ok(())
+    }
+
+    /// Returns the values of all rows, and 1 for each row that was in a step, else 0.
+    pub(crate) fn learned(&self) -> (&[f32], Vec<u8>) {
+        (&self.values, self.is_learned.iter().map(|&is_learned| u8::from(is_learned)).collect())
+    }
+
+    /// Replaces the values of all rows, and which of them were in a step. Returns false, and changes nothing, if their numbers
+    /// are others than the table's.
+    pub(crate) fn set_learned(&mut self, values: Vec<f32>, is_learned: &[u8]) -> bool {
+        let fits = values.len() == self.values.len() && is_learned.len() == self.n_nodes();
+        if fits {
+            self.values = values;
+            self.is_learned = is_learned.iter().map(|&is_learned| is_learned != 0).collect();
+            self.mean_row = OnceLock::new();
+        }
+        fits
+    }
+
+    /// Returns the state of the sparse Adam: the number of steps, the means of the gradients and those of their squares.
+    pub(crate) fn moments(&self) -> (usize, [&[f32]; 2]) {
+        (self.n_steps, [&self.means, &self.mean_squares])
+    }
+
+    /// Replaces the state of the sparse Adam. Returns false, and changes nothing, if the moments are those of another table.
+    pub(crate) fn set_moments(&mut self, n_steps: usize, [means, mean_squares]: [Vec<f32>; 2]) -> bool {
+        let fits = [means.len(), mean_squares.len()] == [self.values.len(); 2];
+        if fits {
+            (self.n_steps, self.means, self.mean_squares) = (n_steps, means, mean_squares);
+        }
+        fits
     }
 
     fn range(&self, node: NodeId) -> Result<std::ops::Range<usize>> {

@@ -1,6 +1,6 @@
 use kiln_graph::NodeId;
 
-/// Rows or gradients do not fit a [`NodeEmbedding`](crate::NodeEmbedding).
+/// Rows, gradients or types of nodes do not fit a [`NodeEmbedding`](crate::NodeEmbedding).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EmbeddingError {
@@ -31,5 +31,16 @@ pub enum EmbeddingError {
         node: NodeId,
         /// The number of rows.
         n_nodes: usize,
+    },
+    /// The model reads other types of nodes than the data has.
+    #[error(
+        "the model reads types of nodes with {expected:?} feature columns, but those of the data have {got:?}: create it \
+         for the widths of the data"
+    )]
+    OtherTypes {
+        /// The widths of the model; `None` for trainable rows.
+        expected: Vec<Option<usize>>,
+        /// The widths of the data.
+        got: Vec<Option<usize>>,
     },
 }

@@ -84,7 +84,7 @@ impl<M: GraphModel> Task for GraphTask<M> {
     type Model = M;
     type Targets = BatchTargets;
 
-    fn forward(&self, model: &M, input: &GraphInput, ctx: &ForwardContext) -> StepOutput {
+    fn forward(&self, model: &M, input: &GraphInput, _: &[Tensor<2>], ctx: &ForwardContext) -> StepOutput {
         let x = ops::widen(tracked(&input.x, ctx));
         let outputs = model.forward(&input.graphs, x, ctx);
         self.objective.forward(outputs, &input.labels, &input.target_values)

@@ -6,9 +6,11 @@ use kiln_nn::{ForwardContext, Mode};
 use crate::error::Result;
 use crate::step::batch::DeviceBatch;
 use crate::step::clip::{Factor, scaled};
+use crate::step::embeddings::TrainedRows;
 use crate::step::metric_sums::MetricSums;
 use crate::step::negatives::NegativeCounts;
 use crate::step::reports::StepReport;
+use crate::step::row_gradients::RowGradients;
 use crate::step::steps::check_finite;
 use crate::step::task::Task;
 use crate::step::trainer::TaskTrainer;
@@ -21,6 +23,8 @@ pub(crate) struct Learned {
     /// The negatives of this rank's batches.
     pub(crate) negatives: NegativeCounts,
     pub(crate) gradients: GradientsParams,
+    /// The gradients of the rows of each embedding of the task.
+    pub(crate) rows: Vec<RowGradients>,
 }
 
 /// The loss and the outputs of a step.
@@ -98,7 +102,7 @@ impl<T: Task> TaskTrainer<T> {
         batches: &mut impl Iterator<Item = kiln_loader::Result<DeviceBatch<T::Input>>>,
         mut observe: impl FnMut(&StepReport),
     ) -> Result<Learned> {
-        let Learned { mut outcome, mut weight, mut negatives, gradients } =
+        let Learned { mut outcome, mut weight, mut negatives, gradients, mut rows } =
             self.learn(first, LossScale::Sum)?;
         let mut sums = GradientsAccumulator::new();
         sums.accumulate(&self.model, gradients);
@@ -110,13 +114,17 @@ impl<T: Task> TaskTrainer<T> {
             weight += other.weight;
             negatives += other.negatives;
             sums.accumulate(&self.model, other.gradients);
+            let of_batches = rows.into_iter().zip(other.rows);
+            rows = of_batches.map(|(sum, of_batch)| sum.and(of_batch)).collect::<Result<_>>()?;
             self.epoch.timings.backward += started.elapsed();
         }
         let gradients = match weight {
             0.0 => GradientsParams::new(),
             weight => scaled(&self.model, sums.grads(), Factor::Number(1.0 / weight)),
         };
-        Ok(Learned { outcome, weight, negatives, gradients })
+        let factor = if weight == 0.0 { 0.0 } else { (1.0 / weight) as f32 };
+        let rows = rows.into_iter().map(|of_table| of_table.scaled(factor)).collect();
+        Ok(Learned { outcome, weight, negatives, gradients, rows })
     }
 
     /// Runs the forward and the backward pass on a batch of this rank.
@@ -129,11 +137,13 @@ impl<T: Task> TaskTrainer<T> {
         self.epoch.timings.upload += uploaded - started;
         if batch.n_items == 0 {
             let (outcome, gradients) = (Outcome::Read(MetricSums::default()), GradientsParams::new());
-            return Ok(Learned { outcome, weight: 0.0, negatives: NegativeCounts::default(), gradients });
+            let (negatives, rows) = (NegativeCounts::default(), self.no_rows());
+            return Ok(Learned { outcome, weight: 0.0, negatives, gradients, rows });
         }
         self.comm.set_stage("forward");
         let ctx = ForwardContext { key: batch.key, mode: Mode::Train };
-        let forward = self.task.forward(&self.model, &batch.input, &ctx);
+        let embedded = TrainedRows::new(&self.embeddings, T::embedded_nodes(&batch.input), &self.device)?;
+        let forward = self.task.forward(&self.model, &batch.input, &embedded.rows, &ctx);
         let negatives = T::negatives(&batch.input);
         let read = self.counts_of(&batch.input, &forward);
         let outcome = if self.reads_at_once() {
@@ -148,18 +158,25 @@ impl<T: Task> TaskTrainer<T> {
         self.epoch.timings.forward += forwarded - uploaded;
         self.epoch.memory.look();
         // If the weights of the items sum to 0, there is no mean loss.
-        let gradients = match forward.weight {
-            0.0 => GradientsParams::new(),
+        let (gradients, rows) = match forward.weight {
+            0.0 => (GradientsParams::new(), self.no_rows()),
             weight => {
                 let loss = match scale {
                     LossScale::Mean => forward.loss_sum.div_scalar(weight),
                     LossScale::Sum => forward.loss_sum,
                 };
-                GradientsParams::from_grads(loss.backward(), &self.model)
+                let gradients = loss.backward();
+                let rows = embedded.gradients(&gradients)?;
+                (GradientsParams::from_grads(gradients, &self.model), rows)
             }
         };
         self.epoch.timings.backward += forwarded.elapsed();
         self.epoch.memory.look();
-        Ok(Learned { outcome, weight: forward.weight, negatives, gradients })
+        Ok(Learned { outcome, weight: forward.weight, negatives, gradients, rows })
+    }
+
+    /// Returns gradients of no rows for each embedding.
+    fn no_rows(&self) -> Vec<RowGradients> {
+        vec![RowGradients::default(); self.embeddings.len()]
     }
 }

@@ -134,7 +134,13 @@ impl<M: BlockModel> Task for LinkTask<M> {
     type Model = LinkModel<M>;
     type Targets = BatchTargets;
 
-    fn forward(&self, model: &LinkModel<M>, input: &LinkInput, ctx: &ForwardContext) -> StepOutput {
+    fn forward(
+        &self,
+        model: &LinkModel<M>,
+        input: &LinkInput,
+        _: &[Tensor<2>],
+        ctx: &ForwardContext,
+    ) -> StepOutput {
         let NodeInput { blocks, x, .. } = &input.nodes;
         let rows = x.forward(&model.encoder, blocks, ctx);
         let scores = model.decoder.score_pairs(rows, &input.pairs, ctx);

@@ -64,13 +64,6 @@ pub struct NodeInput {
 }
 
 impl NodeInput {
-    /// Returns true if the output rows are already in the order of the seeds, which holds without repeated seeds.
-    fn rows_are_seeds(&self) -> bool {
-        self.seed_index.iter().enumerate().all(|(seed, &row)| seed == row)
-    }
-}
-
-impl NodeInput {
     /// Wraps this input, which is on `device`, as a batch.
     pub(crate) fn into_batch(self, key: RngKey, times: StageTimes, device: &Device) -> DeviceBatch<Self> {
         let block_bytes = self.blocks.iter().map(DeviceBlock::n_bytes).sum::<usize>();
@@ -142,18 +135,24 @@ pub(crate) fn blocks_to_device(
     blocks.zip(of_blocks).map(with_rows).collect()
 }
 
+/// Returns the output row of each seed. The rows are already in the order of the seeds if no seed is repeated.
+pub(crate) fn rows_of_seeds(outputs: Tensor<2>, seed_index: &[usize]) -> Tensor<2> {
+    if seed_index.iter().enumerate().all(|(seed, &row)| seed == row) {
+        return outputs;
+    }
+    let rows: Vec<i32> = seed_index.iter().map(|&row| row as i32).collect();
+    let rows = TensorData::new(rows, [seed_index.len()]);
+    let device = outputs.device().inner();
+    outputs.select(0, Tensor::<1, Int>::from_data(rows, &device))
+}
+
 impl<M: BlockModel> Task for NodeTask<M> {
     type Input = NodeInput;
     type Model = M;
     type Targets = BatchTargets;
 
-    fn forward(&self, model: &M, input: &NodeInput, ctx: &ForwardContext) -> StepOutput {
-        let mut outputs = input.x.forward(model, &input.blocks, ctx);
-        if !input.rows_are_seeds() {
-            let rows: Vec<i32> = input.seed_index.iter().map(|&row| row as i32).collect();
-            let rows = TensorData::new(rows, [input.seed_index.len()]);
-            outputs = outputs.select(0, Tensor::<1, Int>::from_data(rows, &input.x.tensor().device()));
-        }
+    fn forward(&self, model: &M, input: &NodeInput, _: &[Tensor<2>], ctx: &ForwardContext) -> StepOutput {
+        let outputs = rows_of_seeds(input.x.forward(model, &input.blocks, ctx), &input.seed_index);
         self.objective.forward(outputs, &input.labels, &input.target_values)
     }
 

@@ -8,15 +8,17 @@ use crate::error::{Error, Result};
 use crate::run::data_hash::DataHash;
 use crate::step::batch::DeviceBatch;
 use crate::step::clip::clip_by_norm;
+use crate::step::embedding::SparseAdamConfig;
 use crate::step::learn::{Learned, LossScale, Outcome};
 use crate::step::metric_sums::{LossWeight, MetricSums};
 use crate::step::negatives::NegativeCounts;
 use crate::step::reports::{EpochReport, EpochState, StepReport, Unread};
+use crate::step::row_gradients::RowGradients;
 use crate::step::schedule::TrainingPosition;
 use crate::step::sync::share_buffers;
 use crate::step::task::{StepOutput, Task};
+use crate::step::task_weights;
 use crate::step::trainer::TaskTrainer;
-use crate::step::weights::{hash, weights_to_bytes};
 
 impl<T: Task> TaskTrainer<T> {
     /// Trains the next epoch on the loader's batches, or the rest of the current one. Calls `observe` with each step,
@@ -74,19 +76,25 @@ impl<T: Task> TaskTrainer<T> {
             return Ok(false);
         };
         let learning_rate = self.learning_rate()?;
-        let Learned { outcome, weight, negatives, gradients } = match self.accumulate {
+        let Learned { outcome, weight, negatives, gradients, rows } = match self.accumulate {
             1 => self.learn(batch, LossScale::Mean)?,
             _ => self.learn_all(batch, batches, &mut observe)?,
         };
         let learned = Instant::now();
         self.comm.set_stage("sync");
         let (outcome, all) = self.share(outcome, weight, negatives)?;
-        let gradients = self.average(gradients, LossWeight { own: weight, all })?;
+        let weight = LossWeight { own: weight, all };
+        let gradients = self.average(gradients, weight)?;
+        let of_table = |of_rank: RowGradients| of_rank.sum_over_ranks(weight, &mut *self.comm);
+        let rows: Vec<RowGradients> = rows.into_iter().map(of_table).collect::<Result<_>>()?;
         let synced = Instant::now();
         self.epoch.timings.sync += synced - learned;
         self.comm.set_stage("update");
         let gradients = self.clip(gradients);
         self.model = self.optimizer.state.step(learning_rate, self.model.clone(), gradients);
+        for (table, gradients) in self.embeddings.iter_mut().zip(&rows) {
+            table.step(gradients, &SparseAdamConfig::default(), learning_rate)?;
+        }
         self.epoch.timings.update += synced.elapsed();
         self.epoch.memory.look();
         let (step, wall) = (self.epoch.n_steps, asked.elapsed());
@@ -195,7 +203,7 @@ impl<T: Task> TaskTrainer<T> {
             return Ok(());
         }
         self.comm.set_stage("comparing models");
-        let own = hash(&weights_to_bytes(&self.model)?).into_bytes();
+        let own = task_weights::hash_of(&self.model, &self.embeddings)?.into_bytes();
         // A step does not start with a broadcast, so a rank with more steps than the others gets an error for
         // mismatched collectives.
         let mut first = own.clone();

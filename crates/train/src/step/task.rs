@@ -1,7 +1,11 @@
 use burn::module::Module;
 use burn::tensor::Tensor;
+use kiln_graph::NodeId;
 use kiln_nn::ForwardContext;
+use kiln_sample::RngKey;
 
+use crate::error::Result;
+use crate::step::embedding::NodeEmbedding;
 use crate::step::metric_sums::MetricSums;
 use crate::step::negatives::NegativeCounts;
 
@@ -15,11 +19,33 @@ pub trait Task {
     /// The values that outputs are compared with. They outlive the input, until the outputs are read.
     type Targets: 'static;
 
-    /// Runs the model and computes the loss. It is called with at least one item.
+    /// Returns the tables of trainable rows that the task reads besides the model, with initial rows drawn from the key. The
+    /// default is none.
+    ///
+    /// # Errors
+    /// Returns an error if the model does not suit the data, or if a table is too large.
+    fn embeddings(&self, _model: &Self::Model, _key: RngKey) -> Result<Vec<NodeEmbedding>> {
+        Ok(Vec::new())
+    }
+
+    /// Returns the nodes whose rows a batch reads, a list for each table of [`Task::embeddings`]. A node occurs once in a
+    /// list. The default is none.
+    fn embedded_nodes(_input: &Self::Input) -> &[Vec<NodeId>] {
+        &[]
+    }
+
+    /// Runs the model and computes the loss. It is called with at least one item. `embedded` has the rows of
+    /// [`Task::embedded_nodes`], a tensor `[n, dim]` for each table, which track gradients in training.
     ///
     /// The input's tensors do not track gradients. In training ([`Mode::Train`](kiln_nn::Mode::Train)), tensors that
     /// are combined with the model's parameters must track them: [`Tensor::autodiff`] returns one that does.
-    fn forward(&self, model: &Self::Model, input: &Self::Input, ctx: &ForwardContext) -> StepOutput;
+    fn forward(
+        &self,
+        model: &Self::Model,
+        input: &Self::Input,
+        embedded: &[Tensor<2>],
+        ctx: &ForwardContext,
+    ) -> StepOutput;
 
     /// Returns the values that a batch's outputs will be compared with.
     fn targets(&self, input: &Self::Input) -> Self::Targets;

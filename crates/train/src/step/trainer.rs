@@ -11,6 +11,7 @@ use kiln_sample::RngKey;
 
 use crate::error::{Error, Result};
 use crate::run::data_hash::DataHash;
+use crate::step::embedding::NodeEmbedding;
 use crate::step::memory::{MemoryUse, PeakMemory};
 use crate::step::negatives::{NegativeCounts, RunNegatives};
 use crate::step::optimizer::OptimizerConfig;
@@ -30,6 +31,8 @@ use crate::step::weights::{load_weights, weights_to_bytes};
 pub struct TaskTrainer<T: Task> {
     pub(crate) task: T,
     pub(crate) model: T::Model,
+    /// The tables of trainable rows of the task.
+    pub(crate) embeddings: Vec<NodeEmbedding>,
     pub(crate) optimizer: OptimizerState,
     pub(crate) comm: Box<dyn Communicator>,
     pub(crate) sync: Box<dyn GradientSync<T::Model>>,
@@ -121,9 +124,11 @@ impl<T: Task> TaskTrainer<T> {
             comm.broadcast(0, &mut bytes)?;
             load_weights(&mut model, bytes)?;
         }
+        let embeddings = task.embeddings(&model, RngKey::new(seed))?;
         Ok(Self {
             task,
             model,
+            embeddings,
             optimizer,
             comm,
             sync: Box::new(HostAllReduce::default()),
@@ -165,6 +170,24 @@ impl<T: Task> TaskTrainer<T> {
         Self { sync: Box::new(sync), ..self }
     }
 
+    /// Replaces the embeddings of the task, for example by those of a trained model.
+    ///
+    /// # Errors
+    /// Returns [`Error::Weights`] if their number or their shapes differ from those of the task.
+    pub fn with_embeddings(self, embeddings: Vec<NodeEmbedding>) -> Result<Self> {
+        let shapes = |tables: &[NodeEmbedding]| -> Vec<_> {
+            tables.iter().map(|table| [table.n_nodes(), table.dim()]).collect()
+        };
+        let (expected, got) = (shapes(&self.embeddings), shapes(&embeddings));
+        match expected == got {
+            true => Ok(Self { embeddings, ..self }),
+            false => {
+                let reason = format!("the embeddings have the shapes {got:?}, expected {expected:?}");
+                Err(Error::Weights { reason })
+            }
+        }
+    }
+
     /// Sets the number of the next epoch, from 0, for parameters that were already trained.
     /// [`Run::start`](crate::Run::start) does this when it resumes a run.
     #[must_use]
@@ -187,6 +210,11 @@ impl<T: Task> TaskTrainer<T> {
     /// Returns the model with its current parameters.
     pub fn model(&self) -> &T::Model {
         &self.model
+    }
+
+    /// Returns the embeddings of the task with their current rows.
+    pub fn embeddings(&self) -> &[NodeEmbedding] {
+        &self.embeddings
     }
 
     /// Returns the seed of all random numbers.

@@ -35,7 +35,7 @@ impl Task for Told {
     type Model = Zero;
     type Targets = Vec<bool>;
 
-    fn forward(&self, model: &Zero, input: &Vec<Item>, _: &ForwardContext) -> StepOutput {
+    fn forward(&self, model: &Zero, input: &Vec<Item>, _: &[Tensor<2>], _: &ForwardContext) -> StepOutput {
         let device = model.value.val().device();
         let losses: Vec<f32> = input.iter().map(|item| item.loss).collect();
         let losses = Tensor::<1>::from_data(TensorData::new(losses, [input.len()]), &device);

@@ -111,7 +111,7 @@ fn graphs_have_equal_weight_and_outputs_keep_the_batch_order() {
     let input = &uploaded.input;
     assert_eq!(input.items, [3, 1, 2, 0].map(GraphId));
     let ctx = ForwardContext { key: uploaded.key, mode: Mode::Train };
-    let forward = task.forward(&sum_of_features(&device), input, &ctx);
+    let forward = task.forward(&sum_of_features(&device), input, &[], &ctx);
     let outputs = kiln_kernels::to_vec_f32(forward.outputs.clone());
     assert_eq!(outputs, [-1.0, -0.5, 4.0, 2.0, 0.0, 0.0, 1.0, 0.5]);
     // The loss of a graph is -ln softmax = ln(1 + e^(other - own)), for the classes 0, 1, 1, 0.
@@ -150,7 +150,7 @@ fn rejects_a_class_without_an_output() {
     let model = SumOfFeatures { factors: Param::from_tensor(Tensor::from_data([[1.0]], &device)) };
     let task = GraphClassification::new();
     let uploaded = batch(&four(), &[1]).to_device(&device);
-    task.forward(&model, &uploaded.input, &ForwardContext { key: RngKey::new(0), mode: Mode::Eval });
+    task.forward(&model, &uploaded.input, &[], &ForwardContext { key: RngKey::new(0), mode: Mode::Eval });
 }
 
 /// Checks the accuracy on test graphs with the best epoch's weights, which include the running statistics of that

@@ -125,7 +125,7 @@ fn scores_are_those_of_each_pair_alone() {
     assert_eq!((n_items, input.srcs.len(), input.n_negatives), (4, 4 * 21, 20));
     let model = model(MLP, &Device::flex());
     let ctx = ForwardContext { key: RngKey::new(0), mode: Mode::Eval };
-    let StepOutput { outputs, loss_sum, weight } = LinkTask::new().forward(&model, &input, &ctx);
+    let StepOutput { outputs, loss_sum, weight } = LinkTask::new().forward(&model, &input, &[], &ctx);
     assert_eq!((outputs.dims(), weight), ([4, 21], 84.0));
     // The encoder's row of each seed, then the decoder on one pair at a time.
     let rows = kiln_nn::BlockModel::forward(
@@ -154,7 +154,7 @@ fn evaluations_have_the_pairs_the_ranks_and_the_loss_of_the_batches() {
     for loss in [LinkLoss::BinaryCrossEntropy, LinkLoss::BayesianPersonalizedRanking] {
         let task = LinkTask::with_loss(loss);
         let ctx = ForwardContext { key: RngKey::new(0), mode: Mode::Eval };
-        let forward = task.forward(&model(LinkDecoderConfig::Dot, &Device::flex()), &input, &ctx);
+        let forward = task.forward(&model(LinkDecoderConfig::Dot, &Device::flex()), &input, &[], &ctx);
         let mut evaluation = Evaluation::new(task.objective().clone());
         let [srcs, dsts] = input.link_nodes();
         evaluation.add_links(&input.links, &srcs, &dsts, &forward);

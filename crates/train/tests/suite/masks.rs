@@ -45,8 +45,14 @@ impl Task for Noted<'_> {
     type Model = Sage;
     type Targets = BatchTargets;
 
-    fn forward(&self, model: &Sage, input: &NodeInput, ctx: &ForwardContext) -> StepOutput {
-        let forward = self.task.forward(model, input, ctx);
+    fn forward(
+        &self,
+        model: &Sage,
+        input: &NodeInput,
+        embedded: &[Tensor<2>],
+        ctx: &ForwardContext,
+    ) -> StepOutput {
+        let forward = self.task.forward(model, input, embedded, ctx);
         let rows = kiln_kernels::to_vec_f32(forward.outputs.clone());
         let mut outputs = self.outputs.lock().unwrap();
         for (seed, row) in input.seeds.iter().zip(rows.chunks_exact(N_CLASSES)) {

@@ -36,7 +36,13 @@ impl Task for Panicking {
     type Model = Sage;
     type Targets = BatchTargets;
 
-    fn forward(&self, model: &Sage, input: &NodeInput, ctx: &ForwardContext) -> StepOutput {
+    fn forward(
+        &self,
+        model: &Sage,
+        input: &NodeInput,
+        embedded: &[Tensor<2>],
+        ctx: &ForwardContext,
+    ) -> StepOutput {
         if let Some(steps_left) = &mut *self.steps_left.lock().unwrap() {
             if *steps_left == 0 {
                 *self.panicked.lock().unwrap() = Some(Instant::now());
@@ -44,7 +50,7 @@ impl Task for Panicking {
             }
             *steps_left -= 1;
         }
-        self.task.forward(model, input, ctx)
+        self.task.forward(model, input, embedded, ctx)
     }
 
     fn targets(&self, input: &NodeInput) -> BatchTargets {

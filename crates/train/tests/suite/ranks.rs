@@ -78,7 +78,7 @@ fn gradients_of_one(data: &Dataset, seeds: &[NodeId], dropout: [f64; 2]) -> Vec<
     let gradients = |batch: kiln_loader::Result<DeviceBatch<NodeInput>>| {
         let batch = batch.unwrap();
         let forward =
-            task.forward(&model, &batch.input, &ForwardContext { key: batch.key, mode: Mode::Train });
+            task.forward(&model, &batch.input, &[], &ForwardContext { key: batch.key, mode: Mode::Train });
         let loss = forward.loss_sum / batch.n_items as f32;
         flatten(&model, &GradientsParams::from_grads(loss.backward(), &model))
     };
@@ -141,7 +141,7 @@ fn outputs(data: &Dataset, seeds: &[NodeId], shard: Shard) -> HashMap<NodeId, Ve
             continue;
         }
         let ctx = ForwardContext { key: batch.key, mode: Mode::Train };
-        let values = kiln_kernels::to_vec_f32(task.forward(&model, &batch.input, &ctx).outputs);
+        let values = kiln_kernels::to_vec_f32(task.forward(&model, &batch.input, &[], &ctx).outputs);
         let width = values.len() / batch.n_items;
         for (seed, row) in batch.input.seeds.iter().zip(values.chunks(width)) {
             assert!(rows.insert(*seed, row.to_vec()).is_none(), "{seed:?} twice");

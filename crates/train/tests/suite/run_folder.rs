@@ -50,7 +50,7 @@ impl Task for Nothing {
     type Model = Line;
     type Targets = ();
 
-    fn forward(&self, _: &Line, _: &(), _: &ForwardContext) -> StepOutput {
+    fn forward(&self, _: &Line, _: &(), _: &[Tensor<2>], _: &ForwardContext) -> StepOutput {
         unreachable!("no batch is taken")
     }
 

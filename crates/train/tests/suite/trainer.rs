@@ -46,7 +46,13 @@ impl Task for Plane {
     type Model = Linear;
     type Targets = Tensor<2>;
 
-    fn forward(&self, model: &Linear, (x, target): &Self::Input, ctx: &ForwardContext) -> StepOutput {
+    fn forward(
+        &self,
+        model: &Linear,
+        (x, target): &Self::Input,
+        _: &[Tensor<2>],
+        ctx: &ForwardContext,
+    ) -> StepOutput {
         let tracked = |tensor: &Tensor<2>| match ctx.mode {
             Mode::Train => tensor.clone().autodiff(),
             Mode::Eval => tensor.clone(),

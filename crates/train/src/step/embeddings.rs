@@ -1,0 +1,58 @@
+//! The rows of a batch from the embeddings of a task: as leaves of the backward pass in training, and as values in
+//! evaluation.
+
+use burn::tensor::{Device, Gradients, Tensor, TensorData};
+use kiln_graph::NodeId;
+use kiln_kernels::to_vec_f32;
+
+use crate::error::Result;
+use crate::step::embedding::NodeEmbedding;
+use crate::step::row_gradients::RowGradients;
+
+/// The rows of a batch from each table, `[n, dim]`, with the nodes that they belong to.
+pub(crate) struct TrainedRows<'a> {
+    nodes: &'a [Vec<NodeId>],
+    pub(crate) rows: Vec<Tensor<2>>,
+}
+
+impl<'a> TrainedRows<'a> {
+    /// Copies the rows to a device. They track gradients.
+    ///
+    /// # Errors
+    /// Returns [`EmbeddingError::NoRow`](crate::EmbeddingError::NoRow) for a node without a row.
+    pub(crate) fn new(tables: &[NodeEmbedding], nodes: &'a [Vec<NodeId>], device: &Device) -> Result<Self> {
+        let device = device.clone().autodiff();
+        let rows = tables.iter().zip(nodes).map(|(table, nodes)| {
+            let rows = upload(table.rows(nodes)?, table.dim(), &device);
+            Ok(rows.require_grad())
+        });
+        Ok(Self { nodes, rows: rows.collect::<Result<_>>()? })
+    }
+
+    /// Returns the gradients of the rows of each table. Rows that the loss does not depend on have none.
+    pub(crate) fn gradients(&self, gradients: &Gradients) -> Result<Vec<RowGradients>> {
+        let of_table = |(rows, nodes): (&Tensor<2>, &Vec<NodeId>)| match rows.grad(gradients) {
+            Some(gradient) => RowGradients::new(nodes.clone(), to_vec_f32(gradient)),
+            None => Ok(RowGradients::default()),
+        };
+        self.rows.iter().zip(self.nodes).map(of_table).collect()
+    }
+}
+
+/// Returns the rows of a batch from each table for predictions ([`NodeEmbedding::learned_rows`]).
+pub(crate) fn learned_rows(
+    tables: &[NodeEmbedding],
+    nodes: &[Vec<NodeId>],
+    device: &Device,
+) -> Vec<Tensor<2>> {
+    let device = device.clone().inner();
+    let of_table = |(table, nodes): (&NodeEmbedding, &Vec<NodeId>)| {
+        upload(table.learned_rows(nodes), table.dim(), &device)
+    };
+    tables.iter().zip(nodes).map(of_table).collect()
+}
+
+fn upload(rows: Vec<f32>, dim: usize, device: &Device) -> Tensor<2> {
+    let shape = [rows.len() / dim, dim];
+    Tensor::from_data(TensorData::new(rows, shape), device)
+}

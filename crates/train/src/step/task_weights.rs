@@ -1,0 +1,120 @@
+//! Files with the weights of a model and of the embeddings of its task.
+
+use burn::module::Module;
+use bytemuck::{cast_slice, pod_collect_to_vec};
+use kiln_store::Hasher;
+use safetensors::SafeTensors;
+use safetensors::tensor::{Dtype, TensorView, serialize};
+use std::collections::HashMap;
+
+use crate::error::{Error, Result};
+use crate::step::embedding::NodeEmbedding;
+use crate::step::weights::{load_weights, weights_to_bytes};
+
+/// Serializes the parameters of a model, like [`weights_to_bytes`], and of tables. Table `k` has two further tensors in the
+/// file: `embeddings.k.weight`, `[n_nodes, dim]`, and `embeddings.k.is_learned`, `[n_nodes]` of bytes, which is 1 for each
+/// row that was in a step.
+pub(crate) fn to_bytes<M: Module>(model: &M, tables: &[NodeEmbedding]) -> Result<Vec<u8>> {
+    let of_model = weights_to_bytes(model)?;
+    if tables.is_empty() {
+        return Ok(of_model);
+    }
+    let of_model = SafeTensors::deserialize(&of_model).map_err(|error| invalid(&error))?;
+    let learned: Vec<_> = tables.iter().map(NodeEmbedding::learned).collect();
+    let mut tensors = of_model.tensors();
+    for (position, (table, (values, is_learned))) in tables.iter().zip(&learned).enumerate() {
+        let [weight, flags] = names(position);
+        let shape = vec![table.n_nodes(), table.dim()];
+        let values =
+            TensorView::new(Dtype::F32, shape, cast_slice(values)).map_err(|error| invalid(&error))?;
+        let is_learned = TensorView::new(Dtype::U8, vec![table.n_nodes()], is_learned);
+        tensors.extend([(weight, values), (flags, is_learned.map_err(|error| invalid(&error))?)]);
+    }
+    pack(tensors)
+}
+
+/// Loads the file of [`to_bytes`] into a model and tables, all of them or none.
+///
+/// # Errors
+/// Returns [`Error::Weights`] if a parameter or a table is missing, unknown, or has another shape.
+pub(crate) fn load<M: Module>(model: &mut M, tables: &mut [NodeEmbedding], bytes: Vec<u8>) -> Result<()> {
+    if tables.is_empty() {
+        return load_weights(model, bytes);
+    }
+    let file = SafeTensors::deserialize(&bytes).map_err(|error| invalid(&error))?;
+    let mut loaded = tables.to_vec();
+    for (position, table) in loaded.iter_mut().enumerate() {
+        let [weight, flags] = names(position);
+        let values = file.tensor(&weight).map_err(|error| invalid(&error))?;
+        let is_learned = file.tensor(&flags).map_err(|error| invalid(&error))?;
+        let (expected, got) = ([table.n_nodes(), table.dim()], values.shape().to_vec());
+        let is_f32 = values.dtype() == Dtype::F32;
+        let rows = if is_f32 { pod_collect_to_vec(values.data()) } else { Vec::new() };
+        if got != expected || !table.set_learned(rows, is_learned.data()) {
+            let reason = format!("`{weight}` has the shape {got:?}, expected f32 of the shape {expected:?}");
+            return Err(Error::Weights { reason });
+        }
+    }
+    let of_tables: Vec<String> = (0..tables.len()).flat_map(names).collect();
+    let of_model = file.tensors().into_iter().filter(|(name, _)| !of_tables.contains(name)).collect();
+    load_weights(model, pack(of_model)?)?;
+    tables.clone_from_slice(&loaded);
+    Ok(())
+}
+
+/// Returns the hash of a model and of tables, by which ranks compare them.
+pub(crate) fn hash_of<M: Module>(model: &M, tables: &[NodeEmbedding]) -> Result<String> {
+    let mut hasher = Hasher::default();
+    hasher.update(weights_to_bytes(model)?);
+    for table in tables {
+        let (values, is_learned) = table.learned();
+        hasher.update(cast_slice::<f32, u8>(values));
+        hasher.update(is_learned);
+    }
+    Ok(hasher.finish())
+}
+
+/// Serializes the moments and the number of steps of tables, in the byte order of the machine's checkpoints: little-endian.
+pub(crate) fn moments_to_bytes(tables: &[NodeEmbedding]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for table in tables {
+        let (n_steps, moments) = table.moments();
+        bytes.extend((n_steps as u64).to_le_bytes());
+        moments.iter().for_each(|values| bytes.extend_from_slice(cast_slice(values)));
+    }
+    bytes
+}
+
+/// Loads the output of [`moments_to_bytes`].
+///
+/// # Errors
+/// Returns [`Error::Weights`] if the moments are those of other tables.
+pub(crate) fn load_moments(tables: &mut [NodeEmbedding], mut bytes: &[u8]) -> Result<()> {
+    let other = || Error::Weights { reason: "the moments are those of other embeddings".to_owned() };
+    for table in tables {
+        let n_bytes = 4 * table.n_nodes() * table.dim();
+        let (n_steps, rest) = bytes.split_first_chunk::<8>().ok_or_else(other)?;
+        let (means, rest) = rest.split_at_checked(n_bytes).ok_or_else(other)?;
+        let (mean_squares, rest) = rest.split_at_checked(n_bytes).ok_or_else(other)?;
+        let n_steps = usize::try_from(u64::from_le_bytes(*n_steps)).map_err(|_| other())?;
+        if !table.set_moments(n_steps, [means, mean_squares].map(pod_collect_to_vec)) {
+            return Err(other());
+        }
+        bytes = rest;
+    }
+    if bytes.is_empty() { Ok(()) } else { Err(other()) }
+}
+
+/// Returns the names of the tensors of a table.
+fn names(position: usize) -> [String; 2] {
+    ["weight", "is_learned"].map(|name| format!("embeddings.{position}.{name}"))
+}
+
+fn pack(tensors: Vec<(String, TensorView<'_>)>) -> Result<Vec<u8>> {
+    let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
+    serialize(tensors, Some(metadata)).map_err(|error| invalid(&error))
+}
+
+fn invalid(error: &safetensors::SafeTensorError) -> Error {
+    Error::Weights { reason: error.to_string() }
+}
