@@ -19,6 +19,32 @@ pub enum Error {
         /// The number of layers of the model.
         n_layers: usize,
     },
+    /// A heterogeneous dataset has no targets.
+    #[error(
+        "the data `{name}` has no targets: add labels or other targets of one type of nodes, and a split"
+    )]
+    NoTargets {
+        /// The name of the dataset.
+        name: String,
+    },
+    /// A relation of a heterogeneous dataset does not exist.
+    #[error("the data has no relation `{name}`, expected one of: {}", known.join(", "))]
+    NoSuchRelation {
+        /// The unknown name.
+        name: String,
+        /// The names of the relations.
+        known: Vec<String>,
+    },
+    /// The number of fanouts of a relation differs from the loader's number of layers.
+    #[error("the relation `{name}` has {got} fanouts, expected {expected}, one per layer")]
+    FanoutsOfRelation {
+        /// The name of the relation.
+        name: String,
+        /// The number of layers.
+        expected: usize,
+        /// The number of fanouts.
+        got: usize,
+    },
     /// The model reads edge weights that the loader's blocks do not have.
     #[error(
         "the model reads edge weights, but the loader has none: call .gcn_norm()? or .edge_weights() on it"

@@ -38,6 +38,7 @@ mod ranks;
 mod signals;
 mod source;
 mod trainer;
+mod typed_loader;
 
 pub use data_hash::hash_in_background;
 pub use data_loader::{BatchRequirements, DataLoader};
@@ -57,6 +58,7 @@ pub use prediction::{PredictOnDataset, PredictionOutput};
 pub use ranks::{RankHandle, launch};
 pub use signals::stop_on_signals;
 pub use trainer::{TrainedModel, Trainer};
+pub use typed_loader::TypedNeighborLoader;
 
 pub use burn;
 pub use kiln_comm as comm;

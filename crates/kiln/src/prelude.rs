@@ -1,12 +1,14 @@
 //! The items that most training programs need: `use kiln::prelude::*`.
 
-pub use kiln_data::{Dataset, GraphDataset, LinkDirection, LinkSplit, LinkSplitConfig, NodeFeatures, Split};
+pub use kiln_data::{
+    Dataset, GraphDataset, LinkDirection, LinkSplit, LinkSplitConfig, NodeFeatures, Split, TypedDataset,
+};
 pub use kiln_graph::{GraphId, NodeId};
 pub use kiln_loader::{LinkExclusion, Phase};
 pub use kiln_nn::{
     Aggregate, AttentionKind, EdgeInput, GatConfig, GcnConfig, GinConfig, GineConfig, JumpingKnowledge,
     LinkDecoderConfig, LinkLoss, LinkModelConfig, ModelConfig, Normalization, RgcnConfig, SageConfig,
-    WeightInit,
+    TypedModelConfig, WeightInit,
 };
 pub use kiln_sample::{EdgeWeights, Fanout, Negatives, Rule, UniformNegatives};
 pub use kiln_train::{
@@ -17,5 +19,6 @@ pub use kiln_train::{
 pub use crate::PartitionedGraph;
 pub use crate::{
     DataLoader, Error, EvalMode, FitConfig, ForData, GraphLoader, GraphMode, LinkNeighborLoader,
-    NeighborLoader, PredictOnDataset, RankConfig, RankHandle, Result, TrainedModel, Trainer, launch,
+    NeighborLoader, PredictOnDataset, RankConfig, RankHandle, Result, TrainedModel, Trainer,
+    TypedNeighborLoader, launch,
 };

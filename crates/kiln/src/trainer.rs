@@ -12,8 +12,8 @@ use kiln_sample::RngKey;
 #[cfg(feature = "nccl")]
 use kiln_train::CudaDevices;
 use kiln_train::{
-    Best, Evaluation, Evaluator, FitReport, Metric, MetricSums, ModelInfo, OptimizerConfig, Outcome,
-    ReportInfo, Run, RunConfig, RunDir, RunFolder, Summary, Task, TrainerConfig,
+    Best, Evaluation, Evaluator, FitReport, Metric, MetricSums, ModelInfo, NodeEmbedding, OptimizerConfig,
+    Outcome, ReportInfo, Run, RunConfig, RunDir, RunFolder, Summary, Task, TrainerConfig,
 };
 
 use crate::batches::name_of;
@@ -133,9 +133,10 @@ impl<C: ModelConfig> Trainer<C> {
             }
             Outcome::Trained(trained) => {
                 let (model, report) = (trained.model().clone(), *trained.report());
+                let embeddings = trained.embeddings().to_vec();
                 let run = trained.into_run();
                 let best = run.best()?.clone();
-                Ok(TrainedModel { model, best, report, run, parts, title, started })
+                Ok(TrainedModel { model, embeddings, best, report, run, parts, title, started })
             }
         }
     }
@@ -257,6 +258,8 @@ impl Parts {
 pub struct TrainedModel<M> {
     /// The model with the weights of the best epoch.
     pub model: M,
+    /// The trainable rows of the best epoch, a table for each type of nodes without features; empty for other graphs.
+    pub embeddings: Vec<NodeEmbedding>,
     /// The best epoch: its number, its validation metrics and the hash of its weights.
     pub best: Best,
     /// The outcome of the run: its epochs, early stopping, peak memory and, for links, the negatives of training and
@@ -313,7 +316,8 @@ impl<M: Module + Sync> TrainedModel<M> {
 
     fn trainer<L: DataLoader<M>>(&self, loader: &L) -> Result<(kiln_train::TaskTrainer<L::Task>, Evaluator)> {
         let evaluator = loader.evaluator(&self.parts.rank)?;
-        Ok((self.parts.trainer(loader, |_, _| Ok(self.model.clone()))?, evaluator))
+        let trainer = self.parts.trainer(loader, |_, _| Ok(self.model.clone()))?;
+        Ok((trainer.with_embeddings(self.embeddings.clone())?, evaluator))
     }
 
     fn outputs<L: DataLoader<M>>(

@@ -1,0 +1,343 @@
+use std::fmt;
+use std::sync::Arc;
+
+use kiln_data::{HashedPart, Split, TypedDataset, TypedTargets};
+use kiln_feature::TargetKind;
+use kiln_graph::NodeTypes;
+use kiln_loader::{LoaderConfig, Phase, TargetsOfType, TypedFeatures, TypedNodeBatcher};
+use kiln_nn::{BlockModel, TypedModel};
+use kiln_sample::{EdgeWeights, Fanout, Rule, SamplerConfig, TypedSampler};
+use kiln_train::{
+    BatchConfig, DataHash, DeviceBatcher, Evaluation, Evaluator, InputType, Metric, MetricSums, Objective,
+    TaskTrainer, TypedNodeTask, Validation,
+};
+
+use crate::batches::{batch_settings, items_of, n_workers, objective_of, objective_setting};
+use crate::{BatchRequirements, DataLoader, Error, EvalMode, RankHandle, Result, hash_in_background};
+
+/// A description of minibatches of the nodes of one type of a heterogeneous graph, with sampled neighbourhoods: the
+/// counterpart of [`NeighborLoader`](crate::NeighborLoader) for a [`TypedDataset`].
+///
+/// It is cheap to clone. The trainer provides the seed, the epoch, the device and the rank. Batches are sampled on the host.
+///
+/// ```
+/// use kiln::graph::{NodeTypes, RelationEdges};
+/// use kiln::prelude::*;
+/// let users: Vec<u32> = (0..40).map(|edge| edge % 10).collect();
+/// let items: Vec<u32> = (0..40).map(|edge| edge % 20).collect();
+/// let buys = RelationEdges {
+///     name: "buys",
+///     src_type: "user",
+///     dst_type: "item",
+///     srcs: &users,
+///     dsts: &items,
+///     weights: None,
+/// };
+/// let bought_by =
+///     RelationEdges { name: "bought by", src_type: "item", dst_type: "user", srcs: &items, dsts: &users, weights: None };
+/// // Users have no features: their rows are trained.
+/// let data = TypedDataset::builder(NodeTypes::new([("user", 10), ("item", 20)])?)
+///     .relation(buys)
+///     .relation(bought_by)
+///     .features("item", vec![0.5; 40], 2)
+///     .labels("item", (0..20).map(|item| item % 2).collect::<Vec<i32>>(), 2)
+///     .split(&[0, 1, 2, 3, 4, 5, 6, 7], &[8, 9], &[10, 11])
+///     .build()?;
+/// let loader = TypedNeighborLoader::new(&data, [5, 5])?.relation_fanouts("buys", [10, 10])?.batch_size(4);
+/// let config = TypedModelConfig::new(data.dims(), RgcnConfig::new(8, 2, 2).layers(2).hidden(8));
+/// # let folder = tempfile::tempdir()?;
+/// # let out = folder.path().join("run");
+/// let best = Trainer::new(config, AdamConfig::new(1e-2)).fit(&loader, FitConfig::epochs(2).out(out))?;
+/// assert_eq!(best.evaluate(&loader, Phase::Test)?.total, 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+#[must_use = "pass it to Trainer::fit"]
+pub struct TypedNeighborLoader {
+    data: Arc<TypedDataset>,
+    targets: Arc<TypedTargets>,
+    /// The fanout of each relation in each layer, input layer first.
+    fanouts: Vec<Vec<Fanout>>,
+    rule: Rule,
+    weights: EdgeWeights,
+    batches: BatchConfig,
+    workers: Option<usize>,
+    queue_bytes: Option<usize>,
+    evaluation: EvalMode,
+    objective: Option<Objective>,
+}
+
+impl TypedNeighborLoader {
+    /// Returns a loader of batches of 1,024 nodes of the type that has targets. In layer `i`, input layer first (DGL's
+    /// order), each node has at most `fanouts[i]` in-neighbours of each relation, sampled uniformly without replacement.
+    ///
+    /// # Errors
+    /// Returns [`Error::NoTargets`] if the data has no targets.
+    pub fn new(data: &TypedDataset, fanouts: impl IntoIterator<Item = impl Into<Fanout>>) -> Result<Self> {
+        let targets = data.targets.clone().ok_or_else(|| Error::NoTargets { name: data.name.clone() })?;
+        let of_layer = |fanout: Fanout| vec![fanout; data.graph.n_relations()];
+        Ok(Self {
+            data: Arc::new(data.clone()),
+            targets: Arc::new(targets),
+            fanouts: fanouts.into_iter().map(|fanout| of_layer(fanout.into())).collect(),
+            rule: Rule::default(),
+            weights: EdgeWeights::None,
+            batches: BatchConfig::default(),
+            workers: None,
+            queue_bytes: None,
+            evaluation: EvalMode::default(),
+            objective: None,
+        })
+    }
+
+    /// Sets the fanouts of one relation, input layer first; 0 does not sample the relation.
+    ///
+    /// # Errors
+    /// Returns [`Error::NoSuchRelation`] for a name that the data does not have, and [`Error::FanoutsOfRelation`] unless
+    /// there is one fanout per layer.
+    pub fn relation_fanouts(
+        mut self,
+        relation: &str,
+        fanouts: impl IntoIterator<Item = impl Into<Fanout>>,
+    ) -> Result<Self> {
+        let fanouts: Vec<Fanout> = fanouts.into_iter().map(Into::into).collect();
+        let position = self.data.graph.position(relation).ok_or_else(|| Error::NoSuchRelation {
+            name: relation.to_owned(),
+            known: self.data.graph.iter().map(|relation| relation.name.clone()).collect(),
+        })?;
+        let (expected, got) = (self.fanouts.len(), fanouts.len());
+        if expected != got {
+            return Err(Error::FanoutsOfRelation { name: relation.to_owned(), expected, got });
+        }
+        for (of_layer, fanout) in self.fanouts.iter_mut().zip(fanouts) {
+            of_layer[position] = fanout;
+        }
+        Ok(self)
+    }
+
+    /// Sets the number of nodes in a batch of one rank.
+    pub fn batch_size(mut self, batch_size: usize) -> Self {
+        self.batches.batch_size = batch_size;
+        self
+    }
+
+    /// Enables or disables shuffling: a random order for each training epoch. Enabled by default.
+    pub fn shuffle(mut self, shuffle: bool) -> Self {
+        self.batches.shuffle = shuffle;
+        self
+    }
+
+    /// Drops the last training step of an epoch if it is smaller than the others.
+    pub fn drop_last(mut self) -> Self {
+        self.batches.drop_last = true;
+        self
+    }
+
+    /// Sets the batch settings: size, order, and the treatment of a short last step.
+    pub fn batches(self, batches: BatchConfig) -> Self {
+        Self { batches, ..self }
+    }
+
+    /// Sets the number of threads that prefetch batches, as [`NeighborLoader::workers`](crate::NeighborLoader::workers)
+    /// does.
+    pub fn workers(self, workers: usize) -> Self {
+        Self { workers: Some(workers), ..self }
+    }
+
+    /// Sets the limit in bytes for prefetched batches, finished or in preparation.
+    pub fn queue_bytes(self, n_bytes: usize) -> Self {
+        Self { queue_bytes: Some(n_bytes), ..self }
+    }
+
+    /// Sets the sampling rule of all relations.
+    pub fn rule(self, rule: impl Into<Rule>) -> Self {
+        Self { rule: rule.into(), ..self }
+    }
+
+    /// Sets the kind of edge weights that blocks carry. By default, blocks carry no edge weights. All relations must have
+    /// weights otherwise.
+    pub fn edge_weights(self, weights: EdgeWeights) -> Self {
+        Self { weights, ..self }
+    }
+
+    /// Sets the ranks that evaluate. Exact evaluation is not possible on a heterogeneous graph; with [`Fanout::All`],
+    /// sampled evaluation reads all neighbours.
+    pub fn evaluation(self, evaluation: EvalMode) -> Self {
+        Self { evaluation, ..self }
+    }
+
+    /// Sets the loss. The default suits the data's targets: the cross entropy for classes, the binary cross entropy for
+    /// several labels per node, and the squared error for regression.
+    pub fn objective(self, objective: Objective) -> Self {
+        Self { objective: Some(objective), ..self }
+    }
+
+    fn types(&self) -> &Arc<NodeTypes> {
+        self.data.graph.types()
+    }
+
+    fn split(&self) -> &Split {
+        &self.targets.split
+    }
+
+    /// Returns the fanouts of the relations, input layer first, as one text: the same for all, or each by its name.
+    fn fanouts_setting(&self) -> String {
+        let of_relation = |position: usize| -> Vec<Fanout> {
+            self.fanouts.iter().map(|of_layer| of_layer[position]).collect()
+        };
+        let relations = self.data.graph.iter().enumerate();
+        let texts =
+            relations.map(|(position, relation)| format!("{}: {:?}", relation.name, of_relation(position)));
+        texts.collect::<Vec<_>>().join("; ")
+    }
+
+    /// Returns the types of nodes and the relations, in their order.
+    fn schema_settings(&self) -> [(&'static str, String); 2] {
+        let names = self.types().names();
+        let of_relation = |relation: &kiln_graph::Relation| {
+            format!("{} {} {}", names[relation.src_type], relation.name, names[relation.dst_type])
+        };
+        let relations: Vec<_> = self.data.graph.iter().map(of_relation).collect();
+        [("node types", names.join(", ")), ("relations", relations.join(", "))]
+    }
+}
+
+impl<M: BlockModel + Sync> DataLoader<TypedModel<M>> for TypedNeighborLoader {
+    type Task = TypedNodeTask<M>;
+    type Batcher = DeviceBatcher<TypedNodeBatcher<TypedSampler>>;
+
+    fn task(&self) -> Self::Task {
+        let types = self.types();
+        let of_type = |(position, width)| InputType { n_nodes: types.range(position).len(), width };
+        let types: Vec<InputType> = self.data.dims().into_iter().enumerate().map(of_type).collect();
+        TypedNodeTask::new(objective_of(self.objective.as_ref(), &self.targets.values), types)
+    }
+
+    fn target_kind(&self) -> TargetKind {
+        self.targets.values.kind()
+    }
+
+    fn names(&self) -> (&str, &[String]) {
+        (&self.data.name, &self.targets.class_names)
+    }
+
+    fn data_hash(&self) -> Result<DataHash> {
+        let data = self.data.clone();
+        Ok(hash_in_background(move |check| data.hash_of(HashedPart::All(check))))
+    }
+
+    fn data_sample(&self) -> Result<String> {
+        Ok(self.data.hash_of(HashedPart::Sample)?)
+    }
+
+    fn settings(&self, n_ranks: usize) -> Vec<(&'static str, String)> {
+        let objective = objective_of(self.objective.as_ref(), &self.targets.values);
+        let sampling = [
+            ("fanouts", self.fanouts_setting()),
+            ("rule", format!("{:?}", self.rule)),
+            ("edge weights", format!("{:?}", self.weights)),
+            ("evaluation", self.evaluation.setting()),
+        ];
+        self.schema_settings()
+            .into_iter()
+            .chain(sampling)
+            .chain(batch_settings(self.batches, self.split(), n_ranks))
+            .chain(objective_setting(&objective))
+            .collect()
+    }
+
+    fn check(&self, model: &BatchRequirements) -> Result<()> {
+        let (n_fanouts, n_layers) = (self.fanouts.len(), model.n_layers);
+        if n_fanouts != n_layers {
+            return Err(Error::FanoutsMismatch { n_fanouts, n_layers });
+        }
+        if model.needs_edge_weights && self.weights == EdgeWeights::None {
+            return Err(Error::NoEdgeWeights);
+        }
+        if model.needs_self_loops {
+            return Err(Error::NoSelfLoops);
+        }
+        if model.d_edge.is_some() {
+            return Err(Error::NoEdgeFeatures);
+        }
+        let n_edge_types = self.data.graph.n_relations();
+        if let Some(n_relations) = model.n_relations.filter(|n_relations| *n_relations < n_edge_types) {
+            return Err(Error::TooManyEdgeTypes { n_edge_types, n_relations });
+        }
+        let targets = &self.targets.values;
+        let objective = objective_of(self.objective.as_ref(), targets);
+        Ok(objective.check(targets.kind(), targets.n_outputs())?)
+    }
+
+    fn evaluator(&self, _: &RankHandle) -> Result<Evaluator> {
+        match self.evaluation {
+            EvalMode::Sampled => Ok(Evaluator::Sampled),
+            EvalMode::FirstRank { n_batches } => Ok(Evaluator::FirstRank { n_batches }),
+            EvalMode::Exact { .. } => Err(kiln_train::Error::ExactOnTypes.into()),
+        }
+    }
+
+    fn loader(
+        &self,
+        phase: Phase,
+        trainer: &TaskTrainer<Self::Task>,
+        evaluator: &Evaluator,
+    ) -> Result<kiln_loader::Loader<Self::Batcher>> {
+        let nodes = items_of(self.split(), phase);
+        let items = match phase {
+            Phase::Train { .. } => trainer.items(&nodes[..], self.batches)?,
+            Phase::Validation | Phase::Test => evaluator.items(trainer, &nodes[..], self.batches)?,
+        };
+        let config = SamplerConfig {
+            rule: self.rule.clone(),
+            weights: self.weights,
+            ..SamplerConfig::default().with_edge_types()
+        };
+        let sampler = Arc::new(TypedSampler::new(&self.data.graph, self.fanouts.clone(), config)?);
+        let features = TypedFeatures::new(self.types().clone(), self.data.features.clone());
+        let targets = TargetsOfType { nodes: self.data.target_nodes(), targets: self.targets.values.clone() };
+        let batcher = TypedNodeBatcher::new(sampler, features, targets);
+        let workers = n_workers(self.workers, &items);
+        let queue_bytes = self.queue_bytes.unwrap_or(LoaderConfig::default().queue_bytes);
+        Ok(trainer.loader(items, batcher, LoaderConfig { workers, queue_bytes })?)
+    }
+
+    fn count(
+        evaluator: &Evaluator,
+        trainer: &mut TaskTrainer<Self::Task>,
+        loader: &kiln_loader::Loader<Self::Batcher>,
+        phase: Phase,
+    ) -> kiln_train::Result<MetricSums> {
+        evaluator.count(trainer, loader, phase)
+    }
+
+    fn validate(
+        evaluator: &Evaluator,
+        trainer: &mut TaskTrainer<Self::Task>,
+        loader: &kiln_loader::Loader<Self::Batcher>,
+        phase: Phase,
+        metric: Metric,
+    ) -> kiln_train::Result<Validation> {
+        evaluator.validate(trainer, loader, phase, metric)
+    }
+
+    fn evaluate(
+        evaluator: &Evaluator,
+        trainer: &mut TaskTrainer<Self::Task>,
+        loader: &kiln_loader::Loader<Self::Batcher>,
+        phase: Phase,
+    ) -> kiln_train::Result<Evaluation> {
+        evaluator.evaluate(trainer, loader, phase)
+    }
+}
+
+impl fmt::Debug for TypedNeighborLoader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { data, fanouts, batches, .. } = self;
+        f.debug_struct("TypedNeighborLoader")
+            .field("data", &data.name)
+            .field("fanouts", fanouts)
+            .field("batches", batches)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,233 @@
+//! Tests of training on heterogeneous graphs: trainable rows are learned, a run does not depend on threads and ranks, is
+//! resumed exactly, and equals the run of a homogeneous graph if there is one type and one relation.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use kiln::data::synthetic;
+use kiln::graph::{NodeTypes, RelationEdges, Relations};
+use kiln::prelude::*;
+use kiln::train::{Error as TrainError, weights_to_bytes};
+
+const N_USERS: u32 = 120;
+const N_ITEMS: u32 = 400;
+const N_EPOCHS: usize = 4;
+
+/// Users who buy items of one of two classes. Only the purchases tell the class of an item, and users have no features.
+fn shop(types: [&str; 2]) -> TypedDataset {
+    let (mut users, mut items) = (Vec::new(), Vec::new());
+    for item in 0..N_ITEMS {
+        for purchase in 0..6 {
+            let buyer = (item * 31 + purchase * 17) % (N_USERS / 2);
+            users.push(2 * buyer + item % 2);
+            items.push(item);
+        }
+    }
+    let [user, item] = types;
+    let relation = |name, src_type, dst_type, srcs, dsts| RelationEdges {
+        name,
+        src_type,
+        dst_type,
+        srcs,
+        dsts,
+        weights: None,
+    };
+    let features = (0..3 * N_ITEMS).map(|value| (value * 7 % 11) as f32 / 11.0).collect::<Vec<f32>>();
+    let parts = |part: u32| (0..N_ITEMS).filter(|item| item % 5 == part).collect::<Vec<u32>>();
+    let train: Vec<u32> = (0..3).flat_map(parts).collect();
+    let types = NodeTypes::new([(user, N_USERS as usize), (item, N_ITEMS as usize)]).unwrap();
+    TypedDataset::builder(types)
+        .name("shop")
+        .relation(relation("buys", user, item, &users, &items))
+        .relation(relation("bought by", item, user, &items, &users))
+        .features(item, features, 3)
+        .labels(item, (0..N_ITEMS).map(|item| (item % 2) as i32).collect::<Vec<i32>>(), 2)
+        .split(&train, &parts(3), &parts(4))
+        .build()
+        .unwrap()
+}
+
+fn data() -> TypedDataset {
+    shop(["user", "item"])
+}
+
+fn loader(data: &TypedDataset) -> TypedNeighborLoader {
+    TypedNeighborLoader::new(data, [4, 4]).unwrap().batch_size(32).workers(1)
+}
+
+fn config(data: &TypedDataset) -> TypedModelConfig<RgcnConfig> {
+    let n_relations = data.graph.n_relations();
+    let model = RgcnConfig::new(8, 2, n_relations).layers(2).hidden(16).bases(2).dropout(0.0);
+    TypedModelConfig::new(data.dims(), model)
+}
+
+fn trainer(data: &TypedDataset) -> Trainer<TypedModelConfig<RgcnConfig>> {
+    Trainer::new(config(data), AdamConfig::new(1e-2)).seed(7)
+}
+
+fn quiet(out: &Path) -> FitConfig {
+    FitConfig::epochs(N_EPOCHS).out(out).quiet()
+}
+
+#[test]
+fn rows_of_nodes_without_features_are_learned() {
+    let (data, folder) = (data(), tempfile::tempdir().unwrap());
+    let out = folder.path().join("run");
+    let best = trainer(&data).fit(&loader(&data), FitConfig::epochs(12).out(&out).quiet()).unwrap();
+    let accuracy = best.evaluate(&loader(&data), Phase::Test).unwrap().accuracy();
+    assert!(0.9 < accuracy, "{accuracy}");
+    // The trained model carries the rows of its best epoch, with which it repeats its validation.
+    assert_eq!(best.evaluate(&loader(&data), Phase::Validation).unwrap(), best.best.val);
+    let [table] = &best.embeddings[..] else { panic!("only users have trainable rows") };
+    assert_eq!((table.n_nodes(), table.dim()), (N_USERS as usize, 8));
+    let file = std::fs::read(best.folder().unwrap().join("best.safetensors")).unwrap();
+    assert_eq!(kiln::store::sha256(&file), best.best.weights_hash);
+    let names = String::from_utf8_lossy(&file);
+    assert!(names.contains("embeddings.0.weight") && names.contains("embeddings.0.is_learned"));
+    let summary = best.write_report(&loader(&data)).unwrap().unwrap();
+    assert_eq!(summary.test_accuracy, accuracy);
+}
+
+#[test]
+fn threads_and_workers_do_not_change_the_weights() {
+    let (data, folder) = (data(), tempfile::tempdir().unwrap());
+    let run = |n_threads: usize, n_workers: usize| {
+        let out = folder.path().join(format!("{n_threads}-{n_workers}"));
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(n_threads).build().unwrap();
+        let best = pool.install(|| trainer(&data).fit(&loader(&data).workers(n_workers), quiet(&out)));
+        best.unwrap().best
+    };
+    let one = run(1, 0);
+    assert_eq!(one, run(3, 0));
+    assert_eq!(one, run(2, 2));
+}
+
+/// The embeddings of ranks stay equal, which each epoch compares, and their sums differ from those of one rank by rounding
+/// only. Accumulated batches are those of ranks.
+#[test]
+fn ranks_and_accumulated_batches_train_the_same_rows() {
+    let (data, folder) = (data(), tempfile::tempdir().unwrap());
+    let run = |n_ranks: usize, n_batches: usize| {
+        let out = folder.path().join(format!("{n_ranks}-{n_batches}"));
+        let fit = |rank: RankHandle| {
+            let loader = loader(&data).batch_size(64 / n_ranks / n_batches);
+            let mut trainer = trainer(&data).accumulate(n_batches).rank(&rank);
+            let best = trainer.fit(&loader, quiet(&out))?;
+            Ok((best.best, best.embeddings))
+        };
+        launch(RankConfig::threads(n_ranks).threads_per_rank(1), fit).unwrap()
+    };
+    let users: Vec<NodeId> = (0..N_USERS).map(NodeId).collect();
+    let one = run(1, 1);
+    let expected = one[0].1[0].learned_rows(&users);
+    for (n_ranks, n_batches) in [(2, 1), (4, 1), (1, 2), (2, 2)] {
+        let ranks = run(n_ranks, n_batches);
+        let rows = ranks[0].1[0].learned_rows(&users);
+        for (best, embeddings) in &ranks {
+            assert_eq!((best, &embeddings[0].learned_rows(&users)), (&ranks[0].0, &rows));
+        }
+        let (loss, of_one) = (ranks[0].0.val.loss(), one[0].0.val.loss());
+        assert!(
+            (loss - of_one).abs() < 1e-3 * of_one,
+            "{n_ranks} ranks, {n_batches} batches: {loss} {of_one}"
+        );
+        let distance = rows.iter().zip(&expected).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+        assert!(distance < 1e-3, "{n_ranks} ranks, {n_batches} batches: {distance}");
+    }
+}
+
+#[test]
+fn a_stopped_run_resumes_to_identical_weights_and_rows() {
+    let (data, folder) = (data(), tempfile::tempdir().unwrap());
+    let out = |name: &str| folder.path().join(name);
+    let whole = trainer(&data).fit(&loader(&data), quiet(&out("whole"))).unwrap();
+    let stop = Arc::new(AtomicBool::new(true));
+    let error = trainer(&data).fit(&loader(&data), quiet(&out("stopped")).stop_flag(stop)).unwrap_err();
+    assert!(matches!(&error, Error::Interrupted { n_epochs: 0, n_steps: 1, .. }), "{error}");
+    let resume = || FitConfig::epochs(N_EPOCHS).resume(out("stopped")).quiet();
+    // Another order of types has other ids, even if the relations are the same.
+    let error = trainer(&data).fit(&loader(&shop(["customer", "item"])), resume()).unwrap_err();
+    assert!(
+        matches!(&error, Error::Train(TrainError::OtherRun { name, .. }) if name == "node types"),
+        "{error}"
+    );
+    let continued = trainer(&data).fit(&loader(&data), resume()).unwrap();
+    assert_eq!(continued.best, whole.best);
+}
+
+#[test]
+fn a_run_equals_that_of_a_homogeneous_graph_if_there_is_one_type_and_one_relation() {
+    let fake = synthetic::FakeConfig { avg_num_nodes: 500, num_channels: 16, ..Default::default() };
+    let (data, folder) = (synthetic::fake(fake).unwrap(), tempfile::tempdir().unwrap());
+    let ids = |nodes: &[NodeId]| nodes.iter().map(|node| node.0).collect::<Vec<u32>>();
+    let (train, val, test) = (ids(&data.split.train), ids(&data.split.val), ids(&data.split.test));
+    let graph = Relations::of_graph(data.graph.clone());
+    let class = |node: u32| data.labels.get(NodeId(node)).map_or(-1, |class| class as i32);
+    let classes: Vec<i32> = (0..data.graph.n_nodes() as u32).map(class).collect();
+    let typed = TypedDataset::builder_with_graph(&graph)
+        .feature_store("node", data.features.clone())
+        .labels("node", classes, data.labels.n_classes())
+        .split(&train, &val, &test)
+        .build()
+        .unwrap();
+    let model = SageConfig::for_data(&data).layers(2).hidden(16);
+    let fit = |name: &str| FitConfig::epochs(2).out(folder.path().join(name)).quiet();
+    let adam = AdamConfig::new(1e-2);
+    let expected = Trainer::new(model.clone(), adam)
+        .fit(&NeighborLoader::new(&data, [5, 5]).batch_size(64), fit("homogeneous"))
+        .unwrap();
+    let found = Trainer::new(TypedModelConfig::new(typed.dims(), model), adam)
+        .fit(&TypedNeighborLoader::new(&typed, [5, 5]).unwrap().batch_size(64), fit("typed"))
+        .unwrap();
+    assert!(found.model.encoder.is_none() && found.embeddings.is_empty());
+    assert!(weights_to_bytes(&found.model.model).unwrap() == weights_to_bytes(&expected.model).unwrap());
+    assert_eq!(found.best.val, expected.best.val);
+}
+
+#[test]
+fn rejects_inconsistent_settings() {
+    let data = data();
+    let folder = tempfile::tempdir().unwrap();
+    let refused = |loader: &TypedNeighborLoader, mut trainer: Trainer<TypedModelConfig<RgcnConfig>>| {
+        trainer.fit(loader, quiet(folder.path())).map(drop).unwrap_err()
+    };
+    let unlabelled = TypedDataset::builder_with_graph(&data.graph).build().unwrap();
+    let error = TypedNeighborLoader::new(&unlabelled, [1]).unwrap_err();
+    assert!(matches!(&error, Error::NoTargets { name } if name == "dataset"), "{error}");
+    let error = loader(&data).relation_fanouts("sells", [1, 1]).unwrap_err();
+    assert_eq!(error.to_string(), "the data has no relation `sells`, expected one of: buys, bought by");
+    let error = loader(&data).relation_fanouts("buys", [1]).unwrap_err();
+    assert!(matches!(error, Error::FanoutsOfRelation { expected: 2, got: 1, .. }), "{error}");
+    let error = refused(&TypedNeighborLoader::new(&data, [4]).unwrap(), trainer(&data));
+    assert!(matches!(error, Error::FanoutsMismatch { n_fanouts: 1, n_layers: 2 }), "{error}");
+    let mut fewer = config(&data);
+    fewer.model.n_relations = 1;
+    let error = refused(&loader(&data), Trainer::new(fewer, AdamConfig::new(1e-2)));
+    assert!(matches!(error, Error::TooManyEdgeTypes { n_edge_types: 2, n_relations: 1 }), "{error}");
+    let exact = loader(&data).evaluation(EvalMode::Exact { memory_bytes: None });
+    let error = refused(&exact, trainer(&data));
+    assert!(matches!(error, Error::Train(TrainError::ExactOnTypes)), "{error}");
+    let mut other = config(&data);
+    other.widths = vec![None, Some(4)];
+    let error = refused(&loader(&data), Trainer::new(other, AdamConfig::new(1e-2)));
+    let message = "the model reads types of nodes with [None, Some(4)] feature columns, but those of the data have [None, \
+                   Some(3)]: create it for the widths of the data";
+    assert_eq!(error.to_string(), message);
+}
+
+/// The fanout of a relation limits its own edges only.
+#[test]
+fn relations_have_fanouts_of_their_own() {
+    let (data, folder) = (data(), tempfile::tempdir().unwrap());
+    let trained = |loader: &TypedNeighborLoader, name: &str| {
+        trainer(&data).fit(loader, quiet(&folder.path().join(name))).unwrap()
+    };
+    // Without purchases, nothing tells the class of an item.
+    let without = loader(&data).relation_fanouts("buys", [0, 0]).unwrap();
+    let accuracy = trained(&without, "without").best.val.accuracy();
+    assert!((0.3..0.7).contains(&accuracy), "{accuracy}");
+    let same = loader(&data).relation_fanouts("buys", [4, 4]).unwrap();
+    assert_eq!(trained(&same, "same").best, trained(&loader(&data), "plain").best);
+}
