@@ -10,3 +10,4 @@ mod order;
 mod ranks;
 mod real_data;
 mod resume;
+mod typed;

@@ -1,0 +1,117 @@
+//! Batches of nodes of several types: rows by type, targets of one type, typed errors.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+use std::sync::Arc;
+
+use kiln_feature::{DenseFeatures, FeatureBuffer, FeatureStore, Labels};
+use kiln_graph::{NodeId, NodeTypes, RelationEdges, Relations};
+use kiln_loader::{
+    BatchError, Error, ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, Phase, RowsOfType,
+    TargetsOfType, TypedBatch, TypedFeatures, TypedNodeBatcher,
+};
+use kiln_sample::{Fanout, SamplerConfig, TypedSampler};
+
+/// Users 0 to 3, items 4 to 9 and shops 10 and 11. Each item is bought by two users and sold by a shop.
+fn graph() -> Relations {
+    let types = NodeTypes::new([("user", 4), ("item", 6), ("shop", 2)]).unwrap();
+    let of = |name, src_type, srcs, dsts| RelationEdges {
+        name,
+        src_type,
+        dst_type: "item",
+        srcs,
+        dsts,
+        weights: None,
+    };
+    let buyers = [0, 1, 1, 2, 2, 3, 3, 0, 0, 2, 1, 3];
+    let bought = [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5];
+    let buys = of("buys", "user", &buyers, &bought);
+    let sells = of("sells", "shop", &[0, 1, 0, 1, 0, 1], &[0, 1, 2, 3, 4, 5]);
+    Relations::from_edges(types, &[buys, sells]).unwrap()
+}
+
+/// Item `i` of the type has the features `[i, 10 i]` and the class `i % 3`, and shop `i` the feature `[-i]`. Users have no
+/// features.
+fn loader(items: &[u32], workers: usize) -> Loader<TypedNodeBatcher<TypedSampler>> {
+    let graph = graph();
+    let fanouts = vec![vec![Fanout::All, Fanout::All]];
+    let sampler = TypedSampler::new(&graph, fanouts, SamplerConfig::default()).unwrap();
+    let of_items: Vec<f32> = (0..6).flat_map(|item| [item as f32, 10.0 * item as f32]).collect();
+    let stores: Vec<Option<Arc<dyn FeatureStore>>> = vec![
+        None,
+        Some(Arc::new(DenseFeatures::from_f32(of_items, 2).unwrap())),
+        Some(Arc::new(DenseFeatures::from_f32(vec![0.0, -1.0], 1).unwrap())),
+    ];
+    let features = TypedFeatures::new(graph.types().clone(), stores);
+    let labels = Labels::new((0..6).map(|item| item % 3).collect::<Vec<i32>>(), 3);
+    let targets = TargetsOfType { nodes: graph.types().range(1), targets: Arc::new(labels).into() };
+    let batcher = TypedNodeBatcher::new(Arc::new(sampler), features, targets);
+    let config = ItemSamplerConfig { batch_size: 4, shuffle: false, ..Default::default() };
+    let items = ItemSampler::new(items.iter().copied().map(NodeId).collect::<Vec<_>>(), config).unwrap();
+    Loader::new(items, batcher, LoaderConfig { workers, queue_bytes: 1 << 20 }).unwrap()
+}
+
+fn batches(items: &[u32], workers: usize) -> Vec<TypedBatch> {
+    loader(items, workers).epoch(Phase::Train { epoch: 0 }).collect::<Result<_, _>>().unwrap()
+}
+
+#[test]
+fn each_type_has_the_rows_of_its_nodes_in_their_order() {
+    // Item 5 of the type is node 9, and occurs twice.
+    for batch in batches(&[9, 4, 9], 1) {
+        let nodes = batch.sampled.input_nodes().to_vec();
+        // Items first, then users and shops by first appearance: 9 is bought by 1 and 3 and sold by 11, 4 by 0, 1 and 10.
+        assert_eq!(nodes, [9, 4, 1, 3, 11, 0, 10].map(NodeId));
+        assert_eq!(batch.input.node_types, [1, 1, 0, 0, 2, 0, 2]);
+        let [users, items, shops] = &batch.input.rows[..] else { panic!("there are 3 types") };
+        assert!(matches!(users, RowsOfType::Trainable { nodes } if *nodes == [1, 3, 0].map(NodeId)));
+        let rows_of = |rows: &RowsOfType| match rows {
+            RowsOfType::Features { x: FeatureBuffer::F32(x), dim } => (x.clone(), *dim),
+            other => panic!("expected f32 rows, got {other:?}"),
+        };
+        assert_eq!(rows_of(items), (vec![5.0, 50.0, 0.0, 0.0], 2));
+        assert_eq!(rows_of(shops), (vec![-1.0, 0.0], 1));
+        assert_eq!(batch.sampled.labels, [2, 0, 2]);
+        assert!(batch.n_bytes() > batch.sampled.n_bytes());
+        // The backward pass reaches the rows in front of the first block.
+        assert!(batch.sampled.blocks.iter().all(|block| block.transposed().is_some()));
+    }
+}
+
+#[test]
+fn batches_do_not_depend_on_the_number_of_workers() {
+    let items: Vec<u32> = (0..20).map(|item| 4 + item * 7 % 6).collect();
+    let texts = |workers: usize| {
+        batches(&items, workers)
+            .into_iter()
+            .map(|TypedBatch { sampled, input, .. }| {
+                format!("{:?} {:?} {input:?}", sampled.blocks, sampled.labels)
+            })
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(texts(0).len(), 5);
+    assert_eq!(texts(0), texts(3));
+}
+
+#[test]
+fn a_seed_without_target_is_an_error() {
+    for (seed, expected) in [
+        (2, "node 2 has no target: expected a node of the type with targets (4..10)"),
+        (10, "node 10 has no target: expected a node of the type with targets (4..10)"),
+    ] {
+        let error = loader(&[5, seed], 1).epoch(Phase::Validation).next().unwrap().unwrap_err();
+        let Error::Batch { step: 0, source: source @ BatchError::NoTarget { .. } } = &error else {
+            panic!("{error}")
+        };
+        assert_eq!(source.to_string(), expected);
+    }
+    // Samplers reject a node that does not exist.
+    let error = loader(&[12], 1).epoch(Phase::Validation).next().unwrap().unwrap_err();
+    assert!(matches!(error, Error::Batch { source: BatchError::Sample(_), .. }), "{error}");
+}
+
+#[test]
+fn a_node_that_does_not_exist_has_no_row() {
+    let types = Arc::new(NodeTypes::new([("a", 2)]).unwrap());
+    let error = TypedFeatures::new(types, vec![None]).gather(&[NodeId(1), NodeId(2)]).unwrap_err();
+    assert!(matches!(error, BatchError::NoSuchNode { node: NodeId(2), n_nodes: 2 }), "{error}");
+}
