@@ -118,3 +118,91 @@ fn pack(tensors: Vec<(String, TensorView<'_>)>) -> Result<Vec<u8>> {
 fn invalid(error: &safetensors::SafeTensorError) -> Error {
     Error::Weights { reason: error.to_string() }
 }
+
+#[cfg(test)]
+mod tests {
+    use burn::tensor::Device;
+    use kiln_graph::NodeId;
+    use kiln_nn::{Mlp, MlpConfig, Normalization};
+    use kiln_sample::RngKey;
+
+    use super::*;
+    use crate::step::embedding::SparseAdamConfig;
+    use crate::step::row_gradients::RowGradients;
+
+    fn model(seed: u64) -> Mlp {
+        let config = MlpConfig { d_in: 2, hidden: 3, d_out: 2, n_layers: 1, norm: Normalization::None };
+        config.init(RngKey::new(seed), &Device::flex()).unwrap()
+    }
+
+    /// Two tables, the first of which has been trained for two steps.
+    fn tables() -> Vec<NodeEmbedding> {
+        let mut tables = tables_of([3, 4]);
+        for value in [1.0, -0.5] {
+            let gradients = RowGradients::new(vec![NodeId(1)], vec![value, 2.0]).unwrap();
+            tables[0].step(&gradients, &SparseAdamConfig::default(), 0.1).unwrap();
+        }
+        tables
+    }
+
+    fn tables_of(n_nodes: [usize; 2]) -> Vec<NodeEmbedding> {
+        n_nodes.map(|n_nodes| NodeEmbedding::new(n_nodes, 2, RngKey::new(7)).unwrap()).to_vec()
+    }
+
+    fn state(tables: &[NodeEmbedding]) -> String {
+        let of_table = |table: &NodeEmbedding| format!("{:?} {:?}", table.learned(), table.moments());
+        tables.iter().map(of_table).collect()
+    }
+
+    #[test]
+    fn weights_and_moments_are_loaded_as_they_were() {
+        let (written, bytes) = (tables(), to_bytes(&model(1), &tables()).unwrap());
+        let (mut read, mut other) = (tables_of([3, 4]), model(2));
+        load(&mut other, &mut read, bytes.clone()).unwrap();
+        load_moments(&mut read, &moments_to_bytes(&written)).unwrap();
+        assert_eq!(state(&read), state(&written));
+        assert_eq!(to_bytes(&other, &read).unwrap(), bytes);
+        assert_eq!(hash_of(&other, &read).unwrap(), hash_of(&model(1), &written).unwrap());
+        assert_ne!(hash_of(&other, &tables_of([3, 4])).unwrap(), hash_of(&other, &read).unwrap());
+        // A model without tables has the file that it has alone.
+        assert_eq!(to_bytes(&other, &[]).unwrap(), weights_to_bytes(&other).unwrap());
+    }
+
+    #[test]
+    fn weights_of_other_tables_change_nothing() {
+        let bytes = to_bytes(&model(1), &tables()).unwrap();
+        let reason = |mut tables: Vec<NodeEmbedding>, bytes: &[u8]| {
+            let (before, mut other) = (state(&tables), model(2));
+            let error = load(&mut other, &mut tables, bytes.to_vec()).unwrap_err();
+            assert_eq!(state(&tables), before);
+            assert_eq!(weights_to_bytes(&other).unwrap(), weights_to_bytes(&model(2)).unwrap());
+            error.to_string()
+        };
+        let error = reason(tables_of([3, 5]), &bytes);
+        assert!(
+            error.contains("`embeddings.1.weight` has the shape [4, 2], expected f32 of the shape [5, 2]"),
+            "{error}"
+        );
+        let error = reason([tables(), tables()].concat(), &bytes);
+        assert!(error.contains("embeddings.2.weight"), "{error}");
+        let error = reason(tables_of([3, 4])[..1].to_vec(), &bytes);
+        assert!(error.contains("embeddings.1"), "{error}");
+        let error = reason(tables(), &weights_to_bytes(&model(1)).unwrap());
+        assert!(error.contains("embeddings.0.weight"), "{error}");
+        reason(tables(), &bytes[..bytes.len() - 1]);
+    }
+
+    #[test]
+    fn moments_of_other_tables_are_errors() {
+        let bytes = moments_to_bytes(&tables());
+        for (mut tables, bytes) in [
+            (tables_of([3, 5]), &bytes[..]),
+            (tables_of([3, 3]), &bytes),
+            (tables(), &bytes[..bytes.len() - 1]),
+            (tables(), &[]),
+            (Vec::new(), &bytes),
+        ] {
+            assert!(matches!(load_moments(&mut tables, bytes), Err(Error::Weights { .. })));
+        }
+    }
+}
