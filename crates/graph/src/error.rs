@@ -77,6 +77,41 @@ pub enum Error {
         /// The names of all types.
         known: Vec<String>,
     },
+    /// A relation of a metagraph is between types that do not exist.
+    #[error(
+        "relation {relation} refers to node type {node_type}, but there are {n_types} types, numbered from 0"
+    )]
+    TypeOutOfRange {
+        /// The position of the relation.
+        relation: usize,
+        /// The type that does not exist.
+        node_type: usize,
+        /// The number of types.
+        n_types: usize,
+    },
+    /// A node is in no range of the node types.
+    #[error("node {node} has no type: the types have {n_nodes} nodes, numbered from 0")]
+    NodeWithoutType {
+        /// The node id.
+        node: u32,
+        /// The number of nodes of all types.
+        n_nodes: usize,
+    },
+    /// A block whose edges are grouped by relation has no edge types.
+    #[error("the block has no edge types, which are the relations of its edges: sample with edge types")]
+    NoEdgeTypes,
+    /// The edges of a destination are not in the order of the relations into its type.
+    #[error(
+        "edge {edge} of the block, into node {node}, is of relation {relation}: expected the relations into the node's type, in ascending order"
+    )]
+    RelationOrder {
+        /// The position of the edge in the block.
+        edge: usize,
+        /// The relation of the edge.
+        relation: usize,
+        /// The node id of the destination.
+        node: u32,
+    },
     /// An edge list of a relation refers to a node that its type does not have.
     #[error("edge {edge} refers to node {node} of type `{name}`, which has {n_nodes} nodes, numbered from 0")]
     NotInType {

@@ -78,10 +78,7 @@ impl Relations {
     /// [`Error::InRelation`] unless an adjacency has one row per node of the destinations' type.
     pub fn new(types: impl Into<Arc<NodeTypes>>, relations: Vec<Relation>) -> Result<Self> {
         let types = types.into();
-        if relations.len() > Self::MOST {
-            let (what, n, max) = ("relations", relations.len() as u64, Self::MOST as u64);
-            return Err(Error::TooMany { what, n, max });
-        }
+        Self::check_count(relations.len())?;
         check_names("relation", &relations.iter().map(|relation| relation.name.clone()).collect::<Vec<_>>())?;
         let mut first_edges = vec![0];
         for (position, relation) in relations.iter().enumerate() {
@@ -102,6 +99,14 @@ impl Relations {
             first_edges.push(u64::saturating_add(first_edges[position], relation.graph.n_edges()));
         }
         Ok(Self { types, relations, first_edges })
+    }
+
+    pub(crate) fn check_count(n_relations: usize) -> Result<()> {
+        if Self::MOST < n_relations {
+            let (what, n, max) = ("relations", n_relations as u64, Self::MOST as u64);
+            return Err(Error::TooMany { what, n, max });
+        }
+        Ok(())
     }
 
     /// Builds a graph from the edge lists of its relations. The neighbours of a node ascend in each relation, and parallel

@@ -5,6 +5,7 @@ mod builder;
 mod links;
 mod mapped_file;
 mod norm;
+mod relation_groups;
 mod relations;
 mod scatter_rows;
 mod self_loops;
