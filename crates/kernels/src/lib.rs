@@ -45,6 +45,7 @@ pub use device::features::{CacheStats, DeviceFeatures};
 pub use device::graphs::{DeviceGraphs, DeviceRows, DeviceSegments};
 pub use device::list::{DeviceInfo, list_devices};
 pub use device::read::to_vec_f32;
+pub use device::relation_groups::DeviceRelationGroups;
 pub use device::rows::{gather_features, upload_features};
 pub use sampling::edge_features::DeviceEdgeFeatures;
 pub use sampling::graph::DeviceGraph;

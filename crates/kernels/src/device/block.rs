@@ -11,6 +11,7 @@ use kiln_graph::{Block, BlockParts, TransposedBlock};
 #[cfg(feature = "cube")]
 use crate::cube::{by_source::SourceCounts, launch};
 use crate::device::by_source::BySource;
+use crate::device::relation_groups::DeviceRelationGroups;
 
 /// A [`Block`] on a device. The backward pass uses the transposed block. If the block came without one, it is built
 /// once for all clones, when a gradient first needs it.
@@ -31,6 +32,7 @@ pub struct DeviceBlock {
     weights: Option<Tensor<1>>,
     edge_types: Option<Tensor<1, Int>>,
     edge_features: Option<Tensor<2>>,
+    pub(super) relation_groups: Option<DeviceRelationGroups>,
     src_nodes: Tensor<1, Int>,
     dst_nodes: Tensor<1, Int>,
 }
@@ -51,14 +53,14 @@ impl DeviceBlock {
         let BlockParts { srcs, indptr, indices, edge_ids, weights, edge_types } = block.into_parts();
         let src_nodes = upload(cast_vec::<_, u32>(srcs), DType::U32, device);
         let edges = DeviceEdges::new(n_src, indptr, cast_vec(indices), carried, device);
-        #[cfg(feature = "cube")]
-        edges.by_source.upload(&edges.indptr);
+        edges.upload_by_source();
         Self {
             edges,
             edge_ids: upload(cast_vec::<_, i64>(edge_ids), DType::I64, device),
             weights: weights.map(|weights| Tensor::from_data(TensorData::new(weights, [n_edges]), device)),
             edge_types: edge_types.map(|types| upload_edge_types(&types, device)),
             edge_features: None,
+            relation_groups: None,
             dst_nodes: first_values(&src_nodes, n_dst),
             src_nodes,
         }
@@ -87,7 +89,8 @@ impl DeviceBlock {
             by_source: Arc::new(BySource::counted(counts)),
         };
         let dst_nodes = first_values(&src_nodes, edges.n_dst);
-        Self { edges, edge_ids, weights, edge_types, edge_features: None, src_nodes, dst_nodes }
+        let (edge_features, relation_groups) = (None, None);
+        Self { edges, edge_ids, weights, edge_types, edge_features, relation_groups, src_nodes, dst_nodes }
     }
 
     /// Adds the features of the edges, `[n_edges, d]`, in block order, which are on the block's device.
@@ -122,12 +125,12 @@ impl DeviceBlock {
     /// The number of bytes that the arrays occupy, including the transposed block if it has been built. The arrays of a
     /// block that was sampled on its device may be larger than their contents.
     pub fn n_bytes(&self) -> usize {
-        let indices = [&self.edges.indptr, &self.edges.indices, &self.edge_ids, &self.src_nodes];
+        let indices = [&self.edge_ids, &self.src_nodes].into_iter().chain(&self.edge_types);
         let of_weights = if self.weights.is_some() { 4 * self.n_edges() } else { 0 };
         let of_features =
             self.edge_features.as_ref().map_or(0, |rows| rows.shape().num_elements() * rows.dtype().size());
-        let indices = indices.into_iter().chain(&self.edge_types);
-        indices.map(n_bytes_kept).sum::<usize>() + of_weights + of_features + self.edges.by_source.n_bytes()
+        let of_groups = self.relation_groups.as_ref().map_or(0, DeviceRelationGroups::n_bytes);
+        indices.map(n_bytes_kept).sum::<usize>() + of_weights + of_features + of_groups + self.edges.n_bytes()
     }
 
     /// The id of each edge in the graph, `[n_edges]`, as i64.
@@ -254,6 +257,17 @@ impl DeviceEdges {
             indices,
             by_source: Arc::new(BySource::default()),
         }
+    }
+
+    /// Copies the transposed block to the device, where the backward pass reads it, if it is known.
+    pub(crate) fn upload_by_source(&self) {
+        #[cfg(feature = "cube")]
+        self.by_source.upload(&self.indptr);
+    }
+
+    /// Returns the number of bytes that the arrays occupy, including the transposed block if it has been built.
+    pub(crate) fn n_bytes(&self) -> usize {
+        n_bytes_kept(&self.indptr) + n_bytes_kept(&self.indices) + self.by_source.n_bytes()
     }
 
     pub(crate) fn adjacency(&self) -> Adjacency<Dispatch> {

@@ -90,6 +90,20 @@ impl DeviceRows {
         Self(DeviceEdges::one_per_dst(rows, n_rows))
     }
 
+    /// Moves a permutation of the rows of a matrix to a device without autodiff, with its transposed adjacency if it is
+    /// known.
+    pub(crate) fn of_permutation(rows: Vec<u32>, by_row: Option<TransposedBlock>, device: &Device) -> Self {
+        let (n_rows, offsets) = (rows.len(), (0..=rows.len() as u32).collect());
+        let edges = DeviceEdges::new(n_rows, offsets, rows, by_row, device);
+        edges.upload_by_source();
+        Self(edges)
+    }
+
+    /// The number of bytes that the arrays occupy, including the transposed adjacency if it has been built.
+    pub(crate) fn n_bytes(&self) -> usize {
+        self.0.n_bytes()
+    }
+
     /// The number of rows of the matrix.
     pub fn n_rows(&self) -> usize {
         self.0.n_src

@@ -12,5 +12,6 @@ pub(crate) mod features;
 pub(crate) mod graphs;
 pub(crate) mod list;
 pub(crate) mod read;
+pub(crate) mod relation_groups;
 pub(crate) mod row_source;
 pub(crate) mod rows;

@@ -1,7 +1,10 @@
 //! The traits that a backend implements: the ops and their adjoints.
 
+use std::sync::Arc;
+
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Backend, backend_extension};
+use kiln_graph::TypeGroup;
 use kiln_sample::RngKey;
 
 use crate::counts::count_reference;
@@ -11,7 +14,7 @@ use crate::ops::aggregation::{self, Form, Input, Saved, Sums, Traced, Weights};
 use crate::ops::attention::{self, Attention, AttentionInput};
 use crate::ops::edge_rows::{EdgeRowsInput, Messages};
 use crate::ops::keep::Keep;
-use crate::ops::{edge_rows, reference, relations};
+use crate::ops::{edge_rows, reference, relations, type_products};
 
 /// The ops that a backend provides. The default of each op is the reference implementation in Burn's tensor operations;
 /// a backend with its own loops or kernels overrides the default.
@@ -68,6 +71,17 @@ pub(crate) trait BlockOps: Backend {
     ) -> FloatTensor<Self> {
         count_reference();
         reference::add_linear::<Self>(base, x, weight)
+    }
+
+    /// Computes a dense layer for the destinations of each type, `[n_types, d_out], [n_segments, d], [n_matrices * d, d_out]
+    /// -> [n_dst, d_out]`. It consists of [`BlockOps::add_linear`] on each type, so backends need not override it.
+    fn grouped_linear(
+        types: Arc<[TypeGroup]>,
+        bias: FloatTensor<Self>,
+        x: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+    ) -> FloatTensor<Self> {
+        type_products::products::<Self>(&types, bias, x, weight, Self::add_linear)
     }
 
     /// Computes the cross entropy of the rows' classes, summed over the rows, `[n, d], [n] -> [1]`.

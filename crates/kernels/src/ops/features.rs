@@ -4,7 +4,7 @@
 use burn::backend::Dispatch;
 use burn::tensor::{DType, Tensor};
 
-use crate::device::block::DeviceBlock;
+use crate::device::block::{Adjacency, DeviceBlock};
 use crate::ops::aggregation::{Aggregation, Form, Reduction};
 use crate::ops::backend::BlockOps;
 use crate::ops::check_rows;
@@ -43,16 +43,19 @@ use crate::ops::half::{reads_half_rows, widen};
 /// Same as [`aggregate`](crate::ops::aggregate), but the weights must be f32, and panics if `x` has another element type
 /// than f32, f16 and bf16.
 pub fn aggregate_f32(block: &DeviceBlock, x: Tensor<2>, aggregation: impl Into<Aggregation>) -> Tensor<2> {
-    let aggregation = aggregation.into();
     check_rows(block, &x);
+    run_f32(block.adjacency(), x, aggregation.into())
+}
+
+/// Runs an aggregation whose result is f32 over an adjacency, after checks of the element types and the weights.
+pub(super) fn run_f32(edges: Adjacency<Dispatch>, x: Tensor<2>, aggregation: Aggregation) -> Tensor<2> {
     let dtype = x.dtype();
     let is_supported = matches!(dtype, DType::F32 | DType::F16 | DType::BF16);
     assert!(is_supported, "the rows are {dtype:?}, expected F32, F16 or BF16: cast them");
-    aggregation.check(block.n_edges(), &x, DType::F32);
+    aggregation.check(edges.n_edges, &x, DType::F32);
     let is_weighted_max = aggregation.reduce == Reduction::Max && aggregation.weights.is_some();
     let x = if reads_half_rows(&x) && !is_weighted_max { x } else { widen(x) };
     let (weights, form) = aggregation.into_parts();
     let form = Form { to_f32: true, ..form };
-    let result = <Dispatch as BlockOps>::aggregate(block.adjacency(), x.into_dispatch(), weights, form);
-    Tensor::from_dispatch(result)
+    Tensor::from_dispatch(<Dispatch as BlockOps>::aggregate(edges, x.into_dispatch(), weights, form))
 }

@@ -20,6 +20,7 @@ mod large_graph;
 mod maxima;
 mod ops;
 mod own;
+mod relation_groups;
 mod rows;
 mod sampler;
 mod sampler_edge_types;

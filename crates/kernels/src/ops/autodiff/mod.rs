@@ -1,10 +1,13 @@
 //! The ops on Burn's autodiff backend, for any inner backend that has the ops and their adjoints.
 
+mod activation;
 mod attention;
 mod edge_rows;
 mod features;
+mod relation_groups;
 
 use std::fmt;
+use std::sync::Arc;
 
 use burn::backend::autodiff::checkpoint::base::Checkpointer;
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
@@ -13,11 +16,13 @@ use burn::backend::autodiff::ops::{Backward, NodeGuard, Ops, OpsKind};
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Autodiff, AutodiffBackend, Backend, TensorMetadata};
 use burn::tensor::DType;
+use kiln_graph::TypeGroup;
 use kiln_sample::RngKey;
 
 use crate::device::block::Adjacency;
 use crate::ops::aggregation::{Form, Input, Saved, Traced, Weights};
 use crate::ops::attention::Attention;
+use crate::ops::autodiff::activation::{EluOp, ReluDropout};
 use crate::ops::backend::{BlockAdjoints, BlockOps, CrossEntropy};
 use crate::ops::edge_rows::Messages;
 use crate::ops::keep::Keep;
@@ -150,6 +155,15 @@ impl<B: BlockOps + BlockAdjoints, C: CheckpointStrategy> BlockOps for Autodiff<B
             }
             OpsKind::UnTracked(prep) => prep.finish(B::cross_entropy(x, labels)),
         }
+    }
+
+    fn grouped_linear(
+        types: Arc<[TypeGroup]>,
+        bias: FloatTensor<Self>,
+        x: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+    ) -> FloatTensor<Self> {
+        relation_groups::grouped_linear::<B, C>(types, bias, x, weight)
     }
 
     fn add_linear(
@@ -309,22 +323,6 @@ impl<B: BlockAdjoints> Backward<B, 3> for LinearOp {
 }
 
 #[derive(Debug)]
-struct EluOp;
-
-impl<B: BlockAdjoints> Backward<B, 1> for EluOp {
-    /// The result of the forward pass.
-    type State = FloatTensor<B>;
-
-    fn backward(self, ops: Ops<Self::State, 1>, grads: &mut Gradients, _checkpointer: &mut Checkpointer) {
-        let [parent] = ops.parents;
-        let grad = grads.consume::<B>(&ops.node);
-        if let Some(parent) = parent {
-            grads.register::<B>(parent.id, B::elu_adjoint(ops.state, grad));
-        }
-    }
-}
-
-#[derive(Debug)]
 struct CrossEntropyOp;
 
 impl<B: BlockAdjoints> Backward<B, 1> for CrossEntropyOp {
@@ -337,22 +335,6 @@ impl<B: BlockAdjoints> Backward<B, 1> for CrossEntropyOp {
         let (x, labels, traced) = ops.state;
         if let Some(parent) = parent {
             grads.register::<B>(parent.id, B::cross_entropy_adjoint(x, labels, traced, grad));
-        }
-    }
-}
-
-#[derive(Debug)]
-struct ReluDropout;
-
-impl<B: BlockAdjoints> Backward<B, 1> for ReluDropout {
-    type State = (FloatTensor<B>, Keep);
-
-    fn backward(self, ops: Ops<Self::State, 1>, grads: &mut Gradients, _checkpointer: &mut Checkpointer) {
-        let [parent] = ops.parents;
-        let grad = grads.consume::<B>(&ops.node);
-        let (output, keep) = ops.state;
-        if let Some(parent) = parent {
-            grads.register::<B>(parent.id, B::relu_dropout_adjoint(output, grad, keep));
         }
     }
 }
