@@ -14,6 +14,9 @@ pub enum Error {
         /// The largest supported value.
         max: usize,
     },
+    /// The node types and relations of a model are invalid.
+    #[error("the relations of the model are invalid: {0}")]
+    Metagraph(#[from] kiln_graph::Error),
     /// A weight matrix has too many values.
     #[error(
         "a weight of {d_in} x {d_out} values is too large, expected at most {max} values: use smaller widths"

@@ -36,14 +36,15 @@ pub(crate) fn xavier_uniform(
     gain: f64,
     device: &Device,
 ) -> Param<Tensor<2>> {
-    let bound = gain * (6.0 / (d_in + d_out) as f64).sqrt();
-    uniform(key, parameter, [d_in, d_out], bound, device)
+    uniform(key, parameter, [d_in, d_out], xavier_bound([d_in, d_out], gain), device)
 }
 
-/// Draws a tensor of numbers that are uniform in `[-bound, bound)`.
-///
-/// The numbers are drawn in row-major order. Each uses the upper 24 bits of one output of xoshiro256++ seeded (through
-/// SplitMix64) with `key.fold_in(KeyDomain::Host, parameter)`.
+/// The bound `a` of [`xavier_uniform`].
+pub(crate) fn xavier_bound([d_in, d_out]: [usize; 2], gain: f64) -> f64 {
+    gain * (6.0 / (d_in + d_out) as f64).sqrt()
+}
+
+/// Draws a tensor of numbers that are uniform in `[-bound, bound)`, in row-major order; see [`draw`].
 pub(crate) fn uniform<const D: usize>(
     key: RngKey,
     parameter: u64,
@@ -51,15 +52,21 @@ pub(crate) fn uniform<const D: usize>(
     bound: f64,
     device: &Device,
 ) -> Param<Tensor<D>> {
+    let values: Vec<f32> = draw(key, parameter, shape.iter().product(), bound).collect();
+    Param::from_tensor(Tensor::from_data(TensorData::new(values, shape), device))
+}
+
+/// Draws numbers that are uniform in `[-bound, bound)`.
+///
+/// Each number uses the upper 24 bits of one output of xoshiro256++ seeded (through SplitMix64) with
+/// `key.fold_in(KeyDomain::Host, parameter)`.
+pub(crate) fn draw(key: RngKey, parameter: u64, n_values: usize, bound: f64) -> impl Iterator<Item = f32> {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(key.fold_in(KeyDomain::Host, parameter).to_u64());
     let bound = bound as f32;
-    let draw = |_| {
+    (0..n_values).map(move |_| {
         let unit = (rng.next_u64() >> 40) as f32 * (1.0 / 16_777_216.0);
         (2.0 * unit - 1.0) * bound
-    };
-    let n_values: usize = shape.iter().product();
-    let values: Vec<f32> = (0..n_values).map(draw).collect();
-    Param::from_tensor(Tensor::from_data(TensorData::new(values, shape), device))
+    })
 }
 
 /// Returns a vector of zeros.

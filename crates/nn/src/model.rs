@@ -2,6 +2,7 @@ use std::fmt::Debug;
 
 use burn::module::{Module, ModuleDisplay};
 use burn::tensor::{Device, Tensor};
+use kiln_graph::Metagraph;
 use kiln_kernels::{DeviceBlock, DeviceGraphs, ops};
 use kiln_sample::RngKey;
 use serde::Serialize;
@@ -204,6 +205,20 @@ pub trait ModelConfig: Debug + Clone + Send + Sync + Serialize + DeserializeOwne
     #[must_use]
     fn with_n_relations(self, n_relations: usize) -> Self {
         let _ = n_relations;
+        self
+    }
+
+    /// Returns the metagraph of a model that reads the relation groups of blocks, or `None`, the default.
+    /// [`BlockModel::layer`] of such a model panics on blocks without groups of this metagraph.
+    fn relation_groups(&self) -> Option<Metagraph> {
+        None
+    }
+
+    /// Returns the configuration for the node types and relations of a graph. The default returns it unchanged, for models
+    /// that read no relation groups.
+    #[must_use]
+    fn with_metagraph(self, metagraph: &Metagraph) -> Self {
+        let _ = metagraph;
         self
     }
 

@@ -83,27 +83,16 @@ impl SageConv {
     /// # Panics
     /// Panics if `x` does not have this shape.
     pub fn forward(&self, block: &DeviceBlock, x: Tensor<2>) -> Tensor<2> {
-        let commutes = self.aggregate != Aggregate::Max;
-        let reduce = Reduction::from(self.aggregate);
-        if commutes && !projects_first(block.into(), self.weight_neigh.dims()) {
-            let beside = Aggregation { own: OwnRow::Concatenated, ..reduce.into() };
-            return self.forward_aggregated(ops::aggregate_f32(block, x, beside));
-        }
-        let (own, neigh) = (self.weight_self.val(), self.weight_neigh.val());
-        let bias = self.bias.val().unsqueeze();
-        let out = ops::linear(bias, ops::take_dst(block, x.clone()), own);
-        if commutes {
-            out + ops::aggregate(block, product(x, neigh), reduce)
-        } else {
-            ops::linear(out, ops::aggregate_f32(block, x, reduce), neigh)
-        }
+        forward(block, x, self.aggregate, self.weights(), self.bias.val().unsqueeze())
     }
 
     /// Runs the layer from the own rows followed by the aggregated rows of the neighbours, `[n_dst, 2 * d_in]`.
     pub(crate) fn forward_aggregated(&self, rows: Tensor<2>) -> Tensor<2> {
-        // One product of twice the depth is faster than two products, and so is its gradient.
-        let weights = Tensor::cat(vec![self.weight_self.val(), self.weight_neigh.val()], 0);
-        ops::linear(self.bias.val().unsqueeze(), rows, weights)
+        ops::linear(self.bias.val().unsqueeze(), rows, self.weights().stacked())
+    }
+
+    fn weights(&self) -> SageWeights {
+        SageWeights::Separate([self.weight_self.val(), self.weight_neigh.val()])
     }
 
     /// Returns the aggregation by which the layer reads its input rows if it aggregates first; `None` for maxima.
@@ -115,5 +104,60 @@ impl SageConv {
         };
         let [d_in, d_out] = self.weight_neigh.dims();
         Some(InputAggregation { aggregation, d_in, d_out })
+    }
+}
+
+/// The matrices of a node's own row and of the aggregated neighbours, `[d_in, d_out]` each.
+#[expect(clippy::large_enum_variant, reason = "there is one value per layer and pass")]
+pub(crate) enum SageWeights {
+    Separate([Tensor<2>; 2]),
+    /// One below the other, `[2 * d_in, d_out]`.
+    Stacked(Tensor<2>),
+}
+
+impl SageWeights {
+    fn dims(&self) -> [usize; 2] {
+        match self {
+            Self::Separate([own, _]) => own.dims(),
+            Self::Stacked(both) => [both.dims()[0] / 2, both.dims()[1]],
+        }
+    }
+
+    fn stacked(self) -> Tensor<2> {
+        match self {
+            Self::Separate(both) => Tensor::cat(both.to_vec(), 0),
+            Self::Stacked(both) => both,
+        }
+    }
+
+    fn separate(self) -> [Tensor<2>; 2] {
+        let [d_in, _] = self.dims();
+        match self {
+            Self::Separate(both) => both,
+            Self::Stacked(both) => [0, d_in].map(|first| both.clone().narrow(0, first, d_in)),
+        }
+    }
+}
+
+/// Runs a GraphSAGE layer with these weights and a bias of `[1, d_out]`; see [`SageConv::forward`].
+pub(crate) fn forward(
+    block: &DeviceBlock,
+    x: Tensor<2>,
+    aggregate: Aggregate,
+    weights: SageWeights,
+    bias: Tensor<2>,
+) -> Tensor<2> {
+    let (commutes, reduce) = (aggregate != Aggregate::Max, Reduction::from(aggregate));
+    if commutes && !projects_first(block.into(), weights.dims()) {
+        let beside = Aggregation { own: OwnRow::Concatenated, ..reduce.into() };
+        // One product of twice the depth is faster than two products, and so is its gradient.
+        return ops::linear(bias, ops::aggregate_f32(block, x, beside), weights.stacked());
+    }
+    let [own, neigh] = weights.separate();
+    let out = ops::linear(bias, ops::take_dst(block, x.clone()), own);
+    if commutes {
+        out + ops::aggregate(block, product(x, neigh), reduce)
+    } else {
+        ops::linear(out, ops::aggregate_f32(block, x, reduce), neigh)
     }
 }

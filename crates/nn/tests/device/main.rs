@@ -16,4 +16,5 @@ mod parity_attention;
 mod portable_attention;
 mod portable_isomorphism;
 mod portable_weights;
+mod rsage;
 mod sage;
