@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kiln::data::{Dataset, GraphDataset, HashedPart, Split};
+use kiln::data::{Dataset, GraphDataset, HashedPart, Split, TypedDataset};
 use kiln::feature::FeatureStore;
 use kiln::graph::GraphId;
 use kiln::train::DataHash;
@@ -16,6 +16,12 @@ pub(crate) struct DataId {
 impl DataId {
     /// Returns the identity of a graph, whose hash is computed while the run trains.
     pub(crate) fn of_graph(data: &Dataset) -> Self {
+        let data = data.clone();
+        Self::of(move |part| data.hash_of(part))
+    }
+
+    /// Returns the identity of a heterogeneous dataset, whose hash is computed while the run trains.
+    pub(crate) fn of_typed(data: &TypedDataset) -> Self {
         let data = data.clone();
         Self::of(move |part| data.hash_of(part))
     }

@@ -76,6 +76,7 @@ pub(crate) fn data(text: &str) -> Result<DataSource, String> {
     match text {
         "debian-packages" => return Ok(DataSource::DebianPackages),
         "debian-tags" => return Ok(DataSource::DebianTags),
+        "debian-archive" => return Ok(DataSource::DebianArchive),
         "mutag" => return Ok(DataSource::Mutag),
         "sbm" => return Ok(DataSource::Sbm),
         "fake" => return Ok(DataSource::Fake(1000)),
@@ -88,7 +89,8 @@ pub(crate) fn data(text: &str) -> Result<DataSource, String> {
     match path.exists() {
         true => Ok(DataSource::Path(path)),
         false => {
-            Err("expected debian-packages, debian-tags, mutag, sbm, fake:NODES or a path that exists".into())
+            let expected = "expected debian-packages, debian-tags, debian-archive, mutag, sbm, fake:NODES or a path that exists";
+            Err(expected.into())
         }
     }
 }

@@ -15,7 +15,8 @@ use crate::data::with_self_loops;
 use crate::data_id::DataId;
 use crate::flags;
 use crate::link_split::LinkSplitArgs;
-use crate::model::{ModelArgs, NodeModel};
+use crate::model::ModelArgs;
+use crate::node_model::NodeModel;
 use crate::output::print_rank_zero;
 use crate::partitions::{TrafficLines, print_memory};
 use crate::train::{Outcome, TrainArgs, TrainRun};
@@ -186,7 +187,7 @@ impl TrainRun<'_> {
         let is_symmetrized = data.is_symmetrized();
         let (data, id) = data.open_graph(ranks.seed, model.reads_edge_features())?;
         let split = link.split(&data, is_symmetrized, ranks.seed)?;
-        let fanouts = model.fanouts(&sampling.fanouts)?;
+        let fanouts = model.fanouts(sampling.fanouts.of_homogeneous()?)?;
         let mut nodes = NeighborLoader::new(&data, &fanouts)
             .batches(ranks.batches(false))
             .evaluation(sampling.evaluation()?);
@@ -219,7 +220,7 @@ impl TrainRun<'_> {
         let graph = parts.open(ranks.job.tls(), mode)?;
         check_partitions(&graph, &data, &id.hash)?;
         let id = DataId::recorded(graph.info().hash.clone());
-        let fanouts = model.fanouts(&sampling.fanouts)?;
+        let fanouts = model.fanouts(sampling.fanouts.of_homogeneous()?)?;
         let encoder = model.of_nodes(&graph, Some(link.embedding()), fanouts.len())?;
         encoder.check_partitioned()?;
         graph.check_ranks(ranks.job.n_ranks(self.launch.as_ref()))?;

@@ -22,6 +22,7 @@ mod link;
 mod link_split;
 mod list;
 mod model;
+mod node_model;
 mod objective;
 mod optimizer;
 mod output;
@@ -33,6 +34,7 @@ mod sampling;
 mod serve;
 mod source;
 mod train;
+mod typed;
 
 use std::io::Write;
 use std::process::ExitCode;

@@ -2,14 +2,17 @@
 
 use anyhow::{bail, ensure};
 use clap::{Args, ValueEnum};
+use kiln::DataDims;
+use kiln::data::TypedDataset;
 use kiln::nn::{
     AttentionKind, EdgeInput, Epsilon, GatConfig, GcnConfig, GinConfig, GineConfig, JumpingKnowledge,
-    Normalization, Readout, RgcnConfig, SageConfig, WeightInit,
+    Normalization, Readout, RgcnConfig, RsageConfig, SageConfig, WeightInit,
 };
-use kiln::sample::{Fanout, Rule};
-use kiln::{DataDims, NeighborLoader};
+use kiln::sample::Fanout;
 
 use crate::flags;
+use crate::node_model::NodeModel;
+use crate::typed::TypedNodeModel;
 
 /// The kind of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -118,39 +121,18 @@ pub(crate) struct ModelArgs {
     jumping: Option<JumpingKnowledge>,
 }
 
-/// The configuration of a model for node classification.
-pub(crate) enum NodeModel {
-    Sage(SageConfig),
-    Gcn(GcnConfig),
-    Gat(GatConfig),
-    Rgcn(RgcnConfig),
-    Gine(GineConfig),
-}
-
-impl NodeModel {
-    /// Returns the loader with the preparation, the rule and the edge data that the model needs. `rule` is that of models
-    /// without a rule of their own.
-    pub(crate) fn configure(&self, loader: NeighborLoader, rule: &Rule) -> kiln::Result<NeighborLoader> {
-        match self {
-            Self::Sage(_) => Ok(loader.rule(rule.clone())),
-            Self::Gcn(_) => loader.gcn_norm(),
-            Self::Gat(_) => loader.add_self_loops(),
-            Self::Rgcn(_) => Ok(loader.rule(rule.clone()).edge_types()),
-            Self::Gine(config) => Ok(match config.edges {
-                EdgeInput::Features(_) => loader.rule(rule.clone()).edge_features(),
-                EdgeInput::Types(_) => loader.rule(rule.clone()).edge_types(),
-            }),
-        }
-    }
-
-    /// Checks that the model can be trained on a partitioned graph.
-    pub(crate) fn check_partitioned(&self) -> anyhow::Result<()> {
-        ensure!(
-            !matches!(self, Self::Gcn(_)),
-            "--model gcn normalises over the whole graph: use --data, or another model with partitions"
-        );
-        Ok(())
-    }
+/// Sets the flags that the models of nodes have in common. The configurations have the same setters, but no common type.
+macro_rules! shaped {
+    ($args:expr, $n_layers:expr, $config:expr) => {
+        $config
+            .layers($n_layers)
+            .hidden($args.hidden.unwrap_or(256))
+            .input_dropout($args.input_dropout)
+            .dropout($args.dropout.unwrap_or(0.5))
+            .norm($args.norm.unwrap_or_default())
+            .residual($args.residual)
+            .jumping($args.jumping.unwrap_or_default())
+    };
 }
 
 impl ModelArgs {
@@ -222,33 +204,19 @@ impl ModelArgs {
         self.check_flags_of_nodes()?;
         let (d_in, n_classes) = data.dims();
         let n_outputs = n_outputs.unwrap_or(n_classes);
-        let (hidden, dropout) = (self.hidden.unwrap_or(256), self.dropout.unwrap_or(0.5));
-        let &Self { input_dropout, residual, .. } = self;
-        let (norm, jumping) = (self.norm.unwrap_or_default(), self.jumping.unwrap_or_default());
-        // The configurations have the same setters, but no common type.
-        macro_rules! shaped {
-            ($config:expr) => {
-                $config
-                    .layers(n_layers)
-                    .hidden(hidden)
-                    .input_dropout(input_dropout)
-                    .dropout(dropout)
-                    .norm(norm)
-                    .residual(residual)
-                    .jumping(jumping)
-            };
-        }
         let kind = self.kind.unwrap_or(ModelKind::Sage);
         match kind {
             ModelKind::Sage => {
                 let weight_init = self.weight_init.unwrap_or_default();
-                Ok(NodeModel::Sage(shaped!(SageConfig::new(d_in, n_outputs)).weight_init(weight_init)))
+                Ok(NodeModel::Sage(
+                    shaped!(self, n_layers, SageConfig::new(d_in, n_outputs)).weight_init(weight_init),
+                ))
             }
-            ModelKind::Gcn => Ok(NodeModel::Gcn(shaped!(GcnConfig::new(d_in, n_outputs)))),
+            ModelKind::Gcn => Ok(NodeModel::Gcn(shaped!(self, n_layers, GcnConfig::new(d_in, n_outputs)))),
             ModelKind::Gat | ModelKind::GatV2 => {
                 let is_v2 = kind == ModelKind::GatV2;
                 let attention = if is_v2 { AttentionKind::GatV2 } else { AttentionKind::Gat };
-                let config = shaped!(GatConfig::new(d_in, n_outputs))
+                let config = shaped!(self, n_layers, GatConfig::new(d_in, n_outputs))
                     .attention(attention)
                     .heads(self.heads.unwrap_or(4))
                     .output_heads(self.output_heads.unwrap_or(1))
@@ -262,7 +230,7 @@ impl ModelArgs {
                          the data again if an older version of kiln wrote the partitions"
                     );
                 };
-                let config = shaped!(RgcnConfig::new(d_in, n_outputs, n_relations));
+                let config = shaped!(self, n_layers, RgcnConfig::new(d_in, n_outputs, n_relations));
                 Ok(NodeModel::Rgcn(config.bases(self.bases.unwrap_or(4))))
             }
             ModelKind::Gine => {
@@ -277,12 +245,41 @@ impl ModelArgs {
                          partitions"
                     )
                 };
-                let config = shaped!(GineConfig::new(d_in, n_outputs, edges));
+                let config = shaped!(self, n_layers, GineConfig::new(d_in, n_outputs, edges));
                 Ok(NodeModel::Gine(config.mlp_layers(self.mlp_layers.unwrap_or(2)).epsilon(self.epsilon())))
             }
             ModelKind::Gin | ModelKind::Simplified => {
                 bail!("--model gin and simplified classify graphs: give --data a set of graphs")
             }
+        }
+    }
+
+    /// Returns the model for the nodes of a heterogeneous dataset. Its input rows have the hidden width, unless there is one
+    /// type of nodes with features and one relation.
+    pub(crate) fn of_typed_nodes(
+        &self,
+        data: &TypedDataset,
+        n_outputs: usize,
+        n_layers: usize,
+    ) -> anyhow::Result<TypedNodeModel> {
+        self.check_flags_of_nodes()?;
+        let hidden = self.hidden.unwrap_or(256);
+        let (metagraph, dims) = (data.graph.metagraph(), data.dims());
+        let d_in = match dims[..] {
+            [Some(width)] if metagraph.is_homogeneous() => width,
+            _ => hidden,
+        };
+        match self.kind.unwrap_or(ModelKind::Sage) {
+            ModelKind::Sage => {
+                let config = shaped!(self, n_layers, RsageConfig::new(d_in, n_outputs).metagraph(&metagraph));
+                Ok(TypedNodeModel::Rsage(config.weight_init(self.weight_init.unwrap_or_default())))
+            }
+            ModelKind::Rgcn => {
+                let config =
+                    shaped!(self, n_layers, RgcnConfig::new(d_in, n_outputs, metagraph.n_relations()));
+                Ok(TypedNodeModel::Rgcn(config.bases(self.bases.unwrap_or(4))))
+            }
+            _ => bail!("--model has no layers for a heterogeneous dataset: use sage or rgcn"),
         }
     }
 

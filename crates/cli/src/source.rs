@@ -18,6 +18,8 @@ pub(crate) enum DataSource {
     DebianPackages,
     /// The graph of `debian-packages` with several labels per package.
     DebianTags,
+    /// Packages, source packages, maintainers and tags of Debian: a heterogeneous dataset.
+    DebianArchive,
     Mutag,
     Sbm,
     /// A random graph like that of PyG's `FakeDataset`, with this average number of nodes.
@@ -35,9 +37,11 @@ impl DataSource {
                 let kind = kiln::data::detect_format(path)?;
                 matches!(kind, DatasetFormat::Gin | DatasetFormat::Tu | DatasetFormat::OgbGraphs)
             }
-            DataSource::DebianPackages | DataSource::DebianTags | DataSource::Sbm | DataSource::Fake(_) => {
-                false
-            }
+            DataSource::DebianPackages
+            | DataSource::DebianTags
+            | DataSource::DebianArchive
+            | DataSource::Sbm
+            | DataSource::Fake(_) => false,
         })
     }
 
@@ -53,6 +57,9 @@ impl DataSource {
                 return kiln::data::debian_packages().context("loading debian-packages");
             }
             DataSource::DebianTags => return kiln::data::debian_tags().context("loading debian-tags"),
+            DataSource::DebianArchive => {
+                bail!("debian-archive has several types of nodes: use --task node, without partitions")
+            }
             DataSource::Mutag => bail!("mutag is a set of graphs: use --task graph"),
             DataSource::Sbm => {
                 let (n_nodes, n_classes, degree, dim) = (10_000, 8, 10, 32);
@@ -108,7 +115,11 @@ impl DataSource {
                 set
             }
             DataSource::Mutag => kiln::data::mutag().context("loading mutag")?,
-            DataSource::DebianPackages | DataSource::DebianTags | DataSource::Sbm | DataSource::Fake(_) => {
+            DataSource::DebianPackages
+            | DataSource::DebianTags
+            | DataSource::DebianArchive
+            | DataSource::Sbm
+            | DataSource::Fake(_) => {
                 bail!("--task graph needs a set of graphs: give --data mutag or a path")
             }
         };
@@ -124,8 +135,8 @@ impl DataSource {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Data")]
 pub(crate) struct DataArgs {
-    /// Dataset. For nodes: `debian-packages` or `debian-tags` (built in), `sbm`, `fake:NODES`, or the path of a folder
-    /// (kiln, GraphBolt or OGB format, `.npy` arrays, or an edge list). For graphs: `mutag` (built in), a file of DGL's
+    /// Dataset. For nodes: `debian-packages`, `debian-tags` or the heterogeneous `debian-archive` (built in), `sbm`,
+    /// `fake:NODES`, or the path of a folder (kiln, GraphBolt or OGB format, `.npy` arrays, or an edge list). For graphs: `mutag` (built in), a file of DGL's
     /// GIN collection, or a folder of the TU collection or of OGB, whose own split is used.
     #[arg(long, value_parser = flags::data, default_value = "debian-packages")]
     pub(crate) data: DataSource,
@@ -141,16 +152,28 @@ pub(crate) struct DataArgs {
     symmetrize: bool,
     /// Copies graph and features into memory, in huge pages if available. Otherwise files of arrays are memory-mapped.
     #[arg(long)]
-    in_memory: bool,
+    pub(crate) in_memory: bool,
     /// Reads and validates all data before the run.
     #[arg(long)]
-    verify: bool,
+    pub(crate) verify: bool,
     /// Node features, for graph classification.
     #[arg(long, default_value = "auto", value_parser = flags::node_features())]
     pub(crate) node_features: NodeFeatures,
 }
 
 impl DataArgs {
+    /// Checks that no flag changes the graph or the features of a heterogeneous dataset.
+    pub(crate) fn check_typed(&self) -> anyhow::Result<()> {
+        for (flag, is_given) in [
+            ("standardize", self.standardize == Some(true)),
+            ("row-normalize", self.row_normalize),
+            ("symmetrize", self.symmetrize),
+        ] {
+            ensure!(!is_given, "--{flag} does not apply to a heterogeneous dataset: remove it");
+        }
+        Ok(())
+    }
+
     /// Returns true if the flags add the reverse of each edge.
     pub(crate) fn is_symmetrized(&self) -> bool {
         self.symmetrize

@@ -25,7 +25,8 @@ use crate::fingerprint::fingerprint;
 use crate::fit::FitArgs;
 use crate::flags::GivenFlags;
 use crate::link::LinkArgs;
-use crate::model::{ModelArgs, NodeModel};
+use crate::model::ModelArgs;
+use crate::node_model::NodeModel;
 use crate::objective::LossArgs;
 use crate::optimizer::OptimizerArgs;
 use crate::output::{be_quiet, is_json, print_event, print_rank_zero, set_format};
@@ -131,6 +132,7 @@ pub(crate) fn run(args: &TrainArgs, flags: GivenFlags) -> anyhow::Result<ExitCod
     };
     let is_of_graphs = task == Task::Graph;
     let is_partitioned = !is_of_graphs && args.parts.are_given();
+    let is_typed = task == Task::Node && !is_partitioned && args.data.data.is_typed()?;
     let others = flags_of_other_tasks(task, is_partitioned, args.sampling.folds.is_some());
     if let Some(flag) = others.split_whitespace().find(|flag| flags.on_command_line.contains(*flag)) {
         let what = match (task, is_partitioned) {
@@ -163,6 +165,7 @@ pub(crate) fn run(args: &TrainArgs, flags: GivenFlags) -> anyhow::Result<ExitCod
     let run = TrainRun { args, optimizer, launch, started, flags, task };
     let outcomes = match (task, args.sampling.folds) {
         (Task::Node, _) if is_partitioned => run.partitioned_nodes()?,
+        (Task::Node, _) if is_typed => run.typed_nodes()?,
         (Task::Node, _) => run.nodes()?,
         (Task::Link, _) if is_partitioned => run.partitioned_links()?,
         (Task::Link, _) => run.links()?,
@@ -176,7 +179,7 @@ impl TrainRun<'_> {
     fn nodes(&self) -> anyhow::Result<Vec<Outcome>> {
         let TrainArgs { data, model, sampling, ranks, device, .. } = self.args;
         let (data, id) = data.open(ranks.seed, model.reads_edge_features())?;
-        let fanouts = model.fanouts(&sampling.fanouts)?;
+        let fanouts = model.fanouts(sampling.fanouts.of_homogeneous()?)?;
         let mut loader = NeighborLoader::new(&data, &fanouts)
             .objective(self.args.loss.objective(data.targets().kind())?)
             .batches(ranks.batches(false))
@@ -195,7 +198,7 @@ impl TrainRun<'_> {
         let TrainArgs { model, sampling, ranks, device, parts, .. } = self.args;
         let mode = device.graph_mode;
         let graph = parts.open(ranks.job.tls(), mode)?;
-        let fanouts = model.fanouts(&sampling.fanouts)?;
+        let fanouts = model.fanouts(sampling.fanouts.of_homogeneous()?)?;
         let model = model.of_nodes(&graph, None, fanouts.len())?;
         model.check_partitioned()?;
         let n_ranks = ranks.job.n_ranks(self.launch.as_ref());
@@ -299,9 +302,9 @@ impl TrainRun<'_> {
                     trainer.learning_curves(&loader, self.args.fit.epochs, phases)
                 })?;
                 let (best, inner) = (result.best_accuracy(), result.by_inner_validation);
+                let fold = fold + 1;
                 print_rank_zero(format_args!(
-                    "fold {:2}  best epoch {best:.4}  by inner validation {inner:.4}",
-                    fold + 1
+                    "fold {fold:2}  best epoch {best:.4}  by inner validation {inner:.4}"
                 ));
                 Ok(result)
             };

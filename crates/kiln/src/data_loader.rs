@@ -1,5 +1,6 @@
 use burn::module::Module;
 use kiln_feature::TargetKind;
+use kiln_graph::Metagraph;
 use kiln_loader::{Batcher, Loader, Phase};
 use kiln_nn::ModelConfig;
 use kiln_train::{
@@ -10,7 +11,7 @@ use kiln_train::{
 use crate::{RankHandle, Result};
 
 /// The requirements of a model on its batches.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BatchRequirements {
     /// The number of layers, each of which reads a block.
     pub n_layers: usize,
@@ -18,6 +19,8 @@ pub struct BatchRequirements {
     pub needs_edge_weights: bool,
     /// The number of relations of a model that reads edge types, all of which must be below it.
     pub n_relations: Option<usize>,
+    /// The types of nodes and the relations of a model that reads relation groups; see [`ModelConfig::relation_groups`].
+    pub relation_groups: Option<Metagraph>,
     /// The number of columns of edge features that the model reads; `None` if it reads none.
     pub d_edge: Option<usize>,
     /// True if the model is meant for graphs in which each node has a self loop.
@@ -31,6 +34,7 @@ impl BatchRequirements {
             n_layers: config.n_layers(),
             needs_edge_weights: config.needs_edge_weights(),
             n_relations: config.n_relations(),
+            relation_groups: config.relation_groups(),
             d_edge: config.d_edge(),
             needs_self_loops: config.needs_self_loops(),
         }

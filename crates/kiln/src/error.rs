@@ -35,6 +35,11 @@ pub enum Error {
         /// The names of the relations.
         known: Vec<String>,
     },
+    /// The model was created for other types of nodes or relations than those of the data.
+    #[error(
+        "the model was created for another metagraph than that of the data: call .metagraph(&data.graph.metagraph()) on its config, and train it with a TypedNeighborLoader"
+    )]
+    OtherMetagraph,
     /// The number of fanouts of a relation differs from the loader's number of layers.
     #[error("the relation `{name}` has {got} fanouts, expected {expected}, one per layer")]
     FanoutsOfRelation {

@@ -260,6 +260,10 @@ impl<M: BlockModel + Sync> DataLoader<TypedModel<M>> for TypedNeighborLoader {
         if model.d_edge.is_some() {
             return Err(Error::NoEdgeFeatures);
         }
+        let metagraph = self.data.graph.metagraph();
+        if model.relation_groups.as_ref().is_some_and(|of_model| *of_model != metagraph) {
+            return Err(Error::OtherMetagraph);
+        }
         let n_edge_types = self.data.graph.n_relations();
         if let Some(n_relations) = model.n_relations.filter(|n_relations| *n_relations < n_edge_types) {
             return Err(Error::TooManyEdgeTypes { n_edge_types, n_relations });
@@ -297,6 +301,10 @@ impl<M: BlockModel + Sync> DataLoader<TypedModel<M>> for TypedNeighborLoader {
         let features = TypedFeatures::new(self.types().clone(), self.data.features.clone());
         let targets = TargetsOfType { nodes: self.data.target_nodes(), targets: self.targets.values.clone() };
         let batcher = TypedNodeBatcher::new(sampler, features, targets);
+        let batcher = match trainer.model().model.reads_relation_groups() {
+            true => batcher.relation_groups(self.data.graph.metagraph()),
+            false => batcher,
+        };
         let workers = n_workers(self.workers, &items);
         let queue_bytes = self.queue_bytes.unwrap_or(LoaderConfig::default().queue_bytes);
         Ok(trainer.loader(items, batcher, LoaderConfig { workers, queue_bytes })?)

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use kiln_feature::{FeatureBuffer, FeatureStore, Targets};
-use kiln_graph::{NodeId, NodeTypes};
+use kiln_graph::{Block, Metagraph, NodeId, NodeTypes, RelationGroups};
 use kiln_sample::{FrontierSampler, Scratch};
 
 use crate::batcher::sample_step;
@@ -110,12 +110,35 @@ pub struct TypedNodeBatcher<S: ?Sized> {
     sampler: Arc<S>,
     features: TypedFeatures,
     targets: TargetsOfType,
+    /// The types and relations by which the edges of blocks are grouped; `None` for models that read no groups.
+    grouped_by: Option<Metagraph>,
 }
 
 impl<S: FrontierSampler + ?Sized> TypedNodeBatcher<S> {
     /// Creates a batcher.
     pub fn new(sampler: Arc<S>, features: TypedFeatures, targets: TargetsOfType) -> Self {
-        Self { sampler, features, targets }
+        Self { sampler, features, targets, grouped_by: None }
+    }
+
+    /// Groups the edges of each block by relation, too ([`RelationGroups`]). The metagraph is that of the sampled graph, and
+    /// the sampler returns edge types. In training, the groups are transposed for the backward pass, and the blocks are not.
+    #[must_use]
+    pub fn relation_groups(self, metagraph: Metagraph) -> Self {
+        Self { grouped_by: Some(metagraph), ..self }
+    }
+
+    /// Groups the edges of blocks.
+    fn group(&self, blocks: &[Block], is_training: bool) -> Result<Option<Vec<RelationGroups>>, BatchError> {
+        let Some(metagraph) = &self.grouped_by else { return Ok(None) };
+        let of_block = |block: &Block| {
+            let mut groups = RelationGroups::new(block, &self.features.types, metagraph)?;
+            if is_training {
+                groups.transpose();
+            }
+            Ok(groups)
+        };
+        let groups: kiln_graph::Result<_> = blocks.iter().map(of_block).collect();
+        groups.map(Some).map_err(BatchError::other)
     }
 }
 
@@ -130,6 +153,8 @@ impl<S: ?Sized> fmt::Debug for TypedNodeBatcher<S> {
 pub struct TypedBatch {
     /// The blocks and the targets.
     pub sampled: SampledBatch,
+    /// The edges of each block by relation; `None` unless the batcher groups them.
+    pub groups: Option<Vec<RelationGroups>>,
     /// The rows of the input nodes ([`SampledBatch::input_nodes`]).
     pub input: TypedNodeRows,
     /// The durations of the stages that made this batch.
@@ -144,7 +169,11 @@ impl TypedBatch {
             RowsOfType::Trainable { nodes } => size_of_val(nodes.as_slice()),
         };
         let TypedNodeRows { node_types, rows } = &self.input;
-        self.sampled.n_bytes() + size_of_val(node_types.as_slice()) + rows.iter().map(of_type).sum::<usize>()
+        let groups = self.groups.iter().flatten().map(RelationGroups::n_bytes).sum::<usize>();
+        self.sampled.n_bytes()
+            + groups
+            + size_of_val(node_types.as_slice())
+            + rows.iter().map(of_type).sum::<usize>()
     }
 }
 
@@ -160,14 +189,18 @@ impl<S: FrontierSampler + ?Sized + 'static> Batcher for TypedNodeBatcher<S> {
         times: &mut StageTimes,
     ) -> Result<TypedBatch, BatchError> {
         let start = Instant::now();
-        let mut sampled = sample_step(&*self.sampler, seeds, 0, scratch)?;
+        let is_training = seeds.phase.is_training();
+        // A model that reads groups reads no edges of blocks.
+        let first_transposed = if self.grouped_by.is_some() { usize::MAX } else { 0 };
+        let mut sampled = sample_step(&*self.sampler, seeds, first_transposed, scratch)?;
+        let groups = self.group(&sampled.blocks, is_training)?;
         let sampled_at = Instant::now();
         let rows = self.targets.rows(sampled.seeds.as_nodes())?;
         self.targets.targets.gather(&rows, &mut sampled.labels, &mut sampled.target_values)?;
         let input = self.features.gather(&sampled.input_nodes())?;
         times.sample += sampled_at - start;
         times.gather += sampled_at.elapsed();
-        Ok(TypedBatch { sampled, input, times: *times })
+        Ok(TypedBatch { sampled, groups, input, times: *times })
     }
 
     fn n_bytes(batch: &TypedBatch) -> usize {

@@ -56,6 +56,12 @@ pub trait BlockModel: Module + ModuleDisplay {
         false
     }
 
+    /// Returns true if the layers read the relation groups of blocks ([`DeviceBlock::relation_groups`]) instead of their edges.
+    /// The default is false.
+    fn reads_relation_groups(&self) -> bool {
+        false
+    }
+
     /// Returns the input rows in an element type that the first layer takes: as they are, or as f32.
     fn input_rows(&self, x: Tensor<2>) -> Tensor<2> {
         if self.reads_half_rows() { x } else { ops::widen(x) }
@@ -209,7 +215,8 @@ pub trait ModelConfig: Debug + Clone + Send + Sync + Serialize + DeserializeOwne
     }
 
     /// Returns the metagraph of a model that reads the relation groups of blocks, or `None`, the default.
-    /// [`BlockModel::layer`] of such a model panics on blocks without groups of this metagraph.
+    /// [`BlockModel::layer`] of such a model panics on blocks without groups of this metagraph, unless it is homogeneous: the
+    /// model then reads the edges of blocks.
     fn relation_groups(&self) -> Option<Metagraph> {
         None
     }

@@ -137,12 +137,12 @@ impl ModelConfig for RsageConfig {
     }
 
     fn n_relations(&self) -> Option<usize> {
-        self.relation_groups().map(|metagraph| metagraph.n_relations())
+        let metagraph = self.relation_groups().filter(|metagraph| !metagraph.is_homogeneous());
+        metagraph.map(|metagraph| metagraph.n_relations())
     }
 
     fn relation_groups(&self) -> Option<Metagraph> {
-        let metagraph = Metagraph::new(self.n_types, self.relations.clone()).ok()?;
-        (!metagraph.is_homogeneous()).then_some(metagraph)
+        Metagraph::new(self.n_types, self.relations.clone()).ok()
     }
 
     fn with_metagraph(self, metagraph: &Metagraph) -> Self {
@@ -178,6 +178,10 @@ impl BlockModel for Rsage {
 
     fn reads_half_rows(&self) -> bool {
         true
+    }
+
+    fn reads_relation_groups(&self) -> bool {
+        self.layers.iter().any(RsageConv::reads_relation_groups)
     }
 
     /// Runs layer `i`, followed by ReLU and dropout unless it is the last; see [`BlockModel::layer`].

@@ -94,6 +94,11 @@ pub struct RsageConv {
 }
 
 impl RsageConv {
+    /// Returns true unless there is one type of nodes and one relation, for which the layer reads the edges of the block.
+    pub(crate) fn reads_relation_groups(&self) -> bool {
+        !self.metagraph.is_homogeneous()
+    }
+
     /// Runs the layer. The weights of edges are ignored, as in [`SageConv`](crate::SageConv).
     ///
     /// # Shapes

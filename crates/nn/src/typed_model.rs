@@ -2,6 +2,7 @@ use std::marker::PhantomData;
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
+use kiln_graph::Metagraph;
 use kiln_kernels::DeviceBlock;
 use kiln_sample::RngKey;
 use serde::{Deserialize, Serialize};
@@ -130,6 +131,14 @@ impl<C: ModelConfig<Model: BlockModel>> ModelConfig for TypedModelConfig<C> {
 
     fn with_n_relations(self, n_relations: usize) -> Self {
         Self { model: self.model.with_n_relations(n_relations), ..self }
+    }
+
+    fn relation_groups(&self) -> Option<Metagraph> {
+        self.model.relation_groups()
+    }
+
+    fn with_metagraph(self, metagraph: &Metagraph) -> Self {
+        Self { model: self.model.with_metagraph(metagraph), ..self }
     }
 
     fn d_edge(&self) -> Option<usize> {

@@ -86,7 +86,7 @@ impl ToDevice for TypedBatch {
     type Input = TypedNodeInput;
 
     fn to_device(self, device: &Device) -> DeviceBatch<TypedNodeInput> {
-        let Self { sampled, input: TypedNodeRows { node_types, rows }, times } = self;
+        let Self { sampled, groups, input: TypedNodeRows { node_types, rows }, times } = self;
         let order = TypeOrder::new(&node_types, rows.len(), device);
         let (mut features, mut embedded) = (Vec::with_capacity(rows.len()), Vec::new());
         for of_type in rows {
@@ -99,8 +99,13 @@ impl ToDevice for TypedBatch {
             });
         }
         let SampledBatch { key, seeds, blocks, seed_index, edge_x, labels, target_values, .. } = sampled;
+        let mut blocks = blocks_to_device(blocks, edge_x, device);
+        if let Some(groups) = groups {
+            let grouped = |(block, groups): (DeviceBlock, _)| block.with_relation_groups(groups, device);
+            blocks = blocks.into_iter().zip(groups).map(grouped).collect();
+        }
         let input = TypedNodeInput {
-            blocks: blocks_to_device(blocks, edge_x, device),
+            blocks,
             features,
             embedded,
             order,
