@@ -37,7 +37,7 @@ pub enum Error {
     },
     /// The model was created for other types of nodes or relations than those of the data.
     #[error(
-        "the model was created for another metagraph than that of the data: call .metagraph(&data.graph.metagraph()) on its config, and train it with a TypedNeighborLoader"
+        "the model was created for another metagraph than that of the data: call .metagraph(&data.graph.metagraph()) on its config"
     )]
     OtherMetagraph,
     /// The number of fanouts of a relation differs from the loader's number of layers.

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use kiln::burn::tensor::Tensor;
 use kiln::data::synthetic;
 use kiln::graph::{NodeTypes, RelationEdges, Relations};
 use kiln::prelude::*;
@@ -90,18 +91,43 @@ fn rows_of_nodes_without_features_are_learned() {
     assert_eq!(summary.test_accuracy, accuracy);
 }
 
-#[test]
-fn threads_and_workers_do_not_change_the_weights() {
-    let (data, folder) = (data(), tempfile::tempdir().unwrap());
+/// A model that reads the groups of edges by relation.
+fn rsage(data: &TypedDataset) -> TypedModelConfig<RsageConfig> {
+    let model = RsageConfig::new(8, 2).metagraph(&data.graph.metagraph()).layers(2).hidden(16);
+    TypedModelConfig::new(data.dims(), model)
+}
+
+fn check_threads_and_workers<C: ModelConfig>(data: &TypedDataset, model: &C)
+where
+    TypedNeighborLoader: DataLoader<C::Model>,
+{
+    let folder = tempfile::tempdir().unwrap();
     let run = |n_threads: usize, n_workers: usize| {
         let out = folder.path().join(format!("{n_threads}-{n_workers}"));
         let pool = rayon::ThreadPoolBuilder::new().num_threads(n_threads).build().unwrap();
-        let best = pool.install(|| trainer(&data).fit(&loader(&data).workers(n_workers), quiet(&out)));
-        best.unwrap().best
+        let loader = loader(data).workers(n_workers);
+        let mut trainer = Trainer::new(model.clone(), AdamConfig::new(1e-2)).seed(7);
+        pool.install(|| trainer.fit(&loader, quiet(&out))).unwrap().best
     };
     let one = run(1, 0);
     assert_eq!(one, run(3, 0));
     assert_eq!(one, run(2, 2));
+}
+
+#[test]
+fn threads_and_workers_do_not_change_the_weights() {
+    let data = data();
+    check_threads_and_workers(&data, &config(&data));
+    check_threads_and_workers(&data, &rsage(&data));
+}
+
+#[test]
+fn groups_of_relations_tell_the_classes() {
+    let (data, folder) = (data(), tempfile::tempdir().unwrap());
+    let fit = FitConfig::epochs(12).out(folder.path().join("run")).quiet();
+    let best = Trainer::new(rsage(&data), AdamConfig::new(1e-2)).seed(7).fit(&loader(&data), fit).unwrap();
+    let accuracy = best.evaluate(&loader(&data), Phase::Test).unwrap().accuracy();
+    assert!(0.9 < accuracy, "{accuracy}");
 }
 
 /// The embeddings of ranks stay equal, which each epoch compares, and their sums differ from those of one rank by rounding
@@ -182,6 +208,15 @@ fn a_run_equals_that_of_a_homogeneous_graph_if_there_is_one_type_and_one_relatio
         .fit(&TypedNeighborLoader::new(&typed, [5, 5]).unwrap().batch_size(64), fit("typed"))
         .unwrap();
     assert!(found.model.encoder.is_none() && found.embeddings.is_empty());
+    let model = RsageConfig::new(16, data.labels.n_classes()).layers(2).hidden(16);
+    let grouped = Trainer::new(TypedModelConfig::new(typed.dims(), model), adam)
+        .fit(&TypedNeighborLoader::new(&typed, [5, 5]).unwrap().batch_size(64), fit("grouped"))
+        .unwrap();
+    assert_eq!(grouped.best.val, expected.best.val);
+    for (rows, layer) in grouped.model.model.layers.iter().zip(&expected.model.layers) {
+        let stacked = Tensor::cat(vec![layer.weight_self.val(), layer.weight_neigh.val()], 0);
+        assert_eq!(rows.weight.val().into_data(), stacked.into_data());
+    }
     assert!(weights_to_bytes(&found.model.model).unwrap() == weights_to_bytes(&expected.model).unwrap());
     assert_eq!(found.best.val, expected.best.val);
 }
@@ -209,6 +244,10 @@ fn rejects_inconsistent_settings() {
     let exact = loader(&data).evaluation(EvalMode::Exact { memory_bytes: None });
     let error = refused(&exact, trainer(&data));
     assert!(matches!(error, Error::Train(TrainError::ExactOnTypes)), "{error}");
+    let mut undirected = rsage(&data);
+    undirected.model.relations = vec![[0, 1], [0, 1]];
+    let error = Trainer::new(undirected, AdamConfig::new(1e-2)).fit(&loader(&data), quiet(folder.path()));
+    assert!(matches!(error, Err(Error::OtherMetagraph)), "{error:?}");
     let mut other = config(&data);
     other.widths = vec![None, Some(4)];
     let error = refused(&loader(&data), Trainer::new(other, AdamConfig::new(1e-2)));

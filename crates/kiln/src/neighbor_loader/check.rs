@@ -14,9 +14,6 @@ impl NeighborLoader {
         if model.needs_edge_weights && self.sampling.weights == EdgeWeights::None {
             return Err(Error::NoEdgeWeights);
         }
-        if model.relation_groups.as_ref().is_some_and(|metagraph| !metagraph.is_homogeneous()) {
-            return Err(Error::OtherMetagraph);
-        }
         if let Some(n_relations) = model.n_relations {
             self.check_edge_types(n_relations)?;
         }
