@@ -68,8 +68,7 @@ impl TrainRun<'_> {
         let TrainArgs { data: source, model, sampling, ranks, device, loss, .. } = self.args;
         ensure!(
             device.graph_mode == GraphMode::Host,
-            "--graph-mode {:?} needs a graph with one type of nodes: use --graph-mode host",
-            device.graph_mode
+            "--graph-mode device and zero-copy need a graph with one type of nodes: use --graph-mode cpu"
         );
         let (mut data, id) = source.data.load_typed()?;
         source.check_typed()?;

@@ -20,4 +20,5 @@ mod resume;
 mod sampling;
 mod targets;
 mod training_options;
+mod typed;
 mod weights;
