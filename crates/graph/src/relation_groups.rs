@@ -1,4 +1,4 @@
-use crate::{Block, Error, LocalId, Metagraph, NodeTypes, Result, TransposedBlock};
+use crate::{Block, Error, LocalId, Metagraph, NodeId, NodeTypes, Result, TransposedBlock};
 
 /// The edges of a block grouped by the type of the destination, the destination and the relation, so that layers with a
 /// matrix per relation aggregate all relations in one pass and multiply them by one matrix per type.
@@ -40,6 +40,9 @@ pub struct RelationGroupParts {
     pub weights: Option<Vec<f32>>,
     /// The row of each destination in the order by type; `None` if that is the order of the block.
     pub order: Option<Vec<u32>>,
+    /// The groups of the block's sources and of its destinations as nodes; `None` unless
+    /// [`RelationGroups::with_nodes`] has added them.
+    pub nodes: Option<Box<[RelationGroups; 2]>>,
     /// The entries and rows by source, once [`RelationGroups::transpose`] has built them.
     pub transposed: Option<TransposedGroups>,
 }
@@ -83,7 +86,7 @@ impl RelationGroups {
         }
         let relations: Vec<Vec<usize>> =
             (0..types.n_types()).map(|dst_type| metagraph.relations_into(dst_type).collect()).collect();
-        let (groups, order) = group_by_type(block, types, &relations)?;
+        let (groups, order) = group_by_type(block.dsts(), types, &relations)?;
         let n_segments: u64 = groups.iter().map(|group| group.n_dst as u64 * group.n_segments as u64).sum();
         let n_entries = block.n_edges() as u64 + block.n_dst() as u64;
         for (what, n) in [("segments of a block", n_segments), ("edges of a block", n_entries)] {
@@ -101,8 +104,36 @@ impl RelationGroups {
         }
         let Filled { indptr, indices, weights } = filled;
         let (types, n_src, order) = (groups, block.n_src(), inverse(&order));
-        let parts = RelationGroupParts { n_src, types, indptr, indices, weights, order, transposed: None };
-        Ok(Self { parts })
+        let (nodes, transposed) = (None, None);
+        Ok(Self {
+            parts: RelationGroupParts { n_src, types, indptr, indices, weights, order, nodes, transposed },
+        })
+    }
+
+    /// Groups nodes by type: each node has only the segment for itself, so that layers multiply the rows of the nodes by the
+    /// matrices of their types. The sources are the nodes, too.
+    ///
+    /// # Errors
+    /// Returns [`Error::NodeWithoutType`] for a node that is not in `types`.
+    pub fn of_nodes(nodes: &[NodeId], types: &NodeTypes) -> Result<Self> {
+        let (types, by_type) = group_by_type(nodes, types, &vec![Vec::new(); types.n_types()])?;
+        let (n_src, indptr, order) = (nodes.len(), (0..=nodes.len() as u32).collect(), inverse(&by_type));
+        let indices = by_type.into_iter().map(LocalId).collect();
+        let (weights, nodes, transposed) = (None, None, None);
+        Ok(Self {
+            parts: RelationGroupParts { n_src, types, indptr, indices, weights, order, nodes, transposed },
+        })
+    }
+
+    /// Adds the groups of the sources and of the destinations as nodes, which attention layers need. The block is that of
+    /// [`RelationGroups::new`].
+    ///
+    /// # Errors
+    /// Returns [`Error::NodeWithoutType`] for a node that is not in `types`.
+    pub fn with_nodes(mut self, block: &Block, types: &NodeTypes) -> Result<Self> {
+        let [srcs, dsts] = [block.srcs(), block.dsts()].map(|nodes| Self::of_nodes(nodes, types));
+        self.parts.nodes = Some(Box::new([srcs?, dsts?]));
+        Ok(self)
     }
 
     /// Returns the number of destinations.
@@ -128,7 +159,8 @@ impl RelationGroups {
     /// Builds and caches the transposed arrays, unless they are cached already. Loader workers call it in advance, so that
     /// the backward pass does not wait for it.
     pub fn transpose(&mut self) {
-        let RelationGroupParts { n_src, indptr, indices, order, transposed, .. } = &mut self.parts;
+        let RelationGroupParts { n_src, indptr, indices, order, nodes, transposed, .. } = &mut self.parts;
+        nodes.iter_mut().flat_map(|nodes| nodes.iter_mut()).for_each(Self::transpose);
         transposed.get_or_insert_with(|| {
             let of_order = |order: &Vec<u32>| {
                 let (each, rows): (Vec<u32>, Vec<_>) =
@@ -142,7 +174,8 @@ impl RelationGroups {
 
     /// Returns the memory of the arrays in bytes: the capacities of their vectors, plus the cached transposed arrays.
     pub fn n_bytes(&self) -> usize {
-        let RelationGroupParts { types, indptr, indices, weights, order, transposed, .. } = &self.parts;
+        let RelationGroupParts { types, indptr, indices, weights, order, nodes, transposed, .. } =
+            &self.parts;
         let of_transposed = |TransposedGroups { segments, order }: &TransposedGroups| {
             segments.n_bytes() + order.as_ref().map_or(0, TransposedBlock::n_bytes)
         };
@@ -152,19 +185,20 @@ impl RelationGroups {
             + weights.as_ref().map_or(0, |weights| weights.capacity() * size_of::<f32>())
             + order.as_ref().map_or(0, |order| order.capacity() * size_of::<u32>())
             + transposed.as_ref().map_or(0, of_transposed)
+            + nodes.iter().flat_map(|nodes| nodes.iter()).map(Self::n_bytes).sum::<usize>()
     }
 }
 
-/// Returns the destinations of each type, and the destinations of the block ordered by type, by a stable counting sort.
+/// Returns the numbers of nodes of each type, and the nodes ordered by type, by a stable counting sort.
 fn group_by_type(
-    block: &Block,
+    nodes: &[NodeId],
     types: &NodeTypes,
     relations: &[Vec<usize>],
 ) -> Result<(Vec<TypeGroup>, Vec<u32>)> {
     let group = |relations: &Vec<usize>| TypeGroup { n_dst: 0, n_segments: 1 + relations.len() };
     let mut groups: Vec<TypeGroup> = relations.iter().map(group).collect();
-    let mut dst_types = Vec::with_capacity(block.n_dst());
-    for &node in block.dsts() {
+    let mut dst_types = Vec::with_capacity(nodes.len());
+    for &node in nodes {
         let unknown = Error::NodeWithoutType { node: node.0, n_nodes: types.n_nodes() };
         let dst_type = types.type_of(node).ok_or(unknown)?;
         groups[dst_type].n_dst += 1;

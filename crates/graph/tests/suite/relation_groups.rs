@@ -78,6 +78,30 @@ fn transposed_arrays_are_cached_and_counted() {
 }
 
 #[test]
+fn nodes_are_grouped_by_type() {
+    let block = Block::new(parts());
+    let groups = RelationGroups::new(&block, &types(), &metagraph()).unwrap();
+    let n_bytes = groups.n_bytes();
+    let mut groups = groups.with_nodes(&block, &types()).unwrap();
+    let [srcs, dsts] = &**groups.parts().nodes.as_ref().unwrap();
+    assert_eq!(groups.n_bytes(), n_bytes + srcs.n_bytes() + dsts.n_bytes());
+    // The sources are the nodes 1, 4, 0 and 2, the destinations the first three of them.
+    let sizes = |groups: &RelationGroups| -> Vec<_> {
+        groups.parts().types.iter().map(|group| (group.n_dst, group.n_segments)).collect()
+    };
+    assert_eq!(sizes(srcs), [(2, 1), (0, 1), (2, 1)]);
+    assert_eq!(srcs.parts().indptr, [0, 1, 2, 3, 4]);
+    assert_eq!(srcs.parts().indices, [0, 2, 1, 3].map(LocalId));
+    assert_eq!(srcs.parts().order.as_deref(), Some(&[0, 2, 1, 3][..]));
+    assert_eq!(sizes(dsts), [(2, 1), (0, 1), (1, 1)]);
+    assert_eq!((dsts.parts().n_src, dsts.parts().order.as_deref()), (3, groups.parts().order.as_deref()));
+    groups.transpose();
+    assert!(groups.parts().nodes.iter().flat_map(|of| of.iter()).all(|of| of.parts().transposed.is_some()));
+    let outside = RelationGroups::of_nodes(&[NodeId(4), NodeId(5)], &types());
+    assert!(matches!(outside, Err(Error::NodeWithoutType { node: 5, .. })));
+}
+
+#[test]
 fn a_homogeneous_block_needs_no_edge_types() {
     let block = Block::new(BlockParts { edge_types: None, ..parts() });
     let types = NodeTypes::new([("node", 5)]).unwrap();

@@ -29,10 +29,13 @@ mod term;
 
 pub(crate) use bf16::is_available as has_bf16_products;
 
+use std::sync::Arc;
+
 use burn::backend::Flex;
 use burn::backend::TensorMetadata;
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::tensor::{DType, TensorData};
+use kiln_graph::TypeGroup;
 use kiln_sample::RngKey;
 
 use crate::counts::{count_direct, count_reference};
@@ -48,7 +51,7 @@ use crate::ops::attention::{self as reference_attention, Attention, AttentionInp
 use crate::ops::backend::{BlockAdjoints, BlockOps};
 use crate::ops::edge_rows::{self as reference_edge_rows, EdgeRowsInput, Messages};
 use crate::ops::keep::Keep;
-use crate::ops::reference;
+use crate::ops::{reference, type_products};
 
 /// Runs `$direct` for f32 tensors and `$reference` for others, and counts which one ran.
 macro_rules! direct_or_reference {
@@ -115,6 +118,24 @@ impl BlockOps for Flex {
             let (x, weight) = (contiguous(x), contiguous(weight));
             with_row_type!(E of x => add_product(base, matrix_of::<E>(&x), dense_matrix(&weight)))
         })
+    }
+
+    fn grouped_transposed(
+        types: Arc<[TypeGroup]>,
+        x: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        d_out: usize,
+    ) -> FloatTensor<Self> {
+        type_products::x_adjoint::<Self>(&types, &x, &weight, d_out, Self::linear_x_adjoint)
+    }
+
+    fn edge_dots(
+        block: Adjacency<Self>,
+        srcs: FloatTensor<Self>,
+        dsts: FloatTensor<Self>,
+        n_heads: usize,
+    ) -> FloatTensor<Self> {
+        aggregate::adjoint(&Saved::of_dots(block, srcs, n_heads), dsts, Input::Weights)
     }
 
     fn attention_scores(

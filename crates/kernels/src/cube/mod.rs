@@ -32,10 +32,13 @@ mod sum_factor;
 #[cfg(all(test, feature = "cube-cpu"))]
 mod tests;
 
+use std::sync::Arc;
+
 use burn::backend::ops::FloatTensorOps;
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::tensor::DType;
 use burn_cubecl::CubeBackend;
+use kiln_graph::TypeGroup;
 use kiln_sample::RngKey;
 
 use crate::counts::{count_direct, count_reference};
@@ -45,7 +48,7 @@ use crate::ops::aggregation::{Form, Input, Saved, Traced, Weights};
 use crate::ops::attention::{self as reference_attention, Attention, AttentionInput};
 use crate::ops::backend::{BlockAdjoints, BlockOps, CrossEntropy};
 use crate::ops::keep::Keep;
-use crate::ops::{reference, relations};
+use crate::ops::{reference, relations, type_products};
 
 /// Runs `$kernel` for the element types that it supports and `$reference` for others, and counts which one ran.
 macro_rules! kernel_or_reference {
@@ -120,6 +123,24 @@ impl BlockOps for CubeBackend {
         kernel_or_reference!(x, F32, reference::cross_entropy::<Self>(x, labels).loss, {
             cross_entropy::cross_entropy(x, labels).loss
         })
+    }
+
+    fn grouped_transposed(
+        types: Arc<[TypeGroup]>,
+        x: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        d_out: usize,
+    ) -> FloatTensor<Self> {
+        type_products::x_adjoint::<Self>(&types, &x, &weight, d_out, Self::linear_x_adjoint)
+    }
+
+    fn edge_dots(
+        block: Adjacency<Self>,
+        srcs: FloatTensor<Self>,
+        dsts: FloatTensor<Self>,
+        n_heads: usize,
+    ) -> FloatTensor<Self> {
+        aggregate::adjoint(&Saved::of_dots(block, srcs, n_heads), dsts, Input::Weights)
     }
 
     fn attention_scores(

@@ -84,6 +84,30 @@ pub(crate) trait BlockOps: Backend {
         type_products::products::<Self>(&types, bias, x, weight, Self::add_linear)
     }
 
+    /// Multiplies the rows by the transposed matrices of their types, `[n_dst, d], [n_matrices * d_out, d] ->
+    /// [n_segments, d_out]`.
+    fn grouped_transposed(
+        types: Arc<[TypeGroup]>,
+        x: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        d_out: usize,
+    ) -> FloatTensor<Self> {
+        count_reference();
+        type_products::x_adjoint::<Self>(&types, &x, &weight, d_out, reference::linear_x_adjoint::<Self>)
+    }
+
+    /// Computes the dot products of the rows of each edge's source and destination, for each head, `[n_src, k d],
+    /// [n_dst, k d] -> [n_edges, k]`.
+    fn edge_dots(
+        #[extension_type] block: Adjacency<Self>,
+        srcs: FloatTensor<Self>,
+        dsts: FloatTensor<Self>,
+        n_heads: usize,
+    ) -> FloatTensor<Self> {
+        count_reference();
+        aggregation::adjoint(&Saved::of_dots(block, srcs, n_heads), dsts, Input::Weights)
+    }
+
     /// Computes the cross entropy of the rows' classes, summed over the rows, `[n, d], [n] -> [1]`.
     fn cross_entropy(x: FloatTensor<Self>, labels: IntTensor<Self>) -> FloatTensor<Self> {
         count_reference();

@@ -54,7 +54,9 @@ pub use crate::ops::attention::{attention_scores, edge_dropout, edge_softmax};
 pub use crate::ops::features::aggregate_f32;
 pub use crate::ops::half::widen;
 pub use crate::ops::precision::{MatmulPrecision, has_bf16_products, matmul_precision, set_matmul_precision};
-pub use crate::ops::relation_groups::{aggregate_groups, grouped_linear};
+pub use crate::ops::relation_groups::{
+    aggregate_groups, group_dots, group_softmax, grouped_linear, grouped_transposed,
+};
 pub use crate::ops::relations::{edge_type_rows, relation_weights};
 
 /// Aggregates the rows of each destination's sources.

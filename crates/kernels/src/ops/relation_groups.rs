@@ -72,3 +72,70 @@ pub fn grouped_linear(
         None => rows,
     }
 }
+
+/// Multiplies the row of each destination by a matrix for each of its segments: the transposed product of
+/// [`grouped_linear`].
+///
+/// # Shapes
+/// `x` is `[n_dst, d]`, with the destinations in the order by type, which `aggregate_groups` of
+/// [`DeviceRelationGroups::dsts`] returns; `weight` has the matrices of all types one below the other, `[s_t * d_out, d]` for
+/// a type whose destinations have `s_t` segments. The result is `[n_segments, d_out]`.
+///
+/// # Panics
+/// Panics if the shapes do not match, or the element types differ.
+pub fn grouped_transposed(groups: &DeviceRelationGroups, x: Tensor<2>, weight: Tensor<2>) -> Tensor<2> {
+    let ([n_rows, width], [w_rows, d]) = (x.dims(), weight.dims());
+    let types = groups.types();
+    assert_eq!(n_rows, groups.n_dst(), "x has {n_rows} rows, expected one per destination");
+    assert_eq!(width, d, "x has {width} columns, but weight has {d}");
+    let n_matrices: usize = types.iter().map(|group| group.n_segments).sum();
+    assert!(w_rows.is_multiple_of(n_matrices), "weight has {w_rows} rows, for {n_matrices} equal matrices");
+    assert_eq!(x.dtype(), weight.dtype(), "the element types of x and weight differ: cast one of them");
+    let (types, d_out) = (Arc::clone(groups.shared_types()), w_rows / n_matrices);
+    let (x, weight) = (x.into_dispatch(), weight.into_dispatch());
+    Tensor::from_dispatch(<Dispatch as BlockOps>::grouped_transposed(types, x, weight, d_out))
+}
+
+/// Computes the dot products of the rows of each entry's source and segment: for each head, of its range of columns.
+///
+/// # Shapes
+/// `srcs` is `[n_src, n_heads * d]`, `segments` `[n_segments, n_heads * d]`, the result `[n_entries, n_heads]`.
+///
+/// # Panics
+/// Panics if the shapes do not match, if the element types differ, or if there are no heads.
+pub fn group_dots(
+    groups: &DeviceRelationGroups,
+    srcs: Tensor<2>,
+    segments: Tensor<2>,
+    n_heads: usize,
+) -> Tensor<2> {
+    let ([n_src, width], expected) = (srcs.dims(), [groups.n_segments(), srcs.dims()[1]]);
+    assert_eq!(n_src, groups.n_src(), "there are {n_src} rows of sources, expected {}", groups.n_src());
+    assert_eq!(segments.dims(), expected, "the rows of segments do not match the groups and the sources");
+    let is_divided = n_heads != 0 && width.is_multiple_of(n_heads);
+    assert!(is_divided, "the rows have {width} columns, expected a multiple of the {n_heads} heads");
+    assert_eq!(srcs.dtype(), segments.dtype(), "the element types of the rows differ: cast some of them");
+    let (srcs, segments) = (srcs.into_dispatch(), segments.into_dispatch());
+    Tensor::from_dispatch(<Dispatch as BlockOps>::edge_dots(groups.adjacency(), srcs, segments, n_heads))
+}
+
+/// The score of an own row, whose exponential is 0 beside any other score.
+const LOWEST: f32 = -1e30;
+
+/// Computes the softmax over the edges of each destination by all relations, column by column. The result of an own row is
+/// 0, or 1 if the destination has no edges.
+///
+/// # Shapes
+/// `scores` and the result are `[n_entries, n_heads]`.
+///
+/// # Panics
+/// Panics if there is not one row per entry, or the groups lack those of nodes
+/// ([`RelationGroups::with_nodes`](kiln_graph::RelationGroups::with_nodes)).
+pub fn group_softmax(groups: &DeviceRelationGroups, scores: Tensor<2>) -> Tensor<2> {
+    let ([n_rows, _], n_entries) = (scores.dims(), groups.n_entries());
+    assert_eq!(n_rows, n_entries, "got {n_rows} rows for {n_entries} entries, expected one per entry");
+    let (entries, own) = groups.entries_of_dsts();
+    let own = if scores.device() == own.device() { own.clone() } else { Tensor::from_inner(own.clone()) };
+    let scores = scores + own * LOWEST;
+    Tensor::from_dispatch(<Dispatch as BlockOps>::edge_softmax(entries, scores.into_dispatch()))
+}

@@ -184,7 +184,7 @@ fn a_block_with_groups_counts_their_bytes() {
 
 #[test]
 fn every_device_runs_the_backend_implementation() {
-    let (device, groups) = (device(), uploaded());
+    let (device, groups) = (device(), with_nodes());
     let (bias, weight) = (ramp([4, 2], &device), ramp([24, 2], &device));
     let x: Tensor<2> = ramp([7, 3], &device);
     let run = || {
@@ -193,6 +193,94 @@ fn every_device_runs_the_backend_implementation() {
     };
     // The aggregation, a product for each of three types, and the order of the destinations.
     assert_eq!(launches_of(run), Launches { direct: 5, reference: 0 });
+    let run = || {
+        let segments = ops::grouped_transposed(&groups, ramp([4, 2], &device), ramp([24, 2], &device));
+        let scores = ops::group_dots(&groups, x.clone(), segments, 1);
+        drop(ops::group_softmax(&groups, scores));
+    };
+    // A product for each of three types, the dot products, and the softmax.
+    assert_eq!(launches_of(run), Launches { direct: 5, reference: 0 });
+}
+
+fn with_nodes() -> DeviceRelationGroups {
+    let groups = groups().with_nodes(&block(), &types()).expect("the nodes should have types");
+    DeviceRelationGroups::new(groups, &device())
+}
+
+#[test]
+fn transposed_products_have_a_row_per_segment() {
+    let (device, groups) = (device(), groups());
+    let (d, d_out) = (5, 3);
+    // The destinations are in the order by type: two of type 0, one of type 2, one of type 3.
+    let (x, weight): (Tensor<2>, Tensor<2>) = (ramp([4, d], &device), ramp([8 * d_out, d], &device));
+    let got = ops::grouped_transposed(&uploaded(), x.clone(), weight.clone());
+    assert_eq!(got.dims(), [groups.n_segments(), d_out]);
+    let (x, weight, mut expected) = (values(x), values(weight), Vec::new());
+    // The first matrix of each destination's type, and their number.
+    for (dst, (first, n)) in [(0, 3), (0, 3), (5, 2), (7, 1)].into_iter().enumerate() {
+        for row in first * d_out..(first + n) * d_out {
+            expected.push((0..d).map(|k| x[dst * d + k] * weight[row * d + k]).sum());
+        }
+    }
+    check_close(&values(got), &expected, TOLERANCE);
+}
+
+#[test]
+fn dot_products_are_those_of_sources_and_segments() {
+    let (device, groups, n_heads) = (device(), groups(), 2);
+    let srcs: Tensor<2> = ramp([7, 6], &device);
+    let segments: Tensor<2> = ramp([groups.n_segments(), 6], &device) * 2.0;
+    let got = ops::group_dots(&uploaded(), srcs.clone(), segments.clone(), n_heads);
+    assert_eq!(got.dims(), [13, n_heads]);
+    let (srcs, segments, mut expected) = (values(srcs), values(segments), Vec::new());
+    for (segment, ends) in groups.parts().indptr.windows(2).enumerate() {
+        for entry in ends[0] as usize..ends[1] as usize {
+            let src = groups.parts().indices[entry].index();
+            let of = |head: usize| {
+                (3 * head..3 * head + 3).map(|k| srcs[src * 6 + k] * segments[segment * 6 + k]).sum::<f32>()
+            };
+            expected.extend([of(0), of(1)]);
+        }
+    }
+    check_close(&values(got), &expected, TOLERANCE);
+}
+
+#[test]
+fn softmax_is_over_all_relations_and_leaves_out_own_rows() {
+    let device = device();
+    let scores: Tensor<2> = ramp([13, 2], &device) * 3.0;
+    let got = values(ops::group_softmax(&with_nodes(), scores.clone()));
+    let (scores, mut expected) = (values(scores), Vec::new());
+    // The entries of each destination in the order by type, beginning with the own row.
+    for (first, n) in [(0, 5), (5, 2), (7, 5), (12, 1)] {
+        let power = |entry: usize, head: usize| scores[2 * entry + head].exp();
+        let sum = |head| (first + 1..first + n).map(|entry| power(entry, head)).sum::<f32>();
+        let own = if n == 1 { 1.0 } else { 0.0 };
+        expected.extend([own, own]);
+        for entry in first + 1..first + n {
+            expected.extend([power(entry, 0) / sum(0), power(entry, 1) / sum(1)]);
+        }
+    }
+    check_close(&got, &expected, TOLERANCE);
+}
+
+#[test]
+fn gradients_of_attention_ops_match_finite_differences() {
+    let device = device().autodiff();
+    let groups = with_nodes();
+    let (x, weight): (Tensor<2>, Tensor<2>) = (ramp([4, 3], &device), ramp([16, 3], &device));
+    check_gradient(x.clone(), |x| ops::grouped_transposed(&groups, x, weight.clone()));
+    check_gradient(weight.clone(), |weight| ops::grouped_transposed(&groups, x.clone(), weight));
+    let (srcs, segments): (Tensor<2>, Tensor<2>) = (ramp([7, 4], &device), ramp([9, 4], &device));
+    check_gradient(srcs.clone(), |srcs| ops::group_dots(&groups, srcs, segments.clone(), 2));
+    check_gradient(segments.clone(), |segments| ops::group_dots(&groups, srcs.clone(), segments, 2));
+    check_gradient(ramp([13, 2], &device), |scores| ops::group_softmax(&groups, scores));
+}
+
+#[test]
+#[should_panic(expected = "the groups lack those of nodes")]
+fn softmax_needs_the_groups_of_nodes() {
+    ops::group_softmax(&uploaded(), ramp([13, 2], &device()));
 }
 
 #[test]

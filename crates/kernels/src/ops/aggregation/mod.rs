@@ -150,6 +150,12 @@ impl Sums {
 }
 
 impl Form {
+    /// Returns the form of a sum with a weight per head.
+    pub(crate) fn of_heads(n_heads: usize) -> Self {
+        let (reduce, own, sums) = (Reduction::Sum, OwnRow::Excluded, Sums::PerHead(n_heads));
+        Self { reduce, own, sums, to_f32: false }
+    }
+
     /// Returns the width of the rows, given the width of the result.
     pub(crate) fn row_width(self, width: usize) -> usize {
         match self.own {
@@ -253,6 +259,12 @@ impl<B: Backend> Saved<B> {
     pub(crate) fn of_sum(block: Adjacency<B>) -> Self {
         let (reduce, own, sums) = (Reduction::Sum, OwnRow::Excluded, Sums::One);
         Self::new(block, Form { reduce, own, sums, to_f32: false })
+    }
+
+    /// Creates the state of a sum with a weight per head that has not been computed. The gradient of these weights is the
+    /// dot products of the source rows and the gradient.
+    pub(crate) fn of_dots(block: Adjacency<B>, x: FloatTensor<B>, n_heads: usize) -> Self {
+        Self { x: Some(x), ..Self::new(block, Form::of_heads(n_heads)) }
     }
 
     /// Returns the saved source rows.

@@ -166,6 +166,24 @@ impl<B: BlockOps + BlockAdjoints, C: CheckpointStrategy> BlockOps for Autodiff<B
         relation_groups::grouped_linear::<B, C>(types, bias, x, weight)
     }
 
+    fn grouped_transposed(
+        types: Arc<[TypeGroup]>,
+        x: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        d_out: usize,
+    ) -> FloatTensor<Self> {
+        relation_groups::grouped_transposed::<B, C>(types, x, weight, d_out)
+    }
+
+    fn edge_dots(
+        block: Adjacency<Self>,
+        srcs: FloatTensor<Self>,
+        dsts: FloatTensor<Self>,
+        n_heads: usize,
+    ) -> FloatTensor<Self> {
+        relation_groups::edge_dots::<B, C>(inner(block), srcs, dsts, n_heads)
+    }
+
     fn add_linear(
         base: FloatTensor<Self>,
         x: FloatTensor<Self>,
