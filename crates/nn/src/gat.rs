@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::check_size;
 use crate::frame::frame_options;
+use crate::model::dims_and_init;
 use crate::stack::Activation;
 use crate::{
     BlockModel, Error, ForwardContext, Frame, GatConv, GatConvConfig, GatV2Conv, GatV2ConvConfig, HeadOutput,
@@ -165,21 +166,10 @@ frame_options!(GatConfig, Activation::Elu);
 impl ModelConfig for GatConfig {
     const KIND: &'static str = "gat";
     type Model = Gat;
+    dims_and_init!();
 
     fn for_dims(d_in: usize, n_classes: usize) -> Self {
         Self::new(d_in, n_classes)
-    }
-
-    fn d_in(&self) -> Option<usize> {
-        Some(self.d_in)
-    }
-
-    fn d_out(&self) -> Option<usize> {
-        Some(self.n_classes)
-    }
-
-    fn n_layers(&self) -> usize {
-        self.n_layers
     }
 
     fn min_parameters(&self) -> u64 {
@@ -197,10 +187,6 @@ impl ModelConfig for GatConfig {
 
     fn needs_self_loops(&self) -> bool {
         true
-    }
-
-    fn init(&self, key: RngKey, device: &Device) -> Result<Gat> {
-        self.init(key, device)
     }
 }
 

@@ -7,6 +7,7 @@ use kiln_sample::{KeyDomain, RngKey};
 use serde::{Deserialize, Serialize};
 
 use crate::frame::{fmt_options, frame_options};
+use crate::model::dims_and_init;
 use crate::model::{aggregated_block, forward_layers};
 use crate::stack::Activation;
 use crate::{
@@ -96,21 +97,10 @@ frame_options!(GcnConfig, Activation::Relu);
 impl ModelConfig for GcnConfig {
     const KIND: &'static str = "gcn";
     type Model = Gcn;
+    dims_and_init!();
 
     fn for_dims(d_in: usize, n_classes: usize) -> Self {
         Self::new(d_in, n_classes)
-    }
-
-    fn d_in(&self) -> Option<usize> {
-        Some(self.d_in)
-    }
-
-    fn d_out(&self) -> Option<usize> {
-        Some(self.n_classes)
-    }
-
-    fn n_layers(&self) -> usize {
-        self.n_layers
     }
 
     fn min_parameters(&self) -> u64 {
@@ -119,10 +109,6 @@ impl ModelConfig for GcnConfig {
 
     fn needs_edge_weights(&self) -> bool {
         true
-    }
-
-    fn init(&self, key: RngKey, device: &Device) -> Result<Gcn> {
-        self.init(key, device)
     }
 }
 

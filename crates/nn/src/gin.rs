@@ -6,6 +6,7 @@ use kiln_sample::{KeyDomain, RngKey};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{check_dropout, check_size};
+use crate::model::dims_and_init;
 use crate::normalization::normalize;
 use crate::stack::n_weights;
 use crate::{
@@ -174,30 +175,15 @@ impl GinConfig {
 impl ModelConfig for GinConfig {
     const KIND: &'static str = "gin";
     type Model = Gin;
+    dims_and_init!();
 
     /// Returns [`GinConfig::paper`] with a hidden width of 64.
     fn for_dims(d_in: usize, n_classes: usize) -> Self {
         Self::paper(d_in, 64, n_classes)
     }
 
-    fn d_in(&self) -> Option<usize> {
-        Some(self.d_in)
-    }
-
-    fn d_out(&self) -> Option<usize> {
-        Some(self.n_classes)
-    }
-
-    fn n_layers(&self) -> usize {
-        self.n_layers
-    }
-
     fn min_parameters(&self) -> u64 {
         self.n_weights()
-    }
-
-    fn init(&self, key: RngKey, device: &Device) -> Result<Gin> {
-        self.init(key, device)
     }
 }
 

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::check_size;
 use crate::frame::frame_options;
+use crate::model::dims_and_init;
 use crate::stack::Activation;
 use crate::{
     BlockModel, Epsilon, Error, ForwardContext, Frame, GineConv, JumpingKnowledge, LayerMemory,
@@ -131,22 +132,11 @@ frame_options!(GineConfig, Activation::Relu);
 impl ModelConfig for GineConfig {
     const KIND: &'static str = "gine";
     type Model = Gine;
+    dims_and_init!();
 
     /// Returns [`GineConfig::new`] for the largest number of edge types, 256, of which every graph has some.
     fn for_dims(d_in: usize, n_classes: usize) -> Self {
         Self::new(d_in, n_classes, EdgeInput::Types(MAX_TYPES))
-    }
-
-    fn d_in(&self) -> Option<usize> {
-        Some(self.d_in)
-    }
-
-    fn d_out(&self) -> Option<usize> {
-        Some(self.n_classes)
-    }
-
-    fn n_layers(&self) -> usize {
-        self.n_layers
     }
 
     /// Counts the matrices between rows of the hidden width and the first one, which is most of the MLPs.
@@ -186,10 +176,6 @@ impl ModelConfig for GineConfig {
 
     fn with_d_edge(self, d_edge: usize) -> Self {
         Self { edges: EdgeInput::Features(d_edge), ..self }
-    }
-
-    fn init(&self, key: RngKey, device: &Device) -> Result<Gine> {
-        self.init(key, device)
     }
 }
 

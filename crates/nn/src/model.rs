@@ -221,6 +221,12 @@ pub trait ModelConfig: Debug + Clone + Send + Sync + Serialize + DeserializeOwne
         None
     }
 
+    /// Returns true if the relation groups that the model reads must contain those of nodes
+    /// (`RelationGroups::with_nodes`). The default is false.
+    fn needs_node_groups(&self) -> bool {
+        false
+    }
+
     /// Returns the configuration for the node types and relations of a graph. The default returns it unchanged, for models
     /// that read no relation groups.
     #[must_use]
@@ -255,6 +261,28 @@ pub trait ModelConfig: Debug + Clone + Send + Sync + Serialize + DeserializeOwne
     /// Returns an error if a width, a number of layers or a dropout is out of range.
     fn init(&self, key: RngKey, device: &Device) -> Result<Self::Model>;
 }
+
+/// Implements the methods of [`ModelConfig`] that are alike for the configurations of this crate.
+macro_rules! dims_and_init {
+    () => {
+        fn d_in(&self) -> Option<usize> {
+            Some(self.d_in)
+        }
+
+        fn d_out(&self) -> Option<usize> {
+            Some(self.n_classes)
+        }
+
+        fn n_layers(&self) -> usize {
+            self.n_layers
+        }
+
+        fn init(&self, key: RngKey, device: &Device) -> Result<Self::Model> {
+            self.init(key, device)
+        }
+    };
+}
+pub(crate) use dims_and_init;
 
 /// A model that returns one row for each graph of a batch.
 pub trait GraphModel: Module {

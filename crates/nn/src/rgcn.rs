@@ -5,6 +5,7 @@ use kiln_sample::{KeyDomain, RngKey};
 use serde::{Deserialize, Serialize};
 
 use crate::frame::frame_options;
+use crate::model::dims_and_init;
 use crate::stack::Activation;
 use crate::{
     BlockModel, Error, ForwardContext, Frame, JumpingKnowledge, LayerMemory, LayerWiseModel, ModelConfig,
@@ -97,22 +98,11 @@ frame_options!(RgcnConfig, Activation::Relu);
 impl ModelConfig for RgcnConfig {
     const KIND: &'static str = "rgcn";
     type Model = Rgcn;
+    dims_and_init!();
 
     /// Returns [`RgcnConfig::new`] for the largest number of relations, 256, of which every graph has some.
     fn for_dims(d_in: usize, n_classes: usize) -> Self {
         Self::new(d_in, n_classes, 256)
-    }
-
-    fn d_in(&self) -> Option<usize> {
-        Some(self.d_in)
-    }
-
-    fn d_out(&self) -> Option<usize> {
-        Some(self.n_classes)
-    }
-
-    fn n_layers(&self) -> usize {
-        self.n_layers
     }
 
     fn min_parameters(&self) -> u64 {
@@ -127,10 +117,6 @@ impl ModelConfig for RgcnConfig {
 
     fn with_n_relations(self, n_relations: usize) -> Self {
         Self { n_relations, ..self }
-    }
-
-    fn init(&self, key: RngKey, device: &Device) -> Result<Rgcn> {
-        self.init(key, device)
     }
 }
 

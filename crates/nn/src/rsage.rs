@@ -6,6 +6,7 @@ use kiln_sample::{KeyDomain, RngKey};
 use serde::{Deserialize, Serialize};
 
 use crate::frame::frame_options;
+use crate::model::dims_and_init;
 use crate::stack::Activation;
 use crate::{
     Aggregate, BlockModel, ForwardContext, Frame, JumpingKnowledge, ModelConfig, Normalization, Result,
@@ -114,22 +115,11 @@ frame_options!(RsageConfig, Activation::Relu);
 impl ModelConfig for RsageConfig {
     const KIND: &'static str = "rsage";
     type Model = Rsage;
+    dims_and_init!();
 
     /// Returns [`RsageConfig::new`], which is for one type of nodes and one relation.
     fn for_dims(d_in: usize, n_classes: usize) -> Self {
         Self::new(d_in, n_classes)
-    }
-
-    fn d_in(&self) -> Option<usize> {
-        Some(self.d_in)
-    }
-
-    fn d_out(&self) -> Option<usize> {
-        Some(self.n_classes)
-    }
-
-    fn n_layers(&self) -> usize {
-        self.n_layers
     }
 
     fn min_parameters(&self) -> u64 {
@@ -147,10 +137,6 @@ impl ModelConfig for RsageConfig {
 
     fn with_metagraph(self, metagraph: &Metagraph) -> Self {
         self.metagraph(metagraph)
-    }
-
-    fn init(&self, key: RngKey, device: &Device) -> Result<Rsage> {
-        self.init(key, device)
     }
 }
 

@@ -6,6 +6,7 @@ use kiln_kernels::ops::{self, Reduction};
 use kiln_sample::RngKey;
 
 use crate::error::check_weight;
+use crate::hgt_conv::groups_of;
 use crate::init::{RELU_GAIN, WeightInit, draw, xavier_bound};
 use crate::sage_conv::{self, SageWeights};
 use crate::{Aggregate, Result};
@@ -111,14 +112,7 @@ impl RsageConv {
         if self.metagraph.is_homogeneous() {
             return sage_conv::forward(block, x, self.aggregate, SageWeights::Stacked(weight), bias);
         }
-        let Some(groups) = block.relation_groups() else {
-            panic!("the block has no relation groups: add them with DeviceBlock::with_relation_groups");
-        };
-        let got: Vec<usize> = groups.types().iter().map(|group| group.n_segments - 1).collect();
-        let n_types = 0..self.metagraph.n_types();
-        let expected: Vec<usize> =
-            n_types.map(|node_type| self.metagraph.relations_into(node_type).count()).collect();
-        assert_eq!(got, expected, "the numbers of relations into each type differ between groups and layer");
+        let groups = groups_of(block, &self.metagraph);
         let rows = ops::aggregate_groups(groups, x, Reduction::from(self.aggregate));
         ops::grouped_linear(groups, bias, rows, weight)
     }

@@ -7,7 +7,7 @@ use kiln_sample::{KeyDomain, RngKey};
 use serde::{Deserialize, Serialize};
 
 use crate::frame::{fmt_options, frame_options};
-use crate::model::{aggregated_block, forward_layers};
+use crate::model::{aggregated_block, dims_and_init, forward_layers};
 use crate::stack::Activation;
 use crate::{
     Aggregate, BlockModel, ForwardContext, Frame, InputAggregation, JumpingKnowledge, LayerWiseModel,
@@ -132,29 +132,14 @@ frame_options!(SageConfig, Activation::Relu);
 impl ModelConfig for SageConfig {
     const KIND: &'static str = "sage";
     type Model = Sage;
+    dims_and_init!();
 
     fn for_dims(d_in: usize, n_classes: usize) -> Self {
         Self::new(d_in, n_classes)
     }
 
-    fn d_in(&self) -> Option<usize> {
-        Some(self.d_in)
-    }
-
-    fn d_out(&self) -> Option<usize> {
-        Some(self.n_classes)
-    }
-
-    fn n_layers(&self) -> usize {
-        self.n_layers
-    }
-
     fn min_parameters(&self) -> u64 {
         self.frame().n_weights(2)
-    }
-
-    fn init(&self, key: RngKey, device: &Device) -> Result<Sage> {
-        self.init(key, device)
     }
 }
 

@@ -54,6 +54,8 @@ pub(crate) enum Activation {
     Relu,
     /// The exponential linear unit (Clevert, Unterthiner and Hochreiter 2016) with `alpha = 1`.
     Elu,
+    /// No activation, for layers that have their own.
+    Identity,
 }
 
 /// The dropout before the first layer and, after the activation, between layers.
@@ -107,6 +109,7 @@ impl Dropout {
         };
         match activation {
             Activation::Relu => ops::relu_dropout(x, block.dst_nodes(), ctx.key, i, dropout),
+            Activation::Identity => ops::dropout(x, block.dst_nodes(), ctx.key, i, dropout),
             Activation::Elu if dropout == 0.0 => ops::elu(x),
             Activation::Elu => ops::dropout(ops::elu(x), block.dst_nodes(), ctx.key, i, dropout),
         }

@@ -5,6 +5,7 @@ mod frame;
 mod gcn;
 mod gin;
 mod gin_init;
+mod hgt;
 mod input_aggregation;
 mod input_encoder;
 mod layer_values;

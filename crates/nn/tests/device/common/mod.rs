@@ -2,6 +2,7 @@
 
 pub(crate) mod glorot;
 pub(crate) mod graphs;
+pub(crate) mod typed;
 
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::Tensor;

@@ -1,0 +1,159 @@
+use burn::module::Module;
+use burn::tensor::{Device, Tensor};
+use kiln_graph::Metagraph;
+use kiln_kernels::DeviceBlock;
+use kiln_sample::{KeyDomain, RngKey};
+use serde::{Deserialize, Serialize};
+
+use crate::frame::frame_options;
+use crate::model::dims_and_init;
+use crate::stack::Activation;
+use crate::{
+    BlockModel, ForwardContext, Frame, HgtConv, HgtConvConfig, JumpingKnowledge, ModelConfig, Normalization,
+    Result,
+};
+
+/// The configuration of a [`Hgt`] model.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HgtConfig {
+    /// Width of the input rows of all node types.
+    pub d_in: usize,
+    /// Width of the rows between layers, and of the attention of all heads together.
+    pub hidden: usize,
+    /// Width of the output rows, one column per class.
+    pub n_classes: usize,
+    /// Number of layers, at least 1.
+    pub n_layers: usize,
+    /// Number of attention heads, which divides the hidden width.
+    pub n_heads: usize,
+    /// Number of node types, at least 1.
+    pub n_types: usize,
+    /// The types of the sources and destinations of each relation, at least one.
+    pub relations: Vec<[usize; 2]>,
+    /// Probability that dropout zeroes a value of the input rows, in `[0, 1)`.
+    pub input_dropout: f64,
+    /// Probability that dropout zeroes a value between layers, in `[0, 1)`.
+    pub dropout: f64,
+    /// Normalisation of hidden rows: [`Normalization::None`] or [`Normalization::Layer`].
+    #[serde(default)]
+    pub norm: Normalization,
+    /// True to add a node's own row after dropout, in addition to the skip connection of the layer.
+    #[serde(default)]
+    pub residual: bool,
+    /// The layers from which the outputs are computed: any but [`JumpingKnowledge::Sum`]. With
+    /// [`JumpingKnowledge::Last`], a linear layer follows the last layer, as in PyG's example.
+    pub jumping: JumpingKnowledge,
+}
+
+impl HgtConfig {
+    /// Creates a configuration of two layers with 8 heads, a hidden width of 256, a dropout of 0.2 and a linear layer for the
+    /// outputs, for one type of nodes and one relation.
+    pub fn new(d_in: usize, n_classes: usize) -> Self {
+        Self {
+            d_in,
+            hidden: 256,
+            n_classes,
+            n_layers: 2,
+            n_heads: 8,
+            n_types: 1,
+            relations: vec![[0, 0]],
+            input_dropout: 0.0,
+            dropout: 0.2,
+            norm: Normalization::None,
+            residual: false,
+            jumping: JumpingKnowledge::Last,
+        }
+    }
+
+    /// Sets the node types and relations of the graph.
+    #[must_use]
+    pub fn metagraph(self, metagraph: &Metagraph) -> Self {
+        Self { n_types: metagraph.n_types(), relations: metagraph.relations().to_vec(), ..self }
+    }
+
+    /// Sets the number of attention heads.
+    #[must_use]
+    pub fn heads(self, n_heads: usize) -> Self {
+        Self { n_heads, ..self }
+    }
+
+    /// Creates a model with initial weights drawn from the key; layer `i` uses `key.fold_in(KeyDomain::Layer, i)`.
+    ///
+    /// # Errors
+    /// Returns an error if the metagraph is invalid, if a number is out of range, if the heads do not divide the hidden
+    /// width, or if an option has a value for another kind of model.
+    pub fn init(&self, key: RngKey, device: &Device) -> Result<Hgt> {
+        let metagraph = Metagraph::new(self.n_types, self.relations.clone())?;
+        let frame = self.frame();
+        let layer = |(i, [d_in, d_out]): (usize, [usize; 2])| {
+            let (d_attention, n_heads, metagraph) = (self.hidden, self.n_heads, metagraph.clone());
+            let config = HgtConvConfig { d_in, d_attention, d_out, n_heads, metagraph };
+            config.init(key.fold_in(KeyDomain::Layer, i as u64), device)
+        };
+        let layers = frame.of_convs()?.into_iter().enumerate().map(layer).collect::<Result<_>>()?;
+        Ok(Hgt { layers, frame: frame.init(key, device)? })
+    }
+}
+
+frame_options!(HgtConfig, Activation::Identity);
+
+impl ModelConfig for HgtConfig {
+    const KIND: &'static str = "hgt";
+    type Model = Hgt;
+    dims_and_init!();
+
+    /// Returns [`HgtConfig::new`], which is for one type of nodes and one relation.
+    fn for_dims(d_in: usize, n_classes: usize) -> Self {
+        Self::new(d_in, n_classes)
+    }
+
+    fn min_parameters(&self) -> u64 {
+        // The keys of all types have a weight for each weight of a layer, or more.
+        let keys =
+            (self.hidden as u64).saturating_mul(self.hidden as u64).saturating_mul(self.n_types as u64);
+        keys.saturating_mul((self.n_layers as u64).saturating_sub(1))
+    }
+
+    fn n_relations(&self) -> Option<usize> {
+        Some(self.relations.len())
+    }
+
+    fn relation_groups(&self) -> Option<Metagraph> {
+        Metagraph::new(self.n_types, self.relations.clone()).ok()
+    }
+
+    fn needs_node_groups(&self) -> bool {
+        true
+    }
+
+    fn with_metagraph(self, metagraph: &Metagraph) -> Self {
+        self.metagraph(metagraph)
+    }
+}
+
+/// A heterogeneous graph transformer (Hu, Dong, Wang and Sun 2020): [`HgtConv`] layers with dropout between them.
+///
+/// The nodes of all types have input rows of one width, which an [`InputEncoder`](crate::InputEncoder) provides. The dropout
+/// mask of a row is a function of its node's global id, the layer and the key of the step.
+#[derive(Module, Debug)]
+pub struct Hgt {
+    /// The layers, input layer first.
+    pub layers: Vec<HgtConv>,
+    /// Normalisations and the linear layer of the outputs.
+    pub frame: Frame,
+}
+
+impl BlockModel for Hgt {
+    fn n_layers(&self) -> usize {
+        self.layers.len()
+    }
+
+    fn reads_half_rows(&self) -> bool {
+        true
+    }
+
+    fn layer(&self, i: usize, block: &DeviceBlock, x: Tensor<2>, ctx: &ForwardContext) -> Tensor<2> {
+        self.frame.layer(i, block, x, ctx, |x| self.layers[i].forward(block, x))
+    }
+}
