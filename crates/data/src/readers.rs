@@ -11,6 +11,7 @@ pub mod npy;
 pub mod ogb;
 mod ogb_graphs;
 mod relabel;
+mod relation_files;
 pub(crate) mod stored;
 pub(crate) mod target_arrays;
 pub mod tu;

@@ -36,7 +36,7 @@ mod manifest;
 
 use std::path::Path;
 
-use kiln_graph::Relation;
+use kiln_graph::{Relation, Relations};
 use kiln_store::array_folder::{ElementType, FolderWriter};
 
 use self::check::check_values;
@@ -45,7 +45,10 @@ use self::manifest::Manifest;
 use crate::format::manifest::{Kind, kind_of, path_in};
 use crate::format::{VerifyReport, write_features, write_targets};
 use crate::graph_folder::{FEATURES, numbered};
-use crate::{DatasetFormat, NodeNames, Result, detect_format, graphbolt};
+use crate::{DatasetFormat, NodeNames, Result, detect_format, graphbolt, ogb};
+
+/// The maximum number of node types: two for each of the relations. It limits the work of reading a damaged manifest.
+pub(crate) const MAX_TYPES: usize = 2 * Relations::MOST;
 
 pub use self::builder::TypedDatasetBuilder;
 pub use self::dataset::{TypedDataset, TypedTargets};
@@ -65,8 +68,8 @@ pub fn open(folder: impl AsRef<Path>) -> Result<TypedDataset> {
 }
 
 /// Returns true if a path is a heterogeneous set, which [`TypedDataset::open`] opens and [`Dataset::open`](crate::Dataset::open) does not: a kiln
-/// folder whose manifest has node types, or a GraphBolt folder with several node types or edge types. Only the manifest
-/// or the metadata is read.
+/// folder whose manifest has node types, or a GraphBolt or OGB folder with several node types or edge types. Only the
+/// manifest or the metadata is read.
 ///
 /// # Errors
 /// Returns the errors of [`detect_format`], and those of reading the metadata of a GraphBolt folder.
@@ -75,6 +78,7 @@ pub fn is_heterogeneous(path: impl AsRef<Path>) -> Result<bool> {
     match detect_format(path)? {
         DatasetFormat::Kiln => Ok(kind_of(&path_in(path)) == Some(Kind::Heterogeneous)),
         DatasetFormat::GraphBolt => graphbolt::has_types(path),
+        DatasetFormat::Ogb => Ok(ogb::has_types(path)),
         _ => Ok(false),
     }
 }

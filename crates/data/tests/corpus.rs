@@ -98,4 +98,4 @@ macro_rules! tests {
     };
 }
 
-tests!(npy_array npy_folder kiln_folder typed_folder tu gin edge_list graphbolt typed_graphbolt ogb open_any);
+tests!(npy_array npy_folder kiln_folder typed_folder tu gin edge_list graphbolt typed_graphbolt ogb typed_ogb open_any);

@@ -44,6 +44,13 @@ impl Npz {
         self.archive.index_for_name(&format!("{name}.npy")).is_some()
     }
 
+    /// Returns the names of the arrays, in the order of the archive's directory. Members that are not arrays, or whose
+    /// names are not UTF-8, are left out.
+    pub fn names(&self) -> Vec<String> {
+        let names = self.archive.file_names().flatten();
+        names.filter_map(|name| Some(name.strip_suffix(".npy")?.to_owned())).collect()
+    }
+
     /// Returns the uncompressed size of an array in bytes, according to the archive's directory; 0 if the archive has
     /// no such array.
     pub fn array_bytes(&mut self, name: &str) -> u64 {

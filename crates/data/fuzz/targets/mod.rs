@@ -31,6 +31,9 @@ const MEMORY_BYTES: u64 = 504_000;
 /// The memory limit of conversions of edge lists with edge features, which are sorted in memory.
 const IN_MEMORY_BYTES: u64 = 256 << 20;
 
+/// The memory limit of readers of heterogeneous sets, in bytes.
+const TYPED_BYTES: u64 = 16 << 20;
+
 /// A function that samples the graph of an opened set, as training does.
 pub(crate) type Walk = fn(&Dataset);
 
@@ -46,6 +49,7 @@ pub(crate) const TARGETS: &[Target] = &[
     Target { name: "graphbolt", body: graphbolt },
     Target { name: "typed_graphbolt", body: typed_graphbolt },
     Target { name: "ogb", body: ogb },
+    Target { name: "typed_ogb", body: typed_ogb },
     Target { name: "open_any", body: open_any },
 ];
 
@@ -146,8 +150,12 @@ fn typed_folder(input: &[u8], _: Walk) -> bool {
 
 /// Opens an input as a GraphBolt folder with several node types.
 fn typed_graphbolt(input: &[u8], _: Walk) -> bool {
-    const MEMORY_BYTES: u64 = 16 << 20;
-    open_typed_with(input, |folder| graphbolt::open_typed_within(folder, MEMORY_BYTES))
+    open_typed_with(input, |folder| graphbolt::open_typed_within(folder, TYPED_BYTES))
+}
+
+/// Opens an input as an OGB folder with several node types.
+fn typed_ogb(input: &[u8], _: Walk) -> bool {
+    open_typed_with(input, |folder| ogb::open_typed_within(folder, TYPED_BYTES))
 }
 
 /// Unpacks the folder of a heterogeneous set, opens it and checks the result. Writing and opening a valid set must return

@@ -1,8 +1,10 @@
-//! Readers of sets of the Open Graph Benchmark: [`open`] for sets for node tasks and for link prediction, [`open_graphs`]
-//! for sets of graphs, in the folders that its Python library downloads: `ogbn_arxiv`, for example, which contains `raw`
+//! Readers of sets of the Open Graph Benchmark: [`open`] for sets for node tasks and for link prediction, [`open_typed`] for
+//! sets with several node types, [`open_graphs`] for sets of graphs, in the folders that its Python library downloads: `ogbn_arxiv`, for example, which contains `raw`
 //! and `split`.
 
 mod links;
+mod typed;
+mod typed_raw;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,6 +25,8 @@ use crate::readers::target_arrays::TargetTable;
 use crate::readers::{classes, name_of};
 use crate::{Dataset, Error, Note, Result, Split};
 
+pub(crate) use self::typed::has_types;
+pub use self::typed::{open_typed, open_typed_within};
 pub(crate) use super::ogb_graphs::is_one as has_graphs;
 pub use super::ogb_graphs::open_graphs;
 
@@ -34,7 +38,8 @@ const LABELS: [&str; 2] = ["node-label.csv.gz", "node-label.csv"];
 const ARCHIVE: &str = "data.npz";
 
 /// Files that exist only in sets of several node or edge types.
-const OF_SEVERAL_TYPES: [&str; 2] = ["triplet-type-list.csv.gz", "edge_index_dict.npz"];
+const OF_SEVERAL_TYPES: [&str; 3] =
+    ["triplet-type-list.csv.gz", "triplet-type-list.csv", "edge_index_dict.npz"];
 
 /// The sets to which OGB's library adds reverse edges when it reads them (the row `add_inverse_edge` of its table of
 /// sets, version 1.3.6). It does so only for sets of text files.
@@ -43,7 +48,7 @@ const REVERSED: [&str; 5] = ["products", "proteins", "ppa", "collab", "ddi"];
 /// The sets whose edges OGB's library does not change.
 const AS_GIVEN: [&str; 4] = ["arxiv", "papers100M", "mag", "citation2"];
 
-/// Opens an OGB folder. The text files are `.csv.gz` or `.csv`:
+/// Opens an OGB folder with one node type and one edge type; [`open_typed`] opens those with several. The text files are `.csv.gz` or `.csv`:
 ///
 /// | file | content |
 /// |---|---|
@@ -87,7 +92,7 @@ pub fn open_with_split(folder: impl AsRef<Path>, scheme: &str) -> Result<Dataset
 
 /// Reads the labels and the split, and locates the files of features and edges.
 pub(crate) fn read(folder: &Path) -> Result<Stored> {
-    read_with(folder, &the_split(folder)?)
+    read_with(folder, &the_split(folder, WITH_SPLIT)?)
 }
 
 /// Returns true if a folder contains a file that identifies an OGB folder.
@@ -145,8 +150,11 @@ fn read_with(folder: &Path, split_folder: &Path) -> Result<Stored> {
     Ok(Stored { name, targets, split, links: None, features, edges, notes })
 }
 
-/// Returns the folder of the only split scheme.
-pub(super) fn the_split(folder: &Path) -> Result<PathBuf> {
+/// The way to choose a split scheme.
+pub(super) const WITH_SPLIT: &str = "with ogb::open_with_split";
+
+/// Returns the folder of the only split scheme. `how` is the way to choose one of several, for the error.
+pub(super) fn the_split(folder: &Path, how: &str) -> Result<PathBuf> {
     let all = folder.join("split");
     let missing = |expected: String| StoreError::Missing { folder: all.clone(), expected };
     let entries = fs::read_dir(&all).map_err(|source| StoreError::Io { path: all.clone(), source })?;
@@ -159,8 +167,7 @@ pub(super) fn the_split(folder: &Path) -> Result<PathBuf> {
         _ => {
             let names: Vec<String> = schemes.iter().map(|scheme| name_of(scheme)).collect();
             let names = names.join(", ");
-            Err(missing(format!("unique split scheme: choose one of {names} with ogb::open_with_split"))
-                .into())
+            Err(missing(format!("unique split scheme: choose one of {names} {how}")).into())
         }
     }
 }
@@ -168,7 +175,7 @@ pub(super) fn the_split(folder: &Path) -> Result<PathBuf> {
 fn check_supported(folder: &Path, raw: &Path) -> Result<()> {
     if let Some(path) = find(raw, &OF_SEVERAL_TYPES) {
         let what = "a graph of several node or edge types".into();
-        let instead = "save the nodes and edges of one type as a folder of .npy files".into();
+        let instead = "open it with ogb::open_typed or TypedDataset::open".into();
         return Err(Error::Unsupported { path, what, instead });
     }
     let graph_labels = ["graph-label.csv.gz", "graph-label.npz"];
@@ -270,7 +277,7 @@ fn read_npz(raw: &Path) -> Result<Raw> {
     }
     let n_edges = count_of(&mut archive, "num_edges_list")?;
     let path = archive.path().to_owned();
-    let member = |name| Source::Member { archive: path.clone(), name };
+    let member = |name: &str| Source::Member { archive: path.clone(), name: name.to_owned() };
     let edges = Edges {
         source: member("edge_index"),
         n_stated: Some((path.clone(), n_edges)),

@@ -12,7 +12,7 @@ use kiln_store::paths::{find, required};
 use kiln_store::text::TextTable;
 
 use crate::readers::name_of;
-use crate::readers::ogb::{EDGES, FEATURES, read_split, the_split};
+use crate::readers::ogb::{EDGES, FEATURES, WITH_SPLIT, read_split, the_split};
 use crate::readers::stored::for_each_row;
 use crate::readers::target_arrays::TargetTable;
 use crate::{Error, GraphDataset, Note, Result, Split};
@@ -82,7 +82,7 @@ pub fn open_graphs(folder: impl AsRef<Path>) -> Result<(GraphDataset, Split<Grap
     if let Some(path) = find(&raw, &["edge-feat.csv.gz", "edge-feat.csv"]) {
         notes.push(Note::Other(format!("{} is not read: edges have no features", path.display())));
     }
-    let split_folder = the_split(folder)?;
+    let split_folder = the_split(folder, WITH_SPLIT)?;
     let split = read_split(&split_folder, n_graphs, &mut notes)?;
     check_targets(&split_folder, &split, &data.targets())?;
     data.notes = notes;

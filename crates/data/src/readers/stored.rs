@@ -57,7 +57,7 @@ pub(crate) enum Source {
         /// The archive.
         archive: PathBuf,
         /// The array's name.
-        name: &'static str,
+        name: String,
     },
     /// A text file.
     Table(PathBuf),
@@ -104,7 +104,7 @@ impl Edges {
         let array = match self.source {
             Source::Table(path) => return EdgeList::of_pairs(&path, self.n_stated),
             Source::Mapped(array) => array,
-            Source::Member { archive, name } => Npz::open(archive)?.array_in_any_order(name)?,
+            Source::Member { archive, name } => Npz::open(archive)?.array_in_any_order(&name)?,
             Source::EdgeMeans(means) => return EdgeList::of_pairs(&means.edges, self.n_stated),
         };
         let path = array.path().to_owned();
@@ -116,7 +116,8 @@ impl Edges {
     }
 }
 
-fn read_features(source: &Source, n_nodes: usize, notes: &mut Vec<Note>) -> Result<DenseFeatures> {
+/// Reads the feature rows of `n_nodes` nodes.
+pub(crate) fn read_features(source: &Source, n_nodes: usize, notes: &mut Vec<Note>) -> Result<DenseFeatures> {
     const TO: &str = "memory: convert the folder once (kiln data convert) to have them mapped";
     let (path, rows, from) = match source {
         Source::Mapped(array) => (array.path().to_owned(), rows_of(array, RowsOf::Nodes, notes)?, None),

@@ -7,7 +7,9 @@ use kiln_feature::{FeatureStore, Targets};
 use kiln_graph::{NodeId, Relation, Relations};
 
 use crate::dataset::noun;
-use crate::{DatasetFormat, Error, NodeNames, Note, Result, Split, debian_archive, detect_format, graphbolt};
+use crate::{
+    DatasetFormat, Error, NodeNames, Note, Result, Split, debian_archive, detect_format, graphbolt, ogb,
+};
 
 /// A heterogeneous data set for node tasks: nodes of several types, each with features of its own width and element type, a
 /// graph per relation, and targets of one type. Cloning shares the arrays.
@@ -48,8 +50,8 @@ pub struct TypedTargets {
 
 impl TypedDataset {
     /// Opens a heterogeneous set by name or path: the built-in set `debian-archive`, a folder in the kiln format, as
-    /// [`typed::open`](crate::typed::open) does, or a GraphBolt folder, as [`graphbolt::open_typed`] does. A file or
-    /// folder with the name of the built-in set takes precedence.
+    /// [`typed::open`](crate::typed::open) does, a GraphBolt folder, as [`graphbolt::open_typed`] does, or an OGB folder,
+    /// as [`ogb::open_typed`] does. A file or folder with the name of the built-in set takes precedence.
     ///
     /// # Errors
     /// Returns the errors of [`detect_format`] and of the format's reader, and [`Error::WrongKind`] for other formats.
@@ -61,10 +63,11 @@ impl TypedDataset {
         match detect_format(path)? {
             DatasetFormat::Kiln => super::open(path),
             DatasetFormat::GraphBolt => graphbolt::open_typed(path),
+            DatasetFormat::Ogb => ogb::open_typed(path),
             format => Err(Error::WrongKind {
                 path: path.to_owned(),
                 kind: format.to_string(),
-                expected: "a heterogeneous set: a kiln folder or a GraphBolt folder",
+                expected: "a heterogeneous set: a kiln folder, a GraphBolt folder or an OGB folder",
             }),
         }
     }

@@ -16,13 +16,11 @@ use serde::{Deserialize, Serialize};
 use crate::format::manifest::{FILE_NAME, Kind, LABELS, kind_of, path_in};
 use crate::graph_folder::{FEATURES, TARGETS, check_class_names, class_names_to_write, numbered};
 use crate::limits::MEMORY_BYTES;
+use crate::typed::MAX_TYPES;
 use crate::{Error, Result, TypedDataset};
 
 /// The version of the format that is written, and the only one that can be read.
 const VERSION: u32 = 1;
-
-/// The maximum number of node types: two for each of the relations. It limits the work of reading a damaged manifest.
-const MAX_TYPES: usize = 2 * Relations::MOST;
 
 /// The content of `kiln.json`: everything about a heterogeneous set except its arrays.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -36,4 +36,6 @@ mod typed_damage;
 mod typed_format;
 mod typed_graphbolt;
 mod typed_hash;
+mod typed_ogb;
+mod typed_ogb_archives;
 mod unreachable;

@@ -15,7 +15,7 @@ use zip::{CompressionMethod, ZipWriter};
 
 use crate::common::by_columns;
 
-fn gz(folder: &Path, name: &str, text: &str) {
+pub(crate) fn gz(folder: &Path, name: &str, text: &str) {
     let path = folder.join(name);
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     let mut file = GzEncoder::new(File::create(path).unwrap(), Compression::fast());
@@ -48,7 +48,7 @@ pub(crate) fn folder(name: &str) -> (TempDir, std::path::PathBuf) {
     (parent, folder)
 }
 
-fn archive(path: &Path, method: CompressionMethod, members: &[(&str, Vec<u8>)]) {
+pub(crate) fn archive(path: &Path, method: CompressionMethod, members: &[(&str, Vec<u8>)]) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     let mut zip = ZipWriter::new(File::create(path).unwrap());
     for (name, bytes) in members {

@@ -185,8 +185,7 @@ fn detects_heterogeneous_sets() {
     fs::remove_file(at("ring").join("kiln.json")).unwrap();
     assert!(!typed::is_heterogeneous(at("ring")).unwrap());
     let error = TypedDataset::open(at("ring")).unwrap_err();
-    let expected =
-        "is a folder of .npy files, expected a heterogeneous set: a kiln folder or a GraphBolt folder";
+    let expected = "is a folder of .npy files, expected a heterogeneous set: a kiln folder, a GraphBolt folder or an OGB folder";
     assert!(matches!(error, Error::WrongKind { .. }) && error.to_string().contains(expected), "{error}");
     assert!(typed::is_heterogeneous(at("nowhere")).is_err());
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use kiln_feature::FeatureStore;
-use kiln_graph::{NodeId, NodeTypes, Relation, RelationEdges, Relations, SharedArray};
+use kiln_graph::{NodeTypes, Relations};
 use kiln_store::yaml::{Yaml, YamlEntry};
 use kiln_store::{ArrayFile, Error as StoreError, check_count};
 
@@ -16,8 +16,10 @@ use crate::arrays::{RowsOf, row_shape, rows_of};
 use crate::check::{Place, check_split};
 use crate::limits::{MEMORY_BYTES, check_n_nodes, numbers};
 use crate::readers::name_of;
+use crate::readers::relation_files::{RelationFiles, check_offsets, shifted, unique_names};
 use crate::readers::stored::Edges;
-use crate::{Error, Note, Result, Split, TypedDataset, TypedTargets};
+use crate::typed::MAX_TYPES;
+use crate::{Note, Result, TypedDataset, TypedTargets};
 
 /// Opens a GraphBolt folder with any number of node types and edge types. The entries of `metadata.yaml` are those of
 /// [`graphbolt::open`](super::open), and in addition:
@@ -34,7 +36,8 @@ use crate::{Error, Note, Result, Split, TypedDataset, TypedTargets};
 /// it. A folder without tasks is a set without targets. The reverse of relations is not added, as in GraphBolt.
 ///
 /// # Errors
-/// Returns the errors of [`graphbolt::open`](super::open) except those for several types, and [`Error::Memory`] if the
+/// Returns the errors of [`graphbolt::open`](super::open) except those for several types, and
+/// [`Error::Memory`](crate::Error::Memory) if the
 /// offsets of nodes that no file confirms would take more than 1 GiB and more than all features: those of types without
 /// features, and those of all relations but the first into a type with features.
 pub fn open_typed(folder: impl AsRef<Path>) -> Result<TypedDataset> {
@@ -55,10 +58,12 @@ pub fn open_typed_within(folder: impl AsRef<Path>, memory_bytes: u64) -> Result<
     let edges = edge_types(&graph, &types)?;
     note_unused(&graph.list_of("feature_data")?, &[], &mut notes)?;
     let features = read_features(folder, &root, &types, &mut notes)?;
-    check_offsets(&path, &types, &edges, &features, memory_bytes)?;
+    let dst_types: Vec<usize> = edges.iter().map(|edges| edges.dst_type).collect();
+    let is_confirmed: Vec<bool> = features.iter().map(Option::is_some).collect();
+    check_offsets(&path, &types, &dst_types, &is_confirmed, &features, memory_bytes)?;
     let (mut relations, mut left_bytes) = (Vec::new(), memory_bytes);
     for edges in &edges {
-        relations.push(edges.read(folder, &types, &mut left_bytes)?);
+        relations.push(edges.files(folder)?.read(&types, &mut left_bytes)?);
     }
     let graph = Arc::new(Relations::new(types.clone(), relations)?);
     let targets = read_targets(folder, &root, &types, &mut notes)?;
@@ -80,6 +85,9 @@ pub(crate) fn has_types(folder: &Path) -> Result<bool> {
 fn node_types(graph: &YamlEntry<'_>) -> Result<NodeTypes> {
     let nodes = graph.require("nodes", "a list of node types")?;
     let list = nodes.list()?;
+    if MAX_TYPES < list.len() {
+        return Err(nodes.bad(format!("at most {MAX_TYPES} node types")).into());
+    }
     let mut types = Vec::new();
     for entry in &list {
         let n_nodes = entry.require("num", "the number of nodes")?.count()?;
@@ -113,14 +121,14 @@ fn position_of(entry: &YamlEntry<'_>, types: &NodeTypes) -> Result<usize> {
 /// The entry of a relation in `graph.edges`.
 struct EdgeType<'a> {
     entry: YamlEntry<'a>,
-    name: &'a str,
+    name: String,
     src_type: usize,
     dst_type: usize,
 }
 
 /// Returns the relations, with unique names if their types are unique.
 fn edge_types<'a>(graph: &YamlEntry<'a>, types: &NodeTypes) -> Result<Vec<EdgeType<'a>>> {
-    let mut found: Vec<(EdgeType<'a>, &str)> = Vec::new();
+    let mut found: Vec<(EdgeType<'a>, String)> = Vec::new();
     let edges = graph.require("edges", "a list of edge types")?;
     let list = edges.list()?;
     if Relations::MOST < list.len() {
@@ -128,7 +136,10 @@ fn edge_types<'a>(graph: &YamlEntry<'a>, types: &NodeTypes) -> Result<Vec<EdgeTy
     }
     for entry in list {
         if entry.get("type")?.is_none() && types.n_types() == 1 {
-            found.push((EdgeType { entry, name: "edge", src_type: 0, dst_type: 0 }, "edge"));
+            found.push((
+                EdgeType { entry, name: "edge".to_owned(), src_type: 0, dst_type: 0 },
+                "edge".to_owned(),
+            ));
             continue;
         }
         let stated = entry.require("type", "SOURCE:RELATION:DESTINATION")?;
@@ -144,59 +155,23 @@ fn edge_types<'a>(graph: &YamlEntry<'a>, types: &NodeTypes) -> Result<Vec<EdgeTy
                 .bad(format!("SOURCE:RELATION:DESTINATION with the node types {names}"))
                 .into());
         };
-        found.push((EdgeType { entry, name, src_type, dst_type }, stated.text()?));
+        let whole = stated.text()?.to_owned();
+        found.push((EdgeType { entry, name: name.to_owned(), src_type, dst_type }, whole));
     }
-    let names: Vec<&str> = found.iter().map(|(edge_type, _)| edge_type.name).collect();
-    let is_unique = |name: &str| names.iter().filter(|other| **other == name).count() == 1;
-    let named = found.into_iter().map(|(edge_type, whole)| {
-        let name = if is_unique(edge_type.name) { edge_type.name } else { whole };
-        EdgeType { name, ..edge_type }
-    });
-    let named: Vec<EdgeType<'a>> = named.collect();
-    for (position, edge_type) in named.iter().enumerate() {
-        if edge_type.name.is_empty() || named[..position].iter().any(|other| other.name == edge_type.name) {
-            return Err(edges
-                .bad(format!(
-                    "edge types with different names, but `{}` is empty or occurs twice",
-                    edge_type.name
-                ))
-                .into());
-        }
-    }
-    Ok(named)
+    let names = found.iter().map(|(edge_type, whole)| (edge_type.name.as_str(), whole.as_str()));
+    let names = unique_names(names).map_err(|name| {
+        edges.bad(format!("edge types with different names, but `{name:.60}` is empty or occurs twice"))
+    })?;
+    let named = found.into_iter().zip(names).map(|((edge_type, _), name)| EdgeType { name, ..edge_type });
+    Ok(named.collect())
 }
 
 impl EdgeType<'_> {
-    /// Reads the edges and builds the graph of the relation. `left_bytes` is the memory that is left for compressed edges.
-    fn read(&self, folder: &Path, types: &Arc<NodeTypes>, left_bytes: &mut u64) -> Result<Relation> {
-        let source = find_edges(folder, &self.entry)?;
-        let list = Edges { source, n_stated: None, is_symmetrized: false }.open()?;
-        let [n_srcs, n_dsts] = [self.src_type, self.dst_type].map(|ty| types.range(ty).len());
-        let edges = list.read(n_srcs.max(n_dsts), *left_bytes)?;
-        if list.path().extension().is_some_and(|extension| extension == "gz") {
-            *left_bytes = left_bytes.saturating_sub(8 * edges.srcs.len() as u64);
-        }
-        for (what, ids, ty) in [
-            ("the source of edge", &edges.srcs, self.src_type),
-            ("the destination of edge", &edges.dsts, self.dst_type),
-        ] {
-            let n_nodes = types.range(ty).len();
-            if let Some(edge) = ids.iter().position(|&id| n_nodes <= id as usize) {
-                let (path, position, found) = (list.path().to_owned(), edge as u64, ids[edge].to_string());
-                let name = &types.names()[ty];
-                let expected = format!("below {n_nodes}, the number of nodes of type `{name}`");
-                return Err(StoreError::BadValue { path, what, position, expected, found }.into());
-            }
-        }
-        let edges = RelationEdges {
-            name: self.name,
-            src_type: &types.names()[self.src_type],
-            dst_type: &types.names()[self.dst_type],
-            srcs: &edges.srcs,
-            dsts: &edges.dsts,
-            weights: None,
-        };
-        Ok(Relations::from_edges(types.clone(), &[edges])?.relation(0).clone())
+    /// Returns the files of the relation.
+    fn files(&self, folder: &Path) -> Result<RelationFiles> {
+        let edges = Edges { source: find_edges(folder, &self.entry)?, n_stated: None, is_symmetrized: false };
+        let (name, src_type, dst_type) = (self.name.clone(), self.src_type, self.dst_type);
+        Ok(RelationFiles { name, src_type, dst_type, edges })
     }
 }
 
@@ -243,35 +218,6 @@ fn read_features(
     Ok(features)
 }
 
-/// Checks that the offsets of the nodes fit the limit, or the size of the features. A few bytes of metadata can state any
-/// number of nodes without features, and any number of relations into a type. The first relation into a type with features
-/// does not count, because it has as many rows as a file.
-fn check_offsets(
-    path: &Path,
-    types: &NodeTypes,
-    edges: &[EdgeType<'_>],
-    features: &[Option<Arc<dyn FeatureStore>>],
-    memory_bytes: u64,
-) -> Result<()> {
-    const BYTES: u64 = 8;
-    let mut n_rows = 0_u64;
-    for (node_type, features) in features.iter().enumerate() {
-        let n_relations = edges.iter().filter(|edges| edges.dst_type == node_type).count() as u64;
-        let n_counted = if features.is_some() { n_relations.saturating_sub(1) } else { n_relations + 1 };
-        n_rows += n_counted * types.range(node_type).len() as u64;
-    }
-    let bytes_of = |features: &Arc<dyn FeatureStore>| {
-        (features.n_rows() * features.dim() * features.dtype().bytes()) as u64
-    };
-    let budget_bytes = memory_bytes.max(features.iter().flatten().map(bytes_of).sum());
-    let needed_bytes = BYTES * n_rows;
-    if budget_bytes < needed_bytes {
-        let what = format!("{}: the table of offsets that no file confirms", path.display());
-        return Err(Error::Memory { what, needed_bytes, budget_bytes });
-    }
-    Ok(())
-}
-
 /// Reads the targets and the split of the task with node labels; `None` for a folder without one.
 fn read_targets(
     folder: &Path,
@@ -303,13 +249,4 @@ fn read_targets(
     check_split(Place::Set(root.path()), &split, &values, notes)?;
     let class_names = numbers(values.n_outputs());
     Ok(Some(TypedTargets { node_type, values, split: shifted(split, nodes.start), class_names }))
-}
-
-/// Returns the split of the nodes of a type in node ids of the graph. `first` is the first node of the type.
-fn shifted(split: Split, first: u32) -> Split {
-    let shift = |nodes: SharedArray<NodeId>| match first {
-        0 => nodes,
-        _ => nodes.iter().map(|node| NodeId(first + node.0)).collect(),
-    };
-    Split { train: shift(split.train), val: shift(split.val), test: shift(split.test) }
 }

@@ -31,16 +31,21 @@ pub(super) fn is_one(raw: &Path, split: &Path) -> bool {
 /// Checks that the file of the features can have a line for each of `n_nodes` nodes, before arrays of that length are
 /// allocated.
 pub(super) fn check_n_nodes(raw: &Path, n_nodes: usize) -> Result<()> {
+    match find(raw, &FEATURES) {
+        Some(path) => check_n_lines(&path, n_nodes),
+        None => Err(no_features(raw, "node-feat.csv.gz, a line for each node")),
+    }
+}
+
+/// Checks that a text file can have `n_lines` lines.
+pub(super) fn check_n_lines(path: &Path, n_lines: usize) -> Result<()> {
     // The maximum number of bytes that a compressed byte expands to.
     const MAX_INFLATION: u64 = 1032;
-    let Some(path) = find(raw, &FEATURES) else {
-        return Err(no_features(raw, "node-feat.csv.gz, a line for each node"));
-    };
-    let n_bytes = std::fs::metadata(&path).map_err(io_error(&path))?.len();
-    let most = if is_gz(&path) { n_bytes.saturating_mul(MAX_INFLATION) } else { n_bytes };
+    let n_bytes = std::fs::metadata(path).map_err(io_error(path))?.len();
+    let most = if is_gz(path) { n_bytes.saturating_mul(MAX_INFLATION) } else { n_bytes };
     // A line has at least a digit and, except for the last one, a line break.
-    let n_lines = usize::try_from(most.div_ceil(2)).unwrap_or(usize::MAX);
-    Ok(check_count(&path, "the largest possible number of lines", n_nodes.max(n_lines), n_lines)?)
+    let most = usize::try_from(most.div_ceil(2)).unwrap_or(usize::MAX);
+    Ok(check_count(path, "the largest possible number of lines", n_lines.max(most), most)?)
 }
 
 /// Reads the links and the negatives of the three parts.
