@@ -9,11 +9,11 @@ use kiln_store::npy;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use crate::Rules;
 use crate::files::{hex, write_files};
 use crate::index::Index;
 use crate::labels::{PARTS, UNLABELLED, split};
 use crate::packages::{Package, Packages};
+use crate::rules::Rules;
 
 /// The version of the file format. Readers reject other versions.
 const FORMAT: u32 = 1;

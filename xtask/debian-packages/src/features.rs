@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Result, ensure};
 
-use crate::Rules;
 use crate::packages::Packages;
+use crate::rules::Rules;
 use crate::svd::{self, SparseRows};
 
 /// The words of the descriptions, and their vectors.

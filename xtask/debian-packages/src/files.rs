@@ -13,11 +13,11 @@ use kiln_store::npy;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use crate::Rules;
 use crate::arcs::{Arcs, MAX_PROVIDERS};
 use crate::features::Features;
 use crate::labels::{Labels, PARTS};
 use crate::packages::{Counts, Packages, RELATIONS};
+use crate::rules::Rules;
 
 /// The version of the file format. Readers reject other versions.
 const FORMAT: u32 = 1;

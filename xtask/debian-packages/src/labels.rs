@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sha2::{Digest, Sha256};
 
-use crate::Rules;
 use crate::packages::Packages;
+use crate::rules::Rules;
 
 /// The names of the split's parts, by number.
 pub(crate) const PARTS: [&str; 3] = ["train", "val", "test"];

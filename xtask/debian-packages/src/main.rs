@@ -20,6 +20,7 @@ mod files;
 mod index;
 mod labels;
 mod packages;
+mod rules;
 mod svd;
 mod tags;
 mod version;
@@ -39,6 +40,7 @@ use self::files::DataSet;
 use self::index::Index;
 use self::labels::Labels;
 use self::packages::Packages;
+use self::rules::{RULES, Rules};
 use self::tags::Tags;
 
 /// Generates the data set `debian-packages` from Debian's index of binary packages.
@@ -59,24 +61,6 @@ struct Args {
     #[arg(long, conflicts_with = "tags")]
     archive: Option<PathBuf>,
 }
-
-/// The thresholds for classes and words, and the width of the features. Tests use smaller numbers.
-#[derive(Debug, Clone, Copy)]
-struct Rules {
-    /// The minimum number of packages of a section that becomes a class.
-    min_packages: usize,
-    /// The minimum number of source packages of a section that becomes a class.
-    min_sources: usize,
-    /// The minimum number of descriptions that contain a word; rarer words are dropped.
-    min_documents: usize,
-    /// The number of feature columns.
-    n_columns: usize,
-    /// The minimum number of source packages of a section that becomes a class of source packages.
-    min_class_sources: usize,
-}
-
-const RULES: Rules =
-    Rules { min_packages: 100, min_sources: 40, min_documents: 3, n_columns: 128, min_class_sources: 100 };
 
 fn main() -> Result<()> {
     let args = Args::parse();

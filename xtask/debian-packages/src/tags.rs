@@ -7,10 +7,10 @@ use anyhow::{Result, ensure};
 use kiln_store::npy;
 use serde::Serialize;
 
-use crate::Rules;
 use crate::files::write_files;
 use crate::index::Index;
 use crate::packages::{Package, Packages};
+use crate::rules::Rules;
 
 /// The version of the file format. Readers reject other versions.
 const FORMAT: u32 = 1;

@@ -7,8 +7,9 @@ use crate::features::Features;
 use crate::files::DataSet;
 use crate::index::Index;
 use crate::packages::{Counts, Packages};
+use crate::rules::Rules;
 use crate::tags::Tags;
-use crate::{Rules, control, make, version, write_archive, write_tags};
+use crate::{control, make, version, write_archive, write_tags};
 
 const SAMPLE: &str = include_str!("sample/Packages");
 const SMALL: Rules =
