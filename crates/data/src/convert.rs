@@ -26,6 +26,7 @@
 //! [`CscBuilder`]: kiln_graph::CscBuilder
 
 mod buckets;
+mod csc_rows;
 mod in_memory;
 mod rest;
 mod sorting;
@@ -39,7 +40,7 @@ use kiln_store::array_folder::{Entries, FolderWriter};
 use kiln_store::paths::{find, is_there};
 use kiln_store::{ArrayFile, check_count, io_error};
 
-use self::buckets::{FIXED_BYTES, LEAST_ROOM, Written, write_csc};
+use self::buckets::{FIXED_BYTES, LEAST_ROOM, Written};
 use self::in_memory::write_with_rows;
 use self::rest::{Sizes, check_memory, copy_graph, copy_rest, copy_stored, n_nodes_of, refuse_options};
 use crate::arrays::EDGE_FEATURES;
@@ -52,6 +53,8 @@ use crate::readers::npy::note_left_aside;
 use crate::readers::stored::Stored;
 use crate::{DatasetFormat, Error, LinkTargets, Note, Result, detect_format, format, graphbolt, ogb};
 
+pub(crate) use self::buckets::write_csc;
+pub(crate) use self::csc_rows::CscRows;
 pub use kiln_store::parse_bytes;
 
 pub use crate::edges::{EdgeChunk, EdgeData, EdgeSource};
@@ -177,7 +180,7 @@ pub fn convert(
         let list = EdgeList::of_file(input)?;
         let mut set = FolderWriter::create(out)?;
         let n_nodes = count_nodes(&list, None, options)?;
-        let written = write_csc(&list, 0, n_nodes, options, &mut set)?;
+        let written = write_csc(&list, 0, CscRows::of_nodes(n_nodes), options, &mut set)?;
         let notes = list.notes;
         return commit(set, name_of_file(input), n_nodes, written, Sizes::default(), notes);
     }
@@ -202,7 +205,7 @@ pub fn convert(
     let sizes = copy_rest(input, n_nodes, &mut set, &mut notes)?;
     let written = match find(input, &[EDGE_FEATURES]) {
         Some(rows) => write_with_rows(&list, &ArrayFile::open(rows)?, n_nodes, options, &mut set)?,
-        None => write_csc(&list, 0, n_nodes, options, &mut set)?,
+        None => write_csc(&list, 0, CscRows::of_nodes(n_nodes), options, &mut set)?,
     };
     commit(set, name_of(input), n_nodes, written, sizes, notes)
 }
@@ -240,7 +243,7 @@ fn convert_stored(
     drop((targets, split, links));
     let options = ConvertOptions { symmetrize: options.symmetrize || edges.is_symmetrized, ..*options };
     let list = edges.open()?;
-    let written = write_csc(&list, list.heap_bytes(), n_nodes, &options, &mut set)?;
+    let written = write_csc(&list, list.heap_bytes(), CscRows::of_nodes(n_nodes), &options, &mut set)?;
     drop(list);
     let dim = copy_stored(&features, n_nodes, &mut set)?;
     commit(set, name, n_nodes, written, Sizes { dim: Some(dim), n_classes: Some(n_outputs) }, notes)
@@ -279,7 +282,7 @@ pub fn write_graph(
 ) -> Result<ConvertReport> {
     let mut set = FolderWriter::create(out.as_ref())?;
     check_node_count(n_nodes)?;
-    let written = write_csc(source, 0, n_nodes, options, &mut set)?;
+    let written = write_csc(source, 0, CscRows::of_nodes(n_nodes), options, &mut set)?;
     commit(set, name.to_owned(), n_nodes, written, Sizes::default(), Vec::new())
 }
 

@@ -27,12 +27,14 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod attachment;
 mod builder;
 mod check;
 mod dataset;
 mod folder;
 mod hash;
 mod manifest;
+mod writer;
 
 use std::path::Path;
 
@@ -50,8 +52,10 @@ use crate::{DatasetFormat, NodeNames, Result, detect_format, graphbolt, ogb};
 /// The maximum number of node types: two for each of the relations. It limits the work of reading a damaged manifest.
 pub(crate) const MAX_TYPES: usize = 2 * Relations::MOST;
 
+pub use self::attachment::attachment;
 pub use self::builder::TypedDatasetBuilder;
 pub use self::dataset::{TypedDataset, TypedTargets};
+pub use self::writer::{RelationTypes, TargetWriters, TypedSetWriter};
 
 /// Opens a heterogeneous set in the kiln format. The time does not depend on the number of nodes and edges: the manifest
 /// and the headers of the arrays are read, and the arrays are mapped.
@@ -133,7 +137,7 @@ fn write_names(set: &mut FolderWriter, node_type: usize, names: &NodeNames) -> R
 
 /// Verifies a heterogeneous set in the kiln format: the SHA-256 of each file, then that offsets never decrease, that each
 /// edge comes from a node of its relation's type, that labels, columns and the split are in range, that weights and
-/// features are finite, and that names are UTF-8. Each file is read twice, once for its hash and once for its values.
+/// features are finite, and that names are UTF-8. The hashes of [`attachment`]s are compared, too. Each file is read twice, once for its hash and once for its values.
 ///
 /// # Errors
 /// Returns the errors of [`open`], [`kiln_store::Error::HashMismatch`] if a file has changed since the manifest was
@@ -141,6 +145,7 @@ fn write_names(set: &mut FolderWriter, node_type: usize, names: &NodeNames) -> R
 pub fn verify(folder: impl AsRef<Path>) -> Result<VerifyReport> {
     let set = Folder::open(folder.as_ref())?;
     set.arrays.verify_hashes()?;
+    set.verify_attachments()?;
     let data = set.dataset()?;
     let notes = check_values(&data, Some(folder.as_ref()))?;
     let (n_nodes, n_edges, n_hashed) = (data.graph.n_nodes(), data.graph.n_edges(), set.n_files());

@@ -17,7 +17,7 @@ use kiln_store::array_folder::{BUFFER_BYTES, FolderWriter};
 use kiln_store::io_error;
 
 use super::sorting::{Edge, Output, Sorter};
-use super::{ConvertOptions, MOST_OPEN_FILES};
+use super::{ConvertOptions, CscRows, MOST_OPEN_FILES};
 use crate::edges::{CHUNK_EDGES, EdgeChunk, EdgeData, EdgeSource};
 use crate::{Error, Result};
 
@@ -39,26 +39,27 @@ type BucketFile = (PathBuf, BufWriter<File>);
 
 /// The counts of a conversion, for [`ConvertReport`](super::ConvertReport).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Written {
-    pub(super) n_coo_edges: u64,
-    pub(super) n_edges: usize,
-    pub(super) n_buckets: usize,
-    pub(super) n_readings: usize,
+pub(crate) struct Written {
+    pub(crate) n_coo_edges: u64,
+    pub(crate) n_edges: usize,
+    pub(crate) n_buckets: usize,
+    pub(crate) n_readings: usize,
 }
 
-/// Writes `indptr.npy`, `indices.npy`, and `weights.npy` and `edge_types.npy` if the source has them. The graph is
-/// identical to the one that [`CscBuilder`](kiln_graph::CscBuilder) builds. `held_bytes` of the memory limit are
-/// already in use.
-pub(super) fn write_csc(
+/// Writes `indptr.npy`, `indices.npy`, and `weights.npy` and `edge_types.npy` if the source has them, under the names and
+/// with the ids that `rows` states. The graph is identical to the one that [`CscBuilder`](kiln_graph::CscBuilder) builds.
+/// `held_bytes` of the memory limit are already in use.
+pub(crate) fn write_csc(
     source: &dyn EdgeSource,
     held_bytes: u64,
-    n_nodes: usize,
+    rows: CscRows,
     options: &ConvertOptions,
     set: &mut FolderWriter,
 ) -> Result<Written> {
-    let mut conversion = Conversion::new(source, held_bytes, n_nodes, options)?;
+    let n_nodes = rows.n_dsts;
+    let mut conversion = Conversion::new(source, held_bytes, rows, options)?;
     conversion.count()?;
-    let mut output = Output::create(set, source.edge_data())?;
+    let mut output = Output::create(set, rows, source.edge_data())?;
     let mut written = Written { n_coo_edges: conversion.n_coo_edges, n_readings: 1, ..Written::default() };
     let mut first_node = 0;
     while first_node < n_nodes {
@@ -83,6 +84,7 @@ struct Bucket {
 
 struct Conversion<'a> {
     source: &'a dyn EdgeSource,
+    rows: CscRows,
     options: &'a ConvertOptions,
     data: EdgeData,
     /// One number per node. Until the node's bucket is sorted, this is the number of its in-edges before duplicates are
@@ -97,10 +99,10 @@ impl<'a> Conversion<'a> {
     fn new(
         source: &'a dyn EdgeSource,
         held_bytes: u64,
-        n_nodes: usize,
+        rows: CscRows,
         options: &'a ConvertOptions,
     ) -> Result<Self> {
-        let budget_bytes = options.memory_bytes;
+        let (budget_bytes, n_nodes) = (options.memory_bytes, rows.n_dsts);
         let before_room = held_bytes + FIXED_BYTES + 8 * n_nodes as u64;
         let needed_bytes = before_room + LEAST_ROOM;
         if budget_bytes < needed_bytes {
@@ -109,6 +111,7 @@ impl<'a> Conversion<'a> {
         }
         Ok(Self {
             source,
+            rows,
             options,
             data: source.edge_data(),
             counts: vec![0; n_nodes],
@@ -120,7 +123,7 @@ impl<'a> Conversion<'a> {
     /// Counts the in-edges of each node, and checks that each node's edges fit in memory.
     fn count(&mut self) -> Result<()> {
         let (mut counts, mut n_coo_edges) = (std::mem::take(&mut self.counts), 0);
-        self.for_each_chunk(counts.len(), |chunk, n_before| {
+        self.for_each_chunk(|chunk, n_before| {
             n_coo_edges = n_before + chunk.len() as u64;
             self.for_each_edge(chunk, |edge| {
                 counts[edge.dst as usize] += 1;
@@ -185,7 +188,7 @@ impl<'a> Conversion<'a> {
             let mut counts = std::mem::take(&mut self.counts);
             sorter.start(&mut counts[bucket.nodes.clone()], bucket.nodes.start);
             if bucket.n_edges > 0 {
-                self.for_each_chunk(counts.len(), |chunk, _| {
+                self.for_each_chunk(|chunk, _| {
                     self.for_each_edge(chunk, |edge| match bucket.nodes.contains(&(edge.dst as usize)) {
                         true => sorter.put(&mut counts[bucket.nodes.clone()], edge),
                         false => Ok(()),
@@ -238,7 +241,7 @@ impl<'a> Conversion<'a> {
     /// Appends each edge of these buckets to the file of its bucket.
     fn spill(&self, buckets: &[Bucket], mut files: Vec<BucketFile>) -> Result<Vec<PathBuf>> {
         let nodes = buckets[0].nodes.start..buckets[buckets.len() - 1].nodes.end;
-        self.for_each_chunk(self.counts.len(), |chunk, _| {
+        self.for_each_chunk(|chunk, _| {
             self.for_each_edge(chunk, |edge| {
                 let dst = edge.dst as usize;
                 if !nodes.contains(&dst) {
@@ -257,14 +260,10 @@ impl<'a> Conversion<'a> {
     }
 
     /// Checks each chunk of the list and calls `visit` with the chunk and the number of edges before it.
-    fn for_each_chunk(
-        &self,
-        n_nodes: usize,
-        mut visit: impl FnMut(&EdgeChunk, u64) -> Result<()>,
-    ) -> Result<()> {
-        let mut n_before = 0;
+    fn for_each_chunk(&self, mut visit: impl FnMut(&EdgeChunk, u64) -> Result<()>) -> Result<()> {
+        let (mut n_before, n_nodes) = (0, self.rows.n_srcs.max(self.rows.n_dsts));
         self.source.for_each_chunk(n_nodes, &mut |chunk| {
-            check_chunk(chunk, n_before, n_nodes, self.data)?;
+            check_chunk(chunk, n_before, self.rows, self.data)?;
             visit(chunk, n_before)?;
             n_before += chunk.len() as u64;
             Ok(())
@@ -300,7 +299,7 @@ fn has_too_many_files(error: &io::Error) -> bool {
 }
 
 /// Checks the lengths and ids of a chunk: a program's own [`EdgeSource`] may be incorrect.
-fn check_chunk(chunk: &EdgeChunk, n_before: u64, n_nodes: usize, data: EdgeData) -> Result<()> {
+fn check_chunk(chunk: &EdgeChunk, n_before: u64, rows: CscRows, data: EdgeData) -> Result<()> {
     let n = chunk.len();
     let lengths = [
         ("dsts", n, chunk.dsts.len()),
@@ -314,8 +313,14 @@ fn check_chunk(chunk: &EdgeChunk, n_before: u64, n_nodes: usize, data: EdgeData)
         }
     }
     for (edge, (&src, &dst)) in (n_before..).zip(chunk.srcs.iter().zip(&chunk.dsts)) {
-        if src.max(dst) as usize >= n_nodes {
-            return Err(kiln_graph::Error::NodeOutOfRange { edge, node: src.max(dst), n_nodes }.into());
+        let out_of_range = match (rows.n_srcs <= src as usize, rows.n_dsts <= dst as usize) {
+            (true, true) => Some((src.max(dst), rows.n_srcs.max(rows.n_dsts))),
+            (true, false) => Some((src, rows.n_srcs)),
+            (false, true) => Some((dst, rows.n_dsts)),
+            (false, false) => None,
+        };
+        if let Some((node, n_nodes)) = out_of_range {
+            return Err(kiln_graph::Error::NodeOutOfRange { edge, node, n_nodes }.into());
         }
     }
     Ok(())

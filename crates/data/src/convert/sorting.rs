@@ -5,7 +5,7 @@ use std::ops::Range;
 use kiln_graph::{Duplicates, SelfLoops};
 use kiln_store::array_folder::{ArrayWriter, ElementType, FolderWriter};
 
-use super::ConvertOptions;
+use super::{ConvertOptions, CscRows};
 use crate::edges::EdgeData;
 use crate::{Error, Result};
 
@@ -188,17 +188,19 @@ impl Node {
 
 /// The writers of the edge arrays.
 pub(super) struct Output {
+    rows: CscRows,
     indices: ArrayWriter,
     weights: Option<ArrayWriter>,
     edge_types: Option<ArrayWriter>,
 }
 
 impl Output {
-    pub(super) fn create(set: &FolderWriter, data: EdgeData) -> Result<Self> {
-        let weights = data.weights.then(|| set.vector("weights.npy", ElementType::F32));
-        let edge_types = data.edge_types.then(|| set.vector("edge_types.npy", ElementType::U8));
+    pub(super) fn create(set: &FolderWriter, rows: CscRows, data: EdgeData) -> Result<Self> {
+        let weights = data.weights.then(|| set.vector(rows.file("weights.npy"), ElementType::F32));
+        let edge_types = data.edge_types.then(|| set.vector(rows.file("edge_types.npy"), ElementType::U8));
         Ok(Self {
-            indices: set.vector("indices.npy", ElementType::U32)?,
+            rows,
+            indices: set.vector(rows.file("indices.npy"), ElementType::U32)?,
             weights: weights.transpose()?,
             edge_types: edge_types.transpose()?,
         })
@@ -209,7 +211,8 @@ impl Output {
     }
 
     fn push(&mut self, edge: Edge) -> Result<()> {
-        self.indices.push(&[edge.src])?;
+        // The sum fits in 32 bits: `NodeTypes` checks the number of all nodes.
+        self.indices.push(&[self.rows.first_src + edge.src])?;
         if let Some(weights) = &mut self.weights {
             weights.push(&[edge.weight])?;
         }
@@ -221,12 +224,12 @@ impl Output {
 
     /// Finishes the arrays, writes the offsets of each node's edges, and returns the number of edges.
     pub(super) fn finish(self, ends: &[u64], set: &mut FolderWriter) -> Result<usize> {
-        let n_edges = self.n_edges();
+        let (n_edges, rows) = (self.n_edges(), self.rows);
         set.add(self.indices)?;
         for array in [self.weights, self.edge_types].into_iter().flatten() {
             set.add(array)?;
         }
-        let mut indptr = set.vector("indptr.npy", ElementType::U64)?;
+        let mut indptr = set.vector(rows.file("indptr.npy"), ElementType::U64)?;
         indptr.push(&[0_u64])?;
         indptr.push(ends)?;
         set.add(indptr)?;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use kiln_graph::{Relation, Relations};
 use kiln_store::array_folder::{ArrayFolder, bad_key};
 
+use super::attachment;
 use super::manifest::Manifest;
 use crate::check::Place;
 use crate::format::manifest::path_in;
@@ -29,9 +30,14 @@ impl Folder {
         Ok(Self { path: path.to_owned(), manifest, arrays })
     }
 
-    /// Returns the number of arrays.
+    /// Returns the number of arrays and attachments.
     pub(super) fn n_files(&self) -> usize {
-        self.manifest.files.len()
+        self.manifest.files.len() + self.manifest.attachments.len()
+    }
+
+    /// Compares the hashes of the attachments with the manifest.
+    pub(super) fn verify_attachments(&self) -> Result<()> {
+        attachment::verify(&self.path, &self.manifest)
     }
 
     /// Returns the set.

@@ -2,6 +2,7 @@
 //! file.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use kiln_feature::MAX_DIM;
@@ -13,6 +14,7 @@ use kiln_store::array_folder::{
 };
 use serde::{Deserialize, Serialize};
 
+use super::attachment::check_names;
 use crate::format::manifest::{FILE_NAME, Kind, LABELS, kind_of, path_in};
 use crate::graph_folder::{FEATURES, TARGETS, check_class_names, class_names_to_write, numbered};
 use crate::limits::MEMORY_BYTES;
@@ -39,6 +41,9 @@ pub(super) struct Manifest {
     pub(super) n_classes: Option<usize>,
     /// The names of the classes or columns, by number; empty if they have no names.
     pub(super) class_names: Vec<String>,
+    /// The SHA-256 of each JSON file beside the arrays, by file name; absent if there is none.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) attachments: BTreeMap<String, String>,
     /// The entries of the files, by file name.
     pub(super) files: Entries,
 }
@@ -92,6 +97,27 @@ impl Manifest {
             class_names: targets.map_or_else(Vec::new, |targets| {
                 class_names_to_write(&targets.class_names, targets.values.n_outputs())
             }),
+            attachments: BTreeMap::new(),
+            files: Entries::new(),
+        }
+    }
+
+    /// Returns the manifest of a set with nodes of these types and nothing else.
+    pub(super) fn of_types(name: &str, types: &NodeTypes) -> Self {
+        let of_type = |(position, name): (usize, &String)| TypeEntry {
+            name: name.clone(),
+            n_nodes: types.range(position).len(),
+            dim: None,
+        };
+        Self {
+            format: VERSION,
+            name: name.to_owned(),
+            node_types: types.names().iter().enumerate().map(of_type).collect(),
+            relations: Vec::new(),
+            target_type: None,
+            n_classes: None,
+            class_names: Vec::new(),
+            attachments: BTreeMap::new(),
             files: Entries::new(),
         }
     }
@@ -171,6 +197,7 @@ impl Manifest {
     /// element type and the shape that the counts require, and that no required entry is missing.
     fn check(&self, path: &Path) -> Result<()> {
         self.check_counts(path)?;
+        check_names(path, self)?;
         let absent: &[&str] = if self.target_type.is_none() { &TARGET_FILES } else { &[] };
         if let Some(name) = absent.iter().find(|name| self.files.contains_key(**name)) {
             return Err(bad_entry(path, name, "", "no entry, because target_type is null", "an entry").into());

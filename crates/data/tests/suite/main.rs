@@ -38,4 +38,5 @@ mod typed_graphbolt;
 mod typed_hash;
 mod typed_ogb;
 mod typed_ogb_archives;
+mod typed_writer;
 mod unreachable;

@@ -1,0 +1,77 @@
+//! JSON files beside the arrays of a heterogeneous set, which other crates write and read. The manifest has their hashes.
+
+use std::io::Read;
+use std::path::Path;
+
+use kiln_graph::open_file;
+use kiln_store::array_folder::{bad_entry, bad_key};
+use kiln_store::{Error as StoreError, io_error, sha256};
+
+use super::manifest::Manifest;
+use crate::Result;
+use crate::format::manifest::FILE_NAME;
+
+/// The maximum size of an attachment in bytes.
+const MAX_BYTES: u64 = 256 << 20;
+
+/// The maximum number of attachments of a set.
+const MAX_ATTACHMENTS: usize = 16;
+
+/// Returns the content of a JSON file that was attached to a heterogeneous set in the kiln format, after its hash was
+/// compared with the manifest; `None` if the set has no such file. [`TypedSetWriter::attach`](super::TypedSetWriter::attach)
+/// writes it.
+///
+/// # Errors
+/// Returns the errors of [`open`](super::open) for an invalid manifest, [`kiln_store::Error::HashMismatch`] if the file has
+/// changed, [`kiln_store::Error::Metadata`] if it is larger than 256 MiB, and [`kiln_store::Error::Io`] if it cannot be read.
+pub fn attachment(folder: impl AsRef<Path>, name: &str) -> Result<Option<Vec<u8>>> {
+    let folder = folder.as_ref();
+    let manifest = Manifest::read(folder)?;
+    manifest.attachments.get(name).map(|hash| read(folder, name, hash)).transpose()
+}
+
+/// Reads an attachment and compares its hash.
+pub(super) fn read(folder: &Path, name: &str, expected: &str) -> Result<Vec<u8>> {
+    let path = folder.join(name);
+    let mut bytes = Vec::new();
+    let file = open_file(&path).map_err(io_error(&path))?;
+    file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(io_error(&path))?;
+    if MAX_BYTES < bytes.len() as u64 {
+        return Err(bad_entry(&path, name, "", format!("at most {MAX_BYTES} bytes"), "more").into());
+    }
+    let got = sha256(&bytes);
+    if got != expected {
+        return Err(StoreError::HashMismatch { path, expected: expected.to_owned(), got }.into());
+    }
+    Ok(bytes)
+}
+
+/// Checks that a name is a file name of the folder itself, and neither that of an array nor of the manifest.
+pub(super) fn check_name(manifest: &Path, name: &str) -> Result<()> {
+    let is_plain = |stem: &str| {
+        let is_allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+        (1..=64).contains(&stem.len()) && stem.bytes().all(is_allowed)
+    };
+    if name.strip_suffix(".json").is_some_and(is_plain) && name != FILE_NAME {
+        return Ok(());
+    }
+    let expected = "a name of lower-case letters, digits and _ that ends in .json, but not kiln.json";
+    let found: String = name.chars().take(80).collect();
+    Err(bad_key(manifest, "attachments", expected, format!("{found:?}")).into())
+}
+
+/// Compares the hashes of all attachments of a set.
+pub(super) fn verify(folder: &Path, manifest: &Manifest) -> Result<()> {
+    let attachments = manifest.attachments.iter();
+    attachments.map(|(name, hash)| read(folder, name, hash)).try_for_each(|read| read.map(drop))
+}
+
+/// Checks the names of a manifest's attachments.
+pub(super) fn check_names(path: &Path, manifest: &Manifest) -> Result<()> {
+    if MAX_ATTACHMENTS < manifest.attachments.len() {
+        let expected = format!("at most {MAX_ATTACHMENTS} files");
+        let found = manifest.attachments.len();
+        return Err(bad_key(path, "attachments", expected, found).into());
+    }
+    manifest.attachments.keys().try_for_each(|name| check_name(path, name))
+}

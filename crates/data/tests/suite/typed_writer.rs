@@ -1,0 +1,124 @@
+//! Tests of writing a heterogeneous set part by part.
+
+use std::fs;
+use std::path::Path;
+
+use kiln_data::convert::{ConvertOptions, EdgeChunk, EdgeData, EdgeSource};
+use kiln_data::typed::{self, RelationTypes, TypedSetWriter};
+use kiln_data::{Error, Result, TypedDataset};
+use kiln_graph::{NodeTypes, RelationEdges};
+use kiln_store::Error as StoreError;
+use kiln_store::array_folder::{ElementType, FolderWriter};
+
+/// A weighted edge list in memory.
+struct List {
+    srcs: Vec<u32>,
+    dsts: Vec<u32>,
+}
+
+impl EdgeSource for List {
+    fn edge_data(&self) -> EdgeData {
+        EdgeData { weights: true, edge_types: false }
+    }
+
+    fn for_each_chunk(&self, _: usize, visit: &mut dyn FnMut(&mut EdgeChunk) -> Result<()>) -> Result<()> {
+        let weights = (0..self.srcs.len()).map(|edge| edge as f32).collect();
+        visit(&mut EdgeChunk {
+            srcs: self.srcs.clone(),
+            dsts: self.dsts.clone(),
+            weights,
+            edge_types: Vec::new(),
+        })
+    }
+}
+
+fn types() -> NodeTypes {
+    NodeTypes::new([("user", 2), ("item", 3)]).unwrap()
+}
+
+/// Writes a set with features, names, targets, an attachment and a relation.
+fn write(out: &Path, edges: &List) -> Result<()> {
+    let mut set = TypedSetWriter::new(FolderWriter::create(out)?, "shop", &types());
+    let mut rows = set.feature_rows(1, ElementType::F32, 1)?;
+    rows.push(&[1.0_f32, 2.0, 3.0])?;
+    set.add_features(1, rows, 1)?;
+    let [mut text, mut ends] = set.names(0)?;
+    text.push(b"abc")?;
+    ends.push(&[1_u32, 3])?;
+    set.add(text)?;
+    set.add(ends)?;
+    let mut targets = set.targets(ElementType::I32, 2)?;
+    targets.values.push(&[0_i32, 1, -1])?;
+    targets.split[0].push(&[2_u32])?;
+    targets.split[2].push(&[3_u32])?;
+    set.add_targets(1, targets, 2, &["low".to_owned(), "high".to_owned()])?;
+    let relation = RelationTypes { name: "rates", src_type: 1, dst_type: 0 };
+    set.write_relation(relation, edges, &ConvertOptions::default())?;
+    set.attach("import.json", b"{\"format\": 1}")?;
+    set.commit()
+}
+
+#[test]
+fn set_written_part_by_part_equals_the_set_in_memory() {
+    let root = tempfile::tempdir().unwrap();
+    let edges = List { srcs: vec![2, 0, 1, 0], dsts: vec![1, 1, 0, 1] };
+    write(&root.path().join("parts"), &edges).unwrap();
+    let data = TypedDataset::builder(types())
+        .relation(RelationEdges {
+            name: "rates",
+            src_type: "item",
+            dst_type: "user",
+            srcs: &edges.srcs,
+            dsts: &edges.dsts,
+            weights: Some(&[0.0, 1.0, 2.0, 3.0]),
+        })
+        .features("item", vec![1.0, 2.0, 3.0], 1)
+        .node_names("user", ["a", "bc"])
+        .labels("item", vec![0, 1, -1], 2)
+        .split(&[0], &[], &[1])
+        .class_names(["low", "high"])
+        .name("shop")
+        .build()
+        .unwrap();
+    typed::write(&data, root.path().join("whole")).unwrap();
+    for entry in fs::read_dir(root.path().join("whole")).unwrap() {
+        let name = entry.unwrap().file_name();
+        let read = |set: &str| fs::read(root.path().join(set).join(&name)).unwrap();
+        assert!(name == "kiln.json" || read("whole") == read("parts"), "{name:?} differs");
+    }
+    assert_eq!(typed::verify(root.path().join("parts")).unwrap().n_hashed, 11);
+    assert_eq!(typed::verify(root.path().join("whole")).unwrap().n_hashed, 10);
+    let set = root.path().join("parts");
+    assert_eq!(typed::hash(&set).unwrap(), typed::hash(root.path().join("whole")).unwrap());
+    assert_eq!(typed::attachment(&set, "import.json").unwrap().unwrap(), b"{\"format\": 1}");
+    assert_eq!(typed::attachment(&set, "other.json").unwrap(), None);
+}
+
+#[test]
+fn verify_rejects_a_changed_attachment() {
+    let root = tempfile::tempdir().unwrap();
+    let set = root.path().join("set");
+    write(&set, &List { srcs: Vec::new(), dsts: Vec::new() }).unwrap();
+    fs::write(set.join("import.json"), "{}").unwrap();
+    for error in [
+        typed::verify(&set).map(drop).unwrap_err(),
+        typed::attachment(&set, "import.json").map(drop).unwrap_err(),
+    ] {
+        assert!(matches!(error, Error::Store(StoreError::HashMismatch { .. })), "{error}");
+    }
+    let manifest = fs::read_to_string(set.join("kiln.json")).unwrap();
+    fs::write(set.join("kiln.json"), manifest.replace("import.json", "../import.json")).unwrap();
+    let error = typed::open(&set).unwrap_err().to_string();
+    assert!(error.contains("attachments is \"../import.json\", expected a name of"), "{error}");
+}
+
+#[test]
+fn relation_rejects_ids_outside_their_type() {
+    let root = tempfile::tempdir().unwrap();
+    for (src, dst, expected) in [(3, 0, "3"), (0, 2, "2")] {
+        let edges = List { srcs: vec![src], dsts: vec![dst] };
+        let error = write(&root.path().join("set"), &edges).unwrap_err().to_string();
+        assert!(error.contains(&format!("node {expected}")), "{error}");
+        assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0, "an error should remove all files");
+    }
+}
