@@ -56,6 +56,7 @@ const ROWS: &[Row] = &[
     Row { name: "kiln-store", normal: &["kiln-graph"], dev: &[], tensors: Forbidden },
     Row { name: "kiln-data", normal: &["kiln-graph", "kiln-feature", "kiln-store"], dev: &[], tensors: Forbidden },
     Row { name: "kiln-partition", normal: &["kiln-graph", "kiln-feature", "kiln-sample", "kiln-store", "kiln-data"], dev: &[], tensors: Forbidden },
+    Row { name: "kiln-tables", normal: &["kiln-graph", "kiln-feature", "kiln-store", "kiln-data"], dev: &[], tensors: Forbidden },
     Row { name: "kiln-loader", normal: &["kiln-graph", "kiln-sample", "kiln-feature"], dev: &["kiln-data"], tensors: Forbidden },
     Row { name: "kiln-comm", normal: &["kiln-nccl"], dev: &[], tensors: Forbidden },
     Row { name: "kiln-nccl", normal: &[], dev: &[], tensors: Forbidden },

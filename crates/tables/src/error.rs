@@ -1,0 +1,208 @@
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::bad_rows::{BadRows, format_bad_rows};
+
+/// An error from an import.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The spec is not YAML with the keys of a spec.
+    #[error("{path}: {message} (spec.schema.json lists the keys)")]
+    SpecSyntax {
+        /// The path of the spec.
+        path: PathBuf,
+        /// The parser's message, with line and column.
+        message: String,
+    },
+    /// A value of the spec is invalid.
+    #[error("{path}: {key} is {found}, expected {expected}")]
+    Spec {
+        /// The path of the spec.
+        path: PathBuf,
+        /// The place in the spec, such as `nodes[0].columns[2].transform`.
+        key: String,
+        /// The allowed values, and what to do.
+        expected: String,
+        /// The value in the spec.
+        found: String,
+    },
+    /// A table has no column of a name, or has it twice.
+    #[error("{path}: {n_found} columns are named {column:?}, expected one of: {known}")]
+    Column {
+        /// The path of the table's file.
+        path: PathBuf,
+        /// The name of the column in the spec.
+        column: String,
+        /// The number of columns of this name.
+        n_found: usize,
+        /// The names of the table's columns.
+        known: String,
+    },
+    /// A Parquet file is damaged or uses a feature that is not supported.
+    #[error("{path}: cannot read the Parquet file: {message}")]
+    Parquet {
+        /// The path of the file.
+        path: PathBuf,
+        /// The reader's message.
+        message: String,
+    },
+    /// A Parquet file is compressed by a codec that this program was built without.
+    #[error(
+        "{path}: column {column:?} is compressed by {codec}, which this program was built without: build it with the \
+         feature `{feature}` of kiln-tables, or write the file with another codec"
+    )]
+    Codec {
+        /// The path of the file.
+        path: PathBuf,
+        /// The name of the column.
+        column: String,
+        /// The name of the codec.
+        codec: String,
+        /// The feature of this crate that includes the codec.
+        feature: &'static str,
+    },
+    /// Tables have bad rows that the spec does not drop.
+    #[error("{}", format_bad_rows(.0))]
+    BadRows(Vec<BadRows>),
+    /// A column has more different values than a vocabulary may have.
+    #[error("{column}: more than {max} different values, expected at most {max}: use the transform `hash`")]
+    TooManyValues {
+        /// The table and the column.
+        column: String,
+        /// The maximum number of different values.
+        max: usize,
+    },
+    /// No row has a target.
+    #[error("{column}: no row has a value, expected at least one target: remove the target from the spec")]
+    NoTargets {
+        /// The table and the column.
+        column: String,
+    },
+    /// A table has too many rows, or its keys are too long.
+    #[error("{table}: {what}, expected at most {max}")]
+    TooLarge {
+        /// The table.
+        table: String,
+        /// What is too large.
+        what: String,
+        /// The limit.
+        max: u64,
+    },
+    /// The memory limit is too small.
+    #[error(
+        "{what}: needs {needed_bytes} bytes of memory, the limit is {budget_bytes}: raise the memory limit"
+    )]
+    Memory {
+        /// What the memory is for.
+        what: String,
+        /// The smallest sufficient limit.
+        needed_bytes: u64,
+        /// The given limit.
+        budget_bytes: u64,
+    },
+    /// The disk of the output is full.
+    #[error(
+        "{path}: no space left on the disk: free some, or choose an output folder on another disk (temporary files \
+         are beside the output, and are removed)"
+    )]
+    DiskFull {
+        /// The path of the file that could not be written.
+        path: PathBuf,
+    },
+    /// A set was not made by an import.
+    #[error("{set}: the set has no import.json, expected a set that `import` wrote")]
+    NoImport {
+        /// The path of the set.
+        set: PathBuf,
+    },
+    /// The record of an import is invalid.
+    #[error("{path}: {message}: import the tables again")]
+    Record {
+        /// The path of the record.
+        path: PathBuf,
+        /// The reason.
+        message: String,
+    },
+    /// The columns of a spec differ from those of the import whose transforms it should use.
+    #[error("node type `{node_type}`: its {what} differ from those of the earlier import: use the same spec")]
+    OtherTransforms {
+        /// The name of the node type.
+        node_type: String,
+        /// The part that differs.
+        what: &'static str,
+    },
+    /// A thread pool of the given size could not be started.
+    #[error("cannot start {n_threads} threads: {message}")]
+    Threads {
+        /// The number of threads.
+        n_threads: usize,
+        /// The reason.
+        message: String,
+    },
+    /// A program's own function ended a transformation.
+    #[error(transparent)]
+    Visitor(Box<dyn std::error::Error + Send + Sync>),
+    /// Node types or relations do not form a graph.
+    #[error(transparent)]
+    Graph(#[from] kiln_graph::Error),
+    /// A file could not be read or written.
+    #[error(transparent)]
+    Store(kiln_store::Error),
+    /// The set could not be written.
+    #[error(transparent)]
+    Data(kiln_data::Error),
+}
+
+/// The result of this crate's fallible functions.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl From<kiln_store::Error> for Error {
+    fn from(error: kiln_store::Error) -> Self {
+        match error {
+            kiln_store::Error::Io { path, source } => io_error(&path)(source),
+            other => Self::Store(other),
+        }
+    }
+}
+
+impl From<kiln_data::Error> for Error {
+    fn from(error: kiln_data::Error) -> Self {
+        match error {
+            kiln_data::Error::Store(error) => error.into(),
+            kiln_data::Error::Memory { what, needed_bytes, budget_bytes } => {
+                Self::Memory { what, needed_bytes, budget_bytes }
+            }
+            other => Self::Data(other),
+        }
+    }
+}
+
+/// Returns a function that converts an operating system's error about `path`.
+pub(crate) fn io_error(path: &Path) -> impl Fn(io::Error) -> Error + '_ {
+    |source| match source.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            Error::DiskFull { path: path.to_owned() }
+        }
+        _ => Error::Store(kiln_store::Error::Io { path: path.to_owned(), source }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn full_disk_is_an_error_with_advice() {
+        let full = || io::Error::from(io::ErrorKind::StorageFull);
+        let path = || PathBuf::from("set/rows");
+        let of_store = kiln_store::Error::Io { path: path(), source: full() };
+        let of_data = kiln_data::Error::Store(kiln_store::Error::Io { path: path(), source: full() });
+        for error in [io_error(&path())(full()), of_store.into(), of_data.into()] {
+            assert!(matches!(&error, Error::DiskFull { .. }), "{error}");
+            assert!(error.to_string().starts_with("set/rows: no space left on the disk: free some"));
+        }
+        let denied = io_error(&path())(io::ErrorKind::PermissionDenied.into());
+        assert!(matches!(denied, Error::Store(_)), "{denied}");
+    }
+}

@@ -1,0 +1,396 @@
+//! The import of tables: keys, rows and edges within a memory limit.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+
+use kiln_data::convert::ConvertOptions;
+use kiln_data::typed::{RelationTypes, TypedSetWriter};
+use kiln_graph::NodeTypes;
+use kiln_store::array_folder::FolderWriter;
+use serde::{Deserialize, Serialize};
+
+use crate::edges::{RelationEdgeList, RelationRows, relation_table, spill_weights};
+use crate::join::{Duplicated, EndColumn, EndRows, Join, KeyFile, MAX_ROWS};
+use crate::key::{RowKey, map_keys};
+use crate::node_table::NodeTable;
+use crate::node_writer::{write_names, write_node_type};
+use crate::record::{FILE, Import};
+use crate::row_ids::{DroppedRows, RowIds};
+use crate::spec::{EndSpec, ImportSpec, RelationSpec};
+use crate::spill::{KeyRecord, SPILL_BUFFER, SpillFile};
+use crate::target::FittedTarget;
+use crate::transform::FittedColumn;
+use crate::{BadRows, Error, Result};
+
+/// The memory of batches of rows and of buffers in bytes.
+const FIXED_BYTES: u64 = 16 << 20;
+
+/// The default memory limit in bytes.
+const MEMORY_BYTES: u64 = 1 << 30;
+
+/// The options of an import.
+#[derive(Debug, Clone)]
+pub struct ImportOptions {
+    /// The maximum number of bytes on the heap; see the table of the [crate](crate#memory).
+    pub memory_bytes: u64,
+    /// The number of threads; `None` for those of the current thread pool. The result does not depend on it.
+    pub n_threads: Option<usize>,
+    /// An earlier import whose transforms and classes are used, for new rows of the same tables. Its node types must have
+    /// the same columns; targets may be absent.
+    pub transforms_of: Option<Arc<Import>>,
+}
+
+impl Default for ImportOptions {
+    /// Returns a limit of 1 GiB, the threads of the current pool, and statistics of the imported tables.
+    fn default() -> Self {
+        Self { memory_bytes: MEMORY_BYTES, n_threads: None, transforms_of: None }
+    }
+}
+
+/// The statistics of a node type.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FittedNodeType {
+    /// The name of the node type.
+    pub name: String,
+    /// The columns that become features, in the order of the feature columns.
+    pub columns: Vec<FittedColumn>,
+    /// The targets.
+    pub target: Option<FittedTarget>,
+}
+
+/// The report of an import.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImportReport {
+    /// The name and the number of nodes of each node type.
+    pub node_types: Vec<(String, u64)>,
+    /// The name and the number of edges of each relation.
+    pub relations: Vec<(String, u64)>,
+    /// The rows that were dropped.
+    pub dropped: Vec<BadRows>,
+}
+
+/// Imports the tables of a spec to a new folder: a heterogeneous set in the kiln format, with the spec, the statistics and
+/// the keys. The folder appears when it is complete, and an error removes all files.
+///
+/// # Errors
+/// Returns [`kiln_store::Error::NotEmpty`] within [`Error::Store`] if the output exists and is not an empty folder,
+/// [`Error::SpecSyntax`] or [`Error::Spec`] for an invalid spec, [`Error::Column`] for a column that a table does not have,
+/// [`Error::BadRows`] if tables have bad rows that the spec does not drop, [`Error::Codec`] and [`Error::Parquet`] for files
+/// that cannot be read, [`Error::Memory`] if the limit is too small, [`Error::DiskFull`], and other errors of reading and
+/// writing.
+pub fn import(
+    spec: impl AsRef<Path>,
+    out: impl AsRef<Path>,
+    options: &ImportOptions,
+) -> Result<ImportReport> {
+    let (spec, out) = (spec.as_ref(), out.as_ref());
+    in_pool(options.n_threads, || import_spec(spec, out, options))
+}
+
+/// Runs a function in a pool of threads.
+fn in_pool<T: Send>(n_threads: Option<usize>, run: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+    let Some(n_threads) = n_threads else { return run() };
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(n_threads).build();
+    pool.map_err(|error| Error::Threads { n_threads, message: error.to_string() })?.install(run)
+}
+
+fn import_spec(path: &Path, out: &Path, options: &ImportOptions) -> Result<ImportReport> {
+    let spec = ImportSpec::read(path)?;
+    let folder = path.parent().unwrap_or(Path::new("")).to_owned();
+    let set = FolderWriter::create(out)?;
+    let temporary = set.folder().to_owned();
+    let mut importer =
+        Importer { spec: &spec, folder: &folder, temporary: &temporary, options, found: Vec::new() };
+    importer.check_earlier()?;
+    let (types, relations) = importer.resolve()?;
+    if importer.found.iter().any(|rows| !rows.is_dropped) {
+        return Err(Error::BadRows(importer.found));
+    }
+    importer.write(set, types, relations)
+}
+
+/// A node type whose rows have ids.
+struct ImportedType<'a> {
+    /// The table; `None` for a type from relations.
+    table: Option<NodeTable<'a>>,
+    keys: KeyFile,
+    ids: RowIds,
+    fitted: FittedNodeType,
+}
+
+struct Importer<'a> {
+    spec: &'a ImportSpec,
+    folder: &'a Path,
+    temporary: &'a Path,
+    options: &'a ImportOptions,
+    found: Vec<BadRows>,
+}
+
+/// The end of a relation.
+struct End<'a> {
+    relation: usize,
+    /// 0 for the source and 1 for the destination.
+    side: usize,
+    spec: &'a EndSpec,
+}
+
+impl<'a> Importer<'a> {
+    /// Checks that the columns are those of the earlier import whose transforms are used.
+    fn check_earlier(&self) -> Result<()> {
+        let Some(earlier) = &self.options.transforms_of else { return Ok(()) };
+        for node_type in self.spec.nodes.iter().filter(|node_type| node_type.from.is_none()) {
+            let other = earlier.spec().nodes.iter().find(|other| other.name == node_type.name);
+            let differ = |what| Err(Error::OtherTransforms { node_type: node_type.name.clone(), what });
+            match other {
+                None => return differ("name and columns"),
+                Some(other) if other.columns != node_type.columns => return differ("columns"),
+                Some(other) if node_type.target.is_some() && other.target != node_type.target => {
+                    return differ("targets");
+                }
+                Some(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn earlier(&self, name: &str) -> Option<&'a FittedNodeType> {
+        self.options.transforms_of.as_ref().and_then(|earlier| earlier.node_type(name))
+    }
+
+    /// Returns the memory that is left, after `used_bytes` and the buffers.
+    fn room(&self, used_bytes: u64) -> Result<u64> {
+        let (budget_bytes, needed_bytes) = (self.options.memory_bytes, FIXED_BYTES + used_bytes + (1 << 20));
+        if budget_bytes < needed_bytes {
+            let what = "the buffers and the ids of the rows".to_owned();
+            return Err(Error::Memory { what, needed_bytes, budget_bytes });
+        }
+        Ok(budget_bytes - FIXED_BYTES - used_bytes)
+    }
+
+    /// Finds the ids of all rows and the rows of all relations, and collects the bad rows.
+    fn resolve(&mut self) -> Result<(Vec<ImportedType<'a>>, Vec<RelationRows>)> {
+        let mut types: Vec<ImportedType<'a>> = Vec::new();
+        let mut ends: Vec<[Option<EndRows>; 2]> = vec![[None, None]; self.spec.relations.len()];
+        for position in 0..self.spec.nodes.len() {
+            let used_bytes = types.iter().map(|imported| imported.ids.heap_bytes()).sum();
+            let (imported, rows) = self.resolve_type(position, used_bytes)?;
+            for (end, rows) in self.ends_of(position).iter().zip(rows) {
+                ends[end.relation][end.side] = Some(rows);
+            }
+            types.push(imported);
+        }
+        let mut relations = Vec::new();
+        for (position, (spec, ends)) in self.spec.relations.iter().zip(ends).enumerate() {
+            let [Some(src), Some(dst)] = ends else {
+                unreachable!("the spec should name the types of all ends")
+            };
+            let weights =
+                spill_weights(spec, self.folder, self.temporary, &format!("relation-{position}-weights"))?;
+            if src.n_rows != dst.n_rows {
+                let (table, what) = (relation_of(spec), "a table that changed during the import".to_owned());
+                return Err(Error::TooLarge { table, what, max: src.n_rows.min(dst.n_rows) });
+            }
+            let rows = RelationRows { ends: [src, dst], weights };
+            let log = rows.bad_rows(spec, self.folder)?;
+            self.found.extend(log.finish(&relation_of(spec), &spec.drop));
+            relations.push(rows);
+        }
+        Ok((types, relations))
+    }
+
+    fn ends_of(&self, node_type: usize) -> Vec<End<'a>> {
+        let name = &self.spec.nodes[node_type].name;
+        let ends = self.spec.relations.iter().enumerate().flat_map(|(relation, spec)| {
+            [&spec.src, &spec.dst].into_iter().enumerate().map(move |(side, spec)| End {
+                relation,
+                side,
+                spec,
+            })
+        });
+        ends.filter(|end| end.spec.node_type == *name).collect()
+    }
+
+    fn column_of(&self, end: &End<'_>, node_type: usize) -> EndColumn {
+        let spec = &self.spec.relations[end.relation];
+        EndColumn {
+            table: relation_table(spec, self.folder, vec![end.spec.column.clone()]),
+            key_type: self.spec.nodes[node_type].key_type,
+            name: format!("relation-{}-{}", end.relation, end.side),
+        }
+    }
+
+    /// Finds the ids of a type's rows, and its rows in the relations.
+    fn resolve_type(&mut self, position: usize, used_bytes: u64) -> Result<(ImportedType<'a>, Vec<EndRows>)> {
+        let spec = &self.spec.nodes[position];
+        let columns: Vec<EndColumn> =
+            self.ends_of(position).iter().map(|end| self.column_of(end, position)).collect();
+        if spec.from.is_some() {
+            return self.type_from_relations(position, &columns, used_bytes);
+        }
+        let earlier = self.earlier(&spec.name);
+        let table = NodeTable::new(spec, self.folder, earlier);
+        let mut scan = table.scan(self.temporary, earlier.is_none())?;
+        let (duplicates, rows) =
+            self.join(&table.label, &scan.keys, &mut scan.dropped, used_bytes, |join| {
+                if columns.is_empty() {
+                    join.find_first_rows().map(|_| Vec::new())
+                } else {
+                    join.find_rows(&columns)
+                }
+            })?;
+        if duplicates.n_rows > 0 {
+            let examples = table.duplicates(&duplicates.first)?;
+            scan.log.add_counted(crate::BadRowKind::Duplicate, duplicates.n_rows, examples);
+        }
+        self.found.extend(scan.log.finish(&table.label, &spec.drop));
+        let ids = RowIds::new(scan.keys.n_rows, scan.dropped);
+        let fitted = match (scan.fitted, earlier) {
+            // The first reading counted duplicate rows, too.
+            (Some(_), _) if duplicates.n_rows > 0 => table.fit(&|row| !ids.is_dropped(row))?,
+            (Some(fitted), _) => fitted,
+            (None, Some(earlier)) => {
+                let target = earlier.target.clone().filter(|_| spec.target.is_some());
+                FittedNodeType { target, ..earlier.clone() }
+            }
+            (None, None) => unreachable!("statistics should be computed without an earlier import"),
+        };
+        Ok((ImportedType { table: Some(table), keys: scan.keys, ids, fitted }, rows))
+    }
+
+    /// Runs a join, and returns the duplicate rows and the result.
+    fn join<T>(
+        &self,
+        table: &str,
+        keys: &KeyFile,
+        dropped: &mut DroppedRows,
+        used_bytes: u64,
+        run: impl FnOnce(&mut Join<'_>) -> Result<T>,
+    ) -> Result<(Duplicated, T)> {
+        // A bit per row, of which twice as many are allocated while the list grows.
+        let used_bytes = used_bytes + u64::from(keys.n_rows) / 4;
+        let mut join = Join {
+            folder: self.temporary,
+            table,
+            keys,
+            room_bytes: self.room(used_bytes)?,
+            used_bytes: used_bytes + FIXED_BYTES,
+            dropped,
+            duplicates: Duplicated::default(),
+        };
+        let result = run(&mut join)?;
+        Ok((join.duplicates, result))
+    }
+
+    /// Makes a node of each key of the relations: its rows are those of all ends, one after the other.
+    fn type_from_relations(
+        &self,
+        position: usize,
+        columns: &[EndColumn],
+        used_bytes: u64,
+    ) -> Result<(ImportedType<'a>, Vec<EndRows>)> {
+        let spec = &self.spec.nodes[position];
+        let label = table_of(&spec.name);
+        let mut keys = SpillFile::create(self.temporary, &format!("keys-of-type-{position}"), SPILL_BUFFER)?;
+        let (mut dropped, mut n_rows) = (DroppedRows::default(), 0_u64);
+        let (mut n_keys, mut text_bytes, mut starts) = (0, 0, vec![0_u64]);
+        for column in columns {
+            column.table.for_each_batch(&mut |batch| {
+                if MAX_ROWS < n_rows + batch.n_rows as u64 {
+                    let what = "too many rows in its relations".to_owned();
+                    return Err(Error::TooLarge { table: label.clone(), what, max: MAX_ROWS });
+                }
+                let found = map_keys(batch, 0, column.key_type, |key| match key {
+                    RowKey::Key(key) => Ok(key.to_vec()),
+                    RowKey::Missing => Err(KeyRecord::Missing),
+                    RowKey::Wrong => Err(KeyRecord::Wrong),
+                });
+                for key in found {
+                    match &key {
+                        Ok(key) => {
+                            n_keys += 1;
+                            text_bytes += key.len() as u64;
+                            keys.write_key(KeyRecord::Key(key))?;
+                        }
+                        Err(record) => {
+                            dropped.insert(n_rows as u32);
+                            keys.write_key(*record)?;
+                        }
+                    }
+                    n_rows += 1;
+                }
+                Ok(ControlFlow::Continue(()))
+            })?;
+            starts.push(n_rows);
+        }
+        let keys = KeyFile { file: keys.finish()?, n_rows: n_rows as u32, n_keys, text_bytes };
+        let (_, first) = self.join(&label, &keys, &mut dropped, used_bytes, |join| join.find_first_rows())?;
+        let end = |(start, end): (&u64, &u64)| EndRows {
+            file: first.file.clone(),
+            start: *start,
+            n_rows: end - start,
+        };
+        let rows = starts.iter().zip(&starts[1..]).map(end).collect();
+        let ids = RowIds::new(keys.n_rows, dropped);
+        let fitted = FittedNodeType { name: spec.name.clone(), columns: Vec::new(), target: None };
+        Ok((ImportedType { table: None, keys, ids, fitted }, rows))
+    }
+
+    fn write(
+        self,
+        set: FolderWriter,
+        types: Vec<ImportedType<'a>>,
+        relations: Vec<RelationRows>,
+    ) -> Result<ImportReport> {
+        let names = types.iter().map(|imported| (imported.fitted.name.as_str(), imported.ids.n_ids()));
+        let node_types = NodeTypes::new(names)?;
+        let mut set = TypedSetWriter::new(set, &self.spec.name, &node_types);
+        let (mut ids, mut fitted, mut counts) = (Vec::new(), Vec::new(), Vec::new());
+        for (position, imported) in types.into_iter().enumerate() {
+            let first = node_types.range(position).start;
+            let label = table_of(&imported.fitted.name);
+            if let Some(table) = &imported.table {
+                write_node_type(&mut set, position, first, table, &imported.ids, &imported.fitted)?;
+            }
+            write_names(&mut set, position, &label, &imported.keys, &imported.ids)?;
+            counts.push((imported.fitted.name.clone(), imported.ids.n_ids() as u64));
+            ids.push(imported.ids);
+            fitted.push(imported.fitted);
+        }
+        let used_bytes = ids.iter().map(RowIds::heap_bytes).sum();
+        let options = ConvertOptions { memory_bytes: self.room(used_bytes)?, ..ConvertOptions::default() };
+        let mut n_edges = Vec::new();
+        for (spec, rows) in self.spec.relations.iter().zip(relations) {
+            for (name, is_reversed) in
+                [(Some(&spec.name), false), (spec.reverse.as_ref(), true)].into_iter().filter_map(named)
+            {
+                let [src, dst] = [&spec.src, &spec.dst].map(|end| node_types.require(&end.node_type));
+                let (src, dst) = (src?, dst?);
+                let source = RelationEdgeList { rows: &rows, ids: [&ids[src], &ids[dst]], is_reversed };
+                let (src_type, dst_type) = if is_reversed { (dst, src) } else { (src, dst) };
+                let written =
+                    set.write_relation(RelationTypes { name, src_type, dst_type }, &source, &options)?;
+                n_edges.push((name.to_owned(), written.n_edges as u64));
+            }
+        }
+        let record = Import::new(self.spec.clone(), fitted, &self.found);
+        set.attach(FILE, &record.to_json())?;
+        set.commit()?;
+        Ok(ImportReport { node_types: counts, relations: n_edges, dropped: self.found })
+    }
+}
+
+fn named<'n>((name, is_reversed): (Option<&'n String>, bool)) -> Option<(&'n str, bool)> {
+    name.map(|name| (name.as_str(), is_reversed))
+}
+
+/// Returns the name of a node type's table in messages.
+pub(crate) fn table_of(name: &str) -> String {
+    format!("node type `{name}`")
+}
+
+/// Returns the name of a relation's table in messages.
+pub(crate) fn relation_of(spec: &RelationSpec) -> String {
+    format!("relation `{}`", spec.name)
+}

@@ -1,0 +1,354 @@
+//! Finds the rows of keys within a memory limit: a hash join in partitions (Grace join; Kitsuregawa et al. 1983).
+//!
+//! The keys of a node type are in a file, in the order of its rows. If an index of them fits in memory, the tables of the
+//! relations are read against it. Otherwise keys are divided into partitions by their hash: the keys of the type and those
+//! of each relation go to one file per partition, and each partition is joined in memory. The partition of each row, one byte
+//! per row on disk, then restores the order of the rows, so nothing is sorted.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::hash::{below, hash_bytes};
+use crate::key::{RowKey, map_keys};
+use crate::key_index::KeyIndex;
+use crate::row_ids::DroppedRows;
+use crate::spec::KeyType;
+use crate::spill::{KeyRecord, SPILL_BUFFER, SpillFile, SpillReader, SpillWriter};
+use crate::table::Table;
+use crate::{Error, Result};
+
+/// Stands for a key that the node type does not have.
+pub(crate) const DANGLING: u32 = u32::MAX;
+/// Stands for a key of the wrong type.
+pub(crate) const WRONG: u32 = u32::MAX - 1;
+/// Stands for a missing key.
+pub(crate) const MISSING: u32 = u32::MAX - 2;
+/// The maximum number of rows of a node type.
+pub(crate) const MAX_ROWS: u64 = MISSING as u64;
+
+/// The maximum number of partitions.
+const MAX_PARTITIONS: u64 = 250;
+const MISSING_BYTE: u8 = u8::MAX;
+const WRONG_BYTE: u8 = u8::MAX - 1;
+
+/// The size of the buffer of a partition's file in bytes.
+const PARTITION_BUFFER: usize = 1 << 13;
+
+/// The keys of a node type, one record per row.
+#[derive(Debug)]
+pub(crate) struct KeyFile {
+    pub(crate) file: SpillFile,
+    pub(crate) n_rows: u32,
+    pub(crate) n_keys: u64,
+    pub(crate) text_bytes: u64,
+}
+
+/// The row of the node type for each row of a relation's end, or [`DANGLING`], [`WRONG`] or [`MISSING`].
+#[derive(Debug, Clone)]
+pub(crate) struct EndRows {
+    pub(crate) file: Arc<SpillFile>,
+    /// The position of the first in the file.
+    pub(crate) start: u64,
+    pub(crate) n_rows: u64,
+}
+
+/// The column of keys of a relation's end.
+#[derive(Debug)]
+pub(crate) struct EndColumn {
+    pub(crate) table: Table,
+    pub(crate) key_type: KeyType,
+    /// The name of temporary files.
+    pub(crate) name: String,
+}
+
+/// A join of a node type.
+pub(crate) struct Join<'a> {
+    pub(crate) folder: &'a Path,
+    /// The name of the node type, for errors.
+    pub(crate) table: &'a str,
+    pub(crate) keys: &'a KeyFile,
+    /// The memory for an index in bytes, and the memory that is in use before.
+    pub(crate) room_bytes: u64,
+    pub(crate) used_bytes: u64,
+    /// The rows without a key, to which those with the key of an earlier row are added.
+    pub(crate) dropped: &'a mut DroppedRows,
+    /// The positions of the first rows with the key of an earlier one.
+    pub(crate) duplicates: Duplicated,
+}
+
+/// The rows with the key of an earlier row.
+#[derive(Debug, Default)]
+pub(crate) struct Duplicated {
+    pub(crate) n_rows: u64,
+    /// The first rows, ascending.
+    pub(crate) first: Vec<u32>,
+}
+
+impl Duplicated {
+    fn add(&mut self, row: u32) {
+        self.n_rows += 1;
+        let position = self.first.partition_point(|other| *other < row);
+        if position < crate::bad_rows::MAX_EXAMPLES {
+            self.first.insert(position, row);
+            self.first.truncate(crate::bad_rows::MAX_EXAMPLES);
+        }
+    }
+}
+
+impl Join<'_> {
+    /// Finds the rows of each end's keys.
+    pub(crate) fn find_rows(&mut self, ends: &[EndColumn]) -> Result<Vec<EndRows>> {
+        match self.n_partitions()? {
+            1 => {
+                let index = self.index_all(None)?;
+                ends.iter().map(|end| self.look_up(&index, end)).collect()
+            }
+            n_partitions => {
+                let build = self.spill_keys(n_partitions, false)?;
+                let spilled = ends.iter().map(|end| self.spill_end(end, n_partitions));
+                let spilled = spilled.collect::<Result<Vec<_>>>()?;
+                let mut found: Vec<Vec<SpillFile>> = ends.iter().map(|_| Vec::new()).collect();
+                for (partition, build) in build.files.into_iter().enumerate() {
+                    let index = self.index_partition(build, None)?;
+                    for (end, (spilled, found)) in ends.iter().zip(spilled.iter().zip(&mut found)) {
+                        let name = format!("{}-rows-{partition}", end.name);
+                        found.push(self.look_up_partition(&index, &spilled.files[partition], &name)?);
+                    }
+                }
+                let ends = ends.iter().zip(spilled).zip(found);
+                ends.map(|((end, spilled), found)| self.merge(&spilled, &found, &end.name)).collect()
+            }
+        }
+    }
+
+    /// Finds the first row with the key of each row.
+    pub(crate) fn find_first_rows(&mut self) -> Result<EndRows> {
+        let name = "first";
+        match self.n_partitions()? {
+            1 => {
+                let mut rows = SpillFile::create(self.folder, name, SPILL_BUFFER)?;
+                self.index_all(Some(&mut rows))?;
+                let n_rows = self.keys.n_rows.into();
+                Ok(EndRows { file: Arc::new(rows.finish()?), start: 0, n_rows })
+            }
+            n_partitions => {
+                let mut spilled = self.spill_keys(n_partitions, true)?;
+                let mut found = Vec::new();
+                for (partition, build) in std::mem::take(&mut spilled.files).into_iter().enumerate() {
+                    let name = format!("{name}-{partition}");
+                    let mut rows = SpillFile::create(self.folder, &name, SPILL_BUFFER)?;
+                    self.index_partition(build, Some(&mut rows))?;
+                    found.push(rows.finish()?);
+                }
+                self.merge(&spilled, &found, name)
+            }
+        }
+    }
+
+    /// Returns the number of partitions whose indices fit in memory.
+    fn n_partitions(&self) -> Result<u64> {
+        let KeyFile { n_keys, text_bytes, .. } = *self.keys;
+        let bytes = KeyIndex::bytes(n_keys, text_bytes);
+        if bytes <= self.room_bytes && text_bytes <= u32::MAX.into() {
+            return Ok(1);
+        }
+        // Partitions differ in size: a margin of a quarter, and the buffers of their files.
+        let room = self.room_bytes.saturating_sub(MAX_PARTITIONS * PARTITION_BUFFER as u64).max(1);
+        let n_partitions = (bytes + bytes / 4).div_ceil(room).max(text_bytes >> 31) + 1;
+        if MAX_PARTITIONS < n_partitions {
+            let needed =
+                (bytes + bytes / 4) / (MAX_PARTITIONS - 1) + MAX_PARTITIONS * PARTITION_BUFFER as u64 + 1;
+            return Err(self.too_small(needed));
+        }
+        Ok(n_partitions)
+    }
+
+    fn too_small(&self, needed: u64) -> Error {
+        Error::Memory {
+            what: format!("{}: a partition of its keys", self.table),
+            needed_bytes: self.used_bytes + needed,
+            budget_bytes: self.used_bytes + self.room_bytes,
+        }
+    }
+
+    /// Adds a key to an index, and writes its first row to `first`.
+    fn insert(
+        &mut self,
+        index: &mut KeyIndex,
+        key: &[u8],
+        row: u32,
+        first: Option<&mut SpillWriter>,
+    ) -> Result<()> {
+        let found = index.insert(key, row);
+        if found != row {
+            self.dropped.insert(row);
+            self.duplicates.add(row);
+        }
+        first.map_or(Ok(()), |first| first.write_u32(found))
+    }
+
+    fn index_all(&mut self, mut first: Option<&mut SpillWriter>) -> Result<KeyIndex> {
+        let mut index = KeyIndex::with_capacity(self.keys.n_keys, self.keys.text_bytes);
+        let mut keys = self.keys.file.read(SPILL_BUFFER)?;
+        for row in 0..self.keys.n_rows {
+            let first = first.as_deref_mut();
+            match (keys.read_key()?, first) {
+                (KeyRecord::Key(key), first) => self.insert(&mut index, key, row, first)?,
+                (KeyRecord::Missing, Some(first)) => first.write_u32(MISSING)?,
+                (KeyRecord::Wrong, Some(first)) => first.write_u32(WRONG)?,
+                (_, None) => {}
+            }
+        }
+        Ok(index)
+    }
+
+    /// Writes the row and the key of each record to the file of its partition.
+    fn spill_keys(&self, n_partitions: u64, with_order: bool) -> Result<Spilled> {
+        let mut writers = Partitions::create(self.folder, "keys", n_partitions)?;
+        let mut keys = self.keys.file.read(SPILL_BUFFER)?;
+        for row in 0..self.keys.n_rows {
+            match keys.read_key()? {
+                KeyRecord::Key(key) => {
+                    let partition = below(hash_bytes(key), n_partitions as usize);
+                    writers.files[partition].write_u32(row)?;
+                    writers.put(partition, key, with_order)?;
+                }
+                KeyRecord::Missing if with_order => writers.order.write(&[MISSING_BYTE])?,
+                KeyRecord::Wrong if with_order => writers.order.write(&[WRONG_BYTE])?,
+                KeyRecord::Missing | KeyRecord::Wrong => {}
+            }
+        }
+        writers.finish(self.keys.n_rows.into())
+    }
+
+    fn index_partition(
+        &mut self,
+        spilled: (SpillFile, u64, u64),
+        mut first: Option<&mut SpillWriter>,
+    ) -> Result<KeyIndex> {
+        let (file, n_keys, text_bytes) = spilled;
+        let bytes = KeyIndex::bytes(n_keys, text_bytes);
+        if self.room_bytes < bytes || u64::from(u32::MAX) < text_bytes {
+            return Err(self.too_small(bytes));
+        }
+        let mut index = KeyIndex::with_capacity(n_keys, text_bytes);
+        let mut keys = file.read(SPILL_BUFFER)?;
+        for _ in 0..n_keys {
+            let row = keys.read_u32()?;
+            if let KeyRecord::Key(key) = keys.read_key()? {
+                self.insert(&mut index, key, row, first.as_deref_mut())?;
+            }
+        }
+        Ok(index)
+    }
+
+    fn look_up(&self, index: &KeyIndex, end: &EndColumn) -> Result<EndRows> {
+        let (mut rows, mut n_rows) = (SpillFile::create(self.folder, &end.name, SPILL_BUFFER)?, 0);
+        end.table.for_each_batch(&mut |batch| {
+            let found = map_keys(batch, 0, end.key_type, |key| match key {
+                RowKey::Key(key) => index.get(key).unwrap_or(DANGLING),
+                RowKey::Missing => MISSING,
+                RowKey::Wrong => WRONG,
+            });
+            n_rows += found.len() as u64;
+            found.into_iter().try_for_each(|row| rows.write_u32(row))?;
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(EndRows { file: Arc::new(rows.finish()?), start: 0, n_rows })
+    }
+
+    fn spill_end(&self, end: &EndColumn, n_partitions: u64) -> Result<Spilled> {
+        let mut writers = Partitions::create(self.folder, &end.name, n_partitions)?;
+        let mut n_rows = 0;
+        end.table.for_each_batch(&mut |batch| {
+            let keys = map_keys(batch, 0, end.key_type, |key| match key {
+                RowKey::Key(key) => Ok((below(hash_bytes(key), n_partitions as usize), key.to_vec())),
+                RowKey::Missing => Err(MISSING_BYTE),
+                RowKey::Wrong => Err(WRONG_BYTE),
+            });
+            n_rows += keys.len() as u64;
+            for key in keys {
+                match key {
+                    Ok((partition, key)) => writers.put(partition, &key, true)?,
+                    Err(byte) => writers.order.write(&[byte])?,
+                }
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
+        writers.finish(n_rows)
+    }
+
+    fn look_up_partition(
+        &self,
+        index: &KeyIndex,
+        spilled: &(SpillFile, u64, u64),
+        name: &str,
+    ) -> Result<SpillFile> {
+        let mut rows = SpillFile::create(self.folder, name, SPILL_BUFFER)?;
+        let mut keys = spilled.0.read(SPILL_BUFFER)?;
+        for _ in 0..spilled.1 {
+            if let KeyRecord::Key(key) = keys.read_key()? {
+                rows.write_u32(index.get(key).unwrap_or(DANGLING))?;
+            }
+        }
+        rows.finish()
+    }
+
+    /// Restores the order of the rows from the partition of each.
+    fn merge(&self, spilled: &Spilled, found: &[SpillFile], name: &str) -> Result<EndRows> {
+        let readers = found.iter().map(|file| file.read(PARTITION_BUFFER));
+        let mut readers: Vec<SpillReader> = readers.collect::<Result<_>>()?;
+        let mut order = spilled.order.read(SPILL_BUFFER)?;
+        let mut rows = SpillFile::create(self.folder, &format!("{name}-all"), SPILL_BUFFER)?;
+        for _ in 0..spilled.n_rows {
+            rows.write_u32(match order.read_u8()? {
+                MISSING_BYTE => MISSING,
+                WRONG_BYTE => WRONG,
+                partition => readers[usize::from(partition)].read_u32()?,
+            })?;
+        }
+        Ok(EndRows { file: Arc::new(rows.finish()?), start: 0, n_rows: spilled.n_rows })
+    }
+}
+
+/// Keys in partitions.
+struct Spilled {
+    /// The file of each partition, its number of keys and the bytes of their text.
+    files: Vec<(SpillFile, u64, u64)>,
+    /// The partition of each row: a byte.
+    order: SpillFile,
+    n_rows: u64,
+}
+
+/// The writers of [`Spilled`].
+struct Partitions {
+    files: Vec<SpillWriter>,
+    sizes: Vec<[u64; 2]>,
+    order: SpillWriter,
+}
+
+impl Partitions {
+    fn create(folder: &Path, name: &str, n_partitions: u64) -> Result<Self> {
+        let file = |number| SpillFile::create(folder, &format!("{name}-part-{number}"), PARTITION_BUFFER);
+        Ok(Self {
+            files: (0..n_partitions).map(file).collect::<Result<_>>()?,
+            sizes: vec![[0; 2]; n_partitions as usize],
+            order: SpillFile::create(folder, &format!("{name}-order"), SPILL_BUFFER)?,
+        })
+    }
+
+    fn put(&mut self, partition: usize, key: &[u8], with_order: bool) -> Result<()> {
+        self.files[partition].write_key(KeyRecord::Key(key))?;
+        let [n_keys, text_bytes] = &mut self.sizes[partition];
+        *n_keys += 1;
+        *text_bytes += key.len() as u64;
+        if with_order { self.order.write(&[partition as u8]) } else { Ok(()) }
+    }
+
+    fn finish(self, n_rows: u64) -> Result<Spilled> {
+        let files = self.files.into_iter().zip(self.sizes);
+        let files = files.map(|(file, [n_keys, text_bytes])| Ok((file.finish()?, n_keys, text_bytes)));
+        Ok(Spilled { files: files.collect::<Result<_>>()?, order: self.order.finish()?, n_rows })
+    }
+}

@@ -1,0 +1,100 @@
+//! An index of keys in memory: a hash table with linear probing.
+
+use crate::hash::{below, hash_bytes, mix};
+
+/// The keys of some rows.
+#[derive(Debug)]
+pub(crate) struct KeyIndex {
+    /// 0 if the slot is free, and otherwise the lower half of the hash of a key, and its position plus 1.
+    slots: Vec<u64>,
+    /// The keys, one after the other.
+    text: Vec<u8>,
+    /// The end of each key.
+    ends: Vec<u32>,
+    /// The row of each key.
+    rows: Vec<u32>,
+}
+
+impl KeyIndex {
+    /// Returns the number of bytes of an index of at most this many keys.
+    pub(crate) fn bytes(n_keys: u64, text_bytes: u64) -> u64 {
+        8 * n_slots(n_keys) + 8 * n_keys + text_bytes
+    }
+
+    pub(crate) fn with_capacity(n_keys: u64, text_bytes: u64) -> Self {
+        Self {
+            slots: vec![0; n_slots(n_keys) as usize],
+            text: Vec::with_capacity(text_bytes as usize),
+            ends: Vec::with_capacity(n_keys as usize),
+            rows: Vec::with_capacity(n_keys as usize),
+        }
+    }
+
+    /// Adds a key unless the index has it, and returns its first row.
+    pub(crate) fn insert(&mut self, key: &[u8], row: u32) -> u32 {
+        let hash = hash_bytes(key);
+        match self.find(key, hash) {
+            Ok(position) => self.rows[position],
+            Err(slot) => {
+                self.text.extend_from_slice(key);
+                self.ends.push(self.text.len() as u32);
+                self.rows.push(row);
+                self.slots[slot] = hash << 32 | self.rows.len() as u64;
+                row
+            }
+        }
+    }
+
+    /// Returns the row of a key.
+    pub(crate) fn get(&self, key: &[u8]) -> Option<u32> {
+        self.find(key, hash_bytes(key)).ok().map(|position| self.rows[position])
+    }
+
+    /// Returns the position of a key, or the free slot for it.
+    fn find(&self, key: &[u8], hash: u64) -> Result<usize, usize> {
+        // The partition of a key follows from the upper bits of its hash, so the slot must not.
+        let mut slot = below(mix(hash), self.slots.len());
+        loop {
+            let found = self.slots[slot];
+            if found == 0 {
+                return Err(slot);
+            }
+            let position = (found as u32 - 1) as usize;
+            if found >> 32 == hash & u64::from(u32::MAX) && self.key(position) == key {
+                return Ok(position);
+            }
+            slot = if slot + 1 == self.slots.len() { 0 } else { slot + 1 };
+        }
+    }
+
+    fn key(&self, position: usize) -> &[u8] {
+        let start = position.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.text[start as usize..self.ends[position] as usize]
+    }
+}
+
+/// Returns the number of slots: one is always free, so that a search ends.
+fn n_slots(n_keys: u64) -> u64 {
+    n_keys + n_keys / 2 + 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_each_key_and_its_first_row() {
+        let n = 1000;
+        let mut index = KeyIndex::with_capacity(n, 100_000);
+        for row in 0..n as u32 {
+            assert_eq!(index.insert(format!("key {row}").as_bytes(), row), row);
+            assert_eq!(index.insert(b"key 0", row), 0);
+        }
+        for row in 0..n as u32 {
+            assert_eq!(index.get(format!("key {row}").as_bytes()), Some(row));
+        }
+        assert_eq!(index.get(b"key"), None);
+        assert_eq!(index.get(b""), None);
+        assert_eq!(KeyIndex::with_capacity(0, 0).get(b"a"), None);
+    }
+}

@@ -1,0 +1,100 @@
+//! Heterogeneous data sets from tables: Parquet, CSV and JSON lines.
+//!
+//! - [`import()`] reads a spec ([`ImportSpec`], YAML) and the tables that it names, and writes a heterogeneous set in the kiln
+//!   format: keys become node ids, columns become features, targets and a split, and tables of keys become relations.
+//! - [`plan()`] reports what an import would do, without reading rows.
+//! - [`Import`] is the record of an import in its set: [`Import::transform`] transforms new rows with the stored statistics,
+//!   and [`ImportOptions::transforms_of`] imports new tables with them.
+//!
+//! The crate knows no tensors, no samplers and no training. Parquet's codecs are features: `snappy`, `gzip` and `lz4` are
+//! defaults, `brotli` is written in Rust, too, and `zstd` compiles a C library.
+//!
+//! ```
+//! use kiln_data::TypedDataset;
+//! use kiln_tables::{ImportOptions, import};
+//! let root = tempfile::tempdir()?;
+//! let put = |name: &str, text: &str| std::fs::write(root.path().join(name), text);
+//! put("users.csv", "id,age\nanna,30\nben,\n")?;
+//! put("buys.csv", "user,item\nben,book\nanna,book\nanna,pen\n")?;
+//! put(
+//!     "spec.yaml",
+//!     "name: shop
+//! nodes:
+//!   - name: user
+//!     files: [users.csv]
+//!     key: id
+//!     columns: [{column: age, transform: standardize}]
+//!   - {name: item, from: relations}
+//! relations:
+//!   - name: buys
+//!     files: [buys.csv]
+//!     src: {type: user, column: user}
+//!     dst: {type: item, column: item}
+//!     reverse: bought by
+//! ",
+//! )?;
+//! let set = root.path().join("set");
+//! import(root.path().join("spec.yaml"), &set, &ImportOptions::default())?;
+//! let data = TypedDataset::open(&set)?;
+//! // The second column of the users is 1 where the age is missing.
+//! assert_eq!(data.dims(), [Some(2), None]);
+//! assert_eq!(data.names[1].get(kiln_graph::NodeId(0)), Some("book"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Memory
+//! The heap usage of an import is at most [`ImportOptions::memory_bytes`]:
+//!
+//! | data | bytes |
+//! |---|---|
+//! | the ids of a table's rows, if any row is dropped | 3/16 per row; 1/4 while they are found |
+//! | the keys of a node type, or of one of at most 250 partitions | 20 per key, and its text |
+//! | later, the offsets of a relation's edges | 8 per node of the destinations' type |
+//! | one bucket of edges | the remainder, as in [`kiln_data::convert`] |
+//! | batches of rows and buffers | 16 MiB |
+//!
+//! In addition, Parquet files take one page and one dictionary for each column that is read, and statistics take 1 MiB for
+//! each column with `quantile`, and at most 16 MiB of text for each column with a vocabulary. On disk, temporary files
+//! beside the output take the keys of all node types, 8 bytes per row of a relation, and 4 more with weights; and, if keys
+//! are partitioned, the keys of all relations of the type.
+//!
+//! # Determinism
+//! The written bytes depend on the spec and the tables only, not on the number of threads or the memory limit.
+
+mod bad_rows;
+mod edges;
+mod error;
+mod hash;
+mod import;
+mod join;
+mod key;
+mod key_index;
+mod node_table;
+mod node_writer;
+mod plan;
+mod record;
+mod row_ids;
+mod spec;
+mod spill;
+mod split;
+mod table;
+mod target;
+mod transform;
+
+pub use bad_rows::{BadRow, BadRowKind, BadRows};
+pub use error::{Error, Result};
+pub use hash::hash_bytes;
+pub use import::{FittedNodeType, ImportOptions, ImportReport, import};
+pub use plan::{ImportPlan, PlannedColumn, PlannedNodeType, PlannedRelation, plan};
+pub use record::{DroppedCount, Import, TransformedRows};
+pub use spec::{
+    ColumnSpec, ColumnTransform, EndSpec, ImportSpec, KeyType, NgramUnit, NodeOrigin, NodeTypeSpec,
+    RelationSpec, SplitSpec, TargetSpec, TimePart, TimeUnit,
+};
+pub use target::FittedTarget;
+pub use transform::{FittedColumn, FittedTransform};
+
+/// The README, so that the doc tests run its example.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

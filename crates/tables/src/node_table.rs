@@ -1,0 +1,259 @@
+//! The table of a node type: the first reading, which checks rows and writes their keys, and the statistics of its columns.
+
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use rayon::prelude::*;
+
+use crate::bad_rows::{BadRowKind, BadRowLog};
+use crate::import::{FittedNodeType, table_of};
+use crate::join::{KeyFile, MAX_ROWS};
+use crate::key::key_of;
+use crate::row_ids::DroppedRows;
+use crate::spec::NodeTypeSpec;
+use crate::spill::{KeyRecord, SPILL_BUFFER, SpillFile};
+use crate::table::{Table, TableBatch};
+use crate::target::TargetAccumulator;
+use crate::transform::{Accumulator, check, position_by_name};
+use crate::{BadRow, Error, Result};
+
+/// The number of rows that a task of the thread pool handles.
+pub(crate) const TASK_ROWS: usize = 1 << 8;
+
+/// A node type with a table.
+#[derive(Debug)]
+pub(crate) struct NodeTable<'a> {
+    pub(crate) spec: &'a NodeTypeSpec,
+    /// The table in messages: ``node type `user` ``.
+    pub(crate) label: String,
+    pub(crate) table: Table,
+    /// The positions of columns in the table: the key, those of features, of targets and of the split.
+    pub(crate) key: usize,
+    pub(crate) features: Vec<usize>,
+    pub(crate) target: Vec<usize>,
+    pub(crate) split: Option<usize>,
+    /// The classes of an earlier import, of which the classes must be.
+    known: Option<HashMap<String, usize>>,
+}
+
+/// The result of the first reading.
+#[derive(Debug)]
+pub(crate) struct Scan {
+    pub(crate) keys: KeyFile,
+    pub(crate) dropped: DroppedRows,
+    pub(crate) log: BadRowLog,
+    /// The statistics of all rows that are not bad; `None` if those of an earlier import are used.
+    pub(crate) fitted: Option<FittedNodeType>,
+}
+
+/// The reason why a row is bad.
+#[derive(Debug)]
+struct Problem {
+    kind: BadRowKind,
+    column: String,
+    expected: String,
+    found: String,
+}
+
+/// The statistics of the columns of a table.
+struct Statistics<'a> {
+    columns: Vec<Accumulator<'a>>,
+    target: Option<TargetAccumulator<'a>>,
+}
+
+impl<'a> NodeTable<'a> {
+    /// Returns the table of a node type, in files relative to `folder`. `earlier` has the classes of an earlier import.
+    pub(crate) fn new(spec: &'a NodeTypeSpec, folder: &Path, earlier: Option<&FittedNodeType>) -> Self {
+        let mut columns: Vec<String> = Vec::new();
+        let mut position_of = |name: &str| match columns.iter().position(|column| column == name) {
+            Some(position) => position,
+            None => {
+                columns.push(name.to_owned());
+                columns.len() - 1
+            }
+        };
+        let key = position_of(spec.key.as_deref().unwrap_or_default());
+        let features = spec.columns.iter().map(|column| position_of(&column.column)).collect();
+        let target = spec.target.iter().flat_map(|target| target.columns()).map(&mut position_of).collect();
+        let split = spec.split.as_ref().and_then(|split| split.column()).map(position_of);
+        let known = earlier.and_then(|fitted| fitted.target.as_ref());
+        Self {
+            spec,
+            label: table_of(&spec.name),
+            table: Table {
+                files: spec.files.iter().map(|file| folder.join(file)).collect(),
+                columns,
+                missing: spec.missing.clone(),
+            },
+            key,
+            features,
+            target,
+            split,
+            known: known.map(|target| position_by_name(target.names())),
+        }
+    }
+
+    /// Reads the table: checks each row, writes its key, and computes the statistics of the rows that are not bad.
+    pub(crate) fn scan(&self, folder: &Path, with_statistics: bool) -> Result<Scan> {
+        let mut keys = SpillFile::create(folder, &format!("keys-of-{}", self.spec_number()), SPILL_BUFFER)?;
+        let (mut dropped, mut log) = (DroppedRows::default(), BadRowLog::default());
+        let (mut n_rows, mut n_keys, mut text_bytes) = (0_u64, 0, 0);
+        let mut statistics = with_statistics.then(|| self.statistics());
+        let mut buffer = String::new();
+        self.table.for_each_batch(&mut |batch| {
+            let problems = self.problems(batch);
+            if let Some(statistics) = &mut statistics {
+                statistics.add(self, batch, &|row| problems[row].is_none())?;
+            }
+            if MAX_ROWS < n_rows + batch.n_rows as u64 {
+                let (table, what) = (self.label.clone(), "too many rows".to_owned());
+                return Err(Error::TooLarge { table, what, max: MAX_ROWS });
+            }
+            for (row, problem) in problems.into_iter().enumerate() {
+                match (problem, key_of(&batch.cell(self.key, row), self.spec.key_type, &mut buffer)) {
+                    (None, Ok(Some(key))) => {
+                        n_keys += 1;
+                        text_bytes += key.len() as u64;
+                        keys.write_key(KeyRecord::Key(key.as_bytes()))?;
+                    }
+                    (Some(problem), _) => {
+                        dropped.insert(n_rows as u32);
+                        keys.write_key(KeyRecord::Wrong)?;
+                        log.add(problem.kind, || problem.into_row(batch, row));
+                    }
+                    (None, _) => unreachable!("a row without a problem should have a key"),
+                }
+                n_rows += 1;
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
+        let keys = KeyFile { file: keys.finish()?, n_rows: n_rows as u32, n_keys, text_bytes };
+        let fitted = statistics.map(|statistics| statistics.finish(self)).transpose()?;
+        Ok(Scan { keys, dropped, log, fitted })
+    }
+
+    /// Returns the statistics of the rows that are not dropped.
+    pub(crate) fn fit(&self, is_kept: &dyn Fn(u32) -> bool) -> Result<FittedNodeType> {
+        let (mut statistics, mut n_rows) = (self.statistics(), 0);
+        self.table.for_each_batch(&mut |batch| {
+            let kept: Vec<bool> = (0..batch.n_rows as u32).map(|row| is_kept(n_rows + row)).collect();
+            statistics.add(self, batch, &|row| kept[row])?;
+            n_rows += batch.n_rows as u32;
+            Ok(ControlFlow::Continue(()))
+        })?;
+        statistics.finish(self)
+    }
+
+    /// Returns the examples of duplicate keys, which are at the given rows of the table.
+    pub(crate) fn duplicates(&self, rows: &[u32]) -> Result<Vec<BadRow>> {
+        let (mut examples, mut n_rows) = (Vec::new(), 0);
+        self.table.for_each_batch(&mut |batch| {
+            for row in 0..batch.n_rows {
+                if rows.get(examples.len()) == Some(&(n_rows + row as u32)) {
+                    let found = batch.cell(self.key, row).shown();
+                    let column = &self.table.columns[self.key];
+                    examples.push(batch.bad_row(row, column, "a key that no earlier row has", found));
+                }
+            }
+            n_rows += batch.n_rows as u32;
+            let is_done = rows.len() <= examples.len();
+            Ok(if is_done { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+        })?;
+        Ok(examples)
+    }
+
+    /// Returns the examples and the number of bad rows of a batch, and true for each good row.
+    pub(crate) fn check_batch(&self, batch: &TableBatch, log: &mut BadRowLog) -> Vec<bool> {
+        let problems = self.problems(batch);
+        let mut kept = Vec::with_capacity(problems.len());
+        for (row, problem) in problems.into_iter().enumerate() {
+            kept.push(problem.is_none());
+            if let Some(problem) = problem {
+                log.add(problem.kind, || problem.into_row(batch, row));
+            }
+        }
+        kept
+    }
+
+    fn problems(&self, batch: &TableBatch) -> Vec<Option<Problem>> {
+        let rows = (0..batch.n_rows).into_par_iter().with_min_len(TASK_ROWS);
+        rows.map(|row| self.problem(batch, row)).collect()
+    }
+
+    /// Returns the first reason why a row is bad.
+    fn problem(&self, batch: &TableBatch, row: usize) -> Option<Problem> {
+        if let Some(malformed) = batch.malformed(row) {
+            let (expected, found) = (malformed.expected.clone(), malformed.found.clone());
+            return Some(Problem { kind: BadRowKind::WrongType, column: "(row)".into(), expected, found });
+        }
+        let problem = |kind, column: usize, expected: &str| {
+            let (column, found) = (self.table.columns[column].clone(), batch.cell(column, row).shown());
+            Some(Problem { kind, column, expected: expected.to_owned(), found })
+        };
+        let mut buffer = String::new();
+        let key = match key_of(&batch.cell(self.key, row), self.spec.key_type, &mut buffer) {
+            Ok(Some(key)) => key,
+            Ok(None) => return problem(BadRowKind::MissingKey, self.key, "a key"),
+            Err(expected) => return problem(BadRowKind::WrongType, self.key, expected),
+        };
+        for (column, position) in self.spec.columns.iter().zip(&self.features) {
+            if let Err(expected) = check(&column.transform, &batch.cell(*position, row)) {
+                return problem(BadRowKind::WrongType, *position, expected);
+            }
+        }
+        let target = self.spec.target.as_ref();
+        if let Some(Err((position, expected))) =
+            target.map(|target| target.check(batch, row, &self.target, self.known.as_ref()))
+        {
+            return problem(BadRowKind::WrongType, self.target[position], expected);
+        }
+        let (split, column) = (self.spec.split.as_ref()?, self.split?);
+        let expected = split.part_of(&batch.cell(column, row), key).err()?;
+        problem(BadRowKind::WrongType, column, expected)
+    }
+
+    fn statistics(&self) -> Statistics<'a> {
+        let columns = self.spec.columns.iter().map(|column| Accumulator::new(column, &self.label));
+        let target = self.spec.target.as_ref().map(|target| TargetAccumulator::new(target, &self.label));
+        Statistics { columns: columns.collect(), target }
+    }
+
+    /// Returns a name of the type for files.
+    fn spec_number(&self) -> String {
+        format!("{:016x}", crate::hash::hash_bytes(self.spec.name.as_bytes()))
+    }
+}
+
+impl Problem {
+    fn into_row(self, batch: &TableBatch, row: usize) -> BadRow {
+        batch.bad_row(row, &self.column, &self.expected, self.found)
+    }
+}
+
+impl Statistics<'_> {
+    /// Adds the good rows of a batch. Each column is added by one thread, in the order of the rows.
+    fn add(
+        &mut self,
+        table: &NodeTable<'_>,
+        batch: &TableBatch,
+        is_good: &(dyn Fn(usize) -> bool + Sync),
+    ) -> Result<()> {
+        let columns = self.columns.par_iter_mut().zip(&table.features);
+        columns.try_for_each(|(column, position)| {
+            let mut good = (0..batch.n_rows).filter(|row| is_good(*row));
+            good.try_for_each(|row| column.add(&batch.cell(*position, row)))
+        })?;
+        let Some(target) = &mut self.target else { return Ok(()) };
+        let mut good = (0..batch.n_rows).filter(|row| is_good(*row));
+        good.try_for_each(|row| target.add(batch, row, &table.target))
+    }
+
+    fn finish(self, table: &NodeTable<'_>) -> Result<FittedNodeType> {
+        Ok(FittedNodeType {
+            name: table.spec.name.clone(),
+            columns: self.columns.into_iter().map(Accumulator::finish).collect(),
+            target: self.target.map(TargetAccumulator::finish).transpose()?,
+        })
+    }
+}

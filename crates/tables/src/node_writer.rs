@@ -1,0 +1,146 @@
+//! Writes the features, targets, split and names of a node type.
+
+use std::ops::ControlFlow;
+
+use kiln_data::typed::TypedSetWriter;
+use kiln_store::array_folder::ElementType;
+use rayon::prelude::*;
+
+use crate::import::FittedNodeType;
+use crate::join::KeyFile;
+use crate::key::key_of;
+use crate::node_table::{NodeTable, TASK_ROWS};
+use crate::row_ids::RowIds;
+use crate::spill::{KeyRecord, SPILL_BUFFER};
+use crate::table::{Cell, TableBatch};
+use crate::target::TargetEncoder;
+use crate::transform::ColumnEncoder;
+use crate::{Error, Result};
+
+/// The maximum number of bytes of feature rows that are encoded at a time, unless one row is larger.
+const ENCODED_BYTES: usize = 4 << 20;
+
+/// Computes the features of rows.
+#[derive(Debug)]
+pub(crate) struct RowEncoder {
+    columns: Vec<ColumnEncoder>,
+    /// The number of feature columns.
+    pub(crate) dim: usize,
+}
+
+impl RowEncoder {
+    pub(crate) fn new(fitted: &FittedNodeType) -> Self {
+        let columns: Vec<ColumnEncoder> = fitted.columns.iter().map(ColumnEncoder::new).collect();
+        let dim = columns.iter().map(ColumnEncoder::width).sum();
+        Self { columns, dim }
+    }
+
+    /// Calls `visit` with the features of some rows, in their order. The rows must be good.
+    pub(crate) fn encode(
+        &self,
+        batch: &TableBatch,
+        positions: &[usize],
+        rows: &[usize],
+        mut visit: impl FnMut(&[usize], &[f32]) -> Result<()>,
+    ) -> Result<()> {
+        let n_at_once = (ENCODED_BYTES / (4 * self.dim.max(1))).max(1);
+        let mut values = Vec::new();
+        for rows in rows.chunks(n_at_once) {
+            values.clear();
+            values.resize(rows.len() * self.dim, 0.0);
+            if self.dim > 0 {
+                let tasks = values.par_chunks_exact_mut(self.dim).zip(rows).with_min_len(TASK_ROWS);
+                tasks.for_each(|(values, row)| self.encode_row(batch, positions, *row, values));
+            }
+            visit(rows, &values)?;
+        }
+        Ok(())
+    }
+
+    fn encode_row(&self, batch: &TableBatch, positions: &[usize], row: usize, values: &mut [f32]) {
+        let mut rest = values;
+        for (column, position) in self.columns.iter().zip(positions) {
+            let (values, others) = rest.split_at_mut(column.width());
+            let encoded = column.encode(&batch.cell(*position, row), values);
+            debug_assert!(encoded.is_ok(), "a good row should be encoded: {encoded:?}");
+            rest = others;
+        }
+    }
+}
+
+/// Writes the features, the targets and the split of the nodes of a table. `first` is the first node of the type.
+pub(crate) fn write_node_type(
+    set: &mut TypedSetWriter,
+    node_type: usize,
+    first: u32,
+    table: &NodeTable<'_>,
+    ids: &RowIds,
+    fitted: &FittedNodeType,
+) -> Result<()> {
+    let encoder = RowEncoder::new(fitted);
+    if encoder.dim == 0 && fitted.target.is_none() {
+        return Ok(());
+    }
+    let features = set.feature_rows(node_type, ElementType::F32, encoder.dim);
+    let mut features = (encoder.dim > 0).then_some(features).transpose()?;
+    let targets = fitted.target.as_ref().map(|target| -> Result<_> {
+        let writers = set.targets(target.element_type(), target.names().len())?;
+        Ok((TargetEncoder::new(target), writers))
+    });
+    let mut targets = targets.transpose()?;
+    let (mut n_rows, mut buffer) = (0_u32, String::new());
+    table.table.for_each_batch(&mut |batch| {
+        let is_kept =
+            |row: &usize| n_rows + (*row as u32) < ids.n_rows() && !ids.is_dropped(n_rows + *row as u32);
+        let rows: Vec<usize> = (0..batch.n_rows).filter(is_kept).collect();
+        if let Some(features) = &mut features {
+            encoder.encode(batch, &table.features, &rows, |_, values| Ok(features.push(values)?))?;
+        }
+        if let Some((target, writers)) = &mut targets {
+            for &row in &rows {
+                let has_target = target.push(batch, row, &table.target, writers)?;
+                let Some(split) = table.spec.split.as_ref().filter(|_| has_target) else { continue };
+                let cell = table.split.map_or(Cell::Missing, |column| batch.cell(column, row));
+                let key = key_of(&batch.cell(table.key, row), table.spec.key_type, &mut buffer);
+                let part = split.part_of(&cell, key.ok().flatten().unwrap_or_default());
+                if let (Ok(Some(part)), Some(id)) = (part, ids.id_of(n_rows + row as u32)) {
+                    writers.split[part].push(&[first + id])?;
+                }
+            }
+        }
+        n_rows += batch.n_rows as u32;
+        Ok(ControlFlow::Continue(()))
+    })?;
+    if let Some(features) = features {
+        set.add_features(node_type, features, encoder.dim)?;
+    }
+    if let (Some((_, writers)), Some(target)) = (targets, &fitted.target) {
+        set.add_targets(node_type, writers, target.names().len(), target.names())?;
+    }
+    Ok(())
+}
+
+/// Writes the keys of the nodes of a type as their names.
+pub(crate) fn write_names(
+    set: &mut TypedSetWriter,
+    node_type: usize,
+    label: &str,
+    keys: &KeyFile,
+    ids: &RowIds,
+) -> Result<()> {
+    let [mut text, mut ends] = set.names(node_type)?;
+    let (mut records, mut end) = (keys.file.read(SPILL_BUFFER)?, 0_u64);
+    for row in 0..keys.n_rows {
+        let record = records.read_key()?;
+        let (KeyRecord::Key(key), false) = (record, ids.is_dropped(row)) else { continue };
+        end += key.len() as u64;
+        let Ok(end) = u32::try_from(end) else {
+            let (table, what, max) = (label.to_owned(), format!("{end} bytes of keys"), u32::MAX.into());
+            return Err(Error::TooLarge { table, what, max });
+        };
+        text.push(key)?;
+        ends.push(&[end])?;
+    }
+    set.add(text)?;
+    Ok(set.add(ends)?)
+}

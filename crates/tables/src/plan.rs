@@ -1,0 +1,165 @@
+//! A dry run: what an import would do, from the spec and the headers of the tables.
+
+use std::fmt;
+use std::path::Path;
+
+use kiln_feature::MAX_DIM;
+
+use crate::edges::relation_table;
+use crate::node_table::NodeTable;
+use crate::spec::{ColumnTransform, ImportSpec, NodeTypeSpec};
+use crate::table::Table;
+use crate::{Error, Result};
+
+/// What an import would do.
+#[derive(Debug)]
+pub struct ImportPlan {
+    /// The name of the set.
+    pub name: String,
+    /// The tables of the node types.
+    pub node_types: Vec<PlannedNodeType>,
+    /// The relations, with their reverse relations.
+    pub relations: Vec<PlannedRelation>,
+    /// The errors in the files: missing files and columns, codecs that are not built in. Rows are not read.
+    pub errors: Vec<Error>,
+}
+
+/// A node type that an import would write.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlannedNodeType {
+    /// The name.
+    pub name: String,
+    /// The number of rows of its table; `None` if the files do not state it.
+    pub n_rows: Option<u64>,
+    /// The columns that become features.
+    pub columns: Vec<PlannedColumn>,
+    /// True if the type has targets.
+    pub has_target: bool,
+}
+
+/// A column that would become features.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlannedColumn {
+    /// The name of the column.
+    pub column: String,
+    /// The smallest possible number of feature columns.
+    pub min_width: usize,
+    /// The largest possible number, with the one for missing values.
+    pub max_width: usize,
+}
+
+/// A relation that an import would write.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlannedRelation {
+    /// The name.
+    pub name: String,
+    /// The name of the sources' type.
+    pub src_type: String,
+    /// The name of the destinations' type.
+    pub dst_type: String,
+    /// The number of rows of its table; `None` if the files do not state it.
+    pub n_rows: Option<u64>,
+    /// True if the edges have weights.
+    pub has_weights: bool,
+}
+
+/// Reads a spec and the headers of its tables, and returns what [`import`](crate::import()) would do. Nothing is written.
+///
+/// # Errors
+/// Returns [`Error::SpecSyntax`] or [`Error::Spec`] for an invalid spec. Errors in the tables are in the plan.
+pub fn plan(spec: impl AsRef<Path>) -> Result<ImportPlan> {
+    let path = spec.as_ref();
+    let spec = ImportSpec::read(path)?;
+    let folder = path.parent().unwrap_or(Path::new(""));
+    let mut errors = Vec::new();
+    let node_types = spec.nodes.iter().map(|node_type| PlannedNodeType {
+        name: node_type.name.clone(),
+        n_rows: match node_type.from {
+            None => n_rows_of(&NodeTable::new(node_type, folder, None).table, &mut errors),
+            Some(_) => None,
+        },
+        columns: columns_of(node_type),
+        has_target: node_type.target.is_some(),
+    });
+    let node_types = node_types.collect();
+    let mut relations = Vec::new();
+    for relation in &spec.relations {
+        let mut columns = vec![relation.src.column.clone(), relation.dst.column.clone()];
+        columns.extend(relation.weight.clone());
+        columns.sort_unstable();
+        columns.dedup();
+        let n_rows = n_rows_of(&relation_table(relation, folder, columns), &mut errors);
+        let planned = |name: &String, src: &str, dst: &str| PlannedRelation {
+            name: name.clone(),
+            src_type: src.to_owned(),
+            dst_type: dst.to_owned(),
+            n_rows,
+            has_weights: relation.weight.is_some(),
+        };
+        let (src, dst) = (&relation.src.node_type, &relation.dst.node_type);
+        relations.push(planned(&relation.name, src, dst));
+        relations.extend(relation.reverse.as_ref().map(|name| planned(name, dst, src)));
+    }
+    Ok(ImportPlan { name: spec.name, node_types, relations, errors })
+}
+
+/// Returns the number of rows that the files of a table state, and collects their errors.
+fn n_rows_of(table: &Table, errors: &mut Vec<Error>) -> Option<u64> {
+    let mut n_rows = Some(0);
+    for path in &table.files {
+        let info = table.inspect(path).map_err(|error| errors.push(error));
+        n_rows = n_rows.zip(info.ok().and_then(|info| info.n_rows)).map(|(sum, n_rows)| sum + n_rows);
+    }
+    n_rows
+}
+
+fn columns_of(spec: &NodeTypeSpec) -> Vec<PlannedColumn> {
+    let planned = spec.columns.iter().map(|column| {
+        let [min_width, max_width] = match &column.transform {
+            ColumnTransform::Numeric
+            | ColumnTransform::Standardize
+            | ColumnTransform::Quantile
+            | ColumnTransform::Ordinal { .. } => [1, 1],
+            ColumnTransform::OneHot { max_categories } | ColumnTransform::MultiHot { max_categories, .. } => {
+                [0, max_categories + 1]
+            }
+            ColumnTransform::Time { parts, .. } => [2 * parts.len(); 2],
+            ColumnTransform::Hash { columns }
+            | ColumnTransform::Text { columns, .. }
+            | ColumnTransform::Vector { columns, .. } => [*columns; 2],
+        };
+        PlannedColumn { column: column.column.clone(), min_width, max_width: (max_width + 1).min(MAX_DIM) }
+    });
+    planned.collect()
+}
+
+impl fmt::Display for ImportPlan {
+    /// Writes a line for the set, and one for each node type, column, relation and error.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rows = |n_rows: Option<u64>| match n_rows {
+            Some(n_rows) => format!("{n_rows} rows"),
+            None => "an unknown number of rows".to_owned(),
+        };
+        write!(f, "{}: {} node types, {} relations", self.name, self.node_types.len(), self.relations.len())?;
+        for node_type in &self.node_types {
+            write!(f, "\nnode type `{}`: {}", node_type.name, rows(node_type.n_rows))?;
+            if node_type.has_target {
+                f.write_str(", with targets")?;
+            }
+            for PlannedColumn { column, min_width, max_width } in &node_type.columns {
+                write!(f, "\n  column {column:?}: {min_width} to {max_width} feature columns")?;
+            }
+        }
+        for relation in &self.relations {
+            let PlannedRelation { name, src_type, dst_type, n_rows, has_weights } = relation;
+            write!(f, "\nrelation `{name}` from `{src_type}` to `{dst_type}`: {}", rows(*n_rows))?;
+            if *has_weights {
+                f.write_str(", with weights")?;
+            }
+        }
+        for error in &self.errors {
+            write!(f, "\nerror: {error}")?;
+        }
+        Ok(())
+    }
+}

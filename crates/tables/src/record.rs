@@ -1,0 +1,217 @@
+//! The record of an import in its set: the spec, and the statistics of each node type.
+
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use kiln_data::typed;
+use kiln_feature::MAX_DIM;
+use serde::{Deserialize, Serialize};
+
+use crate::bad_rows::{BadRowKind, BadRowLog};
+use crate::import::FittedNodeType;
+use crate::key::key_of;
+use crate::node_table::NodeTable;
+use crate::node_writer::RowEncoder;
+use crate::spec::{ImportSpec, NodeTypeSpec};
+use crate::target::FittedTarget;
+use crate::transform::{FittedColumn, FittedTransform};
+use crate::{BadRows, Error, Result};
+
+/// The file of the record.
+pub(crate) const FILE: &str = "import.json";
+
+/// The version of the record.
+const VERSION: u32 = 1;
+
+/// An import that was done: its spec, and the transforms of its columns with their statistics. It transforms new rows as the
+/// imported ones.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Import {
+    format: u32,
+    spec: ImportSpec,
+    node_types: Vec<FittedNodeType>,
+    /// The rows that were dropped.
+    dropped: Vec<DroppedCount>,
+}
+
+/// The number of dropped rows of one kind in one table.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DroppedCount {
+    /// The table: ``node type `user` `` or ``relation `buys` ``.
+    pub table: String,
+    /// The kind of the rows.
+    pub kind: BadRowKind,
+    /// The number of rows.
+    pub n_rows: u64,
+}
+
+/// Some transformed rows.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TransformedRows {
+    /// The key of each row.
+    pub keys: Vec<String>,
+    /// The features of each row, `[n_rows, dim]`, row-major.
+    pub features: Vec<f32>,
+    /// The number of feature columns.
+    pub dim: usize,
+}
+
+impl Import {
+    pub(crate) fn new(spec: ImportSpec, node_types: Vec<FittedNodeType>, dropped: &[BadRows]) -> Self {
+        let count =
+            |rows: &BadRows| DroppedCount { table: rows.table.clone(), kind: rows.kind, n_rows: rows.n_rows };
+        Self { format: VERSION, spec, node_types, dropped: dropped.iter().map(count).collect() }
+    }
+
+    pub(crate) fn to_json(&self) -> Vec<u8> {
+        let mut bytes = serde_json::to_vec_pretty(self).expect("a record should serialise to JSON");
+        bytes.push(b'\n');
+        bytes
+    }
+
+    /// Reads the record of the import that wrote a set, after its hash was compared with the set's manifest.
+    ///
+    /// # Errors
+    /// Returns [`Error::NoImport`] if the set has no record, [`Error::Record`] if the record is invalid, and the errors of
+    /// [`typed::attachment`].
+    pub fn open(set: impl AsRef<Path>) -> Result<Self> {
+        let set = set.as_ref();
+        let bytes = typed::attachment(set, FILE)?.ok_or_else(|| Error::NoImport { set: set.to_owned() })?;
+        Self::parse(&set.join(FILE), &bytes)
+    }
+
+    /// Parses a record and checks that its statistics fit its spec. `path` is its path, for the errors.
+    ///
+    /// # Errors
+    /// Returns [`Error::Record`] if the record is invalid, and [`Error::Spec`] if its spec is.
+    pub fn parse(path: &Path, bytes: &[u8]) -> Result<Self> {
+        let bad = |message: String| Error::Record { path: path.to_owned(), message };
+        let record: Self = serde_json::from_slice(bytes).map_err(|error| bad(error.to_string()))?;
+        if record.format != VERSION {
+            return Err(bad(format!("its format is {}, expected {VERSION}", record.format)));
+        }
+        record.spec.check(path)?;
+        record.check().map_err(|what| bad(format!("{what} does not fit its spec")))?;
+        Ok(record)
+    }
+
+    /// Returns the spec.
+    pub fn spec(&self) -> &ImportSpec {
+        &self.spec
+    }
+
+    /// Returns the numbers of dropped rows.
+    pub fn dropped(&self) -> &[DroppedCount] {
+        &self.dropped
+    }
+
+    /// Returns the transforms of a node type; `None` if there is no such type.
+    pub fn node_type(&self, name: &str) -> Option<&FittedNodeType> {
+        self.node_types.iter().find(|node_type| node_type.name == name)
+    }
+
+    /// Reads new rows of a node type's table, which need no target and no split, and calls `visit` with their keys and
+    /// features, in the order of the files and rows. The features are those that the import would have computed with its
+    /// statistics. Memory is that of a batch of rows. Keys that occur twice are not rejected.
+    ///
+    /// # Errors
+    /// Returns [`Error::OtherTransforms`] for a name that is no node type with a table, [`Error::BadRows`] with the bad rows of
+    /// a batch that the spec does not drop, the error of `visit`, and the errors of reading.
+    pub fn transform(
+        &self,
+        node_type: &str,
+        files: &[PathBuf],
+        visit: &mut dyn FnMut(TransformedRows) -> Result<()>,
+    ) -> Result<Vec<BadRows>> {
+        let spec = self.spec.nodes.iter().find(|spec| spec.name == node_type && spec.from.is_none());
+        let (Some(spec), Some(fitted)) = (spec, self.node_type(node_type)) else {
+            let what = "name and columns";
+            return Err(Error::OtherTransforms { node_type: node_type.to_owned(), what });
+        };
+        let spec = NodeTypeSpec { files: files.to_vec(), target: None, split: None, ..spec.clone() };
+        let (table, encoder) = (NodeTable::new(&spec, Path::new(""), None), RowEncoder::new(fitted));
+        let (mut all, mut buffer) = (BadRowLog::default(), String::new());
+        table.table.for_each_batch(&mut |batch| {
+            let mut log = BadRowLog::default();
+            let kept = table.check_batch(batch, &mut log);
+            let found = log.finish(&table.label, &spec.drop);
+            if found.iter().any(|rows| !rows.is_dropped) {
+                return Err(Error::BadRows(found));
+            }
+            for rows in found {
+                all.add_counted(rows.kind, rows.n_rows, rows.examples);
+            }
+            let rows: Vec<usize> = (0..batch.n_rows).filter(|row| kept[*row]).collect();
+            encoder.encode(batch, &table.features, &rows, |rows, values| {
+                let key = |row: &usize| {
+                    let key = key_of(&batch.cell(table.key, *row), spec.key_type, &mut buffer);
+                    key.ok().flatten().unwrap_or_default().to_owned()
+                };
+                let keys = rows.iter().map(key).collect();
+                visit(TransformedRows { keys, features: values.to_vec(), dim: encoder.dim })
+            })?;
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(all.finish(&table.label, &spec.drop))
+    }
+
+    /// Checks that there are transforms for each node type and column of the spec; the error names the part.
+    fn check(&self) -> Result<(), String> {
+        if self.node_types.len() != self.spec.nodes.len() {
+            return Err("the number of node types".into());
+        }
+        for (fitted, spec) in self.node_types.iter().zip(&self.spec.nodes) {
+            let at = |what: String| format!("{what} of node type {:?}", spec.name);
+            if fitted.name != spec.name || fitted.columns.len() != spec.columns.len() {
+                return Err(at("the name or the number of columns".into()));
+            }
+            for (column, wanted) in fitted.columns.iter().zip(&spec.columns) {
+                if column.column != wanted.column || !is_fit(&column.transform, &wanted.transform) {
+                    return Err(at(format!("column {:?}", column.column)));
+                }
+            }
+            if MAX_DIM < fitted.columns.iter().map(FittedColumn::width).sum() {
+                return Err(at("the number of feature columns".into()));
+            }
+            let has_names = |target: &FittedTarget| !target.names().is_empty();
+            if fitted.target.is_some() != spec.target.is_some() || !fitted.target.iter().all(has_names) {
+                return Err(at("the target".into()));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns true if a transform with statistics belongs to one of a spec.
+fn is_fit(fitted: &FittedTransform, spec: &crate::ColumnTransform) -> bool {
+    use crate::ColumnTransform as Spec;
+    match (fitted, spec) {
+        (FittedTransform::Numeric, Spec::Numeric) => true,
+        (FittedTransform::Standardize { mean, std }, Spec::Standardize) => {
+            mean.is_finite() && std.is_finite()
+        }
+        (FittedTransform::Quantile { quantiles }, Spec::Quantile) => {
+            quantiles.iter().all(|value| value.is_finite()) && quantiles.is_sorted()
+        }
+        (FittedTransform::OneHot { categories, .. }, Spec::OneHot { max_categories })
+        | (FittedTransform::Ordinal { categories }, Spec::Ordinal { max_categories })
+        | (FittedTransform::MultiHot { categories, .. }, Spec::MultiHot { max_categories, .. }) => {
+            categories.len() <= *max_categories
+        }
+        (FittedTransform::Hash { columns }, Spec::Hash { columns: wanted }) => columns == wanted,
+        (FittedTransform::Time { parts, unit }, Spec::Time { parts: wanted, unit: of }) => {
+            parts == wanted && unit == of
+        }
+        (
+            FittedTransform::Text { columns, unit, min_n, max_n },
+            Spec::Text { columns: wanted, unit: of, min_n: min, max_n: max },
+        ) => (columns, unit, min_n, max_n) == (wanted, of, min, max),
+        (
+            FittedTransform::Vector { columns, separator },
+            Spec::Vector { columns: wanted, separator: text },
+        ) => columns == wanted && separator == text,
+        _ => false,
+    }
+}

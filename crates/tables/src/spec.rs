@@ -1,0 +1,117 @@
+//! The spec of an import: the tables of node types and relations, and how their columns become features.
+
+mod check;
+mod columns;
+mod read;
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+pub use self::columns::{ColumnSpec, ColumnTransform, NgramUnit, SplitSpec, TargetSpec, TimePart, TimeUnit};
+use crate::BadRowKind;
+
+/// The spec of an import. `spec.schema.json` of this crate is its JSON schema.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ImportSpec {
+    /// The name of the set.
+    pub name: String,
+    /// The node types, in the order of their node ids.
+    pub nodes: Vec<NodeTypeSpec>,
+    /// The relations, in the order of their edge ids. Reverse relations follow their relation.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub relations: Vec<RelationSpec>,
+}
+
+/// A node type: the rows of a table, or the keys that occur in relations.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NodeTypeSpec {
+    /// The name, which is unique among the node types.
+    pub name: String,
+    /// The files of the table, relative to the folder of the spec: `.parquet`, `.csv`, `.csv.gz`, `.jsonl` or `.jsonl.gz`.
+    /// Ids are in the order of their rows.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<PathBuf>,
+    /// The origin of the nodes of a type without a table.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<NodeOrigin>,
+    /// The column of the keys; required with files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// The type of the keys.
+    #[serde(default)]
+    pub key_type: KeyType,
+    /// The texts that stand for a missing value in CSV and JSON lines, besides an empty one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missing: Vec<String>,
+    /// The columns that become features, in the order of the feature columns.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub columns: Vec<ColumnSpec>,
+    /// The targets; at most one node type has them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<TargetSpec>,
+    /// The split of the nodes with targets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub split: Option<SplitSpec>,
+    /// The kinds of bad rows that are dropped instead of being an error.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub drop: Vec<BadRowKind>,
+}
+
+/// The origin of the nodes of a type without a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NodeOrigin {
+    /// The keys in the relations of the type, in the order of their first occurrence.
+    Relations,
+}
+
+/// The type of the keys of a node type. Keys are compared as text.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum KeyType {
+    /// Texts, and integers in decimal.
+    #[default]
+    Text,
+    /// Integers; texts are parsed, so that `007` is 7.
+    Integer,
+}
+
+/// A relation: the rows of a table with a key of a source and a key of a destination.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RelationSpec {
+    /// The name, which is unique among the relations.
+    pub name: String,
+    /// The files of the table, relative to the folder of the spec.
+    pub files: Vec<PathBuf>,
+    /// The sources.
+    pub src: EndSpec,
+    /// The destinations.
+    pub dst: EndSpec,
+    /// The column of the weights.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weight: Option<String>,
+    /// The name of a second relation, with the reverse of each edge.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reverse: Option<String>,
+    /// The texts that stand for a missing value in CSV and JSON lines, besides an empty one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missing: Vec<String>,
+    /// The kinds of bad rows that are dropped instead of being an error.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub drop: Vec<BadRowKind>,
+}
+
+/// The sources or the destinations of a relation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EndSpec {
+    /// The name of the node type.
+    #[serde(rename = "type")]
+    pub node_type: String,
+    /// The column of the keys.
+    pub column: String,
+}

@@ -1,0 +1,202 @@
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use kiln_feature::MAX_DIM;
+use kiln_graph::Relations;
+
+use super::{ColumnTransform, ImportSpec, NodeTypeSpec, RelationSpec, SplitSpec, TargetSpec};
+use crate::table::TableFormat;
+use crate::transform::{MAX_CATEGORIES, parse_time};
+use crate::{Error, Result};
+
+/// The maximum length of an n-gram.
+const MAX_N: usize = 8;
+
+/// The maximum number of columns of a table that a spec names.
+const MAX_COLUMNS: usize = 4096;
+
+/// A place in the spec, for errors.
+#[derive(Clone)]
+struct At<'a> {
+    path: &'a Path,
+    key: String,
+}
+
+impl At<'_> {
+    fn child(&self, key: impl std::fmt::Display) -> Self {
+        Self { path: self.path, key: format!("{}.{key}", self.key) }
+    }
+
+    fn require(&self, holds: bool, expected: impl Into<String>, found: impl ToString) -> Result<()> {
+        if holds {
+            return Ok(());
+        }
+        let found: String = found.to_string().chars().take(80).collect();
+        Err(Error::Spec {
+            path: self.path.to_owned(),
+            key: self.key.clone(),
+            expected: expected.into(),
+            found,
+        })
+    }
+
+    fn count(&self, n: usize, max: usize) -> Result<()> {
+        self.require((1..=max).contains(&n), format!("1 to {max}"), n)
+    }
+}
+
+impl ImportSpec {
+    pub(crate) fn check(&self, path: &Path) -> Result<()> {
+        let at = |key: &str| At { path, key: key.to_owned() };
+        at("name").require(!self.name.is_empty(), "a name", "empty")?;
+        at("nodes").count(self.nodes.len(), 2 * Relations::MOST)?;
+        let mut names = BTreeSet::new();
+        for (position, node_type) in self.nodes.iter().enumerate() {
+            let at = at(&format!("nodes[{position}]"));
+            check_name(&at.child("name"), &node_type.name, &mut names)?;
+            check_node_type(&at, node_type)?;
+        }
+        let n_targets = self.nodes.iter().filter(|node_type| node_type.target.is_some()).count();
+        at("nodes").require(n_targets <= 1, "at most one node type with a target", n_targets)?;
+        let types = names;
+        let mut names = BTreeSet::new();
+        for (position, relation) in self.relations.iter().enumerate() {
+            check_relation(&at(&format!("relations[{position}]")), relation, &types, &mut names)?;
+        }
+        at("relations").require(
+            names.len() <= Relations::MOST,
+            format!("at most {} with reverse relations", Relations::MOST),
+            names.len(),
+        )?;
+        for (position, node_type) in self.nodes.iter().enumerate() {
+            let occurs = |relation: &RelationSpec| {
+                [&relation.src, &relation.dst].iter().any(|end| end.node_type == node_type.name)
+            };
+            at(&format!("nodes[{position}].from")).require(
+                node_type.from.is_none() || self.relations.iter().any(occurs),
+                "a type that occurs in a relation",
+                "no relation has it",
+            )?;
+        }
+        Ok(())
+    }
+}
+
+fn check_name<'n>(at: &At<'_>, name: &'n str, names: &mut BTreeSet<&'n str>) -> Result<()> {
+    at.require(!name.is_empty(), "a name", "empty")?;
+    at.require(names.insert(name), "a name that occurs once", format!("{name:?}, which occurs twice"))
+}
+
+fn check_files(at: &At<'_>, files: &[PathBuf]) -> Result<()> {
+    at.require(!files.is_empty(), "at least one file", "an empty list")?;
+    for (position, file) in files.iter().enumerate() {
+        let at = At { path: at.path, key: format!("{}[{position}]", at.key) };
+        at.require(TableFormat::of(file).is_some(), TableFormat::EXPECTED, format!("{:?}", file.display()))?;
+    }
+    Ok(())
+}
+
+fn check_node_type(at: &At<'_>, spec: &NodeTypeSpec) -> Result<()> {
+    let NodeTypeSpec { files, from, key, columns, target, split, .. } = spec;
+    if from.is_some() {
+        let only = "none: a type from relations has keys only";
+        at.child("files").require(files.is_empty(), only, "a list of files")?;
+        at.child("key").require(key.is_none(), only, "a column")?;
+        at.child("columns").require(columns.is_empty(), only, "a list of columns")?;
+        at.child("target").require(target.is_none(), only, "a target")?;
+        return at.child("split").require(split.is_none(), only, "a split");
+    }
+    let files_at = at.child("files");
+    files_at.require(!files.is_empty(), "files with a key, or `from: relations`", "missing")?;
+    check_files(&files_at, files)?;
+    at.child("key").require(key.is_some(), "the column of the keys", "missing")?;
+    let n_columns = "at most 4096 columns";
+    at.child("columns").require(columns.len() <= MAX_COLUMNS, n_columns, columns.len())?;
+    for (position, column) in columns.iter().enumerate() {
+        let at = At { path: at.path, key: format!("{}.columns[{position}].transform", at.key) };
+        check_transform(&at, &column.transform)?;
+    }
+    if let Some(TargetSpec::Regression { columns }) = target {
+        at.child("target.regression.columns").count(columns.len(), MAX_COLUMNS)?;
+    }
+    if let Some(TargetSpec::MultiLabel { separator, .. }) = target {
+        check_separator(&at.child("target.multi_label.separator"), separator.as_deref())?;
+    }
+    let expected = "none, because there is no target";
+    at.child("split").require(split.is_none() || target.is_some(), expected, "a split")?;
+    split.as_ref().map_or(Ok(()), |split| check_split(&at.child("split"), split))
+}
+
+fn check_separator(at: &At<'_>, separator: Option<&str>) -> Result<()> {
+    at.require(separator != Some(""), "a text, such as ';'", "empty")
+}
+
+fn check_transform(at: &At<'_>, transform: &ColumnTransform) -> Result<()> {
+    match transform {
+        ColumnTransform::Numeric | ColumnTransform::Standardize | ColumnTransform::Quantile => Ok(()),
+        ColumnTransform::OneHot { max_categories } => {
+            at.child("one_hot.max_categories").count(*max_categories, MAX_CATEGORIES)
+        }
+        ColumnTransform::Ordinal { max_categories } => {
+            at.child("ordinal.max_categories").count(*max_categories, MAX_CATEGORIES)
+        }
+        ColumnTransform::Hash { columns } => at.child("hash.columns").count(*columns, MAX_DIM),
+        ColumnTransform::MultiHot { max_categories, separator } => {
+            at.child("multi_hot.max_categories").count(*max_categories, MAX_CATEGORIES)?;
+            check_separator(&at.child("multi_hot.separator"), separator.as_deref())
+        }
+        ColumnTransform::Time { parts, .. } => at.child("time.parts").count(parts.len(), MAX_COLUMNS),
+        ColumnTransform::Text { columns, min_n, max_n, .. } => {
+            at.child("text.columns").count(*columns, MAX_DIM)?;
+            at.child("text.min_n").count(*min_n, MAX_N)?;
+            let expected = format!("min_n to {MAX_N}");
+            at.child("text.max_n").require((*min_n..=MAX_N).contains(max_n), expected, max_n)
+        }
+        ColumnTransform::Vector { columns, separator } => {
+            at.child("vector.columns").count(*columns, MAX_DIM)?;
+            check_separator(&at.child("vector.separator"), separator.as_deref())
+        }
+    }
+}
+
+fn check_split(at: &At<'_>, split: &SplitSpec) -> Result<()> {
+    match split {
+        SplitSpec::Column { .. } => Ok(()),
+        SplitSpec::Random { train, val, test, .. } => {
+            for (key, share) in [("random.train", train), ("random.val", val), ("random.test", test)] {
+                at.child(key).require((0.0..=1.0).contains(share), "a number from 0 to 1", share)?;
+            }
+            let sum = train + val + test;
+            // The tolerance is above the rounding of decimal shares such as 0.7 + 0.2 + 0.1.
+            at.child("random").require(sum <= 1.0 + 1e-9, "shares with a sum of at most 1", sum)
+        }
+        SplitSpec::Time { val_from, test_from, .. } => {
+            let expected = "a time, such as 2024-01-01 or 2024-01-01T12:00:00Z";
+            for (key, time) in [("time.val_from", val_from), ("time.test_from", test_from)] {
+                at.child(key).require(parse_time(time).is_some(), expected, format!("{time:?}"))?;
+            }
+            let is_ascending = parse_time(val_from) <= parse_time(test_from);
+            at.child("time.test_from").require(is_ascending, "a time that is not before val_from", test_from)
+        }
+    }
+}
+
+fn check_relation<'n>(
+    at: &At<'_>,
+    relation: &'n RelationSpec,
+    types: &BTreeSet<&str>,
+    names: &mut BTreeSet<&'n str>,
+) -> Result<()> {
+    check_name(&at.child("name"), &relation.name, names)?;
+    if let Some(reverse) = &relation.reverse {
+        check_name(&at.child("reverse"), reverse, names)?;
+    }
+    check_files(&at.child("files"), &relation.files)?;
+    for (key, end) in [("src.type", &relation.src), ("dst.type", &relation.dst)] {
+        let name = end.node_type.as_str();
+        let known: Vec<&str> = types.iter().copied().take(20).collect();
+        let expected = format!("the name of a node type: {}", known.join(", "));
+        at.child(key).require(types.contains(name), expected, format!("{name:?}"))?;
+    }
+    Ok(())
+}

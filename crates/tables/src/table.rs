@@ -1,0 +1,208 @@
+//! Tables in files: Parquet, CSV and JSON lines, read in batches of rows.
+
+mod cell;
+mod csv_file;
+mod json_lines;
+mod lines;
+mod parquet_file;
+
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use crate::{BadRow, Result};
+
+pub(crate) use self::cell::{BatchColumn, Cell};
+use self::csv_file::CsvFile;
+use self::json_lines::JsonLinesFile;
+use self::parquet_file::ParquetFile;
+
+/// The maximum number of rows of a batch.
+pub(crate) const BATCH_ROWS: usize = 1 << 13;
+
+/// The number of bytes of text after which a batch of a text file ends.
+const BATCH_BYTES: usize = 1 << 20;
+
+/// The formats of tables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TableFormat {
+    Parquet,
+    Csv,
+    JsonLines,
+}
+
+impl TableFormat {
+    pub(crate) const EXPECTED: &str = "a name that ends in .parquet, .csv, .csv.gz, .jsonl or .jsonl.gz";
+
+    /// Returns the format of a file by its name.
+    pub(crate) fn of(path: &Path) -> Option<Self> {
+        let name = path.file_name()?.to_str()?;
+        let name = name.strip_suffix(".gz").filter(|name| !name.ends_with(".parquet")).unwrap_or(name);
+        match name.rsplit_once('.')?.1 {
+            "parquet" => Some(Self::Parquet),
+            "csv" => Some(Self::Csv),
+            "jsonl" => Some(Self::JsonLines),
+            _ => None,
+        }
+    }
+}
+
+/// Columns of a table.
+#[derive(Debug, Clone)]
+pub(crate) struct Table {
+    pub(crate) files: Vec<PathBuf>,
+    /// The names of the columns of each batch; they differ.
+    pub(crate) columns: Vec<String>,
+    /// The texts that stand for a missing value.
+    pub(crate) missing: Vec<String>,
+}
+
+/// Some rows of a table.
+#[derive(Debug)]
+pub(crate) struct TableBatch {
+    pub(crate) path: PathBuf,
+    /// The number of rows of the file before the batch.
+    pub(crate) first_row: u64,
+    pub(crate) n_rows: usize,
+    /// The values of each column.
+    pub(crate) columns: Vec<BatchColumn>,
+    /// The rows that cannot be read, ascending.
+    pub(crate) malformed: Vec<Malformed>,
+}
+
+/// A row that cannot be read, such as one with too few fields.
+#[derive(Debug)]
+pub(crate) struct Malformed {
+    pub(crate) row: usize,
+    pub(crate) expected: String,
+    pub(crate) found: String,
+}
+
+/// What a file states before its rows are read.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct FileInfo {
+    /// The number of rows; `None` if the file must be read to count them.
+    pub(crate) n_rows: Option<u64>,
+    /// The type of each column; `None` for formats without types.
+    pub(crate) types: Vec<Option<String>>,
+}
+
+/// The reader of a file.
+enum TableFile {
+    Parquet(ParquetFile),
+    Csv(CsvFile),
+    JsonLines(JsonLinesFile),
+}
+
+impl Table {
+    /// Calls `visit` with all rows in their order, until it returns `Break`.
+    pub(crate) fn for_each_batch(
+        &self,
+        visit: &mut dyn FnMut(&TableBatch) -> Result<ControlFlow<()>>,
+    ) -> Result<()> {
+        let mut seen = vec![false; self.columns.len()];
+        for path in &self.files {
+            let mut file = self.open(path)?;
+            let mut first_row = 0;
+            while let Some(batch) = file.next_batch(first_row)? {
+                first_row += batch.n_rows as u64;
+                if visit(&batch)?.is_break() {
+                    return Ok(());
+                }
+            }
+            file.check_columns(&mut seen, path == &self.files[self.files.len() - 1])?;
+        }
+        Ok(())
+    }
+
+    /// Opens each file, checks that it has the columns, and returns what it states.
+    pub(crate) fn inspect(&self, path: &Path) -> Result<FileInfo> {
+        Ok(self.open(path)?.info(self.columns.len()))
+    }
+
+    fn open(&self, path: &Path) -> Result<TableFile> {
+        Ok(match TableFormat::of(path) {
+            Some(TableFormat::Parquet) => TableFile::Parquet(ParquetFile::open(path, &self.columns)?),
+            Some(TableFormat::JsonLines) => {
+                TableFile::JsonLines(JsonLinesFile::open(path, &self.columns, &self.missing)?)
+            }
+            Some(TableFormat::Csv) | None => {
+                TableFile::Csv(CsvFile::open(path, &self.columns, &self.missing)?)
+            }
+        })
+    }
+}
+
+impl TableFile {
+    fn next_batch(&mut self, first_row: u64) -> Result<Option<TableBatch>> {
+        match self {
+            Self::Parquet(file) => file.next_batch(first_row),
+            Self::Csv(file) => file.next_batch(first_row),
+            Self::JsonLines(file) => file.next_batch(first_row),
+        }
+    }
+
+    /// Checks that each column occurred in a row of some file, once the last one was read.
+    fn check_columns(&self, seen: &mut [bool], is_last: bool) -> Result<()> {
+        match self {
+            Self::JsonLines(file) => file.check_columns(seen, is_last),
+            _ => {
+                seen.fill(true);
+                Ok(())
+            }
+        }
+    }
+
+    fn info(&self, n_columns: usize) -> FileInfo {
+        match self {
+            Self::Parquet(file) => file.info(),
+            _ => FileInfo { n_rows: None, types: vec![None; n_columns] },
+        }
+    }
+}
+
+impl TableBatch {
+    /// Returns the value of a column in a row.
+    pub(crate) fn cell(&self, column: usize, row: usize) -> Cell<'_> {
+        self.columns[column].cell(row)
+    }
+
+    /// Returns the reason why a row cannot be read.
+    pub(crate) fn malformed(&self, row: usize) -> Option<&Malformed> {
+        let position = self.malformed.binary_search_by_key(&row, |malformed| malformed.row).ok()?;
+        Some(&self.malformed[position])
+    }
+
+    /// Returns a row as an example of bad rows.
+    pub(crate) fn bad_row(&self, row: usize, column: &str, expected: &str, found: String) -> BadRow {
+        BadRow {
+            path: self.path.clone(),
+            row: self.first_row + row as u64 + 1,
+            column: column.to_owned(),
+            expected: expected.to_owned(),
+            found,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn format_follows_from_the_file_name() {
+        use TableFormat::{Csv, JsonLines, Parquet};
+        for (name, format) in [
+            ("a.parquet", Some(Parquet)),
+            ("a.csv", Some(Csv)),
+            ("b/a.b.csv.gz", Some(Csv)),
+            ("a.jsonl", Some(JsonLines)),
+            ("a.jsonl.gz", Some(JsonLines)),
+            ("a.parquet.gz", None),
+            ("a.json", None),
+            ("csv", None),
+            ("", None),
+        ] {
+            assert_eq!(TableFormat::of(Path::new(name)), format, "{name}");
+        }
+    }
+}

@@ -1,0 +1,111 @@
+use std::io;
+use std::path::{Path, PathBuf};
+
+use csv::ByteRecord;
+
+use super::cell::TextColumn;
+use super::lines::{self, BUFFER_BYTES, RecordReader, SinceRecord};
+use super::{BATCH_BYTES, BATCH_ROWS, BatchColumn, Malformed, TableBatch};
+use crate::error::io_error;
+use crate::{Error, Result};
+
+/// A file of comma-separated values whose first row has the names of the columns.
+pub(super) struct CsvFile {
+    path: PathBuf,
+    reader: csv::Reader<RecordReader>,
+    n_since: SinceRecord,
+    record: ByteRecord,
+    /// The position of each wanted column.
+    positions: Vec<usize>,
+    n_fields: usize,
+    missing: Vec<String>,
+}
+
+impl CsvFile {
+    pub(super) fn open(path: &Path, columns: &[String], missing: &[String]) -> Result<Self> {
+        let (bytes, n_since) = lines::open(path)?;
+        let mut reader =
+            csv::ReaderBuilder::new().flexible(true).buffer_capacity(BUFFER_BYTES).from_reader(bytes);
+        let header = reader.byte_headers().map_err(|error| bad_file(path, error))?;
+        let names: Vec<String> = header
+            .iter()
+            .map(|name| String::from_utf8_lossy(name).trim_start_matches('\u{feff}').to_owned())
+            .collect();
+        let positions = columns.iter().map(|column| position_of(path, column, &names));
+        let positions = positions.collect::<Result<_>>()?;
+        n_since.set(0);
+        Ok(Self {
+            path: path.to_owned(),
+            reader,
+            n_since,
+            record: ByteRecord::new(),
+            positions,
+            n_fields: names.len(),
+            missing: missing.to_vec(),
+        })
+    }
+
+    pub(super) fn next_batch(&mut self, first_row: u64) -> Result<Option<TableBatch>> {
+        let mut columns: Vec<TextColumn> = self.positions.iter().map(|_| TextColumn::default()).collect();
+        let (mut n_rows, mut n_bytes, mut malformed) = (0, 0, Vec::new());
+        while n_rows < BATCH_ROWS && n_bytes < BATCH_BYTES {
+            let has_row = self.reader.read_byte_record(&mut self.record);
+            if !has_row.map_err(|error| bad_file(&self.path, error))? {
+                break;
+            }
+            self.n_since.set(0);
+            n_bytes += self.record.as_slice().len();
+            if let Err((expected, found)) = self.push_row(&mut columns) {
+                malformed.push(Malformed { row: n_rows, expected, found });
+                for column in &mut columns {
+                    column.ends.truncate(n_rows);
+                    column.text.truncate(column.ends.last().map_or(0, |last| last.0));
+                    column.ends.push((column.text.len(), true));
+                }
+            }
+            n_rows += 1;
+        }
+        let columns = columns.into_iter().map(BatchColumn::Text).collect();
+        let batch = TableBatch { path: self.path.clone(), first_row, n_rows, columns, malformed };
+        Ok((n_rows > 0).then_some(batch))
+    }
+
+    /// Appends the wanted fields of the record, or returns the expected and the found text.
+    fn push_row(&self, columns: &mut [TextColumn]) -> Result<(), (String, String)> {
+        if self.record.len() != self.n_fields {
+            return Err((format!("{} fields", self.n_fields), format!("{} fields", self.record.len())));
+        }
+        for (column, &position) in columns.iter_mut().zip(&self.positions) {
+            let field = self.record.get(position).unwrap_or_default();
+            let text = std::str::from_utf8(field)
+                .map_err(|_| ("text in UTF-8".to_owned(), format!("{:?}", String::from_utf8_lossy(field))))?;
+            let is_missing = text.is_empty() || self.missing.iter().any(|missing| missing == text);
+            column.text.push_str(text);
+            column.ends.push((column.text.len(), is_missing));
+        }
+        Ok(())
+    }
+}
+
+/// Returns the position of a column.
+pub(super) fn position_of(path: &Path, column: &str, names: &[String]) -> Result<usize> {
+    const MAX_NAMES: usize = 50;
+    let mut found = names.iter().enumerate().filter(|(_, name)| *name == column);
+    match (found.next(), found.count()) {
+        (Some((position, _)), 0) => Ok(position),
+        (first, n_others) => Err(Error::Column {
+            path: path.to_owned(),
+            column: column.to_owned(),
+            n_found: first.map_or(0, |_| n_others + 1),
+            known: names.iter().take(MAX_NAMES).map(String::as_str).collect::<Vec<_>>().join(", "),
+        }),
+    }
+}
+
+fn bad_file(path: &Path, error: csv::Error) -> Error {
+    let source = match error.into_kind() {
+        csv::ErrorKind::Io(source) => source,
+        other => io::Error::other(format!("{other:?}")),
+    };
+    io_error(path)(source)
+}

@@ -1,0 +1,130 @@
+use std::fmt;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde_json::Value;
+
+use super::lines::{self, BUFFER_BYTES, RecordReader, SinceRecord};
+use super::{BATCH_BYTES, BATCH_ROWS, BatchColumn, Malformed, TableBatch};
+use crate::bad_rows::shortened;
+use crate::error::io_error;
+use crate::{Error, Result};
+
+/// A file with a JSON object in each line.
+pub(super) struct JsonLinesFile {
+    path: PathBuf,
+    reader: BufReader<RecordReader>,
+    n_since: SinceRecord,
+    columns: Vec<String>,
+    missing: Arc<[String]>,
+    line: Vec<u8>,
+    /// True for each column that occurred in an object.
+    seen: Vec<bool>,
+    n_rows: u64,
+}
+
+impl JsonLinesFile {
+    pub(super) fn open(path: &Path, columns: &[String], missing: &[String]) -> Result<Self> {
+        let (bytes, n_since) = lines::open(path)?;
+        Ok(Self {
+            path: path.to_owned(),
+            reader: BufReader::with_capacity(BUFFER_BYTES, bytes),
+            n_since,
+            columns: columns.to_vec(),
+            missing: missing.into(),
+            line: Vec::new(),
+            seen: vec![false; columns.len()],
+            n_rows: 0,
+        })
+    }
+
+    pub(super) fn next_batch(&mut self, first_row: u64) -> Result<Option<TableBatch>> {
+        let mut columns: Vec<Vec<Value>> = vec![Vec::new(); self.columns.len()];
+        let (mut n_rows, mut n_bytes, mut malformed) = (0, 0, Vec::new());
+        while n_rows < BATCH_ROWS && n_bytes < BATCH_BYTES {
+            self.line.clear();
+            if self.reader.read_until(b'\n', &mut self.line).map_err(io_error(&self.path))? == 0 {
+                break;
+            }
+            self.n_since.set(0);
+            let line = self.line.trim_ascii();
+            if line.is_empty() {
+                continue;
+            }
+            n_bytes += line.len();
+            columns.iter_mut().for_each(|column| column.push(Value::Null));
+            let row = RowSeed { names: &self.columns, columns: &mut columns, seen: &mut self.seen };
+            let mut parser = serde_json::Deserializer::from_slice(line);
+            if row.deserialize(&mut parser).and_then(|()| parser.end()).is_err() {
+                let (expected, found) = (
+                    "a JSON object".to_owned(),
+                    shortened(&String::from_utf8_lossy(&line[..line.len().min(80)])),
+                );
+                malformed.push(Malformed { row: n_rows, expected, found });
+            }
+            n_rows += 1;
+        }
+        self.n_rows += n_rows as u64;
+        let column = |values| BatchColumn::Json { values, missing: self.missing.clone() };
+        let columns = columns.into_iter().map(column).collect();
+        let batch = TableBatch { path: self.path.clone(), first_row, n_rows, columns, malformed };
+        Ok((n_rows > 0).then_some(batch))
+    }
+
+    /// Checks, after the last file, that each column occurred in some object: an absent key is a missing value, but a column
+    /// without any value is a typing error.
+    pub(super) fn check_columns(&self, seen: &mut [bool], is_last: bool) -> Result<()> {
+        seen.iter_mut().zip(&self.seen).for_each(|(seen, is_seen)| *seen |= is_seen);
+        let absent = self.columns.iter().zip(&*seen).find(|(_, is_seen)| !**is_seen);
+        match absent.filter(|_| is_last && self.n_rows > 0) {
+            None => Ok(()),
+            Some((column, _)) => Err(Error::Column {
+                path: self.path.clone(),
+                column: column.clone(),
+                n_found: 0,
+                known: "the keys of the objects".into(),
+            }),
+        }
+    }
+}
+
+/// Reads the wanted values of an object into the last row of each column.
+struct RowSeed<'a> {
+    names: &'a [String],
+    columns: &'a mut [Vec<Value>],
+    seen: &'a mut [bool],
+}
+
+impl<'de> DeserializeSeed<'de> for RowSeed<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for RowSeed<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        while let Some(key) = map.next_key::<std::borrow::Cow<'_, str>>()? {
+            match self.names.iter().position(|name| *name == key) {
+                None => drop(map.next_value::<IgnoredAny>()?),
+                Some(position) => {
+                    let value = map.next_value()?;
+                    self.seen[position] = true;
+                    if let Some(last) = self.columns[position].last_mut() {
+                        *last = value;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}

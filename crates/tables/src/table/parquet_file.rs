@@ -1,0 +1,118 @@
+use std::fs::File;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+
+use arrow_array::RecordBatch;
+use kiln_graph::open_file;
+use parquet::arrow::ProjectionMask;
+use parquet::arrow::arrow_reader::{
+    ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
+};
+use parquet::basic::Compression;
+
+use super::csv_file::position_of;
+use super::{BATCH_ROWS, BatchColumn, FileInfo, TableBatch};
+use crate::error::io_error;
+use crate::{Error, Result};
+
+/// Columns of a Parquet file.
+pub(super) struct ParquetFile {
+    path: PathBuf,
+    reader: ParquetRecordBatchReader,
+    /// The position of each wanted column in the batches of the reader.
+    order: Vec<usize>,
+    info: FileInfo,
+}
+
+impl ParquetFile {
+    pub(super) fn open(path: &Path, columns: &[String]) -> Result<Self> {
+        let file = open_file(path).map_err(io_error(path))?;
+        guarded(path, || Self::open_file(path, file, columns))?
+    }
+
+    fn open_file(path: &Path, file: File, columns: &[String]) -> Result<Self> {
+        let bad = |error: parquet::errors::ParquetError| bad_file(path, error);
+        // The schema of Arrow in the metadata is ignored: it adds types that mean the same.
+        let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
+        let builder = ParquetRecordBatchReaderBuilder::try_new_with_options(file, options).map_err(bad)?;
+        let names: Vec<String> = builder.schema().fields().iter().map(|field| field.name().clone()).collect();
+        let positions = columns.iter().map(|column| position_of(path, column, &names));
+        let positions = positions.collect::<Result<Vec<usize>>>()?;
+        check_codecs(path, &builder, &positions, columns)?;
+        let types =
+            positions.iter().map(|position| builder.schema().field(*position).data_type().to_string());
+        let n_rows = u64::try_from(builder.metadata().file_metadata().num_rows()).ok();
+        let info = FileInfo { n_rows, types: types.map(Some).collect() };
+        let mask = ProjectionMask::roots(builder.parquet_schema(), positions.iter().copied());
+        let mut sorted = positions.clone();
+        sorted.sort_unstable();
+        let order =
+            positions.iter().map(|position| sorted.partition_point(|other| other < position)).collect();
+        let reader = builder.with_projection(mask).with_batch_size(BATCH_ROWS).build().map_err(bad)?;
+        Ok(Self { path: path.to_owned(), reader, order, info })
+    }
+
+    pub(super) fn next_batch(&mut self, first_row: u64) -> Result<Option<TableBatch>> {
+        let Some(batch) = guarded(&self.path, || self.reader.next())? else { return Ok(None) };
+        let batch: RecordBatch = batch.map_err(|error| bad_file(&self.path, error))?;
+        let columns = self.order.iter().map(|position| BatchColumn::Arrow(batch.column(*position).clone()));
+        Ok(Some(TableBatch {
+            path: self.path.clone(),
+            first_row,
+            n_rows: batch.num_rows(),
+            columns: columns.collect(),
+            malformed: Vec::new(),
+        }))
+    }
+
+    pub(super) fn info(&self) -> FileInfo {
+        self.info.clone()
+    }
+}
+
+/// Checks that the codec of each wanted column is built in, because the reader reports it without its name.
+fn check_codecs(
+    path: &Path,
+    builder: &ParquetRecordBatchReaderBuilder<File>,
+    positions: &[usize],
+    columns: &[String],
+) -> Result<()> {
+    let schema = builder.parquet_schema();
+    for row_group in builder.metadata().row_groups() {
+        for (leaf, chunk) in row_group.columns().iter().enumerate() {
+            let root = schema.get_column_root_idx(leaf);
+            let Some(column) = positions.iter().position(|position| *position == root) else { continue };
+            let feature = match chunk.compression() {
+                Compression::UNCOMPRESSED => continue,
+                Compression::SNAPPY if cfg!(feature = "snappy") => continue,
+                Compression::GZIP(_) if cfg!(feature = "gzip") => continue,
+                Compression::LZ4 | Compression::LZ4_RAW if cfg!(feature = "lz4") => continue,
+                Compression::BROTLI(_) if cfg!(feature = "brotli") => continue,
+                Compression::ZSTD(_) if cfg!(feature = "zstd") => continue,
+                Compression::SNAPPY => "snappy",
+                Compression::GZIP(_) => "gzip",
+                Compression::LZ4 | Compression::LZ4_RAW => "lz4",
+                Compression::BROTLI(_) => "brotli",
+                Compression::ZSTD(_) => "zstd",
+                _ => "none: it is not supported",
+            };
+            let codec = chunk.compression().to_string();
+            return Err(Error::Codec {
+                path: path.to_owned(),
+                column: columns[column].clone(),
+                codec,
+                feature,
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Calls a function of the Parquet library. A panic on a damaged file becomes an error.
+fn guarded<T>(path: &Path, run: impl FnOnce() -> T) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(run)).map_err(|_| bad_file(path, "the file is damaged"))
+}
+
+fn bad_file(path: &Path, error: impl ToString) -> Error {
+    Error::Parquet { path: path.to_owned(), message: error.to_string() }
+}

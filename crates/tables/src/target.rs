@@ -1,0 +1,217 @@
+//! Targets of a node type: classes, numbers or several labels.
+
+use std::collections::HashMap;
+
+use kiln_data::typed::TargetWriters;
+use kiln_store::array_folder::ElementType;
+use serde::{Deserialize, Serialize};
+
+use crate::spec::TargetSpec;
+use crate::table::TableBatch;
+use crate::transform::{Counter, ascending, category, for_each_item, number, position_by_name};
+use crate::{Error, Result};
+
+/// The value of a label that is not known.
+const UNKNOWN: u8 = u8::MAX;
+
+const KNOWN_CLASS: &str = "a class of the earlier import";
+
+/// The targets of a node type with their names.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum FittedTarget {
+    /// A class per node.
+    Class {
+        /// The column of the classes.
+        column: String,
+        /// The classes, by number.
+        classes: Vec<String>,
+    },
+    /// Numbers to predict.
+    Regression {
+        /// The columns of the numbers.
+        columns: Vec<String>,
+    },
+    /// Several labels per node.
+    MultiLabel {
+        /// The column of the lists of labels.
+        column: String,
+        /// The text between labels.
+        separator: Option<String>,
+        /// The labels, by number.
+        labels: Vec<String>,
+    },
+}
+
+impl FittedTarget {
+    /// Returns the names of the classes, labels or columns.
+    pub fn names(&self) -> &[String] {
+        match self {
+            Self::Class { classes, .. } => classes,
+            Self::Regression { columns } => columns,
+            Self::MultiLabel { labels, .. } => labels,
+        }
+    }
+
+    pub(crate) fn element_type(&self) -> ElementType {
+        match self {
+            Self::Class { .. } => ElementType::I32,
+            Self::Regression { .. } => ElementType::F32,
+            Self::MultiLabel { .. } => ElementType::U8,
+        }
+    }
+}
+
+impl TargetSpec {
+    /// Returns the columns of the targets.
+    pub(crate) fn columns(&self) -> Vec<&str> {
+        match self {
+            Self::Class { column } | Self::MultiLabel { column, .. } => vec![column],
+            Self::Regression { columns } => columns.iter().map(String::as_str).collect(),
+        }
+    }
+
+    /// Returns the position, among the columns of the targets, of the first value of a wrong type, and the expected value.
+    pub(crate) fn check(
+        &self,
+        batch: &TableBatch,
+        row: usize,
+        columns: &[usize],
+        known: Option<&HashMap<String, usize>>,
+    ) -> Result<(), (usize, &'static str)> {
+        let mut buffer = String::new();
+        let is_known = |name: &str| known.is_none_or(|known| known.contains_key(name));
+        for (position, column) in columns.iter().enumerate() {
+            let cell = batch.cell(*column, row);
+            let checked = match self {
+                Self::Class { .. } => category(&cell, &mut buffer).and_then(|class| match class {
+                    Some(class) if !is_known(class) => Err(KNOWN_CLASS),
+                    _ => Ok(()),
+                }),
+                Self::Regression { .. } => number(&cell).map(drop),
+                Self::MultiLabel { separator, .. } => {
+                    for_each_item(&cell, separator.as_deref(), |item| match category(item, &mut buffer)? {
+                        Some(label) if !is_known(label) => Err(KNOWN_CLASS),
+                        _ => Ok(()),
+                    })
+                    .map(drop)
+                }
+            };
+            checked.map_err(|expected| (position, expected))?;
+        }
+        Ok(())
+    }
+}
+
+/// The names of the targets that occurred so far.
+#[derive(Debug)]
+pub(crate) struct TargetAccumulator<'a> {
+    spec: &'a TargetSpec,
+    name: String,
+    counter: Counter,
+    buffer: String,
+}
+
+impl<'a> TargetAccumulator<'a> {
+    pub(crate) fn new(spec: &'a TargetSpec, table: &str) -> Self {
+        let name = format!("{table}, column {:?}", spec.columns().join(", "));
+        Self { spec, name, counter: Counter::default(), buffer: String::new() }
+    }
+
+    /// Adds the targets of a row, which must have passed [`TargetSpec::check`].
+    pub(crate) fn add(&mut self, batch: &TableBatch, row: usize, columns: &[usize]) -> Result<()> {
+        let Some(column) = columns.first() else { return Ok(()) };
+        let cell = batch.cell(*column, row);
+        match self.spec {
+            TargetSpec::Regression { .. } => Ok(()),
+            TargetSpec::Class { .. } => match category(&cell, &mut self.buffer) {
+                Ok(Some(class)) => self.counter.add(class, &self.name),
+                _ => Ok(()),
+            },
+            TargetSpec::MultiLabel { separator, .. } => {
+                let mut labels = Vec::new();
+                let _ = for_each_item(&cell, separator.as_deref(), |item| {
+                    labels.extend(category(item, &mut self.buffer)?.map(str::to_owned));
+                    Ok(())
+                });
+                labels.iter().try_for_each(|label| self.counter.add(label, &self.name))
+            }
+        }
+    }
+
+    pub(crate) fn finish(self) -> Result<FittedTarget> {
+        let names = ascending(self.counter.into_values());
+        let fitted = match self.spec.clone() {
+            TargetSpec::Class { column } => FittedTarget::Class { column, classes: names },
+            TargetSpec::Regression { columns } => FittedTarget::Regression { columns },
+            TargetSpec::MultiLabel { column, separator } => {
+                FittedTarget::MultiLabel { column, separator, labels: names }
+            }
+        };
+        match fitted.names() {
+            [] => Err(Error::NoTargets { column: self.name }),
+            _ => Ok(fitted),
+        }
+    }
+}
+
+/// Writes the targets of rows.
+#[derive(Debug)]
+pub(crate) struct TargetEncoder {
+    fitted: FittedTarget,
+    positions: HashMap<String, usize>,
+    /// The values of the current row.
+    labels: Vec<u8>,
+    buffer: String,
+}
+
+impl TargetEncoder {
+    pub(crate) fn new(fitted: &FittedTarget) -> Self {
+        let labels = vec![UNKNOWN; fitted.names().len()];
+        let positions = position_by_name(fitted.names());
+        Self { fitted: fitted.clone(), positions, labels, buffer: String::new() }
+    }
+
+    /// Appends the target of a row, which must have passed [`TargetSpec::check`], and returns true if it has one.
+    pub(crate) fn push(
+        &mut self,
+        batch: &TableBatch,
+        row: usize,
+        columns: &[usize],
+        writers: &mut TargetWriters,
+    ) -> Result<bool> {
+        match &self.fitted {
+            FittedTarget::Class { .. } => {
+                let cell = batch.cell(columns[0], row);
+                let class = category(&cell, &mut self.buffer).ok().flatten();
+                let class = class.and_then(|class| self.positions.get(class)).map(|class| *class as i32);
+                writers.values.push(&[class.unwrap_or(-1)])?;
+                Ok(class.is_some())
+            }
+            FittedTarget::Regression { .. } => {
+                let value = |column: &usize| number(&batch.cell(*column, row)).ok().flatten();
+                let values: Vec<f32> = columns
+                    .iter()
+                    .map(|column| value(column).map_or(f32::NAN, |value| value as f32))
+                    .collect();
+                writers.values.push(&values)?;
+                Ok(values.iter().any(|value| !value.is_nan()))
+            }
+            FittedTarget::MultiLabel { separator, .. } => {
+                self.labels.fill(0);
+                let (labels, positions, buffer) = (&mut self.labels, &self.positions, &mut self.buffer);
+                let found = for_each_item(&batch.cell(columns[0], row), separator.as_deref(), |item| {
+                    let label = category(item, buffer)?.and_then(|label| positions.get(label));
+                    label.into_iter().for_each(|label| labels[*label] = 1);
+                    Ok(())
+                });
+                let is_there = found == Ok(true);
+                if !is_there {
+                    self.labels.fill(UNKNOWN);
+                }
+                writers.values.push(&self.labels)?;
+                Ok(is_there)
+            }
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Columns that become features: reading values, statistics of a table, and the features of a row.
+
+mod accumulator;
+mod apply;
+mod ngrams;
+mod quantiles;
+mod time;
+mod value;
+mod vocabulary;
+
+use serde::{Deserialize, Serialize};
+
+pub(crate) use self::accumulator::Accumulator;
+pub(crate) use self::apply::ColumnEncoder;
+pub(crate) use self::time::parse_time;
+pub(crate) use self::value::{category, check, for_each_item, micros, number};
+pub(crate) use self::vocabulary::{Counter, MAX_CATEGORIES, ascending, position_by_name};
+use crate::spec::{NgramUnit, TimePart, TimeUnit};
+
+/// A column's transform with the statistics of the table that it was imported from.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FittedColumn {
+    /// The name of the column.
+    pub column: String,
+    /// The transform.
+    pub transform: FittedTransform,
+    /// The number of rows without a value. Unless it is 0, the last feature column of the column is 1 for such rows.
+    pub n_missing: u64,
+}
+
+/// A transform with its statistics. [`ColumnTransform`](crate::ColumnTransform) describes the features.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum FittedTransform {
+    /// A number as it is.
+    Numeric,
+    /// `(x - mean) / std`.
+    Standardize {
+        /// The mean of the values.
+        mean: f64,
+        /// Their standard deviation.
+        std: f64,
+    },
+    /// The rank among the quantiles.
+    Quantile {
+        /// At most 1001 order statistics at equal distances, of at most 65,536 values; ascending.
+        quantiles: Vec<f64>,
+    },
+    /// A column per category.
+    OneHot {
+        /// The categories, the most frequent first; those with the same frequency in ascending order.
+        categories: Vec<String>,
+        /// True if the last column stands for all other values.
+        has_other: bool,
+    },
+    /// The position of the category; the number of categories for all other values.
+    Ordinal {
+        /// The categories, as for `OneHot`.
+        categories: Vec<String>,
+    },
+    /// A column per value of the hash.
+    Hash {
+        /// The number of columns.
+        columns: usize,
+    },
+    /// A column per item of a list.
+    MultiHot {
+        /// The items, as the categories of `OneHot`; the frequency is the number of lists with the item.
+        categories: Vec<String>,
+        /// True if the last column stands for all other items.
+        has_other: bool,
+        /// The text between items.
+        separator: Option<String>,
+    },
+    /// Sine and cosine of parts of a timestamp.
+    Time {
+        /// The parts.
+        parts: Vec<TimePart>,
+        /// The unit of integers.
+        unit: TimeUnit,
+    },
+    /// Hashed n-grams.
+    Text {
+        /// The number of columns.
+        columns: usize,
+        /// What an n-gram consists of.
+        unit: NgramUnit,
+        /// The smallest length.
+        min_n: usize,
+        /// The largest length.
+        max_n: usize,
+    },
+    /// A list of numbers as it is.
+    Vector {
+        /// The number of items.
+        columns: usize,
+        /// The text between items.
+        separator: Option<String>,
+    },
+}
+
+impl FittedColumn {
+    /// Returns the number of feature columns.
+    pub fn width(&self) -> usize {
+        self.transform.width() + usize::from(self.n_missing > 0)
+    }
+
+    /// Returns the name of each feature column, such as `country=DE` or `age=missing`.
+    pub fn feature_names(&self) -> Vec<String> {
+        let of = |suffix: &str| format!("{}{suffix}", self.column);
+        let numbered = |n: usize| (0..n).map(|position| of(&format!("[{position}]"))).collect();
+        let mut names: Vec<String> = match &self.transform {
+            FittedTransform::Numeric
+            | FittedTransform::Standardize { .. }
+            | FittedTransform::Quantile { .. }
+            | FittedTransform::Ordinal { .. } => vec![of("")],
+            FittedTransform::OneHot { categories, has_other }
+            | FittedTransform::MultiHot { categories, has_other, .. } => {
+                let names = categories.iter().map(|category| of(&format!("={category}")));
+                names.chain(has_other.then(|| of("=other"))).collect()
+            }
+            FittedTransform::Time { parts, .. } => {
+                let of_part = |part: &TimePart| [format!(".{part:?}.sin"), format!(".{part:?}.cos")];
+                parts.iter().flat_map(of_part).map(|suffix| of(&suffix)).collect()
+            }
+            FittedTransform::Hash { columns }
+            | FittedTransform::Text { columns, .. }
+            | FittedTransform::Vector { columns, .. } => numbered(*columns),
+        };
+        if self.n_missing > 0 {
+            names.push(of("=missing"));
+        }
+        names
+    }
+}
+
+impl FittedTransform {
+    /// Returns the number of feature columns without the one for missing values.
+    pub(crate) fn width(&self) -> usize {
+        match self {
+            Self::Numeric | Self::Standardize { .. } | Self::Quantile { .. } | Self::Ordinal { .. } => 1,
+            Self::OneHot { categories, has_other } | Self::MultiHot { categories, has_other, .. } => {
+                categories.len() + usize::from(*has_other)
+            }
+            Self::Time { parts, .. } => 2 * parts.len(),
+            Self::Hash { columns } | Self::Text { columns, .. } | Self::Vector { columns, .. } => *columns,
+        }
+    }
+}
