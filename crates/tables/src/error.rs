@@ -74,10 +74,12 @@ pub enum Error {
         max: usize,
     },
     /// No row has a target.
-    #[error("{column}: no row has a value, expected at least one target: remove the target from the spec")]
+    #[error(
+        "{table}: no row has a target, expected at least one: correct the column, or remove the target from the spec"
+    )]
     NoTargets {
-        /// The table and the column.
-        column: String,
+        /// The table.
+        table: String,
     },
     /// A table has too many rows, or its keys are too long.
     #[error("{table}: {what}, expected at most {max}")]

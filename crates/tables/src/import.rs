@@ -2,10 +2,10 @@
 
 use std::ops::ControlFlow;
 use std::path::Path;
-use std::sync::Arc;
 
 use kiln_data::convert::ConvertOptions;
 use kiln_data::typed::{RelationTypes, TypedSetWriter};
+use kiln_feature::MAX_DIM;
 use kiln_graph::NodeTypes;
 use kiln_store::array_folder::FolderWriter;
 use serde::{Deserialize, Serialize};
@@ -15,6 +15,7 @@ use crate::join::{Duplicated, EndColumn, EndRows, Join, KeyFile, MAX_ROWS};
 use crate::key::{RowKey, map_keys};
 use crate::node_table::NodeTable;
 use crate::node_writer::{write_names, write_node_type};
+use crate::options::{ImportOptions, ImportReport};
 use crate::record::{FILE, Import};
 use crate::row_ids::{DroppedRows, RowIds};
 use crate::spec::{EndSpec, ImportSpec, RelationSpec};
@@ -26,28 +27,6 @@ use crate::{BadRows, Error, Result};
 /// The memory of batches of rows and of buffers in bytes.
 const FIXED_BYTES: u64 = 16 << 20;
 
-/// The default memory limit in bytes.
-const MEMORY_BYTES: u64 = 1 << 30;
-
-/// The options of an import.
-#[derive(Debug, Clone)]
-pub struct ImportOptions {
-    /// The maximum number of bytes on the heap; see the table of the [crate](crate#memory).
-    pub memory_bytes: u64,
-    /// The number of threads; `None` for those of the current thread pool. The result does not depend on it.
-    pub n_threads: Option<usize>,
-    /// An earlier import whose transforms and classes are used, for new rows of the same tables. Its node types must have
-    /// the same columns; targets may be absent.
-    pub transforms_of: Option<Arc<Import>>,
-}
-
-impl Default for ImportOptions {
-    /// Returns a limit of 1 GiB, the threads of the current pool, and statistics of the imported tables.
-    fn default() -> Self {
-        Self { memory_bytes: MEMORY_BYTES, n_threads: None, transforms_of: None }
-    }
-}
-
 /// The statistics of a node type.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -58,17 +37,6 @@ pub struct FittedNodeType {
     pub columns: Vec<FittedColumn>,
     /// The targets.
     pub target: Option<FittedTarget>,
-}
-
-/// The report of an import.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ImportReport {
-    /// The name and the number of nodes of each node type.
-    pub node_types: Vec<(String, u64)>,
-    /// The name and the number of edges of each relation.
-    pub relations: Vec<(String, u64)>,
-    /// The rows that were dropped.
-    pub dropped: Vec<BadRows>,
 }
 
 /// Imports the tables of a spec to a new folder: a heterogeneous set in the kiln format, with the spec, the statistics and
@@ -108,6 +76,12 @@ fn import_spec(path: &Path, out: &Path, options: &ImportOptions) -> Result<Impor
     if importer.found.iter().any(|rows| !rows.is_dropped) {
         return Err(Error::BadRows(importer.found));
     }
+    let without =
+        types.iter().find(|imported| imported.fitted.target.iter().any(|target| target.names().is_empty()));
+    if let Some(imported) = without {
+        return Err(Error::NoTargets { table: table_of(&imported.fitted.name) });
+    }
+    importer.check_dims(&types)?;
     importer.write(set, types, relations)
 }
 
@@ -151,6 +125,20 @@ impl<'a> Importer<'a> {
                 }
                 Some(_) => {}
             }
+        }
+        Ok(())
+    }
+
+    /// Checks the number of feature columns of each type, and that a row fits in memory.
+    fn check_dims(&self, types: &[ImportedType<'_>]) -> Result<()> {
+        let used_bytes: u64 = types.iter().map(|imported| imported.ids.heap_bytes()).sum();
+        for imported in types {
+            let dim: usize = imported.fitted.columns.iter().map(FittedColumn::width).sum();
+            if MAX_DIM < dim {
+                let (table, what) = (table_of(&imported.fitted.name), format!("{dim} feature columns"));
+                return Err(Error::TooLarge { table, what, max: MAX_DIM as u64 });
+            }
+            self.room(used_bytes + 4 * dim as u64)?;
         }
         Ok(())
     }

@@ -71,6 +71,7 @@ mod key;
 mod key_index;
 mod node_table;
 mod node_writer;
+mod options;
 mod plan;
 mod record;
 mod row_ids;
@@ -84,7 +85,8 @@ mod transform;
 pub use bad_rows::{BadRow, BadRowKind, BadRows};
 pub use error::{Error, Result};
 pub use hash::hash_bytes;
-pub use import::{FittedNodeType, ImportOptions, ImportReport, import};
+pub use import::{FittedNodeType, import};
+pub use options::{ImportOptions, ImportReport};
 pub use plan::{ImportPlan, PlannedColumn, PlannedNodeType, PlannedRelation, plan};
 pub use record::{DroppedCount, Import, TransformedRows};
 pub use spec::{

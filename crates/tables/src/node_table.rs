@@ -129,7 +129,7 @@ impl<'a> NodeTable<'a> {
             Ok(ControlFlow::Continue(()))
         })?;
         let keys = KeyFile { file: keys.finish()?, n_rows: n_rows as u32, n_keys, text_bytes };
-        let fitted = statistics.map(|statistics| statistics.finish(self)).transpose()?;
+        let fitted = statistics.map(|statistics| statistics.finish(self));
         Ok(Scan { keys, dropped, log, fitted })
     }
 
@@ -142,7 +142,7 @@ impl<'a> NodeTable<'a> {
             n_rows += batch.n_rows as u32;
             Ok(ControlFlow::Continue(()))
         })?;
-        statistics.finish(self)
+        Ok(statistics.finish(self))
     }
 
     /// Returns the examples of duplicate keys, which are at the given rows of the table.
@@ -249,11 +249,11 @@ impl Statistics<'_> {
         good.try_for_each(|row| target.add(batch, row, &table.target))
     }
 
-    fn finish(self, table: &NodeTable<'_>) -> Result<FittedNodeType> {
-        Ok(FittedNodeType {
+    fn finish(self, table: &NodeTable<'_>) -> FittedNodeType {
+        FittedNodeType {
             name: table.spec.name.clone(),
             columns: self.columns.into_iter().map(Accumulator::finish).collect(),
-            target: self.target.map(TargetAccumulator::finish).transpose()?,
-        })
+            target: self.target.map(TargetAccumulator::finish),
+        }
     }
 }

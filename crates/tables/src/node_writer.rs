@@ -81,8 +81,8 @@ pub(crate) fn write_node_type(
     if encoder.dim == 0 && fitted.target.is_none() {
         return Ok(());
     }
-    let features = set.feature_rows(node_type, ElementType::F32, encoder.dim);
-    let mut features = (encoder.dim > 0).then_some(features).transpose()?;
+    let features = (encoder.dim > 0).then(|| set.feature_rows(node_type, ElementType::F32, encoder.dim));
+    let mut features = features.transpose()?;
     let targets = fitted.target.as_ref().map(|target| -> Result<_> {
         let writers = set.targets(target.element_type(), target.names().len())?;
         Ok((TargetEncoder::new(target), writers))

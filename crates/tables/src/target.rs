@@ -6,10 +6,10 @@ use kiln_data::typed::TargetWriters;
 use kiln_store::array_folder::ElementType;
 use serde::{Deserialize, Serialize};
 
+use crate::Result;
 use crate::spec::TargetSpec;
 use crate::table::TableBatch;
 use crate::transform::{Counter, ascending, category, for_each_item, number, position_by_name};
-use crate::{Error, Result};
 
 /// The value of a label that is not known.
 const UNKNOWN: u8 = u8::MAX;
@@ -139,18 +139,14 @@ impl<'a> TargetAccumulator<'a> {
         }
     }
 
-    pub(crate) fn finish(self) -> Result<FittedTarget> {
+    pub(crate) fn finish(self) -> FittedTarget {
         let names = ascending(self.counter.into_values());
-        let fitted = match self.spec.clone() {
+        match self.spec.clone() {
             TargetSpec::Class { column } => FittedTarget::Class { column, classes: names },
             TargetSpec::Regression { columns } => FittedTarget::Regression { columns },
             TargetSpec::MultiLabel { column, separator } => {
                 FittedTarget::MultiLabel { column, separator, labels: names }
             }
-        };
-        match fitted.names() {
-            [] => Err(Error::NoTargets { column: self.name }),
-            _ => Ok(fitted),
         }
     }
 }

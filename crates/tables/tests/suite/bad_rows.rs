@@ -1,0 +1,208 @@
+//! Each kind of bad row is an error with its place, or is dropped and counted.
+
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, Float64Array, StringArray};
+use kiln_tables::{BadRowKind, Error, ImportOptions};
+use parquet::file::properties::WriterProperties;
+
+use crate::helpers::{Tables, edges, features, keys, pairs};
+
+/// Returns a spec of users with an age and of friends, with the kinds that are dropped.
+fn spec(users: &str, drop: &str) -> String {
+    format!(
+        "
+name: users
+nodes:
+  - name: user
+    files: [{users}]
+    key: id
+    columns: [{{column: age, transform: numeric}}]
+    drop: [{drop}]
+relations:
+  - name: knows
+    files: [knows.csv]
+    src: {{type: user, column: a}}
+    dst: {{type: user, column: b}}
+    weight: w
+    drop: [{drop}]
+"
+    )
+}
+
+/// Imports users and friends with bad rows of one kind: the error must contain `expected`, and dropping them must give the
+/// users `kept`.
+fn check(users: &str, knows: &str, kind: BadRowKind, expected: &[&str], kept: &[&str]) {
+    let tables = Tables::new();
+    tables.put("users.csv", users).put("knows.csv", knows);
+    let error = tables.error_of(&spec("users.csv", ""));
+    for expected in expected {
+        assert!(error.contains(expected), "{error}\n    expected {expected}");
+    }
+    assert!(error.contains(&format!("or add `drop: [{}]`", kind.name())), "{error}");
+    let report =
+        tables.import_with(&spec("users.csv", kind.name()), "set", &ImportOptions::default()).unwrap();
+    assert!(report.dropped.iter().all(|rows| rows.kind == kind && rows.is_dropped), "{:?}", report.dropped);
+    let data = kiln_data::TypedDataset::open(tables.path("set")).unwrap();
+    assert_eq!(keys(&data, 0), kept);
+}
+
+#[test]
+fn duplicate_keys() {
+    let expected = [
+        "node type `user`: 2 rows have the key of an earlier row",
+        "\n  users.csv, row 3, column \"id\": \"a\", expected a key that no earlier row has",
+        "\n  users.csv, row 5, column \"id\": \"b\"",
+    ];
+    let users = "id,age\na,1\nb,2\na,3\nc,4\nb,5\n";
+    check(users, "a,b,w\na,c,1\n", BadRowKind::Duplicate, &expected, &["a", "b", "c"]);
+}
+
+#[test]
+fn missing_keys_of_nodes() {
+    let expected =
+        ["node type `user`: 1 row has no key", "users.csv, row 2, column \"id\": missing, expected a key"];
+    check("id,age\na,1\n,2\nc,3\n", "a,b,w\na,c,1\n", BadRowKind::MissingKey, &expected, &["a", "c"]);
+}
+
+#[test]
+fn values_of_a_wrong_type() {
+    let expected = [
+        "node type `user`: 2 rows have a value of the wrong type",
+        "users.csv, row 1, column \"age\": \"old\", expected a finite number in the range of f32",
+        "users.csv, row 3, column \"age\": \"inf\"",
+    ];
+    check("id,age\na,old\nb,2\nc,inf\n", "a,b,w\nb,b,1\n", BadRowKind::WrongType, &expected, &["b"]);
+}
+
+#[test]
+fn rows_with_another_number_of_fields() {
+    let expected = [
+        "node type `user`: 2 rows have a value of the wrong type",
+        "users.csv, row 2, column \"(row)\": 1 fields, expected 2 fields",
+        "users.csv, row 3, column \"(row)\": 3 fields",
+    ];
+    check("id,age\na,1\nb\nc,3,4\n", "a,b,w\na,a,1\n", BadRowKind::WrongType, &expected, &["a"]);
+}
+
+#[test]
+fn dangling_keys() {
+    let expected = [
+        "relation `knows`: 2 rows have a key that its node type does not have",
+        "\n  knows.csv, row 2, column \"a, b, w\": \"a\", \"z\", \"1\", expected a key of `user`, a key of `user` and a finite",
+        "\n  knows.csv, row 3, column \"a, b, w\": \"y\", \"a\", \"1\"",
+    ];
+    let knows = "a,b,w\na,b,1\na,z,1\ny,a,1\n";
+    check("id,age\na,1\nb,2\n", knows, BadRowKind::Dangling, &expected, &["a", "b"]);
+}
+
+#[test]
+fn missing_keys_of_relations() {
+    let expected =
+        ["relation `knows`: 1 row has no key", "knows.csv, row 1, column \"a, b, w\": missing, \"a\", \"1\""];
+    check("id,age\na,1\n", "a,b,w\n,a,1\na,a,1\n", BadRowKind::MissingKey, &expected, &["a"]);
+}
+
+#[test]
+fn weights_of_a_wrong_type() {
+    let expected = [
+        "relation `knows`: 3 rows have a value of the wrong type",
+        "knows.csv, row 1, column \"a, b, w\": \"a\", \"a\", \"x\"",
+        "knows.csv, row 3, column \"a, b, w\": \"a\", \"a\", missing",
+        "knows.csv, row 4, column \"a, b, w\": 1 fields",
+    ];
+    check("id,age\na,1\n", "a,b,w\na,a,x\na,a,1\na,a,\na\n", BadRowKind::WrongType, &expected, &["a"]);
+}
+
+#[test]
+fn lines_that_are_no_json_objects() {
+    let tables = Tables::new();
+    tables
+        .put(
+            "users.jsonl",
+            "{\"id\": \"a\", \"age\": 1}\n[1]\n{\"id\": \"b\"\n{\"id\": \"c\", \"age\": 2} x\n",
+        )
+        .put("knows.csv", "a,b,w\n");
+    let error = tables.error_of(&spec("users.jsonl", ""));
+    assert!(error.contains("3 rows have a value of the wrong type"), "{error}");
+    assert!(
+        error.contains("users.jsonl, row 2, column \"(row)\": \"[1]\", expected a JSON object"),
+        "{error}"
+    );
+    let report =
+        tables.import_with(&spec("users.jsonl", "wrong_type"), "set", &ImportOptions::default()).unwrap();
+    assert_eq!((report.dropped[0].n_rows, report.node_types[0].1), (3, 1));
+}
+
+#[test]
+fn keys_that_are_no_keys_in_parquet() {
+    let tables = Tables::new();
+    let ids: ArrayRef = Arc::new(Float64Array::from(vec![1.0, 2.0]));
+    let ages: ArrayRef = Arc::new(StringArray::from(vec![Some("1"), None]));
+    tables.put_parquet("users.parquet", &[("id", ids), ("age", ages)], WriterProperties::default());
+    tables.put("knows.csv", "a,b,w\n");
+    let error = tables.error_of(&spec("users.parquet", ""));
+    assert!(
+        error.contains("users.parquet, row 1, column \"id\": 1, expected a text or an integer"),
+        "{error}"
+    );
+}
+
+#[test]
+fn ten_rows_of_each_kind_are_shown() {
+    let tables = Tables::new();
+    let users: String = (0..30).map(|row| format!("a,{row}\n,1\n")).collect();
+    let knows = format!("a,b,w\n{}", "z,a,1\n".repeat(40));
+    tables.put("users.csv", &format!("id,age\n{users}")).put("knows.csv", &knows);
+    let error = tables.error_of(&spec("users.csv", ""));
+    for (n_rows, of) in [(29, "have the key of"), (30, "have no key"), (40, "have a key that")] {
+        assert!(error.contains(&format!("{n_rows} rows {of}")), "{error}");
+    }
+    assert_eq!(error.lines().count(), 1 + 3 * 11);
+    assert!(error.contains("row 19, column \"id\"") && !error.contains("row 22, column \"id\""), "{error}");
+}
+
+#[test]
+fn dropped_rows_leave_ids_and_statistics() {
+    let tables = Tables::new();
+    // The mean of the ages of the kept rows is 3, and their deviation is 1.
+    tables
+        .put("users.csv", "id,age\na,2\nx,bad\na,100\nb,4\n,7\n")
+        .put("knows.csv", "a,b,w\nb,a,1\nx,a,2\na,b,3\nb,,4\n");
+    let all = "duplicate, dangling, wrong_type, missing_key";
+    let data = tables.import(&spec("users.csv", all).replace("numeric", "standardize"));
+    assert_eq!(keys(&data, 0), ["a", "b"]);
+    assert_eq!(features(&data, 0), [-1.0, 1.0]);
+    assert_eq!(edges(&data, 0), pairs(&[("b", "a"), ("a", "b")]));
+    assert_eq!(data.graph.relation(0).graph.weights().unwrap(), [1.0, 3.0]);
+}
+
+#[test]
+fn columns_that_do_not_exist_are_named() {
+    let tables = Tables::new();
+    tables.put("knows.csv", "a,b,w\n");
+    for (name, text, expected) in [
+        ("users.csv", "id,Age\n", "users.csv: 0 columns are named \"age\", expected one of: id, Age"),
+        ("users.csv", "id,age,age\n", "users.csv: 2 columns are named \"age\""),
+        ("users.jsonl", "{\"id\": 1}\n{\"id\": 2}\n", "users.jsonl: 0 columns are named \"age\""),
+    ] {
+        tables.put(name, text);
+        let error = tables.import_with(&spec(name, ""), "set", &ImportOptions::default()).unwrap_err();
+        assert!(
+            matches!(error, Error::Column { .. }) && error.to_string().ends_with(expected)
+                || error.to_string().contains(expected),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn an_endless_row_is_an_error() {
+    let tables = Tables::new();
+    tables.put("knows.csv", "a,b,w\n");
+    for (name, text) in [("users.csv.gz", "id,age\n\""), ("users.jsonl.gz", "{\"id\": \"")] {
+        tables.put(name, &format!("{text}{}", "x".repeat(20 << 20)));
+        let error = tables.error_of(&spec(name, ""));
+        assert!(error.contains("a row of more than 16777216 bytes"), "{error}");
+    }
+}

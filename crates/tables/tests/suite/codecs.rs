@@ -1,0 +1,113 @@
+//! Codecs of Parquet files.
+
+use std::fs;
+use std::sync::Arc;
+
+use arrow_array::StringArray;
+use kiln_tables::{Error, ImportOptions};
+use parquet::basic::{Compression, GzipLevel, ZstdLevel};
+use parquet::file::properties::WriterProperties;
+
+use crate::helpers::{Tables, keys};
+
+const SPEC: &str = "{name: t, nodes: [{name: t, files: [t.parquet], key: id}]}";
+
+/// Writes a table whose pages are long enough to be compressed.
+fn put(tables: &Tables, codec: Compression) {
+    let ids: StringArray = (0..2000).map(|row| Some(format!("key {row}"))).collect();
+    let properties = WriterProperties::builder().set_compression(codec).set_dictionary_enabled(false).build();
+    tables.put_parquet("t.parquet", &[("id", Arc::new(ids))], properties);
+}
+
+#[test]
+fn codecs_in_rust_are_read() {
+    let mut sizes = Vec::new();
+    for codec in [
+        Compression::UNCOMPRESSED,
+        Compression::SNAPPY,
+        Compression::GZIP(GzipLevel::default()),
+        Compression::LZ4,
+        Compression::LZ4_RAW,
+    ] {
+        let tables = Tables::new();
+        put(&tables, codec);
+        sizes.push(fs::metadata(tables.path("t.parquet")).unwrap().len());
+        let data = tables.import(SPEC);
+        assert_eq!((keys(&data, 0).len(), &*keys(&data, 0)[1999]), (2000, "key 1999"), "{codec}");
+    }
+    assert!(sizes[1..].iter().all(|size| *size < sizes[0]), "the files should be compressed: {sizes:?}");
+}
+
+/// Replaces the number of snappy in the metadata, at the end of the file, by another codec, because its writer is not built
+/// in.
+#[cfg(not(feature = "zstd"))]
+#[test]
+fn a_codec_that_is_not_built_in_is_named() {
+    let tables = Tables::new();
+    for (codec, name, feature) in [
+        (Compression::ZSTD(ZstdLevel::default()), "ZSTD", "zstd"),
+        (Compression::BROTLI(parquet::basic::BrotliLevel::default()), "BROTLI", "brotli"),
+    ] {
+        let path = tables.path("t.parquet");
+        write_with_codec(&tables, codec);
+        let error = tables.import_with(SPEC, "set", &ImportOptions::default()).unwrap_err();
+        let Error::Codec { path: of, column, codec, feature: found } = &error else { panic!("{error}") };
+        assert!(*of == path && column == "id" && codec.starts_with(name) && *found == feature, "{error}");
+        assert!(error.to_string().contains(&format!("build it with the feature `{feature}`")), "{error}");
+    }
+}
+
+/// Writes a table, and then its metadata with another codec.
+#[cfg(not(feature = "zstd"))]
+fn write_with_codec(tables: &Tables, codec: Compression) {
+    use parquet::file::metadata::{ParquetMetaDataReader, ParquetMetaDataWriter};
+    put(tables, Compression::UNCOMPRESSED);
+    let path = tables.path("t.parquet");
+    let mut bytes = fs::read(&path).unwrap();
+    let metadata = ParquetMetaDataReader::new().parse_and_finish(&fs::File::open(&path).unwrap()).unwrap();
+    let mut builder = metadata.into_builder();
+    let mut groups = Vec::new();
+    for group in builder.take_row_groups() {
+        let mut group = group.into_builder();
+        let columns = group.take_columns().into_iter();
+        let columns =
+            columns.map(|column| column.into_builder().set_compression(codec).build().unwrap()).collect();
+        groups.push(group.set_column_metadata(columns).build().unwrap());
+    }
+    let metadata = builder.set_row_groups(groups).build();
+    let n_metadata = u32::from_le_bytes(bytes[bytes.len() - 8..bytes.len() - 4].try_into().unwrap());
+    bytes.truncate(bytes.len() - 8 - n_metadata as usize);
+    let mut footer = Vec::new();
+    ParquetMetaDataWriter::new(&mut footer, &metadata).finish().unwrap();
+    bytes.extend(footer);
+    fs::write(&path, bytes).unwrap();
+}
+
+#[test]
+fn damaged_files_are_errors() {
+    let tables = Tables::new();
+    put(&tables, Compression::SNAPPY);
+    let path = tables.path("t.parquet");
+    let bytes = fs::read(&path).unwrap();
+    let (mut n_errors, mut n_read) = (0, 0);
+    for position in 0..400 {
+        let mut damaged = bytes.clone();
+        let at = position * 7919 % bytes.len();
+        damaged[at] ^= 1 << (position % 8);
+        fs::write(&path, damaged).unwrap();
+        let out = format!("set{position}");
+        match tables.import_with(SPEC, &out, &ImportOptions::default()) {
+            Ok(_) => n_read += 1,
+            Err(error) => {
+                n_errors += 1;
+                assert!(error.to_string().contains("t.parquet"), "{error}");
+            }
+        }
+    }
+    for length in (0..bytes.len()).step_by(bytes.len() / 50) {
+        fs::write(&path, &bytes[..length]).unwrap();
+        let error = tables.import_with(SPEC, "cut", &ImportOptions::default()).unwrap_err();
+        assert!(matches!(error, Error::Parquet { .. }), "{error}");
+    }
+    assert!(20 < n_errors && 20 < n_read, "{n_errors} errors, {n_read} sets");
+}

@@ -1,0 +1,139 @@
+//! Fixtures: tables in a scratch folder, and the set that an import makes of them.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, RecordBatch};
+use arrow_schema::{Field, Schema};
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use kiln_data::{TypedDataset, typed};
+use kiln_graph::NodeId;
+use kiln_tables::{Error, ImportOptions, ImportReport, import};
+use parquet::arrow::ArrowWriter;
+use parquet::file::properties::WriterProperties;
+
+/// A scratch folder with tables.
+pub(crate) struct Tables {
+    root: tempfile::TempDir,
+}
+
+impl Tables {
+    pub(crate) fn new() -> Self {
+        Self { root: tempfile::tempdir().unwrap() }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.root.path().join(name)
+    }
+
+    /// Writes a text file, compressed if its name ends in `.gz`.
+    pub(crate) fn put(&self, name: &str, text: &str) -> &Self {
+        let path = self.path(name);
+        match name.ends_with(".gz") {
+            false => fs::write(path, text).unwrap(),
+            true => {
+                let mut file = GzEncoder::new(File::create(path).unwrap(), Compression::fast());
+                file.write_all(text.as_bytes()).unwrap();
+                file.finish().unwrap();
+            }
+        }
+        self
+    }
+
+    /// Writes a Parquet file.
+    pub(crate) fn put_parquet(
+        &self,
+        name: &str,
+        columns: &[(&str, ArrayRef)],
+        properties: WriterProperties,
+    ) -> &Self {
+        let fields = columns.iter().map(|(name, array)| Field::new(*name, array.data_type().clone(), true));
+        let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        let arrays = columns.iter().map(|(_, array)| array.clone()).collect();
+        let batch = RecordBatch::try_new(schema.clone(), arrays).unwrap();
+        let file = File::create(self.path(name)).unwrap();
+        let mut writer = ArrowWriter::try_new(file, schema, Some(properties)).unwrap();
+        writer.write(&batch).unwrap();
+        writer.close().unwrap();
+        self
+    }
+
+    /// Imports the tables by a spec to the folder `out`.
+    pub(crate) fn import_with(
+        &self,
+        spec: &str,
+        out: &str,
+        options: &ImportOptions,
+    ) -> Result<ImportReport, Error> {
+        let path = self.path(&format!("{out}.yaml"));
+        fs::write(&path, spec).unwrap();
+        import(path, self.path(out), options)
+    }
+
+    /// Imports the tables by a spec, verifies the set and opens it.
+    pub(crate) fn import(&self, spec: &str) -> TypedDataset {
+        self.import_with(spec, "set", &ImportOptions::default()).unwrap();
+        typed::verify(self.path("set")).unwrap();
+        TypedDataset::open(self.path("set")).unwrap()
+    }
+
+    /// Returns the message of the error of an import, which must leave no files behind.
+    pub(crate) fn error_of(&self, spec: &str) -> String {
+        let error = self.import_with(spec, "failed", &ImportOptions::default()).unwrap_err();
+        let left = fs::read_dir(self.root.path()).unwrap().map(|entry| entry.unwrap().file_name());
+        let left: Vec<_> = left.filter(|name| name.to_string_lossy().contains("failed.unfinished")).collect();
+        assert!(
+            left.is_empty() && !self.path("failed").exists(),
+            "an error should remove all files: {left:?}"
+        );
+        error.to_string().replace(&format!("{}/", self.root.path().display()), "")
+    }
+}
+
+/// Returns the features of a node type, one row after the other.
+pub(crate) fn features(data: &TypedDataset, node_type: usize) -> Vec<f32> {
+    let store = data.features[node_type].as_ref().unwrap();
+    let rows: Vec<NodeId> = (0..store.n_rows() as u32).map(NodeId).collect();
+    let mut buffer = kiln_feature::FeatureBuffer::empty(store.dtype());
+    store.gather(&rows, &mut buffer).unwrap();
+    buffer.into_f32()
+}
+
+/// Returns the keys of a node type.
+pub(crate) fn keys(data: &TypedDataset, node_type: usize) -> Vec<String> {
+    let names = &data.names[node_type];
+    (0..names.len() as u32).map(|node| names.get(NodeId(node)).unwrap().to_owned()).collect()
+}
+
+/// Returns the edges of a relation as pairs of keys, by destination.
+pub(crate) fn edges(data: &TypedDataset, relation: usize) -> Vec<(String, String)> {
+    let graph = &data.graph;
+    let relation = graph.relation(relation);
+    let dsts = graph.types().range(relation.dst_type);
+    let mut edges = Vec::new();
+    for dst in dsts.clone() {
+        for src in relation.graph.in_neighbors(NodeId(dst - dsts.start)) {
+            let name = |node: NodeId| data.node_name(node).unwrap().to_owned();
+            edges.push((name(*src), name(NodeId(dst))));
+        }
+    }
+    edges
+}
+
+/// Returns the content of each file of a folder.
+pub(crate) fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut files: Vec<_> = entries
+        .map(|path| (path.file_name().unwrap().to_string_lossy().into_owned(), fs::read(&path).unwrap()))
+        .collect();
+    files.sort();
+    files
+}
+
+/// Returns pairs of texts.
+pub(crate) fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+    pairs.iter().map(|(src, dst)| ((*src).to_owned(), (*dst).to_owned())).collect()
+}

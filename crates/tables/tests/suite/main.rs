@@ -1,0 +1,14 @@
+//! Tests of the import of tables.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+mod bad_rows;
+mod codecs;
+mod helpers;
+mod keys;
+mod plan;
+mod record;
+mod schema;
+mod spec;
+mod targets;
+mod threads;
+mod transforms;

@@ -1,0 +1,130 @@
+//! Targets and splits.
+
+use kiln_data::TypedDataset;
+use kiln_feature::{Labels, TargetValues, Targets};
+use kiln_graph::NodeId;
+
+use crate::helpers::Tables;
+
+fn import(header: &str, rows: &str, target: &str, split: &str) -> TypedDataset {
+    let tables = Tables::new();
+    tables.put("t.csv", &format!("{header}\n{rows}")).put("u.csv", "id\n1\n2\n");
+    tables.import(&spec(target, split))
+}
+
+fn spec(target: &str, split: &str) -> String {
+    format!(
+        "
+name: t
+nodes:
+  - {{name: other, files: [u.csv], key: id}}
+  - {{name: t, files: [t.csv], key: id, target: {target}{split}}}
+"
+    )
+}
+
+/// Returns the rows of each part of the split.
+fn parts(data: &TypedDataset) -> [Vec<u32>; 3] {
+    let split = &data.targets.as_ref().unwrap().split;
+    split.parts().map(|(_, nodes)| nodes.iter().map(|node| data.target_row_of(*node).unwrap().0).collect())
+}
+
+fn classes_of(data: &TypedDataset) -> &Labels {
+    match &data.targets.as_ref().unwrap().values {
+        Targets::Classes(labels) => labels,
+        Targets::Values(_) => panic!("the targets should be classes"),
+    }
+}
+
+fn values_of(data: &TypedDataset) -> &TargetValues {
+    match &data.targets.as_ref().unwrap().values {
+        Targets::Values(values) => values,
+        Targets::Classes(_) => panic!("the targets should be values"),
+    }
+}
+
+#[test]
+fn classes_are_numbered_in_ascending_order() {
+    let rows = "a,10,train\nb,9,val\nc,,train\nd,10,test\ne,9,\n";
+    let data = import("id,y,s", rows, "{class: {column: y}}", ", split: {column: {column: s}}");
+    let targets = data.targets.as_ref().unwrap();
+    assert_eq!(targets.class_names, ["9", "10"]);
+    let labels = classes_of(&data);
+    let classes: Vec<_> = (0..5).map(|row| labels.get(NodeId(row))).collect();
+    assert_eq!(classes, [Some(1), Some(0), None, Some(1), Some(0)]);
+    // The node without a class is in no part.
+    assert_eq!(parts(&data), [vec![0], vec![1], vec![3]]);
+    assert_eq!(targets.split.train[0], NodeId(2));
+}
+
+#[test]
+fn regression_targets_may_be_missing() {
+    let rows = "a,1,2\nb,,4\nc,,\n";
+    let split = ", split: {random: {seed: 1, train: 1, val: 0, test: 0}}";
+    let data = import("id,y,z", rows, "{regression: {columns: [z, y]}}", split);
+    let targets = data.targets.as_ref().unwrap();
+    let values = values_of(&data).as_numbers().unwrap().to_vec();
+    assert_eq!(values[..3], [2.0, 1.0, 4.0]);
+    assert!(values[3..].iter().all(|value| value.is_nan()));
+    assert_eq!(targets.class_names, ["z", "y"]);
+    assert_eq!(parts(&data), [vec![0, 1], vec![], vec![]]);
+}
+
+#[test]
+fn several_labels_are_a_list() {
+    let rows = "a,y;x\nb,\nc,x\n";
+    let data = import("id,l", rows, "{multi_label: {column: l, separator: ';'}}", "");
+    let targets = data.targets.as_ref().unwrap();
+    assert_eq!(targets.class_names, ["x", "y"]);
+    assert_eq!(values_of(&data).as_labels().unwrap(), [1, 1, 255, 255, 1, 0]);
+    assert_eq!(parts(&data), [const { Vec::<u32>::new() }; 3]);
+}
+
+#[test]
+fn random_parts_depend_on_the_key_only() {
+    let keys: Vec<String> = (0..200).map(|key| format!("k{key}")).collect();
+    let rows =
+        |keys: &mut dyn Iterator<Item = &String>| keys.map(|key| format!("{key},1\n")).collect::<String>();
+    let split = ", split: {random: {seed: 3, train: 0.5, val: 0.25, test: 0.25}}";
+    let import = |rows: &str| import("id,y", rows, "{class: {column: y}}", split);
+    let (data, reversed) = (import(&rows(&mut keys.iter())), import(&rows(&mut keys.iter().rev())));
+    let names = |data: &TypedDataset| {
+        parts(data).map(|rows| {
+            let name = |row: &u32| data.names[1].get(NodeId(*row)).unwrap().to_owned();
+            let mut names: Vec<String> = rows.iter().map(name).collect();
+            names.sort();
+            names
+        })
+    };
+    assert_eq!(names(&data), names(&reversed));
+    assert!(parts(&data).iter().all(|part| 20 < part.len()));
+    assert_eq!(parts(&data).concat().len(), 200);
+}
+
+#[test]
+fn times_split_nodes() {
+    let rows = "a,1,2023-05-01\nb,1,2024-01-01\nc,1,2024-06-30\nd,1,\n";
+    let split = ", split: {time: {column: at, val_from: '2024-01-01', test_from: '2024-06-01'}}";
+    let data = import("id,y,at", rows, "{class: {column: y}}", split);
+    assert_eq!(parts(&data), [vec![0], vec![1], vec![2]]);
+}
+
+#[test]
+fn wrong_targets_and_parts_are_named() {
+    let tables = Tables::new();
+    tables.put("u.csv", "id\n1\n");
+    for (rows, target, split, expected) in [
+        ("a,x,", "{regression: {columns: [y]}}", "", "row 1, column \"y\": \"x\", expected a finite number"),
+        (
+            "a,1,dev",
+            "{class: {column: y}}",
+            ", split: {column: {column: s}}",
+            "\"dev\", expected train, val, test",
+        ),
+        ("a,,", "{class: {column: y}}", "", "node type `t`: no row has a target, expected at least one"),
+    ] {
+        tables.put("t.csv", &format!("id,y,s\n{rows}\n"));
+        let error = tables.error_of(&spec(target, split));
+        assert!(error.contains(expected), "{error}");
+    }
+}
