@@ -30,6 +30,9 @@ pub(crate) enum DataCommand {
         /// Folder in the kiln format, or folder of .npy files. The latter has no hashes; only its values are validated.
         folder: PathBuf,
     },
+    /// Imports tables (Parquet, CSV or JSON lines) as a heterogeneous dataset in the kiln format, within a memory limit.
+    #[cfg(feature = "tables")]
+    Import(crate::import::ImportArgs),
     /// Splits the edges of a dataset into links for training, validation and test, and writes the kiln format: the graph
     /// without the links for validation and test, and the links.
     SplitLinks(SplitLinksArgs),
@@ -129,6 +132,8 @@ pub(crate) fn run(command: &DataCommand) -> anyhow::Result<()> {
     match command {
         DataCommand::Convert(args) => run_convert(args),
         DataCommand::Verify { folder } => run_verify(folder),
+        #[cfg(feature = "tables")]
+        DataCommand::Import(args) => crate::import::run(args),
         DataCommand::SplitLinks(args) => run_split_links(args),
         DataCommand::Partition(args) => run_partition(args),
     }

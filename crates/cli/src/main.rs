@@ -18,6 +18,8 @@ mod device;
 mod fingerprint;
 mod fit;
 mod flags;
+#[cfg(feature = "tables")]
+mod import;
 mod link;
 mod link_split;
 mod list;
@@ -33,6 +35,7 @@ mod ranks;
 mod sampling;
 mod serve;
 mod source;
+mod task_flags;
 mod train;
 mod typed;
 

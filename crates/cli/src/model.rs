@@ -5,8 +5,8 @@ use clap::{Args, ValueEnum};
 use kiln::DataDims;
 use kiln::data::TypedDataset;
 use kiln::nn::{
-    AttentionKind, EdgeInput, Epsilon, GatConfig, GcnConfig, GinConfig, GineConfig, JumpingKnowledge,
-    Normalization, Readout, RgcnConfig, RsageConfig, SageConfig, WeightInit,
+    AttentionKind, EdgeInput, Epsilon, GatConfig, GcnConfig, GinConfig, GineConfig, HgtConfig,
+    JumpingKnowledge, Normalization, Readout, RgcnConfig, RsageConfig, SageConfig, WeightInit,
 };
 use kiln::sample::Fanout;
 
@@ -28,6 +28,8 @@ pub(crate) enum ModelKind {
     GatV2,
     /// R-GCN with basis decomposition, for nodes of a graph with edge types.
     Rgcn,
+    /// HGT, a transformer with attention per relation, for nodes of a heterogeneous dataset.
+    Hgt,
     /// GINE, for nodes of a graph with edge features, or with edge types.
     Gine,
     /// The network of the GIN paper, for graphs.
@@ -63,7 +65,8 @@ pub(crate) struct ModelArgs {
     /// Dropout rate of the input features, for models of nodes.
     #[arg(long, value_parser = flags::rate, default_value = "0")]
     input_dropout: f64,
-    /// Attention heads of each layer but the last, for gat and gatv2. Their rows are concatenated. Default: 4.
+    /// Attention heads of each layer, for gat and gatv2 of each but the last; also for hgt. Their rows are concatenated.
+    /// Default: 4.
     #[arg(long, value_parser = flags::size)]
     heads: Option<usize>,
     /// Attention heads of the last layer, for gat and gatv2. Their rows are averaged. Default: 1.
@@ -154,6 +157,9 @@ impl ModelArgs {
         }
         if self.kind == Some(ModelKind::Rgcn) {
             defaults.push(("bases", self.bases.unwrap_or(4).to_string()));
+        }
+        if self.kind == Some(ModelKind::Hgt) {
+            defaults.push(("heads", self.heads.unwrap_or(4).to_string()));
         }
         if self.kind == Some(ModelKind::Gine) {
             defaults.push(("mlp-layers", self.mlp_layers.unwrap_or(2).to_string()));
@@ -248,6 +254,7 @@ impl ModelArgs {
                 let config = shaped!(self, n_layers, GineConfig::new(d_in, n_outputs, edges));
                 Ok(NodeModel::Gine(config.mlp_layers(self.mlp_layers.unwrap_or(2)).epsilon(self.epsilon())))
             }
+            ModelKind::Hgt => bail!("--model hgt needs a heterogeneous dataset: use another model"),
             ModelKind::Gin | ModelKind::Simplified => {
                 bail!("--model gin and simplified classify graphs: give --data a set of graphs")
             }
@@ -279,7 +286,12 @@ impl ModelArgs {
                     shaped!(self, n_layers, RgcnConfig::new(d_in, n_outputs, metagraph.n_relations()));
                 Ok(TypedNodeModel::Rgcn(config.bases(self.bases.unwrap_or(4))))
             }
-            _ => bail!("--model has no layers for a heterogeneous dataset: use sage or rgcn"),
+            ModelKind::Hgt => {
+                let config = shaped!(self, n_layers, HgtConfig::new(d_in, n_outputs).metagraph(&metagraph));
+                let config = config.jumping(self.jumping.unwrap_or(JumpingKnowledge::Last));
+                Ok(TypedNodeModel::Hgt(config.heads(self.heads.unwrap_or(4))))
+            }
+            _ => bail!("--model has no layers for a heterogeneous dataset: use sage, rgcn or hgt"),
         }
     }
 
@@ -299,8 +311,12 @@ impl ModelArgs {
             "--weight-init requires --model sage: remove it"
         );
         ensure!(
-            self.is_gat() || !self.has_attention_flags(),
-            "--heads, --output-heads and --attention-dropout require --model gat or gatv2: remove them"
+            self.is_gat() || self.output_heads.is_none() && self.attention_dropout.is_none(),
+            "--output-heads and --attention-dropout require --model gat or gatv2: remove them"
+        );
+        ensure!(
+            self.is_gat() || self.kind == Some(ModelKind::Hgt) || self.heads.is_none(),
+            "--heads requires --model gat, gatv2 or hgt: remove it"
         );
         ensure!(
             self.bases.is_none() || self.kind == Some(ModelKind::Rgcn),
@@ -331,6 +347,7 @@ impl ModelArgs {
             | ModelKind::Gat
             | ModelKind::GatV2
             | ModelKind::Rgcn
+            | ModelKind::Hgt
             | ModelKind::Gine => {
                 bail!(
                     "--model sage, gcn, gat, gatv2, rgcn and gine classify nodes: use gin or simplified for graphs"
@@ -356,11 +373,6 @@ impl ModelArgs {
 
     fn epsilon(&self) -> Epsilon {
         if self.learn_epsilon { Epsilon::Learnable(0.0) } else { Epsilon::Fixed(0.0) }
-    }
-
-    fn has_attention_flags(&self) -> bool {
-        let Self { heads, output_heads, attention_dropout, .. } = self;
-        heads.is_some() || output_heads.is_some() || attention_dropout.is_some()
     }
 
     fn has_gin_flags(&self) -> bool {

@@ -5,9 +5,9 @@ use std::time::Instant;
 
 use anyhow::{Context, bail, ensure};
 use kiln::data::{DatasetFormat, TypedDataset};
-use kiln::nn::{RgcnConfig, RsageConfig, TypedModelConfig};
+use kiln::nn::{HgtConfig, ModelConfig, RgcnConfig, RsageConfig, TypedModelConfig};
 use kiln::sample::Fanout;
-use kiln::{GraphMode, TypedNeighborLoader};
+use kiln::{DataLoader, GraphMode, TypedNeighborLoader};
 
 use crate::data_id::DataId;
 use crate::output::print_rank_zero;
@@ -18,6 +18,7 @@ use crate::train::{Outcome, TrainArgs, TrainRun};
 pub(crate) enum TypedNodeModel {
     Rsage(RsageConfig),
     Rgcn(RgcnConfig),
+    Hgt(HgtConfig),
 }
 
 impl DataSource {
@@ -101,14 +102,29 @@ impl TrainRun<'_> {
         let widths = data.dims();
         match model.of_typed_nodes(&data, targets.values.n_outputs(), fanouts.len())? {
             TypedNodeModel::Rsage(config) => {
-                let config = TypedModelConfig::new(widths, config);
-                self.launch(&id, |rank| self.fit(&config, &loader, &rank, &id.hash, ()))
+                self.fit_typed(&TypedModelConfig::new(widths, config), &loader, &id)
             }
             TypedNodeModel::Rgcn(config) => {
-                let config = TypedModelConfig::new(widths, config);
-                self.launch(&id, |rank| self.fit(&config, &loader, &rank, &id.hash, ()))
+                self.fit_typed(&TypedModelConfig::new(widths, config), &loader, &id)
+            }
+            TypedNodeModel::Hgt(config) => {
+                self.fit_typed(&TypedModelConfig::new(widths, config), &loader, &id)
             }
         }
+    }
+}
+
+impl TrainRun<'_> {
+    fn fit_typed<C: ModelConfig>(
+        &self,
+        model: &C,
+        loader: &TypedNeighborLoader,
+        id: &DataId,
+    ) -> anyhow::Result<Vec<Outcome>>
+    where
+        TypedNeighborLoader: DataLoader<C::Model>,
+    {
+        self.launch(id, |rank| self.fit(model, loader, &rank, &id.hash, ()))
     }
 }
 

@@ -6,9 +6,9 @@ pub use kiln_data::{
 pub use kiln_graph::{GraphId, NodeId};
 pub use kiln_loader::{LinkExclusion, Phase};
 pub use kiln_nn::{
-    Aggregate, AttentionKind, EdgeInput, GatConfig, GcnConfig, GinConfig, GineConfig, JumpingKnowledge,
-    LinkDecoderConfig, LinkLoss, LinkModelConfig, ModelConfig, Normalization, RgcnConfig, RsageConfig,
-    SageConfig, TypedModelConfig, WeightInit,
+    Aggregate, AttentionKind, EdgeInput, GatConfig, GcnConfig, GinConfig, GineConfig, HgtConfig,
+    JumpingKnowledge, LinkDecoderConfig, LinkLoss, LinkModelConfig, ModelConfig, Normalization, RgcnConfig,
+    RsageConfig, SageConfig, TypedModelConfig, WeightInit,
 };
 pub use kiln_sample::{EdgeWeights, Fanout, Negatives, Rule, UniformNegatives};
 pub use kiln_train::{

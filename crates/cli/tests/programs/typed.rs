@@ -70,7 +70,7 @@ fn weights_do_not_depend_on_threads_and_interruptions_and_agree_on_ranks() {
     let root = tempfile::tempdir().unwrap();
     let root = root.path();
     let set = set(root);
-    for model in ["sage", "rgcn"] {
+    for model in ["sage", "rgcn", "hgt"] {
         let model_flags = format!("--data {set} --model {model}");
         let flags = format!("{model_flags} --fanouts 4,4");
         let of_one = "--batch-size 64 --workers 1 --threads-per-rank 1";
@@ -108,13 +108,15 @@ fn unsuitable_flags_are_errors() {
     let root = tempfile::tempdir().unwrap();
     let set = set(root.path());
     for (flags, expected) in [
-        ("--model gat", "--model has no layers for a heterogeneous dataset: use sage or rgcn"),
+        ("--model gat", "--model has no layers for a heterogeneous dataset: use sage, rgcn or hgt"),
         ("--fanouts rates=1,1;with=1,1", "--fanouts has no list for the relation `rated by`"),
         (
             "--fanouts 1,1;sells=1,1",
             "the data has no relation `sells`, expected one of: rates, rated by, with",
         ),
         ("--fanouts 1,1;with=1", "the relation `with` has 1 fanouts, expected 2, one per layer"),
+        ("--bases 2", "--bases requires --model rgcn: remove it"),
+        ("--model hgt --heads 3", "heads"),
         ("--standardize true", "--standardize does not apply to a heterogeneous dataset: remove it"),
         ("--symmetrize", "--symmetrize does not apply to a heterogeneous dataset: remove it"),
         ("--graph-mode device", "need a graph with one type of nodes: use --graph-mode cpu"),

@@ -1,0 +1,58 @@
+//! `kiln data import`: makes a heterogeneous dataset from tables (docs/formats.md).
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use anyhow::{bail, ensure};
+use clap::Args;
+use kiln::data::convert::parse_bytes;
+use kiln_tables::{BadRows, ImportOptions, ImportReport};
+
+use crate::flags;
+
+/// The flags of `kiln data import`.
+#[derive(Debug, Args)]
+pub(crate) struct ImportArgs {
+    /// Spec of the import in YAML: the tables, keys, columns, relations and the target. Paths of tables are relative to its
+    /// folder.
+    spec: PathBuf,
+    /// New or empty output folder.
+    #[arg(long, required_unless_present = "dry_run")]
+    out: Option<PathBuf>,
+    /// Memory limit in bytes, such as 512MiB or 1000000.
+    #[arg(long, default_value = "1GiB", value_parser = parse_bytes)]
+    memory: u64,
+    /// Number of threads. Default: one per core. The result does not depend on it.
+    #[arg(long, value_parser = flags::threads)]
+    threads: Option<usize>,
+    /// Prints the result of an import without reading rows or writing files.
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// Runs `kiln data import`.
+pub(crate) fn run(args: &ImportArgs) -> anyhow::Result<()> {
+    if args.dry_run {
+        let plan = kiln_tables::plan(&args.spec)?;
+        print!("{plan}");
+        let n_errors = plan.errors.len();
+        ensure!(n_errors == 0, "the import would fail: {n_errors} errors in the tables");
+        return Ok(());
+    }
+    let Some(out) = &args.out else { bail!("--out is missing: name a new folder") };
+    let started = Instant::now();
+    let options =
+        ImportOptions { memory_bytes: args.memory, n_threads: args.threads, ..ImportOptions::default() };
+    let ImportReport { node_types, relations, dropped } = kiln_tables::import(&args.spec, out, &options)?;
+    for (name, n_nodes) in node_types {
+        println!("node type {name}: {n_nodes} nodes");
+    }
+    for (name, n_edges) in relations {
+        println!("relation {name}: {n_edges} edges");
+    }
+    for BadRows { table, kind, n_rows, .. } in dropped {
+        println!("dropped from {table}: {n_rows} rows, {}", kind.name());
+    }
+    println!("{} written in {:.1} s", out.display(), started.elapsed().as_secs_f64());
+    Ok(())
+}
