@@ -301,10 +301,12 @@ impl<M: BlockModel + Sync> DataLoader<TypedModel<M>> for TypedNeighborLoader {
         let features = TypedFeatures::new(self.types().clone(), self.data.features.clone());
         let targets = TargetsOfType { nodes: self.data.target_nodes(), targets: self.targets.values.clone() };
         let batcher = TypedNodeBatcher::new(sampler, features, targets);
-        let batcher = match trainer.model().model.reads_relation_groups() {
+        let model = &trainer.model().model;
+        let batcher = match model.reads_relation_groups() {
             true => batcher.relation_groups(self.data.graph.metagraph()),
             false => batcher,
         };
+        let batcher = if model.reads_node_groups() { batcher.node_groups() } else { batcher };
         let workers = n_workers(self.workers, &items);
         let queue_bytes = self.queue_bytes.unwrap_or(LoaderConfig::default().queue_bytes);
         Ok(trainer.loader(items, batcher, LoaderConfig { workers, queue_bytes })?)

@@ -112,12 +112,14 @@ pub struct TypedNodeBatcher<S: ?Sized> {
     targets: TargetsOfType,
     /// The types and relations by which the edges of blocks are grouped; `None` for models that read no groups.
     grouped_by: Option<Metagraph>,
+    /// True if the groups have those of nodes.
+    groups_nodes: bool,
 }
 
 impl<S: FrontierSampler + ?Sized> TypedNodeBatcher<S> {
     /// Creates a batcher.
     pub fn new(sampler: Arc<S>, features: TypedFeatures, targets: TargetsOfType) -> Self {
-        Self { sampler, features, targets, grouped_by: None }
+        Self { sampler, features, targets, grouped_by: None, groups_nodes: false }
     }
 
     /// Groups the edges of each block by relation, too ([`RelationGroups`]). The metagraph is that of the sampled graph, and
@@ -127,11 +129,21 @@ impl<S: FrontierSampler + ?Sized> TypedNodeBatcher<S> {
         Self { grouped_by: Some(metagraph), ..self }
     }
 
+    /// Adds the groups of the sources and of the destinations of each block ([`RelationGroups::with_nodes`]), if edges are
+    /// grouped.
+    #[must_use]
+    pub fn node_groups(self) -> Self {
+        Self { groups_nodes: true, ..self }
+    }
+
     /// Groups the edges of blocks.
     fn group(&self, blocks: &[Block], is_training: bool) -> Result<Option<Vec<RelationGroups>>, BatchError> {
         let Some(metagraph) = &self.grouped_by else { return Ok(None) };
         let of_block = |block: &Block| {
             let mut groups = RelationGroups::new(block, &self.features.types, metagraph)?;
+            if self.groups_nodes {
+                groups = groups.with_nodes(block, &self.features.types)?;
+            }
             if is_training {
                 groups.transpose();
             }

@@ -123,10 +123,6 @@ impl ModelConfig for HgtConfig {
         Metagraph::new(self.n_types, self.relations.clone()).ok()
     }
 
-    fn needs_node_groups(&self) -> bool {
-        true
-    }
-
     fn with_metagraph(self, metagraph: &Metagraph) -> Self {
         self.metagraph(metagraph)
     }
@@ -150,6 +146,14 @@ impl BlockModel for Hgt {
     }
 
     fn reads_half_rows(&self) -> bool {
+        true
+    }
+
+    fn reads_relation_groups(&self) -> bool {
+        true
+    }
+
+    fn reads_node_groups(&self) -> bool {
         true
     }
 

@@ -62,6 +62,13 @@ pub trait BlockModel: Module + ModuleDisplay {
         false
     }
 
+    /// Returns true if the layers also read the groups of nodes ([`RelationGroups::with_nodes`]). The default is false.
+    ///
+    /// [`RelationGroups::with_nodes`]: kiln_graph::RelationGroups::with_nodes
+    fn reads_node_groups(&self) -> bool {
+        false
+    }
+
     /// Returns the input rows in an element type that the first layer takes: as they are, or as f32.
     fn input_rows(&self, x: Tensor<2>) -> Tensor<2> {
         if self.reads_half_rows() { x } else { ops::widen(x) }
@@ -219,12 +226,6 @@ pub trait ModelConfig: Debug + Clone + Send + Sync + Serialize + DeserializeOwne
     /// model then reads the edges of blocks.
     fn relation_groups(&self) -> Option<Metagraph> {
         None
-    }
-
-    /// Returns true if the relation groups that the model reads must contain those of nodes
-    /// (`RelationGroups::with_nodes`). The default is false.
-    fn needs_node_groups(&self) -> bool {
-        false
     }
 
     /// Returns the configuration for the node types and relations of a graph. The default returns it unchanged, for models

@@ -175,7 +175,7 @@ fn the_configuration_has_the_metagraph_and_the_heads() {
     let metagraph = graph().metagraph();
     let config = HgtConfig::for_dims(7, 3).with_metagraph(&metagraph).hidden(8).heads(4);
     assert_eq!((config.n_relations(), config.relation_groups()), (Some(6), Some(metagraph)));
-    assert!(config.needs_node_groups());
+    assert!(config.relation_groups().is_some());
     let text = serde_json::to_string(&config).expect("the configuration should be serialisable");
     assert_eq!(serde_json::from_str::<HgtConfig>(&text).expect("it should be read"), config);
     let device = device();
