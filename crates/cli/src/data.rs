@@ -1,4 +1,4 @@
-//! `kiln data`: converts, verifies and partitions datasets (docs/formats.md).
+//! `kiln data`: converts, verifies, inspects and partitions datasets (docs/formats.md).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use anyhow::ensure;
 use clap::{Args, Subcommand};
 use kiln::data::convert::{self, ConvertOptions};
 use kiln::data::format::{self, VerifyReport};
-use kiln::data::{Dataset, DatasetFormat};
+use kiln::data::{Dataset, DatasetFormat, Note, TypedDataset, typed};
 use kiln::graph::{Duplicates, SelfLoops};
 use kiln::partition::{
     CacheConfig, Method, PartitionBook, PartitionMeta, PartitionStats, part_dir, partition_nodes, write_parts,
@@ -27,12 +27,19 @@ pub(crate) enum DataCommand {
     Convert(ConvertArgs),
     /// Verifies the hashes and validates the values of a dataset.
     Verify {
-        /// Folder in the kiln format, or folder of .npy files. The latter has no hashes; only its values are validated.
+        /// Folder in the kiln format, of nodes of one or several types, or folder of .npy files. The latter has no hashes;
+        /// only its values are validated.
         folder: PathBuf,
     },
     /// Imports tables (Parquet, CSV or JSON lines) as a heterogeneous dataset in the kiln format, within a memory limit.
     #[cfg(feature = "tables")]
     Import(crate::import::ImportArgs),
+    /// Prints node types, relations with their degrees, features, targets and split of a dataset.
+    Inspect {
+        /// Path of a dataset for node tasks in any supported format, or `debian-packages`, `debian-tags` or
+        /// `debian-archive`.
+        source: PathBuf,
+    },
     /// Splits the edges of a dataset into links for training, validation and test, and writes the kiln format: the graph
     /// without the links for validation and test, and the links.
     SplitLinks(SplitLinksArgs),
@@ -44,7 +51,8 @@ pub(crate) enum DataCommand {
 pub(crate) struct ConvertArgs {
     /// Dataset or edge list to convert: a folder of .npy files, a folder in the kiln, GraphBolt or OGB format, or an
     /// edge list file. A folder of .npy files contains either indptr.npy and indices.npy, or an edge list: edges.npy,
-    /// edges.csv, edges.csv.gz, or the pair src.npy and dst.npy.
+    /// edges.csv, edges.csv.gz, or the pair src.npy and dst.npy. The graphs of a folder with several node types must fit in
+    /// memory.
     input: PathBuf,
     /// New or empty output folder.
     #[arg(long)]
@@ -134,6 +142,7 @@ pub(crate) fn run(command: &DataCommand) -> anyhow::Result<()> {
         DataCommand::Verify { folder } => run_verify(folder),
         #[cfg(feature = "tables")]
         DataCommand::Import(args) => crate::import::run(args),
+        DataCommand::Inspect { source } => run_inspect(source),
         DataCommand::SplitLinks(args) => run_split_links(args),
         DataCommand::Partition(args) => run_partition(args),
     }
@@ -148,22 +157,49 @@ fn run_convert(args: &ConvertArgs) -> anyhow::Result<()> {
         duplicates: args.duplicates,
         self_loops: args.self_loops,
     };
-    let converted = convert::convert(&args.input, &args.out, &options)?;
-    for note in &converted.notes {
-        print_rank_zero(format_args!("note: {note}"));
+    if is_heterogeneous(&args.input)? {
+        let unset = ConvertOptions { memory_bytes: args.memory, ..Default::default() };
+        ensure!(
+            options == unset,
+            "{} has several node types: --nodes, --symmetrize, --duplicates and --self-loops apply to edge lists of one type",
+            args.input.display()
+        );
+        let converted = typed::convert(&args.input, &args.out, args.memory)?;
+        print_notes(&converted.notes);
+        print_rank_zero(&converted);
+    } else {
+        let converted = convert::convert(&args.input, &args.out, &options)?;
+        print_notes(&converted.notes);
+        print_rank_zero(&converted);
     }
-    print_rank_zero(&converted);
     let seconds = start.elapsed().as_secs_f64();
     print_rank_zero(format_args!("written: {}, in {seconds:.1} s", args.out.display()));
     Ok(())
 }
 
-fn run_verify(folder: &PathBuf) -> anyhow::Result<()> {
-    let start = Instant::now();
-    let VerifyReport { n_nodes, n_edges, n_hashed, notes } = format::verify(folder)?;
-    for note in &notes {
+fn print_notes(notes: &[Note]) {
+    for note in notes {
         print_rank_zero(format_args!("note: {note}"));
     }
+}
+
+/// Returns true for a dataset with several node types. A path whose format is not recognised may be an edge list; its reader
+/// reports what is wrong with it.
+fn is_heterogeneous(path: &Path) -> anyhow::Result<bool> {
+    match kiln::data::detect_format(path) {
+        Err(_) if path.exists() => Ok(false),
+        _ => Ok(typed::is_heterogeneous(path)?),
+    }
+}
+
+fn run_verify(folder: &Path) -> anyhow::Result<()> {
+    let start = Instant::now();
+    let is_kiln = matches!(kiln::data::detect_format(folder), Ok(DatasetFormat::Kiln));
+    let VerifyReport { n_nodes, n_edges, n_hashed, notes } = match is_kiln && is_heterogeneous(folder)? {
+        true => typed::verify(folder)?,
+        false => format::verify(folder)?,
+    };
+    print_notes(&notes);
     let hashes = match n_hashed {
         0 => "no kiln.json, so no hashes to verify".to_owned(),
         n => format!("the hashes of {n} files match"),
@@ -172,6 +208,15 @@ fn run_verify(folder: &PathBuf) -> anyhow::Result<()> {
     print_rank_zero(format_args!(
         "{n_nodes} nodes, {n_edges} edges: all values are valid; {hashes}; {seconds:.1} s"
     ));
+    Ok(())
+}
+
+fn run_inspect(source: &Path) -> anyhow::Result<()> {
+    let summary = match is_heterogeneous(source)? {
+        true => TypedDataset::open(source)?.summary(),
+        false => Dataset::open(source)?.summary(),
+    };
+    print_rank_zero(summary);
     Ok(())
 }
 

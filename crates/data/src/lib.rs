@@ -40,6 +40,7 @@ mod node_features;
 mod node_names;
 mod note;
 mod readers;
+mod summary;
 pub mod typed;
 
 pub use builder::DatasetBuilder;
@@ -59,6 +60,9 @@ pub use node_names::NodeNames;
 pub use note::Note;
 pub use readers::ids::read_ids;
 pub use readers::{gin, graphbolt, npy, ogb, tu};
+pub use summary::{
+    DatasetSummary, DegreeSummary, FeatureSummary, RelationSummary, TargetSummary, TypeSummary,
+};
 pub use typed::{TypedDataset, TypedDatasetBuilder, TypedTargets};
 
 /// The README, so that the doc tests run its example.

@@ -3,12 +3,17 @@
 use std::path::Path;
 
 use kiln_feature::MAX_DIM;
+use kiln_graph::Relations;
 use kiln_store::Error as StoreError;
 
 use crate::Result;
 
 /// The default memory limit, in bytes, of a conversion and of a compressed edge list that is opened.
 pub(crate) const MEMORY_BYTES: u64 = 1 << 30;
+
+/// The maximum number of node types of a heterogeneous set: two for each of the relations. It limits the work of reading a
+/// damaged manifest.
+pub(crate) const MAX_TYPES: usize = 2 * Relations::MOST;
 
 /// Returns the default names of classes: the numbers `0..n_classes` as text.
 pub(crate) fn numbers(n_classes: usize) -> Vec<String> {

@@ -30,6 +30,7 @@
 mod attachment;
 mod builder;
 mod check;
+mod convert;
 mod dataset;
 mod folder;
 mod hash;
@@ -38,7 +39,7 @@ mod writer;
 
 use std::path::Path;
 
-use kiln_graph::{Relation, Relations};
+use kiln_graph::Relation;
 use kiln_store::array_folder::{ElementType, FolderWriter};
 
 use self::check::check_values;
@@ -49,11 +50,9 @@ use crate::format::{VerifyReport, write_features, write_targets};
 use crate::graph_folder::{FEATURES, numbered};
 use crate::{DatasetFormat, NodeNames, Result, detect_format, graphbolt, ogb};
 
-/// The maximum number of node types: two for each of the relations. It limits the work of reading a damaged manifest.
-pub(crate) const MAX_TYPES: usize = 2 * Relations::MOST;
-
 pub use self::attachment::attachment;
 pub use self::builder::TypedDatasetBuilder;
+pub use self::convert::{TypedConvertReport, convert};
 pub use self::dataset::{TypedDataset, TypedTargets};
 pub use self::writer::{RelationTypes, TargetWriters, TypedSetWriter};
 
@@ -71,14 +70,20 @@ pub fn open(folder: impl AsRef<Path>) -> Result<TypedDataset> {
     Folder::open(folder.as_ref())?.dataset()
 }
 
-/// Returns true if a path is a heterogeneous set, which [`TypedDataset::open`] opens and [`Dataset::open`](crate::Dataset::open) does not: a kiln
+/// Returns true if a name or path is a heterogeneous set, which [`TypedDataset::open`] opens and [`Dataset::open`](crate::Dataset::open) does not: a kiln
 /// folder whose manifest has node types, or a GraphBolt or OGB folder with several node types or edge types. Only the
-/// manifest or the metadata is read.
+/// manifest or the metadata is read. The built-in set `debian-archive` is one, and those that
+/// [`Dataset::open`](crate::Dataset::open) opens by name are not.
 ///
 /// # Errors
 /// Returns the errors of [`detect_format`], and those of reading the metadata of a GraphBolt folder.
-pub fn is_heterogeneous(path: impl AsRef<Path>) -> Result<bool> {
-    let path = path.as_ref();
+pub fn is_heterogeneous(name_or_path: impl AsRef<Path>) -> Result<bool> {
+    let path = name_or_path.as_ref();
+    match path.to_str() {
+        Some("debian-archive") if !path.exists() => return Ok(true),
+        Some("debian-packages" | "debian-tags") if !path.exists() => return Ok(false),
+        _ => {}
+    }
     match detect_format(path)? {
         DatasetFormat::Kiln => Ok(kind_of(&path_in(path)) == Some(Kind::Heterogeneous)),
         DatasetFormat::GraphBolt => graphbolt::has_types(path),
@@ -96,10 +101,20 @@ pub fn is_heterogeneous(path: impl AsRef<Path>) -> Result<bool> {
 /// inconsistent; [`kiln_store::Error::Metadata`] if a count exceeds a limit of the format; [`Error::Feature`](crate::Error::Feature) if
 /// rows cannot be read; and [`kiln_store::Error::Io`] if writing fails.
 pub fn write(data: &TypedDataset, folder: impl AsRef<Path>) -> Result<()> {
+    let folder = folder.as_ref();
+    let manifest = manifest_of(data, folder)?;
+    write_parts(data, manifest, FolderWriter::create(folder)?)
+}
+
+/// Returns the manifest of a set to be written to `folder`. The parts of the set are consistent.
+fn manifest_of(data: &TypedDataset, folder: &Path) -> Result<Manifest> {
     data.check_parts()?;
     let manifest = Manifest::of(data);
-    manifest.check_counts(&path_in(folder.as_ref()))?;
-    let mut set = FolderWriter::create(folder.as_ref())?;
+    manifest.check_counts(&path_in(folder))?;
+    Ok(manifest)
+}
+
+fn write_parts(data: &TypedDataset, manifest: Manifest, mut set: FolderWriter) -> Result<()> {
     for (position, relation) in data.graph.iter().enumerate() {
         write_relation(&mut set, position, relation)?;
     }

@@ -5,8 +5,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use kiln::data::format;
-use kiln::graph::NodeId;
+use kiln::data::{TypedDataset, format, typed};
+use kiln::graph::{NodeId, NodeTypes, RelationEdges};
 use kiln::partition::{Part, part_dir};
 
 /// Runs the command. Returns its output, and true if it succeeded.
@@ -85,6 +85,65 @@ fn a_dataset_is_partitioned() {
     let args = ["data", "partition", text(&set), "--out", text(&other), "--cache-ratio", "0"];
     succeed(&args);
     assert!(Part::open(part_dir(&other, 0)).unwrap().cache.is_none());
+}
+
+/// Returns a dataset of two authors and three papers.
+fn papers() -> TypedDataset {
+    let types = NodeTypes::new([("author", 2), ("paper", 3)]).unwrap();
+    let writes = RelationEdges {
+        name: "writes",
+        src_type: "author",
+        dst_type: "paper",
+        srcs: &[0, 0, 1],
+        dsts: &[0, 1, 1],
+        weights: None,
+    };
+    let builder = TypedDataset::builder(types).name("papers").relation(writes);
+    let builder = builder.features("paper", vec![0.0, 0.5, 1.0, 1.5, 2.0, 2.5], 2);
+    builder.labels("paper", vec![0, 1, -1], 2).split(&[0], &[1], &[]).build().unwrap()
+}
+
+#[test]
+fn a_heterogeneous_dataset_is_converted_verified_and_inspected() {
+    let root = tempfile::tempdir().unwrap();
+    let (set, out) = (root.path().join("papers"), root.path().join("copy"));
+    typed::write(&papers(), &set).unwrap();
+    let printed = succeed(&["data", "convert", text(&set), "--out", text(&out)]);
+    assert!(printed.contains("5 nodes of 2 types, 3 edges of 1 relations\n"), "{printed}");
+    assert_eq!(typed::hash(&out).unwrap(), typed::hash(&set).unwrap());
+    let printed = succeed(&["data", "verify", text(&out)]);
+    assert!(
+        printed.contains("5 nodes, 3 edges: all values are valid; the hashes of 7 files match"),
+        "{printed}"
+    );
+    let printed = succeed(&["data", "inspect", text(&out)]);
+    assert!(printed.contains("writes    author  paper  3      0, 1, 2\n"), "{printed}");
+    assert!(printed.contains("targets: 2 classes of paper, known for 2 of 3 nodes\n"), "{printed}");
+
+    let other = root.path().join("other");
+    let args = ["data", "convert", text(&set), "--out", text(&other), "--symmetrize"];
+    refused(&args, "has several node types: --nodes, --symmetrize, --duplicates and --self-loops apply");
+    refused(&["data", "convert", text(&set), "--out", text(&out)], "exists and is not an empty folder");
+    let mut bytes = fs::read(out.join("indices.0.npy")).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    fs::write(out.join("indices.0.npy"), bytes).unwrap();
+    refused(&["data", "verify", text(&out)], "indices.0.npy: its SHA-256 is");
+    refused(&["data", "convert", text(&out), "--out", text(&other)], "indices.0.npy: its SHA-256 is");
+    assert!(!other.exists());
+}
+
+#[test]
+fn homogeneous_and_built_in_datasets_are_inspected() {
+    let root = tempfile::tempdir().unwrap();
+    let set = root.path().join("ring");
+    format::write(&kiln::data::synthetic::ring(60).unwrap(), &set).unwrap();
+    let printed = succeed(&["data", "inspect", text(&set)]);
+    assert!(printed.starts_with("ring: 60 nodes, 120 edges\n"), "{printed}");
+    assert!(printed.contains("edge      node  node  120    2, 2, 2\n"), "{printed}");
+    let printed = succeed(&["data", "inspect", "debian-archive"]);
+    assert!(printed.contains("split: 20036 / 6678 / 6678 nodes to train, validate, test\n"), "{printed}");
+    refused(&["data", "inspect", "nowhere"], "nowhere");
+    refused(&["data", "inspect", text(root.path())], "its subfolder ring is a kiln folder: open that");
 }
 
 #[test]

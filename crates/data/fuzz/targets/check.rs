@@ -36,6 +36,7 @@ pub(super) fn dataset(data: &Dataset) -> bool {
     assert_eq!(targets.len(), n_nodes);
     assert_eq!(data.class_names.len(), targets.n_outputs());
     assert!(!data.to_string().is_empty());
+    assert!(!data.summary().to_string().is_empty());
     gather(&*data.features, n_nodes);
     if let Some(features) = &data.edge_features {
         assert_eq!(features.n_edges(), data.graph.n_edges());
@@ -76,6 +77,7 @@ pub(super) fn typed(data: &TypedDataset) -> bool {
         assert!(names.is_empty() || names.len() == n_nodes);
     }
     assert!(!data.to_string().is_empty());
+    assert!(!data.summary().to_string().is_empty());
     let validated = data.validate();
     if let Err(error) = &validated {
         assert!(!error.to_string().is_empty());

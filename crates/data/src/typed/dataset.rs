@@ -7,9 +7,8 @@ use kiln_feature::{FeatureStore, Targets};
 use kiln_graph::{NodeId, Relation, Relations};
 
 use crate::dataset::noun;
-use crate::{
-    DatasetFormat, Error, NodeNames, Note, Result, Split, debian_archive, detect_format, graphbolt, ogb,
-};
+use crate::limits::MEMORY_BYTES;
+use crate::{DatasetFormat, Error, NodeNames, Note, Result, Split, builtin, detect_format, graphbolt, ogb};
 
 /// A heterogeneous data set for node tasks: nodes of several types, each with features of its own width and element type, a
 /// graph per relation, and targets of one type. Cloning shares the arrays.
@@ -56,20 +55,7 @@ impl TypedDataset {
     /// # Errors
     /// Returns the errors of [`detect_format`] and of the format's reader, and [`Error::WrongKind`] for other formats.
     pub fn open(name_or_path: impl AsRef<Path>) -> Result<Self> {
-        let path = name_or_path.as_ref();
-        if path == Path::new("debian-archive") && !path.exists() {
-            return debian_archive();
-        }
-        match detect_format(path)? {
-            DatasetFormat::Kiln => super::open(path),
-            DatasetFormat::GraphBolt => graphbolt::open_typed(path),
-            DatasetFormat::Ogb => ogb::open_typed(path),
-            format => Err(Error::WrongKind {
-                path: path.to_owned(),
-                kind: format.to_string(),
-                expected: "a heterogeneous set: a kiln folder, a GraphBolt folder or an OGB folder",
-            }),
-        }
+        open_within(name_or_path.as_ref(), MEMORY_BYTES)
     }
 
     /// Returns the number of feature columns of each node type, `[n_types]`; `None` for a type without features.
@@ -141,6 +127,23 @@ impl TypedDataset {
     pub fn validate(&self) -> Result<Vec<Note>> {
         self.check_parts()?;
         super::check::check_values(self, None)
+    }
+}
+
+/// Opens a set as [`TypedDataset::open`] does, with another limit for compressed edges and for nodes without features.
+pub(super) fn open_within(path: &Path, memory_bytes: u64) -> Result<TypedDataset> {
+    if path == Path::new("debian-archive") && !path.exists() {
+        return builtin::debian_archive();
+    }
+    match detect_format(path)? {
+        DatasetFormat::Kiln => super::open(path),
+        DatasetFormat::GraphBolt => graphbolt::open_typed_within(path, memory_bytes),
+        DatasetFormat::Ogb => ogb::open_typed_within(path, memory_bytes),
+        format => Err(Error::WrongKind {
+            path: path.to_owned(),
+            kind: format.to_string(),
+            expected: "a heterogeneous set: a kiln folder, a GraphBolt folder or an OGB folder",
+        }),
     }
 }
 

@@ -17,8 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::attachment::check_names;
 use crate::format::manifest::{FILE_NAME, Kind, LABELS, kind_of, path_in};
 use crate::graph_folder::{FEATURES, TARGETS, check_class_names, class_names_to_write, numbered};
-use crate::limits::MEMORY_BYTES;
-use crate::typed::MAX_TYPES;
+use crate::limits::{MAX_TYPES, MEMORY_BYTES};
 use crate::{Error, Result, TypedDataset};
 
 /// The version of the format that is written, and the only one that can be read.

@@ -55,7 +55,7 @@ tasks:
 ";
 
 /// Writes a folder with three authors and four papers. Paper 3 is in no set.
-fn folder() -> TempDir {
+pub(crate) fn folder() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
     fs::write(at.join("metadata.yaml"), METADATA).unwrap();

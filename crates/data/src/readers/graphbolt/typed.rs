@@ -14,11 +14,10 @@ use super::{
 };
 use crate::arrays::{RowsOf, row_shape, rows_of};
 use crate::check::{Place, check_split};
-use crate::limits::{MEMORY_BYTES, check_n_nodes, numbers};
+use crate::limits::{MAX_TYPES, MEMORY_BYTES, check_n_nodes, numbers};
 use crate::readers::name_of;
 use crate::readers::relation_files::{RelationFiles, check_offsets, shifted, unique_names};
 use crate::readers::stored::Edges;
-use crate::typed::MAX_TYPES;
 use crate::{Note, Result, TypedDataset, TypedTargets};
 
 /// Opens a GraphBolt folder with any number of node types and edge types. The entries of `metadata.yaml` are those of

@@ -10,12 +10,11 @@ use kiln_store::{Error as StoreError, Npz, check_count};
 use super::links::check_n_lines;
 use super::typed::TypedLabels;
 use super::{EDGE_FEATURES, EDGES, FEATURES, LABELS, count_of, of_classes, read_count, targets_of_table};
-use crate::limits::check_n_nodes;
+use crate::limits::{MAX_TYPES, check_n_nodes};
 use crate::readers::classes;
 use crate::readers::relation_files::{RelationFiles, unique_names};
 use crate::readers::stored::{Edges, Source};
 use crate::readers::target_arrays::TargetTable;
-use crate::typed::MAX_TYPES;
 use crate::{Error, Note, Result};
 
 /// The archive of the edges, which identifies a folder of archives.

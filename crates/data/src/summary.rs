@@ -1,0 +1,307 @@
+//! A summary of a data set: its node types, relations, degrees, features, targets and split.
+
+use std::fmt;
+use std::ops::Range;
+
+use kiln_feature::{FeatureDType, FeatureStore, TargetKind, Targets};
+use kiln_graph::{Csc, NodeId};
+
+use crate::dataset::noun;
+use crate::{Dataset, Split, TypedDataset};
+
+/// The node types, relations, targets and split of a data set, with their sizes. A homogeneous set has the node type
+/// `node` and the relation `edge`.
+///
+/// [`TypedDataset::summary`] and [`Dataset::summary`] compute it, and its [`Display`](fmt::Display) prints it as tables.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct DatasetSummary {
+    /// The name of the set.
+    pub name: String,
+    /// The node types, in the order of their ids.
+    pub types: Vec<TypeSummary>,
+    /// The relations, in the order of their edge ids.
+    pub relations: Vec<RelationSummary>,
+    /// The types of the edges of a homogeneous set; empty if its edges have no types.
+    pub edge_types: Vec<RelationSummary>,
+    /// The number of columns of the edge features of a homogeneous set; `None` without edge features.
+    pub edge_dim: Option<usize>,
+    /// The numbers of links for training, validation and test of a homogeneous set; `None` without links.
+    pub n_links: Option<[usize; 3]>,
+    /// The targets; `None` for a set without targets.
+    pub targets: Option<TargetSummary>,
+}
+
+/// A node type of a [`DatasetSummary`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TypeSummary {
+    /// The name of the type.
+    pub name: String,
+    /// The number of nodes.
+    pub n_nodes: usize,
+    /// The features; `None` for a type without features.
+    pub features: Option<FeatureSummary>,
+    /// True if the nodes have names.
+    pub is_named: bool,
+}
+
+/// The features of a node type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FeatureSummary {
+    /// The number of columns.
+    pub dim: usize,
+    /// The element type.
+    pub dtype: FeatureDType,
+    /// True if the rows are stored as a sparse matrix.
+    pub is_sparse: bool,
+}
+
+/// A relation of a [`DatasetSummary`], or a type of edges.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RelationSummary {
+    /// The name of the relation.
+    pub name: String,
+    /// The name of the sources' type.
+    pub src_type: String,
+    /// The name of the destinations' type.
+    pub dst_type: String,
+    /// The number of edges.
+    pub n_edges: u64,
+    /// True if the edges have weights.
+    pub has_weights: bool,
+    /// The in-degrees of the destinations' type; `None` if it has no nodes.
+    pub in_degrees: Option<DegreeSummary>,
+}
+
+/// The in-degrees of the nodes of a type in a relation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DegreeSummary {
+    /// The smallest in-degree.
+    pub min: u64,
+    /// The median; the lower one of an even number of nodes.
+    pub median: u64,
+    /// The largest in-degree.
+    pub max: u64,
+}
+
+/// The targets and the split of a [`DatasetSummary`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TargetSummary {
+    /// The name of the type of the nodes with targets.
+    pub node_type: String,
+    /// The kind of the targets.
+    pub kind: TargetKind,
+    /// The number of classes, or of columns of target values.
+    pub n_outputs: usize,
+    /// The number of nodes of the type.
+    pub n_nodes: usize,
+    /// The number of nodes that have a class or a target value.
+    pub n_labelled: usize,
+    /// The numbers of nodes for training, validation and test.
+    pub n_split: [usize; 3],
+}
+
+impl TypedDataset {
+    /// Returns the types, relations, targets and split with their sizes. It reads all offsets and targets, and neither
+    /// edges nor features.
+    pub fn summary(&self) -> DatasetSummary {
+        let names = self.graph.types().names();
+        let of_type = |(position, name): (usize, &String)| TypeSummary {
+            name: name.clone(),
+            n_nodes: self.graph.types().range(position).len(),
+            features: self.features.get(position).and_then(Option::as_deref).map(features_of),
+            is_named: self.names.get(position).is_some_and(|names| !names.is_empty()),
+        };
+        let of_relation = |relation: &kiln_graph::Relation| RelationSummary {
+            name: relation.name.clone(),
+            src_type: names[relation.src_type].clone(),
+            dst_type: names[relation.dst_type].clone(),
+            n_edges: relation.graph.n_edges(),
+            has_weights: relation.graph.weights().is_some(),
+            in_degrees: DegreeSummary::of(degrees(&relation.graph)),
+        };
+        DatasetSummary {
+            name: self.name.clone(),
+            types: names.iter().enumerate().map(of_type).collect(),
+            relations: self.graph.iter().map(of_relation).collect(),
+            edge_types: Vec::new(),
+            edge_dim: None,
+            n_links: None,
+            targets: self.targets.as_ref().map(|targets| {
+                let name = names.get(targets.node_type).map_or("?", String::as_str);
+                TargetSummary::new(name, &targets.values, &targets.split)
+            }),
+        }
+    }
+}
+
+impl Dataset {
+    /// Returns the sizes of the set, with a node type `node` and a relation `edge`. It reads all offsets, edge types and
+    /// targets, and neither edges nor features.
+    pub fn summary(&self) -> DatasetSummary {
+        const NODE: &str = "node";
+        let relation = |name: &str, n_edges, in_degrees| RelationSummary {
+            name: name.to_owned(),
+            src_type: NODE.to_owned(),
+            dst_type: NODE.to_owned(),
+            n_edges,
+            has_weights: self.graph.weights().is_some(),
+            in_degrees,
+        };
+        let edge = relation("edge", self.graph.n_edges(), DegreeSummary::of(degrees(&self.graph)));
+        let mut edge_types = Vec::new();
+        for ty in 0..self.n_edge_types().unwrap_or(0) {
+            let degrees = degrees_of_type(&self.graph, ty);
+            let n_edges = degrees.iter().map(|&degree| u64::from(degree)).sum();
+            let name = self.edge_type_names.get(ty).cloned().unwrap_or_else(|| ty.to_string());
+            edge_types.push(relation(&name, n_edges, DegreeSummary::of(degrees)));
+        }
+        let targets = self.targets();
+        let has_targets = targets.n_outputs() != 0;
+        DatasetSummary {
+            name: self.name.clone(),
+            types: vec![TypeSummary {
+                name: NODE.to_owned(),
+                n_nodes: self.graph.n_nodes(),
+                features: Some(features_of(&*self.features)),
+                is_named: !self.names.is_empty(),
+            }],
+            relations: vec![edge],
+            edge_types,
+            edge_dim: self.edge_features.as_ref().map(|features| features.dim()),
+            n_links: self.links.as_ref().map(|links| links.split().parts().map(|(_, part)| part.len())),
+            targets: has_targets.then(|| TargetSummary::new(NODE, &targets, &self.split)),
+        }
+    }
+}
+
+fn features_of(features: &dyn FeatureStore) -> FeatureSummary {
+    let (dim, dtype) = (features.dim(), features.dtype());
+    FeatureSummary { dim, dtype, is_sparse: features.as_sparse().is_some() }
+}
+
+/// Returns the in-degree of each row, at most 2^32 - 1.
+fn degrees(graph: &Csc) -> Vec<u32> {
+    let degree = |node| u32::try_from(graph.in_degree(NodeId(node))).unwrap_or(u32::MAX);
+    (0..graph.n_nodes() as u32).map(degree).collect()
+}
+
+/// Returns the number of edges of a type into each node.
+fn degrees_of_type(graph: &Csc, ty: usize) -> Vec<u32> {
+    let types = graph.edge_types().unwrap_or_default();
+    let edges_into = |ends: &[u64]| -> Range<usize> { ends[0] as usize..ends[1] as usize };
+    let count = |ends: &[u64]| {
+        let edges = types.get(edges_into(ends)).unwrap_or_default();
+        edges.iter().filter(|&&other| usize::from(other) == ty).count() as u32
+    };
+    graph.indptr().windows(2).map(count).collect()
+}
+
+impl DegreeSummary {
+    fn of(mut degrees: Vec<u32>) -> Option<Self> {
+        let middle = degrees.len().checked_sub(1)? / 2;
+        let (&min, &max) = (degrees.iter().min()?, degrees.iter().max()?);
+        let (_, &mut median, _) = degrees.select_nth_unstable(middle);
+        Some(Self { min: min.into(), median: median.into(), max: max.into() })
+    }
+}
+
+impl TargetSummary {
+    fn new(node_type: &str, targets: &Targets, split: &Split) -> Self {
+        let n_nodes = targets.len();
+        let labelled = (0..n_nodes as u32).filter(|&node| targets.has_any(NodeId(node)));
+        Self {
+            node_type: node_type.to_owned(),
+            kind: targets.kind(),
+            n_outputs: targets.n_outputs(),
+            n_nodes,
+            n_labelled: labelled.count(),
+            n_split: split.parts().map(|(_, nodes)| nodes.len()),
+        }
+    }
+}
+
+impl fmt::Display for FeatureSummary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { dim, dtype, is_sparse } = self;
+        write!(f, "{dim} columns, {dtype}{}", if *is_sparse { ", sparse" } else { "" })
+    }
+}
+
+impl fmt::Display for DatasetSummary {
+    /// Writes tables of the node types and of the relations, and lines about the targets and the split.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let n_nodes: usize = self.types.iter().map(|node_type| node_type.n_nodes).sum();
+        let n_edges: u64 = self.relations.iter().map(|relation| relation.n_edges).sum();
+        writeln!(f, "{}: {n_nodes} nodes, {n_edges} edges\n", self.name)?;
+        let types = self.types.iter().map(|node_type| {
+            let features = node_type.features.map_or_else(|| "none".to_owned(), |found| found.to_string());
+            let names = if node_type.is_named { "yes" } else { "no" };
+            [node_type.name.clone(), node_type.n_nodes.to_string(), features, names.to_owned()]
+        });
+        write_table(f, ["node type", "nodes", "features", "names"], types)?;
+        writeln!(f)?;
+        const HEADER: [&str; 5] = ["relation", "from", "to", "edges", "in-degree: min, median, max"];
+        write_table(f, HEADER, self.relations.iter().map(RelationSummary::fields))?;
+        if !self.edge_types.is_empty() {
+            writeln!(f)?;
+            let header = ["edge type", "from", "to", "edges", HEADER[4]];
+            write_table(f, header, self.edge_types.iter().map(RelationSummary::fields))?;
+        }
+        writeln!(f)?;
+        if let Some(dim) = self.edge_dim {
+            writeln!(f, "edge features: {dim} columns")?;
+        }
+        if let Some([train, val, test]) = self.n_links {
+            writeln!(f, "links: {train} to train, {val} to validate, {test} to test")?;
+        }
+        let Some(targets) = &self.targets else { return write!(f, "targets: none") };
+        let TargetSummary { node_type, kind, n_outputs, n_nodes, n_labelled, n_split: [train, val, test] } =
+            targets;
+        writeln!(
+            f,
+            "targets: {n_outputs} {} of {node_type}, known for {n_labelled} of {n_nodes} nodes",
+            noun(*kind)
+        )?;
+        write!(f, "split: {train} / {val} / {test} nodes to train, validate, test")
+    }
+}
+
+impl RelationSummary {
+    fn fields(&self) -> [String; 5] {
+        let edges = format!("{}{}", self.n_edges, if self.has_weights { ", weighted" } else { "" });
+        let degrees = self.in_degrees.map_or_else(
+            || "none".to_owned(),
+            |DegreeSummary { min, median, max }| format!("{min}, {median}, {max}"),
+        );
+        [self.name.clone(), self.src_type.clone(), self.dst_type.clone(), edges, degrees]
+    }
+}
+
+/// Writes lines of left-aligned columns, separated by two spaces.
+fn write_table<const N: usize>(
+    f: &mut fmt::Formatter<'_>,
+    header: [&str; N],
+    rows: impl Iterator<Item = [String; N]>,
+) -> fmt::Result {
+    let rows: Vec<[String; N]> = [header.map(str::to_owned)].into_iter().chain(rows).collect();
+    let mut widths = [0; N];
+    for row in &rows {
+        for (width, field) in widths.iter_mut().zip(row) {
+            *width = field.chars().count().max(*width);
+        }
+    }
+    for row in &rows {
+        let mut line = String::new();
+        for (field, &width) in row.iter().zip(&widths) {
+            line += &format!("{field:<width$}  ");
+        }
+        writeln!(f, "{}", line.trim_end())?;
+    }
+    Ok(())
+}

@@ -1,0 +1,75 @@
+//! Tests of summaries of homogeneous and heterogeneous sets.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+use kiln_data::{Dataset, debian_packages, debian_tags, synthetic};
+use kiln_feature::TargetKind;
+
+use crate::typed::papers;
+
+#[test]
+fn summary_of_a_heterogeneous_set_has_a_line_per_type_and_relation() {
+    let data = papers().build().unwrap();
+    let expected = "\
+papers: 9 nodes, 10 edges
+
+node type  nodes  features                  names
+author     3      500 columns, f32, sparse  yes
+paper      4      2 columns, f32            no
+venue      2      none                      no
+
+relation   from    to     edges        in-degree: min, median, max
+writes     author  paper  5, weighted  0, 1, 2
+cites      paper   paper  3            0, 0, 2
+publishes  venue   paper  2            0, 0, 1
+
+targets: 3 classes of paper, known for 3 of 4 nodes
+split: 1 / 1 / 1 nodes to train, validate, test";
+    assert_eq!(data.summary().to_string(), expected);
+    let without = papers().build().map(|data| kiln_data::TypedDataset { targets: None, ..data }).unwrap();
+    assert!(without.summary().to_string().ends_with("\n\ntargets: none"));
+}
+
+#[test]
+fn summary_of_a_homogeneous_set_has_one_type_and_one_relation() {
+    let data = synthetic::ring(60).unwrap();
+    let summary = data.summary();
+    assert_eq!((summary.types.len(), summary.relations.len(), summary.edge_types.len()), (1, 1, 0));
+    let degrees = summary.relations[0].in_degrees.unwrap();
+    assert_eq!((degrees.min, degrees.median, degrees.max), (2, 2, 2));
+    assert_eq!(summary.to_string().lines().next(), Some("ring: 60 nodes, 120 edges"));
+}
+
+#[test]
+fn summary_has_the_edges_of_each_edge_type() {
+    let data = debian_packages().unwrap();
+    let summary = data.summary();
+    assert_eq!(summary.edge_types.len(), 10);
+    assert_eq!(summary.edge_types.iter().map(|ty| ty.n_edges).sum::<u64>(), data.graph.n_edges());
+    for (forward, reverse) in (0..5).map(|ty| (ty, ty + 5)) {
+        let [forward, reverse] = [forward, reverse].map(|ty| &summary.edge_types[ty]);
+        assert_eq!(
+            (forward.n_edges, format!("{} (reversed)", forward.name)),
+            (reverse.n_edges, reverse.name.clone())
+        );
+    }
+    // The hub is libc6, which 21,822 edges reach or leave.
+    assert_eq!(summary.relations[0].in_degrees.unwrap().max, 21_822);
+}
+
+#[test]
+fn summary_counts_nodes_with_any_of_several_labels() {
+    let targets = debian_tags().unwrap().summary().targets.unwrap();
+    assert_eq!((targets.kind, targets.n_outputs, targets.n_labelled), (TargetKind::MultiLabel, 130, 30_300));
+    assert_eq!(targets.n_split, [18_101, 5_765, 6_147]);
+}
+
+#[test]
+fn median_of_an_even_number_of_nodes_is_the_lower_one() {
+    let build = |n_nodes, srcs: &[u32], dsts: &[u32]| {
+        let data = Dataset::builder(n_nodes).edges(srcs, dsts).features(vec![0.0; n_nodes], 1);
+        data.build().unwrap().summary().relations[0].in_degrees
+    };
+    let degrees = build(4, &[0, 0, 0, 1, 1, 2], &[0, 1, 1, 2, 2, 2]).unwrap();
+    assert_eq!((degrees.min, degrees.median, degrees.max), (0, 1, 3));
+    assert_eq!(build(1, &[], &[]).map(|degrees| degrees.max), Some(0));
+}
