@@ -50,7 +50,6 @@ use crate::format::{VerifyReport, write_features, write_targets};
 use crate::graph_folder::{FEATURES, numbered};
 use crate::{DatasetFormat, NodeNames, Result, detect_format, graphbolt, ogb};
 
-pub use self::attachment::attachment;
 pub use self::builder::TypedDatasetBuilder;
 pub use self::convert::{TypedConvertReport, convert};
 pub use self::dataset::{TypedDataset, TypedTargets};
@@ -183,4 +182,17 @@ pub fn verify(folder: impl AsRef<Path>) -> Result<VerifyReport> {
 /// Returns the errors of [`open`] for an invalid manifest.
 pub fn hash(folder: impl AsRef<Path>) -> Result<String> {
     Ok(Manifest::read(folder.as_ref())?.hash())
+}
+
+/// Returns the content of a JSON file that was attached to a heterogeneous set in the kiln format, after its hash was
+/// compared with the manifest; `None` if the set has no such file. [`TypedSetWriter::attach`]
+/// writes it.
+///
+/// # Errors
+/// Returns the errors of [`open`] for an invalid manifest, [`kiln_store::Error::HashMismatch`] if the file has
+/// changed, [`kiln_store::Error::Metadata`] if it is larger than 256 MiB, and [`kiln_store::Error::Io`] if it cannot be read.
+pub fn attachment(folder: impl AsRef<Path>, name: &str) -> Result<Option<Vec<u8>>> {
+    let folder = folder.as_ref();
+    let manifest = Manifest::read(folder)?;
+    manifest.attachments.get(name).map(|hash| attachment::read(folder, name, hash)).transpose()
 }

@@ -1,5 +1,6 @@
 //! JSON files beside the arrays of a heterogeneous set, which other crates write and read. The manifest has their hashes.
 
+use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::Path;
 
@@ -7,7 +8,6 @@ use kiln_graph::open_file;
 use kiln_store::array_folder::{bad_entry, bad_key};
 use kiln_store::{Error as StoreError, io_error, sha256};
 
-use super::manifest::Manifest;
 use crate::Result;
 use crate::format::manifest::FILE_NAME;
 
@@ -16,19 +16,6 @@ const MAX_BYTES: u64 = 256 << 20;
 
 /// The maximum number of attachments of a set.
 const MAX_ATTACHMENTS: usize = 16;
-
-/// Returns the content of a JSON file that was attached to a heterogeneous set in the kiln format, after its hash was
-/// compared with the manifest; `None` if the set has no such file. [`TypedSetWriter::attach`](super::TypedSetWriter::attach)
-/// writes it.
-///
-/// # Errors
-/// Returns the errors of [`open`](super::open) for an invalid manifest, [`kiln_store::Error::HashMismatch`] if the file has
-/// changed, [`kiln_store::Error::Metadata`] if it is larger than 256 MiB, and [`kiln_store::Error::Io`] if it cannot be read.
-pub fn attachment(folder: impl AsRef<Path>, name: &str) -> Result<Option<Vec<u8>>> {
-    let folder = folder.as_ref();
-    let manifest = Manifest::read(folder)?;
-    manifest.attachments.get(name).map(|hash| read(folder, name, hash)).transpose()
-}
 
 /// Reads an attachment and compares its hash.
 pub(super) fn read(folder: &Path, name: &str, expected: &str) -> Result<Vec<u8>> {
@@ -60,18 +47,17 @@ pub(super) fn check_name(manifest: &Path, name: &str) -> Result<()> {
     Err(bad_key(manifest, "attachments", expected, format!("{found:?}")).into())
 }
 
-/// Compares the hashes of all attachments of a set.
-pub(super) fn verify(folder: &Path, manifest: &Manifest) -> Result<()> {
-    let attachments = manifest.attachments.iter();
-    attachments.map(|(name, hash)| read(folder, name, hash)).try_for_each(|read| read.map(drop))
+/// Compares the hashes of all attachments of a set, by name.
+pub(super) fn verify(folder: &Path, attachments: &BTreeMap<String, String>) -> Result<()> {
+    attachments.iter().map(|(name, hash)| read(folder, name, hash)).try_for_each(|read| read.map(drop))
 }
 
-/// Checks the names of a manifest's attachments.
-pub(super) fn check_names(path: &Path, manifest: &Manifest) -> Result<()> {
-    if MAX_ATTACHMENTS < manifest.attachments.len() {
+/// Checks the names of the attachments of a manifest, which is at `path`.
+pub(super) fn check_names(path: &Path, attachments: &BTreeMap<String, String>) -> Result<()> {
+    if MAX_ATTACHMENTS < attachments.len() {
         let expected = format!("at most {MAX_ATTACHMENTS} files");
-        let found = manifest.attachments.len();
+        let found = attachments.len();
         return Err(bad_key(path, "attachments", expected, found).into());
     }
-    manifest.attachments.keys().try_for_each(|name| check_name(path, name))
+    attachments.keys().try_for_each(|name| check_name(path, name))
 }

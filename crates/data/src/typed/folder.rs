@@ -37,7 +37,7 @@ impl Folder {
 
     /// Compares the hashes of the attachments with the manifest.
     pub(super) fn verify_attachments(&self) -> Result<()> {
-        attachment::verify(&self.path, &self.manifest)
+        attachment::verify(&self.path, &self.manifest.attachments)
     }
 
     /// Returns the set.

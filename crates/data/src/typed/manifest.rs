@@ -196,7 +196,7 @@ impl Manifest {
     /// element type and the shape that the counts require, and that no required entry is missing.
     fn check(&self, path: &Path) -> Result<()> {
         self.check_counts(path)?;
-        check_names(path, self)?;
+        check_names(path, &self.attachments)?;
         let absent: &[&str] = if self.target_type.is_none() { &TARGET_FILES } else { &[] };
         if let Some(name) = absent.iter().find(|name| self.files.contains_key(**name)) {
             return Err(bad_entry(path, name, "", "no entry, because target_type is null", "an entry").into());
