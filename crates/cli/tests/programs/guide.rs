@@ -14,6 +14,25 @@ fn commands(page: &str) -> Vec<&str> {
     blocks.flat_map(|block| block.lines().filter_map(|line| line.strip_prefix("$ "))).collect()
 }
 
+/// Writes the spec of the guide and its tables: 60 users and 90 items, each with five ratings.
+fn write_shop(folder: &Path) {
+    let spec = GUIDE.split("```yaml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    std::fs::write(folder.join("shop.yaml"), spec).unwrap();
+    let mut tables = [
+        ("users.csv", "id,age,plan\n".to_owned()),
+        ("items.csv", "id,title,price,kind\n".to_owned()),
+        ("ratings.csv", "user,item\n".to_owned()),
+    ];
+    for user in 0..60 {
+        tables[0].1 += &format!("u{user},{},{}\n", 20 + user * 7 % 50, ["free", "paid"][user % 2]);
+    }
+    for item in 0..90 {
+        tables[1].1 += &format!("i{item},thing {item},{}.5,{}\n", item % 13, ["indoor", "outdoor"][item % 2]);
+        (0..5).for_each(|rating| tables[2].1 += &format!("u{},i{item}\n", (item * 7 + rating * 11) % 60));
+    }
+    tables.iter().for_each(|(name, text)| std::fs::write(folder.join(name), text).unwrap());
+}
+
 /// Returns the arguments of `kiln` in a command. Replaces a launcher's processes by the same number of thread ranks,
 /// because other tests cover the launchers.
 fn arguments(command: &str) -> Vec<String> {
@@ -28,7 +47,7 @@ fn arguments(command: &str) -> Vec<String> {
         n => n,
     });
     let ranks = n_ranks.into_iter().flat_map(|n| ["--ranks", n]);
-    args.iter().copied().chain(ranks).map(str::to_owned).collect()
+    args.iter().map(|word| word.trim_matches('\'')).chain(ranks).map(str::to_owned).collect()
 }
 
 #[test]
@@ -36,6 +55,7 @@ fn commands_of_the_guide_succeed() {
     let folder = tempfile::tempdir().unwrap();
     let config = synthetic::FakeConfig { avg_num_nodes: 300, seed: 3, ..Default::default() };
     format::write(&synthetic::fake(config).unwrap(), folder.path().join("papers")).unwrap();
+    write_shop(folder.path());
     std::fs::write(folder.path().join("pairs.csv"), "0,1\n2,3\n").unwrap();
     let commands = commands(GUIDE);
     let (install, kiln): (Vec<_>, Vec<_>) =
