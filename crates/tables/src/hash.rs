@@ -22,5 +22,5 @@ pub(crate) fn mix(value: u64) -> u64 {
 
 /// Returns a position below `n` from a hash: the upper half of their product.
 pub(crate) fn below(hash: u64, n: usize) -> usize {
-    (u128::from(hash) * n as u128 >> 64) as usize
+    ((u128::from(hash) * n as u128) >> 64) as usize
 }

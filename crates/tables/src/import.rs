@@ -369,7 +369,7 @@ impl<'a> Importer<'a> {
     }
 }
 
-fn named<'n>((name, is_reversed): (Option<&'n String>, bool)) -> Option<(&'n str, bool)> {
+fn named((name, is_reversed): (Option<&String>, bool)) -> Option<(&str, bool)> {
     name.map(|name| (name.as_str(), is_reversed))
 }
 

@@ -124,7 +124,8 @@ impl Join<'_> {
 
     /// Finds the first row with the key of each row.
     pub(crate) fn find_first_rows(&mut self) -> Result<EndRows> {
-        let name = "first";
+        // The file outlives the join, so its name must differ from those of other node types.
+        let name = &format!("first-of-{:016x}", hash_bytes(self.table.as_bytes()));
         match self.n_partitions()? {
             1 => {
                 let mut rows = SpillFile::create(self.folder, name, SPILL_BUFFER)?;

@@ -36,7 +36,7 @@ fn put(path: &Path, header: &str, n_rows: usize, line: impl Fn(usize, &mut Strin
 #[test]
 fn heap_usage_stays_within_the_memory_limit() {
     let root = tempfile::tempdir().unwrap();
-    let (n_users, n_edges) = (200_000, 1_200_000);
+    let (n_users, n_edges) = (200_000, 500_000);
     let user = |row: usize, text: &mut String| {
         write!(text, "user-with-a-long-name-{:040}", row * 7919 % n_users).unwrap()
     };

@@ -33,7 +33,7 @@ impl EdgeSource for List {
 }
 
 fn types() -> NodeTypes {
-    NodeTypes::new([("user", 2), ("item", 3)]).unwrap()
+    NodeTypes::new([("user", 2), ("item", 3)]).expect("the names should be valid")
 }
 
 /// Writes a set with features, names, targets, an attachment and a relation.

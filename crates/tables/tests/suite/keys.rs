@@ -10,6 +10,10 @@ use parquet::file::properties::WriterProperties;
 
 use crate::helpers::{Tables, edges, files, keys, pairs};
 
+fn names(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
 const SHOP: &str = "
 name: shop
 nodes:
@@ -54,6 +58,33 @@ fn ids_follow_the_rows_and_first_occurrences() {
     assert_eq!(weights(2), None);
     let names: Vec<&str> = data.graph.iter().map(|relation| relation.name.as_str()).collect();
     assert_eq!(names, ["buys", "bought by", "knows"]);
+}
+
+#[test]
+fn types_from_relations_have_ids_of_their_own() {
+    let tables = Tables::new();
+    tables.put("r.csv", "a,b\nx,y\ny,y\nx,z\n");
+    let data = tables.import(
+        "
+name: pairs
+nodes: [{name: left, from: relations}, {name: right, from: relations}]
+relations:
+  - {name: r, files: [r.csv], src: {type: left, column: a}, dst: {type: right, column: b}}
+  - {name: s, files: [r.csv], src: {type: right, column: b}, dst: {type: right, column: a}}
+",
+    );
+    assert_eq!((keys(&data, 0), keys(&data, 1)), (names(&["x", "y"]), names(&["y", "z", "x"])));
+    assert_eq!(edges(&data, 0), pairs(&[("x", "y"), ("y", "y"), ("x", "z")]));
+    assert_eq!(edges(&data, 1), pairs(&[("y", "y"), ("y", "x"), ("z", "x")]));
+}
+
+#[test]
+fn a_set_has_no_temporary_files() {
+    let tables = shop();
+    tables.import(SHOP);
+    for (name, _) in files(&tables.path("set")) {
+        assert!(name.ends_with(".npy") || ["kiln.json", "import.json"].contains(&&*name), "{name}");
+    }
 }
 
 #[test]

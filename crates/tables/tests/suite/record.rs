@@ -32,7 +32,7 @@ const HEADER: &str = "id,age,income,town,text,at\n";
 fn people() -> Vec<String> {
     let person = |row: u64| {
         let draw = hash_bytes(&row.to_le_bytes());
-        let age = if row % 13 == 0 { String::new() } else { (draw % 90).to_string() };
+        let age = if row.is_multiple_of(13) { String::new() } else { (draw % 90).to_string() };
         format!(
             "p{row},{age},{}.5,t{},w{} w{},{}\n",
             draw % 9973,

@@ -32,9 +32,13 @@ relations:
 #[test]
 fn same_bytes_for_any_number_of_threads() {
     let tables = Tables::new();
-    let n = 30_000;
+    let n = 30_000_usize;
     let person = |row: usize| {
-        let age = if row % 501 == 0 { "?".to_owned() } else { format!("{}.{}", row * 7919 % 89, row % 10) };
+        let age = if row.is_multiple_of(501) {
+            "?".to_owned()
+        } else {
+            format!("{}.{}", row * 7919 % 89, row % 10)
+        };
         format!("p{},{age},town {},the {} of {}\n", row - row % 97 / 96, row % 23, row % 7, row % 11)
     };
     let people: String = (0..n).map(person).collect();
