@@ -70,6 +70,11 @@ impl DeviceArgs {
         Ok(actual.name())
     }
 
+    /// Returns true if a flag configures a feature cache.
+    pub(crate) fn has_cache_flags(&self) -> bool {
+        self.feature_cache.is_some() || self.hot_by.is_some()
+    }
+
     /// Configures the loader to prepare its batches at the selected place.
     pub(crate) fn place(&self, loader: NeighborLoader) -> anyhow::Result<NeighborLoader> {
         let is_for_cache = self.feature_cache.is_some() || self.hot_by.is_none();

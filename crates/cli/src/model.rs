@@ -262,7 +262,7 @@ impl ModelArgs {
     }
 
     /// Returns the model for the nodes of a heterogeneous dataset. Its input rows have the hidden width, unless there is one
-    /// type of nodes with features and one relation.
+    /// type of nodes with features.
     pub(crate) fn of_typed_nodes(
         &self,
         data: &TypedDataset,
@@ -273,7 +273,7 @@ impl ModelArgs {
         let hidden = self.hidden.unwrap_or(256);
         let (metagraph, dims) = (data.graph.metagraph(), data.dims());
         let d_in = match dims[..] {
-            [Some(width)] if metagraph.is_homogeneous() => width,
+            [Some(width)] => width,
             _ => hidden,
         };
         match self.kind.unwrap_or(ModelKind::Sage) {

@@ -71,6 +71,10 @@ impl TrainRun<'_> {
             device.graph_mode == GraphMode::Host,
             "--graph-mode device and zero-copy need a graph with one type of nodes: use --graph-mode cpu"
         );
+        ensure!(
+            !device.has_cache_flags(),
+            "--feature-cache and --hot-by need a graph with one type of nodes: remove them"
+        );
         let (mut data, id) = source.data.load_typed()?;
         source.check_typed()?;
         if source.verify {

@@ -15,6 +15,8 @@ use crate::{RankHandle, Result};
 pub struct BatchRequirements {
     /// The number of layers, each of which reads a block.
     pub n_layers: usize,
+    /// The number of feature columns that the model reads; `None` if its config does not know it.
+    pub d_in: Option<usize>,
     /// True if the model reads edge weights.
     pub needs_edge_weights: bool,
     /// The number of relations of a model that reads edge types, all of which must be below it.
@@ -32,6 +34,7 @@ impl BatchRequirements {
     pub fn of(config: &impl ModelConfig) -> Self {
         Self {
             n_layers: config.n_layers(),
+            d_in: config.d_in(),
             needs_edge_weights: config.needs_edge_weights(),
             n_relations: config.n_relations(),
             relation_groups: config.relation_groups(),

@@ -1,6 +1,7 @@
 mod identity;
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Instant;
 
 use burn::module::Module;
@@ -259,7 +260,7 @@ pub struct TrainedModel<M> {
     /// The model with the weights of the best epoch.
     pub model: M,
     /// The trainable rows of the best epoch, a table for each type of nodes without features; empty for other graphs.
-    pub embeddings: Vec<NodeEmbedding>,
+    pub embeddings: Vec<Arc<NodeEmbedding>>,
     /// The best epoch: its number, its validation metrics and the hash of its weights.
     pub best: Best,
     /// The outcome of the run: its epochs, early stopping, peak memory and, for links, the negatives of training and
@@ -316,8 +317,11 @@ impl<M: Module + Sync> TrainedModel<M> {
 
     fn trainer<L: DataLoader<M>>(&self, loader: &L) -> Result<(kiln_train::TaskTrainer<L::Task>, Evaluator)> {
         let evaluator = loader.evaluator(&self.parts.rank)?;
-        let trainer = self.parts.trainer(loader, |_, _| Ok(self.model.clone()))?;
-        Ok((trainer.with_embeddings(self.embeddings.clone())?, evaluator))
+        let comm = self.parts.rank.communicator("trainer")?;
+        let (model, embeddings) = (self.model.clone(), self.embeddings.clone());
+        let config = &self.parts.config;
+        let trainer = kiln_train::TaskTrainer::of_trained(loader.task(), config, comm, model, embeddings)?;
+        Ok((trainer, evaluator))
     }
 
     fn outputs<L: DataLoader<M>>(

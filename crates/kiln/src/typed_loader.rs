@@ -8,8 +8,8 @@ use kiln_loader::{LoaderConfig, Phase, TargetsOfType, TypedFeatures, TypedNodeBa
 use kiln_nn::{BlockModel, TypedModel};
 use kiln_sample::{EdgeWeights, Fanout, Rule, SamplerConfig, TypedSampler};
 use kiln_train::{
-    BatchConfig, DataHash, DeviceBatcher, Evaluation, Evaluator, InputType, Metric, MetricSums, Objective,
-    TaskTrainer, TypedNodeTask, Validation,
+    BatchConfig, DataHash, DeviceBatcher, EmbeddingError, Evaluation, Evaluator, InputType, Metric,
+    MetricSums, Objective, TaskTrainer, TypedNodeTask, Validation,
 };
 
 use crate::batches::{batch_settings, items_of, n_workers, objective_of, objective_setting};
@@ -259,6 +259,10 @@ impl<M: BlockModel + Sync> DataLoader<TypedModel<M>> for TypedNeighborLoader {
         }
         if model.d_edge.is_some() {
             return Err(Error::NoEdgeFeatures);
+        }
+        let (widths, of_model) = (self.data.dims(), model.d_in.map(|d_in| vec![Some(d_in)]));
+        if let Some(expected) = of_model.filter(|of_model| *of_model != widths) {
+            return Err(kiln_train::Error::from(EmbeddingError::OtherTypes { expected, got: widths }).into());
         }
         let metagraph = self.data.graph.metagraph();
         if model.relation_groups.as_ref().is_some_and(|of_model| *of_model != metagraph) {

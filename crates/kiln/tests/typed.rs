@@ -248,6 +248,40 @@ fn rejects_inconsistent_settings() {
     undirected.model.relations = vec![[0, 1], [0, 1]];
     let error = Trainer::new(undirected, AdamConfig::new(1e-2)).fit(&loader(&data), quiet(folder.path()));
     assert!(matches!(error, Err(Error::OtherMetagraph)), "{error:?}");
+    // One type of nodes whose features have another width than the model reads.
+    let types = NodeTypes::new([("node", 4)]).unwrap();
+    let narrow = TypedDataset::builder(types)
+        .relation(RelationEdges {
+            name: "edge",
+            src_type: "node",
+            dst_type: "node",
+            srcs: &[0, 1],
+            dsts: &[1, 2],
+            weights: None,
+        })
+        .features("node", vec![0.5; 12], 3)
+        .labels("node", vec![0, 1, 0, 1], 2)
+        .split(&[0, 1], &[2], &[3])
+        .build()
+        .unwrap();
+    let wide = TypedModelConfig::new([Some(4)], RsageConfig::new(4, 2).layers(1));
+    let error = Trainer::new(wide, AdamConfig::new(1e-2))
+        .fit(&TypedNeighborLoader::new(&narrow, [1]).unwrap(), quiet(folder.path()))
+        .unwrap_err();
+    assert!(
+        error.to_string().contains("[Some(4)] feature columns, but those of the data have [Some(3)]"),
+        "{error}"
+    );
+    let unequal = TypedModelConfig::new([Some(3)], RsageConfig::new(4, 2).layers(1));
+    let error = Trainer::new(unequal, AdamConfig::new(1e-2))
+        .fit(&TypedNeighborLoader::new(&narrow, [1]).unwrap(), quiet(folder.path()))
+        .unwrap_err();
+    assert!(
+        error.to_string().contains("the model reads 4 feature columns, but the only type of nodes has 3"),
+        "{error}"
+    );
+    let error = Trainer::new(config(&data), SgdConfig::new(1e-2)).fit(&loader(&data), quiet(folder.path()));
+    assert!(error.unwrap_err().to_string().contains("use Adam or AdamW"));
     let mut other = config(&data);
     other.widths = vec![None, Some(4)];
     let error = refused(&loader(&data), Trainer::new(other, AdamConfig::new(1e-2)));

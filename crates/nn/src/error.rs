@@ -131,6 +131,25 @@ pub enum Error {
         /// The kind of the encoder.
         kind: &'static str,
     },
+    /// The configuration of a model of nodes does not state the width of its input rows.
+    #[error(
+        "the configuration `{kind}` does not state the width of its input rows, which the input encoder needs: implement \
+         `ModelConfig::d_in`"
+    )]
+    UnknownInputWidth {
+        /// The kind of the model.
+        kind: &'static str,
+    },
+    /// The only type of nodes has another number of feature columns than the model reads.
+    #[error(
+        "the model reads {expected} feature columns, but the only type of nodes has {got}: create it for {got}"
+    )]
+    InputWidth {
+        /// The number that the model reads.
+        expected: usize,
+        /// The number of feature columns.
+        got: usize,
+    },
     /// The bytes are not a complete safetensors file.
     #[error("the weights are not a complete safetensors file: {reason}")]
     NotSafetensors {

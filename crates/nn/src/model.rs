@@ -222,8 +222,8 @@ pub trait ModelConfig: Debug + Clone + Send + Sync + Serialize + DeserializeOwne
     }
 
     /// Returns the metagraph of a model that reads the relation groups of blocks, or `None`, the default.
-    /// [`BlockModel::layer`] of such a model panics on blocks without groups of this metagraph, unless it is homogeneous: the
-    /// model then reads the edges of blocks.
+    /// [`BlockModel::layer`] panics on blocks without groups of this metagraph if [`BlockModel::reads_relation_groups`] is true,
+    /// which [`Rsage`](crate::Rsage) is not for one type of nodes and one relation.
     fn relation_groups(&self) -> Option<Metagraph> {
         None
     }

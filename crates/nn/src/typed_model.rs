@@ -53,7 +53,8 @@ impl<M: BlockModel> TypedModel<M> {
 }
 
 /// The configuration of a [`TypedModel`], from that of its model of nodes. The number of feature columns of that model,
-/// [`ModelConfig::d_in`], is the width of the encoder's rows and of trainable rows.
+/// [`ModelConfig::d_in`], is the width of the encoder's rows and of trainable rows. If there is one type of nodes with
+/// features, the model has no encoder, and must read their width.
 ///
 /// ```
 /// use burn::tensor::Device;
@@ -81,14 +82,18 @@ impl<C: ModelConfig> TypedModelConfig<C> {
         Self { widths: widths.into_iter().collect(), model }
     }
 
-    /// Returns the configuration of the encoder; `None` for one type whose rows already have the width of the model.
+    /// Returns the configuration of the encoder; `None` for one type of nodes with features, which the model reads as they are.
     ///
     /// # Errors
-    /// Returns [`Error::UnknownWidth`] if the model's configuration does not return its [`ModelConfig::d_in`].
+    /// Returns [`Error::UnknownInputWidth`] if the model's configuration does not return its [`ModelConfig::d_in`], and
+    /// [`Error::InputWidth`] if that is not the width of the only type with features.
     fn encoder(&self) -> Result<Option<InputEncoderConfig>> {
-        let hidden = self.model.d_in().ok_or(Error::UnknownWidth { kind: C::KIND })?;
-        let is_direct = self.widths == [Some(hidden)];
-        Ok((!is_direct).then(|| InputEncoderConfig::new(self.widths.iter().copied(), hidden)))
+        let hidden = self.model.d_in().ok_or(Error::UnknownInputWidth { kind: C::KIND })?;
+        match self.widths[..] {
+            [Some(width)] if width == hidden => Ok(None),
+            [Some(width)] => Err(Error::InputWidth { expected: hidden, got: width }),
+            _ => Ok(Some(InputEncoderConfig::new(self.widths.iter().copied(), hidden))),
+        }
     }
 }
 
@@ -100,6 +105,14 @@ impl<C: ModelConfig<Model: BlockModel>> ModelConfig for TypedModelConfig<C> {
     /// Returns the default configuration for one type of nodes with `d_in` feature columns.
     fn for_dims(d_in: usize, n_classes: usize) -> Self {
         Self::new([Some(d_in)], C::for_dims(d_in, n_classes))
+    }
+
+    /// Returns the number of feature columns of the only type of nodes; `None` for several types.
+    fn d_in(&self) -> Option<usize> {
+        match self.widths[..] {
+            [width] => width,
+            _ => None,
+        }
     }
 
     fn n_layers(&self) -> usize {
@@ -156,8 +169,9 @@ impl<C: ModelConfig<Model: BlockModel>> ModelConfig for TypedModelConfig<C> {
     /// Creates a model with initial weights drawn from the key. Those of the model of nodes are the ones that it has alone.
     ///
     /// # Errors
-    /// Returns the errors of [`InputEncoderConfig::init`] and of the model of nodes, and [`Error::UnknownWidth`] if its
-    /// configuration does not return its [`ModelConfig::d_in`].
+    /// Returns the errors of [`InputEncoderConfig::init`] and of the model of nodes, [`Error::UnknownInputWidth`] if its
+    /// configuration does not return its [`ModelConfig::d_in`], and [`Error::InputWidth`] if that is not the width of the only
+    /// type of nodes with features.
     fn init(&self, key: RngKey, device: &Device) -> Result<TypedModel<C::Model>> {
         let encoder = self.encoder()?.map(|encoder| encoder.init(key, device)).transpose()?;
         Ok(TypedModel { encoder, model: self.model.init(key, device)? })

@@ -120,6 +120,11 @@ fn unsuitable_flags_are_errors() {
         ("--standardize true", "--standardize does not apply to a heterogeneous dataset: remove it"),
         ("--symmetrize", "--symmetrize does not apply to a heterogeneous dataset: remove it"),
         ("--graph-mode device", "need a graph with one type of nodes: use --graph-mode cpu"),
+        (
+            "--feature-cache 1000",
+            "--feature-cache and --hot-by need a graph with one type of nodes: remove them",
+        ),
+        ("--optimizer sgd", "use Adam or AdamW"),
         ("--eval exact", "exact evaluation needs a graph with one type of nodes"),
     ] {
         let out = root.path().join("run");

@@ -58,7 +58,7 @@ impl<T: Task> TaskTrainer<T> {
                 continue;
             }
             let ctx = ForwardContext { key: batch.key, mode: Mode::Eval };
-            let embedded = learned_rows(&self.embeddings, T::embedded_nodes(&batch.input), &self.device);
+            let embedded = learned_rows(&self.embeddings, T::embedded_nodes(&batch.input), &self.device)?;
             let forward = self.task.forward(&model, &batch.input, &embedded, &ctx);
             let of_step = self.counts_of(&batch.input, &forward)();
             check_finite("evaluation", step, &of_step)?;

@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Instant;
 
 use kiln_loader::{Batcher, Loader, Phase};
@@ -167,7 +168,7 @@ impl<T: Task> Trained<T> {
     }
 
     /// Returns the task's embeddings with the best epoch's rows.
-    pub fn embeddings(&self) -> &[NodeEmbedding] {
+    pub fn embeddings(&self) -> &[Arc<NodeEmbedding>] {
         self.trainer.embeddings()
     }
 

@@ -249,16 +249,16 @@ impl NodeEmbedding {
         (&self.values, self.is_learned.iter().map(|&is_learned| u8::from(is_learned)).collect())
     }
 
-    /// Replaces the values of all rows, and which of them were in a step. Returns false, and changes nothing, if their numbers
-    /// are others than the table's.
-    pub(crate) fn set_learned(&mut self, values: Vec<f32>, is_learned: &[u8]) -> bool {
-        let fits = values.len() == self.values.len() && is_learned.len() == self.n_nodes();
-        if fits {
-            self.values = values;
-            self.is_learned = is_learned.iter().map(|&is_learned| is_learned != 0).collect();
-            self.mean_row = OnceLock::new();
-        }
-        fits
+    /// Replaces the values of all rows, and which of them were in a step.
+    ///
+    /// # Panics
+    /// Panics if their numbers are others than the table's.
+    pub(crate) fn set_learned(&mut self, values: Vec<f32>, is_learned: &[u8]) {
+        let (got, expected) = ([values.len(), is_learned.len()], [self.values.len(), self.n_nodes()]);
+        assert_eq!(got, expected, "the rows are those of another table");
+        self.values = values;
+        self.is_learned = is_learned.iter().map(|&is_learned| is_learned != 0).collect();
+        self.mean_row = OnceLock::new();
     }
 
     /// Returns the state of the sparse Adam: the number of steps, the means of the gradients and those of their squares.

@@ -32,6 +32,29 @@ pub enum EmbeddingError {
         /// The number of rows.
         n_nodes: usize,
     },
+    /// The optimizer is not Adam, but the task has embeddings.
+    #[error(
+        "nodes without features have trainable rows, which a sparse Adam trains with the learning rate of the optimizer: use \
+         Adam or AdamW"
+    )]
+    NeedsAdam,
+    /// A batch has another number of lists of embedded nodes than the task has embeddings.
+    #[error("the batch has nodes of {got} embeddings, but the task has {expected}: see Task::embedded_nodes")]
+    Lists {
+        /// The number of embeddings.
+        expected: usize,
+        /// The number of lists.
+        got: usize,
+    },
+    /// The model has no input encoder, but the data has several types of nodes, or nodes without features.
+    #[error(
+        "the model reads the features of one type of nodes, but the types of the data have {got:?} feature columns: create it \
+         for the widths of the data"
+    )]
+    NoEncoder {
+        /// The widths of the data.
+        got: Vec<Option<usize>>,
+    },
     /// The model reads other types of nodes than the data has.
     #[error(
         "the model reads types of nodes with {expected:?} feature columns, but those of the data have {got:?}: create it \

@@ -1,12 +1,15 @@
 //! The rows of a batch from the embeddings of a task: as leaves of the backward pass in training, and as values in
 //! evaluation.
 
+use std::sync::Arc;
+
 use burn::tensor::{Device, Gradients, Tensor, TensorData};
 use kiln_graph::NodeId;
 use kiln_kernels::to_vec_f32;
 
 use crate::error::Result;
 use crate::step::embedding::NodeEmbedding;
+use crate::step::embedding_error::EmbeddingError;
 use crate::step::row_gradients::RowGradients;
 
 /// The rows of a batch from each table, `[n, dim]`, with the nodes that they belong to.
@@ -19,8 +22,14 @@ impl<'a> TrainedRows<'a> {
     /// Copies the rows to a device. They track gradients.
     ///
     /// # Errors
-    /// Returns [`EmbeddingError::NoRow`](crate::EmbeddingError::NoRow) for a node without a row.
-    pub(crate) fn new(tables: &[NodeEmbedding], nodes: &'a [Vec<NodeId>], device: &Device) -> Result<Self> {
+    /// Returns [`EmbeddingError::Lists`] unless there is a list of nodes for each table, and [`EmbeddingError::NoRow`] for a
+    /// node without a row.
+    pub(crate) fn new(
+        tables: &[Arc<NodeEmbedding>],
+        nodes: &'a [Vec<NodeId>],
+        device: &Device,
+    ) -> Result<Self> {
+        check_lists(tables, nodes)?;
         let device = device.clone().autodiff();
         let rows = tables.iter().zip(nodes).map(|(table, nodes)| {
             let rows = upload(table.rows(nodes)?, table.dim(), &device);
@@ -40,16 +49,25 @@ impl<'a> TrainedRows<'a> {
 }
 
 /// Returns the rows of a batch from each table for predictions ([`NodeEmbedding::learned_rows`]).
+///
+/// # Errors
+/// Returns [`EmbeddingError::Lists`] unless there is a list of nodes for each table.
 pub(crate) fn learned_rows(
-    tables: &[NodeEmbedding],
+    tables: &[Arc<NodeEmbedding>],
     nodes: &[Vec<NodeId>],
     device: &Device,
-) -> Vec<Tensor<2>> {
+) -> Result<Vec<Tensor<2>>> {
+    check_lists(tables, nodes)?;
     let device = device.clone().inner();
-    let of_table = |(table, nodes): (&NodeEmbedding, &Vec<NodeId>)| {
+    let of_table = |(table, nodes): (&Arc<NodeEmbedding>, &Vec<NodeId>)| {
         upload(table.learned_rows(nodes), table.dim(), &device)
     };
-    tables.iter().zip(nodes).map(of_table).collect()
+    Ok(tables.iter().zip(nodes).map(of_table).collect())
+}
+
+fn check_lists(tables: &[Arc<NodeEmbedding>], nodes: &[Vec<NodeId>]) -> Result<()> {
+    let (expected, got) = (tables.len(), nodes.len());
+    if expected == got { Ok(()) } else { Err(EmbeddingError::Lists { expected, got }.into()) }
 }
 
 fn upload(rows: Vec<f32>, dim: usize, device: &Device) -> Tensor<2> {

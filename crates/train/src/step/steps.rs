@@ -1,3 +1,4 @@
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
@@ -93,7 +94,8 @@ impl<T: Task> TaskTrainer<T> {
         let gradients = self.clip(gradients);
         self.model = self.optimizer.state.step(learning_rate, self.model.clone(), gradients);
         for (table, gradients) in self.embeddings.iter_mut().zip(&rows) {
-            table.step(gradients, &SparseAdamConfig::default(), learning_rate)?;
+            // Only a trained model shares its tables, so this copies nothing.
+            Arc::make_mut(table).step(gradients, &SparseAdamConfig::default(), learning_rate)?;
         }
         self.epoch.timings.update += synced.elapsed();
         self.epoch.memory.look();

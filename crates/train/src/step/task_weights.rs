@@ -1,11 +1,13 @@
 //! Files with the weights of a model and of the embeddings of its task.
 
+use std::collections::HashMap;
+use std::sync::Arc;
+
 use burn::module::Module;
 use bytemuck::{cast_slice, pod_collect_to_vec};
 use kiln_store::Hasher;
 use safetensors::SafeTensors;
 use safetensors::tensor::{Dtype, TensorView, serialize};
-use std::collections::HashMap;
 
 use crate::error::{Error, Result};
 use crate::step::embedding::NodeEmbedding;
@@ -14,14 +16,18 @@ use crate::step::weights::{load_weights, weights_to_bytes};
 /// Serializes the parameters of a model, like [`weights_to_bytes`], and of tables. Table `k` has two further tensors in the
 /// file: `embeddings.k.weight`, `[n_nodes, dim]`, and `embeddings.k.is_learned`, `[n_nodes]` of bytes, which is 1 for each
 /// row that was in a step.
-pub(crate) fn to_bytes<M: Module>(model: &M, tables: &[NodeEmbedding]) -> Result<Vec<u8>> {
+pub(crate) fn to_bytes<M: Module>(model: &M, tables: &[Arc<NodeEmbedding>]) -> Result<Vec<u8>> {
     let of_model = weights_to_bytes(model)?;
     if tables.is_empty() {
         return Ok(of_model);
     }
     let of_model = SafeTensors::deserialize(&of_model).map_err(|error| invalid(&error))?;
-    let learned: Vec<_> = tables.iter().map(NodeEmbedding::learned).collect();
+    let learned: Vec<_> = tables.iter().map(|table| table.learned()).collect();
     let mut tensors = of_model.tensors();
+    if let Some((name, _)) = tensors.iter().find(|(name, _)| name.starts_with(PREFIX)) {
+        let reason = format!("the parameter `{name}` of the model has the name of an embedding: rename it");
+        return Err(Error::Weights { reason });
+    }
     for (position, (table, (values, is_learned))) in tables.iter().zip(&learned).enumerate() {
         let [weight, flags] = names(position);
         let shape = vec![table.n_nodes(), table.dim()];
@@ -37,7 +43,11 @@ pub(crate) fn to_bytes<M: Module>(model: &M, tables: &[NodeEmbedding]) -> Result
 ///
 /// # Errors
 /// Returns [`Error::Weights`] if a parameter or a table is missing, unknown, or has another shape.
-pub(crate) fn load<M: Module>(model: &mut M, tables: &mut [NodeEmbedding], bytes: Vec<u8>) -> Result<()> {
+pub(crate) fn load<M: Module>(
+    model: &mut M,
+    tables: &mut [Arc<NodeEmbedding>],
+    bytes: Vec<u8>,
+) -> Result<()> {
     if tables.is_empty() {
         return load_weights(model, bytes);
     }
@@ -45,15 +55,9 @@ pub(crate) fn load<M: Module>(model: &mut M, tables: &mut [NodeEmbedding], bytes
     let mut loaded = tables.to_vec();
     for (position, table) in loaded.iter_mut().enumerate() {
         let [weight, flags] = names(position);
-        let values = file.tensor(&weight).map_err(|error| invalid(&error))?;
-        let is_learned = file.tensor(&flags).map_err(|error| invalid(&error))?;
-        let (expected, got) = ([table.n_nodes(), table.dim()], values.shape().to_vec());
-        let is_f32 = values.dtype() == Dtype::F32;
-        let rows = if is_f32 { pod_collect_to_vec(values.data()) } else { Vec::new() };
-        if got != expected || !table.set_learned(rows, is_learned.data()) {
-            let reason = format!("`{weight}` has the shape {got:?}, expected f32 of the shape {expected:?}");
-            return Err(Error::Weights { reason });
-        }
+        let rows = tensor(&file, &weight, Dtype::F32, &[table.n_nodes(), table.dim()])?;
+        let is_learned = tensor(&file, &flags, Dtype::U8, &[table.n_nodes()])?;
+        Arc::make_mut(table).set_learned(pod_collect_to_vec(rows), is_learned);
     }
     let of_tables: Vec<String> = (0..tables.len()).flat_map(names).collect();
     let of_model = file.tensors().into_iter().filter(|(name, _)| !of_tables.contains(name)).collect();
@@ -63,7 +67,7 @@ pub(crate) fn load<M: Module>(model: &mut M, tables: &mut [NodeEmbedding], bytes
 }
 
 /// Returns the hash of a model and of tables, by which ranks compare them.
-pub(crate) fn hash_of<M: Module>(model: &M, tables: &[NodeEmbedding]) -> Result<String> {
+pub(crate) fn hash_of<M: Module>(model: &M, tables: &[Arc<NodeEmbedding>]) -> Result<String> {
     let mut hasher = Hasher::default();
     hasher.update(weights_to_bytes(model)?);
     for table in tables {
@@ -75,7 +79,7 @@ pub(crate) fn hash_of<M: Module>(model: &M, tables: &[NodeEmbedding]) -> Result<
 }
 
 /// Serializes the moments and the number of steps of tables, in the byte order of the machine's checkpoints: little-endian.
-pub(crate) fn moments_to_bytes(tables: &[NodeEmbedding]) -> Vec<u8> {
+pub(crate) fn moments_to_bytes(tables: &[Arc<NodeEmbedding>]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for table in tables {
         let (n_steps, moments) = table.moments();
@@ -89,7 +93,7 @@ pub(crate) fn moments_to_bytes(tables: &[NodeEmbedding]) -> Vec<u8> {
 ///
 /// # Errors
 /// Returns [`Error::Weights`] if the moments are those of other tables.
-pub(crate) fn load_moments(tables: &mut [NodeEmbedding], mut bytes: &[u8]) -> Result<()> {
+pub(crate) fn load_moments(tables: &mut [Arc<NodeEmbedding>], mut bytes: &[u8]) -> Result<()> {
     let other = || Error::Weights { reason: "the moments are those of other embeddings".to_owned() };
     for table in tables {
         let n_bytes = 4 * table.n_nodes() * table.dim();
@@ -97,7 +101,7 @@ pub(crate) fn load_moments(tables: &mut [NodeEmbedding], mut bytes: &[u8]) -> Re
         let (means, rest) = rest.split_at_checked(n_bytes).ok_or_else(other)?;
         let (mean_squares, rest) = rest.split_at_checked(n_bytes).ok_or_else(other)?;
         let n_steps = usize::try_from(u64::from_le_bytes(*n_steps)).map_err(|_| other())?;
-        if !table.set_moments(n_steps, [means, mean_squares].map(pod_collect_to_vec)) {
+        if !Arc::make_mut(table).set_moments(n_steps, [means, mean_squares].map(pod_collect_to_vec)) {
             return Err(other());
         }
         bytes = rest;
@@ -105,9 +109,24 @@ pub(crate) fn load_moments(tables: &mut [NodeEmbedding], mut bytes: &[u8]) -> Re
     if bytes.is_empty() { Ok(()) } else { Err(other()) }
 }
 
+/// The start of the names of all tensors of tables.
+const PREFIX: &str = "embeddings.";
+
 /// Returns the names of the tensors of a table.
 fn names(position: usize) -> [String; 2] {
-    ["weight", "is_learned"].map(|name| format!("embeddings.{position}.{name}"))
+    ["weight", "is_learned"].map(|name| format!("{PREFIX}{position}.{name}"))
+}
+
+/// Returns the bytes of a tensor of this type and shape.
+fn tensor<'a>(file: &SafeTensors<'a>, name: &str, dtype: Dtype, shape: &[usize]) -> Result<&'a [u8]> {
+    let found = file.tensor(name).map_err(|error| invalid(&error))?;
+    if (found.dtype(), found.shape()) == (dtype, shape) {
+        return Ok(found.data());
+    }
+    let (got_type, got) = (found.dtype(), found.shape());
+    let reason =
+        format!("`{name}` is {got_type:?} of the shape {got:?}, expected {dtype:?} of the shape {shape:?}");
+    Err(Error::Weights { reason })
 }
 
 fn pack(tensors: Vec<(String, TensorView<'_>)>) -> Result<Vec<u8>> {
@@ -136,21 +155,21 @@ mod tests {
     }
 
     /// Two tables, the first of which has been trained for two steps.
-    fn tables() -> Vec<NodeEmbedding> {
+    fn tables() -> Vec<Arc<NodeEmbedding>> {
         let mut tables = tables_of([3, 4]);
         for value in [1.0, -0.5] {
             let gradients = RowGradients::new(vec![NodeId(1)], vec![value, 2.0]).unwrap();
-            tables[0].step(&gradients, &SparseAdamConfig::default(), 0.1).unwrap();
+            Arc::make_mut(&mut tables[0]).step(&gradients, &SparseAdamConfig::default(), 0.1).unwrap();
         }
         tables
     }
 
-    fn tables_of(n_nodes: [usize; 2]) -> Vec<NodeEmbedding> {
-        n_nodes.map(|n_nodes| NodeEmbedding::new(n_nodes, 2, RngKey::new(7)).unwrap()).to_vec()
+    fn tables_of(n_nodes: [usize; 2]) -> Vec<Arc<NodeEmbedding>> {
+        n_nodes.map(|n_nodes| Arc::new(NodeEmbedding::new(n_nodes, 2, RngKey::new(7)).unwrap())).to_vec()
     }
 
-    fn state(tables: &[NodeEmbedding]) -> String {
-        let of_table = |table: &NodeEmbedding| format!("{:?} {:?}", table.learned(), table.moments());
+    fn state(tables: &[Arc<NodeEmbedding>]) -> String {
+        let of_table = |table: &Arc<NodeEmbedding>| format!("{:?} {:?}", table.learned(), table.moments());
         tables.iter().map(of_table).collect()
     }
 
@@ -171,7 +190,7 @@ mod tests {
     #[test]
     fn weights_of_other_tables_change_nothing() {
         let bytes = to_bytes(&model(1), &tables()).unwrap();
-        let reason = |mut tables: Vec<NodeEmbedding>, bytes: &[u8]| {
+        let reason = |mut tables: Vec<Arc<NodeEmbedding>>, bytes: &[u8]| {
             let (before, mut other) = (state(&tables), model(2));
             let error = load(&mut other, &mut tables, bytes.to_vec()).unwrap_err();
             assert_eq!(state(&tables), before);
@@ -180,7 +199,9 @@ mod tests {
         };
         let error = reason(tables_of([3, 5]), &bytes);
         assert!(
-            error.contains("`embeddings.1.weight` has the shape [4, 2], expected f32 of the shape [5, 2]"),
+            error.contains(
+                "`embeddings.1.weight` is F32 of the shape [4, 2], expected F32 of the shape [5, 2]"
+            ),
             "{error}"
         );
         let error = reason([tables(), tables()].concat(), &bytes);
@@ -190,6 +211,36 @@ mod tests {
         let error = reason(tables(), &weights_to_bytes(&model(1)).unwrap());
         assert!(error.contains("embeddings.0.weight"), "{error}");
         reason(tables(), &bytes[..bytes.len() - 1]);
+    }
+
+    #[test]
+    fn the_damaged_tensor_is_named() {
+        let bytes = to_bytes(&model(1), &tables()).unwrap();
+        let file = SafeTensors::deserialize(&bytes).unwrap();
+        let mut tensors = file.tensors();
+        let flags = [1.0_f32.to_le_bytes(); 1].concat();
+        for (name, tensor) in &mut tensors {
+            if name == "embeddings.1.is_learned" {
+                *tensor = TensorView::new(Dtype::F32, vec![1], &flags).unwrap();
+            }
+        }
+        let error = load(&mut model(2), &mut tables(), pack(tensors).unwrap()).unwrap_err().to_string();
+        let expected = "`embeddings.1.is_learned` is F32 of the shape [1], expected U8 of the shape [4]";
+        assert!(error.contains(expected), "{error}");
+    }
+
+    /// A model whose parameter has the name of a table.
+    #[derive(burn::module::Module, Debug)]
+    struct Named {
+        embeddings: Vec<Mlp>,
+    }
+
+    #[test]
+    fn a_parameter_with_the_name_of_a_table_is_an_error() {
+        let model = Named { embeddings: vec![model(1)] };
+        assert!(to_bytes(&model, &[]).is_ok());
+        let error = to_bytes(&model, &tables()).unwrap_err().to_string();
+        assert!(error.contains("has the name of an embedding: rename it"), "{error}");
     }
 
     #[test]

@@ -12,9 +12,10 @@ use kiln_sample::RngKey;
 use crate::error::{Error, Result};
 use crate::run::data_hash::DataHash;
 use crate::step::embedding::NodeEmbedding;
+use crate::step::embedding_error::EmbeddingError;
 use crate::step::memory::{MemoryUse, PeakMemory};
 use crate::step::negatives::{NegativeCounts, RunNegatives};
-use crate::step::optimizer::OptimizerConfig;
+use crate::step::optimizer::{Optimizer, OptimizerConfig};
 use crate::step::reports::EpochState;
 use crate::step::sync::{GradientSync, HostAllReduce};
 use crate::step::task::Task;
@@ -32,7 +33,7 @@ pub struct TaskTrainer<T: Task> {
     pub(crate) task: T,
     pub(crate) model: T::Model,
     /// The tables of trainable rows of the task.
-    pub(crate) embeddings: Vec<NodeEmbedding>,
+    pub(crate) embeddings: Vec<Arc<NodeEmbedding>>,
     pub(crate) optimizer: OptimizerState,
     pub(crate) comm: Box<dyn Communicator>,
     pub(crate) sync: Box<dyn GradientSync<T::Model>>,
@@ -101,7 +102,8 @@ impl<T: Task> TaskTrainer<T> {
     /// ranks then get the parameters of rank 0. Collective: every rank must call it.
     ///
     /// # Errors
-    /// Returns [`Error::BadSetting`] for an invalid hyperparameter of the optimizer or 0 batches per step, [`Error::Model`] if `init` fails,
+    /// Returns [`EmbeddingError::NeedsAdam`] for another optimizer than Adam if the task has embeddings,
+    /// [`Error::BadSetting`] for an invalid hyperparameter of the optimizer or 0 batches per step, [`Error::Model`] if `init` fails,
     /// [`Error::ModelDevice`] if the model is not on the device that `init` received, [`Error::Ranks`] if another rank
     /// fails, and [`Error::Weights`] if the ranks' models have different shapes.
     pub fn new(
@@ -125,7 +127,41 @@ impl<T: Task> TaskTrainer<T> {
             load_weights(&mut model, bytes)?;
         }
         let embeddings = task.embeddings(&model, RngKey::new(seed))?;
-        Ok(Self {
+        if !embeddings.is_empty() && matches!(optimizer.config.kind, Optimizer::Sgd { .. }) {
+            return Err(EmbeddingError::NeedsAdam.into());
+        }
+        let embeddings = embeddings.into_iter().map(Arc::new).collect();
+        Ok(Self::of_parts(task, model, embeddings, config, optimizer, comm))
+    }
+
+    /// Creates a trainer of a trained model, for evaluation: its embeddings are `embeddings`, which it shares with the
+    /// caller. All ranks have the same model and embeddings.
+    ///
+    /// # Errors
+    /// Returns the errors of [`TaskTrainer::new`].
+    pub fn of_trained(
+        task: T,
+        config: &TrainerConfig,
+        comm: Box<dyn Communicator>,
+        model: T::Model,
+        embeddings: Vec<Arc<NodeEmbedding>>,
+    ) -> Result<Self> {
+        let optimizer = OptimizerState { state: config.optimizer.init()?, config: config.optimizer };
+        check_device(&model, &config.device.clone().inner())?;
+        Ok(Self::of_parts(task, model, embeddings, config, optimizer, comm))
+    }
+
+    fn of_parts(
+        task: T,
+        model: T::Model,
+        embeddings: Vec<Arc<NodeEmbedding>>,
+        config: &TrainerConfig,
+        optimizer: OptimizerState,
+        comm: Box<dyn Communicator>,
+    ) -> Self {
+        let &TrainerConfig { seed, ref device, accumulate, .. } = config;
+        let device = device.clone().inner();
+        Self {
             task,
             model,
             embeddings,
@@ -145,7 +181,7 @@ impl<T: Task> TaskTrainer<T> {
             has_awaited: false,
             train_negatives: NegativeCounts::default(),
             eval_negatives: NegativeCounts::default(),
-        })
+        }
     }
 
     /// Reads the losses and outputs of this many steps at a time (at least 1), so that the host waits for the device
@@ -168,24 +204,6 @@ impl<T: Task> TaskTrainer<T> {
     #[must_use]
     pub fn with_sync(self, sync: impl GradientSync<T::Model> + 'static) -> Self {
         Self { sync: Box::new(sync), ..self }
-    }
-
-    /// Replaces the embeddings of the task, for example by those of a trained model.
-    ///
-    /// # Errors
-    /// Returns [`Error::Weights`] if their number or their shapes differ from those of the task.
-    pub fn with_embeddings(self, embeddings: Vec<NodeEmbedding>) -> Result<Self> {
-        let shapes = |tables: &[NodeEmbedding]| -> Vec<_> {
-            tables.iter().map(|table| [table.n_nodes(), table.dim()]).collect()
-        };
-        let (expected, got) = (shapes(&self.embeddings), shapes(&embeddings));
-        match expected == got {
-            true => Ok(Self { embeddings, ..self }),
-            false => {
-                let reason = format!("the embeddings have the shapes {got:?}, expected {expected:?}");
-                Err(Error::Weights { reason })
-            }
-        }
     }
 
     /// Sets the number of the next epoch, from 0, for parameters that were already trained.
@@ -213,7 +231,7 @@ impl<T: Task> TaskTrainer<T> {
     }
 
     /// Returns the embeddings of the task with their current rows.
-    pub fn embeddings(&self) -> &[NodeEmbedding] {
+    pub fn embeddings(&self) -> &[Arc<NodeEmbedding>] {
         &self.embeddings
     }
 

@@ -8,7 +8,7 @@ use kiln_loader::{RowsOfType, SampledBatch, TypedBatch, TypedNodeRows};
 use kiln_nn::{BlockModel, ForwardContext, TypeOrder, TypedModel};
 use kiln_sample::{KeyDomain, RngKey};
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::step::batch::{DeviceBatch, ToDevice, tracked};
 use crate::step::embedding::NodeEmbedding;
 use crate::step::embedding_error::EmbeddingError;
@@ -131,19 +131,19 @@ impl<M: BlockModel> Task for TypedNodeTask<M> {
     /// type `t` are drawn with `key.fold_in(KeyDomain::NodeType, t)`.
     ///
     /// # Errors
-    /// Returns [`EmbeddingError::OtherTypes`] if the model was created for other widths than those of the data, and
-    /// [`EmbeddingError::TooLarge`].
+    /// Returns [`EmbeddingError::OtherTypes`] or [`EmbeddingError::NoEncoder`] if the encoder of the model was created for other
+    /// types than those of the data, and [`EmbeddingError::TooLarge`].
     fn embeddings(&self, model: &TypedModel<M>, key: RngKey) -> Result<Vec<NodeEmbedding>> {
         let Some(encoder) = &model.encoder else {
             // A model without encoder reads the features of the only type.
             return match &self.types[..] {
                 [InputType { width: Some(_), .. }] => Ok(Vec::new()),
-                types => Err(other_types(vec![None], types)),
+                types => Err(EmbeddingError::NoEncoder { got: widths_of(types) }.into()),
             };
         };
         let widths: Vec<_> = encoder.widths();
         if !self.types.iter().map(|of_type| of_type.width).eq(widths.iter().copied()) {
-            return Err(other_types(widths, &self.types));
+            return Err(EmbeddingError::OtherTypes { expected: widths, got: widths_of(&self.types) }.into());
         }
         let without_features = self.types.iter().enumerate().filter(|(_, of_type)| of_type.width.is_none());
         let embedding = |(node_type, of_type): (usize, &InputType)| {
@@ -182,6 +182,6 @@ impl<M: BlockModel> Task for TypedNodeTask<M> {
     }
 }
 
-fn other_types(expected: Vec<Option<usize>>, types: &[InputType]) -> Error {
-    EmbeddingError::OtherTypes { expected, got: types.iter().map(|of_type| of_type.width).collect() }.into()
+fn widths_of(types: &[InputType]) -> Vec<Option<usize>> {
+    types.iter().map(|of_type| of_type.width).collect()
 }
