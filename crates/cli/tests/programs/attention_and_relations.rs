@@ -274,10 +274,7 @@ fn errors_name_the_flag_and_the_unsuitable_data() {
     let of_parts = |parts: &str| format!("--parts {parts} --host 127.0.0.1");
     let out = root.join("out");
     for (flags, expected) in [
-        (
-            "--data sbm --heads 2",
-            "--heads, --output-heads and --attention-dropout require --model gat or gatv2",
-        ),
+        ("--data sbm --heads 2", "--heads requires --model gat, gatv2 or hgt"),
         ("--data sbm --model rgcn --output-heads 2", "require --model gat or gatv2"),
         ("--data sbm --model gat --bases 2", "--bases requires --model rgcn"),
         ("--data sbm --model gat --heads 3", "expected a multiple of the 3 attention heads"),

@@ -122,7 +122,7 @@ fn errors_of_invalid_flags_contain_the_expected_values() {
     let cases = [
         (
             "--data proteins",
-            "expected debian-packages, debian-tags, mutag, sbm, fake:NODES or a path that exists",
+            "expected debian-packages, debian-tags, debian-archive, mutag, sbm, fake:NODES or a path that exists",
         ),
         ("--data /dev", "is not a data set of a known format"),
         ("--model gcn", "use gin or simplified for graphs"),

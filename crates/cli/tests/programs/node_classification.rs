@@ -167,7 +167,7 @@ fn errors_of_invalid_flags_contain_the_expected_values() {
     let cases = [
         (
             ["--data", "cora"],
-            "expected debian-packages, debian-tags, mutag, sbm, fake:NODES or a path that exists",
+            "expected debian-packages, debian-tags, debian-archive, mutag, sbm, fake:NODES or a path that exists",
         ),
         (["--data", "fake:3"], "expected a whole number from 10 to 10000000"),
         (["--data", "/dev"], "/dev is not a data set of a known format"),

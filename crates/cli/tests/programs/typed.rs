@@ -94,11 +94,8 @@ fn weights_do_not_depend_on_threads_and_interruptions_and_agree_on_ranks() {
             run(root, &ranks, &format!("{model}-{n_ranks}")).check_close(&whole);
         }
         // The samples of other fanouts are others.
-        let others = run(
-            root,
-            &format!("{flags} {of_one} --epochs 3 --fanouts 4,4;with=1,0"),
-            &format!("{model}-with"),
-        );
+        let others = format!("{model_flags} --fanouts 4,4;with=1,0 {of_one} --epochs 3");
+        let others = run(root, &others, &format!("{model}-with"));
         assert_ne!(others.weights_hash, whole.weights_hash, "{model}");
     }
 }
