@@ -57,7 +57,7 @@ impl RowGradients {
 
     /// Returns the gradients of the step's loss: the sum over the ranks, in their order, of the gradients times the rank's
     /// share of the step's weight, like [`HostAllReduce`](crate::HostAllReduce) for a model's parameters. All ranks get the
-    /// same values. They exchange the rows of their batches, not the table. Collective: every rank must call it.
+    /// same values. They exchange the rows of their batches, not the table: a rank sends 8 bytes, and 4 for each node and value. Collective: every rank must call it.
     ///
     /// # Errors
     /// Returns [`Error::Ranks`] if the ranks cannot communicate, and [`EmbeddingError::Gradients`] if their rows differ in width.

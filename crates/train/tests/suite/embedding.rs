@@ -4,7 +4,9 @@
 // Test helpers may unwrap, like tests.
 #![allow(clippy::unwrap_used)]
 
-use kiln_comm::{Communicator, SingleRank, ThreadRanks};
+use std::time::Duration;
+
+use kiln_comm::{Communicator, RankInfo, Reduce, SingleRank, ThreadRanks};
 use kiln_graph::NodeId;
 use kiln_sample::RngKey;
 use kiln_train::{EmbeddingError, Error, LossWeight, NodeEmbedding, RowGradients, SparseAdamConfig};
@@ -190,6 +192,83 @@ fn the_gradients_of_uneven_ranks_are_those_of_one_rank() {
         for (got, expected) in sum.values().iter().zip(whole.values()) {
             assert!((got - expected).abs() < 1e-6, "{got}, expected {expected}");
         }
+    }
+}
+
+/// A communicator that counts the bytes that its rank passes to collectives.
+#[derive(Debug)]
+struct Counted {
+    inner: Box<dyn Communicator>,
+    n_sent: usize,
+}
+
+impl Communicator for Counted {
+    fn rank_info(&self) -> RankInfo {
+        self.inner.rank_info()
+    }
+
+    fn set_step(&mut self, step: u64) {
+        self.inner.set_step(step);
+    }
+
+    fn all_reduce_sum(&mut self, buf: Reduce<'_>) -> kiln_comm::Result<()> {
+        self.n_sent += match &buf {
+            Reduce::F32(values) => size_of_val(*values),
+            Reduce::U64(values) => size_of_val(*values),
+        };
+        self.inner.all_reduce_sum(buf)
+    }
+
+    fn all_gather(&mut self, send: &[u8]) -> kiln_comm::Result<Vec<Vec<u8>>> {
+        self.n_sent += send.len();
+        self.inner.all_gather(send)
+    }
+
+    fn all_to_all(&mut self, send: &[Vec<u8>]) -> kiln_comm::Result<Vec<Vec<u8>>> {
+        self.n_sent += send.iter().map(Vec::len).sum::<usize>();
+        self.inner.all_to_all(send)
+    }
+
+    fn broadcast(&mut self, root: usize, bytes: &mut Vec<u8>) -> kiln_comm::Result<()> {
+        self.n_sent += bytes.len();
+        self.inner.broadcast(root, bytes)
+    }
+
+    fn barrier(&mut self, deadline: Duration) -> kiln_comm::Result<()> {
+        self.inner.barrier(deadline)
+    }
+
+    fn subgroup(&mut self, ranks: &[usize]) -> kiln_comm::Result<Box<dyn Communicator>> {
+        self.inner.subgroup(ranks)
+    }
+
+    fn duplicate(&mut self, name: &str) -> kiln_comm::Result<Box<dyn Communicator>> {
+        self.inner.duplicate(name)
+    }
+}
+
+/// A step of two ranks on a table of `n_nodes` rows of 16 columns, of which each rank has `n_rows` in its batch, sends
+/// these rows with their numbers, however large the table is.
+#[test]
+fn ranks_send_the_rows_of_their_batches() {
+    let n_sent = |n_nodes: usize, n_rows: u32| {
+        let step = |inner: Box<dyn Communicator>| {
+            let mut comm = Counted { inner, n_sent: 0 };
+            let first = 10 * comm.rank_info().rank as u32;
+            let mut table = NodeEmbedding::new(n_nodes, 16, RngKey::new(5)).unwrap();
+            let own = nodes(first..first + n_rows);
+            let gradients = RowGradients::new(own.clone(), table.rows(&own).unwrap()).unwrap();
+            let sum = gradients.sum_over_ranks(LossWeight { own: 1.0, all: 2.0 }, &mut comm).unwrap();
+            table.step(&sum, &SparseAdamConfig::default(), 0.1).unwrap();
+            Ok(comm.n_sent)
+        };
+        let of_ranks = ThreadRanks::of(2).run(step).unwrap();
+        assert_eq!(of_ranks[0], of_ranks[1]);
+        of_ranks[0]
+    };
+    for n_rows in [0, 1, 5, 50] {
+        let expected = 8 + n_rows as usize * (4 + 4 * 16);
+        assert_eq!([n_sent(100, n_rows), n_sent(100_000, n_rows)], [expected; 2]);
     }
 }
 
