@@ -92,7 +92,7 @@ pub fn is_heterogeneous(name_or_path: impl AsRef<Path>) -> Result<bool> {
 }
 
 /// Writes a set to a new folder, which appears atomically, as by [`format::write`](crate::format::write). The output is a
-/// function of the set. [`TypedDataset::notes`] are not written, and values are not checked.
+/// function of the set. [`TypedDataset::notes`] and [`attachment`]s are not written, and values are not checked.
 ///
 /// # Errors
 /// Returns [`kiln_store::Error::NotEmpty`] if the folder exists and is not empty, before anything is written;

@@ -6,16 +6,34 @@ use std::path::Path;
 
 use kiln_graph::open_file;
 use kiln_store::array_folder::{bad_entry, bad_key};
+use kiln_store::whole_file::write_whole;
 use kiln_store::{Error as StoreError, io_error, sha256};
 
 use crate::Result;
-use crate::format::manifest::FILE_NAME;
+use crate::format::manifest::{FILE_NAME, path_in};
 
 /// The maximum size of an attachment in bytes.
 const MAX_BYTES: u64 = 256 << 20;
 
 /// The maximum number of attachments of a set.
 const MAX_ATTACHMENTS: usize = 16;
+
+/// Writes an attachment to the folder of a set and returns its hash.
+pub(super) fn write(folder: &Path, name: &str, bytes: &[u8]) -> Result<String> {
+    if MAX_BYTES < bytes.len() as u64 {
+        let expected = format!("at most {MAX_BYTES} bytes, which can be read back: attach less data");
+        let found = format!("{} bytes", bytes.len());
+        return Err(bad_entry(&path_in(folder), name, "", expected, &found).into());
+    }
+    let path = folder.join(name);
+    write_whole(&path, bytes).map_err(io_error(&path))?;
+    Ok(sha256(bytes))
+}
+
+/// Copies attachments to the folder of another set. Each hash is compared first.
+pub(super) fn copy(from: &Path, to: &Path, attachments: &BTreeMap<String, String>) -> Result<()> {
+    attachments.iter().try_for_each(|(name, hash)| write(to, name, &read(from, name, hash)?).map(drop))
+}
 
 /// Reads an attachment and compares its hash.
 pub(super) fn read(folder: &Path, name: &str, expected: &str) -> Result<Vec<u8>> {

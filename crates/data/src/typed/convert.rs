@@ -1,9 +1,11 @@
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
 use kiln_store::array_folder::FolderWriter;
 
-use super::{dataset, manifest_of, verify, write_parts};
+use super::manifest::Manifest;
+use super::{attachment, dataset, manifest_of, verify, write_parts};
 use crate::{DatasetFormat, Note, Result, detect_format};
 
 /// The report of the conversion of a heterogeneous set.
@@ -30,13 +32,14 @@ impl fmt::Display for TypedConvertReport {
 }
 
 /// Converts a heterogeneous set, of a name or path that [`TypedDataset::open`](crate::TypedDataset::open) opens, to a new
-/// folder in the kiln format. A folder in the kiln format is copied after [`verify`] accepted it.
+/// folder in the kiln format. A folder in the kiln format is copied after [`verify`] accepted it, with its
+/// [`attachment`](super::attachment())s.
 ///
 /// The edges of one relation at a time are read into memory, and all graphs are in memory until they are written; features
 /// stay mapped if their element type allows it. `memory_bytes` is the limit for compressed edges and for nodes without
 /// features of [`graphbolt::open_typed_within`](crate::graphbolt::open_typed_within) and
 /// [`ogb::open_typed_within`](crate::ogb::open_typed_within). The output is identical to that of [`write()`](super::write())
-/// for the opened set.
+/// for the opened set, except for attachments, which [`write()`](super::write()) does not have.
 ///
 /// # Errors
 /// Returns [`kiln_store::Error::NotEmpty`] if the output exists and is not an empty folder, before any work, and the
@@ -49,11 +52,16 @@ pub fn convert(
 ) -> Result<TypedConvertReport> {
     let (input, out) = (input.as_ref(), out.as_ref());
     let set = FolderWriter::create(out)?;
+    let mut attachments = BTreeMap::new();
     if matches!(detect_format(input), Ok(DatasetFormat::Kiln)) {
         verify(input)?;
+        attachments = Manifest::read(input)?.attachments;
     }
     let data = dataset::open_within(input, memory_bytes)?;
-    write_parts(&data, manifest_of(&data, out)?, set)?;
+    attachment::copy(input, set.folder(), &attachments)?;
+    let mut manifest = manifest_of(&data, out)?;
+    manifest.attachments = attachments;
+    write_parts(&data, manifest, set)?;
     let (graph, mut notes) = (&data.graph, data.notes);
     // A note about a copy in memory recommends a conversion.
     notes.retain(|note| !matches!(note, Note::Converted { .. }));

@@ -2,9 +2,8 @@ use std::path::Path;
 
 use kiln_graph::NodeTypes;
 use kiln_store::array_folder::{ArrayWriter, ElementType, FolderWriter, bad_entry};
-use kiln_store::sha256;
 
-use super::attachment::check_name;
+use super::attachment::{self, check_name};
 use super::manifest::{Manifest, RelationEntry};
 use crate::Result;
 use crate::convert::{ConvertOptions, ConvertReport, CscRows, EdgeSource, write_csc};
@@ -207,16 +206,16 @@ impl TypedSetWriter {
     ///
     /// # Errors
     /// Returns [`kiln_store::Error::Io`] if the file cannot be written, and [`kiln_store::Error::Metadata`] if the name is
-    /// not one of lower-case letters, digits and `_` with the extension `.json`, or if it is that of the manifest.
+    /// not one of lower-case letters, digits and `_` with the extension `.json`, if it is that of the manifest, or if there
+    /// are more than 256 MiB.
     pub fn attach(&mut self, name: &str, bytes: &[u8]) -> Result<()> {
         let path = path_in(self.folder());
         check_name(&path, name)?;
         if self.manifest.attachments.contains_key(name) {
             return Err(bad_entry(&path, name, "", "one attachment of this name", "two").into());
         }
-        let path = self.folder().join(name);
-        kiln_store::whole_file::write_whole(&path, bytes).map_err(kiln_store::io_error(&path))?;
-        self.manifest.attachments.insert(name.to_owned(), sha256(bytes));
+        let hash = attachment::write(self.folder(), name, bytes)?;
+        self.manifest.attachments.insert(name.to_owned(), hash);
         Ok(())
     }
 
@@ -237,7 +236,7 @@ mod tests {
     use crate::Error;
 
     #[test]
-    fn rejects_attachments_with_other_names() {
+    fn rejects_attachments_with_other_names_or_that_are_too_large() {
         let root = tempfile::tempdir().unwrap();
         let types = NodeTypes::new([("node", 0)]).unwrap();
         let folder = FolderWriter::create(root.path().join("set")).unwrap();
@@ -246,6 +245,10 @@ mod tests {
             let error = set.attach(name, b"{}").unwrap_err();
             assert!(matches!(error, Error::Store(kiln_store::Error::Metadata { .. })), "{name}: {error}");
         }
+        // The pages of the zeros are never touched.
+        let error = set.attach("large.json", &vec![0; (256 << 20) + 1]).unwrap_err();
+        assert!(matches!(error, Error::Store(kiln_store::Error::Metadata { .. })), "{error}");
+        assert!(error.to_string().contains("268435457 bytes"), "{error}");
         set.attach("import.json", b"{}").unwrap();
         assert!(set.attach("import.json", b"{}").unwrap_err().to_string().contains("two"));
     }

@@ -95,6 +95,20 @@ fn set_written_part_by_part_equals_the_set_in_memory() {
 }
 
 #[test]
+fn conversion_keeps_attachments() {
+    let root = tempfile::tempdir().unwrap();
+    let [set, copy] = ["set", "copy"].map(|name| root.path().join(name));
+    write(&set, &List { srcs: vec![2, 0], dsts: vec![1, 1] }).unwrap();
+    typed::convert(&set, &copy, 1 << 20).unwrap();
+    assert_eq!(crate::common::contents(&copy), crate::common::contents(&set));
+    assert_eq!(typed::attachment(&copy, "import.json").unwrap().unwrap(), b"{\"format\": 1}");
+    assert_eq!(typed::verify(&copy).unwrap().n_hashed, 11);
+    fs::write(set.join("import.json"), "{}").unwrap();
+    let error = typed::convert(&set, root.path().join("other"), 1 << 20).unwrap_err();
+    assert!(matches!(error, Error::Store(StoreError::HashMismatch { .. })), "{error}");
+}
+
+#[test]
 fn verify_rejects_a_changed_attachment() {
     let root = tempfile::tempdir().unwrap();
     let set = root.path().join("set");
