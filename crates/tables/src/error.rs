@@ -39,6 +39,18 @@ pub enum Error {
         /// The names of the table's columns.
         known: String,
     },
+    /// A CSV file ends within a quoted field.
+    #[error(
+        "{path}: {} has a quote that is never closed, expected a closing quote before the end of the file: \
+         close it, or write a quote within a quoted field twice",
+        .row.map_or_else(|| "the header".to_owned(), |row| format!("row {row}"))
+    )]
+    OpenQuote {
+        /// The path of the file.
+        path: PathBuf,
+        /// The number of the row in the file at which the record starts, from 1; `None` for the header.
+        row: Option<u64>,
+    },
     /// A Parquet file is damaged or uses a feature that is not supported.
     #[error("{path}: cannot read the Parquet file: {message}")]
     Parquet {

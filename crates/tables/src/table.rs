@@ -9,7 +9,7 @@ mod parquet_file;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use crate::{BadRow, Result};
+use crate::{BadRow, Error, Result};
 
 pub(crate) use self::cell::{BatchColumn, Cell};
 use self::csv_file::CsvFile;
@@ -99,8 +99,8 @@ impl Table {
         &self,
         visit: &mut dyn FnMut(&TableBatch) -> Result<ControlFlow<()>>,
     ) -> Result<()> {
-        let mut seen = vec![false; self.columns.len()];
-        for path in &self.files {
+        let (mut seen, mut n_rows) = (vec![false; self.columns.len()], 0);
+        for (position, path) in self.files.iter().enumerate() {
             let mut file = self.open(path)?;
             let mut first_row = 0;
             while let Some(batch) = file.next_batch(first_row)? {
@@ -109,9 +109,27 @@ impl Table {
                     return Ok(());
                 }
             }
-            file.check_columns(&mut seen, path == &self.files[self.files.len() - 1])?;
+            n_rows += first_row;
+            file.mark_columns(&mut seen);
+            if position + 1 == self.files.len() && n_rows > 0 {
+                self.check_columns(path, &seen)?;
+            }
         }
         Ok(())
+    }
+
+    /// Checks, after the last file, that each column occurred in some row: an absent key of an object is a missing value, but
+    /// a column without any value is a typing error.
+    fn check_columns(&self, last: &Path, seen: &[bool]) -> Result<()> {
+        match self.columns.iter().zip(seen).find(|(_, is_seen)| !**is_seen) {
+            None => Ok(()),
+            Some((column, _)) => Err(Error::Column {
+                path: last.to_owned(),
+                column: column.clone(),
+                n_found: 0,
+                known: "the keys of the objects".into(),
+            }),
+        }
     }
 
     /// Opens each file, checks that it has the columns, and returns what it states.
@@ -141,14 +159,11 @@ impl TableFile {
         }
     }
 
-    /// Checks that each column occurred in a row of some file, once the last one was read.
-    fn check_columns(&self, seen: &mut [bool], is_last: bool) -> Result<()> {
+    /// Marks the columns that occurred in a row, or that the file has by its header.
+    fn mark_columns(&self, seen: &mut [bool]) {
         match self {
-            Self::JsonLines(file) => file.check_columns(seen, is_last),
-            _ => {
-                seen.fill(true);
-                Ok(())
-            }
+            Self::JsonLines(file) => file.mark_columns(seen),
+            Self::Parquet(_) | Self::Csv(_) => seen.fill(true),
         }
     }
 

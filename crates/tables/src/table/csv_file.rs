@@ -1,19 +1,27 @@
-use std::io;
+use std::io::{self, Chain, Read};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use csv::ByteRecord;
 
 use super::cell::TextColumn;
-use super::lines::{self, BUFFER_BYTES, RecordReader, SinceRecord};
+use super::lines::{self, BUFFER_BYTES, Progress, RecordReader};
 use super::{BATCH_BYTES, BATCH_ROWS, BatchColumn, Malformed, TableBatch};
 use crate::error::io_error;
 use crate::{Error, Result};
 
+/// The bytes that follow the file for the parser: a record of its own, unless the file ends within a quoted field. The
+/// parser itself ends such a field at the end of the file and reports no error.
+const END: &[u8] = b"\nx";
+
+/// The record that [`END`] is.
+const END_RECORD: &[u8] = b"x";
+
 /// A file of comma-separated values whose first row has the names of the columns.
 pub(super) struct CsvFile {
     path: PathBuf,
-    reader: csv::Reader<RecordReader>,
-    n_since: SinceRecord,
+    reader: csv::Reader<Chain<RecordReader, &'static [u8]>>,
+    progress: Rc<Progress>,
     record: ByteRecord,
     /// The position of each wanted column.
     positions: Vec<usize>,
@@ -23,21 +31,27 @@ pub(super) struct CsvFile {
 
 impl CsvFile {
     pub(super) fn open(path: &Path, columns: &[String], missing: &[String]) -> Result<Self> {
-        let (bytes, n_since) = lines::open(path)?;
-        let mut reader =
-            csv::ReaderBuilder::new().flexible(true).buffer_capacity(BUFFER_BYTES).from_reader(bytes);
-        let header = reader.byte_headers().map_err(|error| bad_file(path, error))?;
+        let (bytes, progress) = lines::open(path)?;
+        let mut reader = csv::ReaderBuilder::new()
+            .flexible(true)
+            .buffer_capacity(BUFFER_BYTES)
+            .from_reader(bytes.chain(END));
+        let mut header = reader.byte_headers().map_err(|error| bad_file(path, error))?.clone();
+        if has_end(&reader, &progress) {
+            check_end(path, &header, None)?;
+            header.clear();
+        }
         let names: Vec<String> = header
             .iter()
             .map(|name| String::from_utf8_lossy(name).trim_start_matches('\u{feff}').to_owned())
             .collect();
         let positions = columns.iter().map(|column| position_of(path, column, &names));
         let positions = positions.collect::<Result<_>>()?;
-        n_since.set(0);
+        progress.end_record();
         Ok(Self {
             path: path.to_owned(),
             reader,
-            n_since,
+            progress,
             record: ByteRecord::new(),
             positions,
             n_fields: names.len(),
@@ -53,7 +67,11 @@ impl CsvFile {
             if !has_row.map_err(|error| bad_file(&self.path, error))? {
                 break;
             }
-            self.n_since.set(0);
+            self.progress.end_record();
+            if has_end(&self.reader, &self.progress) {
+                check_end(&self.path, &self.record, Some(first_row + n_rows as u64 + 1))?;
+                break;
+            }
             n_bytes += self.record.as_slice().len();
             if let Err((expected, found)) = self.push_row(&mut columns) {
                 malformed.push(Malformed { row: n_rows, expected, found });
@@ -85,6 +103,19 @@ impl CsvFile {
         }
         Ok(())
     }
+}
+
+/// Returns true if the last record has bytes of [`END`] besides its first one, which ends the last line.
+fn has_end<R: Read>(reader: &csv::Reader<R>, progress: &Progress) -> bool {
+    progress.n_bytes() + 1 < reader.position().byte()
+}
+
+/// Checks that the last record is [`END_RECORD`] alone: else it starts at a row of the file and has an open quote.
+fn check_end(path: &Path, record: &ByteRecord, row: Option<u64>) -> Result<()> {
+    if record.iter().eq([END_RECORD]) {
+        return Ok(());
+    }
+    Err(Error::OpenQuote { path: path.to_owned(), row })
 }
 
 /// Returns the position of a column.

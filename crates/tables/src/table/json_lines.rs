@@ -1,42 +1,41 @@
 use std::fmt;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::Arc;
 
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::Value;
 
-use super::lines::{self, BUFFER_BYTES, RecordReader, SinceRecord};
+use super::lines::{self, BUFFER_BYTES, Progress, RecordReader};
 use super::{BATCH_BYTES, BATCH_ROWS, BatchColumn, Malformed, TableBatch};
+use crate::Result;
 use crate::bad_rows::shortened;
 use crate::error::io_error;
-use crate::{Error, Result};
 
 /// A file with a JSON object in each line.
 pub(super) struct JsonLinesFile {
     path: PathBuf,
     reader: BufReader<RecordReader>,
-    n_since: SinceRecord,
+    progress: Rc<Progress>,
     columns: Vec<String>,
     missing: Arc<[String]>,
     line: Vec<u8>,
     /// True for each column that occurred in an object.
     seen: Vec<bool>,
-    n_rows: u64,
 }
 
 impl JsonLinesFile {
     pub(super) fn open(path: &Path, columns: &[String], missing: &[String]) -> Result<Self> {
-        let (bytes, n_since) = lines::open(path)?;
+        let (bytes, progress) = lines::open(path)?;
         Ok(Self {
             path: path.to_owned(),
             reader: BufReader::with_capacity(BUFFER_BYTES, bytes),
-            n_since,
+            progress,
             columns: columns.to_vec(),
             missing: missing.into(),
             line: Vec::new(),
             seen: vec![false; columns.len()],
-            n_rows: 0,
         })
     }
 
@@ -48,7 +47,7 @@ impl JsonLinesFile {
             if self.reader.read_until(b'\n', &mut self.line).map_err(io_error(&self.path))? == 0 {
                 break;
             }
-            self.n_since.set(0);
+            self.progress.end_record();
             let line = self.line.trim_ascii();
             if line.is_empty() {
                 continue;
@@ -66,27 +65,15 @@ impl JsonLinesFile {
             }
             n_rows += 1;
         }
-        self.n_rows += n_rows as u64;
         let column = |values| BatchColumn::Json { values, missing: self.missing.clone() };
         let columns = columns.into_iter().map(column).collect();
         let batch = TableBatch { path: self.path.clone(), first_row, n_rows, columns, malformed };
         Ok((n_rows > 0).then_some(batch))
     }
 
-    /// Checks, after the last file, that each column occurred in some object: an absent key is a missing value, but a column
-    /// without any value is a typing error.
-    pub(super) fn check_columns(&self, seen: &mut [bool], is_last: bool) -> Result<()> {
+    /// Marks the columns that occurred in an object.
+    pub(super) fn mark_columns(&self, seen: &mut [bool]) {
         seen.iter_mut().zip(&self.seen).for_each(|(seen, is_seen)| *seen |= is_seen);
-        let absent = self.columns.iter().zip(&*seen).find(|(_, is_seen)| !**is_seen);
-        match absent.filter(|_| is_last && self.n_rows > 0) {
-            None => Ok(()),
-            Some((column, _)) => Err(Error::Column {
-                path: self.path.clone(),
-                column: column.clone(),
-                n_found: 0,
-                known: "the keys of the objects".into(),
-            }),
-        }
     }
 }
 

@@ -197,6 +197,55 @@ fn columns_that_do_not_exist_are_named() {
 }
 
 #[test]
+fn an_open_quote_is_an_error_with_its_row() {
+    let tables = Tables::new();
+    tables.put("knows.csv", "a,b,w\n");
+    for (text, expected) in [
+        ("id,age\n1,\"a\n2,b\n3,c\n", "users.csv: row 1 has a quote that is never closed"),
+        ("id,age\n1,2\n\"2,3", "users.csv: row 2 has a quote"),
+        ("id,age\r\n1,2\r\n2,\"\"\"3\r\n", "users.csv: row 2 has a quote"),
+        ("id,\"age\n1,2\n", "users.csv: the header has a quote"),
+        // The record of the parser's end mark is no row of the file.
+        ("id,age\n1,\"x\nx", "users.csv: row 1 has a quote"),
+    ] {
+        tables.put("users.csv", text);
+        let error = tables.error_of(&spec("users.csv", "wrong_type"));
+        assert!(error.contains(expected), "{error}");
+    }
+    for (text, kept) in [
+        ("id,age\na,\"1\"\n\"b\",\"2\"", &["a", "b"][..]),
+        ("\u{feff}id,age\r\n\"a\n\"\"\",1\r\nx,2\r\n", &["a\n\"", "x"]),
+        ("id,age\na,1\n\n\nx,2\n\n", &["a", "x"]),
+        ("id,age\na,1\r", &["a"]),
+        ("id,age", &[]),
+    ] {
+        tables.put("users.csv", text);
+        let out = format!("set {}", text.len());
+        tables.import_with(&spec("users.csv", ""), &out, &ImportOptions::default()).unwrap();
+        let data = kiln_data::TypedDataset::open(tables.path(&out)).unwrap();
+        assert_eq!(keys(&data, 0), kept, "{text:?}");
+    }
+    tables.put("users.csv", "");
+    let error = tables.error_of(&spec("users.csv", ""));
+    assert!(error.contains("users.csv: 0 columns are named \"id\""), "{error}");
+}
+
+#[test]
+fn columns_of_json_lines_are_checked_over_all_files() {
+    let tables = Tables::new();
+    let typo = "{\"id\": \"a\", \"agee\": 1}\n";
+    tables.put("knows.csv", "a,b,w\n").put("empty.jsonl", "").put("users.jsonl", typo);
+    // The last file has no rows.
+    let error = tables.error_of(&spec("users.jsonl, empty.jsonl", ""));
+    assert!(error.contains("empty.jsonl: 0 columns are named \"age\""), "{error}");
+    // The first file has the path of the last one, which alone has the column's key after the other files.
+    tables.put("more.jsonl", "{\"id\": \"b\", \"age\": 2}\n").put("users.jsonl", "{\"id\": \"a\"}\n");
+    let spec = spec("users.jsonl, more.jsonl, users.jsonl", "duplicate");
+    let report = tables.import_with(&spec, "set", &ImportOptions::default()).unwrap();
+    assert_eq!(report.node_types[0].1, 2);
+}
+
+#[test]
 fn an_endless_row_is_an_error() {
     let tables = Tables::new();
     tables.put("knows.csv", "a,b,w\n");
