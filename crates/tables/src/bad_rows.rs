@@ -93,10 +93,11 @@ impl BadRowLog {
         }
     }
 
-    /// Counts rows, of which `examples` are the first.
+    /// Counts rows, of which `examples` are the first. Examples after the first [`MAX_EXAMPLES`] are not kept.
     pub(crate) fn add_counted(&mut self, kind: BadRowKind, n_rows: u64, examples: Vec<BadRow>) {
         self.counts[kind as usize] += n_rows;
-        self.examples[kind as usize].extend(examples);
+        let of_kind = &mut self.examples[kind as usize];
+        of_kind.extend(examples.into_iter().take(MAX_EXAMPLES.saturating_sub(of_kind.len())));
     }
 
     /// Returns the kinds of which there are rows.

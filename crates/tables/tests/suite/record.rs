@@ -128,6 +128,19 @@ fn new_values_use_the_stored_statistics() {
 }
 
 #[test]
+fn transforms_keep_ten_examples_of_each_kind() {
+    let (tables, _) = import();
+    let import = Import::open(tables.path("set")).unwrap();
+    // Several batches of rows, each with examples of its own.
+    let rows: String = (0..20_000).map(|row| format!("p{row},old,1,t1,,1\n")).collect();
+    tables.put("new.csv", &format!("{HEADER}{rows}"));
+    let dropped = import.transform("person", &[tables.path("new.csv")], &mut |_| Ok(())).unwrap();
+    assert_eq!((dropped.len(), dropped[0].n_rows), (1, 20_000));
+    let rows: Vec<u64> = dropped[0].examples.iter().map(|example| example.row).collect();
+    assert_eq!(rows, (1..=10).collect::<Vec<_>>());
+}
+
+#[test]
 fn another_spec_cannot_use_the_transforms() {
     let (tables, _) = import();
     let earlier = Arc::new(Import::open(tables.path("set")).unwrap());
