@@ -1,7 +1,8 @@
 use serde::{Deserialize, Serialize};
 
 /// A column of a table and the features that it becomes. A column with missing values gets one more feature column, which is
-/// 1 where the value is missing.
+/// 1 where the value is missing. An empty text is a missing value in every format. The category of a number is its shortest
+/// decimal text, and that of a CSV field its text: `1.0` is the category `1` in Parquet and JSON lines, and `1.0` in CSV.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ColumnSpec {

@@ -17,6 +17,8 @@ pub(crate) enum Cell<'a> {
     Bool(bool),
     Int(i128),
     Float(f64),
+    /// A number of 32 or 16 bits, whose shortest text is not that of the same number with 64 bits.
+    Single(f32),
     Text(&'a str),
     /// Microseconds since 1970, UTC.
     Time(i64),
@@ -54,7 +56,7 @@ impl BatchColumn {
             Self::Arrow(array) => arrow_cell(&**array, row),
             Self::Text(column) => column.cell(row),
             Self::Json { values, missing } => match &values[row] {
-                Value::String(text) if text.is_empty() || missing.contains(text) => Cell::Missing,
+                Value::String(text) if missing.contains(text) => Cell::Missing,
                 value => json_cell(value),
             },
         }
@@ -77,6 +79,7 @@ impl Cell<'_> {
             Self::Bool(value) => value.to_string(),
             Self::Int(value) => value.to_string(),
             Self::Float(value) => value.to_string(),
+            Self::Single(value) => value.to_string(),
             Self::Text(text) => shortened(text),
             Self::Time(micros) => format!("a timestamp, {micros} microseconds since 1970"),
             Self::List(items) => format!("a list of {}", items.len()),
@@ -101,6 +104,11 @@ impl Items<'_> {
     }
 }
 
+/// Returns a text. An empty one is a missing value in every format, because CSV cannot tell them apart.
+fn text_cell(text: &str) -> Cell<'_> {
+    if text.is_empty() { Cell::Missing } else { Cell::Text(text) }
+}
+
 fn json_cell(value: &Value) -> Cell<'_> {
     match value {
         Value::Null => Cell::Missing,
@@ -110,7 +118,7 @@ fn json_cell(value: &Value) -> Cell<'_> {
             (None, Some(value)) => Cell::Int(value.into()),
             (None, None) => number.as_f64().map_or(Cell::Other("a number"), Cell::Float),
         },
-        Value::String(text) => Cell::Text(text),
+        Value::String(text) => text_cell(text),
         Value::Array(values) => Cell::List(Items::Json(values)),
         Value::Object(_) => Cell::Other("an object"),
     }
@@ -130,8 +138,10 @@ fn arrow_cell(array: &dyn Array, row: usize) -> Cell<'_> {
         None => Cell::Other("a timestamp out of range"),
     };
     match array.data_type() {
-        DataType::Utf8 => Cell::Text(array.as_string::<i32>().value(row)),
-        DataType::LargeUtf8 => Cell::Text(array.as_string::<i64>().value(row)),
+        // Every value is missing; such an array has no bit per value.
+        DataType::Null => Cell::Missing,
+        DataType::Utf8 => text_cell(array.as_string::<i32>().value(row)),
+        DataType::LargeUtf8 => text_cell(array.as_string::<i64>().value(row)),
         DataType::Int64 => int!(Int64Type),
         DataType::Int32 => int!(Int32Type),
         DataType::Int16 => int!(Int16Type),
@@ -141,11 +151,11 @@ fn arrow_cell(array: &dyn Array, row: usize) -> Cell<'_> {
         DataType::UInt16 => int!(UInt16Type),
         DataType::UInt8 => int!(UInt8Type),
         DataType::Float64 => Cell::Float(array.as_primitive::<Float64Type>().value(row)),
-        DataType::Float32 => Cell::Float(array.as_primitive::<Float32Type>().value(row).into()),
-        DataType::Float16 => Cell::Float(array.as_primitive::<Float16Type>().value(row).to_f64()),
+        DataType::Float32 => Cell::Single(array.as_primitive::<Float32Type>().value(row)),
+        DataType::Float16 => Cell::Single(array.as_primitive::<Float16Type>().value(row).to_f32()),
         DataType::Boolean => Cell::Bool(array.as_boolean().value(row)),
         DataType::Binary => match std::str::from_utf8(array.as_binary::<i32>().value(row)) {
-            Ok(text) => Cell::Text(text),
+            Ok(text) => text_cell(text),
             Err(_) => Cell::Other("bytes that are not UTF-8"),
         },
         DataType::Decimal128(_, scale) => {

@@ -19,6 +19,7 @@ pub(crate) fn number(cell: &Cell<'_>) -> Result<Option<f64>, &'static str> {
         Cell::Bool(value) => f64::from(*value),
         Cell::Int(value) => *value as f64,
         Cell::Float(value) => *value,
+        Cell::Single(value) => f64::from(*value),
         Cell::Text(text) => text.trim().parse().map_err(|_| NUMBER)?,
         _ => return Err(NUMBER),
     };
@@ -43,6 +44,8 @@ pub(crate) fn category<'a>(
         Cell::Int(value) => write!(buffer, "{value}"),
         Cell::Float(value) if value.is_nan() => return Ok(None),
         Cell::Float(value) => write!(buffer, "{value}"),
+        Cell::Single(value) if value.is_nan() => return Ok(None),
+        Cell::Single(value) => write!(buffer, "{value}"),
         _ => return Err(CATEGORY),
     };
     written.map_err(|_| CATEGORY)?;

@@ -3,6 +3,7 @@
 
 mod bad_rows;
 mod codecs;
+mod formats;
 mod helpers;
 mod keys;
 mod plan;
