@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::edges::{RelationEdgeList, RelationRows, relation_table, spill_weights};
 use crate::join::{Duplicated, EndColumn, EndRows, Join, KeyFile, MAX_ROWS};
 use crate::key::{RowKey, map_keys};
-use crate::node_table::NodeTable;
+use crate::node_table::{Fitted, NodeTable};
 use crate::node_writer::{write_names, write_node_type};
 use crate::options::{ImportOptions, ImportReport};
 use crate::record::{FILE, Import};
@@ -76,9 +76,7 @@ fn import_spec(path: &Path, out: &Path, options: &ImportOptions) -> Result<Impor
     if importer.found.iter().any(|rows| !rows.is_dropped) {
         return Err(Error::BadRows(importer.found));
     }
-    let without =
-        types.iter().find(|imported| imported.fitted.target.iter().any(|target| target.names().is_empty()));
-    if let Some(imported) = without {
+    if let Some(imported) = types.iter().find(|imported| imported.lacks_targets) {
         return Err(Error::NoTargets { table: table_of(&imported.fitted.name) });
     }
     importer.check_dims(&types)?;
@@ -92,6 +90,8 @@ struct ImportedType<'a> {
     keys: KeyFile,
     ids: RowIds,
     fitted: FittedNodeType,
+    /// True if the spec has a target that no row has.
+    lacks_targets: bool,
 }
 
 struct Importer<'a> {
@@ -234,17 +234,19 @@ impl<'a> Importer<'a> {
         }
         self.found.extend(scan.log.finish(&table.label, &spec.drop));
         let ids = RowIds::new(scan.keys.n_rows, scan.dropped);
-        let fitted = match (scan.fitted, earlier) {
+        let Fitted { node_type: fitted, lacks_targets } = match (scan.fitted, earlier) {
             // The first reading counted duplicate rows, too.
             (Some(_), _) if duplicates.n_rows > 0 => table.fit(&|row| !ids.is_dropped(row))?,
             (Some(fitted), _) => fitted,
             (None, Some(earlier)) => {
                 let target = earlier.target.clone().filter(|_| spec.target.is_some());
-                FittedNodeType { target, ..earlier.clone() }
+                // New rows need no targets.
+                Fitted { node_type: FittedNodeType { target, ..earlier.clone() }, lacks_targets: false }
             }
             (None, None) => unreachable!("statistics should be computed without an earlier import"),
         };
-        Ok((ImportedType { table: Some(table), keys: scan.keys, ids, fitted }, rows))
+        let keys = scan.keys;
+        Ok((ImportedType { table: Some(table), keys, ids, fitted, lacks_targets }, rows))
     }
 
     /// Runs a join, and returns the duplicate rows and the result.
@@ -322,7 +324,7 @@ impl<'a> Importer<'a> {
         let rows = starts.iter().zip(&starts[1..]).map(end).collect();
         let ids = RowIds::new(keys.n_rows, dropped);
         let fitted = FittedNodeType { name: spec.name.clone(), columns: Vec::new(), target: None };
-        Ok((ImportedType { table: None, keys, ids, fitted }, rows))
+        Ok((ImportedType { table: None, keys, ids, fitted, lacks_targets: false }, rows))
     }
 
     fn write(

@@ -44,7 +44,15 @@ pub(crate) struct Scan {
     pub(crate) dropped: DroppedRows,
     pub(crate) log: BadRowLog,
     /// The statistics of all rows that are not bad; `None` if those of an earlier import are used.
-    pub(crate) fitted: Option<FittedNodeType>,
+    pub(crate) fitted: Option<Fitted>,
+}
+
+/// Statistics of a table.
+#[derive(Debug)]
+pub(crate) struct Fitted {
+    pub(crate) node_type: FittedNodeType,
+    /// True if the spec has a target that no row has.
+    pub(crate) lacks_targets: bool,
 }
 
 /// The reason why a row is bad.
@@ -134,7 +142,7 @@ impl<'a> NodeTable<'a> {
     }
 
     /// Returns the statistics of the rows that are not dropped.
-    pub(crate) fn fit(&self, is_kept: &dyn Fn(u32) -> bool) -> Result<FittedNodeType> {
+    pub(crate) fn fit(&self, is_kept: &dyn Fn(u32) -> bool) -> Result<Fitted> {
         let (mut statistics, mut n_rows) = (self.statistics(), 0);
         self.table.for_each_batch(&mut |batch| {
             let kept: Vec<bool> = (0..batch.n_rows as u32).map(|row| is_kept(n_rows + row)).collect();
@@ -249,11 +257,13 @@ impl Statistics<'_> {
         good.try_for_each(|row| target.add(batch, row, &table.target))
     }
 
-    fn finish(self, table: &NodeTable<'_>) -> FittedNodeType {
-        FittedNodeType {
+    fn finish(self, table: &NodeTable<'_>) -> Fitted {
+        let lacks_targets = self.target.as_ref().is_some_and(|target| !target.has_targets());
+        let node_type = FittedNodeType {
             name: table.spec.name.clone(),
             columns: self.columns.into_iter().map(Accumulator::finish).collect(),
             target: self.target.map(TargetAccumulator::finish),
-        }
+        };
+        Fitted { node_type, lacks_targets }
     }
 }

@@ -13,7 +13,6 @@ use crate::key::key_of;
 use crate::node_table::NodeTable;
 use crate::node_writer::RowEncoder;
 use crate::spec::{ImportSpec, NodeTypeSpec};
-use crate::target::FittedTarget;
 use crate::transform::{FittedColumn, FittedTransform};
 use crate::{BadRows, Error, Result};
 
@@ -175,8 +174,12 @@ impl Import {
             if MAX_DIM < fitted.columns.iter().map(FittedColumn::width).sum() {
                 return Err(at("the number of feature columns".into()));
             }
-            let has_names = |target: &FittedTarget| !target.names().is_empty();
-            if fitted.target.is_some() != spec.target.is_some() || !fitted.target.iter().all(has_names) {
+            let is_target = match (&fitted.target, &spec.target) {
+                (None, None) => true,
+                (Some(fitted), Some(spec)) => !fitted.names().is_empty() && fitted.is_of(spec),
+                _ => false,
+            };
+            if !is_target {
                 return Err(at("the target".into()));
             }
         }
@@ -196,10 +199,13 @@ fn is_fit(fitted: &FittedTransform, spec: &crate::ColumnTransform) -> bool {
             quantiles.iter().all(|value| value.is_finite()) && quantiles.is_sorted()
         }
         (FittedTransform::OneHot { categories, .. }, Spec::OneHot { max_categories })
-        | (FittedTransform::Ordinal { categories }, Spec::Ordinal { max_categories })
-        | (FittedTransform::MultiHot { categories, .. }, Spec::MultiHot { max_categories, .. }) => {
+        | (FittedTransform::Ordinal { categories }, Spec::Ordinal { max_categories }) => {
             categories.len() <= *max_categories
         }
+        (
+            FittedTransform::MultiHot { categories, separator, .. },
+            Spec::MultiHot { max_categories, separator: text },
+        ) => categories.len() <= *max_categories && separator == text,
         (FittedTransform::Hash { columns }, Spec::Hash { columns: wanted }) => columns == wanted,
         (FittedTransform::Time { parts, unit }, Spec::Time { parts: wanted, unit: of }) => {
             parts == wanted && unit == of

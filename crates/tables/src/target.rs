@@ -53,6 +53,19 @@ impl FittedTarget {
         }
     }
 
+    /// Returns true if these are targets of a spec: of the same kind and columns.
+    pub(crate) fn is_of(&self, spec: &TargetSpec) -> bool {
+        match (self, spec) {
+            (Self::Class { column, .. }, TargetSpec::Class { column: of }) => column == of,
+            (Self::Regression { columns }, TargetSpec::Regression { columns: of }) => columns == of,
+            (
+                Self::MultiLabel { column, separator, .. },
+                TargetSpec::MultiLabel { column: of, separator: text },
+            ) => column == of && separator == text,
+            _ => false,
+        }
+    }
+
     pub(crate) fn element_type(&self) -> ElementType {
         match self {
             Self::Class { .. } => ElementType::I32,
@@ -109,13 +122,15 @@ pub(crate) struct TargetAccumulator<'a> {
     spec: &'a TargetSpec,
     name: String,
     counter: Counter,
+    /// True if any row has a target.
+    has_targets: bool,
     buffer: String,
 }
 
 impl<'a> TargetAccumulator<'a> {
     pub(crate) fn new(spec: &'a TargetSpec, table: &str) -> Self {
         let name = format!("{table}, column {:?}", spec.columns().join(", "));
-        Self { spec, name, counter: Counter::default(), buffer: String::new() }
+        Self { spec, name, counter: Counter::default(), has_targets: false, buffer: String::new() }
     }
 
     /// Adds the targets of a row, which must have passed [`TargetSpec::check`].
@@ -123,9 +138,16 @@ impl<'a> TargetAccumulator<'a> {
         let Some(column) = columns.first() else { return Ok(()) };
         let cell = batch.cell(*column, row);
         match self.spec {
-            TargetSpec::Regression { .. } => Ok(()),
+            TargetSpec::Regression { .. } => {
+                let has_value = |column: &usize| matches!(number(&batch.cell(*column, row)), Ok(Some(_)));
+                self.has_targets = self.has_targets || columns.iter().any(has_value);
+                Ok(())
+            }
             TargetSpec::Class { .. } => match category(&cell, &mut self.buffer) {
-                Ok(Some(class)) => self.counter.add(class, &self.name),
+                Ok(Some(class)) => {
+                    self.has_targets = true;
+                    self.counter.add(class, &self.name)
+                }
                 _ => Ok(()),
             },
             TargetSpec::MultiLabel { separator, .. } => {
@@ -134,9 +156,16 @@ impl<'a> TargetAccumulator<'a> {
                     labels.extend(category(item, &mut self.buffer)?.map(str::to_owned));
                     Ok(())
                 });
+                // Without any label, the targets would have no columns.
+                self.has_targets |= !labels.is_empty();
                 labels.iter().try_for_each(|label| self.counter.add(label, &self.name))
             }
         }
+    }
+
+    /// Returns true if any of the added rows has a target.
+    pub(crate) fn has_targets(&self) -> bool {
+        self.has_targets
     }
 
     pub(crate) fn finish(self) -> FittedTarget {

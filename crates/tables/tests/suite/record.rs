@@ -195,6 +195,44 @@ fn record_must_fit_its_spec() {
 }
 
 #[test]
+fn record_must_have_the_separators_and_targets_of_its_spec() {
+    const SPEC: &str = "
+name: t
+nodes:
+  - name: t
+    files: [t.csv]
+    key: id
+    columns: [{column: x, transform: {multi_hot: {max_categories: 9, separator: ';'}}}]
+    target: {multi_label: {column: y, separator: '|'}}
+";
+    let tables = Tables::new();
+    tables.put("t.csv", "id,x,y\n1,a;b,p|q\n").import(SPEC);
+    let bytes = std::fs::read(tables.path("set/import.json")).unwrap();
+    let record: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
+    let path = Path::new("import.json");
+    Import::parse(path, &bytes).unwrap();
+    for (pointer, value, expected) in [
+        ("/node_types/0/columns/0/transform/multi_hot/separator", serde_json::json!(null), "column \"x\""),
+        ("/node_types/0/columns/0/transform/multi_hot/separator", "|".into(), "column \"x\""),
+        ("/node_types/0/target/multi_label/separator", ";".into(), "the target"),
+        ("/node_types/0/target/multi_label/column", "x".into(), "the target"),
+        ("/node_types/0/target", serde_json::json!({ "regression": { "columns": ["y"] } }), "the target"),
+        (
+            "/node_types/0/target",
+            serde_json::json!({ "class": { "column": "y", "classes": ["p", "q"] } }),
+            "the target",
+        ),
+        ("/spec/nodes/0/target", serde_json::json!({ "regression": { "columns": ["y"] } }), "the target"),
+    ] {
+        let mut changed = record.clone();
+        *changed.pointer_mut(pointer).unwrap() = value;
+        let bytes = serde_json::to_vec(&changed).unwrap();
+        let error = Import::parse(path, &bytes).unwrap_err();
+        assert!(matches!(error, Error::Record { .. }) && error.to_string().contains(expected), "{error}");
+    }
+}
+
+#[test]
 fn a_set_without_a_record_has_no_import() {
     let root = tempfile::tempdir().unwrap();
     let types = kiln_graph::NodeTypes::new([("node", 1)]).unwrap();

@@ -121,6 +121,13 @@ fn wrong_targets_and_parts_are_named() {
             ", split: {column: {column: s}}",
             "\"dev\", expected train, val, test",
         ),
+        (
+            "a,,",
+            "{regression: {columns: [y, s]}}",
+            "",
+            "node type `t`: no row has a target, expected at least one",
+        ),
+        ("a,,", "{multi_label: {column: y, separator: ';'}}", "", "node type `t`: no row has a target"),
         ("a,,", "{class: {column: y}}", "", "node type `t`: no row has a target, expected at least one"),
     ] {
         tables.put("t.csv", &format!("id,y,s\n{rows}\n"));
