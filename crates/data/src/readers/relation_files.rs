@@ -24,7 +24,8 @@ pub(crate) struct RelationFiles {
 }
 
 impl RelationFiles {
-    /// Reads the edges and builds the graph of the relation. `left_bytes` is the memory that is left for compressed edges.
+    /// Reads the edges and builds the graph of the relation. `left_bytes` is the memory that is left for edges in compressed
+    /// text; arrays and text that is not compressed do not count.
     pub(crate) fn read(self, types: &Arc<NodeTypes>, left_bytes: &mut u64) -> Result<Relation> {
         let list = self.edges.open()?;
         let [n_srcs, n_dsts] = [self.src_type, self.dst_type].map(|ty| types.range(ty).len());

@@ -41,7 +41,9 @@ const ONE_SCHEME: &str = "and remove the others from the folder";
 /// `node_feat_dict.npz` and `node-label.npz` have an array for each node type, or for each relation, which is named
 /// `SOURCE___RELATION___DESTINATION`.
 ///
-/// Everything is read into memory. Ids count from 0 within their type. Types and relations are in the order of their names,
+/// Everything is read into memory. The limit for edges holds for compressed text (`.csv.gz`), whose size does not follow from
+/// that of its file. The arrays of an archive are read as a whole, and so is text that is not compressed: neither counts
+/// for the limit, so open archives from a trusted source only. Ids count from 0 within their type. Types and relations are in the order of their names,
 /// as in OGB's library. The name of a relation is the part `RELATION`, or `SOURCE:RELATION:DESTINATION` if this part
 /// occurs several times. The reverse of relations is not added: OGB's library does not add it to these sets either. A
 /// folder without labels of nodes, such as `ogbl_biokg`, is a set without targets, which a note states. Edge features are
@@ -52,14 +54,15 @@ const ONE_SCHEME: &str = "and remove the others from the folder";
 /// a file or has several split schemes, [`Error::Unsupported`] for labels of several node types or a pickled split,
 /// [`kiln_store::Error::Metadata`] or [`kiln_store::Error::BadLine`] for invalid names and lines,
 /// [`kiln_store::Error::Inconsistent`], [`kiln_store::Error::BadValue`] or [`kiln_store::Error::Npy`] for invalid counts and
-/// arrays, [`Error::EdgeListTooLarge`] if compressed edges would take more than 1 GiB, and [`Error::Memory`] if the offsets
+/// arrays, [`Error::EdgeListTooLarge`] if edges in `.csv.gz` files would take more than 1 GiB, and [`Error::Memory`] if the offsets
 /// of nodes that no file confirms would take more than 1 GiB and more than all features, as for
 /// [`graphbolt::open_typed`](crate::graphbolt::open_typed).
 pub fn open_typed(folder: impl AsRef<Path>) -> Result<TypedDataset> {
     open_typed_within(folder, MEMORY_BYTES)
 }
 
-/// Opens a folder as [`open_typed`] does, with another limit for compressed edges and for nodes without features.
+/// Opens a folder as [`open_typed`] does, with another limit for edges in compressed text and for nodes without features. Archives are
+/// not limited.
 ///
 /// # Errors
 /// Returns the errors of [`open_typed`].
