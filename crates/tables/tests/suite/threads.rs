@@ -54,8 +54,11 @@ fn same_bytes_for_any_number_of_threads() {
     let one = files(&tables.path("1"));
     assert!(one.len() > 10, "a set should have more than 10 files");
     for other in ["2", "4"] {
-        for (one, other) in one.iter().zip(files(&tables.path(other))) {
-            assert!(*one == other, "{} differs", one.0);
+        let other = files(&tables.path(other));
+        let names = |files: &[(String, Vec<u8>)]| files.iter().map(|file| file.0.clone()).collect::<Vec<_>>();
+        assert_eq!(names(&one), names(&other));
+        for (one, other) in one.iter().zip(&other) {
+            assert!(one == other, "{} differs", one.0);
         }
     }
 }
