@@ -47,13 +47,18 @@
 //!
 //! | data | bytes |
 //! |---|---|
-//! | the ids of a table's rows, if any row is dropped | 3/16 per row; 1/4 while they are found |
+//! | the ids of a table's rows, if any row is dropped | up to 5/16 per row |
 //! | the keys of a node type, or of one of at most 250 partitions | 20 per key, and its text |
 //! | later, the offsets of a relation's edges | 8 per node of the destinations' type |
 //! | one bucket of edges | the remainder, as in [`kiln_data::convert`] |
 //! | batches of rows and buffers | 16 MiB |
 //!
-//! In addition, Parquet files take one page and one dictionary for each column that is read, and statistics take 1 MiB for
+//! A batch ends after about 1 MiB of its columns in memory, and has at least one row. Rows of text files have at most 16 MiB,
+//! and those of Parquet files as many on average in each row group.
+//!
+//! In addition, Parquet files take one page and one dictionary for each column that is read; the Parquet library has no limit
+//! for the sizes in a page's header. A batch of texts from a dictionary may exceed 1 MiB if the file does not state the size
+//! of the texts (`unencoded_byte_array_data_bytes`). A JSON array takes up to 16 times its text. Statistics take 1 MiB for
 //! each column with `quantile`, and at most 16 MiB of text for each column with a vocabulary. On disk, temporary files
 //! beside the output take the keys of all node types, 8 bytes per row of a relation, and 4 more with weights; and, if keys
 //! are partitioned, the keys of all relations of the type.

@@ -19,7 +19,7 @@ use self::parquet_file::ParquetFile;
 /// The maximum number of rows of a batch.
 pub(crate) const BATCH_ROWS: usize = 1 << 13;
 
-/// The number of bytes of text after which a batch of a text file ends.
+/// The number of bytes in memory after which a batch ends.
 const BATCH_BYTES: usize = 1 << 20;
 
 /// The formats of tables.

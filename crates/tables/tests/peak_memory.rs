@@ -4,12 +4,18 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
+use std::sync::{Arc, Mutex};
 
+use arrow_array::{ArrayRef, RecordBatch, StringArray};
 use kiln_tables::{Import, ImportOptions, import};
+use parquet::arrow::ArrowWriter;
 use peak_alloc::PeakAlloc;
 
 #[global_allocator]
 static HEAP: PeakAlloc = PeakAlloc;
+
+/// Held by the running test, because the allocator counts the whole process.
+static RUNNING: Mutex<()> = Mutex::new(());
 
 /// The memory limit, of which 16 MiB are for buffers.
 const BUDGET: usize = 22 << 20;
@@ -35,6 +41,7 @@ fn put(path: &Path, header: &str, n_rows: usize, line: impl Fn(usize, &mut Strin
 
 #[test]
 fn heap_usage_stays_within_the_memory_limit() {
+    let _running = RUNNING.lock();
     let root = tempfile::tempdir().unwrap();
     let (n_users, n_edges) = (200_000, 500_000);
     let user = |row: usize, text: &mut String| {
@@ -88,4 +95,53 @@ relations:
     });
     println!("transform: {peak} bytes at the peak");
     assert!(n_rows == n_users && peak < 16 << 20, "{n_rows} rows, {peak} bytes");
+}
+
+/// Imports a table and checks the peak heap usage.
+fn check_import(root: &Path, file: &str, columns: &str) {
+    let spec = format!("{{name: t, nodes: [{{name: t, files: [{file}], key: id, columns: [{columns}]}}]}}");
+    fs::write(root.join("spec.yaml"), spec).unwrap();
+    let options =
+        ImportOptions { memory_bytes: BUDGET as u64, n_threads: Some(2), ..ImportOptions::default() };
+    let out = root.join(file.replace('.', "-"));
+    let peak = peak_bytes(|| drop(import(root.join("spec.yaml"), &out, &options).unwrap()));
+    println!("{file}: {peak} bytes at the peak");
+    assert!(peak <= BUDGET, "{file}: the peak heap usage is {peak} bytes, expected at most {BUDGET}");
+}
+
+#[test]
+fn heap_usage_stays_within_the_limit_for_wide_and_long_rows() {
+    const COLUMNS: usize = 300;
+    const ROWS: usize = 8192;
+    let _running = RUNNING.lock();
+    let root = tempfile::tempdir().unwrap();
+    let names: Vec<String> = (0..COLUMNS).map(|column| format!("c{column}")).collect();
+    let numeric = |name: &String| format!("{{column: {name}, transform: numeric}}");
+    let columns = names.iter().map(numeric).collect::<Vec<_>>().join(", ");
+
+    // Fields without text.
+    let header = format!("id,{}", names.join(","));
+    put(&root.path().join("wide.csv"), &header, ROWS, |row, text| {
+        write!(text, "{row}{}", ",".repeat(COLUMNS)).unwrap();
+    });
+    check_import(root.path(), "wide.csv", &columns);
+
+    // Objects without most of the keys.
+    let keys = names.iter().map(|name| format!(", \"{name}\": 1")).collect::<String>();
+    put(&root.path().join("wide.jsonl"), &format!("{{\"id\": \"first\"{keys}}}"), ROWS, |row, text| {
+        write!(text, "{{\"id\": {row}}}").unwrap();
+    });
+    check_import(root.path(), "wide.jsonl", &columns);
+
+    // Texts of which a batch of 8192 rows would take 48 MiB.
+    let ids: ArrayRef = Arc::new((0..ROWS).map(|row| Some(row.to_string())).collect::<StringArray>());
+    let texts: ArrayRef =
+        Arc::new((0..ROWS).map(|row| Some(format!("{row:06144}"))).collect::<StringArray>());
+    let batch = RecordBatch::try_from_iter([("id", ids), ("text", texts)]).unwrap();
+    let file = fs::File::create(root.path().join("long.parquet")).unwrap();
+    let mut writer = ArrowWriter::try_new(file, batch.schema(), None).unwrap();
+    writer.write(&batch).unwrap();
+    writer.close().unwrap();
+    drop(batch);
+    check_import(root.path(), "long.parquet", "{column: text, transform: {hash: {columns: 4}}}");
 }

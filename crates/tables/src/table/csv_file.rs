@@ -72,7 +72,7 @@ impl CsvFile {
                 check_end(&self.path, &self.record, Some(first_row + n_rows as u64 + 1))?;
                 break;
             }
-            n_bytes += self.record.as_slice().len();
+            n_bytes += self.record.as_slice().len() + columns.len() * size_of::<(usize, bool)>();
             if let Err((expected, found)) = self.push_row(&mut columns) {
                 malformed.push(Malformed { row: n_rows, expected, found });
                 for column in &mut columns {

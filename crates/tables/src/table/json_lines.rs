@@ -52,7 +52,7 @@ impl JsonLinesFile {
             if line.is_empty() {
                 continue;
             }
-            n_bytes += line.len();
+            n_bytes += line.len() + columns.len() * size_of::<Value>();
             columns.iter_mut().for_each(|column| column.push(Value::Null));
             let row = RowSeed { names: &self.columns, columns: &mut columns, seen: &mut self.seen };
             let mut parser = serde_json::Deserializer::from_slice(line);
@@ -63,6 +63,7 @@ impl JsonLinesFile {
                 );
                 malformed.push(Malformed { row: n_rows, expected, found });
             }
+            n_bytes += columns.iter().filter_map(|column| column.last()).map(heap_bytes).sum::<usize>();
             n_rows += 1;
         }
         let column = |values| BatchColumn::Json { values, missing: self.missing.clone() };
@@ -74,6 +75,19 @@ impl JsonLinesFile {
     /// Marks the columns that occurred in an object.
     pub(super) fn mark_columns(&self, seen: &mut [bool]) {
         seen.iter_mut().zip(&self.seen).for_each(|(seen, is_seen)| *seen |= is_seen);
+    }
+}
+
+/// Returns the number of bytes of the values in arrays and objects, which exceeds the length of their text.
+fn heap_bytes(value: &Value) -> usize {
+    match value {
+        Value::Array(values) => values.iter().map(|value| size_of::<Value>() + heap_bytes(value)).sum(),
+        Value::Object(values) => {
+            let of_entry =
+                |(_, value): (&String, &Value)| size_of::<String>() + size_of::<Value>() + heap_bytes(value);
+            values.iter().map(of_entry).sum()
+        }
+        _ => 0,
     }
 }
 

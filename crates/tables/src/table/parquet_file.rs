@@ -11,9 +11,13 @@ use parquet::arrow::arrow_reader::{
 use parquet::basic::Compression;
 
 use super::csv_file::position_of;
-use super::{BATCH_ROWS, BatchColumn, FileInfo, TableBatch};
+use super::lines::MAX_RECORD_BYTES;
+use super::{BATCH_BYTES, BATCH_ROWS, BatchColumn, FileInfo, TableBatch};
 use crate::error::io_error;
 use crate::{Error, Result};
+
+/// The number of bytes per value besides those of the file: an offset, a bit that marks missing ones, and wider numbers.
+const VALUE_BYTES: u64 = 16;
 
 /// Columns of a Parquet file.
 pub(super) struct ParquetFile {
@@ -48,7 +52,8 @@ impl ParquetFile {
         sorted.sort_unstable();
         let order =
             positions.iter().map(|position| sorted.partition_point(|other| other < position)).collect();
-        let reader = builder.with_projection(mask).with_batch_size(BATCH_ROWS).build().map_err(bad)?;
+        let n_rows = batch_rows(path, &builder, &sorted)?;
+        let reader = builder.with_projection(mask).with_batch_size(n_rows).build().map_err(bad)?;
         Ok(Self { path: path.to_owned(), reader, order, info })
     }
 
@@ -68,6 +73,39 @@ impl ParquetFile {
     pub(super) fn info(&self) -> FileInfo {
         self.info.clone()
     }
+}
+
+/// Returns the number of rows of a batch, whose wanted columns take about [`BATCH_BYTES`]. It follows from the sizes in the
+/// metadata: the uncompressed size of each column, or the size of its texts without a dictionary, if the file states it.
+fn batch_rows(
+    path: &Path,
+    builder: &ParquetRecordBatchReaderBuilder<File>,
+    positions: &[usize],
+) -> Result<usize> {
+    let schema = builder.parquet_schema();
+    let mut n_batch_rows = BATCH_ROWS as u64;
+    for row_group in builder.metadata().row_groups() {
+        let mut n_bytes = 0_u64;
+        for (leaf, chunk) in row_group.columns().iter().enumerate() {
+            if positions.binary_search(&schema.get_column_root_idx(leaf)).is_err() {
+                continue;
+            }
+            let positive = |value: i64| u64::try_from(value).unwrap_or(0);
+            let of_texts = chunk.unencoded_byte_array_data_bytes().map_or(0, positive);
+            let of_values = positive(chunk.num_values()).saturating_mul(VALUE_BYTES);
+            let of_column = positive(chunk.uncompressed_size()).max(of_texts).saturating_add(of_values);
+            n_bytes = n_bytes.saturating_add(of_column);
+        }
+        let n_rows = u64::try_from(row_group.num_rows()).unwrap_or(0);
+        let row_bytes = n_bytes.checked_div(n_rows).unwrap_or(0);
+        if MAX_RECORD_BYTES as u64 <= row_bytes {
+            let (table, max) = (path.display().to_string(), MAX_RECORD_BYTES as u64);
+            let what = format!("a row group has {row_bytes} bytes per row");
+            return Err(Error::TooLarge { table, what, max });
+        }
+        n_batch_rows = n_batch_rows.min(BATCH_BYTES as u64 / row_bytes.max(1));
+    }
+    Ok(n_batch_rows.max(1) as usize)
 }
 
 /// Checks that the codec of each wanted column is built in, because the reader reports it without its name.
