@@ -99,7 +99,7 @@ impl Duplicated {
 impl Join<'_> {
     /// Finds the rows of each end's keys.
     pub(crate) fn find_rows(&mut self, ends: &[EndColumn]) -> Result<Vec<EndRows>> {
-        match self.n_partitions()? {
+        match self.n_partitions(false)? {
             1 => {
                 let index = self.index_all(None)?;
                 ends.iter().map(|end| self.look_up(&index, end)).collect()
@@ -126,7 +126,7 @@ impl Join<'_> {
     pub(crate) fn find_first_rows(&mut self) -> Result<EndRows> {
         // The file outlives the join, so its name must differ from those of other node types.
         let name = &format!("first-of-{:016x}", hash_bytes(self.table.as_bytes()));
-        match self.n_partitions()? {
+        match self.n_partitions(true)? {
             1 => {
                 let mut rows = SpillFile::create(self.folder, name, SPILL_BUFFER)?;
                 self.index_all(Some(&mut rows))?;
@@ -147,8 +147,9 @@ impl Join<'_> {
         }
     }
 
-    /// Returns the number of partitions whose indices fit in memory.
-    fn n_partitions(&self) -> Result<u64> {
+    /// Returns the number of partitions whose indices fit in memory. If the keys may repeat, this is not an error before
+    /// the number of different keys is known.
+    fn n_partitions(&self, may_repeat: bool) -> Result<u64> {
         let KeyFile { n_keys, text_bytes, .. } = *self.keys;
         let bytes = KeyIndex::bytes(n_keys, text_bytes);
         if bytes <= self.room_bytes && text_bytes <= u32::MAX.into() {
@@ -157,15 +158,19 @@ impl Join<'_> {
         // Partitions differ in size: a margin of a quarter, and the buffers of their files.
         let room = self.room_bytes.saturating_sub(MAX_PARTITIONS * PARTITION_BUFFER as u64).max(1);
         let n_partitions = (bytes + bytes / 4).div_ceil(room).max(text_bytes >> 31) + 1;
-        if MAX_PARTITIONS < n_partitions {
-            let needed =
-                (bytes + bytes / 4) / (MAX_PARTITIONS - 1) + MAX_PARTITIONS * PARTITION_BUFFER as u64 + 1;
-            return Err(self.too_small(needed));
+        let has_buffers = MAX_PARTITIONS * PARTITION_BUFFER as u64 <= self.room_bytes;
+        if MAX_PARTITIONS < n_partitions && !(may_repeat && has_buffers) {
+            return Err(self.too_small(0));
         }
-        Ok(n_partitions)
+        Ok(n_partitions.min(MAX_PARTITIONS))
     }
 
+    /// Returns an error for a partition that needs this much memory. The stated limit is sufficient if no key repeats, too.
     fn too_small(&self, needed: u64) -> Error {
+        let bytes = KeyIndex::bytes(self.keys.n_keys, self.keys.text_bytes);
+        let of_all =
+            (bytes + bytes / 4) / (MAX_PARTITIONS - 1) + MAX_PARTITIONS * PARTITION_BUFFER as u64 + 1;
+        let needed = needed.max(of_all);
         Error::Memory {
             what: format!("{}: a partition of its keys", self.table),
             needed_bytes: self.used_bytes + needed,
@@ -173,15 +178,18 @@ impl Join<'_> {
         }
     }
 
-    /// Adds a key to an index, and writes its first row to `first`.
+    /// Adds a key to an index, and writes its first row to `first`. `index_bytes` is the size that is always sufficient.
     fn insert(
         &mut self,
         index: &mut KeyIndex,
         key: &[u8],
         row: u32,
         first: Option<&mut SpillWriter>,
+        index_bytes: u64,
     ) -> Result<()> {
-        let found = index.insert(key, row);
+        let Some(found) = index.insert(key, row) else {
+            return Err(self.too_small(index_bytes));
+        };
         if found != row {
             self.dropped.insert(row);
             self.duplicates.add(row);
@@ -190,12 +198,14 @@ impl Join<'_> {
     }
 
     fn index_all(&mut self, mut first: Option<&mut SpillWriter>) -> Result<KeyIndex> {
-        let mut index = KeyIndex::with_capacity(self.keys.n_keys, self.keys.text_bytes);
+        let KeyFile { n_keys, text_bytes, .. } = *self.keys;
+        let (mut index, bytes) =
+            (KeyIndex::with_capacity(n_keys, text_bytes), KeyIndex::bytes(n_keys, text_bytes));
         let mut keys = self.keys.file.read(SPILL_BUFFER)?;
         for row in 0..self.keys.n_rows {
             let first = first.as_deref_mut();
             match (keys.read_key()?, first) {
-                (KeyRecord::Key(key), first) => self.insert(&mut index, key, row, first)?,
+                (KeyRecord::Key(key), first) => self.insert(&mut index, key, row, first, bytes)?,
                 (KeyRecord::Missing, Some(first)) => first.write_u32(MISSING)?,
                 (KeyRecord::Wrong, Some(first)) => first.write_u32(WRONG)?,
                 (_, None) => {}
@@ -230,15 +240,13 @@ impl Join<'_> {
     ) -> Result<KeyIndex> {
         let (file, n_keys, text_bytes) = spilled;
         let bytes = KeyIndex::bytes(n_keys, text_bytes);
-        if self.room_bytes < bytes || u64::from(u32::MAX) < text_bytes {
-            return Err(self.too_small(bytes));
-        }
-        let mut index = KeyIndex::with_capacity(n_keys, text_bytes);
+        // All rows of a key are in the same partition, so an index of its different keys may fit although its rows do not.
+        let mut index = KeyIndex::within(self.room_bytes, n_keys, text_bytes);
         let mut keys = file.read(SPILL_BUFFER)?;
         for _ in 0..n_keys {
             let row = keys.read_u32()?;
             if let KeyRecord::Key(key) = keys.read_key()? {
-                self.insert(&mut index, key, row, first.as_deref_mut())?;
+                self.insert(&mut index, key, row, first.as_deref_mut(), bytes)?;
             }
         }
         Ok(index)

@@ -13,6 +13,8 @@ pub(crate) struct KeyIndex {
     ends: Vec<u32>,
     /// The row of each key.
     rows: Vec<u32>,
+    /// The maximum number of keys and the maximum number of bytes of their text.
+    max: [usize; 2],
 }
 
 impl KeyIndex {
@@ -27,20 +29,34 @@ impl KeyIndex {
             text: Vec::with_capacity(text_bytes as usize),
             ends: Vec::with_capacity(n_keys as usize),
             rows: Vec::with_capacity(n_keys as usize),
+            max: [n_keys as usize, text_bytes as usize],
         }
     }
 
-    /// Adds a key unless the index has it, and returns its first row.
-    pub(crate) fn insert(&mut self, key: &[u8], row: u32) -> u32 {
+    /// Returns an index for the different keys among these, which may repeat, of at most `room_bytes`.
+    pub(crate) fn within(room_bytes: u64, n_keys: u64, text_bytes: u64) -> Self {
+        let bytes = Self::bytes(n_keys, text_bytes);
+        if bytes <= room_bytes && text_bytes <= u32::MAX.into() {
+            return Self::with_capacity(n_keys, text_bytes);
+        }
+        // The same share of the keys and of their text. The product of two 64-bit numbers fits 128 bits.
+        let room_bytes = room_bytes.saturating_sub(8).min(bytes);
+        let share = |n: u64| (u128::from(n) * u128::from(room_bytes) / u128::from(bytes.max(1))) as u64;
+        Self::with_capacity(share(n_keys), share(text_bytes).min(u32::MAX.into()))
+    }
+
+    /// Adds a key unless the index has it, and returns its first row; `None` if the index is full.
+    pub(crate) fn insert(&mut self, key: &[u8], row: u32) -> Option<u32> {
         let hash = hash_bytes(key);
         match self.find(key, hash) {
-            Ok(position) => self.rows[position],
+            Ok(position) => Some(self.rows[position]),
+            Err(_) if self.rows.len() == self.max[0] || self.max[1] < self.text.len() + key.len() => None,
             Err(slot) => {
                 self.text.extend_from_slice(key);
                 self.ends.push(self.text.len() as u32);
                 self.rows.push(row);
                 self.slots[slot] = hash << 32 | self.rows.len() as u64;
-                row
+                Some(row)
             }
         }
     }
@@ -87,8 +103,8 @@ mod tests {
         let n = 1000;
         let mut index = KeyIndex::with_capacity(n, 100_000);
         for row in 0..n as u32 {
-            assert_eq!(index.insert(format!("key {row}").as_bytes(), row), row);
-            assert_eq!(index.insert(b"key 0", row), 0);
+            assert_eq!(index.insert(format!("key {row}").as_bytes(), row), Some(row));
+            assert_eq!(index.insert(b"key 0", row), Some(0));
         }
         for row in 0..n as u32 {
             assert_eq!(index.get(format!("key {row}").as_bytes()), Some(row));
@@ -96,5 +112,20 @@ mod tests {
         assert_eq!(index.get(b"key"), None);
         assert_eq!(index.get(b""), None);
         assert_eq!(KeyIndex::with_capacity(0, 0).get(b"a"), None);
+    }
+    #[test]
+    fn an_index_within_a_limit_holds_different_keys() {
+        let n_rows = 10_000;
+        let limit = KeyIndex::bytes(n_rows, 4 * n_rows) / 10;
+        let mut index = KeyIndex::within(limit, n_rows, 4 * n_rows);
+        let mut add = |key: u32, row: u32| index.insert(format!("{key:04}").as_bytes(), row);
+        for row in 0..n_rows as u32 {
+            assert_eq!(add(row % 900, row), Some(row % 900));
+        }
+        let n_added = (900..2000).take_while(|key| add(*key, *key).is_some()).count();
+        assert!((50..=100).contains(&n_added), "{n_added} keys more");
+        assert_eq!(add(7, 0), Some(7));
+        assert!(KeyIndex::bytes(index.max[0] as u64, index.max[1] as u64) <= limit);
+        assert_eq!(KeyIndex::within(0, 5, 5).insert(b"a", 0), None);
     }
 }

@@ -181,3 +181,27 @@ fn an_output_that_is_not_empty_is_kept() {
     assert!(matches!(error, Error::Store(kiln_store::Error::NotEmpty { .. })), "{error}");
     assert_eq!(files(&tables.path("set")), [("file".to_owned(), b"kept".to_vec())]);
 }
+
+#[test]
+fn types_from_relations_take_memory_for_different_keys_only() {
+    let tables = Tables::new();
+    // An index of all rows of the frequent key would take 8 MiB.
+    let n_rows = 300_000;
+    let key = |row: usize| if row.is_multiple_of(10) { row % 1000 } else { 1 };
+    let rows: String = (0..n_rows).map(|row| format!("u,a-long-name-{:03}\n", key(row))).collect();
+    tables.put("users.csv", "id\nu\n").put("tags.csv", &format!("user,tag\n{rows}"));
+    let spec = "
+name: tags
+nodes:
+  - {name: user, files: [users.csv], key: id}
+  - {name: tag, from: relations}
+relations:
+  - {name: has, files: [tags.csv], src: {type: user, column: user}, dst: {type: tag, column: tag}}
+";
+    for (name, mebibytes) in [("whole", 1024), ("parts", 20)] {
+        let options = ImportOptions { memory_bytes: mebibytes << 20, ..ImportOptions::default() };
+        let report = tables.import_with(spec, name, &options).unwrap();
+        assert_eq!((report.node_types[1].1, report.relations[0].1), (101, n_rows as u64));
+    }
+    assert!(files(&tables.path("whole")) == files(&tables.path("parts")), "the sets should be equal");
+}
