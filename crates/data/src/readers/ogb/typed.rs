@@ -41,13 +41,14 @@ const ONE_SCHEME: &str = "and remove the others from the folder";
 /// `node_feat_dict.npz` and `node-label.npz` have an array for each node type, or for each relation, which is named
 /// `SOURCE___RELATION___DESTINATION`.
 ///
-/// Everything is read into memory. The limit for edges holds for compressed text (`.csv.gz`), whose size does not follow from
-/// that of its file. The arrays of an archive are read as a whole, and so is text that is not compressed: neither counts
-/// for the limit, so open archives from a trusted source only. Ids count from 0 within their type. Types and relations are in the order of their names,
-/// as in OGB's library. The name of a relation is the part `RELATION`, or `SOURCE:RELATION:DESTINATION` if this part
-/// occurs several times. The reverse of relations is not added: OGB's library does not add it to these sets either. A
-/// folder without labels of nodes, such as `ogbl_biokg`, is a set without targets, which a note states. Edge features are
-/// not read, which a note states, and neither are years, types of relations (`edge_reltype`) and `mapping`.
+/// Everything is read into memory. The limit for edges holds for compressed text (`.csv.gz`), whose size does not
+/// follow from that of its file. The arrays of an archive are read as a whole, and so is text that is not compressed:
+/// neither counts for the limit, so open archives from a trusted source only. Ids count from 0 within their type. Types
+/// and relations are in the order of their names, as in OGB's library. The name of a relation is the part `RELATION`,
+/// or `SOURCE:RELATION:DESTINATION` if this part occurs several times. The reverse of relations is not added: OGB's
+/// library does not add it to these sets either. A folder without labels of nodes, such as `ogbl_biokg`, is a set
+/// without targets, which a note states. Edge features are not read, which a note states, and neither are years, types
+/// of relations (`edge_reltype`) and `mapping`.
 ///
 /// # Errors
 /// Returns [`Error::WrongKind`] for an OGB folder with one node type, [`kiln_store::Error::Missing`] if the folder lacks
