@@ -29,6 +29,12 @@ impl TypedFeatures {
         Self { types, stores }
     }
 
+    /// Returns true if no layer or trainable row is in front of a model that reads these features: there is one type of nodes,
+    /// and it has features.
+    fn are_read_directly(&self) -> bool {
+        matches!(self.stores[..], [Some(_)])
+    }
+
     /// Gathers the rows of nodes, and returns them by type with the type of each node.
     ///
     /// # Errors
@@ -105,7 +111,8 @@ impl TargetsOfType {
 /// and the seeds' targets.
 ///
 /// In training, the loader's worker also transposes the blocks for the backward pass, which reaches the layers and
-/// trainable rows in front of the first block.
+/// trainable rows in front of the first block. For one type of nodes with features there are none, and the first block is
+/// not transposed, as by [`NodeBatcher`](crate::NodeBatcher).
 pub struct TypedNodeBatcher<S: ?Sized> {
     sampler: Arc<S>,
     features: TypedFeatures,
@@ -202,8 +209,11 @@ impl<S: FrontierSampler + ?Sized + 'static> Batcher for TypedNodeBatcher<S> {
     ) -> Result<TypedBatch, BatchError> {
         let start = Instant::now();
         let is_training = seeds.phase.is_training();
-        // A model that reads groups reads no edges of blocks.
-        let first_transposed = if self.grouped_by.is_some() { usize::MAX } else { 0 };
+        // A model that reads groups reads no edges of blocks. Features that it reads directly need no gradient.
+        let first_transposed = match &self.grouped_by {
+            Some(_) => usize::MAX,
+            None => usize::from(self.features.are_read_directly()),
+        };
         let mut sampled = sample_step(&*self.sampler, seeds, first_transposed, scratch)?;
         let groups = self.group(&sampled.blocks, is_training)?;
         let sampled_at = Instant::now();

@@ -110,6 +110,34 @@ fn a_seed_without_target_is_an_error() {
 }
 
 #[test]
+fn the_first_block_is_not_transposed_for_features_that_a_model_reads_directly() {
+    let types = NodeTypes::new([("node", 3)]).unwrap();
+    let edge = RelationEdges {
+        name: "edge",
+        src_type: "node",
+        dst_type: "node",
+        srcs: &[0, 1, 2],
+        dsts: &[1, 2, 0],
+        weights: None,
+    };
+    let graph = Relations::from_edges(types, &[edge]).unwrap();
+    let store: Arc<dyn FeatureStore> = Arc::new(DenseFeatures::from_f32(vec![1.0, 2.0, 3.0], 1).unwrap());
+    for (store, expected) in [(Some(store), [false, true]), (None, [true, true])] {
+        let sampler =
+            TypedSampler::new(&graph, vec![vec![Fanout::All]; 2], SamplerConfig::default()).unwrap();
+        let features = TypedFeatures::new(graph.types().clone(), vec![store]);
+        let labels = Arc::new(Labels::new(vec![0, 1, 0], 2));
+        let targets = TargetsOfType { nodes: 0..3, targets: labels.into() };
+        let batcher = TypedNodeBatcher::new(Arc::new(sampler), features, targets);
+        let items = ItemSampler::new(vec![NodeId(0)], ItemSamplerConfig::default()).unwrap();
+        let loader = Loader::new(items, batcher, LoaderConfig::default()).unwrap();
+        let batch = loader.epoch(Phase::Train { epoch: 0 }).next().unwrap().unwrap();
+        let transposed = batch.sampled.blocks.iter().map(|block| block.transposed().is_some());
+        assert_eq!(transposed.collect::<Vec<_>>(), expected);
+    }
+}
+
+#[test]
 fn a_node_that_does_not_exist_has_no_row() {
     let types = Arc::new(NodeTypes::new([("a", 2)]).unwrap());
     let error = TypedFeatures::new(types, vec![None]).gather(&[NodeId(1), NodeId(2)]).unwrap_err();
