@@ -5,9 +5,9 @@ use std::time::Instant;
 
 use anyhow::{Context, bail, ensure};
 use kiln::data::{DatasetFormat, TypedDataset};
-use kiln::nn::{HgtConfig, ModelConfig, RgcnConfig, RsageConfig, TypedModelConfig};
+use kiln::nn::{BlockModel, HgtConfig, ModelConfig, RgcnConfig, RsageConfig, TypedModelConfig};
 use kiln::sample::Fanout;
-use kiln::{DataLoader, GraphMode, TypedNeighborLoader};
+use kiln::{GraphMode, TypedNeighborLoader};
 
 use crate::data_id::DataId;
 use crate::output::print_rank_zero;
@@ -75,8 +75,8 @@ impl TrainRun<'_> {
             !device.has_cache_flags(),
             "--feature-cache and --hot-by need a graph with one type of nodes: remove them"
         );
-        let (mut data, id) = source.data.load_typed()?;
         source.check_typed()?;
+        let (mut data, id) = source.data.load_typed()?;
         if source.verify {
             data.notes = data.validate().context("the data could not be verified")?;
         }
@@ -103,32 +103,22 @@ impl TrainRun<'_> {
         if let Some(workers) = ranks.workers {
             loader = loader.workers(workers);
         }
-        let widths = data.dims();
         match model.of_typed_nodes(&data, targets.values.n_outputs(), fanouts.len())? {
-            TypedNodeModel::Rsage(config) => {
-                self.fit_typed(&TypedModelConfig::new(widths, config), &loader, &id)
-            }
-            TypedNodeModel::Rgcn(config) => {
-                self.fit_typed(&TypedModelConfig::new(widths, config), &loader, &id)
-            }
-            TypedNodeModel::Hgt(config) => {
-                self.fit_typed(&TypedModelConfig::new(widths, config), &loader, &id)
-            }
+            TypedNodeModel::Rsage(config) => self.fit_typed(config, &data, &loader, &id),
+            TypedNodeModel::Rgcn(config) => self.fit_typed(config, &data, &loader, &id),
+            TypedNodeModel::Hgt(config) => self.fit_typed(config, &data, &loader, &id),
         }
     }
-}
 
-impl TrainRun<'_> {
-    fn fit_typed<C: ModelConfig>(
+    fn fit_typed<C: ModelConfig<Model: BlockModel + Sync>>(
         &self,
-        model: &C,
+        model: C,
+        data: &TypedDataset,
         loader: &TypedNeighborLoader,
         id: &DataId,
-    ) -> anyhow::Result<Vec<Outcome>>
-    where
-        TypedNeighborLoader: DataLoader<C::Model>,
-    {
-        self.launch(id, |rank| self.fit(model, loader, &rank, &id.hash, ()))
+    ) -> anyhow::Result<Vec<Outcome>> {
+        let model = TypedModelConfig::new(data.dims(), model);
+        self.launch(id, |rank| self.fit(&model, loader, &rank, &id.hash, ()))
     }
 }
 

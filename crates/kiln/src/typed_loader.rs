@@ -180,7 +180,7 @@ impl TypedNeighborLoader {
         &self.targets.split
     }
 
-    /// Returns the fanouts of the relations, input layer first, as one text: the same for all, or each by its name.
+    /// Returns the fanouts of each relation by its name, input layer first, as one text.
     fn fanouts_setting(&self) -> String {
         let of_relation = |position: usize| -> Vec<Fanout> {
             self.fanouts.iter().map(|of_layer| of_layer[position]).collect()
@@ -260,9 +260,11 @@ impl<M: BlockModel + Sync> DataLoader<TypedModel<M>> for TypedNeighborLoader {
         if model.d_edge.is_some() {
             return Err(Error::NoEdgeFeatures);
         }
-        let (widths, of_model) = (self.data.dims(), model.d_in.map(|d_in| vec![Some(d_in)]));
-        if let Some(expected) = of_model.filter(|of_model| *of_model != widths) {
-            return Err(kiln_train::Error::from(EmbeddingError::OtherTypes { expected, got: widths }).into());
+        let got = self.data.dims();
+        // The configuration of a model of several types does not state a number of feature columns.
+        if model.d_in.is_some() && got != [model.d_in] {
+            let expected = vec![model.d_in];
+            return Err(kiln_train::Error::from(EmbeddingError::OtherTypes { expected, got }).into());
         }
         let metagraph = self.data.graph.metagraph();
         if model.relation_groups.as_ref().is_some_and(|of_model| *of_model != metagraph) {

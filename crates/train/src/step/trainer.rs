@@ -138,7 +138,8 @@ impl<T: Task> TaskTrainer<T> {
     /// caller. All ranks have the same model and embeddings.
     ///
     /// # Errors
-    /// Returns the errors of [`TaskTrainer::new`].
+    /// Returns [`Error::BadSetting`] for an invalid hyperparameter of the optimizer, and [`Error::ModelDevice`] if the model
+    /// is not on the device.
     pub fn of_trained(
         task: T,
         config: &TrainerConfig,
