@@ -111,6 +111,7 @@ impl<M: GraphModel + Sync> DataLoader<M> for GraphLoader {
             preparation: Some(Preparation::default()),
             node_features: self.node_features.map(|kind| kind.name().to_owned()),
             sampling: None,
+            graph: None,
         };
         Some((inputs, EvalMode::Sampled.info(seed, self.batches.batch_size, n_ranks)))
     }

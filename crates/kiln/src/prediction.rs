@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kiln_data::{Dataset, GraphDataset, NodeFeatures};
+use kiln_data::{Dataset, GraphDataset, NodeFeatures, TypedDataset};
 use kiln_feature::FeatureStore;
 #[cfg(feature = "grpc")]
 use kiln_feature::Preparation;
@@ -11,8 +11,8 @@ use kiln_remote::DistNeighborSampler;
 #[cfg(feature = "grpc")]
 use kiln_sample::FrontierSampler;
 use kiln_train::{
-    ModelError, NodePredictor, OutputRows, PredictMode, PredictedRows, PredictionBatches, SavedModel,
-    WantedRows,
+    ModelError, NodeKeys, NodePredictor, OutputRows, PredictMode, PredictedRows, PredictionBatches,
+    SavedModel, TypedNodePredictor, WantedRows,
 };
 
 use crate::{RankHandle, Result};
@@ -106,6 +106,14 @@ pub trait PredictOnDataset {
     /// unknown and the dataset went through no step.
     fn on_dataset(&self, data: &Dataset) -> Result<NodePredictor>;
 
+    /// Prepares a heterogeneous dataset for predictions of the nodes of the type that had targets in training. Targets and split
+    /// are not read. The trained rows of nodes without features are found by the names of the nodes, so that the dataset may have
+    /// other nodes than the training data, in another order.
+    ///
+    /// # Errors
+    /// Returns the errors of [`TypedNodePredictor::new`].
+    fn on_typed_dataset(&self, data: &TypedDataset) -> Result<TypedNodePredictor>;
+
     /// Prepares a partitioned graph for predictions on a rank, with the steps of the model's preparation that its data
     /// did not go through before it was partitioned. Outputs are those of the whole graph, bit for bit.
     ///
@@ -136,6 +144,18 @@ pub trait PredictOnDataset {
     ) -> Result<OutputRows>;
 }
 
+/// Returns the keys of the names of the nodes of each type without features, `[n_types]`; `None` for a type with features, or
+/// whose nodes have no names.
+pub(crate) fn row_keys(data: &TypedDataset) -> Arc<[Option<NodeKeys>]> {
+    let types = data.graph.types();
+    let of_type = |node_type: usize| {
+        let names = data.names.get(node_type).filter(|names| !names.is_empty())?;
+        let name = |node: usize| names.get(NodeId(node as u32)).unwrap_or_default();
+        data.features[node_type].is_none().then(|| NodeKeys::of_names(types.range(node_type).len(), name))
+    };
+    (0..types.n_types()).map(of_type).collect()
+}
+
 /// Returns true if edges with the same id are the same in both graphs.
 fn has_same_edges(one: &Arc<Csc>, other: &Arc<Csc>) -> bool {
     Arc::ptr_eq(one, other) || (one.indptr() == other.indptr() && one.indices() == other.indices())
@@ -160,6 +180,11 @@ impl PredictOnDataset for SavedModel {
             }
             _ => Ok(predictor),
         }
+    }
+
+    fn on_typed_dataset(&self, data: &TypedDataset) -> Result<TypedNodePredictor> {
+        let (graph, features) = (data.graph.clone(), data.features.clone());
+        Ok(TypedNodePredictor::new(self, graph, features, &row_keys(data))?)
     }
 
     #[cfg(feature = "grpc")]

@@ -180,6 +180,7 @@ impl Source {
             preparation,
             node_features: None,
             sampling: Some(SamplingInfo::new(sampling, gcn_norm)),
+            graph: None,
         }
     }
 }

@@ -1,18 +1,20 @@
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use kiln_data::{HashedPart, Split, TypedDataset, TypedTargets};
-use kiln_feature::TargetKind;
+use kiln_feature::{Preparation, TargetKind};
 use kiln_graph::NodeTypes;
 use kiln_loader::{LoaderConfig, Phase, TargetsOfType, TypedFeatures, TypedNodeBatcher};
 use kiln_nn::{BlockModel, TypedModel};
 use kiln_sample::{EdgeWeights, Fanout, Rule, SamplerConfig, TypedSampler};
 use kiln_train::{
-    BatchConfig, DataHash, DeviceBatcher, EmbeddingError, Evaluation, Evaluator, InputType, Metric,
-    MetricSums, Objective, TaskTrainer, TypedNodeTask, Validation,
+    BatchConfig, DataHash, DeviceBatcher, EmbeddingError, Evaluation, EvaluationInfo, Evaluator, InputType,
+    Metric, MetricSums, ModelInputs, ModelTask, NodeKeys, Objective, SamplingInfo, TaskTrainer,
+    TypedGraphInfo, TypedNodeTask, Validation,
 };
 
 use crate::batches::{batch_settings, items_of, n_workers, objective_of, objective_setting};
+use crate::prediction::row_keys;
 use crate::{BatchRequirements, DataLoader, Error, EvalMode, RankHandle, Result, hash_in_background};
 
 /// A description of minibatches of the nodes of one type of a heterogeneous graph, with sampled neighbourhoods: the
@@ -65,6 +67,8 @@ pub struct TypedNeighborLoader {
     queue_bytes: Option<usize>,
     evaluation: EvalMode,
     objective: Option<Objective>,
+    /// The keys of the nodes of each type without features, computed when they are first needed.
+    keys: Arc<OnceLock<Arc<[Option<NodeKeys>]>>>,
 }
 
 impl TypedNeighborLoader {
@@ -87,6 +91,7 @@ impl TypedNeighborLoader {
             queue_bytes: None,
             evaluation: EvalMode::default(),
             objective: None,
+            keys: Arc::default(),
         })
     }
 
@@ -191,6 +196,12 @@ impl TypedNeighborLoader {
         texts.collect::<Vec<_>>().join("; ")
     }
 
+    /// Returns the configuration of the samplers of all relations, without fanouts.
+    fn sampling(&self) -> SamplerConfig {
+        let (rule, weights) = (self.rule.clone(), self.weights);
+        SamplerConfig { rule, weights, ..SamplerConfig::default().with_edge_types() }
+    }
+
     /// Returns the types of nodes and the relations, in their order.
     fn schema_settings(&self) -> [(&'static str, String); 2] {
         let names = self.types().names();
@@ -210,7 +221,8 @@ impl<M: BlockModel + Sync> DataLoader<TypedModel<M>> for TypedNeighborLoader {
         let types = self.types();
         let of_type = |(position, width)| InputType { n_nodes: types.range(position).len(), width };
         let types: Vec<InputType> = self.data.dims().into_iter().enumerate().map(of_type).collect();
-        TypedNodeTask::new(objective_of(self.objective.as_ref(), &self.targets.values), types)
+        let objective = objective_of(self.objective.as_ref(), &self.targets.values);
+        TypedNodeTask::new(objective, types).with_keys(self.keys.get_or_init(|| row_keys(&self.data)).clone())
     }
 
     fn target_kind(&self) -> TargetKind {
@@ -244,6 +256,26 @@ impl<M: BlockModel + Sync> DataLoader<TypedModel<M>> for TypedNeighborLoader {
             .chain(batch_settings(self.batches, self.split(), n_ranks))
             .chain(objective_setting(&objective))
             .collect()
+    }
+
+    fn model_inputs(&self, seed: u64, n_ranks: usize) -> Option<(ModelInputs, EvaluationInfo)> {
+        let (dims, targets) = (self.data.dims(), &self.targets);
+        let of_first = |of_layer: &Vec<Fanout>| of_layer.first().copied().unwrap_or(Fanout::All);
+        let sampling =
+            SamplerConfig { fanouts: self.fanouts.iter().map(of_first).collect(), ..self.sampling() };
+        let inputs = ModelInputs {
+            task: ModelTask::Nodes,
+            data_name: self.data.name.clone(),
+            n_features: dims.iter().flatten().sum(),
+            targets: targets.values.kind(),
+            n_outputs: targets.values.n_outputs(),
+            class_names: targets.class_names.clone(),
+            preparation: Some(Preparation::default()),
+            node_features: None,
+            sampling: Some(SamplingInfo::new(&sampling, false)),
+            graph: Some(TypedGraphInfo::new(&self.data.graph, &dims, targets.node_type, &self.fanouts)),
+        };
+        Some((inputs, self.evaluation.info(seed, self.batches.batch_size, n_ranks)))
     }
 
     fn check(&self, model: &BatchRequirements) -> Result<()> {
@@ -298,12 +330,7 @@ impl<M: BlockModel + Sync> DataLoader<TypedModel<M>> for TypedNeighborLoader {
             Phase::Train { .. } => trainer.items(&nodes[..], self.batches)?,
             Phase::Validation | Phase::Test => evaluator.items(trainer, &nodes[..], self.batches)?,
         };
-        let config = SamplerConfig {
-            rule: self.rule.clone(),
-            weights: self.weights,
-            ..SamplerConfig::default().with_edge_types()
-        };
-        let sampler = Arc::new(TypedSampler::new(&self.data.graph, self.fanouts.clone(), config)?);
+        let sampler = Arc::new(TypedSampler::new(&self.data.graph, self.fanouts.clone(), self.sampling())?);
         let features = TypedFeatures::new(self.types().clone(), self.data.features.clone());
         let targets = TargetsOfType { nodes: self.data.target_nodes(), targets: self.targets.values.clone() };
         let batcher = TypedNodeBatcher::new(sampler, features, targets);

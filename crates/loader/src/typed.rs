@@ -116,7 +116,8 @@ impl TargetsOfType {
 pub struct TypedNodeBatcher<S: ?Sized> {
     sampler: Arc<S>,
     features: TypedFeatures,
-    targets: TargetsOfType,
+    /// The targets; `None` for predictions.
+    targets: Option<TargetsOfType>,
     /// The types and relations by which the edges of blocks are grouped; `None` for models that read no groups.
     grouped_by: Option<Metagraph>,
     /// True if the groups have those of nodes.
@@ -124,9 +125,9 @@ pub struct TypedNodeBatcher<S: ?Sized> {
 }
 
 impl<S: FrontierSampler + ?Sized> TypedNodeBatcher<S> {
-    /// Creates a batcher.
-    pub fn new(sampler: Arc<S>, features: TypedFeatures, targets: TargetsOfType) -> Self {
-        Self { sampler, features, targets, grouped_by: None, groups_nodes: false }
+    /// Creates a batcher. Batches for predictions need no targets.
+    pub fn new(sampler: Arc<S>, features: TypedFeatures, targets: impl Into<Option<TargetsOfType>>) -> Self {
+        Self { sampler, features, targets: targets.into(), grouped_by: None, groups_nodes: false }
     }
 
     /// Groups the edges of each block by relation, too ([`RelationGroups`]). The metagraph is that of the sampled graph, and
@@ -172,6 +173,8 @@ impl<S: ?Sized> fmt::Debug for TypedNodeBatcher<S> {
 pub struct TypedBatch {
     /// The blocks and the targets.
     pub sampled: SampledBatch,
+    /// The seeds, numbered from 0 within their type; without targets, the seeds as they are.
+    pub items: Vec<NodeId>,
     /// The edges of each block by relation; `None` unless the batcher groups them.
     pub groups: Option<Vec<RelationGroups>>,
     /// The rows of the input nodes ([`SampledBatch::input_nodes`]).
@@ -187,11 +190,12 @@ impl TypedBatch {
             RowsOfType::Features { x, .. } => x.n_bytes(),
             RowsOfType::Trainable { nodes } => size_of_val(nodes.as_slice()),
         };
-        let TypedNodeRows { node_types, rows } = &self.input;
+        let Self { items, input: TypedNodeRows { node_types, rows }, .. } = self;
         let groups = self.groups.iter().flatten().map(RelationGroups::n_bytes).sum::<usize>();
         self.sampled.n_bytes()
             + groups
             + size_of_val(node_types.as_slice())
+            + size_of_val(items.as_slice())
             + rows.iter().map(of_type).sum::<usize>()
     }
 }
@@ -217,12 +221,18 @@ impl<S: FrontierSampler + ?Sized + 'static> Batcher for TypedNodeBatcher<S> {
         let mut sampled = sample_step(&*self.sampler, seeds, first_transposed, scratch)?;
         let groups = self.group(&sampled.blocks, is_training)?;
         let sampled_at = Instant::now();
-        let rows = self.targets.rows(sampled.seeds.as_nodes())?;
-        self.targets.targets.gather(&rows, &mut sampled.labels, &mut sampled.target_values)?;
+        let items = match &self.targets {
+            Some(targets) => {
+                let items = targets.rows(sampled.seeds.as_nodes())?;
+                targets.targets.gather(&items, &mut sampled.labels, &mut sampled.target_values)?;
+                items
+            }
+            None => sampled.seeds.as_nodes().to_vec(),
+        };
         let input = self.features.gather(&sampled.input_nodes())?;
         times.sample += sampled_at - start;
         times.gather += sampled_at.elapsed();
-        Ok(TypedBatch { sampled, groups, input, times: *times })
+        Ok(TypedBatch { sampled, items, groups, input, times: *times })
     }
 
     fn n_bytes(batch: &TypedBatch) -> usize {

@@ -35,11 +35,20 @@ impl<M: BlockModel> TypedModel<M> {
     pub fn forward(
         &self,
         blocks: &[DeviceBlock],
-        mut rows: Vec<Tensor<2>>,
+        rows: Vec<Tensor<2>>,
         order: &TypeOrder,
         ctx: &ForwardContext,
     ) -> Tensor<2> {
-        let x = match &self.encoder {
+        self.model.forward(blocks, self.encode(rows, order), ctx)
+    }
+
+    /// Runs the encoder: returns the input rows of the model of nodes, `[n_src of blocks[0], d_in]`. The arguments are those of
+    /// [`TypedModel::forward`].
+    ///
+    /// # Panics
+    /// Panics as [`InputEncoder::forward`] does.
+    pub fn encode(&self, mut rows: Vec<Tensor<2>>, order: &TypeOrder) -> Tensor<2> {
+        match &self.encoder {
             Some(encoder) => encoder.forward(rows, order),
             None => {
                 let n_types = rows.len();
@@ -47,8 +56,7 @@ impl<M: BlockModel> TypedModel<M> {
                 let only = only.unwrap_or_else(|| panic!("got rows of {n_types} types, expected 1"));
                 self.model.input_rows(only)
             }
-        };
-        self.model.forward(blocks, x, ctx)
+        }
     }
 }
 

@@ -21,7 +21,12 @@ impl Hasher {
 
     /// Returns the hash in lower-case hexadecimal.
     pub fn finish(self) -> String {
-        self.0.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+        self.finish_bytes().iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// Returns the bytes of the hash.
+    pub fn finish_bytes(self) -> [u8; 32] {
+        self.0.finalize().into()
     }
 }
 

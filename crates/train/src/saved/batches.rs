@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use kiln_comm::Communicator;
-use kiln_graph::ItemId;
+use kiln_graph::{ItemId, NodeId};
 use kiln_loader::{EpochPlan, ItemSampler, ItemSamplerConfig, Phase, SeedBatch, Shard};
 
 use crate::error::{Error, Result};
@@ -43,6 +43,36 @@ impl PredictionBatches {
         compute: impl Fn(usize) -> Result<PredictedRows> + Send + Sync + 'static,
     ) -> Self {
         Self { n_items, n_batches, compute: Arc::new(compute) }
+    }
+
+    /// Creates batches of `size` nodes with one key, so that a node's neighbours do not depend on its batch. `compute` gets the
+    /// nodes of a batch and their positions.
+    pub(crate) fn sampled(
+        nodes: &[NodeId],
+        size: usize,
+        seed: u64,
+        compute: impl Fn(SeedBatch, Range<usize>) -> Result<PredictedRows> + Send + Sync + 'static,
+    ) -> Self {
+        let (key, nodes): (_, Arc<[NodeId]>) = (Phase::Test.key(seed), nodes.into());
+        Self::new(nodes.len(), nodes.len().div_ceil(size), move |batch| {
+            let positions = batch * size..nodes.len().min((batch + 1) * size);
+            let seeds = SeedBatch::new(Phase::Test, batch, key, nodes[positions.clone()].to_vec());
+            compute(seeds, positions)
+        })
+    }
+
+    /// Creates the batches in which a run with these settings evaluates nodes. `compute` gets the nodes of a batch and their
+    /// positions.
+    pub(crate) fn of_run(
+        nodes: &[NodeId],
+        run: &EvaluationInfo,
+        compute: impl Fn(SeedBatch, Range<usize>) -> Result<PredictedRows> + Send + Sync + 'static,
+    ) -> Result<Self> {
+        let batches = BatchesOfRun::new(nodes, run)?;
+        Ok(Self::new(nodes.len(), batches.len(), move |batch| {
+            let (seeds, positions) = batches.batch(batch);
+            compute(seeds, positions)
+        }))
     }
 
     /// Returns the number of requested items.

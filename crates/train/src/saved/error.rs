@@ -159,6 +159,36 @@ pub enum ModelError {
     /// Each rank was to get its own outputs in exact mode, which rank 0 computes alone.
     #[error("rank 0 computes exact predictions alone: request one output for all ranks, or use another mode")]
     ExactOnRankZero,
+    /// The model is for a heterogeneous graph.
+    #[error(
+        "the model reads a heterogeneous graph: predict on a heterogeneous dataset, with a TypedNodePredictor"
+    )]
+    Heterogeneous,
+    /// The model is not for nodes of a heterogeneous graph.
+    #[error(
+        "the model reads no heterogeneous graph: predict on a dataset with one type of nodes and without relation names"
+    )]
+    NotHeterogeneous,
+    /// The graph has other types of nodes, feature columns or relations than the training data, or in another order.
+    #[error(
+        "the data has the node types [feature columns] and relations {got:?}, but the model was trained with {expected:?}: use \
+         data with the same ones, in the same order"
+    )]
+    OtherSchema {
+        /// The types and relations of the training data.
+        expected: String,
+        /// Those of the data.
+        got: String,
+    },
+    /// The nodes of a type have no names, by which the model finds their trained rows.
+    #[error(
+        "the nodes of type {node_type:?} have no names, but the model finds their trained rows by name: use data whose nodes have \
+         names, such as an import of tables"
+    )]
+    NoNames {
+        /// The name of the type.
+        node_type: String,
+    },
     /// A predictor was to use another model than its own.
     #[error("the model differs from the predictor's: open it from the same run folder")]
     OtherModel,

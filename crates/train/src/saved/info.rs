@@ -10,21 +10,26 @@ use kiln_sample::{EdgeWeights, Fanout, Rule, SamplerConfig};
 use serde::{Deserialize, Serialize};
 
 use crate::saved::error::ModelError;
+use crate::saved::typed_info::TypedGraphInfo;
 
 /// The name of the file in a run folder.
 pub(crate) const MODEL_FILE: &str = "model.json";
 
-/// The format of `model.json` that this version writes. A file with a higher format is rejected.
-pub const MODEL_FORMAT: u64 = 2;
+/// The highest format of `model.json` that this version reads and writes. A file with a higher format is rejected.
+pub const MODEL_FORMAT: u64 = 3;
+
+/// The format of models of graphs with one type of nodes, which versions of kiln from before format 3 read, too.
+const HOMOGENEOUS_FORMAT: u64 = 2;
 
 /// The description of a saved model, `model.json` in the run folder: everything that predictions need besides the
 /// weights in `best.safetensors`, which include the running statistics of normalisation layers.
 ///
-/// Format 2 added the hash of the weights and the kind of node features of graph models. Files of format 1 are read.
+/// Format 2 added the hash of the weights and the kind of node features of graph models, format 3 heterogeneous graphs. Files
+/// of earlier formats are read.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelInfo {
-    /// The version of this format, [`MODEL_FORMAT`].
+    /// The version of this format, at most [`MODEL_FORMAT`].
     pub format: u64,
     /// The version of kiln that wrote the file.
     pub kiln: String,
@@ -55,7 +60,7 @@ pub struct ModelInputs {
     pub task: ModelTask,
     /// The name of the training data.
     pub data_name: String,
-    /// The number of feature columns.
+    /// The number of feature columns; of a heterogeneous graph, that of all types of nodes together, which may be 0.
     pub n_features: usize,
     /// The kind of targets.
     pub targets: TargetKind,
@@ -72,6 +77,10 @@ pub struct ModelInputs {
     pub node_features: Option<String>,
     /// The sampling of neighbours; `None` for models of whole graphs.
     pub sampling: Option<SamplingInfo>,
+    /// The types of nodes and the relations of a heterogeneous graph; absent for other graphs. Its fanouts replace those of
+    /// [`SamplingInfo`], which are then those of the first relation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub graph: Option<TypedGraphInfo>,
 }
 
 /// The items for which a saved model was trained.
@@ -185,6 +194,16 @@ impl SamplingInfo {
         SamplerConfig { fanouts, rule, weights: self.edge_weights(), edge_types: self.edge_types }
     }
 
+    /// Returns a custom sampling rule, or the built-in one of training.
+    pub(crate) fn rule_or(&self, custom: Option<&Rule>) -> crate::Result<Rule> {
+        let rule = custom.cloned().or_else(|| self.rule());
+        let name = match &self.rule {
+            StoredRule::Custom(name) => name.as_deref().unwrap_or_default(),
+            StoredRule::BuiltIn(name) => name,
+        };
+        Ok(rule.ok_or_else(|| ModelError::CustomRule { rule: name.to_owned() })?)
+    }
+
     /// Returns the built-in sampling rule, or `None` if the model was trained with a custom one.
     pub fn rule(&self) -> Option<Rule> {
         match &self.rule {
@@ -247,7 +266,7 @@ impl ModelInfo {
             reason: format!("the config of a {}: {error}", C::KIND),
         })?;
         Ok(Self {
-            format: MODEL_FORMAT,
+            format: if inputs.graph.is_some() { MODEL_FORMAT } else { HOMOGENEOUS_FORMAT },
             kiln: env!("CARGO_PKG_VERSION").to_owned(),
             kind: C::KIND.to_owned(),
             config,
@@ -293,11 +312,11 @@ impl ModelInfo {
 
     /// Returns the first value that is valid JSON but not possible.
     fn fault(&self) -> Option<String> {
-        let ModelInputs { task, n_features, n_outputs, class_names, preparation, sampling, .. } =
+        let ModelInputs { task, n_features, n_outputs, class_names, preparation, sampling, graph, .. } =
             &self.inputs;
         let EvaluationInfo { batch_size, n_ranks, .. } = self.evaluation;
         let positive = [
-            ("n_features", *n_features),
+            ("n_features", n_features.saturating_add(usize::from(graph.is_some()))),
             ("n_outputs", *n_outputs),
             ("batch_size", batch_size),
             ("n_ranks", n_ranks),
@@ -324,9 +343,13 @@ impl ModelInfo {
         {
             return Some(format!("there is no built-in sampling rule {name:?}"));
         }
-        match (task, sampling) {
-            (ModelTask::Nodes | ModelTask::Links, None) => {
+        match (task, sampling, graph) {
+            (ModelTask::Nodes | ModelTask::Links, None, _) => {
                 Some(format!("`sampling` is missing for a model of {task}"))
+            }
+            (ModelTask::Graphs, _, Some(_)) => Some(format!("`graph` does not apply to a model of {task}")),
+            (_, sampling, Some(graph)) => {
+                graph.fault(sampling.as_ref().map(|sampling| sampling.fanouts.len()))
             }
             _ => None,
         }

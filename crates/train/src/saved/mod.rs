@@ -12,3 +12,6 @@ pub(crate) mod predictor;
 pub(crate) mod preparation;
 pub(crate) mod registry;
 pub(crate) mod top_k;
+pub(crate) mod typed_info;
+pub(crate) mod typed_network;
+pub(crate) mod typed_predictor;

@@ -17,7 +17,8 @@ pub enum PredictMode {
     /// Sampled neighbours. The neighbours of a node depend on the seed and the node, and not on the other nodes of the
     /// request.
     Sampled {
-        /// The fanout of each layer, input layer first.
+        /// The fanout of each layer, input layer first; of a heterogeneous graph, that of all relations. None stands for the
+        /// fanouts of training.
         fanouts: Vec<Fanout>,
         /// The seed of the draws.
         seed: u64,

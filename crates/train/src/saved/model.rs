@@ -18,6 +18,7 @@ use crate::saved::mode::PredictMode;
 use crate::saved::outputs::OutputRows;
 use crate::saved::predictor::NodePredictor;
 use crate::saved::registry::{BadModel, GraphNetwork, ModelRegistry, Network, NodeNetwork};
+use crate::saved::typed_network::TypedNetwork;
 use crate::step::weights::hash;
 
 /// The file of a run folder with the weights of the best epoch.
@@ -209,21 +210,30 @@ impl SavedModel {
     pub(crate) fn node_network(&self) -> Result<&dyn NodeNetwork> {
         match &self.opened.network {
             Network::Nodes(network) | Network::Links { encoder: network, .. } => Ok(&**network),
+            Network::TypedNodes(_) => Err(ModelError::Heterogeneous.into()),
             Network::Graphs(_) => Err(self.other_task(ModelTask::Nodes)),
+        }
+    }
+
+    /// Returns the model of a heterogeneous graph.
+    pub(crate) fn typed_network(&self) -> Result<&TypedNetwork> {
+        match &self.opened.network {
+            Network::TypedNodes(network) => Ok(network),
+            _ => Err(ModelError::NotHeterogeneous.into()),
         }
     }
 
     fn graph_network(&self) -> Result<&dyn GraphNetwork> {
         match &self.opened.network {
             Network::Graphs(network) => Ok(&**network),
-            Network::Nodes(_) | Network::Links { .. } => Err(self.other_task(ModelTask::Graphs)),
+            _ => Err(self.other_task(ModelTask::Graphs)),
         }
     }
 
     pub(crate) fn decoder(&self) -> Result<&LinkDecoder> {
         match &self.opened.network {
             Network::Links { decoder, .. } => Ok(decoder),
-            Network::Nodes(_) | Network::Graphs(_) => Err(self.other_task(ModelTask::Links)),
+            _ => Err(self.other_task(ModelTask::Links)),
         }
     }
 
@@ -288,7 +298,7 @@ fn read(run_dir: &Path, name: &str) -> Result<(PathBuf, Vec<u8>)> {
 fn contradiction(info: &ModelInfo, network: &Network) -> Option<String> {
     let inputs = &info.inputs;
     let task = match network {
-        Network::Nodes(_) => ModelTask::Nodes,
+        Network::Nodes(_) | Network::TypedNodes(_) => ModelTask::Nodes,
         Network::Graphs(_) => ModelTask::Graphs,
         Network::Links { .. } => ModelTask::Links,
     };
@@ -297,7 +307,7 @@ fn contradiction(info: &ModelInfo, network: &Network) -> Option<String> {
     }
     let network = match network {
         Network::Nodes(network) | Network::Links { encoder: network, .. } => network,
-        Network::Graphs(_) => return None,
+        Network::Graphs(_) | Network::TypedNodes(_) => return None,
     };
     let [d_in, d_out] = network.outer_widths();
     let (n_features, n_outputs) = (inputs.n_features, inputs.n_outputs);

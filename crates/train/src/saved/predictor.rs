@@ -5,15 +5,15 @@ use std::sync::{Arc, Mutex};
 
 use kiln_feature::{EdgeFeatureStore, FeatureStore, Preparation};
 use kiln_graph::{Csc, NodeId};
-use kiln_loader::Phase;
+use kiln_loader::SeedBatch;
 use kiln_sample::{Fanout, FrontierSampler, NeighborSampler, Rule, SamplerConfig, Scratch};
 
 use crate::error::Result;
 use crate::evaluate::layer_wise::{LayerWiseConfig, WantedRows, check_edge_features};
 use crate::evaluate::progress::OnProgress;
-use crate::saved::batches::{BatchesOfRun, PredictedRows, PredictionBatches};
+use crate::saved::batches::{PredictedRows, PredictionBatches};
 use crate::saved::error::ModelError;
-use crate::saved::info::{EvaluatedNeighbors, SamplingInfo, StoredRule};
+use crate::saved::info::{EvaluatedNeighbors, SamplingInfo};
 use crate::saved::mode::PredictMode;
 use crate::saved::model::SavedModel;
 use crate::saved::outputs::OutputRows;
@@ -283,29 +283,21 @@ impl NodePredictor {
         match mode {
             PredictMode::Exact(config) => self.exact(nodes, config.clone(), wanted),
             PredictMode::Sampled { fanouts, seed } => {
-                let sampler = self.sampler(fanouts.clone())?;
-                // One key for all batches, so that a node's neighbours do not depend on its batch.
-                let (key, size) = (Phase::Test.key(*seed), evaluation.batch_size);
-                let (predictor, nodes): (_, Arc<[NodeId]>) = (self.clone(), nodes.into());
-                let n_batches = nodes.len().div_ceil(size);
-                Ok(PredictionBatches::new(nodes.len(), n_batches, move |batch| {
-                    let positions = batch * size..nodes.len().min((batch + 1) * size);
-                    let of_batch = nodes[positions.clone()].to_vec();
-                    predictor.batch(&*sampler, key, of_batch, positions, wanted)
-                }))
+                let (predictor, sampler) = (self.clone(), self.sampler(fanouts)?);
+                let compute = move |seeds: SeedBatch, positions| {
+                    predictor.batch(&*sampler, seeds.key, seeds.seeds, positions, wanted)
+                };
+                Ok(PredictionBatches::sampled(nodes, evaluation.batch_size, *seed, compute))
             }
             PredictMode::AsEvaluated => match evaluation.neighbors {
                 EvaluatedNeighbors::Exact { memory_bytes } => {
                     self.exact(nodes, LayerWiseConfig::within(memory_bytes), wanted)
                 }
                 EvaluatedNeighbors::Sampled => {
-                    let sampler = self.sampler(self.sampling().fanouts())?;
-                    let batches = BatchesOfRun::new(nodes, &evaluation)?;
-                    let predictor = self.clone();
-                    Ok(PredictionBatches::new(nodes.len(), batches.len(), move |batch| {
-                        let (seeds, positions) = batches.batch(batch);
+                    let (predictor, sampler) = (self.clone(), self.sampler(&[])?);
+                    PredictionBatches::of_run(nodes, &evaluation, move |seeds, positions| {
                         predictor.batch(&*sampler, seeds.key, seeds.seeds, positions, wanted)
-                    }))
+                    })
                 }
             },
         }
@@ -316,20 +308,15 @@ impl NodePredictor {
         sampling.expect("the description of a node model should have its sampling")
     }
 
-    fn sampler(&self, fanouts: Vec<Fanout>) -> Result<Arc<dyn FrontierSampler>> {
+    /// Returns the sampler for these fanouts, or for those of training if there are none.
+    fn sampler(&self, fanouts: &[Fanout]) -> Result<Arc<dyn FrontierSampler>> {
         let sampling = self.sampling();
+        let fanouts = if fanouts.is_empty() { sampling.fanouts() } else { fanouts.to_vec() };
         let (n_fanouts, n_layers) = (fanouts.len(), self.model.node_network()?.n_layers());
         if n_fanouts != n_layers {
             return Err(ModelError::FanoutsMismatch { n_fanouts, n_layers }.into());
         }
-        let Some(rule) = self.rule.clone().or_else(|| sampling.rule()) else {
-            let rule = match &sampling.rule {
-                StoredRule::Custom(name) => name.clone().unwrap_or_default(),
-                StoredRule::BuiltIn(name) => name.clone(),
-            };
-            return Err(ModelError::CustomRule { rule }.into());
-        };
-        let config = sampling.config(fanouts, rule);
+        let config = sampling.config(fanouts, sampling.rule_or(self.rule.as_ref())?);
         match &self.graph {
             GraphAccess::Whole(graph) => Ok(Arc::new(NeighborSampler::with_config(graph.clone(), config)?)),
             GraphAccess::Sampled { sampler, .. } => sampler(config),

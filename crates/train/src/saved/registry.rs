@@ -9,18 +9,22 @@ use burn::tensor::{Device, Tensor};
 use kiln_feature::FeatureStore;
 use kiln_kernels::{DeviceBlock, DeviceGraphs};
 use kiln_nn::{
-    BlockModel, ForwardContext, GatConfig, GcnConfig, GinConfig, GineConfig, GraphModel, LayerWiseModel,
-    LinkDecoder, LinkModelConfig, Mode, ModelConfig, RgcnConfig, SageConfig,
+    BlockModel, ForwardContext, GatConfig, GcnConfig, GinConfig, GineConfig, GraphModel, HgtConfig,
+    LayerWiseModel, LinkDecoder, LinkModelConfig, Mode, ModelConfig, RgcnConfig, RsageConfig, SageConfig,
+    TypedModelConfig,
 };
 use kiln_sample::RngKey;
 
 use crate::error::Result;
 use crate::evaluate::layer_wise::{LayerWiseInference, LayerWiseRows, WantedRows};
 use crate::saved::info::{ModelInfo, StoredEdgeWeights};
+use crate::saved::typed_network::TypedNetwork;
+use crate::step::task_weights;
 use crate::step::weights::load_weights;
 
 /// The models that [`SavedModel`](crate::SavedModel) can open, by their kind. The default registry has `sage`, `gcn`,
-/// `gat`, `rgcn`, `gine` and `gin`, and the link models with the encoders of nodes; a model of your own is added with its config.
+/// `gat`, `rgcn`, `gine` and `gin`, the link models with the encoders of nodes, and the models of heterogeneous graphs
+/// `typed-sage`, `typed-rsage`, `typed-rgcn` and `typed-hgt`; a model of your own is added with its config.
 ///
 /// ```
 /// use kiln_nn::SageConfig;
@@ -54,6 +58,7 @@ pub(crate) enum Network {
     Nodes(Arc<dyn NodeNetwork>),
     Graphs(Arc<dyn GraphNetwork>),
     Links { encoder: Arc<dyn NodeNetwork>, decoder: LinkDecoder },
+    TypedNodes(TypedNetwork),
 }
 
 /// A node model without its type.
@@ -146,11 +151,17 @@ impl Default for ModelRegistry {
             .with_node_model::<RgcnConfig>()
             .with_node_model::<GineConfig>()
             .with_graph_model::<GinConfig>();
-        let of_links = of_items.with_link_model::<SageConfig>().with_link_model::<GcnConfig>();
-        of_links
+        let of_links = of_items
+            .with_link_model::<SageConfig>()
+            .with_link_model::<GcnConfig>()
             .with_link_model::<GatConfig>()
             .with_link_model::<RgcnConfig>()
-            .with_link_model::<GineConfig>()
+            .with_link_model::<GineConfig>();
+        of_links
+            .with_typed_model::<SageConfig>()
+            .with_typed_model::<RsageConfig>()
+            .with_typed_model::<RgcnConfig>()
+            .with_typed_model::<HgtConfig>()
     }
 }
 
@@ -161,7 +172,7 @@ impl ModelRegistry {
     where
         C: ModelConfig<Model: LayerWiseModel + Sync> + 'static,
     {
-        self.with::<C>(|model| Network::Nodes(Arc::new(model)))
+        self.with::<C>(of_one_type, |model, _, weights| Ok(Network::Nodes(Arc::new(loaded(model, weights)?))))
     }
 
     /// Adds a model of whole graphs. It replaces a model of the same [`KIND`](ModelConfig::KIND).
@@ -170,7 +181,9 @@ impl ModelRegistry {
     where
         C: ModelConfig<Model: GraphModel + Sync> + 'static,
     {
-        self.with::<C>(|model| Network::Graphs(Arc::new(OfGraphs(model))))
+        self.with::<C>(of_one_type, |model, _, weights| {
+            Ok(Network::Graphs(Arc::new(OfGraphs(loaded(model, weights)?))))
+        })
     }
 
     /// Adds a model of links with this encoder. It replaces a model of the same [`KIND`](ModelConfig::KIND), that of the
@@ -180,9 +193,27 @@ impl ModelRegistry {
     where
         C: ModelConfig<Model: LayerWiseModel + Sync> + 'static,
     {
-        self.with::<LinkModelConfig<C>>(|model| Network::Links {
-            encoder: Arc::new(model.encoder),
-            decoder: model.decoder,
+        self.with::<LinkModelConfig<C>>(of_one_type, |model, _, weights| {
+            let model = loaded(model, weights)?;
+            Ok(Network::Links { encoder: Arc::new(model.encoder), decoder: model.decoder })
+        })
+    }
+
+    /// Adds a model of the nodes of heterogeneous graphs, with this model of nodes. It replaces a model of the same
+    /// [`KIND`](ModelConfig::KIND), that of the [`TypedModelConfig`].
+    #[must_use]
+    pub fn with_typed_model<C>(self) -> Self
+    where
+        C: ModelConfig<Model: BlockModel + Sync> + 'static,
+    {
+        self.with::<TypedModelConfig<C>>(of_several_types, |mut model, info, weights| {
+            let width = model.encoder.as_ref().map_or(0, |encoder| encoder.d_out());
+            let types = info.inputs.graph.iter().flat_map(|graph| &graph.node_types);
+            let without_features = types.filter(|of_type| of_type.n_features.is_none());
+            let shapes: Vec<_> = without_features.map(|of_type| [of_type.n_nodes, width]).collect();
+            let tables = task_weights::read(&mut model, &shapes, weights)?;
+            let tables = tables.into_iter().map(Arc::new).collect();
+            Ok(Network::TypedNodes(TypedNetwork { model: Arc::new(model.valid()), tables }))
         })
     }
 
@@ -195,7 +226,13 @@ impl ModelRegistry {
         self.constructors.get(kind)
     }
 
-    fn with<C: ModelConfig + 'static>(mut self, wrap: fn(C::Model) -> Network) -> Self {
+    /// Adds a constructor. `contradiction` returns the first difference between a config and its description, and `build`
+    /// loads the weights into a model with other ones.
+    fn with<C: ModelConfig + 'static>(
+        mut self,
+        contradiction: fn(&C, &ModelInfo) -> Option<String>,
+        build: fn(C::Model, &ModelInfo, Vec<u8>) -> Result<Network>,
+    ) -> Self {
         let constructor: Constructor = Arc::new(move |info, weights, device| {
             let config: C = serde_json::from_value(info.config.clone())
                 .map_err(|error| BadModel::Config(error.to_string()))?;
@@ -208,13 +245,53 @@ impl ModelRegistry {
             }
             // All initial weights are replaced by the stored ones.
             let init = config.init(RngKey::new(0), &device.clone().inner());
-            let mut model = init.map_err(|error| BadModel::Config(error.to_string()))?;
-            load_weights(&mut model, weights).map_err(|error| BadModel::Weights(error.to_string()))?;
-            Ok((wrap(model.valid()), config.n_relations()))
+            let model = init.map_err(|error| BadModel::Config(error.to_string()))?;
+            let network =
+                build(model, info, weights).map_err(|error| BadModel::Weights(error.to_string()))?;
+            Ok((network, config.n_relations()))
         });
         self.constructors.insert(C::KIND, constructor);
         self
     }
+}
+
+/// Returns a model with the weights of a file, for predictions.
+fn loaded<M: Module>(mut model: M, weights: Vec<u8>) -> Result<M> {
+    load_weights(&mut model, weights)?;
+    Ok(model.valid())
+}
+
+/// Returns the first difference between a config of a model of one type of nodes and the description that contains it.
+fn of_one_type<C: ModelConfig>(config: &C, info: &ModelInfo) -> Option<String> {
+    match info.inputs.graph.is_some() {
+        true => Some(format!("a {} is no model of the heterogeneous graph of `graph`", info.kind)),
+        false => contradiction(config, info),
+    }
+}
+
+/// Returns the first difference between a config of a model of a heterogeneous graph and the description that contains it.
+fn of_several_types<C: ModelConfig<Model: BlockModel>>(
+    config: &TypedModelConfig<C>,
+    info: &ModelInfo,
+) -> Option<String> {
+    let Some(graph) = &info.inputs.graph else { return Some("`graph` is missing".to_owned()) };
+    if !graph.widths().eq(config.widths.iter().copied()) {
+        let reason =
+            "the types of nodes in the config have other numbers of feature columns than those of `graph`";
+        return Some(reason.to_owned());
+    }
+    if config.relation_groups().is_some_and(|of_model| Some(of_model) != graph.metagraph()) {
+        return Some("the config is for other relations than those of `graph`".to_owned());
+    }
+    let n_relations = graph.relations.len();
+    if config.n_relations().is_some_and(|of_model| of_model < n_relations) {
+        return Some(format!("the config is for fewer than the {n_relations} relations of `graph`"));
+    }
+    let n_outputs = info.inputs.n_outputs;
+    if config.d_out().is_some_and(|d_out| d_out < n_outputs) {
+        return Some(format!("the config has fewer than {n_outputs} outputs"));
+    }
+    contradiction(config, info)
 }
 
 /// Returns the reason why a file is too small for the weights of this config: 4 bytes for each parameter.

@@ -6,6 +6,7 @@ use kiln_sample::RngKey;
 
 use crate::error::{Error, Result};
 use crate::step::embedding_error::EmbeddingError;
+use crate::step::node_keys::NodeKeys;
 use crate::step::row_gradients::RowGradients;
 
 /// A trainable row for each node of a type without features, `[n_nodes, dim]`, in host memory, with the moments of a sparse
@@ -47,6 +48,8 @@ pub struct NodeEmbedding {
     mean_squares: Vec<f32>,
     is_learned: Vec<bool>,
     n_steps: usize,
+    /// The keys of the nodes; `None` if they have no names.
+    keys: Option<NodeKeys>,
     /// The mean of the learned rows, computed when it is first needed after a step.
     mean_row: OnceLock<Vec<f32>>,
 }
@@ -151,8 +154,38 @@ impl NodeEmbedding {
             mean_squares,
             is_learned: vec![false; n_nodes],
             n_steps: 0,
+            keys: None,
             mean_row: OnceLock::new(),
         })
+    }
+
+    /// Creates a table of trained rows, `[n_nodes, dim]`. The rows with 1 in `is_learned` were in a step.
+    pub(crate) fn of_rows(
+        dim: usize,
+        values: Vec<f32>,
+        is_learned: &[u8],
+        keys: Option<NodeKeys>,
+    ) -> NodeEmbedding {
+        let (means, mean_squares) = (vec![0.0; values.len()], vec![0.0; values.len()]);
+        let is_learned = is_learned.iter().map(|&is_learned| is_learned != 0).collect();
+        Self { dim, values, means, mean_squares, is_learned, n_steps: 0, keys, mean_row: OnceLock::new() }
+    }
+
+    /// Sets the keys by which rows are found in other data.
+    ///
+    /// # Errors
+    /// Returns [`EmbeddingError::Keys`] unless there is a key for each node.
+    pub fn with_keys(self, keys: NodeKeys) -> Result<Self> {
+        let (expected, got) = (self.n_nodes(), keys.len());
+        match expected == got {
+            true => Ok(Self { keys: Some(keys), ..self }),
+            false => Err(EmbeddingError::Keys { expected, got }.into()),
+        }
+    }
+
+    /// Returns the keys by which rows are found in other data; `None` if the nodes have no names.
+    pub fn keys(&self) -> Option<&NodeKeys> {
+        self.keys.as_ref()
     }
 
     /// Returns the number of columns.
@@ -249,15 +282,15 @@ impl NodeEmbedding {
         (&self.values, self.is_learned.iter().map(|&is_learned| u8::from(is_learned)).collect())
     }
 
-    /// Replaces the values of all rows, and which of them were in a step.
+    /// Replaces the values of all rows, and which of them were in a step, by those of a table of the same shape.
     ///
     /// # Panics
-    /// Panics if their numbers are others than the table's.
-    pub(crate) fn set_learned(&mut self, values: Vec<f32>, is_learned: &[u8]) {
-        let (got, expected) = ([values.len(), is_learned.len()], [self.values.len(), self.n_nodes()]);
-        assert_eq!(got, expected, "the rows are those of another table");
-        self.values = values;
-        self.is_learned = is_learned.iter().map(|&is_learned| is_learned != 0).collect();
+    /// Panics if the table has another shape.
+    pub(crate) fn set_learned(&mut self, rows: Self) {
+        let shapes = [&rows, self].map(|table| [table.n_nodes(), table.dim]);
+        assert_eq!(shapes[0], shapes[1], "the rows are those of another table");
+        self.values = rows.values;
+        self.is_learned = rows.is_learned;
         self.mean_row = OnceLock::new();
     }
 

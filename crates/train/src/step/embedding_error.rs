@@ -32,6 +32,14 @@ pub enum EmbeddingError {
         /// The number of rows.
         n_nodes: usize,
     },
+    /// A table has another number of keys than rows.
+    #[error("got {got} keys for an embedding of {expected} rows: pass one per node")]
+    Keys {
+        /// The number of rows.
+        expected: usize,
+        /// The number of keys.
+        got: usize,
+    },
     /// The optimizer is not Adam, but the task has embeddings.
     #[error(
         "nodes without features have trainable rows, which a sparse Adam trains with the learning rate of the optimizer: use \

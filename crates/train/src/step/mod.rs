@@ -23,6 +23,7 @@ pub(crate) mod metric_sums;
 pub(crate) mod nccl;
 pub(crate) mod negatives;
 pub(crate) mod node;
+pub(crate) mod node_keys;
 pub(crate) mod objective;
 pub(crate) mod optimizer;
 pub(crate) mod reports;

@@ -11,11 +11,12 @@ use safetensors::tensor::{Dtype, TensorView, serialize};
 
 use crate::error::{Error, Result};
 use crate::step::embedding::NodeEmbedding;
+use crate::step::node_keys::NodeKeys;
 use crate::step::weights::{load_weights, weights_to_bytes};
 
-/// Serializes the parameters of a model, like [`weights_to_bytes`], and of tables. Table `k` has two further tensors in the
-/// file: `embeddings.k.weight`, `[n_nodes, dim]`, and `embeddings.k.is_learned`, `[n_nodes]` of bytes, which is 1 for each
-/// row that was in a step.
+/// Serializes the parameters of a model, like [`weights_to_bytes`], and of tables. Table `k` has further tensors in the
+/// file: `embeddings.k.weight`, `[n_nodes, dim]`; `embeddings.k.is_learned`, `[n_nodes]` of bytes, which is 1 for each row
+/// that was in a step; and, if the nodes have names, `embeddings.k.keys`, `[n_nodes, 16]` of bytes.
 pub(crate) fn to_bytes<M: Module>(model: &M, tables: &[Arc<NodeEmbedding>]) -> Result<Vec<u8>> {
     let of_model = weights_to_bytes(model)?;
     if tables.is_empty() {
@@ -29,12 +30,18 @@ pub(crate) fn to_bytes<M: Module>(model: &M, tables: &[Arc<NodeEmbedding>]) -> R
         return Err(Error::Weights { reason });
     }
     for (position, (table, (values, is_learned))) in tables.iter().zip(&learned).enumerate() {
-        let [weight, flags] = names(position);
-        let shape = vec![table.n_nodes(), table.dim()];
-        let values =
-            TensorView::new(Dtype::F32, shape, cast_slice(values)).map_err(|error| invalid(&error))?;
-        let is_learned = TensorView::new(Dtype::U8, vec![table.n_nodes()], is_learned);
-        tensors.extend([(weight, values), (flags, is_learned.map_err(|error| invalid(&error))?)]);
+        let [weight, flags, keys] = names(position);
+        let mut add = |name: String, dtype, shape: &[usize], bytes| {
+            let view = TensorView::new(dtype, shape.to_vec(), bytes).map_err(|error| invalid(&error))?;
+            tensors.push((name, view));
+            Ok::<_, Error>(())
+        };
+        let n_nodes = table.n_nodes();
+        add(weight, Dtype::F32, &[n_nodes, table.dim()], cast_slice(values))?;
+        add(flags, Dtype::U8, &[n_nodes], is_learned)?;
+        if let Some(of_nodes) = table.keys() {
+            add(keys, Dtype::U8, &[n_nodes, NodeKeys::N_BYTES], of_nodes.as_bytes())?;
+        }
     }
     pack(tensors)
 }
@@ -42,28 +49,58 @@ pub(crate) fn to_bytes<M: Module>(model: &M, tables: &[Arc<NodeEmbedding>]) -> R
 /// Loads the file of [`to_bytes`] into a model and tables, all of them or none.
 ///
 /// # Errors
-/// Returns [`Error::Weights`] if a parameter or a table is missing, unknown, or has another shape.
+/// Returns [`Error::Weights`] if a parameter or a table is missing, unknown, or has another shape, or if a table is for other
+/// nodes.
 pub(crate) fn load<M: Module>(
     model: &mut M,
     tables: &mut [Arc<NodeEmbedding>],
     bytes: Vec<u8>,
 ) -> Result<()> {
-    if tables.is_empty() {
-        return load_weights(model, bytes);
+    let shapes: Vec<_> = tables.iter().map(|table| [table.n_nodes(), table.dim()]).collect();
+    let read = read(model, &shapes, bytes)?;
+    if let Some(position) = tables.iter().zip(&read).position(|(table, read)| table.keys() != read.keys()) {
+        let [_, _, keys] = names(position);
+        return Err(Error::Weights { reason: format!("`{keys}` are the keys of other nodes") });
+    }
+    for (table, read) in tables.iter_mut().zip(read) {
+        Arc::make_mut(table).set_learned(read);
+    }
+    Ok(())
+}
+
+/// Loads the parameters of a model from the file of [`to_bytes`], and returns the tables in it, which have the shapes
+/// `[n_nodes, dim]`.
+///
+/// # Errors
+/// Returns [`Error::Weights`] if a parameter or a table is missing, unknown, or has another shape. The model is then unchanged.
+pub(crate) fn read<M: Module>(
+    model: &mut M,
+    shapes: &[[usize; 2]],
+    bytes: Vec<u8>,
+) -> Result<Vec<NodeEmbedding>> {
+    if shapes.is_empty() {
+        load_weights(model, bytes)?;
+        return Ok(Vec::new());
     }
     let file = SafeTensors::deserialize(&bytes).map_err(|error| invalid(&error))?;
-    let mut loaded = tables.to_vec();
-    for (position, table) in loaded.iter_mut().enumerate() {
-        let [weight, flags] = names(position);
-        let rows = tensor(&file, &weight, Dtype::F32, &[table.n_nodes(), table.dim()])?;
-        let is_learned = tensor(&file, &flags, Dtype::U8, &[table.n_nodes()])?;
-        Arc::make_mut(table).set_learned(pod_collect_to_vec(rows), is_learned);
-    }
-    let of_tables: Vec<String> = (0..tables.len()).flat_map(names).collect();
+    let table = |(position, &[n_nodes, dim]): (usize, &[usize; 2])| {
+        let [weight, flags, keys] = names(position);
+        let rows = tensor(&file, &weight, Dtype::F32, &[n_nodes, dim])?;
+        let is_learned = tensor(&file, &flags, Dtype::U8, &[n_nodes])?;
+        let keys = match file.tensor(&keys) {
+            Ok(_) => {
+                let bytes = tensor(&file, &keys, Dtype::U8, &[n_nodes, NodeKeys::N_BYTES])?;
+                Some(NodeKeys::from_bytes(bytes))
+            }
+            Err(_) => None,
+        };
+        Ok(NodeEmbedding::of_rows(dim, pod_collect_to_vec(rows), is_learned, keys))
+    };
+    let tables = shapes.iter().enumerate().map(table).collect::<Result<_>>()?;
+    let of_tables: Vec<String> = (0..shapes.len()).flat_map(names).collect();
     let of_model = file.tensors().into_iter().filter(|(name, _)| !of_tables.contains(name)).collect();
     load_weights(model, pack(of_model)?)?;
-    tables.clone_from_slice(&loaded);
-    Ok(())
+    Ok(tables)
 }
 
 /// Returns the hash of a model and of tables, by which ranks compare them.
@@ -113,8 +150,8 @@ pub(crate) fn load_moments(tables: &mut [Arc<NodeEmbedding>], mut bytes: &[u8]) 
 const PREFIX: &str = "embeddings.";
 
 /// Returns the names of the tensors of a table.
-fn names(position: usize) -> [String; 2] {
-    ["weight", "is_learned"].map(|name| format!("{PREFIX}{position}.{name}"))
+fn names(position: usize) -> [String; 3] {
+    ["weight", "is_learned", "keys"].map(|name| format!("{PREFIX}{position}.{name}"))
 }
 
 /// Returns the bytes of a tensor of this type and shape.
@@ -241,6 +278,29 @@ mod tests {
         assert!(to_bytes(&model, &[]).is_ok());
         let error = to_bytes(&model, &tables()).unwrap_err().to_string();
         assert!(error.contains("has the name of an embedding: rename it"), "{error}");
+    }
+
+    #[test]
+    fn keys_are_written_and_compared() {
+        let of_names = |names: &[&str]| {
+            let keys = NodeKeys::of_names(names.len(), |node| names[node]);
+            let mut tables = tables();
+            let table = NodeEmbedding::clone(&tables[0]).with_keys(keys);
+            tables[0] = Arc::new(table.unwrap());
+            tables
+        };
+        let named = of_names(&["anna", "ben", "carla"]);
+        let bytes = to_bytes(&model(1), &named).unwrap();
+        let read = read(&mut model(2), &[[3, 2], [4, 2]], bytes.clone()).unwrap();
+        assert_eq!(read[0].keys(), named[0].keys());
+        assert_eq!(read[1].keys(), None);
+        assert_eq!(read[0].learned(), named[0].learned());
+        for mut other in [of_names(&["anna", "ben", "dora"]), tables()] {
+            let error = load(&mut model(2), &mut other, bytes.clone()).unwrap_err().to_string();
+            assert!(error.contains("`embeddings.0.keys` are the keys of other nodes"), "{error}");
+        }
+        let error = NodeEmbedding::clone(&tables()[1]).with_keys(named[0].keys().unwrap().clone());
+        assert!(error.unwrap_err().to_string().contains("3 keys for an embedding of 4 rows"));
     }
 
     #[test]

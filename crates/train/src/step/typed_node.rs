@@ -14,6 +14,7 @@ use crate::step::embedding::NodeEmbedding;
 use crate::step::embedding_error::EmbeddingError;
 use crate::step::metric_sums::MetricSums;
 use crate::step::node::{blocks_to_device, rows_of_seeds};
+use crate::step::node_keys::NodeKeys;
 use crate::step::objective::{BatchTargets, Objective};
 use crate::step::task::{StepOutput, Task};
 
@@ -24,6 +25,8 @@ use crate::step::task::{StepOutput, Task};
 pub struct TypedNodeTask<M> {
     objective: Objective,
     types: Arc<[InputType]>,
+    /// The keys of the nodes of each type, `[n_types]`, or empty.
+    keys: Arc<[Option<NodeKeys>]>,
     model: PhantomData<fn() -> M>,
 }
 
@@ -39,7 +42,14 @@ pub struct InputType {
 impl<M> TypedNodeTask<M> {
     /// Creates a task with this objective for data with these types of nodes.
     pub fn new(objective: Objective, types: impl Into<Arc<[InputType]>>) -> Self {
-        Self { objective, types: types.into(), model: PhantomData }
+        Self { objective, types: types.into(), keys: Arc::default(), model: PhantomData }
+    }
+
+    /// Sets the keys of the nodes of each type, `[n_types]`, by which their trainable rows are found in other data
+    /// ([`NodeEmbedding::with_keys`]); `None` for a type with features, or whose nodes have no names.
+    #[must_use]
+    pub fn with_keys(self, keys: impl Into<Arc<[Option<NodeKeys>]>>) -> Self {
+        Self { keys: keys.into(), ..self }
     }
 
     /// Returns the objective.
@@ -59,7 +69,7 @@ pub struct TypedNodeInput {
     pub embedded: Vec<Vec<NodeId>>,
     /// The order of the input nodes among the rows of all types.
     pub order: TypeOrder,
-    /// The seeds in the given order; they may repeat.
+    /// The seeds in the given order, numbered from 0 within their type; they may repeat.
     pub seeds: Vec<NodeId>,
     /// For each seed, the index of its row in the model's output.
     pub seed_index: Vec<usize>,
@@ -72,7 +82,7 @@ pub struct TypedNodeInput {
 impl TypedNodeInput {
     /// Returns the rows of each type for a model, with `embedded` for the types whose rows are trainable. In training, all
     /// of them track gradients.
-    fn rows(&self, embedded: &[Tensor<2>], ctx: &ForwardContext) -> Vec<Tensor<2>> {
+    pub(crate) fn rows(&self, embedded: &[Tensor<2>], ctx: &ForwardContext) -> Vec<Tensor<2>> {
         let mut embedded = embedded.iter();
         let of_type = |features: &Option<Tensor<2>>| match features {
             Some(features) => tracked(features, ctx),
@@ -86,7 +96,7 @@ impl ToDevice for TypedBatch {
     type Input = TypedNodeInput;
 
     fn to_device(self, device: &Device) -> DeviceBatch<TypedNodeInput> {
-        let Self { sampled, groups, input: TypedNodeRows { node_types, rows }, times } = self;
+        let Self { sampled, items, groups, input: TypedNodeRows { node_types, rows }, times } = self;
         let order = TypeOrder::new(&node_types, rows.len(), device);
         let (mut features, mut embedded) = (Vec::with_capacity(rows.len()), Vec::new());
         for of_type in rows {
@@ -98,7 +108,7 @@ impl ToDevice for TypedBatch {
                 }
             });
         }
-        let SampledBatch { key, seeds, blocks, seed_index, edge_x, labels, target_values, .. } = sampled;
+        let SampledBatch { key, blocks, seed_index, edge_x, labels, target_values, .. } = sampled;
         let mut blocks = blocks_to_device(blocks, edge_x, device);
         if let Some(groups) = groups {
             let grouped = |(block, groups): (DeviceBlock, _)| block.with_relation_groups(groups, device);
@@ -109,7 +119,7 @@ impl ToDevice for TypedBatch {
             features,
             embedded,
             order,
-            seeds: seeds.as_nodes().to_vec(),
+            seeds: items,
             seed_index: seed_index.iter().map(|row| row.index()).collect(),
             labels,
             target_values,
@@ -147,11 +157,12 @@ impl<M: BlockModel> Task for TypedNodeTask<M> {
         }
         let without_features = self.types.iter().enumerate().filter(|(_, of_type)| of_type.width.is_none());
         let embedding = |(node_type, of_type): (usize, &InputType)| {
-            NodeEmbedding::new(
-                of_type.n_nodes,
-                encoder.d_out(),
-                key.fold_in(KeyDomain::NodeType, node_type as u64),
-            )
+            let of_rows = key.fold_in(KeyDomain::NodeType, node_type as u64);
+            let table = NodeEmbedding::new(of_type.n_nodes, encoder.d_out(), of_rows)?;
+            match self.keys.get(node_type) {
+                Some(Some(keys)) => table.with_keys(keys.clone()),
+                _ => Ok(table),
+            }
         };
         without_features.map(embedding).collect()
     }

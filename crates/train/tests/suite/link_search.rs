@@ -47,6 +47,7 @@ fn saved(decoder: LinkDecoderConfig) -> (LinkModelConfig<SageConfig>, SavedModel
         preparation: Some(Preparation::default()),
         node_features: None,
         sampling: Some(sampling),
+        graph: None,
     };
     let neighbors = EvaluatedNeighbors::Sampled;
     let evaluation = EvaluationInfo { seed: 1, batch_size: 50, n_ranks: 1, neighbors };

@@ -1,6 +1,9 @@
 //! Tests of training on heterogeneous graphs: trainable rows are learned, a run does not depend on threads and ranks, is
-//! resumed exactly, and equals the run of a homogeneous graph if there is one type and one relation.
+//! resumed exactly, and equals the run of a homogeneous graph if there is one type and one relation; and of the predictions of its
+//! model.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+mod predictions;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,0 +1,139 @@
+//! The description of the heterogeneous graph of a saved model.
+
+use kiln_graph::{Metagraph, NodeTypes, Relation, Relations};
+use kiln_sample::Fanout;
+use serde::{Deserialize, Serialize};
+
+/// The types of nodes and the relations of the graph that a model was trained on, in their order, by which data for
+/// predictions is recognised.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TypedGraphInfo {
+    /// The types of nodes.
+    pub node_types: Vec<NodeTypeInfo>,
+    /// The relations.
+    pub relations: Vec<RelationInfo>,
+    /// The type of the nodes that have targets.
+    pub target_type: String,
+}
+
+/// A type of nodes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NodeTypeInfo {
+    /// The name.
+    pub name: String,
+    /// The number of nodes in the training data.
+    pub n_nodes: usize,
+    /// The number of feature columns; `None` for a type without features, whose nodes have trainable rows.
+    pub n_features: Option<usize>,
+}
+
+/// A relation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RelationInfo {
+    /// The name.
+    pub name: String,
+    /// The type of the sources.
+    pub src_type: String,
+    /// The type of the destinations.
+    pub dst_type: String,
+    /// The fanout of each layer, input layer first; `null` takes all neighbours.
+    pub fanouts: Vec<Option<u32>>,
+}
+
+impl TypedGraphInfo {
+    /// Describes a graph. `widths` are the feature columns of each type, and `fanouts` those of each layer, for each relation.
+    pub fn new(
+        graph: &Relations,
+        widths: &[Option<usize>],
+        target_type: usize,
+        fanouts: &[Vec<Fanout>],
+    ) -> Self {
+        let (types, limit) = (graph.types(), |fanout: &Fanout| match fanout {
+            Fanout::All => None,
+            Fanout::UpTo(limit) => Some(*limit),
+        });
+        let node_type = |(position, name): (usize, &String)| NodeTypeInfo {
+            name: name.clone(),
+            n_nodes: types.range(position).len(),
+            n_features: widths.get(position).copied().flatten(),
+        };
+        let relation = |(position, relation): (usize, &Relation)| RelationInfo {
+            name: relation.name.clone(),
+            src_type: types.names()[relation.src_type].clone(),
+            dst_type: types.names()[relation.dst_type].clone(),
+            fanouts: fanouts.iter().map(|of_layer| limit(&of_layer[position])).collect(),
+        };
+        Self {
+            node_types: types.names().iter().enumerate().map(node_type).collect(),
+            relations: graph.iter().enumerate().map(relation).collect(),
+            target_type: types.names()[target_type].clone(),
+        }
+    }
+
+    /// Returns the number of feature columns of each type; `None` for a type with trainable rows.
+    pub fn widths(&self) -> impl Iterator<Item = Option<usize>> + '_ {
+        self.node_types.iter().map(|node_type| node_type.n_features)
+    }
+
+    /// Returns the fanout of each relation in each layer, `[n_layers][n_relations]`, input layer first.
+    pub(crate) fn fanouts(&self, n_layers: usize) -> Vec<Vec<Fanout>> {
+        let of_relation = |layer: usize| {
+            move |relation: &RelationInfo| relation.fanouts[layer].map_or(Fanout::All, Fanout::UpTo)
+        };
+        (0..n_layers).map(|layer| self.relations.iter().map(of_relation(layer)).collect()).collect()
+    }
+
+    /// Returns the position of the type of nodes that have targets.
+    pub(crate) fn target_position(&self) -> Option<usize> {
+        self.position(&self.target_type)
+    }
+
+    fn position(&self, node_type: &str) -> Option<usize> {
+        self.node_types.iter().position(|known| known.name == node_type)
+    }
+
+    /// Returns the metagraph, or `None` if a relation is between types that do not exist.
+    pub(crate) fn metagraph(&self) -> Option<Metagraph> {
+        let ends = |relation: &RelationInfo| {
+            Some([self.position(&relation.src_type)?, self.position(&relation.dst_type)?])
+        };
+        let relations = self.relations.iter().map(ends).collect::<Option<_>>()?;
+        Metagraph::new(self.node_types.len(), relations).ok()
+    }
+
+    /// Returns the first value that is valid JSON but not possible, for a model with this number of fanouts.
+    pub(crate) fn fault(&self, n_layers: Option<usize>) -> Option<String> {
+        let types = self.node_types.iter().map(|node_type| (node_type.name.clone(), node_type.n_nodes));
+        if let Err(error) = NodeTypes::new(types) {
+            return Some(error.to_string());
+        }
+        if let Some(of_type) = self.node_types.iter().find(|of_type| of_type.n_features == Some(0)) {
+            return Some(format!("`n_features` of {:?} is 0, expected at least 1 or null", of_type.name));
+        }
+        let Self { relations, target_type, .. } = self;
+        if self.metagraph().is_none() || self.target_position().is_none() {
+            return Some(format!(
+                "a relation or the target type {target_type:?} names a type that is not in `node_types`"
+            ));
+        }
+        let other = relations.iter().find(|relation| Some(relation.fanouts.len()) != n_layers);
+        other.map(|relation| format!("{:?} has {} fanouts", relation.name, relation.fanouts.len()))
+    }
+
+    /// Returns the types and relations as text, for messages: `user [3], item; user buys item`.
+    pub fn schema(&self) -> String {
+        let of_type = |of_type: &NodeTypeInfo| match of_type.n_features {
+            Some(width) => format!("{} [{width}]", of_type.name),
+            None => of_type.name.clone(),
+        };
+        let of_relation = |relation: &RelationInfo| {
+            format!("{} {} {}", relation.src_type, relation.name, relation.dst_type)
+        };
+        let types: Vec<String> = self.node_types.iter().map(of_type).collect();
+        let relations: Vec<String> = self.relations.iter().map(of_relation).collect();
+        format!("{}; {}", types.join(", "), relations.join(", "))
+    }
+}
