@@ -1,12 +1,13 @@
 //! `kiln data import`: makes a heterogeneous dataset from tables (docs/formats.md).
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{bail, ensure};
 use clap::Args;
 use kiln::data::convert::parse_bytes;
-use kiln_tables::{BadRows, ImportOptions, ImportReport};
+use kiln_tables::{BadRows, Import, ImportOptions, ImportReport};
 
 use crate::flags;
 
@@ -25,6 +26,10 @@ pub(crate) struct ImportArgs {
     /// Number of threads. Default: one per core. The result does not depend on it.
     #[arg(long, value_parser = flags::threads)]
     threads: Option<usize>,
+    /// Uses the statistics, categories and classes of an earlier import, a dataset that this command wrote, for new tables with the
+    /// same columns. Its models can then predict the new rows. Targets may be absent.
+    #[arg(long, value_name = "SET", conflicts_with = "dry_run")]
+    transforms_of: Option<PathBuf>,
     /// Prints the result of an import without reading rows or writing files.
     #[arg(long)]
     dry_run: bool,
@@ -41,8 +46,12 @@ pub(crate) fn run(args: &ImportArgs) -> anyhow::Result<()> {
     }
     let Some(out) = &args.out else { bail!("--out is missing: name a new folder") };
     let started = Instant::now();
-    let options =
-        ImportOptions { memory_bytes: args.memory, n_threads: args.threads, ..ImportOptions::default() };
+    let earlier = args.transforms_of.as_ref().map(Import::open).transpose()?;
+    let options = ImportOptions {
+        memory_bytes: args.memory,
+        n_threads: args.threads,
+        transforms_of: earlier.map(Arc::new),
+    };
     let ImportReport { node_types, relations, dropped } = kiln_tables::import(&args.spec, out, &options)?;
     for (name, n_nodes) in node_types {
         println!("node type {name}: {n_nodes} nodes");

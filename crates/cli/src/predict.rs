@@ -4,6 +4,8 @@ mod files;
 mod links;
 mod parts;
 mod request;
+mod rows;
+mod typed;
 
 use std::fs;
 use std::io;
@@ -20,13 +22,13 @@ use kiln::graph::{ItemId, NodeId};
 use kiln::prelude::{PredictMode, PredictOnDataset, RankHandle, SavedModel};
 use kiln::sample::Fanout;
 use kiln::store::sha256;
-use kiln::train::{ModelRegistry, ModelTask, NodePredictor, PredictedRows, WantedRows};
+use kiln::train::{ModelError, ModelRegistry, ModelTask, NodePredictor, PredictedRows, WantedRows};
 use kiln::{Error, PredictionOutput, launch};
 
 use self::files::{Format, PredictionFiles, Request, Totals};
 use self::links::LinkPredictionArgs;
 use self::parts::{part_name, totals_of_ranks, write_index};
-use self::request::{id_bytes, items};
+use self::request::{id_bytes, items, requested};
 use crate::device::set_trained_precision;
 use crate::flags;
 use crate::output::{be_quiet, print_rank_zero};
@@ -65,6 +67,9 @@ pub(crate) struct PredictArgs {
     /// run's seed; of links, the sources of the test links), `all`, or a file of ids, `.npy` or text with one id per line.
     #[arg(long, value_name = "test|all|FILE", default_value = "test")]
     nodes: String,
+    /// Nodes to predict by their names: a text file with one name per line, such as the keys of imported tables.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["nodes", "parts", "servers"])]
+    keys: Option<PathBuf>,
     #[command(flatten)]
     links: LinkPredictionArgs,
     /// New or empty folder for the results. It appears when all its files are complete.
@@ -137,8 +142,12 @@ pub(crate) fn run(args: &PredictArgs) -> anyhow::Result<()> {
         args.node_features.is_none() || task == ModelTask::Graphs,
         "--node-features does not apply to a model of {task}: remove it"
     );
+    let inputs_are_typed = inputs.graph.is_some();
     let job = Job { args, model, local_rank, launch, started: Instant::now() };
+    let is_of_nodes = task == ModelTask::Nodes;
+    ensure!(args.keys.is_none() || is_of_nodes, "--keys does not apply to a model of {task}: use --nodes");
     match task {
+        ModelTask::Nodes if inputs_are_typed => job.typed_nodes(),
         ModelTask::Nodes if args.parts.is_given() => job.partitioned_nodes(),
         ModelTask::Nodes => job.nodes(),
         ModelTask::Graphs => job.graphs(),
@@ -155,15 +164,18 @@ fn open_model(args: &PredictArgs, local_rank: usize) -> kiln::Result<SavedModel>
 impl Job<'_> {
     fn nodes(&self) -> anyhow::Result<()> {
         let args = self.args;
+        if args.data.is_typed()? {
+            return Err(kiln::train::Error::from(ModelError::NotHeterogeneous).into());
+        }
         let mut data = args.data.load(self.model.info().evaluation.seed)?;
         if args.in_memory {
             data = data.in_memory();
         }
         print_rank_zero(&data);
-        let nodes = items(&args.nodes, &data.split.test, data.graph.n_nodes())?;
+        let names = (!data.names.is_empty()).then_some(&*data.names);
+        let nodes = requested(args, &data.split.test, data.graph.n_nodes(), names)?;
         let mode = args.mode(&self.model)?;
         let predictor = self.model.on_dataset(&data)?;
-        let names = (!data.names.is_empty()).then_some(&*data.names);
         let (targets, hash) = (data.targets(), sha256(&id_bytes(&nodes)));
         self.launch(&hash, |rank| self.predict_nodes(rank, &predictor, &nodes, &mode, &targets, names))
     }

@@ -32,7 +32,7 @@ impl DataSource {
     }
 
     /// Opens a heterogeneous dataset, and returns it with its identity. In the kiln format, that comes from the manifest.
-    fn load_typed(&self) -> anyhow::Result<(TypedDataset, DataId)> {
+    pub(crate) fn load_typed(&self) -> anyhow::Result<(TypedDataset, DataId)> {
         let path = match self {
             DataSource::DebianArchive => {
                 let data = kiln::data::debian_archive().context("loading debian-archive")?;

@@ -59,6 +59,14 @@ pub enum Error {
         /// The reader's message.
         message: String,
     },
+    /// Rows cannot be written to a Parquet file.
+    #[error("{path}: cannot write the Parquet file: {message}")]
+    Written {
+        /// The path of the file.
+        path: PathBuf,
+        /// The writer's message.
+        message: String,
+    },
     /// A Parquet file is compressed by a codec that this program was built without.
     #[error(
         "{path}: column {column:?} is compressed by {codec}, which this program was built without: build it with the \

@@ -5,6 +5,7 @@
 //! - [`plan()`] reports what an import would do, without reading rows.
 //! - [`Import`] is the record of an import in its set: [`Import::transform`] transforms new rows with the stored statistics,
 //!   and [`ImportOptions::transforms_of`] imports new tables with them.
+//! - [`RowWriter`] writes predictions to a Parquet file.
 //!
 //! The crate knows no tensors, no samplers and no training. Parquet's codecs are features: `snappy`, `gzip` and `lz4` are
 //! defaults, `brotli` is written in Rust, too, and `zstd` compiles a C library.
@@ -80,6 +81,7 @@ mod options;
 mod plan;
 mod record;
 mod row_ids;
+mod row_writer;
 mod spec;
 mod spill;
 mod split;
@@ -94,6 +96,7 @@ pub use import::{FittedNodeType, import};
 pub use options::{ImportOptions, ImportReport};
 pub use plan::{ImportPlan, PlannedColumn, PlannedNodeType, PlannedRelation, plan};
 pub use record::{DroppedCount, Import, TransformedRows};
+pub use row_writer::{OutputColumn, RowWriter};
 pub use spec::{
     ColumnSpec, ColumnTransform, EndSpec, ImportSpec, KeyType, NgramUnit, NodeOrigin, NodeTypeSpec,
     RelationSpec, SplitSpec, TargetSpec, TimePart, TimeUnit,

@@ -15,6 +15,8 @@ use kiln::store::ArrayFile;
 use kiln::store::array_folder::{ArrayWriter, ElementType, FolderWriter};
 use kiln::train::{OutputRows, PredictedRows, push_target_header, push_target_row};
 
+use super::rows::{RowFile, RowKind};
+
 /// The format of scores and embeddings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Format {
@@ -22,6 +24,9 @@ pub(super) enum Format {
     Csv,
     /// NumPy arrays of f32, with the ids in `items.npy`.
     Npy,
+    /// Parquet files, with the id and the name of each node; scores also with label, class and probability.
+    #[cfg(feature = "tables")]
+    Parquet,
 }
 
 /// A request: the items, and what the files contain about them.
@@ -53,6 +58,8 @@ pub(super) struct PredictionFiles<'a, I> {
     /// The outputs of other targets than classes, which are sorted by item at the end.
     outputs: Option<ArrayWriter>,
     classes_csv: Option<TextFile>,
+    /// The outputs with the names of nodes, for other targets than classes.
+    values_csv: Option<TextFile>,
     /// The predicted class of each item so far; empty for other targets.
     classes: Vec<u32>,
     /// The position of the first item in the request.
@@ -86,6 +93,7 @@ impl<'a, I: ItemId> PredictionFiles<'a, I> {
             embeddings: None,
             outputs: None,
             classes_csv,
+            values_csv: None,
             classes: Vec::new(),
             start: 0,
             n_items: 0,
@@ -104,13 +112,16 @@ impl<'a, I: ItemId> PredictionFiles<'a, I> {
         let items = &request.items[rows.positions.clone()];
         self.n_items += items.len();
         if let Some(file) = &mut self.scores {
-            file.write(items, scores)?;
+            file.write(request, items, scores)?;
         }
         if let (Some(file), Some(rows)) = (&mut self.embeddings, &rows.embeddings) {
-            file.write(items, rows)?;
+            file.write(request, items, rows)?;
         }
         if let Some(file) = &mut self.outputs {
             file.push(scores.values())?;
+        }
+        if let Some(file) = &mut self.values_csv {
+            file.write(&request.values_lines(items, scores))?;
         }
         if let Some(file) = &mut self.classes_csv {
             let classes = scores.classes();
@@ -123,14 +134,18 @@ impl<'a, I: ItemId> PredictionFiles<'a, I> {
 
     /// Opens the files of rows of these widths.
     fn open(&mut self, width: usize, embedding_width: Option<usize>) -> anyhow::Result<()> {
-        let Request { format, .. } = *self.request;
-        self.scores = Some(RowFile::create(&self.folder, ["scores.csv", "scores.npy"], format, width)?);
+        let scores = RowKind::Scores.create(&self.folder, self.request, width)?;
+        self.scores = Some(scores);
         if let Some(width) = embedding_width {
-            let names = ["embeddings.csv", "embeddings.npy"];
-            self.embeddings = Some(RowFile::create(&self.folder, names, format, width)?);
+            self.embeddings = Some(RowKind::Embeddings.create(&self.folder, self.request, width)?);
         }
         if !self.request.is_of_classes() {
             self.outputs = Some(self.folder.rows(OUTPUTS, ElementType::F32, width)?);
+        }
+        if self.request.names.is_some() && !self.request.is_of_classes() {
+            let mut file = TextFile::create(self.folder.folder(), "values.csv")?;
+            file.write(&self.request.values_header(width))?;
+            self.values_csv = Some(file);
         }
         Ok(())
     }
@@ -144,7 +159,7 @@ impl<'a, I: ItemId> PredictionFiles<'a, I> {
         for file in [self.scores.take(), self.embeddings.take()].into_iter().flatten() {
             file.finish(&mut self.folder)?;
         }
-        if let Some(file) = self.classes_csv.take() {
+        for file in [self.classes_csv.take(), self.values_csv.take()].into_iter().flatten() {
             file.finish()?;
         }
         let items = &self.request.items[self.start..self.start + self.n_items];
@@ -210,11 +225,11 @@ impl<'a, I: ItemId> PredictionFiles<'a, I> {
 }
 
 impl<I: ItemId> Request<'_, I> {
-    fn is_of_classes(&self) -> bool {
+    pub(super) fn is_of_classes(&self) -> bool {
         self.model.info().inputs.targets == TargetKind::Classes
     }
 
-    fn label(&self, item: I) -> Option<u32> {
+    pub(super) fn label(&self, item: I) -> Option<u32> {
         match self.targets {
             Targets::Classes(labels) => labels.get(item),
             Targets::Values(_) => None,
@@ -230,11 +245,38 @@ impl<I: ItemId> Request<'_, I> {
         if is_known { row } else { vec![f32::NAN; width] }
     }
 
+    /// Returns the name of an item, or an empty text.
+    pub(super) fn name(&self, item: I) -> &str {
+        self.names.and_then(|names| names.get(NodeId(item.get()))).unwrap_or_default()
+    }
+
+    /// Returns the first line of `values.csv`: the names of the labels or numbers, or their positions.
+    fn values_header(&self, width: usize) -> String {
+        let mut csv = "item,name".to_owned();
+        for column in 0..width {
+            let _ = match self.model.class_name(column as u32) {
+                Some(name) => write!(csv, ",{}", quoted(name)),
+                None => write!(csv, ",{column}"),
+            };
+        }
+        csv + "\n"
+    }
+
+    /// Returns the lines of `values.csv`: the outputs with the name of the node.
+    fn values_lines(&self, items: &[I], scores: &OutputRows) -> String {
+        let mut csv = String::new();
+        for (item, row) in items.iter().zip(scores.rows()) {
+            let _ = write!(csv, "{},{}", item.get(), quoted(self.name(*item)));
+            push_values(&mut csv, row);
+        }
+        csv
+    }
+
     /// Returns the lines of `classes.csv`: the predicted class with its name and its probability.
     fn classes_lines(&self, items: &[I], classes: &[u32], scores: &OutputRows) -> String {
         let mut csv = String::new();
         for ((item, &class), probability) in items.iter().zip(classes).zip(scores.confidences()) {
-            let name = self.names.and_then(|names| names.get(NodeId(item.get()))).unwrap_or_default();
+            let name = self.name(*item);
             let class_name = self.model.class_name(class).unwrap_or_default();
             let (item, name, class_name) = (item.get(), quoted(name), quoted(class_name));
             let _ = writeln!(csv, "{item},{name},{class},{class_name},{probability}");
@@ -274,56 +316,6 @@ impl Totals {
     }
 }
 
-/// A file with a row per item.
-enum RowFile {
-    Csv(TextFile),
-    Npy(Box<ArrayWriter>),
-}
-
-impl RowFile {
-    /// Starts a file with the name of the format.
-    fn create(
-        folder: &FolderWriter,
-        [csv, npy]: [&'static str; 2],
-        format: Format,
-        width: usize,
-    ) -> anyhow::Result<Self> {
-        match format {
-            Format::Npy => Ok(Self::Npy(Box::new(folder.rows(npy, ElementType::F32, width)?))),
-            Format::Csv => {
-                let mut file = TextFile::create(folder.folder(), csv)?;
-                let columns: String = (0..width).map(|column| format!(",{column}")).collect();
-                file.write(&format!("item{columns}\n"))?;
-                Ok(Self::Csv(file))
-            }
-        }
-    }
-
-    /// Appends rows. Text is read back to the same f32.
-    fn write<I: ItemId>(&mut self, items: &[I], rows: &OutputRows) -> anyhow::Result<()> {
-        let file = match self {
-            Self::Npy(array) => return Ok(array.push(rows.values())?),
-            Self::Csv(file) => file,
-        };
-        let mut csv = String::new();
-        for (item, row) in items.iter().zip(rows.rows()) {
-            let _ = write!(csv, "{}", item.get());
-            for value in row {
-                let _ = write!(csv, ",{value}");
-            }
-            csv.push('\n');
-        }
-        file.write(&csv)
-    }
-
-    fn finish(self, folder: &mut FolderWriter) -> anyhow::Result<()> {
-        match self {
-            Self::Csv(file) => file.finish(),
-            Self::Npy(array) => Ok(folder.add(*array)?),
-        }
-    }
-}
-
 /// A buffered text file, whose errors contain its name.
 pub(super) struct TextFile {
     path: PathBuf,
@@ -348,6 +340,14 @@ impl TextFile {
         let synced = self.file.flush().and_then(|()| self.file.get_ref().sync_all());
         synced.with_context(|| format!("{} could not be written", self.path.display()))
     }
+}
+
+/// Appends the values of a row as fields and ends the line. Text is read back to the same f32.
+pub(super) fn push_values(csv: &mut String, row: &[f32]) {
+    for value in row {
+        let _ = write!(csv, ",{value}");
+    }
+    csv.push('\n');
 }
 
 /// Returns a field of comma-separated text, in quotes if it needs them (RFC 4180).

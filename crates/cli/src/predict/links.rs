@@ -14,6 +14,8 @@ use kiln::train::{
     LinkScorer, LinkScorerBuilder, ModelTask, NodePredictor, ScoredLink, TopKConfig, WantedRows,
 };
 use kiln::{Error, PredictionOutput};
+#[cfg(feature = "tables")]
+use kiln_tables::{OutputColumn, RowWriter};
 
 use super::files::{Format, TextFile, Totals, quoted};
 use super::parts::WRITING;
@@ -235,7 +237,12 @@ struct LinkFiles<'a> {
 
 enum LinkRows {
     Csv(TextFile),
-    Npy { links: Box<ArrayWriter>, scores: Box<ArrayWriter> },
+    Npy {
+        links: Box<ArrayWriter>,
+        scores: Box<ArrayWriter>,
+    },
+    #[cfg(feature = "tables")]
+    Parquet(Box<RowWriter>),
 }
 
 impl<'a> LinkFiles<'a> {
@@ -251,23 +258,51 @@ impl<'a> LinkFiles<'a> {
                 links: Box::new(folder.rows("links.npy", ElementType::U32, 2)?),
                 scores: Box::new(folder.vector("scores.npy", ElementType::F32)?),
             },
+            #[cfg(feature = "tables")]
+            Format::Parquet => {
+                LinkRows::Parquet(Box::new(RowWriter::create(folder.folder().join("links.parquet"))?))
+            }
         };
-        Ok(Self { folder, names, rows, n_links: 0 })
+        let mut files = Self { folder, names, rows, n_links: 0 };
+        // The file has its columns also without rows.
+        files.write(&[])?;
+        Ok(files)
     }
 
     /// Appends links. Text is read back to the same f32.
     fn write(&mut self, links: &[ScoredLink]) -> anyhow::Result<()> {
         self.n_links += links.len() as u64;
-        let name = |node| quoted(self.names.and_then(|names| names.get(node)).unwrap_or_default());
+        let names = self.names;
+        let name = |node| names.and_then(|names| names.get(node)).unwrap_or_default();
         match &mut self.rows {
             LinkRows::Csv(file) => {
                 for &ScoredLink { src, dst, score } in links {
+                    let name = |node| quoted(name(node));
                     file.write(&format!("{},{},{},{},{score}\n", src.0, name(src), dst.0, name(dst)))?;
                 }
             }
             LinkRows::Npy { links: pairs, scores } => {
                 pairs.push(&links.iter().flat_map(|link| [link.src.0, link.dst.0]).collect::<Vec<u32>>())?;
                 scores.push(&links.iter().map(|link| link.score).collect::<Vec<f32>>())?;
+            }
+            #[cfg(feature = "tables")]
+            LinkRows::Parquet(writer) => {
+                let nodes: [Vec<u32>; 2] = [|link: &ScoredLink| link.src.0, |link: &ScoredLink| link.dst.0]
+                    .map(|end| links.iter().map(end).collect());
+                let texts = nodes
+                    .each_ref()
+                    .map(|nodes| nodes.iter().map(|node| name(NodeId(*node))).collect::<Vec<_>>());
+                let scores: Vec<f32> = links.iter().map(|link| link.score).collect();
+                let ends = ["source", "destination"].into_iter().zip(["source_name", "destination_name"]);
+                let mut columns = Vec::new();
+                for ((id, of_names), (nodes, texts)) in ends.zip(nodes.iter().zip(&texts)) {
+                    columns.push((id, OutputColumn::U32(nodes)));
+                    if names.is_some() {
+                        columns.push((of_names, OutputColumn::Text(texts)));
+                    }
+                }
+                columns.push(("score", OutputColumn::F32(&scores)));
+                writer.write(&columns)?;
             }
         }
         Ok(())
@@ -281,6 +316,8 @@ impl<'a> LinkFiles<'a> {
                 self.folder.add(*links)?;
                 self.folder.add(*scores)?;
             }
+            #[cfg(feature = "tables")]
+            LinkRows::Parquet(writer) => writer.finish()?,
         }
         self.folder.commit().context("the links could not be written")?;
         Ok(Totals { n_items: self.n_links, ..Totals::default() })

@@ -1,8 +1,11 @@
 //! What the flags of `kiln predict` request: the items, and the neighbours that predictions read.
 
-use anyhow::ensure;
-use kiln::data::read_ids;
-use kiln::graph::ItemId;
+use std::collections::HashMap;
+use std::fs;
+
+use anyhow::{Context, ensure};
+use kiln::data::{NodeNames, read_ids};
+use kiln::graph::{ItemId, NodeId};
 use kiln::prelude::{PredictMode, SavedModel};
 use kiln::train::{EvaluatedNeighbors, LayerWiseConfig, ModelTask};
 
@@ -31,12 +34,35 @@ impl PredictArgs {
             Mode::AsEvaluated => PredictMode::AsEvaluated,
             Mode::Exact => PredictMode::Exact(LayerWiseConfig::within(memory)),
             Mode::Sampled => {
-                let of_training = || model.info().inputs.sampling.as_ref().map(|sampling| sampling.fanouts());
-                let fanouts = self.fanouts.clone().or_else(of_training).unwrap_or_default();
+                let fanouts = self.fanouts.clone().unwrap_or_default();
                 PredictMode::Sampled { fanouts, seed: self.seed.unwrap_or(0) }
             }
         })
     }
+}
+
+/// Returns the nodes that `--nodes` or `--keys` selects.
+pub(super) fn requested(
+    args: &PredictArgs,
+    test: &[NodeId],
+    n_nodes: usize,
+    names: Option<&NodeNames>,
+) -> anyhow::Result<Vec<NodeId>> {
+    let Some(path) = &args.keys else { return items(&args.nodes, test, n_nodes) };
+    let names = names.context("--keys needs data whose nodes have names: use --nodes with ids")?;
+    let text = fs::read_to_string(path).with_context(|| format!("{} could not be read", path.display()))?;
+    let keys: Vec<&str> = text.lines().collect();
+    let mut nodes: HashMap<&str, Option<NodeId>> = keys.iter().map(|key| (*key, None)).collect();
+    for node in (0..n_nodes as u32).map(NodeId) {
+        if let Some(found) = names.get(node).and_then(|name| nodes.get_mut(name)) {
+            found.get_or_insert(node);
+        }
+    }
+    let node = |(line, key): (usize, &&str)| {
+        let node = nodes.get(key).copied().flatten();
+        node.with_context(|| format!("{}, line {}: no node is named {key:?}", path.display(), line + 1))
+    };
+    keys.iter().enumerate().map(node).collect()
 }
 
 /// Returns the items that `--nodes` selects.

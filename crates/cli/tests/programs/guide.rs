@@ -56,6 +56,9 @@ fn commands_of_the_guide_succeed() {
     let config = synthetic::FakeConfig { avg_num_nodes: 300, seed: 3, ..Default::default() };
     format::write(&synthetic::fake(config).unwrap(), folder.path().join("papers")).unwrap();
     write_shop(folder.path());
+    std::fs::create_dir(folder.path().join("new")).unwrap();
+    write_shop(&folder.path().join("new"));
+    std::fs::write(folder.path().join("keys.txt"), "i3\ni0\n").unwrap();
     std::fs::write(folder.path().join("pairs.csv"), "0,1\n2,3\n").unwrap();
     let commands = commands(GUIDE);
     let (install, kiln): (Vec<_>, Vec<_>) =

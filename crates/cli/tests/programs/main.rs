@@ -16,6 +16,8 @@ mod partitioned;
 mod predict;
 mod predict_links;
 mod predict_ranks;
+#[cfg(feature = "tables")]
+mod predict_typed;
 mod resume;
 mod sampling;
 mod targets;

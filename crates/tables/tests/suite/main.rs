@@ -8,6 +8,7 @@ mod helpers;
 mod keys;
 mod plan;
 mod record;
+mod row_writer;
 mod schema;
 mod spec;
 mod targets;

@@ -1,0 +1,61 @@
+//! Predictions of the nodes of a heterogeneous graph.
+
+use anyhow::{Context, ensure};
+use kiln::feature::{Labels, Targets};
+use kiln::graph::NodeId;
+use kiln::prelude::{PredictOnDataset, TypedDataset};
+use kiln::store::sha256;
+use kiln::train::WantedRows;
+
+use super::Job;
+use super::files::Request;
+use super::request::{id_bytes, requested};
+use crate::output::print_rank_zero;
+
+impl Job<'_> {
+    /// Predicts nodes of the type that had targets in training, which are numbered within the type.
+    pub(super) fn typed_nodes(&self) -> anyhow::Result<()> {
+        let args = self.args;
+        ensure!(
+            !args.parts.is_given(),
+            "--parts and --servers need a graph with one type of nodes: use --data"
+        );
+        let (mut data, _) = args.data.load_typed()?;
+        if args.in_memory {
+            data = data.in_memory();
+        }
+        print_rank_zero(&data);
+        let predictor = self.model.on_typed_dataset(&data)?;
+        let target_type = self.model.info().inputs.graph.as_ref().map(|graph| &*graph.target_type);
+        let target_type = target_type.and_then(|name| data.graph.types().position(name));
+        let node_type = target_type.context("the data lacks the type of nodes that the model predicts")?;
+        let (targets, test) = targets_of(&data, node_type);
+        let names = data.names.get(node_type).filter(|names| !names.is_empty()).map(|names| &**names);
+        let nodes = requested(args, &test, predictor.n_nodes(), names)?;
+        let mode = args.mode(&self.model)?;
+        let wanted = if args.embeddings { WantedRows::Both } else { WantedRows::Outputs };
+        self.launch(&sha256(&id_bytes(&nodes)), |rank| {
+            let predictor = predictor.with_model(&self.model_of(rank)?)?;
+            let batches = predictor.batches(&nodes, &mode, wanted)?;
+            let (model, format) = (&self.model, args.format);
+            let (items, targets, embedding_width) = (&nodes[..], &targets, None);
+            let request = Request { items, targets, names, model, format, embedding_width };
+            self.write(rank, &request, |output, each| {
+                rank.predict_batches(&batches, output, |rows| each(&rows))
+            })
+        })
+    }
+}
+
+/// Returns the targets of the nodes of a type and its test split, numbered within the type; both empty if the targets of the data
+/// are those of another type.
+fn targets_of(data: &TypedDataset, node_type: usize) -> (Targets<NodeId>, Vec<NodeId>) {
+    let start = data.graph.types().range(node_type).start;
+    match data.targets.as_ref().filter(|targets| targets.node_type == node_type) {
+        Some(targets) => {
+            let test = targets.split.test.iter().map(|node| NodeId(node.0 - start)).collect();
+            (targets.values.clone(), test)
+        }
+        None => (Targets::Classes(Labels::new(Vec::<i32>::new(), 0).into()), Vec::new()),
+    }
+}
