@@ -237,6 +237,39 @@ pub enum LinkSplitError {
         /// The name of the second of the two parts, which may be the first.
         second: &'static str,
     },
+    /// A link or a negative of a relation has a node of another type.
+    #[error(
+        "{what} {position} is node {node}, expected a node of type `{name}`, which are {start}..{end}: use node ids of the \
+         graph, which begin at {start} for this type"
+    )]
+    OtherType {
+        /// The noun for the node, such as `the source of link`.
+        what: &'static str,
+        /// The position of the link or the negative, from 0.
+        position: usize,
+        /// The node.
+        node: u32,
+        /// The name of the relation's type.
+        name: String,
+        /// The first node of the type.
+        start: u32,
+        /// One more than the last node of the type.
+        end: u32,
+    },
+    /// A relation is not between the types of the relation whose reverse it should be.
+    #[error(
+        "the relation `{reverse}` cannot be the reverse of `{relation}`: expected one from `{src_type}` to `{dst_type}`"
+    )]
+    NotReverse {
+        /// The relation of the links.
+        relation: String,
+        /// The relation that should be its reverse.
+        reverse: String,
+        /// The type of the sources of a reverse relation.
+        src_type: String,
+        /// The type of the destinations of a reverse relation.
+        dst_type: String,
+    },
     /// The fixed negatives of a part lack a link.
     #[error("the fixed negatives of the {part} split have no row for link {link}: add its negatives")]
     NoNegatives {

@@ -2,6 +2,7 @@
 
 mod random;
 mod targets;
+mod typed;
 
 use std::sync::Arc;
 
@@ -13,6 +14,7 @@ use kiln_store::check_count;
 use self::random::sorted;
 pub use self::random::{LinkDirection, LinkSplitConfig};
 pub use self::targets::LinkTargets;
+pub use self::typed::TypedLinkSplit;
 use crate::arrays::RowsOf;
 use crate::{Dataset, Note, Result, Split};
 
@@ -128,14 +130,18 @@ impl LinkSplit {
     ///
     /// Each link takes two binary searches.
     pub fn find_leaks(&self) -> Vec<Note> {
-        let has_edge = |src: NodeId, dst: NodeId| self.message.in_neighbors(dst).binary_search(&src).is_ok();
+        self.find_leaks_in(&self.message)
+    }
+
+    /// Finds leaks, with the reverses of links in another graph.
+    fn find_leaks_in(&self, reverses: &Csc) -> Vec<Note> {
         let [_, held_out @ ..] = self.split().parts();
         let mut notes = Vec::new();
         for (part, links) in held_out {
             let (mut n_links, mut n_reversed) = (0, 0);
             for (src, dst) in links.iter().map(|link| self.links().pair(*link)) {
-                n_links += usize::from(has_edge(src, dst));
-                n_reversed += usize::from(has_edge(dst, src));
+                n_links += usize::from(has_edge(&self.message, src, dst));
+                n_reversed += usize::from(has_edge(reverses, dst, src));
             }
             if (n_links, n_reversed) != (0, 0) {
                 notes.push(Note::LinksInGraph { part, n_links, n_reversed });
@@ -143,4 +149,9 @@ impl LinkSplit {
         }
         notes
     }
+}
+
+/// Returns true if a graph whose neighbours ascend has an edge.
+fn has_edge(graph: &Csc, src: NodeId, dst: NodeId) -> bool {
+    graph.in_neighbors(dst).binary_search(&src).is_ok()
 }

@@ -100,6 +100,24 @@ impl Csc {
         Ok(Self { indptr: indptr.into(), ..self.clone() })
     }
 
+    /// Returns the rows (destinations) of a range of nodes as a graph of their own, the inverse of [`Csc::scatter_rows`].
+    /// The arrays of the edges are shared, so all edges must be into these nodes.
+    ///
+    /// # Errors
+    /// Returns [`Error::LengthMismatch`] if the range exceeds the nodes, or if other nodes have edges.
+    pub fn narrow_rows(&self, nodes: Range<u32>) -> Result<Self> {
+        let Some(indptr) = self.indptr.get(nodes.start as usize..=nodes.end.max(nodes.start) as usize) else {
+            let (expected, got) = (self.n_nodes() as u64, u64::from(nodes.end));
+            return Err(Error::LengthMismatch { what: "the range of rows", expected, got });
+        };
+        let (expected, first, last) = (self.n_edges(), indptr[0], indptr[indptr.len() - 1]);
+        if (first, last) != (0, expected) {
+            let got = last.saturating_sub(first);
+            return Err(Error::LengthMismatch { what: "the edges into the range of rows", expected, got });
+        }
+        Ok(Self { indptr: indptr.to_vec().into(), ..self.clone() })
+    }
+
     /// Returns a graph with the same `indptr`. The arrays must have one entry per edge.
     pub(crate) fn with_edges(
         &self,

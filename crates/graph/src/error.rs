@@ -77,6 +77,14 @@ pub enum Error {
         /// The names of all types.
         known: Vec<String>,
     },
+    /// A graph has no relation of this name.
+    #[error("the data has no relation `{name}`, expected one of: {}", known.join(", "))]
+    NoSuchRelation {
+        /// The unknown name.
+        name: String,
+        /// The names of the relations.
+        known: Vec<String>,
+    },
     /// A relation of a metagraph is between types that do not exist.
     #[error(
         "relation {relation} refers to node type {node_type}, but there are {n_types} types, numbered from 0"

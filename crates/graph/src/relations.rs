@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use crate::node_types::check_names;
-use crate::{Csc, CscBuilder, EdgeId, Error, NodeTypes, Result};
+use crate::{Csc, CscBuilder, EdgeId, Error, NodeId, NodeTypes, Result, SharedArray};
 
 /// The edges of one kind between the nodes of two types, such as `user rates item`.
 #[derive(Debug, Clone)]
@@ -172,6 +172,50 @@ impl Relations {
     /// Returns the position of the relation of this name; `None` if there is none.
     pub fn position(&self, name: &str) -> Option<usize> {
         self.relations.iter().position(|relation| relation.name == name)
+    }
+
+    /// Returns the position of the relation of this name.
+    ///
+    /// # Errors
+    /// Returns [`Error::NoSuchRelation`] with the names of all relations if there is none.
+    pub fn require(&self, name: &str) -> Result<usize> {
+        let known = || self.relations.iter().map(|relation| relation.name.clone()).collect();
+        self.position(name).ok_or_else(|| Error::NoSuchRelation { name: name.to_owned(), known: known() })
+    }
+
+    /// Returns the graph of all nodes with the edges of one relation. The arrays of the edges are shared.
+    /// [`Relations::with_graph`] is its inverse.
+    ///
+    /// # Errors
+    /// Returns [`Error::IndptrNotMonotone`] within [`Error::InRelation`] if the relation is damaged.
+    ///
+    /// # Panics
+    /// Panics if there is no such relation.
+    pub fn whole_graph(&self, relation: usize) -> Result<Csc> {
+        let Relation { name, dst_type, graph, .. } = self.relation(relation);
+        let dsts: SharedArray<NodeId> = self.types.range(*dst_type).map(NodeId).collect();
+        graph.scatter_rows(&dsts, self.n_nodes()).map_err(|error| error.in_relation(name))
+    }
+
+    /// Returns these relations with other edges of one relation: those of a graph of all nodes. The arrays of the edges
+    /// are shared.
+    ///
+    /// # Errors
+    /// Returns [`Error::LengthMismatch`] within [`Error::InRelation`] if the graph has another number of nodes, or edges
+    /// into nodes that are not of the destinations' type.
+    ///
+    /// # Panics
+    /// Panics if there is no such relation.
+    pub fn with_graph(&self, relation: usize, graph: &Csc) -> Result<Self> {
+        let Relation { name, dst_type, .. } = self.relation(relation);
+        let (expected, got) = (self.n_nodes() as u64, graph.n_nodes() as u64);
+        let graph = match expected == got {
+            true => graph.narrow_rows(self.types.range(*dst_type)),
+            false => Err(Error::LengthMismatch { what: "the list of rows", expected, got }),
+        };
+        let mut relations = self.relations.clone();
+        relations[relation].graph = Arc::new(graph.map_err(|error| error.in_relation(name))?);
+        Self::new(Arc::clone(&self.types), relations)
     }
 
     /// Returns the number of nodes of all types.

@@ -27,14 +27,6 @@ pub enum Error {
         /// The name of the dataset.
         name: String,
     },
-    /// A relation of a heterogeneous dataset does not exist.
-    #[error("the data has no relation `{name}`, expected one of: {}", known.join(", "))]
-    NoSuchRelation {
-        /// The unknown name.
-        name: String,
-        /// The names of the relations.
-        known: Vec<String>,
-    },
     /// The model was created for other types of nodes or relations than those of the data.
     #[error(
         "the model was created for another metagraph than that of the data: call .metagraph(&data.graph.metagraph()) on its config"

@@ -98,7 +98,7 @@ impl TypedNeighborLoader {
     /// Sets the fanouts of one relation, input layer first; 0 does not sample the relation.
     ///
     /// # Errors
-    /// Returns [`Error::NoSuchRelation`] for a name that the data does not have, and [`Error::FanoutsOfRelation`] unless
+    /// Returns [`kiln_graph::Error::NoSuchRelation`] for a name that the data does not have, and [`Error::FanoutsOfRelation`] unless
     /// there is one fanout per layer.
     pub fn relation_fanouts(
         mut self,
@@ -106,10 +106,7 @@ impl TypedNeighborLoader {
         fanouts: impl IntoIterator<Item = impl Into<Fanout>>,
     ) -> Result<Self> {
         let fanouts: Vec<Fanout> = fanouts.into_iter().map(Into::into).collect();
-        let position = self.data.graph.position(relation).ok_or_else(|| Error::NoSuchRelation {
-            name: relation.to_owned(),
-            known: self.data.graph.iter().map(|relation| relation.name.clone()).collect(),
-        })?;
+        let position = self.data.graph.require(relation)?;
         let (expected, got) = (self.fanouts.len(), fanouts.len());
         if expected != got {
             return Err(Error::FanoutsOfRelation { name: relation.to_owned(), expected, got });

@@ -113,6 +113,12 @@ pub(super) fn sorted(graph: &Csc, features: &EdgeFeatures) -> Result<(Csc, Optio
     EdgeKeys { graph, dsts: graph.dsts() }.retain(Some(features), |_, _| true)
 }
 
+/// Returns a graph with some of its edges. The neighbours of each node ascend.
+pub(super) fn retain_edges(graph: &Csc, is_kept: impl Fn(NodeId, NodeId) -> bool) -> Result<Csc> {
+    graph.validate()?;
+    Ok(EdgeKeys { graph, dsts: graph.dsts() }.retain(None, is_kept)?.0)
+}
+
 fn check_shares(config: &LinkSplitConfig) -> Result<()> {
     // Decimal fractions are not exact in binary: the sum of two that add up to 1 may round to slightly more.
     const TOLERANCE: f64 = 1e-9;

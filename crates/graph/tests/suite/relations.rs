@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use kiln_graph::{Csc, EdgeId, Error, NodeId, NodeTypes, Relation, RelationEdges, Relations};
+use kiln_graph::{Csc, CscBuilder, EdgeId, Error, NodeId, NodeTypes, Relation, RelationEdges, Relations};
 
 fn types() -> NodeTypes {
     NodeTypes::new([("user", 2), ("nothing", 0), ("item", 3)]).unwrap()
@@ -79,4 +79,29 @@ fn wrong_adjacencies_are_errors() {
     assert!(Relations::from_edges(types(), &many[..256]).is_ok());
     let error = Relations::from_edges(types(), &many).unwrap_err();
     assert!(matches!(error, Error::TooMany { what: "relations", n: 257, max: 256 }));
+}
+
+#[test]
+fn a_relation_is_a_graph_of_all_nodes_and_back() {
+    let weighted = RelationEdges { weights: Some(&[0.5, 1.5, 2.5]), ..rates(&[1, 0, 1], &[2, 2, 0]) };
+    let back =
+        RelationEdges { name: "rated by", src_type: "item", dst_type: "user", ..rates(&[2, 2], &[1, 0]) };
+    let graph = Relations::from_edges(types(), &[weighted, back]).unwrap();
+    let whole = graph.whole_graph(0).unwrap();
+    whole.validate().unwrap();
+    assert_eq!((whole.n_nodes(), whole.n_edges()), (5, 3));
+    assert_eq!(whole.in_neighbors(NodeId(4)), NodeId::from_slice(&[0, 1]));
+    let same = graph.with_graph(0, &whole).unwrap();
+    assert_eq!(same.relation(0).graph.indptr(), graph.relation(0).graph.indptr());
+    let fewer = CscBuilder::new(5).build(&[1], &[3]).unwrap();
+    let fewer = graph.with_graph(0, &fewer).unwrap();
+    assert_eq!((fewer.n_edges(), fewer.first_edge(1)), (3, EdgeId(1)));
+    // Users have no rows in the relation, and the graph must have all nodes.
+    for (n_nodes, dst) in [(5, 0), (6, 3)] {
+        let other = CscBuilder::new(n_nodes).build(&[1], &[dst]).unwrap();
+        error_of(graph.with_graph(0, &other));
+    }
+    let error = graph.require("sells").unwrap_err();
+    assert_eq!(error.to_string(), "the data has no relation `sells`, expected one of: rates, rated by");
+    assert_eq!(graph.require("rated by").unwrap(), 1);
 }

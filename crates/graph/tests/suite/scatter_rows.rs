@@ -48,3 +48,18 @@ fn rejects_invalid_row_nodes_and_indptr() {
     let error = falls.scatter_rows(&nodes(&[1, 2, 3]), 4).unwrap_err();
     assert!(matches!(error, Error::IndptrNotMonotone { node: 1, before: 2, after: 1 }), "{error}");
 }
+
+#[test]
+fn a_range_of_rows_is_the_graph_that_was_scattered() {
+    let graph = three_rows();
+    let whole = graph.scatter_rows(&nodes(&[6, 7, 8]), 11).unwrap();
+    let narrowed = whole.narrow_rows(6..9).unwrap();
+    assert_eq!((narrowed.indptr(), narrowed.indices()), (graph.indptr(), graph.indices()));
+    assert_eq!(narrowed.weights(), graph.weights());
+    // Rows without edges may be added, and none with edges be left out.
+    assert_eq!(whole.narrow_rows(5..11).unwrap().indptr(), [0, 0, 2, 2, 4, 4, 4]);
+    for range in [7..9, 6..8, 0..0, 11..11, 6..12, 12..13] {
+        let error = whole.narrow_rows(range.clone()).unwrap_err();
+        assert!(matches!(error, Error::LengthMismatch { .. }), "{range:?}: {error}");
+    }
+}

@@ -1,0 +1,163 @@
+//! Splits of the links of one relation of a heterogeneous graph.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+use std::collections::BTreeSet;
+
+use kiln_data::{
+    Error, LinkDirection, LinkSplit, LinkSplitConfig, LinkSplitError, LinkTargets, Note, Split,
+    TypedLinkSplit,
+};
+use kiln_graph::{Csc, LinkId, LinkNegatives, Links, NodeTypes, RelationEdges, Relations};
+
+const HALVES: LinkSplitConfig =
+    LinkSplitConfig { val: 0.2, test: 0.3, direction: None, edge_type: None, disjoint_train: 0.0 };
+
+type Pairs = BTreeSet<(u32, u32)>;
+
+/// Users 0 to 19 and items 20 to 49. Each user buys 5 items and views those and 5 others; `bought by` has the reverses of the
+/// purchases and one edge more. Users follow users: `follows` is directed, `followed by` its reverse.
+fn graph() -> Relations {
+    let types = NodeTypes::new([("user", 20), ("item", 30)]).unwrap();
+    let edges =
+        |n: u32| (0..20_u32).flat_map(move |user| (0..n).map(move |i| (user, (user * 7 + i * 3) % 30)));
+    let (buyers, bought): (Vec<u32>, Vec<u32>) = edges(5).unzip();
+    let (viewers, viewed): (Vec<u32>, Vec<u32>) = edges(10).unzip();
+    let (mut owned, mut owners) = (bought.clone(), buyers.clone());
+    owned.push(1);
+    owners.push(0);
+    let (followers, followed): (Vec<u32>, Vec<u32>) =
+        (0..20_u32).flat_map(|user| [1, 4].map(|step| (user, (user + step) % 20))).unzip();
+    let of = |name, src_type, dst_type, srcs, dsts| RelationEdges {
+        name,
+        src_type,
+        dst_type,
+        srcs,
+        dsts,
+        weights: None,
+    };
+    let relations = [
+        of("buys", "user", "item", &buyers, &bought),
+        of("views", "user", "item", &viewers, &viewed),
+        of("bought by", "item", "user", &owned, &owners),
+        of("follows", "user", "user", &followers, &followed),
+        of("followed by", "user", "user", &followed, &followers),
+    ];
+    Relations::from_edges(types, &relations).unwrap()
+}
+
+fn edges(graph: &Csc) -> Pairs {
+    graph.indices().iter().zip(graph.dsts()).map(|(src, dst)| (src.0, dst.0)).collect()
+}
+
+/// The edges of a relation, in node ids of the graph.
+fn edges_of(graph: &Relations, relation: &str) -> Pairs {
+    edges(&graph.whole_graph(graph.require(relation).unwrap()).unwrap())
+}
+
+fn held_out(split: &LinkSplit) -> Pairs {
+    let Split { val, test, .. } = split.split();
+    let pair = |link: &LinkId| split.links().pair(*link);
+    val.iter().chain(test.iter()).map(pair).map(|(src, dst)| (src.0, dst.0)).collect()
+}
+
+fn reversed(pairs: &Pairs) -> Pairs {
+    pairs.iter().map(|&(src, dst)| (dst, src)).collect()
+}
+
+#[test]
+fn held_out_links_leave_their_relation_and_its_reverse() {
+    let graph = graph();
+    for (relation, reverse, others) in [
+        ("buys", "bought by", ["views", "follows", "followed by"]),
+        ("follows", "followed by", ["buys", "views", "bought by"]),
+    ] {
+        let split = TypedLinkSplit::random(&graph, relation, Some(reverse), &HALVES, 3).unwrap();
+        let held_out = held_out(split.of_relation());
+        assert_eq!(held_out.len(), edges_of(&graph, relation).len() / 2);
+        let message = split.message();
+        assert_eq!(edges_of(message, relation), &edges_of(&graph, relation) - &held_out);
+        assert_eq!(edges_of(message, reverse), &edges_of(&graph, reverse) - &reversed(&held_out));
+        for other in others {
+            assert_eq!(edges_of(message, other), edges_of(&graph, other));
+        }
+        message.validate().unwrap();
+        assert_eq!(split.find_leaks().unwrap(), []);
+        // Without the name of the reverse relation, that has all edges.
+        let alone = TypedLinkSplit::random(&graph, relation, None, &HALVES, 3).unwrap();
+        assert_eq!(edges_of(alone.message(), reverse), edges_of(&graph, reverse));
+        assert_eq!(alone.of_relation().targets(), split.of_relation().targets());
+        // The names of the relations of the same edges are enough to find what is left.
+        let kept = TypedLinkSplit::new(
+            alone.message(),
+            relation,
+            Some(reverse),
+            alone.of_relation().targets().clone(),
+        )
+        .unwrap();
+        let [n_val, n_test] =
+            [&split.of_relation().split().val, &split.of_relation().split().test].map(|p| p.len());
+        let leak = |part, n_reversed| Note::LinksInGraph { part, n_links: 0, n_reversed };
+        assert_eq!(kept.find_leaks().unwrap(), [leak("val", n_val), leak("test", n_test)]);
+    }
+}
+
+#[test]
+fn the_only_relation_is_split_as_its_graph() {
+    let (srcs, dsts): (Vec<u32>, Vec<u32>) =
+        (0..40_u32).flat_map(|src| [1, 39].map(|step| (src, (src + step) % 40))).unzip();
+    let ring = kiln_graph::CscBuilder::new(40).build(&srcs, &dsts).unwrap();
+    for direction in [None, Some(LinkDirection::Directed), Some(LinkDirection::WithReverses)] {
+        let config = LinkSplitConfig { direction, disjoint_train: 0.3, ..HALVES };
+        let expected = LinkSplit::random(&ring, &config, 5).unwrap();
+        for reverse in [None, Some("edge")] {
+            let split =
+                TypedLinkSplit::random(&Relations::of_graph(ring.clone()), "edge", reverse, &config, 5)
+                    .unwrap();
+            assert_eq!(split.of_relation().targets(), expected.targets());
+            assert_eq!(edges(&split.message().relation(0).graph), edges(expected.message()));
+        }
+    }
+}
+
+#[test]
+fn rejects_unknown_relations_and_links_between_other_types() {
+    let graph = graph();
+    let split = |relation, reverse| {
+        TypedLinkSplit::random(&graph, relation, reverse, &HALVES, 3).unwrap_err().to_string()
+    };
+    let known = "expected one of: buys, views, bought by, follows, followed by";
+    assert_eq!(
+        split("sells", None),
+        format!("cannot use the graph: the data has no relation `sells`, {known}")
+    );
+    assert_eq!(
+        split("buys", Some("sold by")),
+        format!("cannot use the graph: the data has no relation `sold by`, {known}")
+    );
+    assert_eq!(
+        split("buys", Some("follows")),
+        "the relation `follows` cannot be the reverse of `buys`: expected one from `item` to `user`"
+    );
+    let given = |srcs: Vec<u32>, dsts: Vec<u32>, negatives: Option<LinkNegatives>| {
+        let ids = |range: std::ops::Range<u32>| range.map(LinkId).collect();
+        let split = Split { train: ids(0..1), val: ids(1..2), test: ids(0..0) };
+        let targets = LinkTargets::new(Links::new(srcs, dsts).unwrap(), split).unwrap();
+        let targets = targets.with_negatives(negatives, None).unwrap();
+        match TypedLinkSplit::new(&graph, "buys", None, targets) {
+            Err(Error::LinkSplit(error @ LinkSplitError::OtherType { .. })) => error.to_string(),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(
+        given(vec![0, 20], vec![20, 21], None),
+        "the source of link 1 is node 20, expected a node of type `user`, which are 0..20: use node ids of the graph, \
+         which begin at 0 for this type"
+    );
+    assert!(given(vec![0, 1], vec![3, 21], None).starts_with("the destination of link 0 is node 3,"));
+    let negatives = |srcs: Vec<u32>, dsts: Vec<u32>| {
+        Some(LinkNegatives::of_pairs(vec![LinkId(1)], 2, srcs, dsts).unwrap())
+    };
+    let of_negatives = |srcs, dsts| given(vec![0, 1], vec![20, 21], negatives(srcs, dsts));
+    assert!(of_negatives(vec![0, 30], vec![20, 21]).starts_with("the source of negative 1 is node 30,"));
+    assert!(of_negatives(vec![0, 1], vec![2, 21]).starts_with("the destination of negative 0 is node 2,"));
+}
