@@ -22,6 +22,11 @@ pub enum LinkExclusion {
 /// A batcher for link prediction: draws negatives, and lets a batcher of nodes sample the neighbourhoods of the sources,
 /// the destinations and the negatives, as one list of seeds.
 ///
+/// On a heterogeneous graph, the links are those of one relation, negatives are drawn from its types
+/// ([`TypedUniformNegatives`](kiln_sample::TypedUniformNegatives)), `nodes` is a
+/// [`TypedNodeBatcher`](crate::TypedNodeBatcher), and its sampler determines the relations from which the edges of links are
+/// excluded ([`TypedSampler::excluding_from`](kiln_sample::TypedSampler::excluding_from)).
+///
 /// Negatives and excluded edges are those of the whole step, so they do not depend on the number of ranks or of
 /// micro-batches. Evaluations exclude no edges: the graph must not contain the links of the validation and the test.
 ///

@@ -116,7 +116,7 @@ impl TargetsOfType {
 pub struct TypedNodeBatcher<S: ?Sized> {
     sampler: Arc<S>,
     features: TypedFeatures,
-    /// The targets; `None` for predictions.
+    /// The targets of the seeds; `None` for link prediction and predictions.
     targets: Option<TargetsOfType>,
     /// The types and relations by which the edges of blocks are grouped; `None` for models that read no groups.
     grouped_by: Option<Metagraph>,
@@ -125,9 +125,15 @@ pub struct TypedNodeBatcher<S: ?Sized> {
 }
 
 impl<S: FrontierSampler + ?Sized> TypedNodeBatcher<S> {
-    /// Creates a batcher. Batches for predictions need no targets.
-    pub fn new(sampler: Arc<S>, features: TypedFeatures, targets: impl Into<Option<TargetsOfType>>) -> Self {
-        Self { sampler, features, targets: targets.into(), grouped_by: None, groups_nodes: false }
+    /// Creates a batcher.
+    pub fn new(sampler: Arc<S>, features: TypedFeatures, targets: TargetsOfType) -> Self {
+        Self { targets: Some(targets), ..Self::without_targets(sampler, features) }
+    }
+
+    /// Creates a batcher whose batches have no targets and whose seeds may be nodes of any type, for link prediction and
+    /// predictions.
+    pub fn without_targets(sampler: Arc<S>, features: TypedFeatures) -> Self {
+        Self { sampler, features, targets: None, grouped_by: None, groups_nodes: false }
     }
 
     /// Groups the edges of each block by relation, too ([`RelationGroups`]). The metagraph is that of the sampled graph, and

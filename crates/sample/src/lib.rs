@@ -33,6 +33,7 @@ mod rng;
 mod rule;
 mod seeds;
 mod typed;
+mod typed_negatives;
 mod uniform;
 
 pub use block::{SampledBlocks, Scratch, to_block};
@@ -51,6 +52,7 @@ pub use rng::{KeyDomain, NodeKey, NodeRng, ROUNDS, RngKey};
 pub use rule::{Neighbors, Rule, SamplingRule, Selection};
 pub use seeds::Seeds;
 pub use typed::TypedSampler;
+pub use typed_negatives::TypedUniformNegatives;
 
 /// The result of this crate's fallible functions.
 pub type Result<T> = std::result::Result<T, Error>;

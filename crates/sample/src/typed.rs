@@ -14,7 +14,8 @@ use crate::{
 /// ids are those of [`Relations`], so seeds, blocks and caches are the same as for homogeneous graphs. Relation 0 draws
 /// with the key of the hop, so a graph with one relation has the blocks of a [`NeighborSampler`] of its adjacency.
 ///
-/// Excluded edges are pairs of nodes: the edges of all relations between them are left out.
+/// Excluded edges are pairs of nodes: the edges of all relations between them are left out, or those of some relations
+/// ([`TypedSampler::excluding_from`]).
 ///
 /// ```
 /// use kiln_graph::{NodeId, NodeTypes, RelationEdges, Relations};
@@ -49,6 +50,8 @@ pub struct TypedSampler {
 struct TypedRelation {
     first_edge: EdgeId,
     sampler: NeighborSampler,
+    /// True if the sampler leaves out the excluded edges of a request.
+    leaves_out: bool,
 }
 
 impl TypedSampler {
@@ -72,7 +75,7 @@ impl TypedSampler {
             let sampler = NeighborSampler::with_config(Arc::clone(&relation.graph), config)?;
             let first = graph.types().range(relation.dst_type).start;
             let sampler = sampler.with_rows_from(first, graph.n_nodes());
-            Ok(TypedRelation { first_edge: graph.first_edge(position), sampler })
+            Ok(TypedRelation { first_edge: graph.first_edge(position), sampler, leaves_out: true })
         };
         let mut by_dst_type = vec![Vec::new(); graph.types().n_types()];
         for (position, relation) in graph.iter().enumerate() {
@@ -89,6 +92,17 @@ impl TypedSampler {
         })
     }
 
+    /// Limits excluded edges to some relations, by their positions: the edges of other relations between the same nodes are
+    /// sampled (DGL's `exclude="reverse_types"` for a relation and its reverse). By default, those of all relations are left
+    /// out.
+    #[must_use]
+    pub fn excluding_from(mut self, relations: &[usize]) -> Self {
+        for (position, relation) in self.relations.iter_mut().enumerate() {
+            relation.leaves_out = relations.contains(&position);
+        }
+        self
+    }
+
     /// Returns the fanout of each relation in each layer, input layer first.
     pub fn relation_fanouts(&self) -> &[Vec<Fanout>] {
         &self.fanouts
@@ -97,7 +111,8 @@ impl TypedSampler {
     /// Returns the request for one relation.
     fn request(&self, request: &HopRequest, relation: usize, fanout: Fanout) -> HopRequest {
         let key = relation_key(request.key, relation);
-        HopRequest { key, fanout, edge_types: false, ..request.clone() }
+        let excluded = request.excluded.clone().filter(|_| self.relations[relation].leaves_out);
+        HopRequest { key, fanout, edge_types: false, excluded, ..*request }
     }
 
     /// Samples the only relation of a graph with one type of nodes directly to `out`.

@@ -11,3 +11,4 @@ mod ranks;
 mod real_data;
 mod resume;
 mod typed;
+mod typed_link;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use kiln_graph::{Csc, CscBuilder, Error as GraphError, LinkId, LinkNegatives, Links, NodeId};
 use kiln_sample::{
     DegreeNegatives, Error, InBatchNegatives, NegativeSampler, Negatives, NodeRng, PositiveLink, RngKey,
-    UniformNegatives, UniformPairNegatives,
+    TypedUniformNegatives, UniformNegatives, UniformPairNegatives,
 };
 use kiln_testkit::{chi_square_p_value, hub, ring};
 
@@ -80,6 +80,36 @@ fn pairs_replace_both_nodes() {
     sampled.srcs.iter().chain(&sampled.dsts).for_each(|node| counts[node.index()] += 1);
     assert!(1e-3 < chi_square_p_value(&counts, &[40.0; 50]), "{counts:?}");
     assert!(sampled.srcs.iter().zip(&sampled.dsts).all(|(src, dst)| src != dst));
+}
+
+#[test]
+fn typed_negatives_are_nodes_of_their_types() {
+    let (srcs, dsts) = (Links::new(vec![3_u32; 40], vec![25_u32; 40]).unwrap(), 20..50);
+    let sample = |sampler: Negatives| sampler.sample(&srcs, &ids(0..40), &[], RngKey::new(2)).unwrap();
+    let of_dsts = sample(Negatives::new(TypedUniformNegatives::of_dsts(dsts.clone()), 30));
+    assert!(of_dsts.srcs.iter().all(|src| src.0 == 3));
+    let of_pairs = sample(Negatives::new(TypedUniformNegatives::of_pairs(0..20, dsts), 30));
+    let mut counts = [[0; 50]; 2];
+    of_dsts.dsts.iter().for_each(|node| counts[0][node.index()] += 1);
+    of_pairs.srcs.iter().chain(&of_pairs.dsts).for_each(|node| counts[1][node.index()] += 1);
+    // No negative is the link itself.
+    assert_eq!((&counts[0][..20], counts[0][25]), (&[0; 20][..], 0));
+    let others: Vec<u64> = (20..50).filter(|node| *node != 25).map(|node| counts[0][node]).collect();
+    assert!(1e-3 < chi_square_p_value(&others, &[1_200.0 / 29.0; 29]), "{counts:?}");
+    let expected = |n: usize| vec![1_200.0 / n as f64; n];
+    assert!(1e-3 < chi_square_p_value(&counts[1][..20], &expected(20)), "{counts:?}");
+    assert!(1e-3 < chi_square_p_value(&counts[1][20..], &expected(30)), "{counts:?}");
+    // A graph with one type has the negatives of a homogeneous graph.
+    for (typed, plain) in [
+        (Negatives::new(TypedUniformNegatives::of_dsts(0..50), 3), Negatives::new(UNIFORM, 3)),
+        (
+            Negatives::new(TypedUniformNegatives::of_pairs(0..50, 0..50), 3),
+            Negatives::new(UniformPairNegatives { n_nodes: 50 }, 3),
+        ),
+    ] {
+        assert_eq!(format!("{typed:?}"), format!("{plain:?}"));
+        assert_eq!(sample(typed), sample(plain));
+    }
 }
 
 #[test]

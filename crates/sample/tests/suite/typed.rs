@@ -146,6 +146,46 @@ fn blocks_of_several_hops_are_consistent_and_do_not_depend_on_the_scratch() {
 }
 
 #[test]
+fn only_named_relations_leave_out_excluded_edges() {
+    let graph = relations();
+    let pairs_of = |relation: usize| -> Vec<(NodeId, NodeId)> {
+        let whole = whole_graph(relation);
+        whole.indices().iter().copied().zip(whole.dsts()).collect()
+    };
+    let excluded: Vec<_> =
+        [0, 1, 2].into_iter().flat_map(|relation| pairs_of(relation).into_iter().take(50)).collect();
+    let excluded = Arc::new(ExcludedEdges::new(excluded));
+    let seeds = Seeds::nodes((0..types().n_nodes() as u32).map(NodeId).collect());
+    let edges = |sampler: &TypedSampler, seeds: &Seeds| {
+        let block =
+            sampler.sample_blocks(seeds, RngKey::new(1), &mut Scratch::default()).unwrap().blocks.remove(0);
+        let mut edges = vec![Vec::new(); RELATIONS.len()];
+        for (dst, range) in block.indptr().windows(2).enumerate() {
+            for edge in range[0] as usize..range[1] as usize {
+                let pair = (block.srcs()[block.indices()[edge].index()], block.dsts()[dst]);
+                edges[usize::from(block.edge_types().unwrap()[edge])].push(pair);
+            }
+        }
+        edges
+    };
+    let config = SamplerConfig::default().with_edge_types();
+    let sampler = TypedSampler::new(&graph, vec![vec![Fanout::All; RELATIONS.len()]], config).unwrap();
+    let whole = edges(&sampler, &seeds);
+    let seeds = seeds.excluding(Arc::clone(&excluded));
+    for named in [&[0, 1, 2, 3][..], &[0, 2], &[1], &[]] {
+        let found = edges(&sampler.clone().excluding_from(named), &seeds);
+        for (relation, (found, whole)) in found.iter().zip(&whole).enumerate() {
+            let is_left = |pair: &&(NodeId, NodeId)| {
+                !named.contains(&relation) || !excluded.srcs_into(pair.1).contains(&pair.0)
+            };
+            let expected: Vec<_> = whole.iter().filter(is_left).copied().collect();
+            assert_eq!(*found, expected, "relation {relation} of {named:?}");
+            assert_eq!(found.len() < whole.len(), named.contains(&relation) && relation < 3);
+        }
+    }
+}
+
+#[test]
 fn one_type_and_one_relation_have_the_blocks_of_the_homogeneous_graph() {
     let graph = whole_graph(1);
     let with_types =

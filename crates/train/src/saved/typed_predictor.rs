@@ -199,7 +199,7 @@ impl TypedNodePredictor {
         };
         let rule = sampling.rule_or(self.rule.as_ref())?;
         let sampler = TypedSampler::new(&self.graph, fanouts, sampling.config(Vec::new(), rule))?;
-        let batcher = TypedNodeBatcher::new(Arc::new(sampler), self.features.clone(), None);
+        let batcher = TypedNodeBatcher::without_targets(Arc::new(sampler), self.features.clone());
         let batcher = match network.reads_relation_groups() {
             true => batcher.relation_groups(self.graph.metagraph()),
             false => batcher,
