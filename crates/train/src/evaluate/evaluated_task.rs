@@ -9,13 +9,14 @@ use crate::evaluate::evaluation::Evaluation;
 use crate::evaluate::evaluator::ExactEvaluator;
 use crate::evaluate::pair_scores::pair_scores;
 use crate::step::batch::DeviceBatch;
-use crate::step::link::{LinkInput, LinkTask};
+use crate::step::link::{LinkInput, LinkNodes, LinkTask};
 use crate::step::metric_sums::MetricSums;
 use crate::step::negatives::NegativeCounts;
 use crate::step::node::{NodeInput, NodeTask};
 use crate::step::objective::Objective;
 use crate::step::task::{StepOutput, Task};
 use crate::step::trainer::TaskTrainer;
+use crate::step::typed_link::TypedLinkTask;
 use crate::step::typed_node::{TypedNodeInput, TypedNodeTask};
 
 /// A task on the nodes or the links of a graph, whose outputs an [`Evaluator`](crate::Evaluator) collects.
@@ -125,6 +126,37 @@ impl<M: BlockModel> EvaluatedTask for TypedNodeTask<M> {
     }
 }
 
+/// Appends a batch of links to an evaluation.
+fn collect_links<N: LinkNodes>(evaluation: &mut Evaluation, input: &LinkInput<N>, forward: &StepOutput) {
+    let [srcs, dsts] = input.link_nodes();
+    evaluation.add_links(&input.links, &srcs, &dsts, forward);
+}
+
+impl<M: BlockModel> EvaluatedTask for TypedLinkTask<M> {
+    type Item = LinkId;
+
+    fn objective(&self) -> &Objective {
+        self.objective()
+    }
+
+    fn collect(evaluation: &mut Evaluation, input: &LinkInput<TypedNodeInput>, forward: &StepOutput) {
+        collect_links(evaluation, input, forward);
+    }
+
+    /// Returns [`Error::ExactOnTypes`], as for nodes.
+    fn evaluate_exactly<F>(
+        _: &ExactEvaluator,
+        _: &mut TaskTrainer<Self>,
+        _: &Loader<F>,
+        _: Phase,
+    ) -> Result<Evaluation>
+    where
+        F: Batcher<Item = LinkId, Batch = DeviceBatch<LinkInput<TypedNodeInput>>>,
+    {
+        Err(Error::ExactOnTypes)
+    }
+}
+
 impl<M: LayerWiseModel + Sync> EvaluatedTask for LinkTask<M> {
     type Item = LinkId;
 
@@ -133,8 +165,7 @@ impl<M: LayerWiseModel + Sync> EvaluatedTask for LinkTask<M> {
     }
 
     fn collect(evaluation: &mut Evaluation, input: &LinkInput, forward: &StepOutput) {
-        let [srcs, dsts] = input.link_nodes();
-        evaluation.add_links(&input.links, &srcs, &dsts, forward);
+        collect_links(evaluation, input, forward);
     }
 
     /// Computes the encoder's rows of all nodes, and scores the pairs of the loader's batches. The neighbours that the

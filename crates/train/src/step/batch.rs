@@ -32,6 +32,15 @@ pub trait ToDevice {
     fn to_device(self, device: &Device) -> DeviceBatch<Self::Input>;
 }
 
+impl<I> ToDevice for DeviceBatch<I> {
+    type Input = I;
+
+    /// Returns the batch, which must be on the device already.
+    fn to_device(self, _: &Device) -> Self {
+        self
+    }
+}
+
 /// A [`Batcher`] that copies the batches of another batcher to a device. It runs in the loader's workers, so copies
 /// overlap with steps. [`TaskTrainer::loader`](crate::TaskTrainer::loader) creates one for the trainer's device.
 #[derive(Debug)]

@@ -2,8 +2,9 @@ use std::marker::PhantomData;
 
 use burn::tensor::{Device, Tensor};
 use kiln_graph::{LinkId, NodeId};
-use kiln_loader::{LinkBatch, MiniBatch};
-use kiln_nn::{BlockModel, ForwardContext, LinkLoss, LinkModel, LinkPairs};
+use kiln_kernels::DeviceBlock;
+use kiln_loader::LinkBatch;
+use kiln_nn::{BlockModel, ForwardContext, LinkDecoder, LinkLoss, LinkModel, LinkPairs};
 
 use crate::step::batch::{DeviceBatch, ToDevice};
 use crate::step::metric_sums::MetricSums;
@@ -43,7 +44,33 @@ impl<M> Default for LinkTask<M> {
     }
 }
 
-/// The input of a model of link prediction. A link has `1 + n_negatives` pairs: the link itself, then its negatives.
+/// The input of an encoder of link prediction: the sampled neighbourhoods of the nodes of links, which are its seeds.
+pub trait LinkNodes {
+    /// Returns one block per layer, input layer first.
+    fn blocks(&self) -> &[DeviceBlock];
+
+    /// Returns the seeds, which may repeat.
+    fn seeds(&self) -> &[NodeId];
+
+    /// Returns the row of each seed in the encoder's output.
+    fn seed_index(&self) -> &[usize];
+}
+
+impl LinkNodes for NodeInput {
+    fn blocks(&self) -> &[DeviceBlock] {
+        &self.blocks
+    }
+
+    fn seeds(&self) -> &[NodeId] {
+        &self.seeds
+    }
+
+    fn seed_index(&self) -> &[usize] {
+        &self.seed_index
+    }
+}
+
+/// The input of a model of link prediction. `N` is the input of its encoder. A link has `1 + n_negatives` pairs: the link itself, then its negatives.
 ///
 /// | array | element | length | indexed by |
 /// |---|---|---|---|
@@ -51,9 +78,9 @@ impl<M> Default for LinkTask<M> {
 /// | `srcs` | `u32`, a position in the seeds of `nodes` | `n_links * (1 + n_negatives)` | pair, row-major; its source |
 /// | `dsts` | `u32`, a position in the seeds of `nodes` | the same | pair, row-major; its destination |
 #[derive(Debug, Clone)]
-pub struct LinkInput {
+pub struct LinkInput<N = NodeInput> {
     /// The sampled neighbourhoods of the pairs' nodes, and their features.
-    pub nodes: NodeInput,
+    pub nodes: N,
     /// The pairs, as rows of the encoder's output.
     pub pairs: LinkPairs,
     /// The links.
@@ -68,12 +95,12 @@ pub struct LinkInput {
     pub n_rejected: u64,
 }
 
-impl LinkInput {
+impl<N: LinkNodes> LinkInput<N> {
     /// Returns the sources and the destinations of the links.
     pub fn link_nodes(&self) -> [Vec<NodeId>; 2] {
         [&self.srcs, &self.dsts].map(|positions| {
             let of_links = positions.iter().step_by(1 + self.n_negatives);
-            of_links.map(|position| self.nodes.seeds[*position as usize]).collect()
+            of_links.map(|position| self.nodes.seeds()[*position as usize]).collect()
         })
     }
 
@@ -83,6 +110,23 @@ impl LinkInput {
     /// `scores` is `[n_links * (1 + n_negatives)]`, the result `[n_links, 1 + n_negatives]`.
     pub(crate) fn by_link(&self, scores: Tensor<1>) -> Tensor<2> {
         scores.reshape([self.links.len(), 1 + self.n_negatives])
+    }
+
+    /// Scores the pairs from the rows of the encoder, and computes the loss.
+    pub(crate) fn forward(
+        &self,
+        objective: &Objective,
+        decoder: &LinkDecoder,
+        rows: Tensor<2>,
+        ctx: &ForwardContext,
+    ) -> StepOutput {
+        let scores = decoder.score_pairs(rows, &self.pairs, ctx);
+        objective.forward(self.by_link(scores), &[], &[])
+    }
+
+    pub(crate) fn negatives(&self) -> NegativeCounts {
+        let n_negatives = (self.links.len() * self.n_negatives) as u64;
+        NegativeCounts { n_negatives, n_rejected: self.n_rejected }
     }
 }
 
@@ -97,35 +141,25 @@ fn pair_ids(links: &[LinkId], n_negatives: usize) -> Vec<u32> {
     links.iter().flat_map(of_link).collect()
 }
 
-impl ToDevice for LinkBatch<DeviceBatch<NodeInput>> {
-    type Input = LinkInput;
+impl<B: ToDevice<Input: LinkNodes>> ToDevice for LinkBatch<B> {
+    type Input = LinkInput<B::Input>;
 
-    /// Copies the pairs. The nodes must be on the same device already.
+    /// Copies the nodes, unless they are on the device already, and the pairs.
     ///
     /// # Panics
     /// Panics if the batch has no blocks.
-    fn to_device(self, device: &Device) -> DeviceBatch<LinkInput> {
+    fn to_device(self, device: &Device) -> DeviceBatch<Self::Input> {
         let Self { nodes, links, srcs, dsts, n_negatives, n_rejected } = self;
-        let DeviceBatch { key, n_bytes, times, device: of_nodes, input: nodes, .. } = nodes;
-        let n_rows = nodes.blocks.last().expect("a batch should have a block per layer").n_dst();
+        let DeviceBatch { key, n_bytes, times, device: of_nodes, input: nodes, .. } = nodes.to_device(device);
+        let n_rows = nodes.blocks().last().expect("a batch should have a block per layer").n_dst();
         let [src_rows, dst_rows] = [&srcs, &dsts].map(|positions| {
-            let rows = positions.iter().map(|position| nodes.seed_index[*position as usize] as u32);
+            let rows = positions.iter().map(|position| nodes.seed_index()[*position as usize] as u32);
             rows.collect::<Vec<u32>>()
         });
         let pairs = LinkPairs::upload(&src_rows, &dst_rows, pair_ids(&links, n_negatives), n_rows, device);
         let (n_items, n_bytes) = (links.len(), n_bytes + pairs.n_bytes());
         let input = LinkInput { nodes, pairs, links, srcs, dsts, n_negatives, n_rejected };
         DeviceBatch { key, n_items, n_bytes, times, device: of_nodes, input }
-    }
-}
-
-impl ToDevice for LinkBatch<MiniBatch> {
-    type Input = LinkInput;
-
-    fn to_device(self, device: &Device) -> DeviceBatch<LinkInput> {
-        let Self { nodes, links, srcs, dsts, n_negatives, n_rejected } = self;
-        let nodes = nodes.to_device(device);
-        LinkBatch { nodes, links, srcs, dsts, n_negatives, n_rejected }.to_device(device)
     }
 }
 
@@ -143,8 +177,7 @@ impl<M: BlockModel> Task for LinkTask<M> {
     ) -> StepOutput {
         let NodeInput { blocks, x, .. } = &input.nodes;
         let rows = x.forward(&model.encoder, blocks, ctx);
-        let scores = model.decoder.score_pairs(rows, &input.pairs, ctx);
-        self.objective.forward(input.by_link(scores), &[], &[])
+        input.forward(&self.objective, &model.decoder, rows, ctx)
     }
 
     fn targets(&self, input: &LinkInput) -> BatchTargets {
@@ -156,7 +189,6 @@ impl<M: BlockModel> Task for LinkTask<M> {
     }
 
     fn negatives(input: &LinkInput) -> NegativeCounts {
-        let n_negatives = (input.links.len() * input.n_negatives) as u64;
-        NegativeCounts { n_negatives, n_rejected: input.n_rejected }
+        input.negatives()
     }
 }

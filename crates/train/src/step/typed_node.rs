@@ -12,6 +12,7 @@ use crate::error::Result;
 use crate::step::batch::{DeviceBatch, ToDevice, tracked};
 use crate::step::embedding::NodeEmbedding;
 use crate::step::embedding_error::EmbeddingError;
+use crate::step::link::LinkNodes;
 use crate::step::metric_sums::MetricSums;
 use crate::step::node::{blocks_to_device, rows_of_seeds};
 use crate::step::node_keys::NodeKeys;
@@ -89,6 +90,30 @@ impl TypedNodeInput {
             None => embedded.next().expect("the batch should have rows of each embedding").clone(),
         };
         self.features.iter().map(of_type).collect()
+    }
+
+    /// Runs a model on the batch, with `embedded` for the types whose rows are trainable.
+    pub(crate) fn forward<M: BlockModel>(
+        &self,
+        model: &TypedModel<M>,
+        embedded: &[Tensor<2>],
+        ctx: &ForwardContext,
+    ) -> Tensor<2> {
+        model.forward(&self.blocks, self.rows(embedded, ctx), &self.order, ctx)
+    }
+}
+
+impl LinkNodes for TypedNodeInput {
+    fn blocks(&self) -> &[DeviceBlock] {
+        &self.blocks
+    }
+
+    fn seeds(&self) -> &[NodeId] {
+        &self.seeds
+    }
+
+    fn seed_index(&self) -> &[usize] {
+        &self.seed_index
     }
 }
 
@@ -178,9 +203,7 @@ impl<M: BlockModel> Task for TypedNodeTask<M> {
         embedded: &[Tensor<2>],
         ctx: &ForwardContext,
     ) -> StepOutput {
-        let rows = input.rows(embedded, ctx);
-        let outputs = model.forward(&input.blocks, rows, &input.order, ctx);
-        let outputs = rows_of_seeds(outputs, &input.seed_index);
+        let outputs = rows_of_seeds(input.forward(model, embedded, ctx), &input.seed_index);
         self.objective.forward(outputs, &input.labels, &input.target_values)
     }
 
