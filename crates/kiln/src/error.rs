@@ -123,6 +123,15 @@ pub enum Error {
         /// The number of nodes of the loader's data.
         expected: usize,
     },
+    /// The links were split from another heterogeneous graph than that of the loader.
+    #[error(
+        "the split of links has other types of nodes or relations than the data `{name}`: create the loader from the data \
+         that was split"
+    )]
+    OtherRelations {
+        /// The name of the loader's data.
+        name: String,
+    },
     /// The operation is not possible on a partitioned graph.
     #[error("{what} needs the whole graph: open the dataset instead of its partitions, or do not use {what}")]
     NeedsWholeGraph {

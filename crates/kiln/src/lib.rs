@@ -50,7 +50,7 @@ pub use for_data::{DataDims, ForData};
 pub use graph_loader::GraphLoader;
 pub use kiln_comm::RankConfig;
 pub use kiln_kernels::GraphMode;
-pub use link_loader::LinkNeighborLoader;
+pub use link_loader::{LinkNeighborLoader, RelationNodes, TypedLinkNeighborLoader};
 pub use neighbor_loader::NeighborLoader;
 #[cfg(feature = "grpc")]
 pub use partitioned::{JoinedGraph, PartitionedGraph};

@@ -1,19 +1,23 @@
+mod typed;
+
 use std::fmt;
 
 use kiln_data::{HashedPart, LinkSplit, LinkTargets};
 use kiln_feature::TargetKind;
-use kiln_graph::LinkId;
-use kiln_loader::{ItemSampler, LinkBatcher, LinkExclusion, Loader, Phase};
+use kiln_graph::{LinkId, NodeId};
+use kiln_loader::{Batcher, ItemSampler, LinkBatcher, LinkExclusion, Loader, Phase};
 use kiln_nn::{LayerWiseModel, LinkLoss, LinkModel};
-use kiln_sample::{Negatives, UniformNegatives};
+use kiln_sample::{NegativeSampler, Negatives, UniformNegatives};
 use kiln_train::{
-    DataHash, DeviceBatcher, Evaluation, EvaluationInfo, Evaluator, HostOrDeviceBatcher, LinkTask, Metric,
-    MetricSums, ModelInputs, ModelTask, Objective, TaskTrainer, Validation,
+    BatchConfig, DataHash, DeviceBatcher, Evaluation, EvaluationInfo, Evaluator, HostOrDeviceBatcher,
+    LinkTask, Metric, MetricSums, ModelInputs, ModelTask, Objective, Task, TaskTrainer, Validation,
 };
 
 use crate::batches::{batch_settings, items_of, items_of_all_ranks, objective_setting};
 use crate::neighbor_loader::nodes_of_links;
 use crate::{BatchRequirements, DataLoader, Error, NeighborLoader, RankHandle, Result};
+
+pub use typed::{RelationNodes, TypedLinkNeighborLoader};
 
 /// A description of minibatches of links, with the sampled neighbourhoods of their sources, their destinations and
 /// their negatives. It trains a [`LinkModel`].
@@ -21,6 +25,9 @@ use crate::{BatchRequirements, DataLoader, Error, NeighborLoader, RankHandle, Re
 /// The settings of batches and sampling are those of a [`NeighborLoader`]; its batch size counts links. A training step
 /// excludes the edges of its links, in both directions, from its own messages. Evaluations pass messages over the
 /// message graph of the split, which has no link of the validation and the test.
+///
+/// `N` is the loader of the nodes. For the links of one relation of a heterogeneous graph, use
+/// [`TypedLinkNeighborLoader`].
 ///
 /// ```
 /// use kiln::prelude::*;
@@ -32,9 +39,9 @@ use crate::{BatchRequirements, DataLoader, Error, NeighborLoader, RankHandle, Re
 /// ```
 #[derive(Clone)]
 #[must_use = "pass it to Trainer::fit"]
-pub struct LinkNeighborLoader {
+pub struct LinkNeighborLoader<N = NeighborLoader> {
     /// The loader of the nodes, whose graph passes the messages.
-    nodes: NeighborLoader,
+    nodes: N,
     targets: LinkTargets,
     negatives: Negatives,
     /// The negatives of the validation and the test.
@@ -84,20 +91,26 @@ impl LinkNeighborLoader {
         if nodes.has_objective() {
             return Err(Error::ObjectiveOfNodes);
         }
-        let uniform = |n_per_link| {
-            Negatives::new(UniformNegatives { n_nodes: nodes.source().n_nodes() as u32 }, n_per_link)
-        };
+        let n_nodes = nodes.source().n_nodes() as u32;
+        Ok(Self::with_nodes(nodes, targets, UniformNegatives { n_nodes }))
+    }
+}
+
+impl<N> LinkNeighborLoader<N> {
+    fn with_nodes(nodes: N, targets: &LinkTargets, uniform: impl NegativeSampler + Clone + 'static) -> Self {
+        let drawn = |n_per_link| Negatives::new(uniform.clone(), n_per_link);
         let fixed = [targets.val_negatives(), targets.test_negatives()];
+        let n_per_link = LinkNeighborLoader::EVAL_NEGATIVES;
         let eval_negatives =
-            fixed.map(|fixed| fixed.cloned().map_or_else(|| uniform(Self::EVAL_NEGATIVES), Negatives::fixed));
-        Ok(Self {
-            negatives: uniform(1),
+            fixed.map(|fixed| fixed.cloned().map_or_else(|| drawn(n_per_link), Negatives::fixed));
+        Self {
+            negatives: drawn(1),
             eval_negatives,
             nodes,
             targets: targets.clone(),
             exclusion: LinkExclusion::default(),
             loss: LinkLoss::default(),
-        })
+        }
     }
 
     /// Sets the negatives of training. The run reports how many of them are still rejected after the last draw
@@ -137,7 +150,7 @@ impl LinkNeighborLoader {
     }
 
     /// Returns the loader of the links' nodes.
-    pub fn nodes(&self) -> &NeighborLoader {
+    pub fn nodes(&self) -> &N {
         &self.nodes
     }
 
@@ -148,6 +161,52 @@ impl LinkNeighborLoader {
             Phase::Validation => &self.eval_negatives[0],
             Phase::Test => &self.eval_negatives[1],
         }
+    }
+
+    /// Checks that the loss can be computed from the negatives of each phase.
+    fn check_negatives(&self) -> Result<()> {
+        for phase in [Phase::Train { epoch: 0 }, Phase::Validation, Phase::Test] {
+            self.loss.check(self.negatives_of(phase).n_per_link()).map_err(kiln_train::Error::from)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the settings of links by name, with those of batches.
+    fn link_settings(
+        &self,
+        batches: BatchConfig,
+        n_ranks: usize,
+    ) -> impl Iterator<Item = (&'static str, String)> + use<N> {
+        let [val, test] = &self.eval_negatives;
+        let negatives = [
+            ("negatives", format!("{:?}", self.negatives)),
+            ("validation negatives", format!("{val:?}")),
+            ("test negatives", format!("{test:?}")),
+            ("exclusion", format!("{:?}", self.exclusion)),
+        ];
+        let batches = batch_settings(batches, self.targets.split(), n_ranks).into_iter();
+        batches.chain(negatives).chain(objective_setting(&Objective::Links(self.loss)))
+    }
+
+    /// Returns a batcher of the links of a phase with a batcher of their nodes.
+    fn batcher<B: Batcher<Item = NodeId>>(&self, nodes: B, phase: Phase) -> LinkBatcher<B> {
+        LinkBatcher::new(nodes, self.targets.links().clone(), self.negatives_of(phase).clone())
+            .exclusion(self.exclusion)
+    }
+
+    /// Returns the links of a phase for the trainer's rank.
+    fn items<T: Task>(
+        &self,
+        phase: Phase,
+        trainer: &TaskTrainer<T>,
+        evaluator: &Evaluator,
+        batches: BatchConfig,
+    ) -> Result<ItemSampler<LinkId>> {
+        let links = items_of(self.targets.split(), phase);
+        Ok(match phase {
+            Phase::Train { .. } => trainer.items(&links[..], batches)?,
+            Phase::Validation | Phase::Test => evaluator.items(trainer, &links[..], batches)?,
+        })
     }
 }
 
@@ -177,19 +236,8 @@ impl<M: LayerWiseModel + Sync> DataLoader<LinkModel<M>> for LinkNeighborLoader {
     }
 
     fn settings(&self, n_ranks: usize) -> Vec<(&'static str, String)> {
-        let [val, test] = &self.eval_negatives;
-        let negatives = [
-            ("negatives", format!("{:?}", self.negatives)),
-            ("validation negatives", format!("{val:?}")),
-            ("test negatives", format!("{test:?}")),
-            ("exclusion", format!("{:?}", self.exclusion)),
-        ];
         let nodes = self.nodes.sampling_settings().chain([self.nodes.evaluation_setting()]);
-        nodes
-            .chain(batch_settings(self.nodes.batch_config(), self.targets.split(), n_ranks))
-            .chain(negatives)
-            .chain(objective_setting(&Objective::Links(self.loss)))
-            .collect()
+        nodes.chain(self.link_settings(self.nodes.batch_config(), n_ranks)).collect()
     }
 
     fn model_inputs(&self, seed: u64, n_ranks: usize) -> Option<(ModelInputs, EvaluationInfo)> {
@@ -205,9 +253,7 @@ impl<M: LayerWiseModel + Sync> DataLoader<LinkModel<M>> for LinkNeighborLoader {
     }
 
     fn check(&self, model: &BatchRequirements) -> Result<()> {
-        for phase in [Phase::Train { epoch: 0 }, Phase::Validation, Phase::Test] {
-            self.loss.check(self.negatives_of(phase).n_per_link()).map_err(kiln_train::Error::from)?;
-        }
+        self.check_negatives()?;
         self.nodes.check_sampling(model)
     }
 
@@ -221,26 +267,19 @@ impl<M: LayerWiseModel + Sync> DataLoader<LinkModel<M>> for LinkNeighborLoader {
         trainer: &TaskTrainer<Self::Task>,
         evaluator: &Evaluator,
     ) -> Result<Loader<Self::Batcher>> {
-        let split = self.targets.split();
-        let (links, batches) = (items_of(split, phase), self.nodes.batch_config());
-        let items = match phase {
-            Phase::Train { .. } => trainer.items(&links[..], batches)?,
-            Phase::Validation | Phase::Test => evaluator.items(trainer, &links[..], batches)?,
-        };
+        let items = self.items(phase, trainer, evaluator, self.nodes.batch_config())?;
         // An exact evaluation computes the rows of all nodes, and reads only the pairs of the batches.
         let nodes = match (phase, evaluator) {
             (Phase::Validation | Phase::Test, Evaluator::Exact(_)) => self.nodes.for_pairs_only(),
             _ => self.nodes.clone(),
         };
         let batcher = nodes.batcher(trainer.device(), None, || {
-            let train = nodes_of_links(self.targets.links(), &split.train);
+            let train = nodes_of_links(self.targets.links(), &self.targets.split().train);
             Ok(ItemSampler::new(train, items_of_all_ranks(items.config()))
                 .map_err(kiln_train::Error::from)?)
         })?;
         let batcher = batcher.input_aggregation(nodes.input_aggregation(&items, &trainer.model().encoder));
-        let batcher =
-            LinkBatcher::new(batcher, self.targets.links().clone(), self.negatives_of(phase).clone())
-                .exclusion(self.exclusion);
+        let batcher = self.batcher(batcher, phase);
         let links = self.targets.links().clone();
         let items = self.nodes.source().shard_by_owner(items, move |link: LinkId| links.pair(link).1)?;
         self.nodes.start(items, DeviceBatcher::new(batcher, trainer.device()))
@@ -275,7 +314,7 @@ impl<M: LayerWiseModel + Sync> DataLoader<LinkModel<M>> for LinkNeighborLoader {
     }
 }
 
-impl fmt::Debug for LinkNeighborLoader {
+impl<N: fmt::Debug> fmt::Debug for LinkNeighborLoader<N> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { nodes, negatives, exclusion, loss, .. } = self;
         f.debug_struct("LinkNeighborLoader")

@@ -2,6 +2,7 @@
 
 pub use kiln_data::{
     Dataset, GraphDataset, LinkDirection, LinkSplit, LinkSplitConfig, NodeFeatures, Split, TypedDataset,
+    TypedLinkSplit,
 };
 pub use kiln_graph::{GraphId, NodeId};
 pub use kiln_loader::{LinkExclusion, Phase};
@@ -20,5 +21,5 @@ pub use crate::PartitionedGraph;
 pub use crate::{
     DataLoader, Error, EvalMode, FitConfig, ForData, GraphLoader, GraphMode, LinkNeighborLoader,
     NeighborLoader, PredictOnDataset, RankConfig, RankHandle, Result, TrainedModel, Trainer,
-    TypedNeighborLoader, launch,
+    TypedLinkNeighborLoader, TypedNeighborLoader, launch,
 };

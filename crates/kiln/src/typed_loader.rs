@@ -1,20 +1,20 @@
+mod sampling;
+
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use kiln_data::{HashedPart, Split, TypedDataset, TypedTargets};
-use kiln_feature::{Preparation, TargetKind};
-use kiln_graph::NodeTypes;
-use kiln_loader::{LoaderConfig, Phase, TargetsOfType, TypedFeatures, TypedNodeBatcher};
+use kiln_feature::{Labels, Preparation, TargetKind};
+use kiln_loader::{Phase, TargetsOfType, TypedNodeBatcher};
 use kiln_nn::{BlockModel, TypedModel};
 use kiln_sample::{EdgeWeights, Fanout, Rule, SamplerConfig, TypedSampler};
 use kiln_train::{
-    BatchConfig, DataHash, DeviceBatcher, EmbeddingError, Evaluation, EvaluationInfo, Evaluator, InputType,
-    Metric, MetricSums, ModelInputs, ModelTask, NodeKeys, Objective, SamplingInfo, TaskTrainer,
-    TypedGraphInfo, TypedNodeTask, Validation,
+    BatchConfig, DataHash, DeviceBatcher, Evaluation, EvaluationInfo, Evaluator, Metric, MetricSums,
+    ModelInputs, ModelTask, NodeKeys, Objective, SamplingInfo, TaskTrainer, TypedGraphInfo, TypedNodeTask,
+    Validation,
 };
 
-use crate::batches::{batch_settings, items_of, n_workers, objective_of, objective_setting};
-use crate::prediction::row_keys;
+use crate::batches::{batch_settings, items_of, objective_of, objective_setting};
 use crate::{BatchRequirements, DataLoader, Error, EvalMode, RankHandle, Result, hash_in_background};
 
 /// A description of minibatches of the nodes of one type of a heterogeneous graph, with sampled neighbourhoods: the
@@ -57,6 +57,7 @@ use crate::{BatchRequirements, DataLoader, Error, EvalMode, RankHandle, Result, 
 #[must_use = "pass it to Trainer::fit"]
 pub struct TypedNeighborLoader {
     data: Arc<TypedDataset>,
+    /// The targets of the data; empty if it has none.
     targets: Arc<TypedTargets>,
     /// The fanout of each relation in each layer, input layer first.
     fanouts: Vec<Vec<Fanout>>,
@@ -78,11 +79,23 @@ impl TypedNeighborLoader {
     /// # Errors
     /// Returns [`Error::NoTargets`] if the data has no targets.
     pub fn new(data: &TypedDataset, fanouts: impl IntoIterator<Item = impl Into<Fanout>>) -> Result<Self> {
-        let targets = data.targets.clone().ok_or_else(|| Error::NoTargets { name: data.name.clone() })?;
+        match data.targets {
+            Some(_) => Ok(Self::without_targets(data, fanouts)),
+            None => Err(Error::NoTargets { name: data.name.clone() }),
+        }
+    }
+
+    /// Returns a loader of batches whose seeds are links instead of nodes, for a
+    /// [`TypedLinkNeighborLoader`](crate::TypedLinkNeighborLoader): the data needs no targets. Otherwise it is
+    /// [`TypedNeighborLoader::new`].
+    pub fn without_targets(
+        data: &TypedDataset,
+        fanouts: impl IntoIterator<Item = impl Into<Fanout>>,
+    ) -> Self {
         let of_layer = |fanout: Fanout| vec![fanout; data.graph.n_relations()];
-        Ok(Self {
+        Self {
             data: Arc::new(data.clone()),
-            targets: Arc::new(targets),
+            targets: Arc::new(data.targets.clone().unwrap_or_else(no_targets)),
             fanouts: fanouts.into_iter().map(|fanout| of_layer(fanout.into())).collect(),
             rule: Rule::default(),
             weights: EdgeWeights::None,
@@ -92,7 +105,7 @@ impl TypedNeighborLoader {
             evaluation: EvalMode::default(),
             objective: None,
             keys: Arc::default(),
-        })
+        }
     }
 
     /// Sets the fanouts of one relation, input layer first; 0 does not sample the relation.
@@ -174,39 +187,8 @@ impl TypedNeighborLoader {
         Self { objective: Some(objective), ..self }
     }
 
-    fn types(&self) -> &Arc<NodeTypes> {
-        self.data.graph.types()
-    }
-
     fn split(&self) -> &Split {
         &self.targets.split
-    }
-
-    /// Returns the fanouts of each relation by its name, input layer first, as one text.
-    fn fanouts_setting(&self) -> String {
-        let of_relation = |position: usize| -> Vec<Fanout> {
-            self.fanouts.iter().map(|of_layer| of_layer[position]).collect()
-        };
-        let relations = self.data.graph.iter().enumerate();
-        let texts =
-            relations.map(|(position, relation)| format!("{}: {:?}", relation.name, of_relation(position)));
-        texts.collect::<Vec<_>>().join("; ")
-    }
-
-    /// Returns the configuration of the samplers of all relations, without fanouts.
-    fn sampling(&self) -> SamplerConfig {
-        let (rule, weights) = (self.rule.clone(), self.weights);
-        SamplerConfig { rule, weights, ..SamplerConfig::default().with_edge_types() }
-    }
-
-    /// Returns the types of nodes and the relations, in their order.
-    fn schema_settings(&self) -> [(&'static str, String); 2] {
-        let names = self.types().names();
-        let of_relation = |relation: &kiln_graph::Relation| {
-            format!("{} {} {}", names[relation.src_type], relation.name, names[relation.dst_type])
-        };
-        let relations: Vec<_> = self.data.graph.iter().map(of_relation).collect();
-        [("node types", names.join(", ")), ("relations", relations.join(", "))]
     }
 }
 
@@ -215,11 +197,8 @@ impl<M: BlockModel + Sync> DataLoader<TypedModel<M>> for TypedNeighborLoader {
     type Batcher = DeviceBatcher<TypedNodeBatcher<TypedSampler>>;
 
     fn task(&self) -> Self::Task {
-        let types = self.types();
-        let of_type = |(position, width)| InputType { n_nodes: types.range(position).len(), width };
-        let types: Vec<InputType> = self.data.dims().into_iter().enumerate().map(of_type).collect();
         let objective = objective_of(self.objective.as_ref(), &self.targets.values);
-        TypedNodeTask::new(objective, types).with_keys(self.keys.get_or_init(|| row_keys(&self.data)).clone())
+        TypedNodeTask::new(objective, self.input_types()).with_keys(self.row_keys())
     }
 
     fn target_kind(&self) -> TargetKind {
@@ -241,15 +220,7 @@ impl<M: BlockModel + Sync> DataLoader<TypedModel<M>> for TypedNeighborLoader {
 
     fn settings(&self, n_ranks: usize) -> Vec<(&'static str, String)> {
         let objective = objective_of(self.objective.as_ref(), &self.targets.values);
-        let sampling = [
-            ("fanouts", self.fanouts_setting()),
-            ("rule", format!("{:?}", self.rule)),
-            ("edge weights", format!("{:?}", self.weights)),
-            ("evaluation", self.evaluation.setting()),
-        ];
-        self.schema_settings()
-            .into_iter()
-            .chain(sampling)
+        self.sampling_settings()
             .chain(batch_settings(self.batches, self.split(), n_ranks))
             .chain(objective_setting(&objective))
             .collect()
@@ -259,7 +230,7 @@ impl<M: BlockModel + Sync> DataLoader<TypedModel<M>> for TypedNeighborLoader {
         let (dims, targets) = (self.data.dims(), &self.targets);
         let of_first = |of_layer: &Vec<Fanout>| of_layer.first().copied().unwrap_or(Fanout::All);
         let sampling =
-            SamplerConfig { fanouts: self.fanouts.iter().map(of_first).collect(), ..self.sampling() };
+            SamplerConfig { fanouts: self.fanouts.iter().map(of_first).collect(), ..self.sampling_config() };
         let inputs = ModelInputs {
             task: ModelTask::Nodes,
             data_name: self.data.name.clone(),
@@ -276,44 +247,17 @@ impl<M: BlockModel + Sync> DataLoader<TypedModel<M>> for TypedNeighborLoader {
     }
 
     fn check(&self, model: &BatchRequirements) -> Result<()> {
-        let (n_fanouts, n_layers) = (self.fanouts.len(), model.n_layers);
-        if n_fanouts != n_layers {
-            return Err(Error::FanoutsMismatch { n_fanouts, n_layers });
+        if self.data.targets.is_none() {
+            return Err(Error::NoTargets { name: self.data.name.clone() });
         }
-        if model.needs_edge_weights && self.weights == EdgeWeights::None {
-            return Err(Error::NoEdgeWeights);
-        }
-        if model.needs_self_loops {
-            return Err(Error::NoSelfLoops);
-        }
-        if model.d_edge.is_some() {
-            return Err(Error::NoEdgeFeatures);
-        }
-        let got = self.data.dims();
-        // The configuration of a model of several types does not state a number of feature columns.
-        if model.d_in.is_some() && got != [model.d_in] {
-            let expected = vec![model.d_in];
-            return Err(kiln_train::Error::from(EmbeddingError::OtherTypes { expected, got }).into());
-        }
-        let metagraph = self.data.graph.metagraph();
-        if model.relation_groups.as_ref().is_some_and(|of_model| *of_model != metagraph) {
-            return Err(Error::OtherMetagraph);
-        }
-        let n_edge_types = self.data.graph.n_relations();
-        if let Some(n_relations) = model.n_relations.filter(|n_relations| *n_relations < n_edge_types) {
-            return Err(Error::TooManyEdgeTypes { n_edge_types, n_relations });
-        }
+        self.check_sampling(model)?;
         let targets = &self.targets.values;
         let objective = objective_of(self.objective.as_ref(), targets);
         Ok(objective.check(targets.kind(), targets.n_outputs())?)
     }
 
     fn evaluator(&self, _: &RankHandle) -> Result<Evaluator> {
-        match self.evaluation {
-            EvalMode::Sampled => Ok(Evaluator::Sampled),
-            EvalMode::FirstRank { n_batches } => Ok(Evaluator::FirstRank { n_batches }),
-            EvalMode::Exact { .. } => Err(kiln_train::Error::ExactOnTypes.into()),
-        }
+        self.evaluator_of()
     }
 
     fn loader(
@@ -327,19 +271,12 @@ impl<M: BlockModel + Sync> DataLoader<TypedModel<M>> for TypedNeighborLoader {
             Phase::Train { .. } => trainer.items(&nodes[..], self.batches)?,
             Phase::Validation | Phase::Test => evaluator.items(trainer, &nodes[..], self.batches)?,
         };
-        let sampler = Arc::new(TypedSampler::new(&self.data.graph, self.fanouts.clone(), self.sampling())?);
-        let features = TypedFeatures::new(self.types().clone(), self.data.features.clone());
         let targets = TargetsOfType { nodes: self.data.target_nodes(), targets: self.targets.values.clone() };
-        let batcher = TypedNodeBatcher::new(sampler, features, targets);
-        let model = &trainer.model().model;
-        let batcher = match model.reads_relation_groups() {
-            true => batcher.relation_groups(self.data.graph.metagraph()),
-            false => batcher,
-        };
-        let batcher = if model.reads_node_groups() { batcher.node_groups() } else { batcher };
-        let workers = n_workers(self.workers, &items);
-        let queue_bytes = self.queue_bytes.unwrap_or(LoaderConfig::default().queue_bytes);
-        Ok(trainer.loader(items, batcher, LoaderConfig { workers, queue_bytes })?)
+        let sampler = Arc::new(self.sampler()?);
+        let batcher = TypedNodeBatcher::new(sampler, self.features(), targets);
+        let batcher = self.with_groups(batcher, &trainer.model().model);
+        let config = self.loader_config(&items);
+        Ok(trainer.loader(items, batcher, config)?)
     }
 
     fn count(
@@ -369,6 +306,11 @@ impl<M: BlockModel + Sync> DataLoader<TypedModel<M>> for TypedNeighborLoader {
     ) -> kiln_train::Result<Evaluation> {
         evaluator.evaluate(trainer, loader, phase)
     }
+}
+
+fn no_targets() -> TypedTargets {
+    let values = Arc::new(Labels::new(Vec::new(), 0)).into();
+    TypedTargets { node_type: 0, values, split: Split::default(), class_names: Vec::new() }
 }
 
 impl fmt::Debug for TypedNeighborLoader {

@@ -3,7 +3,9 @@
 //! model.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
+mod links;
 mod predictions;
+mod regression;
 
 use std::path::Path;
 use std::sync::Arc;

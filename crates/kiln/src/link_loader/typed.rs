@@ -1,0 +1,186 @@
+//! Loaders of the links of one relation of a heterogeneous graph.
+
+use std::sync::Arc;
+
+use kiln_data::{HashedPart, TypedLinkSplit};
+use kiln_feature::TargetKind;
+use kiln_loader::{LinkBatcher, LinkExclusion, Loader, Phase, TypedNodeBatcher};
+use kiln_nn::{BlockModel, LinkModel, TypedModel};
+use kiln_sample::{TypedSampler, TypedUniformNegatives};
+use kiln_train::{
+    DataHash, DeviceBatcher, Evaluation, Evaluator, Metric, MetricSums, TaskTrainer, TypedLinkTask,
+    Validation,
+};
+
+use crate::{
+    BatchRequirements, DataLoader, Error, LinkNeighborLoader, RankHandle, Result, TypedNeighborLoader,
+    hash_in_background,
+};
+
+/// A description of minibatches of the links of one relation of a heterogeneous graph, with the sampled neighbourhoods of
+/// their sources, their destinations and their negatives: the counterpart of PyG's `LinkNeighborLoader` for a `HeteroData`.
+/// It trains a [`LinkModel`] whose encoder is a [`TypedModel`].
+///
+/// Negatives are nodes of the relation's types. A training step excludes its links from the relation, and their reverses
+/// from the reverse relation of the split (DGL's `exclude="reverse_types"`). In a relation between nodes of one type, it
+/// excludes both directions from both.
+///
+/// ```
+/// use kiln::graph::{NodeTypes, RelationEdges};
+/// use kiln::prelude::*;
+/// let users: Vec<u32> = (0..40).map(|edge| edge % 10).collect();
+/// let items: Vec<u32> = (0..40).map(|edge| edge % 8 + edge / 10).collect();
+/// let of = |name, src_type, dst_type, srcs, dsts| RelationEdges { name, src_type, dst_type, srcs, dsts, weights: None };
+/// // Neither users nor items have features: their rows are trained.
+/// let data = TypedDataset::builder(NodeTypes::new([("user", 10), ("item", 11)])?)
+///     .relation(of("buys", "user", "item", &users, &items))
+///     .relation(of("bought by", "item", "user", &items, &users))
+///     .build()?;
+/// let split = TypedLinkSplit::random(&data.graph, "buys", Some("bought by"), &LinkSplitConfig::default(), 0)?;
+/// let nodes = TypedNeighborLoader::without_targets(&data, [5, 5]).batch_size(8);
+/// let loader = TypedLinkNeighborLoader::of_relation(nodes, &split)?;
+/// let encoder = TypedModelConfig::new(data.dims(), RgcnConfig::new(8, 16, 2).layers(2).hidden(8));
+/// let config = LinkModelConfig { encoder, decoder: LinkDecoderConfig::Dot };
+/// # let folder = tempfile::tempdir()?;
+/// # let out = folder.path().join("run");
+/// let best = Trainer::new(config, AdamConfig::new(1e-2)).fit(&loader, FitConfig::epochs(2).out(out))?;
+/// assert_eq!(best.evaluate(&loader, Phase::Test)?.total, 8);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub type TypedLinkNeighborLoader = LinkNeighborLoader<RelationNodes>;
+
+/// The loader of the nodes of the links of one relation, whose relations pass the messages.
+#[derive(Debug, Clone)]
+pub struct RelationNodes {
+    loader: TypedNeighborLoader,
+    relation: usize,
+    reverse: Option<usize>,
+}
+
+impl RelationNodes {
+    /// Returns the relations from which the links of a training step are excluded.
+    fn of_links(&self) -> Vec<usize> {
+        [self.relation].into_iter().chain(self.reverse).collect()
+    }
+
+    fn name_of(&self, relation: usize) -> String {
+        self.loader.data().graph.relation(relation).name.clone()
+    }
+}
+
+impl LinkNeighborLoader<RelationNodes> {
+    /// Returns a loader of the links of a split. `nodes` is a loader of the data that was split, which needs no targets
+    /// ([`TypedNeighborLoader::without_targets`]); its relations are replaced by those of the split. Training draws one
+    /// negative destination per link, uniformly from the nodes of the destinations' type. Evaluations use the fixed
+    /// negatives of the split, or draw 100 per link.
+    ///
+    /// # Errors
+    /// Returns [`Error::OtherRelations`] if the split has other types of nodes or relations than the data, and
+    /// [`Error::ObjectiveOfNodes`] if [`TypedNeighborLoader::objective`] was called on `nodes`.
+    pub fn of_relation(nodes: TypedNeighborLoader, split: &TypedLinkSplit) -> Result<Self> {
+        if nodes.has_objective() {
+            return Err(Error::ObjectiveOfNodes);
+        }
+        let loader = nodes.on_message_graph(split)?;
+        let (relation, reverse) = (split.relation(), split.reverse());
+        let [srcs, dsts] = split.node_ranges();
+        // The reverse of a link between two types is an edge of the reverse relation only.
+        let exclusion = match reverse.is_some() || srcs == dsts {
+            true => LinkExclusion::WithReverses,
+            false => LinkExclusion::Directed,
+        };
+        let nodes = RelationNodes { loader, relation, reverse };
+        let targets = split.of_relation().targets();
+        Ok(Self::with_nodes(nodes, targets, TypedUniformNegatives::of_dsts(dsts)).exclusion(exclusion))
+    }
+}
+
+impl<M: BlockModel + Sync> DataLoader<LinkModel<TypedModel<M>>> for TypedLinkNeighborLoader {
+    type Task = TypedLinkTask<M>;
+    type Batcher = DeviceBatcher<LinkBatcher<TypedNodeBatcher<TypedSampler>>>;
+
+    fn task(&self) -> Self::Task {
+        TypedLinkTask::new(self.loss, self.nodes.loader.input_types())
+    }
+
+    fn target_kind(&self) -> TargetKind {
+        TargetKind::Links
+    }
+
+    fn names(&self) -> (&str, &[String]) {
+        (&self.nodes.loader.data().name, &[])
+    }
+
+    fn data_hash(&self) -> Result<DataHash> {
+        let (data, targets) = (Arc::clone(self.nodes.loader.data()), self.targets.clone());
+        Ok(hash_in_background(move |check| {
+            let graph = data.hash_of(HashedPart::All(check))?;
+            Ok(format!("{graph}, links {}", targets.hash_of(HashedPart::All(check))?))
+        }))
+    }
+
+    fn data_sample(&self) -> Result<String> {
+        let links = self.targets.hash_of(HashedPart::Sample)?;
+        Ok(format!("{}, links {links}", self.nodes.loader.data().hash_of(HashedPart::Sample)?))
+    }
+
+    fn settings(&self, n_ranks: usize) -> Vec<(&'static str, String)> {
+        let RelationNodes { loader, relation, reverse } = &self.nodes;
+        let reverse = reverse.map(|reverse| ("reverse relation", self.nodes.name_of(reverse)));
+        let of_links = [("relation", self.nodes.name_of(*relation))].into_iter().chain(reverse);
+        let settings = loader.sampling_settings().chain(of_links);
+        settings.chain(self.link_settings(loader.batch_config(), n_ranks)).collect()
+    }
+
+    fn check(&self, model: &BatchRequirements) -> Result<()> {
+        self.check_negatives()?;
+        self.nodes.loader.check_sampling(model)
+    }
+
+    fn evaluator(&self, _: &RankHandle) -> Result<Evaluator> {
+        self.nodes.loader.evaluator_of()
+    }
+
+    fn loader(
+        &self,
+        phase: Phase,
+        trainer: &TaskTrainer<Self::Task>,
+        evaluator: &Evaluator,
+    ) -> Result<Loader<Self::Batcher>> {
+        let nodes = &self.nodes.loader;
+        let items = self.items(phase, trainer, evaluator, nodes.batch_config())?;
+        let sampler = Arc::new(nodes.sampler()?.excluding_from(&self.nodes.of_links()));
+        let batcher = TypedNodeBatcher::without_targets(sampler, nodes.features());
+        let batcher = nodes.with_groups(batcher, &trainer.model().encoder.model);
+        let config = nodes.loader_config(&items);
+        Ok(trainer.loader(items, self.batcher(batcher, phase), config)?)
+    }
+
+    fn count(
+        evaluator: &Evaluator,
+        trainer: &mut TaskTrainer<Self::Task>,
+        loader: &Loader<Self::Batcher>,
+        phase: Phase,
+    ) -> kiln_train::Result<MetricSums> {
+        evaluator.count(trainer, loader, phase)
+    }
+
+    fn validate(
+        evaluator: &Evaluator,
+        trainer: &mut TaskTrainer<Self::Task>,
+        loader: &Loader<Self::Batcher>,
+        phase: Phase,
+        metric: Metric,
+    ) -> kiln_train::Result<Validation> {
+        evaluator.validate(trainer, loader, phase, metric)
+    }
+
+    fn evaluate(
+        evaluator: &Evaluator,
+        trainer: &mut TaskTrainer<Self::Task>,
+        loader: &Loader<Self::Batcher>,
+        phase: Phase,
+    ) -> kiln_train::Result<Evaluation> {
+        evaluator.evaluate(trainer, loader, phase)
+    }
+}

@@ -1,0 +1,162 @@
+//! The batches of a [`TypedNeighborLoader`], which loaders of nodes and of links have in common.
+
+use std::sync::Arc;
+
+use kiln_data::{TypedDataset, TypedLinkSplit};
+use kiln_graph::{ItemId, Relation, Relations};
+use kiln_loader::{ItemSampler, LoaderConfig, TypedFeatures, TypedNodeBatcher};
+use kiln_nn::BlockModel;
+use kiln_sample::{EdgeWeights, Fanout, SamplerConfig, TypedSampler};
+use kiln_train::{BatchConfig, EmbeddingError, Evaluator, InputType, NodeKeys};
+
+use crate::batches::n_workers;
+use crate::prediction::row_keys;
+use crate::{BatchRequirements, Error, EvalMode, Result, TypedNeighborLoader};
+
+impl TypedNeighborLoader {
+    /// Replaces the relations by those of a split that pass messages.
+    ///
+    /// # Errors
+    /// Returns [`Error::OtherRelations`] if the split has other types of nodes or relations.
+    pub(crate) fn on_message_graph(mut self, split: &TypedLinkSplit) -> Result<Self> {
+        let message = split.message();
+        let of = |relation: &Relation| (relation.name.clone(), relation.src_type, relation.dst_type);
+        let is_same = |graph: &Relations| {
+            graph.types() == message.types() && graph.iter().map(of).eq(message.iter().map(of))
+        };
+        if !is_same(&self.data.graph) {
+            return Err(Error::OtherRelations { name: self.data.name.clone() });
+        }
+        Arc::make_mut(&mut self.data).graph = Arc::clone(message);
+        Ok(self)
+    }
+
+    pub(crate) fn has_objective(&self) -> bool {
+        self.objective.is_some()
+    }
+
+    pub(crate) fn data(&self) -> &Arc<TypedDataset> {
+        &self.data
+    }
+
+    pub(crate) fn batch_config(&self) -> BatchConfig {
+        self.batches
+    }
+
+    /// Returns the types of nodes for a task.
+    pub(crate) fn input_types(&self) -> Vec<InputType> {
+        let types = self.data.graph.types();
+        let of_type = |(position, width)| InputType { n_nodes: types.range(position).len(), width };
+        self.data.dims().into_iter().enumerate().map(of_type).collect()
+    }
+
+    /// Returns the keys of the nodes of each type without features.
+    pub(crate) fn row_keys(&self) -> Arc<[Option<NodeKeys>]> {
+        self.keys.get_or_init(|| row_keys(&self.data)).clone()
+    }
+
+    /// Returns the configuration of the samplers of all relations, without fanouts.
+    pub(crate) fn sampling_config(&self) -> SamplerConfig {
+        let (rule, weights) = (self.rule.clone(), self.weights);
+        SamplerConfig { rule, weights, ..SamplerConfig::default().with_edge_types() }
+    }
+
+    pub(crate) fn sampler(&self) -> Result<TypedSampler> {
+        Ok(TypedSampler::new(&self.data.graph, self.fanouts.clone(), self.sampling_config())?)
+    }
+
+    pub(crate) fn features(&self) -> TypedFeatures {
+        TypedFeatures::new(self.data.graph.types().clone(), self.data.features.clone())
+    }
+
+    /// Groups edges and nodes by relation and type, if the model reads groups.
+    pub(crate) fn with_groups(
+        &self,
+        batcher: TypedNodeBatcher<TypedSampler>,
+        model: &impl BlockModel,
+    ) -> TypedNodeBatcher<TypedSampler> {
+        let batcher = match model.reads_relation_groups() {
+            true => batcher.relation_groups(self.data.graph.metagraph()),
+            false => batcher,
+        };
+        if model.reads_node_groups() { batcher.node_groups() } else { batcher }
+    }
+
+    /// Returns the workers and the limit of the queue of a loader of these items.
+    pub(crate) fn loader_config<I: ItemId>(&self, items: &ItemSampler<I>) -> LoaderConfig {
+        let workers = n_workers(self.workers, items);
+        LoaderConfig { workers, queue_bytes: self.queue_bytes.unwrap_or(LoaderConfig::default().queue_bytes) }
+    }
+
+    pub(crate) fn evaluator_of(&self) -> Result<Evaluator> {
+        match self.evaluation {
+            EvalMode::Sampled => Ok(Evaluator::Sampled),
+            EvalMode::FirstRank { n_batches } => Ok(Evaluator::FirstRank { n_batches }),
+            EvalMode::Exact { .. } => Err(kiln_train::Error::ExactOnTypes.into()),
+        }
+    }
+
+    /// Checks that the blocks suit a model; see [`DataLoader::check`](crate::DataLoader::check).
+    pub(crate) fn check_sampling(&self, model: &BatchRequirements) -> Result<()> {
+        let (n_fanouts, n_layers) = (self.fanouts.len(), model.n_layers);
+        if n_fanouts != n_layers {
+            return Err(Error::FanoutsMismatch { n_fanouts, n_layers });
+        }
+        if model.needs_edge_weights && self.weights == EdgeWeights::None {
+            return Err(Error::NoEdgeWeights);
+        }
+        if model.needs_self_loops {
+            return Err(Error::NoSelfLoops);
+        }
+        if model.d_edge.is_some() {
+            return Err(Error::NoEdgeFeatures);
+        }
+        let got = self.data.dims();
+        // The configuration of a model of several types does not state a number of feature columns.
+        if model.d_in.is_some() && got != [model.d_in] {
+            let expected = vec![model.d_in];
+            return Err(kiln_train::Error::from(EmbeddingError::OtherTypes { expected, got }).into());
+        }
+        let metagraph = self.data.graph.metagraph();
+        if model.relation_groups.as_ref().is_some_and(|of_model| *of_model != metagraph) {
+            return Err(Error::OtherMetagraph);
+        }
+        let n_edge_types = self.data.graph.n_relations();
+        if let Some(n_relations) = model.n_relations.filter(|n_relations| *n_relations < n_edge_types) {
+            return Err(Error::TooManyEdgeTypes { n_edge_types, n_relations });
+        }
+        Ok(())
+    }
+
+    /// Returns the settings of the data's schema, of sampling and of the evaluation, by name.
+    pub(crate) fn sampling_settings(&self) -> impl Iterator<Item = (&'static str, String)> + use<> {
+        let sampling = [
+            ("fanouts", self.fanouts_setting()),
+            ("rule", format!("{:?}", self.rule)),
+            ("edge weights", format!("{:?}", self.weights)),
+            ("evaluation", self.evaluation.setting()),
+        ];
+        self.schema_settings().into_iter().chain(sampling)
+    }
+
+    /// Returns the fanouts of each relation by its name, input layer first, as one text.
+    fn fanouts_setting(&self) -> String {
+        let of_relation = |position: usize| -> Vec<Fanout> {
+            self.fanouts.iter().map(|of_layer| of_layer[position]).collect()
+        };
+        let relations = self.data.graph.iter().enumerate();
+        let texts =
+            relations.map(|(position, relation)| format!("{}: {:?}", relation.name, of_relation(position)));
+        texts.collect::<Vec<_>>().join("; ")
+    }
+
+    /// Returns the types of nodes and the relations, in their order.
+    fn schema_settings(&self) -> [(&'static str, String); 2] {
+        let names = self.data.graph.types().names();
+        let of_relation = |relation: &Relation| {
+            format!("{} {} {}", names[relation.src_type], relation.name, names[relation.dst_type])
+        };
+        let relations: Vec<_> = self.data.graph.iter().map(of_relation).collect();
+        [("node types", names.join(", ")), ("relations", relations.join(", "))]
+    }
+}
