@@ -1,13 +1,16 @@
 //! `kiln train --task link`: its flags, and the loaders and models that they select.
 
+use std::ops::Range;
+use std::sync::Arc;
+
 use anyhow::{bail, ensure};
 use clap::Args;
-use kiln::data::{Dataset, LinkSplit};
+use kiln::data::{Dataset, LinkSplit, TypedDataset, TypedLinkSplit};
 use kiln::feature::Preparation;
-use kiln::graph::LinkNegatives;
+use kiln::graph::{Csc, LinkNegatives};
 use kiln::loader::LinkExclusion;
 use kiln::nn::{LinkDecoderConfig, LinkLoss, LinkModelConfig, SageConfig, WeightInit};
-use kiln::sample::{DegreeNegatives, InBatchNegatives, Negatives, UniformNegatives, UniformPairNegatives};
+use kiln::sample::{DegreeNegatives, InBatchNegatives, Negatives, TypedUniformNegatives};
 use kiln::train::{DataHash, Objective, TrainCallback};
 use kiln::{EvalMode, LinkNeighborLoader, NeighborLoader, PartitionedGraph, RankHandle};
 
@@ -45,6 +48,12 @@ enum DecoderKind {
 pub(crate) struct LinkArgs {
     #[command(flatten)]
     split: LinkSplitArgs,
+    /// Relation of a heterogeneous dataset whose edges are the links.
+    #[arg(long, value_name = "NAME")]
+    relation: Option<String>,
+    /// Relation that has the reverse of each link, which leaves the graph together with its link.
+    #[arg(long, value_name = "NAME", requires = "relation")]
+    reverse_relation: Option<String>,
     /// Width of the rows that the encoder computes for the decoder. Default: 64.
     #[arg(long, value_parser = flags::size)]
     embedding: Option<usize>,
@@ -87,11 +96,15 @@ pub(crate) struct LinkArgs {
 
 impl LinkArgs {
     /// The names of the flags, separated by spaces.
-    pub(crate) const FLAGS: &str = "link-split link-type link-direction disjoint-train embedding decoder \
-        decoder-layers negatives negative-sampler reject-edges eval-negatives exclude";
+    pub(crate) const FLAGS: &str = "link-split link-type link-direction disjoint-train relation \
+        reverse-relation embedding decoder decoder-layers negatives negative-sampler reject-edges eval-negatives exclude";
 
     /// Returns the split of the data, or a random one, and prints a summary.
     pub(crate) fn split(&self, data: &Dataset, is_symmetrized: bool, seed: u64) -> anyhow::Result<LinkSplit> {
+        ensure!(
+            self.relation.is_none(),
+            "--relation and --reverse-relation need a heterogeneous dataset: remove them"
+        );
         ensure!(
             data.links.is_none() || !self.split.are_given(),
             "{} has a split of links: remove {}",
@@ -105,6 +118,27 @@ impl LinkArgs {
         );
         let split = self.split.split(data, seed)?;
         for note in split.find_leaks() {
+            print_rank_zero(format_args!("note: {note}"));
+        }
+        Ok(split)
+    }
+
+    /// Returns a random split of the links of the relation that the flags name, and prints a summary.
+    pub(crate) fn split_relation(&self, data: &TypedDataset, seed: u64) -> anyhow::Result<TypedLinkSplit> {
+        let Some(relation) = &self.relation else {
+            let names: Vec<_> = data.graph.iter().map(|relation| relation.name.as_str()).collect();
+            bail!(
+                "--task link on a heterogeneous dataset needs --relation, the name of the relation whose edges are the \
+                 links: add one of {}",
+                names.join(", ")
+            );
+        };
+        let reverse = self.reverse_relation.as_deref();
+        for name in [relation.as_str()].into_iter().chain(reverse) {
+            data.graph.require(name)?;
+        }
+        let split = self.split.split_relation(data, relation, reverse, seed)?;
+        for note in split.find_leaks()? {
             print_rank_zero(format_args!("note: {note}"));
         }
         Ok(split)
@@ -126,11 +160,11 @@ impl LinkArgs {
         missing.map(|(flag, _, default)| (flag, default.to_owned())).collect()
     }
 
-    fn embedding(&self) -> usize {
+    pub(crate) fn embedding(&self) -> usize {
         self.embedding.unwrap_or(64)
     }
 
-    fn decoder(&self) -> anyhow::Result<LinkDecoderConfig> {
+    pub(crate) fn decoder(&self) -> anyhow::Result<LinkDecoderConfig> {
         let kind = self.decoder.unwrap_or(DecoderKind::Dot);
         ensure!(
             kind == DecoderKind::Mlp || self.decoder_layers.is_none(),
@@ -146,32 +180,53 @@ impl LinkArgs {
         })
     }
 
-    /// Sets negatives, excluded edges and the loss of a loader. `data` is the data before the split.
-    fn configure(
+    /// Sets negatives, excluded edges and the loss of a loader. `nodes` are those of the types of sources and destinations,
+    /// and `whole` is the graph before the split.
+    pub(crate) fn configure<N>(
+        &self,
+        mut loader: LinkNeighborLoader<N>,
+        nodes: [Range<u32>; 2],
+        split: &LinkSplit,
+        whole: impl FnOnce() -> anyhow::Result<Arc<Csc>>,
+        loss: LinkLoss,
+    ) -> anyhow::Result<LinkNeighborLoader<N>> {
+        let (message, [srcs, dsts]) = (split.message(), nodes);
+        let (uniform, n_per_link) =
+            (TypedUniformNegatives::of_dsts(dsts.clone()), self.negatives.unwrap_or(1));
+        let negatives = match self.negative_sampler.unwrap_or(NegativeKind::Uniform) {
+            NegativeKind::Uniform => Negatives::new(uniform.clone(), n_per_link),
+            NegativeKind::UniformPairs => {
+                Negatives::new(TypedUniformNegatives::of_pairs(srcs, dsts), n_per_link)
+            }
+            // Nodes that are no destinations have no edges, and are never drawn.
+            NegativeKind::Degree => Negatives::new(DegreeNegatives::new(message)?, n_per_link),
+            NegativeKind::InBatch => Negatives::new(InBatchNegatives, n_per_link),
+        };
+        let negatives = if self.reject_edges { negatives.rejecting(message.clone())? } else { negatives };
+        if let Some(exclusion) = self.exclude {
+            loader = loader.exclusion(exclusion);
+        }
+        let loader = loader.negatives(negatives).loss(loss);
+        let n_per_link = self.eval_negatives.unwrap_or(LinkNeighborLoader::EVAL_NEGATIVES);
+        let drawn = Negatives::new(uniform, n_per_link);
+        let drawn = if self.reject_edges { drawn.rejecting(whole()?)? } else { drawn };
+        let fixed =
+            |negatives: Option<&LinkNegatives>| negatives.filter(|_| self.eval_negatives.is_none()).cloned();
+        let [val, test] = [split.val_negatives(), split.test_negatives()]
+            .map(|negatives| fixed(negatives).map_or_else(|| drawn.clone(), Negatives::fixed));
+        Ok(loader.val_negatives(val).test_negatives(test))
+    }
+
+    /// Sets negatives, excluded edges and the loss of a loader of a homogeneous graph. `data` is the data before the split.
+    fn configure_homogeneous(
         &self,
         loader: LinkNeighborLoader,
         data: &Dataset,
         split: &LinkSplit,
         loss: LinkLoss,
     ) -> anyhow::Result<LinkNeighborLoader> {
-        let (message, n_nodes) = (split.message(), data.graph.n_nodes() as u32);
-        let (uniform, n_per_link) = (UniformNegatives { n_nodes }, self.negatives.unwrap_or(1));
-        let negatives = match self.negative_sampler.unwrap_or(NegativeKind::Uniform) {
-            NegativeKind::Uniform => Negatives::new(uniform, n_per_link),
-            NegativeKind::UniformPairs => Negatives::new(UniformPairNegatives { n_nodes }, n_per_link),
-            NegativeKind::Degree => Negatives::new(DegreeNegatives::new(message)?, n_per_link),
-            NegativeKind::InBatch => Negatives::new(InBatchNegatives, n_per_link),
-        };
-        let negatives = if self.reject_edges { negatives.rejecting(message.clone())? } else { negatives };
-        let loader = loader.negatives(negatives).exclusion(self.exclude.unwrap_or_default()).loss(loss);
-        let n_per_link = self.eval_negatives.unwrap_or(LinkNeighborLoader::EVAL_NEGATIVES);
-        let drawn = Negatives::new(uniform, n_per_link);
-        let drawn = if self.reject_edges { drawn.rejecting(data.graph.clone())? } else { drawn };
-        let fixed =
-            |negatives: Option<&LinkNegatives>| negatives.filter(|_| self.eval_negatives.is_none()).cloned();
-        let [val, test] = [split.val_negatives(), split.test_negatives()]
-            .map(|negatives| fixed(negatives).map_or_else(|| drawn.clone(), Negatives::fixed));
-        Ok(loader.val_negatives(val).test_negatives(test))
+        let nodes = 0..data.graph.n_nodes() as u32;
+        self.configure(loader, [nodes.clone(), nodes], split, || Ok(data.graph.clone()), loss)
     }
 }
 
@@ -197,7 +252,7 @@ impl TrainRun<'_> {
         let encoder = model.of_nodes(&data, Some(link.embedding()), fanouts.len())?;
         let nodes = encoder.configure(nodes, &sampling.rule)?;
         let loader = LinkNeighborLoader::new(device.place(nodes)?, &split)?;
-        let loader = link.configure(loader, &data, &split, self.link_loss()?)?;
+        let loader = link.configure_homogeneous(loader, &data, &split, self.link_loss()?)?;
         let decoder = link.decoder()?;
         let outcomes =
             self.launch(&id, |rank| self.fit_links(&encoder, decoder, &loader, &rank, &id.hash, ()))?;
@@ -243,7 +298,7 @@ impl TrainRun<'_> {
             let traffic = TrafficLines::new(&rank, &nodes);
             let loader = LinkNeighborLoader::partitioned(nodes, split.targets())?;
             let loader = link
-                .configure(loader, &data, &split, loss)
+                .configure_homogeneous(loader, &data, &split, loss)
                 .map_err(|error| kiln::Error::Other(error.into()))?;
             self.fit_links(&encoder, decoder, &loader, &rank, &id.hash, traffic)
         })
@@ -283,7 +338,7 @@ impl TrainRun<'_> {
         }
     }
 
-    fn link_loss(&self) -> anyhow::Result<LinkLoss> {
+    pub(crate) fn link_loss(&self) -> anyhow::Result<LinkLoss> {
         match self.args.loss.objective(kiln::feature::TargetKind::Links)? {
             Objective::Links(loss) => Ok(loss),
             other => bail!("--loss is for {}: use bce or bpr for links", other.kind()),

@@ -1,8 +1,8 @@
 //! The flags that split the edges of a dataset into links.
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use clap::Args;
-use kiln::data::{Dataset, LinkDirection, LinkSplit, LinkSplitConfig};
+use kiln::data::{Dataset, LinkDirection, LinkSplit, LinkSplitConfig, TypedDataset, TypedLinkSplit};
 
 use crate::flags;
 use crate::output::print_rank_zero;
@@ -42,23 +42,47 @@ impl LinkSplitArgs {
 
     /// Returns the split of the data, or a random one, and prints its sizes.
     pub(crate) fn split(&self, data: &Dataset, seed: u64) -> anyhow::Result<LinkSplit> {
+        let split = LinkSplit::of_dataset(data, &self.config()?, seed).context(FAILED)?;
+        print_sizes(&split, split.message().n_edges());
+        Ok(split)
+    }
+
+    /// Returns a random split of the links of a relation, and prints its sizes.
+    pub(crate) fn split_relation(
+        &self,
+        data: &TypedDataset,
+        relation: &str,
+        reverse: Option<&str>,
+        seed: u64,
+    ) -> anyhow::Result<TypedLinkSplit> {
+        ensure!(
+            self.link_type.is_none(),
+            "--link-type does not apply to a heterogeneous dataset, whose links --relation names: remove it"
+        );
+        let split = TypedLinkSplit::random(&data.graph, relation, reverse, &self.config()?, seed);
+        let split = split.context(FAILED)?;
+        print_sizes(split.of_relation(), split.message().n_edges());
+        Ok(split)
+    }
+
+    fn config(&self) -> anyhow::Result<LinkSplitConfig> {
         let &[val, test] = (if self.link_split.is_empty() { &[0.05, 0.1][..] } else { &self.link_split[..] })
         else {
             bail!("--link-split: got {} numbers, expected two: VAL,TEST", self.link_split.len());
         };
-        let config = LinkSplitConfig {
+        Ok(LinkSplitConfig {
             val,
             test,
             direction: self.link_direction,
             edge_type: self.link_type,
             disjoint_train: self.disjoint_train.unwrap_or(0.0),
-        };
-        let split = LinkSplit::of_dataset(data, &config, seed).context("the links could not be split")?;
-        let [train, val, test] = split.split().parts().map(|(_, links)| links.len());
-        let n_edges = split.message().n_edges();
-        print_rank_zero(format_args!(
-            "links           {train} / {val} / {test}, messages over {n_edges} edges"
-        ));
-        Ok(split)
+        })
     }
+}
+
+const FAILED: &str = "the links could not be split";
+
+fn print_sizes(split: &LinkSplit, n_edges: u64) {
+    let [train, val, test] = split.split().parts().map(|(_, links)| links.len());
+    print_rank_zero(format_args!("links           {train} / {val} / {test}, messages over {n_edges} edges"));
 }

@@ -111,7 +111,7 @@ pub(crate) fn run(args: &TrainArgs, flags: GivenFlags) -> anyhow::Result<ExitCod
     };
     let is_of_graphs = task == Task::Graph;
     let is_partitioned = !is_of_graphs && args.parts.are_given();
-    let is_typed = task == Task::Node && !is_partitioned && args.data.data.is_typed()?;
+    let is_typed = !is_of_graphs && !is_partitioned && args.data.data.is_typed()?;
     let others = flags_of_other_tasks(task, is_partitioned, args.sampling.folds.is_some());
     if let Some(flag) = others.split_whitespace().find(|flag| flags.on_command_line.contains(*flag)) {
         let what = match (task, is_partitioned) {
@@ -147,6 +147,7 @@ pub(crate) fn run(args: &TrainArgs, flags: GivenFlags) -> anyhow::Result<ExitCod
         (Task::Node, _) if is_typed => run.typed_nodes()?,
         (Task::Node, _) => run.nodes()?,
         (Task::Link, _) if is_partitioned => run.partitioned_links()?,
+        (Task::Link, _) if is_typed => run.typed_links()?,
         (Task::Link, _) => run.links()?,
         (Task::Graph, None) => run.graphs()?,
         (Task::Graph, Some(n_folds)) => run.cross_validate(n_folds)?,

@@ -1,13 +1,16 @@
 //! `kiln train` on a heterogeneous dataset.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, bail, ensure};
 use kiln::data::{DatasetFormat, TypedDataset};
-use kiln::nn::{BlockModel, HgtConfig, ModelConfig, RgcnConfig, RsageConfig, TypedModelConfig};
+use kiln::nn::{
+    HgtConfig, LinkModelConfig, ModelConfig, RgcnConfig, RsageConfig, TypedModelConfig, WeightInit,
+};
 use kiln::sample::Fanout;
-use kiln::{GraphMode, TypedNeighborLoader};
+use kiln::{DataLoader, GraphMode, TypedLinkNeighborLoader, TypedNeighborLoader};
 
 use crate::data_id::DataId;
 use crate::output::print_rank_zero;
@@ -64,9 +67,9 @@ fn recorded_hash(path: &Path, kind: DatasetFormat) -> anyhow::Result<Option<Stri
 }
 
 impl TrainRun<'_> {
-    /// Trains on the nodes of the type that has targets.
-    pub(crate) fn typed_nodes(&self) -> anyhow::Result<Vec<Outcome>> {
-        let TrainArgs { data: source, model, sampling, ranks, device, loss, .. } = self.args;
+    /// Opens a heterogeneous dataset and prints a summary, after a check of the flags that do not apply to it.
+    fn open_typed(&self) -> anyhow::Result<(TypedDataset, DataId)> {
+        let TrainArgs { data: source, device, .. } = self.args;
         ensure!(
             device.graph_mode == GraphMode::Host,
             "--graph-mode device and zero-copy need a graph with one type of nodes: use --graph-mode cpu"
@@ -87,37 +90,81 @@ impl TrainRun<'_> {
         for note in &data.notes {
             print_rank_zero(format_args!("note: {note}"));
         }
-        let Some(targets) = &data.targets else { bail!("{} has no targets to train on", data.name) };
-        for (part, nodes) in targets.split.parts() {
-            ensure!(!nodes.is_empty(), "the {part} split of {} has no nodes: add at least one", data.name);
-        }
-        let fanouts = model.fanouts(sampling.fanouts.of_default(&data)?)?;
-        let mut loader = TypedNeighborLoader::new(&data, &fanouts)?
-            .objective(loss.objective(targets.values.kind())?)
+        Ok((data, id))
+    }
+
+    /// Sets batches and sampling of a loader as the flags request.
+    fn configure_typed(&self, loader: TypedNeighborLoader) -> anyhow::Result<TypedNeighborLoader> {
+        let TrainArgs { model, sampling, ranks, .. } = self.args;
+        let mut loader = loader
             .batches(ranks.batches(false))
             .rule(sampling.rule.clone())
             .evaluation(sampling.evaluation()?);
         for (name, of_relation) in &sampling.fanouts.of_relations {
             loader = loader.relation_fanouts(name, model.fanouts(of_relation)?)?;
         }
-        if let Some(workers) = ranks.workers {
-            loader = loader.workers(workers);
+        Ok(match ranks.workers {
+            Some(workers) => loader.workers(workers),
+            None => loader,
+        })
+    }
+
+    /// Trains on the nodes of the type that has targets.
+    pub(crate) fn typed_nodes(&self) -> anyhow::Result<Vec<Outcome>> {
+        let TrainArgs { model, sampling, loss, .. } = self.args;
+        let (data, id) = self.open_typed()?;
+        let Some(targets) = &data.targets else { bail!("{} has no targets to train on", data.name) };
+        for (part, nodes) in targets.split.parts() {
+            ensure!(!nodes.is_empty(), "the {part} split of {} has no nodes: add at least one", data.name);
         }
+        let fanouts = model.fanouts(sampling.fanouts.of_default(&data)?)?;
+        let loader =
+            TypedNeighborLoader::new(&data, &fanouts)?.objective(loss.objective(targets.values.kind())?);
+        let (loader, dims) = (self.configure_typed(loader)?, data.dims());
         match model.of_typed_nodes(&data, targets.values.n_outputs(), fanouts.len())? {
-            TypedNodeModel::Rsage(config) => self.fit_typed(config, &data, &loader, &id),
-            TypedNodeModel::Rgcn(config) => self.fit_typed(config, &data, &loader, &id),
-            TypedNodeModel::Hgt(config) => self.fit_typed(config, &data, &loader, &id),
+            TypedNodeModel::Rsage(config) => {
+                self.fit_typed(TypedModelConfig::new(dims, config), &loader, &id)
+            }
+            TypedNodeModel::Rgcn(config) => self.fit_typed(TypedModelConfig::new(dims, config), &loader, &id),
+            TypedNodeModel::Hgt(config) => self.fit_typed(TypedModelConfig::new(dims, config), &loader, &id),
         }
     }
 
-    fn fit_typed<C: ModelConfig<Model: BlockModel + Sync>>(
+    /// Trains on the links of one relation of a heterogeneous dataset.
+    pub(crate) fn typed_links(&self) -> anyhow::Result<Vec<Outcome>> {
+        let TrainArgs { model, sampling, ranks, link, .. } = self.args;
+        let (data, id) = self.open_typed()?;
+        let split = link.split_relation(&data, ranks.seed)?;
+        let fanouts = model.fanouts(sampling.fanouts.of_default(&data)?)?;
+        let nodes = TypedNeighborLoader::without_targets(&data, &fanouts);
+        let loader = TypedLinkNeighborLoader::of_relation(self.configure_typed(nodes)?, &split)?;
+        let whole = || Ok(Arc::new(data.graph.whole_graph(split.relation())?));
+        let loader =
+            link.configure(loader, split.node_ranges(), split.of_relation(), whole, self.link_loss()?)?;
+        let (decoder, dims) = (link.decoder()?, data.dims());
+        match model.of_typed_nodes(&data, link.embedding(), fanouts.len())? {
+            TypedNodeModel::Rsage(encoder) => {
+                let encoder = encoder.weight_init(model.weight_init.unwrap_or(WeightInit::Pyg));
+                let encoder = TypedModelConfig::new(dims, encoder);
+                self.fit_typed(LinkModelConfig { encoder, decoder }, &loader, &id)
+            }
+            TypedNodeModel::Rgcn(encoder) => {
+                let encoder = TypedModelConfig::new(dims, encoder);
+                self.fit_typed(LinkModelConfig { encoder, decoder }, &loader, &id)
+            }
+            TypedNodeModel::Hgt(encoder) => {
+                let encoder = TypedModelConfig::new(dims, encoder);
+                self.fit_typed(LinkModelConfig { encoder, decoder }, &loader, &id)
+            }
+        }
+    }
+
+    fn fit_typed<C: ModelConfig, L: DataLoader<C::Model> + Sync>(
         &self,
         model: C,
-        data: &TypedDataset,
-        loader: &TypedNeighborLoader,
+        loader: &L,
         id: &DataId,
     ) -> anyhow::Result<Vec<Outcome>> {
-        let model = TypedModelConfig::new(data.dims(), model);
         self.launch(id, |rank| self.fit(&model, loader, &rank, &id.hash, ()))
     }
 }

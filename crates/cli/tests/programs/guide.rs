@@ -36,7 +36,14 @@ fn write_shop(folder: &Path) {
 /// Returns the arguments of `kiln` in a command. Replaces a launcher's processes by the same number of thread ranks,
 /// because other tests cover the launchers.
 fn arguments(command: &str) -> Vec<String> {
-    let words: Vec<&str> = command.split_whitespace().collect();
+    // Every second part is quoted, and is one word.
+    let parts = command.split('\'').enumerate();
+    let words: Vec<&str> = parts
+        .flat_map(|(part, text)| match part % 2 {
+            0 => text.split_whitespace().collect(),
+            _ => vec![text],
+        })
+        .collect();
     let at = words
         .iter()
         .position(|word| *word == "kiln")
@@ -47,7 +54,7 @@ fn arguments(command: &str) -> Vec<String> {
         n => n,
     });
     let ranks = n_ranks.into_iter().flat_map(|n| ["--ranks", n]);
-    args.iter().map(|word| word.trim_matches('\'')).chain(ranks).map(str::to_owned).collect()
+    args.iter().copied().chain(ranks).map(str::to_owned).collect()
 }
 
 #[test]
@@ -102,4 +109,5 @@ fn launcher_commands_of_the_guide_run_as_thread_ranks() {
     assert_eq!(arguments("mpirun -n 2 kiln train --data a"), ["train", "--data", "a", "--ranks", "2"]);
     assert_eq!(arguments("srun -N2 -n4 kiln serve"), ["serve", "--ranks", "4"]);
     assert_eq!(arguments("kiln help train"), ["help", "train"]);
+    assert_eq!(arguments("kiln train --a 'b c' 'd' --e"), ["train", "--a", "b c", "d", "--e"]);
 }

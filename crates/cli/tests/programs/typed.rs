@@ -38,7 +38,7 @@ fn data() -> TypedDataset {
     TypedDataset::builder(types)
         .name("shop")
         .relation(of("rates", ["user", "item"], &users, &items))
-        .relation(of("rated by", ["item", "user"], &items, &users))
+        .relation(of("rated-by", ["item", "user"], &items, &users))
         .relation(of("with", ["item", "item"], &others, &items))
         .features("item", rows, 4)
         .labels("item", (0..600).map(|item| item % 3).collect::<Vec<i32>>(), 3)
@@ -100,16 +100,69 @@ fn weights_do_not_depend_on_threads_and_interruptions_and_agree_on_ranks() {
     }
 }
 
+const LINKS: &str = "--task link --relation rates --reverse-relation rated-by --fanouts 4,4 --lr 0.02 \
+                     --link-split 0.1,0.1 --embedding 16";
+
+#[test]
+fn links_of_a_relation_are_learned_on_threads_and_ranks_and_after_interruptions() {
+    let root = tempfile::tempdir().unwrap();
+    let root = root.path();
+    let set = set(root);
+    for model in ["sage", "rgcn", "hgt"] {
+        let flags = format!("--data {set} {LINKS} --model {model}");
+        let of_one = "--batch-size 512 --workers 1 --threads-per-rank 1";
+        let whole = run(root, &format!("{flags} {of_one} --epochs 3"), model);
+        let of_two = "--batch-size 512 --workers 2 --threads-per-rank 2";
+        let threads = run(root, &format!("{flags} {of_two} --epochs 3"), &format!("{model}-threads"));
+        assert_eq!(threads.weights_hash, whole.weights_hash, "{model}");
+        let resumed = format!("{model}-resumed");
+        run(root, &format!("{flags} {of_one} --epochs 1"), &resumed);
+        let folder = root.join(&resumed);
+        let (is_done, text) =
+            output(&format!("{FLAGS} {flags} {of_one} --epochs 3 --resume {}", folder.display()));
+        assert!(is_done, "{text}");
+        assert_eq!(Learned::of(&folder).weights_hash, whole.weights_hash, "{model}");
+        let ranks = format!("{flags} --batch-size 256 --ranks 2 --epochs 3");
+        run(root, &ranks, &format!("{model}-ranks")).check_close(&whole);
+        let name = format!("{model}-longer");
+        run(root, &format!("{flags} --batch-size 256 --epochs 15"), &name);
+        let summary = std::fs::read_to_string(root.join(name).join("summary.json")).unwrap();
+        let summary: serde_json::Value = serde_json::from_str(&summary).unwrap();
+        // Among 100 negatives, it is 0.052 by chance, and about 0.12 if all items that a user may rate are equal.
+        let mrr = summary["test_metrics"]["mrr"].as_f64().unwrap_or_else(|| panic!("{summary}"));
+        assert!(0.08 < mrr, "{model}: {mrr}");
+    }
+}
+
+#[test]
+fn negatives_and_decoders_of_links_between_types_are_flags() {
+    let root = tempfile::tempdir().unwrap();
+    let root = root.path();
+    let set = set(root);
+    let mut hashes = std::collections::BTreeSet::new();
+    for (name, flags) in [
+        ("uniform", ""),
+        ("pairs", "--negative-sampler uniform-pairs --negatives 2"),
+        ("degree", "--negative-sampler degree --reject-edges --eval-negatives 20"),
+        ("in-batch", "--negative-sampler in-batch --decoder distmult"),
+        ("bpr", "--loss bpr --decoder mlp --decoder-layers 2"),
+        ("none", "--exclude none"),
+    ] {
+        let flags = format!("--data {set} {LINKS} --batch-size 512 --epochs 1 {flags}");
+        assert!(hashes.insert(run(root, &flags, name).weights_hash), "{name}");
+    }
+}
+
 #[test]
 fn unsuitable_flags_are_errors() {
     let root = tempfile::tempdir().unwrap();
     let set = set(root.path());
     for (flags, expected) in [
         ("--model gat", "--model has no layers for a heterogeneous dataset: use sage, rgcn or hgt"),
-        ("--fanouts rates=1,1;with=1,1", "--fanouts has no list for the relation `rated by`"),
+        ("--fanouts rates=1,1;with=1,1", "--fanouts has no list for the relation `rated-by`"),
         (
             "--fanouts 1,1;sells=1,1",
-            "the data has no relation `sells`, expected one of: rates, rated by, with",
+            "the data has no relation `sells`, expected one of: rates, rated-by, with",
         ),
         ("--fanouts 1,1;with=1", "the relation `with` has 1 fanouts, expected 2, one per layer"),
         ("--bases 2", "--bases requires --model rgcn: remove it"),
@@ -123,6 +176,29 @@ fn unsuitable_flags_are_errors() {
         ),
         ("--optimizer sgd", "use Adam or AdamW"),
         ("--eval exact", "exact evaluation needs a graph with one type of nodes"),
+        ("--relation rates", "--relation does not apply to training on nodes of a whole graph: remove it"),
+        (
+            "--task link",
+            "needs --relation, the name of the relation whose edges are the links: add one of rates, rated-by, with",
+        ),
+        (
+            "--task link --relation sells",
+            "Error: the data has no relation `sells`, expected one of: rates, rated-by, with\n",
+        ),
+        (
+            "--task link --relation rates --reverse-relation with",
+            "the relation `with` cannot be the reverse of `rates`: expected one from `item` to `user`",
+        ),
+        (
+            "--task link --relation rates --link-type 1",
+            "--link-type does not apply to a heterogeneous dataset",
+        ),
+        (
+            "--task link --relation rates --eval exact",
+            "exact evaluation needs a graph with one type of nodes",
+        ),
+        ("--task link --relation rates --graph-mode device", "use --graph-mode cpu"),
+        ("--task link --reverse-relation with", "--relation <NAME>"),
     ] {
         let out = root.path().join("run");
         let (is_done, text) = output(&format!("--data {set} {flags} --out {}", out.display()));
@@ -131,4 +207,9 @@ fn unsuitable_flags_are_errors() {
     }
     let (is_done, text) = output("--data sbm --fanouts 1,1;with=1,1");
     assert!(!is_done && text.contains("the data has no named relations"), "{text}");
+    let (is_done, text) = output("--data sbm --task link --relation rates");
+    assert!(
+        !is_done && text.contains("--relation and --reverse-relation need a heterogeneous dataset"),
+        "{text}"
+    );
 }
