@@ -4,14 +4,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use anyhow::ensure;
+use anyhow::{bail, ensure};
 use clap::{Args, Subcommand};
 use kiln::data::convert::{self, ConvertOptions};
 use kiln::data::format::{self, VerifyReport};
 use kiln::data::{Dataset, DatasetFormat, Note, TypedDataset, typed};
-use kiln::graph::{Duplicates, SelfLoops};
+use kiln::graph::{Csc, Duplicates, NodeId, SelfLoops};
 use kiln::partition::{
-    CacheConfig, Method, PartitionBook, PartitionMeta, PartitionStats, part_dir, partition_nodes, write_parts,
+    CacheConfig, Method, PartitionBook, PartitionMeta, PartitionStats, TypedPartitionBook, WriteReport,
+    part_dir, partition_nodes, write_parts, write_typed_parts,
 };
 use kiln::sample::Fanout;
 
@@ -19,6 +20,9 @@ use crate::flags;
 use crate::link_split::LinkSplitArgs;
 use crate::output::print_rank_zero;
 use crate::source::recorded_hash;
+
+/// The default of `kiln data partition --cache-ratio`.
+const CACHE_RATIO: f64 = 0.2;
 
 /// The subcommands of `kiln data`.
 #[derive(Debug, Subcommand)]
@@ -97,7 +101,7 @@ pub(crate) struct SplitLinksArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct PartitionArgs {
-    /// Path of a dataset in any supported format, or `debian-packages`.
+    /// Path of a dataset for node tasks in any supported format, `debian-packages` or `debian-archive`.
     source: PathBuf,
     /// New or empty output folder, which receives `part0`, `part1`, and so on.
     #[arg(long)]
@@ -114,9 +118,9 @@ pub(crate) struct PartitionArgs {
     ]))]
     method: std::option::Option<Method>,
     /// Size limit of each partition's static cache of remote feature rows, as a share of all nodes; 0 disables the
-    /// cache and the presampling that fills it.
-    #[arg(long, default_value = "0.2")]
-    cache_ratio: f64,
+    /// cache and the presampling that fills it. Default: 0.2; partitions of heterogeneous datasets have no static cache.
+    #[arg(long)]
+    cache_ratio: Option<f64>,
     /// Fanouts for presampling, one per hop from the seeds (the reverse of the order of `kiln train`): numbers or
     /// `all`.
     #[arg(long, value_delimiter = ',', value_parser = flags::fanouts, default_value = "15,10,5")]
@@ -238,30 +242,70 @@ fn run_split_links(args: &SplitLinksArgs) -> anyhow::Result<()> {
 }
 
 fn run_partition(args: &PartitionArgs) -> anyhow::Result<()> {
+    if is_heterogeneous(&args.source)? {
+        return run_typed_partition(args);
+    }
     let (data, hash) = open_to_partition(args)?;
     print_rank_zero(&data);
-    let (graph, train) = (&data.graph, &data.training_nodes()?);
+    let (parts, meta) = assign(args, &data.graph, &data.training_nodes()?, hash)?;
+    let book = PartitionBook::from_parts(&parts, args.parts)?;
+    drop(parts);
+    let start = Instant::now();
+    // Samplers expect the fanout of the input layer first.
+    let fanouts = args.fanouts.iter().rev().copied().collect();
+    let (ratio, batch_size, seed) = (args.cache_ratio.unwrap_or(CACHE_RATIO), args.batch_size, args.seed);
+    let cache = (ratio != 0.0).then_some(CacheConfig { ratio, fanouts, batch_size, seed });
+    print_written(args, &write_parts(&data, &book, &meta, cache.as_ref(), &args.out)?, start);
+    Ok(())
+}
+
+/// Partitions a heterogeneous dataset.
+fn run_typed_partition(args: &PartitionArgs) -> anyhow::Result<()> {
+    let given = [
+        ("standardize", args.standardize),
+        ("add-self-loops", args.add_self_loops),
+        ("cache-ratio", args.cache_ratio.is_some_and(|ratio| ratio != 0.0)),
+    ];
+    if let Some((flag, _)) = given.into_iter().find(|(_, is_given)| *is_given) {
+        bail!("--{flag} does not apply to a heterogeneous dataset: remove it");
+    }
+    let data = TypedDataset::open(&args.source)?;
+    let hash = match kiln::data::detect_format(&args.source) {
+        Ok(DatasetFormat::Kiln) => typed::hash(&args.source)?,
+        _ => data.hash()?,
+    };
+    print_rank_zero(&data);
+    let train = data.targets.as_ref().map(|targets| targets.split.train.clone()).unwrap_or_default();
+    let (parts, meta) = assign(args, &data.graph.to_homogeneous()?, &train, hash)?;
+    let book = TypedPartitionBook::from_parts(data.graph.types().clone(), &parts, args.parts)?;
+    drop(parts);
+    let start = Instant::now();
+    print_written(args, &write_typed_parts(&data, &book, &meta, &args.out)?, start);
+    Ok(())
+}
+
+/// Assigns the nodes of a graph to partitions, and prints the method and its statistics.
+fn assign(
+    args: &PartitionArgs,
+    graph: &Csc,
+    train: &[NodeId],
+    hash: String,
+) -> anyhow::Result<(Vec<u16>, PartitionMeta)> {
     let method = args.method.unwrap_or_else(|| Method::auto(graph.n_edges()));
     let start = Instant::now();
     let parts = partition_nodes(graph, train, args.parts, method, args.seed)?;
     print_rank_zero(format_args!("method: {method}, {:.1} s", start.elapsed().as_secs_f64()));
     let stats = PartitionStats::of(graph, train, &parts, args.parts)?;
     print_rank_zero(stats);
-    let book = PartitionBook::from_parts(&parts, args.parts)?;
-    drop(parts);
-    let start = Instant::now();
-    let meta = PartitionMeta { hash, method, n_cut_edges: stats.n_cut_edges };
-    // Samplers expect the fanout of the input layer first.
-    let fanouts = args.fanouts.iter().rev().copied().collect();
-    let (ratio, batch_size, seed) = (args.cache_ratio, args.batch_size, args.seed);
-    let cache = (ratio != 0.0).then_some(CacheConfig { ratio, fanouts, batch_size, seed });
-    let written = write_parts(&data, &book, &meta, cache.as_ref(), &args.out)?;
+    Ok((parts, PartitionMeta { hash, method, n_cut_edges: stats.n_cut_edges }))
+}
+
+fn print_written(args: &PartitionArgs, written: &[WriteReport], start: Instant) {
     for (part, written) in written.iter().enumerate() {
         print_rank_zero(format_args!("part {part}: {written}"));
     }
     let (first, seconds) = (part_dir(&args.out, 0), start.elapsed().as_secs_f64());
     print_rank_zero(format_args!("written: {} and the other parts, in {seconds:.1} s", first.display()));
-    Ok(())
 }
 
 /// Opens a dataset by its path, or the built-in one.

@@ -129,9 +129,9 @@ fn label_error(array: &ArrayFile, position: usize, label: i128) -> StoreError {
 /// The file of the edge features in a folder of arrays.
 pub const EDGE_FEATURES: &str = "edge_features.npy";
 
-/// Returns the name of a file of the node type or the relation at a position in the kiln format for heterogeneous sets:
-/// `indptr.2.npy` for `indptr.npy` and 2.
-pub(crate) fn numbered(name: &str, position: usize) -> String {
+/// Returns the name of a file of the node type or the relation at a position in the folder of a heterogeneous set or of its
+/// partitions: `indptr.2.npy` for `indptr.npy` and 2.
+pub fn numbered(name: &str, position: usize) -> String {
     let (stem, extension) = name.rsplit_once('.').unwrap_or((name, "npy"));
     format!("{stem}.{position}.{extension}")
 }

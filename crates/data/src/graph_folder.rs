@@ -10,7 +10,7 @@ use kiln_feature::{Labels, TargetValues, Targets};
 use kiln_graph::{Csc, NodeId, SharedArray};
 use kiln_store::array_folder::{ArrayFolder, ElementType};
 
-use crate::check::{Place, check_edge_data, check_split};
+use crate::check::{Place, check_edge_data, check_split_from};
 use crate::{Note, Result, Split};
 
 pub use self::class_names::{check_class_names, class_names_of, class_names_to_write};
@@ -20,8 +20,7 @@ pub use self::rows::{
     FEATURES, RowFiles, push_rows, read_edge_features, read_rows, row_element_type, verify_edge_features,
     verify_rows,
 };
-pub use crate::arrays::EDGE_FEATURES;
-pub(crate) use crate::arrays::numbered;
+pub use crate::arrays::{EDGE_FEATURES, numbered};
 
 /// Returns the topology in `indptr.npy` and `indices.npy`, with `weights.npy` and `edge_types.npy` if they exist.
 ///
@@ -33,6 +32,18 @@ pub fn read_graph(arrays: &ArrayFolder) -> Result<Csc> {
     let types = arrays.optional("edge_types.npy")?;
     let (indptr, indices) = (arrays.values("indptr.npy")?, arrays.values("indices.npy")?);
     graph_of(Place::Folder(arrays.folder()), indptr, indices, weights, types)
+}
+
+/// Returns the adjacency of the relation at a position, in `indptr.2.npy`, `indices.2.npy` and, if it exists,
+/// `weights.2.npy` for position 2.
+///
+/// # Errors
+/// Returns the errors of [`read_graph`].
+pub fn read_relation(arrays: &ArrayFolder, position: usize) -> Result<Csc> {
+    let name = |file| numbered(file, position);
+    let weights = arrays.optional(&name("weights.npy"))?;
+    let (indptr, indices) = (arrays.values(&name("indptr.npy"))?, arrays.values(&name("indices.npy"))?);
+    graph_of(Place::Numbered(arrays.folder(), position), indptr, indices, weights, None)
 }
 
 /// Returns the graph of the given arrays. `place` is the location of the arrays for error messages.
@@ -95,13 +106,34 @@ pub fn verify_edge_data(arrays: &ArrayFolder, edge_type_names: &[String]) -> Res
     check_edge_data(&read_graph(arrays)?, edge_type_names, Place::Folder(arrays.folder()))
 }
 
+/// Reads all weights of the relation at a position and checks that they are finite.
+///
+/// # Errors
+/// Returns [`kiln_store::Error::BadValue`] with the first invalid value.
+pub fn verify_relation_weights(arrays: &ArrayFolder, position: usize) -> Result<()> {
+    check_edge_data(&read_relation(arrays, position)?, &[], Place::Numbered(arrays.folder(), position))
+}
+
 /// Reads labels and split, and checks that the classes are in range and that the nodes of the split exist and have a
 /// class. Adds a note if parts of the split overlap.
 ///
 /// # Errors
 /// Returns [`kiln_store::Error::BadValue`] or [`Error::Feature`](crate::Error::Feature) with the first invalid value.
 pub fn verify_labels(arrays: &ArrayFolder, n_classes: usize, notes: &mut Vec<Note>) -> Result<()> {
+    verify_labels_from(0, arrays, n_classes, notes)
+}
+
+/// Reads and checks labels and split as [`verify_labels`] does, for labels of the nodes from `first` on.
+///
+/// # Errors
+/// Returns the errors of [`verify_labels`].
+pub fn verify_labels_from(
+    first: u32,
+    arrays: &ArrayFolder,
+    n_classes: usize,
+    notes: &mut Vec<Note>,
+) -> Result<()> {
     let (place, labels) = (Place::Folder(arrays.folder()), read_labels(arrays, n_classes)?);
     labels.validate().map_err(|error| place.located(error.into()))?;
-    check_split(place, &read_split(arrays)?, &labels.into(), notes)
+    check_split_from(first, place, &read_split(arrays)?, &labels.into(), notes)
 }

@@ -36,6 +36,11 @@ impl Metagraph {
         Ok(Self { n_types, relations })
     }
 
+    /// Creates a metagraph whose relations are valid.
+    pub(crate) fn of(n_types: usize, relations: Vec<[usize; 2]>) -> Self {
+        Self { n_types, relations }
+    }
+
     /// Returns the metagraph with one type of nodes and one relation, which is that of a homogeneous graph.
     pub fn homogeneous() -> Self {
         Self { n_types: 1, relations: vec![[0, 0]] }
@@ -71,7 +76,6 @@ impl Metagraph {
 impl Relations {
     /// Returns the types of the graph without its nodes and edges.
     pub fn metagraph(&self) -> Metagraph {
-        let relations = self.iter().map(|relation| [relation.src_type, relation.dst_type]).collect();
-        Metagraph { n_types: self.types().n_types(), relations }
+        self.schema().metagraph()
     }
 }

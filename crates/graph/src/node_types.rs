@@ -45,7 +45,7 @@ impl NodeTypes {
         if names.is_empty() {
             return Err(Error::NoTypes);
         }
-        check_names("node type", &names)?;
+        check_names("node type", names.iter().map(String::as_str))?;
         Ok(Self { names, offsets })
     }
 
@@ -100,14 +100,14 @@ impl NodeTypes {
 }
 
 /// Checks that names are not empty and differ. `what` is the noun for the named, for the message.
-pub(crate) fn check_names(what: &'static str, names: &[String]) -> Result<()> {
+pub(crate) fn check_names<'a>(what: &'static str, names: impl IntoIterator<Item = &'a str>) -> Result<()> {
     let mut found = HashSet::new();
     for name in names {
         if name.is_empty() {
-            return Err(Error::BadName { what, name: name.clone(), reason: "it is empty" });
+            return Err(Error::BadName { what, name: name.to_owned(), reason: "it is empty" });
         }
         if !found.insert(name) {
-            return Err(Error::BadName { what, name: name.clone(), reason: "it occurs twice" });
+            return Err(Error::BadName { what, name: name.to_owned(), reason: "it occurs twice" });
         }
     }
     Ok(())

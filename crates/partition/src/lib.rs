@@ -5,6 +5,9 @@
 //! that its training nodes read most often ([`CacheConfig`]). Node ids are always those of the whole graph, so samples
 //! of a partitioned graph are bit-identical to samples of the whole graph.
 //!
+//! Heterogeneous sets have partitions of their own ([`write_typed_parts`], [`TypedPart`]); [`AnyPart`] is one of either
+//! kind.
+//!
 //! This crate uses no network, no ranks and no clock.
 //!
 //! ```
@@ -21,6 +24,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod any_part;
 mod assign;
 mod balance;
 mod book;
@@ -36,9 +40,11 @@ mod random;
 mod row;
 mod rows;
 mod stats;
+mod typed;
 mod verify;
 mod write;
 
+pub use any_part::AnyPart;
 pub use assign::{MAX_PARTS, Method, partition_nodes};
 pub use book::{PartitionBook, Place};
 pub use error::Error;
@@ -46,6 +52,7 @@ pub use hotness::CacheConfig;
 pub use part::{Cache, Part, part_dir};
 pub use row::PartitionRow;
 pub use stats::PartitionStats;
+pub use typed::{PartOfRelation, PartOfType, TypedPart, TypedPartitionBook, write_typed_parts};
 pub use verify::PartVerifyReport;
 pub use write::{PartitionMeta, WriteReport, write_parts};
 

@@ -1,5 +1,6 @@
 //! The manifest `part.json`: metadata of a partition and the list of its files (`docs/formats.md`).
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use kiln_data::graph_folder::{EDGE_FEATURES, FEATURES, RowFiles, check_class_names};
@@ -9,6 +10,7 @@ use kiln_store::array_folder::{
 };
 use serde::{Deserialize, Serialize};
 
+use crate::typed::is_typed;
 use crate::{Error, Method, Result};
 
 /// The manifest's file name.
@@ -68,7 +70,15 @@ pub(crate) struct Manifest {
 impl Manifest {
     /// Reads the manifest at `path` and checks that it is consistent and lists exactly the files of the format.
     pub(crate) fn read(path: &Path) -> Result<Self> {
-        let manifest: Self = read_manifest(path, 1..=VERSION, "the manifest of a partition")?;
+        let manifest: Self =
+            read_manifest(path, 1..=VERSION, "the manifest of a partition").map_err(|error| {
+                match (error, path.parent()) {
+                    (kiln_store::Error::Manifest { .. }, Some(folder)) if is_typed(folder) => {
+                        Error::WrongKind { path: folder.to_owned(), is_typed: true }
+                    }
+                    (other, _) => other.into(),
+                }
+            })?;
         if let Some(Err(error)) = manifest.preparation.as_ref().map(|steps| steps.check(manifest.dim)) {
             let expected = format!("steps for {} feature columns", manifest.dim);
             return Err(bad_key(path, "preparation", expected, error).into());
@@ -96,7 +106,6 @@ impl Manifest {
     /// Returns the hash of the partitioning; see [`Part::partition_hash`](crate::Part::partition_hash).
     pub(crate) fn partition_hash(&self) -> String {
         let book = self.files.get("new_ids.npy").map_or("", |entry| &entry.sha256);
-        let short = |hash: &str| hash.chars().take(16).collect::<String>();
         format!("{}-{}-{}", short(&self.hash), self.offsets.len().saturating_sub(1), short(book))
     }
 
@@ -121,15 +130,9 @@ impl Manifest {
         let length = |name| self.files.get(name)?.shape.first().copied();
         let (n_kept, n_edges) = (length("cache_ids.npy").unwrap_or(0), length("indices.npy").unwrap_or(0));
         let edge_rows = vec![n_edges, self.edge_dim.unwrap_or(1)];
-        let known = |name: &'static str, types, shape, is_needed| Known {
-            name: name.into(),
-            types,
-            shape,
-            is_needed,
-        };
         let of_length = |n: usize| Some(vec![n]);
         let own = [
-            known("new_ids.npy", &[U32][..], of_length(self.n_nodes), true),
+            known("new_ids.npy", &[U32], of_length(self.n_nodes), true),
             known("labels.npy", &[I32], of_length(self.n_nodes), true),
             known("train.npy", &[U32], None, true),
             known("val.npy", &[U32], None, true),
@@ -147,6 +150,21 @@ impl Manifest {
         let rows = [FEATURES.known(n_owned, self.dim), CACHE.known(n_kept, self.dim)];
         Ok(own.into_iter().chain(rows.into_iter().flatten()).collect())
     }
+}
+
+/// Returns 64 bits of a hash in hexadecimal.
+pub(crate) fn short(hash: &str) -> String {
+    hash.chars().take(16).collect()
+}
+
+/// Returns a file that a partition may contain, or must if it is needed.
+pub(crate) fn known(
+    name: impl Into<Cow<'static, str>>,
+    types: &'static [ElementType],
+    shape: Option<Vec<usize>>,
+    is_needed: bool,
+) -> Known {
+    Known { name: name.into(), types, shape, is_needed }
 }
 
 /// Returns the path of the manifest in a folder.

@@ -10,7 +10,7 @@ use kiln_graph::{Csc, EdgeId, NodeId, SharedArray};
 use kiln_store::array_folder::ArrayFolder;
 
 use crate::manifest::{self, CACHE, Manifest};
-use crate::verify::{PartVerifyReport, verify};
+use crate::verify::{PartVerifyReport, first_bad_row, verify};
 use crate::{Error, Method, PartitionBook, PartitionRow, Result};
 
 /// One partition of a data set, with everything that a machine needs to serve it or to train on it. Its rows are the
@@ -135,7 +135,8 @@ impl Part {
     /// # Errors
     /// Returns [`Error::BadBook`] if `old_ids` is damaged and [`Error::Graph`] if `indptr` is damaged.
     pub fn graph_by_node(&self) -> Result<Csc> {
-        if let Some((row, new_id, node)) = self.bad_row() {
+        let (owned, new_id) = (self.book.owned(self.index), |node| self.book.new_id(node));
+        if let Some((row, new_id, node)) = first_bad_row(&self.old_ids, owned, new_id) {
             let file = self.old_ids.path().map(Path::to_owned);
             let (what, expected) =
                 (format!("the node of row {row}"), format!("the node whose new id is {new_id}"));
@@ -160,14 +161,6 @@ impl Part {
             let file = self.first_edges.path().map(Path::to_owned);
             Error::UnknownEdge { file, edge, row, part: self.index }
         })
-    }
-
-    /// Returns the first row whose node does not have the new id that the book assigns to the row, as the row, this new
-    /// id and the node. Returns `None` if all rows agree with the book.
-    pub(crate) fn bad_row(&self) -> Option<(usize, u32, NodeId)> {
-        let rows = self.old_ids.iter().zip(self.book.owned(self.index)).enumerate();
-        let mut rows = rows.map(|(row, (&node, new_id))| (row, new_id, node));
-        rows.find(|(_, new_id, node)| self.book.new_id(*node) != Some(*new_id))
     }
 
     /// Verifies a partition: opens it and checks the hashes of all files, that the book is a permutation and agrees

@@ -1,7 +1,9 @@
+use std::ops::Range;
 use std::path::Path;
 
 use kiln_data::Note;
 use kiln_data::graph_folder::{FEATURES, verify_edge_data, verify_edge_features, verify_labels, verify_rows};
+use kiln_graph::{Csc, NodeId};
 use kiln_store::array_folder::ArrayFolder;
 
 use crate::manifest::{self, CACHE, Manifest, bad_value};
@@ -28,8 +30,16 @@ pub(crate) fn verify(folder: &Path) -> Result<PartVerifyReport> {
     let part = Part::open(folder)?;
     arrays.verify_hashes()?;
     part.book.validate()?;
-    check_rows(folder, &part)?;
-    check_edges(folder, &part)?;
+    let (owned, book) = (part.book.owned(part.index), &part.book);
+    check_rows(folder, "old_ids.npy", &part.old_ids, owned, |node| book.new_id(node))?;
+    check_edges(&PartEdges {
+        folder,
+        file: &str::to_owned,
+        graph: &part.graph,
+        first_edges: &part.first_edges,
+        srcs: 0..book.n_nodes() as u32,
+        n_edges: part.n_edges,
+    })?;
     verify_edge_data(&arrays, &manifest.edge_type_names)?;
     verify_edge_features(&arrays, part.graph.n_edges())?;
     verify_rows(&arrays, &FEATURES, manifest.dim)?;
@@ -43,35 +53,70 @@ pub(crate) fn verify(folder: &Path) -> Result<PartVerifyReport> {
     Ok(PartVerifyReport { n_owned, n_edges, n_hashed, notes })
 }
 
-/// Checks that the node of each row agrees with the partition book. If the book is valid, the nodes then ascend.
-fn check_rows(folder: &Path, part: &Part) -> Result<()> {
-    let Some((row, new_id, node)) = part.bad_row() else { return Ok(()) };
-    let expected = format!("the node whose new id is {new_id}");
-    Err(bad_value(folder, "old_ids.npy", "the node of row", row, expected, node.0))
+/// Checks that the node of each row has the new id that the book assigns to the row. `owned` are the new ids of the rows, and
+/// `new_id` returns that of a node. If the book is valid, the nodes then ascend.
+pub(crate) fn check_rows(
+    folder: &Path,
+    file: &str,
+    nodes: &[NodeId],
+    owned: Range<u32>,
+    new_id: impl Fn(NodeId) -> Option<u32>,
+) -> Result<()> {
+    let Some((row, expected, node)) = first_bad_row(nodes, owned, new_id) else { return Ok(()) };
+    let expected = format!("the node whose new id is {expected}");
+    Err(bad_value(folder, file, "the node of row", row, expected, node.0))
+}
+
+/// Returns the first row whose node does not have the new id that the book assigns to the row, as the row, this new id and
+/// the node. Returns `None` if all rows agree with the book.
+pub(crate) fn first_bad_row(
+    nodes: &[NodeId],
+    owned: Range<u32>,
+    new_id: impl Fn(NodeId) -> Option<u32>,
+) -> Option<(usize, u32, NodeId)> {
+    let mut rows = nodes.iter().zip(owned).enumerate().map(|(row, (&node, new_id))| (row, new_id, node));
+    rows.find(|(_, expected, node)| new_id(*node) != Some(*expected))
+}
+
+/// The edges into the rows of a partition, and what they are checked against.
+pub(crate) struct PartEdges<'a> {
+    pub(crate) folder: &'a Path,
+    /// Returns the name of an array's file, such as `indptr.2.npy` for `indptr.npy`.
+    pub(crate) file: &'a dyn Fn(&str) -> String,
+    pub(crate) graph: &'a Csc,
+    pub(crate) first_edges: &'a [u64],
+    /// The nodes that may be sources.
+    pub(crate) srcs: Range<u32>,
+    /// The number of edges of the whole graph or relation.
+    pub(crate) n_edges: u64,
 }
 
 /// Checks that `indptr` never decreases, that the sources of edges are nodes of the whole graph, and that edge ids
 /// ascend and are below the number of edges of the whole graph.
-fn check_edges(folder: &Path, part: &Part) -> Result<()> {
-    let indptr = part.graph.indptr();
+pub(crate) fn check_edges(edges: &PartEdges<'_>) -> Result<()> {
+    let PartEdges { folder, file, graph, first_edges, srcs, n_edges } = edges;
+    let indptr = graph.indptr();
     if let Some(row) = indptr.windows(2).position(|pair| pair[1] < pair[0]) {
         let expected = format!("at least {}, the previous entry", indptr[row]);
-        return Err(bad_value(folder, "indptr.npy", "entry", row + 1, expected, indptr[row + 1]));
+        return Err(bad_value(folder, &file("indptr.npy"), "entry", row + 1, expected, indptr[row + 1]));
     }
-    let n_nodes = part.book.n_nodes();
-    if let Some(edge) = part.graph.indices().iter().position(|src| src.index() >= n_nodes) {
-        let (expected, found) = (format!("a node id below {n_nodes}"), part.graph.indices()[edge].0);
-        return Err(bad_value(folder, "indices.npy", "the source of edge", edge, expected, found));
+    if let Some(edge) = graph.indices().iter().position(|src| !srcs.contains(&src.0)) {
+        let found = graph.indices()[edge].0;
+        let expected = match srcs.start {
+            0 => format!("a node id below {}", srcs.end),
+            start => format!("a node id from {start} to {}, of the sources' type", srcs.end - 1),
+        };
+        return Err(bad_value(folder, &file("indices.npy"), "the source of edge", edge, expected, found));
     }
     let mut least = 0;
-    for (row, &first) in part.first_edges.iter().enumerate() {
-        let degree = part.graph.in_degree(PartitionRow(row as u32).local_node());
+    for (row, &first) in first_edges.iter().enumerate() {
+        let degree = graph.in_degree(PartitionRow(row as u32).local_node());
         // Edge ids below `least` belong to the previous rows.
-        let end = first.checked_add(degree).filter(|&end| least <= first && end <= part.n_edges);
+        let end = first.checked_add(degree).filter(|end| least <= first && end <= n_edges);
         let Some(end) = end else {
-            let expected =
-                format!("at least {least} and at most {} minus the row's {degree} edges", part.n_edges);
-            return Err(bad_value(folder, "first_edges.npy", "the first edge of row", row, expected, first));
+            let expected = format!("at least {least} and at most {n_edges} minus the row's {degree} edges");
+            let file = file("first_edges.npy");
+            return Err(bad_value(folder, &file, "the first edge of row", row, expected, first));
         };
         least = end;
     }

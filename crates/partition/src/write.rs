@@ -1,8 +1,9 @@
+use std::borrow::Cow;
 use std::fmt;
 use std::path::Path;
 
-use kiln_data::Dataset;
 use kiln_data::graph_folder::{FEATURES, check_class_names, class_names_to_write};
+use kiln_data::{Dataset, Split};
 use kiln_feature::{EdgeFeatures, TargetKind};
 use kiln_graph::{Csc, NodeId};
 use kiln_store::array_folder::{ElementType, Entries, Entry, FolderWriter};
@@ -125,7 +126,8 @@ impl Set<'_> {
         let owned = book.owned(part);
         let nodes = &self.old_ids[owned.start as usize..owned.end as usize];
         put_whole(&mut folder, data, book)?;
-        put_edges(&mut folder, &data.graph, nodes)?;
+        folder.put("old_ids.npy", ElementType::U32, nodes)?;
+        put_edges(&mut folder, &data.graph, nodes, Cow::Borrowed)?;
         if let Some(features) = &data.edge_features {
             put_edge_rows(&mut folder, features, &data.graph, nodes)?;
         }
@@ -168,18 +170,27 @@ impl Set<'_> {
 fn put_whole(folder: &mut FolderWriter, data: &Dataset, book: &PartitionBook) -> Result<()> {
     folder.put("new_ids.npy", ElementType::U32, book.new_ids())?;
     folder.put("labels.npy", ElementType::I32, data.labels.as_slice())?;
-    for ((_, nodes), file) in data.split.parts().into_iter().zip(["train.npy", "val.npy", "test.npy"]) {
+    put_split(folder, &data.split)
+}
+
+/// Writes the split of the whole data set.
+pub(crate) fn put_split(folder: &mut FolderWriter, split: &Split) -> Result<()> {
+    for ((_, nodes), file) in split.parts().into_iter().zip(["train.npy", "val.npy", "test.npy"]) {
         folder.put(file, ElementType::U32, nodes)?;
     }
     Ok(())
 }
 
-/// Writes the ids of `nodes` and the in-edges of these nodes. The graph must be valid.
-fn put_edges(folder: &mut FolderWriter, graph: &Csc, nodes: &[NodeId]) -> Result<()> {
-    folder.put("old_ids.npy", ElementType::U32, nodes)?;
-    let mut indptr = folder.vector("indptr.npy", ElementType::U64)?;
-    let mut first_edges = folder.vector("first_edges.npy", ElementType::U64)?;
-    let mut indices = folder.vector("indices.npy", ElementType::U32)?;
+/// Writes the in-edges of `nodes`. The graph must be valid. `name` returns the name of an array's file.
+pub(crate) fn put_edges(
+    folder: &mut FolderWriter,
+    graph: &Csc,
+    nodes: &[NodeId],
+    name: impl Fn(&'static str) -> Cow<'static, str>,
+) -> Result<()> {
+    let mut indptr = folder.vector(name("indptr.npy"), ElementType::U64)?;
+    let mut first_edges = folder.vector(name("first_edges.npy"), ElementType::U64)?;
+    let mut indices = folder.vector(name("indices.npy"), ElementType::U32)?;
     let mut end = 0_u64;
     indptr.push(&[end])?;
     for &node in nodes {
@@ -192,17 +203,17 @@ fn put_edges(folder: &mut FolderWriter, graph: &Csc, nodes: &[NodeId]) -> Result
         folder.add(array)?;
     }
     if let Some(weights) = graph.weights() {
-        put_edge_data(folder, "weights.npy", ElementType::F32, weights, graph, nodes)?;
+        put_edge_data(folder, name("weights.npy"), ElementType::F32, weights, graph, nodes)?;
     }
     if let Some(types) = graph.edge_types() {
-        put_edge_data(folder, "edge_types.npy", ElementType::U8, types, graph, nodes)?;
+        put_edge_data(folder, name("edge_types.npy"), ElementType::U8, types, graph, nodes)?;
     }
     Ok(())
 }
 
 fn put_edge_data<T: bytemuck::Pod>(
     folder: &mut FolderWriter,
-    file: &'static str,
+    file: Cow<'static, str>,
     dtype: ElementType,
     values: &[T],
     graph: &Csc,
@@ -216,12 +227,15 @@ fn put_edge_data<T: bytemuck::Pod>(
     Ok(folder.add(array)?)
 }
 
-fn written(files: &Entries, n_owned: usize, list: &CacheList) -> WriteReport {
+/// Returns the report of a partition with these files.
+pub(crate) fn written(files: &Entries, n_owned: usize, list: &CacheList) -> WriteReport {
     let n_values = |entry: &Entry| entry.shape.iter().product::<usize>();
+    // There are the edges of a graph, or of each relation.
+    let indices = files.iter().filter(|(name, _)| name.starts_with("indices."));
     let n_bytes = |entry: &Entry| (n_values(entry) * entry.dtype.stored_as().bytes()) as u64;
     WriteReport {
         n_owned,
-        n_edges: n_values(&files["indices.npy"]) as u64,
+        n_edges: indices.map(|(_, entry)| n_values(entry) as u64).sum(),
         n_cached: list.ids.len(),
         n_remote: list.n_remote,
         n_answered: list.counts.iter().map(|&count| u64::from(count)).sum(),
@@ -229,12 +243,17 @@ fn written(files: &Entries, n_owned: usize, list: &CacheList) -> WriteReport {
     }
 }
 
+/// Returns the error for a set with other targets than class labels.
+pub(crate) fn labels_expected(got: impl ToString) -> Error {
+    let (what, expected) = ("the kind of targets", "class labels: train on the whole graph instead");
+    Error::BadParameter { what, expected: expected.into(), got: got.to_string() }
+}
+
 fn check_set(data: &Dataset, book: &PartitionBook, out: &Path) -> Result<()> {
     let n_nodes = data.graph.n_nodes();
     let kind = data.targets().kind();
     if kind != TargetKind::Classes {
-        let (what, expected) = ("the kind of targets", "class labels: train on the whole graph instead");
-        return Err(Error::BadParameter { what, expected: expected.into(), got: kind.to_string() });
+        return Err(labels_expected(kind));
     }
     let n_edges = data.graph.n_edges();
     if let Some(n_rows) = data.edge_features.as_ref().map(EdgeFeatures::n_edges).filter(|n| *n != n_edges) {

@@ -1,6 +1,7 @@
+use std::fmt;
 use std::sync::Arc;
 
-use kiln_graph::{EdgeId, NodeId, NodeTypes, Relation, Relations};
+use kiln_graph::{EdgeId, GraphSchema, NodeId, NodeTypes, Relation, Relations};
 
 use crate::block::{RelationScratch, TypedScratch};
 use crate::{
@@ -32,10 +33,13 @@ use crate::{
 /// assert_eq!(block.srcs()[2], NodeId(3));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct TypedSampler {
-    types: Arc<NodeTypes>,
-    relations: Vec<TypedRelation>,
+    schema: GraphSchema,
+    /// The sampler of each relation.
+    relations: Vec<Arc<dyn FrontierSampler>>,
+    /// For each relation, whether the excluded edges of a request are left out.
+    leaves_out: Vec<bool>,
     /// The relations into each type of nodes, ascending.
     by_dst_type: Vec<Vec<usize>>,
     /// The fanout of each relation in each layer.
@@ -46,14 +50,6 @@ pub struct TypedSampler {
     edge_types: bool,
 }
 
-#[derive(Debug, Clone)]
-struct TypedRelation {
-    first_edge: EdgeId,
-    sampler: NeighborSampler,
-    /// True if the sampler leaves out the excluded edges of a request.
-    leaves_out: bool,
-}
-
 impl TypedSampler {
     /// Creates a sampler. `fanouts[layer][relation]` is the number of edges to pick, input layer first; the rule, the edge
     /// weights and whether blocks have edge types are those of `config`, whose own fanouts are ignored.
@@ -62,28 +58,48 @@ impl TypedSampler {
     /// Returns [`Error::RelationFanouts`] unless each layer has one fanout per relation, and [`Error::NoRelationWeights`]
     /// if edge weights are configured and a relation has none.
     pub fn new(graph: &Relations, fanouts: Vec<Vec<Fanout>>, config: SamplerConfig) -> Result<Self> {
-        let n_relations = graph.n_relations();
-        if let Some(layer) = fanouts.iter().position(|of_layer| of_layer.len() != n_relations) {
-            let (got, expected) = (fanouts[layer].len(), n_relations);
-            return Err(Error::RelationFanouts { layer, got, expected });
-        }
-        let of_relation = |(position, relation): (usize, &Relation)| {
+        let of_relation = |relation: &Relation| -> Result<Arc<dyn FrontierSampler>> {
             let config = SamplerConfig { edge_types: false, ..config.clone() };
             if config.weights != EdgeWeights::None && relation.graph.weights().is_none() {
                 return Err(Error::NoRelationWeights { relation: relation.name.clone() });
             }
             let sampler = NeighborSampler::with_config(Arc::clone(&relation.graph), config)?;
             let first = graph.types().range(relation.dst_type).start;
-            let sampler = sampler.with_rows_from(first, graph.n_nodes());
-            Ok(TypedRelation { first_edge: graph.first_edge(position), sampler, leaves_out: true })
+            Ok(Arc::new(sampler.with_rows_from(first, graph.n_nodes())))
         };
-        let mut by_dst_type = vec![Vec::new(); graph.types().n_types()];
-        for (position, relation) in graph.iter().enumerate() {
+        let relations = graph.iter().map(of_relation).collect::<Result<_>>()?;
+        Self::of_samplers(graph.schema().clone(), relations, fanouts, &config)
+    }
+
+    /// Creates a sampler from the sampler of each relation, for example one whose edges other processes hold. The sampler of
+    /// a relation takes destinations of the relation's type, as node ids of the graph, and returns sources of the graph and
+    /// edge ids that count from 0 within the relation. Its rule and edge weights must be those of `config`.
+    ///
+    /// # Errors
+    /// Returns [`Error::RelationSamplers`] unless there is one sampler per relation, and [`Error::RelationFanouts`] unless each
+    /// layer has one fanout per relation.
+    pub fn of_samplers(
+        schema: GraphSchema,
+        relations: Vec<Arc<dyn FrontierSampler>>,
+        fanouts: Vec<Vec<Fanout>>,
+        config: &SamplerConfig,
+    ) -> Result<Self> {
+        let n_relations = schema.relations().len();
+        if relations.len() != n_relations {
+            return Err(Error::RelationSamplers { got: relations.len(), expected: n_relations });
+        }
+        if let Some(layer) = fanouts.iter().position(|of_layer| of_layer.len() != n_relations) {
+            let (got, expected) = (fanouts[layer].len(), n_relations);
+            return Err(Error::RelationFanouts { layer, got, expected });
+        }
+        let mut by_dst_type = vec![Vec::new(); schema.types().n_types()];
+        for (position, relation) in schema.relations().iter().enumerate() {
             by_dst_type[relation.dst_type].push(position);
         }
         Ok(Self {
-            types: Arc::clone(graph.types()),
-            relations: graph.iter().enumerate().map(of_relation).collect::<Result<_>>()?,
+            leaves_out: vec![true; n_relations],
+            schema,
+            relations,
             by_dst_type,
             largest: fanouts.iter().map(|of_layer| largest(of_layer)).collect(),
             fanouts,
@@ -97,10 +113,12 @@ impl TypedSampler {
     /// out.
     #[must_use]
     pub fn excluding_from(mut self, relations: &[usize]) -> Self {
-        for (position, relation) in self.relations.iter_mut().enumerate() {
-            relation.leaves_out = relations.contains(&position);
-        }
+        self.leaves_out = (0..self.relations.len()).map(|relation| relations.contains(&relation)).collect();
         self
+    }
+
+    fn types(&self) -> &NodeTypes {
+        self.schema.types()
     }
 
     /// Returns the fanout of each relation in each layer, input layer first.
@@ -111,7 +129,7 @@ impl TypedSampler {
     /// Returns the request for one relation.
     fn request(&self, request: &HopRequest, relation: usize, fanout: Fanout) -> HopRequest {
         let key = relation_key(request.key, relation);
-        let excluded = request.excluded.clone().filter(|_| self.relations[relation].leaves_out);
+        let excluded = request.excluded.clone().filter(|_| self.leaves_out[relation]);
         HopRequest { key, fanout, edge_types: false, excluded, ..*request }
     }
 
@@ -125,7 +143,7 @@ impl TypedSampler {
         out: &mut Frontier,
     ) -> Result<()> {
         let edge_types = out.edge_types.take();
-        self.relations[0].sampler.sample_frontier(&self.request(request, 0, fanout), dsts, scratch, out)?;
+        self.relations[0].sample_frontier(&self.request(request, 0, fanout), dsts, scratch, out)?;
         out.edge_types = request.edge_types.then(|| {
             let mut edge_types = emptied(edge_types);
             edge_types.resize(out.n_edges(), 0);
@@ -137,12 +155,12 @@ impl TypedSampler {
     /// Sorts the destinations by type.
     fn sort_by_type(&self, dsts: &[NodeId], typed: &mut TypedScratch) -> Result<()> {
         typed.dst_types.clear();
-        typed.by_type.resize_with(self.types.n_types(), Vec::new);
+        typed.by_type.resize_with(self.types().n_types(), Vec::new);
         typed.by_type.iter_mut().for_each(Vec::clear);
         for (position, &node) in dsts.iter().enumerate() {
-            let n_nodes = self.types.n_nodes();
+            let n_nodes = self.types().n_nodes();
             let out_of_range = Error::SeedOutOfRange { node, position, n_nodes };
-            let dst_type = self.types.type_of(node).ok_or(out_of_range)?;
+            let dst_type = self.types().type_of(node).ok_or(out_of_range)?;
             typed.dst_types.push(dst_type);
             typed.by_type[dst_type].push(node);
         }
@@ -158,16 +176,18 @@ impl TypedSampler {
         let mut weights = (request.weights != EdgeWeights::None).then(|| emptied(out.weights.take()));
         let mut edge_types = request.edge_types.then(|| emptied(out.edge_types.take()));
         typed.n_joined.clear();
-        typed.n_joined.resize(self.types.n_types(), 0);
+        typed.n_joined.resize(self.types().n_types(), 0);
         for &dst_type in &typed.dst_types {
             let row = typed.n_joined[dst_type];
             typed.n_joined[dst_type] += 1;
             for &relation in &self.by_dst_type[dst_type] {
                 let found = &typed.of_relations[relation].frontier;
                 let edges = found.indptr[row] as usize..found.indptr[row + 1] as usize;
-                let first_edge = self.relations[relation].first_edge.0;
+                let first_edge = self.schema.first_edge(relation).0;
                 out.srcs.extend_from_slice(&found.srcs[edges.clone()]);
-                out.edge_ids.extend(found.edge_ids[edges.clone()].iter().map(|id| EdgeId(first_edge + id.0)));
+                out.edge_ids.extend(
+                    found.edge_ids[edges.clone()].iter().map(|id| EdgeId(first_edge.wrapping_add(id.0))),
+                );
                 if let (Some(weights), Some(found)) = (&mut weights, &found.weights) {
                     weights.extend_from_slice(&found[edges.clone()]);
                 }
@@ -181,6 +201,18 @@ impl TypedSampler {
         }
         (out.weights, out.edge_types) = (weights, edge_types);
         Ok(())
+    }
+}
+
+impl fmt::Debug for TypedSampler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { schema, fanouts, weights, edge_types, .. } = self;
+        f.debug_struct("TypedSampler")
+            .field("schema", schema)
+            .field("fanouts", fanouts)
+            .field("weights", weights)
+            .field("edge_types", edge_types)
+            .finish_non_exhaustive()
     }
 }
 
@@ -199,7 +231,7 @@ impl FrontierSampler for TypedSampler {
     }
 
     fn n_nodes(&self) -> usize {
-        self.types.n_nodes()
+        self.types().n_nodes()
     }
 
     /// Fills `out` with the edges of all relations. The layer of the request selects their fanouts, which its own fanout
@@ -220,7 +252,7 @@ impl FrontierSampler for TypedSampler {
         if smaller(request.fanout, self.largest[layer]) != request.fanout {
             return Err(Error::LargerFanout { layer });
         }
-        if let ([fanout], 1) = (&fanouts[..], self.types.n_types()) {
+        if let ([fanout], 1) = (&fanouts[..], self.types().n_types()) {
             return self.sample_only(request, smaller(*fanout, request.fanout), dsts, scratch, out);
         }
         let mut typed = std::mem::take(&mut scratch.typed);
@@ -230,7 +262,8 @@ impl FrontierSampler for TypedSampler {
             for &relation in of_type {
                 let request = self.request(request, relation, smaller(fanouts[relation], request.fanout));
                 let RelationScratch { scratch, frontier } = &mut typed.of_relations[relation];
-                self.relations[relation].sampler.sample_frontier(&request, dsts, scratch, frontier)?;
+                self.relations[relation].sample_frontier(&request, dsts, scratch, frontier)?;
+                frontier.check(request.layer, dsts.len())?;
             }
         }
         self.join(request, &mut typed, out)?;

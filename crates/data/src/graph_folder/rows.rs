@@ -39,7 +39,7 @@ impl RowFiles {
     }
 
     /// Returns the files of the node type at a position, such as `features.2.npy` ([`numbered`]).
-    pub(crate) fn of_type(&self, position: usize) -> Self {
+    pub fn of_type(&self, position: usize) -> Self {
         let number = |name: &Cow<'static, str>| Cow::Owned(numbered(name, position));
         Self { dense: number(&self.dense), sparse: self.sparse.each_ref().map(number) }
     }

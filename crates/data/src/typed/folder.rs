@@ -6,10 +6,9 @@ use kiln_store::array_folder::{ArrayFolder, bad_key};
 
 use super::attachment;
 use super::manifest::Manifest;
-use crate::check::Place;
 use crate::format::manifest::path_in;
 use crate::graph_folder::{
-    FEATURES, class_names_of, graph_of, numbered, read_rows, read_split, read_targets,
+    FEATURES, class_names_of, numbered, read_relation, read_rows, read_split, read_targets,
 };
 use crate::{NodeNames, Result, TypedDataset, TypedTargets};
 
@@ -73,14 +72,7 @@ impl Folder {
         let types = self.manifest.types(&path)?;
         let mut relations = Vec::new();
         for (position, relation) in self.manifest.relations.iter().enumerate() {
-            let name = |file| numbered(file, position);
-            let graph = graph_of(
-                Place::Numbered(&self.path, position),
-                self.arrays.values(&name("indptr.npy"))?,
-                self.arrays.values(&name("indices.npy"))?,
-                self.arrays.optional(&name("weights.npy"))?,
-                None,
-            )?;
+            let graph = read_relation(&self.arrays, position)?;
             let [src_type, dst_type] = self.manifest.types_of(&path, position)?;
             relations.push(Relation {
                 name: relation.name.clone(),

@@ -40,6 +40,21 @@ fn edge_lists_become_adjacencies_of_the_destinations_type() {
     assert_eq!([0, 1, 2].map(|relation| graph.first_edge(relation)), [0, 3, 3].map(EdgeId));
     assert_eq!((graph.n_nodes(), graph.n_edges(), graph.n_relations()), (5, 5, 3));
     assert_eq!((graph.position("rated by"), graph.position("rated")), (Some(2), None));
+    let schema = graph.schema();
+    assert_eq!((schema.n_nodes(), schema.n_edges(), schema.position("of")), (5, 5, Some(1)));
+    assert_eq!(schema.relations()[2].n_edges, 2);
+}
+
+#[test]
+fn to_homogeneous_joins_the_relations_into_each_type() {
+    let more = RelationEdges { name: "of", src_type: "item", ..rates(&[2, 0], &[2, 0]) };
+    let back = RelationEdges { name: "by", src_type: "item", dst_type: "user", ..rates(&[1], &[1]) };
+    let graph = Relations::from_edges(types(), &[rates(&[1, 0], &[2, 2]), more, back]).unwrap();
+    let whole = graph.to_homogeneous().unwrap();
+    whole.validate().unwrap();
+    let found: Vec<&[NodeId]> = (0..5).map(|node| whole.in_neighbors(NodeId(node))).collect();
+    let expected: [&[u32]; 5] = [&[], &[3], &[2], &[], &[0, 1, 4]];
+    assert_eq!(found, expected.map(NodeId::from_slice));
 }
 
 #[test]

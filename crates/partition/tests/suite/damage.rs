@@ -5,12 +5,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use kiln_graph::{EdgeId, NodeId};
-use kiln_partition::{Error, Part, PartitionRow};
+use kiln_partition::{AnyPart, Error, Part, PartitionRow};
 use kiln_store::npy::{self, Element};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 
-use crate::common::{Stored, six_nodes};
+use crate::common::{Stored, six_nodes, typed_parts};
 
 fn arrays(folder: &Path) -> Vec<PathBuf> {
     let paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
@@ -19,14 +19,14 @@ fn arrays(folder: &Path) -> Vec<PathBuf> {
 
 /// Calls `check(folder, array)` for each array of a partition, and restores the array afterwards.
 fn for_each_array(check: impl Fn(&Path, &Path)) {
-    for (_root, folder) in [six_nodes(Stored::BF16), six_nodes(Stored::Sparse)] {
+    for (_root, folder) in [six_nodes(Stored::BF16), six_nodes(Stored::Sparse), typed_parts()] {
         let paths = arrays(&folder);
         assert!(paths.len() >= 15, "{paths:?}");
         for path in paths {
             let whole = fs::read(&path).unwrap();
             check(&folder, &path);
             fs::write(&path, whole).unwrap();
-            Part::verify(&folder).unwrap();
+            AnyPart::verify(&folder).unwrap();
         }
     }
 }
@@ -37,7 +37,7 @@ fn open_rejects_truncated_arrays() {
         let whole = fs::read(path).unwrap();
         for length in [0, 60, whole.len() - 1] {
             fs::write(path, &whole[..length]).unwrap();
-            let error = Part::open(folder).unwrap_err();
+            let error = AnyPart::open(folder).unwrap_err();
             let Error::Store(kiln_store::Error::Npy { path: at, .. }) = &error else { panic!("{error}") };
             assert_eq!(at, path);
         }
@@ -49,7 +49,7 @@ fn open_rejects_missing_and_unlisted_arrays() {
     for_each_array(|folder, path| {
         let whole = fs::read(path).unwrap();
         fs::remove_file(path).unwrap();
-        let error = Part::open(folder).unwrap_err();
+        let error = AnyPart::open(folder).unwrap_err();
         assert!(
             matches!(&error, Error::Store(kiln_store::Error::Io { path: at, .. }) if at == path),
             "{error}"
@@ -61,7 +61,7 @@ fn open_rejects_missing_and_unlisted_arrays() {
         let name = path.file_name().unwrap().to_str().unwrap();
         without["files"].as_object_mut().unwrap().remove(name).unwrap();
         fs::write(&manifest, serde_json::to_vec(&without).unwrap()).unwrap();
-        let error = Part::open(folder).unwrap_err();
+        let error = AnyPart::open(folder).unwrap_err();
         let is_metadata = matches!(&error, Error::Store(kiln_store::Error::Metadata { .. }));
         assert!(is_metadata, "{name}: {error}");
         fs::write(&manifest, text).unwrap();
@@ -74,8 +74,8 @@ fn verify_detects_a_flipped_bit_by_the_hash() {
         let mut bytes = fs::read(path).unwrap();
         bytes[126] ^= 1;
         fs::write(path, &bytes).unwrap();
-        Part::open(folder).unwrap();
-        let error = Part::verify(folder).unwrap_err();
+        AnyPart::open(folder).unwrap();
+        let error = AnyPart::verify(folder).unwrap_err();
         assert!(
             matches!(&error, Error::Store(kiln_store::Error::HashMismatch { path: at, .. }) if at == path),
             "{error}"
@@ -87,14 +87,26 @@ fn verify_detects_a_flipped_bit_by_the_hash() {
 /// succeed, because it does not read the values.
 fn check_forged<T: Element>(name: &str, values: &[T], shape: &[usize], expected: &str) {
     let (_root, folder) = six_nodes(Stored::F32);
+    check_forged_in(&folder, name, values, shape, expected);
+}
+
+/// Checks an array as [`check_forged`] does, in this folder.
+pub(crate) fn check_forged_in<T: Element>(
+    folder: &Path,
+    name: &str,
+    values: &[T],
+    shape: &[usize],
+    expected: &str,
+) {
     fs::write(folder.join(name), npy::write(values, shape)).unwrap();
-    let Err(Error::Store(kiln_store::Error::HashMismatch { expected: old, got, .. })) = Part::verify(&folder)
+    let Err(Error::Store(kiln_store::Error::HashMismatch { expected: old, got, .. })) =
+        AnyPart::verify(folder)
     else {
         panic!("verifying the changed {name} should find a wrong hash");
     };
-    edit(&folder, &old, &got);
-    Part::open(&folder).unwrap();
-    let error = Part::verify(&folder).unwrap_err().to_string();
+    edit(folder, &old, &got);
+    AnyPart::open(folder).unwrap();
+    let error = AnyPart::verify(folder).unwrap_err().to_string();
     assert!(error.contains(expected), "{error}\n    expected {expected}");
 }
 
@@ -240,11 +252,16 @@ fn verify_reports_file_and_position_of_invalid_values() {
 /// Checks the error of opening a partition in whose manifest `from` is replaced by `to`.
 fn check_edited(from: &str, to: &str, expected: &str) {
     let (_root, folder) = six_nodes(Stored::F32);
-    edit(&folder, from, to);
-    let error = Part::open(&folder).unwrap_err();
+    check_edited_in(&folder, from, to, expected);
+}
+
+/// Checks a manifest as [`check_edited`] does, in this folder.
+pub(crate) fn check_edited_in(folder: &Path, from: &str, to: &str, expected: &str) {
+    edit(folder, from, to);
+    let error = AnyPart::open(folder).unwrap_err();
     assert!(matches!(&error, Error::Store(_) | Error::BadBook { .. }), "{error}");
     assert!(error.to_string().contains(expected), "{error}\n    expected {expected}");
-    assert_eq!(Part::verify(&folder).unwrap_err().to_string(), error.to_string());
+    assert_eq!(AnyPart::verify(folder).unwrap_err().to_string(), error.to_string());
 }
 
 #[test]
@@ -277,27 +294,29 @@ fn open_rejects_inconsistent_manifests() {
 /// Opening a partition with any changed byte must not panic, and verifying must detect each change.
 #[test]
 fn changed_bytes_never_panic_and_are_always_detected() {
-    let (_root, folder) = six_nodes(Stored::Sparse);
-    let mut paths = arrays(&folder);
-    paths.sort();
-    let index = any::<prop::sample::Index>;
-    let mut runner = TestRunner::new(ProptestConfig::with_cases(2000));
-    let result = runner.run(&(index(), index(), any::<u8>()), |(file, at, byte)| {
-        let path = file.get(&paths);
-        let whole = fs::read(path).unwrap();
-        let mut bytes = whole.clone();
-        let at = at.index(bytes.len());
-        bytes[at] = byte;
-        fs::write(path, &bytes).unwrap();
-        if let Ok(part) = Part::open(&folder) {
-            let places = (0..8).filter_map(|node| part.book.place(NodeId(node)));
-            prop_assert!(places.into_iter().all(|place| place.part < 2));
-        }
-        prop_assert_eq!(Part::verify(&folder).is_ok(), byte == whole[at]);
-        fs::write(path, whole).unwrap();
-        Ok(())
-    });
-    result.unwrap();
+    for (_root, folder) in [six_nodes(Stored::Sparse), typed_parts()] {
+        let mut paths = arrays(&folder);
+        paths.sort();
+        let index = any::<prop::sample::Index>;
+        let mut runner = TestRunner::new(ProptestConfig::with_cases(1000));
+        let result = runner.run(&(index(), index(), any::<u8>()), |(file, at, byte)| {
+            let path = file.get(&paths);
+            let whole = fs::read(path).unwrap();
+            let mut bytes = whole.clone();
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+            fs::write(path, &bytes).unwrap();
+            let place = |node| match AnyPart::open(&folder).ok()? {
+                AnyPart::Homogeneous(part) => part.book.place(NodeId(node)),
+                AnyPart::Heterogeneous(part) => part.book.place(NodeId(node)),
+            };
+            prop_assert!((0..8).filter_map(place).all(|place| place.part < 2));
+            prop_assert_eq!(AnyPart::verify(&folder).is_ok(), byte == whole[at]);
+            fs::write(path, whole).unwrap();
+            Ok(())
+        });
+        result.unwrap();
+    }
 }
 
 #[test]

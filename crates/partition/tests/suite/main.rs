@@ -6,3 +6,4 @@ mod damage;
 mod edge_features;
 mod edge_types;
 mod parts;
+mod typed;

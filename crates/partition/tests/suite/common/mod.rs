@@ -5,10 +5,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use half::{bf16, f16};
-use kiln_data::{Dataset, NodeNames, Split};
+use kiln_data::{Dataset, NodeNames, Split, TypedDataset};
 use kiln_feature::{DenseFeatures, EdgeFeatures, FeatureArray, FeatureStore, Labels, SparseFeatures};
-use kiln_graph::{Csc, CscBuilder, NodeId, SharedArray};
-use kiln_partition::{CacheConfig, Method, PartitionBook, PartitionMeta, WriteReport, part_dir, write_parts};
+use kiln_graph::{Csc, CscBuilder, NodeId, NodeTypes, RelationEdges, SharedArray};
+use kiln_partition::{
+    CacheConfig, Method, PartitionBook, PartitionMeta, TypedPartitionBook, WriteReport, part_dir,
+    write_parts, write_typed_parts,
+};
 use kiln_sample::Fanout;
 use kiln_testkit::CooGraph;
 
@@ -100,6 +103,58 @@ pub(crate) fn six_nodes(stored: Stored) -> (tempfile::TempDir, PathBuf) {
     let root = tempfile::tempdir().unwrap();
     let out = root.path().join("parts");
     write(&set(&coo, stored), &[0, 1, 1, 0, 1, 1], 2, Some(&cache(1.0)), &out);
+    (root, part_dir(out, 0))
+}
+
+/// Returns a heterogeneous set: 9 users without features, 7 items with f16 features and labels, and 4 shops with sparse
+/// features. The relation `rates` has weights, and no edge of a relation leads to shops.
+pub(crate) fn shop() -> TypedDataset {
+    let types = NodeTypes::new([("user", 9), ("item", 7), ("shop", 4)]).unwrap();
+    let ids = |n: u32, factor: u32| (0..30).map(|edge| (edge * factor + edge / 7) % n).collect::<Vec<_>>();
+    let (users, items, shops) = (ids(9, 5), ids(7, 3), ids(4, 3));
+    let weights: Vec<f32> = (0..30).map(|edge| edge as f32 / 4.0).collect();
+    let of = |name, src_type, dst_type, srcs, dsts, weights| RelationEdges {
+        name,
+        src_type,
+        dst_type,
+        srcs,
+        dsts,
+        weights,
+    };
+    let rows: Vec<f16> = (0..14).map(|value| f16::from_f32(value as f32)).collect();
+    TypedDataset::builder(types)
+        .name("shop")
+        .relation(of("rates", "user", "item", &users, &items, Some(&weights)))
+        .relation(of("rated by", "item", "user", &items, &users, None))
+        .relation(of("sells", "shop", "item", &shops[..20], &items[..20], None))
+        .features("item", FeatureArray::F16(rows.into()), 2)
+        .feature_store("shop", features(4, Stored::Sparse))
+        .labels("item", vec![0, 1, 2, 0, 1, 2, -1], 3)
+        .class_names(["a", "b", "c"])
+        .split(&[0, 1, 2], &[3, 4], &[5])
+        .build()
+        .unwrap()
+}
+
+/// Writes the partitions of a heterogeneous set, with node `v` in partition `owner(v)`.
+pub(crate) fn write_typed(
+    data: &TypedDataset,
+    n_parts: usize,
+    owner: impl Fn(u32) -> usize,
+    out: &Path,
+) -> Vec<WriteReport> {
+    let owners: Vec<u16> = (0..data.graph.n_nodes() as u32).map(|node| owner(node) as u16).collect();
+    let book = TypedPartitionBook::from_parts(data.graph.types().clone(), &owners, n_parts).unwrap();
+    let meta = PartitionMeta { hash: data.hash().unwrap(), method: Method::Random, n_cut_edges: 1 };
+    write_typed_parts(data, &book, &meta, out).unwrap()
+}
+
+/// Writes [`shop`] in 2 partitions, with even nodes in the first. Returns the temporary root folder and the folder of the
+/// first partition.
+pub(crate) fn typed_parts() -> (tempfile::TempDir, PathBuf) {
+    let root = tempfile::tempdir().unwrap();
+    let out = root.path().join("parts");
+    write_typed(&shop(), 2, |node| node as usize % 2, &out);
     (root, part_dir(out, 0))
 }
 

@@ -1,0 +1,168 @@
+use std::path::Path;
+
+use kiln_data::graph_folder::{FEATURES, check_class_names, class_names_to_write, numbered};
+use kiln_data::{TypedDataset, TypedTargets};
+use kiln_feature::{Labels, Targets};
+use kiln_graph::NodeId;
+use kiln_store::array_folder::{ElementType, FolderWriter};
+
+use super::book::TypedPartitionBook;
+use super::manifest::{Manifest, RelationEntry, TypeEntry, VERSION};
+use crate::hotness::CacheList;
+use crate::manifest::FILE_NAME;
+use crate::rows::put_rows;
+use crate::write::{labels_expected, put_edges, put_split, written};
+use crate::{Error, PartitionMeta, Result, WriteReport, part_dir};
+
+/// Writes the partitions of a heterogeneous set to a new folder. Each is a subfolder, `part0` and so on, that opens as a
+/// [`TypedPart`](crate::TypedPart). There is no static cache of remote feature rows.
+///
+/// The folder is written atomically, like that of [`kiln_data::typed::write`]. The same set and book give identical
+/// files.
+///
+/// # Memory
+/// In addition to the set and the book: 4 bytes per node. Mapped arrays are streamed.
+///
+/// # Errors
+/// Returns [`kiln_store::Error::NotEmpty`], before anything is written, if the folder exists and is not empty;
+/// [`Error::BadParameter`] if the set has no class labels, if its parts or the book do not have the numbers of nodes of its
+/// types, or if a node of the split is not of the type with labels; [`Error::BadBook`] if the book is invalid;
+/// [`Error::Graph`] or [`Error::Feature`] if the set is damaged; and [`Error::Store`] if the number of columns or classes
+/// is invalid, or if files cannot be written.
+pub fn write_typed_parts(
+    data: &TypedDataset,
+    book: &TypedPartitionBook,
+    meta: &PartitionMeta,
+    out: impl AsRef<Path>,
+) -> Result<Vec<WriteReport>> {
+    let (targets, labels) = check_set(data, book, out.as_ref())?;
+    let whole = FolderWriter::create(out)?;
+    data.graph.validate()?;
+    let n_types = data.graph.types().n_types();
+    let rows = (0..n_types).map(|node_type| book.of_type(node_type).old_ids()).collect::<Result<_>>()?;
+    let set = Set { data, targets, labels, book, meta, rows };
+    let mut written = Vec::with_capacity(book.n_parts());
+    for part in 0..book.n_parts() {
+        written.push(set.write_part(part, FolderWriter::create(part_dir(whole.folder(), part))?)?);
+    }
+    whole.commit()?;
+    Ok(written)
+}
+
+/// The inputs from which partitions are written.
+struct Set<'a> {
+    data: &'a TypedDataset,
+    targets: &'a TypedTargets,
+    labels: &'a Labels,
+    book: &'a TypedPartitionBook,
+    meta: &'a PartitionMeta,
+    /// The nodes of each type, counted from 0 within the type, in the order of their new ids.
+    rows: Vec<Vec<NodeId>>,
+}
+
+impl Set<'_> {
+    /// Returns the nodes of a type that a partition owns, counted from 0 within the type.
+    fn rows(&self, node_type: usize, part: usize) -> &[NodeId] {
+        let owned = self.book.of_type(node_type).owned(part);
+        &self.rows[node_type][owned.start as usize..owned.end as usize]
+    }
+
+    fn write_part(&self, part: usize, mut folder: FolderWriter) -> Result<WriteReport> {
+        let Self { data, targets, labels, book, .. } = self;
+        let types = data.graph.types();
+        let mut n_owned = 0;
+        for (node_type, features) in data.features.iter().enumerate() {
+            let (rows, first) = (self.rows(node_type, part), types.range(node_type).start);
+            let name = |file| numbered(file, node_type);
+            folder.put(name("new_ids.npy"), ElementType::U32, book.of_type(node_type).new_ids())?;
+            let nodes: Vec<NodeId> = rows.iter().map(|row| NodeId(first + row.0)).collect();
+            folder.put(name("old_ids.npy"), ElementType::U32, &nodes)?;
+            if let Some(features) = features {
+                put_rows(&mut folder, &FEATURES.of_type(node_type), &**features, rows)?;
+            }
+            n_owned += rows.len();
+        }
+        for (position, relation) in data.graph.iter().enumerate() {
+            let rows = self.rows(relation.dst_type, part);
+            put_edges(&mut folder, &relation.graph, rows, |file| numbered(file, position).into())?;
+        }
+        folder.put("labels.npy", ElementType::I32, labels.as_slice())?;
+        put_split(&mut folder, &targets.split)?;
+        let manifest = Manifest { files: folder.entries().clone(), ..self.manifest(part) };
+        folder.commit_with(FILE_NAME, &manifest)?;
+        Ok(written(&manifest.files, n_owned, &CacheList::default()))
+    }
+
+    /// Returns the manifest of a partition, without files.
+    fn manifest(&self, part: usize) -> Manifest {
+        let Self { data, targets, labels, book, meta, .. } = self;
+        let of_type = |(position, name): (usize, &String)| TypeEntry {
+            name: name.clone(),
+            n_nodes: book.of_type(position).n_nodes(),
+            dim: data.features[position].as_ref().map(|features| features.dim()),
+            offsets: book.of_type(position).offsets().to_vec(),
+        };
+        let relations = data.graph.schema().relations().iter();
+        Manifest {
+            format: VERSION,
+            name: data.name.clone(),
+            hash: meta.hash.clone(),
+            node_types: data.graph.types().names().iter().enumerate().map(of_type).collect(),
+            relations: relations
+                .map(|relation| RelationEntry {
+                    name: relation.name.clone(),
+                    src_type: relation.src_type,
+                    dst_type: relation.dst_type,
+                    n_edges: relation.n_edges,
+                })
+                .collect(),
+            target_type: targets.node_type,
+            n_classes: labels.n_classes(),
+            class_names: class_names_to_write(&targets.class_names, labels.n_classes()),
+            method: meta.method,
+            n_cut_edges: meta.n_cut_edges,
+            part,
+            files: Default::default(),
+        }
+    }
+}
+
+/// Checks that the parts of a set and the book are consistent. Returns the targets and the labels.
+fn check_set<'a>(
+    data: &'a TypedDataset,
+    book: &TypedPartitionBook,
+    out: &Path,
+) -> Result<(&'a TypedTargets, &'a Labels)> {
+    let types = data.graph.types();
+    let Some(targets) = &data.targets else { return Err(labels_expected("none")) };
+    let Targets::Classes(labels) = &targets.values else {
+        return Err(labels_expected(targets.values.kind()));
+    };
+    let require = |what, expected: usize, got: usize| match expected == got {
+        true => Ok(()),
+        false => Err(Error::BadParameter { what, expected: expected.to_string(), got: got.to_string() }),
+    };
+    require("the number of node types in the partition book", types.n_types(), book.types().n_types())?;
+    require("the number of node types with or without features", types.n_types(), data.features.len())?;
+    for (node_type, features) in data.features.iter().enumerate() {
+        let n_nodes = types.range(node_type).len();
+        let of_type = book.of_type(node_type);
+        require("the number of nodes of a type in the partition book", n_nodes, of_type.n_nodes())?;
+        let n_rows = features.as_ref().map_or(n_nodes, |features| features.n_rows());
+        require("the number of feature rows of a node type", n_nodes, n_rows)?;
+    }
+    let Some(nodes) = (targets.node_type < types.n_types()).then(|| types.range(targets.node_type)) else {
+        let expected = format!("below {}, the number of node types", types.n_types());
+        let got = targets.node_type.to_string();
+        return Err(Error::BadParameter { what: "the node type with labels", expected, got });
+    };
+    require("the number of labels", nodes.len(), labels.len())?;
+    let mut split = targets.split.parts().into_iter().flat_map(|(_, nodes)| nodes.iter());
+    if let Some(node) = split.find(|node| !nodes.contains(&node.0)) {
+        let expected = format!("a node of the type with labels, which are {nodes:?}");
+        return Err(Error::BadParameter { what: "a node of the split", expected, got: node.0.to_string() });
+    }
+    let names = class_names_to_write(&targets.class_names, labels.n_classes());
+    check_class_names(out, None, labels.n_classes(), &names)?;
+    Ok((targets, labels))
+}

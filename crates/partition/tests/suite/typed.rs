@@ -1,0 +1,225 @@
+//! Partitions of heterogeneous sets on disk.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+use kiln_data::TypedDataset;
+use kiln_feature::FeatureBuffer;
+use kiln_graph::{NodeId, NodeTypes};
+use kiln_partition::{
+    AnyPart, Error, Method, Part, PartitionMeta, PartitionRow, PartitionStats, TypedPart, TypedPartitionBook,
+    part_dir, partition_nodes, write_typed_parts,
+};
+
+use crate::common::{Stored, shop, six_nodes, typed_parts, write_typed};
+use crate::damage::{check_edited_in, check_forged_in};
+
+/// The number of partitions, and the function from a node to its partition.
+type Way = (usize, fn(u32) -> usize);
+
+/// Checks that each node is in one partition, with its features and its edges of each relation.
+fn check_parts(data: &TypedDataset, parts: &[TypedPart]) {
+    let types = data.graph.types();
+    let mut n_owned = 0;
+    for part in parts {
+        assert_eq!(part.schema, *data.graph.schema());
+        assert_eq!(part.labels.as_slice(), [0, 1, 2, 0, 1, 2, -1]);
+        let targets = data.targets.as_ref().unwrap();
+        assert_eq!((&part.split, part.target_type), (&targets.split, targets.node_type));
+        assert_eq!(part.class_names, targets.class_names);
+        for (node_type, of_type) in part.types.iter().enumerate() {
+            let first = types.range(node_type).start;
+            for (row, &node) in (0..).map(PartitionRow).zip(&*of_type.old_ids) {
+                let place = part.book.place(node).unwrap();
+                assert_eq!((place.part, place.row), (part.index, row));
+                n_owned += 1;
+                let local = NodeId(node.0 - first);
+                let (Some(rows), Some(expected)) = (&of_type.features, &data.features[node_type]) else {
+                    assert_eq!(of_type.features.is_some(), data.features[node_type].is_some());
+                    continue;
+                };
+                let (mut got, mut whole) =
+                    (FeatureBuffer::empty(rows.dtype()), FeatureBuffer::empty(expected.dtype()));
+                rows.gather(&[row.local_node()], &mut got).unwrap();
+                expected.gather(&[local], &mut whole).unwrap();
+                assert_eq!(got, whole, "{node:?}");
+            }
+        }
+        for (of_part, relation) in part.relations.iter().zip(data.graph.iter()) {
+            let first = types.range(relation.dst_type).start;
+            let nodes = &part.types[relation.dst_type].old_ids;
+            for (row, node) in (0..).map(NodeId).zip(&**nodes) {
+                let local = NodeId(node.0 - first);
+                assert_eq!(of_part.graph.in_neighbors(row), relation.graph.in_neighbors(local));
+                assert_eq!(of_part.first_edges[row.index()], relation.graph.first_edge(local).0);
+                let weights = |graph: &kiln_graph::Csc, row: NodeId| {
+                    let first = graph.first_edge(row).index();
+                    graph.weights().map(|all| all[first..first + graph.in_degree(row) as usize].to_vec())
+                };
+                assert_eq!(weights(&of_part.graph, row), weights(&relation.graph, local));
+            }
+        }
+    }
+    assert_eq!(n_owned, types.n_nodes());
+}
+
+#[test]
+fn each_node_is_in_one_partition_with_its_edges_and_features() {
+    let data = shop();
+    let ways: [Way; 4] = [
+        (1, |_| 0),
+        (2, |node| node as usize % 2),
+        (3, |node| [0, 2][node as usize / 3 % 2]),
+        (4, |node| node as usize * 7 / 3 % 4),
+    ];
+    for (n_parts, owner) in ways {
+        let root = tempfile::tempdir().unwrap();
+        let out = root.path().join("parts");
+        let written = write_typed(&data, n_parts, owner, &out);
+        let parts: Vec<_> = (0..n_parts).map(|part| TypedPart::open(part_dir(&out, part)).unwrap()).collect();
+        check_parts(&data, &parts);
+        for (part, written) in parts.iter().zip(&written) {
+            let report = TypedPart::verify(part_dir(&out, part.index)).unwrap();
+            assert_eq!((report.n_owned, report.n_edges), (written.n_owned, written.n_edges));
+            assert_eq!((part.n_owned(), part.n_edges()), (written.n_owned, written.n_edges));
+            assert_eq!(part.partition_hash, parts[0].partition_hash);
+        }
+        assert_eq!(written.iter().map(|written| written.n_edges).sum::<u64>(), 80);
+        let other = tempfile::tempdir().unwrap();
+        write_typed(&data, n_parts, |node| (owner(node) + 1) % n_parts, &other.path().join("parts"));
+        let other = TypedPart::open(part_dir(other.path().join("parts"), 0)).unwrap();
+        assert_eq!(other.partition_hash == parts[0].partition_hash, n_parts == 1);
+    }
+}
+
+#[test]
+fn partitioners_assign_the_nodes_of_all_types() {
+    let data = shop();
+    let (whole, train) = (data.graph.to_homogeneous().unwrap(), &data.targets.as_ref().unwrap().split.train);
+    for method in [Method::Random, Method::Fennel] {
+        let parts = partition_nodes(&whole, train, 2, method, 0).unwrap();
+        let stats = PartitionStats::of(&whole, train, &parts, 2).unwrap();
+        let n_cut = data.graph.iter().map(|relation| {
+            let first = data.graph.types().range(relation.dst_type).start;
+            let dsts = relation.graph.dsts().into_iter().map(|dst| first + dst.0);
+            let edges = relation.graph.indices().iter().zip(dsts);
+            edges.filter(|(src, dst)| parts[src.index()] != parts[*dst as usize]).count() as u64
+        });
+        assert_eq!(stats.n_cut_edges, n_cut.sum::<u64>(), "{method}");
+        assert!(stats.node_balance <= 1.05, "{method}: {stats}");
+    }
+}
+
+#[test]
+fn opening_the_other_kind_is_an_error() {
+    let ((_homogeneous, part), (_heterogeneous, typed)) = (six_nodes(Stored::F32), typed_parts());
+    for (error, expected) in [
+        (Part::open(&typed).unwrap_err(), "a heterogeneous set: open it with TypedPart::open"),
+        (TypedPart::open(&part).unwrap_err(), "a homogeneous set: open it with Part::open"),
+    ] {
+        assert!(matches!(error, Error::WrongKind { .. }), "{error}");
+        assert!(error.to_string().contains(expected), "{error}");
+    }
+    assert!(matches!(AnyPart::open(&part).unwrap(), AnyPart::Homogeneous(_)));
+    assert!(matches!(AnyPart::open(&typed).unwrap(), AnyPart::Heterogeneous(_)));
+}
+
+/// The partition has the even nodes of the graph.
+#[test]
+fn verify_reports_file_and_position_of_invalid_values() {
+    let (_root, folder) = typed_parts();
+    let part = TypedPart::open(&folder).unwrap();
+    let ids = |node_type: usize| part.types[node_type].old_ids.iter().map(|node| node.0).collect::<Vec<_>>();
+    assert_eq!((ids(0), ids(1), ids(2)), (vec![0, 2, 4, 6, 8], vec![10, 12, 14], vec![16, 18]));
+    let forged = |name: &str, change: fn(&mut Vec<u32>), values: &[u32], expected: &str| {
+        let (_root, folder) = typed_parts();
+        let mut values = values.to_vec();
+        change(&mut values);
+        check_forged_in(&folder, name, &values, &[values.len()], expected);
+    };
+    let book = part.book.of_type(1).new_ids();
+    forged(
+        "new_ids.1.npy",
+        |ids| ids[1] = 2,
+        book,
+        "new_ids.1.npy: partition book: the new id of node 1 is 2",
+    );
+    let expected = "old_ids.1.npy: the node of row 1 is 11, expected the node whose new id is 1";
+    forged("old_ids.1.npy", |ids| ids[1] = 11, &ids(1), expected);
+    let expected = "old_ids.1.npy: the node of row 0 is 3, expected the node whose new id is 0";
+    forged("old_ids.1.npy", |ids| ids[0] = 3, &ids(1), expected);
+    let sources = |relation: usize| -> Vec<u32> {
+        part.relations[relation].graph.indices().iter().map(|src| src.0).collect()
+    };
+    // Node 9 is the first item, and node 16 the first shop.
+    let expected = "indices.0.npy: the source of edge 2 is 9, expected a node id below 9";
+    forged("indices.0.npy", |srcs| srcs[2] = 9, &sources(0), expected);
+    let expected =
+        "indices.1.npy: the source of edge 0 is 16, expected a node id from 9 to 15, of the sources' type";
+    forged("indices.1.npy", |srcs| srcs[0] = 16, &sources(1), expected);
+    let expected = "train.npy: train split entry 1 is node 3, expected a node of the type with targets";
+    forged("train.npy", |nodes| nodes[1] = 3, &[9, 10, 11], expected);
+    let mut firsts = part.relations[2].first_edges.to_vec();
+    firsts[2] = 21;
+    let expected = "first_edges.2.npy: the first edge of row 2 is 21, expected at least";
+    check_forged_in(&folder, "first_edges.2.npy", &firsts, &[3], expected);
+    let (_root, folder) = typed_parts();
+    let mut weights = part.relations[0].graph.weights().unwrap().to_vec();
+    weights[1] = f32::NAN;
+    let expected = "weights.0.npy: the weight of edge 1 is NaN";
+    check_forged_in(&folder, "weights.0.npy", &weights, &[weights.len()], expected);
+}
+
+#[test]
+fn open_rejects_inconsistent_manifests() {
+    let check = |from: &str, to: &str, expected: &str| {
+        let (_root, folder) = typed_parts();
+        check_edited_in(&folder, from, to, expected);
+    };
+    check("\"format\": 1", "\"format\": 2", "the set has format 2, expected 1");
+    check("\"part\": 0", "\"part\": 2", "part is 2, expected below 2, the number of partitions");
+    check("\"part\": 0", "\"part\": 1", "files.features.1.npy.shape is [3, 2], expected [4, 2]");
+    check("\"n_nodes\": 7", "\"n_nodes\": 8", "files.labels.npy.shape is [7], expected [8]");
+    check("\"dim\": 2", "\"dim\": 0", "node_types[1].dim is 0, expected 1 to 16777216, or null");
+    check("\"dim\": null", "\"dim\": 2", "files is none, expected an entry features.0.npy");
+    check("\"dim\": 2", "\"dim\": null", "files.features.1.npy is unknown, expected a file of the format");
+    check("\"target_type\": 1", "\"target_type\": 3", "target_type is 3, expected below 3");
+    check("\"n_classes\": 3", "\"n_classes\": 4", "class_names is 3 names, expected 4 names or none");
+    check("\"dst_type\": 0", "\"dst_type\": 3", "there is no node type `3`");
+    check("\"rated by\"", "\"rates\"", "invalid relation `rates`: it occurs twice");
+    check("\"n_edges\": 20", "\"n_edges\": 2", "expected at most 2, the edges of the whole relation");
+    check("\"user\"", "\"item\"", "invalid node type `item`: it occurs twice");
+    check("        5,\n        9\n", "        5\n", "node_types[1].offsets is 3, expected 2 offsets");
+    check(
+        "        5,\n        9\n",
+        "        5,\n        4\n",
+        "node_types[0].offsets is 4, expected at least 5",
+    );
+    check("        5,\n        9\n", "        5,\n        8\n", "the last offset is 8, expected 9");
+}
+
+#[test]
+fn sets_that_cannot_be_partitioned_are_errors() {
+    let (data, root) = (shop(), tempfile::tempdir().unwrap());
+    let out = root.path().join("parts");
+    let write = |data: &TypedDataset, sizes: [usize; 3]| {
+        let types = NodeTypes::new(["user", "item", "shop"].into_iter().zip(sizes)).unwrap();
+        let owners = vec![0; types.n_nodes()];
+        let book = TypedPartitionBook::from_parts(types, &owners, 1).unwrap();
+        let meta = PartitionMeta { hash: "hash".into(), method: Method::Random, n_cut_edges: 0 };
+        write_typed_parts(data, &book, &meta, &out).unwrap_err().to_string()
+    };
+    let without = TypedDataset { targets: None, ..data.clone() };
+    let error = write(&without, [9, 7, 4]);
+    assert_eq!(error, "the kind of targets is none, expected class labels: train on the whole graph instead");
+    let error = write(&data, [9, 8, 4]);
+    assert_eq!(error, "the number of nodes of a type in the partition book is 8, expected 7");
+    let mut other = data.clone();
+    other.targets.as_mut().unwrap().split.val = vec![NodeId(9), NodeId(16)].into();
+    let error = write(&other, [9, 7, 4]);
+    assert_eq!(error, "a node of the split is 16, expected a node of the type with labels, which are 9..16");
+    let mut other = data.clone();
+    other.features.pop();
+    assert!(write(&other, [9, 7, 4]).contains("types with or without features is 2, expected 3"));
+    assert!(!out.exists());
+    let error = TypedPartitionBook::from_parts(data.graph.types().clone(), &[0, 1], 2).unwrap_err();
+    assert_eq!(error.to_string(), "the number of assigned nodes is 2, expected 20");
+}
