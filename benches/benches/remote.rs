@@ -99,7 +99,7 @@ impl Partitioned {
         let token = Token::new(&Token::random_text()?)?;
         let server = Server::start(Arc::clone(&there), ServeConfig::new("127.0.0.1:0", token.clone()))?;
         let config = ConnectConfig::new(vec![server.address().to_string()], token);
-        let graph = DistGraph::connect(ConnectConfig { own: Some(here), n_channels: 1, ..config })?;
+        let graph = DistGraph::connect(ConnectConfig { own: Some(here.into()), n_channels: 1, ..config })?;
         Ok(Self { graph: Arc::new(graph), _server: server, there })
     }
 
@@ -135,21 +135,26 @@ fn main() -> Result {
         let partitioned = Partitioned::of(&input)?;
         let (features, graph) = (&input.dataset.features, &partitioned.graph);
         let row_bytes = features.dim() * features.dtype().bytes();
-        let mut rows = FeatureBuffer::empty(graph.dtype());
+        let mut rows = FeatureBuffer::empty(features.dtype());
         let others = partitioned.others(row_bytes);
         let bytes = (others.len() * row_bytes) as u64;
         // The rows are copied at least twice, into the socket and out of it. A copy reads and writes each byte.
         let work = Work::new(bytes, "bytes", n_threads()).streamed(4 * bytes);
-        let remote = DistFeatureStore::without_cache(Arc::clone(graph));
-        stage.bench(&format!("gather-{}x{}", graph.dtype(), graph.dim()), &input.name, work, |bencher| {
-            bencher.iter(|| remote.gather(&others, &mut rows).expect("the server should send the rows"));
-        })?;
-        if graph.dtype() == FeatureDType::F32 {
+        let remote = DistFeatureStore::without_cache(Arc::clone(graph))?;
+        stage.bench(
+            &format!("gather-{}x{}", features.dtype(), features.dim()),
+            &input.name,
+            work,
+            |bencher| {
+                bencher.iter(|| remote.gather(&others, &mut rows).expect("the server should send the rows"));
+            },
+        )?;
+        if features.dtype() == FeatureDType::F32 {
             let rows_there = others.iter().filter_map(|node| graph.book().place(*node));
             let rows_there = rows_there.map(|place| place.row.local_node()).collect();
             let mut bare = Bare::start(Arc::clone(&partitioned.there), rows_there, row_bytes)?;
             let (places, mut all): (Vec<usize>, _) = ((0..others.len()).collect(), vec![0; bytes as usize]);
-            stage.bench(&format!("gather-bare-f32x{}", graph.dim()), &input.name, work, |bencher| {
+            stage.bench(&format!("gather-bare-f32x{}", features.dim()), &input.name, work, |bencher| {
                 bencher.iter(|| bare.gather(&places, row_bytes, &mut all).expect("the rows should arrive"));
             })?;
         }

@@ -87,7 +87,7 @@ impl PartitionedGraph {
         let (graph, owner) = (joined.graph().clone(), joined.owner());
         let features = match self.has_static_cache {
             true => DistFeatureStore::new(graph.clone())?,
-            false => DistFeatureStore::without_cache(graph.clone()),
+            false => DistFeatureStore::without_cache(graph.clone())?,
         };
         let features = Arc::new(features.with_dynamic_cache(self.cache_bytes));
         let edge_features = match graph.edge_dim() {

@@ -4,16 +4,18 @@ use std::time::Duration;
 use kiln_comm::rpc::{Tls, Token};
 use kiln_feature::{Labels, Preparation};
 use kiln_graph::{NodeId, SharedArray};
-use kiln_partition::{Part, PartitionBook};
+use kiln_partition::{AnyPart, PartitionBook, TypedPartitionBook};
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use crate::graph::{Owner, PIECES_AHEAD, put};
+use crate::graph::Owner;
+use crate::graph_info::{GraphInfo, n_parts};
 use crate::local_part::LocalPart;
 use crate::peer::{Peer, ReplyEvent};
-use crate::proto::{Array, FetchRequest, Opened};
+use crate::proto::{Array, FetchRequest, NodeType, Opened, Relation};
 use crate::question::Question;
+use crate::replies::{PIECES_AHEAD, put};
 use crate::{Error, Result, RuleRegistry};
 
 /// The configuration of a client of a partitioned graph.
@@ -22,7 +24,7 @@ pub struct ConnectConfig {
     /// The servers of all partitions, `HOST:PORT` each, in any order. The server of the local partition is optional.
     pub servers: Vec<String>,
     /// The local partition, if there is one.
-    pub own: Option<Arc<Part>>,
+    pub own: Option<AnyPart>,
     /// The token that servers require.
     pub token: Token,
     /// The certificates of client and servers; `None` for connections without TLS.
@@ -60,30 +62,42 @@ impl ConnectConfig {
 
 /// The arrays of the whole graph, which are the same in all partitions.
 pub(crate) struct Shared {
-    pub(crate) book: Arc<PartitionBook>,
+    pub(crate) book: TypedPartitionBook,
     pub(crate) labels: Arc<Labels>,
     /// The training, validation and test nodes.
     pub(crate) split: [SharedArray<NodeId>; 3],
 }
 
 impl Shared {
-    pub(crate) fn of_part(part: &Part) -> Self {
-        let split = &part.split;
-        Self {
-            book: Arc::clone(&part.book),
-            labels: Arc::clone(&part.labels),
+    pub(crate) fn of_part(part: &AnyPart, info: &GraphInfo) -> Result<Self> {
+        let split = part.split();
+        let book = match part {
+            AnyPart::Homogeneous(part) => {
+                TypedPartitionBook::new(info.schema.types().clone(), vec![Arc::clone(&part.book)])?
+            }
+            AnyPart::Heterogeneous(part) => part.book.clone(),
+        };
+        Ok(Self {
+            book,
+            labels: Arc::clone(part.labels()),
             split: [split.train.clone(), split.val.clone(), split.test.clone()],
-        }
+        })
     }
 
-    pub(crate) fn fetch(runtime: &Runtime, owners: &[Owner], told: &Opened) -> Result<Self> {
+    pub(crate) fn fetch(
+        runtime: &Runtime,
+        owners: &[Owner],
+        info: &GraphInfo,
+        n_classes: usize,
+    ) -> Result<Self> {
         let Some(Owner::Remote(owner)) = owners.first() else {
             return Err(Error::BadParts {
                 reason: "neither a local partition nor a server is given: give all servers".to_owned(),
             });
         };
-        let bytes = |array: Array| -> Result<Vec<u8>> {
-            let question = Question::Fetch(FetchRequest { lease: 0, array: array.into() });
+        let bytes = |array: Array, node_type: usize| -> Result<Vec<u8>> {
+            let node_type = node_type as u32;
+            let question = Question::Fetch(FetchRequest { lease: 0, array: array.into(), node_type });
             let ((tell, mut told), peer) = (mpsc::channel(PIECES_AHEAD), Arc::clone(owner));
             runtime.spawn(async move { peer.ask(question, 0, &tell).await });
             let mut bytes = Vec::new();
@@ -103,18 +117,23 @@ impl Shared {
             }
         };
         let ids = |array| -> Result<SharedArray<NodeId>> {
-            Ok(bytemuck::pod_collect_to_vec::<u8, NodeId>(&bytes(array)?).into())
+            Ok(bytemuck::pod_collect_to_vec::<u8, NodeId>(&bytes(array, 0)?).into())
         };
-        let new_ids: Vec<u32> = bytemuck::pod_collect_to_vec(&bytes(Array::NewIds)?);
-        let book = PartitionBook::new(told.offsets.clone(), new_ids.into())?;
-        let classes: Vec<i32> = bytemuck::pod_collect_to_vec(&bytes(Array::Labels)?);
-        if classes.len() != book.n_nodes() {
-            let expected = format!("{} labels of 4 bytes", book.n_nodes());
+        let book = |(node_type, offsets): (usize, &Vec<u32>)| -> Result<Arc<PartitionBook>> {
+            let new_ids: Vec<u32> = bytemuck::pod_collect_to_vec(&bytes(Array::NewIds, node_type)?);
+            Ok(Arc::new(PartitionBook::new(offsets.clone(), new_ids.into())?))
+        };
+        let books = info.offsets.iter().enumerate().map(book).collect::<Result<_>>()?;
+        let book = TypedPartitionBook::new(info.schema.types().clone(), books)?;
+        let classes: Vec<i32> = bytemuck::pod_collect_to_vec(&bytes(Array::Labels, 0)?);
+        let n_labels = book.of_type(info.target_type).n_nodes();
+        if classes.len() != n_labels {
+            let expected = format!("{n_labels} labels of 4 bytes");
             return Err(bad_array(owner, &expected, classes.len() * size_of::<i32>()));
         }
-        let labels = Labels::new(classes, told.n_classes as usize);
+        let labels = Labels::new(classes, n_classes);
         let split = [ids(Array::Train)?, ids(Array::Validation)?, ids(Array::Test)?];
-        Ok(Self { book: Arc::new(book), labels: Arc::new(labels), split })
+        Ok(Self { book, labels: Arc::new(labels), split })
     }
 }
 
@@ -157,8 +176,9 @@ pub(crate) fn open_all(runtime: &Runtime, peers: &[Arc<Peer>], within: Duration)
 }
 
 /// Returns the numbers of columns and the element types of the features of nodes and edges.
-fn row_formats(told: &Opened) -> (u32, &str, Option<u32>, &str) {
-    (told.dim, &told.row_type, told.edge_dim, &told.edge_row_type)
+fn row_formats(told: &Opened) -> (u32, &str, Option<u32>, &str, &[NodeType], &[Relation]) {
+    let Opened { dim, row_type, edge_dim, edge_row_type, node_types, relations, .. } = told;
+    (*dim, row_type, *edge_dim, edge_row_type, node_types, relations)
 }
 
 /// Checks that the local partition and those of the servers form one graph. Returns the owner of each partition, and
@@ -174,10 +194,12 @@ pub(crate) fn assemble(
             reason: "neither a local partition nor a server is given: give all servers".to_owned(),
         });
     };
-    let n_parts = first.offsets.len().saturating_sub(1);
+    let n_parts = n_parts(&first);
     let mut owners: Vec<Option<Owner>> = vec![None; n_parts];
-    if let Some(held) = own {
-        owners[first.part as usize] = Some(Owner::Local(held));
+    if let Some(held) = own
+        && let Some(owner) = owners.get_mut(first.part as usize)
+    {
+        *owner = Some(Owner::Local(held));
     }
     for (peer, told) in peers.iter().zip(opened) {
         let is_alike = row_formats(&told) == row_formats(&first);

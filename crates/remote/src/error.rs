@@ -60,6 +60,42 @@ pub enum Error {
          model"
     )]
     NoEdgeFeatures,
+    /// The operation needs a homogeneous graph, and the partitions are of a heterogeneous one.
+    #[error("the partitions are of a heterogeneous graph: use {instead}")]
+    Heterogeneous {
+        /// The function to use instead.
+        instead: &'static str,
+    },
+    /// There is no node type or relation at a position.
+    #[error("there is no {what} {position}, expected below {n_known}")]
+    NoSuchPosition {
+        /// The noun: a node type or a relation.
+        what: &'static str,
+        /// The requested position.
+        position: usize,
+        /// The number of node types or relations.
+        n_known: usize,
+    },
+    /// A destination does not have the type of a relation's destinations.
+    #[error(
+        "node {} has no edges of relation `{relation}`, expected nodes of its destinations' type, which are {nodes:?}: \
+         sample with DistGraph::typed_sampler",
+        node.0
+    )]
+    NotOfType {
+        /// The destination.
+        node: kiln_graph::NodeId,
+        /// The name of the relation.
+        relation: String,
+        /// The nodes of the relation's destination type.
+        nodes: std::ops::Range<u32>,
+    },
+    /// Features of a node type were requested that has none.
+    #[error("the nodes of type {node_type} have no features: train their rows instead")]
+    NoFeaturesOfType {
+        /// The position of the node type.
+        node_type: usize,
+    },
     /// A server sent an invalid response.
     #[error(
         "graph server {server} sent {found} in response to a request for {asked}, expected {expected}: use the same \

@@ -2,20 +2,22 @@ use std::sync::Arc;
 
 use kiln_feature::{FeatureBuffer, FeatureDType, FeatureStore};
 use kiln_graph::NodeId;
-use kiln_partition::{Cache, PartitionRow};
+use kiln_partition::{Cache, PartitionBook, PartitionRow};
 
 use crate::fetch_stats::count;
 use crate::graph::DistGraph;
 use crate::hot::{CacheRow, NodeSet};
 use crate::proto::GatherRequest;
 use crate::question::Question;
+use crate::row_format::RowFormat;
 use crate::row_requests::{RowRequests, bytes_mut, fit};
 use crate::sieve::Sieve;
 use crate::wire::bytes_of;
 use crate::{Error, MAX_ROWS, Result};
 
 /// A feature store of a partitioned graph, indexed by nodes of the whole graph. Its rows are bit-identical to those of
-/// the whole graph's features.
+/// the whole graph's features. A store of a heterogeneous graph ([`DistFeatureStore::of_type`]) has the features of one
+/// node type, indexed by positions in the type.
 ///
 /// Rows of the local partition are read in place, and cached remote rows from the partition's static cache or the
 /// dynamic cache ([`DistFeatureStore::with_dynamic_cache`]). All other rows are requested from their servers, from all
@@ -23,6 +25,8 @@ use crate::{Error, MAX_ROWS, Result};
 #[derive(Debug)]
 pub struct DistFeatureStore {
     graph: Arc<DistGraph>,
+    node_type: usize,
+    format: RowFormat,
     hot: Option<Hot>,
     sieve: Option<Sieve>,
 }
@@ -38,18 +42,34 @@ impl DistFeatureStore {
     /// Creates a store with the static cache of the local partition, if there is one.
     ///
     /// # Errors
-    /// Returns [`Error::BadParts`] if the partition's list of cached rows is damaged.
+    /// Returns [`Error::BadParts`] if the partition's list of cached rows is damaged, and [`Error::Heterogeneous`] for a
+    /// heterogeneous graph.
     pub fn new(graph: Arc<DistGraph>) -> Result<Self> {
-        let cache = graph.own().and_then(|held| held.part.cache.clone());
+        let cache = graph.part().and_then(|part| part.cache.clone());
         match cache {
             Some(cache) => Self::with_cache(graph, cache),
-            None => Ok(Self::without_cache(graph)),
+            None => Self::without_cache(graph),
         }
     }
 
     /// Creates a store without a static cache.
-    pub fn without_cache(graph: Arc<DistGraph>) -> Self {
-        Self { graph, hot: None, sieve: None }
+    ///
+    /// # Errors
+    /// Returns [`Error::Heterogeneous`] for a heterogeneous graph.
+    pub fn without_cache(graph: Arc<DistGraph>) -> Result<Self> {
+        match graph.is_heterogeneous() {
+            true => Err(Error::Heterogeneous { instead: "DistFeatureStore::of_type" }),
+            false => Self::of_type(graph, 0),
+        }
+    }
+
+    /// Creates a store of the features of one node type, whose rows count from 0 within the type, without a static cache.
+    ///
+    /// # Errors
+    /// Returns [`Error::NoSuchPosition`] if there is no such type, and [`Error::NoFeaturesOfType`] if it has no features.
+    pub fn of_type(graph: Arc<DistGraph>, node_type: usize) -> Result<Self> {
+        let format = graph.row_format(node_type)?;
+        Ok(Self { graph, node_type, format, hot: None, sieve: None })
     }
 
     /// Adds a dynamic cache for `n_bytes` of remote rows, with SIEVE eviction. It takes 16 additional bytes per cached
@@ -68,25 +88,34 @@ impl DistFeatureStore {
     }
 
     fn with_cache(graph: Arc<DistGraph>, cache: Cache) -> Result<Self> {
-        let nodes = NodeSet::new(graph.n_nodes(), &cache.ids);
-        let fits = cache.features.n_rows() == cache.ids.len() && cache.features.dim() == graph.dim();
+        let store = Self::without_cache(graph)?;
+        let nodes = NodeSet::new(store.n_rows(), &cache.ids);
+        let fits = cache.features.n_rows() == cache.ids.len() && cache.features.dim() == store.dim();
         let damaged = || Error::BadParts {
             reason: "the partition's list of cached rows is damaged: partition the data set again".to_owned(),
         };
         let nodes = nodes.filter(|_| fits).ok_or_else(damaged)?;
-        Ok(Self { hot: Some(Hot { nodes, rows: cache.features }), ..Self::without_cache(graph) })
+        Ok(Self { hot: Some(Hot { nodes, rows: cache.features }), ..store })
     }
 
-    fn row_bytes(&self) -> usize {
-        self.graph.row_format().row_bytes()
+    fn book(&self) -> &PartitionBook {
+        self.graph.typed_book().of_type(self.node_type)
+    }
+
+    /// Returns the size of a row in bytes.
+    pub fn row_bytes(&self) -> usize {
+        self.format.row_bytes()
     }
 
     fn gather_all(&self, ids: &[NodeId], out: &mut FeatureBuffer) -> Result<()> {
-        let mut places = Places::of(&self.graph, self.hot.as_ref(), ids)?;
+        let own_part = self.graph.own().map(|held| held.part.index());
+        let mut places = Places::of(self.book(), own_part, self.hot.as_ref(), ids)?;
         let kept = self.find_kept(&mut places, ids);
         let requests =
             RowRequests::new("feature rows", &self.graph, &places.there, self.row_bytes(), MAX_ROWS);
-        let asked = requests.send(|rows| Question::Gather(GatherRequest { lease: 0, rows: bytes_of(rows) }));
+        let node_type = self.node_type as u32;
+        let question = |rows| Question::Gather(GatherRequest { lease: 0, rows: bytes_of(rows), node_type });
+        let asked = requests.send(question);
         self.gather_own(&places, ids.len(), out)?;
         self.gather_hot(&places, out)?;
         let all = bytes_mut(out)?;
@@ -123,8 +152,8 @@ impl DistFeatureStore {
     fn gather_own(&self, places: &Places, n_rows: usize, out: &mut FeatureBuffer) -> Result<()> {
         match self.graph.own().filter(|_| 0 < places.n_own) {
             // One gather is faster than many. It writes arbitrary rows for remote nodes, which are overwritten later.
-            Some(held) => held.gather(&places.own, out),
-            None => fit(out, self.graph.row_format(), n_rows),
+            Some(held) => held.gather(self.node_type, &places.own, out),
+            None => fit(out, self.format, n_rows),
         }
     }
 
@@ -143,15 +172,15 @@ impl DistFeatureStore {
 
 impl FeatureStore for DistFeatureStore {
     fn dim(&self) -> usize {
-        self.graph.dim()
+        self.format.dim
     }
 
     fn n_rows(&self) -> usize {
-        self.graph.n_nodes()
+        self.book().n_nodes()
     }
 
     fn dtype(&self) -> FeatureDType {
-        self.graph.dtype()
+        self.format.dtype
     }
 
     fn gather(&self, ids: &[NodeId], out: &mut FeatureBuffer) -> kiln_feature::Result<()> {
@@ -187,9 +216,7 @@ struct Places {
 }
 
 impl Places {
-    fn of(graph: &DistGraph, hot: Option<&Hot>, ids: &[NodeId]) -> Result<Self> {
-        let book = graph.book();
-        let own_part = graph.own().map(|held| held.part.index);
+    fn of(book: &PartitionBook, own_part: Option<usize>, hot: Option<&Hot>, ids: &[NodeId]) -> Result<Self> {
         let mut places = Self {
             own: Vec::with_capacity(ids.len()),
             n_own: 0,

@@ -1,9 +1,10 @@
+use std::ops::Range;
 use std::sync::Arc;
 
 use kiln_comm::rpc::RpcEndpoint;
-use kiln_feature::{FeatureDType, Labels, Preparation};
-use kiln_graph::{NodeId, SharedArray};
-use kiln_partition::{Part, PartitionBook};
+use kiln_feature::{Labels, Preparation};
+use kiln_graph::{GraphSchema, NodeId, SharedArray};
+use kiln_partition::{Part, PartitionBook, TypedPartitionBook};
 use kiln_sample::Rule;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::{Semaphore, mpsc};
@@ -11,15 +12,13 @@ use tokio::task::JoinSet;
 
 use crate::connect::{ConnectConfig, Shared, assemble, open_all, preparation_of};
 use crate::fetch_stats::{Counters, count};
+use crate::graph_info::GraphInfo;
 use crate::local_part::LocalPart;
-use crate::peer::{Peer, ReplyEvent};
+use crate::peer::Peer;
 use crate::proto::Opened;
-use crate::question::Question;
+use crate::replies::{PIECES_AHEAD, PeerRequest, PendingReplies};
 use crate::row_format::RowFormat;
 use crate::{Error, FetchStats, Result, RuleRegistry, WINDOW_BYTES};
-
-/// The number of received chunks that are buffered for the requesting thread.
-pub(crate) const PIECES_AHEAD: usize = 16;
 
 /// The number of in-flight response bytes that one permit of `budget` stands for.
 const PERMIT_BYTES: usize = 1 << 10;
@@ -39,13 +38,13 @@ pub struct DistGraph {
     /// The owner of each partition.
     owners: Vec<Owner>,
     peers: Peers,
-    book: Arc<PartitionBook>,
+    info: GraphInfo,
+    book: TypedPartitionBook,
     labels: Arc<Labels>,
     /// The training, validation and test nodes.
     split: [SharedArray<NodeId>; 3],
     told: Opened,
     preparation: Option<Preparation>,
-    row_format: RowFormat,
     edge_row_format: Option<RowFormat>,
     rules: RuleRegistry,
     pub(crate) counters: Counters,
@@ -90,11 +89,11 @@ impl DistGraph {
         let opened = open_all(&runtime, &peers.all, join_within)?;
         let own = own.map(|part| Arc::new(LocalPart::new(part, rules.clone())));
         let (owners, told) = assemble(own.clone(), &peers.all, opened)?;
+        let info = GraphInfo::of(&told)?;
         let shared = match own {
-            Some(held) => Shared::of_part(&held.part),
-            None => Shared::fetch(&runtime, &owners, &told)?,
+            Some(held) => Shared::of_part(&held.part, &info)?,
+            None => Shared::fetch(&runtime, &owners, &info, told.n_classes as usize)?,
         };
-        let row_format = RowFormat::new("features", told.dim, &told.row_type)?;
         let edge_row_format =
             told.edge_dim.map(|dim| RowFormat::new("edge features", dim, &told.edge_row_type));
         let edge_row_format = edge_row_format.transpose()?;
@@ -107,12 +106,12 @@ impl DistGraph {
             runtime: Some(runtime),
             owners,
             peers,
+            info,
             book,
             labels,
             split,
             told,
             preparation,
-            row_format,
             edge_row_format,
             rules,
             counters,
@@ -131,29 +130,50 @@ impl DistGraph {
         &self.told.hash
     }
 
-    /// Returns the partition book, which maps each node to its partition.
+    /// Returns true if the graph is heterogeneous: it has several types of nodes, or named relations.
+    pub fn is_heterogeneous(&self) -> bool {
+        self.info.is_heterogeneous
+    }
+
+    /// Returns the node types and relations. A homogeneous graph has one of each, named `node` and `edge`.
+    pub fn schema(&self) -> &GraphSchema {
+        &self.info.schema
+    }
+
+    /// Returns the partition book, which maps each node to its partition; for a heterogeneous graph, that of the type with
+    /// labels.
     pub fn book(&self) -> &Arc<PartitionBook> {
+        self.book.of_type(self.info.target_type)
+    }
+
+    /// Returns the partition books of all node types.
+    pub fn typed_book(&self) -> &TypedPartitionBook {
         &self.book
+    }
+
+    /// Returns the type of the nodes that have labels; 0 for a homogeneous graph.
+    pub fn target_type(&self) -> usize {
+        self.info.target_type
+    }
+
+    /// Returns the ids of the nodes whose type has labels: of all nodes, for a homogeneous graph.
+    pub fn target_nodes(&self) -> Range<u32> {
+        self.schema().types().range(self.info.target_type)
     }
 
     /// Returns the number of nodes of the whole graph.
     pub fn n_nodes(&self) -> usize {
-        self.book.n_nodes()
+        self.schema().n_nodes()
     }
 
     /// Returns the number of edges of the whole graph.
     pub fn n_edges(&self) -> u64 {
-        self.told.n_edges
+        self.schema().n_edges()
     }
 
-    /// Returns the number of feature columns.
-    pub fn dim(&self) -> usize {
-        self.row_format.dim
-    }
-
-    /// Returns the element type of the features.
-    pub fn dtype(&self) -> FeatureDType {
-        self.row_format.dtype
+    /// Returns the number of feature columns of each node type, `[n_types]`; `None` for a type without features.
+    pub fn dims(&self) -> Vec<Option<usize>> {
+        self.info.row_formats.iter().map(|format| format.map(|format| format.dim)).collect()
     }
 
     /// Returns the number of columns of the edge features, or `None` if edges have no features.
@@ -161,15 +181,22 @@ impl DistGraph {
         self.edge_row_format.map(|format| format.dim)
     }
 
-    pub(crate) fn row_format(&self) -> RowFormat {
-        self.row_format
+    /// Returns the format of the feature rows of a node type.
+    ///
+    /// # Errors
+    /// Returns [`Error::NoSuchPosition`] if there is no such type, and [`Error::NoFeaturesOfType`] if it has no features.
+    pub(crate) fn row_format(&self, node_type: usize) -> Result<RowFormat> {
+        let n_known = self.info.row_formats.len();
+        let unknown = Error::NoSuchPosition { what: "node type", position: node_type, n_known };
+        let format = self.info.row_formats.get(node_type).ok_or(unknown)?;
+        format.ok_or(Error::NoFeaturesOfType { node_type })
     }
 
     pub(crate) fn edge_row_format(&self) -> Option<RowFormat> {
         self.edge_row_format
     }
 
-    /// Returns the classes of all nodes.
+    /// Returns the classes of all nodes; for a heterogeneous graph, of the type with labels, by position in the type.
     pub fn labels(&self) -> &Arc<Labels> {
         &self.labels
     }
@@ -210,7 +237,10 @@ impl DistGraph {
     pub fn memory_bytes(&self) -> usize {
         let fetched = match self.own() {
             Some(_) => 0,
-            None => 8 * self.n_nodes() + 4 * self.split.iter().map(|nodes| nodes.len()).sum::<usize>(),
+            None => {
+                4 * (self.n_nodes() + self.labels.len())
+                    + 4 * self.split.iter().map(|nodes| nodes.len()).sum::<usize>()
+            }
         };
         let peers = self.owners.iter().map(|owner| match owner {
             Owner::Remote(peer) => peer.n_channels() * WINDOW_BYTES as usize,
@@ -224,9 +254,9 @@ impl DistGraph {
         self.counters.take()
     }
 
-    /// Returns the local partition, if there is one.
+    /// Returns the local partition of a homogeneous graph, if there is one.
     pub fn part(&self) -> Option<&Arc<Part>> {
-        self.own().map(|held| &held.part)
+        self.own().and_then(|held| held.homogeneous())
     }
 
     /// Returns the sampling rule with a name: a built-in one, or one registered with [`RuleRegistry::register`].
@@ -237,8 +267,9 @@ impl DistGraph {
         self.rules.get(name).cloned()
     }
 
-    pub(crate) fn has_weights(&self) -> bool {
-        self.told.has_weights
+    /// Returns true if the edges of a relation have weights.
+    pub(crate) fn has_weights(&self, relation: usize) -> bool {
+        self.info.has_weights.get(relation).is_some_and(|has_weights| *has_weights)
     }
 
     /// Returns true if the edges have types.
@@ -318,59 +349,4 @@ impl Drop for Peers {
     fn drop(&mut self) {
         self.say_goodbye();
     }
-}
-
-/// A request to a server.
-pub(crate) struct PeerRequest {
-    pub(crate) peer: Arc<Peer>,
-    pub(crate) question: Question,
-    /// The expected size of the response in bytes.
-    pub(crate) n_bytes: usize,
-}
-
-/// The responses to in-flight requests. Dropping this value cancels the requests.
-pub(crate) struct PendingReplies<'a> {
-    graph: &'a DistGraph,
-    // The tasks are cancelled when the set is dropped.
-    #[allow(dead_code, reason = "held for its drop")]
-    tasks: JoinSet<()>,
-    pieces: mpsc::Receiver<ReplyEvent>,
-    n_open: usize,
-}
-
-impl PendingReplies<'_> {
-    /// Waits for the next event. Returns `None` once all responses are complete, and the error of a response that
-    /// fails.
-    pub(crate) fn next(&mut self) -> Result<Option<ReplyEvent>> {
-        if self.n_open == 0 {
-            return Ok(None);
-        }
-        let Some(told) = self.pieces.blocking_recv() else {
-            return Err(Error::BadParts { reason: "the network threads have ended".to_owned() });
-        };
-        match told {
-            ReplyEvent::Piece { ref bytes, .. } => count(&self.graph.counters.remote_bytes, bytes.len()),
-            ReplyEvent::End { outcome: Err(error), .. } => return Err(error),
-            ReplyEvent::End { .. } => self.n_open -= 1,
-        }
-        Ok(Some(told))
-    }
-
-    /// Waits for all responses, and returns them in the order of the requests.
-    pub(crate) fn collect(mut self, n_questions: usize) -> Result<Vec<Vec<u8>>> {
-        let mut answers = vec![Vec::new(); n_questions];
-        while let Some(told) = self.next()? {
-            if let ReplyEvent::Piece { number, start, bytes } = told {
-                put(&mut answers[number], start, &bytes);
-            }
-        }
-        Ok(answers)
-    }
-}
-
-/// Truncates the response to `start` bytes and appends a chunk. `start` is the length of the response so far, or less
-/// if a retry sends the response again.
-pub(crate) fn put(answer: &mut Vec<u8>, start: u64, bytes: &[u8]) {
-    answer.truncate(start as usize);
-    answer.extend_from_slice(bytes);
 }

@@ -3,6 +3,9 @@
 //! [`DistNeighborSampler`], [`DistFeatureStore`] and [`DistEdgeFeatureStore`] return blocks and rows that are bit-identical
 //! to those of the whole graph.
 //!
+//! A heterogeneous graph is sampled by [`DistGraph::typed_sampler`], and its features are read by a
+//! [`DistFeatureStore`] per node type.
+//!
 //! In worker mode, each training process holds a partition and serves it to the others. In server-client mode,
 //! dedicated servers hold the partitions, and training processes hold none. Both modes use the same client.
 //! `kiln-partition` creates partitions; `docs/distributed.md` has diagrams of both modes.
@@ -27,7 +30,7 @@
 //! let token = Token::new("a-long-random-secret")?;
 //! let server = Server::start(part(1)?, ServeConfig::new("127.0.0.1:0", token.clone()))?;
 //! let config = ConnectConfig::new(vec![server.address().to_string()], token);
-//! let graph = Arc::new(DistGraph::connect(ConnectConfig { own: Some(part(0)?), ..config })?);
+//! let graph = Arc::new(DistGraph::connect(ConnectConfig { own: Some(part(0)?.into()), ..config })?);
 //! let (seeds, key) = (Seeds::nodes(vec![NodeId(7)]), RngKey::new(0));
 //! let fanouts = [Fanout::UpTo(1); 3];
 //! let sampled = DistNeighborSampler::new(graph, fanouts).sample_blocks(&seeds, key, &mut Scratch::default())?;
@@ -44,6 +47,7 @@ mod error;
 mod features;
 mod fetch_stats;
 mod graph;
+mod graph_info;
 mod health;
 mod hot;
 mod leases;
@@ -53,6 +57,7 @@ mod peer;
 mod proto;
 mod question;
 mod ranges;
+mod replies;
 mod requests;
 mod respond;
 mod row_format;
@@ -62,6 +67,7 @@ mod sampler;
 mod server;
 mod service;
 mod sieve;
+mod typed_sampler;
 mod wanted;
 mod wire;
 
@@ -75,7 +81,7 @@ pub use features::DistFeatureStore;
 pub use fetch_stats::FetchStats;
 pub use graph::DistGraph;
 pub use health::Health;
-pub use partitions::{JoinedPartition, Partitions, PartitionsConfig, PartitionsInfo};
+pub use partitions::{HeterogeneousInfo, JoinedPartition, Partitions, PartitionsConfig, PartitionsInfo};
 pub use rule_registry::RuleRegistry;
 pub use sampler::DistNeighborSampler;
 pub use server::{ServeConfig, Server};

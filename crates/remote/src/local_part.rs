@@ -1,53 +1,115 @@
 use std::sync::Arc;
 
 use kiln_feature::{EdgeFeatures, FeatureBuffer, FeatureStore, Preparation};
-use kiln_graph::EdgeId;
-use kiln_partition::{Part, PartitionRow};
-use kiln_sample::{Frontier, HopRequest, Rule, Scratch};
+use kiln_graph::{EdgeId, RelationSchema};
+use kiln_partition::{AnyPart, Part, PartOfRelation, PartitionBook, PartitionRow, TypedPart};
 
 use crate::edges::Edges;
-use crate::proto::Opened;
+use crate::proto::{NodeType, Opened, Relation};
 use crate::wanted::{EdgeOfRow, WantedRow};
 use crate::{Error, Result, RuleRegistry};
 
 /// A local partition, which answers requests of its own process and, through a server, of other processes.
 #[derive(Debug, Clone)]
 pub(crate) struct LocalPart {
-    pub(crate) part: Arc<Part>,
-    pub(crate) edges: Edges,
+    pub(crate) part: AnyPart,
+    /// The edges of each relation; those of a homogeneous graph are its only relation.
+    relations: Vec<Edges>,
     pub(crate) rules: RuleRegistry,
 }
 
 impl LocalPart {
-    pub(crate) fn new(part: Arc<Part>, rules: RuleRegistry) -> Self {
-        let edges = Edges {
-            graph: Arc::clone(&part.graph),
-            nodes: part.old_ids.clone(),
-            first_edges: part.first_edges.clone(),
+    pub(crate) fn new(part: AnyPart, rules: RuleRegistry) -> Self {
+        let relations = match &part {
+            AnyPart::Homogeneous(part) => vec![Edges {
+                graph: Arc::clone(&part.graph),
+                nodes: part.old_ids.clone(),
+                first_edges: part.first_edges.clone(),
+            }],
+            AnyPart::Heterogeneous(part) => {
+                let relations = part.schema.relations().iter().zip(&part.relations);
+                let edges = relations.map(|(relation, of_part)| Edges {
+                    graph: Arc::clone(&of_part.graph),
+                    nodes: part.types[relation.dst_type].old_ids.clone(),
+                    first_edges: of_part.first_edges.clone(),
+                });
+                edges.collect()
+            }
         };
-        Self { part, edges, rules }
+        Self { part, relations, rules }
     }
 
-    /// Returns the number of rows, one for each node of the partition.
-    pub(crate) fn n_rows(&self) -> usize {
-        self.edges.nodes.len()
+    /// Returns the edges of a relation.
+    ///
+    /// # Errors
+    /// Returns [`Error::NoSuchPosition`] if there is no such relation.
+    pub(crate) fn edges(&self, relation: usize) -> Result<&Edges> {
+        let n_known = self.relations.len();
+        self.relations.get(relation).ok_or(Error::NoSuchPosition {
+            what: "relation",
+            position: relation,
+            n_known,
+        })
     }
 
-    /// Samples edges of rows; see [`Edges::sample`].
-    pub(crate) fn sample(
+    /// Returns the features of the nodes of a type that the partition owns, by row.
+    ///
+    /// # Errors
+    /// Returns [`Error::NoSuchPosition`] if there is no such type, and [`Error::NoFeaturesOfType`] if it has no features.
+    pub(crate) fn features(&self, node_type: usize) -> Result<&dyn FeatureStore> {
+        let features = match &self.part {
+            AnyPart::Homogeneous(part) => (node_type == 0).then_some(Some(&part.features)),
+            AnyPart::Heterogeneous(part) => {
+                part.types.get(node_type).map(|of_type| of_type.features.as_ref())
+            }
+        };
+        let features = features.ok_or_else(|| self.no_such_type(node_type))?;
+        Ok(&**features.ok_or(Error::NoFeaturesOfType { node_type })?)
+    }
+
+    /// Returns the partition book of the nodes of a type.
+    ///
+    /// # Errors
+    /// Returns [`Error::NoSuchPosition`] if there is no such type.
+    pub(crate) fn book(&self, node_type: usize) -> Result<&PartitionBook> {
+        let book = match &self.part {
+            AnyPart::Homogeneous(part) => (node_type == 0).then_some(&part.book),
+            AnyPart::Heterogeneous(part) => {
+                (node_type < part.types.len()).then(|| part.book.of_type(node_type))
+            }
+        };
+        Ok(book.ok_or_else(|| self.no_such_type(node_type))?)
+    }
+
+    fn no_such_type(&self, node_type: usize) -> Error {
+        let n_known = match &self.part {
+            AnyPart::Homogeneous(_) => 1,
+            AnyPart::Heterogeneous(part) => part.types.len(),
+        };
+        Error::NoSuchPosition { what: "node type", position: node_type, n_known }
+    }
+
+    /// Gathers the feature rows of the nodes of a type.
+    pub(crate) fn gather(
         &self,
+        node_type: usize,
         rows: &[PartitionRow],
-        rule: &Rule,
-        request: &HopRequest,
-        scratch: &mut Scratch,
-        out: &mut Frontier,
+        out: &mut FeatureBuffer,
     ) -> Result<()> {
-        Ok(self.edges.sample(rows, rule, request, scratch, out)?)
+        Ok(self.features(node_type)?.gather(PartitionRow::local_nodes(rows), out)?)
     }
 
-    /// Gathers the feature rows of `rows`.
-    pub(crate) fn gather(&self, rows: &[PartitionRow], out: &mut FeatureBuffer) -> Result<()> {
-        Ok(self.features().gather(PartitionRow::local_nodes(rows), out)?)
+    /// Returns the partition if it is one of a homogeneous graph.
+    pub(crate) fn homogeneous(&self) -> Option<&Arc<Part>> {
+        match &self.part {
+            AnyPart::Homogeneous(part) => Some(part),
+            AnyPart::Heterogeneous(_) => None,
+        }
+    }
+
+    /// Returns the position of an edge in [`LocalPart::edge_features`]; see [`Part::edge_position`].
+    pub(crate) fn edge_position(&self, row: PartitionRow, edge: EdgeId) -> Result<EdgeId> {
+        Ok(self.homogeneous().ok_or(Error::NoEdgeFeatures)?.edge_position(row, edge)?)
     }
 
     /// Gathers the feature rows of edges to their positions among `n_rows` rows. The other rows have any values.
@@ -59,62 +121,94 @@ impl LocalPart {
     ) -> Result<()> {
         let mut rows = vec![EdgeId(0); n_rows];
         for ((row, edge), position) in edges {
-            rows[*position as usize] = self.part.edge_position(*row, *edge)?;
+            rows[*position as usize] = self.edge_position(*row, *edge)?;
         }
         Ok(self.edge_features()?.gather(&rows, out)?)
     }
 
     /// Returns the features of the partition's edges, in the order of its graph.
     pub(crate) fn edge_features(&self) -> Result<&EdgeFeatures> {
-        self.part.edge_features.as_ref().ok_or(Error::NoEdgeFeatures)
-    }
-
-    pub(crate) fn features(&self) -> &dyn FeatureStore {
-        &*self.part.features
+        let part = self.homogeneous();
+        part.and_then(|part| part.edge_features.as_ref()).ok_or(Error::NoEdgeFeatures)
     }
 
     /// Returns the description of the partition for clients, without a lease.
     pub(crate) fn told(&self) -> Opened {
-        let (part, graph, features) = (&self.part, &self.part.graph, self.features());
-        Opened {
-            lease: None,
-            lease_ms: 0,
-            partition_hash: part.partition_hash.clone(),
-            hash: part.hash.clone(),
-            name: part.name.clone(),
-            part: part.index as u32,
-            offsets: part.book.offsets().to_vec(),
-            n_edges: part.n_edges,
-            dim: features.dim() as u32,
-            row_type: features.dtype().name().to_owned(),
-            n_classes: part.labels.n_classes() as u64,
-            class_names: part.class_names.clone(),
-            has_weights: graph.weights().is_some(),
-            has_edge_types: graph.edge_types().is_some(),
+        let part = &self.part;
+        let of_both = Opened {
+            partition_hash: part.partition_hash().to_owned(),
+            hash: part.hash().to_owned(),
+            name: part.name().to_owned(),
+            part: part.index() as u32,
+            n_classes: part.labels().n_classes() as u64,
+            class_names: part.class_names().to_vec(),
             rules: self.rules.names(),
-            preparation: part.preparation.as_ref().map(preparation_to_json),
-            n_edge_types: part.n_edge_types.map(|n_types| n_types as u32),
-            edge_dim: part.edge_features.as_ref().map(|features| features.dim() as u32),
-            edge_row_type: part
-                .edge_features
-                .as_ref()
-                .map_or("", |features| features.dtype().name())
-                .to_owned(),
+            ..Opened::default()
+        };
+        match part {
+            AnyPart::Homogeneous(part) => told_of_graph(part, of_both),
+            AnyPart::Heterogeneous(part) => told_of_types(part, of_both),
         }
     }
 
-    /// Checks that the partition has these rows.
+    /// Checks that the partition has these rows, of the `n_rows` nodes that it owns.
     ///
     /// # Errors
     /// Returns a message with the first row that is out of range.
-    pub(crate) fn check(&self, rows: &[PartitionRow]) -> std::result::Result<(), String> {
-        let n_rows = self.n_rows();
+    pub(crate) fn check(&self, rows: &[PartitionRow], n_rows: usize) -> std::result::Result<(), String> {
         match rows.iter().find(|row| n_rows <= row.index()) {
             Some(row) => {
-                Err(format!("partition {} has no row {}, it has {n_rows} rows", self.part.index, row.0))
+                let index = self.part.index();
+                Err(format!("partition {index} has no row {}, it has {n_rows} rows", row.0))
             }
             None => Ok(()),
         }
+    }
+}
+
+/// Adds the properties of a homogeneous graph.
+fn told_of_graph(part: &Part, of_both: Opened) -> Opened {
+    let edge_features = part.edge_features.as_ref();
+    Opened {
+        offsets: part.book.offsets().to_vec(),
+        n_edges: part.n_edges,
+        dim: part.features.dim() as u32,
+        row_type: part.features.dtype().name().to_owned(),
+        has_weights: part.graph.weights().is_some(),
+        has_edge_types: part.graph.edge_types().is_some(),
+        preparation: part.preparation.as_ref().map(preparation_to_json),
+        n_edge_types: part.n_edge_types.map(|n_types| n_types as u32),
+        edge_dim: edge_features.map(|features| features.dim() as u32),
+        edge_row_type: edge_features.map_or("", |features| features.dtype().name()).to_owned(),
+        ..of_both
+    }
+}
+
+/// Adds the node types and relations of a heterogeneous graph.
+fn told_of_types(part: &TypedPart, of_both: Opened) -> Opened {
+    let of_type = |(node_type, name): (usize, &String)| {
+        let features = part.types[node_type].features.as_ref();
+        NodeType {
+            name: name.clone(),
+            offsets: part.book.of_type(node_type).offsets().to_vec(),
+            dim: features.map(|features| features.dim() as u32),
+            row_type: features.map_or("", |features| features.dtype().name()).to_owned(),
+        }
+    };
+    let relations = part.schema.relations().iter().zip(&part.relations);
+    let of_relation = |(relation, of_part): (&RelationSchema, &PartOfRelation)| Relation {
+        name: relation.name.clone(),
+        src_type: relation.src_type as u32,
+        dst_type: relation.dst_type as u32,
+        n_edges: relation.n_edges,
+        has_weights: of_part.graph.weights().is_some(),
+    };
+    Opened {
+        n_edges: part.schema.n_edges(),
+        node_types: part.schema.types().names().iter().enumerate().map(of_type).collect(),
+        relations: relations.map(of_relation).collect(),
+        target_type: part.target_type as u32,
+        ..of_both
     }
 }
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 use kiln_comm::Communicator;
 use kiln_comm::rpc::{Tls, Token};
 use kiln_feature::{EdgeFeatures, Preparation};
-use kiln_graph::NodeId;
-use kiln_partition::{Part, part_dir};
+use kiln_graph::{GraphSchema, NodeId};
+use kiln_partition::{AnyPart, part_dir};
 
 use crate::{ColocatedWorker, ColocatedWorkerConfig, ConnectConfig, DistGraph, Error, Result, RuleRegistry};
 
@@ -64,7 +64,7 @@ pub struct PartitionsInfo {
     pub n_nodes: usize,
     /// The number of edges of the whole graph.
     pub n_edges: u64,
-    /// The number of feature columns.
+    /// The number of feature columns; 0 for a heterogeneous graph.
     pub dim: usize,
     /// The number of classes.
     pub n_classes: usize,
@@ -77,6 +77,19 @@ pub struct PartitionsInfo {
     pub edge_dim: Option<usize>,
     /// The steps that prepared the data set before it was partitioned; `None` if they are unknown.
     pub preparation: Option<Preparation>,
+    /// The node types and relations of a heterogeneous graph; `None` for a homogeneous one.
+    pub heterogeneous: Option<HeterogeneousInfo>,
+}
+
+/// Properties of a partitioned heterogeneous graph.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HeterogeneousInfo {
+    /// The node types and relations.
+    pub schema: GraphSchema,
+    /// The number of feature columns of each node type, `[n_types]`; `None` for a type without features.
+    pub dims: Vec<Option<usize>>,
+    /// The type of the nodes that have labels.
+    pub target_type: usize,
 }
 
 enum Source {
@@ -113,20 +126,7 @@ impl Partitions {
             let reason = format!("{folder} contains no partition: create some with `kiln data partition`");
             return Err(Error::BadParts { reason });
         };
-        let part = Part::open(part_dir(folder, first))?;
-        let info = PartitionsInfo {
-            n_parts: part.book.n_parts(),
-            n_nodes: part.book.n_nodes(),
-            n_edges: part.n_edges,
-            dim: part.features.dim(),
-            n_classes: part.labels.n_classes(),
-            name: part.name,
-            hash: part.hash,
-            class_names: part.class_names,
-            n_edge_types: part.n_edge_types,
-            edge_dim: part.edge_features.as_ref().map(EdgeFeatures::dim),
-            preparation: part.preparation,
-        };
+        let info = info_of(&AnyPart::open(part_dir(folder, first))?);
         Ok(Self { source: Source::Folder(folder.to_owned()), config, info })
     }
 
@@ -143,12 +143,17 @@ impl Partitions {
             n_parts: graph.book().n_parts(),
             n_nodes: graph.n_nodes(),
             n_edges: graph.n_edges(),
-            dim: graph.dim(),
+            dim: if graph.is_heterogeneous() { 0 } else { graph.dims()[0].unwrap_or(0) },
             n_classes: graph.labels().n_classes(),
             class_names: graph.class_names().to_vec(),
             n_edge_types: graph.n_edge_types(),
             edge_dim: graph.edge_dim(),
             preparation: graph.preparation().cloned(),
+            heterogeneous: graph.is_heterogeneous().then(|| HeterogeneousInfo {
+                schema: graph.schema().clone(),
+                dims: graph.dims(),
+                target_type: graph.target_type(),
+            }),
         };
         let source = Source::Servers(servers, Mutex::new(Some(Arc::new(graph))));
         Ok(Self { source, config, info })
@@ -207,13 +212,52 @@ impl Partitions {
             Some(host) => host,
             None => local_ip.map_err(|reason| Error::NoHost { reason })?.to_string(),
         };
-        let part = Arc::new(Part::open(part_dir(folder, part))?);
+        let part = AnyPart::open(part_dir(folder, part))?;
         let worker = ColocatedWorker::meet(
             comm,
             part,
             ColocatedWorkerConfig { host, token, tls, rules, in_flight_bytes },
         )?;
         Ok(JoinedPartition { graph: Arc::clone(worker.graph()), worker: Some(worker) })
+    }
+}
+
+/// Returns the properties of the whole graph that a partition states.
+fn info_of(part: &AnyPart) -> PartitionsInfo {
+    let of_both = PartitionsInfo {
+        name: part.name().to_owned(),
+        hash: part.hash().to_owned(),
+        n_parts: part.n_parts(),
+        n_nodes: 0,
+        n_edges: 0,
+        dim: 0,
+        n_classes: part.labels().n_classes(),
+        class_names: part.class_names().to_vec(),
+        n_edge_types: None,
+        edge_dim: None,
+        preparation: None,
+        heterogeneous: None,
+    };
+    match part {
+        AnyPart::Homogeneous(part) => PartitionsInfo {
+            n_nodes: part.book.n_nodes(),
+            n_edges: part.n_edges,
+            dim: part.features.dim(),
+            n_edge_types: part.n_edge_types,
+            edge_dim: part.edge_features.as_ref().map(EdgeFeatures::dim),
+            preparation: part.preparation.clone(),
+            ..of_both
+        },
+        AnyPart::Heterogeneous(part) => PartitionsInfo {
+            n_nodes: part.schema.n_nodes(),
+            n_edges: part.schema.n_edges(),
+            heterogeneous: Some(HeterogeneousInfo {
+                schema: part.schema.clone(),
+                dims: part.dims(),
+                target_type: part.target_type,
+            }),
+            ..of_both
+        },
     }
 }
 

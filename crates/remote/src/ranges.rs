@@ -4,7 +4,7 @@ use kiln_partition::PartitionRow;
 use kiln_sample::{Fanout, Frontier, HopRequest, Rule, Scratch};
 
 use crate::Result;
-use crate::local_part::LocalPart;
+use crate::edges::Edges;
 use crate::respond::ResponseSender;
 use crate::wire::{SampledRange, chunks};
 
@@ -27,7 +27,7 @@ const ROW_BYTES: usize = 4 + 12;
 /// # Errors
 /// Returns the errors of sampling.
 pub(crate) fn send_samples(
-    held: &LocalPart,
+    edges: &Edges,
     rows: &[PartitionRow],
     rule: &Rule,
     request: &HopRequest,
@@ -35,14 +35,14 @@ pub(crate) fn send_samples(
     response: &ResponseSender,
 ) -> Result<()> {
     let (mut scratch, mut picked) = (Scratch::default(), Frontier::default());
-    for range in ranges(held, rows, rule, request.fanout, response_bytes)? {
+    for range in ranges(edges, rows, rule, request.fanout, response_bytes)? {
         let mut sampled = SampledRange::default();
         for group in rows[range].chunks(GROUP) {
             if !response.is_open() {
                 return Ok(());
             }
-            held.sample(group, rule, request, &mut scratch, &mut picked)?;
-            sampled.push(&held.edges, group, &picked);
+            edges.sample(group, rule, request, &mut scratch, &mut picked)?;
+            sampled.push(edges, group, &picked);
             if response_bytes <= sampled.n_bytes() && !send(std::mem::take(&mut sampled), response) {
                 return Ok(());
             }
@@ -67,7 +67,7 @@ fn send(sampled: SampledRange, response: &ResponseSender) -> bool {
 /// Divides rows into ranges that take at most `most_bytes` each when they are sampled. A single row that takes more is
 /// a range of its own.
 fn ranges(
-    held: &LocalPart,
+    edges: &Edges,
     rows: &[PartitionRow],
     rule: &Rule,
     fanout: Fanout,
@@ -80,7 +80,7 @@ fn ranges(
         return Ok(std::iter::once(0..rows.len()).filter(|range| !range.is_empty()).collect());
     }
     let (mut ranges, mut start, mut n_bytes) = (Vec::new(), 0, 0_usize);
-    for (at, edges) in held.edges.ranges(rows)?.into_iter().enumerate() {
+    for (at, edges) in edges.ranges(rows)?.into_iter().enumerate() {
         let n_edges = match fanout {
             Fanout::All => edges.len(),
             Fanout::UpTo(_) if edges.is_empty() => 0,
@@ -103,17 +103,19 @@ fn ranges(
 mod tests {
     use super::*;
     use crate::RuleRegistry;
+    use crate::local_part::LocalPart;
     use crate::local_part::testing::only_part;
 
     #[test]
     fn ranges_stay_within_the_memory_limit() {
         // All nodes of a ring have the same degree.
-        let held =
-            LocalPart::new(only_part(&kiln_data::synthetic::ring(60).unwrap()), RuleRegistry::default());
+        let part = only_part(&kiln_data::synthetic::ring(60).unwrap());
+        let held = LocalPart::new(part.into(), RuleRegistry::default());
+        let edges = held.edges(0).unwrap();
         let rows: Vec<PartitionRow> = (0..10).map(PartitionRow).collect();
-        let degree = held.edges.ranges(&rows[..1]).unwrap()[0].len();
+        let degree = edges.ranges(&rows[..1]).unwrap()[0].len();
         let row_bytes = row_bytes(degree);
-        let of = |fanout, most_bytes| ranges(&held, &rows, &Rule::Uniform, fanout, most_bytes).unwrap();
+        let of = |fanout, most_bytes| ranges(edges, &rows, &Rule::Uniform, fanout, most_bytes).unwrap();
         assert_eq!(of(Fanout::All, 10 * row_bytes), std::slice::from_ref(&(0..10)));
         assert_eq!(of(Fanout::All, 10 * row_bytes - 1), [0..9, 9..10]);
         assert_eq!(of(Fanout::All, 4 * row_bytes), [0..4, 4..8, 8..10]);
@@ -122,8 +124,8 @@ mod tests {
         // A fanout above the degree counts as the degree.
         assert_eq!(of(Fanout::UpTo(1 << 30), 10 * row_bytes), std::slice::from_ref(&(0..10)));
         let rule = Rule::UniformWithReplacement;
-        let drawn = ranges(&held, &rows, &rule, Fanout::UpTo(8), 5 * super::row_bytes(8));
+        let drawn = ranges(edges, &rows, &rule, Fanout::UpTo(8), 5 * super::row_bytes(8));
         assert_eq!(drawn.unwrap(), [0..5, 5..10]);
-        assert!(ranges(&held, &[], &Rule::Uniform, Fanout::All, 1).unwrap().is_empty());
+        assert!(ranges(edges, &[], &Rule::Uniform, Fanout::All, 1).unwrap().is_empty());
     }
 }

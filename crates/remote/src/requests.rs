@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use kiln_graph::NodeId;
+use kiln_graph::{NodeId, RelationSchema};
 use kiln_partition::PartitionRow;
 use kiln_sample::{EdgeWeights, ExcludedEdges, Frontier, HopRequest};
 
+use crate::edges::Edges;
 use crate::graph::{DistGraph, Owner};
-use crate::local_part::LocalPart;
 use crate::peer::Peer;
 use crate::wire::ExcludedEdge;
 use crate::{Error, MAX_DSTS, MAX_EXCLUDED, Result};
@@ -15,6 +15,7 @@ use crate::{Error, MAX_DSTS, MAX_EXCLUDED, Result};
 /// The destinations of one hop, grouped by the partition that owns them.
 pub(crate) struct Requests<'a> {
     graph: &'a DistGraph,
+    relation: usize,
     /// The destinations of each partition.
     nodes: Vec<Vec<NodeId>>,
     /// The rows of `nodes` in their partitions.
@@ -67,29 +68,41 @@ pub(crate) struct Rows<'a> {
 }
 
 impl<'a> Requests<'a> {
-    pub(crate) fn of(graph: &'a DistGraph, dsts: &[NodeId]) -> Result<Self> {
-        let book = graph.book();
+    /// Groups the destinations of a relation, which are nodes of the graph.
+    ///
+    /// # Errors
+    /// Returns [`Error::NotOfType`] for a node of another type, and [`kiln_sample::Error::SeedOutOfRange`] for a node that
+    /// does not exist.
+    pub(crate) fn of(graph: &'a DistGraph, relation: usize, dsts: &[NodeId]) -> Result<Self> {
+        let RelationSchema { name, dst_type, .. } = &graph.schema().relations()[relation];
+        let (book, n_nodes) = (graph.typed_book().of_type(*dst_type), graph.n_nodes());
+        let dst_nodes = graph.schema().types().range(*dst_type);
         let n_parts = book.n_parts();
         let (mut nodes, mut rows) = (vec![Vec::new(); n_parts], vec![Vec::new(); n_parts]);
         let mut parts = Vec::with_capacity(dsts.len());
         for (position, &node) in dsts.iter().enumerate() {
-            let place = book.place(node).ok_or(kiln_sample::Error::SeedOutOfRange {
-                node,
-                position,
-                n_nodes: book.n_nodes(),
-            })?;
+            let place = node.0.checked_sub(dst_nodes.start).and_then(|local| book.place(NodeId(local)));
+            let place =
+                place.ok_or_else(|| match n_nodes <= node.index() || dst_nodes.contains(&node.0) {
+                    true => kiln_sample::Error::SeedOutOfRange { node, position, n_nodes }.into(),
+                    false => Error::NotOfType { node, relation: name.clone(), nodes: dst_nodes.clone() },
+                })?;
             nodes[place.part].push(node);
             rows[place.part].push(place.row);
             parts.push(place.part as u16);
         }
-        Ok(Self { graph, nodes, rows, parts })
+        Ok(Self { graph, relation, nodes, rows, parts })
     }
 
-    /// Returns the local partition and the destinations that it owns; `None` if there is no local partition.
-    pub(crate) fn here(&self) -> Option<(&'a LocalPart, Rows<'_>)> {
-        let held: &'a Arc<LocalPart> = self.graph.own()?;
-        let part = held.part.index;
-        Some((held, Rows { nodes: &self.nodes[part], rows: &self.rows[part] }))
+    /// Returns the relation's edges in the local partition and the destinations that it owns; `None` if there is no local
+    /// partition.
+    ///
+    /// # Errors
+    /// Returns [`Error::NoSuchPosition`] if the partition does not have the relation.
+    pub(crate) fn here(&self) -> Result<Option<(&'a Edges, Rows<'_>)>> {
+        let Some(held) = self.graph.own() else { return Ok(None) };
+        let part = held.part.index();
+        Ok(Some((held.edges(self.relation)?, Rows { nodes: &self.nodes[part], rows: &self.rows[part] })))
     }
 
     /// Returns the destinations that servers own, in groups of at most [`MAX_DSTS`] with at most [`MAX_EXCLUDED`] edges

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use bytemuck::Zeroable;
 use kiln_feature::{FeatureBuffer, FeatureDType};
 
-use crate::graph::{DistGraph, Owner, PeerRequest, PendingReplies};
+use crate::graph::{DistGraph, Owner};
 use crate::peer::{Peer, ReplyEvent};
 use crate::question::Question;
+use crate::replies::{PeerRequest, PendingReplies};
 use crate::row_format::RowFormat;
 use crate::wanted::WantedRow;
 use crate::{Error, Result};

@@ -6,9 +6,10 @@ use kiln_partition::PartitionRow;
 use kiln_sample::{EdgeWeights, Fanout, Frontier, FrontierSampler, HopRequest, SamplerConfig, Scratch};
 
 use crate::fetch_stats::count;
-use crate::graph::{DistGraph, Owner, PeerRequest};
+use crate::graph::{DistGraph, Owner};
 use crate::proto::ListRequest;
 use crate::question::Question;
+use crate::replies::PeerRequest;
 use crate::requests::{Piece, Requests, Rows};
 use crate::wire::{self, bytes_of};
 use crate::{Error, Result};
@@ -23,9 +24,14 @@ use crate::{Error, Result};
 /// ([`DistGraph::rule`]). If the rule has no name, servers send all edges of each node, and this process samples them;
 /// see [`DistNeighborSampler::warning`].
 ///
+/// It samples a homogeneous graph, or one relation of a heterogeneous graph ([`DistNeighborSampler::of_relation`]);
+/// [`DistGraph::typed_sampler`] samples all relations.
+///
 /// `fanouts[i]` belongs to layer `i`, input layer first, as in all samplers of kiln.
 pub struct DistNeighborSampler {
     graph: Arc<DistGraph>,
+    /// The relation of a heterogeneous graph; `None` for the only one of a homogeneous graph.
+    relation: Option<usize>,
     config: SamplerConfig,
     /// The sampler of the local nodes; if `None`, they are sampled on the CPU.
     own: Option<Box<dyn FrontierSampler>>,
@@ -35,25 +41,51 @@ impl DistNeighborSampler {
     /// Creates a uniform sampler without replacement. A destination with no more neighbours than its fanout gets all of
     /// them.
     pub fn new(graph: Arc<DistGraph>, fanouts: impl IntoIterator<Item = impl Into<Fanout>>) -> Self {
-        Self { graph, config: SamplerConfig::new(fanouts), own: None }
+        Self { graph, relation: None, config: SamplerConfig::new(fanouts), own: None }
     }
 
     /// Creates a sampler with this configuration.
     ///
     /// # Errors
     /// Returns [`kiln_sample::Error::NoWeights`] or [`kiln_sample::Error::NoEdgeTypes`] if edge weights or types are
-    /// requested and the graph has none, and [`Error::BadRule`] if a server does not know the name of the rule.
+    /// requested and the graph has none, [`Error::BadRule`] if a server does not know the name of the rule, and
+    /// [`Error::Heterogeneous`] for a heterogeneous graph.
     pub fn with_config(graph: Arc<DistGraph>, config: SamplerConfig) -> Result<Self> {
-        if config.weights != EdgeWeights::None && !graph.has_weights() {
-            return Err(kiln_sample::Error::NoWeights.into());
+        Self { graph, relation: None, config, own: None }.checked()
+    }
+
+    /// Creates a sampler of one relation. Destinations and sources are nodes of the graph, and edge ids count from 0 within
+    /// the relation.
+    ///
+    /// # Errors
+    /// Returns the errors of [`DistNeighborSampler::with_config`] except the last one, and [`Error::NoSuchPosition`] if there
+    /// is no such relation.
+    pub fn of_relation(graph: Arc<DistGraph>, relation: usize, config: SamplerConfig) -> Result<Self> {
+        let n_known = graph.schema().relations().len();
+        if n_known <= relation {
+            return Err(Error::NoSuchPosition { what: "relation", position: relation, n_known });
         }
-        if config.edge_types && !graph.has_edge_types() {
-            return Err(kiln_sample::Error::NoEdgeTypes.into());
-        }
+        Self { graph, relation: Some(relation), config, own: None }.checked()
+    }
+
+    fn checked(self) -> Result<Self> {
+        let Self { graph, config, .. } = &self;
+        self.check(config.weights, config.edge_types)?;
         if let Some(name) = config.rule.name() {
-            check_owners_know(&graph, name)?;
+            check_owners_know(graph, name)?;
         }
-        Ok(Self { graph, config, own: None })
+        Ok(self)
+    }
+
+    /// Returns the relation that is sampled.
+    fn relation(&self) -> Result<usize> {
+        match self.relation {
+            Some(relation) => Ok(relation),
+            None if self.graph.is_heterogeneous() => {
+                Err(Error::Heterogeneous { instead: "DistGraph::typed_sampler" })
+            }
+            None => Ok(0),
+        }
     }
 
     /// Samples the nodes of the local partition with `own`, for example on a device. `own` must sample
@@ -62,11 +94,14 @@ impl DistNeighborSampler {
     /// which `own` may round differently on a device.
     ///
     /// # Errors
-    /// Returns [`Error::BadSampler`] if there is no local partition, or if the number of layers or nodes of `own`
+    /// Returns [`Error::BadSampler`] if there is no local partition of a homogeneous graph, or if the number of layers or nodes of `own`
     /// differs from that of this sampler.
     pub fn with_local_sampler(self, own: impl FrontierSampler + 'static) -> Result<Self> {
-        if self.graph.own().is_none() {
-            let reason = "has nothing to sample: servers hold all partitions, and sample them".to_owned();
+        if self.graph.part().is_none() {
+            let reason =
+                "has nothing to sample: servers hold all partitions, and sample them, or the graph is \
+                          heterogeneous, and is sampled on the CPU"
+                    .to_owned();
             return Err(Error::BadSampler { reason });
         }
         let expected = (self.n_layers(), self.graph.n_nodes());
@@ -86,13 +121,19 @@ impl DistNeighborSampler {
         if self.config.rule.name().is_some() {
             return None;
         }
-        let (n_nodes, n_edges) = (self.graph.n_nodes().max(1), self.graph.n_edges());
         Some(format!(
             "the sampling rule has no name, so servers send all edges of each node, {:.1} on average, regardless of \
              the fanout: register it on servers and clients under one name (RuleRegistry::register) to run it on the \
              servers",
-            n_edges as f64 / n_nodes as f64
+            self.mean_degree(self.relation.unwrap_or(0))
         ))
+    }
+
+    /// Returns the mean number of edges of a relation into a node of its destinations' type.
+    fn mean_degree(&self, relation: usize) -> f64 {
+        let schema = self.graph.schema();
+        let Some(relation) = schema.relations().get(relation) else { return 0.0 };
+        relation.n_edges as f64 / schema.types().range(relation.dst_type).len().max(1) as f64
     }
 
     fn sample(
@@ -102,12 +143,12 @@ impl DistNeighborSampler {
         scratch: &mut Scratch,
         out: &mut Frontier,
     ) -> Result<()> {
-        self.check(request)?;
-        let requests = Requests::of(&self.graph, dsts)?;
+        let relation = self.check(request.weights, request.edge_types)?;
+        let requests = Requests::of(&self.graph, relation, dsts)?;
         // Servers that send all edges have none to leave out.
         let excluded = request.excluded.as_deref().filter(|_| self.config.rule.name().is_some());
         let pieces = requests.there(excluded)?;
-        let asked = self.graph.ask(pieces.iter().map(|piece| self.asking(piece, request)));
+        let asked = self.graph.ask(pieces.iter().map(|piece| self.asking(relation, piece, request)));
         let own = self.sample_own(&requests, request, scratch)?;
         let answers = asked.collect(pieces.len())?;
         let counters = &self.graph.counters;
@@ -115,7 +156,7 @@ impl DistNeighborSampler {
         count(&counters.remote_dsts, dsts.len() - own.n_dst());
         let mut frontiers = Vec::with_capacity(pieces.len());
         for (piece, answer) in pieces.iter().zip(answers) {
-            frontiers.push(self.picked(piece, &answer, request, scratch)?);
+            frontiers.push(self.picked(relation, piece, &answer, request, scratch)?);
         }
         requests.merge(&own, &pieces, &frontiers, request, out);
         check_edge_types(out.edge_types.as_deref().unwrap_or_default(), self.graph.n_edge_types())?;
@@ -126,30 +167,34 @@ impl DistNeighborSampler {
         }
     }
 
-    /// Checks that the graph has the arrays that a request asks for.
-    fn check(&self, request: &HopRequest) -> Result<()> {
-        if request.weights != EdgeWeights::None && !self.graph.has_weights() {
+    /// Checks that the graph has the arrays that are requested. Returns the relation that is sampled.
+    fn check(&self, weights: EdgeWeights, edge_types: bool) -> Result<usize> {
+        let relation = self.relation()?;
+        if weights != EdgeWeights::None && !self.graph.has_weights(relation) {
             return Err(kiln_sample::Error::NoWeights.into());
         }
-        if request.edge_types && !self.graph.has_edge_types() {
+        if edge_types && !self.graph.has_edge_types() {
             return Err(kiln_sample::Error::NoEdgeTypes.into());
         }
-        Ok(())
+        Ok(relation)
     }
 
-    fn asking(&self, piece: &Piece<'_>, request: &HopRequest) -> PeerRequest {
+    fn asking(&self, relation: usize, piece: &Piece<'_>, request: &HopRequest) -> PeerRequest {
         let Piece { peer, rows, excluded, .. } = piece;
-        let mean = self.graph.n_edges() as usize / self.graph.n_nodes().max(1) + 1;
+        let mean = self.mean_degree(relation) as usize + 1;
         let list = bytes_of(rows.rows.to_vec());
         let (question, edges_per_dst) = match self.config.rule.name() {
-            None => (Question::List(ListRequest { lease: 0, rows: list }), mean),
+            None => (Question::List(ListRequest { lease: 0, rows: list, relation: relation as u32 }), mean),
             Some(rule) => {
                 let edges_per_dst = match request.fanout {
                     Fanout::All => mean,
                     Fanout::UpTo(fanout) => fanout as usize + 1,
                 };
                 let excluded = excluded.clone();
-                (Question::Sample(wire::sample_request(request, rule, list, excluded)), edges_per_dst)
+                (
+                    Question::Sample(wire::sample_request(request, rule, relation, list, excluded)),
+                    edges_per_dst,
+                )
             }
         };
         let edge_bytes = 12 + usize::from(request.edge_types);
@@ -165,9 +210,9 @@ impl DistNeighborSampler {
         scratch: &mut Scratch,
     ) -> Result<Frontier> {
         let (mut own, rule) = (Frontier::default(), &self.config.rule);
-        let Some((held, Rows { nodes, rows })) = requests.here() else { return Ok(own) };
+        let Some((edges, Rows { nodes, rows })) = requests.here()? else { return Ok(own) };
         let Some(sampler) = &self.own else {
-            held.sample(rows, rule, request, scratch, &mut own)?;
+            edges.sample(rows, rule, request, scratch, &mut own)?;
             return Ok(own);
         };
         sampler.sample_frontier(request, nodes, scratch, &mut own)?;
@@ -180,18 +225,19 @@ impl DistNeighborSampler {
             let reason = "returns no edge types: configure it to return them".to_owned();
             return Err(Error::BadSampler { reason });
         }
-        if !held.edges.may_give(rows, request, rule, &own)? {
+        if !edges.may_give(rows, request, rule, &own)? {
             let reason = "returns edges that its nodes do not have, or too few: let it sample Part::graph_by_node of \
                           this partition, by the same rule and fanouts";
             return Err(Error::BadSampler { reason: reason.to_owned() });
         }
-        held.edges.number(rows, &mut own);
+        edges.number(rows, &mut own);
         Ok(own)
     }
 
     /// Decodes a response: the sampled edges or, for a rule without a name, lists of all edges, which are sampled here.
     fn picked(
         &self,
+        relation: usize,
         piece: &Piece<'_>,
         answer: &[u8],
         request: &HopRequest,
@@ -204,7 +250,7 @@ impl DistNeighborSampler {
             Some(_) => wire::frontier(answer, n_dst, request)
                 .map_err(|expected| peer.bad_answer("a sample", expected, found())),
             None => {
-                let (weighs, types) = (self.graph.has_weights(), self.graph.has_edge_types());
+                let (weighs, types) = (self.graph.has_weights(relation), self.graph.has_edge_types());
                 let edges = wire::lists(answer, rows.nodes, weighs, types)
                     .map_err(|expected| peer.bad_answer("neighbour lists", expected, found()))?;
                 let all: Vec<PartitionRow> = (0..n_dst as u32).map(PartitionRow).collect();

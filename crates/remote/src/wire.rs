@@ -64,10 +64,11 @@ pub(crate) fn edges(rows: &[u8], edges: &[u8]) -> Result<Vec<EdgeOfRow>, String>
     }
 }
 
-/// Encodes a request to sample edges of these rows, without a lease. `excluded` are the edges of the rows to leave out.
+/// Encodes a request to sample edges of these rows, which are those of a relation's destinations, without a lease. `excluded` are the edges of the rows to leave out.
 pub(crate) fn sample_request(
     request: &HopRequest,
     rule: &str,
+    relation: usize,
     rows: Bytes,
     excluded: Vec<ExcludedEdge>,
 ) -> SampleRequest {
@@ -82,8 +83,8 @@ pub(crate) fn sample_request(
     };
     let (key, rule) = (request.key.to_u64(), rule.to_owned());
     let excluded = bytes_of(excluded);
-    let (weights, edge_types) = (weights.into(), request.edge_types);
-    SampleRequest { lease: 0, rows, key, rule, fanout, weights, excluded, edge_types }
+    let (weights, edge_types, relation) = (weights.into(), request.edge_types, relation as u32);
+    SampleRequest { lease: 0, rows, key, rule, fanout, weights, excluded, edge_types, relation }
 }
 
 /// An edge to leave out in a request: the position of its destination in the request's rows, and the global id of its

@@ -11,7 +11,9 @@ use kiln_comm::rpc::Token;
 use kiln_data::{Dataset, NodeNames, Split};
 use kiln_feature::{DenseFeatures, FeatureStore, Labels};
 use kiln_graph::{CscBuilder, NodeId, gcn_norm};
-use kiln_partition::{CacheConfig, Method, Part, PartitionBook, PartitionMeta, part_dir, write_parts};
+use kiln_partition::{
+    AnyPart, CacheConfig, Method, Part, PartitionBook, PartitionMeta, part_dir, write_parts,
+};
 use kiln_remote::{ConnectConfig, DistGraph, DistNeighborSampler, RuleRegistry, ServeConfig, Server};
 use kiln_sample::{Fanout, SamplerConfig};
 
@@ -158,18 +160,18 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    pub(crate) fn of(parts: &[Arc<Part>], own: Option<usize>, rules: RuleRegistry) -> Self {
-        let serve = |part: &Arc<Part>| {
+    pub(crate) fn of<P: Clone + Into<AnyPart>>(parts: &[P], own: Option<usize>, rules: RuleRegistry) -> Self {
+        let serve = |part: &P| {
             let config = ServeConfig {
                 rules: rules.clone(),
                 n_threads: 2,
                 ..ServeConfig::new("127.0.0.1:0", token())
             };
-            Server::start(Arc::clone(part), config).unwrap()
+            Server::start(part.clone(), config).unwrap()
         };
         let others = parts.iter().enumerate().filter(|(part, _)| Some(*part) != own);
         let servers: Vec<Server> = others.map(|(_, part)| serve(part)).collect();
-        let own = own.map(|own| Arc::clone(&parts[own]));
+        let own = own.map(|own| parts[own].clone().into());
         let config = ConnectConfig { own, rules, ..config(addresses(&servers)) };
         Self { graph: Arc::new(DistGraph::connect(config).unwrap()), servers }
     }

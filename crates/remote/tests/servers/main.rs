@@ -14,4 +14,5 @@ mod preparation;
 mod progress;
 mod same;
 mod strangers;
+mod typed;
 mod workers;

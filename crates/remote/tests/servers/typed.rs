@@ -1,0 +1,357 @@
+//! Partitions of heterogeneous graphs: blocks, rows and batches are bit-identical to those of the whole graph, with servers
+//! and in worker mode.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kiln_comm::ThreadRanks;
+use kiln_data::TypedDataset;
+use kiln_feature::{DenseFeatures, FeatureStore, Labels, SparseFeatures};
+use kiln_graph::{NodeId, NodeTypes, RelationEdges, SharedArray};
+use kiln_loader::{
+    ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, Phase, Shard, TargetsOfType, TypedFeatures,
+    TypedNodeBatcher,
+};
+use kiln_partition::{Method, PartitionMeta, TypedPart, TypedPartitionBook, part_dir, write_typed_parts};
+use kiln_remote::{
+    ColocatedWorker, ColocatedWorkerConfig, DistFeatureStore, DistGraph, DistNeighborSampler, Error, Server,
+};
+use kiln_sample::{
+    EdgeWeights, ExcludedEdges, Fanout, FrontierSampler, HopRequest, NeighborSampler, RngKey, Rule,
+    SampledBlocks, SamplerConfig, Scratch, Seeds, TypedSampler,
+};
+
+use crate::cluster::{Cluster, addresses, config, hubs, parts, serve, wild};
+use crate::same::{Way, gathered, last_ones};
+
+const N_USERS: u32 = 120;
+const N_ITEMS: u32 = 80;
+const N_SHOPS: u32 = 11;
+
+/// The fanouts of each layer, input layer first, for each relation.
+fn fanouts() -> Vec<Vec<Fanout>> {
+    vec![
+        vec![Fanout::UpTo(2), Fanout::All, Fanout::UpTo(1), Fanout::UpTo(3)],
+        vec![Fanout::UpTo(3), Fanout::UpTo(2), Fanout::UpTo(0), Fanout::All],
+    ]
+}
+
+/// Returns a set with users without features, items with labels, and shops with sparse features. All relations have weights.
+fn shop() -> TypedDataset {
+    let types = NodeTypes::new([("user", 120), ("item", 80), ("shop", 11)]).unwrap();
+    let ids =
+        |n: u32, seed: u64| (0..400).map(|edge| wild(edge + 1000 * seed) as u32 % n).collect::<Vec<_>>();
+    let weights: Vec<f32> = (0..400).map(|edge| 0.5 + (wild(edge) % 7) as f32).collect();
+    let (users, others, items, shops) = (ids(N_USERS, 1), ids(N_USERS, 2), ids(N_ITEMS, 3), ids(N_SHOPS, 4));
+    let of = |name, [src_type, dst_type]: [&'static str; 2], srcs, dsts| RelationEdges {
+        name,
+        src_type,
+        dst_type,
+        srcs,
+        dsts,
+        weights: Some(&weights),
+    };
+    let rows: Vec<f32> = (0..u64::from(3 * N_ITEMS)).map(|value| wild(value) as f32).collect();
+    let indptr: Vec<u64> = (0..=u64::from(N_SHOPS)).collect();
+    let columns: Vec<u32> = (0..N_SHOPS).map(|shop| shop % 5).collect();
+    let values: Vec<f32> = (0..N_SHOPS).map(|shop| shop as f32).collect();
+    let sparse = SparseFeatures::new(indptr.into(), columns.into(), values.into(), 5).unwrap();
+    let part = |rest: u32| (0..N_ITEMS).filter(|item| item % 3 == rest).collect::<Vec<u32>>();
+    TypedDataset::builder(types)
+        .name("shop")
+        .relation(of("rates", ["user", "item"], &users, &items))
+        .relation(of("rated by", ["item", "user"], &items, &users))
+        .relation(of("follows", ["user", "user"], &others, &users))
+        .relation(of("sells", ["shop", "item"], &shops, &items))
+        .feature_store("item", Arc::new(DenseFeatures::from_f32(rows, 3).unwrap()))
+        .feature_store("shop", Arc::new(sparse))
+        .labels("item", (0..N_ITEMS as i32).map(|item| item % 4).collect::<Vec<_>>(), 4)
+        .split(&part(0), &part(1), &part(2))
+        .build()
+        .unwrap()
+}
+
+/// Partitions a set, with node `v` in partition `owner(v)`.
+fn typed_parts(data: &TypedDataset, n_parts: usize, owner: impl Fn(u32) -> usize) -> Vec<Arc<TypedPart>> {
+    let owners: Vec<u16> = (0..data.graph.n_nodes() as u32).map(|node| owner(node) as u16).collect();
+    let book = TypedPartitionBook::from_parts(data.graph.types().clone(), &owners, n_parts).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("parts");
+    let meta = PartitionMeta { hash: data.hash().unwrap(), method: Method::Random, n_cut_edges: 0 };
+    write_typed_parts(data, &book, &meta, &out).unwrap();
+    // Mapped files outlive the removed folder.
+    (0..n_parts).map(|part| Arc::new(TypedPart::open(part_dir(&out, part)).unwrap())).collect()
+}
+
+/// Returns one to four partitions: one of them with an empty partition, and one with a type in a single partition.
+fn ways() -> [Way; 5] {
+    [
+        (1, |_| 0),
+        (2, |node| node as usize % 2),
+        (2, |node| usize::from(node < N_USERS)),
+        (3, |node| [0, 2][wild(u64::from(node)) as usize % 2]),
+        (4, |node| wild(u64::from(node)) as usize % 4),
+    ]
+}
+
+fn batches() -> Vec<(Seeds, RngKey)> {
+    let n_nodes = u64::from(N_USERS + N_ITEMS + N_SHOPS);
+    let nodes = |n: u64, first: u64| {
+        Seeds::nodes((first..first + n).map(|at| NodeId((wild(at) % n_nodes) as u32)).collect())
+    };
+    vec![(nodes(40, 0), RngKey::new(1)), (nodes(1, 50), RngKey::new(2)), (nodes(0, 0), RngKey::new(3))]
+}
+
+fn sampled(sampler: &dyn FrontierSampler) -> Vec<SampledBlocks> {
+    let mut scratch = Scratch::default();
+    batches().iter().map(|(seeds, key)| sampler.sample_blocks(seeds, *key, &mut scratch).unwrap()).collect()
+}
+
+#[test]
+fn blocks_equal_those_of_the_whole_graph() {
+    let data = shop();
+    for (n_parts, owner) in ways() {
+        let parts = typed_parts(&data, n_parts, owner);
+        for own in std::iter::once(None).chain((0..n_parts).map(Some)) {
+            let cluster = Cluster::of(&parts, own, Default::default());
+            assert!(cluster.graph.is_heterogeneous());
+            assert_eq!(cluster.graph.schema(), data.graph.schema());
+            assert_eq!(cluster.graph.target_nodes(), data.target_nodes());
+            for weights in [EdgeWeights::None, EdgeWeights::Stored, EdgeWeights::Unbiased] {
+                for rule in Rule::BUILT_IN.into_iter().chain([Rule::from(last_ones)]) {
+                    let config = SamplerConfig::default().with_rule(rule.clone()).with_weights(weights);
+                    let config = config.with_edge_types();
+                    let whole = TypedSampler::new(&data.graph, fanouts(), config.clone()).unwrap();
+                    let remote = cluster.graph.typed_sampler(fanouts(), &config).unwrap();
+                    assert!(
+                        sampled(&remote) == sampled(&whole),
+                        "{rule:?}, {weights:?}, {n_parts} partitions, local {own:?}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn excluded_edges_are_not_sampled() {
+    let data = shop();
+    let cluster = Cluster::of(&typed_parts(&data, 3, |node| node as usize % 3), None, Default::default());
+    let config = SamplerConfig::default().with_edge_types();
+    let whole = TypedSampler::new(&data.graph, fanouts(), config.clone()).unwrap();
+    let remote = cluster.graph.typed_sampler(fanouts(), &config).unwrap();
+    let items: Vec<NodeId> = data.target_nodes().map(NodeId).collect();
+    let graph = &data.graph.relation(0).graph;
+    let pairs = items
+        .iter()
+        .zip(0..)
+        .map(|(&item, row)| (graph.in_neighbors(NodeId(row)).first().copied().unwrap_or(NodeId(0)), item));
+    let excluded = Some(Arc::new(ExcludedEdges::new(pairs)));
+    let request = |excluded| {
+        let request = HopRequest::new(RngKey::new(5), 1, Fanout::All, EdgeWeights::None).excluding(excluded);
+        HopRequest { edge_types: true, ..request }
+    };
+    let frontier = |sampler: &dyn FrontierSampler, request: &HopRequest| {
+        let mut out = Default::default();
+        sampler.sample_frontier(request, &items, &mut Scratch::default(), &mut out).unwrap();
+        out
+    };
+    let expected = frontier(&whole, &request(excluded.clone()));
+    assert_ne!(expected, frontier(&whole, &request(None)));
+    assert_eq!(frontier(&remote, &request(excluded)), expected);
+}
+
+#[test]
+fn feature_rows_of_each_type_equal_those_of_the_data_set() {
+    let data = shop();
+    for (n_parts, owner) in ways() {
+        let parts = typed_parts(&data, n_parts, owner);
+        for own in std::iter::once(None).chain((0..n_parts).map(Some)) {
+            let cluster = Cluster::of(&parts, own, Default::default());
+            assert_eq!(cluster.graph.dims(), data.dims());
+            for (node_type, n_nodes) in [(1, N_ITEMS), (2, N_SHOPS)] {
+                let whole = data.features[node_type].as_ref().unwrap();
+                let ids: Vec<NodeId> = (0..90).map(|at| NodeId(wild(at) as u32 % n_nodes)).collect();
+                let store = || DistFeatureStore::of_type(Arc::clone(&cluster.graph), node_type).unwrap();
+                for remote in [store(), store().with_dynamic_cache(1 << 10)] {
+                    assert_eq!((remote.n_rows(), remote.dim()), (whole.n_rows(), whole.dim()));
+                    for _ in 0..2 {
+                        assert!(gathered(&remote, &ids) == gathered(&**whole, &ids), "{n_parts}, {own:?}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The batches of a rank's training items, as texts.
+fn texts<S: FrontierSampler + 'static>(
+    sampler: S,
+    stores: Vec<Option<Arc<dyn FeatureStore>>>,
+    labels: &Arc<Labels>,
+    items: ItemSampler,
+    data: &TypedDataset,
+) -> Vec<String> {
+    let features = TypedFeatures::new(data.graph.types().clone(), stores);
+    let targets = TargetsOfType { nodes: data.target_nodes(), targets: Arc::clone(labels).into() };
+    let batcher = TypedNodeBatcher::new(Arc::new(sampler), features, targets);
+    let batcher = batcher.relation_groups(data.graph.metagraph());
+    let loader = Loader::new(items, batcher, LoaderConfig { workers: 2, ..Default::default() }).unwrap();
+    let batches = loader.epoch(Phase::Train { epoch: 3 }).map(|batch| batch.unwrap());
+    let text = |batch: kiln_loader::TypedBatch| {
+        let (sampled, input) = (batch.sampled, batch.input);
+        format!("{:?} {:?} {:?} {input:?}", sampled.seeds.as_nodes(), sampled.blocks, sampled.labels)
+    };
+    batches.map(text).collect()
+}
+
+/// The batches of a rank from the whole set.
+fn texts_of_whole(data: &TypedDataset, items: ItemSampler) -> Vec<String> {
+    let config = SamplerConfig::default().with_edge_types();
+    let sampler = TypedSampler::new(&data.graph, fanouts(), config).unwrap();
+    let kiln_feature::Targets::Classes(labels) = &data.targets.as_ref().unwrap().values else {
+        panic!("the items have labels")
+    };
+    texts(sampler, data.features.clone(), labels, items, data)
+}
+
+/// The batches of a rank from partitions.
+fn texts_of_parts(data: &TypedDataset, graph: &Arc<DistGraph>, items: ItemSampler) -> Vec<String> {
+    let config = SamplerConfig::default().with_edge_types();
+    let sampler = graph.typed_sampler(fanouts(), &config).unwrap();
+    let store = |(node_type, dim): (usize, Option<usize>)| {
+        dim.map(|_| {
+            Arc::new(DistFeatureStore::of_type(graph.clone(), node_type).unwrap()) as Arc<dyn FeatureStore>
+        })
+    };
+    let stores = graph.dims().into_iter().enumerate().map(store).collect();
+    texts(sampler, stores, graph.labels(), items, data)
+}
+
+fn items_of(train: &SharedArray<NodeId>, rank: usize, world_size: usize) -> ItemSampler {
+    let (shard, batch_size) = (Shard { rank, world_size }, 8 / world_size);
+    let config = ItemSamplerConfig { batch_size, shuffle: true, shard, ..Default::default() };
+    ItemSampler::new(train.to_vec(), config).unwrap()
+}
+
+#[test]
+fn ranks_have_the_batches_of_the_whole_set_from_servers() {
+    let data = shop();
+    for (n_parts, owner) in ways() {
+        let cluster = Cluster::of(&typed_parts(&data, n_parts, owner), None, Default::default());
+        let split = &data.targets.as_ref().unwrap().split;
+        assert_eq!(cluster.graph.train(), &split.train);
+        assert_eq!((cluster.graph.val(), cluster.graph.test()), (&split.val, &split.test));
+        for n_ranks in [1, 2, 4] {
+            for rank in 0..n_ranks {
+                let expected = texts_of_whole(&data, items_of(&split.train, rank, n_ranks));
+                let items = items_of(cluster.graph.train(), rank, n_ranks);
+                assert_eq!(expected.len(), 4);
+                assert!(
+                    texts_of_parts(&data, &cluster.graph, items) == expected,
+                    "{n_parts} partitions, rank {rank} of {n_ranks}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn ranks_with_partitions_have_the_batches_of_the_whole_set() {
+    let data = shop();
+    for (n_ranks, n_parts) in [(1, 1), (2, 1), (2, 2), (4, 2), (3, 3), (4, 4)] {
+        let part_of = |node: u32| wild(u64::from(node)) as usize % n_parts;
+        let parts = typed_parts(&data, n_parts, part_of);
+        let ranks = ThreadRanks { deadline: Duration::from_secs(30), ..ThreadRanks::of(n_ranks) };
+        let owned = ranks.run(|mut comm| {
+            let (info, meeting) = (comm.rank_info(), comm.duplicate("parts").unwrap());
+            let part = ColocatedWorker::part_of(info, n_parts).unwrap();
+            let config = ColocatedWorkerConfig::new("127.0.0.1");
+            let worker = ColocatedWorker::meet(meeting, Arc::clone(&parts[part]), config).unwrap();
+            let (graph, owner) = (Arc::clone(worker.graph()), worker.owner());
+            let items = items_of(graph.train(), info.rank, n_ranks).shard_by_owner(owner).unwrap();
+            let expected = texts_of_whole(&data, items.clone());
+            assert!(
+                texts_of_parts(&data, &graph, items) == expected,
+                "{n_parts} partitions, {n_ranks} ranks"
+            );
+            let owner = worker.owner();
+            let is_owned = |node: &u32| owner(NodeId(*node)) == info.rank;
+            let owned: Vec<u32> = data.target_nodes().filter(is_owned).collect();
+            drop(graph);
+            worker.end(Duration::from_secs(30)).unwrap();
+            Ok(owned)
+        });
+        let owned = owned.unwrap();
+        for (rank, nodes) in owned.iter().enumerate() {
+            let expected = rank / (n_ranks / n_parts);
+            assert!(nodes.iter().all(|node| part_of(*node) == expected), "rank {rank} of {n_ranks}");
+        }
+        assert_eq!(owned.iter().map(Vec::len).sum::<usize>(), N_ITEMS as usize);
+    }
+}
+
+#[test]
+fn unsuitable_samplers_and_stores_are_errors() {
+    let data = shop();
+    let cluster = Cluster::of(&typed_parts(&data, 2, |node| node as usize % 2), None, Default::default());
+    let graph = || Arc::clone(&cluster.graph);
+    let error = DistNeighborSampler::with_config(graph(), SamplerConfig::new([2])).unwrap_err();
+    assert!(matches!(error, Error::Heterogeneous { instead: "DistGraph::typed_sampler" }), "{error}");
+    let error = DistFeatureStore::new(graph()).unwrap_err();
+    assert!(matches!(error, Error::Heterogeneous { instead: "DistFeatureStore::of_type" }), "{error}");
+    let sampler = DistNeighborSampler::new(graph(), [2]);
+    let sample = |sampler: &DistNeighborSampler| {
+        let seeds = Seeds::nodes(vec![NodeId(0)]);
+        sampler.sample_blocks(&seeds, RngKey::new(0), &mut Scratch::default()).unwrap_err().to_string()
+    };
+    assert!(sample(&sampler).contains("the partitions are of a heterogeneous graph"));
+    // Node 0 is a user, and the relation leads to items.
+    let sampler = DistNeighborSampler::of_relation(graph(), 0, SamplerConfig::new([2])).unwrap();
+    let expected = "node 0 has no edges of relation `rates`, expected nodes of its destinations' type, which are 120..200";
+    assert!(sample(&sampler).contains(expected), "{}", sample(&sampler));
+    let error = DistNeighborSampler::of_relation(graph(), 4, SamplerConfig::new([2])).unwrap_err();
+    assert_eq!(error.to_string(), "there is no relation 4, expected below 4");
+    let error = DistFeatureStore::of_type(graph(), 0).unwrap_err();
+    assert!(error.to_string().contains("the nodes of type 0 have no features"), "{error}");
+    let error = DistFeatureStore::of_type(graph(), 3).unwrap_err();
+    assert_eq!(error.to_string(), "there is no node type 3, expected below 3");
+    let error = cluster.graph.typed_sampler(vec![vec![Fanout::All]], &SamplerConfig::default()).unwrap_err();
+    assert!(error.to_string().contains("fanouts for 1 relations"), "{error}");
+    let error = cluster.graph.typed_sampler(fanouts(), &SamplerConfig::default().with_rule(last_ones));
+    assert!(error.is_ok(), "servers send the neighbours of rules without a name");
+}
+
+#[test]
+fn typed_sampler_samples_a_homogeneous_graph() {
+    let data = hubs();
+    let cluster = Cluster::of(&parts(&data, 2, |node| node as usize % 2, None), None, Default::default());
+    assert!(!cluster.graph.is_heterogeneous());
+    let fanouts = vec![vec![Fanout::UpTo(3)], vec![Fanout::UpTo(5)]];
+    let remote = cluster.graph.typed_sampler(fanouts, &SamplerConfig::default()).unwrap();
+    let whole = NeighborSampler::new(Arc::clone(&data.graph), [3, 5]);
+    assert_eq!(sampled(&remote), sampled(&whole));
+}
+
+#[test]
+fn connect_rejects_partitions_of_different_graphs() {
+    let data = shop();
+    let of_two = typed_parts(&data, 2, |node| node as usize % 2);
+    let other = typed_parts(&data, 2, |node| usize::from(node % 3 == 0));
+    let homogeneous = parts(&hubs(), 2, |node| node as usize % 2, None);
+    let connect =
+        |servers: &[Server]| DistGraph::connect(config(addresses(servers))).unwrap_err().to_string();
+    let typed = |part: &Arc<TypedPart>| {
+        Server::start(part.clone(), kiln_remote::ServeConfig::new("127.0.0.1:0", crate::cluster::token()))
+            .unwrap()
+    };
+    for (servers, expected) in [
+        (vec![typed(&of_two[0]), typed(&other[1])], "serve partitions of one partitioning"),
+        (vec![typed(&of_two[0]), serve(&homogeneous[1])], "serve partitions of one partitioning"),
+        (vec![typed(&of_two[1])], "no server holds partition 0 of 2"),
+        (vec![typed(&of_two[0]), typed(&of_two[0])], "both hold partition 0"),
+    ] {
+        let error = connect(&servers);
+        assert!(error.contains(expected), "{error}");
+    }
+}
