@@ -292,10 +292,10 @@ impl TrainRun<'_> {
                 .queue_bytes(queue_bytes)
                 .graph_mode(mode);
             if let Some(joined) = nodes.partition().filter(|_| rank.is_zero()) {
-                print_memory(joined, workers, queue_bytes, mode);
+                print_memory(&joined.graph, joined.features.memory_bytes(), workers, queue_bytes, mode);
             }
             let nodes = encoder.configure(nodes, &sampling.rule)?;
-            let traffic = TrafficLines::new(&rank, &nodes);
+            let traffic = TrafficLines::new(&rank, nodes.partition().map(|joined| joined.graph.clone()));
             let loader = LinkNeighborLoader::partitioned(nodes, split.targets())?;
             let loader = link
                 .configure_homogeneous(loader, &data, &split, loss)

@@ -3,7 +3,7 @@
 use anyhow::{bail, ensure};
 use clap::{Args, ValueEnum};
 use kiln::DataDims;
-use kiln::data::TypedDataset;
+use kiln::graph::Metagraph;
 use kiln::nn::{
     AttentionKind, EdgeInput, Epsilon, GatConfig, GcnConfig, GinConfig, GineConfig, HgtConfig,
     JumpingKnowledge, Normalization, Readout, RgcnConfig, RsageConfig, SageConfig, WeightInit,
@@ -265,20 +265,20 @@ impl ModelArgs {
     /// type of nodes with features.
     pub(crate) fn of_typed_nodes(
         &self,
-        data: &TypedDataset,
+        metagraph: &Metagraph,
+        dims: &[Option<usize>],
         n_outputs: usize,
         n_layers: usize,
     ) -> anyhow::Result<TypedNodeModel> {
         self.check_flags_of_nodes()?;
         let hidden = self.hidden.unwrap_or(256);
-        let (metagraph, dims) = (data.graph.metagraph(), data.dims());
         let d_in = match dims[..] {
             [Some(width)] => width,
             _ => hidden,
         };
         match self.kind.unwrap_or(ModelKind::Sage) {
             ModelKind::Sage => {
-                let config = shaped!(self, n_layers, RsageConfig::new(d_in, n_outputs).metagraph(&metagraph));
+                let config = shaped!(self, n_layers, RsageConfig::new(d_in, n_outputs).metagraph(metagraph));
                 Ok(TypedNodeModel::Rsage(config.weight_init(self.weight_init.unwrap_or_default())))
             }
             ModelKind::Rgcn => {
@@ -287,7 +287,7 @@ impl ModelArgs {
                 Ok(TypedNodeModel::Rgcn(config.bases(self.bases.unwrap_or(4))))
             }
             ModelKind::Hgt => {
-                let config = shaped!(self, n_layers, HgtConfig::new(d_in, n_outputs).metagraph(&metagraph));
+                let config = shaped!(self, n_layers, HgtConfig::new(d_in, n_outputs).metagraph(metagraph));
                 let config = config.jumping(self.jumping.unwrap_or(JumpingKnowledge::Last));
                 Ok(TypedNodeModel::Hgt(config.heads(self.heads.unwrap_or(4))))
             }

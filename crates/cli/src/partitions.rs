@@ -3,13 +3,14 @@
 use std::cell::Cell;
 use std::io::{self, Write};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::{bail, ensure};
 use clap::{Args, ValueEnum};
 use kiln::comm::rpc::{Token, secret};
-use kiln::remote::{FetchStats, PartitionsConfig};
+use kiln::remote::{DistGraph, FetchStats, PartitionsConfig};
 use kiln::train::{EpochReport, MetricSums, StepReport, TrainCallback};
-use kiln::{GraphMode, JoinedGraph, NeighborLoader, PartitionedGraph, RankHandle};
+use kiln::{GraphMode, PartitionedGraph, RankHandle};
 use serde_json::json;
 
 use crate::flags;
@@ -167,26 +168,33 @@ pub(crate) fn graph_token(tls: &TlsArgs) -> anyhow::Result<Option<Token>> {
 }
 
 /// Prints where the local partition is sampled, and upper bounds for the memory of graph data and of the queue.
-pub(crate) fn print_memory(joined: &JoinedGraph, workers: usize, queue_bytes: usize, mode: GraphMode) {
-    let n_nodes = joined.graph.n_nodes();
+/// `feature_bytes` is the memory of the caches of features.
+pub(crate) fn print_memory(
+    graph: &DistGraph,
+    feature_bytes: usize,
+    workers: usize,
+    queue_bytes: usize,
+    mode: GraphMode,
+) {
+    let n_nodes = graph.n_nodes();
     // Each worker of the three loaders (training, validation, test) has a relabelling table with 8 bytes per node.
     let tables = 3 * workers.max(1) * 8 * n_nodes;
     // A device samples the local partition through an index of all nodes.
     let by_node = if mode == GraphMode::Host { 0 } else { 8 * n_nodes };
     let mib = |bytes: usize| bytes.div_ceil(1 << 20);
-    let graph = mib(joined.graph.memory_bytes() + joined.features.memory_bytes() + tables + by_node);
+    let graph_mib = mib(graph.memory_bytes() + feature_bytes + tables + by_node);
     let batches = mib(queue_bytes);
     let (besides, place) = match mode {
         GraphMode::Host => ("", None),
         GraphMode::Device => (" and the local partition on the device", Some("are on the device")),
         GraphMode::ZeroCopy => (" and the neighbour lists of each sampled hop", Some("stay on the host")),
     };
-    if let (Some(part), Some(place)) = (joined.graph.part(), place) {
+    if let (Some(part), Some(place)) = (graph.part(), place) {
         let (index, n_edges) = (part.index, part.graph.n_edges());
         print_rank_zero(format_args!("sampling        partition {index}: {n_edges} edges {place}"));
     }
     print_rank_zero(format_args!(
-        "memory          at most {graph} MiB for the graph and {batches} MiB for prefetched batches per rank, \
+        "memory          at most {graph_mib} MiB for the graph and {batches} MiB for prefetched batches per rank, \
          plus a training step{besides}"
     ));
 }
@@ -194,19 +202,18 @@ pub(crate) fn print_memory(joined: &JoinedGraph, workers: usize, queue_bytes: us
 /// Prints a line per epoch and rank with the fetch statistics of training, without those of validation.
 pub(crate) struct TrafficLines {
     rank: usize,
-    joined: Option<JoinedGraph>,
+    graph: Option<Arc<DistGraph>>,
     stats: Cell<FetchStats>,
 }
 
 impl TrafficLines {
-    /// Returns a callback that prints the lines of a rank and its loader.
-    pub(crate) fn new(rank: &RankHandle, loader: &NeighborLoader) -> Self {
-        let (rank, joined) = (rank.index(), loader.partition().cloned());
-        Self { rank, joined, stats: Cell::default() }
+    /// Returns a callback that prints the lines of a rank for a partitioned graph.
+    pub(crate) fn new(rank: &RankHandle, graph: Option<Arc<DistGraph>>) -> Self {
+        Self { rank: rank.index(), graph, stats: Cell::default() }
     }
 
     fn take(&self) -> FetchStats {
-        self.joined.as_ref().map(|joined| joined.graph.take_fetch_stats()).unwrap_or_default()
+        self.graph.as_ref().map(|graph| graph.take_fetch_stats()).unwrap_or_default()
     }
 }
 

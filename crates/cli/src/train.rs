@@ -178,6 +178,9 @@ impl TrainRun<'_> {
         let TrainArgs { model, sampling, ranks, device, parts, .. } = self.args;
         let mode = device.graph_mode;
         let graph = parts.open(ranks.job.tls(), mode)?;
+        if let Some(info) = &graph.info().heterogeneous {
+            return self.partitioned_typed_nodes(&graph, info);
+        }
         let fanouts = model.fanouts(sampling.fanouts.of_homogeneous()?)?;
         let model = model.of_nodes(&graph, None, fanouts.len())?;
         model.check_partitioned()?;
@@ -199,10 +202,11 @@ impl TrainRun<'_> {
                 .queue_bytes(queue_bytes)
                 .graph_mode(mode);
             if let Some(joined) = loader.partition().filter(|_| rank.is_zero()) {
-                print_memory(joined, workers, queue_bytes, mode);
+                print_memory(&joined.graph, joined.features.memory_bytes(), workers, queue_bytes, mode);
             }
             let loader = model.configure(loader, &sampling.rule)?;
-            self.fit_nodes(&model, &loader, &rank, &id.hash, TrafficLines::new(&rank, &loader))
+            let traffic = TrafficLines::new(&rank, loader.partition().map(|joined| joined.graph.clone()));
+            self.fit_nodes(&model, &loader, &rank, &id.hash, traffic)
         })
     }
 

@@ -85,6 +85,15 @@ impl GraphSchema {
         self.relations.iter().position(|relation| relation.name == name)
     }
 
+    /// Returns the position of the relation of this name.
+    ///
+    /// # Errors
+    /// Returns [`Error::NoSuchRelation`] with the names of all relations if there is none.
+    pub fn require(&self, name: &str) -> Result<usize> {
+        let known = || self.relations.iter().map(|relation| relation.name.clone()).collect();
+        self.position(name).ok_or_else(|| Error::NoSuchRelation { name: name.to_owned(), known: known() })
+    }
+
     /// Returns the number of nodes of all types.
     pub fn n_nodes(&self) -> usize {
         self.types.n_nodes()

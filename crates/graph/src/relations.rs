@@ -203,8 +203,7 @@ impl Relations {
     /// # Errors
     /// Returns [`Error::NoSuchRelation`] with the names of all relations if there is none.
     pub fn require(&self, name: &str) -> Result<usize> {
-        let known = || self.relations.iter().map(|relation| relation.name.clone()).collect();
-        self.position(name).ok_or_else(|| Error::NoSuchRelation { name: name.to_owned(), known: known() })
+        self.schema.require(name)
     }
 
     /// Returns the graph of all nodes with the edges of one relation. The arrays of the edges are shared.

@@ -209,6 +209,14 @@ pub enum Error {
     /// Training or evaluation failed, or its settings are out of range.
     #[error(transparent)]
     Train(#[from] kiln_train::Error),
+    /// The partitions are of the other kind of graph than the loader.
+    #[error("the partitions are of a {kind} graph: use {instead}")]
+    OtherPartitions {
+        /// The kind of graph, homogeneous or heterogeneous.
+        kind: &'static str,
+        /// The function to use instead.
+        instead: &'static str,
+    },
     /// A partitioned graph could not be used.
     #[cfg(feature = "grpc")]
     #[error(transparent)]

@@ -39,6 +39,7 @@ mod signals;
 mod source;
 mod trainer;
 mod typed_loader;
+mod typed_source;
 
 pub use data_hash::hash_in_background;
 pub use data_loader::{BatchRequirements, DataLoader};
@@ -53,7 +54,7 @@ pub use kiln_kernels::GraphMode;
 pub use link_loader::{LinkNeighborLoader, RelationNodes, TypedLinkNeighborLoader};
 pub use neighbor_loader::NeighborLoader;
 #[cfg(feature = "grpc")]
-pub use partitioned::{JoinedGraph, PartitionedGraph};
+pub use partitioned::{JoinedGraph, JoinedTypedGraph, PartitionedGraph};
 pub use prediction::{PredictOnDataset, PredictionOutput};
 pub use ranks::{RankHandle, launch};
 pub use signals::stop_on_signals;

@@ -3,14 +3,14 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use burn::tensor::Device;
-use kiln_data::Split;
-use kiln_feature::EdgeFeatureStore;
+use kiln_data::{Split, TypedTargets};
+use kiln_feature::{EdgeFeatureStore, FeatureStore};
 use kiln_graph::{ItemId, NodeId};
 use kiln_kernels::{DeviceGraph, DeviceSampler, GraphMode};
 use kiln_loader::ItemSampler;
 use kiln_remote::{
-    DistEdgeFeatureStore, DistFeatureStore, DistGraph, DistNeighborSampler, Partitions, PartitionsConfig,
-    PartitionsInfo,
+    DistEdgeFeatureStore, DistFeatureStore, DistGraph, DistNeighborSampler, JoinedPartition, Partitions,
+    PartitionsConfig, PartitionsInfo,
 };
 use kiln_sample::{FrontierSampler, SamplerConfig};
 
@@ -81,10 +81,16 @@ impl PartitionedGraph {
     /// [`launch`](crate::launch) has returned on all ranks. Collective: every rank must call it.
     ///
     /// # Errors
-    /// Returns the errors of [`Partitions::join`].
+    /// Returns [`Error::OtherPartitions`] for a heterogeneous graph, and the errors of [`Partitions::join`].
     pub fn join(&self, rank: &RankHandle) -> Result<JoinedGraph> {
-        let joined = self.partitions.join(rank.communicator("parts")?, rank.process.local_ip.clone())?;
-        let (graph, owner) = (joined.graph().clone(), joined.owner());
+        if self.info().heterogeneous.is_some() {
+            return Err(Error::OtherPartitions {
+                kind: "heterogeneous",
+                instead: "TypedNeighborLoader::partitioned",
+            });
+        }
+        let joined = self.join_rank(rank)?;
+        let graph = joined.graph().clone();
         let features = match self.has_static_cache {
             true => DistFeatureStore::new(graph.clone())?,
             false => DistFeatureStore::without_cache(graph.clone())?,
@@ -94,11 +100,50 @@ impl PartitionedGraph {
             Some(_) => Some(Arc::new(DistEdgeFeatureStore::new(graph.clone())?) as Arc<dyn EdgeFeatureStore>),
             None => None,
         };
-        let deadline = rank.process.deadline;
-        rank.at_end(move || Ok(joined.end(deadline)?));
-        let owner = owner.map(|owner| Arc::new(owner) as Arc<Owner>);
-        Ok(JoinedGraph { graph, features, edge_features, owner, copies: self.copies.clone() })
+        let owners = serve_until_end(rank, joined);
+        Ok(JoinedGraph { graph, features, edge_features, owners, copies: self.copies.clone() })
     }
+
+    /// Joins a rank to a heterogeneous graph, as [`PartitionedGraph::join`] does to a homogeneous one. The dynamic cache is
+    /// divided among the node types by the size of their features. Collective: every rank must call it.
+    ///
+    /// # Errors
+    /// Returns [`Error::OtherPartitions`] for a homogeneous graph, and the errors of [`Partitions::join`].
+    pub fn join_typed(&self, rank: &RankHandle) -> Result<JoinedTypedGraph> {
+        if self.info().heterogeneous.is_none() {
+            return Err(Error::OtherPartitions {
+                kind: "homogeneous",
+                instead: "NeighborLoader::partitioned",
+            });
+        }
+        let joined = self.join_rank(rank)?;
+        let graph = joined.graph().clone();
+        let mut features = Vec::new();
+        for (node_type, dim) in graph.dims().into_iter().enumerate() {
+            let store = dim.map(|_| DistFeatureStore::of_type(graph.clone(), node_type)).transpose()?;
+            features.push(store);
+        }
+        let n_bytes = |store: &DistFeatureStore| store.n_rows() as f64 * store.row_bytes() as f64;
+        let all_bytes: f64 = features.iter().flatten().map(n_bytes).sum();
+        let with_cache = |store: DistFeatureStore| {
+            let share = self.cache_bytes as f64 * n_bytes(&store) / all_bytes.max(1.0);
+            Arc::new(store.with_dynamic_cache(share as usize))
+        };
+        let features = features.into_iter().map(|store| store.map(with_cache)).collect();
+        let owners = serve_until_end(rank, joined);
+        Ok(JoinedTypedGraph { graph, features, owners })
+    }
+
+    fn join_rank(&self, rank: &RankHandle) -> Result<JoinedPartition> {
+        Ok(self.partitions.join(rank.communicator("parts")?, rank.process.local_ip.clone())?)
+    }
+}
+
+/// Keeps the local partition served until the body of the launch has returned on all ranks. Returns the owners of nodes.
+fn serve_until_end(rank: &RankHandle, joined: JoinedPartition) -> NodeOwners {
+    let (owner, deadline) = (joined.owner(), rank.process.deadline);
+    rank.at_end(move || Ok(joined.end(deadline)?));
+    NodeOwners(owner.map(|owner| Arc::new(owner) as Arc<Owner>))
 }
 
 impl fmt::Debug for PartitionedGraph {
@@ -115,6 +160,32 @@ impl fmt::Display for PartitionedGraph {
 
 type Owner = dyn Fn(NodeId) -> usize + Send + Sync;
 
+/// The function from a node to the rank that trains on it; `None` in server mode, where no rank owns nodes.
+#[derive(Clone)]
+struct NodeOwners(Option<Arc<Owner>>);
+
+impl NodeOwners {
+    /// In worker mode, gives each rank the items whose node it owns. In server mode, the ranks keep their equal shares.
+    fn shard<I: ItemId>(
+        &self,
+        items: ItemSampler<I>,
+        node_of: impl Fn(I) -> NodeId + Send + Sync + 'static,
+    ) -> Result<ItemSampler<I>> {
+        match &self.0 {
+            Some(owner) => {
+                let owner = Arc::clone(owner);
+                Ok(items.shard_by_owner(move |item| owner(node_of(item))).map_err(kiln_train::Error::from)?)
+            }
+            None => Ok(items),
+        }
+    }
+}
+
+/// Returns the split of a partitioned graph.
+fn split_of(graph: &DistGraph) -> Split {
+    Split { train: graph.train().clone(), val: graph.val().clone(), test: graph.test().clone() }
+}
+
 /// A rank's access to a partitioned graph.
 #[derive(Clone)]
 pub struct JoinedGraph {
@@ -124,14 +195,13 @@ pub struct JoinedGraph {
     pub features: Arc<DistFeatureStore>,
     /// The features of all edges of the graph; `None` if edges have no features.
     pub edge_features: Option<Arc<dyn EdgeFeatureStore>>,
-    owner: Option<Arc<Owner>>,
+    owners: NodeOwners,
     copies: PartCopies,
 }
 
 impl JoinedGraph {
     pub(crate) fn split(&self) -> Split {
-        let (train, val, test) = (self.graph.train(), self.graph.val(), self.graph.test());
-        Split { train: train.clone(), val: val.clone(), test: test.clone() }
+        split_of(&self.graph)
     }
 
     /// In worker mode, gives each rank the items whose node it owns. In server mode, no rank owns nodes, and the ranks
@@ -141,13 +211,7 @@ impl JoinedGraph {
         items: ItemSampler<I>,
         node_of: impl Fn(I) -> NodeId + Send + Sync + 'static,
     ) -> Result<ItemSampler<I>> {
-        match &self.owner {
-            Some(owner) => {
-                let owner = Arc::clone(owner);
-                Ok(items.shard_by_owner(move |item| owner(node_of(item))).map_err(kiln_train::Error::from)?)
-            }
-            None => Ok(items),
-        }
+        self.owners.shard(items, node_of)
     }
 
     /// Returns a sampler that samples the local partition on the host or on the device, as `mode` selects.
@@ -185,5 +249,43 @@ impl JoinedGraph {
 impl fmt::Debug for JoinedGraph {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("JoinedGraph").field("graph", &self.graph.name()).finish_non_exhaustive()
+    }
+}
+
+/// A rank's access to a partitioned heterogeneous graph.
+#[derive(Clone)]
+pub struct JoinedTypedGraph {
+    /// The whole graph; edges that this process does not hold are requested from the processes that hold them.
+    pub graph: Arc<DistGraph>,
+    /// The features of all nodes of each type, `[n_types]`; `None` for a type without features.
+    pub features: Vec<Option<Arc<DistFeatureStore>>>,
+    owners: NodeOwners,
+}
+
+impl JoinedTypedGraph {
+    /// Returns the memory limit of the dynamic caches of features, in bytes.
+    pub fn cache_memory_bytes(&self) -> usize {
+        self.features.iter().flatten().map(|store| store.memory_bytes()).sum()
+    }
+
+    /// Returns the labels and the split.
+    pub(crate) fn targets(&self) -> TypedTargets {
+        TypedTargets {
+            node_type: self.graph.target_type(),
+            values: self.graph.labels().clone().into(),
+            split: split_of(&self.graph),
+            class_names: self.graph.class_names().to_vec(),
+        }
+    }
+
+    /// In worker mode, gives each rank the nodes that it owns.
+    pub(crate) fn shard_by_owner(&self, items: ItemSampler) -> Result<ItemSampler> {
+        self.owners.shard(items, |node| node)
+    }
+}
+
+impl fmt::Debug for JoinedTypedGraph {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JoinedTypedGraph").field("graph", &self.graph.name()).finish_non_exhaustive()
     }
 }

@@ -3,7 +3,7 @@ mod sampling;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use kiln_data::{HashedPart, Split, TypedDataset, TypedTargets};
+use kiln_data::{Split, TypedDataset, TypedTargets};
 use kiln_feature::{Labels, Preparation, TargetKind};
 use kiln_loader::{Phase, TargetsOfType, TypedNodeBatcher};
 use kiln_nn::{BlockModel, TypedModel};
@@ -15,7 +15,10 @@ use kiln_train::{
 };
 
 use crate::batches::{batch_settings, items_of, objective_of, objective_setting};
-use crate::{BatchRequirements, DataLoader, Error, EvalMode, RankHandle, Result, hash_in_background};
+use crate::typed_source::TypedSource;
+use crate::{BatchRequirements, DataLoader, Error, EvalMode, RankHandle, Result};
+#[cfg(feature = "grpc")]
+use crate::{JoinedTypedGraph, PartitionedGraph};
 
 /// A description of minibatches of the nodes of one type of a heterogeneous graph, with sampled neighbourhoods: the
 /// counterpart of [`NeighborLoader`](crate::NeighborLoader) for a [`TypedDataset`].
@@ -56,7 +59,7 @@ use crate::{BatchRequirements, DataLoader, Error, EvalMode, RankHandle, Result, 
 #[derive(Clone)]
 #[must_use = "pass it to Trainer::fit"]
 pub struct TypedNeighborLoader {
-    data: Arc<TypedDataset>,
+    source: TypedSource,
     /// The targets of the data; empty if it has none.
     targets: Arc<TypedTargets>,
     /// The fanout of each relation in each layer, input layer first.
@@ -79,10 +82,9 @@ impl TypedNeighborLoader {
     /// # Errors
     /// Returns [`Error::NoTargets`] if the data has no targets.
     pub fn new(data: &TypedDataset, fanouts: impl IntoIterator<Item = impl Into<Fanout>>) -> Result<Self> {
-        match data.targets {
-            Some(_) => Ok(Self::without_targets(data, fanouts)),
-            None => Err(Error::NoTargets { name: data.name.clone() }),
-        }
+        let source = TypedSource::Whole(Arc::new(data.clone()));
+        let targets = source.targets()?;
+        Ok(Self::of(source, targets, fanouts))
     }
 
     /// Returns a loader of batches whose seeds are links instead of nodes, for a
@@ -92,10 +94,37 @@ impl TypedNeighborLoader {
         data: &TypedDataset,
         fanouts: impl IntoIterator<Item = impl Into<Fanout>>,
     ) -> Self {
-        let of_layer = |fanout: Fanout| vec![fanout; data.graph.n_relations()];
+        let targets = data.targets.clone().unwrap_or_else(no_targets);
+        Self::of(TypedSource::Whole(Arc::new(data.clone())), targets, fanouts)
+    }
+
+    /// Joins a partitioned heterogeneous graph, and returns a loader on it with the defaults of
+    /// [`TypedNeighborLoader::new`]. In worker mode, each rank trains on the nodes that it owns. Collective: every rank must
+    /// call it.
+    ///
+    /// # Errors
+    /// Returns the errors of [`PartitionedGraph::join_typed`].
+    #[cfg(feature = "grpc")]
+    pub fn partitioned(
+        graph: &PartitionedGraph,
+        rank: &RankHandle,
+        fanouts: impl IntoIterator<Item = impl Into<Fanout>>,
+    ) -> Result<Self> {
+        let source = TypedSource::Partitioned(graph.join_typed(rank)?);
+        let targets = source.targets()?;
+        Ok(Self::of(source, targets, fanouts))
+    }
+
+    fn of(
+        source: TypedSource,
+        targets: TypedTargets,
+        fanouts: impl IntoIterator<Item = impl Into<Fanout>>,
+    ) -> Self {
+        let n_relations = source.schema().relations().len();
+        let of_layer = |fanout: Fanout| vec![fanout; n_relations];
         Self {
-            data: Arc::new(data.clone()),
-            targets: Arc::new(data.targets.clone().unwrap_or_else(no_targets)),
+            source,
+            targets: Arc::new(targets),
             fanouts: fanouts.into_iter().map(|fanout| of_layer(fanout.into())).collect(),
             rule: Rule::default(),
             weights: EdgeWeights::None,
@@ -119,7 +148,7 @@ impl TypedNeighborLoader {
         fanouts: impl IntoIterator<Item = impl Into<Fanout>>,
     ) -> Result<Self> {
         let fanouts: Vec<Fanout> = fanouts.into_iter().map(Into::into).collect();
-        let position = self.data.graph.require(relation)?;
+        let position = self.source.schema().require(relation)?;
         let (expected, got) = (self.fanouts.len(), fanouts.len());
         if expected != got {
             return Err(Error::FanoutsOfRelation { name: relation.to_owned(), expected, got });
@@ -187,6 +216,16 @@ impl TypedNeighborLoader {
         Self { objective: Some(objective), ..self }
     }
 
+    /// Returns the partitioned graph, which reports network traffic and memory use, or `None` if the loader reads a whole
+    /// dataset.
+    #[cfg(feature = "grpc")]
+    pub fn partition(&self) -> Option<&JoinedTypedGraph> {
+        match &self.source {
+            TypedSource::Whole(_) => None,
+            TypedSource::Partitioned(joined) => Some(joined),
+        }
+    }
+
     fn split(&self) -> &Split {
         &self.targets.split
     }
@@ -206,16 +245,15 @@ impl<M: BlockModel + Sync> DataLoader<TypedModel<M>> for TypedNeighborLoader {
     }
 
     fn names(&self) -> (&str, &[String]) {
-        (&self.data.name, &self.targets.class_names)
+        (self.source.name(), &self.targets.class_names)
     }
 
     fn data_hash(&self) -> Result<DataHash> {
-        let data = self.data.clone();
-        Ok(hash_in_background(move |check| data.hash_of(HashedPart::All(check))))
+        Ok(self.source.data_hash())
     }
 
     fn data_sample(&self) -> Result<String> {
-        Ok(self.data.hash_of(HashedPart::Sample)?)
+        self.source.data_sample()
     }
 
     fn settings(&self, n_ranks: usize) -> Vec<(&'static str, String)> {
@@ -227,13 +265,13 @@ impl<M: BlockModel + Sync> DataLoader<TypedModel<M>> for TypedNeighborLoader {
     }
 
     fn model_inputs(&self, seed: u64, n_ranks: usize) -> Option<(ModelInputs, EvaluationInfo)> {
-        let (dims, targets) = (self.data.dims(), &self.targets);
+        let (dims, targets) = (self.source.dims(), &self.targets);
         let of_first = |of_layer: &Vec<Fanout>| of_layer.first().copied().unwrap_or(Fanout::All);
         let sampling =
             SamplerConfig { fanouts: self.fanouts.iter().map(of_first).collect(), ..self.sampling_config() };
         let inputs = ModelInputs {
             task: ModelTask::Nodes,
-            data_name: self.data.name.clone(),
+            data_name: self.source.name().to_owned(),
             n_features: dims.iter().flatten().sum(),
             targets: targets.values.kind(),
             n_outputs: targets.values.n_outputs(),
@@ -241,15 +279,13 @@ impl<M: BlockModel + Sync> DataLoader<TypedModel<M>> for TypedNeighborLoader {
             preparation: Some(Preparation::default()),
             node_features: None,
             sampling: Some(SamplingInfo::new(&sampling, false)),
-            graph: Some(TypedGraphInfo::new(&self.data.graph, &dims, targets.node_type, &self.fanouts)),
+            graph: Some(TypedGraphInfo::new(self.source.schema(), &dims, targets.node_type, &self.fanouts)),
         };
         Some((inputs, self.evaluation.info(seed, self.batches.batch_size, n_ranks)))
     }
 
     fn check(&self, model: &BatchRequirements) -> Result<()> {
-        if self.data.targets.is_none() {
-            return Err(Error::NoTargets { name: self.data.name.clone() });
-        }
+        self.source.targets()?;
         self.check_sampling(model)?;
         let targets = &self.targets.values;
         let objective = objective_of(self.objective.as_ref(), targets);
@@ -271,12 +307,13 @@ impl<M: BlockModel + Sync> DataLoader<TypedModel<M>> for TypedNeighborLoader {
             Phase::Train { .. } => trainer.items(&nodes[..], self.batches)?,
             Phase::Validation | Phase::Test => evaluator.items(trainer, &nodes[..], self.batches)?,
         };
-        let targets = TargetsOfType { nodes: self.data.target_nodes(), targets: self.targets.values.clone() };
+        let nodes = self.source.schema().types().range(self.targets.node_type);
+        let targets = TargetsOfType { nodes, targets: self.targets.values.clone() };
         let sampler = Arc::new(self.sampler()?);
         let batcher = TypedNodeBatcher::new(sampler, self.features(), targets);
         let batcher = self.with_groups(batcher, &trainer.model().model);
         let config = self.loader_config(&items);
-        Ok(trainer.loader(items, batcher, config)?)
+        Ok(trainer.loader(self.source.shard_by_owner(items)?, batcher, config)?)
     }
 
     fn count(
@@ -315,9 +352,9 @@ fn no_targets() -> TypedTargets {
 
 impl fmt::Debug for TypedNeighborLoader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { data, fanouts, batches, .. } = self;
+        let Self { source, fanouts, batches, .. } = self;
         f.debug_struct("TypedNeighborLoader")
-            .field("data", &data.name)
+            .field("data", &source.name())
             .field("fanouts", fanouts)
             .field("batches", batches)
             .finish_non_exhaustive()

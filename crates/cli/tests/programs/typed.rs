@@ -1,14 +1,14 @@
-//! Tests of `kiln train` on heterogeneous datasets: results that do not depend on threads, interruptions and ranks, fanouts
-//! of relations, and the errors for unsuitable data and flags.
+//! Tests of `kiln train` on heterogeneous datasets: results that do not depend on threads, interruptions, ranks and
+//! partitions, fanouts of relations, and the errors for unsuitable data and flags.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use kiln::data::typed;
 use kiln::graph::{NodeTypes, RelationEdges};
 use kiln::prelude::*;
 
-use crate::distributed_sage::{Learned, command, text};
+use crate::distributed_sage::{Learned, Server, command, text};
 
 const FLAGS: &str = "--hidden 16 --dropout 0.2";
 
@@ -150,6 +150,92 @@ fn negatives_and_decoders_of_links_between_types_are_flags() {
     ] {
         let flags = format!("--data {set} {LINKS} --batch-size 512 --epochs 1 {flags}");
         assert!(hashes.insert(run(root, &flags, name).weights_hash), "{name}");
+    }
+}
+
+/// Partitions the set by `kiln data partition`, and returns the folder of the partitions.
+fn partition(root: &Path, set: &str, n_parts: usize) -> PathBuf {
+    let out = root.join(format!("parts-{n_parts}"));
+    let flags = format!("partition {set} --parts {n_parts} --method fennel --out {}", out.display());
+    let output = command("data", &flags).output().unwrap();
+    let text = text(&output);
+    assert!(output.status.success() && text.contains("method: fennel"), "{text}");
+    out
+}
+
+/// From servers, ranks have the batches of the whole set, so the weights are bit-identical. Ranks with partitions divide the
+/// batches of a step by owner, so they sum gradients in another order, except for a single rank.
+#[test]
+fn training_on_partitions_matches_the_whole_set() {
+    let root = tempfile::tempdir().unwrap();
+    let root = root.path();
+    let set = set(root);
+    let ranks = |n_ranks: usize| {
+        let batch_size = 64 / n_ranks;
+        format!("--ranks {n_ranks} --batch-size {batch_size} --threads-per-rank 1")
+    };
+    let wholes = [1, 2, 4].map(|n_ranks| {
+        let flags = format!("--data {set} --fanouts 4,4;with=3,2 --epochs 2 {}", ranks(n_ranks));
+        (n_ranks, run(root, &flags, &format!("whole-{n_ranks}")))
+    });
+    let flags = "--fanouts 4,4;with=3,2 --epochs 2";
+    for n_parts in 1..=4 {
+        let parts = partition(root, &set, n_parts);
+        let servers = Server::all(&parts, n_parts);
+        for (n_ranks, whole) in &wholes {
+            let name = format!("{n_parts}-{n_ranks}");
+            let from_servers = format!("{flags} {} {}", ranks(*n_ranks), Server::flags(&servers));
+            let learned = run(root, &from_servers, &format!("servers-{name}"));
+            assert_eq!(learned.weights_hash, whole.weights_hash, "{n_parts} partitions, {n_ranks} ranks");
+            assert_eq!(learned.losses, whole.losses);
+            if n_ranks % n_parts == 0 {
+                let of_workers = format!("{flags} {} --parts {}", ranks(*n_ranks), parts.display());
+                let learned = run(root, &of_workers, &format!("workers-{name}"));
+                learned.check_close(whole);
+                if *n_ranks == 1 {
+                    assert_eq!(learned.weights_hash, whole.weights_hash);
+                }
+            }
+        }
+    }
+    // The dynamic cache changes no result.
+    let parts = root.join("parts-2");
+    let servers = Server::all(&parts, 2);
+    let cached = format!("{flags} {} {} --cache-size 8KiB", ranks(1), Server::flags(&servers));
+    assert_eq!(run(root, &cached, "cached").weights_hash, wholes[0].1.weights_hash);
+    for model in ["rgcn", "hgt"] {
+        let flags = format!("{flags} {} --model {model}", ranks(1));
+        let whole = run(root, &format!("{flags} --data {set}"), &format!("whole-{model}"));
+        let flags = format!("{flags} {}", Server::flags(&servers));
+        assert_eq!(run(root, &flags, &format!("servers-{model}")).weights_hash, whole.weights_hash);
+    }
+    for (flags, expected) in [
+        ("--ranks 3", "3 ranks cannot share 2 partitions equally"),
+        ("--ranks 2 --fanouts 1,1;sells=1,1", "the data has no relation `sells`"),
+        ("--ranks 2 --model gat", "use sage, rgcn or hgt"),
+        ("--ranks 2 --eval exact", "exact evaluation needs a graph with one type of nodes"),
+        ("--ranks 2 --graph-mode device", "need a graph with one type of nodes: use --graph-mode cpu"),
+    ] {
+        let (is_done, text) = output(&format!("--parts {} {flags}", parts.display()));
+        assert!(!is_done && text.contains(expected), "{flags}: {text}");
+    }
+}
+
+#[test]
+fn unsuitable_flags_of_partitions_are_errors() {
+    let root = tempfile::tempdir().unwrap();
+    let set = set(root.path());
+    let out = root.path().join("parts");
+    for (flags, expected) in [
+        ("--standardize", "--standardize does not apply to a heterogeneous dataset: remove it"),
+        ("--add-self-loops", "--add-self-loops does not apply to a heterogeneous dataset: remove it"),
+        ("--cache-ratio 0.5", "--cache-ratio does not apply to a heterogeneous dataset: remove it"),
+        ("--parts 0", "the number of partitions is 0, expected 1 to 65535"),
+    ] {
+        let flags = format!("partition {set} --out {} {flags}", out.display());
+        let output = command("data", &flags).output().unwrap();
+        assert!(!output.status.success() && text(&output).contains(expected), "{}", text(&output));
+        assert!(!out.exists(), "{flags}");
     }
 }
 

@@ -64,7 +64,7 @@ impl RelationNodes {
     }
 
     fn name_of(&self, relation: usize) -> String {
-        self.loader.data().graph.relation(relation).name.clone()
+        self.loader.source().schema().relations()[relation].name.clone()
     }
 }
 
@@ -108,11 +108,12 @@ impl<M: BlockModel + Sync> DataLoader<LinkModel<TypedModel<M>>> for TypedLinkNei
     }
 
     fn names(&self) -> (&str, &[String]) {
-        (&self.nodes.loader.data().name, &[])
+        (self.nodes.loader.source().name(), &[])
     }
 
     fn data_hash(&self) -> Result<DataHash> {
-        let (data, targets) = (Arc::clone(self.nodes.loader.data()), self.targets.clone());
+        let data = Arc::clone(self.nodes.loader.source().whole("the links of a relation")?);
+        let targets = self.targets.clone();
         Ok(hash_in_background(move |check| {
             let graph = data.hash_of(HashedPart::All(check))?;
             Ok(format!("{graph}, links {}", targets.hash_of(HashedPart::All(check))?))
@@ -121,7 +122,7 @@ impl<M: BlockModel + Sync> DataLoader<LinkModel<TypedModel<M>>> for TypedLinkNei
 
     fn data_sample(&self) -> Result<String> {
         let links = self.targets.hash_of(HashedPart::Sample)?;
-        Ok(format!("{}, links {links}", self.nodes.loader.data().hash_of(HashedPart::Sample)?))
+        Ok(format!("{}, links {links}", self.nodes.loader.source().data_sample()?))
     }
 
     fn settings(&self, n_ranks: usize) -> Vec<(&'static str, String)> {

@@ -2,32 +2,35 @@
 
 use std::sync::Arc;
 
-use kiln_data::{TypedDataset, TypedLinkSplit};
-use kiln_graph::{ItemId, Relation, Relations};
+use kiln_data::TypedLinkSplit;
+use kiln_graph::{ItemId, RelationSchema};
 use kiln_loader::{ItemSampler, LoaderConfig, TypedFeatures, TypedNodeBatcher};
 use kiln_nn::BlockModel;
 use kiln_sample::{EdgeWeights, Fanout, SamplerConfig, TypedSampler};
 use kiln_train::{BatchConfig, EmbeddingError, Evaluator, InputType, NodeKeys};
 
 use crate::batches::n_workers;
-use crate::prediction::row_keys;
+use crate::typed_source::TypedSource;
 use crate::{BatchRequirements, Error, EvalMode, Result, TypedNeighborLoader};
 
 impl TypedNeighborLoader {
     /// Replaces the relations by those of a split that pass messages.
     ///
     /// # Errors
-    /// Returns [`Error::OtherRelations`] if the split has other types of nodes or relations.
+    /// Returns [`Error::OtherRelations`] if the split has other types of nodes or relations, and [`Error::NeedsWholeGraph`] on a
+    /// partitioned graph.
     pub(crate) fn on_message_graph(mut self, split: &TypedLinkSplit) -> Result<Self> {
         let message = split.message();
-        let of = |relation: &Relation| (relation.name.clone(), relation.src_type, relation.dst_type);
-        let is_same = |graph: &Relations| {
-            graph.types() == message.types() && graph.iter().map(of).eq(message.iter().map(of))
-        };
-        if !is_same(&self.data.graph) {
-            return Err(Error::OtherRelations { name: self.data.name.clone() });
+        let of = |relation: &RelationSchema| (relation.name.clone(), relation.src_type, relation.dst_type);
+        let (own, other) = (self.source.schema(), message.schema());
+        let is_same = own.types() == other.types()
+            && own.relations().iter().map(of).eq(other.relations().iter().map(of));
+        if !is_same {
+            return Err(Error::OtherRelations { name: self.source.name().to_owned() });
         }
-        Arc::make_mut(&mut self.data).graph = Arc::clone(message);
+        let mut data = self.source.whole("the links of a relation")?.clone();
+        Arc::make_mut(&mut data).graph = Arc::clone(message);
+        self.source = TypedSource::Whole(data);
         Ok(self)
     }
 
@@ -35,8 +38,8 @@ impl TypedNeighborLoader {
         self.objective.is_some()
     }
 
-    pub(crate) fn data(&self) -> &Arc<TypedDataset> {
-        &self.data
+    pub(crate) fn source(&self) -> &TypedSource {
+        &self.source
     }
 
     pub(crate) fn batch_config(&self) -> BatchConfig {
@@ -45,14 +48,14 @@ impl TypedNeighborLoader {
 
     /// Returns the types of nodes for a task.
     pub(crate) fn input_types(&self) -> Vec<InputType> {
-        let types = self.data.graph.types();
+        let types = self.source.schema().types();
         let of_type = |(position, width)| InputType { n_nodes: types.range(position).len(), width };
-        self.data.dims().into_iter().enumerate().map(of_type).collect()
+        self.source.dims().into_iter().enumerate().map(of_type).collect()
     }
 
     /// Returns the keys of the nodes of each type without features.
     pub(crate) fn row_keys(&self) -> Arc<[Option<NodeKeys>]> {
-        self.keys.get_or_init(|| row_keys(&self.data)).clone()
+        self.keys.get_or_init(|| self.source.row_keys()).clone()
     }
 
     /// Returns the configuration of the samplers of all relations, without fanouts.
@@ -62,11 +65,11 @@ impl TypedNeighborLoader {
     }
 
     pub(crate) fn sampler(&self) -> Result<TypedSampler> {
-        Ok(TypedSampler::new(&self.data.graph, self.fanouts.clone(), self.sampling_config())?)
+        self.source.sampler(self.fanouts.clone(), self.sampling_config())
     }
 
     pub(crate) fn features(&self) -> TypedFeatures {
-        TypedFeatures::new(self.data.graph.types().clone(), self.data.features.clone())
+        TypedFeatures::new(self.source.schema().types().clone(), self.source.features())
     }
 
     /// Groups edges and nodes by relation and type, if the model reads groups.
@@ -76,7 +79,7 @@ impl TypedNeighborLoader {
         model: &impl BlockModel,
     ) -> TypedNodeBatcher<TypedSampler> {
         let batcher = match model.reads_relation_groups() {
-            true => batcher.relation_groups(self.data.graph.metagraph()),
+            true => batcher.relation_groups(self.source.schema().metagraph()),
             false => batcher,
         };
         if model.reads_node_groups() { batcher.node_groups() } else { batcher }
@@ -111,17 +114,17 @@ impl TypedNeighborLoader {
         if model.d_edge.is_some() {
             return Err(Error::NoEdgeFeatures);
         }
-        let got = self.data.dims();
+        let got = self.source.dims();
         // The configuration of a model of several types does not state a number of feature columns.
         if model.d_in.is_some() && got != [model.d_in] {
             let expected = vec![model.d_in];
             return Err(kiln_train::Error::from(EmbeddingError::OtherTypes { expected, got }).into());
         }
-        let metagraph = self.data.graph.metagraph();
+        let metagraph = self.source.schema().metagraph();
         if model.relation_groups.as_ref().is_some_and(|of_model| *of_model != metagraph) {
             return Err(Error::OtherMetagraph);
         }
-        let n_edge_types = self.data.graph.n_relations();
+        let n_edge_types = self.source.schema().relations().len();
         if let Some(n_relations) = model.n_relations.filter(|n_relations| *n_relations < n_edge_types) {
             return Err(Error::TooManyEdgeTypes { n_edge_types, n_relations });
         }
@@ -144,7 +147,7 @@ impl TypedNeighborLoader {
         let of_relation = |position: usize| -> Vec<Fanout> {
             self.fanouts.iter().map(|of_layer| of_layer[position]).collect()
         };
-        let relations = self.data.graph.iter().enumerate();
+        let relations = self.source.schema().relations().iter().enumerate();
         let texts =
             relations.map(|(position, relation)| format!("{}: {:?}", relation.name, of_relation(position)));
         texts.collect::<Vec<_>>().join("; ")
@@ -152,11 +155,11 @@ impl TypedNeighborLoader {
 
     /// Returns the types of nodes and the relations, in their order.
     fn schema_settings(&self) -> [(&'static str, String); 2] {
-        let names = self.data.graph.types().names();
-        let of_relation = |relation: &Relation| {
+        let names = self.source.schema().types().names();
+        let of_relation = |relation: &RelationSchema| {
             format!("{} {} {}", names[relation.src_type], relation.name, names[relation.dst_type])
         };
-        let relations: Vec<_> = self.data.graph.iter().map(of_relation).collect();
+        let relations: Vec<_> = self.source.schema().relations().iter().map(of_relation).collect();
         [("node types", names.join(", ")), ("relations", relations.join(", "))]
     }
 }

@@ -1,6 +1,6 @@
 //! The description of the heterogeneous graph of a saved model.
 
-use kiln_graph::{Metagraph, NodeTypes, Relation, Relations};
+use kiln_graph::{GraphSchema, Metagraph, NodeTypes, RelationSchema};
 use kiln_sample::Fanout;
 use serde::{Deserialize, Serialize};
 
@@ -46,12 +46,12 @@ pub struct RelationInfo {
 impl TypedGraphInfo {
     /// Describes a graph. `widths` are the feature columns of each type, and `fanouts` those of each layer, for each relation.
     pub fn new(
-        graph: &Relations,
+        schema: &GraphSchema,
         widths: &[Option<usize>],
         target_type: usize,
         fanouts: &[Vec<Fanout>],
     ) -> Self {
-        let (types, limit) = (graph.types(), |fanout: &Fanout| match fanout {
+        let (types, limit) = (schema.types(), |fanout: &Fanout| match fanout {
             Fanout::All => None,
             Fanout::UpTo(limit) => Some(*limit),
         });
@@ -60,7 +60,7 @@ impl TypedGraphInfo {
             n_nodes: types.range(position).len(),
             n_features: widths.get(position).copied().flatten(),
         };
-        let relation = |(position, relation): (usize, &Relation)| RelationInfo {
+        let relation = |(position, relation): (usize, &RelationSchema)| RelationInfo {
             name: relation.name.clone(),
             src_type: types.names()[relation.src_type].clone(),
             dst_type: types.names()[relation.dst_type].clone(),
@@ -68,7 +68,7 @@ impl TypedGraphInfo {
         };
         Self {
             node_types: types.names().iter().enumerate().map(node_type).collect(),
-            relations: graph.iter().enumerate().map(relation).collect(),
+            relations: schema.relations().iter().enumerate().map(relation).collect(),
             target_type: types.names()[target_type].clone(),
         }
     }

@@ -271,7 +271,7 @@ fn check_schema(
 ) -> Result<usize> {
     let widths: Vec<_> = features.iter().map(|store| store.as_ref().map(|store| store.dim())).collect();
     let target_type = info.target_position().unwrap_or(0);
-    let (expected, got) = (info.schema(), TypedGraphInfo::new(graph, &widths, 0, &[]).schema());
+    let (expected, got) = (info.schema(), TypedGraphInfo::new(graph.schema(), &widths, 0, &[]).schema());
     match expected == got {
         true => Ok(target_type),
         false => Err(ModelError::OtherSchema { expected, got }.into()),

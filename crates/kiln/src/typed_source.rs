@@ -1,0 +1,135 @@
+use std::sync::Arc;
+
+use kiln_data::{HashedPart, TypedDataset, TypedTargets};
+use kiln_feature::FeatureStore;
+use kiln_graph::GraphSchema;
+use kiln_loader::ItemSampler;
+use kiln_sample::{Fanout, SamplerConfig, TypedSampler};
+use kiln_train::{DataHash, NodeKeys};
+
+#[cfg(feature = "grpc")]
+use crate::partitioned::JoinedTypedGraph;
+use crate::prediction::row_keys;
+use crate::{Error, Result, hash_in_background};
+
+/// The source of the graph, the features and the targets of a loader of a heterogeneous graph.
+#[derive(Clone)]
+pub(crate) enum TypedSource {
+    /// A dataset in this process.
+    Whole(Arc<TypedDataset>),
+    /// A partitioned graph, which ranks or servers hold.
+    #[cfg(feature = "grpc")]
+    Partitioned(JoinedTypedGraph),
+}
+
+impl TypedSource {
+    /// Returns the targets and the split.
+    pub(crate) fn targets(&self) -> Result<TypedTargets> {
+        match self {
+            Self::Whole(data) => {
+                data.targets.clone().ok_or_else(|| Error::NoTargets { name: data.name.clone() })
+            }
+            #[cfg(feature = "grpc")]
+            Self::Partitioned(joined) => Ok(joined.targets()),
+        }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        match self {
+            Self::Whole(data) => &data.name,
+            #[cfg(feature = "grpc")]
+            Self::Partitioned(joined) => joined.graph.name(),
+        }
+    }
+
+    /// Returns the node types and relations.
+    pub(crate) fn schema(&self) -> &GraphSchema {
+        match self {
+            Self::Whole(data) => data.graph.schema(),
+            #[cfg(feature = "grpc")]
+            Self::Partitioned(joined) => joined.graph.schema(),
+        }
+    }
+
+    /// Returns the number of feature columns of each node type; `None` for a type without features.
+    pub(crate) fn dims(&self) -> Vec<Option<usize>> {
+        match self {
+            Self::Whole(data) => data.dims(),
+            #[cfg(feature = "grpc")]
+            Self::Partitioned(joined) => joined.graph.dims(),
+        }
+    }
+
+    /// Returns the hash of all data.
+    pub(crate) fn data_hash(&self) -> DataHash {
+        match self {
+            Self::Whole(data) => {
+                let data = Arc::clone(data);
+                hash_in_background(move |check| data.hash_of(HashedPart::All(check)))
+            }
+            #[cfg(feature = "grpc")]
+            Self::Partitioned(joined) => joined.graph.hash().to_owned().into(),
+        }
+    }
+
+    /// Returns a hash of the sizes and of a sample of the values, or the hash of all values if that is known.
+    pub(crate) fn data_sample(&self) -> Result<String> {
+        match self {
+            Self::Whole(data) => Ok(data.hash_of(HashedPart::Sample)?),
+            #[cfg(feature = "grpc")]
+            Self::Partitioned(joined) => Ok(joined.graph.hash().to_owned()),
+        }
+    }
+
+    /// Returns the features of each node type; `None` for a type without features.
+    pub(crate) fn features(&self) -> Vec<Option<Arc<dyn FeatureStore>>> {
+        match self {
+            Self::Whole(data) => data.features.clone(),
+            #[cfg(feature = "grpc")]
+            Self::Partitioned(joined) => {
+                let stores = joined.features.iter();
+                stores.map(|store| store.clone().map(|store| store as Arc<dyn FeatureStore>)).collect()
+            }
+        }
+    }
+
+    /// Returns a sampler with these fanouts of each relation in each layer.
+    pub(crate) fn sampler(&self, fanouts: Vec<Vec<Fanout>>, config: SamplerConfig) -> Result<TypedSampler> {
+        match self {
+            Self::Whole(data) => Ok(TypedSampler::new(&data.graph, fanouts, config)?),
+            #[cfg(feature = "grpc")]
+            Self::Partitioned(joined) => Ok(joined.graph.typed_sampler(fanouts, &config)?),
+        }
+    }
+
+    /// Returns the dataset in this process. `what` needs it, for the message.
+    ///
+    /// # Errors
+    /// Returns [`Error::NeedsWholeGraph`] for a partitioned graph.
+    pub(crate) fn whole(&self, what: &'static str) -> Result<&Arc<TypedDataset>> {
+        match self {
+            Self::Whole(data) => Ok(data),
+            #[cfg(feature = "grpc")]
+            Self::Partitioned(_) => Err(Error::NeedsWholeGraph { what }),
+        }
+    }
+
+    /// Returns the keys of the nodes of each type without features. Those of a partitioned graph have no names.
+    pub(crate) fn row_keys(&self) -> Arc<[Option<NodeKeys>]> {
+        match self {
+            Self::Whole(data) => row_keys(data),
+            #[cfg(feature = "grpc")]
+            Self::Partitioned(_) => Arc::default(),
+        }
+    }
+
+    /// Gives each rank the nodes that it owns, on a partitioned graph in worker mode. Otherwise, the ranks keep their equal
+    /// shares.
+    pub(crate) fn shard_by_owner(&self, items: ItemSampler) -> Result<ItemSampler> {
+        match self {
+            Self::Whole(_) => Ok(items),
+            #[cfg(feature = "grpc")]
+            Self::Partitioned(joined) => joined.shard_by_owner(items),
+        }
+    }
+}
