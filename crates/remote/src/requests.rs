@@ -94,6 +94,11 @@ impl<'a> Requests<'a> {
         Ok(Self { graph, relation, nodes, rows, parts })
     }
 
+    /// Returns the number of destinations.
+    pub(crate) fn n_dsts(&self) -> usize {
+        self.parts.len()
+    }
+
     /// Returns the relation's edges in the local partition and the destinations that it owns; `None` if there is no local
     /// partition.
     ///

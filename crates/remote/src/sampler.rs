@@ -3,7 +3,10 @@ use std::sync::Arc;
 
 use kiln_graph::NodeId;
 use kiln_partition::PartitionRow;
-use kiln_sample::{EdgeWeights, Fanout, Frontier, FrontierSampler, HopRequest, SamplerConfig, Scratch};
+use kiln_sample::{
+    EdgeWeights, Fanout, Frontier, FrontierSampler, HopRequest, RelationHop, RelationSampler,
+    RelationScratch, SamplerConfig, Scratch,
+};
 
 use crate::fetch_stats::count;
 use crate::graph::{DistGraph, Owner};
@@ -136,35 +139,11 @@ impl DistNeighborSampler {
         relation.n_edges as f64 / schema.types().range(relation.dst_type).len().max(1) as f64
     }
 
-    fn sample(
-        &self,
-        request: &HopRequest,
-        dsts: &[NodeId],
-        scratch: &mut Scratch,
-        out: &mut Frontier,
-    ) -> Result<()> {
+    /// Returns the hop of this sampler for a request, grouped by the owners of the destinations.
+    fn hop<'a>(&'a self, request: &'a HopRequest, dsts: &[NodeId]) -> Result<Hop<'a>> {
         let relation = self.check(request.weights, request.edge_types)?;
         let requests = Requests::of(&self.graph, relation, dsts)?;
-        // Servers that send all edges have none to leave out.
-        let excluded = request.excluded.as_deref().filter(|_| self.config.rule.name().is_some());
-        let pieces = requests.there(excluded)?;
-        let asked = self.graph.ask(pieces.iter().map(|piece| self.asking(relation, piece, request)));
-        let own = self.sample_own(&requests, request, scratch)?;
-        let answers = asked.collect(pieces.len())?;
-        let counters = &self.graph.counters;
-        count(&counters.own_dsts, own.n_dst());
-        count(&counters.remote_dsts, dsts.len() - own.n_dst());
-        let mut frontiers = Vec::with_capacity(pieces.len());
-        for (piece, answer) in pieces.iter().zip(answers) {
-            frontiers.push(self.picked(relation, piece, &answer, request, scratch)?);
-        }
-        requests.merge(&own, &pieces, &frontiers, request, out);
-        check_edge_types(out.edge_types.as_deref().unwrap_or_default(), self.graph.n_edge_types())?;
-        let n_edges = out.srcs.len() as u64;
-        match u32::try_from(n_edges) {
-            Ok(_) => Ok(()),
-            Err(_) => Err(kiln_sample::Error::BlockTooLarge { layer: request.layer, n_edges }.into()),
-        }
+        Ok(Hop { sampler: self, relation, request, requests })
     }
 
     /// Checks that the graph has the arrays that are requested. Returns the relation that is sampled.
@@ -262,6 +241,98 @@ impl DistNeighborSampler {
     }
 }
 
+/// The hop of one relation, and the sampler of the relation.
+struct Hop<'a> {
+    sampler: &'a DistNeighborSampler,
+    relation: usize,
+    request: &'a HopRequest,
+    requests: Requests<'a>,
+}
+
+impl Hop<'_> {
+    /// Returns the destinations of the requests to servers.
+    fn pieces(&self) -> Result<Vec<Piece<'_>>> {
+        // Servers that send all edges have none to leave out.
+        let is_named = self.sampler.config.rule.name().is_some();
+        self.requests.there(self.request.excluded.as_deref().filter(|_| is_named))
+    }
+
+    /// Joins the local sample and the responses to all requests of the hop.
+    fn finish(
+        &self,
+        pieces: &[Piece<'_>],
+        own: &Frontier,
+        answers: impl Iterator<Item = Vec<u8>>,
+        scratch: &mut Scratch,
+        out: &mut Frontier,
+    ) -> Result<()> {
+        let Self { sampler, relation, request, requests } = self;
+        let mut frontiers = Vec::with_capacity(pieces.len());
+        for (piece, answer) in pieces.iter().zip(answers) {
+            frontiers.push(sampler.picked(*relation, piece, &answer, request, scratch)?);
+        }
+        requests.merge(own, pieces, &frontiers, request, out);
+        check_edge_types(out.edge_types.as_deref().unwrap_or_default(), sampler.graph.n_edge_types())?;
+        let (layer, n_edges) = (request.layer, out.srcs.len() as u64);
+        match u32::try_from(n_edges) {
+            Ok(_) => Ok(()),
+            Err(_) => Err(kiln_sample::Error::BlockTooLarge { layer, n_edges }.into()),
+        }
+    }
+}
+
+/// Samples hops of relations of one graph. The requests of all hops are sent together, and the local destinations are
+/// sampled meanwhile. Each hop has a scratch and a frontier.
+fn sample_hops(
+    graph: &DistGraph,
+    hops: &[Hop<'_>],
+    outs: &mut [(&mut Scratch, &mut Frontier)],
+) -> Result<()> {
+    let pieces = hops.iter().map(Hop::pieces).collect::<Result<Vec<_>>>()?;
+    let of_hop = |(hop, pieces): (&Hop<'_>, &Vec<Piece<'_>>)| -> Vec<PeerRequest> {
+        pieces.iter().map(|piece| hop.sampler.asking(hop.relation, piece, hop.request)).collect()
+    };
+    let asked = graph.ask(hops.iter().zip(&pieces).flat_map(of_hop));
+    let mut owns = Vec::with_capacity(hops.len());
+    for (hop, (scratch, _)) in hops.iter().zip(outs.iter_mut()) {
+        owns.push(hop.sampler.sample_own(&hop.requests, hop.request, scratch)?);
+    }
+    let mut answers = asked.collect(pieces.iter().map(Vec::len).sum())?.into_iter();
+    for (((hop, pieces), own), (scratch, out)) in hops.iter().zip(&pieces).zip(&owns).zip(outs) {
+        count(&graph.counters.own_dsts, own.n_dst());
+        count(&graph.counters.remote_dsts, hop.requests.n_dsts() - own.n_dst());
+        hop.finish(pieces, own, answers.by_ref().take(pieces.len()), scratch, out)?;
+    }
+    Ok(())
+}
+
+/// The samplers of the relations of a heterogeneous graph.
+#[derive(Debug)]
+pub(crate) struct DistRelations {
+    pub(crate) graph: Arc<DistGraph>,
+    /// The sampler of each relation.
+    pub(crate) samplers: Vec<DistNeighborSampler>,
+}
+
+impl RelationSampler for DistRelations {
+    /// Sends the requests of all relations together.
+    fn sample_relations(
+        &self,
+        hops: &[RelationHop<'_>],
+        out: &mut [RelationScratch],
+    ) -> kiln_sample::Result<()> {
+        let mut buffers: Vec<_> = out.iter_mut().map(Some).collect();
+        let (mut of_relations, mut outs) = (Vec::with_capacity(hops.len()), Vec::with_capacity(hops.len()));
+        for RelationHop { relation, request, dsts } in hops {
+            of_relations.push(self.samplers[*relation].hop(request, dsts)?);
+            if let Some(RelationScratch { scratch, frontier }) = buffers[*relation].take() {
+                outs.push((scratch, frontier));
+            }
+        }
+        Ok(sample_hops(&self.graph, &of_relations, &mut outs)?)
+    }
+}
+
 /// Checks that all servers know a rule.
 ///
 /// # Errors
@@ -311,7 +382,7 @@ impl FrontierSampler for DistNeighborSampler {
         scratch: &mut Scratch,
         out: &mut Frontier,
     ) -> kiln_sample::Result<()> {
-        Ok(self.sample(request, dsts, scratch, out)?)
+        Ok(sample_hops(&self.graph, &[self.hop(request, dsts)?], &mut [(scratch, out)])?)
     }
 }
 

@@ -86,11 +86,13 @@ pub(crate) struct TypedScratch {
     pub(crate) of_relations: Vec<RelationScratch>,
 }
 
-/// The buffers of a relation's hop.
+/// The buffers of one relation, which are reused for each hop.
 #[derive(Debug, Default)]
-pub(crate) struct RelationScratch {
-    pub(crate) scratch: Scratch,
-    pub(crate) frontier: Frontier,
+pub struct RelationScratch {
+    /// The tables and buffers of the relation's sampler.
+    pub scratch: Scratch,
+    /// The picked edges of the last hop.
+    pub frontier: Frontier,
 }
 
 /// Samples one block (one hop) per layer, from the seeds to the input layer.

@@ -122,14 +122,6 @@ pub enum Error {
         /// The number of relations.
         expected: usize,
     },
-    /// A sampler of a heterogeneous graph was given another number of samplers than relations.
-    #[error("got samplers of {got} relations, expected one for each of the {expected} relations")]
-    RelationSamplers {
-        /// The number of samplers.
-        got: usize,
-        /// The number of relations.
-        expected: usize,
-    },
     /// The sampler is configured for edge weights, but a relation has none.
     #[error("the sampler is configured for edge weights, but relation `{relation}` has none")]
     NoRelationWeights {

@@ -29,6 +29,7 @@ mod lanes;
 mod negative;
 mod neighbor;
 mod relabel;
+mod relation_sampler;
 mod rng;
 mod rule;
 mod seeds;
@@ -36,7 +37,7 @@ mod typed;
 mod typed_negatives;
 mod uniform;
 
-pub use block::{SampledBlocks, Scratch, to_block};
+pub use block::{RelationScratch, SampledBlocks, Scratch, to_block};
 pub use config::{EdgeWeights, Fanout, HopRequest, SamplerConfig};
 pub use error::Error;
 pub use excluded::ExcludedEdges;
@@ -48,6 +49,7 @@ pub use negative::{
     UniformNegatives, UniformPairNegatives,
 };
 pub use neighbor::NeighborSampler;
+pub use relation_sampler::{RelationHop, RelationSampler};
 pub use rng::{KeyDomain, NodeKey, NodeRng, ROUNDS, RngKey};
 pub use rule::{Neighbors, Rule, SamplingRule, Selection};
 pub use seeds::Seeds;

@@ -3,10 +3,11 @@ use std::sync::Arc;
 
 use kiln_graph::{EdgeId, GraphSchema, NodeId, NodeTypes, Relation, Relations};
 
-use crate::block::{RelationScratch, TypedScratch};
+use crate::block::TypedScratch;
+use crate::relation_sampler::LocalRelations;
 use crate::{
-    EdgeWeights, Error, Fanout, Frontier, FrontierSampler, HopRequest, KeyDomain, NeighborSampler, Result,
-    RngKey, SamplerConfig, Scratch,
+    EdgeWeights, Error, Fanout, Frontier, FrontierSampler, HopRequest, KeyDomain, NeighborSampler,
+    RelationHop, RelationSampler, RelationScratch, Result, RngKey, SamplerConfig, Scratch,
 };
 
 /// A sampler of a heterogeneous graph: picks edges of each relation with a fanout of its own.
@@ -36,8 +37,7 @@ use crate::{
 #[derive(Clone)]
 pub struct TypedSampler {
     schema: GraphSchema,
-    /// The sampler of each relation.
-    relations: Vec<Arc<dyn FrontierSampler>>,
+    relations: Arc<dyn RelationSampler>,
     /// For each relation, whether the excluded edges of a request are left out.
     leaves_out: Vec<bool>,
     /// The relations into each type of nodes, ascending.
@@ -58,36 +58,31 @@ impl TypedSampler {
     /// Returns [`Error::RelationFanouts`] unless each layer has one fanout per relation, and [`Error::NoRelationWeights`]
     /// if edge weights are configured and a relation has none.
     pub fn new(graph: &Relations, fanouts: Vec<Vec<Fanout>>, config: SamplerConfig) -> Result<Self> {
-        let of_relation = |relation: &Relation| -> Result<Arc<dyn FrontierSampler>> {
+        let of_relation = |relation: &Relation| {
             let config = SamplerConfig { edge_types: false, ..config.clone() };
             if config.weights != EdgeWeights::None && relation.graph.weights().is_none() {
                 return Err(Error::NoRelationWeights { relation: relation.name.clone() });
             }
             let sampler = NeighborSampler::with_config(Arc::clone(&relation.graph), config)?;
             let first = graph.types().range(relation.dst_type).start;
-            Ok(Arc::new(sampler.with_rows_from(first, graph.n_nodes())))
+            Ok(sampler.with_rows_from(first, graph.n_nodes()))
         };
-        let relations = graph.iter().map(of_relation).collect::<Result<_>>()?;
-        Self::of_samplers(graph.schema().clone(), relations, fanouts, &config)
+        let relations = LocalRelations(graph.iter().map(of_relation).collect::<Result<_>>()?);
+        Self::of_samplers(graph.schema().clone(), Arc::new(relations), fanouts, &config)
     }
 
-    /// Creates a sampler from the sampler of each relation, for example one whose edges other processes hold. The sampler of
-    /// a relation takes destinations of the relation's type, as node ids of the graph, and returns sources of the graph and
-    /// edge ids that count from 0 within the relation. Its rule and edge weights must be those of `config`.
+    /// Creates a sampler from samplers of the relations, for example of those whose edges other processes hold. Their rule and
+    /// edge weights must be those of `config`.
     ///
     /// # Errors
-    /// Returns [`Error::RelationSamplers`] unless there is one sampler per relation, and [`Error::RelationFanouts`] unless each
-    /// layer has one fanout per relation.
+    /// Returns [`Error::RelationFanouts`] unless each layer has one fanout per relation.
     pub fn of_samplers(
         schema: GraphSchema,
-        relations: Vec<Arc<dyn FrontierSampler>>,
+        relations: Arc<dyn RelationSampler>,
         fanouts: Vec<Vec<Fanout>>,
         config: &SamplerConfig,
     ) -> Result<Self> {
         let n_relations = schema.relations().len();
-        if relations.len() != n_relations {
-            return Err(Error::RelationSamplers { got: relations.len(), expected: n_relations });
-        }
         if let Some(layer) = fanouts.iter().position(|of_layer| of_layer.len() != n_relations) {
             let (got, expected) = (fanouts[layer].len(), n_relations);
             return Err(Error::RelationFanouts { layer, got, expected });
@@ -113,7 +108,7 @@ impl TypedSampler {
     /// out.
     #[must_use]
     pub fn excluding_from(mut self, relations: &[usize]) -> Self {
-        self.leaves_out = (0..self.relations.len()).map(|relation| relations.contains(&relation)).collect();
+        self.leaves_out = (0..self.leaves_out.len()).map(|relation| relations.contains(&relation)).collect();
         self
     }
 
@@ -133,7 +128,7 @@ impl TypedSampler {
         HopRequest { key, fanout, edge_types: false, excluded, ..*request }
     }
 
-    /// Samples the only relation of a graph with one type of nodes directly to `out`.
+    /// Samples the only relation of a graph with one type of nodes, without copying its edges.
     fn sample_only(
         &self,
         request: &HopRequest,
@@ -143,7 +138,13 @@ impl TypedSampler {
         out: &mut Frontier,
     ) -> Result<()> {
         let edge_types = out.edge_types.take();
-        self.relations[0].sample_frontier(&self.request(request, 0, fanout), dsts, scratch, out)?;
+        let of_relations = &mut scratch.typed.of_relations;
+        of_relations.resize_with(of_relations.len().max(1), RelationScratch::default);
+        let hop = RelationHop { relation: 0, request: self.request(request, 0, fanout), dsts };
+        std::mem::swap(out, &mut of_relations[0].frontier);
+        self.relations.sample_relations(&[hop], of_relations)?;
+        std::mem::swap(out, &mut of_relations[0].frontier);
+        out.check(request.layer, dsts.len())?;
         out.edge_types = request.edge_types.then(|| {
             let mut edge_types = emptied(edge_types);
             edge_types.resize(out.n_edges(), 0);
@@ -257,14 +258,17 @@ impl FrontierSampler for TypedSampler {
         }
         let mut typed = std::mem::take(&mut scratch.typed);
         self.sort_by_type(dsts, &mut typed)?;
-        typed.of_relations.resize_with(self.relations.len(), RelationScratch::default);
+        typed.of_relations.resize_with(fanouts.len(), RelationScratch::default);
+        let mut hops = Vec::with_capacity(fanouts.len());
         for (of_type, dsts) in self.by_dst_type.iter().zip(&typed.by_type) {
             for &relation in of_type {
                 let request = self.request(request, relation, smaller(fanouts[relation], request.fanout));
-                let RelationScratch { scratch, frontier } = &mut typed.of_relations[relation];
-                self.relations[relation].sample_frontier(&request, dsts, scratch, frontier)?;
-                frontier.check(request.layer, dsts.len())?;
+                hops.push(RelationHop { relation, request, dsts });
             }
+        }
+        self.relations.sample_relations(&hops, &mut typed.of_relations)?;
+        for RelationHop { relation, dsts, .. } in hops {
+            typed.of_relations[relation].frontier.check(request.layer, dsts.len())?;
         }
         self.join(request, &mut typed, out)?;
         scratch.typed = typed;

@@ -222,6 +222,31 @@ fn training_on_partitions_matches_the_whole_set() {
 }
 
 #[test]
+fn loaders_of_the_other_kind_of_graph_are_errors() {
+    let root = tempfile::tempdir().unwrap();
+    let set = set(root.path());
+    let typed = partition(root.path(), &set, 1);
+    let whole = root.path().join("ring");
+    kiln::data::format::write(&kiln::data::synthetic::ring(60).unwrap(), &whole).unwrap();
+    let ring = root.path().join("ring-parts");
+    let flags = format!("partition {} --parts 1 --out {}", whole.display(), ring.display());
+    assert!(command("data", &flags).status().unwrap().success());
+    let open = |folder: &Path| PartitionedGraph::open(folder, Default::default()).unwrap();
+    let (typed, ring) = (open(&typed), open(&ring));
+    assert!(typed.info().heterogeneous.is_some() && ring.info().heterogeneous.is_none());
+    let texts = launch(RankConfig::threads(1), |rank| {
+        let one = NeighborLoader::partitioned(&typed, &rank, [2]).unwrap_err();
+        let other = TypedNeighborLoader::partitioned(&ring, &rank, [2]).unwrap_err();
+        Ok([one.to_string(), other.to_string()])
+    });
+    let expected = [
+        "the partitions are of a heterogeneous graph: use TypedNeighborLoader::partitioned",
+        "the partitions are of a homogeneous graph: use NeighborLoader::partitioned",
+    ];
+    assert_eq!(texts.unwrap()[0], expected);
+}
+
+#[test]
 fn unsuitable_flags_of_partitions_are_errors() {
     let root = tempfile::tempdir().unwrap();
     let set = set(root.path());

@@ -1,7 +1,7 @@
 //! Partitions of heterogeneous graphs: blocks, rows and batches are bit-identical to those of the whole graph, with servers
 //! and in worker mode.
 
-use std::sync::Arc;
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use kiln_comm::ThreadRanks;
@@ -14,11 +14,12 @@ use kiln_loader::{
 };
 use kiln_partition::{Method, PartitionMeta, TypedPart, TypedPartitionBook, part_dir, write_typed_parts};
 use kiln_remote::{
-    ColocatedWorker, ColocatedWorkerConfig, DistFeatureStore, DistGraph, DistNeighborSampler, Error, Server,
+    ColocatedWorker, ColocatedWorkerConfig, DistFeatureStore, DistGraph, DistNeighborSampler, Error,
+    RuleRegistry, Server,
 };
 use kiln_sample::{
-    EdgeWeights, ExcludedEdges, Fanout, FrontierSampler, HopRequest, NeighborSampler, RngKey, Rule,
-    SampledBlocks, SamplerConfig, Scratch, Seeds, TypedSampler,
+    EdgeWeights, ExcludedEdges, Fanout, FrontierSampler, HopRequest, NeighborSampler, Neighbors, NodeKey,
+    RngKey, Rule, SampledBlocks, SamplerConfig, Scratch, Seeds, Selection, TypedSampler,
 };
 
 use crate::cluster::{Cluster, addresses, config, hubs, parts, serve, wild};
@@ -289,6 +290,36 @@ fn ranks_with_partitions_have_the_batches_of_the_whole_set() {
         }
         assert_eq!(owned.iter().map(Vec::len).sum::<usize>(), N_ITEMS as usize);
     }
+}
+
+/// A rule that waits until it runs for two nodes at once. If the requests of a hop were sent one after another, the first one
+/// would wait in vain.
+#[test]
+fn a_hop_sends_the_requests_of_all_relations_together() {
+    let data = shop();
+    let [rates, sells] = [0, 3].map(|relation| Arc::clone(&data.graph.relation(relation).graph));
+    let item = (0..N_ITEMS).map(NodeId).find(|item| 1 < rates.in_degree(*item).min(sells.in_degree(*item)));
+    let seed = NodeId(N_USERS + item.unwrap().0);
+    let (n_running, changed) = (Arc::new(Mutex::new(0)), Arc::new(Condvar::new()));
+    let counter = Arc::clone(&n_running);
+    let meet = move |_: Neighbors<'_>, _: NodeKey, _: u32, picks: &mut Selection| {
+        let mut n_running = counter.lock().unwrap();
+        *n_running += 1;
+        changed.notify_all();
+        let limit = Duration::from_secs(20);
+        let (mut n_running, wait) = changed.wait_timeout_while(n_running, limit, |n| *n < 2).unwrap();
+        // After a wait in vain, the count stays below 2 for the next call, too.
+        *n_running -= i32::from(wait.timed_out());
+        picks.push(0);
+    };
+    let rules = RuleRegistry::default().register("meet", meet).unwrap();
+    let cluster = Cluster::of(&typed_parts(&data, 1, |_| 0), None, rules);
+    let config = SamplerConfig::default().with_rule(cluster.graph.rule("meet").unwrap());
+    let sampler = cluster.graph.typed_sampler(vec![vec![Fanout::UpTo(1); 4]], &config).unwrap();
+    let seeds = Seeds::nodes(vec![seed]);
+    let sampled = sampler.sample_blocks(&seeds, RngKey::new(0), &mut Scratch::default()).unwrap();
+    assert_eq!(sampled.blocks[0].n_edges(), 2);
+    assert_eq!(*n_running.lock().unwrap(), 2, "the rule should run for both relations at once");
 }
 
 #[test]

@@ -1,0 +1,39 @@
+use kiln_graph::NodeId;
+
+use crate::{FrontierSampler, HopRequest, NeighborSampler, RelationScratch, Result};
+
+/// The edges of one relation that are requested in one hop.
+#[derive(Debug, Clone)]
+pub struct RelationHop<'a> {
+    /// The position of the relation.
+    pub relation: usize,
+    /// The key, the fanout and the other settings of the relation.
+    pub request: HopRequest,
+    /// The destinations: distinct nodes of the relation's destination type, as node ids of the graph.
+    pub dsts: &'a [NodeId],
+}
+
+/// The samplers of a graph's relations. [`TypedSampler`](crate::TypedSampler) passes them all relations of a hop at once, so
+/// that requests to other processes are sent together.
+pub trait RelationSampler: Send + Sync {
+    /// Picks the edges of each relation in `hops`, which has a relation at most once. Fills the frontier of
+    /// `out[hop.relation]` with sources of the graph and edge ids that count from 0 within the relation.
+    ///
+    /// # Errors
+    /// Returns the errors of [`FrontierSampler::sample_frontier`].
+    fn sample_relations(&self, hops: &[RelationHop<'_>], out: &mut [RelationScratch]) -> Result<()>;
+}
+
+/// The samplers of relations in this process, one per relation.
+#[derive(Debug)]
+pub(crate) struct LocalRelations(pub(crate) Vec<NeighborSampler>);
+
+impl RelationSampler for LocalRelations {
+    fn sample_relations(&self, hops: &[RelationHop<'_>], out: &mut [RelationScratch]) -> Result<()> {
+        for RelationHop { relation, request, dsts } in hops {
+            let RelationScratch { scratch, frontier } = &mut out[*relation];
+            self.0[*relation].sample_frontier(request, dsts, scratch, frontier)?;
+        }
+        Ok(())
+    }
+}
