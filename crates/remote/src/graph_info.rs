@@ -91,3 +91,71 @@ pub(crate) fn n_parts(told: &Opened) -> usize {
     let offsets = told.node_types.first().map_or(&told.offsets, |node_type| &node_type.offsets);
     offsets.len().saturating_sub(1)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told() -> Opened {
+        let node_type = |name: &str, end, dim| NodeType {
+            name: name.to_owned(),
+            offsets: vec![0, 1, end],
+            dim,
+            row_type: dim.map_or("", |_| "f16").to_owned(),
+        };
+        let relation = |name: &str, src_type, dst_type| Relation {
+            name: name.to_owned(),
+            src_type,
+            dst_type,
+            n_edges: 5,
+            has_weights: name == "rates",
+        };
+        Opened {
+            node_types: vec![node_type("user", 4, None), node_type("item", 3, Some(2))],
+            relations: vec![relation("rates", 0, 1), relation("rated by", 1, 0)],
+            target_type: 1,
+            ..Opened::default()
+        }
+    }
+
+    #[test]
+    fn types_and_relations_of_a_server_are_those_of_the_graph() {
+        let info = GraphInfo::of(&told()).unwrap();
+        assert!(info.is_heterogeneous);
+        assert_eq!((info.schema.n_nodes(), info.schema.n_edges(), n_parts(&told())), (7, 10, 2));
+        assert_eq!(info.schema.types().range(1), 4..7);
+        assert_eq!(
+            info.row_formats.iter().map(|rows| rows.map(|rows| rows.dim)).collect::<Vec<_>>(),
+            [None, Some(2)]
+        );
+        assert_eq!((info.has_weights, info.target_type), (vec![true, false], 1));
+        let graph =
+            Opened { offsets: vec![0, 4], n_edges: 9, dim: 3, row_type: "f32".into(), ..Opened::default() };
+        let info = GraphInfo::of(&graph).unwrap();
+        assert!(!info.is_heterogeneous && info.schema.metagraph().is_homogeneous());
+        assert_eq!((info.schema.n_nodes(), info.schema.n_edges(), n_parts(&graph)), (4, 9, 1));
+    }
+
+    #[test]
+    fn inconsistent_descriptions_are_errors() {
+        let check = |change: fn(&mut Opened), expected: &str| {
+            let mut told = told();
+            change(&mut told);
+            let error = GraphInfo::of(&told).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}\n    expected {expected}");
+        };
+        check(|told| told.target_type = 2, "2 node types, of which type 2 has labels");
+        check(|told| told.node_types = vec![told.node_types[0].clone(); 513], "expected at most 512");
+        check(|told| told.node_types[1].name = "user".into(), "invalid node type `user`: it occurs twice");
+        check(|told| told.node_types[0].offsets = vec![0, u32::MAX], "nodes do not fit");
+        check(|told| told.node_types[1].dim = Some(0), "the features of node type `item` have 0 columns");
+        check(|told| told.node_types[1].row_type = "i8".into(), "features of node type `item` of i8");
+        check(|told| told.relations[1].name = String::new(), "invalid relation ``: it is empty");
+        check(|told| told.relations[1].dst_type = u32::MAX, "there is no node type `4294967295`");
+        check(|told| told.relations = vec![told.relations[0].clone(); 257], "257 relations do not fit");
+        // Numbers of edges that overflow are not an error: edges are read when they are sampled.
+        let mut many = told();
+        many.relations[0].n_edges = u64::MAX;
+        assert_eq!(GraphInfo::of(&many).unwrap().schema.n_edges(), u64::MAX);
+    }
+}

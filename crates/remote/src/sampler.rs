@@ -160,7 +160,8 @@ impl DistNeighborSampler {
 
     fn asking(&self, relation: usize, piece: &Piece<'_>, request: &HopRequest) -> PeerRequest {
         let Piece { peer, rows, excluded, .. } = piece;
-        let mean = self.mean_degree(relation) as usize + 1;
+        // A server may state any number of edges.
+        let mean = (self.mean_degree(relation) as usize).saturating_add(1);
         let list = bytes_of(rows.rows.to_vec());
         let (question, edges_per_dst) = match self.config.rule.name() {
             None => (Question::List(ListRequest { lease: 0, rows: list, relation: relation as u32 }), mean),
@@ -177,7 +178,8 @@ impl DistNeighborSampler {
             }
         };
         let edge_bytes = 12 + usize::from(request.edge_types);
-        let n_bytes = rows.rows.len().saturating_mul(12 + edge_bytes * edges_per_dst);
+        let n_bytes =
+            edge_bytes.saturating_mul(edges_per_dst).saturating_add(12).saturating_mul(rows.rows.len());
         PeerRequest { peer: Arc::clone(*peer), question, n_bytes }
     }
 
