@@ -99,10 +99,11 @@ impl TrainRun<'_> {
         loader: TypedNeighborLoader,
         fanouts: &TypedFanouts,
     ) -> anyhow::Result<TypedNeighborLoader> {
-        let TrainArgs { sampling, ranks, .. } = self.args;
+        let TrainArgs { sampling, ranks, device, .. } = self.args;
         let loader = loader
             .batches(ranks.batches(false))
             .rule(sampling.rule.clone())
+            .graph_mode(device.graph_mode)
             .evaluation(sampling.evaluation()?);
         let loader = fanouts.configure(loader)?;
         Ok(match ranks.workers {
@@ -169,8 +170,13 @@ impl TrainRun<'_> {
         graph: &PartitionedGraph,
         info: &HeterogeneousInfo,
     ) -> anyhow::Result<Vec<Outcome>> {
-        let TrainArgs { model, sampling, ranks, loss, parts, .. } = self.args;
+        let TrainArgs { model, sampling, ranks, loss, parts, device, .. } = self.args;
         self.check_typed_device()?;
+        ensure!(
+            device.graph_mode == GraphMode::Host,
+            "--graph-mode device and zero-copy need --data, or partitions of a graph with one type of nodes: use \
+             --graph-mode cpu"
+        );
         let fanouts = TypedFanouts::new(self.args, &info.schema)?;
         let (metagraph, n_layers) = (info.schema.metagraph(), fanouts.of_all.len());
         let model = model.of_typed_nodes(&metagraph, &info.dims, graph.info().n_classes, n_layers)?;
@@ -197,15 +203,10 @@ impl TrainRun<'_> {
         })
     }
 
-    /// Checks that no flag of sampling on a device was given.
+    /// Checks that no flag of a feature cache on a device was given.
     fn check_typed_device(&self) -> anyhow::Result<()> {
-        let device = &self.args.device;
         ensure!(
-            device.graph_mode == GraphMode::Host,
-            "--graph-mode device and zero-copy need a graph with one type of nodes: use --graph-mode cpu"
-        );
-        ensure!(
-            !device.has_cache_flags(),
+            !self.args.device.has_cache_flags(),
             "--feature-cache and --hot-by need a graph with one type of nodes: remove them"
         );
         Ok(())

@@ -4,7 +4,7 @@ use burn::tensor::Device;
 use kiln_data::Dataset;
 use kiln_feature::EdgeFeatures;
 use kiln_graph::Csc;
-use kiln_kernels::{DeviceEdgeFeatures, DeviceFeatures, DeviceSampler, GraphMode};
+use kiln_kernels::{DeviceEdgeFeatures, DeviceFeatures, DeviceGraph, DeviceSampler, GraphMode};
 use kiln_loader::{ItemSampler, Phase};
 use kiln_sample::{NeighborSampler, SamplerConfig, Seeds, count_node_accesses};
 
@@ -76,6 +76,44 @@ impl DeviceCopy {
             Some((n_bytes, hotness)) => DeviceFeatures::hottest(source, &hotness, n_bytes, device)?,
         };
         Ok(Self { sampler, features: Arc::new(features), edge_features })
+    }
+}
+
+/// The copies of graphs on devices: of partitions, or of the relations of a heterogeneous graph. Ranks with the same device and
+/// mode share a copy, and so do clones.
+#[derive(Clone, Default)]
+pub(crate) struct GraphCopies(Arc<Mutex<Vec<GraphCopy>>>);
+
+struct GraphCopy {
+    device: Device,
+    mode: GraphMode,
+    /// The number of the partition or of the relation.
+    number: usize,
+    graph: DeviceGraph,
+}
+
+impl GraphCopies {
+    /// Returns the copy of the graph with this number. The first rank that needs it creates it from `graph`, while the others
+    /// wait.
+    ///
+    /// # Errors
+    /// Returns the errors of `graph` and of the copy, and [`Error::RuleNeedsHost`] for [`GraphMode::Host`].
+    pub(crate) fn get_or_make(
+        &self,
+        device: &Device,
+        mode: GraphMode,
+        number: usize,
+        graph: impl FnOnce() -> Result<Csc>,
+    ) -> Result<DeviceGraph> {
+        // The lock is held during the copy, so that other ranks of the device wait and share it.
+        let mut copies = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_it = |copy: &&GraphCopy| copy.device == *device && copy.mode == mode && copy.number == number;
+        if let Some(copy) = copies.iter().find(is_it) {
+            return Ok(copy.graph.clone());
+        }
+        let graph = mode.upload(Arc::new(graph()?), device)?.ok_or(Error::RuleNeedsHost)?;
+        copies.push(GraphCopy { device: device.clone(), mode, number, graph: graph.clone() });
+        Ok(graph)
     }
 }
 

@@ -1,12 +1,12 @@
 use std::fmt;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use burn::tensor::Device;
 use kiln_data::{Split, TypedTargets};
 use kiln_feature::{EdgeFeatureStore, FeatureStore};
 use kiln_graph::{ItemId, NodeId};
-use kiln_kernels::{DeviceGraph, DeviceSampler, GraphMode};
+use kiln_kernels::{DeviceSampler, GraphMode};
 use kiln_loader::ItemSampler;
 use kiln_remote::{
     DistEdgeFeatureStore, DistFeatureStore, DistGraph, DistNeighborSampler, JoinedPartition, Partitions,
@@ -14,6 +14,7 @@ use kiln_remote::{
 };
 use kiln_sample::{FrontierSampler, SamplerConfig};
 
+use crate::device_copy::GraphCopies;
 use crate::{Error, RankHandle, Result};
 
 /// A partitioned graph. In worker mode, the ranks hold the partitions and serve them to each other; in server mode,
@@ -23,11 +24,8 @@ pub struct PartitionedGraph {
     partitions: Arc<Partitions>,
     has_static_cache: bool,
     cache_bytes: usize,
-    copies: PartCopies,
+    copies: GraphCopies,
 }
-
-/// The device copies of partitions. Ranks with the same device, mode and partition share a copy.
-type PartCopies = Arc<Mutex<Vec<(Device, GraphMode, usize, DeviceGraph)>>>;
 
 impl PartitionedGraph {
     /// Opens a folder of partitions; see [`Partitions::open`].
@@ -47,7 +45,7 @@ impl PartitionedGraph {
     }
 
     fn of(partitions: Partitions) -> Self {
-        let copies = PartCopies::default();
+        let copies = GraphCopies::default();
         Self { partitions: Arc::new(partitions), has_static_cache: true, cache_bytes: 0, copies }
     }
 
@@ -196,7 +194,7 @@ pub struct JoinedGraph {
     /// The features of all edges of the graph; `None` if edges have no features.
     pub edge_features: Option<Arc<dyn EdgeFeatureStore>>,
     owners: NodeOwners,
-    copies: PartCopies,
+    copies: GraphCopies,
 }
 
 impl JoinedGraph {
@@ -226,21 +224,7 @@ impl JoinedGraph {
             return Ok(Arc::new(sampler));
         }
         let part = self.graph.part().ok_or(Error::NeedsLocalPartition { what: "sampling on a device" })?;
-        // The lock is held during the copy, so that other ranks of the device wait and share it.
-        let mut copies = self.copies.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_it = |(place, of, index, _): &&(Device, GraphMode, usize, DeviceGraph)| {
-            place == device && *of == mode && *index == part.index
-        };
-        let graph = match copies.iter().find(is_it) {
-            Some((.., graph)) => graph.clone(),
-            None => {
-                let graph =
-                    mode.upload(Arc::new(part.graph_by_node()?), device)?.ok_or(Error::RuleNeedsHost)?;
-                copies.push((device.clone(), mode, part.index, graph.clone()));
-                graph
-            }
-        };
-        drop(copies);
+        let graph = self.copies.get_or_make(device, mode, part.index, || Ok(part.graph_by_node()?))?;
         let own = DeviceSampler::with_config(graph, config.clone())?;
         Ok(Arc::new(sampler.with_local_sampler(own)?))
     }

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use kiln_data::{Split, TypedDataset, TypedTargets};
 use kiln_feature::{Labels, Preparation, TargetKind};
+use kiln_kernels::GraphMode;
 use kiln_loader::{Phase, TargetsOfType, TypedNodeBatcher};
 use kiln_nn::{BlockModel, TypedModel};
 use kiln_sample::{EdgeWeights, Fanout, Rule, SamplerConfig, TypedSampler};
@@ -15,6 +16,7 @@ use kiln_train::{
 };
 
 use crate::batches::{batch_settings, items_of, objective_of, objective_setting};
+use crate::device_copy::GraphCopies;
 use crate::typed_source::TypedSource;
 use crate::{BatchRequirements, DataLoader, Error, EvalMode, RankHandle, Result};
 #[cfg(feature = "grpc")]
@@ -23,7 +25,7 @@ use crate::{JoinedTypedGraph, PartitionedGraph};
 /// A description of minibatches of the nodes of one type of a heterogeneous graph, with sampled neighbourhoods: the
 /// counterpart of [`NeighborLoader`](crate::NeighborLoader) for a [`TypedDataset`].
 ///
-/// It is cheap to clone. The trainer provides the seed, the epoch, the device and the rank. Batches are sampled on the host.
+/// It is cheap to clone. The trainer provides the seed, the epoch, the device and the rank.
 ///
 /// ```
 /// use kiln::graph::{NodeTypes, RelationEdges};
@@ -71,6 +73,9 @@ pub struct TypedNeighborLoader {
     queue_bytes: Option<usize>,
     evaluation: EvalMode,
     objective: Option<Objective>,
+    graph_mode: GraphMode,
+    /// The copies of the relations on devices.
+    copies: GraphCopies,
     /// The keys of the nodes of each type without features, computed when they are first needed.
     keys: Arc<OnceLock<Arc<[Option<NodeKeys>]>>>,
 }
@@ -133,6 +138,8 @@ impl TypedNeighborLoader {
             queue_bytes: None,
             evaluation: EvalMode::default(),
             objective: None,
+            graph_mode: GraphMode::default(),
+            copies: GraphCopies::default(),
             keys: Arc::default(),
         }
     }
@@ -202,6 +209,13 @@ impl TypedNeighborLoader {
     /// weights otherwise.
     pub fn edge_weights(self, weights: EdgeWeights) -> Self {
         Self { weights, ..self }
+    }
+
+    /// Sets the place where neighbours are sampled. Batches are the same in all modes. On a device, each relation takes 8 bytes
+    /// per node of the graph and 4 per edge, 4 more with weights. The host joins the sampled edges of the relations and
+    /// gathers the features.
+    pub fn graph_mode(self, mode: GraphMode) -> Self {
+        Self { graph_mode: mode, ..self }
     }
 
     /// Sets the ranks that evaluate. Exact evaluation is not possible on a heterogeneous graph; with [`Fanout::All`],
@@ -309,7 +323,7 @@ impl<M: BlockModel + Sync> DataLoader<TypedModel<M>> for TypedNeighborLoader {
         };
         let nodes = self.source.schema().types().range(self.targets.node_type);
         let targets = TargetsOfType { nodes, targets: self.targets.values.clone() };
-        let sampler = Arc::new(self.sampler()?);
+        let sampler = Arc::new(self.sampler(trainer.device())?);
         let batcher = TypedNodeBatcher::new(sampler, self.features(), targets);
         let batcher = self.with_groups(batcher, &trainer.model().model);
         let config = self.loader_config(&items);

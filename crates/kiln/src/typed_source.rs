@@ -1,12 +1,15 @@
 use std::sync::Arc;
 
+use burn::tensor::Device;
 use kiln_data::{HashedPart, TypedDataset, TypedTargets};
 use kiln_feature::FeatureStore;
 use kiln_graph::GraphSchema;
+use kiln_kernels::{DeviceSampler, GraphMode};
 use kiln_loader::ItemSampler;
-use kiln_sample::{Fanout, SamplerConfig, TypedSampler};
+use kiln_sample::{Fanout, Rule, SamplerConfig, TypedSampler};
 use kiln_train::{DataHash, NodeKeys};
 
+use crate::device_copy::GraphCopies;
 #[cfg(feature = "grpc")]
 use crate::partitioned::JoinedTypedGraph;
 use crate::prediction::row_keys;
@@ -121,6 +124,33 @@ impl TypedSource {
             #[cfg(feature = "grpc")]
             Self::Partitioned(_) => Arc::default(),
         }
+    }
+
+    /// Returns a sampler like [`TypedSampler::new`] whose relations are sampled on a device; the host joins their edges.
+    ///
+    /// # Errors
+    /// Returns [`Error::RuleNeedsHost`] for a custom rule, [`Error::NeedsWholeGraph`] for a partitioned graph, and the errors of
+    /// the copies.
+    pub(crate) fn device_sampler(
+        &self,
+        fanouts: Vec<Vec<Fanout>>,
+        config: SamplerConfig,
+        copies: &GraphCopies,
+        mode: GraphMode,
+        device: &Device,
+    ) -> Result<TypedSampler> {
+        if matches!(config.rule, Rule::Custom { .. }) {
+            return Err(Error::RuleNeedsHost);
+        }
+        let graph = &self.whole("sampling of relations on a device")?.graph;
+        let of_relation = |position: usize| -> Result<DeviceSampler> {
+            let whole = || Ok(graph.whole_graph(position)?);
+            let copy = copies.get_or_make(device, mode, position, whole)?;
+            let config = SamplerConfig { edge_types: false, ..config.clone() };
+            Ok(DeviceSampler::with_config(copy, config)?)
+        };
+        let samplers = (0..graph.n_relations()).map(of_relation).collect::<Result<Vec<_>>>()?;
+        Ok(TypedSampler::of_samplers(graph.schema().clone(), Arc::new(samplers), fanouts, &config)?)
     }
 
     /// Gives each rank the nodes that it owns, on a partitioned graph in worker mode. Otherwise, the ranks keep their equal

@@ -1,6 +1,6 @@
 use kiln_graph::NodeId;
 
-use crate::{FrontierSampler, HopRequest, NeighborSampler, RelationScratch, Result};
+use crate::{FrontierSampler, HopRequest, RelationScratch, Result};
 
 /// The edges of one relation that are requested in one hop.
 #[derive(Debug, Clone)]
@@ -24,15 +24,12 @@ pub trait RelationSampler: Send + Sync {
     fn sample_relations(&self, hops: &[RelationHop<'_>], out: &mut [RelationScratch]) -> Result<()>;
 }
 
-/// The samplers of relations in this process, one per relation.
-#[derive(Debug)]
-pub(crate) struct LocalRelations(pub(crate) Vec<NeighborSampler>);
-
-impl RelationSampler for LocalRelations {
+/// One sampler per relation, in this process or on a device. Each takes the node ids of the graph.
+impl<S: FrontierSampler> RelationSampler for Vec<S> {
     fn sample_relations(&self, hops: &[RelationHop<'_>], out: &mut [RelationScratch]) -> Result<()> {
         for RelationHop { relation, request, dsts } in hops {
             let RelationScratch { scratch, frontier } = &mut out[*relation];
-            self.0[*relation].sample_frontier(request, dsts, scratch, frontier)?;
+            self[*relation].sample_frontier(request, dsts, scratch, frontier)?;
         }
         Ok(())
     }

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use kiln_graph::{EdgeId, GraphSchema, NodeId, NodeTypes, Relation, Relations};
 
 use crate::block::TypedScratch;
-use crate::relation_sampler::LocalRelations;
 use crate::{
     EdgeWeights, Error, Fanout, Frontier, FrontierSampler, HopRequest, KeyDomain, NeighborSampler,
     RelationHop, RelationSampler, RelationScratch, Result, RngKey, SamplerConfig, Scratch,
@@ -67,7 +66,7 @@ impl TypedSampler {
             let first = graph.types().range(relation.dst_type).start;
             Ok(sampler.with_rows_from(first, graph.n_nodes()))
         };
-        let relations = LocalRelations(graph.iter().map(of_relation).collect::<Result<_>>()?);
+        let relations = graph.iter().map(of_relation).collect::<Result<Vec<_>>>()?;
         Self::of_samplers(graph.schema().clone(), Arc::new(relations), fanouts, &config)
     }
 

@@ -25,5 +25,6 @@ mod rows;
 mod sampler;
 mod sampler_edge_types;
 mod sampler_excluded;
+mod sampler_typed;
 mod scan;
 mod segments;

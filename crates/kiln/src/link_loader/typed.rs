@@ -150,7 +150,7 @@ impl<M: BlockModel + Sync> DataLoader<LinkModel<TypedModel<M>>> for TypedLinkNei
     ) -> Result<Loader<Self::Batcher>> {
         let nodes = &self.nodes.loader;
         let items = self.items(phase, trainer, evaluator, nodes.batch_config())?;
-        let sampler = Arc::new(nodes.sampler()?.excluding_from(&self.nodes.of_links()));
+        let sampler = Arc::new(nodes.sampler(trainer.device())?.excluding_from(&self.nodes.of_links()));
         let batcher = TypedNodeBatcher::without_targets(sampler, nodes.features());
         let batcher = nodes.with_groups(batcher, &trainer.model().encoder.model);
         let config = nodes.loader_config(&items);

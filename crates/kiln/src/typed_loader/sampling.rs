@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use burn::tensor::Device;
 use kiln_data::TypedLinkSplit;
 use kiln_graph::{ItemId, RelationSchema};
+use kiln_kernels::GraphMode;
 use kiln_loader::{ItemSampler, LoaderConfig, TypedFeatures, TypedNodeBatcher};
 use kiln_nn::BlockModel;
 use kiln_sample::{EdgeWeights, Fanout, SamplerConfig, TypedSampler};
@@ -64,8 +66,13 @@ impl TypedNeighborLoader {
         SamplerConfig { rule, weights, ..SamplerConfig::default().with_edge_types() }
     }
 
-    pub(crate) fn sampler(&self) -> Result<TypedSampler> {
-        self.source.sampler(self.fanouts.clone(), self.sampling_config())
+    /// Returns the sampler of all relations, on the host or on a device.
+    pub(crate) fn sampler(&self, device: &Device) -> Result<TypedSampler> {
+        let (fanouts, config) = (self.fanouts.clone(), self.sampling_config());
+        match self.graph_mode {
+            GraphMode::Host => self.source.sampler(fanouts, config),
+            mode => self.source.device_sampler(fanouts, config, &self.copies, mode, device),
+        }
     }
 
     pub(crate) fn features(&self) -> TypedFeatures {
