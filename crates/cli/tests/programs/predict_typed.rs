@@ -172,14 +172,14 @@ relations: []
         assert_eq!(data.graph.n_nodes(), N_ITEMS);
         assert_eq!(data.names[0].get(kiln::graph::NodeId(5)), Some("i5"));
     }
-    fs::write(&keys, "i7\nnobody\n").unwrap();
+    fs::write(&keys, "i7\nstranger\n").unwrap();
     let fails = |flags: &str| {
         let flags: Vec<&str> = flags.split_whitespace().collect();
         let out = root.join("none");
         fails(&[&["predict", "--run", &run, "--out", out.to_str().unwrap()], &flags[..]].concat())
     };
     let error = fails(&format!("--data {set} --keys {}", keys.display()));
-    assert!(error.contains("line 2: no node is named \"nobody\""), "{error}");
+    assert!(error.contains("line 2: no node is named \"stranger\""), "{error}");
     let error = fails("--data sbm");
     assert!(error.contains("expected a heterogeneous dataset"), "{error}");
     let error = fails(&format!("--data {set} --mode exact"));

@@ -1,0 +1,52 @@
+//! Tests of `kiln train --graph-mode` on heterogeneous graphs.
+
+use kiln::data::TypedDataset;
+use kiln::graph::{NodeTypes, RelationEdges};
+
+use super::{device, run, text, weights_hash};
+
+/// The relations of a heterogeneous graph are sampled on the device one by one, and joined on the host.
+#[test]
+fn relations_sampled_on_the_device_give_identical_weights() {
+    let device = device().unwrap_or_else(|| "cpu".into());
+    let folder = tempfile::tempdir().unwrap();
+    let set = folder.path().join("shop");
+    kiln::data::typed::write(&shop(), &set).unwrap();
+    for task in ["--task node", "--task link --relation buys --embedding 8 --batch-size 128"] {
+        let flags = format!("--data {} --hidden 8 --layers 2 --fanouts 3,3 --epochs 1 {task}", set.display());
+        let trained = |mode: &str| {
+            let out = folder.path().join(format!("{task} {mode}").replace(' ', "_"));
+            let flags = format!("{flags} --device {device} --graph-mode {mode} --out {}", out.display());
+            let output = run(&flags);
+            assert!(output.status.success(), "{flags}: {}", text(&output.stderr));
+            weights_hash(&out)
+        };
+        let expected = trained("cpu");
+        for mode in ["device", "zero-copy"] {
+            assert_eq!(trained(mode), expected, "{task} {mode}");
+        }
+    }
+}
+
+/// Users without features who buy items of two classes.
+fn shop() -> TypedDataset {
+    let users: Vec<u32> = (0..600).map(|edge| edge * 7 % 40).collect();
+    let items: Vec<u32> = (0..600).map(|edge| edge % 120).collect();
+    let of = |name, src_type, dst_type, srcs, dsts| RelationEdges {
+        name,
+        src_type,
+        dst_type,
+        srcs,
+        dsts,
+        weights: None,
+    };
+    let part = |part: u32| (0..120).filter(|item| item % 4 == part).collect::<Vec<u32>>();
+    TypedDataset::builder(NodeTypes::new([("user", 40), ("item", 120)]).unwrap())
+        .relation(of("buys", "user", "item", &users, &items))
+        .relation(of("bought-by", "item", "user", &items, &users))
+        .features("item", (0..360).map(|value| (value % 13) as f32 / 13.0).collect::<Vec<f32>>(), 3)
+        .labels("item", (0..120).map(|item| item % 2).collect::<Vec<i32>>(), 2)
+        .split(&[part(0), part(1)].concat(), &part(2), &part(3))
+        .build()
+        .unwrap()
+}
