@@ -21,9 +21,6 @@ use crate::link_split::LinkSplitArgs;
 use crate::output::print_rank_zero;
 use crate::source::recorded_hash;
 
-/// The default of `kiln data partition --cache-ratio`.
-const CACHE_RATIO: f64 = 0.2;
-
 /// The subcommands of `kiln data`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum DataCommand {
@@ -118,9 +115,9 @@ pub(crate) struct PartitionArgs {
     ]))]
     method: std::option::Option<Method>,
     /// Size limit of each partition's static cache of remote feature rows, as a share of all nodes; 0 disables the
-    /// cache and the presampling that fills it. Default: 0.2; partitions of heterogeneous datasets have no static cache.
-    #[arg(long)]
-    cache_ratio: Option<f64>,
+    /// cache and the presampling that fills it.
+    #[arg(long, default_value = "0.2")]
+    cache_ratio: f64,
     /// Fanouts for presampling, one per hop from the seeds (the reverse of the order of `kiln train`): numbers or
     /// `all`.
     #[arg(long, value_delimiter = ',', value_parser = flags::fanouts, default_value = "15,10,5")]
@@ -251,21 +248,13 @@ fn run_partition(args: &PartitionArgs) -> anyhow::Result<()> {
     let book = PartitionBook::from_parts(&parts, args.parts)?;
     drop(parts);
     let start = Instant::now();
-    // Samplers expect the fanout of the input layer first.
-    let fanouts = args.fanouts.iter().rev().copied().collect();
-    let (ratio, batch_size, seed) = (args.cache_ratio.unwrap_or(CACHE_RATIO), args.batch_size, args.seed);
-    let cache = (ratio != 0.0).then_some(CacheConfig { ratio, fanouts, batch_size, seed });
-    print_written(args, &write_parts(&data, &book, &meta, cache.as_ref(), &args.out)?, start);
+    print_written(args, &write_parts(&data, &book, &meta, cache_of(args).as_ref(), &args.out)?, start);
     Ok(())
 }
 
 /// Partitions a heterogeneous dataset.
 fn run_typed_partition(args: &PartitionArgs) -> anyhow::Result<()> {
-    let given = [
-        ("standardize", args.standardize),
-        ("add-self-loops", args.add_self_loops),
-        ("cache-ratio", args.cache_ratio.is_some_and(|ratio| ratio != 0.0)),
-    ];
+    let given = [("standardize", args.standardize), ("add-self-loops", args.add_self_loops)];
     if let Some((flag, _)) = given.into_iter().find(|(_, is_given)| *is_given) {
         bail!("--{flag} does not apply to a heterogeneous dataset: remove it");
     }
@@ -280,8 +269,16 @@ fn run_typed_partition(args: &PartitionArgs) -> anyhow::Result<()> {
     let book = TypedPartitionBook::from_parts(data.graph.types().clone(), &parts, args.parts)?;
     drop(parts);
     let start = Instant::now();
-    print_written(args, &write_typed_parts(&data, &book, &meta, &args.out)?, start);
+    print_written(args, &write_typed_parts(&data, &book, &meta, cache_of(args).as_ref(), &args.out)?, start);
     Ok(())
+}
+
+/// Returns the configuration of the static cache; `None` if it is disabled.
+fn cache_of(args: &PartitionArgs) -> Option<CacheConfig> {
+    // Samplers expect the fanout of the input layer first.
+    let fanouts = args.fanouts.iter().rev().copied().collect();
+    let (ratio, batch_size, seed) = (args.cache_ratio, args.batch_size, args.seed);
+    (ratio != 0.0).then_some(CacheConfig { ratio, fanouts, batch_size, seed })
 }
 
 /// Assigns the nodes of a graph to partitions, and prints the method and its statistics.

@@ -89,11 +89,7 @@ impl PartitionedGraph {
         }
         let joined = self.join_rank(rank)?;
         let graph = joined.graph().clone();
-        let features = match self.has_static_cache {
-            true => DistFeatureStore::new(graph.clone())?,
-            false => DistFeatureStore::without_cache(graph.clone())?,
-        };
-        let features = Arc::new(features.with_dynamic_cache(self.cache_bytes));
+        let features = self.with_caches(DistFeatureStore::new(graph.clone())?, self.cache_bytes);
         let edge_features = match graph.edge_dim() {
             Some(_) => Some(Arc::new(DistEdgeFeatureStore::new(graph.clone())?) as Arc<dyn EdgeFeatureStore>),
             None => None,
@@ -125,11 +121,17 @@ impl PartitionedGraph {
         let all_bytes: f64 = features.iter().flatten().map(n_bytes).sum();
         let with_cache = |store: DistFeatureStore| {
             let share = self.cache_bytes as f64 * n_bytes(&store) / all_bytes.max(1.0);
-            Arc::new(store.with_dynamic_cache(share as usize))
+            self.with_caches(store, share as usize)
         };
         let features = features.into_iter().map(|store| store.map(with_cache)).collect();
         let owners = serve_until_end(rank, joined);
         Ok(JoinedTypedGraph { graph, features, owners })
+    }
+
+    /// Adds a dynamic cache of `cache_bytes`, and removes the static cache if it is disabled.
+    fn with_caches(&self, store: DistFeatureStore, cache_bytes: usize) -> Arc<DistFeatureStore> {
+        let store = if self.has_static_cache { store } else { store.without_static_cache() };
+        Arc::new(store.with_dynamic_cache(cache_bytes))
     }
 
     fn join_rank(&self, rank: &RankHandle) -> Result<JoinedPartition> {
@@ -247,7 +249,7 @@ pub struct JoinedTypedGraph {
 }
 
 impl JoinedTypedGraph {
-    /// Returns the memory limit of the dynamic caches of features, in bytes.
+    /// Returns the memory limit of the caches of features, in bytes; see [`DistFeatureStore::memory_bytes`].
     pub fn cache_memory_bytes(&self) -> usize {
         self.features.iter().flatten().map(|store| store.memory_bytes()).sum()
     }

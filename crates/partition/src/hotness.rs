@@ -1,24 +1,29 @@
 use std::cmp::Reverse;
+use std::ops::Range;
 
 use kiln_data::Dataset;
-use kiln_graph::{NodeId, SharedArray};
-use kiln_sample::{Fanout, KeyDomain, NeighborSampler, RngKey, Seeds, count_node_accesses};
+use kiln_graph::{NodeId, Relations, SharedArray};
+use kiln_sample::{
+    Fanout, FrontierSampler, KeyDomain, NeighborSampler, RngKey, SamplerConfig, Seeds, TypedSampler,
+    count_node_accesses,
+};
 
 use crate::draws::shuffle;
-use crate::{Error, PartitionBook, Result};
+use crate::{Error, Result};
 
 /// The value that is folded into the epoch's key with [`KeyDomain::Host`] for the order of training nodes.
 /// `kiln_loader::ItemSampler` uses the same value.
 const HOST_ITEM_ORDER: u64 = 0;
 
 /// The configuration of the static cache: each partition stores the remote feature rows that are inputs of the largest
-/// number of batches. To count these batches, an epoch of the partition's training nodes ([`Dataset::training_nodes`]) is
-/// presampled on the whole graph (Yang et al. 2022, "GNNLab").
+/// number of batches. To count these batches, an epoch of the partition's training nodes ([`Dataset::training_nodes`], or
+/// those of the split of a heterogeneous set) is presampled on the whole graph (Yang et al. 2022, "GNNLab").
 #[derive(Debug, Clone, PartialEq)]
 pub struct CacheConfig {
     /// The largest number of cached rows of a partition, as a share of all nodes, 0 to 1.
     pub ratio: f64,
-    /// The fanout of each layer, input layer first. If the list is empty, no rows are cached.
+    /// The fanout of each layer, input layer first; that of each relation in a heterogeneous set. If the list is empty, no
+    /// rows are cached.
     pub fanouts: Vec<Fanout>,
     /// The number of seeds in a batch, at least 1.
     pub batch_size: usize,
@@ -53,35 +58,59 @@ pub(crate) struct CacheList {
     pub(crate) n_remote: u64,
 }
 
+impl CacheList {
+    /// Returns the cached nodes of a type, whose ids are `nodes`, counted from 0 within the type.
+    pub(crate) fn within(&self, nodes: Range<u32>) -> Self {
+        let start = self.ids.partition_point(|node| node.0 < nodes.start);
+        let end = self.ids.partition_point(|node| node.0 < nodes.end);
+        let ids = self.ids[start..end].iter().map(|node| NodeId(node.0 - nodes.start)).collect();
+        Self { ids, counts: self.counts[start..end].to_vec(), n_remote: 0 }
+    }
+}
+
 /// Presamples an epoch for one partition after another, so that memory holds one array of counts at a time.
-#[derive(Debug)]
 pub(crate) struct Presampler<'a> {
     config: &'a CacheConfig,
     train: SharedArray<NodeId>,
-    sampler: NeighborSampler,
+    sampler: Box<dyn FrontierSampler>,
 }
 
 impl<'a> Presampler<'a> {
     pub(crate) fn new(data: &'a Dataset, config: &'a CacheConfig) -> Result<Self> {
-        let sampler = NeighborSampler::new(data.graph.clone(), config.fanouts.clone());
+        let sampler = Box::new(NeighborSampler::new(data.graph.clone(), config.fanouts.clone()));
         Ok(Self { config, train: data.training_nodes()?, sampler })
     }
 
+    /// Creates a presampler of a heterogeneous set, whose training nodes are `train`.
+    pub(crate) fn of_types(
+        graph: &Relations,
+        train: &SharedArray<NodeId>,
+        config: &'a CacheConfig,
+    ) -> Result<Self> {
+        let fanouts = config.fanouts.iter().map(|&fanout| vec![fanout; graph.n_relations()]).collect();
+        let sampler = Box::new(TypedSampler::new(graph, fanouts, SamplerConfig::default())?);
+        Ok(Self { config, train: train.clone(), sampler })
+    }
+
     /// Returns the remote nodes that are inputs of the most batches of a partition, at most [`CacheConfig::ratio`] of
-    /// all nodes. Of nodes with equal counts, those with lower ids are preferred.
-    pub(crate) fn cache_list(&self, book: &PartitionBook, part: usize) -> Result<CacheList> {
-        let owned = book.owned(part);
-        let is_own = |node: NodeId| book.new_id(node).is_some_and(|new_id| owned.contains(&new_id));
+    /// all nodes. Of nodes with equal counts, those with lower ids are preferred. `is_own` returns true for the nodes of
+    /// the partition, and `has_features` for nodes with feature rows.
+    pub(crate) fn cache_list(
+        &self,
+        is_own: impl Fn(NodeId) -> bool,
+        has_features: impl Fn(NodeId) -> bool,
+    ) -> Result<CacheList> {
+        let n_nodes = self.sampler.n_nodes();
         let seeds: Vec<NodeId> = self.train.iter().copied().filter(|&node| is_own(node)).collect();
-        let counts = self.count(seeds, book.n_nodes())?;
+        let counts = self.count(seeds, n_nodes)?;
         let count_of = |node: &NodeId| counts[node.index()];
-        let nodes = (0..book.n_nodes() as u32).map(NodeId);
-        let remote = nodes.filter(|node| count_of(node) > 0 && !is_own(*node));
+        let nodes = (0..n_nodes as u32).map(NodeId);
+        let remote = nodes.filter(|node| count_of(node) > 0 && !is_own(*node) && has_features(*node));
         // The nodes are counted first, because a growing vector needs up to twice the memory.
         let mut ids = Vec::with_capacity(remote.clone().count());
         ids.extend(remote);
         let n_remote = ids.iter().map(|node| u64::from(count_of(node))).sum();
-        let n_kept = (self.config.ratio * book.n_nodes() as f64) as usize;
+        let n_kept = (self.config.ratio * n_nodes as f64) as usize;
         if n_kept < ids.len() {
             ids.select_nth_unstable_by_key(n_kept, |node| (Reverse(count_of(node)), *node));
             ids.truncate(n_kept);
@@ -99,6 +128,6 @@ impl<'a> Presampler<'a> {
         let batches = seeds.chunks(self.config.batch_size).enumerate();
         let keyed = batches
             .map(|(step, nodes)| (Seeds::nodes(nodes.to_vec()), epoch.fold_in(KeyDomain::Step, step as u64)));
-        Ok(count_node_accesses(&self.sampler, n_nodes, keyed)?)
+        Ok(count_node_accesses(&*self.sampler, n_nodes, keyed)?)
     }
 }

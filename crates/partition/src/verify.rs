@@ -7,7 +7,7 @@ use kiln_graph::{Csc, NodeId};
 use kiln_store::array_folder::ArrayFolder;
 
 use crate::manifest::{self, CACHE, Manifest, bad_value};
-use crate::{Part, PartitionRow, Result};
+use crate::{Cache, Part, PartitionRow, Result};
 
 /// The report of [`Part::verify`] on a valid partition.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,8 +45,9 @@ pub(crate) fn verify(folder: &Path) -> Result<PartVerifyReport> {
     verify_rows(&arrays, &FEATURES, manifest.dim)?;
     let mut notes = Vec::new();
     verify_labels(&arrays, manifest.n_classes, &mut notes)?;
-    if manifest.has_cache() {
-        check_cache(folder, &part)?;
+    if let Some(cache) = &part.cache {
+        let is_remote = |node| book.place(node).is_some_and(|place| place.part != part.index);
+        check_cache(folder, &str::to_owned, cache, is_remote)?;
         verify_rows(&arrays, &CACHE, manifest.dim)?;
     }
     let (n_owned, n_edges, n_hashed) = (part.old_ids.len(), part.graph.n_edges(), manifest.files.len());
@@ -123,18 +124,23 @@ pub(crate) fn check_edges(edges: &PartEdges<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Checks that cached rows belong to remote nodes in ascending order, and that their counts are at least 1.
-fn check_cache(folder: &Path, part: &Part) -> Result<()> {
-    let Some(cache) = &part.cache else { return Ok(()) };
+/// Checks that cached rows belong to remote nodes in ascending order, and that their counts are at least 1. `file` returns the
+/// name of an array's file.
+pub(crate) fn check_cache(
+    folder: &Path,
+    file: &dyn Fn(&str) -> String,
+    cache: &Cache,
+    is_remote: impl Fn(NodeId) -> bool,
+) -> Result<()> {
     let mut least = 0;
     for (row, (&node, &count)) in cache.ids.iter().zip(&cache.counts).enumerate() {
-        let is_remote = part.book.place(node).is_some_and(|place| place.part != part.index);
-        if node.0 < least || !is_remote {
+        if node.0 < least || !is_remote(node) {
             let expected = format!("a node of another partition, at least {least}");
-            return Err(bad_value(folder, "cache_ids.npy", "the node of row", row, expected, node.0));
+            return Err(bad_value(folder, &file("cache_ids.npy"), "the node of row", row, expected, node.0));
         }
         if count == 0 {
-            return Err(bad_value(folder, "cache_counts.npy", "the count of row", row, "at least 1", 0));
+            let file = file("cache_counts.npy");
+            return Err(bad_value(folder, &file, "the count of row", row, "at least 1", 0));
         }
         // The sum cannot overflow, because a valid node is below 2^32 - 1.
         least = node.0 + 1;

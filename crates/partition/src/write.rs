@@ -2,9 +2,9 @@ use std::borrow::Cow;
 use std::fmt;
 use std::path::Path;
 
-use kiln_data::graph_folder::{FEATURES, check_class_names, class_names_to_write};
+use kiln_data::graph_folder::{FEATURES, RowFiles, check_class_names, class_names_to_write};
 use kiln_data::{Dataset, Split};
-use kiln_feature::{EdgeFeatures, TargetKind};
+use kiln_feature::{EdgeFeatures, FeatureStore, TargetKind};
 use kiln_graph::{Csc, NodeId};
 use kiln_store::array_folder::{ElementType, Entries, Entry, FolderWriter};
 
@@ -99,7 +99,11 @@ pub fn write_parts(
     let mut written = Vec::with_capacity(book.n_parts());
     for part in 0..book.n_parts() {
         let list = match &presampler {
-            Some(presampler) => presampler.cache_list(book, part)?,
+            Some(presampler) => {
+                let owned = book.owned(part);
+                let is_own = |node| book.new_id(node).is_some_and(|new_id| owned.contains(&new_id));
+                presampler.cache_list(is_own, |_| true)?
+            }
             None => CacheList::default(),
         };
         let folder = FolderWriter::create(part_dir(whole.folder(), part))?;
@@ -132,11 +136,7 @@ impl Set<'_> {
             put_edge_rows(&mut folder, features, &data.graph, nodes)?;
         }
         put_rows(&mut folder, &FEATURES, &*data.features, nodes)?;
-        if !list.ids.is_empty() {
-            folder.put("cache_ids.npy", ElementType::U32, &list.ids)?;
-            folder.put("cache_counts.npy", ElementType::U32, &list.counts)?;
-            put_rows(&mut folder, &CACHE, &*data.features, &list.ids)?;
-        }
+        put_cache(&mut folder, list, &*data.features, &CACHE, Cow::Borrowed)?;
         let manifest = self.manifest(part, folder.entries());
         folder.commit_with(manifest::FILE_NAME, &manifest)?;
         Ok(written(&manifest.files, nodes.len(), list))
@@ -209,6 +209,23 @@ pub(crate) fn put_edges(
         put_edge_data(folder, name("edge_types.npy"), ElementType::U8, types, graph, nodes)?;
     }
     Ok(())
+}
+
+/// Writes the cached rows of remote nodes, which are rows of `features`, unless the list is empty. `name` returns the name
+/// of an array's file, and `files` are those of the rows.
+pub(crate) fn put_cache(
+    folder: &mut FolderWriter,
+    list: &CacheList,
+    features: &dyn FeatureStore,
+    files: &RowFiles,
+    name: impl Fn(&'static str) -> Cow<'static, str>,
+) -> Result<()> {
+    if list.ids.is_empty() {
+        return Ok(());
+    }
+    folder.put(name("cache_ids.npy"), ElementType::U32, &list.ids)?;
+    folder.put(name("cache_counts.npy"), ElementType::U32, &list.counts)?;
+    put_rows(folder, files, features, &list.ids)
 }
 
 fn put_edge_data<T: bytemuck::Pod>(

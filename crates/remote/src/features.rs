@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use kiln_feature::{FeatureBuffer, FeatureDType, FeatureStore};
 use kiln_graph::NodeId;
-use kiln_partition::{Cache, PartitionBook, PartitionRow};
+use kiln_partition::{PartitionBook, PartitionRow};
 
 use crate::fetch_stats::count;
 use crate::graph::DistGraph;
@@ -45,31 +45,36 @@ impl DistFeatureStore {
     /// Returns [`Error::BadParts`] if the partition's list of cached rows is damaged, and [`Error::Heterogeneous`] for a
     /// heterogeneous graph.
     pub fn new(graph: Arc<DistGraph>) -> Result<Self> {
-        let cache = graph.part().and_then(|part| part.cache.clone());
-        match cache {
-            Some(cache) => Self::with_cache(graph, cache),
-            None => Self::without_cache(graph),
-        }
-    }
-
-    /// Creates a store without a static cache.
-    ///
-    /// # Errors
-    /// Returns [`Error::Heterogeneous`] for a heterogeneous graph.
-    pub fn without_cache(graph: Arc<DistGraph>) -> Result<Self> {
         match graph.is_heterogeneous() {
             true => Err(Error::Heterogeneous { instead: "DistFeatureStore::of_type" }),
             false => Self::of_type(graph, 0),
         }
     }
 
-    /// Creates a store of the features of one node type, whose rows count from 0 within the type, without a static cache.
+    /// Creates a store of the features of one node type, whose rows count from 0 within the type, with the static cache of
+    /// the local partition, if there is one.
     ///
     /// # Errors
-    /// Returns [`Error::NoSuchPosition`] if there is no such type, and [`Error::NoFeaturesOfType`] if it has no features.
+    /// Returns [`Error::BadParts`] if the partition's list of cached rows is damaged, [`Error::NoSuchPosition`] if there is no
+    /// such type, and [`Error::NoFeaturesOfType`] if it has no features.
     pub fn of_type(graph: Arc<DistGraph>, node_type: usize) -> Result<Self> {
         let format = graph.row_format(node_type)?;
-        Ok(Self { graph, node_type, format, hot: None, sieve: None })
+        let cache = graph.own().and_then(|held| held.cache(node_type).cloned());
+        let store = Self { graph, node_type, format, hot: None, sieve: None };
+        let Some(cache) = cache else { return Ok(store) };
+        let nodes = NodeSet::new(store.n_rows(), &cache.ids);
+        let fits = cache.features.n_rows() == cache.ids.len() && cache.features.dim() == store.dim();
+        let damaged = || Error::BadParts {
+            reason: "the partition's list of cached rows is damaged: partition the data set again".to_owned(),
+        };
+        let nodes = nodes.filter(|_| fits).ok_or_else(damaged)?;
+        Ok(Self { hot: Some(Hot { nodes, rows: cache.features }), ..store })
+    }
+
+    /// Removes the static cache.
+    #[must_use]
+    pub fn without_static_cache(self) -> Self {
+        Self { hot: None, ..self }
     }
 
     /// Adds a dynamic cache for `n_bytes` of remote rows, with SIEVE eviction. It takes 16 additional bytes per cached
@@ -85,17 +90,6 @@ impl DistFeatureStore {
     pub fn memory_bytes(&self) -> usize {
         let hot = self.hot.as_ref().map_or(0, |hot| hot.nodes.memory_bytes());
         hot + self.sieve.as_ref().map_or(0, Sieve::memory_bytes)
-    }
-
-    fn with_cache(graph: Arc<DistGraph>, cache: Cache) -> Result<Self> {
-        let store = Self::without_cache(graph)?;
-        let nodes = NodeSet::new(store.n_rows(), &cache.ids);
-        let fits = cache.features.n_rows() == cache.ids.len() && cache.features.dim() == store.dim();
-        let damaged = || Error::BadParts {
-            reason: "the partition's list of cached rows is damaged: partition the data set again".to_owned(),
-        };
-        let nodes = nodes.filter(|_| fits).ok_or_else(damaged)?;
-        Ok(Self { hot: Some(Hot { nodes, rows: cache.features }), ..store })
     }
 
     fn book(&self) -> &PartitionBook {

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use kiln_feature::{EdgeFeatures, FeatureBuffer, FeatureStore, Preparation};
 use kiln_graph::{EdgeId, RelationSchema};
-use kiln_partition::{AnyPart, Part, PartOfRelation, PartitionBook, PartitionRow, TypedPart};
+use kiln_partition::{AnyPart, Cache, Part, PartOfRelation, PartitionBook, PartitionRow, TypedPart};
 
 use crate::edges::Edges;
 use crate::proto::{NodeType, Opened, Relation};
@@ -65,6 +65,14 @@ impl LocalPart {
         };
         let features = features.ok_or_else(|| self.no_such_type(node_type))?;
         Ok(&**features.ok_or(Error::NoFeaturesOfType { node_type })?)
+    }
+
+    /// Returns the static cache of remote feature rows of a node type, if there is one.
+    pub(crate) fn cache(&self, node_type: usize) -> Option<&Cache> {
+        match &self.part {
+            AnyPart::Homogeneous(part) => part.cache.as_ref().filter(|_| node_type == 0),
+            AnyPart::Heterogeneous(part) => part.types.get(node_type)?.cache.as_ref(),
+        }
     }
 
     /// Returns the partition book of the nodes of a type.

@@ -12,7 +12,7 @@ use kiln_store::sha256;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
-use crate::manifest::{known, path_in, short};
+use crate::manifest::{CACHE, known, path_in, short};
 use crate::{Error, Method, Result};
 
 /// The version of the format that is written, and the only one that can be read.
@@ -105,6 +105,7 @@ impl Manifest {
         for (node_type, _) in manifest.node_types.iter().enumerate().filter(|(_, entry)| entry.dim.is_some())
         {
             FEATURES.of_type(node_type).check(&path, &manifest.files, true)?;
+            CACHE.of_type(node_type).check(&path, &manifest.files, manifest.has_cache(node_type))?;
         }
         check_unlisted(&path, &manifest.files, known.iter().map(|known| &*known.name))?;
         Ok(manifest)
@@ -134,6 +135,11 @@ impl Manifest {
         };
         let books: String = (0..self.node_types.len()).map(hash_of).collect();
         format!("{}-{}-{}", short(&self.hash), self.n_parts(), short(&sha256(books.as_bytes())))
+    }
+
+    /// Returns true if the partition has cached rows of a node type.
+    pub(super) fn has_cache(&self, node_type: usize) -> bool {
+        self.files.contains_key(&numbered("cache_ids.npy", node_type))
     }
 
     fn n_parts(&self) -> usize {
@@ -187,7 +193,13 @@ impl Manifest {
             files.push(known(name("new_ids.npy"), &[U32], Some(vec![n_nodes]), true));
             files.push(known(name("old_ids.npy"), &[U32], Some(vec![n_owned]), true));
             if let Some(dim) = dim {
+                let ids = self.files.get(&name("cache_ids.npy"));
+                let n_cached = ids.and_then(|entry| entry.shape.first().copied()).unwrap_or(0);
+                let has_cache = self.has_cache(position);
+                files.push(known(name("cache_ids.npy"), &[U32], None, false));
+                files.push(known(name("cache_counts.npy"), &[U32], Some(vec![n_cached]), has_cache));
                 files.extend(FEATURES.of_type(position).known(n_owned, dim));
+                files.extend(CACHE.of_type(position).known(n_cached, dim));
             }
         }
         for (position, relation) in self.relations.iter().enumerate() {

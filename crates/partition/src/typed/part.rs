@@ -11,8 +11,8 @@ use kiln_store::array_folder::ArrayFolder;
 
 use super::manifest::Manifest;
 use super::verify::verify;
-use crate::manifest::path_in;
-use crate::{Method, PartVerifyReport, PartitionBook, Result, TypedPartitionBook};
+use crate::manifest::{CACHE, path_in};
+use crate::{Cache, Method, PartVerifyReport, PartitionBook, Result, TypedPartitionBook};
 
 /// One partition of a heterogeneous set, with everything that a machine needs to serve it or to train on it: for each node
 /// type, the nodes that it owns and their features, and for each relation, the edges into the nodes that it owns. Ids are
@@ -60,6 +60,8 @@ pub struct PartOfType {
     pub old_ids: SharedArray<NodeId>,
     /// The features of each row, `[n_owned, dim]`; `None` for a type without features.
     pub features: Option<Arc<dyn FeatureStore>>,
+    /// The cached feature rows of remote nodes, which count from 0 within the type; `None` if there are none.
+    pub cache: Option<Cache>,
 }
 
 /// The edges of one relation into the nodes that a partition owns.
@@ -93,13 +95,22 @@ impl TypedPart {
         let arrays = ArrayFolder::open(&path, &manifest.files)?;
         let (schema, partition_hash) = (manifest.schema(&path)?, manifest.partition_hash());
         let (mut books, mut types, mut relations) = (Vec::new(), Vec::new(), Vec::new());
-        for (position, node_type) in manifest.node_types.into_iter().enumerate() {
-            let new_ids = arrays.values(&numbered("new_ids.npy", position))?;
-            books.push(Arc::new(PartitionBook::new(node_type.offsets, new_ids)?));
+        for (position, node_type) in manifest.node_types.iter().enumerate() {
+            let name = |file| numbered(file, position);
+            let new_ids = arrays.values(&name("new_ids.npy"))?;
+            books.push(Arc::new(PartitionBook::new(node_type.offsets.clone(), new_ids)?));
             let rows = |dim| read_rows(&arrays, &FEATURES.of_type(position), dim);
+            let cache = |dim| -> Result<Cache> {
+                Ok(Cache {
+                    ids: arrays.values(&name("cache_ids.npy"))?,
+                    counts: arrays.values(&name("cache_counts.npy"))?,
+                    features: read_rows(&arrays, &CACHE.of_type(position), dim)?,
+                })
+            };
             types.push(PartOfType {
-                old_ids: arrays.values(&numbered("old_ids.npy", position))?,
+                old_ids: arrays.values(&name("old_ids.npy"))?,
                 features: node_type.dim.map(rows).transpose()?,
+                cache: node_type.dim.filter(|_| manifest.has_cache(position)).map(cache).transpose()?,
             });
         }
         for position in 0..schema.relations().len() {

@@ -3,7 +3,8 @@ use std::path::Path;
 use kiln_data::graph_folder::{FEATURES, numbered, verify_labels_from, verify_relation_weights, verify_rows};
 
 use super::part::TypedPart;
-use crate::verify::{PartEdges, check_edges, check_rows};
+use crate::manifest::CACHE;
+use crate::verify::{PartEdges, check_cache, check_edges, check_rows};
 use crate::{PartVerifyReport, Result};
 
 /// Verifies a partition; see [`TypedPart::verify`].
@@ -20,6 +21,11 @@ pub(super) fn verify(folder: &Path) -> Result<PartVerifyReport> {
         })?;
         if let Some(features) = &of_type.features {
             verify_rows(&arrays, &FEATURES.of_type(node_type), features.dim())?;
+        }
+        if let Some(cache) = &of_type.cache {
+            let is_remote = |node| book.place(node).is_some_and(|place| place.part != part.index);
+            check_cache(folder, &|name| numbered(name, node_type), cache, is_remote)?;
+            verify_rows(&arrays, &CACHE.of_type(node_type), cache.features.dim())?;
         }
     }
     for (position, of_relation) in part.relations.iter().enumerate() {

@@ -50,7 +50,9 @@ fn check_part(part: &Part, data: &Dataset, parts: &[u16]) {
 
 /// Checks the cached rows against an independently sampled epoch.
 fn check_cache(part: &Part, data: &Dataset, ratio: f64, written: &WriteReport) {
-    let counts = counts_of_epoch(part, data);
+    let sampler = NeighborSampler::new(data.graph.clone(), cache(0.0).fanouts);
+    let is_own = |node: &NodeId| part.book.place(*node).unwrap().part == part.index;
+    let counts = counts_of_epoch(&sampler, data.training_nodes().unwrap().iter().copied().filter(is_own));
     let is_remote = |node: &u32| part.book.place(NodeId(*node)).unwrap().part != part.index;
     let mut remote: Vec<(u32, u32)> = counts.into_iter().filter(|(node, _)| is_remote(node)).collect();
     assert_eq!(written.n_remote, remote.iter().map(|(_, count)| u64::from(*count)).sum::<u64>());
@@ -67,12 +69,13 @@ fn check_cache(part: &Part, data: &Dataset, ratio: f64, written: &WriteReport) {
     assert_eq!(rows(&*cache.features, &all), rows(&*data.features, &cache.ids));
 }
 
-/// The number of batches of the first epoch in which each node is an input.
-fn counts_of_epoch(part: &Part, data: &Dataset) -> BTreeMap<u32, u32> {
+/// The number of batches of the first epoch of these training nodes in which each node is an input.
+pub(crate) fn counts_of_epoch(
+    sampler: &dyn FrontierSampler,
+    train: impl Iterator<Item = NodeId>,
+) -> BTreeMap<u32, u32> {
     let config = cache(0.0);
-    let sampler = NeighborSampler::new(data.graph.clone(), config.fanouts.clone());
-    let mut seeds: Vec<NodeId> = data.training_nodes().unwrap().to_vec();
-    seeds.retain(|node| part.book.place(*node).unwrap().part == part.index);
+    let mut seeds: Vec<NodeId> = train.collect();
     let epoch = RngKey::new(config.seed).fold_in(KeyDomain::Epoch, 0);
     shuffle(&mut seeds, epoch.fold_in(KeyDomain::Host, 0).to_u64());
     let mut counts = BTreeMap::new();

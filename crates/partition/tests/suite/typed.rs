@@ -8,9 +8,11 @@ use kiln_partition::{
     AnyPart, Error, Method, Part, PartitionMeta, PartitionRow, PartitionStats, TypedPart, TypedPartitionBook,
     part_dir, partition_nodes, write_typed_parts,
 };
+use kiln_sample::{SamplerConfig, TypedSampler};
 
-use crate::common::{Stored, shop, six_nodes, typed_parts, write_typed};
+use crate::common::{Stored, cache, shop, six_nodes, typed_parts, write_typed};
 use crate::damage::{check_edited_in, check_forged_in};
+use crate::parts::counts_of_epoch;
 
 /// The number of partitions, and the function from a node to its partition.
 type Way = (usize, fn(u32) -> usize);
@@ -73,7 +75,7 @@ fn each_node_is_in_one_partition_with_its_edges_and_features() {
     for (n_parts, owner) in ways {
         let root = tempfile::tempdir().unwrap();
         let out = root.path().join("parts");
-        let written = write_typed(&data, n_parts, owner, &out);
+        let written = write_typed(&data, n_parts, owner, None, &out);
         let parts: Vec<_> = (0..n_parts).map(|part| TypedPart::open(part_dir(&out, part)).unwrap()).collect();
         check_parts(&data, &parts);
         for (part, written) in parts.iter().zip(&written) {
@@ -84,9 +86,57 @@ fn each_node_is_in_one_partition_with_its_edges_and_features() {
         }
         assert_eq!(written.iter().map(|written| written.n_edges).sum::<u64>(), 80);
         let other = tempfile::tempdir().unwrap();
-        write_typed(&data, n_parts, |node| (owner(node) + 1) % n_parts, &other.path().join("parts"));
+        write_typed(&data, n_parts, |node| (owner(node) + 1) % n_parts, None, &other.path().join("parts"));
         let other = TypedPart::open(part_dir(other.path().join("parts"), 0)).unwrap();
         assert_eq!(other.partition_hash == parts[0].partition_hash, n_parts == 1);
+    }
+}
+
+/// Recounts, batch by batch, the inputs of the first epoch of each partition's training nodes.
+#[test]
+fn the_most_frequent_remote_rows_are_cached() {
+    let data = shop();
+    let types = data.graph.types();
+    let owner = |node: u32| node as usize % 2;
+    for ratio in [0.0, 0.15, 1.0] {
+        let config = cache(ratio);
+        let root = tempfile::tempdir().unwrap();
+        let out = root.path().join("parts");
+        let written = write_typed(&data, 2, owner, Some(&config), &out);
+        for (index, written) in written.iter().enumerate() {
+            let part = TypedPart::open(part_dir(&out, index)).unwrap();
+            TypedPart::verify(part_dir(&out, index)).unwrap();
+            let train = data.targets.as_ref().unwrap().split.train.iter().copied();
+            let fanouts = config.fanouts.iter().map(|&fanout| vec![fanout; 3]).collect();
+            let sampler = TypedSampler::new(&data.graph, fanouts, SamplerConfig::default()).unwrap();
+            let counts = counts_of_epoch(&sampler, train.filter(|node| owner(node.0) == index));
+            let count_of = |node: u32| counts.get(&node).copied().unwrap_or(0);
+            let is_cacheable = |node: &u32| owner(*node) != index && 9 <= *node && 0 < count_of(*node);
+            let mut expected: Vec<u32> = (0..20).filter(is_cacheable).collect();
+            let n_remote = expected.iter().map(|node| count_of(*node)).sum::<u32>();
+            assert_eq!(written.n_remote, u64::from(n_remote));
+            expected.sort_by_key(|node| (std::cmp::Reverse(count_of(*node)), *node));
+            expected.truncate((ratio * 20.0) as usize);
+            expected.sort_unstable();
+            let mut cached = Vec::new();
+            for (node_type, of_type) in part.types.iter().enumerate() {
+                let Some(cache) = &of_type.cache else { continue };
+                let first = types.range(node_type).start;
+                let whole = data.features[node_type].as_ref().unwrap();
+                for (row, (id, count)) in (0..).map(NodeId).zip(cache.ids.iter().zip(&cache.counts)) {
+                    assert_eq!(*count, count_of(first + id.0));
+                    let (mut got, mut expected) =
+                        (FeatureBuffer::empty(whole.dtype()), FeatureBuffer::empty(whole.dtype()));
+                    cache.features.gather(&[row], &mut got).unwrap();
+                    whole.gather(&[*id], &mut expected).unwrap();
+                    assert_eq!(got, expected);
+                    cached.push(first + id.0);
+                }
+            }
+            assert_eq!(cached, expected, "partition {index}, ratio {ratio}");
+            assert_eq!(written.n_cached, expected.len());
+            assert!(ratio < 1.0 || expected.iter().any(|node| 16 <= *node), "no shop is cached");
+        }
     }
 }
 
@@ -146,6 +196,11 @@ fn verify_reports_file_and_position_of_invalid_values() {
     forged("old_ids.1.npy", |ids| ids[1] = 11, &ids(1), expected);
     let expected = "old_ids.1.npy: the node of row 0 is 3, expected the node whose new id is 0";
     forged("old_ids.1.npy", |ids| ids[0] = 3, &ids(1), expected);
+    let cached: Vec<u32> = part.types[1].cache.as_ref().unwrap().ids.iter().map(|id| id.0).collect();
+    let expected = "cache_ids.1.npy: the node of row 0 is 1, expected a node of another partition";
+    forged("cache_ids.1.npy", |ids| ids[0] = 1, &cached, expected);
+    let expected = "cache_counts.1.npy: the count of row 0 is 0, expected at least 1";
+    forged("cache_counts.1.npy", |counts| counts[0] = 0, &vec![1; cached.len()], expected);
     let sources = |relation: usize| -> Vec<u32> {
         part.relations[relation].graph.indices().iter().map(|src| src.0).collect()
     };
@@ -180,7 +235,11 @@ fn open_rejects_inconsistent_manifests() {
     check("\"n_nodes\": 7", "\"n_nodes\": 8", "files.labels.npy.shape is [7], expected [8]");
     check("\"dim\": 2", "\"dim\": 0", "node_types[1].dim is 0, expected 1 to 16777216, or null");
     check("\"dim\": null", "\"dim\": 2", "files is none, expected an entry features.0.npy");
-    check("\"dim\": 2", "\"dim\": null", "files.features.1.npy is unknown, expected a file of the format");
+    check(
+        "\"dim\": 2",
+        "\"dim\": null",
+        "files.cache_counts.1.npy is unknown, expected a file of the format",
+    );
     check("\"target_type\": 1", "\"target_type\": 3", "target_type is 3, expected below 3");
     check("\"n_classes\": 3", "\"n_classes\": 4", "class_names is 3 names, expected 4 names or none");
     check("\"dst_type\": 0", "\"dst_type\": 3", "there is no node type `3`");
@@ -205,7 +264,7 @@ fn sets_that_cannot_be_partitioned_are_errors() {
         let owners = vec![0; types.n_nodes()];
         let book = TypedPartitionBook::from_parts(types, &owners, 1).unwrap();
         let meta = PartitionMeta { hash: "hash".into(), method: Method::Random, n_cut_edges: 0 };
-        write_typed_parts(data, &book, &meta, &out).unwrap_err().to_string()
+        write_typed_parts(data, &book, &meta, None, &out).unwrap_err().to_string()
     };
     let without = TypedDataset { targets: None, ..data.clone() };
     let error = write(&without, [9, 7, 4]);

@@ -15,4 +15,5 @@ mod progress;
 mod same;
 mod strangers;
 mod typed;
+mod typed_errors;
 mod workers;

@@ -306,7 +306,7 @@ fn feature_rows_equal_those_of_the_data_set() {
                 let cluster = Cluster::of(&parts, own, RuleRegistry::default());
                 let graph = || Arc::clone(&cluster.graph);
                 let row_bytes = data.features.dim() * data.features.dtype().bytes();
-                let bare = || DistFeatureStore::without_cache(graph()).unwrap();
+                let bare = || DistFeatureStore::new(graph()).unwrap().without_static_cache();
                 for remote in [
                     DistFeatureStore::new(graph()).unwrap(),
                     bare(),
@@ -365,7 +365,7 @@ fn dynamic_cache_keeps_rows_that_are_read_again() {
     let parts = parts(&data, 2, |node| node as usize % 2, None);
     let cluster = Cluster::of(&parts, None, RuleRegistry::default());
     let row_bytes = 3 * 4;
-    let remote = DistFeatureStore::without_cache(Arc::clone(&cluster.graph)).unwrap();
+    let remote = DistFeatureStore::new(Arc::clone(&cluster.graph)).unwrap();
     let remote = remote.with_dynamic_cache(20 * row_bytes);
     let ids: Vec<NodeId> = (0..15).map(NodeId).collect();
     let counts = |ids: &[NodeId]| {

@@ -12,17 +12,16 @@ use kiln_loader::{
     ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, Phase, Shard, TargetsOfType, TypedFeatures,
     TypedNodeBatcher,
 };
-use kiln_partition::{Method, PartitionMeta, TypedPart, TypedPartitionBook, part_dir, write_typed_parts};
-use kiln_remote::{
-    ColocatedWorker, ColocatedWorkerConfig, DistFeatureStore, DistGraph, DistNeighborSampler, Error,
-    RuleRegistry, Server,
+use kiln_partition::{
+    CacheConfig, Method, PartitionMeta, TypedPart, TypedPartitionBook, part_dir, write_typed_parts,
 };
+use kiln_remote::{ColocatedWorker, ColocatedWorkerConfig, DistFeatureStore, DistGraph, RuleRegistry};
 use kiln_sample::{
     EdgeWeights, ExcludedEdges, Fanout, FrontierSampler, HopRequest, NeighborSampler, Neighbors, NodeKey,
     RngKey, Rule, SampledBlocks, SamplerConfig, Scratch, Seeds, Selection, TypedSampler,
 };
 
-use crate::cluster::{Cluster, addresses, config, hubs, parts, serve, wild};
+use crate::cluster::{Cluster, hubs, parts, wild};
 use crate::same::{Way, gathered, last_ones};
 
 const N_USERS: u32 = 120;
@@ -30,7 +29,7 @@ const N_ITEMS: u32 = 80;
 const N_SHOPS: u32 = 11;
 
 /// The fanouts of each layer, input layer first, for each relation.
-fn fanouts() -> Vec<Vec<Fanout>> {
+pub(crate) fn fanouts() -> Vec<Vec<Fanout>> {
     vec![
         vec![Fanout::UpTo(2), Fanout::All, Fanout::UpTo(1), Fanout::UpTo(3)],
         vec![Fanout::UpTo(3), Fanout::UpTo(2), Fanout::UpTo(0), Fanout::All],
@@ -38,7 +37,7 @@ fn fanouts() -> Vec<Vec<Fanout>> {
 }
 
 /// Returns a set with users without features, items with labels, and shops with sparse features. All relations have weights.
-fn shop() -> TypedDataset {
+pub(crate) fn shop() -> TypedDataset {
     let types = NodeTypes::new([("user", 120), ("item", 80), ("shop", 11)]).unwrap();
     let ids =
         |n: u32, seed: u64| (0..400).map(|edge| wild(edge + 1000 * seed) as u32 % n).collect::<Vec<_>>();
@@ -73,13 +72,27 @@ fn shop() -> TypedDataset {
 }
 
 /// Partitions a set, with node `v` in partition `owner(v)`.
-fn typed_parts(data: &TypedDataset, n_parts: usize, owner: impl Fn(u32) -> usize) -> Vec<Arc<TypedPart>> {
+pub(crate) fn typed_parts(
+    data: &TypedDataset,
+    n_parts: usize,
+    owner: impl Fn(u32) -> usize,
+) -> Vec<Arc<TypedPart>> {
+    cached_parts(data, n_parts, owner, None)
+}
+
+/// Partitions a set with a static cache.
+fn cached_parts(
+    data: &TypedDataset,
+    n_parts: usize,
+    owner: impl Fn(u32) -> usize,
+    cache: Option<&CacheConfig>,
+) -> Vec<Arc<TypedPart>> {
     let owners: Vec<u16> = (0..data.graph.n_nodes() as u32).map(|node| owner(node) as u16).collect();
     let book = TypedPartitionBook::from_parts(data.graph.types().clone(), &owners, n_parts).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("parts");
     let meta = PartitionMeta { hash: data.hash().unwrap(), method: Method::Random, n_cut_edges: 0 };
-    write_typed_parts(data, &book, &meta, &out).unwrap();
+    write_typed_parts(data, &book, &meta, cache, &out).unwrap();
     // Mapped files outlive the removed folder.
     (0..n_parts).map(|part| Arc::new(TypedPart::open(part_dir(&out, part)).unwrap())).collect()
 }
@@ -164,9 +177,10 @@ fn excluded_edges_are_not_sampled() {
 
 #[test]
 fn feature_rows_of_each_type_equal_those_of_the_data_set() {
-    let data = shop();
+    let (data, mut n_hits) = (shop(), 0);
     for (n_parts, owner) in ways() {
-        let parts = typed_parts(&data, n_parts, owner);
+        let cache = CacheConfig { ratio: 0.1, fanouts: vec![Fanout::UpTo(3); 2], batch_size: 8, seed: 0 };
+        let parts = cached_parts(&data, n_parts, owner, Some(&cache));
         for own in std::iter::once(None).chain((0..n_parts).map(Some)) {
             let cluster = Cluster::of(&parts, own, Default::default());
             assert_eq!(cluster.graph.dims(), data.dims());
@@ -174,15 +188,22 @@ fn feature_rows_of_each_type_equal_those_of_the_data_set() {
                 let whole = data.features[node_type].as_ref().unwrap();
                 let ids: Vec<NodeId> = (0..90).map(|at| NodeId(wild(at) as u32 % n_nodes)).collect();
                 let store = || DistFeatureStore::of_type(Arc::clone(&cluster.graph), node_type).unwrap();
-                for remote in [store(), store().with_dynamic_cache(1 << 10)] {
+                let stores = [
+                    store(),
+                    store().without_static_cache(),
+                    store().without_static_cache().with_dynamic_cache(1 << 10),
+                ];
+                for remote in stores {
                     assert_eq!((remote.n_rows(), remote.dim()), (whole.n_rows(), whole.dim()));
                     for _ in 0..2 {
                         assert!(gathered(&remote, &ids) == gathered(&**whole, &ids), "{n_parts}, {own:?}");
                     }
                 }
             }
+            n_hits += cluster.graph.take_fetch_stats().hot_rows;
         }
     }
+    assert!(0 < n_hits, "the static cache should serve some rows");
 }
 
 /// The batches of a rank's training items, as texts.
@@ -323,37 +344,6 @@ fn a_hop_sends_the_requests_of_all_relations_together() {
 }
 
 #[test]
-fn unsuitable_samplers_and_stores_are_errors() {
-    let data = shop();
-    let cluster = Cluster::of(&typed_parts(&data, 2, |node| node as usize % 2), None, Default::default());
-    let graph = || Arc::clone(&cluster.graph);
-    let error = DistNeighborSampler::with_config(graph(), SamplerConfig::new([2])).unwrap_err();
-    assert!(matches!(error, Error::Heterogeneous { instead: "DistGraph::typed_sampler" }), "{error}");
-    let error = DistFeatureStore::new(graph()).unwrap_err();
-    assert!(matches!(error, Error::Heterogeneous { instead: "DistFeatureStore::of_type" }), "{error}");
-    let sampler = DistNeighborSampler::new(graph(), [2]);
-    let sample = |sampler: &DistNeighborSampler| {
-        let seeds = Seeds::nodes(vec![NodeId(0)]);
-        sampler.sample_blocks(&seeds, RngKey::new(0), &mut Scratch::default()).unwrap_err().to_string()
-    };
-    assert!(sample(&sampler).contains("the partitions are of a heterogeneous graph"));
-    // Node 0 is a user, and the relation leads to items.
-    let sampler = DistNeighborSampler::of_relation(graph(), 0, SamplerConfig::new([2])).unwrap();
-    let expected = "node 0 has no edges of relation `rates`, expected nodes of its destinations' type, which are 120..200";
-    assert!(sample(&sampler).contains(expected), "{}", sample(&sampler));
-    let error = DistNeighborSampler::of_relation(graph(), 4, SamplerConfig::new([2])).unwrap_err();
-    assert_eq!(error.to_string(), "there is no relation 4, expected below 4");
-    let error = DistFeatureStore::of_type(graph(), 0).unwrap_err();
-    assert!(error.to_string().contains("the nodes of type 0 have no features"), "{error}");
-    let error = DistFeatureStore::of_type(graph(), 3).unwrap_err();
-    assert_eq!(error.to_string(), "there is no node type 3, expected below 3");
-    let error = cluster.graph.typed_sampler(vec![vec![Fanout::All]], &SamplerConfig::default()).unwrap_err();
-    assert!(error.to_string().contains("fanouts for 1 relations"), "{error}");
-    let error = cluster.graph.typed_sampler(fanouts(), &SamplerConfig::default().with_rule(last_ones));
-    assert!(error.is_ok(), "servers send the neighbours of rules without a name");
-}
-
-#[test]
 fn typed_sampler_samples_a_homogeneous_graph() {
     let data = hubs();
     let cluster = Cluster::of(&parts(&data, 2, |node| node as usize % 2, None), None, Default::default());
@@ -362,27 +352,4 @@ fn typed_sampler_samples_a_homogeneous_graph() {
     let remote = cluster.graph.typed_sampler(fanouts, &SamplerConfig::default()).unwrap();
     let whole = NeighborSampler::new(Arc::clone(&data.graph), [3, 5]);
     assert_eq!(sampled(&remote), sampled(&whole));
-}
-
-#[test]
-fn connect_rejects_partitions_of_different_graphs() {
-    let data = shop();
-    let of_two = typed_parts(&data, 2, |node| node as usize % 2);
-    let other = typed_parts(&data, 2, |node| usize::from(node % 3 == 0));
-    let homogeneous = parts(&hubs(), 2, |node| node as usize % 2, None);
-    let connect =
-        |servers: &[Server]| DistGraph::connect(config(addresses(servers))).unwrap_err().to_string();
-    let typed = |part: &Arc<TypedPart>| {
-        Server::start(part.clone(), kiln_remote::ServeConfig::new("127.0.0.1:0", crate::cluster::token()))
-            .unwrap()
-    };
-    for (servers, expected) in [
-        (vec![typed(&of_two[0]), typed(&other[1])], "serve partitions of one partitioning"),
-        (vec![typed(&of_two[0]), serve(&homogeneous[1])], "serve partitions of one partitioning"),
-        (vec![typed(&of_two[1])], "no server holds partition 0 of 2"),
-        (vec![typed(&of_two[0]), typed(&of_two[0])], "both hold partition 0"),
-    ] {
-        let error = connect(&servers);
-        assert!(error.contains(expected), "{error}");
-    }
 }

@@ -141,20 +141,21 @@ pub(crate) fn write_typed(
     data: &TypedDataset,
     n_parts: usize,
     owner: impl Fn(u32) -> usize,
+    cache: Option<&CacheConfig>,
     out: &Path,
 ) -> Vec<WriteReport> {
     let owners: Vec<u16> = (0..data.graph.n_nodes() as u32).map(|node| owner(node) as u16).collect();
     let book = TypedPartitionBook::from_parts(data.graph.types().clone(), &owners, n_parts).unwrap();
     let meta = PartitionMeta { hash: data.hash().unwrap(), method: Method::Random, n_cut_edges: 1 };
-    write_typed_parts(data, &book, &meta, out).unwrap()
+    write_typed_parts(data, &book, &meta, cache, out).unwrap()
 }
 
-/// Writes [`shop`] in 2 partitions, with even nodes in the first. Returns the temporary root folder and the folder of the
+/// Writes [`shop`] in 2 partitions, with even nodes in the first, and with cached rows. Returns the temporary root folder and the folder of the
 /// first partition.
 pub(crate) fn typed_parts() -> (tempfile::TempDir, PathBuf) {
     let root = tempfile::tempdir().unwrap();
     let out = root.path().join("parts");
-    write_typed(&shop(), 2, |node| node as usize % 2, &out);
+    write_typed(&shop(), 2, |node| node as usize % 2, Some(&cache(1.0)), &out);
     (root, part_dir(out, 0))
 }
 
