@@ -58,7 +58,7 @@ impl DataSource {
             }
             DataSource::DebianTags => return kiln::data::debian_tags().context("loading debian-tags"),
             DataSource::DebianArchive => {
-                bail!("debian-archive has several types of nodes: use --task node, without partitions")
+                bail!("debian-archive has several types of nodes: use --task node")
             }
             DataSource::Mutag => bail!("mutag is a set of graphs: use --task graph"),
             DataSource::Sbm => {

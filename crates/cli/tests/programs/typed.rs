@@ -203,6 +203,13 @@ fn training_on_partitions_matches_the_whole_set() {
     let servers = Server::all(&parts, 2);
     let cached = format!("{flags} {} {} --cache-size 8KiB", ranks(1), Server::flags(&servers));
     assert_eq!(run(root, &cached, "cached").weights_hash, wholes[0].1.weights_hash);
+    // A run continues on servers.
+    let resumed = format!("--fanouts 4,4;with=3,2 {} {}", ranks(1), Server::flags(&servers));
+    run(root, &format!("{resumed} --epochs 1"), "resumed");
+    let folder = root.join("resumed");
+    let (is_done, text) = output(&format!("{FLAGS} {resumed} --epochs 2 --resume {}", folder.display()));
+    assert!(is_done, "{text}");
+    assert_eq!(Learned::of(&folder).weights_hash, wholes[0].1.weights_hash);
     for model in ["rgcn", "hgt"] {
         let flags = format!("{flags} {} --model {model}", ranks(1));
         let whole = run(root, &format!("{flags} --data {set}"), &format!("whole-{model}"));
