@@ -183,6 +183,10 @@ impl Job<'_> {
     fn partitioned_nodes(&self) -> anyhow::Result<()> {
         let args = self.args;
         let graph = args.parts.open(args.job.tls())?;
+        ensure!(
+            graph.info().heterogeneous.is_none(),
+            "the partitions are of a heterogeneous graph, and the model is not: use partitions of its training data"
+        );
         graph.check_ranks(args.job.n_ranks(self.launch.as_ref()))?;
         let mode = args.mode(&self.model)?;
         // A file of ids must be the same for all processes, as the graph must be.

@@ -135,19 +135,22 @@ impl LinkSplit {
 
     /// Finds leaks, with the reverses of links in another graph.
     fn find_leaks_in(&self, reverses: &Csc) -> Vec<Note> {
-        let [_, held_out @ ..] = self.split().parts();
-        let mut notes = Vec::new();
-        for (part, links) in held_out {
-            let (mut n_links, mut n_reversed) = (0, 0);
-            for (src, dst) in links.iter().map(|link| self.links().pair(*link)) {
-                n_links += usize::from(has_edge(&self.message, src, dst));
-                n_reversed += usize::from(has_edge(reverses, dst, src));
-            }
-            if (n_links, n_reversed) != (0, 0) {
-                notes.push(Note::LinksInGraph { part, n_links, n_reversed });
-            }
-        }
+        let in_graph = self.count_held_out(|src, dst| has_edge(&self.message, src, dst));
+        let reversed = self.count_held_out(|src, dst| has_edge(reverses, dst, src));
+        let notes = in_graph.into_iter().zip(reversed);
+        let notes = notes.filter(|((_, n_links), (_, n_reversed))| (*n_links, *n_reversed) != (0, 0));
         notes
+            .map(|((part, n_links), (_, n_reversed))| Note::LinksInGraph { part, n_links, n_reversed })
+            .collect()
+    }
+
+    /// Counts the links for validation and for test of which `is_found` returns true.
+    fn count_held_out(&self, is_found: impl Fn(NodeId, NodeId) -> bool) -> [(&'static str, usize); 2] {
+        let [_, held_out @ ..] = self.split().parts();
+        held_out.map(|(part, links)| {
+            let pairs = links.iter().map(|link| self.links().pair(*link));
+            (part, pairs.filter(|(src, dst)| is_found(*src, *dst)).count())
+        })
     }
 }
 

@@ -30,6 +30,15 @@ pub enum Note {
         /// The number of links whose reverse is an edge.
         n_reversed: usize,
     },
+    /// Links for validation or test have reverses in a relation that passes messages and was not named as the reverse relation.
+    LinksInRelation {
+        /// The name of the part: `val` or `test`.
+        part: &'static str,
+        /// The name of the relation.
+        relation: String,
+        /// The number of links whose reverse is an edge of the relation.
+        n_reversed: usize,
+    },
     /// The reverse of each edge was added.
     ReverseEdgesAdded {
         /// The reason for adding the reverse edges.
@@ -56,6 +65,11 @@ impl fmt::Display for Note {
                 f,
                 "{n_links} links of the {part} split are edges of the graph that passes messages, and {n_reversed} \
                 have a reverse edge there: scores on {part} do not measure unseen links"
+            ),
+            Self::LinksInRelation { part, relation, n_reversed } => write!(
+                f,
+                "{n_reversed} links of the {part} split have a reverse edge in the relation `{relation}`, which passes \
+                messages: scores on {part} do not measure unseen links; name it as the reverse relation, or remove it"
             ),
             Self::ReverseEdgesAdded { reason } => write!(f, "the reverse of each edge was added: {reason}"),
             Self::ReverseEdgesNotAdded { name } => write!(

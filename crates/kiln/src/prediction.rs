@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kiln_data::{Dataset, GraphDataset, NodeFeatures, TypedDataset};
+use kiln_data::{Dataset, GraphDataset, HashedPart, NodeFeatures, TypedDataset};
 use kiln_feature::FeatureStore;
 #[cfg(feature = "grpc")]
 use kiln_feature::Preparation;
@@ -108,7 +108,8 @@ pub trait PredictOnDataset {
 
     /// Prepares a heterogeneous dataset for predictions of the nodes of the type that had targets in training. Targets and split
     /// are not read. The trained rows of nodes without features are found by the names of the nodes, so that the dataset may have
-    /// other nodes than the training data, in another order.
+    /// other nodes than the training data, in another order. A model that was trained on partitions has no names: it finds rows
+    /// by id, and predicts on the data of its training only, which is compared by its hash.
     ///
     /// # Errors
     /// Returns the errors of [`TypedNodePredictor::new`].
@@ -183,8 +184,15 @@ impl PredictOnDataset for SavedModel {
     }
 
     fn on_typed_dataset(&self, data: &TypedDataset) -> Result<TypedNodePredictor> {
-        let (graph, features) = (data.graph.clone(), data.features.clone());
-        Ok(TypedNodePredictor::new(self, graph, features, &row_keys(data))?)
+        let (graph, features, keys) = (data.graph.clone(), data.features.clone(), row_keys(data));
+        // Without names, the rows of a model are those of the nodes of its training data.
+        let keys = match self.finds_rows_by_id()
+            && data.hash_of(HashedPart::All(&mut || Ok(())))? == self.info().data_hash
+        {
+            true => keys.iter().map(|_| None).collect(),
+            false => keys,
+        };
+        Ok(TypedNodePredictor::new(self, graph, features, &keys)?)
     }
 
     #[cfg(feature = "grpc")]

@@ -109,10 +109,8 @@ impl ModelConfig for HgtConfig {
     }
 
     fn min_parameters(&self) -> u64 {
-        // The keys of all types have a weight for each weight of a layer, or more.
-        let keys =
-            (self.hidden as u64).saturating_mul(self.hidden as u64).saturating_mul(self.n_types as u64);
-        keys.saturating_mul((self.n_layers as u64).saturating_sub(1))
+        // The keys of each type have a weight for each weight of a layer, or more.
+        self.frame().n_weights(self.n_types as u64)
     }
 
     fn n_relations(&self) -> Option<usize> {

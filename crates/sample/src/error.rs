@@ -122,6 +122,14 @@ pub enum Error {
         /// The number of relations.
         expected: usize,
     },
+    /// A relation has no sampler.
+    #[error("relation {relation} has no sampler: there are {n_samplers} samplers, expected one per relation")]
+    RelationSamplers {
+        /// The position of the relation.
+        relation: usize,
+        /// The number of samplers.
+        n_samplers: usize,
+    },
     /// The sampler is configured for edge weights, but a relation has none.
     #[error("the sampler is configured for edge weights, but relation `{relation}` has none")]
     NoRelationWeights {

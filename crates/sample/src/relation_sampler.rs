@@ -1,6 +1,6 @@
 use kiln_graph::NodeId;
 
-use crate::{FrontierSampler, HopRequest, RelationScratch, Result};
+use crate::{Error, FrontierSampler, HopRequest, RelationScratch, Result};
 
 /// The edges of one relation that are requested in one hop.
 #[derive(Debug, Clone)]
@@ -20,7 +20,8 @@ pub trait RelationSampler: Send + Sync {
     /// `out[hop.relation]` with sources of the graph and edge ids that count from 0 within the relation.
     ///
     /// # Errors
-    /// Returns the errors of [`FrontierSampler::sample_frontier`].
+    /// Returns the errors of [`FrontierSampler::sample_frontier`], and [`Error::RelationSamplers`] for a relation without a
+    /// sampler.
     fn sample_relations(&self, hops: &[RelationHop<'_>], out: &mut [RelationScratch]) -> Result<()>;
 }
 
@@ -29,7 +30,10 @@ impl<S: FrontierSampler> RelationSampler for Vec<S> {
     fn sample_relations(&self, hops: &[RelationHop<'_>], out: &mut [RelationScratch]) -> Result<()> {
         for RelationHop { relation, request, dsts } in hops {
             let RelationScratch { scratch, frontier } = &mut out[*relation];
-            self[*relation].sample_frontier(request, dsts, scratch, frontier)?;
+            let n_samplers = self.len();
+            let sampler =
+                self.get(*relation).ok_or(Error::RelationSamplers { relation: *relation, n_samplers })?;
+            sampler.sample_frontier(request, dsts, scratch, frontier)?;
         }
         Ok(())
     }

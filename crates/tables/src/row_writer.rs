@@ -57,6 +57,8 @@ pub struct RowWriter {
     /// The file before the first batch, whose columns determine those of the file.
     file: Option<File>,
     writer: Option<ArrowWriter<File>>,
+    /// The columns of the file, known after the first batch.
+    schema: Option<Arc<Schema>>,
 }
 
 impl RowWriter {
@@ -67,7 +69,7 @@ impl RowWriter {
     pub fn create(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref().to_owned();
         let file = File::create_new(&path).map_err(io_error(&path))?;
-        Ok(Self { path, file: Some(file), writer: None })
+        Ok(Self { path, file: Some(file), writer: None, schema: None })
     }
 
     /// Appends rows, whose columns have the same length. The first call determines names, types and order of the columns; a call
@@ -84,6 +86,11 @@ impl RowWriter {
         let schema = Arc::new(Schema::new(columns.iter().zip(&arrays).map(field).collect::<Vec<_>>()));
         let batch = RecordBatch::try_new(schema.clone(), arrays);
         let batch = batch.map_err(|error| self.failed(ParquetError::from(error)))?;
+        if self.schema.as_ref().is_some_and(|of_file| *of_file != schema) {
+            let message = "the columns differ from those of the first rows".to_owned();
+            return Err(Error::Written { path: self.path.clone(), message });
+        }
+        self.schema = Some(schema.clone());
         if let Some(file) = self.file.take() {
             let codec =
                 if cfg!(feature = "snappy") { Compression::SNAPPY } else { Compression::UNCOMPRESSED };

@@ -34,11 +34,14 @@ impl Job<'_> {
         let nodes = requested(args, &test, predictor.n_nodes(), names)?;
         let mode = args.mode(&self.model)?;
         let wanted = if args.embeddings { WantedRows::Both } else { WantedRows::Outputs };
+        // The width of the embeddings of a part without nodes.
+        let first = if args.embeddings && predictor.n_nodes() != 0 { &[NodeId(0)][..] } else { &[] };
+        let embedding_width = predictor.embed(first, &mode)?.map(|rows| rows.width());
         self.launch(&sha256(&id_bytes(&nodes)), |rank| {
             let predictor = predictor.with_model(&self.model_of(rank)?)?;
             let batches = predictor.batches(&nodes, &mode, wanted)?;
             let (model, format) = (&self.model, args.format);
-            let (items, targets, embedding_width) = (&nodes[..], &targets, None);
+            let (items, targets) = (&nodes[..], &targets);
             let request = Request { items, targets, names, model, format, embedding_width };
             self.write(rank, &request, |output, each| {
                 rank.predict_batches(&batches, output, |rows| each(&rows))

@@ -119,15 +119,32 @@ impl TypedLinkSplit {
     }
 
     /// Finds the links for validation and test that are edges of the relation that passes messages, or whose reverse is an
-    /// edge of the reverse relation; without one, of the relation. See [`LinkSplit::find_leaks`].
+    /// edge of the reverse relation; without one, of the relation. See [`LinkSplit::find_leaks`]. Also finds those whose reverse
+    /// is an edge of another relation ([`Note::LinksInRelation`]).
     ///
     /// # Errors
-    /// Returns [`Error::Graph`](crate::Error::Graph) if the reverse relation is damaged.
+    /// Returns [`Error::Graph`](crate::Error::Graph) if a relation is damaged.
     pub fn find_leaks(&self) -> Result<Vec<Note>> {
-        match self.reverse {
-            Some(reverse) => Ok(self.of_relation.find_leaks_in(&self.message.whole_graph(reverse)?)),
-            None => Ok(self.of_relation.find_leaks()),
+        let mut notes = match self.reverse {
+            Some(reverse) => self.of_relation.find_leaks_in(&self.message.whole_graph(reverse)?),
+            None => self.of_relation.find_leaks(),
+        };
+        let links = self.message.relation(self.relation);
+        for (position, other) in self.message.iter().enumerate() {
+            let is_reversed = (other.src_type, other.dst_type) == (links.dst_type, links.src_type);
+            if !is_reversed || position == self.relation || Some(position) == self.reverse {
+                continue;
+            }
+            let graph = self.message.whole_graph(position)?;
+            let counts = self.of_relation.count_held_out(|src, dst| has_edge(&graph, dst, src));
+            let counts = counts.into_iter().filter(|(_, n_reversed)| *n_reversed != 0);
+            notes.extend(counts.map(|(part, n_reversed)| Note::LinksInRelation {
+                part,
+                relation: other.name.clone(),
+                n_reversed,
+            }));
         }
+        Ok(notes)
     }
 }
 

@@ -98,6 +98,11 @@ fn held_out_links_leave_their_relation_and_its_reverse() {
             [&split.of_relation().split().val, &split.of_relation().split().test].map(|p| p.len());
         let leak = |part, n_reversed| Note::LinksInGraph { part, n_links: 0, n_reversed };
         assert_eq!(kept.find_leaks().unwrap(), [leak("val", n_val), leak("test", n_test)]);
+        // A relation that was not named has the reverses, too.
+        let leak =
+            |part, n_reversed| Note::LinksInRelation { part, relation: reverse.to_owned(), n_reversed };
+        let unnamed = [leak("val", n_val), leak("test", n_test)];
+        assert!(unnamed.iter().all(|note| alone.find_leaks().unwrap().contains(note)));
     }
 }
 

@@ -21,7 +21,8 @@ use crate::{
 /// their sources, their destinations and their negatives: the counterpart of PyG's `LinkNeighborLoader` for a `HeteroData`.
 /// It trains a [`LinkModel`] whose encoder is a [`TypedModel`].
 ///
-/// Negatives are nodes of the relation's types. A training step excludes its links from the relation, and their reverses
+/// Negatives are nodes of the relation's types; your own sampler must draw such nodes, too
+/// ([`TypedUniformNegatives`]). A training step excludes its links from the relation, and their reverses
 /// from the reverse relation of the split (DGL's `exclude="reverse_types"`). In a relation between nodes of one type, it
 /// excludes both directions from both.
 ///

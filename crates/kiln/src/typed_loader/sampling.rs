@@ -12,6 +12,7 @@ use kiln_sample::{EdgeWeights, Fanout, SamplerConfig, TypedSampler};
 use kiln_train::{BatchConfig, EmbeddingError, Evaluator, InputType, NodeKeys};
 
 use crate::batches::n_workers;
+use crate::device_copy::GraphCopies;
 use crate::typed_source::TypedSource;
 use crate::{BatchRequirements, Error, EvalMode, Result, TypedNeighborLoader};
 
@@ -33,6 +34,8 @@ impl TypedNeighborLoader {
         let mut data = self.source.whole("the links of a relation")?.clone();
         Arc::make_mut(&mut data).graph = Arc::clone(message);
         self.source = TypedSource::Whole(data);
+        // Clones share the copies on devices, which are those of the whole relations.
+        self.copies = GraphCopies::default();
         Ok(self)
     }
 

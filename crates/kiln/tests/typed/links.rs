@@ -336,3 +336,23 @@ fn a_run_resumes_exactly_and_only_with_the_same_relation_and_links() {
     assert!(error.to_string().contains("data"), "{error}");
     assert_eq!(fit(&loader, resume()).unwrap(), whole);
 }
+
+/// Clones of a loader share the copies of its relations on devices, but each split has message graphs of its own.
+#[test]
+fn splits_of_one_loader_have_their_own_copies_on_a_device() {
+    let data = shop(6);
+    let losses = |nodes: &TypedNeighborLoader, seed: u64| {
+        let split =
+            TypedLinkSplit::random(&data.graph, "buys", Some("bought by"), &LinkSplitConfig::default(), seed);
+        let loader = TypedLinkNeighborLoader::of_relation(nodes.clone(), &split.unwrap()).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let config = LinkModelConfig { encoder: super::config(&data), decoder: LinkDecoderConfig::Dot };
+        let fit = FitConfig::epochs(1).out(folder.path().join("run")).quiet();
+        Trainer::new(config, AdamConfig::new(1e-2)).seed(7).fit(&loader, fit).unwrap().best
+    };
+    let on = |mode| TypedNeighborLoader::without_targets(&data, [4, 4]).batch_size(64).graph_mode(mode);
+    let shared = on(GraphMode::Device);
+    for seed in [0, 1] {
+        assert_eq!(losses(&shared, seed), losses(&on(GraphMode::Host), seed));
+    }
+}

@@ -8,7 +8,7 @@ use kiln::data::synthetic;
 use kiln::feature::Targets;
 use kiln::graph::{NodeTypes, RelationEdges};
 use kiln::prelude::*;
-use kiln::train::{Error as TrainError, ModelError, OutputRows, TypedNodePredictor, WantedRows};
+use kiln::train::{Error as TrainError, ModelError, NodeKeys, OutputRows, TypedNodePredictor, WantedRows};
 use tempfile::TempDir;
 
 const N_USERS: u32 = 120;
@@ -166,7 +166,7 @@ fn rows_in_another_order_have_the_same_predictions_by_name() {
     // A user with another name has no row of its own, so that the test above would fail without names.
     let renamed = by_name(&run, &named_shop(7, N_USERS));
     assert!(1e-3 < most_different(&scores, &renamed));
-    // Training on the other order has other rows for the same ids.
+    // A constant would also be the same.
     assert_ne!(scores[0], scores[1]);
 }
 
@@ -185,6 +185,23 @@ fn embeddings_are_the_inputs_of_the_last_layer() {
     assert!(predictor.embed(&[], &mode).unwrap().is_none());
 }
 
+/// A model without names finds rows by id: on the data of its training, and on no other.
+#[test]
+fn rows_without_names_are_those_of_the_training_data() {
+    let mut nameless = named_shop(1, 0);
+    nameless.names[0] = Default::default();
+    let (_folder, run) = trained(&nameless, rsage(&nameless), 1);
+    let model = SavedModel::open(&run).unwrap();
+    assert!(model.finds_rows_by_id());
+    let items = test_items(&nameless);
+    let predict = |data: &TypedDataset| {
+        model.on_typed_dataset(data)?.predict(&items, &PredictMode::AsEvaluated).map_err(Error::from)
+    };
+    assert_eq!(predict(&named_shop(1, 0)).unwrap(), predict(&nameless).unwrap());
+    let error = predict(&named_shop(7, 0)).unwrap_err().to_string();
+    assert!(error.contains("was trained without names of the nodes of type \"user\""), "{error}");
+}
+
 #[test]
 fn requests_that_do_not_fit_are_errors() {
     let data = named_shop(1, 0);
@@ -201,6 +218,18 @@ fn requests_that_do_not_fit_are_errors() {
     let error = reason(&super::shop(["client", "item"]));
     assert!(matches!(&error, ModelError::OtherSchema { .. }), "{error}");
     assert!(error.to_string().contains("client") && error.to_string().contains("user buys item"), "{error}");
+    let features = || data.features.clone();
+    let graph = || data.graph.clone();
+    let bare = |features, keys: &[Option<NodeKeys>]| TypedNodePredictor::new(&model, graph(), features, keys);
+    for (features, n_keys) in
+        [(features()[..1].to_vec(), 2), ([features(), vec![None]].concat(), 2), (features(), 1)]
+    {
+        let error = bare(features, &vec![None; n_keys]).unwrap_err().to_string();
+        assert!(error.contains("expected 2: one per type of nodes"), "{error}");
+    }
+    let few = NodeKeys::of_names(1, |_| "user 0");
+    let error = bare(features(), &[Some(few), None]).unwrap_err().to_string();
+    assert!(error.contains("got 1 keys for an embedding of 120 rows"), "{error}");
     let predictor = model.on_typed_dataset(&data).unwrap();
     let predict = |nodes: &[u32], mode: &PredictMode| {
         let nodes: Vec<NodeId> = nodes.iter().copied().map(NodeId).collect();

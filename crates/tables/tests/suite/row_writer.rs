@@ -61,8 +61,14 @@ fn other_columns_and_existing_files_are_errors() {
     let mut writer = RowWriter::create(&path).unwrap();
     assert!(matches!(RowWriter::create(&path), Err(Error::Store(_))));
     writer.write(&[("item", OutputColumn::U32(&[1]))]).unwrap();
-    let others = [("item", OutputColumn::F32(&[1.0]))];
-    assert!(matches!(writer.write(&others), Err(Error::Written { .. })));
+    for others in [
+        &[("item", OutputColumn::F32(&[1.0]))][..],
+        &[("label", OutputColumn::U32(&[1]))],
+        &[("item", OutputColumn::U32(&[1])), ("label", OutputColumn::U32(&[1]))],
+        &[],
+    ] {
+        assert!(matches!(writer.write(others), Err(Error::Written { .. })), "{others:?}");
+    }
     let lengths = [("item", OutputColumn::U32(&[1, 2])), ("class", OutputColumn::U32(&[1]))];
     let error = RowWriter::create(tables.path("other.parquet")).unwrap().write(&lengths).unwrap_err();
     assert!(error.to_string().contains("other.parquet: cannot write the Parquet file"), "{error}");

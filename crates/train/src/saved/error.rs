@@ -10,7 +10,10 @@ use crate::saved::info::{MODEL_FILE, MODEL_FORMAT, ModelTask};
 #[non_exhaustive]
 pub enum ModelError {
     /// A file of the run folder cannot be read.
-    #[error("{path}: {source}: expected a run folder with {MODEL_FILE} and best.safetensors")]
+    #[error(
+        "{path}: {source}: expected a run folder with {MODEL_FILE} and best.safetensors; runs on links of heterogeneous graphs \
+         have no {MODEL_FILE}"
+    )]
     Unreadable {
         /// The path of the file.
         path: PathBuf,
@@ -179,6 +182,26 @@ pub enum ModelError {
         expected: String,
         /// Those of the data.
         got: String,
+    },
+    /// The model has no names of the nodes of a type, because it was trained on partitions or on nodes without names, so it finds
+    /// their trained rows by id, but the data has other nodes.
+    #[error(
+        "the model was trained without names of the nodes of type {node_type:?}, and finds their trained rows by id, so it can \
+         predict on the data of its training only: train on the dataset instead of its partitions"
+    )]
+    RowsWithoutNames {
+        /// The name of the type.
+        node_type: String,
+    },
+    /// A list has not one entry per type of nodes.
+    #[error("got {got} {what}, expected {expected}: one per type of nodes")]
+    NumberOfTypes {
+        /// What the list has.
+        what: &'static str,
+        /// The number of types.
+        expected: usize,
+        /// The number of entries.
+        got: usize,
     },
     /// The nodes of a type have no names, by which the model finds their trained rows.
     #[error(

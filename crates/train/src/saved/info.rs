@@ -147,13 +147,22 @@ pub enum StoredEdgeWeights {
     Unbiased,
 }
 
+/// Returns a fanout as it is stored.
+pub(super) fn limit_of(fanout: &Fanout) -> Option<u32> {
+    match fanout {
+        Fanout::All => None,
+        Fanout::UpTo(limit) => Some(*limit),
+    }
+}
+
+/// Returns a stored fanout.
+pub(super) fn fanout_of(limit: &Option<u32>) -> Fanout {
+    limit.map_or(Fanout::All, Fanout::UpTo)
+}
+
 impl SamplingInfo {
     /// Describes a sampler's configuration. `gcn_norm` is true if the sampled graph was normalised.
     pub fn new(config: &SamplerConfig, gcn_norm: bool) -> Self {
-        let fanout = |fanout: &Fanout| match fanout {
-            Fanout::All => None,
-            Fanout::UpTo(limit) => Some(*limit),
-        };
         let edge_weights = match config.weights {
             EdgeWeights::None => StoredEdgeWeights::None,
             EdgeWeights::Stored => StoredEdgeWeights::Stored,
@@ -164,7 +173,7 @@ impl SamplingInfo {
             Rule::Custom { .. } => StoredRule::Custom(name),
             _ => StoredRule::BuiltIn(name.unwrap_or_default()),
         };
-        let fanouts = config.fanouts.iter().map(fanout).collect();
+        let fanouts = config.fanouts.iter().map(limit_of).collect();
         Self { fanouts, rule, edge_weights, edge_types: config.edge_types, edge_features: None, gcn_norm }
     }
 
@@ -176,7 +185,7 @@ impl SamplingInfo {
 
     /// Returns the fanouts, input layer first.
     pub fn fanouts(&self) -> Vec<Fanout> {
-        self.fanouts.iter().map(|limit| limit.map_or(Fanout::All, Fanout::UpTo)).collect()
+        self.fanouts.iter().map(fanout_of).collect()
     }
 
     /// Returns the kind of edge weights.

@@ -215,6 +215,13 @@ impl SavedModel {
         }
     }
 
+    /// Returns true for a model of a heterogeneous graph whose trained rows have no names, because it was trained on partitions or
+    /// on nodes without names.
+    pub fn finds_rows_by_id(&self) -> bool {
+        let tables = self.typed_network().map_or(&[][..], |network| &network.tables);
+        tables.iter().any(|table| table.keys().is_none())
+    }
+
     /// Returns the model of a heterogeneous graph.
     pub(crate) fn typed_network(&self) -> Result<&TypedNetwork> {
         match &self.opened.network {

@@ -4,6 +4,8 @@ use kiln_graph::{GraphSchema, Metagraph, NodeTypes, RelationSchema};
 use kiln_sample::Fanout;
 use serde::{Deserialize, Serialize};
 
+use crate::saved::info::{fanout_of, limit_of};
+
 /// The types of nodes and the relations of the graph that a model was trained on, in their order, by which data for
 /// predictions is recognised.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,10 +53,7 @@ impl TypedGraphInfo {
         target_type: usize,
         fanouts: &[Vec<Fanout>],
     ) -> Self {
-        let (types, limit) = (schema.types(), |fanout: &Fanout| match fanout {
-            Fanout::All => None,
-            Fanout::UpTo(limit) => Some(*limit),
-        });
+        let types = schema.types();
         let node_type = |(position, name): (usize, &String)| NodeTypeInfo {
             name: name.clone(),
             n_nodes: types.range(position).len(),
@@ -64,7 +63,7 @@ impl TypedGraphInfo {
             name: relation.name.clone(),
             src_type: types.names()[relation.src_type].clone(),
             dst_type: types.names()[relation.dst_type].clone(),
-            fanouts: fanouts.iter().map(|of_layer| limit(&of_layer[position])).collect(),
+            fanouts: fanouts.iter().map(|of_layer| limit_of(&of_layer[position])).collect(),
         };
         Self {
             node_types: types.names().iter().enumerate().map(node_type).collect(),
@@ -80,9 +79,7 @@ impl TypedGraphInfo {
 
     /// Returns the fanout of each relation in each layer, `[n_layers][n_relations]`, input layer first.
     pub(crate) fn fanouts(&self, n_layers: usize) -> Vec<Vec<Fanout>> {
-        let of_relation = |layer: usize| {
-            move |relation: &RelationInfo| relation.fanouts[layer].map_or(Fanout::All, Fanout::UpTo)
-        };
+        let of_relation = |layer: usize| move |relation: &RelationInfo| fanout_of(&relation.fanouts[layer]);
         (0..n_layers).map(|layer| self.relations.iter().map(of_relation(layer)).collect()).collect()
     }
 
@@ -121,6 +118,17 @@ impl TypedGraphInfo {
         }
         let other = relations.iter().find(|relation| Some(relation.fanouts.len()) != n_layers);
         other.map(|relation| format!("{:?} has {} fanouts", relation.name, relation.fanouts.len()))
+    }
+
+    /// Returns true if the other graph has the same types with the same feature columns, and the same relations, in the same
+    /// order. Numbers of nodes and fanouts may differ.
+    pub(crate) fn has_schema_of(&self, other: &Self) -> bool {
+        let of_type = |of_type: &NodeTypeInfo| (of_type.name.clone(), of_type.n_features);
+        let of_relation = |relation: &RelationInfo| {
+            (relation.name.clone(), relation.src_type.clone(), relation.dst_type.clone())
+        };
+        self.node_types.iter().map(of_type).eq(other.node_types.iter().map(of_type))
+            && self.relations.iter().map(of_relation).eq(other.relations.iter().map(of_relation))
     }
 
     /// Returns the types and relations as text, for messages: `user [3], item; user buys item`.

@@ -19,6 +19,7 @@ use crate::saved::outputs::OutputRows;
 use crate::saved::typed_info::TypedGraphInfo;
 use crate::saved::typed_network::TypedOutputs;
 use crate::step::batch::ToDevice;
+use crate::step::embedding_error::EmbeddingError;
 use crate::step::node_keys::NodeKeys;
 
 /// A saved model on a heterogeneous graph: predicts the nodes of the type that had targets in training, and computes their
@@ -63,12 +64,15 @@ impl RowsOfNodes {
 impl TypedNodePredictor {
     /// Prepares a graph for a model's predictions. The features of type `t`, `features[t]`, have one row per node of the type;
     /// `None` for a type without features. `keys[t]` are the keys of the names of the nodes, which are read only for types
-    /// without features; `None` if they have no names.
+    /// without features; `None` if they have no names, or if the graph is that of the training data, of which the model has no
+    /// names: row `v` is then that of node `v`.
     ///
     /// # Errors
     /// Returns [`Error::Saved`](crate::Error::Saved) if the model is not for heterogeneous graphs; if the graph or the features
     /// have other types, columns or relations than the training data, or in another order; if a type has fewer feature rows than
-    /// nodes; or if nodes of a type lack the names by which the model finds their rows.
+    /// nodes; if nodes of a type lack the names by which the model finds their rows; or if the model has no names of the nodes
+    /// of a type, and the data has names or another number of nodes. Returns [`EmbeddingError::Keys`] within
+    /// [`Error::Embedding`](crate::Error::Embedding) unless a type has one key per node.
     pub fn new(
         model: &SavedModel,
         graph: Arc<Relations>,
@@ -77,8 +81,14 @@ impl TypedNodePredictor {
     ) -> Result<Self> {
         let network = model.typed_network()?;
         let info = info_of(model);
-        let target_type = check_schema(info, &graph, &features)?;
         let types = graph.types().clone();
+        let n_types = types.n_types();
+        for (what, got) in [("feature stores", features.len()), ("lists of keys", keys.len())] {
+            if got != n_types {
+                return Err(ModelError::NumberOfTypes { what, got, expected: n_types }.into());
+            }
+        }
+        let target_type = check_schema(info, &graph, &features)?;
         for (node_type, store) in features.iter().enumerate() {
             let (n_rows, n_nodes) =
                 (store.as_ref().map(|store| store.n_rows()), types.range(node_type).len());
@@ -86,15 +96,17 @@ impl TypedNodePredictor {
                 return Err(ModelError::TooFewRows { n_rows, n_nodes }.into());
             }
         }
-        let without_features = (0..types.n_types()).filter(|&node_type| features[node_type].is_none());
+        let without_features = (0..n_types).filter(|&node_type| features[node_type].is_none());
         let rows = without_features.zip(&network.tables).map(|(node_type, table)| {
-            let of_data = keys.get(node_type).and_then(Option::as_ref);
-            match (table.keys(), of_data.filter(|keys| keys.len() == types.range(node_type).len())) {
-                (None, _) => Ok(RowsOfNodes::ById),
-                (Some(of_model), Some(of_data)) => Ok(RowsOfNodes::ByName(of_model.nodes_of(of_data))),
-                (Some(_), None) => {
-                    Err(ModelError::NoNames { node_type: types.names()[node_type].clone() }.into())
+            let (n_nodes, name) = (types.range(node_type).len(), || types.names()[node_type].clone());
+            match (table.keys(), &keys[node_type]) {
+                (_, Some(keys)) if keys.len() != n_nodes => {
+                    Err(EmbeddingError::Keys { expected: n_nodes, got: keys.len() }.into())
                 }
+                (None, None) if table.n_nodes() == n_nodes => Ok(RowsOfNodes::ById),
+                (None, _) => Err(ModelError::RowsWithoutNames { node_type: name() }.into()),
+                (Some(of_model), Some(of_data)) => Ok(RowsOfNodes::ByName(of_model.nodes_of(of_data))),
+                (Some(_), None) => Err(ModelError::NoNames { node_type: name() }.into()),
             }
         });
         Ok(Self {
@@ -271,10 +283,10 @@ fn check_schema(
 ) -> Result<usize> {
     let widths: Vec<_> = features.iter().map(|store| store.as_ref().map(|store| store.dim())).collect();
     let target_type = info.target_position().unwrap_or(0);
-    let (expected, got) = (info.schema(), TypedGraphInfo::new(graph.schema(), &widths, 0, &[]).schema());
-    match expected == got {
+    let of_data = TypedGraphInfo::new(graph.schema(), &widths, target_type, &[]);
+    match info.has_schema_of(&of_data) {
         true => Ok(target_type),
-        false => Err(ModelError::OtherSchema { expected, got }.into()),
+        false => Err(ModelError::OtherSchema { expected: info.schema(), got: of_data.schema() }.into()),
     }
 }
 

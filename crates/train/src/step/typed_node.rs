@@ -70,7 +70,8 @@ pub struct TypedNodeInput {
     pub embedded: Vec<Vec<NodeId>>,
     /// The order of the input nodes among the rows of all types.
     pub order: TypeOrder,
-    /// The seeds in the given order, numbered from 0 within their type; they may repeat.
+    /// The seeds in the given order; they may repeat. Those of tasks with targets of nodes are numbered from 0 within their
+    /// type, those of links are node ids of the graph.
     pub seeds: Vec<NodeId>,
     /// For each seed, the index of its row in the model's output.
     pub seed_index: Vec<usize>,
