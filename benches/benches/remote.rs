@@ -140,7 +140,7 @@ fn main() -> Result {
         let bytes = (others.len() * row_bytes) as u64;
         // The rows are copied at least twice, into the socket and out of it. A copy reads and writes each byte.
         let work = Work::new(bytes, "bytes", n_threads()).streamed(4 * bytes);
-        let remote = DistFeatureStore::new(Arc::clone(graph))?.without_static_cache();
+        let remote = DistFeatureStore::without_cache(Arc::clone(graph), 0)?;
         stage.bench(
             &format!("gather-{}x{}", features.dtype(), features.dim()),
             &input.name,

@@ -15,7 +15,7 @@ use kiln::nn::{
 use kiln::remote::HeterogeneousInfo;
 use kiln::sample::Fanout;
 use kiln::train::TrainCallback;
-use kiln::{GraphMode, PartitionedGraph, RankHandle, TypedLinkNeighborLoader, TypedNeighborLoader};
+use kiln::{EvalMode, GraphMode, PartitionedGraph, RankHandle, TypedLinkNeighborLoader, TypedNeighborLoader};
 
 use crate::data_id::DataId;
 use crate::output::print_rank_zero;
@@ -172,6 +172,9 @@ impl TrainRun<'_> {
     ) -> anyhow::Result<Vec<Outcome>> {
         let TrainArgs { model, sampling, ranks, loss, parts, device, .. } = self.args;
         self.check_typed_device()?;
+        if matches!(sampling.evaluation()?, EvalMode::Exact { .. }) {
+            return Err(kiln::train::Error::ExactOnTypes.into());
+        }
         ensure!(
             device.graph_mode == GraphMode::Host,
             "--graph-mode device and zero-copy need --data, or partitions of a graph with one type of nodes: use \

@@ -89,13 +89,19 @@ impl PartitionedGraph {
         }
         let joined = self.join_rank(rank)?;
         let graph = joined.graph().clone();
-        let features = self.with_caches(DistFeatureStore::new(graph.clone())?, self.cache_bytes);
+        let features = self.features_of(&graph, 0)?.with_dynamic_cache(self.cache_bytes);
         let edge_features = match graph.edge_dim() {
             Some(_) => Some(Arc::new(DistEdgeFeatureStore::new(graph.clone())?) as Arc<dyn EdgeFeatureStore>),
             None => None,
         };
         let owners = serve_until_end(rank, joined);
-        Ok(JoinedGraph { graph, features, edge_features, owners, copies: self.copies.clone() })
+        Ok(JoinedGraph {
+            graph,
+            features: Arc::new(features),
+            edge_features,
+            owners,
+            copies: self.copies.clone(),
+        })
     }
 
     /// Joins a rank to a heterogeneous graph, as [`PartitionedGraph::join`] does to a homogeneous one. The dynamic cache is
@@ -114,24 +120,26 @@ impl PartitionedGraph {
         let graph = joined.graph().clone();
         let mut features = Vec::new();
         for (node_type, dim) in graph.dims().into_iter().enumerate() {
-            let store = dim.map(|_| DistFeatureStore::of_type(graph.clone(), node_type)).transpose()?;
+            let store = dim.map(|_| self.features_of(&graph, node_type)).transpose()?;
             features.push(store);
         }
         let n_bytes = |store: &DistFeatureStore| store.n_rows() as f64 * store.row_bytes() as f64;
         let all_bytes: f64 = features.iter().flatten().map(n_bytes).sum();
         let with_cache = |store: DistFeatureStore| {
             let share = self.cache_bytes as f64 * n_bytes(&store) / all_bytes.max(1.0);
-            self.with_caches(store, share as usize)
+            Arc::new(store.with_dynamic_cache(share as usize))
         };
         let features = features.into_iter().map(|store| store.map(with_cache)).collect();
         let owners = serve_until_end(rank, joined);
         Ok(JoinedTypedGraph { graph, features, owners })
     }
 
-    /// Adds a dynamic cache of `cache_bytes`, and removes the static cache if it is disabled.
-    fn with_caches(&self, store: DistFeatureStore, cache_bytes: usize) -> Arc<DistFeatureStore> {
-        let store = if self.has_static_cache { store } else { store.without_static_cache() };
-        Arc::new(store.with_dynamic_cache(cache_bytes))
+    /// Returns the features of a node type, with the static cache unless it is disabled.
+    fn features_of(&self, graph: &Arc<DistGraph>, node_type: usize) -> Result<DistFeatureStore> {
+        Ok(match self.has_static_cache {
+            true => DistFeatureStore::of_type(graph.clone(), node_type)?,
+            false => DistFeatureStore::without_cache(graph.clone(), node_type)?,
+        })
     }
 
     fn join_rank(&self, rank: &RankHandle) -> Result<JoinedPartition> {

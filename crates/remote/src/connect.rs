@@ -13,7 +13,7 @@ use crate::graph::Owner;
 use crate::graph_info::{GraphInfo, n_parts};
 use crate::local_part::LocalPart;
 use crate::peer::{Peer, ReplyEvent};
-use crate::proto::{Array, FetchRequest, NodeType, Opened, Relation};
+use crate::proto::{Array, FetchRequest, Opened};
 use crate::question::Question;
 use crate::replies::{PIECES_AHEAD, put};
 use crate::{Error, Result, RuleRegistry};
@@ -175,10 +175,19 @@ pub(crate) fn open_all(runtime: &Runtime, peers: &[Arc<Peer>], within: Duration)
     Ok(opened)
 }
 
-/// Returns the numbers of columns and the element types of the features of nodes and edges.
-fn row_formats(told: &Opened) -> (u32, &str, Option<u32>, &str, &[NodeType], &[Relation]) {
-    let Opened { dim, row_type, edge_dim, edge_row_type, node_types, relations, .. } = told;
-    (*dim, row_type, *edge_dim, edge_row_type, node_types, relations)
+/// Returns a description without what differs between the partitions of one graph.
+fn of_whole_graph(told: &Opened) -> Opened {
+    Opened {
+        node_types: told.node_types.clone(),
+        relations: told.relations.clone(),
+        row_type: told.row_type.clone(),
+        edge_row_type: told.edge_row_type.clone(),
+        dim: told.dim,
+        edge_dim: told.edge_dim,
+        target_type: told.target_type,
+        n_classes: told.n_classes,
+        ..Opened::default()
+    }
 }
 
 /// Checks that the local partition and those of the servers form one graph. Returns the owner of each partition, and
@@ -202,12 +211,12 @@ pub(crate) fn assemble(
         *owner = Some(Owner::Local(held));
     }
     for (peer, told) in peers.iter().zip(opened) {
-        let is_alike = row_formats(&told) == row_formats(&first);
+        let is_alike = of_whole_graph(&told) == of_whole_graph(&first);
         if told.partition_hash == first.partition_hash && !is_alike {
             let (address, part, other) = (&peer.address, told.part, first.part);
             let reason = format!(
-                "partition {part} of graph server {address} has features of another form than partition {other}, of \
-                 nodes or of edges: different versions of kiln wrote them, so partition the data set again"
+                "partition {part} of graph server {address} has other features, node types, relations or classes than \
+                 partition {other}: different versions of kiln wrote them, so partition the data set again"
             );
             return Err(Error::BadParts { reason });
         }

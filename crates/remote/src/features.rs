@@ -58,23 +58,32 @@ impl DistFeatureStore {
     /// Returns [`Error::BadParts`] if the partition's list of cached rows is damaged, [`Error::NoSuchPosition`] if there is no
     /// such type, and [`Error::NoFeaturesOfType`] if it has no features.
     pub fn of_type(graph: Arc<DistGraph>, node_type: usize) -> Result<Self> {
+        Self::without_cache(graph, node_type)?.with_static_cache()
+    }
+
+    /// Creates a store like [`DistFeatureStore::of_type`] without the static cache, which is not read. The features of a
+    /// homogeneous graph are those of type 0.
+    ///
+    /// # Errors
+    /// Returns [`Error::NoSuchPosition`] if there is no such type, and [`Error::NoFeaturesOfType`] if it has no features.
+    pub fn without_cache(graph: Arc<DistGraph>, node_type: usize) -> Result<Self> {
         let format = graph.row_format(node_type)?;
-        let cache = graph.own().and_then(|held| held.cache(node_type).cloned());
-        let store = Self { graph, node_type, format, hot: None, sieve: None };
-        let Some(cache) = cache else { return Ok(store) };
-        let nodes = NodeSet::new(store.n_rows(), &cache.ids);
-        let fits = cache.features.n_rows() == cache.ids.len() && cache.features.dim() == store.dim();
+        Ok(Self { graph, node_type, format, hot: None, sieve: None })
+    }
+
+    /// Adds the static cache of the local partition, if there is one.
+    fn with_static_cache(self) -> Result<Self> {
+        let cache = self.graph.own().and_then(|held| held.cache(self.node_type).cloned());
+        let Some(cache) = cache else { return Ok(self) };
+        let nodes = NodeSet::new(self.n_rows(), &cache.ids);
+        let rows = &cache.features;
+        let fits = rows.n_rows() == cache.ids.len()
+            && (rows.dim(), rows.dtype()) == (FeatureStore::dim(&self), FeatureStore::dtype(&self));
         let damaged = || Error::BadParts {
             reason: "the partition's list of cached rows is damaged: partition the data set again".to_owned(),
         };
         let nodes = nodes.filter(|_| fits).ok_or_else(damaged)?;
-        Ok(Self { hot: Some(Hot { nodes, rows: cache.features }), ..store })
-    }
-
-    /// Removes the static cache.
-    #[must_use]
-    pub fn without_static_cache(self) -> Self {
-        Self { hot: None, ..self }
+        Ok(Self { hot: Some(Hot { nodes, rows: cache.features }), ..self })
     }
 
     /// Adds a dynamic cache for `n_bytes` of remote rows, with SIEVE eviction. It takes 16 additional bytes per cached

@@ -29,7 +29,13 @@ impl GraphInfo {
     /// Returns [`Error::BadParts`] for unsupported features, and for types or relations that are inconsistent.
     pub(crate) fn of(told: &Opened) -> Result<Self> {
         if told.node_types.is_empty() {
-            return Self::homogeneous(told);
+            return match told.relations.is_empty() {
+                true => Self::homogeneous(told),
+                false => Err(invalid("it has relations, but no node types".to_owned())),
+            };
+        }
+        if told.dim != 0 || told.edge_dim.is_some() || !told.offsets.is_empty() {
+            return Err(invalid("it has node types, and features of a homogeneous graph".to_owned()));
         }
         let (n_types, target_type) = (told.node_types.len(), told.target_type as usize);
         if MAX_TYPES < n_types || n_types <= target_type {
@@ -144,6 +150,8 @@ mod tests {
             let error = GraphInfo::of(&told).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}\n    expected {expected}");
         };
+        check(|told| told.node_types.clear(), "it has relations, but no node types");
+        check(|told| told.edge_dim = Some(4), "it has node types, and features of a homogeneous graph");
         check(|told| told.target_type = 2, "2 node types, of which type 2 has labels");
         check(|told| told.node_types = vec![told.node_types[0].clone(); 513], "expected at most 512");
         check(|told| told.node_types[1].name = "user".into(), "invalid node type `user`: it occurs twice");

@@ -122,6 +122,19 @@ pub enum Error {
         /// The number of relations.
         expected: usize,
     },
+    /// A source of a relation's edge is a node of another type.
+    #[error(
+        "relation `{relation}` has an edge from node {}, expected one of the nodes {} to {} of its sources' type: the data is \
+         damaged; verify it, or start servers with --verify", node.0, nodes.start, nodes.end
+    )]
+    SourceOfOtherType {
+        /// The name of the relation.
+        relation: String,
+        /// The source.
+        node: NodeId,
+        /// The nodes of the sources' type.
+        nodes: std::ops::Range<u32>,
+    },
     /// A relation has no sampler.
     #[error("relation {relation} has no sampler: there are {n_samplers} samplers, expected one per relation")]
     RelationSamplers {

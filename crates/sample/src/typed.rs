@@ -167,6 +167,17 @@ impl TypedSampler {
         Ok(())
     }
 
+    /// Checks that the sources of a relation's edges are nodes of its type, because a damaged file or another process may have
+    /// others.
+    fn check_sources(&self, relation: usize, srcs: &[NodeId]) -> Result<()> {
+        let of_relation = &self.schema.relations()[relation];
+        let nodes = self.types().range(of_relation.src_type);
+        match srcs.iter().find(|src| !nodes.contains(&src.0)) {
+            None => Ok(()),
+            Some(&node) => Err(Error::SourceOfOtherType { relation: of_relation.name.clone(), node, nodes }),
+        }
+    }
+
     /// Joins the edges of all relations, destination by destination.
     fn join(&self, request: &HopRequest, typed: &mut TypedScratch, out: &mut Frontier) -> Result<()> {
         out.indptr.clear();
@@ -239,7 +250,8 @@ impl FrontierSampler for TypedSampler {
     ///
     /// # Errors
     /// Returns [`Error::LayerOutOfRange`] for a layer without fanouts, [`Error::LargerFanout`] if the fanout of the request is
-    /// larger than all fanouts of the layer, and the errors of the relations' samplers.
+    /// larger than all fanouts of the layer, [`Error::SourceOfOtherType`] for a damaged relation, and the errors of the
+    /// relations' samplers.
     fn sample_frontier(
         &self,
         request: &HopRequest,
@@ -267,7 +279,9 @@ impl FrontierSampler for TypedSampler {
         }
         self.relations.sample_relations(&hops, &mut typed.of_relations)?;
         for RelationHop { relation, dsts, .. } in hops {
-            typed.of_relations[relation].frontier.check(request.layer, dsts.len())?;
+            let frontier = &typed.of_relations[relation].frontier;
+            frontier.check(request.layer, dsts.len())?;
+            self.check_sources(relation, &frontier.srcs)?;
         }
         self.join(request, &mut typed, out)?;
         scratch.typed = typed;

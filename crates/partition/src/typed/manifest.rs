@@ -74,12 +74,17 @@ pub(super) struct RelationEntry {
 
 /// Returns true if the manifest in a folder is that of a partition of a heterogeneous set.
 pub(crate) fn is_typed(folder: &Path) -> bool {
+    has_node_types(folder) == Some(true)
+}
+
+/// Returns whether the manifest in a folder has node types, or `None` if it is damaged.
+fn has_node_types(folder: &Path) -> Option<bool> {
     #[derive(Deserialize)]
     struct Keys {
         node_types: Option<IgnoredAny>,
     }
-    let keys: std::result::Result<Keys, _> = read_manifest(&path_in(folder), 0..=u32::MAX, "");
-    keys.is_ok_and(|keys| keys.node_types.is_some())
+    let keys: Keys = read_manifest(&path_in(folder), 0..=u32::MAX, "").ok()?;
+    Some(keys.node_types.is_some())
 }
 
 impl Manifest {
@@ -91,7 +96,7 @@ impl Manifest {
             // A homogeneous partition has another version or other keys.
             match error {
                 kiln_store::Error::Format { .. } | kiln_store::Error::Manifest { .. }
-                    if !is_typed(folder) =>
+                    if has_node_types(folder) == Some(false) =>
                 {
                     Error::WrongKind { path: folder.to_owned(), is_typed: false }
                 }

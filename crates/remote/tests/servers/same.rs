@@ -306,7 +306,7 @@ fn feature_rows_equal_those_of_the_data_set() {
                 let cluster = Cluster::of(&parts, own, RuleRegistry::default());
                 let graph = || Arc::clone(&cluster.graph);
                 let row_bytes = data.features.dim() * data.features.dtype().bytes();
-                let bare = || DistFeatureStore::new(graph()).unwrap().without_static_cache();
+                let bare = || DistFeatureStore::without_cache(graph(), 0).unwrap();
                 for remote in [
                     DistFeatureStore::new(graph()).unwrap(),
                     bare(),

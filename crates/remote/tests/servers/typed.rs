@@ -188,11 +188,8 @@ fn feature_rows_of_each_type_equal_those_of_the_data_set() {
                 let whole = data.features[node_type].as_ref().unwrap();
                 let ids: Vec<NodeId> = (0..90).map(|at| NodeId(wild(at) as u32 % n_nodes)).collect();
                 let store = || DistFeatureStore::of_type(Arc::clone(&cluster.graph), node_type).unwrap();
-                let stores = [
-                    store(),
-                    store().without_static_cache(),
-                    store().without_static_cache().with_dynamic_cache(1 << 10),
-                ];
+                let bare = || DistFeatureStore::without_cache(Arc::clone(&cluster.graph), node_type).unwrap();
+                let stores = [store(), bare(), bare().with_dynamic_cache(1 << 10)];
                 for remote in stores {
                     assert_eq!((remote.n_rows(), remote.dim()), (whole.n_rows(), whole.dim()));
                     for _ in 0..2 {

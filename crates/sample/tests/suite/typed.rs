@@ -264,6 +264,31 @@ fn wrong_requests_are_errors() {
     );
 }
 
+/// The samplers of a relation whose edges come from nodes of another type, and of fewer relations than the graph has.
+#[test]
+fn samplers_of_damaged_relations_are_errors() {
+    let graph = relations();
+    let config = SamplerConfig::default();
+    let sampler_of = |relation: usize| {
+        NeighborSampler::with_config(whole_graph(relation), SamplerConfig::default()).unwrap()
+    };
+    let error = |samplers: Vec<NeighborSampler>, seed: u32| {
+        let fanouts = vec![vec![Fanout::All; RELATIONS.len()]];
+        let schema = graph.schema().clone();
+        let sampler = TypedSampler::of_samplers(schema, Arc::new(samplers), fanouts, &config).unwrap();
+        let seeds = Seeds::nodes(vec![NodeId(seed)]);
+        sampler.sample_blocks(&seeds, RngKey::new(0), &mut Scratch::default()).unwrap_err()
+    };
+    // Node 40 is an item, whose raters and sellers are swapped.
+    let swapped = [3, 1, 2, 0].map(sampler_of).to_vec();
+    let found = error(swapped, 40);
+    assert!(
+        matches!(&found, Error::SourceOfOtherType { relation, nodes, .. } if relation == "rates" && *nodes == (0..40)),
+        "{found}"
+    );
+    assert!(matches!(error(vec![sampler_of(0)], 40), Error::RelationSamplers { relation: 1, n_samplers: 1 }));
+}
+
 #[test]
 fn the_fanout_of_a_request_limits_those_of_the_relations() {
     let graph = relations();
