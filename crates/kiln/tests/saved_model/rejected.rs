@@ -74,8 +74,8 @@ fn rejects_damaged_newer_and_incomplete_run_folders() {
             other => panic!("{other}"),
         }
     };
-    let newer = open(&text.replace("\"format\": 2", "\"format\": 3"));
-    assert!(matches!(newer, ModelError::UnknownFormat { found: 3, .. }), "{newer}");
+    let newer = open(&text.replace("\"format\": 2", "\"format\": 4"));
+    assert!(matches!(newer, ModelError::UnknownFormat { found: 4, .. }), "{newer}");
     // Each change is a damage that JSON allows.
     let damages = [
         ("{", "", "trailing characters"),

@@ -159,7 +159,8 @@ fn partitions_of_which_some_have_no_edge_features_are_an_error() {
     let servers = [serve(&old[0]), serve(&of_owner(&data)[1])];
     let error = DistGraph::connect(config(addresses(&servers))).unwrap_err().to_string();
     assert!(
-        error.contains("partition 1") && error.contains("features of another form than partition 0"),
+        error.contains("partition 1")
+            && error.contains("has other features, node types, relations or classes than partition 0"),
         "{error}"
     );
     assert!(error.contains("partition the data set again"), "{error}");
