@@ -163,3 +163,38 @@ pub trait DataLoader<M: Module> {
         phase: Phase,
     ) -> kiln_train::Result<Evaluation>;
 }
+
+/// The evaluations of a [`DataLoader`] whose task the [`Evaluator`] evaluates: sampled, on rank 0, or exactly.
+macro_rules! evaluate_by_evaluator {
+    () => {
+        fn count(
+            evaluator: &kiln_train::Evaluator,
+            trainer: &mut kiln_train::TaskTrainer<Self::Task>,
+            loader: &kiln_loader::Loader<Self::Batcher>,
+            phase: kiln_loader::Phase,
+        ) -> kiln_train::Result<kiln_train::MetricSums> {
+            evaluator.count(trainer, loader, phase)
+        }
+
+        fn validate(
+            evaluator: &kiln_train::Evaluator,
+            trainer: &mut kiln_train::TaskTrainer<Self::Task>,
+            loader: &kiln_loader::Loader<Self::Batcher>,
+            phase: kiln_loader::Phase,
+            metric: kiln_train::Metric,
+        ) -> kiln_train::Result<kiln_train::Validation> {
+            evaluator.validate(trainer, loader, phase, metric)
+        }
+
+        fn evaluate(
+            evaluator: &kiln_train::Evaluator,
+            trainer: &mut kiln_train::TaskTrainer<Self::Task>,
+            loader: &kiln_loader::Loader<Self::Batcher>,
+            phase: kiln_loader::Phase,
+        ) -> kiln_train::Result<kiln_train::Evaluation> {
+            evaluator.evaluate(trainer, loader, phase)
+        }
+    };
+}
+
+pub(crate) use evaluate_by_evaluator;

@@ -9,11 +9,12 @@ use kiln_loader::{Batcher, ItemSampler, LinkBatcher, LinkExclusion, Loader, Phas
 use kiln_nn::{LayerWiseModel, LinkLoss, LinkModel};
 use kiln_sample::{NegativeSampler, Negatives, UniformNegatives};
 use kiln_train::{
-    BatchConfig, DataHash, DeviceBatcher, Evaluation, EvaluationInfo, Evaluator, HostOrDeviceBatcher,
-    LinkTask, Metric, MetricSums, ModelInputs, ModelTask, Objective, Task, TaskTrainer, Validation,
+    BatchConfig, DataHash, DeviceBatcher, EvaluationInfo, Evaluator, HostOrDeviceBatcher, LinkTask,
+    ModelInputs, ModelTask, Objective, Task, TaskTrainer,
 };
 
 use crate::batches::{batch_settings, items_of, items_of_all_ranks, objective_setting};
+use crate::data_loader::evaluate_by_evaluator;
 use crate::neighbor_loader::nodes_of_links;
 use crate::{BatchRequirements, DataLoader, Error, NeighborLoader, RankHandle, Result};
 
@@ -285,33 +286,7 @@ impl<M: LayerWiseModel + Sync> DataLoader<LinkModel<M>> for LinkNeighborLoader {
         self.nodes.start(items, DeviceBatcher::new(batcher, trainer.device()))
     }
 
-    fn count(
-        evaluator: &Evaluator,
-        trainer: &mut TaskTrainer<Self::Task>,
-        loader: &Loader<Self::Batcher>,
-        phase: Phase,
-    ) -> kiln_train::Result<MetricSums> {
-        evaluator.count(trainer, loader, phase)
-    }
-
-    fn validate(
-        evaluator: &Evaluator,
-        trainer: &mut TaskTrainer<Self::Task>,
-        loader: &Loader<Self::Batcher>,
-        phase: Phase,
-        metric: Metric,
-    ) -> kiln_train::Result<Validation> {
-        evaluator.validate(trainer, loader, phase, metric)
-    }
-
-    fn evaluate(
-        evaluator: &Evaluator,
-        trainer: &mut TaskTrainer<Self::Task>,
-        loader: &Loader<Self::Batcher>,
-        phase: Phase,
-    ) -> kiln_train::Result<Evaluation> {
-        evaluator.evaluate(trainer, loader, phase)
-    }
+    evaluate_by_evaluator!();
 }
 
 impl<N: fmt::Debug> fmt::Debug for LinkNeighborLoader<N> {

@@ -11,11 +11,12 @@ use kiln_loader::{ItemSampler, Loader, Phase};
 use kiln_nn::LayerWiseModel;
 use kiln_sample::{EdgeWeights, Fanout, Rule, SamplerConfig};
 use kiln_train::{
-    BatchConfig, DataHash, Evaluation, EvaluationInfo, Evaluator, HostOrDeviceBatcher, Metric, MetricSums,
-    ModelInputs, NodeTask, Objective, TaskTrainer, Validation,
+    BatchConfig, DataHash, EvaluationInfo, Evaluator, HostOrDeviceBatcher, ModelInputs, NodeTask, Objective,
+    TaskTrainer,
 };
 
 use crate::batches::{batch_settings, items_of, items_of_all_ranks, objective_of, objective_setting};
+use crate::data_loader::evaluate_by_evaluator;
 use crate::device_copy::DeviceCopies;
 #[cfg(feature = "grpc")]
 use crate::partitioned::{JoinedGraph, PartitionedGraph};
@@ -358,33 +359,7 @@ impl<M: LayerWiseModel + Sync> DataLoader<M> for NeighborLoader {
         self.start(items, batcher)
     }
 
-    fn count(
-        evaluator: &Evaluator,
-        trainer: &mut TaskTrainer<Self::Task>,
-        loader: &Loader<Self::Batcher>,
-        phase: Phase,
-    ) -> kiln_train::Result<MetricSums> {
-        evaluator.count(trainer, loader, phase)
-    }
-
-    fn validate(
-        evaluator: &Evaluator,
-        trainer: &mut TaskTrainer<Self::Task>,
-        loader: &Loader<Self::Batcher>,
-        phase: Phase,
-        metric: Metric,
-    ) -> kiln_train::Result<Validation> {
-        evaluator.validate(trainer, loader, phase, metric)
-    }
-
-    fn evaluate(
-        evaluator: &Evaluator,
-        trainer: &mut TaskTrainer<Self::Task>,
-        loader: &Loader<Self::Batcher>,
-        phase: Phase,
-    ) -> kiln_train::Result<Evaluation> {
-        evaluator.evaluate(trainer, loader, phase)
-    }
+    evaluate_by_evaluator!();
 }
 
 impl fmt::Debug for NeighborLoader {

@@ -10,12 +10,12 @@ use kiln_loader::{Phase, TargetsOfType, TypedNodeBatcher};
 use kiln_nn::{BlockModel, TypedModel};
 use kiln_sample::{EdgeWeights, Fanout, Rule, SamplerConfig, TypedSampler};
 use kiln_train::{
-    BatchConfig, DataHash, DeviceBatcher, Evaluation, EvaluationInfo, Evaluator, Metric, MetricSums,
-    ModelInputs, ModelTask, NodeKeys, Objective, SamplingInfo, TaskTrainer, TypedGraphInfo, TypedNodeTask,
-    Validation,
+    BatchConfig, DataHash, DeviceBatcher, EvaluationInfo, Evaluator, ModelInputs, ModelTask, NodeKeys,
+    Objective, SamplingInfo, TaskTrainer, TypedGraphInfo, TypedNodeTask,
 };
 
 use crate::batches::{batch_settings, items_of, objective_of, objective_setting};
+use crate::data_loader::evaluate_by_evaluator;
 use crate::device_copy::GraphCopies;
 use crate::typed_source::TypedSource;
 use crate::{BatchRequirements, DataLoader, Error, EvalMode, RankHandle, Result};
@@ -330,33 +330,7 @@ impl<M: BlockModel + Sync> DataLoader<TypedModel<M>> for TypedNeighborLoader {
         Ok(trainer.loader(self.source.shard_by_owner(items)?, batcher, config)?)
     }
 
-    fn count(
-        evaluator: &Evaluator,
-        trainer: &mut TaskTrainer<Self::Task>,
-        loader: &kiln_loader::Loader<Self::Batcher>,
-        phase: Phase,
-    ) -> kiln_train::Result<MetricSums> {
-        evaluator.count(trainer, loader, phase)
-    }
-
-    fn validate(
-        evaluator: &Evaluator,
-        trainer: &mut TaskTrainer<Self::Task>,
-        loader: &kiln_loader::Loader<Self::Batcher>,
-        phase: Phase,
-        metric: Metric,
-    ) -> kiln_train::Result<Validation> {
-        evaluator.validate(trainer, loader, phase, metric)
-    }
-
-    fn evaluate(
-        evaluator: &Evaluator,
-        trainer: &mut TaskTrainer<Self::Task>,
-        loader: &kiln_loader::Loader<Self::Batcher>,
-        phase: Phase,
-    ) -> kiln_train::Result<Evaluation> {
-        evaluator.evaluate(trainer, loader, phase)
-    }
+    evaluate_by_evaluator!();
 }
 
 fn no_targets() -> TypedTargets {

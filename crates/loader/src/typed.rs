@@ -150,6 +150,14 @@ impl<S: FrontierSampler + ?Sized> TypedNodeBatcher<S> {
         Self { groups_nodes: true, ..self }
     }
 
+    /// Adds the groups that a model reads: those of relations, by the metagraph of the sampled graph
+    /// ([`TypedNodeBatcher::relation_groups`]), and those of nodes ([`TypedNodeBatcher::node_groups`]).
+    #[must_use]
+    pub fn groups_of_model(self, reads_relations: bool, reads_nodes: bool, metagraph: Metagraph) -> Self {
+        let batcher = if reads_relations { self.relation_groups(metagraph) } else { self };
+        if reads_nodes { batcher.node_groups() } else { batcher }
+    }
+
     /// Groups the edges of blocks.
     fn group(&self, blocks: &[Block], is_training: bool) -> Result<Option<Vec<RelationGroups>>, BatchError> {
         let Some(metagraph) = &self.grouped_by else { return Ok(None) };

@@ -7,11 +7,9 @@ use kiln_feature::TargetKind;
 use kiln_loader::{LinkBatcher, LinkExclusion, Loader, Phase, TypedNodeBatcher};
 use kiln_nn::{BlockModel, LinkModel, TypedModel};
 use kiln_sample::{TypedSampler, TypedUniformNegatives};
-use kiln_train::{
-    DataHash, DeviceBatcher, Evaluation, Evaluator, Metric, MetricSums, TaskTrainer, TypedLinkTask,
-    Validation,
-};
+use kiln_train::{DataHash, DeviceBatcher, Evaluator, TaskTrainer, TypedLinkTask};
 
+use crate::data_loader::evaluate_by_evaluator;
 use crate::{
     BatchRequirements, DataLoader, Error, LinkNeighborLoader, RankHandle, Result, TypedNeighborLoader,
     hash_in_background,
@@ -158,31 +156,5 @@ impl<M: BlockModel + Sync> DataLoader<LinkModel<TypedModel<M>>> for TypedLinkNei
         Ok(trainer.loader(items, self.batcher(batcher, phase), config)?)
     }
 
-    fn count(
-        evaluator: &Evaluator,
-        trainer: &mut TaskTrainer<Self::Task>,
-        loader: &Loader<Self::Batcher>,
-        phase: Phase,
-    ) -> kiln_train::Result<MetricSums> {
-        evaluator.count(trainer, loader, phase)
-    }
-
-    fn validate(
-        evaluator: &Evaluator,
-        trainer: &mut TaskTrainer<Self::Task>,
-        loader: &Loader<Self::Batcher>,
-        phase: Phase,
-        metric: Metric,
-    ) -> kiln_train::Result<Validation> {
-        evaluator.validate(trainer, loader, phase, metric)
-    }
-
-    fn evaluate(
-        evaluator: &Evaluator,
-        trainer: &mut TaskTrainer<Self::Task>,
-        loader: &Loader<Self::Batcher>,
-        phase: Phase,
-    ) -> kiln_train::Result<Evaluation> {
-        evaluator.evaluate(trainer, loader, phase)
-    }
+    evaluate_by_evaluator!();
 }

@@ -88,11 +88,8 @@ impl TypedNeighborLoader {
         batcher: TypedNodeBatcher<TypedSampler>,
         model: &impl BlockModel,
     ) -> TypedNodeBatcher<TypedSampler> {
-        let batcher = match model.reads_relation_groups() {
-            true => batcher.relation_groups(self.source.schema().metagraph()),
-            false => batcher,
-        };
-        if model.reads_node_groups() { batcher.node_groups() } else { batcher }
+        let (relations, nodes) = (model.reads_relation_groups(), model.reads_node_groups());
+        batcher.groups_of_model(relations, nodes, self.source.schema().metagraph())
     }
 
     /// Returns the workers and the limit of the queue of a loader of these items.

@@ -212,11 +212,8 @@ impl TypedNodePredictor {
         let rule = sampling.rule_or(self.rule.as_ref())?;
         let sampler = TypedSampler::new(&self.graph, fanouts, sampling.config(Vec::new(), rule))?;
         let batcher = TypedNodeBatcher::without_targets(Arc::new(sampler), self.features.clone());
-        let batcher = match network.reads_relation_groups() {
-            true => batcher.relation_groups(self.graph.metagraph()),
-            false => batcher,
-        };
-        Ok(if network.reads_node_groups() { batcher.node_groups() } else { batcher })
+        let (relations, nodes) = (network.reads_relation_groups(), network.reads_node_groups());
+        Ok(batcher.groups_of_model(relations, nodes, self.graph.metagraph()))
     }
 
     /// Returns the function that computes the rows of a batch.
