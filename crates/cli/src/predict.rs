@@ -1,6 +1,7 @@
 //! `kiln predict`.
 
 mod files;
+mod link_request;
 mod links;
 mod parts;
 mod request;
@@ -67,7 +68,7 @@ pub(crate) struct PredictArgs {
     /// run's seed; of links, the sources of the test links), `all`, or a file of ids, `.npy` or text with one id per line.
     #[arg(long, value_name = "test|all|FILE", default_value = "test")]
     nodes: String,
-    /// Nodes to predict by their names: a text file with one name per line, such as the keys of imported tables.
+    /// Nodes to predict, or the sources of --top-k, by their names: a text file with one name per line, such as the keys of imported tables.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["nodes", "parts", "servers"])]
     keys: Option<PathBuf>,
     #[command(flatten)]
@@ -144,13 +145,16 @@ pub(crate) fn run(args: &PredictArgs) -> anyhow::Result<()> {
     );
     let inputs_are_typed = inputs.graph.is_some();
     let job = Job { args, model, local_rank, launch, started: Instant::now() };
-    let is_of_nodes = task == ModelTask::Nodes;
-    ensure!(args.keys.is_none() || is_of_nodes, "--keys does not apply to a model of {task}: use --nodes");
+    ensure!(
+        args.keys.is_none() || task != ModelTask::Graphs,
+        "--keys does not apply to a model of {task}: use --nodes"
+    );
     match task {
         ModelTask::Nodes if inputs_are_typed => job.typed_nodes(),
         ModelTask::Nodes if args.parts.is_given() => job.partitioned_nodes(),
         ModelTask::Nodes => job.nodes(),
         ModelTask::Graphs => job.graphs(),
+        ModelTask::Links if inputs_are_typed => job.typed_links(),
         ModelTask::Links if args.parts.is_given() => job.partitioned_links(),
         ModelTask::Links => job.links(),
     }

@@ -97,6 +97,13 @@ impl NodeTypes {
         let n_before = self.offsets[1..].partition_point(|&end| end <= node.0);
         (n_before < self.n_types()).then_some(n_before)
     }
+
+    /// Returns the type of a node and its number within the type, from 0; `None` if there is no such node.
+    #[inline]
+    pub fn locate(&self, node: NodeId) -> Option<(usize, NodeId)> {
+        let node_type = self.type_of(node)?;
+        Some((node_type, NodeId(node.0 - self.offsets[node_type])))
+    }
 }
 
 /// Checks that names are not empty and differ. `what` is the noun for the named, for the message.

@@ -10,7 +10,7 @@ use kiln_nn::{LayerWiseModel, LinkLoss, LinkModel};
 use kiln_sample::{NegativeSampler, Negatives, UniformNegatives};
 use kiln_train::{
     BatchConfig, DataHash, DeviceBatcher, EvaluationInfo, Evaluator, HostOrDeviceBatcher, LinkTask,
-    ModelInputs, ModelTask, Objective, Task, TaskTrainer,
+    ModelInputs, Objective, Task, TaskTrainer,
 };
 
 use crate::batches::{batch_settings, items_of, items_of_all_ranks, objective_setting};
@@ -243,14 +243,7 @@ impl<M: LayerWiseModel + Sync> DataLoader<LinkModel<M>> for LinkNeighborLoader {
 
     fn model_inputs(&self, seed: u64, n_ranks: usize) -> Option<(ModelInputs, EvaluationInfo)> {
         let (inputs, evaluation) = self.nodes.describe(seed, n_ranks);
-        let inputs = ModelInputs {
-            task: ModelTask::Links,
-            targets: TargetKind::Links,
-            n_outputs: 1,
-            class_names: Vec::new(),
-            ..inputs
-        };
-        Some((inputs, evaluation))
+        Some((inputs.of_links(), evaluation))
     }
 
     fn check(&self, model: &BatchRequirements) -> Result<()> {

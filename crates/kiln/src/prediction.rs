@@ -12,7 +12,7 @@ use kiln_remote::DistNeighborSampler;
 use kiln_sample::FrontierSampler;
 use kiln_train::{
     ModelError, NodeKeys, NodePredictor, OutputRows, PredictMode, PredictedRows, PredictionBatches,
-    SavedModel, TypedNodePredictor, WantedRows,
+    SavedModel, TypedLinkPredictor, TypedNodePredictor, WantedRows,
 };
 
 use crate::{RankHandle, Result};
@@ -115,6 +115,14 @@ pub trait PredictOnDataset {
     /// Returns the errors of [`TypedNodePredictor::new`].
     fn on_typed_dataset(&self, data: &TypedDataset) -> Result<TypedNodePredictor>;
 
+    /// Prepares a heterogeneous dataset for predictions of the links of the relation that training had, as
+    /// [`PredictOnDataset::on_typed_dataset`] does for nodes. Messages pass over all edges of the dataset: to score held-out
+    /// links, pass data without them.
+    ///
+    /// # Errors
+    /// Returns the errors of [`TypedLinkPredictor::new`].
+    fn on_typed_links(&self, data: &TypedDataset) -> Result<TypedLinkPredictor>;
+
     /// Prepares a partitioned graph for predictions on a rank, with the steps of the model's preparation that its data
     /// did not go through before it was partitioned. Outputs are those of the whole graph, bit for bit.
     ///
@@ -157,6 +165,15 @@ pub(crate) fn row_keys(data: &TypedDataset) -> Arc<[Option<NodeKeys>]> {
     (0..types.n_types()).map(of_type).collect()
 }
 
+/// Returns the keys of the nodes of each type by which a model finds their rows in this data; `None` if it finds them by id.
+fn keys_of_rows(model: &SavedModel, data: &TypedDataset) -> Result<Arc<[Option<NodeKeys>]>> {
+    let keys = row_keys(data);
+    // Without names, the rows of a model are those of the nodes of its training data.
+    let is_by_id =
+        model.finds_rows_by_id() && data.hash_of(HashedPart::All(&mut || Ok(())))? == model.info().data_hash;
+    Ok(if is_by_id { keys.iter().map(|_| None).collect() } else { keys })
+}
+
 /// Returns true if edges with the same id are the same in both graphs.
 fn has_same_edges(one: &Arc<Csc>, other: &Arc<Csc>) -> bool {
     Arc::ptr_eq(one, other) || (one.indptr() == other.indptr() && one.indices() == other.indices())
@@ -184,15 +201,13 @@ impl PredictOnDataset for SavedModel {
     }
 
     fn on_typed_dataset(&self, data: &TypedDataset) -> Result<TypedNodePredictor> {
-        let (graph, features, keys) = (data.graph.clone(), data.features.clone(), row_keys(data));
-        // Without names, the rows of a model are those of the nodes of its training data.
-        let keys = match self.finds_rows_by_id()
-            && data.hash_of(HashedPart::All(&mut || Ok(())))? == self.info().data_hash
-        {
-            true => keys.iter().map(|_| None).collect(),
-            false => keys,
-        };
-        Ok(TypedNodePredictor::new(self, graph, features, &keys)?)
+        let keys = keys_of_rows(self, data)?;
+        Ok(TypedNodePredictor::new(self, data.graph.clone(), data.features.clone(), &keys)?)
+    }
+
+    fn on_typed_links(&self, data: &TypedDataset) -> Result<TypedLinkPredictor> {
+        let keys = keys_of_rows(self, data)?;
+        Ok(TypedLinkPredictor::new(self, data.graph.clone(), data.features.clone(), &keys)?)
     }
 
     #[cfg(feature = "grpc")]

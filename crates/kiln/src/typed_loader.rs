@@ -4,14 +4,14 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use kiln_data::{Split, TypedDataset, TypedTargets};
-use kiln_feature::{Labels, Preparation, TargetKind};
+use kiln_feature::{Labels, TargetKind};
 use kiln_kernels::GraphMode;
 use kiln_loader::{Phase, TargetsOfType, TypedNodeBatcher};
 use kiln_nn::{BlockModel, TypedModel};
-use kiln_sample::{EdgeWeights, Fanout, Rule, SamplerConfig, TypedSampler};
+use kiln_sample::{EdgeWeights, Fanout, Rule, TypedSampler};
 use kiln_train::{
-    BatchConfig, DataHash, DeviceBatcher, EvaluationInfo, Evaluator, ModelInputs, ModelTask, NodeKeys,
-    Objective, SamplingInfo, TaskTrainer, TypedGraphInfo, TypedNodeTask,
+    BatchConfig, DataHash, DeviceBatcher, EvaluationInfo, Evaluator, ModelInputs, NodeKeys, Objective,
+    TaskTrainer, TypedNodeTask,
 };
 
 use crate::batches::{batch_settings, items_of, objective_of, objective_setting};
@@ -279,23 +279,7 @@ impl<M: BlockModel + Sync> DataLoader<TypedModel<M>> for TypedNeighborLoader {
     }
 
     fn model_inputs(&self, seed: u64, n_ranks: usize) -> Option<(ModelInputs, EvaluationInfo)> {
-        let (dims, targets) = (self.source.dims(), &self.targets);
-        let of_first = |of_layer: &Vec<Fanout>| of_layer.first().copied().unwrap_or(Fanout::All);
-        let sampling =
-            SamplerConfig { fanouts: self.fanouts.iter().map(of_first).collect(), ..self.sampling_config() };
-        let inputs = ModelInputs {
-            task: ModelTask::Nodes,
-            data_name: self.source.name().to_owned(),
-            n_features: dims.iter().flatten().sum(),
-            targets: targets.values.kind(),
-            n_outputs: targets.values.n_outputs(),
-            class_names: targets.class_names.clone(),
-            preparation: Some(Preparation::default()),
-            node_features: None,
-            sampling: Some(SamplingInfo::new(&sampling, false)),
-            graph: Some(TypedGraphInfo::new(self.source.schema(), &dims, targets.node_type, &self.fanouts)),
-        };
-        Some((inputs, self.evaluation.info(seed, self.batches.batch_size, n_ranks)))
+        Some(self.describe(seed, n_ranks))
     }
 
     fn check(&self, model: &BatchRequirements) -> Result<()> {

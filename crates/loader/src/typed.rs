@@ -35,6 +35,12 @@ impl TypedFeatures {
         matches!(self.stores[..], [Some(_)])
     }
 
+    /// Returns the type of a node and its number within the type.
+    fn locate(&self, node: NodeId) -> Result<(usize, NodeId), BatchError> {
+        let unknown = || BatchError::NoSuchNode { node, n_nodes: self.types.n_nodes() };
+        self.types.locate(node).ok_or_else(unknown)
+    }
+
     /// Gathers the rows of nodes, and returns them by type with the type of each node.
     ///
     /// # Errors
@@ -43,10 +49,9 @@ impl TypedFeatures {
         let n_types = self.types.n_types();
         let (mut node_types, mut by_type) = (Vec::with_capacity(nodes.len()), vec![Vec::new(); n_types]);
         for &node in nodes {
-            let unknown = || BatchError::NoSuchNode { node, n_nodes: self.types.n_nodes() };
-            let node_type = self.types.type_of(node).ok_or_else(unknown)?;
+            let (node_type, node) = self.locate(node)?;
             node_types.push(node_type);
-            by_type[node_type].push(NodeId(node.0 - self.types.range(node_type).start));
+            by_type[node_type].push(node);
         }
         let rows = |(store, nodes): (&Option<Arc<dyn FeatureStore>>, Vec<NodeId>)| match store {
             Some(store) => {
@@ -187,7 +192,7 @@ impl<S: ?Sized> fmt::Debug for TypedNodeBatcher<S> {
 pub struct TypedBatch {
     /// The blocks and the targets.
     pub sampled: SampledBatch,
-    /// The seeds, numbered from 0 within their type; without targets, the seeds as they are.
+    /// The seeds, numbered from 0 within their types.
     pub items: Vec<NodeId>,
     /// The edges of each block by relation; `None` unless the batcher groups them.
     pub groups: Option<Vec<RelationGroups>>,
@@ -241,7 +246,10 @@ impl<S: FrontierSampler + ?Sized + 'static> Batcher for TypedNodeBatcher<S> {
                 targets.targets.gather(&items, &mut sampled.labels, &mut sampled.target_values)?;
                 items
             }
-            None => sampled.seeds.as_nodes().to_vec(),
+            None => {
+                let within = |&node: &NodeId| Ok(self.features.locate(node)?.1);
+                sampled.seeds.as_nodes().iter().map(within).collect::<Result<_, BatchError>>()?
+            }
         };
         let input = self.features.gather(&sampled.input_nodes())?;
         times.sample += sampled_at - start;

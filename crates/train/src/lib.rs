@@ -74,6 +74,7 @@ pub use saved::predictor::NodePredictor;
 pub use saved::registry::ModelRegistry;
 pub use saved::top_k::{ScoredLink, TopKConfig};
 pub use saved::typed_info::{NodeTypeInfo, RelationInfo, TypedGraphInfo};
+pub use saved::typed_links::TypedLinkPredictor;
 pub use saved::typed_predictor::TypedNodePredictor;
 pub use step::any_batcher::HostOrDeviceBatcher;
 pub use step::batch::{DeviceBatch, DeviceBatcher, ToDevice};

@@ -1,28 +1,30 @@
 //! `kiln predict` with a model of links: the scores of pairs, or the best destinations of each source.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use anyhow::{Context, ensure};
 use clap::Args;
-use kiln::data::{NodeNames, read_pairs};
-use kiln::graph::{Csc, Links, NodeId};
-use kiln::prelude::{PredictMode, PredictOnDataset, RankHandle};
+use indicatif::ProgressBar;
+use kiln::graph::{Links, NodeId};
+use kiln::prelude::{PredictMode, PredictOnDataset, RankHandle, SavedModel};
 use kiln::store::array_folder::{ArrayWriter, ElementType, FolderWriter};
-use kiln::store::sha256;
 use kiln::train::{
-    LinkScorer, LinkScorerBuilder, ModelTask, NodePredictor, ScoredLink, TopKConfig, WantedRows,
+    LinkScorer, LinkScorerBuilder, ModelTask, NodePredictor, PredictedRows, ScoredLink, WantedRows,
 };
 use kiln::{Error, PredictionOutput};
 #[cfg(feature = "tables")]
 use kiln_tables::{OutputColumn, RowWriter};
 
 use super::files::{Format, TextFile, Totals, quoted};
+use super::link_request::{LinkNodes, LinkRequest};
 use super::parts::WRITING;
-use super::request::{id_bytes, items};
 use super::{Job, PredictArgs, progress_bar, show};
 use crate::flags;
 use crate::output::print_rank_zero;
+
+/// The note for data whose edges may be held-out links.
+pub(super) const ALL_EDGES: &str =
+    "note: messages pass over all edges of the data, also over links that training held out";
 
 /// The number of pairs that are scored and written at once.
 const LINES: usize = 1 << 16;
@@ -33,10 +35,14 @@ const LINES: usize = 1 << 16;
 pub(super) struct LinkPredictionArgs {
     /// Scores pairs of nodes: a text file with a source and a destination per line, separated by a comma, or a `.npy`
     /// array [n, 2].
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["top_k", "nodes"])]
-    pairs: Option<PathBuf>,
-    /// Finds the K destinations with the largest scores of each source that --nodes selects, at most 10,000, by an exact
-    /// search over all nodes.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["top_k", "nodes", "keys"])]
+    pub(super) pairs: Option<PathBuf>,
+    /// Scores pairs of nodes by their names: a text file with the names of a source and a destination per line, separated by a
+    /// tab.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["pairs", "top_k", "nodes", "keys", "parts", "servers"])]
+    pub(super) pair_keys: Option<PathBuf>,
+    /// Finds the K destinations with the largest scores of each source that --nodes or --keys selects, at most 10,000, by an
+    /// exact search over all nodes; for a relation of a heterogeneous dataset, over those of the destinations' type.
     #[arg(long, value_name = "K", value_parser = flags::top_k)]
     pub(super) top_k: Option<usize>,
     /// Leaves out destinations to which the source already has an edge in --data, prepared as for the model.
@@ -47,15 +53,15 @@ pub(super) struct LinkPredictionArgs {
 impl LinkPredictionArgs {
     /// Checks that the flags suit the model's task.
     pub(super) fn check(&self, args: &PredictArgs, task: ModelTask) -> anyhow::Result<()> {
-        let is_given = self.pairs.is_some() || self.top_k.is_some();
+        let is_given = self.pairs.is_some() || self.pair_keys.is_some() || self.top_k.is_some();
         if task != ModelTask::Links {
             ensure!(
                 !is_given,
-                "--pairs and --top-k need a model of links, and this is a model of {task}: remove them"
+                "--pairs, --pair-keys and --top-k need a model of links, and this is a model of {task}: remove them"
             );
             return Ok(());
         }
-        ensure!(is_given, "the model scores links: add --pairs FILE or --top-k K");
+        ensure!(is_given, "the model scores links: add --pairs FILE, --pair-keys FILE or --top-k K");
         ensure!(!args.embeddings, "--embeddings does not apply to a model of links: remove it");
         ensure!(!args.per_rank, "--per-rank does not apply to a model of links: remove it");
         ensure!(
@@ -64,12 +70,6 @@ impl LinkPredictionArgs {
         );
         Ok(())
     }
-}
-
-/// The links to score.
-enum LinkRequest {
-    Pairs(Links),
-    TopK { srcs: Vec<NodeId>, config: TopKConfig },
 }
 
 impl Job<'_> {
@@ -88,59 +88,76 @@ impl Job<'_> {
             srcs
         });
         if data.links.is_none() {
-            print_rank_zero(
-                "note: messages pass over all edges of the data, also over links that training held out",
-            );
+            print_rank_zero(ALL_EDGES);
         }
         let predictor = self.model.on_dataset(&data)?;
-        let request =
-            LinkRequest::new(args, &test.unwrap_or_default(), data.graph.n_nodes(), predictor.graph())?;
-        let mode = args.mode(&self.model)?;
         let names = (!data.names.is_empty()).then_some(&*data.names);
-        self.launch(&request.hash(), |rank| self.score(rank, &predictor, &request, &mode, names))
+        let nodes = LinkNodes::of_graph(data.graph.n_nodes(), names);
+        let graph = predictor.graph().filter(|_| args.links.exclude_edges).cloned();
+        let request = LinkRequest::new(args, &test.unwrap_or_default(), &nodes, graph)?;
+        let mode = args.mode(&self.model)?;
+        self.launch(&request.hash(), |rank| self.score(rank, &predictor, &request, &nodes, &mode))
     }
 
     pub(super) fn partitioned_links(&self) -> anyhow::Result<()> {
         let args = self.args;
         let graph = args.parts.open(args.job.tls())?;
         graph.check_ranks(args.job.n_ranks(self.launch.as_ref()))?;
-        let request = LinkRequest::new(args, &[], graph.info().n_nodes, None)?;
+        let nodes = LinkNodes::of_graph(graph.info().n_nodes, None);
+        let request = LinkRequest::new(args, &[], &nodes, None)?;
         let mode = args.mode(&self.model)?;
         self.launch(&request.hash(), |rank| {
             let joined = graph.join(rank)?;
             let predictor = self.model.on_partitions(&joined)?;
-            self.score(rank, &predictor, &request, &mode, None)
+            self.score(rank, &predictor, &request, &nodes, &mode)
         })
     }
 
-    /// Computes the rows of the nodes on all ranks. Rank 0 scores the links, and writes them.
+    /// Scores links between the nodes of a homogeneous graph.
     fn score(
         &self,
         rank: &RankHandle,
         predictor: &NodePredictor,
         request: &LinkRequest,
+        nodes: &LinkNodes<'_>,
         mode: &PredictMode,
-        names: Option<&NodeNames>,
     ) -> kiln::Result<Totals> {
         let predictor = predictor.with_model(&self.model_of(rank)?)?;
-        let (nodes, bar) = (request.nodes(predictor.n_nodes()), progress_bar(rank));
+        let bar = progress_bar(rank);
+        let (to_bar, is_exact) = (bar.clone(), predictor.is_exact(mode));
+        let predictor = predictor.on_progress(move |n_done, n_rows| show(&to_bar, n_done, n_rows));
+        let (of_rows, output) = (WantedRows::Outputs, PredictionOutput::RankZero);
+        self.score_rows(rank, predictor.model(), request, nodes, &bar, |of_links, each| {
+            rank.predict(&predictor, of_links, mode, of_rows, output, |batch| {
+                if !is_exact {
+                    show(&bar, batch.positions.end as u64, of_links.len() as u64);
+                }
+                each(&batch)
+            })
+        })
+    }
+
+    /// Computes the rows of the nodes on all ranks: `predict` passes them to a callback, batch by batch. Rank 0 scores the
+    /// links, and writes them.
+    pub(super) fn score_rows(
+        &self,
+        rank: &RankHandle,
+        model: &SavedModel,
+        request: &LinkRequest,
+        nodes: &LinkNodes<'_>,
+        bar: &ProgressBar,
+        predict: impl FnOnce(&[NodeId], &mut dyn FnMut(&PredictedRows) -> kiln::Result<()>) -> kiln::Result<()>,
+    ) -> kiln::Result<Totals> {
+        let of_links = request.nodes(&nodes.ids[1]);
         // The layers of exact mode have the other half of the limit.
         let memory =
             self.args.memory.map(|bytes| bytes / 2).or(self.model.info().evaluation.neighbors.memory_bytes());
-        let builder = |nodes: &[NodeId]| LinkScorerBuilder::new(predictor.model(), nodes.to_vec(), memory);
-        let mut rows = rank.is_zero().then(|| builder(&nodes)).transpose()?;
-        let (to_bar, is_exact) = (bar.clone(), predictor.is_exact(mode));
-        let predictor = predictor.on_progress(move |n_done, n_rows| show(&to_bar, n_done, n_rows));
-        let output = PredictionOutput::RankZero;
-        rank.predict(&predictor, &nodes, mode, WantedRows::Outputs, output, |batch| {
-            if !is_exact {
-                show(&bar, batch.positions.end as u64, nodes.len() as u64);
-            }
-            Ok(rows.as_mut().map_or(Ok(()), |rows| rows.push(&batch))?)
-        })?;
+        let builder = || LinkScorerBuilder::new(model, of_links.clone(), memory);
+        let mut rows = rank.is_zero().then(builder).transpose()?;
+        predict(&of_links, &mut |batch| Ok(rows.as_mut().map_or(Ok(()), |rows| rows.push(batch))?))?;
         let totals = match rows {
             Some(rows) => {
-                rank.with_machine_threads(|| self.write_links(&rows.finish()?, request, names, &bar))?
+                rank.with_machine_threads(|| self.write_links(&rows.finish()?, request, nodes, bar))?
             }
             None => Totals::default(),
         };
@@ -153,11 +170,11 @@ impl Job<'_> {
         &self,
         scorer: &LinkScorer,
         request: &LinkRequest,
-        names: Option<&NodeNames>,
-        bar: &indicatif::ProgressBar,
+        nodes: &LinkNodes<'_>,
+        bar: &ProgressBar,
     ) -> kiln::Result<Totals> {
         let failed = |error: anyhow::Error| Error::Other(error.into());
-        let mut files = LinkFiles::create(&self.args.out, self.args.format, names).map_err(failed)?;
+        let mut files = LinkFiles::create(&self.args.out, self.args.format, nodes).map_err(failed)?;
         match request {
             LinkRequest::Pairs(links) => {
                 for (srcs, dsts) in links.srcs().chunks(LINES).zip(links.dsts().chunks(LINES)) {
@@ -179,58 +196,11 @@ impl Job<'_> {
     }
 }
 
-impl LinkRequest {
-    /// Returns the request of the flags. `graph` has the edges that may be left out.
-    fn new(
-        args: &PredictArgs,
-        test_srcs: &[NodeId],
-        n_nodes: usize,
-        graph: Option<&Arc<Csc>>,
-    ) -> anyhow::Result<Self> {
-        if let Some(path) = &args.links.pairs {
-            return Ok(Self::Pairs(read_pairs(path, n_nodes)?));
-        }
-        ensure!(
-            args.nodes != "test" || !test_srcs.is_empty(),
-            "the data has no test links, whose sources --nodes test selects: give --nodes all or a file of ids"
-        );
-        let config = TopKConfig::new(args.links.top_k.unwrap_or(1));
-        let config = match graph.filter(|_| args.links.exclude_edges) {
-            Some(graph) => config.excluding(graph.clone())?,
-            None => config,
-        };
-        Ok(Self::TopK { srcs: items(&args.nodes, test_srcs, n_nodes)?, config })
-    }
-
-    /// Returns the nodes whose rows are read, ascending and distinct.
-    fn nodes(&self, n_nodes: usize) -> Vec<NodeId> {
-        match self {
-            Self::Pairs(links) => {
-                let mut nodes: Vec<NodeId> =
-                    links.srcs().iter().chain(links.dsts().iter()).copied().collect();
-                nodes.sort_unstable();
-                nodes.dedup();
-                nodes
-            }
-            Self::TopK { .. } => (0..n_nodes as u32).map(NodeId).collect(),
-        }
-    }
-
-    /// Returns the hash of the nodes of the request, which must be the same for all processes.
-    fn hash(&self) -> String {
-        let bytes = match self {
-            Self::Pairs(links) => [id_bytes(links.srcs()), id_bytes(links.dsts())].concat(),
-            Self::TopK { srcs, .. } => id_bytes(srcs),
-        };
-        sha256(&bytes)
-    }
-}
-
 /// The file of scored links, or the two arrays. They are in a temporary folder beside the target until they are
 /// complete.
 struct LinkFiles<'a> {
     folder: FolderWriter,
-    names: Option<&'a NodeNames>,
+    nodes: &'a LinkNodes<'a>,
     rows: LinkRows,
     n_links: u64,
 }
@@ -246,7 +216,7 @@ enum LinkRows {
 }
 
 impl<'a> LinkFiles<'a> {
-    fn create(target: &Path, format: Format, names: Option<&'a NodeNames>) -> anyhow::Result<Self> {
+    fn create(target: &Path, format: Format, nodes: &'a LinkNodes<'a>) -> anyhow::Result<Self> {
         let folder = FolderWriter::create(target)?;
         let rows = match format {
             Format::Csv => {
@@ -263,7 +233,7 @@ impl<'a> LinkFiles<'a> {
                 LinkRows::Parquet(Box::new(RowWriter::create(folder.folder().join("links.parquet"))?))
             }
         };
-        let mut files = Self { folder, names, rows, n_links: 0 };
+        let mut files = Self { folder, nodes, rows, n_links: 0 };
         // The file has its columns also without rows.
         files.write(&[])?;
         Ok(files)
@@ -272,33 +242,39 @@ impl<'a> LinkFiles<'a> {
     /// Appends links. Text is read back to the same f32.
     fn write(&mut self, links: &[ScoredLink]) -> anyhow::Result<()> {
         self.n_links += links.len() as u64;
-        let names = self.names;
-        let name = |node| names.and_then(|names| names.get(node)).unwrap_or_default();
+        let nodes = self.nodes;
+        let ends = |link: &ScoredLink| [nodes.within(0, link.src), nodes.within(1, link.dst)];
         match &mut self.rows {
             LinkRows::Csv(file) => {
-                for &ScoredLink { src, dst, score } in links {
-                    let name = |node| quoted(name(node));
-                    file.write(&format!("{},{},{},{},{score}\n", src.0, name(src), dst.0, name(dst)))?;
+                for link in links {
+                    let [(src, src_name), (dst, dst_name)] = ends(link);
+                    let [src_name, dst_name] = [src_name, dst_name].map(quoted);
+                    let line = format!("{},{src_name},{},{dst_name},{}\n", src.0, dst.0, link.score);
+                    file.write(&line)?;
                 }
             }
             LinkRows::Npy { links: pairs, scores } => {
-                pairs.push(&links.iter().flat_map(|link| [link.src.0, link.dst.0]).collect::<Vec<u32>>())?;
+                let ids = |link| ends(link).map(|(node, _)| node.0);
+                pairs.push(&links.iter().flat_map(ids).collect::<Vec<u32>>())?;
                 scores.push(&links.iter().map(|link| link.score).collect::<Vec<f32>>())?;
             }
             #[cfg(feature = "tables")]
             LinkRows::Parquet(writer) => {
-                let nodes: [Vec<u32>; 2] = [|link: &ScoredLink| link.src.0, |link: &ScoredLink| link.dst.0]
-                    .map(|end| links.iter().map(end).collect());
-                let texts = nodes
-                    .each_ref()
-                    .map(|nodes| nodes.iter().map(|node| name(NodeId(*node))).collect::<Vec<_>>());
                 let scores: Vec<f32> = links.iter().map(|link| link.score).collect();
-                let ends = ["source", "destination"].into_iter().zip(["source_name", "destination_name"]);
+                let [srcs, dsts] = [0, 1].map(|end| {
+                    let of_link = |link| ends(link)[end];
+                    links
+                        .iter()
+                        .map(of_link)
+                        .map(|(node, name)| (node.0, name))
+                        .unzip::<_, _, Vec<u32>, Vec<_>>()
+                });
                 let mut columns = Vec::new();
-                for ((id, of_names), (nodes, texts)) in ends.zip(nodes.iter().zip(&texts)) {
-                    columns.push((id, OutputColumn::U32(nodes)));
-                    if names.is_some() {
-                        columns.push((of_names, OutputColumn::Text(texts)));
+                let of_ends = [("source", "source_name", &srcs), ("destination", "destination_name", &dsts)];
+                for (end, (id, of_names, (ids, names))) in of_ends.into_iter().enumerate() {
+                    columns.push((id, OutputColumn::U32(ids)));
+                    if nodes.names[end].is_some() {
+                        columns.push((of_names, OutputColumn::Text(names)));
                     }
                 }
                 columns.push(("score", OutputColumn::F32(&scores)));

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::path::Path;
 
 use anyhow::{Context, ensure};
 use kiln::data::{NodeNames, read_ids};
@@ -49,9 +50,20 @@ pub(super) fn requested(
     names: Option<&NodeNames>,
 ) -> anyhow::Result<Vec<NodeId>> {
     let Some(path) = &args.keys else { return items(&args.nodes, test, n_nodes) };
-    let names = names.context("--keys needs data whose nodes have names: use --nodes with ids")?;
     let text = fs::read_to_string(path).with_context(|| format!("{} could not be read", path.display()))?;
-    let keys: Vec<&str> = text.lines().collect();
+    nodes_of_keys(path, "--keys", &text.lines().collect::<Vec<_>>(), n_nodes, names)
+}
+
+/// Returns the nodes with the names on the lines of a file, which `flag` selects. There are `n_nodes` nodes with names.
+pub(super) fn nodes_of_keys(
+    path: &Path,
+    flag: &str,
+    keys: &[&str],
+    n_nodes: usize,
+    names: Option<&NodeNames>,
+) -> anyhow::Result<Vec<NodeId>> {
+    let names = names
+        .with_context(|| format!("{flag} needs data whose nodes have names: select nodes by their ids"))?;
     let mut nodes: HashMap<&str, Option<NodeId>> = keys.iter().map(|key| (*key, None)).collect();
     for node in (0..n_nodes as u32).map(NodeId) {
         if let Some(found) = names.get(node).and_then(|name| nodes.get_mut(name)) {

@@ -66,7 +66,9 @@ fn commands_of_the_guide_succeed() {
     std::fs::create_dir(folder.path().join("new")).unwrap();
     write_shop(&folder.path().join("new"));
     std::fs::write(folder.path().join("keys.txt"), "i3\ni0\n").unwrap();
+    std::fs::write(folder.path().join("users.txt"), "u1\nu0\n").unwrap();
     std::fs::write(folder.path().join("pairs.csv"), "0,1\n2,3\n").unwrap();
+    std::fs::write(folder.path().join("pair-keys.txt"), "u1\ti3\nu0\ti0\n").unwrap();
     let commands = commands(GUIDE);
     let (install, kiln): (Vec<_>, Vec<_>) =
         commands.iter().partition(|command| command.starts_with("cargo "));

@@ -18,6 +18,7 @@ mod predict_links;
 mod predict_ranks;
 #[cfg(feature = "tables")]
 mod predict_typed;
+mod predict_typed_links;
 mod resume;
 mod sampling;
 mod targets;

@@ -168,10 +168,14 @@ fn rejects_flags_that_do_not_apply_to_models_of_links() {
     let of_nodes = train(&of_nodes, "--data sbm --hidden 8 --fanouts 4,4 --epochs 1");
     let out = folder.join("rejected");
     for (run, flags, expected) in [
-        (&run, format!("--data {set}"), "the model scores links: add --pairs FILE or --top-k K"),
+        (
+            &run,
+            format!("--data {set}"),
+            "the model scores links: add --pairs FILE, --pair-keys FILE or --top-k K",
+        ),
         (&run, format!("--data {set} --top-k 2 --embeddings"), "--embeddings does not apply"),
         (&run, format!("--data {set} --top-k 2 --per-rank --ranks 2"), "--per-rank does not apply"),
-        (&run, format!("--data {plain} --top-k 2"), "give --nodes all or a file of ids"),
+        (&run, format!("--data {plain} --top-k 2"), "give --nodes all, a file of ids, or --keys"),
         (&run, format!("--data {set} --pairs {}", large.display()), "expected a node id below 300"),
         (&run, format!("--data {set} --exclude-edges"), "--top-k"),
         (

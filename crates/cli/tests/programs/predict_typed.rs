@@ -44,7 +44,7 @@ relations:
 }
 
 /// Imports the rows in their order, and returns the path of the set.
-fn imported(root: &Path) -> String {
+pub(crate) fn imported(root: &Path) -> String {
     let [items, purchases] = rows();
     fs::write(root.join("items.csv"), format!("id,price,color\n{}\n", items.join("\n"))).unwrap();
     fs::write(root.join("purchases.csv"), format!("buyer,item\n{}\n", purchases.join("\n"))).unwrap();
@@ -52,7 +52,7 @@ fn imported(root: &Path) -> String {
     import(root, "spec.yaml", "shop", &[])
 }
 
-fn import(root: &Path, spec: &str, out: &str, flags: &[&str]) -> String {
+pub(crate) fn import(root: &Path, spec: &str, out: &str, flags: &[&str]) -> String {
     let (spec, out) = (root.join(spec), root.join(out));
     let out = out.to_str().unwrap().to_owned();
     succeeds(&[&["data", "import", spec.to_str().unwrap(), "--out", &out], flags].concat());
@@ -60,7 +60,7 @@ fn import(root: &Path, spec: &str, out: &str, flags: &[&str]) -> String {
 }
 
 /// Imports the rows in another order, from two files per table, one of which is JSON lines. Two items are new.
-fn shuffled(root: &Path, transforms_of: &str) -> String {
+pub(crate) fn shuffled(root: &Path, transforms_of: &str) -> String {
     let [mut items, purchases] = rows();
     items.extend(["n0,3,red".to_owned(), "n1,,blue".to_owned()]);
     let n_items = items.len();
@@ -92,7 +92,7 @@ fn by_key(folder: &Path) -> BTreeMap<String, (String, f64)> {
     text.lines().skip(1).map(of_line).collect()
 }
 
-fn predict(run: &str, data: &str, out: &Path, flags: &str) {
+pub(crate) fn predict(run: &str, data: &str, out: &Path, flags: &str) {
     let flags: Vec<&str> = flags.split_whitespace().collect();
     let out = out.to_str().unwrap();
     succeeds(&[&["predict", "--run", run, "--data", data, "--out", out], &flags[..]].concat());

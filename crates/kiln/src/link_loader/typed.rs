@@ -7,7 +7,9 @@ use kiln_feature::TargetKind;
 use kiln_loader::{LinkBatcher, LinkExclusion, Loader, Phase, TypedNodeBatcher};
 use kiln_nn::{BlockModel, LinkModel, TypedModel};
 use kiln_sample::{TypedSampler, TypedUniformNegatives};
-use kiln_train::{DataHash, DeviceBatcher, Evaluator, TaskTrainer, TypedLinkTask};
+use kiln_train::{
+    DataHash, DeviceBatcher, EvaluationInfo, Evaluator, ModelInputs, TaskTrainer, TypedLinkTask,
+};
 
 use crate::data_loader::evaluate_by_evaluator;
 use crate::{
@@ -99,7 +101,7 @@ impl<M: BlockModel + Sync> DataLoader<LinkModel<TypedModel<M>>> for TypedLinkNei
     type Batcher = DeviceBatcher<LinkBatcher<TypedNodeBatcher<TypedSampler>>>;
 
     fn task(&self) -> Self::Task {
-        TypedLinkTask::new(self.loss, self.nodes.loader.input_types())
+        TypedLinkTask::new(self.loss, self.nodes.loader.input_types()).with_keys(self.nodes.loader.row_keys())
     }
 
     fn target_kind(&self) -> TargetKind {
@@ -130,6 +132,13 @@ impl<M: BlockModel + Sync> DataLoader<LinkModel<TypedModel<M>>> for TypedLinkNei
         let of_links = [("relation", self.nodes.name_of(*relation))].into_iter().chain(reverse);
         let settings = loader.sampling_settings().chain(of_links);
         settings.chain(self.link_settings(loader.batch_config(), n_ranks)).collect()
+    }
+
+    fn model_inputs(&self, seed: u64, n_ranks: usize) -> Option<(ModelInputs, EvaluationInfo)> {
+        let RelationNodes { loader, relation, .. } = &self.nodes;
+        let (mut inputs, evaluation) = loader.describe(seed, n_ranks);
+        inputs.graph = inputs.graph.map(|graph| graph.with_link_relation(*relation));
+        Some((inputs.of_links(), evaluation))
     }
 
     fn check(&self, model: &BatchRequirements) -> Result<()> {

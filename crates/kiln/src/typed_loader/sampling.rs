@@ -4,12 +4,16 @@ use std::sync::Arc;
 
 use burn::tensor::Device;
 use kiln_data::TypedLinkSplit;
+use kiln_feature::Preparation;
 use kiln_graph::{ItemId, RelationSchema};
 use kiln_kernels::GraphMode;
 use kiln_loader::{ItemSampler, LoaderConfig, TypedFeatures, TypedNodeBatcher};
 use kiln_nn::BlockModel;
 use kiln_sample::{EdgeWeights, Fanout, SamplerConfig, TypedSampler};
-use kiln_train::{BatchConfig, EmbeddingError, Evaluator, InputType, NodeKeys};
+use kiln_train::{
+    BatchConfig, EmbeddingError, EvaluationInfo, Evaluator, InputType, ModelInputs, ModelTask, NodeKeys,
+    SamplingInfo, TypedGraphInfo,
+};
 
 use crate::batches::n_workers;
 use crate::device_copy::GraphCopies;
@@ -104,6 +108,27 @@ impl TypedNeighborLoader {
             EvalMode::FirstRank { n_batches } => Ok(Evaluator::FirstRank { n_batches }),
             EvalMode::Exact { .. } => Err(kiln_train::Error::ExactOnTypes.into()),
         }
+    }
+
+    /// Describes the inputs of a model of nodes, and the evaluation.
+    pub(crate) fn describe(&self, seed: u64, n_ranks: usize) -> (ModelInputs, EvaluationInfo) {
+        let (dims, targets) = (self.source.dims(), &self.targets);
+        let of_first = |of_layer: &Vec<Fanout>| of_layer.first().copied().unwrap_or(Fanout::All);
+        let sampling =
+            SamplerConfig { fanouts: self.fanouts.iter().map(of_first).collect(), ..self.sampling_config() };
+        let inputs = ModelInputs {
+            task: ModelTask::Nodes,
+            data_name: self.source.name().to_owned(),
+            n_features: dims.iter().flatten().sum(),
+            targets: targets.values.kind(),
+            n_outputs: targets.values.n_outputs(),
+            class_names: targets.class_names.clone(),
+            preparation: Some(Preparation::default()),
+            node_features: None,
+            sampling: Some(SamplingInfo::new(&sampling, false)),
+            graph: Some(TypedGraphInfo::new(self.source.schema(), &dims, targets.node_type, &self.fanouts)),
+        };
+        (inputs, self.evaluation.info(seed, self.batches.batch_size, n_ranks))
     }
 
     /// Checks that the blocks suit a model; see [`DataLoader::check`](crate::DataLoader::check).

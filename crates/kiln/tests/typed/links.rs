@@ -2,6 +2,7 @@
 //! of a homogeneous graph if there is one type and one relation, and contain no held-out link.
 
 mod leaks;
+mod predictions;
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -113,9 +114,11 @@ struct BatchOfLinks {
 impl BatchOfLinks {
     #[expect(clippy::disallowed_methods, reason = "the data is copied at once")]
     fn new<N: LinkNodes>(input: &LinkInput<N>) -> Self {
-        let node = |position: &u32| input.nodes.seeds()[*position as usize];
-        let pairs = input.srcs.iter().zip(&input.dsts).map(|(src, dst)| [node(src), node(dst)]).collect();
         let ids = |ids: &Tensor<1, Int>| ids.clone().into_data().iter::<i64>().collect::<Vec<i64>>();
+        // The nodes of rows have their ids in the graph, seeds those within their types.
+        let rows = ids(input.nodes.blocks().last().unwrap().src_nodes());
+        let node = |position: &u32| NodeId(rows[input.nodes.seed_index()[*position as usize]] as u32);
+        let pairs = input.srcs.iter().zip(&input.dsts).map(|(src, dst)| [node(src), node(dst)]).collect();
         let blocks = input.nodes.blocks().iter().map(|block| [ids(block.src_nodes()), ids(block.edge_ids())]);
         Self { links: input.links.clone(), pairs, blocks: blocks.collect() }
     }

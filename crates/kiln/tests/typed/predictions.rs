@@ -11,12 +11,12 @@ use kiln::prelude::*;
 use kiln::train::{Error as TrainError, ModelError, NodeKeys, OutputRows, TypedNodePredictor, WantedRows};
 use tempfile::TempDir;
 
-const N_USERS: u32 = 120;
-const N_ITEMS: u32 = 400;
+pub(crate) const N_USERS: u32 = 120;
+pub(crate) const N_ITEMS: u32 = 400;
 
 /// Users who buy items of one of two classes, with names. User `u` has the id `u * step % N_USERS`, and item `i` the id
 /// `i * step % N_ITEMS`, for a `step` without common divisors; the last `n_new` users have names that `step` 1 does not have.
-fn named_shop(step: u32, n_new: u32) -> TypedDataset {
+pub(crate) fn named_shop(step: u32, n_new: u32) -> TypedDataset {
     let user_id = |user: u32| user * step % N_USERS;
     let item_id = |item: u32| item * step % N_ITEMS;
     let (mut users, mut items) = (Vec::new(), Vec::new());

@@ -10,10 +10,7 @@ use crate::saved::info::{MODEL_FILE, MODEL_FORMAT, ModelTask};
 #[non_exhaustive]
 pub enum ModelError {
     /// A file of the run folder cannot be read.
-    #[error(
-        "{path}: {source}: expected a run folder with {MODEL_FILE} and best.safetensors; runs on links of heterogeneous graphs \
-         have no {MODEL_FILE}"
-    )]
+    #[error("{path}: {source}: expected a run folder with {MODEL_FILE} and best.safetensors")]
     Unreadable {
         /// The path of the file.
         path: PathBuf,
@@ -164,10 +161,11 @@ pub enum ModelError {
     ExactOnRankZero,
     /// The model is for a heterogeneous graph.
     #[error(
-        "the model reads a heterogeneous graph: predict on a heterogeneous dataset, with a TypedNodePredictor"
+        "the model reads a heterogeneous graph: predict on a heterogeneous dataset, with a TypedNodePredictor or a \
+         TypedLinkPredictor"
     )]
     Heterogeneous,
-    /// The model is not for nodes of a heterogeneous graph.
+    /// The model is not for a heterogeneous graph.
     #[error(
         "the model reads no heterogeneous graph: predict on a dataset with one type of nodes and without relation names"
     )]

@@ -83,6 +83,15 @@ pub struct ModelInputs {
     pub graph: Option<TypedGraphInfo>,
 }
 
+impl ModelInputs {
+    /// Returns the description of a model of links from that of its encoder, a model of nodes. A link has one score.
+    #[must_use]
+    pub fn of_links(self) -> Self {
+        let (task, targets, n_outputs, class_names) = (ModelTask::Links, TargetKind::Links, 1, Vec::new());
+        Self { task, targets, n_outputs, class_names, ..self }
+    }
+}
+
 /// The items for which a saved model was trained.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -358,7 +367,7 @@ impl ModelInfo {
             }
             (ModelTask::Graphs, _, Some(_)) => Some(format!("`graph` does not apply to a model of {task}")),
             (_, sampling, Some(graph)) => {
-                graph.fault(sampling.as_ref().map(|sampling| sampling.fanouts.len()))
+                graph.fault(*task, sampling.as_ref().map(|sampling| sampling.fanouts.len()))
             }
             _ => None,
         }

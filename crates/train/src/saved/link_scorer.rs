@@ -12,7 +12,7 @@ use rayon::prelude::*;
 use crate::error::Result;
 use crate::evaluate::pair_scores::pair_scores;
 use crate::evaluate::spill::Activations;
-use crate::saved::batches::PredictedRows;
+use crate::saved::batches::{PredictedRows, PredictionBatches};
 use crate::saved::error::ModelError;
 use crate::saved::model::SavedModel;
 use crate::saved::top_k::{Best, ScoredLink, TopKConfig};
@@ -36,8 +36,15 @@ pub struct LinkScorer {
 pub struct LinkScorerBuilder {
     model: SavedModel,
     nodes: Arc<[NodeId]>,
-    rows: Activations,
+    memory_bytes: Option<u64>,
+    /// The rows so far; `None` before the first batch, which has their width.
+    rows: Option<Rows>,
     n_rows: usize,
+}
+
+#[derive(Debug)]
+struct Rows {
+    values: Activations,
     width: usize,
 }
 
@@ -46,20 +53,12 @@ impl LinkScorerBuilder {
     /// `memory_bytes`, they are written to an unnamed file in the folder for temporary files.
     ///
     /// # Errors
-    /// Returns [`Error::Saved`](crate::Error::Saved) if the model was not trained for links,
-    /// [`Error::TooLarge`](crate::Error::TooLarge) if the rows do not fit in memory, and
-    /// [`Error::Io`](crate::Error::Io) if the file cannot be created.
+    /// Returns [`Error::Saved`](crate::Error::Saved) if the model was not trained for links.
     pub fn new(model: &SavedModel, mut nodes: Vec<NodeId>, memory_bytes: Option<u64>) -> Result<Self> {
         model.decoder()?;
-        let [_, width] = model.node_network()?.outer_widths();
         nodes.sort_unstable();
         nodes.dedup();
-        let n_bytes = (nodes.len() as u64).saturating_mul(4 * width as u64);
-        let rows = match memory_bytes.is_some_and(|memory_bytes| memory_bytes < n_bytes) {
-            true => Activations::in_file(&std::env::temp_dir())?,
-            false => Activations::in_memory(nodes.len(), width)?,
-        };
-        Ok(Self { model: model.clone(), nodes: nodes.into(), rows, n_rows: 0, width })
+        Ok(Self { model: model.clone(), nodes: nodes.into(), memory_bytes, rows: None, n_rows: 0 })
     }
 
     /// Returns the nodes whose rows are needed, ascending and distinct.
@@ -71,18 +70,41 @@ impl LinkScorerBuilder {
     /// computes for [`LinkScorerBuilder::nodes`], batch by batch.
     ///
     /// # Errors
-    /// Returns [`Error::Io`](crate::Error::Io) if the rows cannot be written.
+    /// Returns [`Error::TooLarge`](crate::Error::TooLarge) if the rows do not fit in memory, and
+    /// [`Error::Io`](crate::Error::Io) if they cannot be written.
     ///
     /// # Panics
     /// Panics if the batch does not follow the last one, or has rows of another width.
     pub fn push(&mut self, batch: &PredictedRows) -> Result<()> {
-        if let Some(rows) = &batch.scores {
-            assert_eq!(batch.positions.start, self.n_rows, "expected the batch of the next nodes");
-            assert_eq!(rows.width(), self.width, "a model returned rows of another width");
-            self.n_rows += rows.n_rows();
-            self.rows.append(rows.values())?;
+        let Some(rows) = &batch.scores else { return Ok(()) };
+        assert_eq!(batch.positions.start, self.n_rows, "expected the batch of the next nodes");
+        let width = rows.width();
+        if self.rows.is_none() {
+            self.rows = Some(Rows { values: self.empty(width)?, width });
         }
+        if let Some(of_batches) = &mut self.rows {
+            assert_eq!(width, of_batches.width, "a model returned rows of another width");
+            of_batches.values.append(rows.values())?;
+        }
+        self.n_rows += rows.n_rows();
         Ok(())
+    }
+
+    /// Returns room for the rows of all nodes.
+    fn empty(&self, width: usize) -> Result<Activations> {
+        let n_bytes = (self.nodes.len() as u64).saturating_mul(4 * width as u64);
+        match self.memory_bytes.is_some_and(|memory_bytes| memory_bytes < n_bytes) {
+            true => Activations::in_file(&std::env::temp_dir()),
+            false => Activations::in_memory(self.nodes.len(), width),
+        }
+    }
+
+    /// Computes the batches of [`LinkScorerBuilder::nodes`], and returns their scorer.
+    pub(crate) fn of_batches(mut self, batches: &PredictionBatches) -> Result<LinkScorer> {
+        for batch in 0..batches.n_batches() {
+            self.push(&batches.batch(batch)?)?;
+        }
+        self.finish()
     }
 
     /// Returns the scorer.
@@ -93,11 +115,14 @@ impl LinkScorerBuilder {
     /// # Panics
     /// Panics if rows are missing.
     pub fn finish(self) -> Result<LinkScorer> {
-        let Self { model, nodes, rows, n_rows, width } = self;
+        let Self { model, nodes, rows, n_rows, .. } = self;
         assert_eq!(n_rows, nodes.len(), "expected a row for each node");
-        // An empty file cannot be mapped.
-        let rows = if n_rows == 0 { Activations::in_memory(0, width)? } else { rows };
-        Ok(LinkScorer { model, nodes, rows: Arc::new(rows.finish(width)?) })
+        let Rows { values, width } = match rows {
+            Some(rows) if n_rows != 0 => rows,
+            // An empty file cannot be mapped.
+            _ => Rows { values: Activations::in_memory(0, 1)?, width: 1 },
+        };
+        Ok(LinkScorer { model, nodes, rows: Arc::new(values.finish(width)?) })
     }
 }
 
@@ -116,12 +141,15 @@ impl LinkScorer {
     /// # Errors
     /// Returns [`Error::Saved`](crate::Error::Saved) if the scorer does not have a node.
     pub fn score(&self, links: &Links) -> Result<Vec<f32>> {
+        if links.is_empty() {
+            return Ok(Vec::new());
+        }
         let (srcs, dsts) = (self.rows_of(links.srcs())?, self.rows_of(links.dsts())?);
         pair_scores(self.model.decoder()?, &self.rows, &srcs, &dsts, self.model.device())
     }
 
-    /// Finds the destinations with the largest scores of each source among all nodes of the scorer, by an exact search
-    /// in blocks of rows. Returns the links of the first source, then those of the second, and so on; those of a source
+    /// Finds the destinations with the largest scores of each source among all nodes of the scorer, or those of
+    /// [`TopKConfig::among`], by an exact search in blocks of rows. Returns the links of the first source, then those of the second, and so on; those of a source
     /// by descending score, and by ascending destination if scores are equal. A source has fewer than `k` links if there
     /// are not enough other nodes, and undefined scores (NaN) are left out.
     ///
@@ -132,7 +160,8 @@ impl LinkScorer {
     /// Returns [`Error::Saved`](crate::Error::Saved) if the scorer does not have a source, or the excluded edges are
     /// those of a graph with too few nodes.
     pub fn top_k(&self, srcs: &[NodeId], config: &TopKConfig) -> Result<Vec<ScoredLink>> {
-        if let (Some(graph), Some(&node)) = (config.excluded(), self.nodes.last())
+        let all_dsts = config.dsts(&self.nodes);
+        if let (Some(graph), Some(&node)) = (config.excluded(), all_dsts.last())
             && graph.n_nodes() <= node.index()
         {
             return Err(ModelError::NoSuchNode { node, n_nodes: graph.n_nodes() }.into());
@@ -141,7 +170,7 @@ impl LinkScorer {
         for srcs in srcs.chunks(Self::SRCS_AT_ONCE) {
             let mut best: Vec<Best<'_>> = srcs.iter().map(|&src| Best::of(src, config)).collect();
             let of_srcs = self.gather(srcs)?;
-            for dsts in self.nodes.chunks(DSTS_AT_ONCE) {
+            for dsts in all_dsts.chunks(DSTS_AT_ONCE) {
                 let scores = self.model.decoder()?.score_all(of_srcs.clone(), self.gather(dsts)?);
                 let scores = to_vec_f32(scores);
                 best.par_iter_mut()

@@ -15,12 +15,9 @@ impl NodePredictor {
     /// Returns [`Error::Saved`](crate::Error::Saved) if the model was not trained for links, and the errors of
     /// [`NodePredictor::predict`].
     pub fn link_scorer(&self, nodes: Vec<NodeId>, mode: &PredictMode) -> Result<LinkScorer> {
-        let mut builder = LinkScorerBuilder::new(self.model(), nodes, self.memory_bytes(mode))?;
+        let builder = LinkScorerBuilder::new(self.model(), nodes, self.memory_bytes(mode))?;
         let batches = self.batches(builder.nodes(), mode, WantedRows::Outputs)?;
-        for batch in 0..batches.n_batches() {
-            builder.push(&batches.batch(batch)?)?;
-        }
-        builder.finish()
+        builder.of_batches(&batches)
     }
 
     /// Returns the score of each link, a logit, by a model of link prediction. The links need not be in the graph.

@@ -13,5 +13,6 @@ pub(crate) mod preparation;
 pub(crate) mod registry;
 pub(crate) mod top_k;
 pub(crate) mod typed_info;
+pub(crate) mod typed_links;
 pub(crate) mod typed_network;
 pub(crate) mod typed_predictor;

@@ -210,7 +210,7 @@ impl SavedModel {
     pub(crate) fn node_network(&self) -> Result<&dyn NodeNetwork> {
         match &self.opened.network {
             Network::Nodes(network) | Network::Links { encoder: network, .. } => Ok(&**network),
-            Network::TypedNodes(_) => Err(ModelError::Heterogeneous.into()),
+            Network::TypedNodes(_) | Network::TypedLinks { .. } => Err(ModelError::Heterogeneous.into()),
             Network::Graphs(_) => Err(self.other_task(ModelTask::Nodes)),
         }
     }
@@ -225,7 +225,7 @@ impl SavedModel {
     /// Returns the model of a heterogeneous graph.
     pub(crate) fn typed_network(&self) -> Result<&TypedNetwork> {
         match &self.opened.network {
-            Network::TypedNodes(network) => Ok(network),
+            Network::TypedNodes(network) | Network::TypedLinks { encoder: network, .. } => Ok(network),
             _ => Err(ModelError::NotHeterogeneous.into()),
         }
     }
@@ -239,8 +239,16 @@ impl SavedModel {
 
     pub(crate) fn decoder(&self) -> Result<&LinkDecoder> {
         match &self.opened.network {
-            Network::Links { decoder, .. } => Ok(decoder),
+            Network::Links { decoder, .. } | Network::TypedLinks { decoder, .. } => Ok(decoder),
             _ => Err(self.other_task(ModelTask::Links)),
+        }
+    }
+
+    /// Checks that the model was trained for this task.
+    pub(crate) fn check_task(&self, expected: ModelTask) -> Result<()> {
+        match self.info().inputs.task == expected {
+            true => Ok(()),
+            false => Err(self.other_task(expected)),
         }
     }
 
@@ -307,14 +315,14 @@ fn contradiction(info: &ModelInfo, network: &Network) -> Option<String> {
     let task = match network {
         Network::Nodes(_) | Network::TypedNodes(_) => ModelTask::Nodes,
         Network::Graphs(_) => ModelTask::Graphs,
-        Network::Links { .. } => ModelTask::Links,
+        Network::Links { .. } | Network::TypedLinks { .. } => ModelTask::Links,
     };
     if task != inputs.task {
         return Some(format!("the task is {}, but a {} is a model of {task}", inputs.task, info.kind));
     }
     let network = match network {
         Network::Nodes(network) | Network::Links { encoder: network, .. } => network,
-        Network::Graphs(_) | Network::TypedNodes(_) => return None,
+        Network::Graphs(_) | Network::TypedNodes(_) | Network::TypedLinks { .. } => return None,
     };
     let [d_in, d_out] = network.outer_widths();
     let (n_features, n_outputs) = (inputs.n_features, inputs.n_outputs);

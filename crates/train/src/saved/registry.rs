@@ -11,7 +11,7 @@ use kiln_kernels::{DeviceBlock, DeviceGraphs};
 use kiln_nn::{
     BlockModel, ForwardContext, GatConfig, GcnConfig, GinConfig, GineConfig, GraphModel, HgtConfig,
     LayerWiseModel, LinkDecoder, LinkModelConfig, Mode, ModelConfig, RgcnConfig, RsageConfig, SageConfig,
-    TypedModelConfig,
+    TypedModel, TypedModelConfig,
 };
 use kiln_sample::RngKey;
 
@@ -19,12 +19,14 @@ use crate::error::Result;
 use crate::evaluate::layer_wise::{LayerWiseInference, LayerWiseRows, WantedRows};
 use crate::saved::info::{ModelInfo, StoredEdgeWeights};
 use crate::saved::typed_network::TypedNetwork;
+use crate::step::embedding::NodeEmbedding;
 use crate::step::task_weights;
 use crate::step::weights::load_weights;
 
 /// The models that [`SavedModel`](crate::SavedModel) can open, by their kind. The default registry has `sage`, `gcn`,
-/// `gat`, `rgcn`, `gine` and `gin`, the link models with the encoders of nodes, and the models of heterogeneous graphs
-/// `typed-sage`, `typed-rsage`, `typed-rgcn` and `typed-hgt`; a model of your own is added with its config.
+/// `gat`, `rgcn`, `gine` and `gin`, the models of heterogeneous graphs `typed-sage`, `typed-rsage`, `typed-rgcn` and
+/// `typed-hgt`, and the link models with the encoders of nodes, such as `link-sage` and `link-typed-sage`; a model of your
+/// own is added with its config.
 ///
 /// ```
 /// use kiln_nn::SageConfig;
@@ -59,6 +61,7 @@ pub(crate) enum Network {
     Graphs(Arc<dyn GraphNetwork>),
     Links { encoder: Arc<dyn NodeNetwork>, decoder: LinkDecoder },
     TypedNodes(TypedNetwork),
+    TypedLinks { encoder: TypedNetwork, decoder: LinkDecoder },
 }
 
 /// A node model without its type.
@@ -157,11 +160,16 @@ impl Default for ModelRegistry {
             .with_link_model::<GatConfig>()
             .with_link_model::<RgcnConfig>()
             .with_link_model::<GineConfig>();
-        of_links
+        let of_typed_nodes = of_links
             .with_typed_model::<SageConfig>()
             .with_typed_model::<RsageConfig>()
             .with_typed_model::<RgcnConfig>()
-            .with_typed_model::<HgtConfig>()
+            .with_typed_model::<HgtConfig>();
+        of_typed_nodes
+            .with_typed_link_model::<SageConfig>()
+            .with_typed_link_model::<RsageConfig>()
+            .with_typed_link_model::<RgcnConfig>()
+            .with_typed_link_model::<HgtConfig>()
     }
 }
 
@@ -206,15 +214,30 @@ impl ModelRegistry {
     where
         C: ModelConfig<Model: BlockModel + Sync> + 'static,
     {
-        self.with::<TypedModelConfig<C>>(of_several_types, |mut model, info, weights| {
-            let width = model.encoder.as_ref().map_or(0, |encoder| encoder.d_out());
-            let types = info.inputs.graph.iter().flat_map(|graph| &graph.node_types);
-            let without_features = types.filter(|of_type| of_type.n_features.is_none());
-            let shapes: Vec<_> = without_features.map(|of_type| [of_type.n_nodes, width]).collect();
-            let tables = task_weights::read(&mut model, &shapes, weights)?;
-            let tables = tables.into_iter().map(Arc::new).collect();
-            Ok(Network::TypedNodes(TypedNetwork { model: Arc::new(model.valid()), tables }))
+        self.with::<TypedModelConfig<C>>(of_several_types, |model, info, weights| {
+            let width = d_rows(&model);
+            let (model, tables) = loaded_with_rows(model, width, info, weights)?;
+            Ok(Network::TypedNodes(TypedNetwork { model: Arc::new(model), tables }))
         })
+    }
+
+    /// Adds a model of the links of one relation of heterogeneous graphs, with this model of nodes in its encoder. It
+    /// replaces a model of the same [`KIND`](ModelConfig::KIND), that of the [`LinkModelConfig`] of the
+    /// [`TypedModelConfig`].
+    #[must_use]
+    pub fn with_typed_link_model<C>(self) -> Self
+    where
+        C: ModelConfig<Model: BlockModel + Sync> + 'static,
+    {
+        self.with::<LinkModelConfig<TypedModelConfig<C>>>(
+            |config, info| of_several_types(&config.encoder, info),
+            |model, info, weights| {
+                let width = d_rows(&model.encoder);
+                let (model, tables) = loaded_with_rows(model, width, info, weights)?;
+                let encoder = TypedNetwork { model: Arc::new(model.encoder), tables };
+                Ok(Network::TypedLinks { encoder, decoder: model.decoder })
+            },
+        )
     }
 
     /// Returns the registered kinds, in alphabetical order.
@@ -259,6 +282,26 @@ impl ModelRegistry {
 fn loaded<M: Module>(mut model: M, weights: Vec<u8>) -> Result<M> {
     load_weights(&mut model, weights)?;
     Ok(model.valid())
+}
+
+/// Returns the width of the rows of the types of nodes without features; 0 if there are none.
+fn d_rows<M: Module>(model: &TypedModel<M>) -> usize {
+    model.encoder.as_ref().map_or(0, |encoder| encoder.d_out())
+}
+
+/// Returns a model with the weights of a file, for predictions, and the trained rows of the types of nodes without
+/// features, `[n_nodes, width]`.
+fn loaded_with_rows<M: Module>(
+    mut model: M,
+    width: usize,
+    info: &ModelInfo,
+    weights: Vec<u8>,
+) -> Result<(M, Vec<Arc<NodeEmbedding>>)> {
+    let types = info.inputs.graph.iter().flat_map(|graph| &graph.node_types);
+    let without_features = types.filter(|of_type| of_type.n_features.is_none());
+    let shapes: Vec<_> = without_features.map(|of_type| [of_type.n_nodes, width]).collect();
+    let tables = task_weights::read(&mut model, &shapes, weights)?;
+    Ok((model.valid(), tables.into_iter().map(Arc::new).collect()))
 }
 
 /// Returns the first difference between a config of a model of one type of nodes and the description that contains it.

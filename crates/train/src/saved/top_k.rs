@@ -1,5 +1,6 @@
 //! The best destinations of a source.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use kiln_graph::{Csc, NodeId};
@@ -24,12 +25,14 @@ pub struct TopKConfig {
     pub k: usize,
     /// A graph whose edges are left out of the results, with sorted neighbours.
     excluded: Option<Arc<Csc>>,
+    /// The ids of the destinations; `None` for all nodes.
+    dsts: Option<Range<u32>>,
 }
 
 impl TopKConfig {
     /// Returns the settings for `k` destinations of each source. A source is never its own destination.
     pub fn new(k: usize) -> Self {
-        Self { k, excluded: None }
+        Self { k, excluded: None, dsts: None }
     }
 
     /// Leaves the edges of a graph out of the results, such as the links that are already known. If the neighbours of a
@@ -40,6 +43,19 @@ impl TopKConfig {
     pub fn excluding(self, graph: Arc<Csc>) -> Result<Self> {
         let graph = if graph.has_sorted_neighbors() { graph } else { Arc::new(graph.sort_neighbors()?) };
         Ok(Self { excluded: Some(graph), ..self })
+    }
+
+    /// Searches among the nodes with these ids only, such as those of one type of a heterogeneous graph.
+    #[must_use]
+    pub fn among(self, dsts: Range<u32>) -> Self {
+        Self { dsts: Some(dsts), ..self }
+    }
+
+    /// Returns the destinations among ascending nodes.
+    pub(crate) fn dsts<'a>(&self, nodes: &'a [NodeId]) -> &'a [NodeId] {
+        let Some(Range { start, end }) = self.dsts else { return nodes };
+        let before = |id: u32| nodes.partition_point(|node| node.0 < id);
+        &nodes[before(start)..before(end.max(start))]
     }
 
     pub(crate) fn excluded(&self) -> Option<&Arc<Csc>> {
@@ -111,6 +127,18 @@ mod tests {
         assert_eq!(kept(9, &TopKConfig::new(4), &scores), [1, 3, 2, 5]);
         assert_eq!(kept(9, &TopKConfig::new(9), &scores), [1, 3, 2, 5, 0, 4]);
         assert_eq!(kept(9, &TopKConfig::new(0), &scores), [0; 0]);
+    }
+
+    #[test]
+    fn destinations_are_those_of_a_range() {
+        let nodes = [2, 3, 5, 8].map(NodeId);
+        let dsts = |range| {
+            TopKConfig::new(1).among(range).dsts(&nodes).iter().map(|node| node.0).collect::<Vec<_>>()
+        };
+        assert_eq!(dsts(3..8), [3, 5]);
+        assert_eq!(dsts(0..9), [2, 3, 5, 8]);
+        assert_eq!(dsts(6..7), [0; 0]);
+        assert_eq!(TopKConfig::new(1).dsts(&nodes), nodes);
     }
 
     #[test]

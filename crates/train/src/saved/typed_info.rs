@@ -4,7 +4,7 @@ use kiln_graph::{GraphSchema, Metagraph, NodeTypes, RelationSchema};
 use kiln_sample::Fanout;
 use serde::{Deserialize, Serialize};
 
-use crate::saved::info::{fanout_of, limit_of};
+use crate::saved::info::{ModelTask, fanout_of, limit_of};
 
 /// The types of nodes and the relations of the graph that a model was trained on, in their order, by which data for
 /// predictions is recognised.
@@ -15,8 +15,11 @@ pub struct TypedGraphInfo {
     pub node_types: Vec<NodeTypeInfo>,
     /// The relations.
     pub relations: Vec<RelationInfo>,
-    /// The type of the nodes that have targets.
+    /// The type of the nodes that have targets; of a model of links, that of their destinations.
     pub target_type: String,
+    /// The relation whose edges are the links of a model of links; absent for other models.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub relation: Option<String>,
 }
 
 /// A type of nodes.
@@ -69,7 +72,22 @@ impl TypedGraphInfo {
             node_types: types.names().iter().enumerate().map(node_type).collect(),
             relations: schema.relations().iter().enumerate().map(relation).collect(),
             target_type: types.names()[target_type].clone(),
+            relation: None,
         }
+    }
+
+    /// Sets the position of the relation whose edges are the links of a model of links.
+    #[must_use]
+    pub fn with_link_relation(self, relation: usize) -> Self {
+        let of_links = &self.relations[relation];
+        let (target_type, relation) = (of_links.dst_type.clone(), Some(of_links.name.clone()));
+        Self { target_type, relation, ..self }
+    }
+
+    /// Returns the position of the relation whose edges are the links of a model of links.
+    pub(crate) fn link_relation(&self) -> Option<usize> {
+        let name = self.relation.as_ref()?;
+        self.relations.iter().position(|known| known.name == *name)
     }
 
     /// Returns the number of feature columns of each type; `None` for a type with trainable rows.
@@ -101,8 +119,8 @@ impl TypedGraphInfo {
         Metagraph::new(self.node_types.len(), relations).ok()
     }
 
-    /// Returns the first value that is valid JSON but not possible, for a model with this number of fanouts.
-    pub(crate) fn fault(&self, n_layers: Option<usize>) -> Option<String> {
+    /// Returns the first value that is valid JSON but not possible, for a model of this task with this number of fanouts.
+    pub(crate) fn fault(&self, task: ModelTask, n_layers: Option<usize>) -> Option<String> {
         let types = self.node_types.iter().map(|node_type| (node_type.name.clone(), node_type.n_nodes));
         if let Err(error) = NodeTypes::new(types) {
             return Some(error.to_string());
@@ -115,6 +133,18 @@ impl TypedGraphInfo {
             return Some(format!(
                 "a relation or the target type {target_type:?} names a type that is not in `node_types`"
             ));
+        }
+        match (task, &self.relation, self.link_relation()) {
+            (ModelTask::Links, None, _) => {
+                return Some("`relation` is missing for a model of links".to_owned());
+            }
+            (ModelTask::Links, Some(name), None) => {
+                return Some(format!("the relation {name:?} of the links is not in `relations`"));
+            }
+            (ModelTask::Nodes | ModelTask::Graphs, Some(_), _) => {
+                return Some(format!("`relation` does not apply to a model of {task}"));
+            }
+            _ => (),
         }
         let other = relations.iter().find(|relation| Some(relation.fanouts.len()) != n_layers);
         other.map(|relation| format!("{:?} has {} fanouts", relation.name, relation.fanouts.len()))

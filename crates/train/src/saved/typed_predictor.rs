@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::evaluate::layer_wise::WantedRows;
 use crate::saved::batches::{PredictedRows, PredictionBatches};
 use crate::saved::error::ModelError;
-use crate::saved::info::{EvaluatedNeighbors, SamplingInfo};
+use crate::saved::info::{EvaluatedNeighbors, ModelTask, SamplingInfo};
 use crate::saved::mode::PredictMode;
 use crate::saved::model::SavedModel;
 use crate::saved::outputs::OutputRows;
@@ -68,12 +68,24 @@ impl TypedNodePredictor {
     /// names: row `v` is then that of node `v`.
     ///
     /// # Errors
-    /// Returns [`Error::Saved`](crate::Error::Saved) if the model is not for heterogeneous graphs; if the graph or the features
+    /// Returns [`Error::Saved`](crate::Error::Saved) if the model is not for nodes of heterogeneous graphs; if the graph or the features
     /// have other types, columns or relations than the training data, or in another order; if a type has fewer feature rows than
     /// nodes; if nodes of a type lack the names by which the model finds their rows; or if the model has no names of the nodes
     /// of a type, and the data has names or another number of nodes. Returns [`EmbeddingError::Keys`] within
     /// [`Error::Embedding`](crate::Error::Embedding) unless a type has one key per node.
     pub fn new(
+        model: &SavedModel,
+        graph: Arc<Relations>,
+        features: Vec<Option<Arc<dyn FeatureStore>>>,
+        keys: &[Option<NodeKeys>],
+    ) -> Result<Self> {
+        model.typed_network()?;
+        model.check_task(ModelTask::Nodes)?;
+        Self::of(model, graph, features, keys)
+    }
+
+    /// Creates a predictor for a model of any task, as [`TypedNodePredictor::new`] does.
+    pub(super) fn of(
         model: &SavedModel,
         graph: Arc<Relations>,
         features: Vec<Option<Arc<dyn FeatureStore>>>,
@@ -137,6 +149,11 @@ impl TypedNodePredictor {
         Self { rule: Some(rule.into()), ..self }
     }
 
+    /// Returns the graph.
+    pub fn graph(&self) -> &Arc<Relations> {
+        &self.graph
+    }
+
     /// Returns the model.
     pub fn model(&self) -> &SavedModel {
         &self.model
@@ -185,14 +202,24 @@ impl TypedNodePredictor {
             return Err(ModelError::NoSuchNode { node, n_nodes }.into());
         }
         let nodes: Vec<NodeId> = nodes.iter().map(|node| NodeId(first + node.0)).collect();
+        self.batches_of(&nodes, mode, wanted)
+    }
+
+    /// Returns the outputs of nodes of any type, whose ids are those of the graph, as [`TypedNodePredictor::batches`] does.
+    pub(super) fn batches_of(
+        &self,
+        nodes: &[NodeId],
+        mode: &PredictMode,
+        wanted: WantedRows,
+    ) -> Result<PredictionBatches> {
         let evaluation = &self.model.info().evaluation;
         match mode {
             PredictMode::Sampled { fanouts, seed } => {
                 let compute = self.compute(self.batcher(fanouts)?, wanted);
-                Ok(PredictionBatches::sampled(&nodes, evaluation.batch_size, *seed, compute))
+                Ok(PredictionBatches::sampled(nodes, evaluation.batch_size, *seed, compute))
             }
             PredictMode::AsEvaluated if evaluation.neighbors == EvaluatedNeighbors::Sampled => {
-                PredictionBatches::of_run(&nodes, evaluation, self.compute(self.batcher(&[])?, wanted))
+                PredictionBatches::of_run(nodes, evaluation, self.compute(self.batcher(&[])?, wanted))
             }
             _ => Err(crate::Error::ExactOnTypes),
         }
@@ -262,7 +289,7 @@ impl TypedNodePredictor {
     }
 }
 
-fn info_of(model: &SavedModel) -> &TypedGraphInfo {
+pub(super) fn info_of(model: &SavedModel) -> &TypedGraphInfo {
     let graph = model.info().inputs.graph.as_ref();
     graph.expect("the description of a model of a heterogeneous graph should have the graph")
 }

@@ -10,6 +10,7 @@ use crate::step::embedding::NodeEmbedding;
 use crate::step::link::LinkInput;
 use crate::step::metric_sums::MetricSums;
 use crate::step::negatives::NegativeCounts;
+use crate::step::node_keys::NodeKeys;
 use crate::step::objective::{BatchTargets, Objective};
 use crate::step::task::{StepOutput, Task};
 use crate::step::typed_node::{InputType, TypedNodeInput, TypedNodeTask};
@@ -26,6 +27,13 @@ impl<M> TypedLinkTask<M> {
     /// Creates a task with this loss for data with these types of nodes.
     pub fn new(loss: LinkLoss, types: impl Into<Arc<[InputType]>>) -> Self {
         Self { nodes: TypedNodeTask::new(Objective::Links(loss), types) }
+    }
+
+    /// Sets the keys of the nodes of each type, by which their trainable rows are found in other data
+    /// ([`TypedNodeTask::with_keys`]).
+    #[must_use]
+    pub fn with_keys(self, keys: impl Into<Arc<[Option<NodeKeys>]>>) -> Self {
+        Self { nodes: self.nodes.with_keys(keys) }
     }
 
     /// Returns the objective.

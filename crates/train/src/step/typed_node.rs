@@ -70,8 +70,7 @@ pub struct TypedNodeInput {
     pub embedded: Vec<Vec<NodeId>>,
     /// The order of the input nodes among the rows of all types.
     pub order: TypeOrder,
-    /// The seeds in the given order; they may repeat. Those of tasks with targets of nodes are numbered from 0 within their
-    /// type, those of links are node ids of the graph.
+    /// The seeds in the given order, numbered from 0 within their types; they may repeat.
     pub seeds: Vec<NodeId>,
     /// For each seed, the index of its row in the model's output.
     pub seed_index: Vec<usize>,

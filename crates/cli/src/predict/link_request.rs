@@ -1,0 +1,133 @@
+//! The links that the flags of `kiln predict` request.
+
+use std::fs;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, bail, ensure};
+use kiln::data::{NodeNames, read_pairs};
+use kiln::graph::{Csc, Links, NodeId};
+use kiln::store::sha256;
+use kiln::train::TopKConfig;
+
+use super::PredictArgs;
+use super::request::{id_bytes, nodes_of_keys, requested};
+
+/// The nodes of links: all nodes of a homogeneous graph, or those of the types of a relation. Files number nodes from 0 within
+/// their type.
+pub(super) struct LinkNodes<'a> {
+    /// The node ids of the sources and of the destinations in the graph.
+    pub(super) ids: [Range<u32>; 2],
+    /// The names of the sources and of the destinations; `None` for nodes without names.
+    pub(super) names: [Option<&'a NodeNames>; 2],
+}
+
+impl<'a> LinkNodes<'a> {
+    /// Returns the nodes of a homogeneous graph.
+    pub(super) fn of_graph(n_nodes: usize, names: Option<&'a NodeNames>) -> Self {
+        let ids = 0..n_nodes as u32;
+        Self { ids: [ids.clone(), ids], names: [names, names] }
+    }
+
+    /// Returns the number of a node within its type, and its name. `end` is 0 for sources, 1 for destinations.
+    pub(super) fn within(&self, end: usize, node: NodeId) -> (NodeId, &'a str) {
+        let node = NodeId(node.0 - self.ids[end].start);
+        (node, self.names[end].and_then(|names| names.get(node)).unwrap_or_default())
+    }
+}
+
+/// The links to score, with node ids of the graph.
+pub(super) enum LinkRequest {
+    Pairs(Links),
+    TopK { srcs: Vec<NodeId>, config: TopKConfig },
+}
+
+impl LinkRequest {
+    /// Returns the request of the flags, which number nodes within their types. `test_srcs` are the sources of the test links
+    /// within their type, and `excluded` has the edges that are left out.
+    pub(super) fn new(
+        args: &PredictArgs,
+        test_srcs: &[NodeId],
+        nodes: &LinkNodes<'_>,
+        excluded: Option<Arc<Csc>>,
+    ) -> anyhow::Result<Self> {
+        let of_graph = |end: usize| {
+            let start = nodes.ids[end].start;
+            move |node: &NodeId| NodeId(start + node.0)
+        };
+        let pairs = match (&args.links.pairs, &args.links.pair_keys) {
+            (Some(path), _) => Some(pairs_of_ids(path, nodes)?),
+            (None, Some(path)) => Some(pairs_of_keys(path, nodes)?),
+            (None, None) => None,
+        };
+        if let Some(links) = pairs {
+            let srcs: Vec<NodeId> = links.srcs().iter().map(of_graph(0)).collect();
+            let dsts: Vec<NodeId> = links.dsts().iter().map(of_graph(1)).collect();
+            return Ok(Self::Pairs(Links::new(srcs, dsts)?));
+        }
+        ensure!(
+            args.keys.is_some() || args.nodes != "test" || !test_srcs.is_empty(),
+            "the data has no test links, whose sources --nodes test selects: give --nodes all, a file of ids, or --keys"
+        );
+        let config = TopKConfig::new(args.links.top_k.unwrap_or(1)).among(nodes.ids[1].clone());
+        let config = match excluded {
+            Some(graph) => config.excluding(graph)?,
+            None => config,
+        };
+        let srcs = requested(args, test_srcs, nodes.ids[0].len(), nodes.names[0])?;
+        Ok(Self::TopK { srcs: srcs.iter().map(of_graph(0)).collect(), config })
+    }
+
+    /// Returns the nodes whose rows are read, ascending and distinct. `dsts` are the ids of all destinations.
+    pub(super) fn nodes(&self, dsts: &Range<u32>) -> Vec<NodeId> {
+        let mut nodes: Vec<NodeId> = match self {
+            Self::Pairs(links) => links.srcs().iter().chain(links.dsts().iter()).copied().collect(),
+            Self::TopK { srcs, .. } => srcs.iter().copied().chain(dsts.clone().map(NodeId)).collect(),
+        };
+        nodes.sort_unstable();
+        nodes.dedup();
+        nodes
+    }
+
+    /// Returns the hash of the nodes of the request, which must be the same for all processes.
+    pub(super) fn hash(&self) -> String {
+        let bytes = match self {
+            Self::Pairs(links) => [id_bytes(links.srcs()), id_bytes(links.dsts())].concat(),
+            Self::TopK { srcs, .. } => id_bytes(srcs),
+        };
+        sha256(&bytes)
+    }
+}
+
+/// Reads pairs of ids within the types of sources and destinations.
+fn pairs_of_ids(path: &Path, nodes: &LinkNodes<'_>) -> anyhow::Result<Links> {
+    let [n_srcs, n_dsts] = nodes.ids.each_ref().map(|ids| ids.len());
+    let links = read_pairs(path, n_srcs.max(n_dsts))?;
+    for (end, ids, n_nodes) in [("source", links.srcs(), n_srcs), ("destination", links.dsts(), n_dsts)] {
+        if let Some(pair) = ids.iter().position(|node| n_nodes <= node.index()) {
+            let (path, id) = (path.display(), ids[pair].0);
+            bail!(
+                "{path}: the {end} of pair {pair}, counted from 0, is {id}: expected an id below {n_nodes}"
+            );
+        }
+    }
+    Ok(links)
+}
+
+/// Reads pairs of names, a source and a destination per line, separated by a tab.
+fn pairs_of_keys(path: &Path, nodes: &LinkNodes<'_>) -> anyhow::Result<Links> {
+    let text = fs::read_to_string(path).with_context(|| format!("{} could not be read", path.display()))?;
+    let split = |(line, text): (usize, &'_ str)| {
+        let pair = text.split_once('\t').map(|(src, dst)| [src.to_owned(), dst.to_owned()]);
+        pair.with_context(|| {
+            format!("{}, line {}: expected two names and a tab between them", path.display(), line + 1)
+        })
+    };
+    let pairs = text.lines().enumerate().map(split).collect::<anyhow::Result<Vec<_>>>()?;
+    let of_end = |end: usize| {
+        let keys: Vec<&str> = pairs.iter().map(|pair| &*pair[end]).collect();
+        nodes_of_keys(path, "--pair-keys", &keys, nodes.ids[end].len(), nodes.names[end])
+    };
+    Ok(Links::new(of_end(0)?, of_end(1)?)?)
+}
