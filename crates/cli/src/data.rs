@@ -222,6 +222,9 @@ fn run_inspect(source: &Path) -> anyhow::Result<()> {
 }
 
 fn run_split_links(args: &SplitLinksArgs) -> anyhow::Result<()> {
+    if is_heterogeneous(&args.source)? {
+        return run_split_relation(args);
+    }
     let start = Instant::now();
     let data = open(&args.source)?;
     ensure!(data.links.is_none(), "{} already has a split of links: use it as it is", args.source.display());
@@ -233,6 +236,20 @@ fn run_split_links(args: &SplitLinksArgs) -> anyhow::Result<()> {
     let links = Some(Arc::new(split.targets().clone()));
     let (graph, edge_features) = (split.message().clone(), split.edge_features().cloned());
     format::write(&Dataset { graph, edge_features, links, ..data }, &args.out)?;
+    let seconds = start.elapsed().as_secs_f64();
+    print_rank_zero(format_args!("written: {}, in {seconds:.1} s", args.out.display()));
+    Ok(())
+}
+
+/// Splits the links of a relation of a heterogeneous dataset.
+fn run_split_relation(args: &SplitLinksArgs) -> anyhow::Result<()> {
+    let start = Instant::now();
+    let data = TypedDataset::open(&args.source)?;
+    ensure!(data.links.is_none(), "{} already has a split of links: use it as it is", args.source.display());
+    print_rank_zero(&data);
+    let split = args.split.split_relation(&data, args.seed)?;
+    let (graph, links) = (split.message().clone(), Some(split.links()));
+    typed::write_with_attachments(&TypedDataset { graph, links, ..data }, &args.out, &args.source)?;
     let seconds = start.elapsed().as_secs_f64();
     print_rank_zero(format_args!("written: {}, in {seconds:.1} s", args.out.display()));
     Ok(())

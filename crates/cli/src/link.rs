@@ -48,12 +48,6 @@ enum DecoderKind {
 pub(crate) struct LinkArgs {
     #[command(flatten)]
     split: LinkSplitArgs,
-    /// Relation of a heterogeneous dataset whose edges are the links.
-    #[arg(long, value_name = "NAME")]
-    relation: Option<String>,
-    /// Relation that has the reverse of each link, which leaves the graph together with its link.
-    #[arg(long, value_name = "NAME", requires = "relation")]
-    reverse_relation: Option<String>,
     /// Width of the rows that the encoder computes for the decoder. Default: 64.
     #[arg(long, value_parser = flags::size)]
     embedding: Option<usize>,
@@ -102,10 +96,6 @@ impl LinkArgs {
     /// Returns the split of the data, or a random one, and prints a summary.
     pub(crate) fn split(&self, data: &Dataset, is_symmetrized: bool, seed: u64) -> anyhow::Result<LinkSplit> {
         ensure!(
-            self.relation.is_none(),
-            "--relation and --reverse-relation need a heterogeneous dataset: remove them"
-        );
-        ensure!(
             data.links.is_none() || !self.split.are_given(),
             "{} has a split of links: remove {}",
             data.name,
@@ -123,25 +113,9 @@ impl LinkArgs {
         Ok(split)
     }
 
-    /// Returns a random split of the links of the relation that the flags name, and prints a summary.
+    /// Returns the split of the links of a heterogeneous dataset, as [`LinkSplitArgs::split_relation`] does.
     pub(crate) fn split_relation(&self, data: &TypedDataset, seed: u64) -> anyhow::Result<TypedLinkSplit> {
-        let Some(relation) = &self.relation else {
-            let names: Vec<_> = data.graph.iter().map(|relation| relation.name.as_str()).collect();
-            bail!(
-                "--task link on a heterogeneous dataset needs --relation, the name of the relation whose edges are the \
-                 links: add one of {}",
-                names.join(", ")
-            );
-        };
-        let reverse = self.reverse_relation.as_deref();
-        for name in [relation.as_str()].into_iter().chain(reverse) {
-            data.graph.require(name)?;
-        }
-        let split = self.split.split_relation(data, relation, reverse, seed)?;
-        for note in split.find_leaks()? {
-            print_rank_zero(format_args!("note: {note}"));
-        }
-        Ok(split)
+        self.split.split_relation(data, seed)
     }
 
     /// Returns the values of flags that were not given, for the description of a run and its checkpoints. Others depend

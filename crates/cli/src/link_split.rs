@@ -2,7 +2,9 @@
 
 use anyhow::{Context, bail, ensure};
 use clap::Args;
-use kiln::data::{Dataset, LinkDirection, LinkSplit, LinkSplitConfig, TypedDataset, TypedLinkSplit};
+use kiln::data::{
+    Dataset, LinkDirection, LinkSplit, LinkSplitConfig, TypedDataset, TypedLinkSplit, TypedLinks,
+};
 
 use crate::flags;
 use crate::output::print_rank_zero;
@@ -28,6 +30,12 @@ pub(crate) struct LinkSplitArgs {
     /// which uses all of them for both.
     #[arg(long, value_parser = flags::share)]
     disjoint_train: Option<f64>,
+    /// Relation of a heterogeneous dataset whose edges are the links.
+    #[arg(long, value_name = "NAME")]
+    relation: Option<String>,
+    /// Relation that has the reverse of each link, which leaves the graph together with its link.
+    #[arg(long, value_name = "NAME")]
+    reverse_relation: Option<String>,
 }
 
 impl LinkSplitArgs {
@@ -36,33 +44,88 @@ impl LinkSplitArgs {
 
     /// Returns true if a flag is given.
     pub(crate) fn are_given(&self) -> bool {
-        let Self { link_split, link_type, link_direction, disjoint_train } = self;
+        let Self { link_split, link_type, link_direction, disjoint_train, .. } = self;
         !link_split.is_empty() || link_type.is_some() || link_direction.is_some() || disjoint_train.is_some()
     }
 
     /// Returns the split of the data, or a random one, and prints its sizes.
     pub(crate) fn split(&self, data: &Dataset, seed: u64) -> anyhow::Result<LinkSplit> {
+        ensure!(
+            self.relation.is_none() && self.reverse_relation.is_none(),
+            "--relation and --reverse-relation need a heterogeneous dataset: remove them"
+        );
         let split = LinkSplit::of_dataset(data, &self.config()?, seed).context(FAILED)?;
         print_sizes(&split, split.message().n_edges());
         Ok(split)
     }
 
-    /// Returns a random split of the links of a relation, and prints its sizes.
-    pub(crate) fn split_relation(
+    /// Returns the split of the links of a heterogeneous dataset, or a random split of the links of a relation, and prints its
+    /// sizes and notes.
+    pub(crate) fn split_relation(&self, data: &TypedDataset, seed: u64) -> anyhow::Result<TypedLinkSplit> {
+        let (relation, reverse) = (self.relation.as_deref(), self.reverse_relation.as_deref());
+        for name in relation.into_iter().chain(reverse) {
+            data.graph.require(name)?;
+        }
+        let split = match &data.links {
+            Some(links) => self.given(data, links, relation, reverse)?,
+            None => self.random_of_relation(data, relation, reverse, seed)?,
+        };
+        print_sizes(split.of_relation(), split.message().n_edges());
+        for note in split.find_leaks()? {
+            print_rank_zero(format_args!("note: {note}"));
+        }
+        Ok(split)
+    }
+
+    /// Returns the split that a heterogeneous dataset has, whose relation the flags may repeat. They may name its reverse
+    /// relation, which other formats than kiln's do not state.
+    fn given(
         &self,
         data: &TypedDataset,
-        relation: &str,
+        links: &TypedLinks,
+        relation: Option<&str>,
+        reverse: Option<&str>,
+    ) -> anyhow::Result<TypedLinkSplit> {
+        let name = |position: usize| &*data.graph.relation(position).name;
+        ensure!(!self.are_given(), "{} has a split of links: remove {}", data.name, Self::NAMES);
+        let of_data = name(links.relation);
+        ensure!(
+            relation.is_none_or(|relation| relation == of_data),
+            "{} has a split of the links of `{of_data}`: remove --relation",
+            data.name
+        );
+        let reverse_of_data = links.reverse.map(name);
+        ensure!(
+            reverse_of_data.is_none() || reverse.is_none() || reverse == reverse_of_data,
+            "the reverse of the links of {} is `{}`: remove --reverse-relation",
+            data.name,
+            reverse_of_data.unwrap_or_default()
+        );
+        let (reverse, targets) = (reverse.or(reverse_of_data), (*links.targets).clone());
+        TypedLinkSplit::new(&data.graph, of_data, reverse, targets).context(FAILED)
+    }
+
+    fn random_of_relation(
+        &self,
+        data: &TypedDataset,
+        relation: Option<&str>,
         reverse: Option<&str>,
         seed: u64,
     ) -> anyhow::Result<TypedLinkSplit> {
+        let Some(relation) = relation else {
+            let names: Vec<_> = data.graph.iter().map(|relation| relation.name.as_str()).collect();
+            bail!(
+                "the links of a heterogeneous dataset need --relation, the name of the relation whose edges they are: add \
+                 one of {}",
+                names.join(", ")
+            );
+        };
         ensure!(
             self.link_type.is_none(),
             "--link-type does not apply to a heterogeneous dataset, whose links --relation names: remove it"
         );
         let split = TypedLinkSplit::random(&data.graph, relation, reverse, &self.config()?, seed);
-        let split = split.context(FAILED)?;
-        print_sizes(split.of_relation(), split.message().n_edges());
-        Ok(split)
+        split.context(FAILED)
     }
 
     fn config(&self) -> anyhow::Result<LinkSplitConfig> {

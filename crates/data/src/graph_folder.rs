@@ -14,7 +14,10 @@ use crate::check::{Place, check_edge_data, check_split_from};
 use crate::{Note, Result, Split};
 
 pub use self::class_names::{check_class_names, class_names_of, class_names_to_write};
-pub(crate) use self::links::{LINK_FILES, NEGATIVES, part_of, read_link_targets, write_link_targets};
+pub(crate) use self::links::{
+    LINK_FILES, NEGATIVES, check_negative_entries, known_links, read_link_targets, shape_of_negatives,
+    write_link_targets,
+};
 pub(crate) use self::rows::FEATURE_FILES;
 pub use self::rows::{
     FEATURES, RowFiles, push_rows, read_edge_features, read_rows, row_element_type, verify_edge_features,

@@ -293,7 +293,7 @@ impl<'a> ArrayHasher<'a> {
         Ok(())
     }
 
-    fn links(&mut self, targets: &LinkTargets) -> Result<()> {
+    pub(crate) fn links(&mut self, targets: &LinkTargets) -> Result<()> {
         let links = targets.links();
         self.array("link_srcs", "u32", links.len(), links.srcs())?;
         self.array("link_dsts", "u32", links.len(), links.dsts())?;

@@ -54,7 +54,7 @@ pub use edges::read_pairs;
 pub use error::{BuildError, Error, LinkSplitError, Result};
 pub use graph_dataset::GraphDataset;
 pub use hash::HashedPart;
-pub use link_split::{LinkDirection, LinkSplit, LinkSplitConfig, LinkTargets, TypedLinkSplit};
+pub use link_split::{LinkDirection, LinkSplit, LinkSplitConfig, LinkTargets, TypedLinkSplit, TypedLinks};
 pub use node_features::NodeFeatures;
 pub use node_names::NodeNames;
 pub use note::Note;

@@ -3,6 +3,7 @@
 mod random;
 mod targets;
 mod typed;
+mod typed_links;
 
 use std::sync::Arc;
 
@@ -15,6 +16,8 @@ use self::random::sorted;
 pub use self::random::{LinkDirection, LinkSplitConfig};
 pub use self::targets::LinkTargets;
 pub use self::typed::TypedLinkSplit;
+pub use self::typed_links::TypedLinks;
+pub(crate) use self::typed_links::check_link_types;
 use crate::arrays::RowsOf;
 use crate::{Dataset, Note, Result, Split};
 

@@ -26,7 +26,7 @@ pub struct DatasetSummary {
     pub edge_types: Vec<RelationSummary>,
     /// The number of columns of the edge features of a homogeneous set; `None` without edge features.
     pub edge_dim: Option<usize>,
-    /// The numbers of links for training, validation and test of a homogeneous set; `None` without links.
+    /// The numbers of links for training, validation and test; `None` without links.
     pub n_links: Option<[usize; 3]>,
     /// The targets; `None` for a set without targets.
     pub targets: Option<TargetSummary>,
@@ -131,7 +131,10 @@ impl TypedDataset {
             relations: self.graph.iter().map(of_relation).collect(),
             edge_types: Vec::new(),
             edge_dim: None,
-            n_links: None,
+            n_links: self
+                .links
+                .as_ref()
+                .map(|links| links.targets.split().parts().map(|(_, part)| part.len())),
             targets: self.targets.as_ref().map(|targets| {
                 let name = names.get(targets.node_type).map_or("?", String::as_str);
                 TargetSummary::new(name, &targets.values, &targets.split)

@@ -34,6 +34,7 @@ mod convert;
 mod dataset;
 mod folder;
 mod hash;
+mod links_entry;
 mod manifest;
 mod writer;
 
@@ -47,11 +48,11 @@ use self::folder::Folder;
 use self::manifest::Manifest;
 use crate::format::manifest::{Kind, kind_of, path_in};
 use crate::format::{VerifyReport, write_features, write_targets};
-use crate::graph_folder::{FEATURES, numbered};
+use crate::graph_folder::{FEATURES, numbered, write_link_targets};
 use crate::{DatasetFormat, NodeNames, Result, detect_format, graphbolt, ogb};
 
 pub use self::builder::TypedDatasetBuilder;
-pub use self::convert::{TypedConvertReport, convert};
+pub use self::convert::{TypedConvertReport, convert, write_with_attachments};
 pub use self::dataset::{TypedDataset, TypedTargets};
 pub use self::writer::{RelationTypes, TargetWriters, TypedSetWriter};
 
@@ -128,6 +129,9 @@ fn write_parts(data: &TypedDataset, manifest: Manifest, mut set: FolderWriter) -
     if let Some(targets) = &data.targets {
         write_targets(&mut set, &targets.values, &targets.split)?;
     }
+    if let Some(links) = &data.links {
+        write_link_targets(&mut set, &links.targets)?;
+    }
     manifest.commit(set)
 }
 
@@ -150,7 +154,7 @@ fn write_names(set: &mut FolderWriter, node_type: usize, names: &NodeNames) -> R
 }
 
 /// Verifies a heterogeneous set in the kiln format: the SHA-256 of each file, then that offsets never decrease, that each
-/// edge comes from a node of its relation's type, that labels, columns and the split are in range, that weights and
+/// edge comes from a node of its relation's type, that labels, columns, the split and links are in range, that weights and
 /// features are finite, and that names are UTF-8. The hashes of [`attachment`]s are compared, too. Each file is read twice, once for its hash and once for its values.
 ///
 /// # Errors
@@ -175,7 +179,8 @@ pub fn verify(folder: impl AsRef<Path>) -> Result<VerifyReport> {
 /// The hashed bytes are the line `kiln typed format 1`; a line `node_type N D NAME` for each type, with its number of
 /// nodes, its number of feature columns (or `null`) and its name as a JSON string; a line `relation S D NAME` for each
 /// relation, with the numbers of its types; the line `target_type T C` with the number of the type and the number of
-/// classes, if there are targets; and then a line `NAME TYPE LENGTHS SHA256` for each file, as for
+/// classes, if there are targets; the line `links RELATION REVERSE` with the names of the relations as JSON strings (`null`
+/// without a reverse), if there are links; and then a line `NAME TYPE LENGTHS SHA256` for each file, as for
 /// [`format::hash`](crate::format::hash).
 ///
 /// # Errors

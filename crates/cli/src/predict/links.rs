@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, ensure};
 use clap::Args;
 use indicatif::ProgressBar;
+use kiln::data::LinkTargets;
 use kiln::graph::{Links, NodeId};
 use kiln::prelude::{PredictMode, PredictOnDataset, RankHandle, SavedModel};
 use kiln::store::array_folder::{ArrayWriter, ElementType, FolderWriter};
@@ -21,10 +22,6 @@ use super::parts::WRITING;
 use super::{Job, PredictArgs, progress_bar, show};
 use crate::flags;
 use crate::output::print_rank_zero;
-
-/// The note for data whose edges may be held-out links.
-pub(super) const ALL_EDGES: &str =
-    "note: messages pass over all edges of the data, also over links that training held out";
 
 /// The number of pairs that are scored and written at once.
 const LINES: usize = 1 << 16;
@@ -72,6 +69,20 @@ impl LinkPredictionArgs {
     }
 }
 
+/// Returns the sources of the test links of the data, ascending. Without links, prints that held-out links are among the edges.
+pub(super) fn test_sources(links: Option<&LinkTargets>) -> Vec<NodeId> {
+    let Some(links) = links else {
+        print_rank_zero(
+            "note: messages pass over all edges of the data, also over links that training held out",
+        );
+        return Vec::new();
+    };
+    let mut srcs: Vec<NodeId> = links.split().test.iter().map(|link| links.links().pair(*link).0).collect();
+    srcs.sort_unstable();
+    srcs.dedup();
+    srcs
+}
+
 impl Job<'_> {
     pub(super) fn links(&self) -> anyhow::Result<()> {
         let args = self.args;
@@ -80,21 +91,12 @@ impl Job<'_> {
             data = data.in_memory();
         }
         print_rank_zero(&data);
-        let test = data.links.as_ref().map(|links| {
-            let mut srcs: Vec<NodeId> =
-                links.split().test.iter().map(|link| links.links().pair(*link).0).collect();
-            srcs.sort_unstable();
-            srcs.dedup();
-            srcs
-        });
-        if data.links.is_none() {
-            print_rank_zero(ALL_EDGES);
-        }
+        let test = test_sources(data.links.as_deref());
         let predictor = self.model.on_dataset(&data)?;
         let names = (!data.names.is_empty()).then_some(&*data.names);
         let nodes = LinkNodes::of_graph(data.graph.n_nodes(), names);
         let graph = predictor.graph().filter(|_| args.links.exclude_edges).cloned();
-        let request = LinkRequest::new(args, &test.unwrap_or_default(), &nodes, graph)?;
+        let request = LinkRequest::new(args, &test, &nodes, graph)?;
         let mode = args.mode(&self.model)?;
         self.launch(&request.hash(), |rank| self.score(rank, &predictor, &request, &nodes, &mode))
     }

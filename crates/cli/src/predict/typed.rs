@@ -2,7 +2,7 @@
 
 use anyhow::{Context, ensure};
 use kiln::PredictionOutput;
-use kiln::data::NodeNames;
+use kiln::data::{NodeNames, TypedLinks};
 use kiln::feature::{Labels, Targets};
 use kiln::graph::NodeId;
 use kiln::prelude::{PredictOnDataset, TypedDataset};
@@ -11,7 +11,7 @@ use kiln::train::WantedRows;
 
 use super::files::Request;
 use super::link_request::{LinkNodes, LinkRequest};
-use super::links::ALL_EDGES;
+use super::links::test_sources;
 use super::request::{id_bytes, requested};
 use super::{Job, progress_bar, show};
 use crate::output::print_rank_zero;
@@ -49,13 +49,19 @@ impl Job<'_> {
     /// Scores links of the relation that training had. Sources and destinations are numbered within their types.
     pub(super) fn typed_links(&self) -> anyhow::Result<()> {
         let (args, data) = (self.args, self.typed_data()?);
-        print_rank_zero(ALL_EDGES);
         let predictor = self.model.on_typed_links(&data)?;
         let relation = predictor.relation();
+        let is_of_model = |links: &&TypedLinks| data.graph.relation(links.relation).name == relation.name;
+        let links = data.links.as_ref().filter(is_of_model);
+        let src_ids = &predictor.node_ranges()[0];
+        let test = test_sources(links.map(|links| &*links.targets)).into_iter();
+        // The links of a damaged set may have nodes of other types.
+        let test = test.filter(|node| src_ids.contains(&node.0)).map(|node| NodeId(node.0 - src_ids.start));
+        let test: Vec<NodeId> = test.collect();
         let names = [relation.src_type, relation.dst_type].map(|node_type| names_of(&data, node_type));
         let nodes = LinkNodes { ids: predictor.node_ranges(), names };
         let known = args.links.exclude_edges.then(|| predictor.known_links()).transpose()?;
-        let request = LinkRequest::new(args, &[], &nodes, known)?;
+        let request = LinkRequest::new(args, &test, &nodes, known)?;
         let mode = args.mode(&self.model)?;
         self.launch(&request.hash(), |rank| {
             let (predictor, bar) = (predictor.with_model(&self.model_of(rank)?)?, progress_bar(rank));

@@ -12,13 +12,19 @@ use kiln::graph::NodeId;
 use crate::predict::{fails, succeeds, text};
 use crate::predict_typed::{imported, predict, shuffled};
 
+/// The flags that name the links.
+const PURCHASES: [&str; 4] = ["--relation", "buys", "--reverse-relation", "bought by"];
+
 /// Trains on the purchases of a set, and returns the folder of the run.
 fn trained(root: &Path, set: &str) -> String {
-    let out = root.join("run").to_str().unwrap().to_owned();
-    let flags = "--task link --relation buys --hidden 8 --embedding 8 --layers 1 --fanouts all --epochs 2";
-    let flags: Vec<&str> = flags.split_whitespace().collect();
-    let of_run = ["train", "--data", set, "--out", &out, "--reverse-relation", "bought by"];
-    succeeds(&[&of_run[..], &flags].concat());
+    trained_with(root, set, "run", &PURCHASES)
+}
+
+fn trained_with(root: &Path, set: &str, out: &str, flags: &[&str]) -> String {
+    let out = root.join(out).to_str().unwrap().to_owned();
+    let of_model = "--task link --hidden 8 --embedding 8 --layers 1 --fanouts all --epochs 2";
+    let of_model: Vec<&str> = of_model.split_whitespace().collect();
+    succeeds(&[&["train", "--data", set, "--out", &out], &of_model[..], flags].concat());
     out
 }
 
@@ -169,4 +175,61 @@ fn top_k_are_destinations_of_the_relation_and_known_links_can_be_left_out() {
     assert!(error.contains("add --pairs FILE, --pair-keys FILE or --top-k K"), "{error}");
     let error = unsuitable("--top-k 2 --nodes all --mode exact");
     assert!(error.contains("sampled"), "{error}");
+}
+
+#[test]
+fn a_split_that_is_written_first_has_the_weights_and_scores_of_the_run() {
+    let root = tempfile::tempdir().unwrap();
+    let root = root.path();
+    let set = imported(root);
+    let written = root.join("split").to_str().unwrap().to_owned();
+    let split = ["data", "split-links", &set, "--out", &written];
+    let printed = succeeds(&[&split[..], &PURCHASES].concat());
+    assert!(printed.contains("links           "), "{printed}");
+    let inspected = succeeds(&["data", "inspect", &written]);
+    assert!(inspected.contains("links: "), "{inspected}");
+    succeeds(&["data", "verify", &written]);
+    let direct = trained(root, &set);
+    // The split states the relation and its reverse.
+    let run = trained_with(root, &written, "of-split", &[]);
+    for file in ["best.safetensors", "test_predictions.csv"] {
+        let [one, other] = [&direct, &run].map(|run| fs::read(Path::new(run).join(file)).unwrap());
+        assert!(one == other, "{file}");
+    }
+    // The graph of the split lacks the test links, as the graph of the run's evaluation does.
+    let of_run = text(&Path::new(&run).join("test_predictions.csv"));
+    let rows: Vec<Vec<&str>> = of_run.lines().skip(1).map(|line| line.split(',').collect()).collect();
+    let pairs: String = rows.iter().map(|row| format!("{},{}\n", row[1], row[2])).collect();
+    fs::write(root.join("pairs.csv"), pairs).unwrap();
+    predict(&run, &written, &root.join("pairs"), &format!("--pairs {}", root.join("pairs.csv").display()));
+    let found = lines(&root.join("pairs"));
+    assert_eq!(found.len(), rows.len());
+    for (found, row) in found.iter().zip(&rows) {
+        let [score, expected]: [f64; 2] = [&*found[4], row[3]].map(|score| score.parse().unwrap());
+        assert!((score - expected).abs() < 1e-4, "{found:?} {row:?}");
+    }
+    predict(&run, &written, &root.join("top"), "--top-k 1 --nodes test");
+    let srcs: HashSet<String> = lines(&root.join("top")).into_iter().map(|row| row[0].clone()).collect();
+    assert_eq!(srcs, rows.iter().map(|row| row[1].to_owned()).collect());
+    // The split keeps the statistics of the import, so that new rows are transformed in the same way.
+    let other = shuffled(root, &written);
+    assert!(Path::new(&other).join("kiln.json").exists());
+    for (args, message) in [
+        (vec!["data", "split-links", &written, "--out", &other], "already has a split of links"),
+        (vec!["data", "split-links", &set, "--out", &other], "need --relation"),
+        (
+            vec!["train", "--task", "link", "--data", &written, "--link-split", "0.1,0.1"],
+            "remove --link-split",
+        ),
+        (vec!["train", "--task", "link", "--data", &written, "--relation", "bought by"], "remove --relation"),
+        (
+            vec!["train", "--task", "link", "--data", &written, "--reverse-relation", "buys"],
+            "remove --reverse-relation",
+        ),
+    ] {
+        let error = fails(&args);
+        assert!(error.contains(message), "{error}");
+    }
+    let error = fails(&["data", "split-links", "debian-packages", "--out", &other, "--relation", "buys"]);
+    assert!(error.contains("need a heterogeneous dataset"), "{error}");
 }

@@ -296,7 +296,7 @@ fn unsuitable_flags_are_errors() {
         ("--relation rates", "--relation does not apply to training on nodes of a whole graph: remove it"),
         (
             "--task link",
-            "needs --relation, the name of the relation whose edges are the links: add one of rates, rated-by, with",
+            "need --relation, the name of the relation whose edges they are: add one of rates, rated-by, with",
         ),
         (
             "--task link --relation sells",
@@ -314,7 +314,7 @@ fn unsuitable_flags_are_errors() {
             "--task link --relation rates --eval exact",
             "exact evaluation needs a graph with one type of nodes",
         ),
-        ("--task link --reverse-relation with", "--relation <NAME>"),
+        ("--task link --reverse-relation with", "need --relation, the name"),
     ] {
         let out = root.path().join("run");
         let (is_done, text) = output(&format!("--data {set} {flags} --out {}", out.display()));

@@ -6,14 +6,15 @@ use kiln_feature::{MAX_DIM, Preparation};
 use kiln_store::Hasher;
 use kiln_store::array_folder::{
     ElementType, Entries, Entry, FolderWriter, Known, bad_entry, bad_key, check_entries, check_together,
-    check_unlisted, missing_entry, read_manifest,
+    check_unlisted, read_manifest,
 };
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
 use crate::arrays::EDGE_FEATURES;
 use crate::graph_folder::{
-    FEATURE_FILES, FEATURES, LINK_FILES, NEGATIVES, TARGETS, check_class_names, part_of,
+    FEATURE_FILES, FEATURES, LINK_FILES, NEGATIVES, TARGETS, check_class_names, check_negative_entries,
+    shape_of_negatives,
 };
 use crate::{Error, Result};
 
@@ -181,25 +182,12 @@ impl Manifest {
             let expected = format!("at least 1, the number of columns of {TARGETS}");
             return Err(bad_key(path, "n_classes", expected, 0).into());
         }
-        self.check_negatives(path)?;
+        check_negative_entries(path, &self.files)?;
         self.check_edge_columns(path)?;
         check_entries(path, &self.files, &[&known[..], &features[..]].concat())?;
         FEATURES.check(path, &self.files, !self.is_graph_alone())?;
         check_together(path, &self.files, &LINK_FILES)?;
         Ok(check_together(path, &self.files, &NAMES)?)
-    }
-
-    /// Checks that the sources of negatives have destinations, and that negatives have links.
-    fn check_negatives(&self, path: &Path) -> Result<()> {
-        for [dsts, srcs] in NEGATIVES {
-            let needed =
-                if self.files.contains_key(srcs) { [dsts, LINK_FILES[0]] } else { [LINK_FILES[0]; 2] };
-            let has_any = [dsts, srcs].iter().any(|name| self.files.contains_key(*name));
-            if let Some(name) = needed.iter().find(|name| has_any && !self.files.contains_key(**name)) {
-                return Err(missing_entry(path, name).into());
-            }
-        }
-        Ok(())
     }
 
     /// Checks that edge features have a number of columns that is supported.
@@ -216,14 +204,6 @@ impl Manifest {
     /// Returns the number of columns of an array of two dimensions.
     fn n_columns_of(&self, name: &str) -> Option<usize> {
         self.files.get(name)?.shape.get(1).copied()
-    }
-
-    /// Returns the shape of an array of negatives: a row for each link of its part, and the columns of the array of
-    /// destinations.
-    fn shape_of_negatives(&self, name: &str) -> Vec<usize> {
-        let length = |name: &str, dim: usize| self.files.get(name)?.shape.get(dim).copied();
-        let dsts = NEGATIVES.iter().find(|names| names.contains(&name)).map_or(name, |names| names[0]);
-        vec![length(part_of(name), 0).unwrap_or(0), length(dsts, 1).unwrap_or(1)]
     }
 
     /// Checks that the counts and names are consistent.
@@ -255,7 +235,7 @@ impl Manifest {
                 Length::Edges => Some(vec![self.n_edges]),
                 Length::EdgesAndColumns => Some(vec![self.n_edges, self.n_columns_of(name).unwrap_or(1)]),
                 Length::NodesAndOutputs => Some(vec![self.n_nodes, self.n_classes.unwrap_or(0)]),
-                Length::LinksAndNegatives => Some(self.shape_of_negatives(name)),
+                Length::LinksAndNegatives => Some(shape_of_negatives(&self.files, name)),
                 Length::Any => None,
             },
             is_needed: match need {

@@ -1,7 +1,9 @@
 //! The links of a folder of arrays: their nodes, the links of each part of the split, and their fixed negatives.
 
+use std::path::Path;
+
 use kiln_graph::{LinkId, LinkNegatives, Links, NodeId, SharedArray};
-use kiln_store::array_folder::{ElementType, FolderWriter};
+use kiln_store::array_folder::{ElementType, Entries, FolderWriter, Known, missing_entry};
 use kiln_store::npy::DType;
 use kiln_store::{ArrayFile, Error as StoreError, check_count};
 
@@ -22,8 +24,41 @@ pub(crate) const NEGATIVES: [[&str; 2]; 2] =
 pub(crate) const LINK_FILES: [&str; 5] = [LINKS[0], LINKS[1], PARTS[0], PARTS[1], PARTS[2]];
 
 /// Returns the file of the links of the part that a file of negatives belongs to.
-pub(crate) fn part_of(negatives: &str) -> &'static str {
+fn part_of(negatives: &str) -> &'static str {
     if NEGATIVES[0].contains(&negatives) { PARTS[1] } else { PARTS[2] }
+}
+
+/// Checks that the sources of negatives have destinations, and that negatives have links.
+pub(crate) fn check_negative_entries(path: &Path, files: &Entries) -> Result<()> {
+    for [dsts, srcs] in NEGATIVES {
+        let needed = if files.contains_key(srcs) { [dsts, LINKS[0]] } else { [LINKS[0]; 2] };
+        let has_any = [dsts, srcs].iter().any(|name| files.contains_key(*name));
+        if let Some(name) = needed.iter().find(|name| has_any && !files.contains_key(**name)) {
+            return Err(missing_entry(path, name).into());
+        }
+    }
+    Ok(())
+}
+
+/// Returns the shape of an array of negatives: a row for each link of its part, and the columns of the array of
+/// destinations.
+pub(crate) fn shape_of_negatives(files: &Entries, name: &str) -> Vec<usize> {
+    let length = |name: &str, dim: usize| files.get(name)?.shape.get(dim).copied();
+    let dsts = NEGATIVES.iter().find(|names| names.contains(&name)).map_or(name, |names| names[0]);
+    vec![length(part_of(name), 0).unwrap_or(0), length(dsts, 1).unwrap_or(1)]
+}
+
+/// Returns the files of links, which are needed if `are_needed`, and those of their negatives.
+pub(crate) fn known_links(files: &Entries, are_needed: bool) -> Vec<Known> {
+    const IDS: &[ElementType] = &[ElementType::U32];
+    let of_nodes = files.get(LINKS[0]).map_or_else(Vec::new, |entry| entry.shape.clone());
+    let known =
+        |name: &'static str, shape, is_needed| Known { name: name.into(), types: IDS, shape, is_needed };
+    let links = LINKS.map(|name| known(name, Some(of_nodes.clone()), are_needed));
+    let parts = PARTS.map(|name| known(name, None, are_needed));
+    let negatives = NEGATIVES.as_flattened().iter();
+    let negatives = negatives.map(|name| known(name, Some(shape_of_negatives(files, name)), false));
+    links.into_iter().chain(parts).chain(negatives).collect()
 }
 
 /// Returns the links of a folder, whose arrays `array` finds by their names; `None` if it has no links. Only types, shapes

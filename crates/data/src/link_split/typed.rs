@@ -1,9 +1,10 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use kiln_graph::{LinkNegatives, NodeId, Relation, Relations};
+use kiln_graph::{Relation, Relations};
 
 use super::random::retain_edges;
+use super::typed_links::{TypedLinks, check_link_types, ranges};
 use super::{LinkSplit, LinkSplitConfig, LinkTargets, has_edge};
 use crate::error::LinkSplitError;
 use crate::{Note, Result};
@@ -67,6 +68,17 @@ impl TypedLinkSplit {
         Ok(Self { message: Arc::new(message), relation, reverse, of_relation })
     }
 
+    /// Returns the split of the links of a set ([`TypedDataset::links`](crate::TypedDataset::links)), whose relations pass
+    /// messages.
+    ///
+    /// # Errors
+    /// Returns the errors of [`TypedLinkSplit::new`].
+    pub fn of_links(graph: &Relations, links: &TypedLinks) -> Result<Self> {
+        let name = |relation: usize| &*graph.relation(relation).name;
+        let (relation, reverse) = (name(links.relation), links.reverse.map(name));
+        Self::new(graph, relation, reverse, (*links.targets).clone())
+    }
+
     /// Creates a split from relations that pass messages and from links. The relation may contain any of the links;
     /// [`TypedLinkSplit::find_leaks`] finds those of the validation and the test. The neighbours in the relation and its
     /// reverse are sorted if they do not ascend, as by [`LinkSplit::new`].
@@ -81,7 +93,7 @@ impl TypedLinkSplit {
         targets: LinkTargets,
     ) -> Result<Self> {
         let (relation, reverse) = positions(message, relation, reverse)?;
-        check_types(message, relation, &targets)?;
+        check_link_types(message, relation, &targets)?;
         let of_relation = LinkSplit::new(Arc::new(message.whole_graph(relation)?), targets)?;
         let mut message = message.with_graph(relation, of_relation.message())?;
         if let Some(reverse) = reverse {
@@ -111,6 +123,13 @@ impl TypedLinkSplit {
     /// Returns the split of the relation as a graph of all nodes: its links, and the edges that pass messages.
     pub fn of_relation(&self) -> &LinkSplit {
         &self.of_relation
+    }
+
+    /// Returns the links with their relations, for [`TypedDataset::links`](crate::TypedDataset::links) of a set with the
+    /// relations of [`TypedLinkSplit::message`].
+    pub fn links(&self) -> TypedLinks {
+        let targets = Arc::new(self.of_relation.targets().clone());
+        TypedLinks { relation: self.relation, reverse: self.reverse, targets }
     }
 
     /// Returns the ids of the nodes of the sources' type and of the destinations' type.
@@ -166,30 +185,4 @@ fn positions(graph: &Relations, name: &str, reverse: Option<&str>) -> Result<(us
         .into());
     }
     Ok((position, Some(of_reverse)))
-}
-
-fn ranges(graph: &Relations, relation: &Relation) -> [Range<u32>; 2] {
-    [relation.src_type, relation.dst_type].map(|node_type| graph.types().range(node_type))
-}
-
-/// Checks that links and negatives have nodes of the types of their relation.
-fn check_types(graph: &Relations, relation: usize, targets: &LinkTargets) -> Result<()> {
-    let relation = graph.relation(relation);
-    let [srcs, dsts] = ranges(graph, relation);
-    let check = |what, nodes: &[NodeId], expected: &Range<u32>, node_type: usize| {
-        let Some(position) = nodes.iter().position(|node| !expected.contains(&node.0)) else { return Ok(()) };
-        let (node, name) = (nodes[position].0, graph.types().names()[node_type].clone());
-        let Range { start, end } = *expected;
-        Err(LinkSplitError::OtherType { what, position, node, name, start, end })
-    };
-    let links = targets.links();
-    check("the source of link", links.srcs(), &srcs, relation.src_type)?;
-    check("the destination of link", links.dsts(), &dsts, relation.dst_type)?;
-    let of_part = |negatives: &LinkNegatives| {
-        let of_links = negatives.srcs().map_or(&[][..], |nodes| nodes);
-        check("the source of negative", of_links, &srcs, relation.src_type)?;
-        check("the destination of negative", negatives.dsts(), &dsts, relation.dst_type)
-    };
-    [targets.val_negatives(), targets.test_negatives()].into_iter().flatten().try_for_each(of_part)?;
-    Ok(())
 }

@@ -88,7 +88,9 @@ pub(crate) fn read(folder: &Path) -> Result<Stored> {
         Some(task) => read_task(folder, task, node_type, n_nodes, &mut notes)?,
         None => (Labels::new(vec![-1; n_nodes], 0), Split::default()),
     };
-    let links = links_task.map(|task| links::read_task(folder, &task, node_type, n_nodes, &mut notes));
+    let links = links_task.map(|task| {
+        links::read_task(folder, &task, n_nodes, |set| check_type(set, node_type), Ok, &mut notes)
+    });
     let links = links.transpose()?;
     let targets = Targets::from(labels);
     check_split(Place::Set(&path), &split, &targets, &mut notes)?;

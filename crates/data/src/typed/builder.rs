@@ -167,7 +167,8 @@ impl<'a> TypedDatasetBuilder<'a> {
             names.push(Arc::new(self.node_names.remove(name).unwrap_or_default()));
         }
         let targets = self.build_targets()?;
-        let data = TypedDataset { name: self.name, graph, features, targets, names, notes: Vec::new() };
+        let (name, links, notes) = (self.name, None, Vec::new());
+        let data = TypedDataset { name, graph, features, targets, links, names, notes };
         data.check_parts()?;
         Ok(data)
     }

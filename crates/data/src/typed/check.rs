@@ -6,9 +6,10 @@ use kiln_graph::Error as GraphError;
 use kiln_store::check_count;
 
 use crate::arrays::RowsOf;
-use crate::check::{Place, check_edge_data, check_features, check_names, check_split_from};
+use crate::check::{Place, check_edge_data, check_features, check_links, check_names, check_split_from};
 use crate::error::require;
-use crate::{Error, Note, Result, TypedDataset};
+use crate::link_split::check_link_types;
+use crate::{Error, Note, Result, TypedDataset, TypedLinks};
 
 impl TypedDataset {
     /// Checks that there are features and names for each type, that they and the targets have one entry per node, and that
@@ -24,6 +25,23 @@ impl TypedDataset {
             let expected = "none: the position of the relation is the type of its edges";
             let is_untyped = relation.graph.edge_types().is_none();
             require(is_untyped, "the edge types of a relation's graph", expected, &relation.name)?;
+        }
+        if let Some(TypedLinks { relation, reverse, .. }) = &self.links {
+            let n_relations = self.graph.n_relations();
+            for position in [Some(*relation), *reverse].into_iter().flatten() {
+                require(
+                    position < n_relations,
+                    "the relation of the links",
+                    "the position of a relation",
+                    position,
+                )?;
+            }
+            let [of_links, reverse] =
+                [*relation, reverse.unwrap_or(*relation)].map(|at| self.graph.relation(at));
+            let is_reverse = (reverse.src_type, reverse.dst_type) == (of_links.dst_type, of_links.src_type);
+            let expected = "a relation between the types of the links in the other order";
+            let is_given = self.links.as_ref().is_some_and(|links| links.reverse.is_some());
+            require(is_reverse || !is_given, "the reverse relation of the links", expected, &reverse.name)?;
         }
         let Some(targets) = &self.targets else { return Ok(()) };
         if types.n_types() <= targets.node_type {
@@ -85,6 +103,10 @@ pub(super) fn check_values(data: &TypedDataset, folder: Option<&Path>) -> Result
         targets.values.validate().map_err(|error| whole.located(error.into()))?;
         let first = data.target_nodes().start;
         check_split_from(first, whole, &targets.split, &targets.values, &mut notes)?;
+    }
+    if let Some(TypedLinks { relation, targets, .. }) = &data.links {
+        check_links(targets, data.graph.n_nodes(), whole)?;
+        check_link_types(&data.graph, *relation, targets).map_err(|error| whole.located(error))?;
     }
     Ok(notes)
 }

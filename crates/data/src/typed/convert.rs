@@ -1,4 +1,3 @@
-use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
@@ -6,7 +5,7 @@ use kiln_store::array_folder::FolderWriter;
 
 use super::manifest::Manifest;
 use super::{attachment, dataset, manifest_of, verify, write_parts};
-use crate::{DatasetFormat, Note, Result, detect_format};
+use crate::{DatasetFormat, Note, Result, TypedDataset, detect_format};
 
 /// The report of the conversion of a heterogeneous set.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,6 +30,26 @@ impl fmt::Display for TypedConvertReport {
     }
 }
 
+/// Writes a set as [`write()`](super::write()) does, with the [`attachment`](super::attachment())s of the set that it was made
+/// of, if `source` is a folder in the kiln format.
+///
+/// # Errors
+/// Returns the errors of [`write()`](super::write()), and those of [`attachment`](super::attachment()).
+pub fn write_with_attachments(
+    data: &TypedDataset,
+    folder: impl AsRef<Path>,
+    source: impl AsRef<Path>,
+) -> Result<()> {
+    let (folder, source) = (folder.as_ref(), source.as_ref());
+    let mut manifest = manifest_of(data, folder)?;
+    let set = FolderWriter::create(folder)?;
+    if matches!(detect_format(source), Ok(DatasetFormat::Kiln)) {
+        manifest.attachments = Manifest::read(source)?.attachments;
+        attachment::copy(source, set.folder(), &manifest.attachments)?;
+    }
+    write_parts(data, manifest, set)
+}
+
 /// Converts a heterogeneous set, of a name or path that [`TypedDataset::open`](crate::TypedDataset::open) opens, to a new
 /// folder in the kiln format. A folder in the kiln format is copied after [`verify`] accepted it, with its
 /// [`attachment`](super::attachment())s.
@@ -51,17 +70,13 @@ pub fn convert(
     memory_bytes: u64,
 ) -> Result<TypedConvertReport> {
     let (input, out) = (input.as_ref(), out.as_ref());
-    let set = FolderWriter::create(out)?;
-    let mut attachments = BTreeMap::new();
+    // An output that is not empty is an error before any work.
+    drop(FolderWriter::create(out)?);
     if matches!(detect_format(input), Ok(DatasetFormat::Kiln)) {
         verify(input)?;
-        attachments = Manifest::read(input)?.attachments;
     }
     let data = dataset::open_within(input, memory_bytes)?;
-    attachment::copy(input, set.folder(), &attachments)?;
-    let mut manifest = manifest_of(&data, out)?;
-    manifest.attachments = attachments;
-    write_parts(&data, manifest, set)?;
+    write_with_attachments(&data, out, input)?;
     let (graph, mut notes) = (&data.graph, data.notes);
     // A note about a copy in memory recommends a conversion.
     notes.retain(|note| !matches!(note, Note::Converted { .. }));

@@ -8,7 +8,9 @@ use kiln_graph::{NodeId, Relation, Relations};
 
 use crate::dataset::noun;
 use crate::limits::MEMORY_BYTES;
-use crate::{DatasetFormat, Error, NodeNames, Note, Result, Split, builtin, detect_format, graphbolt, ogb};
+use crate::{
+    DatasetFormat, Error, NodeNames, Note, Result, Split, TypedLinks, builtin, detect_format, graphbolt, ogb,
+};
 
 /// A heterogeneous data set for node tasks: nodes of several types, each with features of its own width and element type, a
 /// graph per relation, and targets of one type. Cloning shares the arrays.
@@ -28,6 +30,9 @@ pub struct TypedDataset {
     pub features: Vec<Option<Arc<dyn FeatureStore>>>,
     /// The targets and the split of one node type; `None` for a set without targets.
     pub targets: Option<TypedTargets>,
+    /// The links of one relation with their split, for link prediction, whose graph is [`TypedDataset::graph`]; `None` for a
+    /// set without links. [`TypedLinkSplit::of_links`](crate::TypedLinkSplit::of_links) returns their split.
+    pub links: Option<TypedLinks>,
     /// The names of the nodes of each type, `[n_types]`; empty for a type whose nodes have no names.
     pub names: Vec<Arc<NodeNames>>,
     /// Notes about how the set was read: converted arrays and suspicious data.
@@ -160,14 +165,18 @@ impl fmt::Display for TypedDataset {
             graph.n_edges(),
             graph.n_relations(),
         )?;
-        let Some(targets) = &self.targets else { return Ok(()) };
-        let [train, val, test] = targets.split.parts().map(|(_, nodes)| nodes.len());
-        write!(
-            f,
-            ", {} {} of {}; {train} / {val} / {test} nodes to train, validate, test",
-            targets.values.n_outputs(),
-            noun(targets.values.kind()),
-            types.names().get(targets.node_type).map_or("?", String::as_str),
-        )
+        if let Some(targets) = &self.targets {
+            let [train, val, test] = targets.split.parts().map(|(_, nodes)| nodes.len());
+            write!(
+                f,
+                ", {} {} of {}; {train} / {val} / {test} nodes to train, validate, test",
+                targets.values.n_outputs(),
+                noun(targets.values.kind()),
+                types.names().get(targets.node_type).map_or("?", String::as_str),
+            )?;
+        }
+        let Some(links) = &self.links else { return Ok(()) };
+        let [train, val, test] = links.targets.split().parts().map(|(_, links)| links.len());
+        write!(f, "; {train} / {val} / {test} links")
     }
 }

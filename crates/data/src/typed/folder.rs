@@ -5,12 +5,13 @@ use kiln_graph::{Relation, Relations};
 use kiln_store::array_folder::{ArrayFolder, bad_key};
 
 use super::attachment;
+use super::links_entry::LinksEntry;
 use super::manifest::Manifest;
 use crate::format::manifest::path_in;
 use crate::graph_folder::{
-    FEATURES, class_names_of, numbered, read_relation, read_rows, read_split, read_targets,
+    FEATURES, class_names_of, numbered, read_link_targets, read_relation, read_rows, read_split, read_targets,
 };
-use crate::{NodeNames, Result, TypedDataset, TypedTargets};
+use crate::{NodeNames, Result, TypedDataset, TypedLinks, TypedTargets};
 
 /// The folder of a heterogeneous set in the kiln format. The headers and lengths of its files match the manifest; values
 /// are not checked.
@@ -64,7 +65,17 @@ impl Folder {
             }),
             _ => None,
         };
-        Ok(TypedDataset { name: manifest.name.clone(), graph, features, targets, names, notes: Vec::new() })
+        let links = self.links(&graph)?;
+        let (name, notes) = (manifest.name.clone(), Vec::new());
+        Ok(TypedDataset { name, graph, features, targets, links, names, notes })
+    }
+
+    fn links(&self, graph: &Relations) -> Result<Option<TypedLinks>> {
+        let Some(LinksEntry { relation, reverse }) = &self.manifest.links else { return Ok(None) };
+        let reverse = reverse.as_ref().map(|name| graph.require(name)).transpose()?;
+        let relation = graph.require(relation)?;
+        let targets = read_link_targets(|name| self.arrays.array(name))?;
+        Ok(targets.map(|targets| TypedLinks { relation, reverse, targets: Arc::new(targets) }))
     }
 
     fn graph(&self) -> Result<Relations> {

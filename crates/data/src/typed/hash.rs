@@ -1,5 +1,5 @@
 use crate::hash::ArrayHasher;
-use crate::{HashedPart, Result, TypedDataset};
+use crate::{HashedPart, Result, TypedDataset, TypedLinks};
 
 impl TypedDataset {
     /// Returns the SHA-256, in lower-case hexadecimal, of all training data: the names, the order and the sizes of node
@@ -11,7 +11,8 @@ impl TypedDataset {
     /// `type_offsets u32 T+1`, and for each node type `node_type u8 L`, its name in UTF-8, followed by its features, if it
     /// has any; for each relation `relation u8 L`, its name, `relation_types u32 2`, the types of its sources and
     /// destinations, and its `indptr`, `indices` and `weights`; and if there are targets, `target_type u32 1`, and the
-    /// targets and the split as there.
+    /// targets and the split as there. If the set has links, `link_relations u32 1` or `2` follows, their relation and its
+    /// reverse, if there is one, and the links as there.
     ///
     /// # Errors
     /// Returns the errors of [`Dataset::hash`](crate::Dataset::hash). Values are not checked.
@@ -42,6 +43,12 @@ impl TypedDataset {
             hasher.array("target_type", "u32", 1, &[targets.node_type as u32])?;
             hasher.targets(&targets.values)?;
             hasher.split(&targets.split)?;
+        }
+        if let Some(TypedLinks { relation, reverse, targets }) = &self.links {
+            let relations: Vec<u32> =
+                [Some(*relation), *reverse].into_iter().flatten().map(|at| at as u32).collect();
+            hasher.array("link_relations", "u32", relations.len(), &relations)?;
+            hasher.links(targets)?;
         }
         hasher.finish()
     }

@@ -15,8 +15,11 @@ use kiln_store::array_folder::{
 use serde::{Deserialize, Serialize};
 
 use super::attachment::check_names;
+use super::links_entry::{LinksEntry, check_links};
 use crate::format::manifest::{FILE_NAME, Kind, LABELS, kind_of, path_in};
-use crate::graph_folder::{FEATURES, TARGETS, check_class_names, class_names_to_write, numbered};
+use crate::graph_folder::{
+    FEATURES, LINK_FILES, NEGATIVES, TARGETS, check_class_names, class_names_to_write, known_links, numbered,
+};
 use crate::limits::{MAX_TYPES, MEMORY_BYTES};
 use crate::{Error, Result, TypedDataset};
 
@@ -40,6 +43,9 @@ pub(super) struct Manifest {
     pub(super) n_classes: Option<usize>,
     /// The names of the classes or columns, by number; empty if they have no names.
     pub(super) class_names: Vec<String>,
+    /// The relation of the links of link prediction; absent for a set without links.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) links: Option<LinksEntry>,
     /// The SHA-256 of each JSON file beside the arrays, by file name; absent if there is none.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) attachments: BTreeMap<String, String>,
@@ -96,6 +102,10 @@ impl Manifest {
             class_names: targets.map_or_else(Vec::new, |targets| {
                 class_names_to_write(&targets.class_names, targets.values.n_outputs())
             }),
+            links: data.links.as_ref().map(|links| {
+                let name = |relation: usize| data.graph.relation(relation).name.clone();
+                LinksEntry { relation: name(links.relation), reverse: links.reverse.map(name) }
+            }),
             attachments: BTreeMap::new(),
             files: Entries::new(),
         }
@@ -116,6 +126,7 @@ impl Manifest {
             target_type: None,
             n_classes: None,
             class_names: Vec::new(),
+            links: None,
             attachments: BTreeMap::new(),
             files: Entries::new(),
         }
@@ -137,7 +148,8 @@ impl Manifest {
         manifest.check(&path)?;
         let (relations, types) = (manifest.relation_files(), manifest.type_files());
         let names = relations.iter().chain(&types).map(|known| &*known.name);
-        check_unlisted(&path, &manifest.files, names.chain(TARGET_FILES))?;
+        let of_links = LINK_FILES.iter().chain(NEGATIVES.as_flattened()).copied();
+        check_unlisted(&path, &manifest.files, names.chain(TARGET_FILES).chain(of_links))?;
         Ok(manifest)
     }
 
@@ -165,6 +177,11 @@ impl Manifest {
         }
         if let (Some(name), Some(n_classes)) = (&self.target_type, self.n_classes) {
             hasher.update(format!("target_type {} {n_classes}\n", number(name)));
+        }
+        if let Some(LinksEntry { relation, reverse }) = &self.links {
+            let reverse =
+                reverse.as_ref().map_or_else(|| "null".into(), |reverse| quoted(reverse).to_string());
+            hasher.update(format!("links {} {reverse}\n", quoted(relation)));
         }
         for (name, Entry { dtype, shape, sha256 }) in &self.files {
             if !name.starts_with("names_") {
@@ -217,10 +234,15 @@ impl Manifest {
                 return Err(bad_entry(path, name, "", "no entry, because dim is null", "an entry").into());
             }
         }
+        let relations = self.relations.iter();
+        let relations: Vec<_> =
+            relations.map(|relation| (&*relation.name, [&*relation.src_type, &*relation.dst_type])).collect();
+        check_links(path, self.links.as_ref(), &relations, &self.files)?;
+        let of_links = known_links(&self.files, self.links.is_some());
         check_entries(
             path,
             &self.files,
-            &[self.relation_files(), self.type_files(), self.target_files()].concat(),
+            &[self.relation_files(), self.type_files(), self.target_files(), of_links].concat(),
         )?;
         for (position, node_type) in self.node_types.iter().enumerate() {
             FEATURES.of_type(position).check(path, &self.files, node_type.dim.is_some())?;

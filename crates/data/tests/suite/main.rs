@@ -39,6 +39,7 @@ mod typed_format;
 mod typed_graphbolt;
 mod typed_hash;
 mod typed_link_split;
+mod typed_links;
 mod typed_ogb;
 mod typed_ogb_archives;
 mod typed_writer;

@@ -16,7 +16,7 @@ type Pairs = BTreeSet<(u32, u32)>;
 
 /// Users 0 to 19 and items 20 to 49. Each user buys 5 items and views those and 5 others; `bought by` has the reverses of the
 /// purchases and one edge more. Users follow users: `follows` is directed, `followed by` its reverse.
-fn graph() -> Relations {
+pub(crate) fn graph() -> Relations {
     let types = NodeTypes::new([("user", 20), ("item", 30)]).unwrap();
     let edges =
         |n: u32| (0..20_u32).flat_map(move |user| (0..n).map(move |i| (user, (user * 7 + i * 3) % 30)));

@@ -7,7 +7,7 @@ use kiln_graph::{Links, NodeId};
 use kiln_store::yaml::YamlEntry;
 use kiln_store::{ArrayFile, Error as StoreError, check_count};
 
-use super::{LABELS, ONE_TYPE, check_type, find_data, only};
+use super::{LABELS, ONE_TYPE, find_data, only};
 use crate::edges::read_links;
 use crate::limits::MEMORY_BYTES;
 use crate::readers::classes;
@@ -25,12 +25,14 @@ pub(super) fn is_one(task: &YamlEntry<'_>) -> Result<bool> {
     Ok(task.get("name")?.map(|name| name.text()).transpose()? == Some(TASK))
 }
 
-/// Reads the links and the negatives of the three sets of a task.
+/// Reads the links and the negatives of the three sets of a task. The ids in the files are below `n_nodes`; `check_type` checks the
+/// `type` of a set, and `convert` its links.
 pub(super) fn read_task(
     folder: &Path,
     task: &YamlEntry<'_>,
-    node_type: Option<&str>,
     n_nodes: usize,
+    check_type: impl Fn(&YamlEntry<'_>) -> Result<()>,
+    convert: impl Fn(StoredLinks) -> Result<StoredLinks>,
     notes: &mut Vec<Note>,
 ) -> Result<Arc<LinkTargets>> {
     let mut part = |key: &str| -> Result<StoredLinks> {
@@ -41,8 +43,8 @@ pub(super) fn read_task(
             return Ok(StoredLinks::default());
         }
         let set = only(task, key, "a set over several edge types", ONE_TYPE)?;
-        check_type(&set, node_type)?;
-        read_set(folder, &set, n_nodes, notes)
+        check_type(&set)?;
+        convert(read_set(folder, &set, n_nodes, notes)?)
     };
     let (train, val, test) = (part("train_set")?, part("validation_set")?, part("test_set")?);
     if train.negatives.is_some() {

@@ -4,21 +4,22 @@ use std::path::Path;
 use std::sync::Arc;
 
 use kiln_feature::FeatureStore;
-use kiln_graph::{NodeTypes, Relations};
+use kiln_graph::{Links, NodeId, NodeTypes, Relations, SharedArray};
 use kiln_store::yaml::{Yaml, YamlEntry};
 use kiln_store::{ArrayFile, Error as StoreError, check_count};
 
 use super::{
-    FEATURE, find_edges, graph_entry, links_task, metadata_path, note_unused, numpy, only, read_task,
+    FEATURE, find_edges, graph_entry, links, links_task, metadata_path, note_unused, numpy, only, read_task,
     the_task,
 };
 use crate::arrays::{RowsOf, row_shape, rows_of};
 use crate::check::{Place, check_split};
 use crate::limits::{MAX_TYPES, MEMORY_BYTES, check_n_nodes, numbers};
+use crate::readers::links::{StoredLinks, StoredNegatives};
 use crate::readers::name_of;
 use crate::readers::relation_files::{RelationFiles, check_offsets, shifted, unique_names};
 use crate::readers::stored::Edges;
-use crate::{Note, Result, TypedDataset, TypedTargets};
+use crate::{Note, Result, TypedDataset, TypedLinks, TypedTargets};
 
 /// Opens a GraphBolt folder with any number of node types and edge types. The entries of `metadata.yaml` are those of
 /// [`graphbolt::open`](super::open), and in addition:
@@ -28,11 +29,10 @@ use crate::{Note, Result, TypedDataset, TypedTargets};
 /// | `graph.nodes` | one entry per node type with `type` and `num` |
 /// | `graph.edges` | one entry per relation with `type: "SOURCE:RELATION:DESTINATION"`, `format` and `path` |
 /// | `feature_data` | for each node type with features, those named `feat`, or the only ones, with `type` |
-/// | a set of a task | one entry with `type`, the same in all sets of the task |
+/// | a set of a task | one entry with `type`, a node type or, for links, an edge type, the same in all sets of the task |
 ///
 /// Ids count from 0 within their type. The types and the relations keep their order. The name of a relation is the part
-/// `RELATION`, or the whole `type` if this part occurs several times. A task of link prediction is not read; a note names
-/// it. A folder without tasks is a set without targets. The reverse of relations is not added, as in GraphBolt.
+/// `RELATION`, or the whole `type` if this part occurs several times. A folder without tasks is a set without targets. The reverse of relations is not added, as in GraphBolt.
 ///
 /// # Errors
 /// Returns the errors of [`graphbolt::open`](super::open) except those for several types, and
@@ -65,11 +65,13 @@ pub fn open_typed_within(folder: impl AsRef<Path>, memory_bytes: u64) -> Result<
         relations.push(edges.files(folder)?.read(&types, &mut left_bytes)?);
     }
     let graph = Arc::new(Relations::new(types.clone(), relations)?);
+    let links =
+        links_task(&root)?.map(|task| read_links(folder, &task, &edges, &types, &mut notes)).transpose()?;
     let targets = read_targets(folder, &root, &types, &mut notes)?;
     let name = root.get("dataset_name")?.map(|name| name.text()).transpose()?;
     let name = name.map_or_else(|| name_of(folder), str::to_owned);
     let names = vec![Arc::default(); types.n_types()];
-    Ok(TypedDataset { name, graph, features, targets, names, notes })
+    Ok(TypedDataset { name, graph, features, targets, links, names, notes })
 }
 
 /// Returns true if the folder has several node types or several edge types.
@@ -217,6 +219,86 @@ fn read_features(
     Ok(features)
 }
 
+/// Reads the links of the task of link prediction, all of which are of one relation.
+fn read_links(
+    folder: &Path,
+    task: &YamlEntry<'_>,
+    edges: &[EdgeType<'_>],
+    types: &NodeTypes,
+    notes: &mut Vec<Note>,
+) -> Result<TypedLinks> {
+    let first = only(task, "train_set", "a set over several edge types", super::ONE_TYPE)?;
+    let relation = relation_of(&first, edges)?;
+    let EdgeType { src_type, dst_type, .. } = edges[relation];
+    let ends = [src_type, dst_type];
+    let check_type = |set: &YamlEntry<'_>| match relation_of(set, edges)? == relation {
+        true => Ok(()),
+        false => {
+            let stated = set.require("type", "SOURCE:RELATION:DESTINATION")?;
+            Err(stated.bad("the edge type of the train_set").into())
+        }
+    };
+    let n_nodes = ends.map(|node_type| types.range(node_type).len());
+    let to_ids = |links| ids_of_links(links, task, types, ends);
+    let targets = links::read_task(folder, task, n_nodes[0].max(n_nodes[1]), check_type, to_ids, notes)?;
+    Ok(TypedLinks { relation, reverse: None, targets })
+}
+
+/// Returns the position of the relation of a set of links.
+fn relation_of(set: &YamlEntry<'_>, edges: &[EdgeType<'_>]) -> Result<usize> {
+    if let (None, [_]) = (set.get("type")?, edges) {
+        return Ok(0);
+    }
+    let stated = set.require("type", "SOURCE:RELATION:DESTINATION")?;
+    let text = stated.text()?;
+    let is_named = |edge_type: &EdgeType<'_>| {
+        Ok::<_, crate::Error>(match edge_type.entry.get("type")? {
+            Some(name) => name.text()? == text,
+            None => false,
+        })
+    };
+    for (position, edge_type) in edges.iter().enumerate() {
+        if is_named(edge_type)? {
+            return Ok(position);
+        }
+    }
+    Err(stated.bad("one of the edge types in graph.edges").into())
+}
+
+/// Returns links and negatives with node ids of the graph instead of ids that count from 0 within their types.
+fn ids_of_links(
+    stored: StoredLinks,
+    task: &YamlEntry<'_>,
+    types: &NodeTypes,
+    [src_type, dst_type]: [usize; 2],
+) -> Result<StoredLinks> {
+    let ids =
+        |what: &'static str, nodes: &SharedArray<NodeId>, node_type: usize| -> Result<SharedArray<NodeId>> {
+            let range = types.range(node_type);
+            if let Some(position) = nodes.iter().position(|node| range.len() <= node.index()) {
+                let (path, found, n_nodes) =
+                    (task.path().to_owned(), nodes[position].0.to_string(), range.len());
+                let name = &types.names()[node_type];
+                let expected =
+                    format!("below {n_nodes}, the number of nodes of type `{name:.60}`, in {}", task.key());
+                return Err(
+                    StoreError::BadValue { path, what, position: position as u64, expected, found }.into()
+                );
+            }
+            Ok(nodes.iter().map(|node| NodeId(range.start + node.0)).collect())
+        };
+    let StoredLinks { links, negatives } = stored;
+    let srcs = ids("the source of link", links.srcs(), src_type)?;
+    let dsts = ids("the destination of link", links.dsts(), dst_type)?;
+    let negatives = negatives.map(|StoredNegatives { n_per_link, srcs, dsts }| {
+        let of_srcs = |nodes: &SharedArray<NodeId>| ids("the source of negative", nodes, src_type);
+        let srcs = srcs.as_ref().map(of_srcs).transpose()?;
+        let dsts = ids("the destination of negative", &dsts, dst_type)?;
+        Ok::<_, crate::Error>(StoredNegatives { n_per_link, srcs, dsts })
+    });
+    Ok(StoredLinks { links: Links::new(srcs, dsts)?, negatives: negatives.transpose()? })
+}
+
 /// Reads the targets and the split of the task with node labels; `None` for a folder without one.
 fn read_targets(
     folder: &Path,
@@ -224,15 +306,10 @@ fn read_targets(
     types: &NodeTypes,
     notes: &mut Vec<Note>,
 ) -> Result<Option<TypedTargets>> {
-    let links = links_task(root)?;
-    if let Some(task) = &links {
-        let key = task.key();
-        notes.push(Note::Other(format!("the task of link prediction ({key} in metadata.yaml) is not read")));
-    }
     if root.list_of("tasks")?.is_empty() {
         return Ok(None);
     }
-    let Some(task) = the_task(root, links.is_some())? else { return Ok(None) };
+    let Some(task) = the_task(root, links_task(root)?.is_some())? else { return Ok(None) };
     let train = only(&task, "train_set", "a set over several node types", super::ONE_TYPE)?;
     let node_type = position_of(&train, types)?;
     let (nodes, name) = (types.range(node_type), &types.names()[node_type]);

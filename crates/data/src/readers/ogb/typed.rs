@@ -120,7 +120,8 @@ pub fn open_typed_within(folder: impl AsRef<Path>, memory_bytes: u64) -> Result<
         }
     };
     let names = vec![Arc::default(); types.n_types()];
-    Ok(TypedDataset { name: name_of(folder), graph, features, targets, names, notes })
+    let (name, links) = (name_of(folder), None);
+    Ok(TypedDataset { name, graph, features, targets, links, names, notes })
 }
 
 /// The targets of the nodes of one type.
