@@ -5,7 +5,7 @@ use std::fs;
 use kiln::prelude::*;
 use kiln::train::{Error as TrainError, ModelError};
 
-use crate::{loader, raw_data, sage, trained};
+use super::{loader, raw_data, sage, trained};
 
 #[test]
 fn rejects_requests_that_do_not_fit_the_model() {

@@ -1,0 +1,13 @@
+//! Tests of the crate, in one program that links faster than a program each. A test that changes a setting of the process is a
+//! program of its own.
+
+mod fit;
+mod half_features;
+mod links;
+mod ranks;
+mod relations_and_attention;
+mod saved_model;
+mod targets;
+mod training_options;
+mod tree;
+mod typed;
