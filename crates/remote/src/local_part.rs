@@ -247,8 +247,11 @@ impl From<Error> for kiln_feature::Error {
 pub(crate) mod testing {
     use std::sync::Arc;
 
-    use kiln_data::Dataset;
-    use kiln_partition::{Method, Part, PartitionBook, PartitionMeta, part_dir, write_parts};
+    use kiln_data::{Dataset, TypedDataset};
+    use kiln_partition::{
+        Method, Part, PartitionBook, PartitionMeta, TypedPart, TypedPartitionBook, part_dir, write_parts,
+        write_typed_parts,
+    };
 
     /// Writes a data set as a single partition and opens it. The mapped files outlive the removed folder.
     pub(crate) fn only_part(data: &Dataset) -> Arc<Part> {
@@ -258,5 +261,15 @@ pub(crate) mod testing {
         let parts = root.path().join("parts");
         write_parts(data, &book, &meta, None, &parts).unwrap();
         Arc::new(Part::open(part_dir(&parts, 0)).unwrap())
+    }
+    /// Writes a heterogeneous data set as a single partition and opens it.
+    pub(crate) fn only_typed_part(data: &TypedDataset) -> Arc<TypedPart> {
+        let owners = vec![0; data.graph.n_nodes()];
+        let book = TypedPartitionBook::from_parts(data.graph.types().clone(), &owners, 1).unwrap();
+        let meta = PartitionMeta { hash: data.hash().unwrap(), method: Method::Random, n_cut_edges: 0 };
+        let root = tempfile::tempdir().unwrap();
+        let parts = root.path().join("parts");
+        write_typed_parts(data, &book, &meta, None, &parts).unwrap();
+        Arc::new(TypedPart::open(part_dir(&parts, 0)).unwrap())
     }
 }

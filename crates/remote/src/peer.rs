@@ -192,7 +192,7 @@ impl Peer {
 
     async fn try_open(&self) -> std::result::Result<Opened, Failure> {
         let partition_hash = self.holds.get().map(|holds| holds.partition_hash.clone()).unwrap_or_default();
-        let request = OpenRequest { protocol: PROTOCOL, partition_hash };
+        let request = OpenRequest { protocol: PROTOCOL, partition_hash, supports_heterogeneous: true };
         let opened = self.client().open(request).await.map_err(|status| failure(&status))?.into_inner();
         self.lease.store(opened.lease.map_or(0, |lease| lease.id), Ordering::Relaxed);
         let (part, partition_hash) = (opened.part as usize, opened.partition_hash.clone());

@@ -4,7 +4,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use kiln_feature::FeatureBuffer;
 use kiln_graph::EdgeId;
-use kiln_partition::PartitionRow;
+use kiln_partition::{AnyPart, PartitionRow};
 use kiln_sample::Rule;
 use tonic::{Request, Response, Status};
 
@@ -81,7 +81,7 @@ impl Graph for Service {
     type GatherEdgesStream = Chunks;
 
     async fn open(&self, request: Request<OpenRequest>) -> Answer<Opened> {
-        let OpenRequest { protocol, partition_hash, .. } = request.into_inner();
+        let OpenRequest { protocol, partition_hash, supports_heterogeneous } = request.into_inner();
         if protocol != PROTOCOL {
             let text = format!(
                 "protocol version {protocol}, expected {PROTOCOL}: use the same version of kiln for clients and servers"
@@ -89,6 +89,11 @@ impl Graph for Service {
             return Err(Status::unimplemented(text));
         }
         let part = &self.held.part;
+        if matches!(part, AnyPart::Heterogeneous(_)) && !supports_heterogeneous {
+            let text = "it holds a partition of a heterogeneous graph, which the client's version of kiln does not support: \
+                        use the server's version of kiln for the client";
+            return Err(Status::unimplemented(text));
+        }
         if !partition_hash.is_empty() && partition_hash != part.partition_hash() {
             let text = format!(
                 "it holds partition {} of another partitioning, {}, expected {partition_hash}: restart it with the \

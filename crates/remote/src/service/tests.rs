@@ -3,12 +3,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use kiln_comm::rpc::Token;
+use kiln_data::TypedDataset;
 use kiln_feature::EdgeFeatures;
+use kiln_graph::{NodeTypes, RelationEdges};
+use kiln_partition::AnyPart;
 use tokio::time::timeout;
 use tonic::{Request, Streaming};
 
 use super::*;
-use crate::local_part::testing::only_part;
+use crate::local_part::testing::{only_part, only_typed_part};
 use crate::proto::{Chunk, GraphClient};
 use crate::wire::bytes_of;
 use crate::{MAX_EDGES, ServeConfig, Server};
@@ -29,7 +32,7 @@ fn clients_that_do_not_read_release_their_thread_after_the_timeout() {
         let endpoint = tonic::transport::Endpoint::from_shared(address.clone()).unwrap();
         let channel = endpoint.initial_stream_window_size(65_535).connect().await.unwrap();
         let mut client = GraphClient::with_interceptor(channel, token.clone());
-        let request = OpenRequest { protocol: PROTOCOL, partition_hash: String::new() };
+        let request = OpenRequest { protocol: PROTOCOL, ..OpenRequest::default() };
         let lease = client.open(request).await.unwrap().into_inner().lease.unwrap().id;
         // The response has 4 MiB. The window of the stream (64 KiB) and the server's buffer hold less than that
         // until the client reads.
@@ -79,7 +82,7 @@ fn dropping_a_server_while_a_response_waits_does_not_panic() {
             let endpoint = tonic::transport::Endpoint::from_shared(address).unwrap();
             let channel = endpoint.initial_stream_window_size(65_535).connect().await.unwrap();
             let mut client = GraphClient::with_interceptor(channel, token.clone());
-            let request = OpenRequest { protocol: PROTOCOL, partition_hash: String::new() };
+            let request = OpenRequest { protocol: PROTOCOL, ..OpenRequest::default() };
             let lease = client.open(request).await.unwrap().into_inner().lease.unwrap().id;
             // The response is larger than the buffers, so it waits for the client.
             let rows = bytes_of((0..2048_u32).map(|at| at % 1024).collect::<Vec<_>>());
@@ -109,7 +112,7 @@ fn rejects_requests_with_duplicate_rows() {
     tokio::runtime::Runtime::new().unwrap().block_on(async {
         let channel = tonic::transport::Endpoint::from_shared(address).unwrap().connect().await.unwrap();
         let mut client = GraphClient::with_interceptor(channel, token.clone());
-        let request = OpenRequest { protocol: PROTOCOL, partition_hash: String::new() };
+        let request = OpenRequest { protocol: PROTOCOL, ..OpenRequest::default() };
         let lease = client.open(request).await.unwrap().into_inner().lease.unwrap().id;
         let listed = client.list(ListRequest { lease, rows: rows.clone(), relation: 0 }).await.unwrap_err();
         let rule = "uniform".to_owned();
@@ -150,7 +153,7 @@ fn rejects_invalid_requests_for_rows_of_edges() {
         let status = tokio::runtime::Runtime::new().unwrap().block_on(async {
             let channel = tonic::transport::Endpoint::from_shared(address).unwrap().connect().await.unwrap();
             let mut client = GraphClient::with_interceptor(channel, token);
-            let request = OpenRequest { protocol: PROTOCOL, partition_hash: String::new() };
+            let request = OpenRequest { protocol: PROTOCOL, ..OpenRequest::default() };
             let lease = client.open(request).await.unwrap().into_inner().lease.unwrap().id;
             match client.gather_edges(GatherEdgesRequest { lease, rows, edges }).await {
                 Ok(mut response) => response.get_mut().message().await.unwrap_err(),
@@ -172,7 +175,7 @@ fn rejects_requests_for_relations_and_types_that_do_not_exist() {
     tokio::runtime::Runtime::new().unwrap().block_on(async {
         let channel = tonic::transport::Endpoint::from_shared(address).unwrap().connect().await.unwrap();
         let mut client = GraphClient::with_interceptor(channel, token.clone());
-        let request = OpenRequest { protocol: PROTOCOL, partition_hash: String::new() };
+        let request = OpenRequest { protocol: PROTOCOL, ..OpenRequest::default() };
         let lease = client.open(request).await.unwrap().into_inner().lease.unwrap().id;
         let (rows, rule) = (bytes_of(vec![0_u32]), "uniform".to_owned());
         let request = SampleRequest { lease, rows: rows.clone(), rule, relation: 1, ..Default::default() };
@@ -191,4 +194,51 @@ fn rejects_requests_for_relations_and_types_that_do_not_exist() {
             assert_eq!((status.code(), status.message()), (tonic::Code::InvalidArgument, expected));
         }
     });
+}
+
+/// Opens a partition with the request of a client that was built before heterogeneous graphs were supported, which lacks
+/// the field `supports_heterogeneous`, and with that of a current client.
+fn open_by_both(part: impl Into<AnyPart>) -> [Result<Opened, Status>; 2] {
+    let token = Token::new("a-word-of-this-test").unwrap();
+    let server = Server::start(part, ServeConfig::new("127.0.0.1:0", token.clone())).unwrap();
+    let address = format!("http://{}", server.address());
+    tokio::runtime::Runtime::new().unwrap().block_on(async {
+        let channel = tonic::transport::Endpoint::from_shared(address).unwrap().connect().await.unwrap();
+        let mut client = GraphClient::with_interceptor(channel, token.clone());
+        let old = OpenRequest { protocol: PROTOCOL, ..OpenRequest::default() };
+        let current = OpenRequest { supports_heterogeneous: true, ..old.clone() };
+        [client.open(old).await, client.open(current).await].map(|opened| opened.map(Response::into_inner))
+    })
+}
+
+#[test]
+fn clients_that_do_not_support_heterogeneous_graphs_are_refused() {
+    let types = NodeTypes::new([("user", 2), ("item", 3)]).unwrap();
+    let (srcs, dsts) = (vec![0, 1], vec![2, 0]);
+    let of = |name, src_type, dst_type, srcs, dsts| RelationEdges {
+        name,
+        src_type,
+        dst_type,
+        srcs,
+        dsts,
+        weights: None,
+    };
+    let data = TypedDataset::builder(types)
+        .relation(of("rates", "user", "item", &srcs, &dsts))
+        .labels("item", vec![0, 1, 0], 2)
+        .split(&[0], &[1], &[2])
+        .build()
+        .unwrap();
+    let [old, current] = open_by_both(only_typed_part(&data));
+    // Clients of every version report this code as a refusal, with the message, and do not retry.
+    let status = old.unwrap_err();
+    assert_eq!(status.code(), tonic::Code::Unimplemented);
+    let expected = "it holds a partition of a heterogeneous graph, which the client's version of kiln does not support: \
+                    use the server's version of kiln for the client";
+    assert_eq!(status.message(), expected);
+    assert_eq!(current.unwrap().node_types.len(), 2);
+    let [old, current] = open_by_both(only_part(&kiln_data::synthetic::ring(10).unwrap()));
+    let (old, current) = (old.unwrap(), current.unwrap());
+    assert_eq!(old.offsets, [0, 10]);
+    assert_eq!(Opened { lease: None, ..old }, Opened { lease: None, ..current });
 }
