@@ -65,6 +65,16 @@ impl Frontier {
     pub fn n_edges(&self) -> usize {
         self.srcs.len()
     }
+
+    /// Removes all edges, and leaves `n_dst` destinations without edges.
+    pub(crate) fn clear_edges(&mut self, n_dst: usize) {
+        self.indptr.clear();
+        self.indptr.resize(n_dst + 1, 0);
+        self.srcs.clear();
+        self.edge_ids.clear();
+        self.weights.iter_mut().for_each(Vec::clear);
+        self.edge_types.iter_mut().for_each(Vec::clear);
+    }
 }
 
 /// A neighbour sampler: picks the edges of one hop, and combines the hops of a batch to blocks. A sampler owns its

@@ -240,6 +240,15 @@ impl Rule {
         }
     }
 
+    /// Returns true if the rule always picks self loops; see [`SamplingRule::keeps_self_loops`].
+    pub fn keeps_self_loops(&self) -> bool {
+        match self {
+            Self::Uniform | Self::UniformWithReplacement => false,
+            Self::UniformKeepSelfLoops => true,
+            Self::Custom { rule, .. } => rule.keeps_self_loops(),
+        }
+    }
+
     /// Picks about `fanout` of `neighbors`, like [`SamplingRule::pick`]. Custom rules can use it to fall back to a
     /// built-in rule.
     pub fn pick(&self, neighbors: Neighbors<'_>, key: NodeKey, fanout: u32, picks: &mut Selection) {

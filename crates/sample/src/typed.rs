@@ -47,6 +47,8 @@ pub struct TypedSampler {
     largest: Vec<Fanout>,
     weights: EdgeWeights,
     edge_types: bool,
+    /// True if the rule picks self loops for fanout 0, too.
+    keeps_self_loops: bool,
 }
 
 impl TypedSampler {
@@ -71,7 +73,8 @@ impl TypedSampler {
     }
 
     /// Creates a sampler from samplers of the relations, for example of those whose edges other processes hold. Their rule and
-    /// edge weights must be those of `config`.
+    /// edge weights must be those of `config`. The sampler of a relation is not called in layers where its fanout is 0, unless
+    /// the rule keeps self loops.
     ///
     /// # Errors
     /// Returns [`Error::RelationFanouts`] unless each layer has one fanout per relation.
@@ -99,6 +102,7 @@ impl TypedSampler {
             fanouts,
             weights: config.weights,
             edge_types: config.edge_types,
+            keeps_self_loops: config.rule.keeps_self_loops(),
         })
     }
 
@@ -113,6 +117,11 @@ impl TypedSampler {
 
     fn types(&self) -> &NodeTypes {
         self.schema.types()
+    }
+
+    /// Returns true if no edge is picked for this fanout, so the sampler of a relation is not called.
+    fn picks_none(&self, fanout: Fanout) -> bool {
+        fanout == Fanout::UpTo(0) && !self.keeps_self_loops
     }
 
     /// Returns the fanout of each relation in each layer, input layer first.
@@ -265,7 +274,10 @@ impl FrontierSampler for TypedSampler {
             return Err(Error::LargerFanout { layer });
         }
         if let ([fanout], 1) = (&fanouts[..], self.types().n_types()) {
-            return self.sample_only(request, smaller(*fanout, request.fanout), dsts, scratch, out);
+            let fanout = smaller(*fanout, request.fanout);
+            if !self.picks_none(fanout) {
+                return self.sample_only(request, fanout, dsts, scratch, out);
+            }
         }
         let mut typed = std::mem::take(&mut scratch.typed);
         self.sort_by_type(dsts, &mut typed)?;
@@ -273,8 +285,12 @@ impl FrontierSampler for TypedSampler {
         let mut hops = Vec::with_capacity(fanouts.len());
         for (of_type, dsts) in self.by_dst_type.iter().zip(&typed.by_type) {
             for &relation in of_type {
-                let request = self.request(request, relation, smaller(fanouts[relation], request.fanout));
-                hops.push(RelationHop { relation, request, dsts });
+                let fanout = smaller(fanouts[relation], request.fanout);
+                if self.picks_none(fanout) {
+                    typed.of_relations[relation].frontier.clear_edges(dsts.len());
+                    continue;
+                }
+                hops.push(RelationHop { relation, request: self.request(request, relation, fanout), dsts });
             }
         }
         self.relations.sample_relations(&hops, &mut typed.of_relations)?;

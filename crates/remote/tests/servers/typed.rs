@@ -176,6 +176,30 @@ fn excluded_edges_are_not_sampled() {
 }
 
 #[test]
+fn relations_with_fanout_0_send_no_requests() {
+    let data = shop();
+    let cluster = Cluster::of(&typed_parts(&data, 1, |_| 0), None, Default::default());
+    let users = Seeds::nodes((0..40).map(NodeId).collect());
+    // Users are destinations of relations 1 and 2.
+    for (rule, fanouts, n_requests) in [
+        (Rule::Uniform, [3, 2, 1, 4], 2),
+        (Rule::Uniform, [3, 2, 0, 4], 1),
+        (Rule::Uniform, [3, 0, 0, 4], 0),
+        (Rule::UniformKeepSelfLoops, [3, 2, 0, 4], 2),
+    ] {
+        let (rule_name, fanouts) = (format!("{rule:?}"), vec![fanouts.map(Fanout::UpTo).to_vec()]);
+        let config = SamplerConfig::default().with_rule(rule).with_weights(EdgeWeights::Stored);
+        let whole = TypedSampler::new(&data.graph, fanouts.clone(), config.clone()).unwrap();
+        let remote = cluster.graph.typed_sampler(fanouts.clone(), &config).unwrap();
+        cluster.graph.take_fetch_stats();
+        let [expected, got] = [&whole, &remote]
+            .map(|sampler| sampler.sample_blocks(&users, RngKey::new(5), &mut Scratch::default()).unwrap());
+        assert!(got == expected, "{rule_name}, {fanouts:?}");
+        assert_eq!(cluster.graph.take_fetch_stats().n_requests, n_requests, "{rule_name}, {fanouts:?}");
+    }
+}
+
+#[test]
 fn feature_rows_of_each_type_equal_those_of_the_data_set() {
     let (data, mut n_hits) = (shop(), 0);
     for (n_parts, owner) in ways() {

@@ -3,12 +3,13 @@
 // Test helpers may unwrap.
 #![allow(clippy::unwrap_used)]
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use kiln_graph::{Csc, CscBuilder, NodeId, NodeTypes, RelationEdges, Relations};
 use kiln_sample::{
     EdgeWeights, Error, ExcludedEdges, Fanout, Frontier, FrontierSampler, HopRequest, KeyDomain,
-    NeighborSampler, RngKey, Rule, SamplerConfig, Scratch, Seeds, TypedSampler,
+    NeighborSampler, RelationHop, RelationSampler, RelationScratch, RngKey, Rule, SamplerConfig, Scratch,
+    Seeds, TypedSampler,
 };
 
 /// The name and the types of each relation. The first and the last have edges into the same type, and no edge leads to the
@@ -115,6 +116,74 @@ fn each_relation_is_sampled_with_its_fanout_and_key() {
             }
             assert!(300 < n_edges, "{n_edges}");
         }
+    }
+}
+
+/// The samplers of the relations, which record the relations that they are asked for.
+struct Recording {
+    samplers: Vec<NeighborSampler>,
+    asked: Mutex<Vec<usize>>,
+}
+
+impl RelationSampler for Recording {
+    fn sample_relations(
+        &self,
+        hops: &[RelationHop<'_>],
+        out: &mut [RelationScratch],
+    ) -> kiln_sample::Result<()> {
+        self.asked.lock().unwrap().extend(hops.iter().map(|hop| hop.relation));
+        self.samplers.sample_relations(hops, out)
+    }
+}
+
+#[test]
+fn relations_with_fanout_0_are_not_sampled_unless_the_rule_keeps_self_loops() {
+    let graph = relations();
+    let dsts: Vec<_> = (0..graph.n_nodes() as u32).map(NodeId).collect();
+    // Each user also follows itself.
+    let (mut srcs, mut followed, mut weights) = edges_of(1);
+    srcs.extend(0..40);
+    followed.extend(0..40);
+    weights.resize(srcs.len(), 2.0);
+    let with_loops = CscBuilder::new(graph.n_nodes()).weights(&weights).build(&srcs, &followed).unwrap();
+    let with_loops = Arc::new(with_loops);
+    for (rule, expected) in [(Rule::Uniform, vec![2, 0, 3]), (Rule::UniformKeepSelfLoops, vec![1, 2, 0, 3])] {
+        let config =
+            SamplerConfig::default().with_rule(rule).with_weights(EdgeWeights::Stored).with_edge_types();
+        let of_relation = |relation: usize| {
+            let config = SamplerConfig { edge_types: false, ..config.clone() };
+            let graph = if relation == 1 { Arc::clone(&with_loops) } else { whole_graph(relation) };
+            NeighborSampler::with_config(graph, config).unwrap()
+        };
+        let samplers = (0..RELATIONS.len()).map(of_relation).collect();
+        let recording = Arc::new(Recording { samplers, asked: Mutex::default() });
+        let fanouts = vec![FANOUTS.to_vec(), vec![Fanout::All; 4], vec![Fanout::UpTo(0); 4]];
+        let sampler =
+            TypedSampler::of_samplers(graph.schema().clone(), recording.clone(), fanouts, &config).unwrap();
+        let (mut scratch, mut frontier) = (Scratch::default(), Frontier::default());
+        let mut sample = |layer: usize| {
+            let request = HopRequest::new(
+                RngKey::new(7),
+                layer,
+                FrontierSampler::fanouts(&sampler)[layer],
+                config.weights,
+            );
+            let request = HopRequest { edge_types: true, ..request };
+            sampler.sample_frontier(&request, &dsts, &mut scratch, &mut frontier).unwrap();
+            let loops =
+                frontier.edge_types.as_ref().unwrap().iter().filter(|&&relation| relation == 1).count();
+            (std::mem::take(&mut *recording.asked.lock().unwrap()), frontier.n_edges(), loops)
+        };
+        // The first request fills the buffers of all relations.
+        assert_eq!(sample(1).0, [1, 2, 0, 3]);
+        let (asked, _, n_follows) = sample(0);
+        assert_eq!(asked, expected);
+        // Self loops are edges of relation 1.
+        let keeps_self_loops = config.rule.keeps_self_loops();
+        assert_eq!(n_follows, if keeps_self_loops { 40 } else { 0 });
+        let (asked, n_edges, n_loops) = sample(2);
+        assert_eq!((asked.is_empty(), n_edges), (!keeps_self_loops, n_loops));
+        assert_eq!(n_loops, n_follows);
     }
 }
 
