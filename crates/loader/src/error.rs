@@ -85,6 +85,20 @@ pub enum BatchError {
         /// The ids of the nodes of the type.
         nodes: Range<u32>,
     },
+    /// A negative of a link of a relation has a node of another type than the relation's.
+    #[error(
+        "the {side} of a negative is node {}, expected a node of the relation's {side} type ({}..{}): the negative sampler \
+         must return ids of this range, as TypedUniformNegatives does",
+        node.0, nodes.start, nodes.end
+    )]
+    NegativeOfOtherType {
+        /// The node of the negative.
+        node: NodeId,
+        /// The side of the link: `source` or `destination`.
+        side: &'static str,
+        /// The ids of the nodes of the type.
+        nodes: Range<u32>,
+    },
     /// An item is not a graph of the dataset.
     #[error("item {} at position {position} is not a graph: expected an id below {n_graphs}", graph.0)]
     GraphOutOfRange {

@@ -1,8 +1,9 @@
+use std::ops::Range;
 use std::sync::{Arc, Mutex, TryLockError};
 use std::time::Instant;
 
 use kiln_graph::{LinkId, Links, NodeId};
-use kiln_sample::{ExcludedEdges, Negatives};
+use kiln_sample::{ExcludedEdges, Negatives, SampledNegatives};
 
 use crate::{BatchError, Batcher, Phase, SeedBatch, StageTimes, StepItems};
 
@@ -23,8 +24,8 @@ pub enum LinkExclusion {
 /// the destinations and the negatives, as one list of seeds.
 ///
 /// On a heterogeneous graph, the links are those of one relation, negatives are drawn from its types
-/// ([`TypedUniformNegatives`](kiln_sample::TypedUniformNegatives)), `nodes` is a
-/// [`TypedNodeBatcher`](crate::TypedNodeBatcher), and its sampler determines the relations from which the edges of links are
+/// ([`TypedUniformNegatives`](kiln_sample::TypedUniformNegatives), checked if [`LinkBatcher::node_ranges`] is set), `nodes`
+/// is a [`TypedNodeBatcher`](crate::TypedNodeBatcher), and its sampler determines the relations from which the edges of links are
 /// excluded ([`TypedSampler::excluding_from`](kiln_sample::TypedSampler::excluding_from)).
 ///
 /// Negatives and excluded edges are those of the whole step, so they do not depend on the number of ranks or of
@@ -41,6 +42,8 @@ pub struct LinkBatcher<B> {
     /// The negatives of training, of the validation and of the test.
     negatives: [Negatives; 3],
     exclusion: LinkExclusion,
+    /// The ids of the nodes that sources and destinations of negatives may be; `None` for those of the whole graph.
+    node_ranges: Option<[Range<u32>; 2]>,
     /// The excluded edges of the last step, which its next batch needs again. The lock is held only to copy the pointer,
     /// and a worker that does not get it computes the edges itself.
     last_excluded: Mutex<Option<StepExclusion>>,
@@ -85,7 +88,7 @@ impl<B: Batcher<Item = NodeId>> LinkBatcher<B> {
     pub fn new(nodes: B, links: Links, negatives: Negatives) -> Self {
         let negatives = [negatives.clone(), negatives.clone(), negatives];
         let (exclusion, last_excluded) = (LinkExclusion::default(), Mutex::default());
-        Self { nodes, links, negatives, exclusion, last_excluded }
+        Self { nodes, links, negatives, exclusion, node_ranges: None, last_excluded }
     }
 
     /// Sets the negatives of the validation and the test. They depend on the run's seed and the kind of evaluation, so
@@ -118,6 +121,26 @@ impl<B: Batcher<Item = NodeId>> LinkBatcher<B> {
     #[must_use]
     pub fn exclusion(self, exclusion: LinkExclusion) -> Self {
         Self { exclusion, last_excluded: Mutex::default(), ..self }
+    }
+
+    /// Sets the ids of the nodes of the sources' type and of the destinations' type of a relation. A negative that has
+    /// another node is an error ([`BatchError::NegativeOfOtherType`]).
+    #[must_use]
+    pub fn node_ranges(self, srcs_and_dsts: [Range<u32>; 2]) -> Self {
+        Self { node_ranges: Some(srcs_and_dsts), ..self }
+    }
+
+    /// Checks that the nodes of negatives have the types of the relation.
+    fn check_types(&self, negatives: &SampledNegatives) -> Result<(), BatchError> {
+        let Some([srcs, dsts]) = &self.node_ranges else { return Ok(()) };
+        for (side, nodes, range) in
+            [("source", &negatives.srcs, srcs), ("destination", &negatives.dsts, dsts)]
+        {
+            if let Some(&node) = nodes.iter().find(|node| !range.contains(&node.0)) {
+                return Err(BatchError::NegativeOfOtherType { node, side, nodes: range.clone() });
+            }
+        }
+        Ok(())
     }
 
     /// Returns the edges to leave out for a step with these links. The batches of a step share them.
@@ -175,6 +198,7 @@ impl<B: Batcher<Item = NodeId>> Batcher for LinkBatcher<B> {
         self.check(&links)?;
         let negatives = self.negatives(phase);
         let sampled = negatives.sample(&self.links, &links, &all_of_step, phase_key)?;
+        self.check_types(&sampled)?;
         let pairs = Pairs::new(&self.links, &links, &sampled.srcs, &sampled.dsts);
         let seeds = SeedBatch {
             excluded: self.excluded(phase, &of_step),

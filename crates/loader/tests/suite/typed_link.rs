@@ -7,10 +7,13 @@ use std::sync::Arc;
 
 use kiln_graph::{LinkId, Links, NodeId, NodeTypes, RelationEdges, Relations};
 use kiln_loader::{
-    Batcher, ItemSampler, ItemSamplerConfig, LinkBatch, LinkBatcher, LinkExclusion, Phase, Shard, StageTimes,
-    TypedBatch, TypedFeatures, TypedNodeBatcher,
+    BatchError, Batcher, ItemSampler, ItemSamplerConfig, LinkBatch, LinkBatcher, LinkExclusion, Phase,
+    SeedBatch, Shard, StageTimes, TypedBatch, TypedFeatures, TypedNodeBatcher,
 };
-use kiln_sample::{Fanout, Negatives, SamplerConfig, Scratch, TypedSampler, TypedUniformNegatives};
+use kiln_sample::{
+    Fanout, NegativeSampler, Negatives, NodeRng, PositiveLink, RngKey, SamplerConfig, Scratch, TypedSampler,
+    TypedUniformNegatives,
+};
 
 const N_USERS: u32 = 30;
 const N_ITEMS: u32 = 20;
@@ -54,6 +57,60 @@ fn batcher(exclusion: LinkExclusion, excluding_from: &[usize]) -> TypedLinkBatch
     let nodes = TypedNodeBatcher::without_targets(Arc::new(sampler), features);
     let negatives = TypedUniformNegatives::of_dsts(N_USERS..N_USERS + N_ITEMS);
     LinkBatcher::new(nodes, links(&graph), Negatives::new(negatives, 2)).exclusion(exclusion)
+}
+
+/// Makes a batch with negatives of the validation that are this pair, with items as destinations and users as sources.
+fn with_negative(src: u32, dst: u32) -> Result<LinkBatch<TypedBatch>, BatchError> {
+    let items = N_USERS..N_USERS + N_ITEMS;
+    let batcher = batcher(LinkExclusion::WithReverses, &[0, 1])
+        .eval_negatives(Negatives::new(Always(NodeId(src), NodeId(dst)), 2))
+        .node_ranges([0..N_USERS, items]);
+    let seeds = SeedBatch::new(Phase::Validation, 0, RngKey::new(0), vec![LinkId(3), LinkId(8)]);
+    batcher.batch(seeds, &mut Scratch::default(), &mut StageTimes::default())
+}
+
+/// Negatives that are always the same pair.
+struct Always(NodeId, NodeId);
+
+impl NegativeSampler for Always {
+    fn draw(&self, _: PositiveLink<'_>, _: &mut NodeRng) -> (NodeId, NodeId) {
+        (self.0, self.1)
+    }
+
+    fn name(&self) -> &str {
+        "always"
+    }
+}
+
+#[test]
+fn negatives_of_other_types_are_errors() {
+    let (first_item, last_item) = (N_USERS, N_USERS + N_ITEMS - 1);
+    for (src, dst) in [(0, first_item), (N_USERS - 1, last_item)] {
+        let batch = with_negative(src, dst).unwrap();
+        assert_eq!(batch.srcs.len(), 6, "{src}, {dst}");
+    }
+    // An item as source, a user as destination, and a node that does not exist.
+    for (src, dst, expected) in [
+        (
+            first_item,
+            last_item,
+            "the source of a negative is node 30, expected a node of the relation's source type (0..30)",
+        ),
+        (
+            0,
+            N_USERS - 1,
+            "the destination of a negative is node 29, expected a node of the relation's destination type (30..50)",
+        ),
+        (0, last_item + 1, "the destination of a negative is node 50"),
+    ] {
+        let error = with_negative(src, dst).unwrap_err();
+        assert!(matches!(error, BatchError::NegativeOfOtherType { .. }), "{error}");
+        assert!(error.to_string().starts_with(expected), "{error}");
+        assert!(
+            error.to_string().ends_with("must return ids of this range, as TypedUniformNegatives does"),
+            "{error}"
+        );
+    }
 }
 
 fn make(batcher: &TypedLinkBatcher, phase: Phase, step: usize, rank: usize) -> LinkBatch<TypedBatch> {
