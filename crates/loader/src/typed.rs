@@ -47,6 +47,9 @@ impl TypedFeatures {
     /// Returns [`BatchError::NoSuchNode`] for a node that does not exist, and the errors of [`FeatureStore::gather`].
     pub fn gather(&self, nodes: &[NodeId]) -> Result<TypedNodeRows, BatchError> {
         let n_types = self.types.n_types();
+        if let [store] = &self.stores[..] {
+            return self.gather_only(store.as_deref(), nodes);
+        }
         let (mut node_types, mut by_type) = (Vec::with_capacity(nodes.len()), vec![Vec::new(); n_types]);
         for &node in nodes {
             let (node_type, node) = self.locate(node)?;
@@ -54,22 +57,35 @@ impl TypedFeatures {
             by_type[node_type].push(node);
         }
         let rows = |(store, nodes): (&Option<Arc<dyn FeatureStore>>, Vec<NodeId>)| match store {
-            Some(store) => {
-                let mut x = FeatureBuffer::empty(store.dtype());
-                store.gather(&nodes, &mut x)?;
-                Ok(RowsOfType::Features { x, dim: store.dim() })
-            }
+            Some(store) => RowsOfType::gather(&**store, &nodes),
             None => Ok(RowsOfType::Trainable { nodes }),
         };
         let rows = self.stores.iter().zip(by_type).map(rows).collect::<kiln_feature::Result<_>>()?;
         Ok(TypedNodeRows { node_types, rows })
+    }
+
+    /// Gathers the rows of nodes of the only type, which are numbered from 0.
+    fn gather_only(
+        &self,
+        store: Option<&dyn FeatureStore>,
+        nodes: &[NodeId],
+    ) -> Result<TypedNodeRows, BatchError> {
+        let n_nodes = self.types.n_nodes();
+        if let Some(&node) = nodes.iter().find(|node| n_nodes <= node.index()) {
+            return Err(BatchError::NoSuchNode { node, n_nodes });
+        }
+        let rows = match store {
+            Some(store) => RowsOfType::gather(store, nodes)?,
+            None => RowsOfType::Trainable { nodes: nodes.to_vec() },
+        };
+        Ok(TypedNodeRows { node_types: Vec::new(), rows: vec![rows] })
     }
 }
 
 /// The input rows of nodes of several types.
 #[derive(Debug, Clone)]
 pub struct TypedNodeRows {
-    /// The type of each node.
+    /// The type of each node; empty if there is one type.
     pub node_types: Vec<usize>,
     /// The rows of each type, `[n_types]`, in the order of its nodes.
     pub rows: Vec<RowsOfType>,
@@ -90,6 +106,15 @@ pub enum RowsOfType {
         /// The nodes, numbered from 0 within the type.
         nodes: Vec<NodeId>,
     },
+}
+
+impl RowsOfType {
+    /// Gathers the features of nodes, which are numbered from 0 within the type.
+    fn gather(store: &dyn FeatureStore, nodes: &[NodeId]) -> kiln_feature::Result<Self> {
+        let mut x = FeatureBuffer::empty(store.dtype());
+        store.gather(nodes, &mut x)?;
+        Ok(Self::Features { x, dim: store.dim() })
+    }
 }
 
 /// The targets of the nodes of one type.

@@ -66,10 +66,16 @@ pub struct InputEncoder {
 pub struct TypeOrder {
     /// The number of nodes of each type.
     n_of_type: Vec<usize>,
-    rows: DeviceRows,
+    /// The row of each node; `None` if there is one type, whose rows are in the order of the nodes.
+    rows: Option<DeviceRows>,
 }
 
 impl TypeOrder {
+    /// Creates the order of the nodes of a graph with one type.
+    pub fn of_one_type(n_nodes: usize) -> Self {
+        Self { n_of_type: vec![n_nodes], rows: None }
+    }
+
     /// Creates the order from the type of each node of a batch. The rows of a type are in the order of its nodes, and those of
     /// all types follow each other.
     ///
@@ -94,18 +100,18 @@ impl TypeOrder {
             next[node_type] - 1
         };
         let rows: Vec<u32> = types.iter().map(row).collect();
-        Self { n_of_type, rows: DeviceRows::upload(&rows, types.len(), device) }
+        Self { n_of_type, rows: Some(DeviceRows::upload(&rows, types.len(), device)) }
     }
 
     /// Returns the number of nodes.
     pub fn n_nodes(&self) -> usize {
-        self.rows.len()
+        self.n_of_type.iter().sum()
     }
 
     /// Returns the size in bytes.
     pub fn n_bytes(&self) -> usize {
         // An offset and an index for each node.
-        8 * self.rows.len()
+        8 * self.rows.as_ref().map_or(0, DeviceRows::len)
     }
 
     /// Checks the number of types and of the rows of each type.
@@ -154,9 +160,13 @@ impl InputEncoder {
         // Burn's concatenation rejects tensors without rows on some devices.
         let encoded: Vec<_> =
             self.layers.iter().zip(rows).filter(|(_, rows)| rows.dims()[0] != 0).map(encoded).collect();
-        match encoded.is_empty() {
-            true => Tensor::zeros([0, self.hidden], &device),
-            false => ops::gather_rows(&order.rows, Tensor::cat(encoded, 0)),
+        if encoded.is_empty() {
+            return Tensor::zeros([0, self.hidden], &device);
+        }
+        let encoded = Tensor::cat(encoded, 0);
+        match &order.rows {
+            Some(rows) => ops::gather_rows(rows, encoded),
+            None => encoded,
         }
     }
 }

@@ -134,12 +134,25 @@ fn the_first_block_is_not_transposed_for_features_that_a_model_reads_directly() 
         let batch = loader.epoch(Phase::Train { epoch: 0 }).next().unwrap().unwrap();
         let transposed = batch.sampled.blocks.iter().map(|block| block.transposed().is_some());
         assert_eq!(transposed.collect::<Vec<_>>(), expected);
+        // With one type, the rows are in the order of the input nodes.
+        assert!(batch.input.node_types.is_empty());
+        let nodes = batch.sampled.input_nodes().to_vec();
+        match &batch.input.rows[..] {
+            [RowsOfType::Features { x: FeatureBuffer::F32(x), dim: 1 }] => {
+                assert_eq!(*x, nodes.iter().map(|node| (node.0 + 1) as f32).collect::<Vec<_>>());
+            }
+            [RowsOfType::Trainable { nodes: rows }] => assert_eq!(*rows, nodes),
+            other => panic!("{other:?}"),
+        }
     }
 }
 
 #[test]
 fn a_node_that_does_not_exist_has_no_row() {
-    let types = Arc::new(NodeTypes::new([("a", 2)]).unwrap());
-    let error = TypedFeatures::new(types, vec![None]).gather(&[NodeId(1), NodeId(2)]).unwrap_err();
-    assert!(matches!(error, BatchError::NoSuchNode { node: NodeId(2), n_nodes: 2 }), "{error}");
+    for types in [&[("a", 2)][..], &[("a", 1), ("b", 1)]] {
+        let stores = vec![None; types.len()];
+        let types = Arc::new(NodeTypes::new(types.iter().copied()).unwrap());
+        let error = TypedFeatures::new(types, stores).gather(&[NodeId(1), NodeId(2)]).unwrap_err();
+        assert!(matches!(error, BatchError::NoSuchNode { node: NodeId(2), n_nodes: 2 }), "{error}");
+    }
 }

@@ -97,6 +97,22 @@ fn gradients_reach_the_weights_and_the_trainable_rows() {
 }
 
 #[test]
+fn the_order_of_one_type_does_not_change_outputs_and_gradients() {
+    const N_NODES: usize = 7;
+    let device = device().autodiff();
+    let encoder = InputEncoderConfig::new([None], HIDDEN).init(RngKey::new(3), &device).unwrap();
+    let run = |order: TypeOrder| {
+        assert_eq!(order.n_nodes(), N_NODES);
+        let rows = ramp([N_NODES, HIDDEN], &device).require_grad();
+        let output = encoder.forward(vec![rows.clone()], &order);
+        let gradients = (output.clone() * ramp([N_NODES, HIDDEN], &device)).sum().backward();
+        let gradient = rows.grad(&gradients).expect("the rows should have a gradient");
+        [output, gradient].map(|tensor| values(tensor).into_iter().map(f32::to_bits).collect::<Vec<_>>())
+    };
+    assert_eq!(run(TypeOrder::of_one_type(N_NODES)), run(TypeOrder::new(&[0; N_NODES], 1, &device)));
+}
+
+#[test]
 fn wrong_widths_are_errors() {
     let device = device();
     let init = |widths: Vec<Option<usize>>, hidden| {

@@ -122,7 +122,10 @@ impl ToDevice for TypedBatch {
 
     fn to_device(self, device: &Device) -> DeviceBatch<TypedNodeInput> {
         let Self { sampled, items, groups, input: TypedNodeRows { node_types, rows }, times } = self;
-        let order = TypeOrder::new(&node_types, rows.len(), device);
+        let order = match rows.len() {
+            1 => TypeOrder::of_one_type(sampled.input_nodes().len()),
+            n_types => TypeOrder::new(&node_types, n_types, device),
+        };
         let (mut features, mut embedded) = (Vec::with_capacity(rows.len()), Vec::new());
         for of_type in rows {
             features.push(match of_type {
