@@ -46,6 +46,7 @@ pub(crate) fn run(name: &str, mut comm: Box<dyn Communicator>) -> anyhow::Result
         }
         "steps" | "dropped" => meet(&mut *comm, u64::MAX),
         "some steps" => meet(&mut *comm, 120),
+        "steps until told" => meet_until(&mut *comm, &std::env::var("KILN_TEST_END")?),
         "files" => {
             for _ in 0..4 {
                 meet(&mut *comm, 100)?;
@@ -103,6 +104,25 @@ fn meet(comm: &mut dyn Communicator, n_steps: u64) -> anyhow::Result<()> {
         }
         std::thread::sleep(Duration::from_millis(20));
         comm.barrier(crate::start::deadline())?;
+    }
+    Ok(())
+}
+
+/// Sums a value in each step, after 20 ms, until rank 0 finds a file. Rank 0 prints the step.
+fn meet_until(comm: &mut dyn Communicator, file: &str) -> anyhow::Result<()> {
+    let rank = comm.rank_info().rank;
+    for step in 0.. {
+        comm.set_step(step);
+        if rank == 0 {
+            println!("step {step}");
+        }
+        std::thread::sleep(Duration::from_millis(20));
+        // All ranks learn of the file in the same step.
+        let mut n_found = [u64::from(rank == 0 && std::path::Path::new(file).exists())];
+        comm.all_reduce_sum(Reduce::U64(&mut n_found))?;
+        if n_found != [0] {
+            break;
+        }
     }
     Ok(())
 }
