@@ -29,7 +29,7 @@ use kiln::{Error, PredictionOutput, launch};
 use self::files::{Format, PredictionFiles, Request, Totals};
 use self::links::LinkPredictionArgs;
 use self::parts::{part_name, totals_of_ranks, write_index};
-use self::request::{id_bytes, items, requested};
+use self::request::{id_bytes, items, requested, selection};
 use crate::device::set_trained_precision;
 use crate::flags;
 use crate::output::{be_quiet, print_rank_zero};
@@ -193,12 +193,7 @@ impl Job<'_> {
         );
         graph.check_ranks(args.job.n_ranks(self.launch.as_ref()))?;
         let mode = args.mode(&self.model)?;
-        // A file of ids must be the same for all processes, as the graph must be.
-        let request = match Path::new(&args.nodes) {
-            path if path.is_file() => sha256(&fs::read(path)?),
-            _ => args.nodes.clone(),
-        };
-        self.launch(&format!("{request} of {}", graph.info().hash), |rank| {
+        self.launch(&format!("{} of {}", selection(args)?, graph.info().hash), |rank| {
             let joined = graph.join(rank)?;
             let nodes = items(&args.nodes, joined.graph.test(), joined.graph.n_nodes());
             let nodes = nodes.map_err(|error| Error::Other(error.into()))?;

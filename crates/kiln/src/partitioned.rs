@@ -13,6 +13,7 @@ use kiln_remote::{
     PartitionsConfig, PartitionsInfo,
 };
 use kiln_sample::{FrontierSampler, SamplerConfig};
+use kiln_train::NodeKeys;
 
 use crate::device_copy::GraphCopies;
 use crate::{Error, RankHandle, Result};
@@ -129,9 +130,18 @@ impl PartitionedGraph {
             let share = self.cache_bytes as f64 * n_bytes(&store) / all_bytes.max(1.0);
             Arc::new(store.with_dynamic_cache(share as usize))
         };
-        let features = features.into_iter().map(|store| store.map(with_cache)).collect();
+        let features: Vec<_> = features.into_iter().map(|store| store.map(with_cache)).collect();
+        let mut keys = Vec::with_capacity(features.len());
+        for (node_type, features) in features.iter().enumerate() {
+            let of_type = if features.is_none() { graph.node_keys(node_type)? } else { None };
+            keys.push(of_type.map(NodeKeys::from));
+        }
+        // A rank that fails stops its server, and the requests of ranks that still fetch keys from it would wait for a restart.
+        if keys.iter().any(Option::is_some) {
+            rank.communicator("keys")?.barrier(rank.process.deadline)?;
+        }
         let owners = serve_until_end(rank, joined);
-        Ok(JoinedTypedGraph { graph, features, owners })
+        Ok(JoinedTypedGraph { graph, features, keys: keys.into(), owners })
     }
 
     /// Returns the features of a node type, with the static cache unless it is disabled.
@@ -253,13 +263,17 @@ pub struct JoinedTypedGraph {
     pub graph: Arc<DistGraph>,
     /// The features of all nodes of each type, `[n_types]`; `None` for a type without features.
     pub features: Vec<Option<Arc<DistFeatureStore>>>,
+    /// The keys of the nodes of each type, `[n_types]`; `None` for a type with features, or without keys in the partitions.
+    pub keys: Arc<[Option<NodeKeys>]>,
     owners: NodeOwners,
 }
 
 impl JoinedTypedGraph {
-    /// Returns the memory limit of the caches of features, in bytes; see [`DistFeatureStore::memory_bytes`].
+    /// Returns the memory limit of the caches of features ([`DistFeatureStore::memory_bytes`]) and the size of the keys of nodes, in
+    /// bytes.
     pub fn cache_memory_bytes(&self) -> usize {
-        self.features.iter().flatten().map(|store| store.memory_bytes()).sum()
+        let caches: usize = self.features.iter().flatten().map(|store| store.memory_bytes()).sum();
+        caches + self.keys.iter().flatten().map(|keys| 16 * keys.len()).sum::<usize>()
     }
 
     /// Returns the labels and the split.

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kiln_data::{Dataset, GraphDataset, HashedPart, NodeFeatures, TypedDataset};
+use kiln_data::{Dataset, GraphDataset, NodeFeatures, TypedDataset};
 use kiln_feature::FeatureStore;
 #[cfg(feature = "grpc")]
 use kiln_feature::Preparation;
@@ -9,12 +9,14 @@ use kiln_graph::{Csc, GraphId, NodeId};
 #[cfg(feature = "grpc")]
 use kiln_remote::DistNeighborSampler;
 #[cfg(feature = "grpc")]
-use kiln_sample::FrontierSampler;
+use kiln_sample::{FrontierSampler, TypedSampler};
 use kiln_train::{
     ModelError, NodeKeys, NodePredictor, OutputRows, PredictMode, PredictedRows, PredictionBatches,
     SavedModel, TypedLinkPredictor, TypedNodePredictor, WantedRows,
 };
 
+#[cfg(feature = "grpc")]
+use crate::typed_source::TypedSource;
 use crate::{RankHandle, Result};
 
 /// The longest wait of a rank for the outputs of others. It may be long, because a lost rank is detected during the wait.
@@ -123,6 +125,13 @@ pub trait PredictOnDataset {
     /// Returns the errors of [`TypedLinkPredictor::new`].
     fn on_typed_links(&self, data: &TypedDataset) -> Result<TypedLinkPredictor>;
 
+    /// Prepares a dataset as [`PredictOnDataset::on_typed_dataset`] does, whose hash is known: `kiln_data::typed::hash` of a folder,
+    /// which `kiln train` and partitions record, or [`TypedDataset::hash`].
+    ///
+    /// # Errors
+    /// Returns the errors of [`TypedNodePredictor::new`].
+    fn on_hashed_typed_dataset(&self, data: &TypedDataset, hash: &str) -> Result<TypedNodePredictor>;
+
     /// Prepares a partitioned graph for predictions on a rank, with the steps of the model's preparation that its data
     /// did not go through before it was partitioned. Outputs are those of the whole graph, bit for bit.
     ///
@@ -131,6 +140,16 @@ pub trait PredictOnDataset {
     /// the partitions is unknown, unless the model was trained on the same partitioned data.
     #[cfg(feature = "grpc")]
     fn on_partitions(&self, joined: &crate::JoinedGraph) -> Result<NodePredictor>;
+
+    /// Prepares a partitioned heterogeneous graph for predictions on a rank, as [`PredictOnDataset::on_typed_dataset`] prepares a
+    /// dataset. Outputs are those of the whole graph, bit for bit. The trained rows of nodes without features are found by the keys
+    /// in the partitions. Without keys, because the nodes have no names or an older version of kiln wrote the partitions, they are
+    /// found by id, on the data of the training only: on the partitions of the run, or those of its dataset.
+    ///
+    /// # Errors
+    /// Returns the errors of [`TypedNodePredictor::on_sampler`].
+    #[cfg(feature = "grpc")]
+    fn on_typed_partitions(&self, joined: &crate::JoinedTypedGraph) -> Result<TypedNodePredictor>;
 
     /// Returns the node features of a set, of the kind that the model was trained with. If the model does not record it,
     /// the kind is [`NodeFeatures::Auto`].
@@ -165,15 +184,6 @@ pub(crate) fn row_keys(data: &TypedDataset) -> Arc<[Option<NodeKeys>]> {
     (0..types.n_types()).map(of_type).collect()
 }
 
-/// Returns the keys of the nodes of each type by which a model finds their rows in this data; `None` if it finds them by id.
-fn keys_of_rows(model: &SavedModel, data: &TypedDataset) -> Result<Arc<[Option<NodeKeys>]>> {
-    let keys = row_keys(data);
-    // Without names, the rows of a model are those of the nodes of its training data.
-    let is_by_id =
-        model.finds_rows_by_id() && data.hash_of(HashedPart::All(&mut || Ok(())))? == model.info().data_hash;
-    Ok(if is_by_id { keys.iter().map(|_| None).collect() } else { keys })
-}
-
 /// Returns true if edges with the same id are the same in both graphs.
 fn has_same_edges(one: &Arc<Csc>, other: &Arc<Csc>) -> bool {
     Arc::ptr_eq(one, other) || (one.indptr() == other.indptr() && one.indices() == other.indices())
@@ -201,13 +211,24 @@ impl PredictOnDataset for SavedModel {
     }
 
     fn on_typed_dataset(&self, data: &TypedDataset) -> Result<TypedNodePredictor> {
-        let keys = keys_of_rows(self, data)?;
-        Ok(TypedNodePredictor::new(self, data.graph.clone(), data.features.clone(), &keys)?)
+        // Reading all values takes time.
+        let hash = self.finds_rows_by_id().then(|| data.hash()).transpose()?;
+        self.on_hashed_typed_dataset(data, &hash.unwrap_or_default())
+    }
+
+    fn on_hashed_typed_dataset(&self, data: &TypedDataset, hash: &str) -> Result<TypedNodePredictor> {
+        let (graph, features, keys) = (data.graph.clone(), data.features.clone(), row_keys(data));
+        // Without names, the rows of a model are those of the nodes of its training data.
+        let keys = match hash == self.info().data_hash {
+            true => self.keys_of_training_data(&keys),
+            false => keys.to_vec(),
+        };
+        Ok(TypedNodePredictor::new(self, graph, features, &keys)?)
     }
 
     fn on_typed_links(&self, data: &TypedDataset) -> Result<TypedLinkPredictor> {
-        let keys = keys_of_rows(self, data)?;
-        Ok(TypedLinkPredictor::new(self, data.graph.clone(), data.features.clone(), &keys)?)
+        let (graph, features, keys) = (data.graph.clone(), data.features.clone(), row_keys(data));
+        Ok(TypedLinkPredictor::new(self, graph, features, &keys)?)
     }
 
     #[cfg(feature = "grpc")]
@@ -234,6 +255,30 @@ impl PredictOnDataset for SavedModel {
         match &joined.edge_features {
             Some(features) => Ok(predictor.with_edge_features(features.clone())?),
             None if predictor.reads_edge_features() => Err(kiln_remote::Error::NoEdgeFeatures.into()),
+            None => Ok(predictor),
+        }
+    }
+
+    #[cfg(feature = "grpc")]
+    fn on_typed_partitions(&self, joined: &crate::JoinedTypedGraph) -> Result<TypedNodePredictor> {
+        let (graph, source) = (joined.graph.clone(), TypedSource::Partitioned(joined.clone()));
+        let (schema, dims) = (graph.schema().clone(), graph.dims());
+        let names = schema.types().names().to_vec();
+        let (of_names, is_training_data) = (source.row_keys(), graph.hash() == self.info().data_hash);
+        let of_training = self.keys_of_training_data(&of_names);
+        let keys = if is_training_data { &of_training[..] } else { &of_names[..] };
+        let features = source.features();
+        let sampler = move |fanouts, config| -> kiln_train::Result<TypedSampler> {
+            Ok(graph.typed_sampler(fanouts, &config).map_err(kiln_sample::Error::from)?)
+        };
+        let predictor = TypedNodePredictor::on_sampler(self, schema, features, keys, sampler)?;
+        // The nodes of other data may be in another order.
+        let is_by_id = |(keys, dim): (&Option<NodeKeys>, Option<usize>)| keys.is_none() && dim.is_none();
+        let by_id = of_training.iter().zip(dims).position(is_by_id).filter(|_| !is_training_data);
+        match by_id.map(|position| names[position].clone()) {
+            Some(node_type) => {
+                Err(kiln_train::Error::from(ModelError::RowsWithoutNames { node_type }).into())
+            }
             None => Ok(predictor),
         }
     }

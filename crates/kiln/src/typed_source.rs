@@ -117,12 +117,12 @@ impl TypedSource {
         }
     }
 
-    /// Returns the keys of the nodes of each type without features. Those of a partitioned graph have no names.
+    /// Returns the keys of the nodes of each type without features.
     pub(crate) fn row_keys(&self) -> Arc<[Option<NodeKeys>]> {
         match self {
             Self::Whole(data) => row_keys(data),
             #[cfg(feature = "grpc")]
-            Self::Partitioned(_) => Arc::default(),
+            Self::Partitioned(joined) => joined.keys.clone(),
         }
     }
 

@@ -96,21 +96,7 @@ impl Shared {
             });
         };
         let bytes = |array: Array, node_type: usize| -> Result<Vec<u8>> {
-            let node_type = node_type as u32;
-            let question = Question::Fetch(FetchRequest { lease: 0, array: array.into(), node_type });
-            let ((tell, mut told), peer) = (mpsc::channel(PIECES_AHEAD), Arc::clone(owner));
-            runtime.spawn(async move { peer.ask(question, 0, &tell).await });
-            let mut bytes = Vec::new();
-            loop {
-                match told.blocking_recv() {
-                    Some(ReplyEvent::Piece { start, bytes: piece, .. }) => put(&mut bytes, start, &piece),
-                    Some(ReplyEvent::End { outcome, .. }) => break outcome?,
-                    None => {
-                        let reason = "the network threads have ended".to_owned();
-                        return Err(Error::BadParts { reason });
-                    }
-                }
-            }
+            let bytes = fetch(runtime, owner, array, node_type)?;
             match bytes.len().is_multiple_of(size_of::<u32>()) {
                 true => Ok(bytes),
                 false => Err(bad_array(owner, "elements of 4 bytes", bytes.len())),
@@ -137,7 +123,26 @@ impl Shared {
     }
 }
 
-fn bad_array(peer: &Peer, expected: &str, n_bytes: usize) -> Error {
+/// Requests an array and waits for it.
+pub(crate) fn fetch(runtime: &Runtime, peer: &Arc<Peer>, array: Array, node_type: usize) -> Result<Vec<u8>> {
+    let node_type = node_type as u32;
+    let question = Question::Fetch(FetchRequest { lease: 0, array: array.into(), node_type });
+    let ((tell, mut told), peer) = (mpsc::channel(PIECES_AHEAD), Arc::clone(peer));
+    runtime.spawn(async move { peer.ask(question, 0, &tell).await });
+    let mut bytes = Vec::new();
+    loop {
+        match told.blocking_recv() {
+            Some(ReplyEvent::Piece { start, bytes: piece, .. }) => put(&mut bytes, start, &piece),
+            Some(ReplyEvent::End { outcome, .. }) => return outcome.map(|()| bytes),
+            None => {
+                let reason = "the network threads have ended".to_owned();
+                return Err(Error::BadParts { reason });
+            }
+        }
+    }
+}
+
+pub(crate) fn bad_array(peer: &Peer, expected: &str, n_bytes: usize) -> Error {
     peer.bad_answer("an array", expected.to_owned(), format!("{n_bytes} bytes"))
 }
 

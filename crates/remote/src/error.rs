@@ -96,6 +96,12 @@ pub enum Error {
         /// The position of the node type.
         node_type: usize,
     },
+    /// The keys of the nodes of a type were requested that has none.
+    #[error("the nodes of type {node_type} have no keys: partition a dataset whose nodes have names")]
+    NoKeysOfType {
+        /// The position of the node type.
+        node_type: usize,
+    },
     /// A server sent an invalid response.
     #[error(
         "graph server {server} sent {found} in response to a request for {asked}, expected {expected}: use the same \

@@ -277,6 +277,17 @@ impl DistGraph {
         self.told.has_edge_types
     }
 
+    /// Returns true if the partitions have the keys of the nodes of a type.
+    pub(crate) fn has_keys(&self, node_type: usize) -> bool {
+        self.told.node_types.get(node_type).is_some_and(|of_type| of_type.has_keys)
+    }
+
+    /// Returns the runtime of the network threads.
+    pub(crate) fn runtime(&self) -> Result<&Runtime> {
+        let reason = || Error::BadParts { reason: "the network threads have ended".to_owned() };
+        self.runtime.as_ref().ok_or_else(reason)
+    }
+
     pub(crate) fn owner(&self, part: usize) -> &Owner {
         &self.owners[part]
     }

@@ -108,6 +108,7 @@ mod tests {
             offsets: vec![0, 1, end],
             dim,
             row_type: dim.map_or("", |_| "f16").to_owned(),
+            has_keys: dim.is_none(),
         };
         let relation = |name: &str, src_type, dst_type| Relation {
             name: name.to_owned(),

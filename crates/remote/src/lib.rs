@@ -52,6 +52,7 @@ mod health;
 mod hot;
 mod leases;
 mod local_part;
+mod node_keys;
 mod partitions;
 mod peer;
 mod proto;

@@ -67,6 +67,19 @@ impl LocalPart {
         Ok(&**features.ok_or(Error::NoFeaturesOfType { node_type })?)
     }
 
+    /// Returns the keys of the nodes of a type that the partition owns, by row, 16 bytes each.
+    ///
+    /// # Errors
+    /// Returns [`Error::NoKeysOfType`] if there is no such type, or if it has no keys.
+    pub(crate) fn keys(&self, node_type: usize) -> Result<&[u8]> {
+        let of_type = match &self.part {
+            AnyPart::Homogeneous(_) => None,
+            AnyPart::Heterogeneous(part) => part.types.get(node_type),
+        };
+        let keys = of_type.and_then(|of_type| of_type.keys.as_deref());
+        keys.ok_or(Error::NoKeysOfType { node_type })
+    }
+
     /// Returns the static cache of remote feature rows of a node type, if there is one.
     pub(crate) fn cache(&self, node_type: usize) -> Option<&Cache> {
         match &self.part {
@@ -201,6 +214,7 @@ fn told_of_types(part: &TypedPart, of_both: Opened) -> Opened {
             offsets: part.book.of_type(node_type).offsets().to_vec(),
             dim: features.map(|features| features.dim() as u32),
             row_type: features.map_or("", |features| features.dtype().name()).to_owned(),
+            has_keys: part.types[node_type].keys.is_some(),
         }
     };
     let relations = part.schema.relations().iter().zip(&part.relations);

@@ -130,6 +130,7 @@ impl Graph for Service {
                 Array::Train => bytemuck::cast_slice(&split.train),
                 Array::Validation => bytemuck::cast_slice(&split.val),
                 Array::Test => bytemuck::cast_slice(&split.test),
+                Array::Keys => held.keys(request.node_type as usize)?,
             };
             let _ = bytes.chunks(CHUNK_BYTES).all(|chunk| response.send(Bytes::copy_from_slice(chunk)));
             Ok(())

@@ -32,7 +32,7 @@ pub mod yaml;
 
 pub use array_file::ArrayFile;
 pub use error::{Error, Result, check_count, io_error};
-pub use hash::{Hasher, sha256, sha256_of_file};
+pub use hash::{Hasher, name_key, sha256, sha256_of_file};
 #[cfg(feature = "formats")]
 pub use npz::Npz;
 pub use parse_bytes::parse_bytes;

@@ -8,6 +8,7 @@ use anyhow::{Context, ensure};
 use kiln::data::{NodeNames, read_ids};
 use kiln::graph::{ItemId, NodeId};
 use kiln::prelude::{PredictMode, SavedModel};
+use kiln::store::sha256;
 use kiln::train::{EvaluatedNeighbors, LayerWiseConfig, ModelTask};
 
 use super::{Mode, PredictArgs};
@@ -86,6 +87,15 @@ pub(super) fn items<I: ItemId>(selection: &str, test: &[I], n_items: usize) -> a
         }
         "all" => Ok((0..n_items as u32).map(I::new).collect()),
         path => Ok(read_ids(path, n_items)?),
+    }
+}
+
+/// Returns what `--nodes` selects, for the check that all processes have the same request: a file of ids must be the same, as the
+/// graph must be.
+pub(super) fn selection(args: &PredictArgs) -> anyhow::Result<String> {
+    match Path::new(&args.nodes) {
+        path if path.is_file() => Ok(sha256(&fs::read(path)?)),
+        _ => Ok(args.nodes.clone()),
     }
 }
 

@@ -1,54 +1,112 @@
-//! Predictions of the nodes and the links of a heterogeneous graph.
+//! Predictions of the nodes and the links of a heterogeneous graph, whole or partitioned.
+
+use std::ops::Range;
 
 use anyhow::{Context, ensure};
-use kiln::PredictionOutput;
 use kiln::data::{NodeNames, TypedLinks};
 use kiln::feature::{Labels, Targets};
-use kiln::graph::NodeId;
-use kiln::prelude::{PredictOnDataset, TypedDataset};
+use kiln::graph::{NodeId, NodeTypes};
+use kiln::prelude::{PredictMode, PredictOnDataset, RankHandle, TypedDataset};
+use kiln::remote::DistGraph;
 use kiln::store::sha256;
-use kiln::train::WantedRows;
+use kiln::train::{TypedNodePredictor, WantedRows};
+use kiln::{Error, PredictionOutput};
 
-use super::files::Request;
+use super::files::{Request, Totals};
 use super::link_request::{LinkNodes, LinkRequest};
 use super::links::test_sources;
-use super::request::{id_bytes, requested};
+use super::request::{id_bytes, items, requested, selection};
 use super::{Job, progress_bar, show};
+use crate::data_id::DataId;
 use crate::output::print_rank_zero;
+
+/// The targets of the nodes of the predicted type and its test split, numbered within the type.
+struct TypeTargets {
+    values: Targets<NodeId>,
+    test: Vec<NodeId>,
+}
 
 impl Job<'_> {
     /// Predicts nodes of the type that had targets in training, which are numbered within the type.
     pub(super) fn typed_nodes(&self) -> anyhow::Result<()> {
-        let (args, data) = (self.args, self.typed_data()?);
-        let predictor = self.model.on_typed_dataset(&data)?;
-        let target_type = self.model.info().inputs.graph.as_ref().map(|graph| &*graph.target_type);
-        let target_type = target_type.and_then(|name| data.graph.types().position(name));
-        let node_type = target_type.context("the data lacks the type of nodes that the model predicts")?;
-        let (targets, test) = targets_of(&data, node_type);
+        let args = self.args;
+        if args.parts.is_given() {
+            return self.partitioned_typed_nodes();
+        }
+        let (data, id) = self.typed_data()?;
+        let predictor = match id.hash.known() {
+            Some(hash) => self.model.on_hashed_typed_dataset(&data, hash)?,
+            None => self.model.on_typed_dataset(&data)?,
+        };
+        let node_type = self.target_type(data.graph.types())?;
+        let targets = targets_of(&data, node_type);
         let names = names_of(&data, node_type);
-        let nodes = requested(args, &test, predictor.n_nodes(), names)?;
+        let nodes = requested(args, &targets.test, predictor.n_nodes(), names)?;
         let mode = args.mode(&self.model)?;
-        let wanted = if args.embeddings { WantedRows::Both } else { WantedRows::Outputs };
-        // The width of the embeddings of a part without nodes.
-        let first = if args.embeddings && predictor.n_nodes() != 0 { &[NodeId(0)][..] } else { &[] };
-        let embedding_width = predictor.embed(first, &mode)?.map(|rows| rows.width());
         self.launch(&sha256(&id_bytes(&nodes)), |rank| {
-            let predictor = predictor.with_model(&self.model_of(rank)?)?;
-            let batches = predictor.batches(&nodes, &mode, wanted)?;
-            let (model, format) = (&self.model, args.format);
-            let (items, targets) = (&nodes[..], &targets);
-            let request = Request { items, targets, names, model, format, embedding_width };
-            self.write(rank, &request, |output, each| {
-                rank.predict_batches(&batches, output, |rows| each(&rows))
-            })
+            self.predict_typed(rank, &predictor, &nodes, &mode, &targets.values, names)
         })
+    }
+
+    /// Predicts nodes of a partitioned graph. Their ids are those of the set that was partitioned.
+    fn partitioned_typed_nodes(&self) -> anyhow::Result<()> {
+        let args = self.args;
+        let graph = args.parts.open(args.job.tls())?;
+        let schema = graph.info().heterogeneous.as_ref().map(|info| &info.schema).context(
+            "the partitions are of a graph with one type of nodes, and the model is of a heterogeneous graph: use partitions of its \
+             training data",
+        )?;
+        let node_type = self.target_type(schema.types())?;
+        graph.check_ranks(args.job.n_ranks(self.launch.as_ref()))?;
+        let mode = args.mode(&self.model)?;
+        self.launch(&format!("{} of {}", selection(args)?, graph.info().hash), |rank| {
+            let joined = graph.join_typed(rank)?;
+            let predictor = self.model.on_typed_partitions(&joined)?;
+            let targets = targets_of_partitions(&joined.graph, node_type);
+            let nodes = items(&args.nodes, &targets.test, predictor.n_nodes());
+            let nodes = nodes.map_err(|error| Error::Other(error.into()))?;
+            self.predict_typed(rank, &predictor, &nodes, &mode, &targets.values, None)
+        })
+    }
+
+    /// Predicts nodes on one rank.
+    fn predict_typed(
+        &self,
+        rank: &RankHandle,
+        predictor: &TypedNodePredictor,
+        nodes: &[NodeId],
+        mode: &PredictMode,
+        targets: &Targets<NodeId>,
+        names: Option<&NodeNames>,
+    ) -> kiln::Result<Totals> {
+        let predictor = predictor.with_model(&self.model_of(rank)?)?;
+        let (model, format, has_embeddings) = (&self.model, self.args.format, self.args.embeddings);
+        let wanted = if has_embeddings { WantedRows::Both } else { WantedRows::Outputs };
+        // The width of the embeddings of a part without nodes.
+        let first = if has_embeddings && predictor.n_nodes() != 0 { &[NodeId(0)][..] } else { &[] };
+        let embedding_width = predictor.embed(first, mode)?.map(|rows| rows.width());
+        let batches = predictor.batches(nodes, mode, wanted)?;
+        let request = Request { items: nodes, targets, names, model, format, embedding_width };
+        self.write(rank, &request, |output, each| rank.predict_batches(&batches, output, |rows| each(&rows)))
+    }
+
+    /// Returns the position of the type of nodes that the model predicts.
+    fn target_type(&self, types: &NodeTypes) -> anyhow::Result<usize> {
+        let graph = self.model.info().inputs.graph.as_ref();
+        let position = graph.and_then(|graph| types.position(&graph.target_type));
+        position.context("the data lacks the type of nodes that the model predicts")
     }
 }
 
 impl Job<'_> {
     /// Scores links of the relation that training had. Sources and destinations are numbered within their types.
     pub(super) fn typed_links(&self) -> anyhow::Result<()> {
-        let (args, data) = (self.args, self.typed_data()?);
+        let args = self.args;
+        ensure!(
+            !args.parts.is_given(),
+            "--parts and --servers do not apply to links of a heterogeneous dataset: use --data"
+        );
+        let (data, _) = self.typed_data()?;
         let predictor = self.model.on_typed_links(&data)?;
         let relation = predictor.relation();
         let is_of_model = |links: &&TypedLinks| data.graph.relation(links.relation).name == relation.name;
@@ -75,17 +133,13 @@ impl Job<'_> {
         })
     }
 
-    /// Opens the heterogeneous dataset of the flags, and prints a summary.
-    fn typed_data(&self) -> anyhow::Result<TypedDataset> {
+    /// Opens the heterogeneous dataset of the flags, prints a summary, and returns it with its identity.
+    fn typed_data(&self) -> anyhow::Result<(TypedDataset, DataId)> {
         let args = self.args;
-        ensure!(
-            !args.parts.is_given(),
-            "--parts and --servers need a graph with one type of nodes: use --data"
-        );
-        let (data, _) = args.data.load_typed()?;
+        let (data, id) = args.data.load_typed()?;
         let data = if args.in_memory { data.in_memory() } else { data };
         print_rank_zero(&data);
-        Ok(data)
+        Ok((data, id))
     }
 }
 
@@ -94,15 +148,32 @@ fn names_of(data: &TypedDataset, node_type: usize) -> Option<&NodeNames> {
     data.names.get(node_type).filter(|names| !names.is_empty()).map(|names| &**names)
 }
 
-/// Returns the targets of the nodes of a type and its test split, numbered within the type; both empty if the targets of the data
-/// are those of another type.
-fn targets_of(data: &TypedDataset, node_type: usize) -> (Targets<NodeId>, Vec<NodeId>) {
-    let start = data.graph.types().range(node_type).start;
+/// Returns the targets of a type; none if the targets of the data are those of another type.
+fn targets_of(data: &TypedDataset, node_type: usize) -> TypeTargets {
     match data.targets.as_ref().filter(|targets| targets.node_type == node_type) {
         Some(targets) => {
-            let test = targets.split.test.iter().map(|node| NodeId(node.0 - start)).collect();
-            (targets.values.clone(), test)
+            TypeTargets::new(targets.values.clone(), &targets.split.test, data.graph.types().range(node_type))
         }
-        None => (Targets::Classes(Labels::new(Vec::<i32>::new(), 0).into()), Vec::new()),
+        None => TypeTargets::none(),
+    }
+}
+
+/// Returns the targets of a type, as [`targets_of`] does.
+fn targets_of_partitions(graph: &DistGraph, node_type: usize) -> TypeTargets {
+    match graph.target_type() == node_type {
+        true => TypeTargets::new(graph.labels().clone().into(), graph.test(), graph.target_nodes()),
+        false => TypeTargets::none(),
+    }
+}
+
+impl TypeTargets {
+    /// Creates the targets of the nodes of a type from a split with ids of the graph.
+    fn new(values: Targets<NodeId>, test: &[NodeId], nodes: Range<u32>) -> Self {
+        // Predictions reject a node of another type, which damaged partitions may have.
+        Self { values, test: test.iter().map(|node| NodeId(node.0.wrapping_sub(nodes.start))).collect() }
+    }
+
+    fn none() -> Self {
+        Self { values: Labels::new(Vec::<i32>::new(), 0).into(), test: Vec::new() }
     }
 }

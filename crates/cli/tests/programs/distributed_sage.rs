@@ -136,8 +136,13 @@ impl Server {
 
     /// Returns the flags for training with these servers.
     pub(crate) fn flags(servers: &[Self]) -> String {
+        format!("--mode server {}", Self::addresses(servers))
+    }
+
+    /// Returns the flag for predictions with these servers.
+    pub(crate) fn addresses(servers: &[Self]) -> String {
         let addresses: Vec<&str> = servers.iter().map(|server| &*server.address).collect();
-        format!("--mode server --servers {}", addresses.join(","))
+        format!("--servers {}", addresses.join(","))
     }
 
     /// Waits until the server exits, and returns its remaining output.

@@ -19,6 +19,7 @@ mod predict_ranks;
 #[cfg(feature = "tables")]
 mod predict_typed;
 mod predict_typed_links;
+mod predict_typed_parts;
 mod resume;
 mod sampling;
 mod targets;

@@ -13,7 +13,7 @@ use crate::distributed_sage::{Learned, Server, command, text};
 const FLAGS: &str = "--hidden 16 --dropout 0.2";
 
 /// Users without features who rate items, and items that are bought together.
-fn data() -> TypedDataset {
+pub(crate) fn data() -> TypedDataset {
     let types = NodeTypes::new([("user", 90), ("item", 600)]).unwrap();
     let (mut users, mut items, mut others) = (Vec::new(), Vec::new(), Vec::new());
     for item in 0..600_u32 {
@@ -154,7 +154,7 @@ fn negatives_and_decoders_of_links_between_types_are_flags() {
 }
 
 /// Partitions the set by `kiln data partition`, and returns the folder of the partitions.
-fn partition(root: &Path, set: &str, n_parts: usize) -> PathBuf {
+pub(crate) fn partition(root: &Path, set: &str, n_parts: usize) -> PathBuf {
     let out = root.join(format!("parts-{n_parts}"));
     let flags = format!("partition {set} --parts {n_parts} --method fennel --out {}", out.display());
     let output = command("data", &flags).output().unwrap();

@@ -15,8 +15,14 @@ use serde::{Deserialize, Serialize};
 use crate::manifest::{CACHE, known, path_in, short};
 use crate::{Error, Method, Result};
 
-/// The version of the format that is written, and the only one that can be read.
-pub(super) const VERSION: u32 = 1;
+/// The version of the format with the keys of nodes, and the last one that can be read. Partitions without keys have version 1.
+pub(super) const VERSION: u32 = 2;
+
+/// The file of the keys of the nodes of a type without features.
+pub(super) const KEYS: &str = "keys.npy";
+
+/// The number of bytes of a key.
+pub(super) const KEY_BYTES: usize = 16;
 
 /// The maximum number of node types: two for each relation, as in the kiln format.
 const MAX_TYPES: usize = 2 * Relations::MOST;
@@ -25,7 +31,7 @@ const MAX_TYPES: usize = 2 * Relations::MOST;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Manifest {
-    /// The version of the format, always [`VERSION`].
+    /// The version of the format, at most [`VERSION`].
     pub(super) format: u32,
     pub(super) name: String,
     /// The hash of the whole set.
@@ -92,7 +98,7 @@ impl Manifest {
     pub(super) fn read(folder: &Path) -> Result<Self> {
         let path = path_in(folder);
         let what = "the manifest of a partition of a heterogeneous set";
-        let manifest: Self = read_manifest(&path, VERSION..=VERSION, what).map_err(|error| {
+        let manifest: Self = read_manifest(&path, 1..=VERSION, what).map_err(|error| {
             // A homogeneous partition has another version or other keys.
             match error {
                 kiln_store::Error::Format { .. } | kiln_store::Error::Manifest { .. }
@@ -190,7 +196,7 @@ impl Manifest {
 
     /// Returns the files that a partition may contain. The counts must be valid.
     fn known(&self, path: &Path) -> Result<Vec<Known>> {
-        use ElementType::{F32, I32, U32, U64};
+        use ElementType::{F32, I32, U8, U32, U64};
         let mut files = Vec::new();
         for (position, &TypeEntry { n_nodes, dim, .. }) in self.node_types.iter().enumerate() {
             let n_owned = self.n_owned(position);
@@ -205,6 +211,8 @@ impl Manifest {
                 files.push(known(name("cache_counts.npy"), &[U32], Some(vec![n_cached]), has_cache));
                 files.extend(FEATURES.of_type(position).known(n_owned, dim));
                 files.extend(CACHE.of_type(position).known(n_cached, dim));
+            } else {
+                files.push(known(name(KEYS), &[U8], Some(vec![n_owned, KEY_BYTES]), false));
             }
         }
         for (position, relation) in self.relations.iter().enumerate() {

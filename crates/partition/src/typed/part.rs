@@ -9,7 +9,7 @@ use kiln_feature::{FeatureStore, Labels};
 use kiln_graph::{Csc, GraphSchema, NodeId, SharedArray};
 use kiln_store::array_folder::ArrayFolder;
 
-use super::manifest::Manifest;
+use super::manifest::{KEYS, Manifest};
 use super::verify::verify;
 use crate::manifest::{CACHE, path_in};
 use crate::{Cache, Method, PartVerifyReport, PartitionBook, Result, TypedPartitionBook};
@@ -60,6 +60,10 @@ pub struct PartOfType {
     pub old_ids: SharedArray<NodeId>,
     /// The features of each row, `[n_owned, dim]`; `None` for a type without features.
     pub features: Option<Arc<dyn FeatureStore>>,
+    /// The key of the name of each row ([`kiln_store::name_key`]), `[n_owned, 16]`, by which a trained model finds the row of a node
+    /// without features. `None` for a type with features, if the nodes have no names, or if an older version of kiln wrote the
+    /// partition.
+    pub keys: Option<SharedArray<u8>>,
     /// The cached feature rows of remote nodes, which count from 0 within the type; `None` if there are none.
     pub cache: Option<Cache>,
 }
@@ -110,6 +114,7 @@ impl TypedPart {
             types.push(PartOfType {
                 old_ids: arrays.values(&name("old_ids.npy"))?,
                 features: node_type.dim.map(rows).transpose()?,
+                keys: arrays.optional(&name(KEYS))?,
                 cache: node_type.dim.filter(|_| manifest.has_cache(position)).map(cache).transpose()?,
             });
         }

@@ -1,13 +1,14 @@
 use std::path::Path;
 
 use kiln_data::graph_folder::{FEATURES, check_class_names, class_names_to_write, numbered};
-use kiln_data::{TypedDataset, TypedTargets};
+use kiln_data::{NodeNames, TypedDataset, TypedTargets};
 use kiln_feature::{Labels, Targets};
 use kiln_graph::NodeId;
 use kiln_store::array_folder::{ElementType, FolderWriter};
+use kiln_store::name_key;
 
 use super::book::TypedPartitionBook;
-use super::manifest::{Manifest, RelationEntry, TypeEntry, VERSION};
+use super::manifest::{KEY_BYTES, KEYS, Manifest, RelationEntry, TypeEntry, VERSION};
 use crate::hotness::{CacheConfig, CacheList, Presampler};
 use crate::manifest::{CACHE, FILE_NAME};
 use crate::rows::put_rows;
@@ -103,6 +104,12 @@ impl Set<'_> {
                 let list = list.within(types.range(node_type));
                 let files = CACHE.of_type(node_type);
                 put_cache(&mut folder, &list, &**features, &files, |file| name(file).into())?;
+            } else if let Some(names) = names_of_rows(data, node_type) {
+                let mut keys = folder.rows(name(KEYS), ElementType::U8, KEY_BYTES)?;
+                for row in rows {
+                    keys.push(&name_key(names.get(*row).unwrap_or_default()))?;
+                }
+                folder.add(keys)?;
             }
             n_owned += rows.len();
         }
@@ -127,8 +134,9 @@ impl Set<'_> {
             offsets: book.of_type(position).offsets().to_vec(),
         };
         let relations = data.graph.schema().relations().iter();
+        let has_keys = (0..data.features.len()).any(|node_type| names_of_rows(data, node_type).is_some());
         Manifest {
-            format: VERSION,
+            format: if has_keys { VERSION } else { 1 },
             name: data.name.clone(),
             hash: meta.hash.clone(),
             node_types: data.graph.types().names().iter().enumerate().map(of_type).collect(),
@@ -149,6 +157,12 @@ impl Set<'_> {
             files: Default::default(),
         }
     }
+}
+
+/// Returns the names of the nodes of a type without features, by which a model finds their trained rows; `None` if there are none.
+fn names_of_rows(data: &TypedDataset, node_type: usize) -> Option<&NodeNames> {
+    let names = data.names.get(node_type).filter(|names| !names.is_empty())?;
+    data.features[node_type].is_none().then_some(names)
 }
 
 /// Checks that the parts of a set and the book are consistent. Returns the targets and the labels.

@@ -1,7 +1,10 @@
 //! Partitions of heterogeneous sets on disk.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
-use kiln_data::TypedDataset;
+use std::fs;
+use std::path::Path;
+
+use kiln_data::{NodeNames, TypedDataset};
 use kiln_feature::FeatureBuffer;
 use kiln_graph::{NodeId, NodeTypes};
 use kiln_partition::{
@@ -9,6 +12,7 @@ use kiln_partition::{
     part_dir, partition_nodes, write_typed_parts,
 };
 use kiln_sample::{SamplerConfig, TypedSampler};
+use kiln_store::{name_key, npy};
 
 use crate::common::{Stored, cache, shop, six_nodes, typed_parts, write_typed};
 use crate::damage::{check_edited_in, check_forged_in};
@@ -90,6 +94,43 @@ fn each_node_is_in_one_partition_with_its_edges_and_features() {
         let other = TypedPart::open(part_dir(other.path().join("parts"), 0)).unwrap();
         assert_eq!(other.partition_hash == parts[0].partition_hash, n_parts == 1);
     }
+}
+
+/// Users have no features and one of their names is empty; items have features, so their names are not needed.
+#[test]
+fn partitions_have_the_keys_of_nodes_without_features() {
+    let mut data = shop();
+    let owner = |node: u32| node as usize % 2;
+    let root = tempfile::tempdir().unwrap();
+    let nameless = root.path().join("nameless");
+    write_typed(&data, 2, owner, None, &nameless);
+    let users: Vec<String> =
+        (0..9).map(|user| if user == 3 { String::new() } else { format!("user {user}") }).collect();
+    data.names[0] = NodeNames::new(users.iter().map(String::as_str)).into();
+    data.names[1] = NodeNames::new((0..7).map(|_| "item")).into();
+    let out = root.path().join("named");
+    write_typed(&data, 2, owner, None, &out);
+    for index in 0..2 {
+        let part = TypedPart::open(part_dir(&out, index)).unwrap();
+        TypedPart::verify(part_dir(&out, index)).unwrap();
+        let nodes = part.types[0].old_ids.iter();
+        let expected: Vec<u8> = nodes.flat_map(|node| name_key(&users[node.index()])).collect();
+        assert_eq!(part.types[0].keys.as_deref(), Some(&expected[..]));
+        assert!(part.types[1].keys.is_none() && part.types[2].keys.is_none());
+        let other = TypedPart::open(part_dir(&nameless, index)).unwrap();
+        assert!(other.types[0].keys.is_none());
+        assert_eq!(other.partition_hash, part.partition_hash);
+        // Without keys, the format is that of older versions of kiln.
+        let format = |folder: &Path| -> serde_json::Value {
+            serde_json::from_slice(&fs::read(part_dir(folder, index).join("part.json")).unwrap()).unwrap()
+        };
+        assert_eq!((&format(&out)["format"], &format(&nameless)["format"]), (&2.into(), &1.into()));
+    }
+    let folder = part_dir(&out, 0);
+    let short = vec![0_u8; 4 * 16];
+    let expected = "files.keys.0.npy.shape is [4, 16], expected [5, 16]";
+    fs::write(folder.join("keys.0.npy"), npy::write(&short, &[4, 16])).unwrap();
+    check_edited_in(&folder, "        5,\n        16\n", "        4,\n        16\n", expected);
 }
 
 /// Recounts, batch by batch, the inputs of the first epoch of each partition's training nodes.
@@ -229,7 +270,7 @@ fn open_rejects_inconsistent_manifests() {
         let (_root, folder) = typed_parts();
         check_edited_in(&folder, from, to, expected);
     };
-    check("\"format\": 1", "\"format\": 2", "the set has format 2, expected 1");
+    check("\"format\": 1", "\"format\": 3", "the set has format 3, expected 2");
     check("\"part\": 0", "\"part\": 2", "part is 2, expected below 2, the number of partitions");
     check("\"part\": 0", "\"part\": 1", "files.features.1.npy.shape is [3, 2], expected [4, 2]");
     check("\"n_nodes\": 7", "\"n_nodes\": 8", "files.labels.npy.shape is [7], expected [8]");

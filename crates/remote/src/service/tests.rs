@@ -185,11 +185,14 @@ fn rejects_requests_for_relations_and_types_that_do_not_exist() {
         let gathered = client.gather(GatherRequest { lease, rows, node_type: 1 }).await.unwrap_err();
         let mut fetched = client.fetch(FetchRequest { lease, array: 0, node_type: 7 }).await.unwrap();
         let fetched = fetched.get_mut().message().await.unwrap_err();
+        let mut keys = client.fetch(FetchRequest { lease, array: 5, node_type: 0 }).await.unwrap();
+        let keys = keys.get_mut().message().await.unwrap_err();
         for (status, expected) in [
             (sampled, "there is no relation 1, expected below 1"),
             (listed, "there is no relation 4294967295, expected below 1"),
             (gathered, "there is no node type 1, expected below 1"),
             (fetched, "there is no node type 7, expected below 1"),
+            (keys, "the nodes of type 0 have no keys: partition a dataset whose nodes have names"),
         ] {
             assert_eq!((status.code(), status.message()), (tonic::Code::InvalidArgument, expected));
         }

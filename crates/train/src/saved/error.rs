@@ -185,7 +185,8 @@ pub enum ModelError {
     /// their trained rows by id, but the data has other nodes.
     #[error(
         "the model was trained without names of the nodes of type {node_type:?}, and finds their trained rows by id, so it can \
-         predict on the data of its training only: train on the dataset instead of its partitions"
+         predict on the data of its training only: train on data whose nodes have names, and partition it again if an older \
+         version of kiln wrote its partitions"
     )]
     RowsWithoutNames {
         /// The name of the type.
@@ -204,7 +205,7 @@ pub enum ModelError {
     /// The nodes of a type have no names, by which the model finds their trained rows.
     #[error(
         "the nodes of type {node_type:?} have no names, but the model finds their trained rows by name: use data whose nodes have \
-         names, such as an import of tables"
+         names, such as an import of tables, or partition it again if an older version of kiln wrote its partitions"
     )]
     NoNames {
         /// The name of the type.

@@ -19,6 +19,7 @@ use crate::saved::outputs::OutputRows;
 use crate::saved::predictor::NodePredictor;
 use crate::saved::registry::{BadModel, GraphNetwork, ModelRegistry, Network, NodeNetwork};
 use crate::saved::typed_network::TypedNetwork;
+use crate::step::node_keys::NodeKeys;
 use crate::step::weights::hash;
 
 /// The file of a run folder with the weights of the best epoch.
@@ -220,6 +221,22 @@ impl SavedModel {
     pub fn finds_rows_by_id(&self) -> bool {
         let tables = self.typed_network().map_or(&[][..], |network| &network.tables);
         tables.iter().any(|table| table.keys().is_none())
+    }
+
+    /// Returns the keys with which the nodes of the training data of a model of a heterogeneous graph find their trained rows,
+    /// `[n_types]`, from those of the data's names: if the model or the data has no names of the nodes of a type, row `v` is that of
+    /// node `v`.
+    pub fn keys_of_training_data(&self, of_names: &[Option<NodeKeys>]) -> Vec<Option<NodeKeys>> {
+        let (Ok(network), Some(graph)) = (self.typed_network(), &self.info().inputs.graph) else {
+            return of_names.to_vec();
+        };
+        let mut tables = network.tables.iter();
+        let keys = |(width, of_names): (Option<usize>, &Option<NodeKeys>)| match width {
+            Some(_) => None,
+            // The nodes with the keys of the rows, in their order, have the ids of the rows.
+            None => tables.next()?.keys().map(|of_rows| of_names.as_ref().unwrap_or(of_rows).clone()),
+        };
+        graph.widths().zip(of_names).map(keys).collect()
     }
 
     /// Returns the model of a heterogeneous graph.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kiln_feature::FeatureStore;
 use kiln_graph::{Csc, Links, NodeId, Relation, Relations};
-use kiln_sample::Rule;
+use kiln_sample::{Rule, TypedSampler};
 
 use crate::error::Result;
 use crate::evaluate::layer_wise::WantedRows;
@@ -27,6 +27,7 @@ use crate::step::node_keys::NodeKeys;
 pub struct TypedLinkPredictor {
     /// The predictor of the rows that the decoder reads.
     nodes: TypedNodePredictor,
+    graph: Arc<Relations>,
     /// The position of the relation whose edges are the links.
     relation: usize,
     /// The ids of the nodes of the sources' type and of the destinations' type.
@@ -49,10 +50,12 @@ impl TypedLinkPredictor {
         model.check_task(ModelTask::Links)?;
         let relation =
             info_of(model).link_relation().expect("the description of a link model should name a relation");
-        let nodes = TypedNodePredictor::of(model, graph, features, keys)?;
-        let Relation { src_type, dst_type, .. } = *nodes.graph().relation(relation);
-        let ends = [src_type, dst_type].map(|node_type| nodes.graph().types().range(node_type));
-        Ok(Self { nodes, relation, ends })
+        let relations = Arc::clone(&graph);
+        let sampler = move |fanouts, config| Ok(TypedSampler::new(&relations, fanouts, config)?);
+        let nodes = TypedNodePredictor::of(model, graph.schema().clone(), features, keys, sampler)?;
+        let Relation { src_type, dst_type, .. } = *graph.relation(relation);
+        let ends = [src_type, dst_type].map(|node_type| graph.types().range(node_type));
+        Ok(Self { nodes, graph, relation, ends })
     }
 
     /// Returns a predictor with the same model on another device, which `model` was opened on.
@@ -76,7 +79,7 @@ impl TypedLinkPredictor {
 
     /// Returns the relation whose edges are the links.
     pub fn relation(&self) -> &Relation {
-        self.nodes.graph().relation(self.relation)
+        self.graph.relation(self.relation)
     }
 
     /// Returns the node ids, in the graph, of the sources' type and of the destinations' type.
@@ -89,7 +92,7 @@ impl TypedLinkPredictor {
     /// # Errors
     /// Returns [`Error::Graph`](crate::Error::Graph) if the graph is damaged.
     pub fn known_links(&self) -> Result<Arc<Csc>> {
-        Ok(Arc::new(self.nodes.graph().whole_graph(self.relation)?))
+        Ok(Arc::new(self.graph.whole_graph(self.relation)?))
     }
 
     /// Returns the rows that the decoder reads, of nodes with these ids in the graph, as batches that are computed one by one.
@@ -98,7 +101,7 @@ impl TypedLinkPredictor {
     /// Returns [`Error::Saved`](crate::Error::Saved) if a node does not exist, and the errors of
     /// [`TypedNodePredictor::predict`].
     pub fn batches(&self, nodes: &[NodeId], mode: &PredictMode) -> Result<PredictionBatches> {
-        let n_nodes = self.nodes.graph().types().n_nodes();
+        let n_nodes = self.graph.types().n_nodes();
         check(nodes, n_nodes)?;
         self.nodes.batches_of(nodes, mode, WantedRows::Outputs)
     }

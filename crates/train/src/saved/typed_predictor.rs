@@ -3,10 +3,10 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use kiln_feature::FeatureStore;
-use kiln_graph::{NodeId, Relations};
+use kiln_graph::{GraphSchema, NodeId, Relations};
 use kiln_kernels::to_vec_f32;
 use kiln_loader::{Batcher, SeedBatch, StageTimes, TypedFeatures, TypedNodeBatcher};
-use kiln_sample::{Fanout, Rule, Scratch, TypedSampler};
+use kiln_sample::{Fanout, Rule, SamplerConfig, Scratch, TypedSampler};
 
 use crate::error::Result;
 use crate::evaluate::layer_wise::WantedRows;
@@ -31,7 +31,8 @@ use crate::step::node_keys::NodeKeys;
 #[derive(Clone)]
 pub struct TypedNodePredictor {
     model: SavedModel,
-    graph: Arc<Relations>,
+    schema: GraphSchema,
+    sampler: Arc<NewTypedSampler>,
     features: TypedFeatures,
     /// The trained row of each node, for each type without features.
     rows: Vec<RowsOfNodes>,
@@ -42,6 +43,9 @@ pub struct TypedNodePredictor {
     /// Tables of samplers that no thread uses at the moment.
     scratches: Arc<Mutex<Vec<Scratch>>>,
 }
+
+/// Creates a sampler of a graph from the fanouts of each layer and relation.
+type NewTypedSampler = dyn Fn(Vec<Vec<Fanout>>, SamplerConfig) -> Result<TypedSampler> + Send + Sync;
 
 /// The trained rows of the nodes of a type.
 #[derive(Debug, Clone)]
@@ -79,28 +83,52 @@ impl TypedNodePredictor {
         features: Vec<Option<Arc<dyn FeatureStore>>>,
         keys: &[Option<NodeKeys>],
     ) -> Result<Self> {
-        model.typed_network()?;
-        model.check_task(ModelTask::Nodes)?;
-        Self::of(model, graph, features, keys)
+        Self::check_task(model)?;
+        let schema = graph.schema().clone();
+        let sampler = move |fanouts, config| Ok(TypedSampler::new(&graph, fanouts, config)?);
+        Self::of(model, schema, features, keys, sampler)
     }
 
-    /// Creates a predictor for a model of any task, as [`TypedNodePredictor::new`] does.
-    pub(super) fn of(
+    /// Creates a predictor like [`TypedNodePredictor::new`] on a graph that is only sampled, such as a partitioned graph.
+    /// `schema` are its types and relations, and `sampler` creates its samplers from the fanouts of each relation in each layer,
+    /// `[n_layers][n_relations]`.
+    ///
+    /// # Errors
+    /// Returns the errors of [`TypedNodePredictor::new`].
+    pub fn on_sampler(
         model: &SavedModel,
-        graph: Arc<Relations>,
+        schema: GraphSchema,
         features: Vec<Option<Arc<dyn FeatureStore>>>,
         keys: &[Option<NodeKeys>],
+        sampler: impl Fn(Vec<Vec<Fanout>>, SamplerConfig) -> Result<TypedSampler> + Send + Sync + 'static,
+    ) -> Result<Self> {
+        Self::check_task(model)?;
+        Self::of(model, schema, features, keys, sampler)
+    }
+
+    fn check_task(model: &SavedModel) -> Result<()> {
+        model.typed_network()?;
+        model.check_task(ModelTask::Nodes)
+    }
+
+    /// Creates a predictor for a model of any task, as [`TypedNodePredictor::on_sampler`] does.
+    pub(super) fn of(
+        model: &SavedModel,
+        schema: GraphSchema,
+        features: Vec<Option<Arc<dyn FeatureStore>>>,
+        keys: &[Option<NodeKeys>],
+        sampler: impl Fn(Vec<Vec<Fanout>>, SamplerConfig) -> Result<TypedSampler> + Send + Sync + 'static,
     ) -> Result<Self> {
         let network = model.typed_network()?;
         let info = info_of(model);
-        let types = graph.types().clone();
+        let types = schema.types().clone();
         let n_types = types.n_types();
         for (what, got) in [("feature stores", features.len()), ("lists of keys", keys.len())] {
             if got != n_types {
                 return Err(ModelError::NumberOfTypes { what, got, expected: n_types }.into());
             }
         }
-        let target_type = check_schema(info, &graph, &features)?;
+        let target_type = check_schema(info, &schema, &features)?;
         for (node_type, store) in features.iter().enumerate() {
             let (n_rows, n_nodes) =
                 (store.as_ref().map(|store| store.n_rows()), types.range(node_type).len());
@@ -126,7 +154,8 @@ impl TypedNodePredictor {
             nodes: types.range(target_type),
             features: TypedFeatures::new(types, features),
             model: model.clone(),
-            graph,
+            schema,
+            sampler: Arc::new(sampler),
             rule: None,
             scratches: Arc::default(),
         })
@@ -149,9 +178,9 @@ impl TypedNodePredictor {
         Self { rule: Some(rule.into()), ..self }
     }
 
-    /// Returns the graph.
-    pub fn graph(&self) -> &Arc<Relations> {
-        &self.graph
+    /// Returns the types of nodes and the relations of the graph.
+    pub fn schema(&self) -> &GraphSchema {
+        &self.schema
     }
 
     /// Returns the model.
@@ -232,15 +261,15 @@ impl TypedNodePredictor {
         let fanouts = match fanouts.len() {
             0 => info_of(&self.model).fanouts(n_layers),
             n_fanouts if n_fanouts == n_layers => {
-                fanouts.iter().map(|fanout| vec![*fanout; self.graph.n_relations()]).collect()
+                fanouts.iter().map(|fanout| vec![*fanout; self.schema.relations().len()]).collect()
             }
             n_fanouts => return Err(ModelError::FanoutsMismatch { n_fanouts, n_layers }.into()),
         };
         let rule = sampling.rule_or(self.rule.as_ref())?;
-        let sampler = TypedSampler::new(&self.graph, fanouts, sampling.config(Vec::new(), rule))?;
+        let sampler = (self.sampler)(fanouts, sampling.config(Vec::new(), rule))?;
         let batcher = TypedNodeBatcher::without_targets(Arc::new(sampler), self.features.clone());
         let (relations, nodes) = (network.reads_relation_groups(), network.reads_node_groups());
-        Ok(batcher.groups_of_model(relations, nodes, self.graph.metagraph()))
+        Ok(batcher.groups_of_model(relations, nodes, self.schema.metagraph()))
     }
 
     /// Returns the function that computes the rows of a batch.
@@ -302,12 +331,12 @@ fn sampling_of(model: &SavedModel) -> &SamplingInfo {
 /// Checks that a graph has the types and relations of a model, and returns the type that can be predicted.
 fn check_schema(
     info: &TypedGraphInfo,
-    graph: &Relations,
+    schema: &GraphSchema,
     features: &[Option<Arc<dyn FeatureStore>>],
 ) -> Result<usize> {
     let widths: Vec<_> = features.iter().map(|store| store.as_ref().map(|store| store.dim())).collect();
     let target_type = info.target_position().unwrap_or(0);
-    let of_data = TypedGraphInfo::new(graph.schema(), &widths, target_type, &[]);
+    let of_data = TypedGraphInfo::new(schema, &widths, target_type, &[]);
     match info.has_schema_of(&of_data) {
         true => Ok(target_type),
         false => Err(ModelError::OtherSchema { expected: info.schema(), got: of_data.schema() }.into()),

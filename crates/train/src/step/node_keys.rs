@@ -2,14 +2,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use kiln_graph::NodeId;
-use kiln_store::Hasher;
+use kiln_store::name_key;
 use rayon::prelude::*;
 
 /// The keys of the nodes of a type, `[n_nodes]`, by which the trainable row of a node is found in other data, where the node
 /// has another id. Cloning shares them.
 ///
-/// The key of a node is the first 16 bytes of the SHA-256 of its name. Different names have the same key with a probability
-/// below 1e-23, for 10 million names.
+/// The key of a node is that of its name ([`kiln_store::name_key`]).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeKeys(Arc<[[u8; NodeKeys::N_BYTES]]>);
 
@@ -19,12 +18,8 @@ impl NodeKeys {
 
     /// Computes the keys of nodes from their names, on all threads. `name` returns the name of a node, from 0.
     pub fn of_names<'a>(n_nodes: usize, name: impl Fn(usize) -> &'a str + Sync) -> Self {
-        let key = |node: usize| {
-            let mut hasher = Hasher::default();
-            hasher.update(name(node));
-            hasher.finish_bytes().as_chunks().0[0]
-        };
-        Self((0..n_nodes).into_par_iter().map(key).collect::<Vec<_>>().into())
+        let key = |node: usize| name_key(name(node));
+        (0..n_nodes).into_par_iter().map(key).collect::<Vec<_>>().into()
     }
 
     /// Creates keys from their bytes, `[n_nodes, 16]`.
@@ -61,6 +56,13 @@ impl NodeKeys {
 
     /// The id that no node of a table has.
     pub(crate) const NO_NODE: NodeId = NodeId(u32::MAX);
+}
+
+impl From<Vec<[u8; 16]>> for NodeKeys {
+    /// Creates keys that were stored with the nodes.
+    fn from(keys: Vec<[u8; 16]>) -> Self {
+        Self(keys.into())
+    }
 }
 
 #[cfg(test)]
