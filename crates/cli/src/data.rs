@@ -281,6 +281,9 @@ fn run_typed_partition(args: &PartitionArgs) -> anyhow::Result<()> {
         _ => data.hash()?,
     };
     print_rank_zero(&data);
+    if data.links.is_some() {
+        print_rank_zero("note: the links of the dataset are not in its partitions");
+    }
     let train = data.targets.as_ref().map(|targets| targets.split.train.clone()).unwrap_or_default();
     let (parts, meta) = assign(args, &data.graph.to_homogeneous()?, &train, hash)?;
     let book = TypedPartitionBook::from_parts(data.graph.types().clone(), &parts, args.parts)?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{bail, ensure};
 use clap::Args;
-use kiln::data::{Dataset, LinkSplit, TypedDataset, TypedLinkSplit};
+use kiln::data::{Dataset, LinkSplit};
 use kiln::feature::Preparation;
 use kiln::graph::{Csc, LinkNegatives};
 use kiln::loader::LinkExclusion;
@@ -47,7 +47,7 @@ enum DecoderKind {
 #[command(next_help_heading = "Links, for --task link")]
 pub(crate) struct LinkArgs {
     #[command(flatten)]
-    split: LinkSplitArgs,
+    pub(crate) split: LinkSplitArgs,
     /// Width of the rows that the encoder computes for the decoder. Default: 64.
     #[arg(long, value_parser = flags::size)]
     embedding: Option<usize>,
@@ -111,11 +111,6 @@ impl LinkArgs {
             print_rank_zero(format_args!("note: {note}"));
         }
         Ok(split)
-    }
-
-    /// Returns the split of the links of a heterogeneous dataset, as [`LinkSplitArgs::split_relation`] does.
-    pub(crate) fn split_relation(&self, data: &TypedDataset, seed: u64) -> anyhow::Result<TypedLinkSplit> {
-        self.split.split_relation(data, seed)
     }
 
     /// Returns the values of flags that were not given, for the description of a run and its checkpoints. Others depend

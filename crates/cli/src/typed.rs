@@ -133,7 +133,7 @@ impl TrainRun<'_> {
     pub(crate) fn typed_links(&self) -> anyhow::Result<Vec<Outcome>> {
         let TrainArgs { model, ranks, link, .. } = self.args;
         let (data, id) = self.open_typed()?;
-        let split = link.split_relation(&data, ranks.seed)?;
+        let split = link.split.split_relation(&data, ranks.seed)?;
         let fanouts = TypedFanouts::new(self.args, data.graph.schema())?;
         let nodes = TypedNeighborLoader::without_targets(&data, &fanouts.of_all);
         let loader = TypedLinkNeighborLoader::of_relation(self.configure_typed(nodes, &fanouts)?, &split)?;

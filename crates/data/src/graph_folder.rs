@@ -15,7 +15,7 @@ use crate::{Note, Result, Split};
 
 pub use self::class_names::{check_class_names, class_names_of, class_names_to_write};
 pub(crate) use self::links::{
-    LINK_FILES, NEGATIVES, check_negative_entries, known_links, read_link_targets, shape_of_negatives,
+    LINK_FILES, NEGATIVES, check_negative_entries, link_entries, read_link_targets, shape_of_negatives,
     write_link_targets,
 };
 pub(crate) use self::rows::FEATURE_FILES;

@@ -8,7 +8,7 @@ mod typed_links;
 use std::sync::Arc;
 
 use kiln_feature::EdgeFeatures;
-use kiln_graph::{Csc, LinkId, LinkNegatives, Links, NodeId};
+use kiln_graph::{Csc, LinkId, LinkNegatives, Links, NodeId, SharedArray};
 
 use kiln_store::check_count;
 
@@ -150,10 +150,21 @@ impl LinkSplit {
     /// Counts the links for validation and for test of which `is_found` returns true.
     fn count_held_out(&self, is_found: impl Fn(NodeId, NodeId) -> bool) -> [(&'static str, usize); 2] {
         let [_, held_out @ ..] = self.split().parts();
-        held_out.map(|(part, links)| {
-            let pairs = links.iter().map(|link| self.links().pair(*link));
-            (part, pairs.filter(|(src, dst)| is_found(*src, *dst)).count())
-        })
+        held_out.map(|part| self.count(part, &is_found))
+    }
+
+    /// Counts the links for training, validation and test of which `is_found` returns true.
+    fn count_links(&self, is_found: impl Fn(NodeId, NodeId) -> bool) -> [(&'static str, usize); 3] {
+        self.split().parts().map(|part| self.count(part, &is_found))
+    }
+
+    fn count(
+        &self,
+        (part, links): (&'static str, &SharedArray<LinkId>),
+        is_found: impl Fn(NodeId, NodeId) -> bool,
+    ) -> (&'static str, usize) {
+        let pairs = links.iter().map(|link| self.links().pair(*link));
+        (part, pairs.filter(|(src, dst)| is_found(*src, *dst)).count())
     }
 }
 

@@ -30,9 +30,9 @@ pub enum Note {
         /// The number of links whose reverse is an edge.
         n_reversed: usize,
     },
-    /// Links for validation or test have reverses in a relation that passes messages and was not named as the reverse relation.
+    /// Links have reverses in a relation that passes messages and was not named as the reverse relation.
     LinksInRelation {
-        /// The name of the part: `val` or `test`.
+        /// The name of the part: `train`, `val` or `test`.
         part: &'static str,
         /// The name of the relation.
         relation: String,
@@ -69,7 +69,7 @@ impl fmt::Display for Note {
             Self::LinksInRelation { part, relation, n_reversed } => write!(
                 f,
                 "{n_reversed} links of the {part} split have a reverse edge in the relation `{relation}`, which passes \
-                messages: scores on {part} do not measure unseen links; name it as the reverse relation, or remove it"
+                messages and tells the links to the model: name it as the reverse relation, or remove it"
             ),
             Self::ReverseEdgesAdded { reason } => write!(f, "the reverse of each edge was added: {reason}"),
             Self::ReverseEdgesNotAdded { name } => write!(

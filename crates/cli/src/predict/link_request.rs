@@ -118,15 +118,14 @@ fn pairs_of_ids(path: &Path, nodes: &LinkNodes<'_>) -> anyhow::Result<Links> {
 /// Reads pairs of names, a source and a destination per line, separated by a tab.
 fn pairs_of_keys(path: &Path, nodes: &LinkNodes<'_>) -> anyhow::Result<Links> {
     let text = fs::read_to_string(path).with_context(|| format!("{} could not be read", path.display()))?;
-    let split = |(line, text): (usize, &'_ str)| {
-        let pair = text.split_once('\t').map(|(src, dst)| [src.to_owned(), dst.to_owned()]);
-        pair.with_context(|| {
+    let mut pairs = Vec::new();
+    for (line, text) in text.lines().enumerate() {
+        pairs.push(text.split_once('\t').with_context(|| {
             format!("{}, line {}: expected two names and a tab between them", path.display(), line + 1)
-        })
-    };
-    let pairs = text.lines().enumerate().map(split).collect::<anyhow::Result<Vec<_>>>()?;
+        })?);
+    }
     let of_end = |end: usize| {
-        let keys: Vec<&str> = pairs.iter().map(|pair| &*pair[end]).collect();
+        let keys: Vec<&str> = pairs.iter().map(|(src, dst)| [*src, *dst][end]).collect();
         nodes_of_keys(path, "--pair-keys", &keys, nodes.ids[end].len(), nodes.names[end])
     };
     Ok(Links::new(of_end(0)?, of_end(1)?)?)

@@ -43,7 +43,7 @@ pub(super) struct LinkPredictionArgs {
     #[arg(long, value_name = "K", value_parser = flags::top_k)]
     pub(super) top_k: Option<usize>,
     /// Leaves out destinations to which the source already has an edge in --data, prepared as for the model.
-    #[arg(long, requires = "top_k")]
+    #[arg(long, requires = "top_k", conflicts_with_all = ["pairs", "pair_keys"])]
     pub(super) exclude_edges: bool,
 }
 
@@ -69,18 +69,27 @@ impl LinkPredictionArgs {
     }
 }
 
-/// Returns the sources of the test links of the data, ascending. Without links, prints that held-out links are among the edges.
-pub(super) fn test_sources(links: Option<&LinkTargets>) -> Vec<NodeId> {
+/// Returns the sources of the test links that the flags request, ascending; none for other requests. `check` checks the links.
+/// Prints that held-out links are among the edges of data without links.
+pub(super) fn test_sources(
+    args: &PredictArgs,
+    links: Option<&LinkTargets>,
+    check: impl FnOnce(&LinkTargets) -> kiln::data::Result<()>,
+) -> anyhow::Result<Vec<NodeId>> {
     let Some(links) = links else {
         print_rank_zero(
             "note: messages pass over all edges of the data, also over links that training held out",
         );
-        return Vec::new();
+        return Ok(Vec::new());
     };
+    if args.links.top_k.is_none() || args.keys.is_some() || args.nodes != "test" {
+        return Ok(Vec::new());
+    }
+    check(links).context("the links of the data are damaged")?;
     let mut srcs: Vec<NodeId> = links.split().test.iter().map(|link| links.links().pair(*link).0).collect();
     srcs.sort_unstable();
     srcs.dedup();
-    srcs
+    Ok(srcs)
 }
 
 impl Job<'_> {
@@ -91,7 +100,7 @@ impl Job<'_> {
             data = data.in_memory();
         }
         print_rank_zero(&data);
-        let test = test_sources(data.links.as_deref());
+        let test = test_sources(args, data.links.as_deref(), |links| links.check(data.graph.n_nodes()))?;
         let predictor = self.model.on_dataset(&data)?;
         let names = (!data.names.is_empty()).then_some(&*data.names);
         let nodes = LinkNodes::of_graph(data.graph.n_nodes(), names);

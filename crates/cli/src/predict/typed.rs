@@ -111,11 +111,11 @@ impl Job<'_> {
         let relation = predictor.relation();
         let is_of_model = |links: &&TypedLinks| data.graph.relation(links.relation).name == relation.name;
         let links = data.links.as_ref().filter(is_of_model);
-        let src_ids = &predictor.node_ranges()[0];
-        let test = test_sources(links.map(|links| &*links.targets)).into_iter();
-        // The links of a damaged set may have nodes of other types.
-        let test = test.filter(|node| src_ids.contains(&node.0)).map(|node| NodeId(node.0 - src_ids.start));
-        let test: Vec<NodeId> = test.collect();
+        let test = test_sources(args, links.map(|links| &*links.targets), |_| {
+            links.map_or(Ok(()), |links| links.check(&data.graph))
+        })?;
+        let first_src = predictor.node_ranges()[0].start;
+        let test: Vec<NodeId> = test.into_iter().map(|node| NodeId(node.0 - first_src)).collect();
         let names = [relation.src_type, relation.dst_type].map(|node_type| names_of(&data, node_type));
         let nodes = LinkNodes { ids: predictor.node_ranges(), names };
         let known = args.links.exclude_edges.then(|| predictor.known_links()).transpose()?;

@@ -18,6 +18,7 @@ mod predict_links;
 mod predict_ranks;
 #[cfg(feature = "tables")]
 mod predict_typed;
+#[cfg(feature = "tables")]
 mod predict_typed_links;
 mod predict_typed_parts;
 mod resume;

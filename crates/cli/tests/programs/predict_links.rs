@@ -75,6 +75,16 @@ fn scores_of_test_pairs_are_those_of_the_run() {
         let scores = csv.lines().skip(1).map(|line| line.rsplit(',').next().unwrap());
         assert!(scores.eq(expected.iter()), "{name}: {csv}\n{expected:?}");
         assert!(csv.lines().next() == Some(HEADER) && csv.contains(",n7,"), "{csv}");
+        let keys = folder.join("keys.txt");
+        let name = |id: &str| if id == "0" { "a, b".to_owned() } else { format!("n{id}") };
+        let pairs_text = text(Path::new(&pairs));
+        let of_keys = pairs_text.lines().skip(1).map(|line| {
+            let (src, dst) = line.split_once(',').unwrap();
+            format!("{}\t{}\n", name(src), name(dst))
+        });
+        std::fs::write(&keys, of_keys.collect::<String>()).unwrap();
+        let of_keys = predicted(&folder, &run, &format!("--data {set} --pair-keys {}", keys.display()));
+        assert!(of_keys["links.csv"] == files["links.csv"]);
         let arrays = predicted(&folder, &run, &format!("--data {set} --pairs {pairs} --format npy"));
         assert_eq!(arrays.keys().collect::<Vec<_>>(), ["links.npy", "scores.npy"]);
         let scores: Vec<f32> =

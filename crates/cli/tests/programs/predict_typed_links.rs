@@ -173,6 +173,8 @@ fn top_k_are_destinations_of_the_relation_and_known_links_can_be_left_out() {
     assert!(error.contains("give --nodes all, a file of ids, or --keys"), "{error}");
     let error = unsuitable("--nodes all");
     assert!(error.contains("add --pairs FILE, --pair-keys FILE or --top-k K"), "{error}");
+    let error = unsuitable(&format!("--pair-keys {} --exclude-edges", keys.display()));
+    assert!(error.contains("cannot be used with"), "{error}");
     let error = unsuitable("--top-k 2 --nodes all --mode exact");
     assert!(error.contains("sampled"), "{error}");
 }
@@ -211,6 +213,24 @@ fn a_split_that_is_written_first_has_the_weights_and_scores_of_the_run() {
     predict(&run, &written, &root.join("top"), "--top-k 1 --nodes test");
     let srcs: HashSet<String> = lines(&root.join("top")).into_iter().map(|row| row[0].clone()).collect();
     assert_eq!(srcs, rows.iter().map(|row| row[1].to_owned()).collect());
+    // A link that does not exist is an error of requests that read the test links, and of no other.
+    let damaged = root.join("damaged");
+    fs::create_dir(&damaged).unwrap();
+    for file in fs::read_dir(&written).unwrap().map(|entry| entry.unwrap().path()) {
+        fs::copy(&file, damaged.join(file.file_name().unwrap())).unwrap();
+    }
+    let path = damaged.join("test_links.npy");
+    let mut bytes = fs::read(&path).unwrap();
+    *bytes.last_mut().unwrap() = 1;
+    fs::write(&path, bytes).unwrap();
+    let damaged = damaged.to_str().unwrap();
+    let out = root.join("of-damaged");
+    let of_test =
+        ["predict", "--run", &run, "--data", damaged, "--top-k", "1", "--out", out.to_str().unwrap()];
+    let error = fails(&of_test);
+    assert!(error.contains("the test split contains link") && !error.contains("panicked"), "{error}");
+    predict(&run, damaged, &out, &format!("--pairs {}", root.join("pairs.csv").display()));
+    assert_eq!(lines(&out), lines(&root.join("pairs")));
     // The split keeps the statistics of the import, so that new rows are transformed in the same way.
     let other = shuffled(root, &written);
     assert!(Path::new(&other).join("kiln.json").exists());

@@ -49,7 +49,7 @@ pub(crate) fn shape_of_negatives(files: &Entries, name: &str) -> Vec<usize> {
 }
 
 /// Returns the files of links, which are needed if `are_needed`, and those of their negatives.
-pub(crate) fn known_links(files: &Entries, are_needed: bool) -> Vec<Known> {
+pub(crate) fn link_entries(files: &Entries, are_needed: bool) -> Vec<Known> {
     const IDS: &[ElementType] = &[ElementType::U32];
     let of_nodes = files.get(LINKS[0]).map_or_else(Vec::new, |entry| entry.shape.clone());
     let known =

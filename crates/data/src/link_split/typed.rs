@@ -72,8 +72,9 @@ impl TypedLinkSplit {
     /// messages.
     ///
     /// # Errors
-    /// Returns the errors of [`TypedLinkSplit::new`].
+    /// Returns the errors of [`TypedLinks::check`] and [`TypedLinkSplit::new`].
     pub fn of_links(graph: &Relations, links: &TypedLinks) -> Result<Self> {
+        links.check_relations(graph)?;
         let name = |relation: usize| &*graph.relation(relation).name;
         let (relation, reverse) = (name(links.relation), links.reverse.map(name));
         Self::new(graph, relation, reverse, (*links.targets).clone())
@@ -139,7 +140,8 @@ impl TypedLinkSplit {
 
     /// Finds the links for validation and test that are edges of the relation that passes messages, or whose reverse is an
     /// edge of the reverse relation; without one, of the relation. See [`LinkSplit::find_leaks`]. Also finds those whose reverse
-    /// is an edge of another relation ([`Note::LinksInRelation`]).
+    /// is an edge of another relation ([`Note::LinksInRelation`]), training links among them, because a training step leaves out
+    /// the reverses of its links only if their relation is named.
     ///
     /// # Errors
     /// Returns [`Error::Graph`](crate::Error::Graph) if a relation is damaged.
@@ -155,7 +157,7 @@ impl TypedLinkSplit {
                 continue;
             }
             let graph = self.message.whole_graph(position)?;
-            let counts = self.of_relation.count_held_out(|src, dst| has_edge(&graph, dst, src));
+            let counts = self.of_relation.count_links(|src, dst| has_edge(&graph, dst, src));
             let counts = counts.into_iter().filter(|(_, n_reversed)| *n_reversed != 0);
             notes.extend(counts.map(|(part, n_reversed)| Note::LinksInRelation {
                 part,

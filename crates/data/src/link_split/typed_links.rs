@@ -5,7 +5,7 @@ use kiln_graph::{LinkNegatives, NodeId, Relation, Relations};
 
 use super::LinkTargets;
 use crate::Result;
-use crate::error::LinkSplitError;
+use crate::error::{LinkSplitError, require};
 
 /// The links of one relation, their split, and the fixed negatives of the validation and the test, if there are any.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,6 +16,34 @@ pub struct TypedLinks {
     pub reverse: Option<usize>,
     /// The links and their negatives, with node ids of the graph.
     pub targets: Arc<LinkTargets>,
+}
+
+impl TypedLinks {
+    /// Checks that the links belong to a graph: that their relations exist and have the same types in opposite order, that the
+    /// split and the negatives are those of the links, and that all nodes have the types of the relation. The links of a set in
+    /// the kiln format are not checked before.
+    ///
+    /// # Errors
+    /// Returns [`Error::BadParameter`](crate::Error::BadParameter) for other relations, [`LinkSplitError::OtherType`] for a node of
+    /// another type, and the errors of [`LinkTargets::check`].
+    pub fn check(&self, graph: &Relations) -> Result<()> {
+        self.check_relations(graph)?;
+        self.targets.check(graph.n_nodes())?;
+        check_link_types(graph, self.relation, &self.targets)
+    }
+
+    /// Checks that the relations exist, and that the types of the reverse are those of the links in the other order.
+    pub(crate) fn check_relations(&self, graph: &Relations) -> Result<()> {
+        for position in [Some(self.relation), self.reverse].into_iter().flatten() {
+            let (what, expected) = ("the relation of the links", "the position of a relation");
+            require(position < graph.n_relations(), what, expected, position)?;
+        }
+        let Some(reverse) = self.reverse.map(|position| graph.relation(position)) else { return Ok(()) };
+        let of_links = graph.relation(self.relation);
+        let is_reverse = (reverse.src_type, reverse.dst_type) == (of_links.dst_type, of_links.src_type);
+        let expected = "a relation between the types of the links in the other order";
+        require(is_reverse, "the reverse relation of the links", expected, &reverse.name)
+    }
 }
 
 /// Returns the node ids of the types of a relation's sources and destinations.

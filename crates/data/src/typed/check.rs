@@ -26,22 +26,8 @@ impl TypedDataset {
             let is_untyped = relation.graph.edge_types().is_none();
             require(is_untyped, "the edge types of a relation's graph", expected, &relation.name)?;
         }
-        if let Some(TypedLinks { relation, reverse, .. }) = &self.links {
-            let n_relations = self.graph.n_relations();
-            for position in [Some(*relation), *reverse].into_iter().flatten() {
-                require(
-                    position < n_relations,
-                    "the relation of the links",
-                    "the position of a relation",
-                    position,
-                )?;
-            }
-            let [of_links, reverse] =
-                [*relation, reverse.unwrap_or(*relation)].map(|at| self.graph.relation(at));
-            let is_reverse = (reverse.src_type, reverse.dst_type) == (of_links.dst_type, of_links.src_type);
-            let expected = "a relation between the types of the links in the other order";
-            let is_given = self.links.as_ref().is_some_and(|links| links.reverse.is_some());
-            require(is_reverse || !is_given, "the reverse relation of the links", expected, &reverse.name)?;
+        if let Some(links) = &self.links {
+            links.check_relations(&self.graph)?;
         }
         let Some(targets) = &self.targets else { return Ok(()) };
         if types.n_types() <= targets.node_type {

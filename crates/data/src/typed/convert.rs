@@ -5,6 +5,7 @@ use kiln_store::array_folder::FolderWriter;
 
 use super::manifest::Manifest;
 use super::{attachment, dataset, manifest_of, verify, write_parts};
+use crate::format::manifest::{Kind, kind_of, path_in};
 use crate::{DatasetFormat, Note, Result, TypedDataset, detect_format};
 
 /// The report of the conversion of a heterogeneous set.
@@ -31,7 +32,7 @@ impl fmt::Display for TypedConvertReport {
 }
 
 /// Writes a set as [`write()`](super::write()) does, with the [`attachment`](super::attachment())s of the set that it was made
-/// of, if `source` is a folder in the kiln format.
+/// of, if `source` is a folder with a heterogeneous set in the kiln format.
 ///
 /// # Errors
 /// Returns the errors of [`write()`](super::write()), and those of [`attachment`](super::attachment()).
@@ -43,7 +44,7 @@ pub fn write_with_attachments(
     let (folder, source) = (folder.as_ref(), source.as_ref());
     let mut manifest = manifest_of(data, folder)?;
     let set = FolderWriter::create(folder)?;
-    if matches!(detect_format(source), Ok(DatasetFormat::Kiln)) {
+    if matches!(kind_of(&path_in(source)), Some(Kind::Heterogeneous)) {
         manifest.attachments = Manifest::read(source)?.attachments;
         attachment::copy(source, set.folder(), &manifest.attachments)?;
     }

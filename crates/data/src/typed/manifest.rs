@@ -18,7 +18,7 @@ use super::attachment::check_names;
 use super::links_entry::{LinksEntry, check_links};
 use crate::format::manifest::{FILE_NAME, Kind, LABELS, kind_of, path_in};
 use crate::graph_folder::{
-    FEATURES, LINK_FILES, NEGATIVES, TARGETS, check_class_names, class_names_to_write, known_links, numbered,
+    FEATURES, LINK_FILES, NEGATIVES, TARGETS, check_class_names, class_names_to_write, link_entries, numbered,
 };
 use crate::limits::{MAX_TYPES, MEMORY_BYTES};
 use crate::{Error, Result, TypedDataset};
@@ -238,7 +238,7 @@ impl Manifest {
         let relations: Vec<_> =
             relations.map(|relation| (&*relation.name, [&*relation.src_type, &*relation.dst_type])).collect();
         check_links(path, self.links.as_ref(), &relations, &self.files)?;
-        let of_links = known_links(&self.files, self.links.is_some());
+        let of_links = link_entries(&self.files, self.links.is_some());
         check_entries(
             path,
             &self.files,

@@ -135,6 +135,9 @@ fn damaged_links_are_errors() {
         let error = TypedDataset { links, ..data.clone() }.validate().unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
     }
+    let missing = TypedLinks { relation: 5, ..links_of(&data) };
+    let error = TypedLinkSplit::of_links(&data.graph, &missing).unwrap_err().to_string();
+    assert!(error.contains("the relation of the links"), "{error}");
 }
 
 fn links_of(data: &TypedDataset) -> TypedLinks {
@@ -186,6 +189,25 @@ fn graphbolt_folder() -> TempDir {
     put(folder, "labels.npy", &[1_i64, 0], &[2]);
     put(folder, "indexes.npy", &[0_i64, 0], &[2]);
     root
+}
+
+#[test]
+fn a_graphbolt_task_over_several_edge_types_is_a_note() {
+    let root = graphbolt_folder();
+    let open = |metadata: &str| {
+        fs::write(root.path().join("metadata.yaml"), metadata).unwrap();
+        graphbolt::open_typed(root.path()).unwrap()
+    };
+    let more = "train_set:\n  - {type: 'item:bought by:user', data: []}\n";
+    let several = METADATA.replace("train_set:\n", more);
+    let none = METADATA.replace("train_set:", "training_set:");
+    for (metadata, n_types) in [(several, 2), (none, 0)] {
+        assert_ne!(metadata, METADATA);
+        let data = open(&metadata);
+        assert_eq!(data.links, None);
+        let expected = format!("is not read: its train_set is of {n_types} edge types, expected one");
+        assert!(data.notes.iter().any(|note| note.to_string().ends_with(&expected)), "{:?}", data.notes);
+    }
 }
 
 #[test]

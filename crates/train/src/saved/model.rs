@@ -337,6 +337,9 @@ fn contradiction(info: &ModelInfo, network: &Network) -> Option<String> {
     if task != inputs.task {
         return Some(format!("the task is {}, but a {} is a model of {task}", inputs.task, info.kind));
     }
+    if task == ModelTask::Links && inputs.n_outputs != 1 {
+        return Some(format!("`n_outputs` is {}, but a link has one score", inputs.n_outputs));
+    }
     let network = match network {
         Network::Nodes(network) | Network::Links { encoder: network, .. } => network,
         Network::Graphs(_) | Network::TypedNodes(_) | Network::TypedLinks { .. } => return None,

@@ -51,6 +51,14 @@ impl TopKConfig {
         Self { dsts: Some(dsts), ..self }
     }
 
+    /// Restricts the search to the destinations of a type, whose node ids are `ids` and within which those of
+    /// [`TopKConfig::among`] are numbered.
+    pub(crate) fn within_type(self, ids: &Range<u32>) -> Self {
+        let id = |number: u32| ids.start.saturating_add(number).min(ids.end);
+        let dsts = self.dsts.as_ref().map_or_else(|| ids.clone(), |dsts| id(dsts.start)..id(dsts.end));
+        self.among(dsts)
+    }
+
     /// Returns the destinations among ascending nodes.
     pub(crate) fn dsts<'a>(&self, nodes: &'a [NodeId]) -> &'a [NodeId] {
         let Some(Range { start, end }) = self.dsts else { return nodes };
@@ -139,6 +147,11 @@ mod tests {
         assert_eq!(dsts(0..9), [2, 3, 5, 8]);
         assert_eq!(dsts(6..7), [0; 0]);
         assert_eq!(TopKConfig::new(1).dsts(&nodes), nodes);
+        // Of a type with the ids 3 to 7, the first two nodes, those after them, and all.
+        let within = |config: TopKConfig| config.within_type(&(3..8)).dsts;
+        assert_eq!(within(TopKConfig::new(1).among(0..2)), Some(3..5));
+        assert_eq!(within(TopKConfig::new(1).among(2..u32::MAX)), Some(5..8));
+        assert_eq!(within(TopKConfig::new(1)), Some(3..8));
     }
 
     #[test]

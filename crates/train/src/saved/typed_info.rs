@@ -77,6 +77,9 @@ impl TypedGraphInfo {
     }
 
     /// Sets the position of the relation whose edges are the links of a model of links.
+    ///
+    /// # Panics
+    /// Panics if there is no such relation.
     #[must_use]
     pub fn with_link_relation(self, relation: usize) -> Self {
         let of_links = &self.relations[relation];
@@ -145,6 +148,14 @@ impl TypedGraphInfo {
                 return Some(format!("`relation` does not apply to a model of {task}"));
             }
             _ => (),
+        }
+        if let Some(position) = self.link_relation()
+            && relations[position].dst_type != *target_type
+        {
+            let (name, dst_type) = (&relations[position].name, &relations[position].dst_type);
+            return Some(format!(
+                "the target type is {target_type:?}, but the links of {name:?} end at {dst_type:?}"
+            ));
         }
         let other = relations.iter().find(|relation| Some(relation.fanouts.len()) != n_layers);
         other.map(|relation| format!("{:?} has {} fanouts", relation.name, relation.fanouts.len()))

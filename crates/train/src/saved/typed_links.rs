@@ -108,10 +108,7 @@ impl TypedLinkPredictor {
 
     /// Computes the rows of nodes with these ids in the graph, in any order and with repetitions, from which pairs of them are
     /// scored. The scorer has node ids of the graph, too.
-    ///
-    /// # Errors
-    /// Returns the errors of [`TypedLinkPredictor::batches`].
-    pub fn link_scorer(&self, nodes: Vec<NodeId>, mode: &PredictMode) -> Result<LinkScorer> {
+    fn link_scorer(&self, nodes: Vec<NodeId>, mode: &PredictMode) -> Result<LinkScorer> {
         let builder = LinkScorerBuilder::new(self.model(), nodes, None)?;
         let batches = self.batches(builder.nodes(), mode)?;
         builder.of_batches(&batches)
@@ -128,17 +125,18 @@ impl TypedLinkPredictor {
         self.link_scorer(nodes, mode)?.score(&Links::new(srcs, dsts)?)
     }
 
-    /// Finds the destinations with the largest scores of each source among all nodes of the destinations' type, as
-    /// [`LinkScorer::top_k`] does. The graph of [`TopKConfig::excluding`] has node ids of the graph, such as
-    /// [`TypedLinkPredictor::known_links`]; [`TopKConfig::among`] is not read.
+    /// Finds the destinations with the largest scores of each source among all nodes of the destinations' type, or those
+    /// of [`TopKConfig::among`], as [`LinkScorer::top_k`] does. The graph of [`TopKConfig::excluding`] has node ids of the graph,
+    /// as [`TypedLinkPredictor::known_links`] has.
     ///
     /// # Errors
     /// Returns the errors of [`TypedLinkPredictor::batches`] and [`LinkScorer::top_k`].
     pub fn top_k(&self, srcs: &[NodeId], config: &TopKConfig, mode: &PredictMode) -> Result<Vec<ScoredLink>> {
         let srcs = self.ids_of(0, srcs)?;
         let [src_ids, dst_ids] = &self.ends;
-        let nodes = srcs.iter().copied().chain(dst_ids.clone().map(NodeId)).collect();
-        let config = config.clone().among(dst_ids.clone());
+        let config = config.clone().within_type(dst_ids);
+        let all_dsts: Vec<NodeId> = dst_ids.clone().map(NodeId).collect();
+        let nodes = srcs.iter().chain(config.dsts(&all_dsts)).copied().collect();
         let within = |link: ScoredLink| ScoredLink {
             src: NodeId(link.src.0 - src_ids.start),
             dst: NodeId(link.dst.0 - dst_ids.start),

@@ -32,7 +32,8 @@ use crate::{Note, Result, TypedDataset, TypedLinks, TypedTargets};
 /// | a set of a task | one entry with `type`, a node type or, for links, an edge type, the same in all sets of the task |
 ///
 /// Ids count from 0 within their type. The types and the relations keep their order. The name of a relation is the part
-/// `RELATION`, or the whole `type` if this part occurs several times. A folder without tasks is a set without targets. The reverse of relations is not added, as in GraphBolt.
+/// `RELATION`, or the whole `type` if this part occurs several times. A task of link prediction over several edge types is not
+/// read; a note names it. A folder without tasks is a set without targets. The reverse of relations is not added, as in GraphBolt.
 ///
 /// # Errors
 /// Returns the errors of [`graphbolt::open`](super::open) except those for several types, and
@@ -65,8 +66,10 @@ pub fn open_typed_within(folder: impl AsRef<Path>, memory_bytes: u64) -> Result<
         relations.push(edges.files(folder)?.read(&types, &mut left_bytes)?);
     }
     let graph = Arc::new(Relations::new(types.clone(), relations)?);
-    let links =
-        links_task(&root)?.map(|task| read_links(folder, &task, &edges, &types, &mut notes)).transpose()?;
+    let links = match links_task(&root)? {
+        Some(task) => read_links(folder, &task, &edges, &types, &mut notes)?,
+        None => None,
+    };
     let targets = read_targets(folder, &root, &types, &mut notes)?;
     let name = root.get("dataset_name")?.map(|name| name.text()).transpose()?;
     let name = name.map_or_else(|| name_of(folder), str::to_owned);
@@ -219,16 +222,24 @@ fn read_features(
     Ok(features)
 }
 
-/// Reads the links of the task of link prediction, all of which are of one relation.
+/// Reads the links of the task of link prediction. Returns `None` with a note for a training set that is not of one relation.
 fn read_links(
     folder: &Path,
     task: &YamlEntry<'_>,
     edges: &[EdgeType<'_>],
     types: &NodeTypes,
     notes: &mut Vec<Note>,
-) -> Result<TypedLinks> {
-    let first = only(task, "train_set", "a set over several edge types", super::ONE_TYPE)?;
-    let relation = relation_of(&first, edges)?;
+) -> Result<Option<TypedLinks>> {
+    let train = task.list_of("train_set")?;
+    let [first] = &train[..] else {
+        let (key, n_types) = (task.key(), train.len());
+        notes.push(Note::Other(format!(
+            "the task of link prediction ({key} in metadata.yaml) is not read: its train_set is of {n_types} edge types, \
+             expected one"
+        )));
+        return Ok(None);
+    };
+    let relation = relation_of(first, edges)?;
     let EdgeType { src_type, dst_type, .. } = edges[relation];
     let ends = [src_type, dst_type];
     let check_type = |set: &YamlEntry<'_>| match relation_of(set, edges)? == relation {
@@ -241,7 +252,7 @@ fn read_links(
     let n_nodes = ends.map(|node_type| types.range(node_type).len());
     let to_ids = |links| ids_of_links(links, task, types, ends);
     let targets = links::read_task(folder, task, n_nodes[0].max(n_nodes[1]), check_type, to_ids, notes)?;
-    Ok(TypedLinks { relation, reverse: None, targets })
+    Ok(Some(TypedLinks { relation, reverse: None, targets }))
 }
 
 /// Returns the position of the relation of a set of links.

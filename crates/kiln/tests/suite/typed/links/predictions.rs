@@ -124,6 +124,10 @@ fn top_k_are_the_best_of_all_destinations_without_known_links() {
         }
         assert!(10 < n_known, "the sources should have links");
     }
+    let first = predictor.top_k(&srcs[..1], &TopKConfig::new(4).among(10..13), &mode).unwrap();
+    let mut dsts: Vec<u32> = first.iter().map(|link| link.dst.0).collect();
+    dsts.sort_unstable();
+    assert_eq!(dsts, [10, 11, 12]);
     assert!(predictor.top_k(&[], &TopKConfig::new(4), &mode).unwrap().is_empty());
     assert!(predictor.score_links(&links([]), &mode).unwrap().is_empty());
 }
@@ -152,6 +156,8 @@ fn requests_that_do_not_fit_are_errors() {
     for (from, to, reason) in [
         (relation, "", "`relation` is missing for a model of links"),
         (relation, "\"relation\": \"sells\"", "the relation \"sells\" of the links is not in `relations`"),
+        ("\"target_type\": \"item\"", "\"target_type\": \"user\"", "the links of \"buys\" end at \"item\""),
+        ("\"n_outputs\": 1,", "\"n_outputs\": 2,", "a link has one score"),
         ("\"task\": \"links\"", "\"task\": \"nodes\"", "`relation` does not apply to a model of nodes"),
     ] {
         // The last field of an object has no comma after it.
