@@ -106,10 +106,12 @@ impl PartitionedGraph {
     }
 
     /// Joins a rank to a heterogeneous graph, as [`PartitionedGraph::join`] does to a homogeneous one. The dynamic cache is
-    /// divided among the node types by the size of their features. Collective: every rank must call it.
+    /// divided among the node types by the size of their features. Fetches the keys of the nodes without features
+    /// ([`DistGraph::node_keys`]), and waits until all ranks have them. Collective: every rank must call it.
     ///
     /// # Errors
-    /// Returns [`Error::OtherPartitions`] for a homogeneous graph, and the errors of [`Partitions::join`].
+    /// Returns [`Error::OtherPartitions`] for a homogeneous graph, and the errors of [`Partitions::join`],
+    /// [`DistGraph::node_keys`] and of a rank that is lost.
     pub fn join_typed(&self, rank: &RankHandle) -> Result<JoinedTypedGraph> {
         if self.info().heterogeneous.is_none() {
             return Err(Error::OtherPartitions {

@@ -110,15 +110,16 @@ pub trait PredictOnDataset {
 
     /// Prepares a heterogeneous dataset for predictions of the nodes of the type that had targets in training. Targets and split
     /// are not read. The trained rows of nodes without features are found by the names of the nodes, so that the dataset may have
-    /// other nodes than the training data, in another order. A model that was trained on partitions has no names: it finds rows
-    /// by id, and predicts on the data of its training only, which is compared by its hash.
+    /// other nodes than the training data, in another order. A model that was trained on nodes without names, or on partitions of an
+    /// older version of kiln, finds rows by id: on the data of its training, which is compared by its hash, and on data with as many
+    /// nodes, which have no names either.
     ///
     /// # Errors
     /// Returns the errors of [`TypedNodePredictor::new`].
     fn on_typed_dataset(&self, data: &TypedDataset) -> Result<TypedNodePredictor>;
 
-    /// Prepares a heterogeneous dataset for predictions of the links of the relation that training had, as
-    /// [`PredictOnDataset::on_typed_dataset`] does for nodes. Messages pass over all edges of the dataset: to score held-out
+    /// Prepares a heterogeneous dataset for predictions of the links of the relation that training had. Trained rows are found as by
+    /// [`PredictOnDataset::on_typed_dataset`], except that data is not compared with that of the training. Messages pass over all edges of the dataset: to score held-out
     /// links, pass data without them.
     ///
     /// # Errors
@@ -184,6 +185,21 @@ pub(crate) fn row_keys(data: &TypedDataset) -> Arc<[Option<NodeKeys>]> {
     (0..types.n_types()).map(of_type).collect()
 }
 
+/// Prepares a heterogeneous dataset, which may be the training data if its hash is known.
+fn typed_predictor(
+    model: &SavedModel,
+    data: &TypedDataset,
+    hash: Option<&str>,
+) -> Result<TypedNodePredictor> {
+    let (graph, features, keys) = (data.graph.clone(), data.features.clone(), row_keys(data));
+    // Without names, the rows of a model are those of the nodes of its training data.
+    let keys = match hash == Some(model.info().data_hash.as_str()) {
+        true => model.keys_of_training_data(&keys),
+        false => keys.to_vec(),
+    };
+    Ok(TypedNodePredictor::new(model, graph, features, &keys)?)
+}
+
 /// Returns true if edges with the same id are the same in both graphs.
 fn has_same_edges(one: &Arc<Csc>, other: &Arc<Csc>) -> bool {
     Arc::ptr_eq(one, other) || (one.indptr() == other.indptr() && one.indices() == other.indices())
@@ -213,17 +229,11 @@ impl PredictOnDataset for SavedModel {
     fn on_typed_dataset(&self, data: &TypedDataset) -> Result<TypedNodePredictor> {
         // Reading all values takes time.
         let hash = self.finds_rows_by_id().then(|| data.hash()).transpose()?;
-        self.on_hashed_typed_dataset(data, &hash.unwrap_or_default())
+        typed_predictor(self, data, hash.as_deref())
     }
 
     fn on_hashed_typed_dataset(&self, data: &TypedDataset, hash: &str) -> Result<TypedNodePredictor> {
-        let (graph, features, keys) = (data.graph.clone(), data.features.clone(), row_keys(data));
-        // Without names, the rows of a model are those of the nodes of its training data.
-        let keys = match hash == self.info().data_hash {
-            true => self.keys_of_training_data(&keys),
-            false => keys.to_vec(),
-        };
-        Ok(TypedNodePredictor::new(self, graph, features, &keys)?)
+        typed_predictor(self, data, Some(hash))
     }
 
     fn on_typed_links(&self, data: &TypedDataset) -> Result<TypedLinkPredictor> {

@@ -96,10 +96,11 @@ fn each_node_is_in_one_partition_with_its_edges_and_features() {
     }
 }
 
-/// Users have no features and one of their names is empty; items have features, so their names are not needed.
+/// Users and shops have no features and one name of a user is empty; items have features, so their names are not needed.
 #[test]
 fn partitions_have_the_keys_of_nodes_without_features() {
     let mut data = shop();
+    data.features[2] = None;
     let owner = |node: u32| node as usize % 2;
     let root = tempfile::tempdir().unwrap();
     let nameless = root.path().join("nameless");
@@ -108,6 +109,10 @@ fn partitions_have_the_keys_of_nodes_without_features() {
         (0..9).map(|user| if user == 3 { String::new() } else { format!("user {user}") }).collect();
     data.names[0] = NodeNames::new(users.iter().map(String::as_str)).into();
     data.names[1] = NodeNames::new((0..7).map(|_| "item")).into();
+    let shops: Vec<String> =
+        (0..data.graph.types().range(2).len()).map(|shop| format!("shop {shop}")).collect();
+    data.names[2] = NodeNames::new(shops.iter().map(String::as_str)).into();
+    let first_shop = data.graph.types().range(2).start as usize;
     let out = root.path().join("named");
     write_typed(&data, 2, owner, None, &out);
     for index in 0..2 {
@@ -116,7 +121,10 @@ fn partitions_have_the_keys_of_nodes_without_features() {
         let nodes = part.types[0].old_ids.iter();
         let expected: Vec<u8> = nodes.flat_map(|node| name_key(&users[node.index()])).collect();
         assert_eq!(part.types[0].keys.as_deref(), Some(&expected[..]));
-        assert!(part.types[1].keys.is_none() && part.types[2].keys.is_none());
+        assert!(part.types[1].keys.is_none());
+        let nodes = part.types[2].old_ids.iter();
+        let expected: Vec<u8> = nodes.flat_map(|node| name_key(&shops[node.index() - first_shop])).collect();
+        assert_eq!(part.types[2].keys.as_deref(), Some(&expected[..]));
         let other = TypedPart::open(part_dir(&nameless, index)).unwrap();
         assert!(other.types[0].keys.is_none());
         assert_eq!(other.partition_hash, part.partition_hash);

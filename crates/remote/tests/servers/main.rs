@@ -16,4 +16,5 @@ mod same;
 mod strangers;
 mod typed;
 mod typed_errors;
+mod typed_keys;
 mod workers;

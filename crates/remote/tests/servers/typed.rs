@@ -5,7 +5,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use kiln_comm::ThreadRanks;
-use kiln_data::{NodeNames, TypedDataset};
+use kiln_data::TypedDataset;
 use kiln_feature::{DenseFeatures, FeatureStore, Labels, SparseFeatures};
 use kiln_graph::{NodeId, NodeTypes, RelationEdges, SharedArray};
 use kiln_loader::{
@@ -24,9 +24,9 @@ use kiln_sample::{
 use crate::cluster::{Cluster, hubs, parts, wild};
 use crate::same::{Way, gathered, last_ones};
 
-const N_USERS: u32 = 120;
+pub(crate) const N_USERS: u32 = 120;
 const N_ITEMS: u32 = 80;
-const N_SHOPS: u32 = 11;
+pub(crate) const N_SHOPS: u32 = 11;
 
 /// The fanouts of each layer, input layer first, for each relation.
 pub(crate) fn fanouts() -> Vec<Vec<Fanout>> {
@@ -98,7 +98,7 @@ fn cached_parts(
 }
 
 /// Returns one to four partitions: one of them with an empty partition, and one with a type in a single partition.
-fn ways() -> [Way; 5] {
+pub(crate) fn ways() -> [Way; 5] {
     [
         (1, |_| 0),
         (2, |node| node as usize % 2),
@@ -119,28 +119,6 @@ fn batches() -> Vec<(Seeds, RngKey)> {
 fn sampled(sampler: &dyn FrontierSampler) -> Vec<SampledBlocks> {
     let mut scratch = Scratch::default();
     batches().iter().map(|(seeds, key)| sampler.sample_blocks(seeds, *key, &mut scratch).unwrap()).collect()
-}
-
-/// Without a local partition, servers have all keys; with one, they have the others.
-#[test]
-fn keys_of_nodes_are_those_of_their_names() {
-    let mut data = shop();
-    let without = Cluster::of(&typed_parts(&data, 2, |node| node as usize % 2), None, Default::default());
-    assert_eq!(without.graph.node_keys(0).unwrap(), None);
-    let names: Vec<String> = (0..N_USERS).map(|user| format!("user {}", wild(u64::from(user)))).collect();
-    data.names[0] = NodeNames::new(names.iter().map(String::as_str)).into();
-    // The rows of a single partition are in the order of the ids.
-    let only = typed_parts(&data, 1, |_| 0);
-    let expected = only[0].types[0].keys.as_deref().unwrap().as_chunks().0.to_vec();
-    for (n_parts, owner) in ways() {
-        let parts = typed_parts(&data, n_parts, owner);
-        for own in std::iter::once(None).chain((0..n_parts).map(Some)) {
-            let cluster = Cluster::of(&parts, own, Default::default());
-            assert_eq!(cluster.graph.node_keys(0).unwrap().as_ref(), Some(&expected), "{n_parts} {own:?}");
-            assert_eq!(cluster.graph.node_keys(1).unwrap(), None);
-            assert_eq!(cluster.graph.node_keys(7).unwrap(), None);
-        }
-    }
 }
 
 #[test]

@@ -181,8 +181,8 @@ pub enum ModelError {
         /// Those of the data.
         got: String,
     },
-    /// The model has no names of the nodes of a type, because it was trained on partitions or on nodes without names, so it finds
-    /// their trained rows by id, but the data has other nodes.
+    /// The model has no names of the nodes of a type, because it was trained on nodes without names, or on partitions of an
+    /// older version of kiln, so it finds their trained rows by id, but the data has names or another number of nodes.
     #[error(
         "the model was trained without names of the nodes of type {node_type:?}, and finds their trained rows by id, so it can \
          predict on the data of its training only: train on data whose nodes have names, and partition it again if an older \

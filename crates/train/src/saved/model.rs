@@ -216,8 +216,8 @@ impl SavedModel {
         }
     }
 
-    /// Returns true for a model of a heterogeneous graph whose trained rows have no names, because it was trained on partitions or
-    /// on nodes without names.
+    /// Returns true for a model of a heterogeneous graph whose trained rows have no names, because it was trained on nodes
+    /// without names, or on partitions of an older version of kiln.
     pub fn finds_rows_by_id(&self) -> bool {
         let tables = self.typed_network().map_or(&[][..], |network| &network.tables);
         tables.iter().any(|table| table.keys().is_none())

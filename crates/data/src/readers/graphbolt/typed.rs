@@ -32,8 +32,8 @@ use crate::{Note, Result, TypedDataset, TypedLinks, TypedTargets};
 /// | a set of a task | one entry with `type`, a node type or, for links, an edge type, the same in all sets of the task |
 ///
 /// Ids count from 0 within their type. The types and the relations keep their order. The name of a relation is the part
-/// `RELATION`, or the whole `type` if this part occurs several times. A task of link prediction over several edge types is not
-/// read; a note names it. A folder without tasks is a set without targets. The reverse of relations is not added, as in GraphBolt.
+/// `RELATION`, or the whole `type` if this part occurs several times. A task of link prediction without a `train_set`, or
+/// with one over several edge types, is not read; a note names it. A folder without tasks is a set without targets. The reverse of relations is not added, as in GraphBolt.
 ///
 /// # Errors
 /// Returns the errors of [`graphbolt::open`](super::open) except those for several types, and

@@ -185,7 +185,8 @@ fn embeddings_are_the_inputs_of_the_last_layer() {
     assert!(predictor.embed(&[], &mode).unwrap().is_none());
 }
 
-/// A model without names finds rows by id: on the data of its training, and on no other.
+/// A model without names finds rows by id: on the data of its training, also if its nodes have names now, and on no other data
+/// with names.
 #[test]
 fn rows_without_names_are_those_of_the_training_data() {
     let mut nameless = named_shop(1, 0);
@@ -200,6 +201,33 @@ fn rows_without_names_are_those_of_the_training_data() {
     assert_eq!(predict(&named_shop(1, 0)).unwrap(), predict(&nameless).unwrap());
     let error = predict(&named_shop(7, 0)).unwrap_err().to_string();
     assert!(error.contains("was trained without names of the nodes of type \"user\""), "{error}");
+}
+
+/// Users have no names, items have; neither has features. Each type finds the rows of its own table.
+#[test]
+fn types_with_and_without_names_find_their_own_rows() {
+    let mut data = named_shop(1, 0);
+    data.features[1] = None;
+    data.names[0] = Default::default();
+    let (_folder, run) = trained(&data, rsage(&data), 1);
+    let items = test_items(&data);
+    let classes = |data: &TypedDataset| {
+        predictor(&run, data).predict(&items, &PredictMode::AsEvaluated).unwrap().classes()
+    };
+    let of_run = fs::read_to_string(run.join("test_predictions.csv")).unwrap();
+    let of_run: std::collections::HashMap<u32, u32> = of_run
+        .lines()
+        .skip(1)
+        .map(|line| line.split(',').map(|field| field.parse().unwrap()).collect::<Vec<u32>>())
+        .map(|fields| (fields[0], fields[2]))
+        .collect();
+    let expected: Vec<u32> = items.iter().map(|item| of_run[&item.0]).collect();
+    assert_eq!(classes(&data), expected);
+    assert!(expected.iter().any(|class| *class != expected[0]));
+    // The hash has no names, so the data with all of them is the training data, too.
+    let mut named = named_shop(1, 0);
+    named.features[1] = None;
+    assert_eq!(classes(&named), expected);
 }
 
 #[test]
