@@ -129,7 +129,8 @@ fn run_tests(args: Args) -> Result<Option<Stub>> {
     let of_device = [DEVICE_TESTS, &[PROGRAM_TESTS]].concat();
     let targets: Vec<&str> = match args.device {
         Some(_) => of_device.iter().flat_map(|test| ["--test", *test]).collect(),
-        None => vec!["--all-targets"],
+        // `--all-targets` would also build the programs that have `test = false`, a second time as tests.
+        None => Vec::new(),
     };
     let mut build = cargo_test(features, &packages)?;
     build.args(targets);
