@@ -102,6 +102,8 @@ impl ColocatedWorker {
             ..ConnectConfig::new(servers, token)
         };
         let graph = Arc::new(DistGraph::connect(connect)?);
+        // A rank that fails stops its server. One that is still connecting would wait for the server to be restarted.
+        meeting.all_gather(&[])?;
         Ok(Self { graph, server, meeting })
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kiln_comm::{Communicator, ThreadRanks};
+use kiln_comm::{Communicator, RankInfo, Reduce, ThreadRanks};
 use kiln_graph::NodeId;
 use kiln_partition::Part;
 use kiln_remote::{ColocatedWorker, ColocatedWorkerConfig, DistFeatureStore, DistNeighborSampler, Error};
@@ -78,4 +78,64 @@ fn meet_rejects_ranks_that_cannot_share_the_partitions() {
         let text = sources.map(ToString::to_string).collect::<Vec<_>>().join(": ");
         assert!(text.contains("start as many ranks as partitions"), "{text}");
     }
+}
+
+/// A communicator of a rank that is late after it got the addresses of the servers.
+#[derive(Debug)]
+struct Late(Box<dyn Communicator>);
+
+impl Communicator for Late {
+    fn rank_info(&self) -> RankInfo {
+        self.0.rank_info()
+    }
+
+    fn set_step(&mut self, step: u64) {
+        self.0.set_step(step);
+    }
+
+    fn all_reduce_sum(&mut self, buf: Reduce<'_>) -> kiln_comm::Result<()> {
+        self.0.all_reduce_sum(buf)
+    }
+
+    fn all_gather(&mut self, send: &[u8]) -> kiln_comm::Result<Vec<Vec<u8>>> {
+        let gathered = self.0.all_gather(send)?;
+        std::thread::sleep(Duration::from_millis(500));
+        Ok(gathered)
+    }
+
+    fn all_to_all(&mut self, send: &[Vec<u8>]) -> kiln_comm::Result<Vec<Vec<u8>>> {
+        self.0.all_to_all(send)
+    }
+
+    fn broadcast(&mut self, root: usize, bytes: &mut Vec<u8>) -> kiln_comm::Result<()> {
+        self.0.broadcast(root, bytes)
+    }
+
+    fn barrier(&mut self, deadline: Duration) -> kiln_comm::Result<()> {
+        self.0.barrier(deadline)
+    }
+
+    fn subgroup(&mut self, ranks: &[usize]) -> kiln_comm::Result<Box<dyn Communicator>> {
+        self.0.subgroup(ranks)
+    }
+
+    fn duplicate(&mut self, name: &str) -> kiln_comm::Result<Box<dyn Communicator>> {
+        self.0.duplicate(name)
+    }
+}
+
+/// A rank that has nothing to do after it met the others, because its request is invalid, must not stop its server while
+/// another rank still connects: that rank would wait for the server to be restarted, and fail in the end.
+#[test]
+fn a_rank_that_leaves_at_once_lets_the_others_connect() {
+    let parts = parts(&hubs(), 2, |node| node as usize % 2, None);
+    let ranks = ThreadRanks { deadline: Duration::from_secs(30), ..ThreadRanks::of(2) };
+    let outcome = ranks.run(|mut comm| {
+        let (info, meeting) = (comm.rank_info(), comm.duplicate("parts")?);
+        let meeting = if info.rank == 1 { Box::new(Late(meeting)) as Box<dyn Communicator> } else { meeting };
+        let config = ColocatedWorkerConfig::new("127.0.0.1");
+        drop(ColocatedWorker::meet(meeting, Arc::clone(&parts[info.rank]), config)?);
+        Ok(())
+    });
+    outcome.unwrap();
 }
