@@ -230,9 +230,6 @@ fn run_split_links(args: &SplitLinksArgs) -> anyhow::Result<()> {
     ensure!(data.links.is_none(), "{} already has a split of links: use it as it is", args.source.display());
     print_rank_zero(&data);
     let split = args.split.split(&data, args.seed)?;
-    for note in split.find_leaks() {
-        print_rank_zero(format_args!("note: {note}"));
-    }
     let links = Some(Arc::new(split.targets().clone()));
     let (graph, edge_features) = (split.message().clone(), split.edge_features().cloned());
     format::write(&Dataset { graph, edge_features, links, ..data }, &args.out)?;

@@ -20,7 +20,6 @@ use crate::flags;
 use crate::link_split::LinkSplitArgs;
 use crate::model::ModelArgs;
 use crate::node_model::NodeModel;
-use crate::output::print_rank_zero;
 use crate::partitions::{TrafficLines, print_memory};
 use crate::train::{Outcome, TrainArgs, TrainRun};
 
@@ -106,11 +105,7 @@ impl LinkArgs {
             "--symmetrize would add the reverses of edges to a graph whose links are split already, among them links for \
              validation and test: remove it, and symmetrize the data before its split"
         );
-        let split = self.split.split(data, seed)?;
-        for note in split.find_leaks() {
-            print_rank_zero(format_args!("note: {note}"));
-        }
-        Ok(split)
+        self.split.split(data, seed)
     }
 
     /// Returns the values of flags that were not given, for the description of a run and its checkpoints. Others depend

@@ -3,7 +3,7 @@
 use anyhow::{Context, bail, ensure};
 use clap::Args;
 use kiln::data::{
-    Dataset, LinkDirection, LinkSplit, LinkSplitConfig, TypedDataset, TypedLinkSplit, TypedLinks,
+    Dataset, LinkDirection, LinkSplit, LinkSplitConfig, Note, TypedDataset, TypedLinkSplit, TypedLinks,
 };
 
 use crate::flags;
@@ -48,14 +48,14 @@ impl LinkSplitArgs {
         !link_split.is_empty() || link_type.is_some() || link_direction.is_some() || disjoint_train.is_some()
     }
 
-    /// Returns the split of the data, or a random one, and prints its sizes.
+    /// Returns the split of the data, or a random one, and prints its sizes and notes.
     pub(crate) fn split(&self, data: &Dataset, seed: u64) -> anyhow::Result<LinkSplit> {
         ensure!(
             self.relation.is_none() && self.reverse_relation.is_none(),
             "--relation and --reverse-relation need a heterogeneous dataset: remove them"
         );
         let split = LinkSplit::of_dataset(data, &self.config()?, seed).context(FAILED)?;
-        print_sizes(&split, split.message().n_edges());
+        print_summary(&split, split.message().n_edges(), split.find_leaks());
         Ok(split)
     }
 
@@ -70,10 +70,7 @@ impl LinkSplitArgs {
             Some(links) => self.given(data, links, relation, reverse)?,
             None => self.random_of_relation(data, relation, reverse, seed)?,
         };
-        print_sizes(split.of_relation(), split.message().n_edges());
-        for note in split.find_leaks()? {
-            print_rank_zero(format_args!("note: {note}"));
-        }
+        print_summary(split.of_relation(), split.message().n_edges(), split.find_leaks()?);
         Ok(split)
     }
 
@@ -145,7 +142,10 @@ impl LinkSplitArgs {
 
 const FAILED: &str = "the links could not be split";
 
-fn print_sizes(split: &LinkSplit, n_edges: u64) {
+fn print_summary(split: &LinkSplit, n_edges: u64, notes: Vec<Note>) {
     let [train, val, test] = split.split().parts().map(|(_, links)| links.len());
     print_rank_zero(format_args!("links           {train} / {val} / {test}, messages over {n_edges} edges"));
+    for note in notes {
+        print_rank_zero(format_args!("note: {note}"));
+    }
 }

@@ -1,3 +1,4 @@
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::node_types::check_names;
@@ -78,6 +79,15 @@ impl GraphSchema {
     /// Returns the relations.
     pub fn relations(&self) -> &[RelationSchema] {
         &self.relations
+    }
+
+    /// Returns the ids of the nodes of the sources' type and of the destinations' type of the relation at a position.
+    ///
+    /// # Panics
+    /// Panics if there is no such relation.
+    pub fn node_ranges(&self, relation: usize) -> [Range<u32>; 2] {
+        let RelationSchema { src_type, dst_type, .. } = self.relations[relation];
+        [src_type, dst_type].map(|node_type| self.types.range(node_type))
     }
 
     /// Returns the position of the relation of this name; `None` if there is none.

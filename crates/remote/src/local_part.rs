@@ -276,6 +276,7 @@ pub(crate) mod testing {
         write_parts(data, &book, &meta, None, &parts).unwrap();
         Arc::new(Part::open(part_dir(&parts, 0)).unwrap())
     }
+
     /// Writes a heterogeneous data set as a single partition and opens it.
     pub(crate) fn only_typed_part(data: &TypedDataset) -> Arc<TypedPart> {
         let owners = vec![0; data.graph.n_nodes()];

@@ -96,9 +96,7 @@ impl Job<'_> {
         let position = graph.and_then(|graph| types.position(&graph.target_type));
         position.context("the data lacks the type of nodes that the model predicts")
     }
-}
 
-impl Job<'_> {
     /// Scores links of the relation that training had. Sources and destinations are numbered within their types.
     pub(super) fn typed_links(&self) -> anyhow::Result<()> {
         let args = self.args;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use kiln_graph::{Relation, Relations};
 
 use super::random::retain_edges;
-use super::typed_links::{TypedLinks, check_link_types, ranges};
+use super::typed_links::{TypedLinks, check_link_types};
 use super::{LinkSplit, LinkSplitConfig, LinkTargets, has_edge};
 use crate::error::LinkSplitError;
 use crate::{Note, Result};
@@ -135,7 +135,7 @@ impl TypedLinkSplit {
 
     /// Returns the ids of the nodes of the sources' type and of the destinations' type.
     pub fn node_ranges(&self) -> [Range<u32>; 2] {
-        ranges(&self.message, self.message.relation(self.relation))
+        self.message.schema().node_ranges(self.relation)
     }
 
     /// Finds the links for validation and test that are edges of the relation that passes messages, or whose reverse is an

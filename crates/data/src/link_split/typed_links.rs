@@ -1,7 +1,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use kiln_graph::{LinkNegatives, NodeId, Relation, Relations};
+use kiln_graph::{LinkNegatives, NodeId, Relations};
 
 use super::LinkTargets;
 use crate::Result;
@@ -46,15 +46,10 @@ impl TypedLinks {
     }
 }
 
-/// Returns the node ids of the types of a relation's sources and destinations.
-pub(super) fn ranges(graph: &Relations, relation: &Relation) -> [Range<u32>; 2] {
-    [relation.src_type, relation.dst_type].map(|node_type| graph.types().range(node_type))
-}
-
 /// Checks that links and negatives have nodes of the types of their relation.
 pub(crate) fn check_link_types(graph: &Relations, relation: usize, targets: &LinkTargets) -> Result<()> {
+    let [srcs, dsts] = graph.schema().node_ranges(relation);
     let relation = graph.relation(relation);
-    let [srcs, dsts] = ranges(graph, relation);
     let check = |what, nodes: &[NodeId], expected: &Range<u32>, node_type: usize| {
         let Some(position) = nodes.iter().position(|node| !expected.contains(&node.0)) else { return Ok(()) };
         let (node, name) = (nodes[position].0, graph.types().names()[node_type].clone());

@@ -1,6 +1,5 @@
 //! Loaders of the links of one relation of a heterogeneous graph.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use kiln_data::{HashedPart, TypedLinkSplit};
@@ -24,8 +23,8 @@ use crate::{
 ///
 /// Negatives are nodes of the relation's types; your own sampler must draw such nodes, too
 /// ([`TypedUniformNegatives`]): others are the error
-/// [`BatchError::NegativeOfOtherType`](kiln_loader::BatchError::NegativeOfOtherType). A training step excludes its links from the relation, and their reverses
-/// from the reverse relation of the split (DGL's `exclude="reverse_types"`). In a relation between nodes of one type, it
+/// [`BatchError::NegativeOfOtherType`](kiln_loader::BatchError::NegativeOfOtherType). A training step excludes its links from
+/// the relation, and their reverses from the reverse relation of the split (DGL's `exclude="reverse_types"`). In a relation between nodes of one type, it
 /// excludes both directions from both.
 ///
 /// ```
@@ -64,13 +63,6 @@ impl RelationNodes {
     /// Returns the relations from which the links of a training step are excluded.
     fn of_links(&self) -> Vec<usize> {
         [self.relation].into_iter().chain(self.reverse).collect()
-    }
-
-    /// Returns the ids of the nodes of the sources' type and of the destinations' type.
-    fn node_ranges(&self) -> [Range<u32>; 2] {
-        let schema = self.loader.source().schema();
-        let relation = &schema.relations()[self.relation];
-        [relation.src_type, relation.dst_type].map(|node_type| schema.types().range(node_type))
     }
 
     fn name_of(&self, relation: usize) -> String {
@@ -171,7 +163,9 @@ impl<M: BlockModel + Sync> DataLoader<LinkModel<TypedModel<M>>> for TypedLinkNei
         let batcher = TypedNodeBatcher::without_targets(sampler, nodes.features());
         let batcher = nodes.with_groups(batcher, &trainer.model().encoder.model);
         let config = nodes.loader_config(&items);
-        let batcher = self.batcher(batcher, phase).node_ranges(self.nodes.node_ranges());
+        let batcher = self
+            .batcher(batcher, phase)
+            .node_ranges(nodes.source().schema().node_ranges(self.nodes.relation));
         Ok(trainer.loader(items, batcher, config)?)
     }
 

@@ -53,8 +53,7 @@ impl TypedLinkPredictor {
         let relations = Arc::clone(&graph);
         let sampler = move |fanouts, config| Ok(TypedSampler::new(&relations, fanouts, config)?);
         let nodes = TypedNodePredictor::of(model, graph.schema().clone(), features, keys, sampler)?;
-        let Relation { src_type, dst_type, .. } = *graph.relation(relation);
-        let ends = [src_type, dst_type].map(|node_type| graph.types().range(node_type));
+        let ends = graph.schema().node_ranges(relation);
         Ok(Self { nodes, graph, relation, ends })
     }
 
