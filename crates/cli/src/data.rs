@@ -8,7 +8,7 @@ use anyhow::{bail, ensure};
 use clap::{Args, Subcommand};
 use kiln::data::convert::{self, ConvertOptions};
 use kiln::data::format::{self, VerifyReport};
-use kiln::data::{Dataset, DatasetFormat, Note, TypedDataset, typed};
+use kiln::data::{Dataset, DatasetFormat, TypedDataset, TypedTargets, recorded_hash, typed};
 use kiln::graph::{Csc, Duplicates, NodeId, SelfLoops};
 use kiln::partition::{
     CacheConfig, Method, PartitionBook, PartitionMeta, PartitionStats, TypedPartitionBook, WriteReport,
@@ -18,8 +18,7 @@ use kiln::sample::Fanout;
 
 use crate::flags;
 use crate::link_split::LinkSplitArgs;
-use crate::output::print_rank_zero;
-use crate::source::recorded_hash;
+use crate::output::{print_notes, print_rank_zero};
 
 /// The subcommands of `kiln data`.
 #[derive(Debug, Subcommand)]
@@ -178,12 +177,6 @@ fn run_convert(args: &ConvertArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn print_notes(notes: &[Note]) {
-    for note in notes {
-        print_rank_zero(format_args!("note: {note}"));
-    }
-}
-
 /// Returns true for a dataset with several node types. A path whose format is not recognised may be an edge list; its reader
 /// reports what is wrong with it.
 fn is_heterogeneous(path: &Path) -> anyhow::Result<bool> {
@@ -222,31 +215,27 @@ fn run_inspect(source: &Path) -> anyhow::Result<()> {
 }
 
 fn run_split_links(args: &SplitLinksArgs) -> anyhow::Result<()> {
+    let start = Instant::now();
+    let check = |has_links: bool| {
+        ensure!(!has_links, "{} already has a split of links: use it as it is", args.source.display());
+        Ok(())
+    };
     if is_heterogeneous(&args.source)? {
-        return run_split_relation(args);
+        let data = TypedDataset::open(&args.source)?;
+        check(data.links.is_some())?;
+        print_rank_zero(&data);
+        let split = args.split.split_relation(&data, args.seed)?;
+        let (graph, links) = (split.message().clone(), Some(split.links()));
+        typed::write_with_attachments(&TypedDataset { graph, links, ..data }, &args.out, &args.source)?;
+    } else {
+        let data = Dataset::open(&args.source)?;
+        check(data.links.is_some())?;
+        print_rank_zero(&data);
+        let split = args.split.split(&data, args.seed)?;
+        let links = Some(Arc::new(split.targets().clone()));
+        let (graph, edge_features) = (split.message().clone(), split.edge_features().cloned());
+        format::write(&Dataset { graph, edge_features, links, ..data }, &args.out)?;
     }
-    let start = Instant::now();
-    let data = open(&args.source)?;
-    ensure!(data.links.is_none(), "{} already has a split of links: use it as it is", args.source.display());
-    print_rank_zero(&data);
-    let split = args.split.split(&data, args.seed)?;
-    let links = Some(Arc::new(split.targets().clone()));
-    let (graph, edge_features) = (split.message().clone(), split.edge_features().cloned());
-    format::write(&Dataset { graph, edge_features, links, ..data }, &args.out)?;
-    let seconds = start.elapsed().as_secs_f64();
-    print_rank_zero(format_args!("written: {}, in {seconds:.1} s", args.out.display()));
-    Ok(())
-}
-
-/// Splits the links of a relation of a heterogeneous dataset.
-fn run_split_relation(args: &SplitLinksArgs) -> anyhow::Result<()> {
-    let start = Instant::now();
-    let data = TypedDataset::open(&args.source)?;
-    ensure!(data.links.is_none(), "{} already has a split of links: use it as it is", args.source.display());
-    print_rank_zero(&data);
-    let split = args.split.split_relation(&data, args.seed)?;
-    let (graph, links) = (split.message().clone(), Some(split.links()));
-    typed::write_with_attachments(&TypedDataset { graph, links, ..data }, &args.out, &args.source)?;
     let seconds = start.elapsed().as_secs_f64();
     print_rank_zero(format_args!("written: {}, in {seconds:.1} s", args.out.display()));
     Ok(())
@@ -273,16 +262,15 @@ fn run_typed_partition(args: &PartitionArgs) -> anyhow::Result<()> {
         bail!("--{flag} does not apply to a heterogeneous dataset: remove it");
     }
     let data = TypedDataset::open(&args.source)?;
-    let hash = match kiln::data::detect_format(&args.source) {
-        Ok(DatasetFormat::Kiln) => typed::hash(&args.source)?,
-        _ => data.hash()?,
-    };
+    let hash = hash_of(&args.source, || data.hash())?;
     print_rank_zero(&data);
-    if data.links.is_some() {
-        print_rank_zero("note: the links of the dataset are not in its partitions");
+    let has_classes = |targets: &TypedTargets| matches!(targets.values, kiln::feature::Targets::Classes(_));
+    if data.links.is_some() && !data.targets.as_ref().is_none_or(has_classes) {
+        print_rank_zero(
+            "note: the partitions have no targets, for which they need classes: use them for the links",
+        );
     }
-    let train = data.targets.as_ref().map(|targets| targets.split.train.clone()).unwrap_or_default();
-    let (parts, meta) = assign(args, &data.graph.to_homogeneous()?, &train, hash)?;
+    let (parts, meta) = assign(args, &data.graph.to_homogeneous()?, &data.training_nodes()?, hash)?;
     let book = TypedPartitionBook::from_parts(data.graph.types().clone(), &parts, args.parts)?;
     drop(parts);
     let start = Instant::now();
@@ -322,18 +310,16 @@ fn print_written(args: &PartitionArgs, written: &[WriteReport], start: Instant) 
     print_rank_zero(format_args!("written: {} and the other parts, in {seconds:.1} s", first.display()));
 }
 
-/// Opens a dataset by its path, or the built-in one.
-fn open(source: &Path) -> anyhow::Result<Dataset> {
-    Ok(match source.to_str() {
-        Some("debian-packages") => kiln::data::debian_packages()?,
-        _ => kiln::data::open(source)?,
-    })
+/// Returns the hash of the data at a path by which `kiln train` identifies it: the recorded one, or else that of its values.
+fn hash_of(source: &Path, of_values: impl FnOnce() -> kiln::data::Result<String>) -> anyhow::Result<String> {
+    let recorded = if source.exists() { recorded_hash(source)? } else { None };
+    Ok(recorded.map_or_else(of_values, Ok)?)
 }
 
 /// Opens the dataset, standardizes its features if `--standardize` was given, and adds self loops if `--add-self-loops`
 /// was given. Returns it with the hash by which `kiln train` would identify it.
 fn open_to_partition(args: &PartitionArgs) -> anyhow::Result<(Dataset, String)> {
-    let data = open(&args.source)?;
+    let data = Dataset::open(&args.source)?;
     let data = if args.standardize { data.standardize()? } else { data };
     let had_edge_features = data.edge_features.is_some();
     let data = if args.add_self_loops { with_self_loops(data)? } else { data };
@@ -342,9 +328,7 @@ fn open_to_partition(args: &PartitionArgs) -> anyhow::Result<(Dataset, String)> 
         print_rank_zero(format_args!("note: {note}"));
     }
     let is_as_stored = !args.standardize && !args.add_self_loops;
-    let is_kiln = matches!(kiln::data::detect_format(&args.source), Ok(DatasetFormat::Kiln));
-    let recorded = if is_as_stored && is_kiln { recorded_hash(&args.source)? } else { None };
-    let hash = recorded.map_or_else(|| data.hash(), Ok)?;
+    let hash = if is_as_stored { hash_of(&args.source, || data.hash())? } else { data.hash()? };
     Ok((data, hash))
 }
 

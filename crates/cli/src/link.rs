@@ -5,22 +5,21 @@ use std::sync::Arc;
 
 use anyhow::{bail, ensure};
 use clap::Args;
-use kiln::data::{Dataset, LinkSplit};
+use kiln::data::{Dataset, LinkSplit, TypedDataset, TypedLinkSplit};
 use kiln::feature::Preparation;
 use kiln::graph::{Csc, LinkNegatives};
 use kiln::loader::LinkExclusion;
-use kiln::nn::{LinkDecoderConfig, LinkLoss, LinkModelConfig, SageConfig, WeightInit};
+use kiln::nn::{LinkDecoderConfig, LinkLoss, LinkModelConfig};
 use kiln::sample::{DegreeNegatives, InBatchNegatives, Negatives, TypedUniformNegatives};
 use kiln::train::{DataHash, Objective, TrainCallback};
-use kiln::{EvalMode, LinkNeighborLoader, NeighborLoader, PartitionedGraph, RankHandle};
+use kiln::{LinkNeighborLoader, NeighborLoader, PartitionedGraph, RankHandle, TypedLinkNeighborLoader};
 
 use crate::data::with_self_loops;
 use crate::data_id::DataId;
 use crate::flags;
 use crate::link_split::LinkSplitArgs;
 use crate::model::ModelArgs;
-use crate::node_model::NodeModel;
-use crate::partitions::{TrafficLines, print_memory};
+use crate::node_model::{NodeModel, with_config};
 use crate::train::{Outcome, TrainArgs, TrainRun};
 
 /// The distribution of negatives.
@@ -146,7 +145,7 @@ impl LinkArgs {
 
     /// Sets negatives, excluded edges and the loss of a loader. `nodes` are those of the types of sources and destinations,
     /// and `whole` is the graph before the split.
-    pub(crate) fn configure<N>(
+    fn configure<N>(
         &self,
         mut loader: LinkNeighborLoader<N>,
         nodes: [Range<u32>; 2],
@@ -192,11 +191,18 @@ impl LinkArgs {
         let nodes = 0..data.graph.n_nodes() as u32;
         self.configure(loader, [nodes.clone(), nodes], split, || Ok(data.graph.clone()), loss)
     }
-}
 
-/// Sets the initial weights of an encoder: those of the flags, or else small ones, so that dot products are small.
-fn with_weight_init(encoder: SageConfig, flags: &ModelArgs) -> SageConfig {
-    encoder.weight_init(flags.weight_init.unwrap_or(WeightInit::Pyg))
+    /// Sets negatives, excluded edges and the loss of a loader of one relation. `data` is the data before the split.
+    pub(crate) fn configure_typed(
+        &self,
+        loader: TypedLinkNeighborLoader,
+        data: &TypedDataset,
+        split: &TypedLinkSplit,
+        loss: LinkLoss,
+    ) -> anyhow::Result<TypedLinkNeighborLoader> {
+        let whole = || Ok(Arc::new(data.graph.whole_graph(split.relation())?));
+        self.configure(loader, split.node_ranges(), split.of_relation(), whole, loss)
+    }
 }
 
 impl TrainRun<'_> {
@@ -229,37 +235,17 @@ impl TrainRun<'_> {
         let TrainArgs { data, model, sampling, ranks, device, parts, link, .. } = self.args;
         // The partitions' hash is that of data with edge features, whether the model reads them or not.
         let (data, id) = data.open_graph(ranks.seed, true)?;
-        ensure!(
-            data.links.is_some(),
-            "--task link on a partitioned graph needs --data with a split of links: split the links first (`kiln data \
-             split-links`), partition the result, and give both"
-        );
+        require_links(data.links.is_some())?;
         let split = link.split(&data, false, ranks.seed)?;
-        let mode = device.graph_mode;
-        let graph = parts.open(ranks.job.tls(), mode)?;
+        let graph = parts.open(ranks.job.tls(), device.graph_mode)?;
         check_partitions(&graph, &data, &id.hash)?;
         let id = DataId::recorded(graph.info().hash.clone());
         let fanouts = model.fanouts(sampling.fanouts.of_homogeneous()?)?;
         let encoder = model.of_nodes(&graph, Some(link.embedding()), fanouts.len())?;
-        encoder.check_partitioned()?;
-        graph.check_ranks(ranks.job.n_ranks(self.launch.as_ref()))?;
-        ensure!(
-            sampling.evaluation()? == EvalMode::Sampled,
-            "--eval exact needs the whole graph: use --data instead of --parts or --servers"
-        );
+        self.check_partitioned(&graph, &encoder)?;
         let (decoder, loss) = (link.decoder()?, self.link_loss()?);
-        let (workers, queue_bytes) = (ranks.remote_workers(parts.worker_concurrency), parts.queue_bytes());
         self.launch(&id, |rank| {
-            let nodes = NeighborLoader::partitioned(&graph, &rank, &fanouts)?
-                .batches(ranks.batches(false))
-                .workers(workers)
-                .queue_bytes(queue_bytes)
-                .graph_mode(mode);
-            if let Some(joined) = nodes.partition().filter(|_| rank.is_zero()) {
-                print_memory(&joined.graph, joined.features.memory_bytes(), workers, queue_bytes, mode);
-            }
-            let nodes = encoder.configure(nodes, &sampling.rule)?;
-            let traffic = TrafficLines::new(&rank, nodes.partition().map(|joined| joined.graph.clone()));
+            let (nodes, traffic) = self.partitioned_loader(&graph, &rank, &fanouts, &encoder)?;
             let loader = LinkNeighborLoader::partitioned(nodes, split.targets())?;
             let loader = link
                 .configure_homogeneous(loader, &data, &split, loss)
@@ -278,28 +264,10 @@ impl TrainRun<'_> {
         hash: &DataHash,
         callback: impl TrainCallback + 'static,
     ) -> kiln::Result<Outcome> {
-        match encoder {
-            NodeModel::Sage(encoder) => {
-                let encoder = with_weight_init(encoder.clone(), &self.args.model);
-                self.fit(&LinkModelConfig { encoder, decoder }, loader, rank, hash, callback)
-            }
-            NodeModel::Gcn(encoder) => {
-                let encoder = encoder.clone();
-                self.fit(&LinkModelConfig { encoder, decoder }, loader, rank, hash, callback)
-            }
-            NodeModel::Gat(encoder) => {
-                let encoder = encoder.clone();
-                self.fit(&LinkModelConfig { encoder, decoder }, loader, rank, hash, callback)
-            }
-            NodeModel::Rgcn(encoder) => {
-                let encoder = encoder.clone();
-                self.fit(&LinkModelConfig { encoder, decoder }, loader, rank, hash, callback)
-            }
-            NodeModel::Gine(encoder) => {
-                let encoder = encoder.clone();
-                self.fit(&LinkModelConfig { encoder, decoder }, loader, rank, hash, callback)
-            }
-        }
+        with_config!(NodeModel { Sage, Gcn, Gat, Rgcn, Gine }, encoder, encoder => {
+            let encoder = encoder.clone();
+            self.fit(&LinkModelConfig { encoder, decoder }, loader, rank, hash, callback)
+        })
     }
 
     pub(crate) fn link_loss(&self) -> anyhow::Result<LinkLoss> {
@@ -308,6 +276,16 @@ impl TrainRun<'_> {
             other => bail!("--loss is for {}: use bce or bpr for links", other.kind()),
         }
     }
+}
+
+/// Checks that the data of partitions has a split of links.
+pub(crate) fn require_links(has_links: bool) -> anyhow::Result<()> {
+    ensure!(
+        has_links,
+        "--task link on a partitioned graph needs --data with a split of links: split the links first (`kiln data \
+         split-links`), partition the result, and give both"
+    );
+    Ok(())
 }
 
 /// Checks that the partitions are those of the data, whose hash is `hash`. Those of another split would pass messages

@@ -7,7 +7,7 @@ use kiln::data::{
 };
 
 use crate::flags;
-use crate::output::print_rank_zero;
+use crate::output::{print_notes, print_rank_zero};
 
 /// The flags of `kiln train --task link` and `kiln data split-links` that split edges. They have no defaults in the
 /// parser, because checkpoints record every flag with a value.
@@ -145,7 +145,5 @@ const FAILED: &str = "the links could not be split";
 fn print_summary(split: &LinkSplit, n_edges: u64, notes: Vec<Note>) {
     let [train, val, test] = split.split().parts().map(|(_, links)| links.len());
     print_rank_zero(format_args!("links           {train} / {val} / {test}, messages over {n_edges} edges"));
-    for note in notes {
-        print_rank_zero(format_args!("note: {note}"));
-    }
+    print_notes(&notes);
 }

@@ -6,7 +6,8 @@ use kiln::DataDims;
 use kiln::graph::Metagraph;
 use kiln::nn::{
     AttentionKind, EdgeInput, Epsilon, GatConfig, GcnConfig, GinConfig, GineConfig, HgtConfig,
-    JumpingKnowledge, Normalization, Readout, RgcnConfig, RsageConfig, SageConfig, WeightInit,
+    JumpingKnowledge, Normalization, Readout, RgcnConfig, RsageConfig, SageConfig, TypedModelConfig,
+    WeightInit,
 };
 use kiln::sample::Fanout;
 
@@ -200,20 +201,22 @@ impl ModelArgs {
         }
     }
 
-    /// Returns the model of nodes for a dataset. The width of its output rows is `n_outputs`, or the number of classes.
+    /// Returns the model of nodes for a dataset: the encoder of links, whose output rows have the width `embedding`, or else a
+    /// classifier.
     pub(crate) fn of_nodes(
         &self,
         data: &impl DataDims,
-        n_outputs: Option<usize>,
+        embedding: Option<usize>,
         n_layers: usize,
     ) -> anyhow::Result<NodeModel> {
         self.check_flags_of_nodes()?;
         let (d_in, n_classes) = data.dims();
-        let n_outputs = n_outputs.unwrap_or(n_classes);
+        let is_encoder = embedding.is_some();
+        let n_outputs = embedding.unwrap_or(n_classes);
         let kind = self.kind.unwrap_or(ModelKind::Sage);
         match kind {
             ModelKind::Sage => {
-                let weight_init = self.weight_init.unwrap_or_default();
+                let weight_init = self.initial_weights(is_encoder);
                 Ok(NodeModel::Sage(
                     shaped!(self, n_layers, SageConfig::new(d_in, n_outputs)).weight_init(weight_init),
                 ))
@@ -261,38 +264,51 @@ impl ModelArgs {
         }
     }
 
-    /// Returns the model for the nodes of a heterogeneous dataset. Its input rows have the hidden width, unless there is one
+    /// Returns the model for the nodes of a heterogeneous dataset, as [`ModelArgs::of_nodes`] does. Its input rows have the hidden width, unless there is one
     /// type of nodes with features.
     pub(crate) fn of_typed_nodes(
         &self,
         metagraph: &Metagraph,
         dims: &[Option<usize>],
-        n_outputs: usize,
+        embedding: Option<usize>,
+        n_classes: usize,
         n_layers: usize,
     ) -> anyhow::Result<TypedNodeModel> {
         self.check_flags_of_nodes()?;
+        let n_outputs = embedding.unwrap_or(n_classes);
         let hidden = self.hidden.unwrap_or(256);
         let d_in = match dims[..] {
             [Some(width)] => width,
             _ => hidden,
         };
+        let dims = dims.to_vec();
         match self.kind.unwrap_or(ModelKind::Sage) {
             ModelKind::Sage => {
                 let config = shaped!(self, n_layers, RsageConfig::new(d_in, n_outputs).metagraph(metagraph));
-                Ok(TypedNodeModel::Rsage(config.weight_init(self.weight_init.unwrap_or_default())))
+                let config = config.weight_init(self.initial_weights(embedding.is_some()));
+                Ok(TypedNodeModel::Rsage(TypedModelConfig::new(dims, config)))
             }
             ModelKind::Rgcn => {
                 let config =
                     shaped!(self, n_layers, RgcnConfig::new(d_in, n_outputs, metagraph.n_relations()));
-                Ok(TypedNodeModel::Rgcn(config.bases(self.bases.unwrap_or(4))))
+                let config = config.bases(self.bases.unwrap_or(4));
+                Ok(TypedNodeModel::Rgcn(TypedModelConfig::new(dims, config)))
             }
             ModelKind::Hgt => {
                 let config = shaped!(self, n_layers, HgtConfig::new(d_in, n_outputs).metagraph(metagraph));
                 let config = config.jumping(self.jumping.unwrap_or(JumpingKnowledge::Last));
-                Ok(TypedNodeModel::Hgt(config.heads(self.heads.unwrap_or(4))))
+                let config = config.heads(self.heads.unwrap_or(4));
+                Ok(TypedNodeModel::Hgt(TypedModelConfig::new(dims, config)))
             }
             _ => bail!("--model has no layers for a heterogeneous dataset: use sage, rgcn or hgt"),
         }
+    }
+
+    /// Returns the initial weights of GraphSAGE: those of the flags, or else small ones for an encoder of links, so that dot
+    /// products are small.
+    fn initial_weights(&self, is_encoder: bool) -> WeightInit {
+        let default = if is_encoder { WeightInit::Pyg } else { WeightInit::default() };
+        self.weight_init.unwrap_or(default)
     }
 
     /// Checks that no flag of another kind of model was given.

@@ -5,6 +5,17 @@ use kiln::NeighborLoader;
 use kiln::nn::{EdgeInput, GatConfig, GcnConfig, GineConfig, RgcnConfig, SageConfig};
 use kiln::sample::Rule;
 
+/// Evaluates an expression with the configuration in a variant of an enum, whose type differs between the variants.
+macro_rules! with_config {
+    ($model:ident { $($variant:ident),+ }, $value:expr, $config:ident => $body:expr) => {
+        match $value {
+            $($model::$variant($config) => $body),+
+        }
+    };
+}
+
+pub(crate) use with_config;
+
 /// The configuration of a model for node classification.
 pub(crate) enum NodeModel {
     Sage(SageConfig),

@@ -4,6 +4,7 @@ use std::fmt;
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use kiln::data::Note;
 use serde_json::{Value, json};
 
 /// True if this process prints nothing, because the process of rank 0 prints for all.
@@ -46,6 +47,13 @@ pub(crate) fn print_rank_zero(line: impl fmt::Display) {
     match is_json() {
         true => print_event("message", json!({ "text": line.to_string() })),
         false => print(line),
+    }
+}
+
+/// Prints a line for each note on data.
+pub(crate) fn print_notes(notes: &[Note]) {
+    for note in notes {
+        print_rank_zero(format_args!("note: {note}"));
     }
 }
 

@@ -179,8 +179,8 @@ pub(crate) fn print_memory(
     let n_nodes = graph.n_nodes();
     // Each worker of the three loaders (training, validation, test) has a relabelling table with 8 bytes per node.
     let tables = 3 * workers.max(1) * 8 * n_nodes;
-    // A device samples the local partition through an index of all nodes.
-    let by_node = if mode == GraphMode::Host { 0 } else { 8 * n_nodes };
+    // A device samples each relation of the local partition through an index of all nodes.
+    let by_node = if mode == GraphMode::Host { 0 } else { 8 * n_nodes * graph.schema().relations().len() };
     let mib = |bytes: usize| bytes.div_ceil(1 << 20);
     let graph_mib = mib(graph.memory_bytes() + feature_bytes + tables + by_node);
     let batches = mib(queue_bytes);
@@ -189,8 +189,8 @@ pub(crate) fn print_memory(
         GraphMode::Device => (" and the local partition on the device", Some("are on the device")),
         GraphMode::ZeroCopy => (" and the neighbour lists of each sampled hop", Some("stay on the host")),
     };
-    if let (Some(part), Some(place)) = (graph.part(), place) {
-        let (index, n_edges) = (part.index, part.graph.n_edges());
+    if let (Some(part), Some(place)) = (graph.local_part(), place) {
+        let (index, n_edges) = (part.index(), part.n_edges());
         print_rank_zero(format_args!("sampling        partition {index}: {n_edges} edges {place}"));
     }
     print_rank_zero(format_args!(

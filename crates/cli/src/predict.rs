@@ -308,9 +308,8 @@ impl Job<'_> {
                 let totals = Totals::sum(&of_ranks);
                 let seconds = started.elapsed().as_secs_f64();
                 let items = match model.info().inputs.task {
-                    ModelTask::Nodes => "nodes",
-                    ModelTask::Graphs => "graphs",
-                    ModelTask::Links => "links",
+                    ModelTask::Graphs => "graphs".to_owned(),
+                    task => task.to_string(),
                 };
                 print_rank_zero(format_args!("{} {items} predicted in {seconds:.2} s", totals.n_items));
                 if 0 < totals.n_labelled {

@@ -5,12 +5,12 @@ use std::time::Instant;
 
 use anyhow::{Context, bail, ensure};
 use clap::Args;
-use kiln::data::{Dataset, DatasetFormat, GraphDataset, NodeFeatures, Split, synthetic};
+use kiln::data::{Dataset, DatasetFormat, GraphDataset, NodeFeatures, Split, recorded_hash, synthetic};
 use kiln::graph::GraphId;
 
 use crate::data_id::DataId;
 use crate::flags;
-use crate::output::print_rank_zero;
+use crate::output::{print_notes, print_rank_zero};
 
 /// The source of a dataset: built-in, synthetic or a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,27 +80,23 @@ impl DataSource {
             }
             DataSource::Path(path) => path,
         };
-        let started = Instant::now();
-        let kind = kiln::data::detect_format(path)?;
-        let mut data = kiln::data::open(path)?;
-        let ms = started.elapsed().as_secs_f64() * 1e3;
-        print_rank_zero(format_args!("{} is {kind}, opened in {ms:.0} ms", path.display()));
-        // The readers of other formats validate the split. The kiln format opens in constant time, without reading the
-        // split, so the split is checked here.
-        if kind == DatasetFormat::Kiln {
-            data.notes = data.check_split().context("the split could not be checked")?;
-        }
-        Ok(data)
+        open_timed(path, |kind| {
+            let mut data = kiln::data::open(path)?;
+            // The readers of other formats validate the split. The kiln format opens in constant time, without reading
+            // the split, so the split is checked here.
+            if kind == DatasetFormat::Kiln {
+                data.notes = data.check_split().context("the split could not be checked")?;
+            }
+            Ok(data)
+        })
     }
 
     /// Opens a set of graphs and prints a summary. Returns the set and its split, if it has one.
     pub(crate) fn load_graphs(&self) -> anyhow::Result<(GraphDataset, Option<Split<GraphId>>)> {
         let mut split = None;
         let set = match self {
-            DataSource::Path(path) => {
-                let started = Instant::now();
-                let kind = kiln::data::detect_format(path)?;
-                let set = match kind {
+            DataSource::Path(path) => open_timed(path, |kind| {
+                Ok(match kind {
                     DatasetFormat::Gin => kiln::data::gin::read(path)?,
                     DatasetFormat::Tu => kiln::data::tu::read(path)?,
                     DatasetFormat::OgbGraphs => {
@@ -109,11 +105,8 @@ impl DataSource {
                         set
                     }
                     _ => bail!("{} is {kind}: expected a set of graphs", path.display()),
-                };
-                let ms = started.elapsed().as_secs_f64() * 1e3;
-                print_rank_zero(format_args!("{} is {kind}, opened in {ms:.0} ms", path.display()));
-                set
-            }
+                })
+            })?,
             DataSource::Mutag => kiln::data::mutag().context("loading mutag")?,
             DataSource::DebianPackages
             | DataSource::DebianTags
@@ -124,9 +117,7 @@ impl DataSource {
             }
         };
         print_rank_zero(&set);
-        for note in &set.notes {
-            print_rank_zero(format_args!("note: {note}"));
-        }
+        print_notes(&set.notes);
         Ok((set, split))
     }
 }
@@ -220,9 +211,7 @@ impl DataArgs {
             data = data.in_memory();
         }
         print_rank_zero(&data);
-        for note in &data.notes {
-            print_rank_zero(format_args!("note: {note}"));
-        }
+        print_notes(&data.notes);
         let recorded = match &self.data {
             DataSource::Path(path) => recorded_hash(path)?,
             _ => None,
@@ -235,12 +224,17 @@ impl DataArgs {
     }
 }
 
-/// Returns the hash of data in the kiln format, which comes from its manifest; `None` for other data.
-pub(crate) fn recorded_hash(path: &Path) -> anyhow::Result<Option<String>> {
-    Ok(match kiln::data::detect_format(path)? {
-        DatasetFormat::Kiln => Some(kiln::data::format::hash(path)?),
-        _ => None,
-    })
+/// Opens data at a path with `open`, which gets its format, and prints the format and the time.
+pub(crate) fn open_timed<T>(
+    path: &Path,
+    open: impl FnOnce(DatasetFormat) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    let started = Instant::now();
+    let kind = kiln::data::detect_format(path)?;
+    let data = open(kind)?;
+    let ms = started.elapsed().as_secs_f64() * 1e3;
+    print_rank_zero(format_args!("{} is {kind}, opened in {ms:.0} ms", path.display()));
+    Ok(data)
 }
 
 #[cfg(test)]

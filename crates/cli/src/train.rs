@@ -13,10 +13,14 @@ use kiln::feature::{FeatureStore, TargetKind};
 use kiln::graph::GraphId;
 use kiln::loader::Phase;
 use kiln::nn::ModelConfig;
+use kiln::remote::DistGraph;
+use kiln::sample::Fanout;
 use kiln::train::{
     CrossValidation, DataHash, FoldResult, OptimizerConfig, RunIdentity, TensorBoard, TrainCallback,
 };
-use kiln::{DataLoader, Error, EvalMode, GraphLoader, NeighborLoader, RankHandle, Trainer, launch};
+use kiln::{
+    DataLoader, Error, EvalMode, GraphLoader, NeighborLoader, PartitionedGraph, RankHandle, Trainer, launch,
+};
 use serde_json::json;
 
 use crate::data_id::DataId;
@@ -26,7 +30,7 @@ use crate::fit::FitArgs;
 use crate::flags::GivenFlags;
 use crate::link::LinkArgs;
 use crate::model::ModelArgs;
-use crate::node_model::NodeModel;
+use crate::node_model::{NodeModel, with_config};
 use crate::objective::LossArgs;
 use crate::optimizer::OptimizerArgs;
 use crate::output::{be_quiet, is_json, print_event, print_rank_zero, set_format};
@@ -111,7 +115,7 @@ pub(crate) fn run(args: &TrainArgs, flags: GivenFlags) -> anyhow::Result<ExitCod
     };
     let is_of_graphs = task == Task::Graph;
     let is_partitioned = !is_of_graphs && args.parts.are_given();
-    let is_typed = !is_of_graphs && !is_partitioned && args.data.data.is_typed()?;
+    let is_typed = !is_of_graphs && (!is_partitioned || task == Task::Link) && args.data.data.is_typed()?;
     let others = flags_of_other_tasks(task, is_partitioned, args.sampling.folds.is_some());
     if let Some(flag) = others.split_whitespace().find(|flag| flags.on_command_line.contains(*flag)) {
         let what = match (task, is_partitioned) {
@@ -146,6 +150,7 @@ pub(crate) fn run(args: &TrainArgs, flags: GivenFlags) -> anyhow::Result<ExitCod
         (Task::Node, _) if is_partitioned => run.partitioned_nodes()?,
         (Task::Node, _) if is_typed => run.typed_nodes()?,
         (Task::Node, _) => run.nodes()?,
+        (Task::Link, _) if is_partitioned && is_typed => run.partitioned_typed_links()?,
         (Task::Link, _) if is_partitioned => run.partitioned_links()?,
         (Task::Link, _) if is_typed => run.typed_links()?,
         (Task::Link, _) => run.links()?,
@@ -175,39 +180,65 @@ impl TrainRun<'_> {
     }
 
     fn partitioned_nodes(&self) -> anyhow::Result<Vec<Outcome>> {
-        let TrainArgs { model, sampling, ranks, device, parts, .. } = self.args;
-        let mode = device.graph_mode;
-        let graph = parts.open(ranks.job.tls(), mode)?;
+        let TrainArgs { model, sampling, ranks, device, parts, loss, .. } = self.args;
+        let graph = parts.open(ranks.job.tls(), device.graph_mode)?;
         if let Some(info) = &graph.info().heterogeneous {
             return self.partitioned_typed_nodes(&graph, info);
         }
         let fanouts = model.fanouts(sampling.fanouts.of_homogeneous()?)?;
         let model = model.of_nodes(&graph, None, fanouts.len())?;
-        model.check_partitioned()?;
-        let n_ranks = ranks.job.n_ranks(self.launch.as_ref());
-        graph.check_ranks(n_ranks)?;
-        let evaluation = sampling.evaluation()?;
-        ensure!(
-            evaluation == EvalMode::Sampled,
-            "--eval exact needs the whole graph: use --data instead of --parts or --servers"
-        );
-        let objective = self.args.loss.objective(TargetKind::Classes)?;
-        let (workers, queue_bytes) = (ranks.remote_workers(parts.worker_concurrency), parts.queue_bytes());
+        self.check_partitioned(&graph, &model)?;
+        let objective = loss.objective(TargetKind::Classes)?;
         let id = DataId::recorded(graph.info().hash.clone());
         self.launch(&id, |rank| {
-            let loader = NeighborLoader::partitioned(&graph, &rank, &fanouts)?
-                .objective(objective.clone())
-                .batches(ranks.batches(false))
-                .workers(workers)
-                .queue_bytes(queue_bytes)
-                .graph_mode(mode);
-            if let Some(joined) = loader.partition().filter(|_| rank.is_zero()) {
-                print_memory(&joined.graph, joined.features.memory_bytes(), workers, queue_bytes, mode);
-            }
-            let loader = model.configure(loader, &sampling.rule)?;
-            let traffic = TrafficLines::new(&rank, loader.partition().map(|joined| joined.graph.clone()));
-            self.fit_nodes(&model, &loader, &rank, &id.hash, traffic)
+            let (loader, traffic) = self.partitioned_loader(&graph, &rank, &fanouts, &model)?;
+            self.fit_nodes(&model, &loader.objective(objective.clone()), &rank, &id.hash, traffic)
         })
+    }
+
+    /// Checks that the model, the ranks and the evaluation suit a partitioned graph.
+    pub(crate) fn check_partitioned(
+        &self,
+        graph: &PartitionedGraph,
+        model: &NodeModel,
+    ) -> anyhow::Result<()> {
+        model.check_partitioned()?;
+        graph.check_ranks(self.args.ranks.job.n_ranks(self.launch.as_ref()))?;
+        ensure!(
+            self.args.sampling.evaluation()? == EvalMode::Sampled,
+            "--eval exact needs the whole graph: use --data instead of --parts or --servers"
+        );
+        Ok(())
+    }
+
+    /// Returns a rank's loader of the nodes of a partitioned graph, for a model, and the callback that prints its traffic.
+    pub(crate) fn partitioned_loader(
+        &self,
+        graph: &PartitionedGraph,
+        rank: &RankHandle,
+        fanouts: &[Fanout],
+        model: &NodeModel,
+    ) -> kiln::Result<(NeighborLoader, TrafficLines)> {
+        let TrainArgs { sampling, ranks, device, parts, .. } = self.args;
+        let loader = NeighborLoader::partitioned(graph, rank, fanouts)?
+            .batches(ranks.batches(false))
+            .workers(ranks.remote_workers(parts.worker_concurrency))
+            .queue_bytes(parts.queue_bytes())
+            .graph_mode(device.graph_mode);
+        let joined = loader.partition().map(|joined| (joined.graph.clone(), joined.features.memory_bytes()));
+        let traffic = self.traffic(rank, joined);
+        Ok((model.configure(loader, &sampling.rule)?, traffic))
+    }
+
+    /// Prints the memory limits of a partitioned graph on rank 0: the client, and the bytes of its features' caches. Returns
+    /// the callback that prints the traffic of a rank.
+    pub(crate) fn traffic(&self, rank: &RankHandle, joined: Option<(Arc<DistGraph>, usize)>) -> TrafficLines {
+        let TrainArgs { ranks, device, parts, .. } = self.args;
+        if let Some((graph, feature_bytes)) = joined.as_ref().filter(|_| rank.is_zero()) {
+            let workers = ranks.remote_workers(parts.worker_concurrency);
+            print_memory(graph, *feature_bytes, workers, parts.queue_bytes(), device.graph_mode);
+        }
+        TrafficLines::new(rank, joined.map(|(graph, _)| graph))
     }
 
     fn fit_nodes(
@@ -218,13 +249,9 @@ impl TrainRun<'_> {
         hash: &DataHash,
         callback: impl TrainCallback + 'static,
     ) -> kiln::Result<Outcome> {
-        match model {
-            NodeModel::Sage(config) => self.fit(config, loader, rank, hash, callback),
-            NodeModel::Gcn(config) => self.fit(config, loader, rank, hash, callback),
-            NodeModel::Gat(config) => self.fit(config, loader, rank, hash, callback),
-            NodeModel::Rgcn(config) => self.fit(config, loader, rank, hash, callback),
-            NodeModel::Gine(config) => self.fit(config, loader, rank, hash, callback),
-        }
+        with_config!(NodeModel { Sage, Gcn, Gat, Rgcn, Gine }, model, config => {
+            self.fit(config, loader, rank, hash, callback)
+        })
     }
 
     fn graphs(&self) -> anyhow::Result<Vec<Outcome>> {

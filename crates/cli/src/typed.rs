@@ -1,34 +1,28 @@
 //! `kiln train` on a heterogeneous dataset, whole or partitioned.
 
-use std::path::Path;
-use std::sync::Arc;
-use std::time::Instant;
-
 use anyhow::{Context, bail, ensure};
-use kiln::data::{DatasetFormat, TypedDataset};
+use kiln::data::{TypedDataset, recorded_hash};
 use kiln::feature::TargetKind;
 use kiln::graph::GraphSchema;
-use kiln::nn::{
-    BlockModel, HgtConfig, LinkDecoderConfig, LinkModelConfig, ModelConfig, RgcnConfig, RsageConfig,
-    TypedModelConfig, WeightInit,
-};
+use kiln::nn::{HgtConfig, LinkDecoderConfig, LinkModelConfig, RgcnConfig, RsageConfig, TypedModelConfig};
 use kiln::remote::HeterogeneousInfo;
 use kiln::sample::Fanout;
-use kiln::train::TrainCallback;
-use kiln::{EvalMode, GraphMode, PartitionedGraph, RankHandle, TypedLinkNeighborLoader, TypedNeighborLoader};
+use kiln::train::{DataHash, TrainCallback};
+use kiln::{EvalMode, PartitionedGraph, RankHandle, TypedLinkNeighborLoader, TypedNeighborLoader};
 
 use crate::data_id::DataId;
-use crate::output::print_rank_zero;
-use crate::partitions::{TrafficLines, print_memory};
-use crate::source::DataSource;
+use crate::link::require_links;
+use crate::node_model::with_config;
+use crate::output::{print_notes, print_rank_zero};
+use crate::partitions::TrafficLines;
+use crate::source::{DataSource, open_timed};
 use crate::train::{Outcome, TrainArgs, TrainRun};
 
 /// The configuration of a model of nodes of a heterogeneous graph.
-#[derive(Clone)]
 pub(crate) enum TypedNodeModel {
-    Rsage(RsageConfig),
-    Rgcn(RgcnConfig),
-    Hgt(HgtConfig),
+    Rsage(TypedModelConfig<RsageConfig>),
+    Rgcn(TypedModelConfig<RgcnConfig>),
+    Hgt(TypedModelConfig<HgtConfig>),
 }
 
 impl DataSource {
@@ -52,24 +46,12 @@ impl DataSource {
             DataSource::Path(path) => path,
             _ => bail!("the data has one type of nodes, expected a heterogeneous dataset"),
         };
-        let started = Instant::now();
-        let kind = kiln::data::detect_format(path)?;
-        let data = TypedDataset::open(path)?;
-        let ms = started.elapsed().as_secs_f64() * 1e3;
-        print_rank_zero(format_args!("{} is {kind}, opened in {ms:.0} ms", path.display()));
-        let id = match recorded_hash(path, kind)? {
+        let data = open_timed(path, |_| Ok(TypedDataset::open(path)?))?;
+        let id = match recorded_hash(path)? {
             Some(hash) => DataId::recorded(hash),
             None => DataId::of_typed(&data),
         };
         Ok((data, id))
-    }
-}
-
-/// Returns the hash of a heterogeneous dataset in the kiln format, which comes from its manifest.
-fn recorded_hash(path: &Path, kind: DatasetFormat) -> anyhow::Result<Option<String>> {
-    match kind {
-        DatasetFormat::Kiln => Ok(Some(kiln::data::typed::hash(path)?)),
-        _ => Ok(None),
     }
 }
 
@@ -87,9 +69,7 @@ impl TrainRun<'_> {
             data = data.in_memory();
         }
         print_rank_zero(&data);
-        for note in &data.notes {
-            print_rank_zero(format_args!("note: {note}"));
-        }
+        print_notes(&data.notes);
         Ok((data, id))
     }
 
@@ -125,8 +105,8 @@ impl TrainRun<'_> {
             .objective(loss.objective(targets.values.kind())?);
         let loader = self.configure_typed(loader, &fanouts)?;
         let (metagraph, dims, n_layers) = (data.graph.metagraph(), data.dims(), fanouts.of_all.len());
-        let model = model.of_typed_nodes(&metagraph, &dims, targets.values.n_outputs(), n_layers)?;
-        self.launch(&id, |rank| self.fit_typed(&model, &dims, &loader, &rank, &id, ()))
+        let model = model.of_typed_nodes(&metagraph, &dims, None, targets.values.n_outputs(), n_layers)?;
+        self.launch(&id, |rank| self.fit_typed_nodes(&model, &loader, &rank, &id.hash, ()))
     }
 
     /// Trains on the links of one relation of a heterogeneous dataset.
@@ -137,31 +117,12 @@ impl TrainRun<'_> {
         let fanouts = TypedFanouts::new(self.args, data.graph.schema())?;
         let nodes = TypedNeighborLoader::without_targets(&data, &fanouts.of_all);
         let loader = TypedLinkNeighborLoader::of_relation(self.configure_typed(nodes, &fanouts)?, &split)?;
-        let whole = || Ok(Arc::new(data.graph.whole_graph(split.relation())?));
-        let loader =
-            link.configure(loader, split.node_ranges(), split.of_relation(), whole, self.link_loss()?)?;
+        let loader = link.configure_typed(loader, &data, &split, self.link_loss()?)?;
         let (decoder, dims) = (link.decoder()?, data.dims());
-        let n_layers = fanouts.of_all.len();
-        match model.of_typed_nodes(&data.graph.metagraph(), &dims, link.embedding(), n_layers)? {
-            TypedNodeModel::Rsage(encoder) => {
-                let encoder = encoder.weight_init(model.weight_init.unwrap_or(WeightInit::Pyg));
-                self.fit_typed_links(encoder, decoder, dims, &loader, &id)
-            }
-            TypedNodeModel::Rgcn(encoder) => self.fit_typed_links(encoder, decoder, dims, &loader, &id),
-            TypedNodeModel::Hgt(encoder) => self.fit_typed_links(encoder, decoder, dims, &loader, &id),
-        }
-    }
-
-    fn fit_typed_links<C: ModelConfig<Model: BlockModel + Sync>>(
-        &self,
-        encoder: C,
-        decoder: LinkDecoderConfig,
-        dims: Vec<Option<usize>>,
-        loader: &TypedLinkNeighborLoader,
-        id: &DataId,
-    ) -> anyhow::Result<Vec<Outcome>> {
-        let model = LinkModelConfig { encoder: TypedModelConfig::new(dims, encoder), decoder };
-        self.launch(id, |rank| self.fit(&model, loader, &rank, &id.hash, ()))
+        let metagraph = data.graph.metagraph();
+        let encoder =
+            model.of_typed_nodes(&metagraph, &dims, Some(link.embedding()), 0, fanouts.of_all.len())?;
+        self.launch(&id, |rank| self.fit_typed_links(&encoder, decoder, &loader, &rank, &id.hash, ()))
     }
 
     /// Trains on the nodes of the type that has labels in a partitioned graph.
@@ -170,40 +131,76 @@ impl TrainRun<'_> {
         graph: &PartitionedGraph,
         info: &HeterogeneousInfo,
     ) -> anyhow::Result<Vec<Outcome>> {
-        let TrainArgs { model, sampling, ranks, loss, parts, device, .. } = self.args;
-        self.check_typed_device()?;
-        if matches!(sampling.evaluation()?, EvalMode::Exact { .. }) {
-            return Err(kiln::train::Error::ExactOnTypes.into());
-        }
-        ensure!(
-            device.graph_mode == GraphMode::Host,
-            "--graph-mode device and zero-copy need --data, or partitions of a graph with one type of nodes: use \
-             --graph-mode cpu"
-        );
+        let TrainArgs { model, loss, .. } = self.args;
+        let evaluation = self.check_typed_partitions(graph)?;
         let fanouts = TypedFanouts::new(self.args, &info.schema)?;
         let (metagraph, n_layers) = (info.schema.metagraph(), fanouts.of_all.len());
-        let model = model.of_typed_nodes(&metagraph, &info.dims, graph.info().n_classes, n_layers)?;
-        graph.check_ranks(ranks.job.n_ranks(self.launch.as_ref()))?;
-        let (objective, evaluation) = (loss.objective(TargetKind::Classes)?, sampling.evaluation()?);
-        let (workers, queue_bytes) = (ranks.remote_workers(parts.worker_concurrency), parts.queue_bytes());
+        let model = model.of_typed_nodes(&metagraph, &info.dims, None, graph.info().n_classes, n_layers)?;
+        let objective = loss.objective(TargetKind::Classes)?;
         let id = DataId::recorded(graph.info().hash.clone());
         self.launch(&id, |rank| {
-            let loader = TypedNeighborLoader::partitioned(graph, &rank, &fanouts.of_all)?
-                .objective(objective.clone())
-                .batches(ranks.batches(false))
-                .rule(sampling.rule.clone())
-                .evaluation(evaluation)
-                .workers(workers)
-                .queue_bytes(queue_bytes);
-            let loader = fanouts.configure(loader)?;
-            let joined = loader.partition();
-            if let Some(joined) = joined.filter(|_| rank.is_zero()) {
-                let feature_bytes = joined.cache_memory_bytes();
-                print_memory(&joined.graph, feature_bytes, workers, queue_bytes, GraphMode::Host);
-            }
-            let traffic = TrafficLines::new(&rank, joined.map(|joined| joined.graph.clone()));
-            self.fit_typed(&model, &info.dims, &loader, &rank, &id, traffic)
+            let (loader, traffic) = self.typed_loader_of(graph, &rank, &fanouts, evaluation)?;
+            let loader = loader.objective(objective.clone());
+            self.fit_typed_nodes(&model, &loader, &rank, &id.hash, traffic)
         })
+    }
+
+    /// Trains on the links of one relation of a partitioned graph. The links come from the data that was partitioned.
+    pub(crate) fn partitioned_typed_links(&self) -> anyhow::Result<Vec<Outcome>> {
+        let TrainArgs { model, ranks, device, parts, link, .. } = self.args;
+        let (data, id) = self.open_typed()?;
+        require_links(data.links.is_some())?;
+        let split = link.split.split_relation(&data, ranks.seed)?;
+        let graph = parts.open(ranks.job.tls(), device.graph_mode)?;
+        ensure!(
+            graph.info().hash == id.hash.wait()?,
+            "the partitions are those of other data than --data, or of another split: partition the data of --data, whose \
+             relations lack the links of the validation and the test"
+        );
+        let evaluation = self.check_typed_partitions(&graph)?;
+        let fanouts = TypedFanouts::new(self.args, data.graph.schema())?;
+        let (metagraph, dims, n_layers) = (data.graph.metagraph(), data.dims(), fanouts.of_all.len());
+        let encoder = model.of_typed_nodes(&metagraph, &dims, Some(link.embedding()), 0, n_layers)?;
+        let (decoder, loss, links) = (link.decoder()?, self.link_loss()?, split.links());
+        self.launch(&id, |rank| {
+            let (nodes, traffic) = self.typed_loader_of(&graph, &rank, &fanouts, evaluation)?;
+            let loader = TypedLinkNeighborLoader::of_partitioned_relation(nodes, &links)?;
+            let loader = link
+                .configure_typed(loader, &data, &split, loss)
+                .map_err(|error| kiln::Error::Other(error.into()))?;
+            self.fit_typed_links(&encoder, decoder, &loader, &rank, &id.hash, traffic)
+        })
+    }
+
+    /// Checks that the flags suit a partitioned graph. Returns the evaluation.
+    fn check_typed_partitions(&self, graph: &PartitionedGraph) -> anyhow::Result<EvalMode> {
+        self.check_typed_device()?;
+        graph.check_ranks(self.args.ranks.job.n_ranks(self.launch.as_ref()))?;
+        match self.args.sampling.evaluation()? {
+            EvalMode::Exact { .. } => Err(kiln::train::Error::ExactOnTypes.into()),
+            evaluation => Ok(evaluation),
+        }
+    }
+
+    /// Returns a rank's loader of the nodes of a partitioned graph, and the callback that prints its traffic.
+    fn typed_loader_of(
+        &self,
+        graph: &PartitionedGraph,
+        rank: &RankHandle,
+        fanouts: &TypedFanouts,
+        evaluation: EvalMode,
+    ) -> kiln::Result<(TypedNeighborLoader, TrafficLines)> {
+        let TrainArgs { sampling, ranks, device, parts, .. } = self.args;
+        let loader = TypedNeighborLoader::partitioned(graph, rank, &fanouts.of_all)?
+            .batches(ranks.batches(false))
+            .rule(sampling.rule.clone())
+            .graph_mode(device.graph_mode)
+            .evaluation(evaluation)
+            .workers(ranks.remote_workers(parts.worker_concurrency))
+            .queue_bytes(parts.queue_bytes());
+        let joined = loader.partition().map(|joined| (joined.graph.clone(), joined.cache_memory_bytes()));
+        let traffic = self.traffic(rank, joined);
+        Ok((fanouts.configure(loader)?, traffic))
     }
 
     /// Checks that no flag of a feature cache on a device was given.
@@ -215,26 +212,33 @@ impl TrainRun<'_> {
         Ok(())
     }
 
-    fn fit_typed(
+    fn fit_typed_nodes(
         &self,
         model: &TypedNodeModel,
-        dims: &[Option<usize>],
         loader: &TypedNeighborLoader,
         rank: &RankHandle,
-        id: &DataId,
+        hash: &DataHash,
         callback: impl TrainCallback + 'static,
     ) -> kiln::Result<Outcome> {
-        match model.clone() {
-            TypedNodeModel::Rsage(config) => {
-                self.fit(&TypedModelConfig::new(dims.to_vec(), config), loader, rank, &id.hash, callback)
-            }
-            TypedNodeModel::Rgcn(config) => {
-                self.fit(&TypedModelConfig::new(dims.to_vec(), config), loader, rank, &id.hash, callback)
-            }
-            TypedNodeModel::Hgt(config) => {
-                self.fit(&TypedModelConfig::new(dims.to_vec(), config), loader, rank, &id.hash, callback)
-            }
-        }
+        with_config!(TypedNodeModel { Rsage, Rgcn, Hgt }, model, config => {
+            self.fit(config, loader, rank, hash, callback)
+        })
+    }
+
+    /// Trains a link model with this encoder and decoder on one rank.
+    fn fit_typed_links(
+        &self,
+        encoder: &TypedNodeModel,
+        decoder: LinkDecoderConfig,
+        loader: &TypedLinkNeighborLoader,
+        rank: &RankHandle,
+        hash: &DataHash,
+        callback: impl TrainCallback + 'static,
+    ) -> kiln::Result<Outcome> {
+        with_config!(TypedNodeModel { Rsage, Rgcn, Hgt }, encoder, encoder => {
+            let encoder = encoder.clone();
+            self.fit(&LinkModelConfig { encoder, decoder }, loader, rank, hash, callback)
+        })
     }
 }
 

@@ -203,20 +203,10 @@ impl Dataset {
     /// Returns [`LinkSplitError::LinkOutOfRange`](crate::LinkSplitError::LinkOutOfRange) or
     /// [`kiln_store::Error::BadValue`] if a training link is not in the list of links, or a node of one not in the graph.
     pub fn training_nodes(&self) -> Result<SharedArray<NodeId>> {
-        let Some(targets) = &self.links else { return Ok(self.split.train.clone()) };
-        let (links, train, n_nodes) = (targets.links(), &targets.split().train, self.graph.n_nodes());
-        let has_nodes = |(src, dst): (NodeId, NodeId)| src.max(dst).index() < n_nodes;
-        // The links of a mapped set may not have been validated.
-        if !train.iter().all(|link| link.index() < links.len() && has_nodes(links.pair(*link))) {
-            let folder = train.path().and_then(Path::parent);
-            let place = folder.map_or(Place::Set(Path::new(&self.name)), Place::Folder);
-            check_links(targets, n_nodes, place)?;
+        match &self.links {
+            Some(targets) => training_nodes_of(targets, self.graph.n_nodes(), &self.name),
+            None => Ok(self.split.train.clone()),
         }
-        let mut nodes: Vec<NodeId> =
-            train.iter().flat_map(|link| <[NodeId; 2]>::from(links.pair(*link))).collect();
-        nodes.sort_unstable();
-        nodes.dedup();
-        Ok(nodes.into())
     }
 
     /// Copies the graph and the features of nodes and edges into the process's memory if they are mapped. This takes time and memory in
@@ -384,4 +374,25 @@ impl Dataset {
         change(&mut values, dim)?;
         Ok(Self { features: Arc::new(DenseFeatures::from_f32(values, dim)?), ..self })
     }
+}
+
+/// Returns the nodes of the training links of a set with this name, each once and ascending.
+pub(crate) fn training_nodes_of(
+    targets: &LinkTargets,
+    n_nodes: usize,
+    name: &str,
+) -> Result<SharedArray<NodeId>> {
+    let (links, train) = (targets.links(), &targets.split().train);
+    let has_nodes = |(src, dst): (NodeId, NodeId)| src.max(dst).index() < n_nodes;
+    // The links of a mapped set may not have been validated.
+    if !train.iter().all(|link| link.index() < links.len() && has_nodes(links.pair(*link))) {
+        let folder = train.path().and_then(Path::parent);
+        let place = folder.map_or(Place::Set(Path::new(name)), Place::Folder);
+        check_links(targets, n_nodes, place)?;
+    }
+    let mut nodes: Vec<NodeId> =
+        train.iter().flat_map(|link| <[NodeId; 2]>::from(links.pair(*link))).collect();
+    nodes.sort_unstable();
+    nodes.dedup();
+    Ok(nodes.into())
 }

@@ -49,7 +49,7 @@ pub use builtin::{
     read_debian_tags, synthetic,
 };
 pub use dataset::{Dataset, Split};
-pub use dataset_format::{DatasetFormat, detect_format, open, open_within};
+pub use dataset_format::{DatasetFormat, detect_format, open, open_within, recorded_hash};
 pub use edges::read_pairs;
 pub use error::{BuildError, Error, LinkSplitError, Result};
 pub use graph_dataset::GraphDataset;

@@ -1,5 +1,6 @@
 use std::sync::atomic::Ordering;
 
+use kiln_data::{HashedPart, LinkTargets};
 use kiln_train::DataHash;
 
 /// The number of checks, each after 2 to 4 MiB, within which data is hashed before the run starts, in a few milliseconds.
@@ -38,6 +39,29 @@ pub fn hash_in_background(
     })
 }
 
+/// Returns the hash of data that `hash` computes as for [`hash_in_background`], together with that of links if there are any.
+pub(crate) fn hash_with_links(
+    hash: impl Fn(&mut dyn FnMut() -> kiln_data::Result<()>) -> kiln_data::Result<String> + Send + 'static,
+    links: Option<LinkTargets>,
+) -> DataHash {
+    hash_in_background(move |check| {
+        let data = hash(check)?;
+        let Some(links) = &links else { return Ok(data) };
+        Ok(format!("{data}, links {}", links.hash_of(HashedPart::All(check))?))
+    })
+}
+
+/// Returns a known hash of data, together with that of links if there are any. The computation does not keep a partition or its
+/// server alive, because it gets the hash alone.
+#[cfg(feature = "grpc")]
+pub(crate) fn known_hash_with_links(hash: &str, links: Option<LinkTargets>) -> DataHash {
+    let hash = hash.to_owned();
+    match links {
+        None => hash.into(),
+        links => hash_with_links(move |_| Ok(hash.clone()), links),
+    }
+}
+
 /// Returns the value of `hash`. Each of its checks asks `is_cancelled`. The mapped files are checked with the first of
 /// them, with one of [`CHECKS_PER_FILE_CHECK`] further ones, and after the last one.
 fn hash_checked<R>(
@@ -68,7 +92,7 @@ mod tests {
     use std::sync::atomic::AtomicBool;
     use std::time::{Duration, UNIX_EPOCH};
 
-    use kiln_data::{Dataset, HashedPart, format, synthetic};
+    use kiln_data::{Dataset, format, synthetic};
 
     use super::*;
 

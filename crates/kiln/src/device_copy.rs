@@ -79,7 +79,7 @@ impl DeviceCopy {
     }
 }
 
-/// The copies of graphs on devices: of partitions, or of the relations of a heterogeneous graph. Ranks with the same device and
+/// The copies of graphs on devices: of partitions, or of the relations of a heterogeneous graph or partition. Ranks with the same device and
 /// mode share a copy, and so do clones.
 #[derive(Clone, Default)]
 pub(crate) struct GraphCopies(Arc<Mutex<Vec<GraphCopy>>>);
@@ -87,7 +87,7 @@ pub(crate) struct GraphCopies(Arc<Mutex<Vec<GraphCopy>>>);
 struct GraphCopy {
     device: Device,
     mode: GraphMode,
-    /// The number of the partition or of the relation.
+    /// The number of the partition or of the relation; of a relation of a partition, a number of both.
     number: usize,
     graph: DeviceGraph,
 }

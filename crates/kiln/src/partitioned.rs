@@ -8,11 +8,12 @@ use kiln_feature::{EdgeFeatureStore, FeatureStore};
 use kiln_graph::{ItemId, NodeId};
 use kiln_kernels::{DeviceSampler, GraphMode};
 use kiln_loader::ItemSampler;
+use kiln_partition::AnyPart;
 use kiln_remote::{
     DistEdgeFeatureStore, DistFeatureStore, DistGraph, DistNeighborSampler, JoinedPartition, Partitions,
     PartitionsConfig, PartitionsInfo,
 };
-use kiln_sample::{FrontierSampler, SamplerConfig};
+use kiln_sample::{Fanout, FrontierSampler, SamplerConfig, TypedSampler};
 use kiln_train::NodeKeys;
 
 use crate::device_copy::GraphCopies;
@@ -143,7 +144,7 @@ impl PartitionedGraph {
             rank.communicator("keys")?.barrier(rank.process.deadline)?;
         }
         let owners = serve_until_end(rank, joined);
-        Ok(JoinedTypedGraph { graph, features, keys: keys.into(), owners })
+        Ok(JoinedTypedGraph { graph, features, keys: keys.into(), owners, copies: self.copies.clone() })
     }
 
     /// Returns the features of a node type, with the static cache unless it is disabled.
@@ -268,6 +269,7 @@ pub struct JoinedTypedGraph {
     /// The keys of the nodes of each type, `[n_types]`; `None` for a type with features, or without keys in the partitions.
     pub keys: Arc<[Option<NodeKeys>]>,
     owners: NodeOwners,
+    copies: GraphCopies,
 }
 
 impl JoinedTypedGraph {
@@ -278,19 +280,45 @@ impl JoinedTypedGraph {
         caches + self.keys.iter().flatten().map(|keys| 16 * keys.len()).sum::<usize>()
     }
 
-    /// Returns the labels and the split.
-    pub(crate) fn targets(&self) -> TypedTargets {
-        TypedTargets {
+    /// Returns the labels and the split; `None` for a set that was partitioned without labels.
+    pub fn targets(&self) -> Option<TypedTargets> {
+        let labels = self.graph.labels();
+        (labels.n_classes() != 0).then(|| TypedTargets {
             node_type: self.graph.target_type(),
-            values: self.graph.labels().clone().into(),
+            values: labels.clone().into(),
             split: split_of(&self.graph),
             class_names: self.graph.class_names().to_vec(),
-        }
+        })
     }
 
-    /// In worker mode, gives each rank the nodes that it owns.
-    pub(crate) fn shard_by_owner(&self, items: ItemSampler) -> Result<ItemSampler> {
-        self.owners.shard(items, |node| node)
+    /// Gives each rank the items whose node it owns, as [`JoinedGraph::shard_by_owner`] does.
+    pub(crate) fn shard_by_owner<I: ItemId>(
+        &self,
+        items: ItemSampler<I>,
+        node_of: impl Fn(I) -> NodeId + Send + Sync + 'static,
+    ) -> Result<ItemSampler<I>> {
+        self.owners.shard(items, node_of)
+    }
+
+    /// Returns a sampler that samples the relations of the local partition on a device.
+    pub(crate) fn device_sampler(
+        &self,
+        fanouts: Vec<Vec<Fanout>>,
+        config: &SamplerConfig,
+        mode: GraphMode,
+        device: &Device,
+    ) -> Result<TypedSampler> {
+        let Some(AnyPart::Heterogeneous(part)) = self.graph.local_part() else {
+            return Err(Error::NeedsLocalPartition { what: "sampling on a device" });
+        };
+        // The relations have no edge types: their positions are the types of the joined edges.
+        let of_relation = SamplerConfig { edge_types: false, ..config.clone() };
+        self.graph.typed_sampler_with_local(fanouts, config, |relation| -> Result<DeviceSampler> {
+            let number = part.index * part.relations.len() + relation;
+            let graph = || Ok(part.graph_by_node(relation)?);
+            let graph = self.copies.get_or_make(device, mode, number, graph)?;
+            Ok(DeviceSampler::with_config(graph, of_relation.clone())?)
+        })
     }
 }
 

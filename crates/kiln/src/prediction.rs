@@ -5,11 +5,13 @@ use kiln_data::{Dataset, GraphDataset, NodeFeatures, TypedDataset};
 use kiln_feature::FeatureStore;
 #[cfg(feature = "grpc")]
 use kiln_feature::Preparation;
+#[cfg(feature = "grpc")]
+use kiln_graph::GraphSchema;
 use kiln_graph::{Csc, GraphId, NodeId};
 #[cfg(feature = "grpc")]
 use kiln_remote::DistNeighborSampler;
 #[cfg(feature = "grpc")]
-use kiln_sample::{FrontierSampler, TypedSampler};
+use kiln_sample::{Fanout, FrontierSampler, SamplerConfig, TypedSampler};
 use kiln_train::{
     ModelError, NodeKeys, NodePredictor, OutputRows, PredictMode, PredictedRows, PredictionBatches,
     SavedModel, TypedLinkPredictor, TypedNodePredictor, WantedRows,
@@ -152,6 +154,15 @@ pub trait PredictOnDataset {
     #[cfg(feature = "grpc")]
     fn on_typed_partitions(&self, joined: &crate::JoinedTypedGraph) -> Result<TypedNodePredictor>;
 
+    /// Prepares a partitioned heterogeneous graph for predictions of links on a rank, as [`PredictOnDataset::on_typed_links`]
+    /// prepares a dataset. Trained rows are found as by [`PredictOnDataset::on_typed_partitions`]. Messages pass over all edges of
+    /// the partitions.
+    ///
+    /// # Errors
+    /// Returns the errors of [`TypedLinkPredictor::on_sampler`], and an error if rows would be found by id on other data.
+    #[cfg(feature = "grpc")]
+    fn on_typed_link_partitions(&self, joined: &crate::JoinedTypedGraph) -> Result<TypedLinkPredictor>;
+
     /// Returns the node features of a set, of the kind that the model was trained with. If the model does not record it,
     /// the kind is [`NodeFeatures::Auto`].
     ///
@@ -198,6 +209,44 @@ fn typed_predictor(
         false => keys.to_vec(),
     };
     Ok(TypedNodePredictor::new(model, graph, features, &keys)?)
+}
+
+/// The samplers of a partitioned heterogeneous graph, by the fanouts of each layer and relation.
+#[cfg(feature = "grpc")]
+type PartitionSamplers =
+    Box<dyn Fn(Vec<Vec<Fanout>>, SamplerConfig) -> kiln_train::Result<TypedSampler> + Send + Sync>;
+
+/// Prepares a partitioned heterogeneous graph for a predictor of nodes or of links, which `create` creates.
+#[cfg(feature = "grpc")]
+fn on_typed_parts<P>(
+    model: &SavedModel,
+    joined: &crate::JoinedTypedGraph,
+    create: impl FnOnce(
+        GraphSchema,
+        Vec<Option<Arc<dyn FeatureStore>>>,
+        &[Option<NodeKeys>],
+        PartitionSamplers,
+    ) -> kiln_train::Result<P>,
+) -> Result<P> {
+    let (graph, source) = (joined.graph.clone(), TypedSource::Partitioned(joined.clone()));
+    let (schema, dims) = (graph.schema().clone(), graph.dims());
+    let names = schema.types().names().to_vec();
+    // The hash of a run on links is that of its data, and may be followed by that of the links.
+    let of_model = model.info().data_hash.split(", links ").next();
+    let (of_names, is_training_data) = (source.row_keys(), of_model == Some(graph.hash()));
+    let of_training = model.keys_of_training_data(&of_names);
+    let keys = if is_training_data { &of_training[..] } else { &of_names[..] };
+    let sampler = move |fanouts, config| -> kiln_train::Result<TypedSampler> {
+        Ok(graph.typed_sampler(fanouts, &config).map_err(kiln_sample::Error::from)?)
+    };
+    let predictor = create(schema, source.features(), keys, Box::new(sampler))?;
+    // The nodes of other data may be in another order.
+    let is_by_id = |(keys, dim): (&Option<NodeKeys>, Option<usize>)| keys.is_none() && dim.is_none();
+    let by_id = of_training.iter().zip(dims).position(is_by_id).filter(|_| !is_training_data);
+    match by_id.map(|position| names[position].clone()) {
+        Some(node_type) => Err(kiln_train::Error::from(ModelError::RowsWithoutNames { node_type }).into()),
+        None => Ok(predictor),
+    }
 }
 
 /// Returns true if edges with the same id are the same in both graphs.
@@ -271,26 +320,16 @@ impl PredictOnDataset for SavedModel {
 
     #[cfg(feature = "grpc")]
     fn on_typed_partitions(&self, joined: &crate::JoinedTypedGraph) -> Result<TypedNodePredictor> {
-        let (graph, source) = (joined.graph.clone(), TypedSource::Partitioned(joined.clone()));
-        let (schema, dims) = (graph.schema().clone(), graph.dims());
-        let names = schema.types().names().to_vec();
-        let (of_names, is_training_data) = (source.row_keys(), graph.hash() == self.info().data_hash);
-        let of_training = self.keys_of_training_data(&of_names);
-        let keys = if is_training_data { &of_training[..] } else { &of_names[..] };
-        let features = source.features();
-        let sampler = move |fanouts, config| -> kiln_train::Result<TypedSampler> {
-            Ok(graph.typed_sampler(fanouts, &config).map_err(kiln_sample::Error::from)?)
-        };
-        let predictor = TypedNodePredictor::on_sampler(self, schema, features, keys, sampler)?;
-        // The nodes of other data may be in another order.
-        let is_by_id = |(keys, dim): (&Option<NodeKeys>, Option<usize>)| keys.is_none() && dim.is_none();
-        let by_id = of_training.iter().zip(dims).position(is_by_id).filter(|_| !is_training_data);
-        match by_id.map(|position| names[position].clone()) {
-            Some(node_type) => {
-                Err(kiln_train::Error::from(ModelError::RowsWithoutNames { node_type }).into())
-            }
-            None => Ok(predictor),
-        }
+        on_typed_parts(self, joined, |schema, features, keys, sampler| {
+            TypedNodePredictor::on_sampler(self, schema, features, keys, sampler)
+        })
+    }
+
+    #[cfg(feature = "grpc")]
+    fn on_typed_link_partitions(&self, joined: &crate::JoinedTypedGraph) -> Result<TypedLinkPredictor> {
+        on_typed_parts(self, joined, |schema, features, keys, sampler| {
+            TypedLinkPredictor::on_sampler(self, schema, features, keys, sampler)
+        })
     }
 
     fn node_features(&self, data: &GraphDataset) -> Result<Arc<dyn FeatureStore>> {

@@ -9,9 +9,12 @@ use kiln_loader::ItemSampler;
 use kiln_sample::SamplerConfig;
 use kiln_train::{DataHash, ModelInputs, ModelTask, SamplingInfo};
 
+use crate::Result;
+use crate::data_hash::hash_with_links;
+#[cfg(feature = "grpc")]
+use crate::data_hash::known_hash_with_links;
 #[cfg(feature = "grpc")]
 use crate::partitioned::JoinedGraph;
-use crate::{Result, hash_in_background};
 
 /// The source of a loader's graph, features and targets.
 #[derive(Clone)]
@@ -72,23 +75,14 @@ impl Source {
 
     /// Returns the hash of the data, together with that of links if there are any.
     pub(crate) fn data_hash(&self, links: Option<LinkTargets>) -> DataHash {
-        // The computation must not keep a partition or its server alive, so it gets the hash alone.
-        let (data, known) = match self {
-            Self::Whole { data, .. } => (Some(data.clone()), String::new()),
+        match self {
+            Self::Whole { data, .. } => {
+                let data = data.clone();
+                hash_with_links(move |check| data.hash_of(HashedPart::All(check)), links)
+            }
             #[cfg(feature = "grpc")]
-            Self::Partitioned(joined) => (None, joined.graph.hash().to_owned()),
-        };
-        if data.is_none() && links.is_none() {
-            return known.into();
+            Self::Partitioned(joined) => known_hash_with_links(joined.graph.hash(), links),
         }
-        hash_in_background(move |check| {
-            let graph = match &data {
-                Some(data) => data.hash_of(HashedPart::All(check))?,
-                None => known.clone(),
-            };
-            let Some(links) = &links else { return Ok(graph) };
-            Ok(format!("{graph}, links {}", links.hash_of(HashedPart::All(check))?))
-        })
     }
 
     /// Returns a hash of the sizes and of a sample of the values, or the hash of all values if that is known.

@@ -104,8 +104,9 @@ impl TypedNeighborLoader {
     }
 
     /// Joins a partitioned heterogeneous graph, and returns a loader on it with the defaults of
-    /// [`TypedNeighborLoader::new`]. In worker mode, each rank trains on the nodes that it owns. Collective: every rank must
-    /// call it.
+    /// [`TypedNeighborLoader::new`]. In worker mode, each rank trains on the nodes that it owns. For links
+    /// ([`TypedLinkNeighborLoader::of_partitioned_relation`](crate::TypedLinkNeighborLoader::of_partitioned_relation)), the graph
+    /// needs no labels. Collective: every rank must call it.
     ///
     /// # Errors
     /// Returns the errors of [`PartitionedGraph::join_typed`].
@@ -116,7 +117,8 @@ impl TypedNeighborLoader {
         fanouts: impl IntoIterator<Item = impl Into<Fanout>>,
     ) -> Result<Self> {
         let source = TypedSource::Partitioned(graph.join_typed(rank)?);
-        let targets = source.targets()?;
+        // Links need no targets. Training on nodes checks for them.
+        let targets = source.targets().unwrap_or_else(|_| no_targets());
         Ok(Self::of(source, targets, fanouts))
     }
 
@@ -213,7 +215,7 @@ impl TypedNeighborLoader {
 
     /// Sets the place where neighbours are sampled. Batches are the same in all modes. On a device, each relation takes 8 bytes
     /// per node of the graph and 4 per edge, 4 more with weights. The host joins the sampled edges of the relations and
-    /// gathers the features.
+    /// gathers the features. Of a partitioned graph, in worker mode, the device samples the local partition.
     pub fn graph_mode(self, mode: GraphMode) -> Self {
         Self { graph_mode: mode, ..self }
     }
@@ -263,7 +265,7 @@ impl<M: BlockModel + Sync> DataLoader<TypedModel<M>> for TypedNeighborLoader {
     }
 
     fn data_hash(&self) -> Result<DataHash> {
-        Ok(self.source.data_hash())
+        Ok(self.source.data_hash(None))
     }
 
     fn data_sample(&self) -> Result<String> {
@@ -311,7 +313,7 @@ impl<M: BlockModel + Sync> DataLoader<TypedModel<M>> for TypedNeighborLoader {
         let batcher = TypedNodeBatcher::new(sampler, self.features(), targets);
         let batcher = self.with_groups(batcher, &trainer.model().model);
         let config = self.loader_config(&items);
-        Ok(trainer.loader(self.source.shard_by_owner(items)?, batcher, config)?)
+        Ok(trainer.loader(self.source.shard_by_owner(items, |node| node)?, batcher, config)?)
     }
 
     evaluate_by_evaluator!();

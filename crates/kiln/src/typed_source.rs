@@ -1,19 +1,22 @@
 use std::sync::Arc;
 
 use burn::tensor::Device;
-use kiln_data::{HashedPart, TypedDataset, TypedTargets};
+use kiln_data::{HashedPart, LinkTargets, TypedDataset, TypedTargets};
 use kiln_feature::FeatureStore;
-use kiln_graph::GraphSchema;
+use kiln_graph::{GraphSchema, ItemId, NodeId};
 use kiln_kernels::{DeviceSampler, GraphMode};
 use kiln_loader::ItemSampler;
 use kiln_sample::{Fanout, Rule, SamplerConfig, TypedSampler};
 use kiln_train::{DataHash, NodeKeys};
 
+use crate::data_hash::hash_with_links;
+#[cfg(feature = "grpc")]
+use crate::data_hash::known_hash_with_links;
 use crate::device_copy::GraphCopies;
 #[cfg(feature = "grpc")]
 use crate::partitioned::JoinedTypedGraph;
 use crate::prediction::row_keys;
-use crate::{Error, Result, hash_in_background};
+use crate::{Error, Result};
 
 /// The source of the graph, the features and the targets of a loader of a heterogeneous graph.
 #[derive(Clone)]
@@ -33,7 +36,9 @@ impl TypedSource {
                 data.targets.clone().ok_or_else(|| Error::NoTargets { name: data.name.clone() })
             }
             #[cfg(feature = "grpc")]
-            Self::Partitioned(joined) => Ok(joined.targets()),
+            Self::Partitioned(joined) => {
+                joined.targets().ok_or_else(|| Error::NoTargets { name: joined.graph.name().to_owned() })
+            }
         }
     }
 
@@ -63,15 +68,15 @@ impl TypedSource {
         }
     }
 
-    /// Returns the hash of all data.
-    pub(crate) fn data_hash(&self) -> DataHash {
+    /// Returns the hash of all data, together with that of links if there are any.
+    pub(crate) fn data_hash(&self, links: Option<LinkTargets>) -> DataHash {
         match self {
             Self::Whole(data) => {
                 let data = Arc::clone(data);
-                hash_in_background(move |check| data.hash_of(HashedPart::All(check)))
+                hash_with_links(move |check| data.hash_of(HashedPart::All(check)), links)
             }
             #[cfg(feature = "grpc")]
-            Self::Partitioned(joined) => joined.graph.hash().to_owned().into(),
+            Self::Partitioned(joined) => known_hash_with_links(joined.graph.hash(), links),
         }
     }
 
@@ -129,8 +134,8 @@ impl TypedSource {
     /// Returns a sampler like [`TypedSampler::new`] whose relations are sampled on a device; the host joins their edges.
     ///
     /// # Errors
-    /// Returns [`Error::RuleNeedsHost`] for a custom rule, [`Error::NeedsWholeGraph`] for a partitioned graph, and the errors of
-    /// the copies.
+    /// Returns [`Error::RuleNeedsHost`] for a custom rule, [`Error::NeedsLocalPartition`] for a graph that servers hold, and the
+    /// errors of the copies.
     pub(crate) fn device_sampler(
         &self,
         fanouts: Vec<Vec<Fanout>>,
@@ -142,7 +147,11 @@ impl TypedSource {
         if matches!(config.rule, Rule::Custom { .. }) {
             return Err(Error::RuleNeedsHost);
         }
-        let graph = &self.whole("sampling of relations on a device")?.graph;
+        let graph = match self {
+            Self::Whole(data) => &data.graph,
+            #[cfg(feature = "grpc")]
+            Self::Partitioned(joined) => return joined.device_sampler(fanouts, &config, mode, device),
+        };
         let of_relation = |position: usize| -> Result<DeviceSampler> {
             let whole = || Ok(graph.whole_graph(position)?);
             let copy = copies.get_or_make(device, mode, position, whole)?;
@@ -153,13 +162,17 @@ impl TypedSource {
         Ok(TypedSampler::of_samplers(graph.schema().clone(), Arc::new(samplers), fanouts, &config)?)
     }
 
-    /// Gives each rank the nodes that it owns, on a partitioned graph in worker mode. Otherwise, the ranks keep their equal
-    /// shares.
-    pub(crate) fn shard_by_owner(&self, items: ItemSampler) -> Result<ItemSampler> {
+    /// Gives each rank the items whose node it owns, as [`Source::shard_by_owner`](crate::source::Source::shard_by_owner) does.
+    #[cfg_attr(not(feature = "grpc"), allow(unused_variables, reason = "only ranks of partitions own nodes"))]
+    pub(crate) fn shard_by_owner<I: ItemId>(
+        &self,
+        items: ItemSampler<I>,
+        node_of: impl Fn(I) -> NodeId + Send + Sync + 'static,
+    ) -> Result<ItemSampler<I>> {
         match self {
             Self::Whole(_) => Ok(items),
             #[cfg(feature = "grpc")]
-            Self::Partitioned(joined) => joined.shard_by_owner(items),
+            Self::Partitioned(joined) => joined.shard_by_owner(items, node_of),
         }
     }
 }

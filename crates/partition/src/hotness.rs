@@ -1,8 +1,8 @@
 use std::cmp::Reverse;
 use std::ops::Range;
 
-use kiln_data::Dataset;
-use kiln_graph::{NodeId, Relations, SharedArray};
+use kiln_data::{Dataset, TypedDataset};
+use kiln_graph::{NodeId, SharedArray};
 use kiln_sample::{
     Fanout, FrontierSampler, KeyDomain, NeighborSampler, RngKey, SamplerConfig, Seeds, TypedSampler,
     count_node_accesses,
@@ -16,8 +16,8 @@ use crate::{Error, Result};
 const HOST_ITEM_ORDER: u64 = 0;
 
 /// The configuration of the static cache: each partition stores the remote feature rows that are inputs of the largest
-/// number of batches. To count these batches, an epoch of the partition's training nodes ([`Dataset::training_nodes`], or
-/// those of the split of a heterogeneous set) is presampled on the whole graph (Yang et al. 2022, "GNNLab").
+/// number of batches. To count these batches, an epoch of the partition's training nodes ([`Dataset::training_nodes`],
+/// [`TypedDataset::training_nodes`]) is presampled on the whole graph (Yang et al. 2022, "GNNLab").
 #[derive(Debug, Clone, PartialEq)]
 pub struct CacheConfig {
     /// The largest number of cached rows of a partition, as a share of all nodes, 0 to 1.
@@ -81,15 +81,12 @@ impl<'a> Presampler<'a> {
         Ok(Self { config, train: data.training_nodes()?, sampler })
     }
 
-    /// Creates a presampler of a heterogeneous set, whose training nodes are `train`.
-    pub(crate) fn of_types(
-        graph: &Relations,
-        train: &SharedArray<NodeId>,
-        config: &'a CacheConfig,
-    ) -> Result<Self> {
-        let fanouts = config.fanouts.iter().map(|&fanout| vec![fanout; graph.n_relations()]).collect();
+    /// Creates a presampler of a heterogeneous set.
+    pub(crate) fn of_types(data: &TypedDataset, config: &'a CacheConfig) -> Result<Self> {
+        let (graph, fanouts) = (&data.graph, config.fanouts.iter());
+        let fanouts = fanouts.map(|&fanout| vec![fanout; graph.n_relations()]).collect();
         let sampler = Box::new(TypedSampler::new(graph, fanouts, SamplerConfig::default())?);
-        Ok(Self { config, train: train.clone(), sampler })
+        Ok(Self { config, train: data.training_nodes()?, sampler })
     }
 
     /// Returns the remote nodes that are inputs of the most batches of a partition, at most [`CacheConfig::ratio`] of

@@ -10,7 +10,7 @@ use kiln_graph::{Csc, EdgeId, NodeId, SharedArray};
 use kiln_store::array_folder::ArrayFolder;
 
 use crate::manifest::{self, CACHE, Manifest};
-use crate::verify::{PartVerifyReport, first_bad_row, verify};
+use crate::verify::{PartVerifyReport, check_rows_of_book, verify};
 use crate::{Error, Method, PartitionBook, PartitionRow, Result};
 
 /// One partition of a data set, with everything that a machine needs to serve it or to train on it. Its rows are the
@@ -135,13 +135,7 @@ impl Part {
     /// # Errors
     /// Returns [`Error::BadBook`] if `old_ids` is damaged and [`Error::Graph`] if `indptr` is damaged.
     pub fn graph_by_node(&self) -> Result<Csc> {
-        let (owned, new_id) = (self.book.owned(self.index), |node| self.book.new_id(node));
-        if let Some((row, new_id, node)) = first_bad_row(&self.old_ids, owned, new_id) {
-            let file = self.old_ids.path().map(Path::to_owned);
-            let (what, expected) =
-                (format!("the node of row {row}"), format!("the node whose new id is {new_id}"));
-            return Err(Error::BadBook { file, what, expected, got: node.0 });
-        }
+        check_rows_of_book(&self.old_ids, self.book.owned(self.index), |node| self.book.new_id(node))?;
         Ok(self.graph.scatter_rows(&self.old_ids, self.book.n_nodes())?)
     }
 

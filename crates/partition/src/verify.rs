@@ -3,11 +3,11 @@ use std::path::Path;
 
 use kiln_data::Note;
 use kiln_data::graph_folder::{FEATURES, verify_edge_data, verify_edge_features, verify_labels, verify_rows};
-use kiln_graph::{Csc, NodeId};
+use kiln_graph::{Csc, NodeId, SharedArray};
 use kiln_store::array_folder::ArrayFolder;
 
 use crate::manifest::{self, CACHE, Manifest, bad_value};
-use crate::{Cache, Part, PartitionRow, Result};
+use crate::{Cache, Error, Part, PartitionRow, Result};
 
 /// The report of [`Part::verify`] on a valid partition.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,13 +70,28 @@ pub(crate) fn check_rows(
 
 /// Returns the first row whose node does not have the new id that the book assigns to the row, as the row, this new id and
 /// the node. Returns `None` if all rows agree with the book.
-pub(crate) fn first_bad_row(
+fn first_bad_row(
     nodes: &[NodeId],
     owned: Range<u32>,
     new_id: impl Fn(NodeId) -> Option<u32>,
 ) -> Option<(usize, u32, NodeId)> {
     let mut rows = nodes.iter().zip(owned).enumerate().map(|(row, (&node, new_id))| (row, new_id, node));
     rows.find(|(_, expected, node)| new_id(*node) != Some(*expected))
+}
+
+/// Checks that the nodes of a partition are those of its book, before it is sampled.
+pub(crate) fn check_rows_of_book(
+    nodes: &SharedArray<NodeId>,
+    owned: Range<u32>,
+    new_id: impl Fn(NodeId) -> Option<u32>,
+) -> Result<()> {
+    let Some((row, new_id, node)) = first_bad_row(nodes, owned, new_id) else { return Ok(()) };
+    Err(Error::BadBook {
+        file: nodes.path().map(Path::to_owned),
+        what: format!("the node of row {row}"),
+        expected: format!("the node whose new id is {new_id}"),
+        got: node.0,
+    })
 }
 
 /// The edges into the rows of a partition, and what they are checked against.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use kiln_comm::rpc::RpcEndpoint;
 use kiln_feature::{Labels, Preparation};
 use kiln_graph::{GraphSchema, NodeId, SharedArray};
-use kiln_partition::{Part, PartitionBook, TypedPartitionBook};
+use kiln_partition::{AnyPart, Part, PartitionBook, TypedPartitionBook};
 use kiln_sample::Rule;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::{Semaphore, mpsc};
@@ -252,6 +252,11 @@ impl DistGraph {
     /// Returns the counts of nodes and rows since the last call, by location.
     pub fn take_fetch_stats(&self) -> FetchStats {
         self.counters.take()
+    }
+
+    /// Returns the local partition, if there is one.
+    pub fn local_part(&self) -> Option<&AnyPart> {
+        self.own().map(|held| &held.part)
     }
 
     /// Returns the local partition of a homogeneous graph, if there is one.

@@ -92,19 +92,17 @@ impl DistNeighborSampler {
     }
 
     /// Samples the nodes of the local partition with `own`, for example on a device. `own` must sample
-    /// [`Part::graph_by_node`](kiln_partition::Part::graph_by_node) by the same rule and with the same fanouts;
+    /// [`Part::graph_by_node`](kiln_partition::Part::graph_by_node), or of a relation
+    /// [`TypedPart::graph_by_node`](kiln_partition::TypedPart::graph_by_node), by the same rule and with the same fanouts;
     /// with another rule, blocks differ from those of the whole graph. [`EdgeWeights::Unbiased`] weights are quotients,
     /// which `own` may round differently on a device.
     ///
     /// # Errors
-    /// Returns [`Error::BadSampler`] if there is no local partition of a homogeneous graph, or if the number of layers or nodes of `own`
-    /// differs from that of this sampler.
+    /// Returns [`Error::BadSampler`] if there is no local partition, or if the number of layers or nodes of `own` differs from
+    /// that of this sampler.
     pub fn with_local_sampler(self, own: impl FrontierSampler + 'static) -> Result<Self> {
-        if self.graph.part().is_none() {
-            let reason =
-                "has nothing to sample: servers hold all partitions, and sample them, or the graph is \
-                          heterogeneous, and is sampled on the CPU"
-                    .to_owned();
+        if self.graph.local_part().is_none() {
+            let reason = "has nothing to sample: servers hold all partitions, and sample them".to_owned();
             return Err(Error::BadSampler { reason });
         }
         let expected = (self.n_layers(), self.graph.n_nodes());

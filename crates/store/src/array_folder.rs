@@ -27,6 +27,7 @@
 mod entry;
 mod manifest;
 mod reader;
+mod text_writer;
 mod writer;
 
 pub use self::entry::{ElementType, Entries, Entry, Known};
@@ -34,4 +35,5 @@ pub use self::manifest::{
     bad_entry, bad_key, check_entries, check_together, check_unlisted, missing_entry, read_manifest,
 };
 pub use self::reader::ArrayFolder;
+pub use self::text_writer::TextWriter;
 pub use self::writer::{ArrayWriter, BUFFER_BYTES, FolderWriter};

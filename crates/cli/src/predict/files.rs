@@ -1,9 +1,7 @@
 //! The files of `kiln predict`, which are written batch by batch.
 
 use std::fmt::Write as _;
-use std::fs::File;
-use std::io::{BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::Context;
 use clap::ValueEnum;
@@ -12,7 +10,7 @@ use kiln::feature::{TargetKind, Targets};
 use kiln::graph::{ItemId, NodeId};
 use kiln::prelude::SavedModel;
 use kiln::store::ArrayFile;
-use kiln::store::array_folder::{ArrayWriter, ElementType, FolderWriter};
+use kiln::store::array_folder::{ArrayWriter, ElementType, FolderWriter, TextWriter};
 use kiln::train::{OutputRows, PredictedRows, push_target_header, push_target_row};
 
 use super::rows::{RowFile, RowKind};
@@ -57,9 +55,9 @@ pub(super) struct PredictionFiles<'a, I> {
     embeddings: Option<RowFile>,
     /// The outputs of other targets than classes, which are sorted by item at the end.
     outputs: Option<ArrayWriter>,
-    classes_csv: Option<TextFile>,
+    classes_csv: Option<TextWriter>,
     /// The outputs with the names of nodes, for other targets than classes.
-    values_csv: Option<TextFile>,
+    values_csv: Option<TextWriter>,
     /// The predicted class of each item so far; empty for other targets.
     classes: Vec<u32>,
     /// The position of the first item in the request.
@@ -80,7 +78,7 @@ impl<'a, I: ItemId> PredictionFiles<'a, I> {
         let folder = FolderWriter::create(target)?;
         let classes_csv = match request.is_of_classes() {
             true => {
-                let mut file = TextFile::create(folder.folder(), "classes.csv")?;
+                let mut file = folder.text("classes.csv")?;
                 file.write("item,name,class,class_name,probability\n")?;
                 Some(file)
             }
@@ -143,7 +141,7 @@ impl<'a, I: ItemId> PredictionFiles<'a, I> {
             self.outputs = Some(self.folder.rows(OUTPUTS, ElementType::F32, width)?);
         }
         if self.request.names.is_some() && !self.request.is_of_classes() {
-            let mut file = TextFile::create(self.folder.folder(), "values.csv")?;
+            let mut file = self.folder.text("values.csv")?;
             file.write(&self.request.values_header(width))?;
             self.values_csv = Some(file);
         }
@@ -169,7 +167,7 @@ impl<'a, I: ItemId> PredictionFiles<'a, I> {
         }
         let mut order: Vec<u32> = (0..items.len() as u32).collect();
         order.sort_by_key(|&row| items[row as usize].get());
-        let mut file = TextFile::create(self.folder.folder(), "predictions.csv")?;
+        let mut file = self.folder.text("predictions.csv")?;
         match self.outputs.take() {
             Some(outputs) => {
                 self.folder.add(outputs)?;
@@ -184,7 +182,7 @@ impl<'a, I: ItemId> PredictionFiles<'a, I> {
 
     /// Writes `predictions.csv` for classes: the format and the order of a run's `test_predictions.csv`. Items without
     /// a label have an empty field.
-    fn write_classes(&self, items: &[I], order: &[u32], file: &mut TextFile) -> anyhow::Result<()> {
+    fn write_classes(&self, items: &[I], order: &[u32], file: &mut TextWriter) -> anyhow::Result<()> {
         file.write("item,label,predicted\n")?;
         for rows in order.chunks(LINES) {
             let mut csv = String::new();
@@ -199,7 +197,7 @@ impl<'a, I: ItemId> PredictionFiles<'a, I> {
 
     /// Writes `predictions.csv` for several labels or regression: the format and the order of a run's
     /// `test_predictions.csv`. Missing targets are empty fields. The outputs are read from their file.
-    fn write_targets(&self, items: &[I], order: &[u32], file: &mut TextFile) -> anyhow::Result<()> {
+    fn write_targets(&self, items: &[I], order: &[u32], file: &mut TextWriter) -> anyhow::Result<()> {
         let path = self.folder.folder().join(OUTPUTS);
         let array = ArrayFile::open(&path)?;
         let (outputs, width) = (array.elements::<f32>()?, array.shape().last().copied().unwrap_or(0));
@@ -313,32 +311,6 @@ impl Totals {
                 self.n_hits += u64::from(label == class);
             }
         }
-    }
-}
-
-/// A buffered text file, whose errors contain its name.
-pub(super) struct TextFile {
-    path: PathBuf,
-    file: BufWriter<File>,
-}
-
-impl TextFile {
-    pub(super) fn create(folder: &Path, name: &str) -> anyhow::Result<Self> {
-        let path = folder.join(name);
-        let file = File::create_new(&path);
-        let file = file.with_context(|| format!("{} could not be created", path.display()))?;
-        Ok(Self { path, file: BufWriter::new(file) })
-    }
-
-    pub(super) fn write(&mut self, text: &str) -> anyhow::Result<()> {
-        let written = self.file.write_all(text.as_bytes());
-        written.with_context(|| format!("{} could not be written", self.path.display()))
-    }
-
-    /// Syncs the file to disk.
-    pub(super) fn finish(mut self) -> anyhow::Result<()> {
-        let synced = self.file.flush().and_then(|()| self.file.get_ref().sync_all());
-        synced.with_context(|| format!("{} could not be written", self.path.display()))
     }
 }
 

@@ -8,7 +8,7 @@ use indicatif::ProgressBar;
 use kiln::data::LinkTargets;
 use kiln::graph::{Links, NodeId};
 use kiln::prelude::{PredictMode, PredictOnDataset, RankHandle, SavedModel};
-use kiln::store::array_folder::{ArrayWriter, ElementType, FolderWriter};
+use kiln::store::array_folder::{ArrayWriter, ElementType, FolderWriter, TextWriter};
 use kiln::train::{
     LinkScorer, LinkScorerBuilder, ModelTask, NodePredictor, PredictedRows, ScoredLink, WantedRows,
 };
@@ -16,7 +16,7 @@ use kiln::{Error, PredictionOutput};
 #[cfg(feature = "tables")]
 use kiln_tables::{OutputColumn, RowWriter};
 
-use super::files::{Format, TextFile, Totals, quoted};
+use super::files::{Format, Totals, quoted};
 use super::link_request::{LinkNodes, LinkRequest};
 use super::parts::WRITING;
 use super::{Job, PredictArgs, progress_bar, show};
@@ -217,7 +217,7 @@ struct LinkFiles<'a> {
 }
 
 enum LinkRows {
-    Csv(TextFile),
+    Csv(TextWriter),
     Npy {
         links: Box<ArrayWriter>,
         scores: Box<ArrayWriter>,
@@ -231,7 +231,7 @@ impl<'a> LinkFiles<'a> {
         let folder = FolderWriter::create(target)?;
         let rows = match format {
             Format::Csv => {
-                let mut file = TextFile::create(folder.folder(), "links.csv")?;
+                let mut file = folder.text("links.csv")?;
                 file.write("source,source_name,destination,destination_name,score\n")?;
                 LinkRows::Csv(file)
             }

@@ -3,12 +3,12 @@
 use std::fmt::Write as _;
 
 use kiln::graph::ItemId;
-use kiln::store::array_folder::{ArrayWriter, ElementType, FolderWriter};
+use kiln::store::array_folder::{ArrayWriter, ElementType, FolderWriter, TextWriter};
 use kiln::train::OutputRows;
 #[cfg(feature = "tables")]
 use kiln_tables::{OutputColumn, RowWriter};
 
-use super::files::{Format, Request, TextFile, push_values};
+use super::files::{Format, Request, push_values};
 
 /// The content of a file of rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub(super) enum RowKind {
 
 /// A file with a row per item.
 pub(super) enum RowFile {
-    Csv(TextFile),
+    Csv(TextWriter),
     Npy(Box<ArrayWriter>),
     #[cfg(feature = "tables")]
     Parquet {
@@ -43,7 +43,7 @@ impl RowKind {
         match request.format {
             Format::Npy => Ok(RowFile::Npy(Box::new(folder.rows(npy, ElementType::F32, width)?))),
             Format::Csv => {
-                let mut file = TextFile::create(folder.folder(), csv)?;
+                let mut file = folder.text(csv)?;
                 let columns: String = (0..width).map(|column| format!(",{column}")).collect();
                 file.write(&format!("item{columns}\n"))?;
                 Ok(RowFile::Csv(file))
@@ -76,7 +76,7 @@ impl RowFile {
                     let _ = write!(csv, "{}", item.get());
                     push_values(&mut csv, row);
                 }
-                file.write(&csv)
+                Ok(file.write(&csv)?)
             }
             #[cfg(feature = "tables")]
             Self::Parquet { writer, kind } => write_parquet(writer, *kind, request, items, rows),
@@ -85,7 +85,7 @@ impl RowFile {
 
     pub(super) fn finish(self, folder: &mut FolderWriter) -> anyhow::Result<()> {
         match self {
-            Self::Csv(file) => file.finish(),
+            Self::Csv(file) => Ok(file.finish()?),
             Self::Npy(array) => Ok(folder.add(*array)?),
             #[cfg(feature = "tables")]
             Self::Parquet { writer, .. } => Ok(writer.finish()?),

@@ -2,15 +2,14 @@
 
 use std::ops::Range;
 
-use anyhow::{Context, ensure};
-use kiln::data::{NodeNames, TypedLinks};
+use anyhow::Context;
+use kiln::data::{NodeNames, TypedLinks, TypedTargets};
 use kiln::feature::{Labels, Targets};
-use kiln::graph::{NodeId, NodeTypes};
+use kiln::graph::{GraphSchema, NodeId, NodeTypes};
 use kiln::prelude::{PredictMode, PredictOnDataset, RankHandle, TypedDataset};
-use kiln::remote::DistGraph;
 use kiln::store::sha256;
-use kiln::train::{TypedNodePredictor, WantedRows};
-use kiln::{Error, PredictionOutput};
+use kiln::train::{TypedLinkPredictor, TypedNodePredictor, WantedRows};
+use kiln::{Error, PartitionedGraph, PredictionOutput};
 
 use super::files::{Request, Totals};
 use super::link_request::{LinkNodes, LinkRequest};
@@ -39,7 +38,7 @@ impl Job<'_> {
             None => self.model.on_typed_dataset(&data)?,
         };
         let node_type = self.target_type(data.graph.types())?;
-        let targets = targets_of(&data, node_type);
+        let targets = targets_of(data.targets.clone(), node_type, data.graph.types().range(node_type));
         let names = names_of(&data, node_type);
         let nodes = requested(args, &targets.test, predictor.n_nodes(), names)?;
         let mode = args.mode(&self.model)?;
@@ -52,17 +51,13 @@ impl Job<'_> {
     fn partitioned_typed_nodes(&self) -> anyhow::Result<()> {
         let args = self.args;
         let graph = args.parts.open(args.job.tls())?;
-        let schema = graph.info().heterogeneous.as_ref().map(|info| &info.schema).context(
-            "the partitions are of a graph with one type of nodes, and the model is of a heterogeneous graph: use partitions of its \
-             training data",
-        )?;
-        let node_type = self.target_type(schema.types())?;
+        let node_type = self.target_type(schema_of(&graph)?.types())?;
         graph.check_ranks(args.job.n_ranks(self.launch.as_ref()))?;
         let mode = args.mode(&self.model)?;
         self.launch(&format!("{} of {}", selection(args)?, graph.info().hash), |rank| {
             let joined = graph.join_typed(rank)?;
             let predictor = self.model.on_typed_partitions(&joined)?;
-            let targets = targets_of_partitions(&joined.graph, node_type);
+            let targets = targets_of(joined.targets(), node_type, joined.graph.target_nodes());
             let nodes = items(&args.nodes, &targets.test, predictor.n_nodes());
             let nodes = nodes.map_err(|error| Error::Other(error.into()))?;
             self.predict_typed(rank, &predictor, &nodes, &mode, &targets.values, None)
@@ -100,17 +95,16 @@ impl Job<'_> {
     /// Scores links of the relation that training had. Sources and destinations are numbered within their types.
     pub(super) fn typed_links(&self) -> anyhow::Result<()> {
         let args = self.args;
-        ensure!(
-            !args.parts.is_given(),
-            "--parts and --servers do not apply to links of a heterogeneous dataset: use --data"
-        );
+        if args.parts.is_given() {
+            return self.partitioned_typed_links();
+        }
         let (data, _) = self.typed_data()?;
         let predictor = self.model.on_typed_links(&data)?;
         let relation = predictor.relation();
         let is_of_model = |links: &&TypedLinks| data.graph.relation(links.relation).name == relation.name;
         let links = data.links.as_ref().filter(is_of_model);
         let test = test_sources(args, links.map(|links| &*links.targets), |_| {
-            links.map_or(Ok(()), |links| links.check(&data.graph))
+            links.map_or(Ok(()), |links| links.check(data.graph.schema()))
         })?;
         let first_src = predictor.node_ranges()[0].start;
         let test: Vec<NodeId> = test.into_iter().map(|node| NodeId(node.0 - first_src)).collect();
@@ -119,14 +113,41 @@ impl Job<'_> {
         let known = args.links.exclude_edges.then(|| predictor.known_links()).transpose()?;
         let request = LinkRequest::new(args, &test, &nodes, known)?;
         let mode = args.mode(&self.model)?;
-        self.launch(&request.hash(), |rank| {
-            let (predictor, bar) = (predictor.with_model(&self.model_of(rank)?)?, progress_bar(rank));
-            self.score_rows(rank, predictor.model(), &request, &nodes, &bar, |of_links, each| {
-                let batches = predictor.batches(of_links, &mode)?;
-                rank.predict_batches(&batches, PredictionOutput::RankZero, |batch| {
-                    show(&bar, batch.positions.end as u64, of_links.len() as u64);
-                    each(&batch)
-                })
+        self.launch(&request.hash(), |rank| self.score_typed(rank, &predictor, &request, &nodes, &mode))
+    }
+
+    /// Scores links of a partitioned graph. The ids of nodes are those of the set that was partitioned.
+    fn partitioned_typed_links(&self) -> anyhow::Result<()> {
+        let args = self.args;
+        let graph = args.parts.open(args.job.tls())?;
+        let (schema, of_model) = (schema_of(&graph)?, self.model.info().inputs.graph.as_ref());
+        let relation = of_model.and_then(|graph| schema.position(graph.relation.as_deref()?));
+        let relation = relation.context("the partitions lack the relation that the model predicts")?;
+        graph.check_ranks(args.job.n_ranks(self.launch.as_ref()))?;
+        let nodes = LinkNodes { ids: schema.node_ranges(relation), names: [None, None] };
+        let request = LinkRequest::new(args, &[], &nodes, None)?;
+        let mode = args.mode(&self.model)?;
+        self.launch(&format!("{} of {}", request.hash(), graph.info().hash), |rank| {
+            let predictor = self.model.on_typed_link_partitions(&graph.join_typed(rank)?)?;
+            self.score_typed(rank, &predictor, &request, &nodes, &mode)
+        })
+    }
+
+    /// Scores links on one rank.
+    fn score_typed(
+        &self,
+        rank: &RankHandle,
+        predictor: &TypedLinkPredictor,
+        request: &LinkRequest,
+        nodes: &LinkNodes<'_>,
+        mode: &PredictMode,
+    ) -> kiln::Result<Totals> {
+        let (predictor, bar) = (predictor.with_model(&self.model_of(rank)?)?, progress_bar(rank));
+        self.score_rows(rank, predictor.model(), request, nodes, &bar, |of_links, each| {
+            let batches = predictor.batches(of_links, mode)?;
+            rank.predict_batches(&batches, PredictionOutput::RankZero, |batch| {
+                show(&bar, batch.positions.end as u64, of_links.len() as u64);
+                each(&batch)
             })
         })
     }
@@ -141,37 +162,25 @@ impl Job<'_> {
     }
 }
 
+/// Returns the types and relations of a partitioned heterogeneous graph.
+fn schema_of(graph: &PartitionedGraph) -> anyhow::Result<&GraphSchema> {
+    graph.info().heterogeneous.as_ref().map(|info| &info.schema).context(
+        "the partitions are of a graph with one type of nodes, and the model is of a heterogeneous graph: use partitions of its \
+         training data",
+    )
+}
+
 /// Returns the names of the nodes of a type; `None` for nodes without names.
 fn names_of(data: &TypedDataset, node_type: usize) -> Option<&NodeNames> {
     data.names.get(node_type).filter(|names| !names.is_empty()).map(|names| &**names)
 }
 
-/// Returns the targets of a type; none if the targets of the data are those of another type.
-fn targets_of(data: &TypedDataset, node_type: usize) -> TypeTargets {
-    match data.targets.as_ref().filter(|targets| targets.node_type == node_type) {
-        Some(targets) => {
-            TypeTargets::new(targets.values.clone(), &targets.split.test, data.graph.types().range(node_type))
-        }
-        None => TypeTargets::none(),
-    }
-}
-
-/// Returns the targets of a type, as [`targets_of`] does.
-fn targets_of_partitions(graph: &DistGraph, node_type: usize) -> TypeTargets {
-    match graph.target_type() == node_type {
-        true => TypeTargets::new(graph.labels().clone().into(), graph.test(), graph.target_nodes()),
-        false => TypeTargets::none(),
-    }
-}
-
-impl TypeTargets {
-    /// Creates the targets of the nodes of a type from a split with ids of the graph.
-    fn new(values: Targets<NodeId>, test: &[NodeId], nodes: Range<u32>) -> Self {
-        // Predictions reject a node of another type, which damaged partitions may have.
-        Self { values, test: test.iter().map(|node| NodeId(node.0.wrapping_sub(nodes.start))).collect() }
-    }
-
-    fn none() -> Self {
-        Self { values: Labels::new(Vec::<i32>::new(), 0).into(), test: Vec::new() }
-    }
+/// Returns the targets of a type, whose nodes have these ids in the graph; none if the targets of the data are those of another.
+fn targets_of(targets: Option<TypedTargets>, node_type: usize, nodes: Range<u32>) -> TypeTargets {
+    let Some(targets) = targets.filter(|targets| targets.node_type == node_type) else {
+        return TypeTargets { values: Labels::new(Vec::<i32>::new(), 0).into(), test: Vec::new() };
+    };
+    // Predictions reject a node of another type, which damaged partitions may have.
+    let within = |node: &NodeId| NodeId(node.0.wrapping_sub(nodes.start));
+    TypeTargets { values: targets.values, test: targets.split.test.iter().map(within).collect() }
 }

@@ -1,7 +1,8 @@
 //! Tests of `kiln train --graph-mode` on heterogeneous graphs.
 
-use kiln::data::TypedDataset;
+use kiln::data::{LinkSplitConfig, TypedDataset, TypedLinkSplit};
 use kiln::graph::{NodeTypes, RelationEdges};
+use kiln::partition::{Method, PartitionMeta, TypedPartitionBook, write_typed_parts};
 
 use super::{device, run, text, weights_hash};
 
@@ -26,6 +27,48 @@ fn relations_sampled_on_the_device_give_identical_weights() {
             assert_eq!(trained(mode), expected, "{task} {mode}");
         }
     }
+}
+
+/// Each rank's device samples the relations of its local partition; the remaining hops are requested from the other rank.
+#[test]
+fn relations_of_partitions_sampled_on_the_device_give_identical_weights() {
+    let device = device().unwrap_or_else(|| "cpu".into());
+    let folder = tempfile::tempdir().unwrap();
+    let [set, parts] = ["shop", "parts"].map(|name| folder.path().join(name));
+    let data = with_links();
+    kiln::data::typed::write(&data, &set).unwrap();
+    let owners: Vec<u16> = (0..160).map(|node| node % 2).collect();
+    let book = TypedPartitionBook::from_parts(data.graph.types().clone(), &owners, 2).unwrap();
+    let hash = kiln::data::typed::hash(&set).unwrap();
+    let meta = PartitionMeta { hash, method: Method::Random, n_cut_edges: 0 };
+    write_typed_parts(&data, &book, &meta, None, &parts).unwrap();
+    let of_links = format!("--task link --data {} --embedding 8 --batch-size 64", set.display());
+    for task in ["--task node", &of_links] {
+        let flags =
+            format!("--parts {} --ranks 2 --hidden 8 --fanouts 3,3 --epochs 1 {task}", parts.display());
+        let trained = |mode: &str| {
+            let out = folder.path().join(format!("{} {mode}", task.len()).replace(' ', "_"));
+            let flags = format!("{flags} --device {device} --graph-mode {mode} --out {}", out.display());
+            let output = run(&flags);
+            assert!(output.status.success(), "{flags}: {}", text(&output.stderr));
+            (weights_hash(&out), text(&output.stdout))
+        };
+        let (expected, _) = trained("cpu");
+        for (mode, told) in [("device", "are on the device"), ("zero-copy", "stay on the host")] {
+            let (got, said) = trained(mode);
+            assert_eq!(got, expected, "{task} {mode}");
+            assert!(said.contains(told), "{mode}: {said}");
+        }
+    }
+}
+
+/// The set of [`shop`], whose purchases are split.
+fn with_links() -> TypedDataset {
+    let data = shop();
+    let split =
+        TypedLinkSplit::random(&data.graph, "buys", Some("bought-by"), &LinkSplitConfig::default(), 0)
+            .unwrap();
+    TypedDataset { graph: split.message().clone(), links: Some(split.links()), ..data }
 }
 
 /// Users without features who buy items of two classes.

@@ -26,4 +26,5 @@ mod sampling;
 mod targets;
 mod training_options;
 mod typed;
+mod typed_link_parts;
 mod weights;

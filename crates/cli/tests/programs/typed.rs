@@ -221,7 +221,6 @@ fn training_on_partitions_matches_the_whole_set() {
         ("--ranks 2 --fanouts 1,1;sells=1,1", "the data has no relation `sells`"),
         ("--ranks 2 --model gat", "use sage, rgcn or hgt"),
         ("--ranks 2 --eval exact", "exact evaluation needs a graph with one type of nodes"),
-        ("--ranks 2 --graph-mode device", "need --data, or partitions of a graph with one type of nodes"),
     ] {
         let (is_done, text) = output(&format!("--parts {} {flags}", parts.display()));
         assert!(!is_done && text.contains(expected), "{flags}: {text}");

@@ -74,7 +74,7 @@ impl TypedLinkSplit {
     /// # Errors
     /// Returns the errors of [`TypedLinks::check`] and [`TypedLinkSplit::new`].
     pub fn of_links(graph: &Relations, links: &TypedLinks) -> Result<Self> {
-        links.check_relations(graph)?;
+        links.check_relations(graph.schema())?;
         let name = |relation: usize| &*graph.relation(relation).name;
         let (relation, reverse) = (name(links.relation), links.reverse.map(name));
         Self::new(graph, relation, reverse, (*links.targets).clone())
@@ -94,7 +94,7 @@ impl TypedLinkSplit {
         targets: LinkTargets,
     ) -> Result<Self> {
         let (relation, reverse) = positions(message, relation, reverse)?;
-        check_link_types(message, relation, &targets)?;
+        check_link_types(message.schema(), relation, &targets)?;
         let of_relation = LinkSplit::new(Arc::new(message.whole_graph(relation)?), targets)?;
         let mut message = message.with_graph(relation, of_relation.message())?;
         if let Some(reverse) = reverse {

@@ -1,7 +1,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use kiln_graph::{LinkNegatives, NodeId, Relations};
+use kiln_graph::{GraphSchema, LinkNegatives, NodeId};
 
 use super::LinkTargets;
 use crate::Result;
@@ -19,27 +19,28 @@ pub struct TypedLinks {
 }
 
 impl TypedLinks {
-    /// Checks that the links belong to a graph: that their relations exist and have the same types in opposite order, that the
+    /// Checks that the links belong to a graph with these types and relations: that their relations exist and have the same types in opposite order, that the
     /// split and the negatives are those of the links, and that all nodes have the types of the relation. The links of a set in
     /// the kiln format are not checked before.
     ///
     /// # Errors
     /// Returns [`Error::BadParameter`](crate::Error::BadParameter) for other relations, [`LinkSplitError::OtherType`] for a node of
     /// another type, and the errors of [`LinkTargets::check`].
-    pub fn check(&self, graph: &Relations) -> Result<()> {
-        self.check_relations(graph)?;
-        self.targets.check(graph.n_nodes())?;
-        check_link_types(graph, self.relation, &self.targets)
+    pub fn check(&self, schema: &GraphSchema) -> Result<()> {
+        self.check_relations(schema)?;
+        self.targets.check(schema.n_nodes())?;
+        check_link_types(schema, self.relation, &self.targets)
     }
 
     /// Checks that the relations exist, and that the types of the reverse are those of the links in the other order.
-    pub(crate) fn check_relations(&self, graph: &Relations) -> Result<()> {
+    pub(crate) fn check_relations(&self, schema: &GraphSchema) -> Result<()> {
+        let relations = schema.relations();
         for position in [Some(self.relation), self.reverse].into_iter().flatten() {
             let (what, expected) = ("the relation of the links", "the position of a relation");
-            require(position < graph.n_relations(), what, expected, position)?;
+            require(position < relations.len(), what, expected, position)?;
         }
-        let Some(reverse) = self.reverse.map(|position| graph.relation(position)) else { return Ok(()) };
-        let of_links = graph.relation(self.relation);
+        let Some(reverse) = self.reverse.map(|position| &relations[position]) else { return Ok(()) };
+        let of_links = &relations[self.relation];
         let is_reverse = (reverse.src_type, reverse.dst_type) == (of_links.dst_type, of_links.src_type);
         let expected = "a relation between the types of the links in the other order";
         require(is_reverse, "the reverse relation of the links", expected, &reverse.name)
@@ -47,12 +48,12 @@ impl TypedLinks {
 }
 
 /// Checks that links and negatives have nodes of the types of their relation.
-pub(crate) fn check_link_types(graph: &Relations, relation: usize, targets: &LinkTargets) -> Result<()> {
-    let [srcs, dsts] = graph.schema().node_ranges(relation);
-    let relation = graph.relation(relation);
+pub(crate) fn check_link_types(schema: &GraphSchema, relation: usize, targets: &LinkTargets) -> Result<()> {
+    let [srcs, dsts] = schema.node_ranges(relation);
+    let relation = &schema.relations()[relation];
     let check = |what, nodes: &[NodeId], expected: &Range<u32>, node_type: usize| {
         let Some(position) = nodes.iter().position(|node| !expected.contains(&node.0)) else { return Ok(()) };
-        let (node, name) = (nodes[position].0, graph.types().names()[node_type].clone());
+        let (node, name) = (nodes[position].0, schema.types().names()[node_type].clone());
         let Range { start, end } = *expected;
         Err(LinkSplitError::OtherType { what, position, node, name, start, end })
     };

@@ -27,7 +27,7 @@ impl TypedDataset {
             require(is_untyped, "the edge types of a relation's graph", expected, &relation.name)?;
         }
         if let Some(links) = &self.links {
-            links.check_relations(&self.graph)?;
+            links.check_relations(self.graph.schema())?;
         }
         let Some(targets) = &self.targets else { return Ok(()) };
         if types.n_types() <= targets.node_type {
@@ -92,7 +92,7 @@ pub(super) fn check_values(data: &TypedDataset, folder: Option<&Path>) -> Result
     }
     if let Some(TypedLinks { relation, targets, .. }) = &data.links {
         check_links(targets, data.graph.n_nodes(), whole)?;
-        check_link_types(&data.graph, *relation, targets).map_err(|error| whole.located(error))?;
+        check_link_types(data.graph.schema(), *relation, targets).map_err(|error| whole.located(error))?;
     }
     Ok(notes)
 }

@@ -4,9 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use kiln_feature::{FeatureStore, Targets};
-use kiln_graph::{NodeId, Relation, Relations};
+use kiln_graph::{NodeId, Relation, Relations, SharedArray};
 
-use crate::dataset::noun;
+use crate::dataset::{noun, training_nodes_of};
 use crate::limits::MEMORY_BYTES;
 use crate::{
     DatasetFormat, Error, NodeNames, Note, Result, Split, TypedLinks, builtin, detect_format, graphbolt, ogb,
@@ -103,6 +103,19 @@ impl TypedDataset {
     /// Returns the ids of the nodes whose type has targets; empty if the set has no targets.
     pub fn target_nodes(&self) -> Range<u32> {
         self.targets.as_ref().map_or(0..0, |targets| self.graph.types().range(targets.node_type))
+    }
+
+    /// Returns the nodes whose neighbourhoods training samples: for a set with links, the sources and the destinations of the
+    /// training links, each once and ascending; otherwise the training nodes, of which a set without targets has none.
+    ///
+    /// # Errors
+    /// Returns the errors of [`Dataset::training_nodes`](crate::Dataset::training_nodes).
+    pub fn training_nodes(&self) -> Result<SharedArray<NodeId>> {
+        let of_targets = |targets: &TypedTargets| targets.split.train.clone();
+        match &self.links {
+            Some(links) => training_nodes_of(&links.targets, self.graph.n_nodes(), &self.name),
+            None => Ok(self.targets.as_ref().map(of_targets).unwrap_or_default()),
+        }
     }
 
     /// Copies the graphs and the features into the process's memory if they are mapped, as

@@ -2,11 +2,13 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::collections::HashSet;
+use std::fs;
 use std::sync::Arc;
 
 use half::{bf16, f16};
 use kiln_data::{
-    Dataset, Error, GraphDataset, HashedPart, LinkTargets, NodeNames, Note, Split, format, mutag, synthetic,
+    Dataset, Error, GraphDataset, HashedPart, LinkTargets, NodeNames, Note, Split, format, mutag,
+    recorded_hash, synthetic,
 };
 use kiln_feature::{DenseFeatures, FeatureArray, Labels, SparseFeatures};
 use kiln_graph::{Csc, ItemId, LinkId, LinkNegatives, Links, NodeId};
@@ -112,6 +114,12 @@ fn manifest_hash_covers_the_documented_bytes() {
     format::write(&self::path(), &path).unwrap();
     let expected = "873aac106a06652aeeac0198f54e1775e4810b02f5351fd281f38b17fe6b9a6f";
     assert_eq!(format::hash(&path).unwrap(), expected);
+    assert_eq!(recorded_hash(&path).unwrap().as_deref(), Some(expected));
+    // The hash of an edge list is that of its values.
+    let list = folder.path().join("list");
+    fs::create_dir(&list).unwrap();
+    fs::write(list.join("edges.csv"), "0,1\n1,2\n").unwrap();
+    assert_eq!(recorded_hash(&list).unwrap(), None);
 }
 
 fn with_graph(graph: Csc) -> Dataset {

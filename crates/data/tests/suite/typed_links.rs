@@ -5,7 +5,9 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use kiln_data::{LinkSplitConfig, LinkTargets, TypedDataset, TypedLinkSplit, TypedLinks, graphbolt, typed};
+use kiln_data::{
+    LinkSplitConfig, LinkTargets, TypedDataset, TypedLinkSplit, TypedLinks, graphbolt, recorded_hash, typed,
+};
 use kiln_graph::{LinkId, LinkNegatives, Links, NodeId};
 use tempfile::TempDir;
 
@@ -51,6 +53,7 @@ fn the_kiln_format_keeps_links_and_their_split() {
     assert_eq!(split.find_leaks().unwrap(), []);
     assert_eq!(Some(split.links()), data.links);
     assert_eq!((split.relation(), split.reverse()), (0, Some(2)));
+    assert_eq!(recorded_hash(&folder).unwrap(), Some(typed::hash(&folder).unwrap()));
     // Each part of the links is hashed.
     let links = data.links.clone().unwrap();
     let without = |val: bool| {
@@ -138,6 +141,24 @@ fn damaged_links_are_errors() {
     let missing = TypedLinks { relation: 5, ..links_of(&data) };
     let error = TypedLinkSplit::of_links(&data.graph, &missing).unwrap_err().to_string();
     assert!(error.contains("the relation of the links"), "{error}");
+}
+
+/// Training samples the neighbourhoods of the nodes of training links.
+#[test]
+fn training_nodes_are_those_of_training_links() {
+    let data = data();
+    let TypedLinks { targets, .. } = links_of(&data);
+    let nodes = data.training_nodes().unwrap();
+    assert!(nodes.is_sorted_by(|one, other| one < other));
+    let of_train = |node: &NodeId| {
+        let mut links = targets.split().train.iter().map(|link| targets.links().pair(*link));
+        links.any(|(src, dst)| src == *node || dst == *node)
+    };
+    let all = (0..data.graph.n_nodes() as u32).map(NodeId);
+    assert_eq!(*nodes, all.filter(of_train).collect::<Vec<_>>()[..]);
+    assert!(nodes.len() < data.graph.n_nodes());
+    let without = TypedDataset { links: None, ..data };
+    assert!(without.training_nodes().unwrap().is_empty());
 }
 
 fn links_of(data: &TypedDataset) -> TypedLinks {

@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
-use kiln_data::{HashedPart, TypedLinkSplit};
+#[cfg(feature = "grpc")]
+use kiln_data::TypedLinks;
+use kiln_data::{HashedPart, LinkTargets, TypedLinkSplit};
 use kiln_feature::TargetKind;
+use kiln_graph::LinkId;
 use kiln_loader::{LinkBatcher, LinkExclusion, Loader, Phase, TypedNodeBatcher};
 use kiln_nn::{BlockModel, LinkModel, TypedModel};
 use kiln_sample::{TypedSampler, TypedUniformNegatives};
@@ -14,7 +17,6 @@ use kiln_train::{
 use crate::data_loader::evaluate_by_evaluator;
 use crate::{
     BatchRequirements, DataLoader, Error, LinkNeighborLoader, RankHandle, Result, TypedNeighborLoader,
-    hash_in_background,
 };
 
 /// A description of minibatches of the links of one relation of a heterogeneous graph, with the sampled neighbourhoods of
@@ -61,7 +63,7 @@ pub struct RelationNodes {
 
 impl RelationNodes {
     /// Returns the relations from which the links of a training step are excluded.
-    fn of_links(&self) -> Vec<usize> {
+    fn excluded_relations(&self) -> Vec<usize> {
         [self.relation].into_iter().chain(self.reverse).collect()
     }
 
@@ -80,19 +82,48 @@ impl LinkNeighborLoader<RelationNodes> {
     /// Returns [`Error::OtherRelations`] if the split has other types of nodes or relations than the data, and
     /// [`Error::ObjectiveOfNodes`] if [`TypedNeighborLoader::objective`] was called on `nodes`.
     pub fn of_relation(nodes: TypedNeighborLoader, split: &TypedLinkSplit) -> Result<Self> {
-        if nodes.has_objective() {
+        let loader = nodes.on_message_graph(split)?;
+        Self::of_links(loader, split.relation(), split.reverse(), split.of_relation().targets())
+    }
+
+    /// Returns a loader of the links of one relation of a partitioned graph, whose relations are those that pass messages: they
+    /// must not have the links of the validation and the test, as in partitions of a dataset with links
+    /// ([`TypedDataset::links`](kiln_data::TypedDataset::links)). In worker mode, each rank trains on the links whose destination
+    /// it owns. Otherwise it is [`TypedLinkNeighborLoader::of_relation`].
+    ///
+    /// # Errors
+    /// Returns [`Error::NeedsPartitionedGraph`] for a loader of a whole graph, [`Error::ObjectiveOfNodes`] if
+    /// [`TypedNeighborLoader::objective`] was called on `nodes`, and [`Error::Data`] if the links are not those of the graph
+    /// ([`TypedLinks::check`]).
+    #[cfg(feature = "grpc")]
+    pub fn of_partitioned_relation(nodes: TypedNeighborLoader, links: &TypedLinks) -> Result<Self> {
+        if nodes.partition().is_none() {
+            // The relations of a dataset may have the links of the validation and the test.
+            let what = "TypedLinkNeighborLoader::of_partitioned_relation";
+            let instead = "use TypedLinkNeighborLoader::of_relation with a split";
+            return Err(Error::NeedsPartitionedGraph { what, instead });
+        }
+        links.check(nodes.source().schema())?;
+        Self::of_links(nodes, links.relation, links.reverse, &links.targets)
+    }
+
+    /// Returns a loader of links whose relations pass messages.
+    fn of_links(
+        loader: TypedNeighborLoader,
+        relation: usize,
+        reverse: Option<usize>,
+        targets: &LinkTargets,
+    ) -> Result<Self> {
+        if loader.has_objective() {
             return Err(Error::ObjectiveOfNodes);
         }
-        let loader = nodes.on_message_graph(split)?;
-        let (relation, reverse) = (split.relation(), split.reverse());
-        let [srcs, dsts] = split.node_ranges();
+        let [srcs, dsts] = loader.source().schema().node_ranges(relation);
         // The reverse of a link between two types is an edge of the reverse relation only.
         let exclusion = match reverse.is_some() || srcs == dsts {
             true => LinkExclusion::WithReverses,
             false => LinkExclusion::Directed,
         };
         let nodes = RelationNodes { loader, relation, reverse };
-        let targets = split.of_relation().targets();
         Ok(Self::with_nodes(nodes, targets, TypedUniformNegatives::of_dsts(dsts)).exclusion(exclusion))
     }
 }
@@ -114,12 +145,7 @@ impl<M: BlockModel + Sync> DataLoader<LinkModel<TypedModel<M>>> for TypedLinkNei
     }
 
     fn data_hash(&self) -> Result<DataHash> {
-        let data = Arc::clone(self.nodes.loader.source().whole("the links of a relation")?);
-        let targets = self.targets.clone();
-        Ok(hash_in_background(move |check| {
-            let graph = data.hash_of(HashedPart::All(check))?;
-            Ok(format!("{graph}, links {}", targets.hash_of(HashedPart::All(check))?))
-        }))
+        Ok(self.nodes.loader.source().data_hash(Some(self.targets.clone())))
     }
 
     fn data_sample(&self) -> Result<String> {
@@ -159,10 +185,13 @@ impl<M: BlockModel + Sync> DataLoader<LinkModel<TypedModel<M>>> for TypedLinkNei
     ) -> Result<Loader<Self::Batcher>> {
         let nodes = &self.nodes.loader;
         let items = self.items(phase, trainer, evaluator, nodes.batch_config())?;
-        let sampler = Arc::new(nodes.sampler(trainer.device())?.excluding_from(&self.nodes.of_links()));
+        let sampler =
+            Arc::new(nodes.sampler(trainer.device())?.excluding_from(&self.nodes.excluded_relations()));
         let batcher = TypedNodeBatcher::without_targets(sampler, nodes.features());
         let batcher = nodes.with_groups(batcher, &trainer.model().encoder.model);
         let config = nodes.loader_config(&items);
+        let links = self.targets.links().clone();
+        let items = nodes.source().shard_by_owner(items, move |link: LinkId| links.pair(link).1)?;
         let batcher = self
             .batcher(batcher, phase)
             .node_ranges(nodes.source().schema().node_ranges(self.nodes.relation));

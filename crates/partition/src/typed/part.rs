@@ -12,6 +12,7 @@ use kiln_store::array_folder::ArrayFolder;
 use super::manifest::{KEYS, Manifest};
 use super::verify::verify;
 use crate::manifest::{CACHE, path_in};
+use crate::verify::check_rows_of_book;
 use crate::{Cache, Method, PartVerifyReport, PartitionBook, Result, TypedPartitionBook};
 
 /// One partition of a heterogeneous set, with everything that a machine needs to serve it or to train on it: for each node
@@ -151,6 +152,26 @@ impl TypedPart {
     /// Returns the number of nodes of all types that this partition owns.
     pub fn n_owned(&self) -> usize {
         self.types.iter().map(|of_type| of_type.old_ids.len()).sum()
+    }
+
+    /// Returns the edges of a relation into the nodes of this partition, indexed by **nodes of the whole graph**, as
+    /// [`Part::graph_by_node`](crate::Part::graph_by_node) does: all other nodes have no edges. Edge ids are those of the
+    /// relation's [`PartOfRelation::graph`], whose arrays are shared. Memory: 8 bytes per node of the whole graph.
+    ///
+    /// # Errors
+    /// Returns [`Error::BadBook`](crate::Error::BadBook) if the nodes of the destinations' type are damaged, and
+    /// [`Error::Graph`](crate::Error::Graph) if the edges are.
+    ///
+    /// # Panics
+    /// Panics if there is no such relation.
+    pub fn graph_by_node(&self, relation: usize) -> Result<Csc> {
+        let node_type = self.schema.relations()[relation].dst_type;
+        let (nodes, book) = (&self.types[node_type].old_ids, self.book.of_type(node_type));
+        let first = self.schema.types().range(node_type).start;
+        check_rows_of_book(nodes, book.owned(self.index), |node| {
+            book.new_id(NodeId(node.0.checked_sub(first)?))
+        })?;
+        Ok(self.relations[relation].graph.scatter_rows(nodes, self.schema.n_nodes())?)
     }
 
     /// Returns the number of edges of all relations into the nodes that this partition owns.

@@ -1,7 +1,8 @@
 use std::path::Path;
+use std::sync::Arc;
 
 use kiln_data::graph_folder::{FEATURES, check_class_names, class_names_to_write, numbered};
-use kiln_data::{NodeNames, TypedDataset, TypedTargets};
+use kiln_data::{NodeNames, Split, TypedDataset, TypedTargets};
 use kiln_feature::{Labels, Targets};
 use kiln_graph::NodeId;
 use kiln_store::array_folder::{ElementType, FolderWriter};
@@ -19,6 +20,8 @@ use crate::{Error, PartitionMeta, Result, WriteReport, part_dir};
 /// [`TypedPart`](crate::TypedPart). If `cache` is given, each also stores the remote feature rows, of all types, that an epoch
 /// of its training nodes reads most often.
 ///
+/// A set that has links and no class labels is partitioned without labels; the links themselves are not in the partitions.
+///
 /// The folder is written atomically, like that of [`kiln_data::typed::write`]. The same set and book give identical
 /// files.
 ///
@@ -28,8 +31,9 @@ use crate::{Error, PartitionMeta, Result, WriteReport, part_dir};
 ///
 /// # Errors
 /// Returns [`kiln_store::Error::NotEmpty`], before anything is written, if the folder exists and is not empty;
-/// [`Error::BadParameter`] if the set has no class labels, if its parts or the book do not have the numbers of nodes of its
-/// types, or if a node of the split is not of the type with labels; [`Error::BadBook`] if the book is invalid;
+/// [`Error::BadParameter`] if the set has neither class labels nor links, if its parts or the book do not have the numbers of nodes of its
+/// types, or if a node of the split is not of the type with labels; [`Error::UnsortedNeighbors`] if the set has links and the
+/// neighbours in their relation or its reverse do not ascend; [`Error::BadBook`] if the book is invalid;
 /// [`Error::Graph`] or [`Error::Feature`] if the set is damaged; and [`Error::Store`] if the number of columns or classes
 /// is invalid, or if files cannot be written.
 pub fn write_typed_parts(
@@ -39,17 +43,18 @@ pub fn write_typed_parts(
     cache: Option<&CacheConfig>,
     out: impl AsRef<Path>,
 ) -> Result<Vec<WriteReport>> {
-    let (targets, labels) = check_set(data, book, out.as_ref())?;
+    let targets = labels_of(data)?;
+    check_set(data, book, &targets, out.as_ref())?;
     if let Some(cache) = cache {
         cache.check()?;
     }
     let whole = FolderWriter::create(out)?;
     data.graph.validate()?;
+    check_sorted(data)?;
     let n_types = data.graph.types().n_types();
     let rows = (0..n_types).map(|node_type| book.of_type(node_type).old_ids()).collect::<Result<_>>()?;
-    let train = &targets.split.train;
-    let presampler = cache.map(|config| Presampler::of_types(&data.graph, train, config)).transpose()?;
-    let set = Set { data, targets, labels, book, meta, rows };
+    let presampler = cache.map(|config| Presampler::of_types(data, config)).transpose()?;
+    let set = Set { data, targets, book, meta, rows };
     let mut written = Vec::with_capacity(book.n_parts());
     for part in 0..book.n_parts() {
         let list = match &presampler {
@@ -66,8 +71,7 @@ pub fn write_typed_parts(
 /// The inputs from which partitions are written.
 struct Set<'a> {
     data: &'a TypedDataset,
-    targets: &'a TypedTargets,
-    labels: &'a Labels,
+    targets: LabelsOfType<'a>,
     book: &'a TypedPartitionBook,
     meta: &'a PartitionMeta,
     /// The nodes of each type, counted from 0 within the type, in the order of their new ids.
@@ -90,7 +94,7 @@ impl Set<'_> {
     }
 
     fn write_part(&self, part: usize, list: &CacheList, mut folder: FolderWriter) -> Result<WriteReport> {
-        let Self { data, targets, labels, book, .. } = self;
+        let Self { data, targets, book, .. } = self;
         let types = data.graph.types();
         let mut n_owned = 0;
         for (node_type, features) in data.features.iter().enumerate() {
@@ -117,7 +121,7 @@ impl Set<'_> {
             let rows = self.rows(relation.dst_type, part);
             put_edges(&mut folder, &relation.graph, rows, |file| numbered(file, position).into())?;
         }
-        folder.put("labels.npy", ElementType::I32, labels.as_slice())?;
+        folder.put("labels.npy", ElementType::I32, targets.labels.as_slice())?;
         put_split(&mut folder, &targets.split)?;
         let manifest = Manifest { files: folder.entries().clone(), ..self.manifest(part) };
         folder.commit_with(FILE_NAME, &manifest)?;
@@ -126,7 +130,7 @@ impl Set<'_> {
 
     /// Returns the manifest of a partition, without files.
     fn manifest(&self, part: usize) -> Manifest {
-        let Self { data, targets, labels, book, meta, .. } = self;
+        let Self { data, targets, book, meta, .. } = self;
         let of_type = |(position, name): (usize, &String)| TypeEntry {
             name: name.clone(),
             n_nodes: book.of_type(position).n_nodes(),
@@ -149,8 +153,8 @@ impl Set<'_> {
                 })
                 .collect(),
             target_type: targets.node_type,
-            n_classes: labels.n_classes(),
-            class_names: class_names_to_write(&targets.class_names, labels.n_classes()),
+            n_classes: targets.labels.n_classes(),
+            class_names: targets.class_names(),
             method: meta.method,
             n_cut_edges: meta.n_cut_edges,
             part,
@@ -165,17 +169,57 @@ fn names_of_rows(data: &TypedDataset, node_type: usize) -> Option<&NodeNames> {
     data.features[node_type].is_none().then_some(names)
 }
 
-/// Checks that the parts of a set and the book are consistent. Returns the targets and the labels.
-fn check_set<'a>(
-    data: &'a TypedDataset,
+/// The labels of the nodes of one type, and their split.
+struct LabelsOfType<'a> {
+    node_type: usize,
+    labels: Arc<Labels>,
+    split: Split,
+    names: &'a [String],
+}
+
+impl LabelsOfType<'_> {
+    /// Returns the names of the classes for the manifest.
+    fn class_names(&self) -> Vec<String> {
+        class_names_to_write(self.names, self.labels.n_classes())
+    }
+}
+
+/// Returns the class labels of a set. Those of a set with links and other targets, or none, are no class for each node of the
+/// first type, because each partition has labels.
+fn labels_of(data: &TypedDataset) -> Result<LabelsOfType<'_>> {
+    let targets = data.targets.as_ref();
+    match targets.map(|targets| (targets, &targets.values)) {
+        Some((TypedTargets { node_type, split, class_names, .. }, Targets::Classes(labels))) => {
+            let (labels, split) = (Arc::clone(labels), split.clone());
+            Ok(LabelsOfType { node_type: *node_type, labels, split, names: class_names })
+        }
+        _ if data.links.is_some() => {
+            let n_nodes = data.graph.types().range(0).len();
+            let labels = Arc::new(Labels::new(vec![-1; n_nodes], 0));
+            Ok(LabelsOfType { node_type: 0, labels, split: Split::default(), names: &[] })
+        }
+        Some((_, values)) => Err(labels_expected(values.kind())),
+        None => Err(labels_expected("none")),
+    }
+}
+
+/// Checks that the neighbours ascend in the relations of the links, from which training steps exclude edges.
+fn check_sorted(data: &TypedDataset) -> Result<()> {
+    let Some(links) = &data.links else { return Ok(()) };
+    links.check(data.graph.schema())?;
+    let relations = [Some(links.relation), links.reverse].into_iter().flatten();
+    let is_sorted = |relation| data.graph.relation(relation).graph.has_sorted_neighbors();
+    if relations.into_iter().all(is_sorted) { Ok(()) } else { Err(Error::UnsortedNeighbors) }
+}
+
+/// Checks that the parts of a set and the book are consistent.
+fn check_set(
+    data: &TypedDataset,
     book: &TypedPartitionBook,
+    targets: &LabelsOfType<'_>,
     out: &Path,
-) -> Result<(&'a TypedTargets, &'a Labels)> {
-    let types = data.graph.types();
-    let Some(targets) = &data.targets else { return Err(labels_expected("none")) };
-    let Targets::Classes(labels) = &targets.values else {
-        return Err(labels_expected(targets.values.kind()));
-    };
+) -> Result<()> {
+    let (types, labels) = (data.graph.types(), &targets.labels);
     let require = |what, expected: usize, got: usize| match expected == got {
         true => Ok(()),
         false => Err(Error::BadParameter { what, expected: expected.to_string(), got: got.to_string() }),
@@ -200,7 +244,5 @@ fn check_set<'a>(
         let expected = format!("a node of the type with labels, which are {nodes:?}");
         return Err(Error::BadParameter { what: "a node of the split", expected, got: node.0.to_string() });
     }
-    let names = class_names_to_write(&targets.class_names, labels.n_classes());
-    check_class_names(out, None, labels.n_classes(), &names)?;
-    Ok((targets, labels))
+    Ok(check_class_names(out, None, labels.n_classes(), &targets.class_names())?)
 }

@@ -7,3 +7,4 @@ mod edge_features;
 mod edge_types;
 mod parts;
 mod typed;
+mod typed_links;

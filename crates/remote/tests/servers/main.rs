@@ -17,4 +17,5 @@ mod strangers;
 mod typed;
 mod typed_errors;
 mod typed_keys;
+mod typed_local;
 mod workers;

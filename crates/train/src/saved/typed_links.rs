@@ -3,8 +3,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use kiln_feature::FeatureStore;
-use kiln_graph::{Csc, Links, NodeId, Relation, Relations};
-use kiln_sample::{Rule, TypedSampler};
+use kiln_graph::{Csc, GraphSchema, Links, NodeId, RelationSchema, Relations};
+use kiln_sample::{Fanout, Rule, SamplerConfig, TypedSampler};
 
 use crate::error::Result;
 use crate::evaluate::layer_wise::WantedRows;
@@ -27,7 +27,9 @@ use crate::step::node_keys::NodeKeys;
 pub struct TypedLinkPredictor {
     /// The predictor of the rows that the decoder reads.
     nodes: TypedNodePredictor,
-    graph: Arc<Relations>,
+    schema: GraphSchema,
+    /// The graph; `None` if it is only sampled.
+    graph: Option<Arc<Relations>>,
     /// The position of the relation whose edges are the links.
     relation: usize,
     /// The ids of the nodes of the sources' type and of the destinations' type.
@@ -46,15 +48,30 @@ impl TypedLinkPredictor {
         features: Vec<Option<Arc<dyn FeatureStore>>>,
         keys: &[Option<NodeKeys>],
     ) -> Result<Self> {
+        let (schema, relations) = (graph.schema().clone(), Arc::clone(&graph));
+        let sampler = move |fanouts, config| Ok(TypedSampler::new(&relations, fanouts, config)?);
+        Ok(Self { graph: Some(graph), ..Self::on_sampler(model, schema, features, keys, sampler)? })
+    }
+
+    /// Creates a predictor like [`TypedLinkPredictor::new`] on a graph that is only sampled, such as a partitioned graph. The
+    /// arguments are those of [`TypedNodePredictor::on_sampler`].
+    ///
+    /// # Errors
+    /// Returns the errors of [`TypedLinkPredictor::new`].
+    pub fn on_sampler(
+        model: &SavedModel,
+        schema: GraphSchema,
+        features: Vec<Option<Arc<dyn FeatureStore>>>,
+        keys: &[Option<NodeKeys>],
+        sampler: impl Fn(Vec<Vec<Fanout>>, SamplerConfig) -> Result<TypedSampler> + Send + Sync + 'static,
+    ) -> Result<Self> {
         model.typed_network()?;
         model.check_task(ModelTask::Links)?;
         let relation =
             info_of(model).link_relation().expect("the description of a link model should name a relation");
-        let relations = Arc::clone(&graph);
-        let sampler = move |fanouts, config| Ok(TypedSampler::new(&relations, fanouts, config)?);
-        let nodes = TypedNodePredictor::of(model, graph.schema().clone(), features, keys, sampler)?;
-        let ends = graph.schema().node_ranges(relation);
-        Ok(Self { nodes, graph, relation, ends })
+        let nodes = TypedNodePredictor::of(model, schema.clone(), features, keys, sampler)?;
+        let ends = schema.node_ranges(relation);
+        Ok(Self { nodes, schema, graph: None, relation, ends })
     }
 
     /// Returns a predictor with the same model on another device, which `model` was opened on.
@@ -77,8 +94,8 @@ impl TypedLinkPredictor {
     }
 
     /// Returns the relation whose edges are the links.
-    pub fn relation(&self) -> &Relation {
-        self.graph.relation(self.relation)
+    pub fn relation(&self) -> &RelationSchema {
+        &self.schema.relations()[self.relation]
     }
 
     /// Returns the node ids, in the graph, of the sources' type and of the destinations' type.
@@ -89,9 +106,12 @@ impl TypedLinkPredictor {
     /// Returns the edges of the relation as a graph of all nodes, for [`TopKConfig::excluding`].
     ///
     /// # Errors
-    /// Returns [`Error::Graph`](crate::Error::Graph) if the graph is damaged.
+    /// Returns [`Error::Graph`](crate::Error::Graph) if the graph is damaged, and [`Error::Saved`](crate::Error::Saved) if it is
+    /// only sampled.
     pub fn known_links(&self) -> Result<Arc<Csc>> {
-        Ok(Arc::new(self.graph.whole_graph(self.relation)?))
+        let graph =
+            self.graph.as_ref().ok_or(ModelError::NeedsWholeGraph { what: "the list of known links" })?;
+        Ok(Arc::new(graph.whole_graph(self.relation)?))
     }
 
     /// Returns the rows that the decoder reads, of nodes with these ids in the graph, as batches that are computed one by one.
@@ -100,7 +120,7 @@ impl TypedLinkPredictor {
     /// Returns [`Error::Saved`](crate::Error::Saved) if a node does not exist, and the errors of
     /// [`TypedNodePredictor::predict`].
     pub fn batches(&self, nodes: &[NodeId], mode: &PredictMode) -> Result<PredictionBatches> {
-        let n_nodes = self.graph.types().n_nodes();
+        let n_nodes = self.schema.n_nodes();
         check(nodes, n_nodes)?;
         self.nodes.batches_of(nodes, mode, WantedRows::Outputs)
     }

@@ -1,0 +1,58 @@
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::PathBuf;
+
+use super::writer::FolderWriter;
+use crate::Result;
+use crate::error::io_error;
+
+/// A buffered writer of a text file in the folder of a [`FolderWriter`], which has no entry in a manifest.
+#[derive(Debug)]
+pub struct TextWriter {
+    path: PathBuf,
+    file: BufWriter<File>,
+}
+
+impl FolderWriter {
+    /// Starts a text file.
+    ///
+    /// ```
+    /// use kiln_store::array_folder::FolderWriter;
+    /// # let parent = tempfile::tempdir().unwrap();
+    /// # let target = parent.path().join("out");
+    /// let folder = FolderWriter::create(&target)?;
+    /// let mut file = folder.text("lines.csv")?;
+    /// file.write("item,score\n")?;
+    /// file.finish()?;
+    /// folder.commit()?;
+    /// assert_eq!(std::fs::read_to_string(target.join("lines.csv")).unwrap(), "item,score\n");
+    /// # Ok::<(), kiln_store::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Returns [`Error::Io`](crate::Error::Io) if the file cannot be created or exists already.
+    pub fn text(&self, name: &str) -> Result<TextWriter> {
+        let path = self.folder().join(name);
+        let file = File::create_new(&path).map_err(io_error(&path))?;
+        Ok(TextWriter { path, file: BufWriter::new(file) })
+    }
+}
+
+impl TextWriter {
+    /// Appends text.
+    ///
+    /// # Errors
+    /// Returns [`Error::Io`](crate::Error::Io) if the write fails.
+    pub fn write(&mut self, text: &str) -> Result<()> {
+        self.file.write_all(text.as_bytes()).map_err(io_error(&self.path))
+    }
+
+    /// Syncs the file to disk. A file that was not finished before the commit may be incomplete after a crash.
+    ///
+    /// # Errors
+    /// Returns [`Error::Io`](crate::Error::Io) if the write or the sync fails.
+    pub fn finish(mut self) -> Result<()> {
+        let synced = self.file.flush().and_then(|()| self.file.get_ref().sync_all());
+        synced.map_err(io_error(&self.path))
+    }
+}
