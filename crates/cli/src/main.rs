@@ -28,6 +28,7 @@ mod node_model;
 mod objective;
 mod optimizer;
 mod output;
+mod partitioned;
 mod partitions;
 mod predict;
 mod progress;

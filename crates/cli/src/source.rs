@@ -212,14 +212,8 @@ impl DataArgs {
         }
         print_rank_zero(&data);
         print_notes(&data.notes);
-        let recorded = match &self.data {
-            DataSource::Path(path) => recorded_hash(path)?,
-            _ => None,
-        };
-        let id = match recorded {
-            Some(hash) => DataId::recorded(hash),
-            None => DataId::of_graph(&data),
-        };
+        let recorded = if let DataSource::Path(path) = &self.data { recorded_hash(path)? } else { None };
+        let id = recorded.map_or_else(|| DataId::of_graph(&data), DataId::recorded);
         Ok((data, id))
     }
 }

@@ -13,14 +13,10 @@ use kiln::feature::{FeatureStore, TargetKind};
 use kiln::graph::GraphId;
 use kiln::loader::Phase;
 use kiln::nn::ModelConfig;
-use kiln::remote::DistGraph;
-use kiln::sample::Fanout;
 use kiln::train::{
     CrossValidation, DataHash, FoldResult, OptimizerConfig, RunIdentity, TensorBoard, TrainCallback,
 };
-use kiln::{
-    DataLoader, Error, EvalMode, GraphLoader, NeighborLoader, PartitionedGraph, RankHandle, Trainer, launch,
-};
+use kiln::{DataLoader, Error, GraphLoader, NeighborLoader, RankHandle, Trainer, launch};
 use serde_json::json;
 
 use crate::data_id::DataId;
@@ -34,7 +30,7 @@ use crate::node_model::{NodeModel, with_config};
 use crate::objective::LossArgs;
 use crate::optimizer::OptimizerArgs;
 use crate::output::{be_quiet, is_json, print_event, print_rank_zero, set_format};
-use crate::partitions::{PartitionArgs, TrafficLines, print_memory};
+use crate::partitions::PartitionArgs;
 use crate::progress::Progress;
 use crate::ranks::RankArgs;
 use crate::sampling::SamplingArgs;
@@ -179,69 +175,7 @@ impl TrainRun<'_> {
         Ok(outcomes)
     }
 
-    fn partitioned_nodes(&self) -> anyhow::Result<Vec<Outcome>> {
-        let TrainArgs { model, sampling, ranks, device, parts, loss, .. } = self.args;
-        let graph = parts.open(ranks.job.tls(), device.graph_mode)?;
-        if let Some(info) = &graph.info().heterogeneous {
-            return self.partitioned_typed_nodes(&graph, info);
-        }
-        let fanouts = model.fanouts(sampling.fanouts.of_homogeneous()?)?;
-        let model = model.of_nodes(&graph, None, fanouts.len())?;
-        self.check_partitioned(&graph, &model)?;
-        let objective = loss.objective(TargetKind::Classes)?;
-        let id = DataId::recorded(graph.info().hash.clone());
-        self.launch(&id, |rank| {
-            let (loader, traffic) = self.partitioned_loader(&graph, &rank, &fanouts, &model)?;
-            self.fit_nodes(&model, &loader.objective(objective.clone()), &rank, &id.hash, traffic)
-        })
-    }
-
-    /// Checks that the model, the ranks and the evaluation suit a partitioned graph.
-    pub(crate) fn check_partitioned(
-        &self,
-        graph: &PartitionedGraph,
-        model: &NodeModel,
-    ) -> anyhow::Result<()> {
-        model.check_partitioned()?;
-        graph.check_ranks(self.args.ranks.job.n_ranks(self.launch.as_ref()))?;
-        ensure!(
-            self.args.sampling.evaluation()? == EvalMode::Sampled,
-            "--eval exact needs the whole graph: use --data instead of --parts or --servers"
-        );
-        Ok(())
-    }
-
-    /// Returns a rank's loader of the nodes of a partitioned graph, for a model, and the callback that prints its traffic.
-    pub(crate) fn partitioned_loader(
-        &self,
-        graph: &PartitionedGraph,
-        rank: &RankHandle,
-        fanouts: &[Fanout],
-        model: &NodeModel,
-    ) -> kiln::Result<(NeighborLoader, TrafficLines)> {
-        let TrainArgs { sampling, ranks, device, parts, .. } = self.args;
-        let loader = NeighborLoader::partitioned(graph, rank, fanouts)?
-            .batches(ranks.batches(false))
-            .workers(ranks.remote_workers(parts.worker_concurrency))
-            .queue_bytes(parts.queue_bytes())
-            .graph_mode(device.graph_mode);
-        let joined = loader.partition().map(|joined| (joined.graph.clone(), joined.features.memory_bytes()));
-        let traffic = self.traffic(rank, joined);
-        Ok((model.configure(loader, &sampling.rule)?, traffic))
-    }
-
-    /// Prints the memory limits of a partitioned graph on rank 0: the client, and the bytes of its features' caches. Returns
-    /// the callback that prints the traffic of a rank.
-    pub(crate) fn traffic(&self, rank: &RankHandle, joined: Option<(Arc<DistGraph>, usize)>) -> TrafficLines {
-        let TrainArgs { ranks, device, parts, .. } = self.args;
-        if let Some((graph, feature_bytes)) = joined.as_ref().filter(|_| rank.is_zero()) {
-            let workers = ranks.remote_workers(parts.worker_concurrency);
-            print_memory(graph, *feature_bytes, workers, parts.queue_bytes(), device.graph_mode);
-        }
-        TrafficLines::new(rank, joined.map(|(graph, _)| graph))
-    }
-
-    fn fit_nodes(
+    pub(crate) fn fit_nodes(
         &self,
         model: &NodeModel,
         loader: &NeighborLoader,

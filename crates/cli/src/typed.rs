@@ -47,10 +47,7 @@ impl DataSource {
             _ => bail!("the data has one type of nodes, expected a heterogeneous dataset"),
         };
         let data = open_timed(path, |_| Ok(TypedDataset::open(path)?))?;
-        let id = match recorded_hash(path)? {
-            Some(hash) => DataId::recorded(hash),
-            None => DataId::of_typed(&data),
-        };
+        let id = recorded_hash(path)?.map_or_else(|| DataId::of_typed(&data), DataId::recorded);
         Ok((data, id))
     }
 }

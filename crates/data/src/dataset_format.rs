@@ -9,7 +9,7 @@ use kiln_store::paths::find;
 
 use crate::limits::MEMORY_BYTES;
 use crate::readers::{name_of, npy};
-use crate::{Dataset, Error, Result, debian_packages, debian_tags, format, graphbolt, ogb, typed};
+use crate::{Dataset, Error, Result, debian_packages, debian_tags, format, graphbolt, ogb};
 use crate::{GraphDataset, gin, mutag, tu};
 
 /// The file that identifies a folder in the kiln format. Any one of the files in the next two lists identifies a
@@ -107,21 +107,6 @@ pub fn open_within(path: impl AsRef<Path>, memory_bytes: u64) -> Result<Dataset>
         kind @ (DatasetFormat::Tu | DatasetFormat::Gin | DatasetFormat::OgbGraphs) => {
             Err(kind.of_graphs(path))
         }
-    }
-}
-
-/// Returns the hash of a set in the kiln format, homogeneous or heterogeneous, which comes from its manifest
-/// ([`format::hash`], [`typed::hash`]); `None` for sets of other formats, whose hash is that of their values
-/// ([`Dataset::hash`], [`TypedDataset::hash`](crate::TypedDataset::hash)).
-///
-/// # Errors
-/// Returns the errors of [`detect_format`], [`typed::is_heterogeneous`] and the functions for the hash.
-pub fn recorded_hash(path: impl AsRef<Path>) -> Result<Option<String>> {
-    let path = path.as_ref();
-    match detect_format(path)? {
-        DatasetFormat::Kiln if typed::is_heterogeneous(path)? => typed::hash(path).map(Some),
-        DatasetFormat::Kiln => format::hash(path).map(Some),
-        _ => Ok(None),
     }
 }
 

@@ -40,6 +40,7 @@ mod node_features;
 mod node_names;
 mod note;
 mod readers;
+mod recorded_hash;
 mod summary;
 pub mod typed;
 
@@ -49,7 +50,7 @@ pub use builtin::{
     read_debian_tags, synthetic,
 };
 pub use dataset::{Dataset, Split};
-pub use dataset_format::{DatasetFormat, detect_format, open, open_within, recorded_hash};
+pub use dataset_format::{DatasetFormat, detect_format, open, open_within};
 pub use edges::read_pairs;
 pub use error::{BuildError, Error, LinkSplitError, Result};
 pub use graph_dataset::GraphDataset;
@@ -60,6 +61,7 @@ pub use node_names::NodeNames;
 pub use note::Note;
 pub use readers::ids::read_ids;
 pub use readers::{gin, graphbolt, npy, ogb, tu};
+pub use recorded_hash::recorded_hash;
 pub use summary::{
     DatasetSummary, DegreeSummary, FeatureSummary, RelationSummary, TargetSummary, TypeSummary,
 };

@@ -109,9 +109,9 @@ fn custom_rules_sample_identically_on_servers_and_clients() {
 }
 
 /// A sampler for the local partition. It counts the destinations that it samples.
-struct Counting {
-    sampler: NeighborSampler,
-    n_dsts: Arc<AtomicUsize>,
+pub(crate) struct Counting {
+    pub(crate) sampler: NeighborSampler,
+    pub(crate) n_dsts: Arc<AtomicUsize>,
 }
 
 impl FrontierSampler for Counting {

@@ -7,39 +7,12 @@ use kiln_graph::NodeId;
 use kiln_partition::{AnyPart, TypedPart};
 use kiln_remote::{DistGraph, Error};
 use kiln_sample::{
-    EdgeWeights, Fanout, Frontier, FrontierSampler, HopRequest, NeighborSampler, RngKey, SamplerConfig,
-    Scratch, Seeds, TypedSampler,
+    EdgeWeights, FrontierSampler, NeighborSampler, RngKey, SamplerConfig, Scratch, Seeds, TypedSampler,
 };
 
 use crate::cluster::Cluster;
+use crate::same::Counting;
 use crate::typed::{fanouts, shop, typed_parts, ways};
-
-/// A sampler that counts its destinations.
-struct Counting {
-    sampler: NeighborSampler,
-    n_dsts: Arc<AtomicUsize>,
-}
-
-impl FrontierSampler for Counting {
-    fn fanouts(&self) -> &[Fanout] {
-        self.sampler.fanouts()
-    }
-
-    fn n_nodes(&self) -> usize {
-        self.sampler.n_nodes()
-    }
-
-    fn sample_frontier(
-        &self,
-        request: &HopRequest,
-        dsts: &[NodeId],
-        scratch: &mut Scratch,
-        out: &mut Frontier,
-    ) -> kiln_sample::Result<()> {
-        self.n_dsts.fetch_add(dsts.len(), Ordering::Relaxed);
-        self.sampler.sample_frontier(request, dsts, scratch, out)
-    }
-}
 
 fn local_part(graph: &DistGraph) -> &TypedPart {
     match graph.local_part() {
