@@ -8,7 +8,7 @@ use anyhow::{bail, ensure};
 use clap::{Args, Subcommand};
 use kiln::data::convert::{self, ConvertOptions};
 use kiln::data::format::{self, VerifyReport};
-use kiln::data::{Dataset, DatasetFormat, TypedDataset, TypedTargets, recorded_hash, typed};
+use kiln::data::{Dataset, DatasetFormat, TypedDataset, TypedTargets, typed};
 use kiln::graph::{Csc, Duplicates, NodeId, SelfLoops};
 use kiln::partition::{
     CacheConfig, Method, PartitionBook, PartitionMeta, PartitionStats, TypedPartitionBook, WriteReport,
@@ -19,6 +19,7 @@ use kiln::sample::Fanout;
 use crate::flags;
 use crate::link_split::LinkSplitArgs;
 use crate::output::{print_notes, print_rank_zero};
+use crate::source::DataSource;
 
 /// The subcommands of `kiln data`.
 #[derive(Debug, Subcommand)]
@@ -83,8 +84,9 @@ pub(crate) struct ConvertArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct SplitLinksArgs {
-    /// Path of a dataset in any supported format, or `debian-packages`.
-    source: PathBuf,
+    /// Dataset, as for `kiln train`.
+    #[arg(value_parser = flags::data)]
+    source: DataSource,
     /// New or empty output folder.
     #[arg(long)]
     out: PathBuf,
@@ -97,8 +99,9 @@ pub(crate) struct SplitLinksArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct PartitionArgs {
-    /// Path of a dataset for node tasks in any supported format, `debian-packages` or `debian-archive`.
-    source: PathBuf,
+    /// Dataset with class labels or links, as for `kiln train`.
+    #[arg(value_parser = flags::data)]
+    source: DataSource,
     /// New or empty output folder, which receives `part0`, `part1`, and so on.
     #[arg(long)]
     out: PathBuf,
@@ -216,20 +219,24 @@ fn run_inspect(source: &Path) -> anyhow::Result<()> {
 
 fn run_split_links(args: &SplitLinksArgs) -> anyhow::Result<()> {
     let start = Instant::now();
-    let check = |has_links: bool| {
-        ensure!(!has_links, "{} already has a split of links: use it as it is", args.source.display());
+    let check = |name: &str, has_links: bool| {
+        ensure!(!has_links, "{name} already has a split of links: use it as it is");
         Ok(())
     };
-    if is_heterogeneous(&args.source)? {
-        let data = TypedDataset::open(&args.source)?;
-        check(data.links.is_some())?;
+    if args.source.is_typed()? {
+        let (data, _) = args.source.load_typed()?;
+        check(&data.name, data.links.is_some())?;
         print_rank_zero(&data);
         let split = args.split.split_relation(&data, args.seed)?;
         let (graph, links) = (split.message().clone(), Some(split.links()));
-        typed::write_with_attachments(&TypedDataset { graph, links, ..data }, &args.out, &args.source)?;
+        let data = TypedDataset { graph, links, ..data };
+        match &args.source {
+            DataSource::Path(path) => typed::write_with_attachments(&data, &args.out, path)?,
+            _ => typed::write(&data, &args.out)?,
+        }
     } else {
-        let data = Dataset::open(&args.source)?;
-        check(data.links.is_some())?;
+        let data = args.source.load(args.seed)?;
+        check(&data.name, data.links.is_some())?;
         print_rank_zero(&data);
         let split = args.split.split(&data, args.seed)?;
         let links = Some(Arc::new(split.targets().clone()));
@@ -242,7 +249,7 @@ fn run_split_links(args: &SplitLinksArgs) -> anyhow::Result<()> {
 }
 
 fn run_partition(args: &PartitionArgs) -> anyhow::Result<()> {
-    if is_heterogeneous(&args.source)? {
+    if args.source.is_typed()? {
         return run_typed_partition(args);
     }
     let (data, hash) = open_to_partition(args)?;
@@ -261,13 +268,13 @@ fn run_typed_partition(args: &PartitionArgs) -> anyhow::Result<()> {
     if let Some((flag, _)) = given.into_iter().find(|(_, is_given)| *is_given) {
         bail!("--{flag} does not apply to a heterogeneous dataset: remove it");
     }
-    let data = TypedDataset::open(&args.source)?;
-    let hash = hash_of(&args.source, || data.hash())?;
+    let (data, id) = args.source.load_typed()?;
+    let hash = id.hash.wait()?;
     print_rank_zero(&data);
     let has_classes = |targets: &TypedTargets| matches!(targets.values, kiln::feature::Targets::Classes(_));
     if data.links.is_some() && !data.targets.as_ref().is_none_or(has_classes) {
         print_rank_zero(
-            "note: the partitions have no targets, for which they need classes: use them for the links",
+            "note: the targets are not in the partitions, because they are no classes: train on the links of the partitions",
         );
     }
     let (parts, meta) = assign(args, &data.graph.to_homogeneous()?, &data.training_nodes()?, hash)?;
@@ -310,16 +317,10 @@ fn print_written(args: &PartitionArgs, written: &[WriteReport], start: Instant) 
     print_rank_zero(format_args!("written: {} and the other parts, in {seconds:.1} s", first.display()));
 }
 
-/// Returns the hash of the data at a path by which `kiln train` identifies it: the recorded one, or else that of its values.
-fn hash_of(source: &Path, of_values: impl FnOnce() -> kiln::data::Result<String>) -> anyhow::Result<String> {
-    let recorded = if source.exists() { recorded_hash(source)? } else { None };
-    Ok(recorded.map_or_else(of_values, Ok)?)
-}
-
 /// Opens the dataset, standardizes its features if `--standardize` was given, and adds self loops if `--add-self-loops`
 /// was given. Returns it with the hash by which `kiln train` would identify it.
 fn open_to_partition(args: &PartitionArgs) -> anyhow::Result<(Dataset, String)> {
-    let data = Dataset::open(&args.source)?;
+    let data = args.source.load(args.seed)?;
     let data = if args.standardize { data.standardize()? } else { data };
     let had_edge_features = data.edge_features.is_some();
     let data = if args.add_self_loops { with_self_loops(data)? } else { data };
@@ -328,7 +329,8 @@ fn open_to_partition(args: &PartitionArgs) -> anyhow::Result<(Dataset, String)> 
         print_rank_zero(format_args!("note: {note}"));
     }
     let is_as_stored = !args.standardize && !args.add_self_loops;
-    let hash = if is_as_stored { hash_of(&args.source, || data.hash())? } else { data.hash()? };
+    let recorded = if is_as_stored { args.source.recorded_hash()? } else { None };
+    let hash = recorded.map_or_else(|| data.hash(), Ok)?;
     Ok((data, hash))
 }
 

@@ -300,14 +300,23 @@ fn check_partitions(graph: &PartitionedGraph, data: &Dataset, hash: &DataHash) -
     let has_size = info.n_nodes == data.graph.n_nodes() && info.n_edges == data.graph.n_edges();
     // `kiln data partition --standardize` records the hash of the scaled data.
     let is_same = info.hash == hash || (has_size && info.hash == data.clone().standardize()?.hash()?);
+    require_same(graph, is_same, data.graph.n_nodes(), data.graph.n_edges())
+}
+
+/// Checks that `is_same` is true: that the partitions are those of the data, which has these numbers of nodes and edges.
+pub(crate) fn require_same(
+    graph: &PartitionedGraph,
+    is_same: bool,
+    n_nodes: usize,
+    n_edges: u64,
+) -> anyhow::Result<()> {
+    let info = graph.info();
     ensure!(
         is_same,
-        "the partitions ({} nodes, {} edges) are those of other data than --data ({} nodes, {} edges), or of another \
-         split: partition the data of --data, whose graph lacks the links of the validation and the test",
+        "the partitions ({} nodes, {} edges) are those of other data than --data ({n_nodes} nodes, {n_edges} edges), or \
+         of another split: partition the data of --data, whose graph lacks the links of the validation and the test",
         info.n_nodes,
-        info.n_edges,
-        data.graph.n_nodes(),
-        data.graph.n_edges()
+        info.n_edges
     );
     Ok(())
 }

@@ -264,8 +264,8 @@ impl ModelArgs {
         }
     }
 
-    /// Returns the model for the nodes of a heterogeneous dataset, as [`ModelArgs::of_nodes`] does. Its input rows have the hidden width, unless there is one
-    /// type of nodes with features.
+    /// Returns the model for the nodes of a heterogeneous dataset, as [`ModelArgs::of_nodes`] does. Its input rows have the
+    /// hidden width, unless there is one type of nodes with features.
     pub(crate) fn of_typed_nodes(
         &self,
         metagraph: &Metagraph,

@@ -37,12 +37,13 @@ impl DataSource {
                 let kind = kiln::data::detect_format(path)?;
                 matches!(kind, DatasetFormat::Gin | DatasetFormat::Tu | DatasetFormat::OgbGraphs)
             }
-            DataSource::DebianPackages
-            | DataSource::DebianTags
-            | DataSource::DebianArchive
-            | DataSource::Sbm
-            | DataSource::Fake(_) => false,
+            _ => false,
         })
+    }
+
+    /// Returns the hash that the manifest of data in the kiln format records; `None` for other data.
+    pub(crate) fn recorded_hash(&self) -> anyhow::Result<Option<String>> {
+        if let DataSource::Path(path) = self { Ok(recorded_hash(path)?) } else { Ok(None) }
     }
 
     /// Returns true for the built-in sets whose features are scaled by default.
@@ -52,42 +53,32 @@ impl DataSource {
 
     /// Opens or generates a graph as it is stored. `seed` is that of synthetic data.
     pub(crate) fn load(&self, seed: u64) -> anyhow::Result<Dataset> {
-        let path = match self {
-            DataSource::DebianPackages => {
-                return kiln::data::debian_packages().context("loading debian-packages");
-            }
-            DataSource::DebianTags => return kiln::data::debian_tags().context("loading debian-tags"),
-            DataSource::DebianArchive => {
-                bail!("debian-archive has several types of nodes: use --task node")
-            }
+        Ok(match self {
+            DataSource::DebianPackages => kiln::data::debian_packages().context("loading debian-packages")?,
+            DataSource::DebianTags => kiln::data::debian_tags().context("loading debian-tags")?,
+            DataSource::DebianArchive => bail!("debian-archive has several types of nodes: use --task node"),
             DataSource::Mutag => bail!("mutag is a set of graphs: use --task graph"),
-            DataSource::Sbm => {
-                let (n_nodes, n_classes, degree, dim) = (10_000, 8, 10, 32);
-                let config = synthetic::SbmConfig {
-                    n_nodes,
-                    n_classes,
-                    degree,
-                    homophily: 0.8,
-                    dim,
-                    noise: 2.0,
-                    seed,
-                };
-                return Ok(synthetic::sbm(config)?);
-            }
+            DataSource::Sbm => synthetic::sbm(synthetic::SbmConfig {
+                n_nodes: 10_000,
+                n_classes: 8,
+                degree: 10,
+                homophily: 0.8,
+                dim: 32,
+                noise: 2.0,
+                seed,
+            })?,
             &DataSource::Fake(avg_num_nodes) => {
-                let config = synthetic::FakeConfig { avg_num_nodes, seed, ..Default::default() };
-                return Ok(synthetic::fake(config)?);
+                synthetic::fake(synthetic::FakeConfig { avg_num_nodes, seed, ..Default::default() })?
             }
-            DataSource::Path(path) => path,
-        };
-        open_timed(path, |kind| {
-            let mut data = kiln::data::open(path)?;
-            // The readers of other formats validate the split. The kiln format opens in constant time, without reading
-            // the split, so the split is checked here.
-            if kind == DatasetFormat::Kiln {
-                data.notes = data.check_split().context("the split could not be checked")?;
-            }
-            Ok(data)
+            DataSource::Path(path) => open_timed(path, |kind| {
+                let mut data = kiln::data::open(path)?;
+                // The readers of other formats validate the split. The kiln format opens in constant time, without
+                // reading the split, so the split is checked here.
+                if kind == DatasetFormat::Kiln {
+                    data.notes = data.check_split().context("the split could not be checked")?;
+                }
+                Ok(data)
+            })?,
         })
     }
 
@@ -108,13 +99,7 @@ impl DataSource {
                 })
             })?,
             DataSource::Mutag => kiln::data::mutag().context("loading mutag")?,
-            DataSource::DebianPackages
-            | DataSource::DebianTags
-            | DataSource::DebianArchive
-            | DataSource::Sbm
-            | DataSource::Fake(_) => {
-                bail!("--task graph needs a set of graphs: give --data mutag or a path")
-            }
+            _ => bail!("--task graph needs a set of graphs: give --data mutag or a path"),
         };
         print_rank_zero(&set);
         print_notes(&set.notes);
@@ -212,8 +197,7 @@ impl DataArgs {
         }
         print_rank_zero(&data);
         print_notes(&data.notes);
-        let recorded = if let DataSource::Path(path) = &self.data { recorded_hash(path)? } else { None };
-        let id = recorded.map_or_else(|| DataId::of_graph(&data), DataId::recorded);
+        let id = self.data.recorded_hash()?.map_or_else(|| DataId::of_graph(&data), DataId::recorded);
         Ok((data, id))
     }
 }

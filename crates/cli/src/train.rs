@@ -274,7 +274,8 @@ impl TrainRun<'_> {
                 config = config.agree_on(name, value);
             }
             let (name, hash) = id.at_join()?;
-            config = config.agree_on(name, hash);
+            let is_partitioned = self.args.parts.are_given().to_string();
+            config = config.agree_on(name, hash).agree_on("partitions in place of --data", is_partitioned);
         }
         Ok(launch(config, |rank| {
             if self.launch.is_some() && rank.is_zero() {

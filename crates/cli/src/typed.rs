@@ -1,7 +1,7 @@
 //! `kiln train` on a heterogeneous dataset, whole or partitioned.
 
 use anyhow::{Context, bail, ensure};
-use kiln::data::{TypedDataset, recorded_hash};
+use kiln::data::TypedDataset;
 use kiln::feature::TargetKind;
 use kiln::graph::GraphSchema;
 use kiln::nn::{HgtConfig, LinkDecoderConfig, LinkModelConfig, RgcnConfig, RsageConfig, TypedModelConfig};
@@ -11,7 +11,7 @@ use kiln::train::{DataHash, TrainCallback};
 use kiln::{EvalMode, PartitionedGraph, RankHandle, TypedLinkNeighborLoader, TypedNeighborLoader};
 
 use crate::data_id::DataId;
-use crate::link::require_links;
+use crate::link::{require_links, require_same};
 use crate::node_model::with_config;
 use crate::output::{print_notes, print_rank_zero};
 use crate::partitions::TrafficLines;
@@ -37,17 +37,12 @@ impl DataSource {
 
     /// Opens a heterogeneous dataset, and returns it with its identity. In the kiln format, that comes from the manifest.
     pub(crate) fn load_typed(&self) -> anyhow::Result<(TypedDataset, DataId)> {
-        let path = match self {
-            DataSource::DebianArchive => {
-                let data = kiln::data::debian_archive().context("loading debian-archive")?;
-                let id = DataId::of_typed(&data);
-                return Ok((data, id));
-            }
-            DataSource::Path(path) => path,
+        let data = match self {
+            DataSource::DebianArchive => kiln::data::debian_archive().context("loading debian-archive")?,
+            DataSource::Path(path) => open_timed(path, |_| Ok(TypedDataset::open(path)?))?,
             _ => bail!("the data has one type of nodes, expected a heterogeneous dataset"),
         };
-        let data = open_timed(path, |_| Ok(TypedDataset::open(path)?))?;
-        let id = recorded_hash(path)?.map_or_else(|| DataId::of_typed(&data), DataId::recorded);
+        let id = self.recorded_hash()?.map_or_else(|| DataId::of_typed(&data), DataId::recorded);
         Ok((data, id))
     }
 }
@@ -145,16 +140,18 @@ impl TrainRun<'_> {
     /// Trains on the links of one relation of a partitioned graph. The links come from the data that was partitioned.
     pub(crate) fn partitioned_typed_links(&self) -> anyhow::Result<Vec<Outcome>> {
         let TrainArgs { model, ranks, device, parts, link, .. } = self.args;
+        let graph = parts.open(ranks.job.tls(), device.graph_mode)?;
+        let evaluation = self.check_typed_partitions(&graph)?;
         let (data, id) = self.open_typed()?;
         require_links(data.links.is_some())?;
         let split = link.split.split_relation(&data, ranks.seed)?;
-        let graph = parts.open(ranks.job.tls(), device.graph_mode)?;
-        ensure!(
-            graph.info().hash == id.hash.wait()?,
-            "the partitions are those of other data than --data, or of another split: partition the data of --data, whose \
-             relations lack the links of the validation and the test"
-        );
-        let evaluation = self.check_typed_partitions(&graph)?;
+        let is_same = graph.info().hash == id.hash.wait()?;
+        require_same(&graph, is_same, data.graph.n_nodes(), data.graph.n_edges())?;
+        // The split sorts them, and partitions have them as the data does. The flags may name another reverse than the data.
+        let is_sorted = |relation: usize| data.graph.relation(relation).graph.has_sorted_neighbors();
+        if !is_sorted(split.relation()) || !split.reverse().is_none_or(is_sorted) {
+            return Err(kiln::partition::Error::UnsortedNeighbors.into());
+        }
         let fanouts = TypedFanouts::new(self.args, data.graph.schema())?;
         let (metagraph, dims, n_layers) = (data.graph.metagraph(), data.dims(), fanouts.of_all.len());
         let encoder = model.of_typed_nodes(&metagraph, &dims, Some(link.embedding()), 0, n_layers)?;

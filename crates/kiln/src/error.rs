@@ -27,6 +27,15 @@ pub enum Error {
         /// The name of the dataset.
         name: String,
     },
+    /// A heterogeneous dataset was partitioned for its links, without class labels.
+    #[error(
+        "the partitions of `{name}` have no class labels: train on links (TypedLinkNeighborLoader::of_partitioned_relation, or \
+         `kiln train --task link`), or on the whole dataset"
+    )]
+    NoLabelsInPartitions {
+        /// The name of the dataset.
+        name: String,
+    },
     /// The model was created for other types of nodes or relations than those of the data.
     #[error(
         "the model was created for another metagraph than that of the data: call .metagraph(&data.graph.metagraph()) on its config"

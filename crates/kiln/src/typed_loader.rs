@@ -106,7 +106,7 @@ impl TypedNeighborLoader {
     /// Joins a partitioned heterogeneous graph, and returns a loader on it with the defaults of
     /// [`TypedNeighborLoader::new`]. In worker mode, each rank trains on the nodes that it owns. For links
     /// ([`TypedLinkNeighborLoader::of_partitioned_relation`](crate::TypedLinkNeighborLoader::of_partitioned_relation)), the graph
-    /// needs no labels. Collective: every rank must call it.
+    /// needs no labels; training on its nodes is [`Error::NoLabelsInPartitions`] then. Collective: every rank must call it.
     ///
     /// # Errors
     /// Returns the errors of [`PartitionedGraph::join_typed`].

@@ -37,7 +37,8 @@ impl TypedSource {
             }
             #[cfg(feature = "grpc")]
             Self::Partitioned(joined) => {
-                joined.targets().ok_or_else(|| Error::NoTargets { name: joined.graph.name().to_owned() })
+                let name = || joined.graph.name().to_owned();
+                joined.targets().ok_or_else(|| Error::NoLabelsInPartitions { name: name() })
             }
         }
     }

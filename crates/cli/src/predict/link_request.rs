@@ -66,8 +66,13 @@ impl LinkRequest {
             let dsts: Vec<NodeId> = links.dsts().iter().map(of_graph(1)).collect();
             return Ok(Self::Pairs(Links::new(srcs, dsts)?));
         }
+        let has_sources = args.keys.is_some() || args.nodes != "test" || !test_srcs.is_empty();
         ensure!(
-            args.keys.is_some() || args.nodes != "test" || !test_srcs.is_empty(),
+            has_sources || !args.parts.is_given(),
+            "partitions have no test links, whose sources --nodes test selects: give --nodes all or a file of ids"
+        );
+        ensure!(
+            has_sources,
             "the data has no test links, whose sources --nodes test selects: give --nodes all, a file of ids, or --keys"
         );
         let config = TopKConfig::new(args.links.top_k.unwrap_or(1)).among(nodes.ids[1].clone());

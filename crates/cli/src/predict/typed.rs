@@ -121,8 +121,9 @@ impl Job<'_> {
         let args = self.args;
         let graph = args.parts.open(args.job.tls())?;
         let (schema, of_model) = (schema_of(&graph)?, self.model.info().inputs.graph.as_ref());
-        let relation = of_model.and_then(|graph| schema.position(graph.relation.as_deref()?));
-        let relation = relation.context("the partitions lack the relation that the model predicts")?;
+        let relation = of_model.and_then(|graph| graph.relation.as_deref()).unwrap_or_default();
+        let relation =
+            schema.require(relation).context("the partitions are of other data than the model's")?;
         graph.check_ranks(args.job.n_ranks(self.launch.as_ref()))?;
         let nodes = LinkNodes { ids: schema.node_ranges(relation), names: [None, None] };
         let request = LinkRequest::new(args, &[], &nodes, None)?;

@@ -60,6 +60,19 @@ fn relations_of_partitions_sampled_on_the_device_give_identical_weights() {
             assert!(said.contains(told), "{mode}: {said}");
         }
     }
+    // The index of the device needs the nodes of all rows in order, and the CPU only those of its requests.
+    let rows = parts.join("part0/old_ids.1.npy");
+    let mut bytes = std::fs::read(&rows).unwrap();
+    let [last, other] = [bytes.len() - 4, bytes.len() - 8];
+    (0..4).for_each(|byte| bytes.swap(last + byte, other + byte));
+    std::fs::write(&rows, bytes).unwrap();
+    for (mode, is_found) in [("cpu", false), ("device", true), ("zero-copy", true)] {
+        let out = folder.path().join(format!("damaged {mode}").replace(' ', "_"));
+        let flags = format!("--parts {} --ranks 2 --hidden 8 --fanouts 3,3 --epochs 1", parts.display());
+        let output = run(&format!("{flags} --device {device} --graph-mode {mode} --out {}", out.display()));
+        let error = text(&output.stderr);
+        assert_eq!(error.contains("partition book: the node of row"), is_found, "{mode}: {error}");
+    }
 }
 
 /// The set of [`shop`], whose purchases are split.

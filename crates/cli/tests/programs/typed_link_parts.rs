@@ -123,19 +123,24 @@ fn scores(root: &Path, run: &Path, flags: &str) -> Vec<(String, String, String)>
     csv.lines().map(line).collect()
 }
 
+/// Links need no labels. The rows of users are found by key if they have names, and otherwise by id.
 #[test]
 fn scores_on_partitions_are_those_of_the_whole_set() {
-    let root = tempfile::tempdir().unwrap();
-    let root = root.path();
-    // Links need no labels.
-    let set = split(root, &without_labels());
+    for data in [without_labels(), data()] {
+        let root = tempfile::tempdir().unwrap();
+        check_scores(root.path(), &data);
+    }
+}
+
+fn check_scores(root: &Path, data: &TypedDataset) {
+    let set = split(root, data);
     let parts = partition(root, &set, 2);
     let servers = Server::all(&parts, 2);
     let training = "--epochs 1 --batch-size 512 --threads-per-rank 1";
     let whole = run(root, &format!("--data {set} {training}"), "of-whole");
     let of_servers = format!("--data {set} {} {training}", Server::flags(&servers));
     let learned = run(root, &of_servers, "of-servers");
-    // The weights have the keys of users, which come from the partitions.
+    // The weights have the keys of users with names, which come from the partitions.
     assert_eq!(learned.weights_hash, whole.weights_hash);
     let pairs = root.join("pairs.csv");
     let lines: String = (0..300).map(|pair| format!("{},{}\n", pair * 7 % 90, pair * 11 % 600)).collect();
@@ -178,7 +183,7 @@ fn requests_that_partitions_of_links_cannot_serve_are_errors() {
     let flags = format!("split-links {whole} {RELATIONS} --seed 5 --out {other}");
     assert!(command("data", &flags).status().unwrap().success());
     for (flags, expected) in [
-        (format!("--data {other} --ranks 2"), "the partitions are those of other data than --data"),
+        (format!("--data {other} --ranks 2"), "are those of other data than --data"),
         (format!("--data {whole} --ranks 2"), "split the links first"),
         (format!("--data {set} --ranks 2 --eval exact"), "exact evaluation needs a graph with one type"),
         (format!("--data {set} --ranks 3"), "3 ranks cannot share 2 partitions equally"),
@@ -192,14 +197,14 @@ fn requests_that_partitions_of_links_cannot_serve_are_errors() {
     // Training on nodes needs labels.
     let flags = format!("--parts {parts} --ranks 2 --hidden 8 --fanouts 2,2");
     let of_nodes = message(root, "train", &flags);
-    assert!(of_nodes.contains("the data `shop` has no targets: add labels"), "{of_nodes}");
+    assert!(of_nodes.contains("the partitions of `shop` have no class labels"), "{of_nodes}");
     let other = parts_of_ring(root).display().to_string();
     for (parts, flags, expected) in [
-        (&parts, "--top-k 2", "give --nodes all, a file of ids"),
+        (&parts, "--top-k 2", "partitions have no test links"),
         (&parts, "--pairs none.csv", "none.csv"),
         (&parts, "--top-k 2 --nodes all --exclude-edges", "--exclude-edges needs the whole graph"),
         (&parts, "--top-k 2 --nodes all --mode exact", "exact evaluation needs a graph with one type"),
-        (&other, "--top-k 2 --nodes all", "the partitions lack the relation that the model predicts"),
+        (&other, "--top-k 2 --nodes all", "the data has no relation `rates`, expected one of: next"),
     ] {
         let run = root.join("run").display().to_string();
         let message = message(root, "predict", &format!("--run {run} --parts {parts} --ranks 2 {flags}"));
@@ -230,6 +235,82 @@ fn parts_of_ring(root: &Path) -> PathBuf {
         .unwrap();
     typed::write(&data, folder.join("set")).unwrap();
     partition(&folder, folder.join("set").to_str().unwrap(), 2)
+}
+
+/// Links of other formats than kiln's state no reverse, which a flag of the training names.
+#[test]
+fn the_reverse_relation_may_be_named_by_the_training() {
+    let root = tempfile::tempdir().unwrap();
+    let root = root.path();
+    let mut data = TypedDataset::open(split(root, &data())).unwrap();
+    data.links.as_mut().unwrap().reverse = None;
+    let set = root.join("without-reverse").display().to_string();
+    typed::write(&data, &set).unwrap();
+    let parts = partition(root, &set, 1).display().to_string();
+    let flags = format!("--data {set} --epochs 1 --batch-size 512 --threads-per-rank 1");
+    let hashes = ["", "--reverse-relation rated-by"].map(|reverse| {
+        let name = reverse.len();
+        let whole = run(root, &format!("{flags} {reverse}"), &format!("whole-{name}"));
+        let of_parts = format!("{flags} {reverse} --host 127.0.0.1 --parts {parts}");
+        let learned = run(root, &of_parts, &format!("parts-{name}"));
+        assert_eq!(learned.weights_hash, whole.weights_hash, "{reverse}");
+        whole.weights_hash
+    });
+    assert_ne!(hashes[0], hashes[1]);
+    // Earlier versions wrote partitions without a check of the order, in which a step would not find its links.
+    let graph = |relation: &kiln::graph::Relation| {
+        let (indptr, indices) = (relation.graph.indptr().to_vec(), relation.graph.indices());
+        let rows = indptr.windows(2).map(|row| &indices[row[0] as usize..row[1] as usize]);
+        let backwards: Vec<_> = rows.flat_map(|row| row.iter().rev().copied()).collect();
+        kiln::graph::Csc::new(indptr.clone().into(), backwards.into()).unwrap()
+    };
+    let relations = data.graph.iter().map(|relation| kiln::graph::Relation {
+        graph: std::sync::Arc::new(graph(relation)),
+        ..relation.clone()
+    });
+    let relations = kiln::graph::Relations::new(data.graph.types().clone(), relations.collect()).unwrap();
+    let unsorted = TypedDataset { graph: relations.into(), ..data };
+    let [set, of_nodes] = ["unsorted", "of-nodes"].map(|name| root.join(name));
+    typed::write(&unsorted, &set).unwrap();
+    typed::write(&TypedDataset { links: None, ..unsorted }, &of_nodes).unwrap();
+    let parts = root.join("unsorted-parts");
+    let partition = |set: &Path| {
+        let flags = format!("partition {} --parts 1 --out {}", set.display(), parts.display());
+        command("data", &flags).output().unwrap()
+    };
+    let output = partition(&set);
+    assert!(!output.status.success() && text(&output).contains("do not ascend"), "{}", text(&output));
+    assert!(partition(&of_nodes).status.success());
+    // These partitions are as those of an earlier version: with the hash of the data with links.
+    let [hash, other] = [&set, &of_nodes].map(|set| typed::hash(set).unwrap());
+    let manifest = parts.join("part0/part.json");
+    fs::write(&manifest, fs::read_to_string(&manifest).unwrap().replace(&other, &hash)).unwrap();
+    let flags = format!("--data {} --parts {}", set.display(), parts.display());
+    let message = message(root, "train", &format!("{TRAINING} {flags}"));
+    assert!(message.contains("the neighbours in its graph do not ascend"), "{message}");
+}
+
+/// Numbers are not in partitions, so only links are learned there.
+#[test]
+fn sets_with_links_and_numbers_are_partitioned_without_the_numbers() {
+    let root = tempfile::tempdir().unwrap();
+    let root = root.path();
+    let mut data = data();
+    let values = (0..600).map(|item| (item % 7) as f32).collect::<Vec<f32>>();
+    data.targets.as_mut().unwrap().values =
+        kiln::feature::Targets::Values(kiln::feature::TargetValues::regression(values, 1).unwrap().into());
+    data.targets.as_mut().unwrap().class_names.clear();
+    let set = split(root, &data);
+    let parts = root.join("parts");
+    let flags = format!("partition {set} --parts 1 --out {}", parts.display());
+    let output = command("data", &flags).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output));
+    let note = "note: the targets are not in the partitions, because they are no classes";
+    assert!(text(&output).contains(note), "{}", text(&output));
+    let parts = parts.display();
+    run(root, &format!("--data {set} --parts {parts} --host 127.0.0.1 --epochs 1 --batch-size 512"), "links");
+    let of_nodes = message(root, "train", &format!("--parts {parts} --hidden 8 --fanouts 2,2"));
+    assert!(of_nodes.contains("the partitions of `shop` have no class labels"), "{of_nodes}");
 }
 
 #[test]

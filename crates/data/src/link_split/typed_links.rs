@@ -19,9 +19,9 @@ pub struct TypedLinks {
 }
 
 impl TypedLinks {
-    /// Checks that the links belong to a graph with these types and relations: that their relations exist and have the same types in opposite order, that the
-    /// split and the negatives are those of the links, and that all nodes have the types of the relation. The links of a set in
-    /// the kiln format are not checked before.
+    /// Checks that the links belong to a graph with these types and relations: that their relations exist and have the same
+    /// types in opposite order, that the split and the negatives are those of the links, and that all nodes have the types of
+    /// the relation. The links of a set in the kiln format are not checked before.
     ///
     /// # Errors
     /// Returns [`Error::BadParameter`](crate::Error::BadParameter) for other relations, [`LinkSplitError::OtherType`] for a node of

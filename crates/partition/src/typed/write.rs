@@ -4,7 +4,7 @@ use std::sync::Arc;
 use kiln_data::graph_folder::{FEATURES, check_class_names, class_names_to_write, numbered};
 use kiln_data::{NodeNames, Split, TypedDataset, TypedTargets};
 use kiln_feature::{Labels, Targets};
-use kiln_graph::NodeId;
+use kiln_graph::{NodeId, Relation};
 use kiln_store::array_folder::{ElementType, FolderWriter};
 use kiln_store::name_key;
 
@@ -33,7 +33,7 @@ use crate::{Error, PartitionMeta, Result, WriteReport, part_dir};
 /// Returns [`kiln_store::Error::NotEmpty`], before anything is written, if the folder exists and is not empty;
 /// [`Error::BadParameter`] if the set has neither class labels nor links, if its parts or the book do not have the numbers of nodes of its
 /// types, or if a node of the split is not of the type with labels; [`Error::UnsortedNeighbors`] if the set has links and the
-/// neighbours in their relation or its reverse do not ascend; [`Error::BadBook`] if the book is invalid;
+/// neighbours in their relation or its reverse do not ascend, or in one that may be the reverse if the links name none; [`Error::BadBook`] if the book is invalid;
 /// [`Error::Graph`] or [`Error::Feature`] if the set is damaged; and [`Error::Store`] if the number of columns or classes
 /// is invalid, or if files cannot be written.
 pub fn write_typed_parts(
@@ -203,13 +203,23 @@ fn labels_of(data: &TypedDataset) -> Result<LabelsOfType<'_>> {
     }
 }
 
-/// Checks that the neighbours ascend in the relations of the links, from which training steps exclude edges.
+/// Checks that the neighbours ascend in the relations from which training steps exclude edges: the relation of the links and its
+/// reverse. If the links name none, a run may name any relation between their types in the other order.
 fn check_sorted(data: &TypedDataset) -> Result<()> {
     let Some(links) = &data.links else { return Ok(()) };
     links.check(data.graph.schema())?;
-    let relations = [Some(links.relation), links.reverse].into_iter().flatten();
-    let is_sorted = |relation| data.graph.relation(relation).graph.has_sorted_neighbors();
-    if relations.into_iter().all(is_sorted) { Ok(()) } else { Err(Error::UnsortedNeighbors) }
+    let of_links = data.graph.relation(links.relation);
+    let is_excluded = |position: usize, relation: &Relation| {
+        let may_be_reverse = (relation.src_type, relation.dst_type) == (of_links.dst_type, of_links.src_type);
+        position == links.relation || links.reverse.map_or(may_be_reverse, |reverse| position == reverse)
+    };
+    let mut relations = data.graph.iter().enumerate();
+    match relations
+        .all(|(position, relation)| !is_excluded(position, relation) || relation.graph.has_sorted_neighbors())
+    {
+        true => Ok(()),
+        false => Err(Error::UnsortedNeighbors),
+    }
 }
 
 /// Checks that the parts of a set and the book are consistent.

@@ -98,6 +98,14 @@ fn relations_of_links_must_be_sorted() {
         let error = write(&reversed(position)).unwrap_err();
         assert!(matches!(error, Error::UnsortedNeighbors), "{error}");
     }
+    // Without a reverse, a run may name any relation from items to users.
+    let without_reverse = |position: usize| {
+        let mut data = reversed(position);
+        data.links.as_mut().unwrap().reverse = None;
+        data
+    };
+    assert!(matches!(write(&without_reverse(1)).unwrap_err(), Error::UnsortedNeighbors));
+    write(&without_reverse(2)).unwrap();
     // Links are not excluded from the third relation, nor from any in a set without links.
     write(&reversed(2)).unwrap();
     write(&TypedDataset { links: None, ..reversed(0) }).unwrap();

@@ -6,8 +6,10 @@ use super::writer::FolderWriter;
 use crate::Result;
 use crate::error::io_error;
 
-/// A buffered writer of a text file in the folder of a [`FolderWriter`], which has no entry in a manifest.
+/// A buffered writer of a text file in the folder of a [`FolderWriter`], which has no entry in a manifest. Call
+/// [`TextWriter::finish`] before the commit: without it, the end of the text may be missing, and write errors are lost.
 #[derive(Debug)]
+#[must_use = "call finish before the commit, or the end of the text may be missing"]
 pub struct TextWriter {
     path: PathBuf,
     file: BufWriter<File>,
@@ -47,7 +49,7 @@ impl TextWriter {
         self.file.write_all(text.as_bytes()).map_err(io_error(&self.path))
     }
 
-    /// Syncs the file to disk. A file that was not finished before the commit may be incomplete after a crash.
+    /// Writes the buffered text and syncs the file to disk.
     ///
     /// # Errors
     /// Returns [`Error::Io`](crate::Error::Io) if the write or the sync fails.
