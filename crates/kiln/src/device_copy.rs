@@ -79,8 +79,8 @@ impl DeviceCopy {
     }
 }
 
-/// The copies of graphs on devices: of partitions, or of the relations of a heterogeneous graph or partition. Ranks with the same device and
-/// mode share a copy, and so do clones.
+/// The copies of graphs on devices: of partitions, or of the relations of a heterogeneous graph or partition. Ranks with the
+/// same device and mode share a copy, and so do clones.
 #[derive(Clone, Default)]
 pub(crate) struct GraphCopies(Arc<Mutex<Vec<GraphCopy>>>);
 

@@ -89,8 +89,8 @@ impl LinkNeighborLoader<RelationNodes> {
     /// Returns a loader of the links of one relation of a partitioned graph, whose relations are those that pass messages: they
     /// must not have the links of the validation and the test, as in partitions of a dataset with links
     /// ([`TypedDataset::links`](kiln_data::TypedDataset::links)). The neighbours in the relation and in its reverse must ascend, as
-    /// they do in such partitions, or a step does not find its links to exclude them. In worker mode, each rank trains on the links whose destination
-    /// it owns. Otherwise it is [`TypedLinkNeighborLoader::of_relation`].
+    /// they do in such partitions, or a step does not find its links to exclude them. In worker mode, each rank trains on the links
+    /// whose destination it owns. Otherwise it is [`TypedLinkNeighborLoader::of_relation`].
     ///
     /// # Errors
     /// Returns [`Error::NeedsPartitionedGraph`] for a loader of a whole graph, [`Error::ObjectiveOfNodes`] if

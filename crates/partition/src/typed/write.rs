@@ -31,11 +31,12 @@ use crate::{Error, PartitionMeta, Result, WriteReport, part_dir};
 ///
 /// # Errors
 /// Returns [`kiln_store::Error::NotEmpty`], before anything is written, if the folder exists and is not empty;
-/// [`Error::BadParameter`] if the set has neither class labels nor links, if its parts or the book do not have the numbers of nodes of its
-/// types, or if a node of the split is not of the type with labels; [`Error::UnsortedNeighbors`] if the set has links and the
-/// neighbours in their relation or its reverse do not ascend, or in one that may be the reverse if the links name none; [`Error::BadBook`] if the book is invalid;
-/// [`Error::Graph`] or [`Error::Feature`] if the set is damaged; and [`Error::Store`] if the number of columns or classes
-/// is invalid, or if files cannot be written.
+/// [`Error::BadParameter`] if the set has neither class labels nor links, if its parts or the book do not have the numbers of
+/// nodes of its types, or if a node of the split is not of the type with labels; [`Error::UnsortedNeighbors`] if the set has
+/// links and the neighbours in their relation or its reverse do not ascend, or in one that may be the reverse if the links name
+/// none; [`Error::BadBook`] if the book is invalid; [`Error::Data`] if the links are not those of the graph; [`Error::Graph`] or
+/// [`Error::Feature`] if the set is damaged; and [`Error::Store`] if the number of columns or classes is invalid, or if files
+/// cannot be written.
 pub fn write_typed_parts(
     data: &TypedDataset,
     book: &TypedPartitionBook,
