@@ -275,7 +275,9 @@ impl TrainRun<'_> {
             }
             let (name, hash) = id.at_join()?;
             let is_partitioned = self.args.parts.are_given().to_string();
-            config = config.agree_on(name, hash).agree_on("partitions in place of --data", is_partitioned);
+            config = config
+                .agree_on(name, hash)
+                .agree_on("use of partitions (--parts or --servers)", is_partitioned);
         }
         Ok(launch(config, |rank| {
             if self.launch.is_some() && rank.is_zero() {

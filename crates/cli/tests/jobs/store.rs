@@ -1,10 +1,20 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use kiln_testkit::free_port;
 
 use crate::run::{PROGRAM, alone, flags, learned, of_threads, output, text};
+
+/// Returns the command of one of `n_ranks` ranks of a job whose rank 0 listens on a port.
+fn rank_of(n_ranks: usize, rank: usize, port: u16, words: impl IntoIterator<Item = String>) -> Command {
+    let mut command = Command::new("timeout");
+    command.args(["120", PROGRAM]).args(words).args(["--engine", "store"]);
+    command.env("RANK", rank.to_string()).env("LOCAL_RANK", rank.to_string());
+    command.env("WORLD_SIZE", n_ranks.to_string()).env("MASTER_ADDR", "127.0.0.1");
+    command.env("MASTER_PORT", port.to_string()).env("KILN_JOB_TOKEN", "a-word-of-this-test");
+    command
+}
 
 /// The processes find each other by the environment variables of torchrun and Kubernetes, without MPI.
 #[test]
@@ -14,19 +24,36 @@ fn processes_without_mpi_match_thread_ranks() {
     let expected = of_threads(folder.path(), 2, 4, 32);
     let out = folder.path().join("store");
     let port = free_port();
-    let start = |rank: usize| {
-        let mut command = Command::new("timeout");
-        command.args(["120", PROGRAM]).args(flags(2, 32)).args(["--engine", "store"]).arg("--out").arg(&out);
-        command.env("RANK", rank.to_string()).env("LOCAL_RANK", rank.to_string()).env("WORLD_SIZE", "4");
-        command.env("MASTER_ADDR", "127.0.0.1").env("MASTER_PORT", port.to_string());
-        command.env("KILN_JOB_TOKEN", "a-word-of-this-test").spawn().unwrap()
-    };
+    let start = |rank: usize| rank_of(4, rank, port, flags(2, 32)).arg("--out").arg(&out).spawn().unwrap();
     // Rank 0 starts last, so the other ranks have to wait for it.
     let processes: Vec<_> = [3, 2, 1, 0].map(start).into();
     for process in processes {
         assert!(process.wait_with_output().unwrap().status.success());
     }
     assert_eq!(learned(&out), expected);
+}
+
+/// Otherwise, the rank with partitions would wait for the others, which do not join its graph.
+#[test]
+fn ranks_with_and_without_partitions_are_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let (parts, out, port) = (folder.path().join("parts"), folder.path().join("run"), free_port());
+    let mut partition = Command::new(PROGRAM);
+    partition.args(["data", "partition", "fake:300", "--parts", "1", "--out"]).arg(&parts);
+    assert!(output(&mut partition).status.success());
+    let train = |rank: usize, data: &str| {
+        let words = format!("train --hidden 8 --fanouts 3,3 {data} --out {}", out.display());
+        let mut command = rank_of(2, rank, port, words.split(' ').map(str::to_owned));
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let one = train(0, "--data fake:300");
+    let other = train(1, &format!("--parts {}", parts.display()));
+    for process in [one, other] {
+        let output = process.wait_with_output().unwrap();
+        let expected = "use of partitions (--parts or --servers) is ";
+        assert!(!output.status.success() && text(&output).contains(expected), "{}", text(&output));
+    }
+    assert!(!out.exists());
 }
 
 /// The error names the missing variables, before any data is loaded.
@@ -91,18 +118,8 @@ fn a_full_disk_ends_all_processes_with_status_75() {
     let out = folder.path().join("store");
     let start = || {
         let port = free_port();
-        let start = |rank: usize| {
-            let mut command = Command::new("timeout");
-            command
-                .args(["120", PROGRAM])
-                .args(flags(1, 64))
-                .args(["--engine", "store"])
-                .arg("--continue")
-                .arg(&out);
-            command.env("RANK", rank.to_string()).env("LOCAL_RANK", rank.to_string()).env("WORLD_SIZE", "2");
-            command.env("MASTER_ADDR", "127.0.0.1").env("MASTER_PORT", port.to_string());
-            command.env("KILN_JOB_TOKEN", "a-word-of-this-test").spawn().unwrap()
-        };
+        let start =
+            |rank: usize| rank_of(2, rank, port, flags(1, 64)).arg("--continue").arg(&out).spawn().unwrap();
         [0, 1].map(start).map(|mut process| process.wait().unwrap().code())
     };
     assert_eq!(start(), [Some(0); 2]);
