@@ -84,7 +84,7 @@ pub(crate) struct ConvertArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct SplitLinksArgs {
-    /// Dataset, as for `kiln train`.
+    /// Dataset of nodes, as for `kiln train`: a name, which takes precedence over a folder (`./sbm` is a folder), or a path.
     #[arg(value_parser = flags::data)]
     source: DataSource,
     /// New or empty output folder.
@@ -92,14 +92,15 @@ pub(crate) struct SplitLinksArgs {
     out: PathBuf,
     #[command(flatten)]
     split: LinkSplitArgs,
-    /// Seed of the split: `kiln train --task link` with the same seed splits the data in the same way.
+    /// Seed of the split, and of synthetic data: `kiln train --task link` with the same seed splits the data in the same way.
     #[arg(long, default_value = "0")]
     seed: u64,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct PartitionArgs {
-    /// Dataset with class labels or links, as for `kiln train`.
+    /// Dataset of nodes with class labels or links, as for `kiln train`: a name, which takes precedence over a folder (`./sbm`
+    /// is a folder), or a path.
     #[arg(value_parser = flags::data)]
     source: DataSource,
     /// New or empty output folder, which receives `part0`, `part1`, and so on.
@@ -133,7 +134,7 @@ pub(crate) struct PartitionArgs {
     /// Adds a self-loop to each node that has none, for `kiln train --model gat` on the partitions (in memory).
     #[arg(long)]
     add_self_loops: bool,
-    /// Seed of the assignment and of presampling.
+    /// Seed of the assignment, of presampling, and of synthetic data.
     #[arg(long, default_value = "0")]
     seed: u64,
 }
@@ -227,6 +228,7 @@ fn run_split_links(args: &SplitLinksArgs) -> anyhow::Result<()> {
         let (data, _) = args.source.load_typed()?;
         check(&data.name, data.links.is_some())?;
         print_rank_zero(&data);
+        print_notes(&data.notes);
         let split = args.split.split_relation(&data, args.seed)?;
         let (graph, links) = (split.message().clone(), Some(split.links()));
         let data = TypedDataset { graph, links, ..data };
@@ -238,6 +240,7 @@ fn run_split_links(args: &SplitLinksArgs) -> anyhow::Result<()> {
         let data = args.source.load(args.seed)?;
         check(&data.name, data.links.is_some())?;
         print_rank_zero(&data);
+        print_notes(&data.notes);
         let split = args.split.split(&data, args.seed)?;
         let links = Some(Arc::new(split.targets().clone()));
         let (graph, edge_features) = (split.message().clone(), split.edge_features().cloned());
@@ -254,6 +257,7 @@ fn run_partition(args: &PartitionArgs) -> anyhow::Result<()> {
     }
     let (data, hash) = open_to_partition(args)?;
     print_rank_zero(&data);
+    print_notes(&data.notes);
     let (parts, meta) = assign(args, &data.graph, &data.training_nodes()?, hash)?;
     let book = PartitionBook::from_parts(&parts, args.parts)?;
     drop(parts);
@@ -271,6 +275,7 @@ fn run_typed_partition(args: &PartitionArgs) -> anyhow::Result<()> {
     let (data, id) = args.source.load_typed()?;
     let hash = id.hash.wait()?;
     print_rank_zero(&data);
+    print_notes(&data.notes);
     let has_classes = |targets: &TypedTargets| matches!(targets.values, kiln::feature::Targets::Classes(_));
     if data.links.is_some() && !data.targets.as_ref().is_none_or(has_classes) {
         print_rank_zero(

@@ -74,6 +74,11 @@ impl PartitionArgs {
         self.source.is_given() || self.mode.is_some()
     }
 
+    /// Returns the place of the partitions as text, which must be the same for all processes of a job.
+    pub(crate) fn place(&self) -> &'static str {
+        self.source.place_in(self.mode)
+    }
+
     /// Returns the size limit of the prefetched batches, in bytes.
     pub(crate) fn queue_bytes(&self) -> usize {
         self.channel_size as usize
@@ -111,6 +116,19 @@ impl PartitionSource {
                 bail!("{flag} needs a partitioned graph: add --parts or --servers, or remove {flag}")
             }
             None => Ok(()),
+        }
+    }
+
+    /// Returns the place of the partitions; see [`PartitionArgs::place`].
+    pub(crate) fn place(&self) -> &'static str {
+        self.place_in(None)
+    }
+
+    fn place_in(&self, mode: Option<Mode>) -> &'static str {
+        match mode.or(self.is_given().then(|| self.default_mode())) {
+            None => "none",
+            Some(Mode::Worker) => "ranks (--parts)",
+            Some(Mode::Server) => "servers (--servers)",
         }
     }
 

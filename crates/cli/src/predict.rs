@@ -295,6 +295,7 @@ impl Job<'_> {
             let flags =
                 format!("{mode:?} {fanouts:?} {seed:?} {per_rank} {embeddings} {memory:?} {of_links:?}");
             config = config.agree_on("the flags of predictions", flags);
+            config = config.agree_on("place of the partitions", args.parts.place());
         }
         launch(config, |rank| {
             if environment.is_some() {

@@ -274,10 +274,7 @@ impl TrainRun<'_> {
                 config = config.agree_on(name, value);
             }
             let (name, hash) = id.at_join()?;
-            let is_partitioned = self.args.parts.are_given().to_string();
-            config = config
-                .agree_on(name, hash)
-                .agree_on("use of partitions (--parts or --servers)", is_partitioned);
+            config = config.agree_on(name, hash).agree_on("place of the partitions", self.args.parts.place());
         }
         Ok(launch(config, |rank| {
             if self.launch.is_some() && rank.is_zero() {

@@ -148,9 +148,11 @@ impl TrainRun<'_> {
         let is_same = graph.info().hash == id.hash.wait()?;
         require_same(&graph, is_same, data.graph.n_nodes(), data.graph.n_edges())?;
         // The split sorts them, and partitions have them as the data does. The flags may name another reverse than the data.
-        let is_sorted = |relation: usize| data.graph.relation(relation).graph.has_sorted_neighbors();
-        if !is_sorted(split.relation()) || !split.reverse().is_none_or(is_sorted) {
-            return Err(kiln::partition::Error::UnsortedNeighbors.into());
+        for relation in [Some(split.relation()), split.reverse()].into_iter().flatten() {
+            let relation = data.graph.relation(relation);
+            let is_sorted = relation.graph.has_sorted_neighbors();
+            let sorted = is_sorted.then_some(()).ok_or(kiln::partition::Error::UnsortedNeighbors);
+            sorted.with_context(|| format!("links are excluded from the relation `{}`", relation.name))?;
         }
         let fanouts = TypedFanouts::new(self.args, data.graph.schema())?;
         let (metagraph, dims, n_layers) = (data.graph.metagraph(), data.dims(), fanouts.of_all.len());

@@ -117,7 +117,7 @@ impl Job<'_> {
         let nodes = LinkNodes::of_graph(graph.info().n_nodes, None);
         let request = LinkRequest::new(args, &[], &nodes, None)?;
         let mode = args.mode(&self.model)?;
-        self.launch(&request.hash(), |rank| {
+        self.launch(&format!("{} of {}", request.hash(), graph.info().hash), |rank| {
             let joined = graph.join(rank)?;
             let predictor = self.model.on_partitions(&joined)?;
             self.score(rank, &predictor, &request, &nodes, &mode)

@@ -72,6 +72,7 @@ fn relations_of_partitions_sampled_on_the_device_give_identical_weights() {
         let output = run(&format!("{flags} --device {device} --graph-mode {mode} --out {}", out.display()));
         let error = text(&output.stderr);
         assert_eq!(error.contains("partition book: the node of row"), is_found, "{mode}: {error}");
+        assert_ne!(output.status.success(), is_found, "{mode}: {error}");
     }
 }
 

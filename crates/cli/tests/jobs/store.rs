@@ -50,7 +50,7 @@ fn ranks_with_and_without_partitions_are_an_error() {
     let other = train(1, &format!("--parts {}", parts.display()));
     for process in [one, other] {
         let output = process.wait_with_output().unwrap();
-        let expected = "use of partitions (--parts or --servers) is ";
+        let expected = "start all processes with the same place of the partitions";
         assert!(!output.status.success() && text(&output).contains(expected), "{}", text(&output));
     }
     assert!(!out.exists());
