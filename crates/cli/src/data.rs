@@ -279,7 +279,7 @@ fn run_typed_partition(args: &PartitionArgs) -> anyhow::Result<()> {
     let has_classes = |targets: &TypedTargets| matches!(targets.values, kiln::feature::Targets::Classes(_));
     if data.links.is_some() && !data.targets.as_ref().is_none_or(has_classes) {
         print_rank_zero(
-            "note: the targets are not in the partitions, because they are no classes: train on the links of the partitions",
+            "note: the targets are not in the partitions, which have class labels only: train on the links of the partitions",
         );
     }
     let (parts, meta) = assign(args, &data.graph.to_homogeneous()?, &data.training_nodes()?, hash)?;

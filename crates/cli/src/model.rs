@@ -211,12 +211,11 @@ impl ModelArgs {
     ) -> anyhow::Result<NodeModel> {
         self.check_flags_of_nodes()?;
         let (d_in, n_classes) = data.dims();
-        let is_encoder = embedding.is_some();
         let n_outputs = embedding.unwrap_or(n_classes);
         let kind = self.kind.unwrap_or(ModelKind::Sage);
         match kind {
             ModelKind::Sage => {
-                let weight_init = self.initial_weights(is_encoder);
+                let weight_init = self.initial_weights(embedding.is_some());
                 Ok(NodeModel::Sage(
                     shaped!(self, n_layers, SageConfig::new(d_in, n_outputs)).weight_init(weight_init),
                 ))

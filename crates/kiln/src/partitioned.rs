@@ -183,11 +183,12 @@ type Owner = dyn Fn(NodeId) -> usize + Send + Sync;
 
 /// The function from a node to the rank that trains on it; `None` in server mode, where no rank owns nodes.
 #[derive(Clone)]
-struct NodeOwners(Option<Arc<Owner>>);
+pub(crate) struct NodeOwners(Option<Arc<Owner>>);
 
 impl NodeOwners {
-    /// In worker mode, gives each rank the items whose node it owns. In server mode, the ranks keep their equal shares.
-    fn shard<I: ItemId>(
+    /// In worker mode, gives each rank the items whose node it owns. In server mode, no rank owns nodes, and the ranks keep
+    /// their equal shares.
+    pub(crate) fn shard<I: ItemId>(
         &self,
         items: ItemSampler<I>,
         node_of: impl Fn(I) -> NodeId + Send + Sync + 'static,
@@ -216,23 +217,13 @@ pub struct JoinedGraph {
     pub features: Arc<DistFeatureStore>,
     /// The features of all edges of the graph; `None` if edges have no features.
     pub edge_features: Option<Arc<dyn EdgeFeatureStore>>,
-    owners: NodeOwners,
+    pub(crate) owners: NodeOwners,
     copies: GraphCopies,
 }
 
 impl JoinedGraph {
     pub(crate) fn split(&self) -> Split {
         split_of(&self.graph)
-    }
-
-    /// In worker mode, gives each rank the items whose node it owns. In server mode, no rank owns nodes, and the ranks
-    /// keep their equal shares.
-    pub(crate) fn shard_by_owner<I: ItemId>(
-        &self,
-        items: ItemSampler<I>,
-        node_of: impl Fn(I) -> NodeId + Send + Sync + 'static,
-    ) -> Result<ItemSampler<I>> {
-        self.owners.shard(items, node_of)
     }
 
     /// Returns a sampler that samples the local partition on the host or on the device, as `mode` selects.
@@ -268,7 +259,7 @@ pub struct JoinedTypedGraph {
     pub features: Vec<Option<Arc<DistFeatureStore>>>,
     /// The keys of the nodes of each type, `[n_types]`; `None` for a type with features, or without keys in the partitions.
     pub keys: Arc<[Option<NodeKeys>]>,
-    owners: NodeOwners,
+    pub(crate) owners: NodeOwners,
     copies: GraphCopies,
 }
 
@@ -289,15 +280,6 @@ impl JoinedTypedGraph {
             split: split_of(&self.graph),
             class_names: self.graph.class_names().to_vec(),
         })
-    }
-
-    /// Gives each rank the items whose node it owns, as [`JoinedGraph::shard_by_owner`] does.
-    pub(crate) fn shard_by_owner<I: ItemId>(
-        &self,
-        items: ItemSampler<I>,
-        node_of: impl Fn(I) -> NodeId + Send + Sync + 'static,
-    ) -> Result<ItemSampler<I>> {
-        self.owners.shard(items, node_of)
     }
 
     /// Returns a sampler that samples the relations of the local partition on a device.

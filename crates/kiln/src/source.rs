@@ -143,7 +143,7 @@ impl Source {
         match self {
             Self::Whole { .. } => Ok(items),
             #[cfg(feature = "grpc")]
-            Self::Partitioned(joined) => joined.shard_by_owner(items, node_of),
+            Self::Partitioned(joined) => joined.owners.shard(items, node_of),
         }
     }
 

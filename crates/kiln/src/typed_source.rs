@@ -173,7 +173,7 @@ impl TypedSource {
         match self {
             Self::Whole(_) => Ok(items),
             #[cfg(feature = "grpc")]
-            Self::Partitioned(joined) => joined.shard_by_owner(items, node_of),
+            Self::Partitioned(joined) => joined.owners.shard(items, node_of),
         }
     }
 }

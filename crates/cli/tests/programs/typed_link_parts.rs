@@ -305,7 +305,7 @@ fn sets_with_links_and_numbers_are_partitioned_without_the_numbers() {
     let flags = format!("partition {set} --parts 1 --out {}", parts.display());
     let output = command("data", &flags).output().unwrap();
     assert!(output.status.success(), "{}", text(&output));
-    let note = "note: the targets are not in the partitions, because they are no classes";
+    let note = "note: the targets are not in the partitions, which have class labels only";
     assert!(text(&output).contains(note), "{}", text(&output));
     let parts = parts.display();
     run(root, &format!("--data {set} --parts {parts} --host 127.0.0.1 --epochs 1 --batch-size 512"), "links");
