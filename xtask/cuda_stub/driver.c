@@ -10,12 +10,31 @@
 //   CUDA_STUB_ARCH     the compute capability of the devices without its point: 90, an H200 (default), or 80, an A100
 //   CUDA_STUB_DEVICES  the number of devices (default: 1, at most 8)
 //   CUDA_STUB_TRACE    the file for the trace (default: trace.PID in CUDA_STUB_DIR)
-//   CUDA_STUB_SECTORS  the number of blocks per launch in which 32-byte sectors are counted (default: 0, the fastest)
+//   CUDA_STUB_SECTORS  the number of blocks per launch, evenly spaced, in which accesses to device memory and operations
+//                      are counted (default: 0, the fastest)
+//   CUDA_STUB_SKIP     an extended regular expression (POSIX). Launches of kernels whose name it matches are checked and
+//                      recorded, but of their blocks only the counted ones are executed, so that what the others would
+//                      write is missing (default: all blocks of all launches are executed)
+//
+// The trace has a line per call: `SECONDS tTHREAD CALL ...`. That of a launch is
+//
+//   launch NAME HASH grid X Y Z block X Y Z shared BYTES qQUEUE dDEVICE ms TIME [skipped] COUNTS
+//
+// with `skipped` where CUDA_STUB_SKIP matches the name. COUNTS is empty unless blocks are counted:
+//
+//   longest N site N largest BYTES OPS read N requests N sectors N bytes wrote N requests N sectors N bytes
+//
+// `longest` is the largest number of accesses (loads, stores, atomics; a vector is one) of one thread, and `site` the
+// largest number of one thread at one place of the code. `largest` has two maxima over the counted blocks: the bytes that
+// a block moves (32 per sector that a warp touches, no cache considered), and its floating-point operations, of which a
+// fused multiply-add is two, one on a pair of halves twice as many, and a matrix instruction of a warp 2 m n k. What was
+// read and written is estimated for all blocks. Atomics count as writes.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <regex.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdarg.h>
@@ -36,7 +55,8 @@ typedef unsigned long long DevicePtr;
 
 static FILE *trace;
 static char dir[512];
-static int n_devices = 1, n_sector_blocks, arch = 90, is_h200 = 1;
+static int n_devices = 1, n_counted, arch = 90, is_h200 = 1, has_skip;
+static regex_t skip;
 // The bytes of shared memory that a block may have.
 static int max_shared = 232448;
 static size_t memory_bytes = 143771ull << 20;
@@ -92,6 +112,16 @@ void stub_fail(const char *what, const char *kernel) { fail("%s: %s", kernel, wh
 
 static void on_crash(int signal, siginfo_t *info, void *context);
 
+// Returns the number in an environment variable, or `unset` if the variable is not set.
+static int number_in(const char *name, int unset, int least, int most) {
+    char *end;
+    const char *value = getenv(name);
+    if (!value) return unset;
+    long n = strtol(value, &end, 10);
+    if (!*value || *end || n < least || most < n) fail("%s is `%s`, expected %d to %d", name, value, least, most);
+    return n;
+}
+
 __attribute__((constructor)) static void init(void) {
     char path[600];
     const char *value;
@@ -101,12 +131,18 @@ __attribute__((constructor)) static void init(void) {
         mkdir(value ? value : "cuda-stub", 0777);
         if (!realpath(value ? value : "cuda-stub", dir)) fail("the folder CUDA_STUB_DIR cannot be created");
     }
-    if ((value = getenv("CUDA_STUB_DEVICES"))) n_devices = atoi(value);
-    if (n_devices < 0 || 8 < n_devices) fail("CUDA_STUB_DEVICES is %s, expected 0 to 8", value);
-    if ((value = getenv("CUDA_STUB_ARCH"))) arch = atoi(value);
-    if (arch != 80 && arch != 90) fail("CUDA_STUB_ARCH is %s, expected 80 or 90", value);
+    n_devices = number_in("CUDA_STUB_DEVICES", n_devices, 0, 8);
+    arch = number_in("CUDA_STUB_ARCH", arch, 80, 90);
+    if (arch != 80 && arch != 90) fail("CUDA_STUB_ARCH is %d, expected 80 or 90", arch);
     if (arch == 80) is_h200 = 0, max_shared = 166912, memory_bytes = 80ull << 30;
-    if ((value = getenv("CUDA_STUB_SECTORS"))) n_sector_blocks = atoi(value);
+    n_counted = number_in("CUDA_STUB_SECTORS", n_counted, 0, 1 << 20);
+    if ((value = getenv("CUDA_STUB_SKIP"))) {
+        char why[200];
+        int error = *value ? regcomp(&skip, value, REG_EXTENDED | REG_NOSUB) : REG_BADPAT;
+        regerror(error, &skip, why, sizeof why);
+        if (error) fail("CUDA_STUB_SKIP is `%s`, which is not an extended regular expression: %s", value, why);
+        has_skip = 1;
+    }
     struct sigaction action = {.sa_sigaction = on_crash, .sa_flags = SA_SIGINFO | SA_ONSTACK};
     sigaction(SIGSEGV, &action, 0);
     sigaction(SIGBUS, &action, 0);
@@ -508,17 +544,22 @@ Result cuLaunchKernel(Kernel *kernel, unsigned gx, unsigned gy, unsigned gz, uns
         int owner = device_of(word);
         if (0 <= owner && owner != device) fail("%s on device %d has an argument in the memory of device %d", kernel->name, device, owner);
     }
-    long counts[8] = {0};
-    Launch launch = {gx, gy, gz, bx, by, bz, shared, block, counts, n_sector_blocks};
+    Counts c = {0};
+    int is_skipped = has_skip && !regexec(&skip, kernel->name, 0, 0, 0);
+    Launch launch = {gx, gy, gz, bx, by, bz, shared, block, &c, n_counted, is_skipped};
     double before = now();
-    prepare(kernel);
-    kernel->run(&launch);
-    char sectors[256] = "";
-    if (n_sector_blocks)
-        snprintf(sectors, sizeof sectors, " read %ld requests %ld sectors %ld bytes wrote %ld requests %ld sectors %ld bytes",
-                 counts[0], counts[1], counts[2], counts[3], counts[4], counts[5]);
-    record("launch %s %016lx grid %u %u %u block %u %u %u shared %u q%d d%d ms %.3f%s", kernel->name, kernel->hash,
-           gx, gy, gz, bx, by, bz, shared, number(stream), device, 1e3 * (now() - before), sectors);
+    if (!is_skipped || n_counted) {
+        prepare(kernel);
+        kernel->run(&launch);
+    }
+    char counts[400] = "";
+    if (n_counted)
+        snprintf(counts, sizeof counts, " longest %ld site %ld largest %ld %ld"
+                 " read %ld requests %ld sectors %ld bytes wrote %ld requests %ld sectors %ld bytes",
+                 c.longest, c.longest_site, 32 * c.largest_sectors, c.largest_ops,
+                 c.reads.requests, c.reads.sectors, c.reads.bytes, c.writes.requests, c.writes.sectors, c.writes.bytes);
+    record("launch %s %016lx grid %u %u %u block %u %u %u shared %u q%d d%d ms %.3f%s%s", kernel->name, kernel->hash,
+           gx, gy, gz, bx, by, bz, shared, number(stream), device, 1e3 * (now() - before), is_skipped ? " skipped" : "", counts);
     return SUCCESS;
 }
 

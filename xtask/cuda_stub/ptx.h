@@ -5,8 +5,17 @@
 #include <stdint.h>
 #include <string.h>
 
+// The accesses of warps to device memory: instructions, counted once per warp, 32-byte sectors that they touch, and bytes.
+typedef struct { long requests, sectors, bytes; } Accesses;
+// What a launch did, from the blocks in which it was counted. Vectors count as one access.
+typedef struct {
+    Accesses reads, writes;             // of all blocks, estimated from the counted ones
+    long longest, longest_site;         // the most accesses of one thread: in all, and at one place of the code
+    long largest_sectors, largest_ops;  // the most sectors and floating-point operations of one block
+} Counts;
 typedef struct { unsigned gx, gy, gz, bx, by, bz, shared; const char *params;
-    long *sectors; int n_sector_blocks;   // counts of accesses, and the number of blocks in which they are counted, or 0
+    Counts *counts; int n_counted;   // the number of blocks that are counted: evenly spaced ones, or 0
+    int is_skipped;                  // whether no other block is executed
 } Launch;
 typedef union { float f; uint32_t u; } U32; typedef union { double f; uint64_t u; } U64;
 static inline float F(uint32_t u) { U32 x; x.u = u; return x.f; }
@@ -41,6 +50,7 @@ typedef struct Block Block;
 typedef struct {
     unsigned tx, ty, tz, cx, cy, cz, lane, warp; Block *block; char *local; char *shared;
     int counts;   // whether accesses to device memory are counted
+    long n_ops;   // the floating-point operations of a thread that has ended
     // These fields are used if the thread is a fiber.
     void *stack; void *sp; int state; unsigned in[32], out[32]; int op;
 } Thread;

@@ -29,6 +29,8 @@ load store mma row col a b c d red shiftamt
 FLOATS = {"f16", "bf16", "f32", "f64"}
 OUT = {"f32": "FI", "f64": "DI", "f16": "HI", "bf16": "BI"}
 IN = {"f32": "F", "f64": "D", "f16": "H", "bf16": "B"}
+# The floating-point operations of an instruction on one value.
+OPERATIONS = dict.fromkeys("add sub mul div min max sqrt rsqrt rcp sin cos ex2 lg2 tanh".split(), 1) | {"fma": 2, "mad": 2}
 
 
 class Unknown(Exception):
@@ -67,6 +69,8 @@ class Kernel:
         self.symbols = {}
         self.globals = []
         self.tables = {}
+        self.n_ops = 0
+        self.begin_block()
         self.parse()
 
     def parse(self):
@@ -124,6 +128,7 @@ class Kernel:
                         continue
                     self.pending = label[1]
                     self.lines.append(f"{clean(label[1])}:;")
+                    self.begin_block()
                     raw = after
                     continue
                 break
@@ -165,7 +170,22 @@ class Kernel:
             guard, s = f"if ({found[1]}{self.reg('%' + found[2])}) ", found[3]
         parts = re.split(r"\s+", s, maxsplit=1)
         code = self.instruction(parts[0], split_operands(parts[1]) if len(parts) > 1 else [])
+        n_ops = operations(parts[0])
+        self.n_ops += n_ops
+        if guard and n_ops:
+            code += f" n_ops += {n_ops};"
+        elif n_ops:
+            self.n_block_ops += n_ops
+            self.lines[self.block_at] = f"n_ops += {self.n_block_ops};"
         self.lines.append(f"{guard}{{ {code} }}")
+        if parts[0].split(".")[0] in ("bra", "brx", "ret", "exit"):
+            self.begin_block()
+
+    def begin_block(self):
+        """Begins a basic block. Its first line adds up its operations."""
+        self.block_at = len(self.lines)
+        self.n_block_ops = 0
+        self.lines.append("")
 
     # --- operands
     def kind_of(self, register):
@@ -275,7 +295,7 @@ class Kernel:
                 return f"goto *(void *[]){{ @{ops[1]}@ }}[{index}];"
             return f"goto {clean(ops[0])};"
         if op in ("ret", "exit"):
-            return "return;"
+            return "RETURN"
         if op in ("trap", "brkpt"):
             return 'stub_fail("a trap", KERNEL);'
         if op in ("membar", "fence", "nanosleep", "prefetch", "prefetchu", "griddepcontrol", "discard", "applypriority"):
@@ -673,12 +693,26 @@ class Kernel:
                 line = line.replace(table[0], ", ".join(f"&&{clean(x)}" for x in self.tables[table[1]]))
             lines.append(line)
         out = [f'#define KERNEL "{self.name}"', '#include "ptx.h"'] + self.globals
+        out.append("#define RETURN t->n_ops = n_ops; return;")
         out.append("static void body(Launch *l, Thread *t) {")
+        out.append("long n_ops = 0;")
         out += [f"{kind} {', '.join(x)};" for kind, x in names.items()]
         out += lines + ["}"]
         out.append(f"static const Code code = {{KERNEL, body, {self.shared_bytes}, {self.sites}, {int(self.fibers)}, {self.local_bytes}}};")
         out.append("void run(Launch *l) { run_blocks(l, &code); }")
         return "\n".join(out) + "\n"
+
+
+def operations(name):
+    """Returns the floating-point operations of an instruction, per thread."""
+    op, *mods = name.split(".")
+    shape = next((re.fullmatch(r"m(\d+)n(\d+)k(\d+)", x) for x in mods if re.fullmatch(r"m\d+n\d+k\d+", x)), None)
+    if shape and mods[0] == "mma":
+        m, n, k = (int(x) for x in shape.groups())
+        return 2 * m * n * k // 32
+    kind = next((x for x in reversed(mods) if x in BITS), None)
+    pairs = kind in ("f16x2", "bf16x2")
+    return OPERATIONS.get(op, 0) * (2 if pairs else 1) if pairs or kind in FLOATS else 0
 
 
 def raw(kind):

@@ -1,5 +1,5 @@
 // The runtime of translated kernels: the threads of a block (which run one after the other, or as fibers if they wait
-// for each other), operations of warps, and the counting of 32-byte sectors. It is a part of the stub driver's library.
+// for each other), operations of warps, and the counting of accesses. It is a part of the stub driver's library.
 #include <stdlib.h>
 #include <sys/mman.h>
 
@@ -17,7 +17,9 @@ float fma_rounded(float a, float b, float c, int mode) {
 
 enum { N_TIMES = 512, N_WARPS_MAX = 32, STACK = 64 << 10 };
 enum { RUNS, AT_BARRIER, IN_WARP, ENDED };
-typedef struct { int n[32]; uint64_t *at; unsigned char size; unsigned char is_store; } Site; // at[time * 32 + lane]
+// The accesses of a warp at one place of the code: their number per lane, and the addresses of every 2^shift-th access,
+// at[(time >> shift) * 32 + lane], so that accesses of any number need memory for N_TIMES.
+typedef struct { int n[32]; unsigned shift; uint64_t *at; unsigned char size; unsigned char is_store; } Site;
 struct Block { Launch *l; const Code *code; Thread *threads; unsigned n; Site *sites; void *main_sp; };
 
 void record_access(Thread *t, int site, uint64_t address, int n_bytes, int store) {
@@ -25,31 +27,57 @@ void record_access(Thread *t, int site, uint64_t address, int n_bytes, int store
     if (!s->at) s->at = malloc(8ul * 32 * N_TIMES);
     s->size = n_bytes; s->is_store = store;
     int time = s->n[t->lane]++;
-    if (time < N_TIMES) s->at[time * 32 + t->lane] = address;
+    if (time & ((1 << s->shift) - 1)) return;
+    if (time >> s->shift == N_TIMES) {
+        for (int i = 1; i < N_TIMES / 2; i++) memcpy(s->at + 32 * i, s->at + 64 * i, 8 * 32);
+        s->shift++;
+    }
+    s->at[(time >> s->shift) * 32 + t->lane] = address;
 }
 
-// Counts the sectors of a block and clears its sites.
-static void count_block(Launch *l, Site *sites, unsigned n_sites) {
-    for (unsigned i = 0; i < n_sites; i++) {
-        Site *s = &sites[i]; if (!s->at) continue;
-        int most = 0; for (int lane = 0; lane < 32; lane++) if (s->n[lane] > most) most = s->n[lane];
-        if (most > N_TIMES) most = N_TIMES;
-        for (int time = 0; time < most; time++) {
-            uint64_t seen[128]; int n_seen = 0, lanes = 0;
-            for (int lane = 0; lane < 32; lane++) {
-                if (time >= s->n[lane]) continue;
-                lanes++;
-                uint64_t first = s->at[time * 32 + lane] / 32, last = (s->at[time * 32 + lane] + s->size - 1) / 32;
-                for (uint64_t sector = first; sector <= last; sector++) {
-                    int k = 0; while (k < n_seen && seen[k] != sector) k++;
-                    if (k == n_seen && n_seen < 128) seen[n_seen++] = sector;
-                }
+static long larger(long a, long b) { return a < b ? b : a; }
+
+// Returns the accesses at a site, whose sectors are estimated if not all addresses were kept, and clears it.
+static Accesses count_site(Site *s) {
+    int most = 0, n_kept = 0; long n_sectors = 0, n_accesses = 0;
+    for (int lane = 0; lane < 32; lane++) { most = larger(most, s->n[lane]); n_accesses += s->n[lane]; }
+    for (; (long)n_kept << s->shift < most; n_kept++) {
+        uint64_t seen[128]; int n_seen = 0;
+        for (int lane = 0; lane < 32; lane++) {
+            if (n_kept << s->shift >= s->n[lane]) continue;
+            uint64_t first = s->at[n_kept * 32 + lane] / 32, last = (s->at[n_kept * 32 + lane] + s->size - 1) / 32;
+            for (uint64_t sector = first; sector <= last; sector++) {
+                int k = 0; while (k < n_seen && seen[k] != sector) k++;
+                if (k == n_seen && n_seen < 128) seen[n_seen++] = sector;
             }
-            long *c = l->sectors + (s->is_store ? 3 : 0);
-            c[0]++; c[1] += n_seen; c[2] += (long)lanes * s->size;
         }
-        memset(s->n, 0, sizeof s->n);
+        n_sectors += n_seen;
     }
+    memset(s->n, 0, sizeof s->n); s->shift = 0;
+    return (Accesses){most, n_kept ? (long)((double)n_sectors * most / n_kept) : 0, n_accesses * s->size};
+}
+
+// Adds the accesses and operations of a block to those of the launch, and clears its sites.
+static void count_block(Counts *c, Block *block) {
+    long n_sectors = 0, n_ops = 0;
+    for (unsigned warp = 0; 32 * warp < block->n; warp++) {
+        Site *sites = block->sites + warp * block->code->n_sites;
+        long of_lanes[32] = {0};
+        for (unsigned i = 0; i < block->code->n_sites; i++) {
+            Site *s = &sites[i]; if (!s->at) continue;
+            for (int lane = 0; lane < 32; lane++) {
+                of_lanes[lane] += s->n[lane];
+                c->longest_site = larger(c->longest_site, s->n[lane]);
+            }
+            Accesses *total = s->is_store ? &c->writes : &c->reads, of_site = count_site(s);
+            total->requests += of_site.requests; total->sectors += of_site.sectors; total->bytes += of_site.bytes;
+            n_sectors += of_site.sectors;
+        }
+        for (int lane = 0; lane < 32; lane++) c->longest = larger(c->longest, of_lanes[lane]);
+    }
+    for (unsigned i = 0; i < block->n; i++) n_ops += block->threads[i].n_ops;
+    c->largest_sectors = larger(c->largest_sectors, n_sectors);
+    c->largest_ops = larger(c->largest_ops, n_ops);
 }
 
 // Switches stacks, for kernels whose threads wait for each other.
@@ -147,7 +175,7 @@ void run_blocks(Launch *l, const Code *code) {
     if (!shared) shared = mmap(0, 512 << 10, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_32BIT, -1, 0);
     unsigned locals_needed = (code->needs_fibers ? n : 1) * local_bytes;
     if (locals_room < locals_needed) { free(locals); locals = aligned_alloc(32, locals_needed); locals_room = locals_needed; }
-    if (l->n_sector_blocks && n_sites < N_WARPS_MAX * code->n_sites) {
+    if (l->n_counted && n_sites < N_WARPS_MAX * code->n_sites) {
         sites = realloc(sites, N_WARPS_MAX * code->n_sites * sizeof *sites);
         memset(sites + n_sites, 0, (N_WARPS_MAX * code->n_sites - n_sites) * sizeof *sites);
         n_sites = N_WARPS_MAX * code->n_sites;
@@ -155,21 +183,24 @@ void run_blocks(Launch *l, const Code *code) {
     Block block = {l, code, threads, n, sites, 0};
     if (code->needs_fibers)
         for (unsigned i = 0; i < n; i++) if (!threads[i].stack) threads[i].stack = mmap(0, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    long n_blocks = (long)l->gx * l->gy * l->gz, done = 0, counted = 0;
-    long every = l->n_sector_blocks ? n_blocks / l->n_sector_blocks + 1 : 1;
-    for (unsigned cz = 0; cz < l->gz; cz++) for (unsigned cy = 0; cy < l->gy; cy++) for (unsigned cx = 0; cx < l->gx; cx++, done++) {
-        int counts = l->n_sector_blocks && done % every == 0;
+    long n_blocks = (long)l->gx * l->gy * l->gz, n_counted = l->n_counted < n_blocks ? l->n_counted : n_blocks;
+    long at = 0, counted = 0;
+    for (unsigned cz = 0; cz < l->gz; cz++) for (unsigned cy = 0; cy < l->gy; cy++) for (unsigned cx = 0; cx < l->gx; cx++, at++) {
+        int counts = counted < n_counted && at == counted * n_blocks / n_counted;
+        if (l->is_skipped && !counts) continue;
         counted += counts;
         memset(shared, 0xA5, code->shared_bytes + l->shared);
         unsigned i = 0;
         for (unsigned z = 0; z < l->bz; z++) for (unsigned y = 0; y < l->by; y++) for (unsigned x = 0; x < l->bx; x++, i++) {
             Thread *t = &threads[i];
-            t->tx = x; t->ty = y; t->tz = z; t->cx = cx; t->cy = cy; t->cz = cz; t->lane = i % 32; t->warp = i / 32; t->counts = counts;
+            t->tx = x; t->ty = y; t->tz = z; t->cx = cx; t->cy = cy; t->cz = cz; t->lane = i % 32; t->warp = i / 32; t->counts = counts; t->n_ops = 0;
             t->block = &block; t->shared = shared; t->local = locals + (code->needs_fibers ? i * local_bytes : 0);
             if (!code->needs_fibers) code->body(l, t);
         }
         if (code->needs_fibers) run_fibers(&block);
-        if (counts) count_block(l, sites, (n + 31) / 32 * code->n_sites);
+        if (counts) count_block(l->counts, &block);
     }
-    if (counted) for (int i = 0; i < 6; i++) l->sectors[i] = (long)((double)l->sectors[i] * n_blocks / counted);
+    long *estimated[] = {&l->counts->reads.requests, &l->counts->reads.sectors, &l->counts->reads.bytes,
+                         &l->counts->writes.requests, &l->counts->writes.sectors, &l->counts->writes.bytes};
+    if (counted) for (int i = 0; i < 6; i++) *estimated[i] = (long)((double)*estimated[i] * n_blocks / counted);
 }

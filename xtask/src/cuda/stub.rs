@@ -95,26 +95,14 @@ impl Stub {
             }
             fs::write(library.join(file), text)?;
         }
-        let compile = |files: &[&str], name: &str| {
-            let mut command = Command::new("cc");
-            command.args(["-O2", "-w", "-shared", "-fPIC", "-o"]).arg(library.join(name));
-            command.arg(format!("-Wl,-soname,{name}")).arg("-I").arg(&library).arg("-L").arg(&library);
-            command.args(files.iter().map(|file| source.join(file)));
-            command
-        };
-        workspace::run(compile(&["driver.c", "runtime.c"], "libcuda.so.1").args([
-            "-ldl",
-            "-lpthread",
-            "-lm",
-        ]))?;
-        workspace::run(compile(&["nccl.c"], "libnccl.so.2").args(["-l:libcuda.so.1", "-lpthread"]))?;
+        compile(&source, &library)?;
         toolkit::install_libdevice(&stub.toolkit())?;
         Ok(stub)
     }
 
     /// Sets the environment variables with which a command runs on the stub, and returns the command.
     pub(crate) fn set<'a>(&self, command: &'a mut Command) -> &'a mut Command {
-        for name in ["CUDA_STUB_ARCH", "CUDA_STUB_SECTORS", "CUDA_STUB_TRACE"] {
+        for name in ["CUDA_STUB_ARCH", "CUDA_STUB_SECTORS", "CUDA_STUB_SKIP", "CUDA_STUB_TRACE"] {
             command.env_remove(name);
         }
         command.envs(self.vars())
@@ -194,6 +182,20 @@ impl Stub {
     }
 }
 
+/// Compiles the driver and NCCL from the folder of the sources to the folder of the libraries, which contains `ptx.h` and
+/// `unresolved.inc`.
+fn compile(source: &Path, library: &Path) -> Result<()> {
+    let compile = |files: &[&str], name: &str| {
+        let mut command = Command::new("cc");
+        command.args(["-O2", "-w", "-shared", "-fPIC", "-o"]).arg(library.join(name));
+        command.arg(format!("-Wl,-soname,{name}")).arg("-I").arg(library).arg("-L").arg(library);
+        command.args(files.iter().map(|file| source.join(file)));
+        command
+    };
+    workspace::run(compile(&["driver.c", "runtime.c"], "libcuda.so.1").args(["-ldl", "-lpthread", "-lm"]))?;
+    workspace::run(compile(&["nccl.c"], "libnccl.so.2").args(["-l:libcuda.so.1", "-lpthread"]))
+}
+
 fn is_trace(path: &Path) -> bool {
     path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with("trace."))
 }
@@ -225,15 +227,4 @@ fn unresolved(driver: &str, bindings: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lists_driver_functions_without_a_definition() {
-        let driver = "Result cuInit(unsigned flags) { return SUCCESS; }";
-        let bindings: String = ["Init(Flags: u32)", "GraphLaunch(a: b)", "lib()"]
-            .map(|rest| format!("{FUNCTION}{rest}\n"))
-            .concat();
-        assert_eq!(unresolved(driver, &bindings), "UNRESOLVED(cuGraphLaunch)\n");
-    }
-}
+mod tests;

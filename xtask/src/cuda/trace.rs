@@ -32,10 +32,30 @@ pub(super) struct Launch {
     pub(super) module: String,
     pub(super) queue: String,
     pub(super) device: String,
+    pub(super) n_cubes: u64,
+    /// The number of units of a cube.
+    pub(super) n_units: u64,
     /// The bytes of shared memory of a block.
     pub(super) shared: u32,
+    /// Whether only the counted cubes were executed.
+    pub(super) is_skipped: bool,
     /// The loads and the stores of device memory, if the stub counted them.
     pub(super) accesses: Option<[Accesses; 2]>,
+    /// The largest amounts of work, if the stub counted them.
+    pub(super) work: Option<Work>,
+}
+
+/// The largest amounts of work of one unit and of one cube, among the cubes in which the stub counted.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Work {
+    /// The number of accesses to device memory of one unit. A vector is one access.
+    pub(super) longest: u64,
+    /// The number of accesses of one unit at one place of the code.
+    pub(super) longest_site: u64,
+    /// The bytes that one cube moves from and to device memory: 32 per sector that a warp touches.
+    pub(super) n_bytes: u64,
+    /// The floating-point operations of one cube. A fused multiply-add is two.
+    pub(super) n_ops: u64,
 }
 
 /// The accesses of warps to device memory.
@@ -48,9 +68,9 @@ pub(super) struct Accesses {
 }
 
 impl Trace {
-    /// Adds the calls of a process. Lines have the forms `SECONDS tTHREAD launch NAME_HASH MODULE … shared BYTES
-    /// qQUEUE dDEVICE … [read N requests N sectors … wrote N requests N sectors …]`, `SECONDS tTHREAD wait … qQUEUE` and
-    /// `SECONDS tTHREAD copy … qQUEUE`. Other lines are ignored.
+    /// Adds the calls of a process. Lines have the forms `SECONDS tTHREAD launch NAME_HASH MODULE grid X Y Z block X Y Z
+    /// shared BYTES qQUEUE dDEVICE … [skipped] [longest N site N largest BYTES OPS read N requests N sectors … wrote N requests N
+    /// sectors …]`, `SECONDS tTHREAD wait … qQUEUE` and `SECONDS tTHREAD copy … qQUEUE`. Other lines are ignored.
     pub(super) fn read(&mut self, text: &str) {
         self.calls.extend(text.lines().filter_map(|line| call(&line.split(' ').collect::<Vec<_>>())));
     }
@@ -78,10 +98,14 @@ fn call(words: &[&str]) -> Option<Call> {
             module: (*words.get(4)?).to_owned(),
             queue,
             device: numbered('d'),
+            n_cubes: product_after(words, "grid")?,
+            n_units: product_after(words, "block")?,
             shared: number_after(words, "shared", 1)?,
+            is_skipped: words.contains(&"skipped"),
             accesses: accesses(words, "read")
                 .zip(accesses(words, "wrote"))
                 .map(|(read, wrote)| [read, wrote]),
+            work: work(words),
         })),
         _ => None,
     }
@@ -90,6 +114,20 @@ fn call(words: &[&str]) -> Option<Call> {
 /// Returns the number that follows a word at a distance of `offset` words.
 fn number_after<N: FromStr>(words: &[&str], word: &str, offset: usize) -> Option<N> {
     words.get(words.iter().position(|other| *other == word)? + offset)?.parse().ok()
+}
+
+/// Returns the product of the three numbers that follow a word.
+fn product_after(words: &[&str], word: &str) -> Option<u64> {
+    (1..=3).map(|offset| number_after::<u64>(words, word, offset)).product()
+}
+
+fn work(words: &[&str]) -> Option<Work> {
+    Some(Work {
+        longest: number_after(words, "longest", 1)?,
+        longest_site: number_after(words, "site", 1)?,
+        n_bytes: number_after(words, "largest", 1)?,
+        n_ops: number_after(words, "largest", 2)?,
+    })
 }
 
 fn accesses(words: &[&str], kind: &str) -> Option<Accesses> {
@@ -133,26 +171,40 @@ mod tests {
     const TRACE: &str = "0.1 t1 alloc sync 512 d0\n\
         0.2 t1 launch segment_sum_f_f32_n_4_31710248 0123 grid 1 1 1 block 256 1 1 shared 64 q1 d0 ms 0.1\n\
         0.2 t1 wait event q1\n0.2 t1 copy h2d 512 q1\n\
-        0.3 t2 launch segment_sum_f_f32_n_4_e6791316 0124 grid 1 1 1 block 256 1 1 shared 64 q2 d1 ms 0.1 read 6 requests 24 sectors 768 bytes wrote 1 requests 4 sectors 128 bytes\n";
+        0.3 t2 launch segment_sum_f_f32_n_4_e6791316 0124 grid 3 2 1 block 32 4 1 shared 64 q2 d1 ms 0.1 skipped longest 9 site 6 largest 896 64 read 6 requests 24 sectors 768 bytes wrote 1 requests 4 sectors 128 bytes\n";
 
     #[test]
     fn reads_launches_and_waits() {
         let mut trace = Trace::default();
         trace.read(TRACE);
-        let launch = |module: &str, queue: &str, device: &str, accesses| Launch {
+        let first = Launch {
             kernel: "segment_sum_f_f32_n_4".to_owned(),
-            module: module.to_owned(),
-            queue: queue.to_owned(),
-            device: device.to_owned(),
+            module: "0123".to_owned(),
+            queue: "q1".to_owned(),
+            device: "d0".to_owned(),
+            n_cubes: 1,
+            n_units: 256,
             shared: 64,
-            accesses,
+            is_skipped: false,
+            accesses: None,
+            work: None,
         };
-        let (read, wrote) = (Accesses { requests: 6, sectors: 24 }, Accesses { requests: 1, sectors: 4 });
+        let second = Launch {
+            module: "0124".to_owned(),
+            queue: "q2".to_owned(),
+            device: "d1".to_owned(),
+            n_cubes: 6,
+            n_units: 128,
+            is_skipped: true,
+            accesses: Some([Accesses { requests: 6, sectors: 24 }, Accesses { requests: 1, sectors: 4 }]),
+            work: Some(Work { longest: 9, longest_site: 6, n_bytes: 896, n_ops: 64 }),
+            ..first.clone()
+        };
         let expected = [
-            Call::Launch(launch("0123", "q1", "d0", None)),
+            Call::Launch(first),
             Call::Wait { queue: "q1".to_owned() },
             Call::Copy { queue: "q1".to_owned() },
-            Call::Launch(launch("0124", "q2", "d1", Some([read, wrote]))),
+            Call::Launch(second),
         ];
         assert_eq!(trace.calls, expected);
     }
