@@ -15,6 +15,13 @@
 //   CUDA_STUB_SKIP     an extended regular expression (POSIX). Launches of kernels whose name it matches are checked and
 //                      recorded, but of their blocks only the counted ones are executed, so that what the others would
 //                      write is missing (default: all blocks of all launches are executed)
+//   CUDA_STUB_PARTIAL_WARPS  1: partial warps (default: 0). On a GPU, lanes of a warp that took different branches may stay
+//                      apart until an instruction synchronizes all of them. In this mode, they do: `activemask` returns
+//                      the lanes that took the same branches since the last `bar.warp.sync` of all lanes, or barrier of
+//                      the block. Without it, it returns all lanes that come to this place.
+//
+// In both modes, shuffles, votes and reductions execute when all lanes of their mask have come. A lane of the mask that
+// never comes, and a value read from a lane outside of the mask, are errors.
 //
 // The trace has a line per call: `SECONDS tTHREAD CALL ...`. That of a launch is
 //
@@ -55,7 +62,7 @@ typedef unsigned long long DevicePtr;
 
 static FILE *trace;
 static char dir[512];
-static int n_devices = 1, n_counted, arch = 90, is_h200 = 1, has_skip;
+static int n_devices = 1, n_counted, arch = 90, is_h200 = 1, has_skip, has_partial_warps;
 static regex_t skip;
 // The bytes of shared memory that a block may have.
 static int max_shared = 232448;
@@ -135,6 +142,7 @@ __attribute__((constructor)) static void init(void) {
     arch = number_in("CUDA_STUB_ARCH", arch, 80, 90);
     if (arch != 80 && arch != 90) fail("CUDA_STUB_ARCH is %d, expected 80 or 90", arch);
     if (arch == 80) is_h200 = 0, max_shared = 166912, memory_bytes = 80ull << 30;
+    has_partial_warps = number_in("CUDA_STUB_PARTIAL_WARPS", 0, 0, 1);
     n_counted = number_in("CUDA_STUB_SECTORS", n_counted, 0, 1 << 20);
     if ((value = getenv("CUDA_STUB_SKIP"))) {
         char why[200];
@@ -404,7 +412,7 @@ enum { MAX_PARAMS = 64, MAX_PARAM_BYTES = 8192 };
 typedef struct {
     char name[256], base[700];
     uint64_t hash;
-    int device, n_params, n_param_bytes, size[MAX_PARAMS], offset[MAX_PARAMS], is_ready;
+    int device, n_params, n_param_bytes, size[MAX_PARAMS], offset[MAX_PARAMS], is_ready, is_partial;
     void (*run)(Launch *);
 } Kernel;
 
@@ -434,6 +442,8 @@ Result cuModuleLoadData(void **to, const void *image) {
     kernel->device = current_device("cuModuleLoadData");
     sscanf(entry, ".entry %255[^( \n]", kernel->name);
     kernel->hash = hash_of(ptx);
+    // The code of other kernels does not depend on the mode.
+    kernel->is_partial = has_partial_warps && strstr(ptx, "activemask");
     snprintf(kernel->base, sizeof kernel->base, "%s/%016lx", dir, kernel->hash);
     snprintf(path, sizeof path, "%s.%d.%d.tmp", kernel->base, getpid(), thread_id());
     FILE *file = fopen(path, "we");
@@ -499,7 +509,7 @@ static void build(const Kernel *kernel) {
     static FILE *to, *from;
     char answer[1000];
     if (!to) start_translator(&to, &from);
-    fprintf(to, "%s\n", kernel->base);
+    fprintf(to, "%s%s\n", kernel->base, kernel->is_partial ? " partial" : "");
     fflush(to);
     if (!fgets(answer, sizeof answer, from)) fail("%s: the translator ended: see %s.ptx", kernel->name, kernel->base);
     answer[strcspn(answer, "\n")] = 0;
@@ -513,7 +523,7 @@ static void prepare(Kernel *kernel) {
     pthread_mutex_lock(&lock);
     if (!kernel->is_ready) {
         char library[720];
-        snprintf(library, sizeof library, "%s.so", kernel->base);
+        snprintf(library, sizeof library, "%s%s.so", kernel->base, kernel->is_partial ? ".partial" : "");
         if (access(library, R_OK)) build(kernel);
         void *handle = dlopen(library, RTLD_NOW);
         if (handle) kernel->run = (void (*)(Launch *))dlsym(handle, "run");

@@ -52,16 +52,22 @@ typedef struct {
     int counts;   // whether accesses to device memory are counted
     long n_ops;   // the floating-point operations of a thread that has ended
     // These fields are used if the thread is a fiber.
-    void *stack; void *sp; int state; unsigned in[32], out[32]; int op;
+    void *stack; void *sp; int state; unsigned in[32], out[32];
+    int op, place; uint32_t mask; uint64_t path;   // the operation of a warp for which the thread waits
 } Thread;
 
 #define REC(site, address, n_bytes, store) do { if (__builtin_expect(t->counts, 0)) record_access(t, site, (uint64_t)(address), n_bytes, store); } while (0)
 void record_access(Thread *t, int site, uint64_t address, int n_bytes, int store);
 
-// Operations in which all threads of a warp or of a block take part.
-enum { SHFL_IDX, SHFL_UP, SHFL_DOWN, SHFL_BFLY, BALLOT, WMMA_F32, REDUX_ADD, REDUX_MIN, REDUX_MAX, REDUX_AND, REDUX_OR, REDUX_XOR, SYNC_WARP };
-void collective(Thread *t, int op);
+// Operations of several threads. `place` is the place in the code, and `mask` has the lanes that take part.
+enum { SHFL_IDX, SHFL_UP, SHFL_DOWN, SHFL_BFLY, BALLOT, ACTIVE_MASK, REDUX_ADD, REDUX_MIN, REDUX_MAX, REDUX_AND, REDUX_OR, REDUX_XOR,
+    SYNC_WARP, WMMA_F32, WMMA_TILE };
+enum { FULL_MASK = 0xffffffffu };
+void collective(Thread *t, int op, int place, uint32_t mask);
 void barrier(Thread *t);
+
+// Adds a branch to the hash of the branches that a thread took since all lanes of its warp were last synchronized.
+#define BRANCH(place, taken) path = (path ^ (2 * (place) + ((taken) != 0) + 1)) * 0x9e3779b97f4a7c15ull
 
 // A kernel: its body, and what it needs.
 typedef struct { const char *name; void (*body)(Launch *, Thread *); unsigned shared_bytes, n_sites, needs_fibers, local_bytes; } Code;

@@ -3,6 +3,9 @@
 For each line BASE of standard input, it creates BASE.c and the library BASE.so from BASE.ptx, and answers with a line:
 `ok` or an error, such as an unknown instruction, operand or modifier. One process translates all kernels of a program,
 because starting Python takes longer than a translation.
+
+For a line `BASE partial` it creates BASE.partial.c and BASE.partial.so, in which each thread hashes the branches that it
+takes (partial warps, see driver.c).
 """
 
 import os
@@ -56,7 +59,7 @@ def split_operands(text):
 
 
 class Kernel:
-    def __init__(self, ptx):
+    def __init__(self, ptx, is_partial):
         ptx = re.sub(r"//[^\n]*", "", ptx)
         ptx = re.sub(r"/\*.*?\*/", "", ptx, flags=re.S)
         self.ptx = ptx
@@ -69,6 +72,9 @@ class Kernel:
         self.symbols = {}
         self.globals = []
         self.tables = {}
+        self.is_partial = is_partial
+        self.n_places = 0
+        self.n_branches = 0
         self.n_ops = 0
         self.begin_block()
         self.parse()
@@ -177,8 +183,13 @@ class Kernel:
         elif n_ops:
             self.n_block_ops += n_ops
             self.lines[self.block_at] = f"n_ops += {self.n_block_ops};"
+        ends_block = parts[0].split(".")[0] in ("bra", "brx", "ret", "exit")
+        if self.is_partial and ends_block and (found or parts[0].startswith("brx")):
+            self.n_branches += 1
+            taken = self.reg("%" + found[2]) if found else self.reg(split_operands(parts[1])[0])
+            self.lines.append(f"BRANCH({self.n_branches}, {taken});" if found else f"path += {taken}; BRANCH({self.n_branches}, 0);")
         self.lines.append(f"{guard}{{ {code} }}")
-        if parts[0].split(".")[0] in ("bra", "brx", "ret", "exit"):
+        if ends_block:
             self.begin_block()
 
     def begin_block(self):
@@ -303,11 +314,11 @@ class Kernel:
         if op in ("bar", "barrier"):
             if "cluster" in mods or "red" in mods or "warp" not in mods and ops not in ([], ["0"]):
                 raise Unknown(f"{name} {', '.join(ops)}")
-            if "warp" in mods:
-                self.fibers = True
-                return "collective(t, SYNC_WARP);"
             self.fibers = True
-            return "barrier(t);"
+            if "warp" in mods:
+                mask = v(ops[0], "u32")
+                return self.collective("SYNC_WARP", mask) + (f" if ({mask} == FULL_MASK) path = 0;" if self.is_partial else "")
+            return "barrier(t);" + (" path = 0;" if self.is_partial else "")
         if op in ("atom", "red"):
             return self.atomic(op, mods, ops, last)
         if op == "setp":
@@ -609,28 +620,35 @@ class Kernel:
             code += f"{c} old = __atomic_fetch_{what}(at, {a}, __ATOMIC_SEQ_CST); "
         return code + (self.put(target, kind, "old") if target != "_" else "")
 
-    def together(self, op, mods, ops, kind):
+    def collective(self, op, mask):
         self.fibers = True
+        self.n_places += 1
+        return f"collective(t, {op}, {self.n_places}, {mask});"
+
+    def together(self, op, mods, ops, kind):
         v = self.value
+        if op != "activemask" and "sync" not in mods:
+            raise Unknown(".".join([op] + mods))
         if op == "shfl":
             how = next(x for x in mods if x in ("idx", "up", "down", "bfly")).upper()
             targets = ops[0].split("|")
-            code = f"t->in[0] = {v(ops[1], 'u32')}; t->in[1] = {v(ops[2], 'u32')}; t->in[2] = {v(ops[3], 'u32')}; collective(t, SHFL_{how}); "
+            code = f"t->in[0] = {v(ops[1], 'u32')}; t->in[1] = {v(ops[2], 'u32')}; t->in[2] = {v(ops[3], 'u32')}; {self.collective('SHFL_' + how, v(ops[4], 'u32'))} "
             code += self.put(targets[0], "u32", "t->out[0]")
             return code + (self.put(targets[1], "pred", "t->out[1]") if len(targets) > 1 else "")
         if op == "vote":
-            code = f"t->in[0] = {v(ops[1], 'pred')}; collective(t, BALLOT); "
+            code = f"t->in[0] = {v(ops[1], 'pred')}; {self.collective('BALLOT', v(ops[2], 'u32'))} "
             text, to = {"ballot": ("t->out[0]", "u32"), "any": ("t->out[0] != 0", "pred"), "all": ("t->out[0] == t->out[1]", "pred"),
                         "uni": ("t->out[0] == 0 || t->out[0] == t->out[1]", "pred")}[next(x for x in mods if x in ("ballot", "any", "all", "uni"))]
             return code + self.put(ops[0], to, text)
         if op == "activemask":
-            return "t->in[0] = 1; collective(t, BALLOT); " + self.put(ops[0], "u32", "t->out[1]")
+            path = "t->path = path; " if self.is_partial else ""
+            return path + self.collective("ACTIVE_MASK", 0) + " " + self.put(ops[0], "u32", "t->out[1]")
         if op == "redux":
             how = next(x for x in mods if x in ("add", "min", "max", "and", "or", "xor")).upper()
-            return f"t->in[0] = {v(ops[1], 'u32')}; t->in[1] = {int(kind[0] == 's')}; collective(t, REDUX_{how}); " + self.put(ops[0], "u32", "t->out[0]")
+            return f"t->in[0] = {v(ops[1], 'u32')}; t->in[1] = {int(kind[0] == 's')}; {self.collective('REDUX_' + how, v(ops[2], 'u32'))} " + self.put(ops[0], "u32", "t->out[0]")
         if op == "elect":
             targets = ops[0].split("|")
-            return "t->in[0] = 1; collective(t, BALLOT); " + self.put(targets[1], "pred", "__builtin_ctz(t->out[1]) == t->lane")
+            return f"t->in[0] = 1; {self.collective('BALLOT', v(ops[1], 'u32'))} " + self.put(targets[1], "pred", "__builtin_ctz(t->out[1]) == t->lane")
         raise Unknown(op)
 
     def wmma(self, name, mods, ops):
@@ -646,11 +664,10 @@ class Kernel:
             of = {"tf32": 2, "bf16": 1}.get(kinds[1] if len(kinds) > 2 else "f16", 0)
             if kinds[0] != "f32" or "row" not in mods or len(c) != 8:
                 raise Unknown(name)
-            self.fibers = True
             code = "".join(f"t->in[{i}] = {v(x, 'u32')}; " for i, x in enumerate(a[:8]))
             code += "".join(f"t->in[{8 + i}] = {v(x, 'u32')}; " for i, x in enumerate(b[:8]))
             code += "".join(f"t->in[{16 + i}] = {v(x, 'u32')}; " for i, x in enumerate(c))
-            code += f"t->in[24] = {m}; t->in[25] = {n}; t->in[26] = {k}; t->in[27] = {of}; collective(t, WMMA_F32); "
+            code += f"t->in[24] = {m}; t->in[25] = {n}; t->in[26] = {k}; t->in[27] = {of}; {self.collective('WMMA_F32', 'FULL_MASK')} "
             return code + "".join(self.put(x, "u32", f"t->out[{i}]") for i, x in enumerate(d))
         part = mods[1]
         rows, columns = {"a": (m, k), "b": (k, n), "c": (m, n), "d": (m, n)}[part]
@@ -678,8 +695,7 @@ class Kernel:
                 for j, x in enumerate(e):
                     code += f"*({c} *){place(x)} = {v(register, 'u32')} >> {16 * j if per == 2 else 0}; "
         # All lanes must have loaded or stored their elements before one of them continues.
-        self.fibers = True
-        return code + "collective(t, SYNC_WARP);"
+        return code + self.collective("WMMA_TILE", "FULL_MASK")
 
     def c(self):
         names = {}
@@ -696,6 +712,8 @@ class Kernel:
         out.append("#define RETURN t->n_ops = n_ops; return;")
         out.append("static void body(Launch *l, Thread *t) {")
         out.append("long n_ops = 0;")
+        if self.is_partial:
+            out.append("uint64_t path = 0;")
         out += [f"{kind} {', '.join(x)};" for kind, x in names.items()]
         out += lines + ["}"]
         out.append(f"static const Code code = {{KERNEL, body, {self.shared_bytes}, {self.sites}, {int(self.fibers)}, {self.local_bytes}}};")
@@ -727,23 +745,25 @@ def clean(name):
 FLAGS = "-w -O1 -fwrapv -fno-strict-aliasing -ffp-contract=off -march=native -shared -fPIC".split()
 
 
-def build(base, folder):
+def build(base, is_partial, folder):
     # Another process may build the same kernel, so files get their names when they are complete.
-    source, library = f"{base}.{os.getpid()}.c", f"{base}.{os.getpid()}.tmp"
+    to = base + ".partial" if is_partial else base
+    source, library = f"{to}.{os.getpid()}.c", f"{to}.{os.getpid()}.tmp"
     with open(base + ".ptx") as ptx, open(source, "w") as file:
-        file.write(Kernel(ptx.read()).c())
+        file.write(Kernel(ptx.read(), is_partial).c())
     libraries = ["-L" + folder, "-l:libcuda.so.1", "-lm"]
     status = os.spawnvp(os.P_WAIT, "cc", ["cc", *FLAGS, "-I" + folder, "-o", library, source, *libraries])
     if status:
         raise Unknown(f"cc ended with status {status}: see {source}")
-    os.rename(source, base + ".c")
-    os.rename(library, base + ".so")
+    os.rename(source, to + ".c")
+    os.rename(library, to + ".so")
 
 
 def main():
     for line in sys.stdin:
         try:
-            build(line.strip(), sys.argv[1])
+            base, partial = re.fullmatch(r"(.*?)( partial)?", line.rstrip("\n")).groups()
+            build(base, partial is not None, sys.argv[1])
             print("ok", flush=True)
         except Exception as error:  # The driver ends its process with this answer.
             print(f"{type(error).__name__}: {error}".replace("\n", " "), flush=True)

@@ -1,5 +1,6 @@
 // The runtime of translated kernels: the threads of a block (which run one after the other, or as fibers if they wait
 // for each other), operations of warps, and the counting of accesses. It is a part of the stub driver's library.
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
@@ -92,9 +93,40 @@ static float element(Thread *warp, int base, int index, int kind) {
     if (kind == 2) return F(r[e]);
     uint16_t h = r[e / 2] >> (16 * (e % 2)); return kind == 1 ? B(h) : H(h);
 }
-static void warp_op(Thread *w, unsigned n) {
-    int op = -1; for (unsigned i = 0; i < n; i++) if (w[i].state == IN_WARP) { op = w[i].op; break; }
-    unsigned here = 0; for (unsigned i = 0; i < n; i++) if (w[i].state == IN_WARP && w[i].op == op) here |= 1u << i;
+// Ends the process with an error of a lane in an operation of a warp. Operations are numbered in the order of the code.
+static void fail_in_lane(const Thread *t, const char *what, unsigned lane, const char *why) {
+    char text[200];
+    snprintf(text, sizeof text, "lane %u %s lane %u, which %s %08x (operation %d of a warp)", t->lane, what, lane, why, t->mask, t->place);
+    stub_fail(text, t->block->code->name);
+}
+
+// Returns the lanes that wait for the same operation with the same mask, or, to read the mask of the active lanes, at the
+// same place after the same branches.
+static uint32_t lanes_with(const Thread *w, unsigned n, const Thread *t) {
+    uint32_t lanes = 0;
+    for (unsigned i = 0; i < n; i++) {
+        int is_same = t->op == ACTIVE_MASK ? w[i].place == t->place && w[i].path == t->path : w[i].mask == t->mask;
+        if (w[i].state == IN_WARP && w[i].op == t->op && is_same) lanes |= 1u << i;
+    }
+    return lanes;
+}
+
+// Returns the lanes of a mask that have not ended.
+static uint32_t living(const Thread *w, unsigned n, uint32_t mask) {
+    uint32_t lanes = 0; for (unsigned i = 0; i < n; i++) if (w[i].state != ENDED) lanes |= 1u << i;
+    return lanes & mask;
+}
+
+// Executes an operation of a warp for which all lanes of its mask have come, and returns false if there is none. Of
+// several, the first in the code is executed, so that lanes that took a longer path come to the place of the others.
+static int warp_op(Thread *w, unsigned n) {
+    const Thread *first = 0;
+    for (unsigned i = 0; i < n; i++) {
+        if (w[i].state != IN_WARP || first && first->place <= w[i].place) continue;
+        if (w[i].op == ACTIVE_MASK || lanes_with(w, n, &w[i]) == living(w, n, w[i].mask)) first = &w[i];
+    }
+    if (!first) return 0;
+    int op = first->op; uint32_t here = lanes_with(w, n, first);
     if (op >= SHFL_IDX && op <= SHFL_BFLY) {
         for (unsigned i = 0; i < n; i++) if (here >> i & 1) {
             unsigned b = w[i].in[1] & 31, c = w[i].in[2], seg = c >> 8 & 31, clamp = c & 31;
@@ -106,9 +138,10 @@ static void warp_op(Thread *w, unsigned n) {
             default: j = min | (b & ~seg & 31); ok = j <= (int)max; break;
             }
             if (!ok) j = i;
-            w[i].out[0] = j < (int)n ? w[j].in[0] : w[i].in[0]; w[i].out[1] = ok;
+            if (!(here >> j & 1)) fail_in_lane(&w[i], "reads a value of", j, "is not in its mask");
+            w[i].out[0] = w[j].in[0]; w[i].out[1] = ok;
         }
-    } else if (op == BALLOT) {
+    } else if (op == BALLOT || op == ACTIVE_MASK) {
         unsigned bits = 0; for (unsigned i = 0; i < n; i++) if ((here >> i & 1) && w[i].in[0]) bits |= 1u << i;
         for (unsigned i = 0; i < n; i++) if (here >> i & 1) { w[i].out[0] = bits; w[i].out[1] = here; }
     } else if (op >= REDUX_ADD && op <= REDUX_XOR) {
@@ -132,11 +165,28 @@ static void warp_op(Thread *w, unsigned n) {
             w[i % 32].out[i / 32] = FI(sum);
         }
     }
-    else if (op != SYNC_WARP) stub_fail("an unknown operation of a warp", w[0].block->code->name);
+    else if (op != SYNC_WARP && op != WMMA_TILE) stub_fail("an unknown operation of a warp", w[0].block->code->name);
     for (unsigned i = 0; i < n; i++) if (here >> i & 1) w[i].state = RUNS;
+    return 1;
 }
-void collective(Thread *t, int op) { t->op = op; leave(t, IN_WARP); }
+void collective(Thread *t, int op, int place, uint32_t mask) {
+    t->op = op; t->place = place; t->mask = mask;
+    if (op != ACTIVE_MASK && !(mask >> t->lane & 1)) fail_in_lane(t, "takes part as", t->lane, "is not in its mask");
+    leave(t, IN_WARP);
+}
 void barrier(Thread *t) { leave(t, AT_BARRIER); }
+
+// Ends the process with the reason for which no thread of a block can continue.
+static void fail_of_wait(Block *b) {
+    for (unsigned i = 0; i < b->n; i++) {
+        const Thread *t = &b->threads[i];
+        if (t->state != IN_WARP) continue;
+        unsigned first = i / 32 * 32, n = b->n - first < 32 ? b->n - first : 32;
+        uint32_t missing = living(b->threads + first, n, t->mask) & ~lanes_with(b->threads + first, n, t);
+        fail_in_lane(t, "waits for", __builtin_ctz(missing), "never comes, but is in its mask");
+    }
+    stub_fail("the threads of a block wait for each other forever", b->code->name);
+}
 
 static void run_fibers(Block *b) {
     for (unsigned i = 0; i < b->n; i++) {
@@ -152,8 +202,7 @@ static void run_fibers(Block *b) {
             for (;;) {
                 int ran = 0;
                 for (unsigned i = w; i < w + n; i++) if (b->threads[i].state == RUNS) { starting = &b->threads[i]; switch_to(&b->main_sp, b->threads[i].sp); ran = 1; }
-                int in_warp = 0; for (unsigned i = w; i < w + n; i++) in_warp += b->threads[i].state == IN_WARP;
-                if (in_warp) { warp_op(b->threads + w, n); ran = 1; }
+                ran |= warp_op(b->threads + w, n);
                 moved |= ran;
                 if (!ran) break;
             }
@@ -161,7 +210,7 @@ static void run_fibers(Block *b) {
         for (unsigned i = 0; i < b->n; i++) { ended += b->threads[i].state == ENDED; at_barrier += b->threads[i].state == AT_BARRIER; }
         if (ended == b->n) return;
         if (ended + at_barrier == b->n) for (unsigned i = 0; i < b->n; i++) { if (b->threads[i].state == AT_BARRIER) b->threads[i].state = RUNS; }
-        else if (!moved) stub_fail("the threads of a block wait for each other forever", b->code->name);
+        else if (!moved) fail_of_wait(b);
     }
 }
 

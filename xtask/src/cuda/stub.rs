@@ -102,8 +102,8 @@ impl Stub {
 
     /// Sets the environment variables with which a command runs on the stub, and returns the command.
     pub(crate) fn set<'a>(&self, command: &'a mut Command) -> &'a mut Command {
-        for name in ["CUDA_STUB_ARCH", "CUDA_STUB_SECTORS", "CUDA_STUB_SKIP", "CUDA_STUB_TRACE"] {
-            command.env_remove(name);
+        for name in ["ARCH", "PARTIAL_WARPS", "SECTORS", "SKIP", "TRACE"] {
+            command.env_remove(format!("CUDA_STUB_{name}"));
         }
         command.envs(self.vars())
     }

@@ -6,6 +6,15 @@ use std::process::Stdio;
 use super::*;
 use crate::cuda::trace::{Launch, Work};
 
+/// The first unit of each cube adds up all values.
+const SERIAL_SUM: &str = include_str!("../../../cuda_stub/tests/serial_sum.ptx");
+
+/// Each unit reads the value of the unit before it, after a branch.
+const SHUFFLE: &str = include_str!("../../../cuda_stub/tests/shuffle_after_branch.ptx");
+
+/// The setting of the mode in which the lanes of different branches stay apart.
+const PARTIAL_WARPS: [(&str, &str); 1] = [("CUDA_STUB_PARTIAL_WARPS", "1")];
+
 /// The stub and the program that launches the kernel of a PTX file on it.
 struct Launcher {
     stub: Stub,
@@ -48,14 +57,15 @@ impl Launcher {
         Some(Self { stub, folder })
     }
 
-    /// Launches the kernel of a file in `xtask/cuda_stub/tests` with cubes of 64 units, and returns the trace.
+    /// Launches the kernel of a PTX text with cubes of 64 units, and returns the trace.
     fn launch(
         &self,
-        file: &str,
+        text: &str,
         [n_cubes, n_values]: [usize; 2],
         vars: &[(&str, &str)],
     ) -> (Outcome, Vec<Launch>) {
-        let ptx = workspace::root().unwrap().join("xtask/cuda_stub/tests").join(file);
+        let ptx = self.folder.path().join("kernel.ptx");
+        fs::write(&ptx, text).unwrap();
         let trace_path = self.folder.path().join("trace");
         let mut command = Command::new(self.stub.library().join("launch"));
         command.arg(ptx).args([n_cubes, 64, n_values].map(|n| n.to_string()));
@@ -84,7 +94,7 @@ fn lists_driver_functions_without_a_definition() {
 #[test]
 fn counts_the_largest_work_of_a_unit_and_of_a_cube() {
     let Some(launcher) = Launcher::build("work of launches on the stub driver") else { return };
-    let (outcome, launches) = launcher.launch("serial_sum.ptx", [10, 2000], &[("CUDA_STUB_SECTORS", "4")]);
+    let (outcome, launches) = launcher.launch(SERIAL_SUM, [10, 2000], &[("CUDA_STUB_SECTORS", "4")]);
     assert_eq!(outcome.status, Some(0), "{}", outcome.message);
     let [launch] = &launches[..] else { panic!("{launches:?}") };
     assert_eq!((launch.n_cubes, launch.n_units, launch.is_skipped), (10, 64, false));
@@ -94,7 +104,7 @@ fn counts_the_largest_work_of_a_unit_and_of_a_cube() {
     assert_eq!(launch.work, Some(expected));
     let [read, wrote] = launch.accesses.unwrap();
     assert_eq!([read.requests, read.sectors, wrote.requests, wrote.sectors], [20_000, 20_000, 10, 10]);
-    let (_, launches) = launcher.launch("serial_sum.ptx", [10, 2000], &[]);
+    let (_, launches) = launcher.launch(SERIAL_SUM, [10, 2000], &[]);
     assert!(launches[0].work.is_none() && launches[0].accesses.is_none());
 }
 
@@ -102,7 +112,7 @@ fn counts_the_largest_work_of_a_unit_and_of_a_cube() {
 fn skipped_launches_execute_the_counted_cubes_only() {
     let Some(launcher) = Launcher::build("skipped launches on the stub driver") else { return };
     let changed = |vars: &[(&str, &str)]| -> (Vec<usize>, Launch) {
-        let (outcome, launches) = launcher.launch("serial_sum.ptx", [10, 100], vars);
+        let (outcome, launches) = launcher.launch(SERIAL_SUM, [10, 100], vars);
         assert_eq!(outcome.status, Some(0), "{}", outcome.message);
         let values = outcome.values.iter().enumerate();
         let changed =
@@ -127,10 +137,65 @@ fn rejects_invalid_settings_of_the_stub() {
             "CUDA_STUB_SKIP is `gather(`, which is not an extended regular expression",
         ),
         ("CUDA_STUB_SECTORS", "8x", "CUDA_STUB_SECTORS is `8x`, expected 0 to 1048576"),
+        ("CUDA_STUB_PARTIAL_WARPS", "yes", "CUDA_STUB_PARTIAL_WARPS is `yes`, expected 0 to 1"),
         ("CUDA_STUB_DEVICES", "9", "CUDA_STUB_DEVICES is `9`, expected 0 to 8"),
     ] {
-        let (outcome, launches) = launcher.launch("serial_sum.ptx", [1, 10], &[(name, value)]);
+        let (outcome, launches) = launcher.launch(SERIAL_SUM, [1, 10], &[(name, value)]);
         assert_eq!((outcome.status, launches.len()), (Some(99), 0), "{name}");
         assert!(outcome.message.contains(expected), "{}", outcome.message);
     }
+}
+
+/// The kernel is `SHUFFLE` with a full-mask synchronization between the branch and the shuffle.
+fn synchronized_shuffle() -> String {
+    let text = SHUFFLE.replace("// synchronization", "bar.warp.sync -1;");
+    assert_ne!(text, SHUFFLE);
+    text
+}
+
+#[test]
+fn a_shuffle_after_a_divergent_branch_fails_with_partial_warps() {
+    let Some(launcher) = Launcher::build("shuffles with partial warps") else { return };
+    // In the second warp, eight lanes read a value and 24 do not.
+    let (outcome, _) = launcher.launch(SHUFFLE, [1, 40], &PARTIAL_WARPS);
+    assert_eq!(outcome.status, Some(99), "{outcome:?}");
+    let expected = "kernel: lane 8 reads a value of lane 7, which is not in its mask ffffff00";
+    assert!(outcome.message.contains(expected), "{}", outcome.message);
+    // The default mode, whose code of the kernel is another, keeps the warp together.
+    let sums = |n_values: u32| -> Vec<u32> {
+        let before = |value: u32| if value.is_multiple_of(32) { value } else { value - 1 };
+        (0..n_values).map(|value| value + before(value)).collect()
+    };
+    let (outcome, _) = launcher.launch(SHUFFLE, [1, 40], &[]);
+    assert_eq!((outcome.status, outcome.values), (Some(0), sums(40)));
+    // All lanes of both warps take the same branch.
+    let (outcome, _) = launcher.launch(SHUFFLE, [1, 64], &PARTIAL_WARPS);
+    assert_eq!((outcome.status, outcome.values), (Some(0), sums(64)));
+    let (outcome, _) = launcher.launch(&synchronized_shuffle(), [1, 40], &PARTIAL_WARPS);
+    assert_eq!((outcome.status, outcome.values), (Some(0), sums(40)));
+}
+
+#[test]
+fn operations_of_warps_execute_with_the_lanes_of_their_mask() {
+    let Some(launcher) = Launcher::build("masks of shuffles") else { return };
+    let message = |text: &str| -> String {
+        let (outcome, _) = launcher.launch(text, [1, 40], &[]);
+        assert_eq!(outcome.status, Some(99), "{outcome:?}");
+        outcome.message
+    };
+    let with_mask = |mask: &str| SHUFFLE.replace("activemask.b32 \t%r4", &format!("mov.b32 \t%r4, {mask}"));
+    let outside = message(&with_mask("3"));
+    assert!(outside.contains("lane 2 takes part as lane 2, which is not in its mask 00000003"), "{outside}");
+    // Lanes without a value go to a barrier, so that they never come to the shuffle of the others.
+    let apart = with_mask("-1").replace("@%p1 bra \t$L__shuffle", "@%p1 bra \t$L__apart");
+    let apart = apart.replace("$L__end:", "\tbra.uni \t$L__end;\n$L__apart:\n\tbar.sync \t0;\n$L__end:");
+    let waits = message(&apart);
+    assert!(
+        waits.contains("lane 0 waits for lane 8, which never comes, but is in its mask ffffffff"),
+        "{waits}"
+    );
+    // Lanes that have ended are not waited for.
+    let ended = with_mask("-1").replace("@%p1 bra \t$L__shuffle", "@%p1 bra \t$L__end");
+    let (outcome, _) = launcher.launch(&ended, [1, 40], &[]);
+    assert_eq!(outcome.status, Some(0), "{}", outcome.message);
 }
