@@ -2,21 +2,23 @@
 //!
 //! A [stub of the CUDA driver](stub) executes all device tests and trains each model. NVIDIA's assembler compiles each
 //! of kiln's kernels that ran. The check fails if the stub ends a process, if a kernel was never launched, is rejected or
-//! uses local memory, except for [`ACCEPTED_SPILLS`], and if the numbers of launches and waits or the table of kernels
-//! differ from the committed ones.
+//! uses local memory, except for [`ACCEPTED_SPILLS`], if a [shuffle](shuffles) follows a branch without a synchronization,
+//! and if the numbers of launches and waits or the table of kernels differ from the committed ones.
 
 mod assembler;
 mod kernels;
 mod launches;
+mod shuffles;
 mod stub;
 pub(crate) mod table;
 mod toolkit;
 mod trace;
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::time::Instant;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 
 use self::assembler::{AcceptedSpill, Module};
 pub(crate) use self::stub::{Args, Stub, install_libdevice, run};
@@ -64,6 +66,7 @@ pub(crate) fn check(update: bool) -> Result<()> {
     let ptxas = toolkit::install_ptxas(&stub.toolkit())?;
     let (usages, mut problems) = assembler::assemble_all(&ptxas, &modules, &ACCEPTED_SPILLS)?;
     end_part("assembly of all kernels");
+    problems.extend(shuffle_problems(&modules)?);
     let text = table::text(&runs, &usages, &launches::accesses(&runs, &own));
     print!("{text}");
     problems.extend(table::compare(&text, update)?);
@@ -72,4 +75,23 @@ pub(crate) fn check(update: bool) -> Result<()> {
     }
     ensure!(problems.is_empty(), "the CUDA path has {} problems", problems.len());
     Ok(())
+}
+
+/// Returns a message for each module of a kernel with shuffles in which one of them follows no synchronization.
+fn shuffle_problems(modules: &[Module<'_>]) -> Result<Vec<String>> {
+    let mut problems = Vec::new();
+    for module in modules.iter().filter(|module| shuffles::KERNELS.contains(&&*module.kernel.name)) {
+        let path = module.ptx.display();
+        let text = fs::read_to_string(&module.ptx).with_context(|| format!("cannot read {path}"))?;
+        match shuffles::unsynchronized(&text) {
+            Ok(lines) => problems.extend(lines.iter().map(|line| {
+                format!(
+                    "{path}:{line}: a shuffle of {} follows no synchronization of all lanes",
+                    module.kernel
+                )
+            })),
+            Err(problem) => problems.push(format!("{path}: {}: {problem}", module.kernel)),
+        }
+    }
+    Ok(problems)
 }
