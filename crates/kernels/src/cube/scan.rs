@@ -11,25 +11,25 @@
 //!   values. Up to [`MOST_OF_ONE_CUBE`] values, one cube processes all tiles, in one launch. Otherwise, the first launch
 //!   computes the sum of each tile; in the second, each cube adds up the sums of the tiles before its own and computes
 //!   the running sums of its tile. Within a tile, a plane sums 32 adjacent values by shuffles, and one plane sums the
-//!   results of all planes.
+//!   results of all planes. On CUDA, the units of a plane may stay apart after a branch that only some of them take, so
+//!   they are synchronized before each shuffle.
 //! * Other devices run kernels without planes, shared memory and barriers: one unit adds a chunk of [`CHUNK`] values,
 //!   the sums of the chunks are summed recursively, and one unit per chunk writes the running sums within it. CubeCL's
 //!   CPU runtime is such a device; each barrier costs it microseconds.
 //! * *Cost.* 12 bytes per value, and the reads that compute it, in one or two launches; without planes, in two launches for each of
 //!   `log(n) / log(CHUNK)` levels, except one for the last.
 
+mod planes;
+#[cfg(test)]
+mod tests;
+
 use burn_cubecl::tensor::CubeTensor;
-use cubecl::calculate_cube_count_elemwise;
 use cubecl::ir::features::Plane;
 use cubecl::prelude::*;
+use cubecl::{Device, calculate_cube_count_elemwise};
 
+use self::planes::{PLANE, UNITS, capped_sum, cube_sum, plane_sum_before, plane_sum_up_to};
 use crate::cube::launch::{self, launch_units};
-
-/// The number of units of a plane for which the kernels with planes are made.
-const PLANE: u32 = 32;
-
-/// The number of units of a cube.
-const UNITS: u32 = 256;
 
 /// The number of values of a tile that one unit reads.
 const ROWS: u32 = 8;
@@ -80,51 +80,8 @@ impl Values for Stored {
     }
 }
 
-#[cube]
-fn capped_sum(a: u32, b: u32) -> u32 {
-    let sum = a + b;
-    select(sum < a, u32::MAX, sum)
-}
-
-/// The sum of the values of a plane's units up to and including this unit.
-#[cube]
-fn plane_sum_up_to(value: u32) -> u32 {
-    let mut sum = value;
-    let mut distance = 1u32;
-    while distance < PLANE {
-        let before = plane_shuffle_up(sum, distance);
-        if UNIT_POS_PLANE >= distance {
-            sum = capped_sum(before, sum);
-        }
-        distance *= 2;
-    }
-    sum
-}
-
-/// The sum of the values before this unit's, from the result of [`plane_sum_up_to`].
-#[cube]
-fn plane_sum_before(sum_up_to: u32) -> u32 {
-    let before = plane_shuffle_up(sum_up_to, 1u32);
-    select(UNIT_POS_PLANE == 0, 0u32, before)
-}
-
-/// The sum of the values of all units of a cube. `sums` has one entry per plane.
-#[cube]
-fn cube_sum(value: u32, sums: &mut [u32]) -> u32 {
-    let up_to = plane_sum_up_to(value);
-    if UNIT_POS_PLANE == PLANE - 1 {
-        sums[(UNIT_POS / PLANE) as usize] = up_to;
-    }
-    sync_cube();
-    let mut sum = 0u32;
-    for plane in 0..comptime!(UNITS / PLANE) {
-        sum = capped_sum(sum, sums[plane as usize]);
-    }
-    sync_cube();
-    sum
-}
-
-/// Computes the sum of each tile. If `stores` is true, also writes the values to `stored`.
+/// Computes the sum of each tile. If `stores` is true, also writes the values to `stored`. `syncs` is
+/// [`needs_plane_syncs`].
 #[cube(launch, address_type = "dynamic")]
 fn tile_sums<V: Values>(
     inputs: &Inputs<V>,
@@ -132,6 +89,7 @@ fn tile_sums<V: Values>(
     sums: &mut [u32],
     n_values: u32,
     #[comptime] stores: bool,
+    #[comptime] syncs: bool,
 ) {
     let tile = CUBE_POS;
     if tile >= sums.len() {
@@ -150,14 +108,14 @@ fn tile_sums<V: Values>(
         }
     }
     let mut of_planes = Shared::<[u32]>::new_slice(comptime!((UNITS / PLANE) as usize));
-    let sum = cube_sum(sum, &mut of_planes);
+    let sum = cube_sum(sum, &mut of_planes, syncs);
     if UNIT_POS == 0 {
         sums[tile] = sum;
     }
 }
 
 /// Computes the running sums of `n_tiles` tiles per cube. `tile_sums` is read only if `is_one` is false, and then a cube
-/// has one tile.
+/// has one tile. `syncs` is [`needs_plane_syncs`].
 #[cube(launch, address_type = "dynamic")]
 fn sums_in_tiles<V: Values>(
     inputs: &Inputs<V>,
@@ -166,6 +124,7 @@ fn sums_in_tiles<V: Values>(
     n_values: u32,
     n_tiles: u32,
     #[comptime] is_one: bool,
+    #[comptime] syncs: bool,
 ) {
     let first_tile = CUBE_POS as u32 * n_tiles;
     if first_tile * TILE >= n_values {
@@ -181,12 +140,14 @@ fn sums_in_tiles<V: Values>(
             sum = capped_sum(sum, tile_sums[tile as usize]);
             tile += UNITS;
         }
-        before_tile = cube_sum(sum, &mut before_groups);
+        before_tile = cube_sum(sum, &mut before_groups, syncs);
     }
     let plane = UNIT_POS / PLANE;
     for tile in first_tile..first_tile + n_tiles {
         let first = tile * TILE + UNIT_POS;
-        let mut up_to = Array::<u32>::new(comptime!(ROWS as usize));
+        // The values of the unit, then the sums up to them, then those before them. All are read before the first shuffle,
+        // and written after the last, because planes are synchronized after branches.
+        let mut sums = Array::<u32>::new(comptime!(ROWS as usize));
         #[unroll]
         for row in 0..ROWS {
             let position = first + row * UNITS;
@@ -194,9 +155,16 @@ fn sums_in_tiles<V: Values>(
             if position < n_values {
                 value = V::value(inputs, position as usize);
             }
-            up_to[row as usize] = plane_sum_up_to(value);
-            if UNIT_POS_PLANE == PLANE - 1 {
-                before_groups[(row * (UNITS / PLANE) + plane) as usize] = up_to[row as usize];
+            sums[row as usize] = value;
+        }
+        #[unroll]
+        for row in 0..ROWS {
+            sums[row as usize] = plane_sum_up_to(sums[row as usize], syncs);
+        }
+        if UNIT_POS_PLANE == PLANE - 1 {
+            #[unroll]
+            for row in 0..ROWS {
+                before_groups[(row * (UNITS / PLANE) + plane) as usize] = sums[row as usize];
             }
         }
         sync_cube();
@@ -204,8 +172,8 @@ fn sums_in_tiles<V: Values>(
         if plane == 0 {
             let group = 2 * UNIT_POS as usize;
             let one = before_groups[group];
-            let both = plane_sum_up_to(capped_sum(one, before_groups[group + 1]));
-            let before = plane_sum_before(both);
+            let both = plane_sum_up_to(capped_sum(one, before_groups[group + 1]), syncs);
+            let before = plane_sum_before(both, syncs);
             before_groups[group] = before;
             before_groups[group + 1] = capped_sum(before, one);
             if UNIT_POS == PLANE - 1 {
@@ -215,12 +183,15 @@ fn sums_in_tiles<V: Values>(
         sync_cube();
         #[unroll]
         for row in 0..ROWS {
-            let position = first + row * UNITS;
-            let before_unit = plane_sum_before(up_to[row as usize]);
+            let before_unit = plane_sum_before(sums[row as usize], syncs);
             let before_group = before_groups[(row * (UNITS / PLANE) + plane) as usize];
-            let before = capped_sum(before_tile, capped_sum(before_group, before_unit));
+            sums[row as usize] = capped_sum(before_tile, capped_sum(before_group, before_unit));
+        }
+        #[unroll]
+        for row in 0..ROWS {
+            let position = first + row * UNITS;
             if position < n_values {
-                out[position as usize] = before;
+                out[position as usize] = sums[row as usize];
             }
         }
         before_tile = capped_sum(before_tile, total[0]);
@@ -312,6 +283,13 @@ fn has_planes(like: &CubeTensor) -> bool {
     properties.features.plane.contains(Plane::Ops) && sizes == [PLANE; 2]
 }
 
+/// Returns true if the units of a plane must be synchronized before shuffles, as on CUDA. WGSL brings them together at the
+/// end of a branch. It has no barrier of a plane: there, `sync_plane` is a barrier of the whole cube, which not all units
+/// of a cube reach.
+fn needs_plane_syncs(like: &CubeTensor) -> bool {
+    matches!(like.device, Device::Cuda(_))
+}
+
 /// Returns the running sums of values of the host, for tests.
 pub(crate) fn sums_of(anchor: &CubeTensor, values: &[u32]) -> Vec<u32> {
     launch::read([&running_sums(&launch::upload(anchor, values))]).concat()
@@ -334,6 +312,7 @@ fn sums_with_planes<V: Values>(
     let dim = CubeDim::new_1d(UNITS);
     let count = |n_cubes| calculate_cube_count_elemwise(client, n_cubes * UNITS as usize, dim);
     let (n, to) = (n_values as u32, launch::buffer(&out));
+    let syncs = needs_plane_syncs(like);
     // An argument that a kernel does not use must be an array of its own, because WGPU rejects an array that is bound
     // twice.
     let unused = launch::new_array(like, 1);
@@ -350,6 +329,7 @@ fn sums_with_planes<V: Values>(
             n,
             n_tiles as u32,
             true,
+            syncs,
         );
     } else {
         let sums = launch::new_array(like, n_tiles);
@@ -358,7 +338,18 @@ fn sums_with_planes<V: Values>(
             None => (launch::new_array(like, n_values), true),
         };
         let [kept, before] = [if stores { &array } else { &unused }, &sums].map(launch::buffer);
-        tile_sums::launch::<V>(client, count(n_tiles), dim, address, inputs(), kept, before, n, stores);
+        tile_sums::launch::<V>(
+            client,
+            count(n_tiles),
+            dim,
+            address,
+            inputs(),
+            kept,
+            before,
+            n,
+            stores,
+            syncs,
+        );
         let (address, before) = (launch::address(&[&array]), launch::buffer(&sums));
         let inputs = StoredInputsLaunch::new(launch::buffer(&array));
         sums_in_tiles::launch::<Stored>(
@@ -372,6 +363,7 @@ fn sums_with_planes<V: Values>(
             n,
             1,
             false,
+            syncs,
         );
     }
     out
