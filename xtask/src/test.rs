@@ -52,6 +52,11 @@ const DEVICE_TESTS: &[&str] = &["device"];
 /// is built in.
 const PROGRAM_TESTS: &str = "devices";
 
+/// The parts of the names of those tests of kernels that run on the stub as an A100, too, because they launch code that is
+/// other code there: kernels of f16 and bf16 ("half_precision", and "features" of these types), and matrix products, whose
+/// tiles depend on the device. `cargo xtask check --cuda` checks that the code of kiln's other kernels is the same.
+const A100_TESTS: &[&str] = &["half_precision", "features::", "dense::"];
+
 /// The name of CubeCL's CPU runtime.
 const CPU_RUNTIME: &str = "cube-cpu";
 
@@ -219,26 +224,33 @@ fn runs(args: &Args, binaries: &[Binary], stub: Option<&Stub>) -> Result<Vec<Run
     }
 }
 
-/// Returns the runs on the stub driver, the longest first: all binaries on an H200, and the tests of kernels also on an
-/// A100, for which other code is generated.
+/// Returns the runs on the stub driver, the longest first: all binaries on an H200, the tests of kernels also with
+/// partial warps, and [`A100_TESTS`] on an A100. The run with partial warps starts later, when most of the kernels that
+/// it loads have been translated.
 fn runs_on_stub(binaries: &[Binary], stub: &Stub) -> Vec<Run> {
     let (kernels, mut others): (Vec<&Binary>, Vec<&Binary>) =
         binaries.iter().partition(|binary| binary.package == "kiln-kernels" && binary.target == "device");
     others.sort_by_key(|binary| binary.target != PROGRAM_TESTS);
-    let run = |binary: &&Binary, arch: &str| {
+    let run = |binary: &&Binary, mode: &str, vars: &[(&str, &str)]| {
         let Run { name, mut command } = binary.run(Some("cuda"));
         // Property tests draw the same values in every run, so that every run launches the same variants of kernels.
-        stub.set(&mut command).env("CUDA_STUB_ARCH", arch).env("PROPTEST_RNG_SEED", "1");
-        Run { name: format!("{name}, sm_{arch}"), command }
+        stub.set(&mut command).env("PROPTEST_RNG_SEED", "1").envs(vars.iter().copied());
+        Run { name: format!("{name}, {mode}"), command }
     };
+    let mut runs: Vec<Run> = kernels.iter().chain(&others).map(|binary| run(binary, "H200", &[])).collect();
     // The memory of the stub's devices is memory of the host, in which two graphs of 9 GB may not fit at the same time.
-    let on_a100 = kernels.iter().map(|binary| {
-        let Run { name, mut command } = run(binary, "80");
-        command.env("KILN_LARGE", "0");
+    let partial = [("CUDA_STUB_PARTIAL_WARPS", "1"), ("KILN_LARGE", "0")];
+    let with_partial_warps = kernels.iter().map(|binary| run(binary, "H200 with partial warps", &partial));
+    let of_programs = others.iter().filter(|binary| binary.target == PROGRAM_TESTS).count();
+    let at = kernels.len() + of_programs;
+    runs.splice(at..at, with_partial_warps);
+    let a100 = [("CUDA_STUB_ARCH", "80"), ("KILN_LARGE", "0")];
+    runs.extend(kernels.iter().map(|binary| {
+        let Run { name, mut command } = run(binary, "A100", &a100);
+        command.args(A100_TESTS);
         Run { name, command }
-    });
-    let on_h200 = kernels.iter().chain(&others).map(|binary| run(binary, "90"));
-    on_a100.chain(on_h200).collect()
+    }));
+    runs
 }
 
 /// Returns a run of each test of these binaries, for CubeCL's CPU runtime: kernels that synchronise a cube add threads

@@ -57,33 +57,37 @@ pub(super) struct Module<'a> {
     pub(super) shared: u32,
 }
 
-/// Assembles modules on all cores, each for the kind of GPU that it names. Returns what each
-/// kernel uses, and a message for each kernel that is rejected, was not generated for one of [`ARCHS`], or uses local
-/// memory for anything but an accepted spill.
+/// Assembles modules on all cores, each for all of [`ARCHS`]. Returns what each kernel uses, and a message for each kernel
+/// that is rejected, was not generated for one of [`ARCHS`], or uses local memory for anything but an accepted spill.
+///
+/// A module names the kind of GPU for which it was generated. If its elements are not of half precision, only this name
+/// is replaced for the other kinds. That is right because CubeCL and LLVM generate the same text for all of them: these
+/// kernels use no instruction that one of the kinds lacks, and no property of a device by which CubeCL would choose another
+/// variant. Modules that were generated for another kind are compared with the replaced texts, so that a kernel that begins
+/// to depend on the kind is reported.
 pub(super) fn assemble_all(
     ptxas: &Path,
     modules: &[Module<'_>],
     accepted: &[AcceptedSpill],
 ) -> Result<(BTreeMap<String, KernelUsage>, Vec<String>)> {
+    let (texts, mut problems) = texts_by_arch(modules)?;
     let n_threads = std::thread::available_parallelism()?.get();
-    let of_part =
-        |part: &[Module<'_>]| -> Vec<_> { part.iter().map(|module| assemble(ptxas, module)).collect() };
-    let assembled: Vec<Result<(usize, Usage)>> = std::thread::scope(|scope| {
-        let parts = modules.chunks(modules.len().div_ceil(n_threads).max(1));
+    let of_part = |part: &[Text<'_>]| -> Vec<_> { part.iter().map(|text| assemble(ptxas, text)).collect() };
+    let assembled: Vec<Result<Usage>> = std::thread::scope(|scope| {
+        let parts = texts.chunks(texts.len().div_ceil(n_threads).max(1));
         let threads: Vec<_> = parts.map(|part| scope.spawn(move || of_part(part))).collect();
         threads.into_iter().flat_map(|thread| thread.join().expect("assembling should not panic")).collect()
     });
-    let (mut kernels, mut problems) = (BTreeMap::<String, KernelUsage>::new(), BTreeSet::new());
-    for (Module { kernel, .. }, assembled) in modules.iter().zip(assembled) {
+    let mut kernels = BTreeMap::<String, KernelUsage>::new();
+    for (Text { module: Module { kernel, .. }, arch, .. }, assembled) in texts.iter().zip(assembled) {
         let of_kernel = kernels.entry(kernel.to_string()).or_default();
         match assembled {
-            Ok((arch, usage)) => {
-                of_kernel[arch] = of_kernel[arch].max(usage);
-                let (name, arch_name) = (kernel.to_string(), ARCHS[arch].name);
+            Ok(usage) => {
+                of_kernel[*arch] = of_kernel[*arch].max(usage);
+                let (name, arch_name) = (kernel.to_string(), ARCHS[*arch].name);
                 let spill = accepted.iter().find(|spill| spill.kernel == name && spill.arch == arch_name);
                 let problem = usage.problem(spill.map_or((0, 0), |spill| (spill.n_bytes, spill.stack)));
-                problems
-                    .extend(problem.map(|problem| format!("{kernel} for {}: {problem}", ARCHS[arch].name)));
+                problems.extend(problem.map(|problem| format!("{kernel} for {arch_name}: {problem}")));
             }
             Err(error) => {
                 problems.insert(format!("{kernel}: {error:#}"));
@@ -95,6 +99,54 @@ pub(super) fn assemble_all(
         problems.extend(missing.map(|(arch, _)| format!("{name}: not assembled for {}", arch.name)));
     }
     Ok((kernels, problems.into_iter().collect()))
+}
+
+/// The code of a module for a kind of GPU.
+struct Text<'a> {
+    module: &'a Module<'a>,
+    /// The position in [`ARCHS`].
+    arch: usize,
+    ptx: String,
+}
+
+/// Returns the code of each module for the kind of GPU that it names, and that of modules for the first of [`ARCHS`], if
+/// they are not of half precision, for all kinds. Modules for another kind that are not of half precision must be equal to
+/// one of these, apart from the name of the kind: a message is returned for each that is not, and for each that names an
+/// unknown kind.
+fn texts_by_arch<'a>(modules: &'a [Module<'a>]) -> Result<(Vec<Text<'a>>, BTreeSet<String>)> {
+    let (mut texts, mut others, mut problems) = (Vec::new(), Vec::new(), BTreeSet::new());
+    for module in modules {
+        let ptx = fs::read_to_string(&module.ptx)
+            .with_context(|| format!("cannot read {}", module.ptx.display()))?;
+        let target = ptx.lines().find_map(|line| line.strip_prefix(".target ")).unwrap_or_default().trim();
+        let Some(arch) = ARCHS.iter().position(|arch| arch.name == target) else {
+            problems.insert(format!("{}: `{}` is for `{target}`", module.kernel, module.ptx.display()));
+            continue;
+        };
+        if module.kernel.is_of_half_precision() {
+            texts.push(Text { module, arch, ptx });
+        } else if arch == 0 {
+            let replaced = |arch| Text { module, arch, ptx: replace_target(&ptx, ARCHS[0], ARCHS[arch]) };
+            texts.extend((0..ARCHS.len()).map(replaced));
+        } else {
+            others.push(Text { module, arch, ptx });
+        }
+    }
+    for Text { module: Module { kernel, ptx: path, .. }, arch, ptx } in others {
+        if !texts.iter().any(|text| text.arch == arch && text.ptx == ptx) {
+            problems.insert(format!(
+                "{kernel}: {} is not the code for {} with another target, so the tests of this kernel must run on both",
+                path.display(),
+                ARCHS[0].name
+            ));
+        }
+    }
+    Ok((texts, problems))
+}
+
+fn replace_target(ptx: &str, from: Arch, to: Arch) -> String {
+    let line = |arch: Arch| format!(".target {}\n", arch.name);
+    ptx.replacen(&line(from), &line(to), 1)
 }
 
 impl Usage {
@@ -118,25 +170,24 @@ impl Usage {
     }
 }
 
-/// Assembles a module for the kind of GPU that it names. Returns the position of that in [`ARCHS`], and what the kernel
-/// uses.
+/// Assembles the code of a module, and returns what the kernel uses.
 ///
 /// # Errors
 /// Returns an error with the assembler's message if it rejects the kernel.
-fn assemble(ptxas: &Path, Module { ptx, shared, .. }: &Module<'_>) -> Result<(usize, Usage)> {
-    let text = fs::read_to_string(ptx).with_context(|| format!("cannot read {}", ptx.display()))?;
-    let target = text.lines().find_map(|line| line.strip_prefix(".target ")).unwrap_or_default();
-    let index = ARCHS.iter().position(|arch| arch.name == target.trim());
-    let index = index.with_context(|| format!("{} is for `{target}`", ptx.display()))?;
+fn assemble(ptxas: &Path, Text { module, arch, ptx }: &Text<'_>) -> Result<Usage> {
+    let arch = ARCHS[*arch];
+    let path = module.ptx.with_extension(format!("{}.ptx", arch.name));
+    fs::write(&path, ptx).with_context(|| format!("cannot write {}", path.display()))?;
     let mut command = Command::new(ptxas);
-    command.arg(format!("-arch={}", ARCHS[index].name)).args(["-v", "-o", "/dev/null"]).arg(ptx);
+    command.arg(format!("-arch={}", arch.name)).args(["-v", "-o", "/dev/null"]).arg(&path);
     let output = command.output().context("cannot start ptxas")?;
+    fs::remove_file(&path)?;
     let report = String::from_utf8_lossy(&output.stderr);
     if !output.status.success() {
-        bail!("rejected for {}: {}", ARCHS[index].name, report.lines().next().unwrap_or_default());
+        bail!("rejected for {}: {}", arch.name, report.lines().next().unwrap_or_default());
     }
-    let usage = usage(&report, n_threads(&text), *shared, ARCHS[index]);
-    Ok((index, usage.with_context(|| format!("unknown report of ptxas: {report}"))?))
+    let usage = usage(&report, n_threads(ptx), module.shared, arch);
+    usage.with_context(|| format!("unknown report of ptxas: {report}"))
 }
 
 /// Returns the number of threads of a block, which the PTX declares for each axis.
@@ -212,13 +263,10 @@ mod tests {
             echo '8 bytes stack frame, 4 bytes spill stores, 4 bytes spill loads' >&2\necho 'Used 20 registers' >&2\n";
         fs::write(path("ptxas"), script).unwrap();
         fs::set_permissions(path("ptxas"), fs::Permissions::from_mode(0o755)).unwrap();
-        let modules = ["sm_90a", "sm_80"].map(|arch| {
-            fs::write(path(arch), format!(".target {arch}\n.reqntid 256, 1, 1\n")).unwrap();
-            path(arch)
-        });
+        fs::write(path("a.ptx"), ".target sm_90a\n.reqntid 256, 1, 1\n").unwrap();
         let kernel = Kernel { name: "pick".to_owned(), dtype: None };
-        let modules = modules.map(|ptx| Module { ptx, kernel: &kernel, shared: 0 });
-        let (kernels, problems) = assemble_all(&path("ptxas"), &modules, &[]).unwrap();
+        let module = Module { ptx: path("a.ptx"), kernel: &kernel, shared: 0 };
+        let (kernels, problems) = assemble_all(&path("ptxas"), &[module], &[]).unwrap();
         let expected = [
             "pick for sm_90a: 8 bytes are spilled, 0 accepted",
             "pick: not assembled for sm_80",
@@ -226,6 +274,39 @@ mod tests {
         ];
         assert_eq!(problems, expected);
         assert_eq!(kernels["pick"].map(|usage| usage.registers), [20, 0]);
+    }
+
+    #[test]
+    fn code_for_another_gpu_is_that_for_the_first_with_the_target_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let kernel = |dtype| Kernel { name: "gather".to_owned(), dtype };
+        let (single, half) = (kernel(Some("f32")), kernel(Some("f16")));
+        let module = |name: &str, text: &str, kernel| {
+            let ptx = folder.path().join(name);
+            fs::write(&ptx, text).unwrap();
+            Module { ptx, kernel, shared: 0 }
+        };
+        let modules = [
+            module("a.ptx", ".target sm_90a\nadd.f32;\n", &single),
+            module("b.ptx", ".target sm_80\nadd.f32;\n", &single),
+            module("c.ptx", ".target sm_80\nsub.f32;\n", &single),
+            module("d.ptx", ".target sm_75\n", &single),
+            module("e.ptx", ".target sm_90a\nadd.f16;\n", &half),
+            module("f.ptx", ".target sm_80\ncvt.f32.f16;\n", &half),
+        ];
+        let (texts, problems) = texts_by_arch(&modules).unwrap();
+        let generated: Vec<_> = texts.iter().map(|text| (text.arch, &*text.ptx)).collect();
+        let expected = [
+            (0, ".target sm_90a\nadd.f32;\n"),
+            (1, ".target sm_80\nadd.f32;\n"),
+            (0, ".target sm_90a\nadd.f16;\n"),
+            (1, ".target sm_80\ncvt.f32.f16;\n"),
+        ];
+        assert_eq!(generated, expected);
+        let problems: Vec<String> = problems.into_iter().collect();
+        let [differs, unknown] = &problems[..] else { panic!("{problems:?}") };
+        assert!(differs.contains("c.ptx is not the code for sm_90a with another target"), "{differs}");
+        assert!(unknown.contains("d.ptx` is for `sm_75`"), "{unknown}");
     }
 
     #[test]

@@ -33,6 +33,12 @@ impl Kernel {
         };
         traced.strip_prefix(&start).is_some_and(|rest| rest.is_empty() || rest.starts_with(next))
     }
+
+    /// Returns true if the elements are of f16 or bf16. Only these kernels have other code for other kinds of GPU, because
+    /// not all kinds have the same instructions for such values.
+    pub(super) fn is_of_half_precision(&self) -> bool {
+        matches!(self.dtype, Some("f16" | "bf16"))
+    }
 }
 
 /// Returns the kernel that has this name in a trace, without its hash.
@@ -95,6 +101,8 @@ mod tests {
     fn kernels_are_recognized_by_their_names_in_traces() {
         assert!(kernel("segment_sum", Some("f32")).is("segment_sum_f_f32_n_4"));
         assert!(!kernel("segment_sum", Some("f16")).is("segment_sum_f_f32_n_4"));
+        assert!(kernel("segment_sum", Some("bf16")).is_of_half_precision());
+        assert!(!kernel("segment_sum", Some("f32")).is_of_half_precision());
         assert!(kernel("pick", None).is("pick") && kernel("pick", None).is("pick_n_4"));
         assert!(!kernel("pick", None).is("pick_counts"));
         // The kernel of the same name with an element type is another one.

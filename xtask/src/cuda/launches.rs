@@ -164,7 +164,9 @@ mod tests {
             Some(("wait", queue)) => format!("0.1 t1 wait event {queue}\n"),
             Some(("copy", queue)) => format!("0.1 t1 copy h2d 512 {queue}\n"),
             Some((kernel, queue)) => {
-                format!("0.1 t1 launch {kernel}_0123abcd 0f grid 1 1 1 block 1 1 1 shared 0 {queue} d0 ms 0.1\n")
+                format!(
+                    "0.1 t1 launch {kernel}_0123abcd 0f grid 1 1 1 block 1 1 1 shared 0 {queue} d0 ms 0.1\n"
+                )
             }
             None => unreachable!("the test gives each call a queue"),
         };
