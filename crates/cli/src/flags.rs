@@ -11,7 +11,6 @@ use kiln::data::NodeFeatures;
 use kiln::sample::Fanout;
 use kiln::train::TrainingLength;
 
-use crate::ranks::RankCount;
 use crate::source::DataSource;
 
 /// The values of a command's flags by their long names, and the names of the flags on its command line.
@@ -103,14 +102,6 @@ pub(crate) fn fanouts(text: &str) -> Result<Fanout, String> {
             .parse()
             .map(Fanout::UpTo)
             .map_err(|_| "expected a number per layer or `all`, separated by commas".into()),
-    }
-}
-
-/// Parses a number of ranks from 1 to 1024, or `auto`.
-pub(crate) fn ranks(text: &str) -> Result<RankCount, String> {
-    match text {
-        "auto" => Ok(RankCount::Auto),
-        number => threads(number).map(RankCount::Exactly).map_err(|message| format!("{message}, or `auto`")),
     }
 }
 

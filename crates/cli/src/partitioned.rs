@@ -39,7 +39,7 @@ impl TrainRun<'_> {
         model: &NodeModel,
     ) -> anyhow::Result<()> {
         model.check_partitioned()?;
-        graph.check_ranks(self.args.ranks.job.n_ranks(self.launch.as_ref()))?;
+        self.args.ranks.job.share_partitions(graph, self.launch.as_ref())?;
         ensure!(
             self.args.sampling.evaluation()? == EvalMode::Sampled,
             "--eval exact needs the whole graph: use --data instead of --parts or --servers"

@@ -191,7 +191,7 @@ impl Job<'_> {
             graph.info().heterogeneous.is_none(),
             "the partitions are of a heterogeneous graph, and the model is not: use partitions of its training data"
         );
-        graph.check_ranks(args.job.n_ranks(self.launch.as_ref()))?;
+        args.job.share_partitions(&graph, self.launch.as_ref())?;
         let mode = args.mode(&self.model)?;
         self.launch(&format!("{} of {}", selection(args)?, graph.info().hash), |rank| {
             let joined = graph.join(rank)?;

@@ -1,35 +1,32 @@
 //! The ranks of `kiln train` and `kiln predict`: threads of this process, or processes that a launcher started.
 
 use std::path::PathBuf;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use anyhow::ensure;
 use clap::Args;
-use kiln::RankConfig;
 use kiln::comm::rpc::{Tls, ensure_private, secret};
 use kiln::comm::{CommBackend, LaunchEnv, LaunchFlags, MasterAddress, ThreadRanks};
-use kiln::kernels::Devices;
+use kiln::kernels::{Devices, is_cpu};
 use kiln::loader::{LoaderConfig, UnevenShards};
 use kiln::train::BatchConfig;
+use kiln::{PartitionedGraph, RankConfig, RankCount};
 
 use crate::flags;
-
-/// The value of `--ranks`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum RankCount {
-    /// One rank per device; on the CPU, the number of cores divided by the compute threads of a rank.
-    Auto,
-    Exactly(usize),
-}
 
 /// The flags for the ranks of a job and their devices.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Ranks")]
 pub(crate) struct JobArgs {
-    /// Number of ranks, each a thread with its own replica of the model. `auto` is one rank per device, or on the CPU
-    /// the number of cores divided by --threads-per-rank.
-    #[arg(long, value_parser = flags::ranks, default_value = "1")]
+    /// Number of ranks, each a thread with its own replica of the model. `auto` is one rank per device; on the CPU,
+    /// which is one device, with --threads-per-rank it is the number of cores divided by that. With --parts, `auto` is
+    /// the largest multiple of the number of partitions that is at most this number.
+    #[arg(long, default_value = "1")]
     ranks: RankCount,
+    /// The number of ranks for `--ranks auto`, once the graph whose partitions they share is open.
+    #[arg(skip)]
+    n_sharing: OnceLock<usize>,
     /// Compute threads of each rank. Default: the rank's share of the cores.
     #[arg(long, value_parser = flags::threads)]
     threads_per_rank: Option<usize>,
@@ -38,7 +35,7 @@ pub(crate) struct JobArgs {
     deadline: Option<usize>,
     /// Compute devices: `cpu`, or with the feature of that name `cuda`, `wgpu` or `cube-cpu`. `cuda` is all n GPUs;
     /// local rank i uses GPU i mod n. `cuda:1` is one GPU, `cuda:0,cuda:2` are two.
-    #[arg(long, value_parser = |names: &str| Devices::open(names), default_value = "cpu")]
+    #[arg(long, default_value = "cpu")]
     pub(crate) device: Devices,
     #[command(flatten)]
     launch: LaunchArgs,
@@ -188,14 +185,27 @@ impl JobArgs {
 
     /// Returns the number of ranks that are threads of this process.
     fn n_threads(&self) -> usize {
-        let device = &self.device.of_rank(0).device;
-        match self.ranks {
-            RankCount::Exactly(n_ranks) => n_ranks,
-            RankCount::Auto if self.device.len() == 1 && kiln::kernels::is_cpu(device) => {
-                (ThreadRanks::of(1).threads_per_rank / self.threads_per_rank.unwrap_or(1)).max(1)
-            }
-            RankCount::Auto => self.device.len(),
+        let is_on_cpu = self.device.len() == 1 && is_cpu(&self.device.of_rank(0).device);
+        let n_cores = ThreadRanks::of(1).threads_per_rank;
+        match (self.ranks, self.n_sharing.get(), self.threads_per_rank) {
+            (RankCount::Auto, Some(n_ranks), _) => *n_ranks,
+            (RankCount::Auto, None, Some(threads)) if is_on_cpu => (n_cores / threads).max(1),
+            (ranks, ..) => ranks.on(&self.device),
         }
+    }
+
+    /// Checks that the ranks can share the partitions of a graph equally, after choosing the number of ranks for
+    /// `--ranks auto`.
+    ///
+    /// # Errors
+    /// Returns the error of [`PartitionedGraph::check_ranks`].
+    pub(crate) fn share_partitions(
+        &self,
+        graph: &PartitionedGraph,
+        launch: Option<&LaunchEnv>,
+    ) -> kiln::Result<()> {
+        self.n_sharing.get_or_init(|| graph.ranks_within(self.n_threads()));
+        graph.check_ranks(self.n_ranks(launch))
     }
 
     /// Returns the number of ranks of the job.
@@ -241,8 +251,10 @@ mod tests {
     fn ranks_auto_counts_the_devices_or_divides_the_cores_by_threads_per_rank() {
         assert_eq!(n_ranks("--ranks 3"), 3);
         assert_eq!(n_ranks("--ranks auto --device cpu,cpu,cpu"), 3);
+        assert_eq!(n_ranks("--ranks auto --device cpu,cpu,cpu --threads-per-rank 2"), 3);
+        assert_eq!(n_ranks("--ranks auto"), 1);
         let n_cores = ThreadRanks::of(1).threads_per_rank;
-        assert_eq!(n_ranks("--ranks auto"), n_cores);
+        assert_eq!(n_ranks("--ranks auto --threads-per-rank 1"), n_cores);
         assert_eq!(n_ranks("--ranks auto --threads-per-rank 2"), (n_cores / 2).max(1));
         assert!(Program::try_parse_from(["program", "--ranks", "all"]).is_err());
     }

@@ -171,7 +171,7 @@ impl TrainRun<'_> {
     /// Checks that the flags suit a partitioned graph. Returns the evaluation.
     fn check_typed_partitions(&self, graph: &PartitionedGraph) -> anyhow::Result<EvalMode> {
         self.check_typed_device()?;
-        graph.check_ranks(self.args.ranks.job.n_ranks(self.launch.as_ref()))?;
+        self.args.ranks.job.share_partitions(graph, self.launch.as_ref())?;
         match self.args.sampling.evaluation()? {
             EvalMode::Exact { .. } => Err(kiln::train::Error::ExactOnTypes.into()),
             evaluation => Ok(evaluation),

@@ -94,6 +94,14 @@ impl RankConfig {
         }
     }
 
+    /// Returns the launch of this process, or `None` if its ranks are threads or the launch is invalid.
+    pub fn launch_env(&self) -> Option<&LaunchEnv> {
+        match &self.start {
+            Ok(Start::Process(launch)) => Some(launch),
+            _ => None,
+        }
+    }
+
     #[cfg(feature = "grpc")]
     fn read_token(mut self, var: impl Fn(&str) -> Option<String>) -> Self {
         match secret("KILN_JOB_TOKEN", var) {

@@ -185,6 +185,14 @@ pub enum Error {
         /// The settings of `rank`.
         got: String,
     },
+    /// The text is not a number of ranks.
+    #[error("expected a whole number from 1 to {most}, or `auto`, got `{text}`")]
+    InvalidRankCount {
+        /// The text.
+        text: String,
+        /// The largest valid number.
+        most: usize,
+    },
     /// A collective was called after the body of [`launch`](crate::launch) had returned.
     #[error(
         "the ranks have exited: call collectives, including the methods of a trained model, in the body of `launch`"

@@ -34,6 +34,7 @@ mod neighbor_loader;
 #[cfg(feature = "grpc")]
 mod partitioned;
 mod prediction;
+mod rank_count;
 mod ranks;
 mod signals;
 mod source;
@@ -56,6 +57,7 @@ pub use neighbor_loader::NeighborLoader;
 #[cfg(feature = "grpc")]
 pub use partitioned::{JoinedGraph, JoinedTypedGraph, PartitionedGraph};
 pub use prediction::{PredictOnDataset, PredictionOutput};
+pub use rank_count::{RankCount, device_count};
 pub use ranks::{RankHandle, launch};
 pub use signals::stop_on_signals;
 pub use trainer::{TrainedModel, Trainer};

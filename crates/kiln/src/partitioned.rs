@@ -6,7 +6,7 @@ use burn::tensor::Device;
 use kiln_data::{Split, TypedTargets};
 use kiln_feature::{EdgeFeatureStore, FeatureStore};
 use kiln_graph::{ItemId, NodeId};
-use kiln_kernels::{DeviceSampler, GraphMode};
+use kiln_kernels::{DeviceSampler, Devices, GraphMode};
 use kiln_loader::ItemSampler;
 use kiln_partition::AnyPart;
 use kiln_remote::{
@@ -17,7 +17,7 @@ use kiln_sample::{Fanout, FrontierSampler, SamplerConfig, TypedSampler};
 use kiln_train::NodeKeys;
 
 use crate::device_copy::GraphCopies;
-use crate::{Error, RankHandle, Result};
+use crate::{Error, RankConfig, RankCount, RankHandle, Result};
 
 /// A partitioned graph. In worker mode, the ranks hold the partitions and serve them to each other; in server mode,
 /// dedicated servers hold them. [`NeighborLoader::partitioned`](crate::NeighborLoader::partitioned) joins a rank to it.
@@ -75,6 +75,23 @@ impl PartitionedGraph {
     /// Returns [`Error::Remote`] if they cannot.
     pub fn check_ranks(&self, n_ranks: usize) -> Result<()> {
         Ok(self.partitions.check_ranks(n_ranks)?)
+    }
+
+    /// Returns the number of ranks that share the partitions equally, at most `most`; see [`Partitions::ranks_within`].
+    pub fn ranks_within(&self, most: usize) -> usize {
+        self.partitions.ranks_within(most)
+    }
+
+    /// Configures the ranks that train on this graph, as [`RankCount::config`] does, except for [`RankCount::Auto`] in
+    /// worker mode: the number of threads is the largest multiple of the number of partitions that is at most the
+    /// number of devices. With fewer devices than partitions, the ranks cannot share the partitions, which is an error
+    /// when they join.
+    pub fn rank_config(&self, ranks: RankCount, devices: &Devices) -> RankConfig {
+        let ranks = match ranks {
+            RankCount::Auto => RankCount::Exactly(self.ranks_within(devices.len())),
+            RankCount::Exactly(_) => ranks,
+        };
+        ranks.config(devices)
     }
 
     /// Joins a rank to the graph. In worker mode the rank serves its local partition until the body of

@@ -5,6 +5,7 @@ pub use kiln_data::{
     TypedLinkSplit,
 };
 pub use kiln_graph::{GraphId, NodeId};
+pub use kiln_kernels::Devices;
 pub use kiln_loader::{LinkExclusion, Phase};
 pub use kiln_nn::{
     Aggregate, AttentionKind, EdgeInput, GatConfig, GcnConfig, GinConfig, GineConfig, HgtConfig,
@@ -20,6 +21,6 @@ pub use kiln_train::{
 pub use crate::PartitionedGraph;
 pub use crate::{
     DataLoader, Error, EvalMode, FitConfig, ForData, GraphLoader, GraphMode, LinkNeighborLoader,
-    NeighborLoader, PredictOnDataset, RankConfig, RankHandle, Result, TrainedModel, Trainer,
-    TypedLinkNeighborLoader, TypedNeighborLoader, launch,
+    NeighborLoader, PredictOnDataset, RankConfig, RankCount, RankHandle, Result, TrainedModel, Trainer,
+    TypedLinkNeighborLoader, TypedNeighborLoader, device_count, launch,
 };

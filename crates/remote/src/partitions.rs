@@ -182,6 +182,15 @@ impl Partitions {
         }
     }
 
+    /// Returns the largest number of ranks that share the partitions equally and is at most `most`; `most` itself if
+    /// there is none, which [`Partitions::check_ranks`] then rejects, and in server-client mode.
+    pub fn ranks_within(&self, most: usize) -> usize {
+        match &self.source {
+            Source::Folder(_) => largest_multiple(self.info.n_parts, most).unwrap_or(most),
+            Source::Servers(..) => most,
+        }
+    }
+
     /// Joins the other ranks and connects to all partitions. Collective: every rank must call it. In worker mode, the
     /// first rank of each partition serves it at the configured host, or at `local_ip` if no host is configured. `comm`
     /// must be a duplicated communicator that is used for nothing else, so that its collectives do not wait for those
@@ -220,6 +229,12 @@ impl Partitions {
         )?;
         Ok(JoinedPartition { graph: Arc::clone(worker.graph()), worker: Some(worker) })
     }
+}
+
+/// Returns the largest multiple of `unit` from `unit` to `most`, or `None` if there is none.
+fn largest_multiple(unit: usize, most: usize) -> Option<usize> {
+    let rest = most.checked_rem(unit)?;
+    Some(most - rest).filter(|multiple| 0 < *multiple)
 }
 
 /// Returns the properties of the whole graph that a partition states.
@@ -320,5 +335,18 @@ impl JoinedPartition {
         let Self { graph, worker } = self;
         drop(graph);
         worker.map_or(Ok(()), |worker| worker.end(deadline))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_multiple_is_within_the_limit() {
+        let of_two = [0, 1, 2, 3, 4, 7].map(|most| largest_multiple(2, most));
+        assert_eq!(of_two, [None, None, Some(2), Some(2), Some(4), Some(6)]);
+        assert_eq!([1, 3, 8].map(|most| largest_multiple(1, most)), [Some(1), Some(3), Some(8)]);
+        assert_eq!((largest_multiple(3, 2), largest_multiple(0, 2)), (None, None));
     }
 }

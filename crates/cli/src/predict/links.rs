@@ -113,7 +113,7 @@ impl Job<'_> {
     pub(super) fn partitioned_links(&self) -> anyhow::Result<()> {
         let args = self.args;
         let graph = args.parts.open(args.job.tls())?;
-        graph.check_ranks(args.job.n_ranks(self.launch.as_ref()))?;
+        args.job.share_partitions(&graph, self.launch.as_ref())?;
         let nodes = LinkNodes::of_graph(graph.info().n_nodes, None);
         let request = LinkRequest::new(args, &[], &nodes, None)?;
         let mode = args.mode(&self.model)?;

@@ -52,7 +52,7 @@ impl Job<'_> {
         let args = self.args;
         let graph = args.parts.open(args.job.tls())?;
         let node_type = self.target_type(schema_of(&graph)?.types())?;
-        graph.check_ranks(args.job.n_ranks(self.launch.as_ref()))?;
+        args.job.share_partitions(&graph, self.launch.as_ref())?;
         let mode = args.mode(&self.model)?;
         self.launch(&format!("{} of {}", selection(args)?, graph.info().hash), |rank| {
             let joined = graph.join_typed(rank)?;
@@ -124,7 +124,7 @@ impl Job<'_> {
         let relation = of_model.and_then(|graph| graph.relation.as_deref()).unwrap_or_default();
         let relation =
             schema.require(relation).context("the partitions are of other data than the model's")?;
-        graph.check_ranks(args.job.n_ranks(self.launch.as_ref()))?;
+        args.job.share_partitions(&graph, self.launch.as_ref())?;
         let nodes = LinkNodes { ids: schema.node_ranges(relation), names: [None, None] };
         let request = LinkRequest::new(args, &[], &nodes, None)?;
         let mode = args.mode(&self.model)?;

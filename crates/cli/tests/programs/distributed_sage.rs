@@ -185,6 +185,16 @@ fn worker_mode_matches_training_on_the_whole_graph() {
     }
 }
 
+/// Of three devices, the ranks use two, because they must share two partitions equally.
+#[test]
+fn ranks_auto_is_a_multiple_of_the_partitions() {
+    let data = Data::of(500);
+    let parts = format!("--parts {} --batch-size 64", data.path("parts").display());
+    let (auto, _) = data.partitioned(&format!("{parts} --ranks auto --device cpu,cpu,cpu"), "auto");
+    let (two, _) = data.partitioned(&format!("{parts} --ranks 2"), "two");
+    assert_eq!(auto.weights_hash, two.weights_hash);
+}
+
 /// In server mode, items are split among the ranks as on the whole graph, so the results are bit-identical. A run that
 /// continues across the restart of a server gives identical weights, too.
 #[test]
@@ -303,6 +313,7 @@ fn rejects_invalid_partition_flags() {
         (&format!("--graph-mode device {of_servers}"), TOKEN, "servers sample on the CPU"),
         (&format!("--parts {}", data.path("whole").display()), TOKEN, "contains no partition"),
         (&parts, TOKEN, "1 ranks cannot share 2 partitions equally"),
+        (&format!("--ranks auto {parts}"), TOKEN, "1 ranks cannot share 2 partitions equally"),
         (&format!("--ranks 3 {parts}"), TOKEN, "3 ranks cannot share 2 partitions equally"),
         (&format!("--ranks 2 --uneven drop {parts}"), TOKEN, "sharded by owner cannot be dropped or padded"),
         (

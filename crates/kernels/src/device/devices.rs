@@ -1,5 +1,7 @@
 //! Devices by name.
 
+use std::str::FromStr;
+
 #[cfg(feature = "cube")]
 use burn::tensor::StreamId;
 use burn::tensor::{Device, Tensor};
@@ -73,6 +75,15 @@ impl Devices {
     /// Iterates over the devices in order.
     pub fn iter(&self) -> impl Iterator<Item = &NamedDevice> {
         self.devices.iter()
+    }
+}
+
+/// Opens devices by their names, as [`Devices::open`] does, so that a command line can have them as a flag.
+impl FromStr for Devices {
+    type Err = DeviceError;
+
+    fn from_str(names: &str) -> Result<Self, DeviceError> {
+        Self::open(names)
     }
 }
 
@@ -257,7 +268,7 @@ mod tests {
     #[test]
     fn rejects_a_list_with_an_unknown_name() {
         for names in ["", "cpu,", "cpu,gpu", "cuda:x"] {
-            let error = Devices::open(names).expect_err("the list should be rejected");
+            let error = names.parse::<Devices>().expect_err("the list should be rejected");
             assert!(matches!(error, DeviceError::Unknown { .. }), "{names}: {error}");
         }
     }

@@ -1,0 +1,160 @@
+use std::fmt;
+use std::str::FromStr;
+
+use kiln_comm::{LaunchFlags, RankConfig};
+use kiln_kernels::Devices;
+
+use crate::{Error, Result};
+
+/// The largest number of ranks that the text of a [`RankCount`] may contain. It catches typing errors.
+const MAX_RANKS: usize = 1024;
+
+/// Returns the number of devices that a name stands for, or several names separated by commas: for `cuda` the number of
+/// the machine's GPUs, and 1 for `cpu` and `cuda:1`. The names are those of [`Trainer::device`](crate::Trainer::device).
+///
+/// ```
+/// assert_eq!(kiln::device_count("cpu")?, 1);
+/// # Ok::<(), kiln::Error>(())
+/// ```
+///
+/// # Errors
+/// Returns [`Error::Device`] if a device does not exist or is not supported by this build.
+pub fn device_count(names: &str) -> Result<usize> {
+    Ok(Devices::open(names)?.len())
+}
+
+/// The number of ranks that a program starts as threads, for a flag such as `--ranks`. Its text is a number from 1 to
+/// 1024, or `auto`.
+///
+/// ```
+/// use kiln::prelude::*;
+/// let devices: Devices = "cpu,cpu,cpu".parse()?;
+/// assert_eq!("auto".parse::<RankCount>()?.on(&devices), 3);
+/// assert_eq!("2".parse::<RankCount>()?.on(&devices), 2);
+/// # Ok::<(), kiln::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RankCount {
+    /// One rank per device. The CPU is one device.
+    Auto,
+    /// This number of ranks, which use the devices in turn.
+    Exactly(usize),
+}
+
+impl RankCount {
+    /// Returns the number of ranks on these devices.
+    pub fn on(self, devices: &Devices) -> usize {
+        match self {
+            Self::Auto => devices.len(),
+            Self::Exactly(n_ranks) => n_ranks,
+        }
+    }
+
+    /// Configures the ranks of a program on these devices, as [`RankConfig::from_env_or_threads`] does: if a launcher
+    /// started several processes, each process is one rank, whatever this number is. NCCL uses the device that this
+    /// process computes on.
+    pub fn config(self, devices: &Devices) -> RankConfig {
+        self.config_from(devices, |name| std::env::var(name).ok())
+    }
+
+    fn config_from(self, devices: &Devices, var: impl Fn(&str) -> Option<String>) -> RankConfig {
+        let config = RankConfig::from_vars_or_threads(self.on(devices), &LaunchFlags::default(), var);
+        let local_rank = config.launch_env().map(|launch| launch.local_rank);
+        match local_rank.and_then(|local_rank| devices.cuda_index(local_rank)) {
+            Some(cuda_device) => config.cuda_device(cuda_device),
+            None => config,
+        }
+    }
+}
+
+impl FromStr for RankCount {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text.parse() {
+            _ if text == "auto" => Ok(Self::Auto),
+            Ok(n_ranks @ 1..=MAX_RANKS) => Ok(Self::Exactly(n_ranks)),
+            _ => Err(Error::InvalidRankCount { text: text.to_owned(), most: MAX_RANKS }),
+        }
+    }
+}
+
+/// Formats the text from which the number is parsed.
+impl fmt::Display for RankCount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Exactly(n_ranks) => n_ranks.fmt(f),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn devices(names: &str) -> Devices {
+        names.parse().expect("every build should support the CPU")
+    }
+
+    #[test]
+    fn counts_the_devices_of_a_name() {
+        for (names, expected) in [("cpu", 1), ("cpu,cpu", 2)] {
+            assert_eq!(device_count(names).expect("every build should support the CPU"), expected);
+        }
+        for names in ["nonsense", "", "cuda:x"] {
+            let error = device_count(names).expect_err("the name should be rejected");
+            assert!(matches!(error, Error::Device(_)), "{names}: {error}");
+        }
+    }
+
+    #[cfg(not(feature = "cuda"))]
+    #[test]
+    fn rejects_a_device_whose_feature_is_not_built_in() {
+        let message = device_count("cuda").expect_err("the build should lack CUDA").to_string();
+        assert!(message.contains("needs the feature `cuda`"), "{message}");
+    }
+
+    #[test]
+    fn parses_a_number_of_ranks_or_auto() {
+        for (text, expected) in
+            [("auto", RankCount::Auto), ("1", RankCount::Exactly(1)), ("1024", RankCount::Exactly(MAX_RANKS))]
+        {
+            assert_eq!(text.parse::<RankCount>().expect("the text should be valid"), expected);
+            assert_eq!(expected.to_string(), text);
+        }
+        for text in ["0", "1025", "-1", "many", "", "Auto", "1.5"] {
+            let error = text.parse::<RankCount>().expect_err("the text should be rejected");
+            let expected = format!("expected a whole number from 1 to 1024, or `auto`, got `{text}`");
+            assert_eq!(error.to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn auto_is_one_rank_per_device() {
+        let three = devices("cpu,cpu,cpu");
+        assert_eq!(RankCount::Auto.on(&devices("cpu")), 1);
+        assert_eq!(RankCount::Auto.on(&three), 3);
+        assert_eq!(RankCount::Exactly(8).on(&three), 8);
+    }
+
+    #[test]
+    fn processes_of_a_launcher_are_the_ranks_whatever_the_number_is() {
+        let vars = [
+            ("RANK", "1"),
+            ("WORLD_SIZE", "4"),
+            ("LOCAL_RANK", "1"),
+            ("MASTER_ADDR", "n1"),
+            ("MASTER_PORT", "29500"),
+        ];
+        let var =
+            |name: &str| vars.iter().find(|(var, _)| *var == name).map(|(_, value)| (*value).to_owned());
+        let three = devices("cpu,cpu,cpu");
+        for ranks in [RankCount::Auto, RankCount::Exactly(2)] {
+            let config = ranks.config_from(&three, var);
+            let launch = config.launch_env().expect("the variables are those of torchrun");
+            assert_eq!((launch.rank, launch.world_size), (1, 4));
+            assert!(ranks.config_from(&three, |_| None).launch_env().is_none());
+        }
+    }
+}
