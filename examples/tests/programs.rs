@@ -4,13 +4,13 @@
 // Helper functions of tests may unwrap, like the tests themselves.
 #![allow(clippy::unwrap_used)]
 
+mod small;
+
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use kiln::data::synthetic;
-use kiln::prelude::*;
 use kiln_testkit::free_port;
 
 const FIRST_PROGRAM: &str = include_str!("../src/bin/own_edge_list.rs");
@@ -91,11 +91,6 @@ fn guide_contains_the_csv_program_and_it_trains_on_two_ranks() {
     }
 }
 
-fn fake() -> Dataset {
-    let config = synthetic::FakeConfig { avg_num_nodes: 1000, seed: 3, ..Default::default() };
-    synthetic::fake(config).unwrap()
-}
-
 /// Runs a program, and returns the hash of the weights that it has trained.
 fn weights_hash(program: &Path, args: &[&str], out: &Path) -> String {
     let output = Command::new(program).args(args).arg("--out").arg(out).output().unwrap();
@@ -114,9 +109,8 @@ fn node_classification_weights_match_kiln_train() {
         skip("kiln-skip: other: the weights of `kiln train`: kiln-cli was not built");
         return;
     }
-    let (folder, data) = (tempfile::tempdir().unwrap(), fake());
-    let set = folder.path().join("set");
-    kiln::data::format::write(&data, &set).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let set = small::write(1000, folder.path());
     let set = set.to_str().unwrap();
     for ranks in ["1", "2"] {
         let flags = ["--data", set, "--epochs", "2", "--ranks", ranks];
@@ -160,15 +154,79 @@ fn process_examples_train_on_threads() {
     // A finished run is not trained again, but its model is tested again.
     run(multi_node, &args);
 
-    let (data, parts) = (fake(), folder.path().join("parts"));
-    let owners: Vec<u16> = (0..data.graph.n_nodes() as u16).map(|node| node % 2).collect();
-    let book = kiln::partition::PartitionBook::from_parts(&owners, 2).unwrap();
-    let (hash, method) = (data.hash().unwrap(), kiln::partition::Method::Random);
-    let meta = kiln::partition::PartitionMeta { hash, method, n_cut_edges: 0 };
-    kiln::partition::write_parts(&data, &book, &meta, None, &parts).unwrap();
+    let parts = small::write_parts(1000, folder.path());
     let args = ["--ranks", "2", "--epochs", "1", "--parts", parts.to_str().unwrap()];
     let printed = run(env!("CARGO_BIN_EXE_distributed_sage"), &args);
     assert!(printed.contains("worker mode, 2 parts"), "{printed}");
+}
+
+/// Runs a program that must succeed, and returns the line with the hash of its weights.
+#[cfg(feature = "grpc")]
+fn weights_line(program: &str, args: &[&str], folder: &Path) -> String {
+    let output = Command::new(program).args(args).current_dir(folder).output().unwrap();
+    let printed = text(&output);
+    assert!(output.status.success(), "{program} {args:?}: {printed}");
+    let mut lines = printed.lines().filter(|line| line.starts_with("weights  "));
+    lines.next().unwrap_or_else(|| panic!("{program}: {printed}")).to_owned()
+}
+
+/// A device that is named twice counts as two.
+#[cfg(feature = "grpc")]
+#[test]
+fn ranks_auto_is_one_rank_per_device() {
+    let folder = tempfile::tempdir().unwrap();
+    let weights = |program: &str, args: &[&str], of_ranks: &[&str]| {
+        weights_line(program, &[args, &["--epochs", "1"], of_ranks].concat(), folder.path())
+    };
+    let (multi_node, args) = (env!("CARGO_BIN_EXE_multi_node"), &["--nodes", "500"][..]);
+    let of_two = weights(multi_node, args, &["--ranks", "2"]);
+    assert_eq!(weights(multi_node, args, &["--ranks", "auto", "--device", "cpu,cpu"]), of_two);
+    let of_one = weights(multi_node, args, &["--ranks", "1"]);
+    assert_eq!(weights(multi_node, args, &["--ranks", "auto"]), of_one);
+    assert_ne!(of_one, of_two);
+
+    // Of three devices, the ranks use two, because they must share two partitions equally.
+    let parts = small::write_parts(500, folder.path());
+    let (distributed, args) =
+        (env!("CARGO_BIN_EXE_distributed_sage"), &["--parts", parts.to_str().unwrap()][..]);
+    let of_two = weights(distributed, args, &["--ranks", "2"]);
+    assert_eq!(weights(distributed, args, &["--ranks", "auto", "--device", "cpu,cpu,cpu"]), of_two);
+    let output = Command::new(distributed).args(args).args(["--ranks", "auto"]).output().unwrap();
+    let printed = text(&output);
+    let expected = "1 ranks cannot share 2 partitions equally";
+    assert!(!output.status.success() && printed.contains(expected), "{printed}");
+}
+
+/// The errors precede those of the data, which does not exist.
+#[test]
+fn invalid_ranks_and_devices_are_errors_before_data_is_loaded() {
+    let no_data = ["--data", "/nowhere"];
+    let programs = [
+        (env!("CARGO_BIN_EXE_node_classification"), &no_data[..]),
+        (env!("CARGO_BIN_EXE_graph_classification"), &no_data),
+        (env!("CARGO_BIN_EXE_custom_sampler"), &no_data),
+        #[cfg(feature = "grpc")]
+        (env!("CARGO_BIN_EXE_multi_node"), &[]),
+        #[cfg(feature = "grpc")]
+        (env!("CARGO_BIN_EXE_distributed_sage"), &["--parts", "/nowhere"]),
+    ];
+    let missing = match cfg!(feature = "cuda") {
+        true => ("cuda:99", "device `cuda:99` does not exist"),
+        false => ("cuda", "device `cuda` needs the feature `cuda`"),
+    };
+    for (program, args) in programs {
+        for (flag, value, expected) in [
+            ("--ranks", "0", "expected a whole number from 1 to 1024, or `auto`, got `0`"),
+            ("--ranks", "many", "expected a whole number from 1 to 1024, or `auto`, got `many`"),
+            ("--device", "nonsense", "unknown device `nonsense`"),
+            ("--device", missing.0, missing.1),
+        ] {
+            let output = Command::new(program).args(args).args([flag, value]).output().unwrap();
+            let printed = text(&output);
+            assert_eq!(output.status.code(), Some(2), "{program} {flag} {value}: {printed}");
+            assert!(printed.contains(expected), "{program} {flag} {value}: {printed}");
+        }
+    }
 }
 
 /// Reads the weights of the only run that the program `ranks` has written in a folder.
@@ -190,8 +248,7 @@ fn ranks_program(folder: &Path, set: &Path) -> Command {
 #[test]
 fn process_ranks_match_thread_ranks() {
     let folder = tempfile::tempdir().unwrap();
-    let set = folder.path().join("set");
-    kiln::data::format::write(&fake(), &set).unwrap();
+    let set = small::write(1000, folder.path());
 
     let of_threads = folder.path().join("threads");
     let output = ranks_program(&of_threads, &set).output().unwrap();

@@ -2,8 +2,10 @@
 //!
 //! ```text
 //! cargo run --release --bin custom_sampler -- --ranks 2 --rule low-degree
+//! cargo run --release --features cuda --bin custom_sampler -- --device cuda --ranks auto
 //! ```
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::{Parser, ValueEnum};
@@ -47,15 +49,21 @@ enum RuleName {
     LowDegree,
 }
 
-/// Trains GraphSAGE on the built-in graph with a custom sampling rule.
+/// Trains GraphSAGE on a graph's nodes with a custom sampling rule.
 #[derive(Parser)]
 struct Args {
+    /// Dataset: `debian-packages` (built in), or the path of a folder.
+    #[arg(long, default_value = "debian-packages")]
+    data: PathBuf,
     /// Sampling rule.
     #[arg(long, value_enum, default_value = "uniform")]
     rule: RuleName,
-    /// Number of ranks, as threads of this process.
+    /// Number of ranks, as threads of this process, which use the devices in turn; `auto` is one rank per device.
     #[arg(long, default_value = "1")]
-    ranks: usize,
+    ranks: RankCount,
+    /// Compute devices: `cpu`; or `cuda`, `wgpu` or `cube-cpu`, if the feature of that name is built in.
+    #[arg(long, default_value = "cpu")]
+    device: Devices,
     /// Number of epochs.
     #[arg(long, default_value = "10")]
     epochs: usize,
@@ -63,15 +71,16 @@ struct Args {
 
 fn main() -> Result<()> {
     let args = Args::parse();
-    let data = Dataset::open("debian-packages")?.standardize()?;
+    let data = Dataset::open(&args.data)?.standardize()?;
     let loader = NeighborLoader::new(&data, [4, 4, 4]).batch_size(1024);
     let loader = match args.rule {
         RuleName::Uniform => loader.rule(uniform),
         RuleName::LowDegree => loader.rule(LowDegree(data.graph.clone())),
     };
-    launch(RankConfig::from_env_or_threads(args.ranks), |rank| {
+    launch(args.ranks.config(&args.device), |rank| {
         let model = SageConfig::for_data(&data).hidden(128);
-        let mut trainer = Trainer::new(model, AdamConfig::new(0.001)).rank(&rank);
+        let adam = AdamConfig::new(0.001);
+        let mut trainer = Trainer::new(model, adam).devices(args.device.clone()).rank(&rank);
         let best = trainer.fit(&loader, FitConfig::epochs(args.epochs))?;
         if let Some(summary) = best.write_report(&loader)? {
             println!("{summary}");

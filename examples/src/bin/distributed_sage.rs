@@ -4,9 +4,11 @@
 //! ```text
 //! kiln data partition debian-packages --standardize --parts 2 --out parts
 //! mpirun -n 2 target/release/distributed_sage --parts parts
+//! target/release/distributed_sage --parts parts --device cuda --ranks auto
 //! ```
 //!
-//! In worker mode, as above, the ranks hold the partitions; with `--servers HOST:PORT,...` dedicated servers (`kiln
+//! The last command needs a build with the feature `cuda`, and trains in one process on the GPUs of the machine. In
+//! worker mode, as above, the ranks hold the partitions; with `--servers HOST:PORT,...` dedicated servers (`kiln
 //! serve`) hold them. docs/distributed.md shows both under Slurm, and describes the failure of a server.
 
 use std::path::PathBuf;
@@ -27,9 +29,14 @@ struct Args {
     /// token.
     #[arg(long, value_delimiter = ',', conflicts_with = "parts")]
     servers: Vec<String>,
-    /// Number of ranks, as threads, if no launcher started several processes.
+    /// Number of ranks, as threads, if no launcher started several processes; `auto` is one rank per device, or
+    /// with --parts the largest multiple of the number of partitions that is at most the number of devices.
     #[arg(long, default_value = "1")]
-    ranks: usize,
+    ranks: RankCount,
+    /// Compute devices, which the ranks of a machine use in turn: `cpu`; or `cuda`, `wgpu` or `cube-cpu`, if the
+    /// feature of that name is built in.
+    #[arg(long, default_value = "cpu")]
+    device: Devices,
     /// Number of epochs.
     #[arg(long, default_value = "10")]
     epochs: usize,
@@ -56,14 +63,15 @@ fn run(args: Args) -> Result<()> {
         Some(folder) => PartitionedGraph::open(folder, config)?,
         None => PartitionedGraph::connect(args.servers, config)?,
     };
-    launch(RankConfig::from_env_or_threads(args.ranks), |rank| {
+    launch(graph.rank_config(args.ranks, &args.device), |rank| {
         if rank.is_zero() {
             println!("{graph}");
         }
         // The fanouts are in the order of the layers, so the last fanout (15) applies to the seeds.
         let loader = NeighborLoader::partitioned(&graph, &rank, [5, 10, 15])?.batch_size(512).workers(8);
         let model = SageConfig::for_data(&graph).hidden(256).dropout(0.0);
-        let mut trainer = Trainer::new(model, AdamConfig::new(0.01)).rank(&rank);
+        let adam = AdamConfig::new(0.01);
+        let mut trainer = Trainer::new(model, adam).devices(args.device.clone()).rank(&rank);
         let best = trainer.fit(&loader, FitConfig::epochs(args.epochs))?;
         if let Some(summary) = best.write_report(&loader)? {
             println!("{summary}");

@@ -4,6 +4,7 @@
 //! ```text
 //! cargo run --release --bin graph_classification -- --ranks 2
 //! cargo run --release --bin graph_classification -- --ranks 2 --data IMDBBINARY.txt
+//! cargo run --release --features cuda --bin graph_classification -- --device cuda --ranks auto
 //! ```
 
 use std::path::PathBuf;
@@ -17,9 +18,12 @@ struct Args {
     /// Graphs: `mutag` (built in), or the path of a file of DGL's GIN collection or of a folder of the TU collection.
     #[arg(long, default_value = "mutag")]
     data: PathBuf,
-    /// Number of ranks, as threads of this process.
+    /// Number of ranks, as threads of this process, which use the devices in turn; `auto` is one rank per device.
     #[arg(long, default_value = "1")]
-    ranks: usize,
+    ranks: RankCount,
+    /// Compute devices: `cpu`; or `cuda`, `wgpu` or `cube-cpu`, if the feature of that name is built in.
+    #[arg(long, default_value = "cpu")]
+    device: Devices,
     /// Number of epochs.
     #[arg(long, default_value = "5")]
     epochs: usize,
@@ -43,11 +47,12 @@ fn main() -> Result<()> {
     };
     let split = Split::random(graphs.n_graphs(), [0.8, 0.1], 0)?;
     let loader = GraphLoader::new(&graphs, features, &split).batch_size(32);
-    launch(RankConfig::from_env_or_threads(args.ranks), |rank| {
+    launch(args.ranks.config(&args.device), |rank| {
         if rank.is_zero() {
             println!("{graphs}");
         }
-        let mut trainer = Trainer::new(model.clone(), AdamConfig::new(0.01)).rank(&rank);
+        let adam = AdamConfig::new(0.01);
+        let mut trainer = Trainer::new(model.clone(), adam).devices(args.device.clone()).rank(&rank);
         let mut fit = FitConfig::epochs(args.epochs);
         if let Some(folder) = &args.out {
             fit = fit.out(folder);

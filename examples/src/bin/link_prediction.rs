@@ -23,12 +23,12 @@ struct Args {
     /// Dataset: `debian-packages` (built in), or the path of a folder.
     #[arg(long, default_value = "debian-packages")]
     data: PathBuf,
-    /// Number of ranks, as threads of this process, which use the devices in turn.
+    /// Number of ranks, as threads of this process, which use the devices in turn; `auto` is one rank per device.
     #[arg(long, default_value = "1")]
-    ranks: usize,
+    ranks: RankCount,
     /// Compute devices: `cpu`; or `cuda`, `wgpu` or `cube-cpu`, if the feature of that name is built in.
     #[arg(long, default_value = "cpu")]
-    device: String,
+    device: Devices,
     /// Number of epochs.
     #[arg(long, default_value = "5")]
     epochs: usize,
@@ -56,12 +56,12 @@ fn main() -> Result<()> {
         .dropout(0.0)
         .weight_init(WeightInit::Pyg);
     let model = LinkModelConfig { encoder, decoder: LinkDecoderConfig::Dot };
-    launch(RankConfig::from_env_or_threads(args.ranks), |rank| {
+    launch(args.ranks.config(&args.device), |rank| {
         if rank.is_zero() {
             println!("{data}");
         }
-        let mut trainer =
-            Trainer::new(model.clone(), AdamConfig::new(args.lr)).device(&args.device)?.rank(&rank);
+        let adam = AdamConfig::new(args.lr);
+        let mut trainer = Trainer::new(model.clone(), adam).devices(args.device.clone()).rank(&rank);
         let mut fit = FitConfig::epochs(args.epochs);
         if let Some(folder) = &args.out {
             fit = fit.out(folder);

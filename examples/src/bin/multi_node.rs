@@ -5,8 +5,10 @@
 //! cargo build --release --features mpi
 //! mpirun -n 4 target/release/multi_node
 //! srun --mpi=pmix -N2 -n4 target/release/multi_node
+//! target/release/multi_node --device cuda --ranks auto
 //! ```
 //!
+//! The last command needs a build with the feature `cuda`, and trains in one process on all GPUs of the machine.
 //! docs/clusters.md lists other launchers, and describes the loss of a process.
 
 use std::path::PathBuf;
@@ -20,9 +22,13 @@ use kiln::stop_on_signals;
 /// Trains a GCN on a graph's nodes; each process of a launcher is a rank. `kiln train` has more flags.
 #[derive(Parser)]
 struct Args {
-    /// Number of ranks, as threads, if no launcher started several processes.
+    /// Number of ranks, as threads, if no launcher started several processes; `auto` is one rank per device.
     #[arg(long, default_value = "1")]
-    ranks: usize,
+    ranks: RankCount,
+    /// Compute devices, which the ranks of a machine use in turn: `cpu`; or `cuda`, `wgpu` or `cube-cpu`, if the
+    /// feature of that name is built in.
+    #[arg(long, default_value = "cpu")]
+    device: Devices,
     /// Mean number of nodes of the random graph.
     #[arg(long, default_value = "100000")]
     nodes: usize,
@@ -52,12 +58,12 @@ fn run(args: &Args) -> Result<()> {
     let loader = NeighborLoader::new(&data, [50, 50]).gcn_norm()?.batch_size(128).evaluation(evaluation);
     let model = GcnConfig::for_data(&data).layers(2).hidden(64).dropout(0.0);
     let adam = AdamConfig::new(0.01).weight_decay(5e-4);
-    launch(RankConfig::from_env_or_threads(args.ranks), |rank| {
+    launch(args.ranks.config(&args.device), |rank| {
         let mut fit = FitConfig::epochs(args.epochs).stop_flag(stop_on_signals()?);
         if let Some(folder) = &args.folder {
             fit = fit.start_or_resume(folder);
         }
-        let mut trainer = Trainer::new(model.clone(), adam).rank(&rank);
+        let mut trainer = Trainer::new(model.clone(), adam).devices(args.device.clone()).rank(&rank);
         let best = trainer.fit(&loader, fit)?;
         if let Some(summary) = best.write_report(&loader)? {
             println!("{}\n{summary}", rank.description());

@@ -3,9 +3,10 @@
 //!
 //! ```text
 //! cargo run --release --bin node_classification
+//! cargo run --release --features cuda --bin node_classification -- --device cuda --ranks auto
 //! ```
 //!
-//! It reaches a test accuracy of 0.78 after 20 epochs.
+//! The first command reaches a test accuracy of 0.78 after 20 epochs. The second one trains on all GPUs of the machine.
 
 use std::path::PathBuf;
 
@@ -23,12 +24,12 @@ struct Args {
     /// Dataset: `debian-packages` (built in), or the path of a folder.
     #[arg(long, default_value = "debian-packages")]
     data: PathBuf,
-    /// Number of ranks, as threads of this process, which use the devices in turn.
+    /// Number of ranks, as threads of this process, which use the devices in turn; `auto` is one rank per device.
     #[arg(long, default_value = "1")]
-    ranks: usize,
+    ranks: RankCount,
     /// Compute devices: `cpu`; or `cuda`, `wgpu` or `cube-cpu`, if the feature of that name is built in.
     #[arg(long, default_value = "cpu")]
-    device: String,
+    device: Devices,
     /// Number of epochs.
     #[arg(long, default_value = "20")]
     epochs: usize,
@@ -47,12 +48,12 @@ fn main() -> Result<()> {
     let data = Dataset::open(&args.data)?.standardize()?;
     let loader = NeighborLoader::new(&data, [10, 10, 10]).batch_size(1024);
     let model = SageConfig::for_data(&data).hidden(256).dropout(0.5);
-    launch(RankConfig::from_env_or_threads(args.ranks), |rank| {
+    launch(args.ranks.config(&args.device), |rank| {
         if rank.is_zero() {
             println!("{data}");
         }
-        let mut trainer =
-            Trainer::new(model.clone(), AdamConfig::new(args.lr)).device(&args.device)?.rank(&rank);
+        let adam = AdamConfig::new(args.lr);
+        let mut trainer = Trainer::new(model.clone(), adam).devices(args.device.clone()).rank(&rank);
         let mut fit = FitConfig::epochs(args.epochs);
         if let Some(folder) = &args.out {
             fit = fit.out(folder);
