@@ -1,5 +1,6 @@
 //! Tests of communicators whose ranks are threads of one process. They run if `KILN_DEVICE` is `cuda` and the process
-//! has NCCL and two GPUs: real ones, or the stub driver of `cargo xtask test --device cuda --stub`.
+//! has NCCL and two GPUs, or one for the test with one rank: real ones, or the stub driver of `cargo xtask test --device
+//! cuda --stub`.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::io::Write;
@@ -14,15 +15,21 @@ const DEADLINE: Duration = Duration::from_secs(60);
 /// A time limit for aborts: far above the few seconds that an abort takes, and below [`DEADLINE`].
 const SOON: Duration = Duration::from_secs(30);
 
-/// Runs the test if `KILN_DEVICE` is `cuda` and the process has NCCL and two GPUs, otherwise prints the reason for
-/// skipping it. Tests run one at a time, because they share the GPUs.
 fn on_two_gpus(what: &str, test: impl FnOnce()) {
+    on_gpus(2, what, test);
+}
+
+/// Runs the test if `KILN_DEVICE` is `cuda` and the process has NCCL and this many GPUs, otherwise prints the reason for
+/// skipping it. Tests run one at a time, because they share the GPUs.
+fn on_gpus(n_gpus: i32, what: &str, test: impl FnOnce()) {
     static ALONE: Mutex<()> = Mutex::new(());
     let is_asked_for = std::env::var("KILN_DEVICE").is_ok_and(|name| name.starts_with("cuda"));
     let reason = match kiln_nccl::check() {
         _ if !is_asked_for => "KILN_DEVICE is not cuda".to_owned(),
         Err(error) => error.to_string(),
-        Ok(()) if kiln_nccl::CudaContext::device_count().unwrap() < 2 => "there is one GPU".to_owned(),
+        Ok(()) if kiln_nccl::CudaContext::device_count().unwrap() < n_gpus => {
+            format!("there are fewer than {n_gpus} GPUs")
+        }
         Ok(()) => {
             let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
             return test();
@@ -75,6 +82,17 @@ fn on_ranks<R: Send>(comms: Vec<Comm>, body: impl Fn(&mut Comm) -> R + Sync) -> 
         let ranks: Vec<_> = comms.into_iter().map(|mut comm| scope.spawn(move || body(&mut comm))).collect();
         ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
     })
+}
+
+#[test]
+fn all_reduce_of_one_rank_keeps_its_values() {
+    on_gpus(1, "sums of one rank by NCCL", || {
+        let mut comms = Comm::for_devices(&[0], DEADLINE).unwrap();
+        let values: Vec<f32> = (0..70_000).map(|place| place as f32 - 0.25).collect();
+        for len in [1, 1000, values.len()] {
+            assert_eq!(sum(&mut comms[0], &values[..len]).unwrap(), values[..len]);
+        }
+    });
 }
 
 #[test]
