@@ -9,7 +9,7 @@ use kiln_kernels::ops::{self, Aggregation, OwnRow, Reduction};
 use kiln_kernels::testing::values;
 use kiln_kernels::{BlockSize, DeviceBlock, FeatureAggregation, aggregate_features, gather_features};
 
-use crate::common::{block, six_nodes, weighted_sum, with_hub};
+use super::common::{block, six_nodes, weighted_sum, with_hub};
 
 const AGGREGATIONS: [FeatureAggregation; 3] =
     [FeatureAggregation::ConcatSelfMean, FeatureAggregation::ConcatSelfSum, FeatureAggregation::WeightedSum];

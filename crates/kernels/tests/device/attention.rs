@@ -8,7 +8,7 @@ use kiln_kernels::testing::{
 use kiln_kernels::{DeviceBlock, ops};
 use kiln_sample::{KeyDomain, RngKey};
 
-use crate::common::{block, six_nodes, with_hub};
+use super::common::{block, six_nodes, with_hub};
 
 const SLOPE: f32 = 0.2;
 const TOLERANCE: f32 = 1e-5;

@@ -8,7 +8,7 @@ use kiln_kernels::testing::{
     Launches, check_close, check_gradient, device, launches_of, ramp, reference, values,
 };
 
-use crate::common::{block, six_nodes, with_hub};
+use super::common::{block, six_nodes, with_hub};
 
 /// The tolerance for sums of up to 20,000 numbers that are added in different orders.
 const SUM_TOLERANCE: f32 = 1e-3;

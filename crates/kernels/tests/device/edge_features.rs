@@ -14,8 +14,8 @@ use kiln_kernels::testing::{
 use kiln_kernels::{DeviceEdgeFeatures, DeviceGraph, DeviceSampledBlocks, UploadError, is_cpu};
 use kiln_sample::{EdgeWeights, ExcludedEdges, Fanout, RngKey, Rule, Scratch, Seeds};
 
-use crate::features::{sent, value, values_type};
-use crate::sampler::{check_same, larger, nodes, on_host, sampler, weighted};
+use super::features::{sent, value, values_type};
+use super::sampler::{check_same, larger, nodes, on_host, sampler, weighted};
 
 /// Returns rows of each element type for the edges of a graph.
 fn sources(graph: &Csc, dim: usize) -> [EdgeFeatures; 3] {

@@ -6,7 +6,7 @@ use kiln_graph::{Block, BlockParts};
 use kiln_kernels::testing::{check_close, check_gradient, device, launches_of, ramp, values};
 use kiln_kernels::{DeviceBlock, is_cpu, ops};
 
-use crate::common::{six_nodes, with_hub};
+use super::common::{six_nodes, with_hub};
 
 const TOLERANCE: f32 = 1e-5;
 const HUB_TOLERANCE: f32 = 2e-4;

@@ -6,7 +6,7 @@ use kiln_kernels::ops::{self, Aggregation, OwnRow, Reduction};
 use kiln_kernels::testing::{check_gradient, device, ramp, values};
 use kiln_sample::RngKey;
 
-use crate::common::{block, six_nodes, weighted_sum};
+use super::common::{block, six_nodes, weighted_sum};
 
 fn check(width: usize, op: impl Fn(&DeviceBlock, Tensor<2>) -> Tensor<2>) {
     let device = device();

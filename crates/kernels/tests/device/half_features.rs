@@ -7,7 +7,7 @@ use kiln_kernels::ops::{self, Aggregation, MessageWeights, OwnRow, Reduction};
 use kiln_kernels::testing::{Launches, device, launches_of, ramp, supports, values};
 use kiln_kernels::{DeviceBlock, is_cpu};
 
-use crate::common::{block, six_nodes, with_hub};
+use super::common::{block, six_nodes, with_hub};
 
 const HALF: [DType; 2] = [DType::F16, DType::BF16];
 

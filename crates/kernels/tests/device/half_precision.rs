@@ -6,7 +6,7 @@ use kiln_kernels::testing::{check_close, device, ramp, supports, values};
 use kiln_kernels::{DeviceBlock, is_cpu};
 use kiln_sample::RngKey;
 
-use crate::common::{block, six_nodes, weighted_sum, with_hub};
+use super::common::{block, six_nodes, weighted_sum, with_hub};
 
 /// An op on a block and rows.
 type Op = fn(&DeviceBlock, Tensor<2>) -> Tensor<2>;

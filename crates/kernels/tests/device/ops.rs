@@ -10,7 +10,7 @@ use kiln_kernels::DeviceBlock;
 use kiln_kernels::ops::{self, Aggregation, OwnRow, Reduction};
 use kiln_kernels::testing::{Launches, check_close, device, launches_of, ramp, reference, values};
 
-use crate::common::{block, six_nodes, weighted_sum, with_hub};
+use super::common::{block, six_nodes, weighted_sum, with_hub};
 
 type Op = fn(&DeviceBlock, Tensor<2>) -> Tensor<2>;
 

@@ -8,7 +8,7 @@ use kiln_kernels::ops::{self, Aggregation, OwnRow, Reduction};
 use kiln_kernels::testing::{check_close, device, ramp, reference, values};
 use proptest::prelude::*;
 
-use crate::common::{block, six_nodes};
+use super::common::{block, six_nodes};
 
 type Op = fn(&DeviceBlock, Tensor<2>) -> Tensor<2>;
 

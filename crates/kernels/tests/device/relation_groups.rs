@@ -6,7 +6,7 @@ use kiln_kernels::ops::{self, Aggregation, Reduction};
 use kiln_kernels::testing::{Launches, check_close, check_gradient, device, launches_of, ramp, values};
 use kiln_kernels::{DeviceBlock, DeviceRelationGroups};
 
-use crate::common;
+use super::common;
 
 /// A product of up to three rows, and sums of a few numbers of about 1, in another order.
 const TOLERANCE: f32 = 1e-5;

@@ -14,7 +14,7 @@ use kiln_sample::{
 use kiln_testkit::{arb_coo, check_block, hub, six_nodes};
 use proptest::prelude::*;
 
-use crate::sampler::{RULES, arb_fanout, check_same, check_same_blocks, larger, nodes, weighted};
+use super::sampler::{RULES, arb_fanout, check_same, check_same_blocks, larger, nodes, weighted};
 
 /// Returns the graph with a type for each edge.
 fn typed(graph: &Csc) -> Arc<Csc> {

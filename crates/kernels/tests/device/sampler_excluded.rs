@@ -10,7 +10,7 @@ use kiln_sample::{EdgeWeights, ExcludedEdges, Fanout, FrontierSampler, RngKey, S
 use kiln_testkit::arb_coo;
 use proptest::prelude::*;
 
-use crate::sampler::{
+use super::sampler::{
     RULES, arb_fanout, check_same, check_same_blocks, larger, nodes, on_host, sampler, weighted,
 };
 

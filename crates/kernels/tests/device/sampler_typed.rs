@@ -10,7 +10,7 @@ use kiln_sample::{
     EdgeWeights, ExcludedEdges, Fanout, FrontierSampler, RngKey, SamplerConfig, Scratch, Seeds, TypedSampler,
 };
 
-use crate::sampler::{RULES, check_same_blocks};
+use super::sampler::{RULES, check_same_blocks};
 
 /// Users, items and tags; relations with hubs, with parallel edges, between nodes of one type, and without edges.
 fn graph() -> Relations {

@@ -11,7 +11,7 @@ use kiln_kernels::testing::{
 };
 use kiln_kernels::{DeviceGraphs, DeviceSegments};
 
-use crate::common::{block, six_nodes};
+use super::common::{block, six_nodes};
 
 type Op = fn(&DeviceSegments, Tensor<2>) -> Tensor<2>;
 

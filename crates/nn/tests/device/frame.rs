@@ -13,7 +13,7 @@ use kiln_nn::{
 };
 use kiln_sample::{EdgeWeights, FrontierSampler, NeighborSampler, RngKey, SamplerConfig, Scratch, Seeds};
 
-use crate::common::{ctx, parameters};
+use super::common::{ctx, parameters};
 
 const N_NODES: u32 = 12;
 const D_IN: usize = 5;

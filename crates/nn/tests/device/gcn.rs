@@ -9,8 +9,8 @@ use kiln_kernels::testing::{check_close, check_layer, device, on_cpu, ramp, valu
 use kiln_nn::{BlockModel, ForwardContext, Gcn, GcnConfig, GcnConv, GcnConvConfig, LayerWiseModel, Mode};
 use kiln_sample::RngKey;
 
-use crate::common::glorot::check_initial_range;
-use crate::common::{ctx, parameters};
+use super::common::glorot::check_initial_range;
+use super::common::{ctx, parameters};
 
 /// The tolerance for a product and a sum of a few numbers of about 1, computed in different orders.
 const TOLERANCE: f32 = 1e-5;

@@ -12,8 +12,8 @@ use kiln_nn::{
 };
 use kiln_sample::RngKey;
 
-use crate::common::graphs::{Graph, PlainGin, block_diagonal, five, upload};
-use crate::common::{ctx, parameters};
+use super::common::graphs::{Graph, PlainGin, block_diagonal, five, upload};
+use super::common::{ctx, parameters};
 
 const AGGREGATES: [Aggregate; 3] = [Aggregate::Mean, Aggregate::Max, Aggregate::Sum];
 const READOUTS: [Readout; 3] = [Readout::Mean, Readout::Max, Readout::Sum];

@@ -5,7 +5,7 @@ use kiln_kernels::testing::{device, values};
 use kiln_nn::{Epsilon, Gin, GinConfig, MlpConfig, Normalization};
 use kiln_sample::RngKey;
 
-use crate::common::parameters;
+use super::common::parameters;
 
 fn config() -> GinConfig {
     let paper = GinConfig::paper(5, 7, 3);

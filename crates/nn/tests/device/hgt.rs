@@ -10,8 +10,8 @@ use kiln_nn::{
 };
 use kiln_sample::RngKey;
 
-use crate::common::ctx;
-use crate::common::typed::{graph, sampled, uploaded};
+use super::common::ctx;
+use super::common::typed::{graph, sampled, uploaded};
 
 /// The tolerance for chains of products and sums of a few dozen numbers of about 1, computed in different orders.
 const TOLERANCE: f32 = 5e-5;

@@ -11,7 +11,7 @@ use kiln_nn::{
 };
 use kiln_sample::RngKey;
 
-use crate::common::ctx;
+use super::common::ctx;
 
 /// Returns a block with edge weights. The sources of destination `v` are `v + 1` and `v + 2`, modulo `n_src`.
 fn block(n_src: u32, n_dst: u32, device: &Device) -> DeviceBlock {

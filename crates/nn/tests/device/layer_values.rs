@@ -17,7 +17,7 @@ use kiln_nn::{
 };
 use kiln_sample::RngKey;
 
-use crate::parity::read;
+use super::parity::read;
 
 const TOLERANCE: f32 = 1e-5;
 

@@ -12,7 +12,7 @@ use kiln_nn::{
 };
 use kiln_sample::RngKey;
 
-use crate::common::{ctx, parameters};
+use super::common::{ctx, parameters};
 
 /// The tolerance for f32 sums of a dozen terms of about 1, with exponentials.
 const TOLERANCE: f32 = 2e-6;

@@ -17,7 +17,7 @@ use kiln_nn::{
 };
 use kiln_sample::{NeighborSampler, RngKey, SamplerConfig};
 
-use crate::parity::{Expected, check_outputs_on, expected, read};
+use super::parity::{Expected, check_outputs_on, expected, read};
 
 #[derive(serde::Deserialize)]
 struct AttentionExpected {

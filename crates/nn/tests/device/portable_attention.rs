@@ -10,7 +10,7 @@ use kiln_nn::{
 };
 use kiln_sample::RngKey;
 
-use crate::portable_weights::{
+use super::portable_weights::{
     File, bytes_of, check_message, check_round_trip, counted, file, file_of, renamed, stored,
 };
 

@@ -7,8 +7,8 @@ use kiln_kernels::testing::{device, values};
 use kiln_nn::{EdgeInput, Epsilon, Gin, GinConfig, Gine, GineConfig, WeightFormat, load_safetensors};
 use kiln_sample::RngKey;
 
-use crate::portable_attention::check_names;
-use crate::portable_weights::{bytes_of, check_message, check_round_trip, counted, file, renamed, stored};
+use super::portable_attention::check_names;
+use super::portable_weights::{bytes_of, check_message, check_round_trip, counted, file, renamed, stored};
 
 fn gine(seed: u64, n_layers: usize, epsilon: Epsilon) -> Gine {
     let config = GineConfig::new(2, 3, EdgeInput::Features(5)).hidden(4).layers(n_layers).epsilon(epsilon);

@@ -14,8 +14,8 @@ use kiln_nn::{
 };
 use kiln_sample::{Fanout, FrontierSampler, NeighborSampler, RngKey, SamplerConfig, Scratch, Seeds};
 
-use crate::common::ctx;
-use crate::common::typed::{graph, numbers, sampled, uploaded};
+use super::common::ctx;
+use super::common::typed::{graph, numbers, sampled, uploaded};
 
 const AGGREGATES: [Aggregate; 3] = [Aggregate::Mean, Aggregate::Max, Aggregate::Sum];
 

@@ -12,8 +12,8 @@ use kiln_nn::{
 };
 use kiln_sample::RngKey;
 
-use crate::common::glorot::check_initial_range;
-use crate::common::{ctx, parameters};
+use super::common::glorot::check_initial_range;
+use super::common::{ctx, parameters};
 
 const AGGREGATES: [Aggregate; 3] = [Aggregate::Mean, Aggregate::Max, Aggregate::Sum];
 

@@ -21,7 +21,7 @@ use kiln_train::{
     NodeInput, OptimizerConfig, StepReport, TaskTrainer, TrainerConfig, weights_to_bytes,
 };
 
-use crate::common::{data, nodes, ranks, shard};
+use super::common::{data, nodes, ranks, shard};
 
 const FANOUTS: [Fanout; 2] = [Fanout::UpTo(4), Fanout::UpTo(3)];
 
