@@ -25,6 +25,9 @@ const N_BATCHES: usize = 16;
 const ROWS: [(usize, DType); 4] =
     [(100, DType::F32), (128, DType::F32), (256, DType::F32), (256, DType::BF16)];
 
+/// The environment variable that, if set, omits the benches `copy` and `mean-*`, which need no data set.
+const INPUTS_ONLY: &str = "KILN_BENCH_INPUTS_ONLY";
+
 /// The sizes of the benches' inputs.
 struct Scale {
     name: &'static str,
@@ -48,11 +51,13 @@ fn scale() -> Scale {
     }
 }
 
-fn main() -> Result {
+pub(crate) fn main() -> Result {
     let (device, scale, mut stage) = (device(), scale(), Stage::new("device"));
     stage.samples(10);
-    copy(&mut stage, &device, &scale)?;
-    means(&mut stage, &device, &scale)?;
+    if std::env::var_os(INPUTS_ONLY).is_none() {
+        copy(&mut stage, &device, &scale)?;
+        means(&mut stage, &device, &scale)?;
+    }
     for input in inputs()? {
         batches(&mut stage, &device, &input)?;
         steps(&mut stage, &device, &input)?;

@@ -90,12 +90,12 @@ pub(crate) fn run(args: Args) -> Result<()> {
 
 /// Lints with the features that tests without devices use.
 fn clippy() -> Result<()> {
-    lint(&[&test::PACKAGES[..], &["--features", test::DEFAULT_FEATURES]].concat())
+    lint(&[&test::LINTED[..], &["--features", test::DEFAULT_FEATURES]].concat())
 }
 
 fn clippy_of_devices() -> Result<()> {
     llvm::run()?;
-    lint(&[&test::PACKAGES[..], &["--features", test::all_features()]].concat())
+    lint(&[&test::LINTED[..], &["--features", test::all_features()]].concat())
 }
 
 fn lint(selection: &[&str]) -> Result<()> {

@@ -70,8 +70,14 @@ const ALONE: &[&str] = &["kiln-cli jobs"];
 /// `http` the one that serves predictions.
 pub(crate) const DEFAULT_FEATURES: &str = "grpc,http";
 
-/// The packages of tests and lints: all except the generator of the built-in data set, which needs extra dependencies.
-pub(crate) const PACKAGES: [&str; 3] = ["--workspace", "--exclude", "debian-packages"];
+/// The packages of lints: all except the generator of the built-in data set, which needs extra dependencies.
+pub(crate) const LINTED: [&str; 3] = ["--workspace", "--exclude", "debian-packages"];
+
+/// The packages of tests: all of [`LINTED`] except [`KIT`].
+pub(crate) const PACKAGES: [&str; 5] = ["--workspace", "--exclude", "debian-packages", "--exclude", KIT];
+
+/// The package of the programs for GPU machines. Its tests are those of other packages, linked once more.
+const KIT: &str = "kiln-gpu-kit";
 
 /// Returns the features of runs with `--all`, of runs with `--device` except wgpu, and of the lints with devices. All
 /// of these use one set of features, so that dependencies are compiled once. METIS's and MPI's bindings need libclang,
@@ -190,6 +196,7 @@ fn packages(args: &Args, features: &str) -> Result<Vec<String>> {
     if args.device.is_some() {
         packages.extend(binaries::with_targets(&featured, &[DEVICE_TESTS, &[PROGRAM_TESTS]].concat()));
     }
+    packages.remove(KIT);
     Ok(packages.into_iter().flat_map(|package| ["--package".to_owned(), package]).collect())
 }
 
