@@ -1,6 +1,6 @@
 """Archives of programs and of logs, written and read without other programs than Python.
 
-    python3 benches/gpu/archive.py pack LIMIT PACKAGE FOLDER NAME...   packs the first programs of FOLDER that fit
+    python3 benches/gpu/archive.py pack LIMIT PACKAGE FOLDER NAME...   packs programs of FOLDER, or fails above LIMIT
     python3 benches/gpu/archive.py unpack PACKAGE FOLDER
     python3 benches/gpu/archive.py logs LIMIT FILE FOLDER              packs all files of FOLDER as .tar.xz
 
@@ -24,7 +24,7 @@ import elf_filter
 MAX_DICT_BYTES = 384 << 20
 
 # The number of zeros after each program. They make the encoder write all of the program before the next one begins, so
-# that the stream can be cut off there.
+# that the size of each is known.
 N_ZEROS = 4 << 20
 
 CHUNK_BYTES = 1 << 20
@@ -40,7 +40,7 @@ def filters(n_bytes):
 
 
 def pack(limit, package, folder, names):
-    """Packs the longest prefix of `names` that fits into `limit` bytes, and returns it."""
+    """Packs the programs. Exits with an error if they need more than `limit` bytes."""
     n_bytes = sum(os.path.getsize(os.path.join(folder, name)) + N_ZEROS for name in names)
     compressor = lzma.LZMACompressor(format=lzma.FORMAT_RAW, filters=filters(n_bytes))
     packed, programs = bytearray(), []
@@ -53,26 +53,19 @@ def pack(limit, package, folder, names):
             chunk = content[first:first + CHUNK_BYTES]
             chunk += bytes(min(CHUNK_BYTES, len(content) + N_ZEROS - first) - len(chunk))
             packed += compressor.compress(chunk)
-            if limit < len(packed):
-                break
-        if limit < len(packed):
-            del packed[before:]
-            break
         digest = hashlib.sha256(program).hexdigest()
         programs.append({"name": name, "bytes": len(program), "sha256": digest, "is_filtered": content != program})
         print(f"{name:20} {mib(len(program))}, packed {mib(len(packed) - before)}", flush=True)
-    for name in names[len(programs):]:
-        print(f"{name:20} {mib(os.path.getsize(os.path.join(folder, name)))}, left out")
-    if not programs:
-        sys.exit(f"archive.py: {names[0]} does not fit into {mib(limit)}: give a larger limit")
-    print(f"{len(programs)} of {len(names)} programs: {mib(len(packed))} of at most {mib(limit)}")
+    packed += compressor.flush()
+    print(f"{len(names)} programs: {mib(len(packed))} of at most {mib(limit)}")
+    if limit < len(packed):
+        sys.exit(f"archive.py: {len(names)} programs do not fit into {mib(limit)}: give a larger limit")
     with open(os.path.join(package, "programs.lzma2"), "wb") as file:
         file.write(packed)
     for _ in read(package, programs):
         pass
     with open(os.path.join(package, "programs.json"), "w") as file:
         json.dump(programs, file, indent=1)
-    return names[:len(programs)]
 
 
 def filtered(program):
@@ -86,7 +79,6 @@ def filtered(program):
 
 def read(package, programs):
     """Yields the name and the content of each program, and raises `ValueError` if a content differs."""
-    # The stream has no end, because the first programs are cut off from a longer one.
     decompressor = lzma.LZMADecompressor(format=lzma.FORMAT_RAW, filters=filters(MAX_DICT_BYTES))
     with open(os.path.join(package, "programs.lzma2"), "rb") as file:
         rest = b""
@@ -95,8 +87,7 @@ def read(package, programs):
             while 0 < n_missing:
                 chunk = file.read(CHUNK_BYTES) if decompressor.needs_input else b""
                 part = decompressor.decompress(chunk, n_missing)
-                if not part and not chunk and decompressor.needs_input:
-                    # All of the program may be there without the last zeros.
+                if not part and not chunk:
                     break
                 parts.append(part)
                 n_missing -= len(part)

@@ -20,33 +20,30 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Builds the programs, the bench `device` and the device tests for CUDA, strips them, and packs as many as fit, the
-    /// most important first, into target/gpu-day/package.
+    /// Builds `kiln`, the benches and the device tests for CUDA and NCCL, strips them, computes the results that the GPU
+    /// must reproduce, and packs all into target/gpu-day/package.
     Pack {
         /// Largest size of the package in MiB
         #[arg(long, value_name = "MiB", default_value = "45", value_parser = clap::value_parser!(u64).range(1..=1024))]
         limit: u64,
-        /// Packs only the programs of this piece of benches/gpu/run.sh; default those of all pieces
-        #[arg(long, value_name = "PIECE", value_parser = clap::builder::PossibleValuesParser::new(dry_run::PIECES))]
-        piece: Option<String>,
     },
-    /// Runs the pieces of benches/gpu/run.sh with small data on the stub of the CUDA driver, each in a new copy of the
-    /// checkout with the package, and fails if a piece fails or leaves a process, or files beyond the limits.
+    /// Runs the days of benches/gpu/run.sh with small data on the stub of the CUDA driver, each in a new copy of the
+    /// checkout with the package, and fails if a part fails, or if a day leaves a process, or files beyond the limits.
     DryRun {
-        /// Pieces to run; default all
-        #[arg(value_name = "PIECE", value_parser = clap::builder::PossibleValuesParser::new(dry_run::PIECES))]
-        pieces: Vec<String>,
-        /// Time limit of a piece in seconds; the stub is slower than a GPU
+        /// Days to run; default all
+        #[arg(value_name = "DAY", value_parser = clap::builder::PossibleValuesParser::new(dry_run::DAYS))]
+        days: Vec<String>,
+        /// Time limit of a day in seconds; the stub is slower than a GPU
         #[arg(long, value_name = "SECONDS", default_value = "540")]
         budget: u64,
     },
 }
 
-/// Packs the programs, or runs the pieces on the stub.
+/// Packs the programs, or runs the days on the stub.
 pub(crate) fn run(args: Args) -> Result<()> {
     match args.action {
-        Action::Pack { limit, piece } => pack::run(limit << 20, pack::programs_of(piece.as_deref())),
-        Action::DryRun { pieces, budget } => dry_run::run(&pieces, budget),
+        Action::Pack { limit } => pack::run(limit << 20),
+        Action::DryRun { days, budget } => dry_run::run(&days, budget),
     }
 }
 
@@ -91,7 +88,10 @@ mod tests {
         let checkout = tempfile::tempdir().unwrap();
         let folder = checkout.path().join("benches/gpu");
         std::fs::create_dir_all(&folder).unwrap();
-        std::fs::copy(workspace::root().unwrap().join("benches/gpu/run.sh"), folder.join("run.sh")).unwrap();
+        for file in ["run.sh", "flags.sh"] {
+            let path = workspace::root().unwrap().join("benches/gpu").join(file);
+            std::fs::copy(path, folder.join(file)).unwrap();
+        }
         let out = checkout.path().join("out");
         let mut script = Command::new("bash");
         script.arg(folder.join("run.sh")).args(args).env("OUT", &out).env_remove("BUDGET");
@@ -100,22 +100,22 @@ mod tests {
     }
 
     #[test]
-    fn a_piece_without_a_package_fails_and_its_table_states_the_fix() {
-        let (status, table) = run_without_package(&["2"]);
+    fn a_day_without_a_package_fails_and_its_table_states_the_fix() {
+        let (status, table) = run_without_package(&["day2"]);
         assert_eq!(status, Some(2));
-        assert!(table.starts_with("kiln\tno package, parts bench torch start, "), "{table}");
+        assert!(table.starts_with("kiln\tno package, parts bench torch pyg ncu sanitize, "), "{table}");
         assert!(table.ends_with("run `cargo xtask gpu pack` on the machine with cargo\n"), "{table}");
-        assert_eq!(run_without_package(&["5"]), (Some(2), String::new()));
+        assert_eq!(run_without_package(&["day3"]), (Some(2), String::new()));
     }
 
+    /// The rest of a day's 300 and 380 seconds is for unpacking the programs and packing the logs.
     #[test]
-    fn the_pieces_fit_into_25_minutes() {
-        let budget = |args: &[&str]| {
-            let (_, table) = run_without_package(args);
+    fn the_days_fit_into_their_seconds() {
+        let budget = |day: &str| {
+            let (_, table) = run_without_package(&[day]);
             let seconds = table.lines().next().unwrap().rsplit_once("budget ").unwrap().1;
             seconds.strip_suffix(" s").unwrap().parse::<u32>().unwrap()
         };
-        assert!(dry_run::PIECES.iter().all(|piece| budget(&[piece]) <= 9 * 60));
-        assert!(budget(&dry_run::PIECES) <= 25 * 60);
+        assert_eq!(dry_run::DAYS.map(budget), [285, 365]);
     }
 }

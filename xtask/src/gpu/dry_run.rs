@@ -1,13 +1,14 @@
-//! `cargo xtask gpu dry-run`: the pieces of `benches/gpu/run.sh` on the stub of the CUDA driver.
+//! `cargo xtask gpu dry-run`: the days of `benches/gpu/run.sh` on the stub of the CUDA driver.
 //!
-//! Each piece starts in a new copy of the files that travel to the machine with a GPU, in a session of its own, without
-//! cargo on its path, with only one device and without a CUDA toolkit.
+//! Each day starts in a new copy of the files that travel to the machine with a GPU, in a session of its own, without
+//! cargo on its path, with only one device and without a CUDA toolkit. `ncu` and `compute-sanitizer` are programs that run
+//! their argument and print the real tools' formats, and PyTorch computes on the CPU, so that every part executes.
 
 use std::env;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -16,44 +17,49 @@ use super::{PACKAGE, PROGRAMS, folder, mib, pack};
 use crate::cuda::Stub;
 use crate::workspace;
 
-/// The names of the pieces.
-pub(super) const PIECES: [&str; 4] = ["1", "2", "3", "4"];
+/// The names of the days.
+pub(super) const DAYS: [&str; 2] = ["day1", "day2"];
 
-/// The largest number of files that a piece may leave in the folder of its results, and the largest size of a file.
+/// The programs that stand for NVIDIA's tools, by the names of the tools.
+const TOOLS: [(&str, &str); 2] =
+    [("ncu", include_str!("fake_ncu.py")), ("compute-sanitizer", include_str!("fake_sanitizer.py"))];
+
+/// The largest number of files that a day may leave in the folder of its results, and the largest size of a file.
 const MAX_FILES: usize = 8;
 const MAX_FILE_BYTES: u64 = 16 << 20;
 
 /// The largest size of the checkout with the package.
 const MAX_CHECKOUT_BYTES: u64 = 64 << 20;
 
-/// The file that a piece must create first.
+/// The file that a day must create first.
 const TABLE: &str = "table.txt";
 
-/// Runs the given pieces, or all, and prints a line per piece. Each piece has `budget` seconds.
+/// Runs the given days, or all, and prints a line per day. Each day has `budget` seconds.
 ///
 /// # Errors
-/// Returns an error that lists the problems of all pieces.
-pub(super) fn run(pieces: &[String], budget: u64) -> Result<()> {
+/// Returns an error that lists the problems of all days.
+pub(super) fn run(days: &[String], budget: u64) -> Result<()> {
     let package = folder()?.join(PACKAGE);
     ensure!(
         package.join(PROGRAMS).exists(),
         "{} does not exist: run `cargo xtask gpu pack` first",
         package.join(PROGRAMS).display()
     );
-    let pieces: Vec<&str> =
-        if pieces.is_empty() { PIECES.to_vec() } else { pieces.iter().map(String::as_str).collect() };
+    let days: Vec<&str> =
+        if days.is_empty() { DAYS.to_vec() } else { days.iter().map(String::as_str).collect() };
+    let path = search_path()?;
     let stub = Stub::build(1)?;
     let mut problems = Vec::new();
-    for piece in pieces {
+    for day in days {
         let checkout = folder()?.join("dry-run/checkout");
         copy_checkout(&package, &checkout)?;
         let n_bytes = pack::size(&checkout)?;
-        println!("==> piece {piece}: checkout with package {}", mib(n_bytes));
-        let mut found = run_piece(&stub, &checkout, piece, budget)?;
+        println!("==> {day}: checkout with package {}", mib(n_bytes));
+        let mut found = run_day(&stub, &checkout, day, budget, &path)?;
         if MAX_CHECKOUT_BYTES < n_bytes {
             found.push(format!("the checkout with the package is larger than {}", mib(MAX_CHECKOUT_BYTES)));
         }
-        problems.extend(found.into_iter().map(|problem| format!("piece {piece}: {problem}")));
+        problems.extend(found.into_iter().map(|problem| format!("{day}: {problem}")));
         fs::remove_dir_all(&checkout)?;
     }
     // Fails if the stub ended a process, for example at an access outside of all allocations.
@@ -94,19 +100,70 @@ fn files_below(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Runs a piece, prints its table and sizes, and returns its problems.
-fn run_piece(stub: &Stub, checkout: &Path, piece: &str, budget: u64) -> Result<Vec<String>> {
-    let out = folder()?.join("dry-run").join(piece);
+/// Returns the search path of a day: the tools, a Python with PyTorch, and `PATH` without cargo.
+fn search_path() -> Result<OsString> {
+    let tools = folder()?.join("dry-run/tools");
+    fs::create_dir_all(&tools)?;
+    for (name, program) in TOOLS {
+        let path = tools.join(name);
+        fs::write(&path, program)?;
+        make_executable(&path)?;
+    }
+    let mut folders = vec![tools];
+    folders.extend(torch_folder()?);
+    folders.extend(env::split_paths(&path_without_cargo()?));
+    Ok(env::join_paths(folders)?)
+}
+
+#[cfg(unix)]
+fn make_executable(path: &Path) -> Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    Ok(fs::set_permissions(path, fs::Permissions::from_mode(0o755))?)
+}
+
+#[cfg(not(unix))]
+fn make_executable(_: &Path) -> Result<()> {
+    bail!("a dry run needs Linux")
+}
+
+/// Installs PyTorch and PyG, unless the system's Python has them, and returns the folder of the Python that has them. If
+/// they cannot be installed, prints why and returns `None`: their parts then do not run.
+fn torch_folder() -> Result<Option<PathBuf>> {
+    let imports = |python: &Path| {
+        let mut python = Command::new(python);
+        python.args(["-c", "import torch, torch_geometric, numpy"]).stderr(Stdio::null());
+        python.status().is_ok_and(|status| status.success())
+    };
+    if imports(Path::new("python3")) {
+        return Ok(None);
+    }
+    let environment = folder()?.join("python");
+    let programs = environment.join("bin");
+    if !imports(&programs.join("python3")) {
+        println!("==> installing PyTorch in {}", environment.display());
+        let mut install = Command::new("python3");
+        install.arg(workspace::root()?.join("benches/gpu/cpu_torch.py")).arg(&environment);
+        if let Err(error) = workspace::run(&mut install) {
+            println!("    PyTorch cannot be installed, and its parts do not run: {error:#}");
+            return Ok(None);
+        }
+    }
+    Ok(Some(programs))
+}
+
+/// Runs a day, prints its sizes and what did not run, and returns its problems.
+fn run_day(stub: &Stub, checkout: &Path, day: &str, budget: u64, path: &OsString) -> Result<Vec<String>> {
+    let out = folder()?.join("dry-run").join(day);
     if out.exists() {
         fs::remove_dir_all(&out)?;
     }
     fs::create_dir_all(&out)?;
     // `setsid` replaces itself by the script, so that the session has the id of the process.
     let mut script = Command::new("setsid");
-    script.args(["bash", "benches/gpu/run.sh", piece]).current_dir(checkout);
+    script.args(["bash", "benches/gpu/run.sh", day]).current_dir(checkout);
     workspace::without_own_package(stub.set(&mut script));
     // The package must contain what kernels need of the toolkit.
-    script.env_remove("CUDA_PATH").env("PATH", path_without_cargo()?);
+    script.env_remove("CUDA_PATH").env("PATH", path);
     script.env("DRY_RUN", "1").env("BUDGET", budget.to_string()).env("OUT", &out);
     script.env("PYTHONDONTWRITEBYTECODE", "1");
     let start = Instant::now();
@@ -115,9 +172,12 @@ fn run_piece(stub: &Stub, checkout: &Path, piece: &str, budget: u64) -> Result<V
     let seconds = start.elapsed().as_secs();
     let survivors = processes_of_session(child.id())?;
     let files = result_files(&out)?;
-    println!("    piece {piece}: {status} after {seconds} s");
+    println!("    {day}: {status} after {seconds} s");
     for file in &files {
         println!("    {}: {:.1} KiB", file.name, file.n_bytes as f64 / 1024.0);
+    }
+    for row in omitted(&fs::read_to_string(out.join(TABLE)).unwrap_or_default()) {
+        println!("    {row}");
     }
     let mut problems = problems_of(&files);
     if !status.success() {
@@ -127,6 +187,12 @@ fn run_piece(stub: &Stub, checkout: &Path, piece: &str, budget: u64) -> Result<V
         problems.push(format!("processes still run: {}", survivors.join(", ")));
     }
     Ok(problems)
+}
+
+/// Returns the rows of the parts that did not run.
+fn omitted(table: &str) -> Vec<String> {
+    let rows = table.lines().filter(|row| row.contains("\tnot run: "));
+    rows.map(|row| row.replace('\t', ": ")).collect()
 }
 
 /// Returns `PATH` without the folders that contain cargo but no shell.
@@ -158,14 +224,14 @@ fn name_in_session(stat: &str, session: u32) -> Option<String> {
     (state != "Z" && of_session == session.to_string()).then(|| name.to_owned())
 }
 
-/// A file in the folder of a piece's results.
+/// A file in the folder of a day's results.
 #[derive(Debug, Clone, PartialEq)]
 struct ResultFile {
     name: String,
     n_bytes: u64,
 }
 
-/// Returns the files of a piece, in the order in which they were created.
+/// Returns the files of a day, in the order in which they were created.
 fn result_files(out: &Path) -> Result<Vec<ResultFile>> {
     let mut files = Vec::new();
     for path in files_below(out)? {
@@ -178,7 +244,7 @@ fn result_files(out: &Path) -> Result<Vec<ResultFile>> {
     Ok(files.into_iter().map(|(_, file)| file).collect())
 }
 
-/// Returns the violations of the limits on the files that a piece may leave.
+/// Returns the violations of the limits on the files that a day may leave.
 fn problems_of(files: &[ResultFile]) -> Vec<String> {
     let mut problems = Vec::new();
     if files.first().is_none_or(|file| file.name != TABLE) {
@@ -204,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_piece_may_leave_eight_files_of_16_mib_and_the_table_is_the_first() {
+    fn a_day_may_leave_eight_files_of_16_mib_and_the_table_is_the_first() {
         assert_eq!(problems_of(&files(&[(TABLE, 1), ("logs.tar.xz", MAX_FILE_BYTES)])), [""; 0]);
         assert_eq!(problems_of(&[]), ["the first file is no file, expected table.txt"]);
         let late = problems_of(&files(&[("logs.tar.xz", 1), (TABLE, 1)]));
@@ -213,6 +279,12 @@ mod tests {
         assert_eq!(large, ["a has 16777217 bytes, expected 1 to 16777216"]);
         assert_eq!(problems_of(&files(&[(TABLE, 0)])).len(), 1);
         assert_eq!(problems_of(&files(&[(TABLE, 1); 9])), ["9 files, expected at most 8"]);
+    }
+
+    #[test]
+    fn lists_the_parts_that_did_not_run() {
+        let table = "kiln\tnot at all\nncu\tnot run: ncu is not on this machine\n  torch\t{}\n";
+        assert_eq!(omitted(table), ["ncu: not run: ncu is not on this machine"]);
     }
 
     #[test]
@@ -232,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn the_copy_for_a_piece_contains_the_script_and_the_package() {
+    fn the_copy_for_a_day_contains_the_script_and_the_package() {
         let (checkout, root) = (tempfile::tempdir().unwrap(), workspace::root().unwrap());
         let package = root.join("target").join(format!("test-package-{}", std::process::id()));
         fs::create_dir_all(package.join("cuda")).unwrap();

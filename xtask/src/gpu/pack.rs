@@ -2,8 +2,9 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `programs.lzma2` | the stripped programs, as many as fit (`benches/gpu/archive.py`) |
+//! | `programs.lzma2` | the stripped programs (`benches/gpu/archive.py`) |
 //! | `programs.json` | their names, sizes and hashes |
+//! | `expected/` | results of fixed cases and losses of training, computed on the CPU (`benches/gpu/expect.sh`) |
 //! | `commit` | the commit, and whether files differ from it |
 //! | `cuda/nvvm/libdevice/libdevice.10.bc` | NVIDIA's library of exponentials, which CubeCL links into kernels |
 
@@ -16,33 +17,26 @@ use anyhow::{Context, Result};
 use cargo_metadata::Artifact;
 
 use super::{PACKAGE, folder, mib};
-use crate::{cuda, llvm, test, workspace};
+use crate::{cuda, llvm, workspace};
 
-/// All programs as `PACKAGE TARGET` without the prefix `kiln-`, the most important first: the first ones show whether
-/// the GPU runs kiln at all. The device tests of a crate are one program.
-const ALL: &[&str] =
-    &["kernels device", "cli kiln", "benches device", "benches first_step", "nn device", "train device"];
+/// The programs as `PACKAGE TARGET`. Each shares most of its code with the one before it, so that it adds little to the
+/// package.
+const PROGRAMS: [&str; 3] = ["kiln-gpu-kit device_tests", "kiln-gpu-kit kit", "kiln-cli kiln"];
 
-/// Returns the programs that a piece of `benches/gpu/run.sh` runs, or all, the most important first. The programs of all
-/// pieces may not fit into one package.
-pub(super) fn programs_of(piece: Option<&str>) -> &'static [&'static str] {
-    match piece {
-        Some("1") => &["kernels device", "cli kiln", "train device"],
-        Some("2") => &["benches device", "benches first_step"],
-        Some("3") => &["kernels device", "cli kiln", "nn device"],
-        Some("4") => &["cli kiln", "kernels device"],
-        _ => ALL,
-    }
-}
+/// The packages and the features of the build. `persistence` makes a process read the kernels that an earlier one has
+/// compiled.
+const BUILD: &str = "build --release --locked --package kiln-cli --package kiln-gpu-kit --no-default-features --features \
+    kiln-cli/cuda,kiln-cli/nccl,kiln-gpu-kit/cuda,kiln-gpu-kit/nccl,kiln-gpu-kit/persistence \
+    --bin kiln --bin kit --test device_tests";
 
 /// The path of NVIDIA's library in the folder of a CUDA toolkit.
 const LIBDEVICE: &str = "nvvm/libdevice/libdevice.10.bc";
 
-/// Builds all programs and packs `names`. The package has at most `limit` bytes.
+/// Builds the programs, computes the expected results, and packs everything into at most `limit` bytes.
 ///
 /// # Errors
-/// Returns an error if the build fails, or if not even the first program fits.
-pub(super) fn run(limit: u64, names: &[&str]) -> Result<()> {
+/// Returns an error if the build fails, if the CPU cannot compute an expected result, or if a program does not fit.
+pub(super) fn run(limit: u64) -> Result<()> {
     let start = Instant::now();
     let (package, stripped) = (folder()?.join(PACKAGE), folder()?.join("stripped"));
     for folder in [&package, &stripped] {
@@ -52,16 +46,23 @@ pub(super) fn run(limit: u64, names: &[&str]) -> Result<()> {
         fs::create_dir_all(folder)?;
     }
     llvm::run()?;
-    let programs = ordered(&workspace::build(cargo_build()?)?, names)?;
+    let mut cargo = workspace::cargo()?;
+    cargo.args(BUILD.split_whitespace());
+    let programs = ordered(&workspace::build(cargo)?)?;
     println!("built after {} s", start.elapsed().as_secs());
     for (name, path) in &programs {
         workspace::run(Command::new("strip").arg("-o").arg(stripped.join(name)).arg(path))?;
     }
     fs::write(package.join("commit"), commit()?)?;
     copy_libdevice(&package)?;
+    let scripts = workspace::root()?.join("benches/gpu");
+    let mut expect = Command::new("bash");
+    expect.arg(scripts.join("expect.sh")).arg(&stripped).arg(package.join("expected"));
+    workspace::run(workspace::without_own_package(&mut expect))?;
+    println!("expected results after {} s", start.elapsed().as_secs());
     let archive_limit = limit.saturating_sub(size(&package)?);
     let mut archive = Command::new("python3");
-    archive.arg(workspace::root()?.join("benches/gpu/archive.py")).args(["pack", &archive_limit.to_string()]);
+    archive.arg(scripts.join("archive.py")).args(["pack", &archive_limit.to_string()]);
     archive.arg(&package).arg(&stripped).args(programs.iter().map(|(name, _)| name));
     workspace::run(&mut archive)?;
     fs::remove_dir_all(&stripped)?;
@@ -70,30 +71,23 @@ pub(super) fn run(limit: u64, names: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Returns the command that builds all programs.
-fn cargo_build() -> Result<Command> {
-    let mut cargo = workspace::cargo()?;
-    cargo.args("build --release --locked --features cuda".split(' ')).args(test::PACKAGES);
-    cargo.args("--bin kiln --bin first_step --test device --bench device".split(' '));
-    Ok(cargo)
-}
-
-/// Returns the names in the package and the paths of programs, in the order of `names`.
+/// Returns the names in the package and the paths of [`PROGRAMS`], in their order.
 ///
 /// # Errors
 /// Returns an error if the build has not created one of them.
-fn ordered(built: &[Artifact], names: &[&str]) -> Result<Vec<(String, PathBuf)>> {
+fn ordered(built: &[Artifact]) -> Result<Vec<(String, PathBuf)>> {
     let path_of = |name: &str| {
         let is_named = |artifact: &&Artifact| {
             let package = workspace::package_name(&artifact.package_id.repr);
-            format!("{} {}", package.strip_prefix("kiln-").unwrap_or(package), artifact.target.name) == name
+            format!("{package} {}", artifact.target.name) == name
         };
         let path = built.iter().find(is_named).and_then(|artifact| artifact.executable.clone());
         let path =
             path.with_context(|| format!("the build has no program of this package and target: {name}"))?;
-        Ok((name.replace(' ', "-"), path.into_std_path_buf()))
+        let target = name.split(' ').next_back().unwrap_or(name);
+        Ok((target.to_owned(), path.into_std_path_buf()))
     };
-    names.iter().map(|name| path_of(name)).collect()
+    PROGRAMS.iter().map(|name| path_of(name)).collect()
 }
 
 /// Returns the commit on which the programs are based.
@@ -134,7 +128,7 @@ mod tests {
 
     fn artifact(package: &str, target: &str) -> Artifact {
         let json = format!(
-            r#"{{"package_id":"path+file:///w/crates/{package}#kiln-{package}@0.1.0","manifest_path":"/w/crates/{package}/Cargo.toml",
+            r#"{{"package_id":"path+file:///w/crates/{package}#{package}@0.1.0","manifest_path":"/w/crates/{package}/Cargo.toml",
             "target":{{"name":"{target}","kind":["test"],"crate_types":["bin"],"src_path":"/w/a.rs"}},
             "profile":{{"opt_level":"3","debug_assertions":false,"overflow_checks":false,"test":true}},
             "features":[],"filenames":[],"executable":"/w/target/{package}-{target}-1","fresh":true}}"#
@@ -143,24 +137,34 @@ mod tests {
     }
 
     #[test]
-    fn programs_are_in_the_order_of_their_importance_and_none_may_be_missing() {
-        let mut built: Vec<Artifact> =
-            ALL.iter().rev().filter_map(|name| name.split_once(' ')).map(|(p, t)| artifact(p, t)).collect();
-        built.insert(0, artifact("nccl", "device"));
-        let programs = ordered(&built, ALL).unwrap();
-        assert_eq!(programs[0], ("kernels-device".into(), "/w/target/kernels-device-1".into()));
-        assert_eq!(programs.last().unwrap().0, "train-device");
-        let error = ordered(&built[..built.len() - 1], ALL).unwrap_err().to_string();
-        assert_eq!(error, "the build has no program of this package and target: kernels device");
+    fn programs_are_in_the_order_of_the_package_and_none_may_be_missing() {
+        let mut built: Vec<Artifact> = PROGRAMS
+            .iter()
+            .rev()
+            .filter_map(|name| name.split_once(' '))
+            .map(|(p, t)| artifact(p, t))
+            .collect();
+        built.insert(0, artifact("kiln-nccl", "device"));
+        let programs = ordered(&built).unwrap();
+        let kiln = ("kiln".to_owned(), PathBuf::from("/w/target/kiln-cli-kiln-1"));
+        assert_eq!(
+            programs.iter().map(|(name, _)| &**name).collect::<Vec<_>>(),
+            ["device_tests", "kit", "kiln"]
+        );
+        assert_eq!(programs[2], kiln);
+        let error = ordered(&built[..built.len() - 1]).unwrap_err().to_string();
+        assert_eq!(error, "the build has no program of this package and target: kiln-gpu-kit device_tests");
     }
 
     #[test]
-    fn each_program_belongs_to_a_piece_and_pieces_have_only_known_programs() {
-        let pieces = super::super::dry_run::PIECES;
-        let of_pieces: Vec<&str> =
-            pieces.iter().flat_map(|piece| programs_of(Some(piece))).copied().collect();
-        assert!(ALL.iter().all(|name| of_pieces.contains(name)));
-        assert!(of_pieces.iter().all(|name| ALL.contains(name)));
+    fn the_build_names_the_package_of_each_program() {
+        for name in PROGRAMS {
+            let (package, target) = name.split_once(' ').unwrap();
+            assert!(BUILD.contains(&format!("--package {package} ")), "{package}");
+            assert!(
+                BUILD.contains(&format!("--bin {target}")) || BUILD.contains(&format!("--test {target}"))
+            );
+        }
     }
 
     #[test]

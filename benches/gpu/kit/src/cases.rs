@@ -11,10 +11,13 @@ use kiln_graph::{Block, BlockParts, EdgeId, LocalId, NodeId};
 
 use crate::outcome::Outcome;
 
-/// A case: its name, and the function that computes its result on a device.
+/// A function that computes the result of a case on a device.
+type Run = dyn Fn(&Device) -> Result<Outcome>;
+
+/// A case: its name and its function.
 pub(crate) struct Case {
     pub(crate) name: String,
-    pub(crate) run: Box<dyn Fn(&Device) -> Result<Outcome>>,
+    pub(crate) run: Box<Run>,
 }
 
 impl Case {
