@@ -19,9 +19,9 @@ use crate::flags;
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Ranks")]
 pub(crate) struct JobArgs {
-    /// Number of ranks, each a thread with its own replica of the model. `auto` is one rank per device; on the CPU,
-    /// which is one device, with --threads-per-rank it is the number of cores divided by that. With --parts, `auto` is
-    /// the largest multiple of the number of partitions that is at most this number.
+    /// Number of ranks, each a thread with its own replica of the model. `auto` is one rank per device, or on the CPU
+    /// the number of cores divided by --threads-per-rank. With --parts, `auto` is the largest multiple of the number of
+    /// partitions that is at most this number.
     #[arg(long, default_value = "1")]
     ranks: RankCount,
     /// The number of ranks for `--ranks auto`, once the graph whose partitions they share is open.
@@ -187,10 +187,10 @@ impl JobArgs {
     fn n_threads(&self) -> usize {
         let is_on_cpu = self.device.len() == 1 && is_cpu(&self.device.of_rank(0).device);
         let n_cores = ThreadRanks::of(1).threads_per_rank;
-        match (self.ranks, self.n_sharing.get(), self.threads_per_rank) {
-            (RankCount::Auto, Some(n_ranks), _) => *n_ranks,
-            (RankCount::Auto, None, Some(threads)) if is_on_cpu => (n_cores / threads).max(1),
-            (ranks, ..) => ranks.on(&self.device),
+        match (self.ranks, self.n_sharing.get()) {
+            (RankCount::Auto, Some(n_ranks)) => *n_ranks,
+            (RankCount::Auto, None) if is_on_cpu => (n_cores / self.threads_per_rank.unwrap_or(1)).max(1),
+            (ranks, _) => ranks.on(&self.device),
         }
     }
 
@@ -252,9 +252,8 @@ mod tests {
         assert_eq!(n_ranks("--ranks 3"), 3);
         assert_eq!(n_ranks("--ranks auto --device cpu,cpu,cpu"), 3);
         assert_eq!(n_ranks("--ranks auto --device cpu,cpu,cpu --threads-per-rank 2"), 3);
-        assert_eq!(n_ranks("--ranks auto"), 1);
         let n_cores = ThreadRanks::of(1).threads_per_rank;
-        assert_eq!(n_ranks("--ranks auto --threads-per-rank 1"), n_cores);
+        assert_eq!(n_ranks("--ranks auto"), n_cores);
         assert_eq!(n_ranks("--ranks auto --threads-per-rank 2"), (n_cores / 2).max(1));
         assert!(Program::try_parse_from(["program", "--ranks", "all"]).is_err());
     }

@@ -313,7 +313,6 @@ fn rejects_invalid_partition_flags() {
         (&format!("--graph-mode device {of_servers}"), TOKEN, "servers sample on the CPU"),
         (&format!("--parts {}", data.path("whole").display()), TOKEN, "contains no partition"),
         (&parts, TOKEN, "1 ranks cannot share 2 partitions equally"),
-        (&format!("--ranks auto {parts}"), TOKEN, "1 ranks cannot share 2 partitions equally"),
         (&format!("--ranks 3 {parts}"), TOKEN, "3 ranks cannot share 2 partitions equally"),
         (&format!("--ranks 2 --uneven drop {parts}"), TOKEN, "sharded by owner cannot be dropped or padded"),
         (
