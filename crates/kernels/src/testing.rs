@@ -295,6 +295,20 @@ pub fn product(left: &Tensor<2>, right: &Tensor<2>, precision: MatmulPrecision) 
     None
 }
 
+/// Computes the gradient of a weight in f32 with a precision, `[n, d_in], [n, d_out] -> [d_in, d_out]`. Returns `None` for
+/// a device without CubeCL kernels.
+#[cfg_attr(not(feature = "cube"), expect(unused_variables, reason = "no device has CubeCL kernels"))]
+pub fn weight_gradient(x: &Tensor<2>, grad: &Tensor<2>, precision: MatmulPrecision) -> Option<Tensor<2>> {
+    #[cfg(feature = "cube")]
+    {
+        let array = |tensor: &Tensor<2>| tensor.clone().try_into_primitive::<CubeBackend>().ok();
+        let gradient = crate::cube::dense::weight_gradient_with(array(x)?, array(grad)?, precision);
+        Some(Tensor::from_primitive::<CubeBackend>(gradient))
+    }
+    #[cfg(not(feature = "cube"))]
+    None
+}
+
 /// The tolerance of a layer's result when the edges of each destination are reordered. A few numbers of about 1 are
 /// then added in another order.
 const ORDER_TOLERANCE: f32 = 1e-5;

@@ -85,6 +85,6 @@ impl Heads {
                 heads.reshape([n_dst, self.n_heads, self.d_head]).mean_dim(1).squeeze_dim(1)
             }
         };
-        rows + bias.unsqueeze()
+        ops::add_row(rows, bias.unsqueeze())
     }
 }

@@ -10,6 +10,7 @@ use kiln_kernels::{DeviceBlock, ops};
 use kiln_sample::{KeyDomain, RngKey};
 
 use crate::error::{Error, check_size};
+use crate::normalization::{LAYER_EPSILON, normalize_rows};
 use crate::stack::{Activation, Dropout, Widths, n_weights};
 use crate::{ForwardContext, JumpingKnowledge, Linear, Normalization, Result};
 
@@ -61,9 +62,9 @@ impl FrameConfig {
         let n_hidden = n_layers - usize::from(self.jumping == JumpingKnowledge::Direct);
         let norms = match self.norm {
             Normalization::None => Vec::new(),
-            Normalization::Layer => {
-                (0..n_hidden).map(|_| LayerNormConfig::new(hidden).init(device)).collect()
-            }
+            Normalization::Layer => (0..n_hidden)
+                .map(|_| LayerNormConfig::new(hidden).with_epsilon(LAYER_EPSILON).init(device))
+                .collect(),
             Normalization::Batch => {
                 return Err(Error::OtherModel { name: "norm", got: "batch", expected: "none or layer" });
             }
@@ -236,7 +237,7 @@ impl Frame {
         let own = (residual && x.dims()[1] == hidden).then(|| ops::widen(ops::take_dst(block, x.clone())));
         let mut rows = conv(x);
         if let Some(norm) = self.norms.get(i) {
-            rows = norm.forward(rows);
+            rows = normalize_rows(norm, rows);
         }
         rows = dropout.after(i, block, rows, activation, ctx);
         if let Some(own) = own {

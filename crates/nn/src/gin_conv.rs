@@ -88,8 +88,8 @@ impl<M: NodeModule> GinConv<M> {
         let reduce = Reduction::from(self.aggregate);
         let rows = match (&self.epsilon, self.configured) {
             (Some(epsilon), _) => {
-                let own = ops::widen(ops::take_dst(block, x.clone())) * (epsilon.val() + 1.0).unsqueeze();
-                ops::aggregate_f32(block, x, reduce) + own
+                let own = ops::widen(ops::take_dst(block, x.clone()));
+                ops::aggregate_f32(block, x, reduce) + ops::mul_row(own, (epsilon.val() + 1.0).unsqueeze())
             }
             (None, Epsilon::Fixed(epsilon) | Epsilon::Learnable(epsilon)) => {
                 let own = OwnRow::Scaled(1.0 + epsilon);

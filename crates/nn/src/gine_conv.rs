@@ -85,7 +85,7 @@ impl<M: NodeModule> GineConv<M> {
         let x = ops::widen(x);
         let own = ops::take_dst(block, x.clone());
         let own = match (&self.epsilon, self.configured) {
-            (Some(epsilon), _) => own * (epsilon.val() + 1.0).unsqueeze(),
+            (Some(epsilon), _) => ops::mul_row(own, (epsilon.val() + 1.0).unsqueeze()),
             (None, Epsilon::Fixed(epsilon) | Epsilon::Learnable(epsilon)) => own * (1.0 + epsilon),
         };
         self.mlp.forward(ops::edge_relu_sum(block, x, rows) + own, ctx)

@@ -1,5 +1,7 @@
-use burn::nn::{BatchNorm, BatchNormConfig};
-use burn::tensor::{Device, Tensor, module};
+use burn::nn::{BatchNorm, BatchNormConfig, LayerNorm};
+use burn::tensor::{DType, Device, Tensor, module};
+use kiln_kernels::is_cpu;
+use kiln_kernels::ops::{self, BatchNormOutput};
 use serde::{Deserialize, Serialize};
 
 use crate::{Error, ForwardContext, Mode, Result};
@@ -48,6 +50,7 @@ pub(crate) fn normalize(norm: &BatchNorm, x: Tensor<2>, ctx: &ForwardContext) ->
     let [n_rows, _] = x.dims();
     match ctx.mode {
         _ if n_rows == 0 => x,
+        Mode::Train if trains_on_device(norm, &x) => normalize_on_device(norm, x),
         Mode::Train => norm.forward(x),
         Mode::Eval => {
             // Only the synced value contains this thread's last training step.
@@ -55,4 +58,42 @@ pub(crate) fn normalize(norm: &BatchNorm, x: Tensor<2>, ctx: &ForwardContext) ->
             module::batch_norm(x, norm.gamma.val(), norm.beta.val(), mean, variance, norm.epsilon)
         }
     }
+}
+
+/// Returns true if Burn's `forward` would take a training step, and the device is not the CPU.
+fn trains_on_device(norm: &BatchNorm, x: &Tensor<2>) -> bool {
+    let device = x.device();
+    device.is_autodiff() && norm.training.is_enabled() && !is_cpu(&device)
+}
+
+/// Runs a training step of a batch normalisation as Burn's `forward` does, but with the statistics and the gradients as
+/// column sums of all multiprocessors of a GPU.
+fn normalize_on_device(norm: &BatchNorm, x: Tensor<2>) -> Tensor<2> {
+    let BatchNormOutput { rows, mean, variance } =
+        ops::batch_norm(x, norm.gamma.val(), norm.beta.val(), norm.epsilon);
+    let device = rows.device();
+    for (running, batch) in [(&norm.running_mean, mean), (&norm.running_var, variance)] {
+        let before = running.value_sync().to_device(&device).mul_scalar(1.0 - norm.momentum);
+        running.update(before.add(batch.detach().mul_scalar(norm.momentum)).detach());
+    }
+    rows
+}
+
+/// The number that a layer normalisation adds to the variance: Burn's default.
+pub(crate) const LAYER_EPSILON: f64 = 1e-5;
+
+/// Normalizes each row by its mean and biased variance, then scales and shifts the columns, as Burn's `forward` does.
+/// Except on the CPU, the gradients of the scales and shifts of f32 rows are column sums, which all multiprocessors of a
+/// GPU compute.
+pub(crate) fn normalize_rows(norm: &LayerNorm, x: Tensor<2>) -> Tensor<2> {
+    if is_cpu(&x.device()) || x.dtype() != DType::F32 {
+        return norm.forward(x);
+    }
+    let centered = x.clone() - x.mean_dim(1);
+    let variances = (centered.clone() * centered.clone()).mean_dim(1);
+    let mut rows = ops::mul_row(centered / (variances + LAYER_EPSILON).sqrt(), norm.gamma.val().unsqueeze());
+    if let Some(beta) = &norm.beta {
+        rows = ops::add_row(rows, beta.val().unsqueeze());
+    }
+    rows
 }

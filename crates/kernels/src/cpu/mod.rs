@@ -182,6 +182,13 @@ impl BlockOps for Flex {
         relations::relation_shares(&block, &types, n_types)
     }
 
+    fn column_sums(x: FloatTensor<Self>) -> FloatTensor<Self> {
+        direct_or_reference!(x, reference::column_sums::<Self>(x), {
+            let x = contiguous(x);
+            matrix(dense::column_sums(floats(&x), x.shape()[1]), 1, &x)
+        })
+    }
+
     fn adam(state: AdamState<Self>, gradient: FloatTensor<Self>, step: AdamStep) -> AdamState<Self> {
         direct_or_reference!(gradient, reference::adam(state, gradient, &step), {
             let gradient = contiguous(gradient);
@@ -274,13 +281,6 @@ impl BlockAdjoints for Flex {
     ) -> FloatTensor<Self> {
         direct_or_reference!(grad, reference_edge_rows::relu_sum_adjoint(messages, grad, input), {
             edge_rows::relu_sum_adjoint(messages, grad, input)
-        })
-    }
-
-    fn row_sum(grad: FloatTensor<Self>) -> FloatTensor<Self> {
-        direct_or_reference!(grad, reference::row_sum::<Self>(grad), {
-            let grad = contiguous(grad);
-            matrix(dense::column_sums(floats(&grad), grad.shape()[1]), 1, &grad)
         })
     }
 

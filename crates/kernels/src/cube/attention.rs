@@ -21,11 +21,11 @@ use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
 use crate::cube::aggregate::{by_dst, by_src, transposed};
-use crate::cube::launch::{self, Rows, launch_units};
+use crate::cube::column_sums::column_sums;
+use crate::cube::launch::{self, Rows, launch_long_units, launch_units};
 use crate::cube::segments::{Segments, segment_of};
 use crate::device::block::Adjacency;
 use crate::ops::attention::{Attention, AttentionInput};
-use crate::ops::reference;
 
 #[cube]
 fn leaky<N: Size>(sum: Vector<f32, N>, slope: f32) -> Vector<f32, N> {
@@ -197,7 +197,7 @@ pub(super) fn scores(inputs: Attention<CubeBackend>) -> CubeTensor {
     let sizes = [&src, &dst, &weights].map(|rows| rows.vector_size(&[width]));
     let vector_size = sizes[0].min(sizes[1]).min(sizes[2]);
     let segments = by_dst(&block);
-    launch_units!(
+    launch_long_units!(
         attention_scores_kernel,
         tensor,
         block.n_edges * n_heads,
@@ -238,7 +238,7 @@ pub(super) fn scores_adjoint(
         AttentionInput::Dst => times_weights(sums(inputs, &by_dst(block), None, grad, [dst, src], true)),
         AttentionInput::Weights => {
             let of_dsts = sums(inputs, &by_dst(block), None, grad, [dst, src], false);
-            CubeBackend::float_reshape(reference::row_sum::<CubeBackend>(of_dsts), shape)
+            CubeBackend::float_reshape(column_sums(of_dsts), shape)
         }
     }
 }

@@ -6,24 +6,23 @@
 //! ```
 //!
 //! * *Contract.* The results are new tensors. The maximum of a row is subtracted before the exponentials, so that none
-//!   overflows. The losses of the rows are added in groups of [`GROUP`] neighbouring rows, and these sums in the
-//!   same way, so that the result is the same in every run.
-//! * *Work distribution.* One unit per row, because rows are short and the rows of a batch few; one unit per group of a
-//!   sum; in the gradient, one unit per value.
+//!   overflows. The losses of the rows are [column sums](super::column_sums) of one column, so that the result is the
+//!   same in every run.
+//! * *Work distribution.* One unit per row, because rows are short and the rows of a batch few; in the gradient, one unit
+//!   per value.
 //! * *Cost.* `8 F` bytes per row of `F` columns, of which one half comes from the caches; the gradient reads and writes
-//!   `8 F`. Two launches for up to [`GROUP`] rows, three for up to its square, and one for the gradient.
+//!   `8 F`. One launch and those of the sum, and one for the gradient.
 
+use burn::backend::ops::FloatTensorOps;
 use burn::tensor::{DType, Shape};
 use burn_cubecl::CubeBackend;
 use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
-use crate::cube::launch::{self, Rows, launch_units};
+use crate::cube::column_sums::column_sums;
+use crate::cube::launch::{self, Rows, launch_long_units, launch_units};
 use crate::ops::backend::CrossEntropy;
-
-/// The number of losses that one unit adds.
-const GROUP: u32 = 64;
 
 /// Computes the maximum, the log-sum and the loss of each row.
 #[cube(launch)]
@@ -53,21 +52,6 @@ fn row_losses(
     maxima[row] = largest;
     log_sums[row] = log_sum;
     losses[row] = log_sum - (x[start + labels[row] as usize] - largest);
-}
-
-/// Adds up each group of neighbouring values, in order.
-#[cube(launch)]
-fn group_sums(values: &[f32], sums: &mut [f32]) {
-    if ABSOLUTE_POS >= sums.len() {
-        terminate!();
-    }
-    let start = ABSOLUTE_POS as u32 * GROUP;
-    let end = min(start + GROUP, values.len() as u32);
-    let mut sum = 0.0f32;
-    for position in start..end {
-        sum += values[position as usize];
-    }
-    sums[ABSOLUTE_POS] = sum;
 }
 
 #[cube(launch)]
@@ -100,7 +84,7 @@ pub(super) fn cross_entropy(x: CubeTensor, labels: CubeTensor) -> CrossEntropy<C
     if n_rows == 0 {
         return CrossEntropy { loss: launch::upload_as(x.tensor(), &[0.0f32], DType::F32), maxima, log_sums };
     }
-    launch_units!(
+    launch_long_units!(
         row_losses,
         x.tensor(),
         n_rows,
@@ -112,15 +96,9 @@ pub(super) fn cross_entropy(x: CubeTensor, labels: CubeTensor) -> CrossEntropy<C
         x.width(),
         x.stride
     );
-    let mut sums = losses;
-    while 1 < launch::length(&sums) {
-        let n_groups = launch::length(&sums).div_ceil(GROUP as usize);
-        let of_groups = launch::new_tensor(x.tensor(), Shape::new([n_groups]), DType::F32);
-        let [from, to] = [&sums, &of_groups].map(launch::buffer);
-        launch_units!(group_sums, x.tensor(), n_groups, from, to);
-        sums = of_groups;
-    }
-    CrossEntropy { loss: sums, maxima, log_sums }
+    let losses = CubeBackend::float_reshape(losses, Shape::new([n_rows, 1]));
+    let loss = CubeBackend::float_reshape(column_sums(losses), Shape::new([1]));
+    CrossEntropy { loss, maxima, log_sums }
 }
 
 /// Computes the gradient of `x` from the gradient of the loss, `[1] -> [n, F]`.

@@ -16,7 +16,7 @@
 use burn_cubecl::tensor::CubeTensor;
 use cubecl::prelude::*;
 
-use crate::cube::launch::{self, Rows, launch_units};
+use crate::cube::launch::{self, Rows, launch_long_units};
 use crate::cube::segments::{Segments, segment_of};
 use crate::ops::aggregation::Sums;
 
@@ -86,7 +86,7 @@ pub(super) fn edge_dots(by_dst: &Segments, x: CubeTensor, grad: CubeTensor, of: 
     };
     let width = grad.width() / n_weights;
     let vector_size = x.vector_size(&[width]).min(grad.vector_size(&[width]));
-    launch_units!(
+    launch_long_units!(
         edge_dots_kernel,
         tensor,
         by_dst.n_positions * n_weights,

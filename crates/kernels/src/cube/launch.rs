@@ -10,6 +10,8 @@ use cubecl::calculate_cube_count_elemwise;
 use cubecl::ir::ElemType;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
+use cubecl::zspace::Strides;
+use cubecl::zspace::metadata::Metadata;
 use cubecl::{MemoryPoolKind, MemoryScope};
 
 use crate::counts::count_read;
@@ -51,6 +53,20 @@ impl Rows {
 
     pub(super) fn width(&self) -> usize {
         self.tensor.meta.shape()[1]
+    }
+
+    /// A view of `n` matrices of `n_rows` neighbouring rows each, `[n, n_rows, width]`. The first begins at row `first`.
+    ///
+    /// # Panics
+    /// Panics if the rows exceed the tensor.
+    pub(super) fn parts(&self, first: usize, n: usize, n_rows: usize) -> CubeTensor {
+        let CubeTensor { client, handle, device, dtype, .. } = &self.tensor;
+        let n_bytes = dtype.size() as u64;
+        let n_values = (n * n_rows).saturating_sub(1) * self.stride + self.width();
+        let handle = bytes_of(handle, (first * self.stride) as u64 * n_bytes, n_values as u64 * n_bytes);
+        let shape = Shape::new([n, n_rows, self.width()]);
+        let strides = Strides::new(&[n_rows * self.stride, self.stride, 1]);
+        CubeTensor::new(client.clone(), handle, Metadata::new(shape, strides), device.clone(), *dtype)
     }
 
     /// The memory as a kernel argument of vectors, including the gaps between rows.
@@ -103,22 +119,47 @@ pub(super) fn vector_size(tensor: &CubeTensor, divided: &[usize]) -> usize {
 /// A number of units that exceeds the size of any cube, so that CubeCL chooses the largest cube.
 const MANY_UNITS: usize = 1 << 20;
 
-/// The number and the size of the cubes that run at least `n_units` units on the device of a tensor. Cubes always have
-/// the same size, because a kernel is compiled for each size of a cube.
+/// The number and the size of the cubes that run at least `n_units` units on the device of a tensor. The cubes of a kernel
+/// always have the same size, because it is compiled for each size.
 pub(super) fn units(tensor: &CubeTensor, n_units: usize) -> (CubeCount, CubeDim) {
     let dim = CubeDim::new(&tensor.client, MANY_UNITS);
     (calculate_cube_count_elemwise(&tensor.client, n_units, dim), dim)
 }
 
+/// The number of units of a small cube.
+const SMALL_CUBE: usize = 64;
+
+/// Same as [`units`], but with small cubes, for units that read whole rows: the few rows of a batch's seeds are then
+/// distributed over more multiprocessors, and many rows still fill them.
+pub(super) fn long_units(tensor: &CubeTensor, n_units: usize) -> (CubeCount, CubeDim) {
+    let dim = CubeDim::new(&tensor.client, SMALL_CUBE);
+    (calculate_cube_count_elemwise(&tensor.client, n_units, dim), dim)
+}
+
 /// Launches a kernel with `$n_units` units on the device of a tensor.
 macro_rules! launch_units {
-    ($kernel:ident, $like:expr, $n_units:expr, $($argument:expr),+) => {{
+    ($kernel:ident, $like:expr, $n_units:expr, $($argument:expr),+) => {
+        launch::launch_cubes!(units, $kernel, $like, $n_units, $($argument),+)
+    };
+}
+
+/// Same as [`launch_units!`], for [`long_units`].
+macro_rules! launch_long_units {
+    ($kernel:ident, $like:expr, $n_units:expr, $($argument:expr),+) => {
+        launch::launch_cubes!(long_units, $kernel, $like, $n_units, $($argument),+)
+    };
+}
+
+macro_rules! launch_cubes {
+    ($cubes:ident, $kernel:ident, $like:expr, $n_units:expr, $($argument:expr),+) => {{
         let like: &CubeTensor = $like;
-        let (count, dim) = launch::units(like, $n_units);
+        let (count, dim) = launch::$cubes(like, $n_units);
         $kernel::launch(&like.client, count, dim, $($argument),+)
     }};
 }
 
+pub(super) use launch_cubes;
+pub(super) use launch_long_units;
 pub(super) use launch_units;
 
 /// The integer type in which a kernel can address every value of these tensors and number one unit per value.

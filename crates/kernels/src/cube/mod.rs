@@ -7,7 +7,9 @@
 mod adam;
 mod aggregate;
 mod attention;
+mod batch_norm;
 pub(crate) mod by_source;
+mod column_sums;
 mod cross_entropy;
 pub(crate) mod dense;
 mod dropout;
@@ -47,6 +49,9 @@ use crate::ops::adam::{AdamState, AdamStep};
 use crate::ops::aggregation::{Form, Input, Saved, Traced, Weights};
 use crate::ops::attention::{self as reference_attention, Attention, AttentionInput};
 use crate::ops::backend::{BlockAdjoints, BlockOps, CrossEntropy};
+use crate::ops::batch_norm::{
+    self as reference_batch_norm, BatchStatistics, NormalizationGradients, Normalized,
+};
 use crate::ops::keep::Keep;
 use crate::ops::{reference, relations, type_products};
 
@@ -178,6 +183,22 @@ impl BlockOps for CubeBackend {
         relations::relation_shares(&block, types, n_types)
     }
 
+    fn column_sums(x: FloatTensor<Self>) -> FloatTensor<Self> {
+        kernel_or_reference!(x, reference::column_sums::<Self>(x), column_sums::column_sums(x))
+    }
+
+    fn normalize_columns(
+        x: FloatTensor<Self>,
+        gamma: FloatTensor<Self>,
+        beta: FloatTensor<Self>,
+        epsilon: f64,
+    ) -> Normalized<Self> {
+        // The sums of halves may overflow, so that Burn divides by the number of rows while it adds.
+        kernel_or_reference!(x, F32, reference_batch_norm::normalize::<Self>(x, gamma, beta, epsilon), {
+            batch_norm::normalize(x, gamma, beta, epsilon)
+        })
+    }
+
     fn adam(state: AdamState<Self>, gradient: FloatTensor<Self>, step: AdamStep) -> AdamState<Self> {
         kernel_or_reference!(gradient, F32, reference::adam(state, gradient, &step), {
             adam::adam(state, gradient, &step)
@@ -222,7 +243,7 @@ impl BlockAdjoints for CubeBackend {
 
     fn linear_weight_adjoint(x: FloatTensor<Self>, grad: FloatTensor<Self>) -> FloatTensor<Self> {
         kernel_or_reference!(grad, reference::linear_weight_adjoint::<Self>(x, grad), {
-            dense::product(Self::float_transpose(x), grad)
+            dense::weight_gradient(x, grad)
         })
     }
 
@@ -266,10 +287,13 @@ impl BlockAdjoints for CubeBackend {
         })
     }
 
-    fn row_sum(grad: FloatTensor<Self>) -> FloatTensor<Self> {
-        // Burn's sum also runs a kernel on the device, so it does not count as the reference.
-        count_direct();
-        reference::row_sum::<Self>(grad)
+    fn normalize_columns_adjoint(
+        saved: BatchStatistics<Self>,
+        grad: FloatTensor<Self>,
+    ) -> NormalizationGradients<Self> {
+        kernel_or_reference!(grad, F32, reference_batch_norm::adjoint(saved, grad), {
+            batch_norm::adjoint(saved, grad)
+        })
     }
 
     fn take_dst_adjoint(block: &Adjacency<Self>, grad: FloatTensor<Self>) -> FloatTensor<Self> {

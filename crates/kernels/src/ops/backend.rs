@@ -12,6 +12,7 @@ use crate::device::block::Adjacency;
 use crate::ops::adam::{AdamState, AdamStep};
 use crate::ops::aggregation::{self, Form, Input, Saved, Sums, Traced, Weights};
 use crate::ops::attention::{self, Attention, AttentionInput};
+use crate::ops::batch_norm::{self, BatchStatistics, NormalizationGradients, Normalized};
 use crate::ops::edge_rows::{EdgeRowsInput, Messages};
 use crate::ops::keep::Keep;
 use crate::ops::{edge_rows, reference, relations, type_products};
@@ -166,6 +167,28 @@ pub(crate) trait BlockOps: Backend {
         relations::relation_shares(&block, types, n_types)
     }
 
+    /// Computes the sums of the columns, `[n, d] -> [1, d]`.
+    fn column_sums(x: FloatTensor<Self>) -> FloatTensor<Self> {
+        count_reference();
+        reference::column_sums::<Self>(x)
+    }
+
+    /// Repeats a row without copying it, `[1, d] -> [n_rows, d]`. Its adjoint is [`BlockOps::column_sums`].
+    fn expand_row(row: FloatTensor<Self>, n_rows: usize) -> FloatTensor<Self> {
+        reference::expand_row::<Self>(row, n_rows)
+    }
+
+    /// Normalizes the columns by their means and variances, `[n, d], [d], [d] -> [n, d]`.
+    fn normalize_columns(
+        x: FloatTensor<Self>,
+        gamma: FloatTensor<Self>,
+        beta: FloatTensor<Self>,
+        epsilon: f64,
+    ) -> Normalized<Self> {
+        count_reference();
+        batch_norm::normalize::<Self>(x, gamma, beta, epsilon)
+    }
+
     fn adam(
         #[extension_type] state: AdamState<Self>,
         gradient: FloatTensor<Self>,
@@ -189,7 +212,7 @@ pub(crate) struct CrossEntropy<B: Backend> {
 
 /// The adjoints of [`BlockOps`], which also default to reference implementations. Only the backward pass calls them,
 /// always on a backend without autodiff.
-pub(crate) trait BlockAdjoints: Backend {
+pub(crate) trait BlockAdjoints: BlockOps {
     /// Same as [`BlockOps::aggregate`], but also returns the data that its adjoint needs.
     fn aggregate_traced(
         block: &Adjacency<Self>,
@@ -289,9 +312,12 @@ pub(crate) trait BlockAdjoints: Backend {
         edge_rows::relu_sum_adjoint(messages, grad, input)
     }
 
-    /// `[n, d] -> [1, d]`: the sum of the rows.
-    fn row_sum(grad: FloatTensor<Self>) -> FloatTensor<Self> {
+    /// Computes the gradients of the inputs of [`BlockOps::normalize_columns`] from that of the result.
+    fn normalize_columns_adjoint(
+        saved: BatchStatistics<Self>,
+        grad: FloatTensor<Self>,
+    ) -> NormalizationGradients<Self> {
         count_reference();
-        reference::row_sum::<Self>(grad)
+        batch_norm::adjoint(saved, grad)
     }
 }

@@ -29,8 +29,13 @@ pub(crate) fn linear_weight_adjoint<B: Backend>(x: FloatTensor<B>, grad: FloatTe
     B::float_matmul(B::float_transpose(x), grad)
 }
 
-pub(crate) fn row_sum<B: Backend>(grad: FloatTensor<B>) -> FloatTensor<B> {
-    B::float_sum_dim(grad, 0)
+pub(crate) fn column_sums<B: Backend>(x: FloatTensor<B>) -> FloatTensor<B> {
+    B::float_sum_dim(x, 0)
+}
+
+pub(crate) fn expand_row<B: Backend>(row: FloatTensor<B>, n_rows: usize) -> FloatTensor<B> {
+    let width = row.shape()[1];
+    B::float_expand(row, Shape::new([n_rows, width]))
 }
 
 pub(crate) fn relu_dropout<B: Backend>(

@@ -105,11 +105,11 @@ pub(crate) fn weight_adjoint<B: Backend>(
 pub(crate) fn bias_adjoint<B: Backend>(
     types: &[TypeGroup],
     grad: &FloatTensor<B>,
-    row_sum: fn(FloatTensor<B>) -> FloatTensor<B>,
+    column_sums: fn(FloatTensor<B>) -> FloatTensor<B>,
 ) -> FloatTensor<B> {
     let part = |of: TypeRows| match of.n_dst {
         0 => zero_rows::<B>(1, grad),
-        _ => row_sum(slice::<B>(grad, of.dsts)),
+        _ => column_sums(slice::<B>(grad, of.dsts)),
     };
     joined::<B>(rows_of_types(types, 0).map(part).collect(), grad)
 }

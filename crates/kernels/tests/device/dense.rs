@@ -7,8 +7,11 @@ use kiln_kernels::is_cpu;
 use kiln_kernels::ops::{self, MatmulPrecision, linear, relu_dropout};
 use kiln_kernels::testing::{
     Launches, check_close, check_gradient, device, launches_of, on_cpu, product, ramp, reference, values,
+    weight_gradient,
 };
 use kiln_sample::RngKey;
+
+use super::common::is_on_cuda;
 
 /// The tolerance for sums of up to 600 products that are added in different orders.
 const PRODUCT_TOLERANCE: f32 = 1e-4;
@@ -79,7 +82,7 @@ fn products_have_the_error_of_their_precision() {
             largest = largest.max(error / magnitude);
         }
         // Tensor cores were used: f32 alone would be far more accurate.
-        let has_tensor_cores = std::env::var("KILN_DEVICE").is_ok_and(|name| name.starts_with("cuda"));
+        let has_tensor_cores = is_on_cuda();
         let is_rounded = 2.0_f64.powi(-17) < largest;
         assert_eq!(
             is_rounded,
@@ -87,6 +90,69 @@ fn products_have_the_error_of_their_precision() {
             "{precision:?}: {largest}"
         );
     }
+}
+
+/// Returns the largest error of a weight gradient, relative to the sums of the absolute products.
+fn weight_gradient_error(x: &Tensor<2>, grad: &Tensor<2>, precision: MatmulPrecision) -> Option<f64> {
+    let gradient = values(weight_gradient(x, grad, precision)?);
+    let [_, d_in] = x.dims();
+    let [_, d_out] = grad.dims();
+    let mut sums = vec![(0.0, 0.0); d_in * d_out];
+    for (x, grad) in values(x.clone()).chunks(d_in).zip(values(grad.clone()).chunks(d_out)) {
+        for (at, (sum, magnitude)) in sums.iter_mut().enumerate() {
+            let product = f64::from(x[at / d_out]) * f64::from(grad[at % d_out]);
+            *sum += product;
+            *magnitude += product.abs();
+        }
+    }
+    let errors =
+        gradient.iter().zip(&sums).map(|(got, (sum, magnitude))| (f64::from(*got) - sum).abs() / magnitude);
+    Some(errors.fold(0.0, f64::max))
+}
+
+/// The shapes have one part and several, with and without rows that are left over, and widths on both sides of a tile. A
+/// batch of ogbn-products has 60,000 rows in its largest layer.
+#[test]
+fn weight_gradients_have_the_error_of_their_precision() {
+    let device = device();
+    for [n, d_in, d_out] in [[60_000, 20, 12], [255, 3, 5], [1024, 65, 4], [1027, 100, 47], [3001, 130, 66]] {
+        // All products are positive, so the errors are relative to the sums.
+        let x: Tensor<2> = ramp([n, d_in], &device) + 1.0;
+        let grad: Tensor<2> = ramp([n, d_out], &device) + 1.5;
+        // On other devices than CUDA, one sum adds all rows in sequence.
+        let f32_bound = if is_on_cuda() { 1e-6 } else { n as f64 * 2.0_f64.powi(-24) };
+        let tf32_bound = f32_bound.max(2.0_f64.powi(-9));
+        for (precision, bound) in [(MatmulPrecision::F32, f32_bound), (MatmulPrecision::Tf32, tf32_bound)] {
+            let Some(error) = weight_gradient_error(&x, &grad, precision) else {
+                let mut out = std::io::stdout();
+                return writeln!(out, "kiln-skip: gpu: the precision of weight gradients: no CubeCL device")
+                    .expect("stdout should be open");
+            };
+            assert!(error <= bound, "{precision:?} of {n} x {d_in} x {d_out}: the relative error is {error}");
+        }
+    }
+}
+
+#[test]
+fn products_accept_repeated_rows_and_matrices_without_columns() {
+    let device = device().autodiff();
+    let weight = ramp([5, 3], &device).require_grad();
+    let x = ramp([1, 5], &device).expand([300, 5]);
+    let base = Tensor::zeros([1, 3], &device);
+    // The gradient of the layer's result is a repeated row, too.
+    let sum = ops::column_sums(linear(base, x.clone(), weight.clone()));
+    let grads = (sum * ramp([1, 3], &device)).sum().backward();
+    let gradient = values(weight.grad(&grads).expect("the weight should have a gradient"));
+    let row = values(ramp([1, 5], &device));
+    let factors = values(ramp([1, 3], &device));
+    let expected: Vec<f32> =
+        row.iter().flat_map(|x| factors.iter().map(move |factor| 300.0 * x * factor)).collect();
+    check_close(&gradient, &expected, PRODUCT_TOLERANCE);
+
+    let device = device.inner();
+    let none = weight_gradient(&ramp([300, 0], &device), &ramp([300, 3], &device), MatmulPrecision::F32);
+    // The CPU has no CubeCL kernels.
+    assert!(none.is_none_or(|gradient| gradient.dims() == [0, 3]));
 }
 
 #[test]

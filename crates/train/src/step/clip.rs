@@ -1,7 +1,7 @@
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor};
-use kiln_kernels::{is_cpu, to_vec_f32};
+use kiln_kernels::{is_cpu, ops, to_vec_f32};
 
 /// The number added to the norm before the division, as in PyTorch's `clip_grad_norm_`.
 const EPSILON: f64 = 1e-6;
@@ -86,9 +86,10 @@ impl ModuleVisitor for DeviceSquares<'_> {
         if n_values == 0 {
             return;
         }
-        // The sum over a dimension has a fixed order on every device; that over all values may use atomic additions.
+        // Column sums have a fixed order on every device; a sum over all values may use atomic additions.
         let squares = gradient.clone().mul(gradient).reshape([n_values / width, width]);
-        let own: Tensor<1> = squares.sum_dim(1).sum_dim(0).reshape([1]);
+        let of_columns = ops::column_sums(squares).reshape([width, 1]);
+        let own: Tensor<1> = ops::column_sums(of_columns).reshape([1]);
         self.sum = Some(match self.sum.take() {
             Some(sum) => sum.add(own),
             None => own,

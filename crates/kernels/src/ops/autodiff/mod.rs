@@ -2,6 +2,8 @@
 
 mod activation;
 mod attention;
+mod batch_norm;
+mod cross_entropy;
 mod edge_rows;
 mod features;
 mod relation_groups;
@@ -23,7 +25,9 @@ use crate::device::block::Adjacency;
 use crate::ops::aggregation::{Form, Input, Saved, Traced, Weights};
 use crate::ops::attention::Attention;
 use crate::ops::autodiff::activation::{EluOp, ReluDropout};
-use crate::ops::backend::{BlockAdjoints, BlockOps, CrossEntropy};
+use crate::ops::autodiff::cross_entropy::CrossEntropyOp;
+use crate::ops::backend::{BlockAdjoints, BlockOps};
+use crate::ops::batch_norm::Normalized;
 use crate::ops::edge_rows::Messages;
 use crate::ops::keep::Keep;
 
@@ -110,6 +114,25 @@ impl<B: BlockOps + BlockAdjoints, C: CheckpointStrategy> BlockOps for Autodiff<B
             },
         );
         ops.apply::<C>(inner(block), x)
+    }
+
+    fn column_sums(x: FloatTensor<Self>) -> FloatTensor<Self> {
+        let ops = Linear::new(|_, x| B::column_sums(x), |n_rows, grad| B::expand_row(grad, n_rows));
+        ops.apply::<C>(x.primitive().shape()[0], x)
+    }
+
+    fn expand_row(row: FloatTensor<Self>, n_rows: usize) -> FloatTensor<Self> {
+        let ops = Linear::new(|n_rows, row| B::expand_row(row, n_rows), |_, grad| B::column_sums(grad));
+        ops.apply::<C>(n_rows, row)
+    }
+
+    fn normalize_columns(
+        x: FloatTensor<Self>,
+        gamma: FloatTensor<Self>,
+        beta: FloatTensor<Self>,
+        epsilon: f64,
+    ) -> Normalized<Self> {
+        batch_norm::normalize::<B, C>(x, gamma, beta, epsilon)
     }
 
     fn dropout(x: FloatTensor<Self>, nodes: IntTensor<Self>, key: RngKey, keep: Keep) -> FloatTensor<Self> {
@@ -335,24 +358,7 @@ impl<B: BlockAdjoints> Backward<B, 3> for LinearOp {
             grads.register::<B>(node.id, B::linear_weight_adjoint(x, grad.clone()));
         }
         if let Some(node) = base_node {
-            grads.register::<B>(node.id, if base_is_row { B::row_sum(grad) } else { grad });
-        }
-    }
-}
-
-#[derive(Debug)]
-struct CrossEntropyOp;
-
-impl<B: BlockAdjoints> Backward<B, 1> for CrossEntropyOp {
-    /// The rows, their classes, and the results of the forward pass.
-    type State = (FloatTensor<B>, IntTensor<B>, CrossEntropy<B>);
-
-    fn backward(self, ops: Ops<Self::State, 1>, grads: &mut Gradients, _checkpointer: &mut Checkpointer) {
-        let [parent] = ops.parents;
-        let grad = grads.consume::<B>(&ops.node);
-        let (x, labels, traced) = ops.state;
-        if let Some(parent) = parent {
-            grads.register::<B>(parent.id, B::cross_entropy_adjoint(x, labels, traced, grad));
+            grads.register::<B>(node.id, if base_is_row { B::column_sums(grad) } else { grad });
         }
     }
 }

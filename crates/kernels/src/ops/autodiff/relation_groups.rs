@@ -61,7 +61,7 @@ impl<B: BlockAdjoints> Backward<B, 3> for GroupedLinearOp {
             grads.register::<B>(node.id, weight_adjoint::<B>(&types, &grad, &x, B::linear_weight_adjoint));
         }
         if let Some(node) = bias_node {
-            grads.register::<B>(node.id, bias_adjoint::<B>(&types, &grad, B::row_sum));
+            grads.register::<B>(node.id, bias_adjoint::<B>(&types, &grad, B::column_sums));
         }
     }
 }

@@ -49,3 +49,8 @@ pub(crate) fn with_hub() -> Block {
         .collect();
     block(301, &in_srcs)
 }
+
+/// Returns true if the tests run on a CUDA device.
+pub(crate) fn is_on_cuda() -> bool {
+    std::env::var("KILN_DEVICE").is_ok_and(|name| name.starts_with("cuda"))
+}

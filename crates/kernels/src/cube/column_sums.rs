@@ -1,0 +1,207 @@
+//! Sums of the columns of a matrix: the gradients of biases, of attention vectors and of the parameters of
+//! normalisations, the statistics of a batch normalisation, sums of squares and of losses, and the sums of the parts of
+//! weight gradients.
+//!
+//! ```text
+//! out[c] = rows[0, c] + ... + rows[n - 1, c]
+//! ```
+//!
+//! * *Contract.* The result is a new tensor. Sums are f32 and rounded once. The order of the additions depends only on
+//!   the shape and the layout of the matrix, so the result is the same in every run. There are no atomics.
+//! * *Work distribution.* A cube sums a chunk of rows for some neighbouring vectors of columns. Several units, the lanes,
+//!   share a vector: lane `l` of `k` adds the rows `l`, `l + k` and so on of the chunk, and the sums of the lanes are
+//!   added as a binary tree (the cascade summation of Higham 1993, section 2). If there are several chunks, a second
+//!   launch adds their sums in the same way.
+//! * With one lane, a unit adds all rows of its chunk in their order, without shared memory and barriers: on CubeCL's CPU
+//!   runtime, where a barrier takes microseconds, and for a few wide rows, which have enough vectors for all units.
+//! * *Cost.* Memory-bound: `F b` bytes per row of `F` columns of `b` bytes, in one launch or two.
+
+use burn::tensor::DType;
+use burn_cubecl::CubeBackend;
+use burn_cubecl::tensor::CubeTensor;
+use cubecl::Device;
+use cubecl::calculate_cube_count_elemwise;
+use cubecl::prelude::*;
+
+use crate::cube::launch::{self, Rows};
+use crate::ops::edges::zero_rows;
+
+/// The number of units of a cube with several lanes.
+const UNITS: u32 = 256;
+
+/// The largest number of vectors of columns of a cube with several lanes: 8 vectors of 16 bytes are a cache line.
+const MOST_VECTORS: u32 = 8;
+
+/// The number of rows that a lane adds, unless there would be more than [`MOST_CHUNKS`] chunks.
+const LANE_ROWS: usize = 16;
+
+/// The number of rows of a chunk with one lane.
+const UNIT_ROWS: usize = 256;
+
+/// The largest number of chunks.
+const MOST_CHUNKS: usize = 1024;
+
+/// The largest number of rows, and the least number of vectors of columns, for which one lane sums all rows on a device
+/// with shared memory.
+const WIDE: (usize, usize) = (64, 4096);
+
+/// The numbers that the kernel reads at run time. The width and the stride are in vectors of values.
+#[derive(CubeType, CubeLaunch)]
+struct Sizes {
+    n_rows: usize,
+    width: usize,
+    stride: usize,
+    chunk_rows: usize,
+    n_chunks: usize,
+}
+
+/// The sum of the rows `first`, `first + step` and so on before `end`, for one vector of columns.
+#[cube]
+fn sum_of_rows<F: Float, N: Size>(
+    rows: &[Vector<F, N>],
+    sizes: &Sizes,
+    first: usize,
+    end: usize,
+    step: usize,
+    column: usize,
+) -> Vector<f32, N> {
+    let mut sum = Vector::<f32, N>::zeroed();
+    let mut row = first;
+    while row < end {
+        sum += Vector::<f32, N>::cast_from(rows[row * sizes.stride + column]);
+        row += step;
+    }
+    sum
+}
+
+/// Computes the sums of the columns of each chunk, `[n_chunks, width]`.
+#[cube(launch, address_type = "dynamic")]
+fn column_sums_kernel<F: Float, O: Float, N: Size>(
+    rows: &[Vector<F, N>],
+    out: &mut [Vector<O, N>],
+    sizes: &Sizes,
+    #[comptime] n_lanes: u32,
+    #[define(F)] _dtype: ElemType,
+    #[define(O)] _out_dtype: ElemType,
+) {
+    if comptime!(n_lanes == 1) {
+        let chunk = ABSOLUTE_POS / sizes.width;
+        let column = ABSOLUTE_POS % sizes.width;
+        if chunk >= sizes.n_chunks {
+            terminate!();
+        }
+        let first = chunk * sizes.chunk_rows;
+        let end = min(first + sizes.chunk_rows, sizes.n_rows);
+        out[ABSOLUTE_POS] = Vector::cast_from(sum_of_rows::<F, N>(rows, sizes, first, end, 1, column));
+    } else {
+        let n_vectors = comptime!(UNITS / n_lanes);
+        let n_groups = (sizes.width + comptime!((UNITS / n_lanes - 1) as usize)) / n_vectors as usize;
+        let chunk = CUBE_POS / n_groups;
+        if chunk >= sizes.n_chunks {
+            terminate!();
+        }
+        let lane = UNIT_POS / n_vectors;
+        let column = CUBE_POS % n_groups * n_vectors as usize + (UNIT_POS % n_vectors) as usize;
+        let first = chunk * sizes.chunk_rows;
+        let end = min(first + sizes.chunk_rows, sizes.n_rows);
+        let mut sum = Vector::<f32, N>::zeroed();
+        if column < sizes.width {
+            sum = sum_of_rows::<F, N>(rows, sizes, first + lane as usize, end, n_lanes as usize, column);
+        }
+        let mut sums = Shared::<[Vector<f32, N>]>::new_slice(comptime!(UNITS as usize));
+        sums[UNIT_POS as usize] = sum;
+        sync_cube();
+        let mut n_left = comptime!(n_lanes / 2).runtime();
+        while 0u32 < n_left {
+            if lane < n_left {
+                let other = sums[(UNIT_POS + n_left * n_vectors) as usize];
+                sums[UNIT_POS as usize] += other;
+            }
+            sync_cube();
+            n_left /= 2u32;
+        }
+        if lane == 0 && column < sizes.width {
+            out[chunk * sizes.width + column] = Vector::cast_from(sums[UNIT_POS as usize]);
+        }
+    }
+}
+
+/// Computes the sums of the columns, `[n, F] -> [1, F]`.
+pub(super) fn column_sums(rows: CubeTensor) -> CubeTensor {
+    let rows = Rows::of(rows);
+    let (n_rows, dtype) = (rows.n_rows(), rows.tensor().dtype);
+    if n_rows * rows.width() == 0 {
+        return zero_rows::<CubeBackend>(1, rows.tensor());
+    }
+    let plan = Plan::of(&rows);
+    if plan.n_chunks(n_rows) == 1 {
+        return plan.launch(&rows, dtype);
+    }
+    let parts = Rows::of(plan.launch(&rows, DType::F32));
+    // All chunks are one chunk of the second launch.
+    Plan { chunk_rows: parts.n_rows(), ..plan }.launch(&parts, dtype)
+}
+
+/// The division of a matrix into chunks of rows and vectors of columns.
+#[derive(Debug, Clone, Copy)]
+struct Plan {
+    vector_size: usize,
+    n_lanes: u32,
+    chunk_rows: usize,
+}
+
+impl Plan {
+    fn of(rows: &Rows) -> Self {
+        let n_rows = rows.n_rows();
+        let vector_size = rows.vector_size(&[rows.width()]);
+        let width = rows.width() / vector_size;
+        let (most_rows, least_width) = WIDE;
+        let is_wide = n_rows <= most_rows && least_width <= width;
+        let n_lanes = match rows.tensor().device {
+            Device::Cpu(_) => 1,
+            _ if is_wide => 1,
+            _ => UNITS / MOST_VECTORS.min((width as u32).next_power_of_two()),
+        };
+        let least = UNIT_ROWS.max(LANE_ROWS * n_lanes as usize);
+        let chunk_rows = match n_rows {
+            _ if n_rows <= 2 * least => n_rows,
+            _ => least.max(n_rows.div_ceil(MOST_CHUNKS).next_multiple_of(n_lanes as usize)),
+        };
+        Self { vector_size, n_lanes, chunk_rows }
+    }
+
+    fn n_chunks(&self, n_rows: usize) -> usize {
+        n_rows.div_ceil(self.chunk_rows)
+    }
+
+    /// Returns the sums of the chunks, `[n_chunks, F]`.
+    fn launch(&self, rows: &Rows, dtype: DType) -> CubeTensor {
+        let &Self { vector_size, n_lanes, chunk_rows } = self;
+        let tensor = rows.tensor();
+        let n_chunks = self.n_chunks(rows.n_rows());
+        let out = Rows::new(tensor, n_chunks, rows.width(), dtype);
+        let width = rows.width() / vector_size;
+        let (count, dim) = match n_lanes {
+            1 => launch::units(tensor, n_chunks * width),
+            _ => {
+                let dim = CubeDim::new_1d(UNITS);
+                let n_cubes = n_chunks * width.div_ceil((UNITS / n_lanes) as usize);
+                (calculate_cube_count_elemwise(&tensor.client, n_cubes * UNITS as usize, dim), dim)
+            }
+        };
+        column_sums_kernel::launch(
+            &tensor.client,
+            count,
+            dim,
+            launch::address(&[tensor, out.tensor()]).max(AddressType::from_len(rows.n_rows() + chunk_rows)),
+            vector_size,
+            rows.buffer(vector_size),
+            out.buffer(vector_size),
+            SizesLaunch::new(rows.n_rows(), width, rows.stride / vector_size, chunk_rows, n_chunks),
+            n_lanes,
+            launch::element(tensor),
+            launch::element(out.tensor()),
+        );
+        out.into_tensor()
+    }
+}

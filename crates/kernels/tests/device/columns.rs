@@ -1,0 +1,206 @@
+//! Tests of column sums, of rows that are combined with all rows, and of batch normalisation.
+
+use burn::tensor::{DType, Device, Tensor, TensorData, module};
+use kiln_kernels::ops::{self, BatchNormOutput, add_row, batch_norm, column_sums, mul_row};
+use kiln_kernels::testing::{
+    Launches, check_close, check_gradient, device, launches_of, ramp, supports, values,
+};
+use kiln_kernels::{is_cpu, to_vec_f32};
+
+use super::common::is_on_cuda;
+
+/// Returns the sums of the columns, and of their absolute values, in f64.
+fn expected(x: &[f32], width: usize) -> Vec<(f64, f64)> {
+    let mut sums = vec![(0.0, 0.0); width];
+    for row in x.chunks(width.max(1)) {
+        for ((sum, magnitude), value) in sums.iter_mut().zip(row) {
+            *sum += f64::from(*value);
+            *magnitude += f64::from(value.abs());
+        }
+    }
+    sums
+}
+
+/// Returns the largest error of the sums, relative to the sums of the absolute values.
+fn largest_error(got: &[f32], expected: &[(f64, f64)]) -> f64 {
+    assert_eq!(got.len(), expected.len(), "the numbers of columns differ");
+    let errors =
+        got.iter().zip(expected).map(|(got, (sum, magnitude))| (f64::from(*got) - sum).abs() / magnitude);
+    errors.fold(0.0, f64::max)
+}
+
+/// Shapes of one chunk and of several, of few and of many columns, with and without vectors of four values, and of so many
+/// columns that a unit sums all rows.
+const SHAPES: [[usize; 2]; 10] = [
+    [1, 1],
+    [3, 5],
+    [1024, 47],
+    [1025, 48],
+    [4100, 3],
+    [9000, 4],
+    [2000, 260],
+    [40, 20_000],
+    [65, 16_384],
+    [40_000, 2],
+];
+
+#[test]
+fn column_sums_are_close_to_those_in_f64() {
+    for shape in SHAPES {
+        let x: Tensor<2> = ramp(shape, &device());
+        let expected = expected(&values(x.clone()), shape[1]);
+        let mut sums = x.clone();
+        let launches = launches_of(|| sums = column_sums(x));
+        assert_eq!(launches, Launches { direct: 1, reference: 0 }, "{shape:?}");
+        assert_eq!(sums.dims(), [1, shape[1]]);
+        let error = largest_error(&values(sums), &expected);
+        assert!(error <= 1e-6, "{shape:?}: the relative error is {error}");
+    }
+}
+
+/// A batch of ogbn-products has 60,000 rows in its largest layer. All values are positive, so the error is relative to the
+/// sum.
+#[test]
+fn column_sums_of_60000_rows_are_closer_than_those_of_burn() {
+    let x: Tensor<2> = ramp([60_000, 36], &device()) + 1.0;
+    let expected = expected(&values(x.clone()), 36);
+    let error = largest_error(&values(column_sums(x.clone())), &expected);
+    assert!(error <= 1e-6, "the relative error is {error}");
+    // On CPUs, also with CubeCL's runtime, the sums of Burn are divided, too.
+    if is_on_cuda() {
+        let of_burn = largest_error(&values(x.sum_dim(0)), &expected);
+        assert!(error < of_burn, "the relative error is {error}, that of Burn {of_burn}");
+    }
+}
+
+#[test]
+fn column_sums_of_halves_are_rounded_once() {
+    let device = device();
+    for dtype in [DType::F16, DType::BF16] {
+        if !supports(&device, dtype) {
+            continue;
+        }
+        for shape in [[300, 7], [1100, 64]] {
+            let x: Tensor<2> = ramp(shape, &device).cast(dtype);
+            let exact = expected(&to_vec_f32(x.clone()), shape[1]);
+            let sums: Vec<f32> = exact.iter().map(|(sum, _)| *sum as f32).collect();
+            let rounded = Tensor::<2>::from_data(TensorData::new(sums, [1, shape[1]]), &Device::flex());
+            let got = column_sums(x);
+            assert_eq!(got.dtype(), dtype);
+            // Halfway between two values of the type, the error of the sum may round to either.
+            let epsilon = if dtype == DType::F16 { 1e-3 } else { 8e-3 };
+            check_close(&to_vec_f32(got), &to_vec_f32(rounded), epsilon);
+        }
+    }
+}
+
+#[test]
+fn column_sums_read_views_and_matrices_without_rows_or_columns() {
+    let device = device();
+    // A slice that begins at a multiple of 512 bytes is a view on CUDA, with gaps between its rows.
+    let wide: Tensor<2> = ramp([64, 256], &device);
+    let view = wide.clone().slice([2..62, 128..250]);
+    let copied: Vec<f32> =
+        values(wide).chunks(256).skip(2).take(60).flat_map(|row| row[128..250].to_vec()).collect();
+    let sums: Vec<f32> = expected(&copied, 122).iter().map(|(sum, _)| *sum as f32).collect();
+    check_close(&values(column_sums(view)), &sums, 1e-5);
+
+    let whole: Tensor<2> = ramp([50, 12], &device);
+    let part = whole.clone().slice([3..48, 1..6]);
+    let copied: Vec<f32> =
+        values(whole.clone()).chunks(12).skip(3).take(45).flat_map(|row| row[1..6].to_vec()).collect();
+    let sums: Vec<f32> = expected(&copied, 5).iter().map(|(sum, _)| *sum as f32).collect();
+    check_close(&values(column_sums(part)), &sums, 1e-5);
+    let sums: Vec<f32> = values(whole.clone()).chunks(12).map(|row| row.iter().sum()).collect();
+    check_close(&values(column_sums(whole.transpose())), &sums, 1e-5);
+    assert_eq!(values(column_sums(Tensor::zeros([0, 3], &device))), [0.0; 3]);
+    assert_eq!(values(column_sums(Tensor::zeros([3, 0], &device))), [0.0; 0]);
+}
+
+#[test]
+fn gradients_of_rows_match_finite_differences() {
+    let device = device();
+    let x: Tensor<2> = ramp([6, 5], &device);
+    check_gradient(x.clone(), |x| column_sums(x.clone() * x));
+    for width in [5, 1] {
+        let row: Tensor<2> = ramp([1, width], &device);
+        check_gradient(row.clone(), |row| add_row(x.clone().autodiff(), row));
+        check_gradient(row.clone(), |row| mul_row(x.clone().autodiff(), row));
+        check_gradient(x.clone(), |x| mul_row(add_row(x, row.clone().autodiff()), row.clone().autodiff()));
+    }
+}
+
+#[test]
+fn gradients_of_rows_are_column_sums() {
+    let device = device().autodiff();
+    let x: Tensor<2> = ramp([3000, 20], &device);
+    let row = ramp([1, 20], &device).require_grad();
+    let run = || {
+        let factors = ramp([3000, 20], &device);
+        let grads = (add_row(x.clone(), row.clone()) * factors.clone()).sum().backward();
+        let gradient = values(row.grad(&grads).expect("the row should have a gradient"));
+        assert!(largest_error(&gradient, &expected(&values(factors), 20)) <= 1e-6);
+    };
+    // On the CPU, Burn broadcasts the row.
+    let direct = if is_cpu(&device) { 0 } else { 1 };
+    assert_eq!(launches_of(run), Launches { direct, reference: 0 });
+}
+
+/// Returns the results and the gradients of a batch normalisation.
+fn normalized(
+    on: &Device,
+    run: impl Fn(Tensor<2>, Tensor<1>, Tensor<1>) -> BatchNormOutput,
+) -> [Vec<f32>; 6] {
+    let plain = ramp([700, 9], &Device::flex()) * 3.0 + 5.0;
+    let x = Tensor::<2>::from_data(TensorData::new(values(plain), [700, 9]), on).autodiff().require_grad();
+    let gamma = (ramp([9], on) + 2.0).autodiff().require_grad();
+    let beta = ramp([9], on).autodiff().require_grad();
+    let out = run(x.clone(), gamma.clone(), beta.clone());
+    let factors = (ramp([700, 9], on) + 0.1).autodiff();
+    let grads = (out.rows.clone() * factors).sum().backward();
+    [
+        values(out.rows),
+        values(out.mean),
+        values(out.variance),
+        values(x.grad(&grads).expect("x should have a gradient")),
+        values(gamma.grad(&grads).expect("gamma should have a gradient")),
+        values(beta.grad(&grads).expect("beta should have a gradient")),
+    ]
+}
+
+#[test]
+fn batch_norm_equals_that_of_burn_on_the_cpu() {
+    let of_burn = normalized(&Device::flex(), |x, gamma, beta| {
+        let out = module::batch_norm_train(x, gamma, beta, 1e-5);
+        BatchNormOutput { rows: out.output, mean: out.mean, variance: out.variance }
+    });
+    let got = normalized(&device(), |x, gamma, beta| batch_norm(x, gamma, beta, 1e-5));
+    for (got, expected) in got.iter().zip(&of_burn) {
+        check_close(got, expected, 2e-4);
+    }
+}
+
+#[test]
+fn gradients_of_batch_norm_match_finite_differences() {
+    let device = device();
+    let x: Tensor<2> = ramp([7, 3], &device);
+    let gamma: Tensor<1> = ramp([3], &device) + 1.5;
+    let beta: Tensor<1> = ramp([3], &device);
+    let rows = |x: Tensor<2>, gamma: Tensor<1>, beta: Tensor<1>| batch_norm(x, gamma, beta, 0.1).rows;
+    check_gradient(x.clone(), |x| rows(x, gamma.clone().autodiff(), beta.clone().autodiff()));
+    check_gradient(gamma.clone(), |gamma| rows(x.clone().autodiff(), gamma, beta.clone().autodiff()));
+    check_gradient(beta.clone(), |beta| rows(x.clone().autodiff(), gamma.clone().autodiff(), beta));
+}
+
+#[test]
+#[should_panic(expected = "the row is [1, 4], expected [1, 5] or [1, 1]")]
+fn rejects_a_row_of_another_width() {
+    let _ = ops::add_row(ramp([3, 5], &device()), ramp([1, 4], &device()));
+}
+
+#[test]
+#[should_panic(expected = "x has no rows")]
+fn rejects_a_batch_norm_without_rows() {
+    let device = device();
+    let _ = batch_norm(Tensor::zeros([0, 2], &device), ramp([2], &device), ramp([2], &device), 1e-5);
+}
