@@ -13,8 +13,8 @@
 //   CUDA_STUB_SECTORS  the number of blocks per launch, evenly spaced, in which accesses to device memory and operations
 //                      are counted (default: 0, the fastest)
 //   CUDA_STUB_SKIP     an extended regular expression (POSIX). Launches of kernels whose name it matches are checked and
-//                      recorded, but of their blocks only the counted ones are executed, so that what the others would
-//                      write is missing (default: all blocks of all launches are executed)
+//                      recorded, but of their blocks only the counted ones are executed, and what these write to device
+//                      memory is discarded (default: all blocks of all launches are executed)
 //   CUDA_STUB_PARTIAL_WARPS  1: partial warps (default: 0). On a GPU, lanes of a warp that took different branches may stay
 //                      apart until an instruction synchronizes all of them. In this mode, they do: `activemask` returns
 //                      the lanes that took the same branches since the last `bar.warp.sync` of all lanes, or barrier of

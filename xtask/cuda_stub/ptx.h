@@ -59,6 +59,14 @@ typedef struct {
 #define REC(site, address, n_bytes, store) do { if (__builtin_expect(t->counts, 0)) record_access(t, site, (uint64_t)(address), n_bytes, store); } while (0)
 void record_access(Thread *t, int site, uint64_t address, int n_bytes, int store);
 
+// Whether a thread's write is discarded: a block of a skipped launch is executed only to count what it does, and must not
+// leave parts of results in device memory. It writes to its own shared and local memory.
+enum { SHARED_ROOM = 512 << 10, LOCAL_ROOM = 1 << 20 };
+static inline int is_of_block(const Thread *t, uint64_t at) {
+    return at - (uint64_t)t->shared < SHARED_ROOM || at - (uint64_t)t->local < LOCAL_ROOM;
+}
+#define DISCARDED(at) (__builtin_expect(l->is_skipped, 0) && !is_of_block(t, (uint64_t)(at)))
+
 // Operations of several threads. `place` is the place in the code, and `mask` has the lanes that take part.
 enum { SHFL_IDX, SHFL_UP, SHFL_DOWN, SHFL_BFLY, BALLOT, ACTIVE_MASK, REDUX_ADD, REDUX_MIN, REDUX_MAX, REDUX_AND, REDUX_OR, REDUX_XOR,
     SYNC_WARP, WMMA_F32, WMMA_TILE };

@@ -559,9 +559,11 @@ class Kernel:
         if self.space(mods) in ("global", "generic"):
             code += f"REC({self.site()}, at, {width * len(values)}, 1); "
         volatile = "volatile " if "volatile" in mods or "relaxed" in mods or "release" in mods else ""
-        for i, value in enumerate(values):
-            code += f"*({volatile}{TYPES[plain]} *)(at + {i * width}) = {self.value(value, plain)}; "
-        return code
+        stores = "".join(f"*({volatile}{TYPES[plain]} *)(at + {i * width}) = {self.value(value, plain)}; "
+                         for i, value in enumerate(values))
+        if self.space(mods) in ("global", "generic"):
+            return f"{code}if (!DISCARDED(at)) {{ {stores}}} "
+        return code + stores
 
     def site(self):
         self.sites += 1
@@ -593,7 +595,7 @@ class Kernel:
         c = TYPES[kind]
         code = f"{c} *at = ({c} *){self.address(rest[0])}; "
         if self.space(mods) in ("global", "generic"):
-            code += f"REC({self.site()}, at, {BITS[kind] // 8}, 1); "
+            code += f"REC({self.site()}, at, {BITS[kind] // 8}, 1); {c} copy; if (DISCARDED(at)) {{ copy = *at; at = &copy; }} "
         a = self.value(rest[1], kind)
         if kind in ("f16x2", "bf16x2") or "v2" in mods or "v4" in mods:
             raise Unknown(".".join([op] + mods))
@@ -601,7 +603,7 @@ class Kernel:
             if what != "add":
                 raise Unknown(".".join([op] + mods))
             half = f"uint16_t *half = (uint16_t *){self.address(rest[0])}; uint16_t old = *half; "
-            half += f"*half = {OUT[kind]}({IN[kind]}(old) + {a}); "
+            half += f"if (!DISCARDED(half)) *half = {OUT[kind]}({IN[kind]}(old) + {a}); "
             return half + (self.put(target, "b16", "old") if target != "_" else "")
         if kind in FLOATS:
             if what != "add":
@@ -693,7 +695,7 @@ class Kernel:
                 code += self.put(register, "u32", parts[0] if per == 1 else f"PACK({parts[0]}, {parts[1]})") + " "
             else:
                 for j, x in enumerate(e):
-                    code += f"*({c} *){place(x)} = {v(register, 'u32')} >> {16 * j if per == 2 else 0}; "
+                    code += f"if (!DISCARDED(at)) *({c} *){place(x)} = {v(register, 'u32')} >> {16 * j if per == 2 else 0}; "
         # All lanes must have loaded or stored their elements before one of them continues.
         return code + self.collective("WMMA_TILE", "FULL_MASK")
 

@@ -221,7 +221,7 @@ void run_blocks(Launch *l, const Code *code) {
     static __thread char *shared, *locals;
     unsigned n = l->bx * l->by * l->bz, local_bytes = (code->local_bytes + 63) / 32 * 32;
     if (room < n) { threads = realloc(threads, n * sizeof *threads); memset(threads + room, 0, (n - room) * sizeof *threads); room = n; }
-    if (!shared) shared = mmap(0, 512 << 10, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_32BIT, -1, 0);
+    if (!shared) shared = mmap(0, SHARED_ROOM, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_32BIT, -1, 0);
     unsigned locals_needed = (code->needs_fibers ? n : 1) * local_bytes;
     if (locals_room < locals_needed) { free(locals); locals = aligned_alloc(32, locals_needed); locals_room = locals_needed; }
     if (l->n_counted && n_sites < N_WARPS_MAX * code->n_sites) {

@@ -33,7 +33,7 @@ const MODELS: [Model; 7] = [
 ];
 
 /// The kernel that a training step launches once: the gradient of the loss.
-const OF_STEP: &str = "cross_entropy_adjoint_kernel";
+pub(super) const OF_STEP: &str = "cross_entropy_adjoint_kernel";
 /// The kernel that a loader launches once per batch: it gathers the feature rows.
 const OF_BATCH: &str = "gather_f_";
 
@@ -97,7 +97,7 @@ pub(super) fn accesses(runs: &[Run], own: &[Kernel]) -> BTreeMap<String, [Access
 }
 
 /// Returns the path of the program `kiln` that was built with the tests.
-fn program() -> Result<PathBuf> {
+pub(super) fn program() -> Result<PathBuf> {
     let path = workspace::metadata()?.target_directory.join("tests/kiln").into_std_path_buf();
     ensure!(path.exists(), "the build of the device tests did not create {}", path.display());
     Ok(path)

@@ -1,0 +1,290 @@
+//! The launches of a training step at the shape of ogbn-products, and whether each keeps all multiprocessors busy.
+//!
+//! The graph is generated: a batch of 1,024 seeds with the fanouts 15, 10 and 5 reads about 550,000 rows for 60,000,
+//! 6,000 and 1,024 destinations, as one of ogbn-products does. Of most launches the stub executes a few cubes only,
+//! and counts what they do, so a step takes seconds. The predicted time of a launch is the bytes, or the operations, of its
+//! largest cube, divided by the rate of one multiprocessor, times the number of waves of cubes.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+use super::launches::{OF_STEP, program};
+use super::stub::Stub;
+use super::trace::{Launch, Trace, Work};
+use crate::workspace;
+
+/// The models whose launches must keep the multiprocessors busy.
+const MODELS: [&str; 4] = ["sage", "gcn", "gat", "gatv2"];
+
+/// The flags of all runs.
+const FLAGS: &str = "--layers 3 --fanouts 15,10,5 --hidden 256 --batch-size 1024 --val-batches 1 --epochs 1 --seed 1 \
+                     --workers 1 --graph-mode cpu --device cuda:0";
+
+/// The kernels of which the stub executes only the counted cubes: all but those that list edges by source (`clear`,
+/// `count_…`, `place_…`, `sums_in_tiles`, `tile_sums`), because others read memory at indices from these lists. POSIX
+/// expressions have no negation.
+const SKIPPED: &str = "^([^cpst]|c[^lo]|co[^u]|s[^u])";
+
+/// The number of cubes of a launch, evenly spaced, that are counted.
+const N_COUNTED: usize = 8;
+
+/// The kernels that may take longer than [`MOST_RATIO`]: the work of their units follows the lengths of lists, which differ
+/// from source to source.
+const UNEVEN: [&str; 1] = ["place_in_order"];
+
+/// The number of multiprocessors of an H100 and of an H200.
+const N_MULTIPROCESSORS: u64 = 132;
+
+/// The bytes per second of a copy on an H100, read and written.
+const BYTES_PER_SECOND: f64 = 3.0e12;
+
+/// The operations per second in f32 of an H100 without its tensor cores, from its data sheet.
+const OPS_PER_SECOND: f64 = 67e12;
+
+/// The predicted time from which a launch must keep the multiprocessors busy.
+const LEAST_MICROSECONDS: f64 = 20.0;
+
+/// The largest ratio of the predicted time to the time with all multiprocessors busy.
+const MOST_RATIO: f64 = 2.0;
+
+/// The launches in a step of one kernel with the same number of cubes, each of the same work.
+#[derive(Debug, Clone, PartialEq)]
+struct Row {
+    kernel: String,
+    n_launches: usize,
+    n_cubes: u64,
+    /// The largest work of a cube and of a unit.
+    work: Work,
+    /// The bytes that all cubes move, as estimated from the counted ones.
+    n_bytes: u64,
+}
+
+impl Row {
+    /// Returns the predicted time of one launch.
+    fn microseconds(&self) -> f64 {
+        self.microseconds_of_cube() * self.n_cubes.div_ceil(N_MULTIPROCESSORS) as f64
+    }
+
+    /// Returns the time that the largest cube takes on one multiprocessor.
+    fn microseconds_of_cube(&self) -> f64 {
+        let seconds = |n: u64, per_second: f64| n as f64 / (per_second / N_MULTIPROCESSORS as f64);
+        1e6 * seconds(self.work.n_bytes, BYTES_PER_SECOND).max(seconds(self.work.n_ops, OPS_PER_SECOND))
+    }
+
+    /// Returns the ratio of the predicted time to the time in which all multiprocessors would do the same work: all bytes,
+    /// or as many operations in each cube as in the largest.
+    fn ratio(&self) -> f64 {
+        let bytes_seconds = self.n_bytes as f64 / BYTES_PER_SECOND;
+        let ops_seconds = (self.n_cubes * self.work.n_ops) as f64 / OPS_PER_SECOND;
+        self.microseconds() / (1e6 * bytes_seconds.max(ops_seconds))
+    }
+
+    /// Returns true if the launch takes long because multiprocessors are idle.
+    fn is_idle(&self) -> bool {
+        !UNEVEN.contains(&&*self.kernel)
+            && LEAST_MICROSECONDS < self.microseconds()
+            && MOST_RATIO < self.ratio()
+    }
+}
+
+/// Runs some steps of each model. Returns a table of the launches of a step that take longest, and a message for each
+/// launch that takes long because multiprocessors are idle.
+///
+/// # Errors
+/// Returns an error if a run fails.
+pub(super) fn measure(stub: &Stub) -> Result<(String, Vec<String>)> {
+    let folder = stub.models().join("products");
+    write_graph(&folder)?;
+    let mut text = String::new();
+    let mut problems = Vec::new();
+    for model in MODELS {
+        let rows = step(stub, model, &folder).with_context(|| format!("{model} at products shape"))?;
+        text += &table(model, &rows);
+        problems.extend(rows.iter().filter(|row| row.is_idle()).map(|row| {
+            format!(
+                "{model} at products shape: {} has {} cubes and takes {:.0} µs, {:.1} times the time with all \
+                 multiprocessors busy",
+                row.kernel,
+                row.n_cubes,
+                row.microseconds(),
+                row.ratio()
+            )
+        }));
+    }
+    fs::remove_dir_all(&folder)?;
+    Ok((text, problems))
+}
+
+/// Returns the launches of one step of a model.
+fn step(stub: &Stub, model: &str, data: &Path) -> Result<Vec<Row>> {
+    let trace_path = data.join("trace");
+    let out = data.join("run");
+    if out.exists() {
+        fs::remove_dir_all(&out)?;
+    }
+    let mut command = Command::new(program()?);
+    command.args(["train", "--model", model, "--data"]).arg(data).arg("--out").arg(&out);
+    command.args(FLAGS.split_whitespace());
+    stub.set(&mut command).env("CUDA_STUB_TRACE", &trace_path).stdout(Stdio::null());
+    command.env("CUDA_STUB_SECTORS", N_COUNTED.to_string()).env("CUDA_STUB_SKIP", SKIPPED);
+    workspace::run(&mut command)?;
+    let mut trace = Trace::default();
+    trace.read(&fs::read_to_string(&trace_path)?);
+    rows(&last_step(&trace)?)
+}
+
+/// Returns the launches of the last complete step, from its gradient of the loss to that of the next step.
+///
+/// # Errors
+/// Returns an error if the trace has fewer than two steps.
+fn last_step(trace: &Trace) -> Result<Vec<&Launch>> {
+    let launches: Vec<&Launch> = trace.launches().collect();
+    let is_start = |at: &usize| launches[*at].kernel.starts_with(OF_STEP);
+    let starts: Vec<usize> = (0..launches.len()).filter(is_start).collect();
+    let [.., start, end] = starts[..] else { bail!("the trace has fewer than two steps") };
+    let queue = &launches[start].queue;
+    Ok(launches[start..end].iter().copied().filter(|launch| launch.queue == *queue).collect())
+}
+
+/// Joins the launches of the same kernel, number of cubes and work. Those that take longest come first.
+///
+/// # Errors
+/// Returns an error if a launch was not counted.
+fn rows(launches: &[&Launch]) -> Result<Vec<Row>> {
+    let mut rows: BTreeMap<(&str, u64, u64, u64), Row> = BTreeMap::new();
+    for launch in launches {
+        let work = launch.work.with_context(|| format!("{} was not counted", launch.kernel))?;
+        let [read, wrote] = launch.accesses.with_context(|| format!("{} was not counted", launch.kernel))?;
+        let key = (&*launch.kernel, launch.n_cubes, work.n_bytes, work.n_ops);
+        let row = rows.entry(key).or_insert_with(|| Row {
+            kernel: launch.kernel.clone(),
+            n_launches: 0,
+            n_cubes: launch.n_cubes,
+            work,
+            n_bytes: 32 * (read.sectors + wrote.sectors),
+        });
+        row.n_launches += 1;
+    }
+    let mut rows: Vec<Row> = rows.into_values().collect();
+    rows.sort_by(|a, b| b.microseconds().total_cmp(&a.microseconds()));
+    Ok(rows)
+}
+
+/// Returns a table of the launches of a step that take at least a tenth of [`LEAST_MICROSECONDS`].
+fn table(model: &str, rows: &[Row]) -> String {
+    let n_launches: usize = rows.iter().map(|row| row.n_launches).sum();
+    let total: f64 = rows.iter().map(|row| row.n_launches as f64 * row.microseconds()).sum();
+    let mut text = format!(
+        "| {model}: {n_launches} launches, {total:.0} µs | launches | cubes | µs of each | ratio | accesses of a unit |\n\
+         |---|---|---|---|---|---|\n"
+    );
+    for row in rows.iter().filter(|row| LEAST_MICROSECONDS / 10.0 <= row.microseconds()) {
+        let (microseconds, ratio) = (row.microseconds(), row.ratio());
+        text += &format!(
+            "| `{}` | {} | {} | {microseconds:.1} | {ratio:.2} | {} |\n",
+            row.kernel, row.n_launches, row.n_cubes, row.work.longest
+        );
+    }
+    text
+}
+
+const N_NODES: u32 = 720_000;
+const DEGREE: u32 = 16;
+const N_FEATURES: u32 = 100;
+const N_CLASSES: i32 = 47;
+/// The number of training nodes: two batches, so that a whole step lies between their gradients of the loss.
+const N_TRAIN: u32 = 2 * 1024;
+
+/// Writes a graph of nodes with the same number of in-edges from pseudo-random nodes. All features are 0.
+fn write_graph(folder: &Path) -> Result<()> {
+    fs::create_dir_all(folder)?;
+    let array = |name: &str, dtype: &str, shape: &str| npy(&folder.join(name), dtype, shape);
+    let mut indptr = array("indptr.npy", "<i8", &format!("({},)", N_NODES + 1))?;
+    for node in 0..=u64::from(N_NODES) {
+        indptr.write_all(&(node * u64::from(DEGREE)).to_le_bytes())?;
+    }
+    let mut indices = array("indices.npy", "<u4", &format!("({},)", N_NODES * DEGREE))?;
+    for edge in 0..N_NODES * DEGREE {
+        // Bits of a product with the golden ratio are evenly distributed (Knuth, The Art of Computer Programming 3, 6.4).
+        let source = (u64::from(edge.wrapping_mul(2_654_435_769)) * u64::from(N_NODES)) >> 32;
+        indices.write_all(&(source as u32).to_le_bytes())?;
+    }
+    let mut labels = array("labels.npy", "<i4", &format!("({N_NODES},)"))?;
+    for node in 0..N_NODES as i32 {
+        labels.write_all(&(node % N_CLASSES).to_le_bytes())?;
+    }
+    for (name, first, n) in [("train", 0, N_TRAIN), ("val", N_TRAIN, 64), ("test", 2 * N_TRAIN, 64)] {
+        let mut nodes = array(&format!("{name}.npy"), "<u4", &format!("({n},)"))?;
+        for node in first..first + n {
+            nodes.write_all(&node.to_le_bytes())?;
+        }
+    }
+    // A file that is longer than what was written reads as zeros, and takes no space.
+    let features = array("features.npy", "<f4", &format!("({N_NODES}, {N_FEATURES})"))?;
+    let n_bytes = HEADER_BYTES as u64 + 4 * u64::from(N_NODES) * u64::from(N_FEATURES);
+    features.into_inner().map_err(|error| error.into_error())?.set_len(n_bytes)?;
+    Ok(())
+}
+
+/// The bytes before the values of a `.npy` file.
+const HEADER_BYTES: usize = 128;
+
+/// Creates a `.npy` file with its header, for values to be written.
+fn npy(path: &Path, dtype: &str, shape: &str) -> Result<BufWriter<fs::File>> {
+    let mut file = BufWriter::new(fs::File::create(path)?);
+    let dict = format!("{{'descr': '{dtype}', 'fortran_order': False, 'shape': {shape}, }}");
+    file.write_all(b"\x93NUMPY\x01\x00")?;
+    file.write_all(&(HEADER_BYTES as u16 - 10).to_le_bytes())?;
+    writeln!(file, "{dict:<width$}", width = HEADER_BYTES - 11)?;
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn launch(kernel: &str, n_cubes: u64, n_bytes: u64, n_ops: u64) -> Launch {
+        let line = format!(
+            "0.1 t1 launch {kernel}_0123abcd 0f grid {n_cubes} 1 1 block 256 1 1 shared 0 q1 d0 ms 0.1 skipped \
+             longest 9 site 6 largest {n_bytes} {n_ops} read 6 requests {} sectors 768 bytes wrote 1 requests 0 sectors 0 bytes\n",
+            n_cubes * n_bytes / 32
+        );
+        let mut trace = Trace::default();
+        trace.read(&line);
+        trace.launches().next().expect("the line should be a launch").clone()
+    }
+
+    #[test]
+    fn a_launch_of_one_cube_is_idle_if_it_takes_long() {
+        // 3e12 / 132 bytes per second and multiprocessor: 1 MB takes 44 µs.
+        let sum = launch("sum", 1, 1_000_000, 0);
+        let short = launch("short", 1, 100_000, 0);
+        let busy = launch("busy", 132, 1_000_000, 0);
+        let product = launch("product", 4, 0, 100_000_000);
+        let rows = rows(&[&sum, &short, &busy, &busy, &product]).unwrap();
+        let of = |name: &str| rows.iter().find(|row| row.kernel == name).unwrap();
+        assert!((of("sum").microseconds() - 44.0).abs() < 0.1);
+        assert!((of("product").microseconds() - 197.0).abs() < 0.1);
+        assert_eq!(of("busy").n_launches, 2);
+        assert!((of("busy").ratio() - 1.0).abs() < 1e-3);
+        assert!(of("sum").is_idle() && of("product").is_idle());
+        assert!(!of("short").is_idle() && !of("busy").is_idle());
+        assert!(table("sage", &rows).starts_with("| sage: 5 launches, "));
+    }
+
+    #[test]
+    fn arrays_begin_behind_a_header_of_128_bytes() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.npy");
+        npy(&path, "<i4", "(3,)").unwrap().flush().unwrap();
+        let header = fs::read(&path).unwrap();
+        assert_eq!(header.len(), HEADER_BYTES);
+        assert!(header.starts_with(b"\x93NUMPY\x01\x00\x76\x00{'descr': '<i4', "));
+        assert_eq!(header.last(), Some(&b'\n'));
+    }
+}
