@@ -12,7 +12,7 @@
 #   BUDGET=SECONDS   ends the run early (285 and 365 for the days, 285 for parts); omitted parts are listed
 #   DRY_RUN=1        uses small data, for a machine without a GPU: `cargo xtask gpu dry-run`
 #
-# A command has 45 seconds. watchdog.py then records where its threads are, and ends it; the next part begins. The exit
+# A command has 45 seconds, the generator of the graph 150 and the part `large` 240. watchdog.py then records where its threads are, and ends it; the next part begins. The exit
 # status is 0 if no part failed or was omitted for lack of time. A part whose tool is not on the machine is listed and does
 # not count as failed.
 set -u
@@ -411,6 +411,8 @@ main() {
   [ $# -gt 0 ] || set -- day1
   select_parts "$@" || return
   BUDGET=${BUDGET:-$budget}
+  # `kiln train` rejects the folder of an earlier run.
+  rm -rf "$runs"
   mkdir -p "$out" "$logs" "$runs" || return 2
   row kiln "$(cat "$package/commit" 2> /dev/null || echo 'no package'), parts ${parts[*]}, $(date -u '+%Y-%m-%d %H:%M:%S'), ${DRY_RUN:+dry run, }budget $BUDGET s"
   if [ ! -e "$package/programs.json" ]; then
