@@ -3,7 +3,8 @@
 //! A [stub of the CUDA driver](stub) executes all device tests and trains each model. NVIDIA's assembler compiles each
 //! of kiln's kernels that ran. The check fails if the stub ends a process, if a kernel was never launched, is rejected or
 //! uses local memory, except for [`ACCEPTED_SPILLS`], if a [shuffle](shuffles) follows a branch without a synchronization,
-//! if a long launch [leaves multiprocessors idle](shapes), and if the numbers of launches and waits or the table of kernels differ from the committed ones.
+//! if a long launch [leaves multiprocessors idle](shapes), and if the numbers of launches and waits or the table of
+//! kernels differ from the committed ones.
 
 mod assembler;
 mod kernels;

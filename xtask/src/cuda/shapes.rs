@@ -197,8 +197,9 @@ const N_NODES: u32 = 720_000;
 const DEGREE: u32 = 16;
 const N_FEATURES: u32 = 100;
 const N_CLASSES: i32 = 47;
-/// The number of training nodes: two batches, so that a whole step lies between their gradients of the loss.
-const N_TRAIN: u32 = 2 * 1024;
+/// The number of training nodes: three batches, so that the last whole step is not the first, which also creates the state
+/// of the optimizer.
+const N_TRAIN: u32 = 3 * 1024;
 
 /// Writes a graph of nodes with the same number of in-edges from pseudo-random nodes. All features are 0.
 fn write_graph(folder: &Path) -> Result<()> {

@@ -58,7 +58,7 @@ impl Rows {
     /// A view of `n` matrices of `n_rows` neighbouring rows each, `[n, n_rows, width]`. The first begins at row `first`.
     ///
     /// # Panics
-    /// Panics if the rows exceed the tensor.
+    /// Panics if the rows exceed the tensor's memory.
     pub(super) fn parts(&self, first: usize, n: usize, n_rows: usize) -> CubeTensor {
         let CubeTensor { client, handle, device, dtype, .. } = &self.tensor;
         let n_bytes = dtype.size() as u64;
@@ -130,7 +130,7 @@ pub(super) fn units(tensor: &CubeTensor, n_units: usize) -> (CubeCount, CubeDim)
 const SMALL_CUBE: usize = 64;
 
 /// Same as [`units`], but with small cubes, for units that read whole rows: the few rows of a batch's seeds are then
-/// distributed over more multiprocessors, and many rows still fill them.
+/// distributed over more multiprocessors. A multiprocessor holds many small cubes at once.
 pub(super) fn long_units(tensor: &CubeTensor, n_units: usize) -> (CubeCount, CubeDim) {
     let dim = CubeDim::new(&tensor.client, SMALL_CUBE);
     (calculate_cube_count_elemwise(&tensor.client, n_units, dim), dim)
