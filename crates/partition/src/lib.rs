@@ -40,6 +40,8 @@ mod random;
 mod row;
 mod rows;
 mod stats;
+#[cfg(any(test, feature = "metis"))]
+mod symmetric;
 mod typed;
 mod verify;
 mod write;

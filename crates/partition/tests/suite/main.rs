@@ -1,6 +1,5 @@
-//! Tests of partitioners, partitions on disk and damaged partitions.
+//! Tests of partitions on disk and damaged partitions.
 
-mod assign;
 mod common;
 mod damage;
 mod edge_features;
