@@ -5,6 +5,7 @@ mod bodies;
 mod certificates;
 mod connections;
 mod duplicates;
+mod engines;
 mod start;
 mod strangers;
 
@@ -12,7 +13,7 @@ use std::time::Duration;
 
 use kiln_comm::{JobError, LaunchFlags, RankConfig, RankError, ThreadRanks, launch};
 
-use crate::start::{DEADLINE, Engine, Job, engines, mpirun_is_missing};
+use crate::start::{DEADLINE, Engine, Job, mpirun_is_missing};
 
 /// The entry point of processes that were started as ranks. Does nothing in the test process itself.
 #[test]
@@ -27,36 +28,6 @@ fn prints_why_ranks_over_mpi_are_not_tested() {
         // A direct write bypasses the output capture of the test harness.
         let mut stdout = std::io::stdout();
         writeln!(stdout, "kiln-skip: other: ranks over MPI: {reason}").unwrap();
-    }
-}
-
-/// All collectives in the world, channels and subgroups are bit-identical to those of threads, in three runs.
-#[test]
-fn collectives_are_bit_identical_to_threads() {
-    for n_ranks in [2, 4] {
-        let expected = ThreadRanks::of(n_ranks).run(|comm| Ok(bodies::collectives(comm)?)).unwrap();
-        for engine in engines() {
-            for _ in 0..3 {
-                let ended = Job::start(engine, n_ranks, "collectives", &[]).wait();
-                ended.check_all(0);
-                for (rank, expected) in expected.iter().enumerate() {
-                    ended.expect(&format!("digest of rank {rank}: {expected:016x}"));
-                }
-            }
-        }
-    }
-}
-
-/// With the variables of torchrun or mpirun, `launch` runs one rank in each process.
-#[test]
-fn launch_joins_the_processes_that_a_launcher_started() {
-    for engine in engines() {
-        let ended = Job::start(engine, 2, "launch", &[]).wait();
-        ended.check_all(0);
-        for rank in 0..2 {
-            ended.expect(&format!("rank {rank} of 2, local rank {rank}, at least 1 thread"));
-        }
-        ended.expect("sums [[1.0, 2.0]]");
     }
 }
 
@@ -95,7 +66,7 @@ fn launch_rejects_a_token_file_that_others_can_read() {
 /// Sums do not depend on the transport that MPI uses.
 #[test]
 fn mpi_over_tcp_is_bit_identical_to_threads() {
-    if engines().contains(&Engine::Mpi) {
+    if mpirun_is_missing().is_none() {
         let expected = ThreadRanks::of(2).run(|comm| Ok(bodies::collectives(comm)?)).unwrap();
         let ended = Job::start(Engine::Mpi, 2, "collectives", &[("OMPI_MCA_btl", "self,tcp")]).wait();
         ended.check_all(0);
@@ -104,112 +75,10 @@ fn mpi_over_tcp_is_bit_identical_to_threads() {
 }
 
 #[test]
-fn ranks_of_one_machine_find_each_other() {
-    for engine in engines() {
-        let ended = Job::start(engine, 3, "machine", &[]).wait();
-        ended.check_all(0);
-        for rank in 0..3 {
-            ended.expect(&format!("rank {rank} of machine [0, 1, 2]: 3"));
-        }
-    }
-}
-
-#[test]
 fn a_stored_value_is_available_to_other_ranks() {
     let ended = Job::start(Engine::Store, 2, "value", &[]).wait();
     ended.check_all(0);
     ended.expect("rank 0 got from rank 1");
-}
-
-/// If ranks call different collectives, the call fails on all ranks instead of hanging.
-#[test]
-fn different_collectives_are_an_error_that_names_both() {
-    for engine in engines() {
-        let ended = Job::start(engine, 3, "mismatch", &[]).wait();
-        ended.check_all(70);
-        ended.expect(
-            "ranks called different collectives: rank 0 is in all_reduce_sum of 5 f32 (collective 4 of channel \
-             \"job\"), in step 3; rank 1 is in all_reduce_sum of 6 f32, in step 3",
-        );
-    }
-}
-
-/// The message of a panic is printed once. All other processes end at once, and the rank at fault is named.
-#[test]
-fn a_panic_ends_the_job() {
-    for engine in engines() {
-        for body in ["panic", "panic in a thread"] {
-            let mut job = Job::start(engine, 3, body, &[]);
-            job.since("the lights went out");
-            let ended = job.wait();
-            ended.check_all(70);
-            ended.within(Duration::from_secs(2));
-            ended.expect_once("the lights went out");
-            ended.expect_process("has panicked in forward of step 3", 1);
-        }
-    }
-}
-
-#[test]
-fn an_error_ends_the_job() {
-    for engine in engines() {
-        let ended = Job::start(engine, 3, "failure", &[]).wait();
-        ended.check_all(70);
-        ended.expect_process("failed in backward of step 3", 2);
-        ended.expect("the disk is full: no space left");
-    }
-}
-
-/// All processes of the job exit with the status for a restart, including the failing one.
-#[test]
-fn a_transient_error_ends_the_job_with_exit_status_75() {
-    for engine in engines() {
-        let ended = Job::start(engine, 3, "transient failure", &[]).wait();
-        ended.check_all(75);
-        ended.expect_process("failed in backward of step 3", 2);
-        ended.expect("the disk is full: no space left");
-    }
-}
-
-/// The body of one rank returns while the others call a collective.
-#[test]
-fn a_rank_that_returns_early_ends_the_job() {
-    for engine in engines() {
-        let ended = Job::start(engine, 2, "early", &[("KILN_TEST_DEADLINE", "3")]).wait();
-        ended.check_all(75);
-        ended.expect_process("in end of step 2", 1);
-    }
-}
-
-/// All other processes end within 5 s after `kill -9`, and name the lost rank.
-#[test]
-fn a_killed_rank_ends_the_job() {
-    for engine in engines() {
-        for victim in [0, 2] {
-            let mut job = Job::start(engine, 3, "steps", &[]);
-            let pid = job.kill_at_step(60, victim, "KILL");
-            let ended = job.wait();
-            ended.within(Duration::from_secs(5));
-            ended.check_others(victim, 75);
-            ended.expect(&format!("rank {victim} ({}, pid {pid}) is gone", start::host()));
-        }
-    }
-}
-
-/// Every other process ends when the deadline has passed since `kill -STOP`.
-#[test]
-fn a_stopped_rank_ends_the_job() {
-    for engine in engines() {
-        for victim in [0, 1] {
-            let mut job = Job::start(engine, 3, "steps", &[("KILN_TEST_DEADLINE", "3")]);
-            let pid = job.kill_at_step(60, victim, "STOP");
-            let ended = job.wait();
-            ended.within(Duration::from_secs(3 + 2));
-            ended.check_others(victim, 75);
-            ended.expect(&format!("rank {victim} ({}, pid {pid})", start::host()));
-            ended.expect("in steps of step ");
-        }
-    }
 }
 
 /// Rank 0 is stopped before all processes have joined. Those that have joined end after the deadline.
@@ -246,22 +115,10 @@ fn dropping_the_process_group_ends_the_job() {
     ended.expect_process("has left before it ran its body", 1);
 }
 
-/// One rank is alive but does not call the collective. The others report the rank and its activity.
-#[test]
-fn a_rank_that_misses_a_collective_ends_the_job() {
-    for engine in engines() {
-        let ended = Job::start(engine, 3, "asleep", &[("KILN_TEST_DEADLINE", "3")]).wait();
-        ended.check_all(75);
-        ended.expect_process("was last seen", 1);
-        ended.expect("in sample of step 7");
-        ended.expect("has waited in barrier (collective 8 of channel \"job\") for 3.");
-    }
-}
-
 /// The deadline also applies to sums outside the engine.
 #[test]
 fn a_device_sum_that_hangs_ends_the_job() {
-    let ended = Job::start(engines()[0], 2, "device", &[("KILN_TEST_DEADLINE", "3")]).wait();
+    let ended = Job::start(Engine::Store, 2, "device", &[("KILN_TEST_DEADLINE", "3")]).wait();
     ended.check_all(75);
     ended.expect("1 sums");
     ended.expect("has waited in device_sum of 5 f32 (collective 5 of channel \"job\") for 3.");

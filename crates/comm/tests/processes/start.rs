@@ -25,14 +25,6 @@ pub(crate) enum Engine {
     Mpi,
 }
 
-/// Returns the engines that can be tested here.
-pub(crate) fn engines() -> Vec<Engine> {
-    match mpirun_is_missing() {
-        None => vec![Engine::Store, Engine::Mpi],
-        Some(_) => vec![Engine::Store],
-    }
-}
-
 /// Returns the reason why ranks over MPI cannot be tested here, if there is one.
 pub(crate) fn mpirun_is_missing() -> Option<&'static str> {
     if !cfg!(feature = "mpi") {
