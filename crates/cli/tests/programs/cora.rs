@@ -1,4 +1,4 @@
-//! Tests on Cora with the settings of the literature: mean test accuracy over five seeds, and exact against sampled
+//! Tests on Cora with the settings of the literature: mean test accuracy over two seeds, and exact against sampled
 //! evaluation on all neighbours. The data set is expected beside the repository; without it, the tests are skipped.
 
 // Test helpers may unwrap, like tests.
@@ -54,13 +54,13 @@ fn summary(flags: &[&str]) -> serde_json::Value {
     serde_json::from_str(&json).unwrap()
 }
 
-/// Returns the mean test accuracy over the seeds 0 to 4.
+/// Returns the mean test accuracy over the seeds 0 and 1.
 fn mean_accuracy(model: &str) -> f64 {
     let accuracy = |seed: &str| {
         let flags = [&SETTINGS[..], &["--model", model, "--seed", seed]].concat();
         summary(&flags)["test_accuracy"].as_f64().unwrap()
     };
-    ["0", "1", "2", "3", "4"].map(accuracy).iter().sum::<f64>() / 5.0
+    ["0", "1"].map(accuracy).iter().sum::<f64>() / 2.0
 }
 
 #[test]
