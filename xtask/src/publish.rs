@@ -58,10 +58,14 @@ fn incomplete(metadata: &Metadata) -> BTreeMap<String, String> {
     incomplete
 }
 
-/// Runs `cargo package` for every crate, without building the crates.
-pub(crate) fn package() -> Result<()> {
-    let args = "package --quiet --locked --offline --workspace --no-verify --allow-dirty";
-    workspace::run(workspace::cargo()?.args(args.split(' ')))
+/// Runs `cargo package` for every published crate, without building the crates.
+pub(crate) fn package(metadata: &Metadata) -> Result<()> {
+    let mut cargo = workspace::cargo()?;
+    cargo.args("package --quiet --locked --offline --no-verify --allow-dirty".split(' '));
+    for package in metadata.workspace_packages().into_iter().filter(|package| is_published(package)) {
+        cargo.args(["--package", package.name.as_str()]);
+    }
+    workspace::run(&mut cargo)
 }
 
 /// Builds each published crate in a cargo command of its own, except the crates that depend on a tensor library, which
