@@ -30,7 +30,6 @@ type Step = (&'static str, fn() -> Result<()>);
 const STEPS: &[Step] = &[
     ("fmt", || workspace::run(workspace::cargo()?.args(["fmt", "--all", "--check"]))),
     ("clippy", clippy),
-    ("clippy-devices", clippy_of_devices),
     ("docs", docs),
     ("generator", generator),
     ("arrows", || report(arrows::problems(&workspace::metadata()?))),
@@ -40,7 +39,7 @@ const STEPS: &[Step] = &[
     ("third-party", || report(third_party::problems()?)),
     ("manifests", || report(manifest::problems(&text_files()?)?)),
     ("published", || report(publish::problems(&workspace::metadata()?))),
-    ("package", publish::package),
+    ("package", || publish::package(&workspace::metadata()?)),
     ("alone", || publish::build_alone(&workspace::metadata()?)),
     ("example-length", || report(tidy::long_examples(&text_files()?))),
     ("file-length", || report(tidy::long_files(&text_files()?))),
@@ -88,12 +87,9 @@ pub(crate) fn run(args: Args) -> Result<()> {
     Ok(())
 }
 
-/// Lints with the features that tests without devices use.
+/// Lints with all features, whose code is that of the default features and more. `cargo xtask test --deny-warnings` finds
+/// what the compiler says of the default features alone, such as an import that only another feature uses.
 fn clippy() -> Result<()> {
-    lint(&[&test::LINTED[..], &["--features", test::DEFAULT_FEATURES]].concat())
-}
-
-fn clippy_of_devices() -> Result<()> {
     llvm::run()?;
     lint(&[&test::LINTED[..], &["--features", test::all_features()]].concat())
 }
@@ -104,10 +100,11 @@ fn lint(selection: &[&str]) -> Result<()> {
     workspace::run(clippy.args(["--", "-D", "warnings"]))
 }
 
+/// Builds the documentation with the features of the lint, which has checked all dependencies.
 fn docs() -> Result<()> {
     let args = "doc --profile tests --locked --no-deps --features";
     let mut doc = workspace::cargo()?;
-    doc.args(args.split(' ')).arg(test::DEFAULT_FEATURES).args(test::PACKAGES);
+    doc.args(args.split(' ')).arg(test::all_features()).args(test::LINTED);
     workspace::run(doc.env("RUSTDOCFLAGS", "-D warnings"))
 }
 

@@ -7,7 +7,7 @@
 //! kernels differ from the committed ones.
 
 mod assembler;
-mod kernels;
+pub(crate) mod kernels;
 mod launches;
 mod shapes;
 mod shuffles;

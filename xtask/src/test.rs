@@ -10,6 +10,8 @@
 //! The line contains the kind (`gpu`, `browser` or `other`), the skipped test and the reason.
 
 mod binaries;
+mod cpu_runtime;
+mod runs;
 mod tally;
 
 use std::io::{BufRead, BufReader, Write};
@@ -18,7 +20,6 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use self::binaries::{Binary, Run};
 use self::tally::{Kind, Skip, Tally};
 use crate::cuda::Stub;
 use crate::{llvm, workspace};
@@ -34,7 +35,7 @@ pub(crate) struct Args {
     /// clang and MPI are installed, and runs the tests that need them; device tests run on CubeCL's CPU runtime
     #[arg(long, conflicts_with = "device")]
     all: bool,
-    /// Excludes the packages that `cargo xtask test` without --all builds with the same features; for --all
+    /// Runs only the tests inside of libraries that what --all builds changes, and those that need it; for --all
     #[arg(long, requires = "all")]
     rest: bool,
     /// Runs only the tests of kernels, layers, sampling and programs, on this device: cuda, cuda:1, wgpu, cube-cpu
@@ -43,14 +44,22 @@ pub(crate) struct Args {
     /// Uses a stub of the CUDA driver, without a GPU, and fails unless every kernel is launched; for --device cuda
     #[arg(long, requires = "device")]
     stub: bool,
+    /// Fails if the compiler warns
+    #[arg(long)]
+    deny_warnings: bool,
 }
 
 /// The test binaries that run on the device that the environment variable `KILN_DEVICE` names.
-const DEVICE_TESTS: &[&str] = &["device"];
+const DEVICE_TESTS: &str = "device";
 
-/// The test binary that runs `kiln train` on a device. Without `--device`, the device is CubeCL's CPU runtime, if that
-/// is built in.
+/// The test binaries that run programs on a device. Without `--device`, the device is CubeCL's CPU runtime, if that is
+/// built in.
 const PROGRAM_TESTS: &str = "devices";
+
+/// The other test binaries of `--all`, with the parts of the names of those tests that need MPI, NCCL, METIS or Slurm, or
+/// whose result depends on whether these are built in. An empty list selects all tests.
+const FEATURE_TESTS: [(&str, &[&str]); 3] =
+    [("assign", &[]), ("jobs", &[]), ("processes", &["mpi", "missing_engines"])];
 
 /// The parts of the names of those tests of kernels that run on the stub as an A100, too, because they launch code that is
 /// other code there: kernels of f16 and bf16 ("half_precision", and "features" of these types), and matrix products, whose
@@ -111,7 +120,8 @@ pub(crate) fn run(args: Args) -> Result<()> {
 
 /// Runs the device tests on the stub driver, and returns the stub with the traces of the run.
 pub(crate) fn run_on_stub() -> Result<Stub> {
-    let args = Args { all: false, rest: false, device: Some("cuda".to_owned()), stub: true };
+    let device = Some("cuda".to_owned());
+    let args = Args { all: false, rest: false, device, stub: true, deny_warnings: false };
     run_tests(args)?.context("the tests should have run on the stub")
 }
 
@@ -137,18 +147,16 @@ fn run_tests(args: Args) -> Result<Option<Stub>> {
     };
 
     let packages = packages(&args, features)?;
-    let of_device = [DEVICE_TESTS, &[PROGRAM_TESTS]].concat();
-    let targets: Vec<&str> = match args.device {
-        Some(_) => of_device.iter().flat_map(|test| ["--test", *test]).collect(),
-        // `--all-targets` would also build the programs that have `test = false`, a second time as tests.
-        None => Vec::new(),
-    };
     let mut build = cargo_test(features, &packages)?;
-    build.args(targets);
-    let binaries = binaries::build(build)?;
+    build.args(targets(&args));
+    let (binaries, has_warnings) = binaries::build(build)?;
     end_part("build");
 
-    let runs = runs(&args, &binaries, stub.as_ref())?;
+    let mut runs = runs::of(&args, &binaries, stub.as_ref())?;
+    let logs = if args.all { Some(cpu_runtime::Logs::create()?) } else { None };
+    if let Some(logs) = &logs {
+        runs.extend(runs::on_cpu_runtime(&binaries, logs)?);
+    }
     // Device tests share one device and count its launches, so they must not overlap. On CubeCL's CPU runtime and on the
     // stub driver, each process has a device of its own.
     let shares_device = !args.stub && args.device.as_ref().is_some_and(|device| device != CPU_RUNTIME);
@@ -158,7 +166,8 @@ fn run_tests(args: Args) -> Result<Option<Stub>> {
     tally.add(binaries::run_all(beside, at_once, std::io::stdout())?);
     tally.add(binaries::run_all(alone, 1, std::io::stdout())?);
     end_part("tests");
-    if args.device.is_none() {
+    // No feature of `--all` adds an example of the documentation.
+    if args.device.is_none() && !args.rest {
         let mut examples = cargo_test(features, &packages)?;
         examples.arg("--doc");
         read_output(examples, &mut tally)?;
@@ -177,6 +186,10 @@ fn run_tests(args: Args) -> Result<Option<Stub>> {
     if let Some(stub) = &stub {
         print!("{}", stub.report(true)?);
     }
+    if let Some(logs) = &logs {
+        logs.check()?;
+    }
+    ensure!(!(args.deny_warnings && has_warnings), "the compiler warned");
     let ci = std::env::var("CI").is_ok_and(|value| value == "true");
     match tally.verdict(ci) {
         Some(complaint) => bail!(complaint),
@@ -194,84 +207,24 @@ fn packages(args: &Args, features: &str) -> Result<Vec<String>> {
         (workspace::metadata_of_features(DEFAULT_FEATURES)?, workspace::metadata_of_features(features)?);
     let mut packages = binaries::with_other_features(&default, &featured);
     if args.device.is_some() {
-        packages.extend(binaries::with_targets(&featured, &[DEVICE_TESTS, &[PROGRAM_TESTS]].concat()));
+        packages.extend(binaries::with_targets(&featured, &[DEVICE_TESTS, PROGRAM_TESTS]));
     }
     packages.remove(KIT);
     Ok(packages.into_iter().flat_map(|package| ["--package".to_owned(), package]).collect())
 }
 
-/// Returns the runs of the test binaries: one run per binary and, with `--all`, also the runs of device tests on
-/// CubeCL's CPU runtime.
-///
-/// # Errors
-/// Returns an error if a binary does not list its tests.
-fn runs(args: &Args, binaries: &[Binary], stub: Option<&Stub>) -> Result<Vec<Run>> {
-    if let Some(stub) = stub {
-        return Ok(runs_on_stub(binaries, stub));
-    }
-    match args.device.as_deref() {
-        Some(CPU_RUNTIME) => {
-            each_test(binaries, &[&[PROGRAM_TESTS], DEVICE_TESTS].concat(), Some(CPU_RUNTIME))
+/// Returns the test targets to build, as arguments of cargo. No argument selects all: `--all-targets` would also build the
+/// programs that have `test = false`, a second time as tests.
+fn targets(args: &Args) -> Vec<&'static str> {
+    let mut targets = vec!["--test", DEVICE_TESTS, "--test", PROGRAM_TESTS];
+    if args.device.is_none() {
+        if !args.rest {
+            return Vec::new();
         }
-        Some(device) => Ok(binaries.iter().map(|binary| binary.run(Some(device))).collect()),
-        None => {
-            let is_on_cpu_runtime = |binary: &&Binary| args.all && binary.target == PROGRAM_TESTS;
-            let mut sorted: Vec<_> = binaries.iter().filter(|binary| !is_on_cpu_runtime(binary)).collect();
-            // The slowest binaries start first, so that the others run concurrently with them.
-            sorted.sort_by_key(|binary| {
-                LONGEST.iter().position(|test| *test == binary.target).unwrap_or(LONGEST.len())
-            });
-            let mut runs: Vec<Run> = sorted.into_iter().map(|binary| binary.run(None)).collect();
-            if args.all {
-                runs.extend(each_test(binaries, &[PROGRAM_TESTS], None)?);
-                runs.extend(each_test(binaries, DEVICE_TESTS, Some(CPU_RUNTIME))?);
-            }
-            Ok(runs)
-        }
+        targets.push("--lib");
+        targets.extend(FEATURE_TESTS.iter().flat_map(|(target, _)| ["--test", *target]));
     }
-}
-
-/// Returns the runs on the stub driver, the longest first: all binaries on an H200, the tests of kernels also with
-/// partial warps, and [`A100_TESTS`] on an A100. The run with partial warps starts later, when most of the kernels that
-/// it loads have been translated.
-fn runs_on_stub(binaries: &[Binary], stub: &Stub) -> Vec<Run> {
-    let (kernels, mut others): (Vec<&Binary>, Vec<&Binary>) =
-        binaries.iter().partition(|binary| binary.package == "kiln-kernels" && binary.target == "device");
-    others.sort_by_key(|binary| binary.target != PROGRAM_TESTS);
-    let run = |binary: &&Binary, mode: &str, vars: &[(&str, &str)]| {
-        let Run { name, mut command } = binary.run(Some("cuda"));
-        // Property tests draw the same values in every run, so that every run launches the same variants of kernels.
-        stub.set(&mut command).env("PROPTEST_RNG_SEED", "1").envs(vars.iter().copied());
-        Run { name: format!("{name}, {mode}"), command }
-    };
-    let mut runs: Vec<Run> = kernels.iter().chain(&others).map(|binary| run(binary, "H200", &[])).collect();
-    // The memory of the stub's devices is memory of the host, in which two graphs of 9 GB may not fit at the same time.
-    let partial = [("CUDA_STUB_PARTIAL_WARPS", "1"), ("KILN_LARGE", "0")];
-    let with_partial_warps = kernels.iter().map(|binary| run(binary, "H200 with partial warps", &partial));
-    let of_programs = others.iter().filter(|binary| binary.target == PROGRAM_TESTS).count();
-    let at = kernels.len() + of_programs;
-    runs.splice(at..at, with_partial_warps);
-    let a100 = [("CUDA_STUB_ARCH", "80"), ("KILN_LARGE", "0")];
-    runs.extend(kernels.iter().map(|binary| {
-        let Run { name, mut command } = run(binary, "A100", &a100);
-        command.args(A100_TESTS);
-        Run { name, command }
-    }));
-    runs
-}
-
-/// Returns a run of each test of these binaries, for CubeCL's CPU runtime: kernels that synchronise a cube add threads
-/// to it, up to one per unit. The threads poll until the process exits, so that a test takes up to nine times as long
-/// after others as in its own process.
-///
-/// # Errors
-/// Returns an error if a binary does not list its tests.
-fn each_test(binaries: &[Binary], targets: &[&str], device: Option<&str>) -> Result<Vec<Run>> {
-    let mut runs = Vec::new();
-    for binary in binaries.iter().filter(|binary| targets.contains(&&*binary.target)) {
-        runs.extend(binary.run_each(device)?);
-    }
-    Ok(runs)
+    targets
 }
 
 fn cargo_test(features: &str, packages: &[String]) -> Result<Command> {

@@ -1,12 +1,13 @@
 //! Access to the workspace for the tasks: its folder, its files, its packages and its `cargo`.
 
 use std::ffi::OsStr;
-use std::io::BufReader;
+use std::io::{BufReader, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
-use cargo_metadata::{Artifact, Message, Metadata, MetadataCommand};
+use cargo_metadata::diagnostic::DiagnosticLevel;
+use cargo_metadata::{Artifact, CompilerMessage, Message, Metadata, MetadataCommand};
 
 /// A text file that git tracks or would track.
 #[derive(Debug, Clone)]
@@ -83,26 +84,46 @@ pub(crate) fn without_own_package(command: &mut Command) -> &mut Command {
     command
 }
 
-/// Runs a build (`cargo build`, or `cargo test --no-run`) and returns the artifacts that are programs, in the order in
-/// which they were built.
+/// What a build has created.
+#[derive(Debug, Default)]
+pub(crate) struct Built {
+    /// The artifacts that are programs, in the order in which they were built.
+    pub(crate) programs: Vec<Artifact>,
+    /// True if the compiler warned of the code of the workspace.
+    pub(crate) has_warnings: bool,
+}
+
+/// Runs a build (`cargo build`, or `cargo test --no-run`). Prints what the compiler says to standard error.
 ///
 /// # Errors
 /// Returns an error if the build fails.
-pub(crate) fn build(mut cargo: Command) -> Result<Vec<Artifact>> {
-    cargo.args(["--message-format", "json-render-diagnostics"]).stdout(Stdio::piped());
+pub(crate) fn build(mut cargo: Command) -> Result<Built> {
+    let format = match std::io::stderr().is_terminal() {
+        true => "json-diagnostic-rendered-ansi",
+        false => "json",
+    };
+    cargo.args(["--message-format", format]).stdout(Stdio::piped());
     let mut child = cargo.spawn().with_context(|| format!("cannot start {cargo:?}"))?;
     let output = BufReader::new(child.stdout.take().expect("stdout should be piped"));
-    let mut programs = Vec::new();
+    let mut built = Built::default();
     for message in Message::parse_stream(output) {
-        if let Message::CompilerArtifact(artifact) = message.context("cargo printed an unexpected message")? {
-            programs.extend(Some(artifact).filter(|artifact| artifact.executable.is_some()));
+        match message.context("cargo printed an unexpected message")? {
+            Message::CompilerArtifact(artifact) if artifact.executable.is_some() => {
+                built.programs.push(artifact);
+            }
+            Message::CompilerMessage(CompilerMessage { message, .. }) => {
+                eprint!("{}", message.rendered.unwrap_or(message.message));
+                // Cargo silences the warnings of other packages.
+                built.has_warnings |= message.level == DiagnosticLevel::Warning;
+            }
+            _ => {}
         }
     }
     let status = child.wait()?;
     if !status.success() {
         bail!("{} failed with {status}", short_name(&cargo));
     }
-    Ok(programs)
+    Ok(built)
 }
 
 /// Returns `name` from a package id of the form `path+file:///folder/name#0.1.0` or `path+file:///folder#name@0.1.0`.

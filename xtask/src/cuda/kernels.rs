@@ -1,5 +1,6 @@
 //! The kernels that kiln defines, as the sources list them.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use anyhow::Result;
@@ -55,26 +56,34 @@ pub(super) fn own() -> Result<Vec<Kernel>> {
     Ok(defined_in(&workspace::text_files(&workspace::paths()?)?))
 }
 
+/// Returns the names of all kernels that the sources define, for devices of all kinds.
+pub(crate) fn names() -> Result<BTreeSet<String>> {
+    let files = workspace::text_files(&workspace::paths()?)?;
+    Ok(heads_in(&files).map(|(name, _)| name.to_owned()).collect())
+}
+
 fn defined_in(files: &[SourceFile]) -> Vec<Kernel> {
     let mut kernels = Vec::new();
-    for file in files.iter().filter(|file| file.path.starts_with("crates/kernels/src/cube/")) {
-        for (at, _) in file.text.match_indices("#[cube(launch") {
-            let Some((_, rest)) = file.text[at..].split_once("\nfn ") else { continue };
-            let (head, _) = rest.split_once('(').unwrap_or((rest, ""));
-            let (name, generics) = head.split_once('<').unwrap_or((head, ""));
-            // Segment sums have a kernel of the same name, which is generic.
-            if WITHOUT_PLANES.contains(&name) && !generics.contains("F: Float") {
-                continue;
-            }
-            let dtypes: &[_] = if generics.contains("F: Float") {
-                &[Some("f32"), Some("f16"), Some("bf16")]
-            } else {
-                &[None]
-            };
-            kernels.extend(dtypes.iter().map(|dtype| Kernel { name: name.to_owned(), dtype: *dtype }));
+    for (name, generics) in heads_in(files) {
+        // Segment sums have a kernel of the same name, which is generic.
+        if WITHOUT_PLANES.contains(&name) && !generics.contains("F: Float") {
+            continue;
         }
+        let dtypes: &[_] =
+            if generics.contains("F: Float") { &[Some("f32"), Some("f16"), Some("bf16")] } else { &[None] };
+        kernels.extend(dtypes.iter().map(|dtype| Kernel { name: name.to_owned(), dtype: *dtype }));
     }
     kernels
+}
+
+/// Returns the name and the generic parameters of each kernel.
+fn heads_in(files: &[SourceFile]) -> impl Iterator<Item = (&str, &str)> {
+    let of_kernels = files.iter().filter(|file| file.path.starts_with("crates/kernels/src/cube/"));
+    of_kernels.flat_map(|file| file.text.split("#[cube(launch").skip(1)).filter_map(|text| {
+        let (_, rest) = text.split_once("\nfn ")?;
+        let (head, _) = rest.split_once('(')?;
+        Some(head.split_once('<').unwrap_or((head, "")))
+    })
 }
 
 #[cfg(test)]

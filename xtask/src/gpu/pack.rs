@@ -48,7 +48,7 @@ pub(super) fn run(limit: u64) -> Result<()> {
     llvm::run()?;
     let mut cargo = workspace::cargo()?;
     cargo.args(BUILD.split_whitespace());
-    let programs = ordered(&workspace::build(cargo)?)?;
+    let programs = ordered(&workspace::build(cargo)?.programs)?;
     println!("built after {} s", start.elapsed().as_secs());
     for (name, path) in &programs {
         workspace::run(Command::new("strip").arg("-o").arg(stripped.join(name)).arg(path))?;

@@ -13,7 +13,7 @@ use anyhow::{Context, Result, ensure};
 use cargo_metadata::{Artifact, Metadata, PackageId};
 
 use super::tally::Tally;
-use crate::workspace;
+use crate::workspace::{self, Built};
 
 /// The maximum number of binaries that run at once. More would slow each other down until tests miss their deadlines.
 const MAX_AT_ONCE: usize = 4;
@@ -23,6 +23,8 @@ const MAX_AT_ONCE: usize = 4;
 pub(super) struct Binary {
     pub(super) package: String,
     pub(super) target: String,
+    /// True if the tests are inside of a library.
+    pub(super) is_lib: bool,
     path: PathBuf,
     /// The folder of the package, which is the working directory.
     folder: PathBuf,
@@ -38,7 +40,7 @@ pub(super) struct Run {
 impl Binary {
     /// Returns a run of this binary on a device, or on the CPU if `device` is `None`.
     pub(super) fn run(&self, device: Option<&str>) -> Run {
-        let Self { package, target, path, folder } = self;
+        let Self { package, target, path, folder, .. } = self;
         let mut command = Command::new(path);
         command.current_dir(folder).env("CARGO_MANIFEST_DIR", folder);
         // Runs on the CPU must not inherit the variable, because it enables the device tests.
@@ -47,37 +49,63 @@ impl Binary {
         Run { name: format!("{package} {target}{on}"), command }
     }
 
-    /// Returns a run of each test of this binary on a device, for devices that slow down while a process runs. A bench
+    /// Same as [`run`](Self::run), but runs only the tests whose names contain one of `parts`, or all if there are none.
+    ///
+    /// # Errors
+    /// Returns an error if the binary does not list its tests, or if no test contains one of the parts.
+    pub(super) fn run_of(&self, device: Option<&str>, parts: &[&str]) -> Result<Run> {
+        self.tests(parts)?;
+        let mut run = self.run(device);
+        run.command.args(parts);
+        Ok(run)
+    }
+
+    /// Returns a run of each test of this binary whose name contains one of `parts`, or of all tests if there are none.
+    /// On CubeCL's CPU runtime, a test takes up to nine times as long after others as in its own process: kernels that
+    /// synchronise a cube add threads to the process, up to one per unit, which poll for work until it exits. A bench
     /// binary, which has no tests, is one run.
     ///
     /// # Errors
-    /// Returns an error if the binary does not list its tests.
-    pub(super) fn run_each(&self, device: Option<&str>) -> Result<Vec<Run>> {
-        let list = Command::new(&self.path).args(["--list", "--format", "terse"]).output();
-        let list = list.with_context(|| format!("cannot start {}", self.path.display()))?;
-        ensure!(list.status.success(), "{} --list: {}", self.path.display(), list.status);
-        let list = String::from_utf8_lossy(&list.stdout);
-        let run_of = |test: &str| {
+    /// Same as [`run_of`](Self::run_of).
+    pub(super) fn run_each(&self, device: Option<&str>, parts: &[&str]) -> Result<Vec<Run>> {
+        let tests = self.tests(parts)?;
+        let run_of = |test: &String| {
             let Run { name, mut command } = self.run(device);
             command.args(["--exact", test]);
             Run { name: format!("{name} {test}"), command }
         };
-        let runs: Vec<Run> =
-            list.lines().filter_map(|line| line.strip_suffix(": test")).map(run_of).collect();
-        Ok(if runs.is_empty() { vec![self.run(device)] } else { runs })
+        Ok(if tests.is_empty() { vec![self.run(device)] } else { tests.iter().map(run_of).collect() })
+    }
+
+    /// Returns the names of the tests that contain one of `parts`, or of all tests if there are none.
+    fn tests(&self, parts: &[&str]) -> Result<Vec<String>> {
+        let list = Command::new(&self.path).args(["--list", "--format", "terse"]).output();
+        let list = list.with_context(|| format!("cannot start {}", self.path.display()))?;
+        ensure!(list.status.success(), "{} --list: {}", self.path.display(), list.status);
+        let list = String::from_utf8_lossy(&list.stdout);
+        let mut tests: Vec<String> =
+            list.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect();
+        for part in parts {
+            let is_there = tests.iter().any(|test| test.contains(part));
+            ensure!(is_there, "{} {} has no test with `{part}` in its name", self.package, self.target);
+        }
+        tests.retain(|test| parts.is_empty() || parts.iter().any(|part| test.contains(part)));
+        Ok(tests)
     }
 }
 
-/// Builds the tests by running `cargo` (a `cargo test` command) with `--no-run`, and returns the test binaries. The
-/// binaries that were built last come first: they depend on the most crates and are the slowest.
+/// Builds the tests by running `cargo` (a `cargo test` command) with `--no-run`, and returns the test binaries, and
+/// whether the compiler warned. The binaries that were built last come first: they depend on the most crates and are the
+/// slowest.
 ///
 /// # Errors
 /// Returns an error if the build fails.
-pub(super) fn build(mut cargo: Command) -> Result<Vec<Binary>> {
+pub(super) fn build(mut cargo: Command) -> Result<(Vec<Binary>, bool)> {
     cargo.arg("--no-run");
-    let mut binaries: Vec<Binary> = workspace::build(cargo)?.into_iter().filter_map(binary).collect();
+    let Built { programs, has_warnings } = workspace::build(cargo)?;
+    let mut binaries: Vec<Binary> = programs.into_iter().filter_map(binary).collect();
     binaries.reverse();
-    Ok(binaries)
+    Ok((binaries, has_warnings))
 }
 
 /// Returns the test binary that an artifact describes, or `None` if the artifact is not a test binary.
@@ -88,6 +116,7 @@ fn binary(
     let folder = manifest_path.parent()?.as_std_path().to_owned();
     Some(Binary {
         package: workspace::package_name(&package_id.repr).to_owned(),
+        is_lib: target.is_lib(),
         target: target.name,
         path,
         folder,
@@ -175,6 +204,12 @@ mod tests {
 
     use super::*;
 
+    /// This test program.
+    fn own_binary() -> Binary {
+        let path = std::env::current_exe().unwrap();
+        Binary { package: "xtask".into(), target: "xtask".into(), is_lib: false, path, folder: ".".into() }
+    }
+
     fn artifact(json: &str) -> Option<Binary> {
         binary(serde_json::from_str(json).unwrap())
     }
@@ -188,6 +223,7 @@ mod tests {
         let expected = Binary {
             package: "kiln-graph".into(),
             target: "suite".into(),
+            is_lib: false,
             path: "/a/target/suite-1".into(),
             folder: "/a/crates/graph".into(),
         };
@@ -199,19 +235,31 @@ mod tests {
 
     #[test]
     fn runs_each_test_of_a_binary_in_its_own_process() {
-        let path = std::env::current_exe().unwrap();
-        let binary = Binary { package: "xtask".into(), target: "xtask".into(), path, folder: ".".into() };
-        let runs = binary.run_each(Some("cuda")).unwrap();
+        let binary = own_binary();
+        let runs = binary.run_each(Some("cuda"), &[]).unwrap();
         let name = "xtask xtask on cuda test::binaries::tests::reads_test_binaries_from_cargo_messages";
         let run = runs.into_iter().find(|run| run.name == name).unwrap();
         let tally = run_all(vec![run], 1, sink()).unwrap();
         assert_eq!((tally.n_passed, tally.verdict(true)), (1, None));
         // A binary without tests, such as a bench, also runs.
         let bench = Binary { path: "true".into(), ..binary.clone() };
-        let names: Vec<_> = bench.run_each(Some("cuda")).unwrap().into_iter().map(|run| run.name).collect();
+        let names: Vec<_> =
+            bench.run_each(Some("cuda"), &[]).unwrap().into_iter().map(|run| run.name).collect();
         assert_eq!(names, ["xtask xtask on cuda"]);
         let missing = Binary { path: "no/such/binary".into(), ..binary };
-        assert!(missing.run_each(None).is_err());
+        assert!(missing.run_each(None, &[]).is_err());
+    }
+
+    #[test]
+    fn selects_tests_by_parts_of_their_names() {
+        let binary = own_binary();
+        let part = "reads_test_binaries_from_cargo";
+        assert_eq!(binary.run_each(None, &[part]).unwrap().len(), 1);
+        let tally = run_all(vec![binary.run_of(None, &[part]).unwrap()], 1, sink()).unwrap();
+        assert_eq!(tally.n_passed, 1);
+        // A renamed test must not leave a run without tests.
+        let error = binary.run_of(None, &[part, "no_such_test"]).unwrap_err().to_string();
+        assert_eq!(error, "xtask xtask has no test with `no_such_test` in its name");
     }
 
     fn shell(name: &str, script: &str) -> Run {

@@ -1,0 +1,196 @@
+//! The device tests that run on CubeCL's CPU runtime.
+//!
+//! The runtime compiles each kernel with LLVM, in every process anew, and takes more time for that than for running it.
+//! So these tests launch each operation and each kernel of kiln once or a few times, and each program takes one path. All
+//! device tests run on the stub of the CUDA driver.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+
+use super::binaries::Run;
+use crate::cuda::kernels;
+use crate::workspace;
+
+/// The packages, and the parts of the names of their tests.
+const TESTS: [(&str, &[&str]); 4] = [
+    (
+        "kiln-kernels",
+        &[
+            "adam::",
+            "aggregate_features::",
+            "attention::elu",
+            "attention::gradients_of",
+            "attention::no_op_of_attention",
+            "columns::batch_norm_equals",
+            "columns::column_sums_are_close",
+            "columns::gradients_of_rows_are",
+            "combinations::blocks_without_edges",
+            "cross_entropy::losses_and_gradients",
+            "dense::gradients_of_linear_match",
+            "dense::products_have",
+            "dense::relu_dropout",
+            "dense::weight_gradients_have",
+            "dropout::",
+            "edge_features::blocks_have",
+            "edge_rows::sums_and_their",
+            "features::caches",
+            "features::every_half",
+            "features::rows_of_the_host",
+            "gradient::the_gradients_of_own_rows",
+            "half_features::half_precision_rows",
+            "half_precision::dropout_and_gradients",
+            "have_the_expected_values",
+            "maxima::",
+            "ops::forward_and_backward",
+            "relation_groups::dot_products",
+            "relation_groups::each_type",
+            "relation_groups::segments_are",
+            "relation_groups::softmax_is",
+            "rows::",
+            "sampler::device_and_host_build",
+            "sampler::device_and_host_sample",
+            "sampler::the_host_waits",
+            "sampler_edge_types::edge_types_are",
+            "sampler_excluded::device_and_host_exclude_the_same_edges_of_a_hub",
+            "sampler_typed::",
+            "scan::",
+            "segments::forward_and_backward",
+            "segments::results_are",
+        ],
+    ),
+    (
+        "kiln-nn",
+        &[
+            "_computes_its_formula",
+            "gcn::gradients_of_parameters",
+            "gin::a_learnable_epsilon",
+            "input_aggregation::models_compute",
+            "input_encoder::gradients",
+            "layer_values::",
+            "link::losses_and_gradients",
+            "link::mlp_equals",
+            "loss::losses_and_gradients",
+            "normalization::",
+        ],
+    ),
+    ("kiln-train", &["batches_of_host_and_device", "batches_of_the_device", "two_ranks"]),
+    (
+        "kiln-cli",
+        &[
+            "bf16_is_rejected",
+            "cross_validation_runs",
+            "device_sampled_batches",
+            "graph_classification_losses",
+            "kernels_are_not_recompiled",
+            "kiln_device_lists",
+            "multi_node_losses",
+            "node_classification_losses",
+            "rejects_a_missing_device",
+            "relations::relations_sampled",
+            "tf32_is_rejected",
+        ],
+    ),
+];
+
+/// The kernels that run only on devices with planes, which this runtime does not have.
+const WITH_PLANES: [&str; 2] = ["sums_in_tiles", "tile_sums"];
+
+/// The kernel that the runtime names after its type parameter, and one of these types.
+const NAMED_BY_TYPE: (&str, &str) = ("store_values", "is_new");
+
+/// Returns the parts of the names of a package's tests that run on CubeCL's CPU runtime. Without parts, none run.
+pub(super) fn tests_of(package: &str) -> &'static [&'static str] {
+    TESTS.iter().find(|(name, _)| *name == package).map_or(&[], |(_, parts)| parts)
+}
+
+/// The files in which CubeCL lists the kernels that each run launches.
+#[derive(Debug)]
+pub(super) struct Logs {
+    folder: PathBuf,
+}
+
+impl Logs {
+    /// Creates an empty folder for the files.
+    pub(super) fn create() -> Result<Self> {
+        let folder = workspace::metadata()?.target_directory.join("cpu-runtime").into_std_path_buf();
+        if folder.exists() {
+            fs::remove_dir_all(&folder)?;
+        }
+        fs::create_dir_all(&folder)?;
+        Ok(Self { folder })
+    }
+
+    /// Makes a run write a file.
+    pub(super) fn set(&self, run: &mut Run, number: usize) {
+        run.command.env("CUBECL_DEBUG_LOG", self.folder.join(number.to_string()));
+    }
+
+    /// Checks that each kernel of kiln that this runtime can run was launched.
+    ///
+    /// # Errors
+    /// Returns an error that names the missing kernels.
+    pub(super) fn check(&self) -> Result<()> {
+        let mut launched = BTreeSet::new();
+        for entry in fs::read_dir(&self.folder)? {
+            let path = entry?.path();
+            let text =
+                fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+            launched.extend(text.lines().filter_map(kernel_of));
+        }
+        let missing = missing(kernels::names()?, &launched);
+        let list = Path::new(file!()).display();
+        ensure!(
+            missing.is_empty(),
+            "kernels that no test of {list} launches on CubeCL's CPU runtime: {}",
+            missing.join(", ")
+        );
+        Ok(())
+    }
+}
+
+/// Returns the kernels that are missing among the launched ones, which are in camel case.
+fn missing(kernels: BTreeSet<String>, launched: &BTreeSet<String>) -> Vec<String> {
+    let (generic, of_type) = NAMED_BY_TYPE;
+    let name_of = |kernel: &str| camel(if kernel == generic { of_type } else { kernel });
+    let expected = kernels.into_iter().filter(|kernel| !WITH_PLANES.contains(&kernel.as_str()));
+    expected.filter(|kernel| !launched.contains(&name_of(kernel))).collect()
+}
+
+/// Returns the kernel's name from a line of a log, `| 131.5ms | SegmentSum_9c6a2d52`.
+fn kernel_of(line: &str) -> Option<String> {
+    let (_, kernel) = line.rsplit_once("| ")?;
+    let (name, _hash) = kernel.rsplit_once('_')?;
+    Some(name.to_owned())
+}
+
+/// Converts `segment_sum` to `SegmentSum`.
+fn camel(name: &str) -> String {
+    let word = |word: &str| match word.split_at_checked(1) {
+        Some((first, rest)) => first.to_uppercase() + rest,
+        None => String::new(),
+    };
+    name.split('_').map(word).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_kernels_that_no_run_has_launched() {
+        let log = "| 131.5ms   | SegmentSum_9c6a2d52\n| 1ms | KernelScalarBinop | MulOp_6\n| 1ms | IsNew_5\n";
+        let launched: BTreeSet<String> = log.lines().filter_map(kernel_of).collect();
+        assert_eq!(Vec::from_iter(&launched), ["IsNew", "MulOp", "SegmentSum"]);
+        let kernels = ["segment_sum", "pick", "store_values", "tile_sums"].map(str::to_owned).into();
+        assert_eq!(missing(kernels, &launched), ["pick"]);
+    }
+
+    #[test]
+    fn packages_without_chosen_tests_run_none() {
+        assert!(tests_of("kiln-kernels").contains(&"scan::"));
+        assert!(tests_of("kiln-nccl").is_empty());
+    }
+}
