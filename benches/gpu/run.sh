@@ -126,6 +126,8 @@ unpack() {
     row unpack "failed: $(tail -n 1 "$logs/unpack.log")"
     return 1
   fi
+  # By this name, `kit` is the program `kiln`.
+  ln -sf kit "$bin/kiln"
   touch "$bin/ready"
   row unpack "$(find "$bin" -type f ! -name ready | wc -l) programs after $(($(date +%s) - before)) s"
 }

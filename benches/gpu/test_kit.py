@@ -314,7 +314,7 @@ class ScriptTest(FolderTest):
         shutil.copytree(HERE, os.path.join(self.folder, "benches/gpu"), ignore=shutil.ignore_patterns("__pycache__"))
         package = os.path.join(self.folder, "target/gpu-day/package")
         os.makedirs(package)
-        names = ["device_tests", "kit", "kiln"]
+        names = ["device_tests", "kit"]
         for name in names:
             path = os.path.join(self.folder, name)
             with open(path, "w") as file:

@@ -6,6 +6,7 @@ use kiln_graph::{Csc, NodeId};
 use serde::{Deserialize, Serialize};
 
 use crate::balance::TrainSet;
+use crate::symmetric::check_entries;
 use crate::{Error, Result, fennel, random};
 
 /// The largest supported number of partitions.
@@ -13,9 +14,6 @@ pub const MAX_PARTS: usize = 65_535;
 
 /// The maximum memory in bytes that METIS needs per edge, including the symmetric graph that kiln builds for it.
 const METIS_BYTES_PER_EDGE: u64 = 60;
-
-/// The largest number of adjacency entries that METIS supports; it counts them with `i32`.
-const METIS_MAX_ENTRIES: u64 = (1 << 31) - 1;
 
 /// The algorithm that assigns nodes to partitions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -129,15 +127,6 @@ fn check_metis(n_edges: u64) -> Result<()> {
         }
         _ => Ok(()),
     }
-}
-
-/// Checks that METIS supports `n_entries` adjacency entries.
-pub(crate) fn check_entries(n_entries: u64) -> Result<()> {
-    if METIS_MAX_ENTRIES < n_entries {
-        let (what, max) = ("adjacency entries", METIS_MAX_ENTRIES);
-        return Err(Error::TooLargeForMetis { what, n: n_entries, max });
-    }
-    Ok(())
 }
 
 /// Returns the memory that is available to programs, in bytes; `None` if the system does not report it.

@@ -40,7 +40,7 @@ mod random;
 mod row;
 mod rows;
 mod stats;
-#[cfg(any(test, feature = "metis"))]
+#[cfg_attr(not(any(test, feature = "metis")), expect(dead_code, reason = "only METIS reads the graph"))]
 mod symmetric;
 mod typed;
 mod verify;

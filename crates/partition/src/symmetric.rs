@@ -1,7 +1,18 @@
 use kiln_graph::{Csc, NodeId};
 
-use crate::assign::check_entries;
 use crate::{Error, Result};
+
+/// The largest number of adjacency entries that METIS supports; it counts them with `i32`.
+const MAX_ENTRIES: u64 = (1 << 31) - 1;
+
+/// Checks that METIS supports `n_entries` adjacency entries.
+pub(crate) fn check_entries(n_entries: u64) -> Result<()> {
+    if MAX_ENTRIES < n_entries {
+        let (what, max) = ("adjacency entries", MAX_ENTRIES);
+        return Err(Error::TooLargeForMetis { what, n: n_entries, max });
+    }
+    Ok(())
+}
 
 /// The symmetric adjacency lists that METIS requires, without self-loops and parallel edges.
 #[derive(Debug, PartialEq, Eq)]

@@ -21,13 +21,14 @@ use crate::{cuda, llvm, workspace};
 
 /// The programs as `PACKAGE TARGET`. Each shares most of its code with the one before it, so that it adds little to the
 /// package.
-const PROGRAMS: [&str; 3] = ["kiln-gpu-kit device_tests", "kiln-gpu-kit kit", "kiln-cli kiln"];
+const PROGRAMS: [&str; 2] = ["kiln-gpu-kit device_tests", "kiln-gpu-kit kit"];
+
+/// The name by which `kit` is the program `kiln`.
+const KILN: &str = "kiln";
 
 /// The packages and the features of the build. `persistence` makes a process read the kernels that an earlier one has
 /// compiled.
-const BUILD: &str = "build --release --locked --package kiln-cli --package kiln-gpu-kit --no-default-features --features \
-    kiln-cli/cuda,kiln-cli/nccl,kiln-gpu-kit/cuda,kiln-gpu-kit/nccl,kiln-gpu-kit/persistence \
-    --bin kiln --bin kit --test device_tests";
+const BUILD: &str = "build --release --locked --package kiln-gpu-kit --features cuda,nccl,persistence --bin kit --test device_tests";
 
 /// The path of NVIDIA's library in the folder of a CUDA toolkit.
 const LIBDEVICE: &str = "nvvm/libdevice/libdevice.10.bc";
@@ -53,6 +54,7 @@ pub(super) fn run(limit: u64) -> Result<()> {
     for (name, path) in &programs {
         workspace::run(Command::new("strip").arg("-o").arg(stripped.join(name)).arg(path))?;
     }
+    std::os::unix::fs::symlink("kit", stripped.join(KILN))?;
     fs::write(package.join("commit"), commit()?)?;
     copy_libdevice(&package)?;
     let scripts = workspace::root()?.join("benches/gpu");
@@ -146,12 +148,9 @@ mod tests {
             .collect();
         built.insert(0, artifact("kiln-nccl", "device"));
         let programs = ordered(&built).unwrap();
-        let kiln = ("kiln".to_owned(), PathBuf::from("/w/target/kiln-cli-kiln-1"));
-        assert_eq!(
-            programs.iter().map(|(name, _)| &**name).collect::<Vec<_>>(),
-            ["device_tests", "kit", "kiln"]
-        );
-        assert_eq!(programs[2], kiln);
+        let kit = ("kit".to_owned(), PathBuf::from("/w/target/kiln-gpu-kit-kit-1"));
+        assert_eq!(programs.iter().map(|(name, _)| &**name).collect::<Vec<_>>(), ["device_tests", "kit"]);
+        assert_eq!(programs[1], kit);
         let error = ordered(&built[..built.len() - 1]).unwrap_err().to_string();
         assert_eq!(error, "the build has no program of this package and target: kiln-gpu-kit device_tests");
     }

@@ -1,5 +1,5 @@
-//! The program `kit`: what `benches/gpu/run.sh` runs on a machine with a GPU, besides the program `kiln` and the device
-//! tests.
+//! The program `kit`: what `benches/gpu/run.sh` runs on a machine with a GPU, besides the device tests. If it is started
+//! by the name `kiln`, it is the program `kiln`, whose code would be in the package twice otherwise.
 //!
 //! ```text
 //! kit device [CRITERION FLAGS]     the bench `device`
@@ -21,16 +21,25 @@ mod probe;
 mod steps;
 
 use std::path::Path;
+use std::process::ExitCode;
 
 use kiln_benches::Result;
 
 const USAGE: &str =
     "expected device, expect FILE, probe FILE, first-step FOLDER, batches FOLDER OUT N or steps FOLDER N";
 
-fn main() -> Result {
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    let args: Vec<&str> = args.iter().map(String::as_str).collect();
-    match args[..] {
+fn main() -> Result<ExitCode> {
+    let args: Vec<String> = std::env::args().collect();
+    if args.first().is_some_and(|program| Path::new(program).ends_with("kiln")) {
+        return Ok(kiln_cli::main());
+    }
+    let args: Vec<&str> = args.iter().skip(1).map(String::as_str).collect();
+    run(&args)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn run(args: &[&str]) -> Result {
+    match *args {
         // Criterion reads the command line itself, and takes the subcommand for a filter, which matches all benches of the
         // stage `device`.
         ["device", ..] => bench::main(),

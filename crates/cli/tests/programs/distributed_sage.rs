@@ -211,7 +211,7 @@ fn server_mode_is_bit_identical_across_a_server_restart() {
     }
     let (undisturbed, disturbed) = (data.path("undisturbed"), data.path("disturbed"));
     let start = |out: &Path| {
-        let flags = format!("{FLAGS} --fanouts 4,6 --epochs 60 --batch-size 128 {}", Server::flags(&servers));
+        let flags = format!("{FLAGS} --fanouts 4,6 --epochs 20 --batch-size 128 {}", Server::flags(&servers));
         let mut command = command("train", &flags);
         command.arg("--out").arg(out).stdout(Stdio::piped()).spawn().unwrap()
     };

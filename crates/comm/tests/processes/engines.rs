@@ -1,4 +1,5 @@
 //! Tests of each engine. The names of the tests contain the engine, so that a run can select those of MPI.
+#![allow(clippy::unwrap_used, reason = "the functions are tests")]
 
 use std::time::Duration;
 

@@ -1,0 +1,143 @@
+//! The program `kiln`: trains graph neural networks, converts and partitions datasets, and serves partitions.
+//!
+//! This crate parses flags and prints results. Everything else is the public API of the crate `kiln`, which other
+//! programs can use in the same way.
+//!
+//! ```text
+//! kiln train --data debian-packages --ranks 2
+//! kiln predict --run runs/train-001 --data debian-packages --out predictions
+//! kiln data partition debian-packages --standardize --parts 2 --out parts
+//! kiln serve --part parts/part0 --listen 10.0.0.1:29600
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod data;
+mod data_id;
+mod device;
+mod fingerprint;
+mod fit;
+mod flags;
+#[cfg(feature = "tables")]
+mod import;
+mod link;
+mod link_split;
+mod list;
+mod model;
+mod node_model;
+mod objective;
+mod optimizer;
+mod output;
+mod partitioned;
+mod partitions;
+mod predict;
+mod progress;
+mod ranks;
+mod sampling;
+mod serve;
+mod source;
+mod task_flags;
+mod train;
+mod typed;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap_complete::Shell;
+
+/// Trains graph neural networks on minibatches of sampled neighbourhoods.
+#[derive(Debug, Parser)]
+#[command(name = "kiln")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+#[allow(clippy::large_enum_variant, reason = "there is one")]
+enum Command {
+    /// Trains a model, keeps the weights of the best epoch and evaluates them on the test split.
+    Train(train::TrainArgs),
+    /// Predicts classes, scores and embeddings with the model of a run, for the run's data or for other data.
+    Predict(predict::PredictArgs),
+    /// Converts, verifies and partitions datasets.
+    #[command(subcommand)]
+    Data(data::DataCommand),
+    /// Serves a partition of a graph to training processes. The server holds no training state and can be restarted at
+    /// any time; SIGTERM stops it. Clients authenticate with the token in KILN_GRAPH_TOKEN, or in the file that
+    /// KILN_GRAPH_TOKEN_FILE names, or with a certificate.
+    Serve(serve::ServeArgs),
+    /// Prints a graph server's partition, number of clients, uptime and age of the oldest request; fails if the server
+    /// does not respond within 5 s.
+    Health(serve::HealthArgs),
+    /// Lists the devices with their names, models, memory and drivers, and runs a smoke test on each; fails if a device
+    /// exists but does not work.
+    Device,
+    /// Prints a shell completion script.
+    Completions {
+        /// The shell to generate the script for.
+        shell: Shell,
+    },
+}
+
+/// Returns the version, the commit and the features of this build.
+fn version() -> String {
+    macro_rules! built {
+        ($($feature:literal)*) => { [$(cfg!(feature = $feature).then_some($feature)),*] };
+    }
+    let built: Vec<&str> =
+        built!("cuda" "wgpu" "cube-cpu" "tls" "mpi" "nccl" "metis").into_iter().flatten().collect();
+    let features = if built.is_empty() { "none".to_owned() } else { built.join(", ") };
+    format!("{} (commit {}, features {features})", env!("CARGO_PKG_VERSION"), env!("KILN_COMMIT"))
+}
+
+fn command() -> clap::Command {
+    // clap requires a version with the lifetime `'static`.
+    Cli::command().version(&*version().leak())
+}
+
+/// Runs the program with the arguments of this process, and returns its exit status.
+pub fn main() -> ExitCode {
+    let matches = command().get_matches();
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    run(cli, &matches).unwrap_or_else(|error| {
+        eprintln!("Error: {error:#}");
+        let status = error.chain().find_map(|cause| cause.downcast_ref().map(kiln::Error::exit_status));
+        ExitCode::from(status.unwrap_or(1))
+    })
+}
+
+fn run(cli: Cli, matches: &clap::ArgMatches) -> anyhow::Result<ExitCode> {
+    // Datasets are memory-mapped, so reading a truncated file raises SIGBUS.
+    kiln::graph::handle_bus_errors().context("handling SIGBUS")?;
+    match cli.command {
+        Command::Train(args) => {
+            let (_, matches) = matches.subcommand().context("no subcommand")?;
+            let command = train::TrainArgs::augment_args(clap::Command::new("train"));
+            return train::run(&args, flags::given(&command, matches));
+        }
+        Command::Predict(args) => predict::run(&args)?,
+        Command::Data(command) => data::run(&command)?,
+        Command::Serve(args) => serve::serve(&args)?,
+        Command::Health(args) => serve::health(&args)?,
+        Command::Device => return Ok(list::run()),
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut command(), "kiln", &mut script);
+            std::io::stdout().write_all(&script).context("the completion script could not be printed")?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        command().debug_assert();
+    }
+}
