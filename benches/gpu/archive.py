@@ -36,7 +36,7 @@ LOG_HALF_BYTES = 2 << 20
 def filters(n_bytes):
     # xz's filter for jumps is not used, because it would make shared code differ.
     dict_bytes = min(MAX_DICT_BYTES, max(1 << 20, n_bytes))
-    return [{"id": lzma.FILTER_LZMA2, "preset": 6, "dict_size": dict_bytes}]
+    return [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "dict_size": dict_bytes}]
 
 
 def pack(limit, package, folder, names):
