@@ -50,10 +50,6 @@ const LEAST_SMALL_TILES: usize = 66;
 /// The number of cubes into which a weight gradient is divided: about four per multiprocessor of an H100.
 const GRADIENT_CUBES: usize = 512;
 
-/// The largest number of rows of a weight gradient that is not divided: one launch for all of them takes less time than a
-/// launch for the parts and one for their sum.
-const FEW_ROWS: usize = 1024;
-
 /// The least number of rows of a part of a weight gradient.
 const LEAST_PART_ROWS: usize = 128;
 
@@ -119,9 +115,6 @@ pub(crate) fn weight_gradient_with(
 
 /// Returns the number of parts of equal length into which the rows of a weight gradient are divided.
 fn n_parts(n_rows: usize, [d_in, d_out]: [usize; 2]) -> usize {
-    if n_rows <= FEW_ROWS {
-        return 1;
-    }
     let n_tiles = d_in.div_ceil(SMALL_TILE) * d_out.div_ceil(SMALL_TILE);
     let for_cubes = GRADIENT_CUBES.div_ceil(n_tiles.max(1)).min(n_rows / LEAST_PART_ROWS);
     let most_parts = MOST_PRODUCT_VALUES / (d_in * d_out).max(1);
@@ -275,11 +268,11 @@ mod tests {
     fn parts_of_weight_gradients_keep_many_cubes_busy_and_have_few_rows() {
         assert_eq!(n_parts(60_000, [6000, 6000]), 1, "the products of 30 parts would take 4 GiB");
         for shape in [[100, 256], [512, 256], [512, 47], [100, 4], [1204, 256], [1, 1]] {
-            assert_eq!([1, FEW_ROWS].map(|n_rows| n_parts(n_rows, shape)), [1, 1]);
-            for n_rows in [FEW_ROWS + 1, 6000, 60_000, 100_000] {
+            for n_rows in [1, 127, 128, 1000, 6000, 60_000, 100_000] {
                 let n_parts = n_parts(n_rows, shape);
                 let part_rows = n_rows.div_ceil(n_parts);
                 assert!(part_rows <= MOST_PART_ROWS, "{n_rows} rows, {shape:?}: {n_parts} parts");
+                assert!(n_parts <= n_rows, "{n_rows} rows, {shape:?}: {n_parts} parts");
                 let n_cubes = n_parts * shape[0].div_ceil(SMALL_TILE) * shape[1].div_ceil(SMALL_TILE);
                 assert!(
                     GRADIENT_CUBES <= n_cubes || part_rows < 2 * LEAST_PART_ROWS,
