@@ -98,7 +98,8 @@ fn command() -> clap::Command {
     Cli::command().version(&*version().leak())
 }
 
-/// Runs the program with the arguments of this process, and returns its exit status.
+/// Runs the program with the arguments of this process: `fn main() -> ExitCode { kiln_cli::main() }`. Returns its exit
+/// status.
 pub fn main() -> ExitCode {
     let matches = command().get_matches();
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
