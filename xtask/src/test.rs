@@ -35,7 +35,7 @@ pub(crate) struct Args {
     /// clang and MPI are installed, and runs the tests that need them; device tests run on CubeCL's CPU runtime
     #[arg(long, conflicts_with = "device")]
     all: bool,
-    /// Runs only the tests inside of libraries that what --all builds changes, and those that need it; for --all
+    /// Runs only the tests that need what --all builds, and the unit tests of the libraries that it changes; for --all
     #[arg(long, requires = "all")]
     rest: bool,
     /// Runs only the tests of kernels, layers, sampling and programs, on this device: cuda, cuda:1, wgpu, cube-cpu
@@ -216,11 +216,11 @@ fn packages(args: &Args, features: &str) -> Result<Vec<String>> {
 /// Returns the test targets to build, as arguments of cargo. No argument selects all: `--all-targets` would also build the
 /// programs that have `test = false`, a second time as tests.
 fn targets(args: &Args) -> Vec<&'static str> {
+    if args.device.is_none() && !args.rest {
+        return Vec::new();
+    }
     let mut targets = vec!["--test", DEVICE_TESTS, "--test", PROGRAM_TESTS];
-    if args.device.is_none() {
-        if !args.rest {
-            return Vec::new();
-        }
+    if args.rest {
         targets.push("--lib");
         targets.extend(FEATURE_TESTS.iter().flat_map(|(target, _)| ["--test", *target]));
     }

@@ -1,3 +1,5 @@
+//! The symmetric graph that METIS requires, and its limit of entries.
+
 use kiln_graph::{Csc, NodeId};
 
 use crate::{Error, Result};

@@ -61,9 +61,8 @@ impl Binary {
     }
 
     /// Returns a run of each test of this binary whose name contains one of `parts`, or of all tests if there are none.
-    /// On CubeCL's CPU runtime, a test takes up to nine times as long after others as in its own process: kernels that
-    /// synchronise a cube add threads to the process, up to one per unit, which poll for work until it exits. A bench
-    /// binary, which has no tests, is one run.
+    /// On CubeCL's CPU runtime, a test takes up to nine times as long after others as in its own process. A bench binary,
+    /// which has no tests, is one run.
     ///
     /// # Errors
     /// Same as [`run_of`](Self::run_of).

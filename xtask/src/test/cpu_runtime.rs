@@ -1,7 +1,7 @@
 //! The device tests that run on CubeCL's CPU runtime.
 //!
 //! The runtime compiles each kernel with LLVM, in every process anew, and takes more time for that than for running it.
-//! So these tests launch each operation and each kernel of kiln once or a few times, and each program takes one path. All
+//! So these tests launch each operation and each kernel of kiln once or a few times, and the programs take short paths. All
 //! device tests run on the stub of the CUDA driver.
 
 use std::collections::BTreeSet;
@@ -152,9 +152,14 @@ impl Logs {
 /// Returns the kernels that are missing among the launched ones, which are in camel case.
 fn missing(kernels: BTreeSet<String>, launched: &BTreeSet<String>) -> Vec<String> {
     let (generic, of_type) = NAMED_BY_TYPE;
-    let name_of = |kernel: &str| camel(if kernel == generic { of_type } else { kernel });
-    let expected = kernels.into_iter().filter(|kernel| !WITH_PLANES.contains(&kernel.as_str()));
-    expected.filter(|kernel| !launched.contains(&name_of(kernel))).collect()
+    let mut missing = Vec::new();
+    for kernel in kernels {
+        let name = camel(if kernel == generic { of_type } else { &kernel });
+        if !WITH_PLANES.contains(&kernel.as_str()) && !launched.contains(&name) {
+            missing.push(kernel);
+        }
+    }
+    missing
 }
 
 /// Returns the kernel's name from a line of a log, `| 131.5ms | SegmentSum_9c6a2d52`.
@@ -166,11 +171,14 @@ fn kernel_of(line: &str) -> Option<String> {
 
 /// Converts `segment_sum` to `SegmentSum`.
 fn camel(name: &str) -> String {
-    let word = |word: &str| match word.split_at_checked(1) {
-        Some((first, rest)) => first.to_uppercase() + rest,
-        None => String::new(),
-    };
-    name.split('_').map(word).collect()
+    let mut camel = String::new();
+    for word in name.split('_') {
+        if let Some((first, rest)) = word.split_at_checked(1) {
+            camel += &first.to_uppercase();
+            camel += rest;
+        }
+    }
+    camel
 }
 
 #[cfg(test)]

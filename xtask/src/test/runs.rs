@@ -36,8 +36,10 @@ pub(super) fn on_cpu_runtime(binaries: &[Binary], logs: &Logs) -> Result<Vec<Run
     let mut runs = Vec::new();
     for binary in binaries {
         let parts = cpu_runtime::tests_of(&binary.package);
+        if parts.is_empty() {
+            continue;
+        }
         match binary.target.as_str() {
-            _ if parts.is_empty() => {}
             PROGRAM_TESTS => runs.extend(binary.run_each(None, parts)?),
             DEVICE_TESTS => {
                 for mut run in binary.run_each(Some(CPU_RUNTIME), parts)? {
