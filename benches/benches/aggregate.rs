@@ -23,7 +23,7 @@ const DIM: usize = 128;
 /// The number of heads or bases: the weights of an edge.
 const N_WEIGHTS: usize = 4;
 
-fn main() -> Result {
+pub(crate) fn main() -> Result {
     let device = Device::flex();
     let mut stage = Stage::new("aggregate");
     for input in inputs()? {

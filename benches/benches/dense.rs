@@ -10,7 +10,7 @@ use kiln_benches::train::HIDDEN;
 use kiln_benches::{Result, Stage, Work, inputs, n_threads};
 use kiln_kernels::ops::{self, MatmulPrecision, has_bf16_products, set_matmul_precision};
 
-fn main() -> Result {
+pub(crate) fn main() -> Result {
     let device = Device::flex();
     let mut stage = Stage::new("dense");
     let precisions = [(MatmulPrecision::F32, ""), (MatmulPrecision::Bf16, "-bf16")];
@@ -36,6 +36,7 @@ fn main() -> Result {
             }
         }
     }
+    set_matmul_precision(MatmulPrecision::F32);
     stage.finish();
     Ok(())
 }

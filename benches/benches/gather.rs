@@ -7,7 +7,7 @@ use kiln_graph::NodeId;
 /// The number of batches that a bench cycles through.
 const N_BATCHES: usize = 4;
 
-fn main() -> Result {
+pub(crate) fn main() -> Result {
     let mut stage = Stage::new("gather");
     for input in inputs()? {
         let sampled = input.sampled(N_BATCHES)?;

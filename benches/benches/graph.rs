@@ -11,7 +11,7 @@ use kiln_graph::{Csc, CscBuilder, Duplicates, NodeId};
 /// the variant `ingest-symmetrize-deduplicate`.
 const MANY_EDGES: u64 = 20_000_000;
 
-fn main() -> Result {
+pub(crate) fn main() -> Result {
     let mut stage = Stage::new("graph");
     for input in inputs()? {
         bench_open(&mut stage, &input)?;

@@ -18,7 +18,7 @@ use kiln_train::{HostNodeBatcher, NodeClassification, OptimizerConfig, TaskTrain
 /// The number of edge types of data without types.
 const N_TYPES: u64 = 10;
 
-fn main() -> Result {
+pub(crate) fn main() -> Result {
     let mut stage = Stage::new("models");
     for input in inputs()? {
         let graph = with_edge_types(&input.dataset.graph)?;

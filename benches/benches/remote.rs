@@ -129,7 +129,7 @@ impl Partitioned {
     }
 }
 
-fn main() -> Result {
+pub(crate) fn main() -> Result {
     let mut stage = Stage::new("remote");
     for input in inputs()? {
         let partitioned = Partitioned::of(&input)?;

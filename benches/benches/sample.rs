@@ -22,7 +22,7 @@ const N_BATCHES: usize = 16;
 /// The number of batches that are timed together if several workers sample, because batches arrive in groups.
 const N_TOGETHER: u32 = 8;
 
-fn main() -> Result {
+pub(crate) fn main() -> Result {
     let mut stage = Stage::new("sample");
     for input in inputs()? {
         let graph = &input.dataset.graph;

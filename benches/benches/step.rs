@@ -23,7 +23,7 @@ use kiln_train::{
 /// The loader configuration of the GCN and GIN benches: one worker besides the trainer's threads.
 const LOADER: LoaderConfig = LoaderConfig { workers: 1, queue_bytes: 256 << 20 };
 
-fn main() -> Result {
+pub(crate) fn main() -> Result {
     let mut stage = Stage::new("step");
     for input in inputs()? {
         sage(&mut stage, &input)?;

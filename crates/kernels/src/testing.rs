@@ -12,13 +12,14 @@ use kiln_graph::{Block, BlockParts, EdgeId, LocalId, NodeId, TransposedBlock};
 
 use crate::counts;
 use crate::device::block::{Adjacency, DeviceBlock};
-use crate::device::devices::open_device;
+use crate::device::devices::{is_cpu, open_device};
 use crate::device::error::UploadError;
 use crate::device::features::DeviceFeatures;
 use crate::device::read::{read_i64, to_vec_f32};
 use crate::ops::MatmulPrecision;
 use crate::sampling::edge_features::DeviceEdgeFeatures;
 use crate::sampling::graph::DeviceGraph;
+use crate::smoke::loss_and_gradient;
 
 pub mod reference;
 
@@ -190,14 +191,19 @@ const STEP: f32 = 1.0 / 64.0;
 /// with the square of the step.
 pub const GRADIENT_TOLERANCE: f32 = 5e-3;
 
+/// The largest number of values of a tensor that [`check_gradient`] moves on another device than the CPU.
+const MOST_MOVED: usize = 8;
+
 /// Checks the gradient of a function of one tensor against central differences of a fixed weighted sum
 /// of its results.
 ///
-/// It calls `f` once, and then twice for each value of `x`. At a kink (two equal maxima, a ReLU at 0) the function has
-/// no derivative and the check may fail: choose an `x` away from kinks.
+/// It calls `f` once, and then twice for each value of `x` that it moves: all of them on the CPU, and on another device,
+/// where a call launches all kernels of `f`, at most eight, evenly spaced from the first to the last. At a kink (two equal
+/// maxima, a ReLU at 0) the function has no derivative and the check may fail: choose an `x` away from kinks.
 ///
 /// # Panics
-/// Panics if a value of the gradient differs by more than [`GRADIENT_TOLERANCE`]; the message names its index.
+/// Panics if a value of the gradient differs by more than [`GRADIENT_TOLERANCE`]; the message has its position among the
+/// moved values.
 pub fn check_gradient<const D: usize, const E: usize>(x: Tensor<D>, f: impl Fn(Tensor<D>) -> Tensor<E>) {
     let plain = x.device().inner();
     let shape = x.dims();
@@ -214,8 +220,12 @@ pub fn check_gradient<const D: usize, const E: usize>(x: Tensor<D>, f: impl Fn(T
         let result = values(f(tensor(x, &plain.clone().autodiff())));
         result.iter().zip(&factors).map(|(value, factor)| f64::from(*value) * f64::from(*factor)).sum()
     };
-    let mut expected = Vec::with_capacity(x.len());
-    for idx in 0..x.len() {
+    let gradient = values(gradient);
+    let n_moved = if is_cpu(&plain) { x.len() } else { x.len().min(MOST_MOVED) };
+    let indices = (0..n_moved).map(|nth| nth * (x.len() - 1) / (n_moved - 1).max(1));
+    let (mut got, mut expected) = (Vec::with_capacity(n_moved), Vec::with_capacity(n_moved));
+    for idx in indices {
+        got.push(gradient[idx]);
         let mut moved = x.clone();
         moved[idx] = x[idx] + STEP;
         let above = weighted(&moved);
@@ -223,7 +233,7 @@ pub fn check_gradient<const D: usize, const E: usize>(x: Tensor<D>, f: impl Fn(T
         let below = weighted(&moved);
         expected.push(((above - below) / f64::from(2.0 * STEP)) as f32);
     }
-    check_close(&values(gradient), &expected, GRADIENT_TOLERANCE);
+    check_close(&got, &expected, GRADIENT_TOLERANCE);
 }
 
 /// Reads a block back from its device.
@@ -247,6 +257,21 @@ pub fn read_block(block: &DeviceBlock) -> Block {
 fn read_edge_types(edge_types: Tensor<1, Int>) -> Vec<u8> {
     let read = read_i64(edge_types).into_iter();
     read.map(|edge_type| u8::try_from(edge_type).expect("an edge type should be below 256")).collect()
+}
+
+/// Returns the sources of a block's edges, `[n_edges]`, as they are on the device.
+pub fn into_sources(block: DeviceBlock) -> Tensor<1, Int> {
+    block.into_sources()
+}
+
+/// Returns the transposed block of a block, if the host has it.
+pub fn transposed_on_host(block: &DeviceBlock) -> Option<&TransposedBlock> {
+    block.transposed_on_host()
+}
+
+/// Returns the numbers of a device that [`smoke_test`](crate::smoke_test) compares with those of the CPU.
+pub fn smoke_test_numbers(device: &Device) -> Vec<f32> {
+    loss_and_gradient(device)
 }
 
 /// Builds the transposed block on the device and returns its arrays: `indptr`, `dsts` and `edges` (see

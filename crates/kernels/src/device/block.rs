@@ -167,9 +167,19 @@ impl DeviceBlock {
         self.edges.adjacency()
     }
 
+    /// The transposed block, if the host has it.
+    pub(crate) fn transposed_on_host(&self) -> Option<&TransposedBlock> {
+        self.edges.by_source.host()
+    }
+
     /// The source of each edge, `[n_edges]`, as i32.
     pub(crate) fn sources(&self) -> &Tensor<1, Int> {
         &self.edges.indices
+    }
+
+    /// Same as [`sources`](Self::sources), but the tensor is not shared with a block.
+    pub(crate) fn into_sources(self) -> Tensor<1, Int> {
+        self.edges.indices
     }
 
     /// The edges of each destination as the rows of a matrix with one row per edge.
@@ -339,52 +349,4 @@ fn upload_edge_types(edge_types: &[u8], device: &Device) -> Tensor<1, Int> {
 pub(crate) fn upload<E: Element>(values: Vec<E>, dtype: DType, device: &Device) -> Tensor<1, Int> {
     let n_values = values.len();
     Tensor::from_data(TensorData::new(values, [n_values]), (device, dtype))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use kiln_graph::{EdgeId, LocalId, NodeId};
-
-    fn host() -> Block {
-        Block::new(BlockParts {
-            srcs: (0..3).map(NodeId).collect(),
-            indptr: vec![0, 2, 3],
-            indices: [2, 1, 2].map(LocalId).to_vec(),
-            edge_ids: (0..3).map(EdgeId).collect(),
-            ..BlockParts::default()
-        })
-    }
-
-    #[test]
-    fn takes_over_the_transposed_block_without_a_copy() {
-        let mut carrying = host();
-        carrying.transpose();
-        let place = carrying.transposed().map(|transposed| transposed.dsts().as_ptr());
-        let block = DeviceBlock::new(carrying, &Device::flex());
-        assert_eq!(block.edges.by_source.host().map(|transposed| transposed.dsts().as_ptr()), place);
-        assert_eq!(block.edges.by_source.host(), Some(&TransposedBlock::of(&host())));
-    }
-
-    #[test]
-    fn edge_types_are_uploaded_as_i32() {
-        let without = DeviceBlock::new(host(), &Device::flex());
-        assert!(without.edge_types().is_none());
-        let parts = BlockParts { edge_types: Some(vec![0, 255, 7]), ..host().into_parts() };
-        let block = DeviceBlock::new(Block::new(parts), &Device::flex());
-        let edge_types = block.edge_types().expect("the block should have edge types");
-        assert_eq!((edge_types.dtype(), edge_types.dims()), (DType::I32, [3]));
-        assert_eq!(crate::device::read::read_i64(edge_types.clone()), [0, 255, 7]);
-        assert_eq!(block.n_bytes(), without.n_bytes() + 3 * size_of::<i32>());
-    }
-
-    #[test]
-    fn flex_tensors_take_over_the_arrays_without_a_copy() {
-        let host = host();
-        let place = host.indices().as_ptr().addr();
-        let block = DeviceBlock::new(host, &Device::flex());
-        #[expect(clippy::disallowed_methods, reason = "the test needs the address of the data")]
-        let data = block.edges.indices.into_data();
-        assert_eq!(data.as_bytes().as_ptr().addr(), place);
-    }
 }

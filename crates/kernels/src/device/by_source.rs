@@ -53,7 +53,6 @@ impl BySource {
     }
 
     /// Returns the edges by source on the host, if that list has been built.
-    #[cfg(any(test, feature = "cube"))]
     pub(crate) fn host(&self) -> Option<&TransposedBlock> {
         self.host.get()
     }

@@ -1,7 +1,7 @@
 //! Tests of opening devices by name, and of the errors for unavailable ones.
 
 use burn::tensor::Device;
-use kiln_kernels::{DeviceError, open_device};
+use kiln_kernels::{DeviceError, open_device, smoke_test, testing};
 
 fn error(name: &str) -> DeviceError {
     open_device(name).expect_err("there should be no such device")
@@ -48,4 +48,13 @@ fn reports_the_missing_feature_of_a_device() {
 #[test]
 fn opens_the_cpu_with_cubecl_kernels() {
     assert_ne!(open_device("cube-cpu").expect("the CPU should be available"), Device::flex());
+}
+
+#[test]
+fn the_device_passes_the_smoke_test() {
+    let device = testing::device();
+    assert_eq!(smoke_test(&device), Ok(()));
+    // The loss, and a gradient of two rows and three columns that is not zero.
+    let numbers = testing::smoke_test_numbers(&device);
+    assert!(numbers.len() == 7 && numbers.iter().all(|number| *number != 0.0), "{numbers:?}");
 }

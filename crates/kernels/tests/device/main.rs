@@ -4,6 +4,7 @@
 mod adam;
 mod aggregate_features;
 mod attention;
+mod block;
 mod columns;
 mod combinations;
 mod common;

@@ -9,6 +9,9 @@ const INDPTR: [i32; 8] = [0, 0, 3, 3, 4, 11, 13, 31];
 const ITEMS: [i32; 31] =
     [8, 0, 3, 5, 1, 1, 7, 2, 0, 4, 6, 3, 3, 0, 1, 2, 3, 4, 5, 6, 7, 8, 0, 1, 2, 3, 4, 5, 6, 7, 8];
 
+/// Factors of one type, so that the loops are compiled once for all of them.
+type Factor<'a> = &'a (dyn Fn(usize, usize, usize) -> f32 + Sync);
+
 /// The items whose rows are the own rows of the rows.
 const OWN: [i32; 7] = [8, 2, 2, 0, 7, 5, 1];
 
@@ -17,8 +20,8 @@ fn numbers(n: usize) -> Vec<f32> {
 }
 
 /// Computes the sum by its definition, for one row and column of the sums.
-fn written_down<F: Fn(usize, usize, usize) -> f32, C: Columns, E: RowValue>(
-    sum: &Sum<'_, F, C, Values, E>,
+fn written_down<C: Columns, E: RowValue>(
+    sum: &Sum<'_, Factor<'_>, C, Values, E>,
     row: usize,
     column: usize,
 ) -> f32 {
@@ -47,9 +50,7 @@ fn written_down<F: Fn(usize, usize, usize) -> f32, C: Columns, E: RowValue>(
 
 /// Checks that a sum is bit-identical to its definition with each instruction set, with and without streaming
 /// stores.
-fn check<F: Fn(usize, usize, usize) -> f32 + Copy + Sync, C: Columns, E: RowValue>(
-    sum: &Sum<'_, F, C, Values, E>,
-) {
+fn check<C: Columns, E: RowValue>(sum: &Sum<'_, Factor<'_>, C, Values, E>) {
     let (n_rows, width, n_before) = (INDPTR.len() - 1, sum.width(), sum.n_before());
     let mut expected = Vec::new();
     for row in 0..n_rows {
@@ -100,6 +101,8 @@ fn sums_of_half_precision_rows_are_those_of_the_widened_rows() {
 fn check_widths<E: RowValue>(round: impl Fn(f32) -> E) {
     let weights = numbers(ITEMS.len());
     let numbers = |n| numbers(n).into_iter().map(&round).collect::<Vec<E>>();
+    let one: Factor<'_> = &|_, _, _| 1.0;
+    let weight: Factor<'_> = &|edge, _, _| weights[edge];
     for d in (1..40).chain([47, 64, 100, 128, 129, 256, 602]) {
         let (x, pair) = (numbers(9 * d), numbers(9 * 2 * d));
         let segments = Segments { indptr: &INDPTR, items: &ITEMS };
@@ -107,8 +110,8 @@ fn check_widths<E: RowValue>(round: impl Fn(f32) -> E) {
         let left = Rows::new(&pair, 0, d, 2 * d);
         let plus = Own::Plus { rows: left, n_rows: 4, weight: 0.3 };
         for own in [Own::Alone, Own::Beside(rows), Own::BesideOf { rows, items: &OWN }, plus] {
-            check(&Sum { mean: true, own, ..Sum::new(segments, rows, |_, _, _| 1.0) });
-            check(&Sum { own, ..Sum::new(segments, right, |edge, _, _| weights[edge]) });
+            check(&Sum { mean: true, own, ..Sum::new(segments, rows, one) });
+            check(&Sum { own, ..Sum::new(segments, right, weight) });
         }
     }
 }
@@ -116,12 +119,13 @@ fn check_widths<E: RowValue>(round: impl Fn(f32) -> E) {
 #[test]
 fn sums_with_several_weights_are_bit_identical_on_every_instruction_set() {
     let weights = numbers(3 * ITEMS.len());
+    let weight: Factor<'_> = &|edge, _, k| weights[3 * edge + k];
     for d in [1, 3, 8, 17, 47, 64, 129] {
         let (x, left) = (numbers(9 * 3 * d), numbers(9 * 3 * d));
         let segments = Segments { indptr: &INDPTR, items: &ITEMS };
         let (rows, own) = (Rows::new(&x, 0, 3 * d, 3 * d), Rows::new(&left, 0, 3 * d, 3 * d));
         let plus = Own::Plus { rows: own, n_rows: 4, weight: 0.3 };
-        let sum = Sum::new(segments, rows, |edge, _, k| weights[3 * edge + k]);
+        let sum = Sum::new(segments, rows, weight);
         for own in [Own::Alone, Own::Beside(own), plus] {
             check(&Sum { mean: true, own, ..sum }.with_columns(PerHead(3)));
         }

@@ -362,39 +362,3 @@ impl<B: BlockAdjoints> Backward<B, 3> for LinearOp {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use burn::tensor::{Device, Tensor};
-    use kiln_graph::{Block, BlockParts, EdgeId, LocalId, NodeId, TransposedBlock};
-
-    use crate::device::block::DeviceBlock;
-    use crate::ops::{self, Reduction};
-
-    fn host() -> Block {
-        Block::new(BlockParts {
-            srcs: (0..3).map(NodeId).collect(),
-            indptr: vec![0, 2, 3],
-            indices: [2, 1, 2].map(LocalId).to_vec(),
-            edge_ids: (0..3).map(EdgeId).collect(),
-            ..BlockParts::default()
-        })
-    }
-
-    #[test]
-    fn transposes_a_block_when_a_gradient_first_needs_it() {
-        let device = Device::flex().autodiff();
-        let block = DeviceBlock::new(host(), &device);
-        let x = Tensor::<2>::ones([3, 4], &device);
-        let scale = Tensor::<2>::ones([1, 4], &device).require_grad();
-        let _ = (ops::aggregate(&block, x.clone(), Reduction::Mean) * scale).sum().backward();
-        assert_eq!(block.adjacency().by_source.host(), None, "no list should be built for untracked rows");
-        let clone = block.clone();
-        let _ = ops::aggregate(&clone, x.require_grad(), Reduction::Mean).sum().backward();
-        assert_eq!(
-            block.adjacency().by_source.host(),
-            Some(&TransposedBlock::of(&host())),
-            "clones should share the transposed block"
-        );
-    }
-}

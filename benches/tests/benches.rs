@@ -1,0 +1,43 @@
+//! Runs each bench once. Criterion measures only if it finds the argument `--bench`.
+
+use kiln_benches::Result;
+
+#[path = "../benches/aggregate.rs"]
+mod aggregate;
+#[path = "../benches/dense.rs"]
+mod dense;
+#[path = "../benches/device.rs"]
+mod device;
+#[path = "../benches/gather.rs"]
+mod gather;
+#[path = "../benches/graph.rs"]
+mod graph;
+#[path = "../benches/models.rs"]
+mod models;
+#[path = "../benches/remote.rs"]
+mod remote;
+#[path = "../benches/sample.rs"]
+mod sample;
+#[path = "../benches/step.rs"]
+mod step;
+
+fn main() -> Result {
+    let benches: [(&str, fn() -> Result); 9] = [
+        ("aggregate", aggregate::main),
+        ("dense", dense::main),
+        ("device", device::main),
+        ("gather", gather::main),
+        ("graph", graph::main),
+        ("models", models::main),
+        ("remote", remote::main),
+        ("sample", sample::main),
+        ("step", step::main),
+    ];
+    let mut failed = Vec::new();
+    for (name, bench) in benches {
+        if let Err(error) = bench() {
+            failed.push(format!("{name}: {error}"));
+        }
+    }
+    if failed.is_empty() { Ok(()) } else { Err(failed.join("\n").into()) }
+}
