@@ -14,7 +14,7 @@ import sys
 import tarfile
 import tempfile
 import time
-import unittest
+import unittest.mock
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
@@ -90,6 +90,7 @@ class ArchiveTest(FolderTest):
         with self.assertRaisesRegex(ValueError, "first is damaged"):
             self.unpacked()
 
+    @unittest.mock.patch.object(archive, "LOG_HALF_BYTES", 100_000)
     def test_logs_fit_into_the_limit(self):
         folder = os.path.join(self.folder, "logs")
         os.mkdir(folder)
@@ -354,8 +355,7 @@ class ScriptTest(FolderTest):
         self.assertIn(["  tests-ops", "failed: no test has this name"], self.rows())
 
     def test_a_hanging_command_costs_its_limit_only_and_leaves_rows(self):
-        script = os.path.join(HERE, "run.sh")
-        with open(script) as file:
+        with open(os.path.join(HERE, "run.sh")) as file:
             self.assertIn("\nlimit=45\n", file.read())
         hanging = "[ $3 = nn:: ] && sleep 60; echo test result: ok. 3 passed"
         self.assertEqual(self.start(hanging, KILN_KIT_LIMIT="2").wait(), 1)

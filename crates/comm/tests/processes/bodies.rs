@@ -127,6 +127,9 @@ fn meet_until(comm: &mut dyn Communicator, file: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// A number of f32 whose sum needs several messages in the store.
+const OF_SEVERAL_MESSAGES: usize = 4_500_000;
+
 /// Runs all collectives in the world, two channels, a subgroup and a channel of it. Returns a digest of the results.
 pub(crate) fn collectives(mut comm: Box<dyn Communicator>) -> kiln_comm::Result<u64> {
     let mut hasher = DefaultHasher::new();
@@ -140,26 +143,38 @@ pub(crate) fn collectives(mut comm: Box<dyn Communicator>) -> kiln_comm::Result<
         let mut pair = comm.subgroup(&pair)?;
         (pair.rank_info().rank, pair.rank_info().world_size).hash(&mut hasher);
         digest(&mut *pair, &mut hasher)?;
-        digest(&mut *pair.duplicate("pair")?, &mut hasher)?;
+        let mut channel = pair.duplicate("pair")?;
+        digest_sum(&mut *channel, OF_SEVERAL_MESSAGES, &mut hasher)?;
+        digest(&mut *channel, &mut hasher)?;
     }
     digest(&mut *comm, &mut hasher)?;
+    if rank_info.world_size == 2 {
+        digest_sum(&mut *comm, OF_SEVERAL_MESSAGES, &mut hasher)?;
+        digest(&mut *comm, &mut hasher)?;
+    }
     Ok(hasher.finish())
+}
+
+/// Sums values of very different magnitudes, so that the result depends on the order of the ranks.
+fn digest_sum(
+    comm: &mut dyn Communicator,
+    n_values: usize,
+    hasher: &mut DefaultHasher,
+) -> kiln_comm::Result<()> {
+    let rank = comm.rank_info().rank;
+    let mut values: Vec<f32> = (0..n_values).map(|at| wild(at, rank)).collect();
+    comm.all_reduce_sum(Reduce::F32(&mut values))?;
+    // Millions of values are hashed by one product each, because tests are not optimized.
+    let mix =
+        |hash: u64, value: &f32| (hash ^ u64::from(value.to_bits())).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    values.iter().fold(0, mix).hash(hasher);
+    Ok(())
 }
 
 fn digest(comm: &mut dyn Communicator, hasher: &mut DefaultHasher) -> kiln_comm::Result<()> {
     let (rank, world_size) = (comm.rank_info().rank, comm.rank_info().world_size);
-    // Values of very different magnitudes make the sum depend on the order. The last length needs several messages in
-    // the store.
-    for n_values in [0, 1, 3, 1000, 100_003, 4_500_000] {
-        if n_values < 1_000_000 || world_size == 2 {
-            let mut values: Vec<f32> = (0..n_values).map(|at| wild(at, rank)).collect();
-            comm.all_reduce_sum(Reduce::F32(&mut values))?;
-            // Millions of values are hashed by one product each, because tests are not optimized.
-            let mix = |hash: u64, value: &f32| {
-                (hash ^ u64::from(value.to_bits())).wrapping_mul(0x9e37_79b9_7f4a_7c15)
-            };
-            values.iter().fold(0, mix).hash(hasher);
-        }
+    for n_values in [0, 1, 3, 1000, 100_003] {
+        digest_sum(comm, n_values, hasher)?;
     }
     let mut counts = [u64::MAX, rank as u64];
     comm.all_reduce_sum(Reduce::U64(&mut counts))?;

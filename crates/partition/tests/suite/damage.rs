@@ -294,7 +294,7 @@ fn open_rejects_inconsistent_manifests() {
 /// Opening a partition with any changed byte must not panic, and verifying must detect each change.
 #[test]
 fn changed_bytes_never_panic_and_are_always_detected() {
-    for ((_root, folder), n_cases) in [(six_nodes(Stored::Sparse), 2000), (typed_parts(), 800)] {
+    for ((_root, folder), n_cases) in [(six_nodes(Stored::Sparse), 1000), (typed_parts(), 400)] {
         let mut paths = arrays(&folder);
         paths.sort();
         let index = any::<prop::sample::Index>;

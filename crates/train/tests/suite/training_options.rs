@@ -189,9 +189,11 @@ fn batches_from_no_loader_need_the_number_of_steps_for_a_schedule() {
 fn accumulated_batches_train_the_weights_of_one_batch_with_all_their_seeds() {
     const TOLERANCE: f64 = 1e-5;
     let data = data(400);
-    for (name, optimizer) in optimizers() {
+    for (at, (name, optimizer)) in optimizers().into_iter().enumerate() {
         let one = train(1, &data, optimizer);
-        for (n_ranks, accumulate) in [(1, 2), (1, 4), (1, 64), (2, 2), (4, 4)] {
+        // The optimizers receive the same gradients, so only the first is tried with all numbers of batches.
+        let numbers = if at == 0 { &[(1, 2), (1, 4), (1, 64), (2, 2), (4, 4)][..] } else { &[(2, 2)] };
+        for &(n_ranks, accumulate) in numbers {
             let distance = distance(&one, &train_in_batches(n_ranks, accumulate, &data, optimizer));
             println!("{name}, {n_ranks} ranks, {accumulate} batches: {distance:.2e}");
             assert!(distance <= TOLERANCE, "{name}, {n_ranks} ranks, {accumulate} batches: {distance:e}");
