@@ -13,7 +13,9 @@ fn relations_sampled_on_the_device_give_identical_weights() {
     let folder = tempfile::tempdir().unwrap();
     let set = folder.path().join("shop");
     kiln::data::typed::write(&shop(), &set).unwrap();
-    for task in ["--task node", "--task link --relation buys --embedding 8 --batch-size 128"] {
+    for task in
+        ["--task node", "--task link --relation buys --embedding 8 --batch-size 128 --eval-negatives 5"]
+    {
         let flags = format!("--data {} --hidden 8 --layers 2 --fanouts 3,3 --epochs 1 {task}", set.display());
         let trained = |mode: &str| {
             let out = folder.path().join(format!("{task} {mode}").replace(' ', "_"));
@@ -42,7 +44,8 @@ fn relations_of_partitions_sampled_on_the_device_give_identical_weights() {
     let hash = kiln::data::typed::hash(&set).unwrap();
     let meta = PartitionMeta { hash, method: Method::Random, n_cut_edges: 0 };
     write_typed_parts(&data, &book, &meta, None, &parts).unwrap();
-    let of_links = format!("--task link --data {} --embedding 8 --batch-size 64", set.display());
+    let of_links =
+        format!("--task link --data {} --embedding 8 --batch-size 64 --eval-negatives 5", set.display());
     for task in ["--task node", &of_links] {
         let flags =
             format!("--parts {} --ranks 2 --hidden 8 --fanouts 3,3 --epochs 1 {task}", parts.display());

@@ -99,7 +99,7 @@ fn a_replaced_file_is_reported_once_and_the_run_continues() {
         fs::write(&new, b"not even an array").unwrap();
         fs::rename(new, path).unwrap();
     };
-    let flags = FLAGS.replace("100000", "200");
+    let flags = FLAGS.replace("100000", "100");
     let (End { status, printed, said }, _) = train(root.path(), &flags, replace);
     assert_eq!(status, Some(0), "{said}");
     assert_eq!(printed.matches("features.npy was replaced or removed").count(), 1, "{printed}");

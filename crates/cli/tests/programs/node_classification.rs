@@ -24,7 +24,8 @@ fn summary(folder: &Path) -> serde_json::Value {
 /// Trains one epoch on real data with dropout, and returns the hash of the weights.
 fn weights_hash(folder: &Path, workers: &str, threads: &str) -> String {
     let out = folder.join(format!("{workers}-{threads}"));
-    let flags = ["--epochs", "1", "--hidden", "64", "--seed", "3", "--out", out.to_str().unwrap()];
+    let model = ["--layers", "2", "--fanouts", "5,5", "--hidden", "64", "--epochs", "1", "--seed", "3"];
+    let flags = [&model[..], &["--out", out.to_str().unwrap()]].concat();
     let output = run(&[&flags[..], &["--workers", workers, "--threads-per-rank", threads]].concat());
     assert!(output.status.success(), "{}", text(&output.stderr));
     summary(&out)["weights_hash"].as_str().unwrap().to_owned()

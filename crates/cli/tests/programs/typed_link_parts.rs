@@ -58,7 +58,9 @@ fn links_are_learned_on_partitions_as_on_the_whole_set() {
     let set = split(root, &data());
     let of = |n_ranks: usize| {
         let batch_size = 512 / n_ranks;
-        format!("--epochs 2 --ranks {n_ranks} --batch-size {batch_size} --threads-per-rank 1")
+        format!(
+            "--eval-negatives 10 --epochs 2 --ranks {n_ranks} --batch-size {batch_size} --threads-per-rank 1"
+        )
     };
     let wholes = [1, 2, 4].map(|n_ranks| {
         let flags = format!("--data {set} {}", of(n_ranks));
@@ -87,7 +89,7 @@ fn links_are_learned_on_partitions_as_on_the_whole_set() {
     let servers = Server::all(&root.join("parts-2"), 2);
     let on_servers = format!("--data {set} {}", Server::flags(&servers));
     // A run continues on servers.
-    let flags = "--ranks 1 --batch-size 512 --threads-per-rank 1";
+    let flags = "--ranks 1 --batch-size 512 --threads-per-rank 1 --eval-negatives 10";
     run(root, &format!("{on_servers} {flags} --epochs 1"), "resumed");
     let folder = root.join("resumed");
     let resumed = format!("{TRAINING} {on_servers} {flags} --epochs 2 --resume {}", folder.display());
@@ -96,7 +98,7 @@ fn links_are_learned_on_partitions_as_on_the_whole_set() {
     assert_eq!(Learned::of(&folder).weights_hash, wholes[0].1.weights_hash);
     // Other negatives, decoders and models are those of the whole set, too.
     for (name, flags) in [
-        ("rgcn", "--model rgcn --negative-sampler degree --reject-edges --eval-negatives 20"),
+        ("rgcn", "--model rgcn --negative-sampler degree --reject-edges"),
         ("hgt", "--model hgt --decoder mlp --negative-sampler uniform-pairs --negatives 2"),
         ("none", "--exclude none --loss bpr"),
     ] {
