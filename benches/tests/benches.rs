@@ -21,8 +21,11 @@ mod sample;
 #[path = "../benches/step.rs"]
 mod step;
 
+/// The name of a bench program, and its main function.
+type Bench = (&'static str, fn() -> Result);
+
 fn main() -> Result {
-    let benches: [(&str, fn() -> Result); 9] = [
+    let benches: [Bench; 9] = [
         ("aggregate", aggregate::main),
         ("dense", dense::main),
         ("device", device::main),

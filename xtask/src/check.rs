@@ -91,28 +91,25 @@ pub(crate) fn run(args: Args) -> Result<()> {
 /// what the compiler says of the default features alone, such as an import that only another feature uses.
 fn clippy() -> Result<()> {
     llvm::run()?;
-    lint(&[&test::LINTED[..], &["--features", test::all_features()]].concat())
-}
-
-fn lint(selection: &[&str]) -> Result<()> {
     let mut clippy = workspace::cargo()?;
-    clippy.args("clippy --profile tests --locked --all-targets".split(' ')).args(selection);
-    workspace::run(clippy.args(["--", "-D", "warnings"]))
+    clippy.args("clippy --profile tests --locked --workspace --all-targets --features".split(' '));
+    workspace::run(clippy.args([test::all_features(), "--", "-D", "warnings"]))
 }
 
 /// Builds the documentation with the features of the lint, which has checked all dependencies.
 fn docs() -> Result<()> {
-    let args = "doc --profile tests --locked --no-deps --features";
     let mut doc = workspace::cargo()?;
-    doc.args(args.split(' ')).arg(test::all_features()).args(test::LINTED);
+    doc.args("doc --profile tests --locked --workspace --no-deps --features".split(' '))
+        .arg(test::all_features());
     workspace::run(doc.env("RUSTDOCFLAGS", "-D warnings"))
 }
 
-/// Lints and tests the generator of the built-in data set, which the other steps and `cargo xtask test` exclude.
+/// Tests the generator of the built-in data set, which `cargo xtask test` excludes. The selection of the whole workspace
+/// keeps the features of the dependencies that both have, which are not compiled again.
 fn generator() -> Result<()> {
-    lint(&["--package", "debian-packages"])?;
-    let args = "test --quiet --profile tests --locked --package debian-packages";
-    workspace::run(workspace::cargo()?.args(args.split(' ')))
+    let args = "test --quiet --profile tests --locked --bin debian-packages --workspace --exclude";
+    let mut test = workspace::cargo()?;
+    workspace::run(test.args(args.split(' ')).args([test::KIT, "--features", test::DEFAULT_FEATURES]))
 }
 
 /// Checks the licences, sources and bans of the packages of all features, for the targets in `deny.toml`.

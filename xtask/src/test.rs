@@ -11,6 +11,7 @@
 
 mod binaries;
 mod cpu_runtime;
+mod passed;
 mod runs;
 mod tally;
 
@@ -20,6 +21,8 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
 
+use self::binaries::{Program, Tests};
+use self::passed::{EXAMPLES, Inputs, Passed};
 use self::tally::{Kind, Skip, Tally};
 use crate::cuda::Stub;
 use crate::{llvm, workspace};
@@ -44,6 +47,9 @@ pub(crate) struct Args {
     /// Uses a stub of the CUDA driver, without a GPU, and fails unless every kernel is launched; for --device cuda
     #[arg(long, requires = "device")]
     stub: bool,
+    /// Repeats also what has passed and did not change since, as with CI=true
+    #[arg(long)]
+    again: bool,
     /// Fails if the compiler warns
     #[arg(long)]
     deny_warnings: bool,
@@ -66,6 +72,10 @@ const FEATURE_TESTS: [(&str, &[&str]); 3] =
 /// tiles depend on the device. `cargo xtask check --cuda` checks that the code of kiln's other kernels is the same.
 const A100_TESTS: &[&str] = &["half_precision", "features::", "dense::"];
 
+/// The parts of the names of those tests of kernels that run on the stub with partial warps, too, because they launch
+/// kernels with operations of warps. The run fails if one of these kernels was not launched.
+const PARTIAL_WARPS_TESTS: &[&str] = &["scan::", "sampler", "features::"];
+
 /// The name of CubeCL's CPU runtime.
 const CPU_RUNTIME: &str = "cube-cpu";
 
@@ -79,14 +89,12 @@ const ALONE: &[&str] = &["kiln-cli jobs"];
 /// `http` the one that serves predictions.
 pub(crate) const DEFAULT_FEATURES: &str = "grpc,http";
 
-/// The packages of lints: all except the generator of the built-in data set, which needs extra dependencies.
-pub(crate) const LINTED: [&str; 3] = ["--workspace", "--exclude", "debian-packages"];
-
-/// The packages of tests: all of [`LINTED`] except [`KIT`].
+/// The packages of tests: all except [`KIT`] and the generator of the built-in data set, which needs extra dependencies.
+/// The tests of the generator run in `cargo xtask check`.
 pub(crate) const PACKAGES: [&str; 5] = ["--workspace", "--exclude", "debian-packages", "--exclude", KIT];
 
 /// The package of the programs for GPU machines. Its tests are those of other packages, linked once more.
-const KIT: &str = "kiln-gpu-kit";
+pub(crate) const KIT: &str = "kiln-gpu-kit";
 
 /// Returns the features of runs with `--all`, of runs with `--device` except wgpu, and of the lints with devices. All
 /// of these use one set of features, so that dependencies are compiled once. METIS's and MPI's bindings need libclang,
@@ -121,7 +129,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
 /// Runs the device tests on the stub driver, and returns the stub with the traces of the run.
 pub(crate) fn run_on_stub() -> Result<Stub> {
     let device = Some("cuda".to_owned());
-    let args = Args { all: false, rest: false, device, stub: true, deny_warnings: false };
+    let args = Args { all: false, rest: false, device, stub: true, again: false, deny_warnings: false };
     run_tests(args)?.context("the tests should have run on the stub")
 }
 
@@ -149,10 +157,18 @@ fn run_tests(args: Args) -> Result<Option<Stub>> {
     let packages = packages(&args, features)?;
     let mut build = cargo_test(features, &packages)?;
     build.args(targets(&args));
-    let (binaries, has_warnings) = binaries::build(build)?;
+    let Tests { binaries, programs, libraries, has_warnings } = binaries::build(build)?;
     end_part("build");
 
+    let ci = std::env::var("CI").is_ok_and(|value| value == "true");
     let mut runs = runs::of(&args, &binaries, stub.as_ref())?;
+    let mut passed = if ci { None } else { passed(&args, features, programs)? };
+    if let Some(passed) = &mut passed {
+        let n_runs = runs.len();
+        runs.retain(|run| args.again || !passed.contains(run));
+        tally.n_unchanged = n_runs - runs.len();
+        passed.begin(&runs)?;
+    }
     let logs = if args.all { Some(cpu_runtime::Logs::create()?) } else { None };
     if let Some(logs) = &logs {
         runs.extend(runs::on_cpu_runtime(&binaries, logs)?);
@@ -168,13 +184,27 @@ fn run_tests(args: Args) -> Result<Option<Stub>> {
     end_part("tests");
     // No feature of `--all` adds an example of the documentation.
     if args.device.is_none() && !args.rest {
-        let mut examples = cargo_test(features, &packages)?;
-        examples.arg("--doc");
-        read_output(examples, &mut tally)?;
-        end_part("doc examples");
+        if !args.again && passed.as_ref().is_some_and(|passed| passed.contains_examples(&libraries)) {
+            tally.n_unchanged += 1;
+        } else {
+            if let Some(passed) = &mut passed {
+                passed.begin_examples(&libraries)?;
+            }
+            let mut examples = cargo_test(features, &packages)?;
+            examples.arg("--doc");
+            tally.add(run_examples(examples)?);
+            end_part("doc examples");
+        }
+    }
+    if let Some(passed) = passed {
+        passed.end(&tally.passed)?;
     }
 
     println!("\n{} passed, {} failed, in {} s", tally.n_passed, tally.n_failed, start.elapsed().as_secs());
+    if tally.n_unchanged != 0 {
+        let n_unchanged = tally.n_unchanged;
+        println!("not repeated, because nothing has changed since they passed: {n_unchanged} (see --again)");
+    }
     println!("time: {}", times.join(", "));
     for test in &tally.failed {
         println!("    FAILED {test}");
@@ -190,7 +220,6 @@ fn run_tests(args: Args) -> Result<Option<Stub>> {
         logs.check()?;
     }
     ensure!(!(args.deny_warnings && has_warnings), "the compiler warned");
-    let ci = std::env::var("CI").is_ok_and(|value| value == "true");
     match tally.verdict(ci) {
         Some(complaint) => bail!(complaint),
         None => Ok(stub),
@@ -250,8 +279,20 @@ pub(crate) fn feature(device: &str) -> &str {
     device.split(':').next().unwrap_or(device)
 }
 
-/// Runs a command, forwards its output, and adds its test results to the tally.
-fn read_output(mut command: Command, tally: &mut Tally) -> Result<()> {
+/// Returns what has passed before with these features. Returns `None` if that is not known: without git, and on devices,
+/// where results also depend on the driver, or on what the stub records of all runs.
+fn passed(args: &Args, features: &str, programs: Vec<Program>) -> Result<Option<Passed>> {
+    if args.device.is_some() {
+        return Ok(None);
+    }
+    let Ok(inputs) = Inputs::read() else { return Ok(None) };
+    let folder = workspace::metadata()?.target_directory.into_std_path_buf().join("tests");
+    Ok(Some(Passed::read(folder.join(format!("passed.{features}.json")), programs, inputs)))
+}
+
+/// Runs the examples of the documentation, forwards their output, and returns their results.
+fn run_examples(mut command: Command) -> Result<Tally> {
+    let mut tally = Tally::default();
     let mut child = command.stdout(Stdio::piped()).spawn().context("cannot start `cargo test`")?;
     let mut output = BufReader::new(child.stdout.take().expect("stdout should be piped"));
     let mut line = Vec::new();
@@ -260,8 +301,10 @@ fn read_output(mut command: Command, tally: &mut Tally) -> Result<()> {
         tally.read(String::from_utf8_lossy(&line).trim_end());
         line.clear();
     }
-    if !child.wait()?.success() && tally.n_failed == 0 {
+    if child.wait()?.success() {
+        tally.ends_well(EXAMPLES);
+    } else if tally.n_failed == 0 {
         tally.failed.push("cargo test --doc".to_owned());
     }
-    Ok(())
+    Ok(tally)
 }

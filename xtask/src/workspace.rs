@@ -89,6 +89,8 @@ pub(crate) fn without_own_package(command: &mut Command) -> &mut Command {
 pub(crate) struct Built {
     /// The artifacts that are programs, in the order in which they were built.
     pub(crate) programs: Vec<Artifact>,
+    /// The libraries of the workspace whose documentation may have examples.
+    pub(crate) libraries: Vec<PathBuf>,
     /// True if the compiler warned of the code of the workspace.
     pub(crate) has_warnings: bool,
 }
@@ -111,6 +113,9 @@ pub(crate) fn build(mut cargo: Command) -> Result<Built> {
             Message::CompilerArtifact(artifact) if artifact.executable.is_some() => {
                 built.programs.push(artifact);
             }
+            Message::CompilerArtifact(artifact) if artifact.target.doctest && is_member(&artifact) => {
+                built.libraries.extend(artifact.filenames.into_iter().map(|path| path.into_std_path_buf()));
+            }
             Message::CompilerMessage(CompilerMessage { message, .. }) => {
                 eprint!("{}", message.rendered.unwrap_or(message.message));
                 // Cargo silences the warnings of other packages.
@@ -124,6 +129,11 @@ pub(crate) fn build(mut cargo: Command) -> Result<Built> {
         bail!("{} failed with {status}", short_name(&cargo));
     }
     Ok(built)
+}
+
+/// Returns true if the package is in the workspace, not from a registry.
+fn is_member(artifact: &Artifact) -> bool {
+    artifact.package_id.repr.starts_with("path+")
 }
 
 /// Returns `name` from a package id of the form `path+file:///folder/name#0.1.0` or `path+file:///folder#name@0.1.0`.

@@ -6,16 +6,17 @@
 //! outside all allocations. It does not measure time, and detects neither races between blocks nor errors of memory
 //! ordering.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
+use super::kernels::{self, Kernel};
+use super::toolkit;
 use super::trace::{Launches, Trace};
-use super::{kernels, toolkit};
 use crate::workspace;
 
 /// Options of `cargo xtask cuda-stub`.
@@ -31,6 +32,9 @@ pub(crate) struct Args {
 
 /// The folder of the stub, its traces, and the parts of the CUDA toolkit.
 const FOLDER: &str = "target/cuda-stub";
+
+/// The line of a kernel's PTX that names an H200.
+const OF_H200: &str = ".target sm_90a";
 
 /// The name of the toolkit's folder in [`FOLDER`].
 const TOOLKIT: &str = "toolkit";
@@ -79,8 +83,9 @@ impl Stub {
         fs::create_dir_all(stub.traces())?;
         for entry in fs::read_dir(stub.traces())? {
             let path = entry?.path();
-            // Compiled kernels are kept, because their file names contain the hash of their code.
-            if path.ends_with("errors") || path.ends_with("nccl") || is_trace(&path) {
+            // Compiled kernels are kept, because their file names contain the hash of their code. Those for partial warps
+            // show which kernels were launched with them.
+            if path.ends_with("errors") || path.ends_with("nccl") || is_trace(&path) || is_partial(&path) {
                 fs::remove_file(&path)?;
             }
         }
@@ -163,22 +168,50 @@ impl Stub {
     /// Returns a table with the number of launches of each kernel on each device since the stub was built.
     ///
     /// # Errors
-    /// Returns an error if the stub ended a process, or if one of kiln's kernels was not launched and `needs_all` is
-    /// true.
+    /// Returns an error if the stub ended a process. If `needs_all` is true, also returns an error if one of kiln's kernels
+    /// was not launched, or was not launched with partial warps although they may change its results.
     pub(crate) fn report(&self, needs_all: bool) -> Result<String> {
-        let launches = Launches::of(&self.read_traces()?);
-        let missing: Vec<String> = match needs_all {
-            true => kernels::own()?
-                .iter()
-                .filter(|kernel| !launches.has(kernel))
-                .map(ToString::to_string)
-                .collect(),
-            false => Vec::new(),
-        };
-        if !missing.is_empty() {
-            bail!("kernels that were never launched on the stub: {}", missing.join(", "));
+        let trace = self.read_traces()?;
+        let launches = Launches::of(&trace);
+        if needs_all {
+            let own = kernels::own()?;
+            let missing = own.iter().filter(|kernel| !launches.has(kernel)).map(ToString::to_string);
+            let missing: Vec<String> = missing.collect();
+            ensure!(
+                missing.is_empty(),
+                "kernels that were never launched on the stub: {}",
+                missing.join(", ")
+            );
+            let whole = self.never_with_partial_warps(&trace, &own)?;
+            ensure!(
+                whole.is_empty(),
+                "kernels with operations of warps that were never launched with partial warps: {}; add one of their tests \
+                 to PARTIAL_WARPS_TESTS in xtask/src/test.rs",
+                whole.join(", ")
+            );
         }
         Ok(launches.table())
+    }
+
+    /// Returns the kernels in `own` whose results may depend on partial warps, because they read the mask of the active
+    /// lanes, and of which a variant was never launched with them. The stub compiles such kernels once more for partial
+    /// warps, and runs all others as they are. Variants for an A100 do not count: tests with partial warps run as an H200.
+    fn never_with_partial_warps(&self, trace: &Trace, own: &[Kernel]) -> Result<Vec<String>> {
+        let modules: BTreeMap<&str, &str> =
+            trace.launches().map(|launch| (&*launch.module, &*launch.kernel)).collect();
+        let mut whole = BTreeSet::new();
+        for (module, kernel) in modules {
+            let Some(kernel) = kernels::find(own, kernel) else { continue };
+            let ptx = self.ptx(module);
+            let text = fs::read_to_string(&ptx).with_context(|| format!("cannot read {}", ptx.display()))?;
+            if text.contains(OF_H200)
+                && text.contains("activemask")
+                && !ptx.with_extension("partial.so").exists()
+            {
+                whole.insert(format!("{kernel} ({module})"));
+            }
+        }
+        Ok(whole.into_iter().collect())
     }
 }
 
@@ -194,6 +227,11 @@ fn compile(source: &Path, library: &Path) -> Result<()> {
     };
     workspace::run(compile(&["driver.c", "runtime.c"], "libcuda.so.1").args(["-ldl", "-lpthread", "-lm"]))?;
     workspace::run(compile(&["nccl.c"], "libnccl.so.2").args(["-l:libcuda.so.1", "-lpthread"]))
+}
+
+/// Returns true for a kernel that was compiled for partial warps.
+fn is_partial(path: &Path) -> bool {
+    path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.ends_with(".partial.so"))
 }
 
 fn is_trace(path: &Path) -> bool {

@@ -18,7 +18,7 @@ use crate::workspace::{self, Built};
 /// The maximum number of binaries that run at once. More would slow each other down until tests miss their deadlines.
 const MAX_AT_ONCE: usize = 4;
 
-/// A test binary, or a bench binary, which in tests runs each of its benches once.
+/// A test binary.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Binary {
     pub(super) package: String,
@@ -28,6 +28,25 @@ pub(super) struct Binary {
     path: PathBuf,
     /// The folder of the package, which is the working directory.
     folder: PathBuf,
+}
+
+/// A program of a package, which the tests of the package may start.
+#[derive(Debug)]
+pub(super) struct Program {
+    pub(super) path: PathBuf,
+    /// The folder of the package.
+    pub(super) folder: PathBuf,
+}
+
+/// What a build of tests has created.
+#[derive(Debug)]
+pub(super) struct Tests {
+    /// Those that were built last come first: they depend on the most crates and are the slowest.
+    pub(super) binaries: Vec<Binary>,
+    pub(super) programs: Vec<Program>,
+    /// The libraries whose documentation may have examples.
+    pub(super) libraries: Vec<PathBuf>,
+    pub(super) has_warnings: bool,
 }
 
 /// One run of a binary.
@@ -57,12 +76,15 @@ impl Binary {
         self.tests(parts)?;
         let mut run = self.run(device);
         run.command.args(parts);
+        if !parts.is_empty() {
+            run.name = format!("{} ({})", run.name, parts.join(", "));
+        }
         Ok(run)
     }
 
     /// Returns a run of each test of this binary whose name contains one of `parts`, or of all tests if there are none.
-    /// On CubeCL's CPU runtime, a test takes up to nine times as long after others as in its own process. A bench binary,
-    /// which has no tests, is one run.
+    /// On CubeCL's CPU runtime, a test takes up to nine times as long after others as in its own process. A binary that
+    /// lists no tests, such as that of the benches, is one run.
     ///
     /// # Errors
     /// Same as [`run_of`](Self::run_of).
@@ -93,18 +115,23 @@ impl Binary {
     }
 }
 
-/// Builds the tests by running `cargo` (a `cargo test` command) with `--no-run`, and returns the test binaries, and
-/// whether the compiler warned. The binaries that were built last come first: they depend on the most crates and are the
-/// slowest.
+/// Builds the tests by running `cargo` (a `cargo test` command) with `--no-run`.
 ///
 /// # Errors
 /// Returns an error if the build fails.
-pub(super) fn build(mut cargo: Command) -> Result<(Vec<Binary>, bool)> {
+pub(super) fn build(mut cargo: Command) -> Result<Tests> {
     cargo.arg("--no-run");
-    let Built { programs, has_warnings } = workspace::build(cargo)?;
-    let mut binaries: Vec<Binary> = programs.into_iter().filter_map(binary).collect();
-    binaries.reverse();
-    Ok((binaries, has_warnings))
+    let Built { programs, libraries, has_warnings } = workspace::build(cargo)?;
+    let mut tests = Tests { binaries: Vec::new(), programs: Vec::new(), libraries, has_warnings };
+    for artifact in programs.into_iter().rev() {
+        if artifact.profile.test {
+            tests.binaries.extend(binary(artifact));
+        } else if let Artifact { executable: Some(path), manifest_path, .. } = artifact {
+            let folder = manifest_path.parent().unwrap_or(&manifest_path).as_std_path().to_owned();
+            tests.programs.push(Program { path: path.into_std_path_buf(), folder });
+        }
+    }
+    Ok(tests)
 }
 
 /// Returns the test binary that an artifact describes, or `None` if the artifact is not a test binary.
@@ -154,6 +181,7 @@ fn run_one(Run { name, command }: &mut Run, out: &Mutex<impl Write>) -> Result<T
     text.lines().for_each(|line| tally.read(line));
     let mut out = out.lock().expect("writing the output should not panic");
     if output.status.success() {
+        tally.ends_well(name);
         writeln!(out, "ok      {name}: {} passed in {seconds} s", tally.n_passed)?;
     } else {
         out.write_all(&output.stdout)?;

@@ -4,7 +4,9 @@ use anyhow::Result;
 
 use super::binaries::{Binary, Run};
 use super::cpu_runtime::{self, Logs};
-use super::{A100_TESTS, Args, CPU_RUNTIME, DEVICE_TESTS, FEATURE_TESTS, LONGEST, PROGRAM_TESTS};
+use super::{
+    A100_TESTS, Args, CPU_RUNTIME, DEVICE_TESTS, FEATURE_TESTS, LONGEST, PARTIAL_WARPS_TESTS, PROGRAM_TESTS,
+};
 use crate::cuda::Stub;
 
 /// Returns the runs of the test binaries: one run per binary. With `--all`, those of [`on_cpu_runtime`] follow.
@@ -72,9 +74,8 @@ fn without_device(args: &Args, binaries: &[Binary]) -> Result<Vec<Run>> {
     Ok(runs)
 }
 
-/// Returns the runs on the stub driver, the longest first: all binaries on an H200, the tests of kernels also with
-/// partial warps, and [`A100_TESTS`] on an A100. The run with partial warps starts later, when most of the kernels that
-/// it loads have been translated.
+/// Returns the runs on the stub driver, the longest first: all binaries on an H200, [`PARTIAL_WARPS_TESTS`] also with
+/// partial warps, and [`A100_TESTS`] on an A100.
 ///
 /// # Errors
 /// Returns an error if a binary does not list its tests, or has no test of a chosen name.
@@ -91,11 +92,10 @@ fn on_stub(binaries: &[Binary], stub: &Stub) -> Result<Vec<Run>> {
         kernels.iter().chain(&others).map(|binary| on(binary.run(Some("cuda")), "H200", &[])).collect();
     // The memory of the stub's devices is memory of the host, in which two graphs of 9 GB may not fit at the same time.
     let partial = [("CUDA_STUB_PARTIAL_WARPS", "1"), ("KILN_LARGE", "0")];
-    let with_partial_warps =
-        kernels.iter().map(|binary| on(binary.run(Some("cuda")), "H200 with partial warps", &partial));
-    let of_programs = others.iter().filter(|binary| binary.target == PROGRAM_TESTS).count();
-    let at = kernels.len() + of_programs;
-    runs.splice(at..at, with_partial_warps);
+    for binary in &kernels {
+        let run = binary.run_of(Some("cuda"), PARTIAL_WARPS_TESTS)?;
+        runs.push(on(run, "H200 with partial warps", &partial));
+    }
     let a100 = [("CUDA_STUB_ARCH", "80"), ("KILN_LARGE", "0")];
     for binary in &kernels {
         runs.push(on(binary.run_of(Some("cuda"), A100_TESTS)?, "A100", &a100));

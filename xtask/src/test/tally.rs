@@ -52,6 +52,10 @@ pub(super) struct Tally {
     pub(super) n_failed: u64,
     pub(super) failed: Vec<String>,
     pub(super) skips: Vec<Skip>,
+    /// The names of the runs that passed and skipped no test.
+    pub(super) passed: Vec<String>,
+    /// The number of runs that were not repeated, because nothing has changed since they passed.
+    pub(super) n_unchanged: usize,
 }
 
 impl Tally {
@@ -75,13 +79,22 @@ impl Tally {
         }
     }
 
-    /// Adds the counts, failures and skips of another tally.
+    /// Records that the run of this name, whose output this tally has read, exited with success.
+    pub(super) fn ends_well(&mut self, name: &str) {
+        if self.n_failed == 0 && self.skips.is_empty() {
+            self.passed.push(name.to_owned());
+        }
+    }
+
+    /// Adds the counts, failures, skips and runs of another tally.
     pub(super) fn add(&mut self, other: Self) {
-        let Self { n_passed, n_failed, failed, skips } = other;
+        let Self { n_passed, n_failed, failed, skips, passed, n_unchanged } = other;
         self.n_passed += n_passed;
         self.n_failed += n_failed;
         self.failed.extend(failed);
         self.skips.extend(skips);
+        self.passed.extend(passed);
+        self.n_unchanged += n_unchanged;
     }
 
     /// Returns the reason why the run fails, or `None` if it succeeds. If `ci` is true, skips of [`Kind::Other`] also
@@ -90,7 +103,7 @@ impl Tally {
         let refused = self.skips.iter().filter(|skip| !skip.kind.is_accepted_in_ci()).count();
         if !self.failed.is_empty() || self.n_failed != 0 {
             Some("a test failed".into())
-        } else if self.n_passed == 0 {
+        } else if self.n_passed == 0 && self.n_unchanged == 0 {
             Some("no test ran".into())
         } else if ci && refused != 0 {
             Some(format!(

@@ -201,3 +201,31 @@ fn operations_of_warps_execute_with_the_lanes_of_their_mask() {
     let (outcome, _) = launcher.launch(&ended, [1, 40], &[]);
     assert_eq!(outcome.status, Some(0), "{}", outcome.message);
 }
+
+#[test]
+fn finds_variants_of_kernels_that_were_never_launched_with_partial_warps() {
+    let folder = tempfile::tempdir().unwrap();
+    let stub = Stub { folder: folder.path().to_owned(), n_devices: 1 };
+    fs::create_dir_all(stub.traces()).unwrap();
+    let (h200, a100) = (".target sm_90a\nactivemask.b32 %r1;", ".target sm_80\nactivemask.b32 %r1;");
+    let mut trace = Trace::default();
+    for (module, kernel, ptx) in [
+        ("00000000000000a1", "sums_in_tiles", h200),
+        ("00000000000000a2", "sums_in_tiles", h200),
+        ("00000000000000a3", "sums_in_tiles", a100),
+        ("00000000000000a4", "pick", ".target sm_90a\n"),
+        ("00000000000000a5", "of_a_library", h200),
+    ] {
+        fs::write(stub.ptx(module), ptx).unwrap();
+        let launch =
+            format!("launch {kernel}_12345678 {module} grid 1 1 1 block 32 1 1 shared 0 q1 d0 ms 0.1");
+        trace.read(&format!("0.1 t1 {launch}\n"));
+    }
+    let own = ["sums_in_tiles", "pick"].map(|name| Kernel { name: name.into(), dtype: None });
+    let names =
+        |names: &[&str]| names.iter().map(|name| format!("sums_in_tiles ({name})")).collect::<Vec<_>>();
+    let both = names(&["00000000000000a1", "00000000000000a2"]);
+    assert_eq!(stub.never_with_partial_warps(&trace, &own).unwrap(), both);
+    fs::write(stub.traces().join("00000000000000a1.partial.so"), "").unwrap();
+    assert_eq!(stub.never_with_partial_warps(&trace, &own).unwrap(), both[1..]);
+}
