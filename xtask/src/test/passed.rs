@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
 use anyhow::{Context, Result};
-use sha2::{Digest, Sha256};
 
 use super::binaries::{Program, Run};
 use crate::workspace;
@@ -188,8 +187,7 @@ fn state(path: &Path) -> String {
 }
 
 fn hash(lines: &[String]) -> String {
-    let digest = Sha256::digest(lines.join("\n").as_bytes());
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    workspace::sha256(lines.join("\n").as_bytes())
 }
 
 #[cfg(test)]
