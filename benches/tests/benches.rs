@@ -36,6 +36,16 @@ fn main() -> Result {
         ("sample", sample::main),
         ("step", step::main),
     ];
+    let mut files: Vec<String> = Vec::new();
+    for entry in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/benches"))? {
+        files.extend(entry?.path().file_stem().map(|name| name.to_string_lossy().into_owned()));
+    }
+    files.sort();
+    assert_eq!(
+        benches.map(|(name, _)| name).as_slice(),
+        files,
+        "each file of the folder should be a bench here"
+    );
     let mut failed = Vec::new();
     for (name, bench) in benches {
         if let Err(error) = bench() {
