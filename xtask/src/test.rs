@@ -7,7 +7,7 @@
 //! writeln!(std::io::stdout(), "kiln-skip: gpu: neighbor_sum on CUDA: no CUDA device")
 //! ```
 //!
-//! The line contains the kind (`gpu`, `browser` or `other`), the skipped test and the reason.
+//! The line contains the kind (`gpu`, `browser`, `cpu`, `run` or `other`, see [`Kind`]), the skipped test and the reason.
 
 mod binaries;
 mod cpu_runtime;
@@ -164,10 +164,8 @@ fn run_tests(args: Args) -> Result<Option<Stub>> {
     let mut runs = runs::of(&args, &binaries, stub.as_ref())?;
     let mut passed = if ci { None } else { passed(&args, features, programs)? };
     if let Some(passed) = &mut passed {
-        let n_runs = runs.len();
-        runs.retain(|run| args.again || !passed.contains(run));
-        tally.n_unchanged = n_runs - runs.len();
-        passed.begin(&runs)?;
+        runs.retain(|run| args.again || !tally.keep(passed.skips(&passed.run(run))));
+        passed.begin(runs.iter().map(|run| passed.run(run)).collect())?;
     }
     let logs = if args.all { Some(cpu_runtime::Logs::create()?) } else { None };
     if let Some(logs) = &logs {
@@ -184,11 +182,11 @@ fn run_tests(args: Args) -> Result<Option<Stub>> {
     end_part("tests");
     // No feature of `--all` adds an example of the documentation.
     if args.device.is_none() && !args.rest {
-        if !args.again && passed.as_ref().is_some_and(|passed| passed.contains_examples(&libraries)) {
-            tally.n_unchanged += 1;
-        } else {
-            if let Some(passed) = &mut passed {
-                passed.begin_examples(&libraries)?;
+        let subject = passed.as_ref().map(|passed| passed.examples(&libraries));
+        let skips = passed.as_ref().zip(subject.as_ref()).and_then(|(passed, subject)| passed.skips(subject));
+        if args.again || !tally.keep(skips) {
+            if let Some((passed, subject)) = passed.as_mut().zip(subject) {
+                passed.begin(vec![subject])?;
             }
             let mut examples = cargo_test(features, &packages)?;
             examples.arg("--doc");
@@ -197,7 +195,7 @@ fn run_tests(args: Args) -> Result<Option<Stub>> {
         }
     }
     if let Some(passed) = passed {
-        passed.end(&tally.passed)?;
+        passed.end(std::mem::take(&mut tally.passed))?;
     }
 
     println!("\n{} passed, {} failed, in {} s", tally.n_passed, tally.n_failed, start.elapsed().as_secs());

@@ -9,7 +9,10 @@ use std::time::UNIX_EPOCH;
 
 use anyhow::{Context, Result};
 
+use serde::{Deserialize, Serialize};
+
 use super::binaries::{Program, Run};
+use super::tally::Skip;
 use crate::workspace;
 
 /// The name of the run of the documentation's examples.
@@ -73,75 +76,79 @@ impl Inputs {
     }
 }
 
-/// The runs that have passed, each with the state of everything that may affect its result.
+/// A run, or the examples of the documentation, with the state of everything that may affect the result.
+#[derive(Debug, Clone)]
+pub(super) struct Subject {
+    name: String,
+    state: String,
+}
+
+/// What is recorded of a run that has passed.
+#[derive(Debug, Serialize, Deserialize)]
+struct Record {
+    state: String,
+    skips: Vec<Skip>,
+}
+
+/// The runs that have passed.
 #[derive(Debug)]
 pub(super) struct Passed {
     path: PathBuf,
-    states: BTreeMap<String, String>,
+    /// By the name of the run.
+    records: BTreeMap<String, Record>,
     /// The programs that tests may start.
     programs: Vec<Program>,
     inputs: Inputs,
-    /// The runs that have begun since the file was read.
-    begun: BTreeMap<String, String>,
+    /// What has begun since the file was read.
+    begun: Vec<Subject>,
 }
 
 impl Passed {
     /// Reads what has passed from a file, if it exists.
     pub(super) fn read(path: PathBuf, programs: Vec<Program>, inputs: Inputs) -> Self {
         // A damaged file, or one of another version, counts as missing.
-        let states = fs::read_to_string(&path).ok().and_then(|text| serde_json::from_str(&text).ok());
-        Self { path, states: states.unwrap_or_default(), programs, inputs, begun: BTreeMap::new() }
+        let records = fs::read_to_string(&path).ok().and_then(|text| serde_json::from_str(&text).ok());
+        Self { path, records: records.unwrap_or_default(), programs, inputs, begun: Vec::new() }
     }
 
-    /// Returns true if this run has passed and nothing has changed since.
-    pub(super) fn contains(&self, run: &Run) -> bool {
-        self.states.get(&run.name) == Some(&self.state_of(run))
-    }
-
-    /// Same as [`contains`](Self::contains), for the examples in the documentation of these libraries.
-    pub(super) fn contains_examples(&self, libraries: &[PathBuf]) -> bool {
-        self.states.get(EXAMPLES) == Some(&self.state_of_examples(libraries))
+    /// Returns the skipped tests of a run that has passed, or `None` if it has not, or something has changed since.
+    pub(super) fn skips(&self, subject: &Subject) -> Option<&[Skip]> {
+        let record = self.records.get(&subject.name).filter(|record| record.state == subject.state);
+        record.map(|record| &*record.skips)
     }
 
     /// Forgets that these runs have passed, also in the file. If the process ends early, they are repeated.
     ///
     /// # Errors
     /// Returns an error if the file cannot be written.
-    pub(super) fn begin(&mut self, runs: &[Run]) -> Result<()> {
-        let states = runs.iter().map(|run| (run.name.clone(), self.state_of(run))).collect();
-        self.begin_in(states)
-    }
-
-    /// Same as [`begin`](Self::begin), for the examples in the documentation of these libraries.
-    ///
-    /// # Errors
-    /// Same as [`begin`](Self::begin).
-    pub(super) fn begin_examples(&mut self, libraries: &[PathBuf]) -> Result<()> {
-        self.begin_in([(EXAMPLES.to_owned(), self.state_of_examples(libraries))].into())
-    }
-
-    fn begin_in(&mut self, states: BTreeMap<String, String>) -> Result<()> {
-        self.begun.extend(states);
-        self.states.retain(|name, _| !self.begun.contains_key(name));
+    pub(super) fn begin(&mut self, subjects: Vec<Subject>) -> Result<()> {
+        for Subject { name, .. } in &subjects {
+            self.records.remove(name);
+        }
+        self.begun.extend(subjects);
         self.write()
     }
 
-    /// Adds those of the runs that have begun whose names are in `passed`, also in the file.
+    /// Adds those of the runs that have begun whose names are in `passed`, with their skipped tests, also in the file.
     ///
     /// # Errors
     /// Returns an error if the file cannot be written.
-    pub(super) fn end(mut self, passed: &[String]) -> Result<()> {
-        let begun = std::mem::take(&mut self.begun);
-        self.states.extend(begun.into_iter().filter(|(name, _)| passed.contains(name)));
+    pub(super) fn end(mut self, mut passed: BTreeMap<String, Vec<Skip>>) -> Result<()> {
+        for Subject { name, state } in std::mem::take(&mut self.begun) {
+            if let Some(skips) = passed.remove(&name) {
+                self.records.insert(name, Record { state, skips });
+            }
+        }
         self.write()
     }
 
     fn write(&self) -> Result<()> {
-        let text = serde_json::to_string_pretty(&self.states)?;
+        let text = serde_json::to_string_pretty(&self.records)?;
         fs::write(&self.path, text).with_context(|| format!("cannot write {}", self.path.display()))
     }
 
-    fn state_of(&self, Run { name, command }: &Run) -> String {
+    /// Returns a run with its state.
+    pub(super) fn run(&self, Run { name, command }: &Run) -> Subject {
         let package = name.split(' ').next().unwrap_or_default();
         let mut states = vec![state(Path::new(command.get_program()))];
         for program in
@@ -157,13 +164,14 @@ impl Passed {
         if package == READS_SOURCES {
             states.push(self.inputs.sources.clone());
         }
-        hash(&states)
+        Subject { name: name.clone(), state: hash(&states) }
     }
 
-    fn state_of_examples(&self, libraries: &[PathBuf]) -> String {
+    /// Returns the examples in the documentation of these libraries, with their state.
+    pub(super) fn examples(&self, libraries: &[PathBuf]) -> Subject {
         let mut states: Vec<String> = libraries.iter().map(|path| state(path)).collect();
         states.push(self.inputs.files.clone());
-        hash(&states)
+        Subject { name: EXAMPLES.to_owned(), state: hash(&states) }
     }
 }
 
@@ -194,6 +202,7 @@ fn hash(lines: &[String]) -> String {
 mod tests {
     use std::process::Command;
 
+    use super::super::tally::Kind;
     use super::*;
 
     fn run(name: &str, binary: &Path, folder: &Path) -> Run {
@@ -222,33 +231,46 @@ mod tests {
             run("kiln-store suite", &folder.join("suite"), &folder.join("elsewhere")),
         ];
         let library = [folder.join("library")];
-        let has_passed = |passed: &Passed| runs.each_ref().map(|run| passed.contains(run));
+        let subjects = |passed: &Passed, which: &[usize]| -> Vec<Subject> {
+            which
+                .iter()
+                .map(|&index| runs.get(index).map_or(passed.examples(&library), |run| passed.run(run)))
+                .collect()
+        };
+        let has_passed = || {
+            let passed = read(folder);
+            subjects(&passed, &[0, 1, 2, 3])
+                .iter()
+                .map(|subject| passed.skips(subject).is_some())
+                .collect::<Vec<_>>()
+        };
+        let skips = vec![Skip { what: "sums".into(), reason: "no GPU".into(), kind: Kind::Gpu }];
+        let ended = |names: &[&str]| names.iter().map(|name| ((*name).to_owned(), skips.clone())).collect();
+        assert_eq!(has_passed(), [false; 4]);
         let mut passed = read(folder);
-        assert_eq!(has_passed(&passed), [false; 3]);
-        assert!(!passed.contains_examples(&library));
-        passed.begin(&runs).unwrap();
-        passed.begin_examples(&library).unwrap();
+        passed.begin(subjects(&passed, &[0, 1, 2, 3])).unwrap();
         // A process that ends here has not passed any test.
-        assert_eq!(has_passed(&read(folder)), [false; 3]);
+        assert_eq!(has_passed(), [false; 4]);
         // The second run failed.
-        passed.end(&["kiln-cli suite", "kiln-store suite", EXAMPLES].map(str::to_owned)).unwrap();
-        assert_eq!(has_passed(&read(folder)), [true, false, true]);
-        assert!(read(folder).contains_examples(&library));
+        passed.end(ended(&["kiln-cli suite", "kiln-store suite", EXAMPLES])).unwrap();
+        assert_eq!(has_passed(), [true, false, true, true]);
+        let passed = read(folder);
+        assert_eq!(passed.skips(&passed.run(&runs[0])), Some(&*skips));
         // A run that is repeated and fails has not passed.
         let mut passed = read(folder);
-        passed.begin(&runs[..1]).unwrap();
-        passed.end(&[]).unwrap();
-        assert_eq!(has_passed(&read(folder)), [false, false, true]);
+        passed.begin(subjects(&passed, &[0])).unwrap();
+        passed.end(ended(&[])).unwrap();
+        assert_eq!(has_passed(), [false, false, true, true]);
         let mut passed = read(folder);
-        passed.begin(&runs[..2]).unwrap();
-        passed.end(&["kiln-cli suite", "kiln-cli other"].map(str::to_owned)).unwrap();
-        assert_eq!(has_passed(&read(folder)), [true; 3]);
+        passed.begin(subjects(&passed, &[0, 1])).unwrap();
+        passed.end(ended(&["kiln-cli suite", "kiln-cli other"])).unwrap();
+        assert_eq!(has_passed(), [true; 4]);
         fs::write(folder.join("other"), "another binary").unwrap();
-        assert_eq!(has_passed(&read(folder)), [false, false, true], "the file is beside the program");
+        assert_eq!(has_passed(), [false, false, true, true], "the file is beside the program");
         fs::write(folder.join("library"), "another library").unwrap();
-        assert!(!read(folder).contains_examples(&library));
+        assert_eq!(has_passed(), [false, false, true, false]);
         fs::write(folder.join("passed.json"), "{").unwrap();
-        assert_eq!(has_passed(&read(folder)), [false; 3]);
+        assert_eq!(has_passed(), [false; 4]);
     }
 
     #[test]
@@ -261,14 +283,14 @@ mod tests {
         let of = |name: &str| run(name, Path::new("suite"), folder);
         let passed = read(folder);
         let [graph, cli, xtask] = ["kiln-graph suite", "kiln-cli jobs", "xtask xtask"].map(of);
-        let states = || [&graph, &cli, &xtask].map(|run| passed.state_of(run));
+        let states = || [&graph, &cli, &xtask].map(|run| passed.run(run).state);
         let before = states();
         assert_eq!(states(), before);
         let mut filtered = of("kiln-graph suite");
         filtered.command.arg("filter");
-        assert_ne!(passed.state_of(&filtered), before[0]);
+        assert_ne!(passed.run(&filtered).state, before[0]);
         let is_equal = |passed: &Passed| {
-            let states = [&graph, &cli, &xtask].map(|run| passed.state_of(run));
+            let states = [&graph, &cli, &xtask].map(|run| passed.run(run).state);
             [0, 1, 2].map(|run| states[run] == before[run])
         };
         let inputs = passed.inputs.clone();

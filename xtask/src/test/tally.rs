@@ -1,12 +1,15 @@
 //! The summary of test output: the numbers of passed and failed tests, and the skipped tests.
 
+use std::collections::BTreeMap;
 use std::fmt;
+
+use serde::{Deserialize, Serialize};
 
 /// The start of a line about a skipped test.
 const MARKER: &str = "kiln-skip: ";
 
 /// A skipped test, with the reason.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Skip {
     pub(super) what: String,
     pub(super) reason: String,
@@ -14,7 +17,7 @@ pub(super) struct Skip {
 }
 
 /// The kind of a skip: the requirement that the machine lacks, or the run that includes the test.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(super) enum Kind {
     Gpu,
     Browser,
@@ -29,6 +32,11 @@ pub(super) enum Kind {
 impl Kind {
     fn is_accepted_in_ci(self) -> bool {
         matches!(self, Self::Gpu | Self::Browser | Self::Cpu | Self::Run)
+    }
+
+    /// Returns true if the test is skipped in every run of the same binary on this machine, whatever is installed.
+    fn is_permanent(self) -> bool {
+        matches!(self, Self::Gpu | Self::Cpu | Self::Run)
     }
 }
 
@@ -52,8 +60,8 @@ pub(super) struct Tally {
     pub(super) n_failed: u64,
     pub(super) failed: Vec<String>,
     pub(super) skips: Vec<Skip>,
-    /// The names of the runs that passed and skipped no test.
-    pub(super) passed: Vec<String>,
+    /// The names of the runs that passed and need not be repeated, with what they skip each time.
+    pub(super) passed: BTreeMap<String, Vec<Skip>>,
     /// The number of runs that were not repeated, because nothing has changed since they passed.
     pub(super) n_unchanged: usize,
 }
@@ -81,9 +89,17 @@ impl Tally {
 
     /// Records that the run of this name, whose output this tally has read, exited with success.
     pub(super) fn ends_well(&mut self, name: &str) {
-        if self.n_failed == 0 && self.skips.is_empty() {
-            self.passed.push(name.to_owned());
+        if self.n_failed == 0 && self.skips.iter().all(|skip| skip.kind.is_permanent()) {
+            self.passed.insert(name.to_owned(), self.skips.clone());
         }
+    }
+
+    /// Counts a run that passed before and is not repeated, with the tests that it skips. Returns false if `skips` is
+    /// `None`: the run must be repeated.
+    pub(super) fn keep(&mut self, skips: Option<&[Skip]>) -> bool {
+        self.n_unchanged += usize::from(skips.is_some());
+        self.skips.extend(skips.into_iter().flatten().cloned());
+        skips.is_some()
     }
 
     /// Adds the counts, failures, skips and runs of another tally.
@@ -122,6 +138,7 @@ fn parse_skip(text: &str) -> Skip {
         Some("gpu") => Kind::Gpu,
         Some("browser") => Kind::Browser,
         Some("cpu") => Kind::Cpu,
+        Some("run") => Kind::Run,
         _ => Kind::Other,
     };
     let what = parts.next().unwrap_or(text).to_owned();
@@ -194,6 +211,18 @@ mod tests {
         ];
         assert_eq!(tally.skips, expected);
         assert!(tally.verdict(true).is_some());
+    }
+
+    #[test]
+    fn a_run_that_skips_a_test_for_what_may_be_installed_is_repeated() {
+        for (kind, may_change) in
+            [("gpu", false), ("cpu", false), ("run", false), ("browser", true), ("other", true)]
+        {
+            let mut tally = tally(&format!("{GREEN}{MARKER}{kind}: sums: a reason\n"));
+            tally.ends_well("suite");
+            let expected = (!may_change).then(|| tally.skips.clone());
+            assert_eq!(tally.passed.get("suite").cloned(), expected, "{kind}");
+        }
     }
 
     #[test]
