@@ -240,7 +240,7 @@ fn weights(folder: &Path) -> Vec<u8> {
 fn ranks_program(folder: &Path, set: &Path) -> Command {
     fs::create_dir_all(folder).unwrap();
     let mut command = Command::new("timeout");
-    command.args(["120", env!("CARGO_BIN_EXE_ranks")]).arg(set).current_dir(folder);
+    command.args(["600", env!("CARGO_BIN_EXE_ranks")]).arg(set).current_dir(folder);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
@@ -302,7 +302,7 @@ fn by_mpirun(folder: &Path, set: &Path) -> Option<Vec<Output>> {
     let folder = folder.join("mpirun");
     fs::create_dir_all(&folder).unwrap();
     let mut command = Command::new("timeout");
-    command.args(["240", "mpirun", "--oversubscribe", "-n", "2", env!("CARGO_BIN_EXE_ranks")]).arg(set);
+    command.args(["600", "mpirun", "--oversubscribe", "-n", "2", env!("CARGO_BIN_EXE_ranks")]).arg(set);
     command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
     command.env("OMPI_MCA_mpi_yield_when_idle", "1");
     Some(vec![command.current_dir(folder).output().unwrap()])

@@ -12,8 +12,9 @@ pub fn free_port() -> u16 {
     const FIRST: u16 = 20_000;
     const N_PORTS: u16 = 12_000;
     static N_CALLS: AtomicU16 = AtomicU16::new(0);
-    // The start depends on the process id, so that concurrent test processes use different ports.
-    let start = (std::process::id() % u32::from(N_PORTS)) as u16;
+    // The start depends on the process id, so that concurrent test processes use different ports. The factor
+    // is close to the golden section of `N_PORTS`, so processes with similar ids start far from each other.
+    let start = (std::process::id() % u32::from(N_PORTS) * 7417 % u32::from(N_PORTS)) as u16;
     for _ in 0..N_PORTS {
         let offset = (start + N_CALLS.fetch_add(1, Ordering::Relaxed) % N_PORTS) % N_PORTS;
         if TcpListener::bind(("127.0.0.1", FIRST + offset)).is_ok() {

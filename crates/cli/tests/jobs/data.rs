@@ -19,7 +19,7 @@ fn train(folder: &Path) -> ([Option<i32>; 2], String) {
         let mut command = Command::new("timeout");
         let flags = "train --engine store --model gcn --hidden 16 --batch-size 128 --fanouts 3,3 --epochs 2 --threads-per-rank 1 --val-batches 2 --data";
         command
-            .args(["--kill-after=5", "120", PROGRAM])
+            .args(["--kill-after=5", "600", PROGRAM])
             .args(flags.split(' '))
             .arg(folder.join(rank.to_string()));
         command.arg("--out").arg(folder.join("run")).stdin(Stdio::null());

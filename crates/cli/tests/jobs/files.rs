@@ -17,7 +17,7 @@ fn start(rank: usize, port: u16, folder: &Path) -> Child {
     let mut command = Command::new("timeout");
     let flags = "train --engine store --model gcn --hidden 64 --dropout 0 --lr 0.01 --batch-size 128 --fanouts 3,3 --epochs 100000 --threads-per-rank 1 --val-batches 2 --data";
     command
-        .args(["--kill-after=5", "120", PROGRAM])
+        .args(["--kill-after=5", "600", PROGRAM])
         .args(flags.split(' '))
         .arg(folder.join(rank.to_string()));
     command.arg("--out").arg(folder.join("run")).stdin(Stdio::null());

@@ -26,7 +26,7 @@ fn is_there() -> bool {
 /// Returns a command with the settings that Open MPI needs to run as root and on fewer cores than ranks.
 fn command(words: &[&str]) -> Command {
     let mut command = Command::new("timeout");
-    command.args(["--kill-after=5", "240"]).args(words);
+    command.args(["--kill-after=5", "1200"]).args(words);
     command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
     command.env("OMPI_MCA_mpi_yield_when_idle", "1");
     command

@@ -39,7 +39,7 @@ fn partitioned_training_on_two_nodes_matches_the_whole_graph() {
     let (parts, out) = (cluster.dir().join("parts"), cluster.dir().join("workers"));
     let whole = of_whole(cluster.dir(), "1", "128");
     let srun =
-        ["timeout", "100", "srun", "--kill-on-bad-exit=1", "--mpi=pmix", "-N2", "-n2", PROGRAM, "train"];
+        ["timeout", "600", "srun", "--kill-on-bad-exit=1", "--mpi=pmix", "-N2", "-n2", PROGRAM, "train"];
     let mut srun = cluster.command(&srun);
     srun.args(FLAGS.split(' ')).args(["--fanouts", "4,6", "--batch-size", "64", "--parts"]).arg(&parts);
     let said = succeed(srun.arg("--out").arg(&out));
@@ -53,16 +53,16 @@ fn partitioned_training_on_two_nodes_matches_the_whole_graph() {
     // graph, so the weights are bit-identical to those of two thread ranks.
     let (said, out) = (cluster.dir().join("said"), cluster.dir().join("servers"));
     let mut sbatch =
-        cluster.command(&["timeout", "60", "sbatch", "--parsable", "-N2", "--ntasks-per-node=1"]);
+        cluster.command(&["timeout", "300", "sbatch", "--parsable", "-N2", "--ntasks-per-node=1"]);
     sbatch
-        .args(["--time=10", "--output"])
+        .args(["--time=30", "--output"])
         .arg(&said)
         .arg(SCRIPT)
         .arg(&parts)
         .args([PROGRAM, PROGRAM, "train"]);
     sbatch.args(FLAGS.split(' ')).args(["--fanouts", "4,6", "--batch-size", "64", "--out"]).arg(&out);
     let id = succeed(&mut sbatch).trim().to_owned();
-    let state = || succeed(&mut cluster.command(&["timeout", "20", "scontrol", "show", "job", &id]));
+    let state = || succeed(&mut cluster.command(&["timeout", "120", "scontrol", "show", "job", &id]));
     until("the end of the job", || {
         ["COMPLETED", "FAILED", "CANCELLED"].iter().any(|end| state().contains(&format!("JobState={end}")))
     });

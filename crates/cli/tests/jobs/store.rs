@@ -9,7 +9,7 @@ use crate::run::{PROGRAM, alone, flags, learned, of_threads, output, text};
 /// Returns the command of one of `n_ranks` ranks of a job whose rank 0 listens on a port.
 fn rank_of(n_ranks: usize, rank: usize, port: u16, words: impl IntoIterator<Item = String>) -> Command {
     let mut command = Command::new("timeout");
-    command.args(["120", PROGRAM]).args(words).args(["--engine", "store"]);
+    command.args(["600", PROGRAM]).args(words).args(["--engine", "store"]);
     command.env("RANK", rank.to_string()).env("LOCAL_RANK", rank.to_string());
     command.env("WORLD_SIZE", n_ranks.to_string()).env("MASTER_ADDR", "127.0.0.1");
     command.env("MASTER_PORT", port.to_string()).env("KILN_JOB_TOKEN", "a-word-of-this-test");

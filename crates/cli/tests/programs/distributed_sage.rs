@@ -12,6 +12,7 @@ use std::time::Duration;
 use kiln::data::synthetic::FakeConfig;
 use kiln::partition::{CacheConfig, part_dir};
 use kiln::sample::Fanout;
+use kiln_testkit::free_port;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -68,7 +69,7 @@ impl Data {
 pub(crate) fn command(subcommand: &str, flags: &str) -> Command {
     let mut command = Command::new("timeout");
     command
-        .args(["--kill-after=5", "100", env!("CARGO_BIN_EXE_kiln"), subcommand])
+        .args(["--kill-after=5", "600", env!("CARGO_BIN_EXE_kiln"), subcommand])
         .args(flags.split_whitespace())
         .env(TOKEN.0, TOKEN.1);
     command.stdin(Stdio::null());
@@ -118,7 +119,7 @@ pub(crate) struct Server {
 impl Server {
     fn start(parts: &Path, part: usize, listen: &str, flags: &str) -> Self {
         let folder = part_dir(parts, part);
-        let flags = format!("--part {} --listen {listen} --lease 2 {flags}", folder.display());
+        let flags = format!("--part {} --listen {listen} --lease 10 {flags}", folder.display());
         let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
         command.arg("serve").args(flags.split_whitespace()).env(TOKEN.0, TOKEN.1).stdin(Stdio::null());
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
@@ -129,9 +130,10 @@ impl Server {
         Self { child, said, address }
     }
 
-    /// Starts a server for each partition of a folder.
+    /// Starts a server for each partition of a folder, at ports that stay free when the servers end.
     pub(crate) fn all(parts: &Path, n_parts: usize) -> Vec<Self> {
-        (0..n_parts).map(|part| Self::start(parts, part, "127.0.0.1:0", "")).collect()
+        let listen = || format!("127.0.0.1:{}", free_port());
+        (0..n_parts).map(|part| Self::start(parts, part, &listen(), "")).collect()
     }
 
     /// Returns the flags for training with these servers.
@@ -209,24 +211,30 @@ fn server_mode_is_bit_identical_across_a_server_restart() {
         assert_eq!(learned.weights_hash, whole.weights_hash, "{said}");
         assert_eq!(learned.losses, whole.losses);
     }
-    let (undisturbed, disturbed) = (data.path("undisturbed"), data.path("disturbed"));
+    let undisturbed = data.path("undisturbed");
+    let flags = format!("{FLAGS} --fanouts 4,6 --epochs 10 --batch-size 128 {}", Server::flags(&servers));
     let start = |out: &Path| {
-        let flags = format!("{FLAGS} --fanouts 4,6 --epochs 10 --batch-size 128 {}", Server::flags(&servers));
         let mut command = command("train", &flags);
         command.arg("--out").arg(out).stdout(Stdio::piped()).spawn().unwrap()
     };
     assert!(start(&undisturbed).wait_with_output().unwrap().status.success());
-    let mut program = start(&disturbed);
-    let mut lines = BufReader::new(program.stdout.take().unwrap()).lines().map(Result::unwrap);
-    assert!(lines.any(|line| line.contains("epoch   2")));
-    let address = servers.remove(1).address.clone();
-    // While the server is down, the trainer retries its requests.
-    std::thread::sleep(Duration::from_secs(1));
-    assert!(program.try_wait().unwrap().is_none(), "the trainer should wait for the server");
-    servers.push(Server::start(&data.path("parts"), 1, &address, ""));
-    assert_eq!(lines.filter(|line| line.contains("test accuracy")).count(), 1);
-    assert!(program.wait().unwrap().success());
-    assert_eq!(Learned::of(&disturbed).weights_hash, Learned::of(&undisturbed).weights_hash);
+    let restart = |trial: usize| {
+        let disturbed = data.path(&format!("disturbed-{trial}"));
+        let mut program = start(&disturbed);
+        let mut lines = BufReader::new(program.stdout.take().unwrap()).lines().map(Result::unwrap);
+        assert!(lines.any(|line| line.contains("epoch   2")));
+        let address = servers.remove(1).address.clone();
+        // While the server is down, the trainer retries its requests.
+        std::thread::sleep(Duration::from_secs(1));
+        let is_waiting = program.try_wait().unwrap().is_none();
+        servers.push(Server::start(&data.path("parts"), 1, &address, ""));
+        assert_eq!(lines.filter(|line| line.contains("test accuracy")).count(), 1);
+        assert!(program.wait().unwrap().success());
+        assert_eq!(Learned::of(&disturbed).weights_hash, Learned::of(&undisturbed).weights_hash);
+        is_waiting
+    };
+    // On a loaded machine, the trainer may have finished before the server was killed.
+    assert!((0..10).any(restart), "the trainer should wait for the server");
 }
 
 /// The peak memory is at most the reported bounds plus the memory of a step, and grows much less than the features do
@@ -281,20 +289,26 @@ fn servers_exit_after_their_last_client() {
 #[test]
 fn health_reports_a_server_and_rejects_a_wrong_token() {
     let data = Data::of(500);
-    let server = Server::start(&data.path("parts"), 1, "127.0.0.1:0", "");
-    let ask = |address: &str, token| {
-        let mut command = command("health", address);
-        let output = command.env(TOKEN.0, token).output().unwrap();
-        (output.status.success(), text(&output))
+    let listen = format!("127.0.0.1:{}", free_port());
+    let server = Server::start(&data.path("parts"), 1, &listen, "");
+    let ask = |address: &str, token: &str, expected: &str| {
+        let once = |_| {
+            let mut command = command("health", address);
+            let output = command.env(TOKEN.0, token).output().unwrap();
+            (output.status.success(), text(&output))
+        };
+        // On a loaded machine, a response may take longer than the five seconds that the program waits.
+        (0..10).map(once).find(|(_, said)| said.contains(expected)).expect(expected)
     };
-    let (is_well, said) = ask(&server.address, TOKEN.1);
+    let (is_well, said) = ask(&server.address, TOKEN.1, "part 1, 0 clients, ");
     assert!(is_well && said.starts_with("part 1, 0 clients, "), "{said}");
-    let (is_well, said) = ask(&server.address, "a-word-of-another-test");
-    assert!(!is_well && said.contains("refused the request: missing or wrong token"), "{said}");
+    let refused = "refused the request: missing or wrong token";
+    let (is_well, said) = ask(&server.address, "a-word-of-another-test", refused);
+    assert!(!is_well, "{said}");
     let address = server.address.clone();
     drop(server);
-    let (is_well, said) = ask(&address, TOKEN.1);
-    assert!(!is_well && said.contains("is lost: waited ") && said.contains("for its health"), "{said}");
+    let (is_well, said) = ask(&address, TOKEN.1, "is lost: waited ");
+    assert!(!is_well && said.contains("for its health"), "{said}");
 }
 
 #[test]

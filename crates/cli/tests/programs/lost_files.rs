@@ -38,11 +38,11 @@ struct End {
     said: String,
 }
 
-/// Runs a program for at most two minutes, and calls `strike` once it has printed a line that begins with `start`.
+/// Runs a program for at most ten minutes. Calls `strike` once it prints a line that begins with `start`.
 fn end_of(command: &str, envs: &[(&str, &str)], start: &str, strike: impl FnOnce()) -> End {
     let mut words = command.split_whitespace();
     let mut timed = Command::new("timeout");
-    timed.args(["--kill-after=5", "120"]).args(&mut words).envs(envs.iter().copied());
+    timed.args(["--kill-after=5", "600"]).args(&mut words).envs(envs.iter().copied());
     let mut child = timed.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut stdout = BufReader::new(child.stdout.take().unwrap());
     let mut printed = String::new();
@@ -93,16 +93,23 @@ fn a_file_that_is_changed_in_place_ends_a_run_and_its_epoch_is_not_recorded() {
 
 #[test]
 fn a_replaced_file_is_reported_once_and_the_run_continues() {
-    let root = data();
     let replace = |path: &Path| {
         let new = path.with_extension("new");
         fs::write(&new, b"not even an array").unwrap();
         fs::rename(new, path).unwrap();
     };
     let flags = FLAGS.replace("100000", "100");
-    let (End { status, printed, said }, _) = train(root.path(), &flags, replace);
-    assert_eq!(status, Some(0), "{said}");
-    assert_eq!(printed.matches("features.npy was replaced or removed").count(), 1, "{printed}");
+    let run = || {
+        let root = data();
+        let (End { status, printed, said }, _) = train(root.path(), &flags, replace);
+        assert_eq!(status, Some(0), "{said}");
+        printed
+    };
+    // On a loaded machine, a run may have ended before the file was replaced.
+    let reported = "features.npy was replaced or removed";
+    let printed = (0..10).map(|_| run()).find(|printed| printed.contains(reported));
+    let printed = printed.expect("a run should report the file");
+    assert_eq!(printed.matches(reported).count(), 1, "{printed}");
 }
 
 #[test]

@@ -7,6 +7,14 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use kiln_comm::{CommBackend, Communicator, Rank, RankConfig, Reduce, launch};
 
+use crate::start::{DEADLINE, deadline};
+
+/// The deadline of a barrier that a rank misses.
+const SHORT: Duration = Duration::from_secs(3);
+
+/// A time that is longer than any job of these tests.
+const FOREVER: Duration = Duration::from_secs(3600);
+
 /// Runs the body of this name.
 pub(crate) fn run(name: &str, mut comm: Box<dyn Communicator>) -> anyhow::Result<()> {
     let rank = comm.rank_info().rank;
@@ -18,19 +26,19 @@ pub(crate) fn run(name: &str, mut comm: Box<dyn Communicator>) -> anyhow::Result
         }
         "value" | "machine" => Ok(comm.barrier(Duration::from_secs(60))?),
         "mismatch" => {
-            meet(&mut *comm, 3)?;
+            meet(&mut *comm, 3, DEADLINE)?;
             comm.set_step(3);
             Ok(comm.all_reduce_sum(Reduce::F32(&mut vec![1.0; if rank == 1 { 6 } else { 5 }]))?)
         }
         "panic" | "panic in a thread" | "failure" | "transient failure" => {
-            meet(&mut *comm, 3)?;
+            meet(&mut *comm, 3, DEADLINE)?;
             comm.set_step(3);
             comm.set_stage("forward");
             match (name, rank) {
                 ("panic", 1) => panic!("the lights went out"),
                 ("panic in a thread", 1) => {
                     let _ = std::thread::spawn(|| panic!("the lights went out")).join();
-                    std::thread::sleep(Duration::from_secs(60));
+                    std::thread::sleep(FOREVER);
                 }
                 ("failure" | "transient failure", 2) => {
                     comm.set_stage("backward");
@@ -38,38 +46,31 @@ pub(crate) fn run(name: &str, mut comm: Box<dyn Communicator>) -> anyhow::Result
                 }
                 _ => {}
             }
-            meet(&mut *comm, u64::MAX)
+            meet(&mut *comm, u64::MAX, DEADLINE)
         }
         "early" => {
-            meet(&mut *comm, 3)?;
+            meet(&mut *comm, 3, DEADLINE)?;
             if rank == 1 { Ok(()) } else { Ok(comm.all_reduce_sum(Reduce::U64(&mut [1]))?) }
         }
-        "steps" | "dropped" => meet(&mut *comm, u64::MAX),
-        "some steps" => meet(&mut *comm, 120),
+        "steps" | "dropped" => meet(&mut *comm, u64::MAX, DEADLINE),
+        "some steps" => meet(&mut *comm, 120, deadline()),
         "steps until told" => meet_until(&mut *comm, &std::env::var("KILN_TEST_END")?),
-        "files" => {
-            for _ in 0..4 {
-                meet(&mut *comm, 100)?;
-                std::fs::File::open("/dev/null").context("a checkpoint")?;
-            }
-            Ok(())
-        }
         "asleep" => {
-            meet(&mut *comm, 7)?;
+            meet(&mut *comm, 7, DEADLINE)?;
             comm.set_step(7);
             if rank == 1 {
                 comm.set_stage("sample");
-                std::thread::sleep(Duration::from_secs(60));
+                std::thread::sleep(FOREVER);
             }
-            meet(&mut *comm, u64::MAX)
+            meet(&mut *comm, u64::MAX, SHORT)
         }
         "device" => {
-            meet(&mut *comm, 3)?;
+            meet(&mut *comm, 3, DEADLINE)?;
             comm.set_step(3);
             let mut n_sums = 0;
             comm.device_sum(5, &mut || n_sums += 1)?;
             println!("{n_sums} sums");
-            Ok(comm.device_sum(5, &mut || std::thread::sleep(Duration::from_secs(60)))?)
+            Ok(comm.device_sum(5, &mut || std::thread::sleep(FOREVER))?)
         }
         _ => bail!("there is no body `{name}`"),
     }
@@ -93,8 +94,8 @@ pub(crate) fn launched(engine: CommBackend) {
     println!("sums {:?}", sums.expect("the ranks should run"));
 }
 
-/// Calls a barrier in each step, after 20 ms. Rank 0 prints the step.
-fn meet(comm: &mut dyn Communicator, n_steps: u64) -> anyhow::Result<()> {
+/// Calls a barrier with this deadline in each step, after 20 ms. Rank 0 prints the step.
+fn meet(comm: &mut dyn Communicator, n_steps: u64, deadline: Duration) -> anyhow::Result<()> {
     let rank = comm.rank_info().rank;
     for step in 0..n_steps {
         comm.set_step(step);
@@ -103,12 +104,13 @@ fn meet(comm: &mut dyn Communicator, n_steps: u64) -> anyhow::Result<()> {
             println!("step {step}");
         }
         std::thread::sleep(Duration::from_millis(20));
-        comm.barrier(crate::start::deadline())?;
+        comm.barrier(deadline)?;
     }
     Ok(())
 }
 
-/// Sums a value in each step, after 20 ms, until rank 0 finds a file. Rank 0 prints the step.
+/// Opens a file and sums a value in each step, after 20 ms, until rank 0 finds `file`. Rank 0 prints the
+/// step.
 fn meet_until(comm: &mut dyn Communicator, file: &str) -> anyhow::Result<()> {
     let rank = comm.rank_info().rank;
     for step in 0.. {
@@ -117,6 +119,7 @@ fn meet_until(comm: &mut dyn Communicator, file: &str) -> anyhow::Result<()> {
             println!("step {step}");
         }
         std::thread::sleep(Duration::from_millis(20));
+        std::fs::File::open("/dev/null").context("a checkpoint")?;
         // All ranks learn of the file in the same step.
         let mut n_found = [u64::from(rank == 0 && std::path::Path::new(file).exists())];
         comm.all_reduce_sum(Reduce::U64(&mut n_found))?;

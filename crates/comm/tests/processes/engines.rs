@@ -8,6 +8,10 @@ use kiln_comm::ThreadRanks;
 use crate::bodies;
 use crate::start::{self, Engine, Job, mpirun_is_missing};
 
+/// The time in which a job must end after a fault. It is much longer than that takes on a loaded machine, and
+/// shorter than the default deadline, after which the job would end in any case.
+const SOON: Duration = Duration::from_secs(60);
+
 /// Makes these functions tests of the store and tests of MPI. The latter do nothing where MPI is missing.
 macro_rules! tests_of_engines {
     ($($test:ident,)+) => {
@@ -98,7 +102,7 @@ fn a_panic_ends_the_job(engine: Engine) {
         job.since("the lights went out");
         let ended = job.wait();
         ended.check_all(70);
-        ended.within(Duration::from_secs(2));
+        ended.within(SOON);
         ended.expect_once("the lights went out");
         ended.expect_process("has panicked in forward of step 3", 1);
     }
@@ -121,18 +125,18 @@ fn a_transient_error_ends_the_job_with_exit_status_75(engine: Engine) {
 
 /// The body of one rank returns while the others call a collective.
 fn a_rank_that_returns_early_ends_the_job(engine: Engine) {
-    let ended = Job::start(engine, 2, "early", &[("KILN_TEST_DEADLINE", "3")]).wait();
+    let ended = Job::start(engine, 2, "early", &[("KILN_TEST_DEADLINE", "4")]).wait();
     ended.check_all(75);
     ended.expect_process("in end of step 2", 1);
 }
 
-/// All other processes end within 5 s after `kill -9`, and name the lost rank.
+/// All other processes end at once after `kill -9`, and name the lost rank.
 fn a_killed_rank_ends_the_job(engine: Engine) {
     for victim in [0, 2] {
         let mut job = Job::start(engine, 3, "steps", &[]);
         let pid = job.kill_at_step(60, victim, "KILL");
         let ended = job.wait();
-        ended.within(Duration::from_secs(5));
+        ended.within(SOON);
         ended.check_others(victim, 75);
         ended.expect(&format!("rank {victim} ({}, pid {pid}) is gone", start::host()));
     }
@@ -140,22 +144,29 @@ fn a_killed_rank_ends_the_job(engine: Engine) {
 
 /// Every other process ends when the deadline has passed since `kill -STOP`.
 fn a_stopped_rank_ends_the_job(engine: Engine) {
-    for victim in [0, 1] {
-        let mut job = Job::start(engine, 3, "steps", &[("KILN_TEST_DEADLINE", "3")]);
-        let pid = job.kill_at_step(60, victim, "STOP");
-        let ended = job.wait();
-        ended.within(Duration::from_secs(3 + 2));
-        ended.check_others(victim, 75);
-        ended.expect(&format!("rank {victim} ({}, pid {pid})", start::host()));
-        ended.expect("in steps of step ");
-    }
+    // The jobs run at the same time, because each waits for the deadline.
+    std::thread::scope(|scope| {
+        for victim in [0, 1] {
+            scope.spawn(move || check_stopped(engine, victim));
+        }
+    });
+}
+
+fn check_stopped(engine: Engine, victim: usize) {
+    let mut job = Job::start(engine, 3, "steps", &[("KILN_TEST_DEADLINE", "5")]);
+    let pid = job.kill_at_step(60, victim, "STOP");
+    let ended = job.wait();
+    ended.within(Duration::from_secs(5) + SOON);
+    ended.check_others(victim, 75);
+    ended.expect(&format!("rank {victim} ({}, pid {pid})", start::host()));
+    ended.expect("in steps of step ");
 }
 
 /// One rank is alive but does not call the collective. The others report the rank and its activity.
 fn a_rank_that_misses_a_collective_ends_the_job(engine: Engine) {
-    let ended = Job::start(engine, 3, "asleep", &[("KILN_TEST_DEADLINE", "3")]).wait();
+    let ended = Job::start(engine, 3, "asleep", &[]).wait();
     ended.check_all(75);
     ended.expect_process("was last seen", 1);
     ended.expect("in sample of step 7");
-    ended.expect("has waited in barrier (collective 8 of channel \"job\") for 3.");
+    ended.expect_seconds("has waited in barrier (collective 8 of channel \"job\") for ", 3.0);
 }

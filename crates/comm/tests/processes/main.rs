@@ -9,7 +9,8 @@ mod engines;
 mod start;
 mod strangers;
 
-use std::time::Duration;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
 
 use kiln_comm::{JobError, LaunchFlags, RankConfig, RankError, ThreadRanks, launch};
 
@@ -82,6 +83,24 @@ fn a_stored_value_is_available_to_other_ranks() {
     ended.expect("rank 0 got from rank 1");
 }
 
+/// Waits until the listener at this address has `n` connections.
+fn wait_for_connections(address: SocketAddr, n: usize) {
+    let (port, started) = (format!(":{:04X}", address.port()), Instant::now());
+    // The columns are a number, the local address, the remote one and the state; 01 is "established".
+    let is_one = |line: &&str| {
+        let mut columns = line.split_whitespace().skip(1);
+        columns.next().is_some_and(|local| local.ends_with(&port)) && columns.nth(1) == Some("01")
+    };
+    loop {
+        let table = std::fs::read_to_string("/proc/net/tcp").expect("Linux should list its connections");
+        if n <= table.lines().filter(is_one).count() {
+            return;
+        }
+        assert!(started.elapsed() < DEADLINE, "{address} should have {n} connections: {table}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 /// Rank 0 is stopped before all processes have joined. Those that have joined end after the deadline.
 #[test]
 fn joining_processes_end_if_rank_0_is_stopped() {
@@ -89,8 +108,10 @@ fn joining_processes_end_if_rank_0_is_stopped() {
     let vars = [("KILN_TEST_DEADLINE", "3"), ("KILN_TEST_JOIN", "60")];
     job.spawn(0, &vars);
     job.spawn(1, &vars);
+    // Rank 0 connects to itself, too. A rank that is connected but has not joined ends in the same way.
+    wait_for_connections(job.address(), 2);
     std::thread::sleep(Duration::from_secs(1));
-    job.strike_child(0, "STOP");
+    job.strike_children(&[0], "STOP");
     let ended = job.wait();
     ended.check_others(0, 75);
     ended.expect("it has been silent for 3s");
@@ -99,12 +120,11 @@ fn joining_processes_end_if_rank_0_is_stopped() {
 /// A scheduler may stop all ranks for longer than the deadline. When they continue, no rank counts as lost.
 #[test]
 fn job_continues_after_all_ranks_were_stopped() {
-    let mut job = Job::start(Engine::Store, 3, "some steps", &[("KILN_TEST_DEADLINE", "3")]);
+    let mut job = Job::start(Engine::Store, 3, "some steps", &[("KILN_TEST_DEADLINE", "6")]);
     job.since("step 60");
-    for signal in ["STOP", "CONT"] {
-        (0..3).for_each(|rank| job.strike_child(rank, signal));
-        std::thread::sleep(Duration::from_secs(5));
-    }
+    job.strike_children(&[0, 1, 2], "STOP");
+    std::thread::sleep(Duration::from_secs(8));
+    job.strike_children(&[0, 1, 2], "CONT");
     job.wait().check_all(0);
 }
 
@@ -119,10 +139,10 @@ fn dropping_the_process_group_ends_the_job() {
 /// The deadline also applies to sums outside the engine.
 #[test]
 fn a_device_sum_that_hangs_ends_the_job() {
-    let ended = Job::start(Engine::Store, 2, "device", &[("KILN_TEST_DEADLINE", "3")]).wait();
+    let ended = Job::start(Engine::Store, 2, "device", &[("KILN_TEST_DEADLINE", "4")]).wait();
     ended.check_all(75);
     ended.expect("1 sums");
-    ended.expect("has waited in device_sum of 5 f32 (collective 5 of channel \"job\") for 3.");
+    ended.expect_seconds("has waited in device_sum of 5 f32 (collective 5 of channel \"job\") for ", 4.0);
 }
 
 #[test]
@@ -136,15 +156,17 @@ fn processes_with_different_settings_are_refused() {
     ended.expect("start all processes with the same --lr");
 }
 
+/// The refused process does not take the place of the rank, which joins later.
 #[test]
 fn a_wrong_token_is_refused() {
     let mut job = Job::prepare(2, "value");
-    job.spawn(0, &[("KILN_TEST_JOIN", "3")]);
+    job.spawn(0, &[]);
     job.spawn(1, &[("KILN_JOB_TOKEN", "another-word-of-this-test")]);
+    assert_eq!(job.processes[1].wait().unwrap().code(), Some(70));
+    job.spawn(1, &[]);
     let ended = job.wait();
-    ended.check_each(&[75, 70]);
+    ended.check_each(&[0, 70, 0]);
     ended.expect("missing or wrong token: use the same token for all processes of the job");
-    ended.expect("rank 1 did not join within 3s");
 }
 
 /// Ranks with certificates of one authority join. Those with another authority or without certificates are refused.
@@ -164,7 +186,8 @@ fn certificates_of_another_authority_are_refused() {
         job.spawn(1, &[&foreign[..], &[("KILN_TEST_JOIN", "2")]].concat());
         let ended = job.wait();
         ended.check_all(75);
-        ended.expect("rank 1 did not join within 3s");
+        // On a loaded machine, rank 0 may be missing, too.
+        ended.expect("1 did not join within 3s");
     }
 }
 
@@ -184,7 +207,7 @@ fn missing_engines_are_reported() {
         true => nccl.expect_one_of(&[
             "NCCL is not installed",
             "NVIDIA driver is not installed",
-            "rank 1 did not join within 2s",
+            "1 did not join within 2s",
         ]),
     }
     let mpi = said("mpi");
@@ -212,7 +235,8 @@ fn joining_ends_if_other_processes_never_start() {
     job.spawn(0, &[("KILN_TEST_JOIN", "2")]);
     let ended = job.wait();
     ended.check_all(75);
-    ended.expect("ranks 1, 2 did not join within 2s");
+    // On a loaded machine, rank 0 may be missing, too.
+    ended.expect("1, 2 did not join within 2s");
     let mut job = Job::prepare(3, "value");
     job.spawn(1, &[("KILN_TEST_JOIN", "2")]);
     let ended = job.wait();

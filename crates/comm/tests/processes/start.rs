@@ -14,7 +14,7 @@ use kiln_testkit::free_port;
 use crate::certificates;
 
 /// The default deadline of ranks. A job that takes longer than twice this time counts as hung.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(120);
 
 /// The engine, which determines the launcher of the processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,7 +81,7 @@ impl Job {
                 // The program `timeout` ends the processes even if the test does not stop them.
                 let mut command = Command::new("timeout");
                 command
-                    .args(["--kill-after=5", "150", "mpirun"])
+                    .args(["--kill-after=5", "270", "mpirun"])
                     .args(["-n", &n_ranks, "--oversubscribe"])
                     .arg(std::env::current_exe().unwrap());
                 command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
@@ -162,12 +162,12 @@ impl Job {
         pid.trim().parse().ok()
     }
 
-    /// Sends a signal to a process that the test has started.
-    pub(crate) fn strike_child(&mut self, process: usize, signal: &str) {
-        let pid = self.processes[process].id().to_string();
-        assert!(Command::new("kill").args([&format!("-{signal}"), &pid]).status().unwrap().success());
+    /// Sends a signal to processes that the test has started, to all at once.
+    pub(crate) fn strike_children(&mut self, processes: &[usize], signal: &str) {
+        let pids = processes.iter().map(|process| self.processes[*process].id().to_string());
+        assert!(Command::new("kill").arg(format!("-{signal}")).args(pids).status().unwrap().success());
         if signal == "STOP" && self.struck.is_none() {
-            (self.victim, self.struck) = (Some(process), Some(Instant::now()));
+            (self.victim, self.struck) = (processes.first().copied(), Some(Instant::now()));
         }
     }
 
@@ -301,6 +301,13 @@ impl Ended {
     /// Checks that a process printed a line with this text.
     pub(crate) fn expect(&self, text: &str) {
         assert!(self.lines.iter().any(|line| line.contains(text)), "no process printed `{text}`: {self:#?}");
+    }
+
+    /// Checks that a process printed this text, followed by a number of seconds that is at least `least`.
+    pub(crate) fn expect_seconds(&self, text: &str, least: f64) {
+        let told = |line: &String| line.split_once(text)?.1.split_once(" s")?.0.parse::<f64>().ok();
+        let is_told = self.lines.iter().filter_map(told).any(|told| least <= told);
+        assert!(is_told, "no process printed `{text}` and at least {least} s: {self:#?}");
     }
 
     /// Checks that a process printed a line with one of these texts.

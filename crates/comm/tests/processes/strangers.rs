@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use crate::start::Job;
+use crate::start::{DEADLINE, Job};
 
 /// The limit of open files of rank 0.
 const N_FILES: usize = 256;
@@ -31,7 +31,7 @@ fn begin(job: &Job, beginning: &[u8]) -> TcpStream {
 
 /// Reads until the other side closes the connection; panics if it does not.
 fn check_closed(mut stranger: &TcpStream) {
-    stranger.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    stranger.set_read_timeout(Some(DEADLINE)).unwrap();
     let mut bytes = [0; 1024];
     loop {
         match stranger.read(&mut bytes) {
@@ -46,9 +46,12 @@ fn check_closed(mut stranger: &TcpStream) {
 /// A job with a limit of 256 open files gets 300 idle connections. It continues and can open files.
 #[test]
 fn idle_connections_do_not_end_a_job() {
-    let mut job = Job::prepare(2, "files");
-    job.spawn_with_files(0, N_FILES, &[]);
-    job.spawn_with_files(1, N_FILES, &[]);
+    let folder = tempfile::tempdir().unwrap();
+    let end = folder.path().join("end");
+    let vars = [("KILN_TEST_END", end.to_str().unwrap())];
+    let mut job = Job::prepare(2, "steps until told");
+    job.spawn_with_files(0, N_FILES, &vars);
+    job.spawn_with_files(1, N_FILES, &vars);
     job.wait_for("step 20");
     let before = job.n_files(0);
     let address = job.address();
@@ -61,17 +64,23 @@ fn idle_connections_do_not_end_a_job() {
     let strangers: Vec<_> = strangers.into_iter().map(|stranger| stranger.join().unwrap()).collect();
     let n_connected = strangers.iter().filter(|stranger| stranger.is_ok()).count();
     assert!(50 < n_connected, "{n_connected} connections are too few to test anything");
+    // After five seconds, rank 0 has closed its first idle connections and accepted others.
+    job.wait_for("step 399");
+    std::fs::write(&end, "").unwrap();
     job.wait().check_all(0);
 }
 
 /// Checks that ranks join although unauthenticated connections take all slots first. These must be closed while the job
 /// runs.
 fn check_join_among_strangers(vars: &[(&str, &str)]) {
-    let mut job = Job::prepare(2, "files");
-    job.spawn_with_files(0, N_FILES, vars);
+    let folder = tempfile::tempdir().unwrap();
+    let end = folder.path().join("end");
+    let vars = [vars, &[("KILN_TEST_END", end.to_str().unwrap())]].concat();
+    let mut job = Job::prepare(2, "steps until told");
+    job.spawn_with_files(0, N_FILES, &vars);
     // Rank 0 accepts at most 18 connections at once, half of the 36 that are opened here.
     let strangers: Vec<_> = (0..36).map(|at| begin(&job, BEGINNINGS[at % BEGINNINGS.len()])).collect();
-    job.spawn(1, vars);
+    job.spawn(1, &vars);
     job.wait_for("step 20");
     let late: Vec<_> = BEGINNINGS.iter().map(|beginning| begin(&job, beginning)).collect();
     strangers.iter().for_each(check_closed);
@@ -80,6 +89,7 @@ fn check_join_among_strangers(vars: &[(&str, &str)]) {
         None,
         "the job should still run when the connections are closed"
     );
+    std::fs::write(&end, "").unwrap();
     job.wait().check_all(0);
     drop(late);
 }

@@ -5,7 +5,7 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use kiln_comm::rpc::Token;
 use kiln_data::{Dataset, NodeNames, Split};
@@ -14,8 +14,12 @@ use kiln_graph::{CscBuilder, NodeId, gcn_norm};
 use kiln_partition::{
     AnyPart, CacheConfig, Method, Part, PartitionBook, PartitionMeta, part_dir, write_parts,
 };
-use kiln_remote::{ConnectConfig, DistGraph, DistNeighborSampler, RuleRegistry, ServeConfig, Server};
+use kiln_remote::{ConnectConfig, DistGraph, DistNeighborSampler, Error, RuleRegistry, ServeConfig, Server};
 use kiln_sample::{Fanout, SamplerConfig};
+use kiln_testkit::free_port;
+
+/// The time after which a wait counts as endless. It is much longer than any wait on a loaded machine.
+pub(crate) const HANGS: Duration = Duration::from_secs(120);
 
 pub(crate) const N_NODES: usize = 500;
 
@@ -130,8 +134,9 @@ pub(crate) fn write_only_part(data: &Dataset, root: &Path) -> PathBuf {
 /// The lease time of the tests' servers.
 pub(crate) const LEASE: Duration = Duration::from_secs(8);
 
+/// Starts a server. Its port stays free when the server is dropped: the system gives it to no other socket.
 pub(crate) fn serve(part: &Arc<Part>) -> Server {
-    serve_at("127.0.0.1:0", part)
+    serve_at(&format!("127.0.0.1:{}", free_port()), part)
 }
 
 pub(crate) fn serve_at(address: &str, part: &Arc<Part>) -> Server {
@@ -148,8 +153,29 @@ pub(crate) fn addresses(servers: &[Server]) -> Vec<String> {
 }
 
 pub(crate) fn config(servers: Vec<String>) -> ConnectConfig {
-    let (deadline, join_within) = (Duration::from_secs(20), Duration::from_secs(20));
-    ConnectConfig { deadline, join_within, ..ConnectConfig::new(servers, token()) }
+    ConnectConfig { deadline: HANGS, join_within: HANGS, ..ConnectConfig::new(servers, token()) }
+}
+
+/// Connects with a short deadline. If it passes before the servers respond, as it may on a loaded machine,
+/// connects again.
+pub(crate) fn connect_hastily(config: &ConnectConfig) -> Arc<DistGraph> {
+    let started = Instant::now();
+    loop {
+        match DistGraph::connect(config.clone()) {
+            Ok(graph) => return Arc::new(graph),
+            Err(Error::PeerLost { .. }) if started.elapsed() < HANGS => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// Waits for a condition.
+pub(crate) fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let started = Instant::now();
+    while !is_so() {
+        assert!(started.elapsed() < HANGS, "{what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 /// A graph whose partitions are all served, except for the local one if there is one.

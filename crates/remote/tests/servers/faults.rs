@@ -13,14 +13,13 @@ use kiln_remote::{
 use kiln_sample::{Fanout, FrontierSampler, NeighborSampler, RngKey, SampledBlocks, Scratch, Seeds};
 
 use crate::cluster::{
-    Cluster, LEASE, Link, addresses, by_name, config, hubs, parts, serve, serve_at, serve_with_lease, token,
+    Cluster, HANGS, LEASE, Link, addresses, by_name, config, connect_hastily, hubs, parts, serve, serve_at,
+    serve_with_lease, token, wait_until,
 };
 
 use crate::same::gathered;
 
 const FANOUTS: [Fanout; 2] = [Fanout::UpTo(5); 2];
-/// The time after which a wait counts as endless. It is much longer than any wait on a loaded machine.
-const HANGS: Duration = Duration::from_secs(60);
 
 fn halves() -> Vec<Arc<Part>> {
     parts(&hubs(), 2, |node| node as usize % 2, None)
@@ -29,6 +28,11 @@ fn halves() -> Vec<Arc<Part>> {
 fn step(sampler: &dyn FrontierSampler, step: u64) -> kiln_sample::Result<SampledBlocks> {
     let seeds = (0..20).map(|at| NodeId((step as u32 * 20 + at) % 500)).collect();
     sampler.sample_blocks(&Seeds::nodes(seeds), RngKey::new(step), &mut Scratch::default())
+}
+
+/// Requests a sample from the server of partition 1 only, because another one might exceed a short deadline.
+fn ask_second(sampler: &dyn FrontierSampler) -> kiln_sample::Result<SampledBlocks> {
+    sampler.sample_blocks(&Seeds::nodes(vec![NodeId(1)]), RngKey::new(0), &mut Scratch::default())
 }
 
 /// Returns the text of an error of a sampler or a feature store.
@@ -69,6 +73,8 @@ fn restarted_server_resumes_with_identical_responses() {
         n_steps += 1;
     }
     let second = restarter.join().unwrap().unwrap();
+    // On a loaded machine, the last restart may follow the last of these steps.
+    step(&sampler, n_steps).unwrap();
     // Concurrent requests with an unknown lease take a single new lease.
     assert_eq!(second.n_clients(), 1);
 }
@@ -77,36 +83,23 @@ fn restarted_server_resumes_with_identical_responses() {
 fn health_needs_a_token_but_no_lease() {
     let servers: Vec<Server> = halves().iter().map(serve).collect();
     let addresses = addresses(&servers);
-    let ask = |token| Health::ask(&addresses[1], token, None, Duration::from_secs(2));
-    let Health { part, n_clients, uptime, oldest_request } = ask(token()).unwrap();
+    let ask = |token, within| Health::ask(&addresses[1], token, None, within);
+    let Health { part, n_clients, uptime, oldest_request } = ask(token(), HANGS).unwrap();
     assert_eq!((part, n_clients, oldest_request), (1, 0, None));
     let graph = DistGraph::connect(config(addresses.clone())).unwrap();
-    let later = ask(token()).unwrap();
+    let later = ask(token(), HANGS).unwrap();
     assert_eq!(later.n_clients, 1);
     assert!(uptime <= later.uptime);
     drop(graph);
-    let error = ask(Token::new("another-word-of-this-test").unwrap()).unwrap_err();
+    let error = ask(Token::new("another-word-of-this-test").unwrap(), HANGS).unwrap_err();
     assert!(matches!(error, Error::Refused { .. }), "{error}");
     drop(servers);
-    let error = ask(token()).unwrap_err();
+    let error = ask(token(), Duration::from_secs(2)).unwrap_err();
     assert!(matches!(error, Error::PeerLost { .. }), "{error}");
 }
 
-/// Waits for a condition.
-fn wait_until(what: &str, is_so: impl Fn() -> bool) {
-    let started = Instant::now();
-    while !is_so() {
-        assert!(started.elapsed() < HANGS, "{what}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
-
 fn serve_soon(address: &str, part: &Arc<Part>) -> Server {
-    let started = Instant::now();
-    while std::net::TcpListener::bind(address).is_err() {
-        assert!(started.elapsed() < HANGS, "{address} should be free");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    wait_until("the address should be free", || std::net::TcpListener::bind(address).is_ok());
     serve_at(address, part)
 }
 
@@ -149,13 +142,13 @@ fn lost_server_is_an_error_with_its_address_at_the_deadline() {
     let servers = [serve(&parts[0]), serve(&parts[1])];
     let addresses = addresses(&servers);
     let config = ConnectConfig { deadline: Duration::from_secs(1), ..config(addresses.clone()) };
-    let graph = Arc::new(DistGraph::connect(config).unwrap());
+    let graph = connect_hastily(&config);
     let (sampler, features) =
         (DistNeighborSampler::new(Arc::clone(&graph), FANOUTS), DistFeatureStore::new(graph).unwrap());
     let [first, second] = servers;
     drop(second);
     let started = Instant::now();
-    let error = told(&step(&sampler, 0).unwrap_err());
+    let error = told(&ask_second(&sampler).unwrap_err());
     assert!(started.elapsed() < HANGS, "{:?}", started.elapsed());
     let expected = format!("graph server {} (partition 1) is lost: waited ", addresses[1]);
     assert!(error.contains(&expected) && error.contains("for a sample"), "{error}");
@@ -176,13 +169,13 @@ fn cut_link_is_detected_and_requests_resume_once_it_is_restored() {
     let addresses = vec![servers[0].address().to_string(), link.address.to_string()];
     let patient = DistGraph::connect(config(addresses.clone())).unwrap();
     let hasty = ConnectConfig { deadline: Duration::from_secs(6), ..config(addresses) };
-    let hasty = DistNeighborSampler::new(Arc::new(DistGraph::connect(hasty).unwrap()), FANOUTS);
+    let hasty = DistNeighborSampler::new(connect_hastily(&hasty), FANOUTS);
     let patient = DistNeighborSampler::new(Arc::new(patient), FANOUTS);
     assert!(step(&patient, 0).unwrap() == step(&whole, 0).unwrap());
     link.cut();
     let waiter = std::thread::spawn(move || (step(&patient, 1), patient));
     let started = Instant::now();
-    let error = told(&step(&hasty, 1).unwrap_err());
+    let error = told(&ask_second(&hasty).unwrap_err());
     println!("the cut link was detected after {:.1} s: {error}", started.elapsed().as_secs_f64());
     assert!(started.elapsed() < HANGS, "{:?}", started.elapsed());
     assert!(error.contains("(partition 1) is lost"), "{error}");
@@ -241,19 +234,34 @@ fn clients_renew_their_leases() {
     assert_eq!((servers[0].n_clients(), servers[0].free_for()), (1, None));
 }
 
+/// Returns true if the client that `visit` creates and drops soon has no lease of the server of partition 1.
+fn ends_its_lease(visit: impl Fn(&[Server])) -> bool {
+    // A lease outlasts the test, so that only the client can end it.
+    let serve = |part| serve_with_lease("127.0.0.1:0", part, Duration::from_secs(3600));
+    let servers: Vec<Server> = halves().iter().map(serve).collect();
+    visit(&servers);
+    let dropped = Instant::now();
+    while servers[1].free_for().is_none() {
+        if Duration::from_secs(3) < dropped.elapsed() {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    servers[1].n_clients() == 0
+}
+
 #[test]
 fn clients_end_their_leases() {
-    // A lease outlasts the test, so that only the client can end it.
-    let lease = Duration::from_secs(3600);
-    let servers: Vec<Server> =
-        halves().iter().map(|part| serve_with_lease("127.0.0.1:0", part, lease)).collect();
-    let graph = DistGraph::connect(config(addresses(&servers))).unwrap();
-    assert_eq!((servers[0].n_clients(), servers[0].free_for()), (1, None));
-    drop(graph);
-    wait_until("the lease should end", || servers[0].n_clients() == 0 && servers[0].free_for().is_some());
+    let connects = |servers: &[Server]| {
+        let graph = DistGraph::connect(config(addresses(servers))).unwrap();
+        assert_eq!((servers[1].n_clients(), servers[1].free_for()), (1, None));
+        drop(graph);
+    };
     // A client that fails to connect ends its lease, too.
-    refused(config(vec![addresses(&servers)[1].clone()]));
-    wait_until("the lease should end", || servers[1].n_clients() == 0);
+    let fails = |servers: &[Server]| drop(refused(config(vec![addresses(servers)[1].clone()])));
+    // A client gives up after half a second, in which a server on a loaded machine may not receive the call.
+    assert!((0..10).any(|_| ends_its_lease(connects)), "the lease should end with the client");
+    assert!((0..10).any(|_| ends_its_lease(fails)), "the lease should end if the client cannot connect");
 }
 
 /// All partitions are remote, the limit on in-flight bytes is minimal, and many threads send requests.

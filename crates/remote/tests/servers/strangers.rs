@@ -14,7 +14,7 @@ use kiln_sample::{Fanout, FrontierSampler, RngKey, Scratch, Seeds};
 use crate::cluster::{config, hubs, parts, token};
 
 /// A timeout that is longer than the server takes to close unauthenticated connections.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 fn idle(address: &str, n: usize) -> Vec<TcpStream> {
     (0..n).map(|_| TcpStream::connect(address).unwrap()).collect()
@@ -43,16 +43,19 @@ fn idle_connections_do_not_block_clients() {
     };
     // Both of the client's connections are open before the idle ones.
     (0..2).for_each(|step| drop(sample(step).unwrap()));
-    let strangers = idle(&address, 24);
-    let started = Instant::now();
-    (2..6).for_each(|step| drop(sample(step).unwrap()));
-    assert!(
-        started.elapsed() < Duration::from_secs(4),
-        "connected clients should not wait for idle connections"
-    );
-    let health = Health::ask(&*address, token(), None, PATIENCE).unwrap();
-    assert_eq!(health.n_clients, 1);
-    strangers.iter().for_each(check_closed);
+    // A client that waits for idle connections waits five seconds every time. On a loaded machine, one that
+    // does not may be as slow, but not every time.
+    let is_soon = (0..10).any(|_| {
+        let strangers = idle(&address, 24);
+        let started = Instant::now();
+        (2..6).for_each(|step| drop(sample(step).unwrap()));
+        let took = started.elapsed();
+        let health = Health::ask(&*address, token(), None, PATIENCE).unwrap();
+        assert_eq!(health.n_clients, 1);
+        strangers.iter().for_each(check_closed);
+        took < Duration::from_secs(4)
+    });
+    assert!(is_soon, "connected clients should not wait for idle connections");
     sample(6).unwrap();
 }
 

@@ -305,7 +305,7 @@ fn ranks_with_partitions_have_the_batches_of_the_whole_set() {
     for (n_ranks, n_parts) in [(1, 1), (2, 1), (2, 2), (4, 2), (3, 3), (4, 4)] {
         let part_of = |node: u32| wild(u64::from(node)) as usize % n_parts;
         let parts = typed_parts(&data, n_parts, part_of);
-        let ranks = ThreadRanks { deadline: Duration::from_secs(30), ..ThreadRanks::of(n_ranks) };
+        let ranks = ThreadRanks { deadline: Duration::from_secs(120), ..ThreadRanks::of(n_ranks) };
         let owned = ranks.run(|mut comm| {
             let (info, meeting) = (comm.rank_info(), comm.duplicate("parts").unwrap());
             let part = ColocatedWorker::part_of(info, n_parts).unwrap();
@@ -322,7 +322,7 @@ fn ranks_with_partitions_have_the_batches_of_the_whole_set() {
             let is_owned = |node: &u32| owner(NodeId(*node)) == info.rank;
             let owned: Vec<u32> = data.target_nodes().filter(is_owned).collect();
             drop(graph);
-            worker.end(Duration::from_secs(30)).unwrap();
+            worker.end(Duration::from_secs(120)).unwrap();
             Ok(owned)
         });
         let owned = owned.unwrap();
@@ -348,7 +348,7 @@ fn a_hop_sends_the_requests_of_all_relations_together() {
         let mut n_running = counter.lock().unwrap();
         *n_running += 1;
         changed.notify_all();
-        let limit = Duration::from_secs(20);
+        let limit = Duration::from_secs(60);
         let (mut n_running, wait) = changed.wait_timeout_while(n_running, limit, |n| *n < 2).unwrap();
         // After a wait in vain, the count stays below 2 for the next call, too.
         *n_running -= i32::from(wait.timed_out());

@@ -27,7 +27,7 @@ fn ranks_with_partitions_sample_the_whole_graph() {
     let fanouts = [Fanout::UpTo(3), Fanout::UpTo(5)];
     for (n_ranks, n_parts) in [(1, 1), (2, 1), (2, 2), (4, 2), (3, 3)] {
         let parts = parts(&data, n_parts, |node| wild(u64::from(node)) as usize % n_parts, None);
-        let ranks = ThreadRanks { deadline: Duration::from_secs(30), ..ThreadRanks::of(n_ranks) };
+        let ranks = ThreadRanks { deadline: Duration::from_secs(120), ..ThreadRanks::of(n_ranks) };
         // Either the token is given, or rank 0 draws one.
         for given in [Some(token()), None] {
             let config = ColocatedWorkerConfig { token: given, ..ColocatedWorkerConfig::new("127.0.0.1") };
@@ -47,7 +47,7 @@ fn ranks_with_partitions_sample_the_whole_graph() {
                 let owner = worker.owner();
                 let owned: Vec<bool> = (0..N_NODES as u32).map(|node| owner(NodeId(node)) == rank).collect();
                 drop((sampler, features));
-                worker.end(Duration::from_secs(30))?;
+                worker.end(Duration::from_secs(120))?;
                 Ok(owned)
             });
             let owned = owned.unwrap();
@@ -68,7 +68,7 @@ fn meet_rejects_ranks_that_cannot_share_the_partitions() {
     let parts = parts(&hubs(), 2, |node| node as usize % 2, None);
     // The cases are three ranks with two partitions, and two ranks with the same partition.
     for (n_ranks, part) in [(3, 0), (2, 0)] {
-        let ranks = ThreadRanks { deadline: Duration::from_secs(30), ..ThreadRanks::of(n_ranks) };
+        let ranks = ThreadRanks { deadline: Duration::from_secs(120), ..ThreadRanks::of(n_ranks) };
         let outcome = ranks.run(|mut comm| {
             let (meeting, config) = (comm.duplicate("parts")?, ColocatedWorkerConfig::new("127.0.0.1"));
             Ok(ColocatedWorker::meet(meeting, Arc::clone(&parts[part]), config).map(drop)?)
@@ -129,7 +129,7 @@ impl Communicator for Late {
 #[test]
 fn a_rank_that_leaves_at_once_lets_the_others_connect() {
     let parts = parts(&hubs(), 2, |node| node as usize % 2, None);
-    let ranks = ThreadRanks { deadline: Duration::from_secs(30), ..ThreadRanks::of(2) };
+    let ranks = ThreadRanks { deadline: Duration::from_secs(120), ..ThreadRanks::of(2) };
     let outcome = ranks.run(|mut comm| {
         let (info, meeting) = (comm.rank_info(), comm.duplicate("parts")?);
         let meeting = if info.rank == 1 { Box::new(Late(meeting)) as Box<dyn Communicator> } else { meeting };

@@ -22,7 +22,7 @@ use kiln_train::{
 use crate::common::{config, data, loader, nodes, ranks, sage, shard, trainer};
 
 /// The time limit for all ranks to end. The documented limit is two seconds, but a busy machine may take longer.
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(120);
 
 /// Classifies nodes and, if `steps_left` is set, panics in the forward pass after that many steps.
 struct Panicking {

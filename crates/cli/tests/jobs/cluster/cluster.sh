@@ -17,8 +17,8 @@
 set -euo pipefail
 
 SELF=$(readlink -f "${BASH_SOURCE[0]}")
-UP_SECONDS=30      # until all nodes are idle
-STEP_SECONDS=10    # for each command that contacts or starts a daemon
+UP_SECONDS=180     # until all nodes are idle
+STEP_SECONDS=60    # for each command that contacts or starts a daemon
 STOP_SECONDS=5     # from SIGTERM to SIGKILL
 
 fail() {

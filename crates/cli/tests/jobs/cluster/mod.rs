@@ -27,7 +27,7 @@ impl Cluster {
     /// Starts a cluster, and waits until both nodes are idle.
     ///
     /// # Errors
-    /// Returns the failure with the ends of all logs, after at most a minute. The cluster is cleaned up by then.
+    /// Returns the failure with the ends of all logs, after a few minutes. The cluster is cleaned up by then.
     pub(crate) fn up() -> Result<Cluster, String> {
         static N_STARTED: AtomicUsize = AtomicUsize::new(0);
         // Socket paths are limited in length, so the folder is not below the target folder.

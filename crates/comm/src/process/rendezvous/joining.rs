@@ -120,15 +120,16 @@ mod tests {
         let rpc_endpoint =
             RpcEndpoint { address, token: Token::new("a-word-of-this-test").unwrap(), tls: None };
         let join = Join { world_size: 1, machine: "m".to_owned(), ..Join::default() };
-        let timing = Timing { join: Duration::from_secs(10), deadline: Duration::from_secs(10) };
+        let timing = Timing { join: Duration::from_secs(60), deadline: Duration::from_secs(60) };
         serve_job(listener, &rpc_endpoint, &join, timing).unwrap();
-        let mut stranger = connect(&rpc_endpoint, timing.join).await.unwrap();
+        // A connection is closed soon after a refusal, so each call has its own.
+        let stranger = || async { connect(&rpc_endpoint, timing.join).await.unwrap() };
         let fault = Fault { rank: 0, kind: fault::Kind::Failed.into(), what: "sabotage".to_owned() };
         let entry = Entry { key: "key".to_owned(), value: vec![1] };
         let statuses = [
-            stranger.report(fault).await.unwrap_err(),
-            stranger.put(entry).await.unwrap_err(),
-            stranger.look(Nothing {}).await.unwrap_err(),
+            stranger().await.report(fault).await.unwrap_err(),
+            stranger().await.put(entry).await.unwrap_err(),
+            stranger().await.look(Nothing {}).await.unwrap_err(),
         ];
         for status in statuses {
             assert_eq!(status.code(), Code::FailedPrecondition, "{status}");

@@ -12,6 +12,7 @@ use crate::rpc::log;
 pub(crate) fn end(status: u8, line: Option<&str>) -> ! {
     let (line, (done, said)) = (line.map(str::to_owned), mpsc::channel());
     // Another thread may be blocked while it holds the lock of a stream. Output that would block is dropped.
+    // On a loaded machine, the thread that writes may start late.
     let speak = move || {
         if let Some(line) = line {
             log(&line);
@@ -20,7 +21,7 @@ pub(crate) fn end(status: u8, line: Option<&str>) -> ! {
         let _ = done.send(());
     };
     if thread::Builder::new().spawn(speak).is_ok() {
-        let _ = said.recv_timeout(Duration::from_millis(300));
+        let _ = said.recv_timeout(Duration::from_secs(3));
     }
     signal_hook::low_level::exit(i32::from(status))
 }

@@ -10,7 +10,7 @@ use tokio_stream::StreamExt;
 use tonic::transport::server::Connected;
 
 /// A timeout that no operation of these tests reaches.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A time shorter than any limit under test.
 const MOMENT: Duration = Duration::from_millis(300);
@@ -30,17 +30,16 @@ async fn next(incoming: &mut Incoming) -> Connection {
     tokio::time::timeout(PATIENCE, incoming.next()).await.unwrap().unwrap().unwrap()
 }
 
-/// Reads until the connection fails or ends. Returns the error, if there was one, and the time it took.
-async fn end_of(mut connection: Connection) -> (Option<ErrorKind>, Duration) {
-    let started = Instant::now();
+/// Reads until the connection fails or ends. Returns the error, if there was one, and the time of the end.
+async fn end_of(mut connection: Connection) -> (Option<ErrorKind>, Instant) {
     loop {
         let mut bytes = [0; 64];
         let mut buffer = ReadBuf::new(&mut bytes);
         let read = poll_fn(|context| Pin::new(&mut connection).poll_read(context, &mut buffer)).await;
         match read {
-            Ok(()) if buffer.filled().is_empty() => return (None, started.elapsed()),
+            Ok(()) if buffer.filled().is_empty() => return (None, Instant::now()),
             Ok(()) => {}
-            Err(error) => return (Some(error.kind()), started.elapsed()),
+            Err(error) => return (Some(error.kind()), Instant::now()),
         }
     }
 }
@@ -57,6 +56,7 @@ fn drip(mut stream: TcpStream) {
 #[tokio::test]
 async fn closes_connections_that_do_not_authenticate() {
     let (mut incoming, address) = listen(8);
+    let started = Instant::now();
     let _idle_side = TcpStream::connect(address).unwrap();
     let idle = tokio::spawn(end_of(next(&mut incoming).await));
     drip(TcpStream::connect(address).unwrap());
@@ -71,15 +71,14 @@ async fn closes_connections_that_do_not_authenticate() {
     // A later wrong call must not close an admitted connection.
     admitted.connect_info().refuse();
     let admitted = tokio::spawn(end_of(admitted));
-    let (how, when) = refused.await.unwrap();
-    assert!(how == Some(ErrorKind::TimedOut) && when < AUTHENTICATE_WITHIN, "{how:?} {when:?}");
+    let (how, refused_at) = refused.await.unwrap();
+    assert_eq!(how, Some(ErrorKind::TimedOut));
     drop(refused_side);
     for (who, stranger) in [("idle", idle), ("dripping", dripping)] {
-        let (how, when) = tokio::time::timeout(PATIENCE, stranger).await.unwrap().unwrap();
-        assert!(
-            how == Some(ErrorKind::TimedOut) && AUTHENTICATE_WITHIN - MOMENT < when,
-            "{who}: {how:?} {when:?}"
-        );
+        let (how, at) = tokio::time::timeout(PATIENCE, stranger).await.unwrap().unwrap();
+        assert_eq!(how, Some(ErrorKind::TimedOut), "{who}");
+        // The refused connection was the last of the three, and ends first.
+        assert!(refused_at < at && AUTHENTICATE_WITHIN <= at - started, "{who}: {:?}", at - started);
     }
     tokio::time::sleep(2 * MOMENT).await;
     assert!(!admitted.is_finished(), "an idle authenticated connection should stay open");
