@@ -83,12 +83,12 @@ fn answers_8_clients_with_the_predictions_of_the_library() {
     let (run, raw) = trained(folder.path());
     let server = Server::start(folder.path(), &run);
     let predictor = SavedModel::open(&run).unwrap().on_dataset(&raw).unwrap();
-    let mode = PredictMode::Sampled { fanouts: vec![Fanout::UpTo(3); 2], seed: 0 };
     let nodes: Vec<NodeId> = (0..raw.graph.n_nodes() as u32).map(NodeId).collect();
-    let classes = predictor.predict(&nodes, &mode).unwrap().classes();
+    let scores = predictor.predict(&nodes, &PredictMode::AsEvaluated).unwrap();
+    let (classes, confidences) = (scores.classes(), scores.confidences());
     std::thread::scope(|scope| {
         for client in 0..8 {
-            let (server, classes) = (&server, &classes);
+            let (server, classes, confidences) = (&server, &classes, &confidences);
             scope.spawn(move || {
                 for first in 0..20 {
                     let nodes: Vec<usize> =
@@ -100,8 +100,7 @@ fn answers_8_clients_with_the_predictions_of_the_library() {
                         assert_eq!(said["node"], node);
                         assert_eq!(said["class"], classes[node]);
                         assert_eq!(said["class_name"], classes[node].to_string());
-                        let probability = said["probability"].as_f64().unwrap();
-                        assert!((0.0..=1.0).contains(&probability));
+                        assert_eq!(said["probability"].as_f64().unwrap() as f32, confidences[node]);
                     }
                 }
             });

@@ -23,7 +23,9 @@ use kiln::graph::{ItemId, NodeId};
 use kiln::prelude::{PredictMode, PredictOnDataset, RankHandle, SavedModel};
 use kiln::sample::Fanout;
 use kiln::store::sha256;
-use kiln::train::{ModelError, ModelRegistry, ModelTask, NodePredictor, PredictedRows, WantedRows};
+use kiln::train::{
+    ModelError, ModelInfo, ModelInputs, ModelRegistry, ModelTask, NodePredictor, PredictedRows, WantedRows,
+};
 use kiln::{Error, PredictionOutput, launch};
 
 use self::files::{Format, PredictionFiles, Request, Totals};
@@ -127,16 +129,16 @@ pub(crate) fn run(args: &PredictArgs) -> anyhow::Result<()> {
     let model = open_model(args, local_rank)?;
     check_out(&args.out)?;
     set_trained_precision(model.info().precision.as_deref(), &args.job.device);
-    let inputs = &model.info().inputs;
+    let ModelInfo { kind, inputs, .. } = model.info();
+    let &ModelInputs { task, ref data_name, n_features, n_outputs, .. } = inputs;
     print_rank_zero(format_args!(
-        "{} for {}, trained on {}: {} features, {} outputs",
-        model.info().kind,
-        inputs.task,
-        inputs.data_name,
-        inputs.n_features,
-        inputs.n_outputs
+        "{kind} for {task}, trained on {data_name}: {n_features} features, {n_outputs} outputs"
     ));
-    let task = inputs.task;
+    if args.mode == Mode::AsEvaluated
+        && let Some(note) = model.info().note_on_draws()
+    {
+        print_rank_zero(format_args!("note: {note}"));
+    }
     args.parts.check()?;
     args.links.check(args, task)?;
     ensure!(

@@ -7,7 +7,7 @@ use kiln_feature::{EdgeFeatureStore, FeatureBuffer, FeatureStore, Targets};
 use kiln_graph::{Block, ItemId, LocalId, NodeId};
 use kiln_sample::{FrontierSampler, RngKey, SampledBlocks, Scratch, Seeds};
 
-use crate::{BatchError, SeedBatch, StageTimes};
+use crate::{BatchError, Phase, SeedBatch, StageTimes};
 
 /// Makes a batch from its seeds: the task-specific part of a [`Loader`](crate::Loader).
 ///
@@ -118,7 +118,7 @@ pub(crate) fn sample_step<S: FrontierSampler + ?Sized>(
         blocks.iter_mut().skip(first_transposed).for_each(Block::transpose);
     }
     let (labels, target_values) = (Vec::new(), Vec::new());
-    Ok(SampledBatch { step, key, seeds, blocks, seed_index, edge_x: None, labels, target_values })
+    Ok(SampledBatch { phase, step, key, seeds, blocks, seed_index, edge_x: None, labels, target_values })
 }
 
 impl<S: ?Sized, F: ?Sized> fmt::Debug for NodeBatcher<S, F> {
@@ -161,6 +161,8 @@ impl EdgeRows {
 /// The inputs of a model and its loss for one step of a node task.
 #[derive(Debug, Clone)]
 pub struct MiniBatch {
+    /// The phase of the step.
+    pub phase: Phase,
     /// The step within the phase, from 0.
     pub step: usize,
     /// The key of this step. The blocks were sampled with it, and all other random draws of the step must use it.
@@ -189,6 +191,8 @@ pub struct MiniBatch {
 /// A [`MiniBatch`] without feature rows of nodes.
 #[derive(Debug, Clone)]
 pub struct SampledBatch {
+    /// The phase of the step.
+    pub phase: Phase,
     /// The step within the phase, from 0.
     pub step: usize,
     /// The key of this step.
@@ -269,9 +273,23 @@ where
         let mut x = FeatureBuffer::empty(self.features.dtype());
         self.features.gather(&sampled.input_nodes(), &mut x)?;
         times.gather += start.elapsed();
-        let SampledBatch { step, key, seeds, blocks, seed_index, edge_x, labels, target_values } = sampled;
+        let SampledBatch { phase, step, key, seeds, blocks, seed_index, edge_x, labels, target_values } =
+            sampled;
         let (x_dim, times) = (self.features.dim(), *times);
-        Ok(MiniBatch { step, key, seeds, blocks, seed_index, x, x_dim, edge_x, labels, target_values, times })
+        Ok(MiniBatch {
+            phase,
+            step,
+            key,
+            seeds,
+            blocks,
+            seed_index,
+            x,
+            x_dim,
+            edge_x,
+            labels,
+            target_values,
+            times,
+        })
     }
 
     fn n_bytes(batch: &MiniBatch) -> usize {

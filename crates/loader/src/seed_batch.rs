@@ -13,8 +13,8 @@ pub struct SeedBatch<I = NodeId> {
     pub phase: Phase,
     /// The step within the phase, from 0, the same on all ranks.
     pub step: usize,
-    /// The phase's key folded with the step. It is the same on all ranks, so each rank would sample the same neighbours
-    /// for a node.
+    /// The key with which neighbours are sampled, [`Phase::step_key`]. It is the same on all ranks, so each rank would
+    /// sample the same neighbours for a node.
     pub key: RngKey,
     /// The key of the phase: draws from it that are keyed by an item do not depend on the size of batches.
     pub phase_key: RngKey,

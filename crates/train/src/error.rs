@@ -162,6 +162,11 @@ pub enum Error {
         /// The device of the last parameter that is on another device than the trainer.
         got: String,
     },
+    /// In this epoch, counted from 0, the model draws from Burn's generator, which threads share, but not in the one before.
+    #[error(
+        "the model draws random numbers from Burn's generator since epoch {}, which ranks in threads share, so that the run cannot be repeated: let the model draw in every step, or start each rank as a process", .0 + 1
+    )]
+    SharedGenerator(usize),
     /// A batch is on another device than the trainer.
     #[error("a batch is on {got}, expected {expected}: make its loader with `TaskTrainer::loader`")]
     OtherDevice {
@@ -350,9 +355,7 @@ pub enum Error {
         needed_bytes: u64,
     },
     /// The activations of a layer do not fit in memory.
-    #[error(
-        "{n_rows} rows of {dim} activations do not fit in memory: set a memory limit and a folder to spill to"
-    )]
+    #[error("{n_rows} rows of {dim} activations do not fit in memory: set a memory limit to spill to files")]
     TooLarge {
         /// The number of nodes of the graph.
         n_rows: usize,

@@ -62,9 +62,10 @@ struct Args {
     /// Address and port; port 0 takes a free one, which is printed.
     #[arg(long, default_value = "127.0.0.1:8000")]
     listen: SocketAddr,
-    /// Seed of the sampled neighbours.
-    #[arg(long, default_value_t = 0)]
-    seed: u64,
+    /// Seed of the sampled neighbours. Default: that of the run, with which the answers are those of `kiln predict` if the
+    /// run was evaluated with sampled neighbours.
+    #[arg(long)]
+    seed: Option<u64>,
 }
 
 #[derive(Deserialize)]
@@ -100,7 +101,8 @@ fn main() -> Result<()> {
     let predictor = model.on_dataset(&Dataset::open(&args.data)?)?;
     let sampling = model.info().inputs.sampling.as_ref();
     let fanouts = sampling.map(|sampling| sampling.fanouts()).unwrap_or_default();
-    let mode = PredictMode::Sampled { fanouts, seed: args.seed };
+    let seed = args.seed.unwrap_or(model.info().evaluation.seed);
+    let mode = PredictMode::Sampled { fanouts, seed };
     // The first prediction allocates the sampler's tables, and finds settings that do not fit the model.
     predictor.predict(&[NodeId(0)], &mode)?;
     let n_nodes = predictor.n_nodes();

@@ -15,8 +15,7 @@ use crate::cpu::matrix::{Matrix, Start};
 use crate::cpu::row_value::RowValue;
 use crate::cpu::tasks::{add, sum_in_order};
 
-/// The number of multiplications from which [`multiply`] divides a product into tasks. The division depends on the shape
-/// only, not on threads, because the order in which `gemm` sums depends on the number of rows that it gets.
+/// The number of multiplications from which [`multiply`] divides a product into tasks.
 const LEAST_DIVIDED: usize = 192 * 192 * 192;
 
 /// The maximum number of rows that a task of [`multiply`] writes: 1,024 rows of 256 columns are 1 MiB. The run
@@ -118,6 +117,7 @@ fn multiply<E: RowValue>(
     let panels = bf16::Panels::of(right);
     let alone = |out: &mut [MaybeUninit<f32>], left: Matrix<'_>| match &panels {
         Some(panels) => panels.multiply(out, left, start),
+        None if left.shape()[0] < least_rows(right) => multiply_padded(out, left, right, start),
         None => multiply_alone(out, left, right, start),
     };
     if n_rows.saturating_mul(inner).saturating_mul(n_columns) < LEAST_DIVIDED {
@@ -128,6 +128,32 @@ fn multiply<E: RowValue>(
         let first = task * task_rows;
         left.widened_rows(first..first + out.len() / n_columns, |left| alone(out, left));
     });
+}
+
+/// Returns the number of rows of the left operand from which `gemm` adds the terms of an element in the same order, whatever
+/// the number of rows. With fewer, version 0.19 uses other code in three cases, which `a_row_has_one_value_in_every_product`
+/// covers: for one row; for up to 64 rows and columns, where it cuts sums of more than 512 terms at other places; and for up to
+/// 256 elements whose terms are adjacent in both operands.
+fn least_rows(right: Matrix<'_>) -> usize {
+    let [inner, n_columns] = right.shape();
+    let for_long_sums = if 512 < inner && n_columns <= 64 { 65 } else { 2 };
+    let for_adjacent_terms = if right.strides()[0] == 1 { 256 / n_columns + 1 } else { 2 };
+    for_long_sums.max(for_adjacent_terms)
+}
+
+/// Same as [`multiply_alone`], with rows of zeros added to the left operand up to [`least_rows`], so that a row of the product
+/// does not depend on how many others are computed with it.
+fn multiply_padded(out: &mut [MaybeUninit<f32>], left: Matrix<'_>, right: Matrix<'_>, start: Start<'_>) {
+    let ([_, inner], [_, n_columns]) = (left.shape(), right.shape());
+    let n_rows = least_rows(right);
+    let mut padded_left = left.values().to_vec();
+    padded_left.resize(n_rows * inner, 0.0);
+    let mut padded = vec![MaybeUninit::new(0.0); n_rows * n_columns];
+    if matches!(start, Start::There) {
+        padded[..out.len()].copy_from_slice(out);
+    }
+    multiply_alone(&mut padded, Matrix::new(&padded_left, [n_rows, inner]), right, start);
+    out.copy_from_slice(&padded[..out.len()]);
 }
 
 /// Same as [`multiply`], but in f32 and in the calling thread.
@@ -280,6 +306,41 @@ mod tests {
             assert_eq!(add_row(&row, a, b), with_row);
             let right: Vec<f32> = (0..m * inner).map(|at| right[at % inner * m + at / inner]).collect();
             assert_eq!(product(a, Matrix::new(&right, [m, inner]).transposed()), expected);
+        }
+    }
+
+    /// Computes products of parts of the rows, and compares each row with that of the product of all rows, bit for bit.
+    #[test]
+    fn a_row_has_one_value_in_every_product() {
+        let n_rows = 700;
+        let value = |at: usize| ((at * 2_654_435_761) % 1_000_003) as f32 / 1_000_003.0 - 0.5;
+        for inner in [1, 2, 3, 16, 100, 512, 513, 1433] {
+            let left: Vec<f32> = (0..n_rows * inner).map(value).collect();
+            let left = Matrix::new(&left, [n_rows, inner]);
+            for n_columns in [1, 2, 3, 7, 16, 41, 64, 65, 100, 257] {
+                let values: Vec<f32> = (0..inner * n_columns).map(|at| value(at + 77)).collect();
+                let row: Vec<f32> = (0..n_columns).map(|at| value(at + 5)).collect();
+                for right in [
+                    Matrix::new(&values, [inner, n_columns]),
+                    Matrix::new(&values, [n_columns, inner]).transposed(),
+                ] {
+                    let (all, with_row) = (product(left, right), add_row(&row, left, right));
+                    let mut sum: Vec<f32> = (0..n_rows * n_columns).map(value).collect();
+                    let before = sum.clone();
+                    add_product(&mut sum, left, right);
+                    for n_of_part in [1, 2, 3, 5, 31, 64, 65, 129, 256, 257] {
+                        let first = (n_of_part * 37) % (n_rows - n_of_part);
+                        let part = left.rows(first..first + n_of_part);
+                        let values = first * n_columns..(first + n_of_part) * n_columns;
+                        let name = format!("{n_of_part} of {n_rows} x {inner} x {n_columns}");
+                        assert_eq!(product(part, right), all[values.clone()], "{name}");
+                        assert_eq!(add_row(&row, part, right), with_row[values.clone()], "{name} and a row");
+                        let mut of_part = before[values.clone()].to_vec();
+                        add_product(&mut of_part, part, right);
+                        assert_eq!(of_part, sum[values], "{name} and the output");
+                    }
+                }
+            }
         }
     }
 

@@ -10,6 +10,7 @@ use kiln_graph::{Block, BlockParts, TransposedBlock};
 
 #[cfg(feature = "cube")]
 use crate::cube::{by_source::SourceCounts, launch};
+use crate::device::block_size::BlockSize;
 use crate::device::by_source::BySource;
 use crate::device::relation_groups::DeviceRelationGroups;
 
@@ -35,6 +36,8 @@ pub struct DeviceBlock {
     pub(super) relation_groups: Option<DeviceRelationGroups>,
     src_nodes: Tensor<1, Int>,
     dst_nodes: Tensor<1, Int>,
+    /// The size from which layers choose the order of their computations, if it is not that of the block.
+    pub(super) nominal_size: Option<BlockSize>,
 }
 
 impl DeviceBlock {
@@ -63,6 +66,7 @@ impl DeviceBlock {
             relation_groups: None,
             dst_nodes: first_values(&src_nodes, n_dst),
             src_nodes,
+            nominal_size: None,
         }
     }
 
@@ -89,8 +93,17 @@ impl DeviceBlock {
             by_source: Arc::new(BySource::counted(counts)),
         };
         let dst_nodes = first_values(&src_nodes, edges.n_dst);
-        let (edge_features, relation_groups) = (None, None);
-        Self { edges, edge_ids, weights, edge_types, edge_features, relation_groups, src_nodes, dst_nodes }
+        Self {
+            edges,
+            edge_ids,
+            weights,
+            edge_types,
+            edge_features: None,
+            relation_groups: None,
+            src_nodes,
+            dst_nodes,
+            nominal_size: None,
+        }
     }
 
     /// Adds the features of the edges, `[n_edges, d]`, in block order, which are on the block's device.
@@ -105,6 +118,13 @@ impl DeviceBlock {
             "got {n_rows} rows of features for {n_edges} edges, expected one per edge"
         );
         Self { edge_features: Some(rows), ..self }
+    }
+
+    /// Lets layers choose the order of their computations as for a block of another size, in evaluations
+    /// [`BlockSize::SAMPLED`], so that the order does not depend on the batch.
+    #[must_use]
+    pub fn standing_for(self, size: BlockSize) -> Self {
+        Self { nominal_size: Some(size), ..self }
     }
 
     /// The number of sources.

@@ -13,6 +13,17 @@ pub struct BlockSize {
     pub n_edges: usize,
 }
 
+impl BlockSize {
+    /// The size that stands for every block of sampled neighbours in evaluations and predictions: a source that no other
+    /// destination has for every second edge. With the size of the block itself, the order of a node's computations, and
+    /// with it the rounding, would depend on the other nodes of its batch.
+    pub const SAMPLED: Self = Self { n_src: 3, n_dst: 1, n_edges: 4 };
+
+    /// The size that stands for every block of an evaluation layer by layer over a whole graph, in which the sources of a
+    /// layer are the destinations of the layer before.
+    pub const WHOLE_GRAPH: Self = Self { n_src: 1, n_dst: 1, n_edges: 1 };
+}
+
 impl From<&Block> for BlockSize {
     fn from(block: &Block) -> Self {
         Self { n_src: block.n_src(), n_dst: block.n_dst(), n_edges: block.n_edges() }
@@ -20,7 +31,9 @@ impl From<&Block> for BlockSize {
 }
 
 impl From<&DeviceBlock> for BlockSize {
+    /// Returns the size of the block, or the size that stands for it ([`DeviceBlock::standing_for`]).
     fn from(block: &DeviceBlock) -> Self {
-        Self { n_src: block.n_src(), n_dst: block.n_dst(), n_edges: block.n_edges() }
+        let own = Self { n_src: block.n_src(), n_dst: block.n_dst(), n_edges: block.n_edges() };
+        block.nominal_size.unwrap_or(own)
     }
 }

@@ -4,6 +4,8 @@
 mod fit;
 mod half_features;
 mod links;
+mod one_answer;
+mod own_models;
 mod ranks;
 mod relations_and_attention;
 mod saved_model;

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 mod links;
-mod predictions;
+pub(crate) mod predictions;
 mod regression;
 
 use std::path::Path;

@@ -68,13 +68,32 @@ fn items_keep_their_order_without_shuffle_and_in_evaluation() {
 }
 
 #[test]
-fn keys_are_folded_from_seed_phase_and_step() {
+fn keys_of_training_are_folded_from_seed_epoch_and_step() {
     let config = ItemSamplerConfig { batch_size: 4, seed: 9, ..Default::default() };
     let items = sampler(nodes(10), config);
     let train = RngKey::new(9).fold_in(KeyDomain::Epoch, 5).fold_in(KeyDomain::Step, 2);
     assert_eq!(items.epoch(Phase::Train { epoch: 5 }).step(2).key, train);
-    let test = RngKey::new(9).fold_in(KeyDomain::Evaluation, 1).fold_in(KeyDomain::Step, 2);
-    assert_eq!(items.epoch(Phase::Test).step(2).key, test);
+}
+
+/// The neighbours of a node are the same in every evaluation, but the negatives of a link are not.
+#[test]
+fn all_steps_of_all_evaluations_have_one_key() {
+    let key = RngKey::new(9).fold_in(KeyDomain::Evaluation, 1);
+    let phase_keys = [0, 1].map(|phase| RngKey::new(9).fold_in(KeyDomain::Evaluation, phase));
+    for (batch_size, world_size) in [(4, 1), (1, 1), (2, 2), (1, 4)] {
+        for rank in 0..world_size {
+            let shard = Shard { rank, world_size };
+            let items =
+                sampler(nodes(10), ItemSamplerConfig { batch_size, seed: 9, shard, ..Default::default() });
+            for (phase, phase_key) in [Phase::Validation, Phase::Test].into_iter().zip(phase_keys) {
+                let plan = items.epoch(phase);
+                for step in 0..plan.n_steps() {
+                    let batch = plan.step(step);
+                    assert_eq!((batch.key, batch.phase_key), (key, phase_key), "{phase:?}, step {step}");
+                }
+            }
+        }
+    }
 }
 
 #[test]

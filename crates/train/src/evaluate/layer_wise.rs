@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use burn::tensor::Device;
 use kiln_feature::{DenseFeatures, EdgeFeatureStore, EdgeFeatures, FeatureStore};
 use kiln_graph::{Csc, NodeId};
-use kiln_kernels::gather_features;
+use kiln_kernels::{BlockSize, gather_features};
 use kiln_loader::EdgeRows;
 use kiln_nn::{ForwardContext, LayerWiseModel, Mode};
 use kiln_sample::{EdgeWeights, FrontierSampler, NeighborSampler, RngKey, SamplerConfig, Scratch, Seeds};
@@ -25,9 +25,9 @@ use crate::step::node::blocks_to_device;
 /// Memory: the activations of two layers (see [`Spill`] to move them to files), the tensors of one range, and 8 bytes
 /// per node for the sampler. The graph and the features belong to the caller and are not counted.
 ///
-/// Outputs are bit-identical for any number of threads and any [`Spill`]. Another [`LayerWiseConfig::range_bytes`]
-/// changes them by rounding at most: a layer may choose the order of its matrix products by the shape of the block, as
-/// [`SageConv`](kiln_nn::SageConv) does, and a matrix product may sum in another order for another number of rows.
+/// On the CPU, outputs are bit-identical for any number of threads, any [`Spill`] and any [`LayerWiseConfig::range_bytes`]. On
+/// other devices, another size of ranges changes them by rounding at most, because a matrix product may sum in another order
+/// for another number of rows.
 #[derive(Debug)]
 pub struct LayerWiseInference {
     graph: Arc<Csc>,
@@ -350,7 +350,7 @@ impl<M: LayerWiseModel> Run<'_, M> {
         let x = gather_features(source, blocks[0].srcs(), &self.device)?;
         let edge_features = self.inference.edge_features.as_ref();
         let edge_rows = edge_features.map(|features| EdgeRows::gather(features, &blocks)).transpose()?;
-        let block = blocks_to_device(blocks, edge_rows, &self.device).remove(0);
+        let block = blocks_to_device(blocks, edge_rows, Some(BlockSize::WHOLE_GRAPH), &self.device).remove(0);
         // The outputs of earlier layers are f32.
         let outputs = self.model.layer(layer, &block, self.model.input_rows(x), &ctx);
         let [_, d_out] = self.model.widths(layer);

@@ -5,11 +5,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use kiln_comm::Communicator;
-use kiln_graph::{ItemId, NodeId};
-use kiln_loader::{EpochPlan, ItemSampler, ItemSamplerConfig, Phase, SeedBatch, Shard};
+use kiln_graph::ItemId;
+use kiln_loader::{Phase, SeedBatch};
 
 use crate::error::{Error, Result};
-use crate::saved::info::EvaluationInfo;
 use crate::saved::outputs::{OutputRows, append};
 
 /// The outputs of consecutive items of a request.
@@ -45,34 +44,21 @@ impl PredictionBatches {
         Self { n_items, n_batches, compute: Arc::new(compute) }
     }
 
-    /// Creates batches of `size` nodes with one key, so that a node's neighbours do not depend on its batch. `compute` gets the
-    /// nodes of a batch and their positions.
-    pub(crate) fn sampled(
-        nodes: &[NodeId],
+    /// Creates batches of `size` items. All have the key of evaluations with this seed, so the neighbours of an item depend
+    /// neither on its batch nor on the request. `compute` gets the items of a batch and their positions.
+    pub(crate) fn of_items<I: ItemId>(
+        items: &[I],
         size: usize,
         seed: u64,
-        compute: impl Fn(SeedBatch, Range<usize>) -> Result<PredictedRows> + Send + Sync + 'static,
+        compute: impl Fn(SeedBatch<I>, Range<usize>) -> Result<PredictedRows> + Send + Sync + 'static,
     ) -> Self {
-        let (key, nodes): (_, Arc<[NodeId]>) = (Phase::Test.key(seed), nodes.into());
-        Self::new(nodes.len(), nodes.len().div_ceil(size), move |batch| {
-            let positions = batch * size..nodes.len().min((batch + 1) * size);
-            let seeds = SeedBatch::new(Phase::Test, batch, key, nodes[positions.clone()].to_vec());
+        let items: Arc<[I]> = items.into();
+        Self::new(items.len(), items.len().div_ceil(size), move |batch| {
+            let positions = batch * size..items.len().min((batch + 1) * size);
+            let key = Phase::Test.step_key(seed, batch);
+            let seeds = SeedBatch::new(Phase::Test, batch, key, items[positions.clone()].to_vec());
             compute(seeds, positions)
         })
-    }
-
-    /// Creates the batches in which a run with these settings evaluates nodes. `compute` gets the nodes of a batch and their
-    /// positions.
-    pub(crate) fn of_run(
-        nodes: &[NodeId],
-        run: &EvaluationInfo,
-        compute: impl Fn(SeedBatch, Range<usize>) -> Result<PredictedRows> + Send + Sync + 'static,
-    ) -> Result<Self> {
-        let batches = BatchesOfRun::new(nodes, run)?;
-        Ok(Self::new(nodes.len(), batches.len(), move |batch| {
-            let (seeds, positions) = batches.batch(batch);
-            compute(seeds, positions)
-        }))
     }
 
     /// Returns the number of requested items.
@@ -80,8 +66,7 @@ impl PredictionBatches {
         self.n_items
     }
 
-    /// Returns the number of batches. They contain the items in the order of the request. A batch may be empty; its rows
-    /// are `None`.
+    /// Returns the number of batches. They contain the items in the order of the request.
     pub fn n_batches(&self) -> usize {
         self.n_batches
     }
@@ -188,63 +173,33 @@ impl PredictedRows {
     }
 }
 
-/// The batches in which a run with these settings evaluates a list of items: in each step, one batch of each rank.
-pub(crate) struct BatchesOfRun<I> {
-    items: Arc<[I]>,
-    /// The plan of each rank of the run. It divides the positions, which stand for the items.
-    plans: Vec<EpochPlan<I>>,
-}
-
-impl<I: ItemId> BatchesOfRun<I> {
-    pub(crate) fn new(items: &[I], run: &EvaluationInfo) -> Result<Self> {
-        let positions: Arc<[I]> = (0..items.len() as u32).map(I::new).collect();
-        let plan = |rank| -> Result<EpochPlan<I>> {
-            let config = ItemSamplerConfig {
-                batch_size: run.batch_size,
-                shuffle: false,
-                seed: run.seed,
-                shard: Shard { rank, world_size: run.n_ranks },
-                ..ItemSamplerConfig::default()
-            };
-            Ok(ItemSampler::new(positions.clone(), config)?.epoch(Phase::Test))
-        };
-        Ok(Self { items: items.into(), plans: (0..run.n_ranks).map(plan).collect::<Result<_>>()? })
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.plans.len() * self.plans.first().map_or(0, EpochPlan::n_steps)
-    }
-
-    /// Returns a batch with its items as seeds, and their positions. The shares of a step's ranks are consecutive, so
-    /// the batches are in the order of the items.
-    pub(crate) fn batch(&self, batch: usize) -> (SeedBatch<I>, Range<usize>) {
-        let mut seeds = self.plans[batch % self.plans.len()].step(batch / self.plans.len());
-        let start = seeds.seeds.first().map_or(0, |position| position.get() as usize);
-        let positions = start..start + seeds.seeds.len();
-        seeds.seeds = self.items[positions.clone()].to_vec();
-        (seeds, positions)
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
     use kiln_graph::NodeId;
 
     use super::*;
-    use crate::saved::info::EvaluatedNeighbors;
 
     #[test]
-    fn batches_of_a_run_contain_the_items_in_their_order() {
+    fn batches_contain_the_items_in_their_order_with_one_key() {
         let items: Vec<NodeId> = [7, 3, 3, 9, 1, 0, 2, 5, 4, 6, 8].map(NodeId).to_vec();
-        for n_ranks in 1..=4 {
-            let neighbors = EvaluatedNeighbors::Sampled;
-            let run = EvaluationInfo { seed: 1, batch_size: 2, n_ranks, neighbors };
-            let batches = BatchesOfRun::new(&items, &run).expect("the settings should be valid");
-            let all: Vec<_> = (0..batches.len()).map(|batch| batches.batch(batch)).collect();
-            let seeds: Vec<NodeId> = all.iter().flat_map(|(seeds, _)| seeds.seeds.clone()).collect();
-            assert_eq!(seeds, items);
-            let positions: Vec<usize> = all.into_iter().flat_map(|(_, positions)| positions).collect();
+        for size in [1, 2, 4, 11, 100] {
+            let (seen, expected) = (Arc::new(Mutex::new(Vec::new())), items.clone());
+            let record = Arc::clone(&seen);
+            let batches = PredictionBatches::of_items(&items, size, 5, move |seeds, positions| {
+                assert_eq!(seeds.key, Phase::Validation.step_key(5, 0));
+                assert_eq!(seeds.seeds, expected[positions.clone()]);
+                record.lock().expect("no test should panic").push(positions.clone());
+                Ok(PredictedRows { positions, scores: None, embeddings: None })
+            });
+            for batch in 0..batches.n_batches() {
+                batches.batch(batch).expect("the batch should be computed");
+            }
+            let seen = seen.lock().expect("no test should panic");
+            let positions: Vec<usize> = seen.iter().cloned().flatten().collect();
             assert_eq!(positions, (0..items.len()).collect::<Vec<_>>());
+            assert!(seen.iter().all(|positions| positions.len() <= size));
         }
     }
 

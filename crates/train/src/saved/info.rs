@@ -9,6 +9,7 @@ use kiln_nn::ModelConfig;
 use kiln_sample::{EdgeWeights, Fanout, Rule, SamplerConfig};
 use serde::{Deserialize, Serialize};
 
+use crate::run::contract::DETERMINISM_CONTRACT;
 use crate::saved::error::ModelError;
 use crate::saved::typed_info::TypedGraphInfo;
 
@@ -16,16 +17,13 @@ use crate::saved::typed_info::TypedGraphInfo;
 pub(crate) const MODEL_FILE: &str = "model.json";
 
 /// The highest format of `model.json` that this version reads and writes. A file with a higher format is rejected.
-pub const MODEL_FORMAT: u64 = 3;
-
-/// The format of models of graphs with one type of nodes, which versions of kiln from before format 3 read, too.
-const HOMOGENEOUS_FORMAT: u64 = 2;
+pub const MODEL_FORMAT: u64 = 4;
 
 /// The description of a saved model, `model.json` in the run folder: everything that predictions need besides the
 /// weights in `best.safetensors`, which include the running statistics of normalisation layers.
 ///
-/// Format 2 added the hash of the weights and the kind of node features of graph models, format 3 heterogeneous graphs. Files
-/// of earlier formats are read.
+/// Format 2 added the hash of the weights and the kind of node features of graph models, format 3 heterogeneous graphs, format
+/// 4 the version of the determinism contract. Files of earlier formats are read.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelInfo {
@@ -33,6 +31,10 @@ pub struct ModelInfo {
     pub format: u64,
     /// The version of kiln that wrote the file.
     pub kiln: String,
+    /// The version of the determinism contract, [`DETERMINISM_CONTRACT`], of the program that evaluated the run; 1 in files of
+    /// earlier formats.
+    #[serde(default = "first_contract")]
+    pub contract: u32,
     /// The kind of the model, [`ModelConfig::KIND`](kiln_nn::ModelConfig::KIND).
     pub kind: String,
     /// The model's config, such as a [`SageConfig`](kiln_nn::SageConfig), as JSON.
@@ -259,6 +261,11 @@ pub enum EvaluatedNeighbors {
     },
 }
 
+/// Returns the version of the contract of files that record none.
+fn first_contract() -> u32 {
+    1
+}
+
 impl EvaluatedNeighbors {
     /// Returns the limit in bytes for the outputs of layers in memory, if there is one.
     pub fn memory_bytes(&self) -> Option<u64> {
@@ -284,8 +291,9 @@ impl ModelInfo {
             reason: format!("the config of a {}: {error}", C::KIND),
         })?;
         Ok(Self {
-            format: if inputs.graph.is_some() { MODEL_FORMAT } else { HOMOGENEOUS_FORMAT },
+            format: MODEL_FORMAT,
             kiln: env!("CARGO_PKG_VERSION").to_owned(),
+            contract: DETERMINISM_CONTRACT,
             kind: C::KIND.to_owned(),
             config,
             data_hash: data_hash.to_owned(),
@@ -296,6 +304,18 @@ impl ModelInfo {
             },
             inputs,
             evaluation,
+        })
+    }
+
+    /// Returns a note if this version draws other neighbours for predictions than the run's evaluation did.
+    pub fn note_on_draws(&self) -> Option<String> {
+        let Self { kiln, contract, evaluation, .. } = self;
+        let samples = evaluation.neighbors == EvaluatedNeighbors::Sampled && self.inputs.sampling.is_some();
+        (samples && *contract != DETERMINISM_CONTRACT).then(|| {
+            format!(
+                "kiln {kiln} evaluated this run with version {contract} of the determinism contract, this is version \
+                 {DETERMINISM_CONTRACT}: the recorded metrics and predictions used other draws of neighbours"
+            )
         })
     }
 

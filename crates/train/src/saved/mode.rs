@@ -5,17 +5,17 @@ use crate::evaluate::layer_wise::LayerWiseConfig;
 /// The neighbours that predictions read.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub enum PredictMode {
-    /// The neighbours that the run's evaluation read, in the same batches. For the run's test nodes, in the order of
-    /// the test split, the predictions are those of the run: bit for bit on the same kind of device and processor, and
-    /// up to rounding on others and after training on partitions. For links, this holds for exact evaluations: with
-    /// sampled ones, the run drew the neighbours of a node for each batch of links, and predictions draw them once.
+    /// The neighbours that the run's evaluation read. For the run's test items the predictions are those of the run: bit
+    /// for bit on the same kind of device and processor, and up to rounding on others and after training on partitions.
+    /// Runs of a kiln with version 1 of the [`DETERMINISM_CONTRACT`](crate::DETERMINISM_CONTRACT) drew the neighbours of
+    /// an item for each batch: with sampled neighbours, their predictions were others.
     #[default]
     AsEvaluated,
     /// All neighbours, layer by layer over the whole graph. The time depends on the size of the graph, not on the
     /// number of nodes.
     Exact(LayerWiseConfig),
     /// Sampled neighbours. The neighbours of a node depend on the seed and the node, and not on the other nodes of the
-    /// request.
+    /// request; with the run's seed and fanouts they are those of [`PredictMode::AsEvaluated`].
     Sampled {
         /// The fanout of each layer, input layer first; of a heterogeneous graph, that of all relations. None stands for the
         /// fanouts of training.

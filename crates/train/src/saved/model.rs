@@ -11,9 +11,9 @@ use kiln_loader::{Batcher, GraphBatcher, SeedBatch};
 use kiln_nn::LinkDecoder;
 
 use crate::error::Result;
-use crate::saved::batches::{BatchesOfRun, PredictedRows, PredictionBatches};
+use crate::saved::batches::{PredictedRows, PredictionBatches};
 use crate::saved::error::ModelError;
-use crate::saved::info::{MODEL_FILE, ModelInfo, ModelTask};
+use crate::saved::info::{EvaluationInfo, MODEL_FILE, ModelInfo, ModelTask};
 use crate::saved::mode::PredictMode;
 use crate::saved::outputs::OutputRows;
 use crate::saved::predictor::NodePredictor;
@@ -180,13 +180,10 @@ impl SavedModel {
         let n_graphs = node_offsets.len().saturating_sub(1);
         let labels = Arc::new(Labels::new(vec![0; n_graphs], 1));
         let batcher = GraphBatcher::new(graph.clone(), node_offsets.clone(), features, labels);
-        let (model, batches) = (self.clone(), BatchesOfRun::new(graphs, &self.info().evaluation)?);
-        Ok(PredictionBatches::new(graphs.len(), batches.len(), move |batch| {
-            let (seeds, positions) = batches.batch(batch);
-            let scores = match seeds.seeds.is_empty() {
-                true => None,
-                false => Some(model.graph_scores(&batcher, seeds)?),
-            };
+        let model = self.clone();
+        let EvaluationInfo { batch_size, seed, .. } = self.info().evaluation;
+        Ok(PredictionBatches::of_items(graphs, batch_size, seed, move |seeds, positions| {
+            let scores = Some(model.graph_scores(&batcher, seeds)?);
             Ok(PredictedRows { positions, scores, embeddings: None })
         }))
     }

@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex};
 
 use kiln_feature::{EdgeFeatureStore, FeatureStore, Preparation};
 use kiln_graph::{Csc, NodeId};
-use kiln_loader::SeedBatch;
 use kiln_sample::{Fanout, FrontierSampler, NeighborSampler, Rule, SamplerConfig, Scratch};
 
 use crate::error::Result;
@@ -280,27 +279,18 @@ impl NodePredictor {
             return Err(ModelError::NoSuchNode { node, n_nodes }.into());
         }
         let evaluation = self.model.info().evaluation;
-        match mode {
-            PredictMode::Exact(config) => self.exact(nodes, config.clone(), wanted),
-            PredictMode::Sampled { fanouts, seed } => {
-                let (predictor, sampler) = (self.clone(), self.sampler(fanouts)?);
-                let compute = move |seeds: SeedBatch, positions| {
-                    predictor.batch(&*sampler, seeds.key, seeds.seeds, positions, wanted)
-                };
-                Ok(PredictionBatches::sampled(nodes, evaluation.batch_size, *seed, compute))
+        let (fanouts, seed) = match (mode, evaluation.neighbors) {
+            (PredictMode::Exact(config), _) => return self.exact(nodes, config.clone(), wanted),
+            (PredictMode::AsEvaluated, EvaluatedNeighbors::Exact { memory_bytes }) => {
+                return self.exact(nodes, LayerWiseConfig::within(memory_bytes), wanted);
             }
-            PredictMode::AsEvaluated => match evaluation.neighbors {
-                EvaluatedNeighbors::Exact { memory_bytes } => {
-                    self.exact(nodes, LayerWiseConfig::within(memory_bytes), wanted)
-                }
-                EvaluatedNeighbors::Sampled => {
-                    let (predictor, sampler) = (self.clone(), self.sampler(&[])?);
-                    PredictionBatches::of_run(nodes, &evaluation, move |seeds, positions| {
-                        predictor.batch(&*sampler, seeds.key, seeds.seeds, positions, wanted)
-                    })
-                }
-            },
-        }
+            (PredictMode::AsEvaluated, EvaluatedNeighbors::Sampled) => (&[][..], evaluation.seed),
+            (PredictMode::Sampled { fanouts, seed }, _) => (&fanouts[..], *seed),
+        };
+        let (predictor, sampler) = (self.clone(), self.sampler(fanouts)?);
+        Ok(PredictionBatches::of_items(nodes, evaluation.batch_size, seed, move |seeds, positions| {
+            predictor.batch(&*sampler, seeds.key, seeds.seeds, positions, wanted)
+        }))
     }
 
     fn sampling(&self) -> &SamplingInfo {

@@ -241,17 +241,16 @@ impl TypedNodePredictor {
         mode: &PredictMode,
         wanted: WantedRows,
     ) -> Result<PredictionBatches> {
-        let evaluation = &self.model.info().evaluation;
-        match mode {
-            PredictMode::Sampled { fanouts, seed } => {
-                let compute = self.compute(self.batcher(fanouts)?, wanted);
-                Ok(PredictionBatches::sampled(nodes, evaluation.batch_size, *seed, compute))
-            }
+        let evaluation = self.model.info().evaluation;
+        let (fanouts, seed) = match mode {
+            PredictMode::Sampled { fanouts, seed } => (&fanouts[..], *seed),
             PredictMode::AsEvaluated if evaluation.neighbors == EvaluatedNeighbors::Sampled => {
-                PredictionBatches::of_run(nodes, evaluation, self.compute(self.batcher(&[])?, wanted))
+                (&[][..], evaluation.seed)
             }
-            _ => Err(crate::Error::ExactOnTypes),
-        }
+            _ => return Err(crate::Error::ExactOnTypes),
+        };
+        let compute = self.compute(self.batcher(fanouts)?, wanted);
+        Ok(PredictionBatches::of_items(nodes, evaluation.batch_size, seed, compute))
     }
 
     /// Returns the batcher for fanouts of all relations, or for those of training if there are none.
@@ -290,10 +289,6 @@ impl TypedNodePredictor {
         wanted: WantedRows,
     ) -> Result<PredictedRows> {
         let mut rows = PredictedRows { positions, scores: None, embeddings: None };
-        // A rank of the run may have had no node in its last step.
-        if seeds.seeds.is_empty() {
-            return Ok(rows);
-        }
         let (step, device) = (seeds.step, self.model.device());
         let mut scratch =
             self.scratches.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();

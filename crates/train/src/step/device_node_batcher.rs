@@ -10,7 +10,7 @@ use kiln_sample::{Scratch, Seeds};
 
 use crate::step::batch::DeviceBatch;
 use crate::step::input_rows::InputRows;
-use crate::step::node::NodeInput;
+use crate::step::node::{NodeInput, nominal_size};
 
 /// A batcher for node tasks that samples the blocks and gathers the input features on a device, and the features of edges
 /// if it has some. The seeds and their targets come from the host. For equal seeds and keys, the batches are equal to those
@@ -67,7 +67,7 @@ impl Batcher for DeviceNodeBatcher {
         scratch: &mut Scratch,
         times: &mut StageTimes,
     ) -> Result<DeviceBatch<NodeInput>, BatchError> {
-        let SeedBatch { key, seeds, excluded, .. } = seeds;
+        let SeedBatch { phase, key, seeds, excluded, .. } = seeds;
         let seeds = Seeds::nodes(seeds).excluding(excluded);
         let load = || {
             let start = Instant::now();
@@ -90,8 +90,12 @@ impl Batcher for DeviceNodeBatcher {
         if let Some(targets) = &self.targets {
             targets.gather(seeds.as_nodes(), &mut labels, &mut target_values)?;
         }
+        let mut blocks = sampled.blocks;
+        if let Some(size) = nominal_size(phase) {
+            blocks = blocks.into_iter().map(|block| block.standing_for(size)).collect();
+        }
         let input = NodeInput {
-            blocks: sampled.blocks,
+            blocks,
             x: InputRows::Gathered(x),
             seeds: seeds.as_nodes().to_vec(),
             seed_index: sampled.seed_index.iter().map(|row| row.index()).collect(),

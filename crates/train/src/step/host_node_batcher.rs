@@ -13,7 +13,7 @@ use kiln_sample::{FrontierSampler, Scratch};
 
 use crate::step::batch::DeviceBatch;
 use crate::step::input_rows::InputRows;
-use crate::step::node::{NodeInput, sampled_to_device};
+use crate::step::node::{NodeInput, nominal_size, sampled_to_device};
 
 /// A batcher for node tasks that samples on the host and gathers the feature rows of the host for a device. On CUDA, the
 /// loader's worker gathers them directly into pinned memory, from which the device copies. The batches are equal to
@@ -85,7 +85,8 @@ impl<S: FrontierSampler + ?Sized, F: FeatureStore + ?Sized> HostNodeBatcher<S, F
             && features.n_rows() <= FeatureAggregation::MAX_ROWS
             && features.dim() == input.d_in
             && (aggregation != FeatureAggregation::WeightedSum || block.weights().is_some());
-        let is_chosen = is_possible && input.is_first(size) && (self.is_faster)(size, row_bytes);
+        let is_first = input.is_first(nominal_size(sampled.phase).unwrap_or(size));
+        let is_chosen = is_possible && is_first && (self.is_faster)(size, row_bytes);
         is_chosen.then_some(Aggregated { features, block, input })
     }
 }

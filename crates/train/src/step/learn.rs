@@ -103,12 +103,12 @@ impl<T: Task> TaskTrainer<T> {
         mut observe: impl FnMut(&StepReport),
     ) -> Result<Learned> {
         let Learned { mut outcome, mut weight, mut negatives, gradients, mut rows } =
-            self.learn(first, LossScale::Sum)?;
+            self.learn(first, 0, LossScale::Sum)?;
         let mut sums = GradientsAccumulator::new();
         sums.accumulate(&self.model, gradients);
-        for _ in 1..self.accumulate {
+        for number in 1..self.accumulate {
             let Some(batch) = self.next_batch(batches, &mut observe)? else { break };
-            let other = self.learn(batch, LossScale::Sum)?;
+            let other = self.learn(batch, number, LossScale::Sum)?;
             let started = Instant::now();
             outcome = outcome.with(other.outcome);
             weight += other.weight;
@@ -127,8 +127,13 @@ impl<T: Task> TaskTrainer<T> {
         Ok(Learned { outcome, weight, negatives, gradients, rows })
     }
 
-    /// Runs the forward and the backward pass on a batch of this rank.
-    pub(crate) fn learn(&mut self, batch: DeviceBatch<T::Input>, scale: LossScale) -> Result<Learned> {
+    /// Runs the forward and the backward pass on a batch of this rank, the one with this number in the step.
+    pub(crate) fn learn(
+        &mut self,
+        batch: DeviceBatch<T::Input>,
+        number: usize,
+        scale: LossScale,
+    ) -> Result<Learned> {
         let started = Instant::now();
         self.comm.set_stage("upload");
         self.check_device(&batch)?;
@@ -143,7 +148,9 @@ impl<T: Task> TaskTrainer<T> {
         self.comm.set_stage("forward");
         let ctx = ForwardContext { key: batch.key, mode: Mode::Train };
         let embedded = TrainedRows::new(&self.embeddings, T::embedded_nodes(&batch.input), &self.device)?;
-        let forward = self.task.forward(&self.model, &batch.input, &embedded.rows, &ctx);
+        let forward = self.generator.run(batch.key, self.epoch.epoch, number, || {
+            self.task.forward(&self.model, &batch.input, &embedded.rows, &ctx)
+        })?;
         let negatives = T::negatives(&batch.input);
         let read = self.counts_of(&batch.input, &forward);
         let outcome = if self.reads_at_once() {

@@ -11,6 +11,7 @@ pub(crate) mod embedding;
 pub(crate) mod embedding_error;
 pub(crate) mod embeddings;
 pub(crate) mod files;
+pub(crate) mod generator;
 pub(crate) mod graph;
 pub(crate) mod host_node_batcher;
 pub(crate) mod input_rows;

@@ -2,8 +2,8 @@ use std::marker::PhantomData;
 
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use kiln_graph::{Block, NodeId};
-use kiln_kernels::{DeviceBlock, upload_features};
-use kiln_loader::{EdgeRows, MiniBatch, SampledBatch, StageTimes};
+use kiln_kernels::{BlockSize, DeviceBlock, upload_features};
+use kiln_loader::{EdgeRows, MiniBatch, Phase, SampledBatch, StageTimes};
 use kiln_nn::{BlockModel, ForwardContext};
 use kiln_sample::RngKey;
 
@@ -78,6 +78,7 @@ impl ToDevice for MiniBatch {
 
     fn to_device(self, device: &Device) -> DeviceBatch<NodeInput> {
         let MiniBatch {
+            phase,
             step,
             key,
             seeds,
@@ -91,7 +92,8 @@ impl ToDevice for MiniBatch {
             times,
         } = self;
         let x = upload_features(x, x_dim, device);
-        let sampled = SampledBatch { step, key, seeds, blocks, seed_index, edge_x, labels, target_values };
+        let sampled =
+            SampledBatch { phase, step, key, seeds, blocks, seed_index, edge_x, labels, target_values };
         sampled_to_device(sampled, InputRows::Gathered(x), times, device)
     }
 }
@@ -112,7 +114,7 @@ pub(crate) fn sampled_to_device(
     };
     assert_eq!(x.tensor().dims()[0], expected, "the batch should have a row per input node or aggregate");
     let input = NodeInput {
-        blocks: blocks_to_device(batch.blocks, batch.edge_x, device),
+        blocks: blocks_to_device(batch.blocks, batch.edge_x, nominal_size(batch.phase), device),
         x,
         seeds: batch.seeds.as_nodes().to_vec(),
         seed_index: batch.seed_index.iter().map(|row| row.index()).collect(),
@@ -122,13 +124,23 @@ pub(crate) fn sampled_to_device(
     input.into_batch(batch.key, times, device)
 }
 
-/// Moves blocks to a device, with the feature rows of their edges if there are any.
+/// Returns the size that stands for the sampled blocks of a phase; `None` in training.
+pub(crate) fn nominal_size(phase: Phase) -> Option<BlockSize> {
+    (!phase.is_training()).then_some(BlockSize::SAMPLED)
+}
+
+/// Moves blocks to a device, with the feature rows of their edges if there are any. `size` stands for their sizes if it is
+/// given.
 pub(crate) fn blocks_to_device(
     blocks: Vec<Block>,
     edge_rows: Option<EdgeRows>,
+    size: Option<BlockSize>,
     device: &Device,
 ) -> Vec<DeviceBlock> {
-    let blocks = blocks.into_iter().map(|block| DeviceBlock::new(block, device));
+    let blocks = blocks.into_iter().map(|block| match size {
+        Some(size) => DeviceBlock::new(block, device).standing_for(size),
+        None => DeviceBlock::new(block, device),
+    });
     let Some(EdgeRows { blocks: of_blocks, dim }) = edge_rows else { return blocks.collect() };
     let with_rows =
         |(block, rows): (DeviceBlock, _)| block.with_edge_features(upload_features(rows, dim, device));

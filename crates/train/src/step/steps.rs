@@ -78,7 +78,7 @@ impl<T: Task> TaskTrainer<T> {
         };
         let learning_rate = self.learning_rate()?;
         let Learned { outcome, weight, negatives, gradients, rows } = match self.accumulate {
-            1 => self.learn(batch, LossScale::Mean)?,
+            1 => self.learn(batch, 0, LossScale::Mean)?,
             _ => self.learn_all(batch, batches, &mut observe)?,
         };
         let learned = Instant::now();

@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::run::data_hash::DataHash;
 use crate::step::embedding::NodeEmbedding;
 use crate::step::embedding_error::EmbeddingError;
+use crate::step::generator::{Generator, init_seeded};
 use crate::step::memory::{MemoryUse, PeakMemory};
 use crate::step::negatives::{NegativeCounts, RunNegatives};
 use crate::step::optimizer::{Optimizer, OptimizerConfig};
@@ -37,6 +38,7 @@ pub struct TaskTrainer<T: Task> {
     pub(crate) optimizer: OptimizerState,
     pub(crate) comm: Box<dyn Communicator>,
     pub(crate) sync: Box<dyn GradientSync<T::Model>>,
+    pub(crate) generator: Generator,
     pub(crate) seed: u64,
     pub(crate) accumulate: usize,
     pub(crate) device: Device,
@@ -98,8 +100,9 @@ impl std::fmt::Debug for OptimizerState {
 }
 
 impl<T: Task> TaskTrainer<T> {
-    /// Creates a trainer. `init` creates the model from the random key of the seed, on the device with autodiff; all
-    /// ranks then get the parameters of rank 0. Collective: every rank must call it.
+    /// Creates a trainer. `init` creates the model from the random key of the seed, on the device with autodiff. What it
+    /// draws from Burn's generator depends on the seed, too. All ranks then get the parameters of rank 0. Collective: every
+    /// rank must call it.
     ///
     /// # Errors
     /// Returns [`EmbeddingError::NeedsAdam`] for another optimizer than Adam if the task has embeddings,
@@ -119,14 +122,15 @@ impl<T: Task> TaskTrainer<T> {
         }
         let optimizer = OptimizerState { state: optimizer.init()?, config: optimizer };
         let device = device.clone().inner();
-        let mut model = init(RngKey::new(seed), &device.clone().autodiff())?;
+        let key = RngKey::new(seed);
+        let mut model = init_seeded(&device, key, || init(key, &device.clone().autodiff()))?;
         check_device(&model, &device)?;
         if 1 < comm.rank_info().world_size {
             let mut bytes = weights_to_bytes(&model)?;
             comm.broadcast(0, &mut bytes)?;
             load_weights(&mut model, bytes)?;
         }
-        let embeddings = task.embeddings(&model, RngKey::new(seed))?;
+        let embeddings = task.embeddings(&model, key)?;
         if !embeddings.is_empty() && matches!(optimizer.config.kind, Optimizer::Sgd { .. }) {
             return Err(EmbeddingError::NeedsAdam.into());
         }
@@ -162,6 +166,7 @@ impl<T: Task> TaskTrainer<T> {
     ) -> Self {
         let &TrainerConfig { seed, ref device, accumulate, .. } = config;
         let device = device.clone().inner();
+        let generator = Generator::new(&device, comm.rank_info().rank);
         Self {
             task,
             model,
@@ -169,6 +174,7 @@ impl<T: Task> TaskTrainer<T> {
             optimizer,
             comm,
             sync: Box::new(HostAllReduce::default()),
+            generator,
             seed,
             accumulate,
             epoch_steps: None,

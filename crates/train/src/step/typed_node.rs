@@ -14,7 +14,7 @@ use crate::step::embedding::NodeEmbedding;
 use crate::step::embedding_error::EmbeddingError;
 use crate::step::link::LinkNodes;
 use crate::step::metric_sums::MetricSums;
-use crate::step::node::{blocks_to_device, rows_of_seeds};
+use crate::step::node::{blocks_to_device, nominal_size, rows_of_seeds};
 use crate::step::node_keys::NodeKeys;
 use crate::step::objective::{BatchTargets, Objective};
 use crate::step::task::{StepOutput, Task};
@@ -136,8 +136,8 @@ impl ToDevice for TypedBatch {
                 }
             });
         }
-        let SampledBatch { key, blocks, seed_index, edge_x, labels, target_values, .. } = sampled;
-        let mut blocks = blocks_to_device(blocks, edge_x, device);
+        let SampledBatch { phase, key, blocks, seed_index, edge_x, labels, target_values, .. } = sampled;
+        let mut blocks = blocks_to_device(blocks, edge_x, nominal_size(phase), device);
         if let Some(groups) = groups {
             let grouped = |(block, groups): (DeviceBlock, _)| block.with_relation_groups(groups, device);
             blocks = blocks.into_iter().zip(groups).map(grouped).collect();

@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError};
 
 use kiln_feature::{FeatureBuffer, FeatureStore};
 use kiln_graph::NodeId;
-use kiln_kernels::{gather_features, to_vec_f32};
+use kiln_kernels::{BlockSize, gather_features, to_vec_f32};
 use kiln_loader::EdgeRows;
 use kiln_sample::{FrontierSampler, RngKey, Seeds};
 
@@ -76,10 +76,6 @@ impl NodePredictor {
         wanted: WantedRows,
     ) -> Result<PredictedRows> {
         let mut rows = PredictedRows { positions, scores: None, embeddings: None };
-        // A rank of the run may have had no node in its last step.
-        if nodes.is_empty() {
-            return Ok(rows);
-        }
         let (network, device) = (self.model.node_network()?, self.model.device());
         let mut scratch =
             self.scratches.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();
@@ -91,7 +87,7 @@ impl NodePredictor {
         let edge_features = self.edge_features()?;
         let edge_rows =
             edge_features.map(|features| EdgeRows::gather(features, &sampled.blocks)).transpose()?;
-        let blocks = blocks_to_device(sampled.blocks, edge_rows, device);
+        let blocks = blocks_to_device(sampled.blocks, edge_rows, Some(BlockSize::SAMPLED), device);
         if wanted.has_embeddings() {
             // The destinations of a block are its first sources.
             let hidden = network.hidden(&blocks, x.clone());

@@ -1,0 +1,112 @@
+//! Burn's generator of random numbers, from which kiln's models never draw, but one's own may: by initialisers such as
+//! `LinearConfig::init`, by `Dropout`, or by `Tensor::random`.
+//!
+//! Burn has one generator for all threads of a process. So it is seeded before each function of the user that may draw from
+//! it, and the function has its turn alone until it returns. To let ranks in threads train models that do not draw at the same
+//! time, the first step of each epoch finds out whether the model draws.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use burn::module::{Module, ModuleVisitor, Param};
+use burn::tensor::{Device, Distribution, Tensor};
+use kiln_kernels::{is_cpu, to_vec_f32};
+use kiln_sample::{KeyDomain, RngKey};
+
+use crate::error::{Error, Result};
+
+/// The value that is folded into a key in [`KeyDomain::Host`] to derive the seed of Burn's generator.
+const HOST_BURN: u64 = 1;
+
+/// The lock of the generator.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// The number of trainers of this process.
+static N_TRAINERS: AtomicUsize = AtomicUsize::new(0);
+
+/// A trainer's use of Burn's generator.
+#[derive(Debug)]
+pub(crate) struct Generator {
+    device: Device,
+    rank: u64,
+    /// The last epoch in which a forward pass was examined, and whether it drew; `None` before the first.
+    examined: Option<(usize, bool)>,
+}
+
+impl Generator {
+    pub(crate) fn new(device: &Device, rank: usize) -> Self {
+        N_TRAINERS.fetch_add(1, Ordering::Relaxed);
+        Self { device: device.clone(), rank: rank as u64, examined: None }
+    }
+
+    /// Runs the forward pass of a batch of a step, with the generator seeded from the key, the rank and the batch if the model
+    /// draws.
+    ///
+    /// # Errors
+    /// Returns [`Error::SharedGenerator`] if trainers in several threads share the generator and the model draws from it in
+    /// this epoch, but not in the first step of the epoch before: its earlier draws were then not seeded.
+    pub(crate) fn run<R>(
+        &mut self,
+        key: RngKey,
+        epoch: usize,
+        batch: usize,
+        forward: impl FnOnce() -> R,
+    ) -> Result<R> {
+        let is_shared = 1 < N_TRAINERS.load(Ordering::Relaxed);
+        if is_shared && self.examined == Some((epoch, false)) {
+            return Ok(forward());
+        }
+        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let seed = key.fold_in(KeyDomain::Host, HOST_BURN);
+        let seed = seed.fold_in(KeyDomain::Host, self.rank).fold_in(KeyDomain::Host, batch as u64).to_u64();
+        let examines = self.examined.is_none_or(|(examined, _)| examined != epoch);
+        // On other devices a draw launches a kernel, so a trainer that is alone does not examine the model.
+        if !examines || !(is_shared || is_cpu(&self.device)) {
+            self.device.seed(seed);
+            return Ok(forward());
+        }
+        self.device.seed(seed);
+        let expected = self.draw();
+        self.device.seed(seed);
+        let output = forward();
+        let draws = self.draw() != expected;
+        let drew_before = self.examined.is_none_or(|(_, draws)| draws);
+        self.examined = Some((epoch, draws));
+        match is_shared && draws && !drew_before {
+            true => Err(Error::SharedGenerator(epoch)),
+            false => Ok(output),
+        }
+    }
+
+    fn draw(&self) -> Vec<f32> {
+        to_vec_f32(Tensor::<1>::random([4], Distribution::Default, &self.device))
+    }
+}
+
+impl Drop for Generator {
+    fn drop(&mut self) {
+        N_TRAINERS.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Creates a model with the generator seeded from the key of the run. Parameters that are drawn when they are first read, as
+/// those of Burn's layers, are drawn here.
+pub(crate) fn init_seeded<M: Module>(
+    device: &Device,
+    key: RngKey,
+    init: impl FnOnce() -> kiln_nn::Result<M>,
+) -> kiln_nn::Result<M> {
+    struct Draw;
+
+    impl ModuleVisitor for Draw {
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+            drop(param.val());
+        }
+    }
+
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    device.seed(key.fold_in(KeyDomain::Host, HOST_BURN).to_u64());
+    let model = init()?;
+    model.visit(&mut Draw);
+    Ok(model)
+}
