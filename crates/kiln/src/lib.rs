@@ -20,6 +20,7 @@
 
 pub mod prelude;
 
+mod allocator;
 mod batches;
 mod data_hash;
 mod data_loader;

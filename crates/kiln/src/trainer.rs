@@ -17,6 +17,7 @@ use kiln_train::{
     Outcome, ReportInfo, Run, RunConfig, RunDir, RunFolder, Summary, Task, TrainerConfig,
 };
 
+use crate::allocator::PageFaults;
 use crate::batches::name_of;
 use crate::fit::EpochLines;
 use crate::{BatchRequirements, DataLoader, Error, FitConfig, RankHandle, Result};
@@ -95,6 +96,7 @@ impl<C: ModelConfig> Trainer<C> {
         config: FitConfig,
     ) -> Result<TrainedModel<C::Model>> {
         let called = Instant::now();
+        let page_faults = PageFaults::start();
         loader.check(&BatchRequirements::of(&self.model))?;
         let FitConfig { schedule, metric, dir, stop, callback, is_quiet, .. } = config;
         let FitConfig { fingerprint, settings, title, started, .. } = config;
@@ -133,6 +135,12 @@ impl<C: ModelConfig> Trainer<C> {
                 Err(Error::Interrupted { n_epochs: run.n_epochs(), n_steps: run.n_steps(), folder })
             }
             Outcome::Trained(trained) => {
+                if self.rank.is_zero()
+                    && !is_quiet
+                    && let Some(note) = page_faults.note()
+                {
+                    eprintln!("note: {note}");
+                }
                 let (model, report) = (trained.model().clone(), *trained.report());
                 let embeddings = trained.embeddings().to_vec();
                 let run = trained.into_run();

@@ -321,13 +321,19 @@ impl<I: ItemId> EpochPlan<I> {
         let start = step * per_step;
         let n_of_step = per_step.min(items.len() - start);
         let n_used = self.sampler.n_used(self.phase, n_of_step);
+        let of_step = match self.phase {
+            Phase::Train { .. } => StepItems::new(Arc::clone(&self.sampler.items), start, n_used),
+            Phase::Validation | Phase::Test => {
+                StepItems::new(Arc::clone(&self.sampler.items), 0, items.len())
+            }
+        };
         let batch = |seeds| SeedBatch {
             phase: self.phase,
             step,
             key: self.phase.step_key(self.sampler.config.seed, step),
             phase_key: self.key,
             seeds,
-            of_step: StepItems::new(Arc::clone(&self.sampler.items), start, n_used),
+            of_step,
             excluded: None,
         };
         if let Some(Owners(owner)) = &self.sampler.owners {

@@ -31,10 +31,9 @@ pub enum LinkExclusion {
 /// Negatives and excluded edges are those of the whole step, so they do not depend on the number of ranks or of
 /// micro-batches. Evaluations exclude no edges: the graph must not contain the links of the validation and the test.
 ///
-/// In-batch negatives ([`InBatchNegatives`](kiln_sample::InBatchNegatives)) are for training. In evaluations they depend
-/// on the batch size and on the number of ranks, because a step of an evaluation has one batch of each rank. A step with
-/// a single link, such as a short last step, has no other link: its negatives are the link itself, and
-/// [`LinkBatch::n_rejected`] counts them.
+/// In-batch negatives ([`InBatchNegatives`](kiln_sample::InBatchNegatives)) of an evaluation are drawn from all links of the
+/// split. A training step with a single link, such as a short last step, has no other link: its negatives are the link
+/// itself, and [`LinkBatch::n_rejected`] counts them.
 #[derive(Debug)]
 pub struct LinkBatcher<B> {
     nodes: B,
@@ -193,10 +192,13 @@ impl<B: Batcher<Item = NodeId>> Batcher for LinkBatcher<B> {
     ) -> Result<Self::Batch, BatchError> {
         let start = Instant::now();
         let SeedBatch { phase, step, key, phase_key, seeds: links, of_step, .. } = seeds;
-        let all_of_step: Vec<LinkId> = of_step.iter().copied().collect();
+        let negatives = self.negatives(phase);
+        let all_of_step: Vec<LinkId> = match phase.is_training() || negatives.reads_step() {
+            true => of_step.iter().copied().collect(),
+            false => Vec::new(),
+        };
         self.check(&all_of_step)?;
         self.check(&links)?;
-        let negatives = self.negatives(phase);
         let sampled = negatives.sample(&self.links, &links, &all_of_step, phase_key)?;
         self.check_types(&sampled)?;
         let pairs = Pairs::new(&self.links, &links, &sampled.srcs, &sampled.dsts);

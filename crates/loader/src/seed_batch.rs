@@ -20,7 +20,7 @@ pub struct SeedBatch<I = NodeId> {
     pub phase_key: RngKey,
     /// The seeds of the batch.
     pub seeds: Vec<I>,
-    /// The seeds of all batches of the step, over all ranks.
+    /// The seeds of all batches of the step, over all ranks; in evaluations, of all steps.
     pub of_step: StepItems<I>,
     /// The edges that samples leave out; `None` if there are none.
     pub excluded: Option<Arc<ExcludedEdges>>,

@@ -1,4 +1,5 @@
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A global allocator that keeps large freed buffers for reuse and backs them with huge pages.
 ///
@@ -53,6 +54,12 @@ impl HugePageAllocator {
         }
     }
 
+    /// Returns true if the process has taken a large buffer from such an allocator. False on systems other than Linux, where
+    /// there are no regions.
+    pub fn is_used() -> bool {
+        IS_USED.load(Ordering::Relaxed)
+    }
+
     /// Returns the memory that the allocator holds at present.
     pub fn stats(&self) -> AllocatorStats {
         #[cfg(target_os = "linux")]
@@ -61,6 +68,8 @@ impl HugePageAllocator {
         AllocatorStats { used_bytes: 0, kept_bytes: 0 }
     }
 }
+
+static IS_USED: AtomicBool = AtomicBool::new(false);
 
 /// Returns true if a buffer is a region. It depends only on the layout, so `dealloc` gets the same result as `alloc`.
 #[inline]
@@ -81,6 +90,7 @@ unsafe impl GlobalAlloc for HugePageAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         #[cfg(target_os = "linux")]
         if is_large(layout) {
+            IS_USED.store(true, Ordering::Relaxed);
             return self.regions.take(layout).0;
         }
         // SAFETY: the caller upholds the contract of the system allocator.

@@ -17,6 +17,11 @@ pub trait NegativeSampler: Send + Sync {
 
     /// Returns the name of the sampler, by which a resumed run recognises it.
     fn name(&self) -> &str;
+
+    /// Returns true if negatives depend on [`PositiveLink::step_dsts`], which is empty otherwise.
+    fn reads_step(&self) -> bool {
+        true
+    }
 }
 
 /// A link for which a negative is drawn.
@@ -26,7 +31,8 @@ pub struct PositiveLink<'a> {
     pub src: NodeId,
     /// The destination of the link.
     pub dst: NodeId,
-    /// The destinations of all links of the training step, over all ranks, in the order of the epoch.
+    /// The destinations of all links of the training step, over all ranks, in the order of the epoch; in evaluations, of all
+    /// links of the split, so that the negatives of a link do not depend on the size of batches.
     pub step_dsts: &'a [NodeId],
 }
 
@@ -41,6 +47,10 @@ pub struct UniformNegatives {
 impl NegativeSampler for UniformNegatives {
     fn draw(&self, link: PositiveLink<'_>, rng: &mut NodeRng) -> (NodeId, NodeId) {
         (link.src, NodeId(rng.below(self.n_nodes)))
+    }
+
+    fn reads_step(&self) -> bool {
+        false
     }
 
     fn name(&self) -> &str {
@@ -61,12 +71,17 @@ impl NegativeSampler for UniformPairNegatives {
         (src, NodeId(rng.below(self.n_nodes)))
     }
 
+    fn reads_step(&self) -> bool {
+        false
+    }
+
     fn name(&self) -> &str {
         "uniform-pairs"
     }
 }
 
-/// Replaces the destination by that of another link of the same training step, over all ranks.
+/// Replaces the destination by that of another link of the same training step, over all ranks; in evaluations, of another link
+/// of the split.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct InBatchNegatives;
 
@@ -140,6 +155,10 @@ impl NegativeSampler for DegreeNegatives {
         let column = mul_hi(rng.next_u32(), self.columns.len() as u32);
         let (kept, other) = self.columns[column as usize];
         (link.src, if rng.next_u32() < kept { NodeId(column) } else { other })
+    }
+
+    fn reads_step(&self) -> bool {
+        false
     }
 
     fn name(&self) -> &str {
@@ -228,9 +247,17 @@ impl Negatives {
         self.n_per_link
     }
 
+    /// Returns true if negatives depend on the links of the step.
+    pub fn reads_step(&self) -> bool {
+        match &self.source {
+            Source::Drawn(sampler) => sampler.reads_step(),
+            Source::Fixed(_) => false,
+        }
+    }
+
     /// Returns the negatives of some of a step's links. They depend on `key`, on the link and on the number of the
     /// negative only, for in-batch negatives also on the links of the step. `step` are the links of the step over all
-    /// ranks.
+    /// ranks, which may be empty unless [`Negatives::reads_step`] is true.
     ///
     /// # Errors
     /// Returns [`Error::NegativeOutOfRange`] if a custom sampler returns a node that the graph of

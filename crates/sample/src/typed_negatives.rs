@@ -37,6 +37,10 @@ impl NegativeSampler for TypedUniformNegatives {
     fn name(&self) -> &str {
         if self.srcs.is_some() { "uniform-pairs" } else { "uniform" }
     }
+
+    fn reads_step(&self) -> bool {
+        false
+    }
 }
 
 fn draw_node(nodes: &Range<u32>, rng: &mut NodeRng) -> NodeId {

@@ -12,6 +12,8 @@ use clap::Parser;
 use kiln::prelude::*;
 use kiln::train::{CrossValidation, FoldResult};
 
+kiln::use_allocator!();
+
 /// Cross-validates the network of the GIN paper on the graphs of MUTAG. `kiln train --folds` has more flags.
 #[derive(Parser)]
 struct Args {

@@ -6,6 +6,8 @@
 
 use kiln::prelude::*;
 
+kiln::use_allocator!();
+
 const N_FEATURES: usize = 2;
 const N_CLASSES: usize = 2;
 

@@ -13,6 +13,8 @@ use kiln::graph::Csc;
 use kiln::prelude::*;
 use kiln::sample::{Neighbors, NodeKey, SamplingRule, Selection};
 
+kiln::use_allocator!();
+
 /// Samples uniformly without replacement (Knuth, The Art of Computer Programming 2, 3.4.2, algorithm S).
 pub(crate) fn uniform(neighbors: Neighbors<'_>, key: NodeKey, fanout: u32, picks: &mut Selection) {
     let mut rng = key.rng();

@@ -19,6 +19,8 @@ use kiln::comm::rpc::{Token, secret};
 use kiln::prelude::*;
 use kiln::remote::PartitionsConfig;
 
+kiln::use_allocator!();
+
 /// Trains GraphSAGE on a partitioned graph. `kiln train` has more flags.
 #[derive(Parser)]
 struct Args {

@@ -12,6 +12,8 @@ use std::path::PathBuf;
 use clap::Parser;
 use kiln::prelude::*;
 
+kiln::use_allocator!();
+
 /// Trains a network on many small graphs and keeps the best model. `kiln train` has more flags.
 #[derive(Parser)]
 struct Args {

@@ -12,10 +12,7 @@ use std::path::PathBuf;
 use clap::Parser;
 use kiln::prelude::*;
 
-/// An allocator that reuses the pages of large buffers, because each step allocates and frees activations, gradients
-/// and batches.
-#[global_allocator]
-static ALLOCATOR: kiln::mem::HugePageAllocator = kiln::mem::HugePageAllocator::new();
+kiln::use_allocator!();
 
 /// Trains GraphSAGE to predict a graph's edges, and keeps the best model. `kiln train --task link` has more flags.
 #[derive(Parser)]

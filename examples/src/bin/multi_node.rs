@@ -19,6 +19,8 @@ use kiln::data::synthetic::{FakeConfig, fake};
 use kiln::prelude::*;
 use kiln::stop_on_signals;
 
+kiln::use_allocator!();
+
 /// Trains a GCN on a graph's nodes; each process of a launcher is a rank. `kiln train` has more flags.
 #[derive(Parser)]
 struct Args {

@@ -13,10 +13,7 @@ use std::path::PathBuf;
 use clap::Parser;
 use kiln::prelude::*;
 
-/// An allocator that reuses the pages of large buffers, because each step allocates and frees activations, gradients
-/// and batches.
-#[global_allocator]
-static ALLOCATOR: kiln::mem::HugePageAllocator = kiln::mem::HugePageAllocator::new();
+kiln::use_allocator!();
 
 /// Trains GraphSAGE on a graph's nodes and keeps the best model. `kiln train` has more flags.
 #[derive(Parser)]

@@ -6,6 +6,8 @@
 
 use kiln::prelude::*;
 
+kiln::use_allocator!();
+
 fn main() -> Result<()> {
     // The edge list has 4 communities. Each node has 16 noisy features, of which 4 are larger in its community.
     let (n_nodes, n_classes, dim) = (4_000_u32, 4, 16);

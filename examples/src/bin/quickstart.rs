@@ -6,6 +6,8 @@
 
 use kiln::prelude::*;
 
+kiln::use_allocator!();
+
 fn main() -> Result<()> {
     let data = Dataset::open("debian-packages")?.standardize()?;
     let loader = NeighborLoader::new(&data, [10, 10, 10]);

@@ -13,6 +13,8 @@
 
 use kiln::prelude::*;
 
+kiln::use_allocator!();
+
 fn main() -> Result<()> {
     let name = std::env::args().nth(1).unwrap_or("debian-packages".to_owned());
     let data = Dataset::open(name)?.standardize()?;

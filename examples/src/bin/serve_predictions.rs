@@ -48,8 +48,7 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// The time after which a connection is closed, so that clients that do not read their answers do not hold it forever.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(300);
 
-#[global_allocator]
-static ALLOCATOR: kiln::mem::HugePageAllocator = kiln::mem::HugePageAllocator::new();
+kiln::use_allocator!();
 
 #[derive(Parser)]
 struct Args {

@@ -16,7 +16,6 @@ use crate::metric::stats::{bits_of, value_of};
 use crate::run::contract::DETERMINISM_CONTRACT;
 use crate::run::contract::Provenance;
 use crate::run::identity::RecordedIdentity;
-use crate::run::metrics_file::MetricsRows;
 use crate::run::summary::Best;
 use crate::step::metric_sums::MetricSums;
 use crate::step::negatives::{NegativeCounts, RunNegatives};
@@ -71,9 +70,6 @@ struct Header {
     /// The negatives of the training so far and of the last validation; absent for other tasks than link prediction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     negatives: Option<[[u64; 2]; 2]>,
-    /// The length in bytes of the rows of `metrics.jsonl` for the recorded epochs. All checkpoints except those of old
-    /// programs also contain these rows as an entry.
-    metrics_bytes: u64,
     /// The optimizer's ids of the trainable parameters, in the model's order.
     param_ids: Vec<u64>,
     /// The SHA-256 of the other entries of the file, by name. The hash of this header is stored as `run_hash`.
@@ -159,7 +155,6 @@ pub(crate) fn to_bytes<T: Task>(trainer: &TaskTrainer<T>, around: &Surroundings<
         n_since_best: position.n_since_best,
         negatives: (!position.negatives.is_empty())
             .then(|| [position.negatives.train, position.negatives.val].map(NegativeCounts::to_words)),
-        metrics_bytes: around.metrics.len() as u64,
         param_ids: ids.0,
         hashes: entries.iter().map(|(name, bytes)| ((*name).to_owned(), hash(bytes))).collect(),
     };
@@ -193,7 +188,7 @@ pub(crate) struct Checkpoint<'a> {
     optimizer: &'a [u8],
     best: &'a [u8],
     /// The rows of `metrics.jsonl`; old checkpoints do not contain them.
-    metrics: Option<&'a [u8]>,
+    metrics: &'a [u8],
     /// The moments of the embeddings; empty for tasks without embeddings.
     moments: &'a [u8],
 }
@@ -203,7 +198,8 @@ pub(crate) struct Restored {
     pub(crate) position: Position,
     /// The best epoch's parameters as a safetensors file; empty before the first epoch.
     pub(crate) best: Vec<u8>,
-    pub(crate) metrics: MetricsRows,
+    /// The rows of `metrics.jsonl` for the recorded epochs.
+    pub(crate) metrics: Vec<u8>,
 }
 
 impl<'a> Checkpoint<'a> {
@@ -235,9 +231,8 @@ impl<'a> Checkpoint<'a> {
             check_hash(name, data, header.hashes.get(name).map_or("none", String::as_str))?;
             Ok(data)
         };
-        let (model, optimizer, best) = (entry("model")?, entry("optimizer")?, entry("best")?);
-        let has_metrics = header.hashes.contains_key("metrics");
-        let metrics = if has_metrics { Some(entry("metrics")?) } else { None };
+        let [model, optimizer, best, metrics] =
+            [entry("model")?, entry("optimizer")?, entry("best")?, entry("metrics")?];
         let has_moments = header.hashes.contains_key(MOMENTS);
         let moments = if has_moments { entry(MOMENTS)? } else { &[] };
         Ok(Self { model, optimizer, best, metrics, moments, header })
@@ -293,11 +288,7 @@ impl<'a> Checkpoint<'a> {
         let Position { epoch, step, counts, timings, wall, .. } = position;
         trainer.train_negatives = train;
         trainer.epoch = EpochState::resume(epoch, step, counts, timings, wall);
-        let metrics = match metrics {
-            Some(rows) => MetricsRows::Stored(rows.to_vec()),
-            None => MetricsRows::InFile(header.metrics_bytes),
-        };
-        Ok(Restored { position, best: best.to_vec(), metrics })
+        Ok(Restored { position, best: best.to_vec(), metrics: metrics.to_vec() })
     }
 }
 

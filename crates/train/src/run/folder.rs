@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::error::{Error, Result};
 use crate::evaluate::validation::Validation;
-use crate::run::metrics_file::{MetricsFile, MetricsRows};
+use crate::run::metrics_file::MetricsFile;
 use crate::run::tensorboard::TENSORBOARD_FOLDER;
 use crate::saved::info::{MODEL_FILE, ModelInfo};
 use crate::step::reports::EpochReport;
@@ -238,12 +238,12 @@ impl RunFolder {
     /// checkpoint.
     ///
     /// # Errors
-    /// Returns [`Error::Io`] if a file cannot be read or removed, and [`Error::BadFile`] if the rows cannot be parsed
+    /// Returns [`Error::Io`] if a file cannot be removed, and [`Error::BadFile`] if the rows cannot be parsed
     /// or their number is not `n_epochs`.
     pub(crate) fn restore(
         &mut self,
         n_epochs: usize,
-        rows: MetricsRows,
+        rows: Vec<u8>,
         best: Vec<u8>,
     ) -> Result<Option<String>> {
         // `metrics.restore` can fail, so it is called before anything is changed.

@@ -55,16 +55,6 @@ pub struct EpochRow {
     pub peak_rss_anon_bytes: u64,
 }
 
-/// The rows of `metrics.jsonl` for the epochs of a checkpoint.
-#[derive(Debug)]
-pub(crate) enum MetricsRows {
-    /// The rows are stored in the checkpoint.
-    Stored(Vec<u8>),
-    /// The rows are the first bytes of `metrics.jsonl`, because checkpoints of older programs have no copy. The value
-    /// is the number of these bytes.
-    InFile(u64),
-}
-
 /// The metrics file. Its rows are also held in memory: checkpoints store them, and the file is rewritten from them.
 #[derive(Debug)]
 pub(crate) struct MetricsFile {
@@ -151,17 +141,13 @@ impl MetricsFile {
         Ok(())
     }
 
-    /// Restores the rows of a checkpoint. The next [`MetricsFile::write`] writes them. Returns a warning if the file
-    /// has other rows than the checkpoint.
+    /// Restores the rows of a checkpoint, as the bytes of the file. The next [`MetricsFile::write`] writes them. Returns a
+    /// warning if the file has other rows than the checkpoint.
     ///
     /// # Errors
-    /// Returns [`Error::Io`] if the file cannot be read, and [`Error::BadFile`] if the checkpoint has no copy of the
-    /// rows and the file lacks rows, or if the rows cannot be parsed or their number is not `n_epochs`.
-    pub(crate) fn restore(&mut self, n_epochs: usize, rows: MetricsRows) -> Result<Option<String>> {
-        let (warning, bytes) = match rows {
-            MetricsRows::Stored(bytes) => (self.differs(&bytes), bytes),
-            MetricsRows::InFile(n_bytes) => (None, self.first_bytes(n_bytes)?),
-        };
+    /// Returns [`Error::BadFile`] if the rows cannot be parsed or their number is not `n_epochs`.
+    pub(crate) fn restore(&mut self, n_epochs: usize, bytes: Vec<u8>) -> Result<Option<String>> {
+        let warning = self.differs(&bytes);
         let lines = bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
         let epochs: serde_json::Result<Vec<EpochRow>> = lines.map(serde_json::from_slice).collect();
         let epochs = epochs.map_err(|error| self.bad(error.to_string()))?;
@@ -183,25 +169,6 @@ impl MetricsFile {
             Err(error) => error.to_string(),
         };
         Some(format!("{}: {reason}: the file is rewritten from the checkpoint", self.path.display()))
-    }
-
-    /// Reads the first bytes of the file; a missing file counts as empty.
-    fn first_bytes(&self, n_bytes: u64) -> Result<Vec<u8>> {
-        let mut bytes = match fs::read(&self.path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-            bytes => bytes.map_err(|source| Error::Io { path: self.path.clone(), source })?,
-        };
-        let got = bytes.len();
-        match usize::try_from(n_bytes) {
-            Ok(n_bytes) if n_bytes <= got => {
-                bytes.truncate(n_bytes);
-                Ok(bytes)
-            }
-            _ => Err(self.bad(format!(
-                "it has {got} bytes, expected at least {n_bytes}: the checkpoint has no copy of its rows; restore the \
-                 file, or start a new run"
-            ))),
-        }
     }
 
     fn bad(&self, reason: String) -> Error {
