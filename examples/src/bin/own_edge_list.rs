@@ -5,7 +5,6 @@
 //! ```
 
 use kiln::prelude::*;
-
 kiln::use_allocator!();
 
 fn main() -> Result<()> {
@@ -21,14 +20,13 @@ fn main() -> Result<()> {
     let part = |tenths: std::ops::Range<u32>| {
         (0..n_nodes).filter(|v| tenths.contains(&(v / 4 % 10))).collect::<Vec<u32>>()
     };
-    let (train, val, test) = (part(0..6), part(6..8), part(8..10));
 
     let data = Dataset::builder(n_nodes as usize)
         .edges(&srcs, &dsts)
         .symmetrize()
         .features(x, dim)
         .labels(y, n_classes as usize)
-        .split(train, val, test)
+        .split(part(0..6), part(6..8), part(8..10))
         .build()?;
     let loader = NeighborLoader::new(&data, [10, 10, 10]).batch_size(256);
     let mut trainer = Trainer::new(SageConfig::for_data(&data).hidden(64), AdamConfig::new(3e-3)).seed(0);

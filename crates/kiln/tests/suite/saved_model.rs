@@ -267,15 +267,12 @@ fn sampled_predictions_of_a_node_do_not_depend_on_the_request_or_the_thread() {
     let together = predictor.predict(&many, &mode).unwrap();
     let rows: Vec<&[f32]> = together.rows().collect();
     assert_eq!((rows.len(), rows[100], rows[101]), (102, rows[3], rows[3]));
-    // Sums over other numbers of rows may round differently.
-    const TOLERANCE: f32 = 1e-5;
-    let close = |a: &[f32], b: &[f32]| a.iter().zip(b).all(|(a, b)| (a - b).abs() < TOLERANCE);
     std::thread::scope(|scope| {
         for node in 0..8 {
             let (predictor, mode, rows) = (&predictor, &mode, &rows);
             scope.spawn(move || {
                 let alone = predictor.predict(&[NodeId(node)], mode).unwrap();
-                assert!(close(alone.values(), rows[node as usize]), "node {node}");
+                assert_eq!(alone.values(), rows[node as usize], "node {node}");
             });
         }
     });

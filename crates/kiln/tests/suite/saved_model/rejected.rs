@@ -74,12 +74,12 @@ fn rejects_damaged_newer_and_incomplete_run_folders() {
             other => panic!("{other}"),
         }
     };
-    let newer = open(&text.replace("\"format\": 2", "\"format\": 4"));
-    assert!(matches!(newer, ModelError::UnknownFormat { found: 4, .. }), "{newer}");
+    let newer = open(&text.replace("\"format\": 4", "\"format\": 5"));
+    assert!(matches!(newer, ModelError::UnknownFormat { found: 5, .. }), "{newer}");
     // Each change is a damage that JSON allows.
     let damages = [
         ("{", "", "trailing characters"),
-        ("\"format\": 2,", "", "the field `format` is missing"),
+        ("\"format\": 4,", "", "the field `format` is missing"),
         ("\"kind\": \"sage\",", "", "missing field `kind`"),
         ("\"hidden\": 8", "\"hidden\": 0", "hidden"),
         ("\"hidden\": 8", "\"hidden\": -8", "invalid value"),
@@ -96,7 +96,7 @@ fn rejects_damaged_newer_and_incomplete_run_folders() {
             "\"built_in\": \"other\"",
             "there is no built-in sampling rule \"other\"",
         ),
-        ("\"format\": 2", "\"format\": 0", "the `format` is 0"),
+        ("\"format\": 4", "\"format\": 0", "the `format` is 0"),
         ("\"batch_size\": 32", "\"batch_size\": 0", "`batch_size` is 0, expected at least 1"),
         ("\"n_ranks\": 1", "\"n_ranks\": 18446744073709551615", "which no run can have"),
         ("\"n_features\": 16", "\"n_features\": 17", "the scaling has 16 means, expected 17"),
@@ -131,8 +131,9 @@ fn rejects_damaged_newer_and_incomplete_run_folders() {
 
 /// Returns `model.json` as an older version of kiln wrote it.
 fn without_hash(text: &str) -> String {
-    let lines = text.lines().filter(|line| !line.contains("\"weights_hash\""));
-    lines.collect::<Vec<_>>().join("\n").replace("\"format\": 2", "\"format\": 1")
+    let is_newer = |line: &&str| ["\"weights_hash\"", "\"contract\""].iter().any(|name| line.contains(name));
+    let lines: Vec<&str> = text.lines().filter(|line| !is_newer(line)).collect();
+    lines.join("\n").replace("\"format\": 4", "\"format\": 1")
 }
 
 #[test]
@@ -141,6 +142,7 @@ fn rejects_changed_weights_by_their_hash_and_opens_files_without_a_hash() {
     let (path, weights) = (run.join("model.json"), run.join("best.safetensors"));
     let summary = fs::read_to_string(run.join("summary.json")).unwrap();
     let hash = SavedModel::open(&run).unwrap().info().weights_hash.clone().unwrap();
+    assert_eq!(SavedModel::open(&run).unwrap().info().note_on_draws(), None);
     assert!(summary.contains(&hash), "{hash} is not in {summary}");
     let mut bytes = fs::read(&weights).unwrap();
     *bytes.last_mut().unwrap() ^= 1;
@@ -150,7 +152,13 @@ fn rejects_changed_weights_by_their_hash_and_opens_files_without_a_hash() {
     assert!(error.to_string().contains(&format!("expected {hash}")), "{error}");
     let text = fs::read_to_string(&path).unwrap();
     fs::write(&path, without_hash(&text)).unwrap();
-    assert_eq!(SavedModel::open(&run).unwrap().info().weights_hash, None);
+    let older = SavedModel::open(&run).unwrap();
+    assert_eq!((older.info().weights_hash.clone(), older.info().contract), (None, 1));
+    let note = older.info().note_on_draws().expect("that version drew other neighbours");
+    assert!(
+        note.contains("evaluated this run with version 1 of the determinism contract, this is version 2"),
+        "{note}"
+    );
 }
 
 /// Each of these models would take gigabytes or more.

@@ -87,7 +87,7 @@ where
     let best = trainer.fit(&loader, quiet(12, folder.path(), name)).unwrap();
     let outputs = best.predict(&loader, Phase::Test).unwrap();
     let value = |metric| outputs.stats(metric).unwrap().value().unwrap();
-    assert!(0.2 < value(Metric::Mrr), "{}", value(Metric::Mrr));
+    assert!(0.15 < value(Metric::Mrr), "{}", value(Metric::Mrr));
     assert!(0.85 < value(Metric::RocAuc) && 0.5 < value(Metric::Hits10));
     let summary = best.write_report(&loader).unwrap().unwrap();
     let n_test = split(&data).of_relation().split().test.len() as u64;
