@@ -1,3 +1,5 @@
+use std::fmt;
+
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use kiln_graph::Metagraph;
@@ -14,7 +16,7 @@ use crate::{
 };
 
 /// The configuration of a [`Hgt`] model.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HgtConfig {
     /// Width of the input rows of all node types.
@@ -44,11 +46,16 @@ pub struct HgtConfig {
     /// The layers from which the outputs are computed: any but [`JumpingKnowledge::Sum`]. With
     /// [`JumpingKnowledge::Last`], a linear layer follows the last layer, as in PyG's example.
     pub jumping: JumpingKnowledge,
+    /// True for skip connections through a dense layer of the node's type in layers whose input and output widths differ
+    /// ([`HgtConvConfig::project_skip`]). False for models of versions before this field: such a layer does not add a
+    /// node's own row to its output.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub project_skip: bool,
 }
 
 impl HgtConfig {
-    /// Creates a configuration of two layers with 8 heads, a hidden width of 256, a dropout of 0.2 and a linear layer for the
-    /// outputs, for one type of nodes and one relation.
+    /// Creates a configuration of two layers with 8 heads, a hidden width of 256, a dropout of 0.2, a linear layer for the
+    /// outputs, and a skip connection in each layer, for one type of nodes and one relation.
     pub fn new(d_in: usize, n_classes: usize) -> Self {
         Self {
             d_in,
@@ -63,6 +70,7 @@ impl HgtConfig {
             norm: Normalization::None,
             residual: false,
             jumping: JumpingKnowledge::Last,
+            project_skip: true,
         }
     }
 
@@ -87,8 +95,14 @@ impl HgtConfig {
         let metagraph = Metagraph::new(self.n_types, self.relations.clone())?;
         let frame = self.frame();
         let layer = |(i, [d_in, d_out]): (usize, [usize; 2])| {
-            let (d_attention, n_heads, metagraph) = (self.hidden, self.n_heads, metagraph.clone());
-            let config = HgtConvConfig { d_in, d_attention, d_out, n_heads, metagraph };
+            let config = HgtConvConfig {
+                d_in,
+                d_attention: self.hidden,
+                d_out,
+                n_heads: self.n_heads,
+                metagraph: metagraph.clone(),
+                project_skip: self.project_skip,
+            };
             config.init(key.fold_in(KeyDomain::Layer, i as u64), device)
         };
         let layers = frame.of_convs()?.into_iter().enumerate().map(layer).collect::<Result<_>>()?;
@@ -97,6 +111,31 @@ impl HgtConfig {
 }
 
 frame_options!(HgtConfig, Activation::Identity);
+
+impl fmt::Debug for HgtConfig {
+    /// Writes the fields. `project_skip` is left out if it changes no layer: the identity of a run contains this text, and
+    /// runs of earlier versions do not have the field.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = f.debug_struct("HgtConfig");
+        text.field("d_in", &self.d_in)
+            .field("hidden", &self.hidden)
+            .field("n_classes", &self.n_classes)
+            .field("n_layers", &self.n_layers)
+            .field("n_heads", &self.n_heads)
+            .field("n_types", &self.n_types)
+            .field("relations", &self.relations)
+            .field("input_dropout", &self.input_dropout)
+            .field("dropout", &self.dropout)
+            .field("norm", &self.norm)
+            .field("residual", &self.residual)
+            .field("jumping", &self.jumping);
+        let convs = self.frame().of_convs().unwrap_or_default();
+        if self.project_skip && convs.iter().any(|[d_in, d_out]| d_in != d_out) {
+            text.field("project_skip", &self.project_skip);
+        }
+        text.finish()
+    }
+}
 
 impl ModelConfig for HgtConfig {
     const KIND: &'static str = "hgt";

@@ -23,6 +23,9 @@ pub struct HgtConvConfig {
     pub n_heads: usize,
     /// The node types and relations of the graph; at least one relation.
     pub metagraph: Metagraph,
+    /// True for a skip connection through a dense layer of the node's type if `d_in` and `d_out` differ. PyG's `HGTConv` has
+    /// none, so that its output does not contain the node's own row.
+    pub project_skip: bool,
 }
 
 impl HgtConvConfig {
@@ -32,7 +35,7 @@ impl HgtConvConfig {
     /// # Errors
     /// Returns an error if a width or number is 0 or too large, or if the heads do not divide the width.
     pub fn init(&self, key: RngKey, device: &Device) -> Result<HgtConv> {
-        let &Self { d_in, d_attention, d_out, n_heads, ref metagraph } = self;
+        let &Self { d_in, d_attention, d_out, n_heads, ref metagraph, project_skip } = self;
         let (n_types, n_relations) = (metagraph.n_types(), metagraph.n_relations());
         for (name, size) in [("d_in", d_in), ("n_heads", n_heads), ("n_relations", n_relations)] {
             check_size(name, size)?;
@@ -47,6 +50,9 @@ impl HgtConvConfig {
         let of_heads =
             |parameter| uniform(key, parameter, [n_relations * d_attention, d_head], bound, device);
         let ones = |shape: [usize; 2]| Param::from_tensor(Tensor::ones(shape, device));
+        let is_projected = project_skip && d_in != d_out;
+        // The parameters 8 and 9 are the matrices of the heads.
+        let projection = is_projected.then(|| linear(5, d_in, d_out)).transpose()?;
         Ok(HgtConv {
             key: linear(0, d_in, d_attention)?,
             query: linear(1, d_in, d_attention)?,
@@ -55,7 +61,8 @@ impl HgtConvConfig {
             attention: of_heads(8),
             message: of_heads(9),
             prior: ones([n_relations, n_heads]),
-            skip: (d_in == d_out).then(|| ones([n_types, 1])),
+            skip: (is_projected || d_in == d_out).then(|| ones([n_types, 1])),
+            projection,
             metagraph: metagraph.clone(),
         })
     }
@@ -87,8 +94,9 @@ impl TypedLinear {
 /// A layer of a heterogeneous graph transformer (Hu, Dong, Wang and Sun 2020, equations 2 to 5). For each head, an edge from
 /// `u` to `v` by relation `r` has the attention weight `softmax(k_u A_r q_v mu_r / sqrt(d_head))` over all edges into `v` and
 /// the message `v_u M_r`, where keys, queries and values are dense layers of the nodes' types. The output of `v` is
-/// `s a(gelu(messages)) + (1 - s) x_v` with the dense layer `a` and the gate `s = sigmoid(skip)` of its type; without the
-/// second term and the gate if the widths differ. As in PyG, temporal encoding is left out.
+/// `s a(gelu(messages)) + (1 - s) x_v` with the dense layer `a` and the gate `s = sigmoid(skip)` of its type. If the widths
+/// differ, a dense layer of its type is applied to `x_v`; without that layer ([`HgtConvConfig::project_skip`]), there is no
+/// second term and no gate, as in PyG. As in PyG, temporal encoding is left out.
 ///
 /// The matrices of relations are applied at the destinations, which are fewer than the sources: `A_r` to the queries, once
 /// for each relation into a destination, and `M_r` to the sums of values. The matrices of the heads are one block-diagonal
@@ -109,8 +117,10 @@ pub struct HgtConv {
     pub message: Param<Tensor<2>>,
     /// The factors of the scores, `[n_relations, n_heads]`.
     pub prior: Param<Tensor<2>>,
-    /// The gate of each type before the sigmoid, `[n_types, 1]`; `None` if the widths of input and output differ.
+    /// The gate of each type before the sigmoid, `[n_types, 1]`; `None` without a skip connection.
     pub skip: Option<Param<Tensor<2>>>,
+    /// The layer of the skip connection; `None` if the widths of input and output are equal, or without a skip connection.
+    pub projection: Option<TypedLinear>,
     #[module(skip)]
     metagraph: Metagraph,
 }
@@ -131,8 +141,9 @@ impl HgtConv {
         };
         let by_type = |nodes, rows| ops::aggregate_groups(nodes, rows, Reduction::Sum);
         let own = ops::widen(ops::take_dst(block, x.clone()));
+        let own_by_type = by_type(dsts, own.clone());
         let of_srcs = by_type(srcs, x);
-        let queries = self.query.forward(dsts, by_type(dsts, own.clone()));
+        let queries = self.query.forward(dsts, own_by_type.clone());
         let [n_relations, n_heads] = self.prior.dims();
         let d_head = self.attention.dims()[1];
         let priors = self.prior.val().reshape([n_relations * n_heads, 1]) / (d_head as f64).sqrt();
@@ -148,6 +159,10 @@ impl HgtConv {
         let messages = gelu(ops::grouped_linear(groups, no_bias, sums, message));
         let rows = self.output.forward(dsts, by_type(dsts, messages));
         let Some(skip) = &self.skip else { return rows };
+        let own = match &self.projection {
+            Some(projection) => projection.forward(dsts, own_by_type),
+            None => own,
+        };
         // A dense layer whose only parameter is the bias gives each destination the gate of its type.
         let zeros = |n_rows| Tensor::zeros([n_rows, 1], &rows.device());
         let gates = (sigmoid(skip.val()), zeros(block.n_dst()), zeros(self.metagraph.n_types()));

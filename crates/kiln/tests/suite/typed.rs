@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 mod links;
+mod one_type;
 pub(crate) mod predictions;
 mod regression;
 
@@ -75,7 +76,11 @@ fn trainer(data: &TypedDataset) -> Trainer<TypedModelConfig<RgcnConfig>> {
 }
 
 fn quiet(out: &Path) -> FitConfig {
-    FitConfig::epochs(N_EPOCHS).out(out).quiet()
+    quiet_for(N_EPOCHS, out)
+}
+
+fn quiet_for(n_epochs: usize, out: &Path) -> FitConfig {
+    FitConfig::epochs(n_epochs).out(out).quiet()
 }
 
 #[test]

@@ -20,9 +20,14 @@ const TOLERANCE: f32 = 5e-5;
 const ERF_TOLERANCE: f64 = 1.5e-7;
 
 fn conv([d_in, d_attention, d_out]: [usize; 3], n_heads: usize, device: &Device) -> HgtConv {
-    let config = HgtConvConfig { d_in, d_attention, d_out, n_heads, metagraph: graph().metagraph() };
+    let (metagraph, project_skip) = (graph().metagraph(), false);
+    layer(HgtConvConfig { d_in, d_attention, d_out, n_heads, metagraph, project_skip }, device)
+}
+
+/// Creates a layer whose priors and gates differ, so that a wrong one is noticed.
+fn layer(config: HgtConvConfig, device: &Device) -> HgtConv {
+    let n_heads = config.n_heads;
     let mut conv = config.init(RngKey::new(1), device).expect("the configuration should be valid");
-    // Priors and gates differ, so that a wrong one is noticed.
     conv.prior = Param::from_tensor(ramp([6, n_heads], device) + 1.0);
     conv.skip = conv.skip.map(|_| Param::from_tensor(ramp([4, 1], device)));
     conv
@@ -95,6 +100,7 @@ fn naive(conv: &HgtConv, graph: &Relations, block: &Block, x: &[f32], d_in: usiz
             None => out.extend(rows.iter().map(|value| *value as f32)),
             Some(skip) => {
                 let gate = 1.0 / (1.0 + (-f64::from(values(skip.val())[dst_type])).exp());
+                let own = conv.projection.as_ref().map_or(own.clone(), |layer| linear(layer, dst_type, &own));
                 out.extend(rows.iter().zip(&own).map(|(a, x)| (gate * a + (1.0 - gate) * x) as f32));
             }
         }
@@ -122,6 +128,57 @@ fn a_layer_computes_its_formula_on_sampled_blocks() {
 }
 
 #[test]
+fn skip_connections_of_unequal_widths_are_projected() {
+    let (device, graph) = (device(), graph());
+    for seeds in [&[3, 25, 53, 4, 40, 19][..], &[53], &[]] {
+        let block = &sampled(&graph, seeds, 1)[0];
+        let uploaded = uploaded(&graph, block, &device);
+        for ([d_in, d_attention, d_out], n_heads) in [([5, 8, 3], 4), ([3, 4, 6], 2), ([3, 4, 3], 1)] {
+            let metagraph = graph.metagraph();
+            let config = HgtConvConfig { d_in, d_attention, d_out, n_heads, metagraph, project_skip: true };
+            let (conv, x) = (layer(config, &device), ramp([block.n_src(), d_in], &device));
+            assert!(conv.skip.is_some());
+            assert_eq!(conv.projection.is_some(), d_in != d_out);
+            let expected = naive(&conv, &graph, block, &values(x.clone()), d_in);
+            check_close(&values(conv.forward(&uploaded, x)), &expected, TOLERANCE);
+        }
+    }
+}
+
+/// Rows of nodes without edges are functions of their own features, whatever the input and hidden widths.
+#[test]
+fn models_of_unequal_widths_read_own_rows_of_nodes_without_edges() {
+    let (device, graph) = (device(), graph());
+    // Nodes of type d have no edges.
+    let blocks = sampled(&graph, &[53, 51], 2);
+    let uploaded: Vec<_> = blocks.iter().map(|block| uploaded(&graph, block, &device)).collect();
+    let rows = |project_skip: bool| {
+        let config = HgtConfig::new(5, 3).metagraph(&graph.metagraph()).hidden(4).heads(2);
+        let config = HgtConfig { project_skip, ..config };
+        let model = config.init(RngKey::new(2), &device).expect("the configuration should be valid");
+        let x = ramp([blocks[0].n_src(), 5], &device);
+        values(model.forward(&uploaded, x, &ctx(Mode::Eval)))
+    };
+    let [with, without] = [rows(true), rows(false)];
+    assert_ne!(with[..3], with[3..]);
+    assert_eq!(without[..3], without[3..]);
+}
+
+#[test]
+fn configurations_of_earlier_versions_have_no_projection() {
+    let config = HgtConfig::new(5, 3);
+    let text = serde_json::to_string(&config).expect("the configuration should be serialisable");
+    let earlier = text.replace(",\"project_skip\":true", "");
+    assert_ne!(earlier, text);
+    let read: HgtConfig = serde_json::from_str(&earlier).expect("it should be read");
+    assert_eq!(read, HgtConfig { project_skip: false, ..config.clone() });
+    // The identity of a run has this text.
+    assert!(format!("{config:?}").contains("project_skip"));
+    let equal = HgtConfig { d_in: config.hidden, ..config };
+    assert!(!format!("{equal:?}").contains("project_skip"));
+}
+
+#[test]
 fn gradients_match_finite_differences() {
     let (device, graph) = (device().autodiff(), graph());
     let block = &sampled(&graph, &[3, 25, 53], 1)[0];
@@ -143,6 +200,17 @@ fn gradients_match_finite_differences() {
     check_gradient(value(&conv.output.weight), |t| run(&|c| c.output.weight = Param::from_tensor(t.clone())));
     let skip = conv.skip.as_ref().expect("the widths are equal");
     check_gradient(value(skip), |t| run(&|c| c.skip = Some(Param::from_tensor(t.clone()))));
+    let (metagraph, project_skip) = (graph.metagraph(), true);
+    let config = HgtConvConfig { d_in: 3, d_attention: 4, d_out: 2, n_heads: 2, metagraph, project_skip };
+    let conv = layer(config, &device);
+    check_gradient(x.clone(), |x| conv.forward(&uploaded, x));
+    let projection = conv.projection.as_ref().expect("the widths differ");
+    check_gradient(projection.weight.val().detach(), |t| {
+        let mut changed = conv.clone();
+        let layer = changed.projection.as_mut().expect("the widths differ");
+        layer.weight = Param::from_tensor(t.clone());
+        changed.forward(&uploaded, x.clone())
+    });
 }
 
 #[test]

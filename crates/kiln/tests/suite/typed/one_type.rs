@@ -1,0 +1,69 @@
+//! A heterogeneous dataset of one type of nodes, half of which have no edges: models read the own features of nodes.
+
+use kiln::graph::{NodeTypes, RelationEdges};
+use kiln::prelude::*;
+
+use super::quiet_for;
+
+const N_NODES: u32 = 600;
+const N_CLASSES: u32 = 3;
+const WIDTH: u32 = 6;
+
+/// Nodes with the class in their features, under noise. Nodes below 300 have edges from nodes of any class.
+fn data() -> TypedDataset {
+    let hash = |value: u32| {
+        let mixed = (value ^ 0x9e37_79b9).wrapping_mul(0x85eb_ca6b);
+        (mixed ^ (mixed >> 13)).wrapping_mul(0xc2b2_ae35) >> 8
+    };
+    let (mut srcs, mut dsts) = (Vec::new(), Vec::new());
+    for dst in 0..N_NODES / 2 {
+        for edge in 0..4 {
+            srcs.push(hash(4 * dst + edge) % (N_NODES / 2));
+            dsts.push(dst);
+        }
+    }
+    let class = |node: u32| hash(node.wrapping_add(70_000)) % N_CLASSES;
+    let value = |position: u32| {
+        let (node, column) = (position / WIDTH, position % WIDTH);
+        let noise = (hash(position.wrapping_add(900_000)) % 1000) as f32 / 1000.0 - 0.5;
+        f32::from(u8::from(column == class(node))) + 1.6 * noise
+    };
+    let part = |parts: std::ops::Range<u32>| {
+        (0..N_NODES).filter(|node| parts.contains(&(node % 10))).collect::<Vec<u32>>()
+    };
+    let relation = RelationEdges {
+        name: "cites",
+        src_type: "paper",
+        dst_type: "paper",
+        srcs: &srcs,
+        dsts: &dsts,
+        weights: None,
+    };
+    TypedDataset::builder(NodeTypes::new([("paper", N_NODES as usize)]).unwrap())
+        .name("papers")
+        .relation(relation)
+        .features("paper", (0..N_NODES * WIDTH).map(value).collect::<Vec<f32>>(), WIDTH as usize)
+        .labels(
+            "paper",
+            (0..N_NODES).map(|node| class(node) as i32).collect::<Vec<i32>>(),
+            N_CLASSES as usize,
+        )
+        .split(&part(0..6), &part(6..8), &part(8..10))
+        .build()
+        .unwrap()
+}
+
+#[test]
+fn hgt_reads_the_features_of_nodes_without_edges() {
+    let (data, folder) = (data(), tempfile::tempdir().unwrap());
+    let loader = TypedNeighborLoader::new(&data, [4, 4]).unwrap().batch_size(32).workers(1);
+    for hidden in [32, WIDTH as usize] {
+        let model = HgtConfig::new(WIDTH as usize, N_CLASSES as usize).metagraph(&data.graph.metagraph());
+        let model = TypedModelConfig::new(data.dims(), model.hidden(hidden).heads(2));
+        let out = folder.path().join(hidden.to_string());
+        let mut trainer = Trainer::new(model, AdamConfig::new(1e-2)).seed(7);
+        let best = trainer.fit(&loader, quiet_for(20, &out)).unwrap();
+        let accuracy = best.evaluate(&loader, Phase::Test).unwrap().accuracy();
+        assert!(0.7 < accuracy, "hidden width {hidden}: {accuracy}");
+    }
+}
