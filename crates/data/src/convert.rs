@@ -145,7 +145,10 @@ impl fmt::Display for ConvertReport {
 ///
 /// `edges.npy` has the shape `[2, n_edges]` or `[n_edges, 2]`, row-major or column-major; `src.npy` and `dst.npy`
 /// have the shape `[n_edges]`. All of them contain integers. A text file has a source, a destination and optionally a
-/// weight in each line; a header, whose fields start with a letter or `_`, is skipped. `weights.npy` (`f32`),
+/// weight in each line, separated by commas, possibly in double quotes. Its first line may be a header. The columns are then
+/// found by name, in any case and order: sources are `src`, `source`, `from` or `u`; destinations `dst`, `target`,
+/// `destination`, `to` or `v`; weights `weight`, `weights` or `w`. If no name of an end is known, the first two columns
+/// besides the weight are the sources and the destinations. Any further column is an error. `weights.npy` (`f32`),
 /// `edge_types.npy` (`u8`) and `edge_features.npy` (`[n_edges, dim]`) beside an edge list have the order of the list. A
 /// list with edge features is sorted in memory, because the rows are written in the order of the graph; the rows need
 /// not fit in memory.

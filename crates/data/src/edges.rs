@@ -1,6 +1,7 @@
 //! Edge lists that are read in chunks.
 
 mod arrays;
+mod header;
 mod list;
 mod source;
 mod table;

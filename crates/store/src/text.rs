@@ -143,8 +143,20 @@ impl TextRow<'_> {
     /// # Errors
     /// Returns [`Error::BadLine`] if the line has no such field or it cannot be parsed.
     pub fn parse<T: FromStr>(&self, field: usize, expected: &str) -> Result<T> {
-        let text = self.field(field).and_then(|bytes| std::str::from_utf8(bytes).ok());
-        text.and_then(|text| text.parse().ok()).ok_or_else(|| self.bad(field, expected))
+        parsed(self.field(field)).ok_or_else(|| self.bad(field, expected))
+    }
+
+    /// Parses a field as [`TextRow::parse`] does, without the double quotes around it if there are some. A comma within
+    /// quotes separates fields like any other.
+    ///
+    /// # Errors
+    /// Returns the errors of [`TextRow::parse`].
+    pub fn parse_unquoted<T: FromStr>(&self, field: usize, expected: &str) -> Result<T> {
+        let unquoted = match self.field(field) {
+            Some([b'"', inner @ .., b'"']) => Some(inner.trim_ascii()),
+            bare => bare,
+        };
+        parsed(unquoted).ok_or_else(|| self.bad(field, expected))
     }
 
     /// Creates an error for the field at index `field`. `expected` describes the expected value.
@@ -162,4 +174,8 @@ impl TextRow<'_> {
     fn field(&self, field: usize) -> Option<&[u8]> {
         self.record.get(field).map(<[u8]>::trim_ascii)
     }
+}
+
+fn parsed<T: FromStr>(bytes: Option<&[u8]>) -> Option<T> {
+    std::str::from_utf8(bytes?).ok()?.parse().ok()
 }

@@ -60,7 +60,7 @@ impl EdgeList {
         if let Some(weights) = list.weights.as_ref().filter(|_| list.edges.edge_data().weights) {
             return Err(StoreError::Metadata {
                 path: list.path.clone(),
-                key: "the third column".into(),
+                key: "a further column".into(),
                 expected: format!("none, since {} has the weights", weights.path().display()),
                 found: "a weight".into(),
             }
@@ -284,8 +284,8 @@ pub(crate) fn read_links(array: ArrayFile, n_nodes: usize, notes: &mut Vec<Note>
 }
 
 /// Reads pairs of nodes, as links, from a `.npy` array `[n, 2]` or `[2, n]` of integers (`[2, 2]` is read as the first),
-/// or from a text file with a source and a destination per line, separated by a comma, which may begin with a line of
-/// column names. All ids must be below `n_nodes`. Pairs may repeat.
+/// or from a text file with a source and a destination per line, separated by a comma, which may begin with a header that
+/// names them (in any order, such as `dst,src`). All ids must be below `n_nodes`. Pairs may repeat.
 ///
 /// # Errors
 /// Returns [`Error::Unsupported`] for a third column, [`kiln_store::Error::BadLine`] or [`kiln_store::Error::BadValue`]

@@ -121,7 +121,8 @@ fn reads_tables_with_and_without_header() {
         fs::write(folder.path().join("edges.csv"), text).unwrap();
         let said = check(folder.path());
         assert_eq!(said.len(), usize::from(text.contains("src")), "{said:?}");
-        assert!(said.iter().all(|said| said.contains("edges.csv is a header and was skipped")), "{said:?}");
+        let is_noted = |said: &String| said.contains("edges.csv is a header: edges lead from `");
+        assert!(said.iter().all(is_noted), "{said:?}");
         fs::remove_file(folder.path().join("edges.csv")).unwrap();
         fs::write(folder.path().join("edges.csv.gz"), gzip(text.as_bytes())).unwrap();
         check(folder.path());
@@ -132,7 +133,7 @@ fn reads_tables_with_and_without_header() {
 fn edge_data_is_reordered_with_its_edge() {
     let folder = folder();
     let at = folder.path();
-    fs::write(at.join("edges.csv"), "a,b,c\n2,0,0.5\n3,1,1e2\n0,1,-3\n3,3,4\n").unwrap();
+    fs::write(at.join("edges.csv"), "a,b,weight\n2,0,0.5\n3,1,1e2\n0,1,-3\n3,3,4\n").unwrap();
     put(at, "edge_types.npy", &[5_u8, 6, 7, 8], &[4]);
     let (graph, _) = read(at);
     assert_eq!(graph.weights().unwrap(), [0.5, -3.0, 100.0, 4.0]);
@@ -294,7 +295,9 @@ fn rejects_invalid_lines_with_their_number() {
         ("0,1\n\n\n1,4\n", 4, "a node id below 4"),
         ("\r\n\n0,1\r\n\r\n1,4", 5, "a node id below 4"),
         ("0x0,0x1\n1,2\n", 1, "a node id below 4"),
-        ("\"0\",\"1\"\n1,2\n", 1, "a node id below 4"),
+        ("0,1,w\n", 1, "a weight, a finite number of 32 bits"),
+        ("\"0\",\"1\"\n1,\"4\"\n", 2, "a node id below 4"),
+        ("0,\"1\n", 1, "a node id below 4"),
         ("#0,#1\n1,2\n", 1, "a node id below 4"),
         ("nan,inf\n1,2\n", 1, "a node id below 4"),
         (",\n1,2\n", 1, "a node id below 4"),
@@ -320,7 +323,7 @@ fn rejects_duplicate_weights_and_wrong_lengths() {
         .to_string()
     };
     let error = weighted(2, "0,1,2.5\n1,2,3.5\n");
-    assert!(error.contains("the third column is a weight, expected none, since"), "{error}");
+    assert!(error.contains("a further column is a weight, expected none, since"), "{error}");
     let error = weighted(1, "0,1\n1,2\n2,3\n");
     assert!(error.contains("weights.npy: the number of entries is 1, expected 3"), "{error}");
     let error = weighted(5, "0,1\n1,2\n2,3\n");

@@ -12,6 +12,7 @@ mod debian_archive;
 mod debian_tags;
 mod edge_feature_files;
 mod edge_features;
+mod edge_headers;
 mod edge_lists;
 mod format;
 mod format_damage;
