@@ -137,6 +137,10 @@ impl TrainCallback for Progress {
         self.bar.suspend(|| print_rank_zero(line));
     }
 
+    fn note(&mut self, text: &str) {
+        self.bar.suspend(|| print_rank_zero(format_args!("note: {text}")));
+    }
+
     fn warning(&mut self, text: &str) {
         // Warnings go to standard error: standard output may be a file on a full disk.
         self.bar.suspend(|| drop(writeln!(io::stderr(), "warning: {text}")));

@@ -31,8 +31,9 @@ pub struct FitConfig {
 }
 
 impl FitConfig {
-    /// Returns settings for at most `n_epochs` epochs, each of which prints a line. The run's files are written to
-    /// `runs/NAME-001`, or the next free number, where NAME is the dataset's name.
+    /// Returns settings for at most `n_epochs` epochs, each of which prints a line. A note is printed before the first
+    /// epoch if an epoch has fewer than 10 steps. The run's files are written to `runs/NAME-001`, or the next free number,
+    /// where NAME is the dataset's name.
     pub fn epochs(n_epochs: usize) -> Self {
         let schedule = kiln_train::FitConfig { n_epochs, patience: None, checkpoint_every: None };
         let (stop, callback) = (Arc::default(), Box::new(()));
@@ -122,7 +123,7 @@ impl FitConfig {
         Self { dir: Some(dir), ..self }
     }
 
-    /// Disables the line per epoch.
+    /// Disables the line per epoch, and the notes before training.
     pub fn quiet(self) -> Self {
         Self { is_quiet: true, ..self }
     }
@@ -135,7 +136,7 @@ impl fmt::Debug for FitConfig {
     }
 }
 
-/// A callback that prints a line per epoch.
+/// A callback that prints notes and a line per epoch.
 pub(crate) struct EpochLines {
     n_epochs: usize,
     /// The last validation.
@@ -165,6 +166,10 @@ impl TrainCallback for EpochLines {
             io::stdout(),
             "epoch {epoch:3}/{n_epochs}  loss {loss:.4}  {metric}  {seconds:.2} s{mark}"
         );
+    }
+
+    fn note(&mut self, text: &str) {
+        let _ = writeln!(io::stdout(), "note: {text}");
     }
 
     fn warning(&mut self, text: &str) {

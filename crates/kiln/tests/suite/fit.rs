@@ -3,13 +3,13 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
 
 use kiln::data::synthetic;
 use kiln::prelude::*;
 use kiln::sample::{Neighbors, NodeKey, Selection};
-use kiln::train::Error as TrainError;
+use kiln::train::{EpochReport, Error as TrainError, MetricSums, StepReport, TrainCallback};
 
 const N_EPOCHS: usize = 3;
 
@@ -286,4 +286,31 @@ fn rejects_a_metric_of_other_targets_before_anything_is_written() {
     let error = trainer(&data).fit(&loader(&data), quiet(&out).metric(Metric::Rmse)).unwrap_err();
     assert!(matches!(error, Error::Train(TrainError::OtherMetric { .. })), "{error}");
     assert!(!out.exists());
+}
+
+/// A callback that counts the notes.
+struct Notes(Arc<Mutex<Vec<String>>>);
+
+impl TrainCallback for Notes {
+    fn step(&mut self, _: &StepReport) {}
+
+    fn epoch(&mut self, _: usize, _: &EpochReport, _: &MetricSums, _: bool) {}
+
+    fn note(&mut self, text: &str) {
+        self.0.lock().unwrap().push(text.to_owned());
+    }
+}
+
+#[test]
+fn few_steps_per_epoch_have_one_note() {
+    let (data, folder) = (data(), tempfile::tempdir().unwrap());
+    let notes = |batch_size: usize| {
+        let notes = Arc::default();
+        let config = quiet(&folder.path().join(batch_size.to_string())).callback(Notes(Arc::clone(&notes)));
+        trainer(&data).fit(&loader(&data).batch_size(batch_size), config).unwrap();
+        notes.lock().unwrap().clone()
+    };
+    let [note] = &notes(1024)[..] else { panic!("one note should be given") };
+    assert!(note.starts_with("an epoch has 1 step, because a step takes "), "{note}");
+    assert_eq!(notes(4), [""; 0]);
 }

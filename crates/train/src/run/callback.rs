@@ -24,6 +24,9 @@ pub trait TrainCallback {
     /// Called when an epoch, counted from 1, was trained, validated and recorded.
     fn epoch(&mut self, epoch: usize, train: &EpochReport, val: &MetricSums, is_best: bool);
 
+    /// Called after [`TrainCallback::started`] of a new run whose settings are unusual, such as few steps in an epoch.
+    fn note(&mut self, _text: &str) {}
+
     /// Called when the run has a warning for the user ([`Run::take_warnings`]), and before the first checkpoint waits for
     /// the hash of the data at a stop or at the end of an epoch.
     fn warning(&mut self, _text: &str) {}
@@ -72,6 +75,12 @@ impl<O: TrainCallback> TrainCallback for Option<O> {
         }
     }
 
+    fn note(&mut self, text: &str) {
+        if let Some(callback) = self {
+            callback.note(text);
+        }
+    }
+
     fn warning(&mut self, text: &str) {
         if let Some(callback) = self {
             callback.warning(text);
@@ -105,6 +114,10 @@ impl TrainCallback for Box<dyn TrainCallback> {
 
     fn epoch(&mut self, epoch: usize, train: &EpochReport, val: &MetricSums, is_best: bool) {
         (**self).epoch(epoch, train, val, is_best);
+    }
+
+    fn note(&mut self, text: &str) {
+        (**self).note(text);
     }
 
     fn warning(&mut self, text: &str) {
@@ -141,6 +154,11 @@ impl<A: TrainCallback, B: TrainCallback> TrainCallback for (A, B) {
     fn epoch(&mut self, epoch: usize, train: &EpochReport, val: &MetricSums, is_best: bool) {
         self.0.epoch(epoch, train, val, is_best);
         self.1.epoch(epoch, train, val, is_best);
+    }
+
+    fn note(&mut self, text: &str) {
+        self.0.note(text);
+        self.1.note(text);
     }
 
     fn warning(&mut self, text: &str) {

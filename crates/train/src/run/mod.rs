@@ -4,6 +4,7 @@ pub(crate) mod callback;
 pub(crate) mod checkpoint;
 pub(crate) mod contract;
 pub(crate) mod data_hash;
+mod few_steps;
 pub(crate) mod fit;
 pub(crate) mod folder;
 pub(crate) mod identity;

@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::evaluate::evaluation::Evaluation;
 use crate::evaluate::validation::Validation;
 use crate::run::callback::TrainCallback;
+use crate::run::few_steps::note_on_steps;
 use crate::run::fit::{self, FitConfig, TEST, VALIDATION};
 use crate::run::identity::RunIdentity;
 use crate::run::run_dir::RunDir;
@@ -148,7 +149,13 @@ impl RunConfig {
         if let Some(model) = &self.model {
             run.write_model(model)?;
         }
-        callback.started(&run, train.n_steps(trainer.next_phase()));
+        let phase = trainer.next_phase();
+        let items = train.items();
+        callback.started(&run, train.n_steps(phase));
+        let note = note_on_steps(items.config(), phase, items.items().len(), train.n_steps(phase));
+        if let Some(text) = note.filter(|_| run.resumed().is_none()) {
+            callback.note(&text);
+        }
         let validate = |trainer: &mut TaskTrainer<T>| validate(trainer, val, VALIDATION);
         let report = fit::fit(&mut trainer, train, self.fit, validate, &mut run, callback)?;
         if report.interrupted {
