@@ -19,7 +19,7 @@ use kiln::sample::Fanout;
 use crate::flags;
 use crate::link_split::LinkSplitArgs;
 use crate::output::{print_notes, print_rank_zero};
-use crate::source::DataSource;
+use crate::source::{DataSource, print_name_note};
 
 /// The subcommands of `kiln data`.
 #[derive(Debug, Subcommand)]
@@ -37,8 +37,7 @@ pub(crate) enum DataCommand {
     Import(crate::import::ImportArgs),
     /// Prints node types, relations with their degrees, features, targets and split of a dataset.
     Inspect {
-        /// Path of a dataset for node tasks in any supported format, or `debian-packages`, `debian-tags` or
-        /// `debian-archive`.
+        /// Path of a dataset for node tasks in any supported format, or a name, as for `kiln train` with seed 0.
         source: PathBuf,
     },
     /// Splits the edges of a dataset into links for training, validation and test, and writes the kiln format: the graph
@@ -84,7 +83,7 @@ pub(crate) struct ConvertArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct SplitLinksArgs {
-    /// Dataset of nodes, as for `kiln train`: a name, which takes precedence over a folder (`./sbm` is a folder), or a path.
+    /// Dataset of nodes, as for `kiln train`: a path, which takes precedence, or a name.
     #[arg(value_parser = flags::data)]
     source: DataSource,
     /// New or empty output folder.
@@ -99,8 +98,7 @@ pub(crate) struct SplitLinksArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct PartitionArgs {
-    /// Dataset of nodes with class labels or links, as for `kiln train`: a name, which takes precedence over a folder (`./sbm`
-    /// is a folder), or a path.
+    /// Dataset of nodes with class labels or links, as for `kiln train`: a path, which takes precedence, or a name.
     #[arg(value_parser = flags::data)]
     source: DataSource,
     /// New or empty output folder, which receives `part0`, `part1`, and so on.
@@ -121,9 +119,8 @@ pub(crate) struct PartitionArgs {
     /// cache and the presampling that fills it.
     #[arg(long, default_value = "0.2")]
     cache_ratio: f64,
-    /// Fanouts for presampling, one per hop from the seeds (the reverse of the order of `kiln train`): numbers or
-    /// `all`.
-    #[arg(long, value_delimiter = ',', value_parser = flags::fanouts, default_value = "15,10,5")]
+    /// Fanouts for presampling, of all relations: a number or `all` per layer, input layer first, as for `kiln train`.
+    #[arg(long, value_delimiter = ',', default_value = "5,10,15")]
     fanouts: Vec<Fanout>,
     /// Batch size for presampling.
     #[arg(long, default_value = "1024")]
@@ -154,6 +151,7 @@ pub(crate) fn run(command: &DataCommand) -> anyhow::Result<()> {
 
 fn run_convert(args: &ConvertArgs) -> anyhow::Result<()> {
     let start = Instant::now();
+    print_name_note(&args.input);
     let options = ConvertOptions {
         memory_bytes: args.memory,
         n_nodes: args.nodes,
@@ -192,6 +190,7 @@ fn is_heterogeneous(path: &Path) -> anyhow::Result<bool> {
 
 fn run_verify(folder: &Path) -> anyhow::Result<()> {
     let start = Instant::now();
+    print_name_note(folder);
     let is_kiln = matches!(kiln::data::detect_format(folder), Ok(DatasetFormat::Kiln));
     let VerifyReport { n_nodes, n_edges, n_hashed, notes } = match is_kiln && is_heterogeneous(folder)? {
         true => typed::verify(folder)?,
@@ -210,6 +209,7 @@ fn run_verify(folder: &Path) -> anyhow::Result<()> {
 }
 
 fn run_inspect(source: &Path) -> anyhow::Result<()> {
+    print_name_note(source);
     let summary = match is_heterogeneous(source)? {
         true => TypedDataset::open(source)?.summary(),
         false => Dataset::open(source)?.summary(),
@@ -292,10 +292,19 @@ fn run_typed_partition(args: &PartitionArgs) -> anyhow::Result<()> {
 
 /// Returns the configuration of the static cache; `None` if it is disabled.
 fn cache_of(args: &PartitionArgs) -> Option<CacheConfig> {
-    // Samplers expect the fanout of the input layer first.
-    let fanouts = args.fanouts.iter().rev().copied().collect();
-    let (ratio, batch_size, seed) = (args.cache_ratio, args.batch_size, args.seed);
-    (ratio != 0.0).then_some(CacheConfig { ratio, fanouts, batch_size, seed })
+    let is_symmetric = args.fanouts.iter().eq(args.fanouts.iter().rev());
+    if !is_symmetric && args.fanouts != [5, 10, 15].map(Fanout::UpTo) {
+        print_rank_zero(
+            "note: --fanouts begins at the input layer, as for `kiln train`; earlier versions began at the seeds",
+        );
+    }
+    let config = CacheConfig {
+        ratio: args.cache_ratio,
+        fanouts: args.fanouts.clone(),
+        batch_size: args.batch_size,
+        seed: args.seed,
+    };
+    (config.ratio != 0.0).then_some(config)
 }
 
 /// Assigns the nodes of a graph to partitions, and prints the method and its statistics.

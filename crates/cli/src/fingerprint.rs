@@ -86,7 +86,7 @@ mod tests {
     #[test]
     fn defaults_have_the_settings_of_earlier_versions() {
         let names = settings("").into_keys().collect::<Vec<String>>().join(" ");
-        let expected = "--batch-size x --ranks --device --drop-last --eval --fanouts --input-dropout --learn-epsilon \
+        let expected = "--batch-size x --ranks --device --drop-last --eval --input-dropout --learn-epsilon \
                         --node-features --optimizer --row-normalize --rule --seed --symmetrize --uneven --weight-decay \
                         the program";
         assert_eq!(names, expected);

@@ -2,13 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
-use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::parser::ValueSource;
-use kiln::data::NodeFeatures;
-use kiln::sample::Fanout;
+use kiln::data::{DatasetLocation, NodeFeatures};
 use kiln::train::TrainingLength;
 
 use crate::source::DataSource;
@@ -70,38 +68,16 @@ pub(crate) fn node_features() -> impl TypedValueParser<Value = NodeFeatures> {
     }))
 }
 
-/// Parses `--data`: the name of a built-in or synthetic dataset, or an existing path.
+/// Parses `--data`: an existing path, or the name of a built-in or synthetic dataset.
 pub(crate) fn data(text: &str) -> Result<DataSource, String> {
-    match text {
-        "debian-packages" => return Ok(DataSource::DebianPackages),
-        "debian-tags" => return Ok(DataSource::DebianTags),
-        "debian-archive" => return Ok(DataSource::DebianArchive),
-        "mutag" => return Ok(DataSource::Mutag),
-        "sbm" => return Ok(DataSource::Sbm),
-        "fake" => return Ok(DataSource::Fake(1000)),
-        _ => {}
-    }
-    if let Some(n_nodes) = text.strip_prefix("fake:") {
-        return Ok(DataSource::Fake(within(n_nodes, 10, 10_000_000)?));
-    }
-    let path = PathBuf::from(text);
-    match path.exists() {
-        true => Ok(DataSource::Path(path)),
-        false => {
+    match (kiln::data::locate(text), text.strip_prefix("fake:")) {
+        (DatasetLocation::Name(name), _) => Ok(DataSource::Named(name)),
+        (DatasetLocation::Path(path), _) if path.exists() => Ok(DataSource::Path(path)),
+        (_, Some(n_nodes)) => Err(within(n_nodes, 10, 10_000_000).err().unwrap_or_default()),
+        (_, None) => {
             let expected = "expected debian-packages, debian-tags, debian-archive, mutag, sbm, fake:NODES or a path that exists";
             Err(expected.into())
         }
-    }
-}
-
-/// Parses one fanout of a list: a number, or `all`.
-pub(crate) fn fanouts(text: &str) -> Result<Fanout, String> {
-    match text.trim() {
-        "all" => Ok(Fanout::All),
-        number => number
-            .parse()
-            .map(Fanout::UpTo)
-            .map_err(|_| "expected a number per layer or `all`, separated by commas".into()),
     }
 }
 

@@ -212,7 +212,7 @@ impl TrainRun<'_> {
         let is_symmetrized = data.is_symmetrized();
         let (data, id) = data.open_graph(ranks.seed, model.reads_edge_features())?;
         let split = link.split(&data, is_symmetrized, ranks.seed)?;
-        let fanouts = model.fanouts(sampling.fanouts.of_homogeneous()?)?;
+        let fanouts = self.args.fanouts()?;
         let mut nodes = NeighborLoader::new(&data, &fanouts)
             .batches(ranks.batches(false))
             .evaluation(sampling.evaluation()?);
@@ -232,7 +232,7 @@ impl TrainRun<'_> {
 
     /// Trains on links between the nodes of a partitioned graph. The links come from the data that was partitioned.
     pub(crate) fn partitioned_links(&self) -> anyhow::Result<Vec<Outcome>> {
-        let TrainArgs { data, model, sampling, ranks, device, parts, link, .. } = self.args;
+        let TrainArgs { data, model, ranks, device, parts, link, .. } = self.args;
         // The partitions' hash is that of data with edge features, whether the model reads them or not.
         let (data, id) = data.open_graph(ranks.seed, true)?;
         require_links(data.links.is_some())?;
@@ -240,7 +240,7 @@ impl TrainRun<'_> {
         let graph = parts.open(ranks.job.tls(), device.graph_mode)?;
         check_partitions(&graph, &data, &id.hash)?;
         let id = DataId::recorded(graph.info().hash.clone());
-        let fanouts = model.fanouts(sampling.fanouts.of_homogeneous()?)?;
+        let fanouts = self.args.fanouts()?;
         let encoder = model.of_nodes(&graph, Some(link.embedding()), fanouts.len())?;
         self.check_partitioned(&graph, &encoder)?;
         let (decoder, loss) = (link.decoder()?, self.link_loss()?);

@@ -9,7 +9,6 @@ use kiln::nn::{
     JumpingKnowledge, Normalization, Readout, RgcnConfig, RsageConfig, SageConfig, TypedModelConfig,
     WeightInit,
 };
-use kiln::sample::Fanout;
 
 use crate::flags;
 use crate::node_model::NodeModel;
@@ -53,10 +52,10 @@ pub(crate) struct ModelArgs {
     /// Kind of model. Default: sage, or gin for graphs.
     #[arg(long = "model", id = "model", value_enum)]
     kind: Option<ModelKind>,
-    /// Number of layers. Default: the number of fanouts, or 5 for gin, which counts the input as a layer, as in its
-    /// paper.
+    /// Number of layers. Default: the number of fanouts, which is 3 by default, or 5 for gin, which counts the input as a
+    /// layer, as in its paper.
     #[arg(long, value_parser = flags::layers)]
-    layers: Option<usize>,
+    pub(crate) layers: Option<usize>,
     /// Width of the hidden layers; for gat and gatv2, of all heads together. Default: 256, or 64 for gin.
     #[arg(long, value_parser = flags::size)]
     hidden: Option<usize>,
@@ -185,20 +184,6 @@ impl ModelArgs {
 
     fn is_gat(&self) -> bool {
         matches!(self.kind, Some(ModelKind::Gat | ModelKind::GatV2))
-    }
-
-    /// Returns a fanout for each layer: the given ones, or a single given fanout repeated `--layers` times.
-    pub(crate) fn fanouts(&self, given: &[Fanout]) -> anyhow::Result<Vec<Fanout>> {
-        match (self.layers, given) {
-            (Some(n_layers), [fanout]) => Ok(vec![*fanout; n_layers]),
-            (Some(n_layers), fanouts) if fanouts.len() != n_layers => {
-                bail!(
-                    "--fanouts has {} values for --layers {n_layers}: give one per layer, or one for all",
-                    fanouts.len()
-                )
-            }
-            _ => Ok(given.to_vec()),
-        }
     }
 
     /// Returns the model of nodes for a dataset: the encoder of links, whose output rows have the width `embedding`, or else a

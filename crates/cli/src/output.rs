@@ -52,7 +52,8 @@ pub(crate) fn print_rank_zero(line: impl fmt::Display) {
 
 /// Prints a line for each note on data.
 pub(crate) fn print_notes(notes: &[Note]) {
-    for note in notes {
+    // A note on a name is printed where the path is opened.
+    for note in notes.iter().filter(|note| !matches!(note, Note::HasNameOfDataset { .. })) {
         print_rank_zero(format_args!("note: {note}"));
     }
 }

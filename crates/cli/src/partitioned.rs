@@ -16,12 +16,12 @@ use crate::train::{Outcome, TrainArgs, TrainRun};
 impl TrainRun<'_> {
     /// Trains on the nodes of a partitioned graph.
     pub(crate) fn partitioned_nodes(&self) -> anyhow::Result<Vec<Outcome>> {
-        let TrainArgs { model, sampling, ranks, device, parts, loss, .. } = self.args;
+        let TrainArgs { model, ranks, device, parts, loss, .. } = self.args;
         let graph = parts.open(ranks.job.tls(), device.graph_mode)?;
         if let Some(info) = &graph.info().heterogeneous {
             return self.partitioned_typed_nodes(&graph, info);
         }
-        let fanouts = model.fanouts(sampling.fanouts.of_homogeneous()?)?;
+        let fanouts = self.args.fanouts()?;
         let model = model.of_nodes(&graph, None, fanouts.len())?;
         self.check_partitioned(&graph, &model)?;
         let objective = loss.objective(TargetKind::Classes)?;

@@ -21,7 +21,7 @@ use kiln::data::{NodeFeatures, NodeNames, Split};
 use kiln::feature::Targets;
 use kiln::graph::{ItemId, NodeId};
 use kiln::prelude::{PredictMode, PredictOnDataset, RankHandle, SavedModel};
-use kiln::sample::Fanout;
+use kiln::sample::RelationFanouts;
 use kiln::store::sha256;
 use kiln::train::{
     ModelError, ModelInfo, ModelInputs, ModelRegistry, ModelTask, NodePredictor, PredictedRows, WantedRows,
@@ -91,10 +91,10 @@ pub(crate) struct PredictArgs {
     /// Neighbours that predictions read.
     #[arg(long, value_enum, default_value = "as-evaluated")]
     mode: Mode,
-    /// Neighbours per node of `--mode sampled`: a number or `all` per layer, input layer first. Default: those of
-    /// training.
-    #[arg(long, value_delimiter = ',', value_parser = flags::fanouts)]
-    fanouts: Option<Vec<Fanout>>,
+    /// Neighbours per node of `--mode sampled`, as for `kiln train`: a number or `all` per layer, input layer first, or one
+    /// for all layers, also for relations by name, such as `10,10;depends=5,5`. Default: those of training.
+    #[arg(long)]
+    fanouts: Option<RelationFanouts>,
     /// Seed of `--mode sampled`. Default: 0.
     #[arg(long)]
     seed: Option<u64>,

@@ -3,7 +3,7 @@
 use anyhow::{bail, ensure};
 use clap::{Args, ValueEnum};
 use kiln::EvalMode;
-use kiln::sample::{Fanout, Rule};
+use kiln::sample::{Fanout, RelationFanouts, Rule};
 
 use crate::flags;
 
@@ -16,44 +16,18 @@ pub(crate) enum Eval {
     Exact,
 }
 
-/// The values of `--fanouts`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Fanouts {
-    /// The fanouts of all relations without their own; empty if none were given.
-    pub(crate) of_all: Vec<Fanout>,
-    /// The fanouts of relations, by name.
-    pub(crate) of_relations: Vec<(String, Vec<Fanout>)>,
+/// Returns the value of `--fanouts` if the flag is not given: 10 in each layer.
+pub(crate) fn default_fanouts(n_layers: Option<usize>) -> String {
+    vec!["10"; n_layers.unwrap_or(3)].join(",")
 }
 
-impl Fanouts {
-    /// Parses lists that are separated by semicolons: one for all relations, and others that begin with the name of a
-    /// relation and `=`.
-    fn parse(text: &str) -> Result<Self, String> {
-        let (mut of_all, mut of_relations) = (Vec::new(), Vec::<(String, Vec<Fanout>)>::new());
-        for part in text.split(';') {
-            // Names of relations may contain the sign.
-            let (name, list) = part.rsplit_once('=').map_or((None, part), |(name, list)| (Some(name), list));
-            let fanouts = list.split(',').map(flags::fanouts).collect::<Result<Vec<_>, _>>()?;
-            match name {
-                None if of_all.is_empty() => of_all = fanouts,
-                None => return Err("expected one list without a name of a relation".into()),
-                Some(name) if of_relations.iter().any(|(other, _)| other == name.trim()) => {
-                    return Err(format!("the relation `{}` has two lists", name.trim()));
-                }
-                Some(name) => of_relations.push((name.trim().to_owned(), fanouts)),
-            }
-        }
-        Ok(Self { of_all, of_relations })
-    }
-
-    /// Returns the fanouts of a homogeneous graph.
-    pub(crate) fn of_homogeneous(&self) -> anyhow::Result<&[Fanout]> {
-        match self.of_relations.first() {
-            None => Ok(&self.of_all),
-            Some((name, _)) => bail!(
-                "--fanouts names the relation `{name}`, but the data has no named relations: give one list of numbers"
-            ),
-        }
+/// Returns the fanouts of a homogeneous graph.
+pub(crate) fn of_homogeneous(fanouts: &RelationFanouts) -> anyhow::Result<&[Fanout]> {
+    match fanouts.of_relations.first() {
+        None => Ok(&fanouts.of_all),
+        Some((name, _)) => bail!(
+            "--fanouts names the relation `{name}`, but the data has no named relations: give one list of numbers"
+        ),
     }
 }
 
@@ -62,9 +36,10 @@ impl Fanouts {
 #[command(next_help_heading = "Neighbours")]
 pub(crate) struct SamplingArgs {
     /// Neighbours per node: a number or `all` per layer, input layer first. With --layers, one value is used for all
-    /// layers. Relations of a heterogeneous graph may have their own, such as `10,10;depends=5,5;tagged=0,0`.
-    #[arg(long, value_parser = Fanouts::parse, default_value = "10,10,10")]
-    pub(crate) fanouts: Fanouts,
+    /// layers. Relations of a heterogeneous graph may have their own, such as `10,10;depends=5,5;tagged=0,0`. Default: 10 in
+    /// each layer, and 3 layers without --layers.
+    #[arg(long)]
+    pub(crate) fanouts: Option<RelationFanouts>,
     /// Sampling rule, for sage and rgcn.
     #[arg(long, default_value = "uniform", value_parser = flags::choice([
         ("uniform", "Uniform without replacement", Rule::Uniform),
@@ -87,6 +62,22 @@ pub(crate) struct SamplingArgs {
 }
 
 impl SamplingArgs {
+    /// Returns the fanouts, one per layer: the given ones, single given ones repeated for all layers, or the default.
+    /// `n_layers` is the value of `--layers`.
+    pub(crate) fn fanouts(&self, n_layers: Option<usize>) -> anyhow::Result<RelationFanouts> {
+        let Some(given) = &self.fanouts else { return Ok(default_fanouts(n_layers).parse()?) };
+        let Some(n_layers) = n_layers else { return Ok(given.clone()) };
+        let fanouts = given.clone().repeated(n_layers);
+        let lists = fanouts.of_relations.iter().map(|(_, list)| list).chain([&fanouts.of_all]);
+        let other = lists.map(Vec::len).find(|n_fanouts| ![0, n_layers].contains(n_fanouts));
+        match other {
+            None => Ok(fanouts),
+            Some(n_fanouts) => bail!(
+                "--fanouts has {n_fanouts} values for --layers {n_layers}: give one per layer, or one for all"
+            ),
+        }
+    }
+
     /// Returns the evaluation that the flags request.
     pub(crate) fn evaluation(&self) -> anyhow::Result<EvalMode> {
         ensure!(
@@ -98,26 +89,5 @@ impl SamplingArgs {
             (Eval::Sampled, Some(n_batches)) => EvalMode::FirstRank { n_batches },
             (Eval::Sampled, None) => EvalMode::Sampled,
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn fanouts_of_relations_have_names() {
-        let up_to = |numbers: &[u32]| numbers.iter().map(|&n| Fanout::UpTo(n)).collect::<Vec<_>>();
-        let plain = Fanouts::parse("10, all").unwrap();
-        assert_eq!((plain.of_all.len(), plain.of_all[1], plain.of_relations.len()), (2, Fanout::All, 0));
-        assert!(plain.of_homogeneous().is_ok());
-        let named = Fanouts::parse("10,10; a=b=5,4;c=0").unwrap();
-        assert_eq!(named.of_all, up_to(&[10, 10]));
-        let expected = [("a=b".to_owned(), up_to(&[5, 4])), ("c".to_owned(), up_to(&[0]))];
-        assert_eq!(named.of_relations, expected);
-        assert!(named.of_homogeneous().unwrap_err().to_string().contains("names the relation `a=b`"));
-        for bad in ["", "1;2", "a=1;a=2", "a=", "a=1,x"] {
-            assert!(Fanouts::parse(bad).is_err(), "{bad}");
-        }
     }
 }

@@ -5,25 +5,18 @@ use std::time::Instant;
 
 use anyhow::{Context, bail, ensure};
 use clap::Args;
-use kiln::data::{Dataset, DatasetFormat, GraphDataset, NodeFeatures, Split, recorded_hash, synthetic};
+use kiln::data::{Dataset, DatasetFormat, DatasetName, GraphDataset, NodeFeatures, Split, recorded_hash};
 use kiln::graph::GraphId;
 
 use crate::data_id::DataId;
 use crate::flags;
 use crate::output::{print_notes, print_rank_zero};
 
-/// The source of a dataset: built-in, synthetic or a path.
+/// The source of a dataset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum DataSource {
-    DebianPackages,
-    /// The graph of `debian-packages` with several labels per package.
-    DebianTags,
-    /// Packages, source packages, maintainers and tags of Debian: a heterogeneous dataset.
-    DebianArchive,
-    Mutag,
-    Sbm,
-    /// A random graph like that of PyG's `FakeDataset`, with this average number of nodes.
-    Fake(usize),
+    /// A built-in or synthetic set.
+    Named(DatasetName),
     /// A folder or a file, whose format is detected.
     Path(PathBuf),
 }
@@ -32,12 +25,11 @@ impl DataSource {
     /// Returns true if the data is a set of graphs.
     pub(crate) fn has_graphs(&self) -> anyhow::Result<bool> {
         Ok(match self {
-            DataSource::Mutag => true,
+            DataSource::Named(name) => *name == DatasetName::Mutag,
             DataSource::Path(path) => {
                 let kind = kiln::data::detect_format(path)?;
                 matches!(kind, DatasetFormat::Gin | DatasetFormat::Tu | DatasetFormat::OgbGraphs)
             }
-            _ => false,
         })
     }
 
@@ -48,28 +40,13 @@ impl DataSource {
 
     /// Returns true for the built-in sets whose features are scaled by default.
     fn is_debian(&self) -> bool {
-        matches!(self, DataSource::DebianPackages | DataSource::DebianTags)
+        matches!(self, DataSource::Named(DatasetName::DebianPackages | DatasetName::DebianTags))
     }
 
     /// Opens or generates a graph as it is stored. `seed` is that of synthetic data.
     pub(crate) fn load(&self, seed: u64) -> anyhow::Result<Dataset> {
         Ok(match self {
-            DataSource::DebianPackages => kiln::data::debian_packages().context("loading debian-packages")?,
-            DataSource::DebianTags => kiln::data::debian_tags().context("loading debian-tags")?,
-            DataSource::DebianArchive => bail!("debian-archive has several types of nodes, expected one"),
-            DataSource::Mutag => bail!("mutag is a set of graphs, for `kiln train --task graph`"),
-            DataSource::Sbm => synthetic::sbm(synthetic::SbmConfig {
-                n_nodes: 10_000,
-                n_classes: 8,
-                degree: 10,
-                homophily: 0.8,
-                dim: 32,
-                noise: 2.0,
-                seed,
-            })?,
-            &DataSource::Fake(avg_num_nodes) => {
-                synthetic::fake(synthetic::FakeConfig { avg_num_nodes, seed, ..Default::default() })?
-            }
+            DataSource::Named(name) => name.open(seed).with_context(|| format!("loading {name}"))?,
             DataSource::Path(path) => open_timed(path, |kind| {
                 let mut data = kiln::data::open(path)?;
                 // The readers of other formats validate the split. The kiln format opens in constant time, without
@@ -98,7 +75,7 @@ impl DataSource {
                     _ => bail!("{} is {kind}: expected a set of graphs", path.display()),
                 })
             })?,
-            DataSource::Mutag => kiln::data::mutag().context("loading mutag")?,
+            DataSource::Named(DatasetName::Mutag) => kiln::data::mutag().context("loading mutag")?,
             _ => bail!("--task graph needs a set of graphs: give --data mutag or a path"),
         };
         print_rank_zero(&set);
@@ -113,7 +90,7 @@ impl DataSource {
 pub(crate) struct DataArgs {
     /// Dataset. For nodes: `debian-packages`, `debian-tags` or the heterogeneous `debian-archive` (built in), `sbm`,
     /// `fake:NODES`, or the path of a folder (kiln, GraphBolt or OGB format, `.npy` arrays, or an edge list). For graphs: `mutag` (built in), a file of DGL's
-    /// GIN collection, or a folder of the TU collection or of OGB, whose own split is used.
+    /// GIN collection, or a folder of the TU collection or of OGB, whose own split is used. A path takes precedence over a name.
     #[arg(long, value_parser = flags::data, default_value = "debian-packages")]
     pub(crate) data: DataSource,
     /// If true, scales feature columns to mean 0 and standard deviation 1 (in memory). Default: true for
@@ -208,9 +185,17 @@ pub(crate) fn open_timed<T>(
     open: impl FnOnce(DatasetFormat) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
     let started = Instant::now();
+    print_name_note(path);
     let kind = kiln::data::detect_format(path)?;
     let data = open(kind)?;
     let ms = started.elapsed().as_secs_f64() * 1e3;
     print_rank_zero(format_args!("{} is {kind}, opened in {ms:.0} ms", path.display()));
     Ok(data)
+}
+
+/// Prints a note if a path is also the name of a dataset.
+pub(crate) fn print_name_note(path: &Path) {
+    if let Some(note) = kiln::data::note_on_name(path).filter(|_| path.exists()) {
+        print_rank_zero(format_args!("note: {note}"));
+    }
 }

@@ -13,6 +13,7 @@ use kiln::feature::{FeatureStore, TargetKind};
 use kiln::graph::GraphId;
 use kiln::loader::Phase;
 use kiln::nn::ModelConfig;
+use kiln::sample::{Fanout, RelationFanouts};
 use kiln::train::{
     CrossValidation, DataHash, FoldResult, OptimizerConfig, RunIdentity, TensorBoard, TrainCallback,
 };
@@ -33,7 +34,7 @@ use crate::output::{be_quiet, is_json, print_event, print_rank_zero, set_format}
 use crate::partitions::PartitionArgs;
 use crate::progress::Progress;
 use crate::ranks::RankArgs;
-use crate::sampling::SamplingArgs;
+use crate::sampling::{SamplingArgs, default_fanouts, of_homogeneous};
 use crate::source::DataArgs;
 use crate::task_flags::flags_of_other_tasks;
 
@@ -74,6 +75,18 @@ pub(crate) struct TrainArgs {
     pub(crate) device: DeviceArgs,
     #[command(flatten)]
     pub(crate) parts: PartitionArgs,
+}
+
+impl TrainArgs {
+    /// Returns the fanouts of all relations, one per layer.
+    pub(crate) fn relation_fanouts(&self) -> anyhow::Result<RelationFanouts> {
+        self.sampling.fanouts(self.model.layers)
+    }
+
+    /// Returns the fanouts of a homogeneous graph, one per layer.
+    pub(crate) fn fanouts(&self) -> anyhow::Result<Vec<Fanout>> {
+        Ok(of_homogeneous(&self.relation_fanouts()?)?.to_vec())
+    }
 }
 
 /// The configuration of a run.
@@ -137,6 +150,10 @@ pub(crate) fn run(args: &TrainArgs, flags: GivenFlags) -> anyhow::Result<ExitCod
     let name = task.to_possible_value().map(|task| task.get_name().to_owned());
     flags.insert("task".to_owned(), name.unwrap_or_default());
     flags.insert("precision".to_owned(), precision.to_owned());
+    flags.entry("fanouts".to_owned()).or_insert_with(|| {
+        // The layers of models of graphs read no fanouts.
+        default_fanouts(args.model.layers.filter(|_| !is_of_graphs))
+    });
     let defaults = args.model.defaults(is_of_graphs).into_iter();
     let defaults = defaults.chain(args.optimizer.defaults(is_of_graphs, args.fit.epochs));
     let of_links = if task == Task::Link { args.link.defaults(&args.model) } else { Vec::new() };
@@ -160,7 +177,7 @@ impl TrainRun<'_> {
     fn nodes(&self) -> anyhow::Result<Vec<Outcome>> {
         let TrainArgs { data, model, sampling, ranks, device, .. } = self.args;
         let (data, id) = data.open(ranks.seed, model.reads_edge_features())?;
-        let fanouts = model.fanouts(sampling.fanouts.of_homogeneous()?)?;
+        let fanouts = self.args.fanouts()?;
         let mut loader = NeighborLoader::new(&data, &fanouts)
             .objective(self.args.loss.objective(data.targets().kind())?)
             .batches(ranks.batches(false))

@@ -1,12 +1,12 @@
 //! `kiln train` on a heterogeneous dataset, whole or partitioned.
 
 use anyhow::{Context, bail, ensure};
-use kiln::data::TypedDataset;
+use kiln::data::{DatasetName, TypedDataset};
 use kiln::feature::TargetKind;
 use kiln::graph::GraphSchema;
 use kiln::nn::{HgtConfig, LinkDecoderConfig, LinkModelConfig, RgcnConfig, RsageConfig, TypedModelConfig};
 use kiln::remote::HeterogeneousInfo;
-use kiln::sample::Fanout;
+use kiln::sample::RelationFanouts;
 use kiln::train::{DataHash, TrainCallback};
 use kiln::{EvalMode, PartitionedGraph, RankHandle, TypedLinkNeighborLoader, TypedNeighborLoader};
 
@@ -29,16 +29,17 @@ impl DataSource {
     /// Returns true if the data has several types of nodes, or relations with names.
     pub(crate) fn is_typed(&self) -> anyhow::Result<bool> {
         Ok(match self {
-            DataSource::DebianArchive => true,
+            DataSource::Named(name) => *name == DatasetName::DebianArchive,
             DataSource::Path(path) => kiln::data::typed::is_heterogeneous(path)?,
-            _ => false,
         })
     }
 
     /// Opens a heterogeneous dataset, and returns it with its identity. In the kiln format, that comes from the manifest.
     pub(crate) fn load_typed(&self) -> anyhow::Result<(TypedDataset, DataId)> {
         let data = match self {
-            DataSource::DebianArchive => kiln::data::debian_archive().context("loading debian-archive")?,
+            DataSource::Named(DatasetName::DebianArchive) => {
+                kiln::data::debian_archive().context("loading debian-archive")?
+            }
             DataSource::Path(path) => open_timed(path, |_| Ok(TypedDataset::open(path)?))?,
             _ => bail!("the data has one type of nodes, expected a heterogeneous dataset"),
         };
@@ -69,7 +70,7 @@ impl TrainRun<'_> {
     fn configure_typed(
         &self,
         loader: TypedNeighborLoader,
-        fanouts: &TypedFanouts,
+        fanouts: &RelationFanouts,
     ) -> anyhow::Result<TypedNeighborLoader> {
         let TrainArgs { sampling, ranks, device, .. } = self.args;
         let loader = loader
@@ -77,7 +78,7 @@ impl TrainRun<'_> {
             .rule(sampling.rule.clone())
             .graph_mode(device.graph_mode)
             .evaluation(sampling.evaluation()?);
-        let loader = fanouts.configure(loader)?;
+        let loader = configured(loader, fanouts)?;
         Ok(match ranks.workers {
             Some(workers) => loader.workers(workers),
             None => loader,
@@ -92,7 +93,7 @@ impl TrainRun<'_> {
         for (part, nodes) in targets.split.parts() {
             ensure!(!nodes.is_empty(), "the {part} split of {} has no nodes: add at least one", data.name);
         }
-        let fanouts = TypedFanouts::new(self.args, data.graph.schema())?;
+        let fanouts = fanouts_of(self.args, data.graph.schema())?;
         let loader = TypedNeighborLoader::new(&data, &fanouts.of_all)?
             .objective(loss.objective(targets.values.kind())?);
         let loader = self.configure_typed(loader, &fanouts)?;
@@ -106,7 +107,7 @@ impl TrainRun<'_> {
         let TrainArgs { model, ranks, link, .. } = self.args;
         let (data, id) = self.open_typed()?;
         let split = link.split.split_relation(&data, ranks.seed)?;
-        let fanouts = TypedFanouts::new(self.args, data.graph.schema())?;
+        let fanouts = fanouts_of(self.args, data.graph.schema())?;
         let nodes = TypedNeighborLoader::without_targets(&data, &fanouts.of_all);
         let loader = TypedLinkNeighborLoader::of_relation(self.configure_typed(nodes, &fanouts)?, &split)?;
         let loader = link.configure_typed(loader, &data, &split, self.link_loss()?)?;
@@ -125,7 +126,7 @@ impl TrainRun<'_> {
     ) -> anyhow::Result<Vec<Outcome>> {
         let TrainArgs { model, loss, .. } = self.args;
         let evaluation = self.check_typed_partitions(graph)?;
-        let fanouts = TypedFanouts::new(self.args, &info.schema)?;
+        let fanouts = fanouts_of(self.args, &info.schema)?;
         let (metagraph, n_layers) = (info.schema.metagraph(), fanouts.of_all.len());
         let model = model.of_typed_nodes(&metagraph, &info.dims, None, graph.info().n_classes, n_layers)?;
         let objective = loss.objective(TargetKind::Classes)?;
@@ -154,7 +155,7 @@ impl TrainRun<'_> {
             let sorted = is_sorted.then_some(()).ok_or(kiln::partition::Error::UnsortedNeighbors);
             sorted.with_context(|| format!("links are excluded from the relation `{}`", relation.name))?;
         }
-        let fanouts = TypedFanouts::new(self.args, data.graph.schema())?;
+        let fanouts = fanouts_of(self.args, data.graph.schema())?;
         let (metagraph, dims, n_layers) = (data.graph.metagraph(), data.dims(), fanouts.of_all.len());
         let encoder = model.of_typed_nodes(&metagraph, &dims, Some(link.embedding()), 0, n_layers)?;
         let (decoder, loss, links) = (link.decoder()?, self.link_loss()?, split.links());
@@ -183,7 +184,7 @@ impl TrainRun<'_> {
         &self,
         graph: &PartitionedGraph,
         rank: &RankHandle,
-        fanouts: &TypedFanouts,
+        fanouts: &RelationFanouts,
         evaluation: EvalMode,
     ) -> kiln::Result<(TypedNeighborLoader, TrafficLines)> {
         let TrainArgs { sampling, ranks, device, parts, .. } = self.args;
@@ -196,7 +197,7 @@ impl TrainRun<'_> {
             .queue_bytes(parts.queue_bytes());
         let joined = loader.partition().map(|joined| (joined.graph.clone(), joined.cache_memory_bytes()));
         let traffic = self.traffic(rank, joined);
-        Ok((fanouts.configure(loader)?, traffic))
+        Ok((configured(loader, fanouts)?, traffic))
     }
 
     /// Checks that no flag of a feature cache on a device was given.
@@ -238,44 +239,26 @@ impl TrainRun<'_> {
     }
 }
 
-/// The fanouts of `--fanouts`, one per layer.
-struct TypedFanouts {
-    /// The fanouts of relations without their own.
-    of_all: Vec<Fanout>,
-    /// The names of the other relations and their fanouts.
-    of_relations: Vec<(String, Vec<Fanout>)>,
-}
-
-impl TypedFanouts {
-    fn new(args: &TrainArgs, schema: &GraphSchema) -> anyhow::Result<Self> {
-        let (model, fanouts) = (&args.model, &args.sampling.fanouts);
-        let of_relation =
-            |(name, fanouts): &(String, Vec<Fanout>)| Ok((name.clone(), model.fanouts(fanouts)?));
-        Ok(Self {
-            of_all: model.fanouts(fanouts.of_default(schema)?)?,
-            of_relations: fanouts.of_relations.iter().map(of_relation).collect::<anyhow::Result<_>>()?,
-        })
-    }
-
-    /// Sets the fanouts of relations that have their own.
-    fn configure(&self, loader: TypedNeighborLoader) -> kiln::Result<TypedNeighborLoader> {
-        let mut of_relations = self.of_relations.iter();
-        of_relations.try_fold(loader, |loader, (name, fanouts)| loader.relation_fanouts(name, fanouts))
-    }
-}
-
-impl crate::sampling::Fanouts {
-    /// Returns the fanouts of relations without their own. If all have their own, those of the first.
-    fn of_default(&self, schema: &GraphSchema) -> anyhow::Result<&[Fanout]> {
-        let has_own = |name: &String| self.of_relations.iter().any(|(own, _)| own == name);
-        let without = schema.relations().iter().map(|relation| &relation.name).find(|name| !has_own(name));
-        match (without, self.of_relations.first()) {
-            (Some(name), _) if self.of_all.is_empty() => bail!(
-                "--fanouts has no list for the relation `{name}`: add `;{name}=...`, or a list without a name for all \
-                 others"
-            ),
-            (None, Some((_, first))) if self.of_all.is_empty() => Ok(first),
-            _ => Ok(&self.of_all),
+/// Returns the fanouts of `--fanouts`, one per layer. Those of relations without their own are never empty: if all have
+/// their own, they are those of the first.
+fn fanouts_of(args: &TrainArgs, schema: &GraphSchema) -> anyhow::Result<RelationFanouts> {
+    let fanouts = args.relation_fanouts()?;
+    let has_own = |name: &String| fanouts.of_relations.iter().any(|(own, _)| own == name);
+    let without = schema.relations().iter().map(|relation| &relation.name).find(|name| !has_own(name));
+    match (without, fanouts.of_relations.first()) {
+        (Some(name), _) if fanouts.of_all.is_empty() => bail!(
+            "--fanouts has no list for the relation `{name}`: add `;{name}=...`, or a list without a name for all \
+             others"
+        ),
+        (None, Some((_, first))) if fanouts.of_all.is_empty() => {
+            Ok(RelationFanouts { of_all: first.clone(), ..fanouts })
         }
+        _ => Ok(fanouts),
     }
+}
+
+/// Sets the fanouts of relations that have their own.
+fn configured(loader: TypedNeighborLoader, fanouts: &RelationFanouts) -> kiln::Result<TypedNeighborLoader> {
+    let mut of_relations = fanouts.of_relations.iter();
+    of_relations.try_fold(loader, |loader, (name, list)| loader.relation_fanouts(name, list))
 }

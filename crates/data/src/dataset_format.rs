@@ -9,8 +9,8 @@ use kiln_store::paths::find;
 
 use crate::limits::MEMORY_BYTES;
 use crate::readers::{name_of, npy};
-use crate::{Dataset, Error, Result, debian_packages, debian_tags, format, graphbolt, ogb};
-use crate::{GraphDataset, gin, mutag, tu};
+use crate::{Dataset, DatasetLocation, DatasetName, Error, Result, format, graphbolt, ogb};
+use crate::{GraphDataset, gin, locate, mutag, note_on_name, tu};
 
 /// The file that identifies a folder in the kiln format. Any one of the files in the next two lists identifies a
 /// GraphBolt folder or a folder of `.npy` files.
@@ -75,8 +75,9 @@ pub fn detect_format(path: impl AsRef<Path>) -> Result<DatasetFormat> {
     let is_folder = fs::metadata(path).map_err(io)?.is_dir();
     let kind = if is_folder { kind_of_folder(path) } else { kind_of_file(path) }.map_err(io)?;
     kind.ok_or_else(|| {
-        let hint = hint(path).map_or_else(String::new, |hint| format!("; {hint}"));
-        Error::Unrecognised { path: path.to_owned(), looked_for: format!("{LOOKED_FOR}{hint}") }
+        let note = note_on_name(path).map(|note| note.to_string());
+        let hints = hint(path).into_iter().chain(note).map(|hint| format!("; {hint}")).collect::<String>();
+        Error::Unrecognised { path: path.to_owned(), looked_for: format!("{LOOKED_FOR}{hints}") }
     })
 }
 
@@ -111,43 +112,49 @@ pub fn open_within(path: impl AsRef<Path>, memory_bytes: u64) -> Result<Dataset>
 }
 
 impl Dataset {
-    /// Opens a node classification set by name or path: the built-in set `debian-packages` or `debian-tags`, or a
-    /// path that [`open`] opens. A file or folder with the name of a built-in set takes precedence.
+    /// Opens a node classification set by name or path: a set of [`DatasetName`], synthetic ones with the seed 0, or a path that
+    /// [`open`] opens. A file or folder with the name of a set takes precedence, with a note; see [`locate`].
     ///
     /// # Errors
-    /// Returns the errors of [`open`].
+    /// Returns the errors of [`open`] and [`DatasetName::open`].
     pub fn open(name_or_path: impl AsRef<Path>) -> Result<Self> {
-        let path = name_or_path.as_ref();
-        match path.to_str() {
-            Some("debian-packages") if !path.exists() => debian_packages(),
-            Some("debian-tags") if !path.exists() => debian_tags(),
-            _ => open(path),
+        match locate(name_or_path) {
+            DatasetLocation::Name(name) => name.open(0),
+            DatasetLocation::Path(path) => {
+                let mut data = open(&path)?;
+                data.notes.extend(note_on_name(&path));
+                Ok(data)
+            }
         }
     }
 }
 
 impl GraphDataset {
     /// Opens a graph classification set by name or path: the built-in set `mutag`, a GIN file, a folder of the TU
-    /// collection, or an OGB folder of graphs, without its split.
+    /// collection, or an OGB folder of graphs, without its split. A file or folder with the name of a set takes precedence,
+    /// with a note; see [`locate`].
     ///
     /// # Errors
     /// Returns the errors of [`detect_format`] and of the format's reader, and [`Error::WrongKind`] for a node
     /// classification set.
     pub fn open(name_or_path: impl AsRef<Path>) -> Result<Self> {
-        let path = name_or_path.as_ref();
-        if path == Path::new("mutag") && !path.exists() {
-            return mutag();
-        }
-        match detect_format(path)? {
-            DatasetFormat::Gin => gin::read(path),
-            DatasetFormat::Tu => tu::read(path),
-            DatasetFormat::OgbGraphs => Ok(ogb::open_graphs(path)?.0),
-            kind => Err(Error::WrongKind {
-                path: path.to_owned(),
-                kind: format!("{kind} (node classification)"),
-                expected: "a graph classification set",
-            }),
-        }
+        let expected = "a graph classification set";
+        let path = match locate(name_or_path) {
+            DatasetLocation::Name(DatasetName::Mutag) => return mutag(),
+            DatasetLocation::Name(name) => return Err(name.wrong_kind(expected)),
+            DatasetLocation::Path(path) => path,
+        };
+        let mut data = match detect_format(&path)? {
+            DatasetFormat::Gin => gin::read(&path)?,
+            DatasetFormat::Tu => tu::read(&path)?,
+            DatasetFormat::OgbGraphs => ogb::open_graphs(&path)?.0,
+            kind => {
+                let kind = format!("{kind} (node classification)");
+                return Err(Error::WrongKind { path, kind, expected });
+            }
+        };
+        data.notes.extend(note_on_name(&path));
+        Ok(data)
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! - [`open`] detects the format of a folder and opens it: the kiln format ([`mod@format`]), `.npy` arrays and edge
 //!   lists ([`npy`]), DGL GraphBolt ([`graphbolt`]) or the Open Graph Benchmark ([`ogb`]).
+//! - [`locate`] decides whether a text is a name or a path.
 //! - [`gin`] and [`tu`] read sets of small graphs for graph classification.
 //! - [`LinkSplit`] divides edges for link prediction, or takes the links and fixed negatives of a set.
 //! - [`debian_packages`], [`debian_tags`] (several labels per node) and [`mutag`] are built in, and [`synthetic`] generates graphs.
@@ -26,6 +27,7 @@ mod check;
 pub mod convert;
 mod dataset;
 mod dataset_format;
+mod dataset_name;
 mod draws;
 mod edge_features;
 mod edges;
@@ -51,6 +53,7 @@ pub use builtin::{
 };
 pub use dataset::{Dataset, Split};
 pub use dataset_format::{DatasetFormat, detect_format, open, open_within};
+pub use dataset_name::{DatasetLocation, DatasetName, locate, note_on_name};
 pub use edges::read_pairs;
 pub use error::{BuildError, Error, LinkSplitError, Result};
 pub use graph_dataset::GraphDataset;

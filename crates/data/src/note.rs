@@ -1,6 +1,8 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use crate::DatasetName;
+
 /// Information from a reader that the user should know. A note is not an error: reading has succeeded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -49,6 +51,13 @@ pub enum Note {
         /// The folder's name, which does not identify an OGB set.
         name: String,
     },
+    /// A file or folder was opened whose path is also the name of a built-in or synthetic set.
+    HasNameOfDataset {
+        /// The path of the file or folder.
+        path: PathBuf,
+        /// The set with the same name.
+        name: DatasetName,
+    },
     /// A note that is specific to one format.
     Other(String),
 }
@@ -77,6 +86,15 @@ impl fmt::Display for Note {
                 "no reverse edges were added: {name} is not the name of a known OGB set; if it is ogbn-products, \
                 add them with Dataset::symmetrize or convert --symmetrize"
             ),
+            Self::HasNameOfDataset { path, name } => {
+                let kind = if path.is_dir() { "folder" } else { "file" };
+                write!(
+                    f,
+                    "the {kind} `{}` is used; the built-in set has the same name: rename the {kind}, or work in another \
+                    folder, to use {name}",
+                    path.display()
+                )
+            }
             Self::Other(text) => f.write_str(text),
         }
     }

@@ -49,7 +49,9 @@ use self::manifest::Manifest;
 use crate::format::manifest::{Kind, kind_of, path_in};
 use crate::format::{VerifyReport, write_features, write_targets};
 use crate::graph_folder::{FEATURES, numbered, write_link_targets};
-use crate::{DatasetFormat, NodeNames, Result, detect_format, graphbolt, ogb};
+use crate::{
+    DatasetFormat, DatasetLocation, DatasetName, NodeNames, Result, detect_format, graphbolt, locate, ogb,
+};
 
 pub use self::builder::TypedDatasetBuilder;
 pub use self::convert::{TypedConvertReport, convert, write_with_attachments};
@@ -72,17 +74,14 @@ pub fn open(folder: impl AsRef<Path>) -> Result<TypedDataset> {
 
 /// Returns true if a name or path is a heterogeneous set, which [`TypedDataset::open`] opens and [`Dataset::open`](crate::Dataset::open) does not: a kiln
 /// folder whose manifest has node types, or a GraphBolt or OGB folder with several node types or edge types. Only the
-/// manifest or the metadata is read. The built-in set `debian-archive` is one, and those that
-/// [`Dataset::open`](crate::Dataset::open) opens by name are not.
+/// manifest or the metadata is read. Of the names of [`DatasetName`], `debian-archive` is one; see [`locate`].
 ///
 /// # Errors
 /// Returns the errors of [`detect_format`], and those of reading the metadata of a GraphBolt folder.
 pub fn is_heterogeneous(name_or_path: impl AsRef<Path>) -> Result<bool> {
     let path = name_or_path.as_ref();
-    match path.to_str() {
-        Some("debian-archive") if !path.exists() => return Ok(true),
-        Some("debian-packages" | "debian-tags") if !path.exists() => return Ok(false),
-        _ => {}
+    if let DatasetLocation::Name(name) = locate(path) {
+        return Ok(name == DatasetName::DebianArchive);
     }
     match detect_format(path)? {
         DatasetFormat::Kiln => Ok(kind_of(&path_in(path)) == Some(Kind::Heterogeneous)),

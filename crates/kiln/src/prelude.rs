@@ -12,7 +12,7 @@ pub use kiln_nn::{
     JumpingKnowledge, LinkDecoderConfig, LinkLoss, LinkModelConfig, ModelConfig, Normalization, RgcnConfig,
     RsageConfig, SageConfig, TypedModelConfig, WeightInit,
 };
-pub use kiln_sample::{EdgeWeights, Fanout, Negatives, Rule, UniformNegatives};
+pub use kiln_sample::{EdgeWeights, Fanout, Negatives, RelationFanouts, Rule, UniformNegatives};
 pub use kiln_train::{
     AdamConfig, LrSchedule, Metric, PredictMode, SavedModel, SgdConfig, TopKConfig, TrainingLength,
 };

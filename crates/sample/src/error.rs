@@ -122,6 +122,30 @@ pub enum Error {
         /// The number of relations.
         expected: usize,
     },
+    /// A text is not a list of fanouts.
+    #[error("{reason}")]
+    InvalidFanouts {
+        /// The expected form, or the repeated list.
+        reason: String,
+    },
+    /// A relation has no fanouts, and there are none for all relations.
+    #[error(
+        "there are no fanouts for the relation `{relation}`: add a list for it, or one without a name for all other relations"
+    )]
+    NoFanouts {
+        /// The name of the relation.
+        relation: String,
+    },
+    /// A relation has another number of fanouts than there are layers.
+    #[error("the relation `{relation}` has {got} fanouts, expected {expected}, one per layer")]
+    LayerFanouts {
+        /// The name of the relation.
+        relation: String,
+        /// The number of fanouts.
+        got: usize,
+        /// The number of layers.
+        expected: usize,
+    },
     /// A source of a relation's edge is a node of another type.
     #[error(
         "relation `{relation}` has an edge from node {}, expected one of the nodes {} to {} of its sources' type: the data is \

@@ -29,6 +29,7 @@ mod lanes;
 mod negative;
 mod neighbor;
 mod relabel;
+mod relation_fanouts;
 mod relation_sampler;
 mod rng;
 mod rule;
@@ -49,6 +50,7 @@ pub use negative::{
     UniformNegatives, UniformPairNegatives,
 };
 pub use neighbor::NeighborSampler;
+pub use relation_fanouts::RelationFanouts;
 pub use relation_sampler::{RelationHop, RelationSampler};
 pub use rng::{KeyDomain, NodeKey, NodeRng, ROUNDS, RngKey};
 pub use rule::{Neighbors, Rule, SamplingRule, Selection};

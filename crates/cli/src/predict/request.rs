@@ -36,8 +36,14 @@ impl PredictArgs {
             Mode::AsEvaluated => PredictMode::AsEvaluated,
             Mode::Exact => PredictMode::Exact(LayerWiseConfig::within(memory)),
             Mode::Sampled => {
-                let fanouts = self.fanouts.clone().unwrap_or_default();
-                PredictMode::Sampled { fanouts, seed: self.seed.unwrap_or(0) }
+                let seed = self.seed.unwrap_or(0);
+                let n_layers = model.info().inputs.sampling.as_ref().map_or(1, |of_run| of_run.fanouts.len());
+                match self.fanouts.clone().map(|fanouts| fanouts.repeated(n_layers)) {
+                    Some(fanouts) if !fanouts.of_relations.is_empty() => {
+                        PredictMode::SampledByRelation { fanouts, seed }
+                    }
+                    fanouts => PredictMode::Sampled { fanouts: fanouts.unwrap_or_default().of_all, seed },
+                }
             }
         })
     }

@@ -5,11 +5,13 @@ mod bf16;
 mod cora;
 mod data;
 mod distributed_sage;
+mod fanouts;
 mod full_disk;
 mod graph_classification;
 mod guide;
 mod links;
 mod lost_files;
+mod names;
 mod node_classification;
 #[path = "../partitioned/mod.rs"]
 mod partitioned;

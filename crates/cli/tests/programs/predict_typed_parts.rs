@@ -66,6 +66,7 @@ fn files_of_partitions_are_those_of_the_whole_set_byte_for_byte() {
     let requests = [
         "--embeddings".to_owned(),
         "--nodes all --embeddings --mode sampled --fanouts all,2 --seed 5 --format npy".to_owned(),
+        "--nodes all --mode sampled --fanouts 2;with=5,all;rates=1 --seed 5 --format npy".to_owned(),
         format!("--nodes {}", ids.display()),
     ];
     let wholes = requests.each_ref().map(|request| predicted(root, &run, &format!("--data {set} {request}")));
@@ -186,7 +187,7 @@ fn requests_that_partitions_cannot_serve_are_errors() {
     let cases = [
         (&run, &parts, "--ranks 2 --mode exact", "exact evaluation needs a graph with one type of nodes"),
         (&run, &parts, "--ranks 3", "3 ranks cannot share 2 partitions equally"),
-        (&run, &parts, "--ranks 2 --mode sampled --fanouts 1", "1 fanouts for a model of 2 layers"),
+        (&run, &parts, "--ranks 2 --mode sampled --fanouts 1,1,1", "3 fanouts for a model of 2 layers"),
         (&run, &parts, "--ranks 2 --nodes none.txt", "none.txt"),
         (&run, &ring[1], "--ranks 1", "the partitions are of a graph with one type of nodes"),
         (&homogeneous, &parts, "--ranks 2", "the partitions are of a heterogeneous graph"),

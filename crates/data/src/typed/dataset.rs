@@ -9,7 +9,8 @@ use kiln_graph::{NodeId, Relation, Relations, SharedArray};
 use crate::dataset::{noun, training_nodes_of};
 use crate::limits::MEMORY_BYTES;
 use crate::{
-    DatasetFormat, Error, NodeNames, Note, Result, Split, TypedLinks, builtin, detect_format, graphbolt, ogb,
+    DatasetFormat, DatasetLocation, DatasetName, Error, NodeNames, Note, Result, Split, TypedLinks, builtin,
+    detect_format, graphbolt, locate, note_on_name, ogb,
 };
 
 /// A heterogeneous data set for node tasks: nodes of several types, each with features of its own width and element type, a
@@ -55,7 +56,8 @@ pub struct TypedTargets {
 impl TypedDataset {
     /// Opens a heterogeneous set by name or path: the built-in set `debian-archive`, a folder in the kiln format, as
     /// [`typed::open`](crate::typed::open) does, a GraphBolt folder, as [`graphbolt::open_typed`] does, or an OGB folder,
-    /// as [`ogb::open_typed`] does. A file or folder with the name of the built-in set takes precedence.
+    /// as [`ogb::open_typed`] does. A file or folder with the name of a set takes precedence, with a note; see
+    /// [`locate`].
     ///
     /// # Errors
     /// Returns the errors of [`detect_format`] and of the format's reader, and [`Error::WrongKind`] for other formats.
@@ -150,19 +152,23 @@ impl TypedDataset {
 
 /// Opens a set as [`TypedDataset::open`] does, with another limit for compressed edges and for nodes without features.
 pub(super) fn open_within(path: &Path, memory_bytes: u64) -> Result<TypedDataset> {
-    if path == Path::new("debian-archive") && !path.exists() {
-        return builtin::debian_archive();
+    let expected = "a heterogeneous set: a kiln folder, a GraphBolt folder or an OGB folder";
+    match locate(path) {
+        DatasetLocation::Name(DatasetName::DebianArchive) => return builtin::debian_archive(),
+        DatasetLocation::Name(name) => return Err(name.wrong_kind(expected)),
+        DatasetLocation::Path(_) => {}
     }
-    match detect_format(path)? {
-        DatasetFormat::Kiln => super::open(path),
-        DatasetFormat::GraphBolt => graphbolt::open_typed_within(path, memory_bytes),
-        DatasetFormat::Ogb => ogb::open_typed_within(path, memory_bytes),
-        format => Err(Error::WrongKind {
-            path: path.to_owned(),
-            kind: format.to_string(),
-            expected: "a heterogeneous set: a kiln folder, a GraphBolt folder or an OGB folder",
-        }),
-    }
+    let mut data = match detect_format(path)? {
+        DatasetFormat::Kiln => super::open(path)?,
+        DatasetFormat::GraphBolt => graphbolt::open_typed_within(path, memory_bytes)?,
+        DatasetFormat::Ogb => ogb::open_typed_within(path, memory_bytes)?,
+        format => {
+            let (path, kind) = (path.to_owned(), format.to_string());
+            return Err(Error::WrongKind { path, kind, expected });
+        }
+    };
+    data.notes.extend(note_on_name(path));
+    Ok(data)
 }
 
 impl fmt::Display for TypedDataset {

@@ -244,6 +244,14 @@ pub enum ModelError {
         /// The number of layers of the model.
         n_layers: usize,
     },
+    /// Fanouts name a relation, but the model is not for a heterogeneous graph.
+    #[error(
+        "the fanouts name the relation `{name}`, but the data of the model has no named relations: give one list of fanouts"
+    )]
+    NoNamedRelations {
+        /// The name of the first relation with fanouts.
+        name: String,
+    },
     /// The model was trained with a sampling rule of a program's own, which a file cannot contain.
     #[error(
         "the model was trained with the custom sampling rule {rule:?}: set it with NodePredictor::rule, or use PredictMode::Exact"

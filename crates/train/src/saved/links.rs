@@ -44,7 +44,7 @@ impl NodePredictor {
         match mode {
             PredictMode::Exact(config) => config.spill.as_ref().map(|spill| spill.memory_bytes),
             PredictMode::AsEvaluated => self.model().info().evaluation.neighbors.memory_bytes(),
-            PredictMode::Sampled { .. } => None,
+            PredictMode::Sampled { .. } | PredictMode::SampledByRelation { .. } => None,
         }
     }
 }

@@ -1,4 +1,4 @@
-use kiln_sample::Fanout;
+use kiln_sample::{Fanout, RelationFanouts};
 
 use crate::evaluate::layer_wise::LayerWiseConfig;
 
@@ -20,6 +20,14 @@ pub enum PredictMode {
         /// The fanout of each layer, input layer first; of a heterogeneous graph, that of all relations. None stands for the
         /// fanouts of training.
         fanouts: Vec<Fanout>,
+        /// The seed of the draws.
+        seed: u64,
+    },
+    /// Sampled neighbours of a heterogeneous graph, whose relations have fanouts of their own, as in
+    /// `TypedNeighborLoader::relation_fanouts`. Otherwise as [`PredictMode::Sampled`].
+    SampledByRelation {
+        /// The fanouts, one per layer. An unknown relation is an error, and so is a relation without fanouts.
+        fanouts: RelationFanouts,
         /// The seed of the draws.
         seed: u64,
     },

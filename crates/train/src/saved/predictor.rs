@@ -258,7 +258,7 @@ impl NodePredictor {
         let evaluated = self.model.info().evaluation.neighbors;
         match mode {
             PredictMode::Exact(_) => true,
-            PredictMode::Sampled { .. } => false,
+            PredictMode::Sampled { .. } | PredictMode::SampledByRelation { .. } => false,
             PredictMode::AsEvaluated => matches!(evaluated, EvaluatedNeighbors::Exact { .. }),
         }
     }
@@ -286,6 +286,10 @@ impl NodePredictor {
             }
             (PredictMode::AsEvaluated, EvaluatedNeighbors::Sampled) => (&[][..], evaluation.seed),
             (PredictMode::Sampled { fanouts, seed }, _) => (&fanouts[..], *seed),
+            (PredictMode::SampledByRelation { fanouts, seed }, _) => match fanouts.of_relations.first() {
+                None => (&fanouts.of_all[..], *seed),
+                Some((name, _)) => return Err(ModelError::NoNamedRelations { name: name.clone() }.into()),
+            },
         };
         let (predictor, sampler) = (self.clone(), self.sampler(fanouts)?);
         Ok(PredictionBatches::of_items(nodes, evaluation.batch_size, seed, move |seeds, positions| {

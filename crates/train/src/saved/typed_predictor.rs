@@ -242,10 +242,17 @@ impl TypedNodePredictor {
         wanted: WantedRows,
     ) -> Result<PredictionBatches> {
         let evaluation = self.model.info().evaluation;
+        let n_layers = self.model.typed_network()?.model.n_layers();
         let (fanouts, seed) = match mode {
-            PredictMode::Sampled { fanouts, seed } => (&fanouts[..], *seed),
+            PredictMode::Sampled { fanouts, seed } if !fanouts.is_empty() => {
+                (self.of_all_relations(fanouts, n_layers)?, *seed)
+            }
+            PredictMode::Sampled { seed, .. } => (info_of(&self.model).fanouts(n_layers), *seed),
+            PredictMode::SampledByRelation { fanouts, seed } => {
+                (fanouts.by_layer(&self.schema, n_layers)?, *seed)
+            }
             PredictMode::AsEvaluated if evaluation.neighbors == EvaluatedNeighbors::Sampled => {
-                (&[][..], evaluation.seed)
+                (info_of(&self.model).fanouts(n_layers), evaluation.seed)
             }
             _ => return Err(crate::Error::ExactOnTypes),
         };
@@ -253,17 +260,18 @@ impl TypedNodePredictor {
         Ok(PredictionBatches::of_items(nodes, evaluation.batch_size, seed, compute))
     }
 
-    /// Returns the batcher for fanouts of all relations, or for those of training if there are none.
-    fn batcher(&self, fanouts: &[Fanout]) -> Result<TypedNodeBatcher<TypedSampler>> {
+    /// Returns the fanouts of each layer and relation from those of each layer.
+    fn of_all_relations(&self, fanouts: &[Fanout], n_layers: usize) -> Result<Vec<Vec<Fanout>>> {
+        let (n_fanouts, n_relations) = (fanouts.len(), self.schema.relations().len());
+        if n_fanouts != n_layers {
+            return Err(ModelError::FanoutsMismatch { n_fanouts, n_layers }.into());
+        }
+        Ok(fanouts.iter().map(|fanout| vec![*fanout; n_relations]).collect())
+    }
+
+    /// Returns the batcher for the fanouts of each layer and relation.
+    fn batcher(&self, fanouts: Vec<Vec<Fanout>>) -> Result<TypedNodeBatcher<TypedSampler>> {
         let (network, sampling) = (&self.model.typed_network()?.model, sampling_of(&self.model));
-        let n_layers = network.n_layers();
-        let fanouts = match fanouts.len() {
-            0 => info_of(&self.model).fanouts(n_layers),
-            n_fanouts if n_fanouts == n_layers => {
-                fanouts.iter().map(|fanout| vec![*fanout; self.schema.relations().len()]).collect()
-            }
-            n_fanouts => return Err(ModelError::FanoutsMismatch { n_fanouts, n_layers }.into()),
-        };
         let rule = sampling.rule_or(self.rule.as_ref())?;
         let sampler = (self.sampler)(fanouts, sampling.config(Vec::new(), rule))?;
         let batcher = TypedNodeBatcher::without_targets(Arc::new(sampler), self.features.clone());
