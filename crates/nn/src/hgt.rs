@@ -1,5 +1,3 @@
-use std::fmt;
-
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use kiln_graph::Metagraph;
@@ -16,7 +14,7 @@ use crate::{
 };
 
 /// The configuration of a [`Hgt`] model.
-#[derive(Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HgtConfig {
     /// Width of the input rows of all node types.
@@ -111,31 +109,6 @@ impl HgtConfig {
 }
 
 frame_options!(HgtConfig, Activation::Identity);
-
-impl fmt::Debug for HgtConfig {
-    /// Writes the fields. `project_skip` is left out if it changes no layer: the identity of a run contains this text, and
-    /// runs of earlier versions do not have the field.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut text = f.debug_struct("HgtConfig");
-        text.field("d_in", &self.d_in)
-            .field("hidden", &self.hidden)
-            .field("n_classes", &self.n_classes)
-            .field("n_layers", &self.n_layers)
-            .field("n_heads", &self.n_heads)
-            .field("n_types", &self.n_types)
-            .field("relations", &self.relations)
-            .field("input_dropout", &self.input_dropout)
-            .field("dropout", &self.dropout)
-            .field("norm", &self.norm)
-            .field("residual", &self.residual)
-            .field("jumping", &self.jumping);
-        let convs = self.frame().of_convs().unwrap_or_default();
-        if self.project_skip && convs.iter().any(|[d_in, d_out]| d_in != d_out) {
-            text.field("project_skip", &self.project_skip);
-        }
-        text.finish()
-    }
-}
 
 impl ModelConfig for HgtConfig {
     const KIND: &'static str = "hgt";
