@@ -87,7 +87,7 @@ fn predictions_accept_fanouts_of_relations() {
     refused("predict", &format!("{flags} 4,4;with=1,1,1"), "the relation `with` has 3 fanouts, expected 2");
     let (of_one_type, _) = train(root, "one-type", "--data fake:300 --fanouts 4,4 --batch-size 64");
     let flags = format!("--run {of_one_type} --data fake:300 --out {}/none {sampled}", root.display());
-    refused("predict", &format!("{flags} 4,4;with=1,1"), "names the relation `with`");
+    refused("predict", &format!("{flags} 4,4;with=1,1"), "the fanouts name the relation `with`");
 }
 
 /// The cache of partitions is that of training with the same flag.

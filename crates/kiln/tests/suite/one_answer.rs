@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use kiln::data::synthetic;
 use kiln::feature::EdgeFeatures;
 use kiln::graph::Links;
-use kiln::nn::AttentionKind;
+use kiln::nn::{AttentionKind, JumpingKnowledge, Normalization};
 use kiln::prelude::*;
 use kiln::sample::{KeyDomain, RngKey};
 use kiln::train::OutputRows;
@@ -116,7 +116,10 @@ where
 fn nodes_have_one_prediction() {
     let data = data();
     let loader = loader(&data);
-    check_nodes(SageConfig::for_data(&data).layers(2).hidden(16), &data, &loader);
+    let sage = SageConfig::for_data(&data).layers(2).hidden(16);
+    check_nodes(sage.clone(), &data, &loader);
+    let frame = sage.norm(Normalization::Layer).residual(true).jumping(JumpingKnowledge::Cat);
+    check_nodes(frame, &data, &loader);
     check_nodes(GcnConfig::for_data(&data).layers(2).hidden(16), &data, &loader.clone().gcn_norm().unwrap());
     let with_loops = loader.clone().add_self_loops().unwrap();
     for attention in [AttentionKind::Gat, AttentionKind::GatV2] {
