@@ -25,8 +25,12 @@ pub enum OutputColumn<'a> {
     OptionalU32(&'a [Option<u32>]),
     /// Numbers.
     F32(&'a [f32]),
+    /// Numbers, some of which are missing.
+    OptionalF32(&'a [Option<f32>]),
     /// Texts.
     Text(&'a [&'a str]),
+    /// Texts, some of which are missing.
+    OptionalText(&'a [Option<&'a str>]),
     /// Rows of `width` numbers, `[n_rows, width]`: a list of fixed size in each row of the file.
     F32Rows {
         /// The numbers, row by row.
@@ -81,7 +85,7 @@ impl RowWriter {
     pub fn write(&mut self, columns: &[(&str, OutputColumn<'_>)]) -> Result<()> {
         let arrays: Vec<ArrayRef> = columns.iter().map(|(_, column)| column.to_array()).collect();
         let field = |((name, column), array): (&(&str, OutputColumn<'_>), &ArrayRef)| {
-            Field::new(*name, array.data_type().clone(), matches!(column, OutputColumn::OptionalU32(_)))
+            Field::new(*name, array.data_type().clone(), column.is_optional())
         };
         let schema = Arc::new(Schema::new(columns.iter().zip(&arrays).map(field).collect::<Vec<_>>()));
         let batch = RecordBatch::try_new(schema.clone(), arrays);
@@ -129,12 +133,18 @@ impl RowWriter {
 }
 
 impl OutputColumn<'_> {
+    fn is_optional(self) -> bool {
+        matches!(self, Self::OptionalU32(_) | Self::OptionalF32(_) | Self::OptionalText(_))
+    }
+
     fn to_array(self) -> ArrayRef {
         match self {
             Self::U32(values) => Arc::new(UInt32Array::from(values.to_vec())),
             Self::OptionalU32(values) => Arc::new(UInt32Array::from(values.to_vec())),
             Self::F32(values) => Arc::new(Float32Array::from(values.to_vec())),
+            Self::OptionalF32(values) => Arc::new(Float32Array::from(values.to_vec())),
             Self::Text(texts) => Arc::new(StringArray::from(texts.to_vec())),
+            Self::OptionalText(texts) => Arc::new(StringArray::from(texts.to_vec())),
             Self::F32Rows { values, width } => {
                 let rows = values.chunks_exact(width.max(1));
                 let rows = rows.map(|row| Some(row.iter().copied().map(Some)));

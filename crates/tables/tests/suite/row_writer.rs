@@ -55,6 +55,27 @@ fn rows_are_read_back() {
 }
 
 #[test]
+fn missing_numbers_and_texts_are_null() {
+    let tables = Tables::new();
+    let path = tables.path("rows.parquet");
+    let mut writer = RowWriter::create(&path).unwrap();
+    let columns = [
+        ("score", OutputColumn::OptionalF32(&[None, Some(0.5)])),
+        ("class", OutputColumn::OptionalText(&[Some(""), None])),
+    ];
+    writer.write(&columns).unwrap();
+    writer.finish().unwrap();
+    let reader = ParquetRecordBatchReaderBuilder::try_new(File::open(&path).unwrap()).unwrap();
+    let batches: Vec<RecordBatch> = reader.build().unwrap().map(Result::unwrap).collect();
+    let [batch] = &batches[..] else { panic!("expected one batch, got {}", batches.len()) };
+    assert!(batch.schema().fields().iter().all(|field| field.is_nullable()));
+    let scores: Vec<Option<f32>> = batch.column(0).as_primitive::<Float32Type>().iter().collect();
+    assert_eq!(scores, [None, Some(0.5)]);
+    let classes: Vec<Option<&str>> = batch.column(1).as_string::<i32>().iter().collect();
+    assert_eq!(classes, [Some(""), None]);
+}
+
+#[test]
 fn other_columns_and_existing_files_are_errors() {
     let tables = Tables::new();
     let path = tables.path("rows.parquet");
