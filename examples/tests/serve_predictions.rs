@@ -8,12 +8,17 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use kiln::data::{format, synthetic};
+use kiln::feature::{DenseFeatures, FeatureBuffer};
 use kiln::prelude::*;
 use serde_json::{Value, json};
 
-/// Trains for one epoch on a data set that is written to `folder/set`, and returns the run folder and the data.
 fn trained(folder: &Path) -> (PathBuf, Dataset) {
-    let config = synthetic::FakeConfig { avg_num_nodes: 300, seed: 5, ..Default::default() };
+    trained_on(folder, 10.0)
+}
+
+/// Trains for one epoch on a data set that is written to `folder/set`, and returns the run folder and the data.
+fn trained_on(folder: &Path, avg_degree: f64) -> (PathBuf, Dataset) {
+    let config = synthetic::FakeConfig { avg_num_nodes: 300, avg_degree, seed: 5, ..Default::default() };
     let raw = synthetic::fake(config).unwrap();
     format::write(&raw, folder.join("set")).unwrap();
     let data = raw.clone().standardize().unwrap();
@@ -85,7 +90,8 @@ fn answers_8_clients_with_the_predictions_of_the_library() {
     let predictor = SavedModel::open(&run).unwrap().on_dataset(&raw).unwrap();
     let nodes: Vec<NodeId> = (0..raw.graph.n_nodes() as u32).map(NodeId).collect();
     let scores = predictor.predict(&nodes, &PredictMode::AsEvaluated).unwrap();
-    let (classes, confidences) = (scores.classes(), scores.confidences());
+    let classes: Vec<u32> = scores.classes().into_iter().map(Option::unwrap).collect();
+    let confidences: Vec<f32> = scores.confidences().into_iter().map(Option::unwrap).collect();
     std::thread::scope(|scope| {
         for client in 0..8 {
             let (server, classes, confidences) = (&server, &classes, &confidences);
@@ -108,6 +114,33 @@ fn answers_8_clients_with_the_predictions_of_the_library() {
     });
     let (status, health) = server.request("GET /health HTTP/1.1", b"");
     assert_eq!((status, health), (200, json!({ "status": "ok", "model": "sage", "nodes": nodes.len() })));
+}
+
+/// The model has two layers: the outputs of the damaged node are not finite, and those of nodes that cannot reach it by two
+/// edges are those of the undamaged set.
+#[test]
+fn nodes_without_finite_outputs_have_the_class_null() {
+    let folder = tempfile::tempdir().unwrap();
+    let (run, raw) = trained_on(folder.path(), 2.0);
+    let (n_nodes, dim) = (raw.graph.n_nodes() as u32, raw.features.dim());
+    let neighbors = |node: u32| raw.graph.in_neighbors(NodeId(node)).iter().map(|node| node.0);
+    let reads_damaged = |node: u32| neighbors(node).any(|one| one == 7 || neighbors(one).any(|two| two == 7));
+    let far = (0..n_nodes).find(|&node| node != 7 && !reads_damaged(node)).unwrap();
+    let mut rows = FeatureBuffer::empty(raw.features.dtype());
+    raw.features.gather(&(0..n_nodes).map(NodeId).collect::<Vec<_>>(), &mut rows).unwrap();
+    let mut values = rows.into_f32();
+    values[7 * dim..8 * dim].fill(f32::NAN);
+    let features = std::sync::Arc::new(DenseFeatures::from_f32(values, dim).unwrap());
+    std::fs::remove_dir_all(folder.path().join("set")).unwrap();
+    format::write(&Dataset { features, ..raw.clone() }, folder.path().join("set")).unwrap();
+    let server = Server::start(folder.path(), &run);
+    let (status, answer) = server.predict(json!({ "nodes": [7, far] }).to_string().as_bytes());
+    assert_eq!(status, 200, "{answer}");
+    let expected = json!({ "node": 7, "class": null, "class_name": null, "probability": null });
+    assert_eq!(answer["predictions"][0], expected);
+    let predictor = SavedModel::open(&run).unwrap().on_dataset(&raw).unwrap();
+    let scores = predictor.predict(&[NodeId(far)], &PredictMode::AsEvaluated).unwrap();
+    assert_eq!(answer["predictions"][1]["class"], scores.classes()[0].unwrap());
 }
 
 #[test]

@@ -43,6 +43,7 @@ const ALL: &[&str] = &[
     "kiln-kernels",
     "kiln-nn",
     "kiln-train",
+    "kiln-tables",
     "burn",
 ];
 

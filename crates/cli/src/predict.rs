@@ -1,23 +1,21 @@
 //! `kiln predict`.
 
-mod files;
+mod link_files;
 mod link_request;
 mod links;
 mod parts;
 mod request;
-mod rows;
 mod typed;
 
-use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, bail, ensure};
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use kiln::comm::LaunchEnv;
-use kiln::data::{NodeFeatures, NodeNames, Split};
+use kiln::data::{NodeFeatures, Split};
 use kiln::feature::Targets;
 use kiln::graph::{ItemId, NodeId};
 use kiln::prelude::{PredictMode, PredictOnDataset, RankHandle, SavedModel};
@@ -26,12 +24,13 @@ use kiln::store::sha256;
 use kiln::train::{
     ModelError, ModelInfo, ModelInputs, ModelRegistry, ModelTask, NodePredictor, PredictedRows, WantedRows,
 };
-use kiln::{Error, PredictionOutput, launch};
+use kiln::{
+    Error, PredictionFiles, PredictionOutput, PredictionRequest, PredictionTotals, SplitParts, launch,
+};
 
-use self::files::{Format, PredictionFiles, Request, Totals};
 use self::links::LinkPredictionArgs;
-use self::parts::{part_name, totals_of_ranks, write_index};
-use self::request::{id_bytes, items, requested, selection};
+use self::parts::{check_out, part_name, totals_of_ranks, write_index};
+use self::request::{Format, id_bytes, items, requested, selection};
 use crate::device::set_trained_precision;
 use crate::flags;
 use crate::output::{be_quiet, print_rank_zero};
@@ -182,8 +181,14 @@ impl Job<'_> {
         let nodes = requested(args, &data.split.test, data.graph.n_nodes(), names)?;
         let mode = args.mode(&self.model)?;
         let predictor = self.model.on_dataset(&data)?;
-        let (targets, hash) = (data.targets(), sha256(&id_bytes(&nodes)));
-        self.launch(&hash, |rank| self.predict_nodes(rank, &predictor, &nodes, &mode, &targets, names))
+        let request = PredictionRequest {
+            parts: SplitParts::new(data.graph.n_nodes(), &data.split),
+            names: Some(data.names.clone()),
+            ..self.request(nodes.into(), data.targets())
+        };
+        self.launch(&sha256(&id_bytes(&request.items)), |rank| {
+            self.predict_nodes(rank, &predictor, request.clone(), &mode)
+        })
     }
 
     fn partitioned_nodes(&self) -> anyhow::Result<()> {
@@ -200,8 +205,11 @@ impl Job<'_> {
             let nodes = items(&args.nodes, joined.graph.test(), joined.graph.n_nodes());
             let nodes = nodes.map_err(|error| Error::Other(error.into()))?;
             let predictor = self.model.on_partitions(&joined)?;
-            let targets = joined.graph.labels().clone().into();
-            self.predict_nodes(rank, &predictor, &nodes, &mode, &targets, None)
+            let request = PredictionRequest {
+                parts: SplitParts::new(joined.graph.n_nodes(), &joined.split()),
+                ..self.request(nodes.into(), joined.graph.labels().clone().into())
+            };
+            self.predict_nodes(rank, &predictor, request, &mode)
         })
     }
 
@@ -210,22 +218,20 @@ impl Job<'_> {
         &self,
         rank: &RankHandle,
         predictor: &NodePredictor,
-        nodes: &[NodeId],
+        request: PredictionRequest<NodeId>,
         mode: &PredictMode,
-        targets: &Targets<NodeId>,
-        names: Option<&NodeNames>,
-    ) -> kiln::Result<Totals> {
+    ) -> kiln::Result<PredictionTotals> {
         let predictor = predictor.with_model(&self.model_of(rank)?)?;
+        let nodes = request.items.clone();
         let bar = progress_bar(rank);
         let to_bar = bar.clone();
         let is_exact = predictor.is_exact(mode);
         let predictor = predictor.on_progress(move |n_done, n_rows| show(&to_bar, n_done, n_rows));
         let wanted = if self.args.embeddings { WantedRows::Both } else { WantedRows::Outputs };
         let embedding_width = self.args.embeddings.then(|| predictor.embedding_width()).transpose()?;
-        let (model, format) = (&self.model, self.args.format);
-        let request = Request { items: nodes, targets, names, model, format, embedding_width };
-        let totals = self.write(rank, &request, |output, each| {
-            rank.predict(&predictor, nodes, mode, wanted, output, |rows| {
+        let request = PredictionRequest { embedding_width, ..request };
+        let totals = self.write(rank, request, |output, each| {
+            rank.predict(&predictor, &nodes, mode, wanted, output, |rows| {
                 if !is_exact {
                     show(&bar, rows.positions.end as u64, nodes.len() as u64);
                 }
@@ -234,6 +240,19 @@ impl Job<'_> {
         });
         bar.finish_and_clear();
         totals
+    }
+
+    /// Returns the request for items, without parts, names and embeddings.
+    fn request<I: ItemId>(&self, items: Arc<[I]>, targets: Targets<I>) -> PredictionRequest<I> {
+        PredictionRequest {
+            items,
+            targets,
+            parts: SplitParts::default(),
+            names: None,
+            model: self.model.clone(),
+            format: self.args.format.into(),
+            embedding_width: None,
+        }
     }
 
     /// Returns the model on the device of a rank.
@@ -267,14 +286,15 @@ impl Job<'_> {
         let seed = self.model.info().evaluation.seed;
         let split = split.map_or_else(|| Split::random(data.n_graphs(), [0.8, 0.1], seed), Ok)?;
         let graphs = items(&args.nodes, &split.test, data.n_graphs())?;
-        let (targets, hash) = (data.targets(), sha256(&id_bytes(&graphs)));
-        self.launch(&hash, |rank| {
+        let request = PredictionRequest {
+            parts: SplitParts::new(data.n_graphs(), &split),
+            ..self.request(graphs.into(), data.targets())
+        };
+        self.launch(&sha256(&id_bytes(&request.items)), |rank| {
             let model = self.model_of(rank)?;
-            let batches = model.graph_batches(data.graph(), data.node_offsets(), &features, &graphs)?;
-            let (items, targets, format) = (&graphs[..], &targets, args.format);
-            let (names, embedding_width) = (None, None);
-            let request = Request { items, targets, names, model: &model, format, embedding_width };
-            self.write(rank, &request, |output, each| {
+            let batches =
+                model.graph_batches(data.graph(), data.node_offsets(), &features, &request.items)?;
+            self.write(rank, request.clone(), |output, each| {
                 rank.predict_batches(&batches, output, |rows| each(&rows))
             })
         })
@@ -285,7 +305,7 @@ impl Job<'_> {
     fn launch(
         &self,
         request: &str,
-        body: impl Fn(&RankHandle) -> kiln::Result<Totals> + Sync,
+        body: impl Fn(&RankHandle) -> kiln::Result<PredictionTotals> + Sync,
     ) -> anyhow::Result<()> {
         let Self { args, model, launch: environment, started, .. } = self;
         let mut config = args.job.config(environment.as_ref())?;
@@ -308,17 +328,15 @@ impl Job<'_> {
                 if args.per_rank {
                     write_index(&args.out, &of_ranks)?;
                 }
-                let totals = Totals::sum(&of_ranks);
+                let totals = PredictionTotals::sum(&of_ranks);
                 let seconds = started.elapsed().as_secs_f64();
                 let items = match model.info().inputs.task {
                     ModelTask::Graphs => "graphs".to_owned(),
                     task => task.to_string(),
                 };
                 print_rank_zero(format_args!("{} {items} predicted in {seconds:.2} s", totals.n_items));
-                if 0 < totals.n_labelled {
-                    let (n_hits, n_labelled) = (totals.n_hits, totals.n_labelled);
-                    let accuracy = n_hits as f64 / n_labelled as f64;
-                    print_rank_zero(format_args!("accuracy {accuracy:.4} on {n_labelled} labelled items"));
+                for line in totals.non_finite_note().into_iter().chain(totals.accuracies()) {
+                    print_rank_zero(line);
                 }
                 print_rank_zero(format_args!("files           {}", args.out.display()));
             }
@@ -332,13 +350,12 @@ impl Job<'_> {
     fn write<I: ItemId>(
         &self,
         rank: &RankHandle,
-        request: &Request<'_, I>,
+        request: PredictionRequest<I>,
         predict: impl FnOnce(
             PredictionOutput,
             &mut dyn FnMut(&PredictedRows) -> kiln::Result<()>,
         ) -> kiln::Result<()>,
-    ) -> kiln::Result<Totals> {
-        let failed = |error: anyhow::Error| Error::Other(error.into());
+    ) -> kiln::Result<PredictionTotals> {
         let (folder, output) = match self.args.per_rank {
             true => {
                 let name = part_name(rank.index(), rank.world_size());
@@ -347,13 +364,12 @@ impl Job<'_> {
             false => (self.args.out.clone(), PredictionOutput::RankZero),
         };
         let is_writer = self.args.per_rank || rank.is_zero();
-        let mut files =
-            is_writer.then(|| PredictionFiles::create(&folder, request)).transpose().map_err(failed)?;
+        let mut files = is_writer.then(|| PredictionFiles::create(&folder, request)).transpose()?;
         predict(output, &mut |rows| match &mut files {
-            Some(files) => files.write(rows).map_err(failed),
+            Some(files) => files.write(rows),
             None => Ok(()),
         })?;
-        files.map_or(Ok(Totals::default()), |files| files.finish().map_err(failed))
+        files.map_or(Ok(PredictionTotals::default()), PredictionFiles::finish)
     }
 }
 
@@ -370,15 +386,4 @@ fn progress_bar(rank: &RankHandle) -> ProgressBar {
 fn show(bar: &ProgressBar, n_done: u64, n_rows: u64) {
     bar.set_length(n_rows);
     bar.set_position(n_done);
-}
-
-/// Checks that the folder for the results is new or empty, before anything is computed.
-fn check_out(out: &Path) -> anyhow::Result<()> {
-    let is_free = match fs::read_dir(out) {
-        Ok(mut entries) => entries.next().is_none(),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => true,
-        Err(error) => return Err(error).with_context(|| format!("{} could not be read", out.display())),
-    };
-    ensure!(is_free, "{} is not empty: give --out a new folder", out.display());
-    Ok(())
 }

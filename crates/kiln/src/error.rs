@@ -241,6 +241,13 @@ pub enum Error {
     /// A partition could not be used.
     #[error(transparent)]
     Partition(#[from] kiln_partition::Error),
+    /// A file of predictions could not be written.
+    #[error(transparent)]
+    Store(#[from] kiln_store::Error),
+    /// A Parquet file of predictions could not be written.
+    #[cfg(feature = "tables")]
+    #[error(transparent)]
+    Tables(#[from] kiln_tables::Error),
     /// A collective failed.
     #[error(transparent)]
     Comm(#[from] kiln_comm::Error),

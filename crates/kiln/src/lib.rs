@@ -35,6 +35,7 @@ mod neighbor_loader;
 #[cfg(feature = "grpc")]
 mod partitioned;
 mod prediction;
+mod prediction_files;
 mod rank_count;
 mod ranks;
 mod signals;
@@ -58,6 +59,9 @@ pub use neighbor_loader::NeighborLoader;
 #[cfg(feature = "grpc")]
 pub use partitioned::{JoinedGraph, JoinedTypedGraph, PartitionedGraph};
 pub use prediction::{PredictOnDataset, PredictionOutput};
+pub use prediction_files::{
+    PartCounts, PredictionFiles, PredictionFormat, PredictionRequest, PredictionTotals, SplitPart, SplitParts,
+};
 pub use rank_count::{RankCount, device_count};
 pub use ranks::{RankHandle, launch};
 pub use signals::stop_on_signals;

@@ -239,7 +239,8 @@ pub struct JoinedGraph {
 }
 
 impl JoinedGraph {
-    pub(crate) fn split(&self) -> Split {
+    /// Returns the training, validation and test nodes of the graph.
+    pub fn split(&self) -> Split {
         split_of(&self.graph)
     }
 

@@ -17,6 +17,7 @@
 
 mod array_file;
 pub mod array_folder;
+pub mod csv;
 mod error;
 mod hash;
 pub mod npy;

@@ -33,7 +33,7 @@ pub use evaluate::evaluation::Evaluation;
 pub use evaluate::evaluator::{Evaluator, ExactEvaluator};
 pub use evaluate::layer_wise::{LayerWiseConfig, LayerWiseInference, Spill, WantedRows};
 pub use evaluate::links::{LinkPrediction, LinkScores};
-pub use evaluate::target_values::{TargetAndOutput, push_target_header, push_target_row};
+pub use evaluate::target_values::{TargetAndOutput, push_target_columns, push_target_fields};
 pub use evaluate::validation::Validation;
 pub use metric::confusion::{ClassScores, ConfusedPair, Confusion, ConfusionMatrix, Metrics};
 pub use metric::kind::Metric;

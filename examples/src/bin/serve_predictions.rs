@@ -8,9 +8,9 @@
 //! {"predictions":[{"node":7,"class":11,"class_name":"games","probability":0.93},…
 //! ```
 //!
-//! `GET /health` returns the model and the number of nodes. SIGTERM and SIGINT stop the server after the requests that
-//! it has received. It listens on the loopback interface unless `--listen` names another one; there is no
-//! authentication.
+//! The class and the probability of a node are `null` if its outputs are not finite. `GET /health` returns the model and
+//! the number of nodes. SIGTERM and SIGINT stop the server after the requests that it has received. It listens on the
+//! loopback interface unless `--listen` names another one; there is no authentication.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -76,9 +76,9 @@ struct Requested {
 #[derive(Serialize)]
 struct Answer {
     node: u32,
-    class: u32,
+    class: Option<u32>,
     class_name: Option<String>,
-    probability: f32,
+    probability: Option<f32>,
 }
 
 /// The nodes of a request, and where the handler waits for the answers or the text of an error.
@@ -154,8 +154,12 @@ fn predict_nodes(
 ) -> kiln::train::Result<Vec<Answer>> {
     let scores = predictor.predict(nodes, mode)?;
     let rows = nodes.iter().zip(scores.classes()).zip(scores.confidences());
-    let answer = |((node, class), probability): ((&NodeId, u32), f32)| {
-        let class_name = predictor.model().class_name(class).map(str::to_owned);
+    let n_non_finite = scores.non_finite().len();
+    if n_non_finite != 0 {
+        let _ = writeln!(std::io::stderr(), "{n_non_finite} items have outputs that are not finite");
+    }
+    let answer = |((node, class), probability): ((&NodeId, Option<u32>), Option<f32>)| {
+        let class_name = class.and_then(|class| predictor.model().class_name(class)).map(str::to_owned);
         Answer { node: node.0, class, class_name, probability }
     };
     Ok(rows.map(answer).collect())

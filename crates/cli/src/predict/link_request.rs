@@ -6,36 +6,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, bail, ensure};
-use kiln::data::{NodeNames, read_pairs};
+use kiln::data::read_pairs;
 use kiln::graph::{Csc, Links, NodeId};
 use kiln::store::sha256;
 use kiln::train::TopKConfig;
 
 use super::PredictArgs;
+use super::link_files::LinkNodes;
 use super::request::{id_bytes, nodes_of_keys, requested};
-
-/// The nodes of links: all nodes of a homogeneous graph, or those of the types of a relation. Files number nodes from 0 within
-/// their type.
-pub(super) struct LinkNodes<'a> {
-    /// The node ids of the sources and of the destinations in the graph.
-    pub(super) ids: [Range<u32>; 2],
-    /// The names of the sources and of the destinations; `None` for nodes without names.
-    pub(super) names: [Option<&'a NodeNames>; 2],
-}
-
-impl<'a> LinkNodes<'a> {
-    /// Returns the nodes of a homogeneous graph.
-    pub(super) fn of_graph(n_nodes: usize, names: Option<&'a NodeNames>) -> Self {
-        let ids = 0..n_nodes as u32;
-        Self { ids: [ids.clone(), ids], names: [names, names] }
-    }
-
-    /// Returns the number of a node within its type, and its name. `end` is 0 for sources, 1 for destinations.
-    pub(super) fn within(&self, end: usize, node: NodeId) -> (NodeId, &'a str) {
-        let node = NodeId(node.0 - self.ids[end].start);
-        (node, self.names[end].and_then(|names| names.get(node)).unwrap_or_default())
-    }
-}
 
 /// The links to score, with node ids of the graph.
 pub(super) enum LinkRequest {
@@ -49,7 +27,7 @@ impl LinkRequest {
     pub(super) fn new(
         args: &PredictArgs,
         test_srcs: &[NodeId],
-        nodes: &LinkNodes<'_>,
+        nodes: &LinkNodes,
         excluded: Option<Arc<Csc>>,
     ) -> anyhow::Result<Self> {
         let of_graph = |end: usize| {
@@ -80,7 +58,7 @@ impl LinkRequest {
             Some(graph) => config.excluding(graph)?,
             None => config,
         };
-        let srcs = requested(args, test_srcs, nodes.ids[0].len(), nodes.names[0])?;
+        let srcs = requested(args, test_srcs, nodes.ids[0].len(), nodes.names[0].as_deref())?;
         Ok(Self::TopK { srcs: srcs.iter().map(of_graph(0)).collect(), config })
     }
 
@@ -106,7 +84,7 @@ impl LinkRequest {
 }
 
 /// Reads pairs of ids within the types of sources and destinations.
-fn pairs_of_ids(path: &Path, nodes: &LinkNodes<'_>) -> anyhow::Result<Links> {
+fn pairs_of_ids(path: &Path, nodes: &LinkNodes) -> anyhow::Result<Links> {
     let [n_srcs, n_dsts] = nodes.ids.each_ref().map(|ids| ids.len());
     let links = read_pairs(path, n_srcs.max(n_dsts))?;
     for (end, ids, n_nodes) in [("source", links.srcs(), n_srcs), ("destination", links.dsts(), n_dsts)] {
@@ -121,7 +99,7 @@ fn pairs_of_ids(path: &Path, nodes: &LinkNodes<'_>) -> anyhow::Result<Links> {
 }
 
 /// Reads pairs of names, a source and a destination per line, separated by a tab.
-fn pairs_of_keys(path: &Path, nodes: &LinkNodes<'_>) -> anyhow::Result<Links> {
+fn pairs_of_keys(path: &Path, nodes: &LinkNodes) -> anyhow::Result<Links> {
     let text = fs::read_to_string(path).with_context(|| format!("{} could not be read", path.display()))?;
     let mut pairs = Vec::new();
     for (line, text) in text.lines().enumerate() {
@@ -131,7 +109,7 @@ fn pairs_of_keys(path: &Path, nodes: &LinkNodes<'_>) -> anyhow::Result<Links> {
     }
     let of_end = |end: usize| {
         let keys: Vec<&str> = pairs.iter().map(|(src, dst)| [*src, *dst][end]).collect();
-        nodes_of_keys(path, "--pair-keys", &keys, nodes.ids[end].len(), nodes.names[end])
+        nodes_of_keys(path, "--pair-keys", &keys, nodes.ids[end].len(), nodes.names[end].as_deref())
     };
     Ok(Links::new(of_end(0)?, of_end(1)?)?)
 }

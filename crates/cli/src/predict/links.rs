@@ -1,6 +1,6 @@
 //! `kiln predict` with a model of links: the scores of pairs, or the best destinations of each source.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context, ensure};
 use clap::Args;
@@ -8,16 +8,13 @@ use indicatif::ProgressBar;
 use kiln::data::LinkTargets;
 use kiln::graph::{Links, NodeId};
 use kiln::prelude::{PredictMode, PredictOnDataset, RankHandle, SavedModel};
-use kiln::store::array_folder::{ArrayWriter, ElementType, FolderWriter, TextWriter};
 use kiln::train::{
     LinkScorer, LinkScorerBuilder, ModelTask, NodePredictor, PredictedRows, ScoredLink, WantedRows,
 };
-use kiln::{Error, PredictionOutput};
-#[cfg(feature = "tables")]
-use kiln_tables::{OutputColumn, RowWriter};
+use kiln::{PredictionOutput, PredictionTotals};
 
-use super::files::{Format, Totals, quoted};
-use super::link_request::{LinkNodes, LinkRequest};
+use super::link_files::{LinkFiles, LinkNodes};
+use super::link_request::LinkRequest;
 use super::parts::WRITING;
 use super::{Job, PredictArgs, progress_bar, show};
 use crate::flags;
@@ -102,7 +99,7 @@ impl Job<'_> {
         print_rank_zero(&data);
         let test = test_sources(args, data.links.as_deref(), |links| links.check(data.graph.n_nodes()))?;
         let predictor = self.model.on_dataset(&data)?;
-        let names = (!data.names.is_empty()).then_some(&*data.names);
+        let names = (!data.names.is_empty()).then(|| data.names.clone());
         let nodes = LinkNodes::of_graph(data.graph.n_nodes(), names);
         let graph = predictor.graph().filter(|_| args.links.exclude_edges).cloned();
         let request = LinkRequest::new(args, &test, &nodes, graph)?;
@@ -130,9 +127,9 @@ impl Job<'_> {
         rank: &RankHandle,
         predictor: &NodePredictor,
         request: &LinkRequest,
-        nodes: &LinkNodes<'_>,
+        nodes: &LinkNodes,
         mode: &PredictMode,
-    ) -> kiln::Result<Totals> {
+    ) -> kiln::Result<PredictionTotals> {
         let predictor = predictor.with_model(&self.model_of(rank)?)?;
         let bar = progress_bar(rank);
         let (to_bar, is_exact) = (bar.clone(), predictor.is_exact(mode));
@@ -155,10 +152,10 @@ impl Job<'_> {
         rank: &RankHandle,
         model: &SavedModel,
         request: &LinkRequest,
-        nodes: &LinkNodes<'_>,
+        nodes: &LinkNodes,
         bar: &ProgressBar,
         predict: impl FnOnce(&[NodeId], &mut dyn FnMut(&PredictedRows) -> kiln::Result<()>) -> kiln::Result<()>,
-    ) -> kiln::Result<Totals> {
+    ) -> kiln::Result<PredictionTotals> {
         let of_links = request.nodes(&nodes.ids[1]);
         // The layers of exact mode have the other half of the limit.
         let memory =
@@ -170,7 +167,7 @@ impl Job<'_> {
             Some(rows) => {
                 rank.with_machine_threads(|| self.write_links(&rows.finish()?, request, nodes, bar))?
             }
-            None => Totals::default(),
+            None => PredictionTotals::default(),
         };
         bar.finish_and_clear();
         rank.communicator("scores of links")?.barrier(WRITING)?;
@@ -181,132 +178,43 @@ impl Job<'_> {
         &self,
         scorer: &LinkScorer,
         request: &LinkRequest,
-        nodes: &LinkNodes<'_>,
+        nodes: &LinkNodes,
         bar: &ProgressBar,
-    ) -> kiln::Result<Totals> {
-        let failed = |error: anyhow::Error| Error::Other(error.into());
-        let mut files = LinkFiles::create(&self.args.out, self.args.format, nodes).map_err(failed)?;
+    ) -> kiln::Result<PredictionTotals> {
+        let mut files = LinkFiles::create(&self.args.out, self.args.format, nodes.clone())?;
         match request {
             LinkRequest::Pairs(links) => {
                 for (srcs, dsts) in links.srcs().chunks(LINES).zip(links.dsts().chunks(LINES)) {
                     let scores = scorer.score(&Links::new(srcs.to_vec(), dsts.to_vec())?)?;
                     let pairs = srcs.iter().zip(dsts).zip(scores);
                     let links = pairs.map(|((&src, &dst), score)| ScoredLink { src, dst, score });
-                    files.write(&links.collect::<Vec<_>>()).map_err(failed)?;
+                    files.write(&links.collect::<Vec<_>>())?;
                 }
             }
             LinkRequest::TopK { srcs, config } => {
                 for (part, sources) in srcs.chunks(LinkScorer::SRCS_AT_ONCE).enumerate() {
-                    files.write(&scorer.top_k(sources, config)?).map_err(failed)?;
+                    files.write(&scorer.top_k(sources, config)?)?;
                     let n_done = part * LinkScorer::SRCS_AT_ONCE + sources.len();
                     show(bar, n_done as u64, srcs.len() as u64);
                 }
+                report_left_out(scorer, srcs, nodes, &mut files);
             }
         }
-        files.finish().map_err(failed)
+        files.finish()
     }
 }
 
-/// The file of scored links, or the two arrays. They are in a temporary folder beside the target until they are
-/// complete.
-struct LinkFiles<'a> {
-    folder: FolderWriter,
-    nodes: &'a LinkNodes<'a>,
-    rows: LinkRows,
-    n_links: u64,
-}
-
-enum LinkRows {
-    Csv(TextWriter),
-    Npy {
-        links: Box<ArrayWriter>,
-        scores: Box<ArrayWriter>,
-    },
-    #[cfg(feature = "tables")]
-    Parquet(Box<RowWriter>),
-}
-
-impl<'a> LinkFiles<'a> {
-    fn create(target: &Path, format: Format, nodes: &'a LinkNodes<'a>) -> anyhow::Result<Self> {
-        let folder = FolderWriter::create(target)?;
-        let rows = match format {
-            Format::Csv => {
-                let mut file = folder.text("links.csv")?;
-                file.write("source,source_name,destination,destination_name,score\n")?;
-                LinkRows::Csv(file)
-            }
-            Format::Npy => LinkRows::Npy {
-                links: Box::new(folder.rows("links.npy", ElementType::U32, 2)?),
-                scores: Box::new(folder.vector("scores.npy", ElementType::F32)?),
-            },
-            #[cfg(feature = "tables")]
-            Format::Parquet => {
-                LinkRows::Parquet(Box::new(RowWriter::create(folder.folder().join("links.parquet"))?))
-            }
-        };
-        let mut files = Self { folder, nodes, rows, n_links: 0 };
-        // The file has its columns also without rows.
-        files.write(&[])?;
-        Ok(files)
+/// Counts the sources without finite scores, and prints the number of destinations that no source has because their scores are not
+/// finite.
+fn report_left_out(scorer: &LinkScorer, srcs: &[NodeId], nodes: &LinkNodes, files: &mut LinkFiles) {
+    let left_out = scorer.non_finite();
+    for &src in srcs.iter().filter(|src| left_out.binary_search(src).is_ok()) {
+        files.add_source_without_links(src);
     }
-
-    /// Appends links. Text is read back to the same f32.
-    fn write(&mut self, links: &[ScoredLink]) -> anyhow::Result<()> {
-        self.n_links += links.len() as u64;
-        let nodes = self.nodes;
-        let ends = |link: &ScoredLink| [nodes.within(0, link.src), nodes.within(1, link.dst)];
-        match &mut self.rows {
-            LinkRows::Csv(file) => {
-                for link in links {
-                    let [(src, src_name), (dst, dst_name)] = ends(link);
-                    let [src_name, dst_name] = [src_name, dst_name].map(quoted);
-                    let line = format!("{},{src_name},{},{dst_name},{}\n", src.0, dst.0, link.score);
-                    file.write(&line)?;
-                }
-            }
-            LinkRows::Npy { links: pairs, scores } => {
-                let ids = |link| ends(link).map(|(node, _)| node.0);
-                pairs.push(&links.iter().flat_map(ids).collect::<Vec<u32>>())?;
-                scores.push(&links.iter().map(|link| link.score).collect::<Vec<f32>>())?;
-            }
-            #[cfg(feature = "tables")]
-            LinkRows::Parquet(writer) => {
-                let scores: Vec<f32> = links.iter().map(|link| link.score).collect();
-                let [srcs, dsts] = [0, 1].map(|end| {
-                    let of_link = |link| ends(link)[end];
-                    links
-                        .iter()
-                        .map(of_link)
-                        .map(|(node, name)| (node.0, name))
-                        .unzip::<_, _, Vec<u32>, Vec<_>>()
-                });
-                let mut columns = Vec::new();
-                let of_ends = [("source", "source_name", &srcs), ("destination", "destination_name", &dsts)];
-                for (end, (id, of_names, (ids, names))) in of_ends.into_iter().enumerate() {
-                    columns.push((id, OutputColumn::U32(ids)));
-                    if nodes.names[end].is_some() {
-                        columns.push((of_names, OutputColumn::Text(names)));
-                    }
-                }
-                columns.push(("score", OutputColumn::F32(&scores)));
-                writer.write(&columns)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Gives the folder its name.
-    fn finish(mut self) -> anyhow::Result<Totals> {
-        match self.rows {
-            LinkRows::Csv(file) => file.finish()?,
-            LinkRows::Npy { links, scores } => {
-                self.folder.add(*links)?;
-                self.folder.add(*scores)?;
-            }
-            #[cfg(feature = "tables")]
-            LinkRows::Parquet(writer) => writer.finish()?,
-        }
-        self.folder.commit().context("the links could not be written")?;
-        Ok(Totals { n_items: self.n_links, ..Totals::default() })
+    let n_dsts = left_out.iter().filter(|node| nodes.ids[1].contains(&node.0)).count();
+    if n_dsts != 0 {
+        print_rank_zero(format_args!(
+            "{n_dsts} destinations have outputs that are not finite: they are left out"
+        ));
     }
 }

@@ -1,19 +1,30 @@
-//! The folders of ranks in the result of `--per-rank`, and the totals of all ranks.
+//! The folder of the result, those of ranks with `--per-rank`, and the totals of all ranks.
 
+use std::fs;
+use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use kiln::prelude::RankHandle;
 use kiln::store::whole_file::write_whole;
-use kiln::{Error, Result};
+use kiln::{Error, PredictionTotals, Result};
 use serde_json::{Value, json};
-
-use super::files::Totals;
 
 /// The longest wait of the other ranks for the files of one. It may be long, because a lost rank is detected during the
 /// wait.
 pub(super) const WRITING: Duration = Duration::from_secs(24 * 3600);
+
+/// Checks that the folder for the results is new or empty, before anything is computed.
+pub(super) fn check_out(out: &Path) -> anyhow::Result<()> {
+    let is_free = match fs::read_dir(out) {
+        Ok(mut entries) => entries.next().is_none(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => true,
+        Err(error) => return Err(error).with_context(|| format!("{} could not be read", out.display())),
+    };
+    ensure!(is_free, "{} is not empty: give --out a new folder", out.display());
+    Ok(())
+}
 
 /// Returns the name of a rank's folder.
 pub(super) fn part_name(rank: usize, n_ranks: usize) -> String {
@@ -21,14 +32,14 @@ pub(super) fn part_name(rank: usize, n_ranks: usize) -> String {
 }
 
 /// Returns the totals of each rank, after each has written its files. Collective.
-pub(super) fn totals_of_ranks(rank: &RankHandle, own: Totals) -> Result<Vec<Totals>> {
+pub(super) fn totals_of_ranks(rank: &RankHandle, own: PredictionTotals) -> Result<Vec<PredictionTotals>> {
     let mut comm = rank.communicator("totals")?;
     comm.barrier(WRITING)?;
-    Ok(comm.all_gather(&own.to_bytes())?.iter().map(|bytes| Totals::from_bytes(bytes)).collect())
+    Ok(comm.all_gather(&own.to_bytes())?.iter().map(|bytes| PredictionTotals::from_bytes(bytes)).collect())
 }
 
 /// Writes `index.json`: the folder of each rank, the position of its first item in the request, and its number of items.
-pub(super) fn write_index(out: &Path, of_ranks: &[Totals]) -> Result<()> {
+pub(super) fn write_index(out: &Path, of_ranks: &[PredictionTotals]) -> Result<()> {
     let mut first_item = 0;
     let parts: Vec<Value> = of_ranks
         .iter()

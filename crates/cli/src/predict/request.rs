@@ -1,10 +1,12 @@
-//! What the flags of `kiln predict` request: the items, and the neighbours that predictions read.
+//! What the flags of `kiln predict` request: the items, the neighbours that predictions read, and the format of the files.
 
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, ensure};
+use clap::ValueEnum;
+use kiln::PredictionFormat;
 use kiln::data::{NodeNames, read_ids};
 use kiln::graph::{ItemId, NodeId};
 use kiln::prelude::{PredictMode, SavedModel};
@@ -12,6 +14,18 @@ use kiln::store::sha256;
 use kiln::train::{EvaluatedNeighbors, LayerWiseConfig, ModelTask};
 
 use super::{Mode, PredictArgs};
+
+/// The format of scores and embeddings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Format {
+    /// Text, one line per node or graph, which begins with its id and its name.
+    Csv,
+    /// NumPy arrays of f32, with the ids in `items.npy`.
+    Npy,
+    /// Parquet files, with the id and the name of each node; scores also with label, class and probability.
+    #[cfg(feature = "tables")]
+    Parquet,
+}
 
 impl PredictArgs {
     pub(super) fn mode(&self, model: &SavedModel) -> anyhow::Result<PredictMode> {
@@ -46,6 +60,17 @@ impl PredictArgs {
                 }
             }
         })
+    }
+}
+
+impl From<Format> for PredictionFormat {
+    fn from(format: Format) -> Self {
+        match format {
+            Format::Csv => Self::Csv,
+            Format::Npy => Self::Npy,
+            #[cfg(feature = "tables")]
+            Format::Parquet => Self::Parquet,
+        }
     }
 }
 
@@ -84,12 +109,15 @@ pub(super) fn nodes_of_keys(
     keys.iter().enumerate().map(node).collect()
 }
 
-/// Returns the items that `--nodes` selects.
+/// Returns the items that `--nodes` selects: those of the test split ascending, as in a run's `test_predictions.csv`, and those
+/// of a file in its order.
 pub(super) fn items<I: ItemId>(selection: &str, test: &[I], n_items: usize) -> anyhow::Result<Vec<I>> {
     match selection {
         "test" => {
             ensure!(!test.is_empty(), "the data has no test split: give --nodes all or a file of ids");
-            Ok(test.to_vec())
+            let mut items = test.to_vec();
+            items.sort_unstable();
+            Ok(items)
         }
         "all" => Ok((0..n_items as u32).map(I::new).collect()),
         path => Ok(read_ids(path, n_items)?),

@@ -1,28 +1,29 @@
 //! Predictions of the nodes and the links of a heterogeneous graph, whole or partitioned.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use anyhow::Context;
-use kiln::data::{NodeNames, TypedLinks, TypedTargets};
+use kiln::data::{NodeNames, Split, TypedLinks, TypedTargets};
 use kiln::feature::{Labels, Targets};
 use kiln::graph::{GraphSchema, NodeId, NodeTypes};
 use kiln::prelude::{PredictMode, PredictOnDataset, RankHandle, TypedDataset};
 use kiln::store::sha256;
 use kiln::train::{TypedLinkPredictor, TypedNodePredictor, WantedRows};
-use kiln::{Error, PartitionedGraph, PredictionOutput};
+use kiln::{Error, PartitionedGraph, PredictionOutput, PredictionRequest, PredictionTotals, SplitParts};
 
-use super::files::{Request, Totals};
-use super::link_request::{LinkNodes, LinkRequest};
+use super::link_files::LinkNodes;
+use super::link_request::LinkRequest;
 use super::links::test_sources;
 use super::request::{id_bytes, items, requested, selection};
 use super::{Job, progress_bar, show};
 use crate::data_id::DataId;
 use crate::output::print_rank_zero;
 
-/// The targets of the nodes of the predicted type and its test split, numbered within the type.
+/// The targets of the nodes of the predicted type and their split, numbered within the type.
 struct TypeTargets {
     values: Targets<NodeId>,
-    test: Vec<NodeId>,
+    split: Split,
 }
 
 impl Job<'_> {
@@ -40,10 +41,15 @@ impl Job<'_> {
         let node_type = self.target_type(data.graph.types())?;
         let targets = targets_of(data.targets.clone(), node_type, data.graph.types().range(node_type));
         let names = names_of(&data, node_type);
-        let nodes = requested(args, &targets.test, predictor.n_nodes(), names)?;
+        let nodes = requested(args, &targets.split.test, predictor.n_nodes(), names.as_deref())?;
         let mode = args.mode(&self.model)?;
-        self.launch(&sha256(&id_bytes(&nodes)), |rank| {
-            self.predict_typed(rank, &predictor, &nodes, &mode, &targets.values, names)
+        let request = PredictionRequest {
+            parts: SplitParts::new(predictor.n_nodes(), &targets.split),
+            names,
+            ..self.request(nodes.into(), targets.values)
+        };
+        self.launch(&sha256(&id_bytes(&request.items)), |rank| {
+            self.predict_typed(rank, &predictor, request.clone(), &mode)
         })
     }
 
@@ -58,9 +64,13 @@ impl Job<'_> {
             let joined = graph.join_typed(rank)?;
             let predictor = self.model.on_typed_partitions(&joined)?;
             let targets = targets_of(joined.targets(), node_type, joined.graph.target_nodes());
-            let nodes = items(&args.nodes, &targets.test, predictor.n_nodes());
+            let nodes = items(&args.nodes, &targets.split.test, predictor.n_nodes());
             let nodes = nodes.map_err(|error| Error::Other(error.into()))?;
-            self.predict_typed(rank, &predictor, &nodes, &mode, &targets.values, None)
+            let request = PredictionRequest {
+                parts: SplitParts::new(predictor.n_nodes(), &targets.split),
+                ..self.request(nodes.into(), targets.values)
+            };
+            self.predict_typed(rank, &predictor, request, &mode)
         })
     }
 
@@ -69,20 +79,18 @@ impl Job<'_> {
         &self,
         rank: &RankHandle,
         predictor: &TypedNodePredictor,
-        nodes: &[NodeId],
+        request: PredictionRequest<NodeId>,
         mode: &PredictMode,
-        targets: &Targets<NodeId>,
-        names: Option<&NodeNames>,
-    ) -> kiln::Result<Totals> {
+    ) -> kiln::Result<PredictionTotals> {
         let predictor = predictor.with_model(&self.model_of(rank)?)?;
-        let (model, format, has_embeddings) = (&self.model, self.args.format, self.args.embeddings);
+        let has_embeddings = self.args.embeddings;
         let wanted = if has_embeddings { WantedRows::Both } else { WantedRows::Outputs };
         // The width of the embeddings of a part without nodes.
         let first = if has_embeddings && predictor.n_nodes() != 0 { &[NodeId(0)][..] } else { &[] };
         let embedding_width = predictor.embed(first, mode)?.map(|rows| rows.width());
-        let batches = predictor.batches(nodes, mode, wanted)?;
-        let request = Request { items: nodes, targets, names, model, format, embedding_width };
-        self.write(rank, &request, |output, each| rank.predict_batches(&batches, output, |rows| each(&rows)))
+        let batches = predictor.batches(&request.items, mode, wanted)?;
+        let request = PredictionRequest { embedding_width, ..request };
+        self.write(rank, request, |output, each| rank.predict_batches(&batches, output, |rows| each(&rows)))
     }
 
     /// Returns the position of the type of nodes that the model predicts.
@@ -140,9 +148,9 @@ impl Job<'_> {
         rank: &RankHandle,
         predictor: &TypedLinkPredictor,
         request: &LinkRequest,
-        nodes: &LinkNodes<'_>,
+        nodes: &LinkNodes,
         mode: &PredictMode,
-    ) -> kiln::Result<Totals> {
+    ) -> kiln::Result<PredictionTotals> {
         let (predictor, bar) = (predictor.with_model(&self.model_of(rank)?)?, progress_bar(rank));
         self.score_rows(rank, predictor.model(), request, nodes, &bar, |of_links, each| {
             let batches = predictor.batches(of_links, mode)?;
@@ -172,16 +180,20 @@ fn schema_of(graph: &PartitionedGraph) -> anyhow::Result<&GraphSchema> {
 }
 
 /// Returns the names of the nodes of a type; `None` for nodes without names.
-fn names_of(data: &TypedDataset, node_type: usize) -> Option<&NodeNames> {
-    data.names.get(node_type).filter(|names| !names.is_empty()).map(|names| &**names)
+fn names_of(data: &TypedDataset, node_type: usize) -> Option<Arc<NodeNames>> {
+    data.names.get(node_type).filter(|names| !names.is_empty()).cloned()
 }
 
 /// Returns the targets of a type, whose nodes have these ids in the graph; none if the targets of the data are those of another.
 fn targets_of(targets: Option<TypedTargets>, node_type: usize, nodes: Range<u32>) -> TypeTargets {
     let Some(targets) = targets.filter(|targets| targets.node_type == node_type) else {
-        return TypeTargets { values: Labels::new(Vec::<i32>::new(), 0).into(), test: Vec::new() };
+        let split = Split::leave_out(&[Vec::new()], &[0]);
+        return TypeTargets { values: Labels::new(Vec::<i32>::new(), 0).into(), split };
     };
     // Predictions reject a node of another type, which damaged partitions may have.
-    let within = |node: &NodeId| NodeId(node.0.wrapping_sub(nodes.start));
-    TypeTargets { values: targets.values, test: targets.split.test.iter().map(within).collect() }
+    let number = |node: &NodeId| NodeId(node.0.wrapping_sub(nodes.start));
+    let within = |nodes: &[NodeId]| nodes.iter().map(number).collect::<Vec<_>>().into();
+    let Split { train, val, test } = targets.split;
+    let split = Split { train: within(&train), val: within(&val), test: within(&test) };
+    TypeTargets { values: targets.values, split }
 }

@@ -16,7 +16,9 @@ mod node_classification;
 #[path = "../partitioned/mod.rs"]
 mod partitioned;
 mod predict;
+mod predict_answers;
 mod predict_links;
+mod predict_non_finite;
 mod predict_ranks;
 #[cfg(feature = "tables")]
 mod predict_typed;

@@ -10,6 +10,7 @@ use kiln::prelude::*;
 use kiln::store::npy;
 
 use crate::predict::{fails, succeeds, text, train};
+use crate::predict_non_finite::{DAMAGED, answer, damage, reached};
 use crate::predict_ranks::{predicted, write};
 
 /// Returns a set of 300 nodes with names and a split of links, whose first name needs quotes.
@@ -206,4 +207,62 @@ fn rejects_flags_that_do_not_apply_to_models_of_links() {
     let printed =
         succeeds(&["predict", "--run", &run, "--data", &set, "--top-k", "2", "--out", out.to_str().unwrap()]);
     assert!(printed.contains(" links predicted in "), "{printed}");
+}
+
+/// The encoder has one layer, so the rows of the damaged node and of those that have it as an in-neighbour are not finite.
+#[test]
+fn links_without_finite_scores_have_none_and_the_best_destinations_leave_them_out() {
+    let root = tempfile::tempdir().unwrap();
+    let names = (0..300).map(|node| format!("n{node}")).collect::<Vec<_>>();
+    let names = NodeNames::new(names.iter().map(String::as_str)).into();
+    let folder = root.path();
+    let data = Dataset { names, ..data() };
+    let features = damage(&*data.features, [DAMAGED].into_iter());
+    let [set, _] = write(&data, 1, folder, "set");
+    let [bad, parts] = write(&Dataset { features, ..data.clone() }, 2, folder, "bad");
+    let flags = FLAGS.replace("4,4", "all");
+    let run = train(folder, &format!("--data {set} {flags}"));
+    let left_out = reached(&data.graph, DAMAGED);
+    let is_left_out = |node: &str| left_out.contains(&node.parse().unwrap());
+    let pairs: Vec<[u32; 2]> = (0..200).map(|pair| [pair * 7 % 300, (pair * 11 + 1) % 300]).collect();
+    let file = folder.join("pairs.csv");
+    std::fs::write(&file, pairs.iter().map(|[src, dst]| format!("{src},{dst}\n")).collect::<String>())
+        .unwrap();
+    let request = format!("--pairs {}", file.display());
+    let (printed, expected) = answer(folder, &run, &format!("--data {set} {request}"));
+    assert!(!printed.contains("not finite"), "{printed}");
+    let of_bad = format!("--data {bad} {request}");
+    let (printed, scored) = answer(folder, &run, &of_bad);
+    let mut n_without_score = 0;
+    for (row, expected) in scored["links.csv"].1.iter().zip(&expected["links.csv"].1) {
+        match is_left_out(&row[0]) || is_left_out(&row[2]) {
+            true => assert!(row[..4] == expected[..4] && row[4].is_empty(), "{row:?}"),
+            false => assert_eq!(row, expected),
+        }
+        n_without_score += usize::from(row[4].is_empty());
+    }
+    assert!(0 < n_without_score && n_without_score < 200);
+    let note = format!("{n_without_score} items have outputs that are not finite: ");
+    assert!(printed.contains(&note), "{printed}");
+    let of_parts = format!("--parts {parts} --host 127.0.0.1 --ranks 2 {request}");
+    let (printed, of_parts) = answer(folder, &run, &of_parts);
+    assert!(printed.contains(&note), "{printed}");
+    let (header, rows) = &of_parts["links.csv"];
+    assert_eq!(header, "source,destination,score");
+    for (row, named) in rows.iter().zip(&scored["links.csv"].1) {
+        assert_eq!([&row[0], &row[1], &row[2]], [&named[0], &named[2], &named[4]]);
+    }
+    // The best of the finite scores.
+    let (printed, best) = answer(folder, &run, &format!("--data {bad} --top-k 4 --nodes all"));
+    let sources: HashSet<u32> = best["links.csv"].1.iter().map(|row| row[0].parse().unwrap()).collect();
+    assert!(sources.iter().all(|src| !left_out.contains(src)));
+    assert_eq!(sources.len(), 300 - left_out.len());
+    assert!(best["links.csv"].1.iter().all(|row| !is_left_out(&row[2]) && row[4].parse::<f32>().is_ok()));
+    let n_left_out = left_out.len();
+    for line in [
+        format!("{n_left_out} items have outputs that are not finite: "),
+        format!("{n_left_out} destinations have outputs that are not finite: "),
+    ] {
+        assert!(printed.contains(&line), "{line}: {printed}");
+    }
 }

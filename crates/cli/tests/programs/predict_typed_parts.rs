@@ -10,11 +10,12 @@ use kiln::prelude::*;
 
 use crate::distributed_sage::{Learned, Server, command, text};
 use crate::predict::{fails, train};
+use crate::predict_answers::without_names;
 use crate::predict_ranks::files;
 use crate::typed::{data, partition};
 
 /// The set of [`data`], whose nodes have names.
-fn named() -> TypedDataset {
+pub(crate) fn named() -> TypedDataset {
     let mut data = data();
     for (names, (n_nodes, name)) in data.names.iter_mut().zip([(90, "user"), (600, "item")]) {
         let of_type: Vec<String> = (0..n_nodes).map(|node| format!("{name} {node}")).collect();
@@ -38,14 +39,8 @@ fn predicted(root: &Path, run: &str, flags: &str) -> BTreeMap<String, Vec<u8>> {
         command("predict", &format!("--run {run} --out {} {flags}", out.display())).output().unwrap();
     assert!(output.status.success(), "{flags}: {}", text(&output));
     let mut files = files(&out);
-    if let Some(classes) = files.get_mut("classes.csv") {
-        let lines = String::from_utf8(classes.clone()).unwrap();
-        let line = |line: &str| {
-            let mut fields: Vec<&str> = line.split(',').collect();
-            fields.remove(1);
-            fields.join(",") + "\n"
-        };
-        *classes = lines.lines().map(line).collect::<String>().into_bytes();
+    for file in files.values_mut().filter(|file| file.starts_with(b"item,name,")) {
+        *file = without_names(std::str::from_utf8(file).unwrap()).into_bytes();
     }
     files
 }

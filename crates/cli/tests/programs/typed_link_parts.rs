@@ -118,9 +118,13 @@ fn scores(root: &Path, run: &Path, flags: &str) -> Vec<(String, String, String)>
     assert!(output.status.success(), "{flags}: {}", text(&output));
     let csv = fs::read_to_string(out.join("links.csv")).unwrap();
     // Partitions do not have the names of nodes.
+    let header: Vec<&str> = csv.lines().next().unwrap().split(',').collect();
+    let columns = ["source", "destination", "score"]
+        .map(|name| header.iter().position(|column| *column == name).unwrap());
     let line = |line: &str| {
         let fields: Vec<&str> = line.split(',').collect();
-        (fields[0].to_owned(), fields[2].to_owned(), fields[4].to_owned())
+        let [src, dst, score] = columns.map(|column| fields[column].to_owned());
+        (src, dst, score)
     };
     csv.lines().map(line).collect()
 }

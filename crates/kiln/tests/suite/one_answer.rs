@@ -105,9 +105,9 @@ where
     let predictor = SavedModel::open(&run).unwrap().on_dataset(data).unwrap();
     let classes = predictor.predict(&data.split.test, &PredictMode::AsEvaluated).unwrap().classes();
     let of_run = best.predict(loader, Phase::Test).unwrap();
-    let mut expected: Vec<(NodeId, u32)> = data.split.test.iter().copied().zip(classes).collect();
+    let mut expected: Vec<(NodeId, Option<u32>)> = data.split.test.iter().copied().zip(classes).collect();
     expected.sort_unstable();
-    let of_run: Vec<(NodeId, u32)> =
+    let of_run: Vec<(NodeId, Option<u32>)> =
         of_run.predictions().iter().map(|of_node| (NodeId(of_node.item), of_node.predicted)).collect();
     assert_eq!(of_run, expected);
 }

@@ -54,7 +54,8 @@ where
 
 /// Returns the lines of `test_predictions.csv` for scores of labelled items.
 fn predictions_csv(scores: &OutputRows, items: &[u32], label: impl Fn(u32) -> u32) -> String {
-    let mut rows: Vec<(u32, u32)> = items.iter().copied().zip(scores.classes()).collect();
+    let classes = scores.classes().into_iter().map(Option::unwrap);
+    let mut rows: Vec<(u32, u32)> = items.iter().copied().zip(classes).collect();
     rows.sort_by_key(|(item, _)| *item);
     let lines = rows.iter().map(|(item, class)| format!("{item},{},{class}\n", label(*item)));
     format!("item,label,predicted\n{}", lines.collect::<String>())

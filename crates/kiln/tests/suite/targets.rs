@@ -220,7 +220,7 @@ fn class_weights_and_label_smoothing_change_the_loss() {
         let best = trainer(&data).fit(&loader, quiet(&folder.path().join(name))).unwrap();
         let predictions = best.predict(&loader, Phase::Test).unwrap().predictions();
         (
-            predictions.iter().filter(|said| said.predicted == 1).count(),
+            predictions.iter().filter(|said| said.predicted == Some(1)).count(),
             best.evaluate(&loader, Phase::Test).unwrap(),
         )
     };

@@ -235,15 +235,16 @@ impl Evaluation {
         self.objective.kind()
     }
 
-    /// Returns the summed loss, the hits and the number of all items. The loss is that of the task's objective,
-    /// computed in f64. Hits are items whose class, or all of whose labels, are predicted correctly, and links that score
-    /// above all their negatives.
+    /// Returns the summed loss, the hits and the number of all items, except items without a class because their outputs
+    /// are not finite. The loss is that of the task's objective, computed in f64. Hits are items whose class, or all of
+    /// whose labels, are predicted correctly, and links that score above all their negatives.
     ///
     /// # Errors
     /// Returns [`Error::LossNotFinite`] if the loss is infinite or NaN.
     pub fn counts(&self) -> Result<MetricSums> {
         let mut counts = MetricSums::default();
         let mut labels = MultiLabelCounts::new(self.n_outputs);
+        let mut n_without_class = 0;
         for (item, row) in self.rows().enumerate() {
             let class = self.labels.get(item).copied().unwrap_or(-1);
             let values = self.values_of(item);
@@ -251,7 +252,10 @@ impl Evaluation {
             counts.loss_sum += loss;
             counts.weight += weight;
             match self.kind() {
-                TargetKind::Classes => counts.hits += u64::from(predicted_class(row) == class as u32),
+                TargetKind::Classes => match predicted_class(row) {
+                    Some(predicted) => counts.hits += u64::from(predicted == class as u32),
+                    None => n_without_class += 1,
+                },
                 TargetKind::MultiLabel => labels.add(values, row),
                 TargetKind::Regression => {}
                 TargetKind::Links => counts.hits += u64::from(LinkRanks::rank(row) == Some(1.0)),
@@ -262,7 +266,7 @@ impl Evaluation {
         if !loss.is_finite() {
             return Err(Error::LossNotFinite { pass: "evaluation", step: 0, loss });
         }
-        counts.total = self.items.len() as u64;
+        counts.total = self.items.len() as u64 - n_without_class;
         Ok(counts)
     }
 
@@ -270,21 +274,26 @@ impl Evaluation {
     /// depend on which rank evaluated an item. An item that was added several times is repeated, in the order of the
     /// additions.
     pub fn predictions(&self) -> Vec<Prediction> {
-        let said = self.items.iter().zip(self.pairs());
-        let mut predictions: Vec<Prediction> =
-            said.map(|(&item, (label, predicted))| Prediction { item, label, predicted }).collect();
+        let said = self.items.iter().zip(&self.labels).zip(self.rows());
+        let mut predictions: Vec<Prediction> = said
+            .map(|((&item, &label), row)| Prediction {
+                item,
+                label: label as u32,
+                predicted: predicted_class(row),
+            })
+            .collect();
         predictions.sort_by_key(|said| said.item);
         predictions
     }
 
-    /// Counts labels and predictions per class.
+    /// Counts labels and predictions per class, without items whose outputs are not finite.
     pub fn confusion(&self) -> Confusion {
         let mut confusion = Confusion::new(self.n_outputs);
         self.pairs().for_each(|(label, predicted)| confusion.add(label, predicted));
         confusion
     }
 
-    /// Counts every pair of label and prediction.
+    /// Counts every pair of label and prediction, without items whose outputs are not finite.
     pub fn confusion_matrix(&self) -> ConfusionMatrix {
         let mut matrix = ConfusionMatrix::new(self.n_outputs);
         self.pairs().for_each(|(label, predicted)| matrix.add(label, predicted));
@@ -349,9 +358,10 @@ impl Evaluation {
         }
     }
 
-    /// Iterates over the label and the predicted class of each item.
+    /// Iterates over the label and the predicted class of each item that has one.
     fn pairs(&self) -> impl Iterator<Item = (u32, u32)> {
-        self.labels.iter().zip(self.rows()).map(|(&label, row)| (label as u32, predicted_class(row)))
+        let rows = self.labels.iter().zip(self.rows());
+        rows.filter_map(|(&label, row)| Some((label as u32, predicted_class(row)?)))
     }
 
     pub(crate) fn rows(&self) -> impl Iterator<Item = &[f32]> {

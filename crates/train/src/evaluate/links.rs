@@ -75,11 +75,13 @@ impl Evaluation {
         }
     }
 
-    /// Returns the content of `test_predictions.csv`. The rank is empty if a score is NaN.
+    /// Returns the content of `test_predictions.csv`. The rank is empty if a score is NaN, and a score is empty if it is not
+    /// finite.
     pub(crate) fn links_to_csv(&self) -> String {
         let mut csv = String::from("link,source,destination,score,rank\n");
         for LinkPrediction { link, src, dst, score, rank } in self.link_predictions() {
             let rank = rank.map_or_else(String::new, |rank| rank.to_string());
+            let score = if score.is_finite() { score.to_string() } else { String::new() };
             csv.push_str(&format!("{},{},{},{score},{rank}\n", link.0, src.0, dst.0));
         }
         csv

@@ -41,32 +41,32 @@ impl Evaluation {
 /// Returns the CSV text of a run's `test_predictions.csv` for several labels or regression: items with their target
 /// values and outputs, `[n_items, n_outputs]` each, sorted by the item's id.
 fn target_values_csv(items: &[u32], targets: &[f32], outputs: &[f32], n_outputs: usize) -> String {
-    let mut csv = String::new();
-    push_target_header(&mut csv, n_outputs);
+    let mut csv = "item".to_owned();
+    push_target_columns(&mut csv, n_outputs);
     let mut rows: Vec<(u32, usize)> = items.iter().copied().zip(0..).collect();
     rows.sort_by_key(|(item, _)| *item);
     for (item, position) in rows {
         let row = position * n_outputs..(position + 1) * n_outputs;
-        push_target_row(&mut csv, item, &targets[row.clone()], &outputs[row]);
+        csv.push_str(&item.to_string());
+        push_target_fields(&mut csv, &targets[row.clone()], &outputs[row]);
     }
     csv
 }
 
-/// Appends the first line of `test_predictions.csv` for several labels or regression.
-pub fn push_target_header(csv: &mut String, n_outputs: usize) {
-    csv.push_str("item");
+/// Appends the columns of target values and outputs to the first line of a CSV file such as `test_predictions.csv`, and
+/// ends the line.
+pub fn push_target_columns(csv: &mut String, n_outputs: usize) {
     for name in ["target", "output"] {
         (0..n_outputs).for_each(|column| csv.push_str(&format!(",{name}_{column}")));
     }
     csv.push('\n');
 }
 
-/// Appends the line of an item to `test_predictions.csv`, with its target values and outputs, `[n_outputs]` each. A
-/// missing target (NaN) is an empty field.
-pub fn push_target_row(csv: &mut String, item: u32, targets: &[f32], outputs: &[f32]) {
-    csv.push_str(&item.to_string());
+/// Appends the target values and outputs of an item, `[n_outputs]` each, to its line, and ends the line. A missing target
+/// (NaN) and an output that is not finite are empty fields.
+pub fn push_target_fields(csv: &mut String, targets: &[f32], outputs: &[f32]) {
     for value in targets.iter().chain(outputs) {
-        let text = if value.is_nan() { String::new() } else { value.to_string() };
+        let text = if value.is_finite() { value.to_string() } else { String::new() };
         csv.push_str(&format!(",{text}"));
     }
     csv.push('\n');

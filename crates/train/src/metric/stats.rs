@@ -74,7 +74,8 @@ impl MetricStats {
         self.metric
     }
 
-    /// Adds items with these classes and logits, `[n, n_outputs]`, row-major.
+    /// Adds items with these classes and logits, `[n, n_outputs]`, row-major. Items whose logits are not finite do not
+    /// count; a metric of the order of the items is undefined with them.
     ///
     /// # Panics
     /// Panics for statistics of another kind of targets, if the lengths do not fit, or if a class has no output.
@@ -84,7 +85,9 @@ impl MetricStats {
         match &mut self.held {
             Held::Classes(confusion) => {
                 for (&class, row) in classes.iter().zip(logits.chunks_exact(n_outputs)) {
-                    confusion.add(class as u32, predicted_class(row));
+                    if let Some(predicted) = predicted_class(row) {
+                        confusion.add(class as u32, predicted);
+                    }
                 }
             }
             Held::RankedClasses { labels, outputs } => {

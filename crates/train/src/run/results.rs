@@ -7,14 +7,16 @@ use crate::run::summary::Summary;
 use crate::step::classification::Prediction;
 
 impl RunFolder {
-    /// Writes `test_predictions.csv` with the columns `item,label,predicted`, in the given order.
+    /// Writes `test_predictions.csv` with the columns `item,label,predicted`, in the given order. The prediction is empty
+    /// if the outputs of the item are not finite.
     ///
     /// # Errors
     /// Returns [`Error::Io`](crate::Error::Io) if it cannot be written.
     pub fn write_predictions(&self, predictions: &[Prediction]) -> Result<()> {
         let mut csv = String::from("item,label,predicted\n");
         for said in predictions {
-            csv.push_str(&format!("{},{},{}\n", said.item, said.label, said.predicted));
+            let predicted = said.predicted.map(|class| class.to_string()).unwrap_or_default();
+            csv.push_str(&format!("{},{},{predicted}\n", said.item, said.label));
         }
         self.write("test_predictions.csv", csv.as_bytes())
     }

@@ -29,6 +29,8 @@ pub struct LinkScorer {
     nodes: Arc<[NodeId]>,
     /// The rows, `[nodes.len(), width]`.
     rows: Arc<DenseFeatures>,
+    /// The nodes whose rows are not finite, ascending.
+    non_finite: Arc<[NodeId]>,
 }
 
 /// The rows of a [`LinkScorer`] while they are computed.
@@ -40,6 +42,8 @@ pub struct LinkScorerBuilder {
     /// The rows so far; `None` before the first batch, which has their width.
     rows: Option<Rows>,
     n_rows: usize,
+    /// The nodes so far whose rows are not finite, ascending.
+    non_finite: Vec<NodeId>,
 }
 
 #[derive(Debug)]
@@ -58,7 +62,14 @@ impl LinkScorerBuilder {
         model.decoder()?;
         nodes.sort_unstable();
         nodes.dedup();
-        Ok(Self { model: model.clone(), nodes: nodes.into(), memory_bytes, rows: None, n_rows: 0 })
+        Ok(Self {
+            model: model.clone(),
+            nodes: nodes.into(),
+            memory_bytes,
+            rows: None,
+            n_rows: 0,
+            non_finite: Vec::new(),
+        })
     }
 
     /// Returns the nodes whose rows are needed, ascending and distinct.
@@ -86,6 +97,7 @@ impl LinkScorerBuilder {
             assert_eq!(width, of_batches.width, "a model returned rows of another width");
             of_batches.values.append(rows.values())?;
         }
+        self.non_finite.extend(rows.non_finite().into_iter().map(|row| self.nodes[self.n_rows + row]));
         self.n_rows += rows.n_rows();
         Ok(())
     }
@@ -115,14 +127,15 @@ impl LinkScorerBuilder {
     /// # Panics
     /// Panics if rows are missing.
     pub fn finish(self) -> Result<LinkScorer> {
-        let Self { model, nodes, rows, n_rows, .. } = self;
+        let Self { model, nodes, rows, n_rows, non_finite, .. } = self;
         assert_eq!(n_rows, nodes.len(), "expected a row for each node");
         let Rows { values, width } = match rows {
             Some(rows) if n_rows != 0 => rows,
             // An empty file cannot be mapped.
             _ => Rows { values: Activations::in_memory(0, 1)?, width: 1 },
         };
-        Ok(LinkScorer { model, nodes, rows: Arc::new(values.finish(width)?) })
+        let rows = Arc::new(values.finish(width)?);
+        Ok(LinkScorer { model, nodes, rows, non_finite: non_finite.into() })
     }
 }
 
@@ -136,7 +149,12 @@ impl LinkScorer {
         &self.nodes
     }
 
-    /// Returns the score of each pair of nodes, in their order.
+    /// Returns the nodes whose rows have a value that is not finite, ascending.
+    pub fn non_finite(&self) -> &[NodeId] {
+        &self.non_finite
+    }
+
+    /// Returns the score of each pair of nodes, in their order. Scores of rows that are not finite are not finite.
     ///
     /// # Errors
     /// Returns [`Error::Saved`](crate::Error::Saved) if the scorer does not have a node.
@@ -151,7 +169,7 @@ impl LinkScorer {
     /// Finds the destinations with the largest scores of each source among all nodes of the scorer, or those of
     /// [`TopKConfig::among`], by an exact search in blocks of rows. Returns the links of the first source, then those of the
     /// second, and so on; those of a source by descending score, and by ascending destination if scores are equal. A source has fewer than `k` links if there
-    /// are not enough other nodes, and undefined scores (NaN) are left out.
+    /// are not enough other nodes, and scores that are not finite are left out.
     ///
     /// The scores equal those of [`LinkScorer::score`] up to rounding. The search takes a product of `width` values per
     /// pair, holds one block of scores, 4 MiB, and reads all rows once per [`LinkScorer::SRCS_AT_ONCE`] sources.

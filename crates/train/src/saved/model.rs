@@ -37,7 +37,7 @@ const WEIGHTS_FILE: &str = "best.safetensors";
 /// # fn example(graph: Arc<Csc>, features: Arc<dyn FeatureStore>) -> kiln_train::Result<()> {
 /// let model = SavedModel::open("runs/train-001")?;
 /// let scores = model.predict(&graph, &features, &[NodeId(7)], &PredictMode::default())?;
-/// println!("{:?}", model.class_name(scores.classes()[0]));
+/// println!("{:?}", scores.classes()[0].and_then(|class| model.class_name(class)));
 /// # Ok(())
 /// # }
 /// ```

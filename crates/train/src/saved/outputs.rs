@@ -1,6 +1,6 @@
 //! The outputs of a saved model for a list of items.
 
-use crate::step::classification::predicted_class;
+use crate::step::classification::{is_finite, predicted_class};
 
 /// The rows that a model returns for a list of nodes or graphs: scores with one column per class, or embeddings. Row
 /// `i` belongs to the `i`-th requested item.
@@ -41,19 +41,32 @@ impl OutputRows {
         self.values.chunks_exact(self.width)
     }
 
-    /// Returns the class of each row: the column with the largest score, and the first one in case of a tie.
-    pub fn classes(&self) -> Vec<u32> {
+    /// Returns the class of each row: the column with the largest score, and the first one in case of a tie. `None` for
+    /// a row with a value that is not finite, which is the case for a node with such a feature in its neighbourhood.
+    ///
+    /// ```
+    /// let scores = kiln_train::OutputRows::new(vec![0.5, 2.0, f32::NAN, 1.0], 2);
+    /// assert_eq!(scores.classes(), [Some(1), None]);
+    /// ```
+    pub fn classes(&self) -> Vec<Option<u32>> {
         self.rows().map(predicted_class).collect()
     }
 
-    /// Returns the probability of the predicted class of each row: its share of the row's softmax.
-    pub fn confidences(&self) -> Vec<f32> {
+    /// Returns the probability of the predicted class of each row: its share of the row's softmax. `None` for a row with
+    /// a value that is not finite.
+    pub fn confidences(&self) -> Vec<Option<f32>> {
         let confidence = |row: &[f32]| {
             let largest = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
             let sum: f64 = row.iter().map(|value| f64::from(value - largest).exp()).sum();
-            (1.0 / sum) as f32
+            is_finite(row).then_some((1.0 / sum) as f32)
         };
         self.rows().map(confidence).collect()
+    }
+
+    /// Returns the positions of the rows with a value that is not finite, ascending.
+    pub fn non_finite(&self) -> Vec<usize> {
+        let rows = self.rows().enumerate().filter(|(_, row)| !is_finite(row));
+        rows.map(|(position, _)| position).collect()
     }
 
     /// Returns the rows at these positions.
@@ -85,12 +98,23 @@ mod tests {
     #[test]
     fn the_class_of_a_row_is_its_first_largest_score() {
         let scores = OutputRows::new(vec![0.0, 1.0, 1.0, 2.0, -1.0, 0.0], 3);
-        assert_eq!(scores.classes(), [1, 0]);
+        assert_eq!(scores.classes(), [Some(1), Some(0)]);
     }
 
     #[test]
     fn confidences_are_shares_of_the_softmax() {
         let scores = OutputRows::new(vec![0.0, 0.0, 1000.0, 0.0, f32::ln(3.0), 0.0], 2);
-        assert_eq!(scores.confidences(), [0.5, 1.0, 0.75]);
+        assert_eq!(scores.confidences(), [0.5, 1.0, 0.75].map(Some));
+    }
+
+    #[test]
+    fn a_row_that_is_not_finite_has_no_class_and_no_confidence() {
+        let (nan, inf) = (f32::NAN, f32::INFINITY);
+        let scores = OutputRows::new(vec![nan, nan, 0.0, 0.0, 1.0, nan, inf, 0.0, 0.0, -inf], 2);
+        assert_eq!(scores.classes(), [None, Some(0), None, None, None]);
+        assert_eq!(scores.confidences(), [None, Some(0.5), None, None, None]);
+        assert_eq!(scores.non_finite(), [0, 2, 3, 4]);
+        let all = OutputRows::new(vec![nan; 4], 2);
+        assert_eq!((all.classes(), all.non_finite()), (vec![None; 2], vec![0, 1]));
     }
 }

@@ -84,16 +84,16 @@ impl<'a> Best<'a> {
         Self { src, config, links: Vec::new() }
     }
 
-    /// Adds destinations, ascending, with their scores.
+    /// Adds destinations, ascending, with their scores. Scores that are not finite are left out.
     pub(crate) fn add(&mut self, dsts: &[NodeId], scores: &[f32]) {
         for (&dst, &score) in dsts.iter().zip(scores) {
             let is_full = self.links.len() == self.config.k;
             // Few destinations pass this comparison, so the searches below do not matter for the time. NaN never passes.
             let is_better = match self.links.last() {
                 Some(last) if is_full => last.score < score,
-                _ => !is_full && !score.is_nan(),
+                _ => !is_full,
             };
-            if !is_better || self.is_excluded(dst) {
+            if !is_better || !score.is_finite() || self.is_excluded(dst) {
                 continue;
             }
             if is_full {
@@ -155,14 +155,15 @@ mod tests {
     }
 
     #[test]
-    fn leaves_out_the_source_undefined_scores_and_excluded_edges() {
-        let scores = [5.0, f32::NAN, 4.0, f32::NEG_INFINITY, f32::INFINITY];
+    fn leaves_out_the_source_scores_that_are_not_finite_and_excluded_edges() {
+        let scores = [5.0, f32::NAN, 4.0, f32::NEG_INFINITY, f32::INFINITY, 3.0];
         // The neighbours of node 2 do not ascend.
-        let (indptr, indices) = (vec![0_u64, 0, 0, 2, 2, 3], vec![3_u32, 0, 1]);
+        let (indptr, indices) = (vec![0_u64, 0, 0, 2, 2, 3, 3], vec![3_u32, 0, 1]);
         let graph = Csc::new(indptr.into(), indices.into()).expect("the arrays should be valid");
-        assert_eq!(kept(0, &TopKConfig::new(5), &scores), [4, 2, 3]);
+        assert_eq!(kept(0, &TopKConfig::new(5), &scores), [2, 5]);
+        assert_eq!(kept(4, &TopKConfig::new(1), &scores), [0]);
         let config = TopKConfig::new(5).excluding(Arc::new(graph)).expect("the graph should be valid");
-        assert_eq!(kept(0, &config, &scores), [4, 3]);
-        assert_eq!(kept(1, &config, &scores), [0, 2, 3]);
+        assert_eq!(kept(0, &config, &scores), [5]);
+        assert_eq!(kept(1, &config, &scores), [0, 2, 5]);
     }
 }

@@ -13,8 +13,8 @@ pub struct Prediction {
     pub item: u32,
     /// The true class.
     pub label: u32,
-    /// The class with the largest output; the first one in case of a tie.
-    pub predicted: u32,
+    /// The class with the largest output; the first one in case of a tie. `None` if an output is not finite.
+    pub predicted: Option<u32>,
 }
 
 /// Computes the cross entropy of the items' classes, summed with equal weights.
@@ -32,22 +32,33 @@ pub(crate) fn cross_entropy(outputs: Tensor<2>, labels: &[i32]) -> StepOutput {
     StepOutput { outputs, loss_sum, weight: n_items as f64 }
 }
 
-/// Sets the numbers of items and of correct predictions.
+/// Sets the numbers of items and of correct predictions, without items whose outputs are not finite.
 pub(crate) fn count(outputs: &Tensor<2>, labels: &[i32], counts: &mut MetricSums) {
     let [_, n_classes] = outputs.dims();
     let values = kiln_kernels::to_vec_f32(outputs.clone());
-    let said = values.chunks_exact(n_classes).map(predicted_class).zip(labels);
-    counts.hits = said.filter(|&(predicted, &label)| predicted == label as u32).count() as u64;
-    counts.total = labels.len() as u64;
+    for (row, &label) in values.chunks_exact(n_classes).zip(labels) {
+        if let Some(class) = predicted_class(row) {
+            counts.hits += u64::from(class == label as u32);
+            counts.total += 1;
+        }
+    }
 }
 
-/// Returns the index of the largest value; the first one in case of a tie.
-pub(crate) fn predicted_class(row: &[f32]) -> u32 {
+/// Returns true if all values are finite.
+pub(crate) fn is_finite(row: &[f32]) -> bool {
+    row.iter().all(|value| value.is_finite())
+}
+
+/// Returns the index of the largest value; the first one in case of a tie. `None` if a value is not finite.
+pub(crate) fn predicted_class(row: &[f32]) -> Option<u32> {
+    if !is_finite(row) {
+        return None;
+    }
     let mut best = 0;
     for (class, value) in row.iter().enumerate() {
         if *value > row[best] {
             best = class;
         }
     }
-    best as u32
+    Some(best as u32)
 }

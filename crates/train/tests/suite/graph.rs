@@ -136,7 +136,7 @@ fn an_evaluation_identifies_graphs_by_their_positions() {
     let visit = |input: &GraphInput, forward: &_| said.add(&input.items, &input.labels, forward);
     let counts = trainer.evaluate(batches, visit).unwrap();
     let expected = [(0, 0, 0), (1, 1, 0), (2, 1, 0), (3, 0, 1)];
-    let expected = expected.map(|(item, label, predicted)| Prediction { item, label, predicted });
+    let expected = expected.map(|(item, label, class)| Prediction { item, label, predicted: Some(class) });
     assert_eq!(said.predictions(), expected);
     let again = said.counts().unwrap();
     assert_eq!((again.hits, again.total, again.weight), (counts.hits, counts.total, counts.weight));

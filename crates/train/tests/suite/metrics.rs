@@ -4,11 +4,11 @@
 #![allow(clippy::unwrap_used)]
 
 use burn::tensor::{Device, Tensor};
-use kiln_feature::{DenseFeatures, Labels};
+use kiln_feature::{DenseFeatures, Labels, TargetKind};
 use kiln_graph::NodeId;
 use kiln_train::{
-    ClassScores, ConfusedPair, Confusion, ConfusionMatrix, Evaluation, Metrics, Prediction, StepOutput,
-    average_precision, precision_recall_curve, roc_auc,
+    ClassScores, ConfusedPair, Confusion, ConfusionMatrix, Evaluation, Metric, MetricStats, Metrics,
+    Prediction, StepOutput, average_precision, precision_recall_curve, roc_auc,
 };
 
 /// The tolerance for a few additions and divisions of numbers of about 1 in f64.
@@ -150,9 +150,9 @@ fn multiclass_roc_auc_is_the_one_vs_rest_mean_without_absent_classes() {
     // 0.4 and 0.6 are compared with 0.2 and 0.1: all four pairs are ordered. Class 2 has no nodes.
     let some = evaluation(&said, &[0, 0, 1, 1]);
     close(some.roc_auc(), (0.75 + 1.0) / 2.0);
-    let predicted: Vec<u32> = some.predictions().iter().map(|said| said.predicted).collect();
-    assert_eq!(predicted, [0, 2, 0, 1]);
-    assert_eq!(some.predictions()[1], Prediction { item: 1, label: 0, predicted: 2 });
+    let predicted: Vec<Option<u32>> = some.predictions().iter().map(|said| said.predicted).collect();
+    assert_eq!(predicted, [0, 2, 0, 1].map(Some));
+    assert_eq!(some.predictions()[1], Prediction { item: 1, label: 0, predicted: Some(2) });
     // The F1 scores of the classes 0, 1 and 2 are 2 / (2 + 2), 2 / (2 + 1) and 0 / (0 + 1).
     let Metrics { accuracy, f1_macro, f1_micro, .. } = some.metrics();
     assert_eq!((accuracy, f1_micro), (0.5, Some(0.5)));
@@ -190,9 +190,31 @@ fn predictions_are_sorted_by_node() {
         said.add(&items.map(NodeId), &labels, &forward);
     }
     let expected = [(2, 0, 1), (4, 1, 0), (4, 1, 1), (7, 0, 0)];
-    let expected = expected.map(|(item, label, predicted)| Prediction { item, label, predicted });
+    let expected = expected.map(|(item, label, class)| Prediction { item, label, predicted: Some(class) });
     assert_eq!(said.predictions(), expected);
     assert_eq!(said.counts().unwrap().hits, 2);
+}
+
+/// The first and the last row would have class 0, the label of node 2.
+#[test]
+fn rows_that_are_not_finite_have_no_class_and_count_in_no_metric() {
+    let logits = vec![f32::NAN, f32::NAN, 0.0, 1.0, f32::INFINITY, f32::NEG_INFINITY];
+    let nodes = [0, 1, 2].map(NodeId);
+    let labels = Labels::new(vec![1_i32, 1, 0], 2);
+    let outputs = DenseFeatures::from_f32(logits, 2).unwrap();
+    let said = Evaluation::of(&outputs, &nodes, &labels).unwrap();
+    let expected = [(0, 1, None), (1, 1, Some(1)), (2, 0, None)];
+    let expected = expected.map(|(item, label, predicted)| Prediction { item, label, predicted });
+    assert_eq!(said.predictions(), expected);
+    assert_eq!(said.confusion_matrix(), matrix(2, &[(1, 1)]));
+    assert_eq!((said.metrics().accuracy, said.metrics().f1_micro), (1.0, Some(1.0)));
+    let mut stats = MetricStats::new(Metric::Accuracy, TargetKind::Classes, 2).unwrap();
+    stats.add_classes(&[0, 0], &[f32::NAN, 0.0, 0.0, 1.0]);
+    assert_eq!(stats.value(), Some(0.0));
+    // The loss of this row is finite: its class has the logit 0, and the other -inf.
+    let outputs = DenseFeatures::from_f32(vec![0.0, f32::NEG_INFINITY, 1.0, 0.0], 2).unwrap();
+    let counts = Evaluation::count(&outputs, &nodes[..2], &Labels::new(vec![0_i32, 0], 2)).unwrap();
+    assert_eq!((counts.hits, counts.total), (1, 1));
 }
 
 #[test]

@@ -130,7 +130,7 @@ fn result_of(folder: &Path, weights: Vec<u8>, said: &Evaluation) -> Result {
         fields.retain(|name, _| !name.contains("second") && !name.contains("rss"));
         line
     };
-    let right = said.predictions().iter().filter(|said| said.label == said.predicted).count();
+    let right = said.predictions().iter().filter(|said| Some(said.label) == said.predicted).count();
     Result {
         weights,
         best: std::fs::read(folder.join("best.safetensors")).unwrap(),

@@ -130,7 +130,7 @@ fn writes_summary_and_predictions_without_leaving_unfinished_files() {
     run.record(&mut trainer(1.0), &report(), counts(5)).unwrap();
     let said = |item, label, predicted| Prediction { item, label, predicted };
     let files = run.folder().unwrap();
-    files.write_predictions(&[said(7, 1, 1), said(3, 0, 1)]).unwrap();
+    files.write_predictions(&[said(7, 1, Some(1)), said(3, 0, Some(1)), said(9, 1, None)]).unwrap();
     let memory = MemoryUse { anon_bytes: 3 << 20, mapped_bytes: 5 << 20 };
     let fit = FitReport { n_epochs: 4, stopped_early: true, peak_memory: memory, ..FitReport::default() };
     let accuracy = counts(9).accuracy();
@@ -139,7 +139,7 @@ fn writes_summary_and_predictions_without_leaving_unfinished_files() {
     files.write_summary(&summary).unwrap();
 
     let read = |name: &str| std::fs::read_to_string(files.path().join(name)).unwrap();
-    assert_eq!(read("test_predictions.csv"), "item,label,predicted\n7,1,1\n3,0,1\n");
+    assert_eq!(read("test_predictions.csv"), "item,label,predicted\n7,1,1\n3,0,1\n9,1,\n");
     let json: serde_json::Value = serde_json::from_str(&read("summary.json")).unwrap();
     assert_eq!(json["test_accuracy"], 0.9);
     assert_eq!((&json["test_f1_macro"], &json["test_roc_auc"]), (&0.75.into(), &serde_json::Value::Null));

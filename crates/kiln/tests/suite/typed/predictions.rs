@@ -117,7 +117,8 @@ where
     let items = test_items(data);
     let scores = predictor(&run, data).predict(&items, &PredictMode::AsEvaluated).unwrap();
     let Targets::Classes(labels) = &data.targets.as_ref().unwrap().values else { panic!("expected classes") };
-    let mut rows: Vec<(NodeId, u32)> = items.iter().copied().zip(scores.classes()).collect();
+    let classes = scores.classes().into_iter().map(Option::unwrap);
+    let mut rows: Vec<(NodeId, u32)> = items.iter().copied().zip(classes).collect();
     rows.sort_unstable();
     let line = |(item, class): (NodeId, u32)| format!("{},{},{class}\n", item.0, labels.get(item).unwrap());
     let csv = rows.into_iter().map(line).collect::<String>();
@@ -212,7 +213,8 @@ fn types_with_and_without_names_find_their_own_rows() {
     let (_folder, run) = trained(&data, rsage(&data), 1);
     let items = test_items(&data);
     let classes = |data: &TypedDataset| {
-        predictor(&run, data).predict(&items, &PredictMode::AsEvaluated).unwrap().classes()
+        let scores = predictor(&run, data).predict(&items, &PredictMode::AsEvaluated).unwrap();
+        scores.classes().into_iter().map(Option::unwrap).collect::<Vec<u32>>()
     };
     let of_run = fs::read_to_string(run.join("test_predictions.csv")).unwrap();
     let of_run: std::collections::HashMap<u32, u32> = of_run

@@ -1,14 +1,14 @@
 //! The files of scores and embeddings, in each format.
 
-use std::fmt::Write as _;
-
-use kiln::graph::ItemId;
-use kiln::store::array_folder::{ArrayWriter, ElementType, FolderWriter, TextWriter};
-use kiln::train::OutputRows;
+use kiln_graph::ItemId;
+use kiln_store::array_folder::{ArrayWriter, ElementType, FolderWriter, TextWriter};
+use kiln_store::csv::push_values;
 #[cfg(feature = "tables")]
 use kiln_tables::{OutputColumn, RowWriter};
+use kiln_train::OutputRows;
 
-use super::files::{Format, Request, push_values};
+use super::{PredictionFormat, PredictionRequest};
+use crate::Result;
 
 /// The content of a file of rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,6 +18,7 @@ pub(super) enum RowKind {
 }
 
 /// A file with a row per item.
+#[derive(Debug)]
 pub(super) enum RowFile {
     Csv(TextWriter),
     Npy(Box<ArrayWriter>),
@@ -28,52 +29,50 @@ pub(super) enum RowFile {
     },
 }
 
-impl RowKind {
+impl RowFile {
     /// Starts the file of the format of a request, for rows of this width.
     pub(super) fn create<I: ItemId>(
-        self,
+        kind: RowKind,
         folder: &FolderWriter,
-        request: &Request<'_, I>,
+        request: &PredictionRequest<I>,
         width: usize,
-    ) -> anyhow::Result<RowFile> {
-        let [csv, npy] = match self {
-            Self::Scores => ["scores.csv", "scores.npy"],
-            Self::Embeddings => ["embeddings.csv", "embeddings.npy"],
+    ) -> Result<Self> {
+        let [csv, npy] = match kind {
+            RowKind::Scores => ["scores.csv", "scores.npy"],
+            RowKind::Embeddings => ["embeddings.csv", "embeddings.npy"],
         };
         match request.format {
-            Format::Npy => Ok(RowFile::Npy(Box::new(folder.rows(npy, ElementType::F32, width)?))),
-            Format::Csv => {
+            PredictionFormat::Npy => Ok(Self::Npy(Box::new(folder.rows(npy, ElementType::F32, width)?))),
+            PredictionFormat::Csv => {
                 let mut file = folder.text(csv)?;
                 let columns: String = (0..width).map(|column| format!(",{column}")).collect();
-                file.write(&format!("item{columns}\n"))?;
-                Ok(RowFile::Csv(file))
+                file.write(&format!("{}{columns}\n", request.id_columns()))?;
+                Ok(Self::Csv(file))
             }
             #[cfg(feature = "tables")]
-            Format::Parquet => {
+            PredictionFormat::Parquet => {
                 let path = folder.folder().join(csv).with_extension("parquet");
-                let mut file = RowFile::Parquet { writer: Box::new(RowWriter::create(path)?), kind: self };
+                let mut file = Self::Parquet { writer: Box::new(RowWriter::create(path)?), kind };
                 // The file has its columns also without rows.
                 file.write(request, &[], &OutputRows::new(Vec::new(), width))?;
                 Ok(file)
             }
         }
     }
-}
 
-impl RowFile {
     /// Appends rows.
     pub(super) fn write<I: ItemId>(
         &mut self,
-        request: &Request<'_, I>,
+        request: &PredictionRequest<I>,
         items: &[I],
         rows: &OutputRows,
-    ) -> anyhow::Result<()> {
+    ) -> Result<()> {
         match self {
             Self::Npy(array) => Ok(array.push(rows.values())?),
             Self::Csv(file) => {
                 let mut csv = String::new();
-                for (item, row) in items.iter().zip(rows.rows()) {
-                    let _ = write!(csv, "{}", item.get());
+                for (&item, row) in items.iter().zip(rows.rows()) {
+                    request.push_id(&mut csv, item);
                     push_values(&mut csv, row);
                 }
                 Ok(file.write(&csv)?)
@@ -83,7 +82,8 @@ impl RowFile {
         }
     }
 
-    pub(super) fn finish(self, folder: &mut FolderWriter) -> anyhow::Result<()> {
+    /// Completes the file.
+    pub(super) fn finish(self, folder: &mut FolderWriter) -> Result<()> {
         match self {
             Self::Csv(file) => Ok(file.finish()?),
             Self::Npy(array) => Ok(folder.add(*array)?),
@@ -98,14 +98,14 @@ impl RowFile {
 fn write_parquet<I: ItemId>(
     writer: &mut RowWriter,
     kind: RowKind,
-    request: &Request<'_, I>,
+    request: &PredictionRequest<I>,
     items: &[I],
     rows: &OutputRows,
-) -> anyhow::Result<()> {
-    let ids: Vec<u32> = items.iter().map(|item| item.get()).collect();
+) -> Result<()> {
+    let ids = request.ids(items);
     let names: Vec<&str> = items.iter().map(|item| request.name(*item)).collect();
     let mut columns = vec![("item", OutputColumn::U32(&ids))];
-    if request.names.is_some() {
+    if request.has_names() {
         columns.push(("name", OutputColumn::Text(&names)));
     }
     let has_classes = kind == RowKind::Scores && request.is_of_classes();
@@ -114,15 +114,15 @@ fn write_parquet<I: ItemId>(
         false => Default::default(),
     };
     let labels: Vec<Option<u32>> = items.iter().map(|item| request.label(*item)).collect();
-    let class_names: Vec<&str> =
-        classes.iter().map(|class| request.model.class_name(*class).unwrap_or_default()).collect();
+    let name_of = |class: &Option<u32>| class.and_then(|class| request.model.class_name(class));
+    let class_names: Vec<Option<&str>> = classes.iter().map(name_of).collect();
     if has_classes {
         columns.push(("label", OutputColumn::OptionalU32(&labels)));
-        columns.push(("class", OutputColumn::U32(&classes)));
+        columns.push(("class", OutputColumn::OptionalU32(&classes)));
         if request.model.class_name(0).is_some() {
-            columns.push(("class_name", OutputColumn::Text(&class_names)));
+            columns.push(("class_name", OutputColumn::OptionalText(&class_names)));
         }
-        columns.push(("probability", OutputColumn::F32(&probabilities)));
+        columns.push(("probability", OutputColumn::OptionalF32(&probabilities)));
     }
     let values = OutputColumn::F32Rows { values: rows.values(), width: rows.width() };
     columns.push(match kind {

@@ -1,0 +1,214 @@
+//! The files of scored links.
+
+use std::fmt::Write as _;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use kiln::data::NodeNames;
+use kiln::graph::NodeId;
+use kiln::store::array_folder::{ArrayWriter, ElementType, FolderWriter, TextWriter};
+use kiln::store::csv::{finite, quoted};
+use kiln::train::ScoredLink;
+use kiln::{PredictionTotals, Result};
+#[cfg(feature = "tables")]
+use kiln_tables::{OutputColumn, RowWriter};
+
+use super::request::Format;
+
+/// The nodes of links: all nodes of a homogeneous graph, or those of the types of a relation. Files number nodes from 0
+/// within their type.
+#[derive(Debug, Clone)]
+pub(super) struct LinkNodes {
+    /// The node ids of the sources and of the destinations in the graph.
+    pub(super) ids: [Range<u32>; 2],
+    /// The names of the sources and of the destinations; `None` for nodes without names.
+    pub(super) names: [Option<Arc<NodeNames>>; 2],
+}
+
+/// The file of scored links, or the two arrays. The source and the destination of a link are its first columns: the
+/// number within its type, and the name if the nodes of the type have names. They are in a temporary folder beside the
+/// target until they are complete; dropping this value removes them.
+#[derive(Debug)]
+pub(super) struct LinkFiles {
+    folder: FolderWriter,
+    nodes: LinkNodes,
+    rows: LinkRows,
+    totals: PredictionTotals,
+}
+
+#[derive(Debug)]
+enum LinkRows {
+    Csv(TextWriter),
+    Npy {
+        links: Box<ArrayWriter>,
+        scores: Box<ArrayWriter>,
+    },
+    #[cfg(feature = "tables")]
+    Parquet(Box<RowWriter>),
+}
+
+impl LinkNodes {
+    /// Returns the nodes of a homogeneous graph.
+    pub(super) fn of_graph(n_nodes: usize, names: Option<Arc<NodeNames>>) -> Self {
+        let ids = 0..n_nodes as u32;
+        Self { ids: [ids.clone(), ids], names: [names.clone(), names] }
+    }
+
+    /// Returns the number of a node within its type. `end` is 0 for sources, 1 for destinations.
+    fn number(&self, end: usize, node: NodeId) -> u32 {
+        node.0 - self.ids[end].start
+    }
+
+    fn has_names(&self, end: usize) -> bool {
+        self.names[end].as_ref().is_some_and(|names| !names.is_empty())
+    }
+
+    /// Returns the name of a node, or an empty text.
+    fn name(&self, end: usize, node: NodeId) -> &str {
+        let number = NodeId(self.number(end, node));
+        self.names[end].as_ref().and_then(|names| names.get(number)).unwrap_or_default()
+    }
+
+    /// Returns the first line of `links.csv`.
+    fn header(&self) -> String {
+        let mut csv = String::new();
+        for (end, column) in ["source", "destination"].into_iter().enumerate() {
+            csv.push_str(column);
+            csv.push(',');
+            if self.has_names(end) {
+                let _ = write!(csv, "{column}_name,");
+            }
+        }
+        csv + "score\n"
+    }
+
+    /// Returns the lines of `links.csv`. Scores are read back to the same f32, and empty if they are not finite.
+    fn lines(&self, links: &[ScoredLink]) -> String {
+        let mut csv = String::new();
+        for link in links {
+            for (end, node) in [link.src, link.dst].into_iter().enumerate() {
+                let _ = write!(csv, "{},", self.number(end, node));
+                if self.has_names(end) {
+                    let _ = write!(csv, "{},", quoted(self.name(end, node)));
+                }
+            }
+            let _ = writeln!(csv, "{}", finite(Some(link.score)));
+        }
+        csv
+    }
+}
+
+impl LinkFiles {
+    /// Starts the files of a folder, which must be new or empty.
+    pub(super) fn create(target: impl AsRef<Path>, format: Format, nodes: LinkNodes) -> Result<Self> {
+        let folder = FolderWriter::create(target)?;
+        let rows = match format {
+            Format::Csv => {
+                let mut file = folder.text("links.csv")?;
+                file.write(&nodes.header())?;
+                LinkRows::Csv(file)
+            }
+            Format::Npy => LinkRows::Npy {
+                links: Box::new(folder.rows("links.npy", ElementType::U32, 2)?),
+                scores: Box::new(folder.vector("scores.npy", ElementType::F32)?),
+            },
+            #[cfg(feature = "tables")]
+            Format::Parquet => {
+                LinkRows::Parquet(Box::new(RowWriter::create(folder.folder().join("links.parquet"))?))
+            }
+        };
+        let mut files = Self { folder, nodes, rows, totals: PredictionTotals::default() };
+        // The file has its columns also without rows.
+        files.write(&[])?;
+        Ok(files)
+    }
+
+    /// Appends links, whose nodes have ids of the graph. A score that is not finite is empty in text and in tables.
+    pub(super) fn write(&mut self, links: &[ScoredLink]) -> Result<()> {
+        let Self { nodes, rows, totals, .. } = self;
+        totals.n_items += links.len() as u64;
+        for ScoredLink { src, dst, .. } in links.iter().filter(|link| !link.score.is_finite()) {
+            totals.add_non_finite(format_args!("{} to {}", nodes.number(0, *src), nodes.number(1, *dst)));
+        }
+        match rows {
+            LinkRows::Csv(file) => Ok(file.write(&nodes.lines(links))?),
+            LinkRows::Npy { links: pairs, scores } => {
+                let ids = |link: &ScoredLink| [nodes.number(0, link.src), nodes.number(1, link.dst)];
+                pairs.push(&links.iter().flat_map(ids).collect::<Vec<u32>>())?;
+                Ok(scores.push(&links.iter().map(|link| link.score).collect::<Vec<f32>>())?)
+            }
+            #[cfg(feature = "tables")]
+            LinkRows::Parquet(writer) => write_parquet(writer, nodes, links),
+        }
+    }
+
+    /// Counts a source that has no links, because its outputs are not finite.
+    pub(super) fn add_source_without_links(&mut self, src: NodeId) {
+        self.totals.add_non_finite(self.nodes.number(0, src));
+    }
+
+    /// Completes the files and gives the folder its name. Returns the number of links.
+    pub(super) fn finish(self) -> Result<PredictionTotals> {
+        let Self { mut folder, rows, totals, .. } = self;
+        match rows {
+            LinkRows::Csv(file) => file.finish()?,
+            LinkRows::Npy { links, scores } => {
+                folder.add(*links)?;
+                folder.add(*scores)?;
+            }
+            #[cfg(feature = "tables")]
+            LinkRows::Parquet(writer) => writer.finish()?,
+        }
+        folder.commit()?;
+        Ok(totals)
+    }
+}
+
+/// Appends links to a Parquet file.
+#[cfg(feature = "tables")]
+fn write_parquet(writer: &mut RowWriter, nodes: &LinkNodes, links: &[ScoredLink]) -> Result<()> {
+    let ends = [0, 1].map(|end| {
+        let of_end = links.iter().map(|link| [link.src, link.dst][end]);
+        let ids: Vec<u32> = of_end.clone().map(|node| nodes.number(end, node)).collect();
+        let names: Vec<&str> = of_end.map(|node| nodes.name(end, node)).collect();
+        (ids, names)
+    });
+    let scores: Vec<Option<f32>> =
+        links.iter().map(|link| Some(link.score).filter(|score| score.is_finite())).collect();
+    let mut columns = Vec::new();
+    let column_names = [("source", "source_name"), ("destination", "destination_name")];
+    for (end, ((ids, names), (id, name))) in ends.iter().zip(column_names).enumerate() {
+        columns.push((id, OutputColumn::U32(ids)));
+        if nodes.has_names(end) {
+            columns.push((name, OutputColumn::Text(names)));
+        }
+    }
+    columns.push(("score", OutputColumn::OptionalF32(&scores)));
+    Ok(writer.write(&columns)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_of_named_types_have_names_and_scores_that_are_not_finite_are_empty() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let names = NodeNames::new(["a", "b, c"]);
+        let nodes = LinkNodes { ids: [10..13, 20..22], names: [None, Some(names.into())] };
+        let out = folder.path().join("links");
+        let mut files = LinkFiles::create(&out, Format::Csv, nodes).expect("the folder is new");
+        let link = |src, dst, score| ScoredLink { src: NodeId(src), dst: NodeId(dst), score };
+        files
+            .write(&[link(12, 21, 0.5), link(10, 20, f32::NAN), link(12, 21, f32::INFINITY)])
+            .expect("files can be written");
+        files.add_source_without_links(NodeId(11));
+        let totals = files.finish().expect("files can be written");
+        assert_eq!((totals.n_items, totals.n_non_finite), (3, 3));
+        assert_eq!(totals.first_non_finite, ["0 to 0", "2 to 1", "1"]);
+        let csv = std::fs::read_to_string(out.join("links.csv")).expect("the file was written");
+        let expected = "source,destination,destination_name,score\n2,1,\"b, c\",0.5\n0,0,a,\n2,1,\"b, c\",\n";
+        assert_eq!(csv, expected);
+    }
+}

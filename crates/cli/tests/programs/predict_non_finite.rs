@@ -1,0 +1,259 @@
+//! Tests of `kiln predict` on items whose outputs are not finite, which have no class and count in no metric, and of the metrics of
+//! each part of the split.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use kiln::data::{Split, typed};
+use kiln::feature::{DenseFeatures, FeatureBuffer, FeatureStore};
+use kiln::graph::Csc;
+use kiln::prelude::*;
+
+use crate::predict::{succeeds, train};
+use crate::predict_answers::{Rows, named, raw, tables, with_values, write_set};
+use crate::predict_ranks::{files, write};
+use crate::predict_typed_parts::named as named_types;
+use crate::typed::partition;
+
+/// The flags of a run whose outputs depend on a node and its in-neighbours only.
+const ONE_LAYER: &str = "--hidden 8 --fanouts all --epochs 1 --batch-size 64";
+
+/// The node whose features are not finite.
+pub(crate) const DAMAGED: u32 = 7;
+
+/// Returns rows in which all values of the nodes are NaN.
+pub(crate) fn damage(features: &dyn FeatureStore, nodes: impl Iterator<Item = u32>) -> Arc<dyn FeatureStore> {
+    let (n_rows, dim) = (features.n_rows() as u32, features.dim());
+    let mut rows = FeatureBuffer::empty(features.dtype());
+    features.gather(&(0..n_rows).map(NodeId).collect::<Vec<_>>(), &mut rows).unwrap();
+    let mut values = rows.into_f32();
+    for node in nodes {
+        values[node as usize * dim..(node as usize + 1) * dim].fill(f32::NAN);
+    }
+    Arc::new(DenseFeatures::from_f32(values, dim).unwrap())
+}
+
+/// Returns the node and the nodes that have it as an in-neighbour.
+pub(crate) fn reached(graph: &Csc, node: u32) -> BTreeSet<u32> {
+    let has_node = |dst: &u32| graph.in_neighbors(NodeId(*dst)).contains(&NodeId(node));
+    (0..graph.n_nodes() as u32).filter(has_node).chain([node]).collect()
+}
+
+/// Predicts into a new folder, and returns what is printed and the tables.
+pub(crate) fn answer(root: &Path, run: &str, flags: &str) -> (String, BTreeMap<String, (String, Rows)>) {
+    let out = root.join(format!("answer-{}", fs::read_dir(root).unwrap().count()));
+    let flags: Vec<&str> = flags.split_whitespace().collect();
+    let printed =
+        succeeds(&[&["predict", "--run", run, "--out", out.to_str().unwrap()], &flags[..]].concat());
+    (printed, tables(&files(&out)))
+}
+
+/// Checks that items of `reached` have no class, and others the same as in `expected`.
+fn check_classes(
+    answer: &BTreeMap<String, (String, Rows)>,
+    expected: &BTreeMap<String, (String, Rows)>,
+    reached: &BTreeSet<u32>,
+) {
+    for name in ["predictions.csv", "classes.csv"] {
+        assert_eq!(answer[name].0, expected[name].0);
+        let first = if name == "classes.csv" { 1 } else { 2 };
+        for (row, expected) in answer[name].1.iter().zip(&expected[name].1) {
+            match reached.contains(&row[0].parse().unwrap()) {
+                true => assert!(row[first..].iter().all(String::is_empty), "{name}: {row:?}"),
+                false => assert_eq!(row, expected, "{name}"),
+            }
+        }
+        assert_eq!(answer[name].1.len(), expected[name].1.len());
+    }
+}
+
+/// Returns the line of the accuracy of these nodes, without those of `left_out`; `None` without nodes.
+fn accuracy(
+    predictions: &[Vec<String>],
+    nodes: &BTreeSet<u32>,
+    left_out: &BTreeSet<u32>,
+    part: &str,
+) -> Option<String> {
+    let is_counted = |row: &&Vec<String>| {
+        let node = row[0].parse().unwrap();
+        nodes.contains(&node) && !left_out.contains(&node)
+    };
+    let rows: Vec<&Vec<String>> = predictions.iter().filter(is_counted).collect();
+    let n_hits = rows.iter().filter(|row| row[1] == row[2]).count();
+    let accuracy = n_hits as f64 / rows.len() as f64;
+    (!rows.is_empty()).then(|| format!("accuracy {accuracy:.4} on {} labelled items {part}", rows.len()))
+}
+
+#[test]
+fn nodes_without_finite_outputs_have_no_class_and_metrics_are_those_of_each_part() {
+    let root = tempfile::tempdir().unwrap();
+    let folder = root.path();
+    let data = raw();
+    let n_nodes = data.graph.n_nodes() as u32;
+    let nodes = |ids: std::ops::Range<u32>| ids.map(NodeId).collect::<Vec<_>>().into();
+    let split = Split { train: nodes(0..90), val: nodes(90..130), test: nodes(130..180) };
+    let data = Dataset { split, ..data };
+    let features = damage(&*data.features, [DAMAGED].into_iter());
+    let damaged = Dataset { features, ..data.clone() };
+    let [set, _] = write(&data, 1, folder, "set");
+    let [bad, parts] = write(&damaged, 2, folder, "bad");
+    let run = train(folder, &format!("--data {set} {ONE_LAYER}"));
+    let reached = reached(&data.graph, DAMAGED);
+    assert!(1 < reached.len() && reached.len() < 50);
+    let ranges = [
+        (0..90, "of the training split"),
+        (90..130, "of the validation split"),
+        (130..180, "of the test split"),
+        (180..n_nodes, "in no part of the split"),
+    ];
+    for mode in ["as-evaluated", "exact", "sampled --fanouts all"] {
+        let request = format!("--nodes all --mode {mode}");
+        let (printed, expected) = answer(folder, &run, &format!("--data {set} {request}"));
+        assert!(!printed.contains("not finite"), "{printed}");
+        let predictions = &expected["predictions.csv"].1;
+        let lines = |left_out: &BTreeSet<u32>| -> Vec<String> {
+            let of_part = |(range, part): &(std::ops::Range<u32>, &str)| {
+                accuracy(predictions, &range.clone().collect(), left_out, part)
+            };
+            ranges.iter().filter_map(of_part).collect()
+        };
+        let metrics = |printed: &str| -> Vec<String> {
+            printed.lines().filter(|line| line.starts_with("accuracy")).map(str::to_owned).collect()
+        };
+        assert_eq!(metrics(&printed), lines(&BTreeSet::new()));
+        for flags in [format!("--data {bad}"), format!("--parts {parts} --host 127.0.0.1 --ranks 2")] {
+            if mode == "exact" && flags.contains("--parts") {
+                continue;
+            }
+            let (printed, answer) = answer(folder, &run, &format!("{flags} {request}"));
+            check_classes(&answer, &expected, &reached);
+            let note = format!("{} items have outputs that are not finite: ", reached.len());
+            assert_eq!(printed.lines().filter(|line| line.starts_with(&note)).count(), 1, "{printed}");
+            assert_eq!(metrics(&printed), lines(&reached));
+        }
+    }
+    // The test split has no other part, and no node of it may be finite.
+    let all = damage(&*data.features, 0..n_nodes);
+    let [nothing, _] = write(&Dataset { features: all, ..data.clone() }, 1, folder, "nothing");
+    for format in ["csv", "npy", "parquet"] {
+        let (printed, answer) = answer(folder, &run, &format!("--data {nothing} --format {format}"));
+        assert!(printed.contains("50 items have outputs that are not finite: "), "{printed}");
+        assert!(!printed.contains("accuracy"), "{printed}");
+        assert!(answer["classes.csv"].1.iter().all(|row| row[1..].iter().all(String::is_empty)));
+        assert_eq!(answer["classes.csv"].1.len(), 50);
+    }
+}
+
+#[test]
+fn labels_and_numbers_that_are_not_finite_are_empty() {
+    let root = tempfile::tempdir().unwrap();
+    for are_labels in [true, false] {
+        let folder = root.path().join(if are_labels { "labels" } else { "numbers" });
+        fs::create_dir(&folder).unwrap();
+        let data = with_values(&named(), are_labels);
+        let features = damage(&*data.features, [DAMAGED].into_iter());
+        let set = write_set(&data, &folder.join("set"));
+        let bad = write_set(&Dataset { features, ..data.clone() }, &folder.join("bad"));
+        let run = train(&folder, &format!("--data {set} {ONE_LAYER}"));
+        let reached = reached(&data.graph, DAMAGED);
+        let (_, expected) = answer(&folder, &run, &format!("--data {set} --nodes all"));
+        let (printed, answer) = answer(&folder, &run, &format!("--data {bad} --nodes all"));
+        let note = format!("{} items have outputs that are not finite: ", reached.len());
+        assert!(printed.contains(&note), "{printed}");
+        let n_outputs = if are_labels { 3 } else { 2 };
+        for name in ["predictions.csv", "values.csv"] {
+            for (row, expected) in answer[name].1.iter().zip(&expected[name].1) {
+                let outputs = row.len() - n_outputs;
+                match reached.contains(&row[0].parse().unwrap()) {
+                    true => assert!(row[outputs..].iter().all(String::is_empty), "{name}: {row:?}"),
+                    false => assert_eq!(row, expected, "{name}"),
+                }
+                assert_eq!(row[..outputs], expected[..outputs]);
+            }
+        }
+    }
+}
+
+/// Removes the names, which partitions do not have.
+fn nameless(mut files: BTreeMap<String, (String, Rows)>) -> BTreeMap<String, (String, Rows)> {
+    for (header, rows) in files.values_mut().filter(|(header, _)| header.starts_with("item,name,")) {
+        *header = header.replacen("name,", "", 1);
+        for row in rows {
+            row.remove(1);
+        }
+    }
+    files
+}
+
+/// Items reach other items by the relation `with`.
+#[test]
+fn nodes_of_a_type_without_finite_outputs_have_no_class() {
+    let root = tempfile::tempdir().unwrap();
+    let folder = root.path();
+    let data = named_types();
+    let mut damaged = data.clone();
+    damaged.features[1] = Some(damage(&**data.features[1].as_ref().unwrap(), [DAMAGED].into_iter()));
+    let [good, bad] = ["good", "bad"].map(|name| folder.join(name));
+    for (data, path) in [(&data, &good), (&damaged, &bad)] {
+        typed::write(data, path).unwrap();
+    }
+    let run = train(
+        folder,
+        &format!("--data {} --hidden 8 --layers 1 --fanouts all --epochs 1 --batch-size 64", good.display()),
+    );
+    let with = |item: u32| (0..5).any(|rating| (item * 5 + rating * 13 + 1) % 600 == DAMAGED);
+    let reached: BTreeSet<u32> = (0..600).filter(|item| *item == DAMAGED || with(*item)).collect();
+    let (printed, expected) = answer(folder, &run, &format!("--data {} --nodes all", good.display()));
+    let expected = nameless(expected);
+    // The split is that of `typed::data`.
+    let part = |parts: std::ops::Range<u32>| -> BTreeSet<u32> {
+        (0..600).filter(|item| parts.contains(&(item / 3 % 10))).collect()
+    };
+    let parts = [
+        (part(0..6), "of the training split"),
+        (part(6..8), "of the validation split"),
+        (part(8..10), "of the test split"),
+    ];
+    let lines = |left_out: &BTreeSet<u32>| -> Vec<String> {
+        let rows = &expected["predictions.csv"].1;
+        parts.iter().filter_map(|(nodes, part)| accuracy(rows, nodes, left_out, part)).collect()
+    };
+    for line in lines(&BTreeSet::new()) {
+        assert!(printed.contains(&line), "{line}: {printed}");
+    }
+    let partitions = partition(folder, bad.to_str().unwrap(), 2);
+    let of_parts = format!("--parts {} --host 127.0.0.1 --ranks 2", partitions.display());
+    for flags in [format!("--data {}", bad.display()), of_parts] {
+        let (printed, answer) = answer(folder, &run, &format!("{flags} --nodes all"));
+        check_classes(&nameless(answer), &expected, &reached);
+        let note = format!("{} items have outputs that are not finite: ", reached.len());
+        assert!(printed.contains(&note), "{printed}");
+        for line in lines(&reached) {
+            assert!(printed.contains(&line), "{line}: {printed}");
+        }
+    }
+}
+
+/// A set of graphs without a split of its own is split by the run's seed: 80 % training, 10 % validation.
+#[test]
+fn metrics_of_graphs_are_those_of_each_part() {
+    let root = tempfile::tempdir().unwrap();
+    let folder = root.path();
+    let run = train(folder, "--data mutag --hidden 8 --epochs 1 --seed 3");
+    let (printed, answer) = answer(folder, &run, "--data mutag --nodes all");
+    let predictions = &answer["predictions.csv"].1;
+    let split = Split::<GraphId>::random(predictions.len(), [0.8, 0.1], 3).unwrap();
+    for (items, part) in [
+        (&split.train, "of the training split"),
+        (&split.val, "of the validation split"),
+        (&split.test, "of the test split"),
+    ] {
+        let graphs = items.iter().map(|graph| graph.0).collect();
+        let line = accuracy(predictions, &graphs, &BTreeSet::new(), part).unwrap();
+        assert!(printed.lines().any(|printed| printed == line), "{line}: {printed}");
+    }
+    assert_eq!(printed.matches("accuracy").count(), 3, "{printed}");
+}
