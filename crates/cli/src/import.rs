@@ -7,7 +7,7 @@ use std::time::Instant;
 use anyhow::{bail, ensure};
 use clap::Args;
 use kiln::data::convert::parse_bytes;
-use kiln_tables::{BadRows, Import, ImportOptions, ImportReport};
+use kiln_tables::{Import, ImportOptions};
 
 use crate::flags;
 
@@ -52,16 +52,7 @@ pub(crate) fn run(args: &ImportArgs) -> anyhow::Result<()> {
         n_threads: args.threads,
         transforms_of: earlier.map(Arc::new),
     };
-    let ImportReport { node_types, relations, dropped } = kiln_tables::import(&args.spec, out, &options)?;
-    for (name, n_nodes) in node_types {
-        println!("node type {name}: {n_nodes} nodes");
-    }
-    for (name, n_edges) in relations {
-        println!("relation {name}: {n_edges} edges");
-    }
-    for BadRows { table, kind, n_rows, .. } in dropped {
-        println!("dropped from {table}: {n_rows} rows, {}", kind.name());
-    }
+    println!("{}", kiln_tables::import(&args.spec, out, &options)?);
     println!("{} written in {:.1} s", out.display(), started.elapsed().as_secs_f64());
     Ok(())
 }

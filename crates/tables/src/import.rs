@@ -336,12 +336,14 @@ impl<'a> Importer<'a> {
         let names = types.iter().map(|imported| (imported.fitted.name.as_str(), imported.ids.n_ids()));
         let node_types = NodeTypes::new(names)?;
         let mut set = TypedSetWriter::new(set, &self.spec.name, &node_types);
-        let (mut ids, mut fitted, mut counts) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut ids, mut fitted, mut counts, mut split) = (Vec::new(), Vec::new(), Vec::new(), None);
         for (position, imported) in types.into_iter().enumerate() {
             let first = node_types.range(position).start;
             let label = table_of(&imported.fitted.name);
             if let Some(table) = &imported.table {
-                write_node_type(&mut set, position, first, table, &imported.ids, &imported.fitted)?;
+                let of_type =
+                    write_node_type(&mut set, position, first, table, &imported.ids, &imported.fitted)?;
+                split = split.or(of_type);
             }
             write_names(&mut set, position, &label, &imported.keys, &imported.ids)?;
             counts.push((imported.fitted.name.clone(), imported.ids.n_ids() as u64));
@@ -367,7 +369,7 @@ impl<'a> Importer<'a> {
         let record = Import::new(self.spec.clone(), fitted, &self.found);
         set.attach(FILE, &record.to_json())?;
         set.commit()?;
-        Ok(ImportReport { node_types: counts, relations: n_edges, dropped: self.found })
+        Ok(ImportReport { node_types: counts, relations: n_edges, split, dropped: self.found })
     }
 }
 

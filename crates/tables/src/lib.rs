@@ -93,7 +93,7 @@ pub use bad_rows::{BadRow, BadRowKind, BadRows};
 pub use error::{Error, Result};
 pub use hash::hash_bytes;
 pub use import::{FittedNodeType, import};
-pub use options::{ImportOptions, ImportReport};
+pub use options::{ImportOptions, ImportReport, ImportedSplit};
 pub use plan::{ImportPlan, PlannedColumn, PlannedNodeType, PlannedRelation, plan};
 pub use record::{DroppedCount, Import, TransformedRows};
 pub use row_writer::{OutputColumn, RowWriter};

@@ -15,7 +15,7 @@ use crate::spill::{KeyRecord, SPILL_BUFFER};
 use crate::table::{Cell, TableBatch};
 use crate::target::TargetEncoder;
 use crate::transform::ColumnEncoder;
-use crate::{Error, Result};
+use crate::{Error, ImportedSplit, Result};
 
 /// The maximum number of bytes of feature rows that are encoded at a time, unless one row is larger.
 const ENCODED_BYTES: usize = 4 << 20;
@@ -68,7 +68,8 @@ impl RowEncoder {
     }
 }
 
-/// Writes the features, the targets and the split of the nodes of a table. `first` is the first node of the type.
+/// Writes the features, the targets and the split of the nodes of a table. `first` is the first node of the type. Returns
+/// the split, if there is one.
 pub(crate) fn write_node_type(
     set: &mut TypedSetWriter,
     node_type: usize,
@@ -76,10 +77,10 @@ pub(crate) fn write_node_type(
     table: &NodeTable<'_>,
     ids: &RowIds,
     fitted: &FittedNodeType,
-) -> Result<()> {
+) -> Result<Option<ImportedSplit>> {
     let encoder = RowEncoder::new(fitted);
     if encoder.dim == 0 && fitted.target.is_none() {
-        return Ok(());
+        return Ok(None);
     }
     let features = (encoder.dim > 0).then(|| set.feature_rows(node_type, ElementType::F32, encoder.dim));
     let mut features = features.transpose()?;
@@ -88,7 +89,7 @@ pub(crate) fn write_node_type(
         Ok((TargetEncoder::new(target), writers))
     });
     let mut targets = targets.transpose()?;
-    let (mut n_rows, mut buffer) = (0_u32, String::new());
+    let (mut n_rows, mut buffer, mut n_in_part) = (0_u32, String::new(), [0_u64; 3]);
     table.table.for_each_batch(&mut |batch| {
         let is_kept =
             |row: &usize| n_rows + (*row as u32) < ids.n_rows() && !ids.is_dropped(n_rows + *row as u32);
@@ -105,6 +106,7 @@ pub(crate) fn write_node_type(
                 let part = split.part_of(&cell, key.ok().flatten().unwrap_or_default());
                 if let (Ok(Some(part)), Some(id)) = (part, ids.id_of(n_rows + row as u32)) {
                     writers.split[part].push(&[first + id])?;
+                    n_in_part[part] += 1;
                 }
             }
         }
@@ -114,10 +116,11 @@ pub(crate) fn write_node_type(
     if let Some(features) = features {
         set.add_features(node_type, features, encoder.dim)?;
     }
-    if let (Some((_, writers)), Some(target)) = (targets, &fitted.target) {
-        set.add_targets(node_type, writers, target.names().len(), target.names())?;
-    }
-    Ok(())
+    let (Some((_, writers)), Some(target)) = (targets, &fitted.target) else { return Ok(None) };
+    set.add_targets(node_type, writers, target.names().len(), target.names())?;
+    let [n_train, n_val, n_test] = n_in_part;
+    let split = ImportedSplit { node_type: fitted.name.clone(), n_train, n_val, n_test };
+    Ok(table.spec.split.is_some().then_some(split))
 }
 
 /// Writes the keys of the nodes of a type as their names.

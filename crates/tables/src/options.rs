@@ -1,3 +1,4 @@
+use std::fmt;
 use std::sync::Arc;
 
 use crate::BadRows;
@@ -25,13 +26,60 @@ impl Default for ImportOptions {
     }
 }
 
-/// The report of an import.
+/// The report of an import. It is displayed as one line for each node type, relation, split and kind of dropped rows, with
+/// a note for each part of the split that has no nodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImportReport {
     /// The name and the number of nodes of each node type.
     pub node_types: Vec<(String, u64)>,
     /// The name and the number of edges of each relation.
     pub relations: Vec<(String, u64)>,
+    /// The split of the nodes with targets; `None` if the spec has no split or no targets.
+    pub split: Option<ImportedSplit>,
     /// The rows that were dropped.
     pub dropped: Vec<BadRows>,
+}
+
+/// The numbers of nodes in the parts of a split that an import has written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImportedSplit {
+    /// The name of the node type.
+    pub node_type: String,
+    /// The number of nodes for training.
+    pub n_train: u64,
+    /// The number of nodes for validation.
+    pub n_val: u64,
+    /// The number of nodes for test.
+    pub n_test: u64,
+}
+
+impl ImportedSplit {
+    /// Returns the name and the number of nodes of each part.
+    fn parts(&self) -> [(&'static str, u64); 3] {
+        [("train", self.n_train), ("val", self.n_val), ("test", self.n_test)]
+    }
+}
+
+impl fmt::Display for ImportReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let types =
+            self.node_types.iter().map(|(name, n_nodes)| format!("node type {name}: {n_nodes} nodes"));
+        let relations =
+            self.relations.iter().map(|(name, n_edges)| format!("relation {name}: {n_edges} edges"));
+        let split = self.split.iter().flat_map(|split| {
+            let sizes = split.parts().map(|(part, n_nodes)| format!("{n_nodes} {part}")).join(", ");
+            let empty = split.parts().into_iter().filter(|(_, n_nodes)| *n_nodes == 0);
+            let notes = empty.map(|(part, _)| {
+                let name = &split.node_type;
+                format!("note: no node of `{name}` is in the {part} part: check the split and its column")
+            });
+            [format!("split of {}: {sizes}", split.node_type)].into_iter().chain(notes).collect::<Vec<_>>()
+        });
+        let dropped = self.dropped.iter().map(|rows| {
+            let BadRows { table, kind, n_rows, .. } = rows;
+            format!("dropped from {table}: {n_rows} rows, {}", kind.name())
+        });
+        let lines: Vec<String> = types.chain(relations).chain(split).chain(dropped).collect();
+        f.write_str(&lines.join("\n"))
+    }
 }

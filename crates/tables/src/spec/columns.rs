@@ -109,6 +109,8 @@ pub enum TimeUnit {
     Milliseconds,
     /// Microseconds since 1970.
     Microseconds,
+    /// Nanoseconds since 1970.
+    Nanoseconds,
 }
 
 /// What an n-gram consists of.

@@ -1,11 +1,15 @@
 //! Timestamps in microseconds since 1970-01-01 UTC, in the proleptic Gregorian calendar.
 
 use std::f64::consts::TAU;
+use std::ops::Range;
 
 use crate::spec::TimePart;
 
 const SECOND: i64 = 1_000_000;
 const DAY: i64 = 86_400 * SECOND;
+
+/// The times of the years 1 to 9999.
+pub(super) const YEARS: Range<i64> = days_before(1, 1, 1) * DAY..days_before(10_000, 1, 1) * DAY;
 
 /// Returns sine and cosine of a part of a timestamp.
 pub(super) fn cyclic(micros: i64, part: TimePart) -> [f32; 2] {
@@ -100,7 +104,7 @@ fn days_of(year: i64, month: i64) -> i64 {
 
 /// Returns the number of days from 1970-01-01 to a date (Hinnant, "chrono-Compatible Low-Level Date Algorithms",
 /// `days_from_civil`).
-fn days_before(year: i64, month: i64, day: i64) -> i64 {
+const fn days_before(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let (era, year_of_era) = (year.div_euclid(400), year.rem_euclid(400));
     let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::time::parse_time;
+use super::time::{YEARS, parse_time};
 use crate::spec::{ColumnTransform, TimeUnit};
 use crate::table::Cell;
 
@@ -11,6 +11,11 @@ const CATEGORY: &str = "a text, an integer or a boolean";
 const LIST: &str = "a list";
 const SEPARATED: &str = "a list, or a `separator` in the spec for text";
 const TIME: &str = "a timestamp, a date such as 2024-01-31T12:00:00Z, or an integer";
+const TIME_IN_YEARS: &str = "a time from the year 1 to the year 9999";
+const MILLISECONDS: &str = "a time from the year 1 to the year 9999: if it counts milliseconds, add `unit: milliseconds` to the spec";
+const MICROSECONDS: &str = "a time from the year 1 to the year 9999: if it counts microseconds, add `unit: microseconds` to the spec";
+const NANOSECONDS: &str =
+    "a time from the year 1 to the year 9999: if it counts nanoseconds, add `unit: nanoseconds` to the spec";
 
 /// Returns the number in a cell; `None` if it is missing or NaN.
 pub(crate) fn number(cell: &Cell<'_>) -> Result<Option<f64>, &'static str> {
@@ -76,27 +81,46 @@ pub(crate) fn for_each_item(
     Ok(true)
 }
 
-/// Returns the microseconds since 1970 of the timestamp in a cell; `None` if it is missing.
+/// Returns the microseconds since 1970 of the timestamp in a cell; `None` if it is missing. A time outside of the years 1
+/// to 9999 is an error: most of them are integers of another unit.
 pub(crate) fn micros(cell: &Cell<'_>, unit: TimeUnit) -> Result<Option<i64>, &'static str> {
-    let factor = match unit {
-        TimeUnit::Seconds => 1_000_000,
-        TimeUnit::Milliseconds => 1000,
-        TimeUnit::Microseconds => 1,
+    let in_years = |micros: i64| match YEARS.contains(&micros) {
+        true => Ok(Some(micros)),
+        false => Err(TIME_IN_YEARS),
     };
     match cell {
         Cell::Missing => Ok(None),
-        Cell::Time(micros) => Ok(Some(*micros)),
-        Cell::Int(value) => {
-            let micros = value.checked_mul(factor).and_then(|micros| i64::try_from(micros).ok());
-            micros.map(Some).ok_or(TIME)
-        }
+        Cell::Time(micros) => in_years(*micros),
+        Cell::Int(value) => integer_micros(*value, unit).map(Some).ok_or_else(|| expected_unit(*value)),
         Cell::Text(text) => match (parse_time(text), text.trim().parse()) {
-            (Some(micros), _) => Ok(Some(micros)),
+            (Some(micros), _) => in_years(micros),
             (None, Ok(value)) => self::micros(&Cell::Int(value), unit),
             (None, Err(_)) => Err(TIME),
         },
         _ => Err(TIME),
     }
+}
+
+/// Returns the microseconds since 1970 of an integer; `None` outside of the years 1 to 9999.
+fn integer_micros(value: i128, unit: TimeUnit) -> Option<i64> {
+    let micros = match unit {
+        TimeUnit::Seconds => value.checked_mul(1_000_000)?,
+        TimeUnit::Milliseconds => value.checked_mul(1000)?,
+        TimeUnit::Microseconds => value,
+        TimeUnit::Nanoseconds => value.div_euclid(1000),
+    };
+    i64::try_from(micros).ok().filter(|micros| YEARS.contains(micros))
+}
+
+/// Returns the expected value for an integer that is no time, with the coarsest unit in which it is one.
+fn expected_unit(value: i128) -> &'static str {
+    let units = [
+        (TimeUnit::Milliseconds, MILLISECONDS),
+        (TimeUnit::Microseconds, MICROSECONDS),
+        (TimeUnit::Nanoseconds, NANOSECONDS),
+    ];
+    let fitting = units.into_iter().find(|(unit, _)| integer_micros(value, *unit).is_some());
+    fitting.map_or(TIME_IN_YEARS, |(_, expected)| expected)
 }
 
 /// Returns the numbers of a vector in `values`, and false if it is missing.
@@ -134,5 +158,52 @@ pub(crate) fn check(transform: &ColumnTransform, cell: &Cell<'_>) -> Result<(), 
         ColumnTransform::Vector { columns, separator } => {
             vector(cell, *columns, separator.as_deref(), &mut Vec::new()).map(drop)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 2024-01-31T12:30:15Z.
+    const SECONDS: i128 = 1_706_704_215;
+
+    #[test]
+    fn reads_integers_in_their_unit_only() {
+        let units = [
+            (TimeUnit::Seconds, 1, TIME),
+            (TimeUnit::Milliseconds, 1000, MILLISECONDS),
+            (TimeUnit::Microseconds, 1_000_000, MICROSECONDS),
+            (TimeUnit::Nanoseconds, 1_000_000_000, NANOSECONDS),
+        ];
+        for (position, (unit, factor, _)) in units.into_iter().enumerate() {
+            let value = SECONDS * factor;
+            let text = value.to_string();
+            assert_eq!(micros(&Cell::Int(value), unit), Ok(Some(1_706_704_215_000_000)));
+            assert_eq!(micros(&Cell::Text(&text), unit), Ok(Some(1_706_704_215_000_000)));
+            // A coarser unit puts the same integer after the year 9999.
+            for (coarser, ..) in &units[..position] {
+                let expected = units[position].2;
+                assert_eq!(micros(&Cell::Int(value), *coarser), Err(expected), "{value} as {coarser:?}");
+                assert_eq!(micros(&Cell::Text(&text), *coarser), Err(expected), "{value} as {coarser:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn rejects_times_outside_of_the_years_1_to_9999() {
+        // The first second of the year 1 and the last second of the year 9999, by Python's datetime.
+        for seconds in [-62_135_596_800, 253_402_300_799] {
+            assert!(micros(&Cell::Int(seconds), TimeUnit::Seconds).is_ok(), "{seconds}");
+            assert!(micros(&Cell::Time(seconds as i64 * 1_000_000), TimeUnit::Seconds).is_ok(), "{seconds}");
+        }
+        for seconds in [-62_135_596_801, 253_402_300_800] {
+            assert_eq!(micros(&Cell::Int(seconds), TimeUnit::Seconds), Err(MILLISECONDS), "{seconds}");
+            let micros_of_time = micros(&Cell::Time(seconds as i64 * 1_000_000), TimeUnit::Seconds);
+            assert_eq!(micros_of_time, Err(TIME_IN_YEARS), "{seconds}");
+        }
+        assert_eq!(micros(&Cell::Text("0000-12-31"), TimeUnit::Seconds), Err(TIME_IN_YEARS));
+        assert!(micros(&Cell::Text("0001-01-01"), TimeUnit::Seconds).is_ok());
+        assert_eq!(micros(&Cell::Int(i128::MAX), TimeUnit::Seconds), Err(TIME_IN_YEARS));
     }
 }

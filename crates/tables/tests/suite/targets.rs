@@ -109,6 +109,64 @@ fn times_split_nodes() {
     assert_eq!(parts(&data), [vec![0], vec![1], vec![2]]);
 }
 
+/// 2023-05-01, 2024-01-01 and 2024-06-30 in seconds since 1970, by Python's `calendar.timegm`.
+const SECONDS: [i64; 3] = [1_682_899_200, 1_704_067_200, 1_719_705_600];
+
+/// Returns the rows of a table with a time each, which is `factor` times the seconds.
+fn rows_at(factor: i64) -> String {
+    let rows = SECONDS.iter().enumerate().map(|(row, seconds)| format!("{row},1,{}\n", seconds * factor));
+    rows.collect()
+}
+
+fn time_split(unit: &str) -> String {
+    format!(", split: {{time: {{column: at{unit}, val_from: '2024-01-01', test_from: '2024-06-01'}}}}")
+}
+
+#[test]
+fn integer_times_of_another_unit_are_an_error_that_names_the_unit() {
+    let target = "{class: {column: y}}";
+    for (factor, name) in
+        [(1000, "milliseconds"), (1_000_000, "microseconds"), (1_000_000_000, "nanoseconds")]
+    {
+        let tables = Tables::new();
+        tables.put("u.csv", "id\n1\n").put("t.csv", &format!("id,y,at\n{}", rows_at(factor)));
+        let error = tables.error_of(&spec(target, &time_split("")));
+        let expected = format!(
+            "t.csv, row 1, column \"at\": \"{}\", expected a time from the year 1 to the year 9999: if it counts {name}, \
+             add `unit: {name}`",
+            SECONDS[0] * factor
+        );
+        assert!(error.contains(&expected), "{error}\n    expected {expected}");
+        let data = import("id,y,at", &rows_at(factor), target, &time_split(&format!(", unit: {name}")));
+        assert_eq!(parts(&data), [vec![0], vec![1], vec![2]]);
+    }
+    let data = import("id,y,at", &rows_at(1), target, &time_split(""));
+    assert_eq!(parts(&data), [vec![0], vec![1], vec![2]]);
+}
+
+#[test]
+fn the_report_has_the_sizes_of_the_split_and_names_empty_parts() {
+    let report = |times: &str, target: &str, split: &str| {
+        let tables = Tables::new();
+        tables.put("u.csv", "id\n1\n").put("t.csv", &format!("id,y,at\n{times}"));
+        let spec = spec(target, split);
+        tables.import_with(&spec, "set", &Default::default()).expect("the tables should be imported")
+    };
+    let target = "{class: {column: y}}";
+    let whole = report(&rows_at(1), target, &time_split(""));
+    let split = whole.split.as_ref().expect("the report should have the split");
+    assert_eq!((split.node_type.as_str(), split.n_train, split.n_val, split.n_test), ("t", 1, 1, 1));
+    let text = whole.to_string();
+    assert_eq!(text, "node type other: 1 nodes\nnode type t: 3 nodes\nsplit of t: 1 train, 1 val, 1 test");
+    let early =
+        report("a,1,2020-01-01\nb,1,2024-06-30\nc,,2024-03-01\n", target, &time_split("")).to_string();
+    assert!(
+        early.contains("\nsplit of t: 1 train, 0 val, 1 test\nnote: no node of `t` is in the val part"),
+        "{early}"
+    );
+    assert_eq!(report(&rows_at(1), target, "").split, None);
+}
+
 #[test]
 fn wrong_targets_and_parts_are_named() {
     let tables = Tables::new();
