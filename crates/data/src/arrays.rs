@@ -104,7 +104,7 @@ pub(crate) fn labels_of(array: &ArrayFile, notes: &mut Vec<Note>) -> Result<Shar
         }
         _ => {
             let mut labels = array.room()?;
-            array.for_each_integer(|position, value| -> Result<()> {
+            array.for_each_integer_or_bool(|position, value| -> Result<()> {
                 labels.push(label_of(array, position, value)?);
                 Ok(())
             })?;

@@ -12,6 +12,7 @@ use kiln_store::Error as StoreError;
 use self::place::stored_id;
 use crate::arrays::{EDGE_FEATURES, RowsOf};
 use crate::graph_folder::NEGATIVES;
+use crate::readers::ids::{is_mask, mask_as_ids};
 use crate::{Dataset, Error, LinkTargets, NodeNames, Note, Result, Split};
 
 pub(crate) use self::place::Place;
@@ -58,6 +59,11 @@ pub(crate) fn check_split_from(
             "val" => "val split entry",
             _ => "test split entry",
         };
+        if is_mask(targets.len(), nodes.iter().map(|node| node.0.wrapping_sub(first))) {
+            let path = nodes.path().map_or_else(|| place.part(name), Path::to_owned);
+            let (expected, found) = (mask_as_ids(targets.len()), format!("node {}", nodes[0].0));
+            return Err(StoreError::BadValue { path, what, position: 0, expected, found }.into());
+        }
         let is_bad = |node: &NodeId| {
             node.0.checked_sub(first).map(NodeId).is_none_or(|row| match targets {
                 Targets::Classes(labels) => labels.as_slice().get(row.index()).is_none_or(|&class| class < 0),

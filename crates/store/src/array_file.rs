@@ -213,12 +213,27 @@ impl ArrayFile {
         if self.dtype() == dtype { Ok(()) } else { Err(self.wrong_type(dtype.descr())) }
     }
 
-    /// Calls `visit` with the position and value of every element of an array of integers or booleans (0 or 1), in
-    /// memory order and without a copy of the array.
+    /// Calls `visit` with the position and value of every element of an array of integers, in memory order and without a
+    /// copy of the array.
+    ///
+    /// # Errors
+    /// Returns [`Error::Npy`] for floats and booleans, and the first error of `visit`, which stops the iteration.
+    pub fn for_each_integer<E: From<Error>>(
+        &self,
+        visit: impl FnMut(usize, i128) -> Result<(), E>,
+    ) -> Result<(), E> {
+        match self.dtype() {
+            // A mask in the place of ids would be read as the ids 0 and 1.
+            DType::Bool => Err(self.wrong_type("<i4 or <i8").into()),
+            _ => self.for_each_integer_or_bool(visit),
+        }
+    }
+
+    /// Calls `visit` like [`ArrayFile::for_each_integer`], also for an array of booleans, whose elements are 0 and 1.
     ///
     /// # Errors
     /// Returns [`Error::Npy`] for floats, and the first error of `visit`, which stops the iteration.
-    pub fn for_each_integer<E: From<Error>>(
+    pub fn for_each_integer_or_bool<E: From<Error>>(
         &self,
         mut visit: impl FnMut(usize, i128) -> Result<(), E>,
     ) -> Result<(), E> {

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use kiln_feature::MAX_DIM;
+use kiln_graph::NodeId;
 use kiln_store::array_folder::{ArrayWriter, ElementType, FolderWriter};
 use kiln_store::npy::DType;
 use kiln_store::paths::{find, is_there, required};
@@ -14,6 +15,7 @@ use crate::check::{Place, VALUES_AT_ONCE, check_split};
 use crate::graph_folder::{TARGETS, write_link_targets};
 use crate::limits::{bad_dim, check_n_classes};
 use crate::readers::edge_means::MeanRows;
+use crate::readers::ids::for_each_listed;
 use crate::readers::links;
 use crate::readers::npy::{FEATURES, PARTS, has_no_labels, open_features, open_graph, open_split};
 use crate::readers::stored::{Source, for_each_row};
@@ -65,11 +67,8 @@ pub(super) fn copy_rest(
     let n_classes = copy_labels(folder, n_nodes, set)?;
     for names in PARTS {
         let array = ArrayFile::open(required(folder, &names, "the nodes of one part of the split")?)?;
-        array.check_vector()?;
         let mut nodes = set.vector(names[0], ElementType::U32)?;
-        copy_integers(&array, &mut nodes, |position, id| {
-            Ok(node_of(&array, "entry", position, id, n_nodes)?.0)
-        })?;
+        for_each_listed(&array, n_nodes, |node: NodeId| Ok(nodes.push(&[node.0])?))?;
         set.add(nodes)?;
     }
     // The written arrays are mapped for the check, so that the check takes no heap memory.
@@ -247,10 +246,10 @@ fn copy_labels(folder: &Path, n_nodes: usize, set: &mut FolderWriter) -> Result<
     }
     let mut labels = set.vector("labels.npy", ElementType::I32)?;
     let mut largest = -1;
-    copy_integers(&array, &mut labels, |position, label| {
+    array.for_each_integer_or_bool(|position, label| -> Result<()> {
         let label = label_of(&array, position, label)?;
         largest = largest.max(label);
-        Ok(label)
+        Ok(labels.push(&[label])?)
     })?;
     set.add(labels)?;
     check_n_classes(array.path(), (i64::from(largest) + 1).max(0) as u64)
@@ -273,8 +272,8 @@ fn copy_target_values(
         _ if is_float => {
             target_arrays::for_each_number(array, n_columns, |numbers| Ok(rows.push(numbers)?))?;
         }
-        _ => copy_integers(array, &mut rows, |position, value| {
-            target_arrays::label_bit(array, n_columns, position, value)
+        _ => array.for_each_integer_or_bool(|position, value| -> Result<()> {
+            Ok(rows.push(&[target_arrays::label_bit(array, n_columns, position, value)?])?)
         })?,
     }
     Ok(set.add(rows)?)

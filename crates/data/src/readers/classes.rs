@@ -29,7 +29,7 @@ pub(crate) fn from_array(array: &ArrayFile) -> Result<Vec<i32>> {
         DType::F32 => for_each(values::<f32>(array).map(f64::from), push)?,
         DType::F64 => for_each(values::<f64>(array), push)?,
         // An integer that a double cannot represent exactly is above every valid class, so rounding it is harmless.
-        _ => array.for_each_integer(|position, value| push(position, value as f64))?,
+        _ => array.for_each_integer_or_bool(|position, value| push(position, value as f64))?,
     }
     Ok(classes)
 }

@@ -13,9 +13,10 @@ use kiln_store::paths::{find, required};
 use kiln_store::yaml::{Yaml, YamlEntry};
 use kiln_store::{ArrayFile, check_count};
 
-use crate::arrays::{node_error, nodes_of, row_shape};
+use crate::arrays::{node_error, row_shape};
 use crate::check::{Place, check_split};
 use crate::limits::{MEMORY_BYTES, check_n_classes, check_n_nodes};
+use crate::readers::ids::listed_nodes;
 use crate::readers::stored::{Edges, Source, Stored};
 use crate::readers::{classes, name_of};
 use crate::{Dataset, Error, Note, Result, Split};
@@ -44,7 +45,7 @@ const LABELS: &str = "labels";
 /// | `feature_data` | the node features named `feat`, or the only node features: a `numpy` array `[n_nodes, dim]` |
 /// | `tasks` | the task named `node_classification`, or the only one with node labels; and the one named `link_prediction` |
 /// | a task | `train_set`, and optionally `validation_set`, `test_set` and `num_classes` |
-/// | a set's `data` | `numpy` arrays: the nodes, named `seeds` or `seed_nodes`, and `labels` |
+/// | a set's `data` | `numpy` arrays: the nodes, named `seeds` or `seed_nodes` (ids, or a mask of all nodes), and their `labels` |
 /// | of links | `seeds` or `node_pairs`, `[n_links, 2]`; for fixed negatives `negative_dsts`, `[n_links, n_negatives]`, and optionally `negative_srcs` |
 /// | | or negatives among the `seeds`: `labels` 1 or 0, and `indexes`, equal for a link and its negatives |
 ///
@@ -335,7 +336,7 @@ impl Classes {
         let n_nodes = self.of_nodes.len();
         let (nodes_path, labels_path) = (data(folder, set, &SEEDS)?, data(folder, set, &[LABELS])?);
         let nodes_array = ArrayFile::open(nodes_path)?;
-        let nodes = nodes_of(&nodes_array, "entry", n_nodes, notes)?;
+        let nodes = listed_nodes(&nodes_array, n_nodes, notes)?;
         let labels_array = ArrayFile::open(&labels_path)?;
         let labels = classes::from_array(&labels_array)?;
         check_count(&labels_path, "the number of labels", nodes.len(), labels.len())?;

@@ -15,6 +15,7 @@ use crate::check::{Place, check_split};
 use crate::edges::edge_list_of;
 use crate::graph_folder::graph_of;
 use crate::limits::{MEMORY_BYTES, numbers};
+use crate::readers::ids::listed_nodes;
 use crate::readers::{links, name_of, target_arrays};
 use crate::{Dataset, NodeNames, Note, Result, Split};
 
@@ -34,6 +35,7 @@ use crate::{Dataset, NodeNames, Note, Result, Split};
 /// | | or several labels per node: 1, 0, negative (u8: 255) if missing, `[n_nodes, k]` | u8 mapped; others copied |
 /// | | or regression targets: numbers, NaN if missing, `[n_nodes, k]` | f32 mapped; f16, f64 copied |
 /// | `{train,val,test}.npy` | the nodes of each part (or `*_idx.npy`) | i32, u32 mapped; i64, u64 copied |
+/// | | or a mask of them, `[n_nodes]` | bool, copied |
 /// | `{train,val,test}_edges.npy` | the links of each part, `[n_links, 2]` or `[2, n_links]` (optional) | integers, copied |
 /// | `{val,test}_negatives.npy` | their fixed negatives: destinations, `[n_links, k]` (optional) | i32, u32 mapped; others copied |
 /// | `{val,test}_negative_srcs.npy` | the sources of the negatives, if not those of the links | the same |
@@ -238,7 +240,7 @@ pub(crate) fn open_features(
 pub(crate) fn open_split(folder: &Path, n_nodes: usize, notes: &mut Vec<Note>) -> Result<Split> {
     let mut part = |names: [&str; 2]| -> Result<SharedArray<NodeId>> {
         let path = required(folder, &names, "the nodes of one part of the split")?;
-        nodes_of(&ArrayFile::open(path)?, "entry", n_nodes, notes)
+        listed_nodes(&ArrayFile::open(path)?, n_nodes, notes)
     };
     let [train, val, test] = PARTS;
     Ok(Split { train: part(train)?, val: part(val)?, test: part(test)? })

@@ -48,7 +48,7 @@ fn bits_of(array: &ArrayFile, n_columns: usize) -> Result<SharedArray<u8>> {
         return Ok(array.elements()?);
     }
     let mut labels = array.room()?;
-    array.for_each_integer(|position, value| -> Result<()> {
+    array.for_each_integer_or_bool(|position, value| -> Result<()> {
         labels.push(label_bit(array, n_columns, position, value)?);
         Ok(())
     })?;
@@ -140,7 +140,7 @@ impl TargetTable {
             DType::F16 | DType::F32 | DType::F64 => numbers_of(array, n_columns.max(1))?.to_vec(),
             _ => {
                 let mut values = array.room()?;
-                array.for_each_integer(|_, value| -> Result<()> {
+                array.for_each_integer_or_bool(|_, value| -> Result<()> {
                     values.push(if value < 0 { f32::NAN } else { value as f32 });
                     Ok(())
                 })?;

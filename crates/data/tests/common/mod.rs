@@ -16,6 +16,14 @@ pub(crate) fn put<T: Element>(folder: &Path, name: &str, values: &[T], shape: &[
     fs::write(path, npy::write(values, shape)).unwrap();
 }
 
+/// Writes a `.npy` file of booleans, `[n]`.
+pub(crate) fn put_mask(folder: &Path, name: &str, values: &[u8]) {
+    let mut bytes = npy::write(values, &[values.len()]);
+    let at = bytes.windows(3).position(|word| word == b"|u1").unwrap();
+    bytes[at..at + 3].copy_from_slice(b"|b1");
+    fs::write(folder.join(name), bytes).unwrap();
+}
+
 /// Returns the `.npy` file of a column-major array.
 pub(crate) fn by_columns<T: Element>(values: &[T], shape: &[usize]) -> Vec<u8> {
     let bytes = npy::write(values, shape);

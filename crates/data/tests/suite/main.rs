@@ -25,6 +25,7 @@ mod link_graphbolt;
 mod link_kiln_format;
 mod link_pairs;
 mod link_split;
+mod masks;
 mod mutag;
 mod node_features;
 mod npy_folder;
