@@ -111,7 +111,9 @@ impl TrainCallback for Progress {
     }
 
     fn validated(&mut self, val: &Validation) {
-        self.validation_time.add(val.wall.unwrap_or_default());
+        if let Some(wall) = val.wall {
+            self.validation_time.add(wall);
+        }
         self.val = Some(*val);
     }
 

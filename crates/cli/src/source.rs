@@ -132,16 +132,14 @@ impl DataArgs {
         self.symmetrize
     }
 
-    /// Opens a graph like [`DataArgs::open_graph`], and checks that it has a split of its nodes.
+    /// Opens a graph like [`DataArgs::open_graph`], and checks that it has nodes for training.
     pub(crate) fn open(&self, seed: u64, edge_features: bool) -> anyhow::Result<(Dataset, DataId)> {
         let (data, id) = self.open_graph(seed, edge_features)?;
-        for (part, nodes) in data.split.parts() {
-            ensure!(
-                !nodes.is_empty(),
-                "the {part} split of {} has no nodes: add at least one, or use --task link to learn its edges",
-                data.name
-            );
-        }
+        ensure!(
+            !data.split.train.is_empty(),
+            "the train split of {} has no nodes: add at least one, or use --task link to learn its edges",
+            data.name
+        );
         Ok((data, id))
     }
 

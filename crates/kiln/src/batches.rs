@@ -57,6 +57,17 @@ pub(crate) fn items_of<I: ItemId>(split: &Split<I>, phase: Phase) -> &SharedArra
     }
 }
 
+/// Returns the items of a phase in the first `n_batches` batches of one rank.
+pub(crate) fn first_items<I: ItemId>(
+    split: &Split<I>,
+    phase: Phase,
+    n_batches: usize,
+    batch_size: usize,
+) -> &[I] {
+    let items = items_of(split, phase);
+    &items[..items.len().min(n_batches.saturating_mul(batch_size))]
+}
+
 /// Returns the name of the split of a phase, for messages.
 pub(crate) fn name_of(phase: Phase) -> &'static str {
     match phase {

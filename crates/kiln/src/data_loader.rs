@@ -4,8 +4,8 @@ use kiln_graph::Metagraph;
 use kiln_loader::{Batcher, Loader, Phase};
 use kiln_nn::ModelConfig;
 use kiln_train::{
-    DataHash, DeviceBatch, Evaluation, EvaluationInfo, Evaluator, Metric, MetricSums, ModelInputs, Task,
-    TaskTrainer, Validation,
+    DataHash, DeviceBatch, Evaluation, EvaluationInfo, Evaluator, Metric, MetricSums, ModelInputs,
+    SplitTargets, Task, TaskTrainer, Validation,
 };
 
 use crate::{RankHandle, Result};
@@ -94,6 +94,16 @@ pub trait DataLoader<M: Module> {
     fn model_inputs(&self, seed: u64, n_ranks: usize) -> Option<(ModelInputs, EvaluationInfo)> {
         let _ = (seed, n_ranks);
         None
+    }
+
+    /// Returns the targets of a phase's items in the first `n_batches` batches of one rank, from which the metric is checked
+    /// before the training. The default implementation returns `None`, which checks nothing.
+    ///
+    /// # Errors
+    /// Returns an error if a target is missing or invalid.
+    fn split_targets(&self, phase: Phase, n_batches: usize) -> Result<Option<SplitTargets>> {
+        let _ = (phase, n_batches);
+        Ok(None)
     }
 
     /// Checks that the batches suit a model with these requirements.

@@ -8,10 +8,10 @@ use kiln_loader::{GraphBatcher, Loader, LoaderConfig, Phase};
 use kiln_nn::GraphModel;
 use kiln_train::{
     BatchConfig, DataHash, DeviceBatcher, Evaluation, EvaluationInfo, Evaluator, GraphTask, MetricSums,
-    ModelInputs, ModelTask, Objective, TaskTrainer,
+    ModelInputs, ModelTask, Objective, SplitTargets, TaskTrainer,
 };
 
-use crate::batches::{batch_settings, items_of, n_workers, objective_of, objective_setting};
+use crate::batches::{batch_settings, first_items, items_of, n_workers, objective_of, objective_setting};
 use crate::{BatchRequirements, DataLoader, EvalMode, RankHandle, Result, hash_in_background};
 
 /// A description of minibatches of whole graphs; each batch is their disjoint union. It is cheap to clone, like a
@@ -114,6 +114,11 @@ impl<M: GraphModel + Sync> DataLoader<M> for GraphLoader {
             graph: None,
         };
         Some((inputs, EvalMode::Sampled.info(seed, self.batches.batch_size, n_ranks)))
+    }
+
+    fn split_targets(&self, phase: Phase, n_batches: usize) -> Result<Option<SplitTargets>> {
+        let graphs = first_items(&self.split, phase, n_batches, self.batches.batch_size);
+        Ok(Some(SplitTargets::of(&self.graphs.targets(), graphs)?))
     }
 
     fn check(&self, _: &BatchRequirements) -> Result<()> {

@@ -10,10 +10,10 @@ use kiln_nn::{LayerWiseModel, LinkLoss, LinkModel};
 use kiln_sample::{NegativeSampler, Negatives, UniformNegatives};
 use kiln_train::{
     BatchConfig, DataHash, DeviceBatcher, EvaluationInfo, Evaluator, HostOrDeviceBatcher, LinkTask,
-    ModelInputs, Objective, Task, TaskTrainer,
+    ModelInputs, Objective, SplitTargets, Task, TaskTrainer,
 };
 
-use crate::batches::{batch_settings, items_of, items_of_all_ranks, objective_setting};
+use crate::batches::{batch_settings, first_items, items_of, items_of_all_ranks, objective_setting};
 use crate::data_loader::evaluate_by_evaluator;
 use crate::neighbor_loader::nodes_of_links;
 use crate::{BatchRequirements, DataLoader, Error, NeighborLoader, RankHandle, Result};
@@ -189,6 +189,12 @@ impl<N> LinkNeighborLoader<N> {
         batches.chain(negatives).chain(objective_setting(&Objective::Links(self.loss)))
     }
 
+    /// Returns the targets of the links of a phase in the first `n_batches` batches of one rank.
+    fn targets_of(&self, phase: Phase, n_batches: usize, batch_size: usize) -> SplitTargets {
+        let links = first_items(self.targets.split(), phase, n_batches, batch_size);
+        SplitTargets::of_links(links.len(), self.negatives_of(phase).n_per_link())
+    }
+
     /// Returns a batcher of the links of a phase with a batcher of their nodes.
     fn batcher<B: Batcher<Item = NodeId>>(&self, nodes: B, phase: Phase) -> LinkBatcher<B> {
         LinkBatcher::new(nodes, self.targets.links().clone(), self.negatives_of(phase).clone())
@@ -244,6 +250,10 @@ impl<M: LayerWiseModel + Sync> DataLoader<LinkModel<M>> for LinkNeighborLoader {
     fn model_inputs(&self, seed: u64, n_ranks: usize) -> Option<(ModelInputs, EvaluationInfo)> {
         let (inputs, evaluation) = self.nodes.describe(seed, n_ranks);
         Some((inputs.of_links(), evaluation))
+    }
+
+    fn split_targets(&self, phase: Phase, n_batches: usize) -> Result<Option<SplitTargets>> {
+        Ok(Some(self.targets_of(phase, n_batches, self.nodes.batch_config().batch_size)))
     }
 
     fn check(&self, model: &BatchRequirements) -> Result<()> {

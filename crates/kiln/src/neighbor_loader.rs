@@ -12,10 +12,12 @@ use kiln_nn::LayerWiseModel;
 use kiln_sample::{EdgeWeights, Fanout, Rule, SamplerConfig};
 use kiln_train::{
     BatchConfig, DataHash, EvaluationInfo, Evaluator, HostOrDeviceBatcher, ModelInputs, NodeTask, Objective,
-    TaskTrainer,
+    SplitTargets, TaskTrainer,
 };
 
-use crate::batches::{batch_settings, items_of, items_of_all_ranks, objective_of, objective_setting};
+use crate::batches::{
+    batch_settings, first_items, items_of, items_of_all_ranks, objective_of, objective_setting,
+};
 use crate::data_loader::evaluate_by_evaluator;
 use crate::device_copy::DeviceCopies;
 #[cfg(feature = "grpc")]
@@ -326,6 +328,12 @@ impl<M: LayerWiseModel + Sync> DataLoader<M> for NeighborLoader {
 
     fn model_inputs(&self, seed: u64, n_ranks: usize) -> Option<(ModelInputs, EvaluationInfo)> {
         Some(self.describe(seed, n_ranks))
+    }
+
+    fn split_targets(&self, phase: Phase, n_batches: usize) -> Result<Option<SplitTargets>> {
+        let split = self.source.split();
+        let nodes = first_items(&split, phase, n_batches, self.batches.batch_size);
+        Ok(Some(SplitTargets::of(&self.source.targets(), nodes)?))
     }
 
     fn check(&self, model: &BatchRequirements) -> Result<()> {

@@ -7,14 +7,15 @@ use std::time::Instant;
 use burn::module::Module;
 use burn::tensor::Device;
 use kiln_kernels::Devices;
-use kiln_loader::Phase;
+use kiln_loader::{Loader, Phase};
 use kiln_nn::ModelConfig;
 use kiln_sample::RngKey;
 #[cfg(feature = "nccl")]
 use kiln_train::CudaDevices;
 use kiln_train::{
     Best, Evaluation, Evaluator, FitReport, Metric, MetricSums, ModelInfo, NodeEmbedding, OptimizerConfig,
-    Outcome, ReportInfo, Run, RunConfig, RunDir, RunFolder, Summary, Task, TrainerConfig,
+    Outcome, ReportInfo, Run, RunConfig, RunDir, RunFolder, Summary, Task, TrainCallback, TrainerConfig,
+    Validation,
 };
 
 use crate::allocator::PageFaults;
@@ -85,11 +86,16 @@ impl<C: ModelConfig> Trainer<C> {
     }
 
     /// Trains a model from its initial weights, evaluates it on the validation split after each epoch, and returns the
-    /// model of the best epoch. Collective: every rank must call it.
+    /// model of the best epoch. Without items for validation, it returns the model of the last epoch. Collective: every
+    /// rank must call it.
     ///
     /// # Errors
-    /// Returns an error if settings are inconsistent or a split is empty, [`Error::Interrupted`] if the run was
-    /// stopped, and the errors of sampling, training and files.
+    /// Returns an error if settings are inconsistent or the training split is empty, [`SelectionError`] if the metric
+    /// cannot rank models on the validation split, or if there is a patience and no validation split,
+    /// [`Error::Interrupted`] if the run was stopped, and the errors of sampling, training and files. All except the last
+    /// two kinds are found before the first step.
+    ///
+    /// [`SelectionError`]: kiln_train::SelectionError
     pub fn fit<L: DataLoader<C::Model>>(
         &mut self,
         loader: &L,
@@ -121,13 +127,26 @@ impl<C: ModelConfig> Trainer<C> {
         let known_folder = run.dir.path().map(Path::to_owned);
         let parts = self.parts();
         let evaluator = loader.evaluator(&self.rank)?;
+        check_metric(loader, &evaluator, metric)?;
         let trainer = parts.trainer(loader, |key, device| self.model.init(key, device))?;
         let trainer = parts.with_nccl(trainer)?.with_stop(stop);
         let train = loader.loader(trainer.next_phase(), &trainer, &evaluator)?;
         let val = loader.loader(Phase::Validation, &trainer, &evaluator)?;
         let lines = (self.rank.is_zero() && !is_quiet).then_some(EpochLines::new(schedule.n_epochs));
         let mut callbacks = (lines, callback);
-        let validate = |trainer: &mut _, val: &_, phase| L::validate(&evaluator, trainer, val, phase, metric);
+        let test = loader.split_targets(Phase::Test, usize::MAX)?;
+        if self.rank.is_zero() && test.is_some_and(|test| test.n_items() == 0) {
+            callbacks.warning("the test split has no items: the report will have no test metrics");
+        }
+        let validate =
+            |trainer: &mut kiln_train::TaskTrainer<L::Task>, val: &Loader<L::Batcher>, phase| match val
+                .items()
+                .items()
+                .is_empty()
+            {
+                true => Ok(Validation::without_items(metric)),
+                false => L::validate(&evaluator, trainer, val, phase, metric),
+            };
         match run.fit(trainer, &train, &val, validate, &mut callbacks)? {
             Outcome::Interrupted(run) => {
                 // Only rank 0 knows the number of a numbered folder.
@@ -218,6 +237,27 @@ impl<C: ModelConfig> Trainer<C> {
     }
 }
 
+/// Checks that the metric can rank models on the items of the validation that the evaluator reads, if there are any.
+fn check_metric<M: Module, L: DataLoader<M>>(
+    loader: &L,
+    evaluator: &Evaluator,
+    metric: Metric,
+) -> Result<()> {
+    let n_batches = match evaluator {
+        Evaluator::FirstRank { n_batches } => *n_batches,
+        Evaluator::Sampled | Evaluator::Exact(_) => usize::MAX,
+    };
+    if n_batches == 0 {
+        let (what, expected) = ("the number of batches of an evaluation", "at least 1");
+        return Err(kiln_train::Error::BadSetting { what, expected, got: 0.0 }.into());
+    }
+    let targets = loader.split_targets(Phase::Validation, n_batches)?;
+    match targets.filter(|targets| targets.n_items() != 0) {
+        Some(targets) => Ok(targets.check(metric)?),
+        None => Ok(()),
+    }
+}
+
 /// The components from which the trainers for training and for evaluation are built.
 #[derive(Debug)]
 struct Parts {
@@ -304,17 +344,24 @@ impl<M: Module + Sync> TrainedModel<M> {
     /// Same as [`TrainedModel::evaluate`].
     pub fn predict<L: DataLoader<M>>(&self, loader: &L, phase: Phase) -> Result<Evaluation> {
         let (mut trainer, evaluator) = self.trainer(loader)?;
-        self.outputs(loader, phase, &mut trainer, &evaluator)
+        let batches = loader.loader(phase, &trainer, &evaluator)?;
+        Self::outputs::<L>(&batches, phase, &mut trainer, &evaluator)
     }
 
     /// Evaluates the model on the test split, writes the predictions, `summary.json` and, with the feature `report`,
-    /// `report.html` to the run's folder, and returns the summary on rank 0. Collective: every rank must call it.
+    /// `report.html` to the run's folder, and returns the summary on rank 0. Without items for the test, there are no
+    /// predictions and no metrics of a test, and the report states so. Collective: every rank must call it.
     ///
     /// # Errors
-    /// Returns the errors of [`TrainedModel::evaluate`], and an error if a file cannot be written.
+    /// Returns the errors of [`TrainedModel::evaluate`] except for the empty split, and an error if a file cannot be
+    /// written.
     pub fn write_report<L: DataLoader<M>>(&self, loader: &L) -> Result<Option<Summary>> {
         let (mut trainer, evaluator) = self.trainer(loader)?;
-        let test = self.outputs(loader, Phase::Test, &mut trainer, &evaluator)?;
+        let batches = loader.loader(Phase::Test, &trainer, &evaluator)?;
+        let test = match batches.items().items().is_empty() {
+            true => Evaluation::default(),
+            false => Self::outputs::<L>(&batches, Phase::Test, &mut trainer, &evaluator)?,
+        };
         let peak_memory = self.report.peak_memory.max(trainer.peak_memory());
         let mut report = FitReport { peak_memory, ..self.report };
         report.negatives.test = trainer.eval_negatives();
@@ -333,14 +380,12 @@ impl<M: Module + Sync> TrainedModel<M> {
     }
 
     fn outputs<L: DataLoader<M>>(
-        &self,
-        loader: &L,
+        batches: &Loader<L::Batcher>,
         phase: Phase,
         trainer: &mut kiln_train::TaskTrainer<L::Task>,
         evaluator: &Evaluator,
     ) -> Result<Evaluation> {
-        let batches = loader.loader(phase, trainer, evaluator)?;
-        let outputs = L::evaluate(evaluator, trainer, &batches, phase)?;
+        let outputs = L::evaluate(evaluator, trainer, batches, phase)?;
         trainer.check_files()?;
         let outputs = outputs.gather(trainer.comm())?;
         match trainer.is_rank_zero() && outputs.counts()?.total == 0 {

@@ -5,16 +5,17 @@ use std::sync::{Arc, OnceLock};
 
 use kiln_data::{Split, TypedDataset, TypedTargets};
 use kiln_feature::{Labels, TargetKind};
+use kiln_graph::NodeId;
 use kiln_kernels::GraphMode;
 use kiln_loader::{Phase, TargetsOfType, TypedNodeBatcher};
 use kiln_nn::{BlockModel, TypedModel};
 use kiln_sample::{EdgeWeights, Fanout, Rule, TypedSampler};
 use kiln_train::{
     BatchConfig, DataHash, DeviceBatcher, EvaluationInfo, Evaluator, ModelInputs, NodeKeys, Objective,
-    TaskTrainer, TypedNodeTask,
+    SplitTargets, TaskTrainer, TypedNodeTask,
 };
 
-use crate::batches::{batch_settings, items_of, objective_of, objective_setting};
+use crate::batches::{batch_settings, first_items, items_of, objective_of, objective_setting};
 use crate::data_loader::evaluate_by_evaluator;
 use crate::device_copy::GraphCopies;
 use crate::typed_source::TypedSource;
@@ -282,6 +283,13 @@ impl<M: BlockModel + Sync> DataLoader<TypedModel<M>> for TypedNeighborLoader {
 
     fn model_inputs(&self, seed: u64, n_ranks: usize) -> Option<(ModelInputs, EvaluationInfo)> {
         Some(self.describe(seed, n_ranks))
+    }
+
+    fn split_targets(&self, phase: Phase, n_batches: usize) -> Result<Option<SplitTargets>> {
+        let nodes = first_items(self.split(), phase, n_batches, self.batches.batch_size);
+        let first = self.source.schema().types().range(self.targets.node_type).start;
+        let rows: Vec<NodeId> = nodes.iter().map(|node| NodeId(node.0.wrapping_sub(first))).collect();
+        Ok(Some(SplitTargets::of(&self.targets.values, &rows)?))
     }
 
     fn check(&self, model: &BatchRequirements) -> Result<()> {

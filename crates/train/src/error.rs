@@ -6,10 +6,10 @@ use std::time::Duration;
 use kiln_feature::TargetKind;
 use kiln_graph::NodeId;
 
+use crate::metric::selection_error::SelectionError;
 use crate::run::contract::DETERMINISM_CONTRACT;
 use crate::saved::error::ModelError;
 use crate::step::embedding_error::EmbeddingError;
-use crate::transient::{is_transient, is_transient_cause};
 
 /// The result of this crate's fallible functions.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -336,6 +336,9 @@ pub enum Error {
         /// The names of the metrics that are defined.
         expected: String,
     },
+    /// The best epoch cannot be selected by the metric.
+    #[error(transparent)]
+    Selection(#[from] SelectionError),
     /// No metric has this name.
     #[error("unknown metric '{name}': expected one of {expected}")]
     UnknownMetric {
@@ -380,20 +383,4 @@ pub enum Error {
         /// The drawing library's error.
         reason: String,
     },
-}
-
-impl Error {
-    /// Returns true if a retry may succeed without a change to the program, its settings or its data: a file could not
-    /// be read or written because a disk or a quota is full, memory or file handles are exhausted, or a device or
-    /// network file system failed.
-    pub fn is_transient(&self) -> bool {
-        match self {
-            Self::Io { source, .. } | Self::Graph(kiln_graph::Error::Io { source, .. }) => {
-                is_transient(source)
-            }
-            Self::CheckpointOverdue { last, .. } => last.is_transient(),
-            Self::DataHash { source } => is_transient_cause(&***source),
-            _ => false,
-        }
-    }
 }

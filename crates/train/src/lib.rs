@@ -41,6 +41,8 @@ pub use metric::link_ranks::LinkRanks;
 pub use metric::multi_label::MultiLabelCounts;
 pub use metric::ranking::{PrecisionRecall, average_precision, precision_recall_curve, roc_auc};
 pub use metric::regression::RegressionSums;
+pub use metric::selection_error::SelectionError;
+pub use metric::split_targets::SplitTargets;
 pub use metric::stats::MetricStats;
 #[cfg(feature = "report")]
 pub use report::links::LinkReport;

@@ -2,8 +2,26 @@
 
 use std::io;
 
+use crate::error::Error;
+
 /// Unix error codes without an [`io::ErrorKind`]: EIO, ENFILE and EMFILE.
 const TRANSIENT_CODES: [i32; 3] = [5, 23, 24];
+
+impl Error {
+    /// Returns true if a retry may succeed without a change to the program, its settings or its data: a file could not
+    /// be read or written because a disk or a quota is full, memory or file handles are exhausted, or a device or
+    /// network file system failed.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Io { source, .. } | Self::Graph(kiln_graph::Error::Io { source, .. }) => {
+                is_transient(source)
+            }
+            Self::CheckpointOverdue { last, .. } => last.is_transient(),
+            Self::DataHash { source } => is_transient_cause(&***source),
+            _ => false,
+        }
+    }
+}
 
 /// Returns true if a retry may succeed, for example after space was freed on a disk.
 pub(crate) fn is_transient(error: &io::Error) -> bool {

@@ -380,7 +380,8 @@ fn rejects_link_flags_that_contradict_the_data_or_each_other() {
     for (flags, expected) in [
         ("--link-split 0.1", "--link-split: got 1 numbers, expected two: VAL,TEST"),
         ("--link-split 0.6,0.6", "the sum of the shares is 1.2, expected at most 1"),
-        ("--link-split 0,0.1", "the validation split has no items, expected at least 1"),
+        ("--link-split 0,0.1 --patience 2", "epochs on the validation split, which has no items: remove"),
+        ("--eval-negatives 9 --metric hits@10", "links have 9 negatives each: use one of roc-auc, average-"),
         ("--link-type 7", "the graph has no edge of type 7 between two different nodes"),
     ] {
         let error = sets.rejected(&format!("{FLAGS} {graph} {flags}"));

@@ -5,6 +5,7 @@ mod bf16;
 mod cora;
 mod data;
 mod distributed_sage;
+mod empty_splits;
 mod fanouts;
 mod full_disk;
 mod graph_classification;

@@ -11,7 +11,7 @@ use kiln_loader::{LinkBatcher, LinkExclusion, Loader, Phase, TypedNodeBatcher};
 use kiln_nn::{BlockModel, LinkModel, TypedModel};
 use kiln_sample::{TypedSampler, TypedUniformNegatives};
 use kiln_train::{
-    DataHash, DeviceBatcher, EvaluationInfo, Evaluator, ModelInputs, TaskTrainer, TypedLinkTask,
+    DataHash, DeviceBatcher, EvaluationInfo, Evaluator, ModelInputs, SplitTargets, TaskTrainer, TypedLinkTask,
 };
 
 use crate::data_loader::evaluate_by_evaluator;
@@ -167,6 +167,10 @@ impl<M: BlockModel + Sync> DataLoader<LinkModel<TypedModel<M>>> for TypedLinkNei
         let (mut inputs, evaluation) = loader.describe(seed, n_ranks);
         inputs.graph = inputs.graph.map(|graph| graph.with_link_relation(*relation));
         Some((inputs.of_links(), evaluation))
+    }
+
+    fn split_targets(&self, phase: Phase, n_batches: usize) -> Result<Option<SplitTargets>> {
+        Ok(Some(self.targets_of(phase, n_batches, self.nodes.loader.batch_config().batch_size)))
     }
 
     fn check(&self, model: &BatchRequirements) -> Result<()> {

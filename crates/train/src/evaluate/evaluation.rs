@@ -230,6 +230,11 @@ impl Evaluation {
         self.n_outputs = n_outputs;
     }
 
+    /// Returns true if no item was evaluated.
+    pub fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
     /// Returns the kind of the targets.
     pub fn kind(&self) -> TargetKind {
         self.objective.kind()

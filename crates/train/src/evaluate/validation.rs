@@ -35,9 +35,24 @@ impl Validation {
         Ok(Self { sums, metric, value, wall: None })
     }
 
+    /// Returns a validation without items, for a run without a validation split: [`fit`](crate::fit()) keeps its last
+    /// epoch.
+    pub fn without_items(metric: Metric) -> Self {
+        Self { sums: MetricSums::default(), metric, value: None, wall: None }
+    }
+
+    /// Returns true if no item was evaluated: the run has no validation split.
+    pub fn is_empty(&self) -> bool {
+        self.sums.total == 0
+    }
+
     /// Formats the metric for the line of an epoch: with the accuracy, also that of the epoch's training steps.
     pub fn progress(&self, train: &MetricSums) -> String {
         match (self.metric, self.value) {
+            (Metric::Accuracy, _) if self.is_empty() => {
+                format!("train {:.4}  no validation", train.accuracy())
+            }
+            _ if self.is_empty() => "no validation".to_owned(),
             (Metric::Accuracy, _) => {
                 format!("train {:.4}  val {:.4}", train.accuracy(), self.sums.accuracy())
             }

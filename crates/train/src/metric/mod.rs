@@ -6,4 +6,6 @@ pub(crate) mod link_ranks;
 pub(crate) mod multi_label;
 pub(crate) mod ranking;
 pub(crate) mod regression;
+pub(crate) mod selection_error;
+pub(crate) mod split_targets;
 pub(crate) mod stats;

@@ -83,6 +83,7 @@ impl ReportPage {
         let of = &self.summary;
         let stopped = if of.stopped_early { ", stopped early" } else { "" };
         let best = match of.metric {
+            _ if !of.has_validation() => "the last one: no validation split".to_owned(),
             Metric::Accuracy => format!("validation accuracy {}", score(of.val_accuracy)),
             metric => format!("validation {metric} {}", score_or_undefined(of.val_metric)),
         };
@@ -107,6 +108,9 @@ impl ReportPage {
             let class = if metric == of.metric { "first" } else { "" };
             tile(class, &format!("test {metric}"), &score_or_undefined(value), "")
         };
+        if !of.has_test() {
+            return tile("first", "test", "none", "the test split has no items");
+        }
         if !of.is_of_labels() {
             return of.test_metrics.iter().map(named).collect();
         }
@@ -143,14 +147,14 @@ impl ReportPage {
             Metric::Accuracy => String::new(),
             metric => format!("validation {metric}"),
         };
-        let (has_accuracy, has_metric) = (self.summary.is_of_labels(), !metric.is_empty());
+        let (has_accuracy, has_validation) = (self.summary.is_of_labels(), self.summary.has_validation());
         let columns = [
             ("epoch", true),
             ("training loss", true),
             ("training accuracy", has_accuracy),
-            ("validation loss", true),
-            ("validation accuracy", has_accuracy),
-            (&metric, has_metric),
+            ("validation loss", has_validation),
+            ("validation accuracy", has_validation && has_accuracy),
+            (&metric, has_validation && !metric.is_empty()),
             ("steps", true),
             ("time", true),
             ("seeds/s", true),

@@ -5,6 +5,7 @@ use kiln_loader::{Batcher, Loader, Phase};
 use crate::error::{Error, Result};
 use crate::evaluate::evaluation::Evaluation;
 use crate::evaluate::validation::Validation;
+use crate::metric::selection_error::SelectionError;
 use crate::run::callback::TrainCallback;
 use crate::run::state::Run;
 use crate::run::summary::FitReport;
@@ -40,12 +41,14 @@ pub struct FitConfig {
 /// `validate` evaluates the trainer's model on the validation split, by sampled neighbourhoods
 /// (`|trainer| trainer.evaluate(val.epoch(VALIDATION), |_, _| ())`) or another method. It must return the metric sums
 /// of all ranks, as [`TaskTrainer::evaluate`] and [`TaskTrainer::sum`] do, or a [`Validation`] by another metric than
-/// the accuracy, so that all ranks keep the same epoch and stop after the same one.
+/// the accuracy, so that all ranks keep the same epoch and stop after the same one. If it counts no items
+/// ([`Validation::without_items`]), the last epoch is kept.
 ///
 /// # Errors
 /// Returns the errors of the loader, the trainer, `validate` and the run, and those of [`TaskTrainer::check_files`],
-/// after which the epoch is not recorded. Invalid calls return [`Error::EmptySplit`] if the training split is empty or
-/// `validate` counted no items, [`Error::NoStep`] if the training items do not fill a step, [`Error::BadSetting`] for 0
+/// after which the epoch is not recorded. Invalid calls return [`Error::EmptySplit`] if the training split is empty,
+/// [`SelectionError`] if `validate` counted no items and there is a patience, or if the metric is undefined for the first
+/// epoch, [`Error::NoStep`] if the training items do not fill a step, [`Error::BadSetting`] for 0
 /// epochs, a patience of 0 or 0 steps between checkpoints, [`Error::TooFewEpochs`] for fewer epochs than the run has
 /// completed, [`Error::OtherLoader`] for a loader of another seed or share than the trainer's, and
 /// [`Error::OtherTrainer`] for a trainer at another epoch or step than the run.
@@ -81,8 +84,9 @@ where
         callback.epoch_trained(&trained);
         let started = Instant::now();
         let val: Validation = validate(trainer)?.into();
-        let val = Validation { wall: Some(started.elapsed()), ..val };
-        non_empty("validation", val.sums)?;
+        let wall = (!val.is_empty()).then(|| started.elapsed());
+        let val = Validation { wall, ..val };
+        check_validation(&val, config.patience, run)?;
         for path in trainer.check_files()? {
             callback.file_replaced(&path);
         }
@@ -131,6 +135,17 @@ pub(crate) fn check(config: &FitConfig, n_done: usize) -> Result<()> {
     match n_done <= config.n_epochs {
         true => Ok(()),
         false => Err(Error::TooFewEpochs { n_epochs: config.n_epochs, n_done }),
+    }
+}
+
+/// Checks that the validation of an epoch can select the best one.
+fn check_validation(val: &Validation, patience: Option<usize>, run: &Run) -> Result<()> {
+    let had_value = run.best().is_ok_and(|best| best.value.is_some());
+    match (val.is_empty(), val.value) {
+        (true, _) if patience.is_some() => Err(SelectionError::PatienceWithoutValidation.into()),
+        // A later epoch without a value ranks below the others.
+        (false, None) if !had_value => Err(SelectionError::Undefined { metric: val.metric }.into()),
+        _ => Ok(()),
     }
 }
 

@@ -7,6 +7,7 @@ use kiln_loader::{Batcher, Loader, Phase};
 use crate::error::{Error, Result};
 use crate::evaluate::evaluation::Evaluation;
 use crate::evaluate::validation::Validation;
+use crate::metric::selection_error::SelectionError;
 use crate::run::callback::TrainCallback;
 use crate::run::few_steps::note_on_steps;
 use crate::run::fit::{self, FitConfig, TEST, VALIDATION};
@@ -119,13 +120,15 @@ impl RunConfig {
     /// loads the best epoch's parameters into the trainer. Collective: every rank must call it.
     ///
     /// `validate` returns the metric sums of all ranks for the batches of `val` in the given phase, as
-    /// [`Evaluator::count`](crate::Evaluator::count) and [`TaskTrainer::evaluate`] do, or a [`Validation`].
+    /// [`Evaluator::count`](crate::Evaluator::count) and [`TaskTrainer::evaluate`] do, or a [`Validation`]. If `val` has no
+    /// items, no metric selects an epoch: the last one is kept.
     ///
     /// # Errors
     /// Returns the errors of [`Run::start`] and [`fit`](crate::fit()). Invalid calls are rejected before anything is
     /// written: [`Error::BadSetting`] for 0 epochs, a patience of 0 or 0 steps between checkpoints,
-    /// [`Error::EmptySplit`] for an empty training or validation split, [`Error::NoStep`] if the training items do not
-    /// fill a step, and [`Error::OtherLoader`] for a loader of another seed or share than the trainer's.
+    /// [`Error::EmptySplit`] for an empty training split, [`SelectionError::PatienceWithoutValidation`] for a patience
+    /// with an empty validation split, [`Error::NoStep`] if the training items do not fill a step, and
+    /// [`Error::OtherLoader`] for a loader of another seed or share than the trainer's.
     pub fn fit<T, F, V, R>(
         &self,
         mut trainer: TaskTrainer<T>,
@@ -142,7 +145,11 @@ impl RunConfig {
     {
         fit::check(&self.fit, 0)?;
         fit::check_items(&trainer, train)?;
-        check_split("validation", &trainer, val)?;
+        trainer.check_seed(val.items())?;
+        let has_validation = !val.items().items().is_empty();
+        if !has_validation && self.fit.patience.is_some() {
+            return Err(SelectionError::PatienceWithoutValidation.into());
+        }
         let mut run = Run::start(&mut trainer, || self.dir.open(), self.identity.clone())?;
         fit::check(&self.fit, run.n_epochs())?;
         run.write_config(&self.settings)?;
@@ -155,6 +162,11 @@ impl RunConfig {
         let note = note_on_steps(items.config(), phase, items.items().len(), train.n_steps(phase));
         if let Some(text) = note.filter(|_| run.resumed().is_none()) {
             callback.note(&text);
+        }
+        if !has_validation && trainer.is_rank_zero() {
+            callback.warning(
+                "the validation split has no items: no metric selects an epoch, the last one is kept",
+            );
         }
         let validate = |trainer: &mut TaskTrainer<T>| validate(trainer, val, VALIDATION);
         let report = fit::fit(&mut trainer, train, self.fit, validate, &mut run, callback)?;
@@ -203,33 +215,39 @@ impl<T: Task> Trained<T> {
     /// summary and, with the feature `report`, the page. Collective: every rank must call it.
     ///
     /// # Errors
-    /// Returns [`Error::EmptySplit`] if the test split is empty, [`Error::OtherLoader`] for a loader of another seed
-    /// than the trainer's, and the errors of `test`, [`TaskTrainer::check_files`] and [`Run::finish`].
+    /// Returns [`Error::EmptySplit`] if the test split is empty ([`Trained::finish_without_test`] ends such a run),
+    /// [`Error::OtherLoader`] for a loader of another seed than the trainer's, and the errors of `test`,
+    /// [`TaskTrainer::check_files`] and [`Run::finish`].
     pub fn test<V: Batcher>(
         self,
         loader: &Loader<V>,
         test: impl FnOnce(&mut TaskTrainer<T>, &Loader<V>, Phase) -> Result<Evaluation>,
     ) -> Result<Tested> {
+        self.trainer.check_seed(loader.items())?;
+        if loader.items().items().is_empty() {
+            return Err(Error::EmptySplit { split: "test" });
+        }
+        self.finish(|trainer| fit::evaluate(trainer, |trainer| test(trainer, loader, TEST)))
+    }
+
+    /// Ends a run without a test split: rank 0 writes the summary without metrics of a test and, with the feature
+    /// `report`, the page. There is no file of predictions.
+    ///
+    /// # Errors
+    /// Returns the errors of [`Run::finish`].
+    pub fn finish_without_test(self) -> Result<Tested> {
+        self.finish(|_| Ok(Evaluation::default()))
+    }
+
+    fn finish(self, test: impl FnOnce(&mut TaskTrainer<T>) -> Result<Evaluation>) -> Result<Tested> {
         let Self { mut trainer, run, mut report, title, class_names, started } = self;
-        check_split("test", &trainer, loader)?;
-        let evaluation = fit::evaluate(&mut trainer, |trainer| test(trainer, loader, TEST))?;
+        let evaluation = test(&mut trainer)?;
         report.peak_memory = report.peak_memory.max(trainer.peak_memory());
-        report.negatives.test = trainer.eval_negatives();
+        if !evaluation.is_empty() {
+            report.negatives.test = trainer.eval_negatives();
+        }
         let info = ReportInfo { title: &title, class_names: &class_names, elapsed: started.elapsed() };
         let summary = run.finish(&evaluation, &report, &info)?;
         Ok(Tested { evaluation, summary, run })
-    }
-}
-
-/// Checks that a split has items, and that the loader orders them by the trainer's seed.
-fn check_split<T: Task, V: Batcher>(
-    split: &'static str,
-    trainer: &TaskTrainer<T>,
-    loader: &Loader<V>,
-) -> Result<()> {
-    trainer.check_seed(loader.items())?;
-    match loader.items().items().is_empty() {
-        true => Err(Error::EmptySplit { split }),
-        false => Ok(()),
     }
 }

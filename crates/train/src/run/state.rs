@@ -307,9 +307,9 @@ impl Run {
         Ok(())
     }
 
-    /// Records a trained and validated epoch, and keeps the parameters if the metric of its validation is better than
-    /// that of all earlier epochs. Returns true if they were kept. `val` must be the same on every rank; metric sums
-    /// stand for the accuracy.
+    /// Records a trained and validated epoch, and keeps the parameters if the metric of its validation is better than that of
+    /// all earlier epochs, or without items of a validation. Returns true if they were kept. `val` must be the same on
+    /// every rank; metric sums stand for the accuracy.
     ///
     /// # Errors
     /// Returns the errors of [`Run::checkpoint`], [`Error::BadFile`] if the metrics cannot be stored, and
@@ -330,7 +330,8 @@ impl Run {
         if let Some(folder) = &mut self.folder {
             folder.add_epoch(epoch, train, &val)?;
         }
-        let is_best = best.as_ref().is_none_or(|best| val.is_better_than(&best.validation()));
+        let is_best =
+            val.is_empty() || best.as_ref().is_none_or(|best| val.is_better_than(&best.validation()));
         let mut next =
             Position { epoch, n_since_best: n_since_best + 1, best: best.clone(), ..Position::default() };
         next.negatives = trainer.negatives();
@@ -368,7 +369,7 @@ impl Run {
     }
 
     /// Writes the predictions, the summary and, with the feature `report`, the report page on rank 0, and returns the
-    /// summary; `None` on the other ranks.
+    /// summary; `None` on the other ranks. An evaluation without items stands for a run without a test.
     ///
     /// # Errors
     /// Returns [`Error::NoEpoch`] if no epoch was recorded, and the errors of writing the files.
@@ -381,13 +382,14 @@ impl Run {
         let Some(folder) = &self.folder else { return Ok(None) };
         let report = FitReport { peak_memory: report.peak_memory.max(MemoryUse::now()), ..*report };
         match said.kind() {
+            _ if said.is_empty() => {}
             TargetKind::Classes => folder.write_predictions(&said.predictions())?,
             TargetKind::MultiLabel | TargetKind::Regression | TargetKind::Links => {
                 folder.write_outputs(said)?;
             }
         }
         let mut summary = Summary::new(&said.metrics(), self.best()?, &report, info.elapsed);
-        if summary.metric != Metric::Accuracy {
+        if summary.metric != Metric::Accuracy && !said.is_empty() {
             summary.test_metrics = said.all_metrics();
         }
         folder.write_summary(&summary)?;

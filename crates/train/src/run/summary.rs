@@ -71,19 +71,19 @@ impl Best {
 /// The result of a run, as written to `summary.json`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Summary {
-    /// The accuracy of the best epoch's parameters on the test split.
+    /// The accuracy of the best epoch's parameters on the test split; NaN without a test split.
     pub test_accuracy: f64,
     /// The macro F1 on the test split; `None` if it is undefined.
     pub test_f1_macro: Option<f64>,
     /// The area under the ROC curve on the test split; `None` if it is undefined.
     pub test_roc_auc: Option<f64>,
-    /// The validation accuracy of the best epoch.
+    /// The validation accuracy of the best epoch; NaN without a validation split, where the last epoch is the best.
     pub val_accuracy: f64,
     /// The metric that selected the best epoch.
     pub metric: Metric,
     /// The value of that metric on the validation split; `None` if it is undefined.
     pub val_metric: Option<f64>,
-    /// All metrics on the test split; empty if the accuracy selected the best epoch.
+    /// All metrics on the test split; empty if the accuracy selected the best epoch, or without a test split.
     pub test_metrics: Vec<(Metric, Option<f64>)>,
     /// The best epoch, from 1.
     pub best_epoch: usize,
@@ -108,7 +108,20 @@ impl Summary {
     /// Returns true if the metrics are those of labels, with an accuracy, and not those of a regression or of links.
     pub(crate) fn is_of_labels(&self) -> bool {
         let has_mrr = self.test_metrics.iter().any(|(metric, _)| *metric == Metric::Mrr);
-        !has_mrr && !self.metric.applies_to(TargetKind::Regression)
+        // A run of links without a test has no metric of a test, but negatives of its training.
+        let is_of_links = has_mrr || !self.negatives.is_empty();
+        let kinds = [TargetKind::Classes, TargetKind::MultiLabel];
+        !is_of_links && kinds.iter().any(|kind| self.metric.applies_to(*kind))
+    }
+
+    /// Returns true if the run has a test split.
+    pub(crate) fn has_test(&self) -> bool {
+        !self.test_accuracy.is_nan() || self.test_f1_macro.is_some() || !self.test_metrics.is_empty()
+    }
+
+    /// Returns true if the run has a validation split.
+    pub(crate) fn has_validation(&self) -> bool {
+        !self.val_accuracy.is_nan()
     }
 
     /// Summarizes a run that took `elapsed` and tested its best epoch.
@@ -134,21 +147,26 @@ impl Summary {
 }
 
 /// Writes the fields as a map. With the accuracy as metric, the fields of other metrics are left out, and with a metric
-/// of regression or of links, those of labels. Only runs of link prediction have the field `negatives`.
+/// of regression or of links, those of labels. Without a test split or a validation split, their metrics are left out. Only
+/// runs of link prediction have the field `negatives`.
 impl Serialize for Summary {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
-        if self.is_of_labels() {
+        if self.is_of_labels() && self.has_test() {
             map.serialize_entry("test_accuracy", &self.test_accuracy)?;
             map.serialize_entry("test_f1_macro", &self.test_f1_macro)?;
             map.serialize_entry("test_roc_auc", &self.test_roc_auc)?;
+        }
+        if self.is_of_labels() && self.has_validation() {
             map.serialize_entry("val_accuracy", &self.val_accuracy)?;
         }
-        if self.metric != Metric::Accuracy {
-            let test: BTreeMap<&str, _> =
-                self.test_metrics.iter().map(|(metric, value)| (metric.name(), value)).collect();
+        if self.metric != Metric::Accuracy && self.has_validation() {
             map.serialize_entry("metric", self.metric.name())?;
             map.serialize_entry("val_metric", &self.val_metric)?;
+        }
+        if self.metric != Metric::Accuracy && self.has_test() {
+            let test: BTreeMap<&str, _> =
+                self.test_metrics.iter().map(|(metric, value)| (metric.name(), value)).collect();
             map.serialize_entry("test_metrics", &test)?;
         }
         map.serialize_entry("best_epoch", &self.best_epoch)?;
@@ -187,7 +205,9 @@ impl Summary {
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
-        if self.is_of_labels() {
+        if !self.has_test() {
+            writeln!(f, "test            none: the test split has no items")?;
+        } else if self.is_of_labels() {
             self.fmt_labels(f)?;
         } else {
             for (metric, value) in &self.test_metrics {
@@ -198,7 +218,12 @@ impl fmt::Display for Summary {
             Metric::Accuracy => format!("{:.4}", self.val_accuracy),
             _ => or_undefined(self.val_metric),
         };
-        writeln!(f, "best epoch      {} (validation {} {val})", self.best_epoch, self.metric)?;
+        match self.has_validation() {
+            true => writeln!(f, "best epoch      {} (validation {} {val})", self.best_epoch, self.metric)?,
+            false => {
+                writeln!(f, "best epoch      {} (the last one: no validation split)", self.best_epoch)?;
+            }
+        }
         let stopped = if self.stopped_early { ", stopped early" } else { "" };
         writeln!(f, "epochs          {}{stopped}", self.n_epochs)?;
         writeln!(f, "time            {:.1} s", self.seconds)?;

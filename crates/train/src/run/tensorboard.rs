@@ -106,11 +106,9 @@ impl TrainCallback for TensorBoard {
     fn epoch(&mut self, epoch: usize, train: &EpochReport, sums: &MetricSums, _: bool) {
         let val = self.val.take().unwrap_or(sums.into());
         let tag = format!("{}/validation", val.metric);
-        let mut values = vec![
-            ("loss/train", train.counts.loss()),
-            ("loss/validation", val.sums.loss()),
-            ("seconds/epoch", train.wall.as_secs_f64()),
-        ];
+        let mut values = vec![("loss/train", train.counts.loss())];
+        values.extend((!val.is_empty()).then(|| ("loss/validation", val.sums.loss())));
+        values.push(("seconds/epoch", train.wall.as_secs_f64()));
         values.extend(val.value.map(|value| (tag.as_str(), value)));
         values.extend((val.metric == Metric::Accuracy).then(|| ("accuracy/train", train.counts.accuracy())));
         values.extend(val.wall.map(|wall| ("seconds/validation", wall.as_secs_f64())));

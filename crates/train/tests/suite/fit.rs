@@ -14,9 +14,9 @@ use kiln_loader::{ItemSampler, ItemSamplerConfig, Loader, LoaderConfig, NodeBatc
 use kiln_nn::{Aggregate, Sage, SageConfig};
 use kiln_sample::{Fanout, NeighborSampler};
 use kiln_train::{
-    DeviceBatcher, EpochReport, Error, Evaluation, FitConfig, FitReport, MetricSums, NodeClassification,
-    OptimizerConfig, Run, RunFolder, RunIdentity, StepReport, TEST, TaskTrainer, TrainCallback,
-    TrainerConfig, VALIDATION, evaluate_best, fit,
+    DeviceBatcher, EpochReport, Error, Evaluation, FitConfig, FitReport, Metric, MetricSums,
+    NodeClassification, OptimizerConfig, Run, RunFolder, RunIdentity, SelectionError, StepReport, TEST,
+    TaskTrainer, TrainCallback, TrainerConfig, VALIDATION, Validation, evaluate_best, fit, weights_to_bytes,
 };
 
 const TRAIN: Phase = Phase::Train { epoch: 0 };
@@ -168,17 +168,53 @@ fn rejects_empty_splits() {
     let mut run = run(&mut trainer(&data), folder.path());
     let (some, none) = (loader(&data, &data.split.train), loader(&data, &[]));
     let mut heard = Heard::default();
-    for (train, val, n_steps, expected) in
-        [(&none, &some, 0, "training"), (&some, &none, some.n_steps(TRAIN), "validation")]
-    {
-        let validate = |trainer: &mut SageTrainer| trainer.evaluate(val.epoch(VALIDATION), |_, _| ());
-        let error = fit(&mut trainer(&data), train, epochs(1), validate, &mut run, &mut heard).unwrap_err();
-        assert!(matches!(error, Error::EmptySplit { split } if split == expected), "{error}");
-        assert_eq!(heard.n_steps, n_steps);
-    }
-    assert!(matches!(run.best(), Err(Error::NoEpoch)));
     let validate = |trainer: &mut SageTrainer| trainer.evaluate(some.epoch(VALIDATION), |_, _| ());
+    let error = fit(&mut trainer(&data), &none, epochs(1), validate, &mut run, &mut heard).unwrap_err();
+    assert!(matches!(error, Error::EmptySplit { split: "training" }), "{error}");
+    assert_eq!(heard.n_steps, 0);
+    assert!(matches!(run.best(), Err(Error::NoEpoch)));
     fit(&mut trainer(&data), &some, epochs(1), validate, &mut run, &mut heard).unwrap();
     let error = evaluate_best(trainer(&data), &run, |trainer| judge(trainer, &none));
     assert!(matches!(error, Err(Error::EmptySplit { split: "test" })), "{error:?}");
+}
+
+#[test]
+fn the_last_epoch_is_kept_without_a_validation() {
+    let (data, folder) = (data(), tempfile::tempdir().unwrap());
+    let mut trainer = trainer(&data);
+    let mut run = run(&mut trainer, folder.path());
+    let (train, none) = (loader(&data, &data.split.train[..100]), loader(&data, &[]));
+    let validate = |trainer: &mut SageTrainer| trainer.evaluate(none.epoch(VALIDATION), |_, _| ());
+    let mut heard = Heard::default();
+    let patient = FitConfig { patience: Some(2), ..epochs(3) };
+    let error = fit(&mut trainer, &train, patient, validate, &mut run, &mut heard).unwrap_err();
+    let expected = SelectionError::PatienceWithoutValidation.to_string();
+    assert_eq!(error.to_string(), expected);
+    drop(run);
+
+    let folder = tempfile::tempdir().unwrap();
+    let mut trainer = self::trainer(&data);
+    let mut run = self::run(&mut trainer, folder.path());
+    let report = fit(&mut trainer, &train, epochs(3), validate, &mut run, &mut heard).unwrap();
+    assert_eq!((report.n_epochs, report.stopped_early, run.n_since_best()), (3, false, 0));
+    let best = run.best().unwrap();
+    assert_eq!((best.epoch, best.value, best.val.total), (3, None, 0));
+    let kept = std::fs::read(folder.path().join("best.safetensors")).unwrap();
+    assert_eq!(kept, weights_to_bytes(trainer.model()).unwrap());
+}
+
+#[test]
+fn a_metric_that_is_undefined_for_the_first_epoch_is_an_error() {
+    let (data, folder) = (data(), tempfile::tempdir().unwrap());
+    let mut trainer = trainer(&data);
+    let mut run = run(&mut trainer, folder.path());
+    let train = loader(&data, &data.split.train[..100]);
+    let sums = MetricSums { loss_sum: 1.0, weight: 10.0, hits: 3, total: 10 };
+    let validate =
+        |_: &mut SageTrainer| Ok(Validation { metric: Metric::RocAuc, value: None, ..sums.into() });
+    let error = fit(&mut trainer, &train, epochs(3), validate, &mut run, &mut Heard::default()).unwrap_err();
+    let is_undefined =
+        matches!(error, Error::Selection(SelectionError::Undefined { metric: Metric::RocAuc }));
+    assert!(is_undefined, "{error}");
+    assert!(matches!(run.best(), Err(Error::NoEpoch)));
 }

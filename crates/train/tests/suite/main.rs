@@ -28,6 +28,7 @@ mod resume;
 mod run_config;
 mod run_folder;
 mod running_statistics;
+mod split_targets;
 mod stop;
 mod trainer;
 mod training_options;

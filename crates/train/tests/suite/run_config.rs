@@ -12,8 +12,8 @@ use kiln_nn::Sage;
 use kiln_sample::{Fanout, NeighborSampler};
 use kiln_train::{
     DeviceBatcher, EpochReport, Error, Evaluator, FitConfig, MetricSums, NodeClassification, Outcome,
-    Resumed, Run, RunConfig, RunDir, RunIdentity, StepReport, TaskTrainer, Tested, TrainCallback,
-    weights_to_bytes,
+    Resumed, Run, RunConfig, RunDir, RunIdentity, SelectionError, StepReport, TaskTrainer, Tested,
+    TrainCallback, weights_to_bytes,
 };
 
 use crate::common::{NodeLoader, data, loader, ranks, shard, trainer};
@@ -152,8 +152,9 @@ fn rejects_invalid_calls_before_a_file_is_written() {
     assert!(matches!(error, Error::BadSetting { what: "the patience", .. }), "{error}");
     let error = refused(|_| (), [&[], &nodes], items);
     assert!(matches!(error, Error::EmptySplit { split: "training" }), "{error}");
-    let error = refused(|_| (), [&nodes, &[]], items);
-    assert!(matches!(error, Error::EmptySplit { split: "validation" }), "{error}");
+    let error = refused(|config| config.fit.patience = Some(2), [&nodes, &[]], items);
+    let is_refused = matches!(error, Error::Selection(SelectionError::PatienceWithoutValidation));
+    assert!(is_refused, "{error}");
     let error = refused(|_| (), splits, ItemSamplerConfig { batch_size: 101, drop_last: true, ..items });
     assert!(matches!(error, Error::NoStep { n_items: 100, per_step: 101 }), "{error}");
     let error = refused(|_| (), splits, ItemSamplerConfig { seed: 2, ..items });
@@ -191,6 +192,61 @@ fn rejects_a_test_split_without_nodes() {
     let Outcome::Trained(best) = outcome else { panic!("the run should complete") };
     let tested = best.test(&test, |trainer, test, phase| Evaluator::Sampled.evaluate(trainer, test, phase));
     assert!(matches!(tested, Err(Error::EmptySplit { split: "test" })));
+}
+
+/// Collects warnings.
+#[derive(Default)]
+struct Warnings(Vec<String>);
+
+impl TrainCallback for Warnings {
+    fn step(&mut self, _: &StepReport) {}
+
+    fn epoch(&mut self, _: usize, _: &EpochReport, _: &MetricSums, _: bool) {}
+
+    fn warning(&mut self, text: &str) {
+        self.0.push(text.to_owned());
+    }
+}
+
+#[test]
+fn a_run_without_validation_and_test_keeps_the_last_epoch_and_reports_it() {
+    for n_ranks in [1, 2] {
+        let folder = tempfile::tempdir().unwrap();
+        let of_ranks = ranks(n_ranks).run(|comm| {
+            let (data, shard) = (data(320), shard(&*comm));
+            let [train, none] = [&data.split.train[..], &[]].map(|nodes| loader(&data, nodes, 60, shard));
+            let trainer = trainer(&data, comm);
+            let mut warnings = Warnings::default();
+            let outcome = config(folder.path(), 2).fit(trainer, &train, &none, validate, &mut warnings)?;
+            let Outcome::Trained(last) = outcome else { panic!("the run should complete") };
+            let tested = last.finish_without_test()?;
+            Ok((tested.summary, warnings.0))
+        });
+        let of_ranks = of_ranks.unwrap();
+        for (rank, (summary, warnings)) in of_ranks.iter().enumerate() {
+            assert_eq!((summary.is_some(), warnings.len()), (rank == 0, usize::from(rank == 0)));
+        }
+        let (summary, warnings) = &of_ranks[0];
+        assert!(warnings[0].contains("the validation split has no items"), "{warnings:?}");
+        let summary = summary.as_ref().unwrap();
+        assert_eq!((summary.best_epoch, summary.n_epochs), (2, 2));
+        let printed = summary.to_string();
+        assert!(printed.contains("test            none: the test split has no items"), "{printed}");
+        assert!(printed.contains("best epoch      2 (the last one: no validation split)"), "{printed}");
+        let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
+        let json: serde_json::Value = serde_json::from_str(&read("summary.json")).unwrap();
+        let has_metric = |key: &String| key.starts_with("test") || key.starts_with("val") || key == "metric";
+        assert!(!json.as_object().unwrap().keys().any(has_metric), "{json}");
+        let row: serde_json::Value =
+            serde_json::from_str(read("metrics.jsonl").lines().last().unwrap()).unwrap();
+        assert_eq!((&row["epoch"], &row["val_loss"]), (&2.into(), &serde_json::Value::Null));
+        assert!(row.get("val_seconds").is_none() && row["train_loss"].is_f64(), "{row}");
+        assert!(!folder.path().join("test_predictions.csv").exists());
+        if cfg!(feature = "report") {
+            let page = read("report.html");
+            assert!(page.contains("the test split has no items") && page.contains("no validation split"));
+        }
+    }
 }
 
 /// Each variant of [`RunDir`] opens the expected folder or fails.
