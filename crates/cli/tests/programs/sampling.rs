@@ -88,7 +88,10 @@ fn errors_of_invalid_flags_contain_the_expected_values() {
     let cases = [
         ("--rule heavy", "possible values: uniform, uniform-with-replacement"),
         ("--fanouts 4,four", "expected a number per layer"),
-        ("--layers 2 --fanouts 4,4,4", "--fanouts has 3 values for --layers 2: give one per layer, or one for all"),
+        (
+            "--layers 2 --fanouts 4,4,4",
+            "--fanouts has 3 values for --layers 2: give one per layer, or one for all",
+        ),
         ("--ranks 2000", "expected a whole number from 1 to 1024"),
         ("--eval half", "possible values: sampled, exact"),
         ("--checkpoint-every 0", "expected a whole number from 1 to 1000000"),
