@@ -12,7 +12,7 @@ use kiln_store::Error as StoreError;
 use self::place::stored_id;
 use crate::arrays::{EDGE_FEATURES, RowsOf};
 use crate::graph_folder::NEGATIVES;
-use crate::readers::ids::{is_mask, mask_as_ids};
+use crate::mask::{is_mask, mask_as_ids};
 use crate::{Dataset, Error, LinkTargets, NodeNames, Note, Result, Split};
 
 pub(crate) use self::place::Place;

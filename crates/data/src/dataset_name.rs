@@ -57,7 +57,7 @@ pub fn locate(name_or_path: impl AsRef<Path>) -> DatasetLocation {
 pub fn note_on_name(path: impl AsRef<Path>) -> Option<Note> {
     let path = path.as_ref();
     let name = DatasetName::of_path(path)?;
-    Some(Note::HasNameOfDataset { path: path.to_owned(), name })
+    Some(Note::HasNameOfDataset { path: path.to_owned(), name: name.to_string() })
 }
 
 impl DatasetName {

@@ -38,6 +38,7 @@ pub mod graph_folder;
 mod hash;
 mod limits;
 mod link_split;
+mod mask;
 mod node_features;
 mod node_names;
 mod note;

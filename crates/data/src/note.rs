@@ -1,8 +1,6 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use crate::DatasetName;
-
 /// Information from a reader that the user should know. A note is not an error: reading has succeeded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -55,8 +53,8 @@ pub enum Note {
     HasNameOfDataset {
         /// The path of the file or folder.
         path: PathBuf,
-        /// The set with the same name.
-        name: DatasetName,
+        /// The name, which is also that of the set.
+        name: String,
     },
     /// A note that is specific to one format.
     Other(String),

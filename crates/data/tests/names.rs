@@ -13,7 +13,7 @@ use kiln_graph::{NodeTypes, RelationEdges};
 /// Returns the name in the only note of this kind.
 fn noted(notes: &[Note]) -> DatasetName {
     let names = notes.iter().filter_map(|note| match note {
-        Note::HasNameOfDataset { name, .. } => Some(*name),
+        Note::HasNameOfDataset { name, .. } => DatasetName::of(name),
         _ => None,
     });
     let names: Vec<DatasetName> = names.collect();

@@ -8,6 +8,7 @@ use burn::module::Module;
 use burn::tensor::Device;
 use kiln_kernels::Devices;
 use kiln_loader::{Loader, Phase};
+use kiln_mem::PageFaults;
 use kiln_nn::ModelConfig;
 use kiln_sample::RngKey;
 #[cfg(feature = "nccl")]
@@ -18,7 +19,6 @@ use kiln_train::{
     Validation,
 };
 
-use crate::allocator::PageFaults;
 use crate::batches::name_of;
 use crate::fit::EpochLines;
 use crate::{BatchRequirements, DataLoader, Error, FitConfig, RankHandle, Result};
@@ -154,10 +154,7 @@ impl<C: ModelConfig> Trainer<C> {
                 Err(Error::Interrupted { n_epochs: run.n_epochs(), n_steps: run.n_steps(), folder })
             }
             Outcome::Trained(trained) => {
-                if self.rank.is_zero()
-                    && !is_quiet
-                    && let Some(note) = page_faults.note()
-                {
+                if let Some(note) = page_faults.note().filter(|_| self.rank.is_zero() && !is_quiet) {
                     eprintln!("note: {note}");
                 }
                 let (model, report) = (trained.model().clone(), *trained.report());

@@ -18,6 +18,7 @@
 //! ```
 
 mod allocator;
+mod page_faults;
 mod prefetch;
 mod rows;
 #[cfg(target_arch = "x86_64")]
@@ -25,6 +26,7 @@ mod stream;
 pub mod vector;
 
 pub use allocator::{AllocatorStats, HugePageAllocator};
+pub use page_faults::PageFaults;
 pub use prefetch::{prefetch, prefetch_far, prefetch_range, prefetch_range_far};
 pub use rows::{RowId, copy_rows, copy_rows_to};
 

@@ -223,7 +223,7 @@ impl ArrayFile {
         visit: impl FnMut(usize, i128) -> Result<(), E>,
     ) -> Result<(), E> {
         match self.dtype() {
-            // A mask in the place of ids would be read as the ids 0 and 1.
+            // A mask instead of ids would be read as the ids 0 and 1.
             DType::Bool => Err(self.wrong_type("<i4 or <i8").into()),
             _ => self.for_each_integer_or_bool(visit),
         }

@@ -8,6 +8,7 @@ use kiln_store::text::TextTable;
 use kiln_store::{ArrayFile, Error as StoreError, check_count};
 
 use crate::arrays::nodes_of;
+use crate::mask::{is_mask, mask_as_ids};
 use crate::{Note, Result};
 
 /// Reads a list of ids of nodes ([`NodeId`]) or graphs ([`GraphId`](kiln_graph::GraphId)), all below `n_items`: a `.npy`
@@ -85,17 +86,6 @@ pub(crate) fn for_each_listed<I: ItemId>(
         let id = id_of(value, n_items);
         visit(id.ok_or_else(|| array.bad_value("entry", position, expected(), value))?)
     })
-}
-
-/// Returns true for the ids of a list that is a mask, saved as integers: an entry for each of more than two items, all of
-/// which are 0 or 1.
-pub(crate) fn is_mask(n_items: usize, mut ids: impl ExactSizeIterator<Item = u32>) -> bool {
-    2 < n_items && ids.len() == n_items && ids.all(|id| id <= 1)
-}
-
-/// Returns the expected value for a mask of `n_items` items that was saved as integers.
-pub(crate) fn mask_as_ids(n_items: usize) -> String {
-    format!("a list of ids: all {n_items} entries are 0 or 1, as in a mask, which must be saved as booleans")
 }
 
 fn id_of<I: ItemId>(value: i128, n_items: usize) -> Option<I> {

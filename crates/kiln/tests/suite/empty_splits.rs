@@ -190,7 +190,7 @@ fn check_refused<C: ModelConfig, L: DataLoader<C::Model>>(
     let error = trainer.fit(loader, quiet(&out).metric(metric).patience(1)).unwrap_err();
     let is_refused = matches!(
         &error,
-        Error::Train(TrainError::Selection(SelectionError::CannotRank { metric: named, .. })) if *named == metric
+        Error::Train(TrainError::Selection(SelectionError::CannotRank { metric: named, .. })) if *named == metric.name()
     );
     assert!(is_refused && !out.exists(), "{error}");
     assert!(error.to_string().contains(instead), "{error}\n    expected {instead}");

@@ -259,7 +259,7 @@ fn clients_end_their_leases() {
     };
     // A client that fails to connect ends its lease, too.
     let fails = |servers: &[Server]| drop(refused(config(vec![addresses(servers)[1].clone()])));
-    // A client gives up after half a second, in which a server on a loaded machine may not receive the call.
+    // A client stops retrying after half a second, in which a server on a loaded machine may not receive the call.
     assert!((0..10).any(|_| ends_its_lease(connects)), "the lease should end with the client");
     assert!((0..10).any(|_| ends_its_lease(fails)), "the lease should end if the client cannot connect");
 }

@@ -1,5 +1,3 @@
-use crate::metric::kind::Metric;
-
 /// The best epoch of a run cannot be selected by a metric on the validation split.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -9,8 +7,8 @@ pub enum SelectionError {
         "the metric {metric} cannot select the best epoch: it is {value} for every model on the validation split, {reason}: {instead}"
     )]
     CannotRank {
-        /// The metric.
-        metric: Metric,
+        /// The name of the metric.
+        metric: &'static str,
         /// Its value for every model: a number, or `undefined`.
         value: String,
         /// The property of the validation split that is the cause.
@@ -24,8 +22,8 @@ pub enum SelectionError {
          train without a validation split"
     )]
     Undefined {
-        /// The metric.
-        metric: Metric,
+        /// The name of the metric.
+        metric: &'static str,
     },
     /// Early stopping was requested for a run without a validation split.
     #[error(

@@ -135,7 +135,8 @@ impl SplitTargets {
             (true, _) => "no metric can, so use other items for validation, or none".to_owned(),
             (false, _) => format!("use one of {}, or other items for validation", able.join(", ")),
         };
-        Err(SelectionError::CannotRank { metric, value, reason: self.reason(), instead }.into())
+        Err(SelectionError::CannotRank { metric: metric.name(), value, reason: self.reason(), instead }
+            .into())
     }
 
     /// Returns the values of a metric for two models, one of which fits all targets better than the other. A metric whose

@@ -144,7 +144,7 @@ fn check_validation(val: &Validation, patience: Option<usize>, run: &Run) -> Res
     match (val.is_empty(), val.value) {
         (true, _) if patience.is_some() => Err(SelectionError::PatienceWithoutValidation.into()),
         // A later epoch without a value ranks below the others.
-        (false, None) if !had_value => Err(SelectionError::Undefined { metric: val.metric }.into()),
+        (false, None) if !had_value => Err(SelectionError::Undefined { metric: val.metric.name() }.into()),
         _ => Ok(()),
     }
 }
