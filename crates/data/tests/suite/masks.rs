@@ -11,6 +11,9 @@ use tempfile::TempDir;
 
 use crate::common::{put, put_mask};
 
+/// A change of a folder, and the expected error.
+type Damage<'a> = (&'a dyn Fn(&Path), &'a str);
+
 /// Writes the ring 0 -> 1 -> 2 -> 3 -> 0 with classes and a split in masks: 0 and 2, 1, and 3.
 fn ring() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
@@ -55,7 +58,7 @@ fn masks_are_splits_of_folders_that_are_opened_and_converted() {
 #[test]
 fn masks_of_another_length_and_masks_of_integers_are_errors() {
     let mask_of = |name: &'static str, values: &'static [u8]| move |at: &Path| put_mask(at, name, values);
-    let cases: [(&dyn Fn(&Path), &str); 4] = [
+    let cases: [Damage<'_>; 4] = [
         (&mask_of("val.npy", &[0, 1, 0]), "val.npy: the number of elements of the mask is 3, expected 4"),
         (&mask_of("test.npy", &[0; 5]), "test.npy: the number of elements of the mask is 5, expected 4"),
         (
