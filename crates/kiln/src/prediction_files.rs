@@ -156,9 +156,6 @@ impl<I: ItemId> PredictionFiles<I> {
         let Some(scores) = &rows.scores else { return Ok(()) };
         let items = &request.items[rows.positions.clone()];
         totals.n_items += items.len() as u64;
-        for row in scores.non_finite() {
-            totals.add_non_finite(items[row].get());
-        }
         self.scores.write(request, items, scores)?;
         if let (Some(file), Some(rows)) = (&mut self.embeddings, &rows.embeddings) {
             file.write(request, items, rows)?;
@@ -169,8 +166,12 @@ impl<I: ItemId> PredictionFiles<I> {
         if request.is_of_classes() {
             let classes = scores.classes();
             for (&item, &class) in items.iter().zip(&classes) {
-                if let (Some(label), Some(class)) = (request.label(item), class) {
-                    totals.add_label(request.parts.part(item), label == class);
+                match (request.label(item), class) {
+                    (_, None) => totals.add_non_finite(item.get()),
+                    (Some(label), Some(class)) => {
+                        totals.add_label(request.parts.part(item), label == class);
+                    }
+                    (None, Some(_)) => {}
                 }
             }
             predictions.write(&request.predicted_classes(items, &classes))?;
@@ -178,6 +179,9 @@ impl<I: ItemId> PredictionFiles<I> {
                 file.write(&request.classes_lines(items, &classes, scores))?;
             }
         } else {
+            for row in scores.non_finite() {
+                totals.add_non_finite(items[row].get());
+            }
             predictions.write(&request.predicted_values(items, scores))?;
             if let Some(file) = named {
                 file.write(&request.values_lines(items, scores))?;

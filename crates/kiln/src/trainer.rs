@@ -328,9 +328,9 @@ impl<M: Module + Sync> TrainedModel<M> {
         let (mut trainer, evaluator) = self.trainer(loader)?;
         let batches = loader.loader(phase, &trainer, &evaluator)?;
         let counts = L::count(&evaluator, &mut trainer, &batches, phase)?;
-        match counts.total {
-            0 => Err(kiln_train::Error::EmptySplit { split: name_of(phase) }.into()),
-            _ => Ok(counts),
+        match counts.is_empty() {
+            true => Err(kiln_train::Error::EmptySplit { split: name_of(phase) }.into()),
+            false => Ok(counts),
         }
     }
 
@@ -385,7 +385,7 @@ impl<M: Module + Sync> TrainedModel<M> {
         let outputs = L::evaluate(evaluator, trainer, batches, phase)?;
         trainer.check_files()?;
         let outputs = outputs.gather(trainer.comm())?;
-        match trainer.is_rank_zero() && outputs.counts()?.total == 0 {
+        match trainer.is_rank_zero() && outputs.counts()?.is_empty() {
             true => Err(kiln_train::Error::EmptySplit { split: name_of(phase) }.into()),
             false => Ok(outputs),
         }

@@ -231,6 +231,10 @@ impl GatLayer {
 }
 
 impl BlockModel for Gat {
+    fn uses_burn_rng(&self) -> bool {
+        false
+    }
+
     fn n_layers(&self) -> usize {
         self.layers.len()
     }

@@ -130,6 +130,10 @@ pub struct Gcn {
 }
 
 impl BlockModel for Gcn {
+    fn uses_burn_rng(&self) -> bool {
+        false
+    }
+
     fn n_layers(&self) -> usize {
         self.layers.len()
     }

@@ -219,6 +219,10 @@ impl Gin {
 }
 
 impl GraphModel for Gin {
+    fn uses_burn_rng(&self) -> bool {
+        false
+    }
+
     fn forward(&self, graphs: &DeviceGraphs, x: Tensor<2>, ctx: &ForwardContext) -> Tensor<2> {
         let reads_all = self.heads.len() == self.layers.len() + 1;
         let mut scores = reads_all.then(|| self.head(0, graphs, x.clone(), ctx));

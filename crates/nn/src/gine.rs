@@ -196,6 +196,10 @@ pub struct Gine {
 }
 
 impl BlockModel for Gine {
+    fn uses_burn_rng(&self) -> bool {
+        false
+    }
+
     fn n_layers(&self) -> usize {
         self.layers.len()
     }

@@ -151,6 +151,10 @@ pub struct Hgt {
 }
 
 impl BlockModel for Hgt {
+    fn uses_burn_rng(&self) -> bool {
+        false
+    }
+
     fn n_layers(&self) -> usize {
         self.layers.len()
     }

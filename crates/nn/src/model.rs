@@ -69,6 +69,13 @@ pub trait BlockModel: Module + ModuleDisplay {
         false
     }
 
+    /// Returns true if a forward pass may draw from Burn's generator of random numbers, by `Dropout` or random tensors of
+    /// Burn. The default is true; kiln's models return false. The trainer seeds the generator before each pass of a model that
+    /// may draw.
+    fn uses_burn_rng(&self) -> bool {
+        true
+    }
+
     /// Returns the input rows in an element type that the first layer takes: as they are, or as f32.
     fn input_rows(&self, x: Tensor<2>) -> Tensor<2> {
         if self.reads_half_rows() { x } else { ops::widen(x) }
@@ -296,4 +303,9 @@ pub trait GraphModel: Module {
     /// # Panics
     /// Panics if `x` does not match the graphs or the model.
     fn forward(&self, graphs: &DeviceGraphs, x: Tensor<2>, ctx: &ForwardContext) -> Tensor<2>;
+
+    /// Same as [`BlockModel::uses_burn_rng`].
+    fn uses_burn_rng(&self) -> bool {
+        true
+    }
 }

@@ -134,6 +134,10 @@ pub struct Rgcn {
 }
 
 impl BlockModel for Rgcn {
+    fn uses_burn_rng(&self) -> bool {
+        false
+    }
+
     fn n_layers(&self) -> usize {
         self.layers.len()
     }

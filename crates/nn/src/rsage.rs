@@ -158,6 +158,10 @@ pub struct Rsage {
 }
 
 impl BlockModel for Rsage {
+    fn uses_burn_rng(&self) -> bool {
+        false
+    }
+
     fn n_layers(&self) -> usize {
         self.layers.len()
     }

@@ -157,6 +157,10 @@ pub struct Sage {
 }
 
 impl BlockModel for Sage {
+    fn uses_burn_rng(&self) -> bool {
+        false
+    }
+
     fn n_layers(&self) -> usize {
         self.layers.len()
     }

@@ -167,6 +167,11 @@ pub enum Error {
         "the model draws random numbers from Burn's generator since epoch {}, which ranks in threads share, so that the run cannot be repeated: let the model draw in every step, or start each rank as a process", .0 + 1
     )]
     SharedGenerator(usize),
+    /// A trainer was started by a task of rayon on a thread that waits within the forward pass of another trainer.
+    #[error(
+        "a trainer began within the forward pass of another one, because both are tasks of one pool of rayon: start trainers on threads or ranks of their own (kiln::launch)"
+    )]
+    NestedTrainers,
     /// A batch is on another device than the trainer.
     #[error("a batch is on {got}, expected {expected}: make its loader with `TaskTrainer::loader`")]
     OtherDevice {

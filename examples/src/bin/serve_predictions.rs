@@ -153,8 +153,9 @@ fn predict_nodes(
     nodes: &[NodeId],
 ) -> kiln::train::Result<Vec<Answer>> {
     let scores = predictor.predict(nodes, mode)?;
-    let rows = nodes.iter().zip(scores.classes()).zip(scores.confidences());
-    let n_non_finite = scores.non_finite().len();
+    let classes = scores.classes();
+    let n_non_finite = classes.iter().filter(|class| class.is_none()).count();
+    let rows = nodes.iter().zip(classes).zip(scores.confidences());
     if n_non_finite != 0 {
         let _ = writeln!(std::io::stderr(), "{n_non_finite} items have outputs that are not finite");
     }

@@ -24,6 +24,9 @@ const DST_NAMES: [&str; 12] = [
     "v",
 ];
 
+/// Ends of names that say what a column has, not which end of an edge: `dst_node_id`, `to_idx`.
+const ENDINGS: [&str; 5] = ["ids", "id", "idx", "index", "node"];
+
 /// The names of a column of weights.
 const WEIGHT_NAMES: [&str; 3] = ["weight", "weights", "w"];
 
@@ -33,6 +36,9 @@ const KNOWN: &str = "a column of sources, destinations or weights (src, dst, wei
 
 /// The expected columns of a header that names one end of the edges, or an end twice.
 const BOTH_ENDS: &str = "one column of sources and one of destinations, such as src and dst";
+
+/// The expected columns of a header with several columns of weights.
+const ONE_WEIGHT: &str = "at most one column of weights: remove the other, or rename it";
 
 /// The maximum number of columns of a header. The limit bounds the memory for the names.
 const MAX_COLUMNS: usize = 1000;
@@ -64,7 +70,17 @@ impl Role {
         let name = normalized(name);
         let roles =
             [(&SRC_NAMES[..], Self::Src), (&DST_NAMES[..], Self::Dst), (&WEIGHT_NAMES[..], Self::Weight)];
-        roles.into_iter().find(|(names, _)| names.contains(&&*name)).map(|(_, role)| role)
+        let of_name =
+            |name: &str| roles.iter().find(|(names, _)| names.contains(&name)).map(|(_, role)| *role);
+        let mut rest = &*name;
+        loop {
+            if let Some(role) = of_name(rest) {
+                return Some(role);
+            }
+            // `uid` is no column of sources.
+            rest =
+                ENDINGS.iter().find_map(|ending| rest.strip_suffix(ending)).filter(|rest| 2 <= rest.len())?;
+        }
     }
 }
 
@@ -95,6 +111,7 @@ impl Columns {
         let is_read = |column: usize| [Some(src), Some(dst), columns.weight].contains(&Some(column));
         match (0..names.len()).find(|&column| !is_read(column)) {
             None => Ok(columns),
+            Some(column) if roles[column] == Some(Role::Weight) => Err(row.bad(column, ONE_WEIGHT).into()),
             Some(column) if roles[column].is_some() => Err(row.bad(column, BOTH_ENDS).into()),
             Some(column) => Err(row.bad(column, KNOWN).into()),
         }

@@ -123,7 +123,9 @@ fn multiply<E: RowValue>(
     if n_rows.saturating_mul(inner).saturating_mul(n_columns) < LEAST_DIVIDED {
         return left.widened_rows(0..n_rows, |left| alone(out, left));
     }
-    let task_rows = (n_rows / 16).next_multiple_of(32).clamp(LEAST_TASK_ROWS, TASK_ROWS);
+    // Tasks of fewer rows than `least_rows` would be padded.
+    let least_rows = LEAST_TASK_ROWS.max(least_rows(right).next_multiple_of(32));
+    let task_rows = (n_rows / 16).next_multiple_of(32).clamp(least_rows, TASK_ROWS);
     out.par_chunks_mut(task_rows * n_columns).enumerate().for_each(|(task, out)| {
         let first = task * task_rows;
         left.widened_rows(first..first + out.len() / n_columns, |left| alone(out, left));
@@ -146,7 +148,8 @@ fn least_rows(right: Matrix<'_>) -> usize {
 fn multiply_padded(out: &mut [MaybeUninit<f32>], left: Matrix<'_>, right: Matrix<'_>, start: Start<'_>) {
     let ([_, inner], [_, n_columns]) = (left.shape(), right.shape());
     let n_rows = least_rows(right);
-    let mut padded_left = left.values().to_vec();
+    let mut padded_left = Vec::with_capacity(n_rows * inner);
+    padded_left.extend_from_slice(left.values());
     padded_left.resize(n_rows * inner, 0.0);
     let mut padded = vec![MaybeUninit::new(0.0); n_rows * n_columns];
     if matches!(start, Start::There) {

@@ -18,10 +18,6 @@ impl BlockSize {
     /// destination has for every second edge. With the size of the block itself, the order of a node's computations, and
     /// with it the rounding, would depend on the other nodes of its batch.
     pub const SAMPLED: Self = Self { n_src: 3, n_dst: 1, n_edges: 4 };
-
-    /// The size that stands for every block of an evaluation layer by layer over a whole graph, in which the sources of a
-    /// layer are the destinations of the layer before.
-    pub const WHOLE_GRAPH: Self = Self { n_src: 1, n_dst: 1, n_edges: 1 };
 }
 
 impl From<&Block> for BlockSize {

@@ -2,6 +2,7 @@ use std::ops::Range;
 
 use kiln_feature::{EdgeFeatures, FeatureDType};
 use kiln_graph::{Csc, NodeId};
+use kiln_kernels::BlockSize;
 use kiln_nn::LayerMemory;
 use kiln_sample::{EdgeWeights, SamplerConfig};
 
@@ -9,6 +10,9 @@ use crate::error::{Error, Result};
 
 /// The maximum number of edges, and of sources, of a block on a device ([`kiln_kernels::DeviceBlock::upload`]).
 const MAX_EDGES: u64 = i32::MAX as u64 - 1;
+
+/// The default limit of the memory of a range, in bytes.
+pub(crate) const DEFAULT_RANGE_BYTES: u64 = 256 << 20;
 
 /// The peak memory of one range of a layer, in bytes per destination, per source and per edge. It is derived from
 /// GraphSAGE and GCN; [`RangeCost::with_layer`] adds what other layers need.
@@ -53,6 +57,19 @@ impl RangeCost {
             dst_bytes: self.dst_bytes.saturating_add(dst_bytes),
             src_bytes: self.src_bytes.saturating_add(src_bytes),
             edge_bytes: self.edge_bytes.saturating_add(edge_bytes),
+        }
+    }
+
+    /// Returns the size that stands for the blocks of all ranges: that of the whole graph, with the sources that ranges of the
+    /// default size would repeat. So the order of a layer's computations depends on the graph and the layer only.
+    pub(crate) fn nominal_size(self, graph: &Csc) -> BlockSize {
+        let (n_nodes, n_edges) = (graph.n_nodes() as u64, graph.n_edges());
+        let n_ranges = self.bytes(n_nodes, n_edges, n_nodes).div_ceil(DEFAULT_RANGE_BYTES).max(1);
+        let n_repeated = n_edges.min((n_ranges - 1).saturating_mul(n_nodes));
+        BlockSize {
+            n_src: (n_nodes + n_repeated) as usize,
+            n_dst: n_nodes as usize,
+            n_edges: n_edges as usize,
         }
     }
 
@@ -134,6 +151,16 @@ mod tests {
         assert_eq!(ranges(26), [0..2, 2..4, 4..6]);
         // No node fits in this budget.
         assert_eq!(ranges(0), [0..1, 1..2, 2..3, 3..4, 4..5, 5..6]);
+    }
+
+    #[test]
+    fn the_nominal_size_repeats_sources_only_if_the_graph_needs_several_ranges() {
+        let size = |dst_bytes| RangeCost { dst_bytes, src_bytes: 0, edge_bytes: 1 }.nominal_size(&graph());
+        let of_graph = |n_src| BlockSize { n_src, n_dst: 6, n_edges: 8 };
+        assert_eq!(size(1), of_graph(6));
+        // Six nodes of a sixth of a range each, and a few bytes of edges, are two ranges: at most six more sources.
+        assert_eq!(size(DEFAULT_RANGE_BYTES / 6), of_graph(12));
+        assert_eq!(size(DEFAULT_RANGE_BYTES), of_graph(14));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use kiln_nn::{ForwardContext, LayerWiseModel, Mode};
 use kiln_sample::{EdgeWeights, FrontierSampler, NeighborSampler, RngKey, SamplerConfig, Scratch, Seeds};
 
 use crate::error::{Error, Result};
-use crate::evaluate::layer_range::{RangeCost, Ranges};
+use crate::evaluate::layer_range::{DEFAULT_RANGE_BYTES, RangeCost, Ranges};
 use crate::evaluate::progress::OnProgress;
 use crate::evaluate::spill::Activations;
 use crate::step::memory::{MemoryUse, PeakMemory};
@@ -110,7 +110,7 @@ impl LayerWiseConfig {
 impl Default for LayerWiseConfig {
     /// Returns the configuration with ranges of at most 256 MiB and all activations in memory.
     fn default() -> Self {
-        Self { range_bytes: 256 << 20, spill: None }
+        Self { range_bytes: DEFAULT_RANGE_BYTES, spill: None }
     }
 }
 
@@ -325,8 +325,9 @@ impl<M: LayerWiseModel> Run<'_, M> {
             .with_edge_features(inference.edge_features.as_ref())
             .with_layer(self.model.layer_memory(layer));
         let mut n_done = layer * n_nodes;
+        let size = cost.nominal_size(graph);
         for nodes in Ranges::new(graph, cost, self.inference.config.range_bytes) {
-            let rows = self.range(layer, source, nodes?, scratch)?;
+            let rows = self.range(layer, source, nodes?, size, scratch)?;
             output.append(&rows)?;
             n_done += rows.len() / d_out;
             self.inference.on_progress.report(n_done, self.n_layers * n_nodes);
@@ -334,12 +335,13 @@ impl<M: LayerWiseModel> Run<'_, M> {
         output.finish(d_out)
     }
 
-    /// Computes one layer for one range of nodes.
+    /// Computes one layer for one range of nodes. `size` stands for the size of its block.
     fn range(
         &self,
         layer: usize,
         source: &dyn FeatureStore,
         nodes: Range<u32>,
+        size: BlockSize,
         scratch: &mut Scratch,
     ) -> Result<Vec<f32>> {
         // Any key works: all neighbours are taken, and evaluation has no dropout.
@@ -350,7 +352,7 @@ impl<M: LayerWiseModel> Run<'_, M> {
         let x = gather_features(source, blocks[0].srcs(), &self.device)?;
         let edge_features = self.inference.edge_features.as_ref();
         let edge_rows = edge_features.map(|features| EdgeRows::gather(features, &blocks)).transpose()?;
-        let block = blocks_to_device(blocks, edge_rows, Some(BlockSize::WHOLE_GRAPH), &self.device).remove(0);
+        let block = blocks_to_device(blocks, edge_rows, Some(size), &self.device).remove(0);
         // The outputs of earlier layers are f32.
         let outputs = self.model.layer(layer, &block, self.model.input_rows(x), &ctx);
         let [_, d_out] = self.model.widths(layer);

@@ -43,7 +43,7 @@ impl Validation {
 
     /// Returns true if no item was evaluated: the run has no validation split.
     pub fn is_empty(&self) -> bool {
-        self.sums.total == 0
+        self.sums.is_empty()
     }
 
     /// Formats the metric for the line of an epoch: with the accuracy, also that of the epoch's training steps.

@@ -246,5 +246,5 @@ pub(crate) fn evaluate<T: Task>(
 
 /// Rejects metric sums of no items: their accuracy is NaN and cannot be compared.
 fn non_empty(split: &'static str, counts: MetricSums) -> Result<MetricSums> {
-    if counts.total == 0 { Err(Error::EmptySplit { split }) } else { Ok(counts) }
+    if counts.is_empty() { Err(Error::EmptySplit { split }) } else { Ok(counts) }
 }

@@ -5,8 +5,10 @@ use crate::evaluate::layer_wise::LayerWiseConfig;
 /// The neighbours that predictions read.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub enum PredictMode {
-    /// The neighbours that the run's evaluation read. For the run's test items the predictions are those of the run: bit
-    /// for bit on the same kind of device and processor, and up to rounding on others and after training on partitions.
+    /// The neighbours that the run's evaluation read. For the run's test items the predictions of kiln's models are those of
+    /// the run: bit for bit on the same kind of CPU, and up to rounding on other devices and processors and after training on
+    /// partitions. Models with matrix products of Burn (`Linear`) are repeated up to rounding: such a product depends on the
+    /// number of rows.
     /// Runs of a kiln with version 1 of the [`DETERMINISM_CONTRACT`](crate::DETERMINISM_CONTRACT) drew the neighbours of
     /// an item for each batch: with sampled neighbours, their predictions were others.
     #[default]

@@ -1,6 +1,6 @@
 //! The outputs of a saved model for a list of items.
 
-use crate::step::classification::{is_finite, predicted_class};
+use crate::step::classification::{has_class, is_finite, predicted_class};
 
 /// The rows that a model returns for a list of nodes or graphs: scores with one column per class, or embeddings. Row
 /// `i` belongs to the `i`-th requested item.
@@ -42,7 +42,8 @@ impl OutputRows {
     }
 
     /// Returns the class of each row: the column with the largest score, and the first one in case of a tie. `None` for
-    /// a row with a value that is not finite, which is the case for a node with such a feature in its neighbourhood.
+    /// a row with NaN or without a finite largest score, which is the case for a node with a feature that is not finite in
+    /// its neighbourhood. The score -inf rules a class out.
     ///
     /// ```
     /// let scores = kiln_train::OutputRows::new(vec![0.5, 2.0, f32::NAN, 1.0], 2);
@@ -52,13 +53,13 @@ impl OutputRows {
         self.rows().map(predicted_class).collect()
     }
 
-    /// Returns the probability of the predicted class of each row: its share of the row's softmax. `None` for a row with
-    /// a value that is not finite.
+    /// Returns the probability of the predicted class of each row: its share of the row's softmax. `None` for a row
+    /// without a class.
     pub fn confidences(&self) -> Vec<Option<f32>> {
         let confidence = |row: &[f32]| {
             let largest = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
             let sum: f64 = row.iter().map(|value| f64::from(value - largest).exp()).sum();
-            is_finite(row).then_some((1.0 / sum) as f32)
+            has_class(row).then_some((1.0 / sum) as f32)
         };
         self.rows().map(confidence).collect()
     }
@@ -111,8 +112,9 @@ mod tests {
     fn a_row_that_is_not_finite_has_no_class_and_no_confidence() {
         let (nan, inf) = (f32::NAN, f32::INFINITY);
         let scores = OutputRows::new(vec![nan, nan, 0.0, 0.0, 1.0, nan, inf, 0.0, 0.0, -inf], 2);
-        assert_eq!(scores.classes(), [None, Some(0), None, None, None]);
-        assert_eq!(scores.confidences(), [None, Some(0.5), None, None, None]);
+        // The score -inf rules a class out.
+        assert_eq!(scores.classes(), [None, Some(0), None, None, Some(0)]);
+        assert_eq!(scores.confidences(), [None, Some(0.5), None, None, Some(1.0)]);
         assert_eq!(scores.non_finite(), [0, 2, 3, 4]);
         let all = OutputRows::new(vec![nan; 4], 2);
         assert_eq!((all.classes(), all.non_finite()), (vec![None; 2], vec![0, 1]));

@@ -20,6 +20,7 @@ use crate::evaluate::layer_wise::{LayerWiseInference, LayerWiseRows, WantedRows}
 use crate::saved::info::{ModelInfo, StoredEdgeWeights};
 use crate::saved::typed_network::TypedNetwork;
 use crate::step::embedding::NodeEmbedding;
+use crate::step::generator::init_seeded;
 use crate::step::task_weights;
 use crate::step::weights::load_weights;
 
@@ -267,7 +268,9 @@ impl ModelRegistry {
                 return Err(BadModel::Weights(reason));
             }
             // All initial weights are replaced by the stored ones.
-            let init = config.init(RngKey::new(0), &device.clone().inner());
+            let key = RngKey::new(0);
+            let inner = device.clone().inner();
+            let init = init_seeded(&inner, key, || config.init(key, &inner));
             let model = init.map_err(|error| BadModel::Config(error.to_string()))?;
             let network =
                 build(model, info, weights).map_err(|error| BadModel::Weights(error.to_string()))?;

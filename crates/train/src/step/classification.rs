@@ -49,9 +49,16 @@ pub(crate) fn is_finite(row: &[f32]) -> bool {
     row.iter().all(|value| value.is_finite())
 }
 
-/// Returns the index of the largest value; the first one in case of a tie. `None` if a value is not finite.
+/// Returns true if a row of scores has a class: no score is NaN, and the largest is finite. A class of the score -inf is one
+/// that the model rules out.
+pub(crate) fn has_class(row: &[f32]) -> bool {
+    let largest = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    largest.is_finite() && !row.iter().any(|score| score.is_nan())
+}
+
+/// Returns the index of the largest value; the first one in case of a tie. `None` without a class ([`has_class`]).
 pub(crate) fn predicted_class(row: &[f32]) -> Option<u32> {
-    if !is_finite(row) {
+    if !has_class(row) {
         return None;
     }
     let mut best = 0;

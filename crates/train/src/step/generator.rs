@@ -2,11 +2,15 @@
 //! `LinearConfig::init`, by `Dropout`, or by `Tensor::random`.
 //!
 //! Burn has one generator for all threads of a process. So it is seeded before each function of the user that may draw from
-//! it, and the function has its turn alone until it returns. To let ranks in threads train models that do not draw at the same
-//! time, the first step of each epoch finds out whether the model draws.
+//! it, and the function has its turn alone until it returns. To let ranks in threads train models of one's own that do not
+//! draw at the same time, the first step of each epoch finds out whether the model draws.
+//!
+//! A function that has its turn may wait for tasks of rayon. If several trainers are tasks of one pool, its thread may then
+//! begin another trainer, whose turn would never come: this is an error. Ranks have pools of their own.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{Device, Distribution, Tensor};
@@ -18,11 +22,39 @@ use crate::error::{Error, Result};
 /// The value that is folded into a key in [`KeyDomain::Host`] to derive the seed of Burn's generator.
 const HOST_BURN: u64 = 1;
 
-/// The lock of the generator.
+/// The lock of the generator, which is global because Burn's generator is.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// The number of trainers of this process.
+/// The number of trainers of this process, which share the generator.
 static N_TRAINERS: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    /// True while this thread has the lock.
+    static HAS_TURN: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The turn of a function. Dropping it ends the turn.
+struct Turn {
+    _lock: MutexGuard<'static, ()>,
+}
+
+impl Turn {
+    /// Waits for the turn.
+    fn take() -> Result<Self> {
+        if HAS_TURN.get() {
+            return Err(Error::NestedTrainers);
+        }
+        let lock = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        HAS_TURN.set(true);
+        Ok(Self { _lock: lock })
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        HAS_TURN.set(false);
+    }
+}
 
 /// A trainer's use of Burn's generator.
 #[derive(Debug)]
@@ -39,13 +71,14 @@ impl Generator {
         Self { device: device.clone(), rank: rank as u64, examined: None }
     }
 
-    /// Runs the forward pass of a batch of a step, with the generator seeded from the key, the rank and the batch if the model
-    /// draws.
+    /// Runs the forward pass of a batch of a training step, for a model that may draw. The generator is seeded from the key,
+    /// the rank and the batch.
     ///
     /// # Errors
     /// Returns [`Error::SharedGenerator`] if trainers in several threads share the generator and the model draws from it in
-    /// this epoch, but not in the first step of the epoch before: its earlier draws were then not seeded.
-    pub(crate) fn run<R>(
+    /// this epoch, but not in the first step of the epoch before: its earlier draws were then not seeded. Returns
+    /// [`Error::NestedTrainers`] within the turn of another trainer on this thread.
+    pub(crate) fn train<R>(
         &mut self,
         key: RngKey,
         epoch: usize,
@@ -56,9 +89,8 @@ impl Generator {
         if is_shared && self.examined == Some((epoch, false)) {
             return Ok(forward());
         }
-        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-        let seed = key.fold_in(KeyDomain::Host, HOST_BURN);
-        let seed = seed.fold_in(KeyDomain::Host, self.rank).fold_in(KeyDomain::Host, batch as u64).to_u64();
+        let _turn = Turn::take()?;
+        let seed = self.seed(key, batch);
         let examines = self.examined.is_none_or(|(examined, _)| examined != epoch);
         // On other devices a draw launches a kernel, so a trainer that is alone does not examine the model.
         if !examines || !(is_shared || is_cpu(&self.device)) {
@@ -78,6 +110,25 @@ impl Generator {
         }
     }
 
+    /// Runs the forward pass of a batch of an evaluation, for a model that may draw.
+    ///
+    /// # Errors
+    /// Returns [`Error::NestedTrainers`] within the turn of another trainer on this thread.
+    pub(crate) fn evaluate<R>(&self, key: RngKey, batch: usize, forward: impl FnOnce() -> R) -> Result<R> {
+        let is_shared = 1 < N_TRAINERS.load(Ordering::Relaxed);
+        if is_shared && matches!(self.examined, Some((_, false))) {
+            return Ok(forward());
+        }
+        let _turn = Turn::take()?;
+        self.device.seed(self.seed(key, batch));
+        Ok(forward())
+    }
+
+    fn seed(&self, key: RngKey, batch: usize) -> u64 {
+        let key = key.fold_in(KeyDomain::Host, HOST_BURN).fold_in(KeyDomain::Host, self.rank);
+        key.fold_in(KeyDomain::Host, batch as u64).to_u64()
+    }
+
     fn draw(&self) -> Vec<f32> {
         to_vec_f32(Tensor::<1>::random([4], Distribution::Default, &self.device))
     }
@@ -91,11 +142,14 @@ impl Drop for Generator {
 
 /// Creates a model with the generator seeded from the key of the run. Parameters that are drawn when they are first read, as
 /// those of Burn's layers, are drawn here.
+///
+/// # Errors
+/// Returns the error of `init`, and [`Error::NestedTrainers`] within the turn of another trainer on this thread.
 pub(crate) fn init_seeded<M: Module>(
     device: &Device,
     key: RngKey,
     init: impl FnOnce() -> kiln_nn::Result<M>,
-) -> kiln_nn::Result<M> {
+) -> Result<M> {
     struct Draw;
 
     impl ModuleVisitor for Draw {
@@ -104,9 +158,27 @@ pub(crate) fn init_seeded<M: Module>(
         }
     }
 
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let _turn = Turn::take()?;
     device.seed(key.fold_in(KeyDomain::Host, HOST_BURN).to_u64());
     let model = init()?;
     model.visit(&mut Draw);
     Ok(model)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trainer_within_the_turn_of_another_is_an_error() {
+        let device = Device::flex();
+        let mut outer = Generator::new(&device, 0);
+        let nested = outer.train(RngKey::new(1), 0, 0, || {
+            let mut inner = Generator::new(&device, 0);
+            inner.train(RngKey::new(2), 0, 0, || ())
+        });
+        assert!(matches!(nested, Ok(Err(Error::NestedTrainers))), "{nested:?}");
+        // The turn has ended.
+        assert!(outer.train(RngKey::new(1), 0, 1, || ()).is_ok());
+    }
 }

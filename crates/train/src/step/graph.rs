@@ -84,6 +84,10 @@ impl<M: GraphModel> Task for GraphTask<M> {
     type Model = M;
     type Targets = BatchTargets;
 
+    fn uses_burn_rng(&self, model: &M) -> bool {
+        model.uses_burn_rng()
+    }
+
     fn forward(&self, model: &M, input: &GraphInput, _: &[Tensor<2>], ctx: &ForwardContext) -> StepOutput {
         let x = ops::widen(tracked(&input.x, ctx));
         let outputs = model.forward(&input.graphs, x, ctx);

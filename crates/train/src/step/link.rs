@@ -168,6 +168,10 @@ impl<M: BlockModel> Task for LinkTask<M> {
     type Model = LinkModel<M>;
     type Targets = BatchTargets;
 
+    fn uses_burn_rng(&self, model: &LinkModel<M>) -> bool {
+        model.encoder.uses_burn_rng()
+    }
+
     fn forward(
         &self,
         model: &LinkModel<M>,

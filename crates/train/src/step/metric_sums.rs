@@ -19,6 +19,11 @@ pub struct MetricSums {
 }
 
 impl MetricSums {
+    /// Returns true if no item was evaluated. Items without a prediction, because their outputs are not finite, count.
+    pub fn is_empty(&self) -> bool {
+        self.total == 0 && self.weight == 0.0
+    }
+
     /// Returns the mean loss; NaN without items.
     pub fn loss(&self) -> f64 {
         self.loss_sum / self.weight

@@ -163,6 +163,10 @@ impl<M: BlockModel> Task for NodeTask<M> {
     type Model = M;
     type Targets = BatchTargets;
 
+    fn uses_burn_rng(&self, model: &M) -> bool {
+        model.uses_burn_rng()
+    }
+
     fn forward(&self, model: &M, input: &NodeInput, _: &[Tensor<2>], ctx: &ForwardContext) -> StepOutput {
         let outputs = rows_of_seeds(input.x.forward(model, &input.blocks, ctx), &input.seed_index);
         self.objective.forward(outputs, &input.labels, &input.target_values)

@@ -34,6 +34,12 @@ pub trait Task {
         &[]
     }
 
+    /// Returns true if a forward pass may draw from Burn's generator of random numbers, which the trainer then seeds. The
+    /// default is true.
+    fn uses_burn_rng(&self, _model: &Self::Model) -> bool {
+        true
+    }
+
     /// Runs the model and computes the loss. It is called with at least one item. `embedded` has the rows of
     /// [`Task::embedded_nodes`], a tensor `[n, dim]` for each table, which track gradients in training.
     ///

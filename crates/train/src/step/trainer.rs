@@ -73,7 +73,8 @@ pub struct TrainerConfig {
     pub optimizer: OptimizerConfig,
     /// The number of batches of a rank that form one step, at least 1. Their gradients are averaged before the update.
     /// The batches share the step's key, hence samples and dropout masks, so the result is that of one batch with all
-    /// their items, except for rounding and for the statistics of batch normalisation, which are of one batch.
+    /// their items, except for rounding, for the statistics of batch normalisation, which are of one batch, and for draws
+    /// from Burn's generator, which are seeded for each batch.
     pub accumulate: usize,
 }
 

@@ -47,6 +47,10 @@ impl<M: BlockModel> Task for TypedLinkTask<M> {
     type Model = LinkModel<TypedModel<M>>;
     type Targets = BatchTargets;
 
+    fn uses_burn_rng(&self, model: &Self::Model) -> bool {
+        model.encoder.model.uses_burn_rng()
+    }
+
     /// Returns those of the encoder's task ([`TypedNodeTask`]).
     fn embeddings(&self, model: &Self::Model, key: RngKey) -> Result<Vec<NodeEmbedding>> {
         self.nodes.embeddings(&model.encoder, key)

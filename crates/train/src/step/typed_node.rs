@@ -165,6 +165,10 @@ impl<M: BlockModel> Task for TypedNodeTask<M> {
     type Model = TypedModel<M>;
     type Targets = BatchTargets;
 
+    fn uses_burn_rng(&self, model: &Self::Model) -> bool {
+        model.model.uses_burn_rng()
+    }
+
     /// Returns an embedding for each type without features, whose rows have the width of the model's encoder. The rows of
     /// type `t` are drawn with `key.fold_in(KeyDomain::NodeType, t)`.
     ///
