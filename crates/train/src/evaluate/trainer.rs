@@ -60,10 +60,7 @@ impl<T: Task> TaskTrainer<T> {
             let ctx = ForwardContext { key: batch.key, mode: Mode::Eval };
             let embedded = learned_rows(&self.embeddings, T::embedded_nodes(&batch.input), &self.device)?;
             let pass = || self.task.forward(&model, &batch.input, &embedded, &ctx);
-            let forward = match self.task.uses_burn_rng(&model) {
-                true => self.generator.evaluate(batch.key, step, pass)?,
-                false => pass(),
-            };
+            let forward = self.generator.evaluate(batch.key, step, pass)?;
             let of_step = self.counts_of(&batch.input, &forward)();
             check_finite("evaluation", step, &of_step)?;
             counts += of_step;

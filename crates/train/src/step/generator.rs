@@ -61,18 +61,20 @@ impl Drop for Turn {
 pub(crate) struct Generator {
     device: Device,
     rank: u64,
+    /// False for a model that never draws, whose passes need no turn.
+    may_draw: bool,
     /// The last epoch in which a forward pass was examined, and whether it drew; `None` before the first.
     examined: Option<(usize, bool)>,
 }
 
 impl Generator {
-    pub(crate) fn new(device: &Device, rank: usize) -> Self {
+    pub(crate) fn new(device: &Device, rank: usize, may_draw: bool) -> Self {
         N_TRAINERS.fetch_add(1, Ordering::Relaxed);
-        Self { device: device.clone(), rank: rank as u64, examined: None }
+        Self { device: device.clone(), rank: rank as u64, may_draw, examined: None }
     }
 
-    /// Runs the forward pass of a batch of a training step, for a model that may draw. The generator is seeded from the key,
-    /// the rank and the batch.
+    /// Runs the forward pass of a batch of a training step. The generator is seeded from the key, the rank and the batch if
+    /// the model may draw.
     ///
     /// # Errors
     /// Returns [`Error::SharedGenerator`] if trainers in several threads share the generator and the model draws from it in
@@ -86,7 +88,7 @@ impl Generator {
         forward: impl FnOnce() -> R,
     ) -> Result<R> {
         let is_shared = 1 < N_TRAINERS.load(Ordering::Relaxed);
-        if is_shared && self.examined == Some((epoch, false)) {
+        if !self.may_draw || is_shared && self.examined == Some((epoch, false)) {
             return Ok(forward());
         }
         let _turn = Turn::take()?;
@@ -110,13 +112,13 @@ impl Generator {
         }
     }
 
-    /// Runs the forward pass of a batch of an evaluation, for a model that may draw.
+    /// Runs the forward pass of a batch of an evaluation, seeded like that of a training step.
     ///
     /// # Errors
     /// Returns [`Error::NestedTrainers`] within the turn of another trainer on this thread.
     pub(crate) fn evaluate<R>(&self, key: RngKey, batch: usize, forward: impl FnOnce() -> R) -> Result<R> {
         let is_shared = 1 < N_TRAINERS.load(Ordering::Relaxed);
-        if is_shared && matches!(self.examined, Some((_, false))) {
+        if !self.may_draw || is_shared && matches!(self.examined, Some((_, false))) {
             return Ok(forward());
         }
         let _turn = Turn::take()?;
@@ -172,9 +174,9 @@ mod tests {
     #[test]
     fn a_trainer_within_the_turn_of_another_is_an_error() {
         let device = Device::flex();
-        let mut outer = Generator::new(&device, 0);
+        let mut outer = Generator::new(&device, 0, true);
         let nested = outer.train(RngKey::new(1), 0, 0, || {
-            let mut inner = Generator::new(&device, 0);
+            let mut inner = Generator::new(&device, 0, true);
             inner.train(RngKey::new(2), 0, 0, || ())
         });
         assert!(matches!(nested, Ok(Err(Error::NestedTrainers))), "{nested:?}");

@@ -149,10 +149,7 @@ impl<T: Task> TaskTrainer<T> {
         let ctx = ForwardContext { key: batch.key, mode: Mode::Train };
         let embedded = TrainedRows::new(&self.embeddings, T::embedded_nodes(&batch.input), &self.device)?;
         let pass = || self.task.forward(&self.model, &batch.input, &embedded.rows, &ctx);
-        let forward = match self.task.uses_burn_rng(&self.model) {
-            true => self.generator.train(batch.key, self.epoch.epoch, number, pass)?,
-            false => pass(),
-        };
+        let forward = self.generator.train(batch.key, self.epoch.epoch, number, pass)?;
         let negatives = T::negatives(&batch.input);
         let read = self.counts_of(&batch.input, &forward);
         let outcome = if self.reads_at_once() {

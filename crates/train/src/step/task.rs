@@ -34,8 +34,8 @@ pub trait Task {
         &[]
     }
 
-    /// Returns true if a forward pass may draw from Burn's generator of random numbers, which the trainer then seeds. The
-    /// default is true.
+    /// Returns true if a forward pass of the model, on any batch, may draw from Burn's generator of random numbers, which the
+    /// trainer then seeds. A trainer asks once, when it is created. The default is true.
     fn uses_burn_rng(&self, _model: &Self::Model) -> bool {
         true
     }

@@ -167,7 +167,7 @@ impl<T: Task> TaskTrainer<T> {
     ) -> Self {
         let &TrainerConfig { seed, ref device, accumulate, .. } = config;
         let device = device.clone().inner();
-        let generator = Generator::new(&device, comm.rank_info().rank);
+        let generator = Generator::new(&device, comm.rank_info().rank, task.uses_burn_rng(&model));
         Self {
             task,
             model,
