@@ -177,6 +177,13 @@ pub fn write<T: Element>(values: &[T], shape: &[usize]) -> Vec<u8> {
     bytes
 }
 
+/// Serialises a mask, an array of booleans `[n]`, to the bytes that `numpy.save` writes.
+pub fn write_mask(values: &[bool]) -> Vec<u8> {
+    let mut bytes = header(DType::Bool, &[values.len()]);
+    bytes.extend_from_slice(bytemuck::cast_slice(values));
+    bytes
+}
+
 /// Formats the magic string and header of an array, padded to a multiple of [`ALIGNMENT`].
 pub(crate) fn header(dtype: DType, shape: &[usize]) -> Vec<u8> {
     let lengths: Vec<String> = shape.iter().map(usize::to_string).collect();

@@ -133,11 +133,8 @@ fn a_metric_that_cannot_rank_the_epochs_is_an_error_before_the_first_step() {
 
 /// Writes an array of booleans that is true for every node of a range.
 fn put_mask(path: &Path, range: std::ops::Range<u32>) {
-    let values: Vec<u8> = (0..200).map(|node| u8::from(range.contains(&node))).collect();
-    let mut bytes = npy::write(&values, &[200]);
-    let at = bytes.windows(3).position(|word| word == b"|u1").unwrap();
-    bytes[at..at + 3].copy_from_slice(b"|b1");
-    fs::write(path, bytes).unwrap();
+    let values: Vec<bool> = (0..200).map(|node| range.contains(&node)).collect();
+    fs::write(path, npy::write_mask(&values)).unwrap();
 }
 
 #[test]

@@ -130,14 +130,6 @@ mod tests {
         }
     }
 
-    /// Returns the bytes of a `.npy` file of booleans.
-    fn mask(values: &[u8]) -> Vec<u8> {
-        let mut bytes = kiln_store::npy::write(values, &[values.len()]);
-        let at = bytes.windows(3).position(|bytes| bytes == b"|u1").expect("the header should have the type");
-        bytes[at..at + 3].copy_from_slice(b"|b1");
-        bytes
-    }
-
     #[test]
     fn reads_masks_and_rejects_those_of_another_length_or_type() {
         let folder = tempfile::tempdir().expect("a temporary folder should be creatable");
@@ -146,15 +138,20 @@ mod tests {
             fs::write(&path, bytes).expect("the file should be writable");
             read_ids::<NodeId>(&path, 4).map_err(|error| error.to_string())
         };
-        assert_eq!(read("a.npy", mask(&[1, 0, 1, 1])), Ok([0, 2, 3].map(NodeId).to_vec()));
-        assert_eq!(read("b.npy", mask(&[0; 4])), Ok(Vec::new()));
+        let mask = kiln_store::npy::write_mask;
+        assert_eq!(read("a.npy", mask(&[true, false, true, true])), Ok([0, 2, 3].map(NodeId).to_vec()));
+        assert_eq!(read("b.npy", mask(&[false; 4])), Ok(Vec::new()));
         assert_eq!(read("c.npy", kiln_store::npy::write::<f64>(&[], &[0])), Ok(Vec::new()));
         // Two entries of 0 and 1 are ids, and so are four of which one is 2.
         assert_eq!(read("d.npy", kiln_store::npy::write(&[1_i64, 0], &[2])), Ok([1, 0].map(NodeId).to_vec()));
         let ids = read("e.npy", kiln_store::npy::write(&[1_i64, 0, 2, 1], &[4]));
         assert_eq!(ids, Ok([1, 0, 2, 1].map(NodeId).to_vec()));
         for (name, bytes, expected) in [
-            ("f.npy", mask(&[1, 0, 1]), "f.npy: the number of elements of the mask is 3, expected 4"),
+            (
+                "f.npy",
+                mask(&[true, false, true]),
+                "f.npy: the number of elements of the mask is 3, expected 4",
+            ),
             (
                 "g.npy",
                 kiln_store::npy::write(&[1_u8, 0, 1, 1], &[4]),

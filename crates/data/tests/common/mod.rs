@@ -18,10 +18,8 @@ pub(crate) fn put<T: Element>(folder: &Path, name: &str, values: &[T], shape: &[
 
 /// Writes a `.npy` file of booleans, `[n]`.
 pub(crate) fn put_mask(folder: &Path, name: &str, values: &[u8]) {
-    let mut bytes = npy::write(values, &[values.len()]);
-    let at = bytes.windows(3).position(|word| word == b"|u1").unwrap();
-    bytes[at..at + 3].copy_from_slice(b"|b1");
-    fs::write(folder.join(name), bytes).unwrap();
+    let values: Vec<bool> = values.iter().map(|&value| value != 0).collect();
+    fs::write(folder.join(name), npy::write_mask(&values)).unwrap();
 }
 
 /// Returns the `.npy` file of a column-major array.
