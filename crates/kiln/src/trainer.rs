@@ -134,19 +134,18 @@ impl<C: ModelConfig> Trainer<C> {
         let val = loader.loader(Phase::Validation, &trainer, &evaluator)?;
         let lines = (self.rank.is_zero() && !is_quiet).then_some(EpochLines::new(schedule.n_epochs));
         let mut callbacks = (lines, callback);
-        let test = loader.split_targets(Phase::Test, usize::MAX)?;
+        // One batch shows whether there are any.
+        let test = loader.split_targets(Phase::Test, 1)?;
         if self.rank.is_zero() && test.is_some_and(|test| test.n_items() == 0) {
             callbacks.warning("the test split has no items: the report will have no test metrics");
         }
-        let validate =
-            |trainer: &mut kiln_train::TaskTrainer<L::Task>, val: &Loader<L::Batcher>, phase| match val
-                .items()
-                .items()
-                .is_empty()
-            {
-                true => Ok(Validation::without_items(metric)),
-                false => L::validate(&evaluator, trainer, val, phase, metric),
-            };
+        let has_validation = !val.items().items().is_empty();
+        let validate = |trainer: &mut kiln_train::TaskTrainer<L::Task>, val: &Loader<L::Batcher>, phase| {
+            match has_validation {
+                true => L::validate(&evaluator, trainer, val, phase, metric),
+                false => Ok(Validation::without_items(metric)),
+            }
+        };
         match run.fit(trainer, &train, &val, validate, &mut callbacks)? {
             Outcome::Interrupted(run) => {
                 // Only rank 0 knows the number of a numbered folder.
