@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::parser::ValueSource;
-use kiln::data::{DatasetLocation, NodeFeatures};
+use kiln::data::{DatasetLocation, DatasetName, NodeFeatures};
 use kiln::train::TrainingLength;
 
 use crate::source::DataSource;
@@ -73,7 +74,8 @@ pub(crate) fn data(text: &str) -> Result<DataSource, String> {
     match (kiln::data::locate(text), text.strip_prefix("fake:")) {
         (DatasetLocation::Name(name), _) => Ok(DataSource::Named(name)),
         (DatasetLocation::Path(path), _) if path.exists() => Ok(DataSource::Path(path)),
-        (_, Some(n_nodes)) => Err(within(n_nodes, 10, 10_000_000).err().unwrap_or_default()),
+        // A number of nodes in this range would be a name.
+        (_, Some(_)) => Err(not_within(DatasetName::FAKE_NODES)),
         (_, None) => {
             let expected = "expected debian-packages, debian-tags, debian-archive, mutag, sbm, fake:NODES or a path that exists";
             Err(expected.into())
@@ -132,8 +134,12 @@ pub(crate) fn length(text: &str) -> Result<TrainingLength, String> {
 fn within<T: FromStr + PartialOrd + Display>(text: &str, min: T, max: T) -> Result<T, String> {
     match text.parse() {
         Ok(value) if (&min..=&max).contains(&&value) => Ok(value),
-        _ => Err(format!("expected a whole number from {min} to {max}")),
+        _ => Err(not_within(min..=max)),
     }
+}
+
+fn not_within<T: Display>(range: RangeInclusive<T>) -> String {
+    format!("expected a whole number from {} to {}", range.start(), range.end())
 }
 
 /// Parses a dropout rate: at least 0 and below 1.

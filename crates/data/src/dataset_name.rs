@@ -1,10 +1,8 @@
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use crate::{Dataset, Error, Note, Result, debian_packages, debian_tags, synthetic};
-
-/// The numbers of nodes that `fake:NODES` may have.
-const FAKE_NODES: std::ops::RangeInclusive<usize> = 10..=10_000_000;
 
 /// The average number of nodes of `fake` without a number.
 const FAKE_DEFAULT: usize = 1000;
@@ -61,6 +59,9 @@ pub fn note_on_name(path: impl AsRef<Path>) -> Option<Note> {
 }
 
 impl DatasetName {
+    /// The numbers of nodes that `fake:NODES` may have.
+    pub const FAKE_NODES: RangeInclusive<usize> = 10..=10_000_000;
+
     /// Returns the dataset with a name; `None` for other texts.
     pub fn of(text: &str) -> Option<Self> {
         Some(match text {
@@ -72,7 +73,7 @@ impl DatasetName {
             "fake" => Self::Fake(FAKE_DEFAULT),
             _ => {
                 let n_nodes = text.strip_prefix("fake:")?.parse().ok()?;
-                FAKE_NODES.contains(&n_nodes).then_some(Self::Fake(n_nodes))?
+                Self::FAKE_NODES.contains(&n_nodes).then_some(Self::Fake(n_nodes))?
             }
         })
     }

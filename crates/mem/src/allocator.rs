@@ -69,6 +69,7 @@ impl HugePageAllocator {
     }
 }
 
+/// True once an allocator was asked for a large buffer.
 static IS_USED: AtomicBool = AtomicBool::new(false);
 
 /// Returns true if a buffer is a region. It depends only on the layout, so `dealloc` gets the same result as `alloc`.
@@ -90,7 +91,6 @@ unsafe impl GlobalAlloc for HugePageAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         #[cfg(target_os = "linux")]
         if is_large(layout) {
-            IS_USED.store(true, Ordering::Relaxed);
             return self.regions.take(layout).0;
         }
         // SAFETY: the caller upholds the contract of the system allocator.

@@ -187,8 +187,7 @@ fn names_of(data: &TypedDataset, node_type: usize) -> Option<Arc<NodeNames>> {
 /// Returns the targets of a type, whose nodes have these ids in the graph; none if the targets of the data are those of another.
 fn targets_of(targets: Option<TypedTargets>, node_type: usize, nodes: Range<u32>) -> TypeTargets {
     let Some(targets) = targets.filter(|targets| targets.node_type == node_type) else {
-        let split = Split::leave_out(&[Vec::new()], &[0]);
-        return TypeTargets { values: Labels::new(Vec::<i32>::new(), 0).into(), split };
+        return TypeTargets { values: Labels::new(Vec::<i32>::new(), 0).into(), split: Split::default() };
     };
     // Predictions reject a node of another type, which damaged partitions may have.
     let number = |node: &NodeId| NodeId(node.0.wrapping_sub(nodes.start));

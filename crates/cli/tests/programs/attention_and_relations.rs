@@ -11,6 +11,7 @@ use kiln::prelude::*;
 
 use crate::distributed_sage::{Learned, Server, command, text as printed};
 use crate::predict::{fails, succeeds, text, train};
+use crate::predict_answers::without_names;
 use crate::predict_ranks::{predicted, write};
 
 const FLAGS: &str = "--hidden 16 --fanouts 4,4 --dropout 0.2";
@@ -100,12 +101,8 @@ fn rgcn_has_the_10_relations_of_debian_packages() {
     let files = predicted(root.path(), &run, "--data debian-packages");
     let expected = text(&Path::new(&run).join("test_predictions.csv"));
     // Predictions also have the names of packages, which have no commas.
-    let predictions = String::from_utf8(files["predictions.csv"].clone()).unwrap();
-    let without_name = |line: &str| {
-        let (item, rest) = line.split_once(',').unwrap();
-        format!("{item},{}\n", rest.split_once(',').unwrap().1)
-    };
-    assert!(predictions.lines().map(without_name).collect::<String>() == expected);
+    let predictions = std::str::from_utf8(&files["predictions.csv"]).unwrap();
+    assert!(without_names(predictions) == expected);
 }
 
 /// Returns the set with two columns of features for each edge.

@@ -124,8 +124,8 @@ fn multiply<E: RowValue>(
         return left.widened_rows(0..n_rows, |left| alone(out, left));
     }
     // Tasks of fewer rows than `least_rows` would be padded.
-    let least_rows = LEAST_TASK_ROWS.max(least_rows(right).next_multiple_of(32));
-    let task_rows = (n_rows / 16).next_multiple_of(32).clamp(least_rows, TASK_ROWS);
+    let least_task_rows = LEAST_TASK_ROWS.max(least_rows(right).next_multiple_of(32));
+    let task_rows = (n_rows / 16).next_multiple_of(32).clamp(least_task_rows, TASK_ROWS);
     out.par_chunks_mut(task_rows * n_columns).enumerate().for_each(|(task, out)| {
         let first = task * task_rows;
         left.widened_rows(first..first + out.len() / n_columns, |left| alone(out, left));

@@ -12,7 +12,7 @@ use kiln::graph::Links;
 use kiln::nn::{AttentionKind, JumpingKnowledge, Normalization};
 use kiln::prelude::*;
 use kiln::sample::{KeyDomain, RngKey};
-use kiln::train::OutputRows;
+use kiln::train::{LinkPrediction, OutputRows};
 
 use crate::typed::predictions::{N_ITEMS, named_shop};
 
@@ -190,9 +190,22 @@ fn pairs(side: u32, numbers: &[u32]) -> Links {
     Links::new(srcs, dsts).unwrap()
 }
 
+/// Checks that the pairs of the first 20 nodes have one score each, and that the test links have those of the run.
+fn check_links(run: &Path, of_run: &[LinkPrediction], score: impl Fn(&SavedModel, &Links) -> Vec<f32>) {
+    const SIDE: u32 = 20;
+    check(run, SIDE * SIDE, |model, numbers| {
+        score(model, &pairs(SIDE, numbers)).into_iter().map(|score| vec![score]).collect()
+    });
+    let test = Links::new(
+        of_run.iter().map(|link| link.src).collect::<Vec<_>>(),
+        of_run.iter().map(|link| link.dst).collect::<Vec<_>>(),
+    );
+    let expected: Vec<f32> = of_run.iter().map(|link| link.score).collect();
+    assert_eq!(score(&SavedModel::open(run).unwrap(), &test.unwrap()), expected);
+}
+
 #[test]
 fn links_have_one_score() {
-    const SIDE: u32 = 20;
     let data = data();
     let split = LinkSplit::random(&data.graph, &LinkSplitConfig::default(), 3).unwrap();
     let loader = LinkNeighborLoader::new(loader(&data), &split).unwrap();
@@ -203,25 +216,15 @@ fn links_have_one_score() {
         let folder = tempfile::tempdir().unwrap();
         let run = folder.path().join("run");
         let best = train(LinkModelConfig { encoder: encoder.clone(), decoder }, &loader, &run);
-        let score = |model: &SavedModel, links: &Links| {
-            model.on_dataset(&message).unwrap().score_links(links, &PredictMode::AsEvaluated).unwrap()
-        };
-        check(&run, SIDE * SIDE, |model, numbers| {
-            score(model, &pairs(SIDE, numbers)).into_iter().map(|score| vec![score]).collect()
-        });
         let of_run = best.predict(&loader, Phase::Test).unwrap().link_predictions();
-        let test = Links::new(
-            of_run.iter().map(|link| link.src).collect::<Vec<_>>(),
-            of_run.iter().map(|link| link.dst).collect::<Vec<_>>(),
-        );
-        let expected: Vec<f32> = of_run.iter().map(|link| link.score).collect();
-        assert_eq!(score(&SavedModel::open(&run).unwrap(), &test.unwrap()), expected);
+        check_links(&run, &of_run, |model, links| {
+            model.on_dataset(&message).unwrap().score_links(links, &PredictMode::AsEvaluated).unwrap()
+        });
     }
 }
 
 #[test]
 fn links_of_heterogeneous_graphs_have_one_score() {
-    const SIDE: u32 = 20;
     let data = named_shop(1, 0);
     let split =
         TypedLinkSplit::random(&data.graph, "buys", Some("bought by"), &LinkSplitConfig::default(), 3);
@@ -234,19 +237,10 @@ fn links_of_heterogeneous_graphs_have_one_score() {
     let run = folder.path().join("run");
     let best = train(LinkModelConfig { encoder, decoder: LinkDecoderConfig::Dot }, &loader, &run);
     let message = TypedDataset { graph: split.message().clone(), ..data.clone() };
-    let score = |model: &SavedModel, links: &Links| {
-        model.on_typed_links(&message).unwrap().score_links(links, &PredictMode::AsEvaluated).unwrap()
-    };
-    check(&run, SIDE * SIDE, |model, numbers| {
-        score(model, &pairs(SIDE, numbers)).into_iter().map(|score| vec![score]).collect()
-    });
     let of_run = best.predict(&loader, Phase::Test).unwrap().link_predictions();
-    let test = Links::new(
-        of_run.iter().map(|link| link.src).collect::<Vec<_>>(),
-        of_run.iter().map(|link| link.dst).collect::<Vec<_>>(),
-    );
-    let expected: Vec<f32> = of_run.iter().map(|link| link.score).collect();
-    assert_eq!(score(&SavedModel::open(&run).unwrap(), &test.unwrap()), expected);
+    check_links(&run, &of_run, |model, links| {
+        model.on_typed_links(&message).unwrap().score_links(links, &PredictMode::AsEvaluated).unwrap()
+    });
 }
 
 #[test]

@@ -1,8 +1,9 @@
 use std::alloc::Layout;
 use std::ptr;
+use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::{AllocatorStats, MAX_ALIGN};
+use super::{AllocatorStats, IS_USED, MAX_ALIGN};
 
 /// The size of a huge page on most machines. The size of a region is a multiple of it.
 const HUGE_PAGE: usize = 2 << 20;
@@ -69,6 +70,7 @@ impl Regions {
     /// Allocates a buffer of this layout, whose alignment must be at most [`MAX_ALIGN`]. The flag is true if its pages
     /// are newly mapped, which means zeroed. The pointer is null if the system is out of memory.
     pub(super) fn take(&self, layout: Layout) -> (*mut u8, bool) {
+        IS_USED.store(true, Ordering::Relaxed);
         let before = layout.align().max(HEADER_BYTES);
         let Some(n_bytes) = region_bytes(before, layout.size()) else { return (ptr::null_mut(), false) };
         let mut state = self.lock();

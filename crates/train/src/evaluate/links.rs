@@ -1,6 +1,7 @@
 //! Links and their scores in an evaluation, for metrics, files and reports.
 
 use kiln_graph::{LinkId, NodeId};
+use kiln_store::csv::finite;
 
 use crate::evaluate::evaluation::Evaluation;
 use crate::metric::link_ranks::LinkRanks;
@@ -81,7 +82,7 @@ impl Evaluation {
         let mut csv = String::from("link,source,destination,score,rank\n");
         for LinkPrediction { link, src, dst, score, rank } in self.link_predictions() {
             let rank = rank.map_or_else(String::new, |rank| rank.to_string());
-            let score = if score.is_finite() { score.to_string() } else { String::new() };
+            let score = finite(Some(score));
             csv.push_str(&format!("{},{},{},{score},{rank}\n", link.0, src.0, dst.0));
         }
         csv

@@ -1,6 +1,7 @@
 //! Target values and outputs of an evaluation, for files and reports.
 
 use kiln_feature::TargetKind;
+use kiln_store::csv::finite;
 
 use crate::evaluate::evaluation::Evaluation;
 
@@ -65,9 +66,8 @@ pub fn push_target_columns(csv: &mut String, n_outputs: usize) {
 /// Appends the target values and outputs of an item, `[n_outputs]` each, to its line, and ends the line. A missing target
 /// (NaN) and an output that is not finite are empty fields.
 pub fn push_target_fields(csv: &mut String, targets: &[f32], outputs: &[f32]) {
-    for value in targets.iter().chain(outputs) {
-        let text = if value.is_finite() { value.to_string() } else { String::new() };
-        csv.push_str(&format!(",{text}"));
+    for &value in targets.iter().chain(outputs) {
+        csv.push_str(&format!(",{}", finite(Some(value))));
     }
     csv.push('\n');
 }
