@@ -204,8 +204,8 @@ impl Job<'_> {
     }
 }
 
-/// Counts the sources without finite scores, and prints the number of destinations that no source has because their scores are not
-/// finite.
+/// Counts the sources without finite scores, and prints the number of destinations that no source has because their scores
+/// are not finite.
 fn report_left_out(scorer: &LinkScorer, srcs: &[NodeId], nodes: &LinkNodes, files: &mut LinkFiles) {
     let left_out = scorer.non_finite();
     for &src in srcs.iter().filter(|src| left_out.binary_search(src).is_ok()) {

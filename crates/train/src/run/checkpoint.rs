@@ -187,7 +187,7 @@ pub(crate) struct Checkpoint<'a> {
     model: &'a [u8],
     optimizer: &'a [u8],
     best: &'a [u8],
-    /// The rows of `metrics.jsonl`; old checkpoints do not contain them.
+    /// The rows of `metrics.jsonl`.
     metrics: &'a [u8],
     /// The moments of the embeddings; empty for tasks without embeddings.
     moments: &'a [u8],

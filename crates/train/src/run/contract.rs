@@ -18,8 +18,9 @@ use serde::{Deserialize, Serialize};
 /// |---|---|
 /// | 2 | in evaluations and predictions, the neighbours of a node depend on the seed, the layer, the relation and the node only, and no longer on the split, the step and the batch; a row of a product no longer depends on the number of rows |
 ///
-/// A checkpoint records the version, and so does `model.json`. [`Run::start`](crate::Run::start) rejects a checkpoint of another version, because
-/// the resumed run would end with weights that neither version produces. A checkpoint without a version has version 1.
+/// A checkpoint records the version, and so does `model.json`. [`Run::start`](crate::Run::start) rejects a checkpoint of
+/// another version, because the resumed run would end with weights that neither version produces. A checkpoint without a
+/// version has version 1.
 pub const DETERMINISM_CONTRACT: u32 = 2;
 
 /// The program and the machine that wrote a checkpoint.

@@ -168,8 +168,8 @@ impl LinkScorer {
 
     /// Finds the destinations with the largest scores of each source among all nodes of the scorer, or those of
     /// [`TopKConfig::among`], by an exact search in blocks of rows. Returns the links of the first source, then those of the
-    /// second, and so on; those of a source by descending score, and by ascending destination if scores are equal. A source has fewer than `k` links if there
-    /// are not enough other nodes, and scores that are not finite are left out.
+    /// second, and so on; those of a source by descending score, and by ascending destination if scores are equal. A source
+    /// has fewer than `k` links if there are not enough other nodes, and scores that are not finite are left out.
     ///
     /// The scores equal those of [`LinkScorer::score`] up to rounding. The search takes a product of `width` values per
     /// pair, holds one block of scores, 4 MiB, and reads all rows once per [`LinkScorer::SRCS_AT_ONCE`] sources.
